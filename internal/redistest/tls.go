@@ -1,0 +1,122 @@
+package redistest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// StartTLS is [Start] for a server that accepts TLS connections only, and only
+// of clients with a certificate of the same throw-away authority. The returned
+// configuration has both; Option and Client use it. Fails tb when the server
+// was built without TLS.
+func StartTLS(tb TB, args ...string) (*Server, *tls.Config) {
+	tb.Helper()
+	s := newServer(tb)
+	ca, err := newAuthority()
+	if err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	server, err := ca.issue("server")
+	if err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	client, err := ca.issue("client")
+	if err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	caPath, certPath, keyPath := s.tlsFile("ca.crt"), s.tlsFile("server.crt"), s.tlsFile("server.key")
+	if err := errors.Join(
+		writePEM(caPath, "CERTIFICATE", ca.cert.Raw),
+		writePEM(certPath, "CERTIFICATE", server.Certificate[0]),
+		writeKey(keyPath, server.PrivateKey),
+	); err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+
+	s.secure = &tls.Config{
+		RootCAs:      x509.NewCertPool(),
+		Certificates: []tls.Certificate{client},
+		MinVersion:   tls.VersionTLS12,
+	}
+	s.secure.RootCAs.AddCert(ca.cert)
+	s.args = slices.Concat([]string{
+		"--port", "0", "--tls-port", strconv.Itoa(s.port),
+		"--tls-ca-cert-file", caPath, "--tls-cert-file", certPath, "--tls-key-file", keyPath,
+	}, s.bin.flags(), args)
+	s.start()
+	return s, s.secure.Clone()
+}
+
+func (s *Server) tlsFile(name string) string { return filepath.Join(s.dir, name) }
+
+// authority is a certificate authority that lives as long as a test.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority() (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := newTemplate("relock test authority")
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	return &authority{cert: cert, key: key}, err
+}
+
+// issue returns a certificate for either end of a connection over loopback.
+func (a *authority) issue(name string) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := newTemplate(name)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	template.IPAddresses = []net.IP{net.ParseIP(loopback)}
+	template.DNSNames = []string{"localhost"}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+}
+
+func newTemplate(name string) *x509.Certificate {
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.Add(24 * time.Hour),
+	}
+}
+
+func writeKey(path string, key any) error {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return writePEM(path, "PRIVATE KEY", der)
+}
+
+func writePEM(path, kind string, der []byte) error {
+	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+}
