@@ -1,0 +1,99 @@
+package relock
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+)
+
+// acquisition is one try for a lock. It lives: waiting, held (through a chain of local hand-overs), over. Its id is the
+// owner's field in Redis and is never used again, so every command about it can be sent twice.
+type acquisition struct {
+	names   names
+	id      string // <client uuid>:<n>
+	owner   string // of WithOwner; "" when the id is the owner
+	member  string // in the queue
+	lease   time.Duration
+	block   int // fencing tokens reserved by a grant
+	timeout time.Duration
+
+	// doubt is set once an acquire went unanswered: it may still run, after the acquisition is over. The sweeper then
+	// comes back until that cannot be.
+	doubt atomic.Bool
+
+	// The rest is touched only by the goroutine that contends, which is one at a time.
+	base    clock.Stamp // a believable grant happened after this
+	counter int64       // fencing counter at base; a grant at or below it is stale
+	ticket  string
+	blocker blocker
+	asked   clock.Stamp // when the last answered poll was sent
+	primed  bool        // queued already, by a release: wait before polling
+
+	// wake asks the contender to look for a grant and to poll. One slot: wake-ups coalesce.
+	wake chan struct{}
+
+	// Guarded by the hub's mutex.
+	phase phase
+	grant int64 // first token of the last grant received, 0 when taken
+	room  *room
+	hold  *hold
+}
+
+type phase int
+
+const (
+	waiting phase = iota
+	held
+	releasing
+)
+
+func newAcquisition(nm names, client string, n uint64, owner string, cfg *config) *acquisition {
+	a := &acquisition{
+		names:   nm,
+		id:      client + ":" + strconv.FormatUint(n, 10),
+		owner:   owner,
+		lease:   cfg.firstLease(),
+		block:   cfg.passes,
+		timeout: cfg.commandTimeout(),
+		wake:    make(chan struct{}, 1),
+	}
+	if owner != "" {
+		a.block = 1 // sharers do not pass the lock on in memory
+	}
+	a.member = ms(a.lease) + ":" + strconv.Itoa(a.block) + ":" + a.id
+	if owner != "" {
+		a.member += ":" + owner
+	}
+	return a
+}
+
+// queued notes the answer "you wait" to a command sent at sent.
+func (a *acquisition) queued(rep reply, sent clock.Stamp) {
+	a.ticket, a.blocker = rep.ticket, rep.blocker
+	a.base, a.counter, a.asked = sent, rep.token, sent
+}
+
+// nextPoll is how long to sleep if no message comes: to the end of the holder's lease, since expiry publishes nothing,
+// and at most a third of our own, so that a grant can be dated. A random part keeps processes apart.
+func (a *acquisition) nextPoll() time.Duration {
+	pause := a.lease / 3
+	pause += rand.N(pause / 20)
+	if ttl := a.blocker.ttl; ttl >= 0 && ttl < pause {
+		pause = ttl + time.Millisecond
+	}
+	return max(pause-clock.Now().Since(a.asked), minPoll)
+}
+
+// minPoll keeps polls apart when a holder's lease is always about to end.
+const minPoll = 2 * time.Millisecond
+
+// poke wakes the contender. It never blocks.
+func (a *acquisition) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,120 @@
+package relock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/gate"
+)
+
+// A Client makes locks on one Redis and keeps the leases of all of them. One per process and Redis is right; its methods
+// may be called from any goroutine.
+type Client struct {
+	id     string // uuid: fields and inbox of this client
+	cfg    config
+	arb    arbiter
+	gates  *gate.Gates[baton]
+	dog    *watchdog
+	count  atomic.Uint64 // of acquisitions
+	closed atomic.Bool
+	close  sync.Once
+}
+
+// baton is what one goroutine hands to the next at a lock's gate: the lock itself, or its place in Redis's queue.
+type baton struct {
+	hold *hold
+	next *acquisition
+}
+
+// New returns a client over rdb: a single Redis, a Sentinel group or a Cluster, whatever rdb was made for. rdb stays the
+// caller's, who closes it after the Client. New sends no command of its own but opens one Pub/Sub connection in the
+// background; a Redis that cannot be reached is no error here. It fails with ErrInvalidOption for a nil rdb or an option
+// that cannot work.
+func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
+	if rdb == nil {
+		return nil, fmt.Errorf("%w: the Redis client is nil", ErrInvalidOption)
+	}
+	cfg, err := defaultConfig().with(opts, true)
+	if err != nil {
+		return nil, err
+	}
+	id := uuid.NewString()
+	n := newNode(rdb, id, &cfg)
+	c := &Client{id: id, cfg: cfg, arb: n, gates: gate.New[baton]()}
+	c.dog = newWatchdog(n.renew)
+	return c, nil
+}
+
+// Mutex returns the lock named name, with the client's options changed by opts. A name or an option that cannot work is
+// reported by the first method called on the Mutex, with ErrInvalidName or ErrInvalidOption.
+func (c *Client) Mutex(name string, opts ...Option) *Mutex {
+	m := &Mutex{c: c}
+	if m.names, m.err = namesOf(name); m.err != nil {
+		return m
+	}
+	m.cfg, m.err = c.cfg.with(opts, false)
+	return m
+}
+
+// ID returns the client's uuid: the part before the colon in the owner fields of its locks.
+func (c *Client) ID() string { return c.id }
+
+// Close ends the client: waiting Locks return ErrClosed, the contexts of held leases end with cause ErrClosed, and
+// renewals stop. Locks still held are not released, since the code under them may still run; they end with their leases.
+// Close tries once more to undo what was left unanswered, and returns when no goroutine of the client is left, at the
+// latest after a few command timeouts.
+func (c *Client) Close() {
+	c.close.Do(func() {
+		c.closed.Store(true)
+		c.gates.Close()
+		for _, h := range c.dog.close() {
+			h.lose(ErrClosed)
+		}
+		c.arb.close()
+	})
+}
+
+func (c *Client) isClosed() bool { return c.closed.Load() }
+
+func (c *Client) newAcquisition(nm names, owner string, cfg *config) *acquisition {
+	return newAcquisition(nm, c.id, c.count.Add(1), owner, cfg)
+}
+
+func (c *Client) newHold(a *acquisition, g grant, cfg *config, atGate bool) *hold {
+	h := newHold(c, a, g, cfg, atGate)
+	c.arb.attach(a, h)
+	return h
+}
+
+// releaseAtGate gives h's lock back. If others wait at the gate, the next place in Redis's queue is taken for them in
+// the same command.
+func (c *Client) releaseAtGate(ctx context.Context, h *hold) error {
+	key := h.a.names.lock
+	var next *acquisition
+	if c.gates.Waiting(key) {
+		next = c.newAcquisition(h.a.names, "", h.cfg)
+	}
+	g, granted, err := c.arb.release(ctx, h.a, next)
+	switch {
+	case granted:
+		nh := c.newHold(next, g, h.cfg, true)
+		if !c.gates.Pass(key, baton{hold: nh}) {
+			_ = nh.finish(ctx) // everyone who waited has given up
+		}
+	case next != nil && c.gates.Pass(key, baton{next: next}):
+	default:
+		if next != nil {
+			c.arb.abandon(next)
+		}
+		c.gates.Leave(key)
+	}
+	return err
+}
+
+// unlockTimeout bounds an Unlock, whose caller's cancellation does not.
+func unlockTimeout(a *acquisition) time.Duration { return 5 * a.timeout }

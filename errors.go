@@ -1,0 +1,164 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+var (
+	// ErrNotAcquired is returned by TryLock when somebody else holds the lock, and by Lock when the caller gave up
+	// waiting: then the error also wraps the cause of the context's end. The error is a *HeldError.
+	ErrNotAcquired = errors.New("relock: lock not acquired")
+
+	// ErrNotHeld is returned by Unlock, Extend and Held when the lock is not held by the caller: never taken, or
+	// unlocked already. It is also the cause of a lease's context after Unlock.
+	ErrNotHeld = errors.New("relock: lock not held")
+
+	// ErrLost says that a lock that was held no longer is: its lease ran out, or somebody forced it open. It is the
+	// cause of the lease's context and is returned by every later call on the lease.
+	ErrLost = errors.New("relock: lock lost")
+
+	// ErrClosed is returned by every call on a closed Client, and is the cause of the contexts of the leases it held.
+	ErrClosed = errors.New("relock: client closed")
+
+	// ErrInvalidName is returned for a lock name that Redis, or a Redis Cluster, cannot serve.
+	ErrInvalidName = errors.New("relock: invalid lock name")
+
+	// ErrInvalidOption is returned for an option whose value cannot work.
+	ErrInvalidOption = errors.New("relock: invalid option")
+)
+
+// HeldError tells why a lock was not acquired and who was in the way. It matches ErrNotAcquired and, where the caller
+// gave up waiting, the cause of that.
+type HeldError struct {
+	Name   string        // the lock
+	Holder string        // field of the holder in Redis, "" when unknown
+	TTL    time.Duration // what was left of the holder's lease, 0 when unknown
+	Cause  error         // why waiting ended; nil for TryLock
+}
+
+// Error names the lock, its holder and the cause.
+func (e *HeldError) Error() string {
+	msg := fmt.Sprintf("relock: lock %q not acquired", e.Name)
+	if e.Holder != "" {
+		msg += fmt.Sprintf(": held by %s for another %v unless renewed", e.Holder, e.TTL)
+	}
+	if e.Cause != nil {
+		msg += fmt.Sprintf(": gave up waiting: %v", e.Cause)
+	}
+	return msg
+}
+
+// Unwrap returns ErrNotAcquired and the cause.
+func (e *HeldError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{ErrNotAcquired}
+	}
+	return []error{ErrNotAcquired, e.Cause}
+}
+
+// NodeError is what one Redis answered, or the failure to reach it. Whether the command ran is unknown unless the
+// wrapped error is a reply of Redis.
+type NodeError struct {
+	Op   string // acquire, release, renew, ...
+	Name string // the lock
+	Err  error
+}
+
+// Error says what failed on which lock and, for errors that waiting does not heal, what to do.
+func (e *NodeError) Error() string {
+	msg := fmt.Sprintf("relock: %s %q: %v", e.Op, e.Name, e.Err)
+	if hint := hintFor(e.Err); hint != "" {
+		msg += " (" + hint + ")"
+	}
+	return msg
+}
+
+// Unwrap returns the client's error.
+func (e *NodeError) Unwrap() error { return e.Err }
+
+func hintFor(err error) string {
+	switch replyCode(replied(err)) {
+	case "NOAUTH", "WRONGPASS":
+		return "check the client's user name and password"
+	case "NOPERM":
+		return "the user lacks a permission, docs/wire.md lists what relock needs"
+	case "WRONGTYPE":
+		return "the key, or a key beside it, belongs to something else: choose another lock name"
+	case "OOM":
+		return "Redis is out of memory: unlocking works, locking does not"
+	default:
+		return ""
+	}
+}
+
+// healing reports whether err is a failure that may pass without anybody changing the caller, the user's rights or
+// the data: Lock rides those out.
+func healing(err error) bool {
+	reply := replied(err)
+	if reply == "" {
+		return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, rueidis.ErrNoCache)
+	}
+	switch replyCode(reply) {
+	case "LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "NOREPLICAS", "UNBLOCKED":
+		return true
+	default:
+		return false
+	}
+}
+
+// unknown reports whether a command that failed with err may still have run, or may yet.
+func unknown(err error) bool {
+	return err != nil && replied(err) == ""
+}
+
+// replied returns what Redis answered, "" when err is not Redis's.
+func replied(err error) string {
+	var reply *rueidis.RedisError
+	if !errors.As(err, &reply) {
+		return ""
+	}
+	return reply.Error()
+}
+
+// replyCode returns the first upper-case word of an error reply. An error raised inside a script can stand behind a
+// prefix of the script's own.
+func replyCode(reply string) string {
+	for start := 0; start < len(reply); {
+		end := start
+		for end < len(reply) && reply[end] != ' ' {
+			end++
+		}
+		if word := reply[start:end]; len(word) > 2 && word != "ERR" && upper(word) {
+			return word
+		}
+		start = end + 1
+	}
+	return ""
+}
+
+func upper(word string) bool {
+	for i := range len(word) {
+		if word[i] < 'A' || word[i] > 'Z' {
+			return false
+		}
+	}
+	return true
+}
+
+// gaveUp is the error of a caller whose ctx ended while it waited.
+func gaveUp(name string, seen blocker, cause error) error {
+	return &HeldError{Name: name, Holder: seen.holder, TTL: seen.ttl, Cause: cause}
+}
+
+// causeOf returns why ctx ended, or ErrClosed when the client did.
+func causeOf(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return ErrClosed
+}

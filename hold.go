@@ -1,0 +1,392 @@
+package relock
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+)
+
+// hold is one ownership in Redis, under one acquisition, as it passes from lease to lease inside this process.
+type hold struct {
+	c *Client
+	a *acquisition
+
+	// ops is held by whoever tells Redis a new hold count or ends the hold: one operation at a time.
+	ops chan struct{}
+
+	// mu guards what follows. Invariant: leases are exactly those given out and not yet unlocked, and none of them is
+	// trusted past deadline(). Once state is not live it never is again.
+	mu      sync.Mutex
+	state   holdState
+	cause   error // why it was lost
+	cfg     *config
+	leases  []*Lease
+	token   int64       // next fencing token of the block
+	left    int         // tokens left in the block
+	since   clock.Stamp // when this process got the lock
+	began   clock.Stamp // when the lease in force began
+	until   clock.Stamp // Redis keeps the lock up to here at least
+	cap     clock.Stamp // the lease in force ends here whatever is renewed
+	renewAt clock.Stamp
+	asking  bool // a renewal is under way
+	dirty   bool // the count in Redis may be wrong: renewals write it
+	atGate  bool // others of this process wait behind it
+
+	index int         // in the watchdog's heap, -1 outside; guarded by the watchdog's mutex
+	due   clock.Stamp // likewise
+}
+
+type holdState int
+
+const (
+	live holdState = iota
+	ended
+	gone
+)
+
+func newHold(c *Client, a *acquisition, g grant, cfg *config, atGate bool) *hold {
+	h := &hold{
+		c: c, a: a, cfg: cfg, ops: make(chan struct{}, 1), atGate: atGate, index: -1,
+		token: g.token, left: a.block, since: clock.Now(), cap: clock.Never(),
+		until: g.sent.Add(a.lease - margin(a.lease)), renewAt: g.sent.Add(a.lease / 3),
+	}
+	if cfg.fixed > 0 {
+		h.renewAt = clock.Never()
+	}
+	return h
+}
+
+// deadline is the end of trust. The caller holds h.mu.
+func (h *hold) deadline(now clock.Stamp) clock.Stamp {
+	return clock.Sooner(h.cap, h.until, now)
+}
+
+// next is when the watchdog has to look again. The caller holds h.mu.
+func (h *hold) next(now clock.Stamp) clock.Stamp {
+	d := h.deadline(now)
+	if !h.asking && h.renewAt.Until(now) < d.Until(now) {
+		return h.renewAt
+	}
+	return d
+}
+
+// start gives the hold's next token to a new outermost lease of m. It fails when the hold was lost on its way here.
+func (h *hold) start(ctx context.Context, m *Mutex) (*Lease, error) {
+	now := clock.Now()
+	l := newLease(ctx, m, h)
+	h.mu.Lock()
+	if h.state != live {
+		h.mu.Unlock()
+		l.cancel(ErrLost)
+		return nil, ErrLost
+	}
+	h.cfg, h.began = &m.cfg, now
+	h.cap = clock.Never()
+	if d := m.cfg.cap(); d > 0 {
+		h.cap = now.Add(d)
+	}
+	if m.cfg.fixed > 0 {
+		h.renewAt = clock.Never()
+	} else if h.renewAt == clock.Never() {
+		h.renewAt = now
+	}
+	h.leases, l.token = append(h.leases, l), h.token
+	h.token++
+	h.left--
+	due := h.next(now)
+	h.mu.Unlock()
+	h.c.dog.schedule(h, due)
+	if h.c.isClosed() {
+		h.lose(ErrClosed) // Close may have counted the holds before this one was among them
+		return nil, ErrClosed
+	}
+	return l, nil
+}
+
+// lock takes h.ops. It fails when ctx ends first.
+func (h *hold) lock(ctx context.Context) error {
+	select {
+	case h.ops <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case h.ops <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (h *hold) unlock() { <-h.ops }
+
+// reenter adds a lease to a hold that is live, after Redis counts it. It repeats while the failure may heal.
+func (h *hold) reenter(ctx context.Context, m *Mutex) (*Lease, error) {
+	pause := backoff{least: 5 * time.Millisecond, most: 100 * time.Millisecond}
+	for {
+		l, err := h.reenterOnce(ctx, m)
+		if err == nil || isLost(err) || !healing(err) {
+			return l, err
+		}
+		if !sleep(ctx, pause.next()) {
+			return nil, gaveUp(m.names.lock, blocker{}, context.Cause(ctx))
+		}
+	}
+}
+
+func (h *hold) reenterOnce(ctx context.Context, m *Mutex) (*Lease, error) {
+	if err := h.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer h.unlock()
+	h.mu.Lock()
+	if h.state != live || len(h.leases) == 0 {
+		h.mu.Unlock()
+		return nil, h.why()
+	}
+	count, lease, token := len(h.leases)+1, h.renewLease(clock.Now()), h.leases[0].token
+	h.mu.Unlock()
+
+	if err := h.recount(ctx, count, lease); err != nil {
+		return nil, err
+	}
+	l := newLease(ctx, m, h)
+	h.mu.Lock()
+	if h.state != live {
+		defer l.cancel(ErrLost)
+		defer h.mu.Unlock()
+		return nil, h.causeLocked()
+	}
+	h.leases, l.token = append(h.leases, l), token
+	h.mu.Unlock()
+	return l, nil
+}
+
+// recount tells Redis a hold count. The caller holds h.ops.
+func (h *hold) recount(ctx context.Context, count int, lease time.Duration) error {
+	sent, err := h.c.arb.recount(ctx, h.a, count, lease)
+	if isLost(err) {
+		h.lose(ErrLost)
+		return ErrLost
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil {
+		h.dirty = true
+		return err
+	}
+	// A renewal under way may have been told an older count.
+	h.dirty = h.asking && h.dirty
+	h.extended(sent, lease)
+	return nil
+}
+
+// renewLease is what to lengthen the lease to, so that Redis frees a capped hold at its cap. The caller holds h.mu.
+func (h *hold) renewLease(now clock.Stamp) time.Duration {
+	return max(time.Millisecond, min(h.cfg.lease, h.cap.Until(now)))
+}
+
+// extended notes a confirmed lengthening. Trust never shrinks: no command shortens a lease. The caller holds h.mu.
+func (h *hold) extended(sent clock.Stamp, lease time.Duration) {
+	now := clock.Now()
+	h.until = clock.Later(h.until, sent.Add(lease-margin(lease)), now)
+	if h.renewAt != clock.Never() {
+		h.renewAt = clock.Later(h.renewAt, sent.Add(lease/3), now)
+	}
+}
+
+// drop ends one lease: the count falls, the hold passes on, or the lock is released.
+func (h *hold) drop(ctx context.Context, l *Lease) error {
+	ctx = context.WithoutCancel(ctx)
+	if err := h.lock(ctx); err != nil {
+		return err
+	}
+	h.expire()
+	h.mu.Lock()
+	i := slices.Index(h.leases, l)
+	if i < 0 || h.state != live {
+		err := h.whyGone(l)
+		h.mu.Unlock()
+		h.unlock()
+		return err
+	}
+	h.leases = slices.Delete(h.leases, i, i+1)
+	l.over = true
+	count := len(h.leases)
+	lease := h.renewLease(clock.Now())
+	h.mu.Unlock()
+	l.cancel(ErrNotHeld)
+	if count == 0 {
+		h.unlock()
+		return h.finish(ctx)
+	}
+	defer h.unlock()
+	return h.leave(ctx, count, lease)
+}
+
+// leave writes the lower count of an inner unlock. The count kept here is what decides, so a Redis that does not answer
+// is no failure: renewals repair its number and the last unlock deletes the lock whatever it says.
+func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, unlockTimeout(h.a))
+	defer cancel()
+	pause := backoff{least: 5 * time.Millisecond, most: 100 * time.Millisecond}
+	for {
+		err := h.recount(ctx, count, lease)
+		if err == nil || isLost(err) {
+			return err
+		}
+		if !healing(err) || !sleep(ctx, pause.next()) {
+			return nil
+		}
+	}
+}
+
+// finish passes the hold to the next goroutine of this process, or gives the lock back.
+func (h *hold) finish(ctx context.Context) error {
+	if h.passOn() {
+		return nil
+	}
+	h.mu.Lock()
+	if h.state != live {
+		defer h.mu.Unlock()
+		return h.causeLocked()
+	}
+	h.state = ended
+	atGate := h.atGate
+	h.mu.Unlock()
+	h.c.dog.remove(h)
+	ctx, cancel := context.WithTimeout(ctx, unlockTimeout(h.a))
+	defer cancel()
+	if !atGate {
+		_, _, err := h.c.arb.release(ctx, h.a, nil)
+		return err
+	}
+	return h.c.releaseAtGate(ctx, h)
+}
+
+// passOn gives the hold to the next local waiter, within the bounds that keep other processes from starving.
+func (h *hold) passOn() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := clock.Now()
+	if !h.atGate || h.state != live || h.left == 0 || now.Since(h.since) >= h.cfg.passTime ||
+		h.until.Until(now) < h.a.lease/10 {
+		return false
+	}
+	// Passed under h.mu: a loss that comes now finds the gate with the one it was passed to.
+	return h.c.gates.Pass(h.a.names.lock, baton{hold: h})
+}
+
+// lose ends trust in the hold: every lease's context is done before anyone else, here or elsewhere, can be granted the
+// lock by our doing. It acts once.
+func (h *hold) lose(cause error) {
+	h.mu.Lock()
+	if h.state != live {
+		h.mu.Unlock()
+		return
+	}
+	h.state, h.cause = gone, cause
+	leases, atGate := h.leases, h.atGate
+	h.leases, h.atGate = nil, false
+	h.mu.Unlock()
+	for _, l := range leases {
+		l.cancel(cause)
+	}
+	h.c.dog.remove(h)
+	if cause == ErrClosed {
+		h.c.arb.forget(h.a) // the code under the lock may still run: let the lease end by itself
+	} else {
+		h.c.arb.abandon(h.a)
+	}
+	if atGate {
+		h.c.gates.Leave(h.a.names.lock)
+	}
+}
+
+// expire loses the hold if its deadline has passed. It is called wherever trust is asked for, since a process that was
+// stopped wakes up before its timers have run.
+func (h *hold) expire() bool {
+	now := clock.Now()
+	h.mu.Lock()
+	over := h.state == live && h.deadline(now).Reached(now)
+	h.mu.Unlock()
+	if over {
+		h.lose(ErrLost)
+	}
+	return over
+}
+
+// suspect asks Redis soon whether the lock is still held: a message said it may not be.
+func (h *hold) suspect() {
+	now := clock.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state == live && h.renewAt != clock.Never() && !h.asking {
+		h.renewAt = now
+		h.c.dog.schedule(h, now)
+	}
+}
+
+// why is causeLocked for callers without the mutex.
+func (h *hold) why() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.causeLocked()
+}
+
+func (h *hold) causeLocked() error {
+	if h.state == gone {
+		return h.cause
+	}
+	return ErrNotHeld
+}
+
+// whyGone is the error for a lease that is not among the hold's. The caller holds h.mu.
+func (h *hold) whyGone(l *Lease) error {
+	if h.state == gone && !l.over {
+		return h.cause
+	}
+	return ErrNotHeld
+}
+
+// extend lengthens the lease to d from now, and moves a fixed lease's end.
+func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration) error {
+	if err := h.lock(ctx); err != nil {
+		return err
+	}
+	defer h.unlock()
+	h.expire()
+	h.mu.Lock()
+	if l.over || h.state != live {
+		defer h.mu.Unlock()
+		return h.whyGone(l)
+	}
+	count := len(h.leases)
+	h.mu.Unlock()
+	asked := clock.Now()
+	if err := h.recount(ctx, count, d); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cfg.fixed > 0 {
+		h.cap = clock.Later(h.cap, asked.Add(d), asked)
+		if h.cfg.maxHold > 0 {
+			h.cap = clock.Sooner(h.cap, h.began.Add(h.cfg.maxHold), asked)
+		}
+	}
+	return nil
+}
+
+// short reports whether a fixed lease is trusted for noticeably less than it promises: it was taken with the client's
+// shorter lease, passed on in memory, or granted while nobody looked.
+func (h *hold) short() bool {
+	now := clock.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fixed := h.cfg.fixed
+	return fixed > 0 && h.until.Until(now) < fixed-margin(fixed)-fixed/100
+}

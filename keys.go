@@ -1,0 +1,55 @@
+package relock
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxNameLen bounds a lock's name, in bytes. The name travels in every command and grant.
+const maxNameLen = 1024
+
+// names are the keys and channels of one lock. Redisson's are spelled as Redisson spells them (RedissonObject.prefixName),
+// ours follow its rule, so all of them share the lock's Cluster slot.
+type names struct {
+	lock    string // HASH, owner field -> hold count
+	queue   string // ZSET, relock's waiters by ticket
+	counter string // STRING, fencing counter
+	unlock  string // channel, "0" when the lock became free
+	listen  string // channel beside unlock that only relock clients subscribe
+	tag     string // the lock's name as a hash tag
+}
+
+// namesOf returns the names of a lock. It fails with ErrInvalidName when the name is empty, longer than 1024 bytes, or
+// holds a brace without being a valid Cluster hash tag: its keys would fall into different slots.
+func namesOf(name string) (names, error) {
+	switch {
+	case name == "":
+		return names{}, fmt.Errorf("%w: the name is empty", ErrInvalidName)
+	case len(name) > maxNameLen:
+		return names{}, fmt.Errorf("%w: %q… has %d bytes, %d are allowed", ErrInvalidName, name[:32], len(name), maxNameLen)
+	case !validTag(name):
+		return names{}, fmt.Errorf("%w: %q holds a brace but no hash tag {…}; "+
+			"use none, or a non-empty {tag}", ErrInvalidName, name)
+	}
+	tag := name
+	if !strings.Contains(name, "{") {
+		tag = "{" + name + "}"
+	}
+	return names{
+		lock:    name,
+		queue:   "relock_queue:" + tag,
+		counter: "redisson_lock_token:" + tag,
+		unlock:  "redisson_lock__channel:" + tag,
+		listen:  "relock_listen:" + tag,
+		tag:     tag,
+	}, nil
+}
+
+// validTag reports whether name and name in braces hash to the same Cluster slot.
+func validTag(name string) bool {
+	_, after, open := strings.Cut(name, "{")
+	if !open {
+		return !strings.Contains(name, "}")
+	}
+	return strings.Index(after, "}") > 0
+}

@@ -1,0 +1,107 @@
+package relock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+)
+
+// A Lease is a lock held by the caller, from a successful Lock, TryLock or Do until Unlock. Its methods may be called
+// from any goroutine.
+type Lease struct {
+	m      *Mutex
+	h      *hold
+	token  int64
+	ctx    leaseCtx
+	cancel context.CancelCauseFunc
+	over   bool // unlocked; guarded by h.mu
+}
+
+// newLease makes a lease whose context derives from ctx. It must be called without h's mutex: contexts of one hold hang
+// on each other, and they ask the hold.
+func newLease(ctx context.Context, m *Mutex, h *hold) *Lease {
+	l := &Lease{m: m, h: h}
+	l.ctx.Context, l.cancel = context.WithCancelCause(ctx)
+	l.ctx.lease = l
+	return l
+}
+
+// leaseCtx is the context of a lease. It carries the ownership, and it asks the clock: in a process that was stopped
+// past the lease, Err tells the truth before the watchdog's timer has fired.
+type leaseCtx struct {
+	context.Context
+	lease *Lease
+}
+
+func (c *leaseCtx) Value(key any) any {
+	if k, ok := key.(leaseKey); ok && k == c.lease.m.key() {
+		return c.lease
+	}
+	return c.Context.Value(key)
+}
+
+func (c *leaseCtx) Done() <-chan struct{} {
+	c.lease.h.expire()
+	return c.Context.Done()
+}
+
+func (c *leaseCtx) Err() error {
+	c.lease.h.expire()
+	return c.Context.Err()
+}
+
+// Context returns the lease's context, derived from the one given to Lock. A Lock of the same Mutex under it re-enters.
+// It is done no later than the lease can be trusted, with cause ErrLost when the lock was lost, ErrClosed when the
+// Client was closed, and ErrNotHeld after Unlock.
+func (l *Lease) Context() context.Context { return &l.ctx }
+
+// Token returns the fencing token of the hold, the same for all its re-entries. Every later grant of the same lock has a
+// greater one, whichever process or program gets it, RFencedLock's included. A store that remembers the greatest token
+// it has seen and refuses lower ones is safe from a holder that acts late. See docs/safety.md for what resets the count.
+func (l *Lease) Token() int64 { return l.token }
+
+// Until returns when the lease ends unless it is renewed, as seen now: what Redis confirmed, less a margin for drift.
+func (l *Lease) Until() time.Time {
+	now := clock.Now()
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	return l.h.deadline(now).Wall()
+}
+
+// Count returns the hold count: how many Locks of this owner are not unlocked yet. It is 0 once the lock is not held.
+func (l *Lease) Count() int {
+	l.h.expire()
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	if l.over || l.h.state != live {
+		return 0
+	}
+	return len(l.h.leases)
+}
+
+// Unlock ends this lease. The hold count falls by one; when it comes to nothing the lock goes to the next waiter. It
+// takes as long as it takes even if ctx is cancelled, and gives up after its own time limit of five command timeouts.
+//
+// It returns ErrNotHeld when this lease was unlocked before, and ErrLost when the lock was lost before it could be
+// unlocked: then somebody else may have held it meanwhile. A *NodeError says that Redis did not answer in time. The
+// caller no longer holds the lock then either; the release is repeated in the background until Redis answers.
+func (l *Lease) Unlock(ctx context.Context) error {
+	return l.h.drop(ctx, l)
+}
+
+// Extend makes the lease last at least d from now, in Redis and in what the caller may trust. Nothing ever shortens a
+// lease, so a smaller d than what is left changes nothing. For a lock WithFixedLease it moves the end.
+//
+// It returns ErrNotHeld after Unlock, ErrLost when the lock was lost, and a *NodeError when Redis did not answer within
+// one command timeout; then the lease ends when it would have ended.
+func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
+	if err := leaseInRange(d); err != nil {
+		return fmt.Errorf("%w: Extend: %w", ErrInvalidOption, err)
+	}
+	return l.h.extend(ctx, l, d)
+}
+
+// Mutex returns the lock that is held.
+func (l *Lease) Mutex() *Mutex { return l.m }

@@ -1,0 +1,29 @@
+-- force: free the lock whoever holds it, tell the deposed, and hand it over.
+--
+-- KEYS[1]  lock hash        name
+-- KEYS[2]  queue of waiters relock_queue:{name}
+-- KEYS[3]  fencing counter  redisson_lock_token:{name}
+-- KEYS[4]  unlock channel   redisson_lock__channel:{name}
+-- ARGV[1]  inbox channel prefix, '' where grants cannot be sent
+-- ARGV[2]  PUBLISH or SPUBLISH
+--
+-- Returns 1 when there was a lock to free, else 0.
+-- Wire: RedissonLock.forceUnlockAsync.
+local holders = redis.call('HKEYS', KEYS[1])
+if redis.call('DEL', KEYS[1]) == 0 then
+  return 0
+end
+local granted
+if ARGV[1] ~= '' then
+  for _, field in ipairs(holders) do
+    local client = string.match(field, '^([^:]+):%d+$')
+    if client then
+      redis.call(ARGV[2], ARGV[1] .. client, '0 0 ' .. field .. ' 0 ' .. KEYS[1])
+    end
+  end
+  granted = hand_over(ARGV[1], ARGV[2])
+end
+if not granted then
+  redis.call(ARGV[2], KEYS[4], '0')
+end
+return 1

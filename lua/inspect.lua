@@ -1,0 +1,13 @@
+-- inspect: all that Redis knows of a lock, at one instant.
+--
+-- KEYS[1]  lock hash        name
+-- KEYS[2]  queue of waiters relock_queue:{name}
+-- KEYS[3]  fencing counter  redisson_lock_token:{name}
+--
+-- Returns {PTTL in ms, waiters, fencing counter, field, hold count, field, hold count ...}.
+return {
+  redis.call('PTTL', KEYS[1]),
+  redis.call('ZCARD', KEYS[2]),
+  redis.call('GET', KEYS[3]) or '0',
+  unpack(redis.call('HGETALL', KEYS[1])),
+}

@@ -1,0 +1,431 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/clock"
+)
+
+// arbiter decides who holds a lock: one Redis, or a quorum of them. All that stands above it (gate, hold, watchdog) is
+// written once.
+type arbiter interface {
+	// contend blocks until a holds the lock. After a failure a may still be queued, or own the lock unknowingly: pass it
+	// to another contender or abandon it.
+	contend(ctx context.Context, a *acquisition) (grant, error)
+	// try takes the lock if it is free, in one round trip. After a failure a is over.
+	try(ctx context.Context, a *acquisition) (grant, error)
+	// release ends a, which is then over whatever is returned. With next, next is queued in the same step, behind all
+	// others; the grant is next's when the bool says so. ErrLost says that a did not hold the lock any more.
+	release(ctx context.Context, a, next *acquisition) (grant, bool, error)
+	// abandon ends a in the background, however often it takes.
+	abandon(a *acquisition)
+	// attach tells where news about a held acquisition goes.
+	attach(a *acquisition, h *hold)
+	// forget drops a held acquisition and leaves its lease to run out.
+	forget(a *acquisition)
+	// recount writes a's hold count and lengthens its lease; the stamp is when the confirmed command was sent.
+	recount(ctx context.Context, a *acquisition, count int, lease time.Duration) (clock.Stamp, error)
+	// renew lengthens leases and calls settle once for each of them, from any goroutine.
+	renew(ctx context.Context, batch []renewal, settle func(renewal, outcome, clock.Stamp))
+	inspect(ctx context.Context, n *names) (State, error)
+	force(ctx context.Context, n *names) (bool, error)
+	// close tries once more to end what was abandoned, and returns when no goroutine is left.
+	close()
+}
+
+// grant is a lock given to an acquisition: its first fencing token, and until when it is surely held.
+type grant struct {
+	token int64
+	sent  clock.Stamp // the lease runs from here at the latest
+}
+
+// renewal asks to lengthen one lease. The result goes to its hold.
+type renewal struct {
+	lock  string
+	id    string
+	count int // hold count to write; 0 leaves it alone
+	lease time.Duration
+	hold  *hold
+}
+
+// outcome is what became of a renewal.
+type outcome int
+
+const (
+	unanswered outcome = iota // the lease may or may not have been lengthened
+	renewed
+	lost
+)
+
+// node is the arbiter over one Redis: a single server, a Sentinel group or a Cluster.
+type node struct {
+	scripts scripts
+	hub     *hub
+	sweeper *sweeper
+	pubsub  PubSubMode
+	timeout time.Duration // of inspect, force and the mode's probe
+
+	// mode is 0 until the kind of channels is known; only a Cluster has to be asked.
+	mode   atomic.Int32
+	modeMu sync.Mutex
+}
+
+const (
+	modePlain    = 1 + iota // inbox and unlock channels by PUBLISH
+	modeSharded             // both by SPUBLISH
+	modeRaceOnly            // PUBLISH on a Cluster: nobody can count listeners, so nothing is handed over
+)
+
+func newNode(rdb rueidis.Client, id string, cfg *config) *node {
+	n := &node{scripts: scripts{rdb}, pubsub: cfg.pubsub, timeout: cfg.commandTimeout()}
+	n.sweeper = newSweeper(n.end)
+	n.hub = newHub(rdb, id, n.sweeper.orphan)
+	if rdb.Mode() != rueidis.ClientModeCluster {
+		n.mode.Store(modePlain)
+		n.hub.startPlain(true)
+	}
+	return n
+}
+
+// route returns how messages about a lock travel. On a Cluster the first call asks the server.
+func (n *node) route(ctx context.Context, nm *names) (route, error) {
+	mode := n.mode.Load()
+	if mode == 0 {
+		var err error
+		if mode, err = n.probe(ctx); err != nil {
+			return route{}, err
+		}
+	}
+	switch mode {
+	case modeSharded:
+		return route{inbox: inboxPrefix + nm.tag + ":", publish: "SPUBLISH"}, nil
+	case modeRaceOnly:
+		return route{publish: "PUBLISH"}, nil
+	default:
+		return route{inbox: inboxPrefix, publish: "PUBLISH"}, nil
+	}
+}
+
+// probe asks a Cluster for sharded channels, as Redisson does.
+func (n *node) probe(ctx context.Context) (int32, error) {
+	n.modeMu.Lock()
+	defer n.modeMu.Unlock()
+	if mode := n.mode.Load(); mode != 0 {
+		return mode, nil
+	}
+	mode := int32(modeSharded)
+	switch n.pubsub {
+	case PubSubPlain:
+		mode = modeRaceOnly
+	case PubSubAuto:
+		ctx, cancel := context.WithTimeout(ctx, n.timeout)
+		defer cancel()
+		err := n.scripts.rdb.Do(ctx, n.scripts.rdb.B().Arbitrary("PUBSUB", "SHARDNUMSUB").Build()).Error()
+		if replied(err) != "" {
+			mode = modeRaceOnly
+		} else if err != nil {
+			return 0, err
+		}
+	}
+	if mode == modeRaceOnly {
+		n.hub.startPlain(false)
+	} else {
+		n.hub.startSharded()
+	}
+	n.mode.Store(mode)
+	return mode, nil
+}
+
+func (n *node) contend(ctx context.Context, a *acquisition) (grant, error) {
+	n.hub.enter(a)
+	pause := backoff{least: 5 * time.Millisecond, most: 250 * time.Millisecond}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		if !a.primed {
+			if g, held, err := n.poll(ctx, a); held || err != nil && !healing(err) {
+				return g, err
+			} else if ctx.Err() != nil {
+				return grant{}, causeOf(ctx)
+			} else if err != nil {
+				timer.Reset(pause.next())
+			} else {
+				pause.reset()
+				n.hub.listen(a)
+				timer.Reset(a.nextPoll())
+			}
+		} else {
+			a.primed = false
+			n.hub.listen(a)
+			timer.Reset(a.nextPoll())
+		}
+		select {
+		case <-a.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+			return grant{}, causeOf(ctx)
+		case <-n.hub.done:
+			return grant{}, ErrClosed
+		}
+		if g, held := n.granted(a); held {
+			return g, nil
+		}
+	}
+}
+
+// poll asks for the lock once. An answer moves forward the instant from which a later grant is dated.
+func (n *node) poll(ctx context.Context, a *acquisition) (grant, bool, error) {
+	sent, rep, err := n.acquire(ctx, a, a.ticket)
+	if err != nil {
+		if g, held := n.granted(a); held {
+			return g, true, nil
+		}
+		return grant{}, false, err
+	}
+	if rep.owner {
+		n.hub.hold(a)
+		return grant{token: rep.token, sent: sent}, true, nil
+	}
+	a.queued(rep, sent)
+	g, held := n.granted(a)
+	return g, held, nil
+}
+
+func (n *node) acquire(ctx context.Context, a *acquisition, ticket string) (clock.Stamp, reply, error) {
+	r, err := n.route(ctx, &a.names)
+	if err != nil {
+		return clock.Stamp{}, reply{}, &NodeError{Op: "acquire", Name: a.names.lock, Err: err}
+	}
+	cctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	sent := clock.Now()
+	if a.base.IsZero() {
+		a.base, a.counter = sent, -1
+	}
+	rep, err := n.scripts.acquire(cctx, r, a, ticket)
+	if unknown(err) {
+		a.doubt.Store(true)
+	}
+	if err != nil {
+		err = &NodeError{Op: "acquire", Name: a.names.lock, Err: err}
+	}
+	return sent, rep, err
+}
+
+// granted takes the grant that came through the inbox, if it can be believed: its token must be above the counter of
+// the last answered poll, or it may be of an ownership that has lapsed since; and it is dated from that poll.
+func (n *node) granted(a *acquisition) (grant, bool) {
+	token := n.hub.takeGrant(a)
+	if token == 0 || token <= a.counter || a.base.Add(a.lease-margin(a.lease)).Reached(clock.Now()) {
+		return grant{}, false
+	}
+	n.hub.hold(a)
+	return grant{token: token, sent: a.base}, true
+}
+
+const noTicket = "-"
+
+func (n *node) try(ctx context.Context, a *acquisition) (grant, error) {
+	n.hub.enter(a)
+	sent, rep, err := n.acquire(ctx, a, noTicket)
+	switch {
+	case err != nil:
+		n.abandonOrForget(a, unknown(err))
+		return grant{}, err
+	case !rep.owner:
+		n.hub.forget(a)
+		return grant{}, &HeldError{Name: a.names.lock, Holder: rep.blocker.holder, TTL: rep.blocker.ttl}
+	}
+	n.hub.hold(a)
+	return grant{token: rep.token, sent: sent}, nil
+}
+
+// release repeats until answered or ctx ends. Only its first command queues next: a repeated one finds a gone, and next
+// must then find out by its own poll whether it was queued.
+func (n *node) release(ctx context.Context, a, next *acquisition) (grant, bool, error) {
+	n.hub.releasing(a)
+	if next != nil {
+		n.hub.enter(next)
+		next.base, next.counter = clock.Now(), -1
+	}
+	pause := backoff{least: 5 * time.Millisecond, most: 100 * time.Millisecond}
+	for again := false; ; again = true {
+		sent := clock.Now()
+		held, rep, err := n.releaseOnce(ctx, a, next)
+		if err == nil {
+			n.abandonOrForget(a, false)
+			if !held && !again {
+				return grant{}, false, ErrLost
+			}
+			if next == nil || !held {
+				return grant{}, false, nil
+			}
+			if rep.owner {
+				n.hub.hold(next)
+				return grant{token: rep.token, sent: sent}, true, nil
+			}
+			next.queued(rep, sent)
+			next.primed = true
+			return grant{}, false, nil
+		}
+		if next != nil && unknown(err) {
+			next.doubt.Store(true)
+		}
+		next = nil
+		if !healing(err) || ctx.Err() != nil || !sleep(ctx, pause.next()) {
+			n.abandonOrForget(a, true)
+			return grant{}, false, &NodeError{Op: "release", Name: a.names.lock, Err: err}
+		}
+	}
+}
+
+func (n *node) releaseOnce(ctx context.Context, a, next *acquisition) (bool, reply, error) {
+	r, err := n.route(ctx, &a.names)
+	if err != nil {
+		return false, reply{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	return n.scripts.release(ctx, r, a, a.block*defaultForeignEvery, next)
+}
+
+// end is the sweeper's: one release, without caller.
+func (n *node) end(ctx context.Context, a *acquisition) error {
+	_, _, err := n.releaseOnce(ctx, a, nil)
+	return err
+}
+
+func (n *node) attach(a *acquisition, h *hold) { n.hub.attach(a, h) }
+
+func (n *node) forget(a *acquisition) { n.hub.forget(a) }
+
+func (n *node) abandon(a *acquisition) { n.abandonOrForget(a, true) }
+
+// abandonOrForget ends a's life here. It must be swept if it may still hold or be queued, or if an acquire of it was
+// never answered and may come late.
+func (n *node) abandonOrForget(a *acquisition, open bool) {
+	n.hub.forget(a)
+	if open || a.doubt.Load() {
+		n.sweeper.sweep(a, !open)
+	}
+}
+
+func (n *node) recount(ctx context.Context, a *acquisition, count int, lease time.Duration) (clock.Stamp, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	sent := clock.Now()
+	held, err := n.scripts.recount(ctx, &a.names, a.id, count, lease)
+	switch {
+	case err != nil:
+		return sent, &NodeError{Op: "recount", Name: a.names.lock, Err: err}
+	case !held:
+		return sent, ErrLost
+	}
+	return sent, nil
+}
+
+// maxBatch bounds a renewal's script: it keeps everyone else waiting for about 0.3 ms.
+const maxBatch = 200
+
+func (n *node) renew(ctx context.Context, batch []renewal, settle func(renewal, outcome, clock.Stamp)) {
+	var wg sync.WaitGroup
+	for _, group := range n.bySlot(batch) {
+		for len(group) > 0 {
+			part := group[:min(len(group), maxBatch)]
+			group = group[len(part):]
+			wg.Go(func() { n.renewPart(ctx, part, settle) })
+		}
+	}
+	wg.Wait()
+}
+
+func (n *node) renewPart(ctx context.Context, part []renewal, settle func(renewal, outcome, clock.Stamp)) {
+	sent := clock.Now()
+	held, err := n.scripts.renew(ctx, part)
+	for i, r := range part {
+		switch {
+		case err != nil:
+			settle(r, unanswered, sent)
+		case held[i]:
+			settle(r, renewed, sent)
+		default:
+			settle(r, lost, sent)
+		}
+	}
+}
+
+// bySlot splits a batch so that each part can be one command on a Cluster.
+func (n *node) bySlot(batch []renewal) map[uint16][]renewal {
+	if n.mode.Load() == modePlain {
+		return map[uint16][]renewal{0: batch}
+	}
+	groups := make(map[uint16][]renewal)
+	for _, r := range batch {
+		cmd := n.scripts.rdb.B().Exists().Key(r.lock).Build()
+		slot := cmd.Slot()
+		groups[slot] = append(groups[slot], r)
+	}
+	return groups
+}
+
+func (n *node) inspect(ctx context.Context, nm *names) (State, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+	defer cancel()
+	st, err := n.scripts.inspect(ctx, nm)
+	if err != nil {
+		return State{}, &NodeError{Op: "inspect", Name: nm.lock, Err: err}
+	}
+	return st, nil
+}
+
+func (n *node) force(ctx context.Context, nm *names) (bool, error) {
+	r, err := n.route(ctx, nm)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, n.timeout)
+		defer cancel()
+		var freed bool
+		if freed, err = n.scripts.force(ctx, r, nm); err == nil {
+			return freed, nil
+		}
+	}
+	return false, &NodeError{Op: "force unlock", Name: nm.lock, Err: err}
+}
+
+func (n *node) close() {
+	n.hub.stop()
+	n.sweeper.close()
+	n.hub.close()
+}
+
+// backoff doubles a pause from least to most, with up to a quarter taken off at random.
+type backoff struct {
+	least, most, last time.Duration
+}
+
+func (b *backoff) next() time.Duration {
+	b.last = min(max(2*b.last, b.least), b.most)
+	return b.last - rand.N(b.last/4+1)
+}
+
+func (b *backoff) reset() { b.last = 0 }
+
+// sleep waits for d. It returns false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// isLost reports whether err says that the lock is no longer held.
+func isLost(err error) bool { return errors.Is(err, ErrLost) }

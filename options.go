@@ -1,0 +1,203 @@
+package relock
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// MinLease is the shortest lease accepted: below it the safety margin and a renewal's round trip leave too little.
+	MinLease = 100 * time.Millisecond
+	// MaxLease is the longest lease accepted.
+	MaxLease = 366 * 24 * time.Hour
+
+	defaultLease        = 30 * time.Second // Redisson's lockWatchdogTimeout
+	defaultPasses       = 256
+	defaultPassTime     = 10 * time.Millisecond
+	defaultForeignEvery = 8 // grants between two turns of Redisson's waiters
+)
+
+// config is what options set. A Mutex copies its client's and changes its own.
+type config struct {
+	lease    time.Duration // of the watchdog
+	fixed    time.Duration // 0: renewed by the watchdog
+	maxHold  time.Duration // 0: no cap
+	wait     time.Duration // 0: as long as ctx allows
+	passes   int           // local hand-overs in a row; 1: none
+	passTime time.Duration
+	timeout  time.Duration // of one command; 0: derived from the lease
+	pubsub   PubSubMode
+}
+
+func defaultConfig() config {
+	return config{lease: defaultLease, passes: defaultPasses, passTime: defaultPassTime}
+}
+
+// An Option changes how locks behave. Given to New it is the default of every lock of the client, given to Mutex it
+// overrides that default. WithPubSub belongs to a client alone.
+type Option struct {
+	name       string
+	clientOnly bool
+	apply      func(*config) error
+}
+
+// WithLease sets how long a lock outlives its last renewal. The watchdog renews every third of it, so it is also how
+// long others wait after a holder crashed. Redis keeps whole milliseconds.
+//
+// Defaults to 30 seconds, as Redisson's lockWatchdogTimeout.
+func WithLease(d time.Duration) Option {
+	return Option{name: "WithLease", apply: func(c *config) error {
+		c.lease = d
+		return leaseInRange(d)
+	}}
+}
+
+// WithFixedLease grants the lock for d and never renews it: it ends after d even if the holder lives, and lasts d even
+// if the holder's process ends without unlocking. Where d is longer than the client's lease, Lock sends one command more.
+//
+// By default leases are renewed.
+func WithFixedLease(d time.Duration) Option {
+	return Option{name: "WithFixedLease", apply: func(c *config) error {
+		c.fixed = d
+		return leaseInRange(d)
+	}}
+}
+
+// WithMaxHold ends a hold after d although its holder lives: the lease's context is cancelled with ErrLost and the lock
+// is released. It caps holders that are stuck.
+//
+// By default a hold is renewed as long as its process lives.
+func WithMaxHold(d time.Duration) Option {
+	return Option{name: "WithMaxHold", apply: func(c *config) error {
+		c.maxHold = d
+		return leaseInRange(d)
+	}}
+}
+
+// WithWait makes Lock give up after d with ErrNotAcquired, without touching the context that the lease derives from.
+//
+// By default Lock waits as long as its context allows.
+func WithWait(d time.Duration) Option {
+	return Option{name: "WithWait", apply: func(c *config) error {
+		c.wait = d
+		if d <= 0 {
+			return fmt.Errorf("%v is no time to wait; use TryLock not to wait at all", d)
+		}
+		return nil
+	}}
+}
+
+// WithLocalHandoff bounds how long a lock may pass between goroutines of this process, in memory, before other
+// processes get their turn: at most passes acquisitions in a row, and no pass later than d after the process got the
+// lock. passes is also how many fencing tokens each grant reserves. WithLocalHandoff(1, 0) turns it off.
+//
+// Defaults to 256 passes and 10 milliseconds.
+func WithLocalHandoff(passes int, d time.Duration) Option {
+	return Option{name: "WithLocalHandoff", apply: func(c *config) error {
+		c.passes, c.passTime = passes, d
+		if passes < 1 || passes > 1_000_000 {
+			return fmt.Errorf("%d passes; between 1 (none) and 1,000,000 are possible", passes)
+		}
+		if d < 0 {
+			return fmt.Errorf("%v is negative", d)
+		}
+		return nil
+	}}
+}
+
+// WithCommandTimeout sets how long one command to Redis may take before it counts as unanswered. Lock then tries
+// again, safely. It must be shorter than a third of the lease.
+//
+// Defaults to a sixth of the lease, at most 2 seconds.
+func WithCommandTimeout(d time.Duration) Option {
+	return Option{name: "WithCommandTimeout", apply: func(c *config) error {
+		c.timeout = d
+		if d <= 0 {
+			return fmt.Errorf("%v is no time for a command", d)
+		}
+		return nil
+	}}
+}
+
+// PubSubMode says which kind of Pub/Sub channels a Redis Cluster is used with. Redisson calls it shardedSubscriptionMode.
+type PubSubMode int
+
+const (
+	// PubSubAuto uses sharded channels on a Cluster that knows them (Redis 7), as Redisson does.
+	PubSubAuto PubSubMode = iota
+	// PubSubPlain uses plain channels on a Cluster too. Waiters then race for a freed lock instead of being handed it.
+	PubSubPlain
+	// PubSubSharded uses sharded channels on a Cluster without asking it first.
+	PubSubSharded
+)
+
+// WithPubSub chooses the channels on a Redis Cluster; all clients and Redisson's must agree. Elsewhere channels are plain.
+//
+// Defaults to PubSubAuto.
+func WithPubSub(mode PubSubMode) Option {
+	return Option{name: "WithPubSub", clientOnly: true, apply: func(c *config) error {
+		c.pubsub = mode
+		if mode < PubSubAuto || mode > PubSubSharded {
+			return fmt.Errorf("%d is no mode", mode)
+		}
+		return nil
+	}}
+}
+
+func leaseInRange(d time.Duration) error {
+	if d < MinLease || d > MaxLease {
+		return fmt.Errorf("%v is out of range, between %v and %v are possible", d, MinLease, MaxLease)
+	}
+	return nil
+}
+
+// with returns the config changed by opts, or ErrInvalidOption naming the option and what is wrong with it.
+func (c config) with(opts []Option, client bool) (config, error) {
+	for _, o := range opts {
+		if o.apply == nil {
+			return c, fmt.Errorf("%w: the zero Option; use a With function", ErrInvalidOption)
+		}
+		if o.clientOnly && !client {
+			return c, fmt.Errorf("%w: %s belongs to New, not to a Mutex", ErrInvalidOption, o.name)
+		}
+		if err := o.apply(&c); err != nil {
+			return c, fmt.Errorf("%w: %s: %w", ErrInvalidOption, o.name, err)
+		}
+	}
+	if c.timeout > 0 && c.timeout > c.firstLease()/3 {
+		return c, fmt.Errorf("%w: a command timeout of %v leaves a lease of %v no renewal; it may be a third of it at most",
+			ErrInvalidOption, c.timeout, c.firstLease())
+	}
+	return c, nil
+}
+
+// firstLease is what a lock is taken and queued with. A longer fixed lease is set once the lock is held, so that a
+// command that comes late can never hold a lock longer than the watchdog's lease.
+func (c *config) firstLease() time.Duration {
+	d := c.lease
+	for _, bound := range [...]time.Duration{c.fixed, c.maxHold} {
+		if bound > 0 {
+			d = min(d, bound)
+		}
+	}
+	return d
+}
+
+// cap is when a hold ends whatever is renewed, counted from the grant; 0 when nothing caps it.
+func (c *config) cap() time.Duration {
+	if c.fixed > 0 && c.maxHold > 0 {
+		return min(c.fixed, c.maxHold)
+	}
+	return max(c.fixed, c.maxHold)
+}
+
+func (c *config) commandTimeout() time.Duration {
+	if c.timeout > 0 {
+		return c.timeout
+	}
+	return min(c.firstLease()/6, 2*time.Second)
+}
+
+// margin is what a lease is believed shorter than Redis keeps it: 1 % for clocks that drift, and 2 ms for Redis's own
+// rounding and expiry.
+func margin(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }

@@ -1,0 +1,180 @@
+package relock
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+//go:embed lua/queue.lua
+var queueLua string
+
+//go:embed lua/acquire.lua
+var acquireLua string
+
+//go:embed lua/release.lua
+var releaseLua string
+
+//go:embed lua/force.lua
+var forceLua string
+
+//go:embed lua/recount.lua
+var recountLua string
+
+//go:embed lua/renew.lua
+var renewLua string
+
+//go:embed lua/inspect.lua
+var inspectLua string
+
+// The scripts are never retried by the client library: a second run must be ours, so that we know it may come late.
+var (
+	acquireScript = rueidis.NewLuaScript(queueLua + acquireLua)
+	releaseScript = rueidis.NewLuaScript(queueLua + releaseLua)
+	forceScript   = rueidis.NewLuaScript(queueLua + forceLua)
+	recountScript = rueidis.NewLuaScript(recountLua)
+	renewScript   = rueidis.NewLuaScript(renewLua)
+	inspectScript = rueidis.NewLuaScript(inspectLua)
+)
+
+// scripts runs the Lua files on one Redis: a typed method each, so that positions are written once.
+type scripts struct {
+	rdb rueidis.Client
+}
+
+// route is how grants and wake-ups travel for one lock.
+type route struct {
+	inbox   string // prefix of the inbox channels; "" where grants cannot be sent
+	publish string // PUBLISH or SPUBLISH
+}
+
+// reply is what acquire returns, and release for the acquisition queued in its place.
+type reply struct {
+	owner   bool
+	token   int64  // owner: first token of the block; else the counter
+	ticket  string // not owner: place in the queue, "" when not queued
+	blocker blocker
+}
+
+// blocker is who held the lock when a waiter asked.
+type blocker struct {
+	holder string
+	ttl    time.Duration
+}
+
+// acquire takes the lock for a, enters it, or queues a unless ticket is noTicket.
+func (s scripts) acquire(ctx context.Context, r route, a *acquisition, ticket string) (reply, error) {
+	n := &a.names
+	args := []string{ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, ticket, r.inbox, r.publish}
+	got, err := acquireScript.Exec(ctx, s.rdb, []string{n.lock, n.queue, n.counter, n.unlock}, args).ToArray()
+	if err != nil {
+		return reply{}, err
+	}
+	return parseReply(got)
+}
+
+// release ends a. With a next acquisition, and if a did hold the lock, next is queued behind everyone in the same step
+// and its reply returned.
+func (s scripts) release(ctx context.Context, r route, a *acquisition, foreignEvery int, next *acquisition) (bool, reply, error) {
+	n := &a.names
+	args := []string{a.id, a.owner, a.member, r.inbox, r.publish, strconv.Itoa(a.block), strconv.Itoa(foreignEvery), "", "", ""}
+	if next != nil {
+		args[7], args[8], args[9] = next.id, ms(next.lease), strconv.Itoa(next.block)
+	}
+	keys := []string{n.lock, n.queue, n.counter, n.unlock, n.listen}
+	got, err := releaseScript.Exec(ctx, s.rdb, keys, args).ToArray()
+	if err != nil {
+		return false, reply{}, err
+	}
+	held, err := first(got)
+	if err != nil || held == 0 || next == nil {
+		return held == 1, reply{}, err
+	}
+	rep, err := parseReply(got[1:])
+	return true, rep, err
+}
+
+// recount writes a hold count. It returns false when id no longer holds the lock.
+func (s scripts) recount(ctx context.Context, n *names, id string, count int, lease time.Duration) (bool, error) {
+	got, err := recountScript.Exec(ctx, s.rdb, []string{n.lock}, []string{id, strconv.Itoa(count), ms(lease)}).AsInt64()
+	return got == 1, err
+}
+
+// renew lengthens leases whose locks share a slot. The answer has a true for each that is still held.
+func (s scripts) renew(ctx context.Context, batch []renewal) ([]bool, error) {
+	keys, args := make([]string, len(batch)), make([]string, 0, 3*len(batch))
+	for i, r := range batch {
+		keys[i] = r.lock
+		args = append(args, r.id, strconv.Itoa(r.count), ms(r.lease))
+	}
+	got, err := renewScript.Exec(ctx, s.rdb, keys, args).AsIntSlice()
+	if err != nil {
+		return nil, err
+	}
+	if len(got) != len(batch) {
+		return nil, fmt.Errorf("renew: %d answers to %d leases", len(got), len(batch))
+	}
+	held := make([]bool, len(got))
+	for i, n := range got {
+		held[i] = n == 1
+	}
+	return held, nil
+}
+
+// force frees a lock whoever holds it. It returns false when nobody did.
+func (s scripts) force(ctx context.Context, r route, n *names) (bool, error) {
+	keys := []string{n.lock, n.queue, n.counter, n.unlock}
+	got, err := forceScript.Exec(ctx, s.rdb, keys, []string{r.inbox, r.publish}).AsInt64()
+	return got == 1, err
+}
+
+// inspect reads a lock's state.
+func (s scripts) inspect(ctx context.Context, n *names) (State, error) {
+	got, err := inspectScript.Exec(ctx, s.rdb, []string{n.lock, n.queue, n.counter}, nil).ToArray()
+	if err != nil {
+		return State{}, err
+	}
+	return parseState(got)
+}
+
+func first(got []rueidis.RedisMessage) (int64, error) {
+	if len(got) == 0 {
+		return 0, fmt.Errorf("script answered nothing")
+	}
+	return got[0].AsInt64()
+}
+
+func parseReply(got []rueidis.RedisMessage) (r reply, err error) {
+	if len(got) != 2 && len(got) != 5 {
+		return r, fmt.Errorf("acquire: answer of %d parts", len(got))
+	}
+	status, err := got[0].AsInt64()
+	if err != nil {
+		return r, err
+	}
+	if r.token, err = got[1].AsInt64(); err != nil {
+		return r, fmt.Errorf("acquire: fencing counter: %w", err)
+	}
+	if r.owner = status == 1; r.owner || len(got) == 2 {
+		return r, nil
+	}
+	if r.ticket, err = got[2].ToString(); err != nil {
+		return r, err
+	}
+	ttl, err := got[3].AsInt64()
+	if err != nil {
+		return r, err
+	}
+	r.blocker.ttl = time.Duration(ttl) * time.Millisecond
+	r.blocker.holder, err = got[4].ToString()
+	return r, err
+}
+
+// ms is a lease on the wire: whole milliseconds, at least one.
+func ms(d time.Duration) string {
+	return strconv.FormatInt(max(1, d.Milliseconds()), 10)
+}
