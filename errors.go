@@ -162,3 +162,6 @@ func causeOf(ctx context.Context) error {
 	}
 	return ErrClosed
 }
+
+// isLost reports whether err says that the lock is no longer held.
+func isLost(err error) bool { return errors.Is(err, ErrLost) }

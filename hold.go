@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/relock-go/relock/internal/clock"
 )
@@ -123,81 +122,6 @@ func (h *hold) lock(ctx context.Context) error {
 
 func (h *hold) unlock() { <-h.ops }
 
-// reenter adds a lease to a hold that is live, after Redis counts it. It repeats while the failure may heal.
-func (h *hold) reenter(ctx context.Context, m *Mutex) (*Lease, error) {
-	pause := backoff{least: 5 * time.Millisecond, most: 100 * time.Millisecond}
-	for {
-		l, err := h.reenterOnce(ctx, m)
-		if err == nil || isLost(err) || !healing(err) {
-			return l, err
-		}
-		if !sleep(ctx, pause.next()) {
-			return nil, gaveUp(m.names.lock, blocker{}, context.Cause(ctx))
-		}
-	}
-}
-
-func (h *hold) reenterOnce(ctx context.Context, m *Mutex) (*Lease, error) {
-	if err := h.lock(ctx); err != nil {
-		return nil, err
-	}
-	defer h.unlock()
-	h.mu.Lock()
-	if h.state != live || len(h.leases) == 0 {
-		h.mu.Unlock()
-		return nil, h.why()
-	}
-	count, lease, token := len(h.leases)+1, h.renewLease(clock.Now()), h.leases[0].token
-	h.mu.Unlock()
-
-	if err := h.recount(ctx, count, lease); err != nil {
-		return nil, err
-	}
-	l := newLease(ctx, m, h)
-	h.mu.Lock()
-	if h.state != live {
-		defer l.cancel(ErrLost)
-		defer h.mu.Unlock()
-		return nil, h.causeLocked()
-	}
-	h.leases, l.token = append(h.leases, l), token
-	h.mu.Unlock()
-	return l, nil
-}
-
-// recount tells Redis a hold count. The caller holds h.ops.
-func (h *hold) recount(ctx context.Context, count int, lease time.Duration) error {
-	sent, err := h.c.arb.recount(ctx, h.a, count, lease)
-	if isLost(err) {
-		h.lose(ErrLost)
-		return ErrLost
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err != nil {
-		h.dirty = true
-		return err
-	}
-	// A renewal under way may have been told an older count.
-	h.dirty = h.asking && h.dirty
-	h.extended(sent, lease)
-	return nil
-}
-
-// renewLease is what to lengthen the lease to, so that Redis frees a capped hold at its cap. The caller holds h.mu.
-func (h *hold) renewLease(now clock.Stamp) time.Duration {
-	return max(time.Millisecond, min(h.cfg.lease, h.cap.Until(now)))
-}
-
-// extended notes a confirmed lengthening. Trust never shrinks: no command shortens a lease. The caller holds h.mu.
-func (h *hold) extended(sent clock.Stamp, lease time.Duration) {
-	now := clock.Now()
-	h.until = clock.Later(h.until, sent.Add(lease-margin(lease)), now)
-	if h.renewAt != clock.Never() {
-		h.renewAt = clock.Later(h.renewAt, sent.Add(lease/3), now)
-	}
-}
-
 // drop ends one lease: the count falls, the hold passes on, or the lock is released.
 func (h *hold) drop(ctx context.Context, l *Lease) error {
 	ctx = context.WithoutCancel(ctx)
@@ -225,23 +149,6 @@ func (h *hold) drop(ctx context.Context, l *Lease) error {
 	}
 	defer h.unlock()
 	return h.leave(ctx, count, lease)
-}
-
-// leave writes the lower count of an inner unlock. The count kept here is what decides, so a Redis that does not answer
-// is no failure: renewals repair its number and the last unlock deletes the lock whatever it says.
-func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, unlockTimeout(h.a))
-	defer cancel()
-	pause := backoff{least: 5 * time.Millisecond, most: 100 * time.Millisecond}
-	for {
-		err := h.recount(ctx, count, lease)
-		if err == nil || isLost(err) {
-			return err
-		}
-		if !healing(err) || !sleep(ctx, pause.next()) {
-			return nil
-		}
-	}
 }
 
 // finish passes the hold to the next goroutine of this process, or gives the lock back.
@@ -350,35 +257,6 @@ func (h *hold) whyGone(l *Lease) error {
 		return h.cause
 	}
 	return ErrNotHeld
-}
-
-// extend lengthens the lease to d from now, and moves a fixed lease's end.
-func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration) error {
-	if err := h.lock(ctx); err != nil {
-		return err
-	}
-	defer h.unlock()
-	h.expire()
-	h.mu.Lock()
-	if l.over || h.state != live {
-		defer h.mu.Unlock()
-		return h.whyGone(l)
-	}
-	count := len(h.leases)
-	h.mu.Unlock()
-	asked := clock.Now()
-	if err := h.recount(ctx, count, d); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.cfg.fixed > 0 {
-		h.cap = clock.Later(h.cap, asked.Add(d), asked)
-		if h.cfg.maxHold > 0 {
-			h.cap = clock.Sooner(h.cap, h.began.Add(h.cfg.maxHold), asked)
-		}
-	}
-	return nil
 }
 
 // short reports whether a fixed lease is trusted for noticeably less than it promises: it was taken with the client's

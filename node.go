@@ -2,65 +2,12 @@ package relock
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/clock"
-)
-
-// arbiter decides who holds a lock: one Redis, or a quorum of them. All that stands above it (gate, hold, watchdog) is
-// written once.
-type arbiter interface {
-	// contend blocks until a holds the lock. After a failure a may still be queued, or own the lock unknowingly: pass it
-	// to another contender or abandon it.
-	contend(ctx context.Context, a *acquisition) (grant, error)
-	// try takes the lock if it is free, in one round trip. After a failure a is over.
-	try(ctx context.Context, a *acquisition) (grant, error)
-	// release ends a, which is then over whatever is returned. With next, next is queued in the same step, behind all
-	// others; the grant is next's when the bool says so. ErrLost says that a did not hold the lock any more.
-	release(ctx context.Context, a, next *acquisition) (grant, bool, error)
-	// abandon ends a in the background, however often it takes.
-	abandon(a *acquisition)
-	// attach tells where news about a held acquisition goes.
-	attach(a *acquisition, h *hold)
-	// forget drops a held acquisition and leaves its lease to run out.
-	forget(a *acquisition)
-	// recount writes a's hold count and lengthens its lease; the stamp is when the confirmed command was sent.
-	recount(ctx context.Context, a *acquisition, count int, lease time.Duration) (clock.Stamp, error)
-	// renew lengthens leases and calls settle once for each of them, from any goroutine.
-	renew(ctx context.Context, batch []renewal, settle func(renewal, outcome, clock.Stamp))
-	inspect(ctx context.Context, n *names) (State, error)
-	force(ctx context.Context, n *names) (bool, error)
-	// close tries once more to end what was abandoned, and returns when no goroutine is left.
-	close()
-}
-
-// grant is a lock given to an acquisition: its first fencing token, and until when it is surely held.
-type grant struct {
-	token int64
-	sent  clock.Stamp // the lease runs from here at the latest
-}
-
-// renewal asks to lengthen one lease. The result goes to its hold.
-type renewal struct {
-	lock  string
-	id    string
-	count int // hold count to write; 0 leaves it alone
-	lease time.Duration
-	hold  *hold
-}
-
-// outcome is what became of a renewal.
-type outcome int
-
-const (
-	unanswered outcome = iota // the lease may or may not have been lengthened
-	renewed
-	lost
 )
 
 // node is the arbiter over one Redis: a single server, a Sentinel group or a Cluster.
@@ -144,27 +91,15 @@ func (n *node) probe(ctx context.Context) (int32, error) {
 
 func (n *node) contend(ctx context.Context, a *acquisition) (grant, error) {
 	n.hub.enter(a)
-	pause := backoff{least: 5 * time.Millisecond, most: 250 * time.Millisecond}
-	timer := time.NewTimer(0)
+	failing := backoff{least: 5 * time.Millisecond, most: 250 * time.Millisecond}
+	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		if !a.primed {
-			if g, held, err := n.poll(ctx, a); held || err != nil && !healing(err) {
-				return g, err
-			} else if ctx.Err() != nil {
-				return grant{}, causeOf(ctx)
-			} else if err != nil {
-				timer.Reset(pause.next())
-			} else {
-				pause.reset()
-				n.hub.listen(a)
-				timer.Reset(a.nextPoll())
-			}
-		} else {
-			a.primed = false
-			n.hub.listen(a)
-			timer.Reset(a.nextPoll())
+		rest, g, err := n.look(ctx, a, &failing)
+		if g.token > 0 || err != nil {
+			return g, err
 		}
+		timer.Reset(rest)
 		select {
 		case <-a.wake:
 		case <-timer.C:
@@ -177,6 +112,27 @@ func (n *node) contend(ctx context.Context, a *acquisition) (grant, error) {
 			return g, nil
 		}
 	}
+}
+
+// look polls, unless a release has just queued a, and returns how long to rest if no message comes.
+func (n *node) look(ctx context.Context, a *acquisition, failing *backoff) (time.Duration, grant, error) {
+	if !a.primed {
+		g, held, err := n.poll(ctx, a)
+		switch {
+		case held:
+			return 0, g, nil
+		case ctx.Err() != nil:
+			return 0, g, causeOf(ctx)
+		case err != nil && !healing(err):
+			return 0, g, err
+		case err != nil:
+			return failing.next(), g, nil
+		}
+	}
+	a.primed = false
+	failing.reset()
+	n.hub.listen(a)
+	return a.nextPoll(), grant{}, nil
 }
 
 // poll asks for the lock once. An answer moves forward the instant from which a later grant is dated.
@@ -402,30 +358,3 @@ func (n *node) close() {
 	n.sweeper.close()
 	n.hub.close()
 }
-
-// backoff doubles a pause from least to most, with up to a quarter taken off at random.
-type backoff struct {
-	least, most, last time.Duration
-}
-
-func (b *backoff) next() time.Duration {
-	b.last = min(max(2*b.last, b.least), b.most)
-	return b.last - rand.N(b.last/4+1)
-}
-
-func (b *backoff) reset() { b.last = 0 }
-
-// sleep waits for d. It returns false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// isLost reports whether err says that the lock is no longer held.
-func isLost(err error) bool { return errors.Is(err, ErrLost) }

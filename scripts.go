@@ -10,6 +10,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
+//go:embed lua/grant.lua
+var grantLua string
+
 //go:embed lua/queue.lua
 var queueLua string
 
@@ -33,9 +36,9 @@ var inspectLua string
 
 // The scripts are never retried by the client library: a second run must be ours, so that we know it may come late.
 var (
-	acquireScript = rueidis.NewLuaScript(queueLua + acquireLua)
-	releaseScript = rueidis.NewLuaScript(queueLua + releaseLua)
-	forceScript   = rueidis.NewLuaScript(queueLua + forceLua)
+	acquireScript = rueidis.NewLuaScript(grantLua + queueLua + acquireLua)
+	releaseScript = rueidis.NewLuaScript(grantLua + queueLua + releaseLua)
+	forceScript   = rueidis.NewLuaScript(grantLua + forceLua)
 	recountScript = rueidis.NewLuaScript(recountLua)
 	renewScript   = rueidis.NewLuaScript(renewLua)
 	inspectScript = rueidis.NewLuaScript(inspectLua)
