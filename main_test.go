@@ -1,0 +1,146 @@
+package relock
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// patience is how long tests wait for what must happen. It is no promise of the library.
+const patience = 15 * time.Second
+
+// embedded returns a client of an embedded miniredis.
+func embedded(t *testing.T) rueidis.Client {
+	t.Helper()
+	rdb, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{miniredis.RunT(t).Addr()}, DisableCache: true, ForceSingleClient: true, AlwaysRESP2: true,
+	})
+	require.NoError(t, err)
+	t.Cleanup(rdb.Close)
+	return rdb
+}
+
+// newClient returns a Client over rdb that is closed before rdb is.
+func newClient(t *testing.T, rdb rueidis.Client, opts ...Option) *Client {
+	t.Helper()
+	c, err := New(rdb, opts...)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// wire is a client whose script calls a test can see, lose, delay and repeat, wrapped around a real one as tracing hooks
+// are. The zero filter lets everything pass.
+type wire struct {
+	rueidis.Client
+	told   chan string // ops of the commands that a filter wanted to be told of, once answered
+	mu     sync.Mutex
+	filter func(op string, send func()) verdict
+}
+
+// verdict is what the caller of a command sees.
+type verdict int
+
+const (
+	pass     verdict = iota // the command is sent and answered
+	tell                    // the same, and told
+	loseCall                // never sent, never answered
+	loseBack                // executed, never answered
+)
+
+// newWire wraps a client of its own for one server.
+func newWire(t *testing.T, s *redistest.Server) *wire {
+	t.Helper()
+	return &wire{Client: s.Client(), told: make(chan string, 64)}
+}
+
+// on sets the filter. send executes the command again, or late when it is called after the filter has returned.
+func (w *wire) on(filter func(op string, send func()) verdict) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.filter = filter
+}
+
+func (w *wire) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	op := opOf(cmd.Commands())
+	w.mu.Lock()
+	filter := w.filter
+	w.mu.Unlock()
+	if filter == nil || op == "" {
+		return w.Client.Do(ctx, cmd)
+	}
+	cmd = cmd.Pin()
+	send := func() { w.Client.Do(context.Background(), cmd) }
+	switch filter(op, send) {
+	case loseCall:
+	case loseBack:
+		w.Client.Do(ctx, cmd)
+	case tell:
+		defer func() { w.told <- op }()
+		return w.Client.Do(ctx, cmd)
+	default:
+		return w.Client.Do(ctx, cmd)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	return w.Client.Do(ended, cmd) // not sent: only its error is wanted
+}
+
+// opOf names the script that a command runs.
+func opOf(cmd []string) string {
+	if len(cmd) < 2 {
+		return ""
+	}
+	scripts := map[string]string{
+		"acquire": grantLua + queueLua + acquireLua, "release": grantLua + queueLua + releaseLua,
+		"force": grantLua + forceLua, "recount": recountLua, "renew": renewLua, "inspect": inspectLua,
+	}
+	for op, text := range scripts {
+		sum := sha1.Sum([]byte(text))
+		if cmd[1] == text || cmd[1] == hex.EncodeToString(sum[:]) {
+			return op
+		}
+	}
+	return ""
+}
+
+// lines keeps commands back until the test sends them.
+type lines struct {
+	mu   sync.Mutex
+	kept []func()
+}
+
+func (l *lines) keep(send func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept = append(l.kept, send)
+}
+
+func (l *lines) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.kept)
+}
+
+// flush sends what was kept.
+func (l *lines) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, send := range l.kept {
+		send()
+	}
+	l.kept = nil
+}

@@ -1,0 +1,497 @@
+package relock
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// The tests of this file replay, step by step on a real Redis, the traces by which an exhaustive exploration broke
+// earlier drafts of the protocol. docs/design.md tells each flaw and the rule that came of it.
+
+// deaf is a node that receives no messages but those the test hands it.
+func deaf(rdb rueidis.Client, id string, lease time.Duration) *node {
+	cfg := defaultConfig()
+	cfg.lease = lease
+	n := &node{scripts: scripts{rdb}, timeout: cfg.commandTimeout()}
+	n.sweeper = newSweeper(n.end)
+	n.hub = newHub(rdb, id, n.sweeper.orphan)
+	n.mode.Store(modePlain)
+	return n
+}
+
+// asks sends one acquire of a and notes its answer, as contend does.
+func asks(t *testing.T, n *node, a *acquisition) (grant, bool) {
+	t.Helper()
+	n.hub.enter(a)
+	g, held, err := n.poll(context.Background(), a)
+	require.NoError(t, err)
+	return g, held
+}
+
+func acquisitionOf(t *testing.T, name, client string, n uint64, lease time.Duration) *acquisition {
+	t.Helper()
+	nm, err := namesOf(name)
+	require.NoError(t, err)
+	cfg := defaultConfig()
+	cfg.lease = lease
+	return newAcquisition(nm, client, n, "", &cfg)
+}
+
+// inboxOf subscribes a client's inbox in its place and returns what arrives.
+func inboxOf(t *testing.T, s *redistest.Server, client string) <-chan string {
+	t.Helper()
+	conn, release := s.Client().Dedicate()
+	t.Cleanup(release)
+	got := make(chan string, 16)
+	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { got <- m.Message }})
+	require.NoError(t, conn.Do(context.Background(), conn.B().Subscribe().Channel(inboxPrefix+client).Build()).Error())
+	require.Eventually(t, func() bool {
+		return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", inboxPrefix+client), "1")
+	}, patience, time.Millisecond)
+	return got
+}
+
+func within[T any](t *testing.T, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		require.FailNow(t, "nothing came")
+		panic("unreachable")
+	}
+}
+
+// A grant that was delayed beyond the end of the ownership it tells of must not be believed, although the waiter's last
+// poll was answered after it: the fencing counter in that answer gives it away.
+func TestStaleGrantIsNotBelieved(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client()
+	holder, waiter := deaf(rdb, "h", time.Second), deaf(rdb, "w", time.Second)
+	inbox := inboxOf(t, s, "w")
+	a, b := acquisitionOf(t, "k", "h", 1, time.Second), acquisitionOf(t, "k", "w", 1, time.Second)
+	_, held := asks(t, holder, a)
+	require.True(t, held)
+	_, held = asks(t, waiter, b)
+	require.False(t, held)
+
+	_, _, err := holder.release(context.Background(), a, nil)
+	require.NoError(t, err)
+	late := within(t, inbox) // the grant, delayed
+	s.Do("DEL", "k")         // its lease runs out
+	s.Do("HSET", "k", "java:1", "1")
+	_, held = asks(t, waiter, b)
+	require.False(t, held, "somebody else holds it")
+
+	waiter.hub.receive(inboxPrefix+"w", late)
+	_, held = waiter.granted(b)
+	require.False(t, held, "the grant is older than the answered poll")
+}
+
+// The same grant in time is believed, and dated from the poll before it.
+func TestGrantIsDatedFromThePoll(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client()
+	holder, waiter := deaf(rdb, "h", time.Second), deaf(rdb, "w", time.Second)
+	inbox := inboxOf(t, s, "w")
+	a, b := acquisitionOf(t, "k", "h", 1, time.Second), acquisitionOf(t, "k", "w", 1, time.Second)
+	asks(t, holder, a)
+	asks(t, waiter, b)
+	polled := b.base
+	_, _, err := holder.release(context.Background(), a, nil)
+	require.NoError(t, err)
+	waiter.hub.receive(inboxPrefix+"w", within(t, inbox))
+	g, held := waiter.granted(b)
+	require.True(t, held)
+	require.Equal(t, polled, g.sent)
+	require.EqualValues(t, defaultPasses+1, g.token)
+	waiter.hub.receive(inboxPrefix+"w", "1 1 nobody")
+	require.EqualValues(t, 1, waiter.hub.skipped.Load(), "what is no grant is counted and skipped")
+}
+
+// No command shortens a lease: neither a renewal, nor a late one, nor a re-entry.
+func TestNothingShortensALease(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLease(time.Second))
+	ctx := context.Background()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, l.Extend(ctx, time.Minute))
+	r := renewal{lock: "k", id: l.h.a.id, lease: time.Second}
+	_, err = scripts{c.arb.(*node).scripts.rdb}.renew(ctx, []renewal{r})
+	require.NoError(t, err)
+	inner, err := c.Mutex("k").Lock(l.Context())
+	require.NoError(t, err)
+	require.NoError(t, inner.Unlock(ctx))
+	ttl, err := strconv.Atoi(s.Do("PTTL", "k"))
+	require.NoError(t, err)
+	require.Greater(t, ttl, 50_000)
+	require.Greater(t, time.Until(l.Until()), 50*time.Second)
+	require.NoError(t, l.Unlock(ctx))
+}
+
+// Who is handed a lock gets its own lease and its own block of tokens, not those of the one who let go.
+func TestHandOverGivesTheReceiversLease(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client()
+	short, long := deaf(rdb, "s", time.Second), deaf(rdb, "l", time.Minute)
+	inbox := inboxOf(t, s, "l")
+	a, b := acquisitionOf(t, "k", "s", 1, time.Second), acquisitionOf(t, "k", "l", 1, time.Minute)
+	a.block, a.member = 7, "1000:7:s:1"
+	asks(t, short, a)
+	asks(t, long, b)
+	_, _, err := short.release(context.Background(), a, nil)
+	require.NoError(t, err)
+	g, err := parseGrant(within(t, inbox))
+	require.NoError(t, err)
+	require.EqualValues(t, 60_000, g.lease)
+	require.EqualValues(t, 8, g.token)
+	require.Equal(t, strconv.Itoa(7+defaultPasses), s.Do("GET", "redisson_lock_token:{k}"))
+	ttl, err := strconv.Atoi(s.Do("PTTL", "k"))
+	require.NoError(t, err)
+	require.Greater(t, ttl, 50_000)
+}
+
+// An acquire that comes after its caller gave up takes the lock for nobody, and no message tells: the sweeper comes back.
+func TestLateAcquireIsSwept(t *testing.T) {
+	s := redistest.Start(t)
+	w := newWire(t, s)
+	c := newClient(t, w, WithLease(600*time.Millisecond))
+	require.NoError(t, c.Mutex("k").Do(context.Background(), func(context.Context) error { return nil })) // loads the scripts
+	var late lines
+	w.on(func(op string, send func()) verdict {
+		switch op {
+		case "acquire":
+			late.keep(send)
+			return loseCall
+		case "release":
+			return tell
+		}
+		return pass
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err := c.Mutex("k").Lock(ctx)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	within(t, w.told)
+	w.on(nil)
+	late.flush()
+	require.Equal(t, "1", s.Do("EXISTS", "k"), "the late acquire took it")
+	s.Do("PERSIST", "k") // so that only the sweeper can end it
+	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, 5*time.Millisecond)
+}
+
+// A late copy of an acquire that retakes the lock after a regular unlock is swept too.
+func TestLateCopyAfterUnlockIsSwept(t *testing.T) {
+	s := redistest.Start(t)
+	w := newWire(t, s)
+	c := newClient(t, w, WithLease(600*time.Millisecond))
+	require.NoError(t, c.Mutex("k").Do(context.Background(), func(context.Context) error { return nil })) // loads the scripts
+	var late lines
+	w.on(func(op string, send func()) verdict {
+		if op == "acquire" && late.len() == 0 {
+			late.keep(send)
+			return loseCall
+		}
+		return pass
+	})
+	ctx := context.Background()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(ctx))
+	late.flush()
+	require.Equal(t, "1", s.Do("EXISTS", "k"), "the copy took it again")
+	s.Do("PERSIST", "k")
+	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, 5*time.Millisecond)
+}
+
+// Giving up is repeated until Redis has answered: one lost command must not keep the lock for a lease.
+func TestAbandonIsRepeated(t *testing.T) {
+	s := redistest.Start(t)
+	w := newWire(t, s)
+	c := newClient(t, w)
+	other, err := newClient(t, s.Client()).Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error)
+	go func() {
+		_, err := c.Mutex("k").Lock(ctx)
+		result <- err
+	}()
+	queued(t, s, "k", 1)
+	lost := 0
+	w.on(func(op string, _ func()) verdict {
+		if op == "release" && lost < 3 {
+			lost++
+			return loseCall
+		}
+		return pass
+	})
+	cancel()
+	require.ErrorIs(t, within(t, result), context.Canceled)
+	queued(t, s, "k", 0)
+	require.NoError(t, other.Unlock(context.Background()))
+}
+
+// queued waits until n waiters stand in the lock's queue.
+func queued(t *testing.T, s *redistest.Server, name string, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return s.Do("ZCARD", "relock_queue:{"+name+"}") == strconv.Itoa(n)
+	}, patience, time.Millisecond)
+}
+
+// listening waits until c's inbox is subscribed.
+func listening(t *testing.T, s *redistest.Server, c *Client) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", inboxPrefix+c.ID()), "1")
+	}, patience, time.Millisecond)
+}
+
+// A grant that arrives while the abandon of its waiter is still unanswered may have happened after that abandon ran: it
+// is not the last word.
+func TestGrantDuringAbandonIsSweptAgain(t *testing.T) {
+	s := redistest.Start(t)
+	w := newWire(t, s)
+	n := deaf(w, "w", 30*time.Second)
+	a := acquisitionOf(t, "k", "w", 1, 30*time.Second)
+	s.Do("HSET", "k", "java:1", "1")
+	asks(t, n, a)
+	ran, answer := make(chan struct{}), make(chan struct{})
+	first := true
+	w.on(func(op string, send func()) verdict {
+		if op == "release" && first {
+			first = false
+			send()
+			close(ran)
+			<-answer
+		}
+		return pass
+	})
+	n.abandon(a)
+	within(t, ran)
+	s.Do("DEL", "k")
+	w.Client.Do(context.Background(), w.B().Hset().Key("k").FieldValue().FieldValue(a.id, "1").Build()) // a late copy took it
+	n.hub.receive(inboxPrefix+"w", "1 30000 w:1 0 k")
+	close(answer)
+	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+	n.close()
+}
+
+// The release that queues the next goroutine's acquisition comes late: the next one, who meanwhile owns the lock, keeps it.
+func TestLateReleaseDoesNotFreeTheNext(t *testing.T) {
+	s := redistest.Start(t)
+	w := newWire(t, s)
+	c := newClient(t, w, WithLocalHandoff(1, 0))
+	ctx := context.Background()
+	m := c.Mutex("k")
+	l, err := m.Lock(ctx)
+	require.NoError(t, err)
+	next := make(chan *Lease)
+	go func() {
+		l, err := m.Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		next <- l
+	}()
+	require.Eventually(t, func() bool { return c.gates.Waiting("k") }, patience, time.Millisecond)
+	var late lines
+	w.on(func(op string, send func()) verdict {
+		if op == "release" && late.len() == 0 {
+			late.keep(send)
+			return loseCall
+		}
+		return pass
+	})
+	require.NoError(t, l.Unlock(ctx))
+	second := within(t, next)
+	late.flush()
+	require.Equal(t, "1", s.Do("HGET", "k", second.h.a.id))
+	require.NoError(t, second.Context().Err())
+	require.Greater(t, second.Token(), l.Token())
+	require.NoError(t, second.Unlock(ctx))
+}
+
+// A grant for somebody who is gone is given back as it arrives, and never adopted by another waiter.
+func TestOrphanGrantIsGivenBack(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	n := c.arb.(*node)
+	s.Do("HSET", "k", c.id+":99", "1")
+	s.Do("SET", "redisson_lock_token:{k}", "256")
+	n.hub.receive(inboxPrefix+c.id, "1 30000 "+c.id+":99 0 k")
+	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+}
+
+// Renewals that ran unanswered have lengthened the lease: when trust ends, the lock is given back and not left to lapse.
+func TestLostHoldIsGivenBack(t *testing.T) {
+	s := redistest.Start(t)
+	w := newWire(t, s)
+	c := newClient(t, w, WithLease(400*time.Millisecond))
+	l, err := c.Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	w.on(func(op string, _ func()) verdict {
+		if op == "renew" {
+			s.Client().Do(context.Background(), s.Client().B().Pexpire().Key("k").Milliseconds(60_000).Build())
+			return loseBack
+		}
+		return pass
+	})
+	<-l.Context().Done()
+	require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+	require.ErrorIs(t, l.Unlock(context.Background()), ErrLost)
+}
+
+// A hold count is written, not incremented: re-entries and inner unlocks whose replies are lost, that run twice or late,
+// never free a held lock, and the last unlock frees it whatever the number says.
+func TestHoldCountSurvivesLostAndLateCommands(t *testing.T) {
+	s := redistest.Start(t)
+	w := newWire(t, s)
+	c := newClient(t, w)
+	ctx := context.Background()
+	m := c.Mutex("k")
+	l, err := m.Lock(ctx)
+	require.NoError(t, err)
+	count := func() string { return s.Do("HGET", "k", l.h.a.id) }
+
+	lost := false
+	w.on(func(op string, send func()) verdict {
+		if op != "recount" || lost {
+			return pass
+		}
+		lost = true
+		send()
+		return loseBack // ran twice, unanswered, and is sent a third time
+	})
+	inner, err := m.Lock(l.Context())
+	require.NoError(t, err)
+	require.Equal(t, "2", count())
+	require.Equal(t, 2, l.Count())
+
+	lost = false
+	require.NoError(t, inner.Unlock(ctx))
+	require.Equal(t, "1", count())
+
+	var late lines
+	w.on(func(op string, send func()) verdict {
+		if op == "recount" && late.len() == 0 {
+			late.keep(send)
+			return loseCall
+		}
+		return pass
+	})
+	inner, err = m.Lock(l.Context())
+	require.NoError(t, err)
+	require.NoError(t, inner.Unlock(ctx))
+	late.flush()
+	require.Equal(t, "2", count(), "the late re-entry left a wrong number")
+	w.on(nil)
+	require.NoError(t, l.Unlock(ctx))
+	require.Equal(t, "0", s.Do("EXISTS", "k"))
+}
+
+// A wrong number is put right by the next renewal.
+func TestRenewalRepairsTheCount(t *testing.T) {
+	s := redistest.Start(t)
+	w := newWire(t, s)
+	c := newClient(t, w, WithLease(300*time.Millisecond))
+	ctx := context.Background()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	inner, err := c.Mutex("k").Lock(l.Context())
+	require.NoError(t, err)
+	w.on(func(op string, _ func()) verdict {
+		if op == "recount" {
+			return loseCall
+		}
+		return pass
+	})
+	require.NoError(t, inner.Unlock(ctx), "the count kept here decides")
+	require.Equal(t, 1, l.Count())
+	require.Eventually(t, func() bool { return s.Do("HGET", "k", l.h.a.id) == "1" }, patience, 5*time.Millisecond)
+	w.on(nil)
+	require.NoError(t, l.Unlock(ctx))
+}
+
+// A dead waiter is not handed the lock because somebody watches all channels by pattern.
+func TestPatternSubscribersAreNoWaiters(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client()
+	watcher, release := s.Client().Dedicate()
+	defer release()
+	watcher.SetPubSubHooks(rueidis.PubSubHooks{})
+	require.NoError(t, watcher.Do(context.Background(), watcher.B().Psubscribe().Pattern("relock_*").Build()).Error())
+	require.Eventually(t, func() bool { return s.Do("PUBSUB", "NUMPAT") == "1" }, patience, time.Millisecond)
+
+	holder, dead := deaf(rdb, "h", 30*time.Second), deaf(rdb, "dead", 30*time.Second)
+	a := acquisitionOf(t, "k", "h", 1, 30*time.Second)
+	asks(t, holder, a)
+	asks(t, dead, acquisitionOf(t, "k", "dead", 1, 30*time.Second))
+	_, _, err := holder.release(context.Background(), a, nil)
+	require.NoError(t, err)
+	require.Equal(t, "0", s.Do("EXISTS", "k"))
+}
+
+// Expiry leaves a free lock with a queue. Whoever notices serves the queue first: a TryLock does not push in, and tells
+// who has it now.
+func TestWhoeverNoticesServesTheQueue(t *testing.T) {
+	s := redistest.Start(t)
+	ctx := context.Background()
+	waiter, passer := newClient(t, s.Client()), newClient(t, s.Client())
+	s.Do("HSET", "k", "java:1", "1")
+	granted := make(chan *Lease)
+	go func() {
+		l, err := waiter.Mutex("k").Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- l
+	}()
+	queued(t, s, "k", 1)
+	listening(t, s, waiter)
+	s.Do("DEL", "k")
+	_, err := passer.Mutex("k").TryLock(ctx)
+	var held *HeldError
+	require.ErrorAs(t, err, &held)
+	require.True(t, strings.HasPrefix(held.Holder, waiter.ID()), "held by %s", held.Holder)
+	l := within(t, granted)
+	require.NoError(t, l.Unlock(ctx))
+}
+
+// Redis that is out of memory refuses new locks, but lets go of those it has and hands them over.
+func TestOutOfMemoryLetsGo(t *testing.T) {
+	s := redistest.Start(t)
+	ctx := context.Background()
+	c, d := newClient(t, s.Client()), newClient(t, s.Client())
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	granted := make(chan *Lease)
+	go func() {
+		l, err := d.Mutex("k").Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- l
+	}()
+	queued(t, s, "k", 1)
+	listening(t, s, d)
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	_, err = d.Mutex("other").Lock(ctx)
+	var node *NodeError
+	require.ErrorAs(t, err, &node)
+	require.ErrorContains(t, err, "OOM")
+	require.NoError(t, l.Unlock(ctx))
+	l = within(t, granted)
+	require.NoError(t, l.Unlock(ctx))
+}
