@@ -37,7 +37,7 @@ func (s *Server) Client() rueidis.Client {
 // "&*", "+@all", "-flushall".
 func (s *Server) AddUser(name, password string, rules ...string) rueidis.ClientOption {
 	s.tb.Helper()
-	s.Do(slices.Concat([]string{"ACL", "SETUSER", name, "reset", "on", ">" + password}, rules)...)
+	s.Do(slices.Concat([]string{"ACL", "SETUSER", name, "reset", "resetchannels", "on", ">" + password}, rules)...)
 	option := s.Option()
 	option.Username, option.Password = name, password
 	return option
