@@ -31,6 +31,7 @@ type hold struct {
 	cap     clock.Stamp // the lease in force ends here whatever is renewed
 	renewAt clock.Stamp
 	asking  bool // a renewal is under way
+	suspect bool // a message said that the lock may be lost: ask at renewAt, whatever else
 	dirty   bool // the count in Redis may be wrong: renewals write it
 	atGate  bool // others of this process wait behind it
 
@@ -52,9 +53,6 @@ func newHold(c *Client, a *acquisition, g grant, cfg *config, atGate bool) *hold
 		token: g.token, left: a.block, since: clock.Now(), cap: clock.Never(),
 		until: g.sent.Add(a.lease - margin(a.lease)), renewAt: g.sent.Add(a.lease / 3),
 	}
-	if cfg.fixed > 0 {
-		h.renewAt = clock.Never()
-	}
 	return h
 }
 
@@ -65,11 +63,17 @@ func (h *hold) deadline(now clock.Stamp) clock.Stamp {
 
 // next is when the watchdog has to look again. The caller holds h.mu.
 func (h *hold) next(now clock.Stamp) clock.Stamp {
-	d := h.deadline(now)
-	if !h.asking && h.renewAt.Until(now) < d.Until(now) {
-		return h.renewAt
+	return clock.Sooner(h.deadline(now), h.renewal(now), now)
+}
+
+// renewal is when to ask Redis next: never while a renewal is under way, for a fixed lease, or once the lease reaches
+// to where the hold is capped. The caller holds h.mu.
+func (h *hold) renewal(now clock.Stamp) clock.Stamp {
+	capped := h.cfg.fixed > 0 || h.until.Until(now) >= h.cap.Until(now)
+	if h.asking || capped && !h.suspect {
+		return clock.Never()
 	}
-	return d
+	return h.renewAt
 }
 
 // start gives the hold's next token to a new outermost lease of m. It fails when the hold was lost on its way here.
@@ -86,11 +90,6 @@ func (h *hold) start(ctx context.Context, m *Mutex) (*Lease, error) {
 	h.cap = clock.Never()
 	if d := m.cfg.cap(); d > 0 {
 		h.cap = now.Add(d)
-	}
-	if m.cfg.fixed > 0 {
-		h.renewAt = clock.Never()
-	} else if h.renewAt == clock.Never() {
-		h.renewAt = now
 	}
 	h.leases, l.token = append(h.leases, l), h.token
 	h.token++
@@ -226,14 +225,14 @@ func (h *hold) expire() bool {
 	return over
 }
 
-// suspect asks Redis soon whether the lock is still held: a message said it may not be.
-func (h *hold) suspect() {
+// doubt asks Redis at once whether the lock is still held: a message said it may not be.
+func (h *hold) doubt() {
 	now := clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state == live && h.renewAt != clock.Never() && !h.asking {
-		h.renewAt = now
-		h.c.dog.schedule(h, now)
+	if h.state == live {
+		h.suspect, h.renewAt = true, now
+		h.c.dog.schedule(h, h.next(now))
 	}
 }
 

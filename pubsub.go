@@ -161,7 +161,7 @@ func (h *hub) receive(channel, message string) {
 		if a.phase == waiting {
 			a.poke()
 		} else if a.hold != nil {
-			a.hold.suspect()
+			a.hold.doubt()
 		}
 	}
 }
@@ -188,7 +188,7 @@ func (h *hub) receiveGrant(message string) {
 	}
 	h.mu.Unlock()
 	if deposed != nil {
-		deposed.suspect()
+		deposed.doubt()
 	} else if a == nil && g.token > 0 && strings.HasPrefix(g.id, h.client) {
 		h.orphan(g)
 	}

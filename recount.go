@@ -68,18 +68,20 @@ func (h *hold) recount(ctx context.Context, count int, lease time.Duration) erro
 	return nil
 }
 
-// renewLease is what to lengthen the lease to, so that Redis frees a capped hold at its cap. The caller holds h.mu.
+// renewLease is what to lengthen the lease to: nothing for a fixed one, and for a capped one no further than that it can
+// be trusted up to the cap. The caller holds h.mu.
 func (h *hold) renewLease(now clock.Stamp) time.Duration {
-	return max(time.Millisecond, min(h.cfg.lease, h.cap.Until(now)))
+	if h.cfg.fixed > 0 {
+		return time.Millisecond
+	}
+	return max(time.Millisecond, min(h.cfg.lease, h.cap.Until(now)+2*margin(h.cfg.lease)))
 }
 
 // extended notes a confirmed lengthening. Trust never shrinks: no command shortens a lease. The caller holds h.mu.
 func (h *hold) extended(sent clock.Stamp, lease time.Duration) {
 	now := clock.Now()
 	h.until = clock.Later(h.until, sent.Add(lease-margin(lease)), now)
-	if h.renewAt != clock.Never() {
-		h.renewAt = clock.Later(h.renewAt, sent.Add(lease/3), now)
-	}
+	h.renewAt = clock.Later(h.renewAt, sent.Add(lease/3), now)
 }
 
 // leave writes the lower count of an inner unlock. The count kept here is what decides, so a Redis that does not answer

@@ -162,13 +162,13 @@ func (h *hold) tick(now clock.Stamp) (renewal, bool) {
 	}
 	var r renewal
 	window := min(batchWindow, h.a.lease/20)
-	renew := !h.asking && h.renewAt.Until(now) <= window
+	renew := h.renewal(now).Until(now) <= window
 	if renew {
 		r = renewal{lock: h.a.names.lock, id: h.a.id, lease: h.renewLease(now), hold: h}
 		if h.dirty && len(h.ops) == 0 {
 			r.count = max(1, len(h.leases))
 		}
-		h.asking = true
+		h.asking, h.suspect = true, false
 	}
 	h.c.dog.schedule(h, h.next(now))
 	return r, renew
@@ -194,6 +194,7 @@ func (h *hold) settle(r renewal, o outcome, sent clock.Stamp) {
 		}
 	} else {
 		h.renewAt = now.Add(min(max(h.a.lease/30, 10*time.Millisecond), time.Second))
+		h.suspect = h.suspect || h.cfg.fixed > 0 // a fixed lease is asked for only on suspicion
 	}
 	h.c.dog.schedule(h, h.next(now))
 }

@@ -1,0 +1,276 @@
+package relock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/gate"
+	"github.com/stretchr/testify/require"
+)
+
+// scripted is an arbiter that grants everything and answers renewals as the test says. It lets the watchdog run in
+// synctest's fake time, where no real connection can be waited for.
+type scripted struct {
+	arbiter
+	mu        sync.Mutex
+	answer    func(renewal) outcome
+	renewals  []time.Time // of commands
+	renewed   int         // leases
+	abandoned []string
+}
+
+func (s *scripted) contend(context.Context, *acquisition) (grant, error) {
+	return grant{token: 1, sent: clock.Now()}, nil
+}
+
+func (s *scripted) release(context.Context, *acquisition, *acquisition) (grant, bool, error) {
+	return grant{}, false, nil
+}
+
+func (s *scripted) attach(*acquisition, *hold) {}
+func (s *scripted) forget(*acquisition)        {}
+func (s *scripted) close()                     {}
+
+func (s *scripted) abandon(a *acquisition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.abandoned = append(s.abandoned, a.names.lock)
+}
+
+func (s *scripted) recount(context.Context, *acquisition, int, time.Duration) (clock.Stamp, error) {
+	return clock.Now(), nil
+}
+
+func (s *scripted) renew(_ context.Context, batch []renewal, settle func(renewal, outcome, clock.Stamp)) {
+	s.mu.Lock()
+	s.renewals = append(s.renewals, time.Now())
+	s.renewed += len(batch)
+	s.mu.Unlock()
+	sent := clock.Now()
+	for _, r := range batch {
+		o := renewed
+		if s.answer != nil {
+			o = s.answer(r)
+		}
+		settle(r, o, sent)
+	}
+}
+
+// inFakeTime runs a test with a client over a scripted arbiter.
+func inFakeTime(t *testing.T, test func(t *testing.T, c *Client, s *scripted)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{}
+		c := &Client{id: "c", cfg: defaultConfig(), arb: s, gates: gate.New[baton]()}
+		c.dog = newWatchdog(s.renew)
+		defer c.Close()
+		test(t, c, s)
+	})
+}
+
+func TestLeaseIsRenewedEveryThird(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		l, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		require.NoError(t, l.Context().Err())
+		synctest.Wait()
+		require.InDelta(t, 60, s.renewed, 2)
+		require.Greater(t, time.Until(l.Until()), 19*time.Second)
+		require.NoError(t, l.Unlock(t.Context()))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.InDelta(t, 60, s.renewed, 2, "none after Unlock")
+	})
+}
+
+func TestRenewalsAreBatched(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		for i := range 5000 {
+			_, err := c.Mutex(fmt.Sprint(i)).Lock(t.Context())
+			require.NoError(t, err)
+			time.Sleep(100 * time.Microsecond)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.GreaterOrEqual(t, s.renewed, 5*5000)
+		require.Less(t, len(s.renewals), 50, "about three a renewal of all")
+	})
+}
+
+func TestUnansweredRenewalsDoNotMoveTheDeadline(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		s.answer = func(renewal) outcome { return unanswered }
+		began := time.Now()
+		l, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		<-l.Context().Done()
+		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+		require.Equal(t, defaultLease-margin(defaultLease), time.Since(began))
+		synctest.Wait()
+		require.Greater(t, s.renewed, 15, "tried again every thirtieth of the lease")
+		require.Equal(t, []string{"k"}, s.abandoned, "Redis may have lengthened the lease: it is given back")
+		require.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
+	})
+}
+
+func TestLossIsToldToEveryLeaseOnce(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		s.answer = func(renewal) outcome { return lost }
+		m := c.Mutex("k")
+		l, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		inner, err := m.Lock(l.Context())
+		require.NoError(t, err)
+		began := time.Now()
+		<-inner.Context().Done()
+		require.Less(t, time.Since(began), defaultLease/3+time.Second)
+		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+		require.ErrorIs(t, context.Cause(inner.Context()), ErrLost)
+		require.Zero(t, l.Count())
+		_, err = m.Held(l.Context())
+		require.ErrorIs(t, err, ErrLost)
+		_, err = m.Lock(l.Context())
+		require.ErrorIs(t, err, ErrLost)
+		require.ErrorIs(t, inner.Unlock(t.Context()), ErrLost)
+		require.ErrorIs(t, l.Extend(t.Context(), time.Minute), ErrLost)
+		synctest.Wait()
+		require.Len(t, s.abandoned, 1)
+		s.answer = nil
+		again, err := m.Lock(t.Context())
+		require.NoError(t, err, "the gate is free again")
+		require.NoError(t, again.Unlock(t.Context()))
+	})
+}
+
+func TestRenewalThatAnswersAgainSavesTheLease(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		began := time.Now()
+		s.answer = func(renewal) outcome {
+			if time.Since(began) < 25*time.Second {
+				return unanswered
+			}
+			return renewed
+		}
+		l, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(5 * time.Minute)
+		require.NoError(t, l.Context().Err())
+	})
+}
+
+func TestFixedLeaseEnds(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		began := time.Now()
+		l, err := c.Mutex("k", WithFixedLease(90*time.Second)).Lock(t.Context())
+		require.NoError(t, err)
+		<-l.Context().Done()
+		require.Equal(t, 90*time.Second-margin(90*time.Second), time.Since(began))
+		synctest.Wait()
+		require.Zero(t, s.renewed)
+	})
+}
+
+func TestMaxHoldCapsARenewedLease(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		began := time.Now()
+		l, err := c.Mutex("k", WithMaxHold(100*time.Second)).Lock(t.Context())
+		require.NoError(t, err)
+		<-l.Context().Done()
+		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+		require.Equal(t, 100*time.Second, time.Since(began))
+		synctest.Wait()
+		require.Equal(t, []string{"k"}, s.abandoned)
+	})
+}
+
+func TestMaxHoldCountsFromEachGrant(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		m := c.Mutex("k", WithMaxHold(time.Minute), WithLocalHandoff(10, time.Hour))
+		first, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		go func() {
+			time.Sleep(50 * time.Second)
+			if err := first.Unlock(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}()
+		second, err := m.Lock(t.Context()) // passed on in memory
+		require.NoError(t, err)
+		require.Equal(t, first.Token()+1, second.Token())
+		began := time.Now()
+		<-second.Context().Done()
+		require.Equal(t, time.Minute, time.Since(began))
+	})
+}
+
+func TestExtendMovesTheEndOfAFixedLease(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		l, err := c.Mutex("k", WithFixedLease(10*time.Second)).Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(5 * time.Second)
+		require.NoError(t, l.Extend(t.Context(), 20*time.Second))
+		time.Sleep(19 * time.Second)
+		require.NoError(t, l.Context().Err())
+		time.Sleep(time.Second)
+		require.Error(t, l.Context().Err())
+	})
+}
+
+func TestLocalHandOffIsBounded(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		m := c.Mutex("k", WithLocalHandoff(3, time.Hour))
+		var (
+			wg     sync.WaitGroup
+			tokens []int64
+		)
+		for range 7 {
+			wg.Go(func() {
+				l, err := m.Lock(context.Background())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				tokens = append(tokens, l.Token())
+				time.Sleep(time.Second)
+				if err := l.Unlock(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		require.Equal(t, []int64{1, 2, 3, 1, 2, 3, 1}, tokens, "the arbiter always grants 1: each 1 went through it")
+	})
+}
+
+func TestLocalHandOffIsBoundedInTime(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		m := c.Mutex("k", WithLocalHandoff(100, 2500*time.Millisecond))
+		var (
+			wg     sync.WaitGroup
+			tokens []int64
+		)
+		for range 5 {
+			wg.Go(func() {
+				l, err := m.Lock(context.Background())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				tokens = append(tokens, l.Token())
+				time.Sleep(time.Second)
+				if err := l.Unlock(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		require.Equal(t, []int64{1, 2, 3, 1, 2}, tokens)
+	})
+}
