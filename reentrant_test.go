@@ -1,0 +1,340 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDoCarriesTheOwnership(t *testing.T) {
+	c := newClient(t, embedded(t))
+	m := c.Mutex("orders")
+	ctx := context.Background()
+	boom := errors.New("boom")
+	err := m.Do(ctx, func(ctx context.Context) error {
+		l, err := m.Held(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 1, l.Count())
+		require.NoError(t, m.Do(ctx, func(ctx context.Context) error {
+			inner, err := m.Held(ctx)
+			require.NoError(t, err)
+			require.Equal(t, 2, inner.Count())
+			require.Equal(t, l.Token(), inner.Token(), "a hold has one token")
+			return nil
+		}))
+		require.Equal(t, 1, l.Count())
+		return boom
+	})
+	require.ErrorIs(t, err, boom)
+	_, err = m.Held(ctx)
+	require.ErrorIs(t, err, ErrNotHeld)
+	st, err := m.State(ctx)
+	require.NoError(t, err)
+	require.False(t, st.Held)
+}
+
+func TestDoUnlocksOnPanic(t *testing.T) {
+	c := newClient(t, embedded(t))
+	m := c.Mutex("k")
+	require.PanicsWithValue(t, "boom", func() {
+		_ = m.Do(context.Background(), func(context.Context) error { panic("boom") })
+	})
+	l, err := m.TryLock(context.Background())
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(context.Background()))
+}
+
+func TestOwnershipFollowsTheContext(t *testing.T) {
+	c := newClient(t, embedded(t))
+	m := c.Mutex("k")
+	ctx := context.Background()
+	l, err := m.Lock(ctx)
+	require.NoError(t, err)
+
+	_, err = m.TryLock(ctx)
+	require.ErrorIs(t, err, ErrNotAcquired, "a context without ownership is another owner")
+	_, err = m.TryLock(Detach(l.Context()))
+	require.ErrorIs(t, err, ErrNotAcquired, "a detached context is another owner")
+	_, err = c.Mutex("other").Held(l.Context())
+	require.ErrorIs(t, err, ErrNotHeld)
+	other, err := c.Mutex("other").Lock(l.Context())
+	require.NoError(t, err)
+	inner, err := m.Lock(other.Context())
+	require.NoError(t, err, "ownerships nest")
+	require.Equal(t, 2, l.Count())
+
+	require.NoError(t, l.Unlock(ctx))
+	require.Equal(t, 1, inner.Count(), "leases end in any order")
+	require.ErrorIs(t, context.Cause(l.Context()), ErrNotHeld)
+	require.ErrorIs(t, inner.Context().Err(), context.Canceled, "it derives from the ended one")
+	require.NoError(t, inner.Unlock(ctx))
+	require.NoError(t, other.Unlock(ctx))
+}
+
+func TestSharedOwnerReentersAcrossClients(t *testing.T) {
+	s := redistest.Start(t)
+	c, d := newClient(t, s.Client()), newClient(t, s.Client())
+	ctx := WithOwner(context.Background(), "workflow-7")
+	a, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	b, err := d.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	require.Equal(t, a.Token(), b.Token())
+	st, err := c.Mutex("k").State(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "workflow-7", st.Holder)
+	require.Equal(t, 2, st.Count)
+	_, err = d.Mutex("k").TryLock(context.Background())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.NoError(t, a.Unlock(ctx))
+	require.NoError(t, b.Context().Err())
+	_, err = d.Mutex("k").TryLock(WithOwner(context.Background(), "workflow-8"))
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.NoError(t, b.Unlock(ctx))
+	require.Equal(t, "0", s.Do("EXISTS", "k"))
+}
+
+// Sharers that wait for another owner all enter when one of them is granted the lock.
+func TestSharersEnterTogether(t *testing.T) {
+	s := redistest.Start(t)
+	holder := newClient(t, s.Client())
+	l, err := holder.Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	granted := make(chan *Lease, 4)
+	ctx := WithOwner(context.Background(), "workflow-7")
+	for range 2 {
+		c := newClient(t, s.Client())
+		for range 2 {
+			go func() {
+				l, err := c.Mutex("k").Lock(ctx)
+				if err != nil {
+					t.Error(err)
+				}
+				granted <- l
+			}()
+		}
+	}
+	queued(t, s, "k", 4)
+	require.NoError(t, l.Unlock(context.Background()))
+	var all []*Lease
+	for range 4 {
+		all = append(all, within(t, granted))
+	}
+	for _, l := range all {
+		require.NoError(t, l.Unlock(context.Background()))
+	}
+	require.Equal(t, "0", s.Do("EXISTS", "k"))
+}
+
+func TestUnlockIsOnce(t *testing.T) {
+	c := newClient(t, embedded(t))
+	ctx := context.Background()
+	m := c.Mutex("k")
+	l, err := m.Lock(ctx)
+	require.NoError(t, err)
+	inner, err := m.Lock(l.Context())
+	require.NoError(t, err)
+	require.NoError(t, inner.Unlock(ctx))
+	require.ErrorIs(t, inner.Unlock(ctx), ErrNotHeld)
+	require.Equal(t, 1, l.Count())
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	require.NoError(t, l.Unlock(cancelled), "a cancelled caller unlocks too")
+	require.ErrorIs(t, l.Unlock(ctx), ErrNotHeld)
+	require.ErrorIs(t, l.Extend(ctx, time.Minute), ErrNotHeld)
+	require.Zero(t, l.Count())
+}
+
+func TestTryLockTellsWhoHolds(t *testing.T) {
+	s := redistest.Start(t)
+	c, d := newClient(t, s.Client()), newClient(t, s.Client())
+	l, err := c.Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	_, err = d.Mutex("k").TryLock(context.Background())
+	var held *HeldError
+	require.ErrorAs(t, err, &held)
+	require.Equal(t, "k", held.Name)
+	require.True(t, strings.HasPrefix(held.Holder, c.ID()+":"))
+	require.Greater(t, held.TTL, 25*time.Second)
+	require.ErrorContains(t, err, held.Holder)
+	require.NoError(t, l.Unlock(context.Background()))
+}
+
+func TestGivingUpTellsWhyAndWhoWasInTheWay(t *testing.T) {
+	s := redistest.Start(t)
+	c, d := newClient(t, s.Client()), newClient(t, s.Client())
+	l, err := c.Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	patient := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 50*time.Millisecond, patient)
+	defer cancel()
+	_, err = d.Mutex("k").Lock(ctx)
+	var held *HeldError
+	require.ErrorAs(t, err, &held)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.ErrorIs(t, err, patient)
+	require.Equal(t, l.h.a.id, held.Holder)
+	_, err = d.Mutex("k", WithWait(20*time.Millisecond)).Lock(context.Background())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	queued(t, s, "k", 0)
+	require.NoError(t, l.Unlock(context.Background()))
+	require.Equal(t, "0", s.Do("EXISTS", "k"))
+}
+
+// Who waits at the gate inherits the place in Redis's queue of the one before, who gave up.
+func TestPlaceInTheQueueIsInherited(t *testing.T) {
+	s := redistest.Start(t)
+	holder, c := newClient(t, s.Client()), newClient(t, s.Client())
+	l, err := holder.Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	first := make(chan error, 1)
+	go func() {
+		_, err := c.Mutex("k").Lock(ctx)
+		first <- err
+	}()
+	queued(t, s, "k", 1)
+	place := s.Do("ZRANGE", "relock_queue:{k}", "0", "-1", "WITHSCORES")
+	second := make(chan *Lease, 1)
+	go func() {
+		l, err := c.Mutex("k").Lock(context.Background())
+		if err != nil {
+			t.Error(err)
+		}
+		second <- l
+	}()
+	require.Eventually(t, func() bool { return c.gates.Waiting("k") }, patience, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, within(t, first), context.Canceled)
+	require.Equal(t, place, s.Do("ZRANGE", "relock_queue:{k}", "0", "-1", "WITHSCORES"))
+	require.NoError(t, l.Unlock(context.Background()))
+	require.NoError(t, within(t, second).Unlock(context.Background()))
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	s := redistest.Start(t)
+	c, d := newClient(t, s.Client()), newClient(t, s.Client())
+	ctx := context.Background()
+	l, err := c.Mutex("k", WithLease(time.Second)).Lock(ctx)
+	require.NoError(t, err)
+	other, err := d.Mutex("other").Lock(ctx)
+	require.NoError(t, err)
+	result := make(chan error, 2)
+	for range 2 { // one contends, one waits at the gate
+		go func() {
+			_, err := c.Mutex("other").Lock(ctx)
+			result <- err
+		}()
+	}
+	queued(t, s, "other", 1)
+	require.Eventually(t, func() bool { return c.gates.Waiting("other") }, patience, time.Millisecond)
+	c.Close()
+	require.ErrorIs(t, within(t, result), ErrClosed)
+	require.ErrorIs(t, within(t, result), ErrClosed)
+	queued(t, s, "other", 0)
+	require.ErrorIs(t, context.Cause(l.Context()), ErrClosed)
+	require.ErrorIs(t, l.Unlock(ctx), ErrClosed)
+	_, err = c.Mutex("k").Lock(ctx)
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = c.Mutex("k").TryLock(ctx)
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = c.Mutex("k").State(ctx)
+	require.ErrorIs(t, err, ErrClosed)
+	c.Close()
+	require.Equal(t, "1", s.Do("EXISTS", "k"), "the code under the lock may still run")
+	second, err := d.Mutex("k").Lock(ctx)
+	require.NoError(t, err, "it ends with its lease")
+	require.NoError(t, second.Unlock(ctx))
+	require.NoError(t, other.Unlock(ctx))
+}
+
+func TestFixedLeaseBeyondTheClients(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLease(time.Second))
+	ctx := context.Background()
+	l, err := c.Mutex("k", WithFixedLease(time.Hour)).Lock(ctx)
+	require.NoError(t, err)
+	require.Greater(t, time.Until(l.Until()), 59*time.Minute)
+	require.Len(t, s.Do("PTTL", "k"), len("3600000"))
+	require.NoError(t, l.Unlock(ctx))
+	l, err = c.Mutex("k", WithFixedLease(time.Hour)).TryLock(ctx)
+	require.NoError(t, err)
+	require.Greater(t, time.Until(l.Until()), 59*time.Minute)
+	require.NoError(t, l.Unlock(ctx))
+}
+
+func TestForceUnlock(t *testing.T) {
+	s := redistest.Start(t)
+	c, d := newClient(t, s.Client()), newClient(t, s.Client())
+	ctx := context.Background()
+	freed, err := d.Mutex("k").ForceUnlock(ctx)
+	require.NoError(t, err)
+	require.False(t, freed)
+	for _, opts := range [][]Option{nil, {WithFixedLease(time.Minute)}} {
+		listening(t, s, c)
+		l, err := c.Mutex("k", opts...).Lock(ctx)
+		require.NoError(t, err)
+		freed, err = d.Mutex("k").ForceUnlock(ctx)
+		require.NoError(t, err)
+		require.True(t, freed)
+		select {
+		case <-l.Context().Done():
+		case <-time.After(5 * time.Second):
+			require.Fail(t, "told at once, not by the renewal after 10 s")
+		}
+		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+	}
+}
+
+func TestLockerIsASyncLocker(t *testing.T) {
+	c := newClient(t, embedded(t))
+	var (
+		wg sync.WaitGroup
+		n  int
+	)
+	cond := sync.NewCond(c.Mutex("k").Locker(context.Background()))
+	for range 10 {
+		wg.Go(func() {
+			cond.L.Lock()
+			defer cond.L.Unlock()
+			n++
+		})
+	}
+	wg.Wait()
+	require.Equal(t, 10, n)
+	require.PanicsWithValue(t, ErrNotHeld, cond.L.Unlock)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.Panics(t, c.Mutex("k").Locker(ended).Lock)
+}
+
+func TestStateTellsWaitersAndToken(t *testing.T) {
+	s := redistest.Start(t)
+	c, d := newClient(t, s.Client()), newClient(t, s.Client())
+	ctx, cancel := context.WithCancel(context.Background())
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = d.Mutex("k").Lock(ctx)
+	}()
+	queued(t, s, "k", 1)
+	st, err := c.Mutex("k").State(ctx)
+	require.NoError(t, err)
+	require.True(t, st.Held)
+	require.Equal(t, l.h.a.id, st.Holder)
+	require.Equal(t, 1, st.Count)
+	require.Equal(t, 1, st.Waiters)
+	require.EqualValues(t, defaultPasses, st.Token)
+	require.Greater(t, st.TTL, 25*time.Second)
+	cancel()
+	within(t, done)
+	require.NoError(t, l.Unlock(context.Background()))
+}
