@@ -19,7 +19,6 @@
 -- Returns {0} when the caller did not hold the lock, {1} when released, and with ARGV[8] {1, acquire's reply ...}.
 -- Wire: RedissonLock.unlockInnerAsync, without its latch: ids are never reused, so a second run finds nothing.
 local id, owner, inbox, publish, next_id = ARGV[1], ARGV[2], ARGV[4], ARGV[5], ARGV[8]
-
 redis.call('ZREM', KEYS[2], ARGV[3])
 if redis.call('HEXISTS', KEYS[1], id) == 0 then
   return { 0 }
@@ -54,9 +53,7 @@ end
 if not granted then
   redis.call(publish, KEYS[4], '0')
 end
-if me == nil then
-  return { 1 }
-elseif granted == me then
+if me and granted == me then
   return { 1, 1, token }
 end
-return { 1, unpack(waiting(ticket)) }
+return me and { 1, unpack(waiting(ticket)) } or { 1 }

@@ -1,0 +1,156 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestUnusableOptions(t *testing.T) {
+	_, err := New(nil)
+	require.ErrorIs(t, err, ErrInvalidOption)
+	rdb := embedded(t)
+	for _, c := range []struct {
+		option Option
+		why    string
+	}{
+		{WithLease(99 * time.Millisecond), "WithLease"},
+		{WithLease(-time.Second), "WithLease"},
+		{WithLease(400 * 24 * time.Hour), "WithLease"},
+		{WithFixedLease(0), "WithFixedLease"},
+		{WithMaxHold(time.Nanosecond), "WithMaxHold"},
+		{WithWait(0), "use TryLock"},
+		{WithWait(-time.Second), "WithWait"},
+		{WithLocalHandoff(0, time.Second), "WithLocalHandoff"},
+		{WithLocalHandoff(1, -time.Second), "negative"},
+		{WithCommandTimeout(0), "WithCommandTimeout"},
+		{WithCommandTimeout(time.Minute), "a third of it at most"},
+		{Option{}, "use a With function"},
+		{WithPubSub(7), "WithPubSub"},
+	} {
+		_, err := New(rdb, c.option)
+		require.ErrorIs(t, err, ErrInvalidOption)
+		require.ErrorContains(t, err, c.why)
+	}
+	locks := newClient(t, rdb)
+	_, err = locks.Mutex("k", WithPubSub(PubSubPlain)).Lock(context.Background())
+	require.ErrorIs(t, err, ErrInvalidOption)
+	require.ErrorContains(t, err, "belongs to New")
+	_, err = locks.Mutex("k", WithLease(time.Millisecond)).TryLock(context.Background())
+	require.ErrorIs(t, err, ErrInvalidOption)
+	l, err := locks.Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	require.ErrorIs(t, l.Extend(context.Background(), -time.Second), ErrInvalidOption)
+	require.NoError(t, l.Unlock(context.Background()))
+}
+
+// What waiting cannot heal is returned at once, by name, with what to do.
+func TestRefusalsAreReturnedAtOnce(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "string", "x")
+	s.Do("SET", "redisson_lock_token:{counter}", "not a number")
+	s.Do("SET", "relock_queue:{queue}", "x")
+	s.Do("HSET", "queue", "java:1", "1")
+	nobody := s.AddUser("nobody", "secret", "+evalsha", "+eval", "+subscribe")
+	open := func(opt rueidis.ClientOption) *Client {
+		rdb, err := rueidis.NewClient(opt)
+		require.NoError(t, err)
+		t.Cleanup(rdb.Close)
+		return newClient(t, rdb)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, c := range []struct {
+		client    *Client
+		name      string
+		code, why string
+	}{
+		{open(s.Option()), "string", "WRONGTYPE", "choose another lock name"},
+		{open(s.Option()), "queue", "WRONGTYPE", "choose another lock name"},
+		{open(s.Option()), "counter", "not an integer", ""},
+		{open(nobody), "k", "NOPERM", "docs/wire.md"},
+	} {
+		_, err := c.client.Mutex(c.name).Lock(ctx)
+		var node *NodeError
+		require.ErrorAs(t, err, &node, c.name)
+		require.Equal(t, c.name, node.Name)
+		require.ErrorContains(t, err, c.code)
+		require.ErrorContains(t, err, c.why)
+		require.NoError(t, ctx.Err())
+		require.NotErrorIs(t, err, ErrNotAcquired)
+	}
+	require.Equal(t, "0", s.Do("EXISTS", "counter"), "refused before anything was held")
+
+	loggedOut := open(s.AddUser("leaver", "secret", "allkeys", "allchannels", "allcommands"))
+	require.NoError(t, loggedOut.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
+	s.Do("ACL", "DELUSER", "leaver")
+	_, err := loggedOut.Mutex("k").Lock(ctx)
+	require.ErrorContains(t, err, "WRONGPASS")
+	require.ErrorContains(t, err, "check the client's user name and password")
+}
+
+// A Redis that cannot be reached is waited for, until the caller's time is up.
+func TestUnreachableRedisIsWaitedFor(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	s.Kill()
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	_, err := c.Mutex("k").Lock(ctx)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = c.Mutex("k").TryLock(context.Background())
+	var node *NodeError
+	require.ErrorAs(t, err, &node)
+	var refused *net.OpError
+	require.ErrorAs(t, err, &refused)
+
+	granted := make(chan *Lease)
+	go func() {
+		l, err := c.Mutex("k").Lock(context.Background())
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- l
+	}()
+	s.Restart()
+	require.NoError(t, within(t, granted).Unlock(context.Background()))
+}
+
+func TestHealing(t *testing.T) {
+	require.True(t, healing(context.DeadlineExceeded))
+	require.True(t, healing(errors.New("connection reset")))
+	require.False(t, healing(rueidis.ErrClosing))
+	for reply, want := range map[string]string{
+		"LOADING Redis is loading the dataset in memory":         "LOADING",
+		"ERR value is not an integer or out of range":            "",
+		"NOPERM User nobody has no permissions":                  "NOPERM",
+		"ERR user_script:9: WRONGTYPE Operation against a key":   "WRONGTYPE",
+		"-MOVED 866 127.0.0.1:7001":                              "",
+		"MOVED 866 127.0.0.1:7001":                               "MOVED",
+		"OOM command not allowed when used memory > 'maxmemory'": "OOM",
+		"": "",
+	} {
+		require.Equal(t, want, replyCode(reply), reply)
+	}
+}
+
+func TestErrorsSayWhatHappened(t *testing.T) {
+	held := &HeldError{Name: "k", Holder: "c:1", TTL: time.Second, Cause: context.Canceled}
+	require.Equal(t, `relock: lock "k" not acquired: held by c:1 for another 1s unless renewed: `+
+		`gave up waiting: context canceled`, held.Error())
+	require.ErrorIs(t, held, ErrNotAcquired)
+	require.ErrorIs(t, held, context.Canceled)
+	require.Equal(t, `relock: lock "k" not acquired`, (&HeldError{Name: "k"}).Error())
+	node := &NodeError{Op: "acquire", Name: "k", Err: fmt.Errorf("dial: %w", net.ErrClosed)}
+	require.ErrorIs(t, node, net.ErrClosed)
+	require.True(t, strings.HasPrefix(node.Error(), `relock: acquire "k": dial: `))
+}
