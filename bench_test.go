@@ -1,0 +1,92 @@
+package relock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/redistest"
+)
+
+// BenchmarkUncontended is a lock that nobody else wants, beside two calls of the shortest script that writes and deletes
+// a key through the same client: what any lock on Redis costs at least.
+func BenchmarkUncontended(b *testing.B) {
+	rdb := redistest.Start(b).Client()
+	ctx := context.Background()
+	b.Run("two scripts", func(b *testing.B) {
+		set := rueidis.NewLuaScript(`return redis.call('SET', KEYS[1], ARGV[1])`)
+		del := rueidis.NewLuaScript(`return redis.call('DEL', KEYS[1])`)
+		b.ReportAllocs()
+		for b.Loop() {
+			cctx, cancel := context.WithTimeout(ctx, time.Second)
+			if err := set.Exec(cctx, rdb, []string{"raw"}, []string{"1"}).Error(); err != nil {
+				b.Fatal(err)
+			}
+			if err := del.Exec(cctx, rdb, []string{"raw"}, nil).Error(); err != nil {
+				b.Fatal(err)
+			}
+			cancel()
+		}
+	})
+	b.Run("lock", func(b *testing.B) {
+		c := benchClient(b, rdb)
+		m := c.Mutex("k")
+		b.ReportAllocs()
+		for b.Loop() {
+			lockUnlock(ctx, b, m)
+		}
+	})
+}
+
+// BenchmarkHotKey is one key wanted by 64 goroutines of one process.
+func BenchmarkHotKey(b *testing.B) {
+	rdb := redistest.Start(b).Client()
+	for name, opts := range map[string][]Option{"handed on in memory": nil, "through Redis": {WithLocalHandoff(1, 0)}} {
+		b.Run(name, func(b *testing.B) {
+			m := benchClient(b, rdb, opts...).Mutex("k")
+			b.SetParallelism(64)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					lockUnlock(context.Background(), b, m)
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkReentry(b *testing.B) {
+	m := benchClient(b, redistest.Start(b).Client()).Mutex("k")
+	l, err := m.Lock(context.Background())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		lockUnlock(l.Context(), b, m)
+	}
+	b.StopTimer()
+	if err := l.Unlock(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func benchClient(b *testing.B, rdb rueidis.Client, opts ...Option) *Client {
+	c, err := New(rdb, opts...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(c.Close)
+	return c
+}
+
+func lockUnlock(ctx context.Context, b *testing.B, m *Mutex) {
+	l, err := m.Lock(ctx)
+	if err == nil {
+		err = l.Unlock(ctx)
+	}
+	if err != nil {
+		b.Error(err)
+	}
+}

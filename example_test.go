@@ -1,0 +1,135 @@
+package relock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
+)
+
+// connect stands for the rueidis client that a service has already, here over a Redis that lives in this process.
+func connect() (rueidis.Client, func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		log.Fatal(err)
+	}
+	rdb, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true, AlwaysRESP2: true,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return rdb, func() { rdb.Close(); server.Close() }
+}
+
+// The fifteen lines of the README.
+func Example() {
+	rdb, closeRedis := connect()
+	defer closeRedis()
+	ctx := context.Background()
+
+	locks, err := relock.New(rdb)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	orders := locks.Mutex("orders:42")
+	err = orders.Do(ctx, func(ctx context.Context) error {
+		lease, err := orders.Held(ctx) // ctx carries the ownership: Lock(ctx) would re-enter
+		if err != nil {
+			return err
+		}
+		return save(ctx, "order 42", lease.Token()) // ctx ends when the lock is lost
+	})
+	fmt.Println(err)
+	// Output:
+	// saved order 42 with fencing token 1
+	// <nil>
+}
+
+func save(ctx context.Context, what string, token int64) error {
+	fmt.Println("saved", what, "with fencing token", token)
+	return ctx.Err()
+}
+
+func ExampleMutex_Lock() {
+	rdb, closeRedis := connect()
+	defer closeRedis()
+	locks, err := relock.New(rdb)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	ctx := context.Background()
+	m := locks.Mutex("invoices")
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	inner, err := m.Lock(lease.Context())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("hold count", lease.Count())
+	fmt.Println(inner.Unlock(ctx), lease.Unlock(ctx))
+	fmt.Println("unlocked:", errors.Is(lease.Unlock(ctx), relock.ErrNotHeld))
+	// Output:
+	// hold count 2
+	// <nil> <nil>
+	// unlocked: true
+}
+
+func ExampleMutex_TryLock() {
+	rdb, closeRedis := connect()
+	defer closeRedis()
+	locks, err := relock.New(rdb)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	ctx := context.Background()
+	lease, err := locks.Mutex("report").TryLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = locks.Mutex("report").TryLock(ctx)
+	var held *relock.HeldError
+	if errors.As(err, &held) {
+		fmt.Println(held.Name, "is taken, its lease has more than 29 seconds left:", held.TTL > 29*time.Second)
+	}
+	fmt.Println(lease.Unlock(ctx))
+	// Output:
+	// report is taken, its lease has more than 29 seconds left: true
+	// <nil>
+}
+
+func ExampleDetach() {
+	rdb, closeRedis := connect()
+	defer closeRedis()
+	locks, err := relock.New(rdb)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	ctx := context.Background()
+	m := locks.Mutex("accounts")
+	err = m.Do(ctx, func(ctx context.Context) error {
+		_, reentered := m.TryLock(ctx)
+		_, other := m.TryLock(relock.Detach(ctx))
+		fmt.Println(reentered, errors.Is(other, relock.ErrNotAcquired))
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// <nil> true
+	// <nil>
+}
