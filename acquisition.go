@@ -15,7 +15,6 @@ type acquisition struct {
 	names   names
 	id      string // <client uuid>:<n>
 	owner   string // of WithOwner; "" when the id is the owner
-	member  string // in the queue
 	lease   time.Duration
 	block   int // fencing tokens reserved by a grant
 	timeout time.Duration
@@ -62,10 +61,6 @@ func newAcquisition(nm names, client string, n uint64, owner string, cfg *config
 	}
 	if owner != "" {
 		a.block = 1 // sharers do not pass the lock on in memory
-	}
-	a.member = ms(a.lease) + ":" + strconv.Itoa(a.block) + ":" + a.id
-	if owner != "" {
-		a.member += ":" + owner
 	}
 	return a
 }

@@ -164,8 +164,6 @@ func (h *hold) finish(ctx context.Context) error {
 	atGate := h.atGate
 	h.mu.Unlock()
 	h.c.dog.remove(h)
-	ctx, cancel := context.WithTimeout(ctx, unlockTimeout(h.a))
-	defer cancel()
 	if !atGate {
 		_, _, err := h.c.arb.release(ctx, h.a, nil)
 		return err

@@ -92,17 +92,14 @@ func (n *node) probe(ctx context.Context) (int32, error) {
 func (n *node) contend(ctx context.Context, a *acquisition) (grant, error) {
 	n.hub.enter(a)
 	failing := backoff{least: 5 * time.Millisecond, most: 250 * time.Millisecond}
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for {
 		rest, g, err := n.look(ctx, a, &failing)
 		if g.token > 0 || err != nil {
 			return g, err
 		}
-		timer.Reset(rest)
 		select {
 		case <-a.wake:
-		case <-timer.C:
+		case <-time.After(rest):
 		case <-ctx.Done():
 			return grant{}, causeOf(ctx)
 		case <-n.hub.done:
@@ -202,7 +199,7 @@ func (n *node) try(ctx context.Context, a *acquisition) (grant, error) {
 	return grant{token: rep.token, sent: sent}, nil
 }
 
-// release repeats until answered or ctx ends. Only its first command queues next: a repeated one finds a gone, and next
+// release repeats until answered or unlockTimeout is over. Only its first command queues next: a repeated one finds a gone, and next
 // must then find out by its own poll whether it was queued.
 func (n *node) release(ctx context.Context, a, next *acquisition) (grant, bool, error) {
 	n.hub.releasing(a)
@@ -210,6 +207,7 @@ func (n *node) release(ctx context.Context, a, next *acquisition) (grant, bool, 
 		n.hub.enter(next)
 		next.base, next.counter = clock.Now(), -1
 	}
+	began := clock.Now()
 	pause := backoff{least: 5 * time.Millisecond, most: 100 * time.Millisecond}
 	for again := false; ; again = true {
 		sent := clock.Now()
@@ -234,7 +232,7 @@ func (n *node) release(ctx context.Context, a, next *acquisition) (grant, bool, 
 			next.doubt.Store(true)
 		}
 		next = nil
-		if !healing(err) || ctx.Err() != nil || !sleep(ctx, pause.next()) {
+		if !healing(err) || clock.Now().Since(began) > unlockTimeout(a) || !sleep(ctx, pause.next()) {
 			n.abandonOrForget(a, true)
 			return grant{}, false, &NodeError{Op: "release", Name: a.names.lock, Err: err}
 		}

@@ -144,7 +144,7 @@ func TestHandOverGivesTheReceiversLease(t *testing.T) {
 	short, long := deaf(rdb, "s", time.Second), deaf(rdb, "l", time.Minute)
 	inbox := inboxOf(t, s, "l")
 	a, b := acquisitionOf(t, "k", "s", 1, time.Second), acquisitionOf(t, "k", "l", 1, time.Minute)
-	a.block, a.member = 7, "1000:7:s:1"
+	a.block = 7
 	asks(t, short, a)
 	asks(t, long, b)
 	_, _, err := short.release(context.Background(), a, nil)

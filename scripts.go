@@ -84,7 +84,7 @@ func (s scripts) acquire(ctx context.Context, r route, a *acquisition, ticket st
 // and its reply returned.
 func (s scripts) release(ctx context.Context, r route, a *acquisition, foreignEvery int, next *acquisition) (bool, reply, error) {
 	n := &a.names
-	args := []string{a.id, a.owner, a.member, r.inbox, r.publish, strconv.Itoa(a.block), strconv.Itoa(foreignEvery), "", "", ""}
+	args := []string{a.id, a.owner, ms(a.lease), r.inbox, r.publish, strconv.Itoa(a.block), strconv.Itoa(foreignEvery), "", "", ""}
 	if next != nil {
 		args[7], args[8], args[9] = next.id, ms(next.lease), strconv.Itoa(next.block)
 	}

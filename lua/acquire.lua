@@ -15,8 +15,11 @@
 -- Returns {1, first token} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, holder}.
 -- Wire: RedissonLock.tryLockInnerAsync, RedissonFencedLock; ids are never reused, so HSET 1 stands for its HINCRBY.
 local lease, block, id, owner, ticket, inbox = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local member = lease .. ':' .. block .. ':' .. id .. (owner ~= '' and ':' .. owner or '')
 
+if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+  return { 1, take(lease, block, id, owner) }
+end
+local member = member_of(lease, block, id, owner)
 local mine = redis.call('HEXISTS', KEYS[1], id) == 1
 if mine or (owner ~= '' and redis.call('HEXISTS', KEYS[1], owner) == 1) then
   if not mine then
@@ -30,7 +33,7 @@ end
 
 local queued = ''
 if redis.call('EXISTS', KEYS[1]) == 0 then
-  if inbox == '' or redis.call('ZCARD', KEYS[2]) == 0 then
+  if inbox == '' then
     return { 1, take(lease, block, id, owner) }
   end
   -- Whoever finds the lock free with a queue serves the queue: expiry and Redisson's unlock leave it so.

@@ -13,6 +13,11 @@ local function keep(key, ms)
   end
 end
 
+-- member_of is a waiter's entry in the queue: all that whoever hands over to it needs to know.
+local function member_of(lease, block, id, owner)
+  return lease .. ':' .. block .. ':' .. id .. (owner ~= '' and ':' .. owner or '')
+end
+
 -- join stands member in the queue, behind everyone there unless it knows its ticket, and returns the ticket.
 local function join(member, ticket, lease)
   local score = redis.call('ZSCORE', KEYS[2], member)

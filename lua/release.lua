@@ -7,7 +7,7 @@
 -- KEYS[5]  channel that every relock client subscribes with KEYS[4]   relock_listen:{name}
 -- ARGV[1]  acquisition id   <client uuid>:<n>
 -- ARGV[2]  shared owner, '' when the acquisition id is the owner
--- ARGV[3]  its member in the queue
+-- ARGV[3]  lease of this acquisition, milliseconds
 -- ARGV[4]  inbox channel prefix, '' where grants cannot be sent
 -- ARGV[5]  PUBLISH or SPUBLISH
 -- ARGV[6]  block of this acquisition
@@ -19,8 +19,8 @@
 -- Returns {0} when the caller did not hold the lock, {1} when released, and with ARGV[8] {1, acquire's reply ...}.
 -- Wire: RedissonLock.unlockInnerAsync, without its latch: ids are never reused, so a second run finds nothing.
 local id, owner, inbox, publish, next_id = ARGV[1], ARGV[2], ARGV[4], ARGV[5], ARGV[8]
-redis.call('ZREM', KEYS[2], ARGV[3])
 if redis.call('HEXISTS', KEYS[1], id) == 0 then
+  redis.call('ZREM', KEYS[2], member_of(ARGV[3], ARGV[6], id, owner))
   return { 0 }
 end
 if owner ~= '' then
@@ -43,11 +43,11 @@ end
 
 local me, ticket
 if next_id ~= '' then
-  me = ARGV[9] .. ':' .. ARGV[10] .. ':' .. next_id
+  me = member_of(ARGV[9], ARGV[10], next_id, '')
   ticket = join(me, '', ARGV[9])
 end
 local granted, token
-if inbox ~= '' and not foreign_turn() then
+if inbox ~= '' and redis.call('EXISTS', KEYS[2]) == 1 and not foreign_turn() then
   granted, token = hand_over(inbox, publish, me)
 end
 if not granted then
