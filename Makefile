@@ -1,0 +1,50 @@
+# What can be run here. `make` alone lists it.
+
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
+MODULES := . integration interop bench
+FUZZTIME ?= 60s
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+redis: ## install redis-server where it is missing
+	@command -v redis-server >/dev/null || \
+		{ $(SUDO) apt-get update && $(SUDO) apt-get install -y redis-server redis-tools; }
+
+java: ## install a JDK and Maven where they are missing
+	@{ command -v javac && command -v mvn; } >/dev/null || \
+		{ $(SUDO) apt-get update && $(SUDO) apt-get install -y default-jdk-headless maven; }
+
+test: redis ## run the tests of the library
+	go test ./...
+
+race: redis ## the same under the race detector
+	go test -race -count=1 ./...
+
+integration: redis ## kill, stop, cut and restart everything around the lock
+	cd integration && go test -count=1 -timeout 10m ./...
+
+interop: redis java ## share locks with the real Redisson
+	cd interop && go test -count=1 -timeout 10m ./...
+
+lint: ## gofmt, go vet and staticcheck over all modules
+	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
+	@for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; done
+
+fuzz: ## fuzz names and messages, FUZZTIME each
+	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) .
+	go test -run - -fuzz FuzzParseGrant -fuzztime $(FUZZTIME) .
+
+demo: ## the main job on an embedded Redis
+	go run ./cmd/relock demo
+
+bench: redis ## compare with other locks, in under a minute
+	go run ./bench -quick
+
+bench-go: redis ## the library's own hot paths
+	go test -run - -bench . -count 6 . ./internal/gate
+
+.PHONY: help redis java test race integration interop lint fuzz demo bench bench-go
