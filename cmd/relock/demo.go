@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/relock-go/relock"
+)
+
+const (
+	workers    = 3
+	goroutines = 100 // in each worker
+	victim     = 1   // which worker is killed
+
+	lockNone   = "none"
+	lockRelock = "relock"
+)
+
+// demoOptions are the flags of relock demo.
+type demoOptions struct {
+	redis string
+	lock  string
+	run   time.Duration
+	lease time.Duration
+}
+
+func (o *demoOptions) locked() bool { return o.lock == lockRelock }
+
+// limit is when a demo that does not end by itself is ended: the work, a lease of a holder that died, and time to start
+// and to stop.
+func (o *demoOptions) limit() time.Duration { return o.run + o.lease + 5*time.Second }
+
+// check returns what is wrong with the flags.
+func (o *demoOptions) check() error {
+	if o.lock != lockRelock && o.lock != lockNone {
+		return fmt.Errorf("-lock %q: it is %s or %s", o.lock, lockRelock, lockNone)
+	}
+	if o.lease < relock.MinLease {
+		return fmt.Errorf("-lease %v: the shortest is %v", o.lease, relock.MinLease)
+	}
+	// A worker is killed after a quarter of the time; the others must get the lock and go on well within the rest.
+	if o.run < 2*o.lease {
+		return fmt.Errorf("-for %v: twice the lease of %v is needed to see a crash through", o.run, o.lease)
+	}
+	if o.redis == "" {
+		return nil
+	}
+	_, err := target{URL: o.redis}.options()
+	return err
+}
+
+// runDemo is relock demo. Its status is 0 only if the counter is right, which -lock none makes it fail, and everything
+// else is as promised.
+func runDemo(std stdio, args []string) int {
+	var o demoOptions
+	flags := flag.NewFlagSet("relock demo", flag.ContinueOnError)
+	flags.StringVar(&o.redis, "redis", "", "use the Redis at `URL`, redis://[user:password@]host:port[/db], "+
+		"instead of an embedded miniredis")
+	flags.StringVar(&o.lock, "lock", lockRelock, "what keeps the workers apart, `relock|none`; with none the counter "+
+		"goes wrong and the exit status is 1")
+	flags.DurationVar(&o.run, "for", 8*time.Second, "how long the workers work")
+	flags.DurationVar(&o.lease, "lease", 2*time.Second, "how long a lock outlives a process that died")
+	if status, ok := parse(flags, std, args); !ok {
+		return status
+	}
+	if flags.NArg() > 0 {
+		return misused(std, flags.Name(), fmt.Errorf("%q is no flag, and only flags belong here", flags.Arg(0)))
+	}
+	if err := o.check(); err != nil {
+		return misused(std, flags.Name(), err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	show := newProgress(std.out)
+	r, err := o.play(ctx, std, show)
+	show.wipe()
+	if err != nil {
+		return failed(std, flags.Name(), err)
+	}
+	if !r.print(std.out) {
+		return statusFailed
+	}
+	return statusOK
+}
+
+// play runs the whole demo. An error means that there is nothing to report on.
+func (o *demoOptions) play(ctx context.Context, std stdio, show *progress) (*report, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.limit(), errTooLong)
+	defer cancel()
+	srv, err := openServer(o.redis)
+	if err != nil {
+		return nil, err
+	}
+	defer srv.close()
+	locks, err := relock.New(srv.rdb) // it only looks: its patience need not be that of a short lease
+	if err != nil {
+		return nil, err
+	}
+	defer locks.Close()
+
+	name := "relock-demo-" + uuid.NewString()[:8]
+	j := job{Target: srv.target, Lock: name, Counter: "relock-demo-counter:{" + name + "}",
+		Locked: o.locked(), Lease: o.lease, Goroutines: goroutines}
+	s := &scene{o: o, srv: srv, job: j, mutex: locks.Mutex(name), show: show, journal: newJournal()}
+	if err := s.set(ctx, 0); err != nil {
+		return nil, err
+	}
+	defer s.sweep()
+	show.say("%d processes of %d goroutines, %s, lock %s, lease %v", workers, goroutines, srv, o.lock, o.lease)
+	if s.fleet, err = startFleet(workers, j, std.err); err != nil {
+		return nil, err
+	}
+	defer s.fleet.close()
+	if err := s.watch(ctx); err != nil {
+		return nil, err
+	}
+	return s.report(context.WithoutCancel(ctx))
+}
+
+var errTooLong = errors.New("the demo did not end in time")
+
+// set writes the counter.
+func (s *scene) set(ctx context.Context, n int64) error {
+	cmd := s.srv.rdb.B().Set().Key(s.job.Counter).Value(fmt.Sprint(n)).Build()
+	if err := s.srv.rdb.Do(ctx, cmd).Error(); err != nil {
+		return fmt.Errorf("write the counter: %w", err)
+	}
+	return nil
+}
+
+// sweep removes what this run has left in a Redis that is not its own. The fencing counter would stay for ever.
+func (s *scene) sweep() {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	tag := "{" + s.job.Lock + "}"
+	keys := []string{s.job.Counter, s.job.Lock, "relock_queue:" + tag, "redisson_lock_token:" + tag}
+	if err := s.srv.rdb.Do(ctx, s.srv.rdb.B().Del().Key(keys...).Build()).Error(); err != nil {
+		s.show.say("keys of lock %s may be left in Redis: %v", s.job.Lock, err)
+	}
+}

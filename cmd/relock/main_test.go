@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain lets the test binary stand in for relock: the demo starts its own program again, and signals want a process.
+func TestMain(m *testing.M) {
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == polite:
+		os.Exit(runPolite())
+	case len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test."):
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// result is what a run of relock left.
+type result struct {
+	status   int
+	out, err string
+}
+
+// safeBuffer takes what several processes write at once.
+type safeBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer // not embedded: io.Copy would go round the mutex by its ReadFrom
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// relockRun runs relock in this process.
+func relockRun(args ...string) result {
+	var out, errs safeBuffer
+	status := run(stdio{in: strings.NewReader(""), out: &out, err: &errs}, args)
+	return result{status, out.String(), errs.String()}
+}
+
+func TestBadCommandLines(t *testing.T) {
+	for _, c := range []struct{ args, says string }{
+		{"", "a subcommand is missing"},
+		{"dmeo", `no subcommand "dmeo"`},
+		{"demo -nodes", "not defined: -nodes"},
+		{"demo orders", `"orders" is no flag`},
+		{"demo -lock redsync", `-lock "redsync": it is relock or none`},
+		{"demo -lease 1ms", "the shortest is 100ms"},
+		{"demo -for 3s", "twice the lease of 2s"},
+		{"demo -for soon", "invalid value"},
+		{"demo -redis localhost:6379", "redis://[user:password@]host:port[/db]"},
+		{"demo -redis redis://me:secret@h:port", "invalid port"},
+		{"inspect", "the name of one lock, not 0"},
+		{"inspect a b", "the name of one lock, not 2"},
+		{"inspect -redis x://y a", "invalid URL scheme"},
+		{"run", "NAME -- COMMAND"},
+		{"run orders", "NAME -- COMMAND"},
+		{"run orders --", "NAME -- COMMAND"},
+		{"run orders true x", "NAME -- COMMAND"},
+		{"run -wait -1s orders -- true", "negative"},
+		{"run -redis x://y orders -- true", "invalid URL scheme"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			got := relockRun(strings.Fields(c.args)...)
+			require.Equal(t, statusUsage, got.status)
+			require.Contains(t, got.err, c.says)
+			require.NotContains(t, got.err, "secret")
+			require.Empty(t, got.out)
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	got := relockRun("help")
+	require.Equal(t, statusOK, got.status)
+	require.Contains(t, got.out, "relock demo")
+	require.NotContains(t, got.out, "worker ", "of no use to users")
+
+	got = relockRun("demo", "-h")
+	require.Equal(t, statusOK, got.status)
+	require.Contains(t, got.err, "-redis URL")
+}
+
+// A worker is of use to its parent only.
+func TestWorkerWithoutParent(t *testing.T) {
+	got := relockRun("worker")
+	require.Equal(t, statusFailed, got.status)
+	require.Contains(t, got.err, "started by relock demo only")
+}
+
+// What only the library can judge needs a Redis to get that far.
+func TestBadLocks(t *testing.T) {
+	url := "redis://" + redistest.Start(t).Addr()
+	for args, says := range map[string]string{
+		"inspect -redis URL a{}":                 "no hash tag",
+		"run -redis URL a{} -- true":             "no hash tag",
+		"run -redis URL -lease 1ms a -- true":    "WithLease: 1ms is out of range",
+		"run -redis URL -lease 1ms a{} -- false": "WithLease: 1ms is out of range",
+	} {
+		got := relockRun(strings.Fields(strings.ReplaceAll(args, "URL", url))...)
+		require.Equal(t, statusUsage, got.status, args)
+		require.Contains(t, got.err, says)
+	}
+}
+
+func TestNoRedis(t *testing.T) {
+	refuses, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, refuses.Close())
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts, in the kernel, and never answers
+	require.NoError(t, err)
+	defer mute.Close()
+	for name, addr := range map[string]string{"refuses": refuses.Addr().String(), "mute": mute.Addr().String()} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			got := relockRun("demo", "-redis", "redis://me:secret@"+addr)
+			require.Equal(t, statusFailed, got.status)
+			require.Contains(t, got.err, "no Redis to work with at "+addr)
+			require.NotContains(t, got.err, "secret")
+			require.Less(t, time.Since(began), 3*dialTimeout)
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	miniserver "github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
+)
+
+// dialTimeout bounds how long a Redis that cannot be reached is waited for.
+const dialTimeout = 2 * time.Second
+
+// target is a Redis as told to worker processes.
+type target struct {
+	URL      string `json:"url"`
+	Embedded bool   `json:"embedded"` // it is a miniredis, whose gaps the client must go round
+}
+
+// options reads the URL. It fails without repeating the URL, which may hold a password.
+func (t target) options() (rueidis.ClientOption, error) {
+	opt, err := rueidis.ParseURL(t.URL)
+	if err != nil {
+		var syntax *url.Error
+		if errors.As(err, &syntax) {
+			err = syntax.Err
+		}
+		return opt, fmt.Errorf("the Redis URL is not understood: %w; "+
+			"it looks like redis://[user:password@]host:port[/db]", err)
+	}
+	if opt.Dialer.Timeout == 0 {
+		opt.Dialer.Timeout = dialTimeout
+	}
+	opt.DisableCache = true // locks cache nothing, and a server without CLIENT TRACKING would be refused
+	if t.Embedded {
+		opt.ForceSingleClient, opt.AlwaysRESP2 = true, true
+	}
+	return opt, nil
+}
+
+// open connects. It fails within about dialTimeout when no Redis answers.
+func (t target) open() (rueidis.Client, error) {
+	opt, err := t.options()
+	if err != nil {
+		return nil, err
+	}
+	rdb, err := rueidis.NewClient(opt)
+	if err != nil {
+		return nil, fmt.Errorf("no Redis to work with at %s: %w", strings.Join(opt.InitAddress, ", "), err)
+	}
+	return rdb, nil
+}
+
+// server is the Redis of a demo.
+type server struct {
+	target
+	rdb  rueidis.Client
+	mini *miniredis.Miniredis // nil for one given by its URL
+	sent atomic.Int64         // lock commands that mini has received
+}
+
+// openServer connects to the Redis at url, or starts one inside this process when url is empty.
+func openServer(url string) (*server, error) {
+	s := &server{target: target{URL: url}}
+	if url == "" {
+		s.mini = miniredis.NewMiniRedis()
+		if err := s.mini.Start(); err != nil {
+			return nil, fmt.Errorf("the embedded Redis does not start: %w", err)
+		}
+		s.mini.ClockTTL(true) // else leases would never run out
+		s.mini.Server().SetPreHook(func(_ *miniserver.Peer, cmd string, _ ...string) bool {
+			if isLockCommand(cmd) {
+				s.sent.Add(1)
+			}
+			return false
+		})
+		s.target = target{URL: "redis://" + s.mini.Addr(), Embedded: true}
+	}
+	var err error
+	if s.rdb, err = s.target.open(); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *server) close() {
+	if s.rdb != nil {
+		s.rdb.Close()
+	}
+	if s.mini != nil {
+		s.mini.Close()
+	}
+}
+
+// String says what is used, without a password.
+func (s *server) String() string {
+	if s.mini != nil {
+		return "embedded miniredis"
+	}
+	opt, err := s.options()
+	if err != nil {
+		return "Redis"
+	}
+	return "Redis at " + strings.Join(opt.InitAddress, ", ")
+}
+
+// isLockCommand tells the commands that locks send, scripts and subscriptions, from the GET and SET of the work under
+// the lock. What a script calls is not sent, and no script calls one of these.
+func isLockCommand(name string) bool {
+	lock := []string{"eval", "evalsha", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe"}
+	return slices.Contains(lock, strings.ToLower(name))
+}
+
+// lockCommands returns how many commands of locks the server has received so far: all of its clients', so beside other
+// users of a Redis the difference of two calls says too much.
+func (s *server) lockCommands(ctx context.Context) (int64, error) {
+	if s.mini != nil {
+		return s.sent.Load(), nil
+	}
+	var sum int64
+	for _, node := range s.rdb.Nodes() {
+		stats, err := node.Do(ctx, node.B().Info().Section("commandstats").Build()).ToString()
+		if err != nil {
+			return 0, fmt.Errorf("INFO commandstats: %w", err)
+		}
+		n, err := sumCalls(stats)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// sumCalls adds up the calls of lock commands in what INFO commandstats answers.
+func sumCalls(stats string) (int64, error) {
+	var sum int64
+	for line := range strings.Lines(stats) {
+		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		if !ok || !isLockCommand(name) {
+			continue
+		}
+		calls, _, _ := strings.Cut(rest, ",")
+		n, err := strconv.ParseInt(calls, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("INFO commandstats: %q: %w", line, err)
+		}
+		sum += n
+	}
+	return sum, nil
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// other is another user of the same Redis.
+func other(t *testing.T, srv *redistest.Server) *relock.Client {
+	t.Helper()
+	locks, err := relock.New(srv.Client())
+	require.NoError(t, err)
+	t.Cleanup(locks.Close)
+	return locks
+}
+
+func TestRun(t *testing.T) {
+	srv := redistest.Start(t)
+	url := "redis://" + srv.Addr()
+	shell := func(script string, flags ...string) result {
+		args := append([]string{"run", "-redis", url}, flags...)
+		return relockRun(append(args, "orders", "--", "sh", "-c", script)...)
+	}
+
+	t.Run("status and token", func(t *testing.T) {
+		first := shell("echo $RELOCK_TOKEN")
+		second := shell("echo $RELOCK_TOKEN; echo oops >&2; exit 7")
+		require.Equal(t, statusOK, first.status, first.err)
+		require.Equal(t, 7, second.status)
+		require.Equal(t, "oops\n", second.err)
+		tokens := [2]int{}
+		for i, out := range []string{first.out, second.out} {
+			var err error
+			tokens[i], err = strconv.Atoi(strings.TrimSpace(out))
+			require.NoError(t, err)
+		}
+		require.Greater(t, tokens[1], tokens[0])
+		require.Empty(t, srv.Do("HGETALL", "orders"), "the lock is given back")
+	})
+	t.Run("ended by a signal", func(t *testing.T) {
+		require.Equal(t, statusSignal+int(syscall.SIGKILL), shell("kill -9 $$").status)
+	})
+	t.Run("no such command", func(t *testing.T) {
+		got := relockRun("run", "-redis", url, "orders", "--", "no-such-command")
+		require.Equal(t, statusNotFound, got.status)
+		require.Contains(t, got.err, "no-such-command")
+	})
+	t.Run("not acquired", func(t *testing.T) {
+		lease, err := other(t, srv).Mutex("orders").Lock(t.Context())
+		require.NoError(t, err)
+		defer lease.Unlock(t.Context())
+		for _, wait := range []string{"0", "50ms"} {
+			got := shell("echo ran", "-wait", wait)
+			require.Equal(t, statusNotAcquired, got.status)
+			require.Contains(t, got.err, `lock "orders" not acquired: held by `)
+			require.Empty(t, got.out)
+		}
+	})
+	t.Run("broken", func(t *testing.T) {
+		srv.Do("SET", "text", "x")
+		got := relockRun("run", "-redis", url, "text", "--", "echo", "ran")
+		require.Equal(t, statusBroken, got.status)
+		require.Contains(t, got.err, "WRONGTYPE")
+		require.Empty(t, got.out)
+	})
+}
+
+// polite, as the argument of the test binary, makes it a command that says when it runs, says which signal it gets, and
+// ends with status 5. A shell cannot be relied on for that: its trap may miss a signal that comes while it forks.
+const polite = "polite-command"
+
+func runPolite() int {
+	sigs := make(chan os.Signal, 1)
+	signal.Notify(sigs, syscall.SIGTERM, syscall.SIGHUP)
+	fmt.Println("in")
+	fmt.Println(<-sigs)
+	return 5
+}
+
+// A command that runs says so on its output, and then it, or its lock, is disturbed.
+func TestRunLostAndSignalled(t *testing.T) {
+	srv := redistest.Start(t)
+	locks := other(t, srv)
+	force := func(t *testing.T, _ *exec.Cmd) {
+		freed, err := locks.Mutex("orders").ForceUnlock(t.Context())
+		require.NoError(t, err)
+		require.True(t, freed)
+	}
+	courteous := []string{os.Args[0], polite}
+	deaf := []string{"sh", "-c", `trap '' TERM; echo in; sleep 60 & wait; wait`}
+	hangUp := func(t *testing.T, cmd *exec.Cmd) { require.NoError(t, cmd.Process.Signal(syscall.SIGHUP)) }
+	for _, c := range []struct {
+		name    string
+		command []string
+		disturb func(*testing.T, *exec.Cmd)
+		status  int
+		out     string
+	}{
+		{"lost", courteous, force, statusLost, "terminated\n"},
+		{"lost and deaf", deaf, force, statusLost, ""},
+		{"forwarded", courteous, hangUp, 5, "hangup\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd, out := startRun(t, srv, append([]string{"-grace", "500ms", "orders", "--"}, c.command...)...)
+			line, err := out.ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, "in\n", line)
+			began := time.Now()
+			c.disturb(t, cmd)
+			rest, err := io.ReadAll(out) // to the end of the last process that has the pipe: the whole group
+			require.NoError(t, err)
+			err = cmd.Wait()
+			require.Equal(t, c.out, string(rest), "%v", err)
+			require.Less(t, time.Since(began), 10*time.Second)
+			require.Equal(t, c.status, cmd.ProcessState.ExitCode())
+		})
+	}
+}
+
+// A signal ends the wait for the lock, and the command never runs.
+func TestRunSignalledWaiting(t *testing.T) {
+	srv := redistest.Start(t)
+	m := other(t, srv).Mutex("orders")
+	lease, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	defer lease.Unlock(t.Context())
+	cmd, out := startRun(t, srv, "orders", "--", "echo", "ran")
+	for {
+		st, err := m.State(t.Context())
+		require.NoError(t, err)
+		if st.Waiters == 1 {
+			break
+		}
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	rest, err := io.ReadAll(out)
+	require.NoError(t, err)
+	require.Empty(t, rest)
+	_ = cmd.Wait()
+	require.Equal(t, statusSignal+int(syscall.SIGTERM), cmd.ProcessState.ExitCode())
+}
+
+// startRun starts relock run as a process. The lease is short, since a holder that has not subscribed its inbox yet
+// learns of a lost lock by its next renewal. The process is killed if the test hangs.
+func startRun(t *testing.T, srv *redistest.Server, args ...string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	args = append([]string{"run", "-lease", "3s", "-redis", "redis://" + srv.Addr()}, args...)
+	cmd := exec.Command(os.Args[0], args...)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	end := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() { end.Stop() })
+	return cmd, bufio.NewReader(out)
+}
+
+func TestInspect(t *testing.T) {
+	srv := redistest.Start(t)
+	m := other(t, srv).Mutex("orders")
+	lease, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	inspect := func() result { return relockRun("inspect", "-redis", "redis://"+srv.Addr(), "orders") }
+
+	got := inspect()
+	require.Equal(t, statusOK, got.status, got.err)
+	st, err := m.State(t.Context())
+	require.NoError(t, err)
+	require.Regexp(t, fmt.Sprintf(`(?m)^lock     orders\nholder   %s\ncount    1\nTTL      2\d\.\d+s\n`+
+		`waiters  0\ntoken    %d$`, st.Holder, st.Token), got.out)
+
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.Regexp(t, `holder   nobody\ncount    0\nTTL      -`, inspect().out)
+
+	srv.Do("HSET", "orders", "someone", "1")
+	require.Regexp(t, `holder   someone\ncount    1\nTTL      it never ends`, inspect().out)
+}

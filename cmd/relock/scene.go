@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock"
+)
+
+// scene is a demo under way, as the parent sees it. One goroutine plays it.
+type scene struct {
+	o       *demoOptions
+	srv     *server
+	job     job
+	mutex   *relock.Mutex
+	show    *progress
+	fleet   *fleet
+	journal *journal
+
+	began   time.Time // the workers were let go
+	sent    int64     // lock commands the server had received then
+	sentErr error
+	looks   int64 // lock commands of our own since
+	crash   *crash
+	stopped bool // the workers were told to stop
+	told    int  // sections at the last status
+	toldAt  time.Time
+}
+
+// crash is the death of a worker that held the lock.
+type crash struct {
+	worker    int
+	token     int64        // of the section it died in
+	asked     time.Time    // before was asked for no earlier
+	before    relock.State // just before the signal was sent
+	killed    time.Time    // the signal was sent
+	after     relock.State // once the process was reaped
+	recovered time.Time    // somebody else was in a section; zero if nobody ever was
+}
+
+// watch lets the workers go, has one killed, stops the others and returns when all have ended.
+func (s *scene) watch(ctx context.Context) error {
+	if err := s.muster(ctx); err != nil {
+		return err
+	}
+	s.sent, s.sentErr = s.srv.lockCommands(ctx)
+	s.began = time.Now()
+	s.toldAt = s.began
+	s.fleet.order(orderGo)
+	tick := time.NewTicker(s.show.every())
+	defer tick.Stop()
+	var strike <-chan time.Time
+	if s.o.locked() {
+		strike = time.After(s.o.run / 4)
+	}
+	end := time.After(s.o.run)
+	for s.fleet.living() > 0 {
+		select {
+		case m := <-s.fleet.news:
+			if err := s.hear(ctx, m); err != nil {
+				return err
+			}
+		case now := <-tick.C:
+			s.tell(now)
+		case <-strike:
+			s.fleet.orderOne(victim, orderHold)
+		case <-end:
+			s.show.say("stopping")
+			s.stopped = true
+			s.fleet.order(orderStop)
+		case <-ctx.Done():
+			return fmt.Errorf("ended early, %d of %d workers were still at work: %w",
+				s.fleet.living(), workers, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// muster waits until every worker has connected.
+func (s *scene) muster(ctx context.Context) error {
+	for !s.fleet.allReady() {
+		select {
+		case m := <-s.fleet.news:
+			if err := s.hear(ctx, m); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("the workers did not start: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// hear takes in one piece of news. It fails where the demo cannot go on.
+func (s *scene) hear(ctx context.Context, m news) error {
+	if m.ended {
+		return s.mourn(ctx, m)
+	}
+	if m.err != nil {
+		return m.err
+	}
+	s.journal.note(m.worker, m.event, m.at)
+	switch m.event.Kind {
+	case kindReady:
+		s.fleet.procs[m.worker].client = m.event.Client
+	case kindFail:
+		return fmt.Errorf("worker %d: %s", m.worker+1, m.event.Text)
+	case kindHold:
+		return s.strike(ctx, m)
+	case kindBegin:
+		if c := s.crash; c != nil && c.recovered.IsZero() && m.event.Token > c.token {
+			c.recovered = m.at
+			s.show.say("worker %d has the lock, %v after the kill", m.worker+1, c.outage().Round(time.Millisecond))
+		}
+	}
+	return nil
+}
+
+// outage is how long nobody held the lock but the dead.
+func (c *crash) outage() time.Duration { return c.recovered.Sub(c.killed) }
+
+// strike kills a worker that says it holds the lock, and notes what Redis says. The worker stays in its section until
+// the signal comes, so whatever time passes here, it is killed holding.
+func (s *scene) strike(ctx context.Context, m news) (err error) {
+	c := &crash{worker: m.worker, token: m.event.Token, asked: time.Now()}
+	if c.before, err = s.look(ctx); err != nil {
+		return err
+	}
+	c.killed = time.Now()
+	if err := s.fleet.kill(m.worker); err != nil {
+		return fmt.Errorf("kill worker %d: %w", m.worker+1, err)
+	}
+	s.crash = c
+	s.show.say("SIGKILL to worker %d: it holds the lock %d times, token %d, %v of the lease left, %d processes wait",
+		m.worker+1, c.before.Count, c.token, c.before.TTL, c.before.Waiters)
+	return nil
+}
+
+// mourn takes in the end of a process.
+func (s *scene) mourn(ctx context.Context, m news) (err error) {
+	p := s.fleet.procs[m.worker]
+	p.ended = true
+	switch {
+	case p.killed:
+		s.crash.after, err = s.look(ctx)
+	case m.err != nil:
+		err = fmt.Errorf("worker %d ended: %w", m.worker+1, m.err)
+	case !s.stopped:
+		err = fmt.Errorf("worker %d ended before it was told to", m.worker+1)
+	}
+	return err
+}
+
+// look asks Redis about the lock.
+func (s *scene) look(ctx context.Context) (relock.State, error) {
+	s.looks++
+	return s.mutex.State(ctx)
+}
+
+// tell shows how far the work is.
+func (s *scene) tell(now time.Time) {
+	n := len(s.journal.sections)
+	rate := float64(n-s.told) / now.Sub(s.toldAt).Seconds()
+	s.told, s.toldAt = n, now
+	s.show.status("%s increments, %s a second, %d of %d workers",
+		thousands(n), thousands(int(rate)), s.fleet.living(), workers)
+}
+
+// report gathers what the table is made of once all workers have ended.
+func (s *scene) report(ctx context.Context) (*report, error) {
+	r := &report{o: s.o, sections: s.journal.sections, crash: s.crash, began: s.began}
+	var err error
+	r.found, err = s.srv.rdb.Do(ctx, s.srv.rdb.B().Get().Key(s.job.Counter).Build()).AsInt64()
+	if err != nil {
+		return nil, fmt.Errorf("read the counter: %w", err)
+	}
+	sent, err := s.srv.lockCommands(ctx)
+	r.commands, r.commandsErr = sent-s.sent-s.looks, err
+	if s.sentErr != nil {
+		r.commandsErr = s.sentErr
+	}
+	if r.left, err = s.look(ctx); err != nil {
+		return nil, err
+	}
+	if s.crash != nil {
+		r.client = s.fleet.procs[s.crash.worker].client
+	}
+	return r, nil
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
+)
+
+// job is the first line of a worker's standard input. The lines after it are orders; the input's end is the parent's.
+type job struct {
+	Target     target        `json:"target"`
+	Lock       string        `json:"lock"`
+	Counter    string        `json:"counter"`
+	Locked     bool          `json:"locked"`
+	Lease      time.Duration `json:"lease"`
+	Goroutines int           `json:"goroutines"`
+}
+
+// order tells a worker what to do next.
+type order string
+
+const (
+	orderGo   order = "go"   // begin
+	orderHold order = "hold" // do not leave the next section: wait in it to be killed
+	orderStop order = "stop" // begin no section any more, then end
+)
+
+// worker is one of the demo's processes, seen from inside.
+type worker struct {
+	job      job
+	rdb      rueidis.Client
+	mutex    *relock.Mutex
+	log      *scribe
+	start    chan struct{} // closed by orderGo
+	hold     atomic.Bool   // orderHold came and nobody has followed it yet
+	stopping atomic.Bool
+}
+
+// runWorker is what the demo starts its binary with.
+func runWorker(std stdio, _ []string) int {
+	// Ctrl-C reaches the whole process group; the parent decides when a worker ends.
+	signal.Ignore(os.Interrupt)
+	in := bufio.NewReader(std.in)
+	w := &worker{log: newScribe(std.out), start: make(chan struct{})}
+	line, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &w.job)
+	}
+	if err != nil {
+		return failed(std, "relock worker", fmt.Errorf("it is started by relock demo only: %w", err))
+	}
+	if err := w.run(in); err != nil {
+		_ = w.log.write(event{Kind: kindFail, Text: err.Error()})
+		return statusFailed
+	}
+	return statusOK
+}
+
+// run works until told to stop.
+func (w *worker) run(in io.Reader) error {
+	rdb, err := w.job.Target.open()
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	w.rdb = rdb
+	locks, err := relock.New(rdb, relock.WithLease(w.job.Lease))
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	w.mutex = locks.Mutex(w.job.Lock)
+
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go w.obey(in, cancel)
+	if err := w.log.write(event{Kind: kindReady, Client: locks.ID()}); err != nil {
+		return err
+	}
+	select {
+	case <-w.start:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return w.work(ctx, cancel)
+}
+
+// work runs all goroutines. The first that fails ends the others.
+func (w *worker) work(ctx context.Context, cancel context.CancelCauseFunc) error {
+	var wg sync.WaitGroup
+	for g := range w.job.Goroutines {
+		wg.Go(func() {
+			for !w.stopping.Load() && ctx.Err() == nil {
+				if err := w.pass(ctx, g); err != nil {
+					cancel(fmt.Errorf("goroutine %d: %w", g, err))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// obey follows the parent's orders. It ends the work when they end: nobody reads the journal then.
+func (w *worker) obey(in io.Reader, cancel context.CancelCauseFunc) {
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		switch order(lines.Text()) {
+		case orderGo:
+			close(w.start)
+		case orderHold:
+			w.hold.Store(true)
+		case orderStop:
+			w.stopping.Store(true)
+		}
+	}
+	cancel(errors.New("the parent process is gone"))
+}
+
+// pass goes through the critical section once, under the lock and one re-entry of it, or without any lock.
+func (w *worker) pass(ctx context.Context, g int) error {
+	if !w.job.Locked {
+		return w.increment(ctx, event{G: g})
+	}
+	asked := time.Now()
+	return w.mutex.Do(ctx, func(ctx context.Context) error {
+		if w.stopping.Load() {
+			return nil // so that all who waited are through at once, however slow a section is
+		}
+		begin := event{G: g, Wait: time.Since(asked)}
+		outer, err := w.mutex.Held(ctx)
+		if err != nil {
+			return err
+		}
+		begin.Token = outer.Token()
+		err = w.mutex.Do(ctx, func(ctx context.Context) error {
+			inner, err := w.mutex.Held(ctx)
+			if err != nil {
+				return err
+			}
+			if inner.Count() != 2 || inner.Token() != outer.Token() {
+				return fmt.Errorf("re-entered token %d with count %d and token %d", outer.Token(), inner.Count(), inner.Token())
+			}
+			return w.increment(ctx, begin)
+		})
+		if count := outer.Count(); err == nil && count != 1 {
+			return fmt.Errorf("count %d after the inner unlock", count)
+		}
+		return err
+	})
+}
+
+// increment reads the counter and writes it back plus one: two commands, wrong unless somebody keeps the others out.
+// The order of SET and journal is what makes the demo's count exact.
+func (w *worker) increment(ctx context.Context, begin event) error {
+	var err error
+	if begin.Read, err = w.rdb.Do(ctx, w.rdb.B().Get().Key(w.job.Counter).Build()).AsInt64(); err != nil {
+		return fmt.Errorf("GET of the counter: %w", err)
+	}
+	begin.Kind = kindBegin
+	if w.hold.CompareAndSwap(true, false) {
+		begin.Kind = kindHold
+	}
+	if err := w.log.write(begin); err != nil {
+		return err
+	}
+	next := strconv.FormatInt(begin.Read+1, 10)
+	if err := w.rdb.Do(ctx, w.rdb.B().Set().Key(w.job.Counter).Value(next).Build()).Error(); err != nil {
+		return fmt.Errorf("SET of the counter: %w", err)
+	}
+	if begin.Kind == kindHold {
+		<-ctx.Done()
+		return fmt.Errorf("ordered to hold until killed, not killed: %w", context.Cause(ctx))
+	}
+	return w.log.write(event{Kind: kindDone, G: begin.G})
+}
