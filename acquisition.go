@@ -92,3 +92,12 @@ func (a *acquisition) poke() {
 	default:
 	}
 }
+
+// news makes a waiter poll and a holder ask whether it still holds. The caller holds the hub's mutex.
+func (a *acquisition) news() {
+	if a.phase == waiting {
+		a.poke()
+	} else if a.hold != nil {
+		a.hold.doubt()
+	}
+}

@@ -495,3 +495,20 @@ func TestOutOfMemoryLetsGo(t *testing.T) {
 	l = within(t, granted)
 	require.NoError(t, l.Unlock(ctx))
 }
+
+// A holder that was deposed while its inbox was not subscribed is told once it is.
+func TestDeposedIsToldOnSubscribing(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	listening(t, s, c)
+	l, err := c.Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	s.Do("DEL", "k")
+	select {
+	case <-l.Context().Done():
+	case <-time.After(5 * time.Second):
+		require.Fail(t, "told on re-subscribing, not by the renewal after 10 s")
+	}
+	require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+}

@@ -158,11 +158,7 @@ func (h *hub) receive(channel, message string) {
 		return
 	}
 	for _, a := range r.members {
-		if a.phase == waiting {
-			a.poke()
-		} else if a.hold != nil {
-			a.hold.doubt()
-		}
+		a.news()
 	}
 }
 
@@ -195,15 +191,19 @@ func (h *hub) receiveGrant(message string) {
 }
 
 // subscribed is called for each confirmed subscription, the first and those after a lost connection. Whoever waits may
-// have missed a message and looks for itself.
+// have missed a message and looks for itself; whoever holds may have missed that it was deposed.
 func (h *hub) subscribed(channel string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if r := h.rooms[channel]; r != nil {
 		r.ready = true
 		for _, a := range r.members {
-			if a.phase == waiting {
-				a.poke()
+			a.news()
+		}
+	} else if channel == inboxPrefix+h.client {
+		for _, a := range h.acqs {
+			if a.hold != nil {
+				a.hold.doubt()
 			}
 		}
 	}
