@@ -401,6 +401,29 @@ func TestHoldCountSurvivesLostAndLateCommands(t *testing.T) {
 	require.Equal(t, "0", s.Do("EXISTS", "k"))
 }
 
+// A renewal that knows of no wrong number leaves it alone.
+func TestRenewalKeepsTheCount(t *testing.T) {
+	s := redistest.Start(t)
+	w := newWire(t, s)
+	c := newClient(t, w, WithLease(2*time.Second))
+	ctx := context.Background()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	inner, err := c.Mutex("k").Lock(l.Context())
+	require.NoError(t, err)
+	w.on(func(op string, _ func()) verdict {
+		if op == "renew" {
+			return tell
+		}
+		return pass
+	})
+	within(t, w.told)
+	require.Equal(t, "2", s.Do("HGET", "k", l.h.a.id))
+	w.on(nil)
+	require.NoError(t, inner.Unlock(ctx))
+	require.NoError(t, l.Unlock(ctx))
+}
+
 // A wrong number is put right by the next renewal.
 func TestRenewalRepairsTheCount(t *testing.T) {
 	s := redistest.Start(t)

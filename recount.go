@@ -16,7 +16,7 @@ func (h *hold) reenter(ctx context.Context, m *Mutex) (*Lease, error) {
 			return l, err
 		}
 		if !sleep(ctx, pause.next()) {
-			return nil, gaveUp(m.names.lock, blocker{}, context.Cause(ctx))
+			return nil, m.refused(ctx)
 		}
 	}
 }

@@ -2,7 +2,7 @@
 --
 -- KEYS[n]  lock hash        name
 -- ARGV[3n-2]  acquisition id   <client uuid>:<n>
--- ARGV[3n-1]  hold count
+-- ARGV[3n-1]  hold count, 0 to leave it as it is
 -- ARGV[3n]    lease, milliseconds
 --
 -- Returns for each key 1, or 0 when the acquisition no longer holds the lock.
@@ -15,7 +15,7 @@ for i, key in ipairs(KEYS) do
   if type(reply) == 'table' and not string.find(reply.err, 'WRONGTYPE') then
     return reply
   elseif type(reply) == 'string' then
-    if reply ~= count then
+    if count ~= '0' and reply ~= count then
       redis.call('HSET', key, id, count)
     end
     if redis.call('PTTL', key) < tonumber(lease) then
