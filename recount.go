@@ -2,6 +2,7 @@ package relock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -12,7 +13,8 @@ func (h *hold) reenter(ctx context.Context, m *Mutex) (*Lease, error) {
 	pause := backoff{least: 5 * time.Millisecond, most: 100 * time.Millisecond}
 	for {
 		l, err := h.reenterOnce(ctx, m)
-		if err == nil || isLost(err) || !healing(err) {
+		var node *NodeError
+		if !errors.As(err, &node) || !healing(err) {
 			return l, err
 		}
 		if !sleep(ctx, pause.next()) {
@@ -23,7 +25,7 @@ func (h *hold) reenter(ctx context.Context, m *Mutex) (*Lease, error) {
 
 func (h *hold) reenterOnce(ctx context.Context, m *Mutex) (*Lease, error) {
 	if err := h.lock(ctx); err != nil {
-		return nil, err
+		return nil, m.refused(ctx)
 	}
 	defer h.unlock()
 	h.mu.Lock()
