@@ -69,14 +69,15 @@ func (s *sweeper) orphan(g grantMessage) {
 
 func (s *sweeper) run(w *sweep, answered bool) {
 	defer s.wg.Done()
-	limbo := clock.Now().Add(w.a.lease)
+	limbo := clock.Now().Add(w.a.lease) // an acquire that comes later than this costs one lease
 	if answered && !w.wait(s.ctx, w.a.lease/3) {
 		answered = false
 	}
 	for {
+		// The last sweep must be sent after the limbo, not only answered after it: a late acquire may come between.
+		last := limbo.Reached(clock.Now())
 		s.repeat(w)
-		// A command that comes later than one lease after the end is beyond what can be swept; it costs one lease.
-		over := !w.a.doubt.Load() || limbo.Reached(clock.Now())
+		over := last || !w.a.doubt.Load()
 		if s.ctx.Err() != nil || over && s.done(w) {
 			break
 		}
