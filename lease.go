@@ -42,13 +42,26 @@ func (c *leaseCtx) Value(key any) any {
 	return c.Context.Value(key)
 }
 
+// settle ends the context if the hold is gone: whoever loses a hold marks it first and ends its contexts after, and may
+// be stopped in between.
+func (c *leaseCtx) settle() {
+	h := c.lease.h
+	h.expire()
+	h.mu.Lock()
+	lost, cause := h.state == gone, h.cause
+	h.mu.Unlock()
+	if lost && c.Context.Err() == nil {
+		c.lease.cancel(cause)
+	}
+}
+
 func (c *leaseCtx) Done() <-chan struct{} {
-	c.lease.h.expire()
+	c.settle()
 	return c.Context.Done()
 }
 
 func (c *leaseCtx) Err() error {
-	c.lease.h.expire()
+	c.settle()
 	return c.Context.Err()
 }
 

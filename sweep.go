@@ -10,7 +10,7 @@ import (
 
 // sweeper ends acquisitions that are over here but perhaps not in Redis: a release that went unanswered, an acquire that
 // may still come late, a grant that nobody waits for. It repeats until Redis answered, and where an acquire is in doubt
-// comes back every third of a lease until one whole lease has passed.
+// comes back, soon at first and then every third of a lease, until one whole lease has passed.
 type sweeper struct {
 	end    func(context.Context, *acquisition) error
 	ctx    context.Context
@@ -70,8 +70,10 @@ func (s *sweeper) orphan(g grantMessage) {
 func (s *sweeper) run(w *sweep, answered bool) {
 	defer s.wg.Done()
 	limbo := clock.Now().Add(w.a.lease) // an acquire that comes later than this costs one lease
-	if answered && !w.wait(s.ctx, w.a.lease/3) {
-		answered = false
+	// Most commands that come late come soon.
+	pause := backoff{least: 10 * time.Millisecond, most: w.a.lease / 3}
+	if answered {
+		w.wait(s.ctx, pause.next())
 	}
 	for {
 		// The last sweep must be sent after the limbo, not only answered after it: a late acquire may come between.
@@ -82,7 +84,7 @@ func (s *sweeper) run(w *sweep, answered bool) {
 			break
 		}
 		if !over {
-			w.wait(s.ctx, min(w.a.lease/3, max(limbo.Until(clock.Now()), time.Millisecond)))
+			w.wait(s.ctx, min(pause.next(), max(limbo.Until(clock.Now()), time.Millisecond)))
 		}
 	}
 	s.mu.Lock()

@@ -1,0 +1,61 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// figures is how a set of measured times is told in a log.
+type figures []time.Duration
+
+func (f figures) at(part float64) time.Duration {
+	if len(f) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(f))
+	return sorted[int(part*float64(len(sorted)-1))]
+}
+
+func (f figures) max() time.Duration { return f.at(1) }
+
+func (f figures) String() string {
+	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+	return fmt.Sprintf("n=%d min %v p50 %v p90 %v p99 %v max %v", len(f),
+		round(f.at(0)), round(f.at(0.5)), round(f.at(0.9)), round(f.at(0.99)), round(f.max()))
+}
+
+// drag is how long this machine keeps a goroutine that wants nothing but to wake up. On a busy one it is part of every
+// time that is measured, and no fault of a lock.
+type drag struct {
+	// end returns the worst delay since the start.
+	end func() time.Duration
+}
+
+func startDrag(t *testing.T) drag {
+	stop, worst := make(chan struct{}), make(chan time.Duration, 1)
+	d := drag{end: sync.OnceValue(func() time.Duration {
+		close(stop)
+		return <-worst
+	})}
+	t.Cleanup(func() { d.end() })
+	go func() {
+		const nap = time.Millisecond
+		var most time.Duration
+		for {
+			asleep := now()
+			select {
+			case <-stop:
+				worst <- most
+				return
+			case <-time.After(nap):
+				most = max(most, now()-asleep-nap)
+			}
+		}
+	}()
+	return d
+}
