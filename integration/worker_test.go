@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -57,7 +56,6 @@ type worker struct {
 	exited chan struct{}
 	errors bytes.Buffer // what it wrote to standard error; to be read once exited
 	status error        // likewise
-	ending sync.Once
 }
 
 // jobFor is the job of a worker on what a client with option o talks to.
