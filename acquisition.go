@@ -23,6 +23,10 @@ type acquisition struct {
 	// comes back until that cannot be.
 	doubt atomic.Bool
 
+	// Of a quorum: where it stands at each node, and the fencing counter that its grant reached.
+	election *election
+	reached  int64
+
 	// The rest is touched only by the goroutine that contends, which is one at a time.
 	base    clock.Stamp // a believable grant happened after this
 	counter int64       // fencing counter at base; a grant at or below it is stale
@@ -37,9 +41,14 @@ type acquisition struct {
 	// Guarded by the hub's mutex.
 	phase phase
 	grant int64 // first token of the last grant received, 0 when taken
+	hints hints
 	room  *room
 	hold  *hold
 }
+
+// hints are what messages told a waiter beside grants: that it should look again, and that somebody with a lower ticket
+// may wait for what it has.
+type hints struct{ look, nudged bool }
 
 type phase int
 
@@ -96,6 +105,7 @@ func (a *acquisition) poke() {
 // news makes a waiter poll and a holder ask whether it still holds. The caller holds the hub's mutex.
 func (a *acquisition) news() {
 	if a.phase == waiting {
+		a.hints.look = true
 		a.poke()
 	} else if a.hold != nil {
 		a.hold.doubt()

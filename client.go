@@ -44,10 +44,32 @@ func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
 		return nil, err
 	}
 	id := uuid.NewString()
-	n := newNode(rdb, id, &cfg)
-	c := &Client{id: id, cfg: cfg, arb: n, gates: gate.New[baton]()}
-	c.dog = newWatchdog(n.renew)
-	return c, nil
+	if cfg.guard == GuardOff {
+		return newClientOver(id, cfg, newNode(rdb, id, &cfg)), nil
+	}
+	// The guard is a quorum's. One Redis is a quorum of one.
+	if rdb.Mode() == rueidis.ClientModeCluster {
+		return nil, fmt.Errorf("%w: WithRestartGuard: a Cluster's nodes cannot be told apart", ErrInvalidOption)
+	}
+	cfg.seats = 1
+	return newClientOver(id, cfg, newQuorum([]rueidis.Client{rdb}, id, &cfg)), nil
+}
+
+func newClientOver(id string, cfg config, arb arbiter) *Client {
+	c := &Client{id: id, cfg: cfg, arb: arb, gates: gate.New[baton]()}
+	c.dog = newWatchdog(arb.renew)
+	return c
+}
+
+// Initialize declares that nobody holds a lock that a node may have forgotten, so that the restart guard lets all nodes
+// grant locks at once: on new nodes under GuardStrict, or where somebody knows better than the guard. Calling it while
+// locks are held gives up what the guard is for. It does nothing without WithRestartGuard, and fails with a *QuorumError
+// when fewer than a quorum of nodes could be told.
+func (c *Client) Initialize(ctx context.Context) error {
+	if q, ok := c.arb.(*quorum); ok && c.cfg.guard != GuardOff {
+		return q.initialize(ctx)
+	}
+	return nil
 }
 
 // Mutex returns the lock named name, with the client's options changed by opts. A name or an option that cannot work is

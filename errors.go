@@ -99,12 +99,23 @@ func hintFor(err error) string {
 // healing reports whether err is a failure that may pass without anybody changing the caller, the user's rights or
 // the data: Lock rides those out.
 func healing(err error) bool {
+	var quorum *QuorumError
+	if errors.As(err, &quorum) {
+		final := 0
+		for _, e := range quorum.Nodes {
+			if !healing(e) {
+				final++
+			}
+		}
+		return final <= quorum.Of-quorum.Need
+	}
 	reply := replied(err)
 	if reply == "" {
-		return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, rueidis.ErrNoCache)
+		return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrInvalidNodes) && !errors.Is(err, errForgotten)
 	}
 	switch replyCode(reply) {
-	case "LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "NOREPLICAS", "UNBLOCKED":
+	case "LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "NOREPLICAS",
+		"QUARANTINED", "UNSEEDED":
 		return true
 	default:
 		return false
@@ -161,6 +172,13 @@ func causeOf(ctx context.Context) error {
 		return cause
 	}
 	return ErrClosed
+}
+
+// fromRedis reports whether err is what a node, or the nodes, answered or failed to.
+func fromRedis(err error) bool {
+	var node *NodeError
+	var quorum *QuorumError
+	return errors.As(err, &node) || errors.As(err, &quorum)
 }
 
 // isLost reports whether err says that the lock is no longer held.

@@ -15,6 +15,7 @@ type names struct {
 	queue   string // ZSET, relock's waiters by ticket
 	counter string // STRING, fencing counter
 	unlock  string // channel, "0" when the lock became free
+	seed    string // STRING, on a quorum: incarnation of the Redis that the counter was told to
 	listen  string // channel beside unlock that only relock clients subscribe
 	tag     string // the lock's name as a hash tag
 }
@@ -40,6 +41,7 @@ func namesOf(name string) (names, error) {
 		queue:   "relock_queue:" + tag,
 		counter: "redisson_lock_token:" + tag,
 		unlock:  "redisson_lock__channel:" + tag,
+		seed:    "relock_seed:" + tag,
 		listen:  "relock_listen:" + tag,
 		tag:     tag,
 	}, nil

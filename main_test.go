@@ -106,8 +106,8 @@ func opOf(cmd []string) string {
 		return ""
 	}
 	scripts := map[string]string{
-		"acquire": grantLua + queueLua + acquireLua, "release": grantLua + queueLua + releaseLua,
-		"force": grantLua + forceLua, "recount": recountLua, "renew": renewLua, "inspect": inspectLua,
+		"acquire": alone + grantLua + queueLua + acquireLua, "release": alone + grantLua + queueLua + releaseLua,
+		"force": alone + grantLua + forceLua, "recount": recountLua, "renew": renewLua, "inspect": inspectLua,
 	}
 	for op, text := range scripts {
 		sum := sha1.Sum([]byte(text))

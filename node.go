@@ -30,7 +30,7 @@ const (
 )
 
 func newNode(rdb rueidis.Client, id string, cfg *config) *node {
-	n := &node{scripts: scripts{rdb}, pubsub: cfg.pubsub, timeout: cfg.commandTimeout()}
+	n := &node{scripts: newScripts(rdb), pubsub: cfg.pubsub, timeout: cfg.commandTimeout()}
 	n.sweeper = newSweeper(n.end)
 	n.hub = newHub(rdb, id, n.sweeper.orphan)
 	if rdb.Mode() != rueidis.ClientModeCluster {
@@ -174,7 +174,7 @@ func (n *node) acquire(ctx context.Context, a *acquisition, ticket string) (cloc
 // granted takes the grant that came through the inbox, if it can be believed: its token must be above the counter of
 // the last answered poll, or it may be of an ownership that has lapsed since; and it is dated from that poll.
 func (n *node) granted(a *acquisition) (grant, bool) {
-	token := n.hub.takeGrant(a)
+	token, _ := n.hub.take(a)
 	if token == 0 || token <= a.counter || a.base.Add(a.lease-margin(a.lease)).Reached(clock.Now()) {
 		return grant{}, false
 	}

@@ -27,6 +27,10 @@ type config struct {
 	passTime time.Duration
 	timeout  time.Duration // of one command; 0: derived from the lease
 	pubsub   PubSubMode
+	seats    int // nodes of a quorum; 0: one Redis decides alone
+	quorum   int // how many of them must agree; 0: more than half
+	guard    GuardMode
+	longest  time.Duration // lease, as far as the guard knows
 }
 
 func defaultConfig() config {
@@ -108,7 +112,7 @@ func WithLocalHandoff(passes int, d time.Duration) Option {
 // WithCommandTimeout sets how long one command to Redis may take before it counts as unanswered. Lock then tries
 // again, safely. It must be shorter than a third of the lease.
 //
-// Defaults to a sixth of the lease, at most 2 seconds.
+// Defaults to a sixth of the lease, at most 2 seconds; for a node of a quorum to a twentieth, at most 1 second.
 func WithCommandTimeout(d time.Duration) Option {
 	return Option{name: "WithCommandTimeout", apply: func(c *config) error {
 		c.timeout = d
@@ -144,6 +148,54 @@ func WithPubSub(mode PubSubMode) Option {
 	}}
 }
 
+// WithQuorum sets how many nodes of NewRedlock must keep a lock. It must be more than half of them, or two could hold the
+// same lock. More than that survives fewer nodes that are down, and more that forget.
+//
+// Defaults to the smallest number that is more than half.
+func WithQuorum(n int) Option {
+	return Option{name: "WithQuorum", clientOnly: true, apply: func(c *config) error {
+		c.quorum = n
+		if c.seats == 0 {
+			return fmt.Errorf("it belongs to NewRedlock")
+		}
+		if n <= c.seats/2 || n > c.seats {
+			return fmt.Errorf("%d of %d nodes; between %d and %d are possible", n, c.seats, c.seats/2+1, c.seats)
+		}
+		return nil
+	}}
+}
+
+// GuardMode says what happens on a Redis that may have forgotten locks.
+type GuardMode int
+
+const (
+	// GuardOff trusts that Redis never forgets.
+	GuardOff GuardMode = iota
+	// GuardAuto keeps a Redis that was restarted, promoted or emptied out until the longest lease has passed. Nodes that
+	// are all fresh when a client first uses them are taken for new, and used at once.
+	GuardAuto
+	// GuardStrict takes no node for new: each must have been initialised, by Client.Initialize, or waits.
+	GuardStrict
+)
+
+// WithRestartGuard keeps a Redis that may have forgotten locks from granting any until longest has passed, when every
+// lease it may have forgotten is over. It notices by the server's run id and by a marker key, inside the same scripts. No
+// lease may be longer than longest, and all clients of the same nodes must give the same. The idea is the delayed restart
+// of the Redlock paper.
+//
+// On a single Redis or a Sentinel group it means that nobody gets a lock for that long after each restart or failover.
+//
+// Defaults to GuardAuto and 30 seconds in NewRedlock, or the client's lease if that is longer, and to GuardOff in New.
+func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
+	return Option{name: "WithRestartGuard", clientOnly: true, apply: func(c *config) error {
+		c.guard, c.longest = mode, longest
+		if mode < GuardOff || mode > GuardStrict {
+			return fmt.Errorf("%d is no mode", mode)
+		}
+		return leaseInRange(longest)
+	}}
+}
+
 func leaseInRange(d time.Duration) error {
 	if d < MinLease || d > MaxLease {
 		return fmt.Errorf("%v is out of range, between %v and %v are possible", d, MinLease, MaxLease)
@@ -163,6 +215,13 @@ func (c config) with(opts []Option, client bool) (config, error) {
 		if err := o.apply(&c); err != nil {
 			return c, fmt.Errorf("%w: %s: %w", ErrInvalidOption, o.name, err)
 		}
+	}
+	if client && c.seats > 0 && c.longest == defaultLease {
+		c.longest = max(c.longest, c.lease)
+	}
+	if d := max(c.lease, c.fixed); c.guard != GuardOff && d > c.longest {
+		return c, fmt.Errorf("%w: a lease of %v is longer than the %v that the restart guard waits; see WithRestartGuard",
+			ErrInvalidOption, d, c.longest)
 	}
 	if c.timeout > 0 && c.timeout > c.firstLease()/3 {
 		return c, fmt.Errorf("%w: a command timeout of %v leaves a lease of %v no renewal; it may be a third of it at most",
@@ -195,7 +254,17 @@ func (c *config) commandTimeout() time.Duration {
 	if c.timeout > 0 {
 		return c.timeout
 	}
+	if c.seats > 0 {
+		return min(c.firstLease()/20, time.Second)
+	}
 	return min(c.firstLease()/6, 2*time.Second)
+}
+
+func (c *config) quorumSize() int {
+	if c.quorum > 0 {
+		return c.quorum
+	}
+	return c.seats/2 + 1
 }
 
 // margin is what a lease is believed shorter than Redis keeps it: 1 % for clocks that drift, and 2 ms for Redis's own

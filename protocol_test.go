@@ -19,7 +19,7 @@ import (
 func deaf(rdb rueidis.Client, id string, lease time.Duration) *node {
 	cfg := defaultConfig()
 	cfg.lease = lease
-	n := &node{scripts: scripts{rdb}, timeout: cfg.commandTimeout()}
+	n := &node{scripts: newScripts(rdb), timeout: cfg.commandTimeout()}
 	n.sweeper = newSweeper(n.end)
 	n.hub = newHub(rdb, id, n.sweeper.orphan)
 	n.mode.Store(modePlain)
@@ -125,7 +125,7 @@ func TestNothingShortensALease(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Extend(ctx, time.Minute))
 	r := renewal{lock: "k", id: l.h.a.id, lease: time.Second}
-	_, err = scripts{c.arb.(*node).scripts.rdb}.renew(ctx, []renewal{r})
+	_, err = c.arb.(*node).scripts.renew(ctx, []renewal{r})
 	require.NoError(t, err)
 	inner, err := c.Mutex("k").Lock(l.Context())
 	require.NoError(t, err)

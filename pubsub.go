@@ -127,13 +127,13 @@ func (h *hub) forget(a *acquisition) {
 	}
 }
 
-// takeGrant returns the first token of the last grant that came for a, 0 when there is none.
-func (h *hub) takeGrant(a *acquisition) int64 {
+// take returns the first token of the last grant that came for a, 0 when there is none, and the hints.
+func (h *hub) take(a *acquisition) (int64, hints) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	token := a.grant
-	a.grant = 0
-	return token
+	token, told := a.grant, a.hints
+	a.grant, a.hints = 0, hints{}
+	return token, told
 }
 
 func (r *room) join(a *acquisition) {
@@ -173,8 +173,12 @@ func (h *hub) receiveGrant(message string) {
 	var deposed *hold
 	switch {
 	case a == nil:
-	case g.token == 0:
+	case g.token == 0 && a.phase == waiting:
+		a.hints.nudged = true
+		a.poke()
+	case g.token == 0 && g.lease == 0:
 		deposed = a.hold
+	case g.token == 0:
 	case a.phase == waiting:
 		a.grant = max(a.grant, g.token)
 		a.poke()
@@ -233,7 +237,8 @@ func (h *hub) close() {
 	h.wg.Wait()
 }
 
-// grantMessage tells a client that one of its acquisitions owns the lock, or with token 0 that it no longer does.
+// grantMessage tells a client that one of its acquisitions owns the lock; with token 0 that it no longer does, or with
+// token 0 and lease 1, on a node of a quorum, that somebody with a lower ticket asks for it.
 type grantMessage struct {
 	token int64
 	lease int64 // milliseconds

@@ -2,7 +2,7 @@ package relock
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -13,8 +13,7 @@ func (h *hold) reenter(ctx context.Context, m *Mutex) (*Lease, error) {
 	pause := backoff{least: 5 * time.Millisecond, most: 100 * time.Millisecond}
 	for {
 		l, err := h.reenterOnce(ctx, m)
-		var node *NodeError
-		if !errors.As(err, &node) || !healing(err) {
+		if !fromRedis(err) || !healing(err) {
 			return l, err
 		}
 		if !sleep(ctx, pause.next()) {
@@ -56,6 +55,9 @@ func (h *hold) recount(ctx context.Context, count int, lease time.Duration) erro
 	sent, err := h.c.arb.recount(ctx, h.a, count, lease)
 	if isLost(err) {
 		h.lose(ErrLost)
+		return ErrLost
+	}
+	if h.expire() {
 		return ErrLost
 	}
 	h.mu.Lock()
@@ -105,6 +107,9 @@ func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error 
 
 // extend lengthens the lease to d from now, and moves a fixed lease's end.
 func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration) error {
+	if c := &h.c.cfg; c.guard != GuardOff && d > c.longest {
+		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
+	}
 	if err := h.lock(ctx); err != nil {
 		return err
 	}

@@ -258,8 +258,7 @@ func (m *Mutex) contend(ctx, wctx context.Context, a *acquisition, atGate bool) 
 
 // explain makes the error of a caller that gave up tell what it waited for.
 func (m *Mutex) explain(ctx context.Context, err error, seen blocker) error {
-	var node *NodeError
-	if errors.Is(err, ErrClosed) || errors.As(err, &node) && ctx.Err() == nil {
+	if errors.Is(err, ErrClosed) || ctx.Err() == nil {
 		return err
 	}
 	return gaveUp(m.names.lock, seen, causeOf(ctx))

@@ -34,19 +34,27 @@ var renewLua string
 //go:embed lua/inspect.lua
 var inspectLua string
 
-// The scripts are never retried by the client library: a second run must be ours, so that we know it may come late.
-var (
-	acquireScript = rueidis.NewLuaScript(grantLua + queueLua + acquireLua)
-	releaseScript = rueidis.NewLuaScript(grantLua + queueLua + releaseLua)
-	forceScript   = rueidis.NewLuaScript(grantLua + forceLua)
-	recountScript = rueidis.NewLuaScript(recountLua)
-	renewScript   = rueidis.NewLuaScript(renewLua)
-	inspectScript = rueidis.NewLuaScript(inspectLua)
-)
+// alone is put before the scripts of a Redis that decides alone: it keeps no ballots.
+const alone = "local mark, mute\n"
 
-// scripts runs the Lua files on one Redis: a typed method each, so that positions are written once.
+// scripts runs the Lua files on one Redis: a typed method each, so that positions are written once. They are never
+// retried by the client library: a second run must be ours, so that we know it may come late.
 type scripts struct {
 	rdb rueidis.Client
+
+	acquiring, releasing, forcing, recounting, renewing, inspecting *rueidis.Lua
+}
+
+func newScripts(rdb rueidis.Client) scripts {
+	return scripts{
+		rdb:        rdb,
+		acquiring:  rueidis.NewLuaScript(alone + grantLua + queueLua + acquireLua),
+		releasing:  rueidis.NewLuaScript(alone + grantLua + queueLua + releaseLua),
+		forcing:    rueidis.NewLuaScript(alone + grantLua + forceLua),
+		recounting: rueidis.NewLuaScript(recountLua),
+		renewing:   rueidis.NewLuaScript(renewLua),
+		inspecting: rueidis.NewLuaScript(inspectLua),
+	}
 }
 
 // route is how grants and wake-ups travel for one lock.
@@ -73,7 +81,7 @@ type blocker struct {
 func (s scripts) acquire(ctx context.Context, r route, a *acquisition, ticket string) (reply, error) {
 	n := &a.names
 	args := []string{ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, ticket, r.inbox, r.publish}
-	got, err := acquireScript.Exec(ctx, s.rdb, []string{n.lock, n.queue, n.counter, n.unlock}, args).ToArray()
+	got, err := s.acquiring.Exec(ctx, s.rdb, []string{n.lock, n.queue, n.counter, n.unlock}, args).ToArray()
 	if err != nil {
 		return reply{}, err
 	}
@@ -89,7 +97,7 @@ func (s scripts) release(ctx context.Context, r route, a *acquisition, foreignEv
 		args[7], args[8], args[9] = next.id, ms(next.lease), strconv.Itoa(next.block)
 	}
 	keys := []string{n.lock, n.queue, n.counter, n.unlock, n.listen}
-	got, err := releaseScript.Exec(ctx, s.rdb, keys, args).ToArray()
+	got, err := s.releasing.Exec(ctx, s.rdb, keys, args).ToArray()
 	if err != nil {
 		return false, reply{}, err
 	}
@@ -103,7 +111,7 @@ func (s scripts) release(ctx context.Context, r route, a *acquisition, foreignEv
 
 // recount writes a hold count. It returns false when id no longer holds the lock.
 func (s scripts) recount(ctx context.Context, n *names, id string, count int, lease time.Duration) (bool, error) {
-	got, err := recountScript.Exec(ctx, s.rdb, []string{n.lock}, []string{id, strconv.Itoa(count), ms(lease)}).AsInt64()
+	got, err := s.recounting.Exec(ctx, s.rdb, []string{n.lock}, []string{id, strconv.Itoa(count), ms(lease)}).AsInt64()
 	return got == 1, err
 }
 
@@ -114,7 +122,7 @@ func (s scripts) renew(ctx context.Context, batch []renewal) ([]bool, error) {
 		keys[i] = r.lock
 		args = append(args, r.id, strconv.Itoa(r.count), ms(r.lease))
 	}
-	got, err := renewScript.Exec(ctx, s.rdb, keys, args).AsIntSlice()
+	got, err := s.renewing.Exec(ctx, s.rdb, keys, args).AsIntSlice()
 	if err != nil {
 		return nil, err
 	}
@@ -131,13 +139,13 @@ func (s scripts) renew(ctx context.Context, batch []renewal) ([]bool, error) {
 // force frees a lock whoever holds it. It returns false when nobody did.
 func (s scripts) force(ctx context.Context, r route, n *names) (bool, error) {
 	keys := []string{n.lock, n.queue, n.counter, n.unlock}
-	got, err := forceScript.Exec(ctx, s.rdb, keys, []string{r.inbox, r.publish}).AsInt64()
+	got, err := s.forcing.Exec(ctx, s.rdb, keys, []string{r.inbox, r.publish}).AsInt64()
 	return got == 1, err
 }
 
 // inspect reads a lock's state.
 func (s scripts) inspect(ctx context.Context, n *names) (State, error) {
-	got, err := inspectScript.Exec(ctx, s.rdb, []string{n.lock, n.queue, n.counter}, nil).ToArray()
+	got, err := s.inspecting.Exec(ctx, s.rdb, []string{n.lock, n.queue, n.counter}, nil).ToArray()
 	if err != nil {
 		return State{}, err
 	}

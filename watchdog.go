@@ -180,6 +180,10 @@ func (h *hold) settle(r renewal, o outcome, sent clock.Stamp) {
 		h.lose(ErrLost)
 		return
 	}
+	// An answer that is looked at too late revives nothing: on a quorum somebody else may have held the lock since.
+	if h.expire() {
+		return
+	}
 	now := clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()

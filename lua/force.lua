@@ -15,12 +15,7 @@ if redis.call('DEL', KEYS[1]) == 0 then
 end
 local granted
 if ARGV[1] ~= '' then
-  for _, field in ipairs(holders) do
-    local client = string.match(field, '^([^:]+):%d+$')
-    if client then
-      redis.call(ARGV[2], ARGV[1] .. client, '0 0 ' .. field .. ' 0 ' .. KEYS[1])
-    end
-  end
+  tell(holders, ARGV[1], ARGV[2], 0)
   granted = hand_over(ARGV[1], ARGV[2])
 end
 if not granted then

@@ -21,14 +21,21 @@ end
 
 -- hand_over gives the free lock to the first waiter whose client still listens; me is granted by the caller's reply.
 -- NUMSUB decides, because PUBLISH counts pattern subscribers too. Returns the member and its token, or nothing.
+-- mark and mute are a quorum's (ballot), nil elsewhere.
 local function hand_over(inbox, publish, me)
+  if mute and mute() then
+    return nil
+  end
   local numsub = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
-  local member = redis.call('ZPOPMIN', KEYS[2])[1]
+  local member, ticket = unpack(redis.call('ZPOPMIN', KEYS[2]))
   while member do
     local lease, block, client, n, owner = string.match(member, '^(%d+):(%d+):([^:]+):(%d+):?(.*)$')
     if lease and (member == me or tonumber(redis.call('PUBSUB', numsub, inbox .. client)[2]) > 0) then
       local id = client .. ':' .. n
       local token = take(lease, block, id, owner)
+      if mark then
+        mark(token, ticket)
+      end
       if member ~= me then
         redis.call(publish, inbox .. client, table.concat({ token, lease, id, #owner, owner .. KEYS[1] }, ' '))
       end
@@ -37,6 +44,16 @@ local function hand_over(inbox, publish, me)
       end
       return member, token
     end
-    member = redis.call('ZPOPMIN', KEYS[2])[1]
+    member, ticket = unpack(redis.call('ZPOPMIN', KEYS[2]))
+  end
+end
+
+-- tell sends the clients of a lock's holders news that is no grant: 0 deposed, 1 look again.
+local function tell(holders, inbox, publish, news)
+  for _, field in ipairs(holders) do
+    local client = string.match(field, '^([^:]+):%d+$')
+    if client then
+      redis.call(publish, inbox .. client, '0 ' .. news .. ' ' .. field .. ' 0 ' .. KEYS[1])
+    end
   end
 end

@@ -1,0 +1,164 @@
+package relock
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+//go:embed lua/guard.lua
+var guardLua string
+
+//go:embed lua/ballot.lua
+var ballotLua string
+
+//go:embed lua/vote.lua
+var voteLua string
+
+//go:embed lua/unvote.lua
+var unvoteLua string
+
+//go:embed lua/fence.lua
+var fenceLua string
+
+// ballots runs the scripts of one node of a quorum. Those it has from scripts are guarded too: a node that may have
+// forgotten locks confirms none.
+type ballots struct {
+	scripts
+	voting, unvoting, fencing *rueidis.Lua
+}
+
+func newBallots(rdb rueidis.Client, longest time.Duration) ballots {
+	guard := fmt.Sprintf("local longest = %d\n", longest.Milliseconds()) + guardLua
+	granting := guard + ballotLua + grantLua + queueLua
+	refusing := guard + "if left then return refused() end\n"
+	b := ballots{
+		scripts:  newScripts(rdb),
+		voting:   rueidis.NewLuaScript(granting + voteLua),
+		unvoting: rueidis.NewLuaScript(granting + unvoteLua),
+		fencing:  rueidis.NewLuaScript(guard + ballotLua + fenceLua),
+	}
+	b.forcing = rueidis.NewLuaScript(granting + forceLua)
+	b.recounting = rueidis.NewLuaScript(refusing + recountLua)
+	b.renewing = rueidis.NewLuaScript(refusing + renewLua)
+	return b
+}
+
+// ballot is what a node answers to a voter.
+type ballot struct {
+	mine    bool
+	number  int64 // mine: the grant's number, which is its first fencing token; else the fencing counter
+	low     int64 // lowest ticket among the owner's and the queue's, 0 when there is none
+	blocker blocker
+	now     int64 // the node's clock, microseconds
+}
+
+// how a vote treats a lock that is taken.
+const (
+	toWait  = "wait"
+	toTry   = "try"   // leave without waiting
+	toNudge = "nudge" // wait, and make the owner look again
+)
+
+func (b ballots) keys(n *names) []string {
+	return []string{n.lock, n.queue, n.counter, n.unlock, n.seed}
+}
+
+// vote acquires, polls, and with yield gives the grant of that number back to a lower ticket.
+func (b ballots) vote(ctx context.Context, a *acquisition, yield int64, how string) (ballot, error) {
+	number := ""
+	if yield > 0 {
+		number = strconv.FormatInt(yield, 10)
+	}
+	args := []string{ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, a.ticket, number, how, inboxPrefix}
+	got, err := b.voting.Exec(ctx, b.rdb, b.keys(&a.names), args).ToArray()
+	if err != nil {
+		return ballot{}, err
+	}
+	return parseBallot(got)
+}
+
+// unvote ends a on this node, and queues next there if there is one.
+func (b ballots) unvote(ctx context.Context, a, next *acquisition) (bool, ballot, error) {
+	args := []string{
+		ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, strconv.FormatInt(a.reached, 10), inboxPrefix, "", "", "", "",
+	}
+	if next != nil {
+		args[6], args[7], args[8], args[9] = next.id, ms(next.lease), strconv.Itoa(next.block), next.ticket
+	}
+	got, err := b.unvoting.Exec(ctx, b.rdb, b.keys(&a.names), args).ToArray()
+	if err != nil {
+		return false, ballot{}, err
+	}
+	held, err := first(got)
+	if err != nil || next == nil {
+		return held == 1, ballot{}, err
+	}
+	bal, err := parseBallot(got[1:])
+	return held == 1, bal, err
+}
+
+// fence raises the counter while id holds the lock here. It returns false when it does not.
+func (b ballots) fence(ctx context.Context, n *names, id string, counter int64) (bool, error) {
+	return b.raise(ctx, n, "hold", id, counter)
+}
+
+// seed tells a node that forgot how far the others counted, if it still is the incarnation born.
+func (b ballots) seed(ctx context.Context, n *names, born string, counter int64) (bool, error) {
+	return b.raise(ctx, n, "seed", born, counter)
+}
+
+func (b ballots) raise(ctx context.Context, n *names, how, who string, counter int64) (bool, error) {
+	args := []string{how, who, strconv.FormatInt(counter, 10)}
+	got, err := b.fencing.Exec(ctx, b.rdb, b.keys(n), args).AsInt64()
+	return got == 1, err
+}
+
+func (b ballots) force(ctx context.Context, n *names) (bool, error) {
+	got, err := b.forcing.Exec(ctx, b.rdb, b.keys(n), []string{inboxPrefix, "PUBLISH"}).AsInt64()
+	return got == 1, err
+}
+
+func parseBallot(got []rueidis.RedisMessage) (b ballot, err error) {
+	if len(got) != 6 {
+		return b, fmt.Errorf("vote: answer of %d parts", len(got))
+	}
+	var n [6]int64
+	for _, i := range []int{0, 1, 2, 3, 5} {
+		if n[i], err = got[i].AsInt64(); err != nil {
+			return b, err
+		}
+	}
+	b.mine, b.number, b.low, b.now = n[0] == 1, n[1], n[2], n[5]
+	b.blocker.ttl = time.Duration(n[3]) * time.Millisecond
+	b.blocker.holder, err = got[4].ToString()
+	return b, err
+}
+
+// refused is a node's answer that it may have forgotten locks.
+type refused struct {
+	left    time.Duration // it grants nothing for so long; 0 when that is over and only its counter is in doubt
+	born    string        // the incarnation that doubts its counter, "" for none
+	counter int64         // what it still knows of the counter
+}
+
+// refusal reads QUARANTINED <born> <ms left> and UNSEEDED <born> <counter>.
+func refusal(err error) (r refused) {
+	words := strings.Fields(replied(err))
+	if len(words) != 3 {
+		return r
+	}
+	n, _ := strconv.ParseInt(words[2], 10, 64)
+	switch words[0] {
+	case "QUARANTINED":
+		r.left = max(time.Duration(n)*time.Millisecond, time.Millisecond)
+	case "UNSEEDED":
+		r.born, r.counter = words[1], n
+	}
+	return r
+}

@@ -1,0 +1,417 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+)
+
+// election is one acquisition's contest for a quorum. Every contender queues on every node with one ticket, the lowest
+// wins; who has some nodes but cannot have a quorum gives them back to a lower ticket. It is Maekawa's algorithm, with
+// his relinquish. Nobody needs to know whether somebody has a quorum.
+//
+// It is touched by one goroutine at a time; the goroutines that ask nodes only send into votes.
+type election struct {
+	q      *quorum
+	a      *acquisition
+	ticket int64
+	legs   []*leg
+	votes  chan vote // one slot a leg: a leg has one question out
+	tau    time.Duration
+	retry  clock.Stamp // when a minority tries again; zero until the first grant
+	nudged bool
+}
+
+// vote is the answer to one question.
+type vote struct {
+	leg  *leg
+	sent clock.Stamp
+	took time.Duration
+	ballot
+	err error
+}
+
+func newElection(q *quorum, a *acquisition) *election {
+	e := &election{q: q, a: a, ticket: q.ticket(), votes: make(chan vote, len(q.seats)), tau: q.tau()}
+	a.ticket = strconv.FormatInt(e.ticket, 10)
+	for _, s := range q.seats {
+		l := &leg{seat: s, acquisition: &acquisition{
+			names: a.names, id: a.id, owner: a.owner, lease: a.lease, block: a.block, timeout: a.timeout,
+			ticket: a.ticket, counter: -1, wake: a.wake,
+		}}
+		s.hub.enter(l.acquisition)
+		e.legs = append(e.legs, l)
+	}
+	return e
+}
+
+// run contests until a has a quorum, or ctx ends, or too many nodes refuse for good.
+
+func (e *election) run(ctx context.Context) (grant, error) {
+	for {
+		now := clock.Now()
+		e.collect(now)
+		if e.owned(now) >= e.q.need {
+			if g, won := e.win(ctx); won {
+				return g, nil
+			}
+			continue
+		}
+		if err := e.hopeless(); err != nil {
+			return grant{}, err
+		}
+		e.relinquish(now)
+		e.ask(toWait)
+		select {
+		case v := <-e.votes:
+			e.count(v)
+		case <-e.a.wake:
+		case <-time.After(e.rest()):
+		case <-ctx.Done():
+			return grant{}, causeOf(ctx)
+		case <-e.q.done:
+			return grant{}, ErrClosed
+		}
+	}
+}
+
+// once asks every node for a lock that is free, and returns when a quorum has decided either way.
+func (e *election) once(ctx context.Context) (grant, bool, error) {
+	e.ask(toTry)
+	for {
+		if e.owned(clock.Now()) >= e.q.need {
+			g, won := e.win(ctx)
+			return g, won, nil
+		}
+		refused, out := 0, 0
+		for _, l := range e.legs {
+			switch {
+			case l.pending:
+				out++
+			case l.own == 0:
+				refused++
+			}
+		}
+		if refused > len(e.legs)-e.q.need || out == 0 {
+			return grant{}, false, e.hopeless()
+		}
+		select {
+		case v := <-e.votes:
+			e.count(v)
+		case <-ctx.Done():
+			return grant{}, false, causeOf(ctx)
+		}
+	}
+}
+
+// owned counts the nodes believed to be ours at now.
+func (e *election) owned(now clock.Stamp) int {
+	n := 0
+	for _, l := range e.legs {
+		if l.owns(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// collect takes what came by message: grants, and hints to look again.
+func (e *election) collect(now clock.Stamp) {
+	look := false
+	for _, l := range e.legs {
+		token, news := l.seat.hub.take(l.acquisition)
+		look = look || news.look
+		e.nudged = e.nudged || news.nudged
+		// As on a single node: a grant must be above what an answered vote saw, and is dated from the first of those.
+		if token > 0 && token > l.counter && !l.base.IsZero() && !l.base.Add(l.lease-margin(l.lease)).Reached(now) {
+			l.own, l.sent, l.kept = token, l.base, false
+			e.retry = now.Add(e.tau)
+		}
+	}
+	if !look {
+		return
+	}
+	for _, l := range e.legs {
+		if l.own == 0 {
+			l.due = now
+		}
+	}
+}
+
+// count takes the answer to a vote.
+func (e *election) count(v vote) {
+	l, now := v.leg, clock.Now()
+	l.pending, l.err = false, v.err
+	if v.err != nil {
+		e.failed(l, v.err, now)
+		return
+	}
+	e.q.measure(v.took)
+	l.low, l.blocker = v.low, v.blocker
+	switch {
+	case v.mine && v.number > l.counter:
+		if l.own == 0 {
+			e.retry = now.Add(e.tau)
+		}
+		l.kept = l.kept || l.yield > 0
+		l.own, l.sent, l.yield = v.number, v.sent, 0
+	case v.mine && l.own == 0:
+		l.yield, l.due = v.number, now // the yield was lost: it is ours there, and must not stay so
+		return
+	case !v.mine:
+		l.counter, l.base, l.yield = max(l.counter, v.number), v.sent, 0
+		if l.own <= l.counter {
+			l.own, l.kept = 0, false
+		}
+		if e.a.blocker.holder == "" || l.blocker.ttl > e.a.blocker.ttl {
+			e.a.blocker = l.blocker
+		}
+	}
+	l.due = l.asked.Add(e.poll(l))
+}
+
+// poll is how long after a vote to vote again if no message comes.
+func (e *election) poll(l *leg) time.Duration {
+	pause := l.lease/3 + rand.N(l.lease/60+1)
+	if ttl := l.blocker.ttl; l.own == 0 && ttl > 0 && ttl < pause {
+		pause = ttl + time.Millisecond
+	}
+	return max(pause, minPoll)
+}
+
+// failed puts off the next vote at a node that did not answer, or may not.
+func (e *election) failed(l *leg, err error, now clock.Stamp) {
+	if unknown(err) {
+		l.doubt.Store(true)
+	}
+	r := refusal(err)
+	switch {
+	case r.left > 0:
+		l.due = now.Add(r.left)
+	case r.born != "":
+		l.due = now.Add(max(e.tau, 20*time.Millisecond))
+		e.seed(l, r)
+	default:
+		l.due = now.Add(max(e.tau, 20*time.Millisecond))
+	}
+}
+
+// seed tells a node that forgot how far enough of the others have counted. Enough is so many that no quorum's counter
+// can have been only on the rest. Where more nodes have forgotten than a quorum survives, tokens cannot be told from
+// older ones any more: GuardStrict then stops, GuardAuto goes on from the most that any node knows.
+func (e *election) seed(l *leg, r refused) {
+	reached := r.counter
+	healthy, forgot := 0, 0
+	for _, other := range e.legs {
+		n := max(other.counter, other.own)
+		theirs := refusal(other.err)
+		switch {
+		case other == l:
+		case theirs.born != "" || errors.Is(other.err, errForgotten):
+			reached = max(reached, theirs.counter)
+			forgot++
+		case other.err == nil && n >= 0:
+			reached = max(reached, n+int64(l.block))
+			healthy++
+		}
+	}
+	others := len(e.legs) - 1
+	if healthy < min(len(e.legs)-e.q.need+1, others) {
+		if forgot+healthy < others {
+			return // somebody may still know
+		}
+		if e.q.cfg.guard == GuardStrict {
+			l.err = errForgotten
+			return
+		}
+	}
+	e.q.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(e.q.ctx, l.timeout)
+		defer cancel()
+		_, err := l.seat.ballots.seed(ctx, &l.names, r.born, reached)
+		l.seat.heard(err)
+	})
+}
+
+// errForgotten is final: tokens that were given cannot be told from new ones.
+var errForgotten = errors.New("too many nodes forgot how far this lock's fencing tokens counted; " +
+	"Client.Initialize starts anew, once no store relies on the old ones")
+
+// hopeless returns the nodes' errors once too many of them refuse for good.
+func (e *election) hopeless() error {
+	final := 0
+	for _, l := range e.legs {
+		if l.err != nil && !healing(l.err) {
+			final++
+		}
+	}
+	if final <= len(e.legs)-e.q.need {
+		return nil
+	}
+	return e.outcome("acquire")
+}
+
+// relinquish gives back what a minority owns, if a lower ticket waits for it: at once when no quorum can come of the
+// votes that are out, else when tau is over. A node that left its grant with us is asked again only then.
+func (e *election) relinquish(now clock.Stamp) {
+	owned, out, low, kept := 0, 0, false, false
+	for _, l := range e.legs {
+		if l.owns(now) {
+			owned++
+			kept = kept || l.kept
+		} else if l.pending && now.Since(l.asked) < e.tau {
+			out++
+		}
+		low = low || l.low > 0 && l.low < e.ticket
+	}
+	if owned == 0 {
+		e.nudged = false
+		return
+	}
+	fire := e.retry.Reached(now)
+	if fire || e.nudged && now.Since(e.retry.Add(-e.tau)) > e.tau {
+		e.tau = min(2*e.tau, e.a.lease/3)
+		e.retry = now.Add(e.tau)
+	}
+	if (low || e.nudged) && (fire || !kept && owned+out < e.q.need) {
+		for _, l := range e.legs {
+			if l.owns(now) {
+				l.give(now)
+			}
+		}
+	}
+	if fire {
+		for _, l := range e.legs {
+			if l.own == 0 && l.yield == 0 {
+				l.due = now
+			}
+		}
+		e.ask(toNudge)
+	}
+	e.nudged = false
+}
+
+// ask sends the votes that are due.
+func (e *election) ask(how string) {
+	now := clock.Now()
+	for _, l := range e.legs {
+		if l.pending || !l.due.Reached(now) {
+			continue
+		}
+		if l.seat.idle() {
+			l.due, l.err = now.Add(50*time.Millisecond), errIdle
+			continue
+		}
+		if l.base.IsZero() {
+			l.base = now
+		}
+		l.pending, l.asked = true, now
+		yield := l.yield
+		e.q.wg.Go(func() { e.votes <- e.send(l, now, yield, how) })
+	}
+}
+
+func (e *election) send(l *leg, sent clock.Stamp, yield int64, how string) vote {
+	ctx, cancel := context.WithTimeout(e.q.ctx, l.timeout)
+	defer cancel()
+	v := vote{leg: l, sent: sent}
+	if !l.seat.checked.Load() {
+		if v.err = e.q.check(ctx, l.seat); v.err != nil {
+			l.seat.heard(v.err)
+			return v
+		}
+	}
+	began := time.Now()
+	v.ballot, v.err = l.seat.ballots.vote(ctx, l.acquisition, yield, how)
+	v.took = time.Since(began)
+	l.seat.heard(v.err)
+	if v.err == nil {
+		l.seat.tick(v.now, began)
+	}
+	return v
+}
+
+// rest is how long nothing is due.
+func (e *election) rest() time.Duration {
+	now := clock.Now()
+	rest := e.a.lease / 3
+	for _, l := range e.legs {
+		if !l.pending {
+			rest = min(rest, l.due.Until(now))
+		}
+	}
+	if e.owned(now) > 0 {
+		rest = min(rest, e.retry.Until(now))
+	}
+	return max(rest, 100*time.Microsecond)
+}
+
+// win makes a quorum's token safe before anybody sees it: the smallest number that a quorum of believed grants reaches,
+// written back until a quorum of nodes has counted so far, each only while it is still ours. It fails when grants were
+// lost meanwhile.
+func (e *election) win(ctx context.Context) (grant, bool) {
+	now := clock.Now()
+	var ours []*leg
+	for _, l := range e.legs {
+		if l.owns(now) {
+			ours = append(ours, l)
+		}
+	}
+	slices.SortFunc(ours, func(a, b *leg) int { return int(a.own - b.own) })
+	token := ours[e.q.need-1].own
+	e.a.reached = token + int64(e.a.block) - 1
+	if !e.writeBack(ctx, ours, token) {
+		return grant{}, false
+	}
+	now = clock.Now()
+	if e.owned(now) < e.q.need {
+		return grant{}, false
+	}
+	for _, l := range e.legs {
+		l.reached = e.a.reached
+		l.seat.hub.hold(l.acquisition)
+	}
+	slices.SortFunc(ours, func(a, b *leg) int { return int(b.sent.Until(a.sent)) })
+	return grant{token: token, sent: ours[e.q.need-1].sent}, true
+}
+
+// writeBack raises the counter at the nodes below token, until a quorum of nodes has reached it.
+func (e *election) writeBack(ctx context.Context, ours []*leg, token int64) bool {
+	reached := 0
+	var behind []*leg
+	for _, l := range ours {
+		if l.own >= token {
+			reached++
+		} else {
+			behind = append(behind, l)
+		}
+	}
+	done := make(chan bool, len(behind))
+	if reached < e.q.need {
+		for _, l := range behind {
+			e.q.wg.Go(func() { done <- e.fence(ctx, l) })
+		}
+	}
+	for range behind {
+		if reached >= e.q.need {
+			return true
+		}
+		if <-done {
+			reached++
+		}
+	}
+	return reached >= e.q.need
+}
+
+func (e *election) fence(ctx context.Context, l *leg) bool {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	ok, err := l.seat.ballots.fence(ctx, &l.names, l.id, e.a.reached)
+	l.seat.heard(err)
+	return ok && err == nil
+}

@@ -1,0 +1,23 @@
+-- fence: raise the fencing counter of one node of a quorum to what the quorum reached.
+--
+-- KEYS[1]  lock hash        name
+-- KEYS[3]  fencing counter  redisson_lock_token:{name}
+-- KEYS[5]  seed             relock_seed:{name}
+-- ARGV[1]  'hold' while the acquisition ARGV[2] holds here, 'seed' while ARGV[2] is this Redis's incarnation
+-- ARGV[2]  acquisition id, or incarnation
+-- ARGV[3]  counter
+--
+-- Returns 1, or 0 when that is not so any more: then the counter stays.
+if left then
+  return refused()
+end
+if ARGV[1] == 'seed' then
+  if born ~= ARGV[2] then
+    return 0
+  end
+  redis.call('SET', KEYS[5], born)
+elseif redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
+  return 0
+end
+raise(ARGV[3])
+return 1

@@ -1,0 +1,35 @@
+-- guard: notice that this Redis may have forgotten locks; put before the scripts of a quorum.
+--
+-- Reads the local `longest` that is put before it: the longest lease anybody may rely on, in ms, 0 for no guard.
+-- The hash relock_incarnation holds {run, born, longest} of the process that wrote last. It stands for the whole Redis and
+-- is not among the keys: a quorum's masters are no Cluster.
+--
+-- Returns nothing: it only defines what follows.
+
+-- quarantine returns how long this incarnation must grant nothing yet, nil when it may, and when it was noticed, both in
+-- ms; '0' for one that never forgot. A run id that is not the marker's says that the process was restarted or is a
+-- promoted replica, a missing marker that everything was deleted. Others may rely on locks of before for `longest`.
+local function quarantine()
+  if longest == 0 then
+    return nil, '0'
+  end
+  local info = redis.pcall('INFO', 'server')
+  local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or 'unknown'
+  local mark = redis.call('HMGET', 'relock_incarnation', 'run', 'born', 'longest')
+  local now = redis.call('TIME')
+  now = now[1] * 1000 + math.floor(now[2] / 1000)
+  local born = mark[1] == run and tonumber(mark[2]) or now
+  local wait = math.max(longest, tonumber(mark[3] or 0))
+  if mark[1] ~= run or tonumber(mark[3]) < wait then
+    redis.call('HSET', 'relock_incarnation', 'run', run, 'born', string.format('%.0f', born), 'longest', wait)
+  end
+  local left = born + wait - now
+  return left > 0 and string.format('%.0f', left) or nil, string.format('%.0f', born)
+end
+
+local left, born = quarantine()
+
+-- refused is the answer of a node that may not speak for a lock.
+local function refused()
+  return redis.error_reply('QUARANTINED ' .. born .. ' ' .. left)
+end

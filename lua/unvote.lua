@@ -1,0 +1,39 @@
+-- unvote: end an acquisition on one node of a quorum, held or waiting, and hand over. Sent again it changes nothing.
+--
+-- KEYS[1]  lock hash        name
+-- KEYS[2]  queue of waiters relock_queue:{name}
+-- KEYS[3]  fencing counter  redisson_lock_token:{name}
+-- KEYS[4]  unlock channel   redisson_lock__channel:{name}
+-- KEYS[5]  seed             relock_seed:{name}
+-- ARGV[1]  lease, milliseconds
+-- ARGV[2]  block
+-- ARGV[3]  acquisition id   <client uuid>:<n>
+-- ARGV[4]  shared owner, '' when the acquisition id is the owner
+-- ARGV[5]  fencing counter that the quorum reached, so that the nodes count alike again
+-- ARGV[6]  inbox channel prefix
+-- ARGV[7]  acquisition id to queue in its place, '' for none
+-- ARGV[8]  its lease, milliseconds
+-- ARGV[9]  its block
+-- ARGV[10] its ticket
+--
+-- Returns {1 or 0: the caller held it here}, and with ARGV[7] ballot's answer for that.
+local lease, block, id, owner, reached, inbox, next_id = unpack(ARGV, 1, 7)
+
+local me = next_id ~= '' and member_of(ARGV[8], ARGV[9], next_id, '')
+if me then
+  join(me, ARGV[10], ARGV[8])
+end
+raise(reached)
+local held = redis.call('HEXISTS', KEYS[1], id)
+if held == 0 then
+  redis.call('ZREM', KEYS[2], member_of(lease, block, id, owner))
+else
+  redis.call('HDEL', KEYS[1], id)
+  if owner == '' or redis.call('HINCRBY', KEYS[1], owner, -1) <= 0 then
+    redis.call('DEL', KEYS[1])
+    if not hand_over(inbox, 'PUBLISH', me) then
+      redis.call('PUBLISH', KEYS[4], '0')
+    end
+  end
+end
+return { held, unpack(me and told(next_id) or {}) }

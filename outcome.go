@@ -1,0 +1,186 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// errIdle stands for the answer of a node that was not asked, because it did not answer the questions before.
+var errIdle = errors.New("not asked: it did not answer lately")
+
+// QuorumError tells why a quorum could not be had: what each node said that did not agree. It wraps those errors, each a
+// *SeatError.
+type QuorumError struct {
+	Op    string
+	Name  string // the lock, "" when it concerned the nodes themselves
+	Need  int    // nodes that had to agree
+	Of    int    // nodes in all
+	Nodes []error
+}
+
+// Error names the operation and each node's answer.
+func (e *QuorumError) Error() string {
+	said := make([]string, len(e.Nodes))
+	for i, err := range e.Nodes {
+		said[i] = err.Error()
+	}
+	return fmt.Sprintf("relock: %s %q: no quorum of %d of %d nodes: %s", e.Op, e.Name, e.Need, e.Of, strings.Join(said, "; "))
+}
+
+// Unwrap returns the nodes' errors.
+func (e *QuorumError) Unwrap() []error { return e.Nodes }
+
+// ifAny is e unless no node had anything to say.
+func (e *QuorumError) ifAny() error {
+	if len(e.Nodes) == 0 {
+		return nil
+	}
+	return e
+}
+
+// SeatError is what one node of a quorum answered, or the failure to reach it.
+type SeatError struct {
+	Node int // its place in NewRedlock's list, from 1
+	Err  error
+}
+
+// Error names the node.
+func (e *SeatError) Error() string { return fmt.Sprintf("node %d: %v", e.Node, e.Err) }
+
+// Unwrap returns the node's error.
+func (e *SeatError) Unwrap() error { return e.Err }
+
+// outcomes gathers what the nodes answer to one question.
+type outcomes struct {
+	op, name string
+	need, of int
+
+	mu    sync.Mutex // guards the rest
+	agree int
+	lost  int // answers that the lock is not held there
+	said  []error
+	news  chan struct{} // one slot
+}
+
+func newOutcome(op, name string, q *quorum) *outcomes {
+	return &outcomes{op: op, name: name, need: q.need, of: len(q.seats), news: make(chan struct{}, 1)}
+}
+
+func (o *outcomes) note(s *seat, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case err == nil:
+		o.agree++
+	case errors.Is(err, ErrLost):
+		o.lost++
+		o.said = append(o.said, &SeatError{Node: s.index, Err: ErrNotHeld})
+	default:
+		o.said = append(o.said, &SeatError{Node: s.index, Err: err})
+	}
+	select {
+	case o.news <- struct{}{}:
+	default:
+	}
+}
+
+func (o *outcomes) answered() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.agree
+}
+
+// invalid returns the first error of a node that makes no quorum with the others.
+func (o *outcomes) invalid() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, err := range o.said {
+		if errors.Is(err, ErrInvalidNodes) {
+			return err
+		}
+	}
+	return nil
+}
+
+// decided reports whether nothing that is still to come can change err.
+func (o *outcomes) decided() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.agree >= o.need || o.lost > o.of-o.need || o.agree+len(o.said) == o.of
+}
+
+// wait blocks until the nodes have decided. Each of them notes an outcome, in the end a timeout.
+func (o *outcomes) wait() error {
+	for !o.decided() {
+		<-o.news
+	}
+	return o.err()
+}
+
+// linger waits for the answers that are not needed, but no longer than d.
+func (o *outcomes) linger(d time.Duration) {
+	late := time.NewTimer(d)
+	defer late.Stop()
+	for !o.complete() {
+		select {
+		case <-o.news:
+		case <-late.C:
+			return
+		}
+	}
+}
+
+func (o *outcomes) complete() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.agree+len(o.said) == o.of
+}
+
+// err is nil when a quorum agreed, ErrLost when none can hold the lock any more, else what the nodes said.
+func (o *outcomes) err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.agree >= o.need:
+		return nil
+	case o.lost > o.of-o.need:
+		return ErrLost
+	}
+	return &QuorumError{Op: o.op, Name: o.name, Need: o.need, Of: o.of, Nodes: append([]error(nil), o.said...)}
+}
+
+// ballot asks every node and returns at once; what they say is noted as it comes.
+func (q *quorum) ballot(ctx context.Context, timeout time.Duration, out *outcomes, do func(context.Context, *seat) error) {
+	ctx = context.WithoutCancel(ctx)
+	for _, s := range q.seats {
+		if s.idle() {
+			out.note(s, errIdle)
+			continue
+		}
+		q.wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			err := do(ctx, s)
+			s.heard(err)
+			out.note(s, err)
+		})
+	}
+}
+
+// outcome is what the nodes said that did not vote for the election's candidate.
+func (e *election) outcome(op string) *QuorumError {
+	out := &QuorumError{Op: op, Name: e.a.names.lock, Need: e.q.need, Of: len(e.legs)}
+	for _, l := range e.legs {
+		switch {
+		case l.err != nil:
+			out.Nodes = append(out.Nodes, &SeatError{Node: l.seat.index, Err: l.err})
+		case l.own == 0 && l.blocker.holder != "":
+			out.Nodes = append(out.Nodes, &SeatError{Node: l.seat.index, Err: fmt.Errorf("held by %s", l.blocker.holder)})
+		}
+	}
+	return out
+}

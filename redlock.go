@@ -1,0 +1,342 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/clock"
+)
+
+// ErrInvalidNodes says that the nodes of a quorum are no independent masters: one is a replica, or two are the same server.
+var ErrInvalidNodes = errors.New("relock: unusable nodes")
+
+// NewRedlock returns a client whose locks are held by a quorum of nodes: independent Redis masters, none of which knows
+// another, usually five. It is a Client like any other. A lock is held while more than half of the nodes (or as many as
+// WithQuorum says) keep it; the others may be down, hung, cut off or in the hands of somebody else. The idea is Redlock's,
+// with queues instead of random retries; docs/safety.md says what it takes and what it gives.
+//
+// Each node is asked with a timeout of its own (WithCommandTimeout, by default a twentieth of the lease and at most one
+// second), all at once, and a call returns as soon as a quorum has decided. A node that lost its memory stays out for a
+// lease (WithRestartGuard). Nodes are checked when they are first used, with ErrInvalidNodes if they make no quorum; a
+// node that cannot be reached is no error while a quorum can. The clients in nodes stay the caller's.
+//
+// It fails with ErrInvalidOption for no node, a nil or doubled client, a Cluster, or an option that cannot work.
+func NewRedlock(nodes []rueidis.Client, opts ...Option) (*Client, error) {
+	cfg := defaultConfig()
+	cfg.seats, cfg.guard, cfg.longest = len(nodes), GuardAuto, defaultLease
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("%w: a quorum of no nodes", ErrInvalidOption)
+	}
+	for i, rdb := range nodes {
+		switch {
+		case rdb == nil:
+			return nil, fmt.Errorf("%w: node %d is nil", ErrInvalidOption, i+1)
+		case slices.Index(nodes, rdb) < i:
+			return nil, fmt.Errorf("%w: node %d is node %d again", ErrInvalidOption, i+1, slices.Index(nodes, rdb)+1)
+		case rdb.Mode() == rueidis.ClientModeCluster:
+			return nil, fmt.Errorf("%w: node %d is a Cluster; a quorum is of single masters", ErrInvalidOption, i+1)
+		}
+	}
+	cfg, err := cfg.with(opts, true)
+	if err != nil {
+		return nil, err
+	}
+	id := uuid.NewString()
+	return newClientOver(id, cfg, newQuorum(nodes, id, &cfg)), nil
+}
+
+// quorum is the arbiter over independent masters. What it adds to one node stands in election: who wins a split vote,
+// and which token is safe.
+type quorum struct {
+	seats []*seat
+	need  int
+	cfg   *config
+
+	ctx    context.Context // of the questions; ends with the client
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the client closes: contenders leave
+	wg     sync.WaitGroup
+	rtt    atomic.Int64 // smoothed, nanoseconds
+
+	mu    sync.Mutex // guards ready, and run ids against each other
+	ready bool
+}
+
+func newQuorum(nodes []rueidis.Client, id string, cfg *config) *quorum {
+	q := &quorum{need: cfg.quorumSize(), cfg: cfg, done: make(chan struct{})}
+	q.ctx, q.cancel = context.WithCancel(context.Background())
+	longest := cfg.longest
+	if cfg.guard == GuardOff {
+		longest = 0
+	}
+	for i, rdb := range nodes {
+		q.seats = append(q.seats, newSeat(i+1, rdb, id, longest))
+	}
+	q.rtt.Store(int64(time.Millisecond))
+	return q
+}
+
+// ticket is a place in all queues: the time on the nodes' clocks, by the median of what they told, so that a client whose
+// own clock is wrong waits no longer and no shorter than others.
+func (q *quorum) ticket() int64 {
+	ahead := make([]int64, 0, len(q.seats))
+	for _, s := range q.seats {
+		if s.checked.Load() {
+			ahead = append(ahead, s.ahead.Load())
+		}
+	}
+	now := time.Now().UnixMicro()
+	if len(ahead) == 0 {
+		return now
+	}
+	slices.Sort(ahead)
+	return now + ahead[len(ahead)/2]
+}
+
+// tau is how long a minority waits for votes that are out before it takes them for lost: two round trips.
+func (q *quorum) tau() time.Duration {
+	return min(max(2*time.Duration(q.rtt.Load()), time.Millisecond), q.cfg.firstLease()/30)
+}
+
+func (q *quorum) measure(took time.Duration) {
+	old := q.rtt.Load()
+	q.rtt.Store(old + (int64(took)-old)/8)
+}
+
+// prepare checks the nodes before the first use. Where every one of them is fresh it declares so, since nobody can hold a
+// lock then, unless more of them than a quorum survives have forgotten at once.
+func (q *quorum) prepare(ctx context.Context) error {
+	q.mu.Lock()
+	ready := q.ready
+	q.mu.Unlock()
+	if ready {
+		return nil
+	}
+	out := newOutcome("prepare", "", q)
+	q.each(ctx, q.cfg.commandTimeout(), out, func(ctx context.Context, s *seat) error { return q.check(ctx, s) })
+	if err := out.invalid(); err != nil {
+		return err
+	}
+	if err := out.err(); err != nil {
+		return err
+	}
+	fresh := out.answered() == len(q.seats)
+	for _, s := range q.seats {
+		fresh = fresh && !s.marked
+	}
+	if fresh && q.cfg.guard == GuardAuto {
+		if err := q.initialize(ctx); err != nil {
+			return err
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ready = true
+	return nil
+}
+
+// check asks a node who it is, and holds that against the others.
+func (q *quorum) check(ctx context.Context, s *seat) error {
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	if s.checked.Load() {
+		return nil
+	}
+	if err := s.check(ctx); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, other := range q.seats {
+		if other.checked.Load() && s.run != "" && other.run == s.run {
+			return fmt.Errorf("%w: nodes %d and %d are the same server", ErrInvalidNodes, other.index, s.index)
+		}
+	}
+	s.checked.Store(true)
+	return nil
+}
+
+func (q *quorum) initialize(ctx context.Context) error {
+	out := newOutcome("initialize", "", q)
+	q.each(ctx, q.cfg.commandTimeout(), out, func(ctx context.Context, s *seat) error {
+		return s.initialize(ctx, q.cfg.longest)
+	})
+	return out.err()
+}
+
+// each does something at every node at once and returns when all have answered or timed out.
+func (q *quorum) each(ctx context.Context, timeout time.Duration, out *outcomes, do func(context.Context, *seat) error) {
+	var wg sync.WaitGroup
+	for _, s := range q.seats {
+		wg.Go(func() {
+			if s.idle() {
+				out.note(s, errIdle)
+				return
+			}
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			err := do(ctx, s)
+			s.heard(err)
+			out.note(s, err)
+		})
+	}
+	wg.Wait()
+}
+
+func (q *quorum) contend(ctx context.Context, a *acquisition) (grant, error) {
+	pause := backoff{least: 5 * time.Millisecond, most: 250 * time.Millisecond}
+	for {
+		err := q.prepare(ctx)
+		if err == nil {
+			break
+		}
+		if !healing(err) {
+			return grant{}, err
+		}
+		if !sleep(ctx, pause.next()) {
+			return grant{}, causeOf(ctx)
+		}
+		if q.ctx.Err() != nil {
+			return grant{}, ErrClosed
+		}
+	}
+	if a.election == nil {
+		a.election = newElection(q, a)
+	}
+	return a.election.run(ctx)
+}
+
+func (q *quorum) try(ctx context.Context, a *acquisition) (grant, error) {
+	if err := q.prepare(ctx); err != nil {
+		return grant{}, err
+	}
+	a.election = newElection(q, a)
+	g, won, err := a.election.once(ctx)
+	if won {
+		return g, nil
+	}
+	seen := a.blocker
+	nodes := a.election.outcome("acquire")
+	q.abandon(a)
+	if err != nil {
+		return grant{}, err
+	}
+	return grant{}, &HeldError{Name: a.names.lock, Holder: seen.holder, TTL: seen.ttl, Cause: nodes.ifAny()}
+}
+
+func (q *quorum) attach(a *acquisition, h *hold) {
+	for _, l := range a.election.legs {
+		l.seat.hub.attach(l.acquisition, h)
+	}
+}
+
+func (q *quorum) forget(a *acquisition) {
+	for _, l := range a.election.legs {
+		l.seat.hub.forget(l.acquisition)
+	}
+}
+
+func (q *quorum) abandon(a *acquisition) {
+	if a.election == nil {
+		return
+	}
+	a.election.drain()
+	for _, l := range a.election.legs {
+		l.seat.hub.forget(l.acquisition)
+		if !l.asked.IsZero() {
+			l.seat.sweeper.sweep(l.acquisition, false)
+		}
+	}
+}
+
+// close ends the questions that are out, then everything that runs for a node.
+func (q *quorum) close() {
+	close(q.done)
+	var wg sync.WaitGroup
+	for _, s := range q.seats {
+		wg.Go(s.sweeper.close)
+	}
+	wg.Wait()
+	q.cancel()
+	q.wg.Wait()
+	for _, s := range q.seats {
+		s.hub.close()
+	}
+}
+
+// recount writes the hold count on all nodes; a quorum of them must confirm.
+func (q *quorum) recount(ctx context.Context, a *acquisition, count int, lease time.Duration) (clock.Stamp, error) {
+	sent := clock.Now()
+	out := newOutcome("recount", a.names.lock, q)
+	q.ballot(ctx, a.timeout, out, func(ctx context.Context, s *seat) error {
+		held, err := s.ballots.recount(ctx, &a.names, a.id, count, lease)
+		if err == nil && !held {
+			return ErrLost
+		}
+		return err
+	})
+	return sent, out.wait()
+}
+
+func (q *quorum) inspect(ctx context.Context, n *names) (State, error) {
+	out := newOutcome("inspect", n.lock, q)
+	var mu sync.Mutex
+	var states []State
+	q.each(ctx, q.cfg.commandTimeout(), out, func(ctx context.Context, s *seat) error {
+		st, err := s.ballots.inspect(ctx, n)
+		if err == nil {
+			mu.Lock()
+			states = append(states, st)
+			mu.Unlock()
+		}
+		return err
+	})
+	if err := out.err(); err != nil {
+		return State{}, err
+	}
+	return q.agreed(states), nil
+}
+
+// agreed is what a quorum of nodes says: a lock is held by whom enough of them name.
+func (q *quorum) agreed(states []State) (st State) {
+	ttls := make(map[string][]time.Duration)
+	for _, s := range states {
+		st.Waiters, st.Token = max(st.Waiters, s.Waiters), max(st.Token, s.Token)
+		if s.Held {
+			ttls[s.Holder] = append(ttls[s.Holder], s.TTL)
+		}
+	}
+	for holder, ttl := range ttls {
+		if len(ttl) < q.need {
+			continue
+		}
+		slices.SortFunc(ttl, func(a, b time.Duration) int { return int(b - a) })
+		st.Held, st.Holder, st.TTL = true, holder, ttl[q.need-1]
+		for _, s := range states {
+			if s.Holder == holder {
+				st.Count = max(st.Count, s.Count)
+			}
+		}
+	}
+	return st
+}
+
+func (q *quorum) force(ctx context.Context, n *names) (bool, error) {
+	out := newOutcome("force unlock", n.lock, q)
+	var freed atomic.Bool
+	q.each(ctx, q.cfg.commandTimeout(), out, func(ctx context.Context, s *seat) error {
+		ok, err := s.ballots.force(ctx, n)
+		if ok {
+			freed.Store(true)
+		}
+		return err
+	})
+	return freed.Load(), out.err()
+}

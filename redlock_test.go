@@ -1,0 +1,301 @@
+package relock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// masters starts independent servers.
+func masters(t *testing.T, n int) []*redistest.Server {
+	t.Helper()
+	var all []*redistest.Server
+	for range n {
+		all = append(all, redistest.Start(t))
+	}
+	return all
+}
+
+// newRedlock returns a client over servers, with connections of its own.
+func newRedlock(t *testing.T, servers []*redistest.Server, opts ...Option) *Client {
+	t.Helper()
+	var nodes []rueidis.Client
+	for _, s := range servers {
+		nodes = append(nodes, s.Client())
+	}
+	c, err := NewRedlock(nodes, opts...)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestRedlockTakesReentersAndReleases(t *testing.T) {
+	nodes := masters(t, 5)
+	c, d := newRedlock(t, nodes), newRedlock(t, nodes)
+	ctx := context.Background()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	inner, err := c.Mutex("k").Lock(l.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, l.Count())
+	st, err := d.Mutex("k").State(ctx)
+	require.NoError(t, err)
+	require.True(t, st.Held)
+	require.Equal(t, l.h.a.id, st.Holder)
+	require.Equal(t, 2, st.Count)
+	_, err = d.Mutex("k").TryLock(ctx)
+	var held *HeldError
+	require.ErrorAs(t, err, &held)
+	require.Equal(t, l.h.a.id, held.Holder)
+	var quorum *QuorumError
+	require.ErrorAs(t, err, &quorum)
+	require.Equal(t, 3, quorum.Need)
+	require.NoError(t, inner.Unlock(ctx))
+	require.NoError(t, l.Extend(ctx, 20*time.Second))
+	require.NoError(t, l.Unlock(ctx))
+	second, err := d.Mutex("k").TryLock(ctx)
+	require.NoError(t, err)
+	require.Greater(t, second.Token(), l.Token())
+	require.NoError(t, second.Unlock(ctx))
+	for _, s := range nodes {
+		require.Eventually(t, func() bool { return s.Do("EXISTS", "k", "relock_queue:{k}") == "0" }, patience, time.Millisecond)
+	}
+}
+
+func TestRedlockWakesAWaiter(t *testing.T) {
+	nodes := masters(t, 3)
+	c, d := newRedlock(t, nodes), newRedlock(t, nodes)
+	ctx := context.Background()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	granted := make(chan *Lease)
+	go func() {
+		l, err := d.Mutex("k").Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- l
+	}()
+	for _, s := range nodes {
+		queued(t, s, "k", 1)
+		listening(t, s, d)
+	}
+	released := time.Now()
+	require.NoError(t, l.Unlock(ctx))
+	second := within(t, granted)
+	require.Less(t, time.Since(released), 5*time.Second, "woken, not by the poll after 10 s")
+	require.Greater(t, second.Token(), l.Token())
+	require.NoError(t, second.Unlock(ctx))
+}
+
+func TestRedlockIsExclusive(t *testing.T) {
+	nodes := masters(t, 5)
+	var clients []*Client
+	for range 4 {
+		clients = append(clients, newRedlock(t, nodes))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
+	defer cancel()
+	exclusive(ctx, t, "k", clients...)
+}
+
+// Two nodes of five may be down, or hung, and one after the other.
+func TestRedlockOutlivesAMinority(t *testing.T) {
+	nodes := masters(t, 5)
+	c, d := newRedlock(t, nodes), newRedlock(t, nodes)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
+	defer cancel()
+	exclusive(ctx, t, "k", c, d)
+	nodes[0].Pause()
+	exclusive(ctx, t, "k", c, d)
+	nodes[3].Kill()
+	exclusive(ctx, t, "k", c, d)
+	nodes[0].Resume()
+	exclusive(ctx, t, "k", c, d)
+}
+
+func TestRedlockWithoutAQuorumTellsEachNode(t *testing.T) {
+	nodes := masters(t, 3)
+	c := newRedlock(t, nodes, WithLease(2*time.Second), WithRestartGuard(GuardAuto, 2*time.Second))
+	ctx := context.Background()
+	l, err := c.Mutex("held").Lock(ctx)
+	require.NoError(t, err)
+	nodes[0].Kill()
+	nodes[1].Kill()
+	<-l.Context().Done()
+	require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+	_, err = c.Mutex("k").TryLock(ctx)
+	var quorum *QuorumError
+	require.ErrorAs(t, err, &quorum)
+	require.Len(t, quorum.Nodes, 2)
+	var seat *SeatError
+	require.ErrorAs(t, quorum.Nodes[0], &seat)
+	require.ErrorContains(t, err, "node 1: ")
+	wctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	_, err = c.Mutex("k").Lock(wctx)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	nodes[0].Restart()
+	nodes[1].Restart()
+	again, err := c.Mutex("held").Lock(ctx)
+	require.NoError(t, err, "after their quarantine")
+	require.Greater(t, again.Token(), l.Token(), "one node still knew")
+	require.NoError(t, again.Unlock(ctx))
+}
+
+func TestRedlockNodesMustBeIndependentMasters(t *testing.T) {
+	a := redistest.Start(t)
+	ctx := context.Background()
+	for _, c := range []struct {
+		nodes []rueidis.Client
+		opts  []Option
+		why   string
+	}{
+		{nil, nil, "no nodes"},
+		{[]rueidis.Client{nil}, nil, "node 1 is nil"},
+		{[]rueidis.Client{a.Client()}, []Option{WithQuorum(2)}, "between 1 and 1"},
+		{[]rueidis.Client{a.Client(), a.Client()}, []Option{WithQuorum(1)}, "between 2 and 2"},
+		{[]rueidis.Client{a.Client()}, []Option{WithLease(time.Second), WithCommandTimeout(time.Second)}, "a third of it"},
+		{[]rueidis.Client{a.Client()}, []Option{WithRestartGuard(GuardAuto, 10*time.Second)}, "longer than"},
+	} {
+		_, err := NewRedlock(c.nodes, c.opts...)
+		require.ErrorIs(t, err, ErrInvalidOption)
+		require.ErrorContains(t, err, c.why)
+	}
+	twin := a.Client()
+	_, err := NewRedlock([]rueidis.Client{twin, twin})
+	require.ErrorContains(t, err, "node 2 is node 1 again")
+
+	twice := newRedlock(t, []*redistest.Server{a, a, redistest.Start(t)})
+	_, err = twice.Mutex("k").Lock(ctx)
+	require.ErrorIs(t, err, ErrInvalidNodes)
+	require.ErrorContains(t, err, "the same server")
+
+	replica := redistest.Start(t, "--replicaof", "127.0.0.1", fmt.Sprint(a.Port()))
+	_, err = newRedlock(t, []*redistest.Server{a, replica, redistest.Start(t)}).Mutex("k").TryLock(ctx)
+	require.ErrorIs(t, err, ErrInvalidNodes)
+	require.ErrorContains(t, err, "is a slave")
+
+	g := redistest.StartCluster(t)
+	_, err = NewRedlock([]rueidis.Client{g.Client()})
+	require.ErrorIs(t, err, ErrInvalidOption)
+	require.ErrorContains(t, err, "Cluster")
+	_, err = New(g.Client(), WithRestartGuard(GuardAuto, time.Minute))
+	require.ErrorIs(t, err, ErrInvalidOption)
+}
+
+// A node that was restarted empty grants nothing until every lease it may have forgotten is over.
+func TestRestartedNodeStaysOut(t *testing.T) {
+	nodes := masters(t, 3)
+	const lease = 2 * time.Second
+	opts := []Option{WithLease(lease), WithRestartGuard(GuardAuto, lease)}
+	c, d := newRedlock(t, nodes, opts...), newRedlock(t, nodes, opts...)
+	ctx := context.Background()
+	require.NoError(t, c.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
+	nodes[2].Pause()
+	l, err := c.Mutex("k").Lock(ctx) // on nodes 1 and 2 alone
+	require.NoError(t, err)
+	nodes[2].Resume()
+	nodes[0].RestartEmpty()
+	wctx, cancel := context.WithTimeout(ctx, lease/2)
+	defer cancel()
+	_, err = d.Mutex("k").Lock(wctx)
+	require.ErrorIs(t, err, ErrNotAcquired, "nodes 1 and 3 would be a quorum")
+	require.NoError(t, l.Context().Err())
+	require.NoError(t, l.Unlock(ctx))
+	second, err := d.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	require.Greater(t, second.Token(), l.Token())
+	require.NoError(t, second.Unlock(ctx))
+}
+
+// The same with the guard off finds the violation that the guard prevents.
+func TestRestartedNodeWithoutTheGuardBreaksExclusion(t *testing.T) {
+	nodes := masters(t, 3)
+	opts := []Option{WithRestartGuard(GuardOff, time.Minute)}
+	c, d := newRedlock(t, nodes, opts...), newRedlock(t, nodes, opts...)
+	ctx := context.Background()
+	nodes[2].Pause()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	nodes[2].Resume()
+	nodes[0].RestartEmpty()
+	second, err := d.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, l.Context().Err(), "two holders")
+	require.NoError(t, second.Unlock(ctx))
+}
+
+func TestStrictGuardWaitsForInitialize(t *testing.T) {
+	nodes := masters(t, 3)
+	c := newRedlock(t, nodes, WithRestartGuard(GuardStrict, time.Minute))
+	ctx := context.Background()
+	_, err := c.Mutex("k").TryLock(ctx)
+	require.ErrorContains(t, err, "QUARANTINED")
+	require.NoError(t, c.Initialize(ctx))
+	l, err := c.Mutex("k").TryLock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(ctx))
+}
+
+// Where more nodes forgot than a quorum survives, the strict guard stops: nobody can tell new tokens from old ones.
+func TestStrictGuardStopsWhenAMajorityForgot(t *testing.T) {
+	nodes := masters(t, 3)
+	c := newRedlock(t, nodes, WithLease(time.Second), WithRestartGuard(GuardStrict, time.Second))
+	ctx := context.Background()
+	require.NoError(t, c.Initialize(ctx))
+	require.NoError(t, c.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
+	nodes[0].RestartEmpty()
+	nodes[1].RestartEmpty()
+	_, err := c.Mutex("k").Lock(ctx)
+	require.ErrorIs(t, err, errForgotten)
+	require.ErrorContains(t, err, "Client.Initialize")
+	require.NoError(t, c.Initialize(ctx))
+	require.NoError(t, c.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
+}
+
+// The guard serves a single Redis too: after a restart nobody is granted what somebody may still hold.
+func TestGuardOnASingleRedis(t *testing.T) {
+	s := redistest.Start(t, "--appendonly", "yes")
+	c := newClient(t, s.Client(), WithLease(time.Second), WithRestartGuard(GuardAuto, time.Second))
+	ctx := context.Background()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	s.Restart()
+	_, err = c.Mutex("other").TryLock(ctx)
+	require.Error(t, err)
+	<-l.Context().Done()
+	second, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	require.Greater(t, second.Token(), l.Token())
+	require.NoError(t, second.Unlock(ctx))
+}
+
+// Many arrive at once at a free lock, from clients of their own: the vote splits, and is resolved.
+func TestSplitVotesAreResolved(t *testing.T) {
+	nodes := masters(t, 5)
+	var clients []*Client
+	for range 8 {
+		clients = append(clients, newRedlock(t, nodes))
+	}
+	for round := range 20 {
+		var wg sync.WaitGroup
+		key := fmt.Sprint("round ", round)
+		began := time.Now()
+		for _, c := range clients {
+			wg.Go(func() {
+				if err := c.Mutex(key).Do(context.Background(), func(context.Context) error { return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		require.Less(t, time.Since(began), 8*time.Second, "none waited for a poll, every 10 s")
+	}
+}

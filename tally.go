@@ -1,0 +1,193 @@
+package relock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+)
+
+// release ends a at all nodes, and queues next at all of them in the same step. What its nodes answer are votes for
+// next. A node that does not answer is told in the background.
+func (q *quorum) release(_ context.Context, a, next *acquisition) (grant, bool, error) {
+	a.election.drain()
+	if next != nil {
+		next.election = newElection(q, next)
+	}
+	now := clock.Now()
+	out := newOutcome("release", a.names.lock, q)
+	for i, l := range a.election.legs {
+		l.seat.hub.releasing(l.acquisition)
+		if l.seat.idle() {
+			out.note(l.seat, errIdle)
+			l.end(true)
+			continue
+		}
+		if next == nil {
+			q.wg.Go(func() { q.releaseAt(l, nil, out) })
+			continue
+		}
+		n := next.election.legs[i]
+		n.pending, n.asked, n.base = true, now, now
+		q.wg.Go(func() {
+			v := vote{leg: n, sent: now}
+			began := time.Now()
+			v.ballot, v.err = q.releaseAt(l, n.acquisition, out)
+			v.took = time.Since(began)
+			next.election.votes <- v
+		})
+	}
+	err := out.wait()
+	out.linger(q.tau()) // so that the next vote of this process does not overtake the end of this one
+	return grant{}, false, err
+}
+
+func (q *quorum) releaseAt(l *leg, next *acquisition, out *outcomes) (ballot, error) {
+	ctx, cancel := context.WithTimeout(q.ctx, l.timeout)
+	defer cancel()
+	held, b, err := l.seat.ballots.unvote(ctx, l.acquisition, next)
+	l.seat.heard(err)
+	l.end(err != nil)
+	if err == nil && !held {
+		out.note(l.seat, ErrLost)
+	} else {
+		out.note(l.seat, err)
+	}
+	return b, err
+}
+
+// end drops a leg that is over. It is swept where it may still stand, or where a late vote may put it back.
+func (l *leg) end(open bool) {
+	l.seat.hub.forget(l.acquisition)
+	if open || l.doubt.Load() {
+		l.seat.sweeper.sweep(l.acquisition, !open)
+	}
+}
+
+// drain takes the answers that came after the contest was over, and waits a little for those that are out: what ends an
+// acquisition should not overtake the vote that began it. A vote that stays out may yet run.
+func (e *election) drain() {
+	for now := clock.Now(); ; now = clock.Now() {
+		wait := time.Duration(0)
+		for _, l := range e.legs {
+			if l.pending {
+				wait = max(wait, l.asked.Add(e.q.tau()).Until(now))
+			}
+		}
+		if wait <= 0 {
+			break
+		}
+		select {
+		case v := <-e.votes:
+			v.leg.pending = false
+			if unknown(v.err) {
+				v.leg.doubt.Store(true)
+			}
+		case <-time.After(wait):
+		}
+	}
+	for _, l := range e.legs {
+		if l.pending {
+			l.doubt.Store(true)
+		}
+	}
+}
+
+// renew asks all nodes at once. A lease is renewed when a quorum confirmed it, and lost when none can.
+func (q *quorum) renew(ctx context.Context, batch []renewal, settle func(renewal, outcome, clock.Stamp)) {
+	t := newTally(q, batch, settle)
+	var wg sync.WaitGroup
+	for _, s := range q.seats {
+		if s.idle() {
+			continue
+		}
+		for from := 0; from < len(batch); from += maxBatch {
+			part := batch[from:min(from+maxBatch, len(batch))]
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, q.cfg.commandTimeout())
+				defer cancel()
+				held, err := s.ballots.renew(ctx, part)
+				s.heard(err)
+				if err == nil {
+					t.note(s, from, held)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	t.close()
+}
+
+// tally counts the nodes' answers to a batch of renewals.
+type tally struct {
+	q      *quorum
+	sent   clock.Stamp // before the first of the commands
+	settle func(renewal, outcome, clock.Stamp)
+
+	mu    sync.Mutex // guards the rest
+	batch []renewal
+	rows  []row
+}
+
+type row struct {
+	held, lost int
+	settled    bool
+	absent     []*seat // nodes that answered that the lock is not held there
+}
+
+func newTally(q *quorum, batch []renewal, settle func(renewal, outcome, clock.Stamp)) *tally {
+	return &tally{q: q, sent: clock.Now(), settle: settle, batch: batch, rows: make([]row, len(batch))}
+}
+
+// note counts one node's answers for the renewals from index from on.
+func (t *tally) note(s *seat, from int, held []bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, ok := range held {
+		r := &t.rows[from+i]
+		if ok {
+			r.held++
+		} else {
+			r.lost++
+			r.absent = append(r.absent, s)
+		}
+		switch {
+		case r.settled:
+		case r.held >= t.q.need:
+			r.settled = true
+			t.settle(t.batch[from+i], renewed, t.sent)
+		case r.lost > len(t.q.seats)-t.q.need:
+			r.settled = true
+			t.settle(t.batch[from+i], lost, t.sent)
+		}
+	}
+}
+
+// close settles what no quorum has decided, and has the others taken again where they were lost.
+func (t *tally) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, r := range t.rows {
+		if !r.settled {
+			t.settle(t.batch[i], unanswered, t.sent)
+		} else if r.held >= t.q.need {
+			for _, s := range r.absent {
+				t.q.repair(t.batch[i].hold, s)
+			}
+		}
+	}
+}
+
+// repair takes a lock again at a node that lost it, if it is free there, so that the hold survives the loss of another
+// node. It adds nothing to what is believed: that only the next renewals do, while the hold still stands on a quorum.
+func (q *quorum) repair(h *hold, s *seat) {
+	l := h.a.election.legs[s.index-1]
+	q.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(q.ctx, l.timeout)
+		defer cancel()
+		// An answer that is lost needs no sweep: every leg is released, asked or not.
+		_, err := s.ballots.vote(ctx, l.acquisition, 0, toTry)
+		s.heard(err)
+	})
+}
