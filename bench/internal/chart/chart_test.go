@@ -1,0 +1,93 @@
+package chart
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/bench/internal/results"
+)
+
+// sample is a run with figures of every kind, some of them extreme.
+func sample() *results.Run {
+	f := func(v float64) *float64 { return &v }
+	zero, ms := int64(0), int64(1000)
+	r := &results.Run{Schema: results.Schema, Mode: "quick", Notes: []string{"<b>a note</b>"}}
+	for i, peer := range []string{"relock", "relock-remote", "redsync", "etcd", "new<peer>"} {
+		for _, g := range []int{1, 64, 4096} {
+			r.Results = append(r.Results, results.Result{Scenario: "hot-local", Peer: peer,
+				Params: results.Params{Goroutines: g, CSMicros: &zero}, AcqPerS: f(float64(300_000 / (i*i*50 + 1))),
+				WaitCDF:    [][2]float64{{0, 0}, {float64(i * 100), .5}, {1e6, 1}},
+				CmdsPerAcq: f(float64(i)), Jain: f(1 / float64(i+1))})
+		}
+		r.Results = append(r.Results, results.Result{Scenario: "hot-processes", Peer: peer,
+			Params:  results.Params{Processes: 8, Goroutines: 1, CSMicros: &ms},
+			AcqPerS: f(0), WaitCDF: [][2]float64{{5, 0}, {5, 1}}, CmdsPerAcq: f(0), Jain: f(1)})
+	}
+	return r
+}
+
+func TestChartsAreWellFormedAndWithinTheirBox(t *testing.T) {
+	figures := figures(sample())
+	require.Len(t, figures, 5)
+	for _, f := range figures {
+		for _, width := range []float64{wide, narrow} {
+			svg := f.drawing.draw(width, true)
+			dec := xml.NewDecoder(strings.NewReader(svg))
+			for {
+				_, err := dec.Token()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				require.NoError(t, err, f.name)
+			}
+			require.NotContains(t, svg, "NaN", f.name)
+			require.NotContains(t, svg, "Inf", f.name)
+		}
+	}
+}
+
+func TestPageIsSelfContained(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page.html")
+	require.NoError(t, WritePage(path, sample()))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	page := strings.ReplaceAll(string(text), `xmlns="http://www.w3.org/2000/svg"`, "")
+	for _, outside := range []string{"<script", "<link", "http://", "https://", "src=", "@import", "url("} {
+		require.NotContains(t, page, outside)
+	}
+	require.Contains(t, page, "prefers-color-scheme: dark")
+	require.Contains(t, page, "new&lt;peer&gt;")
+	require.Contains(t, page, "&lt;b&gt;a note&lt;/b&gt;")
+}
+
+func TestEmptyRunHasAPage(t *testing.T) {
+	require.Empty(t, figures(&results.Run{}))
+	require.NoError(t, WritePage(filepath.Join(t.TempDir(), "page.html"), &results.Run{}))
+	dir := filepath.Join(t.TempDir(), "charts")
+	require.NoError(t, WriteSVGs(dir, sample()))
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, files, 5)
+}
+
+func TestWrap(t *testing.T) {
+	require.Equal(t, []string{"one two", "three"}, wrap("one two three", 9))
+	require.Equal(t, []string{"overlong", "x"}, wrap("overlong x", 3))
+	require.Empty(t, wrap("", 5))
+}
+
+func TestAxis(t *testing.T) {
+	a := around([]float64{0, 30, 250_000}, 0, 100)
+	require.Equal(t, []float64{10, 1e6}, []float64{a.min, a.max})
+	require.InDelta(t, 0, a.at(1), 1e-9, "what is too small is drawn at the edge")
+	require.InDelta(t, 100, a.at(1e6), 1e-9)
+	require.Len(t, a.decades(10), 6)
+	require.LessOrEqual(t, len(a.decades(3)), 3)
+}

@@ -1,0 +1,125 @@
+// Package peer has the locks that are measured, each in a file of its own behind one small interface.
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/bench/internal/wire"
+)
+
+// Peer is one kind of lock, connected to its server. Its methods may be called from any goroutine.
+type Peer interface {
+	// Lock takes the lock named key. It returns when the lock is held, ctx has ended, or the peer gave up by its own
+	// rules.
+	Lock(ctx context.Context, key string) (Held, error)
+	// Close disconnects. Locks still held are left to their leases.
+	Close()
+}
+
+// Held is a lock that is held.
+type Held interface {
+	// Context is what a nested Lock is called with. Where the peer can tell, it is done when the lock is lost.
+	Context() context.Context
+	// Unlock gives the lock back. It fails when the lock was lost before.
+	Unlock(ctx context.Context) error
+}
+
+// Env is what a peer is opened with.
+type Env struct {
+	Redis    string        // URL
+	Etcd     string        // address, for the peers that need one
+	Lease    time.Duration // 0: the peer's own default
+	Waiters  int           // how many goroutines will want one lock at once
+	Keep     bool          // leases are held for long: keep them alive, in the way the peer's documentation shows
+	Embedded bool          // the server is the embedded one, which lacks RESP3 and client tracking
+	Wire     *wire.Counter
+}
+
+// Spec describes a peer.
+type Spec struct {
+	Name   string
+	Module string // whose version is the peer's
+	Setup  string // how it is configured, after which document
+	Open   func(Env) (Peer, error)
+
+	Reentrant bool // takes a lock again that it holds
+	Keeps     bool // leases live as long as they are held
+	Baseline  bool // no lock that anybody chooses: measured to compare with
+	NeedsEtcd bool
+	JVM       string // the lock's name in the Java worker; Open is nil then
+
+	// RenewEvery is how often a lease of that length is renewed.
+	RenewEvery func(lease time.Duration) time.Duration
+	// Lease is the peer's default lease.
+	Lease time.Duration
+}
+
+// All returns the peers of a run in the order of its tables.
+func All() []Spec {
+	return []Spec{
+		relockSpec(), relockRemoteSpec(), redsyncSpec(), redislockSpec(), rueidislockSpec(), spinSpec(), retrySpec(),
+		etcdSpec(), redissonSpec("redisson"), redissonSpec("redisson-fair"), rawSpec(), noneSpec(),
+	}
+}
+
+func third(lease time.Duration) time.Duration { return lease / 3 }
+
+// leaseOr returns the lease asked for, or the default.
+func (e Env) leaseOr(d time.Duration) time.Duration {
+	if e.Lease > 0 {
+		return e.Lease
+	}
+	return d
+}
+
+// rueidisOption returns rueidis's default options with a dialer that counts.
+func (e Env) rueidisOption() (rueidis.ClientOption, error) {
+	o, err := rueidis.ParseURL(e.Redis)
+	if err != nil {
+		return o, fmt.Errorf("redis URL: %w", err)
+	}
+	o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, t *tls.Config) (net.Conn, error) {
+		return e.Wire.Dial(ctx, d, addr, t)
+	}
+	if e.Embedded {
+		o.DisableCache, o.ForceSingleClient, o.AlwaysRESP2 = true, true, true
+	}
+	return o, nil
+}
+
+func (e Env) rueidisClient() (rueidis.Client, error) {
+	o, err := e.rueidisOption()
+	if err != nil {
+		return nil, err
+	}
+	return rueidis.NewClient(o)
+}
+
+// goRedisClient returns a go-redis client with its default options and a dialer that counts.
+func (e Env) goRedisClient() (*goredis.Client, error) {
+	o, err := goredis.ParseURL(e.Redis)
+	if err != nil {
+		return nil, fmt.Errorf("redis URL: %w", err)
+	}
+	dialer := net.Dialer{Timeout: 5 * time.Second, KeepAlive: 5 * time.Minute}
+	o.Dialer = func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return e.Wire.Dial(ctx, &dialer, addr, o.TLSConfig)
+	}
+	return goredis.NewClient(o), nil
+}
+
+// heldFunc is a held lock that has nothing to say but how it is unlocked.
+type heldFunc struct {
+	ctx    context.Context
+	unlock func(context.Context) error
+}
+
+func (h heldFunc) Context() context.Context         { return h.ctx }
+func (h heldFunc) Unlock(ctx context.Context) error { return h.unlock(ctx) }

@@ -1,0 +1,137 @@
+package peer
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/bench/internal/wire"
+	"github.com/relock-go/relock/internal/redistest"
+)
+
+// each runs a test against every peer that runs on Redis in this process.
+func each(t *testing.T, which func(Spec) bool, test func(*testing.T, Spec, Env)) {
+	server := redistest.Start(t)
+	for _, s := range All() {
+		if s.Open == nil || s.NeedsEtcd || !which(s) {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			test(t, s, Env{Redis: "redis://" + server.Addr(), Wire: wire.NewCounter()})
+		})
+	}
+}
+
+func open(t *testing.T, s Spec, e Env) Peer {
+	p, err := s.Open(e)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func TestPeersExclude(t *testing.T) {
+	each(t, func(s Spec) bool { return !s.Baseline }, func(t *testing.T, s Spec, e Env) {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		peers := []Peer{open(t, s, e), open(t, s, e)}
+		var wg sync.WaitGroup
+		count := 0 // the race detector watches it too
+		for i := range 4 {
+			wg.Go(func() {
+				for range 5 {
+					h, err := lockAgain(ctx, peers[i%2], "exclude-"+s.Name)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					count++
+					if err := h.Unlock(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, 20, count)
+	})
+}
+
+// lockAgain asks until the peer no longer gives up, as the bench does.
+func lockAgain(ctx context.Context, p Peer, key string) (Held, error) {
+	for {
+		h, err := p.Lock(ctx, key)
+		if err == nil || ctx.Err() != nil {
+			return h, err
+		}
+	}
+}
+
+func TestReentrantPeersReenter(t *testing.T) {
+	each(t, func(s Spec) bool { return s.Reentrant }, func(t *testing.T, s Spec, e Env) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		p := open(t, s, e)
+		outer, err := p.Lock(ctx, "nest-"+s.Name)
+		require.NoError(t, err)
+		inner, err := p.Lock(outer.Context(), "nest-"+s.Name)
+		require.NoError(t, err)
+		require.NoError(t, inner.Unlock(ctx))
+		require.NoError(t, outer.Unlock(ctx))
+	})
+}
+
+func TestFreeLockTakesTwoCommands(t *testing.T) {
+	each(t, func(s Spec) bool { return s.Name != "none" }, func(t *testing.T, s Spec, e Env) {
+		ctx := context.Background()
+		p := open(t, s, e)
+		pair := func() {
+			h, err := p.Lock(ctx, "two-"+s.Name)
+			require.NoError(t, err)
+			require.NoError(t, h.Unlock(ctx))
+		}
+		pair() // loads the scripts
+		before := sent(e)
+		for range 100 {
+			pair()
+		}
+		// A subscription or a script sent in the background may fall into it.
+		require.InDelta(t, 200, sent(e)-before, 3, "%v", e.Wire.Counts())
+	})
+}
+
+func sent(e Env) (n int64) {
+	for name, count := range e.Wire.Counts() {
+		if name != "client" && name != "hello" && name != "ping" {
+			n += count
+		}
+	}
+	return n
+}
+
+func TestKeepersOutliveTheirLease(t *testing.T) {
+	each(t, func(s Spec) bool { return s.Keeps && !s.Baseline }, func(t *testing.T, s Spec, e Env) {
+		e.Lease, e.Keep = time.Second, true
+		ctx := context.Background()
+		p := open(t, s, e)
+		h, err := p.Lock(ctx, "keep-"+s.Name)
+		require.NoError(t, err)
+		select {
+		case <-h.Context().Done():
+			t.Error("lost")
+		case <-time.After(1500 * time.Millisecond):
+		}
+		require.NoError(t, h.Unlock(ctx))
+	})
+}
+
+func TestBadRedisURL(t *testing.T) {
+	for _, s := range All() {
+		if s.Open != nil && !s.NeedsEtcd && s.Name != "none" {
+			_, err := s.Open(Env{Redis: "nowhere", Wire: wire.NewCounter()})
+			require.Error(t, err, s.Name)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package results
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func f(v float64) *float64 { return &v }
+
+func cellOf(results ...Result) []Result {
+	for i := range results {
+		results[i].Scenario = "hot-local"
+	}
+	return results
+}
+
+func measure(t *testing.T, name string) Measure {
+	for _, m := range Measures() {
+		if m.Name == name {
+			return m
+		}
+	}
+	t.Fatalf("no measure %s", name)
+	return Measure{}
+}
+
+func TestWinner(t *testing.T) {
+	span := func(lo, hi float64) map[string]Span { return map[string]Span{"throughput": {lo, hi}} }
+	cell := cellOf(
+		Result{Peer: "none", Baseline: true, AcqPerS: f(900)},
+		Result{Peer: "a", AcqPerS: f(100), Spread: span(90, 110)},
+		Result{Peer: "b", AcqPerS: f(200), Spread: span(180, 220)},
+		Result{Peer: "cheat", AcqPerS: f(500), Overlaps: 1},
+		Result{Peer: "hung", AcqPerS: f(600), Error: "hung"},
+		Result{Peer: "c", AcqPerS: f(170), Spread: span(150, 185)},
+		Result{Peer: "silent"},
+	)
+	require.Equal(t, []int{2, 5}, measure(t, "throughput").Winner(cell), "c's best round was as good as b's worst")
+	cell[5].Spread = span(150, 179)
+	require.Equal(t, []int{2}, measure(t, "throughput").Winner(cell))
+	require.Contains(t, WinnerLine(cell), "throughput b (1.18× c)")
+	require.Nil(t, measure(t, "fairness").Winner(cell), "nobody has it")
+	require.Nil(t, measure(t, "throughput").Winner(cell[:2]), "nobody to win against")
+	lower := cellOf(Result{Peer: "a", CmdsPerAcq: f(2)},
+		Result{Peer: "b", CmdsPerAcq: f(2.4)}, Result{Peer: "c", CmdsPerAcq: f(2.01)})
+	require.Equal(t, []int{0, 2}, measure(t, "commands").Winner(lower), "within a percent")
+}
+
+func TestTableNamesWinnersAndTrouble(t *testing.T) {
+	r := &Run{Results: cellOf(Result{Peer: "a", AcqPerS: f(100)}, Result{Peer: "b", AcqPerS: f(200)},
+		Result{Peer: "cheat", AcqPerS: f(900), Overlaps: 3})}
+	var out bytes.Buffer
+	r.Table(&out)
+	require.Contains(t, out.String(), "winner: throughput b (2.00× a)")
+	require.Contains(t, out.String(), "cheat: BROKE MUTUAL EXCLUSION: 3 overlaps")
+}
+
+func TestFormats(t *testing.T) {
+	for us, want := range map[float64]string{
+		0.3: "0.3 µs", 2.272: "2.27 µs", 999.7: "1 ms", 18.04: "18 µs", 1234: "1.23 ms",
+		99_960: "100 ms", 2_130_000: "2.13 s", -148_000: "-148 ms", 0: "0 µs"} {
+		require.Equal(t, want, Micros(us))
+	}
+	require.Equal(t, "1,234,567", Count(1234567))
+	require.Equal(t, "0.004", Decimal(0.004))
+	require.Equal(t, "2.00", Decimal(2))
+	require.Equal(t, "-1,200", Count(-1200))
+}
+
+func TestFileKeepsEverything(t *testing.T) {
+	zero := int64(0)
+	one := Result{Peer: "a", AcqPerS: f(1), Params: Params{Goroutines: 64, CSMicros: &zero}}
+	before := &Run{Schema: Schema, Results: cellOf(one)}
+	path := filepath.Join(t.TempDir(), "r.json")
+	require.NoError(t, before.Write(path))
+	after, err := Read(path)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"cs_us": 0`)
+	require.NoError(t, before.Write(path), "over the old one")
+}
+
+func TestReadRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"other.json": `{"schema": 99}`, "text.json": "hello"} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := Read(path)
+		require.ErrorContains(t, err, name)
+	}
+	_, err := Read(filepath.Join(dir, "none"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestCompare(t *testing.T) {
+	run := func(rate, lo, hi float64) *Run {
+		return &Run{Results: cellOf(Result{Peer: "a", AcqPerS: f(rate), Spread: map[string]Span{"throughput": {lo, hi}}})}
+	}
+	var out bytes.Buffer
+	require.Equal(t, 1, Compare(&out, run(100, 95, 105), run(150, 140, 160)))
+	require.Contains(t, out.String(), "+50.0 % better")
+	out.Reset()
+	Compare(&out, run(100, 95, 105), run(104, 100, 108))
+	require.Contains(t, out.String(), "+4.0 % ~")
+	require.Zero(t, Compare(&out, run(1, 1, 1), &Run{}))
+}
+
+func TestChecks(t *testing.T) {
+	q := func(p50, p99 float64) *Quantiles { return &Quantiles{P50: p50, P99: p99, N: 1} }
+	ms := int64(1000)
+	hot := cellOf(Result{Peer: "relock", AcqPerS: f(300), ShareMin: f(.95), ShareMax: f(1.05)},
+		Result{Peer: "redsync", AcqPerS: f(5)}, Result{Peer: "redislock", AcqPerS: f(10)},
+		Result{Peer: "spin", AcqPerS: f(20)})
+	processes := []Result{{Scenario: "hot-processes", Peer: "relock", Params: Params{Processes: 8, CSMicros: &ms},
+		CmdsPerAcq: f(2), WorstBest: f(.96), Handover: q(250, 0), Wait: q(0, 12_000)}}
+	solo := []Result{{Scenario: "uncontended", Peer: "relock", Pair: q(110, 0)},
+		{Scenario: "uncontended", Peer: "raw", Pair: q(100, 0)}}
+	idle := []Result{{Scenario: "idle-waiters", Peer: "relock", Cmds: map[string]float64{"subscribe": 2, "evalsha": 1}}}
+	for want, cell := range map[string][]Result{
+		"relock: 30.0 × the acquisitions of redislock, the best of redsync, redislock and rueidislock; " +
+			"workers got 0.95 to 1.05 of the mean": hot,
+		"relock: 2.00 commands per acquisition; worst/best worker 0.96; " +
+			"p99 wait is 1.20 × (8 × (1ms + 250 µs))": processes,
+		"relock: the median Lock and Unlock takes 1.10 × two raw script calls": solo,
+		"relock: sent in all: 1 evalsha, 2 subscribe":                          idle,
+	} {
+		require.Equal(t, []string{want}, Checks(cell))
+	}
+}

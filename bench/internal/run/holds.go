@@ -1,0 +1,290 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/bench/internal/peer"
+	"github.com/relock-go/relock/bench/internal/results"
+	"github.com/relock-go/relock/bench/internal/worker"
+)
+
+// cast is fresh worker processes with a peer open, for one turn.
+type cast struct {
+	r     *runner
+	procs []*process
+	key   string
+	lease time.Duration
+}
+
+func (r *runner) cast(ctx context.Context, c cell, s peer.Spec, n int) (*cast, error) {
+	k := &cast{r: r, key: r.key(s), lease: s.Lease}
+	if c.params.LeaseMS > 0 {
+		k.lease = time.Duration(c.params.LeaseMS) * time.Millisecond
+	}
+	r.board.Clear(0)
+	open, err := r.open(c, s)
+	if err != nil {
+		return nil, err
+	}
+	for range n {
+		p, err := start(r.poolOf(s).command)
+		if err != nil {
+			k.dismiss()
+			return nil, err
+		}
+		k.procs = append(k.procs, p)
+	}
+	if _, err := askAll(ctx, k.procs, openLimit, func(int) worker.Request { return open }); err != nil {
+		k.dismiss()
+		return nil, err
+	}
+	return k, nil
+}
+
+// dismiss ends the processes. They disconnect first, so that a peer's own cleaning up is not left to time-outs.
+func (k *cast) dismiss() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var alive []*process
+	for _, p := range k.procs {
+		if p.alive() {
+			alive = append(alive, p)
+		}
+	}
+	_, _ = askAll(ctx, alive, 5*time.Second, func(int) worker.Request { return worker.Request{Do: worker.Close} })
+	for _, p := range k.procs {
+		p.kill()
+	}
+}
+
+// ask sends a request about the turn's lock to one of the processes.
+func (k *cast) ask(ctx context.Context, i int, do string, goroutines int, limit time.Duration) (worker.Reply, error) {
+	req := worker.Request{Do: do, Key: k.key, Goroutines: goroutines, Millis: limit.Milliseconds()}
+	return k.procs[i].ask(ctx, req, limit+replyLimit)
+}
+
+// idle has many goroutines of one process wait behind the hold of another, and looks at what waiting costs.
+func (r *runner) idle(ctx context.Context, c cell, s peer.Spec, t *measured) error {
+	k, err := r.cast(ctx, c, s, 2)
+	if err != nil {
+		return err
+	}
+	defer k.dismiss()
+	if _, err := k.ask(ctx, 0, worker.Hold, 1, openLimit); err != nil {
+		return err
+	}
+	before, err := k.ask(ctx, 1, worker.Stats, 0, openLimit)
+	if err != nil {
+		return err
+	}
+	n := c.params.Goroutines
+	if _, err := k.ask(ctx, 1, worker.Wait, n, openLimit); err != nil {
+		return err
+	}
+	hold := time.Duration(c.params.HoldMS) * time.Millisecond
+	begin := time.Now()
+	seen, err := r.observe(ctx, begin, begin.Add(hold))
+	if err != nil {
+		return err
+	}
+	during, err := k.ask(ctx, 1, worker.Stats, 0, openLimit)
+	if err != nil {
+		return err
+	}
+	listening, err := r.server.subscribers(ctx)
+	if err != nil {
+		return err
+	}
+	if err := k.sendHome(ctx, n, t); err != nil {
+		return err
+	}
+	t.rounds++
+	t.extra = func(res *results.Result) {
+		used := during.Usage.Sub(before.Usage)
+		res.CmdsTotal, res.Cmds = commands(during.Usage.Commands)
+		res.ClientCPU = ptr(100 * used.CPU.Seconds() / hold.Seconds())
+		res.RedisCPU = ptr(100 * seen.cpu.Seconds() / hold.Seconds())
+		res.PerWaiter = ptr(float64(max(0, int64(during.Usage.Memory)-int64(before.Usage.Memory))) / float64(n))
+		listening = max(0, listening-1) // the holder's own
+		res.PubSubConns = &listening
+	}
+	return nil
+}
+
+// sendHome frees the lock and lets the waiters have it, as many as can in a short time.
+func (k *cast) sendHome(ctx context.Context, n int, t *measured) error {
+	freed, err := k.ask(ctx, 0, worker.Release, 0, openLimit)
+	if err != nil {
+		return err
+	}
+	rep, err := k.ask(ctx, 1, worker.Join, n, 2*time.Second)
+	if err != nil {
+		return err
+	}
+	rep.Overlaps += freed.Overlaps
+	rep.Failed, rep.Failure = 0, "" // cancelled by us, not given up
+	t.note(rep)
+	return t.err
+}
+
+// commands is what was sent in all, without the greetings of connections.
+func commands(sent map[string]int64) (*int64, map[string]float64) {
+	var total int64
+	by := make(map[string]float64)
+	for name, n := range sent {
+		if !overheadCommand(name) {
+			total += n
+			by[name] = float64(n)
+		}
+	}
+	return &total, by
+}
+
+// leases has one process hold many locks for long.
+func (r *runner) leases(ctx context.Context, c cell, s peer.Spec, t *measured) error {
+	k, err := r.cast(ctx, c, s, 1)
+	if err != nil {
+		return err
+	}
+	defer k.dismiss()
+	n := c.params.Leases
+	for i := range n {
+		r.board.Clear(i)
+	}
+	limit := openLimit + time.Duration(n)*time.Millisecond
+	taken, err := k.ask(ctx, 0, worker.Take, n, limit)
+	if err != nil {
+		return err
+	}
+	before, err := k.ask(ctx, 0, worker.Stats, 0, openLimit)
+	if err != nil {
+		return err
+	}
+	hold := time.Duration(c.params.HoldMS) * time.Millisecond
+	begin := time.Now()
+	seen, err := r.observe(ctx, begin, begin.Add(hold))
+	if err != nil {
+		return err
+	}
+	during, err := k.ask(ctx, 0, worker.Stats, 0, openLimit)
+	if err != nil {
+		return err
+	}
+	elapsed := time.Since(begin)
+	dropped, err := k.ask(ctx, 0, worker.Drop, 0, limit)
+	if err != nil {
+		return err
+	}
+	t.note(worker.Reply{Overlaps: taken.Overlaps + dropped.Overlaps, Failure: dropped.Failure})
+	t.rounds++
+	t.extra = func(res *results.Result) {
+		used := during.Usage.Sub(before.Usage)
+		res.CmdsTotal, res.Cmds = commands(used.Commands)
+		renewals := float64(n) * elapsed.Seconds() / s.RenewEvery(k.lease).Seconds()
+		res.CmdsPer100 = ptr(100 * float64(*res.CmdsTotal) / renewals)
+		res.ClientCPU = ptr(100 * used.CPU.Seconds() / elapsed.Seconds())
+		res.RedisCPU = ptr(100 * seen.cpu.Seconds() / hold.Seconds())
+		res.Lost = &dropped.Lost
+		res.PerWaiter = nil
+	}
+	return nil
+}
+
+// crash kills the process that holds the lock, or the first that waits for it, and measures when the next has it.
+func (r *runner) crash(ctx context.Context, c cell, s peer.Spec, n int, t *measured) error {
+	if s.Baseline {
+		return errors.New("nothing to measure: it does not wait")
+	}
+	if c.params.Crash == "holder" {
+		return r.killHolder(ctx, c, s, n, t)
+	}
+	return r.killWaiter(ctx, c, s, t)
+}
+
+// patience is how long a lock may stay free before waiting for it is given up.
+func (k *cast) patience() time.Duration { return 2*k.lease + 5*time.Second }
+
+// stuck notes a lock that nobody got.
+func (m *measured) stuck(limit time.Duration) {
+	m.rounds++
+	m.failed++
+	m.failure = fmt.Sprintf("nobody had the lock %v after the kill", limit)
+}
+
+const settle = 150 * time.Millisecond // for a waiter to be in line
+
+func (r *runner) killHolder(ctx context.Context, c cell, s peer.Spec, n int, t *measured) error {
+	k, err := r.cast(ctx, c, s, 2)
+	if err != nil {
+		return err
+	}
+	defer k.dismiss()
+	if _, err := k.ask(ctx, 0, worker.Hold, 1, openLimit); err != nil {
+		return err
+	}
+	if _, err := k.ask(ctx, 1, worker.Wait, 1, openLimit); err != nil {
+		return err
+	}
+	// The kill comes at another point of the lease in each round.
+	if err := sleepUntil(ctx, time.Now().Add(settle+time.Duration(n)*k.lease/5)); err != nil {
+		return err
+	}
+	killed := now()
+	k.procs[0].kill()
+	r.board.Clear(0)
+	limit := k.patience()
+	rep, err := k.ask(ctx, 1, worker.Join, 1, limit)
+	if err != nil {
+		return err
+	}
+	t.note(rep)
+	if rep.At == 0 {
+		t.stuck(limit)
+		return nil
+	}
+	t.rounds++
+	t.recover = append(t.recover, micros(rep.At-killed))
+	t.over = append(t.over, micros(rep.At-killed-int64(k.lease)))
+	return nil
+}
+
+func (r *runner) killWaiter(ctx context.Context, c cell, s peer.Spec, t *measured) error {
+	k, err := r.cast(ctx, c, s, 3)
+	if err != nil {
+		return err
+	}
+	defer k.dismiss()
+	if _, err := k.ask(ctx, 0, worker.Hold, 1, openLimit); err != nil {
+		return err
+	}
+	for i := 1; i <= 2; i++ {
+		if _, err := k.ask(ctx, i, worker.Wait, 1, openLimit); err != nil {
+			return err
+		}
+		if err := sleepUntil(ctx, time.Now().Add(settle/2)); err != nil {
+			return err
+		}
+	}
+	k.procs[1].kill()
+	freed, err := k.ask(ctx, 0, worker.Release, 0, openLimit)
+	if err != nil {
+		return err
+	}
+	limit := k.patience()
+	rep, err := k.ask(ctx, 2, worker.Join, 1, limit)
+	if err != nil {
+		return err
+	}
+	t.note(rep)
+	t.note(worker.Reply{Overlaps: freed.Overlaps})
+	if rep.At == 0 {
+		t.stuck(limit)
+		return nil
+	}
+	t.rounds++
+	t.recover = append(t.recover, micros(rep.At-freed.At))
+	return nil
+}

@@ -1,0 +1,212 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/bench/internal/board"
+	"github.com/relock-go/relock/bench/internal/peer"
+	"github.com/relock-go/relock/bench/internal/results"
+	"github.com/relock-go/relock/bench/internal/wire"
+	"github.com/relock-go/relock/bench/internal/worker"
+)
+
+const (
+	openLimit  = 60 * time.Second
+	replyLimit = 20 * time.Second // for a loop's goroutines to come back, and the reply
+	headStart  = 15 * time.Millisecond
+	jvmWarm    = 300 * time.Millisecond // more for the JVM, whose code is compiled as it runs
+)
+
+// loops is a round in which processes lock and unlock as fast as they can: connect, get going, measure, disconnect.
+func (r *runner) loops(ctx context.Context, c cell, s peer.Spec, _ int, t *measured) error {
+	procs, fresh, err := r.poolOf(s).get(max(1, c.params.Processes))
+	if err != nil {
+		return err
+	}
+	open, err := r.open(c, s)
+	if err != nil {
+		return err
+	}
+	if s.JVM != "" && len(fresh) > 0 {
+		if err := r.heat(ctx, s, open, fresh); err != nil {
+			return err
+		}
+	}
+	if _, err := askAll(ctx, procs, openLimit, func(int) worker.Request { return open }); err != nil {
+		return err
+	}
+	rd, err := r.loop(ctx, c, s, procs)
+	if err != nil {
+		return err
+	}
+	if err := t.add(rd); err != nil {
+		return err
+	}
+	if t.err != nil { // goroutines that hang would disturb what comes next
+		r.poolOf(s).close()
+		return t.err
+	}
+	_, err = askAll(ctx, procs, openLimit, func(int) worker.Request { return worker.Request{Do: worker.Close} })
+	return err
+}
+
+// heat lets new JVMs compile what they will run. The more of them share the cores, the longer it takes.
+func (r *runner) heat(ctx context.Context, s peer.Spec, open worker.Request, procs []*process) error {
+	d := heatOf(len(procs))
+	if _, err := askAll(ctx, procs, openLimit+d, func(int) worker.Request { return open }); err != nil {
+		return err
+	}
+	key, begin := r.key(s), board.Now()
+	_, err := askAll(ctx, procs, d+replyLimit, func(i int) worker.Request {
+		return worker.Request{Do: worker.Loop, Key: fmt.Sprint(key, i), Slot: i, Goroutines: 4,
+			Start: begin, Millis: d.Milliseconds()}
+	})
+	return err
+}
+
+// heatOf is how long n new JVMs are given.
+func heatOf(n int) time.Duration { return 2*time.Second + time.Duration(n)*time.Second/2 }
+
+// loop runs all processes at the same time.
+func (r *runner) loop(ctx context.Context, c cell, s peer.Spec, procs []*process) (round, error) {
+	d, warm := r.plan.slice, r.plan.warm
+	if s.JVM != "" {
+		warm += jvmWarm
+	}
+	begin := board.Now() + int64(headStart+time.Duration(len(procs))*500*time.Microsecond+warm)
+	req := worker.Request{
+		Do: worker.Loop, Key: r.key(s), KeyEach: c.keyEach, Goroutines: c.params.Goroutines, Depth: c.params.Depth,
+		CSMicros: *c.params.CSMicros, Start: begin, WarmMS: warm.Milliseconds(), Millis: d.Milliseconds(),
+	}
+	slots := 1
+	if c.keyEach {
+		slots = c.params.Goroutines
+	}
+	for i := range slots {
+		r.board.Clear(i)
+	}
+	type observed struct {
+		load load
+		err  error
+	}
+	seen := make(chan observed, 1)
+	go func() {
+		l, err := r.observe(ctx, board.Time(begin), board.Time(begin+int64(d)))
+		seen <- observed{l, err}
+	}()
+	replies, err := askAll(ctx, procs, warm+d+replyLimit, func(int) worker.Request { return req })
+	o := <-seen
+	if err != nil {
+		return round{}, err
+	}
+	return round{replies: replies, elapsed: d, load: o.load}, o.err
+}
+
+// observe returns what Redis did between two instants.
+func (r *runner) observe(ctx context.Context, from, to time.Time) (load, error) {
+	if err := sleepUntil(ctx, from); err != nil {
+		return load{}, err
+	}
+	before, err := r.server.load(ctx)
+	if err != nil {
+		return load{}, err
+	}
+	if err := sleepUntil(ctx, to); err != nil {
+		return load{}, err
+	}
+	after, err := r.server.load(ctx)
+	return load{cpu: after.cpu - before.cpu, calls: after.calls - before.calls}, err
+}
+
+func sleepUntil(ctx context.Context, t time.Time) error {
+	timer := time.NewTimer(time.Until(t))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// delayed returns the addresses of Redis and etcd behind proxies that delay.
+func (r *runner) delayed(us int64, etcdAddr string) (redis, etcd string, err error) {
+	if strings.HasPrefix(r.server.url, "rediss:") {
+		return "", "", errNoTLS
+	}
+	p, err := r.proxy(us, r.server.addr)
+	if err != nil {
+		return "", "", err
+	}
+	redis = strings.Replace(r.server.url, r.server.addr, p.Addr(), 1)
+	if etcdAddr == "" {
+		return redis, "", nil
+	}
+	e, err := r.proxy(-us, etcdAddr)
+	if err != nil {
+		return "", "", err
+	}
+	return redis, e.Addr(), nil
+}
+
+// proxy returns the proxy before target, made at the first call. id tells the proxies apart; its size is the delay.
+func (r *runner) proxy(id int64, target string) (*wire.DelayProxy, error) {
+	if p := r.delays[id]; p != nil {
+		return p, nil
+	}
+	p, err := wire.NewDelayProxy(target, time.Duration(max(id, -id))*time.Microsecond)
+	if err != nil {
+		return nil, fmt.Errorf("delay proxy: %w", err)
+	}
+	r.delays[id] = p
+	return p, nil
+}
+
+// overhead measures what the bench itself costs: an uncontended loop with no lock.
+func (r *runner) overhead(ctx context.Context) {
+	spec := peer.Spec{Name: "none"}
+	c := cell{params: soloCells(0)[0].params}
+	saved := r.plan
+	r.plan.slice, r.plan.warm = 100*time.Millisecond, 20*time.Millisecond
+	defer func() { r.plan = saved }()
+	var t measured
+	if err := r.loops(ctx, c, spec, 0, &t); err != nil || t.total == 0 {
+		if ctx.Err() == nil {
+			r.note("the bench's own overhead could not be measured: %v", err)
+		}
+		return
+	}
+	r.report.Machine.OverheadNS = float64(t.elapsed.Nanoseconds()) / float64(t.total)
+}
+
+// measured is a tally with what only the cells of long holds have.
+type measured struct {
+	tally
+	extra   func(*results.Result)
+	recover []float64 // microseconds from a kill to the next grant
+	over    []float64 // the same, less the lease
+}
+
+func (m *measured) result() results.Result {
+	r := m.tally.result()
+	r.Recover, r.OverLease = few(m.recover), few(m.over)
+	if m.extra != nil {
+		m.extra(&r)
+	}
+	return r
+}
+
+// few are the quantiles of a handful of figures.
+func few(v []float64) *results.Quantiles {
+	if len(v) == 0 {
+		return nil
+	}
+	most := v[0]
+	for _, x := range v {
+		most = max(most, x)
+	}
+	return &results.Quantiles{P50: median(v), P90: most, P99: most, P999: most, Max: most, N: int64(len(v))}
+}

@@ -1,0 +1,247 @@
+package run
+
+import (
+	"slices"
+	"time"
+
+	"github.com/relock-go/relock/bench/internal/peer"
+	"github.com/relock-go/relock/bench/internal/results"
+)
+
+// Scenarios returns the names of all scenarios in the order they run.
+func Scenarios() []string {
+	return []string{
+		"uncontended", "many-keys", "reentry", "hot-local", "hot-processes", "idle-waiters", "watchdog", "crash", "redlock",
+	}
+}
+
+// notBuilt names the scenarios that cannot run yet, and why.
+func notBuilt() map[string]string {
+	return map[string]string{"redlock": "not built yet: relock has no quorum to measure"}
+}
+
+// kind is how a cell is measured.
+type kind int
+
+const (
+	looping  kind = iota // processes that lock and unlock for the length of a round
+	idling               // goroutines that wait behind a long hold
+	keeping              // leases held for long
+	crashing             // a process killed
+)
+
+// cell is a scenario with its parameters.
+type cell struct {
+	scenario string
+	kind     kind
+	params   results.Params
+	keyEach  bool
+	baseline []string // the peers measured beside, to compare with
+	fits     func(peer.Spec) bool
+}
+
+// plan is all that a run measures, and how long each piece takes.
+type plan struct {
+	cells  []cell
+	rounds int
+	slice  time.Duration // what counts of a looping round
+	warm   time.Duration // before it, for all to be under way
+}
+
+const (
+	roundOverhead = 110 * time.Millisecond // connecting, reading counters, sending home
+	processCost   = 8 * time.Millisecond   // the same, for each further process
+)
+
+func us(n int64) *int64 { return &n }
+
+// quickCells fit into a minute.
+func quickCells(hold time.Duration) []cell {
+	var cells []cell
+	cells = append(cells, soloCells(0)...)
+	for _, g := range []int{8, 64, 512} {
+		cells = append(cells, hotLocal(g, 0, 0))
+	}
+	cells = append(cells, hotProcesses(8, 1000, 0))
+	cells = append(cells, idleWaiters(1000, orElse(hold, 600*time.Millisecond)),
+		watchdogs(10_000, orElse(hold, 1200*time.Millisecond)))
+	return append(cells, crashes(time.Second)...)
+}
+
+// fullCells are the whole bench.
+func fullCells(hold time.Duration) []cell {
+	cells := append(soloCells(0), soloCells(1000)[0])
+	for _, g := range []int{1, 8, 64, 512, 4096} {
+		cells = append(cells, hotLocal(g, 0, 0))
+	}
+	for _, cs := range []int64{100, 1000, 10_000} {
+		cells = append(cells, hotLocal(64, cs, 0))
+	}
+	cells = append(cells, hotLocal(64, 0, 1000))
+	for _, p := range []int{2, 8, 32} {
+		cells = append(cells, hotProcesses(p, 1000, 0))
+	}
+	cells = append(cells, hotProcesses(8, 1000, 1000))
+	cells = append(cells, idleWaiters(1000, orElse(hold, 2*time.Second)), idleWaiters(10_000, orElse(hold, 3*time.Second)),
+		watchdogs(10_000, orElse(hold, 3*time.Second)), watchdogs(100_000, orElse(hold, 11*time.Second)))
+	return append(cells, crashes(2*time.Second)...)
+}
+
+func orElse(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+// soloCells are those in which nobody waits. The first is uncontended.
+func soloCells(delay int64) []cell {
+	return []cell{
+		{
+			scenario: "uncontended", params: results.Params{Goroutines: 1, CSMicros: us(0), DelayUS: delay},
+			baseline: []string{"raw"},
+		},
+		{scenario: "many-keys", params: results.Params{Goroutines: 1000, CSMicros: us(0), DelayUS: delay}, keyEach: true},
+		{
+			scenario: "reentry", params: results.Params{Goroutines: 1, CSMicros: us(0), DelayUS: delay, Depth: 3},
+			fits: func(s peer.Spec) bool { return s.Reentrant },
+		},
+	}
+}
+
+func hotLocal(goroutines int, cs, delay int64) cell {
+	return cell{scenario: "hot-local", params: results.Params{Goroutines: goroutines, CSMicros: us(cs), DelayUS: delay}}
+}
+
+func hotProcesses(processes int, cs, delay int64) cell {
+	return cell{scenario: "hot-processes",
+		params: results.Params{Processes: processes, Goroutines: 1, CSMicros: us(cs), DelayUS: delay}}
+}
+
+// differs leaves out relock-remote where nothing is handed over within a process: there it is relock.
+func differs(s peer.Spec) bool { return s.Name != "relock-remote" }
+
+func idleWaiters(n int, hold time.Duration) cell {
+	return cell{scenario: "idle-waiters", kind: idling, fits: differs,
+		params: results.Params{Goroutines: n, HoldMS: hold.Milliseconds()}}
+}
+
+// watchdogs is a cell in which many leases are held. Redisson's locks share one watchdog.
+func watchdogs(n int, hold time.Duration) cell {
+	p := results.Params{Leases: n, HoldMS: hold.Milliseconds()}
+	if hold < 10*time.Second {
+		p.LeaseMS = hold.Milliseconds() * 2 // or nothing would be renewed meanwhile
+	}
+	keeps := func(s peer.Spec) bool { return s.Keeps && differs(s) && s.JVM != "redisson-fair" }
+	return cell{scenario: "watchdog", kind: keeping, params: p, fits: keeps}
+}
+
+func crashes(lease time.Duration) []cell {
+	var cells []cell
+	for _, who := range []string{"holder", "waiter"} {
+		cells = append(cells, cell{scenario: "crash", kind: crashing, fits: differs,
+			params: results.Params{Crash: who, LeaseMS: lease.Milliseconds()}})
+	}
+	return cells
+}
+
+// peersOf returns the peers that take part in the cell.
+func (c cell) peersOf(chosen []peer.Spec, all []peer.Spec) []peer.Spec {
+	var specs []peer.Spec
+	for _, s := range chosen {
+		if c.fits == nil || c.fits(s) {
+			specs = append(specs, s)
+		}
+	}
+	for _, name := range c.baseline {
+		for _, s := range all {
+			if s.Name == name {
+				specs = append(specs, s)
+			}
+		}
+	}
+	return specs
+}
+
+// cost is how long one round of a cell takes for one peer.
+func (p *plan) cost(c cell, s peer.Spec) time.Duration {
+	hold := time.Duration(c.params.HoldMS) * time.Millisecond
+	start := 50 * time.Millisecond
+	if s.JVM != "" {
+		start = 1500 * time.Millisecond
+	}
+	switch c.kind {
+	case idling:
+		return hold + 2*start + 300*time.Millisecond + time.Duration(c.params.Goroutines)*200*time.Microsecond
+	case keeping:
+		return hold + start + time.Duration(c.params.Leases)*100*time.Microsecond
+	case crashing:
+		if c.params.Crash == "waiter" {
+			return 3*start + 300*time.Millisecond
+		}
+		return 2*start + time.Duration(c.params.LeaseMS)*time.Millisecond + 100*time.Millisecond
+	}
+	if s.JVM != "" {
+		return p.slice + p.warm + roundOverhead + jvmWarm + time.Duration(c.params.Processes)*processCost*5
+	}
+	return p.slice + p.warm + roundOverhead + time.Duration(c.params.Processes)*processCost
+}
+
+// roundsOf is how often each peer takes its turn in a cell. Where a round is a long hold, one must do.
+func (p *plan) roundsOf(c cell) int {
+	switch c.kind {
+	case idling, keeping:
+		return 1
+	case crashing:
+		return max(1, p.rounds-1)
+	}
+	return p.rounds
+}
+
+// total is how long the plan takes with the peers given.
+func (p *plan) total(chosen, all []peer.Spec) time.Duration {
+	sum := p.heat(chosen)
+	for _, c := range p.cells {
+		for _, s := range c.peersOf(chosen, all) {
+			sum += time.Duration(p.roundsOf(c)) * p.cost(c, s)
+		}
+	}
+	return sum
+}
+
+// heat is how long it takes in all to warm up JVMs.
+func (p *plan) heat(chosen []peer.Spec) time.Duration {
+	if !slices.ContainsFunc(chosen, needsJVM) {
+		return 0
+	}
+	var sum time.Duration
+	running := 0
+	for _, c := range p.cells {
+		if n := max(1, c.params.Processes); c.kind == looping && n > running {
+			sum += heatOf(n - running)
+			running = n
+		}
+	}
+	return sum
+}
+
+const (
+	leastSlice = 80 * time.Millisecond
+	mostSlice  = 2 * time.Second
+)
+
+// fit chooses the length of a round so that the whole takes budget.
+func (p *plan) fit(chosen, all []peer.Spec, budget time.Duration) {
+	p.slice = 0
+	fixed := p.total(chosen, all)
+	turns := 0
+	for _, c := range p.cells {
+		if c.kind == looping {
+			turns += p.roundsOf(c) * len(c.peersOf(chosen, all))
+		}
+	}
+	if turns > 0 {
+		p.slice = (budget - fixed) / time.Duration(turns)
+	}
+	p.slice = min(max(p.slice, leastSlice), mostSlice).Truncate(time.Millisecond)
+}

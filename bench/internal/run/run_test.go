@@ -1,0 +1,254 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/bench/internal/peer"
+	"github.com/relock-go/relock/bench/internal/results"
+	"github.com/relock-go/relock/bench/internal/worker"
+	"github.com/relock-go/relock/internal/redistest"
+)
+
+// TestMain lets the test binary be its own worker.
+func TestMain(m *testing.M) {
+	if os.Getenv(worker.Env) == "" {
+		os.Exit(m.Run())
+	}
+	if err := worker.Serve(os.Stdin, os.Stdout, specs()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// specs are the peers of the bench and some that fail.
+func specs() []peer.Spec {
+	return append(peer.All(),
+		peer.Spec{Name: "stuck", Open: func(peer.Env) (peer.Peer, error) { return stuck{}, nil }},
+		peer.Spec{Name: "mute", Open: func(peer.Env) (peer.Peer, error) { select {} }},
+		peer.Spec{Name: "dying", Open: func(peer.Env) (peer.Peer, error) { panic("out of sorts") }},
+		peer.Spec{Name: "refusing", Open: func(peer.Env) (peer.Peer, error) { return nil, errors.New("not today") }},
+	)
+}
+
+// stuck is a lock whose Lock does not come back, whatever becomes of its context.
+type stuck struct{}
+
+func (stuck) Lock(context.Context, string) (peer.Held, error) { select {} }
+func (stuck) Close()                                          {}
+
+func config(t *testing.T, scenario, match string, peers ...string) Config {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return Config{
+		Quick: true, Scenarios: strings.Split(scenario, ","), Match: match, Peers: peers, For: time.Second, Rounds: 2,
+		Worker: []string{self}, Specs: specs(),
+	}
+}
+
+func measureAll(t *testing.T, cfg Config) *results.Run {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	r, err := Run(ctx, cfg)
+	require.NoError(t, err)
+	return r
+}
+
+func resultOf(t *testing.T, r *results.Run, name string) results.Result {
+	for _, res := range r.Results {
+		if res.Peer == name {
+			return res
+		}
+	}
+	t.Fatalf("no result of %s among %d", name, len(r.Results))
+	return results.Result{}
+}
+
+func TestBrokenLockIsCaught(t *testing.T) {
+	r := measureAll(t, config(t, "hot-local,hot-processes", "8 ", "none", "spin"))
+	found := 0
+	for _, res := range r.Results {
+		switch res.Peer {
+		case "none":
+			require.Positive(t, res.Overlaps, res.Cell())
+			require.True(t, res.Broken())
+			found++
+		case "spin":
+			require.Zero(t, res.Overlaps, res.Cell())
+			require.Positive(t, res.Acquisitions, res.Cell())
+		}
+	}
+	require.Equal(t, 2, found, "within a process and across processes")
+}
+
+func TestOverheadIsMeasured(t *testing.T) {
+	r := measureAll(t, config(t, "uncontended", "", "spin"))
+	require.Positive(t, r.Machine.OverheadNS)
+	require.Less(t, r.Machine.OverheadNS, 1e6)
+	var out bytes.Buffer
+	r.Table(&out)
+	require.Contains(t, out.String(), "the bench itself costs")
+}
+
+func TestHangingPeerIsReportedAndTheRunGoesOn(t *testing.T) {
+	r := measureAll(t, config(t, "hot-local", "8 goroutines", "stuck", "dying", "refusing", "spin"))
+	require.Contains(t, resultOf(t, r, "stuck").Error, "hung: 8 goroutines")
+	require.Contains(t, resultOf(t, r, "dying").Error, "out of sorts")
+	require.Contains(t, resultOf(t, r, "refusing").Error, "not today")
+	require.Positive(t, resultOf(t, r, "spin").Acquisitions)
+}
+
+func TestWorkerThatDoesNotAnswerIsKilled(t *testing.T) {
+	cfg := config(t, "hot-local", "")
+	p, err := start(cfg.Worker)
+	require.NoError(t, err)
+	defer p.kill()
+	path := t.TempDir() + "/board"
+	require.NoError(t, os.WriteFile(path, make([]byte, 4096), 0o600))
+	_, err = p.ask(context.Background(), worker.Request{Do: worker.Open, Peer: "mute", Board: path}, 200*time.Millisecond)
+	require.ErrorIs(t, err, errHung)
+	require.False(t, p.alive())
+}
+
+func TestFiguresOfAFreeLock(t *testing.T) {
+	r := measureAll(t, config(t, "uncontended", "", "relock", "redsync"))
+	for _, name := range []string{"relock", "redsync", "raw"} {
+		res := resultOf(t, r, name)
+		require.Empty(t, res.Error, name)
+		require.InDelta(t, 2, *res.CmdsPerAcq, 0.2, name)
+		require.Greater(t, *res.CallsPerAcq, *res.CmdsPerAcq, "%s: its scripts call commands too", name)
+		require.Positive(t, *res.RedisCPU, name)
+		require.Positive(t, *res.ClientCPU, name)
+		require.Positive(t, *res.AllocsPerAcq, name)
+		require.Equal(t, 2, res.Rounds, name)
+		require.Greater(t, res.Pair.P50, res.Wait.P50, name)
+		require.LessOrEqual(t, res.Spread["throughput"][0], *res.AcqPerS, name)
+		require.GreaterOrEqual(t, res.Spread["throughput"][1], *res.AcqPerS, name)
+	}
+}
+
+func TestLongHolds(t *testing.T) {
+	cfg := config(t, "idle-waiters,watchdog,crash,reentry", "", "relock", "spin")
+	cfg.Hold = 600 * time.Millisecond
+	r := measureAll(t, cfg)
+	for _, res := range r.Results {
+		require.Empty(t, res.Error, res.Cell()+" "+res.Peer)
+		require.Zero(t, res.Overlaps, res.Cell()+" "+res.Peer)
+		switch {
+		case res.Scenario == "idle-waiters" && res.Peer == "relock":
+			require.LessOrEqual(t, *res.CmdsTotal, int64(10))
+			require.Positive(t, *res.PerWaiter)
+		case res.Scenario == "idle-waiters":
+			require.Greater(t, *res.CmdsTotal, int64(1000), "spinning")
+		case res.Scenario == "watchdog":
+			require.Zero(t, *res.Lost)
+			require.Positive(t, *res.CmdsPer100)
+		case res.Params.Crash == "holder":
+			require.Positive(t, res.Recover.P50)
+			require.Less(t, res.OverLease.Max, 1e6)
+		}
+	}
+	require.Len(t, r.Results, 2+1+4+2)
+}
+
+func TestForeignDataIsRefused(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "orders:1", "mine")
+	s.Do("SET", keyPrefix+"old", "the bench's")
+	cfg := config(t, "uncontended", "", "spin")
+	cfg.Redis = "redis://" + s.Addr()
+	_, err := Run(context.Background(), cfg)
+	require.ErrorIs(t, err, ErrForeign)
+	require.ErrorContains(t, err, "orders:1")
+	require.Equal(t, "mine", s.Do("GET", "orders:1"))
+
+	s.Do("DEL", "orders:1")
+	r := measureAll(t, cfg)
+	require.Positive(t, resultOf(t, r, "spin").Acquisitions)
+	require.Equal(t, "0", s.Do("DBSIZE"), "nothing is left behind")
+}
+
+func TestRedisThatIsNotThere(t *testing.T) {
+	for url, want := range map[string]error{"redis://127.0.0.1:1": ErrUnreachable, "nowhere": nil} {
+		cfg := config(t, "uncontended", "", "spin")
+		cfg.Redis = url
+		_, err := Run(context.Background(), cfg)
+		require.ErrorContains(t, err, url)
+		if want != nil {
+			require.ErrorIs(t, err, want)
+		}
+	}
+}
+
+func TestEmbeddedRedisIsForALook(t *testing.T) {
+	t.Setenv(redistest.ServerEnv, "/nowhere/redis-server")
+	r := measureAll(t, config(t, "uncontended", "", "relock", "redsync", "rueidislock"))
+	for _, name := range []string{"relock", "redsync", "rueidislock"} {
+		require.Positive(t, resultOf(t, r, name).Acquisitions, name)
+	}
+	require.Contains(t, strings.Join(r.Notes, "\n"), "for a look only")
+}
+
+func TestUnknownNames(t *testing.T) {
+	for _, c := range []struct{ scenario, match, peer, want string }{
+		{"hot-locl", "", "spin", `did you mean "hot-local"?`},
+		{"hot-local", "", "redsnc", `did you mean "redsync"?`},
+		{"hot-local", "9000 goroutines", "spin", "hot-local 64 goroutines"},
+	} {
+		_, err := Run(context.Background(), config(t, c.scenario, c.match, c.peer))
+		require.ErrorContains(t, err, c.want)
+	}
+}
+
+func TestWhatIsNotBuiltIsNamed(t *testing.T) {
+	r := measureAll(t, config(t, "redlock", "", "spin"))
+	require.Empty(t, r.Results)
+	require.Contains(t, strings.Join(r.Notes, "\n"), "redlock: not built yet")
+}
+
+// stopper ends a run once it has come to some cell.
+type stopper struct {
+	at   string
+	stop context.CancelFunc
+}
+
+func (s stopper) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), s.at) {
+		s.stop()
+	}
+	return len(p), nil
+}
+
+func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	cfg := config(t, "uncontended,hot-local", "", "spin")
+	cfg.Progress = stopper{at: "hot-local 64", stop: cancel}
+	r, err := Run(ctx, cfg)
+	require.NoError(t, err)
+	require.True(t, r.Interrupted)
+	require.Positive(t, resultOf(t, r, "spin").Acquisitions)
+	for _, res := range r.Results {
+		require.NotContains(t, res.Cell(), "hot-local 512")
+		require.Empty(t, res.Error)
+	}
+}
+
+func TestPlanFitsItsTime(t *testing.T) {
+	chosen := peer.All()[:7]
+	for _, budget := range []time.Duration{time.Minute, 9 * time.Minute} {
+		p := plan{cells: fullCells(0), rounds: 3}
+		p.fit(chosen, peer.All(), budget)
+		if total := p.total(chosen, peer.All()); p.slice > leastSlice {
+			require.LessOrEqual(t, total, budget)
+		}
+	}
+}

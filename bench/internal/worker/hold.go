@@ -1,0 +1,174 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/bench/internal/board"
+)
+
+const (
+	holdLimit = 30 * time.Second // to take a lock that is free
+	takers    = 64               // goroutines that Take and Drop share the work among
+)
+
+func (w *worker) hold(r Request) (Reply, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	limit := time.AfterFunc(holdLimit, cancel)
+	defer limit.Stop() // some peers' locks end with the context they were taken under
+	var o overlaps
+	h, err := w.enter(ctx, r.Key, r.Slot, id(0), &o)
+	if err != nil {
+		cancel()
+		return Reply{}, err
+	}
+	h.cancel = cancel
+	w.holding = &h
+	return Reply{At: board.Now(), Overlaps: o.count()}, nil
+}
+
+func (w *worker) release() (Reply, error) {
+	if w.holding == nil {
+		return Reply{}, errors.New("release: nothing is held")
+	}
+	var o overlaps
+	at := board.Now()
+	err := w.leave(*w.holding, &o)
+	w.holding.cancel()
+	w.holding = nil
+	return Reply{At: at, Overlaps: o.count()}, err
+}
+
+// waiting is goroutines that want one lock, once each.
+type waiting struct {
+	loop   *loop
+	cancel context.CancelFunc
+	back   chan struct{}
+	n      int
+	first  atomic.Int64 // when the first of them had the lock
+}
+
+func (w *worker) wait(r Request) (Reply, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := newLoop(w, r)
+	v := &waiting{loop: l, cancel: cancel, back: make(chan struct{}, r.Goroutines), n: r.Goroutines}
+	w.waiting = v
+	var asked sync.WaitGroup
+	asked.Add(r.Goroutines)
+	for g := range r.Goroutines {
+		go v.want(ctx, g, &asked)
+	}
+	asked.Wait()
+	return Reply{At: board.Now()}, nil
+}
+
+func (v *waiting) want(ctx context.Context, g int, asked *sync.WaitGroup) {
+	defer func() { v.back <- struct{}{} }()
+	l := v.loop
+	asked.Done()
+	began := board.Now()
+	h, err := l.until(ctx, l.r.Key, l.r.Slot, id(g))
+	if err != nil {
+		return
+	}
+	granted := board.Now()
+	v.first.CompareAndSwap(0, granted)
+	last := l.w.board.LastExit(l.r.Slot)
+	err = l.w.leave(h, &l.overlaps)
+	l.waited(g, began, granted, last)
+	if err != nil {
+		l.fail(err)
+	}
+}
+
+// join waits for the goroutines of Wait and sends home those that have not had the lock in time.
+func (w *worker) join(r Request) (Reply, error) {
+	v := w.waiting
+	if v == nil {
+		return Reply{}, errors.New("join: nobody waits")
+	}
+	w.waiting = nil
+	limit := time.NewTimer(time.Duration(r.Millis) * time.Millisecond)
+	defer limit.Stop()
+	left := v.n
+	for late := false; left > 0 && !late; {
+		select {
+		case <-v.back:
+			left--
+		case <-limit.C:
+			late = true
+		}
+	}
+	v.cancel()
+	rep, err := v.loop.reply(Usage{}, outstanding(v.back, left))
+	rep.At, rep.Counts = v.first.Load(), []int64{int64(v.n - left)}
+	return rep, err
+}
+
+func (w *worker) take(r Request) (Reply, error) {
+	w.taken = make([]holding, r.Goroutines)
+	errs := make(chan error, takers)
+	var next atomic.Int64
+	var o overlaps
+	for range takers {
+		go func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(w.taken) {
+					errs <- nil
+					return
+				}
+				h, err := w.takeOne(fmt.Sprintf("%s:%d", r.Key, i), r.Slot+i, id(i), &o)
+				if err != nil {
+					errs <- err
+					return
+				}
+				w.taken[i] = h
+			}
+		}()
+	}
+	var err error
+	for range takers {
+		err = errors.Join(err, <-errs)
+	}
+	return Reply{At: board.Now(), Overlaps: o.count()}, err
+}
+
+// takeOne takes a lock that nobody else wants. A peer that gives up under the load is asked again, not for ever.
+func (w *worker) takeOne(key string, slot int, id int64, o *overlaps) (h holding, err error) {
+	for range 5 {
+		if h, err = w.enter(context.Background(), key, slot, id, o); err == nil {
+			return h, nil
+		}
+	}
+	return h, err
+}
+
+// drop gives back what Take took. Those that were lost meanwhile are counted.
+func (w *worker) drop() (Reply, error) {
+	var lost, next atomic.Int64
+	var failure atomic.Value
+	var wg sync.WaitGroup
+	var o overlaps
+	for range takers {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(w.taken)); i = next.Add(1) - 1 {
+				h := w.taken[i]
+				gone := h.held.Context().Err()
+				if err := errors.Join(gone, w.leave(h, &o)); err != nil {
+					lost.Add(1)
+					failure.Store(err.Error())
+				}
+			}
+		})
+	}
+	wg.Wait()
+	w.taken = nil
+	rep := Reply{Lost: lost.Load(), Overlaps: o.count()}
+	rep.Failure, _ = failure.Load().(string)
+	return rep, nil
+}

@@ -1,0 +1,95 @@
+// Package worker is a client process of the bench. It reads requests, a JSON object a line, from its standard input and
+// answers each with one on its standard output. The Java worker speaks the same.
+package worker
+
+import (
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Env is set in the environment of a process that shall be a worker.
+const Env = "RELOCK_BENCH_WORKER"
+
+// What a Request asks for.
+const (
+	Open    = "open"    // connect a peer
+	Loop    = "loop"    // lock and unlock from Start for Millis, in Goroutines
+	Hold    = "hold"    // take the lock and keep it
+	Release = "release" // give back what Hold took
+	Wait    = "wait"    // start Goroutines that want the lock; answered once all have asked for it
+	Join    = "join"    // wait for them, Millis at most
+	Take    = "take"    // take Goroutines locks, a key each, and keep them
+	Drop    = "drop"    // give back what Take took
+	Stats   = "stats"   // tell what was used so far
+	Close   = "close"   // disconnect the peer
+)
+
+// Request asks a worker to do one thing.
+type Request struct {
+	Do string `json:"do"`
+
+	Peer     string `json:"peer,omitempty"` // for Open, as are the next ones
+	Redis    string `json:"redis,omitempty"`
+	Etcd     string `json:"etcd,omitempty"`
+	Embedded bool   `json:"embedded,omitempty"`
+	LeaseMS  int64  `json:"lease_ms,omitempty"`
+	Keep     bool   `json:"keep,omitempty"`
+	Waiters  int    `json:"waiters,omitempty"`
+	Board    string `json:"board,omitempty"`
+
+	Key        string `json:"key,omitempty"`
+	KeyEach    bool   `json:"key_each,omitempty"` // every goroutine has a key of its own, made from Key
+	Slot       int    `json:"slot,omitempty"`     // on the board; the first one if KeyEach
+	Goroutines int    `json:"goroutines,omitempty"`
+	Depth      int    `json:"depth,omitempty"`   // how often a goroutine enters the lock before it leaves; 0 is 1
+	CSMicros   int64  `json:"cs_us,omitempty"`   // length of the critical section
+	Start      int64  `json:"start,omitempty"`   // of what counts in a Loop, board.Now's nanoseconds
+	WarmMS     int64  `json:"warm_ms,omitempty"` // how long before Start a Loop begins
+	Millis     int64  `json:"millis,omitempty"`
+}
+
+// Reply is a worker's answer.
+type Reply struct {
+	Error string `json:"error,omitempty"`
+	At    int64  `json:"at,omitempty"` // when the lock was had or given back, board.Now's nanoseconds
+
+	Counts   []int64 `json:"counts,omitempty"` // acquisitions by goroutine
+	Failed   int64   `json:"failed,omitempty"` // tries that the peer gave up
+	Failure  string  `json:"failure,omitempty"`
+	Overlaps int64   `json:"overlaps,omitempty"`
+	Hung     int     `json:"hung,omitempty"` // goroutines that did not come back
+	Lost     int64   `json:"lost,omitempty"`
+
+	Wait     []byte `json:"wait,omitempty"`     // histograms of nanoseconds, HDR V2 compressed
+	Handover []byte `json:"handover,omitempty"` // from an Unlock's begin to the next holder's return from Lock
+	Pair     []byte `json:"pair,omitempty"`     // Lock and Unlock together
+
+	Usage Usage `json:"usage"` // during the loop; since the process began for Stats
+}
+
+// Usage is what a process has used up.
+type Usage struct {
+	Commands map[string]int64 `json:"commands,omitempty"` // sent, by name
+	CPU      time.Duration    `json:"cpu,omitempty"`
+	Allocs   uint64           `json:"allocs,omitempty"`
+	Bytes    uint64           `json:"bytes,omitempty"`  // allocated
+	Memory   uint64           `json:"memory,omitempty"` // in use now, stacks included
+}
+
+// Sub returns what was used since before. Memory stays as it is.
+func (u Usage) Sub(before Usage) Usage {
+	sent := make(map[string]int64)
+	for name, n := range u.Commands {
+		if n -= before.Commands[name]; n > 0 {
+			sent[name] = n
+		}
+	}
+	return Usage{Commands: sent, CPU: u.CPU - before.CPU, Allocs: u.Allocs - before.Allocs,
+		Bytes: u.Bytes - before.Bytes, Memory: u.Memory}
+}
+
+// Histograms reach from a nanosecond to an hour, to three digits.
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, int64(time.Hour), 3)
+}

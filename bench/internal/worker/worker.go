@@ -1,0 +1,191 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/bench/internal/board"
+	"github.com/relock-go/relock/bench/internal/peer"
+	"github.com/relock-go/relock/bench/internal/wire"
+)
+
+// grace is how long goroutines may take to come back after their context has ended, before they count as hung.
+const grace = 5 * time.Second
+
+type worker struct {
+	specs []peer.Spec
+	wire  *wire.Counter
+	board *board.Board
+	peer  peer.Peer
+
+	holding *holding  // of Hold
+	waiting *waiting  // of Wait
+	taken   []holding // of Take
+}
+
+// holding is a lock held between two requests.
+type holding struct {
+	held   peer.Held
+	slot   int
+	id     int64
+	cancel context.CancelFunc // of Hold's
+}
+
+// Serve answers requests until in ends, even in the middle of one: the bench is gone then. specs are the peers it can
+// open.
+func Serve(in io.Reader, out io.Writer, specs []peer.Spec) error {
+	w := &worker{specs: specs, wire: wire.NewCounter()}
+	requests, ended := make(chan Request), make(chan error, 1)
+	go func() { ended <- decode(in, requests) }()
+	answered := make(chan error, 1)
+	enc := json.NewEncoder(out)
+	for {
+		select {
+		case r := <-requests:
+			go func() { answered <- w.answer(r, enc) }()
+		case err := <-ended:
+			return err
+		}
+		select {
+		case err := <-answered:
+			if err != nil {
+				return err
+			}
+		case err := <-ended:
+			return err
+		}
+	}
+}
+
+func decode(in io.Reader, to chan<- Request) error {
+	dec := json.NewDecoder(bufio.NewReader(in))
+	for {
+		var r Request
+		if err := dec.Decode(&r); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("request: %w", err)
+		}
+		to <- r
+	}
+}
+
+func (w *worker) answer(r Request, enc *json.Encoder) error {
+	reply, err := w.do(r)
+	if err != nil {
+		reply.Error = err.Error()
+	}
+	return enc.Encode(reply)
+}
+
+func (w *worker) do(r Request) (Reply, error) {
+	if w.peer == nil && r.Do != Open && r.Do != Close && r.Do != Stats {
+		return Reply{}, fmt.Errorf("%s: no peer is open", r.Do)
+	}
+	switch r.Do {
+	case Open:
+		return Reply{}, w.open(r)
+	case Loop:
+		return w.loop(r)
+	case Hold:
+		return w.hold(r)
+	case Release:
+		return w.release()
+	case Wait:
+		return w.wait(r)
+	case Join:
+		return w.join(r)
+	case Take:
+		return w.take(r)
+	case Drop:
+		return w.drop()
+	case Stats:
+		return Reply{Usage: w.settled()}, nil
+	case Close:
+		w.close()
+		return Reply{}, nil
+	}
+	return Reply{}, fmt.Errorf("unknown request %q", r.Do)
+}
+
+func (w *worker) open(r Request) error {
+	w.close()
+	b, err := board.Open(r.Board)
+	if err != nil {
+		return err
+	}
+	w.board = b
+	for _, s := range w.specs {
+		if s.Name != r.Peer {
+			continue
+		}
+		if s.Open == nil {
+			return fmt.Errorf("peer %s runs in a JVM", s.Name)
+		}
+		w.peer, err = s.Open(peer.Env{
+			Redis: r.Redis, Etcd: r.Etcd, Lease: time.Duration(r.LeaseMS) * time.Millisecond, Waiters: r.Waiters,
+			Keep: r.Keep, Embedded: r.Embedded, Wire: w.wire,
+		})
+		return err
+	}
+	return fmt.Errorf("unknown peer %q", r.Peer)
+}
+
+// close forgets what is held, so that the next peer starts with nothing.
+func (w *worker) close() {
+	if w.peer != nil {
+		w.peer.Close()
+	}
+	if w.board != nil {
+		_ = w.board.Close()
+	}
+	w.peer, w.board, w.holding, w.waiting, w.taken = nil, nil, nil, nil, nil
+}
+
+// id is unique among all goroutines of all workers.
+func id(goroutine int) int64 { return int64(os.Getpid())<<24 | int64(goroutine+1) }
+
+// enter takes the lock and marks the board. Overlaps are counted in o.
+func (w *worker) enter(ctx context.Context, key string, slot int, id int64, o *overlaps) (holding, error) {
+	h, err := w.peer.Lock(ctx, key)
+	if err != nil {
+		return holding{}, err
+	}
+	if !w.board.Enter(slot, id) {
+		o.add()
+	}
+	return holding{held: h, slot: slot, id: id}, nil
+}
+
+// leave clears the board and unlocks.
+func (w *worker) leave(h holding, o *overlaps) error {
+	if !w.board.Exit(h.slot, h.id) {
+		o.add()
+	}
+	return h.held.Unlock(context.Background())
+}
+
+// overlaps counts how often a lock was found to have two holders.
+type overlaps struct {
+	mu sync.Mutex
+	n  int64 // guarded by mu
+}
+
+func (o *overlaps) add() {
+	o.mu.Lock()
+	o.n++
+	o.mu.Unlock()
+}
+
+func (o *overlaps) count() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.n
+}
