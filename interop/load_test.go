@@ -1,0 +1,173 @@
+package interop
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// load is what the load command does in either language: increment a number by reading it and writing it back under the
+// lock, in several threads, and write a journal.
+type load struct {
+	which    string // kind:name
+	counter  string // key of the number, "" for none
+	threads  int
+	rounds   int           // of each thread; 0: no bound
+	duration time.Duration // 0: no bound
+}
+
+// args are the arguments of the load command.
+func (l load) args(journal string) []string {
+	return []string{
+		l.which, l.counter, strconv.Itoa(l.threads), strconv.Itoa(l.rounds),
+		strconv.FormatInt(l.duration.Milliseconds(), 10), journal,
+	}
+}
+
+func parseLoad(args []string) (l load, journal string, err error) {
+	if len(args) != 6 {
+		return l, "", fmt.Errorf("load has %d arguments", len(args))
+	}
+	var n [3]int
+	for i := range n {
+		if n[i], err = strconv.Atoi(args[2+i]); err != nil {
+			return l, "", err
+		}
+	}
+	l = load{which: args[0], counter: args[1], threads: n[0], rounds: n[1]}
+	l.duration = time.Duration(n[2]) * time.Millisecond
+	return l, args[5], nil
+}
+
+// entry is one holding of the lock. locked and unlocking were taken inside of it.
+type entry struct {
+	who                      string
+	token                    int64
+	asked, locked, unlocking int64 // microseconds
+}
+
+func (e entry) wait() time.Duration { return time.Duration(e.locked-e.asked) * time.Microsecond }
+
+// run is the Go side of the load command. It returns the entries of all threads.
+func (l load) run(ctx context.Context, locks *relock.Client, rdb rueidis.Client) ([]entry, error) {
+	_, name, _ := strings.Cut(l.which, ":")
+	mutex := locks.Mutex(name)
+	began := time.Now()
+	entries, errs := make([][]entry, l.threads), make([]error, l.threads)
+	var wg sync.WaitGroup
+	for i := range l.threads {
+		wg.Go(func() {
+			for n := 0; errs[i] == nil && (l.rounds == 0 || n < l.rounds); n++ {
+				if l.duration > 0 && time.Since(began) >= l.duration {
+					return
+				}
+				var e entry
+				e, errs[i] = l.increment(ctx, mutex, rdb)
+				entries[i] = append(entries[i], e)
+			}
+		})
+	}
+	wg.Wait()
+	return slices.Concat(entries...), errors.Join(errs...)
+}
+
+func (l load) increment(ctx context.Context, mutex *relock.Mutex, rdb rueidis.Client) (entry, error) {
+	e := entry{asked: time.Now().UnixMicro()}
+	lease, err := mutex.Lock(ctx)
+	if err != nil {
+		return e, err
+	}
+	e.token, e.locked = lease.Token(), time.Now().UnixMicro()
+	if l.counter != "" {
+		n, err := rdb.Do(ctx, rdb.B().Get().Key(l.counter).Build()).AsInt64()
+		if err != nil && !rueidis.IsRedisNil(err) {
+			return e, err
+		}
+		if err := rdb.Do(ctx, rdb.B().Set().Key(l.counter).Value(strconv.FormatInt(n+1, 10)).Build()).Error(); err != nil {
+			return e, err
+		}
+	}
+	e.unlocking = time.Now().UnixMicro()
+	return e, lease.Unlock(ctx)
+}
+
+// writeJournal writes entries as Redisson's side writes them.
+func writeJournal(path string, entries []entry) error {
+	var text strings.Builder
+	for _, e := range entries {
+		fmt.Fprintf(&text, "%d\t%d\t%d\t%d\n", e.token, e.asked, e.locked, e.unlocking)
+	}
+	return os.WriteFile(path, []byte(text.String()), 0o600)
+}
+
+func readJournal(t testing.TB, who, path string) (entries []entry) {
+	t.Helper()
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		e := entry{who: who}
+		_, err := fmt.Sscan(lines.Text(), &e.token, &e.asked, &e.locked, &e.unlocking)
+		require.NoError(t, err)
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// runLoads runs each language's load in all its peers and returns the entries in the order of the holdings. The lock is
+// held back until every process waits for it.
+func runLoads(t testing.TB, s site, server *redistest.Server, loads map[string]load, peers map[string][]*peer) []entry {
+	t.Helper()
+	_, name, _ := strings.Cut(loads[java].which, ":")
+	barrier, err := s.locks(t).Mutex(name).Lock(t.Context())
+	require.NoError(t, err)
+	type run struct {
+		who, path string
+		answer    <-chan answer
+	}
+	var runs []run
+	for who, group := range peers {
+		for i, p := range group {
+			path := fmt.Sprintf("%s/%s%d", t.TempDir(), who, i)
+			runs = append(runs, run{who, path, p.Go("load", "load", loads[who].args(path)...)})
+		}
+	}
+	subscribed := "NUMSUB"
+	if s.Kind == cluster {
+		subscribed = "SHARDNUMSUB"
+	}
+	eventually(t, "waiters in all processes", func() bool {
+		return server.Do("PUBSUB", subscribed, channelOf(name)) == fmt.Sprintf("%s\n%d", channelOf(name), len(runs))
+	})
+	require.NoError(t, barrier.Unlock(t.Context()))
+	var entries []entry
+	for _, r := range runs {
+		require.NoError(t, await(t, r.answer).err, r.who)
+		entries = append(entries, readJournal(t, r.who, r.path)...)
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.locked, b.locked) })
+	return entries
+}
+
+// requireExclusive fails the test when two holdings overlap on the machine's clock.
+func requireExclusive(t testing.TB, entries []entry) {
+	t.Helper()
+	for i := 1; i < len(entries); i++ {
+		before, after := entries[i-1], entries[i]
+		require.LessOrEqual(t, before.unlocking, after.locked, "held at once: %+v and %+v", before, after)
+	}
+}

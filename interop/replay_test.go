@@ -1,0 +1,109 @@
+package interop
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// The client that the transcripts are replayed as.
+const (
+	replayClient = "6c1de5a0-4ab5-4b0e-a1f8-9a4f1f0d2b11"
+	threadA      = replayClient + ":31"
+	threadB      = replayClient + ":32"
+)
+
+// transcript is what Redisson sent, by operation; what its scripts did is left out.
+type transcript map[string][][]string
+
+// readTranscript reads what TestTranscript keeps, with a client, threads and request ids put in.
+func readTranscript(t testing.TB, version string) transcript {
+	t.Helper()
+	text, err := os.ReadFile(transcriptPath(version))
+	require.NoError(t, err)
+	fill := strings.NewReplacer("<client>:<a>", threadA, "<client>:<b>", threadB,
+		"<request>", strings.Repeat("0123456789abcdef", 2), "<latch>", "17000")
+	steps, heading := make(transcript), ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "# "):
+			heading = line[2:]
+		case strings.HasPrefix(line, `"`):
+			steps[heading] = append(steps[heading], unquote(t, fill.Replace(line)))
+		}
+	}
+	return steps
+}
+
+// unquote takes a line of MONITOR apart.
+func unquote(t testing.TB, line string) (args []string) {
+	t.Helper()
+	for line != "" {
+		quoted, err := strconv.QuotedPrefix(line)
+		require.NoError(t, err, line)
+		arg, err := strconv.Unquote(quoted)
+		require.NoError(t, err, line)
+		args = append(args, arg)
+		line = strings.TrimPrefix(line[len(quoted):], " ")
+	}
+	return args
+}
+
+// channel is what a waiting Redisson subscribes.
+func (tr transcript) channel(t testing.TB) string {
+	t.Helper()
+	for _, command := range tr["contended lock"] {
+		if command[0] == "SUBSCRIBE" {
+			return command[1]
+		}
+	}
+	t.Fatal("Redisson did not subscribe")
+	return ""
+}
+
+// replay stands in for Redisson on a server.
+type replay struct {
+	t      testing.TB
+	server *redistest.Server
+	steps  transcript
+}
+
+// startReplay runs a server and loads the scripts of a transcript into it.
+func startReplay(t testing.TB, version string) replay {
+	t.Helper()
+	r := replay{t, redistest.Start(t), readTranscript(t, version)}
+	for _, commands := range r.steps {
+		for _, command := range commands {
+			if command[0] == "SCRIPT" {
+				r.server.Do(command...)
+			}
+		}
+	}
+	return r
+}
+
+// play sends what Redisson sent for one operation and returns what the first command answered.
+func (r replay) play(operation string) any {
+	r.t.Helper()
+	require.NotEmpty(r.t, r.steps[operation], "the transcript lacks %q", operation)
+	var answer any
+	asked := make(map[string]bool) // an unknown script was sent again: here it is known
+	for i, command := range r.steps[operation] {
+		if line := strings.Join(command, " "); command[0] == "SCRIPT" || asked[line] {
+			continue
+		} else {
+			asked[line] = true
+		}
+		got, err := r.server.Try(command...)
+		require.NoError(r.t, err, "%q", command)
+		if i == 0 {
+			answer = got
+		}
+	}
+	return answer
+}

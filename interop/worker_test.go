@@ -1,0 +1,147 @@
+package interop
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
+	"github.com/stretchr/testify/require"
+)
+
+// workerEnv makes the test binary a Go peer: it holds the site, as JSON, and the lease after a space.
+const workerEnv = "RELOCK_INTEROP_WORKER"
+
+func TestMain(m *testing.M) {
+	if spec, ok := os.LookupEnv(workerEnv); ok {
+		if err := work(spec); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	code := m.Run()
+	if left := leaked(); code == 0 && left != "" {
+		fmt.Fprintf(os.Stderr, "goroutines are left:\n%s\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leaked returns the goroutines of relock and of the tests that do not end, "" when there are none.
+func leaked() string {
+	stacks := make([]byte, 1<<20)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		var left []string
+		for _, stack := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if strings.Contains(stack, "relock-go/relock") && !strings.Contains(stack, "TestMain") {
+				left = append(left, stack)
+			}
+		}
+		if len(left) == 0 || time.Now().After(deadline) {
+			return strings.Join(left, "\n\n")
+		}
+	}
+}
+
+// startGo runs a Go process with relock that follows the line protocol.
+func startGo(t testing.TB, s site, lease time.Duration) *peer {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), workerEnv+"="+lease.String()+" "+s.String())
+	return startPeer(t, cmd)
+}
+
+// worker is the Go end of the line protocol.
+type worker struct {
+	locks *relock.Client
+	rdb   rueidis.Client
+
+	mu     sync.Mutex // guards leases
+	leases map[string]*relock.Lease
+}
+
+// work follows the lines of standard input until their end. As in the Java program each thread name is a goroutine.
+func work(spec string) error {
+	lease, text, _ := strings.Cut(spec, " ")
+	var s site
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return err
+	}
+	d, err := time.ParseDuration(lease)
+	if err != nil {
+		return err
+	}
+	w := &worker{leases: make(map[string]*relock.Lease)}
+	if w.rdb, err = s.open(); err != nil {
+		return err
+	}
+	if w.locks, err = relock.New(w.rdb, relock.WithPubSub(s.PubSub), relock.WithLease(d)); err != nil {
+		return err
+	}
+	fmt.Println(w.locks.ID())
+	threads := make(map[string]chan []string)
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		words := strings.Split(lines.Text(), "\t")
+		thread := threads[words[1]]
+		if thread == nil {
+			thread = make(chan []string, 100)
+			threads[words[1]] = thread
+			go w.serve(thread)
+		}
+		thread <- words
+	}
+	return nil
+}
+
+func (w *worker) serve(thread <-chan []string) {
+	for words := range thread {
+		began := time.Now().UnixMicro()
+		status := "ok"
+		value, err := w.run(words[1], words[2], words[3:])
+		if err != nil {
+			status, value = "error", strings.Join(strings.Fields(err.Error()), " ")
+		}
+		fmt.Printf("%s\t%s\t%s\t%d\t%d\n", words[0], status, value, began, time.Now().UnixMicro())
+	}
+}
+
+// run does one command and returns its value. A thread's leases nest.
+func (w *worker) run(thread, command string, args []string) (string, error) {
+	ctx := context.Background()
+	switch command {
+	case "load":
+		l, journal, err := parseLoad(args)
+		if err != nil {
+			return "", err
+		}
+		entries, err := l.run(ctx, w.locks, w.rdb)
+		if err != nil {
+			return "", err
+		}
+		return strconv.Itoa(len(entries)), writeJournal(journal, entries)
+	case "lock":
+		lease, err := w.locks.Mutex(args[0]).Lock(ctx)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.leases[thread+" "+args[0]] = lease
+		return "", err
+	case "unlock":
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return "", w.leases[thread+" "+args[0]].Unlock(ctx)
+	}
+	return "", fmt.Errorf("no command %s", command)
+}
