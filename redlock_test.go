@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -103,6 +104,28 @@ func TestRedlockIsExclusive(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
 	defer cancel()
 	exclusive(ctx, t, "k", clients...)
+}
+
+func TestRedlockWithLeastPrivilege(t *testing.T) {
+	acl := rights(t, "suite:")
+	var nodes []rueidis.Client
+	for _, s := range masters(t, 3) {
+		nodes = append(nodes, shared(t, s.AddUser("locks", "secret", slices.Concat(acl[0], acl[2])...))())
+	}
+	c, err := NewRedlock(nodes)
+	require.NoError(t, err)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	exclusive(ctx, t, "suite:k", c)
+	l, err := c.Mutex("suite:k").Lock(ctx)
+	require.NoError(t, err)
+	freed, err := c.Mutex("suite:k").ForceUnlock(ctx)
+	require.NoError(t, err)
+	require.True(t, freed)
+	_, err = c.Mutex("suite:k").State(ctx)
+	require.NoError(t, err)
+	<-l.Context().Done()
 }
 
 // Two nodes of five may be down, or hung, and one after the other.
