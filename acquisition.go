@@ -22,6 +22,8 @@ type acquisition struct {
 	// doubt is set once an acquire went unanswered: it may still run, after the acquisition is over. The sweeper then
 	// comes back until that cannot be.
 	doubt atomic.Bool
+	// stretched is what the lock may last in Redis, in nanoseconds, where that was asked to be longer than lease.
+	stretched atomic.Int64
 
 	// Of a quorum: where it stands at each node, and the fencing counter that its grant reached.
 	election *election

@@ -535,3 +535,24 @@ func TestDeposedIsToldOnSubscribing(t *testing.T) {
 	}
 	require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 }
+
+// While Redis is away, those who give up must not pile up goroutines that try for ever.
+func TestSweepingEnds(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLease(200*time.Millisecond))
+	s.Kill()
+	for i := range 20 {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		_, err := c.Mutex(strconv.Itoa(i)).Lock(ctx)
+		cancel()
+		require.ErrorIs(t, err, ErrNotAcquired)
+	}
+	sweeping := func() int {
+		w := c.arb.(*node).sweeper
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.running)
+	}
+	require.Positive(t, sweeping())
+	require.Eventually(t, func() bool { return sweeping() == 0 }, patience, 10*time.Millisecond)
+}

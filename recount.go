@@ -52,6 +52,9 @@ func (h *hold) reenterOnce(ctx context.Context, m *Mutex) (*Lease, error) {
 
 // recount tells Redis a hold count. The caller holds h.ops.
 func (h *hold) recount(ctx context.Context, count int, lease time.Duration) error {
+	if lease > h.a.lease {
+		h.a.stretched.Store(max(h.a.stretched.Load(), int64(lease)))
+	}
 	sent, err := h.c.arb.recount(ctx, h.a, count, lease)
 	if isLost(err) {
 		h.lose(ErrLost)

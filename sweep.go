@@ -70,6 +70,8 @@ func (s *sweeper) orphan(g grantMessage) {
 func (s *sweeper) run(w *sweep, answered bool) {
 	defer s.wg.Done()
 	limbo := clock.Now().Add(w.a.lease) // an acquire that comes later than this costs one lease
+	// A Redis that is away for longer has nothing left to end but a lease that was made longer than the usual one.
+	given := limbo.Add(w.a.lease + time.Duration(w.a.stretched.Load()))
 	// Most commands that come late come soon.
 	pause := backoff{least: 10 * time.Millisecond, most: w.a.lease / 3}
 	if answered {
@@ -78,7 +80,7 @@ func (s *sweeper) run(w *sweep, answered bool) {
 	for {
 		// The last sweep must be sent after the limbo, not only answered after it: a late acquire may come between.
 		last := limbo.Reached(clock.Now())
-		s.repeat(w)
+		s.repeat(w, given)
 		over := last || !w.a.doubt.Load()
 		if s.ctx.Err() != nil || over && s.done(w) {
 			break
@@ -92,14 +94,14 @@ func (s *sweeper) run(w *sweep, answered bool) {
 	s.mu.Unlock()
 }
 
-// repeat ends the acquisition until Redis answered, or once more when the client is being closed.
-func (s *sweeper) repeat(w *sweep) {
+// repeat ends the acquisition until Redis answered or given is reached, or once more when the client is being closed.
+func (s *sweeper) repeat(w *sweep, given clock.Stamp) {
 	pause := backoff{least: 20 * time.Millisecond, most: max(w.a.lease/3, 20*time.Millisecond)}
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), w.a.timeout)
 		err := s.end(ctx, w.a)
 		cancel()
-		if err == nil || !healing(err) || s.ctx.Err() != nil {
+		if err == nil || !healing(err) || s.ctx.Err() != nil || given.Reached(clock.Now()) {
 			return
 		}
 		sleep(s.ctx, pause.next())

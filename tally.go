@@ -88,6 +88,7 @@ func (e *election) drain() {
 		}
 	}
 	for _, l := range e.legs {
+		l.stretched.Store(e.a.stretched.Load())
 		if l.pending {
 			l.doubt.Store(true)
 		}
