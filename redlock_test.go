@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -240,19 +241,42 @@ func TestRestartedNodeStaysOut(t *testing.T) {
 
 // The same with the guard off finds the violation that the guard prevents.
 func TestRestartedNodeWithoutTheGuardBreaksExclusion(t *testing.T) {
-	nodes := masters(t, 3)
-	opts := []Option{WithRestartGuard(GuardOff, time.Minute)}
-	c, d := newRedlock(t, nodes, opts...), newRedlock(t, nodes, opts...)
+	servers := masters(t, 3)
+	var nodes []rueidis.Client
+	var cut atomic.Bool
+	for _, s := range servers {
+		nodes = append(nodes, severed{s.Client(), &cut})
+	}
+	c, err := NewRedlock(nodes, WithRestartGuard(GuardOff, time.Minute))
+	require.NoError(t, err)
+	defer c.Close()
+	d := newRedlock(t, servers, WithRestartGuard(GuardOff, time.Minute))
 	ctx := context.Background()
-	nodes[2].Pause()
+	servers[2].Pause()
 	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
-	nodes[2].Resume()
-	nodes[0].RestartEmpty()
+	cut.Store(true) // else it may hear of its loss early, when it subscribes again at the first node
+	servers[2].Resume()
+	servers[0].RestartEmpty()
 	second, err := d.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
 	require.NoError(t, l.Context().Err(), "two holders")
 	require.NoError(t, second.Unlock(ctx))
+}
+
+// severed is a client that no command gets through once cut is set.
+type severed struct {
+	rueidis.Client
+	cut *atomic.Bool
+}
+
+func (s severed) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if s.cut.Load() {
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		ctx = ended
+	}
+	return s.Client.Do(ctx, cmd)
 }
 
 func TestStrictGuardWaitsForInitialize(t *testing.T) {
