@@ -14,7 +14,9 @@ func TestSentinelFailsOver(t *testing.T) {
 	require.Same(t, g.Nodes()[0], g.Master())
 	client := g.Client()
 	write(t, client, "k", "before")
-	require.Equal(t, "2", g.Master().Do("WAIT", "2", "0"))
+	for _, replica := range g.Nodes()[1:] {
+		require.Eventually(t, func() bool { return replica.Do("GET", "k") == "before" }, 30*time.Second, time.Millisecond)
+	}
 
 	old := g.KillMaster()
 	master := g.WaitFailover(old)
