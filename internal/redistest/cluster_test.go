@@ -1,8 +1,10 @@
 package redistest
 
 import (
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -12,7 +14,8 @@ func TestClusterFailsOver(t *testing.T) {
 	client := c.Client()
 	write(t, client, "k", "before")
 	require.Equal(t, "before", c.MasterFor("k").Do("GET", "k"))
-	require.Equal(t, "1", c.MasterFor("k").Do("WAIT", "1", "0"))
+	replica := c.Nodes()[3+slices.Index(c.Nodes(), c.MasterFor("k"))]
+	require.Eventually(t, func() bool { return replica.Do("DBSIZE") == "1" }, 30*time.Second, time.Millisecond)
 
 	old := c.KillMasterFor("k")
 	master := c.WaitFailover("k", old)
