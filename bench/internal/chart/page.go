@@ -90,7 +90,7 @@ func pageOf(r *results.Run) page {
 			p.Scenarios = append(p.Scenarios, scenario{Name: cell[0].Scenario, ID: slug(cell[0].Scenario)})
 		}
 		s := &p.Scenarios[len(p.Scenarios)-1]
-		s.Cells = append(s.Cells, tableOf(cell))
+		s.Cells = append(s.Cells, tableOf(r, cell))
 	}
 	p.Winners = []table{winners}
 	return p
@@ -105,9 +105,9 @@ func winnerRow(cell []results.Result) row {
 	return r
 }
 
-func tableOf(cell []results.Result) table {
+func tableOf(run *results.Run, cell []results.Result) table {
 	t := table{Title: cell[0].Params.String(), Heads: []string{"peer"}, Winner: results.WinnerLine(cell),
-		Checks: results.Checks(cell)}
+		Checks: run.Checks(cell)}
 	columns := results.Columns(cell)
 	for _, m := range columns {
 		t.Heads = append(t.Heads, m.Title)

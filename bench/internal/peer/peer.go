@@ -34,6 +34,7 @@ type Held interface {
 // Env is what a peer is opened with.
 type Env struct {
 	Redis    string        // URL
+	Nodes    []string      // URLs of the masters of a quorum, for the peers that can use one; none: Redis decides alone
 	Etcd     string        // address, for the peers that need one
 	Lease    time.Duration // 0: the peer's own default
 	Waiters  int           // how many goroutines will want one lock at once
@@ -51,6 +52,7 @@ type Spec struct {
 
 	Reentrant bool // takes a lock again that it holds
 	Keeps     bool // leases live as long as they are held
+	Quorum    bool // can be held by a quorum of masters
 	Baseline  bool // no lock that anybody chooses: measured to compare with
 	NeedsEtcd bool
 	JVM       string // the lock's name in the Java worker; Open is nil then
@@ -65,7 +67,7 @@ type Spec struct {
 func All() []Spec {
 	return []Spec{
 		relockSpec(), relockRemoteSpec(), redsyncSpec(), redislockSpec(), rueidislockSpec(), spinSpec(), retrySpec(),
-		etcdSpec(), redissonSpec("redisson"), redissonSpec("redisson-fair"), rawSpec(), noneSpec(),
+		etcdSpec(), redissonSpec("redisson"), redissonSpec("redisson-fair"), rawSpec(), oneNodeSpec(), noneSpec(),
 	}
 }
 
@@ -113,6 +115,27 @@ func (e Env) goRedisClient() (*goredis.Client, error) {
 		return e.Wire.Dial(ctx, &dialer, addr, o.TLSConfig)
 	}
 	return goredis.NewClient(o), nil
+}
+
+// connectAll connects to every node, or to the only Redis.
+func connectAll[C any](e Env, connect func(Env) (C, error), disconnect func(C)) ([]C, error) {
+	urls := e.Nodes
+	if len(urls) == 0 {
+		urls = []string{e.Redis}
+	}
+	var clients []C
+	for _, url := range urls {
+		e.Redis = url
+		c, err := connect(e)
+		if err != nil {
+			for _, c := range clients {
+				disconnect(c)
+			}
+			return nil, err
+		}
+		clients = append(clients, c)
+	}
+	return clients, nil
 }
 
 // heldFunc is a held lock that has nothing to say but how it is unlocked.

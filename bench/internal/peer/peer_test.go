@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -57,6 +58,40 @@ func TestPeersExclude(t *testing.T) {
 		wg.Wait()
 		require.Equal(t, 20, count)
 	})
+}
+
+func TestQuorumPeersOutliveNode(t *testing.T) {
+	var nodes []string
+	var servers []*redistest.Server
+	for range 3 {
+		servers = append(servers, redistest.Start(t))
+		nodes = append(nodes, "redis://"+servers[len(servers)-1].Addr())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var peers []Peer
+	for _, s := range All() {
+		if s.Quorum {
+			peers = append(peers, open(t, s, Env{Nodes: nodes, Wire: wire.NewCounter()}))
+		}
+	}
+	require.Len(t, peers, 3)
+	for round := range 2 {
+		for i, p := range peers {
+			key := fmt.Sprint("quorum-", i)
+			h, err := lockAgain(ctx, p, key)
+			require.NoError(t, err)
+			held := 0
+			for _, s := range servers[round:] {
+				if s.Do("EXISTS", key) == "1" {
+					held++
+				}
+			}
+			require.GreaterOrEqual(t, held, 2, "a quorum of three")
+			_ = h.Unlock(ctx) // the one that is down may be told of
+		}
+		servers[0].Kill()
+	}
 }
 
 // lockAgain asks until the peer no longer gives up, as the bench does.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	redsyncpool "github.com/go-redsync/redsync/v4/redis"
 	redsyncredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -12,23 +13,28 @@ import (
 func redsyncSpec() Spec {
 	return Spec{
 		Name: "redsync", Module: "github.com/go-redsync/redsync/v4",
-		Setup: "as its README: go-redis pool, NewMutex with defaults (8 s expiry, 32 tries 50 to 250 ms apart)",
-		Open:  openRedsync, Lease: 8 * time.Second,
+		Setup: "as its README: go-redis pool, NewMutex with defaults (8 s expiry, 32 tries 50 to 250 ms apart); " +
+			"a pool of each node where there are nodes",
+		Open: openRedsync, Quorum: true, Lease: 8 * time.Second,
 	}
 }
 
 type redsyncPeer struct {
-	rdb  *goredis.Client
-	rs   *redsync.Redsync
-	opts []redsync.Option
+	nodes []*goredis.Client
+	rs    *redsync.Redsync
+	opts  []redsync.Option
 }
 
 func openRedsync(e Env) (Peer, error) {
-	rdb, err := e.goRedisClient()
+	nodes, err := connectAll(e, Env.goRedisClient, func(rdb *goredis.Client) { _ = rdb.Close() })
 	if err != nil {
 		return nil, err
 	}
-	p := &redsyncPeer{rdb: rdb, rs: redsync.New(redsyncredis.NewPool(rdb))}
+	var pools []redsyncpool.Pool
+	for _, rdb := range nodes {
+		pools = append(pools, redsyncredis.NewPool(rdb))
+	}
+	p := &redsyncPeer{nodes: nodes, rs: redsync.New(pools...)}
 	if e.Lease > 0 {
 		p.opts = append(p.opts, redsync.WithExpiry(e.Lease))
 	}
@@ -46,4 +52,8 @@ func (p *redsyncPeer) Lock(ctx context.Context, key string) (Held, error) {
 	}}, nil
 }
 
-func (p *redsyncPeer) Close() { _ = p.rdb.Close() }
+func (p *redsyncPeer) Close() {
+	for _, rdb := range p.nodes {
+		_ = rdb.Close()
+	}
+}

@@ -12,9 +12,10 @@ import (
 func relockSpec() Spec {
 	return Spec{
 		Name: "relock", Module: "github.com/relock-go/relock",
-		Setup:     "relock.New over rueidis with default options; local hand-off at its default of 256 passes and 10 ms",
+		Setup: "relock.New over rueidis with default options; local hand-off at its default of 256 passes and 10 ms; " +
+			"relock.NewRedlock with default options where there are nodes",
 		Open:      func(e Env) (Peer, error) { return openRelock(e) },
-		Reentrant: true, Keeps: true, RenewEvery: third, Lease: 30 * time.Second,
+		Reentrant: true, Quorum: true, Keeps: true, RenewEvery: third, Lease: 30 * time.Second,
 	}
 }
 
@@ -26,25 +27,38 @@ func relockRemoteSpec() Spec {
 	return s
 }
 
+// oneNodeSpec is what a quorum is compared with.
+func oneNodeSpec() Spec {
+	s := relockSpec()
+	s.Name, s.Baseline, s.Quorum = "one-node", true, false
+	s.Setup = "relock on one of the nodes, which decides alone"
+	return s
+}
+
 type relockPeer struct {
-	rdb   rueidis.Client
+	nodes []rueidis.Client
 	locks *relock.Client
 }
 
 func openRelock(e Env, opts ...relock.Option) (Peer, error) {
-	rdb, err := e.rueidisClient()
+	nodes, err := connectAll(e, Env.rueidisClient, rueidis.Client.Close)
 	if err != nil {
 		return nil, err
 	}
 	if e.Lease > 0 {
 		opts = append(opts, relock.WithLease(e.Lease))
 	}
-	locks, err := relock.New(rdb, opts...)
+	p := &relockPeer{nodes: nodes}
+	if len(e.Nodes) > 0 {
+		p.locks, err = relock.NewRedlock(nodes, opts...)
+	} else {
+		p.locks, err = relock.New(nodes[0], opts...)
+	}
 	if err != nil {
-		rdb.Close()
+		p.disconnect()
 		return nil, err
 	}
-	return &relockPeer{rdb: rdb, locks: locks}, nil
+	return p, nil
 }
 
 func (p *relockPeer) Lock(ctx context.Context, key string) (Held, error) {
@@ -57,5 +71,11 @@ func (p *relockPeer) Lock(ctx context.Context, key string) (Held, error) {
 
 func (p *relockPeer) Close() {
 	p.locks.Close()
-	p.rdb.Close()
+	p.disconnect()
+}
+
+func (p *relockPeer) disconnect() {
+	for _, rdb := range p.nodes {
+		rdb.Close()
+	}
 }

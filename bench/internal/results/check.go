@@ -9,27 +9,31 @@ import (
 )
 
 // Checks puts relock's figures in a cell in relation to what relock promises, a line each; none where it promises
-// nothing.
-func Checks(cell []Result) []string {
+// nothing. Some are compared with another cell of the run.
+func (r *Run) Checks(cell []Result) []string {
 	var lines []string
 	for i := range cell {
-		r := &cell[i]
-		if family(r.Peer) != "relock" || r.Broken() {
+		res := &cell[i]
+		if family(res.Peer) != "relock" || res.Broken() {
 			continue
 		}
 		var text string
 		switch {
-		case r.Scenario == "uncontended":
-			text = againstRaw(r, cell)
-		case r.Scenario == "hot-local" && r.Peer == "relock":
-			text = againstBest(r, cell)
-		case r.Scenario == "hot-processes":
-			text = turnsTaken(r)
-		case r.Scenario == "idle-waiters":
-			text = "sent in all: " + byName(r.Cmds)
+		case res.Scenario == "uncontended":
+			text = againstRaw(res, cell)
+		case res.Scenario == "hot-local" && res.Peer == "relock":
+			text = againstBest(res, cell)
+		case res.Scenario == "hot-processes":
+			text = turnsTaken(res)
+		case res.Scenario == "idle-waiters":
+			text = "sent in all: " + byName(res.Cmds)
+		case res.Params.Hung > 0:
+			text = againstHealthy(res, r.Results)
+		case res.Scenario == "redlock":
+			text = againstOneNode(res, cell)
 		}
 		if text != "" {
-			lines = append(lines, r.Peer+": "+text)
+			lines = append(lines, res.Peer+": "+text)
 		}
 	}
 	return lines
@@ -37,9 +41,43 @@ func Checks(cell []Result) []string {
 
 // againstRaw compares Lock and Unlock with two bare scripts.
 func againstRaw(r *Result, cell []Result) string {
+	if raw := rowOf(cell, "raw"); raw != nil && raw.Pair != nil && r.Pair != nil {
+		return fmt.Sprintf("the median Lock and Unlock takes %s × two raw script calls", Decimal(r.Pair.P50/raw.Pair.P50))
+	}
+	return ""
+}
+
+func rowOf(cell []Result, peer string) *Result {
 	for i := range cell {
-		if raw := cell[i].Pair; cell[i].Peer == "raw" && raw != nil && r.Pair != nil {
-			return fmt.Sprintf("the median Lock and Unlock takes %s × two raw script calls", Decimal(r.Pair.P50/raw.P50))
+		if cell[i].Peer == peer {
+			return &cell[i]
+		}
+	}
+	return nil
+}
+
+// againstOneNode compares a quorum with a lock on a single one of its nodes.
+func againstOneNode(r *Result, cell []Result) string {
+	one := rowOf(cell, "one-node")
+	switch {
+	case one == nil:
+	case r.Pair != nil && one.Pair != nil:
+		return fmt.Sprintf("the median Lock and Unlock takes %s × that on one node", Decimal(r.Pair.P50/one.Pair.P50))
+	case r.Wait != nil && one.Wait != nil && r.WorstBest != nil && r.CmdsPerNode != nil:
+		return fmt.Sprintf("p99 wait is %s × that on one node; worst/best worker %s; %s commands per acquisition and node",
+			Decimal(r.Wait.P99/one.Wait.P99), Decimal(*r.WorstBest), Decimal(*r.CmdsPerNode))
+	}
+	return ""
+}
+
+// againstHealthy compares the throughput with that of the same lock while no node hung.
+func againstHealthy(r *Result, all []Result) string {
+	healthy := *r
+	healthy.Params.Hung = 0
+	for i := range all {
+		o := &all[i]
+		if o.Peer == r.Peer && o.Cell() == healthy.Cell() && o.AcqPerS != nil && *o.AcqPerS > 0 && r.AcqPerS != nil {
+			return fmt.Sprintf("%s × its throughput while all nodes answered", Decimal(*r.AcqPerS / *o.AcqPerS))
 		}
 	}
 	return ""

@@ -22,6 +22,7 @@ type Measure struct {
 func Measures() []Measure {
 	return []Measure{
 		{"throughput", "acq/s", true, true, func(r *Result) *float64 { return r.AcqPerS }, Count},
+		{"acquisitions", "acq in all", true, false, bounded, Count},
 		{"wait p50", "wait p50", false, false, quantile(waitOf, p50), Micros},
 		{"wait p99", "p99", false, true, quantile(waitOf, p99), Micros},
 		{"wait p99.9", "p99.9", false, false, quantile(waitOf, p999), Micros},
@@ -32,6 +33,7 @@ func Measures() []Measure {
 		{"recovery max", "max", false, false, quantile(recoverOf, longest), Micros},
 		{"beyond the lease", "past lease", false, false, quantile(overOf, longest), Micros},
 		{"commands", "cmds/acq", false, true, func(r *Result) *float64 { return r.CmdsPerAcq }, Decimal},
+		{"commands per node", "cmds/acq/node", false, false, func(r *Result) *float64 { return r.CmdsPerNode }, Decimal},
 		{"commands in all", "cmds", false, true, func(r *Result) *float64 { return integer(r.CmdsTotal) }, Count},
 		{"commands per 100 renewals", "cmds/100 ren.", false, true,
 			func(r *Result) *float64 { return r.CmdsPer100 }, Decimal},
@@ -56,6 +58,14 @@ func p50(q *Quantiles) float64     { return q.P50 }
 func p99(q *Quantiles) float64     { return q.P99 }
 func p999(q *Quantiles) float64    { return q.P999 }
 func longest(q *Quantiles) float64 { return q.Max }
+
+// bounded is how often a lock was had in the time given, where that may be hardly ever.
+func bounded(r *Result) *float64 {
+	if r.Params.Hung == 0 || r.Seconds == 0 {
+		return nil
+	}
+	return integer(&r.Acquisitions)
+}
 
 func quantile(of func(*Result) *Quantiles, which func(*Quantiles) float64) func(*Result) *float64 {
 	return func(r *Result) *float64 {

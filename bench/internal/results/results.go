@@ -61,6 +61,8 @@ type Params struct {
 	HoldMS     int64  `json:"hold_ms,omitempty"`
 	LeaseMS    int64  `json:"lease_ms,omitempty"` // 0: each peer's default
 	Crash      string `json:"crash,omitempty"`    // who is killed: holder, waiter, none
+	Nodes      int    `json:"nodes,omitempty"`    // of a quorum
+	Hung       int    `json:"hung,omitempty"`     // of the nodes, while it counts
 }
 
 // Quantiles of a latency in microseconds.
@@ -87,6 +89,8 @@ type Result struct {
 	Error  string `json:"error,omitempty"` // the peer hung or could not be run
 	Rounds int    `json:"rounds,omitempty"`
 
+	Seconds float64 `json:"seconds,omitempty"` // counted, in all rounds; 0 where there is no rate
+
 	Acquisitions int64              `json:"acquisitions"`
 	AcqPerS      *float64           `json:"acq_per_s,omitempty"`
 	Wait         *Quantiles         `json:"wait_us,omitempty"`
@@ -95,6 +99,7 @@ type Result struct {
 	Pair         *Quantiles         `json:"lock_unlock_us,omitempty"` // Lock and Unlock together
 	CmdsPerAcq   *float64           `json:"cmds_per_acq,omitempty"`
 	Cmds         map[string]float64 `json:"cmds,omitempty"` // per acquisition, by name; in all where there is no rate
+	CmdsPerNode  *float64           `json:"cmds_per_acq_and_node,omitempty"`
 	CmdsTotal    *int64             `json:"cmds_total,omitempty"`
 	CallsPerAcq  *float64           `json:"redis_calls_per_acq,omitempty"` // what Redis ran, calls inside scripts included
 	Jain         *float64           `json:"jain,omitempty"`
@@ -131,6 +136,8 @@ func (p Params) String() string {
 			s = append(s, fmt.Sprintf(format, args...))
 		}
 	}
+	add(p.Nodes > 0, "%s", plural(p.Nodes, "node"))
+	add(p.Hung > 0, "%d hung", p.Hung)
 	add(p.Processes > 1, "%d processes", p.Processes)
 	add(p.Goroutines > 0, "%s", plural(p.Goroutines, "goroutine"))
 	add(p.Leases > 0, "%d leases", p.Leases)

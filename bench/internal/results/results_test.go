@@ -122,6 +122,11 @@ func TestChecks(t *testing.T) {
 	solo := []Result{{Scenario: "uncontended", Peer: "relock", Pair: q(110, 0)},
 		{Scenario: "uncontended", Peer: "raw", Pair: q(100, 0)}}
 	idle := []Result{{Scenario: "idle-waiters", Peer: "relock", Cmds: map[string]float64{"subscribe": 2, "evalsha": 1}}}
+	five := []Result{{Scenario: "redlock", Peer: "relock", Params: Params{Nodes: 5}, Pair: q(150, 0), AcqPerS: f(1000)},
+		{Scenario: "redlock", Peer: "one-node", Params: Params{Nodes: 5}, Pair: q(100, 0), AcqPerS: f(9000), Baseline: true}}
+	contended := []Result{{Scenario: "redlock", Peer: "relock", WorstBest: f(.9), CmdsPerNode: f(2.5), Wait: q(0, 20_000)},
+		{Scenario: "redlock", Peer: "one-node", Wait: q(0, 10_000), Baseline: true}}
+	hung := []Result{{Scenario: "redlock", Peer: "relock", Params: Params{Nodes: 5, Hung: 1}, AcqPerS: f(950)}}
 	for want, cell := range map[string][]Result{
 		"relock: 30.0 × the acquisitions of redislock, the best of redsync, redislock and rueidislock; " +
 			"workers got 0.95 to 1.05 of the mean": hot,
@@ -129,7 +134,11 @@ func TestChecks(t *testing.T) {
 			"p99 wait is 1.20 × (8 × (1ms + 250 µs))": processes,
 		"relock: the median Lock and Unlock takes 1.10 × two raw script calls": solo,
 		"relock: sent in all: 1 evalsha, 2 subscribe":                          idle,
+		"relock: the median Lock and Unlock takes 1.50 × that on one node":     five,
+		"relock: p99 wait is 2.00 × that on one node; worst/best worker 0.90; " +
+			"2.50 commands per acquisition and node": contended,
+		"relock: 0.95 × its throughput while all nodes answered": hung,
 	} {
-		require.Equal(t, []string{want}, Checks(cell))
+		require.Equal(t, []string{want}, (&Run{Results: five}).Checks(cell))
 	}
 }

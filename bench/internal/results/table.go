@@ -12,7 +12,7 @@ import (
 func (r *Run) Table(w io.Writer) {
 	r.header(w)
 	for _, cell := range r.Cells() {
-		Block(w, cell)
+		r.block(w, cell)
 	}
 	r.winners(w)
 	for _, n := range r.Notes {
@@ -71,8 +71,8 @@ func Columns(cell []Result) []Measure {
 	return shown
 }
 
-// Block writes one cell.
-func Block(w io.Writer, cell []Result) {
+// block writes one cell.
+func (r *Run) block(w io.Writer, cell []Result) {
 	columns := Columns(cell)
 	rows := [][]string{{"peer"}}
 	for _, m := range columns {
@@ -86,7 +86,7 @@ func Block(w io.Writer, cell []Result) {
 	if line := WinnerLine(cell); line != "" {
 		fmt.Fprintf(w, "  winner: %s\n", line)
 	}
-	for _, line := range Checks(cell) {
+	for _, line := range r.Checks(cell) {
 		fmt.Fprintf(w, "  check: %s\n", line)
 	}
 	for i := range cell {

@@ -86,7 +86,7 @@ func (r *runner) idle(ctx context.Context, c cell, s peer.Spec, t *measured) err
 	}
 	hold := time.Duration(c.params.HoldMS) * time.Millisecond
 	begin := time.Now()
-	seen, err := r.observe(ctx, begin, begin.Add(hold))
+	seen, err := observe(ctx, r.server, begin, begin.Add(hold))
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (r *runner) leases(ctx context.Context, c cell, s peer.Spec, t *measured) e
 	}
 	hold := time.Duration(c.params.HoldMS) * time.Millisecond
 	begin := time.Now()
-	seen, err := r.observe(ctx, begin, begin.Add(hold))
+	seen, err := observe(ctx, r.server, begin, begin.Add(hold))
 	if err != nil {
 		return err
 	}

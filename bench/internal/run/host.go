@@ -20,16 +20,23 @@ type failure struct{ error }
 
 // start runs a redis-server of our own.
 func (h *host) start() (s *redistest.Server, err error) {
+	err = h.try(func() { s = redistest.Start(h) })
+	return s, err
+}
+
+// try calls f and returns what f failed with.
+func (h *host) try(f func()) (err error) {
 	defer func() {
-		switch f := recover().(type) {
+		switch p := recover().(type) {
 		case nil:
 		case failure:
-			err = f.error
+			err = p.error
 		default:
-			panic(f)
+			panic(p)
 		}
 	}()
-	return redistest.Start(h), nil
+	f()
+	return nil
 }
 
 func (h *host) close() {

@@ -72,7 +72,7 @@ func heatOf(n int) time.Duration { return 2*time.Second + time.Duration(n)*time.
 
 // loop runs all processes at the same time.
 func (r *runner) loop(ctx context.Context, c cell, s peer.Spec, procs []*process) (round, error) {
-	d, warm := r.plan.slice, r.plan.warm
+	d, warm := r.plan.sliceOf(c), r.plan.warmOf(c)
 	if s.JVM != "" {
 		warm += jvmWarm
 	}
@@ -94,7 +94,7 @@ func (r *runner) loop(ctx context.Context, c cell, s peer.Spec, procs []*process
 	}
 	seen := make(chan observed, 1)
 	go func() {
-		l, err := r.observe(ctx, board.Time(begin), board.Time(begin+int64(d)))
+		l, err := r.watch(ctx, c, board.Time(begin), board.Time(begin+int64(d)))
 		seen <- observed{l, err}
 	}()
 	replies, err := askAll(ctx, procs, warm+d+replyLimit, func(int) worker.Request { return req })
@@ -105,19 +105,27 @@ func (r *runner) loop(ctx context.Context, c cell, s peer.Spec, procs []*process
 	return round{replies: replies, elapsed: d, load: o.load}, o.err
 }
 
-// observe returns what Redis did between two instants.
-func (r *runner) observe(ctx context.Context, from, to time.Time) (load, error) {
+// watch returns what the servers of the cell did between two instants.
+func (r *runner) watch(ctx context.Context, c cell, from, to time.Time) (load, error) {
+	if c.params.Nodes > 0 {
+		return r.observeNodes(ctx, c.params.Hung, from, to)
+	}
+	return observe(ctx, r.server, from, to)
+}
+
+// observe returns what m did between two instants.
+func observe(ctx context.Context, m meter, from, to time.Time) (load, error) {
 	if err := sleepUntil(ctx, from); err != nil {
 		return load{}, err
 	}
-	before, err := r.server.load(ctx)
+	before, err := m.load(ctx)
 	if err != nil {
 		return load{}, err
 	}
 	if err := sleepUntil(ctx, to); err != nil {
 		return load{}, err
 	}
-	after, err := r.server.load(ctx)
+	after, err := m.load(ctx)
 	return load{cpu: after.cpu - before.cpu, calls: after.calls - before.calls}, err
 }
 

@@ -15,11 +15,6 @@ func Scenarios() []string {
 	}
 }
 
-// notBuilt names the scenarios that cannot run yet, and why.
-func notBuilt() map[string]string {
-	return map[string]string{"redlock": "not built yet: relock has no quorum to measure"}
-}
-
 // kind is how a cell is measured.
 type kind int
 
@@ -36,7 +31,8 @@ type cell struct {
 	kind     kind
 	params   results.Params
 	keyEach  bool
-	baseline []string // the peers measured beside, to compare with
+	slice    time.Duration // of a looping cell; 0: as the plan has it
+	baseline []string      // the peers measured beside, to compare with
 	fits     func(peer.Spec) bool
 }
 
@@ -65,7 +61,8 @@ func quickCells(hold time.Duration) []cell {
 	cells = append(cells, hotProcesses(8, 1000, 0))
 	cells = append(cells, idleWaiters(1000, orElse(hold, 600*time.Millisecond)),
 		watchdogs(10_000, orElse(hold, 1200*time.Millisecond)))
-	return append(cells, crashes(time.Second)...)
+	cells = append(cells, crashes(time.Second)...)
+	return append(cells, redlock(1, 0, 0), redlock(8, 0, 0), redlock(8, 1, 2*time.Second))
 }
 
 // fullCells are the whole bench.
@@ -84,7 +81,11 @@ func fullCells(hold time.Duration) []cell {
 	cells = append(cells, hotProcesses(8, 1000, 1000))
 	cells = append(cells, idleWaiters(1000, orElse(hold, 2*time.Second)), idleWaiters(10_000, orElse(hold, 3*time.Second)),
 		watchdogs(10_000, orElse(hold, 3*time.Second)), watchdogs(100_000, orElse(hold, 11*time.Second)))
-	return append(cells, crashes(2*time.Second)...)
+	cells = append(cells, crashes(2*time.Second)...)
+	for hung := range 3 {
+		cells = append(cells, redlock(1, hung, hungSlice), redlock(8, hung, hungSlice))
+	}
+	return cells
 }
 
 func orElse(d, otherwise time.Duration) time.Duration {
@@ -145,6 +146,22 @@ func crashes(lease time.Duration) []cell {
 	return cells
 }
 
+// redlock is a quorum of five nodes. Eight contenders are processes, since nothing is handed over in memory between them.
+// Where nodes hang, slice bounds the cell: some peers wait for them so long that a plain round would show nothing.
+func redlock(contenders, hung int, slice time.Duration) cell {
+	c := cell{scenario: "redlock", fits: func(s peer.Spec) bool { return s.Quorum && differs(s) }}
+	c.params = results.Params{Nodes: 5, Hung: hung, Processes: contenders, Goroutines: 1, CSMicros: us(0)}
+	if contenders > 1 {
+		c.params.CSMicros = us(1000)
+	}
+	if hung == 0 {
+		c.baseline = []string{"one-node"}
+	} else {
+		c.slice = slice
+	}
+	return c
+}
+
 // peersOf returns the peers that take part in the cell.
 func (c cell) peersOf(chosen []peer.Spec, all []peer.Spec) []peer.Spec {
 	var specs []peer.Spec
@@ -181,18 +198,29 @@ func (p *plan) cost(c cell, s peer.Spec) time.Duration {
 		}
 		return 2*start + time.Duration(c.params.LeaseMS)*time.Millisecond + 100*time.Millisecond
 	}
+	round := p.sliceOf(c) + p.warmOf(c) + roundOverhead
 	if s.JVM != "" {
-		return p.slice + p.warm + roundOverhead + jvmWarm + time.Duration(c.params.Processes)*processCost*5
+		return round + jvmWarm + time.Duration(c.params.Processes)*processCost*5
 	}
-	return p.slice + p.warm + roundOverhead + time.Duration(c.params.Processes)*processCost
+	return round + time.Duration(c.params.Processes)*processCost
+}
+
+func (p *plan) sliceOf(c cell) time.Duration { return orElse(c.slice, p.slice) }
+
+// warmOf is how long a round goes on before it counts. A quorum must have come to know all nodes before some hang.
+func (p *plan) warmOf(c cell) time.Duration {
+	if c.params.Hung > 0 {
+		return max(p.warm, 500*time.Millisecond)
+	}
+	return p.warm
 }
 
 // roundsOf is how often each peer takes its turn in a cell. Where a round is a long hold, one must do.
 func (p *plan) roundsOf(c cell) int {
-	switch c.kind {
-	case idling, keeping:
+	switch {
+	case c.kind == idling, c.kind == keeping, c.slice > 0:
 		return 1
-	case crashing:
+	case c.kind == crashing:
 		return max(1, p.rounds-1)
 	}
 	return p.rounds
@@ -228,6 +256,7 @@ func (p *plan) heat(chosen []peer.Spec) time.Duration {
 const (
 	leastSlice = 80 * time.Millisecond
 	mostSlice  = 2 * time.Second
+	hungSlice  = 15 * time.Second // longer than go-redis waits for a node that hangs, tries again included
 )
 
 // fit chooses the length of a round so that the whole takes budget.
@@ -236,7 +265,7 @@ func (p *plan) fit(chosen, all []peer.Spec, budget time.Duration) {
 	fixed := p.total(chosen, all)
 	turns := 0
 	for _, c := range p.cells {
-		if c.kind == looping {
+		if c.kind == looping && c.slice == 0 {
 			turns += p.roundsOf(c) * len(c.peersOf(chosen, all))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -208,10 +209,34 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotBuiltIsNamed(t *testing.T) {
-	r := measureAll(t, config(t, "redlock", "", "spin"))
+func TestQuorumOutlivesHungNode(t *testing.T) {
+	r := measureAll(t, config(t, "redlock", "8 processes", "relock", "redsync", "spin"))
+	healthy, hung := r.Cells()[0], r.Cells()[1]
+	require.Len(t, healthy, 3, "relock, redsync and one node to compare with")
+	require.Len(t, hung, 2)
+	for _, res := range slices.Concat(healthy, hung) {
+		require.Empty(t, res.Error, res.Peer)
+		require.Zero(t, res.Overlaps, res.Peer)
+		require.Equal(t, 5, res.Params.Nodes)
+	}
+	for _, res := range healthy {
+		require.Positive(t, res.Acquisitions, res.Peer)
+		require.Positive(t, *res.CallsPerAcq, res.Peer)
+	}
+	require.InEpsilon(t, *healthy[0].CmdsPerAcq/5, *healthy[0].CmdsPerNode, 0.001)
+	one := healthy[2]
+	require.True(t, one.Baseline)
+	require.InEpsilon(t, *one.CmdsPerAcq, *one.CmdsPerNode, 0.001)
+	relock, redsync := hung[0], hung[1]
+	require.Equal(t, 1, relock.Params.Hung)
+	require.Greater(t, relock.Acquisitions, 10*redsync.Acquisitions, "redsync waits for every node")
+}
+
+func TestQuorumWithoutServers(t *testing.T) {
+	t.Setenv(redistest.ServerEnv, "/nowhere/redis-server")
+	r := measureAll(t, config(t, "redlock", "", "relock"))
 	require.Empty(t, r.Results)
-	require.Contains(t, strings.Join(r.Notes, "\n"), "redlock: not built yet")
+	require.Contains(t, strings.Join(r.Notes, "\n"), "redlock left out")
 }
 
 // stopper ends a run once it has come to some cell.

@@ -50,6 +50,7 @@ type runner struct {
 	specs  []peer.Spec // that take part
 	plan   plan
 	server *server
+	nodes  *nodes // nil where no cell needs them
 	etcd   *etcd
 	dir    string
 	board  *board.Board
@@ -104,7 +105,7 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 	if r.board, err = board.Create(r.boardPath(), boardSlots); err != nil {
 		return fmt.Errorf("shared memory for the overlap check: %w", err)
 	}
-	if err := r.planCells(scenarios); err != nil {
+	if err := r.planCells(ctx, scenarios); err != nil {
 		return err
 	}
 	return r.describe(ctx)
@@ -147,7 +148,7 @@ func (r *runner) note(format string, args ...any) {
 	r.report.Notes = append(r.report.Notes, fmt.Sprintf(format, args...))
 }
 
-func (r *runner) planCells(scenarios []string) error {
+func (r *runner) planCells(ctx context.Context, scenarios []string) error {
 	cells, budget := fullCells(r.cfg.Hold), 9*time.Minute+30*time.Second
 	r.plan.rounds, r.plan.warm = 3, 150*time.Millisecond
 	if r.cfg.Quick {
@@ -162,11 +163,7 @@ func (r *runner) planCells(scenarios []string) error {
 			r.plan.cells = append(r.plan.cells, c)
 		}
 	}
-	for name, why := range notBuilt() {
-		if slices.Contains(scenarios, name) {
-			r.note("%s: %s", name, why)
-		}
-	}
+	r.findNodes(ctx)
 	if len(r.plan.cells) == 0 && r.cfg.Match != "" {
 		return fmt.Errorf("no cell of %s is described by %q; there are: %s", strings.Join(scenarios, ", "), r.cfg.Match,
 			strings.Join(titles(cells), " | "))
@@ -240,10 +237,21 @@ func (r *runner) keep(c cell, s peer.Spec, t *measured) {
 	res := t.result()
 	res.Scenario, res.Params, res.Peer, res.Baseline = c.scenario, c.params, s.Name, s.Baseline
 	res.Version = r.version(s)
+	if res.CmdsPerAcq != nil && c.params.Nodes > 0 {
+		res.CmdsPerNode = perNode(*res.CmdsPerAcq, c, s)
+	}
 	if strings.HasPrefix(c.scenario, "hot-") {
 		res.Pair = nil // with the critical section and others' turns in it, it tells nothing
 	}
 	r.report.Results = append(r.report.Results, res)
+}
+
+// perNode is what a node of the cell gets of n commands. A peer without a quorum uses one.
+func perNode(n float64, c cell, s peer.Spec) *float64 {
+	if s.Quorum {
+		n /= float64(c.params.Nodes)
+	}
+	return ptr(n)
 }
 
 func (r *runner) version(s peer.Spec) string {
@@ -276,6 +284,13 @@ func (r *runner) open(c cell, s peer.Spec) (worker.Request, error) {
 	if !c.keyEach && c.kind != keeping {
 		req.Waiters = c.params.Goroutines
 	}
+	if c.params.Nodes > 0 {
+		urls := r.nodes.urls()
+		req.Redis = urls[0]
+		if s.Quorum {
+			req.Nodes = urls
+		}
+	}
 	if c.params.DelayUS > 0 && s.Name != "none" {
 		var err error
 		req.Redis, req.Etcd, err = r.delayed(c.params.DelayUS, req.Etcd)
@@ -299,6 +314,9 @@ func (r *runner) close() {
 	}
 	if r.etcd != nil {
 		r.etcd.close()
+	}
+	if r.nodes != nil {
+		r.nodes.close()
 	}
 	if r.server != nil {
 		r.server.disconnect()

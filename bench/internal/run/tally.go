@@ -148,6 +148,7 @@ func (t *tally) result() results.Result {
 		return r
 	}
 	seconds := t.elapsed.Seconds()
+	r.Seconds = seconds
 	r.AcqPerS = ptr(float64(t.total) / seconds)
 	r.ClientCPU = ptr(100 * t.usage.CPU.Seconds() / seconds)
 	if t.load.calls > 0 {

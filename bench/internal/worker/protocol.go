@@ -29,14 +29,15 @@ const (
 type Request struct {
 	Do string `json:"do"`
 
-	Peer     string `json:"peer,omitempty"` // for Open, as are the next ones
-	Redis    string `json:"redis,omitempty"`
-	Etcd     string `json:"etcd,omitempty"`
-	Embedded bool   `json:"embedded,omitempty"`
-	LeaseMS  int64  `json:"lease_ms,omitempty"`
-	Keep     bool   `json:"keep,omitempty"`
-	Waiters  int    `json:"waiters,omitempty"`
-	Board    string `json:"board,omitempty"`
+	Peer     string   `json:"peer,omitempty"` // for Open, as are the next ones
+	Redis    string   `json:"redis,omitempty"`
+	Nodes    []string `json:"nodes,omitempty"`
+	Etcd     string   `json:"etcd,omitempty"`
+	Embedded bool     `json:"embedded,omitempty"`
+	LeaseMS  int64    `json:"lease_ms,omitempty"`
+	Keep     bool     `json:"keep,omitempty"`
+	Waiters  int      `json:"waiters,omitempty"`
+	Board    string   `json:"board,omitempty"`
 
 	Key        string `json:"key,omitempty"`
 	KeyEach    bool   `json:"key_each,omitempty"` // every goroutine has a key of its own, made from Key

@@ -130,7 +130,7 @@ func (w *worker) open(r Request) error {
 			return fmt.Errorf("peer %s runs in a JVM", s.Name)
 		}
 		w.peer, err = s.Open(peer.Env{
-			Redis: r.Redis, Etcd: r.Etcd, Lease: time.Duration(r.LeaseMS) * time.Millisecond, Waiters: r.Waiters,
+			Redis: r.Redis, Nodes: r.Nodes, Etcd: r.Etcd, Lease: time.Duration(r.LeaseMS) * time.Millisecond, Waiters: r.Waiters,
 			Keep: r.Keep, Embedded: r.Embedded, Wire: w.wire,
 		})
 		return err
