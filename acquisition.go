@@ -17,6 +17,7 @@ type acquisition struct {
 	owner   string // of WithOwner; "" when the id is the owner
 	lease   time.Duration
 	block   int // fencing tokens reserved by a grant
+	passes  int // how many of them may be used in a row; set when the lock is granted
 	timeout time.Duration
 
 	// doubt is set once an acquire went unanswered: it may still run, after the acquisition is over. The sweeper then
@@ -73,6 +74,7 @@ func newAcquisition(nm names, client string, n uint64, owner string, cfg *config
 	if owner != "" {
 		a.block = 1 // sharers do not pass the lock on in memory
 	}
+	a.passes = a.block
 	return a
 }
 

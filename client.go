@@ -76,7 +76,7 @@ func (c *Client) Initialize(ctx context.Context) error {
 // reported by the first method called on the Mutex, with ErrInvalidName or ErrInvalidOption.
 func (c *Client) Mutex(name string, opts ...Option) *Mutex {
 	m := &Mutex{c: c}
-	if m.names, m.err = namesOf(name); m.err != nil {
+	if m.names, m.err = namesOf(c.cfg.prefix, name); m.err != nil {
 		return m
 	}
 	m.cfg, m.err = c.cfg.with(opts, false)

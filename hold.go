@@ -24,7 +24,7 @@ type hold struct {
 	cfg     *config
 	leases  []*Lease
 	token   int64       // next fencing token of the block
-	left    int         // tokens left in the block
+	left    int         // tokens left to use
 	since   clock.Stamp // when this process got the lock
 	began   clock.Stamp // when the lease in force began
 	until   clock.Stamp // Redis keeps the lock up to here at least
@@ -50,7 +50,7 @@ const (
 func newHold(c *Client, a *acquisition, g grant, cfg *config, atGate bool) *hold {
 	h := &hold{
 		c: c, a: a, cfg: cfg, ops: make(chan struct{}, 1), atGate: atGate, index: -1,
-		token: g.token, left: a.block, since: clock.Now(), cap: clock.Never(),
+		token: g.token, left: a.passes, since: clock.Now(), cap: clock.Never(),
 		until: g.sent.Add(a.lease - margin(a.lease)), renewAt: g.sent.Add(a.lease / 3),
 	}
 	return h

@@ -8,23 +8,33 @@ import (
 // maxNameLen bounds a lock's name, in bytes. The name travels in every command and grant.
 const maxNameLen = 1024
 
+// What the names of a lock's channels start with.
+const (
+	unlockPrefix = "redisson_lock__channel:"
+	listenPrefix = "relock_listen:"
+)
+
 // names are the keys and channels of one lock. Redisson's are spelled as Redisson spells them (RedissonObject.prefixName),
 // ours follow its rule, so all of them share the lock's Cluster slot.
 type names struct {
+	name    string // as the caller says it, without the client's prefix
 	lock    string // HASH, owner field -> hold count
 	queue   string // ZSET, relock's waiters by ticket
 	counter string // STRING, fencing counter
 	unlock  string // channel, "0" when the lock became free
 	seed    string // STRING, on a quorum: incarnation of the Redis that the counter was told to
-	listen  string // channel beside unlock that only relock clients subscribe
+	listen  string // channel beside unlock that only relock clients subscribe; turns of the others are told there
 	tag     string // the lock's name as a hash tag
 }
 
-// namesOf returns the names of a lock. It fails with ErrInvalidName when the name is empty, longer than 1024 bytes, or
-// holds a brace without being a valid Cluster hash tag: its keys would fall into different slots.
-func namesOf(name string) (names, error) {
+// namesOf returns the names of a lock, whose name in Redis starts with prefix. It fails with ErrInvalidName when the name
+// is empty, or when the name in Redis is longer than 1024 bytes or holds a brace without being a valid Cluster hash tag:
+// its keys would fall into different slots.
+func namesOf(prefix, name string) (names, error) {
+	logical := name
+	name = prefix + name
 	switch {
-	case name == "":
+	case logical == "":
 		return names{}, fmt.Errorf("%w: the name is empty", ErrInvalidName)
 	case len(name) > maxNameLen:
 		return names{}, fmt.Errorf("%w: %q… has %d bytes, %d are allowed", ErrInvalidName, name[:32], len(name), maxNameLen)
@@ -37,12 +47,13 @@ func namesOf(name string) (names, error) {
 		tag = "{" + name + "}"
 	}
 	return names{
+		name:    logical,
 		lock:    name,
 		queue:   "relock_queue:" + tag,
 		counter: "redisson_lock_token:" + tag,
-		unlock:  "redisson_lock__channel:" + tag,
+		unlock:  unlockPrefix + tag,
 		seed:    "relock_seed:" + tag,
-		listen:  "relock_listen:" + tag,
+		listen:  listenPrefix + tag,
 		tag:     tag,
 	}, nil
 }

@@ -18,7 +18,7 @@ func TestNamesFollowRedissonsRule(t *testing.T) {
 		"with space:ü:": "redisson_lock__channel:{with space:ü:}",
 		"{a}{b":         "redisson_lock__channel:{a}{b",
 	} {
-		n, err := namesOf(name)
+		n, err := namesOf("", name)
 		require.NoError(t, err, name)
 		require.Equal(t, name, n.lock)
 		require.Equal(t, channel, n.unlock)
@@ -59,7 +59,7 @@ func FuzzNames(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		n, err := namesOf(name)
+		n, err := namesOf("", name)
 		if err != nil {
 			require.ErrorIs(t, err, ErrInvalidName)
 			return

@@ -106,7 +106,7 @@ func opOf(cmd []string) string {
 		return ""
 	}
 	scripts := map[string]string{
-		"acquire": alone + grantLua + queueLua + acquireLua, "release": alone + grantLua + queueLua + releaseLua,
+		"acquire": alone + grantLua + queueLua + turnLua + acquireLua, "release": alone + grantLua + queueLua + turnLua + releaseLua,
 		"force": alone + grantLua + forceLua, "recount": recountLua, "renew": renewLua, "inspect": inspectLua,
 	}
 	for op, text := range scripts {

@@ -32,7 +32,7 @@ const (
 func newNode(rdb rueidis.Client, id string, cfg *config) *node {
 	n := &node{scripts: newScripts(rdb), pubsub: cfg.pubsub, timeout: cfg.commandTimeout()}
 	n.sweeper = newSweeper(n.end)
-	n.hub = newHub(rdb, id, n.sweeper.orphan)
+	n.hub = newHub(rdb, id, cfg.log, n.sweeper.orphan)
 	if rdb.Mode() != rueidis.ClientModeCluster {
 		n.mode.Store(modePlain)
 		n.hub.startPlain(true)
@@ -153,7 +153,7 @@ func (n *node) poll(ctx context.Context, a *acquisition) (grant, bool, error) {
 func (n *node) acquire(ctx context.Context, a *acquisition, ticket string) (clock.Stamp, reply, error) {
 	r, err := n.route(ctx, &a.names)
 	if err != nil {
-		return clock.Stamp{}, reply{}, &NodeError{Op: "acquire", Name: a.names.lock, Err: err}
+		return clock.Stamp{}, reply{}, &NodeError{Op: "acquire", Name: a.names.name, Err: err}
 	}
 	cctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
@@ -161,12 +161,12 @@ func (n *node) acquire(ctx context.Context, a *acquisition, ticket string) (cloc
 	if a.base.IsZero() {
 		a.base, a.counter = sent, -1
 	}
-	rep, err := n.scripts.acquire(cctx, r, a, ticket)
+	rep, err := n.scripts.acquire(cctx, r, a, ticket, n.hub.turnOver(a))
 	if unknown(err) {
 		a.doubt.Store(true)
 	}
 	if err != nil {
-		err = &NodeError{Op: "acquire", Name: a.names.lock, Err: err}
+		err = &NodeError{Op: "acquire", Name: a.names.name, Err: err}
 	}
 	return sent, rep, err
 }
@@ -193,7 +193,7 @@ func (n *node) try(ctx context.Context, a *acquisition) (grant, error) {
 		return grant{}, err
 	case !rep.owner:
 		n.hub.forget(a)
-		return grant{}, &HeldError{Name: a.names.lock, Holder: rep.blocker.holder, TTL: rep.blocker.ttl}
+		return grant{}, &HeldError{Name: a.names.name, Holder: rep.blocker.holder, TTL: rep.blocker.ttl}
 	}
 	n.hub.hold(a)
 	return grant{token: rep.token, sent: sent}, nil
@@ -217,8 +217,8 @@ func (n *node) release(ctx context.Context, a, next *acquisition) (grant, bool, 
 			if !held && !again {
 				return grant{}, false, ErrLost
 			}
-			if next == nil || !held {
-				return grant{}, false, nil
+			if rep == (reply{}) {
+				return grant{}, false, nil // next, if there is one, has to ask for itself
 			}
 			if rep.owner {
 				n.hub.hold(next)
@@ -234,7 +234,7 @@ func (n *node) release(ctx context.Context, a, next *acquisition) (grant, bool, 
 		next = nil
 		if !healing(err) || clock.Now().Since(began) > unlockTimeout(a) || !sleep(ctx, pause.next()) {
 			n.abandonOrForget(a, true)
-			return grant{}, false, &NodeError{Op: "release", Name: a.names.lock, Err: err}
+			return grant{}, false, &NodeError{Op: "release", Name: a.names.name, Err: err}
 		}
 	}
 }
@@ -246,7 +246,7 @@ func (n *node) releaseOnce(ctx context.Context, a, next *acquisition) (bool, rep
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	return n.scripts.release(ctx, r, a, a.block*defaultForeignEvery, next)
+	return n.scripts.release(ctx, r, a, n.hub.turnDue(a), next)
 }
 
 // end is the sweeper's: one release, without caller.
@@ -277,7 +277,7 @@ func (n *node) recount(ctx context.Context, a *acquisition, count int, lease tim
 	held, err := n.scripts.recount(ctx, &a.names, a.id, count, lease)
 	switch {
 	case err != nil:
-		return sent, &NodeError{Op: "recount", Name: a.names.lock, Err: err}
+		return sent, &NodeError{Op: "recount", Name: a.names.name, Err: err}
 	case !held:
 		return sent, ErrLost
 	}
@@ -333,7 +333,7 @@ func (n *node) inspect(ctx context.Context, nm *names) (State, error) {
 	defer cancel()
 	st, err := n.scripts.inspect(ctx, nm)
 	if err != nil {
-		return State{}, &NodeError{Op: "inspect", Name: nm.lock, Err: err}
+		return State{}, &NodeError{Op: "inspect", Name: nm.name, Err: err}
 	}
 	return st, nil
 }
@@ -348,7 +348,7 @@ func (n *node) force(ctx context.Context, nm *names) (bool, error) {
 			return freed, nil
 		}
 	}
-	return false, &NodeError{Op: "force unlock", Name: nm.lock, Err: err}
+	return false, &NodeError{Op: "force unlock", Name: nm.name, Err: err}
 }
 
 func (n *node) close() {

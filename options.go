@@ -2,6 +2,7 @@ package relock
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -11,10 +12,9 @@ const (
 	// MaxLease is the longest lease accepted.
 	MaxLease = 366 * 24 * time.Hour
 
-	defaultLease        = 30 * time.Second // Redisson's lockWatchdogTimeout
-	defaultPasses       = 256
-	defaultPassTime     = 10 * time.Millisecond
-	defaultForeignEvery = 8 // grants between two turns of Redisson's waiters
+	defaultLease    = 30 * time.Second // Redisson's lockWatchdogTimeout
+	defaultPasses   = 256
+	defaultPassTime = 10 * time.Millisecond
 )
 
 // config is what options set. A Mutex copies its client's and changes its own.
@@ -31,14 +31,18 @@ type config struct {
 	quorum   int // how many of them must agree; 0: more than half
 	guard    GuardMode
 	longest  time.Duration // lease, as far as the guard knows
+	prefix   string        // of all names in Redis
+	log      *slog.Logger
 }
 
 func defaultConfig() config {
-	return config{lease: defaultLease, passes: defaultPasses, passTime: defaultPassTime}
+	return config{
+		lease: defaultLease, passes: defaultPasses, passTime: defaultPassTime, log: slog.New(slog.DiscardHandler),
+	}
 }
 
 // An Option changes how locks behave. Given to New it is the default of every lock of the client, given to Mutex it
-// overrides that default. WithPubSub belongs to a client alone.
+// overrides that default, but for those that are about the client as a whole.
 type Option struct {
 	name       string
 	clientOnly bool
@@ -143,6 +147,36 @@ func WithPubSub(mode PubSubMode) Option {
 		c.pubsub = mode
 		if mode < PubSubAuto || mode > PubSubSharded {
 			return fmt.Errorf("%d is no mode", mode)
+		}
+		return nil
+	}}
+}
+
+// WithNamePrefix puts prefix before the name of every lock in Redis, as a NameMapper of Redisson's does: Mutex("orders")
+// is then the lock of Java's getLock("orders") behind a mapper that adds the same prefix. Mutex.Name and errors keep the
+// name without it; keys, channels and rights have it.
+//
+// By default names stand in Redis as they are.
+func WithNamePrefix(prefix string) Option {
+	return Option{name: "WithNamePrefix", clientOnly: true, apply: func(c *config) error {
+		c.prefix = prefix
+		if len(prefix) >= maxNameLen {
+			return fmt.Errorf("%d bytes; a name has %d with its prefix", len(prefix), maxNameLen)
+		}
+		return nil
+	}}
+}
+
+// WithLogger sets where a client writes what nobody is there to be told: that it skipped messages which neither relock nor
+// Redisson can have sent, the first and every hundredth, with their number so far. log is called by the goroutine that
+// receives messages; a handler that blocks delays wake-ups.
+//
+// By default nothing is written.
+func WithLogger(log *slog.Logger) Option {
+	return Option{name: "WithLogger", clientOnly: true, apply: func(c *config) error {
+		c.log = log
+		if log == nil {
+			return fmt.Errorf("the logger is nil")
 		}
 		return nil
 	}}

@@ -173,7 +173,7 @@ func (q *quorum) ballot(ctx context.Context, timeout time.Duration, out *outcome
 
 // outcome is what the nodes said that did not vote for the election's candidate.
 func (e *election) outcome(op string) *QuorumError {
-	out := &QuorumError{Op: op, Name: e.a.names.lock, Need: e.q.need, Of: len(e.legs)}
+	out := &QuorumError{Op: op, Name: e.a.names.name, Need: e.q.need, Of: len(e.legs)}
 	for _, l := range e.legs {
 		switch {
 		case l.err != nil:

@@ -21,7 +21,7 @@ func deaf(rdb rueidis.Client, id string, lease time.Duration) *node {
 	cfg.lease = lease
 	n := &node{scripts: newScripts(rdb), timeout: cfg.commandTimeout()}
 	n.sweeper = newSweeper(n.end)
-	n.hub = newHub(rdb, id, n.sweeper.orphan)
+	n.hub = newHub(rdb, id, cfg.log, n.sweeper.orphan)
 	n.mode.Store(modePlain)
 	return n
 }
@@ -37,7 +37,7 @@ func asks(t *testing.T, n *node, a *acquisition) (grant, bool) {
 
 func acquisitionOf(t *testing.T, name, client string, n uint64, lease time.Duration) *acquisition {
 	t.Helper()
-	nm, err := namesOf(name)
+	nm, err := namesOf("", name)
 	require.NoError(t, err)
 	cfg := defaultConfig()
 	cfg.lease = lease

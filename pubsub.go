@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ type hub struct {
 	rdb    rueidis.Client
 	client string // uuid, the inbox's name
 	orphan func(grantMessage)
+	log    *slog.Logger
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -33,7 +35,7 @@ type hub struct {
 	wg     sync.WaitGroup
 	feed   feed
 
-	// skipped counts messages that were none of ours or no message at all.
+	// skipped counts messages that nobody of ours or Redisson's can have sent.
 	skipped atomic.Int64
 
 	// mu guards what follows and the hub's fields in every acquisition. Invariant: acqs holds exactly the acquisitions
@@ -47,6 +49,7 @@ type hub struct {
 type room struct {
 	names   names
 	members []*acquisition
+	turns   turns
 	ready   bool      // the subscription is confirmed
 	empty   time.Time // when the last member left
 	stop    context.CancelFunc
@@ -58,9 +61,9 @@ type feed interface {
 	close(r *room) // it no longer does
 }
 
-func newHub(rdb rueidis.Client, client string, orphan func(grantMessage)) *hub {
+func newHub(rdb rueidis.Client, client string, log *slog.Logger, orphan func(grantMessage)) *hub {
 	h := &hub{
-		rdb: rdb, client: client, orphan: orphan,
+		rdb: rdb, client: client, log: log, orphan: orphan,
 		done: make(chan struct{}), acqs: make(map[string]*acquisition), rooms: make(map[string]*room),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
@@ -97,13 +100,41 @@ func (h *hub) listen(a *acquisition) {
 	r.join(a)
 }
 
-func (h *hub) hold(a *acquisition)      { h.setPhase(a, held) }
-func (h *hub) releasing(a *acquisition) { h.setPhase(a, releasing) }
-
-func (h *hub) setPhase(a *acquisition, p phase) {
+// hold notes that a was granted its lock, and how often it may pass it on.
+func (h *hub) hold(a *acquisition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a.phase = p
+	a.phase, a.passes = held, a.block
+	if r := a.room; r != nil {
+		now := time.Now()
+		r.turns.granted(now)
+		if r.turns.near(now) {
+			a.passes = min(a.block, turnPasses)
+		}
+	}
+}
+
+func (h *hub) releasing(a *acquisition) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a.phase = releasing
+}
+
+// turnDue reports whether a's release may leave the lock to Redisson's waiters.
+func (h *hub) turnDue(a *acquisition) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return a.room == nil || a.room.turns.due(time.Now())
+}
+
+// turnOver names the last turn of Redisson's waiters at a's lock if it was used, "" otherwise.
+func (h *hub) turnOver(a *acquisition) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a.room == nil {
+		return ""
+	}
+	return a.room.turns.over()
 }
 
 // attach makes news about a go to its hold.
@@ -143,30 +174,62 @@ func (r *room) join(a *acquisition) {
 
 // receive handles one message. It runs in the connection's reader and never blocks.
 func (h *hub) receive(channel, message string) {
+	var err error
 	if strings.HasPrefix(channel, inboxPrefix) {
-		h.receiveGrant(message)
-		return
+		err = h.receiveGrant(message)
+	} else if tag, found := strings.CutPrefix(channel, listenPrefix); found {
+		err = h.receiveTurn(unlockPrefix+tag, message)
+	} else {
+		err = h.receiveUnlock(channel, message)
 	}
+	if err != nil {
+		h.skip(channel, message, err)
+	}
+}
+
+// skip counts a message that means nothing, and logs the first and every hundredth.
+func (h *hub) skip(channel, message string, why error) {
+	if n := h.skipped.Add(1); n%100 == 1 {
+		h.log.Warn("relock: skipped a message", "channel", channel, "message", message[:min(len(message), 64)],
+			"reason", why, "skipped", n)
+	}
+}
+
+func (h *hub) receiveUnlock(channel, message string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.rooms[channel]
 	if r == nil {
-		return
+		return nil
 	}
 	if message != "0" {
-		h.skipped.Add(1) // other locks of Redisson use other numbers on other channels
-		return
+		return fmt.Errorf("no unlock, which is 0") // other locks of Redisson use other numbers on other channels
 	}
+	r.turns.unlocked()
 	for _, a := range r.members {
 		a.news()
 	}
+	return nil
 }
 
-func (h *hub) receiveGrant(message string) {
+func (h *hub) receiveTurn(channel, message string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.rooms[channel]
+	if r == nil {
+		return nil
+	}
+	if _, err := strconv.ParseUint(message, 10, 64); err != nil {
+		return fmt.Errorf("no turn, which is a number of microseconds")
+	}
+	r.turns.opened(message, time.Now())
+	return nil
+}
+
+func (h *hub) receiveGrant(message string) error {
 	g, err := parseGrant(message)
 	if err != nil {
-		h.skipped.Add(1)
-		return
+		return err
 	}
 	h.mu.Lock()
 	a := h.acqs[g.id]
@@ -192,6 +255,7 @@ func (h *hub) receiveGrant(message string) {
 	} else if a == nil && g.token > 0 && strings.HasPrefix(g.id, h.client) {
 		h.orphan(g)
 	}
+	return nil
 }
 
 // subscribed is called for each confirmed subscription, the first and those after a lost connection. Whoever waits may

@@ -2,6 +2,7 @@ package relock
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,7 +43,7 @@ func FuzzParseGrant(f *testing.F) {
 
 // Messages that are none of ours are counted and skipped.
 func TestStrayMessagesAreSkipped(t *testing.T) {
-	h := newHub(nil, "c", func(grantMessage) { t.Error("no orphan here") })
+	h := newHub(nil, "c", slog.New(slog.DiscardHandler), func(grantMessage) { t.Error("no orphan here") })
 	h.rooms["u"] = &room{}
 	for i, message := range []string{"1", "hello", "", "00"} {
 		h.receive("u", message)

@@ -77,7 +77,7 @@ func newQuorum(nodes []rueidis.Client, id string, cfg *config) *quorum {
 		longest = 0
 	}
 	for i, rdb := range nodes {
-		q.seats = append(q.seats, newSeat(i+1, rdb, id, longest))
+		q.seats = append(q.seats, newSeat(i+1, rdb, id, longest, cfg.log))
 	}
 	q.rtt.Store(int64(time.Millisecond))
 	return q
@@ -228,7 +228,7 @@ func (q *quorum) try(ctx context.Context, a *acquisition) (grant, error) {
 	if err != nil {
 		return grant{}, err
 	}
-	return grant{}, &HeldError{Name: a.names.lock, Holder: seen.holder, TTL: seen.ttl, Cause: nodes.ifAny()}
+	return grant{}, &HeldError{Name: a.names.name, Holder: seen.holder, TTL: seen.ttl, Cause: nodes.ifAny()}
 }
 
 func (q *quorum) attach(a *acquisition, h *hold) {
@@ -274,7 +274,7 @@ func (q *quorum) close() {
 // recount writes the hold count on all nodes; a quorum of them must confirm.
 func (q *quorum) recount(ctx context.Context, a *acquisition, count int, lease time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
-	out := newOutcome("recount", a.names.lock, q)
+	out := newOutcome("recount", a.names.name, q)
 	q.ballot(ctx, a.timeout, out, func(ctx context.Context, s *seat) error {
 		held, err := s.ballots.recount(ctx, &a.names, a.id, count, lease)
 		if err == nil && !held {
@@ -286,7 +286,7 @@ func (q *quorum) recount(ctx context.Context, a *acquisition, count int, lease t
 }
 
 func (q *quorum) inspect(ctx context.Context, n *names) (State, error) {
-	out := newOutcome("inspect", n.lock, q)
+	out := newOutcome("inspect", n.name, q)
 	var mu sync.Mutex
 	var states []State
 	q.each(ctx, q.cfg.commandTimeout(), out, func(ctx context.Context, s *seat) error {
@@ -329,7 +329,7 @@ func (q *quorum) agreed(states []State) (st State) {
 }
 
 func (q *quorum) force(ctx context.Context, n *names) (bool, error) {
-	out := newOutcome("force unlock", n.lock, q)
+	out := newOutcome("force unlock", n.name, q)
 	var freed atomic.Bool
 	q.each(ctx, q.cfg.commandTimeout(), out, func(ctx context.Context, s *seat) error {
 		ok, err := s.ballots.force(ctx, n)

@@ -19,7 +19,7 @@ type Mutex struct {
 }
 
 // Name returns the lock's name.
-func (m *Mutex) Name() string { return m.names.lock }
+func (m *Mutex) Name() string { return m.names.name }
 
 func (m *Mutex) key() leaseKey { return leaseKey{client: m.c, name: m.names.lock} }
 
@@ -187,7 +187,7 @@ func (m *Mutex) refused(ctx context.Context) error {
 	if m.enclosingLost(ctx) {
 		return ErrLost
 	}
-	return gaveUp(m.names.lock, blocker{}, context.Cause(ctx))
+	return gaveUp(m.names.name, blocker{}, context.Cause(ctx))
 }
 
 // enclosing returns the lease of this lock that ctx carries, unless it has been unlocked.
@@ -220,7 +220,7 @@ func (m *Mutex) wait(ctx, wctx context.Context) (*Lease, error) {
 	case errors.Is(err, gate.ErrClosed):
 		return nil, ErrClosed
 	case err != nil:
-		return nil, gaveUp(m.names.lock, blocker{}, err)
+		return nil, gaveUp(m.names.name, blocker{}, err)
 	case b.hold != nil:
 		return m.accept(ctx, wctx, b.hold)
 	case b.next == nil:
@@ -233,7 +233,7 @@ func (m *Mutex) wait(ctx, wctx context.Context) (*Lease, error) {
 func (m *Mutex) accept(ctx, wctx context.Context, h *hold) (*Lease, error) {
 	if wctx.Err() != nil {
 		_ = h.finish(context.WithoutCancel(ctx)) // the sweeper mends what fails
-		return nil, gaveUp(m.names.lock, blocker{}, context.Cause(wctx))
+		return nil, gaveUp(m.names.name, blocker{}, context.Cause(wctx))
 	}
 	return h.start(ctx, m)
 }
@@ -261,7 +261,7 @@ func (m *Mutex) explain(ctx context.Context, err error, seen blocker) error {
 	if errors.Is(err, ErrClosed) || ctx.Err() == nil {
 		return err
 	}
-	return gaveUp(m.names.lock, seen, causeOf(ctx))
+	return gaveUp(m.names.name, seen, causeOf(ctx))
 }
 
 // fill extends a fixed lease that was granted for less than it promises.

@@ -16,6 +16,9 @@ var grantLua string
 //go:embed lua/queue.lua
 var queueLua string
 
+//go:embed lua/turn.lua
+var turnLua string
+
 //go:embed lua/acquire.lua
 var acquireLua string
 
@@ -48,8 +51,8 @@ type scripts struct {
 func newScripts(rdb rueidis.Client) scripts {
 	return scripts{
 		rdb:        rdb,
-		acquiring:  rueidis.NewLuaScript(alone + grantLua + queueLua + acquireLua),
-		releasing:  rueidis.NewLuaScript(alone + grantLua + queueLua + releaseLua),
+		acquiring:  rueidis.NewLuaScript(alone + grantLua + queueLua + turnLua + acquireLua),
+		releasing:  rueidis.NewLuaScript(alone + grantLua + queueLua + turnLua + releaseLua),
 		forcing:    rueidis.NewLuaScript(alone + grantLua + forceLua),
 		recounting: rueidis.NewLuaScript(recountLua),
 		renewing:   rueidis.NewLuaScript(renewLua),
@@ -71,16 +74,17 @@ type reply struct {
 	blocker blocker
 }
 
-// blocker is who held the lock when a waiter asked.
+// blocker is who held the lock when a waiter asked; without a holder, how long it is left to Redisson's waiters.
 type blocker struct {
 	holder string
 	ttl    time.Duration
 }
 
-// acquire takes the lock for a, enters it, or queues a unless ticket is noTicket.
-func (s scripts) acquire(ctx context.Context, r route, a *acquisition, ticket string) (reply, error) {
+// acquire takes the lock for a, enters it, or queues a unless ticket is noTicket. over is the turn of Redisson's waiters
+// that is known to be over.
+func (s scripts) acquire(ctx context.Context, r route, a *acquisition, ticket, over string) (reply, error) {
 	n := &a.names
-	args := []string{ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, ticket, r.inbox, r.publish}
+	args := []string{ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, ticket, r.inbox, r.publish, over}
 	got, err := s.acquiring.Exec(ctx, s.rdb, []string{n.lock, n.queue, n.counter, n.unlock}, args).ToArray()
 	if err != nil {
 		return reply{}, err
@@ -89,10 +93,14 @@ func (s scripts) acquire(ctx context.Context, r route, a *acquisition, ticket st
 }
 
 // release ends a. With a next acquisition, and if a did hold the lock, next is queued behind everyone in the same step
-// and its reply returned.
-func (s scripts) release(ctx context.Context, r route, a *acquisition, foreignEvery int, next *acquisition) (bool, reply, error) {
+// and its reply returned: the zero reply when Redis could not queue it. With turns the lock is left to Redisson's waiters
+// where some listen.
+func (s scripts) release(ctx context.Context, r route, a *acquisition, turns bool, next *acquisition) (bool, reply, error) {
 	n := &a.names
-	args := []string{a.id, a.owner, ms(a.lease), r.inbox, r.publish, strconv.Itoa(a.block), strconv.Itoa(foreignEvery), "", "", ""}
+	args := []string{a.id, a.owner, ms(a.lease), r.inbox, r.publish, strconv.Itoa(a.block), "0", "", "", ""}
+	if turns {
+		args[6] = "1"
+	}
 	if next != nil {
 		args[7], args[8], args[9] = next.id, ms(next.lease), strconv.Itoa(next.block)
 	}
@@ -102,7 +110,7 @@ func (s scripts) release(ctx context.Context, r route, a *acquisition, foreignEv
 		return false, reply{}, err
 	}
 	held, err := first(got)
-	if err != nil || held == 0 || next == nil {
+	if err != nil || len(got) == 1 {
 		return held == 1, reply{}, err
 	}
 	rep, err := parseReply(got[1:])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,13 +32,13 @@ type seat struct {
 	began    time.Time
 }
 
-func newSeat(index int, rdb rueidis.Client, id string, longest time.Duration) *seat {
+func newSeat(index int, rdb rueidis.Client, id string, longest time.Duration, log *slog.Logger) *seat {
 	s := &seat{index: index, rdb: rdb, ballots: newBallots(rdb, longest), began: time.Now()}
 	s.sweeper = newSweeper(func(ctx context.Context, a *acquisition) error {
 		_, _, err := s.ballots.unvote(ctx, a, nil)
 		return err
 	})
-	s.hub = newHub(rdb, id, s.sweeper.orphan)
+	s.hub = newHub(rdb, id, log, s.sweeper.orphan)
 	s.hub.startPlain(true)
 	return s
 }

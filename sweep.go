@@ -57,7 +57,7 @@ func (s *sweeper) sweep(a *acquisition, answered bool) {
 
 // orphan ends the acquisition of a grant that came for nobody.
 func (s *sweeper) orphan(g grantMessage) {
-	nm, err := namesOf(g.name)
+	nm, err := namesOf("", g.name)
 	if err != nil {
 		return
 	}

@@ -16,7 +16,7 @@ func (q *quorum) release(_ context.Context, a, next *acquisition) (grant, bool, 
 		next.election = newElection(q, next)
 	}
 	now := clock.Now()
-	out := newOutcome("release", a.names.lock, q)
+	out := newOutcome("release", a.names.name, q)
 	for i, l := range a.election.legs {
 		l.seat.hub.releasing(l.acquisition)
 		if l.seat.idle() {

@@ -11,8 +11,10 @@
 -- ARGV[5]  ticket: '' for a new one, microseconds when known, '-' to leave without waiting
 -- ARGV[6]  inbox channel prefix, '' where grants cannot be sent
 -- ARGV[7]  PUBLISH or SPUBLISH
+-- ARGV[8]  turn of Redisson's waiters that is known to be over, '' for none
 --
--- Returns {1, first token} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, holder}.
+-- Returns {1, first token} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, holder}; without a
+-- holder, what is left of the turn that the lock is left free for.
 -- Wire: RedissonLock.tryLockInnerAsync, RedissonFencedLock; ids are never reused, so HSET 1 stands for its HINCRBY.
 local lease, block, id, owner, ticket, inbox = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
@@ -40,6 +42,10 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
   local me
   if ticket ~= '-' then
     queued, me = join(member, ticket, lease), member
+  end
+  local left = turn_left(ARGV[8])
+  if left then
+    return waiting(queued, left)
   end
   local granted, token = hand_over(inbox, ARGV[7], me)
   if granted == me then

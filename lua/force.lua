@@ -13,12 +13,12 @@ local holders = redis.call('HKEYS', KEYS[1])
 if redis.call('DEL', KEYS[1]) == 0 then
   return 0
 end
-local granted
+local ok, granted
 if ARGV[1] ~= '' then
   tell(holders, ARGV[1], ARGV[2], 0)
-  granted = hand_over(ARGV[1], ARGV[2])
+  ok, granted = pcall(hand_over, ARGV[1], ARGV[2]) -- what fails here must not keep the waiters asleep
 end
-if not granted then
+if not (ok and granted) then
   redis.call(ARGV[2], KEYS[4], '0')
 end
 return 1

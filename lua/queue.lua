@@ -34,7 +34,9 @@ local function join(member, ticket, lease)
   return string.format('%.0f', score)
 end
 
--- waiting is the reply to one who does not hold the lock: {0, counter, ticket, holder's PTTL, holder}.
-local function waiting(ticket)
-  return { 0, redis.call('GET', KEYS[3]) or '0', ticket, redis.call('PTTL', KEYS[1]), redis.call('HKEYS', KEYS[1])[1] or '' }
+-- waiting is the reply to one who does not hold the lock: {0, counter, ticket, holder's PTTL, holder}. Where nobody holds
+-- it, left is how long it is left to others.
+local function waiting(ticket, left)
+  local ttl, holder = redis.call('PTTL', KEYS[1]), redis.call('HKEYS', KEYS[1])[1]
+  return { 0, redis.call('GET', KEYS[3]) or '0', ticket, left or ttl, holder or '' }
 end
