@@ -20,15 +20,23 @@ type figure struct {
 	}
 }
 
+// Cells that charts show, by their titles.
+const (
+	manyGoroutines = "hot-local 64 goroutines"
+	fewProcesses   = "hot-processes 8 processes, 1 goroutine, cs 1ms"
+	manyProcesses  = "hot-processes 32 processes, 1 goroutine, cs 1ms"
+)
+
 // figures returns the charts that the run has figures for.
 func figures(r *results.Run) []figure {
 	all := []figure{
 		throughput(r),
-		waits(r, "wait-local", "Waiting for the lock, 64 goroutines of one process", "hot-local", 0, 64, 0),
-		waits(r, "wait-8-processes", "Waiting for the lock, 8 processes", "hot-processes", 8, 1, 1000),
-		waits(r, "wait-32-processes", "Waiting for the lock, 32 processes", "hot-processes", 32, 1, 1000),
+		waits(r, "wait-local", "Waiting for the lock, 64 goroutines of one process", manyGoroutines),
+		waits(r, "wait-8-processes", "Waiting for the lock, 8 processes", fewProcesses),
+		waits(r, "wait-32-processes", "Waiting for the lock, 32 processes", manyProcesses),
 		commands(r),
 		fairness(r),
+		redlock(r),
 	}
 	return slices.DeleteFunc(all, func(f figure) bool { return f.drawing == nil })
 }
@@ -70,12 +78,10 @@ func throughput(r *results.Run) figure {
 func shown(r *results.Result) bool { return !r.Baseline && !r.Broken() && r.AcqPerS != nil }
 
 // pick returns the results of one cell.
-func pick(r *results.Run, scenario string, processes, goroutines int, cs int64) []results.Result {
+func pick(r *results.Run, cell string) []results.Result {
 	var found []results.Result
 	for i := range r.Results {
-		p := r.Results[i].Params
-		if r.Results[i].Scenario == scenario && p.Processes == processes && p.Goroutines == goroutines &&
-			p.CSMicros != nil && *p.CSMicros == cs && p.DelayUS == 0 && shown(&r.Results[i]) {
+		if r.Results[i].Cell() == cell && shown(&r.Results[i]) {
 			found = append(found, r.Results[i])
 		}
 	}
@@ -83,12 +89,12 @@ func pick(r *results.Run, scenario string, processes, goroutines int, cs int64) 
 }
 
 // waits is the distribution of waiting times in a cell.
-func waits(r *results.Run, name, title, scenario string, processes, goroutines int, cs int64) figure {
+func waits(r *results.Run, name, title, cell string) figure {
 	lines := &lineChart{
 		title: title, yTitle: "share of acquisitions that waited no longer", xTitle: "time from Lock to its return",
 		xText: results.Micros, yText: func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }, yShare: true,
 	}
-	for _, res := range pick(r, scenario, processes, goroutines, cs) {
+	for _, res := range pick(r, cell) {
 		s := series{peer: res.Peer}
 		for _, p := range res.WaitCDF {
 			s.points = append(s.points, point{max(p[0], 0.1), p[1]})
@@ -104,64 +110,66 @@ func waits(r *results.Run, name, title, scenario string, processes, goroutines i
 		"far to the right belongs to a lock that lets some waiters starve while others never wait."}
 }
 
-// cells are those that bar charts compare in.
-func barCells(r *results.Run, of func(*results.Result) *bar) []barGroup {
-	var groups []barGroup
-	for _, c := range []struct {
-		title, scenario       string
-		processes, goroutines int
-		cs                    int64
-	}{
-		{"64 goroutines of one process", "hot-local", 0, 64, 0},
-		{"8 processes, critical section 1 ms", "hot-processes", 8, 1, 1000},
-		{"32 processes, critical section 1 ms", "hot-processes", 32, 1, 1000},
-	} {
+// shownCell is a cell of a bar chart.
+type shownCell struct{ title, cell string }
+
+// hotCells returns those with one key that everybody wants.
+func hotCells() []shownCell {
+	return []shownCell{
+		{"64 goroutines of one process", manyGoroutines},
+		{"8 processes, critical section 1 ms", fewProcesses},
+		{"32 processes, critical section 1 ms", manyProcesses},
+	}
+}
+
+// bars compares the peers in each cell by a figure, the best first. There is no figure where no cell has any.
+func bars(r *results.Run, f figure, b barChart, cells []shownCell, of func(*results.Result) *float64, higher bool) figure {
+	for _, c := range cells {
 		g := barGroup{title: c.title}
-		for _, res := range pick(r, c.scenario, c.processes, c.goroutines, c.cs) {
-			if b := of(&res); b != nil {
-				g.bars = append(g.bars, *b)
+		for _, res := range pick(r, c.cell) {
+			if v := of(&res); v != nil {
+				g.bars = append(g.bars, bar{peer: res.Peer, value: *v, text: results.Decimal(*v)})
 			}
 		}
+		slices.SortStableFunc(g.bars, func(a, b bar) int {
+			if higher {
+				a, b = b, a
+			}
+			return cmp.Compare(a.value, b.value)
+		})
 		if len(g.bars) > 0 {
-			groups = append(groups, g)
+			b.groups = append(b.groups, g)
 		}
 	}
-	return groups
+	if len(b.groups) > 0 {
+		f.drawing = &b
+	}
+	return f
 }
 
 func commands(r *results.Run) figure {
-	groups := barCells(r, func(res *results.Result) *bar {
-		if res.CmdsPerAcq == nil {
-			return nil
-		}
-		return &bar{peer: res.Peer, value: *res.CmdsPerAcq, text: results.Decimal(*res.CmdsPerAcq)}
-	})
-	for i := range groups {
-		slices.SortStableFunc(groups[i].bars, func(a, b bar) int { return cmp.Compare(a.value, b.value) })
-	}
-	if len(groups) == 0 {
-		return figure{}
-	}
-	return figure{name: "commands", caption: "Fewer is better. For etcd, requests to etcd.",
-		drawing: &barChart{title: "Commands sent per acquisition", note: "Lock and Unlock together", groups: groups}}
+	return bars(r, figure{name: "commands", caption: "Fewer is better. For etcd, requests to etcd."},
+		barChart{title: "Commands sent per acquisition", note: "Lock and Unlock together"},
+		hotCells(), func(res *results.Result) *float64 { return res.CmdsPerAcq }, false)
 }
 
 func fairness(r *results.Run) figure {
-	groups := barCells(r, func(res *results.Result) *bar {
-		if res.Jain == nil {
-			return nil
-		}
-		return &bar{peer: res.Peer, value: *res.Jain, text: results.Decimal(*res.Jain)}
-	})
-	for i := range groups {
-		slices.SortStableFunc(groups[i].bars, func(a, b bar) int { return cmp.Compare(b.value, a.value) })
-	}
-	if len(groups) == 0 {
-		return figure{}
-	}
-	return figure{name: "fairness",
-		caption: "1 means that all workers got the lock equally often; 1/n that one of n got it always.",
-		drawing: &barChart{title: "Fairness among the workers", note: "Jain's index of acquisitions", max: 1, groups: groups}}
+	return bars(r, figure{name: "fairness",
+		caption: "1 means that all workers got the lock equally often; 1/n that one of n got it always."},
+		barChart{title: "Fairness among the workers", note: "Jain's index of acquisitions", max: 1},
+		hotCells(), func(res *results.Result) *float64 { return res.Jain }, true)
+}
+
+func redlock(r *results.Run) figure {
+	const workers = "8 processes, 1 goroutine, cs 1ms"
+	return bars(r, figure{name: "redlock", caption: "Higher is better. A node that hangs keeps its connections open and " +
+		"answers nothing."},
+		barChart{title: "A lock on five nodes", note: "acquisitions per second, 8 processes, critical section 1 ms"},
+		[]shownCell{
+			{"all nodes answer", "redlock 5 nodes, " + workers},
+			{"one node hangs", "redlock 5 nodes, 1 hung, " + workers},
+			{"two nodes hang", "redlock 5 nodes, 2 hung, " + workers},
+		}, func(res *results.Result) *float64 { return res.AcqPerS }, true)
 }
 
 // WriteSVGs writes every chart into a file of dir, each self-contained.

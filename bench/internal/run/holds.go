@@ -44,6 +44,19 @@ func (r *runner) cast(ctx context.Context, c cell, s peer.Spec, n int) (*cast, e
 	return k, nil
 }
 
+// holder is cast with the lock held by the first process.
+func (r *runner) holder(ctx context.Context, c cell, s peer.Spec, n int) (*cast, error) {
+	k, err := r.cast(ctx, c, s, n)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := k.ask(ctx, 0, worker.Hold, 1, openLimit); err != nil {
+		k.dismiss()
+		return nil, err
+	}
+	return k, nil
+}
+
 // dismiss ends the processes. They disconnect first, so that a peer's own cleaning up is not left to time-outs.
 func (k *cast) dismiss() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -66,16 +79,40 @@ func (k *cast) ask(ctx context.Context, i int, do string, goroutines int, limit 
 	return k.procs[i].ask(ctx, req, limit+replyLimit)
 }
 
+// stay is what a worker used up and Redis did during a long hold.
+type stay struct {
+	after   worker.Usage // since the worker began
+	used    worker.Usage // since before
+	elapsed time.Duration
+	hold    time.Duration
+	redis   load
+}
+
+// stay lets the cell's hold pass and looks at the process i, which had used up before when it began.
+func (k *cast) stay(ctx context.Context, i int, c cell, before worker.Usage) (*stay, error) {
+	st := &stay{hold: time.Duration(c.params.HoldMS) * time.Millisecond}
+	begin := time.Now()
+	var err error
+	if st.redis, err = observe(ctx, k.r.server, begin, begin.Add(st.hold)); err != nil {
+		return nil, err
+	}
+	rep, err := k.ask(ctx, i, worker.Stats, 0, openLimit)
+	st.after, st.used, st.elapsed = rep.Usage, rep.Usage.Sub(before), time.Since(begin)
+	return st, err
+}
+
+func (st *stay) cpu(res *results.Result) {
+	res.ClientCPU = ptr(100 * st.used.CPU.Seconds() / st.elapsed.Seconds())
+	res.RedisCPU = ptr(100 * st.redis.cpu.Seconds() / st.hold.Seconds())
+}
+
 // idle has many goroutines of one process wait behind the hold of another, and looks at what waiting costs.
 func (r *runner) idle(ctx context.Context, c cell, s peer.Spec, t *measured) error {
-	k, err := r.cast(ctx, c, s, 2)
+	k, err := r.holder(ctx, c, s, 2)
 	if err != nil {
 		return err
 	}
 	defer k.dismiss()
-	if _, err := k.ask(ctx, 0, worker.Hold, 1, openLimit); err != nil {
-		return err
-	}
 	before, err := k.ask(ctx, 1, worker.Stats, 0, openLimit)
 	if err != nil {
 		return err
@@ -84,13 +121,7 @@ func (r *runner) idle(ctx context.Context, c cell, s peer.Spec, t *measured) err
 	if _, err := k.ask(ctx, 1, worker.Wait, n, openLimit); err != nil {
 		return err
 	}
-	hold := time.Duration(c.params.HoldMS) * time.Millisecond
-	begin := time.Now()
-	seen, err := observe(ctx, r.server, begin, begin.Add(hold))
-	if err != nil {
-		return err
-	}
-	during, err := k.ask(ctx, 1, worker.Stats, 0, openLimit)
+	st, err := k.stay(ctx, 1, c, before.Usage)
 	if err != nil {
 		return err
 	}
@@ -103,11 +134,9 @@ func (r *runner) idle(ctx context.Context, c cell, s peer.Spec, t *measured) err
 	}
 	t.rounds++
 	t.extra = func(res *results.Result) {
-		used := during.Usage.Sub(before.Usage)
-		res.CmdsTotal, res.Cmds = commands(during.Usage.Commands)
-		res.ClientCPU = ptr(100 * used.CPU.Seconds() / hold.Seconds())
-		res.RedisCPU = ptr(100 * seen.cpu.Seconds() / hold.Seconds())
-		res.PerWaiter = ptr(float64(max(0, int64(during.Usage.Memory)-int64(before.Usage.Memory))) / float64(n))
+		res.CmdsTotal, res.Cmds = commands(st.after.Commands)
+		st.cpu(res)
+		res.PerWaiter = ptr(float64(max(0, int64(st.after.Memory)-int64(before.Usage.Memory))) / float64(n))
 		listening = max(0, listening-1) // the holder's own
 		res.PubSubConns = &listening
 	}
@@ -163,17 +192,10 @@ func (r *runner) leases(ctx context.Context, c cell, s peer.Spec, t *measured) e
 	if err != nil {
 		return err
 	}
-	hold := time.Duration(c.params.HoldMS) * time.Millisecond
-	begin := time.Now()
-	seen, err := observe(ctx, r.server, begin, begin.Add(hold))
+	st, err := k.stay(ctx, 0, c, before.Usage)
 	if err != nil {
 		return err
 	}
-	during, err := k.ask(ctx, 0, worker.Stats, 0, openLimit)
-	if err != nil {
-		return err
-	}
-	elapsed := time.Since(begin)
 	dropped, err := k.ask(ctx, 0, worker.Drop, 0, limit)
 	if err != nil {
 		return err
@@ -181,12 +203,10 @@ func (r *runner) leases(ctx context.Context, c cell, s peer.Spec, t *measured) e
 	t.note(worker.Reply{Overlaps: taken.Overlaps + dropped.Overlaps, Failure: dropped.Failure})
 	t.rounds++
 	t.extra = func(res *results.Result) {
-		used := during.Usage.Sub(before.Usage)
-		res.CmdsTotal, res.Cmds = commands(used.Commands)
-		renewals := float64(n) * elapsed.Seconds() / s.RenewEvery(k.lease).Seconds()
+		res.CmdsTotal, res.Cmds = commands(st.used.Commands)
+		renewals := float64(n) * st.elapsed.Seconds() / s.RenewEvery(k.lease).Seconds()
 		res.CmdsPer100 = ptr(100 * float64(*res.CmdsTotal) / renewals)
-		res.ClientCPU = ptr(100 * used.CPU.Seconds() / elapsed.Seconds())
-		res.RedisCPU = ptr(100 * seen.cpu.Seconds() / hold.Seconds())
+		st.cpu(res)
 		res.Lost = &dropped.Lost
 		res.PerWaiter = nil
 	}
@@ -217,14 +237,11 @@ func (m *measured) stuck(limit time.Duration) {
 const settle = 150 * time.Millisecond // for a waiter to be in line
 
 func (r *runner) killHolder(ctx context.Context, c cell, s peer.Spec, n int, t *measured) error {
-	k, err := r.cast(ctx, c, s, 2)
+	k, err := r.holder(ctx, c, s, 2)
 	if err != nil {
 		return err
 	}
 	defer k.dismiss()
-	if _, err := k.ask(ctx, 0, worker.Hold, 1, openLimit); err != nil {
-		return err
-	}
 	if _, err := k.ask(ctx, 1, worker.Wait, 1, openLimit); err != nil {
 		return err
 	}
@@ -235,31 +252,36 @@ func (r *runner) killHolder(ctx context.Context, c cell, s peer.Spec, n int, t *
 	killed := now()
 	k.procs[0].kill()
 	r.board.Clear(0)
+	took, err := k.next(ctx, 1, killed, t)
+	if took > 0 {
+		t.over = append(t.over, micros(took-int64(k.lease)))
+	}
+	return err
+}
+
+// next waits until process i has the lock, and notes and returns how long after from that was; 0 if it did not get it.
+func (k *cast) next(ctx context.Context, i int, from int64, t *measured) (int64, error) {
 	limit := k.patience()
-	rep, err := k.ask(ctx, 1, worker.Join, 1, limit)
+	rep, err := k.ask(ctx, i, worker.Join, 1, limit)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	t.note(rep)
 	if rep.At == 0 {
 		t.stuck(limit)
-		return nil
+		return 0, nil
 	}
 	t.rounds++
-	t.recover = append(t.recover, micros(rep.At-killed))
-	t.over = append(t.over, micros(rep.At-killed-int64(k.lease)))
-	return nil
+	t.recover = append(t.recover, micros(rep.At-from))
+	return rep.At - from, nil
 }
 
 func (r *runner) killWaiter(ctx context.Context, c cell, s peer.Spec, t *measured) error {
-	k, err := r.cast(ctx, c, s, 3)
+	k, err := r.holder(ctx, c, s, 3)
 	if err != nil {
 		return err
 	}
 	defer k.dismiss()
-	if _, err := k.ask(ctx, 0, worker.Hold, 1, openLimit); err != nil {
-		return err
-	}
 	for i := 1; i <= 2; i++ {
 		if _, err := k.ask(ctx, i, worker.Wait, 1, openLimit); err != nil {
 			return err
@@ -273,18 +295,7 @@ func (r *runner) killWaiter(ctx context.Context, c cell, s peer.Spec, t *measure
 	if err != nil {
 		return err
 	}
-	limit := k.patience()
-	rep, err := k.ask(ctx, 2, worker.Join, 1, limit)
-	if err != nil {
-		return err
-	}
-	t.note(rep)
 	t.note(worker.Reply{Overlaps: freed.Overlaps})
-	if rep.At == 0 {
-		t.stuck(limit)
-		return nil
-	}
-	t.rounds++
-	t.recover = append(t.recover, micros(rep.At-freed.At))
-	return nil
+	_, err = k.next(ctx, 2, freed.At, t)
+	return err
 }
