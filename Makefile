@@ -4,6 +4,8 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
 MODULES := . integration interop bench
 FUZZTIME ?= 60s
+BASE ?= HEAD
+COUNT ?= 8
 
 .DEFAULT_GOAL := help
 
@@ -47,4 +49,7 @@ bench: redis ## compare with other locks, in under a minute
 bench-go: redis ## the library's own hot paths
 	go test -run - -bench . -count 6 . ./internal/gate
 
-.PHONY: help redis java test race integration interop lint fuzz demo bench bench-go
+bench-compare: redis ## the same, against BASE=<git ref> by benchstat
+	@bench/compare.sh '$(BASE)' $(COUNT)
+
+.PHONY: help redis java test race integration interop lint fuzz demo bench bench-go bench-compare

@@ -2,10 +2,12 @@ package relock
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/redistest"
 )
 
@@ -30,13 +32,29 @@ func BenchmarkUncontended(b *testing.B) {
 		}
 	})
 	b.Run("lock", func(b *testing.B) {
-		c := benchClient(b, rdb)
-		m := c.Mutex("k")
-		b.ReportAllocs()
-		for b.Loop() {
-			lockUnlock(ctx, b, m)
-		}
+		benchPair(b, benchClient(b, rdb))
 	})
+	b.Run("lock on five nodes", func(b *testing.B) {
+		var nodes []rueidis.Client
+		for range 5 {
+			nodes = append(nodes, redistest.Start(b).Client())
+		}
+		c, err := NewRedlock(nodes)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(c.Close)
+		benchPair(b, c)
+	})
+}
+
+func benchPair(b *testing.B, c *Client) {
+	m := c.Mutex("k")
+	lockUnlock(context.Background(), b, m) // the first one loads scripts and gets to know the nodes
+	b.ReportAllocs()
+	for b.Loop() {
+		lockUnlock(context.Background(), b, m)
+	}
 }
 
 // BenchmarkHotKey is one key wanted by 64 goroutines of one process.
@@ -69,6 +87,38 @@ func BenchmarkReentry(b *testing.B) {
 	b.StopTimer()
 	if err := l.Unlock(context.Background()); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// BenchmarkRenewal is one renewal of 200 leases: a full batch of the watchdog's.
+func BenchmarkRenewal(b *testing.B) {
+	c := benchClient(b, redistest.Start(b).Client())
+	ctx := context.Background()
+	var batch []renewal
+	for i := range maxBatch {
+		l, err := c.Mutex(fmt.Sprint("k", i)).Lock(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		batch = append(batch, renewal{lock: l.h.a.names.lock, id: l.h.a.id, lease: l.h.a.lease})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.arb.renew(ctx, batch, func(r renewal, o outcome, _ clock.Stamp) {
+			if o != renewed {
+				b.Errorf("%s was not renewed", r.lock)
+			}
+		})
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(batch)), "ns/lease")
+}
+
+func BenchmarkParseGrant(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := parseGrant("257 30000 8c9f3a52-6f0b-4a44-9f6c-0d3e1f2a7b61:7 8 worker-3orders:{42}"); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
