@@ -35,6 +35,8 @@ func TestUnusableOptions(t *testing.T) {
 		{WithCommandTimeout(time.Minute), "a third of it at most"},
 		{Option{}, "use a With function"},
 		{WithPubSub(7), "WithPubSub"},
+		{WithNamePrefix(strings.Repeat("x", 1024)), "1024 bytes"},
+		{WithLogger(nil), "the logger is nil"},
 	} {
 		_, err := New(rdb, c.option)
 		require.ErrorIs(t, err, ErrInvalidOption)

@@ -53,6 +53,42 @@ func TestUnusableNames(t *testing.T) {
 	}
 }
 
+// A prefix stands before the name in Redis alone: keys, channels and what makes two locks the same have it, Name and
+// errors do not.
+func TestNamePrefix(t *testing.T) {
+	rdb := redistest.Start(t).Client()
+	ctx := context.Background()
+	mapped, plain := newClient(t, rdb, WithNamePrefix("shop:")), newClient(t, rdb)
+	m := mapped.Mutex("orders")
+	require.Equal(t, "orders", m.Name())
+	l, err := m.Lock(ctx)
+	require.NoError(t, err)
+	inner, err := mapped.Mutex("orders").Lock(l.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, l.Count())
+	require.NoError(t, inner.Unlock(ctx))
+	_, err = mapped.Mutex("orders").TryLock(ctx)
+	var held *HeldError
+	require.ErrorAs(t, err, &held)
+	require.Equal(t, "orders", held.Name)
+	_, err = plain.Mutex("shop:orders").TryLock(ctx)
+	require.ErrorAs(t, err, &held)
+	require.Equal(t, "shop:orders", held.Name)
+	keys, err := rdb.Do(ctx, rdb.B().Keys().Pattern("*orders*").Build()).AsStrSlice()
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"shop:orders", "redisson_lock_token:{shop:orders}"}, keys)
+	require.NoError(t, l.Unlock(ctx))
+
+	require.Equal(t, "redisson_lock__channel:{shop}:1", newClient(t, rdb, WithNamePrefix("{shop}:")).Mutex("1").names.unlock)
+	for _, c := range []struct{ prefix, name, why string }{
+		{"shop:", "", "empty"}, {"a{", "b", "brace"}, {"shop:", "a}", "brace"}, {"shop:", strings.Repeat("x", 1020), "1025 bytes"},
+	} {
+		_, err := newClient(t, rdb, WithNamePrefix(c.prefix)).Mutex(c.name).TryLock(ctx)
+		require.ErrorIs(t, err, ErrInvalidName)
+		require.ErrorContains(t, err, c.why)
+	}
+}
+
 // Every accepted name has all its keys and channels in one Cluster slot.
 func FuzzNames(f *testing.F) {
 	for _, seed := range []string{"orders", "a{7}b", "{}", "{a}{b}", "a{b", "x}{y}", "ü{ü}", "{{a}}", "\x00{\xff}"} {

@@ -47,14 +47,8 @@ func acquisitionOf(t *testing.T, name, client string, n uint64, lease time.Durat
 // inboxOf subscribes a client's inbox in its place and returns what arrives.
 func inboxOf(t *testing.T, s *redistest.Server, client string) <-chan string {
 	t.Helper()
-	conn, release := s.Client().Dedicate()
-	t.Cleanup(release)
 	got := make(chan string, 16)
-	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { got <- m.Message }})
-	require.NoError(t, conn.Do(context.Background(), conn.B().Subscribe().Channel(inboxPrefix+client).Build()).Error())
-	require.Eventually(t, func() bool {
-		return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", inboxPrefix+client), "1")
-	}, patience, time.Millisecond)
+	subscribe(t, s, inboxPrefix+client, func(message string) { got <- message })
 	return got
 }
 
