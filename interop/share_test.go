@@ -209,7 +209,7 @@ func TestCountOutlivesRenewal(t *testing.T) {
 	require.Equal(t, "{"+state.Holder+"=2}", jvm.Do("a", "holders", "kept"))
 }
 
-// TestNameMapper has Java's NameMapper put a prefix before the names that Go writes in full.
+// TestNameMapper has Java's NameMapper and Go's option put the same prefix before the names.
 func TestNameMapper(t *testing.T) {
 	for _, version := range []string{current, oldest} {
 		t.Run(version, func(t *testing.T) {
@@ -217,8 +217,9 @@ func TestNameMapper(t *testing.T) {
 			s := singleSite(server)
 			p := pair{
 				t: t, kind: "fenced", name: "orders", jvm: startJVM(t, version, s.yaml(), "shop:"),
-				mutex: s.locks(t).Mutex("shop:orders"),
+				mutex: s.locks(t, relock.WithNamePrefix("shop:")).Mutex("orders"),
 			}
+			require.Equal(t, "orders", p.mutex.Name())
 			p.java("a", "lock", "-1")
 			require.Equal(t, p.thread("a"), p.state().Holder)
 			p.java("a", "unlock")
