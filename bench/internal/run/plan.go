@@ -31,7 +31,8 @@ type cell struct {
 	kind     kind
 	params   results.Params
 	keyEach  bool
-	slice    time.Duration // of a looping cell; 0: as the plan has it
+	slice    time.Duration // of a looping cell; 0: as the plan has it, times weight
+	weight   int           // 0 is 1
 	baseline []string      // the peers measured beside, to compare with
 	fits     func(peer.Spec) bool
 }
@@ -62,7 +63,7 @@ func quickCells(hold time.Duration) []cell {
 	cells = append(cells, idleWaiters(1000, orElse(hold, 600*time.Millisecond)),
 		watchdogs(10_000, orElse(hold, 1200*time.Millisecond)))
 	cells = append(cells, crashes(time.Second)...)
-	return append(cells, redlock(1, 0, 0), redlock(8, 0, 0), redlock(8, 1, 2*time.Second))
+	return append(cells, redlock(8, 0, 0), redlock(8, 1, time.Second))
 }
 
 // fullCells are the whole bench.
@@ -111,11 +112,15 @@ func soloCells(delay int64) []cell {
 }
 
 func hotLocal(goroutines int, cs, delay int64) cell {
-	return cell{scenario: "hot-local", params: results.Params{Goroutines: goroutines, CSMicros: us(cs), DelayUS: delay}}
+	c := cell{scenario: "hot-local", params: results.Params{Goroutines: goroutines, CSMicros: us(cs), DelayUS: delay}}
+	if cs >= 10_000 {
+		c.weight = 3 // so that everybody has a turn
+	}
+	return c
 }
 
 func hotProcesses(processes int, cs, delay int64) cell {
-	return cell{scenario: "hot-processes",
+	return cell{scenario: "hot-processes", weight: 2, // many workers share what is granted one by one
 		params: results.Params{Processes: processes, Goroutines: 1, CSMicros: us(cs), DelayUS: delay}}
 }
 
@@ -205,7 +210,9 @@ func (p *plan) cost(c cell, s peer.Spec) time.Duration {
 	return round + time.Duration(c.params.Processes)*processCost
 }
 
-func (p *plan) sliceOf(c cell) time.Duration { return orElse(c.slice, p.slice) }
+func (p *plan) sliceOf(c cell) time.Duration {
+	return orElse(c.slice, p.slice*time.Duration(max(1, c.weight)))
+}
 
 // warmOf is how long a round goes on before it counts. A quorum must have come to know all nodes before some hang.
 func (p *plan) warmOf(c cell) time.Duration {
@@ -255,8 +262,9 @@ func (p *plan) heat(chosen []peer.Spec) time.Duration {
 
 const (
 	leastSlice = 80 * time.Millisecond
+	goodSlice  = 250 * time.Millisecond // less is not worth a third round
 	mostSlice  = 2 * time.Second
-	hungSlice  = 15 * time.Second // longer than go-redis waits for a node that hangs, tries again included
+	hungSlice  = 12 * time.Second // longer than go-redis waits for a node that hangs, tries again included
 )
 
 // fit chooses the length of a round so that the whole takes budget.
@@ -266,7 +274,7 @@ func (p *plan) fit(chosen, all []peer.Spec, budget time.Duration) {
 	turns := 0
 	for _, c := range p.cells {
 		if c.kind == looping && c.slice == 0 {
-			turns += p.roundsOf(c) * len(c.peersOf(chosen, all))
+			turns += p.roundsOf(c) * max(1, c.weight) * len(c.peersOf(chosen, all))
 		}
 	}
 	if turns > 0 {

@@ -152,7 +152,7 @@ func (r *runner) planCells(ctx context.Context, scenarios []string) error {
 	cells, budget := fullCells(r.cfg.Hold), 9*time.Minute+30*time.Second
 	r.plan.rounds, r.plan.warm = 3, 150*time.Millisecond
 	if r.cfg.Quick {
-		cells, budget = quickCells(r.cfg.Hold), 45*time.Second
+		cells, budget = quickCells(r.cfg.Hold), 50*time.Second
 		r.plan.rounds, r.plan.warm = 2, 60*time.Millisecond
 	}
 	if r.cfg.Rounds > 0 {
@@ -172,6 +172,10 @@ func (r *runner) planCells(ctx context.Context, scenarios []string) error {
 		budget = r.cfg.For
 	}
 	r.plan.fit(r.specs, r.cfg.Specs, budget)
+	if r.cfg.Rounds == 0 && r.plan.rounds > 2 && r.plan.slice < goodSlice {
+		r.plan.rounds = 2
+		r.plan.fit(r.specs, r.cfg.Specs, budget)
+	}
 	total := r.plan.total(r.specs, r.cfg.Specs)
 	if total > budget+budget/10 {
 		r.note("the time asked for, %v, is too short; the run takes about %v", budget, total.Round(time.Second))
