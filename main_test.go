@@ -145,3 +145,21 @@ func (l *lines) flush() {
 	}
 	l.kept = nil
 }
+
+// within takes what comes from ch, which must come.
+func within[T any](t *testing.T, ch <-chan T) T {
+	t.Helper()
+	return await(t, ch, patience)
+}
+
+// await takes what comes from ch within limit.
+func await[T any](t *testing.T, ch <-chan T, limit time.Duration) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(limit):
+		require.FailNow(t, "nothing came in time")
+		panic("unreachable")
+	}
+}

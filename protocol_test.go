@@ -52,17 +52,6 @@ func inboxOf(t *testing.T, s *redistest.Server, client string) <-chan string {
 	return got
 }
 
-func within[T any](t *testing.T, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		require.FailNow(t, "nothing came")
-		panic("unreachable")
-	}
-}
-
 // A grant that was delayed beyond the end of the ownership it tells of must not be believed, although the waiter's last
 // poll was answered after it: the fencing counter in that answer gives it away.
 func TestStaleGrantIsNotBelieved(t *testing.T) {

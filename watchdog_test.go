@@ -147,6 +147,19 @@ func TestLossIsToldToEveryLeaseOnce(t *testing.T) {
 	})
 }
 
+// A confirmation that is looked at after the deadline revives nothing: on a quorum somebody may have held the lock since.
+func TestLateConfirmationRevivesNothing(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		l, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		c.dog.remove(l.h) // a watchdog that is not run in time
+		sent := clock.Now()
+		time.Sleep(defaultLease)
+		l.h.settle(renewal{lock: "k", id: l.h.a.id, lease: defaultLease, hold: l.h}, renewed, sent.Add(time.Second))
+		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+	})
+}
+
 func TestRenewalThatAnswersAgainSavesTheLease(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		began := time.Now()

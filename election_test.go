@@ -1,0 +1,99 @@
+package relock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/stretchr/testify/require"
+)
+
+// voteAt sends one vote of an election and takes its answer.
+func voteAt(t *testing.T, e *election, i int) {
+	t.Helper()
+	l, now := e.legs[i], clock.Now()
+	l.base, l.asked, l.pending = now, now, true
+	v := e.send(l, now, 0, toWait)
+	require.NoError(t, v.err)
+	e.count(v)
+}
+
+// contender makes an acquisition of c for the lock k, with its election.
+func contender(t *testing.T, c *Client) *acquisition {
+	t.Helper()
+	nm, err := namesOf("", "k")
+	require.NoError(t, err)
+	a := c.newAcquisition(nm, "", &c.cfg)
+	a.election = newElection(c.arb.(*quorum), a)
+	return a
+}
+
+// Two contenders own a node each and the third node is down: neither can have a quorum. The later one gives back.
+func TestSplitVoteIsGivenBack(t *testing.T) {
+	nodes := masters(t, 3)
+	c, d := newRedlock(t, nodes), newRedlock(t, nodes)
+	ctx := context.Background()
+	require.NoError(t, c.arb.(*quorum).prepare(ctx))
+	require.NoError(t, d.arb.(*quorum).prepare(ctx))
+	nodes[2].Kill()
+	a, b := contender(t, c), contender(t, d)
+	if a.election.ticket > b.election.ticket {
+		a, b, c, d = b, a, d, c
+	}
+	voteAt(t, a.election, 0)
+	voteAt(t, b.election, 1)
+	require.Positive(t, a.election.legs[0].own)
+	require.Positive(t, b.election.legs[1].own)
+
+	type result struct {
+		a   *acquisition
+		g   grant
+		err error
+	}
+	won := make(chan result, 2)
+	for who, by := range map[*acquisition]*Client{a: c, b: d} {
+		go func() {
+			g, err := by.arb.contend(ctx, who)
+			won <- result{who, g, err}
+		}()
+	}
+	first := await(t, won, 5*time.Second) // a poll comes after 10 s
+	require.NoError(t, first.err)
+	require.Same(t, a, first.a, "the lower ticket wins")
+	_, _, err := c.arb.release(ctx, a, nil)
+	require.NoError(t, err)
+	second := await(t, won, 5*time.Second)
+	require.NoError(t, second.err)
+	require.Greater(t, second.g.token, first.g.token)
+	_, _, err = d.arb.release(ctx, b, nil)
+	require.NoError(t, err)
+}
+
+// A token must be above all before it even where the quorums of two holders share one node only, and that node counted
+// less than the others: it is written back before anybody sees it.
+func TestTokenIsWrittenBack(t *testing.T) {
+	nodes := masters(t, 3)
+	c := newRedlock(t, nodes)
+	ctx := context.Background()
+	require.NoError(t, c.arb.(*quorum).prepare(ctx))
+	for range 3 { // node 3 counts far ahead
+		nodes[2].Do("INCRBY", "redisson_lock_token:{k}", "1000")
+	}
+	a := contender(t, c)
+	voteAt(t, a.election, 0)
+	voteAt(t, a.election, 2)
+	g, won := a.election.win(ctx)
+	require.True(t, won)
+	require.Greater(t, g.token, int64(3000))
+	for _, i := range []int{0, 2} {
+		require.Equal(t, "3256", nodes[i].Do("GET", "redisson_lock_token:{k}"), "node %d", i+1)
+	}
+	// The next holder's quorum is nodes 1 and 2: it learns of the token at node 1 alone.
+	nodes[2].Kill()
+	c.arb.abandon(a)
+	second, err := newRedlock(t, nodes[:2]).Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	require.Greater(t, second.Token(), g.token)
+	require.NoError(t, second.Unlock(ctx))
+}
