@@ -47,7 +47,8 @@ func newClient(t *testing.T, rdb rueidis.Client, opts ...Option) *Client {
 // are. The zero filter lets everything pass.
 type wire struct {
 	rueidis.Client
-	told   chan string // ops of the commands that a filter wanted to be told of, once answered
+	told   chan string   // ops of the commands that a filter wanted to be told of, once they ran
+	answer chan struct{} // lets one stalled answer through
 	mu     sync.Mutex
 	filter func(op string, send func()) verdict
 }
@@ -58,6 +59,7 @@ type verdict int
 const (
 	pass     verdict = iota // the command is sent and answered
 	tell                    // the same, and told
+	stall                   // sent and told, but answered only when the test says so
 	loseCall                // never sent, never answered
 	loseBack                // executed, never answered
 )
@@ -65,7 +67,7 @@ const (
 // newWire wraps a client of its own for one server.
 func newWire(t *testing.T, s *redistest.Server) *wire {
 	t.Helper()
-	return &wire{Client: s.Client(), told: make(chan string, 64)}
+	return &wire{Client: s.Client(), told: make(chan string, 64), answer: make(chan struct{})}
 }
 
 // on sets the filter. send executes the command again, or late when it is called after the filter has returned.
@@ -89,6 +91,9 @@ func (w *wire) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResul
 	case loseCall:
 	case loseBack:
 		w.Client.Do(ctx, cmd)
+	case stall:
+		defer func() { w.told <- op; <-w.answer }()
+		return w.Client.Do(ctx, cmd)
 	case tell:
 		defer func() { w.told <- op }()
 		return w.Client.Do(ctx, cmd)

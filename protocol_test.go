@@ -249,23 +249,20 @@ func TestGrantDuringAbandonIsSweptAgain(t *testing.T) {
 	a := acquisitionOf(t, "k", "w", 1, 30*time.Second)
 	s.Do("HSET", "k", "java:1", "1")
 	asks(t, n, a)
-	ran, answer := make(chan struct{}), make(chan struct{})
 	first := true
-	w.on(func(op string, send func()) verdict {
+	w.on(func(op string, _ func()) verdict {
 		if op == "release" && first {
 			first = false
-			send()
-			close(ran)
-			<-answer
+			return stall
 		}
 		return pass
 	})
 	n.abandon(a)
-	within(t, ran)
+	within(t, w.told)
 	s.Do("DEL", "k")
-	w.Client.Do(context.Background(), w.B().Hset().Key("k").FieldValue().FieldValue(a.id, "1").Build()) // a late copy took it
+	s.Do("HSET", "k", a.id, "1") // a late copy of the acquire took it
 	n.hub.receive(inboxPrefix+"w", "1 30000 w:1 0 k")
-	close(answer)
+	w.answer <- struct{}{}
 	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
 	n.close()
 }
