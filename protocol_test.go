@@ -249,6 +249,8 @@ func TestGrantDuringAbandonIsSweptAgain(t *testing.T) {
 	a := acquisitionOf(t, "k", "w", 1, 30*time.Second)
 	s.Do("HSET", "k", "java:1", "1")
 	asks(t, n, a)
+	_, _, err := n.release(context.Background(), acquisitionOf(t, "other", "w", 2, time.Minute), nil)
+	require.ErrorIs(t, err, ErrLost) // but the script is loaded
 	first := true
 	w.on(func(op string, _ func()) verdict {
 		if op == "release" && first {
