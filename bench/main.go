@@ -102,7 +102,7 @@ func measure(ctx context.Context, args []string) error {
 	scenarios := f.String("scenario", "", "only these `NAMES`, with commas between: "+strings.Join(run.Scenarios(), " "))
 	peers := f.String("peers", "", "only these `NAMES`, with commas between: "+strings.Join(peerNames(), " "))
 	f.StringVar(&cfg.Match, "match", "", "only cells whose title holds `TEXT`, as \"64 goroutines\"")
-	f.DurationVar(&cfg.For, "for", 0, "how long the run may take (default 9m30s, with -quick 50s)")
+	f.DurationVar(&cfg.For, "for", 0, "how long the run may take (default 9m30s, with -quick 52s)")
 	f.DurationVar(&cfg.Hold, "hold", 0, "how long idle-waiters and watchdog hold (default 2s to 11s, by the cell)")
 	f.IntVar(&cfg.Rounds, "rounds", 0, "turns of each peer in each cell (default 3, or 2 where those would be too short)")
 	f.StringVar(&cfg.Redis, "redis", "", "the Redis to measure on, as `redis://host:port`; one of its own by default")

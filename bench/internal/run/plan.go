@@ -160,7 +160,7 @@ func redlock(contenders, hung int, slice time.Duration) cell {
 		c.params.CSMicros = us(1000)
 	}
 	if hung == 0 {
-		c.baseline = []string{"one-node"}
+		c.baseline, c.weight = []string{"one-node"}, 3 // what the long rounds with hung nodes are compared with
 	} else {
 		c.slice = slice
 	}

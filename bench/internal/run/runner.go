@@ -152,7 +152,7 @@ func (r *runner) planCells(ctx context.Context, scenarios []string) error {
 	cells, budget := fullCells(r.cfg.Hold), 9*time.Minute+30*time.Second
 	r.plan.rounds, r.plan.warm = 3, 150*time.Millisecond
 	if r.cfg.Quick {
-		cells, budget = quickCells(r.cfg.Hold), 50*time.Second
+		cells, budget = quickCells(r.cfg.Hold), 52*time.Second
 		r.plan.rounds, r.plan.warm = 2, 60*time.Millisecond
 	}
 	if r.cfg.Rounds > 0 {
@@ -247,6 +247,9 @@ func (r *runner) keep(c cell, s peer.Spec, t *measured) {
 	if strings.HasPrefix(c.scenario, "hot-") {
 		res.Pair = nil // with the critical section and others' turns in it, it tells nothing
 	}
+	if c.params.Hung > 0 && res.Pair != nil && res.Pair.N < fewPairs {
+		res.Pair = nil // begun before the nodes hung, or too few for a median
+	}
 	r.report.Results = append(r.report.Results, res)
 }
 
@@ -266,6 +269,9 @@ func (r *runner) version(s peer.Spec) string {
 	}
 	return ""
 }
+
+// fewPairs are too few to tell a median from.
+const fewPairs = 20
 
 // key makes up a lock's name that was never used before.
 func (r *runner) key(s peer.Spec) string {
