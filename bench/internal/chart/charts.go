@@ -123,7 +123,8 @@ func hotCells() []shownCell {
 }
 
 // bars compares the peers in each cell by a figure, the best first. There is no figure where no cell has any.
-func bars(r *results.Run, f figure, b barChart, cells []shownCell, of func(*results.Result) *float64, higher bool) figure {
+func bars(r *results.Run, f figure, b barChart, cells []shownCell, of func(*results.Result) *float64,
+	higher bool) figure {
 	for _, c := range cells {
 		g := barGroup{title: c.title}
 		for _, res := range pick(r, c.cell) {

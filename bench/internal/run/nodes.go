@@ -92,8 +92,8 @@ func (q *nodes) close() {
 	q.host.close()
 }
 
-// observeNodes is observe over a quorum. The nodes that are to hang do so from the instant that counting begins, so what
-// it takes a lock to notice is in its figures; they go on when it ends, so that nobody is stuck in them after the round.
+// observeNodes is observe over a quorum. The nodes that are to hang do so from the instant that counting begins, so
+// what it takes a lock to notice is in its figures; they go on when it ends, so that nobody is stuck after the round.
 func (r *runner) observeNodes(ctx context.Context, hung int, from, to time.Time) (load, error) {
 	if hung == 0 {
 		return observe(ctx, r.nodes, from, to)

@@ -151,7 +151,7 @@ func crashes(lease time.Duration) []cell {
 	return cells
 }
 
-// redlock is a quorum of five nodes. Eight contenders are processes, since nothing is handed over in memory between them.
+// redlock is a quorum of five nodes. Eight contenders are processes: nothing is handed over in memory between them.
 // Where nodes hang, slice bounds the cell: some peers wait for them so long that a plain round would show nothing.
 func redlock(contenders, hung int, slice time.Duration) cell {
 	c := cell{scenario: "redlock", fits: func(s peer.Spec) bool { return s.Quorum && differs(s) }}
