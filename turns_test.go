@@ -126,17 +126,8 @@ func TestPollKeepsOutOfATurn(t *testing.T) {
 		require.NoError(t, err)
 		return rep
 	}
-	mark := func(ahead time.Duration) string {
-		var sec, usec int64
-		_, err := fmt.Sscan(strings.ReplaceAll(s.Do("TIME"), "\n", " "), &sec, &usec)
-		require.NoError(t, err)
-		name := strconv.FormatInt(sec*1e6+usec+ahead.Microseconds(), 10)
-		s.Do("DEL", "k")
-		s.Do("ZADD", "relock_queue:{k}", "-"+name, "turn")
-		return name
-	}
 	require.Eventually(t, func() bool { // a turn is short, and the test may be late
-		name := mark(turnTime)
+		name := markTurn(t, s, turnTime)
 		if ask("7").owner {
 			return false
 		}
@@ -144,8 +135,42 @@ func TestPollKeepsOutOfATurn(t *testing.T) {
 		return true
 	}, patience, time.Microsecond)
 	for _, ahead := range []time.Duration{-time.Second, time.Hour} {
-		mark(ahead)
+		markTurn(t, s, ahead)
 		require.True(t, ask("").owner)
+	}
+}
+
+// markTurn frees the lock k for a turn that ends so far ahead, and returns its name.
+func markTurn(t *testing.T, s *redistest.Server, ahead time.Duration) string {
+	t.Helper()
+	var sec, usec int64
+	_, err := fmt.Sscan(strings.ReplaceAll(s.Do("TIME"), "\n", " "), &sec, &usec)
+	require.NoError(t, err)
+	name := strconv.FormatInt(sec*1e6+usec+ahead.Microseconds(), 10)
+	s.Do("DEL", "k")
+	s.Do("ZADD", "relock_queue:{k}", "-"+name, "turn")
+	return name
+}
+
+// A waiter that heard an unlock in the turn does not sit it out.
+func TestUsedTurnIsNotSatOut(t *testing.T) {
+	s := redistest.Start(t)
+	n := deaf(s.Client(), "w", 30*time.Second)
+	for i := uint64(1); ; i++ {
+		a := acquisitionOf(t, "k", "w", i, time.Minute)
+		n.hub.rooms[a.names.unlock] = &room{names: a.names}
+		name := markTurn(t, s, turnTime)
+		if _, held := asks(t, n, a); held {
+			require.Less(t, i, uint64(1000))
+			continue // a turn is short, and the test was late
+		}
+		n.hub.receive(a.names.unlock, "0") // what Redisson was told when the turn began
+		n.hub.receive(a.names.listen, name)
+		n.hub.receive(a.names.unlock, "0")
+		_, held, err := n.poll(context.Background(), a)
+		require.NoError(t, err)
+		require.True(t, held)
+		return
 	}
 }
 

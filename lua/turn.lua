@@ -6,7 +6,7 @@
 --
 -- Returns nothing: it only defines functions. A turn is named by its end.
 
-local TURN = 10 -- milliseconds, as turnTime in pubsub.go
+local TURN = 10 -- milliseconds, as turnTime in turns.go
 
 -- foreigners reports whether somebody listens for the unlock who is no relock client.
 local function foreigners(publish)
