@@ -122,7 +122,7 @@ func (e *election) owned(now clock.Stamp) int {
 
 // collect takes what came by message: grants, and hints to look again.
 func (e *election) collect(now clock.Stamp) {
-	look := false
+	look, had := false, e.owned(now)
 	for _, l := range e.legs {
 		token, news := l.seat.hub.take(l.acquisition)
 		look = look || news.look
@@ -131,6 +131,12 @@ func (e *election) collect(now clock.Stamp) {
 		if token > 0 && token > l.counter && !l.base.IsZero() && !l.base.Add(l.lease-margin(l.lease)).Reached(now) {
 			l.own, l.sent, l.kept = token, l.base, false
 			e.retry = now.Add(e.tau)
+		}
+	}
+	if had == 0 && e.owned(now) > 0 {
+		// A hand-over has begun: the low tickets heard of while somebody else held the lock are its, and over.
+		for _, l := range e.legs {
+			l.low = 0
 		}
 	}
 	if !look {

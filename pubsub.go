@@ -270,8 +270,8 @@ func (h *hub) subscribed(channel string) {
 		}
 	} else if channel == inboxPrefix+h.client {
 		for _, a := range h.acqs {
-			if a.hold != nil {
-				a.hold.doubt()
+			if a.hold != nil || a.room == nil { // who is in a room hears of that
+				a.news()
 			}
 		}
 	}

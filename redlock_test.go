@@ -96,6 +96,30 @@ func TestRedlockWakesAWaiter(t *testing.T) {
 	require.NoError(t, second.Unlock(ctx))
 }
 
+// A waiter whose grants were lost with its Pub/Sub connections looks for itself once it is subscribed again.
+func TestRedlockWaiterLooksAfterResubscribing(t *testing.T) {
+	nodes := masters(t, 3)
+	c, d := newRedlock(t, nodes), newRedlock(t, nodes)
+	ctx := context.Background()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	granted := make(chan *Lease)
+	go func() {
+		l, err := d.Mutex("k").Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- l
+	}()
+	for _, s := range nodes {
+		queued(t, s, "k", 1)
+		listening(t, s, d)
+		s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	}
+	require.NoError(t, l.Unlock(ctx))
+	require.NoError(t, await(t, granted, 5*time.Second).Unlock(ctx))
+}
+
 func TestRedlockIsExclusive(t *testing.T) {
 	nodes := masters(t, 5)
 	var clients []*Client
