@@ -33,6 +33,7 @@ type job struct {
 	Single bool
 	Master string // set of a Sentinel group
 	Lease  time.Duration
+	Quorum *quorumJob // the addresses are independent masters; nil for one Redis
 }
 
 func TestMain(m *testing.M) {
@@ -76,11 +77,7 @@ func work(spec string) error {
 	if err := json.Unmarshal([]byte(spec), &j); err != nil {
 		return err
 	}
-	rdb, err := rueidis.NewClient(j.options())
-	if err != nil {
-		return err
-	}
-	locks, err := relock.New(rdb, relock.WithLease(j.Lease))
+	locks, closeAll, err := j.open()
 	if err != nil {
 		return err
 	}
@@ -93,8 +90,7 @@ func work(spec string) error {
 		if orders.Text() == "stop" {
 			stop()
 			p.wg.Wait()
-			locks.Close()
-			rdb.Close()
+			closeAll()
 			return goleak.Find()
 		}
 		if err := p.obey(strings.Fields(orders.Text())); err != nil {
@@ -103,6 +99,19 @@ func work(spec string) error {
 	}
 	os.Exit(3) // nobody is left to tell
 	return nil
+}
+
+// open makes the worker's client, and returns what closes it.
+func (j job) open() (*relock.Client, func(), error) {
+	if j.Quorum != nil {
+		return j.openQuorum()
+	}
+	rdb, err := rueidis.NewClient(j.options())
+	if err != nil {
+		return nil, nil, err
+	}
+	locks, err := relock.New(rdb, relock.WithLease(j.Lease))
+	return locks, func() { locks.Close(); rdb.Close() }, err
 }
 
 // obey carries out one order: lock <name>, unlock <name>, look <name>, contend <name> <goroutines> <hold> <pause>.
@@ -265,11 +274,12 @@ func (p *performer) release(m *relock.Mutex, l *relock.Lease, who int) {
 	p.write(now(), unlocking, m.Name(), who, l.Token(), "")
 	err := l.Unlock(context.Background())
 	var node *relock.NodeError
+	var quorum *relock.QuorumError
 	note := "ok"
 	switch {
 	case errors.Is(err, relock.ErrLost):
 		note = "lost"
-	case errors.As(err, &node):
+	case errors.As(err, &node), errors.As(err, &quorum):
 		note = "unanswered: " + err.Error()
 	case err != nil:
 		p.write(now(), failed, m.Name(), who, l.Token(), fmt.Sprintf("Unlock: %v", err))

@@ -1,0 +1,197 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/integration/faultproxy"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+const analysisLease = time.Second
+
+// fencedStore is the resource that the lock protects: it refuses a write whose token is lower than one it has seen.
+type fencedStore struct{ server *redistest.Server }
+
+var fencedWrite = []string{"EVAL", `
+if tonumber(ARGV[1]) < tonumber(redis.call('HGET', KEYS[1], 'fence') or 0) then
+  return 0
+end
+redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'by', ARGV[2])
+return 1`, "1", "row"}
+
+func (s fencedStore) write(token, by string) bool {
+	return s.server.Do(append(fencedWrite, token, by)...) == "1"
+}
+
+// quorumOf returns a client over servers, each reached through a line of its own.
+func quorumOf(t *testing.T, mode relock.GuardMode, servers []*redistest.Server) (*relock.Client, []*faultproxy.Proxy) {
+	t.Helper()
+	var nodes []rueidis.Client
+	var lines []*faultproxy.Proxy
+	for _, s := range servers {
+		p := faultproxy.New(t, s.Addr())
+		rdb, err := rueidis.NewClient(through(s.Option(), p))
+		require.NoError(t, err)
+		t.Cleanup(rdb.Close)
+		nodes, lines = append(nodes, rdb), append(lines, p)
+	}
+	c, err := relock.NewRedlock(nodes, relock.WithLease(analysisLease), relock.WithRestartGuard(mode, analysisLease))
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	t.Cleanup(func() { heal(lines) })
+	return c, lines
+}
+
+func fiveNodes(t *testing.T) (all []*redistest.Server) {
+	for range 5 {
+		all = append(all, redistest.Start(t))
+	}
+	return all
+}
+
+func lockOn(t *testing.T, c *relock.Client) *relock.Lease {
+	t.Helper()
+	l, err := c.Mutex("orders").Lock(t.Context())
+	require.NoError(t, err)
+	return l
+}
+
+// supersede lets a second holder write, and checks that the store refuses the first one's write that comes after.
+func supersede(t *testing.T, store fencedStore, stale, next *relock.Lease) {
+	t.Helper()
+	require.Greater(t, next.Token(), stale.Token())
+	require.True(t, store.write(itoa(next.Token()), "second"))
+	require.False(t, store.write(itoa(stale.Token()), "first"), "the stale write")
+	require.Equal(t, "second", store.server.Do("HGET", "row", "by"))
+}
+
+// A client stops after it acquired, for longer than its lease, and writes when it goes on.
+func TestKleppmannStoppedHolder(t *testing.T) {
+	begin(t)
+	nodes, store := fiveNodes(t), fencedStore{redistest.Start(t)}
+	j := job{Lease: analysisLease, Quorum: &quorumJob{Guard: relock.GuardAuto, Longest: analysisLease}}
+	for _, s := range nodes {
+		j.Addrs = append(j.Addrs, s.Addr())
+	}
+	jl := newJournal()
+	w := startWorker(t, jl, 1, j)
+	w.order("lock orders")
+	stale := jl.await(t, soon, 0, "the grant", kind(granted, "orders"))
+	require.True(t, store.write(itoa(stale.token), "first"))
+	w.pause()
+	second, _ := quorumOf(t, relock.GuardAuto, nodes)
+	next := lockOn(t, second)
+	require.True(t, store.write(itoa(next.Token()), "second"))
+	resumed := now()
+	w.resume()
+	jl.await(t, soon, resumed, "the loss", kind(lost, "orders"))
+	require.False(t, store.write(itoa(stale.token), "first"), "the stale write")
+	require.Equal(t, "second", store.server.Do("HGET", "row", "by"))
+	require.NoError(t, next.Unlock(t.Context()))
+	finish(t, w)
+}
+
+// The write itself is held up in the network until the lock is somebody else's.
+func TestKleppmannLateWrite(t *testing.T) {
+	begin(t)
+	nodes, store := fiveNodes(t), fencedStore{redistest.Start(t)}
+	road := faultproxy.New(t, store.server.Addr())
+	rdb, err := rueidis.NewClient(through(store.server.Option(), road))
+	require.NoError(t, err)
+	t.Cleanup(rdb.Close)
+	first, _ := quorumOf(t, relock.GuardAuto, nodes)
+	second, _ := quorumOf(t, relock.GuardAuto, nodes)
+	stale := lockOn(t, first)
+	road.Stall()
+	answer := make(chan rueidis.RedisResult, 1)
+	go func() {
+		words := append(fencedWrite[:len(fencedWrite):len(fencedWrite)], itoa(stale.Token()), "first")
+		answer <- rdb.Do(t.Context(), rdb.B().Arbitrary(words...).Build())
+	}()
+	require.NoError(t, stale.Unlock(t.Context()))
+	next := lockOn(t, second)
+	require.True(t, store.write(itoa(next.Token()), "second"))
+	road.Heal()
+	got, err := (<-answer).AsInt64()
+	require.NoError(t, err)
+	require.Zero(t, got, "the stale write")
+	require.NoError(t, next.Unlock(t.Context()))
+}
+
+// The first holder has three nodes. The clock of one of them jumps ahead, which ends the lease there; the second gets
+// that node and the two others. The lock is held twice, the tokens tell who came later.
+func TestKleppmannClockJump(t *testing.T) {
+	begin(t)
+	ordinary := fiveNodes(t)[:4]
+	jumpy, jump := startJumpy(t)
+	nodes := append(ordinary, jumpy)
+	first, lines := quorumOf(t, relock.GuardAuto, nodes)
+	second, _ := quorumOf(t, relock.GuardAuto, nodes)
+	require.NoError(t, first.Mutex("warm").Do(t.Context(), nothing))
+	lines[0].Cut()
+	lines[1].Cut()
+	stale := lockOn(t, first) // on nodes 3, 4 and 5
+	for _, p := range lines {
+		p.Cut() // so that it cannot renew
+	}
+	jump("60")
+	next := lockOn(t, second)
+	require.NoError(t, stale.Context().Err(), "two holders: the model's assumption on clocks is violated")
+	supersede(t, fencedStore{redistest.Start(t)}, stale, next)
+	require.NoError(t, next.Unlock(t.Context()))
+}
+
+// startJumpy starts a server whose wall clock can be set ahead by seconds.
+func startJumpy(t *testing.T) (s *redistest.Server, jump func(seconds string)) {
+	t.Helper()
+	dir := t.TempDir()
+	library, ahead := filepath.Join(dir, "clock.so"), filepath.Join(dir, "ahead")
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-o", library, filepath.Join("testdata", "clock.c")).CombinedOutput()
+	require.NoError(t, err, "a C compiler is needed to move a server's clock: %s", out)
+	program := os.Getenv(redistest.ServerEnv)
+	if program == "" {
+		program = "redis-server"
+	}
+	script := "#!/bin/sh\nLD_PRELOAD=" + library + " RELOCK_CLOCK_FILE=" + ahead + " exec " + program + " \"$@\"\n"
+	wrapper := filepath.Join(dir, "redis-server")
+	require.NoError(t, os.WriteFile(wrapper, []byte(script), 0o700))
+	t.Setenv(redistest.ServerEnv, wrapper)
+	return redistest.Start(t), func(seconds string) {
+		require.NoError(t, os.WriteFile(ahead, []byte(seconds), 0o600))
+	}
+}
+
+// A node that granted crashes before it wrote to disk. The guard keeps it out until the first holder's lease is over.
+func TestKleppmannAmnesia(t *testing.T) {
+	begin(t)
+	nodes := fiveNodes(t)
+	first, lines := quorumOf(t, relock.GuardAuto, nodes)
+	second, _ := quorumOf(t, relock.GuardAuto, nodes)
+	require.NoError(t, first.Mutex("warm").Do(t.Context(), nothing))
+	lines[0].Cut()
+	lines[1].Cut()
+	stale := lockOn(t, first) // on nodes 3, 4 and 5
+	for _, p := range lines {
+		p.Cut()
+	}
+	nodes[4].RestartEmpty()
+	next := lockOn(t, second)
+	require.Error(t, stale.Context().Err(), "no two holders")
+	supersede(t, fencedStore{redistest.Start(t)}, stale, next)
+	require.NoError(t, next.Unlock(t.Context()))
+}
+
+func nothing(context.Context) error { return nil }
+
+func itoa(token int64) string { return strconv.FormatInt(token, 10) }

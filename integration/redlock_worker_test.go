@@ -1,0 +1,68 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
+)
+
+// quorumJob is what a worker on a quorum of nodes needs beside the rest of its job.
+type quorumJob struct {
+	Guard   relock.GuardMode
+	Longest time.Duration // lease, as the guard has it
+	NoFence bool          // leave out what unfenced does
+}
+
+// openQuorum makes a client of the nodes at j.Addrs.
+func (j job) openQuorum() (*relock.Client, func(), error) {
+	var nodes []rueidis.Client
+	closeNodes := func() {
+		for _, rdb := range nodes {
+			rdb.Close()
+		}
+	}
+	for _, addr := range j.Addrs {
+		one := j
+		one.Addrs, one.Single = []string{addr}, true
+		o := one.options()
+		o.PipelineMultiplex = -1 // one connection is enough for one lock
+		rdb, err := rueidis.NewClient(o)
+		if err != nil {
+			closeNodes()
+			return nil, nil, err
+		}
+		if j.Quorum.NoFence {
+			rdb = unfenced{rdb}
+		}
+		nodes = append(nodes, rdb)
+	}
+	locks, err := relock.NewRedlock(nodes, relock.WithLease(j.Lease),
+		relock.WithRestartGuard(j.Quorum.Guard, j.Quorum.Longest))
+	return locks, func() { locks.Close(); closeNodes() }, err
+}
+
+// unfenced is a client of a quorum that is broken on purpose: no node is told how far the others of a grant's quorum
+// counted.
+type unfenced struct{ rueidis.Client }
+
+// Do lets the scripts run that tell a node a counter, with a counter of 0, which changes none.
+func (u unfenced) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	const args = 3 + 5 // EVALSHA, the script, the number of keys, and the keys
+	words := cmd.Commands()
+	counter := 0
+	switch {
+	case len(words) == args+3 && words[args] == "hold":
+		counter = args + 2 // fence.lua
+	case len(words) == args+10:
+		counter = args + 4 // unvote.lua
+	default:
+		return u.Client.Do(ctx, cmd)
+	}
+	changed := append([]string(nil), words...)
+	changed[counter] = "0"
+	return u.Client.Do(ctx, u.Client.B().Arbitrary(changed...).Build())
+}
