@@ -318,8 +318,20 @@ func (e *election) ask(how string) {
 		}
 		l.pending, l.asked = true, now
 		yield := l.yield
-		e.q.wg.Go(func() { e.votes <- e.send(l, now, yield, how) })
+		e.q.wg.Go(func() { e.cast(e.send(l, now, yield, how)) })
 	}
+}
+
+// cast hands an answer to the contest. One that comes when its leg is over may have undone what ended it.
+func (e *election) cast(v vote) {
+	e.votes <- v
+	if !v.leg.over.Load() {
+		return
+	}
+	if unknown(v.err) {
+		v.leg.doubt.Store(true)
+	}
+	v.leg.seat.sweeper.sweep(v.leg.acquisition, false)
 }
 
 func (e *election) send(l *leg, sent clock.Stamp, yield int64, how string) vote {

@@ -142,6 +142,7 @@ type leg struct {
 	low     int64       // lowest ticket heard of there
 	yield   int64       // grant to give back with the next vote
 	pending bool        // a vote is unanswered
+	over    atomic.Bool // the leg was ended while a vote was unanswered
 	asked   clock.Stamp // when the last vote was sent, zero for never
 	due     clock.Stamp // when to vote next
 	err     error       // of the last vote

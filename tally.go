@@ -35,7 +35,7 @@ func (q *quorum) release(_ context.Context, a, next *acquisition) (grant, bool, 
 			began := time.Now()
 			v.ballot, v.err = q.releaseAt(l, n.acquisition, out)
 			v.took = time.Since(began)
-			next.election.votes <- v
+			next.election.cast(v)
 		})
 	}
 	err := out.wait()
@@ -66,7 +66,7 @@ func (l *leg) end(open bool) {
 }
 
 // drain takes the answers that came after the contest was over, and waits a little for those that are out: what ends an
-// acquisition should not overtake the vote that began it. A vote that stays out may yet run.
+// acquisition should not overtake the vote that began it. A vote that stays out may yet run: see cast.
 func (e *election) drain() {
 	for now := clock.Now(); ; now = clock.Now() {
 		wait := time.Duration(0)
@@ -80,18 +80,30 @@ func (e *election) drain() {
 		}
 		select {
 		case v := <-e.votes:
-			v.leg.pending = false
-			if unknown(v.err) {
-				v.leg.doubt.Store(true)
-			}
+			e.file(v)
 		case <-time.After(wait):
 		}
 	}
 	for _, l := range e.legs {
 		l.stretched.Store(e.a.stretched.Load())
-		if l.pending {
-			l.doubt.Store(true)
+		l.over.Store(true)
+	}
+	for { // those that were cast before their leg was marked
+		select {
+		case v := <-e.votes:
+			e.file(v)
+		default:
+			return
 		}
+	}
+}
+
+// file takes an answer that decides nothing any more.
+func (e *election) file(v vote) {
+	v.leg.pending = false
+	e.q.measure(v.took)
+	if unknown(v.err) {
+		v.leg.doubt.Store(true)
 	}
 }
 
