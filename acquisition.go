@@ -23,6 +23,9 @@ type acquisition struct {
 	// doubt is set once an acquire went unanswered: it may still run, after the acquisition is over. The sweeper then
 	// comes back until that cannot be.
 	doubt atomic.Bool
+	// regranted is set when a grant arrives while a release is unanswered: unless the release found the lock held, it may
+	// have run before that grant.
+	regranted atomic.Bool
 	// stretched is what the lock may last in Redis, in nanoseconds, where that was asked to be longer than lease.
 	stretched atomic.Int64
 

@@ -213,7 +213,7 @@ func (n *node) release(ctx context.Context, a, next *acquisition) (grant, bool, 
 		sent := clock.Now()
 		held, rep, err := n.releaseOnce(ctx, a, next)
 		if err == nil {
-			n.abandonOrForget(a, false)
+			n.abandonOrForget(a, !held && a.regranted.Load())
 			if !held && !again {
 				return grant{}, false, ErrLost
 			}

@@ -247,7 +247,7 @@ func (h *hub) receiveGrant(message string) error {
 		a.poke()
 	case a.phase == releasing:
 		// It may have been granted after the release ran: the release is not the last word.
-		a.doubt.Store(true)
+		a.regranted.Store(true)
 	}
 	h.mu.Unlock()
 	if deposed != nil {

@@ -48,7 +48,7 @@ func (q *quorum) releaseAt(l *leg, next *acquisition, out *outcomes) (ballot, er
 	defer cancel()
 	held, b, err := l.seat.ballots.unvote(ctx, l.acquisition, next)
 	l.seat.heard(err)
-	l.end(err != nil)
+	l.end(err != nil || !held && l.regranted.Load())
 	if err == nil && !held {
 		out.note(l.seat, ErrLost)
 	} else {
