@@ -192,6 +192,70 @@ func TestKleppmannAmnesia(t *testing.T) {
 	require.NoError(t, next.Unlock(t.Context()))
 }
 
+// pauseBeforeGrants orders a lock and stops the worker when a node has granted it but the answer is on its way. Should
+// this machine be too slow for that once, it tries again.
+func pauseBeforeGrants(t *testing.T, jl *journal, w *worker, node *redistest.Server) {
+	t.Helper()
+	for range 10 {
+		ordered := now()
+		w.order("lock orders")
+		taken := func() bool { return node.Do("EXISTS", "orders") == "1" }
+		require.Eventually(t, taken, soon, 2*time.Millisecond)
+		w.pause()
+		e, early := jl.last(granted, ordered)
+		if !early {
+			return
+		}
+		w.resume()
+		w.order("unlock orders")
+		jl.await(t, soon, e.at, "the unlock", kind(unlocked, "orders"))
+		require.Eventually(t, func() bool { return !taken() }, soon, 2*time.Millisecond)
+	}
+	t.Fatal("the worker is never stopped in time")
+}
+
 func nothing(context.Context) error { return nil }
 
 func itoa(token int64) string { return strconv.FormatInt(token, 10) }
+
+// A client stops while the grants are on their way to it, and reads them when its lease there is over and somebody else
+// has held the lock: it believes none of them, so there is no token to write with until it is granted the lock again.
+func TestKleppmannStoppedBeforeTheGrants(t *testing.T) {
+	begin(t)
+	nodes := fiveNodes(t)
+	const lease = 8 * time.Second
+	jl, store := newJournal(), fencedStore{redistest.Start(t)}
+	j := job{Lease: lease, Quorum: &quorumJob{Guard: relock.GuardAuto, Longest: lease}}
+	var lines []*faultproxy.Proxy
+	for _, s := range nodes {
+		lines = append(lines, faultproxy.New(t, s.Addr()))
+		j.Addrs = append(j.Addrs, lines[len(lines)-1].Addr())
+	}
+	w := startWorker(t, jl, 1, j)
+	w.order("lock warm")
+	jl.await(t, soon, 0, "a first grant", kind(granted, "warm"))
+	for _, p := range lines {
+		p.Latency(150 * time.Millisecond)
+	}
+	pauseBeforeGrants(t, jl, w, nodes[4])
+	stopped := now()
+	var direct []rueidis.Client
+	for _, s := range nodes {
+		direct = append(direct, s.Client())
+	}
+	second, err := relock.NewRedlock(direct, relock.WithLease(lease), relock.WithRestartGuard(relock.GuardAuto, lease))
+	require.NoError(t, err)
+	t.Cleanup(second.Close)
+	next := lockOn(t, second)
+	heal(lines)
+	w.resume()
+	require.True(t, store.write(itoa(next.Token()), "second"))
+	require.NoError(t, next.Context().Err())
+	_, believed := jl.last(granted, stopped)
+	require.False(t, believed, "nothing to write with")
+	released := now()
+	require.NoError(t, next.Unlock(t.Context()))
+	late := jl.await(t, soon, released, "its own grant", kind(granted, "orders"))
+	require.Greater(t, late.token, next.Token())
+	finish(t, w)
+}
