@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -29,9 +28,10 @@ type election struct {
 
 // vote is the answer to one question.
 type vote struct {
-	leg  *leg
-	sent clock.Stamp
-	took time.Duration
+	leg   *leg
+	yield int64 // grant that it gave back
+	sent  clock.Stamp
+	took  time.Duration
 	ballot
 	err error
 }
@@ -170,7 +170,10 @@ func (e *election) count(v vote) {
 		l.yield, l.due = v.number, now // the yield was lost: it is ours there, and must not stay so
 		return
 	case !v.mine:
-		l.counter, l.base, l.yield = max(l.counter, v.number), v.sent, 0
+		l.counter, l.base = max(l.counter, v.number), v.sent
+		if l.yield == v.yield {
+			l.yield = 0 // one that was decided on since is still to be sent
+		}
 		if l.own <= l.counter {
 			l.own, l.kept = 0, false
 		}
@@ -188,78 +191,6 @@ func (e *election) poll(l *leg) time.Duration {
 		pause = ttl + time.Millisecond
 	}
 	return max(pause, minPoll)
-}
-
-// failed puts off the next vote at a node that did not answer, or may not.
-func (e *election) failed(l *leg, err error, now clock.Stamp) {
-	if unknown(err) {
-		l.doubt.Store(true)
-	}
-	r := refusal(err)
-	switch {
-	case r.left > 0:
-		l.due = now.Add(r.left)
-	case r.born != "":
-		l.due = now.Add(max(e.tau, 20*time.Millisecond))
-		e.seed(l, r)
-	default:
-		l.due = now.Add(max(e.tau, 20*time.Millisecond))
-	}
-}
-
-// seed tells a node that forgot how far enough of the others have counted. Enough is so many that no quorum's counter
-// can have been only on the rest. Where more nodes have forgotten than a quorum survives, tokens cannot be told from
-// older ones any more: GuardStrict then stops, GuardAuto goes on from the most that any node knows.
-func (e *election) seed(l *leg, r refused) {
-	reached := r.counter
-	healthy, forgot := 0, 0
-	for _, other := range e.legs {
-		n := max(other.counter, other.own)
-		theirs := refusal(other.err)
-		switch {
-		case other == l:
-		case theirs.born != "" || errors.Is(other.err, errForgotten):
-			reached = max(reached, theirs.counter)
-			forgot++
-		case other.err == nil && n >= 0:
-			reached = max(reached, n+int64(l.block))
-			healthy++
-		}
-	}
-	others := len(e.legs) - 1
-	if healthy < min(len(e.legs)-e.q.need+1, others) {
-		if forgot+healthy < others {
-			return // somebody may still know
-		}
-		if e.q.cfg.guard == GuardStrict {
-			l.err = errForgotten
-			return
-		}
-	}
-	e.q.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(e.q.ctx, l.timeout)
-		defer cancel()
-		_, err := l.seat.ballots.seed(ctx, &l.names, r.born, reached)
-		l.seat.heard(err)
-	})
-}
-
-// errForgotten is final: tokens that were given cannot be told from new ones.
-var errForgotten = errors.New("too many nodes forgot how far this lock's fencing tokens counted; " +
-	"Client.Initialize starts anew, once no store relies on the old ones")
-
-// hopeless returns the nodes' errors once too many of them refuse for good.
-func (e *election) hopeless() error {
-	final := 0
-	for _, l := range e.legs {
-		if l.err != nil && !healing(l.err) {
-			final++
-		}
-	}
-	if final <= len(e.legs)-e.q.need {
-		return nil
-	}
-	return e.outcome("acquire")
 }
 
 // relinquish gives back what a minority owns, if a lower ticket waits for it: at once when no quorum can come of the
@@ -337,7 +268,7 @@ func (e *election) cast(v vote) {
 func (e *election) send(l *leg, sent clock.Stamp, yield int64, how string) vote {
 	ctx, cancel := context.WithTimeout(e.q.ctx, l.timeout)
 	defer cancel()
-	v := vote{leg: l, sent: sent}
+	v := vote{leg: l, yield: yield, sent: sent}
 	if !l.seat.checked.Load() {
 		if v.err = e.q.check(ctx, l.seat); v.err != nil {
 			l.seat.heard(v.err)

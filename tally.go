@@ -199,8 +199,13 @@ func (q *quorum) repair(h *hold, s *seat) {
 	q.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(q.ctx, l.timeout)
 		defer cancel()
-		// An answer that is lost needs no sweep: every leg is released, asked or not.
 		_, err := s.ballots.vote(ctx, l.acquisition, 0, toTry)
 		s.heard(err)
+		if unknown(err) {
+			l.doubt.Store(true)
+		}
+		if l.over.Load() {
+			s.sweeper.sweep(l.acquisition, false)
+		}
 	})
 }
