@@ -51,7 +51,6 @@ func newElection(q *quorum, a *acquisition) *election {
 }
 
 // run contests until a has a quorum, or ctx ends, or too many nodes refuse for good.
-
 func (e *election) run(ctx context.Context) (grant, error) {
 	for {
 		now := clock.Now()
@@ -253,16 +252,10 @@ func (e *election) ask(how string) {
 	}
 }
 
-// cast hands an answer to the contest. One that comes when its leg is over may have undone what ended it.
+// cast hands an answer to the contest, which may be over.
 func (e *election) cast(v vote) {
 	e.votes <- v
-	if !v.leg.over.Load() {
-		return
-	}
-	if unknown(v.err) {
-		v.leg.doubt.Store(true)
-	}
-	v.leg.seat.sweeper.sweep(v.leg.acquisition, false)
+	v.leg.straggled(v.err)
 }
 
 func (e *election) send(l *leg, sent clock.Stamp, yield int64, how string) vote {

@@ -97,3 +97,35 @@ func TestTokenIsWrittenBack(t *testing.T) {
 	require.Greater(t, second.Token(), g.token)
 	require.NoError(t, second.Unlock(ctx))
 }
+
+// A vote that is answered while the release is out must not be swept before the release has run there: it would find
+// nothing and call the lock lost.
+func TestLateVoteDoesNotOvertakeTheRelease(t *testing.T) {
+	nodes := masters(t, 1)
+	c := newRedlock(t, nodes)
+	ctx := context.Background()
+	a := contender(t, c)
+	g, err := c.arb.contend(ctx, a)
+	require.NoError(t, err)
+	require.Positive(t, g.token)
+	l := a.election.legs[0]
+	sweeping := func() bool {
+		l.seat.sweeper.mu.Lock()
+		defer l.seat.sweeper.mu.Unlock()
+		return l.seat.sweeper.running[l.id] != nil
+	}
+
+	scripts := func() int64 { n := nodes[0].CommandCounts(); return n["evalsha"] + n["eval"] }
+
+	l.pending, l.asked = true, clock.Now() // a poll, whose answer is slow
+	a.election.drain()
+	a.election.cast(vote{leg: l})
+	require.False(t, sweeping())
+	out, before := newOutcome("release", "k", c.arb.(*quorum)), scripts()
+	_, err = c.arb.(*quorum).releaseAt(l, nil, out)
+	require.NoError(t, err)
+	require.NoError(t, out.wait(), "the release is the first to end it")
+	// The poll may have run after the release, so the node is swept behind it.
+	const first = 2 // the server learns the script from it
+	require.Eventually(t, func() bool { return scripts() == before+first+1 }, patience, time.Millisecond)
+}

@@ -249,10 +249,7 @@ func (q *quorum) abandon(a *acquisition) {
 	}
 	a.election.drain()
 	for _, l := range a.election.legs {
-		l.seat.hub.forget(l.acquisition)
-		if !l.asked.IsZero() {
-			l.seat.sweeper.sweep(l.acquisition, false)
-		}
+		l.end(!l.asked.IsZero())
 	}
 }
 

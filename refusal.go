@@ -10,9 +10,6 @@ import (
 
 // failed puts off the next vote at a node that did not answer, or may not.
 func (e *election) failed(l *leg, err error, now clock.Stamp) {
-	if unknown(err) {
-		l.doubt.Store(true)
-	}
 	r := refusal(err)
 	switch {
 	case r.left > 0:

@@ -142,10 +142,42 @@ type leg struct {
 	low     int64       // lowest ticket heard of there
 	yield   int64       // grant to give back with the next vote
 	pending bool        // a vote is unanswered
-	over    atomic.Bool // the leg was ended while a vote was unanswered
 	asked   clock.Stamp // when the last vote was sent, zero for never
 	due     clock.Stamp // when to vote next
 	err     error       // of the last vote
+
+	stage atomic.Int32 // running, ending or over, in this order
+	late  atomic.Bool  // something that may have taken the node was answered after the leg was to end
+}
+
+const (
+	running = iota
+	ending  // a release may be out
+	over    // nobody waits for an answer
+)
+
+// end drops the leg. It is swept where it may still stand, or where a late vote may put it back.
+func (l *leg) end(open bool) {
+	l.stage.Store(over)
+	l.seat.hub.forget(l.acquisition)
+	if open || l.late.Load() || l.doubt.Load() {
+		l.seat.sweeper.sweep(l.acquisition, !open && !l.late.Load())
+	}
+}
+
+// straggled is told of every answer to what may have taken the node. One that comes late may have undone what ended the
+// leg. While the release is out it is left to end: a sweep that overtook the release would make it look lost.
+func (l *leg) straggled(err error) {
+	if unknown(err) {
+		l.doubt.Store(true)
+	}
+	if l.stage.Load() == running {
+		return
+	}
+	l.late.Store(true)
+	if l.stage.Load() == over {
+		l.seat.sweeper.sweep(l.acquisition, false)
+	}
 }
 
 // owns reports whether the leg's grant is believed at now.

@@ -57,16 +57,9 @@ func (q *quorum) releaseAt(l *leg, next *acquisition, out *outcomes) (ballot, er
 	return b, err
 }
 
-// end drops a leg that is over. It is swept where it may still stand, or where a late vote may put it back.
-func (l *leg) end(open bool) {
-	l.seat.hub.forget(l.acquisition)
-	if open || l.doubt.Load() {
-		l.seat.sweeper.sweep(l.acquisition, !open)
-	}
-}
-
 // drain takes the answers that came after the contest was over, and waits a little for those that are out: what ends an
-// acquisition should not overtake the vote that began it. A vote that stays out may yet run: see cast.
+// acquisition should not overtake the vote that began it. A vote that stays out may yet run: see
+// straggled.
 func (e *election) drain() {
 	for now := clock.Now(); ; now = clock.Now() {
 		wait := time.Duration(0)
@@ -86,7 +79,7 @@ func (e *election) drain() {
 	}
 	for _, l := range e.legs {
 		l.stretched.Store(e.a.stretched.Load())
-		l.over.Store(true)
+		l.stage.Store(ending)
 	}
 	for { // those that were cast before their leg was marked
 		select {
@@ -101,9 +94,8 @@ func (e *election) drain() {
 // file takes an answer that decides nothing any more.
 func (e *election) file(v vote) {
 	v.leg.pending = false
-	e.q.measure(v.took)
-	if unknown(v.err) {
-		v.leg.doubt.Store(true)
+	if v.err == nil {
+		e.q.measure(v.took)
 	}
 }
 
@@ -201,11 +193,6 @@ func (q *quorum) repair(h *hold, s *seat) {
 		defer cancel()
 		_, err := s.ballots.vote(ctx, l.acquisition, 0, toTry)
 		s.heard(err)
-		if unknown(err) {
-			l.doubt.Store(true)
-		}
-		if l.over.Load() {
-			s.sweeper.sweep(l.acquisition, false)
-		}
+		l.straggled(err)
 	})
 }
