@@ -30,10 +30,11 @@ type hold struct {
 	until   clock.Stamp // Redis keeps the lock up to here at least
 	cap     clock.Stamp // the lease in force ends here whatever is renewed
 	renewAt clock.Stamp
-	asking  bool // a renewal is under way
-	suspect bool // a message said that the lock may be lost: ask at renewAt, whatever else
-	dirty   bool // the count in Redis may be wrong: renewals write it
-	atGate  bool // others of this process wait behind it
+	asking  bool        // a renewal is under way
+	suspect bool        // a message said that the lock may be lost: ask at renewAt, whatever else
+	dirty   bool        // the count in Redis may be wrong: renewals write it
+	stale   clock.Stamp // up to here a count that was sent and not answered may still come
+	atGate  bool        // others of this process wait behind it
 
 	index int         // in the watchdog's heap, -1 outside; guarded by the watchdog's mutex
 	due   clock.Stamp // likewise
@@ -70,7 +71,7 @@ func (h *hold) next(now clock.Stamp) clock.Stamp {
 // to where the hold is capped. The caller holds h.mu.
 func (h *hold) renewal(now clock.Stamp) clock.Stamp {
 	capped := h.cfg.fixed > 0 || h.until.Until(now) >= h.cap.Until(now)
-	if h.asking || capped && !h.suspect {
+	if h.asking || capped && !h.suspect && !h.dirty {
 		return clock.Never()
 	}
 	return h.renewAt

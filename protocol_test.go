@@ -429,6 +429,40 @@ func TestRenewalRepairsTheCount(t *testing.T) {
 	require.NoError(t, l.Unlock(ctx))
 }
 
+// A count that was not answered may overtake a later one that was: renewals go on repairing until it cannot come any more.
+func TestRenewalRepairsALateCount(t *testing.T) {
+	for name, opt := range map[string]Option{"kept": WithLease(2 * time.Second), "fixed": WithFixedLease(10 * time.Second)} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			w := newWire(t, s)
+			m := newClient(t, w).Mutex("k", opt)
+			ctx := context.Background()
+			l, err := m.Lock(ctx)
+			require.NoError(t, err)
+			var late lines
+			w.on(func(op string, send func()) verdict {
+				if op == "recount" && late.len() == 0 {
+					late.keep(send)
+					return loseCall
+				}
+				return pass
+			})
+			second, err := m.Lock(l.Context())
+			require.NoError(t, err)
+			third, err := m.Lock(second.Context())
+			require.NoError(t, err)
+			late.flush()
+			w.on(nil)
+			count := func() string { return s.Do("HGET", "k", l.h.a.id) }
+			require.Equal(t, "2", count())
+			require.Eventually(t, func() bool { return count() == "3" }, 5*time.Second, time.Millisecond)
+			for _, l := range []*Lease{third, second, l} {
+				require.NoError(t, l.Unlock(ctx))
+			}
+		})
+	}
+}
+
 // A dead waiter is not handed the lock because somebody watches all channels by pattern.
 func TestPatternSubscribersAreNoWaiters(t *testing.T) {
 	s := redistest.Start(t)

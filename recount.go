@@ -66,13 +66,26 @@ func (h *hold) recount(ctx context.Context, count int, lease time.Duration) erro
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {
-		h.dirty = true
+		now := clock.Now()
+		h.unanswered(now)
+		h.c.dog.schedule(h, h.next(now))
 		return err
 	}
-	// A renewal under way may have been told an older count.
-	h.dirty = h.asking && h.dirty
+	// An older count may still come, from a renewal under way or a command that went unanswered.
+	h.dirty = h.dirty && (h.asking || !h.stale.Reached(clock.Now()))
 	h.extended(sent, lease)
 	return nil
+}
+
+// unanswered notes that a count may or may not be written, now or later. The caller holds h.mu.
+func (h *hold) unanswered(now clock.Stamp) {
+	h.dirty, h.stale = true, now.Add(h.a.lease)
+	h.renewAt = clock.Sooner(h.renewAt, now.Add(h.soon()), now)
+}
+
+// soon is when to ask again what was not answered.
+func (h *hold) soon() time.Duration {
+	return min(max(h.a.lease/30, 10*time.Millisecond), time.Second)
 }
 
 // renewLease is what to lengthen the lease to: nothing for a fixed one, and for a capped one no further than that it can

@@ -194,10 +194,16 @@ func (h *hold) settle(r renewal, o outcome, sent clock.Stamp) {
 	if o == renewed {
 		h.extended(sent, r.lease)
 		if r.count > 0 && len(h.ops) == 0 && r.count == max(1, len(h.leases)) {
-			h.dirty = false
+			h.dirty = !h.stale.Reached(sent)
+		}
+		if h.dirty {
+			h.renewAt = clock.Later(h.renewAt, now.Add(h.a.lease/3), now)
 		}
 	} else {
-		h.renewAt = now.Add(min(max(h.a.lease/30, 10*time.Millisecond), time.Second))
+		if r.count > 0 {
+			h.unanswered(now)
+		}
+		h.renewAt = now.Add(h.soon())
 		h.suspect = h.suspect || h.cfg.fixed > 0 // a fixed lease is asked for only on suspicion
 	}
 	h.c.dog.schedule(h, h.next(now))
