@@ -56,6 +56,7 @@ type ballot struct {
 	low     int64 // lowest ticket among the owner's and the queue's, 0 when there is none
 	blocker blocker
 	now     int64 // the node's clock, microseconds
+	mute    error // why the node may grant nothing, where an unvote found that
 }
 
 // how a vote treats a lock that is taken.
@@ -98,6 +99,9 @@ func (b ballots) unvote(ctx context.Context, a, next *acquisition) (bool, ballot
 	held, err := first(got)
 	if err != nil || next == nil {
 		return held == 1, ballot{}, err
+	}
+	if mute := got[1].Error(); mute != nil {
+		return held == 1, ballot{mute: mute}, nil
 	}
 	bal, err := parseBallot(got[1:])
 	return held == 1, bal, err

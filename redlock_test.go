@@ -131,6 +131,23 @@ func TestRedlockIsExclusive(t *testing.T) {
 	exclusive(ctx, t, "k", clients...)
 }
 
+func TestRedlockOnEmbeddedNodes(t *testing.T) {
+	var nodes []rueidis.Client
+	for range 3 {
+		nodes = append(nodes, embedded(t))
+	}
+	var clients []*Client
+	for range 2 {
+		c, err := NewRedlock(nodes)
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		clients = append(clients, c)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
+	defer cancel()
+	exclusive(ctx, t, "k", clients...)
+}
+
 func TestRedlockWithLeastPrivilege(t *testing.T) {
 	acl := rights(t, "suite:")
 	var nodes []rueidis.Client
@@ -261,6 +278,33 @@ func TestRestartedNodeStaysOut(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, second.Token(), l.Token())
 	require.NoError(t, second.Unlock(ctx))
+}
+
+// Once that is over it takes part again, however steadily the lock passes from hand to hand meanwhile.
+func TestRestartedNodeComesBackUnderContention(t *testing.T) {
+	nodes := masters(t, 3)
+	const lease = time.Second
+	c := newRedlock(t, nodes, WithLease(lease), WithRestartGuard(GuardAuto, lease), WithLocalHandoff(1, time.Second))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var wg sync.WaitGroup
+	var stop atomic.Bool
+	for range 4 {
+		wg.Go(func() {
+			for !stop.Load() {
+				if err := c.Mutex("k").Do(ctx, func(context.Context) error { return nil }); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return nodes[0].Do("EXISTS", "k") == "1" }, patience, time.Millisecond)
+	nodes[0].RestartEmpty()
+	// A poll, which would tell as well, is only sent by who waits for a third of a lease.
+	require.Eventually(t, func() bool { return nodes[0].Do("EXISTS", "k") == "1" }, patience, time.Millisecond)
+	stop.Store(true)
+	wg.Wait()
 }
 
 // The same with the guard off finds the violation that the guard prevents.

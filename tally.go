@@ -54,6 +54,9 @@ func (q *quorum) releaseAt(l *leg, next *acquisition, out *outcomes) (ballot, er
 	} else {
 		out.note(l.seat, err)
 	}
+	if err == nil {
+		err = b.mute
+	}
 	return b, err
 }
 

@@ -9,7 +9,7 @@
 
 -- mark notes under which number, and by which ticket, the lock was granted.
 local function mark(first, ticket)
-  redis.call('HSET', KEYS[1], 'relock:vote', first .. ':' .. string.format('%.0f', ticket))
+  redis.call('HSET', KEYS[1], 'relock:vote', first .. ':' .. string.format('%.0f', tonumber(ticket)))
 end
 
 -- unseeded: this Redis forgot, and has not yet been told again how far the others counted.
@@ -20,6 +20,11 @@ end
 -- mute keeps the lock from being granted here.
 local function mute()
   return left or unseeded()
+end
+
+-- why_mute is the answer to a voter then: QUARANTINED <born> <ms left> or UNSEEDED <born> <counter>.
+local function why_mute()
+  return left and refused() or redis.error_reply('UNSEEDED ' .. born .. ' ' .. (redis.call('GET', KEYS[3]) or 0))
 end
 
 -- told is the answer to a voter: {1, grant number} or {0, counter}, then the lowest ticket of owner and queue, the

@@ -16,7 +16,7 @@
 -- ARGV[9]  its block
 -- ARGV[10] its ticket
 --
--- Returns {1 or 0: the caller held it here}, and with ARGV[7] ballot's answer for that.
+-- Returns {1 or 0: the caller held it here}, and with ARGV[7] ballot's answer for that, or why the node is mute.
 local lease, block, id, owner, reached, inbox, next_id = unpack(ARGV, 1, 7)
 
 local me = next_id ~= '' and member_of(ARGV[8], ARGV[9], next_id, '')
@@ -31,9 +31,10 @@ else
   redis.call('HDEL', KEYS[1], id)
   if owner == '' or redis.call('HINCRBY', KEYS[1], owner, -1) <= 0 then
     redis.call('DEL', KEYS[1])
-    if not hand_over(inbox, 'PUBLISH', me) then
-      redis.call('PUBLISH', KEYS[4], '0')
-    end
   end
 end
-return { held, unpack(me and told(next_id) or {}) }
+-- Free already where this Redis was restarted or the lease ran out: then nobody else serves the queue.
+if redis.call('EXISTS', KEYS[1]) == 0 and not hand_over(inbox, 'PUBLISH', me) and held == 1 then
+  redis.call('PUBLISH', KEYS[4], '0')
+end
+return { held, unpack(not me and {} or mute() and { why_mute() } or told(next_id)) }

@@ -14,7 +14,7 @@
 -- ARGV[7]  'wait', 'try' to leave without waiting, or 'nudge' to wait and make the owner look again
 -- ARGV[8]  inbox channel prefix
 --
--- Returns ballot's answer, or an error: QUARANTINED <born> <ms left>, UNSEEDED <born> <counter>.
+-- Returns ballot's answer, or why the node is mute as an error.
 local lease, block, id, owner, ticket, yield, how, inbox = unpack(ARGV)
 local member = member_of(lease, block, id, owner)
 
@@ -22,7 +22,7 @@ if mute() then
   if how ~= 'try' then
     join(member, ticket, lease)
   end
-  return left and refused() or redis.error_reply('UNSEEDED ' .. born .. ' ' .. (redis.call('GET', KEYS[3]) or 0))
+  return why_mute()
 end
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   mark(take(lease, block, id, owner), ticket)
