@@ -40,8 +40,9 @@ fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) .
 	go test -run - -fuzz FuzzParseGrant -fuzztime $(FUZZTIME) .
 
-demo: ## the main job on an embedded Redis
+demo: ## the main job, on an embedded Redis and on five of them
 	go run ./cmd/relock demo
+	go run ./cmd/relock demo -nodes 5
 
 bench: redis ## compare with other locks, in under a minute
 	go run ./bench -quick

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 )
 
@@ -26,6 +27,7 @@ const (
 // demoOptions are the flags of relock demo.
 type demoOptions struct {
 	redis string
+	nodes int
 	lock  string
 	run   time.Duration
 	lease time.Duration
@@ -49,6 +51,9 @@ func (o *demoOptions) check() error {
 	if o.run < 2*o.lease {
 		return fmt.Errorf("-for %v: twice the lease of %v is needed to see a crash through", o.run, o.lease)
 	}
+	if err := o.checkNodes(); err != nil {
+		return err
+	}
 	if o.redis == "" {
 		return nil
 	}
@@ -63,6 +68,8 @@ func runDemo(std stdio, args []string) int {
 	flags := flag.NewFlagSet("relock demo", flag.ContinueOnError)
 	flags.StringVar(&o.redis, "redis", "", "use the Redis at `URL`, redis://[user:password@]host:port[/db], "+
 		"instead of an embedded miniredis")
+	flags.IntVar(&o.nodes, "nodes", 1, "keep the lock on a quorum of `N` embedded Redis servers, of which one hangs, one is "+
+		"stopped and comes back empty")
 	flags.StringVar(&o.lock, "lock", lockRelock, "what keeps the workers apart, `relock|none`; with none the counter "+
 		"goes wrong and the exit status is 1")
 	flags.DurationVar(&o.run, "for", 8*time.Second, "how long the workers work")
@@ -99,21 +106,32 @@ func (o *demoOptions) play(ctx context.Context, std stdio, show *progress) (*rep
 		return nil, err
 	}
 	defer srv.close()
-	locks, err := relock.New(srv.rdb) // it only looks: its patience need not be that of a short lease
+	ns, err := openNodes(o.nodes, srv)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.close()
+	var rdbs []rueidis.Client
+	for _, n := range ns {
+		rdbs = append(rdbs, n.rdb)
+	}
+	locks, err := openLocksOn(rdbs, o.lease) // it only looks: its patience need not be that of a short lease
 	if err != nil {
 		return nil, err
 	}
 	defer locks.Close()
 
 	name := "relock-demo-" + uuid.NewString()[:8]
-	j := job{Target: srv.target, Lock: name, Counter: "relock-demo-counter:{" + name + "}",
+	j := job{Target: srv.target, Nodes: ns.targets(), Lock: name, Counter: "relock-demo-counter:{" + name + "}",
 		Locked: o.locked(), Lease: o.lease, Goroutines: goroutines}
-	s := &scene{o: o, srv: srv, job: j, mutex: locks.Mutex(name), show: show, journal: newJournal()}
+	s := &scene{o: o, srv: srv, ns: ns, job: j, mutex: locks.Mutex(name), show: show, journal: newJournal(),
+		faults: faults{ns: ns, lock: name, pause: o.run / 8, show: show}}
+	defer s.faults.end()
 	if err := s.set(ctx, 0); err != nil {
 		return nil, err
 	}
 	defer s.sweep()
-	show.say("%d processes of %d goroutines, %s, lock %s, lease %v", workers, goroutines, srv, o.lock, o.lease)
+	show.say("%d processes of %d goroutines, %s, lock %s, lease %v", workers, goroutines, ns, o.lock, o.lease)
 	if s.fleet, err = startFleet(workers, j, std.err); err != nil {
 		return nil, err
 	}

@@ -46,6 +46,18 @@ func TestDemo(t *testing.T) {
 	requirePlayed(t, relockRun("demo", "-for", "4s", "-lease", "1500ms"))
 }
 
+func TestDemoOnAQuorum(t *testing.T) {
+	requireNoLeaks(t)
+	got := relockRun("demo", "-nodes", "5", "-for", "6s", "-lease", "1s")
+	require.Equal(t, statusOK, got.status, got.out+got.err)
+	require.Empty(t, got.err)
+	require.Contains(t, got.out, "node 2 hangs, node 3 is stopped: 3 of 5 nodes are left")
+	require.Contains(t, got.out, "All as promised.")
+	require.Equal(t, figure(t, got.out, "increments expected"), figure(t, got.out, "increments found"))
+	require.Positive(t, figure(t, got.out, "acquisitions with 3 of 5 nodes"))
+	require.GreaterOrEqual(t, figure(t, got.out, "restarted node kept out"), 1000.)
+}
+
 func TestDemoOnRedis(t *testing.T) {
 	srv := redistest.Start(t)
 	requirePlayed(t, relockRun("demo", "-for", "4s", "-lease", "1500ms", "-redis", "redis://"+srv.Addr()))

@@ -1,11 +1,12 @@
 // Command relock shows what the locks of package relock do, and uses them from a shell.
 //
-//	relock demo [-redis URL] [-lock relock|none] [-for D] [-lease D]
+//	relock demo [-redis URL] [-nodes N] [-lock relock|none] [-for D] [-lease D]
 //	relock run [-redis URL] [-lease D] [-wait D] [-grace D] NAME -- COMMAND [ARG ...]
 //	relock inspect [-redis URL] NAME
 //
 // demo lets processes fight over one lock, kills one that holds it, and checks that nothing was lost. It ends with
-// status 0 only if all was as promised. Given the URL of a Redis it leaves nothing there.
+// status 0 only if all was as promised. Given the URL of a Redis it leaves nothing there. With -nodes the lock stands on a
+// quorum of servers, one of which hangs while another is stopped and comes back having forgotten everything.
 //
 // run runs a command under the lock NAME, with the fencing token in the environment as RELOCK_TOKEN, and ends with the
 // command's exit status; 124 says that the lock was not acquired, 123 that it was lost, 125 that Redis cannot be used.
@@ -48,7 +49,7 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{"demo", "[-redis URL] [-lock relock|none] [-for D] [-lease D]",
+		{"demo", "[-redis URL] [-nodes N] [-lock relock|none] [-for D] [-lease D]",
 			"processes fight over a lock, one is killed holding it", runDemo},
 		{"run", "[-redis URL] [-lease D] [-wait D] [-grace D] NAME -- COMMAND [ARG ...]",
 			"run a command under the lock NAME; status 124: not acquired, 123: lost, 125: Redis cannot be used", runRun},

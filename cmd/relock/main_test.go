@@ -59,7 +59,12 @@ func TestBadCommandLines(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"", "a subcommand is missing"},
 		{"dmeo", `no subcommand "dmeo"`},
-		{"demo -nodes", "not defined: -nodes"},
+		{"demo -node", "not defined: -node"},
+		{"demo -nodes 2", "from 3 to 9"},
+		{"demo -nodes 10", "from 3 to 9"},
+		{"demo -nodes 5 -redis redis://h:1", "they are its own"},
+		{"demo -nodes 5 -lock none", "without a lock"},
+		{"demo -nodes 5 -for 5s", "four times the lease of 2s"},
 		{"demo orders", `"orders" is no flag`},
 		{"demo -lock redsync", `-lock "redsync": it is relock or none`},
 		{"demo -lease 1ms", "the shortest is 100ms"},

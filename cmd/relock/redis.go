@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +66,7 @@ type server struct {
 	rdb  rueidis.Client
 	mini *miniredis.Miniredis // nil for one given by its URL
 	sent atomic.Int64         // lock commands that mini has received
+	busy sync.RWMutex         // locked while mini is to hang
 }
 
 // openServer connects to the Redis at url, or starts one inside this process when url is empty.
@@ -76,12 +78,7 @@ func openServer(url string) (*server, error) {
 			return nil, fmt.Errorf("the embedded Redis does not start: %w", err)
 		}
 		s.mini.ClockTTL(true) // else leases would never run out
-		s.mini.Server().SetPreHook(func(_ *miniserver.Peer, cmd string, _ ...string) bool {
-			if isLockCommand(cmd) {
-				s.sent.Add(1)
-			}
-			return false
-		})
+		s.mini.Server().SetPreHook(s.received)
 		s.target = target{URL: "redis://" + s.mini.Addr(), Embedded: true}
 	}
 	var err error
@@ -90,6 +87,30 @@ func openServer(url string) (*server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// received is called for each command that mini receives.
+func (s *server) received(_ *miniserver.Peer, cmd string, _ ...string) bool {
+	if isLockCommand(cmd) {
+		s.sent.Add(1)
+	}
+	s.busy.RLock()
+	defer s.busy.RUnlock()
+	return false
+}
+
+// hang makes mini take in commands and answer none, as a stopped process does. They run when it goes on.
+func (s *server) hang()   { s.busy.Lock() }
+func (s *server) resume() { s.busy.Unlock() }
+
+// restartEmpty starts a closed mini again, without its data.
+func (s *server) restartEmpty() error {
+	s.mini.FlushAll()
+	err := s.mini.Restart()
+	if err == nil {
+		s.mini.Server().SetPreHook(s.received)
+	}
+	return err
 }
 
 func (s *server) close() {

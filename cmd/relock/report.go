@@ -25,6 +25,7 @@ type report struct {
 	commands    int64 // of locks, as the server counted
 	commandsErr error
 	crash       *crash // nil when nobody was killed
+	faults      *faults
 	client      string // id of the killed worker's relock client
 	left        relock.State
 	problems    []string
@@ -72,6 +73,7 @@ func (r *report) judge() {
 	r.judgeCommands()
 	r.judgeTokens(t)
 	r.judgeCrash()
+	r.judgeFaults()
 	r.judgeRemains()
 }
 
@@ -184,6 +186,10 @@ func (r *report) judgeCommands() {
 		return
 	}
 	per := float64(r.commands) / float64(max(1, len(r.sections)))
+	if r.o.nodes > 1 {
+		r.row("Redis commands per acquisition", fmt.Sprintf("%.2f", per), "on all nodes; %.2f a node", per/float64(r.o.nodes))
+		return
+	}
 	r.row("Redis commands per acquisition", fmt.Sprintf("%.2f", per), "two of them are the re-entry and its unlock")
 }
 
@@ -223,6 +229,35 @@ func (r *report) judgeCrash() {
 	}
 	if passed := c.recovered.Sub(c.asked); passed < c.before.TTL {
 		r.wrong("the lock came back after %v, the dead holder had a lease for another %v", passed, c.before.TTL)
+	}
+}
+
+// judgeFaults checks that the lock went on while nodes of its quorum were out, and that one which had forgotten it
+// granted nothing for a lease.
+func (r *report) judgeFaults() {
+	f := r.faults
+	if r.o.nodes == 1 {
+		return
+	}
+	if f.empty.IsZero() || f.back.IsZero() {
+		r.wrong("the node that was to be stopped and come back did not grant the lock again before the end")
+		return
+	}
+	n := 0
+	for _, s := range r.sections {
+		if s.begun.After(f.out) && s.begun.Before(f.empty) {
+			n++
+		}
+	}
+	r.row(fmt.Sprintf("acquisitions with %d of %d nodes", len(f.ns)-f.minority(), len(f.ns)), thousands(n), "in %v",
+		f.empty.Sub(f.out).Round(time.Millisecond))
+	if n == 0 {
+		r.wrong("nobody got the lock while nodes were out")
+	}
+	kept := f.back.Sub(f.empty)
+	r.row("restarted node kept out", millis(kept), "it had forgotten every lock; the lease is %v", r.o.lease)
+	if kept < r.o.lease {
+		r.wrong("the node that had forgotten the lock granted it after %v, the lease is %v", kept, r.o.lease)
 	}
 }
 

@@ -21,7 +21,7 @@ func goodReport() *report {
 		return section{worker: worker, read: int64(n), token: int64(token), begun: at(ms), wait: wait, done: true}
 	}
 	r := &report{
-		o:     &demoOptions{lock: lockRelock, lease: time.Second},
+		o:     &demoOptions{lock: lockRelock, lease: time.Second, nodes: 1},
 		began: began,
 		sections: []section{
 			pass(0, 0, 1, 10), pass(0, 1, 2, 20), pass(1, 2, 257, 30),
@@ -96,6 +96,38 @@ func TestReportFindsWhatIsWrong(t *testing.T) {
 			require.False(t, r.print(&out))
 			require.Regexp(t, "(?m)^WRONG: .*"+regexp.QuoteMeta(c.says), out.String())
 		})
+	}
+}
+
+// quorumReport is of the same sections, and of nodes that were out during the last two.
+func quorumReport() *report {
+	r := goodReport()
+	r.o.nodes = 5
+	at := func(ms int) time.Time { return r.began.Add(time.Duration(ms) * time.Millisecond) }
+	r.faults = &faults{ns: make(nodes, 5), out: at(1025), empty: at(1035), back: at(2040)}
+	return r
+}
+
+func TestReportOfAQuorum(t *testing.T) {
+	var out bytes.Buffer
+	require.True(t, quorumReport().print(&out), out.String())
+	require.Regexp(t, `commands per acquisition +2.50 +on all nodes; 0.50 a node`, out.String())
+	require.Regexp(t, `acquisitions with 3 of 5 nodes +1 +in 10ms`, out.String())
+	require.Regexp(t, `restarted node kept out +1,005 ms`, out.String())
+
+	for _, c := range []struct {
+		says string
+		harm func(*faults)
+	}{
+		{"did not grant the lock again", func(f *faults) { f.back = time.Time{} }},
+		{"nobody got the lock while nodes were out", func(f *faults) { f.out = f.empty.Add(-time.Millisecond) }},
+		{"granted it after 999ms, the lease is 1s", func(f *faults) { f.back = f.empty.Add(999 * time.Millisecond) }},
+	} {
+		r := quorumReport()
+		c.harm(r.faults)
+		out.Reset()
+		require.False(t, r.print(&out))
+		require.Regexp(t, "(?m)^WRONG: .*"+regexp.QuoteMeta(c.says), out.String())
 	}
 }
 

@@ -11,12 +11,14 @@ import (
 // scene is a demo under way, as the parent sees it. One goroutine plays it.
 type scene struct {
 	o       *demoOptions
-	srv     *server
+	srv     *server // has the counter
+	ns      nodes   // have the lock
 	job     job
 	mutex   *relock.Mutex
 	show    *progress
 	fleet   *fleet
 	journal *journal
+	faults  faults
 
 	began   time.Time // the workers were let go
 	sent    int64     // lock commands the server had received then
@@ -44,7 +46,7 @@ func (s *scene) watch(ctx context.Context) error {
 	if err := s.muster(ctx); err != nil {
 		return err
 	}
-	s.sent, s.sentErr = s.srv.lockCommands(ctx)
+	s.sent, s.sentErr = s.ns.lockCommands(ctx)
 	s.began = time.Now()
 	s.toldAt = s.began
 	s.fleet.order(orderGo)
@@ -65,6 +67,10 @@ func (s *scene) watch(ctx context.Context) error {
 			s.tell(now)
 		case <-strike:
 			s.fleet.orderOne(victim, orderHold)
+		case <-s.faults.due:
+			if err := s.faults.step(); err != nil {
+				return err
+			}
 		case <-end:
 			s.show.say("stopping")
 			s.stopped = true
@@ -112,6 +118,7 @@ func (s *scene) hear(ctx context.Context, m news) error {
 		if c := s.crash; c != nil && c.recovered.IsZero() && m.event.Token > c.token {
 			c.recovered = m.at
 			s.show.say("worker %d has the lock, %v after the kill", m.worker+1, c.outage().Round(time.Millisecond))
+			s.faults.begin()
 		}
 	}
 	return nil
@@ -154,7 +161,7 @@ func (s *scene) mourn(ctx context.Context, m news) (err error) {
 
 // look asks Redis about the lock.
 func (s *scene) look(ctx context.Context) (relock.State, error) {
-	s.looks++
+	s.looks += int64(len(s.ns))
 	return s.mutex.State(ctx)
 }
 
@@ -169,13 +176,13 @@ func (s *scene) tell(now time.Time) {
 
 // report gathers what the table is made of once all workers have ended.
 func (s *scene) report(ctx context.Context) (*report, error) {
-	r := &report{o: s.o, sections: s.journal.sections, crash: s.crash, began: s.began}
+	r := &report{o: s.o, sections: s.journal.sections, crash: s.crash, began: s.began, faults: &s.faults}
 	var err error
 	r.found, err = s.srv.rdb.Do(ctx, s.srv.rdb.B().Get().Key(s.job.Counter).Build()).AsInt64()
 	if err != nil {
 		return nil, fmt.Errorf("read the counter: %w", err)
 	}
-	sent, err := s.srv.lockCommands(ctx)
+	sent, err := s.ns.lockCommands(ctx)
 	r.commands, r.commandsErr = sent-s.sent-s.looks, err
 	if s.sentErr != nil {
 		r.commandsErr = s.sentErr

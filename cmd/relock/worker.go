@@ -20,7 +20,8 @@ import (
 
 // job is the first line of a worker's standard input. The lines after it are orders; the input's end is the parent's.
 type job struct {
-	Target     target        `json:"target"`
+	Target     target        `json:"target"` // of the counter
+	Nodes      []target      `json:"nodes"`  // of the lock
 	Lock       string        `json:"lock"`
 	Counter    string        `json:"counter"`
 	Locked     bool          `json:"locked"`
@@ -76,7 +77,7 @@ func (w *worker) run(in io.Reader) error {
 	}
 	defer rdb.Close()
 	w.rdb = rdb
-	locks, err := relock.New(rdb, relock.WithLease(w.job.Lease))
+	locks, err := w.openLocks()
 	if err != nil {
 		return err
 	}
@@ -95,6 +96,19 @@ func (w *worker) run(in io.Reader) error {
 		return context.Cause(ctx)
 	}
 	return w.work(ctx, cancel)
+}
+
+// openLocks connects to the nodes of the lock. The connections end with the process.
+func (w *worker) openLocks() (*relock.Client, error) {
+	var rdbs []rueidis.Client
+	for _, t := range w.job.Nodes {
+		rdb, err := t.open()
+		if err != nil {
+			return nil, err
+		}
+		rdbs = append(rdbs, rdb)
+	}
+	return openLocksOn(rdbs, w.job.Lease, relock.WithLease(w.job.Lease))
 }
 
 // work runs all goroutines. The first that fails ends the others.
