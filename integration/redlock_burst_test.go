@@ -1,0 +1,146 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// trips are the round trips of a round's commands that were sent before it had a winner.
+type trips struct {
+	mu   sync.Mutex // guards the rest
+	took figures
+	won  time.Duration // when the first of the contenders had the lock, 0 before
+}
+
+func (t *trips) note(sent time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.won == 0 || sent < t.won {
+		t.took = append(t.took, now()-sent)
+	}
+}
+
+// win notes the first winner, and reports whether it is the caller.
+func (t *trips) win(at time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.won > 0 {
+		return false
+	}
+	t.won = at
+	return true
+}
+
+// timed measures the round trips of a client.
+type timed struct {
+	rueidis.Client
+	trips *trips // of the round; written while nobody uses the client
+}
+
+func (c *timed) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	sent, to := now(), c.trips
+	got := c.Client.Do(ctx, cmd)
+	to.note(sent)
+	return got
+}
+
+// throng is many contenders of one lock, each with connections of its own.
+type throng struct {
+	conns []*timed
+	locks []*relock.Client
+}
+
+func gather(t *testing.T, n int, servers []*redistest.Server) *throng {
+	c := &throng{}
+	for range n {
+		var nodes []rueidis.Client
+		for _, s := range servers {
+			opt := s.Option()
+			opt.PipelineMultiplex = -1 // one connection
+			rdb, err := rueidis.NewClient(opt)
+			require.NoError(t, err)
+			t.Cleanup(rdb.Close)
+			c.conns = append(c.conns, &timed{Client: rdb, trips: &trips{}})
+			nodes = append(nodes, c.conns[len(c.conns)-1])
+		}
+		locks, err := relock.NewRedlock(nodes)
+		require.NoError(t, err)
+		t.Cleanup(locks.Close)
+		lease, err := locks.Mutex("warm").Lock(t.Context()) // so that all connections are up
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+		c.locks = append(c.locks, locks)
+	}
+	return c
+}
+
+// round lets all arrive at once at a free lock, and returns how long it took until one had it. The winner waits until
+// all others have given up, so that the next round begins with nobody.
+func (c *throng) round(t *testing.T, name string) (waited time.Duration, seen figures) {
+	tr := &trips{}
+	for _, conn := range c.conns {
+		conn.trips = tr
+	}
+	ctx, over := context.WithTimeout(t.Context(), time.Minute)
+	defer over()
+	var all, losers sync.WaitGroup
+	losers.Add(len(c.locks) - 1)
+	free := make(chan struct{})
+	for _, locks := range c.locks {
+		all.Go(func() {
+			<-free
+			l, err := locks.Mutex(name).Lock(ctx)
+			if err != nil {
+				losers.Done()
+				return
+			}
+			if tr.win(now()) {
+				over()
+				losers.Wait()
+			} else {
+				losers.Done()
+			}
+			if err := l.Unlock(context.Background()); err != nil {
+				t.Errorf("unlock: %v", err)
+			}
+		})
+	}
+	began := now()
+	close(free)
+	all.Wait()
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	require.NotZero(t, tr.won, "a round without a winner")
+	return tr.won - began, tr.took
+}
+
+// Fifty contenders who arrive at once at a free lock split the votes of five nodes. One of them wins within three round
+// trips and a poll of the slowest node.
+func TestRedlockFiftyAtOnce(t *testing.T) {
+	begin(t)
+	c := gather(t, 50, fiveNodes(t))
+	var waits, trip, slowest, late figures
+	for i := range rounds(200, 1000) {
+		waited, seen := c.round(t, fmt.Sprintf("orders:%d", i))
+		waits, trip, slowest = append(waits, waited), append(trip, seen.at(0.5)), append(slowest, seen.max())
+		if over := waited - 3*seen.at(0.5) - seen.max(); over > 0 {
+			late = append(late, over)
+		}
+	}
+	t.Logf("first winner after: %v", waits)
+	t.Logf("round trips, by round: median %v, slowest %v", trip, slowest)
+	t.Logf("longer than three of the one and one of the other: %d of %d rounds, by %v", len(late), len(waits), late)
+	require.Less(t, waits.max(), 2*time.Second, "the next poll comes after ten")
+	// A round trip does not tell how long a busy machine lets an answer that has come wait for its reader.
+	require.Less(t, len(late), len(waits)/20)
+}
