@@ -146,11 +146,22 @@ func queueKey(lock string) string {
 // absent checks that neither locks nor queues are left, at the latest after limit.
 func absent(t *testing.T, limit time.Duration, s *redistest.Server, locks ...string) {
 	t.Helper()
-	keys := []string{"EXISTS"}
-	for _, lock := range locks {
-		keys = append(keys, lock, queueKey(lock))
+	var left []string
+	none := func() bool {
+		left = nil
+		for _, lock := range locks {
+			if s.Do("EXISTS", lock) == "1" {
+				left = append(left, fmt.Sprintf("%s: %s", lock, s.Do("HGETALL", lock)))
+			}
+			if s.Do("EXISTS", queueKey(lock)) == "1" {
+				left = append(left, fmt.Sprintf("%s: %s", queueKey(lock), s.Do("ZRANGE", queueKey(lock), "0", "-1")))
+			}
+		}
+		return len(left) == 0
 	}
-	require.Eventually(t, func() bool { return s.Do(keys...) == "0" }, limit, 5*time.Millisecond, "keys are left")
+	for end := time.Now().Add(limit); !none(); time.Sleep(5 * time.Millisecond) {
+		require.True(t, time.Now().Before(end), "left: %q", left)
+	}
 }
 
 // nothingFailed checks that no worker wrote of a failure.

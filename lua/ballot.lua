@@ -27,6 +27,8 @@ local function why_mute()
   return left and refused() or redis.error_reply('UNSEEDED ' .. born .. ' ' .. (redis.call('GET', KEYS[3]) or 0))
 end
 
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
+
 -- told is the answer to a voter: {1, grant number} or {0, counter}, then the lowest ticket of owner and queue, the
 -- owner's PTTL, the owner, and the server's time in microseconds.
 local function told(id)
@@ -38,10 +40,9 @@ local function told(id)
     holder = field ~= 'relock:vote' and field or holder
   end
   local mine = first and redis.call('HEXISTS', KEYS[1], id) == 1
-  local now = redis.call('TIME')
   return {
     mine and 1 or 0, mine and first or redis.call('GET', KEYS[3]) or '0', string.format('%.0f', low),
-    redis.call('PTTL', KEYS[1]), holder, string.format('%.0f', now[1] * 1000000 + now[2]),
+    redis.call('PTTL', KEYS[1]), holder, now,
   }
 end
 

@@ -6,6 +6,8 @@
 --
 -- Returns nothing: it only defines what follows.
 
+local time = redis.call('TIME') -- the server's, for all that follows
+
 -- quarantine returns how long this incarnation must grant nothing yet, nil when it may, and when it was noticed, both in
 -- ms; '0' for one that never forgot. A run id that is not the marker's says that the process was restarted or is a
 -- promoted replica, a missing marker that everything was deleted. Others may rely on locks of before for `longest`.
@@ -16,8 +18,7 @@ local function quarantine()
   local info = redis.pcall('INFO', 'server')
   local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or 'unknown'
   local mark = redis.call('HMGET', 'relock_incarnation', 'run', 'born', 'longest')
-  local now = redis.call('TIME')
-  now = now[1] * 1000 + math.floor(now[2] / 1000)
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local born = mark[1] == run and tonumber(mark[2]) or now
   local wait = math.max(longest, tonumber(mark[3] or 0))
   if mark[1] ~= run or tonumber(mark[3]) < wait then

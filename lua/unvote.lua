@@ -24,17 +24,16 @@ if me then
   join(me, ARGV[10], ARGV[8])
 end
 raise(reached)
-local held = redis.call('HEXISTS', KEYS[1], id)
+local held, free = redis.call('HDEL', KEYS[1], id), 0
 if held == 0 then
   redis.call('ZREM', KEYS[2], member_of(lease, block, id, owner))
-else
-  redis.call('HDEL', KEYS[1], id)
-  if owner == '' or redis.call('HINCRBY', KEYS[1], owner, -1) <= 0 then
-    redis.call('DEL', KEYS[1])
-  end
+  -- Free already where this Redis was restarted or the lease ran out: then nobody else serves the queue.
+  free = 1 - redis.call('EXISTS', KEYS[1])
+elseif owner == '' or redis.call('HINCRBY', KEYS[1], owner, -1) <= 0 then
+  redis.call('DEL', KEYS[1])
+  free = 1
 end
--- Free already where this Redis was restarted or the lease ran out: then nobody else serves the queue.
-if redis.call('EXISTS', KEYS[1]) == 0 and not hand_over(inbox, 'PUBLISH', me) and held == 1 then
+if free == 1 and not hand_over(inbox, 'PUBLISH', me) and held == 1 then
   redis.call('PUBLISH', KEYS[4], '0')
 end
 return { held, unpack(not me and {} or mute() and { why_mute() } or told(next_id)) }

@@ -25,8 +25,9 @@ if mute() then
   return why_mute()
 end
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
-  mark(take(lease, block, id, owner), ticket)
-  return told(id)
+  local first = take(lease, block, id, owner)
+  mark(first, ticket)
+  return { 1, first, ticket, lease, id, now } -- as told would find it
 end
 if redis.call('HEXISTS', KEYS[1], id) == 1 then
   keep(KEYS[1], lease)

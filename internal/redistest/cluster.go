@@ -35,7 +35,7 @@ func StartCluster(tb TB, args ...string) *Cluster {
 			"--port", strconv.Itoa(s.port),
 			"--cluster-enabled", "yes",
 			"--cluster-config-file", nodesFile,
-			"--cluster-node-timeout", "1000",
+			"--cluster-node-timeout", "2000",
 			"--cluster-replica-validity-factor", "0",
 			// Nodes list a replica only once its master's stream has begun, be it with a ping.
 			"--repl-ping-replica-period", "1",

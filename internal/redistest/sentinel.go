@@ -70,8 +70,8 @@ func (g *Sentinel) configure() {
 		var conf strings.Builder
 		fmt.Fprintf(&conf, "port %d\nsentinel myid %s\n", s.port, ids[i])
 		fmt.Fprintf(&conf, "sentinel monitor %s %s %d 2\n", masterSet, loopback, g.nodes[0].port)
-		fmt.Fprintf(&conf, "sentinel down-after-milliseconds %s 1000\n", masterSet)
-		fmt.Fprintf(&conf, "sentinel failover-timeout %s 3000\n", masterSet)
+		fmt.Fprintf(&conf, "sentinel down-after-milliseconds %s 2000\n", masterSet)
+		fmt.Fprintf(&conf, "sentinel failover-timeout %s 6000\n", masterSet)
 		fmt.Fprintf(&conf, "sentinel parallel-syncs %s 1\n", masterSet)
 		for _, replica := range g.nodes[1:] {
 			fmt.Fprintf(&conf, "sentinel known-replica %s %s %d\n", masterSet, loopback, replica.port)
