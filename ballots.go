@@ -36,7 +36,7 @@ type ballots struct {
 func newBallots(rdb rueidis.Client, longest time.Duration) ballots {
 	guard := fmt.Sprintf("local longest = %d\n", longest.Milliseconds()) + guardLua
 	granting := guard + ballotLua + grantLua + queueLua
-	refusing := guard + "if left then return refused() end\n"
+	refusing := guard + "if quarantined() then return refused() end\n"
 	b := ballots{
 		scripts:  newScripts(rdb),
 		voting:   rueidis.NewLuaScript(granting + voteLua),

@@ -156,7 +156,6 @@ func (e *election) count(v vote) {
 		e.failed(l, v.err, now)
 		return
 	}
-	e.q.measure(v.took)
 	l.low, l.blocker = v.low, v.blocker
 	switch {
 	case v.mine && v.number > l.counter:
@@ -246,16 +245,19 @@ func (e *election) ask(how string) {
 		if l.base.IsZero() {
 			l.base = now
 		}
-		l.pending, l.asked = true, now
-		yield := l.yield
-		e.q.wg.Go(func() { e.cast(e.send(l, now, yield, how)) })
+		yield, answered := l.yield, l.ask(now)
+		e.q.wg.Go(func() { e.cast(e.send(l, now, yield, how), answered) })
 	}
 }
 
 // cast hands an answer to the contest, which may be over.
-func (e *election) cast(v vote) {
+func (e *election) cast(v vote, answered chan struct{}) {
+	if v.err == nil {
+		e.q.measure(v.took)
+	}
 	e.votes <- v
 	v.leg.straggled(v.err)
+	close(answered) // last: who waits for it may end the leg
 }
 
 func (e *election) send(l *leg, sent clock.Stamp, yield int64, how string) vote {

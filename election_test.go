@@ -117,9 +117,9 @@ func TestLateVoteDoesNotOvertakeTheRelease(t *testing.T) {
 
 	scripts := func() int64 { n := nodes[0].CommandCounts(); return n["evalsha"] + n["eval"] }
 
-	l.pending, l.asked = true, clock.Now() // a poll, whose answer is slow
-	a.election.drain()
-	a.election.cast(vote{leg: l})
+	answered := l.ask(clock.Now()) // a poll, whose answer is slow
+	l.settle(time.Millisecond)
+	a.election.cast(vote{leg: l}, answered)
 	require.False(t, sweeping())
 	out, before := newOutcome("release", "k", c.arb.(*quorum)), scripts()
 	_, err = c.arb.(*quorum).releaseAt(l, nil, out)

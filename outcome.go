@@ -121,25 +121,6 @@ func (o *outcomes) wait() error {
 	return o.err()
 }
 
-// linger waits for the answers that are not needed, but no longer than d.
-func (o *outcomes) linger(d time.Duration) {
-	late := time.NewTimer(d)
-	defer late.Stop()
-	for !o.complete() {
-		select {
-		case <-o.news:
-		case <-late.C:
-			return
-		}
-	}
-}
-
-func (o *outcomes) complete() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.agree+len(o.said) == o.of
-}
-
 // err is nil when a quorum agreed, ErrLost when none can hold the lock any more, else what the nodes said.
 func (o *outcomes) err() error {
 	o.mu.Lock()

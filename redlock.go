@@ -247,8 +247,9 @@ func (q *quorum) abandon(a *acquisition) {
 	if a.election == nil {
 		return
 	}
-	a.election.drain()
 	for _, l := range a.election.legs {
+		l.stretched.Store(a.stretched.Load())
+		l.settle(q.tau())
 		l.end(!l.asked.IsZero())
 	}
 }

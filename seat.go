@@ -136,15 +136,16 @@ type leg struct {
 	*acquisition
 	seat *seat
 
-	own     int64       // number of the grant believed, 0 for none
-	sent    clock.Stamp // the grant's lease runs from here at the latest
-	kept    bool        // a yield left it with us: nobody lower was alive there
-	low     int64       // lowest ticket heard of there
-	yield   int64       // grant to give back with the next vote
-	pending bool        // a vote is unanswered
-	asked   clock.Stamp // when the last vote was sent, zero for never
-	due     clock.Stamp // when to vote next
-	err     error       // of the last vote
+	own     int64         // number of the grant believed, 0 for none
+	sent    clock.Stamp   // the grant's lease runs from here at the latest
+	kept    bool          // a yield left it with us: nobody lower was alive there
+	low     int64         // lowest ticket heard of there
+	yield   int64         // grant to give back with the next vote
+	pending bool          // a vote is unanswered
+	answer  chan struct{} // closed once the last vote was answered, nil for never asked
+	asked   clock.Stamp   // when the last vote was sent, zero for never
+	due     clock.Stamp   // when to vote next
+	err     error         // of the last vote
 
 	stage atomic.Int32 // running, ending or over, in this order
 	late  atomic.Bool  // something that may have taken the node was answered after the leg was to end
@@ -155,6 +156,26 @@ const (
 	ending  // a release may be out
 	over    // nobody waits for an answer
 )
+
+// ask notes that a vote is sent. What is returned is to be closed when it was answered.
+func (l *leg) ask(now clock.Stamp) chan struct{} {
+	l.pending, l.asked, l.answer = true, now, make(chan struct{})
+	return l.answer
+}
+
+// settle makes the leg one that is to end. It waits a little for a vote that is out: what ends an acquisition should not
+// overtake what began it. A vote that stays out may yet run: see straggled.
+func (l *leg) settle(tau time.Duration) {
+	if l.answer != nil {
+		late := time.NewTimer(l.asked.Add(tau).Until(clock.Now()))
+		defer late.Stop()
+		select {
+		case <-l.answer:
+		case <-late.C:
+		}
+	}
+	l.stage.Store(ending)
+}
 
 // end drops the leg. It is swept where it may still stand, or where a late vote may put it back.
 func (l *leg) end(open bool) {

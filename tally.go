@@ -11,7 +11,6 @@ import (
 // release ends a at all nodes, and queues next at all of them in the same step. What its nodes answer are votes for
 // next. A node that does not answer is told in the background.
 func (q *quorum) release(_ context.Context, a, next *acquisition) (grant, bool, error) {
-	a.election.drain()
 	if next != nil {
 		next.election = newElection(q, next)
 	}
@@ -19,6 +18,7 @@ func (q *quorum) release(_ context.Context, a, next *acquisition) (grant, bool, 
 	out := newOutcome("release", a.names.name, q)
 	for i, l := range a.election.legs {
 		l.seat.hub.releasing(l.acquisition)
+		l.stretched.Store(a.stretched.Load())
 		if l.seat.idle() {
 			out.note(l.seat, errIdle)
 			l.end(true)
@@ -29,21 +29,21 @@ func (q *quorum) release(_ context.Context, a, next *acquisition) (grant, bool, 
 			continue
 		}
 		n := next.election.legs[i]
-		n.pending, n.asked, n.base = true, now, now
+		n.base = now
+		answered := n.ask(now)
 		q.wg.Go(func() {
 			v := vote{leg: n, sent: now}
 			began := time.Now()
 			v.ballot, v.err = q.releaseAt(l, n.acquisition, out)
 			v.took = time.Since(began)
-			next.election.cast(v)
+			next.election.cast(v, answered)
 		})
 	}
-	err := out.wait()
-	out.linger(q.tau()) // so that the next vote of this process does not overtake the end of this one
-	return grant{}, false, err
+	return grant{}, false, out.wait()
 }
 
 func (q *quorum) releaseAt(l *leg, next *acquisition, out *outcomes) (ballot, error) {
+	l.settle(q.tau())
 	ctx, cancel := context.WithTimeout(q.ctx, l.timeout)
 	defer cancel()
 	held, b, err := l.seat.ballots.unvote(ctx, l.acquisition, next)
@@ -58,48 +58,6 @@ func (q *quorum) releaseAt(l *leg, next *acquisition, out *outcomes) (ballot, er
 		err = b.mute
 	}
 	return b, err
-}
-
-// drain takes the answers that came after the contest was over, and waits a little for those that are out: what ends an
-// acquisition should not overtake the vote that began it. A vote that stays out may yet run: see
-// straggled.
-func (e *election) drain() {
-	for now := clock.Now(); ; now = clock.Now() {
-		wait := time.Duration(0)
-		for _, l := range e.legs {
-			if l.pending {
-				wait = max(wait, l.asked.Add(e.q.tau()).Until(now))
-			}
-		}
-		if wait <= 0 {
-			break
-		}
-		select {
-		case v := <-e.votes:
-			e.file(v)
-		case <-time.After(wait):
-		}
-	}
-	for _, l := range e.legs {
-		l.stretched.Store(e.a.stretched.Load())
-		l.stage.Store(ending)
-	}
-	for { // those that were cast before their leg was marked
-		select {
-		case v := <-e.votes:
-			e.file(v)
-		default:
-			return
-		}
-	}
-}
-
-// file takes an answer that decides nothing any more.
-func (e *election) file(v vote) {
-	v.leg.pending = false
-	if v.err == nil {
-		e.q.measure(v.took)
-	}
 }
 
 // renew asks all nodes at once. A lease is renewed when a quorum confirmed it, and lost when none can.

@@ -19,7 +19,7 @@ end
 
 -- mute keeps the lock from being granted here.
 local function mute()
-  return left or unseeded()
+  return quarantined() or unseeded()
 end
 
 -- why_mute is the answer to a voter then: QUARANTINED <born> <ms left> or UNSEEDED <born> <counter>.

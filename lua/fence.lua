@@ -8,7 +8,7 @@
 -- ARGV[3]  counter
 --
 -- Returns 1, or 0 when that is not so any more: then the counter stays.
-if left then
+if quarantined() then
   return refused()
 end
 if ARGV[1] == 'seed' then

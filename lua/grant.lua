@@ -23,7 +23,7 @@ end
 -- NUMSUB decides, because PUBLISH counts pattern subscribers too. Returns the member and its token, or nothing.
 -- mark and mute are a quorum's (ballot), nil elsewhere.
 local function hand_over(inbox, publish, me)
-  if mute and mute() then
+  if mute and (redis.call('EXISTS', KEYS[2]) == 0 or mute()) then
     return nil
   end
   local numsub = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'

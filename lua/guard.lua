@@ -8,15 +8,16 @@
 
 local time = redis.call('TIME') -- the server's, for all that follows
 
--- quarantine returns how long this incarnation must grant nothing yet, nil when it may, and when it was noticed, both in
--- ms; '0' for one that never forgot. A run id that is not the marker's says that the process was restarted or is a
--- promoted replica, a missing marker that everything was deleted. Others may rely on locks of before for `longest`.
-local function quarantine()
+-- incarnation returns how long this one must grant nothing yet, nil when it may, and when it was noticed, both in ms;
+-- '0' for one that never forgot. A run id that is not the marker's says that the process was restarted or is a promoted
+-- replica, a missing marker that everything was deleted. Others may rely on locks of before for `longest`.
+local function incarnation()
   if longest == 0 then
     return nil, '0'
   end
   local info = redis.pcall('INFO', 'server')
-  local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or 'unknown'
+  local at = type(info) == 'string' and string.find(info, 'run_id:', 1, true)
+  local run = at and string.match(info, '%x+', at + 7) or 'unknown'
   local mark = redis.call('HMGET', 'relock_incarnation', 'run', 'born', 'longest')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local born = mark[1] == run and tonumber(mark[2]) or now
@@ -28,7 +29,17 @@ local function quarantine()
   return left > 0 and string.format('%.0f', left) or nil, string.format('%.0f', born)
 end
 
-local left, born = quarantine()
+local left, born, known
+
+-- quarantined returns left. INFO is most of what a script costs, so it is asked once, and only where something is at
+-- stake.
+local function quarantined()
+  if not known then
+    left, born = incarnation()
+    known = true
+  end
+  return left
+end
 
 -- refused is the answer of a node that may not speak for a lock.
 local function refused()
