@@ -15,7 +15,7 @@ import (
 
 const (
 	crowdLease = 6 * time.Second // longer than a failover takes
-	shared     = "{orders}" // the lock that all workers contend for
+	shared     = "{orders}"      // the lock that all workers contend for
 )
 
 // crowd is three workers at work: each keeps locks of its own, and contends for a shared one. All keys share a slot.
