@@ -199,8 +199,8 @@ func (n *node) try(ctx context.Context, a *acquisition) (grant, error) {
 	return grant{token: rep.token, sent: sent}, nil
 }
 
-// release repeats until answered or unlockTimeout is over. Only its first command queues next: a repeated one finds a gone, and next
-// must then find out by its own poll whether it was queued.
+// release repeats until answered or unlockTimeout is over. Only its first command queues next: a repeated one finds a
+// gone, and next must then find out by its own poll whether it was queued.
 func (n *node) release(ctx context.Context, a, next *acquisition) (grant, bool, error) {
 	n.hub.releasing(a)
 	if next != nil {

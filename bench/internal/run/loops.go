@@ -140,36 +140,52 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	}
 }
 
-// delayed returns the addresses of Redis and etcd behind proxies that delay.
-func (r *runner) delayed(us int64, etcdAddr string) (redis, etcd string, err error) {
-	if strings.HasPrefix(r.server.url, "rediss:") {
-		return "", "", errNoTLS
+// delayed puts a proxy that holds every request for us microseconds before all servers of a request.
+func (r *runner) delayed(us int64, req worker.Request) (worker.Request, error) {
+	if strings.HasPrefix(req.Redis, "rediss:") {
+		return req, errNoTLS
 	}
-	p, err := r.proxy(us, r.server.addr)
+	addr := r.server.addr
+	if req.Redis != r.server.url {
+		addr = strings.TrimPrefix(req.Redis, "redis://")
+	}
+	p, err := r.proxy(us, addr)
 	if err != nil {
-		return "", "", err
+		return req, err
 	}
-	redis = strings.Replace(r.server.url, r.server.addr, p.Addr(), 1)
-	if etcdAddr == "" {
-		return redis, "", nil
+	req.Redis = strings.Replace(req.Redis, addr, p.Addr(), 1)
+	for i, url := range req.Nodes {
+		if p, err = r.proxy(us, strings.TrimPrefix(url, "redis://")); err != nil {
+			return req, err
+		}
+		req.Nodes[i] = "redis://" + p.Addr()
 	}
-	e, err := r.proxy(-us, etcdAddr)
-	if err != nil {
-		return "", "", err
+	if req.Etcd != "" {
+		if p, err = r.proxy(us, req.Etcd); err != nil {
+			return req, err
+		}
+		req.Etcd = p.Addr()
 	}
-	return redis, e.Addr(), nil
+	return req, nil
 }
 
-// proxy returns the proxy before target, made at the first call. id tells the proxies apart; its size is the delay.
-func (r *runner) proxy(id int64, target string) (*wire.DelayProxy, error) {
-	if p := r.delays[id]; p != nil {
+// delay tells proxies apart.
+type delay struct {
+	us     int64
+	target string
+}
+
+// proxy returns the proxy before target, made at the first call.
+func (r *runner) proxy(us int64, target string) (*wire.DelayProxy, error) {
+	d := delay{us, target}
+	if p := r.delays[d]; p != nil {
 		return p, nil
 	}
-	p, err := wire.NewDelayProxy(target, time.Duration(max(id, -id))*time.Microsecond)
+	p, err := wire.NewDelayProxy(target, time.Duration(us)*time.Microsecond)
 	if err != nil {
 		return nil, fmt.Errorf("delay proxy: %w", err)
 	}
-	r.delays[id] = p
+	r.delays[d] = p
 	return p, nil
 }
 

@@ -86,7 +86,9 @@ func fullCells(hold time.Duration) []cell {
 	for hung := range 3 {
 		cells = append(cells, redlock(1, hung, hungSlice), redlock(8, hung, hungSlice))
 	}
-	return cells
+	apart := redlock(1, 0, 0)
+	apart.params.DelayUS = 1000
+	return append(cells, apart)
 }
 
 func orElse(d, otherwise time.Duration) time.Duration {

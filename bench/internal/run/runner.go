@@ -56,7 +56,7 @@ type runner struct {
 	board  *board.Board
 	pool   pool // Go workers
 	java   pool
-	delays map[int64]*wire.DelayProxy
+	delays map[delay]*wire.DelayProxy
 	keys   int // how many were made up
 	report results.Run
 	done   progress
@@ -65,7 +65,7 @@ type runner struct {
 // Run measures. When ctx ends it returns what was measured until then, marked as interrupted. It fails when nothing can
 // be measured at all.
 func Run(ctx context.Context, cfg Config) (*results.Run, error) {
-	r := &runner{cfg: cfg, delays: make(map[int64]*wire.DelayProxy)}
+	r := &runner{cfg: cfg, delays: make(map[delay]*wire.DelayProxy)}
 	r.pool.command = cfg.Worker
 	defer r.close()
 	if err := r.prepare(ctx); err != nil {
@@ -302,9 +302,7 @@ func (r *runner) open(c cell, s peer.Spec) (worker.Request, error) {
 		}
 	}
 	if c.params.DelayUS > 0 && s.Name != "none" {
-		var err error
-		req.Redis, req.Etcd, err = r.delayed(c.params.DelayUS, req.Etcd)
-		return req, err
+		return r.delayed(c.params.DelayUS, req)
 	}
 	return req, nil
 }
