@@ -32,9 +32,9 @@ type baton struct {
 }
 
 // New returns a client over rdb: a single Redis, a Sentinel group or a Cluster, whatever rdb was made for. rdb stays the
-// caller's, who closes it after the Client. New sends no command of its own but opens one Pub/Sub connection in the
-// background; a Redis that cannot be reached is no error here. It fails with ErrInvalidOption for a nil rdb or an option
-// that cannot work.
+// caller's, who closes it after the Client. New sends no command of its own but opens one connection in the background,
+// which subscribes once a lock is waited for or held; a Redis that cannot be reached is no error here. It fails with
+// ErrInvalidOption for a nil rdb or an option that cannot work.
 func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
 	if rdb == nil {
 		return nil, fmt.Errorf("%w: the Redis client is nil", ErrInvalidOption)

@@ -44,7 +44,7 @@ func newElection(q *quorum, a *acquisition) *election {
 			names: a.names, id: a.id, owner: a.owner, lease: a.lease, block: a.block, timeout: a.timeout,
 			ticket: a.ticket, counter: -1, wake: a.wake,
 		}}
-		s.hub.enter(l.acquisition)
+		s.hub.contend(l.acquisition)
 		e.legs = append(e.legs, l)
 	}
 	return e

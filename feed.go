@@ -28,6 +28,7 @@ func (h *hub) startPlain(inbox bool) {
 
 func (f *plainFeed) open(*room)  { f.change() }
 func (f *plainFeed) close(*room) { f.change() }
+func (f *plainFeed) listen()     { f.change() }
 
 func (f *plainFeed) change() {
 	select {
@@ -112,7 +113,7 @@ func (f *plainFeed) wanted() map[string]bool {
 	f.h.mu.Lock()
 	defer f.h.mu.Unlock()
 	want := make(map[string]bool, 1+2*len(f.h.rooms))
-	if f.inbox != "" {
+	if f.inbox != "" && f.h.inbox {
 		want[f.inbox] = true
 	}
 	for _, r := range f.h.rooms {
@@ -150,6 +151,8 @@ func (f *shardedFeed) open(r *room) {
 }
 
 func (f *shardedFeed) close(r *room) { r.stop() }
+
+func (f *shardedFeed) listen() {} // a lock's inbox comes with its room
 
 // run receives until ctx ends. A subscription ends without error too, when its slot moves to another node.
 func (f *shardedFeed) run(ctx context.Context, n names) {

@@ -539,9 +539,9 @@ func TestOutOfMemoryLetsGo(t *testing.T) {
 func TestDeposedIsToldOnSubscribing(t *testing.T) {
 	s := redistest.Start(t)
 	c := newClient(t, s.Client())
-	listening(t, s, c)
 	l, err := c.Mutex("k").Lock(context.Background())
 	require.NoError(t, err)
+	listening(t, s, c)
 	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
 	s.Do("DEL", "k")
 	select {

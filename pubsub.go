@@ -43,6 +43,7 @@ type hub struct {
 	mu    sync.Mutex
 	acqs  map[string]*acquisition // by id
 	rooms map[string]*room        // by unlock channel
+	inbox bool                    // somebody has waited or held: the inbox is wanted
 }
 
 // room is a lock's unlock channel and who listens to it here.
@@ -57,8 +58,10 @@ type room struct {
 
 // feed subscribes for a hub: all locks over one connection, or a subscription for each lock's Cluster slot.
 type feed interface {
-	open(r *room)  // a room wants its channels; called with the hub's mutex held
+	// All are called with the hub's mutex held.
+	open(r *room)  // a room wants its channels
 	close(r *room) // it no longer does
+	listen()       // the inbox is wanted
 }
 
 func newHub(rdb rueidis.Client, client string, log *slog.Logger, orphan func(grantMessage)) *hub {
@@ -81,7 +84,24 @@ func (h *hub) enter(a *acquisition) {
 	}
 }
 
-// listen makes a hear the lock's unlock channel. It is woken once the subscription is confirmed, for what it may have
+// contend is enter for a node of a quorum, where whoever enters may have to wait without hearing the unlock channel.
+func (h *hub) contend(a *acquisition) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.acqs[a.id] = a
+	h.expect()
+}
+
+// expect subscribes the inbox, on which a waiter is told of its grant and a holder that it was deposed. The caller holds
+// the hub's mutex.
+func (h *hub) expect() {
+	if !h.inbox && h.feed != nil {
+		h.inbox = true
+		h.feed.listen()
+	}
+}
+
+// listen makes a hear its client's inbox and the lock's unlock channel. It is woken once the subscription is confirmed, for what it may have
 // missed before.
 func (h *hub) listen(a *acquisition) {
 	h.mu.Lock()
@@ -89,6 +109,7 @@ func (h *hub) listen(a *acquisition) {
 	if a.room != nil || h.feed == nil {
 		return
 	}
+	h.expect()
 	r := h.rooms[a.names.unlock]
 	if r == nil {
 		r = &room{names: a.names}
@@ -104,6 +125,7 @@ func (h *hub) listen(a *acquisition) {
 func (h *hub) hold(a *acquisition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.expect()
 	a.phase, a.passes = held, a.block
 	if r := a.room; r != nil {
 		now := time.Now()

@@ -277,9 +277,9 @@ func TestForceUnlock(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, freed)
 	for _, opts := range [][]Option{nil, {WithFixedLease(time.Minute)}} {
-		listening(t, s, c)
 		l, err := c.Mutex("k", opts...).Lock(ctx)
 		require.NoError(t, err)
+		listening(t, s, c)
 		freed, err = d.Mutex("k").ForceUnlock(ctx)
 		require.NoError(t, err)
 		require.True(t, freed)
