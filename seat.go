@@ -35,7 +35,11 @@ type seat struct {
 func newSeat(index int, rdb rueidis.Client, id string, longest time.Duration, log *slog.Logger) *seat {
 	s := &seat{index: index, rdb: rdb, ballots: newBallots(rdb, longest), began: time.Now()}
 	s.sweeper = newSweeper(func(ctx context.Context, a *acquisition) error {
+		if s.idle() {
+			return errIdle
+		}
 		_, _, err := s.ballots.unvote(ctx, a, nil)
+		s.heard(err)
 		return err
 	})
 	s.hub = newHub(rdb, id, log, s.sweeper.orphan)

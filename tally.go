@@ -21,7 +21,7 @@ func (q *quorum) release(_ context.Context, a, next *acquisition) (grant, bool, 
 		l.stretched.Store(a.stretched.Load())
 		if l.seat.idle() {
 			out.note(l.seat, errIdle)
-			l.end(true)
+			l.end(!l.asked.IsZero())
 			continue
 		}
 		if next == nil {
