@@ -151,7 +151,8 @@ func (e *election) collect(now clock.Stamp) {
 // count takes the answer to a vote.
 func (e *election) count(v vote) {
 	l, now := v.leg, clock.Now()
-	l.pending, l.err = false, v.err
+	l.pending, l.err, l.seeded = false, v.err, false
+	defer e.reseed(now)
 	if v.err != nil {
 		e.failed(l, v.err, now)
 		return

@@ -31,7 +31,7 @@ const (
 
 func newNode(rdb rueidis.Client, id string, cfg *config) *node {
 	n := &node{scripts: newScripts(rdb), pubsub: cfg.pubsub, timeout: cfg.commandTimeout()}
-	n.sweeper = newSweeper(n.end)
+	n.sweeper = newSweeper(n.end, func() bool { return false })
 	n.hub = newHub(rdb, id, cfg.log, n.sweeper.orphan)
 	if rdb.Mode() != rueidis.ClientModeCluster {
 		n.mode.Store(modePlain)

@@ -20,7 +20,7 @@ func deaf(rdb rueidis.Client, id string, lease time.Duration) *node {
 	cfg := defaultConfig()
 	cfg.lease = lease
 	n := &node{scripts: newScripts(rdb), timeout: cfg.commandTimeout()}
-	n.sweeper = newSweeper(n.end)
+	n.sweeper = newSweeper(n.end, func() bool { return false })
 	n.hub = newHub(rdb, id, cfg.log, n.sweeper.orphan)
 	n.mode.Store(modePlain)
 	return n

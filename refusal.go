@@ -14,18 +14,28 @@ func (e *election) failed(l *leg, err error, now clock.Stamp) {
 	switch {
 	case r.left > 0:
 		l.due = now.Add(r.left)
-	case r.born != "":
-		l.due = now.Add(max(e.tau, 20*time.Millisecond))
-		e.seed(l, r)
 	default:
 		l.due = now.Add(max(e.tau, 20*time.Millisecond))
 	}
 }
 
+// reseed seeds the nodes that forgot, once enough of the others have told how far they counted.
+func (e *election) reseed(now clock.Stamp) {
+	for _, l := range e.legs {
+		if l.err == nil || l.seeded {
+			continue
+		}
+		if r := refusal(l.err); r.born != "" && e.seed(l, r) {
+			l.seeded, l.due = true, now.Add(e.tau)
+		}
+	}
+}
+
 // seed tells a node that forgot how far enough of the others have counted. Enough is so many that no quorum's counter
 // can have been only on the rest. Where more nodes have forgotten than a quorum survives, tokens cannot be told from
-// older ones any more: GuardStrict then stops, GuardAuto goes on from the most that any node knows.
-func (e *election) seed(l *leg, r refused) {
+// older ones any more: GuardStrict then stops, GuardAuto goes on from the most that any node knows. It returns false when
+// nothing was told.
+func (e *election) seed(l *leg, r refused) bool {
 	reached := r.counter
 	healthy, forgot := 0, 0
 	for _, other := range e.legs {
@@ -44,11 +54,11 @@ func (e *election) seed(l *leg, r refused) {
 	others := len(e.legs) - 1
 	if healthy < min(len(e.legs)-e.q.need+1, others) {
 		if forgot+healthy < others {
-			return // somebody may still know
+			return false // somebody may still know
 		}
 		if e.q.cfg.guard == GuardStrict {
 			l.err = errForgotten
-			return
+			return false
 		}
 	}
 	e.q.wg.Go(func() {
@@ -57,6 +67,7 @@ func (e *election) seed(l *leg, r refused) {
 		_, err := l.seat.ballots.seed(ctx, &l.names, r.born, reached)
 		l.seat.heard(err)
 	})
+	return true
 }
 
 // errForgotten is final: tokens that were given cannot be told from new ones.

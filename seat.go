@@ -35,13 +35,10 @@ type seat struct {
 func newSeat(index int, rdb rueidis.Client, id string, longest time.Duration, log *slog.Logger) *seat {
 	s := &seat{index: index, rdb: rdb, ballots: newBallots(rdb, longest), began: time.Now()}
 	s.sweeper = newSweeper(func(ctx context.Context, a *acquisition) error {
-		if s.idle() {
-			return errIdle
-		}
 		_, _, err := s.ballots.unvote(ctx, a, nil)
 		s.heard(err)
 		return err
-	})
+	}, s.idle)
 	s.hub = newHub(rdb, id, log, s.sweeper.orphan)
 	s.hub.startPlain(true)
 	return s
@@ -150,6 +147,7 @@ type leg struct {
 	asked   clock.Stamp   // when the last vote was sent, zero for never
 	due     clock.Stamp   // when to vote next
 	err     error         // of the last vote
+	seeded  bool          // it was told the counter since
 
 	stage atomic.Int32 // running, ending or over, in this order
 	late  atomic.Bool  // something that may have taken the node was answered after the leg was to end

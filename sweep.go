@@ -13,6 +13,7 @@ import (
 // comes back, soon at first and then every third of a lease, until one whole lease has passed.
 type sweeper struct {
 	end    func(context.Context, *acquisition) error
+	idle   func() bool // Redis did not answer lately: leave it alone for now
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -27,8 +28,8 @@ type sweep struct {
 	again chan struct{} // one slot: something new about a was seen
 }
 
-func newSweeper(end func(context.Context, *acquisition) error) *sweeper {
-	s := &sweeper{end: end, running: make(map[string]*sweep)}
+func newSweeper(end func(context.Context, *acquisition) error, idle func() bool) *sweeper {
+	s := &sweeper{end: end, idle: idle, running: make(map[string]*sweep)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -98,9 +99,12 @@ func (s *sweeper) run(w *sweep, answered bool) {
 func (s *sweeper) repeat(w *sweep, given clock.Stamp) {
 	pause := backoff{least: 20 * time.Millisecond, most: max(w.a.lease/3, 20*time.Millisecond)}
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), w.a.timeout)
-		err := s.end(ctx, w.a)
-		cancel()
+		err := errIdle
+		if s.ctx.Err() != nil || !s.idle() {
+			ctx, cancel := context.WithTimeout(context.Background(), w.a.timeout)
+			err = s.end(ctx, w.a)
+			cancel()
+		}
 		if err == nil || !healing(err) || s.ctx.Err() != nil || given.Reached(clock.Now()) {
 			return
 		}

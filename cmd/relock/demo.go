@@ -35,9 +35,9 @@ type demoOptions struct {
 
 func (o *demoOptions) locked() bool { return o.lock == lockRelock }
 
-// limit is when a demo that does not end by itself is ended: the work, a lease of a holder that died, and time to start
-// and to stop.
-func (o *demoOptions) limit() time.Duration { return o.run + o.lease + 5*time.Second }
+// limit is when a demo that does not end by itself is ended: the work, a lease of a holder that died, two for a node to
+// come back, and time to start and to stop.
+func (o *demoOptions) limit() time.Duration { return o.run + 3*o.lease + 5*time.Second }
 
 // check returns what is wrong with the flags.
 func (o *demoOptions) check() error {
