@@ -101,7 +101,9 @@ func (h *hold) renewLease(now clock.Stamp) time.Duration {
 func (h *hold) extended(sent clock.Stamp, lease time.Duration) {
 	now := clock.Now()
 	h.until = clock.Later(h.until, sent.Add(lease-margin(lease)), now)
-	h.renewAt = clock.Later(h.renewAt, sent.Add(lease/3), now)
+	if !h.suspect { // else what raised the suspicion may be younger than this answer
+		h.renewAt = clock.Later(h.renewAt, sent.Add(lease/3), now)
+	}
 }
 
 // leave writes the lower count of an inner unlock. The count kept here is what decides, so a Redis that does not answer

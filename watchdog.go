@@ -196,7 +196,7 @@ func (h *hold) settle(r renewal, o outcome, sent clock.Stamp) {
 		if r.count > 0 && len(h.ops) == 0 && r.count == max(1, len(h.leases)) {
 			h.dirty = !h.stale.Reached(sent)
 		}
-		if h.dirty {
+		if h.dirty && !h.suspect {
 			h.renewAt = clock.Later(h.renewAt, now.Add(h.a.lease/3), now)
 		}
 	} else {

@@ -118,6 +118,31 @@ func TestUnansweredRenewalsDoNotMoveTheDeadline(t *testing.T) {
 	})
 }
 
+// News that the lock may be lost, heard while Redis is being asked, is asked about once more: the answer may be older.
+func TestDoubtDuringARenewalIsNotLost(t *testing.T) {
+	for name, opts := range map[string][]Option{"kept": nil, "fixed": {WithFixedLease(time.Minute)}} {
+		t.Run(name, func(t *testing.T) {
+			inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+				l, err := c.Mutex("k", opts...).Lock(t.Context())
+				require.NoError(t, err)
+				asked := 0
+				s.answer = func(renewal) outcome {
+					if asked++; asked > 1 {
+						return lost
+					}
+					l.h.doubt()
+					return renewed
+				}
+				l.h.doubt()
+				began := time.Now()
+				<-l.Context().Done()
+				require.Less(t, time.Since(began), time.Second)
+				require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+			})
+		})
+	}
+}
+
 func TestLossIsToldToEveryLeaseOnce(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		s.answer = func(renewal) outcome { return lost }
