@@ -101,8 +101,8 @@ func (h *hub) expect() {
 	}
 }
 
-// listen makes a hear its client's inbox and the lock's unlock channel. It is woken once the subscription is confirmed, for what it may have
-// missed before.
+// listen makes a hear its client's inbox and the lock's unlock channel. It is woken once the subscription is confirmed,
+// for what it may have missed before.
 func (h *hub) listen(a *acquisition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -31,8 +31,8 @@ end
 
 local left, born, known
 
--- quarantined returns left. INFO is most of what a script costs, so it is asked once, and only where something is at
--- stake.
+-- quarantined returns left. Asking costs a third of a script's time, INFO most of it: once, and only where something is
+-- at stake.
 local function quarantined()
   if not known then
     left, born = incarnation()
