@@ -13,7 +13,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 redis: ## install redis-server where it is missing
-	@command -v redis-server >/dev/null || \
+	@command -v "$${RELOCK_REDIS_SERVER:-redis-server}" >/dev/null || \
 		{ $(SUDO) apt-get update && $(SUDO) apt-get install -y redis-server redis-tools; }
 
 java: ## install a JDK and Maven where they are missing
@@ -29,12 +29,18 @@ race: redis ## the same under the race detector
 integration: redis ## kill, stop, cut and restart everything around the lock
 	cd integration && go test -count=1 -timeout 10m ./...
 
+matrix: ## both of these against SERVER=<path of a redis-server or valkey-server>
+	@test -x "$(SERVER)" || { echo "make matrix SERVER=/path/to/redis-server, one that can be run"; exit 2; }
+	$(SERVER) --version
+	RELOCK_REDIS_SERVER=$(abspath $(SERVER)) $(MAKE) test integration
+
 interop: redis java ## share locks with the real Redisson
 	cd interop && go test -count=1 -timeout 10m ./...
 
-lint: ## gofmt, go vet and staticcheck over all modules
+lint: ## gofmt, go vet (once more for 32 bits) and staticcheck over all modules
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
 	@for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; done
+	@GOARCH=386 go vet ./... # durations do not fit an int there
 
 fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) .
@@ -53,4 +59,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java test race integration interop lint fuzz demo bench bench-go bench-compare
+.PHONY: help redis java test race integration interop matrix lint fuzz demo bench bench-go bench-compare

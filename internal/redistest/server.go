@@ -90,9 +90,7 @@ func (s *Server) spawn() {
 func (s *Server) awaitReady() {
 	s.tb.Helper()
 	until(s.tb, startLimit, "start of "+s.Addr(), func() error {
-		s.mu.Lock()
-		proc := s.proc
-		s.mu.Unlock()
+		proc := s.running()
 		if proc == nil || proc.hasExited() {
 			s.tb.Fatalf("redistest: %s %s ended at once:\n%s", s.bin.path, strings.Join(s.args, " "), s.logEnd())
 		}
@@ -130,14 +128,19 @@ func (s *Server) Addr() string { return address(s.port) }
 // Port returns the port the server listens on.
 func (s *Server) Port() int { return s.port }
 
-// PID returns the process id, 0 while the server is killed.
-func (s *Server) PID() int {
+// running returns the process, nil while the server is killed.
+func (s *Server) running() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.proc == nil {
-		return 0
+	return s.proc
+}
+
+// PID returns the process id, 0 while the server is killed.
+func (s *Server) PID() int {
+	if proc := s.running(); proc != nil {
+		return proc.pid()
 	}
-	return s.proc.pid()
+	return 0
 }
 
 // Version returns the version of the program, valkey telling whose it is.
