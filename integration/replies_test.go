@@ -41,9 +41,11 @@ type mess struct {
 	s     *redistest.Server
 	names []string
 	jl    *journal
-	want  int64
+	want  int64 // operations, at the least
 
 	ops      atomic.Int64
+	answers  atomic.Int64
+	over     atomic.Bool // enough was done, and enough replies were lost
 	broken   atomic.Bool // something failed, so that going on shows nothing
 	mu       sync.Mutex  // guards kinds
 	kinds    map[string]int
@@ -76,9 +78,17 @@ func (m *mess) fail(who int, l *relock.Lease, format string, args ...any) {
 	m.jl.add(event{at: now(), kind: failed, who: fmt.Sprint(who), lock: lock, note: fmt.Sprintf(format, args...)})
 }
 
-// run does operations until enough are done.
+// lost returns how many scripts ran without an answer; while the goroutines are at work, those under way count too.
+func (m *mess) lost() int64 {
+	m.t.Helper()
+	answers := m.answers.Load()
+	counts := m.s.CommandCounts()
+	return counts["evalsha"] + counts["eval"] - answers
+}
+
+// run does operations until it is over.
 func (m *mess) run(c *relock.Client, who int) {
-	for m.ops.Load() < m.want && !m.broken.Load() {
+	for !m.over.Load() && !m.broken.Load() {
 		mutex := c.Mutex(m.names[rand.N(len(m.names))])
 		asked := now()
 		l, err := m.take(mutex)
@@ -198,7 +208,6 @@ func TestRepliesLost(t *testing.T) {
 	for i := range 6 {
 		m.names = append(m.names, fmt.Sprintf("orders:%d", i))
 	}
-	var answers atomic.Int64
 	var all sync.WaitGroup
 	var proxies []*faultproxy.Proxy
 	for i := range 4 {
@@ -206,7 +215,7 @@ func TestRepliesLost(t *testing.T) {
 		rdb, err := rueidis.NewClient(through(s.Option(), proxies[i]))
 		require.NoError(t, err)
 		defer rdb.Close()
-		locks, err := relock.New(answered{rdb, &answers},
+		locks, err := relock.New(answered{rdb, &m.answers},
 			relock.WithLease(messLease), relock.WithCommandTimeout(60*time.Millisecond))
 		require.NoError(t, err)
 		defer locks.Close()
@@ -216,16 +225,13 @@ func TestRepliesLost(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
-	cuts := loseReplies(proxies, done)
+	cuts := m.loseReplies(proxies, done)
 
 	// Much sooner than the leases end, so it was the sweeper that cleaned up.
 	swept := now()
 	absent(t, noticed/5, s, m.names...)
 	swept = now() - swept
-	counts := s.CommandCounts()
-	t.Logf("%d operations %v, %d cuts", m.ops.Load(), m.kinds, cuts)
-	t.Logf("%d scripts ran, of which %d answers were lost", counts["evalsha"]+counts["eval"],
-		counts["evalsha"]+counts["eval"]-answers.Load())
+	t.Logf("%d operations %v, %d cuts, %d answers lost", m.ops.Load(), m.kinds, cuts, m.lost())
 	t.Logf("swept within %v; counts that had to be repaired: %v", swept.Round(time.Millisecond), m.repaired)
 	events := m.jl.all()
 	nothingFailed(t, events)
@@ -233,17 +239,21 @@ func TestRepliesLost(t *testing.T) {
 		require.Empty(t, overlaps(spans(events, name)))
 		require.Empty(t, disorder(spans(events, name)))
 	}
-	require.Greater(t, counts["evalsha"]+counts["eval"]-answers.Load(), m.want/50, "hardly any reply was lost")
+	require.Greater(t, m.lost(), m.want/50, "hardly any reply was lost")
 }
 
-// loseReplies cuts the way back now here, now there, until done. It returns how often.
-func loseReplies(proxies []*faultproxy.Proxy, done <-chan struct{}) (cuts int) {
+// loseReplies cuts the way back now here, now there, until all goroutines are done, which they are told to be when
+// enough has happened: how much a cut loses is the machine's. It returns how often.
+func (m *mess) loseReplies(proxies []*faultproxy.Proxy, done <-chan struct{}) (cuts int) {
 	for {
 		p := proxies[rand.N(len(proxies))]
 		p.LoseReplies()
 		time.Sleep(2*time.Millisecond + rand.N(4*time.Millisecond))
 		p.Heal()
 		cuts++
+		if ops := m.ops.Load(); ops >= 50*m.want || ops >= m.want && m.lost() > m.want/40 {
+			m.over.Store(true)
+		}
 		select {
 		case <-done:
 			return cuts
