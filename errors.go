@@ -28,6 +28,9 @@ var (
 	// ErrInvalidName is returned for a lock name that Redis, or a Redis Cluster, cannot serve.
 	ErrInvalidName = errors.New("relock: invalid lock name")
 
+	// ErrInvalidOwner is returned for an owner id that WithOwner cannot use.
+	ErrInvalidOwner = errors.New("relock: invalid owner id")
+
 	// ErrInvalidOption is returned for an option whose value cannot work.
 	ErrInvalidOption = errors.New("relock: invalid option")
 )

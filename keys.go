@@ -5,8 +5,14 @@ import (
 	"strings"
 )
 
-// maxNameLen bounds a lock's name, in bytes. The name travels in every command and grant.
-const maxNameLen = 1024
+const (
+	// maxNameLen bounds a lock's name, in bytes. The name travels in every command and grant.
+	maxNameLen = 1024
+	// maxOwnerLen bounds the id of a shared owner, in bytes. It travels too, and stands in the lock's hash.
+	maxOwnerLen = 256
+	// ownFields starts the fields of a lock's hash that name no owner.
+	ownFields = "relock:"
+)
 
 // What the names of a lock's channels start with.
 const (
@@ -28,8 +34,8 @@ type names struct {
 }
 
 // namesOf returns the names of a lock, whose name in Redis starts with prefix. It fails with ErrInvalidName when the name
-// is empty, or when the name in Redis is longer than 1024 bytes or holds a brace without being a valid Cluster hash tag:
-// its keys would fall into different slots.
+// is empty, or when the name in Redis is longer than 1024 bytes, is the restart guard's marker, or holds a brace without
+// being a valid Cluster hash tag: its keys would fall into different slots.
 func namesOf(prefix, name string) (names, error) {
 	logical := name
 	name = prefix + name
@@ -38,6 +44,8 @@ func namesOf(prefix, name string) (names, error) {
 		return names{}, fmt.Errorf("%w: the name is empty", ErrInvalidName)
 	case len(name) > maxNameLen:
 		return names{}, fmt.Errorf("%w: %q… has %d bytes, %d are allowed", ErrInvalidName, name[:32], len(name), maxNameLen)
+	case name == incarnationKey:
+		return names{}, fmt.Errorf("%w: %q is the key by which the restart guard knows a Redis", ErrInvalidName, name)
 	case !validTag(name):
 		return names{}, fmt.Errorf("%w: %q holds a brace but no hash tag {…}; "+
 			"use none, or a non-empty {tag}", ErrInvalidName, name)
@@ -65,4 +73,17 @@ func validTag(name string) bool {
 		return !strings.Contains(name, "}")
 	}
 	return strings.Index(after, "}") > 0
+}
+
+// validOwner returns ErrInvalidOwner for an id that cannot be the field of a shared owner.
+func validOwner(id string) error {
+	switch {
+	case id == "":
+		return fmt.Errorf("%w: the id is empty; Detach is the context without an owner", ErrInvalidOwner)
+	case len(id) > maxOwnerLen:
+		return fmt.Errorf("%w: %q… has %d bytes, %d are allowed", ErrInvalidOwner, id[:32], len(id), maxOwnerLen)
+	case strings.HasPrefix(id, ownFields):
+		return fmt.Errorf("%w: %q: the library keeps its own fields under %q", ErrInvalidOwner, id, ownFields)
+	}
+	return nil
 }

@@ -35,6 +35,7 @@ func TestUnusableNames(t *testing.T) {
 		"a{b":                     "brace",
 		"a}b":                     "brace",
 		"}a{":                     "brace",
+		"relock_incarnation":      "restart guard",
 	} {
 		m := c.Mutex(name)
 		ctx := context.Background()
@@ -81,7 +82,7 @@ func TestNamePrefix(t *testing.T) {
 
 	require.Equal(t, "redisson_lock__channel:{shop}:1", newClient(t, rdb, WithNamePrefix("{shop}:")).Mutex("1").names.unlock)
 	for _, c := range []struct{ prefix, name, why string }{
-		{"shop:", "", "empty"}, {"a{", "b", "brace"}, {"shop:", "a}", "brace"}, {"shop:", strings.Repeat("x", 1020), "1025 bytes"},
+		{"shop:", "", "empty"}, {"relock_", "incarnation", "restart guard"}, {"a{", "b", "brace"}, {"shop:", "a}", "brace"}, {"shop:", strings.Repeat("x", 1020), "1025 bytes"},
 	} {
 		_, err := newClient(t, rdb, WithNamePrefix(c.prefix)).Mutex(c.name).TryLock(ctx)
 		require.ErrorIs(t, err, ErrInvalidName)

@@ -31,6 +31,7 @@ type config struct {
 	quorum   int // how many of them must agree; 0: more than half
 	guard    GuardMode
 	longest  time.Duration // lease, as far as the guard knows
+	guarded  bool          // the guard was asked for by an option: longest is what the user said
 	prefix   string        // of all names in Redis
 	log      *slog.Logger
 }
@@ -89,7 +90,7 @@ func WithWait(d time.Duration) Option {
 	return Option{name: "WithWait", apply: func(c *config) error {
 		c.wait = d
 		if d <= 0 {
-			return fmt.Errorf("%v is no time to wait; use TryLock not to wait at all", d)
+			return fmt.Errorf("%v; it must be positive: use TryLock not to wait at all", d)
 		}
 		return nil
 	}}
@@ -107,7 +108,7 @@ func WithLocalHandoff(passes int, d time.Duration) Option {
 			return fmt.Errorf("%d passes; between 1 (none) and 1,000,000 are possible", passes)
 		}
 		if d < 0 {
-			return fmt.Errorf("%v is negative", d)
+			return fmt.Errorf("%v; it must not be negative", d)
 		}
 		return nil
 	}}
@@ -121,7 +122,7 @@ func WithCommandTimeout(d time.Duration) Option {
 	return Option{name: "WithCommandTimeout", apply: func(c *config) error {
 		c.timeout = d
 		if d <= 0 {
-			return fmt.Errorf("%v is no time for a command", d)
+			return fmt.Errorf("%v; it must be positive", d)
 		}
 		return nil
 	}}
@@ -146,7 +147,7 @@ func WithPubSub(mode PubSubMode) Option {
 	return Option{name: "WithPubSub", clientOnly: true, apply: func(c *config) error {
 		c.pubsub = mode
 		if mode < PubSubAuto || mode > PubSubSharded {
-			return fmt.Errorf("%d is no mode", mode)
+			return fmt.Errorf("unknown PubSubMode %d", mode)
 		}
 		return nil
 	}}
@@ -214,17 +215,20 @@ const (
 
 // WithRestartGuard keeps a Redis that may have forgotten locks from granting any until longest has passed, when every
 // lease it may have forgotten is over. It notices by the server's run id and by a marker key, inside the same scripts. No
-// lease may be longer than longest, and all clients of the same nodes must give the same. The idea is the delayed restart
-// of the Redlock paper.
+// lease may be longer than longest, and all clients of the same nodes must give the same; GuardOff takes 0. The idea is
+// the delayed restart of the Redlock paper.
 //
 // On a single Redis or a Sentinel group it means that nobody gets a lock for that long after each restart or failover.
 //
 // Defaults to GuardAuto and 30 seconds in NewRedlock, or the client's lease if that is longer, and to GuardOff in New.
 func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
 	return Option{name: "WithRestartGuard", clientOnly: true, apply: func(c *config) error {
-		c.guard, c.longest = mode, longest
+		c.guard, c.longest, c.guarded = mode, longest, true
 		if mode < GuardOff || mode > GuardStrict {
-			return fmt.Errorf("%d is no mode", mode)
+			return fmt.Errorf("unknown GuardMode %d", mode)
+		}
+		if mode == GuardOff && longest == 0 {
+			return nil
 		}
 		return leaseInRange(longest)
 	}}
@@ -250,7 +254,7 @@ func (c config) with(opts []Option, client bool) (config, error) {
 			return c, fmt.Errorf("%w: %s: %w", ErrInvalidOption, o.name, err)
 		}
 	}
-	if client && c.seats > 0 && c.longest == defaultLease {
+	if client && c.seats > 0 && !c.guarded {
 		c.longest = max(c.longest, c.lease)
 	}
 	if d := max(c.lease, c.fixed); c.guard != GuardOff && d > c.longest {
