@@ -12,6 +12,9 @@
 // Count is the hold count of one acquisition through re-entry, inner unlocks and renewals that are repeated, lost or
 // late.
 //
+// Local is one process: goroutines that lock one name, the gate that they wait behind, a hold that passes from one to
+// the next in memory, re-entry under the contexts of leases that may be over by then, and Close beside all of it.
+//
 // Split is contenders that divide the votes of three nodes, one ticket each, with compare-and-yield. What has to come
 // in every fair run is that somebody has a quorum.
 //
@@ -26,8 +29,7 @@
 // later costs a lease and is not explored. Of one id there are at most one late acquire and two releases on their way
 // at a time, and a push that would exceed the scope's messages is lost. An id is used again once neither the server nor
 // a message knows it, which stands for fresh ids without end. Queues are in the order of arrival; re-queueing at a
-// known ticket, TryLock, foreign waiters, forced unlocks, shared owners, blocks of tokens and hand-off in a process are
-// left out.
+// known ticket, TryLock, foreign waiters, forced unlocks and shared owners are left out.
 //
 // Tokens are renumbered by rank in Node and counted from the lowest in use in Fence, so that runs have no end and
 // states do. Fence bounds how far counters may be apart instead.

@@ -28,43 +28,16 @@ func one[S comparable](sys System[S], rule string) run {
 	return func() Result { return Explore(sys, limit) }
 }
 
-func TestProtocolHolds(t *testing.T) {
-	runs := []run{
-		all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 3}, NodeRules{})),
-		all(Node(NodeScope{Procs: 2, Lease: 1, Renewal: 1, InFlight: 2, Crashes: 1}, NodeRules{})),
-		all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 2}, NodeRules{Yields: true})),
-		all(Count(6, CountRules{})),
-		all(Split(SplitScope{Contenders: 2, NodeCrash: 1, Crashes: 1}, SplitRules{})),
-		all(Fence(FenceScope{Clients: 2, Spread: 1, Late: true}, FenceRules{})),
-		all(Fence(FenceScope{Clients: 2, Spread: 1, Losses: 1, Repair: true}, FenceRules{})),
-		all(Fence(FenceScope{Clients: 3, Spread: 1, Repair: true}, FenceRules{})),
+// hold requires that nothing is broken: in the quick explorations, in the full ones where no race detector slows them
+// down, and in the large ones where those are asked for.
+func hold(t *testing.T, quick, full, most []run) {
+	if raceEnabled {
+		full = nil
 	}
-	if !raceEnabled {
-		runs = append(runs, []run{
-			all(Node(NodeScope{Procs: 2, Lease: 2, Renewal: 1, InFlight: 3}, NodeRules{})),
-			all(Node(NodeScope{Procs: 2, Lease: 1, Renewal: 1, InFlight: 3, Crashes: 1}, NodeRules{})),
-			all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 3, Uneven: true}, NodeRules{})),
-			all(Node(NodeScope{Procs: 3, Lease: 1, InFlight: 2}, NodeRules{})),
-			all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 3}, NodeRules{Yields: true})),
-			all(Split(SplitScope{Contenders: 3}, SplitRules{})),
-			all(Fence(FenceScope{Clients: 2, Spread: 2}, FenceRules{})),
-			all(Fence(FenceScope{Clients: 2, Spread: 1, Losses: 2, Repair: true}, FenceRules{})),
-			all(Fence(FenceScope{Clients: 2, Spread: 2, Losses: 1}, FenceRules{})),
-		}...)
+	if !*large {
+		most = nil
 	}
-	if *large {
-		runs = append(runs, []run{
-			all(Node(NodeScope{Procs: 3, Lease: 1, Renewal: 1, InFlight: 2, Crashes: 1}, NodeRules{})),
-			all(Node(NodeScope{Procs: 2, Lease: 2, Renewal: 2, InFlight: 4, Crashes: 1}, NodeRules{})),
-			all(Node(NodeScope{Procs: 2, Lease: 2, Renewal: 2, InFlight: 2}, NodeRules{Yields: true})),
-			all(Split(SplitScope{Contenders: 3, NodeCrash: 1}, SplitRules{})),
-			all(Split(SplitScope{Contenders: 3, Crashes: 1}, SplitRules{})),
-			all(Fence(FenceScope{Clients: 2, Spread: 3}, FenceRules{})),
-			all(Fence(FenceScope{Clients: 3, Spread: 2}, FenceRules{})),
-			all(Fence(FenceScope{Clients: 2, Spread: 2, Losses: 2, Repair: true}, FenceRules{})),
-		}...)
-	}
-	for _, explore := range runs {
+	for _, explore := range slices.Concat(quick, full, most) {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
 			res := explore()
@@ -75,6 +48,38 @@ func TestProtocolHolds(t *testing.T) {
 			require.True(t, res.Complete, "stopped at the limit of states")
 		})
 	}
+}
+
+func TestProtocolHolds(t *testing.T) {
+	hold(t, []run{
+		all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 3}, NodeRules{})),
+		all(Node(NodeScope{Procs: 2, Lease: 1, Renewal: 1, InFlight: 2, Crashes: 1}, NodeRules{})),
+		all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 2}, NodeRules{Yields: true})),
+		all(Count(6, CountRules{})),
+		all(Split(SplitScope{Contenders: 2, NodeCrash: 1, Crashes: 1}, SplitRules{})),
+		all(Fence(FenceScope{Clients: 2, Spread: 1, Late: true}, FenceRules{})),
+		all(Fence(FenceScope{Clients: 2, Spread: 1, Losses: 1, Repair: true}, FenceRules{})),
+		all(Fence(FenceScope{Clients: 3, Spread: 1, Repair: true}, FenceRules{})),
+	}, []run{
+		all(Node(NodeScope{Procs: 2, Lease: 2, Renewal: 1, InFlight: 3}, NodeRules{})),
+		all(Node(NodeScope{Procs: 2, Lease: 1, Renewal: 1, InFlight: 3, Crashes: 1}, NodeRules{})),
+		all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 3, Uneven: true}, NodeRules{})),
+		all(Node(NodeScope{Procs: 3, Lease: 1, InFlight: 2}, NodeRules{})),
+		all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 3}, NodeRules{Yields: true})),
+		all(Split(SplitScope{Contenders: 3}, SplitRules{})),
+		all(Fence(FenceScope{Clients: 2, Spread: 2}, FenceRules{})),
+		all(Fence(FenceScope{Clients: 2, Spread: 1, Losses: 2, Repair: true}, FenceRules{})),
+		all(Fence(FenceScope{Clients: 2, Spread: 2, Losses: 1}, FenceRules{})),
+	}, []run{
+		all(Node(NodeScope{Procs: 3, Lease: 1, Renewal: 1, InFlight: 2, Crashes: 1}, NodeRules{})),
+		all(Node(NodeScope{Procs: 2, Lease: 2, Renewal: 2, InFlight: 4, Crashes: 1}, NodeRules{})),
+		all(Node(NodeScope{Procs: 2, Lease: 2, Renewal: 2, InFlight: 2}, NodeRules{Yields: true})),
+		all(Split(SplitScope{Contenders: 3, NodeCrash: 1}, SplitRules{})),
+		all(Split(SplitScope{Contenders: 3, Crashes: 1}, SplitRules{})),
+		all(Fence(FenceScope{Clients: 2, Spread: 3}, FenceRules{})),
+		all(Fence(FenceScope{Clients: 3, Spread: 2}, FenceRules{})),
+		all(Fence(FenceScope{Clients: 2, Spread: 2, Losses: 2, Repair: true}, FenceRules{})),
+	})
 }
 
 // reached explores until some state is like that, so that a rule cannot hold for want of anything happening.

@@ -1,0 +1,75 @@
+package model
+
+import "testing"
+
+// The goroutines of the local scopes, each by 1 + the one under whose lease it locks: A, children of A's lease or of
+// another child's, and strangers.
+var (
+	siblings  = [routines]int8{0, 1, 1, 0}
+	nested    = [routines]int8{0, 1, 2, 0}
+	child     = [routines]int8{0, 1, 0, -1}
+	strangers = [routines]int8{0, 0, 0, -1}
+)
+
+func TestLocalHolds(t *testing.T) {
+	hold(t, []run{
+		all(Local(LocalScope{Parents: siblings, Block: 2}, LocalRules{})),
+		all(Local(LocalScope{Parents: siblings, Try: 2, Block: 2}, LocalRules{})),
+		all(Local(LocalScope{Parents: nested, Block: 2}, LocalRules{})),
+		all(Local(LocalScope{Parents: child, Block: 2, Faults: 2}, LocalRules{})),
+		all(Local(LocalScope{Parents: child, Try: 2, Block: 1, Close: true, Faults: 1}, LocalRules{})),
+		all(Local(LocalScope{Parents: strangers, Block: 2, Close: true}, LocalRules{})),
+	}, []run{
+		all(Local(LocalScope{Parents: siblings, Block: 2, Faults: 1}, LocalRules{})),
+		all(Local(LocalScope{Parents: nested, Block: 2, Faults: 1}, LocalRules{})),
+		all(Local(LocalScope{Parents: siblings, Block: 2, Close: true}, LocalRules{})),
+		all(Local(LocalScope{Parents: strangers, Block: 2, Close: true, Faults: 1}, LocalRules{})),
+	}, []run{
+		all(Local(LocalScope{Parents: siblings, Block: 2, Close: true, Faults: 2}, LocalRules{})),
+		all(Local(LocalScope{Parents: nested, Try: 4, Block: 1, Close: true, Faults: 2}, LocalRules{})),
+	})
+}
+
+func local(name, rule string, steps int, scope LocalScope, rules LocalRules) broken {
+	return broken{name: name, run: one(Local(scope, rules), rule), rule: rule, steps: steps}
+}
+
+func TestBrokenLocalIsCaught(t *testing.T) {
+	family := LocalScope{Parents: siblings, Block: 2}
+	tries := LocalScope{Parents: siblings, Try: 2, Block: 2}
+	closes := LocalScope{Parents: strangers, Block: 2, Close: true}
+	fails := LocalScope{Parents: strangers, Block: 2, Faults: 1}
+	catch(t, []broken{
+		local("re-entry asks only whether the hold has leases", "one owner", 14, family, LocalRules{AnyLease: true}),
+		local("re-entry asks only whether the hold has leases: fencing", "tokens differ", 14, family,
+			LocalRules{AnyLease: true}),
+		local("TryLock asks only whether the hold has leases", "one owner", 14, tries, LocalRules{AnyLeaseTry: true}),
+		local("a lease that is over hides a live one around it", "no wait for oneself", 12,
+			LocalScope{Parents: nested, Block: 2}, LocalRules{HideOuter: true}),
+		local("who is handed a hold after Close forgets it", "progress", 4, closes, LocalRules{ForgetRefused: true}),
+		local("Close forgets a hold that is being passed on", "progress", 7, closes, LocalRules{ForgetPassed: true}),
+		local("who is handed a hold leaves it to Close", "progress", 6, closes, LocalRules{TrustClose: true}),
+		local("nothing is sent once Close has returned", "progress", 6, closes, LocalRules{MuteClosed: true}),
+		local("a lost hold keeps the gate", "progress", 4, fails, LocalRules{NoLeave: true}),
+	})
+}
+
+func TestLocalReaches(t *testing.T) {
+	scope := LocalScope{Parents: siblings, Block: 2, Close: true, Faults: 1}
+	at := func(g int, where int8) func(localState) bool {
+		return func(s localState) bool { return s.routine[g].at == where }
+	}
+	plain := Local(scope, LocalRules{})
+	reached(t, plain, "a child whose re-entry was refused holds the lock by itself", func(s localState) bool {
+		return s.routine[1].at == inside && s.routine[1].owner == 2
+	})
+	reached(t, plain, "three leases of one owner while a stranger waits", func(s localState) bool {
+		return s.hold[0].leases == 7 && at(3, inLine)(s)
+	})
+	reached(t, plain, "a hold that was granted with a release, passed on in memory", func(s localState) bool {
+		return s.counter > 2 && s.routine[0].at == gone && s.issued > 3
+	})
+	reached(t, plain, "a lock that stands after Close, its lease with a caller", func(s localState) bool {
+		return s.close == sweptClose && s.redis > 0 && s.routine[0].at == inside
+	})
+}
