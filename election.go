@@ -3,7 +3,6 @@ package relock
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"time"
 
@@ -20,7 +19,8 @@ type election struct {
 	a      *acquisition
 	ticket int64
 	legs   []*leg
-	votes  chan vote // one slot a leg: a leg has one question out
+	votes  chan vote   // one slot a leg: a leg has one question out
+	raised chan raised // likewise: and one write-back
 	tau    time.Duration
 	retry  clock.Stamp // when a minority tries again; zero until the first grant
 	nudged bool
@@ -37,10 +37,13 @@ type vote struct {
 }
 
 func newElection(q *quorum, a *acquisition) *election {
-	e := &election{q: q, a: a, ticket: q.ticket(), votes: make(chan vote, len(q.seats)), tau: q.tau()}
+	e := &election{
+		q: q, a: a, ticket: q.ticket(), tau: q.tau(),
+		votes: make(chan vote, len(q.seats)), raised: make(chan raised, len(q.seats)),
+	}
 	a.ticket = strconv.FormatInt(e.ticket, 10)
 	for _, s := range q.seats {
-		l := &leg{seat: s, acquisition: &acquisition{
+		l := &leg{seat: s, amiss: backoff{least: 20 * time.Millisecond, most: a.lease / 3}, acquisition: &acquisition{
 			names: a.names, id: a.id, owner: a.owner, lease: a.lease, block: a.block, timeout: a.timeout,
 			ticket: a.ticket, counter: -1, wake: a.wake,
 		}}
@@ -55,11 +58,8 @@ func (e *election) run(ctx context.Context) (grant, error) {
 	for {
 		now := clock.Now()
 		e.collect(now)
-		if e.owned(now) >= e.q.need {
-			if g, won := e.win(ctx); won {
-				return g, nil
-			}
-			continue
+		if g, won := e.win(); won {
+			return g, nil
 		}
 		if err := e.hopeless(); err != nil {
 			return grant{}, err
@@ -69,6 +69,8 @@ func (e *election) run(ctx context.Context) (grant, error) {
 		select {
 		case v := <-e.votes:
 			e.count(v)
+		case r := <-e.raised:
+			e.note(r)
 		case <-e.a.wake:
 		case <-time.After(e.rest()):
 		case <-ctx.Done():
@@ -83,14 +85,13 @@ func (e *election) run(ctx context.Context) (grant, error) {
 func (e *election) once(ctx context.Context) (grant, bool, error) {
 	e.ask(toTry)
 	for {
-		if e.owned(clock.Now()) >= e.q.need {
-			g, won := e.win(ctx)
-			return g, won, nil
+		if g, won := e.win(); won {
+			return g, true, nil
 		}
 		refused, out := 0, 0
 		for _, l := range e.legs {
 			switch {
-			case l.pending:
+			case l.pending, l.raising:
 				out++
 			case l.own == 0:
 				refused++
@@ -102,8 +103,12 @@ func (e *election) once(ctx context.Context) (grant, bool, error) {
 		select {
 		case v := <-e.votes:
 			e.count(v)
+		case r := <-e.raised:
+			e.note(r)
 		case <-ctx.Done():
 			return grant{}, false, causeOf(ctx)
+		case <-e.q.done:
+			return grant{}, false, ErrClosed
 		}
 	}
 }
@@ -128,7 +133,8 @@ func (e *election) collect(now clock.Stamp) {
 		e.nudged = e.nudged || news.nudged
 		// As on a single node: a grant must be above what an answered vote saw, and is dated from the first of those.
 		if token > 0 && token > l.counter && !l.base.IsZero() && !l.base.Add(l.lease-margin(l.lease)).Reached(now) {
-			l.own, l.sent, l.kept = token, l.base, false
+			l.take(token, l.base)
+			l.kept = false
 			e.retry = now.Add(e.tau)
 		}
 	}
@@ -154,7 +160,7 @@ func (e *election) count(v vote) {
 	l.pending, l.err, l.seeded = false, v.err, false
 	defer e.reseed(now)
 	if v.err != nil {
-		e.failed(l, v.err, now)
+		l.putOff(v.err, max(e.tau, 20*time.Millisecond), now)
 		return
 	}
 	l.low, l.blocker = v.low, v.blocker
@@ -164,7 +170,8 @@ func (e *election) count(v vote) {
 			e.retry = now.Add(e.tau)
 		}
 		l.kept = l.kept || l.yield > 0
-		l.own, l.sent, l.yield = v.number, v.sent, 0
+		l.take(v.number, v.sent)
+		l.yield = 0
 	case v.mine && l.own == 0:
 		l.yield, l.due = v.number, now // the yield was lost: it is ours there, and must not stay so
 		return
@@ -205,7 +212,7 @@ func (e *election) relinquish(now clock.Stamp) {
 		}
 		low = low || l.low > 0 && l.low < e.ticket
 	}
-	if owned == 0 {
+	if owned == 0 || owned >= e.q.need { // a quorum is being written back
 		e.nudged = false
 		return
 	}
@@ -247,7 +254,9 @@ func (e *election) ask(how string) {
 			l.base = now
 		}
 		yield, answered := l.yield, l.ask(now)
-		e.q.wg.Go(func() { e.cast(e.send(l, now, yield, how), answered) })
+		if !e.q.crew.start(func() { e.cast(e.send(l, now, yield, how), answered) }) {
+			close(answered) // the client is being closed, which the contest hears next
+		}
 	}
 }
 
@@ -290,73 +299,8 @@ func (e *election) rest() time.Duration {
 			rest = min(rest, l.due.Until(now))
 		}
 	}
-	if e.owned(now) > 0 {
+	if n := e.owned(now); n > 0 && n < e.q.need {
 		rest = min(rest, e.retry.Until(now))
 	}
 	return max(rest, 100*time.Microsecond)
-}
-
-// win makes a quorum's token safe before anybody sees it: the smallest number that a quorum of believed grants reaches,
-// written back until a quorum of nodes has counted so far, each only while it is still ours. It fails when grants were
-// lost meanwhile.
-func (e *election) win(ctx context.Context) (grant, bool) {
-	now := clock.Now()
-	var ours []*leg
-	for _, l := range e.legs {
-		if l.owns(now) {
-			ours = append(ours, l)
-		}
-	}
-	slices.SortFunc(ours, func(a, b *leg) int { return int(a.own - b.own) })
-	token := ours[e.q.need-1].own
-	e.a.reached = token + int64(e.a.block) - 1
-	if !e.writeBack(ctx, ours, token) {
-		return grant{}, false
-	}
-	now = clock.Now()
-	if e.owned(now) < e.q.need {
-		return grant{}, false
-	}
-	for _, l := range e.legs {
-		l.reached = e.a.reached
-		l.seat.hub.hold(l.acquisition)
-	}
-	slices.SortFunc(ours, func(a, b *leg) int { return int(b.sent.Until(a.sent)) })
-	return grant{token: token, sent: ours[e.q.need-1].sent}, true
-}
-
-// writeBack raises the counter at the nodes below token, until a quorum of nodes has reached it.
-func (e *election) writeBack(ctx context.Context, ours []*leg, token int64) bool {
-	reached := 0
-	var behind []*leg
-	for _, l := range ours {
-		if l.own >= token {
-			reached++
-		} else {
-			behind = append(behind, l)
-		}
-	}
-	done := make(chan bool, len(behind))
-	if reached < e.q.need {
-		for _, l := range behind {
-			e.q.wg.Go(func() { done <- e.fence(ctx, l) })
-		}
-	}
-	for range behind {
-		if reached >= e.q.need {
-			return true
-		}
-		if <-done {
-			reached++
-		}
-	}
-	return reached >= e.q.need
-}
-
-func (e *election) fence(ctx context.Context, l *leg) bool {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
-	defer cancel()
-	ok, err := l.seat.ballots.fence(ctx, &l.names, l.id, e.a.reached)
-	l.seat.heard(err)
-	return ok && err == nil
 }

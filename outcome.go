@@ -142,13 +142,15 @@ func (q *quorum) ballot(ctx context.Context, timeout time.Duration, out *outcome
 			out.note(s, errIdle)
 			continue
 		}
-		q.wg.Go(func() {
+		if !q.crew.start(func() {
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
 			err := do(ctx, s)
 			s.heard(err)
 			out.note(s, err)
-		})
+		}) {
+			out.note(s, ErrClosed)
+		}
 	}
 }
 

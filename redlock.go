@@ -62,7 +62,7 @@ type quorum struct {
 	ctx    context.Context // of the questions; ends with the client
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the client closes: contenders leave
-	wg     sync.WaitGroup
+	crew   crew
 	rtt    atomic.Int64 // smoothed, nanoseconds
 
 	mu    sync.Mutex // guards ready, and run ids against each other
@@ -263,7 +263,7 @@ func (q *quorum) close() {
 	}
 	wg.Wait()
 	q.cancel()
-	q.wg.Wait()
+	q.crew.end()
 	for _, s := range q.seats {
 		s.hub.close()
 	}

@@ -8,15 +8,10 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 )
 
-// failed puts off the next vote at a node that did not answer, or may not.
-func (e *election) failed(l *leg, err error, now clock.Stamp) {
-	r := refusal(err)
-	switch {
-	case r.left > 0:
-		l.due = now.Add(r.left)
-	default:
-		l.due = now.Add(max(e.tau, 20*time.Millisecond))
-	}
+// putOff sets when to ask a node again that did not answer, or refused: after pause, or when it said that it would not.
+func (l *leg) putOff(err error, pause time.Duration, now clock.Stamp) {
+	// The node told that by a clock which may be set right since, and it is to keep our place in its queue.
+	l.due = now.Add(max(pause, min(refusal(err).left, l.lease/3)))
 }
 
 // reseed seeds the nodes that forgot, once enough of the others have told how far they counted.
@@ -61,13 +56,12 @@ func (e *election) seed(l *leg, r refused) bool {
 			return false
 		}
 	}
-	e.q.wg.Go(func() {
+	return e.q.crew.start(func() {
 		ctx, cancel := context.WithTimeout(e.q.ctx, l.timeout)
 		defer cancel()
 		_, err := l.seat.ballots.seed(ctx, &l.names, r.born, reached)
 		l.seat.heard(err)
 	})
-	return true
 }
 
 // errForgotten is final: tokens that were given cannot be told from new ones.

@@ -140,6 +140,9 @@ type leg struct {
 	own     int64         // number of the grant believed, 0 for none
 	sent    clock.Stamp   // the grant's lease runs from here at the latest
 	kept    bool          // a yield left it with us: nobody lower was alive there
+	counted int64         // the node's fencing counter is known to have got so far under that grant
+	raising bool          // a write-back is unanswered
+	amiss   backoff       // between write-backs that the node did not confirm
 	low     int64         // lowest ticket heard of there
 	yield   int64         // grant to give back with the next vote
 	pending bool          // a vote is unanswered
@@ -201,6 +204,14 @@ func (l *leg) straggled(err error) {
 	if l.stage.Load() == over {
 		l.seat.sweeper.sweep(l.acquisition, false)
 	}
+}
+
+// take notes a grant, of which a command sent at sent tells.
+func (l *leg) take(number int64, sent clock.Stamp) {
+	if l.own != number {
+		l.counted = number + int64(l.block) - 1
+	}
+	l.own, l.sent = number, sent
 }
 
 // owns reports whether the leg's grant is believed at now.

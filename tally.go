@@ -25,19 +25,26 @@ func (q *quorum) release(_ context.Context, a, next *acquisition) (grant, bool, 
 			continue
 		}
 		if next == nil {
-			q.wg.Go(func() { q.releaseAt(l, nil, out) })
+			if !q.crew.start(func() { q.releaseAt(l, nil, out) }) {
+				out.note(l.seat, ErrClosed)
+				l.end(true)
+			}
 			continue
 		}
 		n := next.election.legs[i]
 		n.base = now
 		answered := n.ask(now)
-		q.wg.Go(func() {
+		if !q.crew.start(func() {
 			v := vote{leg: n, sent: now}
 			began := time.Now()
 			v.ballot, v.err = q.releaseAt(l, n.acquisition, out)
 			v.took = time.Since(began)
 			next.election.cast(v, answered)
-		})
+		}) {
+			close(answered)
+			out.note(l.seat, ErrClosed)
+			l.end(true)
+		}
 	}
 	return grant{}, false, out.wait()
 }
@@ -149,7 +156,7 @@ func (t *tally) close() {
 // node. It adds nothing to what is believed: that only the next renewals do, while the hold still stands on a quorum.
 func (q *quorum) repair(h *hold, s *seat) {
 	l := h.a.election.legs[s.index-1]
-	q.wg.Go(func() {
+	q.crew.start(func() {
 		ctx, cancel := context.WithTimeout(q.ctx, l.timeout)
 		defer cancel()
 		_, err := s.ballots.vote(ctx, l.acquisition, 0, toTry)
