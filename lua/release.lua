@@ -12,7 +12,7 @@
 -- ARGV[5]  PUBLISH or SPUBLISH
 -- ARGV[6]  block of this acquisition
 -- ARGV[7]  '1' to leave the lock to Redisson's waiters where some listen
--- ARGV[8]  acquisition id to queue in its place, '' for none
+-- ARGV[8]  acquisition id to queue in its place, '' for none; nobody is queued where grants cannot be sent
 -- ARGV[9]  its lease, milliseconds
 -- ARGV[10] its block
 --
@@ -35,7 +35,7 @@ redis.call('DEL', KEYS[1]) -- first, so that a full Redis still lets go
 -- What fails now, say at a counter that is no number, must not keep the waiters asleep: they come, and are told.
 local me, ticket, granted, token, foreign
 local ok = pcall(function()
-  if next_id ~= '' then
+  if next_id ~= '' and inbox ~= '' then -- a queue is for those who can be handed the lock
     me = member_of(ARGV[9], ARGV[10], next_id, '')
     ticket = join(me, '', ARGV[9])
   end
