@@ -301,17 +301,11 @@ func (n *node) renew(ctx context.Context, batch []renewal, settle func(renewal, 
 
 func (n *node) renewPart(ctx context.Context, part []renewal, settle func(renewal, outcome, clock.Stamp)) {
 	sent := clock.Now()
-	held, err := n.scripts.renew(ctx, part)
-	for i, r := range part {
-		switch {
-		case err != nil:
-			settle(r, unanswered, sent)
-		case held[i]:
-			settle(r, renewed, sent)
-		default:
-			settle(r, lost, sent)
+	n.scripts.renewApart(ctx, part, func(from int, got []outcome, _ error) {
+		for i, o := range got {
+			settle(part[from+i], o, sent)
 		}
-	}
+	})
 }
 
 // bySlot splits a batch so that each part can be one command on a Cluster.

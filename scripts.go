@@ -123,8 +123,8 @@ func (s scripts) recount(ctx context.Context, n *names, id string, count int, le
 	return got == 1, err
 }
 
-// renew lengthens leases whose locks share a slot. The answer has a true for each that is still held.
-func (s scripts) renew(ctx context.Context, batch []renewal) ([]bool, error) {
+// renew lengthens leases whose locks share a slot, and tells what became of each.
+func (s scripts) renew(ctx context.Context, batch []renewal) ([]outcome, error) {
 	keys, args := make([]string, len(batch)), make([]string, 0, 3*len(batch))
 	for i, r := range batch {
 		keys[i] = r.lock
@@ -137,11 +137,46 @@ func (s scripts) renew(ctx context.Context, batch []renewal) ([]bool, error) {
 	if len(got) != len(batch) {
 		return nil, fmt.Errorf("renew: %d answers to %d leases", len(got), len(batch))
 	}
-	held := make([]bool, len(got))
+	outcomes := make([]outcome, len(got))
 	for i, n := range got {
-		held[i] = n == 1
+		switch n {
+		case 1:
+			outcomes[i] = renewed
+		case 0:
+			outcomes[i] = lost
+		}
 	}
-	return held, nil
+	return outcomes, nil
+}
+
+// maxParts bounds how many commands renewApart makes of one batch.
+const maxParts = 64
+
+// renewApart renews a batch and calls note for each part of it, with where the part begins, its outcomes, and why all of
+// them are unanswered. Redis refuses a command as a whole when the user has lost the rights to one of its keys. So what is refused is
+// asked again in halves, the larger parts first, and one lock's refusal takes no other lock along. What is beyond maxParts
+// counts as refused: the next renewal goes on there, since it has only those in it that were not renewed.
+func (s scripts) renewApart(ctx context.Context, batch []renewal, note func(from int, got []outcome, err error)) {
+	type part struct{ from, to int }
+	parts := []part{{0, len(batch)}}
+	for i := 0; i < len(parts); i++ {
+		p := parts[i]
+		got, err := s.renew(ctx, batch[p.from:p.to])
+		if middle := (p.from + p.to) / 2; refusesOne(err) && middle > p.from && len(parts)+2 <= maxParts {
+			parts = append(parts, part{p.from, middle}, part{middle, p.to})
+			continue
+		}
+		if err != nil {
+			got = make([]outcome, p.to-p.from)
+		}
+		note(p.from, got, err)
+	}
+}
+
+// refusesOne reports whether err may be about one key of several: the rights to it, or where a Cluster keeps it just now.
+func refusesOne(err error) bool {
+	code := replyCode(replied(err))
+	return code == "NOPERM" || code == "TRYAGAIN"
 }
 
 // force frees a lock whoever holds it. It returns false when nobody did.

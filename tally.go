@@ -80,11 +80,10 @@ func (q *quorum) renew(ctx context.Context, batch []renewal, settle func(renewal
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(ctx, q.cfg.commandTimeout())
 				defer cancel()
-				held, err := s.ballots.renew(ctx, part)
-				s.heard(err)
-				if err == nil {
-					t.note(s, from, held)
-				}
+				s.ballots.renewApart(ctx, part, func(at int, got []outcome, err error) {
+					s.heard(err)
+					t.note(s, from+at, got)
+				})
 			})
 		}
 	}
@@ -114,14 +113,15 @@ func newTally(q *quorum, batch []renewal, settle func(renewal, outcome, clock.St
 }
 
 // note counts one node's answers for the renewals from index from on.
-func (t *tally) note(s *seat, from int, held []bool) {
+func (t *tally) note(s *seat, from int, got []outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i, ok := range held {
+	for i, o := range got {
 		r := &t.rows[from+i]
-		if ok {
+		switch o {
+		case renewed:
 			r.held++
-		} else {
+		case lost:
 			r.lost++
 			r.absent = append(r.absent, s)
 		}

@@ -5,23 +5,25 @@
 -- ARGV[3n-1]  hold count, 0 to leave it as it is
 -- ARGV[3n]    lease, milliseconds
 --
--- Returns for each key 1, or 0 when the acquisition no longer holds the lock.
+-- Returns for each key 1, 0 when the acquisition no longer holds the lock, or -1 when this key alone failed.
 -- Wire: LockTask.renew. A lease is only ever lengthened.
+local function lengthen(key, lease)
+  redis.call('PEXPIRE', key, math.max(lease, redis.call('PTTL', key)))
+end
+
 local held = {}
 for i, key in ipairs(KEYS) do
   local id, count, lease = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
-  local reply = redis.pcall('HGET', key, id)
-  held[i] = 0
-  if type(reply) == 'table' and not string.find(reply.err, 'WRONGTYPE') then
-    return reply
-  elseif type(reply) == 'string' then
-    if count ~= '0' and reply ~= count then
-      redis.call('HSET', key, id, count)
+  local had = redis.pcall('HGET', key, id)
+  if type(had) == 'table' then
+    held[i] = string.find(had.err, 'WRONGTYPE') and 0 or -1 -- what is no hash is no lock of ours
+  elseif not had then
+    held[i] = 0
+  else
+    held[i] = pcall(lengthen, key, tonumber(lease)) and 1 or -1
+    if count ~= '0' and had ~= count then
+      redis.pcall('HSET', key, id, count) -- after a write: so a full Redis takes it
     end
-    if redis.call('PTTL', key) < tonumber(lease) then
-      redis.call('PEXPIRE', key, lease)
-    end
-    held[i] = 1
   end
 end
 return held

@@ -1,0 +1,199 @@
+package relock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// bothTopologies runs a test over one Redis and over a quorum of three. open makes a client with a user's rights.
+func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *Client), opts ...Option) {
+	for name, n := range map[string]int{"one": 1, "quorum": 3} {
+		t.Run(name, func(t *testing.T) {
+			servers := masters(t, n)
+			var nodes []rueidis.Client
+			for _, s := range servers {
+				rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+				require.NoError(t, err)
+				t.Cleanup(rdb.Close)
+				nodes = append(nodes, rdb)
+			}
+			if n == 1 {
+				test(t, servers, newClient(t, nodes[0], opts...))
+				return
+			}
+			c, err := NewRedlock(nodes, opts...)
+			require.NoError(t, err)
+			t.Cleanup(c.Close)
+			test(t, servers, c)
+		})
+	}
+}
+
+// onAll waits until every server knows of the lock: a quorum is content with fewer.
+func onAll(t *testing.T, servers []*redistest.Server, name string) {
+	t.Helper()
+	for _, s := range servers {
+		require.Eventually(t, func() bool { return s.Do("EXISTS", name) == "1" }, patience, time.Millisecond)
+	}
+}
+
+// renewalsOf has all of the leases renewed in one batch, with these hold counts, and returns the outcomes by name.
+func renewalsOf(t *testing.T, c *Client, leases []*Lease, count int) map[string]outcome {
+	t.Helper()
+	var batch []renewal
+	for _, l := range leases {
+		batch = append(batch, renewal{lock: l.h.a.names.lock, id: l.h.a.id, count: count, lease: time.Minute, hold: l.h})
+	}
+	var mu sync.Mutex
+	got := make(map[string]outcome)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c.arb.renew(ctx, batch, func(r renewal, o outcome, _ clock.Stamp) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, twice := got[r.lock]
+		require.False(t, twice, "%s is settled twice", r.lock)
+		got[r.lock] = o
+	})
+	require.Len(t, got, len(batch), "each is settled")
+	return got
+}
+
+// What fails at one lock's key is no failure of the others that are renewed with it.
+func TestOneLocksFailureIsNoOthers(t *testing.T) {
+	const locks, broken = 30, "lock:7"
+	for name, c := range map[string]struct {
+		break_ func(s *redistest.Server)
+		want   outcome
+	}{
+		"rights withdrawn": {func(s *redistest.Server) {
+			rules := []string{"ACL", "SETUSER", "app", "resetkeys"}
+			for i := range locks {
+				if name := fmt.Sprintf("lock:%d", i); name != broken {
+					rules = append(rules, "~"+name)
+				}
+			}
+			s.Do(append(rules, "~relock_incarnation")...)
+		}, unanswered},
+		"another type": {func(s *redistest.Server) { s.Do("SET", broken, "x") }, lost},
+		"gone":         {func(s *redistest.Server) { s.Do("DEL", broken) }, lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothTopologies(t, func(t *testing.T, servers []*redistest.Server, client *Client) {
+				var leases []*Lease
+				for i := range locks {
+					l, err := client.Mutex(fmt.Sprintf("lock:%d", i)).Lock(context.Background())
+					require.NoError(t, err)
+					leases = append(leases, l)
+				}
+				for _, s := range servers {
+					c.break_(s)
+				}
+				for name, o := range renewalsOf(t, client, leases, 0) {
+					if name == broken {
+						require.Equal(t, c.want, o, name)
+					} else {
+						require.Equal(t, renewed, o, name)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Where the rights to every lock are gone, a renewal still ends after a bounded number of commands.
+func TestRefusedRenewalsAreBounded(t *testing.T) {
+	s := redistest.Start(t)
+	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+	require.NoError(t, err)
+	defer rdb.Close()
+	c := newClient(t, rdb)
+	var leases []*Lease
+	for i := range maxBatch {
+		l, err := c.Mutex(fmt.Sprint(i)).Lock(context.Background())
+		require.NoError(t, err)
+		leases = append(leases, l)
+	}
+	renewalsOf(t, c, leases[:1], 0) // loads the script
+	s.Do("ACL", "SETUSER", "app", "resetkeys", "~none")
+	s.ResetCommandCounts()
+	for _, o := range renewalsOf(t, c, leases, 0) {
+		require.Equal(t, unanswered, o)
+	}
+	require.LessOrEqual(t, s.CommandCounts()["evalsha"], int64(maxParts))
+}
+
+// A Redis that is out of memory renews every lease, and writes a hold count that was in doubt with it.
+func TestOutOfMemoryRenews(t *testing.T) {
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		var leases []*Lease
+		for i := range 20 {
+			l, err := c.Mutex(fmt.Sprint("k", i)).Lock(context.Background())
+			require.NoError(t, err)
+			leases = append(leases, l)
+			onAll(t, servers, l.h.a.names.lock)
+		}
+		for _, s := range servers {
+			s.Do("CONFIG", "SET", "maxmemory", "1")
+		}
+		for range 2 { // the second finds nothing to lengthen
+			for name, o := range renewalsOf(t, c, leases, 7) {
+				require.Equal(t, renewed, o, name)
+			}
+		}
+		for _, s := range servers {
+			require.Equal(t, "7", s.Do("HGET", "k3", leases[3].h.a.id))
+		}
+	})
+}
+
+// Out of memory a lock is not re-entered, which is said, but an inner Unlock is no failure, Extend works, and the lease is
+// lengthened by all of them.
+func TestOutOfMemoryKeepsReentered(t *testing.T) {
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		ctx := context.Background()
+		l, err := c.Mutex("k").Lock(ctx)
+		require.NoError(t, err)
+		onAll(t, servers, "k")
+		inner, err := c.Mutex("k").Lock(l.Context())
+		require.NoError(t, err)
+		for _, s := range servers {
+			require.Eventually(t, func() bool { return s.Do("HGET", "k", l.h.a.id) == "2" }, patience, time.Millisecond)
+		}
+		shorten := func(limit string) {
+			for _, s := range servers {
+				s.Do("CONFIG", "SET", "maxmemory", limit)
+				s.Do("PEXPIRE", "k", "20000")
+			}
+		}
+		lengthened := func() {
+			for _, s := range servers {
+				require.Eventually(t, func() bool { return s.Do("TTL", "k") > "20" }, patience, time.Millisecond)
+			}
+		}
+		shorten("1")
+		_, err = c.Mutex("k").Lock(l.Context())
+		require.ErrorContains(t, err, "OOM")
+		lengthened()
+		shorten("1")
+		require.NoError(t, inner.Unlock(ctx))
+		lengthened()
+		for _, s := range servers {
+			require.Equal(t, "1", s.Do("HGET", "k", l.h.a.id))
+		}
+		require.NoError(t, l.Extend(ctx, 29*time.Second))
+		require.NoError(t, l.Context().Err())
+		for _, s := range servers {
+			s.Do("CONFIG", "SET", "maxmemory", "0")
+		}
+		require.NoError(t, l.Unlock(ctx))
+	})
+}
