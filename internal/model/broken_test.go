@@ -29,7 +29,10 @@ func split(name, rule string, steps, cycle int, crashes int8, rules SplitRules) 
 }
 
 func fence(name, rule string, steps int, scope FenceScope, rules FenceRules) broken {
-	scope.Clients, scope.Spread = 2, 2
+	scope.Clients = 2
+	if scope.Spread == 0 {
+		scope.Spread = 2
+	}
 	return broken{name: name, run: one(Fence(scope, rules), rule), rule: rule, steps: steps}
 }
 
@@ -102,11 +105,13 @@ func TestBrokenSplitIsCaught(t *testing.T) {
 }
 
 func TestBrokenQuorumIsCaught(t *testing.T) {
-	plain, loses := FenceScope{}, FenceScope{Losses: 1}
+	plain, loses, narrow := FenceScope{}, FenceScope{Losses: 1}, FenceScope{Losses: 1, Spread: 1}
 	catch(t, []broken{
 		fence("a node without memory grants at once", "exclusion", 11, loses, FenceRules{NoQuarantine: true}),
-		fence("a grant of a former life counts", "exclusion", 14, loses, FenceRules{BelieveFormer: true}),
+		fence("a grant of a former life counts", "exclusion", 15, loses, FenceRules{BelieveFormer: true}),
 		fence("a node without memory counts from nothing", "tokens rise", 13, loses, FenceRules{NoSeed: true}),
+		fence("a seed is of votes answered before the node forgot", "tokens rise", 23, narrow, FenceRules{SeedBefore: true}),
+		fence("a seed is of votes sent before the node forgot", "tokens rise", 23, narrow, FenceRules{SeedSentBefore: true}),
 		fence("a write-back does not ask for the owner", "tokens rise", 18, plain, FenceRules{UnguardedWrite: true}),
 		fence("the highest counter without a write-back", "tokens rise", 14, plain, FenceRules{NoWrite: true}),
 		fence("the lowest counter as token", "tokens rise", 12, plain, FenceRules{LowestCounter: true}),

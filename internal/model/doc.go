@@ -19,7 +19,7 @@
 // in every fair run is that somebody has a quorum.
 //
 // Fence is clients that hold quorums of three nodes: fencing tokens with guarded write-backs, releases to every node,
-// and nodes that lose their memory, with quarantine and re-seeding.
+// and nodes that lose their memory, with quarantine and re-seeding from what was asked after the loss was heard of.
 //
 // # What is abstracted
 //

@@ -21,7 +21,7 @@ type fenceNode struct {
 	counter  int8
 	grant    int8 // counter at the grant in force
 	mode     int8
-	seeded   uint8 // nodes whose counters it has read
+	seeded   uint8 // nodes whose counters its seed has
 }
 
 type fenceClient struct {
@@ -48,12 +48,16 @@ type fenceState struct {
 	repeat  bool // a holder got a token that is not above all before
 	revived bool // a hold came back to life after a later one
 	losses  int8 // of memory, that may still come
+	votedAt int8 // 1 + node whose counter a stopped contender has of old, 0 for none; SeedBefore, SeedSentBefore only
+	vote    int8 // that counter
 }
 
 // FenceRules switches rules off. The zero value is the protocol.
 type FenceRules struct {
 	NoQuarantine   bool // a node that lost its memory grants at once
 	NoSeed         bool // it counts from nothing after its quarantine
+	SeedBefore     bool // it is seeded from votes that were answered before it said that it forgot
+	SeedSentBefore bool // from votes that were sent before, and answered after
 	BelieveFormer  bool // a grant of a node's former life counts when it is heard
 	UnguardedWrite bool // a write-back does not ask whether the lock is still held
 	NoWrite        bool // the highest counter becomes the token without a write-back
@@ -120,11 +124,19 @@ func (w *fenceSystem) steps(s fenceState, emit func(Step[fenceState])) {
 	for n := range nodes {
 		w.forget(s, n, emit)
 		w.recover(s, n, emit)
+		w.stalls(s, n, emit)
 	}
 }
 
-// tidy drops releases that find nothing to do.
+// tidy drops releases that find nothing to do, and votes that no seed will be made of.
 func (w *fenceSystem) tidy(s *fenceState) {
+	seeds := s.losses > 0
+	for n := range s.node {
+		seeds = seeds || s.node[n].mode != serving
+	}
+	if !seeds {
+		s.votedAt, s.vote = 0, 0
+	}
 	for c := range w.Clients {
 		for n := range nodes {
 			owes := int(s.node[n].owner) == c+1 && s.node[n].departed || s.client[c].late&(1<<n) != 0
@@ -153,6 +165,7 @@ func (s *fenceState) low() int8 {
 
 // numbers visits what was taken from counters and may still be compared with them.
 func (s *fenceState) numbers(visit func(*int8)) {
+	visit(&s.vote)
 	for n := range s.node {
 		node := &s.node[n]
 		if node.owner > 0 && !node.departed && s.client[node.owner-1].phase == contending {

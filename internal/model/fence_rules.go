@@ -145,6 +145,9 @@ func (s *fenceState) rename(to, who []int) fenceState {
 		}
 		return out
 	}
+	if s.votedAt > 0 {
+		r.votedAt = int8(to[s.votedAt-1]) + 1
+	}
 	for n, m := range to {
 		r.node[m] = s.node[n]
 		if owner := s.node[n].owner; owner > 0 {
@@ -167,11 +170,11 @@ func (s *fenceState) rename(to, who []int) fenceState {
 	return r
 }
 
-const fenceBytes = 6*nodes + 17*maxProcs
+const fenceBytes = 1 + 6*nodes + 17*maxProcs
 
 // bytes writes the state down, all but what renaming leaves alone.
 func (s *fenceState) bytes() (b [fenceBytes]byte) {
-	at := b[:0]
+	at := append(b[:0], byte(s.votedAt))
 	for n := range s.node {
 		v := &s.node[n]
 		at = append(at, byte(v.owner), bit(v.departed), byte(v.counter), byte(v.grant), byte(v.mode), v.seeded)

@@ -170,18 +170,51 @@ func (w *fenceSystem) recover(s fenceState, n int, emit func(Step[fenceState])) 
 		}
 		emit(step(next, "{n}'s quarantine ends", n))
 	case seeding:
-		for m := range nodes {
-			if m == n || s.node[m].mode != serving || s.node[n].seeded&(1<<m) != 0 {
-				continue
-			}
-			next := s
-			node := &next.node[n]
-			node.counter = max(node.counter, s.node[m].counter)
-			if node.seeded |= 1 << m; node.seeded|1<<n == 1<<nodes-1 {
-				node.mode, node.seeded = serving, 0
-			}
-			emit(step(next, "{n} takes over {n}'s counter {t}", n, m, int(s.node[m].counter)))
+		w.seed(s, n, emit)
+	}
+}
+
+// seed emits how node n is told the others' counters: by a contender that heard that n forgot, and then asked them. What
+// it was told so far stands in n's counter, which nobody looks at before the seed has run.
+func (w *fenceSystem) seed(s fenceState, n int, emit func(Step[fenceState])) {
+	told := func(m int, counter int8, text string, args ...int) {
+		next := s
+		node := &next.node[n]
+		node.counter = max(node.counter, counter)
+		node.seeded |= 1 << m
+		emit(step(next, text, args...))
+	}
+	for m := range nodes {
+		other := &s.node[m]
+		if m == n || s.node[n].seeded&(1<<m) != 0 {
+			continue
 		}
+		if other.mode == serving {
+			told(m, other.counter, "for {n}'s seed {n} answers with its counter {t}", n, m, int(other.counter))
+		}
+		if int(s.votedAt) == m+1 {
+			told(m, s.vote, "for {n}'s seed an older answer of {n} is taken, {t}", n, m, int(s.vote))
+		}
+	}
+	if s.node[n].seeded|1<<n == 1<<nodes-1 {
+		next := s
+		next.node[n].mode, next.node[n].seeded = serving, 0
+		emit(step(next, "{n} is seeded with {t}", n, int(s.node[n].counter)))
+	}
+}
+
+// stalls emits that a contender which waits at node n is stopped with n's counter in its hands: answered, or on its way.
+func (w *fenceSystem) stalls(s fenceState, n int, emit func(Step[fenceState])) {
+	if s.node[n].owner == 0 || s.votedAt > 0 || s.losses == 0 {
+		return
+	}
+	next := s
+	next.votedAt, next.vote = int8(n)+1, s.node[n].counter
+	switch {
+	case w.rules.SeedBefore:
+		emit(step(next, "a contender hears that it waits at {n}, counter {t}, and is stopped", n, int(next.vote)))
+	case w.rules.SeedSentBefore:
+		emit(step(next, "a contender waits at {n}, counter {t}, and is stopped before it hears so", n, int(next.vote)))
 	}
 }
 
