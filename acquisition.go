@@ -20,9 +20,11 @@ type acquisition struct {
 	passes  int // how many of them may be used in a row; set when the lock is granted
 	timeout time.Duration
 
-	// doubt is set once an acquire went unanswered: it may still run, after the acquisition is over. The sweeper then
-	// comes back until that cannot be.
-	doubt atomic.Bool
+	// unanswered counts the acquires that may still run, after the acquisition is over. The sweeper then comes back until
+	// they were answered or that cannot be.
+	unanswered atomic.Int32
+	// known is set once an acquire was answered, or a release that queued it: Redis may keep it.
+	known atomic.Bool
 	// regranted is set when a grant arrives while a release is unanswered: unless the release found the lock held, it may
 	// have run before that grant.
 	regranted atomic.Bool
@@ -80,6 +82,22 @@ func newAcquisition(nm names, client string, n uint64, owner string, cfg *config
 	a.passes = a.block
 	return a
 }
+
+// noted counts what became of an acquire, or of a release that queued a.
+func (a *acquisition) noted(err error) {
+	switch {
+	case !unknown(err):
+		a.known.Store(true)
+	case mayHaveRun(err):
+		a.unanswered.Add(1)
+	}
+}
+
+// mayRunLate reports whether an acquire of a may still be executed.
+func (a *acquisition) mayRunLate() bool { return a.unanswered.Load() > 0 }
+
+// mayStand reports whether Redis may know of a: it does not where every connection was refused.
+func (a *acquisition) mayStand() bool { return a.known.Load() || a.mayRunLate() }
 
 // queued notes the answer "you wait" to a command sent at sent.
 func (a *acquisition) queued(rep reply, sent clock.Stamp) {

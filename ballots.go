@@ -33,16 +33,17 @@ type ballots struct {
 	voting, unvoting, fencing *rueidis.Lua
 }
 
-func newBallots(rdb rueidis.Client, longest time.Duration) ballots {
+func newBallots(l *link, longest time.Duration) ballots {
 	guard := fmt.Sprintf("local longest = %d\n", longest.Milliseconds()) + guardLua
 	granting := guard + ballotLua + grantLua + queueLua
 	refusing := guard + "if quarantined() then return refused() end\n"
 	b := ballots{
-		scripts:  newScripts(rdb),
+		scripts:  newScripts(l),
 		voting:   rueidis.NewLuaScript(granting + voteLua),
 		unvoting: rueidis.NewLuaScript(granting + unvoteLua),
 		fencing:  rueidis.NewLuaScript(guard + ballotLua + fenceLua),
 	}
+	b.sweeping = rueidis.NewLuaScript(sweepText(granting, unvoteLua))
 	b.forcing = rueidis.NewLuaScript(granting + forceLua)
 	b.recounting = rueidis.NewLuaScript(refusing + recountLua)
 	b.renewing = rueidis.NewLuaScript(refusing + renewLua)
@@ -77,7 +78,7 @@ func (b ballots) vote(ctx context.Context, a *acquisition, yield int64, how stri
 		number = strconv.FormatInt(yield, 10)
 	}
 	args := []string{ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, a.ticket, number, how, inboxPrefix}
-	got, err := b.voting.Exec(ctx, b.rdb, b.keys(&a.names), args).ToArray()
+	got, err := b.link.do(ctx, b.voting, b.keys(&a.names), args, nil).ToArray()
 	if err != nil {
 		return ballot{}, err
 	}
@@ -86,13 +87,8 @@ func (b ballots) vote(ctx context.Context, a *acquisition, yield int64, how stri
 
 // unvote ends a on this node, and queues next there if there is one.
 func (b ballots) unvote(ctx context.Context, a, next *acquisition) (bool, ballot, error) {
-	args := []string{
-		ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, strconv.FormatInt(a.reached, 10), inboxPrefix, "", "", "", "",
-	}
-	if next != nil {
-		args[6], args[7], args[8], args[9] = next.id, ms(next.lease), strconv.Itoa(next.block), next.ticket
-	}
-	got, err := b.unvoting.Exec(ctx, b.rdb, b.keys(&a.names), args).ToArray()
+	keys, args := b.unvoteCall(a, next)
+	got, err := b.link.do(ctx, b.unvoting, keys, args, nil).ToArray()
 	if err != nil {
 		return false, ballot{}, err
 	}
@@ -107,6 +103,25 @@ func (b ballots) unvote(ctx context.Context, a, next *acquisition) (bool, ballot
 	return held == 1, bal, err
 }
 
+func (b ballots) unvoteCall(a, next *acquisition) (keys, args []string) {
+	args = []string{
+		ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, strconv.FormatInt(a.reached, 10), inboxPrefix, "", "", "", "",
+	}
+	if next != nil {
+		args[6], args[7], args[8], args[9] = next.id, ms(next.lease), strconv.Itoa(next.block), next.ticket
+	}
+	return b.keys(&a.names), args
+}
+
+// sweep ends many acquisitions, and answers for each whether it was ended.
+func (b ballots) sweep(ctx context.Context, batch []*acquisition) ([]bool, error) {
+	var call sweepCall
+	for _, a := range batch {
+		call.add(b.unvoteCall(a, nil))
+	}
+	return call.send(ctx, b.link, b.sweeping)
+}
+
 // fence raises the counter while id holds the lock here. It returns false when it does not.
 func (b ballots) fence(ctx context.Context, n *names, id string, counter int64) (bool, error) {
 	return b.raise(ctx, n, "hold", id, counter)
@@ -119,12 +134,12 @@ func (b ballots) seed(ctx context.Context, n *names, born string, counter int64)
 
 func (b ballots) raise(ctx context.Context, n *names, how, who string, counter int64) (bool, error) {
 	args := []string{how, who, strconv.FormatInt(counter, 10)}
-	got, err := b.fencing.Exec(ctx, b.rdb, b.keys(n), args).AsInt64()
+	got, err := b.link.do(ctx, b.fencing, b.keys(n), args, nil).AsInt64()
 	return got == 1, err
 }
 
 func (b ballots) force(ctx context.Context, n *names) (bool, error) {
-	got, err := b.forcing.Exec(ctx, b.rdb, b.keys(n), []string{inboxPrefix, "PUBLISH"}).AsInt64()
+	got, err := b.link.do(ctx, b.forcing, b.keys(n), []string{inboxPrefix, "PUBLISH"}, nil).AsInt64()
 	return got == 1, err
 }
 

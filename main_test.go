@@ -112,7 +112,8 @@ func opOf(cmd []string) string {
 	}
 	scripts := map[string]string{
 		"acquire": alone + grantLua + queueLua + turnLua + acquireLua, "release": alone + grantLua + queueLua + turnLua + releaseLua,
-		"force": alone + grantLua + forceLua, "recount": recountLua, "renew": renewLua, "inspect": inspectLua,
+		"force": alone + grantLua + forceLua, "recount": recountLua,
+		"sweep": sweepText(alone+grantLua+queueLua+turnLua, releaseLua), "renew": renewLua, "inspect": inspectLua,
 	}
 	for op, text := range scripts {
 		sum := sha1.Sum([]byte(text))

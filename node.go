@@ -12,6 +12,7 @@ import (
 
 // node is the arbiter over one Redis: a single server, a Sentinel group or a Cluster.
 type node struct {
+	link    *link
 	scripts scripts
 	hub     *hub
 	sweeper *sweeper
@@ -30,8 +31,9 @@ const (
 )
 
 func newNode(rdb rueidis.Client, id string, cfg *config) *node {
-	n := &node{scripts: newScripts(rdb), pubsub: cfg.pubsub, timeout: cfg.commandTimeout()}
-	n.sweeper = newSweeper(n.end, func() bool { return false })
+	l := newLink(rdb, cfg.commandTimeout())
+	n := &node{link: l, scripts: newScripts(l), pubsub: cfg.pubsub, timeout: l.timeout}
+	n.sweeper = newSweeper(l, n.end, n.group, func() bool { return false })
 	n.hub = newHub(rdb, id, cfg.log, n.sweeper.orphan)
 	if rdb.Mode() != rueidis.ClientModeCluster {
 		n.mode.Store(modePlain)
@@ -73,7 +75,7 @@ func (n *node) probe(ctx context.Context) (int32, error) {
 	case PubSubAuto:
 		ctx, cancel := context.WithTimeout(ctx, n.timeout)
 		defer cancel()
-		err := n.scripts.rdb.Do(ctx, n.scripts.rdb.B().Arbitrary("PUBSUB", "SHARDNUMSUB").Build()).Error()
+		err := n.link.rdb.Do(ctx, n.link.rdb.B().Arbitrary("PUBSUB", "SHARDNUMSUB").Build()).Error()
 		if replied(err) != "" {
 			mode = modeRaceOnly
 		} else if err != nil {
@@ -161,14 +163,28 @@ func (n *node) acquire(ctx context.Context, a *acquisition, ticket string) (cloc
 	if a.base.IsZero() {
 		a.base, a.counter = sent, -1
 	}
-	rep, err := n.scripts.acquire(cctx, r, a, ticket, n.hub.turnOver(a))
-	if unknown(err) {
-		a.doubt.Store(true)
-	}
+	rep, err := n.scripts.acquire(cctx, r, a, ticket, n.hub.turnOver(a), n.late(a))
+	a.noted(err)
 	if err != nil {
 		err = &NodeError{Op: "acquire", Name: a.names.name, Err: err}
 	}
 	return sent, rep, err
+}
+
+// late makes the answer to an acquire of a, or to a release that queued a, end what is not known of it. It may come
+// before the caller has counted the command as unanswered: only the sum matters.
+func (n *node) late(a *acquisition) late {
+	return func(res rueidis.RedisResult) {
+		if mayHaveRun(failure(res)) {
+			return
+		}
+		if failure(res) == nil {
+			a.known.Store(true)
+		}
+		a.unanswered.Add(-1)
+		n.sweeper.answered(a)
+		a.poke()
+	}
 }
 
 // granted takes the grant that came through the inbox, if it can be believed: its token must be above the counter of
@@ -189,7 +205,7 @@ func (n *node) try(ctx context.Context, a *acquisition) (grant, error) {
 	sent, rep, err := n.acquire(ctx, a, noTicket)
 	switch {
 	case err != nil:
-		n.abandonOrForget(a, unknown(err))
+		n.abandonOrForget(a, mayHaveRun(err))
 		return grant{}, err
 	case !rep.owner:
 		n.hub.forget(a)
@@ -212,6 +228,9 @@ func (n *node) release(ctx context.Context, a, next *acquisition) (grant, bool, 
 	for again := false; ; again = true {
 		sent := clock.Now()
 		held, rep, err := n.releaseOnce(ctx, a, next)
+		if next != nil {
+			next.noted(err)
+		}
 		if err == nil {
 			n.abandonOrForget(a, !held && a.regranted.Load())
 			if !held && !again {
@@ -228,9 +247,6 @@ func (n *node) release(ctx context.Context, a, next *acquisition) (grant, bool, 
 			next.primed = true
 			return grant{}, false, nil
 		}
-		if next != nil && unknown(err) {
-			next.doubt.Store(true)
-		}
 		next = nil
 		if !healing(err) || clock.Now().Since(began) > unlockTimeout(a) || !sleep(ctx, pause.next()) {
 			n.abandonOrForget(a, true)
@@ -246,13 +262,32 @@ func (n *node) releaseOnce(ctx context.Context, a, next *acquisition) (bool, rep
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	return n.scripts.release(ctx, r, a, n.hub.turnDue(a), next)
+	var late late
+	if next != nil {
+		late = n.late(next)
+	}
+	return n.scripts.release(ctx, r, a, n.hub.turnDue(a), next, late)
 }
 
-// end is the sweeper's: one release, without caller.
-func (n *node) end(ctx context.Context, a *acquisition) error {
-	_, _, err := n.releaseOnce(ctx, a, nil)
-	return err
+// end is the sweeper's: one release for each of a batch, without callers.
+func (n *node) end(ctx context.Context, batch []*acquisition) ([]bool, error) {
+	var call sweepCall
+	for _, a := range batch {
+		r, err := n.route(ctx, &a.names)
+		if err != nil {
+			return nil, err
+		}
+		call.add(releaseCall(r, a, n.hub.turnDue(a), nil))
+	}
+	return call.send(ctx, n.link, n.scripts.sweeping)
+}
+
+// group is what the locks of one command have in common: the slot, on a Cluster.
+func (n *node) group(a *acquisition) uint16 {
+	if n.mode.Load() == modePlain {
+		return 0
+	}
+	return n.link.slot(a.names.lock)
 }
 
 func (n *node) attach(a *acquisition, h *hold) { n.hub.attach(a, h) }
@@ -265,7 +300,7 @@ func (n *node) abandon(a *acquisition) { n.abandonOrForget(a, true) }
 // never answered and may come late.
 func (n *node) abandonOrForget(a *acquisition, open bool) {
 	n.hub.forget(a)
-	if open || a.doubt.Load() {
+	if open && a.mayStand() || a.mayRunLate() {
 		n.sweeper.sweep(a, !open)
 	}
 }
@@ -315,8 +350,7 @@ func (n *node) bySlot(batch []renewal) map[uint16][]renewal {
 	}
 	groups := make(map[uint16][]renewal)
 	for _, r := range batch {
-		cmd := n.scripts.rdb.B().Exists().Key(r.lock).Build()
-		slot := cmd.Slot()
+		slot := n.link.slot(r.lock)
 		groups[slot] = append(groups[slot], r)
 	}
 	return groups
@@ -348,5 +382,6 @@ func (n *node) force(ctx context.Context, nm *names) (bool, error) {
 func (n *node) close() {
 	n.hub.stop()
 	n.sweeper.close()
+	n.link.close()
 	n.hub.close()
 }

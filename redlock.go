@@ -77,7 +77,7 @@ func newQuorum(nodes []rueidis.Client, id string, cfg *config) *quorum {
 		longest = 0
 	}
 	for i, rdb := range nodes {
-		q.seats = append(q.seats, newSeat(i+1, rdb, id, longest, cfg.log))
+		q.seats = append(q.seats, newSeat(i+1, rdb, id, longest, cfg))
 	}
 	q.rtt.Store(int64(time.Millisecond))
 	return q
@@ -265,8 +265,12 @@ func (q *quorum) close() {
 	q.cancel()
 	q.crew.end()
 	for _, s := range q.seats {
-		s.hub.close()
+		wg.Go(func() {
+			s.link.close()
+			s.hub.close()
+		})
 	}
+	wg.Wait()
 }
 
 // recount writes the hold count on all nodes; a quorum of them must confirm.

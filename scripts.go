@@ -43,16 +43,17 @@ const alone = "local mark, mute\n"
 // scripts runs the Lua files on one Redis: a typed method each, so that positions are written once. They are never
 // retried by the client library: a second run must be ours, so that we know it may come late.
 type scripts struct {
-	rdb rueidis.Client
+	link *link
 
-	acquiring, releasing, forcing, recounting, renewing, inspecting *rueidis.Lua
+	acquiring, releasing, sweeping, forcing, recounting, renewing, inspecting *rueidis.Lua
 }
 
-func newScripts(rdb rueidis.Client) scripts {
+func newScripts(l *link) scripts {
 	return scripts{
-		rdb:        rdb,
+		link:       l,
 		acquiring:  rueidis.NewLuaScript(alone + grantLua + queueLua + turnLua + acquireLua),
 		releasing:  rueidis.NewLuaScript(alone + grantLua + queueLua + turnLua + releaseLua),
+		sweeping:   rueidis.NewLuaScript(sweepText(alone+grantLua+queueLua+turnLua, releaseLua)),
 		forcing:    rueidis.NewLuaScript(alone + grantLua + forceLua),
 		recounting: rueidis.NewLuaScript(recountLua),
 		renewing:   rueidis.NewLuaScript(renewLua),
@@ -81,11 +82,11 @@ type blocker struct {
 }
 
 // acquire takes the lock for a, enters it, or queues a unless ticket is noTicket. over is the turn of Redisson's waiters
-// that is known to be over.
-func (s scripts) acquire(ctx context.Context, r route, a *acquisition, ticket, over string) (reply, error) {
+// that is known to be over, late hears an answer that comes after ctx ended.
+func (s scripts) acquire(ctx context.Context, r route, a *acquisition, ticket, over string, late late) (reply, error) {
 	n := &a.names
 	args := []string{ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, ticket, r.inbox, r.publish, over}
-	got, err := s.acquiring.Exec(ctx, s.rdb, []string{n.lock, n.queue, n.counter, n.unlock}, args).ToArray()
+	got, err := s.link.do(ctx, s.acquiring, []string{n.lock, n.queue, n.counter, n.unlock}, args, late).ToArray()
 	if err != nil {
 		return reply{}, err
 	}
@@ -94,18 +95,10 @@ func (s scripts) acquire(ctx context.Context, r route, a *acquisition, ticket, o
 
 // release ends a. With a next acquisition, and if a did hold the lock, next is queued behind everyone in the same step
 // and its reply returned: the zero reply when Redis could not queue it. With turns the lock is left to Redisson's waiters
-// where some listen.
-func (s scripts) release(ctx context.Context, r route, a *acquisition, turns bool, next *acquisition) (bool, reply, error) {
-	n := &a.names
-	args := []string{a.id, a.owner, ms(a.lease), r.inbox, r.publish, strconv.Itoa(a.block), "0", "", "", ""}
-	if turns {
-		args[6] = "1"
-	}
-	if next != nil {
-		args[7], args[8], args[9] = next.id, ms(next.lease), strconv.Itoa(next.block)
-	}
-	keys := []string{n.lock, n.queue, n.counter, n.unlock, n.listen}
-	got, err := s.releasing.Exec(ctx, s.rdb, keys, args).ToArray()
+// where some listen. late hears an answer that comes after ctx ended.
+func (s scripts) release(ctx context.Context, r route, a *acquisition, turns bool, next *acquisition, late late) (bool, reply, error) {
+	keys, args := releaseCall(r, a, turns, next)
+	got, err := s.link.do(ctx, s.releasing, keys, args, late).ToArray()
 	if err != nil {
 		return false, reply{}, err
 	}
@@ -117,9 +110,21 @@ func (s scripts) release(ctx context.Context, r route, a *acquisition, turns boo
 	return true, rep, err
 }
 
+func releaseCall(r route, a *acquisition, turns bool, next *acquisition) (keys, args []string) {
+	n := &a.names
+	args = []string{a.id, a.owner, ms(a.lease), r.inbox, r.publish, strconv.Itoa(a.block), "0", "", "", ""}
+	if turns {
+		args[6] = "1"
+	}
+	if next != nil {
+		args[7], args[8], args[9] = next.id, ms(next.lease), strconv.Itoa(next.block)
+	}
+	return []string{n.lock, n.queue, n.counter, n.unlock, n.listen}, args
+}
+
 // recount writes a hold count. It returns false when id no longer holds the lock.
 func (s scripts) recount(ctx context.Context, n *names, id string, count int, lease time.Duration) (bool, error) {
-	got, err := s.recounting.Exec(ctx, s.rdb, []string{n.lock}, []string{id, strconv.Itoa(count), ms(lease)}).AsInt64()
+	got, err := s.link.do(ctx, s.recounting, []string{n.lock}, []string{id, strconv.Itoa(count), ms(lease)}, nil).AsInt64()
 	return got == 1, err
 }
 
@@ -130,7 +135,7 @@ func (s scripts) renew(ctx context.Context, batch []renewal) ([]outcome, error) 
 		keys[i] = r.lock
 		args = append(args, r.id, strconv.Itoa(r.count), ms(r.lease))
 	}
-	got, err := s.renewing.Exec(ctx, s.rdb, keys, args).AsIntSlice()
+	got, err := s.link.urge(ctx, s.renewing, keys, args).AsIntSlice()
 	if err != nil {
 		return nil, err
 	}
@@ -182,13 +187,13 @@ func refusesOne(err error) bool {
 // force frees a lock whoever holds it. It returns false when nobody did.
 func (s scripts) force(ctx context.Context, r route, n *names) (bool, error) {
 	keys := []string{n.lock, n.queue, n.counter, n.unlock}
-	got, err := s.forcing.Exec(ctx, s.rdb, keys, []string{r.inbox, r.publish}).AsInt64()
+	got, err := s.link.do(ctx, s.forcing, keys, []string{r.inbox, r.publish}, nil).AsInt64()
 	return got == 1, err
 }
 
 // inspect reads a lock's state.
 func (s scripts) inspect(ctx context.Context, n *names) (State, error) {
-	got, err := s.inspecting.Exec(ctx, s.rdb, []string{n.lock, n.queue, n.counter}, nil).ToArray()
+	got, err := s.link.do(ctx, s.inspecting, []string{n.lock, n.queue, n.counter}, nil, nil).ToArray()
 	if err != nil {
 		return State{}, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 type seat struct {
 	index   int // from 1, as errors name it
 	rdb     rueidis.Client
+	link    *link
 	ballots ballots
 	hub     *hub
 	sweeper *sweeper
@@ -32,14 +32,15 @@ type seat struct {
 	began    time.Time
 }
 
-func newSeat(index int, rdb rueidis.Client, id string, longest time.Duration, log *slog.Logger) *seat {
-	s := &seat{index: index, rdb: rdb, ballots: newBallots(rdb, longest), began: time.Now()}
-	s.sweeper = newSweeper(func(ctx context.Context, a *acquisition) error {
-		_, _, err := s.ballots.unvote(ctx, a, nil)
+func newSeat(index int, rdb rueidis.Client, id string, longest time.Duration, cfg *config) *seat {
+	l := newLink(rdb, cfg.commandTimeout())
+	s := &seat{index: index, rdb: rdb, link: l, ballots: newBallots(l, longest), began: time.Now()}
+	s.sweeper = newSweeper(l, func(ctx context.Context, batch []*acquisition) ([]bool, error) {
+		ended, err := s.ballots.sweep(ctx, batch)
 		s.heard(err)
-		return err
-	}, s.idle)
-	s.hub = newHub(rdb, id, log, s.sweeper.orphan)
+		return ended, err
+	}, oneGroup, s.idle)
+	s.hub = newHub(rdb, id, cfg.log, s.sweeper.orphan)
 	s.hub.startPlain(true)
 	return s
 }
@@ -186,7 +187,7 @@ func (l *leg) settle(tau time.Duration) {
 func (l *leg) end(open bool) {
 	l.stage.Store(over)
 	l.seat.hub.forget(l.acquisition)
-	if open || l.late.Load() || l.doubt.Load() {
+	if open || l.late.Load() || l.mayRunLate() {
 		l.seat.sweeper.sweep(l.acquisition, !open && !l.late.Load())
 	}
 }
@@ -194,9 +195,7 @@ func (l *leg) end(open bool) {
 // straggled is told of every answer to what may have taken the node. One that comes late may have undone what ended the
 // leg. While the release is out it is left to end: a sweep that overtook the release would make it look lost.
 func (l *leg) straggled(err error) {
-	if unknown(err) {
-		l.doubt.Store(true)
-	}
+	l.noted(err)
 	if l.stage.Load() == running {
 		return
 	}

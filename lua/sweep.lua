@@ -1,0 +1,17 @@
+-- sweep: end many acquisitions in one command; put behind a release or an unvote, which is wrapped as the function one.
+--
+-- KEYS[n]  five for each acquisition, as one takes them
+-- ARGV[1]  width: how many arguments one takes
+-- ARGV[n]  width for each acquisition, as one takes them
+--
+-- Returns for each acquisition 1 when it was held, 0 when not, and -1 when it could not be ended. What fails for one
+-- does not stop the others.
+local keys, args, width = KEYS, ARGV, tonumber(ARGV[1])
+local ended = {}
+for i = 1, #keys / 5 do
+  KEYS = { unpack(keys, 5 * i - 4, 5 * i) }
+  ARGV = { unpack(args, 2 + (i - 1) * width, 1 + i * width) }
+  local ok, answer = pcall(one)
+  ended[i] = ok and answer[1] or -1
+end
+return ended
