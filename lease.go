@@ -35,8 +35,9 @@ type leaseCtx struct {
 	lease *Lease
 }
 
+// Value finds the lease, unless it was unlocked: one further out may still hold the lock.
 func (c *leaseCtx) Value(key any) any {
-	if k, ok := key.(leaseKey); ok && k == c.lease.m.key() {
+	if k, ok := key.(leaseKey); ok && k == c.lease.m.key() && !c.lease.unlocked() {
 		return c.lease
 	}
 	return c.Context.Value(key)
@@ -114,6 +115,12 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		return fmt.Errorf("%w: Extend: %w", ErrInvalidOption, err)
 	}
 	return l.h.extend(ctx, l, d)
+}
+
+func (l *Lease) unlocked() bool {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	return l.over
 }
 
 // Mutex returns the lock that is held.

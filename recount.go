@@ -8,34 +8,36 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 )
 
-// reenter adds a lease to a hold that is live, after Redis counts it. It repeats while the failure may heal.
-func (h *hold) reenter(ctx context.Context, m *Mutex) (*Lease, error) {
+// reenter adds a lease inside outer to the hold, after Redis counts it. It repeats while the failure may pass.
+func (h *hold) reenter(ctx, wctx context.Context, m *Mutex, outer *Lease) (*Lease, error) {
 	pause := backoff{least: 5 * time.Millisecond, most: 100 * time.Millisecond}
 	for {
-		l, err := h.reenterOnce(ctx, m)
+		l, err := h.reenterOnce(ctx, wctx, m, outer)
 		if !fromRedis(err) || !healing(err) {
 			return l, err
 		}
-		if !sleep(ctx, pause.next()) {
-			return nil, m.refused(ctx)
+		if !sleep(wctx, pause.next()) {
+			return nil, m.refused(wctx)
 		}
 	}
 }
 
-func (h *hold) reenterOnce(ctx context.Context, m *Mutex) (*Lease, error) {
-	if err := h.lock(ctx); err != nil {
-		return nil, m.refused(ctx)
+// reenterOnce asks whether outer still holds only once it has ops: until then an Unlock could pass the hold on, and what
+// was entered would be a stranger's.
+func (h *hold) reenterOnce(ctx, wctx context.Context, m *Mutex, outer *Lease) (*Lease, error) {
+	if err := h.lock(wctx); err != nil {
+		return nil, m.refused(wctx)
 	}
 	defer h.unlock()
 	h.mu.Lock()
-	if h.state != live || len(h.leases) == 0 {
-		h.mu.Unlock()
-		return nil, h.why()
+	if outer.over || h.state != live {
+		defer h.mu.Unlock()
+		return nil, h.whyNoEntry(outer)
 	}
-	count, lease, token := len(h.leases)+1, h.renewLease(clock.Now()), h.leases[0].token
+	count, lease := len(h.leases)+1, h.renewLease(clock.Now())
 	h.mu.Unlock()
 
-	if err := h.recount(ctx, count, lease); err != nil {
+	if err := h.recount(wctx, count, lease); err != nil {
 		return nil, err
 	}
 	l := newLease(ctx, m, h)
@@ -43,11 +45,19 @@ func (h *hold) reenterOnce(ctx context.Context, m *Mutex) (*Lease, error) {
 	if h.state != live {
 		defer l.cancel(ErrLost)
 		defer h.mu.Unlock()
-		return nil, h.causeLocked()
+		return nil, h.whyNoEntry(outer)
 	}
-	h.leases, l.token = append(h.leases, l), token
+	h.leases, l.token = append(h.leases, l), outer.token
 	h.mu.Unlock()
 	return l, nil
+}
+
+// whyNoEntry is the error for a re-entry that came too late. The caller holds h.mu.
+func (h *hold) whyNoEntry(outer *Lease) error {
+	if outer.over {
+		return errUnlocked
+	}
+	return h.cause
 }
 
 // recount tells Redis a hold count. The caller holds h.ops.

@@ -34,14 +34,14 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	if err := m.usable(ctx); err != nil {
 		return nil, err
 	}
-	if l := m.enclosing(ctx); l != nil {
-		return l.h.reenter(ctx, m)
-	}
 	wctx := ctx
 	if m.cfg.wait > 0 {
 		var cancel context.CancelFunc
 		wctx, cancel = context.WithTimeoutCause(ctx, m.cfg.wait, errWaited)
 		defer cancel()
+	}
+	if l, entered, err := m.reenter(ctx, wctx, (*hold).reenter); entered {
+		return l, err
 	}
 	for {
 		l, err := m.wait(ctx, wctx)
@@ -66,8 +66,8 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	if err := m.usable(ctx); err != nil {
 		return nil, err
 	}
-	if l := m.enclosing(ctx); l != nil {
-		return l.h.reenterOnce(ctx, m)
+	if l, entered, err := m.reenter(ctx, ctx, (*hold).reenterOnce); entered {
+		return l, err
 	}
 	owner := ownerOf(ctx)
 	atGate := owner == "" && m.c.gates.TryEnter(m.names.lock)
@@ -108,7 +108,7 @@ func (m *Mutex) Held(ctx context.Context) (*Lease, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
-	l, _ := ctx.Value(m.key()).(*Lease)
+	l := m.enclosing(ctx)
 	if l == nil {
 		return nil, ErrNotHeld
 	}
@@ -190,19 +190,28 @@ func (m *Mutex) refused(ctx context.Context) error {
 	return gaveUp(m.names.name, blocker{}, context.Cause(ctx))
 }
 
-// enclosing returns the lease of this lock that ctx carries, unless it has been unlocked.
+// enclosing returns the innermost lease of this lock that ctx carries and that has not been unlocked.
 func (m *Mutex) enclosing(ctx context.Context) *Lease {
 	l, _ := ctx.Value(m.key()).(*Lease)
-	if l == nil {
-		return nil
-	}
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
-	if l.over {
-		return nil
-	}
 	return l
 }
+
+// reenter enters, by enter, what an enclosing lease holds. A lease that is unlocked meanwhile counts no more: the next one
+// outward is tried, and without any the caller is a contender like others.
+func (m *Mutex) reenter(ctx, wctx context.Context, enter enterFunc) (l *Lease, entered bool, err error) {
+	for outer := m.enclosing(ctx); outer != nil; outer = m.enclosing(ctx) {
+		if l, err = enter(outer.h, ctx, wctx, m, outer); !errors.Is(err, errUnlocked) {
+			return l, true, err
+		}
+	}
+	return nil, false, nil
+}
+
+// enterFunc is a way to enter the hold of an enclosing lease. wctx bounds the waiting, ctx becomes the new lease's.
+type enterFunc func(h *hold, ctx, wctx context.Context, m *Mutex, outer *Lease) (*Lease, error)
+
+// errUnlocked says that the enclosing lease was unlocked before it could be re-entered.
+var errUnlocked = errors.New("the enclosing lease was unlocked")
 
 func (m *Mutex) enclosingLost(ctx context.Context) bool {
 	l := m.enclosing(ctx)

@@ -28,6 +28,10 @@ func (s *scripted) contend(context.Context, *acquisition) (grant, error) {
 	return grant{token: 1, sent: clock.Now()}, nil
 }
 
+func (s *scripted) try(_ context.Context, a *acquisition) (grant, error) {
+	return grant{}, &HeldError{Name: a.names.name}
+}
+
 func (s *scripted) release(context.Context, *acquisition, *acquisition) (grant, bool, error) {
 	return grant{}, false, nil
 }
