@@ -158,6 +158,7 @@ func (e *election) collect(now clock.Stamp) {
 func (e *election) count(v vote) {
 	l, now := v.leg, clock.Now()
 	l.pending, l.err, l.seeded = false, v.err, false
+	l.hear(v, now)
 	defer e.reseed(now)
 	if v.err != nil {
 		l.putOff(v.err, max(e.tau, 20*time.Millisecond), now)

@@ -14,30 +14,60 @@ func (l *leg) putOff(err error, pause time.Duration, now clock.Stamp) {
 	l.due = now.Add(max(pause, min(refusal(err).left, l.lease/3)))
 }
 
-// reseed seeds the nodes that forgot, once enough of the others have told how far they counted.
+// hear notes what an answered vote told of the node's memory. Whatever a node that forgot had counted was counted before
+// it said so, and all that relied on that is over: its quarantine is. So what others are asked from then on is enough to
+// tell it, and what they answered before is not.
+func (l *leg) hear(v vote, now clock.Stamp) {
+	if unknown(v.err) {
+		return
+	}
+	l.told = v.sent
+	switch r := refusal(v.err); {
+	case r.born == "":
+		l.doubter = ""
+	case r.born != l.doubter:
+		l.doubter, l.doubted = r.born, now
+	}
+}
+
+// reseed seeds the nodes that forgot, once enough of the others have told how far they counted since. Those that have
+// not are asked.
 func (e *election) reseed(now clock.Stamp) {
 	for _, l := range e.legs {
 		if l.err == nil || l.seeded {
 			continue
 		}
-		if r := refusal(l.err); r.born != "" && e.seed(l, r) {
-			l.seeded, l.due = true, now.Add(e.tau)
+		r := refusal(l.err)
+		if r.born == "" {
+			continue
+		}
+		if reached, known := e.recall(l, r); known {
+			if e.seed(l, reached) {
+				l.due = now.Add(e.tau)
+			}
+			continue
+		}
+		for _, other := range e.legs {
+			if other.err == nil && !other.pending && !l.doubted.Before(other.told) {
+				other.due = now
+			}
 		}
 	}
 }
 
-// seed tells a node that forgot how far enough of the others have counted. Enough is so many that no quorum's counter
-// can have been only on the rest. Where more nodes have forgotten than a quorum survives, tokens cannot be told from
-// older ones any more: GuardStrict then stops, GuardAuto goes on from the most that any node knows. It returns false when
-// nothing was told.
-func (e *election) seed(l *leg, r refused) bool {
+// recall returns how far enough of the others have counted. Enough is so many that no quorum's counter can have been only
+// on the rest. Where more nodes have forgotten than a quorum survives, tokens cannot be told from older ones any more:
+// GuardStrict then stops, GuardAuto goes on from the most that any node knows. It returns false while that is unknown.
+func (e *election) recall(l *leg, r refused) (int64, bool) {
 	reached := r.counter
 	healthy, forgot := 0, 0
 	for _, other := range e.legs {
+		if other == l || !l.doubted.Before(other.told) {
+			continue
+		}
 		n := max(other.counter, other.own)
 		theirs := refusal(other.err)
 		switch {
-		case other == l:
 		case theirs.born != "" || errors.Is(other.err, errForgotten):
 			reached = max(reached, theirs.counter)
 			forgot++
@@ -49,19 +79,36 @@ func (e *election) seed(l *leg, r refused) bool {
 	others := len(e.legs) - 1
 	if healthy < min(len(e.legs)-e.q.need+1, others) {
 		if forgot+healthy < others {
-			return false // somebody may still know
+			return 0, false // somebody may still know
 		}
 		if e.q.cfg.guard == GuardStrict {
 			l.err = errForgotten
-			return false
+			return 0, false
 		}
 	}
-	return e.q.crew.start(func() {
+	return reached, true
+}
+
+// remind seeds the nodes that forgot with what a quorum has reached now. That is above all that they counted: whose
+// grants stood on them has lost those, and with another node of this quorum is counted in.
+func (e *election) remind(reached int64) {
+	for _, l := range e.legs {
+		if !l.seeded && refusal(l.err).born != "" {
+			e.seed(l, reached)
+		}
+	}
+}
+
+// seed tells a node that forgot how far the others counted.
+func (e *election) seed(l *leg, reached int64) bool {
+	born := l.doubter
+	l.seeded = e.q.crew.start(func() {
 		ctx, cancel := context.WithTimeout(e.q.ctx, l.timeout)
 		defer cancel()
-		_, err := l.seat.ballots.seed(ctx, &l.names, r.born, reached)
+		_, err := l.seat.ballots.seed(ctx, &l.names, born, reached)
 		l.seat.heard(err)
 	})
+	return l.seeded
 }
 
 // errForgotten is final: tokens that were given cannot be told from new ones.

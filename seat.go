@@ -151,6 +151,9 @@ type leg struct {
 	asked   clock.Stamp   // when the last vote was sent, zero for never
 	due     clock.Stamp   // when to vote next
 	err     error         // of the last vote
+	told    clock.Stamp   // when the last vote was sent that was answered
+	doubter string        // the incarnation that forgot how far it counted, "" for none
+	doubted clock.Stamp   // when that was first heard
 	seeded  bool          // it was told the counter since
 
 	stage atomic.Int32 // running, ending or over, in this order

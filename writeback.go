@@ -38,6 +38,7 @@ func (e *election) win() (grant, bool) {
 		return grant{}, false
 	}
 	e.a.reached = reached
+	e.remind(reached)
 	for _, l := range e.legs {
 		l.reached = reached
 		l.seat.hub.hold(l.acquisition)
