@@ -21,6 +21,9 @@
 // Fence is clients that hold quorums of three nodes: fencing tokens with guarded write-backs, releases to every node,
 // and nodes that lose their memory, with quarantine and re-seeding from what was asked after the loss was heard of.
 //
+// WriteBack is the loop of one contender whose quorum's counters differ: it writes its token back, and listens to
+// votes, grants and its caller meanwhile. What has to come in every fair run is that it wins, or gives up with its caller.
+//
 // # What is abstracted
 //
 // Time in Node is ticks, and a lease is one or two of them. Beliefs are counted from when a command was sent, leases

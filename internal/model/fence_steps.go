@@ -174,8 +174,8 @@ func (w *fenceSystem) recover(s fenceState, n int, emit func(Step[fenceState])) 
 	}
 }
 
-// seed emits how node n is told the others' counters: by a contender that heard that n forgot, and then asked them. What
-// it was told so far stands in n's counter, which nobody looks at before the seed has run.
+// seed emits how node n is told the others' counters: by a contender that heard that n forgot, and then asked them.
+// What it was told so far stands in n's counter, which nobody looks at before the seed has run.
 func (w *fenceSystem) seed(s fenceState, n int, emit func(Step[fenceState])) {
 	told := func(m int, counter int8, text string, args ...int) {
 		next := s
@@ -203,7 +203,7 @@ func (w *fenceSystem) seed(s fenceState, n int, emit func(Step[fenceState])) {
 	}
 }
 
-// stalls emits that a contender which waits at node n is stopped with n's counter in its hands: answered, or on its way.
+// stalls emits that a contender which waits at node n is stopped with n's counter in its hands, or on its way to it.
 func (w *fenceSystem) stalls(s fenceState, n int, emit func(Step[fenceState])) {
 	if s.node[n].owner == 0 || s.votedAt > 0 || s.losses == 0 {
 		return
