@@ -52,6 +52,8 @@ type acquisition struct {
 	hints hints
 	room  *room
 	hold  *hold
+	// unvetted is set when the lock was granted before it was known whether the inbox may be subscribed.
+	unvetted bool
 }
 
 // hints are what messages told a waiter beside grants: that it should look again, and that somebody with a lower ticket

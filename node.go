@@ -119,7 +119,7 @@ func (n *node) look(ctx context.Context, a *acquisition, failing *backoff) (time
 		g, held, err := n.poll(ctx, a)
 		switch {
 		case held:
-			return 0, g, nil
+			return 0, g, n.hub.firstVerdict(ctx, a)
 		case ctx.Err() != nil:
 			return 0, g, causeOf(ctx)
 		case err != nil && !healing(err):
@@ -131,7 +131,7 @@ func (n *node) look(ctx context.Context, a *acquisition, failing *backoff) (time
 	a.primed = false
 	failing.reset()
 	n.hub.listen(a)
-	return a.nextPoll(), grant{}, nil
+	return a.nextPoll(), grant{}, n.hub.deafness(a)
 }
 
 // poll asks for the lock once. An answer moves forward the instant from which a later grant is dated.

@@ -1,12 +1,10 @@
 package relock
 
 import (
+	"container/list"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +19,12 @@ const inboxPrefix = "relock_inbox:"
 // contention subscribes once.
 const linger = 30 * time.Second
 
+const (
+	maxChannels      = 500                    // in one command, and rooms ended in one go
+	subscribeTimeout = 2 * time.Second        // of each command that subscribes
+	leaveTimeout     = 300 * time.Millisecond // how long close waits for connections that do not answer
+)
+
 // hub receives the messages of one Redis and tells acquisitions of them. A message is a hint at what to do at once; one
 // that is lost costs time, never a lock, because waiters poll.
 type hub struct {
@@ -34,16 +38,22 @@ type hub struct {
 	done   chan struct{} // closed by stop: contenders leave
 	wg     sync.WaitGroup
 	feed   feed
+	vetted chan struct{} // closed once it is known whether the inbox may be subscribed, or that nobody can tell
 
 	// skipped counts messages that nobody of ours or Redisson's can have sent.
 	skipped atomic.Int64
 
 	// mu guards what follows and the hub's fields in every acquisition. Invariant: acqs holds exactly the acquisitions
-	// that are not over; a room holds exactly those of them that want to hear of its lock's unlock channel.
-	mu    sync.Mutex
-	acqs  map[string]*acquisition // by id
-	rooms map[string]*room        // by unlock channel
-	inbox bool                    // somebody has waited or held: the inbox is wanted
+	// that are not over; a room holds exactly those of them that want to hear of its lock's unlock channel; vacant holds
+	// exactly the rooms that hold nobody; and only channels that are wanted are denied.
+	mu      sync.Mutex
+	acqs    map[string]*acquisition // by id
+	rooms   map[string]*room        // by unlock channel
+	vacant  *list.List              // of *room, the longest empty one first
+	denied  map[string]*denial      // by channel
+	denials int                     // so far
+	inbox   bool                    // somebody has waited or held: the inbox is wanted
+	closed  bool                    // no goroutine is started any more
 }
 
 // room is a lock's unlock channel and who listens to it here.
@@ -51,23 +61,17 @@ type room struct {
 	names   names
 	members []*acquisition
 	turns   turns
-	ready   bool      // the subscription is confirmed
-	empty   time.Time // when the last member left
+	ready   bool          // the subscription is confirmed
+	empty   time.Time     // when the last member left
+	vacancy *list.Element // its place in the hub's vacant, nil while it has members
 	stop    context.CancelFunc
-}
-
-// feed subscribes for a hub: all locks over one connection, or a subscription for each lock's Cluster slot.
-type feed interface {
-	// All are called with the hub's mutex held.
-	open(r *room)  // a room wants its channels
-	close(r *room) // it no longer does
-	listen()       // the inbox is wanted
 }
 
 func newHub(rdb rueidis.Client, client string, log *slog.Logger, orphan func(grantMessage)) *hub {
 	h := &hub{
 		rdb: rdb, client: client, log: log, orphan: orphan,
-		done: make(chan struct{}), acqs: make(map[string]*acquisition), rooms: make(map[string]*room),
+		done: make(chan struct{}), vetted: make(chan struct{}), acqs: make(map[string]*acquisition),
+		rooms: make(map[string]*room), vacant: list.New(), denied: make(map[string]*denial),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
@@ -80,7 +84,7 @@ func (h *hub) enter(a *acquisition) {
 	defer h.mu.Unlock()
 	h.acqs[a.id] = a
 	if r := h.rooms[a.names.unlock]; r != nil && a.room == nil {
-		r.join(a)
+		h.join(r, a)
 	}
 }
 
@@ -118,7 +122,7 @@ func (h *hub) listen(a *acquisition) {
 	} else if r.ready {
 		a.poke() // what was published since a's last poll went unheard
 	}
-	r.join(a)
+	h.join(r, a)
 }
 
 // hold notes that a was granted its lock, and how often it may pass it on.
@@ -126,6 +130,7 @@ func (h *hub) hold(a *acquisition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.expect()
+	a.unvetted = h.inbox && !h.isVetted()
 	a.phase, a.passes = held, a.block
 	if r := a.room; r != nil {
 		now := time.Now()
@@ -175,7 +180,7 @@ func (h *hub) forget(a *acquisition) {
 		r.members = slices.DeleteFunc(r.members, func(m *acquisition) bool { return m == a })
 		a.room = nil
 		if len(r.members) == 0 {
-			r.empty = time.Now()
+			r.empty, r.vacancy = time.Now(), h.vacant.PushBack(r)
 		}
 	}
 }
@@ -189,95 +194,13 @@ func (h *hub) take(a *acquisition) (int64, hints) {
 	return token, told
 }
 
-func (r *room) join(a *acquisition) {
+func (h *hub) join(r *room, a *acquisition) {
+	if r.vacancy != nil {
+		h.vacant.Remove(r.vacancy)
+		r.vacancy = nil
+	}
 	r.members = append(r.members, a)
 	a.room = r
-}
-
-// receive handles one message. It runs in the connection's reader and never blocks.
-func (h *hub) receive(channel, message string) {
-	var err error
-	if strings.HasPrefix(channel, inboxPrefix) {
-		err = h.receiveGrant(message)
-	} else if tag, found := strings.CutPrefix(channel, listenPrefix); found {
-		err = h.receiveTurn(unlockPrefix+tag, message)
-	} else {
-		err = h.receiveUnlock(channel, message)
-	}
-	if err != nil {
-		h.skip(channel, message, err)
-	}
-}
-
-// skip counts a message that means nothing, and logs the first and every hundredth.
-func (h *hub) skip(channel, message string, why error) {
-	if n := h.skipped.Add(1); n%100 == 1 {
-		h.log.Warn("relock: skipped a message", "channel", channel, "message", message[:min(len(message), 64)],
-			"reason", why, "skipped", n)
-	}
-}
-
-func (h *hub) receiveUnlock(channel, message string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := h.rooms[channel]
-	if r == nil {
-		return nil
-	}
-	if message != "0" {
-		return fmt.Errorf("no unlock, which is 0") // other locks of Redisson use other numbers on other channels
-	}
-	r.turns.unlocked()
-	for _, a := range r.members {
-		a.news()
-	}
-	return nil
-}
-
-func (h *hub) receiveTurn(channel, message string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := h.rooms[channel]
-	if r == nil {
-		return nil
-	}
-	if _, err := strconv.ParseUint(message, 10, 64); err != nil {
-		return fmt.Errorf("no turn, which is a number of microseconds")
-	}
-	r.turns.opened(message, time.Now())
-	return nil
-}
-
-func (h *hub) receiveGrant(message string) error {
-	g, err := parseGrant(message)
-	if err != nil {
-		return err
-	}
-	h.mu.Lock()
-	a := h.acqs[g.id]
-	var deposed *hold
-	switch {
-	case a == nil:
-	case g.token == 0 && a.phase == waiting:
-		a.hints.nudged = true
-		a.poke()
-	case g.token == 0 && g.lease == 0:
-		deposed = a.hold
-	case g.token == 0:
-	case a.phase == waiting:
-		a.grant = max(a.grant, g.token)
-		a.poke()
-	case a.phase == releasing:
-		// It may have been granted after the release ran: the release is not the last word.
-		a.regranted.Store(true)
-	}
-	h.mu.Unlock()
-	if deposed != nil {
-		deposed.doubt()
-	} else if a == nil && g.token > 0 && strings.HasPrefix(g.id, h.client) {
-		h.orphan(g)
-	}
-	return nil
 }
 
 // subscribed is called for each confirmed subscription, the first and those after a lost connection. Whoever waits may
@@ -285,12 +208,19 @@ func (h *hub) receiveGrant(message string) error {
 func (h *hub) subscribed(channel string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.confirm(channel)
+}
+
+// confirm is subscribed for those who hold the hub's mutex.
+func (h *hub) confirm(channel string) {
+	delete(h.denied, channel)
 	if r := h.rooms[channel]; r != nil {
 		r.ready = true
 		for _, a := range r.members {
 			a.news()
 		}
 	} else if channel == inboxPrefix+h.client {
+		h.vet()
 		for _, a := range h.acqs {
 			if a.hold != nil || a.room == nil { // who is in a room hears of that
 				a.news()
@@ -299,60 +229,81 @@ func (h *hub) subscribed(channel string) {
 	}
 }
 
-// idle removes and returns the rooms that nobody has listened in for a while.
-func (h *hub) idle(now time.Time) []*room {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var out []*room
-	for channel, r := range h.rooms {
-		if len(r.members) == 0 && now.Sub(r.empty) > linger {
-			delete(h.rooms, channel)
-			h.feed.close(r)
-			out = append(out, r)
+// tidy ends idle rooms until the hub is closed.
+func (h *hub) tidy() {
+	tick := time.NewTicker(linger / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			for h.endIdle(now) {
+			}
+		case <-h.ctx.Done():
+			return
 		}
 	}
-	return out
+}
+
+// endIdle ends rooms that nobody has listened in for a while, as many as may be ended in one go. It reports whether there
+// may be more.
+func (h *hub) endIdle(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for range maxChannels {
+		first := h.vacant.Front()
+		if first == nil {
+			return false
+		}
+		r := first.Value.(*room)
+		if now.Sub(r.empty) <= linger {
+			return false
+		}
+		h.vacant.Remove(first)
+		delete(h.rooms, r.names.unlock)
+		delete(h.denied, r.names.unlock)
+		delete(h.denied, r.names.listen)
+		h.feed.close(r)
+	}
+	return true
+}
+
+// start is spawn for those who do not hold the hub's mutex.
+func (h *hub) start(f func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.spawn(f)
+}
+
+// spawn runs f in a goroutine that close waits for. It returns false when the hub is closed. The caller holds the hub's
+// mutex.
+func (h *hub) spawn(f func()) bool {
+	if h.closed {
+		return false
+	}
+	h.wg.Go(f)
+	return true
 }
 
 // stop turns contenders away. Messages are still received: grants that come now are ended.
 func (h *hub) stop() { close(h.done) }
 
-// close ends all subscriptions and returns when no goroutine is left.
+// close ends all subscriptions and returns when no goroutine is left, or after a moment where a connection does not
+// answer, or none was to be had yet. What is left then sends nothing but its good-bye and ends by itself: the client
+// library gives up a connection after a second, and one that it still hands out is given back at once.
 func (h *hub) close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
 	h.cancel()
-	h.wg.Wait()
-}
-
-// grantMessage tells a client that one of its acquisitions owns the lock; with token 0 that it no longer does, or with
-// token 0 and lease 1, on a node of a quorum, that somebody with a lower ticket asks for it.
-type grantMessage struct {
-	token int64
-	lease int64 // milliseconds
-	id    string
-	owner string
-	name  string
-}
-
-// parseGrant reads "<token> <lease> <id> <length of owner> <owner><name>".
-func parseGrant(s string) (g grantMessage, err error) {
-	parts := strings.SplitN(s, " ", 5)
-	if len(parts) != 5 {
-		return g, fmt.Errorf("grant of %d parts", len(parts))
+	gone := make(chan struct{})
+	go func() {
+		h.wg.Wait()
+		close(gone)
+	}()
+	late := time.NewTimer(leaveTimeout)
+	defer late.Stop()
+	select {
+	case <-gone:
+	case <-late.C:
 	}
-	if g.token, err = strconv.ParseInt(parts[0], 10, 64); err != nil {
-		return g, err
-	}
-	if g.lease, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
-		return g, err
-	}
-	length, err := strconv.Atoi(parts[3])
-	if err != nil {
-		return g, err
-	}
-	rest := parts[4]
-	if length < 0 || length >= len(rest) || g.token < 0 || g.lease < 0 || g.lease > MaxLease.Milliseconds() {
-		return g, fmt.Errorf("grant out of range")
-	}
-	g.id, g.owner, g.name = parts[2], rest[:length], rest[length:]
-	return g, nil
 }
