@@ -20,15 +20,10 @@ type node struct {
 	timeout time.Duration // of inspect, force and the mode's probe
 
 	// mode is 0 until the kind of channels is known; only a Cluster has to be asked.
-	mode   atomic.Int32
-	modeMu sync.Mutex
+	mode    atomic.Int32
+	modeMu  sync.Mutex // guards probing; never held across a round trip
+	probing *probe     // the question that is out, nil for none
 }
-
-const (
-	modePlain    = 1 + iota // inbox and unlock channels by PUBLISH
-	modeSharded             // both by SPUBLISH
-	modeRaceOnly            // PUBLISH on a Cluster: nobody can count listeners, so nothing is handed over
-)
 
 func newNode(rdb rueidis.Client, id string, cfg *config) *node {
 	l := newLink(rdb, cfg.commandTimeout())
@@ -40,55 +35,6 @@ func newNode(rdb rueidis.Client, id string, cfg *config) *node {
 		n.hub.startPlain(true)
 	}
 	return n
-}
-
-// route returns how messages about a lock travel. On a Cluster the first call asks the server.
-func (n *node) route(ctx context.Context, nm *names) (route, error) {
-	mode := n.mode.Load()
-	if mode == 0 {
-		var err error
-		if mode, err = n.probe(ctx); err != nil {
-			return route{}, err
-		}
-	}
-	switch mode {
-	case modeSharded:
-		return route{inbox: inboxPrefix + nm.tag + ":", publish: "SPUBLISH"}, nil
-	case modeRaceOnly:
-		return route{publish: "PUBLISH"}, nil
-	default:
-		return route{inbox: inboxPrefix, publish: "PUBLISH"}, nil
-	}
-}
-
-// probe asks a Cluster for sharded channels, as Redisson does.
-func (n *node) probe(ctx context.Context) (int32, error) {
-	n.modeMu.Lock()
-	defer n.modeMu.Unlock()
-	if mode := n.mode.Load(); mode != 0 {
-		return mode, nil
-	}
-	mode := int32(modeSharded)
-	switch n.pubsub {
-	case PubSubPlain:
-		mode = modeRaceOnly
-	case PubSubAuto:
-		ctx, cancel := context.WithTimeout(ctx, n.timeout)
-		defer cancel()
-		err := n.link.rdb.Do(ctx, n.link.rdb.B().Arbitrary("PUBSUB", "SHARDNUMSUB").Build()).Error()
-		if replied(err) != "" {
-			mode = modeRaceOnly
-		} else if err != nil {
-			return 0, err
-		}
-	}
-	if mode == modeRaceOnly {
-		n.hub.startPlain(false)
-	} else {
-		n.hub.startSharded()
-	}
-	n.mode.Store(mode)
-	return mode, nil
 }
 
 func (n *node) contend(ctx context.Context, a *acquisition) (grant, error) {
