@@ -15,6 +15,9 @@
 // Local is one process: goroutines that lock one name, the gate that they wait behind, a hold that passes from one to
 // the next in memory, re-entry under the contexts of leases that may be over by then, and Close beside all of it.
 //
+// Batch is the locks of one process that are renewed together, while one key is taken away or may not be touched any
+// more, counts are unsure and Redis is out of memory.
+//
 // Split is contenders that divide the votes of three nodes, one ticket each, with compare-and-yield. What has to come
 // in every fair run is that somebody has a quorum.
 //
