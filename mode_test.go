@@ -12,21 +12,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// alleged is a client that says it is a Cluster's, and whose question for sharded channels the test answers.
-type alleged struct {
+// older is a Cluster's client whose question for sharded channels the test answers.
+type older struct {
 	rueidis.Client
 	asked  atomic.Int32
-	answer func() string // an error reply; nothing else is asked while it blocks
+	answer func() string // an error reply
 }
 
-func (a *alleged) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
-
-func (a *alleged) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+func (o *older) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	if len(cmd.Commands()) > 1 && cmd.Commands()[1] == "SHARDNUMSUB" {
-		a.asked.Add(1)
-		cmd = a.B().Arbitrary("EVAL", "return redis.error_reply(ARGV[1])", "0", a.answer()).Build()
+		o.asked.Add(1)
+		cmd = o.B().Arbitrary("EVAL", "return redis.error_reply(ARGV[1])", "0", o.answer()).Build()
 	}
-	return a.Client.Do(ctx, cmd)
+	return o.Client.Do(ctx, cmd)
 }
 
 const unknownShards = "ERR Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'. Try PUBSUB HELP."
@@ -34,7 +32,7 @@ const unknownShards = "ERR Unknown subcommand or wrong number of arguments for '
 // The question which channels a Cluster has is asked once, and nobody waits for its answer longer than their context.
 func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 	answers := make(chan string)
-	rdb := &alleged{Client: redistest.Start(t).Client(), answer: func() string { return <-answers }}
+	rdb := &older{Client: redistest.StartCluster(t).Client(), answer: func() string { return <-answers }}
 	c := newClient(t, rdb)
 	tried := make(chan error)
 	h := c.arb.(*node).hub
@@ -81,7 +79,7 @@ func TestModeIsNotDecidedByTrouble(t *testing.T) {
 		"NOPERM User app has no permissions to run the 'pubsub|shardnumsub' command",
 		unknownShards,
 	}
-	rdb := &alleged{Client: redistest.Start(t).Client()}
+	rdb := &older{Client: redistest.StartCluster(t).Client()}
 	rdb.answer = func() string { return replies[min(int(rdb.asked.Load()), len(replies))-1] }
 	c := newClient(t, rdb)
 	_, err := c.Mutex("k").Lock(context.Background())
