@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/clock"
 )
 
@@ -25,6 +26,8 @@ type acquisition struct {
 	unanswered atomic.Int32
 	// known is set once an acquire was answered, or a release that queued it: Redis may keep it.
 	known atomic.Bool
+	// sweeper ends the acquisition at its Redis, nil on a quorum, where a leg is ended at each node.
+	sweeper *sweeper
 	// regranted is set when a grant arrives while a release is unanswered: unless the release found the lock held, it may
 	// have run before that grant.
 	regranted atomic.Bool
@@ -93,6 +96,21 @@ func (a *acquisition) noted(err error) {
 	case mayHaveRun(err):
 		a.unanswered.Add(1)
 	}
+}
+
+// late makes the answer to an acquire, or to a release that queued a, end what is not known of a. It may come before the
+// caller has counted the command as unanswered: only the sum matters.
+func (a *acquisition) late(res rueidis.RedisResult) {
+	err := res.NonRedisError()
+	if mayHaveRun(err) {
+		return
+	}
+	if err == nil {
+		a.known.Store(true)
+	}
+	a.unanswered.Add(-1)
+	a.sweeper.answered(a)
+	a.poke()
 }
 
 // mayRunLate reports whether an acquire of a may still be executed.

@@ -78,7 +78,7 @@ func (b ballots) vote(ctx context.Context, a *acquisition, yield int64, how stri
 		number = strconv.FormatInt(yield, 10)
 	}
 	args := []string{ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, a.ticket, number, how, inboxPrefix}
-	got, err := b.link.do(ctx, b.voting, b.keys(&a.names), args, nil).ToArray()
+	got, err := b.link.do(ctx, a.timeout, b.voting, b.keys(&a.names), args, nil).ToArray()
 	if err != nil {
 		return ballot{}, err
 	}
@@ -88,7 +88,7 @@ func (b ballots) vote(ctx context.Context, a *acquisition, yield int64, how stri
 // unvote ends a on this node, and queues next there if there is one.
 func (b ballots) unvote(ctx context.Context, a, next *acquisition) (bool, ballot, error) {
 	keys, args := b.unvoteCall(a, next)
-	got, err := b.link.do(ctx, b.unvoting, keys, args, nil).ToArray()
+	got, err := b.link.do(ctx, a.timeout, b.unvoting, keys, args, nil).ToArray()
 	if err != nil {
 		return false, ballot{}, err
 	}
@@ -134,12 +134,12 @@ func (b ballots) seed(ctx context.Context, n *names, born string, counter int64)
 
 func (b ballots) raise(ctx context.Context, n *names, how, who string, counter int64) (bool, error) {
 	args := []string{how, who, strconv.FormatInt(counter, 10)}
-	got, err := b.link.do(ctx, b.fencing, b.keys(n), args, nil).AsInt64()
+	got, err := b.link.do(ctx, b.link.timeout, b.fencing, b.keys(n), args, nil).AsInt64()
 	return got == 1, err
 }
 
 func (b ballots) force(ctx context.Context, n *names) (bool, error) {
-	got, err := b.link.do(ctx, b.forcing, b.keys(n), []string{inboxPrefix, "PUBLISH"}, nil).AsInt64()
+	got, err := b.link.do(ctx, b.link.timeout, b.forcing, b.keys(n), []string{inboxPrefix, "PUBLISH"}, nil).AsInt64()
 	return got == 1, err
 }
 

@@ -23,6 +23,8 @@ type link struct {
 	timeout time.Duration // of a command whose caller has left
 	heard   func(error)   // told of each command that was sent: nil when it was answered; may be nil
 
+	commands sync.Pool // those that were answered in time, for reuse
+
 	// lanes hold the permits. A Cluster has several, by slot, so that a master that hangs does not stop the others.
 	lanes []chan struct{}
 
@@ -52,79 +54,138 @@ func newLink(rdb rueidis.Client, timeout time.Duration) *link {
 	return l
 }
 
-// late hears what became of a command after its caller has left, in the command's goroutine.
-type late func(rueidis.RedisResult)
+// latecomer hears what became of a command after its caller has left, in the command's goroutine.
+type latecomer interface{ late(rueidis.RedisResult) }
 
-// do runs a script and returns its answer, or an error when ctx ended first. The error is errUnsent where the command
-// surely never ran. Where it may have, late is called with what became of it in the end, unless late is nil.
-func (l *link) do(ctx context.Context, lua *rueidis.Lua, keys, args []string, late late) rueidis.RedisResult {
+// do runs a script and returns its answer, or an error when ctx ended or timeout was over first. The error is errUnsent
+// where the command surely never ran. Where it may have, who hears what became of it in the end, unless who is nil.
+func (l *link) do(ctx context.Context, timeout time.Duration, lua *rueidis.Lua, keys, args []string, who latecomer) rueidis.RedisResult {
 	lane := l.lane(keys)
-	if err := enter(ctx, lane); err != nil {
+	if err := enter(ctx, timeout, lane); err != nil {
 		return rueidis.NewErrorResult(err)
 	}
-	return l.send(ctx, lane, lua, keys, args, late)
+	return l.send(ctx, timeout, lane, lua, keys, args, who)
 }
 
 // urge is do for what keeps leases alive: it waits for no permit, its sender bounds how much of it is out.
 func (l *link) urge(ctx context.Context, lua *rueidis.Lua, keys, args []string) rueidis.RedisResult {
-	return l.send(ctx, nil, lua, keys, args, nil)
+	return l.send(ctx, l.timeout, nil, lua, keys, args, nil)
 }
 
-// enter takes a permit while ctx lives.
-func enter(ctx context.Context, lane chan struct{}) error {
+// enter takes a permit while ctx lives, and for timeout at most.
+func enter(ctx context.Context, timeout time.Duration, lane chan struct{}) error {
 	if ctx.Err() == nil {
 		select {
 		case lane <- struct{}{}:
 			return nil
 		default:
 		}
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
 		select {
 		case lane <- struct{}{}:
 			return nil
 		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", errUnsent, context.Cause(ctx))
 		}
 	}
 	return fmt.Errorf("%w: %w", errUnsent, context.Cause(ctx))
 }
 
-// command is one that is out. Its caller and its goroutine agree by left, which of them comes first, on who hears the answer.
+// command is one that is out. It is its own context, which ends by a time-out alone and keeps the caller's values. The
+// caller and the command's goroutine agree by claimed, which of them comes first, on who hears the answer: the caller, or
+// a latecomer.
 type command struct {
-	answer chan rueidis.RedisResult
-	left   atomic.Bool // one of the two has come
+	context.Context
+	deadline time.Time
+	timer    *time.Timer
+	done     chan struct{} // closed by timer
+	over     atomic.Bool   // likewise, before
+
+	answer  chan rueidis.RedisResult
+	claimed atomic.Bool
+	spent   bool // the timer has fired; written before answer is sent
 }
 
-func (l *link) send(ctx context.Context, lane chan struct{}, lua *rueidis.Lua, keys, args []string,
-	late late) rueidis.RedisResult {
-	l.begin()
-	c := &command{answer: make(chan rueidis.RedisResult, 1)}
-	timeout := l.timeout
-	if end, ok := ctx.Deadline(); ok {
-		timeout = max(timeout, time.Until(end))
+func (l *link) newCommand(ctx context.Context, timeout time.Duration) *command {
+	c, _ := l.commands.Get().(*command)
+	if c == nil {
+		c = &command{answer: make(chan rueidis.RedisResult, 1), done: make(chan struct{})}
+		c.timer = time.AfterFunc(timeout, func() {
+			c.over.Store(true)
+			close(c.done)
+		})
+	} else {
+		c.timer.Reset(timeout)
 	}
-	go func() {
-		defer l.end()
-		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-		defer cancel()
-		res := lua.Exec(own, l.rdb, keys, args)
-		leave(lane)
-		if l.heard != nil {
-			l.heard(failure(res))
-		}
-		if c.left.CompareAndSwap(false, true) {
-			c.answer <- res
-		} else if late != nil {
-			late(res)
-		}
-	}()
+	c.Context, c.deadline = ctx, time.Now().Add(timeout)
+	return c
+}
+
+// Deadline is when the command gives up by itself.
+func (c *command) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Done is closed then.
+func (c *command) Done() <-chan struct{} { return c.done }
+
+// Err tells of that, and not of the caller's context.
+func (c *command) Err() error {
+	if c.over.Load() {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func (l *link) send(ctx context.Context, timeout time.Duration, lane chan struct{}, lua *rueidis.Lua, keys, args []string,
+	who latecomer) rueidis.RedisResult {
+	l.begin()
+	c := l.newCommand(ctx, max(timeout, l.timeout))
+	go l.run(c, lane, lua, keys, args, who)
+	var early <-chan time.Time
+	if timeout < l.timeout {
+		t := time.NewTimer(timeout)
+		defer t.Stop()
+		early = t.C
+	}
+	res, answered := c.wait(ctx, early)
+	if answered && !c.spent { // nobody else holds it
+		c.Context = nil
+		c.claimed.Store(false)
+		l.commands.Put(c)
+	}
+	return res
+}
+
+func (l *link) run(c *command, lane chan struct{}, lua *rueidis.Lua, keys, args []string, who latecomer) {
+	defer l.end()
+	res := lua.Exec(c, l.rdb, keys, args)
+	c.spent = !c.timer.Stop()
+	leave(lane)
+	if l.heard != nil {
+		l.heard(res.NonRedisError())
+	}
+	if c.claimed.CompareAndSwap(false, true) {
+		c.answer <- res
+	} else if who != nil {
+		who.late(res)
+	}
+}
+
+// wait returns the answer, or why the caller has left before it came.
+func (c *command) wait(ctx context.Context, early <-chan time.Time) (res rueidis.RedisResult, answered bool) {
+	err := context.DeadlineExceeded
 	select {
 	case res := <-c.answer:
-		return res
+		return res, true
 	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-early:
+	case <-c.done: // the library may hang beyond that
 	}
-	if !c.left.CompareAndSwap(false, true) {
-		return <-c.answer
+	if !c.claimed.CompareAndSwap(false, true) {
+		return <-c.answer, true
 	}
-	return rueidis.NewErrorResult(context.Cause(ctx))
+	return rueidis.NewErrorResult(err), false
 }
 
 func (l *link) lane(keys []string) chan struct{} {
@@ -182,11 +243,6 @@ func (l *link) close() {
 	case <-idle:
 	case <-t.C:
 	}
-}
-
-// failure is why a command was not answered, nil when it was: a refusal is an answer.
-func failure(res rueidis.RedisResult) error {
-	return res.NonRedisError()
 }
 
 // mayHaveRun reports whether a command that failed with err may have run, or may yet. A connection that was refused

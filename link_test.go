@@ -42,7 +42,7 @@ func TestLinkReturnsWithItsCallersContext(t *testing.T) {
 	const callers = lanePermits + 100
 	for range callers {
 		wg.Go(func() {
-			err := l.do(ctx, lua, []string{"k"}, nil, nil).Error()
+			err := l.do(ctx, time.Minute, lua, []string{"k"}, nil, nil).Error()
 			require.ErrorIs(t, err, context.Canceled)
 			if errors.Is(err, errUnsent) {
 				unsent.Add(1)
@@ -58,21 +58,25 @@ func TestLinkReturnsWithItsCallersContext(t *testing.T) {
 	l.close()
 }
 
-// late hears what became of a command after its caller has left, exactly once.
+type lateAnswers chan rueidis.RedisResult
+
+func (l lateAnswers) late(res rueidis.RedisResult) { l <- res }
+
+// A latecomer hears what became of a command after its caller has left, exactly once.
 func TestLateAnswer(t *testing.T) {
 	s := redistest.Start(t)
 	l := newLink(s.Client(), patience)
 	lua := rueidis.NewLuaScript("return redis.call('INCR', KEYS[1])")
-	require.NoError(t, l.do(context.Background(), lua, []string{"k"}, nil, nil).Error())
+	require.NoError(t, l.do(context.Background(), patience, lua, []string{"k"}, nil, nil).Error())
 	s.Pause()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	got := make(chan rueidis.RedisResult, 2)
-	err := l.do(ctx, lua, []string{"k"}, nil, func(res rueidis.RedisResult) { got <- res }).Error()
+	got := make(lateAnswers, 2)
+	err := l.do(ctx, time.Minute, lua, []string{"k"}, nil, got).Error()
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.True(t, mayHaveRun(err))
 	s.Resume()
-	res := within(t, got)
+	res := within(t, (chan rueidis.RedisResult)(got))
 	n, err := res.AsInt64()
 	require.NoError(t, err)
 	require.Equal(t, int64(2), n)
@@ -100,7 +104,7 @@ func TestMayHaveRun(t *testing.T) {
 	s.Kill()
 	l := newLink(rdb, time.Second)
 	for i := range 20 { // the library may find out by a broken connection first
-		if err := l.do(context.Background(), rueidis.NewLuaScript("return 1"), []string{strconv.Itoa(i)}, nil, nil).Error(); !mayHaveRun(err) {
+		if err := l.do(context.Background(), patience, rueidis.NewLuaScript("return 1"), []string{strconv.Itoa(i)}, nil, nil).Error(); !mayHaveRun(err) {
 			return
 		}
 	}

@@ -37,8 +37,16 @@ func newNode(rdb rueidis.Client, id string, cfg *config) *node {
 	return n
 }
 
-func (n *node) contend(ctx context.Context, a *acquisition) (grant, error) {
+// enter makes a known here before its first command is sent.
+func (n *node) enter(a *acquisition) {
+	if a.sweeper == nil { // else a late answer may read it just now
+		a.sweeper = n.sweeper
+	}
 	n.hub.enter(a)
+}
+
+func (n *node) contend(ctx context.Context, a *acquisition) (grant, error) {
+	n.enter(a)
 	failing := backoff{least: 5 * time.Millisecond, most: 250 * time.Millisecond}
 	for {
 		rest, g, err := n.look(ctx, a, &failing)
@@ -103,34 +111,16 @@ func (n *node) acquire(ctx context.Context, a *acquisition, ticket string) (cloc
 	if err != nil {
 		return clock.Stamp{}, reply{}, &NodeError{Op: "acquire", Name: a.names.name, Err: err}
 	}
-	cctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
 	sent := clock.Now()
 	if a.base.IsZero() {
 		a.base, a.counter = sent, -1
 	}
-	rep, err := n.scripts.acquire(cctx, r, a, ticket, n.hub.turnOver(a), n.late(a))
+	rep, err := n.scripts.acquire(ctx, r, a, ticket, n.hub.turnOver(a))
 	a.noted(err)
 	if err != nil {
 		err = &NodeError{Op: "acquire", Name: a.names.name, Err: err}
 	}
 	return sent, rep, err
-}
-
-// late makes the answer to an acquire of a, or to a release that queued a, end what is not known of it. It may come
-// before the caller has counted the command as unanswered: only the sum matters.
-func (n *node) late(a *acquisition) late {
-	return func(res rueidis.RedisResult) {
-		if mayHaveRun(failure(res)) {
-			return
-		}
-		if failure(res) == nil {
-			a.known.Store(true)
-		}
-		a.unanswered.Add(-1)
-		n.sweeper.answered(a)
-		a.poke()
-	}
 }
 
 // granted takes the grant that came through the inbox, if it can be believed: its token must be above the counter of
@@ -147,7 +137,7 @@ func (n *node) granted(a *acquisition) (grant, bool) {
 const noTicket = "-"
 
 func (n *node) try(ctx context.Context, a *acquisition) (grant, error) {
-	n.hub.enter(a)
+	n.enter(a)
 	sent, rep, err := n.acquire(ctx, a, noTicket)
 	switch {
 	case err != nil:
@@ -166,7 +156,7 @@ func (n *node) try(ctx context.Context, a *acquisition) (grant, error) {
 func (n *node) release(ctx context.Context, a, next *acquisition) (grant, bool, error) {
 	n.hub.releasing(a)
 	if next != nil {
-		n.hub.enter(next)
+		n.enter(next)
 		next.base, next.counter = clock.Now(), -1
 	}
 	began := clock.Now()
@@ -206,13 +196,7 @@ func (n *node) releaseOnce(ctx context.Context, a, next *acquisition) (bool, rep
 	if err != nil {
 		return false, reply{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
-	var late late
-	if next != nil {
-		late = n.late(next)
-	}
-	return n.scripts.release(ctx, r, a, n.hub.turnDue(a), next, late)
+	return n.scripts.release(ctx, r, a, n.hub.turnDue(a), next)
 }
 
 // end is the sweeper's: one release for each of a batch, without callers.

@@ -30,7 +30,7 @@ func deaf(rdb rueidis.Client, id string, lease time.Duration) *node {
 // asks sends one acquire of a and notes its answer, as contend does.
 func asks(t *testing.T, n *node, a *acquisition) (grant, bool) {
 	t.Helper()
-	n.hub.enter(a)
+	n.enter(a)
 	g, held, err := n.poll(context.Background(), a)
 	require.NoError(t, err)
 	return g, held

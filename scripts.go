@@ -82,11 +82,11 @@ type blocker struct {
 }
 
 // acquire takes the lock for a, enters it, or queues a unless ticket is noTicket. over is the turn of Redisson's waiters
-// that is known to be over, late hears an answer that comes after ctx ended.
-func (s scripts) acquire(ctx context.Context, r route, a *acquisition, ticket, over string, late late) (reply, error) {
+// that is known to be over.
+func (s scripts) acquire(ctx context.Context, r route, a *acquisition, ticket, over string) (reply, error) {
 	n := &a.names
 	args := []string{ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, ticket, r.inbox, r.publish, over}
-	got, err := s.link.do(ctx, s.acquiring, []string{n.lock, n.queue, n.counter, n.unlock}, args, late).ToArray()
+	got, err := s.link.do(ctx, a.timeout, s.acquiring, []string{n.lock, n.queue, n.counter, n.unlock}, args, a).ToArray()
 	if err != nil {
 		return reply{}, err
 	}
@@ -95,10 +95,14 @@ func (s scripts) acquire(ctx context.Context, r route, a *acquisition, ticket, o
 
 // release ends a. With a next acquisition, and if a did hold the lock, next is queued behind everyone in the same step
 // and its reply returned: the zero reply when Redis could not queue it. With turns the lock is left to Redisson's waiters
-// where some listen. late hears an answer that comes after ctx ended.
-func (s scripts) release(ctx context.Context, r route, a *acquisition, turns bool, next *acquisition, late late) (bool, reply, error) {
+// where some listen.
+func (s scripts) release(ctx context.Context, r route, a *acquisition, turns bool, next *acquisition) (bool, reply, error) {
 	keys, args := releaseCall(r, a, turns, next)
-	got, err := s.link.do(ctx, s.releasing, keys, args, late).ToArray()
+	var who latecomer
+	if next != nil {
+		who = next
+	}
+	got, err := s.link.do(ctx, a.timeout, s.releasing, keys, args, who).ToArray()
 	if err != nil {
 		return false, reply{}, err
 	}
@@ -124,7 +128,7 @@ func releaseCall(r route, a *acquisition, turns bool, next *acquisition) (keys, 
 
 // recount writes a hold count. It returns false when id no longer holds the lock.
 func (s scripts) recount(ctx context.Context, n *names, id string, count int, lease time.Duration) (bool, error) {
-	got, err := s.link.do(ctx, s.recounting, []string{n.lock}, []string{id, strconv.Itoa(count), ms(lease)}, nil).AsInt64()
+	got, err := s.link.do(ctx, s.link.timeout, s.recounting, []string{n.lock}, []string{id, strconv.Itoa(count), ms(lease)}, nil).AsInt64()
 	return got == 1, err
 }
 
@@ -187,13 +191,13 @@ func refusesOne(err error) bool {
 // force frees a lock whoever holds it. It returns false when nobody did.
 func (s scripts) force(ctx context.Context, r route, n *names) (bool, error) {
 	keys := []string{n.lock, n.queue, n.counter, n.unlock}
-	got, err := s.link.do(ctx, s.forcing, keys, []string{r.inbox, r.publish}, nil).AsInt64()
+	got, err := s.link.do(ctx, s.link.timeout, s.forcing, keys, []string{r.inbox, r.publish}, nil).AsInt64()
 	return got == 1, err
 }
 
 // inspect reads a lock's state.
 func (s scripts) inspect(ctx context.Context, n *names) (State, error) {
-	got, err := s.link.do(ctx, s.inspecting, []string{n.lock, n.queue, n.counter}, nil, nil).ToArray()
+	got, err := s.link.do(ctx, s.link.timeout, s.inspecting, []string{n.lock, n.queue, n.counter}, nil, nil).ToArray()
 	if err != nil {
 		return State{}, err
 	}

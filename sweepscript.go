@@ -33,7 +33,7 @@ func (c *sweepCall) add(keys, args []string) {
 
 // send answers for each acquisition whether it was ended.
 func (c *sweepCall) send(ctx context.Context, l *link, lua *rueidis.Lua) ([]bool, error) {
-	got, err := l.do(ctx, lua, c.keys, c.args, nil).AsIntSlice()
+	got, err := l.do(ctx, l.timeout, lua, c.keys, c.args, nil).AsIntSlice()
 	if err != nil {
 		return nil, err
 	}

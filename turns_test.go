@@ -122,7 +122,7 @@ func TestPollKeepsOutOfATurn(t *testing.T) {
 	r := route{inbox: inboxPrefix, publish: "PUBLISH"}
 	a := acquisitionOf(t, "k", "w", 1, time.Minute)
 	ask := func(over string) reply {
-		rep, err := n.scripts.acquire(context.Background(), r, a, "", over, nil)
+		rep, err := n.scripts.acquire(context.Background(), r, a, "", over)
 		require.NoError(t, err)
 		return rep
 	}
