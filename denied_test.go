@@ -125,3 +125,40 @@ func TestRightsWithdrawnAndGivenBack(t *testing.T) {
 	require.NoError(t, within(t, got))
 	require.NoError(t, mine.Unlock(ctx))
 }
+
+// A quorum waits while enough nodes can tell of their grants, and says which ones may not once they cannot.
+func TestForbiddenInboxesOfAQuorum(t *testing.T) {
+	var servers []*redistest.Server
+	var mine, theirs []rueidis.Client
+	for range 3 {
+		s := redistest.Start(t)
+		rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "+@all", "allchannels"))
+		require.NoError(t, err)
+		t.Cleanup(rdb.Close)
+		servers, mine, theirs = append(servers, s), append(mine, rdb), append(theirs, s.Client())
+	}
+	ofNodes := func(nodes []rueidis.Client) *Client {
+		c, err := NewRedlock(nodes, WithLease(far), WithRestartGuard(GuardAuto, far))
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		return c
+	}
+	c, holder := ofNodes(mine), ofNodes(theirs)
+	ctx := context.Background()
+	require.NoError(t, c.Mutex("warm").Do(ctx, func(context.Context) error { return nil }))
+	servers[0].Do("ACL", "SETUSER", "app", "resetchannels", "&redisson_lock__channel:*", "&relock_listen:*")
+	l, err := holder.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	waiter := locks(c, "k")
+	for _, s := range servers {
+		queued(t, s, "k", 1)
+	}
+	servers[1].Do("ACL", "SETUSER", "app", "resetchannels", "&redisson_lock__channel:*", "&relock_listen:*")
+	err = within(t, waiter)
+	var quorum *QuorumError
+	require.ErrorAs(t, err, &quorum)
+	require.ErrorContains(t, err, "node 1: relock: subscribe")
+	require.ErrorContains(t, err, "node 2: relock: subscribe")
+	require.ErrorContains(t, err, "docs/wire.md")
+	require.NoError(t, l.Unlock(ctx))
+}

@@ -61,7 +61,7 @@ func (e *election) run(ctx context.Context) (grant, error) {
 		if g, won := e.win(); won {
 			return g, nil
 		}
-		if err := e.hopeless(); err != nil {
+		if err := e.hopeless(true); err != nil {
 			return grant{}, err
 		}
 		e.relinquish(now)
@@ -98,7 +98,7 @@ func (e *election) once(ctx context.Context) (grant, bool, error) {
 			}
 		}
 		if refused > len(e.legs)-e.q.need || out == 0 {
-			return grant{}, false, e.hopeless()
+			return grant{}, false, e.hopeless(false)
 		}
 		select {
 		case v := <-e.votes:

@@ -161,6 +161,8 @@ func (e *election) outcome(op string) *QuorumError {
 		switch {
 		case l.err != nil:
 			out.Nodes = append(out.Nodes, &SeatError{Node: l.seat.index, Err: l.err})
+		case l.deaf != nil:
+			out.Nodes = append(out.Nodes, &SeatError{Node: l.seat.index, Err: l.deaf})
 		case l.own == 0 && l.blocker.holder != "":
 			out.Nodes = append(out.Nodes, &SeatError{Node: l.seat.index, Err: fmt.Errorf("held by %s", l.blocker.holder)})
 		}

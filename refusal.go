@@ -115,11 +115,16 @@ func (e *election) seed(l *leg, reached int64) bool {
 var errForgotten = errors.New("too many nodes forgot how far this lock's fencing tokens counted; " +
 	"Client.Initialize starts anew, once no store relies on the old ones")
 
-// hopeless returns the nodes' errors once too many of them refuse for good.
-func (e *election) hopeless() error {
+// hopeless returns the nodes' errors once too many of them refuse for good. Who waits is refused, too, where no message
+// could tell of a grant.
+func (e *election) hopeless(waits bool) error {
 	final := 0
 	for _, l := range e.legs {
-		if l.err != nil && !healing(l.err) {
+		l.deaf = nil
+		if waits && l.err == nil && l.own == 0 && !l.pending && !l.asked.IsZero() {
+			l.deaf = l.seat.hub.deafness(l.acquisition)
+		}
+		if l.deaf != nil || l.err != nil && !healing(l.err) {
 			final++
 		}
 	}

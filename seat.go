@@ -151,6 +151,7 @@ type leg struct {
 	asked   clock.Stamp   // when the last vote was sent, zero for never
 	due     clock.Stamp   // when to vote next
 	err     error         // of the last vote
+	deaf    error         // why no message can tell of a grant there; set when that is asked
 	told    clock.Stamp   // when the last vote was sent that was answered
 	doubter string        // the incarnation that forgot how far it counted, "" for none
 	doubted clock.Stamp   // when that was first heard
