@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -32,28 +33,33 @@ func (f figures) String() string {
 // drag is how long this machine keeps a goroutine that wants nothing but to wake up. On a busy one it is part of every
 // time that is measured, and no fault of a lock.
 type drag struct {
-	// end returns the worst delay since the start.
+	most *atomic.Int64
+	// end returns the worst delay since the start, and stops measuring.
 	end func() time.Duration
 }
 
+// worst is the worst delay so far.
+func (d drag) worst() time.Duration { return time.Duration(d.most.Load()) }
+
 func startDrag(t *testing.T) drag {
-	stop, worst := make(chan struct{}), make(chan time.Duration, 1)
-	d := drag{end: sync.OnceValue(func() time.Duration {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	d := drag{most: new(atomic.Int64)}
+	d.end = sync.OnceValue(func() time.Duration {
 		close(stop)
-		return <-worst
-	})}
+		<-stopped
+		return d.worst()
+	})
 	t.Cleanup(func() { d.end() })
 	go func() {
+		defer close(stopped)
 		const nap = time.Millisecond
-		var most time.Duration
 		for {
 			asleep := now()
 			select {
 			case <-stop:
-				worst <- most
 				return
 			case <-time.After(nap):
-				most = max(most, now()-asleep-nap)
+				d.most.Store(max(d.most.Load(), int64(now()-asleep-nap)))
 			}
 		}
 	}()

@@ -124,15 +124,19 @@ func (c *throng) round(t *testing.T, name string) (waited time.Duration, seen fi
 	return tr.won - began, tr.took
 }
 
-// Fifty contenders who arrive at once at a free lock split the votes of five nodes. One of them wins within three round
-// trips and a poll of the slowest node.
+// Fifty contenders who arrive at once at a free lock split the votes of five nodes. One of them wins before each has asked
+// each node three times: for its vote, to give it back, and again. On a machine with nothing else to do that takes three
+// round trips and the slowest node's answer.
 func TestRedlockFiftyAtOnce(t *testing.T) {
 	begin(t)
-	c := gather(t, 50, fiveNodes(t))
+	const contenders, nodes = 50, 5
+	c := gather(t, contenders, fiveNodes(t))
+	most := 0
 	var waits, trip, slowest, late figures
 	for i := range rounds(200, 1000) {
 		waited, seen := c.round(t, fmt.Sprintf("orders:%d", i))
 		waits, trip, slowest = append(waits, waited), append(trip, seen.at(0.5)), append(slowest, seen.max())
+		most = max(most, len(seen))
 		if over := waited - 3*seen.at(0.5) - seen.max(); over > 0 {
 			late = append(late, over)
 		}
@@ -140,7 +144,7 @@ func TestRedlockFiftyAtOnce(t *testing.T) {
 	t.Logf("first winner after: %v", waits)
 	t.Logf("round trips, by round: median %v, slowest %v", trip, slowest)
 	t.Logf("longer than three of the one and one of the other: %d of %d rounds, by %v", len(late), len(waits), late)
-	require.Less(t, waits.max(), 2*time.Second, "the next poll comes after ten")
-	// A round trip does not tell how long a busy machine lets an answer that has come wait for its reader.
-	require.Less(t, len(late), len(waits)/20)
+	t.Logf("at most %d commands were answered before there was a winner", most)
+	require.Less(t, waits.max(), 5*time.Second, "the next poll comes after ten")
+	require.LessOrEqual(t, most, 3*contenders*nodes)
 }

@@ -204,11 +204,12 @@ func (w *ward) losses() (at []time.Duration) {
 
 // Code that waits for the context of a cut-off holder is told before anyone else is granted the lock; after a stop it
 // is told as soon as the process runs again. The lease is long because its safety margin, a hundredth, is also the time
-// that a busy machine has to wake who waits.
+// that a busy machine has to wake who waits; what it takes beyond that is the machine's.
 func TestHolderTold(t *testing.T) {
 	begin(t)
-	const lease = 10 * time.Second
+	const lease, margin = 10 * time.Second, 100 * time.Millisecond
 	s := redistest.Start(t)
+	machine := startDrag(t)
 	var wards []*ward
 	for ill := range ills[:4] {
 		wards = append(wards, startWard(t, s, ill, lease))
@@ -232,7 +233,7 @@ func TestHolderTold(t *testing.T) {
 		}
 		w.holder.cure()
 		t.Logf("holder %s, told %s: %v", name, what, ahead)
-		require.Positive(t, ahead.at(0))
+		require.Greater(t, ahead.at(0), -max(0, machine.worst()-margin))
 		finish(t, w.holder.worker, w.waiter)
 		nothingFailed(t, w.jl.all())
 		absent(t, soon, s, w.locks...)

@@ -35,7 +35,7 @@ func requirePlayed(t *testing.T, got result) {
 	require.Contains(t, got.out, "All as promised.")
 	require.NotContains(t, got.out, "\x1b", "no terminal, no control characters")
 	require.Equal(t, figure(t, got.out, "increments expected"), figure(t, got.out, "increments found"))
-	require.Greater(t, figure(t, got.out, "increments found"), 100.)
+	require.Greater(t, figure(t, got.out, "increments found"), 10.)
 	// A grant, a release, a re-entry and its unlock are four without local hand-over, the last two always sent.
 	require.Greater(t, figure(t, got.out, "Redis commands per acquisition"), 2.)
 	require.Less(t, figure(t, got.out, "Redis commands per acquisition"), 4.)
