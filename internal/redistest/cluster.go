@@ -99,7 +99,7 @@ func (c *Cluster) complete(s *Server) error {
 			return fmt.Errorf("%s: slots %d to %d have %d replicas", s.Addr(), r.first, r.last, r.replicas)
 		}
 	}
-	if slices.Index(c.nodes, s) < masterCount {
+	if hasRole(s, "master") == nil {
 		return replicasInSync(s, 1)
 	}
 	return hasRole(s, "slave")
@@ -174,6 +174,44 @@ func (c *Cluster) WaitFailover(key string, old *Server) *Server {
 		return c.whole(old)
 	})
 	return master
+}
+
+// Promote makes the replica of old, the dead master that served key, take over
+// at once, and returns it when all nodes know.
+func (c *Cluster) Promote(key string, old *Server) *Server {
+	c.tb.Helper()
+	until(c.tb, failoverLimit, "takeover from "+old.Addr(), func() error {
+		for _, s := range c.nodes {
+			if s == old {
+				continue
+			}
+			if reply, err := s.probe("CLUSTER", "NODES"); err == nil && isReplicaOf(text(reply), c.ids[old]) {
+				_, err := s.Try("CLUSTER", "FAILOVER", "TAKEOVER")
+				return err
+			}
+		}
+		return fmt.Errorf("%s has no replica", old.Addr())
+	})
+	return c.WaitFailover(key, old)
+}
+
+// isReplicaOf reports whether the node that sent these CLUSTER NODES replicates
+// the one with that id.
+func isReplicaOf(nodes, id string) bool {
+	for line := range strings.Lines(nodes) {
+		if fields := strings.Fields(line); len(fields) > 3 && strings.HasPrefix(fields[2], "myself,") {
+			return fields[3] == id
+		}
+	}
+	return false
+}
+
+// Return restarts a master that was failed over, and returns when it is a
+// replica in sync and all nodes know.
+func (c *Cluster) Return(old *Server) {
+	c.tb.Helper()
+	old.Restart()
+	until(c.tb, settleLimit, "a complete cluster", func() error { return each(c.nodes, c.complete) })
 }
 
 // agreed returns the owner of slot when a majority of the nodes answers and all

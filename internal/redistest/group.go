@@ -66,6 +66,44 @@ func replicasInSync(master *Server, replicas int) error {
 	return nil
 }
 
+// RefuseReplicas cuts the replicas of s off, and refuses them until s is restarted: what is written from now on is lost
+// with s. It returns when no replica is connected; they are up still, and could be promoted.
+func (s *Server) RefuseReplicas() {
+	s.tb.Helper()
+	s.Do("ACL", "SETUSER", "default", "-psync", "-sync")
+	until(s.tb, settleLimit, "cut of "+s.Addr()+" from its replicas", func() error {
+		if _, err := s.Try("CLIENT", "KILL", "TYPE", "replica"); err != nil {
+			return err
+		}
+		reply, err := s.probe("INFO", "replication")
+		if err != nil {
+			return err
+		}
+		if n := infoField(text(reply), "connected_slaves"); n != "0" {
+			return fmt.Errorf("%s replicas are connected", n)
+		}
+		return nil
+	})
+}
+
+// AwaitReplicas returns when that many replicas have all that s has written.
+func (s *Server) AwaitReplicas(replicas int) {
+	s.tb.Helper()
+	until(s.tb, settleLimit, "replicas of "+s.Addr(), func() error {
+		if err := replicasInSync(s, replicas); err != nil {
+			return err
+		}
+		reply, err := s.probe("WAIT", strconv.Itoa(replicas), "400")
+		if err != nil {
+			return err
+		}
+		if text(reply) < strconv.Itoa(replicas) {
+			return fmt.Errorf("%s of %d replicas have it all", text(reply), replicas)
+		}
+		return nil
+	})
+}
+
 // pairField returns the value that follows name in an array of names and
 // values, "" when there is none.
 func pairField(reply any, name string) string {

@@ -3,6 +3,7 @@ package redistest
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -131,6 +132,31 @@ func (g *Sentinel) KillMaster() *Server {
 	master := g.Master()
 	master.Kill()
 	return master
+}
+
+// Promote makes the sentinels fail over from the master, dead or alive, without
+// waiting until they find out that it is dead, and returns the new one.
+func (g *Sentinel) Promote(old *Server) *Server {
+	g.tb.Helper()
+	until(g.tb, failoverLimit, "failover from "+old.Addr(), func() error {
+		_, err := g.sentinels[0].Try("SENTINEL", "FAILOVER", masterSet)
+		var refused ServerError
+		if errors.As(err, &refused) && strings.HasPrefix(string(refused), "INPROG") {
+			return nil // begun by a sentinel that has found out
+		}
+		return err
+	})
+	return g.WaitFailover(old)
+}
+
+// Return restarts a master that was failed over, as a replica of master.
+func (g *Sentinel) Return(old, master *Server) {
+	g.tb.Helper()
+	old.Restart()
+	old.Do("REPLICAOF", loopback, strconv.Itoa(master.port))
+	until(g.tb, settleLimit, "sentinels in sight of everyone", func() error {
+		return each(g.sentinels, seesEveryone)
+	})
 }
 
 // WaitFailover returns the new master when all sentinels that answer name the
