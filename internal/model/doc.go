@@ -27,6 +27,10 @@
 // WriteBack is the loop of one contender whose quorum's counters differ: it writes its token back, and listens to
 // votes, grants and its caller meanwhile. What has to come in every fair run is that it wins, or gives up with its caller.
 //
+// Tokens is one lock's fencing counter as a hybrid logical clock: grants under the server's clock, counters that expire,
+// are evicted, lost with all there is or taken back to an older copy, and what is answered to an acquire that is sent
+// again and to a waiter.
+//
 // # What is abstracted
 //
 // Time in Node is ticks, and a lease is one or two of them. Beliefs are counted from when a command was sent, leases
