@@ -30,7 +30,9 @@ type arbiter interface {
 	renew(ctx context.Context, batch []renewal, settle func(renewal, outcome, clock.Stamp))
 	inspect(ctx context.Context, n *names) (State, error)
 	force(ctx context.Context, n *names) (bool, error)
-	// close tries once more to end what was abandoned, and returns when no goroutine is left.
+	// stop makes all who contend leave, with ErrClosed.
+	stop()
+	// close, after stop, tries once more to end what was abandoned, and returns when no goroutine is left.
 	close()
 }
 

@@ -23,6 +23,8 @@ type Client struct {
 	count  atomic.Uint64 // of acquisitions
 	closed atomic.Bool
 	close  sync.Once
+	calls  atomic.Int64  // that are under way
+	idle   chan struct{} // one slot: the last of them ended on a closed client
 }
 
 // baton is what one goroutine hands to the next at a lock's gate: the lock itself, or its place in Redis's queue.
@@ -56,7 +58,7 @@ func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
 }
 
 func newClientOver(id string, cfg config, arb arbiter) *Client {
-	c := &Client{id: id, cfg: cfg, arb: arb, gates: gate.New[baton]()}
+	c := &Client{id: id, cfg: cfg, arb: arb, gates: gate.New[baton](), idle: make(chan struct{}, 1)}
 	c.dog = newWatchdog(arb.renew)
 	return c
 }
@@ -66,6 +68,10 @@ func newClientOver(id string, cfg config, arb arbiter) *Client {
 // locks are held gives up what the guard is for. It does nothing without WithRestartGuard, and fails with a *QuorumError
 // when fewer than a quorum of nodes could be told.
 func (c *Client) Initialize(ctx context.Context) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	defer c.end()
 	if q, ok := c.arb.(*quorum); ok && c.cfg.guard != GuardOff {
 		return q.initialize(ctx)
 	}
@@ -88,8 +94,8 @@ func (c *Client) ID() string { return c.id }
 
 // Close ends the client: waiting Locks return ErrClosed, the contexts of held leases end with cause ErrClosed, and
 // renewals stop. Locks still held are not released, since the code under them may still run; they end with their leases.
-// Close tries once more to undo what was left unanswered, and returns when no goroutine of the client is left, at the
-// latest after a few command timeouts.
+// What no caller was given, or was unlocked, is released. Close tries once more to undo what was left unanswered, and
+// returns when no call and no goroutine of the client is left, at the latest after a few command timeouts.
 func (c *Client) Close() {
 	c.close.Do(func() {
 		c.closed.Store(true)
@@ -97,11 +103,46 @@ func (c *Client) Close() {
 		for _, h := range c.dog.close() {
 			h.lose(ErrClosed)
 		}
+		c.arb.stop()
+		c.settle()
 		c.arb.close()
 	})
 }
 
 func (c *Client) isClosed() bool { return c.closed.Load() }
+
+// begin counts a call that is under way, which Close waits for. On a closed client it returns ErrClosed and counts nothing.
+func (c *Client) begin() error {
+	c.calls.Add(1)
+	if c.isClosed() {
+		c.end()
+		return ErrClosed
+	}
+	return nil
+}
+
+func (c *Client) end() {
+	if c.calls.Add(-1) == 0 && c.isClosed() {
+		select {
+		case c.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// settle waits for the calls under way. They may hold what they have to give back, and leave within a command timeout
+// where Redis answers.
+func (c *Client) settle() {
+	t := time.NewTimer(2 * c.cfg.commandTimeout())
+	defer t.Stop()
+	for c.calls.Load() > 0 {
+		select {
+		case <-c.idle:
+		case <-t.C:
+			return
+		}
+	}
+}
 
 func (c *Client) newAcquisition(nm names, owner string, cfg *config) *acquisition {
 	return newAcquisition(nm, c.id, c.count.Add(1), owner, cfg)

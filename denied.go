@@ -24,7 +24,7 @@ type denial struct {
 }
 
 // denies reports whether err is an answer to a subscription that waiting alone does not change.
-func denies(err error) bool { return replied(err) != "" && !healing(err) }
+func denies(err error) bool { return replied(err) != "" && !transient(err) }
 
 // deny notes that channel may not be subscribed, tells its waiters, and returns how long to wait before asking again.
 func (h *hub) deny(channel string, err error) time.Duration {

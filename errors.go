@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -67,9 +68,10 @@ func (e *HeldError) Unwrap() []error {
 // NodeError is what one Redis answered, or the failure to reach it. Whether the command ran is unknown unless the
 // wrapped error is a reply of Redis.
 type NodeError struct {
-	Op   string // acquire, release, renew, ...
-	Name string // the lock
-	Err  error
+	Op    string // acquire, release, renew, ...
+	Name  string // the lock
+	Err   error
+	Cause error // why the caller gave up; nil where Err alone ended the call
 }
 
 // Error says what failed on which lock and, for errors that waiting does not heal, what to do.
@@ -78,11 +80,22 @@ func (e *NodeError) Error() string {
 	if hint := hintFor(e.Err); hint != "" {
 		msg += " (" + hint + ")"
 	}
+	if e.Cause != nil {
+		msg += fmt.Sprintf(": gave up waiting: %v", e.Cause)
+	}
 	return msg
 }
 
-// Unwrap returns the client's error.
-func (e *NodeError) Unwrap() error { return e.Err }
+// Unwrap returns the client's error, and the cause where the caller gave up.
+func (e *NodeError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.Cause}
+}
+
+// errNoAnswer says that what was asked before is still not answered.
+var errNoAnswer = errors.New("no answer")
 
 func hintFor(err error) string {
 	switch replyCode(replied(err)) {
@@ -99,14 +112,15 @@ func hintFor(err error) string {
 	}
 }
 
-// healing reports whether err is a failure that may pass without anybody changing the caller, the user's rights or
-// the data: Lock rides those out.
-func healing(err error) bool {
+// transient reports whether err is a failure that may pass without anybody changing the caller, the user's rights or
+// the data: Lock rides those out. That a context has ended cannot be told from err, which may be a command's time-out:
+// loops look at their own.
+func transient(err error) bool {
 	var quorum *QuorumError
 	if errors.As(err, &quorum) {
 		final := 0
 		for _, e := range quorum.Nodes {
-			if !healing(e) {
+			if !transient(e) {
 				final++
 			}
 		}
@@ -114,7 +128,7 @@ func healing(err error) bool {
 	}
 	reply := replied(err)
 	if reply == "" {
-		return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, ErrInvalidNodes) && !errors.Is(err, errForgotten)
+		return !slices.ContainsFunc(finalErrors, func(final error) bool { return errors.Is(err, final) })
 	}
 	switch replyCode(reply) {
 	case "LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "NOREPLICAS",
@@ -123,6 +137,12 @@ func healing(err error) bool {
 	default:
 		return false
 	}
+}
+
+// finalErrors are those without a reply of Redis that no repetition changes.
+var finalErrors = []error{
+	ErrClosed, ErrLost, ErrNotHeld, ErrNotAcquired, ErrInvalidName, ErrInvalidOption, ErrInvalidOwner, ErrInvalidNodes,
+	errForgotten, errUnlocked, rueidis.ErrClosing,
 }
 
 // unknown reports whether a command that failed with err may still have run, or may yet.

@@ -127,10 +127,21 @@ func TestUnreachableRedisIsWaitedFor(t *testing.T) {
 	require.NoError(t, within(t, granted).Unlock(context.Background()))
 }
 
-func TestHealing(t *testing.T) {
-	require.True(t, healing(context.DeadlineExceeded))
-	require.True(t, healing(errors.New("connection reset")))
-	require.False(t, healing(rueidis.ErrClosing))
+func TestTransient(t *testing.T) {
+	require.True(t, transient(context.DeadlineExceeded))
+	require.True(t, transient(errors.New("connection reset")))
+	for _, final := range finalErrors {
+		require.False(t, transient(&NodeError{Op: "recount", Err: final}), final)
+		saying := func(n int) error {
+			q := &QuorumError{Need: 3, Of: 5}
+			for i := range n {
+				q.Nodes = append(q.Nodes, &SeatError{Node: i + 1, Err: final})
+			}
+			return q
+		}
+		require.True(t, transient(saying(2)), "the others are a quorum")
+		require.False(t, transient(saying(3)), final)
+	}
 	for reply, want := range map[string]string{
 		"LOADING Redis is loading the dataset in memory":         "LOADING",
 		"ERR value is not an integer or out of range":            "",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/relock-go/relock/internal/clock"
 )
@@ -31,10 +32,13 @@ type hold struct {
 	cap     clock.Stamp // the lease in force ends here whatever is renewed
 	renewAt clock.Stamp
 	asking  bool        // a renewal is under way
-	suspect bool        // a message said that the lock may be lost: ask at renewAt, whatever else
-	dirty   bool        // the count in Redis may be wrong: renewals write it
-	stale   clock.Stamp // up to here a count that was sent and not answered may still come
-	atGate  bool        // others of this process wait behind it
+	askSoon bool        // a message said that the lock may be lost: ask at renewAt, whatever else
+	kept    clock.Stamp // Redis may keep the lock up to here, if no renewal went unheard
+
+	countUnsure      bool        // the count in Redis may be wrong: renewals write it
+	countUnsureUntil clock.Stamp // up to here a count that was sent and not answered may still come
+
+	atGate bool // others of this process wait behind it
 
 	index int         // in the watchdog's heap, -1 outside; guarded by the watchdog's mutex
 	due   clock.Stamp // likewise
@@ -53,6 +57,7 @@ func newHold(c *Client, a *acquisition, g grant, cfg *config, atGate bool) *hold
 		c: c, a: a, cfg: cfg, ops: make(chan struct{}, 1), atGate: atGate, index: -1,
 		token: g.token, left: a.passes, since: clock.Now(), cap: clock.Never(),
 		until: g.sent.Add(a.lease - margin(a.lease)), renewAt: g.sent.Add(a.lease / 3),
+		kept: g.sent.Add(a.lease),
 	}
 	return h
 }
@@ -71,7 +76,7 @@ func (h *hold) next(now clock.Stamp) clock.Stamp {
 // to where the hold is capped. The caller holds h.mu.
 func (h *hold) renewal(now clock.Stamp) clock.Stamp {
 	capped := h.cfg.fixed > 0 || h.until.Until(now) >= h.cap.Until(now)
-	if h.asking || capped && !h.suspect && !h.dirty {
+	if h.asking || capped && !h.askSoon && !h.countUnsure {
 		return clock.Never()
 	}
 	return h.renewAt
@@ -83,9 +88,9 @@ func (h *hold) start(ctx context.Context, m *Mutex) (*Lease, error) {
 	l := newLease(ctx, m, h)
 	h.mu.Lock()
 	if h.state != live {
-		h.mu.Unlock()
-		l.cancel(ErrLost)
-		return nil, ErrLost
+		defer l.cancel(ErrLost)
+		defer h.mu.Unlock()
+		return nil, h.causeLocked()
 	}
 	h.cfg, h.began = &m.cfg, now
 	h.cap = clock.Never()
@@ -99,18 +104,27 @@ func (h *hold) start(ctx context.Context, m *Mutex) (*Lease, error) {
 	h.mu.Unlock()
 	h.c.dog.schedule(h, due)
 	if h.c.isClosed() {
-		h.lose(ErrClosed) // Close may have counted the holds before this one was among them
+		h.lose(ErrClosed)    // Close may have counted the holds before this one was among them
+		h.c.arb.abandon(h.a) // and where it did, it left the lock to a lease that nobody is given
 		return nil, ErrClosed
 	}
 	return l, nil
 }
 
-// lock takes h.ops. It fails when ctx ends first.
-func (h *hold) lock(ctx context.Context) error {
+// tryLock takes h.ops if nobody has it.
+func (h *hold) tryLock() bool {
 	select {
 	case h.ops <- struct{}{}:
-		return nil
+		return true
 	default:
+		return false
+	}
+}
+
+// lock takes h.ops. It fails when ctx ends first.
+func (h *hold) lock(ctx context.Context) error {
+	if h.tryLock() {
+		return nil
 	}
 	select {
 	case h.ops <- struct{}{}:
@@ -124,24 +138,24 @@ func (h *hold) unlock() { <-h.ops }
 
 // drop ends one lease: the count falls, the hold passes on, or the lock is released.
 func (h *hold) drop(ctx context.Context, l *Lease) error {
+	if l.unlocked() {
+		return ErrNotHeld // at once: by now ops may be busy for a stranger
+	}
 	ctx = context.WithoutCancel(ctx)
-	if err := h.lock(ctx); err != nil {
-		return err
+	if !h.tryLock() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, unlockTimeout(h.a)) // for the wait and what follows
+		defer cancel()
+		if h.lock(ctx) != nil {
+			return h.cut(l)
+		}
 	}
 	h.expire()
-	h.mu.Lock()
-	i := slices.Index(h.leases, l)
-	if i < 0 || h.state != live {
-		err := h.whyGone(l)
-		h.mu.Unlock()
+	count, lease, err := h.take(l)
+	if err != nil {
 		h.unlock()
 		return err
 	}
-	h.leases = slices.Delete(h.leases, i, i+1)
-	l.over = true
-	count := len(h.leases)
-	lease := h.renewLease(clock.Now())
-	h.mu.Unlock()
 	l.cancel(ErrNotHeld)
 	if count == 0 {
 		h.unlock()
@@ -149,6 +163,51 @@ func (h *hold) drop(ctx context.Context, l *Lease) error {
 	}
 	defer h.unlock()
 	return h.leave(ctx, count, lease)
+}
+
+// take removes l from the leases. It returns how many are left, and what to lengthen theirs to.
+func (h *hold) take(l *Lease) (count int, lease time.Duration, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.Index(h.leases, l)
+	if i < 0 || h.state != live {
+		return 0, 0, h.whyGone(l)
+	}
+	h.leases = slices.Delete(h.leases, i, i+1)
+	l.over = true
+	return len(h.leases), h.renewLease(clock.Now()), nil
+}
+
+// cut ends one lease without ops, which somebody has had for as long as an Unlock may take, since Redis does not answer.
+// Renewals mend the count; the last lease leaves the lock to the sweeper.
+func (h *hold) cut(l *Lease) error {
+	h.expire()
+	count, _, err := h.take(l)
+	if err != nil {
+		return err
+	}
+	defer l.cancel(ErrNotHeld)
+	now := clock.Now()
+	h.mu.Lock()
+	if h.state != live {
+		defer h.mu.Unlock()
+		return h.causeLocked()
+	}
+	if count > 0 {
+		defer h.mu.Unlock()
+		h.countMissed(now)
+		h.c.dog.schedule(h, h.next(now))
+		return nil
+	}
+	h.state = ended
+	atGate := h.atGate
+	h.mu.Unlock()
+	h.c.dog.remove(h)
+	h.c.arb.abandon(h.a)
+	if atGate {
+		h.c.gates.Leave(h.a.names.lock)
+	}
+	return &NodeError{Op: "release", Name: h.a.names.name, Err: errNoAnswer}
 }
 
 // finish passes the hold to the next goroutine of this process, or gives the lock back.
@@ -159,6 +218,9 @@ func (h *hold) finish(ctx context.Context) error {
 	h.mu.Lock()
 	if h.state != live {
 		defer h.mu.Unlock()
+		if h.cause == ErrClosed {
+			return nil // Close found no lease and gives the lock back
+		}
 		return h.causeLocked()
 	}
 	h.state = ended
@@ -181,6 +243,9 @@ func (h *hold) passOn() bool {
 		h.until.Until(now) < h.a.lease/10 {
 		return false
 	}
+	if h.kept.Until(now) > h.a.lease {
+		return false // were this process to die, the next holder's lock would stand for as long as it was lengthened
+	}
 	// Passed under h.mu: a loss that comes now finds the gate with the one it was passed to.
 	return h.c.gates.Pass(h.a.names.lock, baton{hold: h})
 }
@@ -201,7 +266,7 @@ func (h *hold) lose(cause error) {
 		l.cancel(cause)
 	}
 	h.c.dog.remove(h)
-	if cause == ErrClosed {
+	if cause == ErrClosed && len(leases) > 0 {
 		h.c.arb.forget(h.a) // the code under the lock may still run: let the lease end by itself
 	} else {
 		h.c.arb.abandon(h.a)
@@ -230,7 +295,7 @@ func (h *hold) doubt() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state == live {
-		h.suspect, h.renewAt = true, now
+		h.askSoon, h.renewAt = true, now
 		h.c.dog.schedule(h, h.next(now))
 	}
 }

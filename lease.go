@@ -102,6 +102,8 @@ func (l *Lease) Count() int {
 // unlocked: then somebody else may have held it meanwhile. A *NodeError says that Redis did not answer in time. The
 // caller no longer holds the lock then either; the release is repeated in the background until Redis answers.
 func (l *Lease) Unlock(ctx context.Context) error {
+	l.h.c.calls.Add(1)
+	defer l.h.c.end()
 	return l.h.drop(ctx, l)
 }
 
@@ -114,6 +116,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := leaseInRange(d); err != nil {
 		return fmt.Errorf("%w: Extend: %w", ErrInvalidOption, err)
 	}
+	l.h.c.calls.Add(1)
+	defer l.h.c.end()
 	return l.h.extend(ctx, l, d)
 }
 

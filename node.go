@@ -76,7 +76,7 @@ func (n *node) look(ctx context.Context, a *acquisition, failing *backoff) (time
 			return 0, g, n.hub.firstVerdict(ctx, a)
 		case ctx.Err() != nil:
 			return 0, g, causeOf(ctx)
-		case err != nil && !healing(err):
+		case err != nil && !transient(err):
 			return 0, g, err
 		case err != nil:
 			return failing.next(), g, nil
@@ -184,7 +184,7 @@ func (n *node) release(ctx context.Context, a, next *acquisition) (grant, bool, 
 			return grant{}, false, nil
 		}
 		next = nil
-		if !healing(err) || clock.Now().Since(began) > unlockTimeout(a) || !sleep(ctx, pause.next()) {
+		if !transient(err) || clock.Now().Since(began) > unlockTimeout(a) || !sleep(ctx, pause.next()) {
 			n.abandonOrForget(a, true)
 			return grant{}, false, &NodeError{Op: "release", Name: a.names.name, Err: err}
 		}
@@ -309,8 +309,9 @@ func (n *node) force(ctx context.Context, nm *names) (bool, error) {
 	return false, &NodeError{Op: "force unlock", Name: nm.name, Err: err}
 }
 
+func (n *node) stop() { n.hub.stop() }
+
 func (n *node) close() {
-	n.hub.stop()
 	n.sweeper.close()
 	n.link.close()
 	n.hub.close()

@@ -274,6 +274,7 @@ func TestGrantDuringAbandonIsSweptAgain(t *testing.T) {
 	n.hub.receive(inboxPrefix+"w", "1 30000 w:1 0 k")
 	w.answer <- struct{}{}
 	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+	n.stop()
 	n.close()
 }
 

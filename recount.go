@@ -13,7 +13,7 @@ func (h *hold) reenter(ctx, wctx context.Context, m *Mutex, outer *Lease) (*Leas
 	pause := backoff{least: 5 * time.Millisecond, most: 100 * time.Millisecond}
 	for {
 		l, err := h.reenterOnce(ctx, wctx, m, outer)
-		if !fromRedis(err) || !healing(err) {
+		if !fromRedis(err) || !transient(err) {
 			return l, err
 		}
 		if !sleep(wctx, pause.next()) {
@@ -48,6 +48,11 @@ func (h *hold) reenterOnce(ctx, wctx context.Context, m *Mutex, outer *Lease) (*
 		return nil, h.whyNoEntry(outer)
 	}
 	h.leases, l.token = append(h.leases, l), outer.token
+	if len(h.leases) != count { // an Unlock did not wait
+		now := clock.Now()
+		h.countMissed(now)
+		h.c.dog.schedule(h, h.next(now))
+	}
 	h.mu.Unlock()
 	return l, nil
 }
@@ -62,9 +67,9 @@ func (h *hold) whyNoEntry(outer *Lease) error {
 
 // recount tells Redis a hold count. The caller holds h.ops.
 func (h *hold) recount(ctx context.Context, count int, lease time.Duration) error {
-	if lease > h.a.lease {
-		h.a.stretched.Store(max(h.a.stretched.Load(), int64(lease)))
-	}
+	h.mu.Lock()
+	h.asksFor(lease, clock.Now())
+	h.mu.Unlock()
 	sent, err := h.c.arb.recount(ctx, h.a, count, lease)
 	if isLost(err) {
 		h.lose(ErrLost)
@@ -77,20 +82,28 @@ func (h *hold) recount(ctx context.Context, count int, lease time.Duration) erro
 	defer h.mu.Unlock()
 	if err != nil {
 		now := clock.Now()
-		h.unanswered(now)
+		h.countMissed(now)
 		h.c.dog.schedule(h, h.next(now))
 		return err
 	}
 	// An older count may still come, from a renewal under way or a command that went unanswered.
-	h.dirty = h.dirty && (h.asking || !h.stale.Reached(clock.Now()))
+	h.countUnsure = h.countUnsure && (h.asking || !h.countUnsureUntil.Reached(clock.Now()))
 	h.extended(sent, lease)
 	return nil
 }
 
-// unanswered notes that a count may or may not be written, now or later. The caller holds h.mu.
-func (h *hold) unanswered(now clock.Stamp) {
-	h.dirty, h.stale = true, now.Add(h.a.lease)
+// countMissed notes that a count may or may not be written, now or later. The caller holds h.mu.
+func (h *hold) countMissed(now clock.Stamp) {
+	h.countUnsure, h.countUnsureUntil = true, now.Add(h.a.lease)
 	h.renewAt = clock.Sooner(h.renewAt, now.Add(h.soon()), now)
+}
+
+// asksFor notes that Redis is about to be asked for lease. The caller holds h.mu.
+func (h *hold) asksFor(lease time.Duration, now clock.Stamp) {
+	h.kept = clock.Later(h.kept, now.Add(lease), now)
+	if lease > h.a.lease {
+		h.a.stretched.Store(max(h.a.stretched.Load(), int64(lease)))
+	}
 }
 
 // soon is when to ask again what was not answered.
@@ -111,7 +124,7 @@ func (h *hold) renewLease(now clock.Stamp) time.Duration {
 func (h *hold) extended(sent clock.Stamp, lease time.Duration) {
 	now := clock.Now()
 	h.until = clock.Later(h.until, sent.Add(lease-margin(lease)), now)
-	if !h.suspect { // else what raised the suspicion may be younger than this answer
+	if !h.askSoon { // else what raised the suspicion may be younger than this answer
 		h.renewAt = clock.Later(h.renewAt, sent.Add(lease/3), now)
 	}
 }
@@ -127,7 +140,7 @@ func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error 
 		if err == nil || isLost(err) {
 			return err
 		}
-		if !healing(err) || !sleep(ctx, pause.next()) {
+		if !transient(err) || !sleep(ctx, pause.next()) {
 			return nil
 		}
 	}
@@ -138,8 +151,16 @@ func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration) error {
 	if c := &h.c.cfg; c.guard != GuardOff && d > c.longest {
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
 	}
-	if err := h.lock(ctx); err != nil {
-		return err
+	if l.unlocked() {
+		return ErrNotHeld
+	}
+	if !h.tryLock() {
+		wait, cancel := context.WithTimeoutCause(ctx, h.a.timeout, errNoAnswer)
+		err := h.lock(wait)
+		cancel()
+		if err != nil {
+			return &NodeError{Op: "extend", Name: h.a.names.name, Err: errNoAnswer, Cause: context.Cause(ctx)}
+		}
 	}
 	defer h.unlock()
 	h.expire()
@@ -156,6 +177,9 @@ func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if l.over || h.state != live {
+		return h.whyGone(l)
+	}
 	if h.cfg.fixed > 0 {
 		h.cap = clock.Later(h.cap, asked.Add(d), asked)
 		if h.cfg.maxHold > 0 {

@@ -197,7 +197,7 @@ func (q *quorum) contend(ctx context.Context, a *acquisition) (grant, error) {
 		if err == nil {
 			break
 		}
-		if !healing(err) {
+		if !transient(err) {
 			return grant{}, err
 		}
 		if !sleep(ctx, pause.next()) {
@@ -254,9 +254,11 @@ func (q *quorum) abandon(a *acquisition) {
 	}
 }
 
+// stop makes contenders leave.
+func (q *quorum) stop() { close(q.done) }
+
 // close ends the questions that are out, then everything that runs for a node.
 func (q *quorum) close() {
-	close(q.done)
 	var wg sync.WaitGroup
 	for _, s := range q.seats {
 		wg.Go(s.sweeper.close)

@@ -31,9 +31,10 @@ func (m *Mutex) key() leaseKey { return leaseKey{client: m.c, name: m.names.lock
 // error matches ErrNotAcquired and the cause, and the caller does not hold the lock, not even if Redis granted it: it
 // is given back. Under a context whose lease of this lock was lost it returns ErrLost.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
-	if err := m.usable(ctx); err != nil {
+	if err := m.begin(ctx); err != nil {
 		return nil, err
 	}
+	defer m.c.end()
 	wctx := ctx
 	if m.cfg.wait > 0 {
 		var cancel context.CancelFunc
@@ -63,9 +64,10 @@ var errWaited = errors.New("the time to wait is up")
 // lease of the same lock it re-enters. A failure to reach Redis is returned as *NodeError; whatever ran is undone in the
 // background.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
-	if err := m.usable(ctx); err != nil {
+	if err := m.begin(ctx); err != nil {
 		return nil, err
 	}
+	defer m.c.end()
 	if l, entered, err := m.reenter(ctx, ctx, (*hold).reenterOnce); entered {
 		return l, err
 	}
@@ -125,17 +127,19 @@ func (m *Mutex) Held(ctx context.Context) (*Lease, error) {
 // its next renewal if it cannot be reached; until then it believes that it holds the lock, so exclusion rests on the
 // fencing token. It returns false when nobody held the lock. Redisson: RLock.forceUnlock.
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
-	if err := m.usable(ctx); err != nil {
+	if err := m.begin(ctx); err != nil {
 		return false, err
 	}
+	defer m.c.end()
 	return m.c.arb.force(ctx, &m.names)
 }
 
 // State returns what Redis knows of the lock at this instant. It may have changed when State returns.
 func (m *Mutex) State(ctx context.Context) (State, error) {
-	if err := m.usable(ctx); err != nil {
+	if err := m.begin(ctx); err != nil {
 		return State{}, err
 	}
+	defer m.c.end()
 	return m.c.arb.inspect(ctx, &m.names)
 }
 
@@ -169,14 +173,16 @@ func (l *locker) Unlock() {
 	}
 }
 
-// usable returns why the Mutex cannot be used at all.
-func (m *Mutex) usable(ctx context.Context) error {
-	switch {
-	case m.err != nil:
+// begin counts a call of the Mutex that is under way. It fails, and counts nothing, if the Mutex cannot be used at all.
+func (m *Mutex) begin(ctx context.Context) error {
+	if m.err != nil {
 		return m.err
-	case m.c.isClosed():
-		return ErrClosed
-	case ctx.Err() != nil:
+	}
+	if err := m.c.begin(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		m.c.end()
 		return m.refused(ctx)
 	}
 	return nil
@@ -281,8 +287,11 @@ func (m *Mutex) fill(ctx context.Context, l *Lease) error {
 		if err == nil || isLost(err) {
 			return err
 		}
-		if !healing(err) || !sleep(ctx, pause.next()) {
-			_ = l.Unlock(ctx) // the caller is told why it does not get the lock, not how it was given back
+		if !transient(err) || !sleep(ctx, pause.next()) {
+			// The caller is told why it does not get the lock, not how it was given back.
+			if errors.Is(l.Unlock(ctx), ErrClosed) {
+				m.c.arb.abandon(l.h.a) // Close took it for a lock that a caller has
+			}
 			return m.explain(ctx, err, blocker{})
 		}
 	}

@@ -124,7 +124,7 @@ func (e *election) hopeless(waits bool) error {
 		if waits && l.err == nil && l.own == 0 && !l.pending && !l.asked.IsZero() {
 			l.deaf = l.seat.hub.deafness(l.acquisition)
 		}
-		if l.deaf != nil || l.err != nil && !healing(l.err) {
+		if l.deaf != nil || l.err != nil && !transient(l.err) {
 			final++
 		}
 	}

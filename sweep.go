@@ -218,7 +218,7 @@ func (s *sweeper) send(batch []*sweep) {
 	if !s.idle() {
 		ended, err = s.try(acqs)
 	}
-	final := err != nil && !healing(err)
+	final := err != nil && !transient(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := clock.Now()
@@ -275,7 +275,7 @@ func (s *sweeper) try(batch []*acquisition) ([]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.link.timeout)
 	defer cancel()
 	ended, err := s.end(ctx, batch)
-	if err == nil || len(batch) == 1 || healing(err) {
+	if err == nil || len(batch) == 1 || transient(err) {
 		return ended, err
 	}
 	half := len(batch) / 2

@@ -165,10 +165,11 @@ func (h *hold) tick(now clock.Stamp) (renewal, bool) {
 	renew := h.renewal(now).Until(now) <= window
 	if renew {
 		r = renewal{lock: h.a.names.lock, id: h.a.id, lease: h.renewLease(now), hold: h}
-		if h.dirty && len(h.ops) == 0 {
+		h.asksFor(r.lease, now)
+		if h.countUnsure && len(h.ops) == 0 {
 			r.count = max(1, len(h.leases))
 		}
-		h.asking, h.suspect = true, false
+		h.asking, h.askSoon = true, false
 	}
 	h.c.dog.schedule(h, h.next(now))
 	return r, renew
@@ -194,17 +195,17 @@ func (h *hold) settle(r renewal, o outcome, sent clock.Stamp) {
 	if o == renewed {
 		h.extended(sent, r.lease)
 		if r.count > 0 && len(h.ops) == 0 && r.count == max(1, len(h.leases)) {
-			h.dirty = !h.stale.Reached(sent)
+			h.countUnsure = !h.countUnsureUntil.Reached(sent)
 		}
-		if h.dirty && !h.suspect {
+		if h.countUnsure && !h.askSoon {
 			h.renewAt = clock.Later(h.renewAt, now.Add(h.a.lease/3), now)
 		}
 	} else {
 		if r.count > 0 {
-			h.unanswered(now)
+			h.countMissed(now)
 		}
 		h.renewAt = now.Add(h.soon())
-		h.suspect = h.suspect || h.cfg.fixed > 0 // a fixed lease is asked for only on suspicion
+		h.askSoon = h.askSoon || h.cfg.fixed > 0 // a fixed lease is asked for only on suspicion
 	}
 	h.c.dog.schedule(h, h.next(now))
 }

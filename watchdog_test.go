@@ -38,6 +38,7 @@ func (s *scripted) release(context.Context, *acquisition, *acquisition) (grant, 
 
 func (s *scripted) attach(*acquisition, *hold) {}
 func (s *scripted) forget(*acquisition)        {}
+func (s *scripted) stop()                      {}
 func (s *scripted) close()                     {}
 
 func (s *scripted) abandon(a *acquisition) {
@@ -69,7 +70,7 @@ func (s *scripted) renew(_ context.Context, batch []renewal, settle func(renewal
 func inFakeTime(t *testing.T, test func(t *testing.T, c *Client, s *scripted)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{}
-		c := &Client{id: "c", cfg: defaultConfig(), arb: s, gates: gate.New[baton]()}
+		c := &Client{id: "c", cfg: defaultConfig(), arb: s, gates: gate.New[baton](), idle: make(chan struct{}, 1)}
 		c.dog = newWatchdog(s.renew)
 		defer c.Close()
 		test(t, c, s)

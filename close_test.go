@@ -1,0 +1,265 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// Goroutines pass a lock around until their client is closed. Where each Unlock succeeded nobody holds the lock: it is free.
+func TestCloseReleasesWhatNobodyHolds(t *testing.T) {
+	one := redistest.Start(t)
+	nodes := masters(t, 3)
+	for name, open := range map[string]func() *Client{
+		"one":    func() *Client { return newClient(t, one.Client()) },
+		"quorum": func() *Client { return newRedlock(t, nodes) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := open()
+			for i := range 15 {
+				key := fmt.Sprint(name, i)
+				if cut := useUntilClosed(t, open(), key); cut {
+					continue
+				}
+				st, err := other.Mutex(key).State(context.Background())
+				require.NoError(t, err)
+				require.False(t, st.Held, "round %d: it stands though nobody was left with it", i)
+			}
+		})
+	}
+}
+
+// useUntilClosed returns whether Close came while somebody held the lock: then it stands until its lease ends.
+func useUntilClosed(t *testing.T, c *Client, key string) bool {
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		cut   bool
+		taken = make(chan struct{}, 1)
+	)
+	for range 8 {
+		wg.Go(func() {
+			for {
+				l, err := c.Mutex(key).Lock(context.Background())
+				if errors.Is(err, ErrClosed) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case taken <- struct{}{}:
+				default:
+				}
+				if err := l.Unlock(context.Background()); err != nil {
+					mu.Lock()
+					cut = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for range 20 {
+		<-taken
+	}
+	c.Close()
+	wg.Wait()
+	return cut
+}
+
+// A hold on its way from one goroutine to the next when the client is closed goes back to Redis.
+func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		l, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		_, _, err = l.h.take(l) // an Unlock that got so far
+		require.NoError(t, err)
+		c.Close()
+		require.Equal(t, []string{"k"}, s.abandoned)
+		require.NoError(t, l.h.finish(t.Context()), "it was unlocked in time")
+	})
+}
+
+// A grant that arrives while the client is being closed goes to nobody.
+func TestCloseGivesBackALateGrant(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		m := c.Mutex("k")
+		h := c.newHold(c.newAcquisition(m.names, "", &m.cfg), grant{token: 1}, &m.cfg, false)
+		c.Close()
+		_, err := h.start(t.Context(), m)
+		require.ErrorIs(t, err, ErrClosed)
+		require.Contains(t, s.abandoned, "k")
+	})
+}
+
+// A lock with a lease longer than the client's is being lengthened while the client is closed: Lock says so.
+func TestLockReturnsWhenClosedWhileItLengthensItsLease(t *testing.T) {
+	s := redistest.Start(t)
+	w := newWire(t, s)
+	c := newClient(t, w, WithLease(2*time.Second))
+	w.on(func(op string, _ func()) verdict {
+		if op == "recount" {
+			return stall
+		}
+		return pass
+	})
+	got := make(chan error, 1)
+	go func() {
+		_, err := c.Mutex("k", WithFixedLease(time.Hour)).Lock(context.Background())
+		got <- err
+	}()
+	require.Equal(t, "recount", within(t, w.told))
+	closed := make(chan struct{})
+	go func() { c.Close(); close(closed) }()
+	require.Eventually(t, func() bool { // the hold is lost
+		c.dog.mu.Lock()
+		defer c.dog.mu.Unlock()
+		return len(c.dog.holds) == 0
+	}, patience, time.Millisecond)
+	w.on(nil)
+	w.answer <- struct{}{}
+	require.ErrorIs(t, within(t, got), ErrClosed)
+	within(t, closed)
+	require.Equal(t, "0", s.Do("EXISTS", "k"), "nobody was given it")
+}
+
+// Every call on a closed client says so, and begins nothing.
+func TestClosedClientRefusesEverything(t *testing.T) {
+	nodes := masters(t, 3)
+	var rdbs []rueidis.Client
+	for _, s := range nodes {
+		rdbs = append(rdbs, s.Client())
+	}
+	quorum, err := NewRedlock(rdbs)
+	require.NoError(t, err)
+	one, err := New(rdbs[0])
+	require.NoError(t, err)
+	ctx := context.Background()
+	for name, c := range map[string]*Client{"one": one, "quorum": quorum} {
+		t.Run(name, func(t *testing.T) {
+			m := c.Mutex(name)
+			l, err := m.Lock(ctx)
+			require.NoError(t, err)
+			c.Close()
+			_, err = m.Lock(ctx)
+			require.ErrorIs(t, err, ErrClosed)
+			_, err = m.Lock(l.Context())
+			require.ErrorIs(t, err, ErrClosed)
+			_, err = m.TryLock(ctx)
+			require.ErrorIs(t, err, ErrClosed)
+			_, err = m.State(ctx)
+			require.ErrorIs(t, err, ErrClosed)
+			_, err = m.ForceUnlock(ctx)
+			require.ErrorIs(t, err, ErrClosed)
+			_, err = m.Held(l.Context())
+			require.ErrorIs(t, err, ErrClosed)
+			require.ErrorIs(t, m.Do(ctx, func(context.Context) error { return nil }), ErrClosed)
+			require.ErrorIs(t, l.Extend(ctx, time.Second), ErrClosed)
+			require.ErrorIs(t, l.Unlock(ctx), ErrClosed)
+			require.ErrorIs(t, c.Initialize(ctx), ErrClosed)
+		})
+	}
+}
+
+// What was unlocked is answered at once, whatever the one who has the hold now waits for.
+func TestSecondUnlockWaitsForNobody(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+		m := c.Mutex("k")
+		first, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		second := make(chan *Lease)
+		go func() {
+			l, err := m.Lock(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+			second <- l
+		}()
+		synctest.Wait()
+		require.NoError(t, first.Unlock(t.Context()))
+		stranger := <-second
+		require.Same(t, first.h, stranger.h)
+		require.NoError(t, stranger.h.lock(t.Context())) // its command is not answered
+		began := time.Now()
+		require.ErrorIs(t, first.Unlock(t.Context()), ErrNotHeld)
+		require.ErrorIs(t, first.Extend(t.Context(), time.Minute), ErrNotHeld)
+		require.Zero(t, time.Since(began))
+		stranger.h.unlock()
+		require.NoError(t, stranger.Unlock(t.Context()))
+	})
+}
+
+// While Redis answers nothing that was asked before, Unlock and Extend come back within their limits.
+func TestUnlockAndExtendAreBounded(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		m := c.Mutex("k", WithLease(time.Hour), WithCommandTimeout(time.Second))
+		outer, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		inner, err := m.Lock(outer.Context())
+		require.NoError(t, err)
+		require.NoError(t, outer.h.lock(t.Context()))
+		var node *NodeError
+		began := time.Now()
+		require.ErrorAs(t, outer.Extend(t.Context(), time.Minute), &node)
+		require.Equal(t, time.Second, time.Since(began))
+		began = time.Now()
+		require.NoError(t, inner.Unlock(t.Context()), "renewals repair the count")
+		require.Equal(t, 5*time.Second, time.Since(began))
+		require.Equal(t, 1, outer.Count())
+		require.True(t, outer.h.countUnsure)
+		next := make(chan error, 1)
+		go func() {
+			l, err := m.Lock(context.Background())
+			if err == nil {
+				err = l.Unlock(context.Background())
+			}
+			next <- err
+		}()
+		synctest.Wait()
+		require.Empty(t, next)
+		began = time.Now()
+		err = outer.Unlock(t.Context())
+		require.ErrorAs(t, err, &node)
+		require.NotErrorIs(t, err, ErrLost)
+		require.Equal(t, 5*time.Second, time.Since(began))
+		require.Equal(t, []string{"k"}, s.abandoned)
+		require.NoError(t, <-next, "the gate is free")
+		outer.h.unlock()
+		require.ErrorIs(t, outer.Unlock(t.Context()), ErrNotHeld)
+	})
+}
+
+// A lease that was made longer than usual is not left to the next goroutine: if the process died, others would wait for
+// all of it.
+func TestLengthenedLeaseIsNotPassedOn(t *testing.T) {
+	s := redistest.Start(t)
+	m := newClient(t, s.Client()).Mutex("k", WithLocalHandoff(10, time.Hour))
+	ctx := context.Background()
+	l, err := m.Lock(ctx)
+	require.NoError(t, err)
+	got := make(chan *Lease, 1)
+	go func() {
+		l, err := m.Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- l
+	}()
+	require.Eventually(t, func() bool { return m.c.gates.Waiting("k") }, patience, time.Millisecond)
+	require.NoError(t, l.Extend(ctx, time.Hour))
+	require.NoError(t, l.Unlock(ctx))
+	next := within(t, got)
+	require.NotSame(t, l.h, next.h)
+	require.Less(t, time.Until(next.Until()), time.Minute)
+	require.Len(t, s.Do("PTTL", "k"), len("30000"))
+	require.NoError(t, next.Unlock(ctx))
+}
