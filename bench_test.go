@@ -3,6 +3,8 @@ package relock
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
@@ -138,5 +140,41 @@ func lockUnlock(ctx context.Context, b *testing.B, m *Mutex) {
 	}
 	if err != nil {
 		b.Error(err)
+	}
+}
+
+// BenchmarkRoomAmongThousands is what the hub does for a lock that begins to be waited for and no longer is, while the
+// channels of 10,000 others are still subscribed.
+func BenchmarkRoomAmongThousands(b *testing.B) {
+	h := newHub(nil, "c", slog.New(slog.DiscardHandler), func(grantMessage) {})
+	b.Cleanup(h.close)
+	f := &plainFeed{h: h, up: true, changed: make(chan struct{}, 1)}
+	h.feed = f
+	s := subscriber{feed: f, have: make(map[string]bool)}
+	cfg := defaultConfig()
+	n := 0
+	pass := func() {
+		n++
+		nm, err := namesOf("", strconv.Itoa(n))
+		if err != nil {
+			b.Fatal(err)
+		}
+		a := newAcquisition(nm, "c", uint64(n), "", &cfg)
+		h.enter(a)
+		h.listen(a)
+		h.forget(a)
+		s.next()
+	}
+	for range 10_000 {
+		pass()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		pass()
+		if n > 10_000 { // and the oldest is left
+			h.mu.Lock()
+			h.end(h.vacant.Front().Value.(*room))
+			h.mu.Unlock()
+		}
 	}
 }

@@ -15,8 +15,8 @@ const (
 	vetTimeout = 250 * time.Millisecond // how long the first Lock waits for the inbox's answer
 )
 
-// denial is a channel that Redis does not let this user subscribe. It concerns those who would wait for its messages, and
-// nobody else: neither other locks nor holders.
+// denial is a channel that Redis does not let this user subscribe. It concerns those who would wait for its messages,
+// and nobody else: neither other locks nor holders.
 type denial struct {
 	err   error
 	pause backoff
@@ -95,8 +95,8 @@ func (h *hub) deafness(a *acquisition) error {
 	return nil
 }
 
-// vet ends the wait of the first holders: it is known whether the inbox may be subscribed, or nobody can tell. The caller
-// holds the hub's mutex.
+// vet ends the wait of the first holders: it is known whether the inbox may be subscribed, or nobody can tell. The
+// caller holds the hub's mutex.
 func (h *hub) vet() {
 	if !h.isVetted() {
 		close(h.vetted)
@@ -112,8 +112,8 @@ func (h *hub) isVetted() bool {
 	}
 }
 
-// firstVerdict holds a back that was granted its lock before anybody knew whether the inbox may be subscribed, until that
-// is known: a missing right is told to the first Lock, not to those who will wait one day.
+// firstVerdict holds a back that was granted its lock before anybody knew whether the inbox may be subscribed, until
+// that is known: a missing right is told to the first Lock, not to those who will wait one day.
 func (h *hub) firstVerdict(ctx context.Context, a *acquisition) error {
 	h.mu.Lock()
 	first := a.unvetted

@@ -84,7 +84,8 @@ func TestFirstLockTellsOfAForbiddenInbox(t *testing.T) {
 	s := redistest.Start(t)
 	c := userOf(t, s, "&redisson_lock__channel:*", "&relock_listen:*")
 	mayNotHear(t, within(t, locks(c, "k")), "k")
-	require.Eventually(t, func() bool { return s.Do("EXISTS", "k", "relock_queue:{k}") == "0" }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Do("EXISTS", "k", "relock_queue:{k}") == "0" },
+		patience, time.Millisecond)
 }
 
 // Rights that are withdrawn are told to those who wait already, and to those who come later; holders keep their locks.

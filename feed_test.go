@@ -110,7 +110,8 @@ func TestMissingConnectionIsLogged(t *testing.T) {
 	rdb, give := crowded(t, s)
 	var out guarded
 	c := newClient(t, rdb, WithLease(far), WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), "BlockingPoolSize") }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), "BlockingPoolSize") },
+		patience, 10*time.Millisecond)
 	give()
 	handsOver(t, s, newClient(t, s.Client(), WithLease(far)), c, "k")
 	require.Equal(t, 1, strings.Count(out.String(), "level=WARN"))

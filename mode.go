@@ -31,8 +31,8 @@ func (n *node) route(ctx context.Context, nm *names) (route, error) {
 	}
 }
 
-// probe is the question which channels a Cluster has. One is out at a time; whoever needs the answer waits for it as long
-// as its own context lives.
+// probe is the question which channels a Cluster has. One is out at a time; who needs the answer waits for it as long as
+// the own context lives.
 type probe struct {
 	done chan struct{} // closed once mode or err is set
 	mode int32
@@ -87,8 +87,8 @@ func (n *node) answer(p *probe) {
 	close(p.done)
 }
 
-// askMode asks a Cluster for sharded channels, as Redisson does. Only an answer that they are unknown says that there are
-// none: one that comes from a Cluster in trouble must not decide for the client's whole life.
+// askMode asks a Cluster for sharded channels, as Redisson does. Only an answer that they are unknown says that there
+// are none: one that comes from a Cluster in trouble must not decide for the client's whole life.
 func (n *node) askMode() (int32, error) {
 	switch n.pubsub {
 	case PubSubPlain:

@@ -96,8 +96,8 @@ func (h *hub) contend(a *acquisition) {
 	h.expect()
 }
 
-// expect subscribes the inbox, on which a waiter is told of its grant and a holder that it was deposed. The caller holds
-// the hub's mutex.
+// expect subscribes the inbox, on which a waiter is told of its grant and a holder that it was deposed. The caller
+// holds the hub's mutex.
 func (h *hub) expect() {
 	if !h.inbox && h.feed != nil {
 		h.inbox = true
@@ -244,8 +244,8 @@ func (h *hub) tidy() {
 	}
 }
 
-// endIdle ends rooms that nobody has listened in for a while, as many as may be ended in one go. It reports whether there
-// may be more.
+// endIdle ends rooms that nobody has listened in for a while, as many as may be ended in one go. It reports whether
+// there may be more.
 func (h *hub) endIdle(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -258,13 +258,18 @@ func (h *hub) endIdle(now time.Time) bool {
 		if now.Sub(r.empty) <= linger {
 			return false
 		}
-		h.vacant.Remove(first)
-		delete(h.rooms, r.names.unlock)
-		delete(h.denied, r.names.unlock)
-		delete(h.denied, r.names.listen)
-		h.feed.close(r)
+		h.end(r)
 	}
 	return true
+}
+
+// end leaves the channels of a vacant room. The caller holds the hub's mutex.
+func (h *hub) end(r *room) {
+	h.vacant.Remove(r.vacancy)
+	delete(h.rooms, r.names.unlock)
+	delete(h.denied, r.names.unlock)
+	delete(h.denied, r.names.listen)
+	h.feed.close(r)
 }
 
 // start is spawn for those who do not hold the hub's mutex.
