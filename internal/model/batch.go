@@ -73,7 +73,8 @@ func Batch(scope BatchScope, rules BatchRules) System[batchState] {
 		Init:  init,
 		Steps: w.steps,
 		Rules: []Rule[batchState]{
-			{"no lock falls with another", fallsAlone}, {"belief is ownership", batchOwnership}, {"unsure is known", unsureIsKnown},
+			{"no lock falls with another", fallsAlone}, {"belief is ownership", batchOwnership},
+			{"unsure is known", unsureIsKnown},
 		},
 		Show: batchState.String,
 	}

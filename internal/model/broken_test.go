@@ -112,6 +112,8 @@ func TestBrokenQuorumIsCaught(t *testing.T) {
 		fence("a node without memory counts from nothing", "tokens rise", 13, loses, FenceRules{NoSeed: true}),
 		fence("a seed is of votes answered before the node forgot", "tokens rise", 23, narrow, FenceRules{SeedBefore: true}),
 		fence("a seed is of votes sent before the node forgot", "tokens rise", 23, narrow, FenceRules{SeedSentBefore: true}),
+		fence("a seed is of what was asked in the quarantine", "tokens rise", 16, narrow, FenceRules{SeedEarly: true}),
+		fence("a winner's token is a seed in the quarantine", "tokens rise", 24, narrow, FenceRules{RemindEarly: true}),
 		fence("a write-back does not ask for the owner", "tokens rise", 18, plain, FenceRules{UnguardedWrite: true}),
 		fence("the highest counter without a write-back", "tokens rise", 14, plain, FenceRules{NoWrite: true}),
 		fence("the lowest counter as token", "tokens rise", 12, plain, FenceRules{LowestCounter: true}),

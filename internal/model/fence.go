@@ -22,6 +22,7 @@ type fenceNode struct {
 	grant    int8 // counter at the grant in force
 	mode     int8
 	seeded   uint8 // nodes whose counters its seed has
+	remind   int8  // a winner's token that is on its way to it as a seed, 0 for none
 }
 
 type fenceClient struct {
@@ -58,6 +59,8 @@ type FenceRules struct {
 	NoSeed         bool // it counts from nothing after its quarantine
 	SeedBefore     bool // it is seeded from votes that were answered before it said that it forgot
 	SeedSentBefore bool // from votes that were sent before, and answered after
+	SeedEarly      bool // from what is asked while it is quarantined
+	RemindEarly    bool // a winner tells it its token while it is quarantined
 	BelieveFormer  bool // a grant of a node's former life counts when it is heard
 	UnguardedWrite bool // a write-back does not ask whether the lock is still held
 	NoWrite        bool // the highest counter becomes the token without a write-back
@@ -166,6 +169,9 @@ func (s *fenceState) low() int8 {
 // numbers visits what was taken from counters and may still be compared with them.
 func (s *fenceState) numbers(visit func(*int8)) {
 	visit(&s.vote)
+	for n := range s.node {
+		visit(&s.node[n].remind)
+	}
 	for n := range s.node {
 		node := &s.node[n]
 		if node.owner > 0 && !node.departed && s.client[node.owner-1].phase == contending {

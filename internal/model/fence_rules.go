@@ -170,14 +170,15 @@ func (s *fenceState) rename(to, who []int) fenceState {
 	return r
 }
 
-const fenceBytes = 1 + 6*nodes + 17*maxProcs
+const fenceBytes = 1 + 7*nodes + 17*maxProcs
 
 // bytes writes the state down, all but what renaming leaves alone.
 func (s *fenceState) bytes() (b [fenceBytes]byte) {
 	at := append(b[:0], byte(s.votedAt))
 	for n := range s.node {
 		v := &s.node[n]
-		at = append(at, byte(v.owner), bit(v.departed), byte(v.counter), byte(v.grant), byte(v.mode), v.seeded)
+		at = append(at, byte(v.owner), bit(v.departed), byte(v.counter), byte(v.grant), byte(v.mode), v.seeded,
+			byte(v.remind))
 	}
 	for c := range s.client {
 		v := &s.client[c]

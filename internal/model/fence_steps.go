@@ -158,6 +158,9 @@ func (w *fenceSystem) forget(s fenceState, n int, emit func(Step[fenceState])) {
 func (w *fenceSystem) recover(s fenceState, n int, emit func(Step[fenceState])) {
 	switch s.node[n].mode {
 	case quarantine:
+		if w.rules.SeedEarly && s.node[n].seeded|1<<n != 1<<nodes-1 {
+			w.seed(s, n, emit)
+		}
 		for c := range w.Clients {
 			if s.client[c].former&(1<<n) != 0 {
 				return
@@ -196,10 +199,20 @@ func (w *fenceSystem) seed(s fenceState, n int, emit func(Step[fenceState])) {
 			told(m, s.vote, "for {n}'s seed an older answer of {n} is taken, {t}", n, m, int(s.vote))
 		}
 	}
-	if s.node[n].seeded|1<<n == 1<<nodes-1 {
+	begin := func(text string, counter int8) {
 		next := s
-		next.node[n].mode, next.node[n].seeded = serving, 0
-		emit(step(next, "{n} is seeded with {t}", n, int(s.node[n].counter)))
+		node := &next.node[n]
+		node.mode, node.seeded, node.remind, node.counter = serving, 0, 0, max(node.counter, counter)
+		emit(step(next, text, n, int(node.counter)))
+	}
+	if s.node[n].mode == quarantine {
+		return
+	}
+	if s.node[n].seeded|1<<n == 1<<nodes-1 {
+		begin("{n} is seeded with {t}", 0)
+	}
+	if s.node[n].remind > 0 {
+		begin("{n} is seeded with a winner's token: {t}", s.node[n].remind)
 	}
 }
 
@@ -231,6 +244,13 @@ func (w *fenceSystem) fence(s fenceState, c int, emit func(Step[fenceState])) {
 			me.writeTo, me.write, me.stray, me.proof = 0, 0, false, [nodes]int8{}
 			next.repeat = token <= s.issued
 			next.issued = max(s.issued, token)
+			for n := range nodes {
+				node := &next.node[n]
+				forgot := node.mode == seeding || node.mode == quarantine && w.rules.RemindEarly
+				if forgot && (node.remind == 0 || node.remind > token) {
+					node.remind = token // it may come at any time; of several the lowest is the worst
+				}
+			}
 			for other := range w.Clients {
 				next.client[other].passed = other != c && next.client[other].phase == holding
 			}

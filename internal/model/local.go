@@ -83,7 +83,7 @@ const (
 	open       int8 = iota
 	barred          // closed is set, the gates turn waiters away
 	collected       // the holds that the watchdog had are being lost
-	sweptClose      // the arbiter is closed: nothing is swept any more
+	sweptClose      // the arbiter is closed: nothing is sent any more
 )
 
 // LocalRules switches rules off. The zero value is the protocol.
@@ -94,7 +94,7 @@ type LocalRules struct {
 	ForgetPassed  bool // Close forgets a hold that is on its way between two goroutines
 	ForgetRefused bool // who is handed a hold after Close forgets it
 	TrustClose    bool // who is handed a hold leaves it to Close where Close was quicker
-	MuteClosed    bool // nothing is sent once Close has returned
+	WaitForNone   bool // Close does not wait for the calls that are under way
 	NoLeave       bool // a lost hold does not open the gate
 }
 
@@ -114,6 +114,7 @@ type localSystem struct {
 
 // Local is the system of one process: a hold that passes from goroutine to goroutine at the gate, re-entries under
 // contexts that outlive their lease, and Close. Its goal is that all calls return and Redis is left without the lock.
+// Close is taken to wait as long as calls take; that in the code it does not, where Redis hangs, costs a lease.
 func Local(scope LocalScope, rules LocalRules) System[localState] {
 	w := &localSystem{scope, rules}
 	return System[localState]{

@@ -39,6 +39,7 @@ func (w *localSystem) drop(s localState, g int, emit localEmit) {
 	h := &next.hold[me.hold-1]
 	switch {
 	case h.ops != 0:
+		w.cut(s, g, emit)
 	case h.state != liveHold || h.leases&(1<<g) == 0:
 		next.done(g)
 		emit("{c}'s Unlock returns: the lock was lost", next, false, g)
@@ -50,6 +51,24 @@ func (w *localSystem) drop(s localState, g int, emit localEmit) {
 		}
 		emit("{c}'s lease is over", next, false, g)
 	}
+}
+
+// cut is hold.cut: an Unlock that has waited too long for ops, which a re-entry has.
+func (w *localSystem) cut(s localState, g int, emit localEmit) {
+	i := s.routine[g].hold - 1
+	h := &s.hold[i]
+	if s.faults == 0 || h.state != liveHold || h.leases&(1<<g) == 0 {
+		return
+	}
+	h.leases &^= 1 << g
+	s.routine[g].over = true
+	if s.done(g); h.leases == 0 {
+		h.state, h.watched, h.closing, h.owed = endedHold, false, false, true
+		if h.atGate {
+			s.leave()
+		}
+	}
+	emit("{c}'s Unlock waits no longer for ops", s, true, g)
 }
 
 // finish is hold.finish: on to the next goroutine here, or the end of the hold. Whether the bounds let it pass is open.
@@ -85,13 +104,13 @@ func (w *localSystem) letsGo(s localState, g int, emit localEmit) {
 		}
 		s.done(g)
 	}
-	if s.faults > 0 && s.close != sweptClose {
+	if s.faults > 0 {
 		next.hold[i-1].owed = true
 		open(&next)
 		emit("{c}'s release is not answered", next, true, g)
 		next = s
 	}
-	if s.redis == i && !(w.rules.MuteClosed && s.close == sweptClose) {
+	if s.redis == i && s.close != sweptClose {
 		next.redis = 0
 	}
 	if h.next && next.redis == 0 {
@@ -150,7 +169,7 @@ func (w *localSystem) closes(s localState, emit localEmit) {
 		}
 		emit("Close takes the holds from the watchdog", next, false)
 	case collected:
-		idle := true
+		idle := w.rules.WaitForNone || !s.calls()
 		for i := range s.hold {
 			h := s.hold[i]
 			idle = idle && !h.closing && !h.owed
@@ -166,4 +185,14 @@ func (w *localSystem) closes(s localState, emit localEmit) {
 			emit("Close returns", next, false)
 		}
 	}
+}
+
+// calls reports whether a call is under way.
+func (s *localState) calls() bool {
+	for g := range s.routine {
+		if at := s.routine[g].at; at != unborn && at != inside && at != gone {
+			return true
+		}
+	}
+	return false
 }

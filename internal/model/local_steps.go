@@ -92,12 +92,12 @@ func (w *localSystem) lock(s localState, g int, emit localEmit) {
 		over, _ := s.lease(r.under - 1)
 		anyLease := w.rules.AnyLease || w.rules.AnyLeaseTry && w.tries(g)
 		switch {
-		case h.state == lostHold:
-			next.done(g)
-			emit("{c} cannot re-enter: the lock was lost", next, false, g)
-		case h.state != liveHold || h.leases == 0 || over && !anyLease:
+		case over && !anyLease || h.state == endedHold || h.state == liveHold && h.leases == 0:
 			*me = localRoutine{at: outside}
 			emit("{c} has ops: the enclosing lease is over", next, false, g)
+		case h.state != liveHold:
+			next.done(g)
+			emit("{c} cannot re-enter: the lock was lost", next, false, g)
 		default:
 			h.ops, me.at = int8(g)+1, entering
 			emit("{c} has ops and sends its re-entry", next, false, g)
@@ -111,6 +111,11 @@ func (w *localSystem) lock(s localState, g int, emit localEmit) {
 				again.done(g)
 			}
 			emit("{c}'s re-entry is not answered", again, true, g)
+		}
+		if over, _ := s.lease(r.under - 1); h.state != liveHold && over {
+			*me = localRoutine{at: outside}
+			emit("{c}'s re-entry is answered: the enclosing lease is over", next, false, g)
+			return
 		}
 		if h.state != liveHold {
 			next.done(g)
@@ -301,20 +306,14 @@ func (w *localSystem) start(s *localState, g, i int) {
 	h.watched = true
 }
 
-// refused is start in a client that is closed: no caller gets the lock, so it goes back, whoever has ended the hold.
+// refused is start in a client that is closed: no caller gets the lock, so it is swept, whoever has ended the hold.
 func (w *localSystem) refused(s *localState, g int) {
-	r := &s.routine[g]
-	h := &s.hold[r.hold-1]
-	h.leases &^= 1 << g
-	switch {
-	case h.state == liveHold && w.rules.ForgetRefused:
-		s.lose(int(r.hold)-1, true, w.rules.NoLeave)
-		s.done(g)
-	case h.state == liveHold:
-		*r = localRoutine{at: finishing, hold: r.hold}
-	case w.rules.TrustClose || w.rules.ForgetRefused:
-		s.done(g)
-	default:
-		*r = localRoutine{at: letting, hold: r.hold}
+	i := s.routine[g].hold - 1
+	h := &s.hold[i]
+	first := h.state == liveHold
+	if first {
+		s.lose(int(i), true, w.rules.NoLeave)
 	}
+	h.owed = h.owed || !w.rules.ForgetRefused && (first || !w.rules.TrustClose)
+	s.done(g)
 }

@@ -47,9 +47,9 @@ func TestBrokenLocalIsCaught(t *testing.T) {
 		local("a lease that is over hides a live one around it", "no wait for oneself", 12,
 			LocalScope{Parents: nested, Block: 2}, LocalRules{HideOuter: true}),
 		local("who is handed a hold after Close forgets it", "progress", 4, closes, LocalRules{ForgetRefused: true}),
-		local("Close forgets a hold that is being passed on", "progress", 7, closes, LocalRules{ForgetPassed: true}),
+		local("Close forgets a hold that is being passed on", "progress", 9, closes, LocalRules{ForgetPassed: true}),
 		local("who is handed a hold leaves it to Close", "progress", 6, closes, LocalRules{TrustClose: true}),
-		local("nothing is sent once Close has returned", "progress", 6, closes, LocalRules{MuteClosed: true}),
+		local("Close does not wait for calls", "progress", 6, closes, LocalRules{WaitForNone: true}),
 		local("a lost hold keeps the gate", "progress", 4, fails, LocalRules{NoLeave: true}),
 	})
 }

@@ -13,8 +13,8 @@ const (
 	java        // Redisson's RFencedLock, which counts by INCR
 )
 
-// tokenState is one lock's fencing counter under the server's clock, and those it is granted to. Times and tokens are of
-// the same unit: a token is what the clock said, or more. A counter of 0 is one that is missing.
+// tokenState is one lock's fencing counter under the server's clock, and those it is granted to. Times and tokens are
+// of the same unit: a token is what the clock said, or more. A counter of 0 is one that is missing.
 type tokenState struct {
 	clock   int8
 	counter int8
@@ -75,32 +75,36 @@ type tokenSystem struct {
 	rules TokenRules
 }
 
-// Tokens is the system of fencing tokens that are a hybrid logical clock: the next after the counter, or what the server's
-// clock says if that is more. Without a clock that is set back it is assumed that tokens are not used up faster than the
-// clock goes on for long: no grant is asked for while the counter is Lead ahead.
+// Tokens is the system of fencing tokens that are a hybrid logical clock: the next after the counter, or what the
+// server's clock says if that is more. Without a clock that is set back it is assumed that tokens are not used up faster
+// than the clock goes on for long: no grant is asked for while the counter is Lead ahead.
 func Tokens(scope TokenScope, rules TokenRules) System[tokenState] {
 	w := &tokenSystem{scope, rules}
 	init := tokenState{
 		clock: 4, ticks: scope.Ticks, grants: scope.Grants, losses: scope.Losses, javasGrants: scope.Java,
 		jumps: min(1, scope.Back),
 	}
-	flag := func(on func(*tokenState) bool, what string) func(tokenState) string {
-		return func(s tokenState) string {
-			if on(&s) {
+	rule := func(name string, broken func(*tokenState) bool, what string) Rule[tokenState] {
+		return Rule[tokenState]{name, func(s tokenState) string {
+			if broken(&s) {
 				return what
 			}
 			return ""
-		}
+		}}
 	}
 	return System[tokenState]{
 		Name:  fmt.Sprintf("tokens %+v", scope),
 		Init:  init,
 		Steps: w.steps,
 		Rules: []Rule[tokenState]{
-			{"tokens rise", flag(func(s *tokenState) bool { return s.repeat }, "a grant begins at a token that was reserved before")},
-			{"answers are right", flag(func(s *tokenState) bool { return s.wrong }, "an answer names other tokens than the grant has")},
-			{"exclusion", flag(func(s *tokenState) bool { return s.stale }, "a grant that is over is believed in")},
-			{"grants count", flag(func(s *tokenState) bool { return s.missed }, "a grant in force is taken for one that is over")},
+			rule("tokens rise", func(s *tokenState) bool { return s.repeat },
+				"a grant begins at a token that was reserved before"),
+			rule("answers are right", func(s *tokenState) bool { return s.wrong },
+				"an answer names other tokens than the grant has"),
+			rule("exclusion", func(s *tokenState) bool { return s.stale },
+				"a grant that is over is believed in"),
+			rule("grants count", func(s *tokenState) bool { return s.missed },
+				"a grant in force is taken for one that is over"),
 		},
 		Show: tokenState.String,
 	}
