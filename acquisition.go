@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/gate"
 )
 
 // acquisition is one try for a lock. It lives: waiting, held (through a chain of local hand-overs), over. Its id is the
@@ -39,8 +40,10 @@ type acquisition struct {
 	reached  int64
 
 	// The rest is touched only by the goroutine that contends, which is one at a time.
-	base    clock.Stamp // a believable grant happened after this
-	counter int64       // fencing counter at base; a grant at or below it is stale
+	gates   *gate.Gates[baton] // the contender is at its lock's gate; nil for one that goes past it
+	failure error              // of the last poll that ended; nil when it was answered
+	base    clock.Stamp        // a believable grant happened after this
+	counter int64              // fencing counter at base; a grant at or below it is stale
 	ticket  string
 	blocker blocker
 	asked   clock.Stamp // when the last answered poll was sent
@@ -118,6 +121,27 @@ func (a *acquisition) mayRunLate() bool { return a.unanswered.Load() > 0 }
 
 // mayStand reports whether Redis may know of a: it does not where every connection was refused.
 func (a *acquisition) mayStand() bool { return a.known.Load() || a.mayRunLate() }
+
+// polled keeps what became of a poll, and tells those who wait at the gate.
+func (a *acquisition) polled(failure error) {
+	a.failure = failure
+	if a.gates != nil {
+		a.gates.Remark(a.names.lock, failure)
+	}
+}
+
+// unheard is what a contender did not hear that gives up while a poll of its own is out, or waits for the next; nil when
+// Redis has answered it lately. Then the lock is busy, else Redis is not there: no poll was ever answered, the last one
+// failed, or one is out and the answer before is older than a command may take.
+func (a *acquisition) unheard(out bool, now clock.Stamp) error {
+	switch {
+	case a.failure != nil:
+		return a.failure
+	case a.asked.IsZero(), out && now.Since(a.asked) > a.timeout:
+		return errNoAnswer
+	}
+	return nil
+}
 
 // queued notes the answer "you wait" to a command sent at sent.
 func (a *acquisition) queued(rep reply, sent clock.Stamp) {

@@ -28,6 +28,8 @@ type arbiter interface {
 	recount(ctx context.Context, a *acquisition, count int, lease time.Duration) (clock.Stamp, error)
 	// renew lengthens leases and calls settle once for each of them, from any goroutine.
 	renew(ctx context.Context, batch []renewal, settle func(renewal, outcome, clock.Stamp))
+	// silence is the error of a caller that gave up, by cause, and nothing had been heard by then.
+	silence(name string, cause error) error
 	inspect(ctx context.Context, n *names) (State, error)
 	force(ctx context.Context, n *names) (bool, error)
 	// stop makes all who contend leave, with ErrClosed.

@@ -149,6 +149,9 @@ func (c *Client) newAcquisition(nm names, owner string, cfg *config) *acquisitio
 }
 
 func (c *Client) newHold(a *acquisition, g grant, cfg *config, atGate bool) *hold {
+	if atGate {
+		c.gates.Remark(a.names.lock, nil)
+	}
 	h := newHold(c, a, g, cfg, atGate)
 	c.arb.attach(a, h)
 	return h
@@ -159,10 +162,13 @@ func (c *Client) newHold(a *acquisition, g grant, cfg *config, atGate bool) *hol
 func (c *Client) releaseAtGate(ctx context.Context, h *hold) error {
 	key := h.a.names.lock
 	var next *acquisition
-	if c.gates.Waiting(key) {
+	if c.gates.Remark(key, gate.ErrNothingYet) {
 		next = c.newAcquisition(h.a.names, "", h.cfg)
 	}
 	g, granted, err := c.arb.release(ctx, h.a, next)
+	if !granted {
+		c.gates.Remark(key, heardBack(err))
+	}
 	switch {
 	case granted:
 		nh := c.newHold(next, g, h.cfg, true)
@@ -177,6 +183,14 @@ func (c *Client) releaseAtGate(ctx context.Context, h *hold) error {
 		c.gates.Leave(key)
 	}
 	return err
+}
+
+// heardBack is err unless it is what Redis answered.
+func heardBack(err error) error {
+	if fromRedis(err) {
+		return err
+	}
+	return nil
 }
 
 // unlockTimeout bounds an Unlock, whose caller's cancellation does not.

@@ -24,6 +24,8 @@ type election struct {
 	tau    time.Duration
 	retry  clock.Stamp // when a minority tries again; zero until the first grant
 	nudged bool
+
+	answered bool // enough nodes have answered lately, as those who wait at the gate know
 }
 
 // vote is the answer to one question.
@@ -74,10 +76,11 @@ func (e *election) run(ctx context.Context) (grant, error) {
 		case <-e.a.wake:
 		case <-time.After(e.rest()):
 		case <-ctx.Done():
-			return grant{}, causeOf(ctx)
+			return grant{}, e.gaveUp(ctx)
 		case <-e.q.done:
 			return grant{}, ErrClosed
 		}
+		e.remark()
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 
 var (
 	// ErrNotAcquired is returned by TryLock when somebody else holds the lock, and by Lock when the caller gave up
-	// waiting: then the error also wraps the cause of the context's end. The error is a *HeldError.
+	// waiting: then the error also wraps the cause of the context's end. The error is a *HeldError. It says that the lock
+	// is busy; that Redis did not answer is a *NodeError or *QuorumError, which does not match it.
 	ErrNotAcquired = errors.New("relock: lock not acquired")
 
 	// ErrNotHeld is returned by Unlock, Extend and Held when the lock is not held by the caller: never taken, or
@@ -42,6 +43,7 @@ type HeldError struct {
 	Name   string        // the lock
 	Holder string        // field of the holder in Redis, "" when unknown
 	TTL    time.Duration // what was left of the holder's lease, 0 when unknown
+	Local  bool          // it waited behind another goroutine of this process
 	Cause  error         // why waiting ended; nil for TryLock
 }
 
@@ -50,6 +52,9 @@ func (e *HeldError) Error() string {
 	msg := fmt.Sprintf("relock: lock %q not acquired", e.Name)
 	if e.Holder != "" {
 		msg += fmt.Sprintf(": held by %s for another %v unless renewed", e.Holder, e.TTL)
+	}
+	if e.Local {
+		msg += ": another goroutine of this process was first"
 	}
 	if e.Cause != nil {
 		msg += fmt.Sprintf(": gave up waiting: %v", e.Cause)
@@ -93,6 +98,24 @@ func (e *NodeError) Unwrap() []error {
 	}
 	return []error{e.Err, e.Cause}
 }
+
+// notHeard is the error of a caller that gave up, by cause, while Redis did not answer or failed with err.
+func notHeard(op, name string, err, cause error) error {
+	switch err := err.(type) {
+	case *QuorumError:
+		told := *err
+		told.Cause = cause
+		return &told
+	case *NodeError:
+		told := *err
+		told.Cause = cause
+		return &told
+	}
+	return &NodeError{Op: op, Name: name, Err: err, Cause: cause}
+}
+
+// errBusy is what an arbiter returns to a contender that gave up while Redis answered: somebody else has the lock.
+var errBusy = errors.New("busy")
 
 // errNoAnswer says that what was asked before is still not answered.
 var errNoAnswer = errors.New("no answer")

@@ -57,7 +57,7 @@ func (n *node) contend(ctx context.Context, a *acquisition) (grant, error) {
 		case <-a.wake:
 		case <-time.After(rest):
 		case <-ctx.Done():
-			return grant{}, causeOf(ctx)
+			return grant{}, n.gaveUp(ctx, a, false)
 		case <-n.hub.done:
 			return grant{}, ErrClosed
 		}
@@ -75,17 +75,31 @@ func (n *node) look(ctx context.Context, a *acquisition, failing *backoff) (time
 		case held:
 			return 0, g, n.hub.firstVerdict(ctx, a)
 		case ctx.Err() != nil:
-			return 0, g, causeOf(ctx)
+			return 0, g, n.gaveUp(ctx, a, err != nil)
 		case err != nil && !transient(err):
 			return 0, g, err
 		case err != nil:
+			a.polled(err)
 			return failing.next(), g, nil
 		}
+		a.polled(nil)
 	}
 	a.primed = false
 	failing.reset()
 	n.hub.listen(a)
 	return a.nextPoll(), grant{}, n.hub.deafness(a)
+}
+
+// gaveUp is the error of a contender whose ctx has ended, with a poll out or not.
+func (n *node) gaveUp(ctx context.Context, a *acquisition, out bool) error {
+	if err := a.unheard(out, clock.Now()); err != nil {
+		return notHeard("acquire", a.names.name, err, causeOf(ctx))
+	}
+	return errBusy
+}
+
+func (n *node) silence(name string, cause error) error {
+	return &NodeError{Op: "acquire", Name: name, Err: errNoAnswer, Cause: cause}
 }
 
 // poll asks for the lock once. An answer moves forward the instant from which a later grant is dated.

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/relock-go/relock/internal/clock"
 )
 
 // errIdle stands for the answer of a node that was not asked, because it did not answer the questions before.
@@ -20,6 +23,7 @@ type QuorumError struct {
 	Need  int    // nodes that had to agree
 	Of    int    // nodes in all
 	Nodes []error
+	Cause error // why the caller gave up; nil where the nodes alone ended the call
 }
 
 // Error names the operation and each node's answer.
@@ -28,11 +32,20 @@ func (e *QuorumError) Error() string {
 	for i, err := range e.Nodes {
 		said[i] = err.Error()
 	}
-	return fmt.Sprintf("relock: %s %q: no quorum of %d of %d nodes: %s", e.Op, e.Name, e.Need, e.Of, strings.Join(said, "; "))
+	msg := fmt.Sprintf("relock: %s %q: no quorum of %d of %d nodes: %s", e.Op, e.Name, e.Need, e.Of, strings.Join(said, "; "))
+	if e.Cause != nil {
+		msg += fmt.Sprintf(": gave up waiting: %v", e.Cause)
+	}
+	return msg
 }
 
-// Unwrap returns the nodes' errors.
-func (e *QuorumError) Unwrap() []error { return e.Nodes }
+// Unwrap returns the nodes' errors, and the cause where the caller gave up.
+func (e *QuorumError) Unwrap() []error {
+	if e.Cause == nil {
+		return e.Nodes
+	}
+	return append(slices.Clone(e.Nodes), e.Cause)
+}
 
 // ifAny is e unless no node had anything to say.
 func (e *QuorumError) ifAny() error {
@@ -152,6 +165,59 @@ func (q *quorum) ballot(ctx context.Context, timeout time.Duration, out *outcome
 			out.note(s, ErrClosed)
 		}
 	}
+}
+
+// gaveUp is the error of a contender whose ctx has ended: too few nodes have answered, or the lock is busy.
+func (e *election) gaveUp(ctx context.Context) error {
+	if e.heard(clock.Now()) < e.q.need {
+		out := e.outcome("acquire")
+		for _, l := range e.legs {
+			if l.err == nil && l.told.IsZero() {
+				out.Nodes = append(out.Nodes, &SeatError{Node: l.seat.index, Err: errNoAnswer})
+			}
+		}
+		out.Cause = causeOf(ctx)
+		return out
+	}
+	return errBusy
+}
+
+func (q *quorum) silence(name string, cause error) error {
+	out := &QuorumError{Op: "acquire", Name: name, Need: q.need, Of: len(q.seats), Cause: cause}
+	for _, s := range q.seats {
+		out.Nodes = append(out.Nodes, &SeatError{Node: s.index, Err: errNoAnswer})
+	}
+	return out
+}
+
+// remark tells those who wait at the gate whether enough nodes answer. Until as many have answered or failed as that takes
+// it tells nothing new.
+func (e *election) remark() {
+	failed := 0
+	for _, l := range e.legs {
+		if l.err != nil {
+			failed++
+		}
+	}
+	enough := e.heard(clock.Now()) >= e.q.need
+	switch {
+	case enough && !e.answered:
+		e.a.polled(nil)
+	case !enough && failed > len(e.legs)-e.q.need && (e.answered || e.a.failure == nil):
+		e.a.polled(e.outcome("acquire"))
+	}
+	e.answered = enough
+}
+
+// heard counts the nodes that answer: the last vote that ended was answered, and none is out for longer than it may be.
+func (e *election) heard(now clock.Stamp) int {
+	n := 0
+	for _, l := range e.legs {
+		if l.err == nil && !l.told.IsZero() && (!l.pending || now.Since(l.told) <= l.timeout) {
+			n++
+		}
+	}
+	return n
 }
 
 // outcome is what the nodes said that did not vote for the election's candidate.

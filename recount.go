@@ -17,7 +17,7 @@ func (h *hold) reenter(ctx, wctx context.Context, m *Mutex, outer *Lease) (*Leas
 			return l, err
 		}
 		if !sleep(wctx, pause.next()) {
-			return nil, m.refused(wctx)
+			return nil, h.notReentered(err, causeOf(wctx))
 		}
 	}
 }
@@ -26,7 +26,8 @@ func (h *hold) reenter(ctx, wctx context.Context, m *Mutex, outer *Lease) (*Leas
 // was entered would be a stranger's.
 func (h *hold) reenterOnce(ctx, wctx context.Context, m *Mutex, outer *Lease) (*Lease, error) {
 	if err := h.lock(wctx); err != nil {
-		return nil, m.refused(wctx)
+		// Nobody else can have what is re-entered: Redis has not answered what was asked before.
+		return nil, h.notReentered(errNoAnswer, err)
 	}
 	defer h.unlock()
 	h.mu.Lock()
@@ -55,6 +56,14 @@ func (h *hold) reenterOnce(ctx, wctx context.Context, m *Mutex, outer *Lease) (*
 	}
 	h.mu.Unlock()
 	return l, nil
+}
+
+// notReentered is the error of a caller that gave up, by cause, before Redis had counted it.
+func (h *hold) notReentered(err, cause error) error {
+	if why := h.why(); why != ErrNotHeld {
+		return why
+	}
+	return notHeard("recount", h.a.names.name, err, cause)
 }
 
 // whyNoEntry is the error for a re-entry that came too late. The caller holds h.mu.

@@ -200,8 +200,9 @@ func (q *quorum) contend(ctx context.Context, a *acquisition) (grant, error) {
 		if !transient(err) {
 			return grant{}, err
 		}
+		a.polled(err)
 		if !sleep(ctx, pause.next()) {
-			return grant{}, causeOf(ctx)
+			return grant{}, notHeard("acquire", a.names.name, err, causeOf(ctx))
 		}
 		if q.ctx.Err() != nil {
 			return grant{}, ErrClosed

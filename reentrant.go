@@ -27,9 +27,11 @@ func (m *Mutex) key() leaseKey { return leaseKey{client: m.c, name: m.names.lock
 // Client is closed. Under the context of a lease of the same lock it re-enters at once.
 //
 // It rides out what heals: lost connections, a Redis that is loading or failing over. It returns at once a *NodeError
-// for what does not: missing permissions, a key of another type, a Redis out of memory. When the caller gives up the
-// error matches ErrNotAcquired and the cause, and the caller does not hold the lock, not even if Redis granted it: it
-// is given back. Under a context whose lease of this lock was lost it returns ErrLost.
+// for what does not: missing permissions, a key of another type, a Redis out of memory. When the caller gives up it does
+// not hold the lock, not even if Redis granted it: it is given back. The error matches the cause, and tells busy from
+// down: a *HeldError, which matches ErrNotAcquired, if somebody else has the lock; a *NodeError (*QuorumError on a
+// quorum), which does not, if Redis failed or did not answer, neither the caller nor the goroutine of this process that
+// it waited behind. Under a context whose lease of this lock was lost it returns ErrLost.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	if err := m.begin(ctx); err != nil {
 		return nil, err
@@ -232,10 +234,8 @@ func (m *Mutex) wait(ctx, wctx context.Context) (*Lease, error) {
 	}
 	b, err := m.c.gates.Enter(wctx, m.names.lock)
 	switch {
-	case errors.Is(err, gate.ErrClosed):
-		return nil, ErrClosed
 	case err != nil:
-		return nil, gaveUp(m.names.name, blocker{}, err)
+		return nil, m.leftTheLine(err)
 	case b.hold != nil:
 		return m.accept(ctx, wctx, b.hold)
 	case b.next == nil:
@@ -248,35 +248,56 @@ func (m *Mutex) wait(ctx, wctx context.Context) (*Lease, error) {
 func (m *Mutex) accept(ctx, wctx context.Context, h *hold) (*Lease, error) {
 	if wctx.Err() != nil {
 		_ = h.finish(context.WithoutCancel(ctx)) // the sweeper mends what fails
-		return nil, gaveUp(m.names.name, blocker{}, context.Cause(wctx))
+		return nil, &HeldError{Name: m.names.name, Local: true, Cause: context.Cause(wctx)}
 	}
 	return h.start(ctx, m)
 }
 
 func (m *Mutex) contend(ctx, wctx context.Context, a *acquisition, atGate bool) (*Lease, error) {
+	if atGate {
+		a.gates = m.c.gates
+	}
 	g, err := m.c.arb.contend(wctx, a)
 	if err == nil {
 		return m.c.newHold(a, g, &m.cfg, atGate).start(ctx, m)
 	}
-	seen := a.blocker
+	err = m.explain(wctx, err, a.blocker)
 	// The queued acquisition goes to the next goroutine here, which so inherits its place; else it is abandoned.
 	if !atGate {
 		m.c.arb.abandon(a)
 	} else if !errors.Is(err, ErrClosed) && m.c.gates.Pass(m.names.lock, baton{next: a}) {
-		return nil, m.explain(wctx, err, seen)
+		return nil, err
 	} else {
 		m.c.arb.abandon(a)
 		m.c.gates.Leave(m.names.lock)
 	}
-	return nil, m.explain(wctx, err, seen)
+	return nil, err
+}
+
+// leftTheLine is the error of a caller that gave up behind others of this process. Where the one at the gate does not
+// reach Redis, or has heard nothing for as long as the caller waited, Redis is not there; else the lock is busy.
+func (m *Mutex) leftTheLine(err error) error {
+	var left *gate.Left
+	switch {
+	case !errors.As(err, &left):
+		return ErrClosed
+	case errors.Is(left.Remark, gate.ErrNothingYet) && left.Stood >= min(left.Waited, m.cfg.commandTimeout()):
+		return m.c.arb.silence(m.names.name, left.Cause)
+	case left.Remark != nil && !errors.Is(left.Remark, gate.ErrNothingYet):
+		return notHeard("acquire", m.names.name, left.Remark, left.Cause)
+	}
+	return &HeldError{Name: m.names.name, Local: true, Cause: left.Cause}
 }
 
 // explain makes the error of a caller that gave up tell what it waited for.
 func (m *Mutex) explain(ctx context.Context, err error, seen blocker) error {
-	if errors.Is(err, ErrClosed) || ctx.Err() == nil {
-		return err
+	switch {
+	case err == errBusy:
+		return gaveUp(m.names.name, seen, causeOf(ctx))
+	case ctx.Err() != nil && fromRedis(err):
+		return notHeard("acquire", m.names.name, err, causeOf(ctx))
 	}
-	return gaveUp(m.names.name, seen, causeOf(ctx))
+	return err
 }
 
 // fill extends a fixed lease that was granted for less than it promises.

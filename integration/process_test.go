@@ -162,7 +162,7 @@ func (p *performer) lock(m *relock.Mutex, who int, keep bool) *relock.Lease {
 	switch {
 	case err == nil:
 		p.write(at, granted, m.Name(), who, l.Token(), "")
-	case p.ctx.Err() != nil && errors.Is(err, relock.ErrNotAcquired):
+	case p.ctx.Err() != nil && errors.Is(err, context.Cause(p.ctx)):
 		p.write(at, gaveUp, m.Name(), who, 0, "")
 	default:
 		p.write(at, failed, m.Name(), who, 0, fmt.Sprintf("Lock: %v", err))

@@ -87,7 +87,8 @@ func ridesOut(t *testing.T, m *relock.Mutex, code string, heal func()) {
 	defer cancel()
 	_, err := m.Lock(ctx)
 	require.Error(t, ctx.Err(), "Lock returned before its time was up: %v", err)
-	require.ErrorIs(t, err, relock.ErrNotAcquired)
+	refusedWith(t, err, m.Name(), code)
+	require.NotErrorIs(t, err, relock.ErrNotAcquired)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	got := make(chan error, 1)

@@ -9,7 +9,7 @@
 // quorum of servers, one of which hangs while another is stopped and comes back having forgotten everything.
 //
 // run runs a command under the lock NAME, with the fencing token in the environment as RELOCK_TOKEN, and ends with the
-// command's exit status; 124 says that the lock was not acquired, 123 that it was lost, 125 that Redis cannot be used.
+// command's exit status; 124 says that somebody else has the lock, 123 that it was lost, 125 that Redis cannot be used.
 // Signals are forwarded. When the lock is lost the command's process group gets SIGTERM and after a grace time SIGKILL;
 // at a terminal, where the command stays in the foreground group, it gets them alone. Should relock itself be killed,
 // the command runs on without the lock: the token is what a store can refuse it by.

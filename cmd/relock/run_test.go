@@ -69,6 +69,16 @@ func TestRun(t *testing.T) {
 			require.Empty(t, got.out)
 		}
 	})
+	t.Run("in no state to lock", func(t *testing.T) {
+		srv.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+		defer srv.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+		for _, wait := range []string{"0", "100ms"} {
+			got := shell("echo ran", "-wait", wait)
+			require.Equal(t, statusBroken, got.status, "it is not somebody else who holds the lock: %s", got.err)
+			require.Contains(t, got.err, "NOREPLICAS")
+			require.Empty(t, got.out)
+		}
+	})
 	t.Run("broken", func(t *testing.T) {
 		srv.Do("SET", "text", "x")
 		got := relockRun("run", "-redis", url, "text", "--", "echo", "ran")

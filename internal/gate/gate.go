@@ -8,10 +8,33 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // ErrClosed is returned to those who wait at gates that have been closed.
 var ErrClosed = errors.New("gates closed")
+
+// ErrNothingYet is the remark about a goroutine that came to a gate with no baton and has told nothing yet.
+var ErrNothingYet = errors.New("nothing heard yet")
+
+// A Left error is returned to one that gave up in the line. It matches the cause of that.
+type Left struct {
+	Cause  error
+	Remark error         // what the goroutine at the gate told last, nil that all is well
+	Stood  time.Duration // for how long there has been a remark
+	Waited time.Duration // for how long the one that gave up was in the line
+}
+
+// Error tells the cause, and the remark.
+func (e *Left) Error() string {
+	if e.Remark == nil {
+		return e.Cause.Error()
+	}
+	return e.Cause.Error() + ": " + e.Remark.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Left) Unwrap() error { return e.Cause }
 
 // Gates holds a gate for each key in use. The zero value is not usable; call New.
 type Gates[T any] struct {
@@ -25,11 +48,15 @@ type Gates[T any] struct {
 
 type line[T any] struct {
 	first, last *waiter[T]
+
+	remark error
+	since  time.Time // there has been a remark since then
 }
 
 type waiter[T any] struct {
 	prev, next *waiter[T]
 	baton      chan T
+	joined     time.Time
 }
 
 // New returns gates that nobody stands at.
@@ -38,7 +65,7 @@ func New[T any]() *Gates[T] {
 }
 
 // Enter waits for the turn at key's gate and returns the baton handed over, the zero T when the gate was free. On
-// failure the caller is not at the gate: ctx ended (its cause is returned) or the gates were closed. A baton that
+// failure the caller is not at the gate: ctx ended (a *Left is returned) or the gates were closed. A baton that
 // arrives together with the end of ctx is returned without error; the caller decides what becomes of it.
 func (g *Gates[T]) Enter(ctx context.Context, key string) (T, error) {
 	var none T
@@ -55,11 +82,13 @@ func (g *Gates[T]) Enter(ctx context.Context, key string) (T, error) {
 	case <-ctx.Done():
 	case <-g.closed:
 	}
-	if !g.quit(key, w) {
+	left := g.quit(key, w)
+	if left == nil {
 		return <-w.baton, nil
 	}
 	if ctx.Err() != nil {
-		return none, context.Cause(ctx)
+		left.Cause = context.Cause(ctx)
+		return none, left
 	}
 	return none, ErrClosed
 }
@@ -71,8 +100,21 @@ func (g *Gates[T]) TryEnter(key string) bool {
 	if _, taken := g.gates[key]; taken {
 		return false
 	}
-	g.gates[key] = &line[T]{}
+	g.gates[key] = newLine[T]()
 	return true
+}
+
+// Remark notes what those are told who give up in the line behind the caller, who is at key's gate; nil says that all is
+// well. It stays when the gate goes to the next. Remark reports whether somebody waits.
+func (g *Gates[T]) Remark(key string, remark error) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.gates[key]
+	if l == nil {
+		return false
+	}
+	l.note(remark)
+	return l.first != nil
 }
 
 // Waiting reports whether somebody waits behind the caller, who is at key's gate.
@@ -96,8 +138,11 @@ func (g *Gates[T]) Leave(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var none T
-	if !g.gates[key].pass(none) {
+	l := g.gates[key]
+	if !l.pass(none) {
 		delete(g.gates, key)
+	} else if l.remark == nil {
+		l.note(ErrNothingYet)
 	}
 }
 
@@ -117,10 +162,10 @@ func (g *Gates[T]) join(key string) *waiter[T] {
 	defer g.mu.Unlock()
 	l, taken := g.gates[key]
 	if !taken {
-		g.gates[key] = &line[T]{}
+		g.gates[key] = newLine[T]()
 		return nil
 	}
-	w := &waiter[T]{baton: make(chan T, 1), prev: l.last}
+	w := &waiter[T]{baton: make(chan T, 1), prev: l.last, joined: time.Now()}
 	if l.last == nil {
 		l.first = w
 	} else {
@@ -130,15 +175,32 @@ func (g *Gates[T]) join(key string) *waiter[T] {
 	return w
 }
 
-// quit takes w out of the line. It returns false when the baton is already in w's channel.
-func (g *Gates[T]) quit(key string, w *waiter[T]) bool {
+// quit takes w out of the line. It returns nil when the baton is already in w's channel.
+func (g *Gates[T]) quit(key string, w *waiter[T]) *Left {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(w.baton) == 1 {
-		return false
+		return nil
 	}
-	g.gates[key].remove(w)
-	return true
+	l := g.gates[key]
+	l.remove(w)
+	left := &Left{Remark: l.remark, Waited: time.Since(w.joined)}
+	if l.remark != nil {
+		left.Stood = time.Since(l.since)
+	}
+	return left
+}
+
+func newLine[T any]() *line[T] {
+	return &line[T]{remark: ErrNothingYet, since: time.Now()}
+}
+
+// note changes the remark. It stands since the first of those that follow each other.
+func (l *line[T]) note(remark error) {
+	if l.remark == nil {
+		l.since = time.Now()
+	}
+	l.remark = remark
 }
 
 // pass sends baton to the first waiter. The caller holds the mutex, so nobody else fills that channel.

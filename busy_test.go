@@ -1,0 +1,211 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/relock-go/relock/internal/gate"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// Callers who give up while Redis is gone, or hangs, are not told that the lock is busy: neither the one who asks Redis
+// nor those who wait behind it, nor sharers of an owner.
+func TestDownIsNotBusy(t *testing.T) {
+	fault := map[string]func(*redistest.Server){"dead": (*redistest.Server).Kill, "hung": (*redistest.Server).Pause}
+	for name, strike := range fault {
+		for _, n := range []int{1, 3} {
+			t.Run(fmt.Sprint(name, " of ", n), func(t *testing.T) {
+				nodes := masters(t, n)
+				c := newClient(t, nodes[0].Client())
+				if n > 1 {
+					c = newRedlock(t, nodes)
+				}
+				require.NoError(t, c.Mutex("k").Do(context.Background(), func(context.Context) error { return nil }))
+				for _, s := range nodes {
+					strike(s)
+					if name == "hung" {
+						defer s.Resume()
+					}
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+				defer cancel()
+				var wg sync.WaitGroup
+				for i := range 50 {
+					wg.Go(func() {
+						ctx := ctx
+						if i%10 == 9 {
+							ctx = WithOwner(ctx, "workflow")
+						}
+						_, err := c.Mutex("k").Lock(ctx)
+						if why := notDown(err, n > 1); why != "" {
+							t.Errorf("%s: %v", why, err)
+						}
+					})
+				}
+				wg.Wait()
+				_, err := c.Mutex("k", WithWait(50*time.Millisecond)).Lock(context.Background())
+				require.ErrorIs(t, err, errWaited)
+				require.NotErrorIs(t, err, ErrNotAcquired)
+			})
+		}
+	}
+}
+
+// notDown says what is wrong with err for a caller whose deadline passed while Redis was not there.
+func notDown(err error, quorum bool) string {
+	var node *NodeError
+	var nodes *QuorumError
+	switch {
+	case errors.Is(err, ErrNotAcquired):
+		return "the lock is called busy"
+	case !errors.Is(err, context.DeadlineExceeded):
+		return "the cause is missing"
+	case quorum && !errors.As(err, &nodes), !quorum && !errors.As(err, &node):
+		return "the failure is missing"
+	}
+	return ""
+}
+
+// A hold is re-entered while Redis is gone: that it cannot be is Redis's doing.
+func TestReentryWithoutRedisIsNotBusy(t *testing.T) {
+	s := redistest.Start(t)
+	m := newClient(t, s.Client()).Mutex("k")
+	l, err := m.Lock(context.Background())
+	require.NoError(t, err)
+	s.Pause()
+	defer s.Resume()
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(l.Context(), 200*time.Millisecond)
+			defer cancel()
+			_, err := m.Lock(ctx)
+			if why := notDown(err, false); why != "" {
+				t.Errorf("%s: %v", why, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// The lock is busy, here or elsewhere, and Redis answers: that is what is told, and whether it is busy here.
+func TestBusyIsNotDown(t *testing.T) {
+	nodes := masters(t, 3)
+	for name, open := range map[string]func() *Client{
+		"one":    func() *Client { return newClient(t, nodes[0].Client()) },
+		"quorum": func() *Client { return newRedlock(t, nodes) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, d := open(), open()
+			m := c.Mutex(name)
+			l, err := m.Lock(context.Background())
+			require.NoError(t, err)
+			try := func(c *Client) *HeldError {
+				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+				defer cancel()
+				_, err := c.Mutex(name).Lock(ctx)
+				require.ErrorIs(t, err, ErrNotAcquired)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				var held *HeldError
+				require.ErrorAs(t, err, &held)
+				return held
+			}
+			require.True(t, try(c).Local)
+			require.ErrorContains(t, try(c), "another goroutine of this process")
+			elsewhere := try(d)
+			require.False(t, elsewhere.Local)
+			require.Equal(t, l.h.a.id, elsewhere.Holder)
+			// Behind a contender of this process, who hears that the lock is busy.
+			waiting, leave := context.WithCancel(context.Background())
+			first := make(chan error, 1)
+			go func() {
+				_, err := d.Mutex(name).Lock(waiting)
+				first <- err
+			}()
+			require.Eventually(t, func() bool {
+				st, err := m.State(context.Background())
+				return err == nil && st.Waiters == 1
+			}, patience, time.Millisecond)
+			require.True(t, try(d).Local)
+			leave()
+			require.ErrorIs(t, within(t, first), ErrNotAcquired)
+			require.NoError(t, l.Unlock(context.Background()))
+		})
+	}
+}
+
+// Redis answered, and goes away while the lock is waited for: the last poll failed, which is what is told. Once it answers
+// again the lock is busy.
+func TestTheLastPollCounts(t *testing.T) {
+	s := redistest.Start(t)
+	w := newWire(t, s)
+	holder, c := newClient(t, s.Client()), newClient(t, w, WithLease(time.Second))
+	l, err := holder.Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	polls := make(chan struct{}, 100)
+	for _, down := range []bool{true, false} {
+		w.on(func(op string, _ func()) verdict {
+			if op != "acquire" || !down {
+				return pass
+			}
+			polls <- struct{}{}
+			return loseCall
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		got := make(chan error, 1)
+		go func() {
+			_, err := c.Mutex("k").Lock(ctx)
+			got <- err
+		}()
+		if down {
+			within(t, polls)
+			within(t, polls)
+		} else {
+			settled(t, c, "k")
+		}
+		cancel()
+		err := within(t, got)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, down, !errors.Is(err, ErrNotAcquired), "%v", err)
+	}
+	require.NoError(t, l.Unlock(context.Background()))
+}
+
+// What is remarked at a gate is told to those who leave its line, whoever came to the gate since.
+func TestRemarkOutlivesItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gate.New[int]()
+		require.True(t, g.TryEnter("k"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		errs := make(chan error, 3)
+		for range 2 {
+			go func() {
+				_, err := g.Enter(ctx, "k")
+				if err == nil {
+					time.Sleep(time.Hour)
+				}
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		gone := errors.New("gone")
+		require.True(t, g.Remark("k", gone))
+		require.True(t, g.Pass("k", 1))
+		var left *gate.Left
+		require.ErrorAs(t, <-errs, &left)
+		require.ErrorIs(t, left, context.DeadlineExceeded)
+		require.Equal(t, gone, left.Remark)
+		require.Equal(t, time.Second, left.Stood)
+		require.Equal(t, time.Second, left.Waited)
+		require.False(t, g.Remark("k", nil))
+		g.Leave("k")
+		<-errs
+	})
+}
