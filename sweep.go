@@ -33,7 +33,7 @@ type sweeper struct {
 	closed  bool
 	running bool
 	all     map[string]*sweep
-	due     sweepHeap
+	due     dueHeap[*sweep]
 }
 
 // sweep is one acquisition that is to be ended.
@@ -319,30 +319,8 @@ func (s *sweeper) close() {
 	wg.Wait()
 }
 
-// sweepHeap orders sweeps by when they are due; a sweep knows its index.
-type sweepHeap []*sweep
-
-func (q sweepHeap) Len() int           { return len(q) }
-func (q sweepHeap) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
-func (q sweepHeap) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
-}
-
-func (q *sweepHeap) Push(x any) {
-	w := x.(*sweep)
-	w.index = len(*q)
-	*q = append(*q, w)
-}
-
-func (q *sweepHeap) Pop() any {
-	old := *q
-	w := old[len(old)-1]
-	old[len(old)-1] = nil
-	w.index = -1
-	*q = old[:len(old)-1]
-	return w
-}
+func (w *sweep) dueAt() clock.Stamp { return w.at }
+func (w *sweep) place() *int        { return &w.index }
 
 // oneGroup says that any acquisitions fit into one command.
 func oneGroup(*acquisition) uint16 { return 0 }

@@ -21,7 +21,7 @@ type watchdog struct {
 
 	// mu guards what follows and index and due of every hold. It is taken under a hold's mutex, never the other way.
 	mu    sync.Mutex
-	holds dueHeap
+	holds dueHeap[*hold]
 	armed clock.Stamp // when the goroutine wakes by itself; zero when it does not
 }
 
@@ -210,27 +210,5 @@ func (h *hold) settle(r renewal, o outcome, sent clock.Stamp) {
 	h.c.dog.schedule(h, h.next(now))
 }
 
-// dueHeap orders holds by due; a hold knows its index.
-type dueHeap []*hold
-
-func (q dueHeap) Len() int           { return len(q) }
-func (q dueHeap) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
-func (q dueHeap) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
-}
-
-func (q *dueHeap) Push(x any) {
-	h := x.(*hold)
-	h.index = len(*q)
-	*q = append(*q, h)
-}
-
-func (q *dueHeap) Pop() any {
-	old := *q
-	h := old[len(old)-1]
-	old[len(old)-1] = nil
-	h.index = -1
-	*q = old[:len(old)-1]
-	return h
-}
+func (h *hold) dueAt() clock.Stamp { return h.due }
+func (h *hold) place() *int        { return &h.index }
