@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -182,18 +183,19 @@ func replied(err error) string {
 	return reply.Error()
 }
 
-// replyCode returns the first upper-case word of an error reply. An error raised inside a script can stand behind a
-// prefix of the script's own.
+// replyCode returns the code of an error reply, "" when it has none. One that was raised inside a script stands behind
+// "ERR" and the script's place before Redis 7, with a dash or without, and a refusal of rights has no code of its own.
 func replyCode(reply string) string {
-	for start := 0; start < len(reply); {
-		end := start
-		for end < len(reply) && reply[end] != ' ' {
-			end++
+	for rest, place := strings.TrimPrefix(reply, "-"), true; rest != ""; {
+		var word string
+		word, rest, _ = strings.Cut(rest, " ")
+		if code := strings.TrimPrefix(word, "-"); place && len(code) > 2 && upper(code) && code != "ERR" {
+			return code
 		}
-		if word := reply[start:end]; len(word) > 2 && word != "ERR" && upper(word) {
-			return word
-		}
-		start = end + 1
+		place = strings.HasSuffix(word, ":")
+	}
+	if strings.Contains(reply, "ACL failure in script") || strings.Contains(reply, "The user executing the script") {
+		return "NOPERM"
 	}
 	return ""
 }
