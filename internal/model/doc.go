@@ -32,6 +32,8 @@
 // votes, grants and its caller meanwhile. What has to come in every fair run is that it wins, or gives up with its
 // caller.
 //
+// Spread is the tokens of a quorum by the nodes' clocks, which are apart, where nodes that forgot are told nothing.
+//
 // # What is abstracted
 //
 // Time in Node is ticks, and a lease is one or two of them. Beliefs are counted from when a command was sent, leases
@@ -71,9 +73,9 @@
 //
 // Argued. More than three nodes: the rules speak of quorums that meet in a node, and of three the meeting is the
 // tightest. Margins for drift. That a lease outlasts every command that somebody still waits for. A grant's number and
-// the node's incarnation in one belief. That Tokens may stand for each node of a quorum, where the clocks are apart by
-// less than a quarantine less the lead; and that a node which is back with an older file has lost its memory, since
-// its run id is another.
+// the node's incarnation in one belief. That contenders of a quorum whose attempts overlap are as safe under clocks as
+// holds that follow each other, since Fence has them, and a clock only raises a node's counter. That a node which is
+// back with an older file has lost its memory, since its run id is another.
 //
 // Covered by tests alone: the Lua itself with all formats, and old clients beside new; shared owners; Redisson's
 // waiters and their turns; fixed leases, Extend and WithMaxHold; TryLock but for re-entry; Cluster slots and channels;

@@ -76,8 +76,8 @@ type tokenSystem struct {
 }
 
 // Tokens is the system of fencing tokens that are a hybrid logical clock: the next after the counter, or what the
-// server's clock says if that is more. Without a clock that is set back it is assumed that tokens are not used up faster
-// than the clock goes on for long: no grant is asked for while the counter is Lead ahead.
+// server's clock says if that is more. Without a clock that is set back it is assumed that tokens are not used up
+// faster than the clock goes on for long: no grant is asked for while the counter is Lead ahead.
 func Tokens(scope TokenScope, rules TokenRules) System[tokenState] {
 	w := &tokenSystem{scope, rules}
 	init := tokenState{
