@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +39,7 @@ type baton struct {
 // which subscribes once a lock is waited for or held; a Redis that cannot be reached is no error here. It fails with
 // ErrInvalidOption for a nil rdb or an option that cannot work.
 func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
-	if rdb == nil {
+	if isNil(rdb) {
 		return nil, fmt.Errorf("%w: the Redis client is nil", ErrInvalidOption)
 	}
 	cfg, err := defaultConfig().with(opts, true)
@@ -57,6 +58,12 @@ func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
 	return newClientOver(id, cfg, newQuorum([]rueidis.Client{rdb}, id, &cfg)), nil
 }
 
+// isNil reports whether rdb is no client, or a nil pointer to one.
+func isNil(rdb rueidis.Client) bool {
+	v := reflect.ValueOf(rdb)
+	return rdb == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 func newClientOver(id string, cfg config, arb arbiter) *Client {
 	c := &Client{id: id, cfg: cfg, arb: arb, gates: gate.New[baton](), idle: make(chan struct{}, 1)}
 	c.dog = newWatchdog(arb.renew)
@@ -68,6 +75,9 @@ func newClientOver(id string, cfg config, arb arbiter) *Client {
 // locks are held gives up what the guard is for. It does nothing without WithRestartGuard, and fails with a *QuorumError
 // when fewer than a quorum of nodes could be told.
 func (c *Client) Initialize(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
 	if err := c.begin(); err != nil {
 		return err
 	}
@@ -81,6 +91,9 @@ func (c *Client) Initialize(ctx context.Context) error {
 // Mutex returns the lock named name, with the client's options changed by opts. A name or an option that cannot work is
 // reported by the first method called on the Mutex, with ErrInvalidName or ErrInvalidOption.
 func (c *Client) Mutex(name string, opts ...Option) *Mutex {
+	if c == nil || c.arb == nil {
+		return &Mutex{err: errNotNew}
+	}
 	m := &Mutex{c: c}
 	if m.names, m.err = namesOf(c.cfg.prefix, name); m.err != nil {
 		return m
@@ -97,6 +110,9 @@ func (c *Client) ID() string { return c.id }
 // What no caller was given, or was unlocked, is released. Close tries once more to undo what was left unanswered, and
 // returns when no call and no goroutine of the client is left, at the latest after a few command timeouts.
 func (c *Client) Close() {
+	if c == nil || c.arb == nil {
+		return
+	}
 	c.close.Do(func() {
 		c.closed.Store(true)
 		c.gates.Close()
@@ -113,6 +129,9 @@ func (c *Client) isClosed() bool { return c.closed.Load() }
 
 // begin counts a call that is under way, which Close waits for. On a closed client it returns ErrClosed and counts nothing.
 func (c *Client) begin() error {
+	if c == nil || c.arb == nil {
+		return errNotNew
+	}
 	c.calls.Add(1)
 	if c.isClosed() {
 		c.end()

@@ -34,6 +34,13 @@ var (
 	// ErrInvalidOwner is returned for an owner id that WithOwner cannot use.
 	ErrInvalidOwner = errors.New("relock: invalid owner id")
 
+	// ErrMisuse is returned where a nil context or function is given, or a Mutex or Client was not made by this package's
+	// functions.
+	ErrMisuse = errors.New("relock: misuse")
+
+	// ErrMaxHold says that a hold ended because WithMaxHold's time was up. It matches ErrLost.
+	ErrMaxHold = fmt.Errorf("%w: held for as long as WithMaxHold allows", ErrLost)
+
 	// ErrInvalidOption is returned for an option whose value cannot work.
 	ErrInvalidOption = errors.New("relock: invalid option")
 )
@@ -163,9 +170,16 @@ func transient(err error) bool {
 	}
 }
 
+var (
+	errNilContext = fmt.Errorf("%w: the context is nil", ErrMisuse)
+	errNilFunc    = fmt.Errorf("%w: the function is nil", ErrMisuse)
+	errNoClient   = fmt.Errorf("%w: Mutex made without a Client; use Client.Mutex", ErrMisuse)
+	errNotNew     = fmt.Errorf("%w: Client made without New or NewRedlock", ErrMisuse)
+)
+
 // finalErrors are those without a reply of Redis that no repetition changes.
 var finalErrors = []error{
-	ErrClosed, ErrLost, ErrNotHeld, ErrNotAcquired, ErrInvalidName, ErrInvalidOption, ErrInvalidOwner, ErrInvalidNodes,
+	ErrClosed, ErrMisuse, ErrLost, ErrNotHeld, ErrNotAcquired, ErrInvalidName, ErrInvalidOption, ErrInvalidOwner, ErrInvalidNodes,
 	errForgotten, errUnlocked, rueidis.ErrClosing,
 }
 

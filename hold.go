@@ -281,12 +281,23 @@ func (h *hold) lose(cause error) {
 func (h *hold) expire() bool {
 	now := clock.Now()
 	h.mu.Lock()
-	over := h.state == live && h.deadline(now).Reached(now)
+	over, cause := h.state == live && h.deadline(now).Reached(now), ErrLost
+	if over && h.cappedByMaxHold(now) {
+		cause = ErrMaxHold
+	}
 	h.mu.Unlock()
 	if over {
-		h.lose(ErrLost)
+		h.lose(cause)
 	}
 	return over
+}
+
+// cappedByMaxHold reports whether what ends the hold first is WithMaxHold. The caller holds h.mu.
+func (h *hold) cappedByMaxHold(now clock.Stamp) bool {
+	if h.cfg.maxHold == 0 || h.until.Until(now) < h.cap.Until(now) {
+		return false
+	}
+	return h.began.Add(h.cfg.maxHold).Until(now) <= h.cap.Until(now)
 }
 
 // doubt asks Redis at once whether the lock is still held: a message said it may not be.

@@ -67,17 +67,40 @@ func (c *leaseCtx) Err() error {
 }
 
 // Context returns the lease's context, derived from the one given to Lock. A Lock of the same Mutex under it re-enters.
-// It is done no later than the lease can be trusted, with cause ErrLost when the lock was lost, ErrClosed when the
-// Client was closed, and ErrNotHeld after Unlock.
-func (l *Lease) Context() context.Context { return &l.ctx }
+// It is done no later than the lease can be trusted, with cause ErrLost when the lock was lost (ErrMaxHold, which
+// matches it, when WithMaxHold ended it), ErrClosed when the Client was closed, and ErrNotHeld after Unlock.
+func (l *Lease) Context() context.Context {
+	if l.zero() {
+		return neverHeld
+	}
+	return &l.ctx
+}
+
+// neverHeld is the context of a lease that no Lock returned.
+var neverHeld = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(ErrNotHeld)
+	return ctx
+}()
+
+// zero reports whether no Lock returned the lease: it holds nothing, and its methods say so.
+func (l *Lease) zero() bool { return l == nil || l.h == nil }
 
 // Token returns the fencing token of the hold, the same for all its re-entries. Every later grant of the same lock has a
 // greater one, whichever process or program gets it, RFencedLock's included. A store that remembers the greatest token
 // it has seen and refuses lower ones is safe from a holder that acts late. See docs/safety.md for what resets the count.
-func (l *Lease) Token() int64 { return l.token }
+func (l *Lease) Token() int64 {
+	if l.zero() {
+		return 0
+	}
+	return l.token
+}
 
 // Until returns when the lease ends unless it is renewed, as seen now: what Redis confirmed, less a margin for drift.
 func (l *Lease) Until() time.Time {
+	if l.zero() {
+		return time.Time{}
+	}
 	now := clock.Now()
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
@@ -86,6 +109,9 @@ func (l *Lease) Until() time.Time {
 
 // Count returns the hold count: how many Locks of this owner are not unlocked yet. It is 0 once the lock is not held.
 func (l *Lease) Count() int {
+	if l.zero() {
+		return 0
+	}
 	l.h.expire()
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
@@ -102,6 +128,12 @@ func (l *Lease) Count() int {
 // unlocked: then somebody else may have held it meanwhile. A *NodeError says that Redis did not answer in time. The
 // caller no longer holds the lock then either; the release is repeated in the background until Redis answers.
 func (l *Lease) Unlock(ctx context.Context) error {
+	if l.zero() {
+		return ErrNotHeld
+	}
+	if ctx == nil {
+		ctx = context.Background() // a lock is given back whatever else is wrong
+	}
 	l.h.c.calls.Add(1)
 	defer l.h.c.end()
 	return l.h.drop(ctx, l)
@@ -113,6 +145,12 @@ func (l *Lease) Unlock(ctx context.Context) error {
 // It returns ErrNotHeld after Unlock, ErrLost when the lock was lost, and a *NodeError when Redis did not answer within
 // one command timeout; then the lease ends when it would have ended.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
+	if l.zero() {
+		return ErrNotHeld
+	}
+	if ctx == nil {
+		return errNilContext
+	}
 	if err := leaseInRange(d); err != nil {
 		return fmt.Errorf("%w: Extend: %w", ErrInvalidOption, err)
 	}
@@ -128,4 +166,9 @@ func (l *Lease) unlocked() bool {
 }
 
 // Mutex returns the lock that is held.
-func (l *Lease) Mutex() *Mutex { return l.m }
+func (l *Lease) Mutex() *Mutex {
+	if l.zero() {
+		return nil
+	}
+	return l.m
+}

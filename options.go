@@ -72,7 +72,7 @@ func WithFixedLease(d time.Duration) Option {
 	}}
 }
 
-// WithMaxHold ends a hold after d although its holder lives: the lease's context is cancelled with ErrLost and the lock
+// WithMaxHold ends a hold after d although its holder lives: the lease's context is cancelled with ErrMaxHold and the lock
 // is released. It caps holders that are stuck.
 //
 // By default a hold is renewed as long as its process lives.

@@ -14,14 +14,15 @@ type ownerKey struct{}
 type ownerCtx struct {
 	context.Context
 	owner string
+	err   error // why nothing can be locked under it
 }
 
-func (c ownerCtx) Value(key any) any {
+func (c *ownerCtx) Value(key any) any {
 	switch key.(type) {
 	case leaseKey:
 		return nil
 	case ownerKey:
-		return c.owner
+		return c
 	default:
 		return c.Context.Value(key)
 	}
@@ -29,21 +30,37 @@ func (c ownerCtx) Value(key any) any {
 
 // WithOwner returns a context whose locks belong to the owner named id. Whoever uses the same id, in this process or in
 // another, is the same owner and re-enters its locks: use it for a workflow that moves between processes. All who share
-// an owner id hold the lock together and get the same fencing token. An id must not be empty and must not be used for
-// something else's owner, such as Redisson's <uuid>:<thread>.
+// an owner id hold the lock together and get the same fencing token. An id has up to 256 bytes, is not empty and does not
+// start with "relock:", else each Lock under it fails with ErrInvalidOwner. It must not be something else's owner, such
+// as Redisson's <uuid>:<thread>.
 //
 // Without WithOwner every Lock is its own owner, and only the lease's own context re-enters.
 func WithOwner(ctx context.Context, id string) context.Context {
-	return ownerCtx{Context: ctx, owner: id}
+	c := detached(ctx)
+	c.owner = id
+	if c.err == nil {
+		c.err = validOwner(id)
+	}
+	return c
 }
 
 // Detach returns a context that carries no ownership: a Lock under it waits for the locks that ctx holds instead of
 // re-entering them. Cancellation, deadline and other values stay. Use it for a goroutine that must not share what its
 // parent holds.
-func Detach(ctx context.Context) context.Context { return ownerCtx{Context: ctx} }
+func Detach(ctx context.Context) context.Context { return detached(ctx) }
+
+func detached(ctx context.Context) *ownerCtx {
+	if ctx == nil {
+		return &ownerCtx{Context: context.Background(), err: errNilContext}
+	}
+	return &ownerCtx{Context: ctx}
+}
 
 // ownerOf returns the owner id that WithOwner put into ctx, "" when there is none.
-func ownerOf(ctx context.Context) string {
-	owner, _ := ctx.Value(ownerKey{}).(string)
-	return owner
+func ownerOf(ctx context.Context) (string, error) {
+	c, _ := ctx.Value(ownerKey{}).(*ownerCtx)
+	if c == nil {
+		return "", nil
+	}
+	return c.owner, c.err
 }

@@ -85,7 +85,7 @@ func (h *hold) recount(ctx context.Context, count int, lease time.Duration) erro
 		return ErrLost
 	}
 	if h.expire() {
-		return ErrLost
+		return h.why()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

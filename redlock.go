@@ -36,7 +36,7 @@ func NewRedlock(nodes []rueidis.Client, opts ...Option) (*Client, error) {
 	}
 	for i, rdb := range nodes {
 		switch {
-		case rdb == nil:
+		case isNil(rdb):
 			return nil, fmt.Errorf("%w: node %d is nil", ErrInvalidOption, i+1)
 		case slices.Index(nodes, rdb) < i:
 			return nil, fmt.Errorf("%w: node %d is node %d again", ErrInvalidOption, i+1, slices.Index(nodes, rdb)+1)

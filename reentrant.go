@@ -73,7 +73,10 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	if l, entered, err := m.reenter(ctx, ctx, (*hold).reenterOnce); entered {
 		return l, err
 	}
-	owner := ownerOf(ctx)
+	owner, err := ownerOf(ctx)
+	if err != nil {
+		return nil, err
+	}
 	atGate := owner == "" && m.c.gates.TryEnter(m.names.lock)
 	a := m.c.newAcquisition(m.names, owner, &m.cfg)
 	g, err := m.c.arb.try(ctx, a)
@@ -94,23 +97,27 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 // no longer be trusted. Do returns fn's error, joined with ErrLost if the lock was lost before fn returned. That
 // releasing the lock took more than one try is no failure of fn's and is not returned. A panic of fn unlocks and goes on.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
+	if fn == nil {
+		return errNilFunc
+	}
 	l, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer l.Unlock(ctx) // for a panic; after the regular Unlock it finds nothing to do
 	err = fn(l.Context())
-	if uerr := l.Unlock(ctx); errors.Is(uerr, ErrLost) || errors.Is(uerr, ErrClosed) {
+	uerr := l.Unlock(ctx)
+	if (errors.Is(uerr, ErrLost) || errors.Is(uerr, ErrClosed)) && !errors.Is(err, uerr) {
 		return errors.Join(err, uerr)
 	}
-	return err
+	return err // which tells of the loss already, if fn returned its context's cause
 }
 
 // Held returns the lease of this lock that ctx carries. It fails with ErrNotHeld when ctx carries none, or one that was
 // unlocked, and with ErrLost when it was lost: deep in a call it asserts that the caller holds the lock.
 func (m *Mutex) Held(ctx context.Context) (*Lease, error) {
-	if m.err != nil {
-		return nil, m.err
+	if err := m.valid(ctx); err != nil {
+		return nil, err
 	}
 	l := m.enclosing(ctx)
 	if l == nil {
@@ -177,8 +184,8 @@ func (l *locker) Unlock() {
 
 // begin counts a call of the Mutex that is under way. It fails, and counts nothing, if the Mutex cannot be used at all.
 func (m *Mutex) begin(ctx context.Context) error {
-	if m.err != nil {
-		return m.err
+	if err := m.valid(ctx); err != nil {
+		return err
 	}
 	if err := m.c.begin(); err != nil {
 		return err
@@ -186,6 +193,19 @@ func (m *Mutex) begin(ctx context.Context) error {
 	if ctx.Err() != nil {
 		m.c.end()
 		return m.refused(ctx)
+	}
+	return nil
+}
+
+// valid returns what is wrong with the Mutex or ctx.
+func (m *Mutex) valid(ctx context.Context) error {
+	switch {
+	case m == nil, m.c == nil && m.err == nil:
+		return errNoClient
+	case m.err != nil:
+		return m.err
+	case ctx == nil:
+		return errNilContext
 	}
 	return nil
 }
@@ -228,7 +248,11 @@ func (m *Mutex) enclosingLost(ctx context.Context) bool {
 
 // wait goes the way of a lock: through the gate, then to the arbiter. wctx bounds the waiting, ctx becomes the lease's.
 func (m *Mutex) wait(ctx, wctx context.Context) (*Lease, error) {
-	if owner := ownerOf(ctx); owner != "" {
+	owner, err := ownerOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if owner != "" {
 		// Sharers of an owner are contenders of their own: whoever comes may enter what the other holds.
 		return m.contend(ctx, wctx, m.c.newAcquisition(m.names, owner, &m.cfg), false)
 	}
