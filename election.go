@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,8 +45,9 @@ func newElection(q *quorum, a *acquisition) *election {
 		votes: make(chan vote, len(q.seats)), raised: make(chan raised, len(q.seats)),
 	}
 	a.ticket = strconv.FormatInt(e.ticket, 10)
+	pause := backoff{least: 20 * time.Millisecond, most: min(a.lease/3, max(q.cfg.commandTimeout(), 20*time.Millisecond))}
 	for _, s := range q.seats {
-		l := &leg{seat: s, amiss: backoff{least: 20 * time.Millisecond, most: a.lease / 3}, acquisition: &acquisition{
+		l := &leg{seat: s, amiss: pause, failing: pause, acquisition: &acquisition{
 			names: a.names, id: a.id, owner: a.owner, lease: a.lease, block: a.block, timeout: a.timeout,
 			ticket: a.ticket, counter: -1, wake: a.wake,
 		}}
@@ -164,7 +166,7 @@ func (e *election) count(v vote) {
 	l.hear(v, now)
 	defer e.reseed(now)
 	if v.err != nil {
-		l.putOff(v.err, max(e.tau, 20*time.Millisecond), now)
+		l.putOff(v.err, max(e.tau, l.failing.next()), now)
 		return
 	}
 	l.low, l.blocker = v.low, v.blocker
@@ -243,17 +245,10 @@ func (e *election) relinquish(now clock.Stamp) {
 	e.nudged = false
 }
 
-// ask sends the votes that are due.
+// ask sends the votes that are due. The first go to a node that refuses too.
 func (e *election) ask(how string) {
 	now := clock.Now()
-	for _, l := range e.legs {
-		if l.pending || !l.due.Reached(now) {
-			continue
-		}
-		if l.seat.idle() {
-			l.due, l.err = now.Add(50*time.Millisecond), errIdle
-			continue
-		}
+	for _, l := range e.due(now) {
 		if l.base.IsZero() {
 			l.base = now
 		}
@@ -262,6 +257,28 @@ func (e *election) ask(how string) {
 			close(answered) // the client is being closed, which the contest hears next
 		}
 	}
+}
+
+// due returns the legs to vote at. It puts off those at nodes that did not answer lately, or refuse.
+func (e *election) due(now clock.Stamp) (due []*leg) {
+	first := !slices.ContainsFunc(e.legs, func(l *leg) bool { return !l.asked.IsZero() })
+	var idle []bool
+	if first {
+		idle = e.q.idle(e.q.seats)
+	}
+	for i, l := range e.legs {
+		if l.pending || !l.due.Reached(now) {
+			continue
+		}
+		if first && idle[i] || !first && l.seat.idle() {
+			l.due, l.err = now.Add(50*time.Millisecond), errIdle
+		} else if left, err := l.seat.refusing(); left > 0 && !first {
+			l.due, l.err = now.Add(left), err
+		} else {
+			due = append(due, l)
+		}
+	}
+	return due
 }
 
 // cast hands an answer to the contest, which may be over.
@@ -278,16 +295,15 @@ func (e *election) send(l *leg, sent clock.Stamp, yield int64, how string) vote 
 	ctx, cancel := context.WithTimeout(e.q.ctx, l.timeout)
 	defer cancel()
 	v := vote{leg: l, yield: yield, sent: sent}
-	if !l.seat.checked.Load() {
+	if l.seat.who.Load() == nil {
 		if v.err = e.q.check(ctx, l.seat); v.err != nil {
-			l.seat.heard(v.err)
 			return v
 		}
 	}
-	began := time.Now()
+	began := clock.Now()
 	v.ballot, v.err = l.seat.ballots.vote(ctx, l.acquisition, yield, how)
-	v.took = time.Since(began)
-	l.seat.heard(v.err)
+	v.took = clock.Now().Since(began)
+	l.seat.voted(v.err)
 	if v.err == nil {
 		l.seat.tick(v.now, began)
 	}

@@ -76,16 +76,18 @@ type outcomes struct {
 	agree int
 	lost  int // answers that the lock is not held there
 	said  []error
+	noted map[*seat]bool
 	news  chan struct{} // one slot
 }
 
 func newOutcome(op, name string, q *quorum) *outcomes {
-	return &outcomes{op: op, name: name, need: q.need, of: len(q.seats), news: make(chan struct{}, 1)}
+	return &outcomes{op: op, name: name, need: q.need, of: len(q.seats), noted: make(map[*seat]bool), news: make(chan struct{}, 1)}
 }
 
 func (o *outcomes) note(s *seat, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.noted[s] = true
 	switch {
 	case err == nil:
 		o.agree++
@@ -119,11 +121,31 @@ func (o *outcomes) invalid() error {
 	return nil
 }
 
+// complete reports whether all nodes have noted something.
+func (o *outcomes) complete() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.noted) == o.of
+}
+
+// leave returns what was said so far, and cause for the nodes that are still out.
+func (o *outcomes) leave(q *quorum, cause error) error {
+	for _, s := range q.seats {
+		o.mu.Lock()
+		out := !o.noted[s]
+		o.mu.Unlock()
+		if out {
+			o.note(s, cause)
+		}
+	}
+	return o.err()
+}
+
 // decided reports whether nothing that is still to come can change err.
 func (o *outcomes) decided() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.agree >= o.need || o.lost > o.of-o.need || o.agree+len(o.said) == o.of
+	return o.agree >= o.need || o.lost > o.of-o.need || len(o.noted) == o.of
 }
 
 // wait blocks until the nodes have decided. Each of them notes an outcome, in the end a timeout.
@@ -150,17 +172,16 @@ func (o *outcomes) err() error {
 // ballot asks every node and returns at once; what they say is noted as it comes.
 func (q *quorum) ballot(ctx context.Context, timeout time.Duration, out *outcomes, do func(context.Context, *seat) error) {
 	ctx = context.WithoutCancel(ctx)
-	for _, s := range q.seats {
-		if s.idle() {
+	for i, idle := range q.idle(q.seats) {
+		s := q.seats[i]
+		if idle {
 			out.note(s, errIdle)
 			continue
 		}
 		if !q.crew.start(func() {
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
-			err := do(ctx, s)
-			s.heard(err)
-			out.note(s, err)
+			out.note(s, do(ctx, s))
 		}) {
 			out.note(s, ErrClosed)
 		}

@@ -1,9 +1,11 @@
 package relock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,11 +37,13 @@ func NewRedlock(nodes []rueidis.Client, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("%w: a quorum of no nodes", ErrInvalidOption)
 	}
 	for i, rdb := range nodes {
-		switch {
-		case isNil(rdb):
+		if isNil(rdb) {
 			return nil, fmt.Errorf("%w: node %d is nil", ErrInvalidOption, i+1)
-		case slices.Index(nodes, rdb) < i:
-			return nil, fmt.Errorf("%w: node %d is node %d again", ErrInvalidOption, i+1, slices.Index(nodes, rdb)+1)
+		}
+		twin := slices.IndexFunc(nodes, func(other rueidis.Client) bool { return same(rdb, other) })
+		switch {
+		case twin >= 0 && twin < i:
+			return nil, fmt.Errorf("%w: node %d is node %d again", ErrInvalidOption, i+1, twin+1)
 		case rdb.Mode() == rueidis.ClientModeCluster:
 			return nil, fmt.Errorf("%w: node %d is a Cluster; a quorum is of single masters", ErrInvalidOption, i+1)
 		}
@@ -50,6 +54,11 @@ func NewRedlock(nodes []rueidis.Client, opts ...Option) (*Client, error) {
 	}
 	id := uuid.NewString()
 	return newClientOver(id, cfg, newQuorum(nodes, id, &cfg)), nil
+}
+
+// same reports whether two clients are one. Wrappers that cannot be compared are told apart by the server behind them.
+func same(a, b rueidis.Client) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // quorum is the arbiter over independent masters. What it adds to one node stands in election: who wins a split vote,
@@ -65,8 +74,8 @@ type quorum struct {
 	crew   crew
 	rtt    atomic.Int64 // smoothed, nanoseconds
 
-	mu    sync.Mutex // guards ready, and run ids against each other
-	ready bool
+	ready atomic.Bool
+	mu    sync.Mutex // held while a node's run id is held against the others'
 }
 
 func newQuorum(nodes []rueidis.Client, id string, cfg *config) *quorum {
@@ -88,16 +97,15 @@ func newQuorum(nodes []rueidis.Client, id string, cfg *config) *quorum {
 func (q *quorum) ticket() int64 {
 	ahead := make([]int64, 0, len(q.seats))
 	for _, s := range q.seats {
-		if s.checked.Load() {
+		if s.who.Load() != nil {
 			ahead = append(ahead, s.ahead.Load())
 		}
 	}
-	now := time.Now().UnixMicro()
 	if len(ahead) == 0 {
-		return now
+		return time.Now().UnixMicro()
 	}
 	slices.Sort(ahead)
-	return now + ahead[len(ahead)/2]
+	return clock.Now().Mono().Microseconds() + ahead[len(ahead)/2]
 }
 
 // tau is how long a minority waits for votes that are out before it takes them for lost: two round trips.
@@ -110,81 +118,33 @@ func (q *quorum) measure(took time.Duration) {
 	q.rtt.Store(old + (int64(took)-old)/8)
 }
 
-// prepare checks the nodes before the first use. Where every one of them is fresh it declares so, since nobody can hold a
-// lock then, unless more of them than a quorum survives have forgotten at once.
-func (q *quorum) prepare(ctx context.Context) error {
-	q.mu.Lock()
-	ready := q.ready
-	q.mu.Unlock()
-	if ready {
-		return nil
-	}
-	out := newOutcome("prepare", "", q)
-	q.each(ctx, q.cfg.commandTimeout(), out, func(ctx context.Context, s *seat) error { return q.check(ctx, s) })
-	if err := out.invalid(); err != nil {
-		return err
-	}
-	if err := out.err(); err != nil {
-		return err
-	}
-	fresh := out.answered() == len(q.seats)
-	for _, s := range q.seats {
-		fresh = fresh && !s.marked
-	}
-	if fresh && q.cfg.guard == GuardAuto {
-		if err := q.initialize(ctx); err != nil {
-			return err
+// idle tells which of seats to leave alone, since they did not answer lately: none where the others are no quorum.
+func (q *quorum) idle(seats []*seat) []bool {
+	idle, left := make([]bool, len(seats)), len(q.seats)
+	for i, s := range seats {
+		if idle[i] = s.idle(); idle[i] {
+			left--
 		}
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.ready = true
-	return nil
-}
-
-// check asks a node who it is, and holds that against the others.
-func (q *quorum) check(ctx context.Context, s *seat) error {
-	s.checking.Lock()
-	defer s.checking.Unlock()
-	if s.checked.Load() {
-		return nil
+	if left < q.need {
+		clear(idle)
 	}
-	if err := s.check(ctx); err != nil {
-		return err
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, other := range q.seats {
-		if other.checked.Load() && s.run != "" && other.run == s.run {
-			return fmt.Errorf("%w: nodes %d and %d are the same server", ErrInvalidNodes, other.index, s.index)
-		}
-	}
-	s.checked.Store(true)
-	return nil
-}
-
-func (q *quorum) initialize(ctx context.Context) error {
-	out := newOutcome("initialize", "", q)
-	q.each(ctx, q.cfg.commandTimeout(), out, func(ctx context.Context, s *seat) error {
-		return s.initialize(ctx, q.cfg.longest)
-	})
-	return out.err()
+	return idle
 }
 
 // each does something at every node at once and returns when all have answered or timed out.
 func (q *quorum) each(ctx context.Context, timeout time.Duration, out *outcomes, do func(context.Context, *seat) error) {
 	var wg sync.WaitGroup
-	for _, s := range q.seats {
+	for i, idle := range q.idle(q.seats) {
+		s := q.seats[i]
+		if idle {
+			out.note(s, errIdle)
+			continue
+		}
 		wg.Go(func() {
-			if s.idle() {
-				out.note(s, errIdle)
-				return
-			}
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
-			err := do(ctx, s)
-			s.heard(err)
-			out.note(s, err)
+			out.note(s, do(ctx, s))
 		})
 	}
 	wg.Wait()
@@ -322,7 +282,7 @@ func (q *quorum) agreed(states []State) (st State) {
 		if len(ttl) < q.need {
 			continue
 		}
-		slices.SortFunc(ttl, func(a, b time.Duration) int { return int(b - a) })
+		slices.SortFunc(ttl, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 		st.Held, st.Holder, st.TTL = true, holder, ttl[q.need-1]
 		for _, s := range states {
 			if s.Holder == holder {

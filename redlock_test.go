@@ -239,6 +239,13 @@ func TestRedlockNodesMustBeIndependentMasters(t *testing.T) {
 	_, err := NewRedlock([]rueidis.Client{twin, twin})
 	require.ErrorContains(t, err, "node 2 is node 1 again")
 
+	hooks, err := NewRedlock([]rueidis.Client{hooked{Client: twin}, hooked{Client: twin}})
+	require.NoError(t, err, "they cannot be compared: it is the servers that tell")
+	hooks.Close()
+	_, err = NewRedlock([]rueidis.Client{twin, (*tap)(nil)})
+	require.ErrorIs(t, err, ErrInvalidOption)
+	require.ErrorContains(t, err, "node 2 is nil")
+
 	twice := newRedlock(t, []*redistest.Server{a, a, redistest.Start(t)})
 	_, err = twice.Mutex("k").Lock(ctx)
 	require.ErrorIs(t, err, ErrInvalidNodes)
@@ -255,6 +262,12 @@ func TestRedlockNodesMustBeIndependentMasters(t *testing.T) {
 	require.ErrorContains(t, err, "Cluster")
 	_, err = New(g.Client(), WithRestartGuard(GuardAuto, time.Minute))
 	require.ErrorIs(t, err, ErrInvalidOption)
+}
+
+// hooked is a client's wrapper that cannot be compared.
+type hooked struct {
+	rueidis.Client
+	hook func()
 }
 
 // A node that was restarted empty grants nothing until every lease it may have forgotten is over.

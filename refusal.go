@@ -22,7 +22,11 @@ func (l *leg) hear(v vote, now clock.Stamp) {
 		return
 	}
 	l.told = v.sent
-	switch r := refusal(v.err); {
+	r := refusal(v.err)
+	if v.err == nil || r.born != "" || r.left > 0 {
+		l.failing.reset()
+	}
+	switch {
 	case r.born == "":
 		l.doubter = ""
 	case r.born != l.doubter:
@@ -105,8 +109,7 @@ func (e *election) seed(l *leg, reached int64) bool {
 	l.seeded = e.q.crew.start(func() {
 		ctx, cancel := context.WithTimeout(e.q.ctx, l.timeout)
 		defer cancel()
-		_, err := l.seat.ballots.seed(ctx, &l.names, born, reached)
-		l.seat.heard(err)
+		_, _ = l.seat.ballots.seed(ctx, &l.names, born, reached)
 	})
 	return l.seeded
 }

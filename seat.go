@@ -1,11 +1,6 @@
 package relock
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,114 +17,23 @@ type seat struct {
 	hub     *hub
 	sweeper *sweeper
 
-	checking sync.Mutex // one check at a time
-	checked  atomic.Bool
-	run      string        // run id, "" when the server tells none; set before checked
-	marked   bool          // the incarnation marker was there; set before checked
-	ahead    atomic.Int64  // microseconds that its clock is ahead of ours
-	pauses   atomic.Int64  // commands in a row that were not answered in time
-	resume   atomic.Uint64 // not asked before this instant, but by one probe; monotonic nanoseconds since the client began
-	began    time.Time
+	*health
+	checking chan struct{} // one slot: one check at a time
+	who      atomic.Pointer[identity]
+	ahead    atomic.Int64 // microseconds that its clock is ahead of our monotonic one
 }
 
 func newSeat(index int, rdb rueidis.Client, id string, longest time.Duration, cfg *config) *seat {
 	l := newLink(rdb, cfg.commandTimeout())
-	s := &seat{index: index, rdb: rdb, link: l, ballots: newBallots(l, longest), began: time.Now()}
-	s.sweeper = newSweeper(l, func(ctx context.Context, batch []*acquisition) ([]bool, error) {
-		ended, err := s.ballots.sweep(ctx, batch)
-		s.heard(err)
-		return ended, err
-	}, oneGroup, s.idle)
+	s := &seat{
+		index: index, rdb: rdb, link: l, ballots: newBallots(l, longest), health: newHealth(l.timeout),
+		checking: make(chan struct{}, 1),
+	}
+	l.heard = s.heard
+	s.sweeper = newSweeper(l, s.ballots.sweep, oneGroup, s.idle)
 	s.hub = newHub(rdb, id, cfg.log, s.sweeper.orphan)
 	s.hub.startPlain(true)
 	return s
-}
-
-// idle reports whether the seat should not be asked: it did not answer lately. Once in a while somebody gets false and is
-// the probe.
-func (s *seat) idle() bool {
-	until := s.resume.Load()
-	if until == 0 {
-		return false
-	}
-	now := uint64(time.Since(s.began))
-	return now < until || !s.resume.CompareAndSwap(until, now+uint64(time.Second))
-}
-
-// heard notes whether the seat answered in time.
-func (s *seat) heard(err error) {
-	if !unknown(err) || errors.Is(err, context.Canceled) {
-		s.pauses.Store(0)
-		s.resume.Store(0)
-		return
-	}
-	pause := min(50*time.Millisecond<<min(s.pauses.Add(1), 5), time.Second)
-	s.resume.Store(uint64(time.Since(s.began) + pause))
-}
-
-// check asks a server once who it is. A replica or a server that is another seat too would make a quorum that is none.
-func (s *seat) check(ctx context.Context) error {
-	b := s.rdb.B()
-	sent := time.Now()
-	got := s.rdb.DoMulti(ctx,
-		b.Time().Build(),
-		b.Exists().Key(incarnationKey).Build(),
-		b.Info().Section("server").Build(),
-		b.Info().Section("replication").Build(),
-	)
-	parts, err := got[0].AsIntSlice()
-	if err != nil {
-		return err
-	}
-	if len(parts) != 2 {
-		return fmt.Errorf("TIME answered %d parts", len(parts))
-	}
-	s.tick(parts[0]*1e6+parts[1], sent)
-	marked, err := got[1].AsInt64()
-	if err != nil {
-		return err
-	}
-	s.marked = marked == 1
-	server, _ := got[2].ToString() // an embedded server may tell neither
-	replication, _ := got[3].ToString()
-	s.run = infoField(server, "run_id")
-	if role := infoField(replication, "role"); role != "" && role != "master" {
-		return fmt.Errorf("%w: node %d is a %s; a quorum is of masters that do not know each other", ErrInvalidNodes, s.index, role)
-	}
-	return nil
-}
-
-// tick notes the server's clock, in microseconds, in an answer to what was sent at sent.
-func (s *seat) tick(now int64, sent time.Time) {
-	took := time.Since(sent)
-	s.ahead.Store(now - sent.Add(took/2).UnixMicro())
-}
-
-// initialize declares that no lock is held that this server may have forgotten.
-func (s *seat) initialize(ctx context.Context, longest time.Duration) error {
-	s.checking.Lock()
-	defer s.checking.Unlock()
-	if err := s.check(ctx); err != nil { // it may have been restarted since
-		return err
-	}
-	run := s.run
-	if run == "" {
-		run = "unknown" // as guard.lua has it
-	}
-	return s.rdb.Do(ctx, s.rdb.B().Hset().Key(incarnationKey).FieldValue().
-		FieldValue("run", run).FieldValue("born", "0").FieldValue("longest", ms(longest)).Build()).Error()
-}
-
-// incarnationKey is spelled in guard.lua too.
-const incarnationKey = "relock_incarnation"
-
-func infoField(info, field string) string {
-	_, rest, found := strings.Cut(info, field+":")
-	if !found {
-		return ""
-	}
-	value, _, _ := strings.Cut(rest, "\r\n")
-	return value
 }
 
 // leg is one acquisition's standing at one seat. It is touched by the goroutine that contends, releases or abandons,
@@ -144,6 +48,7 @@ type leg struct {
 	counted int64         // the node's fencing counter is known to have got so far under that grant
 	raising bool          // a write-back is unanswered
 	amiss   backoff       // between write-backs that the node did not confirm
+	failing backoff       // between votes that were refused or not answered
 	low     int64         // lowest ticket heard of there
 	yield   int64         // grant to give back with the next vote
 	pending bool          // a vote is unanswered

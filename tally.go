@@ -16,10 +16,11 @@ func (q *quorum) release(_ context.Context, a, next *acquisition) (grant, bool, 
 	}
 	now := clock.Now()
 	out := newOutcome("release", a.names.name, q)
+	idle := q.idle(q.seats)
 	for i, l := range a.election.legs {
 		l.seat.hub.releasing(l.acquisition)
 		l.stretched.Store(a.stretched.Load())
-		if l.seat.idle() {
+		if idle[i] {
 			out.note(l.seat, errIdle)
 			l.end(!l.asked.IsZero())
 			continue
@@ -54,7 +55,6 @@ func (q *quorum) releaseAt(l *leg, next *acquisition, out *outcomes) (ballot, er
 	ctx, cancel := context.WithTimeout(q.ctx, l.timeout)
 	defer cancel()
 	held, b, err := l.seat.ballots.unvote(ctx, l.acquisition, next)
-	l.seat.heard(err)
 	l.end(err != nil || !held && l.regranted.Load())
 	if err == nil && !held {
 		out.note(l.seat, ErrLost)
@@ -71,8 +71,9 @@ func (q *quorum) releaseAt(l *leg, next *acquisition, out *outcomes) (ballot, er
 func (q *quorum) renew(ctx context.Context, batch []renewal, settle func(renewal, outcome, clock.Stamp)) {
 	t := newTally(q, batch, settle)
 	var wg sync.WaitGroup
-	for _, s := range q.seats {
-		if s.idle() {
+	for i, idle := range q.idle(q.seats) {
+		s := q.seats[i]
+		if idle {
 			continue
 		}
 		for from := 0; from < len(batch); from += maxBatch {
@@ -81,7 +82,6 @@ func (q *quorum) renew(ctx context.Context, batch []renewal, settle func(renewal
 				ctx, cancel := context.WithTimeout(ctx, q.cfg.commandTimeout())
 				defer cancel()
 				s.ballots.renewApart(ctx, part, func(at int, got []outcome, err error) {
-					s.heard(err)
 					t.note(s, from+at, got)
 				})
 			})
@@ -160,7 +160,6 @@ func (q *quorum) repair(h *hold, s *seat) {
 		ctx, cancel := context.WithTimeout(q.ctx, l.timeout)
 		defer cancel()
 		_, err := s.ballots.vote(ctx, l.acquisition, 0, toTry)
-		s.heard(err)
 		l.straggled(err)
 	})
 }

@@ -107,23 +107,21 @@ func (d *watchdog) take(now clock.Stamp, all bool) []*hold {
 
 // look ends what is past its deadline, sends what is to be renewed, and puts back all that live.
 func (d *watchdog) look(due []*hold, now clock.Stamp) {
-	var batch []renewal
-	timeout := 2 * time.Second
+	// A lock with a short lease has a short time-out, which must not cut the others' short.
+	batches := make(map[time.Duration][]renewal)
 	for _, h := range due {
-		r, renew := h.tick(now)
-		if renew {
-			batch = append(batch, r)
-			timeout = min(timeout, h.a.timeout)
+		if r, renew := h.tick(now); renew {
+			timeout := min(h.a.timeout, 2*time.Second)
+			batches[timeout] = append(batches[timeout], r)
 		}
 	}
-	if len(batch) == 0 {
-		return
+	for timeout, batch := range batches {
+		d.wg.Go(func() {
+			ctx, cancel := context.WithTimeout(d.ctx, timeout)
+			defer cancel()
+			d.renew(ctx, batch, func(r renewal, o outcome, sent clock.Stamp) { r.hold.settle(r, o, sent) })
+		})
 	}
-	d.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(d.ctx, timeout)
-		defer cancel()
-		d.renew(ctx, batch, func(r renewal, o outcome, sent clock.Stamp) { r.hold.settle(r, o, sent) })
-	})
 }
 
 func (d *watchdog) arm(timer *time.Timer) {

@@ -80,7 +80,6 @@ func (e *election) raise(l *leg, reached int64) {
 		ctx, cancel := context.WithTimeout(e.q.ctx, l.timeout)
 		defer cancel()
 		r.held, r.err = l.seat.ballots.fence(ctx, &l.names, l.id, reached)
-		l.seat.heard(r.err)
 		e.raised <- r
 	})
 }

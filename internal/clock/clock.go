@@ -64,6 +64,9 @@ func Sooner(a, b, now Stamp) Stamp {
 	return a
 }
 
+// Mono is the monotonic reading alone: what is measured against it stays right when the wall clock is set.
+func (s Stamp) Mono() time.Duration { return time.Duration(s.mono) }
+
 // Skew is the wall reading over the monotonic one; a step in it means a clock was set or the machine slept.
 func (s Stamp) Skew() time.Duration { return time.Duration(s.wall - s.mono) }
 

@@ -1,0 +1,163 @@
+package relock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// A lock with a short lease gives up on its nodes early. That is no reason to leave them alone for the other locks.
+func TestShortTimeoutSaysNothingOfTheNodes(t *testing.T) {
+	nodes := masters(t, 3)
+	c, taps := tapped(t, nodes)
+	ctx := context.Background()
+	require.NoError(t, c.Mutex("other").Do(ctx, func(context.Context) error { return nil }))
+	answer := make(chan struct{})
+	for _, w := range taps {
+		w.on(func(ctx context.Context, cmd []string) bool {
+			if slices.Contains(cmd, "short") {
+				select {
+				case <-answer:
+				case <-ctx.Done():
+				}
+			}
+			return false
+		})
+	}
+	_, err := c.Mutex("short", WithLease(MinLease)).TryLock(ctx)
+	require.Error(t, err)
+	l, err := c.Mutex("other").TryLock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(ctx))
+	close(answer)
+}
+
+// Renewals that fall together are cut short each by its own lock's time-out.
+func TestShortTimeoutCutsNoOtherRenewal(t *testing.T) {
+	c := newClient(t, embedded(t))
+	ctx := context.Background()
+	long, err := c.Mutex("long").Lock(ctx)
+	require.NoError(t, err)
+	short, err := c.Mutex("short", WithLease(10*time.Second)).Lock(ctx)
+	require.NoError(t, err)
+	left := make(chan [2]time.Duration, 2)
+	d := newWatchdog(func(ctx context.Context, batch []renewal, _ func(renewal, outcome, clock.Stamp)) {
+		end, _ := ctx.Deadline()
+		for _, r := range batch {
+			left <- [2]time.Duration{r.hold.a.timeout, time.Until(end)}
+		}
+	})
+	defer d.close()
+	now := clock.Now()
+	for _, l := range []*Lease{long, short} {
+		l.h.mu.Lock()
+		l.h.renewAt = now
+		l.h.mu.Unlock()
+	}
+	d.look([]*hold{long.h, short.h}, now)
+	for range 2 {
+		got := within(t, left)
+		require.InDelta(t, got[0], got[1], float64(got[0]/10), "a time-out of its own")
+	}
+}
+
+// A node that answers a hold count with "not held" does answer.
+func TestNotHeldIsAnAnswer(t *testing.T) {
+	nodes := masters(t, 3)
+	c := newRedlock(t, nodes)
+	ctx := context.Background()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return nodes[0].Do("EXISTS", "k") == "1" }, patience, time.Millisecond)
+	nodes[0].Do("DEL", "k")
+	asked := func() int64 { n := nodes[0].CommandCounts(); return n["evalsha"] + n["eval"] }
+	for range 3 {
+		before := asked()
+		inner, err := c.Mutex("k").Lock(l.Context())
+		require.NoError(t, err)
+		require.NoError(t, inner.Unlock(ctx))
+		require.Eventually(t, func() bool { return asked() >= before+2 }, patience, time.Millisecond)
+	}
+	require.NoError(t, l.Unlock(ctx))
+}
+
+// A node that is silent rests, once for all that fails together, and is asked by one probe after each rest.
+func TestSilentNodeIsProbed(t *testing.T) {
+	h := newHealth(time.Second)
+	for range 10 {
+		h.heard(context.DeadlineExceeded)
+	}
+	require.True(t, h.idle())
+	require.LessOrEqual(t, h.silent.pause.last, 20*time.Millisecond, "one outage")
+	require.Eventually(t, func() bool { return !h.idle() }, patience, time.Millisecond)
+	require.True(t, h.idle(), "the probe is out")
+	h.heard(context.DeadlineExceeded)
+	require.Equal(t, 40*time.Millisecond, h.silent.pause.last)
+	h.heard(nil)
+	require.False(t, h.idle())
+}
+
+// weakened are clients of servers, of which the last n may not queue.
+func weakened(t *testing.T, servers []*redistest.Server, n int) (rdbs []rueidis.Client) {
+	t.Helper()
+	for i, s := range servers {
+		if i < len(servers)-n {
+			rdbs = append(rdbs, s.Client())
+		} else {
+			rdbs = append(rdbs, shared(t, s.AddUser("weak", "secret", "~*", "&*", "+@all", "-zadd"))())
+		}
+	}
+	return rdbs
+}
+
+// Many who wait ask a node that refuses them no more often than one.
+func TestRefusingNodeIsAskedLess(t *testing.T) {
+	nodes := masters(t, 3)
+	holder := newRedlock(t, nodes)
+	c, err := NewRedlock(weakened(t, nodes, 1))
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	const waiters = 20
+	for i := range waiters {
+		_, err := holder.Mutex(fmt.Sprint("k", i)).Lock(context.Background())
+		require.NoError(t, err)
+	}
+	nodes[2].ResetCommandCounts()
+	var wg sync.WaitGroup
+	for i := range waiters {
+		wg.Go(func() { _, _ = c.Mutex(fmt.Sprint("k", i)).Lock(ctx) })
+	}
+	wg.Wait()
+	n := nodes[2].CommandCounts()
+	t.Log(n)
+	require.Less(t, n["evalsha"]+n["eval"], int64(6*waiters), "each once, each sweep, and what all ask together")
+}
+
+// Refusals that are final are told though the node is asked less.
+func TestRefusingMajorityIsTold(t *testing.T) {
+	nodes := masters(t, 3)
+	_, err := newRedlock(t, nodes).Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	c, err := NewRedlock(weakened(t, nodes, 2))
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	for range 5 {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		_, err = c.Mutex("k").Lock(ctx)
+		cancel()
+		var quorum *QuorumError
+		require.ErrorAs(t, err, &quorum)
+		require.False(t, healing(err))
+		require.NotErrorIs(t, err, ErrNotAcquired)
+	}
+}

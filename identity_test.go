@@ -1,0 +1,149 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/stretchr/testify/require"
+)
+
+// anonymous is a client that does not answer who it is until its question has timed out.
+type anonymous struct {
+	rueidis.Client
+	timedOut chan struct{}
+}
+
+func (a anonymous) DoMulti(ctx context.Context, _ ...rueidis.Completed) []rueidis.RedisResult {
+	<-ctx.Done()
+	close(a.timedOut)
+	return []rueidis.RedisResult{rueidis.NewErrorResult(ctx.Err())}
+}
+
+// The first lock of a client does not wait for a node that hangs, where a quorum says that the nodes are in use.
+func TestFirstUseDoesNotWaitForAHungNode(t *testing.T) {
+	nodes := masters(t, 3)
+	ctx := context.Background()
+	require.NoError(t, newRedlock(t, nodes).Mutex("k").Do(ctx, func(context.Context) error { return nil }))
+	hung := anonymous{nodes[2].Client(), make(chan struct{})}
+	c, err := NewRedlock([]rueidis.Client{nodes[0].Client(), nodes[1].Client(), hung}, WithLease(3*time.Minute),
+		WithRestartGuard(GuardAuto, 3*time.Minute), WithCommandTimeout(30*time.Second))
+	require.NoError(t, err)
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	select {
+	case <-hung.timedOut:
+		t.Error("it was waited for")
+	default:
+	}
+	require.NoError(t, l.Unlock(ctx))
+	c.Close()
+}
+
+// A caller does not wait for the nodes longer than its context.
+func TestFirstUseHearsItsContext(t *testing.T) {
+	nodes := masters(t, 1)
+	hung := anonymous{nodes[0].Client(), make(chan struct{})}
+	c, err := NewRedlock([]rueidis.Client{hung}, WithLease(3*time.Minute), WithRestartGuard(GuardAuto, 3*time.Minute),
+		WithCommandTimeout(30*time.Second))
+	require.NoError(t, err)
+	gone := errors.New("gone")
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 50*time.Millisecond, gone)
+	defer cancel()
+	_, err = c.Mutex("k").TryLock(ctx)
+	require.ErrorIs(t, err, gone)
+	_, err = c.Mutex("k").Lock(ctx)
+	require.ErrorIs(t, err, gone)
+	c.Close()
+	require.ErrorIs(t, c.Initialize(context.Background()), ErrClosed)
+}
+
+// Many first uses at once, with Initialize beside them, share nothing unguarded.
+func TestFirstUsesAtOnce(t *testing.T) {
+	nodes := masters(t, 3)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	for range 5 {
+		c := newRedlock(t, nodes)
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				if err := c.Initialize(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			wg.Go(func() {
+				if err := c.Mutex(fmt.Sprint(i)).Do(ctx, func(context.Context) error { return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// Close may come while everything is under way: no goroutine starts behind it.
+func TestRedlockClosesDuringUse(t *testing.T) {
+	nodes := masters(t, 3)
+	bg := context.Background()
+	for range 20 {
+		c := newRedlock(t, nodes, WithLease(time.Second), WithRestartGuard(GuardAuto, time.Second))
+		var wg sync.WaitGroup
+		used := make(chan struct{})
+		var once sync.Once
+		for i := range 12 {
+			wg.Go(func() {
+				m := c.Mutex(fmt.Sprint(i % 3))
+				for {
+					l, err := m.TryLock(bg)
+					if err == nil && i%2 == 0 {
+						err = l.Unlock(bg)
+						l, err = m.Lock(bg)
+					}
+					if err == nil {
+						once.Do(func() { close(used) })
+						err = l.Unlock(bg)
+					}
+					if errors.Is(err, ErrClosed) {
+						return
+					}
+				}
+			})
+		}
+		<-used
+		c.Close()
+		wg.Wait()
+	}
+}
+
+func TestCrewStartsNoneOnceEnded(t *testing.T) {
+	for range 200 {
+		var c crew
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for c.start(func() {}) {
+				}
+			})
+		}
+		c.end()
+		wg.Wait()
+		require.False(t, c.start(func() { t.Error("started") }))
+	}
+}
+
+// A ticket is the nodes' time, whatever our wall clock shows meanwhile.
+func TestTicketNeedsNoWallClock(t *testing.T) {
+	c := newRedlock(t, masters(t, 1))
+	q := c.arb.(*quorum)
+	require.NoError(t, q.prepare(context.Background()))
+	now := clock.Now()
+	const there = 1_000_000_000_000_000
+	q.seats[0].tick(there, clock.At(int64(now.Mono()), now.Wall().Add(-time.Hour).UnixNano()))
+	require.InDelta(t, there, q.ticket(), float64(patience.Microseconds()))
+}
