@@ -85,6 +85,7 @@ func TestNotHeldIsAnAnswer(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, inner.Unlock(ctx))
 		require.Eventually(t, func() bool { return asked() >= before+2 }, patience, time.Millisecond)
+		require.False(t, c.arb.(*quorum).seats[0].idle())
 	}
 	require.NoError(t, l.Unlock(ctx))
 }

@@ -86,3 +86,19 @@ func TestWinnerTellsTheForgetfulNode(t *testing.T) {
 		return n >= g.token
 	}, patience, time.Millisecond)
 }
+
+// A node that noticed by a clock which was an hour ahead, and is right since, is out for its quarantine and no longer.
+func TestQuarantineByAClockThatWasAhead(t *testing.T) {
+	nodes := masters(t, 1)
+	const lease = 500 * time.Millisecond
+	c := newRedlock(t, nodes, WithLease(lease), WithRestartGuard(GuardAuto, lease))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	require.NoError(t, c.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
+	nodes[0].Do("HSET", "relock_incarnation", "born", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10))
+	corrected := time.Now()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(corrected), lease, "leases of before may last so long")
+	require.NoError(t, l.Unlock(ctx))
+}

@@ -20,9 +20,11 @@ local function incarnation()
   local run = at and string.match(info, '%x+', at + 7) or 'unknown'
   local mark = redis.call('HMGET', 'relock_incarnation', 'run', 'born', 'longest')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local born = mark[1] == run and tonumber(mark[2]) or now
+  local noticed = mark[1] == run and tonumber(mark[2]) or now
+  -- Noticed later than now, it was noticed by a clock that was ahead and is set right since: it counts from here.
+  local born = math.min(noticed, now)
   local wait = math.max(longest, tonumber(mark[3] or 0))
-  if mark[1] ~= run or tonumber(mark[3]) < wait then
+  if mark[1] ~= run or tonumber(mark[3]) < wait or born < noticed then
     redis.call('HSET', 'relock_incarnation', 'run', run, 'born', string.format('%.0f', born), 'longest', wait)
   end
   local left = born + wait - now
