@@ -158,7 +158,7 @@ func TestRefusingMajorityIsTold(t *testing.T) {
 		cancel()
 		var quorum *QuorumError
 		require.ErrorAs(t, err, &quorum)
-		require.False(t, healing(err))
+		require.False(t, transient(err))
 		require.NotErrorIs(t, err, ErrNotAcquired)
 	}
 }

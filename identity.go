@@ -136,7 +136,7 @@ func (s *seat) identify(ctx context.Context) (who identity, err error) {
 		b.Info().Section("server").Build(),
 		b.Info().Section("replication").Build(),
 	)
-	if err := failure(got[0]); err == nil || clock.Now().Since(sent) >= s.link.timeout || ctx.Err() == nil {
+	if err := got[0].NonRedisError(); err == nil || clock.Now().Since(sent) >= s.link.timeout || ctx.Err() == nil {
 		s.heard(err)
 	}
 	parts, err := got[0].AsIntSlice()

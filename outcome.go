@@ -234,7 +234,7 @@ func (e *election) remark() {
 func (e *election) heard(now clock.Stamp) int {
 	n := 0
 	for _, l := range e.legs {
-		if l.err == nil && !l.told.IsZero() && (!l.pending || now.Since(l.told) <= l.timeout) {
+		if l.err == nil && !l.told.IsZero() && (!l.pending || now.Since(l.asked) <= l.timeout) {
 			n++
 		}
 	}
