@@ -28,6 +28,7 @@ type tokenState struct {
 	tokens      int8 // and how many they are
 	lease       int8 // ticks
 	unanswered  bool // the asker does not know of its grant
+	reached     int8 // last token of an earlier grant, whose release may come late and raise the counter; 0 for none
 	queued      bool // the waiter waits
 	seen        int8 // counter in the answer to its last poll
 	age         int8 // of that poll: a message dates a grant from there
@@ -54,6 +55,7 @@ type TokenRules struct {
 	WholeBlock  bool // the answer to an acquire sent again is the counter less a whole block
 	MissingZero bool // a waiter is told that a missing counter is 0
 	NoCut       bool // blocks are not cut
+	RaiseZero   bool // a missing counter is raised to whatever a release says, were it below the clock
 }
 
 // TokenScope is how much is explored.
@@ -68,6 +70,7 @@ type TokenScope struct {
 	Back      int8 // how far the clock is set back, once; then nothing is said of how fast tokens are used up
 	Grants    int8 // how many there are then
 	Java      int8 // grants by Redisson
+	Raises    bool // releases raise the counter, as on a quorum's nodes
 }
 
 type tokenSystem struct {

@@ -57,7 +57,23 @@ func (w *tokenSystem) asks(s tokenState, goes tokenEmit) {
 		next.wrong = told != s.first
 		goes(next, false, "the asker asks again, and is told of token {t}", int(told))
 	}
+	if next := s; s.reached > 0 {
+		next.reached = 0
+		if next.counter < s.reached {
+			next.counter = s.reached
+			if !w.rules.RaiseZero {
+				next.counter = max(s.reached, w.counted(&s))
+			}
+			if w.Retention > 0 {
+				next.ends = max(s.clock, next.counter) + w.Retention
+			}
+		}
+		goes(next, false, "a late release raises the counter to {t}", int(next.counter))
+	}
 	if next := s; s.owner == asker && !s.unanswered || s.owner == java {
+		if w.Raises {
+			next.reached = s.first + s.tokens - 1
+		}
 		next.free()
 		if s.queued && w.may(&s) && s.owner == asker {
 			w.handOver(&next)

@@ -10,7 +10,10 @@ func TestTokensHold(t *testing.T) {
 		all(Tokens(TokenScope{Block: 2, Lead: 2, Retention: 3, Lease: 2, Ticks: 7, Back: 2, Grants: 5}, TokenRules{})),
 		all(Tokens(TokenScope{Block: 2, Lead: 2, Lease: 3, Ticks: 5, Java: 3}, TokenRules{})),
 		all(Tokens(TokenScope{Block: 1, Lead: 1, Retention: 1, Lease: 4, Ticks: 8}, TokenRules{})),
+		all(Tokens(TokenScope{Block: 1, Lead: 2, Lease: 5, Ticks: 6, Losses: 1, Gap: 3, Raises: true}, TokenRules{})),
 	}, []run{
+		all(Tokens(TokenScope{Block: 2, Lead: 2, Retention: 3, Lease: 4, Ticks: 6, Losses: 1, Gap: 3, Raises: true},
+			TokenRules{})),
 		all(Tokens(TokenScope{Block: 2, Lead: 2, Retention: 4, Lease: 3, Ticks: 6, Losses: 2, Gap: 3}, TokenRules{})),
 	}, []run{
 		all(Tokens(TokenScope{Block: 3, Lead: 3, Retention: 5, Lease: 4, Ticks: 9, Losses: 2, Gap: 4}, TokenRules{})),
@@ -49,6 +52,8 @@ func TestBrokenTokensAreCaught(t *testing.T) {
 			TokenRules{WholeBlock: true}),
 		tokens("an acquire sent again is answered by the counter, which is gone", "answers are right", 3, single,
 			TokenRules{WholeBlock: true}),
+		tokens("a late release raises a missing counter to an old token", "exclusion", 14,
+			TokenScope{Block: 1, Lead: 2, Lease: 5, Ticks: 7, Losses: 1, Gap: 3, Raises: true}, TokenRules{RaiseZero: true}),
 		tokens("a waiter is told that a missing counter is 0", "exclusion", 13, long, TokenRules{MissingZero: true}),
 	})
 }
