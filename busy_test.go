@@ -52,6 +52,12 @@ func TestDownIsNotBusy(t *testing.T) {
 				_, err := c.Mutex("k", WithWait(50*time.Millisecond)).Lock(context.Background())
 				require.ErrorIs(t, err, errWaited)
 				require.NotErrorIs(t, err, ErrNotAcquired)
+				ctx, cancel = context.WithTimeout(context.Background(), 50*time.Millisecond)
+				defer cancel()
+				_, err = c.Mutex("k").TryLock(ctx)
+				require.Error(t, err)
+				require.NotErrorIs(t, err, ErrNotAcquired)
+				require.True(t, fromRedis(err), "%v", err)
 			})
 		}
 	}

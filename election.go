@@ -111,7 +111,7 @@ func (e *election) once(ctx context.Context) (grant, bool, error) {
 		case r := <-e.raised:
 			e.note(r)
 		case <-ctx.Done():
-			return grant{}, false, causeOf(ctx)
+			return grant{}, false, e.gaveUp(ctx)
 		case <-e.q.done:
 			return grant{}, false, ErrClosed
 		}

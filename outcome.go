@@ -214,20 +214,25 @@ func (q *quorum) silence(name string, cause error) error {
 // remark tells those who wait at the gate whether enough nodes answer. Until as many have answered or failed as that takes
 // it tells nothing new.
 func (e *election) remark() {
-	failed := 0
-	for _, l := range e.legs {
-		if l.err != nil {
-			failed++
-		}
-	}
 	enough := e.heard(clock.Now()) >= e.q.need
 	switch {
 	case enough && !e.answered:
 		e.a.polled(nil)
-	case !enough && failed > len(e.legs)-e.q.need && (e.answered || e.a.failure == nil):
+	case !enough && e.failed() > len(e.legs)-e.q.need && (e.answered || e.a.failure == nil):
 		e.a.polled(e.outcome("acquire"))
 	}
 	e.answered = enough
+}
+
+// failed counts the nodes whose last vote that ended was not answered, or refused.
+func (e *election) failed() int {
+	n := 0
+	for _, l := range e.legs {
+		if l.err != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // heard counts the nodes that answer: the last vote that ended was answered, and none is out for longer than it may be.

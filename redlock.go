@@ -185,9 +185,15 @@ func (q *quorum) try(ctx context.Context, a *acquisition) (grant, error) {
 	}
 	seen := a.blocker
 	nodes := a.election.outcome("acquire")
+	down := a.election.failed() > len(q.seats)-q.need
 	q.abandon(a)
-	if err != nil {
+	switch {
+	case err == errBusy:
+		return grant{}, gaveUp(a.names.name, seen, causeOf(ctx))
+	case err != nil:
 		return grant{}, err
+	case down:
+		return grant{}, nodes // a free lock could not be had either
 	}
 	return grant{}, &HeldError{Name: a.names.name, Holder: seen.holder, TTL: seen.ttl, Cause: nodes.ifAny()}
 }
