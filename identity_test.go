@@ -21,7 +21,10 @@ type anonymous struct {
 
 func (a anonymous) DoMulti(ctx context.Context, _ ...rueidis.Completed) []rueidis.RedisResult {
 	<-ctx.Done()
-	close(a.timedOut)
+	select {
+	case a.timedOut <- struct{}{}:
+	default:
+	}
 	return []rueidis.RedisResult{rueidis.NewErrorResult(ctx.Err())}
 }
 
@@ -30,7 +33,7 @@ func TestFirstUseDoesNotWaitForAHungNode(t *testing.T) {
 	nodes := masters(t, 3)
 	ctx := context.Background()
 	require.NoError(t, newRedlock(t, nodes).Mutex("k").Do(ctx, func(context.Context) error { return nil }))
-	hung := anonymous{nodes[2].Client(), make(chan struct{})}
+	hung := anonymous{nodes[2].Client(), make(chan struct{}, 1)}
 	c, err := NewRedlock([]rueidis.Client{nodes[0].Client(), nodes[1].Client(), hung}, WithLease(3*time.Minute),
 		WithRestartGuard(GuardAuto, 3*time.Minute), WithCommandTimeout(30*time.Second))
 	require.NoError(t, err)
@@ -48,7 +51,7 @@ func TestFirstUseDoesNotWaitForAHungNode(t *testing.T) {
 // A caller does not wait for the nodes longer than its context.
 func TestFirstUseHearsItsContext(t *testing.T) {
 	nodes := masters(t, 1)
-	hung := anonymous{nodes[0].Client(), make(chan struct{})}
+	hung := anonymous{nodes[0].Client(), make(chan struct{}, 1)}
 	c, err := NewRedlock([]rueidis.Client{hung}, WithLease(3*time.Minute), WithRestartGuard(GuardAuto, 3*time.Minute),
 		WithCommandTimeout(30*time.Second))
 	require.NoError(t, err)
