@@ -109,21 +109,13 @@ func TestRightsWithdrawnAndGivenBack(t *testing.T) {
 	require.NoError(t, l.Unlock(ctx))
 
 	s.Do("ACL", "SETUSER", "app", "allchannels")
-	l, err = holder.Mutex("k").Lock(ctx)
-	require.NoError(t, err)
-	var got <-chan error
-	require.Eventually(t, func() bool { // until the client asks for its inbox again
-		got = locks(c, "k")
-		select {
-		case <-got:
-			return false
-		case <-time.After(100 * time.Millisecond):
-			return true
-		}
-	}, patience, 10*time.Millisecond)
-	settled(t, c, "k")
-	require.NoError(t, l.Unlock(ctx))
-	require.NoError(t, within(t, got))
+	h := c.arb.(*node).hub
+	require.Eventually(t, func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.denied) == 0
+	}, patience, time.Millisecond)
+	handsOver(t, s, holder, c, "k")
 	require.NoError(t, mine.Unlock(ctx))
 }
 
