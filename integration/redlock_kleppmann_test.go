@@ -145,7 +145,7 @@ func TestKleppmannClockJump(t *testing.T) {
 	for _, p := range lines {
 		p.Cut() // so that it cannot renew
 	}
-	jump("60")
+	jump(time.Minute)
 	next := lockOn(t, second)
 	require.NoError(t, stale.Context().Err(), "two holders: the model's assumption on clocks is violated")
 	supersede(t, fencedStore{redistest.Start(t)}, stale, next)
@@ -153,7 +153,14 @@ func TestKleppmannClockJump(t *testing.T) {
 }
 
 // startJumpy starts a server whose wall clock can be set ahead by seconds.
-func startJumpy(t *testing.T) (s *redistest.Server, jump func(seconds string)) {
+func startJumpy(t *testing.T) (s *redistest.Server, jump func(time.Duration)) {
+	t.Helper()
+	jump = clockOf(t)
+	return redistest.Start(t), jump
+}
+
+// clockOf gives the servers that the test starts from now on a wall clock of their own, which jump sets ahead.
+func clockOf(t *testing.T) (jump func(time.Duration)) {
 	t.Helper()
 	dir := t.TempDir()
 	library, ahead := filepath.Join(dir, "clock.so"), filepath.Join(dir, "ahead")
@@ -167,8 +174,8 @@ func startJumpy(t *testing.T) (s *redistest.Server, jump func(seconds string)) {
 	wrapper := filepath.Join(dir, "redis-server")
 	require.NoError(t, os.WriteFile(wrapper, []byte(script), 0o700))
 	t.Setenv(redistest.ServerEnv, wrapper)
-	return redistest.Start(t), func(seconds string) {
-		require.NoError(t, os.WriteFile(ahead, []byte(seconds), 0o600))
+	return func(d time.Duration) {
+		require.NoError(t, os.WriteFile(ahead, []byte(strconv.Itoa(int(d.Seconds()))), 0o600))
 	}
 }
 
