@@ -83,7 +83,8 @@ func WithMaxHold(d time.Duration) Option {
 	}}
 }
 
-// WithWait makes Lock give up after d with ErrNotAcquired, without touching the context that the lease derives from.
+// WithWait makes Lock give up after d, a re-entry included, without touching the context that the lease derives from. The
+// error is as if the context had ended.
 //
 // By default Lock waits as long as its context allows.
 func WithWait(d time.Duration) Option {
