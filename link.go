@@ -149,7 +149,6 @@ func (l *link) send(ctx context.Context, timeout time.Duration, lane chan struct
 	}
 	res, answered := c.wait(ctx, early)
 	if answered && !c.spent { // nobody else holds it
-		c.Context = nil
 		c.claimed.Store(false)
 		l.commands.Put(c)
 	}
