@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -129,6 +130,25 @@ func TestRefusedRenewalsAreBounded(t *testing.T) {
 		require.Equal(t, unanswered, o)
 	}
 	require.LessOrEqual(t, s.CommandCounts()["evalsha"], int64(maxParts))
+}
+
+// However many locks of a batch are refused, the others are renewed.
+func TestManyRefusedLocksCostNoOther(t *testing.T) {
+	s := redistest.Start(t)
+	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+	require.NoError(t, err)
+	defer rdb.Close()
+	c := newClient(t, rdb)
+	var leases []*Lease
+	for i := range maxBatch {
+		l, err := c.Mutex(fmt.Sprint([]string{"good", "bad"}[i%2], i)).Lock(context.Background())
+		require.NoError(t, err)
+		leases = append(leases, l)
+	}
+	s.Do("ACL", "SETUSER", "app", "resetkeys", "~good*")
+	for name, o := range renewalsOf(t, c, leases, 0) {
+		require.Equal(t, strings.HasPrefix(name, "good"), o == renewed, name)
+	}
 }
 
 // A Redis that is out of memory renews every lease, and writes a hold count that was in doubt with it.

@@ -158,20 +158,19 @@ func (s scripts) renew(ctx context.Context, batch []renewal) ([]outcome, error) 
 	return outcomes, nil
 }
 
-// maxParts bounds how many commands renewApart makes of one batch.
-const maxParts = 64
+// maxParts is how many commands renewApart makes of one batch at most: so many halve it down to single locks.
+const maxParts = 2*maxBatch - 1
 
 // renewApart renews a batch and calls note for each part of it, with where the part begins, its outcomes, and why all of
-// them are unanswered. Redis refuses a command as a whole when the user has lost the rights to one of its keys. So what is refused is
-// asked again in halves, the larger parts first, and one lock's refusal takes no other lock along. What is beyond maxParts
-// counts as refused: the next renewal goes on there, since it has only those in it that were not renewed.
+// them are unanswered. Redis refuses a command as a whole when the user has lost the rights to one of its keys. So what is
+// refused is asked again in halves, the larger parts first, down to single locks: one lock's refusal takes no other along.
 func (s scripts) renewApart(ctx context.Context, batch []renewal, note func(from int, got []outcome, err error)) {
 	type part struct{ from, to int }
 	parts := []part{{0, len(batch)}}
 	for i := 0; i < len(parts); i++ {
 		p := parts[i]
 		got, err := s.renew(ctx, batch[p.from:p.to])
-		if middle := (p.from + p.to) / 2; refusesOne(err) && middle > p.from && len(parts)+2 <= maxParts {
+		if middle := (p.from + p.to) / 2; refusesOne(err) && middle > p.from {
 			parts = append(parts, part{p.from, middle}, part{middle, p.to})
 			continue
 		}
