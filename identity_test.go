@@ -146,7 +146,7 @@ func TestTicketNeedsNoWallClock(t *testing.T) {
 	q := c.arb.(*quorum)
 	require.NoError(t, q.prepare(context.Background()))
 	now := clock.Now()
-	const there = 1_000_000_000_000_000
+	const there int64 = 1_000_000_000_000_000
 	q.seats[0].tick(there, clock.At(int64(now.Mono()), now.Wall().Add(-time.Hour).UnixNano()))
-	require.InDelta(t, there, q.ticket(), float64(patience.Microseconds()))
+	require.InDelta(t, float64(there), float64(q.ticket()), float64(patience.Microseconds()))
 }
