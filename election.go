@@ -154,7 +154,7 @@ func (e *election) collect(now clock.Stamp) {
 	}
 	for _, l := range e.legs {
 		if l.own == 0 {
-			l.due = now
+			l.due, l.look = now, l.pending
 		}
 	}
 }
@@ -193,7 +193,9 @@ func (e *election) count(v vote) {
 			e.a.blocker = l.blocker
 		}
 	}
-	l.due = l.asked.Add(e.poll(l))
+	if l.due = l.asked.Add(e.poll(l)); l.look {
+		l.due, l.look = now, false
+	}
 }
 
 // poll is how long after a vote to vote again if no message comes.

@@ -132,3 +132,24 @@ func TestLateVoteDoesNotOvertakeTheRelease(t *testing.T) {
 	const first = 2 // the server learns each of the two scripts from it
 	require.Eventually(t, func() bool { return scripts() == before+2*first }, patience, time.Millisecond)
 }
+
+// News that comes while a vote is out may be younger than what the vote finds: it is asked about once more.
+func TestNewsDuringAVoteIsAskedAbout(t *testing.T) {
+	nodes := masters(t, 1)
+	holder, c := newRedlock(t, nodes), newRedlock(t, nodes)
+	ctx := context.Background()
+	_, err := holder.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	a := contender(t, c)
+	defer c.arb.abandon(a)
+	e := a.election
+	l, now := e.legs[0], clock.Now()
+	l.base, l.asked, l.pending = now, now, true
+	v := e.send(l, now, 0, toWait)
+	l.seat.hub.mu.Lock()
+	l.news()
+	l.seat.hub.mu.Unlock()
+	e.collect(clock.Now())
+	e.count(v)
+	require.True(t, l.due.Reached(clock.Now()))
+}

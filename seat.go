@@ -55,6 +55,7 @@ type leg struct {
 	answer  chan struct{} // closed once the last vote was answered, nil for never asked
 	asked   clock.Stamp   // when the last vote was sent, zero for never
 	due     clock.Stamp   // when to vote next
+	look    bool          // news came while a vote was out, which may have missed it: vote again
 	err     error         // of the last vote
 	deaf    error         // why no message can tell of a grant there; set when that is asked
 	told    clock.Stamp   // when the last vote was sent that was answered
