@@ -193,7 +193,7 @@ func (e *election) count(v vote) {
 			e.a.blocker = l.blocker
 		}
 	}
-	if l.due = l.asked.Add(e.poll(l)); l.look {
+	if l.due = l.asked.Add(e.poll(l)); l.look || l.yield > 0 { // one that was decided on meanwhile must not wait
 		l.due, l.look = now, false
 	}
 }

@@ -153,3 +153,24 @@ func TestNewsDuringAVoteIsAskedAbout(t *testing.T) {
 	e.count(v)
 	require.True(t, l.due.Reached(clock.Now()))
 }
+
+// A grant that is given back while a vote is out is given back as soon as that is answered, not with the next poll.
+func TestYieldDuringAVoteIsSentNext(t *testing.T) {
+	nodes := masters(t, 1)
+	holder, c := newRedlock(t, nodes), newRedlock(t, nodes)
+	ctx := context.Background()
+	_, err := holder.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	a := contender(t, c)
+	defer c.arb.abandon(a)
+	e := a.election
+	l, now := e.legs[0], clock.Now()
+	l.base, l.asked, l.pending = now, now, true
+	v := e.send(l, now, 0, toWait) // finds the holder
+	require.NoError(t, v.err)
+	l.own, l.sent = v.number+1, now // the grant came by message, before the answer
+	l.give(now)
+	e.count(v)
+	require.Equal(t, v.number+1, l.yield)
+	require.True(t, l.due.Reached(clock.Now()))
+}

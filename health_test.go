@@ -162,3 +162,61 @@ func TestRefusingMajorityIsTold(t *testing.T) {
 		require.NotErrorIs(t, err, ErrNotAcquired)
 	}
 }
+
+// Nodes hang and lose their connections one at a time, beside locks with short leases: the others pass a lock on.
+func TestLockPassesOnBesideOneNodesTrouble(t *testing.T) {
+	nodes := masters(t, 3)
+	var clients []*Client
+	for range 3 {
+		c := newRedlock(t, nodes, WithLocalHandoff(1, 0))
+		require.NoError(t, c.arb.(*quorum).prepare(context.Background()))
+		clients = append(clients, c)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var wg sync.WaitGroup
+	granted := make(chan struct{}, 1)
+	for _, c := range clients {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				short, give := context.WithTimeout(ctx, 20*time.Millisecond)
+				if l, err := c.Mutex("short", WithLease(MinLease)).Lock(short); err == nil {
+					_ = l.Unlock(ctx)
+				}
+				give()
+			}
+		})
+		for range 2 {
+			wg.Go(func() {
+				for {
+					l, err := c.Mutex("k").Lock(ctx)
+					if err != nil {
+						return
+					}
+					select {
+					case granted <- struct{}{}:
+					default:
+					}
+					_ = l.Unlock(ctx) // a node in trouble may leave it open: it is swept
+				}
+			})
+		}
+	}
+	for i := range 12 {
+		s := nodes[i%3]
+		if i%2 == 0 {
+			s.Do("CLIENT", "KILL", "TYPE", "normal")
+			s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+		} else {
+			s.Pause()
+		}
+		for range 50 {
+			await(t, granted, 5*time.Second) // a poll comes after 10
+		}
+		if i%2 != 0 {
+			s.Resume()
+		}
+	}
+	cancel()
+	wg.Wait()
+}
