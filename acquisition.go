@@ -19,7 +19,7 @@ type acquisition struct {
 	owner   string // of WithOwner; "" when the id is the owner
 	lease   time.Duration
 	block   int // fencing tokens reserved by a grant
-	passes  int // how many of them may be used in a row; set when the lock is granted
+	passes  int // how many of the grant's may be used in a row; set when the lock is granted
 	timeout time.Duration
 
 	// unanswered counts the acquires that may still run, after the acquisition is over. The sweeper then comes back until
@@ -54,12 +54,27 @@ type acquisition struct {
 
 	// Guarded by the hub's mutex.
 	phase phase
-	grant int64 // first token of the last grant received, 0 when taken
+	grant tokens // of the last message that granted it, zero when taken
 	hints hints
 	room  *room
 	hold  *hold
 	// unvetted is set when the lock was granted before it was known whether the inbox may be subscribed.
 	unvetted bool
+}
+
+// tokens are a grant's fencing tokens: the first, and how many. A count of 0 stands for the whole block, which is what an
+// older client grants without saying so.
+type tokens struct {
+	first int64
+	count int
+}
+
+// among returns how many of a block the grant has.
+func (t tokens) among(block int) int {
+	if t.count == 0 {
+		return block
+	}
+	return min(t.count, block)
 }
 
 // hints are what messages told a waiter beside grants: that it should look again, and that somebody with a lower ticket
@@ -146,7 +161,7 @@ func (a *acquisition) unheard(out bool, now clock.Stamp) error {
 // queued notes the answer "you wait" to a command sent at sent.
 func (a *acquisition) queued(rep reply, sent clock.Stamp) {
 	a.ticket, a.blocker = rep.ticket, rep.blocker
-	a.base, a.counter, a.asked = sent, rep.token, sent
+	a.base, a.counter, a.asked = sent, rep.counter, sent
 }
 
 // nextPoll is how long to sleep if no message comes: to the end of the holder's lease, since expiry publishes nothing,

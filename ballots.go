@@ -33,18 +33,19 @@ type ballots struct {
 	voting, unvoting, fencing *rueidis.Lua
 }
 
-func newBallots(l *link, longest time.Duration) ballots {
+func newBallots(l *link, longest, retention time.Duration) ballots {
 	guard := fmt.Sprintf("local longest = %d\n", longest.Milliseconds()) + guardLua
-	granting := guard + ballotLua + grantLua + queueLua
+	counted := guard + counting(retention) + ballotLua
+	granting := counted + grantLua + queueLua
 	refusing := guard + "if quarantined() then return refused() end\n"
 	b := ballots{
-		scripts:  newScripts(l),
-		voting:   rueidis.NewLuaScript(granting + voteLua),
+		scripts:  newScripts(l, retention),
+		voting:   rueidis.NewLuaScript(granting + newsLua + voteLua),
 		unvoting: rueidis.NewLuaScript(granting + unvoteLua),
-		fencing:  rueidis.NewLuaScript(guard + ballotLua + fenceLua),
+		fencing:  rueidis.NewLuaScript(counted + fenceLua),
 	}
 	b.sweeping = rueidis.NewLuaScript(sweepText(granting, unvoteLua))
-	b.forcing = rueidis.NewLuaScript(granting + forceLua)
+	b.forcing = rueidis.NewLuaScript(granting + newsLua + forceLua)
 	b.recounting = rueidis.NewLuaScript(refusing + recountLua)
 	b.renewing = rueidis.NewLuaScript(refusing + renewLua)
 	return b
@@ -54,6 +55,7 @@ func newBallots(l *link, longest time.Duration) ballots {
 type ballot struct {
 	mine    bool
 	number  int64 // mine: the grant's number, which is its first fencing token; else the fencing counter
+	tokens  int   // mine: how many it has, 0 for a whole block
 	low     int64 // lowest ticket among the owner's and the queue's, 0 when there is none
 	blocker blocker
 	now     int64 // the node's clock, microseconds
@@ -144,7 +146,7 @@ func (b ballots) force(ctx context.Context, n *names) (bool, error) {
 }
 
 func parseBallot(got []rueidis.RedisMessage) (b ballot, err error) {
-	if len(got) != 6 {
+	if len(got) != 7 {
 		return b, fmt.Errorf("vote: answer of %d parts", len(got))
 	}
 	var n [6]int64
@@ -155,7 +157,11 @@ func parseBallot(got []rueidis.RedisMessage) (b ballot, err error) {
 	}
 	b.mine, b.number, b.low, b.now = n[0] == 1, n[1], n[2], n[5]
 	b.blocker.ttl = time.Duration(n[3]) * time.Millisecond
-	b.blocker.holder, err = got[4].ToString()
+	if b.blocker.holder, err = got[4].ToString(); err != nil {
+		return b, err
+	}
+	tokens, err := got[6].AsInt64()
+	b.tokens = int(tokens)
 	return b, err
 }
 

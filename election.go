@@ -133,12 +133,12 @@ func (e *election) owned(now clock.Stamp) int {
 func (e *election) collect(now clock.Stamp) {
 	look, had := false, e.owned(now)
 	for _, l := range e.legs {
-		token, news := l.seat.hub.take(l.acquisition)
+		given, news := l.seat.hub.take(l.acquisition)
 		look = look || news.look
 		e.nudged = e.nudged || news.nudged
 		// As on a single node: a grant must be above what an answered vote saw, and is dated from the first of those.
-		if token > 0 && token > l.counter && !l.base.IsZero() && !l.base.Add(l.lease-margin(l.lease)).Reached(now) {
-			l.take(token, l.base)
+		if given.first > 0 && given.first > l.counter && !l.base.IsZero() && !l.base.Add(l.lease-margin(l.lease)).Reached(now) {
+			l.take(given, l.base)
 			l.kept = false
 			e.retry = now.Add(e.tau)
 		}
@@ -176,7 +176,7 @@ func (e *election) count(v vote) {
 			e.retry = now.Add(e.tau)
 		}
 		l.kept = l.kept || l.yield > 0
-		l.take(v.number, v.sent)
+		l.take(tokens{v.number, v.tokens}, v.sent)
 		l.yield = 0
 	case v.mine && l.own == 0:
 		l.yield, l.due = v.number, now // the yield was lost: it is ours there, and must not stay so

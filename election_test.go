@@ -2,6 +2,7 @@ package relock
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -77,9 +78,8 @@ func TestTokenIsWrittenBack(t *testing.T) {
 	c := newRedlock(t, nodes)
 	ctx := context.Background()
 	require.NoError(t, c.arb.(*quorum).prepare(ctx))
-	for range 3 { // node 3 counts far ahead
-		nodes[2].Do("INCRBY", "redisson_lock_token:{k}", "1000")
-	}
+	ahead := time.Now().Add(time.Hour).UnixMicro() // as node 3 counts, whose clock was wrong
+	nodes[2].Do("SET", "redisson_lock_token:{k}", strconv.FormatInt(ahead, 10))
 	a := contender(t, c)
 	voteAt(t, a.election, 0)
 	voteAt(t, a.election, 2)
@@ -88,9 +88,10 @@ func TestTokenIsWrittenBack(t *testing.T) {
 		a.election.note(within(t, a.election.raised))
 		g, won = a.election.win()
 	}
-	require.Greater(t, g.token, int64(3000))
+	require.Equal(t, ahead+1, g.token)
+	require.Equal(t, 32, a.passes, "the block that node 3 cut")
 	for _, i := range []int{0, 2} {
-		require.Equal(t, "3256", nodes[i].Do("GET", "redisson_lock_token:{k}"), "node %d", i+1)
+		require.Equal(t, strconv.FormatInt(ahead+32, 10), nodes[i].Do("GET", "redisson_lock_token:{k}"), "node %d", i+1)
 	}
 	// The next holder's quorum is nodes 1 and 2: it learns of the token at node 1 alone.
 	nodes[2].Kill()

@@ -49,12 +49,12 @@ func Example() {
 	})
 	fmt.Println(err)
 	// Output:
-	// saved order 42 with fencing token 1
+	// saved order 42 under a fencing token: true
 	// <nil>
 }
 
 func save(ctx context.Context, what string, token int64) error {
-	fmt.Println("saved", what, "with fencing token", token)
+	fmt.Println("saved", what, "under a fencing token:", token > 0)
 	return ctx.Err()
 }
 

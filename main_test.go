@@ -110,10 +110,11 @@ func opOf(cmd []string) string {
 	if len(cmd) < 2 {
 		return ""
 	}
+	granting := alone + counting(defaultRetention) + grantLua
 	scripts := map[string]string{
-		"acquire": alone + grantLua + queueLua + turnLua + acquireLua, "release": alone + grantLua + queueLua + turnLua + releaseLua,
-		"force": alone + grantLua + forceLua, "recount": recountLua,
-		"sweep": sweepText(alone+grantLua+queueLua+turnLua, releaseLua), "renew": renewLua, "inspect": inspectLua,
+		"acquire": granting + queueLua + turnLua + acquireLua, "release": granting + queueLua + turnLua + releaseLua,
+		"force": granting + newsLua + forceLua, "recount": recountLua,
+		"sweep": sweepText(granting+queueLua+turnLua, releaseLua), "renew": renewLua, "inspect": inspectLua,
 	}
 	for op, text := range scripts {
 		sum := sha1.Sum([]byte(text))

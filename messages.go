@@ -78,7 +78,9 @@ func (h *hub) receiveGrant(message string) error {
 		deposed = a.hold
 	case g.token == 0:
 	case a.phase == waiting:
-		a.grant = max(a.grant, g.token)
+		if g.token > a.grant.first {
+			a.grant = tokens{g.token, g.count}
+		}
 		a.poke()
 	case a.phase == releasing:
 		// It may have been granted after the release ran: the release is not the last word.
@@ -97,20 +99,27 @@ func (h *hub) receiveGrant(message string) error {
 // token 0 and lease 1, on a node of a quorum, that somebody with a lower ticket asks for it.
 type grantMessage struct {
 	token int64
+	count int   // how many tokens from that on, 0 for the whole block
 	lease int64 // milliseconds
 	id    string
 	owner string
 	name  string
 }
 
-// parseGrant reads "<token> <lease> <id> <length of owner> <owner><name>".
+// parseGrant reads "<token>[:<how many>] <lease> <id> <length of owner> <owner><name>".
 func parseGrant(s string) (g grantMessage, err error) {
 	parts := strings.SplitN(s, " ", 5)
 	if len(parts) != 5 {
 		return g, fmt.Errorf("grant of %d parts", len(parts))
 	}
-	if g.token, err = strconv.ParseInt(parts[0], 10, 64); err != nil {
+	token, count, told := strings.Cut(parts[0], ":")
+	if g.token, err = strconv.ParseInt(token, 10, 64); err != nil {
 		return g, err
+	}
+	if told {
+		if g.count, err = strconv.Atoi(count); err != nil {
+			return g, err
+		}
 	}
 	if g.lease, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
 		return g, err
@@ -120,7 +129,7 @@ func parseGrant(s string) (g grantMessage, err error) {
 		return g, err
 	}
 	rest := parts[4]
-	if length < 0 || length >= len(rest) || g.token < 0 || g.lease < 0 || g.lease > MaxLease.Milliseconds() {
+	if length < 0 || length >= len(rest) || g.token < 0 || told && g.count < 1 || g.lease < 0 || g.lease > MaxLease.Milliseconds() {
 		return g, fmt.Errorf("grant out of range")
 	}
 	g.id, g.owner, g.name = parts[2], rest[:length], rest[length:]

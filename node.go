@@ -27,7 +27,7 @@ type node struct {
 
 func newNode(rdb rueidis.Client, id string, cfg *config) *node {
 	l := newLink(rdb, cfg.commandTimeout())
-	n := &node{link: l, scripts: newScripts(l), pubsub: cfg.pubsub, timeout: l.timeout}
+	n := &node{link: l, scripts: newScripts(l, cfg.retention), pubsub: cfg.pubsub, timeout: l.timeout}
 	n.sweeper = newSweeper(l, n.end, n.group, func() bool { return false })
 	n.hub = newHub(rdb, id, cfg.log, n.sweeper.orphan)
 	if rdb.Mode() != rueidis.ClientModeCluster {
@@ -112,8 +112,8 @@ func (n *node) poll(ctx context.Context, a *acquisition) (grant, bool, error) {
 		return grant{}, false, err
 	}
 	if rep.owner {
-		n.hub.hold(a)
-		return grant{token: rep.token, sent: sent}, true, nil
+		n.hub.hold(a, rep.tokens)
+		return grant{token: rep.tokens.first, sent: sent}, true, nil
 	}
 	a.queued(rep, sent)
 	g, held := n.granted(a)
@@ -140,12 +140,12 @@ func (n *node) acquire(ctx context.Context, a *acquisition, ticket string) (cloc
 // granted takes the grant that came through the inbox, if it can be believed: its token must be above the counter of
 // the last answered poll, or it may be of an ownership that has lapsed since; and it is dated from that poll.
 func (n *node) granted(a *acquisition) (grant, bool) {
-	token, _ := n.hub.take(a)
-	if token == 0 || token <= a.counter || a.base.Add(a.lease-margin(a.lease)).Reached(clock.Now()) {
+	given, _ := n.hub.take(a)
+	if given.first == 0 || given.first <= a.counter || a.base.Add(a.lease-margin(a.lease)).Reached(clock.Now()) {
 		return grant{}, false
 	}
-	n.hub.hold(a)
-	return grant{token: token, sent: a.base}, true
+	n.hub.hold(a, given)
+	return grant{token: given.first, sent: a.base}, true
 }
 
 const noTicket = "-"
@@ -161,8 +161,8 @@ func (n *node) try(ctx context.Context, a *acquisition) (grant, error) {
 		n.hub.forget(a)
 		return grant{}, &HeldError{Name: a.names.name, Holder: rep.blocker.holder, TTL: rep.blocker.ttl}
 	}
-	n.hub.hold(a)
-	return grant{token: rep.token, sent: sent}, nil
+	n.hub.hold(a, rep.tokens)
+	return grant{token: rep.tokens.first, sent: sent}, nil
 }
 
 // release repeats until answered or unlockTimeout is over. Only its first command queues next: a repeated one finds a
@@ -190,8 +190,8 @@ func (n *node) release(ctx context.Context, a, next *acquisition) (grant, bool, 
 				return grant{}, false, nil // next, if there is one, has to ask for itself
 			}
 			if rep.owner {
-				n.hub.hold(next)
-				return grant{token: rep.token, sent: sent}, true, nil
+				n.hub.hold(next, rep.tokens)
+				return grant{token: rep.tokens.first, sent: sent}, true, nil
 			}
 			next.queued(rep, sent)
 			next.primed = true

@@ -15,6 +15,9 @@ const (
 	defaultLease    = 30 * time.Second // Redisson's lockWatchdogTimeout
 	defaultPasses   = 256
 	defaultPassTime = 10 * time.Millisecond
+
+	defaultRetention = 7 * 24 * time.Hour
+	minRetention     = time.Minute
 )
 
 // config is what options set. A Mutex copies its client's and changes its own.
@@ -32,13 +35,16 @@ type config struct {
 	guard    GuardMode
 	longest  time.Duration // lease, as far as the guard knows
 	guarded  bool          // the guard was asked for by an option: longest is what the user said
-	prefix   string        // of all names in Redis
-	log      *slog.Logger
+	// retention is how long Redis keeps a fencing counter after its last grant; 0: for ever.
+	retention time.Duration
+	prefix    string // of all names in Redis
+	log       *slog.Logger
 }
 
 func defaultConfig() config {
 	return config{
-		lease: defaultLease, passes: defaultPasses, passTime: defaultPassTime, log: slog.New(slog.DiscardHandler),
+		lease: defaultLease, passes: defaultPasses, passTime: defaultPassTime, retention: defaultRetention,
+		log: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -235,6 +241,24 @@ func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
 	}}
 }
 
+// WithTokenRetention sets how long Redis keeps a lock's fencing counter after the lock was last granted, so that names
+// used once do not stay. Tokens rise all the same: each grant's is at least the server's clock in microseconds. d must be
+// a minute or more, and four times the longest lease or more; 0 keeps the counters for ever.
+//
+// Give 0 where Redisson's RFencedLock uses the same names, which starts at 1 again where a counter is gone, and while
+// clients older than this option use the same Redis; docs/safety.md says how to roll out.
+//
+// Defaults to 7 days.
+func WithTokenRetention(d time.Duration) Option {
+	return Option{name: "WithTokenRetention", clientOnly: true, apply: func(c *config) error {
+		c.retention = d
+		if d != 0 && (d < minRetention || d > MaxLease*100) {
+			return fmt.Errorf("%v is out of range, 0 (for ever) and between %v and %v are possible", d, minRetention, MaxLease*100)
+		}
+		return nil
+	}}
+}
+
 func leaseInRange(d time.Duration) error {
 	if d < MinLease || d > MaxLease {
 		return fmt.Errorf("%v is out of range, between %v and %v are possible", d, MinLease, MaxLease)
@@ -261,6 +285,10 @@ func (c config) with(opts []Option, client bool) (config, error) {
 	if d := max(c.lease, c.fixed); c.guard != GuardOff && d > c.longest {
 		return c, fmt.Errorf("%w: a lease of %v is longer than the %v that the restart guard waits; see WithRestartGuard",
 			ErrInvalidOption, d, c.longest)
+	}
+	if least := 4 * max(c.lease, c.fixed); len(opts) > 0 && c.retention > 0 && c.retention < least {
+		return c, fmt.Errorf("%w: a lease of %v wants fencing counters kept for %v at least, not %v; see WithTokenRetention",
+			ErrInvalidOption, max(c.lease, c.fixed), least, c.retention)
 	}
 	if c.timeout > 0 && c.timeout > c.firstLease()/3 {
 		return c, fmt.Errorf("%w: a command timeout of %v leaves a lease of %v no renewal; it may be a third of it at most",

@@ -126,17 +126,17 @@ func (h *hub) listen(a *acquisition) {
 }
 
 // hold notes that a was granted its lock, and how often it may pass it on.
-func (h *hub) hold(a *acquisition) {
+func (h *hub) hold(a *acquisition, given tokens) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.expect()
 	a.unvetted = h.inbox && !h.isVetted()
-	a.phase, a.passes = held, a.block
+	a.phase, a.passes = held, given.among(a.block)
 	if r := a.room; r != nil {
 		now := time.Now()
 		r.turns.granted(now)
 		if r.turns.near(now) {
-			a.passes = min(a.block, turnPasses)
+			a.passes = min(a.passes, turnPasses)
 		}
 	}
 }
@@ -185,13 +185,13 @@ func (h *hub) forget(a *acquisition) {
 	}
 }
 
-// take returns the first token of the last grant that came for a, 0 when there is none, and the hints.
-func (h *hub) take(a *acquisition) (int64, hints) {
+// take returns the tokens of the last grant that came for a, none when there is none, and the hints.
+func (h *hub) take(a *acquisition) (tokens, hints) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	token, told := a.grant, a.hints
-	a.grant, a.hints = 0, hints{}
-	return token, told
+	given, told := a.grant, a.hints
+	a.grant, a.hints = tokens{}, hints{}
+	return given, told
 }
 
 func (h *hub) join(r *room, a *acquisition) {

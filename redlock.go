@@ -277,11 +277,12 @@ func (q *quorum) inspect(ctx context.Context, n *names) (State, error) {
 
 // agreed is what a quorum of nodes says: a lock is held by whom enough of them name.
 func (q *quorum) agreed(states []State) (st State) {
-	ttls := make(map[string][]time.Duration)
+	ttls, tokens := make(map[string][]time.Duration), make(map[string][]int64)
 	for _, s := range states {
 		st.Waiters, st.Token = max(st.Waiters, s.Waiters), max(st.Token, s.Token)
 		if s.Held {
 			ttls[s.Holder] = append(ttls[s.Holder], s.TTL)
+			tokens[s.Holder] = append(tokens[s.Holder], s.HolderToken)
 		}
 	}
 	for holder, ttl := range ttls {
@@ -289,7 +290,8 @@ func (q *quorum) agreed(states []State) (st State) {
 			continue
 		}
 		slices.SortFunc(ttl, func(a, b time.Duration) int { return cmp.Compare(b, a) })
-		st.Held, st.Holder, st.TTL = true, holder, ttl[q.need-1]
+		slices.Sort(tokens[holder])
+		st.Held, st.Holder, st.TTL, st.HolderToken = true, holder, ttl[q.need-1], tokens[holder][q.need-1]
 		for _, s := range states {
 			if s.Holder == holder {
 				st.Count = max(st.Count, s.Count)

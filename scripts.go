@@ -10,6 +10,15 @@ import (
 	"github.com/redis/rueidis"
 )
 
+//go:embed lua/counter.lua
+var counterLua string
+
+//go:embed lua/token.lua
+var tokenLua string
+
+//go:embed lua/news.lua
+var newsLua string
+
 //go:embed lua/grant.lua
 var grantLua string
 
@@ -40,6 +49,11 @@ var inspectLua string
 // alone is put before the scripts of a Redis that decides alone: it keeps no ballots.
 const alone = "local mark, mute\n"
 
+// counting is put before the scripts that count tokens: how, and for how long the counters are kept.
+func counting(retention time.Duration) string {
+	return fmt.Sprintf("local retention = %d\n", retention.Milliseconds()) + counterLua + tokenLua
+}
+
 // scripts runs the Lua files on one Redis: a typed method each, so that positions are written once. They are never
 // retried by the client library: a second run must be ours, so that we know it may come late.
 type scripts struct {
@@ -48,13 +62,14 @@ type scripts struct {
 	acquiring, releasing, sweeping, forcing, recounting, renewing, inspecting *rueidis.Lua
 }
 
-func newScripts(l *link) scripts {
+func newScripts(l *link, retention time.Duration) scripts {
+	granting := alone + counting(retention) + grantLua
 	return scripts{
 		link:       l,
-		acquiring:  rueidis.NewLuaScript(alone + grantLua + queueLua + turnLua + acquireLua),
-		releasing:  rueidis.NewLuaScript(alone + grantLua + queueLua + turnLua + releaseLua),
-		sweeping:   rueidis.NewLuaScript(sweepText(alone+grantLua+queueLua+turnLua, releaseLua)),
-		forcing:    rueidis.NewLuaScript(alone + grantLua + forceLua),
+		acquiring:  rueidis.NewLuaScript(granting + queueLua + turnLua + acquireLua),
+		releasing:  rueidis.NewLuaScript(granting + queueLua + turnLua + releaseLua),
+		sweeping:   rueidis.NewLuaScript(sweepText(granting+queueLua+turnLua, releaseLua)),
+		forcing:    rueidis.NewLuaScript(granting + newsLua + forceLua),
 		recounting: rueidis.NewLuaScript(recountLua),
 		renewing:   rueidis.NewLuaScript(renewLua),
 		inspecting: rueidis.NewLuaScript(inspectLua),
@@ -70,7 +85,8 @@ type route struct {
 // reply is what acquire returns, and release for the acquisition queued in its place.
 type reply struct {
 	owner   bool
-	token   int64  // owner: first token of the block; else the counter
+	tokens  tokens // owner: those of the grant
+	counter int64  // not owner: how far they were counted
 	ticket  string // not owner: place in the queue, "" when not queued
 	blocker blocker
 }
@@ -211,19 +227,28 @@ func first(got []rueidis.RedisMessage) (int64, error) {
 }
 
 func parseReply(got []rueidis.RedisMessage) (r reply, err error) {
-	if len(got) != 2 && len(got) != 5 {
+	if len(got) != 3 && len(got) != 5 {
 		return r, fmt.Errorf("acquire: answer of %d parts", len(got))
 	}
-	status, err := got[0].AsInt64()
-	if err != nil {
-		return r, err
+	granted := len(got) == 3
+	numbers := got[:2]
+	if granted {
+		numbers = got
 	}
-	if r.token, err = got[1].AsInt64(); err != nil {
-		return r, fmt.Errorf("acquire: fencing counter: %w", err)
+	var n [3]int64
+	for i := range numbers {
+		if n[i], err = numbers[i].AsInt64(); err != nil {
+			return r, fmt.Errorf("acquire: %w", err)
+		}
 	}
-	if r.owner = status == 1; r.owner || len(got) == 2 {
+	if granted {
+		r.owner, r.tokens = true, tokens{n[1], int(n[2])}
+		if n[0] != 1 || n[1] < 1 || n[2] < 1 {
+			return r, fmt.Errorf("acquire: granted %d tokens from %d on", n[2], n[1])
+		}
 		return r, nil
 	}
+	r.counter = n[1]
 	if r.ticket, err = got[2].ToString(); err != nil {
 		return r, err
 	}

@@ -26,7 +26,7 @@ type seat struct {
 func newSeat(index int, rdb rueidis.Client, id string, longest time.Duration, cfg *config) *seat {
 	l := newLink(rdb, cfg.commandTimeout())
 	s := &seat{
-		index: index, rdb: rdb, link: l, ballots: newBallots(l, longest), health: newHealth(l.timeout),
+		index: index, rdb: rdb, link: l, ballots: newBallots(l, longest, cfg.retention), health: newHealth(l.timeout),
 		checking: make(chan struct{}, 1),
 	}
 	l.heard = s.heard
@@ -43,6 +43,7 @@ type leg struct {
 	seat *seat
 
 	own     int64         // number of the grant believed, 0 for none
+	count   int           // how many tokens it has
 	sent    clock.Stamp   // the grant's lease runs from here at the latest
 	kept    bool          // a yield left it with us: nobody lower was alive there
 	counted int64         // the node's fencing counter is known to have got so far under that grant
@@ -116,11 +117,12 @@ func (l *leg) straggled(err error) {
 }
 
 // take notes a grant, of which a command sent at sent tells.
-func (l *leg) take(number int64, sent clock.Stamp) {
-	if l.own != number {
-		l.counted = number + int64(l.block) - 1
+func (l *leg) take(given tokens, sent clock.Stamp) {
+	if l.own != given.first {
+		l.count = given.among(l.block)
+		l.counted = given.first + int64(l.count) - 1
 	}
-	l.own, l.sent = number, sent
+	l.own, l.sent = given.first, sent
 }
 
 // owns reports whether the leg's grant is believed at now.

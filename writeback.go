@@ -33,7 +33,11 @@ func (e *election) win() (grant, bool) {
 	}
 	slices.SortFunc(ours, byNumber)
 	token := ours[e.q.need-1].own
-	reached := token + int64(e.a.block) - 1
+	count := e.a.block
+	for _, l := range ours {
+		count = min(count, l.count)
+	}
+	reached := token + int64(count) - 1
 	if !e.counted(ours, reached) {
 		return grant{}, false
 	}
@@ -41,8 +45,9 @@ func (e *election) win() (grant, bool) {
 	e.remind(reached)
 	for _, l := range e.legs {
 		l.reached = reached
-		l.seat.hub.hold(l.acquisition)
+		l.seat.hub.hold(l.acquisition, tokens{l.own, count})
 	}
+	e.a.passes = count
 	slices.SortFunc(ours, func(a, b *leg) int { return byAge(a, b, now) })
 	return grant{token: token, sent: ours[e.q.need-1].sent}, true
 }

@@ -13,8 +13,8 @@
 -- ARGV[7]  PUBLISH or SPUBLISH
 -- ARGV[8]  turn of Redisson's waiters that is known to be over, '' for none
 --
--- Returns {1, first token} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, holder}; without a
--- holder, what is left of the turn that the lock is left free for.
+-- Returns {1, first token, how many} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, holder};
+-- without a holder, what is left of the turn that the lock is left free for.
 -- Wire: RedissonLock.tryLockInnerAsync, RedissonFencedLock; ids are never reused, so HSET 1 stands for its HINCRBY.
 local lease, block, id, owner, ticket, inbox = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
@@ -30,7 +30,7 @@ if mine or (owner ~= '' and redis.call('HEXISTS', KEYS[1], owner) == 1) then
     redis.call('ZREM', KEYS[2], member)
   end
   keep(KEYS[1], lease)
-  return { 1, string.format('%.0f', (redis.call('GET', KEYS[3]) or 0) - block + 1) }
+  return { 1, standing(block) }
 end
 
 local queued = ''
@@ -47,9 +47,12 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
   if left then
     return waiting(queued, left)
   end
-  local granted, token = hand_over(inbox, ARGV[7], me)
-  if granted == me then
-    return { 1, token or take(lease, block, id, owner) }
+  local winner, token, count = hand_over(inbox, ARGV[7], me)
+  if winner == me then
+    if not token then
+      token, count = take(lease, block, id, owner)
+    end
+    return { 1, token, count }
   end
 elseif ticket ~= '-' and inbox ~= '' then
   queued = join(member, ticket, lease)

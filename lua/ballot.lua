@@ -7,9 +7,12 @@
 --
 -- Returns nothing: it only defines functions. The grant number of an ownership is its first fencing token.
 
--- mark notes under which number, and by which ticket, the lock was granted.
+-- mark notes under which number, and by which ticket, the lock was granted. The seed lasts as long as the counter.
 local function mark(first, ticket)
-  redis.call('HSET', KEYS[1], 'relock:vote', first .. ':' .. string.format('%.0f', tonumber(ticket)))
+  redis.call('HSET', KEYS[1], 'relock:vote', first .. ':' .. decimal(tonumber(ticket)))
+  if retention > 0 and born and born ~= '0' then
+    store(KEYS[5], born, tonumber(first))
+  end
 end
 
 -- unseeded: this Redis forgot, and has not yet been told again how far the others counted.
@@ -27,28 +30,16 @@ local function why_mute()
   return left and refused() or redis.error_reply('UNSEEDED ' .. born .. ' ' .. (redis.call('GET', KEYS[3]) or 0))
 end
 
-local now = string.format('%.0f', time[1] * 1000000 + time[2])
-
 -- told is the answer to a voter: {1, grant number} or {0, counter}, then the lowest ticket of owner and queue, the
--- owner's PTTL, the owner, and the server's time in microseconds.
+-- owner's PTTL, the owner, the server's time in microseconds, and how many tokens the grant has, 0 for a whole block.
 local function told(id)
   local first, ticket = string.match(redis.call('HGET', KEYS[1], 'relock:vote') or '', '^(%d+):(%d+)$')
   local low = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
   low = math.min(tonumber(low or ticket or 0), tonumber(ticket or low or 0))
-  local holder = ''
-  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-    holder = field ~= 'relock:vote' and field or holder
-  end
   local mine = first and redis.call('HEXISTS', KEYS[1], id) == 1
+  local _, count = granted()
   return {
-    mine and 1 or 0, mine and first or redis.call('GET', KEYS[3]) or '0', string.format('%.0f', low),
-    redis.call('PTTL', KEYS[1]), holder, now,
+    mine and 1 or 0, mine and first or decimal(counted()), decimal(low),
+    redis.call('PTTL', KEYS[1]), holder(), decimal(clock()), count or 0,
   }
-end
-
--- raise sets the fencing counter to n unless it is there already.
-local function raise(n)
-  if tonumber(redis.call('GET', KEYS[3]) or 0) < tonumber(n) then
-    redis.call('SET', KEYS[3], n)
-  end
 end

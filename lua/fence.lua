@@ -15,7 +15,7 @@ if ARGV[1] == 'seed' then
   if born ~= ARGV[2] then
     return 0
   end
-  redis.call('SET', KEYS[5], born)
+  store(KEYS[5], born, tonumber(ARGV[3]))
 elseif redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
   return 0
 end

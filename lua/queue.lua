@@ -2,7 +2,6 @@
 --
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
--- KEYS[3]  fencing counter  redisson_lock_token:{name}
 --
 -- Returns nothing: it only defines functions.
 
@@ -13,9 +12,10 @@ local function keep(key, ms)
   end
 end
 
--- member_of is a waiter's entry in the queue: all that whoever hands over to it needs to know.
+-- member_of is a waiter's entry in the queue: all that whoever hands over to it needs to know. What ends in a colon, or in
+-- an owner whose block is one, says that its client can be told of fewer tokens than the block.
 local function member_of(lease, block, id, owner)
-  return lease .. ':' .. block .. ':' .. id .. (owner ~= '' and ':' .. owner or '')
+  return lease .. ':' .. block .. ':' .. id .. ':' .. owner
 end
 
 -- join stands member in the queue, behind everyone there unless it knows its ticket, and returns the ticket.
@@ -24,9 +24,8 @@ local function join(member, ticket, lease)
   if not score then
     score = tonumber(ticket)
     if not score then
-      local now = redis.call('TIME')
       local last = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
-      score = math.max(now[1] * 1000000 + now[2], (tonumber(last) or 0) + 1)
+      score = math.max(clock(), (tonumber(last) or 0) + 1)
     end
     redis.call('ZADD', KEYS[2], string.format('%.0f', score), member)
   end
@@ -37,6 +36,5 @@ end
 -- waiting is the reply to one who does not hold the lock: {0, counter, ticket, holder's PTTL, holder}. Where nobody holds
 -- it, left is how long it is left to others.
 local function waiting(ticket, left)
-  local ttl, holder = redis.call('PTTL', KEYS[1]), redis.call('HKEYS', KEYS[1])[1]
-  return { 0, redis.call('GET', KEYS[3]) or '0', ticket, left or ttl, holder or '' }
+  return { 0, decimal(counted()), ticket, left or redis.call('PTTL', KEYS[1]), holder() }
 end

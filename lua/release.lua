@@ -33,7 +33,7 @@ end
 redis.call('DEL', KEYS[1]) -- first, so that a full Redis still lets go
 
 -- What fails now, say at a counter that is no number, must not keep the waiters asleep: they come, and are told.
-local me, ticket, granted, token, foreign
+local me, ticket, winner, token, count, foreign
 local ok = pcall(function()
   if next_id ~= '' and inbox ~= '' then -- a queue is for those who can be handed the lock
     me = member_of(ARGV[9], ARGV[10], next_id, '')
@@ -42,15 +42,15 @@ local ok = pcall(function()
   if inbox ~= '' and redis.call('EXISTS', KEYS[2]) == 1 then
     foreign = ARGV[7] == '1' and foreigners(publish)
     if not foreign then
-      granted, token = hand_over(inbox, publish, me)
+      winner, token, count = hand_over(inbox, publish, me)
     end
   end
 end)
 local left
-if not granted and redis.call(publish, KEYS[4], '0') > 0 and ok and inbox ~= '' and ARGV[7] == '1' then
+if not winner and redis.call(publish, KEYS[4], '0') > 0 and ok and inbox ~= '' and ARGV[7] == '1' then
   left = (foreign or foreigners(publish)) and open_turn(publish)
 end
 if not ok or not me then
   return { 1 }
 end
-return granted == me and { 1, 1, token } or { 1, unpack(waiting(ticket, left)) }
+return winner == me and { 1, 1, token, count } or { 1, unpack(waiting(ticket, left)) }

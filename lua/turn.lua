@@ -16,8 +16,7 @@ end
 
 -- open_turn keeps relock off the free lock, and returns for how many milliseconds.
 local function open_turn(publish)
-  local now = redis.call('TIME')
-  local ends = string.format('%.0f', now[1] * 1000000 + now[2] + TURN * 1000)
+  local ends = decimal(clock() + TURN * 1000)
   redis.pcall('ZADD', KEYS[2], '-' .. ends, 'turn') -- a full Redis gives no turn, and still lets go
   keep(KEYS[2], TURN)
   redis.call(publish, KEYS[5], ends)
@@ -30,9 +29,8 @@ local function turn_left(over)
   if not score then
     return nil
   end
-  local now = redis.call('TIME')
-  local left = math.ceil((-score - now[1] * 1000000 - now[2]) / 1000)
-  if left > 0 and left <= TURN and string.format('%.0f', -score) ~= over then
+  local left = math.ceil((-score - clock()) / 1000)
+  if left > 0 and left <= TURN and decimal(-score) ~= over then
     return left
   end
   redis.call('ZREM', KEYS[2], 'turn')

@@ -19,12 +19,7 @@
 -- Returns {1 or 0: the caller held it here}, and with ARGV[7] ballot's answer for that, or why the node is mute.
 local lease, block, id, owner, reached, inbox, next_id = unpack(ARGV, 1, 7)
 
-local me = next_id ~= '' and member_of(ARGV[8], ARGV[9], next_id, '')
-if me then
-  join(me, ARGV[10], ARGV[8])
-end
-raise(reached)
-local held, free = redis.call('HDEL', KEYS[1], id), 0
+local held, free = redis.call('HDEL', KEYS[1], id), 0 -- first, so that a full Redis still lets go
 if held == 0 then
   redis.call('ZREM', KEYS[2], member_of(lease, block, id, owner))
   -- Free already where this Redis was restarted or the lease ran out: then nobody else serves the queue.
@@ -33,7 +28,21 @@ elseif owner == '' or redis.call('HINCRBY', KEYS[1], owner, -1) <= 0 then
   redis.call('DEL', KEYS[1])
   free = 1
 end
-if free == 1 and not hand_over(inbox, 'PUBLISH', me) and held == 1 then
+
+-- What fails now must not keep the lock, nor the waiters asleep: they come, and are told.
+local me, winner = next_id ~= '' and member_of(ARGV[8], ARGV[9], next_id, '')
+local ok, failure = pcall(function()
+  if me then
+    join(me, ARGV[10], ARGV[8])
+  end
+  raise(reached)
+  winner = free == 1 and hand_over(inbox, 'PUBLISH', me)
+end)
+if free == 1 and not winner and held == 1 then
   redis.call('PUBLISH', KEYS[4], '0')
 end
-return { held, unpack(not me and {} or mute() and { why_mute() } or told(next_id)) }
+local answer = {}
+if me then
+  answer = ok and (mute() and { why_mute() } or told(next_id)) or { type(failure) == 'table' and failure or redis.error_reply(failure) }
+end
+return { held, unpack(answer) }

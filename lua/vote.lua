@@ -25,9 +25,9 @@ if mute() then
   return why_mute()
 end
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
-  local first = take(lease, block, id, owner)
+  local first, count = take(lease, block, id, owner)
   mark(first, ticket)
-  return { 1, first, ticket, lease, id, now } -- as told would find it
+  return { 1, first, ticket, lease, owner ~= '' and owner or id, decimal(clock()), count } -- as told would find it
 end
 if redis.call('HEXISTS', KEYS[1], id) == 1 then
   keep(KEYS[1], lease)
@@ -49,7 +49,7 @@ elseif redis.call('EXISTS', KEYS[1]) == 0 then
     join(member, ticket, lease)
   end
   if not hand_over(inbox, 'PUBLISH', how ~= 'try' and member) then
-    mark(take(lease, block, id, owner), ticket)
+    mark((take(lease, block, id, owner)), ticket)
   end
 elseif how ~= 'try' then
   join(member, ticket, lease)

@@ -82,6 +82,10 @@ func printState(w io.Writer, name string, st relock.State) {
 			ttl = "it never ends"
 		}
 	}
-	fmt.Fprintf(w, "lock     %s\nholder   %s\ncount    %d\nTTL      %s\nwaiters  %d\ntoken    %d\n",
-		name, holder, st.Count, ttl, st.Waiters, st.Token)
+	token := "-"
+	if st.HolderToken > 0 {
+		token = fmt.Sprint(st.HolderToken)
+	}
+	fmt.Fprintf(w, "lock      %s\nholder    %s\ncount     %d\nTTL       %s\nwaiters   %d\ntoken     %s\nreserved  %d\n",
+		name, holder, st.Count, ttl, st.Waiters, token, st.Token)
 }

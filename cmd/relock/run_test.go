@@ -188,12 +188,12 @@ func TestInspect(t *testing.T) {
 	require.Equal(t, statusOK, got.status, got.err)
 	st, err := m.State(t.Context())
 	require.NoError(t, err)
-	require.Regexp(t, fmt.Sprintf(`(?m)^lock     orders\nholder   %s\ncount    1\nTTL      2\d\.\d+s\n`+
-		`waiters  0\ntoken    %d$`, st.Holder, st.Token), got.out)
+	require.Regexp(t, fmt.Sprintf(`(?m)^lock      orders\nholder    %s\ncount     1\nTTL       2\d\.\d+s\n`+
+		`waiters   0\ntoken     %d\nreserved  %d$`, st.Holder, lease.Token(), st.Token), got.out)
 
 	require.NoError(t, lease.Unlock(t.Context()))
-	require.Regexp(t, `holder   nobody\ncount    0\nTTL      -`, inspect().out)
+	require.Regexp(t, `holder    nobody\ncount     0\nTTL       -\nwaiters   0\ntoken     -`, inspect().out)
 
 	srv.Do("HSET", "orders", "someone", "1")
-	require.Regexp(t, `holder   someone\ncount    1\nTTL      it never ends`, inspect().out)
+	require.Regexp(t, `holder    someone\ncount     1\nTTL       it never ends`, inspect().out)
 }

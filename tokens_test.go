@@ -1,0 +1,273 @@
+package relock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// passed waits until a server's clock has passed a token: then its loss cannot make tokens repeat.
+func passed(t *testing.T, token int64, servers ...*redistest.Server) {
+	t.Helper()
+	for _, s := range servers {
+		require.Eventually(t, func() bool {
+			at, err := s.Client().Do(context.Background(), s.Client().B().Time().Build()).AsIntSlice()
+			return err == nil && at[0]*1_000_000+at[1] > token
+		}, patience, 100*time.Microsecond)
+	}
+}
+
+// Tokens rise although Redis forgets how far they were counted, in each of the ways in which it may.
+func TestTokensOutliveTheirRedis(t *testing.T) {
+	rounds := 50
+	if testing.Short() {
+		rounds = 5
+	}
+	for name, lose := range map[string]func(s *redistest.Server){
+		"counter evicted": func(s *redistest.Server) { s.Do("DEL", counterOfK) },
+		"FLUSHALL":        func(s *redistest.Server) { s.Do("FLUSHALL") },
+		"restarted empty": func(s *redistest.Server) { s.RestartEmpty() },
+		"an older file":   func(s *redistest.Server) { s.Restart() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			c := newClient(t, s.Client())
+			last := int64(0)
+			for i := range rounds {
+				l, err := c.Mutex("k").Lock(t.Context())
+				require.NoError(t, err)
+				require.Greater(t, l.Token(), last)
+				require.NoError(t, l.Unlock(t.Context()))
+				if name == "an older file" && i%3 == 0 {
+					s.Do("SAVE")
+				}
+				second, err := c.Mutex("k").Lock(t.Context()) // which the file does not know
+				require.NoError(t, err)
+				require.Greater(t, second.Token(), l.Token())
+				require.NoError(t, second.Unlock(t.Context()))
+				last = second.Token()
+				st, err := c.Mutex("k").State(t.Context())
+				require.NoError(t, err)
+				passed(t, st.Token, s)
+				lose(s)
+			}
+		})
+	}
+}
+
+// The same on a quorum: with a minority that forgets, which evidence would mend too, and with a majority, where nothing
+// but the clock is left.
+func TestTokensOutliveAQuorum(t *testing.T) {
+	rounds := 50
+	if testing.Short() {
+		rounds = 4
+	}
+	const lease = 300 * time.Millisecond
+	for name, forgetful := range map[string]int{"minority": 1, "majority": 2, "all": 3} {
+		t.Run(name, func(t *testing.T) {
+			nodes := masters(t, 3)
+			c := newRedlock(t, nodes, WithLease(lease), WithRestartGuard(GuardAuto, lease), WithCommandTimeout(lease/3))
+			last := int64(0)
+			for i := range rounds {
+				l, err := c.Mutex("k").Lock(t.Context())
+				require.NoError(t, err)
+				require.Greater(t, l.Token(), last)
+				_ = l.Unlock(t.Context()) // lost, where the machine is slow
+				last = l.Token()
+				passed(t, last+defaultPasses, nodes...)
+				for n := range forgetful {
+					nodes[(i+n)%3].Do("FLUSHALL")
+				}
+			}
+		})
+	}
+}
+
+// A repeated acquire, and one who shares the owner, are answered the tokens that the grant has, though the counter was
+// lost or raised since, and though the block was cut.
+func TestTokensOfTheGrantInForce(t *testing.T) {
+	for name, change := range map[string]func(s *redistest.Server){
+		"nothing":       func(*redistest.Server) {},
+		"counter lost":  func(s *redistest.Server) { s.Do("DEL", counterOfK) },
+		"counter moved": func(s *redistest.Server) { s.Do("INCRBY", counterOfK, "5000") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			ahead := time.Now().Add(time.Hour).UnixMicro()
+			s.Do("SET", counterOfK, strconv.FormatInt(ahead, 10)) // as after a clock was set back: blocks are cut
+			n := deaf(s.Client(), "w", time.Minute)
+			a := acquisitionOf(t, "k", "w", 1, time.Minute)
+			g, held := asks(t, n, a)
+			require.True(t, held)
+			require.Equal(t, ahead+1, g.token)
+			require.Equal(t, 32, a.passes)
+			change(s)
+			again, held := asks(t, n, a)
+			require.True(t, held)
+			require.Equal(t, g.token, again.token)
+			require.Equal(t, 32, a.passes)
+		})
+		t.Run(name+", shared owner", func(t *testing.T) {
+			s := redistest.Start(t)
+			c, d := newClient(t, s.Client()), newClient(t, s.Client())
+			ctx := WithOwner(t.Context(), "workflow 7: a long name, so that the hash is no list any more, and its fields no order")
+			l, err := c.Mutex("k").Lock(ctx)
+			require.NoError(t, err)
+			change(s)
+			sharer, err := d.Mutex("k").Lock(ctx)
+			require.NoError(t, err)
+			require.Equal(t, l.Token(), sharer.Token())
+			st, err := d.Mutex("k").State(ctx)
+			require.NoError(t, err)
+			require.Equal(t, "workflow 7: a long name, so that the hash is no list any more, and its fields no order", st.Holder)
+			require.Equal(t, 2, st.Count)
+			require.Equal(t, l.Token(), st.HolderToken)
+			require.NoError(t, sharer.Unlock(ctx))
+			require.NoError(t, l.Unlock(ctx))
+		})
+	}
+}
+
+// A hold has no more goroutines pass through it than its grant has tokens.
+func TestCutBlockIsNotOverdrawn(t *testing.T) {
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
+		for _, s := range servers {
+			s.Do("SET", counterOfK, ahead)
+		}
+		last := int64(0)
+		for range 3 {
+			l, err := c.Mutex("k").Lock(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 31, l.h.left)
+			require.Greater(t, l.Token(), last)
+			st, err := c.Mutex("k").State(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, l.Token()+31, st.Token)
+			last = st.Token
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+	})
+}
+
+// A grant that is late, of an ownership that has lapsed, is not believed where the counter is lost too: a waiter is told
+// the clock in its place.
+func TestStaleGrantIsNotBelievedWithoutCounter(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client()
+	holder, waiter := deaf(rdb, "h", time.Second), deaf(rdb, "w", time.Second)
+	inbox := inboxOf(t, s, "w")
+	a, b := acquisitionOf(t, "k", "h", 1, time.Second), acquisitionOf(t, "k", "w", 1, time.Second)
+	asks(t, holder, a)
+	asks(t, waiter, b)
+	_, _, err := holder.release(context.Background(), a, nil)
+	require.NoError(t, err)
+	late := within(t, inbox) // the grant, delayed
+	s.Do("DEL", "k", counterOfK)
+	s.Do("HSET", "k", "java:1", "1")
+	_, held := asks(t, waiter, b)
+	require.False(t, held, "somebody else holds it")
+	waiter.hub.receive(inboxPrefix+"w", late)
+	_, held = waiter.granted(b)
+	require.False(t, held, "the grant is older than the answered poll")
+	s.Do("DEL", "k")
+	g, held := asks(t, waiter, b)
+	require.True(t, held)
+	require.Greater(t, g.token, b.counter, "what is granted from now on is believed")
+}
+
+// An acquisition of an older client's grant has the tokens that the counter tells, and new ones where that is lost: once,
+// the same for all who share the owner.
+func TestTokensOfAnOlderGrant(t *testing.T) {
+	s := redistest.Start(t)
+	c, d := newClient(t, s.Client()), newClient(t, s.Client())
+	ctx := WithOwner(t.Context(), "job")
+	for counter, want := range map[string]int64{"41": 41, "": 0} {
+		s.Do("FLUSHALL")
+		s.Do("HSET", "k", "job", "1", "00000000-0000-0000-0000-000000000000:1", "1")
+		if counter != "" {
+			s.Do("SET", counterOfK, counter)
+		}
+		l, err := c.Mutex("k").Lock(ctx)
+		require.NoError(t, err)
+		second, err := d.Mutex("k").Lock(ctx)
+		require.NoError(t, err)
+		require.Equal(t, l.Token(), second.Token())
+		if want > 0 {
+			require.Equal(t, want, l.Token())
+		} else {
+			require.Greater(t, l.Token(), int64(1e15))
+		}
+		st, err := d.Mutex("k").State(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "job", st.Holder)
+		require.Equal(t, 3, st.Count)
+	}
+}
+
+// forgetting returns a client whose counters outlive a grant by no more than d.
+func forgetting(t *testing.T, rdb rueidis.Client, d time.Duration) *Client {
+	t.Helper()
+	cfg := defaultConfig()
+	cfg.retention = d
+	id := fmt.Sprintf("00000000-0000-4000-8000-%012d", time.Now().UnixNano()%1e12)
+	c := newClientOver(id, cfg, newNode(rdb, id, &cfg))
+	t.Cleanup(c.Close)
+	return c
+}
+
+// Names that were locked once leave nothing behind after the retention.
+func TestNamesDoNotStay(t *testing.T) {
+	names := 100_000
+	if testing.Short() {
+		names = 2_000
+	}
+	s := redistest.Start(t)
+	c := forgetting(t, s.Client(), 2*time.Second)
+	used := func() int {
+		_, rest, _ := strings.Cut(s.Do("INFO", "memory"), "used_memory:")
+		n, err := strconv.Atoi(rest[:strings.IndexAny(rest, "\r\n")])
+		require.NoError(t, err)
+		return n
+	}
+	l, err := c.Mutex("warm").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(t.Context()))
+	require.Eventually(t, func() bool { return s.Do("DBSIZE") == "0" }, patience, 10*time.Millisecond)
+	before := used()
+
+	work := make(chan int)
+	failed := make(chan error, 16)
+	for range 16 {
+		go func() {
+			var first error
+			for i := range work {
+				l, err := c.Mutex("name:" + strconv.Itoa(i)).TryLock(t.Context())
+				if err == nil {
+					err = l.Unlock(t.Context())
+				}
+				if first == nil {
+					first = err
+				}
+			}
+			failed <- first
+		}()
+	}
+	for i := range names {
+		work <- i
+	}
+	close(work)
+	for range 16 {
+		require.NoError(t, <-failed)
+	}
+	require.Eventually(t, func() bool { return s.Do("DBSIZE") == "0" }, 4*patience, 50*time.Millisecond)
+	// A server gives its table of keys back by and by. 100,000 counters were some ten megabytes.
+	require.Eventually(t, func() bool { return used() < before+1<<20 }, 4*patience, 50*time.Millisecond)
+}
