@@ -18,6 +18,7 @@ const (
 
 	defaultRetention = 7 * 24 * time.Hour
 	minRetention     = time.Minute
+	maxRetention     = 10 * MaxLease
 )
 
 // config is what options set. A Mutex copies its client's and changes its own.
@@ -37,6 +38,7 @@ type config struct {
 	guarded  bool          // the guard was asked for by an option: longest is what the user said
 	// retention is how long Redis keeps a fencing counter after its last grant; 0: for ever.
 	retention time.Duration
+	retained  bool   // retention is what the user said
 	prefix    string // of all names in Redis
 	log       *slog.Logger
 }
@@ -105,7 +107,8 @@ func WithWait(d time.Duration) Option {
 
 // WithLocalHandoff bounds how long a lock may pass between goroutines of this process, in memory, before other
 // processes get their turn: at most passes acquisitions in a row, and no pass later than d after the process got the
-// lock. passes is also how many fencing tokens each grant reserves. WithLocalHandoff(1, 0) turns it off.
+// lock. passes is also how many fencing tokens a grant reserves, if they do not run half a second (500,000) ahead
+// of the server's clock; then it has 32. WithLocalHandoff(1, 0) turns it off.
 //
 // Defaults to 256 passes and 10 milliseconds.
 func WithLocalHandoff(passes int, d time.Duration) Option {
@@ -248,12 +251,12 @@ func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
 // Give 0 where Redisson's RFencedLock uses the same names, which starts at 1 again where a counter is gone, and while
 // clients older than this option use the same Redis; docs/safety.md says how to roll out.
 //
-// Defaults to 7 days.
+// Defaults to 7 days, or four times the client's lease if that is longer.
 func WithTokenRetention(d time.Duration) Option {
 	return Option{name: "WithTokenRetention", clientOnly: true, apply: func(c *config) error {
-		c.retention = d
-		if d != 0 && (d < minRetention || d > MaxLease*100) {
-			return fmt.Errorf("%v is out of range, 0 (for ever) and between %v and %v are possible", d, minRetention, MaxLease*100)
+		c.retention, c.retained = d, true
+		if d != 0 && (d < minRetention || d > maxRetention) {
+			return fmt.Errorf("%v is out of range, 0 (for ever) and between %v and %v are possible", d, minRetention, maxRetention)
 		}
 		return nil
 	}}
@@ -286,7 +289,11 @@ func (c config) with(opts []Option, client bool) (config, error) {
 		return c, fmt.Errorf("%w: a lease of %v is longer than the %v that the restart guard waits; see WithRestartGuard",
 			ErrInvalidOption, d, c.longest)
 	}
-	if least := 4 * max(c.lease, c.fixed); len(opts) > 0 && c.retention > 0 && c.retention < least {
+	least := 4 * max(c.lease, c.fixed)
+	if client && !c.retained {
+		c.retention = max(c.retention, least)
+	}
+	if len(opts) > 0 && c.retention > 0 && c.retention < least {
 		return c, fmt.Errorf("%w: a lease of %v wants fencing counters kept for %v at least, not %v; see WithTokenRetention",
 			ErrInvalidOption, max(c.lease, c.fixed), least, c.retention)
 	}

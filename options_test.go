@@ -60,3 +60,35 @@ func TestValidOwner(t *testing.T) {
 		require.ErrorContains(t, err, why)
 	}
 }
+
+// A counter outlives the longest lease by far, and whoever gives less is told.
+func TestTokenRetentionOption(t *testing.T) {
+	rdb := embedded(t)
+	for _, opts := range [][]Option{
+		{WithTokenRetention(0)}, {WithTokenRetention(0), WithLease(MaxLease)}, {WithTokenRetention(time.Minute), WithLease(15 * time.Second)},
+		{WithLease(MaxLease)}, {WithTokenRetention(4 * MaxLease), WithLease(MaxLease)},
+	} {
+		newClient(t, rdb, opts...)
+	}
+	for why, opts := range map[string][]Option{
+		"-1s is out of range":                     {WithTokenRetention(-time.Second)},
+		"59s is out of range":                     {WithTokenRetention(59 * time.Second)},
+		"wants fencing counters kept for 2m0s":    {WithTokenRetention(time.Minute)},
+		"wants fencing counters kept for 4h0m0s":  {WithTokenRetention(time.Hour), WithLease(time.Hour)},
+		"wants fencing counters kept for 40h0m0s": {WithTokenRetention(time.Hour), WithFixedLease(10 * time.Hour)},
+	} {
+		_, err := New(rdb, opts...)
+		require.ErrorIs(t, err, ErrInvalidOption)
+		require.ErrorContains(t, err, why)
+		require.ErrorContains(t, err, "WithTokenRetention")
+	}
+	c := newClient(t, rdb)
+	_, err := c.Mutex("k", WithFixedLease(48*time.Hour)).TryLock(t.Context())
+	require.ErrorIs(t, err, ErrInvalidOption)
+	require.ErrorContains(t, err, "192h0m0s at least, not 168h0m0s; see WithTokenRetention")
+	l, err := newClient(t, rdb, WithTokenRetention(0)).Mutex("k", WithFixedLease(48*time.Hour)).TryLock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(t.Context()))
+	_, err = c.Mutex("k", WithTokenRetention(0)).TryLock(t.Context())
+	require.ErrorIs(t, err, ErrInvalidOption, "it is the client's")
+}

@@ -277,21 +277,22 @@ func (q *quorum) inspect(ctx context.Context, n *names) (State, error) {
 
 // agreed is what a quorum of nodes says: a lock is held by whom enough of them name.
 func (q *quorum) agreed(states []State) (st State) {
-	ttls, tokens := make(map[string][]time.Duration), make(map[string][]int64)
+	ttls := make(map[string][]time.Duration)
 	for _, s := range states {
 		st.Waiters, st.Token = max(st.Waiters, s.Waiters), max(st.Token, s.Token)
 		if s.Held {
 			ttls[s.Holder] = append(ttls[s.Holder], s.TTL)
-			tokens[s.Holder] = append(tokens[s.Holder], s.HolderToken)
 		}
+	}
+	if len(q.seats) == 1 && len(states) == 1 {
+		st.HolderToken = states[0].HolderToken // where there are more, each has a number of its own
 	}
 	for holder, ttl := range ttls {
 		if len(ttl) < q.need {
 			continue
 		}
 		slices.SortFunc(ttl, func(a, b time.Duration) int { return cmp.Compare(b, a) })
-		slices.Sort(tokens[holder])
-		st.Held, st.Holder, st.TTL, st.HolderToken = true, holder, ttl[q.need-1], tokens[holder][q.need-1]
+		st.Held, st.Holder, st.TTL = true, holder, ttl[q.need-1]
 		for _, s := range states {
 			if s.Holder == holder {
 				st.Count = max(st.Count, s.Count)

@@ -21,8 +21,9 @@ type State struct {
 	// Token is the last fencing token reserved, 0 when Redis keeps none. It is ahead of those in use: a grant reserves as
 	// many as the lock may be passed on in memory.
 	Token int64
-	// HolderToken is the first fencing token of the holder's grant, 0 when Redis does not know it, as of a lock of
-	// Redisson's. The lease in force has this token or one of those reserved behind it.
+	// HolderToken is the first fencing token of the holder's grant. The lease in force has this one or one of those
+	// reserved behind it. It is 0 where Redis does not know it: of a lock of Redisson's, and on several nodes, where it is
+	// a quorum's.
 	HolderToken int64
 }
 
