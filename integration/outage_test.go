@@ -54,7 +54,9 @@ func (o *outage) callUntil(end time.Duration, who int) {
 		o.calls++
 		o.late = append(o.late, over)
 		var node *relock.NodeError
-		if err != nil && !errors.Is(err, relock.ErrNotAcquired) && !errors.As(err, &node) {
+		var quorum *relock.QuorumError
+		down := errors.As(err, &node) || errors.As(err, &quorum)
+		if err != nil && (!down || errors.Is(err, relock.ErrNotAcquired)) { // nobody else has the lock
 			o.wrong = append(o.wrong, err)
 		}
 		o.mu.Unlock()
