@@ -40,7 +40,7 @@ func newBallots(l *link, longest, retention time.Duration) ballots {
 	refusing := guard + "if quarantined() then return refused() end\n"
 	b := ballots{
 		scripts:  newScripts(l, retention),
-		voting:   rueidis.NewLuaScript(granting + newsLua + voteLua),
+		voting:   rueidis.NewLuaScript(rightsLua + granting + newsLua + voteLua),
 		unvoting: rueidis.NewLuaScript(granting + unvoteLua),
 		fencing:  rueidis.NewLuaScript(counted + fenceLua),
 	}
@@ -80,10 +80,12 @@ func (b ballots) vote(ctx context.Context, a *acquisition, yield int64, how stri
 		number = strconv.FormatInt(yield, 10)
 	}
 	args := []string{ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, a.ticket, number, how, inboxPrefix}
+	args = append(args, b.vetted.ask(route{inbox: inboxPrefix, publish: "PUBLISH"}, a)...)
 	got, err := b.link.do(ctx, a.timeout, b.voting, b.keys(&a.names), args, nil).ToArray()
 	if err != nil {
 		return ballot{}, err
 	}
+	b.vetted.note(a.names.lock)
 	return parseBallot(got)
 }
 

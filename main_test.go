@@ -112,7 +112,7 @@ func opOf(cmd []string) string {
 	}
 	granting := alone + counting(defaultRetention) + grantLua
 	scripts := map[string]string{
-		"acquire": granting + queueLua + turnLua + acquireLua, "release": granting + queueLua + turnLua + releaseLua,
+		"acquire": rightsLua + granting + queueLua + turnLua + acquireLua, "release": granting + queueLua + turnLua + releaseLua,
 		"force": granting + newsLua + forceLua, "recount": recountLua,
 		"sweep": sweepText(granting+queueLua+turnLua, releaseLua), "renew": renewLua, "inspect": inspectLua,
 	}

@@ -28,6 +28,9 @@ var queueLua string
 //go:embed lua/turn.lua
 var turnLua string
 
+//go:embed lua/rights.lua
+var rightsLua string
+
 //go:embed lua/acquire.lua
 var acquireLua string
 
@@ -57,7 +60,8 @@ func counting(retention time.Duration) string {
 // scripts runs the Lua files on one Redis: a typed method each, so that positions are written once. They are never
 // retried by the client library: a second run must be ours, so that we know it may come late.
 type scripts struct {
-	link *link
+	link   *link
+	vetted *vetted
 
 	acquiring, releasing, sweeping, forcing, recounting, renewing, inspecting *rueidis.Lua
 }
@@ -66,7 +70,8 @@ func newScripts(l *link, retention time.Duration) scripts {
 	granting := alone + counting(retention) + grantLua
 	return scripts{
 		link:       l,
-		acquiring:  rueidis.NewLuaScript(granting + queueLua + turnLua + acquireLua),
+		vetted:     &vetted{},
+		acquiring:  rueidis.NewLuaScript(rightsLua + granting + queueLua + turnLua + acquireLua),
 		releasing:  rueidis.NewLuaScript(granting + queueLua + turnLua + releaseLua),
 		sweeping:   rueidis.NewLuaScript(sweepText(granting+queueLua+turnLua, releaseLua)),
 		forcing:    rueidis.NewLuaScript(granting + newsLua + forceLua),
@@ -102,10 +107,12 @@ type blocker struct {
 func (s scripts) acquire(ctx context.Context, r route, a *acquisition, ticket, over string) (reply, error) {
 	n := &a.names
 	args := []string{ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, ticket, r.inbox, r.publish, over}
+	args = append(args, s.vetted.ask(r, a)...)
 	got, err := s.link.do(ctx, a.timeout, s.acquiring, []string{n.lock, n.queue, n.counter, n.unlock}, args, a).ToArray()
 	if err != nil {
 		return reply{}, err
 	}
+	s.vetted.note(n.lock)
 	return parseReply(got)
 }
 

@@ -20,7 +20,7 @@ var (
 func TestScriptHeadersAreTrue(t *testing.T) {
 	files, err := filepath.Glob("lua/*.lua")
 	require.NoError(t, err)
-	require.Len(t, files, 18)
+	require.Len(t, files, 19)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)

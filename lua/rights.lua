@@ -1,0 +1,33 @@
+-- rights: refuse a lock whose holder would lack a right later; put before acquire and vote. Redis 7 and newer can tell.
+--
+-- KEYS[1]  lock hash        name
+-- KEYS[2]  queue of waiters relock_queue:{name}
+-- KEYS[3]  fencing counter  redisson_lock_token:{name}
+-- KEYS[4]  unlock channel   redisson_lock__channel:{name}
+-- ARGV[9]  PUBLISH or SPUBLISH when the client asks, which it does once for a name; else ''
+-- ARGV[10] channel of turns relock_listen:{name}
+-- ARGV[11] inbox of the client, '' where grants cannot be sent
+--
+-- Returns NOPERM and what is missing, else goes on.
+local publish, listen, own = ARGV[9], ARGV[10], ARGV[11]
+if publish ~= '' and redis.acl_check_cmd then
+  local may = redis.acl_check_cmd
+  local keyed = {
+    { 'HGET', KEYS[1], '' }, { 'HSET', KEYS[1], '', '1' }, { 'HDEL', KEYS[1], '' }, { 'HINCRBY', KEYS[1], '', '1' },
+    { 'PEXPIRE', KEYS[1], '1' }, { 'PTTL', KEYS[1] }, { 'DEL', KEYS[1] }, { 'GET', KEYS[3] }, { 'SET', KEYS[3], '0' },
+    { 'ZADD', KEYS[2], '0', '' }, { 'ZREM', KEYS[2], '' }, { 'ZPOPMIN', KEYS[2] }, { 'PEXPIRE', KEYS[2], '1' },
+  }
+  for _, command in ipairs(keyed) do
+    local name, key = command[1], command[2]
+    if not may('EXISTS', key) then
+      return redis.error_reply('NOPERM no permissions to access the key ' .. key)
+    elseif not may(unpack(command)) then
+      return redis.error_reply("NOPERM no permissions to run the '" .. string.lower(name) .. "' command on " .. key)
+    end
+  end
+  for _, channel in ipairs({ KEYS[4], listen, own ~= '' and own or nil }) do
+    if not may(publish, channel, '0') then
+      return redis.error_reply('NOPERM no permissions to publish on the channel ' .. channel)
+    end
+  end
+end

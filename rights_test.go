@@ -1,0 +1,66 @@
+package relock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// A right that only the holder's unlock or renewal would need is missed by the first Lock, before anything is held.
+func TestMissingRightsAreToldBeforeTheLockIsHeld(t *testing.T) {
+	if major, _, valkey := redistest.Start(t).Version(); major < 7 && !valkey {
+		t.Skip("scripts cannot ask for rights before Redis 7")
+	}
+	for _, c := range []struct {
+		says string
+		acl  []string
+	}{
+		{"run the 'pexpire' command on k", []string{"-pexpire"}},
+		{"run the 'hdel' command on k", []string{"-hdel"}},
+		{"run the 'del' command on k", []string{"-del"}},
+		{"run the 'zpopmin' command on relock_queue:{k}", []string{"-zpopmin"}},
+		{"run the 'set' command on redisson_lock_token:{k}", []string{"-set"}},
+		{"publish on the channel redisson_lock__channel:{k}", []string{"-publish"}},
+		{"publish on the channel redisson_lock__channel:{k}", []string{"resetchannels", "&relock_inbox:*", "&relock_listen:*"}},
+		{"publish on the channel relock_listen:{k}", []string{"resetchannels", "&relock_inbox:*", "&redisson_lock__channel:*"}},
+		{"publish on the channel relock_inbox:", []string{"resetchannels", "&relock_listen:*", "&redisson_lock__channel:*"}},
+	} {
+		t.Run(strings.Join(c.acl, " "), func(t *testing.T) {
+			bothTopologies(t, func(t *testing.T, servers []*redistest.Server, client *Client) {
+				require.NoError(t, client.Mutex("known").Do(t.Context(), nothing))
+				for _, s := range servers {
+					s.Do(append([]string{"ACL", "SETUSER", "app"}, c.acl...)...)
+				}
+				_, err := client.Mutex("k").Lock(t.Context())
+				require.ErrorContains(t, err, "NOPERM")
+				require.ErrorContains(t, err, c.says)
+				for _, s := range servers {
+					require.Equal(t, "0", s.Do("EXISTS", "k", "relock_queue:{k}", counterOfK))
+				}
+			})
+		})
+	}
+}
+
+// Rights are asked for once a name, and no more names are remembered than is bearable.
+func TestRightsAreAskedForOnce(t *testing.T) {
+	v := &vetted{}
+	r := route{inbox: inboxPrefix, publish: "PUBLISH"}
+	a := acquisitionOf(t, "k", "uuid", 1, MinLease)
+	require.Equal(t, []string{"PUBLISH", "relock_listen:{k}", inboxPrefix + "uuid"}, v.ask(r, a))
+	require.NotEmpty(t, v.ask(r, a)[0], "until they were found to be there")
+	v.note("k")
+	require.Equal(t, []string{"", "", ""}, v.ask(r, a))
+	require.Empty(t, v.ask(route{publish: "PUBLISH"}, acquisitionOf(t, "other", "uuid", 2, MinLease))[2], "no inbox")
+	for i := range 3 * maxVetted {
+		v.note(fmt.Sprint(i))
+		require.LessOrEqual(t, len(v.names), maxVetted)
+	}
+	require.NotEmpty(t, v.ask(r, a)[0])
+}
+
+func nothing(context.Context) error { return nil }
