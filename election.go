@@ -137,7 +137,7 @@ func (e *election) collect(now clock.Stamp) {
 		look = look || news.look
 		e.nudged = e.nudged || news.nudged
 		// As on a single node: a grant must be above what an answered vote saw, and is dated from the first of those.
-		if given.first > 0 && given.first > l.counter && !l.base.IsZero() && !l.base.Add(l.lease-margin(l.lease)).Reached(now) {
+		if given.first > 0 && !e.q.astray(l.seat) && given.first > l.counter && !l.base.IsZero() && !l.base.Add(l.lease-margin(l.lease)).Reached(now) {
 			l.take(given, l.base)
 			l.kept = false
 			e.retry = now.Add(e.tau)
@@ -165,6 +165,9 @@ func (e *election) count(v vote) {
 	l.pending, l.err, l.seeded = false, v.err, false
 	l.hear(v, now)
 	defer e.reseed(now)
+	if v.err == nil && e.q.astray(l.seat) {
+		v.err, l.err, l.own, l.counter = errAstray, errAstray, 0, max(l.counter, v.number)
+	}
 	if v.err != nil {
 		l.putOff(v.err, max(e.tau, l.failing.next()), now)
 		return

@@ -180,7 +180,7 @@ var (
 // finalErrors are those without a reply of Redis that no repetition changes.
 var finalErrors = []error{
 	ErrClosed, ErrMisuse, ErrLost, ErrNotHeld, ErrNotAcquired, ErrInvalidName, ErrInvalidOption, ErrInvalidOwner, ErrInvalidNodes,
-	errForgotten, errUnlocked, rueidis.ErrClosing,
+	errUnlocked, rueidis.ErrClosing,
 }
 
 // unknown reports whether a command that failed with err may still have run, or may yet.

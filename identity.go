@@ -161,13 +161,6 @@ func (s *seat) identify(ctx context.Context) (who identity, err error) {
 	return who, nil
 }
 
-// tick notes the server's clock, in microseconds, in an answer to what was sent at sent. It is held against our monotonic
-// clock: the wall clock may be set.
-func (s *seat) tick(now int64, sent clock.Stamp) {
-	at := (sent.Mono() + clock.Now().Mono()) / 2
-	s.ahead.Store(now - at.Microseconds())
-}
-
 // initialize declares that no lock is held that this server may have forgotten.
 func (s *seat) initialize(ctx context.Context, longest time.Duration) error {
 	if err := s.enter(ctx); err != nil {

@@ -92,22 +92,6 @@ func newQuorum(nodes []rueidis.Client, id string, cfg *config) *quorum {
 	return q
 }
 
-// ticket is a place in all queues: the time on the nodes' clocks, by the median of what they told, so that a client whose
-// own clock is wrong waits no longer and no shorter than others.
-func (q *quorum) ticket() int64 {
-	ahead := make([]int64, 0, len(q.seats))
-	for _, s := range q.seats {
-		if s.who.Load() != nil {
-			ahead = append(ahead, s.ahead.Load())
-		}
-	}
-	if len(ahead) == 0 {
-		return time.Now().UnixMicro()
-	}
-	slices.Sort(ahead)
-	return clock.Now().Mono().Microseconds() + ahead[len(ahead)/2]
-}
-
 // tau is how long a minority waits for votes that are out before it takes them for lost: two round trips.
 func (q *quorum) tau() time.Duration {
 	return min(max(2*time.Duration(q.rtt.Load()), time.Millisecond), q.cfg.firstLease()/30)

@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -60,8 +59,8 @@ func (e *election) reseed(now clock.Stamp) {
 }
 
 // recall returns how far enough of the others have counted. Enough is so many that no quorum's counter can have been only
-// on the rest. Where more nodes have forgotten than a quorum survives, tokens cannot be told from older ones any more:
-// GuardStrict then stops, GuardAuto goes on from the most that any node knows. It returns false while that is unknown.
+// on the rest. Where more nodes have forgotten than a quorum survives, it is the most that any node knows: the clocks, and
+// the quarantine, see to it that tokens rise. It returns false while that is unknown.
 func (e *election) recall(l *leg, r refused) (int64, bool) {
 	reached := r.counter
 	healthy, forgot := 0, 0
@@ -72,10 +71,10 @@ func (e *election) recall(l *leg, r refused) (int64, bool) {
 		n := max(other.counter, other.own)
 		theirs := refusal(other.err)
 		switch {
-		case theirs.born != "" || errors.Is(other.err, errForgotten):
+		case theirs.born != "":
 			reached = max(reached, theirs.counter)
 			forgot++
-		case other.err == nil && n >= 0:
+		case (other.err == nil || other.err == errAstray) && n >= 0:
 			reached = max(reached, n+int64(l.block))
 			healthy++
 		}
@@ -84,10 +83,6 @@ func (e *election) recall(l *leg, r refused) (int64, bool) {
 	if healthy < min(len(e.legs)-e.q.need+1, others) {
 		if forgot+healthy < others {
 			return 0, false // somebody may still know
-		}
-		if e.q.cfg.guard == GuardStrict {
-			l.err = errForgotten
-			return 0, false
 		}
 	}
 	return reached, true
@@ -113,10 +108,6 @@ func (e *election) seed(l *leg, reached int64) bool {
 	})
 	return l.seeded
 }
-
-// errForgotten is final: tokens that were given cannot be told from new ones.
-var errForgotten = errors.New("too many nodes forgot how far this lock's fencing tokens counted; " +
-	"Client.Initialize starts anew, once no store relies on the old ones")
 
 // hopeless returns the nodes' errors once too many of them refuse for good. Who waits is refused, too, where no message
 // could tell of a grant.

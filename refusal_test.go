@@ -102,3 +102,28 @@ func TestQuarantineByAClockThatWasAhead(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(corrected), lease, "leases of before may last so long")
 	require.NoError(t, l.Unlock(ctx))
 }
+
+// Nodes that are out of memory let go of a lock beside a goroutine that waits for it, whether they can queue that or not.
+func TestRedlockOutOfMemoryLetsGo(t *testing.T) {
+	nodes := masters(t, 3)
+	c := newRedlock(t, nodes, WithLocalHandoff(1, 0))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	waited := make(chan error, 1)
+	go func() { waited <- c.Mutex("k").Do(ctx, func(context.Context) error { return nil }) }()
+	require.Eventually(t, func() bool { return c.gates.Waiting("k") }, patience, time.Millisecond)
+	for _, s := range nodes {
+		s.Do("CONFIG", "SET", "maxmemory", "1")
+	}
+	require.NoError(t, l.Unlock(ctx))
+	if err := within(t, waited); err != nil {
+		require.ErrorContains(t, err, "OOM")
+	}
+	for _, s := range nodes {
+		require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+		s.Do("CONFIG", "SET", "maxmemory", "0")
+	}
+	require.NoError(t, c.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
+}

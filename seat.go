@@ -20,7 +20,8 @@ type seat struct {
 	*health
 	checking chan struct{} // one slot: one check at a time
 	who      atomic.Pointer[identity]
-	ahead    atomic.Int64 // microseconds that its clock is ahead of our monotonic one
+	clock    atomic.Pointer[reading] // nil until it was read
+	astray   atomic.Bool             // its clock was too far off when last looked at
 }
 
 func newSeat(index int, rdb rueidis.Client, id string, longest time.Duration, cfg *config) *seat {
