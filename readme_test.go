@@ -30,10 +30,28 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 		require.NoError(t, err)
 		for _, part := range strings.Split(string(text), "](")[1:] {
 			target, _, _ := strings.Cut(part, ")")
-			if !strings.Contains(target, "://") {
-				_, err := os.Stat(filepath.Join(filepath.Dir(file), target))
-				require.NoError(t, err, "%s links to it", file)
+			if strings.Contains(target, "://") {
+				continue
+			}
+			path, anchor, _ := strings.Cut(target, "#")
+			if path == "" {
+				path = filepath.Base(file)
+			}
+			text, err := os.ReadFile(filepath.Join(filepath.Dir(file), path))
+			require.NoError(t, err, "%s links to it", file)
+			if anchor != "" {
+				require.Contains(t, anchorsOf(string(text)), anchor, "%s links to it", file)
 			}
 		}
 	}
+}
+
+// anchorsOf are the names by which a document's headings can be linked to.
+func anchorsOf(text string) (anchors []string) {
+	for _, line := range strings.Split(text, "\n") {
+		if heading, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
+			anchors = append(anchors, strings.ToLower(strings.ReplaceAll(heading, " ", "-")))
+		}
+	}
+	return anchors
 }

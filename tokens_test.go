@@ -183,6 +183,21 @@ func TestStaleGrantIsNotBelievedWithoutCounter(t *testing.T) {
 	require.Greater(t, g.token, b.counter, "what is granted from now on is believed")
 }
 
+// A release of a quorum that comes late carries how far tokens had been counted before a node forgot the counter. It does
+// not make the node tell less than the clock: a waiter would believe in a grant of before.
+func TestLateReleaseLowersNoCounter(t *testing.T) {
+	nodes := masters(t, 1)
+	c := newRedlock(t, nodes)
+	l, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	token := l.Token()
+	nodes[0].Do("DEL", "k", counterOfK) // the lease ran out, and the counter is forgotten
+	require.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
+	counter, err := strconv.ParseInt(nodes[0].Do("GET", counterOfK), 10, 64)
+	require.NoError(t, err)
+	require.Greater(t, counter, token+defaultPasses, "above all that the grant had")
+}
+
 // An acquisition of an older client's grant has the tokens that the counter tells, and new ones where that is lost: once,
 // the same for all who share the owner.
 func TestTokensOfAnOlderGrant(t *testing.T) {

@@ -36,10 +36,15 @@ local function counted()
   return tonumber(string.match(n, '^%-?%d+$') or redis.call('INCRBY', KEYS[3], 0)) -- which says what is wrong with it
 end
 
--- raise sets the counter to n unless it is there already.
+-- raise sets the counter to n unless it is there already. Where it is unknown it becomes no less than counted told: else
+-- a late command would set it below, and a waiter would believe in a grant that was made before it was forgotten.
 local function raise(n)
   n = tonumber(n)
-  if tonumber(redis.call('GET', KEYS[3]) or 0) < n then
+  local had = redis.call('GET', KEYS[3])
+  if not had and n > 0 then
+    n = math.max(n, clock() - 1)
+  end
+  if tonumber(had or 0) < n then
     store(KEYS[3], decimal(n), n)
   end
 end
