@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +23,14 @@ func TestMain(m *testing.M) {
 
 // patience is how long tests wait for what must happen. It is no promise of the library.
 const patience = 15 * time.Second
+
+// rounds is how often a test does something: few times, or many with RELOCK_LONG set, as the integration suite has it.
+func rounds(few, many int) int {
+	if os.Getenv("RELOCK_LONG") != "" {
+		return many
+	}
+	return few
+}
 
 // embedded returns a client of an embedded miniredis.
 func embedded(t *testing.T) rueidis.Client {
