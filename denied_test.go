@@ -146,6 +146,9 @@ func TestForbiddenInboxesOfAQuorum(t *testing.T) {
 	silence(servers[0])
 	l, err := holder.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
+	for _, s := range servers { // a node that the waiter won would need to tell it nothing
+		require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "1" }, patience, time.Millisecond)
+	}
 	waiter := locks(c, "k")
 	for _, s := range servers {
 		queued(t, s, "k", 1)
