@@ -5,6 +5,6 @@
 // what happened to it to its standard output, each entry with the machine's monotonic clock, which all processes share.
 // Tests judge those journals.
 //
-// The default run takes five minutes. RELOCK_LONG=1 in the environment runs many more rounds of the same; that takes
+// The default run takes seven minutes. RELOCK_LONG=1 in the environment runs many more rounds of the same; that takes
 // half an hour, so give go test a -timeout. Each test logs what it measured: see go test -v.
 package integration
