@@ -297,16 +297,16 @@ func (e *election) cast(v vote, answered chan struct{}) {
 }
 
 func (e *election) send(l *leg, sent clock.Stamp, yield int64, how string) vote {
-	ctx, cancel := context.WithTimeout(e.q.ctx, l.timeout)
-	defer cancel()
 	v := vote{leg: l, yield: yield, sent: sent}
 	if l.seat.who.Load() == nil {
+		ctx, cancel := context.WithTimeout(e.q.ctx, l.timeout)
+		defer cancel()
 		if v.err = e.q.check(ctx, l.seat); v.err != nil {
 			return v
 		}
 	}
 	began := clock.Now()
-	v.ballot, v.err = l.seat.ballots.vote(ctx, l.acquisition, yield, how)
+	v.ballot, v.err = l.seat.ballots.vote(e.q.ctx, l.acquisition, yield, how)
 	v.took = clock.Now().Since(began)
 	l.seat.voted(v.err)
 	if v.err == nil {

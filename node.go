@@ -250,10 +250,8 @@ func (n *node) abandonOrForget(a *acquisition, open bool) {
 }
 
 func (n *node) recount(ctx context.Context, a *acquisition, count int, lease time.Duration) (clock.Stamp, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
 	sent := clock.Now()
-	held, err := n.scripts.recount(ctx, &a.names, a.id, count, lease)
+	held, err := n.scripts.recount(ctx, a.timeout, &a.names, a.id, count, lease)
 	switch {
 	case err != nil:
 		return sent, &NodeError{Op: "recount", Name: a.names.name, Err: err}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/relock-go/relock/internal/clock"
 )
@@ -170,7 +169,7 @@ func (o *outcomes) err() error {
 }
 
 // ballot asks every node and returns at once; what they say is noted as it comes.
-func (q *quorum) ballot(ctx context.Context, timeout time.Duration, out *outcomes, do func(context.Context, *seat) error) {
+func (q *quorum) ballot(ctx context.Context, out *outcomes, do func(context.Context, *seat) error) {
 	ctx = context.WithoutCancel(ctx)
 	for i, idle := range q.idle(q.seats) {
 		s := q.seats[i]
@@ -178,11 +177,7 @@ func (q *quorum) ballot(ctx context.Context, timeout time.Duration, out *outcome
 			out.note(s, errIdle)
 			continue
 		}
-		if !q.crew.start(func() {
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			out.note(s, do(ctx, s))
-		}) {
+		if !q.crew.start(func() { out.note(s, do(ctx, s)) }) {
 			out.note(s, ErrClosed)
 		}
 	}

@@ -230,8 +230,8 @@ func (q *quorum) close() {
 func (q *quorum) recount(ctx context.Context, a *acquisition, count int, lease time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
 	out := newOutcome("recount", a.names.name, q)
-	q.ballot(ctx, a.timeout, out, func(ctx context.Context, s *seat) error {
-		held, err := s.ballots.recount(ctx, &a.names, a.id, count, lease)
+	q.ballot(ctx, out, func(ctx context.Context, s *seat) error {
+		held, err := s.ballots.recount(ctx, a.timeout, &a.names, a.id, count, lease)
 		if err == nil && !held {
 			return ErrLost
 		}

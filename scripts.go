@@ -150,8 +150,8 @@ func releaseCall(r route, a *acquisition, turns bool, next *acquisition) (keys, 
 }
 
 // recount writes a hold count. It returns false when id no longer holds the lock.
-func (s scripts) recount(ctx context.Context, n *names, id string, count int, lease time.Duration) (bool, error) {
-	got, err := s.link.do(ctx, s.link.timeout, s.recounting, []string{n.lock}, []string{id, strconv.Itoa(count), ms(lease)}, nil).AsInt64()
+func (s scripts) recount(ctx context.Context, timeout time.Duration, n *names, id string, count int, lease time.Duration) (bool, error) {
+	got, err := s.link.do(ctx, timeout, s.recounting, []string{n.lock}, []string{id, strconv.Itoa(count), ms(lease)}, nil).AsInt64()
 	return got == 1, err
 }
 

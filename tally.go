@@ -52,9 +52,7 @@ func (q *quorum) release(_ context.Context, a, next *acquisition) (grant, bool, 
 
 func (q *quorum) releaseAt(l *leg, next *acquisition, out *outcomes) (ballot, error) {
 	l.settle(q.tau())
-	ctx, cancel := context.WithTimeout(q.ctx, l.timeout)
-	defer cancel()
-	held, b, err := l.seat.ballots.unvote(ctx, l.acquisition, next)
+	held, b, err := l.seat.ballots.unvote(q.ctx, l.acquisition, next)
 	l.end(err != nil || !held && l.regranted.Load())
 	if err == nil && !held {
 		out.note(l.seat, ErrLost)
@@ -157,9 +155,7 @@ func (t *tally) close() {
 func (q *quorum) repair(h *hold, s *seat) {
 	l := h.a.election.legs[s.index-1]
 	q.crew.start(func() {
-		ctx, cancel := context.WithTimeout(q.ctx, l.timeout)
-		defer cancel()
-		_, err := s.ballots.vote(ctx, l.acquisition, 0, toTry)
+		_, err := s.ballots.vote(q.ctx, l.acquisition, 0, toTry)
 		l.straggled(err)
 	})
 }

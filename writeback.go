@@ -2,7 +2,6 @@ package relock
 
 import (
 	"cmp"
-	"context"
 	"slices"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -82,9 +81,7 @@ func (e *election) raise(l *leg, reached int64) {
 	l.raising = true
 	r := raised{leg: l, own: l.own, reached: reached}
 	e.q.crew.start(func() {
-		ctx, cancel := context.WithTimeout(e.q.ctx, l.timeout)
-		defer cancel()
-		r.held, r.err = l.seat.ballots.fence(ctx, &l.names, l.id, reached)
+		r.held, r.err = l.seat.ballots.fence(e.q.ctx, &l.names, l.id, reached)
 		e.raised <- r
 	})
 }
