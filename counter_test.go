@@ -159,6 +159,6 @@ func TestUnusableCounters(t *testing.T) {
 	s.Do("SET", counterOfK, "9007199254740000") // the year 2255
 	l, err := c.Mutex("k").TryLock(context.Background())
 	require.NoError(t, err)
-	require.EqualValues(t, 9007199254740001, l.Token())
+	require.EqualValues(t, int64(9007199254740001), l.Token())
 	require.NoError(t, l.Unlock(context.Background()))
 }
