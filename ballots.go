@@ -81,7 +81,7 @@ func (b ballots) vote(ctx context.Context, a *acquisition, yield int64, how stri
 	}
 	args := []string{ms(a.lease), strconv.Itoa(a.block), a.id, a.owner, a.ticket, number, how, inboxPrefix}
 	args = append(args, b.vetted.ask(route{inbox: inboxPrefix, publish: "PUBLISH"}, a)...)
-	got, err := b.link.do(ctx, a.timeout, b.voting, b.keys(&a.names), args, nil).ToArray()
+	got, err := b.link.do(ctx, a.timeout, b.voting, b.keys(&a.names), args, a).ToArray()
 	if err != nil {
 		return ballot{}, err
 	}
@@ -92,7 +92,11 @@ func (b ballots) vote(ctx context.Context, a *acquisition, yield int64, how stri
 // unvote ends a on this node, and queues next there if there is one.
 func (b ballots) unvote(ctx context.Context, a, next *acquisition) (bool, ballot, error) {
 	keys, args := b.unvoteCall(a, next)
-	got, err := b.link.do(ctx, a.timeout, b.unvoting, keys, args, nil).ToArray()
+	var who latecomer
+	if next != nil {
+		who = next
+	}
+	got, err := b.link.do(ctx, a.timeout, b.unvoting, keys, args, who).ToArray()
 	if err != nil {
 		return false, ballot{}, err
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -262,4 +264,63 @@ func TestLengthenedLeaseIsNotPassedOn(t *testing.T) {
 	require.Less(t, time.Until(next.Until()), time.Minute)
 	require.Len(t, s.Do("PTTL", "k"), len("30000"))
 	require.NoError(t, next.Unlock(ctx))
+}
+
+// A command that takes the lock, and is executed only while its client is being closed, behind all that Close sends to end
+// what was left undone, is undone when its answer comes.
+func TestCloseUndoesWhatComesLate(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		open func(w *tap) (*Client, error)
+		link func(c *Client) *link
+	}{
+		{
+			"one Redis", func(w *tap) (*Client, error) { return New(w) },
+			func(c *Client) *link { return c.arb.(*node).link },
+		},
+		{
+			"quorum", func(w *tap) (*Client, error) { return NewRedlock([]rueidis.Client{w}) },
+			func(c *Client) *link { return c.arb.(*quorum).seats[0].link },
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := redistest.Start(t)
+			w := &tap{Client: s.Client()}
+			c, err := tc.open(w)
+			require.NoError(t, err)
+			warm(t, c)
+			var first atomic.Bool // the first command is what takes the lock
+			out, late := make(chan struct{}), make(chan struct{})
+			w.on(func(_ context.Context, cmd []string) bool {
+				if slices.Contains(cmd, "slow") && first.CompareAndSwap(false, true) {
+					close(out)
+					<-late
+				}
+				return false
+			})
+			ctx, cancel := context.WithCancel(context.Background())
+			failed := make(chan error, 1)
+			go func() {
+				_, err := c.Mutex("slow").Lock(ctx)
+				failed <- err
+			}()
+			within(t, out)
+			cancel()
+			require.Error(t, within(t, failed))
+			closed := make(chan struct{})
+			go func() {
+				c.Close()
+				close(closed)
+			}()
+			l := tc.link(c)
+			require.Eventually(t, func() bool { // all that was left undone was tried once more
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				return l.idle != nil
+			}, patience, time.Millisecond)
+			close(late)
+			within(t, closed)
+			require.Equal(t, "0", s.Do("EXISTS", "slow"))
+		})
+	}
 }

@@ -49,7 +49,7 @@ func newElection(q *quorum, a *acquisition) *election {
 	for _, s := range q.seats {
 		l := &leg{seat: s, amiss: pause, failing: pause, acquisition: &acquisition{
 			names: a.names, id: a.id, owner: a.owner, lease: a.lease, block: a.block, timeout: a.timeout,
-			ticket: a.ticket, counter: -1, wake: a.wake,
+			ticket: a.ticket, counter: -1, wake: a.wake, sweeper: s.sweeper,
 		}}
 		s.hub.contend(l.acquisition)
 		e.legs = append(e.legs, l)

@@ -90,6 +90,7 @@ func (l *leg) settle(tau time.Duration) {
 		select {
 		case <-l.answer:
 		case <-late.C:
+			l.known.Store(true) // as far as anybody can tell now
 		}
 	}
 	l.stage.Store(ending)

@@ -71,8 +71,9 @@ func (s *sweeper) sweep(a *acquisition, answered bool) {
 	now := clock.Now()
 	s.mu.Lock()
 	if s.closed {
+		s.all[a.id] = &sweep{a: a, index: -1}
 		s.mu.Unlock()
-		s.try([]*acquisition{a}) // the one try that is left; the lease ends what it does not
+		s.try([]*acquisition{a}) // and one more should a late answer come; the lease ends what they do not
 		return
 	}
 	defer s.mu.Unlock()
@@ -97,11 +98,19 @@ func (s *sweeper) sweep(a *acquisition, answered bool) {
 	}
 }
 
-// answered is told what became of a late command of a: what it did can be undone now, for good.
+// answered is told what became of a late command of a: what it did can be undone now, for good. It is called in the
+// command's goroutine, for which closing waits: so what comes behind the last try of close is undone too.
 func (s *sweeper) answered(a *acquisition) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	w := s.all[a.id]
+	if s.closed {
+		s.mu.Unlock()
+		if w != nil {
+			s.try([]*acquisition{a})
+		}
+		return
+	}
+	defer s.mu.Unlock()
 	switch {
 	case w == nil:
 	case a.mayStand() || w.index < 0:
@@ -290,6 +299,17 @@ func (s *sweeper) try(batch []*acquisition) ([]bool, error) {
 	return append(left, right...), nil
 }
 
+// left returns what is still to be ended, by groups.
+func (s *sweeper) left() map[uint16][]*acquisition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	groups := make(map[uint16][]*acquisition)
+	for _, w := range s.all {
+		groups[s.group(w.a)] = append(groups[s.group(w.a)], w.a)
+	}
+	return groups
+}
+
 // close lets every sweep try once more and waits for them.
 func (s *sweeper) close() {
 	s.mu.Lock()
@@ -297,13 +317,9 @@ func (s *sweeper) close() {
 	s.mu.Unlock()
 	s.cancel()
 	s.wg.Wait()
-	groups := make(map[uint16][]*acquisition)
-	for _, w := range s.all {
-		groups[s.group(w.a)] = append(groups[s.group(w.a)], w.a)
-	}
 	slots := make(chan struct{}, sweepsOut)
 	var wg sync.WaitGroup
-	for _, g := range groups {
+	for _, g := range s.left() {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
