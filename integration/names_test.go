@@ -71,7 +71,7 @@ func TestNamesDoNotStayOnAQuorum(t *testing.T) {
 	jump(over)
 	var before []stock
 	for _, s := range nodes {
-		marker := func() bool { return s.Do("KEYS", "*") == "relock_incarnation" }
+		marker := func() bool { return stockOf(t, s).keys == 1 && s.Do("KEYS", "*") == "relock_incarnation" }
 		require.Eventually(t, marker, soon, 50*time.Millisecond)
 		before = append(before, stockOf(t, s))
 	}

@@ -48,7 +48,8 @@ func (o *outage) callUntil(end time.Duration, who int) {
 		ctx, cancel := context.WithTimeout(context.Background(), outageTime)
 		begun := now()
 		l, err := o.call(o.locks.Mutex(fmt.Sprintf("orders:%d:%d", who, n)), ctx)
-		over := max(now()-begun-outageTime, 0)
+		ended := now()
+		over := max(ended-begun-outageTime, 0)
 		cancel()
 		o.mu.Lock()
 		o.calls++
@@ -56,7 +57,7 @@ func (o *outage) callUntil(end time.Duration, who int) {
 		var node *relock.NodeError
 		var quorum *relock.QuorumError
 		down := errors.As(err, &node) || errors.As(err, &quorum)
-		if err != nil && (!down || errors.Is(err, relock.ErrNotAcquired)) { // nobody else has the lock
+		if err != nil && ended < end && (!down || errors.Is(err, relock.ErrNotAcquired)) { // nobody else has the lock
 			o.wrong = append(o.wrong, err)
 		}
 		o.mu.Unlock()

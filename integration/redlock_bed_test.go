@@ -19,6 +19,9 @@ const (
 	bedWorkers = 3
 )
 
+// bedClocks is how far the nodes' clocks are ahead: as far apart as clients bear where the guard waits for half a second.
+var bedClocks = [bedNodes]time.Duration{100 * time.Millisecond, 0, -100 * time.Millisecond, 0, 0}
+
 // bedLocks are what the workers contend for, and for how long a worker keeps each at most, in leases.
 var bedLocks = map[string]float64{"long": 3, "short": 0.2, "brief": 0.02}
 
@@ -55,8 +58,10 @@ func startBed(t *testing.T, lease time.Duration, q quorumJob) *bed {
 	t.Helper()
 	q.Longest = lease
 	b := &bed{t: t, jl: newJournal(), lease: lease, guard: q.Guard, counts: make(map[string]int)}
-	for range bedNodes {
-		b.nodes = append(b.nodes, redistest.Start(t))
+	for _, ahead := range bedClocks {
+		s, jump := startJumpy(t)
+		jump(ahead)
+		b.nodes = append(b.nodes, s)
 	}
 	for id := range bedWorkers {
 		j := job{Lease: lease, Quorum: &q}

@@ -191,7 +191,7 @@ func total(counts map[string]int) (n int) {
 }
 
 // Each guard is needed: without it the same faults break what it guards. The restart guard is needed for a rare
-// coincidence, so only the faults that make for it happen there.
+// coincidence, so only the faults that make for it happen there. The write-back is needed because clocks are apart.
 func TestRedlockNeedsEachGuard(t *testing.T) {
 	for name, c := range map[string]struct {
 		job    quorumJob

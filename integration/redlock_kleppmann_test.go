@@ -177,7 +177,9 @@ func TestKleppmannClockJumpGuarded(t *testing.T) {
 // startJumpy starts a server whose wall clock can be set ahead by seconds.
 func startJumpy(t *testing.T) (s *redistest.Server, jump func(time.Duration)) {
 	t.Helper()
+	usual := os.Getenv(redistest.ServerEnv)
 	jump = clockOf(t)
+	defer t.Setenv(redistest.ServerEnv, usual)
 	return redistest.Start(t), jump
 }
 
@@ -197,7 +199,7 @@ func clockOf(t *testing.T) (jump func(time.Duration)) {
 	require.NoError(t, os.WriteFile(wrapper, []byte(script), 0o700))
 	t.Setenv(redistest.ServerEnv, wrapper)
 	return func(d time.Duration) {
-		require.NoError(t, os.WriteFile(ahead, []byte(strconv.Itoa(int(d.Seconds()))), 0o600))
+		require.NoError(t, os.WriteFile(ahead, []byte(strconv.FormatInt(d.Microseconds(), 10)), 0o600))
 	}
 }
 

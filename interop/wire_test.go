@@ -60,7 +60,7 @@ func wireRelockHolds(t *testing.T, r replay) {
 	inner, err := locks.Mutex("orders").Lock(lease.Context())
 	require.NoError(t, err)
 	require.Equal(t, "hash", r.server.Do("TYPE", "orders"))
-	require.Regexp(t, `^`+locks.ID()+`:\d+\n2$`, r.server.Do("HGETALL", "orders"))
+	require.Regexp(t, `^`+locks.ID()+`:\d+\n2\nrelock:first\n\d+:\d+$`, r.server.Do("HGETALL", "orders"))
 
 	ttl, ok := r.play("lock").(int64)
 	require.True(t, ok, "Redisson got the lock")

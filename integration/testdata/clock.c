@@ -1,5 +1,5 @@
-// A wall clock that can be set ahead: preloaded into a server, it adds the seconds in RELOCK_CLOCK_FILE, at which it looks
-// every few milliseconds.
+// A wall clock that can be set ahead: preloaded into a server, it adds the microseconds in RELOCK_CLOCK_FILE, at which it
+// looks every few milliseconds.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/time.h>
@@ -10,7 +10,7 @@ int gettimeofday(struct timeval *restrict tv, void *restrict zone) {
 	(void)zone;
 	struct timespec now, steady;
 	if (clock_gettime(CLOCK_REALTIME, &now) != 0 || clock_gettime(CLOCK_MONOTONIC, &steady) != 0) return -1;
-	static _Thread_local long looked = -1, ahead;
+	static _Thread_local long looked = -1, ahead; // microseconds
 	long tick = steady.tv_sec * 200 + steady.tv_nsec / 5000000;
 	if (tick != looked) {
 		char text[32] = {0};
@@ -22,7 +22,8 @@ int gettimeofday(struct timeval *restrict tv, void *restrict zone) {
 		ahead = atol(text);
 		looked = tick;
 	}
-	tv->tv_sec = now.tv_sec + ahead;
-	tv->tv_usec = now.tv_nsec / 1000;
+	long micros = now.tv_sec * 1000000 + now.tv_nsec / 1000 + ahead;
+	tv->tv_sec = micros / 1000000;
+	tv->tv_usec = micros % 1000000;
 	return 0;
 }
