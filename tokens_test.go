@@ -144,8 +144,8 @@ func TestCutBlockIsNotOverdrawn(t *testing.T) {
 			require.Greater(t, l.Token(), last)
 			st, err := c.Mutex("k").State(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, l.Token()+31, st.Token)
-			last = st.Token
+			require.GreaterOrEqual(t, st.Token, l.Token()+31, "all of them are reserved")
+			last = l.Token() + 31
 			require.NoError(t, l.Unlock(t.Context()))
 		}
 	})
