@@ -66,6 +66,7 @@ func TestTokensOutliveAQuorum(t *testing.T) {
 	const lease = 300 * time.Millisecond
 	for name, forgetful := range map[string]int{"minority": 1, "majority": 2, "all": 3} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			nodes := masters(t, 3)
 			c := newRedlock(t, nodes, WithLease(lease), WithRestartGuard(GuardAuto, lease), WithCommandTimeout(lease/3))
 			last := int64(0)
