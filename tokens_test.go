@@ -81,6 +81,11 @@ func TestTokensOutliveAQuorum(t *testing.T) {
 					nodes[(i+n)%3].Do("FLUSHALL")
 				}
 			}
+			for _, s := range nodes {
+				for _, key := range []string{counterOfK, "relock_seed:{k}"} { // -2: it is not there, -1: it stays
+					require.NotEqual(t, "-1", s.Do("PTTL", key), key)
+				}
+			}
 		})
 	}
 }
