@@ -112,8 +112,9 @@ func TestBusyIsNotDown(t *testing.T) {
 			m := c.Mutex(name)
 			l, err := m.Lock(context.Background())
 			require.NoError(t, err)
+			require.NoError(t, d.Mutex("warm").Do(context.Background(), func(context.Context) error { return nil }))
 			try := func(c *Client) *HeldError {
-				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+				ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond) // enough to be answered in
 				defer cancel()
 				_, err := c.Mutex(name).Lock(ctx)
 				require.ErrorIs(t, err, ErrNotAcquired)
