@@ -268,7 +268,7 @@ func TestRedlockNodesMustBeIndependentMasters(t *testing.T) {
 // hooked is a client's wrapper that cannot be compared.
 type hooked struct {
 	rueidis.Client
-	hook func()
+	_ func()
 }
 
 // A node that was restarted empty grants nothing until every lease it may have forgotten is over.
