@@ -31,7 +31,7 @@ func (f figures) String() string {
 }
 
 // drag is how long this machine keeps a goroutine that wants nothing but to wake up. On a busy one it is part of every
-// time that is measured, and no fault of a lock.
+// time that is measured, once for the server and for each process that has to act, and no fault of a lock.
 type drag struct {
 	most *atomic.Int64
 	// end returns the worst delay since the start, and stops measuring.

@@ -52,7 +52,7 @@ func pester(t *testing.T, command ...string) {
 	nothingFailed(t, events)
 	judgeAllOK(t, events, "orders")
 	require.Greater(t, len(gaps), 100)
-	require.LessOrEqual(t, gaps.max(), most+held)
+	require.LessOrEqual(t, gaps.max(), most+3*held)
 	require.LessOrEqual(t, gaps.at(0.9), most)
 	require.Less(t, patience.max(), lease/6+held, "a waiter was forgotten until its next poll")
 	if command[0] == "CLIENT" {
@@ -106,7 +106,7 @@ func TestReleasedUnheard(t *testing.T) {
 	}
 	held := machine.end()
 	t.Logf("from a release that its waiter could not hear to the grant: %v (machine held up %v)", took, held)
-	require.LessOrEqual(t, took.max(), time.Second+held)
+	require.LessOrEqual(t, took.max(), time.Second+3*held)
 	finish(t, holder, waiter)
 	judgeAllOK(t, jl.all(), "orders")
 	absent(t, soon/10, s, "orders")
