@@ -135,7 +135,11 @@ func (o *outage) suffer(begin, end func(*redistest.Server)) {
 	t.Logf("goroutines %d before, at most %d; live heap %d KiB before, at most %d KiB",
 		before, goroutines, heapBefore>>10, heap>>10)
 	require.Empty(t, o.wrong)
-	require.LessOrEqual(t, goroutines, before+outageCallers+nodes*(inFlight+attend))
+	each := 1 // goroutines of a command
+	if nodes > 1 {
+		each = 2 // its own and the contest's, which waits for the vote
+	}
+	require.LessOrEqual(t, goroutines, before+outageCallers+nodes*(each*inFlight+attend))
 	require.LessOrEqual(t, heap, heapBefore+uint64(nodes)*outageHeap)
 	require.LessOrEqual(t, scripts, 2*o.calls*nodes)
 	require.LessOrEqual(t, o.late.at(0.99), outageTime+held)
