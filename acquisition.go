@@ -27,7 +27,7 @@ type acquisition struct {
 	unanswered atomic.Int32
 	// known is set once an acquire was answered, or a release that queued it: Redis may keep it.
 	known atomic.Bool
-	// sweeper ends the acquisition at its Redis; nil on a quorum, where a leg is ended at each node.
+	// sweeper ends the acquisition at its Redis. A quorum ends a leg at each node, so only its legs have one.
 	sweeper *sweeper
 	// regranted is set when a grant arrives while a release is unanswered: unless the release found the lock held, it may
 	// have run before that grant.
