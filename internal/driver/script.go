@@ -1,0 +1,18 @@
+package driver
+
+import (
+	"crypto/sha1" // what EVALSHA takes
+	"encoding/hex"
+)
+
+// Script is a Lua script, whose hash was taken once.
+type Script struct {
+	Text string
+	SHA  string // 40 hexadecimal digits
+}
+
+// NewScript returns the script of a text.
+func NewScript(text string) *Script {
+	sum := sha1.Sum([]byte(text))
+	return &Script{Text: text, SHA: hex.EncodeToString(sum[:])}
+}
