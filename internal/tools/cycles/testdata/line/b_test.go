@@ -1,0 +1,3 @@
+package line
+
+var _ Upper
