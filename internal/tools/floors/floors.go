@@ -1,0 +1,121 @@
+// Package floors holds the packages of the library to the order they are built in: what stands higher may import what
+// stands lower, and never the other way round.
+package floors
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+const (
+	// Module is the path that all packages of the library begin with.
+	Module = "github.com/relock-go/relock"
+	// Library is the client library that drivers alone know.
+	Library = "github.com/redis/rueidis"
+	// Root is the directory of the package that users import.
+	Root = "."
+
+	driver = "internal/driver/overrueidis"
+)
+
+// Order is the floors' directories from the ground up.
+var Order = []string{
+	"internal/clock", "internal/gate", "internal/driver", driver, "internal/link", "lua", "internal/wire", "internal/hub",
+	"internal/node", "internal/quorum", Root,
+}
+
+// helpers serve tests, tools and programs. No floor may import them or what lies below them.
+var helpers = []string{"internal/faults", "internal/model", "internal/redistest", "internal/sim", "internal/tools"}
+
+// programs lie below this directory. Nobody else may import them.
+const programs = "cmd"
+
+// makers are the files whose constructors turn what a user has into a driver.
+var makers = []string{"client.go", "redlock.go"}
+
+// importers are the directories or files that may import what is not open to all the floors above it.
+var importers = map[string][]string{
+	"internal/gate": {Root},
+	driver:          makers,
+	Library:         append([]string{driver}, makers...),
+}
+
+// Import is one import in one file that is no test. Directories and files are given from the module's root.
+type Import struct {
+	File string // with slashes
+	Path string // as the file has it
+}
+
+// Broken returns what is wrong with imports, one line each and sorted. The files in tolerated may import the client
+// library as well.
+func Broken(imports []Import, tolerated ...string) (lines []string) {
+	for _, i := range imports {
+		if why := i.broken(tolerated); why != "" {
+			lines = append(lines, fmt.Sprintf("%s imports %s: %s", i.File, i.Path, why))
+		}
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// broken says what is wrong with an import, or nothing.
+func (i Import) broken(tolerated []string) string {
+	from, to := path.Dir(i.File), i.target()
+	level := slices.Index(Order, from)
+	switch {
+	case to == "" || to == from || within(programs, from):
+		return ""
+	case within(programs, to):
+		return "a program is imported by nobody"
+	case isHelper(from):
+		return ""
+	case level < 0:
+		return from + " stands on no floor"
+	case isHelper(to):
+		return "a helper is for tests"
+	case to != Library && slices.Index(Order, to) < 0:
+		return to + " stands on no floor"
+	case slices.Index(Order, to) > level:
+		return "that leads up"
+	case to == Library && slices.Contains(tolerated, i.File):
+		return ""
+	}
+	if allowed, closed := importers[to]; closed && !slices.Contains(allowed, from) && !slices.Contains(allowed, i.File) {
+		return "that is for " + strings.Join(allowed, ", ") + " alone"
+	}
+	return ""
+}
+
+// target is the directory that is imported, Library, or nothing where it is none of the module's business.
+func (i Import) target() string {
+	switch {
+	case i.Path == Module:
+		return Root
+	case within(Module, i.Path):
+		return strings.TrimPrefix(i.Path, Module+"/")
+	case within(Library, i.Path):
+		return Library
+	}
+	return ""
+}
+
+func isHelper(dir string) bool {
+	return slices.ContainsFunc(helpers, func(helper string) bool { return within(helper, dir) })
+}
+
+// within reports whether p is parent or lies below it.
+func within(parent, p string) bool { return p == parent || strings.HasPrefix(p, parent+"/") }
+
+// Strangers returns the directories of the files that are no floor, no helper and no program, sorted.
+func Strangers(files []string) (dirs []string) {
+	for _, file := range files {
+		dir := path.Dir(file)
+		if !slices.Contains(Order, dir) && !isHelper(dir) && !within(programs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
