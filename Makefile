@@ -2,7 +2,8 @@
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
-MODULES := . integration interop bench
+MODULES := . cmd/relock integration interop bench
+PACKAGES := ./... ./cmd/relock/...
 FUZZTIME ?= 60s
 BASE ?= HEAD
 COUNT ?= 8
@@ -20,11 +21,11 @@ java: ## install a JDK and Maven where they are missing
 	@{ command -v javac && command -v mvn; } >/dev/null || \
 		{ $(SUDO) apt-get update && $(SUDO) apt-get install -y default-jdk-headless maven; }
 
-test: redis ## run the tests of the library
-	go test ./...
+test: redis ## run the tests of the library and of the command
+	go test $(PACKAGES)
 
 race: redis ## the same under the race detector
-	go test -race -count=1 ./...
+	go test -race -count=1 $(PACKAGES)
 
 integration: redis ## kill, stop, cut and restart everything around the lock
 	cd integration && go test -count=1 -timeout 15m ./...
@@ -40,7 +41,7 @@ interop: redis java ## share locks with the real Redisson
 lint: ## gofmt, go vet (once more for 32 bits) and staticcheck over all modules
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
 	@for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; done
-	@GOARCH=386 go vet ./... # durations do not fit an int there
+	@GOARCH=386 go vet $(PACKAGES) # durations do not fit an int there
 
 fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) .

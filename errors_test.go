@@ -17,7 +17,7 @@ import (
 func TestUnusableOptions(t *testing.T) {
 	_, err := New(nil)
 	require.ErrorIs(t, err, ErrInvalidOption)
-	rdb := embedded(t)
+	rdb := ownRedis(t)
 	for _, c := range []struct {
 		option Option
 		why    string

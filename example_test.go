@@ -7,25 +7,8 @@ import (
 	"log"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 )
-
-// connect stands for the rueidis client that a service has already, here over a Redis that lives in this process.
-func connect() (rueidis.Client, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		log.Fatal(err)
-	}
-	rdb, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true, AlwaysRESP2: true,
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	return rdb, func() { rdb.Close(); server.Close() }
-}
 
 // The fifteen lines of the README.
 func Example() {

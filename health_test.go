@@ -42,7 +42,7 @@ func TestShortTimeoutSaysNothingOfTheNodes(t *testing.T) {
 
 // Renewals that fall together are cut short each by its own lock's time-out.
 func TestShortTimeoutCutsNoOtherRenewal(t *testing.T) {
-	c := newClient(t, embedded(t))
+	c := newClient(t, ownRedis(t))
 	ctx := context.Background()
 	long, err := c.Mutex("long").Lock(ctx)
 	require.NoError(t, err)

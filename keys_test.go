@@ -26,7 +26,7 @@ func TestNamesFollowRedissonsRule(t *testing.T) {
 }
 
 func TestUnusableNames(t *testing.T) {
-	c := newClient(t, embedded(t))
+	c := newClient(t, ownRedis(t))
 	for name, why := range map[string]string{
 		"":                        "empty",
 		strings.Repeat("x", 1025): "1025 bytes",

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -32,15 +31,10 @@ func rounds(few, many int) int {
 	return few
 }
 
-// embedded returns a client of an embedded miniredis.
-func embedded(t *testing.T) rueidis.Client {
+// ownRedis returns a client of a Redis that is the test's own.
+func ownRedis(t *testing.T) rueidis.Client {
 	t.Helper()
-	rdb, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{miniredis.RunT(t).Addr()}, DisableCache: true, ForceSingleClient: true, AlwaysRESP2: true,
-	})
-	require.NoError(t, err)
-	t.Cleanup(rdb.Close)
-	return rdb
+	return redistest.Start(t).Client()
 }
 
 // newClient returns a Client over rdb that is closed before rdb is.

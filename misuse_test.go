@@ -21,7 +21,7 @@ func TestMisuseIsTold(t *testing.T) {
 	ctx := context.Background()
 	_, err := New((*hollow)(nil))
 	require.ErrorIs(t, err, ErrInvalidOption)
-	rdb := embedded(t)
+	rdb := ownRedis(t)
 	_, err = NewRedlock([]rueidis.Client{rdb, (*hollow)(nil)})
 	require.ErrorIs(t, err, ErrInvalidOption)
 	c := newClient(t, rdb)
@@ -77,7 +77,7 @@ func TestMisuseIsTold(t *testing.T) {
 }
 
 func TestUnusableOwners(t *testing.T) {
-	m := newClient(t, embedded(t)).Mutex("k")
+	m := newClient(t, ownRedis(t)).Mutex("k")
 	for _, id := range []string{"", strings.Repeat("o", 257), "relock:vote"} {
 		ctx := WithOwner(context.Background(), id)
 		_, err := m.Lock(ctx)

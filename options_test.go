@@ -11,7 +11,7 @@ import (
 
 // What the guard waits is the user's word where it was given, and follows the lease only where it was not.
 func TestRestartGuardOption(t *testing.T) {
-	nodes := []rueidis.Client{embedded(t)}
+	nodes := []rueidis.Client{ownRedis(t)}
 	open := func(opts ...Option) error {
 		c, err := NewRedlock(nodes, opts...)
 		if err == nil {
@@ -31,6 +31,7 @@ func TestRestartGuardOption(t *testing.T) {
 
 // Refusals name the option and what it takes.
 func TestRefusedOptionsSayWhatTheyTake(t *testing.T) {
+	rdb := ownRedis(t)
 	for why, opt := range map[string]Option{
 		"WithWait: -1s; it must be positive":              WithWait(-time.Second),
 		"WithCommandTimeout: 0s; it must be positive":     WithCommandTimeout(0),
@@ -42,7 +43,7 @@ func TestRefusedOptionsSayWhatTheyTake(t *testing.T) {
 		"WithLogger: the logger is nil":                   WithLogger(nil),
 		"WithLocalHandoff: 0 passes; between 1 (none) an": WithLocalHandoff(0, 0),
 	} {
-		_, err := New(embedded(t), opt)
+		_, err := New(rdb, opt)
 		require.ErrorIs(t, err, ErrInvalidOption)
 		require.ErrorContains(t, err, why)
 	}
@@ -63,7 +64,7 @@ func TestValidOwner(t *testing.T) {
 
 // A counter outlives the longest lease by far, and whoever gives less is told.
 func TestTokenRetentionOption(t *testing.T) {
-	rdb := embedded(t)
+	rdb := ownRedis(t)
 	for _, opts := range [][]Option{
 		{WithTokenRetention(0)}, {WithTokenRetention(0), WithLease(MaxLease)}, {WithTokenRetention(time.Minute), WithLease(15 * time.Second)},
 		{WithLease(MaxLease)}, {WithTokenRetention(4 * MaxLease), WithLease(MaxLease)},

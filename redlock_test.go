@@ -131,23 +131,6 @@ func TestRedlockIsExclusive(t *testing.T) {
 	exclusive(ctx, t, "k", clients...)
 }
 
-func TestRedlockOnEmbeddedNodes(t *testing.T) {
-	var nodes []rueidis.Client
-	for range 3 {
-		nodes = append(nodes, embedded(t))
-	}
-	var clients []*Client
-	for range 2 {
-		c, err := NewRedlock(nodes)
-		require.NoError(t, err)
-		t.Cleanup(c.Close)
-		clients = append(clients, c)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
-	defer cancel()
-	exclusive(ctx, t, "k", clients...)
-}
-
 func TestRedlockWithLeastPrivilege(t *testing.T) {
 	acl := rights(t, "suite:")
 	var nodes []rueidis.Client

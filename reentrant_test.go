@@ -13,7 +13,7 @@ import (
 )
 
 func TestDoCarriesTheOwnership(t *testing.T) {
-	c := newClient(t, embedded(t))
+	c := newClient(t, ownRedis(t))
 	m := c.Mutex("orders")
 	ctx := context.Background()
 	boom := errors.New("boom")
@@ -40,7 +40,7 @@ func TestDoCarriesTheOwnership(t *testing.T) {
 }
 
 func TestDoUnlocksOnPanic(t *testing.T) {
-	c := newClient(t, embedded(t))
+	c := newClient(t, ownRedis(t))
 	m := c.Mutex("k")
 	require.PanicsWithValue(t, "boom", func() {
 		_ = m.Do(context.Background(), func(context.Context) error { panic("boom") })
@@ -51,7 +51,7 @@ func TestDoUnlocksOnPanic(t *testing.T) {
 }
 
 func TestOwnershipFollowsTheContext(t *testing.T) {
-	c := newClient(t, embedded(t))
+	c := newClient(t, ownRedis(t))
 	m := c.Mutex("k")
 	ctx := context.Background()
 	l, err := m.Lock(ctx)
@@ -133,7 +133,7 @@ func TestSharersEnterTogether(t *testing.T) {
 }
 
 func TestUnlockIsOnce(t *testing.T) {
-	c := newClient(t, embedded(t))
+	c := newClient(t, ownRedis(t))
 	ctx := context.Background()
 	m := c.Mutex("k")
 	l, err := m.Lock(ctx)
@@ -293,7 +293,7 @@ func TestForceUnlock(t *testing.T) {
 }
 
 func TestLockerIsASyncLocker(t *testing.T) {
-	c := newClient(t, embedded(t))
+	c := newClient(t, ownRedis(t))
 	var (
 		wg sync.WaitGroup
 		n  int

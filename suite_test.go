@@ -17,8 +17,6 @@ import (
 
 // TestEveryClient runs the suite through every kind of client a user may bring.
 func TestEveryClient(t *testing.T) {
-	t.Run("miniredis", func(t *testing.T) { suite(t, func() rueidis.Client { return embedded(t) }, modePlain) })
-
 	s := redistest.Start(t)
 	for name, change := range map[string]func(*rueidis.ClientOption){
 		"resp3 and cache":  func(o *rueidis.ClientOption) { o.DisableCache = false },

@@ -269,7 +269,7 @@ func TestBrokenCounterLeavesNobodyAsleep(t *testing.T) {
 // What comes over the channels and means nothing is written to the logger, but not each time.
 func TestSkippedMessagesAreLogged(t *testing.T) {
 	var out bytes.Buffer
-	c := newClient(t, embedded(t), WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
+	c := newClient(t, ownRedis(t), WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
 	h := c.arb.(*node).hub
 	nm, err := namesOf("", "k")
 	require.NoError(t, err)
