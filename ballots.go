@@ -2,29 +2,15 @@ package relock
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/lua"
 )
-
-//go:embed lua/guard.lua
-var guardLua string
-
-//go:embed lua/ballot.lua
-var ballotLua string
-
-//go:embed lua/vote.lua
-var voteLua string
-
-//go:embed lua/unvote.lua
-var unvoteLua string
-
-//go:embed lua/fence.lua
-var fenceLua string
 
 // ballots runs the scripts of one node of a quorum. Those it has from scripts are guarded too: a node that may have
 // forgotten locks confirms none.
@@ -34,20 +20,17 @@ type ballots struct {
 }
 
 func newBallots(l *link, longest, retention time.Duration) ballots {
-	guard := fmt.Sprintf("local longest = %d\n", longest.Milliseconds()) + guardLua
-	counted := guard + counting(retention) + ballotLua
-	granting := counted + grantLua + queueLua
-	refusing := guard + "if quarantined() then return refused() end\n"
+	from := lua.Scripts{Kind: "mutex", Quorum: true, Retention: retention, Longest: longest}
 	b := ballots{
 		scripts:  newScripts(l, retention),
-		voting:   rueidis.NewLuaScript(rightsLua + granting + newsLua + voteLua),
-		unvoting: rueidis.NewLuaScript(granting + unvoteLua),
-		fencing:  rueidis.NewLuaScript(counted + fenceLua),
+		voting:   rueidis.NewLuaScript(mustScript(from.Text("vote"))),
+		unvoting: rueidis.NewLuaScript(mustScript(from.Text("unvote"))),
+		fencing:  rueidis.NewLuaScript(mustScript(from.Text("fence"))),
 	}
-	b.sweeping = rueidis.NewLuaScript(sweepText(granting, unvoteLua))
-	b.forcing = rueidis.NewLuaScript(granting + newsLua + forceLua)
-	b.recounting = rueidis.NewLuaScript(refusing + recountLua)
-	b.renewing = rueidis.NewLuaScript(refusing + renewLua)
+	b.sweeping = rueidis.NewLuaScript(mustScript(from.Sweep("unvote")))
+	b.forcing = rueidis.NewLuaScript(mustScript(from.Text("force")))
+	b.recounting = rueidis.NewLuaScript(mustScript(from.Text("recount")))
+	b.renewing = rueidis.NewLuaScript(mustScript(from.Text("renew")))
 	return b
 }
 

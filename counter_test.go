@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/lua"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,7 +29,9 @@ func (c *clocked) eval(script string, at int64, args ...string) []int64 {
 	c.t.Helper()
 	at += c.origin
 	stub := fmt.Sprintf("{%d, %d}", at/1_000_000, at%1_000_000)
-	text := strings.ReplaceAll(counting(c.retention), "redis.call('TIME')", stub) + script
+	token, err := lua.Scripts{Retention: c.retention}.Text("token")
+	require.NoError(c.t, err)
+	text := strings.ReplaceAll(token, "redis.call('TIME')", stub) + script
 	cmd := c.rdb.B().Eval().Script(text).Numkeys(5).Key("k", "q", counterOfK, "u", "s").Arg(args...).Build()
 	got, err := c.rdb.Do(context.Background(), cmd).AsIntSlice()
 	require.NoError(c.t, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/lua"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -108,18 +109,22 @@ func (w *wire) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResul
 	return w.Client.Do(ended, cmd) // not sent: only its error is wanted
 }
 
+// scriptTexts are the scripts of a Redis that decides alone.
+var scriptTexts = sync.OnceValue(func() map[string]string {
+	from := lua.Scripts{Kind: "mutex", Retention: defaultRetention}
+	texts := map[string]string{"sweep": mustScript(from.Sweep("release"))}
+	for _, op := range []string{"acquire", "release", "force", "recount", "renew", "inspect"} {
+		texts[op] = mustScript(from.Text(op))
+	}
+	return texts
+})
+
 // opOf names the script that a command runs.
 func opOf(cmd []string) string {
 	if len(cmd) < 2 {
 		return ""
 	}
-	granting := alone + counting(defaultRetention) + grantLua
-	scripts := map[string]string{
-		"acquire": rightsLua + granting + queueLua + turnLua + acquireLua, "release": granting + queueLua + turnLua + releaseLua,
-		"force": granting + newsLua + forceLua, "recount": recountLua,
-		"sweep": sweepText(granting+queueLua+turnLua, releaseLua), "renew": renewLua, "inspect": inspectLua,
-	}
-	for op, text := range scripts {
+	for op, text := range scriptTexts() {
 		sum := sha1.Sum([]byte(text))
 		if cmd[1] == text || cmd[1] == hex.EncodeToString(sum[:]) {
 			return op

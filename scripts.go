@@ -2,59 +2,21 @@ package relock
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/lua"
 )
 
-//go:embed lua/counter.lua
-var counterLua string
-
-//go:embed lua/token.lua
-var tokenLua string
-
-//go:embed lua/news.lua
-var newsLua string
-
-//go:embed lua/grant.lua
-var grantLua string
-
-//go:embed lua/queue.lua
-var queueLua string
-
-//go:embed lua/turn.lua
-var turnLua string
-
-//go:embed lua/rights.lua
-var rightsLua string
-
-//go:embed lua/acquire.lua
-var acquireLua string
-
-//go:embed lua/release.lua
-var releaseLua string
-
-//go:embed lua/force.lua
-var forceLua string
-
-//go:embed lua/recount.lua
-var recountLua string
-
-//go:embed lua/renew.lua
-var renewLua string
-
-//go:embed lua/inspect.lua
-var inspectLua string
-
-// alone is put before the scripts of a Redis that decides alone: it keeps no ballots.
-const alone = "local mark, mute\n"
-
-// counting is put before the scripts that count tokens: how, and for how long the counters are kept.
-func counting(retention time.Duration) string {
-	return fmt.Sprintf("local retention = %d\n", retention.Milliseconds()) + counterLua + tokenLua
+// mustScript is a script that is known to be there.
+func mustScript(script string, err error) string {
+	if err != nil {
+		panic(err)
+	}
+	return script
 }
 
 // scripts runs the Lua files on one Redis: a typed method each, so that positions are written once. They are never
@@ -67,17 +29,17 @@ type scripts struct {
 }
 
 func newScripts(l *link, retention time.Duration) scripts {
-	granting := alone + counting(retention) + grantLua
+	from := lua.Scripts{Kind: "mutex", Retention: retention}
 	return scripts{
 		link:       l,
 		vetted:     &vetted{},
-		acquiring:  rueidis.NewLuaScript(rightsLua + granting + queueLua + turnLua + acquireLua),
-		releasing:  rueidis.NewLuaScript(granting + queueLua + turnLua + releaseLua),
-		sweeping:   rueidis.NewLuaScript(sweepText(granting+queueLua+turnLua, releaseLua)),
-		forcing:    rueidis.NewLuaScript(granting + newsLua + forceLua),
-		recounting: rueidis.NewLuaScript(recountLua),
-		renewing:   rueidis.NewLuaScript(renewLua),
-		inspecting: rueidis.NewLuaScript(inspectLua),
+		acquiring:  rueidis.NewLuaScript(mustScript(from.Text("acquire"))),
+		releasing:  rueidis.NewLuaScript(mustScript(from.Text("release"))),
+		sweeping:   rueidis.NewLuaScript(mustScript(from.Sweep("release"))),
+		forcing:    rueidis.NewLuaScript(mustScript(from.Text("force"))),
+		recounting: rueidis.NewLuaScript(mustScript(from.Text("recount"))),
+		renewing:   rueidis.NewLuaScript(mustScript(from.Text("renew"))),
+		inspecting: rueidis.NewLuaScript(mustScript(from.Text("inspect"))),
 	}
 }
 

@@ -2,21 +2,11 @@ package relock
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strconv"
 
 	"github.com/redis/rueidis"
 )
-
-//go:embed lua/sweep.lua
-var sweepLua string
-
-// sweepText is a script that runs another one, body, for many acquisitions: KEYS and ARGV become locals, which the loop
-// sets anew for each of them.
-func sweepText(prelude, body string) string {
-	return "local KEYS, ARGV = KEYS, ARGV\n" + prelude + "local function one()\n" + body + "end\n" + sweepLua
-}
 
 // sweepKeys is how many keys a release has, and an unvote.
 const sweepKeys = 5

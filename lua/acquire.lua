@@ -1,5 +1,6 @@
 -- acquire: take the free lock, enter the hold of a shared owner, or wait in the queue. Sent again it is the poll.
 --
+-- needs: rights kind grant handover queue turn
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -15,26 +16,24 @@
 --
 -- Returns {1, first token, how many} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, holder};
 -- without a holder, what is left of the turn that the lock is left free for.
--- Wire: RedissonLock.tryLockInnerAsync, RedissonFencedLock; ids are never reused, so HSET 1 stands for its HINCRBY.
+-- Wire: RedissonLock.tryLockInnerAsync, RedissonFencedLock.
 local lease, block, id, owner, ticket, inbox = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
-if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+if idle(lease, block, id, owner) then
   return { 1, take(lease, block, id, owner) }
 end
 local member = member_of(lease, block, id, owner)
-local mine = redis.call('HEXISTS', KEYS[1], id) == 1
-if mine or (owner ~= '' and redis.call('HEXISTS', KEYS[1], owner) == 1) then
+local mine = holds(id)
+if mine or share(id, owner) then
   if not mine then
-    redis.call('HSET', KEYS[1], id, 1)
-    redis.call('HINCRBY', KEYS[1], owner, 1)
-    redis.call('ZREM', KEYS[2], member)
+    give_up(member)
   end
-  keep(KEYS[1], lease)
-  return { 1, standing(block) }
+  lengthen(lease, id)
+  return { 1, standing(lease, block, id, owner) }
 end
 
 local queued = ''
-if redis.call('EXISTS', KEYS[1]) == 0 then
+if open(lease, block, id, owner, own_line()) then
   if inbox == '' then
     return { 1, take(lease, block, id, owner) }
   end
@@ -48,11 +47,11 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
     return waiting(queued, left)
   end
   local winner, token, count = hand_over(inbox, ARGV[7], me)
-  if winner == me then
-    if not token then
-      token, count = take(lease, block, id, owner)
-    end
+  if me and winner == me then
     return { 1, token, count }
+  end
+  if not me and (batch == 1 and not winner or batch > 1 and idle(lease, block, id, owner)) then
+    return { 1, take(lease, block, id, owner) }
   end
 elseif ticket ~= '-' and inbox ~= '' then
   queued = join(member, ticket, lease)

@@ -1,6 +1,7 @@
--- counter: the fencing counter, which rises although a Redis forgets it; put before what grants, raises or tells it.
+-- counter: the fencing counter, which rises although a Redis forgets it.
 --
--- Reads the local `retention` that is put before it: how long a counter outlives its last grant, in ms, 0 for ever.
+-- needs: retention
+-- That is how long a counter outlives its last grant, in ms, 0 for ever.
 --
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
 --

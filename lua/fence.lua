@@ -1,5 +1,6 @@
 -- fence: raise the fencing counter of one node of a quorum to what the quorum reached.
 --
+-- needs: guard counter kind
 -- KEYS[1]  lock hash        name
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
 -- KEYS[5]  seed             relock_seed:{name}
@@ -16,7 +17,7 @@ if ARGV[1] == 'seed' then
     return 0
   end
   store(KEYS[5], born, tonumber(ARGV[3]))
-elseif redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
+elseif not holds(ARGV[2]) then
   return 0
 end
 raise(ARGV[3])

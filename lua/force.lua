@@ -1,5 +1,6 @@
 -- force: free the lock whoever holds it, tell the deposed, and hand it over.
 --
+-- needs: kind handover news
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -9,16 +10,16 @@
 --
 -- Returns 1 when there was a lock to free, else 0.
 -- Wire: RedissonLock.forceUnlockAsync.
-local holders = redis.call('HKEYS', KEYS[1])
-if redis.call('DEL', KEYS[1]) == 0 then
+local deposed = holders()
+if not clear() then
   return 0
 end
-local ok, granted
+local ok, winner
 if ARGV[1] ~= '' then
-  tell(holders, ARGV[1], ARGV[2], 0)
-  ok, granted = pcall(hand_over, ARGV[1], ARGV[2]) -- what fails here must not keep the waiters asleep
+  tell(deposed, ARGV[1], ARGV[2], 0)
+  ok, winner = pcall(hand_over, ARGV[1], ARGV[2]) -- what fails here must not keep the waiters asleep
 end
-if not (ok and granted) then
-  redis.call(ARGV[2], KEYS[4], '0')
+if not (ok and winner) then
+  announce(ARGV[2])
 end
 return 1

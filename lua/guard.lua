@@ -1,6 +1,7 @@
--- guard: notice that this Redis may have forgotten locks; put before the scripts of a quorum.
+-- guard: notice that this Redis may have forgotten locks.
 --
--- Reads the local `longest` that is put before it: the longest lease anybody may rely on, in ms, 0 for no guard.
+-- needs: longest
+-- That is the longest lease anybody may rely on, in ms, 0 for no guard.
 -- The hash relock_incarnation holds {run, born, longest} of the process that wrote last. It stands for the whole Redis and
 -- is not among the keys: a quorum's masters are no Cluster.
 --

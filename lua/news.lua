@@ -1,4 +1,4 @@
--- news: tell the clients of a lock's holders; put before what frees a lock or asks for it.
+-- news: tell the clients of a lock's holders.
 --
 -- KEYS[1]  lock hash        name
 --

@@ -1,16 +1,8 @@
--- queue: wait for a lock that is not free; put before acquire and release.
+-- queue: wait for a lock that is not free.
 --
--- KEYS[1]  lock hash        name
--- KEYS[2]  queue of waiters relock_queue:{name}
+-- needs: counter lease kind
 --
 -- Returns nothing: it only defines functions.
-
--- A lease is only ever lengthened: a late or a shorter command must not cut what a holder relies on.
-local function keep(key, ms)
-  if redis.call('PTTL', key) < tonumber(ms) then
-    redis.call('PEXPIRE', key, ms)
-  end
-end
 
 -- member_of is a waiter's entry in the queue: all that whoever hands over to it needs to know. What ends in a colon, or in
 -- an owner whose block is one, says that its client can be told of fewer tokens than the block.
@@ -18,23 +10,29 @@ local function member_of(lease, block, id, owner)
   return lease .. ':' .. block .. ':' .. id .. ':' .. owner
 end
 
--- join stands member in the queue, behind everyone there unless it knows its ticket, and returns the ticket.
+-- join stands member in the queue of its kind, behind everyone there unless it knows its ticket, and returns the ticket.
 local function join(member, ticket, lease)
-  local score = redis.call('ZSCORE', KEYS[2], member)
+  local line = own_line()
+  local score = redis.call('ZSCORE', line, member)
   if not score then
     score = tonumber(ticket)
     if not score then
-      local last = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+      local last = redis.call('ZREVRANGE', line, 0, 0, 'WITHSCORES')[2]
       score = math.max(clock(), (tonumber(last) or 0) + 1)
     end
-    redis.call('ZADD', KEYS[2], string.format('%.0f', score), member)
+    redis.call('ZADD', line, string.format('%.0f', score), member)
   end
-  keep(KEYS[2], 4 * lease)
+  keep(line, 4 * lease)
   return string.format('%.0f', score)
+end
+
+-- give_up takes member out of its queue.
+local function give_up(member)
+  redis.call('ZREM', own_line(), member)
 end
 
 -- waiting is the reply to one who does not hold the lock: {0, counter, ticket, holder's PTTL, holder}. Where nobody holds
 -- it, left is how long it is left to others.
 local function waiting(ticket, left)
-  return { 0, decimal(counted()), ticket, left or redis.call('PTTL', KEYS[1]), holder() }
+  return { 0, decimal(counted()), ticket, left or time_left(), holder() }
 end

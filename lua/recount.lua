@@ -1,5 +1,6 @@
 -- recount: write the hold count of an acquisition, on re-entry and on an inner unlock. Sent again it changes nothing.
 --
+-- quorum: refuse
 -- KEYS[1]  lock hash        name
 -- ARGV[1]  acquisition id   <client uuid>:<n>
 -- ARGV[2]  hold count

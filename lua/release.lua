@@ -1,5 +1,6 @@
 -- release: end an acquisition, held or waiting, and hand the lock over. Sent again it changes nothing.
 --
+-- needs: kind handover queue turn
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -20,17 +21,17 @@
 -- {1, acquire's reply ...}.
 -- Wire: RedissonLock.unlockInnerAsync, without its latch: ids are never reused, so a second run finds nothing.
 local id, owner, inbox, publish, next_id = ARGV[1], ARGV[2], ARGV[4], ARGV[5], ARGV[8]
-if redis.call('HEXISTS', KEYS[1], id) == 0 then
-  redis.call('ZREM', KEYS[2], member_of(ARGV[3], ARGV[6], id, owner))
+if not holds(id) then
+  give_up(member_of(ARGV[3], ARGV[6], id, owner))
+  if batch > 1 and inbox ~= '' then
+    pcall(hand_over, inbox, publish) -- one at the head may have kept out those behind it
+  end
   return { 0 }
 end
-if owner ~= '' then
-  redis.call('HDEL', KEYS[1], id)
-  if redis.call('HINCRBY', KEYS[1], owner, -1) > 0 then
-    return { 1 }
-  end
+local _, free = leave(id, owner, true)
+if not free then
+  return { 1 }
 end
-redis.call('DEL', KEYS[1]) -- first, so that a full Redis still lets go
 
 -- What fails now, say at a counter that is no number, must not keep the waiters asleep: they come, and are told.
 local me, ticket, winner, token, count, foreign
@@ -39,7 +40,7 @@ local ok = pcall(function()
     me = member_of(ARGV[9], ARGV[10], next_id, '')
     ticket = join(me, '', ARGV[9])
   end
-  if inbox ~= '' and redis.call('EXISTS', KEYS[2]) == 1 then
+  if inbox ~= '' and redis.call('EXISTS', next_line()) == 1 then
     foreign = ARGV[7] == '1' and foreigners(publish)
     if not foreign then
       winner, token, count = hand_over(inbox, publish, me)
@@ -47,7 +48,7 @@ local ok = pcall(function()
   end
 end)
 local left
-if not winner and redis.call(publish, KEYS[4], '0') > 0 and ok and inbox ~= '' and ARGV[7] == '1' then
+if not winner and announce(publish) > 0 and ok and inbox ~= '' and ARGV[7] == '1' then
   left = (foreign or foreigners(publish)) and open_turn(publish)
 end
 if not ok or not me then

@@ -1,5 +1,6 @@
 -- renew: lengthen many leases, and repair hold counts that a late command left behind.
 --
+-- quorum: refuse
 -- KEYS[n]  lock hash        name
 -- ARGV[3n-2]  acquisition id   <client uuid>:<n>
 -- ARGV[3n-1]  hold count, 0 to leave it as it is

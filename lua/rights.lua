@@ -1,4 +1,4 @@
--- rights: refuse a lock whose holder would lack a right later; put before acquire and vote. Redis 7 and newer can tell.
+-- rights: refuse a lock whose holder would lack a right later. Redis 7 and newer can tell.
 --
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}

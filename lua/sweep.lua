@@ -1,4 +1,4 @@
--- sweep: end many acquisitions in one command; put behind a release or an unvote, which is wrapped as the function one.
+-- sweep: end many acquisitions in one command; a release or an unvote is wrapped as the function one.
 --
 -- KEYS[n]  five for each acquisition, as one takes them
 -- ARGV[1]  width: how many arguments one takes

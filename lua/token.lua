@@ -1,6 +1,6 @@
--- token: which fencing tokens a grant has; put behind counter and before what grants, enters or tells of a lock.
+-- token: which fencing tokens a grant has.
 --
--- KEYS[1]  lock hash        name; its field relock:first holds <first token>:<how many>[:<shared owner>] of the grant
+-- needs: counter
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
 --
 -- Returns nothing: it only defines functions.
@@ -22,36 +22,4 @@ local function reserve(block, whole)
   end
   store(KEYS[3], decimal(last), last)
   return decimal(first), block
-end
-
--- granted returns first token, how many, and shared owner of the grant in force; nothing where Redisson or an older client
--- gave it.
-local function granted()
-  return string.match(redis.call('HGET', KEYS[1], 'relock:first') or '', '^(%d+):(%d+):?(.*)$')
-end
-
--- standing returns the tokens of the grant in force to one who has a part in it. An older client's are the last that were
--- counted. Where they are forgotten too, new ones are as good: they are above all that the same owner was given before.
-local function standing(block)
-  local first, count = granted()
-  if not first then
-    first, count = decimal((tonumber(redis.call('GET', KEYS[3]) or 0) or 0) - block + 1), block
-    if tonumber(first) < 1 then
-      first, count = reserve(block)
-      redis.call('HSET', KEYS[1], 'relock:first', first .. ':' .. count)
-    end
-  end
-  return first, count
-end
-
--- holder is the owner field of the lock, '' when there is none. The sharers of an owner, who may be thousands, are not read.
-local function holder()
-  local _, _, owner = granted()
-  local fields = owner and owner ~= '' and { owner } or redis.call('HKEYS', KEYS[1])
-  for _, field in ipairs(fields) do
-    if string.sub(field, 1, 7) ~= 'relock:' then
-      return field
-    end
-  end
-  return ''
 end

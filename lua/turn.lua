@@ -1,5 +1,6 @@
--- turn: leave the free lock to Redisson's waiters, who cannot be handed it; put before acquire and release.
+-- turn: leave the free lock to Redisson's waiters, who cannot be handed it.
 --
+-- needs: counter lease
 -- KEYS[2]  queue of waiters relock_queue:{name}; its member `turn` has minus the end of the turn, server microseconds
 -- KEYS[4]  unlock channel   redisson_lock__channel:{name}
 -- KEYS[5]  channel of turns relock_listen:{name}, which every relock client subscribes with KEYS[4]

@@ -1,5 +1,6 @@
 -- unvote: end an acquisition on one node of a quorum, held or waiting, and hand over. Sent again it changes nothing.
 --
+-- needs: counter kind ballot handover queue
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -19,14 +20,11 @@
 -- Returns {1 or 0: the caller held it here}, and with ARGV[7] ballot's answer for that, or why the node is mute.
 local lease, block, id, owner, reached, inbox, next_id = unpack(ARGV, 1, 7)
 
-local held, free = redis.call('HDEL', KEYS[1], id), 0 -- first, so that a full Redis still lets go
-if held == 0 then
-  redis.call('ZREM', KEYS[2], member_of(lease, block, id, owner))
+local held, free = leave(id, owner)
+if not held then
+  give_up(member_of(lease, block, id, owner))
   -- Free already where this Redis was restarted or the lease ran out: then nobody else serves the queue.
-  free = 1 - redis.call('EXISTS', KEYS[1])
-elseif owner == '' or redis.call('HINCRBY', KEYS[1], owner, -1) <= 0 then
-  redis.call('DEL', KEYS[1])
-  free = 1
+  free = open(lease, block, id, owner, own_line())
 end
 
 -- What fails now must not keep the lock, nor the waiters asleep: they come, and are told.
@@ -36,13 +34,14 @@ local ok, failure = pcall(function()
     join(me, ARGV[10], ARGV[8])
   end
   raise(reached)
-  winner = free == 1 and hand_over(inbox, 'PUBLISH', me)
+  winner = free and hand_over(inbox, 'PUBLISH', me)
 end)
-if free == 1 and not winner and held == 1 then
-  redis.call('PUBLISH', KEYS[4], '0')
+if held and free and not winner then
+  announce('PUBLISH')
 end
 local answer = {}
 if me then
-  answer = ok and (mute() and { why_mute() } or told(next_id)) or { type(failure) == 'table' and failure or redis.error_reply(failure) }
+  answer = ok and (barred() and { why_barred() } or ballot(next_id))
+    or { type(failure) == 'table' and failure or redis.error_reply(failure) }
 end
-return { held, unpack(answer) }
+return { held and 1 or 0, unpack(answer) }

@@ -1,5 +1,6 @@
 -- vote: acquire on one node of a quorum, poll there, or give back a grant to a lower ticket.
 --
+-- needs: rights counter kind ballot grant handover queue news
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -18,43 +19,41 @@
 local lease, block, id, owner, ticket, yield, how, inbox = unpack(ARGV)
 local member = member_of(lease, block, id, owner)
 
-if mute() then
+if barred() then
   if how ~= 'try' then
     join(member, ticket, lease)
   end
-  return why_mute()
+  return why_barred()
 end
-if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+if idle(lease, block, id, owner) then
   local first, count = take(lease, block, id, owner)
-  mark(first, ticket)
-  return { 1, first, ticket, lease, owner ~= '' and owner or id, decimal(clock()), count } -- as told would find it
+  record_grant(first, ticket)
+  return { 1, first, ticket, lease, owner ~= '' and owner or id, decimal(clock()), count } -- as ballot would find it
 end
-if redis.call('HEXISTS', KEYS[1], id) == 1 then
-  keep(KEYS[1], lease)
+if holds(id) then
+  lengthen(lease, id)
   -- A yield holds for the grant it names alone. Who is still first is granted anew, under a new number: so a copy of
   -- this command that comes late finds nothing to give back.
-  local number = string.match(redis.call('HGET', KEYS[1], 'relock:vote') or '', '^(%d+):')
-  if yield == number and (owner == '' or redis.call('HGET', KEYS[1], owner) == '1') then
-    redis.call('DEL', KEYS[1])
+  local number = string.match(noted('vote') or '', '^(%d+):')
+  if yield == number and sole(owner) then
+    clear()
     join(member, ticket, lease)
     hand_over(inbox, 'PUBLISH', member)
   end
-elseif owner ~= '' and redis.call('HEXISTS', KEYS[1], owner) == 1 then
-  redis.call('HSET', KEYS[1], id, 1)
-  redis.call('HINCRBY', KEYS[1], owner, 1)
-  redis.call('ZREM', KEYS[2], member)
-  keep(KEYS[1], lease)
-elseif redis.call('EXISTS', KEYS[1]) == 0 then
+elseif share(id, owner) then
+  give_up(member)
+  lengthen(lease, id)
+elseif open(lease, block, id, owner, own_line()) then
   if how ~= 'try' then
     join(member, ticket, lease)
   end
   if not hand_over(inbox, 'PUBLISH', how ~= 'try' and member) then
-    mark((take(lease, block, id, owner)), ticket)
+    record_grant((take(lease, block, id, owner)), ticket)
   end
 elseif how ~= 'try' then
   join(member, ticket, lease)
   if how == 'nudge' then
-    tell(redis.call('HKEYS', KEYS[1]), inbox, 'PUBLISH', 1)
+    tell(holders(), inbox, 'PUBLISH', 1)
   end
 end
-return told(id)
+return ballot(id)

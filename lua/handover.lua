@@ -1,0 +1,48 @@
+-- handover: give the free lock to those who wait.
+--
+-- needs: kind grant
+-- quorum: ballot
+-- alone: noballot
+-- KEYS[1]  lock hash        name
+--
+-- Returns nothing: it only defines functions.
+
+-- hand_over gives the free lock to the first waiters whose clients still listen: to one, or to as many as a batch has while
+-- the lock is open to them. me is granted by the caller's reply. NUMSUB decides, because PUBLISH counts pattern subscribers
+-- too. Returns me, else the last one granted, with its token and how many, or nothing. A member that ends behind its id is
+-- an older client's.
+local function hand_over(inbox, publish, me)
+  local line = next_line()
+  if barred and (redis.call('EXISTS', line) == 0 or barred()) then
+    return nil
+  end
+  local numsub = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
+  local winner, token, count
+  local room = batch
+  while room > 0 do
+    local member, ticket = pop(line)
+    if not member then
+      break
+    end
+    local lease, block, client, n, colon, owner = string.match(member, '^(%d+):(%d+):([^:]+):(%d+)(:?)(.*)$')
+    if lease and (member == me or tonumber(redis.call('PUBSUB', numsub, inbox .. client)[2]) > 0) then
+      local id = client .. ':' .. n
+      local first, many = take(lease, block, id, owner, line, colon == '')
+      if record_grant then
+        record_grant(first, ticket)
+      end
+      if member ~= me then
+        local tokens = colon == ':' and owner == '' and first .. ':' .. many or first
+        redis.call(publish, inbox .. client, table.concat({ tokens, lease, id, #owner, owner .. KEYS[1] }, ' '))
+      end
+      if owner ~= '' or batch > 1 then
+        announce(publish) -- other waiters of this owner, or of a batch, may enter now
+      end
+      if not winner or winner ~= me then
+        winner, token, count = member, first, many
+      end
+      room = room - 1
+    end
+  end
+  return winner, token, count
+end

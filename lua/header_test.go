@@ -1,0 +1,82 @@
+package lua
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	documented = regexp.MustCompile(`(?m)^-- (KEYS|ARGV)\[([\w-]+)\]`)
+	returns    = regexp.MustCompile(`(?m)^-- Returns `)
+	placed     = regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
+	title      = regexp.MustCompile(`^-- (\w+): `)
+	ofHash     = regexp.MustCompile(`redis\.p?call\(['"]\w+['"], KEYS\[1\]`)
+)
+
+// holders are the files that may read and write the lock itself: kinds of lock with what they share, and what is written
+// for a hash alone.
+var hashFiles = append([]string{"hash", "recount", "renew", "inspect"}, kinds...)
+
+// Each script opens with its keys, arguments and answer, and uses just those.
+func TestHeadersAreTrue(t *testing.T) {
+	texts := every(t)
+	for file, text := range texts {
+		header, body := cutHeader(text)
+		require.Equal(t, "-- "+file+": ", title.FindString(header), file)
+		require.Regexp(t, returns, header, file)
+		lines, most := strings.Count(text, "\n"), 60
+		if slices.Contains(hashFiles, file) {
+			most = 80
+		}
+		require.LessOrEqual(t, lines, most, file)
+		require.GreaterOrEqual(t, lines, 8, file)
+		if !slices.Contains(hashFiles, file) {
+			require.NotRegexp(t, ofHash, body, "%s names the lock's hash", file)
+		}
+		inHeader, inBody := places(documented, header), places(placed, body)
+		switch {
+		case file == "sweep": // as many as another script takes, for each acquisition
+			require.Equal(t, map[string]bool{"KEYS[n]": true, "ARGV[1]": true, "ARGV[n]": true}, inHeader)
+		case strings.Contains(body, "ipairs(KEYS)"): // any number of keys, three arguments each
+			want := map[string]bool{"ARGV[3n-2]": true, "ARGV[3n-1]": true, "ARGV[3n]": true, "KEYS[n]": true}
+			require.Equal(t, want, inHeader, file)
+		default:
+			requirePlaces(t, texts, file, inHeader, inBody)
+		}
+	}
+}
+
+// requirePlaces holds the places of a header against those of the body, and keys against what stands before it too.
+func requirePlaces(t *testing.T, texts map[string]string, file string, inHeader, inBody map[string]bool) {
+	t.Helper()
+	for place := range inBody {
+		require.Contains(t, inHeader, place, "%s uses it", file)
+	}
+	before := make(map[string]bool)
+	for _, topology := range topologies {
+		for needed := range closure(texts, file, Scripts{Kind: kinds[0], Quorum: topology.quorum}) {
+			_, body := cutHeader(texts[needed])
+			for place := range places(placed, body) {
+				before[place] = true
+			}
+		}
+	}
+	_, body := cutHeader(texts[file])
+	for place := range inHeader {
+		elsewhere := strings.HasPrefix(place, "KEYS") && before[place] ||
+			strings.HasPrefix(place, "ARGV") && strings.Contains(body, "unpack(ARGV")
+		require.True(t, inBody[place] || elsewhere, "%s says %s but does not use it", file, place)
+	}
+}
+
+func places(re *regexp.Regexp, text string) map[string]bool {
+	found := make(map[string]bool)
+	for _, m := range re.FindAllStringSubmatch(text, -1) {
+		found[m[1]+"["+m[2]+"]"] = true
+	}
+	return found
+}

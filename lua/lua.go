@@ -1,0 +1,158 @@
+// Package lua holds the scripts that Redis runs and puts their texts together.
+//
+// A script is crossed with a kind of lock and with a topology. It names in its header what must stand before it:
+//
+//	-- needs: counter kind retention     in any case
+//	-- quorum: ballot                    on a node of a quorum
+//	-- alone: noballot                   on a Redis that decides alone
+//
+// A word is another file, or kind for the file of the kind of lock, which defines the hooks that the scripts call, or a
+// setting: retention or longest. What is needed by several stands there once, before the first of them.
+package lua
+
+import (
+	"embed"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+//go:embed *.lua
+var files embed.FS
+
+// Scripts puts together the scripts for one kind of lock in one topology.
+type Scripts struct {
+	Kind      string        // the file that holds the hooks, say mutex
+	Quorum    bool          // for a node of a quorum, else for a Redis that decides alone
+	Retention time.Duration // how long a fencing counter outlives its last grant, 0 for ever
+	Longest   time.Duration // quorum: the longest lease anybody may rely on, 0 for no guard
+}
+
+// Text returns the whole text of a script, say acquire. An unknown file, or a cycle of needs, is an error.
+func (s Scripts) Text(name string) (string, error) {
+	before, body, err := s.parts(name)
+	return before + body, err
+}
+
+// Sweep returns the text of sweep, which runs the script name for many acquisitions: KEYS and ARGV become locals, which
+// its loop sets anew for each of them.
+func (s Scripts) Sweep(name string) (string, error) {
+	before, body, err := s.parts(name)
+	if err != nil {
+		return "", err
+	}
+	loop, err := read("sweep")
+	if err != nil {
+		return "", err
+	}
+	return "local KEYS, ARGV = KEYS, ARGV\n" + before + "local function one()\n" + body + "end\n" + loop, nil
+}
+
+// parts returns what stands before a script, and its own text.
+func (s Scripts) parts(name string) (before, body string, err error) {
+	l := loader{scripts: s, read: read, done: make(map[string]bool)}
+	if body, err = l.enter(name); err != nil {
+		return "", "", err
+	}
+	return l.text.String(), body, nil
+}
+
+// loader gathers what stands before a script.
+type loader struct {
+	scripts Scripts
+	read    func(file string) (string, error)
+	path    []string        // the files that are being loaded, each needed by the one before it
+	done    map[string]bool // words whose text is there
+	text    strings.Builder
+}
+
+// enter puts all that a file needs before it, and returns the file's own text.
+func (l *loader) enter(file string) (string, error) {
+	if slices.Contains(l.path, file) {
+		return "", fmt.Errorf("lua: %s needs itself: %s", file, strings.Join(append(l.path, file), " > "))
+	}
+	text, err := l.read(file)
+	if err != nil {
+		return "", fmt.Errorf("%w (%s)", err, strings.Join(append(l.path, file), " > "))
+	}
+	l.path = append(l.path, file)
+	for _, word := range needs(text, l.scripts.Quorum) {
+		if err := l.put(word); err != nil {
+			return "", err
+		}
+	}
+	l.path = l.path[:len(l.path)-1]
+	return text, nil
+}
+
+// put adds what a word stands for, unless it is there.
+func (l *loader) put(word string) error {
+	if l.done[word] {
+		return nil
+	}
+	text, known := l.scripts.setting(word)
+	if !known {
+		file := word
+		if word == "kind" {
+			file = l.scripts.Kind
+		}
+		if file == "" {
+			return fmt.Errorf("lua: no kind of lock is named (%s)", strings.Join(l.path, " > "))
+		}
+		var err error
+		if text, err = l.enter(file); err != nil {
+			return err
+		}
+	}
+	l.done[word] = true
+	l.text.WriteString(text)
+	return nil
+}
+
+// setting returns the definition of a setting.
+func (s Scripts) setting(word string) (text string, known bool) {
+	var value time.Duration
+	switch word {
+	case "retention":
+		value = s.Retention
+	case "longest":
+		value = s.Longest
+	default:
+		return "", false
+	}
+	return fmt.Sprintf("local %s = %d\n", word, value.Milliseconds()), true
+}
+
+var needsLine = regexp.MustCompile(`(?m)^-- (needs|quorum|alone): (.*)$`)
+
+// needs returns the words that a file names, in their order.
+func needs(text string, quorum bool) (words []string) {
+	header, _ := cutHeader(text)
+	for _, line := range needsLine.FindAllStringSubmatch(header, -1) {
+		if line[1] == "quorum" && !quorum || line[1] == "alone" && quorum {
+			continue
+		}
+		words = append(words, strings.Fields(line[2])...)
+	}
+	return words
+}
+
+// cutHeader parts the comment that a file opens with from the rest.
+func cutHeader(text string) (header, body string) {
+	lines := strings.SplitAfter(text, "\n")
+	end := slices.IndexFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "--") })
+	if end < 0 {
+		return text, ""
+	}
+	return strings.Join(lines[:end], ""), strings.Join(lines[end:], "")
+}
+
+func read(file string) (string, error) {
+	text, err := files.ReadFile(file + ".lua")
+	if err != nil {
+		return "", fmt.Errorf("lua: no file %q", file+".lua")
+	}
+	return string(text), nil
+}

@@ -1,0 +1,147 @@
+package lua
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What is run: on a Redis that decides alone, and on a node of a quorum. Sweeping runs another script.
+var (
+	aloneScripts  = []string{"acquire", "release", "force", "recount", "renew", "inspect"}
+	quorumScripts = []string{"vote", "unvote", "fence", "force", "recount", "renew"}
+	kinds         = []string{"mutex"}
+	quorumKinds   = map[string]bool{"mutex": true} // have the hooks of a quorum too
+)
+
+var topologies = []struct {
+	name    string
+	quorum  bool
+	scripts []string
+	swept   string
+}{
+	{"alone", false, aloneScripts, "release"},
+	{"quorum", true, quorumScripts, "unvote"},
+}
+
+// every returns the texts of all files.
+func every(t *testing.T) map[string]string {
+	t.Helper()
+	paths, err := fs.Glob(files, "*.lua")
+	require.NoError(t, err)
+	texts := make(map[string]string)
+	for _, path := range paths {
+		name := strings.TrimSuffix(path, ".lua")
+		texts[name], err = read(name)
+		require.NoError(t, err)
+	}
+	return texts
+}
+
+// Whatever is run holds all that it needs, each once and before what needs it, and nothing else.
+func TestTextsAreWhole(t *testing.T) {
+	used := map[string]bool{"sweep": true}
+	for _, kind := range kinds {
+		for _, topology := range topologies {
+			if topology.quorum && !quorumKinds[kind] {
+				continue
+			}
+			s := Scripts{Kind: kind, Quorum: topology.quorum, Retention: 2 * time.Second, Longest: 3 * time.Second}
+			for _, name := range topology.scripts {
+				text, err := s.Text(name)
+				require.NoError(t, err)
+				requireOrder(t, text, name, s, used)
+			}
+			text, err := s.Sweep(topology.swept)
+			require.NoError(t, err)
+			own, loop := every(t)[topology.swept], every(t)["sweep"]
+			require.True(t, strings.HasPrefix(text, "local KEYS, ARGV = KEYS, ARGV\n"))
+			require.True(t, strings.HasSuffix(text, "local function one()\n"+own+"end\n"+loop))
+		}
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(every(t))), slices.Collect(maps.Keys(used)), "files that nothing needs")
+}
+
+// requireOrder looks for the parts of a text in the order in which they must stand.
+func requireOrder(t *testing.T, text, name string, s Scripts, used map[string]bool) {
+	t.Helper()
+	texts := every(t)
+	want := 0
+	for file := range closure(texts, name, s) {
+		switch file {
+		case "retention":
+			want += len("local retention = 2000\n")
+			require.Equal(t, 1, strings.Count(text, "local retention = 2000\n"), name)
+			continue
+		case "longest":
+			want += len("local longest = 3000\n")
+			require.Equal(t, 1, strings.Count(text, "local longest = 3000\n"), name)
+			continue
+		}
+		used[file] = true
+		want += len(texts[file])
+		require.Equal(t, 1, strings.Count(text, texts[file]), "%s in %s", file, name)
+		for _, word := range needs(texts[file], s.Quorum) {
+			before := texts[named(word, s.Kind)]
+			require.Less(t, strings.Index(text, before), max(1, strings.Index(text, texts[file])), "%s needs %s", file, word)
+		}
+	}
+	require.Len(t, text, want, name)
+}
+
+// closure is a file and all that it needs.
+func closure(texts map[string]string, file string, s Scripts) map[string]bool {
+	all := map[string]bool{file: true}
+	for _, word := range needs(texts[file], s.Quorum) {
+		maps.Copy(all, closure(texts, named(word, s.Kind), s))
+	}
+	return all
+}
+
+// named is the file that a word stands for.
+func named(word, kind string) string {
+	if word == "kind" {
+		return kind
+	}
+	return word
+}
+
+// What asks nothing of the kind does not carry its hooks.
+func TestHooksStandWhereTheyAreNeeded(t *testing.T) {
+	for _, name := range []string{"recount", "renew", "inspect"} {
+		text, err := Scripts{}.Text(name)
+		require.NoError(t, err)
+		require.Equal(t, every(t)[name], text)
+	}
+	_, err := Scripts{}.Text("acquire")
+	require.EqualError(t, err, "lua: no kind of lock is named (acquire)")
+}
+
+func TestWhatCannotBePutTogetherIsAnError(t *testing.T) {
+	_, err := Scripts{Kind: "mutex"}.Text("borrow")
+	require.EqualError(t, err, `lua: no file "borrow.lua" (borrow)`)
+	_, err = Scripts{Kind: "mutex"}.Sweep("borrow")
+	require.EqualError(t, err, `lua: no file "borrow.lua" (borrow)`)
+	_, err = Scripts{Kind: "latch"}.Text("release")
+	require.EqualError(t, err, `lua: no file "latch.lua" (release > latch)`)
+
+	texts := map[string]string{"a": "-- a: \n-- needs: b kind\n", "b": "-- b: \n-- alone: c\n", "c": "-- c: \n-- needs: b\n"}
+	load := func(file string, s Scripts) error {
+		l := loader{scripts: s, done: make(map[string]bool), read: func(file string) (string, error) {
+			if text, ok := texts[file]; ok {
+				return text, nil
+			}
+			return "", errors.New("none")
+		}}
+		_, err := l.enter(file)
+		return err
+	}
+	require.EqualError(t, load("a", Scripts{Kind: "c"}), "lua: b needs itself: a > b > c > b")
+	require.NoError(t, load("a", Scripts{Kind: "c", Quorum: true}))
+}

@@ -1,0 +1,76 @@
+-- mutex: RedissonLock's exclusive lock, as a kind of lock: the hooks by which all scripts handle it.
+--
+-- needs: hash
+-- KEYS[1]  lock hash        name
+-- KEYS[2]  queue of waiters relock_queue:{name}
+-- KEYS[4]  unlock channel   redisson_lock__channel:{name}
+--
+-- Returns nothing: it only defines the hooks.
+-- Wire: RedissonLock, RedissonFencedLock; ids are never reused, so HSET 1 stands for HINCRBY.
+
+-- batch is how many waiters one hand-over may grant. Of more than one, open and idle are asked before each.
+local batch = 1
+
+-- own_line is the queue in which the caller waits, next_line the one that is served next.
+local function own_line()
+  return KEYS[2]
+end
+local next_line = own_line
+
+-- idle reports whether the entry may take the lock and is not in it, and nobody waits.
+local function idle(_, _, _, _)
+  return redis.call('EXISTS', KEYS[1], KEYS[2]) == 0
+end
+
+-- open reports whether the entry, which is or would be in line, may take the lock now. It is not in yet.
+local function open(_, _, _, _, _)
+  return redis.call('EXISTS', KEYS[1]) == 0
+end
+
+-- share lets id into the hold of its shared owner, and reports whether there is one.
+local function share(id, owner)
+  if owner == '' or redis.call('HEXISTS', KEYS[1], owner) == 0 then
+    return false
+  end
+  redis.call('HSET', KEYS[1], id, 1)
+  redis.call('HINCRBY', KEYS[1], owner, 1)
+  return true
+end
+
+-- put writes the entry, which waited in line, as the holder with its tokens. The owner's field stands first, where older
+-- clients look.
+local function put(lease, _, id, owner, _, first, count)
+  if owner ~= '' then
+    redis.call('HSET', KEYS[1], owner, 1)
+  end
+  redis.call('HSET', KEYS[1], id, 1, 'relock:first', first .. ':' .. count .. (owner ~= '' and ':' .. owner or ''))
+  local kept = redis.pcall('PEXPIRE', KEYS[1], lease)
+  if type(kept) == 'table' then
+    redis.call('DEL', KEYS[1]) -- a lock that nothing ends would outlive its holder
+    error(kept.err, 0)
+  end
+end
+
+-- leave ends id, and returns whether it was in and whether the lock is open since. It writes before it asks: so a full
+-- Redis still lets go. known says that id is in.
+local function leave(id, owner, known)
+  local gone = known and owner == '' or redis.call('HDEL', KEYS[1], id) == 1
+  if not (gone or known) then
+    return false, false
+  end
+  local open_now = owner == '' or redis.call('HINCRBY', KEYS[1], owner, -1) <= 0
+  if open_now then
+    clear()
+  end
+  return true, open_now
+end
+
+-- sole reports whether an id that is in shares its hold with nobody.
+local function sole(owner)
+  return owner == '' or redis.call('HGET', KEYS[1], owner) == '1'
+end
+
+-- announce tells all who listen that the lock may be open, and returns how many they are.
+local function announce(publish)
+  return redis.call(publish, KEYS[4], '0')
+end
