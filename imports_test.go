@@ -8,13 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// knowTheClientLibrary are the files that still import the client library, which a driver hides. The list only shrinks.
+// knowTheClientLibrary are the files that still import the client library, which a driver hides.
+// The list only shrinks.
 var knowTheClientLibrary = []string{
 	"acquisition.go", "ballots.go", "errors.go", "feed.go", "link.go", "node.go", "pubsub.go", "scripts.go", "seat.go",
 	"sharded.go", "state.go", "sweepscript.go",
 }
 
-// The packages stand on floors, and each imports only what is below it. The order is in package floors.
+// The packages stand on floors, and each imports only what is below it. The order is in package
+// floors.
 func TestImportsLeadDown(t *testing.T) {
 	files, imports, err := floors.Read(".")
 	require.NoError(t, err)

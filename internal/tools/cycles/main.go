@@ -1,11 +1,12 @@
-// Command cycles says how much of a package hangs together: it lists the types and the files in the largest cycle of
-// uses, each of which uses all others, directly or not. Tests are not looked at.
+// Command cycles says how much of a package hangs together: it lists the types and the files in the
+// largest cycle of uses, each of which uses all others, directly or not. Tests are not looked at.
 //
 //	go run ./internal/tools/cycles [-v] [-dir D]
 //
-// A type uses another when its declaration, or a method with its body, names that type, a field of it, or a method of
-// it. What a plain function names belongs to no type, so a call of one ties nothing. A file uses another when it names
-// what is declared there at the top, or a method. Fields alone tie no files.
+// A type uses another when its declaration, or a method with its body, names that type, a field of
+// it, or a method of it. What a plain function names belongs to no type, so a call of one ties
+// nothing. A file uses another when it names what is declared there at the top, or a method. Fields
+// alone tie no files.
 package main
 
 import (
@@ -38,7 +39,8 @@ func run(out io.Writer, dir string, verbose bool) error {
 	return nil
 }
 
-// report writes the largest cycle of g and, where it is to be verbose, each edge in it with its first example.
+// report writes the largest cycle of g and, where it is to be verbose, each edge in it with its
+// first example.
 func report(out io.Writer, what string, g graph, verbose bool) {
 	ring := g.largest()
 	fmt.Fprintf(out, "%s: %d of %d in the largest cycle: %s\n", what, len(ring), len(g), strings.Join(ring, " "))

@@ -35,7 +35,8 @@ func TestEdgesSayWhereTheyAre(t *testing.T) {
 	require.Equal(t, []string{"\ta.go -> b.go (Room, a.go:5)", "\tb.go -> a.go (Front, b.go:15)"}, lines[8:])
 }
 
-// A method, an embedded type and a plain function tie downwards only, and what a test uses does not count.
+// A method, an embedded type and a plain function tie downwards only, and what a test uses does not
+// count.
 func TestALineIsNoCycle(t *testing.T) {
 	require.Equal(t, []string{
 		"types: 0 of 2 in the largest cycle: ",
@@ -43,7 +44,8 @@ func TestALineIsNoCycle(t *testing.T) {
 	}, reported(t, "testdata/line", true))
 }
 
-// A field is enough to tie types, a method to tie files, and the name of a type parameter ties nothing.
+// A field is enough to tie types, a method to tie files, and the name of a type parameter ties
+// nothing.
 func TestWhatIsNamedTies(t *testing.T) {
 	s, err := load("testdata/ring")
 	require.NoError(t, err)

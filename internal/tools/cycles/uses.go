@@ -56,7 +56,8 @@ func (u *uses) own(name string, of types.Type) {
 	}
 }
 
-// declaration looks at all that one declaration mentions. A function that is no method belongs to its file alone.
+// declaration looks at all that one declaration mentions. A function that is no method belongs to
+// its file alone.
 func (u *uses) declaration(decl ast.Decl) {
 	switch decl := decl.(type) {
 	case *ast.FuncDecl:
@@ -76,7 +77,8 @@ func (u *uses) declaration(decl ast.Decl) {
 	}
 }
 
-// mentions adds an edge for each thing of this package that is named within node, which belongs to the type user.
+// mentions adds an edge for each thing of this package that is named within node, which belongs to
+// the type user.
 func (u *uses) mentions(user string, node ast.Node) {
 	ast.Inspect(node, func(n ast.Node) bool {
 		if name, ok := n.(*ast.Ident); ok {

@@ -1,5 +1,5 @@
-// Package floors holds the packages of the library to the order they are built in: what stands higher may import what
-// stands lower, and never the other way round.
+// Package floors holds the packages of the library to the order they are built in: what stands
+// higher may import what stands lower, and never the other way round.
 package floors
 
 import (
@@ -22,8 +22,8 @@ const (
 
 // Order is the floors' directories from the ground up.
 var Order = []string{
-	"internal/clock", "internal/gate", "internal/driver", driver, "internal/link", "lua", "internal/wire", "internal/hub",
-	"internal/node", "internal/quorum", Root,
+	"internal/clock", "internal/gate", "internal/driver", driver, "internal/link", "lua", "internal/wire",
+	"internal/hub", "internal/node", "internal/quorum", Root,
 }
 
 // helpers serve tests, tools and programs. No floor may import them or what lies below them.
@@ -35,21 +35,22 @@ const programs = "cmd"
 // makers are the files whose constructors turn what a user has into a driver.
 var makers = []string{"client.go", "redlock.go"}
 
-// importers are the directories or files that may import what is not open to all the floors above it.
+// importers are the directories or files that may import what not all floors above it may.
 var importers = map[string][]string{
 	"internal/gate": {Root},
 	driver:          makers,
 	Library:         append([]string{driver}, makers...),
 }
 
-// Import is one import in one file that is no test. Directories and files are given from the module's root.
+// Import is one import in one file that is no test. Directories and files are given from the
+// module's root.
 type Import struct {
 	File string // with slashes
 	Path string // as the file has it
 }
 
-// Broken returns what is wrong with imports, one line each and sorted. The files in tolerated may import the client
-// library as well.
+// Broken returns what is wrong with imports, one line each and sorted. The files in tolerated may
+// import the client library as well.
 func Broken(imports []Import, tolerated ...string) (lines []string) {
 	for _, i := range imports {
 		if why := i.broken(tolerated); why != "" {
@@ -88,7 +89,8 @@ func (i Import) broken(tolerated []string) string {
 	return ""
 }
 
-// target is the directory that is imported, Library, or nothing where it is none of the module's business.
+// target is the directory that is imported, Library, or nothing where it is none of the module's
+// business.
 func (i Import) target() string {
 	switch {
 	case i.Path == Module:
@@ -108,7 +110,8 @@ func isHelper(dir string) bool {
 // within reports whether p is parent or lies below it.
 func within(parent, p string) bool { return p == parent || strings.HasPrefix(p, parent+"/") }
 
-// Strangers returns the directories of the files that are no floor, no helper and no program, sorted.
+// Strangers returns the directories of the files that are no floor, no helper and no program,
+// sorted.
 func Strangers(files []string) (dirs []string) {
 	for _, file := range files {
 		dir := path.Dir(file)

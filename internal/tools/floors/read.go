@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// Read returns the Go files of the module in root that are no tests, and what they import, whatever system they are
-// built for. Modules within it are not looked at, nor is what the go command ignores.
+// Read returns the Go files of the module in root that are no tests, and what they import, whatever
+// system they are built for. Modules within it are not looked at, nor is what the go command
+// ignores.
 func Read(root string) (files []string, imports []Import, err error) {
 	err = filepath.WalkDir(root, func(p string, entry fs.DirEntry, err error) error {
 		if err != nil {

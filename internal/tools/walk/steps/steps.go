@@ -1,0 +1,108 @@
+// Package steps is what command probe does. It is not covered itself: its own waiting would never
+// come to rest.
+package steps
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"runtime/coverage"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
+)
+
+const (
+	lease    = 10 * time.Minute       // far longer than the probe lives: nothing is renewed
+	quiet    = 100 * time.Millisecond // without any code run is rest
+	patience = 5 * time.Second        // for rest
+)
+
+// Main measures by the arguments of the command line and ends the process where that fails.
+func Main() {
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: probe ADDRESS LOCKDIR UNLOCKDIR")
+		os.Exit(2)
+	}
+	if err := probe(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+		fmt.Fprintln(os.Stderr, "probe:", err)
+		os.Exit(1)
+	}
+}
+
+// probe measures Lock, then Unlock, on the Redis at addr.
+func probe(addr, lockDir, unlockDir string) error {
+	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	client, err := relock.New(rdb, relock.WithLease(lease))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := warmUp(client); err != nil {
+		return err
+	}
+	var held *relock.Lease
+	err = measure(lockDir, func() (err error) {
+		held, err = client.Mutex("walk:measured").Lock(context.Background())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return measure(unlockDir, func() error { return held.Unlock(context.Background()) })
+}
+
+// warmUp has what is done only once behind it: connections, scripts that the server has yet to
+// learn.
+func warmUp(client *relock.Client) error {
+	held, err := client.Mutex("walk:first").Lock(context.Background())
+	if err != nil {
+		return err
+	}
+	return held.Unlock(context.Background())
+}
+
+// measure writes to dir which code ran for act alone: what ran before has come to rest, and so has
+// what act set off.
+func measure(dir string, act func() error) error {
+	if err := rest(); err != nil {
+		return err
+	}
+	if err := coverage.ClearCounters(); err != nil {
+		return err
+	}
+	if err := act(); err != nil {
+		return err
+	}
+	if err := rest(); err != nil {
+		return err
+	}
+	if err := coverage.WriteMetaDir(dir); err != nil {
+		return err
+	}
+	return coverage.WriteCountersDir(dir)
+}
+
+// rest returns once no code has run for a while, or patience is over: the walk then outvotes this
+// run.
+func rest() error {
+	var before []byte
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		var now bytes.Buffer
+		if err := coverage.WriteCounters(&now); err != nil {
+			return err
+		}
+		if bytes.Equal(before, now.Bytes()) {
+			return nil
+		}
+		before = now.Bytes()
+		time.Sleep(quiet)
+	}
+	return nil
+}
