@@ -1,10 +1,13 @@
 package relock
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 )
@@ -23,9 +26,9 @@ func TestReadmeShowsTheExample(t *testing.T) {
 	require.Contains(t, string(example), strings.ReplaceAll(indented, "\t\n", "\n"))
 }
 
-// What the documents point at exists.
+// What the documents point at exists: files, and headings in them.
 func TestDocumentsLinkToWhatExists(t *testing.T) {
-	for _, file := range []string{"README.md", "CONTRIBUTING.md", "docs/design.md", "docs/safety.md", "docs/wire.md"} {
+	for _, file := range documents(t) {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		for _, part := range strings.Split(string(text), "](")[1:] {
@@ -33,11 +36,11 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 			if strings.Contains(target, "://") {
 				continue
 			}
-			path, anchor, _ := strings.Cut(target, "#")
-			if path == "" {
-				path = filepath.Base(file)
+			name, anchor, _ := strings.Cut(target, "#")
+			if name == "" {
+				name = filepath.Base(file)
 			}
-			text, err := os.ReadFile(filepath.Join(filepath.Dir(file), path))
+			text, err := os.ReadFile(filepath.Join(filepath.Dir(file), name))
 			require.NoError(t, err, "%s links to it", file)
 			if anchor != "" {
 				require.Contains(t, anchorsOf(string(text)), anchor, "%s links to it", file)
@@ -46,11 +49,43 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 	}
 }
 
-// anchorsOf are the names by which a document's headings can be linked to.
+// documents are the tree's Markdown files, but for those in what is built, downloaded or hidden.
+func documents(t *testing.T) (files []string) {
+	t.Helper()
+	built := []string{"bin", "target", "out", "node_modules"}
+	require.NoError(t, filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (slices.Contains(built, entry.Name()) || name != "." && strings.HasPrefix(entry.Name(), ".")):
+			return fs.SkipDir
+		case !entry.IsDir() && filepath.Ext(name) == ".md":
+			files = append(files, filepath.ToSlash(name))
+		}
+		return nil
+	}))
+	for _, known := range []string{"README.md", "docs/design.md", "docs/redisson.md", "interop/testdata/README.md"} {
+		require.Contains(t, files, known, "the walk has gone past it")
+	}
+	return files
+}
+
+// anchorsOf are the names by which a document's headings can be linked to: in lower case, without punctuation, with
+// hyphens for spaces.
 func anchorsOf(text string) (anchors []string) {
-	for _, line := range strings.Split(text, "\n") {
-		if heading, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
-			anchors = append(anchors, strings.ToLower(strings.ReplaceAll(heading, " ", "-")))
+	named := func(char rune) rune {
+		switch {
+		case char == ' ':
+			return '-'
+		case char == '-' || char == '_' || unicode.IsLetter(char) || unicode.IsDigit(char):
+			return unicode.ToLower(char)
+		}
+		return -1
+	}
+	for line := range strings.Lines(text) {
+		heading, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
+		if ok && strings.HasPrefix(line, "#") {
+			anchors = append(anchors, strings.Map(named, strings.TrimSpace(heading)))
 		}
 	}
 	return anchors
