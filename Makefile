@@ -43,6 +43,11 @@ lint: ## gofmt, go vet (once more for 32 bits) and staticcheck over all modules
 	@for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; done
 	@GOARCH=386 go vet $(PACKAGES) # durations do not fit an int there
 
+tidy: ## go mod tidy of the library and of the command, whose library is the tree's
+	GOWORK=off go mod tidy
+	cd cmd/relock && go mod edit -replace github.com/relock-go/relock=../.. && \
+		{ GOWORK=off go mod tidy; ended=$$?; go mod edit -dropreplace github.com/relock-go/relock; exit $$ended; }
+
 fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) .
 	go test -run - -fuzz FuzzParseGrant -fuzztime $(FUZZTIME) .
@@ -60,4 +65,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java test race integration interop matrix lint fuzz demo bench bench-go bench-compare
+.PHONY: help redis java test race integration interop matrix lint tidy fuzz demo bench bench-go bench-compare
