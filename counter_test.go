@@ -29,9 +29,9 @@ func (c *clocked) eval(script string, at int64, args ...string) []int64 {
 	c.t.Helper()
 	at += c.origin
 	stub := fmt.Sprintf("{%d, %d}", at/1_000_000, at%1_000_000)
-	token, err := lua.Scripts{Retention: c.retention}.Text("token")
+	text, err := lua.Scripts{Retention: c.retention}.Complete("-- needs: counter token\n" + script)
 	require.NoError(c.t, err)
-	text := strings.ReplaceAll(token, "redis.call('TIME')", stub) + script
+	text = strings.ReplaceAll(text, "redis.call('TIME')", stub)
 	cmd := c.rdb.B().Eval().Script(text).Numkeys(5).Key("k", "q", counterOfK, "u", "s").Arg(args...).Build()
 	got, err := c.rdb.Do(context.Background(), cmd).AsIntSlice()
 	require.NoError(c.t, err)

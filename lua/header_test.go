@@ -17,7 +17,7 @@ var (
 	ofHash     = regexp.MustCompile(`redis\.p?call\(['"]\w+['"], KEYS\[1\]`)
 )
 
-// holders are the files that may read and write the lock itself: kinds of lock with what they share, and what is written
+// hashFiles may read and write the lock itself: kinds of lock with what they share, and what is written
 // for a hash alone.
 var hashFiles = append([]string{"hash", "recount", "renew", "inspect"}, kinds...)
 

@@ -7,7 +7,8 @@
 //	-- alone: noballot                   on a Redis that decides alone
 //
 // A word is another file, or kind for the file of the kind of lock, which defines the hooks that the scripts call, or a
-// setting: retention or longest. What is needed by several stands there once, before the first of them.
+// setting: retention or longest. What is needed by several stands there once, before the first of them. Functions that
+// nothing calls are left out.
 package lua
 
 import (
@@ -33,7 +34,7 @@ type Scripts struct {
 // Text returns the whole text of a script, say acquire. An unknown file, or a cycle of needs, is an error.
 func (s Scripts) Text(name string) (string, error) {
 	before, body, err := s.parts(name)
-	return before + body, err
+	return prune(before, body) + body, err
 }
 
 // Sweep returns the text of sweep, which runs the script name for many acquisitions: KEYS and ARGV become locals, which
@@ -47,12 +48,21 @@ func (s Scripts) Sweep(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "local KEYS, ARGV = KEYS, ARGV\n" + before + "local function one()\n" + body + "end\n" + loop, nil
+	return "local KEYS, ARGV = KEYS, ARGV\n" + prune(before, body) + "local function one()\n" + body + "end\n" + loop, nil
+}
+
+// Complete returns a text that is no file with all that its header names put before it.
+func (s Scripts) Complete(body string) (string, error) {
+	l := s.loader()
+	if err := l.before(body); err != nil {
+		return "", err
+	}
+	return prune(l.text.String(), body) + body, nil
 }
 
 // parts returns what stands before a script, and its own text.
 func (s Scripts) parts(name string) (before, body string, err error) {
-	l := loader{scripts: s, read: read, done: make(map[string]bool)}
+	l := s.loader()
 	if body, err = l.enter(name); err != nil {
 		return "", "", err
 	}
@@ -68,6 +78,10 @@ type loader struct {
 	text    strings.Builder
 }
 
+func (s Scripts) loader() *loader {
+	return &loader{scripts: s, read: read, done: make(map[string]bool)}
+}
+
 // enter puts all that a file needs before it, and returns the file's own text.
 func (l *loader) enter(file string) (string, error) {
 	if slices.Contains(l.path, file) {
@@ -78,13 +92,21 @@ func (l *loader) enter(file string) (string, error) {
 		return "", fmt.Errorf("%w (%s)", err, strings.Join(append(l.path, file), " > "))
 	}
 	l.path = append(l.path, file)
-	for _, word := range needs(text, l.scripts.Quorum) {
-		if err := l.put(word); err != nil {
-			return "", err
-		}
+	if err := l.before(text); err != nil {
+		return "", err
 	}
 	l.path = l.path[:len(l.path)-1]
 	return text, nil
+}
+
+// before puts all that a text names in its header.
+func (l *loader) before(text string) error {
+	for _, word := range needs(text, l.scripts.Quorum) {
+		if err := l.put(word); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // put adds what a word stands for, unless it is there.
@@ -123,6 +145,38 @@ func (s Scripts) setting(word string) (text string, known bool) {
 		return "", false
 	}
 	return fmt.Sprintf("local %s = %d\n", word, value.Milliseconds()), true
+}
+
+var (
+	function = regexp.MustCompile(`(?ms)^local function (\w+)\(.*?^end\n`)
+	remark   = regexp.MustCompile(`(?m)^\s*--.*\n`)
+	word     = regexp.MustCompile(`\w+`)
+)
+
+// prune leaves out the functions that are not called: Redis makes each anew whenever the script runs, which is a
+// good part of its time. A function is defined before it is called, so one pass from the end finds them all.
+func prune(before, body string) string {
+	called := make(map[string]bool)
+	note := func(code string) {
+		for _, name := range word.FindAllString(remark.ReplaceAllString(code, ""), -1) {
+			called[name] = true
+		}
+	}
+	note(body)
+	end := len(before)
+	var kept []string
+	for _, at := range slices.Backward(function.FindAllStringSubmatchIndex(before, -1)) {
+		note(before[at[1]:end])
+		kept = append(kept, before[at[1]:end])
+		if called[before[at[2]:at[3]]] {
+			note(before[at[0]:at[1]])
+			kept = append(kept, before[at[0]:at[1]])
+		}
+		end = at[0]
+	}
+	kept = append(kept, before[:end])
+	slices.Reverse(kept)
+	return strings.Join(kept, "")
 }
 
 var needsLine = regexp.MustCompile(`(?m)^-- (needs|quorum|alone): (.*)$`)

@@ -54,9 +54,12 @@ func TestTextsAreWhole(t *testing.T) {
 			}
 			s := Scripts{Kind: kind, Quorum: topology.quorum, Retention: 2 * time.Second, Longest: 3 * time.Second}
 			for _, name := range topology.scripts {
+				before, body, err := s.parts(name)
+				require.NoError(t, err)
+				requireOrder(t, before+body, name, s, used)
 				text, err := s.Text(name)
 				require.NoError(t, err)
-				requireOrder(t, text, name, s, used)
+				requirePruned(t, before, body, strings.TrimSuffix(text, body))
 			}
 			text, err := s.Sweep(topology.swept)
 			require.NoError(t, err)
@@ -95,6 +98,17 @@ func requireOrder(t *testing.T, text, name string, s Scripts, used map[string]bo
 	require.Len(t, text, want, name)
 }
 
+// requirePruned compares what stands before a script with what is left of it: some functions are gone, and nobody calls
+// them.
+func requirePruned(t *testing.T, before, body, left string) {
+	t.Helper()
+	used := uses(bare(left + body))
+	for _, fn := range function.FindAllStringSubmatch(before, -1) {
+		require.Equal(t, slices.Contains(used, fn[1]), strings.Contains(left, fn[0]), fn[1])
+	}
+	require.Equal(t, function.ReplaceAllString(before, ""), function.ReplaceAllString(left, ""))
+}
+
 // closure is a file and all that it needs.
 func closure(texts map[string]string, file string, s Scripts) map[string]bool {
 	all := map[string]bool{file: true}
@@ -130,6 +144,13 @@ func TestWhatCannotBePutTogetherIsAnError(t *testing.T) {
 	require.EqualError(t, err, `lua: no file "borrow.lua" (borrow)`)
 	_, err = Scripts{Kind: "latch"}.Text("release")
 	require.EqualError(t, err, `lua: no file "latch.lua" (release > latch)`)
+
+	_, err = Scripts{}.Complete("-- needs: paper\nreturn 1\n")
+	require.EqualError(t, err, `lua: no file "paper.lua" (paper)`)
+	text, err := Scripts{Retention: time.Second}.Complete("-- needs: retention lease\nreturn retention\n")
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(text, "local retention = 1000\n"))
+	require.NotContains(t, text, "local function keep")
 
 	texts := map[string]string{"a": "-- a: \n-- needs: b kind\n", "b": "-- b: \n-- alone: c\n", "c": "-- c: \n-- needs: b\n"}
 	load := func(file string, s Scripts) error {

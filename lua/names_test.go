@@ -10,14 +10,13 @@ import (
 )
 
 var (
-	comment  = regexp.MustCompile(`--[^\n]*`)
-	quoted   = regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"`)
-	word     = regexp.MustCompile(`[A-Za-z_]\w*`)
-	defined  = regexp.MustCompile(`(?m)^local (?:function )?(\w+(?:, \w+)*)`)
-	function = regexp.MustCompile(`(?m)^local function (\w+)`)
-	local    = regexp.MustCompile(`\blocal (?:function )?(\w+(?:, \w+)*)`)
-	params   = regexp.MustCompile(`\bfunction ?\w*\(([\w, ]*)\)`)
-	counter  = regexp.MustCompile(`\bfor (\w+(?:, \w+)*) (?:in|=)`)
+	comment = regexp.MustCompile(`--[^\n]*`)
+	quoted  = regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"`)
+	name    = regexp.MustCompile(`[A-Za-z_]\w*`)
+	defined = regexp.MustCompile(`(?m)^local (?:function )?(\w+(?:, \w+)*)`)
+	local   = regexp.MustCompile(`\blocal (?:function )?(\w+(?:, \w+)*)`)
+	params  = regexp.MustCompile(`\bfunction ?\w*\(([\w, ]*)\)`)
+	counter = regexp.MustCompile(`\bfor (\w+(?:, \w+)*) (?:in|=)`)
 )
 
 // language is what Lua and Redis define.
@@ -132,7 +131,7 @@ func names(re *regexp.Regexp, code string) (found []string) {
 
 // uses are the names in code that are no fields of something.
 func uses(code string) (found []string) {
-	for _, at := range word.FindAllStringIndex(code, -1) {
+	for _, at := range name.FindAllStringIndex(code, -1) {
 		before := code[:at[0]]
 		field := strings.HasSuffix(before, ".") && !strings.HasSuffix(before, "..")
 		if name := code[at[0]:at[1]]; !field && !slices.Contains(found, name) {
