@@ -1,0 +1,76 @@
+// Package overrueidis is the driver over the client library rueidis.
+package overrueidis
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/driver"
+)
+
+// Redis is one Redis behind a client of rueidis.
+type Redis struct {
+	rdb     rueidis.Client
+	log     *slog.Logger
+	scripts sync.Map // *rueidis.Lua by *driver.Script
+	crew    crew
+
+	// astray is set once a subscription was found not to be at its slot's master, which counts only its own
+	// subscribers when it hands a lock over: a client that reads from replicas subscribes there too.
+	astray atomic.Bool
+	warned atomic.Bool
+}
+
+var _ driver.Redis = (*Redis)(nil)
+
+// New returns the driver over rdb, which stays the caller's. The logger is told where the driver cannot do its best.
+func New(rdb rueidis.Client, log *slog.Logger) *Redis { return &Redis{rdb: rdb, log: log} }
+
+// Cluster reports whether this is a Redis Cluster.
+func (d *Redis) Cluster() bool { return d.rdb.Mode() == rueidis.ClientModeCluster }
+
+// slots is how many a Cluster has.
+const slots = 1 << 14
+
+// Slot is the Cluster slot of a key or of a sharded channel.
+func (d *Redis) Slot(key string) uint16 {
+	keyed := d.rdb.B().Exists().Key(key).Build()
+	return keyed.Slot() % slots // other clients mark it
+}
+
+// Run runs a script on the master of the keys' slot.
+func (d *Redis) Run(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
+	return answer(d.lua(s).Exec(ctx, d.rdb, keys, args))
+}
+
+// lua is the library's form of a script, which is not repeated.
+func (d *Redis) lua(s *driver.Script) *rueidis.Lua {
+	lua, known := d.scripts.Load(s)
+	if !known {
+		lua, _ = d.scripts.LoadOrStore(s, rueidis.NewLuaScript(s.Text))
+	}
+	return lua.(*rueidis.Lua)
+}
+
+// Do sends commands in one round trip. The library takes none of them for one that it may repeat, or send to a replica.
+func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, error) {
+	cmds := make([]rueidis.Completed, len(commands))
+	for i, c := range commands {
+		cmds[i] = d.rdb.B().Arbitrary(c[0]).Args(c[1:]...).Build()
+	}
+	answers := make([]driver.Value, len(commands))
+	for i, res := range d.rdb.DoMulti(ctx, cmds...) {
+		if err := res.NonRedisError(); err != nil {
+			return nil, failure(err)
+		}
+		msg, _ := res.ToMessage()
+		answers[i] = valueOf(&msg)
+	}
+	return answers, nil
+}
+
+// Close returns when none of the driver's goroutines is left, or ctx has ended. None starts any more.
+func (d *Redis) Close(ctx context.Context) { d.crew.end(ctx) }
