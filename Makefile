@@ -2,7 +2,7 @@
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
-MODULES := . cmd/relock integration interop bench
+MODULES := . cmd/relock integration interop bench internal/sim
 PACKAGES := ./... ./cmd/relock/...
 FUZZTIME ?= 60s
 BASE ?= HEAD

@@ -1,0 +1,17 @@
+module github.com/relock-go/relock/internal/sim
+
+go 1.26.0
+
+require (
+	github.com/relock-go/relock v0.0.0-00010101000000-000000000000
+	github.com/stretchr/testify v1.12.1
+	github.com/yuin/gopher-lua v1.1.1
+)
+
+require (
+	github.com/redis/rueidis v1.0.79 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+)
+
+replace github.com/relock-go/relock => ../../

@@ -1,0 +1,50 @@
+package sim
+
+import (
+	"crypto/sha1" // what EVALSHA takes
+	"encoding/hex"
+	"strings"
+	"sync"
+
+	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/parse"
+)
+
+// script is a compiled text. It is never changed, so that all servers share it.
+type script struct {
+	sha    string
+	proto  *lua.FunctionProto
+	failed string // the answer to a text that is no script
+}
+
+// compiled keeps scripts by their text: the locks send a dozen of them, millions of times.
+var compiled sync.Map
+
+// chunkName is what Redis calls every script in errors.
+const chunkName = "user_script"
+
+func compile(text string) *script {
+	if known, ok := compiled.Load(text); ok {
+		return known.(*script)
+	}
+	sum := sha1.Sum([]byte(text))
+	made := &script{sha: hex.EncodeToString(sum[:])}
+	chunk, err := parse.Parse(strings.NewReader(text), chunkName)
+	if err == nil {
+		rewrite(chunk)
+		made.proto, err = lua.Compile(chunk, chunkName)
+	}
+	if err != nil {
+		made.failed = "ERR Error compiling script (new function): " + oneLine(err.Error())
+	}
+	compiled.Store(text, made)
+	return made
+}
+
+// oneLine is how Redis keeps line ends out of an error.
+func oneLine(text string) string {
+	if !strings.ContainsAny(text, "\r\n") {
+		return text
+	}
+	return strings.NewReplacer("\r", " ", "\n", " ").Replace(text)
+}
