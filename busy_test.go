@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -127,7 +128,7 @@ func TestBusyIsNotDown(t *testing.T) {
 			require.ErrorContains(t, try(c), "another goroutine of this process")
 			elsewhere := try(d)
 			require.False(t, elsewhere.Local)
-			require.Equal(t, l.h.a.id, elsewhere.Holder)
+			require.Equal(t, stateOf(t, m).Holder, elsewhere.Holder)
 			// Behind a contender of this process, who hears that the lock is busy.
 			waiting, leave := context.WithCancel(context.Background())
 			first := make(chan error, 1)
@@ -151,19 +152,15 @@ func TestBusyIsNotDown(t *testing.T) {
 // again the lock is busy.
 func TestTheLastPollCounts(t *testing.T) {
 	s := redistest.Start(t)
-	w := newWire(t, s)
+	w := faulty(s)
 	holder, c := newClient(t, s.Client()), newClient(t, w, WithLease(time.Second))
 	l, err := holder.Mutex("k").Lock(context.Background())
 	require.NoError(t, err)
-	polls := make(chan struct{}, 100)
 	for _, down := range []bool{true, false} {
-		w.on(func(op string, _ func()) verdict {
-			if op != "acquire" || !down {
-				return pass
-			}
-			polls <- struct{}{}
-			return loseCall
-		})
+		w.Filter(nil)
+		if down {
+			w.Filter(faults.All(faults.Script("acquire"), faults.LoseCall.Telling()))
+		}
 		ctx, cancel := context.WithCancel(context.Background())
 		got := make(chan error, 1)
 		go func() {
@@ -171,8 +168,8 @@ func TestTheLastPollCounts(t *testing.T) {
 			got <- err
 		}()
 		if down {
-			within(t, polls)
-			within(t, polls)
+			within(t, w.Told())
+			within(t, w.Told())
 		} else {
 			settled(t, c, "k")
 		}

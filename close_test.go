@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -106,20 +105,15 @@ func TestCloseGivesBackALateGrant(t *testing.T) {
 // A lock with a lease longer than the client's is being lengthened while the client is closed: Lock says so.
 func TestLockReturnsWhenClosedWhileItLengthensItsLease(t *testing.T) {
 	s := redistest.Start(t)
-	w := newWire(t, s)
+	w := faulty(s)
 	c := newClient(t, w, WithLease(2*time.Second))
-	w.on(func(op string, _ func()) verdict {
-		if op == "recount" {
-			return stall
-		}
-		return pass
-	})
+	w.Filter(faults.All(faults.Script("recount"), faults.Stall))
 	got := make(chan error, 1)
 	go func() {
 		_, err := c.Mutex("k", WithFixedLease(time.Hour)).Lock(context.Background())
 		got <- err
 	}()
-	require.Equal(t, "recount", within(t, w.told))
+	within(t, w.Told())
 	closed := make(chan struct{})
 	go func() { c.Close(); close(closed) }()
 	require.Eventually(t, func() bool { // the hold is lost
@@ -127,8 +121,8 @@ func TestLockReturnsWhenClosedWhileItLengthensItsLease(t *testing.T) {
 		defer c.dog.mu.Unlock()
 		return len(c.dog.holds) == 0
 	}, patience, time.Millisecond)
-	w.on(nil)
-	w.answer <- struct{}{}
+	w.Filter(nil)
+	w.Release()
 	require.ErrorIs(t, within(t, got), ErrClosed)
 	within(t, closed)
 	require.Equal(t, "0", s.Do("EXISTS", "k"), "nobody was given it")
@@ -178,14 +172,7 @@ func TestSecondUnlockWaitsForNobody(t *testing.T) {
 		m := c.Mutex("k")
 		first, err := m.Lock(t.Context())
 		require.NoError(t, err)
-		second := make(chan *Lease)
-		go func() {
-			l, err := m.Lock(context.Background())
-			if err != nil {
-				t.Error(err)
-			}
-			second <- l
-		}()
+		second := waitFor(t, c, "k")
 		synctest.Wait()
 		require.NoError(t, first.Unlock(t.Context()))
 		stranger := <-second
@@ -244,23 +231,16 @@ func TestUnlockAndExtendAreBounded(t *testing.T) {
 // all of it.
 func TestLengthenedLeaseIsNotPassedOn(t *testing.T) {
 	s := redistest.Start(t)
-	m := newClient(t, s.Client()).Mutex("k", WithLocalHandoff(10, time.Hour))
+	c := newClient(t, s.Client(), WithLocalHandoff(10, time.Hour))
 	ctx := context.Background()
-	l, err := m.Lock(ctx)
+	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
-	got := make(chan *Lease, 1)
-	go func() {
-		l, err := m.Lock(ctx)
-		if err != nil {
-			t.Error(err)
-		}
-		got <- l
-	}()
-	require.Eventually(t, func() bool { return m.c.gates.Waiting("k") }, patience, time.Millisecond)
+	got := waitFor(t, c, "k")
+	lined(t, c, "k")
 	require.NoError(t, l.Extend(ctx, time.Hour))
 	require.NoError(t, l.Unlock(ctx))
 	next := within(t, got)
-	require.NotSame(t, l.h, next.h)
+	require.NotEqual(t, l.Token()+1, next.Token(), "it was granted anew")
 	require.Less(t, time.Until(next.Until()), time.Minute)
 	require.Len(t, s.Do("PTTL", "k"), len("30000"))
 	require.NoError(t, next.Unlock(ctx))
@@ -271,40 +251,32 @@ func TestLengthenedLeaseIsNotPassedOn(t *testing.T) {
 func TestCloseUndoesWhatComesLate(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		open func(w *tap) (*Client, error)
+		open func(w rueidis.Client) (*Client, error)
 		link func(c *Client) *link
 	}{
 		{
-			"one Redis", func(w *tap) (*Client, error) { return New(w) },
+			"one Redis", func(w rueidis.Client) (*Client, error) { return New(w) },
 			func(c *Client) *link { return c.arb.(*node).link },
 		},
 		{
-			"quorum", func(w *tap) (*Client, error) { return NewRedlock([]rueidis.Client{w}) },
+			"quorum", func(w rueidis.Client) (*Client, error) { return NewRedlock([]rueidis.Client{w}) },
 			func(c *Client) *link { return c.arb.(*quorum).seats[0].link },
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := redistest.Start(t)
-			w := &tap{Client: s.Client()}
+			w := faulty(s)
 			c, err := tc.open(w)
 			require.NoError(t, err)
 			warm(t, c)
-			var first atomic.Bool // the first command is what takes the lock
-			out, late := make(chan struct{}), make(chan struct{})
-			w.on(func(_ context.Context, cmd []string) bool {
-				if slices.Contains(cmd, "slow") && first.CompareAndSwap(false, true) {
-					close(out)
-					<-late
-				}
-				return false
-			})
+			w.Filter(faults.Next(faults.Carrying("slow"), faults.Hold)) // the first command is what takes the lock
 			ctx, cancel := context.WithCancel(context.Background())
 			failed := make(chan error, 1)
 			go func() {
 				_, err := c.Mutex("slow").Lock(ctx)
 				failed <- err
 			}()
-			within(t, out)
+			within(t, w.Told())
 			cancel()
 			require.Error(t, within(t, failed))
 			closed := make(chan struct{})
@@ -318,7 +290,7 @@ func TestCloseUndoesWhatComesLate(t *testing.T) {
 				defer l.mu.Unlock()
 				return l.idle != nil
 			}, patience, time.Millisecond)
-			close(late)
+			w.Release()
 			within(t, closed)
 			require.Equal(t, "0", s.Do("EXISTS", "slow"))
 		})

@@ -114,14 +114,7 @@ func TestUnreachableRedisIsWaitedFor(t *testing.T) {
 	var refused *net.OpError
 	require.ErrorAs(t, err, &refused)
 
-	granted := make(chan *Lease)
-	go func() {
-		l, err := c.Mutex("k").Lock(context.Background())
-		if err != nil {
-			t.Error(err)
-		}
-		granted <- l
-	}()
+	granted := waitFor(t, c, "k")
 	s.Restart()
 	require.NoError(t, within(t, granted).Unlock(context.Background()))
 }

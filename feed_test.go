@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -53,37 +54,17 @@ func TestCloseWithoutAConnection(t *testing.T) {
 	release()
 }
 
-// lateBye is a client whose dedicated connections take as long to close as the test wants.
-type lateBye struct {
-	rueidis.Client
-	bye chan struct{}
-}
-
-func (b lateBye) Dedicate() (rueidis.DedicatedClient, func()) {
-	conn, release := b.Client.Dedicate()
-	return lateConn{conn, b.bye}, release
-}
-
-type lateConn struct {
-	rueidis.DedicatedClient
-	bye chan struct{}
-}
-
-func (c lateConn) Close() {
-	<-c.bye
-	c.DedicatedClient.Close()
-}
-
 // Close does not wait for a connection that takes long to close, as the client library's does where a server hangs.
 func TestCloseBesideAConnectionThatHangs(t *testing.T) {
 	s := redistest.Start(t)
-	rdb := lateBye{s.Client(), make(chan struct{})}
+	rdb := faulty(s)
+	rdb.Filter(faults.All(faults.Command("CLOSE"), faults.Hold))
 	c, err := New(rdb)
 	require.NoError(t, err)
 	require.NoError(t, c.Mutex("k").Do(context.Background(), func(context.Context) error { return nil }))
 	listening(t, s, c)
 	closes(t, c)
-	close(rdb.bye)
+	rdb.Release()
 }
 
 // guarded is a buffer for a logger.

@@ -3,13 +3,13 @@ package relock
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -20,24 +20,17 @@ func TestShortTimeoutSaysNothingOfTheNodes(t *testing.T) {
 	c, taps := tapped(t, nodes)
 	ctx := context.Background()
 	require.NoError(t, c.Mutex("other").Do(ctx, func(context.Context) error { return nil }))
-	answer := make(chan struct{})
 	for _, w := range taps {
-		w.on(func(ctx context.Context, cmd []string) bool {
-			if slices.Contains(cmd, "short") {
-				select {
-				case <-answer:
-				case <-ctx.Done():
-				}
-			}
-			return false
-		})
+		w.Filter(faults.All(faults.Carrying("short"), faults.Hold))
 	}
 	_, err := c.Mutex("short", WithLease(MinLease)).TryLock(ctx)
 	require.Error(t, err)
 	l, err := c.Mutex("other").TryLock(ctx)
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(ctx))
-	close(answer)
+	for _, w := range taps {
+		w.Release()
+	}
 }
 
 // Renewals that fall together are cut short each by its own lock's time-out.

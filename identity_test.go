@@ -10,22 +10,16 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
-// anonymous is a client that does not answer who it is until its question has timed out.
-type anonymous struct {
-	rueidis.Client
-	timedOut chan struct{}
-}
-
-func (a anonymous) DoMulti(ctx context.Context, _ ...rueidis.Completed) []rueidis.RedisResult {
-	<-ctx.Done()
-	select {
-	case a.timedOut <- struct{}{}:
-	default:
-	}
-	return []rueidis.RedisResult{rueidis.NewErrorResult(ctx.Err())}
+// hangsOnItsName returns a client that does not answer who it is until its question has timed out, which is told.
+func hangsOnItsName(s *redistest.Server) *faults.Client {
+	c := faulty(s)
+	c.Filter(faults.All(faults.Command("TIME"), faults.LoseCall.Hanging().Telling()))
+	return c
 }
 
 // The first lock of a client does not wait for a node that hangs, where a quorum says that the nodes are in use.
@@ -33,14 +27,14 @@ func TestFirstUseDoesNotWaitForAHungNode(t *testing.T) {
 	nodes := masters(t, 3)
 	ctx := context.Background()
 	require.NoError(t, newRedlock(t, nodes).Mutex("k").Do(ctx, func(context.Context) error { return nil }))
-	hung := anonymous{nodes[2].Client(), make(chan struct{}, 1)}
+	hung := hangsOnItsName(nodes[2])
 	c, err := NewRedlock([]rueidis.Client{nodes[0].Client(), nodes[1].Client(), hung}, WithLease(3*time.Minute),
 		WithRestartGuard(GuardAuto, 3*time.Minute), WithCommandTimeout(30*time.Second))
 	require.NoError(t, err)
 	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
 	select {
-	case <-hung.timedOut:
+	case <-hung.Told():
 		t.Error("it was waited for")
 	default:
 	}
@@ -51,7 +45,7 @@ func TestFirstUseDoesNotWaitForAHungNode(t *testing.T) {
 // A caller does not wait for the nodes longer than its context.
 func TestFirstUseHearsItsContext(t *testing.T) {
 	nodes := masters(t, 1)
-	hung := anonymous{nodes[0].Client(), make(chan struct{}, 1)}
+	hung := hangsOnItsName(nodes[0])
 	c, err := NewRedlock([]rueidis.Client{hung}, WithLease(3*time.Minute), WithRestartGuard(GuardAuto, 3*time.Minute),
 		WithCommandTimeout(30*time.Second))
 	require.NoError(t, err)

@@ -2,16 +2,15 @@ package relock
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
-	"github.com/relock-go/relock/lua"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -47,118 +46,64 @@ func newClient(t *testing.T, rdb rueidis.Client, opts ...Option) *Client {
 	return c
 }
 
-// wire is a client whose script calls a test can see, lose, delay and repeat, wrapped around a real one as tracing hooks
-// are. The zero filter lets everything pass.
-type wire struct {
-	rueidis.Client
-	told   chan string   // ops of the commands that a filter wanted to be told of, once they ran
-	answer chan struct{} // lets one stalled answer through
-	mu     sync.Mutex
-	filter func(op string, send func()) verdict
-}
+// faulty returns a client of its own for one server, with faults to be switched on.
+func faulty(s *redistest.Server) *faults.Client { return faults.NewClient(s.Client()) }
 
-// verdict is what the caller of a command sees.
-type verdict int
-
-const (
-	pass     verdict = iota // the command is sent and answered
-	tell                    // the same, and told
-	stall                   // sent and told, but answered only when the test says so
-	loseCall                // never sent, never answered
-	loseBack                // executed, never answered
-)
-
-// newWire wraps a client of its own for one server.
-func newWire(t *testing.T, s *redistest.Server) *wire {
+// waitFor has c wait for a lock that somebody holds, and returns where the lease will come.
+func waitFor(t *testing.T, c *Client, name string) <-chan *Lease {
 	t.Helper()
-	return &wire{Client: s.Client(), told: make(chan string, 64), answer: make(chan struct{})}
+	return waitWith(t.Context(), t, c.Mutex(name))
 }
 
-// on sets the filter. send executes the command again, or late when it is called after the filter has returned.
-func (w *wire) on(filter func(op string, send func()) verdict) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.filter = filter
-}
-
-func (w *wire) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	op := opOf(cmd.Commands())
-	w.mu.Lock()
-	filter := w.filter
-	w.mu.Unlock()
-	if filter == nil || op == "" {
-		return w.Client.Do(ctx, cmd)
-	}
-	cmd = cmd.Pin()
-	send := func() { w.Client.Do(context.Background(), cmd) }
-	switch filter(op, send) {
-	case loseCall:
-	case loseBack:
-		w.Client.Do(ctx, cmd)
-	case stall:
-		defer func() { w.told <- op; <-w.answer }()
-		return w.Client.Do(ctx, cmd)
-	case tell:
-		defer func() { w.told <- op }()
-		return w.Client.Do(ctx, cmd)
-	default:
-		return w.Client.Do(ctx, cmd)
-	}
-	ended, cancel := context.WithCancel(ctx)
-	cancel()
-	return w.Client.Do(ended, cmd) // not sent: only its error is wanted
-}
-
-// scriptTexts are the scripts of a Redis that decides alone.
-var scriptTexts = sync.OnceValue(func() map[string]string {
-	from := lua.Scripts{Kind: "mutex", Retention: defaultRetention}
-	texts := map[string]string{"sweep": mustScript(from.Sweep("release"))}
-	for _, op := range []string{"acquire", "release", "force", "recount", "renew", "inspect"} {
-		texts[op] = mustScript(from.Text(op))
-	}
-	return texts
-})
-
-// opOf names the script that a command runs.
-func opOf(cmd []string) string {
-	if len(cmd) < 2 {
-		return ""
-	}
-	for op, text := range scriptTexts() {
-		sum := sha1.Sum([]byte(text))
-		if cmd[1] == text || cmd[1] == hex.EncodeToString(sum[:]) {
-			return op
+// waitWith does so with a context of its own and with options.
+func waitWith(ctx context.Context, t *testing.T, m *Mutex) <-chan *Lease {
+	t.Helper()
+	granted := make(chan *Lease, 1)
+	go func() {
+		l, err := m.Lock(ctx)
+		if err != nil && t.Context().Err() == nil {
+			t.Error(err)
 		}
+		granted <- l
+	}()
+	return granted
+}
+
+// lined waits until a goroutine stands behind another one of its client, which has the lock or asks for it.
+func lined(t *testing.T, c *Client, name string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return c.gates.Waiting(name) }, patience, time.Millisecond)
+}
+
+// stateOf is what Redis knows of a lock.
+func stateOf(t *testing.T, m *Mutex) State {
+	t.Helper()
+	st, err := m.State(context.Background())
+	require.NoError(t, err)
+	return st
+}
+
+// tokensOf has n goroutines line up for a lock in fake time, each of which holds it for a second, and returns their tokens.
+func tokensOf(t *testing.T, m *Mutex, n int) (tokens []int64) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			l, err := m.Lock(context.Background())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			tokens = append(tokens, l.Token())
+			time.Sleep(time.Second)
+			if err := l.Unlock(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
 	}
-	return ""
-}
-
-// lines keeps commands back until the test sends them.
-type lines struct {
-	mu   sync.Mutex
-	kept []func()
-}
-
-func (l *lines) keep(send func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.kept = append(l.kept, send)
-}
-
-func (l *lines) len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.kept)
-}
-
-// flush sends what was kept.
-func (l *lines) flush() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, send := range l.kept {
-		send()
-	}
-	l.kept = nil
+	wg.Wait()
+	return tokens
 }
 
 // within takes what comes from ch, which must come.

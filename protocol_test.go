@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -54,29 +55,67 @@ func inboxOf(t *testing.T, s *redistest.Server, client string) <-chan string {
 }
 
 // A grant that was delayed beyond the end of the ownership it tells of must not be believed, although the waiter's last
-// poll was answered after it: the fencing counter in that answer gives it away.
+// poll was answered after it: the fencing counter in that answer gives it away. Where the counter is lost too, a waiter is
+// told the clock in its place.
 func TestStaleGrantIsNotBelieved(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client()
-	holder, waiter := deaf(rdb, "h", time.Second), deaf(rdb, "w", time.Second)
-	inbox := inboxOf(t, s, "w")
-	a, b := acquisitionOf(t, "k", "h", 1, time.Second), acquisitionOf(t, "k", "w", 1, time.Second)
-	_, held := asks(t, holder, a)
-	require.True(t, held)
-	_, held = asks(t, waiter, b)
-	require.False(t, held)
+	for name, forgotten := range map[string][]string{"counter kept": {"k"}, "counter lost": {"k", counterOfK}} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			w := faulty(s)
+			holder, waiter := newClient(t, s.Client()), newClient(t, w, WithLease(far))
+			l, err := holder.Mutex("k").Lock(t.Context())
+			require.NoError(t, err)
+			granted := waitFor(t, waiter, "k")
+			awake(t, s, waiter, "k")
+			polls := func(enough func() bool) {
+				require.Eventually(t, func() bool {
+					s.Do("PUBLISH", "redisson_lock__channel:{k}", "0")
+					return enough()
+				}, patience, 10*time.Millisecond)
+			}
+			quiet := func() { // loses every poll, and waits until none is out that was not lost
+				for len(w.Told()) > 0 {
+					within(t, w.Told())
+				}
+				w.Filter(faults.Each(faults.All(faults.Script("acquire"), faults.LoseCall.Telling()),
+					faults.Next(faults.Command("MESSAGE", inboxPrefix+waiter.ID()), faults.Late.Telling())))
+				polls(func() bool { return len(w.Told()) >= 3 })
+			}
+			quiet() // so that no earlier poll is out, which would find the grant
+			require.NoError(t, l.Unlock(t.Context()))
+			told := within(t, w.Told())
+			for told.Words[0] != "MESSAGE" {
+				told = within(t, w.Told())
+			}
+			late, _, _ := strings.Cut(told.Words[2], " ") // the grant, delayed
+			const next = "redis.call('DEL', unpack(KEYS)) return redis.call('HSET', 'k', 'java:1', 1)"
+			s.Do(append([]string{"EVAL", next, strconv.Itoa(len(forgotten))}, forgotten...)...) // its lease runs out
+			for len(w.Told()) > 0 {
+				within(t, w.Told())
+			}
+			w.Filter(faults.All(faults.Script("acquire"), faults.Tell))
+			polls(func() bool { return len(w.Told()) >= 3 }) // one was lost at most, and the first answer is noted
+			quiet()                                          // so that no poll is out, which would find the lock free below
+			w.Flush()
+			quiet()
+			require.Empty(t, granted, "the grant is older than the answered poll")
+			s.Do("DEL", "k")
+			w.Filter(nil)
+			polls(func() bool { return len(granted) > 0 })
+			second := within(t, granted)
+			require.Greater(t, strconv.FormatInt(second.Token(), 10), late, "what is granted from now on is believed")
+			require.Equal(t, second.Token(), stateOf(t, second.Mutex()).HolderToken)
+			require.NoError(t, second.Unlock(t.Context()))
+		})
+	}
+}
 
-	_, _, err := holder.release(context.Background(), a, nil)
-	require.NoError(t, err)
-	late := within(t, inbox) // the grant, delayed
-	s.Do("DEL", "k")         // its lease runs out
-	s.Do("HSET", "k", "java:1", "1")
-	_, held = asks(t, waiter, b)
-	require.False(t, held, "somebody else holds it")
-
-	waiter.hub.receive(inboxPrefix+"w", late)
-	_, held = waiter.granted(b)
-	require.False(t, held, "the grant is older than the answered poll")
+// awake waits until c's waiter for a lock is queued and hears all that may wake it.
+func awake(t *testing.T, s *redistest.Server, c *Client, name string) {
+	t.Helper()
+	queued(t, s, name, 1)
+	listening(t, s, c)
+	settled(t, c, name)
 }
 
 // The same grant in time is believed, and dated from the poll before it.
@@ -103,101 +142,78 @@ func TestGrantIsDatedFromThePoll(t *testing.T) {
 // No command shortens a lease: neither a renewal, nor a late one, nor a re-entry.
 func TestNothingShortensALease(t *testing.T) {
 	s := redistest.Start(t)
-	c := newClient(t, s.Client(), WithLease(time.Second))
+	w := faulty(s)
+	c := newClient(t, w, WithLease(2*time.Second))
 	ctx := context.Background()
+	w.Filter(faults.Next(faults.Script("renew"), faults.Late.Telling()))
 	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
+	within(t, w.Told())
 	require.NoError(t, l.Extend(ctx, time.Minute))
-	r := renewal{lock: "k", id: l.h.a.id, lease: time.Second}
-	_, err = c.arb.(*node).scripts.renew(ctx, []renewal{r})
-	require.NoError(t, err)
+	w.Flush()
 	inner, err := c.Mutex("k").Lock(l.Context())
 	require.NoError(t, err)
 	require.NoError(t, inner.Unlock(ctx))
 	ttl, err := strconv.Atoi(s.Do("PTTL", "k"))
 	require.NoError(t, err)
-	require.Greater(t, ttl, 50_000)
-	require.Greater(t, time.Until(l.Until()), 50*time.Second)
+	require.Greater(t, ttl, 40_000)
+	require.Greater(t, time.Until(l.Until()), 40*time.Second)
 	require.NoError(t, l.Unlock(ctx))
 }
 
 // Who is handed a lock gets its own lease and its own block of tokens, not those of the one who let go.
 func TestHandOverGivesTheReceiversLease(t *testing.T) {
 	s := redistest.Start(t)
-	rdb := s.Client()
-	short, long := deaf(rdb, "s", time.Second), deaf(rdb, "l", time.Minute)
-	inbox := inboxOf(t, s, "l")
-	a, b := acquisitionOf(t, "k", "s", 1, time.Second), acquisitionOf(t, "k", "l", 1, time.Minute)
-	a.block = 7
-	asks(t, short, a)
-	asks(t, long, b)
-	_, _, err := short.release(context.Background(), a, nil)
+	short := newClient(t, s.Client(), WithLease(2*time.Second), WithLocalHandoff(7, time.Second))
+	long := newClient(t, s.Client(), WithLease(far))
+	l, err := short.Mutex("k").Lock(t.Context())
 	require.NoError(t, err)
-	g, err := parseGrant(within(t, inbox))
-	require.NoError(t, err)
-	require.EqualValues(t, 60_000, g.lease)
-	require.Equal(t, defaultPasses, g.count)
-	require.Equal(t, strconv.FormatInt(g.token+defaultPasses-1, 10), s.Do("GET", "redisson_lock_token:{k}"))
+	require.Equal(t, l.Token()+6, stateOf(t, l.Mutex()).Token)
+	granted := waitFor(t, long, "k")
+	awake(t, s, long, "k")
+	require.NoError(t, l.Unlock(t.Context()))
+	second := within(t, granted)
+	require.Equal(t, second.Token()+defaultPasses-1, stateOf(t, second.Mutex()).Token)
 	ttl, err := strconv.Atoi(s.Do("PTTL", "k"))
 	require.NoError(t, err)
-	require.Greater(t, ttl, 50_000)
+	require.Greater(t, ttl, 500_000)
+	require.Greater(t, time.Until(second.Until()), 500*time.Second)
+	require.NoError(t, second.Unlock(t.Context()))
 }
 
 // An acquire that comes after its caller gave up takes the lock for nobody, and no message tells: the sweeper comes back.
 func TestLateAcquireIsSwept(t *testing.T) {
 	s := redistest.Start(t)
-	w := newWire(t, s)
+	w := faulty(s)
 	c := newClient(t, w, WithLease(600*time.Millisecond))
 	require.NoError(t, c.Mutex("k").Do(context.Background(), func(context.Context) error { return nil })) // loads the scripts
-	var (
-		late  lines
-		swept bool // the first sweep has run; those behind it get lost until the test has seen what came late
-	)
-	w.on(func(op string, send func()) verdict {
-		switch op {
-		case "acquire":
-			late.keep(send)
-			return loseCall
-		case "sweep":
-			if swept {
-				return loseCall
-			}
-			swept = true
-			return tell
-		}
-		return pass
-	})
+	// The first sweep runs; those behind it get lost until the test has seen what came late.
+	w.Filter(faults.Each(faults.All(faults.Script("acquire"), faults.Late),
+		faults.Next(faults.Script("sweep"), faults.Tell), faults.All(faults.Script("sweep"), faults.LoseCall)))
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	_, err := c.Mutex("k").Lock(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	within(t, w.told)
-	late.flush()
+	within(t, w.Told())
+	w.Flush()
 	require.Equal(t, "1", s.Do("EXISTS", "k"), "the late acquire took it")
 	s.Do("PERSIST", "k") // so that only the sweeper can end it
-	w.on(nil)
+	w.Filter(nil)
 	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, 5*time.Millisecond)
 }
 
 // A late copy of an acquire that retakes the lock after a regular unlock is swept too.
 func TestLateCopyAfterUnlockIsSwept(t *testing.T) {
 	s := redistest.Start(t)
-	w := newWire(t, s)
+	w := faulty(s)
 	c := newClient(t, w, WithLease(600*time.Millisecond))
 	require.NoError(t, c.Mutex("k").Do(context.Background(), func(context.Context) error { return nil })) // loads the scripts
-	var late lines
-	w.on(func(op string, send func()) verdict {
-		if op == "acquire" && late.len() == 0 {
-			late.keep(send)
-			return loseCall
-		}
-		return pass
-	})
+	w.Filter(faults.Next(faults.Script("acquire"), faults.Late))
 	ctx := context.Background()
 	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(ctx))
-	late.flush()
+	w.Flush()
 	require.Equal(t, "1", s.Do("EXISTS", "k"), "the copy took it again")
 	s.Do("PERSIST", "k")
 	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, 5*time.Millisecond)
@@ -206,7 +222,7 @@ func TestLateCopyAfterUnlockIsSwept(t *testing.T) {
 // Giving up is repeated until Redis has answered: one lost command must not keep the lock for a lease.
 func TestAbandonIsRepeated(t *testing.T) {
 	s := redistest.Start(t)
-	w := newWire(t, s)
+	w := faulty(s)
 	c := newClient(t, w)
 	other, err := newClient(t, s.Client()).Mutex("k").Lock(context.Background())
 	require.NoError(t, err)
@@ -217,14 +233,7 @@ func TestAbandonIsRepeated(t *testing.T) {
 		result <- err
 	}()
 	queued(t, s, "k", 1)
-	lost := 0
-	w.on(func(op string, _ func()) verdict {
-		if op == "release" && lost < 3 {
-			lost++
-			return loseCall
-		}
-		return pass
-	})
+	w.Filter(faults.Next(faults.Script("release"), faults.LoseCall, faults.LoseCall, faults.LoseCall))
 	cancel()
 	require.ErrorIs(t, within(t, result), context.Canceled)
 	queued(t, s, "k", 0)
@@ -251,62 +260,49 @@ func listening(t *testing.T, s *redistest.Server, c *Client) {
 // is not the last word.
 func TestGrantDuringAbandonIsSweptAgain(t *testing.T) {
 	s := redistest.Start(t)
-	w := newWire(t, s)
-	n := deaf(w, "w", 30*time.Second)
-	a := acquisitionOf(t, "k", "w", 1, 30*time.Second)
+	w := faulty(s)
+	c := newClient(t, w)
 	s.Do("HSET", "k", "java:1", "1")
-	asks(t, n, a)
-	_, err := n.sweeper.try([]*acquisition{acquisitionOf(t, "other", "w", 2, time.Minute)})
-	require.NoError(t, err) // nothing was there, but the script is loaded
-	first := true
-	w.on(func(op string, _ func()) verdict {
-		if op == "sweep" && first {
-			first = false
-			return stall
-		}
-		return pass
-	})
-	n.abandon(a)
-	within(t, w.told)
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() {
+		_, err := c.Mutex("k").Lock(ctx)
+		result <- err
+	}()
+	awake(t, s, c, "k")
+	member := strings.Split(s.Do("ZRANGE", "relock_queue:{k}", "0", "0"), ":")
+	id := member[2] + ":" + member[3]
+	require.True(t, strings.HasPrefix(id, c.ID()+":"), member)
+	w.Filter(faults.Next(faults.Script("release", "sweep"), faults.Stall))
+	cancel()
+	require.Equal(t, "1", s.Do("EXISTS", "k"))
+	within(t, w.Told()) // the abandon has run
 	s.Do("DEL", "k")
-	s.Do("HSET", "k", a.id, "1") // a late copy of the acquire took it
-	n.hub.receive(inboxPrefix+"w", "1 30000 w:1 0 k")
-	w.answer <- struct{}{}
+	s.Do("HSET", "k", id, "1") // a late copy of the acquire took it
+	w.Filter(faults.Next(faults.Command("MESSAGE", inboxPrefix+c.ID()), faults.Tell))
+	s.Do("PUBLISH", inboxPrefix+c.ID(), "1 30000 "+id+" 0 k")
+	within(t, w.Told())
+	w.Release()
+	require.ErrorIs(t, within(t, result), context.Canceled)
 	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
-	n.stop()
-	n.close()
 }
 
 // The release that queues the next goroutine's acquisition comes late: the next one, who meanwhile owns the lock, keeps it.
 func TestLateReleaseDoesNotFreeTheNext(t *testing.T) {
 	s := redistest.Start(t)
-	w := newWire(t, s)
+	w := faulty(s)
 	c := newClient(t, w, WithLocalHandoff(1, 0))
 	ctx := context.Background()
 	m := c.Mutex("k")
 	l, err := m.Lock(ctx)
 	require.NoError(t, err)
-	next := make(chan *Lease)
-	go func() {
-		l, err := m.Lock(ctx)
-		if err != nil {
-			t.Error(err)
-		}
-		next <- l
-	}()
-	require.Eventually(t, func() bool { return c.gates.Waiting("k") }, patience, time.Millisecond)
-	var late lines
-	w.on(func(op string, send func()) verdict {
-		if op == "release" && late.len() == 0 {
-			late.keep(send)
-			return loseCall
-		}
-		return pass
-	})
+	next := waitFor(t, c, "k")
+	lined(t, c, "k")
+	w.Filter(faults.Next(faults.Script("release"), faults.Late))
 	require.NoError(t, l.Unlock(ctx))
 	second := within(t, next)
-	late.flush()
-	require.Equal(t, "1", s.Do("HGET", "k", second.h.a.id))
+	w.Flush()
+	require.Equal(t, second.Token(), stateOf(t, m).HolderToken)
 	require.NoError(t, second.Context().Err())
 	require.Greater(t, second.Token(), l.Token())
 	require.NoError(t, second.Unlock(ctx))
@@ -316,26 +312,28 @@ func TestLateReleaseDoesNotFreeTheNext(t *testing.T) {
 func TestOrphanGrantIsGivenBack(t *testing.T) {
 	s := redistest.Start(t)
 	c := newClient(t, s.Client())
-	n := c.arb.(*node)
-	s.Do("HSET", "k", c.id+":99", "1")
+	warm(t, c)
+	listening(t, s, c)
+	s.Do("HSET", "k", c.ID()+":99", "1")
 	s.Do("SET", "redisson_lock_token:{k}", "256")
-	n.hub.receive(inboxPrefix+c.id, "1 30000 "+c.id+":99 0 k")
+	s.Do("PUBLISH", inboxPrefix+c.ID(), "1 30000 "+c.ID()+":99 0 k")
 	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
 }
 
 // Renewals that ran unanswered have lengthened the lease: when trust ends, the lock is given back and not left to lapse.
 func TestLostHoldIsGivenBack(t *testing.T) {
 	s := redistest.Start(t)
-	w := newWire(t, s)
+	w := faulty(s)
 	c := newClient(t, w, WithLease(400*time.Millisecond))
 	l, err := c.Mutex("k").Lock(context.Background())
 	require.NoError(t, err)
-	w.on(func(op string, _ func()) verdict {
-		if op == "renew" {
-			s.Client().Do(context.Background(), s.Client().B().Pexpire().Key("k").Milliseconds(60_000).Build())
-			return loseBack
+	rdb := s.Client()
+	w.Filter(func(c *faults.Call) faults.Fate {
+		if c.ScriptName() != "renew" {
+			return faults.Pass
 		}
-		return pass
+		rdb.Do(context.Background(), rdb.B().Pexpire().Key("k").Milliseconds(60_000).Build())
+		return faults.LoseReply
 	})
 	<-l.Context().Done()
 	require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
@@ -347,46 +345,42 @@ func TestLostHoldIsGivenBack(t *testing.T) {
 // never free a held lock, and the last unlock frees it whatever the number says.
 func TestHoldCountSurvivesLostAndLateCommands(t *testing.T) {
 	s := redistest.Start(t)
-	w := newWire(t, s)
+	w := faulty(s)
 	c := newClient(t, w)
 	ctx := context.Background()
 	m := c.Mutex("k")
 	l, err := m.Lock(ctx)
 	require.NoError(t, err)
-	count := func() string { return s.Do("HGET", "k", l.h.a.id) }
+	count := func() int { return stateOf(t, m).Count }
 
-	lost := false
-	w.on(func(op string, send func()) verdict {
-		if op != "recount" || lost {
-			return pass
+	twice := func() faults.Filter { // runs twice, unanswered, and is sent a third time
+		lost := false
+		return func(c *faults.Call) faults.Fate {
+			if c.ScriptName() != "recount" || lost {
+				return faults.Pass
+			}
+			lost = true
+			c.Send()
+			return faults.LoseReply
 		}
-		lost = true
-		send()
-		return loseBack // ran twice, unanswered, and is sent a third time
-	})
+	}
+	w.Filter(twice())
 	inner, err := m.Lock(l.Context())
 	require.NoError(t, err)
-	require.Equal(t, "2", count())
+	require.Equal(t, 2, count())
 	require.Equal(t, 2, l.Count())
 
-	lost = false
+	w.Filter(twice())
 	require.NoError(t, inner.Unlock(ctx))
-	require.Equal(t, "1", count())
+	require.Equal(t, 1, count())
 
-	var late lines
-	w.on(func(op string, send func()) verdict {
-		if op == "recount" && late.len() == 0 {
-			late.keep(send)
-			return loseCall
-		}
-		return pass
-	})
+	w.Filter(faults.Next(faults.Script("recount"), faults.Late))
 	inner, err = m.Lock(l.Context())
 	require.NoError(t, err)
 	require.NoError(t, inner.Unlock(ctx))
-	late.flush()
-	require.Equal(t, "2", count(), "the late re-entry left a wrong number")
-	w.on(nil)
+	w.Flush()
+	require.Equal(t, 2, count(), "the late re-entry left a wrong number")
+	w.Filter(nil)
 	require.NoError(t, l.Unlock(ctx))
 	require.Equal(t, "0", s.Do("EXISTS", "k"))
 }
@@ -394,22 +388,17 @@ func TestHoldCountSurvivesLostAndLateCommands(t *testing.T) {
 // A renewal that knows of no wrong number leaves it alone.
 func TestRenewalKeepsTheCount(t *testing.T) {
 	s := redistest.Start(t)
-	w := newWire(t, s)
+	w := faulty(s)
 	c := newClient(t, w, WithLease(2*time.Second))
 	ctx := context.Background()
 	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
 	inner, err := c.Mutex("k").Lock(l.Context())
 	require.NoError(t, err)
-	w.on(func(op string, _ func()) verdict {
-		if op == "renew" {
-			return tell
-		}
-		return pass
-	})
-	within(t, w.told)
-	require.Equal(t, "2", s.Do("HGET", "k", l.h.a.id))
-	w.on(nil)
+	w.Filter(faults.All(faults.Script("renew"), faults.Tell))
+	within(t, w.Told())
+	require.Equal(t, 2, stateOf(t, l.Mutex()).Count)
+	w.Filter(nil)
 	require.NoError(t, inner.Unlock(ctx))
 	require.NoError(t, l.Unlock(ctx))
 }
@@ -417,23 +406,18 @@ func TestRenewalKeepsTheCount(t *testing.T) {
 // A wrong number is put right by the next renewal.
 func TestRenewalRepairsTheCount(t *testing.T) {
 	s := redistest.Start(t)
-	w := newWire(t, s)
+	w := faulty(s)
 	c := newClient(t, w, WithLease(300*time.Millisecond))
 	ctx := context.Background()
 	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
 	inner, err := c.Mutex("k").Lock(l.Context())
 	require.NoError(t, err)
-	w.on(func(op string, _ func()) verdict {
-		if op == "recount" {
-			return loseCall
-		}
-		return pass
-	})
+	w.Filter(faults.All(faults.Script("recount"), faults.LoseCall))
 	require.NoError(t, inner.Unlock(ctx), "the count kept here decides")
 	require.Equal(t, 1, l.Count())
-	require.Eventually(t, func() bool { return s.Do("HGET", "k", l.h.a.id) == "1" }, patience, 5*time.Millisecond)
-	w.on(nil)
+	require.Eventually(t, func() bool { return stateOf(t, l.Mutex()).Count == 1 }, patience, 5*time.Millisecond)
+	w.Filter(nil)
 	require.NoError(t, l.Unlock(ctx))
 }
 
@@ -442,31 +426,23 @@ func TestRenewalRepairsALateCount(t *testing.T) {
 	for name, opt := range map[string]Option{"kept": WithLease(2 * time.Second), "fixed": WithFixedLease(10 * time.Second)} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
-			w := newWire(t, s)
+			w := faulty(s)
 			m := newClient(t, w).Mutex("k", opt)
 			ctx := context.Background()
 			l, err := m.Lock(ctx)
 			require.NoError(t, err)
-			var late lines
-			w.on(func(op string, send func()) verdict {
-				if op == "recount" && late.len() == 0 {
-					late.keep(send)
-					return loseCall
-				}
-				if op == "renew" { // one would repair, or be, a count that is looked at below
-					return loseCall
-				}
-				return pass
-			})
+			// A renewal would repair, or be, a count that is looked at below.
+			w.Filter(faults.Each(faults.Next(faults.Script("recount"), faults.Late),
+				faults.All(faults.Script("renew"), faults.LoseCall)))
 			second, err := m.Lock(l.Context())
 			require.NoError(t, err)
 			third, err := m.Lock(second.Context())
 			require.NoError(t, err)
-			late.flush()
-			count := func() string { return s.Do("HGET", "k", l.h.a.id) }
-			require.Equal(t, "2", count())
-			w.on(nil)
-			require.Eventually(t, func() bool { return count() == "3" }, 5*time.Second, time.Millisecond)
+			w.Flush()
+			count := func() int { return stateOf(t, m).Count }
+			require.Equal(t, 2, count())
+			w.Filter(nil)
+			require.Eventually(t, func() bool { return count() == 3 }, 5*time.Second, time.Millisecond)
 			for _, l := range []*Lease{third, second, l} {
 				require.NoError(t, l.Unlock(ctx))
 			}
@@ -495,19 +471,29 @@ func TestRaceQueuesNobody(t *testing.T) {
 // A dead waiter is not handed the lock because somebody watches all channels by pattern.
 func TestPatternSubscribersAreNoWaiters(t *testing.T) {
 	s := redistest.Start(t)
-	rdb := s.Client()
 	watcher, release := s.Client().Dedicate()
 	defer release()
 	watcher.SetPubSubHooks(rueidis.PubSubHooks{})
 	require.NoError(t, watcher.Do(context.Background(), watcher.B().Psubscribe().Pattern("relock_*").Build()).Error())
 	require.Eventually(t, func() bool { return s.Do("PUBSUB", "NUMPAT") == "1" }, patience, time.Millisecond)
 
-	holder, dead := deaf(rdb, "h", 30*time.Second), deaf(rdb, "dead", 30*time.Second)
-	a := acquisitionOf(t, "k", "h", 1, 30*time.Second)
-	asks(t, holder, a)
-	asks(t, dead, acquisitionOf(t, "k", "dead", 1, 30*time.Second))
-	_, _, err := holder.release(context.Background(), a, nil)
+	holder, dead := newClient(t, s.Client()), newClient(t, s.Client())
+	l, err := holder.Mutex("k").Lock(t.Context())
 	require.NoError(t, err)
+	left := make(chan error, 1)
+	go func() {
+		_, err := dead.Mutex("k").Lock(context.Background())
+		left <- err
+	}()
+	queued(t, s, "k", 1)
+	entry := strings.Split(s.Do("ZRANGE", "relock_queue:{k}", "0", "-1", "WITHSCORES"), "\n")
+	dead.Close()
+	require.ErrorIs(t, within(t, left), ErrClosed)
+	require.Eventually(t, func() bool {
+		return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", inboxPrefix+dead.ID()), "0")
+	}, patience, time.Millisecond)
+	s.Do("ZADD", "relock_queue:{k}", entry[1], entry[0]) // as where it dies without a word
+	require.NoError(t, l.Unlock(t.Context()))
 	require.Equal(t, "0", s.Do("EXISTS", "k"))
 }
 
@@ -518,14 +504,7 @@ func TestWhoeverNoticesServesTheQueue(t *testing.T) {
 	ctx := context.Background()
 	waiter, passer := newClient(t, s.Client()), newClient(t, s.Client())
 	s.Do("HSET", "k", "java:1", "1")
-	granted := make(chan *Lease)
-	go func() {
-		l, err := waiter.Mutex("k").Lock(ctx)
-		if err != nil {
-			t.Error(err)
-		}
-		granted <- l
-	}()
+	granted := waitFor(t, waiter, "k")
 	queued(t, s, "k", 1)
 	listening(t, s, waiter)
 	s.Do("DEL", "k")
@@ -544,14 +523,7 @@ func TestOutOfMemoryLetsGo(t *testing.T) {
 	c, d := newClient(t, s.Client()), newClient(t, s.Client())
 	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
-	granted := make(chan *Lease)
-	go func() {
-		l, err := d.Mutex("k").Lock(ctx)
-		if err != nil {
-			t.Error(err)
-		}
-		granted <- l
-	}()
+	granted := waitFor(t, d, "k")
 	queued(t, s, "k", 1)
 	listening(t, s, d)
 	s.Do("CONFIG", "SET", "maxmemory", "1")

@@ -106,25 +106,19 @@ func TestSharersEnterTogether(t *testing.T) {
 	holder := newClient(t, s.Client())
 	l, err := holder.Mutex("k").Lock(context.Background())
 	require.NoError(t, err)
-	granted := make(chan *Lease, 4)
+	var granted []<-chan *Lease
 	ctx := WithOwner(context.Background(), "workflow-7")
 	for range 2 {
 		c := newClient(t, s.Client())
 		for range 2 {
-			go func() {
-				l, err := c.Mutex("k").Lock(ctx)
-				if err != nil {
-					t.Error(err)
-				}
-				granted <- l
-			}()
+			granted = append(granted, waitWith(ctx, t, c.Mutex("k")))
 		}
 	}
 	queued(t, s, "k", 4)
 	require.NoError(t, l.Unlock(context.Background()))
 	var all []*Lease
-	for range 4 {
-		all = append(all, within(t, granted))
+	for _, lease := range granted {
+		all = append(all, within(t, lease))
 	}
 	for _, l := range all {
 		require.NoError(t, l.Unlock(context.Background()))
@@ -179,7 +173,7 @@ func TestGivingUpTellsWhyAndWhoWasInTheWay(t *testing.T) {
 	require.ErrorAs(t, err, &held)
 	require.ErrorIs(t, err, ErrNotAcquired)
 	require.ErrorIs(t, err, patient)
-	require.Equal(t, l.h.a.id, held.Holder)
+	require.Equal(t, stateOf(t, l.Mutex()).Holder, held.Holder)
 	_, err = d.Mutex("k", WithWait(20*time.Millisecond)).Lock(context.Background())
 	require.ErrorIs(t, err, ErrNotAcquired)
 	queued(t, s, "k", 0)
@@ -201,15 +195,8 @@ func TestPlaceInTheQueueIsInherited(t *testing.T) {
 	}()
 	queued(t, s, "k", 1)
 	place := s.Do("ZRANGE", "relock_queue:{k}", "0", "-1", "WITHSCORES")
-	second := make(chan *Lease, 1)
-	go func() {
-		l, err := c.Mutex("k").Lock(context.Background())
-		if err != nil {
-			t.Error(err)
-		}
-		second <- l
-	}()
-	require.Eventually(t, func() bool { return c.gates.Waiting("k") }, patience, time.Millisecond)
+	second := waitFor(t, c, "k")
+	lined(t, c, "k")
 	cancel()
 	require.ErrorIs(t, within(t, first), context.Canceled)
 	require.Equal(t, place, s.Do("ZRANGE", "relock_queue:{k}", "0", "-1", "WITHSCORES"))
@@ -233,7 +220,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		}()
 	}
 	queued(t, s, "other", 1)
-	require.Eventually(t, func() bool { return c.gates.Waiting("other") }, patience, time.Millisecond)
+	lined(t, c, "other")
 	c.Close()
 	require.ErrorIs(t, within(t, result), ErrClosed)
 	require.ErrorIs(t, within(t, result), ErrClosed)
@@ -329,7 +316,7 @@ func TestStateTellsWaitersAndToken(t *testing.T) {
 	st, err := c.Mutex("k").State(ctx)
 	require.NoError(t, err)
 	require.True(t, st.Held)
-	require.Equal(t, l.h.a.id, st.Holder)
+	require.True(t, strings.HasPrefix(st.Holder, c.ID()+":"), st.Holder)
 	require.Equal(t, 1, st.Count)
 	require.Equal(t, 1, st.Waiters)
 	require.Equal(t, l.Token(), st.HolderToken)

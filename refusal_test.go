@@ -113,7 +113,7 @@ func TestRedlockOutOfMemoryLetsGo(t *testing.T) {
 	require.NoError(t, err)
 	waited := make(chan error, 1)
 	go func() { waited <- c.Mutex("k").Do(ctx, func(context.Context) error { return nil }) }()
-	require.Eventually(t, func() bool { return c.gates.Waiting("k") }, patience, time.Millisecond)
+	lined(t, c, "k")
 	for _, s := range nodes {
 		s.Do("CONFIG", "SET", "maxmemory", "1")
 	}

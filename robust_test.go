@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -38,7 +37,7 @@ func TestOutOfMemoryLetsGoWithALocalWaiter(t *testing.T) {
 				_ = l.Unlock(ctx)
 			}
 		}()
-		require.Eventually(t, func() bool { return c.gates.Waiting("k") }, patience, time.Millisecond)
+		lined(t, c, "k")
 		for _, s := range servers {
 			s.Do("CONFIG", "SET", "maxmemory", "1")
 		}

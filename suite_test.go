@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -34,7 +35,8 @@ func TestEveryClient(t *testing.T) {
 		})
 	}
 	t.Run("wrapped", func(t *testing.T) {
-		w := newWire(t, s)
+		w := faulty(s)
+		w.Filter(faults.All(faults.AnyScript, faults.Pass))
 		suite(t, func() rueidis.Client { return w }, modePlain)
 	})
 	t.Run("least privilege", func(t *testing.T) {
@@ -114,14 +116,7 @@ func suite(t *testing.T, open func() rueidis.Client, mode int32, opts ...Option)
 		key := name(t)
 		l, err := c.Mutex(key).Lock(ctx)
 		require.NoError(t, err)
-		granted := make(chan *Lease, 1)
-		go func() {
-			l, err := d.Mutex(key).Lock(ctx)
-			if err != nil {
-				t.Error(err)
-			}
-			granted <- l
-		}()
+		granted := waitWith(ctx, t, d.Mutex(key))
 		settled(t, d, key)
 		released := time.Now()
 		require.NoError(t, l.Unlock(ctx))

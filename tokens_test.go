@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -102,17 +103,17 @@ func TestTokensOfTheGrantInForce(t *testing.T) {
 			s := redistest.Start(t)
 			ahead := time.Now().Add(time.Hour).UnixMicro()
 			s.Do("SET", counterOfK, strconv.FormatInt(ahead, 10)) // as after a clock was set back: blocks are cut
-			n := deaf(s.Client(), "w", time.Minute)
-			a := acquisitionOf(t, "k", "w", 1, time.Minute)
-			g, held := asks(t, n, a)
-			require.True(t, held)
-			require.Equal(t, ahead+1, g.token)
-			require.Equal(t, 32, a.passes)
+			w := faulty(s)
+			w.Filter(faults.Next(faults.Script("acquire"), faults.LoseReply, faults.Hold))
+			granted := waitFor(t, newClient(t, w), "k")
+			within(t, w.Told()) // it asks again
+			require.Equal(t, strconv.FormatInt(ahead+32, 10), s.Do("GET", counterOfK))
 			change(s)
-			again, held := asks(t, n, a)
-			require.True(t, held)
-			require.Equal(t, g.token, again.token)
-			require.Equal(t, 32, a.passes)
+			w.Release()
+			l := within(t, granted)
+			require.Equal(t, ahead+1, l.Token())
+			require.Equal(t, l.Token(), stateOf(t, l.Mutex()).HolderToken)
+			require.NoError(t, l.Unlock(t.Context()))
 		})
 		t.Run(name+", shared owner", func(t *testing.T) {
 			s := redistest.Start(t)
@@ -155,32 +156,6 @@ func TestCutBlockIsNotOverdrawn(t *testing.T) {
 			require.NoError(t, l.Unlock(t.Context()))
 		}
 	})
-}
-
-// A grant that is late, of an ownership that has lapsed, is not believed where the counter is lost too: a waiter is told
-// the clock in its place.
-func TestStaleGrantIsNotBelievedWithoutCounter(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client()
-	holder, waiter := deaf(rdb, "h", time.Second), deaf(rdb, "w", time.Second)
-	inbox := inboxOf(t, s, "w")
-	a, b := acquisitionOf(t, "k", "h", 1, time.Second), acquisitionOf(t, "k", "w", 1, time.Second)
-	asks(t, holder, a)
-	asks(t, waiter, b)
-	_, _, err := holder.release(context.Background(), a, nil)
-	require.NoError(t, err)
-	late := within(t, inbox) // the grant, delayed
-	s.Do("DEL", "k", counterOfK)
-	s.Do("HSET", "k", "java:1", "1")
-	_, held := asks(t, waiter, b)
-	require.False(t, held, "somebody else holds it")
-	waiter.hub.receive(inboxPrefix+"w", late)
-	_, held = waiter.granted(b)
-	require.False(t, held, "the grant is older than the answered poll")
-	s.Do("DEL", "k")
-	g, held := asks(t, waiter, b)
-	require.True(t, held)
-	require.Greater(t, g.token, b.counter, "what is granted from now on is believed")
 }
 
 // A release of a quorum that comes late carries how far tokens had been counted before a node forgot the counter. It does

@@ -4,53 +4,24 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
-// tap is a client of one node that lets a test look at each command before it is sent, and drop it.
-type tap struct {
-	rueidis.Client
-	mu    sync.Mutex
-	drops func(ctx context.Context, cmd []string) bool
-}
-
-// on sets what is asked of each command; true drops it unanswered.
-func (w *tap) on(drops func(ctx context.Context, cmd []string) bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.drops = drops
-}
-
-func (w *tap) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	w.mu.Lock()
-	drops := w.drops
-	w.mu.Unlock()
-	if drops != nil {
-		cmd = cmd.Pin()
-		if drops(ctx, cmd.Commands()) {
-			ended, cancel := context.WithCancel(ctx)
-			cancel()
-			ctx = ended
-		}
-	}
-	return w.Client.Do(ctx, cmd)
-}
-
-// tapped returns a client over servers and the tap on each.
-func tapped(t *testing.T, servers []*redistest.Server, opts ...Option) (*Client, []*tap) {
+// tapped returns a client over servers and where each has its faults.
+func tapped(t *testing.T, servers []*redistest.Server, opts ...Option) (*Client, []*faults.Client) {
 	t.Helper()
 	var nodes []rueidis.Client
-	var taps []*tap
+	var taps []*faults.Client
 	for _, s := range servers {
-		w := &tap{Client: s.Client()}
+		w := faulty(s)
 		nodes, taps = append(nodes, w), append(taps, w)
 	}
 	c, err := NewRedlock(nodes, opts...)
@@ -59,8 +30,8 @@ func tapped(t *testing.T, servers []*redistest.Server, opts ...Option) (*Client,
 	return c, taps
 }
 
-// isWriteBack reports whether a command raises the counter of a lock that is held.
-func isWriteBack(cmd []string) bool { return slices.Contains(cmd, "hold") }
+// writeBack picks the commands that raise the counter of a lock that is held.
+var writeBack = faults.Script("fence").And(faults.Carrying("hold"))
 
 // countApart lets the nodes' counters stand so far apart that a quorum's token must be written back at node 1.
 func countApart(nodes []*redistest.Server) {
@@ -82,14 +53,14 @@ func TestFailedWriteBackListens(t *testing.T) {
 		failed := make(chan bool, 1)
 		var sent atomic.Int64
 		for _, w := range taps {
-			w.on(func(_ context.Context, cmd []string) bool {
-				if !isWriteBack(cmd) {
-					return false
+			w.Filter(func(c *faults.Call) faults.Fate {
+				if !writeBack(c) {
+					return faults.Pass
 				}
 				if sent.Add(1) == 3 {
 					failed <- true
 				}
-				return true
+				return faults.LoseCall
 			})
 		}
 		done := make(chan error, 1)
@@ -122,12 +93,12 @@ func TestWriteBackOutlivesItsCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(bg)
 	defer cancel()
 	ended := make(chan error, 1)
-	taps[0].on(func(at context.Context, cmd []string) bool {
-		if isWriteBack(cmd) {
+	taps[0].Filter(func(c *faults.Call) faults.Fate {
+		if writeBack(c) {
 			cancel()
-			ended <- at.Err()
+			ended <- c.Context.Err()
 		}
-		return false
+		return faults.Pass
 	})
 	_, err := c.Mutex("k").Lock(ctx)
 	if err != nil {
@@ -145,31 +116,21 @@ func TestFailedWriteBackCountsVotes(t *testing.T) {
 	defer cancel()
 	require.NoError(t, c.Mutex("other").Do(ctx, func(context.Context) error { return nil }))
 	countApart(nodes)
-	failed := make(chan bool)
 	var sent atomic.Int64
-	taps[0].on(func(_ context.Context, cmd []string) bool {
-		if isWriteBack(cmd) && sent.Add(1) == 2 {
-			close(failed)
+	taps[0].Filter(func(c *faults.Call) faults.Fate {
+		if !writeBack(c) {
+			return faults.Pass
 		}
-		return isWriteBack(cmd)
+		sent.Add(1)
+		return faults.LoseCall.Telling()
 	})
-	taps[2].on(func(ctx context.Context, cmd []string) bool {
-		if slices.Contains(cmd, toWait) {
-			select {
-			case <-failed:
-			case <-ctx.Done():
-			}
-		}
-		return false
-	})
-	granted := make(chan *Lease)
-	go func() {
-		l, err := c.Mutex("k").Lock(ctx)
-		if err != nil {
-			t.Error(err)
-		}
-		granted <- l
-	}()
+	taps[2].Filter(faults.All(faults.Script("vote"), faults.Hold))
+	granted := waitWith(ctx, t, c.Mutex("k"))
+	for range 2 {
+		within(t, taps[0].Told())
+	}
+	taps[2].Filter(nil)
+	taps[2].Release()
 	l := within(t, granted)
 	require.Greater(t, l.Token(), int64(8000000000020000))
 	require.NoError(t, l.Unlock(ctx))
@@ -184,7 +145,7 @@ func TestTryLockWithAFailedWriteBack(t *testing.T) {
 	require.NoError(t, c.Mutex("other").Do(ctx, func(context.Context) error { return nil }))
 	countApart(nodes)
 	nodes[2].Pause()
-	taps[0].on(func(_ context.Context, cmd []string) bool { return isWriteBack(cmd) })
+	taps[0].Filter(faults.All(writeBack, faults.LoseCall))
 	_, err := c.Mutex("k").TryLock(ctx)
 	require.Error(t, err)
 	nodes[2].Resume()

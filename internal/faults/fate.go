@@ -38,14 +38,18 @@ func (c *Call) Has(words ...string) bool {
 }
 
 // A script file's header opens with its name. Where files were put together, the last one gives the whole its name.
-var header = regexp.MustCompile(`(?m)^-- ([a-z]+): `)
+var title = regexp.MustCompile(`^-- ([a-z]+): `)
 
 // ScriptName is the name of the script that the call runs, as the header of its file has it, "" for none.
-func (c *Call) ScriptName() string {
-	if all := header.FindAllStringSubmatch(c.Script, -1); len(all) > 0 {
-		return all[len(all)-1][1]
+func (c *Call) ScriptName() (name string) {
+	inside := false // a comment, whose later lines are no title
+	for line := range strings.Lines(c.Script) {
+		if found := title.FindStringSubmatch(line); found != nil && !inside {
+			name = found[1]
+		}
+		inside = strings.HasPrefix(line, "--")
 	}
-	return ""
+	return name
 }
 
 // Filter decides what becomes of each call. It is asked about one call at a time and must not block.
