@@ -19,8 +19,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const patience = 15 * time.Second
 
 const (
-	counts = "-- counts: adds one.\nreturn redis.call('INCR', KEYS[1])"
-	put    = "-- other: a part put before.\n-- put: both.\nlocal x\n"
+	counts = "-- counts: adds one.\n--\n-- needs: other\nreturn redis.call('INCR', KEYS[1])"
+	put    = "-- other: a part put before.\n--\nlocal x\n-- about: what was left out.\n"
 )
 
 var counting = rueidis.NewLuaScript(counts)
@@ -45,7 +45,7 @@ func within[T any](t *testing.T, ch <-chan T) T {
 
 func TestScriptsAreKnownByTheirHeaders(t *testing.T) {
 	for text, want := range map[string]string{
-		counts: "counts", put + counts: "counts", counts + "\n-- sweep: all.\n-- needs: nothing.\n": "sweep", "return 1": "",
+		counts: "counts", put + counts: "counts", counts + "\n-- sweep: all.\n--\n-- needs: nothing.\n": "sweep", "return 1": "",
 	} {
 		require.Equal(t, want, (&faults.Call{Script: text}).ScriptName(), text)
 	}

@@ -37,19 +37,16 @@ func (c *Call) Has(words ...string) bool {
 	return true
 }
 
-// A script file's header opens with its name. Where files were put together, the last one gives the whole its name.
-var title = regexp.MustCompile(`^-- ([a-z]+): `)
+// A script file opens with its name, what it does, and an empty line of comment. Where files were put together, the last
+// one gives the whole its name.
+var title = regexp.MustCompile(`(?m)^-- ([a-z]+): .*\n--$`)
 
 // ScriptName is the name of the script that the call runs, as the header of its file has it, "" for none.
-func (c *Call) ScriptName() (name string) {
-	inside := false // a comment, whose later lines are no title
-	for line := range strings.Lines(c.Script) {
-		if found := title.FindStringSubmatch(line); found != nil && !inside {
-			name = found[1]
-		}
-		inside = strings.HasPrefix(line, "--")
+func (c *Call) ScriptName() string {
+	if all := title.FindAllStringSubmatch(c.Script, -1); len(all) > 0 {
+		return all[len(all)-1][1]
 	}
-	return name
+	return ""
 }
 
 // Filter decides what becomes of each call. It is asked about one call at a time and must not block.

@@ -34,7 +34,7 @@ func counter(n *int64) *faults.Stub {
 }
 
 func TestFatesAtTheSeam(t *testing.T) {
-	script := driver.NewScript("-- renew: all.\nreturn 1")
+	script := driver.NewScript("-- renew: all.\n--\nreturn 1")
 	for name, tc := range map[string]struct {
 		fate   faults.Fate
 		ran    int64
