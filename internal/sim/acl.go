@@ -26,6 +26,8 @@ type keyRule struct {
 	read, write bool
 }
 
+var everyKey = keyRule{"*", true, true}
+
 // order allows or forbids commands: the last one about a command counts.
 type order struct {
 	allow bool
@@ -68,11 +70,11 @@ func (d denial) text(cmd *command) string {
 func (d denial) inScript() string {
 	switch d {
 	case deniedKey:
-		return "NOPERM The user executing the script can't access at least one of the keys mentioned in the command arguments"
+		return "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"
 	case deniedChannel:
-		return "NOPERM The user executing the script can't publish to the channel mentioned in the command"
+		return "ERR The user executing the script can't publish to the channel mentioned in the command"
 	}
-	return "NOPERM The user executing the script can't run this command or subcommand"
+	return "ERR The user executing the script can't run this command or subcommand"
 }
 
 // refuses returns why the user may not send a command, or allowed.
@@ -84,8 +86,11 @@ func (u *user) refuses(cmd *command, args []string) denial {
 		return deniedCommand
 	}
 	found := allowed
+	reading := cmd.flags&reads != 0 || cmd.name == "set" && len(args) > 3 && slices.ContainsFunc(args[3:], func(arg string) bool {
+		return strings.EqualFold(arg, "GET")
+	})
 	cmd.keyNames(args, func(key string) bool {
-		if !u.mayTouch(key, cmd.flags&reads != 0, cmd.flags&changes != 0) {
+		if !u.mayTouch(key, reading, cmd.flags&changes != 0) {
 			found = deniedKey
 		}
 		return found == allowed
@@ -128,7 +133,7 @@ func (o order) covers(cmd *command) bool {
 	case "@write":
 		return cmd.flags&write != 0
 	case "@read":
-		return cmd.first > 0 && cmd.flags&write == 0
+		return cmd.first > 0 && cmd.flags&write == 0 || slices.Contains([]string{"dbsize", "keys", "scan"}, cmd.name)
 	case "@pubsub":
 		return cmd.flags&onChannels != 0 || family == "pubsub" || strings.HasSuffix(cmd.name, "unsubscribe")
 	case "@scripting":
@@ -192,11 +197,18 @@ func (u *user) ruleOf(word string) bool {
 		u.open, u.passwords = false, append(u.passwords, rest)
 	case sign == '<':
 		u.passwords = slices.DeleteFunc(u.passwords, func(p string) bool { return p == rest })
+	case (sign == '~' || sign == '%') && slices.Contains(u.keys, everyKey), sign == '&' && slices.Contains(u.channels, "*"):
+		return word == "~*" || word == "&*" // nothing can be added to all there is
+	case word == "~*":
+		u.keys = []keyRule{everyKey}
+	case word == "&*":
+		u.channels = []string{"*"}
 	case sign == '~':
 		u.keys = append(u.keys, keyRule{rest, true, true})
 	case sign == '%':
-		how, pattern, ok := strings.Cut(strings.ToUpper(rest[:strings.IndexByte(rest, '~')+1])+rest[strings.IndexByte(rest, '~')+1:], "~")
-		if !ok || strings.Trim(how, "RW") != "" || how == "" {
+		how, pattern, ok := strings.Cut(rest, "~")
+		how = strings.ToUpper(how)
+		if !ok || how == "" || strings.Trim(how, "RW") != "" {
 			return false
 		}
 		u.keys = append(u.keys, keyRule{pattern, strings.Contains(how, "R"), strings.Contains(how, "W")})
@@ -227,5 +239,5 @@ func knownOrder(what string) bool {
 func (u *user) settle() {
 	u.known = map[*command]bool{}
 	u.mighty = len(u.orders) == 1 && u.orders[0] == order{true, "@all"} &&
-		slices.Contains(u.keys, keyRule{"*", true, true}) && slices.Contains(u.channels, "*")
+		slices.Contains(u.keys, everyKey) && slices.Contains(u.channels, "*")
 }

@@ -88,11 +88,11 @@ func (e *engine) explain(s *script, failed lua.LValue) string {
 func errorText(failed lua.LValue) string {
 	if table, ok := failed.(*lua.LTable); ok {
 		if text, ok := table.RawGetString("err").(lua.LString); ok {
-			return string(text)
+			return cText(string(text))
 		}
 		return "(null)"
 	}
-	return spell(failed)
+	return cText(spell(failed))
 }
 
 func (e *engine) texts(list []string) *lua.LTable {

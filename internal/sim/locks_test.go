@@ -310,7 +310,7 @@ func TestLocksWithoutMemory(t *testing.T) {
 				case n < 85:
 					g.fill(g.often(50))
 				case g.sim.full:
-					g.do(g.randomCommand()...)
+					g.do(g.ordered()...)
 				case n < 92:
 					g.meddle()
 				default:

@@ -60,7 +60,7 @@ func formatOne(L *lua.LState, b *strings.Builder, how string, verb byte, arg int
 	case 'q':
 		quote(b, textArgument(L, arg))
 	case 's':
-		fmt.Fprintf(b, "%"+how+"s", textArgument(L, arg))
+		fmt.Fprintf(b, "%"+how+"s", cText(textArgument(L, arg)))
 	default:
 		L.RaiseError("invalid option '%%%s' to 'format'", string(verb))
 	}

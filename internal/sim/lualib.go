@@ -25,7 +25,7 @@ func (e *engine) openLibraries() {
 		e.globals.RawSetString(name, lua.LNil)
 	}
 	e.define(e.globals, map[string]lua.LGFunction{
-		"pcall": e.pcall, "xpcall": e.xpcall, "tostring": tostring, "tonumber": tonumber, concatenation: concat,
+		"assert": assert, "pcall": e.pcall, "xpcall": e.xpcall, "tostring": tostring, "tonumber": tonumber, concatenation: concat,
 	})
 	e.define(e.globals.RawGetString("table").(*lua.LTable), map[string]lua.LGFunction{"concat": tableConcat})
 	e.define(e.globals.RawGetString("string").(*lua.LTable), map[string]lua.LGFunction{
@@ -47,6 +47,14 @@ func (e *engine) define(table *lua.LTable, functions map[string]lua.LGFunction) 
 			table.RawSetString(name, e.state.NewFunction(function))
 		}
 	}
+}
+
+// assert adds no place to its message.
+func assert(L *lua.LState) int {
+	if !lua.LVAsBool(L.CheckAny(1)) {
+		L.Error(lua.LString(L.OptString(2, "assertion failed!")), 0)
+	}
+	return L.GetTop()
 }
 
 // guardGlobals refuses globals that are not there.

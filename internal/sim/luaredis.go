@@ -31,7 +31,7 @@ func (e *engine) openRedis() {
 }
 
 // gather takes the arguments of redis.call and its like; problem says why they are none.
-func (e *engine) gather(L *lua.LState, function string) (args []string, problem string) {
+func (e *engine) gather(L *lua.LState) (args []string, problem string) {
 	args = e.argv[:0]
 	for i := 1; i <= L.GetTop(); i++ {
 		switch arg := L.Get(i).(type) {
@@ -45,19 +45,23 @@ func (e *engine) gather(L *lua.LState, function string) (args []string, problem 
 	}
 	e.argv = args
 	if len(args) == 0 {
-		return nil, "Please specify at least one argument for this " + function + " call"
+		return nil, "Please specify at least one argument for this redis lib call"
 	}
 	return args, ""
 }
 
 // call is redis.call, which raises errors, and redis.pcall, which returns them.
 func (e *engine) call(L *lua.LState, raise bool) int {
-	args, problem := e.gather(L, "redis.call()")
+	args, problem := e.gather(L)
 	var answer reply
+	own := true
 	if problem != "" {
-		answer = failure("ERR " + problem)
+		answer = e.server.refusal("ERR "+problem, problem)
 	} else {
-		answer = e.server.fromScript(args)
+		answer, own = e.server.fromScript(args)
+	}
+	if own && e.server.version < 7 {
+		answer.s = calledAt(L) + answer.s
 	}
 	if answer.failed() {
 		return e.fail(L, answer.s, raise)
@@ -79,6 +83,15 @@ func (e *engine) fail(L *lua.LState, text string, raise bool) int {
 	return 1
 }
 
+// calledAt is how Redis 6 opens the errors of its script engine: with where the script called.
+func calledAt(L *lua.LState) string {
+	line := strings.Trim(strings.TrimPrefix(L.Where(1), chunkName), ": ")
+	if line == "" {
+		return "=[C]: -1: " // by pcall itself
+	}
+	return "@" + chunkName + ": " + line + ": "
+}
+
 func (e *engine) single(name, text string) *lua.LTable {
 	table := e.state.CreateTable(0, 1)
 	table.RawSetString(name, lua.LString(text))
@@ -88,6 +101,7 @@ func (e *engine) single(name, text string) *lua.LTable {
 // errorReply adds the code ERR to an error that has none, from Redis 7 on.
 func (e *engine) errorReply(L *lua.LState) int {
 	text, ok := onlyString(L)
+	text = cText(text)
 	switch {
 	case !ok:
 		text = "ERR wrong number or type of arguments"
@@ -127,7 +141,7 @@ func (e *engine) sha1hex(L *lua.LState) int {
 }
 
 func (e *engine) aclCheck(L *lua.LState) int {
-	args, problem := e.gather(L, "redis.acl_check_cmd()")
+	args, problem := e.gather(L)
 	if problem != "" {
 		return e.fail(L, "ERR "+problem, true)
 	}
@@ -211,10 +225,10 @@ func answerOf(v lua.LValue) reply {
 
 func answerOfTable(table *lua.LTable) reply {
 	if text, ok := table.RawGetString("err").(lua.LString); ok {
-		return failure(oneLine(string(text)))
+		return failure(oneLine(cText(string(text))))
 	}
 	if text, ok := table.RawGetString("ok").(lua.LString); ok {
-		return status(oneLine(string(text)))
+		return status(oneLine(cText(string(text))))
 	}
 	if n, ok := table.RawGetString("double").(lua.LNumber); ok {
 		return bulk(strconv.FormatFloat(float64(n), 'g', 17, 64))

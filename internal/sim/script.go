@@ -48,3 +48,9 @@ func oneLine(text string) string {
 	}
 	return strings.NewReplacer("\r", " ", "\n", " ").Replace(text)
 }
+
+// cText is what is left of a text that passes through C: all before the first zero.
+func cText(text string) string {
+	text, _, _ = strings.Cut(text, "\x00")
+	return text
+}

@@ -85,26 +85,36 @@ func (s *Server) runScript(c *Conn, script *script, keys, args []string) reply {
 	return s.engine.run(script, keys, args)
 }
 
-// fromScript runs a command that a script calls, with the checks in a server's order.
-func (s *Server) fromScript(args []string) reply {
+// fromScript runs a command that a script calls, with the checks in a server's order. own says that the script's engine
+// refused it, not the command.
+func (s *Server) fromScript(args []string) (answer reply, own bool) {
 	cmd, refused := s.find(args)
 	switch {
 	case cmd == nil && strings.HasPrefix(refused.s, "ERR wrong number"):
-		return failure("ERR Wrong number of args calling Redis command from script")
+		return s.refusal("ERR Wrong number of args calling Redis command from script",
+			"Wrong number of args calling Redis command From Lua script"), true
 	case cmd == nil:
-		return failure("ERR Unknown Redis command called from script")
+		return s.refusal("ERR Unknown Redis command called from script", "Unknown Redis command called from Lua script"), true
 	case cmd.flags&noScript != 0:
-		return failure("ERR This Redis command is not allowed from script")
+		return s.refusal("ERR This Redis command is not allowed from script", "This Redis command is not allowed from scripts"), true
 	}
 	if denied := s.script.conn.user.refuses(cmd, args); denied != allowed {
-		return failure(denied.inScript())
+		return s.refusal(denied.inScript(), strings.TrimPrefix(denied.inScript(), "ERR ")), true
 	}
 	switch {
 	case cmd.flags&write != 0 && s.master != nil:
-		return failure(readOnlyText)
+		return s.refusal(readOnlyText, "-"+readOnlyText), true
 	case cmd.flags&denyOOM != 0 && s.script.full && !s.script.wrote:
-		return failure(oomText)
+		return s.refusal(oomText, "-"+oomText), true
 	}
 	s.script.wrote = s.script.wrote || cmd.flags&write != 0
-	return cmd.run(s, s.script.conn, args)
+	return cmd.run(s, s.script.conn, args), false
+}
+
+// refusal is an error in the words of the server's version.
+func (s *Server) refusal(seven, six string) reply {
+	if s.version < 7 {
+		return failure(six)
+	}
+	return failure(seven)
 }

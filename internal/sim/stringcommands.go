@@ -11,7 +11,7 @@ func stringCommands() []*command {
 		oneKey("get", 2, reads, get),
 		oneKey("set", -3, write|denyOOM|changes, set),
 		oneKey("getset", 3, write|denyOOM|reads|changes, getset),
-		oneKey("strlen", 2, reads, strlen),
+		oneKey("strlen", 2, 0, strlen),
 		oneKey("incr", 2, write|denyOOM|reads|changes, func(s *Server, _ *Conn, args []string) reply { return s.add(args[1], 1) }),
 		oneKey("decr", 2, write|denyOOM|reads|changes, func(s *Server, _ *Conn, args []string) reply { return s.add(args[1], -1) }),
 		oneKey("incrby", 3, write|denyOOM|reads|changes, incrby),

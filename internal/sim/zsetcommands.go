@@ -24,7 +24,7 @@ func zsetCommands() []*command {
 			}
 			return integer(int64(z.place(scored{score, args[0]})))
 		})),
-		oneKey("zcard", 2, reads, members(func(z *zset, _ []string) reply { return integer(int64(len(z.sorted))) })),
+		oneKey("zcard", 2, 0, members(func(z *zset, _ []string) reply { return integer(int64(len(z.sorted))) })),
 		oneKey("zcount", 4, reads, members(zcount)),
 		oneKey("zrange", -4, reads, members(ranging(false))),
 		oneKey("zrevrange", -4, reads, members(ranging(true))),
