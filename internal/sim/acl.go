@@ -86,9 +86,7 @@ func (u *user) refuses(cmd *command, args []string) denial {
 		return deniedCommand
 	}
 	found := allowed
-	reading := cmd.flags&reads != 0 || cmd.name == "set" && len(args) > 3 && slices.ContainsFunc(args[3:], func(arg string) bool {
-		return strings.EqualFold(arg, "GET")
-	})
+	reading := cmd.flags&reads != 0 || cmd.name == "set" && len(args) > 3 && slices.ContainsFunc(args[3:], isGet)
 	cmd.keyNames(args, func(key string) bool {
 		if !u.mayTouch(key, reading, cmd.flags&changes != 0) {
 			found = deniedKey
@@ -109,6 +107,9 @@ func (u *user) refuses(cmd *command, args []string) denial {
 	}
 	return allowed
 }
+
+// isGet is for SET, which reads with this option.
+func isGet(option string) bool { return strings.EqualFold(option, "GET") }
 
 func (u *user) may(cmd *command) bool {
 	if may, ok := u.known[cmd]; ok {
@@ -197,7 +198,8 @@ func (u *user) ruleOf(word string) bool {
 		u.open, u.passwords = false, append(u.passwords, rest)
 	case sign == '<':
 		u.passwords = slices.DeleteFunc(u.passwords, func(p string) bool { return p == rest })
-	case (sign == '~' || sign == '%') && slices.Contains(u.keys, everyKey), sign == '&' && slices.Contains(u.channels, "*"):
+	case (sign == '~' || sign == '%') && slices.Contains(u.keys, everyKey),
+		sign == '&' && slices.Contains(u.channels, "*"):
 		return word == "~*" || word == "&*" // nothing can be added to all there is
 	case word == "~*":
 		u.keys = []keyRule{everyKey}

@@ -274,7 +274,7 @@ func newPlayers(t *testing.T, server *redistest.Server, seed uint64) *players {
 
 func TestLocks(t *testing.T) {
 	against(t, func(t *testing.T, server *redistest.Server) {
-		sequences(t, 40, func(seed uint64) {
+		sequences(t, 25, func(seed uint64) {
 			g := newPlayers(t, server, seed)
 			defer g.close()
 			g.pass()
@@ -299,7 +299,7 @@ func TestLocks(t *testing.T) {
 // TestLocksWithoutMemory lets the servers be full for some of the time.
 func TestLocksWithoutMemory(t *testing.T) {
 	against(t, func(t *testing.T, server *redistest.Server) {
-		sequences(t, 30, func(seed uint64) {
+		sequences(t, 20, func(seed uint64) {
 			g := newPlayers(t, server, seed)
 			defer g.close()
 			g.pass()

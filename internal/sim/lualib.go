@@ -12,20 +12,22 @@ import (
 func (e *engine) openLibraries() {
 	L := e.state
 	for name, open := range map[string]lua.LGFunction{
-		lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable, lua.StringLibName: lua.OpenString, lua.MathLibName: lua.OpenMath,
+		lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable,
+		lua.StringLibName: lua.OpenString, lua.MathLibName: lua.OpenMath,
 	} {
 		L.Push(L.NewFunction(open))
 		L.Push(lua.LString(name))
 		L.Call(1, 0)
 	}
 	for _, name := range []string{
-		"dofile", "loadfile", "print", "module", "require", "newproxy", "_printregs", "getfenv", "setfenv", "load", "loadstring",
-		"_GOPHER_LUA_VERSION", "collectgarbage",
+		"dofile", "loadfile", "print", "module", "require", "newproxy", "_printregs", "getfenv", "setfenv",
+		"load", "loadstring", "_GOPHER_LUA_VERSION", "collectgarbage",
 	} {
 		e.globals.RawSetString(name, lua.LNil)
 	}
 	e.define(e.globals, map[string]lua.LGFunction{
-		"assert": assert, "pcall": e.pcall, "xpcall": e.xpcall, "tostring": tostring, "tonumber": tonumber, concatenation: concat,
+		"assert": assert, "pcall": e.pcall, "xpcall": e.xpcall,
+		"tostring": tostring, "tonumber": tonumber, concatenation: concat,
 	})
 	e.define(e.globals.RawGetString("table").(*lua.LTable), map[string]lua.LGFunction{"concat": tableConcat})
 	e.define(e.globals.RawGetString("string").(*lua.LTable), map[string]lua.LGFunction{

@@ -144,15 +144,21 @@ func pubsubCommands() []*command {
 		noKeys("unsubscribe", -1, noScript|whileLoading, toChannels.unsubscribe),
 		noKeys("punsubscribe", -1, noScript|whileLoading, toPatterns.unsubscribe),
 		noKeys("sunsubscribe", -1, noScript|whileLoading|since7, toShards.unsubscribe),
-		noKeys("pubsub|channels", -2, whileLoading, func(s *Server, _ *Conn, args []string) reply { return heard(s.hub.channels, args) }),
+		noKeys("pubsub|channels", -2, whileLoading, func(s *Server, _ *Conn, args []string) reply {
+			return heard(s.hub.channels, args)
+		}),
 		noKeys("pubsub|shardchannels", -2, whileLoading|since7, func(s *Server, _ *Conn, args []string) reply {
 			return heard(s.hub.shards, args)
 		}),
-		noKeys("pubsub|numsub", -2, whileLoading, func(s *Server, _ *Conn, args []string) reply { return numsub(s.hub.channels, args) }),
+		noKeys("pubsub|numsub", -2, whileLoading, func(s *Server, _ *Conn, args []string) reply {
+			return numsub(s.hub.channels, args)
+		}),
 		noKeys("pubsub|shardnumsub", -2, whileLoading|since7, func(s *Server, _ *Conn, args []string) reply {
 			return numsub(s.hub.shards, args)
 		}),
-		noKeys("pubsub|numpat", 2, whileLoading, func(s *Server, _ *Conn, _ []string) reply { return integer(int64(len(s.hub.order))) }),
+		noKeys("pubsub|numpat", 2, whileLoading, func(s *Server, _ *Conn, _ []string) reply {
+			return integer(int64(len(s.hub.order)))
+		}),
 	}
 }
 

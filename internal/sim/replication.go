@@ -2,7 +2,8 @@ package sim
 
 import "slices"
 
-// replication is a server's part in it. What one command or script wrote is one unit: a replica has all of it or nothing.
+// replication is a server's part in it. What one command or script wrote is one unit: a replica has all of it or
+// nothing.
 type replication struct {
 	master   *Server // nil for a master
 	replicas []*Server

@@ -96,7 +96,8 @@ func (s *Server) fromScript(args []string) (answer reply, own bool) {
 	case cmd == nil:
 		return s.refusal("ERR Unknown Redis command called from script", "Unknown Redis command called from Lua script"), true
 	case cmd.flags&noScript != 0:
-		return s.refusal("ERR This Redis command is not allowed from script", "This Redis command is not allowed from scripts"), true
+		return s.refusal("ERR This Redis command is not allowed from script",
+			"This Redis command is not allowed from scripts"), true
 	}
 	if denied := s.script.conn.user.refuses(cmd, args); denied != allowed {
 		return s.refusal(denied.inScript(), strings.TrimPrefix(denied.inScript(), "ERR ")), true

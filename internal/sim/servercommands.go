@@ -23,7 +23,9 @@ func serverCommands() []*command {
 		noKeys("acl|setuser", -3, noScript|whileLoading, setUser),
 		noKeys("acl|deluser", -3, noScript|whileLoading, delUser),
 		noKeys("acl|users", 2, noScript|whileLoading, listUsers),
-		noKeys("acl|whoami", 2, noScript|whileLoading, func(_ *Server, c *Conn, _ []string) reply { return bulk(c.user.name) }),
+		noKeys("acl|whoami", 2, noScript|whileLoading, func(_ *Server, c *Conn, _ []string) reply {
+			return bulk(c.user.name)
+		}),
 	}
 	return append(list, clientCommands()...)
 }
@@ -129,7 +131,8 @@ func hello(s *Server, c *Conn, args []string) reply {
 	}
 	if c.user == nil {
 		return failure("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> " +
-			"AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
+			"AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version " +
+			"at the same time")
 	}
 	part := "master"
 	if s.master != nil {

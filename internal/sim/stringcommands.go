@@ -12,10 +12,15 @@ func stringCommands() []*command {
 		oneKey("set", -3, write|denyOOM|changes, set),
 		oneKey("getset", 3, write|denyOOM|reads|changes, getset),
 		oneKey("strlen", 2, 0, strlen),
-		oneKey("incr", 2, write|denyOOM|reads|changes, func(s *Server, _ *Conn, args []string) reply { return s.add(args[1], 1) }),
-		oneKey("decr", 2, write|denyOOM|reads|changes, func(s *Server, _ *Conn, args []string) reply { return s.add(args[1], -1) }),
+		oneKey("incr", 2, write|denyOOM|reads|changes, stepping(1)),
+		oneKey("decr", 2, write|denyOOM|reads|changes, stepping(-1)),
 		oneKey("incrby", 3, write|denyOOM|reads|changes, incrby),
 	}
+}
+
+// stepping is INCR and DECR.
+func stepping(n int64) func(*Server, *Conn, []string) reply {
+	return func(s *Server, _ *Conn, args []string) reply { return s.add(args[1], n) }
 }
 
 func get(s *Server, _ *Conn, args []string) reply {
