@@ -881,13 +881,6 @@ var oneRedis = []scene{
 		})
 		w.unlocks("A unlocks", l)
 	}},
-	{name: "expiry", nodes: 1, acts: func(w *wireStage) {
-		m := w.client().Mutex("orders")
-		w.sends("HSET", "orders", "11111111-2222-3333-4444-555555555555:1", "1")
-		w.sends("PEXPIRE", "orders", "1000")
-		p := w.waits("A waits", m)
-		w.step("the lease ends", func() { p.gets() })
-	}},
 	{name: "extend", nodes: 1, acts: func(w *wireStage) { extendsOn(w, w.client()) }},
 	{name: "fixed-lease", nodes: 1, acts: func(w *wireStage) {
 		m := w.client().Mutex("orders", relock.WithFixedLease(10*time.Second))
