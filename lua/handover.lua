@@ -33,7 +33,7 @@ local function hand_over(inbox, publish, me)
       end
       if member ~= me then
         local tokens = colon == ':' and owner == '' and first .. ':' .. many or first
-        redis.call(publish, inbox .. client, table.concat({ tokens, lease, id, #owner, owner .. KEYS[1] }, ' '))
+        redis.call(publish, inbox .. client, table.concat({ tokens, lease .. named, id, #owner, owner .. KEYS[1] }, ' '))
       end
       if owner ~= '' or batch > 1 then
         announce(publish) -- other waiters of this owner, or of a batch, may enter now

@@ -11,6 +11,10 @@
 -- batch is how many waiters one hand-over may grant. Of more than one, open and idle are asked before each.
 local batch = 1
 
+-- named follows the lease in the message of a grant, so that a grant which comes too late is ended by its kind: a colon and
+-- the kind's name, but for the mutex, as older clients know it.
+local named = ''
+
 -- own_line is the queue in which the caller waits, next_line the one that is served next.
 local function own_line()
   return KEYS[2]
