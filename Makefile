@@ -49,8 +49,8 @@ tidy: ## go mod tidy of the library and of the command, whose library is the tre
 		{ GOWORK=off go mod tidy; ended=$$?; go mod edit -dropreplace github.com/relock-go/relock; exit $$ended; }
 
 fuzz: ## fuzz names and messages, FUZZTIME each
-	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) .
-	go test -run - -fuzz FuzzParseGrant -fuzztime $(FUZZTIME) .
+	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) ./internal/wire
+	go test -run - -fuzz FuzzParseGrant -fuzztime $(FUZZTIME) ./internal/wire
 
 demo: ## the main job, on an embedded Redis and on five of them
 	go run ./cmd/relock demo
@@ -60,7 +60,7 @@ bench: redis ## compare with other locks, in under a minute
 	go run ./bench -quick
 
 bench-go: redis ## the library's own hot paths
-	go test -run - -bench . -count 6 . ./internal/gate
+	go test -run - -bench . -count 6 . ./internal/gate ./internal/hub ./internal/wire
 
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)

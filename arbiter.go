@@ -5,59 +5,63 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/hub"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/wire"
 )
 
-// arbiter decides who holds a lock: one Redis, or a quorum of them. All that stands above it (gate, hold, watchdog) is
-// written once.
+// arbiter decides who holds a lock: one Redis (pubsub.go), or a quorum of them (redlock.go). All that stands above it
+// (gate, hold, watchdog) is written once. Its errors are those of internal/wire.
 type arbiter interface {
-	// contend blocks until a holds the lock. After a failure a may still be queued, or own the lock unknowingly: pass it
-	// to another contender or abandon it.
-	contend(ctx context.Context, a *acquisition) (grant, error)
-	// try takes the lock if it is free, in one round trip. After a failure a is over.
-	try(ctx context.Context, a *acquisition) (grant, error)
-	// release ends a, which is then over whatever is returned. With next, next is queued in the same step, behind all
-	// others; the grant is next's when the bool says so. ErrLost says that a did not hold the lock any more.
-	release(ctx context.Context, a, next *acquisition) (grant, bool, error)
-	// abandon ends a in the background, however often it takes.
-	abandon(a *acquisition)
-	// attach tells where news about a held acquisition goes.
-	attach(a *acquisition, h *hold)
-	// forget drops a held acquisition and leaves its lease to run out.
-	forget(a *acquisition)
-	// recount writes a's hold count and lengthens its lease; the stamp is when the confirmed command was sent.
-	recount(ctx context.Context, a *acquisition, count int, lease time.Duration) (clock.Stamp, error)
-	// renew lengthens leases and calls settle once for each of them, from any goroutine.
-	renew(ctx context.Context, batch []renewal, settle func(renewal, outcome, clock.Stamp))
+	// claim returns the claim of an entry. It sends nothing.
+	claim(e wire.Entry) claim
+	// renew lengthens leases and calls settle once for each of them, by its place in the batch, from any goroutine. The
+	// stamp is from before the confirmed command was sent.
+	renew(ctx context.Context, batch []renewal, settle func(i int, r wire.Result, sent clock.Stamp))
 	// silence is the error of a caller that gave up, by cause, and nothing had been heard by then.
 	silence(name string, cause error) error
-	inspect(ctx context.Context, n *names) (State, error)
-	force(ctx context.Context, n *names) (bool, error)
+	inspect(ctx context.Context, n *wire.Names) (wire.State, error)
+	force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, error)
+	// initialize declares that no Redis has forgotten a lock that is held.
+	initialize(ctx context.Context) error
 	// stop makes all who contend leave, with ErrClosed.
 	stop()
 	// close, after stop, tries once more to end what was abandoned, and returns when no goroutine is left.
 	close()
 }
 
-// grant is a lock given to an acquisition: its first fencing token, and until when it is surely held.
-type grant struct {
-	token int64
-	sent  clock.Stamp // the lease runs from here at the latest
+// claim is one entry as the arbiter has it. Its methods are called by one goroutine at a time, but for asks.
+type claim interface {
+	of() *wire.Entry
+	// wait blocks until the entry holds the lock. It tells remark, unless that is nil, what is heard meanwhile. After a
+	// failure the entry may still be queued, or own the lock unknowingly: another contender waits for it, or it has to be
+	// abandoned.
+	wait(ctx context.Context, remark remark) (node.Grant, error)
+	// try takes the lock if it is free, in one round trip. After a failure the claim is over.
+	try(ctx context.Context) (node.Grant, error)
+	// release ends the claim, which is then over whatever is returned. With next, next is queued in the same step, behind
+	// all others; the grant is next's when the bool says so. ErrLost says that the lock was not held any more.
+	release(ctx context.Context, next claim) (node.Grant, bool, error)
+	// setCount writes the hold count and lengthens the lease; the stamp is when the confirmed command was sent.
+	setCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error)
+	// asks notes that Redis is about to be asked to keep the lock for lease.
+	asks(lease time.Duration)
+	// seen tells who held the lock when the entry last asked, "" for unknown, and what was left of the lease.
+	seen() (holder string, ttl time.Duration)
+	// watch makes news about the lock go to what keeps it.
+	watch(w *hub.Watcher)
+	// abandon ends the claim in the background, however often it takes.
+	abandon()
+	// forget drops a claim that holds the lock, and leaves its lease to run out.
+	forget()
 }
 
-// renewal asks to lengthen one lease. The result goes to its hold.
+// remark tells those who wait behind a contender in the line of key what it heard: nil that all is well.
+type remark func(key string, heard error)
+
+// renewal asks to lengthen one lease.
 type renewal struct {
-	lock  string
-	id    string
+	claim claim
 	count int // hold count to write; 0 leaves it alone
 	lease time.Duration
-	hold  *hold
 }
-
-// outcome is what became of a renewal.
-type outcome int
-
-const (
-	unanswered outcome = iota // the lease may or may not have been lengthened
-	renewed
-	lost
-)

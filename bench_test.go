@@ -3,14 +3,13 @@ package relock
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 )
 
 // BenchmarkUncontended is a lock that nobody else wants, beside two calls of the shortest script that writes and deletes
@@ -97,31 +96,22 @@ func BenchmarkRenewal(b *testing.B) {
 	c := benchClient(b, redistest.Start(b).Client())
 	ctx := context.Background()
 	var batch []renewal
-	for i := range maxBatch {
+	for i := range wire.MaxBatch {
 		l, err := c.Mutex(fmt.Sprint("k", i)).Lock(ctx)
 		if err != nil {
 			b.Fatal(err)
 		}
-		batch = append(batch, renewal{lock: l.h.a.names.lock, id: l.h.a.id, lease: l.h.a.lease})
+		batch = append(batch, renewal{claim: l.h.claim, lease: l.h.entry.Lease})
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		c.arb.renew(ctx, batch, func(r renewal, o outcome, _ clock.Stamp) {
-			if o != renewed {
-				b.Errorf("%s was not renewed", r.lock)
+		c.keeper.arb.renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp) {
+			if r != wire.Renewed {
+				b.Errorf("%s was not renewed", batch[i].claim.of().Names.Lock)
 			}
 		})
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(batch)), "ns/lease")
-}
-
-func BenchmarkParseGrant(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := parseGrant("257 30000 8c9f3a52-6f0b-4a44-9f6c-0d3e1f2a7b61:7 8 worker-3orders:{42}"); err != nil {
-			b.Fatal(err)
-		}
-	}
 }
 
 func benchClient(b *testing.B, rdb rueidis.Client, opts ...Option) *Client {
@@ -140,41 +130,5 @@ func lockUnlock(ctx context.Context, b *testing.B, m *Mutex) {
 	}
 	if err != nil {
 		b.Error(err)
-	}
-}
-
-// BenchmarkRoomAmongThousands is what the hub does for a lock that begins to be waited for and no longer is, while the
-// channels of 10,000 others are still subscribed.
-func BenchmarkRoomAmongThousands(b *testing.B) {
-	h := newHub(nil, "c", slog.New(slog.DiscardHandler), func(grantMessage) {})
-	b.Cleanup(h.close)
-	f := &plainFeed{h: h, up: true, changed: make(chan struct{}, 1)}
-	h.feed = f
-	s := subscriber{feed: f, have: make(map[string]bool)}
-	cfg := defaultConfig()
-	n := 0
-	pass := func() {
-		n++
-		nm, err := namesOf("", strconv.Itoa(n))
-		if err != nil {
-			b.Fatal(err)
-		}
-		a := newAcquisition(nm, "c", uint64(n), "", &cfg)
-		h.enter(a)
-		h.listen(a)
-		h.forget(a)
-		s.next()
-	}
-	for range 10_000 {
-		pass()
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		pass()
-		if n > 10_000 { // and the oldest is left
-			h.mu.Lock()
-			h.end(h.vacant.Front().Value.(*room))
-			h.mu.Unlock()
-		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -94,9 +95,9 @@ func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
 func TestCloseGivesBackALateGrant(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		m := c.Mutex("k")
-		h := c.newHold(c.newAcquisition(m.names, "", &m.cfg), grant{token: 1}, &m.cfg, false)
+		h := c.keeper.newHold(m.newClaim(""), node.Grant{Token: 1}, &m.cfg, false)
 		c.Close()
-		_, err := h.start(t.Context(), m)
+		_, err := h.start(t.Context(), &m.lock)
 		require.ErrorIs(t, err, ErrClosed)
 		require.Contains(t, s.abandoned, "k")
 	})
@@ -117,9 +118,9 @@ func TestLockReturnsWhenClosedWhileItLengthensItsLease(t *testing.T) {
 	closed := make(chan struct{})
 	go func() { c.Close(); close(closed) }()
 	require.Eventually(t, func() bool { // the hold is lost
-		c.dog.mu.Lock()
-		defer c.dog.mu.Unlock()
-		return len(c.dog.holds) == 0
+		c.keeper.dog.mu.Lock()
+		defer c.keeper.dog.mu.Unlock()
+		return len(c.keeper.dog.holds) == 0
 	}, patience, time.Millisecond)
 	w.Filter(nil)
 	w.Release()
@@ -252,15 +253,15 @@ func TestCloseUndoesWhatComesLate(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		open func(w rueidis.Client) (*Client, error)
-		link func(c *Client) *link
+		left func(c *Client) bool // all that was left undone was tried once more
 	}{
 		{
 			"one Redis", func(w rueidis.Client) (*Client, error) { return New(w) },
-			func(c *Client) *link { return c.arb.(*node).link },
+			func(c *Client) bool { return c.keeper.arb.(*single).node.Draining() },
 		},
 		{
 			"quorum", func(w rueidis.Client) (*Client, error) { return NewRedlock([]rueidis.Client{w}) },
-			func(c *Client) *link { return c.arb.(*quorum).seats[0].link },
+			func(c *Client) bool { return c.keeper.arb.(ballot).Draining() },
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -284,12 +285,7 @@ func TestCloseUndoesWhatComesLate(t *testing.T) {
 				c.Close()
 				close(closed)
 			}()
-			l := tc.link(c)
-			require.Eventually(t, func() bool { // all that was left undone was tried once more
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				return l.idle != nil
-			}, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return tc.left(c) }, patience, time.Millisecond)
 			w.Release()
 			within(t, closed)
 			require.Equal(t, "0", s.Do("EXISTS", "slow"))

@@ -109,12 +109,10 @@ func TestRightsWithdrawnAndGivenBack(t *testing.T) {
 	require.NoError(t, l.Unlock(ctx))
 
 	s.Do("ACL", "SETUSER", "app", "allchannels")
-	h := c.arb.(*node).hub
-	require.Eventually(t, func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return len(h.denied) == 0
-	}, patience, time.Millisecond)
+	next := contenderOf(t, c.keeper.arb.(*single), "k", c.ID(), 1<<60, far)
+	next.Enter()
+	require.Eventually(t, func() bool { return next.Ear().Deafness() == nil }, patience, time.Millisecond)
+	next.Forget()
 	handsOver(t, s, holder, c, "k")
 	require.NoError(t, mine.Unlock(ctx))
 }

@@ -1,48 +1,51 @@
 package relock
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/link"
+	"github.com/relock-go/relock/internal/wire"
 )
 
 var (
 	// ErrNotAcquired is returned by TryLock when somebody else holds the lock, and by Lock when the caller gave up
 	// waiting: then the error also wraps the cause of the context's end. The error is a *HeldError. It says that the lock
 	// is busy; that Redis did not answer is a *NodeError or *QuorumError, which does not match it.
-	ErrNotAcquired = errors.New("relock: lock not acquired")
+	ErrNotAcquired = wire.ErrNotAcquired
 
 	// ErrNotHeld is returned by Unlock, Extend and Held when the lock is not held by the caller: never taken, or
 	// unlocked already. It is also the cause of a lease's context after Unlock.
-	ErrNotHeld = errors.New("relock: lock not held")
+	ErrNotHeld = wire.ErrNotHeld
 
 	// ErrLost says that a lock that was held no longer is: its lease ran out, or somebody forced it open. It is the
 	// cause of the lease's context and is returned by every later call on the lease.
-	ErrLost = errors.New("relock: lock lost")
+	ErrLost = wire.ErrLost
 
 	// ErrClosed is returned by every call on a closed Client, and is the cause of the contexts of the leases it held.
-	ErrClosed = errors.New("relock: client closed")
+	ErrClosed = wire.ErrClosed
 
 	// ErrInvalidName is returned for a lock name that Redis, or a Redis Cluster, cannot serve.
-	ErrInvalidName = errors.New("relock: invalid lock name")
+	ErrInvalidName = wire.ErrInvalidName
 
 	// ErrInvalidOwner is returned for an owner id that WithOwner cannot use.
-	ErrInvalidOwner = errors.New("relock: invalid owner id")
+	ErrInvalidOwner = wire.ErrInvalidOwner
 
 	// ErrMisuse is returned where a nil context or function is given, or a Mutex or Client was not made by this package's
 	// functions.
-	ErrMisuse = errors.New("relock: misuse")
+	ErrMisuse = wire.ErrMisuse
 
 	// ErrMaxHold says that a hold ended because WithMaxHold's time was up. It matches ErrLost.
-	ErrMaxHold = fmt.Errorf("%w: held for as long as WithMaxHold allows", ErrLost)
+	ErrMaxHold = wire.ErrMaxHold
+
+	// ErrInvalidNodes says that the nodes of a quorum are no independent masters: one is a replica, or two are the same
+	// server.
+	ErrInvalidNodes = wire.ErrInvalidNodes
 
 	// ErrInvalidOption is returned for an option whose value cannot work.
-	ErrInvalidOption = errors.New("relock: invalid option")
+	ErrInvalidOption = wire.ErrInvalidOption
 )
 
 // HeldError tells why a lock was not acquired and who was in the way. It matches ErrNotAcquired and, where the caller
@@ -107,29 +110,52 @@ func (e *NodeError) Unwrap() []error {
 	return []error{e.Err, e.Cause}
 }
 
-// notHeard is the error of a caller that gave up, by cause, while Redis did not answer or failed with err.
-func notHeard(op, name string, err, cause error) error {
-	switch err := err.(type) {
-	case *QuorumError:
-		told := *err
-		told.Cause = cause
-		return &told
-	case *NodeError:
-		told := *err
-		told.Cause = cause
-		return &told
-	}
-	return &NodeError{Op: op, Name: name, Err: err, Cause: cause}
+// QuorumError tells why a quorum could not be had: what each node said that did not agree. It wraps those errors, each a
+// *SeatError.
+type QuorumError struct {
+	Op    string
+	Name  string // the lock, "" when it concerned the nodes themselves
+	Need  int    // nodes that had to agree
+	Of    int    // nodes in all
+	Nodes []error
+	Cause error // why the caller gave up; nil where the nodes alone ended the call
 }
 
-// errBusy is what an arbiter returns to a contender that gave up while Redis answered: somebody else has the lock.
-var errBusy = errors.New("busy")
+// Error names the operation and each node's answer.
+func (e *QuorumError) Error() string {
+	said := make([]string, len(e.Nodes))
+	for i, err := range e.Nodes {
+		said[i] = err.Error()
+	}
+	msg := fmt.Sprintf("relock: %s %q: no quorum of %d of %d nodes: %s", e.Op, e.Name, e.Need, e.Of, strings.Join(said, "; "))
+	if e.Cause != nil {
+		msg += fmt.Sprintf(": gave up waiting: %v", e.Cause)
+	}
+	return msg
+}
 
-// errNoAnswer says that what was asked before is still not answered.
-var errNoAnswer = errors.New("no answer")
+// Unwrap returns the nodes' errors, and the cause where the caller gave up.
+func (e *QuorumError) Unwrap() []error {
+	if e.Cause == nil {
+		return e.Nodes
+	}
+	return append(slices.Clone(e.Nodes), e.Cause)
+}
+
+// SeatError is what one node of a quorum answered, or the failure to reach it.
+type SeatError struct {
+	Node int // its place in NewRedlock's list, from 1
+	Err  error
+}
+
+// Error names the node.
+func (e *SeatError) Error() string { return fmt.Sprintf("node %d: %v", e.Node, e.Err) }
+
+// Unwrap returns the node's error.
+func (e *SeatError) Unwrap() error { return e.Err }
 
 func hintFor(err error) string {
-	switch replyCode(replied(err)) {
+	switch wire.ReplyCode(link.Reply(err)) {
 	case "NOAUTH", "WRONGPASS":
 		return "check the client's user name and password"
 	case "NOPERM":
@@ -143,31 +169,24 @@ func hintFor(err error) string {
 	}
 }
 
-// transient reports whether err is a failure that may pass without anybody changing the caller, the user's rights or
-// the data: Lock rides those out. That a context has ended cannot be told from err, which may be a command's time-out:
-// loops look at their own.
-func transient(err error) bool {
-	var quorum *QuorumError
-	if errors.As(err, &quorum) {
-		final := 0
-		for _, e := range quorum.Nodes {
-			if !transient(e) {
-				final++
-			}
+// outward makes an error of the rooms below one of this package's, whose fields godoc shows. All that the package
+// returns goes through it.
+func outward(err error) error {
+	switch e := err.(type) {
+	case *wire.HeldError:
+		return &HeldError{Name: e.Name, Holder: e.Holder, TTL: e.TTL, Local: e.Local, Cause: outward(e.Cause)}
+	case *wire.NodeError:
+		return &NodeError{Op: e.Op, Name: e.Name, Err: e.Err, Cause: e.Cause}
+	case *wire.MemberError:
+		return &SeatError{Node: e.Node, Err: outward(e.Err)}
+	case *wire.QuorumError:
+		out := &QuorumError{Op: e.Op, Name: e.Name, Need: e.Need, Of: e.Of, Cause: e.Cause}
+		for _, said := range e.Nodes {
+			out.Nodes = append(out.Nodes, outward(said))
 		}
-		return final <= quorum.Of-quorum.Need
+		return out
 	}
-	reply := replied(err)
-	if reply == "" {
-		return !slices.ContainsFunc(finalErrors, func(final error) bool { return errors.Is(err, final) })
-	}
-	switch replyCode(reply) {
-	case "LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "NOREPLICAS",
-		"QUARANTINED", "UNSEEDED":
-		return true
-	default:
-		return false
-	}
+	return err
 }
 
 var (
@@ -176,72 +195,3 @@ var (
 	errNoClient   = fmt.Errorf("%w: Mutex made without a Client; use Client.Mutex", ErrMisuse)
 	errNotNew     = fmt.Errorf("%w: Client made without New or NewRedlock", ErrMisuse)
 )
-
-// finalErrors are those without a reply of Redis that no repetition changes.
-var finalErrors = []error{
-	ErrClosed, ErrMisuse, ErrLost, ErrNotHeld, ErrNotAcquired, ErrInvalidName, ErrInvalidOption, ErrInvalidOwner, ErrInvalidNodes,
-	errUnlocked, rueidis.ErrClosing,
-}
-
-// unknown reports whether a command that failed with err may still have run, or may yet.
-func unknown(err error) bool {
-	return err != nil && replied(err) == ""
-}
-
-// replied returns what Redis answered, "" when err is not Redis's.
-func replied(err error) string {
-	var reply *rueidis.RedisError
-	if !errors.As(err, &reply) {
-		return ""
-	}
-	return reply.Error()
-}
-
-// replyCode returns the code of an error reply, "" when it has none. One that was raised inside a script stands behind
-// "ERR" and the script's place before Redis 7, with a dash or without, and a refusal of rights has no code of its own.
-func replyCode(reply string) string {
-	for rest, place := strings.TrimPrefix(reply, "-"), true; rest != ""; {
-		var word string
-		word, rest, _ = strings.Cut(rest, " ")
-		if code := strings.TrimPrefix(word, "-"); place && len(code) > 2 && upper(code) && code != "ERR" {
-			return code
-		}
-		place = strings.HasSuffix(word, ":")
-	}
-	if strings.Contains(reply, "ACL failure in script") || strings.Contains(reply, "The user executing the script") {
-		return "NOPERM"
-	}
-	return ""
-}
-
-func upper(word string) bool {
-	for i := range len(word) {
-		if word[i] < 'A' || word[i] > 'Z' {
-			return false
-		}
-	}
-	return true
-}
-
-// gaveUp is the error of a caller whose ctx ended while it waited.
-func gaveUp(name string, seen blocker, cause error) error {
-	return &HeldError{Name: name, Holder: seen.holder, TTL: seen.ttl, Cause: cause}
-}
-
-// causeOf returns why ctx ended, or ErrClosed when the client did.
-func causeOf(ctx context.Context) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return ErrClosed
-}
-
-// fromRedis reports whether err is what a node, or the nodes, answered or failed to.
-func fromRedis(err error) bool {
-	var node *NodeError
-	var quorum *QuorumError
-	return errors.As(err, &node) || errors.As(err, &quorum)
-}
-
-// isLost reports whether err says that the lock is no longer held.
-func isLost(err error) bool { return errors.Is(err, ErrLost) }

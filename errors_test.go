@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -117,54 +116,6 @@ func TestUnreachableRedisIsWaitedFor(t *testing.T) {
 	granted := waitFor(t, c, "k")
 	s.Restart()
 	require.NoError(t, within(t, granted).Unlock(context.Background()))
-}
-
-func TestTransient(t *testing.T) {
-	require.True(t, transient(context.DeadlineExceeded))
-	require.True(t, transient(errors.New("connection reset")))
-	for _, final := range finalErrors {
-		require.False(t, transient(&NodeError{Op: "recount", Err: final}), final)
-		saying := func(n int) error {
-			q := &QuorumError{Need: 3, Of: 5}
-			for i := range n {
-				q.Nodes = append(q.Nodes, &SeatError{Node: i + 1, Err: final})
-			}
-			return q
-		}
-		require.True(t, transient(saying(2)), "the others are a quorum")
-		require.False(t, transient(saying(3)), final)
-	}
-}
-
-// What servers answer, as each of them spells it.
-func TestReplyCode(t *testing.T) {
-	const before7 = "ERR Error running script (call to f_08be99c76f7a10d96dc9ea23ee73a858e02d5ce8): @user_script:1: "
-	const since7 = " script: 08be99c76f7a10d96dc9ea23ee73a858e02d5ce8, on @user_script:1."
-	for reply, want := range map[string]string{
-		"LOADING Redis is loading the dataset in memory":         "LOADING",
-		"-MOVED 866 127.0.0.1:7001":                              "MOVED",
-		"MOVED 866 127.0.0.1:7001":                               "MOVED",
-		"NOPERM User nobody has no permissions":                  "NOPERM",
-		"OOM command not allowed when used memory > 'maxmemory'": "OOM",
-		"ERR value is not an integer or out of range":            "",
-		"ERR user_script:9: WRONGTYPE Operation against a key":   "WRONGTYPE",
-		"ERR index out of RANGE":                                 "",
-		"":                                                       "",
-		before7 + "WRONGTYPE Operation against a key holding the wrong kind of value":            "WRONGTYPE",
-		before7 + "@user_script: 1: -READONLY You can't write against a read only replica.":      "READONLY",
-		before7 + "@user_script: 1: -NOREPLICAS Not enough good replicas to write.":              "NOREPLICAS",
-		before7 + "@user_script: 12: -OOM command not allowed when used memory > 'maxmemory'.":   "OOM",
-		before7 + "@user_script: 1: -MISCONF Redis is configured to save RDB snapshots":          "MISCONF",
-		before7 + "@user_script: 1: The user executing the script can't run this command":        "NOPERM",
-		before7 + "@user_script: 1: The user executing the script can't publish to the channel":  "NOPERM",
-		"ERR The user executing the script can't access at least one of the keys" + since7:       "NOPERM",
-		"ERR ACL failure in script: No permissions to access a key" + since7:                     "NOPERM",
-		"ERR ACL failure in script: User u has no permissions to run the 'set' command" + since7: "NOPERM",
-		"READONLY You can't write against a read only replica." + since7:                         "READONLY",
-		"NOREPLICAS Not enough good replicas to write." + since7:                                 "NOREPLICAS",
-	} {
-		require.Equal(t, want, replyCode(reply), reply)
-	}
 }
 
 func TestErrorsSayWhatHappened(t *testing.T) {

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,9 +29,9 @@ func (o *forerunner) run(script string, keys int, args ...string) []string {
 		require.NoError(o.t, err)
 		text += string(lua)
 	}
-	nm, err := namesOf("", "k")
+	n, err := wire.NamesOf("", "k")
 	require.NoError(o.t, err)
-	all := []string{nm.lock, nm.queue, nm.counter, nm.unlock, nm.listen}[:keys]
+	all := []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}[:keys]
 	got, err := o.rdb.Do(o.t.Context(), o.rdb.B().Eval().Script(text).Numkeys(int64(keys)).Key(all...).Arg(args...).Build()).ToArray()
 	require.NoError(o.t, err)
 	var parts []string
@@ -46,7 +48,7 @@ func (o *forerunner) run(script string, keys int, args ...string) []string {
 // acquire asks for the lock with a block of 256, and returns the first token when it is held.
 func (o *forerunner) acquire() (int64, bool) {
 	o.t.Helper()
-	got := o.run("acquire", 4, "60000", "256", o.id, "", "", inboxPrefix, "PUBLISH", "")
+	got := o.run("acquire", 4, "60000", "256", o.id, "", "", wire.InboxPrefix, "PUBLISH", "")
 	token, err := strconv.ParseInt(got[1], 10, 64)
 	require.NoError(o.t, err)
 	return token, got[0] == "1"
@@ -54,7 +56,7 @@ func (o *forerunner) acquire() (int64, bool) {
 
 func (o *forerunner) release() {
 	o.t.Helper()
-	require.Equal(o.t, []string{"1"}, o.run("release", 5, o.id, "", "60000", inboxPrefix, "PUBLISH", "256", "0", "", "", ""))
+	require.Equal(o.t, []string{"1"}, o.run("release", 5, o.id, "", "60000", wire.InboxPrefix, "PUBLISH", "256", "0", "", "", ""))
 }
 
 // Clients of the release before and of this one hand the lock to each other, and tokens rise: also while the counter is so
@@ -66,34 +68,34 @@ func TestOldAndNewClientsShareTokens(t *testing.T) {
 			s.Do("SET", counterOfK, strconv.FormatInt(time.Now().Add(ahead).UnixMicro(), 10))
 			rdb := s.Client()
 			oldInbox, newInbox := inboxOf(t, s, "old"), inboxOf(t, s, "new")
-			fresh := deaf(rdb, "new", time.Minute)
+			fresh := deaf(t, rdb, "new", time.Minute)
 			last := int64(0)
 			for i := range 20 {
 				old := &forerunner{t: t, rdb: rdb, id: "old:" + strconv.Itoa(i)}
-				a := acquisitionOf(t, "k", "new", uint64(2*i), time.Minute)
+				a := contenderOf(t, fresh, "k", "new", uint64(2*i), time.Minute)
 				token, held := old.acquire()
 				require.True(t, held)
 				require.Greater(t, token, last)
 				last = token + 255
 
-				_, held = asks(t, fresh, a)
+				_, held = asks(t, a)
 				require.False(t, held)
 				old.release() // hands over to the new client
-				fresh.hub.receive(inboxPrefix+"new", within(t, newInbox))
-				g, held := fresh.granted(a)
+				fresh.node.Hub.Message(wire.InboxPrefix+"new", within(t, newInbox))
+				require.True(t, a.Told(clock.Now()))
+				g := a.granted()
+				require.Greater(t, g.Token, last)
+				require.Equal(t, defaultPasses, g.Passes)
+				again, held := asks(t, a)
 				require.True(t, held)
-				require.Greater(t, g.token, last)
-				require.Equal(t, defaultPasses, a.passes)
-				again, held := asks(t, fresh, a)
-				require.True(t, held)
-				require.Equal(t, g.token, again.token, "asked again")
-				last = g.token + int64(a.passes) - 1
+				require.Equal(t, g.Token, again.Token, "asked again")
+				last = g.Token + int64(g.Passes) - 1
 
 				next := &forerunner{t: t, rdb: rdb, id: "old:next" + strconv.Itoa(i)}
 				next.id = "old:" + strconv.Itoa(1000+i)
 				_, held = next.acquire()
 				require.False(t, held)
-				_, _, err := fresh.release(t.Context(), a, nil) // hands over to the old one
+				_, _, err := a.release(t.Context(), nil) // hands over to the old one
 				require.NoError(t, err)
 				told := within(t, oldInbox)
 				token, err = strconv.ParseInt(strings.Fields(told)[0], 10, 64)
@@ -105,12 +107,12 @@ func TestOldAndNewClientsShareTokens(t *testing.T) {
 				last = token + 255
 				next.release()
 
-				b := acquisitionOf(t, "k", "new", uint64(2*i+1), time.Minute)
-				g, held = asks(t, fresh, b)
+				b := contenderOf(t, fresh, "k", "new", uint64(2*i+1), time.Minute)
+				g, held = asks(t, b)
 				require.True(t, held)
-				require.Greater(t, g.token, last)
-				last = g.token + int64(b.passes) - 1
-				_, _, err = fresh.release(t.Context(), b, nil)
+				require.Greater(t, g.Token, last)
+				last = g.Token + int64(g.Passes) - 1
+				_, _, err = b.release(t.Context(), nil)
 				require.NoError(t, err)
 			}
 		})

@@ -7,12 +7,17 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/hub"
+	"github.com/relock-go/relock/internal/wire"
 )
 
 // hold is one ownership in Redis, under one acquisition, as it passes from lease to lease inside this process.
 type hold struct {
-	c *Client
-	a *acquisition
+	k     *keeper
+	claim claim
+	entry *wire.Entry
+
+	watcher hub.Watcher // itself, as the hub knows it
 
 	// ops is held by whoever tells Redis a new hold count or ends the hold: one operation at a time.
 	ops chan struct{}
@@ -47,69 +52,10 @@ type hold struct {
 type holdState int
 
 const (
-	live holdState = iota
-	ended
-	gone
+	holdLive holdState = iota
+	holdEnded
+	holdLost
 )
-
-func newHold(c *Client, a *acquisition, g grant, cfg *config, atGate bool) *hold {
-	h := &hold{
-		c: c, a: a, cfg: cfg, ops: make(chan struct{}, 1), atGate: atGate, index: -1,
-		token: g.token, left: a.passes, since: clock.Now(), cap: clock.Never(),
-		until: g.sent.Add(a.lease - margin(a.lease)), renewAt: g.sent.Add(a.lease / 3),
-		kept: g.sent.Add(a.lease),
-	}
-	return h
-}
-
-// deadline is the end of trust. The caller holds h.mu.
-func (h *hold) deadline(now clock.Stamp) clock.Stamp {
-	return clock.Sooner(h.cap, h.until, now)
-}
-
-// next is when the watchdog has to look again. The caller holds h.mu.
-func (h *hold) next(now clock.Stamp) clock.Stamp {
-	return clock.Sooner(h.deadline(now), h.renewal(now), now)
-}
-
-// renewal is when to ask Redis next: never while a renewal is under way, for a fixed lease, or once the lease reaches
-// to where the hold is capped. The caller holds h.mu.
-func (h *hold) renewal(now clock.Stamp) clock.Stamp {
-	capped := h.cfg.fixed > 0 || h.until.Until(now) >= h.cap.Until(now)
-	if h.asking || capped && !h.askSoon && !h.countUnsure {
-		return clock.Never()
-	}
-	return h.renewAt
-}
-
-// start gives the hold's next token to a new outermost lease of m. It fails when the hold was lost on its way here.
-func (h *hold) start(ctx context.Context, m *Mutex) (*Lease, error) {
-	now := clock.Now()
-	l := newLease(ctx, m, h)
-	h.mu.Lock()
-	if h.state != live {
-		defer l.cancel(ErrLost)
-		defer h.mu.Unlock()
-		return nil, h.causeLocked()
-	}
-	h.cfg, h.began = &m.cfg, now
-	h.cap = clock.Never()
-	if d := m.cfg.cap(); d > 0 {
-		h.cap = now.Add(d)
-	}
-	h.leases, l.token = append(h.leases, l), h.token
-	h.token++
-	h.left--
-	due := h.next(now)
-	h.mu.Unlock()
-	h.c.dog.schedule(h, due)
-	if h.c.isClosed() {
-		h.lose(ErrClosed)    // Close may have counted the holds before this one was among them
-		h.c.arb.abandon(h.a) // and where it did, it left the lock to a lease that nobody is given
-		return nil, ErrClosed
-	}
-	return l, nil
-}
 
 // tryLock takes h.ops if nobody has it.
 func (h *hold) tryLock() bool {
@@ -144,7 +90,7 @@ func (h *hold) drop(ctx context.Context, l *Lease) error {
 	ctx = context.WithoutCancel(ctx)
 	if !h.tryLock() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, unlockTimeout(h.a)) // for the wait and what follows
+		ctx, cancel = context.WithTimeout(ctx, unlockTimeout(h.entry)) // for the wait and what follows
 		defer cancel()
 		if h.lock(ctx) != nil {
 			return h.cut(l)
@@ -170,7 +116,7 @@ func (h *hold) take(l *Lease) (count int, lease time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := slices.Index(h.leases, l)
-	if i < 0 || h.state != live {
+	if i < 0 || h.state != holdLive {
 		return 0, 0, h.whyGone(l)
 	}
 	h.leases = slices.Delete(h.leases, i, i+1)
@@ -189,125 +135,50 @@ func (h *hold) cut(l *Lease) error {
 	defer l.cancel(ErrNotHeld)
 	now := clock.Now()
 	h.mu.Lock()
-	if h.state != live {
+	if h.state != holdLive {
 		defer h.mu.Unlock()
 		return h.causeLocked()
 	}
 	if count > 0 {
 		defer h.mu.Unlock()
 		h.countMissed(now)
-		h.c.dog.schedule(h, h.next(now))
+		h.k.dog.schedule(h, h.next(now))
 		return nil
 	}
-	h.state = ended
+	h.state = holdEnded
 	atGate := h.atGate
 	h.mu.Unlock()
-	h.c.dog.remove(h)
-	h.c.arb.abandon(h.a)
+	h.k.dog.remove(h)
+	h.claim.abandon()
 	if atGate {
-		h.c.gates.Leave(h.a.names.lock)
+		h.k.gates.Leave(h.entry.Names.Lock)
 	}
-	return &NodeError{Op: "release", Name: h.a.names.name, Err: errNoAnswer}
-}
-
-// finish passes the hold to the next goroutine of this process, or gives the lock back.
-func (h *hold) finish(ctx context.Context) error {
-	if h.passOn() {
-		return nil
-	}
-	h.mu.Lock()
-	if h.state != live {
-		defer h.mu.Unlock()
-		if h.cause == ErrClosed {
-			return nil // Close found no lease and gives the lock back
-		}
-		return h.causeLocked()
-	}
-	h.state = ended
-	atGate := h.atGate
-	h.mu.Unlock()
-	h.c.dog.remove(h)
-	if !atGate {
-		_, _, err := h.c.arb.release(ctx, h.a, nil)
-		return err
-	}
-	return h.c.releaseAtGate(ctx, h)
-}
-
-// passOn gives the hold to the next local waiter, within the bounds that keep other processes from starving.
-func (h *hold) passOn() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := clock.Now()
-	if !h.atGate || h.state != live || h.left == 0 || now.Since(h.since) >= h.cfg.passTime ||
-		h.until.Until(now) < h.a.lease/10 {
-		return false
-	}
-	if h.kept.Until(now) > h.a.lease {
-		return false // were this process to die, the next holder's lock would stand for as long as it was lengthened
-	}
-	// Passed under h.mu: a loss that comes now finds the gate with the one it was passed to.
-	return h.c.gates.Pass(h.a.names.lock, baton{hold: h})
+	return &wire.NodeError{Op: "release", Name: h.entry.Names.Name, Err: wire.ErrNoAnswer}
 }
 
 // lose ends trust in the hold: every lease's context is done before anyone else, here or elsewhere, can be granted the
 // lock by our doing. It acts once.
 func (h *hold) lose(cause error) {
 	h.mu.Lock()
-	if h.state != live {
+	if h.state != holdLive {
 		h.mu.Unlock()
 		return
 	}
-	h.state, h.cause = gone, cause
+	h.state, h.cause = holdLost, cause
 	leases, atGate := h.leases, h.atGate
 	h.leases, h.atGate = nil, false
 	h.mu.Unlock()
 	for _, l := range leases {
 		l.cancel(cause)
 	}
-	h.c.dog.remove(h)
+	h.k.dog.remove(h)
 	if cause == ErrClosed && len(leases) > 0 {
-		h.c.arb.forget(h.a) // the code under the lock may still run: let the lease end by itself
+		h.claim.forget() // the code under the lock may still run: let the lease end by itself
 	} else {
-		h.c.arb.abandon(h.a)
+		h.claim.abandon()
 	}
 	if atGate {
-		h.c.gates.Leave(h.a.names.lock)
-	}
-}
-
-// expire loses the hold if its deadline has passed. It is called wherever trust is asked for, since a process that was
-// stopped wakes up before its timers have run.
-func (h *hold) expire() bool {
-	now := clock.Now()
-	h.mu.Lock()
-	over, cause := h.state == live && h.deadline(now).Reached(now), ErrLost
-	if over && h.cappedByMaxHold(now) {
-		cause = ErrMaxHold
-	}
-	h.mu.Unlock()
-	if over {
-		h.lose(cause)
-	}
-	return over
-}
-
-// cappedByMaxHold reports whether what ends the hold first is WithMaxHold. The caller holds h.mu.
-func (h *hold) cappedByMaxHold(now clock.Stamp) bool {
-	if h.cfg.maxHold == 0 || h.until.Until(now) < h.cap.Until(now) {
-		return false
-	}
-	return h.began.Add(h.cfg.maxHold).Until(now) <= h.cap.Until(now)
-}
-
-// doubt asks Redis at once whether the lock is still held: a message said it may not be.
-func (h *hold) doubt() {
-	now := clock.Now()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.state == live {
-		h.askSoon, h.renewAt = true, now
-		h.c.dog.schedule(h, h.next(now))
+		h.k.gates.Leave(h.entry.Names.Lock)
 	}
 }
 
@@ -319,7 +190,7 @@ func (h *hold) why() error {
 }
 
 func (h *hold) causeLocked() error {
-	if h.state == gone {
+	if h.state == holdLost {
 		return h.cause
 	}
 	return ErrNotHeld
@@ -327,7 +198,7 @@ func (h *hold) causeLocked() error {
 
 // whyGone is the error for a lease that is not among the hold's. The caller holds h.mu.
 func (h *hold) whyGone(l *Lease) error {
-	if h.state == gone && !l.over {
+	if h.state == holdLost && !l.over {
 		return h.cause
 	}
 	return ErrNotHeld
@@ -340,5 +211,5 @@ func (h *hold) short() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	fixed := h.cfg.fixed
-	return fixed > 0 && h.until.Until(now) < fixed-margin(fixed)-fixed/100
+	return fixed > 0 && h.until.Until(now) < fixed-clock.Margin(fixed)-fixed/100
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -116,31 +115,4 @@ func TestRedlockClosesDuringUse(t *testing.T) {
 		c.Close()
 		wg.Wait()
 	}
-}
-
-func TestCrewStartsNoneOnceEnded(t *testing.T) {
-	for range 200 {
-		var c crew
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				for c.start(func() {}) {
-				}
-			})
-		}
-		c.end()
-		wg.Wait()
-		require.False(t, c.start(func() { t.Error("started") }))
-	}
-}
-
-// A ticket is the nodes' time, whatever our wall clock shows meanwhile.
-func TestTicketNeedsNoWallClock(t *testing.T) {
-	c := newRedlock(t, masters(t, 1))
-	q := c.arb.(*quorum)
-	require.NoError(t, q.prepare(context.Background()))
-	now := clock.Now()
-	const there int64 = 1_000_000_000_000_000
-	q.seats[0].tick(there, clock.At(int64(now.Mono()), now.Wall().Add(-time.Hour).UnixNano()))
-	require.InDelta(t, float64(there), float64(q.ticket()), float64(patience.Microseconds()))
 }

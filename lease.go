@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -11,21 +12,12 @@ import (
 // A Lease is a lock held by the caller, from a successful Lock, TryLock or Do until Unlock. Its methods may be called
 // from any goroutine.
 type Lease struct {
-	m      *Mutex
+	of     *lock
 	h      *hold
 	token  int64
 	ctx    leaseCtx
 	cancel context.CancelCauseFunc
 	over   bool // unlocked; guarded by h.mu
-}
-
-// newLease makes a lease whose context derives from ctx. It must be called without h's mutex: contexts of one hold hang
-// on each other, and they ask the hold.
-func newLease(ctx context.Context, m *Mutex, h *hold) *Lease {
-	l := &Lease{m: m, h: h}
-	l.ctx.Context, l.cancel = context.WithCancelCause(ctx)
-	l.ctx.lease = l
-	return l
 }
 
 // leaseCtx is the context of a lease. It carries the ownership, and it asks the clock: in a process that was stopped
@@ -37,19 +29,19 @@ type leaseCtx struct {
 
 // Value finds the lease, unless it was unlocked: one further out may still hold the lock.
 func (c *leaseCtx) Value(key any) any {
-	if k, ok := key.(leaseKey); ok && k == c.lease.m.key() && !c.lease.unlocked() {
+	if k, ok := key.(leaseKey); ok && k == c.lease.of.key() && !c.lease.unlocked() {
 		return c.lease
 	}
 	return c.Context.Value(key)
 }
 
-// settle ends the context if the hold is gone: whoever loses a hold marks it first and ends its contexts after, and may
-// be stopped in between.
+// settle ends the context if the hold is gone: a goroutine that loses a hold marks it first, ends its contexts after, and
+// may be stopped in between.
 func (c *leaseCtx) settle() {
 	h := c.lease.h
 	h.expire()
 	h.mu.Lock()
-	lost, cause := h.state == gone, h.cause
+	lost, cause := h.state == holdLost, h.cause
 	h.mu.Unlock()
 	if lost && c.Context.Err() == nil {
 		c.lease.cancel(cause)
@@ -115,7 +107,7 @@ func (l *Lease) Count() int {
 	l.h.expire()
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
-	if l.over || l.h.state != live {
+	if l.over || l.h.state != holdLive {
 		return 0
 	}
 	return len(l.h.leases)
@@ -134,9 +126,9 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background() // a lock is given back whatever else is wrong
 	}
-	l.h.c.calls.Add(1)
-	defer l.h.c.end()
-	return l.h.drop(ctx, l)
+	l.h.k.calls.Add(1)
+	defer l.h.k.end()
+	return outward(l.h.drop(ctx, l))
 }
 
 // Extend makes the lease last at least d from now, in Redis and in what the caller may trust. Nothing ever shortens a
@@ -154,9 +146,9 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := leaseInRange(d); err != nil {
 		return fmt.Errorf("%w: Extend: %w", ErrInvalidOption, err)
 	}
-	l.h.c.calls.Add(1)
-	defer l.h.c.end()
-	return l.h.extend(ctx, l, d)
+	l.h.k.calls.Add(1)
+	defer l.h.k.end()
+	return outward(l.h.extend(ctx, l, d))
 }
 
 func (l *Lease) unlocked() bool {
@@ -170,5 +162,54 @@ func (l *Lease) Mutex() *Mutex {
 	if l.zero() {
 		return nil
 	}
-	return l.m
+	return l.of.mutex
+}
+
+// held is Mutex.Held, for every kind.
+func (lk *lock) held(ctx context.Context) (*Lease, error) {
+	if err := lk.valid(ctx); err != nil {
+		return nil, err
+	}
+	l := lk.enclosing(ctx)
+	if l == nil {
+		return nil, ErrNotHeld
+	}
+	l.h.expire()
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	if l.over || l.h.state != holdLive {
+		return nil, l.h.whyGone(l)
+	}
+	return l, nil
+}
+
+// Locker returns the Mutex as a sync.Locker for code that takes one. Its Lock waits as Mutex.Lock does. Since a
+// sync.Locker cannot fail, Lock panics with the error when ctx ends or Redis refuses, and Unlock panics when the lock
+// was lost or is not held: going on without the lock would be worse. A Locker is not reentrant.
+func (m *Mutex) Locker(ctx context.Context) sync.Locker { return &locker{m: m, ctx: ctx} }
+
+// locker is a Mutex as a sync.Locker.
+type locker struct {
+	m     *Mutex
+	ctx   context.Context
+	lease *Lease // written and read only by the holder of the lock
+}
+
+func (l *locker) Lock() {
+	lease, err := l.m.Lock(Detach(l.ctx))
+	if err != nil {
+		panic(err)
+	}
+	l.lease = lease
+}
+
+func (l *locker) Unlock() {
+	lease := l.lease
+	l.lease = nil
+	if lease == nil {
+		panic(ErrNotHeld)
+	}
+	if err := lease.Unlock(l.ctx); err == ErrLost || err == ErrMaxHold {
+		panic(err)
+	}
 }

@@ -22,14 +22,6 @@ func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 	rdb.Filter(faults.All(askedForShards, faults.Refuse(unknownShards).Held()))
 	c := newClient(t, rdb)
 	tried := make(chan error)
-	h := c.arb.(*node).hub
-	contending := func(n int) func() bool {
-		return func() bool {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			return len(h.acqs) == n
-		}
-	}
 	for i := range 5 {
 		go func() {
 			l, err := c.Mutex(strconv.Itoa(i)).Lock(context.Background())
@@ -46,7 +38,7 @@ func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 		_, err := c.Mutex("other").Lock(ctx)
 		gone <- err
 	}()
-	require.Eventually(t, contending(6), patience, time.Millisecond)
+	require.Eventually(t, func() bool { return c.keeper.calls.Load() == 6 }, patience, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, within(t, gone), context.Canceled)
 	rdb.Release()
@@ -54,7 +46,7 @@ func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 		require.NoError(t, within(t, tried))
 	}
 	require.Empty(t, rdb.Told())
-	require.EqualValues(t, modeRaceOnly, c.arb.(*node).mode.Load())
+	require.Equal(t, "raced", c.keeper.arb.(*single).node.Channels())
 }
 
 // Only an answer that sharded channels are unknown decides against them: not one of a Cluster in trouble, nor a missing
@@ -72,5 +64,5 @@ func TestModeIsNotDecidedByTrouble(t *testing.T) {
 	l, err := c.Mutex("k").Lock(context.Background())
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(context.Background()))
-	require.EqualValues(t, modeRaceOnly, c.arb.(*node).mode.Load())
+	require.Equal(t, "raced", c.keeper.arb.(*single).node.Channels())
 }

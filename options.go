@@ -4,51 +4,16 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/relock-go/relock/internal/wire"
 )
 
 const (
 	// MinLease is the shortest lease accepted: below it the safety margin and a renewal's round trip leave too little.
 	MinLease = 100 * time.Millisecond
 	// MaxLease is the longest lease accepted.
-	MaxLease = 366 * 24 * time.Hour
-
-	defaultLease    = 30 * time.Second // Redisson's lockWatchdogTimeout
-	defaultPasses   = 256
-	defaultPassTime = 10 * time.Millisecond
-
-	defaultRetention = 7 * 24 * time.Hour
-	minRetention     = time.Minute
-	maxRetention     = 10 * MaxLease
+	MaxLease = wire.MaxLease
 )
-
-// config is what options set. A Mutex copies its client's and changes its own.
-type config struct {
-	lease    time.Duration // of the watchdog
-	fixed    time.Duration // 0: renewed by the watchdog
-	maxHold  time.Duration // 0: no cap
-	wait     time.Duration // 0: as long as ctx allows
-	passes   int           // local hand-overs in a row; 1: none
-	passTime time.Duration
-	timeout  time.Duration // of one command; 0: derived from the lease
-	pubsub   PubSubMode
-	seats    int // nodes of a quorum; 0: one Redis decides alone
-	quorum   int // how many of them must agree; 0: more than half
-	guard    GuardMode
-	longest  time.Duration // lease, as far as the guard knows
-	guarded  bool          // the guard was asked for by an option: longest is what the user said
-	// retention is how long Redis keeps a fencing counter after its last grant; 0: for ever.
-	retention time.Duration
-	retained  bool   // retention is what the user said
-	prefix    string // of all names in Redis
-	log       *slog.Logger
-}
-
-func defaultConfig() config {
-	return config{
-		lease: defaultLease, passes: defaultPasses, passTime: defaultPassTime, retention: defaultRetention,
-		log: slog.New(slog.DiscardHandler),
-	}
-}
 
 // An Option changes how locks behave. Given to New it is the default of every lock of the client, given to Mutex it
 // overrides that default, but for those that are about the client as a whole.
@@ -171,8 +136,8 @@ func WithPubSub(mode PubSubMode) Option {
 func WithNamePrefix(prefix string) Option {
 	return Option{name: "WithNamePrefix", clientOnly: true, apply: func(c *config) error {
 		c.prefix = prefix
-		if len(prefix) >= maxNameLen {
-			return fmt.Errorf("%d bytes; a name has %d with its prefix", len(prefix), maxNameLen)
+		if len(prefix) >= wire.MaxName {
+			return fmt.Errorf("%d bytes; a name has %d with its prefix", len(prefix), wire.MaxName)
 		}
 		return nil
 	}}
@@ -200,11 +165,11 @@ func WithLogger(log *slog.Logger) Option {
 func WithQuorum(n int) Option {
 	return Option{name: "WithQuorum", clientOnly: true, apply: func(c *config) error {
 		c.quorum = n
-		if c.seats == 0 {
+		if c.nodes == 0 {
 			return fmt.Errorf("it belongs to NewRedlock")
 		}
-		if n <= c.seats/2 || n > c.seats {
-			return fmt.Errorf("%d of %d nodes; between %d and %d are possible", n, c.seats, c.seats/2+1, c.seats)
+		if n <= c.nodes/2 || n > c.nodes {
+			return fmt.Errorf("%d of %d nodes; between %d and %d are possible", n, c.nodes, c.nodes/2+1, c.nodes)
 		}
 		return nil
 	}}
@@ -261,86 +226,3 @@ func WithTokenRetention(d time.Duration) Option {
 		return nil
 	}}
 }
-
-func leaseInRange(d time.Duration) error {
-	if d < MinLease || d > MaxLease {
-		return fmt.Errorf("%v is out of range, between %v and %v are possible", d, MinLease, MaxLease)
-	}
-	return nil
-}
-
-// with returns the config changed by opts, or ErrInvalidOption naming the option and what is wrong with it.
-func (c config) with(opts []Option, client bool) (config, error) {
-	for _, o := range opts {
-		if o.apply == nil {
-			return c, fmt.Errorf("%w: the zero Option; use a With function", ErrInvalidOption)
-		}
-		if o.clientOnly && !client {
-			return c, fmt.Errorf("%w: %s belongs to New, not to a Mutex", ErrInvalidOption, o.name)
-		}
-		if err := o.apply(&c); err != nil {
-			return c, fmt.Errorf("%w: %s: %w", ErrInvalidOption, o.name, err)
-		}
-	}
-	if client && c.seats > 0 && !c.guarded {
-		c.longest = max(c.longest, c.lease)
-	}
-	if d := max(c.lease, c.fixed); c.guard != GuardOff && d > c.longest {
-		return c, fmt.Errorf("%w: a lease of %v is longer than the %v that the restart guard waits; see WithRestartGuard",
-			ErrInvalidOption, d, c.longest)
-	}
-	least := 4 * max(c.lease, c.fixed)
-	if client && !c.retained {
-		c.retention = max(c.retention, least)
-	}
-	if len(opts) > 0 && c.retention > 0 && c.retention < least {
-		return c, fmt.Errorf("%w: a lease of %v wants fencing counters kept for %v at least, not %v; see WithTokenRetention",
-			ErrInvalidOption, max(c.lease, c.fixed), least, c.retention)
-	}
-	if c.timeout > 0 && c.timeout > c.firstLease()/3 {
-		return c, fmt.Errorf("%w: a command timeout of %v leaves a lease of %v no renewal; it may be a third of it at most",
-			ErrInvalidOption, c.timeout, c.firstLease())
-	}
-	return c, nil
-}
-
-// firstLease is what a lock is taken and queued with. A longer fixed lease is set once the lock is held, so that a
-// command that comes late can never hold a lock longer than the watchdog's lease.
-func (c *config) firstLease() time.Duration {
-	d := c.lease
-	for _, bound := range [...]time.Duration{c.fixed, c.maxHold} {
-		if bound > 0 {
-			d = min(d, bound)
-		}
-	}
-	return d
-}
-
-// cap is when a hold ends whatever is renewed, counted from the grant; 0 when nothing caps it.
-func (c *config) cap() time.Duration {
-	if c.fixed > 0 && c.maxHold > 0 {
-		return min(c.fixed, c.maxHold)
-	}
-	return max(c.fixed, c.maxHold)
-}
-
-func (c *config) commandTimeout() time.Duration {
-	if c.timeout > 0 {
-		return c.timeout
-	}
-	if c.seats > 0 {
-		return min(c.firstLease()/20, time.Second)
-	}
-	return min(c.firstLease()/6, 2*time.Second)
-}
-
-func (c *config) quorumSize() int {
-	if c.quorum > 0 {
-		return c.quorum
-	}
-	return c.seats/2 + 1
-}
-
-// margin is what a lease is believed shorter than Redis keeps it: 1 % for clocks that drift, and 2 ms for Redis's own
-// rounding and expiry.
-func margin(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }

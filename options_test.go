@@ -1,7 +1,6 @@
 package relock
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -45,19 +44,6 @@ func TestRefusedOptionsSayWhatTheyTake(t *testing.T) {
 	} {
 		_, err := New(rdb, opt)
 		require.ErrorIs(t, err, ErrInvalidOption)
-		require.ErrorContains(t, err, why)
-	}
-}
-
-func TestValidOwner(t *testing.T) {
-	for _, id := range []string{"order 7", "ü", "uuid:17", "relock", strings.Repeat("x", 256)} {
-		require.NoError(t, validOwner(id))
-	}
-	for id, why := range map[string]string{
-		"": "empty", "relock:vote": "its own fields", "relock:": "its own fields", strings.Repeat("x", 257): "257 bytes",
-	} {
-		err := validOwner(id)
-		require.ErrorIs(t, err, ErrInvalidOwner)
 		require.ErrorContains(t, err, why)
 	}
 }

@@ -1,11 +1,16 @@
 package relock
 
-import "context"
+import (
+	"context"
+
+	"github.com/relock-go/relock/internal/wire"
+)
 
 // leaseKey finds the innermost lease of a lock that a context carries.
 type leaseKey struct {
-	client *Client
+	client string // its id
 	name   string
+	kind   *wire.Kind
 }
 
 type ownerKey struct{}
@@ -39,7 +44,7 @@ func WithOwner(ctx context.Context, id string) context.Context {
 	c := detached(ctx)
 	c.owner = id
 	if c.err == nil {
-		c.err = validOwner(id)
+		c.err = wire.ValidOwner(id)
 	}
 	return c
 }
@@ -54,13 +59,4 @@ func detached(ctx context.Context) *ownerCtx {
 		return &ownerCtx{Context: context.Background(), err: errNilContext}
 	}
 	return &ownerCtx{Context: ctx}
-}
-
-// ownerOf returns the owner id that WithOwner put into ctx, "" when there is none.
-func ownerOf(ctx context.Context) (string, error) {
-	c, _ := ctx.Value(ownerKey{}).(*ownerCtx)
-	if c == nil {
-		return "", nil
-	}
-	return c.owner, c.err
 }

@@ -2,55 +2,79 @@ package relock
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
 // The tests of this file replay, step by step on a real Redis, the traces by which an exhaustive exploration broke
 // earlier drafts of the protocol. docs/design.md tells each flaw and the rule that came of it.
 
-// deaf is a node that receives no messages but those the test hands it.
-func deaf(rdb rueidis.Client, id string, lease time.Duration) *node {
-	cfg := defaultConfig()
-	cfg.lease = lease
-	l := newLink(rdb, cfg.commandTimeout())
-	n := &node{link: l, scripts: newScripts(l, cfg.retention), timeout: l.timeout}
-	n.sweeper = newSweeper(l, n.end, n.group, func() bool { return false })
-	n.hub = newHub(rdb, id, cfg.log, n.sweeper.orphan)
-	n.mode.Store(modePlain)
-	return n
+// deafRedis is a Redis whose messages nobody receives.
+type deafRedis struct {
+	driver.Redis
+	cluster bool // it says so
 }
 
-// asks sends one acquire of a and notes its answer, as contend does.
-func asks(t *testing.T, n *node, a *acquisition) (grant, bool) {
-	t.Helper()
-	n.enter(a)
-	g, held, err := n.poll(context.Background(), a)
-	require.NoError(t, err)
-	return g, held
+func (r deafRedis) Cluster() bool { return r.cluster }
+
+func (deafRedis) Listen(ctx context.Context, _ driver.Handler) (driver.Listener, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
 
-func acquisitionOf(t *testing.T, name, client string, n uint64, lease time.Duration) *acquisition {
+// deaf is an arbiter that receives no messages but those the test hands it.
+func deaf(t *testing.T, rdb rueidis.Client, id string, lease time.Duration) *single {
 	t.Helper()
-	nm, err := namesOf("", name)
+	return deafOver(t, deafRedis{Redis: overrueidis.New(rdb, slog.New(slog.DiscardHandler))}, id, lease)
+}
+
+func deafOver(t *testing.T, rdb driver.Redis, id string, lease time.Duration, opts ...Option) *single {
+	t.Helper()
+	cfg, err := defaultConfig().with(append(opts, WithLease(lease)), true)
 	require.NoError(t, err)
-	cfg := defaultConfig()
-	cfg.lease = lease
-	return newAcquisition(nm, client, n, "", &cfg)
+	s := newSingle(rdb, id, &cfg)
+	t.Cleanup(func() { s.stop(); s.close() })
+	return s
+}
+
+// asks sends one acquire and notes its answer, as wait does.
+func asks(t *testing.T, c *contender) (node.Grant, bool) {
+	t.Helper()
+	c.Enter()
+	g, err := c.poll(context.Background())
+	require.NoError(t, err)
+	return g, g.Token > 0
+}
+
+func contenderOf(t *testing.T, s *single, name, client string, n uint64, lease time.Duration) *contender {
+	t.Helper()
+	names, err := wire.NamesOf("", name)
+	require.NoError(t, err)
+	return s.claim(wire.Entry{
+		Kind: wire.Mutex, Names: names, ID: fmt.Sprintf("%s:%d", client, n), Lease: lease, Block: defaultPasses,
+		Timeout: min(lease/6, 2*time.Second),
+	}).(*contender)
 }
 
 // inboxOf subscribes a client's inbox in its place and returns what arrives.
 func inboxOf(t *testing.T, s *redistest.Server, client string) <-chan string {
 	t.Helper()
 	got := make(chan string, 16)
-	subscribe(t, s, inboxPrefix+client, func(message string) { got <- message })
+	subscribe(t, s, wire.InboxPrefix+client, func(message string) { got <- message })
 	return got
 }
 
@@ -78,7 +102,7 @@ func TestStaleGrantIsNotBelieved(t *testing.T) {
 					within(t, w.Told())
 				}
 				w.Filter(faults.Each(faults.All(faults.Script("acquire"), faults.LoseCall.Telling()),
-					faults.Next(faults.Command("MESSAGE", inboxPrefix+waiter.ID()), faults.Late.Telling())))
+					faults.Next(faults.Command("MESSAGE", wire.InboxPrefix+waiter.ID()), faults.Late.Telling())))
 				polls(func() bool { return len(w.Told()) >= 3 })
 			}
 			quiet() // so that no earlier poll is out, which would find the grant
@@ -122,21 +146,22 @@ func awake(t *testing.T, s *redistest.Server, c *Client, name string) {
 func TestGrantIsDatedFromThePoll(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client()
-	holder, waiter := deaf(rdb, "h", time.Second), deaf(rdb, "w", time.Second)
+	holder, waiter := deaf(t, rdb, "h", time.Second), deaf(t, rdb, "w", time.Second)
 	inbox := inboxOf(t, s, "w")
-	a, b := acquisitionOf(t, "k", "h", 1, time.Second), acquisitionOf(t, "k", "w", 1, time.Second)
-	asks(t, holder, a)
-	asks(t, waiter, b)
-	polled := b.base
-	_, _, err := holder.release(context.Background(), a, nil)
+	a, b := contenderOf(t, holder, "k", "h", 1, time.Second), contenderOf(t, waiter, "k", "w", 1, time.Second)
+	asks(t, a)
+	asks(t, b)
+	polled, counter := b.Belief.Base, b.Belief.Counter
+	_, _, err := a.release(context.Background(), nil)
 	require.NoError(t, err)
-	waiter.hub.receive(inboxPrefix+"w", within(t, inbox))
-	g, held := waiter.granted(b)
-	require.True(t, held)
-	require.Equal(t, polled, g.sent)
-	require.Greater(t, g.token, b.counter)
-	waiter.hub.receive(inboxPrefix+"w", "1 1 nobody")
-	require.EqualValues(t, 1, waiter.hub.skipped.Load(), "what is no grant is counted and skipped")
+	messages := waiter.node.Hub
+	messages.Message(wire.InboxPrefix+"w", within(t, inbox))
+	require.True(t, b.Told(clock.Now()))
+	g := b.granted()
+	require.Equal(t, polled, g.Sent)
+	require.Greater(t, g.Token, counter)
+	messages.Message(wire.InboxPrefix+"w", "1 1 nobody")
+	require.EqualValues(t, 1, messages.Skipped(), "what is no grant is counted and skipped")
 }
 
 // No command shortens a lease: neither a renewal, nor a late one, nor a re-entry.
@@ -252,7 +277,7 @@ func queued(t *testing.T, s *redistest.Server, name string, n int) {
 func listening(t *testing.T, s *redistest.Server, c *Client) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", inboxPrefix+c.ID()), "1")
+		return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", wire.InboxPrefix+c.ID()), "1")
 	}, patience, time.Millisecond)
 }
 
@@ -279,8 +304,8 @@ func TestGrantDuringAbandonIsSweptAgain(t *testing.T) {
 	within(t, w.Told()) // the abandon has run
 	s.Do("DEL", "k")
 	s.Do("HSET", "k", id, "1") // a late copy of the acquire took it
-	w.Filter(faults.Next(faults.Command("MESSAGE", inboxPrefix+c.ID()), faults.Tell))
-	s.Do("PUBLISH", inboxPrefix+c.ID(), "1 30000 "+id+" 0 k")
+	w.Filter(faults.Next(faults.Command("MESSAGE", wire.InboxPrefix+c.ID()), faults.Tell))
+	s.Do("PUBLISH", wire.InboxPrefix+c.ID(), "1 30000 "+id+" 0 k")
 	within(t, w.Told())
 	w.Release()
 	require.ErrorIs(t, within(t, result), context.Canceled)
@@ -316,7 +341,7 @@ func TestOrphanGrantIsGivenBack(t *testing.T) {
 	listening(t, s, c)
 	s.Do("HSET", "k", c.ID()+":99", "1")
 	s.Do("SET", "redisson_lock_token:{k}", "256")
-	s.Do("PUBLISH", inboxPrefix+c.ID(), "1 30000 "+c.ID()+":99 0 k")
+	s.Do("PUBLISH", wire.InboxPrefix+c.ID(), "1 30000 "+c.ID()+":99 0 k")
 	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
 }
 
@@ -454,17 +479,18 @@ func TestRenewalRepairsALateCount(t *testing.T) {
 // successor would sleep beside the free lock.
 func TestRaceQueuesNobody(t *testing.T) {
 	s := redistest.Start(t)
-	n := deaf(s.Client(), "h", 30*time.Second)
-	n.mode.Store(modeRaceOnly)
-	a, next := acquisitionOf(t, "k", "h", 1, 30*time.Second), acquisitionOf(t, "k", "h", 2, 30*time.Second)
-	_, held := asks(t, n, a)
+	raced := deafRedis{Redis: overrueidis.New(s.Client(), slog.New(slog.DiscardHandler)), cluster: true}
+	n := deafOver(t, raced, "h", 30*time.Second, WithPubSub(PubSubPlain))
+	a, next := contenderOf(t, n, "k", "h", 1, 30*time.Second), contenderOf(t, n, "k", "h", 2, 30*time.Second)
+	_, held := asks(t, a)
 	require.True(t, held)
-	_, held, err := n.release(context.Background(), a, next)
+	require.Equal(t, "raced", n.node.Channels())
+	_, held, err := a.release(context.Background(), next)
 	require.NoError(t, err)
 	require.False(t, held)
-	require.False(t, next.primed, "it has to ask for itself")
+	require.False(t, next.queued, "it has to ask for itself")
 	require.Equal(t, "0", s.Do("EXISTS", "k", "relock_queue:{k}"))
-	_, held = asks(t, n, next)
+	_, held = asks(t, next)
 	require.True(t, held)
 }
 
@@ -490,7 +516,7 @@ func TestPatternSubscribersAreNoWaiters(t *testing.T) {
 	dead.Close()
 	require.ErrorIs(t, within(t, left), ErrClosed)
 	require.Eventually(t, func() bool {
-		return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", inboxPrefix+dead.ID()), "0")
+		return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", wire.InboxPrefix+dead.ID()), "0")
 	}, patience, time.Millisecond)
 	s.Do("ZADD", "relock_queue:{k}", entry[1], entry[0]) // as where it dies without a word
 	require.NoError(t, l.Unlock(t.Context()))

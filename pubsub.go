@@ -1,314 +1,281 @@
 package relock
 
 import (
-	"container/list"
 	"context"
-	"log/slog"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/hub"
+	"github.com/relock-go/relock/internal/link"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/wire"
 )
 
-// inboxPrefix starts the name of the channel on which a client is told "you own it now".
-const inboxPrefix = "relock_inbox:"
+// single is the arbiter over one Redis: a single server, a Sentinel group or a Cluster. Its waiters sleep until a message
+// tells them of their grant, or to look again.
+type single struct{ node *node.Node }
 
-// linger is how long the channels of a lock stay subscribed after its last waiter here has left, so that steady
-// contention subscribes once.
-const linger = 30 * time.Second
-
-const (
-	maxChannels      = 500                    // in one command, and rooms ended in one go
-	subscribeTimeout = 2 * time.Second        // of each command that subscribes
-	leaveTimeout     = 300 * time.Millisecond // how long close waits for connections that do not answer
-)
-
-// hub receives the messages of one Redis and tells acquisitions of them. A message is a hint at what to do at once; one
-// that is lost costs time, never a lock, because waiters poll.
-type hub struct {
-	rdb    rueidis.Client
-	client string // uuid, the inbox's name
-	orphan func(grantMessage)
-	log    *slog.Logger
-
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   chan struct{} // closed by stop: contenders leave
-	wg     sync.WaitGroup
-	feed   feed
-	vetted chan struct{} // closed once it is known whether the inbox may be subscribed, or that nobody can tell
-
-	// skipped counts messages that nobody of ours or Redisson's can have sent.
-	skipped atomic.Int64
-
-	// mu guards what follows and the hub's fields in every acquisition. Invariant: acqs holds exactly the acquisitions
-	// that are not over; a room holds exactly those of them that want to hear of its lock's unlock channel; vacant holds
-	// exactly the rooms that hold nobody; and only channels that are wanted are denied.
-	mu      sync.Mutex
-	acqs    map[string]*acquisition // by id
-	rooms   map[string]*room        // by unlock channel
-	vacant  *list.List              // of *room, the longest empty one first
-	denied  map[string]*denial      // by channel
-	denials int                     // so far
-	inbox   bool                    // somebody has waited or held: the inbox is wanted
-	closed  bool                    // no goroutine is started any more
+func newSingle(rdb driver.Redis, id string, cfg *config) *single {
+	return &single{node.New(rdb, node.Config{
+		Client: id, Timeout: cfg.commandTimeout, Retention: cfg.retention, PubSub: node.PubSub(cfg.pubsub), Log: cfg.log,
+	})}
 }
 
-// room is a lock's unlock channel and who listens to it here.
-type room struct {
-	names   names
-	members []*acquisition
-	turns   turns
-	ready   bool          // the subscription is confirmed
-	empty   time.Time     // when the last member left
-	vacancy *list.Element // its place in the hub's vacant, nil while it has members
-	stop    context.CancelFunc
+func (s *single) claim(e wire.Entry) claim {
+	c := &contender{entry: e, single: s, wake: hub.NewSignal()}
+	c.Start(s.node, &c.entry, c.wake)
+	return c
 }
 
-func newHub(rdb rueidis.Client, client string, log *slog.Logger, orphan func(grantMessage)) *hub {
-	h := &hub{
-		rdb: rdb, client: client, log: log, orphan: orphan,
-		done: make(chan struct{}), vetted: make(chan struct{}), acqs: make(map[string]*acquisition),
-		rooms: make(map[string]*room), vacant: list.New(), denied: make(map[string]*denial),
-	}
-	h.ctx, h.cancel = context.WithCancel(context.Background())
-	return h
+// contender is an entry's claim at the one Redis, and what the goroutine that contends remembers of it.
+type contender struct {
+	node.Claim
+	entry  wire.Entry
+	single *single
+	wake   hub.Signal
+
+	remark  remark
+	failure error // of the last poll that ended; nil when it was answered
+	ticket  string
+	holder  string // who was in the way
+	ttl     time.Duration
+	asked   clock.Stamp // when the last answered poll was sent
+	queued  bool        // by a release: wait before polling
 }
 
-// enter makes a known before its first command is sent, so that no grant comes for a stranger. If the lock's channel is
-// subscribed already a hears it from now on, and its first answer needs no second look.
-func (h *hub) enter(a *acquisition) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.acqs[a.id] = a
-	if r := h.rooms[a.names.unlock]; r != nil && a.room == nil {
-		h.join(r, a)
-	}
-}
+func (c *contender) of() *wire.Entry { return &c.entry }
 
-// contend is enter for a node of a quorum, where whoever enters may have to wait without hearing the unlock channel.
-func (h *hub) contend(a *acquisition) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.acqs[a.id] = a
-	h.expect()
-}
-
-// expect subscribes the inbox, on which a waiter is told of its grant and a holder that it was deposed. The caller
-// holds the hub's mutex.
-func (h *hub) expect() {
-	if !h.inbox && h.feed != nil {
-		h.inbox = true
-		h.feed.listen()
-	}
-}
-
-// listen makes a hear its client's inbox and the lock's unlock channel. It is woken once the subscription is confirmed,
-// for what it may have missed before.
-func (h *hub) listen(a *acquisition) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if a.room != nil || h.feed == nil {
-		return
-	}
-	h.expect()
-	r := h.rooms[a.names.unlock]
-	if r == nil {
-		r = &room{names: a.names}
-		h.rooms[a.names.unlock] = r
-		h.feed.open(r)
-	} else if r.ready {
-		a.poke() // what was published since a's last poll went unheard
-	}
-	h.join(r, a)
-}
-
-// hold notes that a was granted its lock, and how often it may pass it on.
-func (h *hub) hold(a *acquisition, given tokens) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.expect()
-	a.unvetted = h.inbox && !h.isVetted()
-	a.phase, a.passes = held, given.among(a.block)
-	if r := a.room; r != nil {
-		now := time.Now()
-		r.turns.granted(now)
-		if r.turns.near(now) {
-			a.passes = min(a.passes, turnPasses)
-		}
-	}
-}
-
-func (h *hub) releasing(a *acquisition) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	a.phase = releasing
-}
-
-// turnDue reports whether a's release may leave the lock to Redisson's waiters.
-func (h *hub) turnDue(a *acquisition) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return a.room == nil || a.room.turns.due(time.Now())
-}
-
-// turnOver names the last turn of Redisson's waiters at a's lock if it was used, "" otherwise.
-func (h *hub) turnOver(a *acquisition) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if a.room == nil {
-		return ""
-	}
-	return a.room.turns.over()
-}
-
-// attach makes news about a go to its hold.
-func (h *hub) attach(a *acquisition, to *hold) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	a.hold = to
-}
-
-// forget ends a: a grant that still comes for it is an orphan.
-func (h *hub) forget(a *acquisition) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.acqs, a.id)
-	if r := a.room; r != nil {
-		r.members = slices.DeleteFunc(r.members, func(m *acquisition) bool { return m == a })
-		a.room = nil
-		if len(r.members) == 0 {
-			r.empty, r.vacancy = time.Now(), h.vacant.PushBack(r)
-		}
-	}
-}
-
-// take returns the tokens of the last grant that came for a, none when there is none, and the hints.
-func (h *hub) take(a *acquisition) (tokens, hints) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	given, told := a.grant, a.hints
-	a.grant, a.hints = tokens{}, hints{}
-	return given, told
-}
-
-func (h *hub) join(r *room, a *acquisition) {
-	if r.vacancy != nil {
-		h.vacant.Remove(r.vacancy)
-		r.vacancy = nil
-	}
-	r.members = append(r.members, a)
-	a.room = r
-}
-
-// subscribed is called for each confirmed subscription, the first and those after a lost connection. Whoever waits may
-// have missed a message and looks for itself; whoever holds may have missed that it was deposed.
-func (h *hub) subscribed(channel string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.confirm(channel)
-}
-
-// confirm is subscribed for those who hold the hub's mutex.
-func (h *hub) confirm(channel string) {
-	delete(h.denied, channel)
-	if r := h.rooms[channel]; r != nil {
-		r.ready = true
-		for _, a := range r.members {
-			a.news()
-		}
-	} else if channel == inboxPrefix+h.client {
-		h.vet()
-		for _, a := range h.acqs {
-			if a.hold != nil || a.room == nil { // who is in a room hears of that
-				a.news()
-			}
-		}
-	}
-}
-
-// tidy ends idle rooms until the hub is closed.
-func (h *hub) tidy() {
-	tick := time.NewTicker(linger / 2)
-	defer tick.Stop()
+// wait polls, sleeps until a message or for as long as it is safe, and polls again.
+func (c *contender) wait(ctx context.Context, remark remark) (node.Grant, error) {
+	c.remark = remark
+	c.Enter()
+	failing := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
 	for {
+		rest, g, err := c.look(ctx, &failing)
+		if g.Token > 0 || err != nil {
+			return g, err
+		}
+		t := time.NewTimer(rest)
 		select {
-		case now := <-tick.C:
-			for h.endIdle(now) {
+		case <-c.wake:
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return node.Grant{}, c.gaveUp(ctx, false)
+		case <-c.single.node.Hub.Done():
+			t.Stop()
+			return node.Grant{}, ErrClosed
+		}
+		t.Stop()
+		if c.Told(clock.Now()) {
+			return c.granted(), nil
+		}
+	}
+}
+
+// look polls, unless a release has just queued the entry, and returns how long to rest if no message comes.
+func (c *contender) look(ctx context.Context, failing *clock.Backoff) (time.Duration, node.Grant, error) {
+	if !c.queued {
+		g, err := c.poll(ctx)
+		switch {
+		case g.Token > 0:
+			return 0, g, c.Ear().Verdict(ctx)
+		case ctx.Err() != nil:
+			return 0, g, c.gaveUp(ctx, err != nil)
+		case err != nil && !wire.Transient(err):
+			return 0, g, err
+		case err != nil:
+			c.polled(err)
+			return failing.Next(), g, nil
+		}
+		c.polled(nil)
+	}
+	c.queued = false
+	failing.Reset()
+	c.Ear().Listen()
+	rest := max(c.entry.LookAgain(c.ttl)-clock.Now().Since(c.asked), wire.MinLook)
+	return rest, node.Grant{}, c.Ear().Deafness()
+}
+
+// poll asks for the lock once.
+func (c *contender) poll(ctx context.Context) (node.Grant, error) {
+	a, sent, err := c.Ask(ctx, c.ticket)
+	switch {
+	case err != nil && c.Told(clock.Now()):
+		return c.granted(), nil
+	case err != nil:
+		return node.Grant{}, &wire.NodeError{Op: "acquire", Name: c.entry.Names.Name, Err: err}
+	case a.Mine:
+		return c.granted(), nil
+	}
+	c.answered(&a, sent)
+	if c.Told(clock.Now()) {
+		return c.granted(), nil
+	}
+	return node.Grant{}, nil
+}
+
+// granted is the grant that is believed.
+func (c *contender) granted() node.Grant {
+	return node.Grant{Token: c.Belief.Number, Passes: c.Ear().Granted(c.Belief.Tokens()), Sent: c.Belief.Sent}
+}
+
+// answered notes the answer "you wait" to a command sent at sent.
+func (c *contender) answered(a *wire.Answer, sent clock.Stamp) {
+	c.ticket, c.holder, c.ttl, c.asked = a.Ticket, a.Holder, a.TTL, sent
+}
+
+// polled keeps what became of a poll, and tells those who wait at the gate.
+func (c *contender) polled(failure error) {
+	c.failure = failure
+	if c.remark != nil {
+		c.remark(c.entry.Names.Lock, failure)
+	}
+}
+
+// gaveUp is the error of a contender whose ctx has ended, with a poll out or not.
+func (c *contender) gaveUp(ctx context.Context, out bool) error {
+	if err := c.unheard(out, clock.Now()); err != nil {
+		return wire.GivenUp("acquire", c.entry.Names.Name, err, wire.CauseOf(ctx))
+	}
+	return wire.ErrBusy
+}
+
+// unheard is what a contender did not hear that gives up while a poll of its own is out, or waits for the next; nil when
+// Redis has answered it lately. Then the lock is busy, else Redis is not there: no poll was ever answered, the last one
+// failed, or one is out and the answer before is older than a command may take.
+func (c *contender) unheard(out bool, now clock.Stamp) error {
+	switch {
+	case c.failure != nil:
+		return c.failure
+	case c.asked.IsZero(), out && now.Since(c.asked) > c.entry.Timeout:
+		return wire.ErrNoAnswer
+	}
+	return nil
+}
+
+func (c *contender) try(ctx context.Context) (node.Grant, error) {
+	c.Enter()
+	a, _, err := c.Ask(ctx, wire.NoTicket)
+	switch {
+	case err != nil:
+		c.End(link.MayHaveRun(err))
+		return node.Grant{}, &wire.NodeError{Op: "acquire", Name: c.entry.Names.Name, Err: err}
+	case !a.Mine:
+		c.Forget()
+		return node.Grant{}, &wire.HeldError{Name: c.entry.Names.Name, Holder: a.Holder, TTL: a.TTL}
+	}
+	return c.granted(), nil
+}
+
+// release repeats until answered or unlockTimeout is over. Only its first command queues next: a repeated one finds the
+// entry gone, and next must then find out by its own poll whether it was queued.
+func (c *contender) release(ctx context.Context, next claim) (node.Grant, bool, error) {
+	c.Ear().Releasing()
+	n, _ := next.(*contender)
+	if n != nil {
+		n.Enter()
+	}
+	began := clock.Now()
+	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
+	for again := false; ; again = true {
+		sent := clock.Now()
+		held, a, err := c.releaseOnce(ctx, n)
+		if err == nil {
+			c.Released(held, nil)
+			if !held && !again {
+				return node.Grant{}, false, ErrLost
 			}
-		case <-h.ctx.Done():
-			return
+			g, granted := n.after(&a, sent)
+			return g, granted, nil
+		}
+		n = nil
+		if !wire.Transient(err) || clock.Now().Since(began) > unlockTimeout(&c.entry) || !clock.Sleep(ctx, pause.Next()) {
+			c.Released(false, err)
+			return node.Grant{}, false, &wire.NodeError{Op: "release", Name: c.entry.Names.Name, Err: err}
 		}
 	}
 }
 
-// endIdle ends rooms that nobody has listened in for a while, as many as may be ended in one go. It reports whether
-// there may be more.
-func (h *hub) endIdle(now time.Time) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for range maxChannels {
-		first := h.vacant.Front()
-		if first == nil {
-			return false
+func (c *contender) releaseOnce(ctx context.Context, next *contender) (bool, wire.Answer, error) {
+	if next == nil {
+		return c.Release(ctx, nil)
+	}
+	return c.Release(ctx, &next.Claim)
+}
+
+// after takes the answer of the release that queued the contender, which is nil where none was to be. Without one the
+// contender has to ask for itself.
+func (c *contender) after(a *wire.Answer, sent clock.Stamp) (node.Grant, bool) {
+	switch {
+	case c == nil || *a == wire.Answer{}:
+		return node.Grant{}, false
+	case a.Mine:
+		return c.granted(), true
+	}
+	c.answered(a, sent)
+	c.queued = true
+	return node.Grant{}, false
+}
+
+func (c *contender) setCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error) {
+	sent := clock.Now()
+	held, err := c.single.node.Wire.SetCount(ctx, &c.entry, count, lease)
+	switch {
+	case err != nil:
+		return sent, &wire.NodeError{Op: "set count", Name: c.entry.Names.Name, Err: err}
+	case !held:
+		return sent, ErrLost
+	}
+	return sent, nil
+}
+
+func (c *contender) asks(lease time.Duration)      { c.Asks(lease) }
+func (c *contender) seen() (string, time.Duration) { return c.holder, c.ttl }
+func (c *contender) watch(w *hub.Watcher)          { c.Ear().Watch(w) }
+func (c *contender) abandon()                      { c.End(true) }
+func (c *contender) forget()                       { c.Forget() }
+
+func (s *single) renew(ctx context.Context, batch []renewal, settle func(int, wire.Result, clock.Stamp)) {
+	sent := clock.Now()
+	asks := make([]wire.Renewal, len(batch))
+	for i, r := range batch {
+		asks[i] = wire.Renewal{Entry: r.claim.of(), Count: r.count, Lease: r.lease}
+	}
+	s.node.Renew(ctx, asks, func(of []int, got []wire.Result) {
+		for i, r := range got {
+			settle(of[i], r, sent)
 		}
-		r := first.Value.(*room)
-		if now.Sub(r.empty) <= linger {
-			return false
-		}
-		h.end(r)
+	})
+}
+
+func (s *single) silence(name string, cause error) error {
+	return &wire.NodeError{Op: "acquire", Name: name, Err: wire.ErrNoAnswer, Cause: cause}
+}
+
+func (s *single) inspect(ctx context.Context, n *wire.Names) (wire.State, error) {
+	st, err := s.node.Inspect(ctx, n)
+	if err != nil {
+		return wire.State{}, &wire.NodeError{Op: "inspect", Name: n.Name, Err: err}
 	}
-	return true
+	return st, nil
 }
 
-// end leaves the channels of a vacant room. The caller holds the hub's mutex.
-func (h *hub) end(r *room) {
-	h.vacant.Remove(r.vacancy)
-	delete(h.rooms, r.names.unlock)
-	delete(h.denied, r.names.unlock)
-	delete(h.denied, r.names.listen)
-	h.feed.close(r)
-}
-
-// start is spawn for those who do not hold the hub's mutex.
-func (h *hub) start(f func()) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.spawn(f)
-}
-
-// spawn runs f in a goroutine that close waits for. It returns false when the hub is closed. The caller holds the hub's
-// mutex.
-func (h *hub) spawn(f func()) bool {
-	if h.closed {
-		return false
+func (s *single) force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, error) {
+	freed, err := s.node.Force(ctx, k, n)
+	if err != nil {
+		return false, &wire.NodeError{Op: "force unlock", Name: n.Name, Err: err}
 	}
-	h.wg.Go(f)
-	return true
+	return freed, nil
 }
 
-// stop turns contenders away. Messages are still received: grants that come now are ended.
-func (h *hub) stop() { close(h.done) }
+// initialize has nothing to declare: without the restart guard Redis is trusted not to forget.
+func (s *single) initialize(context.Context) error { return nil }
 
-// close ends all subscriptions and returns when no goroutine is left, or after a moment where a connection does not
-// answer, or none was to be had yet. What is left then sends nothing but its good-bye and ends by itself: the client
-// library gives up a connection after a second, and one that it still hands out is given back at once.
-func (h *hub) close() {
-	h.mu.Lock()
-	h.closed = true
-	h.mu.Unlock()
-	h.cancel()
-	gone := make(chan struct{})
-	go func() {
-		h.wg.Wait()
-		close(gone)
-	}()
-	late := time.NewTimer(leaveTimeout)
-	defer late.Stop()
-	select {
-	case <-gone:
-	case <-late.C:
-	}
+func (s *single) stop() { s.node.Stop() }
+
+func (s *single) close() {
+	s.node.Settle()
+	s.node.Close()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,22 +48,23 @@ func onAll(t *testing.T, servers []*redistest.Server, name string) {
 }
 
 // renewalsOf has all of the leases renewed in one batch, with these hold counts, and returns the outcomes by name.
-func renewalsOf(t *testing.T, c *Client, leases []*Lease, count int) map[string]outcome {
+func renewalsOf(t *testing.T, c *Client, leases []*Lease, count int) map[string]wire.Result {
 	t.Helper()
 	var batch []renewal
 	for _, l := range leases {
-		batch = append(batch, renewal{lock: l.h.a.names.lock, id: l.h.a.id, count: count, lease: time.Minute, hold: l.h})
+		batch = append(batch, renewal{claim: l.h.claim, count: count, lease: time.Minute})
 	}
 	var mu sync.Mutex
-	got := make(map[string]outcome)
+	got := make(map[string]wire.Result)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c.arb.renew(ctx, batch, func(r renewal, o outcome, _ clock.Stamp) {
+	c.keeper.arb.renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp) {
 		mu.Lock()
 		defer mu.Unlock()
-		_, twice := got[r.lock]
-		require.False(t, twice, "%s is settled twice", r.lock)
-		got[r.lock] = o
+		name := batch[i].claim.of().Names.Lock
+		_, twice := got[name]
+		require.False(t, twice, "%s is settled twice", name)
+		got[name] = r
 	})
 	require.Len(t, got, len(batch), "each is settled")
 	return got
@@ -73,7 +75,7 @@ func TestOneLocksFailureIsNoOthers(t *testing.T) {
 	const locks, broken = 30, "lock:7"
 	for name, c := range map[string]struct {
 		break_ func(s *redistest.Server)
-		want   outcome
+		want   wire.Result
 	}{
 		"rights withdrawn": {func(s *redistest.Server) {
 			rules := []string{"ACL", "SETUSER", "app", "resetkeys"}
@@ -83,9 +85,9 @@ func TestOneLocksFailureIsNoOthers(t *testing.T) {
 				}
 			}
 			s.Do(append(rules, "~relock_incarnation")...)
-		}, unanswered},
-		"another type": {func(s *redistest.Server) { s.Do("SET", broken, "x") }, lost},
-		"gone":         {func(s *redistest.Server) { s.Do("DEL", broken) }, lost},
+		}, wire.Unanswered},
+		"another type": {func(s *redistest.Server) { s.Do("SET", broken, "x") }, wire.Lost},
+		"gone":         {func(s *redistest.Server) { s.Do("DEL", broken) }, wire.Lost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bothTopologies(t, func(t *testing.T, servers []*redistest.Server, client *Client) {
@@ -102,7 +104,7 @@ func TestOneLocksFailureIsNoOthers(t *testing.T) {
 					if name == broken {
 						require.Equal(t, c.want, o, name)
 					} else {
-						require.Equal(t, renewed, o, name)
+						require.Equal(t, wire.Renewed, o, name)
 					}
 				}
 			})
@@ -118,7 +120,7 @@ func TestRefusedRenewalsAreBounded(t *testing.T) {
 	defer rdb.Close()
 	c := newClient(t, rdb)
 	var leases []*Lease
-	for i := range maxBatch {
+	for i := range wire.MaxBatch {
 		l, err := c.Mutex(fmt.Sprint(i)).Lock(context.Background())
 		require.NoError(t, err)
 		leases = append(leases, l)
@@ -127,9 +129,9 @@ func TestRefusedRenewalsAreBounded(t *testing.T) {
 	s.Do("ACL", "SETUSER", "app", "resetkeys", "~none")
 	s.ResetCommandCounts()
 	for _, o := range renewalsOf(t, c, leases, 0) {
-		require.Equal(t, unanswered, o)
+		require.Equal(t, wire.Unanswered, o)
 	}
-	require.LessOrEqual(t, s.CommandCounts()["evalsha"], int64(maxParts))
+	require.LessOrEqual(t, s.CommandCounts()["evalsha"], int64(wire.MaxParts))
 }
 
 // However many locks of a batch are refused, the others are renewed.
@@ -140,14 +142,14 @@ func TestManyRefusedLocksCostNoOther(t *testing.T) {
 	defer rdb.Close()
 	c := newClient(t, rdb)
 	var leases []*Lease
-	for i := range maxBatch {
+	for i := range wire.MaxBatch {
 		l, err := c.Mutex(fmt.Sprint([]string{"good", "bad"}[i%2], i)).Lock(context.Background())
 		require.NoError(t, err)
 		leases = append(leases, l)
 	}
 	s.Do("ACL", "SETUSER", "app", "resetkeys", "~good*")
 	for name, o := range renewalsOf(t, c, leases, 0) {
-		require.Equal(t, strings.HasPrefix(name, "good"), o == renewed, name)
+		require.Equal(t, strings.HasPrefix(name, "good"), o == wire.Renewed, name)
 	}
 }
 
@@ -159,18 +161,18 @@ func TestOutOfMemoryRenews(t *testing.T) {
 			l, err := c.Mutex(fmt.Sprint("k", i)).Lock(context.Background())
 			require.NoError(t, err)
 			leases = append(leases, l)
-			onAll(t, servers, l.h.a.names.lock)
+			onAll(t, servers, l.h.entry.Names.Lock)
 		}
 		for _, s := range servers {
 			s.Do("CONFIG", "SET", "maxmemory", "1")
 		}
 		for range 2 { // the second finds nothing to lengthen
 			for name, o := range renewalsOf(t, c, leases, 7) {
-				require.Equal(t, renewed, o, name)
+				require.Equal(t, wire.Renewed, o, name)
 			}
 		}
 		for _, s := range servers {
-			require.Equal(t, "7", s.Do("HGET", "k3", leases[3].h.a.id))
+			require.Equal(t, "7", s.Do("HGET", "k3", leases[3].h.entry.ID))
 		}
 	})
 }
@@ -186,7 +188,7 @@ func TestOutOfMemoryKeepsReentered(t *testing.T) {
 		inner, err := c.Mutex("k").Lock(l.Context())
 		require.NoError(t, err)
 		for _, s := range servers {
-			require.Eventually(t, func() bool { return s.Do("HGET", "k", l.h.a.id) == "2" }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return s.Do("HGET", "k", l.h.entry.ID) == "2" }, patience, time.Millisecond)
 		}
 		shorten := func(limit string) {
 			for _, s := range servers {
@@ -207,7 +209,7 @@ func TestOutOfMemoryKeepsReentered(t *testing.T) {
 		require.NoError(t, inner.Unlock(ctx))
 		lengthened()
 		for _, s := range servers {
-			require.Equal(t, "1", s.Do("HGET", "k", l.h.a.id))
+			require.Equal(t, "1", s.Do("HGET", "k", l.h.entry.ID))
 		}
 		require.NoError(t, l.Extend(ctx, 29*time.Second))
 		require.NoError(t, l.Context().Err())

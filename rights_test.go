@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -44,23 +43,6 @@ func TestMissingRightsAreToldBeforeTheLockIsHeld(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Rights are asked for once a name, and no more names are remembered than is bearable.
-func TestRightsAreAskedForOnce(t *testing.T) {
-	v := &vetted{}
-	r := route{inbox: inboxPrefix, publish: "PUBLISH"}
-	a := acquisitionOf(t, "k", "uuid", 1, MinLease)
-	require.Equal(t, []string{"PUBLISH", "relock_listen:{k}", inboxPrefix + "uuid"}, v.ask(r, a))
-	require.NotEmpty(t, v.ask(r, a)[0], "until they were found to be there")
-	v.note("k")
-	require.Equal(t, []string{"", "", ""}, v.ask(r, a))
-	require.Empty(t, v.ask(route{publish: "PUBLISH"}, acquisitionOf(t, "other", "uuid", 2, MinLease))[2], "no inbox")
-	for i := range 3 * maxVetted {
-		v.note(fmt.Sprint(i))
-		require.LessOrEqual(t, len(v.names), maxVetted)
-	}
-	require.NotEmpty(t, v.ask(r, a)[0])
 }
 
 func nothing(context.Context) error { return nil }

@@ -76,22 +76,3 @@ func TestManySharers(t *testing.T) {
 		}
 	})
 }
-
-// Where the grant does not name the owner, as an older client's and Redisson's do not, the owner is the field that no
-// client made.
-func TestHolderOfAnOlderGrant(t *testing.T) {
-	const one, two = "00000000-0000-4000-8000-000000000000:1", "00000000-0000-4000-8000-000000000000:2"
-	for want, fields := range map[string][]string{
-		"job":     {one, "1", "job", "1"},
-		"order 7": {one, "1", two, "1", "order 7", "2", "relock:vote", "5:6"},
-		one:       {one, "3"},
-		"":        {},
-		"a: b:c":  {"relock:first", "17:1:a: b:c", one, "1", "a: b:c", "1"},
-		"write":   {"mode", "write", "write", "1"},
-	} {
-		var st State
-		st.read(fields)
-		require.Equal(t, want, st.Holder)
-		require.Equal(t, want != "", st.Held)
-	}
-}

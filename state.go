@@ -1,13 +1,8 @@
 package relock
 
 import (
-	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
+	"context"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // State is what Redis knows of a lock at one instant.
@@ -27,56 +22,24 @@ type State struct {
 	HolderToken int64
 }
 
-// firstField is the field of a lock's hash that tells its grant: <first token>:<how many>[:<shared owner>].
-const firstField = ownFields + "first"
-
-// parseState reads inspect's reply.
-func parseState(got []rueidis.RedisMessage) (st State, err error) {
-	if len(got) != 4 {
-		return st, fmt.Errorf("inspect: answer of %d parts", len(got))
+// State returns what Redis knows of the lock at this instant. It may have changed when State returns.
+func (m *Mutex) State(ctx context.Context) (State, error) {
+	if err := m.of().begin(ctx); err != nil {
+		return State{}, outward(err)
 	}
-	var n [3]int64
-	for i := range n {
-		if n[i], err = got[i].AsInt64(); err != nil {
-			return st, err
-		}
-	}
-	st.TTL, st.Waiters, st.Token = time.Duration(n[0])*time.Millisecond, int(n[1]), n[2]
-	fields, err := got[3].AsStrSlice()
-	if err != nil || len(fields)%2 != 0 {
-		return st, fmt.Errorf("inspect: a hash of %d parts: %w", len(fields), err)
-	}
-	st.read(fields)
-	if !st.Held {
-		st.TTL = 0
-	}
-	return st, nil
+	defer m.k.end()
+	st, err := m.k.arb.inspect(ctx, m.names)
+	return State(st), outward(err)
 }
 
-// sharer is the field of an acquisition that shares an owner: a client's uuid and a number.
-var sharer = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f-]{27}:[0-9]+$`)
-
-// read finds the holder among a hash's fields and their values. Beside a shared owner's count stand the acquisitions that
-// share it, one field each. Where the grant does not name the owner, it is the field that counts most, and among those
-// that count alike the one that no client made.
-func (st *State) read(fields []string) {
-	owner := ""
-	for i := 0; i < len(fields); i += 2 {
-		if fields[i] == firstField {
-			first, rest, _ := strings.Cut(fields[i+1], ":")
-			st.HolderToken, _ = strconv.ParseInt(first, 10, 64)
-			_, owner, _ = strings.Cut(rest, ":")
-		}
+// ForceUnlock frees the lock whoever holds it and hands it to the next waiter. A relock holder is told at once, or with
+// its next renewal if it cannot be reached; until then it believes that it holds the lock, so exclusion rests on the
+// fencing token. It returns false when nobody held the lock. Redisson: RLock.forceUnlock.
+func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
+	if err := m.of().begin(ctx); err != nil {
+		return false, outward(err)
 	}
-	for i := 0; i < len(fields); i += 2 {
-		field := fields[i]
-		count, err := strconv.Atoi(fields[i+1])
-		if err != nil || strings.HasPrefix(field, ownFields) || owner != "" && field != owner {
-			continue // what is no hold count: ours, and the mode that Redisson's other locks keep beside them
-		}
-		if !st.Held || count > st.Count || count == st.Count && sharer.MatchString(st.Holder) {
-			st.Holder, st.Count = field, count
-		}
-		st.Held = true
-	}
+	defer m.k.end()
+	freed, err := m.k.arb.force(ctx, m.kind, m.names)
+	return freed, outward(err)
 }

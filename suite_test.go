@@ -31,33 +31,33 @@ func TestEveryClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			opt := s.Option()
 			change(&opt)
-			suite(t, shared(t, opt), modePlain)
+			suite(t, shared(t, opt), "plain")
 		})
 	}
 	t.Run("wrapped", func(t *testing.T) {
 		w := faulty(s)
 		w.Filter(faults.All(faults.AnyScript, faults.Pass))
-		suite(t, func() rueidis.Client { return w }, modePlain)
+		suite(t, func() rueidis.Client { return w }, "plain")
 	})
 	t.Run("least privilege", func(t *testing.T) {
-		suite(t, shared(t, s.AddUser("locks", "secret", rights(t, "suite:")[0]...)), modePlain)
+		suite(t, shared(t, s.AddUser("locks", "secret", rights(t, "suite:")[0]...)), "plain")
 	})
 	t.Run("tls", func(t *testing.T) {
 		s, _ := redistest.StartTLS(t)
-		suite(t, shared(t, s.Option()), modePlain)
+		suite(t, shared(t, s.Option()), "plain")
 	})
 	t.Run("sentinel", func(t *testing.T) {
 		g := redistest.StartSentinel(t)
-		suite(t, shared(t, g.Option()), modePlain)
+		suite(t, shared(t, g.Option()), "plain")
 	})
 }
 
 // TestEveryClusterClient does the same on a Cluster, with sharded and with plain channels.
 func TestEveryClusterClient(t *testing.T) {
 	g := redistest.StartCluster(t)
-	mode, acl := int32(modeSharded), slices.Concat(rights(t, "suite:")[:2]...)
+	mode, acl := "sharded", slices.Concat(rights(t, "suite:")[:2]...)
 	if _, err := g.Nodes()[0].Try("PUBSUB", "SHARDNUMSUB"); err != nil { // before Redis 7
-		mode, acl = modeRaceOnly, rights(t, "suite:")[0]
+		mode, acl = "raced", rights(t, "suite:")[0]
 		acl = append(acl, "+cluster")
 	}
 	t.Run("as found", func(t *testing.T) { suite(t, shared(t, g.Option()), mode) })
@@ -66,7 +66,7 @@ func TestEveryClusterClient(t *testing.T) {
 		opt.AlwaysRESP2 = true
 		suite(t, shared(t, opt), mode)
 	})
-	t.Run("plain", func(t *testing.T) { suite(t, shared(t, g.Option()), modeRaceOnly, WithPubSub(PubSubPlain)) })
+	t.Run("plain", func(t *testing.T) { suite(t, shared(t, g.Option()), "raced", WithPubSub(PubSubPlain)) })
 	t.Run("least privilege", func(t *testing.T) {
 		opt := g.Option()
 		for _, node := range g.Nodes() {
@@ -86,7 +86,7 @@ func shared(t *testing.T, opt rueidis.ClientOption) func() rueidis.Client {
 }
 
 // suite is what must hold through any client.
-func suite(t *testing.T, open func() rueidis.Client, mode int32, opts ...Option) {
+func suite(t *testing.T, open func() rueidis.Client, mode string, opts ...Option) {
 	rdb := open()
 	c, d := newClient(t, rdb, opts...), newClient(t, rdb, opts...)
 	name := func(t *testing.T) string { return "suite:{" + fmt.Sprint(t.Name(), time.Now().UnixNano()) + "}" }
@@ -97,7 +97,7 @@ func suite(t *testing.T, open func() rueidis.Client, mode int32, opts ...Option)
 		m := c.Mutex(name(t))
 		l, err := m.Lock(ctx)
 		require.NoError(t, err)
-		require.Equal(t, mode, c.arb.(*node).mode.Load())
+		require.Equal(t, mode, c.keeper.arb.(*single).node.Channels())
 		inner, err := m.TryLock(l.Context())
 		require.NoError(t, err)
 		st, err := m.State(ctx)
@@ -133,7 +133,7 @@ func suite(t *testing.T, open func() rueidis.Client, mode int32, opts ...Option)
 		freed, err := d.Mutex(m.Name()).ForceUnlock(ctx)
 		require.NoError(t, err)
 		require.True(t, freed)
-		if mode != modePlain {
+		if mode != "plain" {
 			require.ErrorIs(t, l.Extend(ctx, time.Second), ErrLost, "no channel is subscribed; the next command tells")
 		}
 		<-l.Context().Done()
@@ -144,16 +144,10 @@ func suite(t *testing.T, open func() rueidis.Client, mode int32, opts ...Option)
 // settled waits until c's waiter for key hears the lock's channels and has looked once more since.
 func settled(t *testing.T, c *Client, key string) {
 	t.Helper()
-	h := c.arb.(*node).hub
+	h, unlock := c.keeper.arb.(*single).node.Hub, c.Mutex(key).names.Unlock
 	require.Eventually(t, func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		for _, r := range h.rooms {
-			if r.names.lock == key && r.ready && len(r.members) == 1 && len(r.members[0].wake) == 0 {
-				return true
-			}
-		}
-		return false
+		members, confirmed, quiet := h.Listening(unlock)
+		return members == 1 && confirmed && quiet
 	}, patience, time.Millisecond)
 }
 

@@ -11,13 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sweeping is how many acquisitions c still has to end.
-func sweeping(c *Client) int {
-	w := c.arb.(*node).sweeper
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.all)
-}
+// sweeping is how many claims c still has to end.
+func sweeping(c *Client) int { return c.keeper.arb.(*single).node.Sweeping() }
 
 // scriptCount is how many scripts a server ran since its counts were reset.
 func scriptCount(s *redistest.Server) int64 {
@@ -98,25 +93,6 @@ func TestAnswerEndsWhatIsNotKnown(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, l.Unlock(context.Background()))
 	}
-}
-
-// The sweep of one lock whose key is of another type does not keep the others from being ended.
-func TestSweepOfAForeignKeyStopsNoOther(t *testing.T) {
-	s := redistest.Start(t)
-	n := deaf(s.Client(), "c", time.Second)
-	t.Cleanup(n.close)
-	var batch []*acquisition
-	for i, name := range []string{"a", "foreign", "b"} {
-		a := acquisitionOf(t, name, "c", uint64(i+1), time.Second)
-		_, held := asks(t, n, a)
-		require.True(t, held)
-		batch = append(batch, a)
-	}
-	s.Do("SET", "foreign", "x")
-	ended, err := n.sweeper.try(batch)
-	require.NoError(t, err)
-	require.Equal(t, []bool{true, false, true}, ended)
-	require.Equal(t, "0", s.Do("EXISTS", "a", "b"))
 }
 
 // warm has a client's connections and scripts ready.

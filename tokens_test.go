@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -205,10 +206,11 @@ func TestTokensOfAnOlderGrant(t *testing.T) {
 // forgetting returns a client whose counters outlive a grant by no more than d.
 func forgetting(t *testing.T, rdb rueidis.Client, d time.Duration) *Client {
 	t.Helper()
-	cfg := defaultConfig()
+	cfg, err := defaultConfig().with(nil, true)
+	require.NoError(t, err)
 	cfg.retention = d
 	id := fmt.Sprintf("00000000-0000-4000-8000-%012d", time.Now().UnixNano()%1e12)
-	c := newClientOver(id, cfg, newNode(rdb, id, &cfg))
+	c := newClientOver(id, cfg, newSingle(overrueidis.New(rdb, cfg.log), id, &cfg))
 	t.Cleanup(c.Close)
 	return c
 }

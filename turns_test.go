@@ -1,10 +1,8 @@
 package relock
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -12,54 +10,14 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
-// A turn is over when somebody unlocked in it, and only then.
-func TestTurnIsOverOnceUsed(t *testing.T) {
-	var ts turns
-	now := time.Now()
-	ts.unlocked()
-	require.Empty(t, ts.over())
-	require.False(t, ts.near(now))
-	ts.opened("1", now)
-	require.Empty(t, ts.over())
-	require.True(t, ts.near(now))
-	ts.unlocked()
-	require.Equal(t, "1", ts.over())
-	ts.opened("2", now)
-	require.Empty(t, ts.over())
-	require.False(t, ts.near(now.Add(turnMemory)), "a second without a turn")
-}
-
-// Eight turns that nobody uses make them rare, each further one twice as rare, and a used one frequent again.
-func TestUnusedTurnsGetRare(t *testing.T) {
-	var ts turns
-	now := time.Now()
-	unused := func() {
-		ts.opened("t", now)
-		ts.granted(now)
-		ts.granted(now) // a turn counts once
-	}
-	for range unusedAllowed - 1 {
-		unused()
-		require.True(t, ts.due(now))
-	}
-	for _, pause := range []time.Duration{10, 20, 40, 80, 160, 320, 640, 1000, 1000, 1000, 1000, 1000, 1000} {
-		unused()
-		require.False(t, ts.due(now.Add(pause*time.Millisecond-1)))
-		require.False(t, ts.near(now))
-		now = now.Add(pause * time.Millisecond)
-		require.True(t, ts.due(now))
-	}
-	ts.opened("t", now)
-	ts.unlocked()
-	ts.granted(now)
-	require.Zero(t, ts.unused)
-	unused()
-	require.True(t, ts.due(now))
-}
+// turnTime is how long one turn of Redisson's waiters lasts, as TURN in turn.lua.
+const turnTime = 10 * time.Millisecond
 
 // subscribe listens on a channel as neither relock's nor Redisson's clients do, until the test ends.
 func subscribe(t *testing.T, s *redistest.Server, channel string, hear func(message string)) {
@@ -76,25 +34,25 @@ func subscribe(t *testing.T, s *redistest.Server, channel string, hear func(mess
 // knows for how long. The mark in the queue is no waiter.
 func TestReleaseLeavesTheLockToForeigners(t *testing.T) {
 	s := redistest.Start(t)
-	n := deaf(s.Client(), "w", 30*time.Second)
+	n := deaf(t, s.Client(), "w", 30*time.Second)
 	inbox := inboxOf(t, s, "w")
 	told := make(chan string, 16)
 	subscribe(t, s, "redisson_lock__channel:{k}", func(m string) { told <- m })
-	a, b, c := acquisitionOf(t, "k", "w", 1, time.Minute), acquisitionOf(t, "k", "w", 2, time.Minute),
-		acquisitionOf(t, "k", "w", 3, time.Minute)
-	asks(t, n, a)
-	asks(t, n, b)
-	_, held, err := n.release(context.Background(), a, c)
+	a, b, c := contenderOf(t, n, "k", "w", 1, time.Minute), contenderOf(t, n, "k", "w", 2, time.Minute),
+		contenderOf(t, n, "k", "w", 3, time.Minute)
+	asks(t, a)
+	asks(t, b)
+	_, held, err := a.release(context.Background(), c)
 	require.NoError(t, err)
 	require.False(t, held)
 	require.Equal(t, "0", within(t, told))
 	require.Equal(t, "0", s.Do("EXISTS", "k"))
-	require.Positive(t, c.blocker.ttl)
-	require.LessOrEqual(t, c.blocker.ttl, turnTime)
-	require.Empty(t, c.blocker.holder)
-	require.Less(t, c.nextPoll(), 2*turnTime)
+	require.Positive(t, c.ttl)
+	require.LessOrEqual(t, c.ttl, turnTime)
+	require.Empty(t, c.holder)
+	require.Less(t, c.entry.LookAgain(c.ttl), 2*turnTime)
 	require.Empty(t, inbox)
-	st, err := n.inspect(context.Background(), &a.names)
+	st, err := n.inspect(context.Background(), a.entry.Names)
 	require.NoError(t, err)
 	require.Equal(t, 2, st.Waiters)
 	require.NotEmpty(t, s.Do("ZSCORE", "relock_queue:{k}", "turn"))
@@ -103,12 +61,12 @@ func TestReleaseLeavesTheLockToForeigners(t *testing.T) {
 // Where nobody waits in relock, the mark ends by itself.
 func TestTurnLeavesNothingBehind(t *testing.T) {
 	s := redistest.Start(t)
-	n := deaf(s.Client(), "w", 30*time.Second)
+	n := deaf(t, s.Client(), "w", 30*time.Second)
 	var turn atomic.Bool
 	subscribe(t, s, "redisson_lock__channel:{k}", func(string) { turn.Store(true) })
-	a := acquisitionOf(t, "k", "w", 1, time.Minute)
-	asks(t, n, a)
-	_, _, err := n.release(context.Background(), a, nil)
+	a := contenderOf(t, n, "k", "w", 1, time.Minute)
+	asks(t, a)
+	_, _, err := a.release(context.Background(), nil)
 	require.NoError(t, err)
 	require.Eventually(t, turn.Load, patience, time.Millisecond)
 	require.Eventually(t, func() bool { return s.Do("EXISTS", "relock_queue:{k}") == "0" }, patience, time.Millisecond)
@@ -118,25 +76,24 @@ func TestTurnLeavesNothingBehind(t *testing.T) {
 // clock is no turn.
 func TestPollKeepsOutOfATurn(t *testing.T) {
 	s := redistest.Start(t)
-	n := deaf(s.Client(), "w", 30*time.Second)
-	r := route{inbox: inboxPrefix, publish: "PUBLISH"}
-	a := acquisitionOf(t, "k", "w", 1, time.Minute)
-	ask := func(over string) reply {
-		rep, err := n.scripts.acquire(context.Background(), r, a, "", over)
+	n := deaf(t, s.Client(), "w", 30*time.Second)
+	c := contenderOf(t, n, "k", "w", 1, time.Minute)
+	ask := func(over string) bool {
+		a, err := n.node.Wire.Acquire(context.Background(), wire.Plain, &c.entry, "", over, nil)
 		require.NoError(t, err)
-		return rep
+		return a.Mine
 	}
 	require.Eventually(t, func() bool { // a turn is short, and the test may be late
 		name := markTurn(t, s, turnTime)
-		if ask("7").owner {
+		if ask("7") {
 			return false
 		}
-		require.True(t, ask(name).owner)
+		require.True(t, ask(name))
 		return true
 	}, patience, time.Microsecond)
 	for _, ahead := range []time.Duration{-time.Second, time.Hour} {
 		markTurn(t, s, ahead)
-		require.True(t, ask("").owner)
+		require.True(t, ask(""))
 	}
 }
 
@@ -155,23 +112,32 @@ func markTurn(t *testing.T, s *redistest.Server, ahead time.Duration) string {
 // A waiter that heard an unlock in the turn does not sit it out.
 func TestUsedTurnIsNotSatOut(t *testing.T) {
 	s := redistest.Start(t)
-	n := deaf(s.Client(), "w", 30*time.Second)
+	n := deaf(t, s.Client(), "w", 30*time.Second)
 	for i := uint64(1); ; i++ {
-		a := acquisitionOf(t, "k", "w", i, time.Minute)
-		n.hub.rooms[a.names.unlock] = &room{names: a.names}
+		c := contenderOf(t, n, "k", "w", i, time.Minute)
+		c.Enter()
+		c.Ear().Listen()
 		name := markTurn(t, s, turnTime)
-		if _, held := asks(t, n, a); held {
+		if _, held := asks(t, c); held {
+			c.Forget()
 			require.Less(t, i, uint64(1000))
 			continue // a turn is short, and the test was late
 		}
-		n.hub.receive(a.names.unlock, "0") // what Redisson was told when the turn began
-		n.hub.receive(a.names.listen, name)
-		n.hub.receive(a.names.unlock, "0")
-		_, held, err := n.poll(context.Background(), a)
+		names := c.entry.Names
+		n.node.Hub.Message(names.Unlock, "0") // what Redisson was told when the turn began
+		n.node.Hub.Message(names.Listen, name)
+		n.node.Hub.Message(names.Unlock, "0")
+		g, err := c.poll(context.Background())
 		require.NoError(t, err)
-		require.True(t, held)
+		require.Positive(t, g.Token)
 		return
 	}
+}
+
+// withoutTurn picks the releases that do not leave the lock to foreign waiters.
+func withoutTurn(c *faults.Call) bool {
+	const keys, turns = 5, 6 // how many there are, and the place of the word among the arguments
+	return faults.Script("release")(c) && c.Words[3+keys+turns] == "0"
 }
 
 // Foreign waiters that come later than relock's get their share of a lock that relock is eager for, and one that never
@@ -179,7 +145,8 @@ func TestUsedTurnIsNotSatOut(t *testing.T) {
 func TestForeignersGetTheirShare(t *testing.T) {
 	s := redistest.Start(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	clients := []*Client{newClient(t, s.Client()), newClient(t, s.Client())}
+	taps := []*faults.Client{faulty(s), faulty(s)}
+	clients := []*Client{newClient(t, taps[0]), newClient(t, taps[1])}
 	var ours, theirs, late atomic.Int64
 	free := make(chan struct{}, 1)
 	subscribe(t, s, "redisson_lock__channel:{k}", func(string) {
@@ -217,18 +184,16 @@ func TestForeignersGetTheirShare(t *testing.T) {
 	t.Logf("%d holdings of ours, %d of theirs, %d chances missed", ours.Load(), theirs.Load(), late.Load())
 	require.Less(t, ours.Load(), 20*(theirs.Load()+late.Load()))
 
-	require.Eventually(t, func() bool { // the foreigner sleeps now
-		for _, c := range clients {
-			h := c.arb.(*node).hub
-			h.mu.Lock()
-			unused := h.rooms["redisson_lock__channel:{k}"].turns.unused
-			h.mu.Unlock()
-			if unused > unusedAllowed {
-				return true
-			}
-		}
-		return false
-	}, patience, 10*time.Millisecond)
+	// The foreigner sleeps now: a release comes to give no turn although it listens.
+	for _, tap := range taps {
+		tap.Filter(faults.All(withoutTurn, faults.Tell))
+	}
+	select {
+	case <-taps[0].Told():
+	case <-taps[1].Told():
+	case <-time.After(patience):
+		require.FailNow(t, "it is given turns for ever")
+	}
 	cancel()
 	for range 4 {
 		within(t, done)
@@ -264,27 +229,4 @@ func TestBrokenCounterLeavesNobodyAsleep(t *testing.T) {
 		require.ErrorAs(t, within(t, told), &node)
 		require.Equal(t, "0", s.Do("EXISTS", name))
 	}
-}
-
-// What comes over the channels and means nothing is written to the logger, but not each time.
-func TestSkippedMessagesAreLogged(t *testing.T) {
-	var out bytes.Buffer
-	c := newClient(t, ownRedis(t), WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
-	h := c.arb.(*node).hub
-	nm, err := namesOf("", "k")
-	require.NoError(t, err)
-	h.mu.Lock()
-	h.rooms[nm.unlock] = &room{names: nm, empty: time.Now()}
-	h.mu.Unlock()
-	for range 100 {
-		h.receive(nm.unlock, strings.Repeat("9", 1000))
-	}
-	h.receive(nm.listen, "soon")
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(t, lines, 2)
-	require.Contains(t, lines[0], nm.unlock)
-	require.Contains(t, lines[0], "skipped=1")
-	require.Less(t, len(lines[0]), 300)
-	require.Contains(t, lines[1], "message=soon")
-	require.Contains(t, lines[1], "skipped=101")
 }

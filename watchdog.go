@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/wire"
 )
 
 // watchdog keeps every lease of a client alive and ends trust in those it cannot. One goroutine waits for the earliest
 // of all deadlines and renewals; renewals that come up close to each other are sent together.
 type watchdog struct {
-	renew func(context.Context, []renewal, func(renewal, outcome, clock.Stamp))
+	renew renewFunc
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -21,7 +23,7 @@ type watchdog struct {
 
 	// mu guards what follows and index and due of every hold. It is taken under a hold's mutex, never the other way.
 	mu    sync.Mutex
-	holds dueHeap[*hold]
+	holds clock.Heap[*hold]
 	armed clock.Stamp // when the goroutine wakes by itself; zero when it does not
 }
 
@@ -32,7 +34,10 @@ const (
 	glance = time.Second
 )
 
-func newWatchdog(renew func(context.Context, []renewal, func(renewal, outcome, clock.Stamp))) *watchdog {
+// renewFunc is arbiter's renew.
+type renewFunc func(context.Context, []renewal, func(i int, r wire.Result, sent clock.Stamp))
+
+func newWatchdog(renew renewFunc) *watchdog {
 	d := &watchdog{renew: renew, kick: make(chan struct{}, 1)}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.wg.Go(d.run)
@@ -109,17 +114,19 @@ func (d *watchdog) take(now clock.Stamp, all bool) []*hold {
 func (d *watchdog) look(due []*hold, now clock.Stamp) {
 	// A lock with a short lease has a short time-out, which must not cut the others' short.
 	batches := make(map[time.Duration][]renewal)
+	holds := make(map[time.Duration][]*hold)
 	for _, h := range due {
 		if r, renew := h.tick(now); renew {
-			timeout := min(h.a.timeout, 2*time.Second)
-			batches[timeout] = append(batches[timeout], r)
+			timeout := min(h.entry.Timeout, 2*time.Second)
+			batches[timeout], holds[timeout] = append(batches[timeout], r), append(holds[timeout], h)
 		}
 	}
 	for timeout, batch := range batches {
+		of := holds[timeout]
 		d.wg.Go(func() {
 			ctx, cancel := context.WithTimeout(d.ctx, timeout)
 			defer cancel()
-			d.renew(ctx, batch, func(r renewal, o outcome, sent clock.Stamp) { r.hold.settle(r, o, sent) })
+			d.renew(ctx, batch, func(i int, r wire.Result, sent clock.Stamp) { of[i].settle(batch[i], r, sent) })
 		})
 	}
 }
@@ -148,6 +155,80 @@ func (d *watchdog) close() []*hold {
 	return left
 }
 
+// newHold begins a hold by an entry's grant.
+func (k *keeper) newHold(c claim, g node.Grant, cfg *config, atGate bool) *hold {
+	e := c.of()
+	if atGate {
+		k.gates.Remark(e.Names.Lock, nil)
+	}
+	h := &hold{
+		k: k, claim: c, entry: e, cfg: cfg, ops: make(chan struct{}, 1), atGate: atGate, index: -1,
+		token: g.Token, left: g.Passes, since: clock.Now(), cap: clock.Never(),
+		until: g.Sent.Add(e.Lease - clock.Margin(e.Lease)), renewAt: g.Sent.Add(e.Lease / 3), kept: g.Sent.Add(e.Lease),
+	}
+	h.watcher = h
+	c.watch(&h.watcher)
+	return h
+}
+
+// start gives the hold's next token to a new outermost lease of m. It fails when the hold was lost on its way here.
+func (h *hold) start(ctx context.Context, of *lock) (*Lease, error) {
+	now := clock.Now()
+	l := newLease(ctx, of, h)
+	h.mu.Lock()
+	if h.state != holdLive {
+		defer l.cancel(ErrLost)
+		defer h.mu.Unlock()
+		return nil, h.causeLocked()
+	}
+	h.cfg, h.began = &of.cfg, now
+	h.cap = clock.Never()
+	if d := of.cfg.maxLease; d > 0 {
+		h.cap = now.Add(d)
+	}
+	h.leases, l.token = append(h.leases, l), h.token
+	h.token++
+	h.left--
+	due := h.next(now)
+	h.mu.Unlock()
+	h.k.dog.schedule(h, due)
+	if h.k.isClosed() {
+		h.lose(ErrClosed) // Close may have counted the holds before this one was among them
+		h.claim.abandon() // and where it did, it left the lock to a lease that nobody is given
+		return nil, ErrClosed
+	}
+	return l, nil
+}
+
+// newLease makes a lease whose context derives from ctx. It must be called without h's mutex: contexts of one hold hang
+// on each other, and they ask the hold.
+func newLease(ctx context.Context, of *lock, h *hold) *Lease {
+	l := &Lease{of: of, h: h}
+	l.ctx.Context, l.cancel = context.WithCancelCause(ctx)
+	l.ctx.lease = l
+	return l
+}
+
+// deadline is the end of trust. The caller holds h.mu.
+func (h *hold) deadline(now clock.Stamp) clock.Stamp {
+	return clock.Sooner(h.cap, h.until, now)
+}
+
+// next is when the watchdog has to look again. The caller holds h.mu.
+func (h *hold) next(now clock.Stamp) clock.Stamp {
+	return clock.Sooner(h.deadline(now), h.renewal(now), now)
+}
+
+// renewal is when to ask Redis next: never while a renewal is under way, for a fixed lease, or once the lease reaches
+// to where the hold is capped. The caller holds h.mu.
+func (h *hold) renewal(now clock.Stamp) clock.Stamp {
+	capped := h.cfg.fixed > 0 || h.until.Until(now) >= h.cap.Until(now)
+	if h.asking || capped && !h.askSoon && !h.countUnsure {
+		return clock.Never()
+	}
+	return h.renewAt
+}
+
 // tick is the watchdog's look at one hold. It returns a renewal to send, if one is near.
 func (h *hold) tick(now clock.Stamp) (renewal, bool) {
 	if h.expire() {
@@ -155,27 +236,27 @@ func (h *hold) tick(now clock.Stamp) (renewal, bool) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state != live {
+	if h.state != holdLive {
 		return renewal{}, false
 	}
 	var r renewal
-	window := min(batchWindow, h.a.lease/20)
+	window := min(batchWindow, h.entry.Lease/20)
 	renew := h.renewal(now).Until(now) <= window
 	if renew {
-		r = renewal{lock: h.a.names.lock, id: h.a.id, lease: h.renewLease(now), hold: h}
+		r = renewal{claim: h.claim, lease: h.renewLease(now)}
 		h.asksFor(r.lease, now)
 		if h.countUnsure && len(h.ops) == 0 {
 			r.count = max(1, len(h.leases))
 		}
 		h.asking, h.askSoon = true, false
 	}
-	h.c.dog.schedule(h, h.next(now))
+	h.k.dog.schedule(h, h.next(now))
 	return r, renew
 }
 
 // settle notes what became of a renewal. An unanswered one never moves the deadline and is repeated until then.
-func (h *hold) settle(r renewal, o outcome, sent clock.Stamp) {
-	if o == lost {
+func (h *hold) settle(r renewal, got wire.Result, sent clock.Stamp) {
+	if got == wire.Lost {
 		h.lose(ErrLost)
 		return
 	}
@@ -187,16 +268,16 @@ func (h *hold) settle(r renewal, o outcome, sent clock.Stamp) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asking = false
-	if h.state != live {
+	if h.state != holdLive {
 		return
 	}
-	if o == renewed {
+	if got == wire.Renewed {
 		h.extended(sent, r.lease)
 		if r.count > 0 && len(h.ops) == 0 && r.count == max(1, len(h.leases)) {
 			h.countUnsure = !h.countUnsureUntil.Reached(sent)
 		}
 		if h.countUnsure && !h.askSoon {
-			h.renewAt = clock.Later(h.renewAt, now.Add(h.a.lease/3), now)
+			h.renewAt = clock.Later(h.renewAt, now.Add(h.entry.Lease/3), now)
 		}
 	} else {
 		if r.count > 0 {
@@ -205,8 +286,72 @@ func (h *hold) settle(r renewal, o outcome, sent clock.Stamp) {
 		h.renewAt = now.Add(h.soon())
 		h.askSoon = h.askSoon || h.cfg.fixed > 0 // a fixed lease is asked for only on suspicion
 	}
-	h.c.dog.schedule(h, h.next(now))
+	h.k.dog.schedule(h, h.next(now))
 }
 
-func (h *hold) dueAt() clock.Stamp { return h.due }
-func (h *hold) place() *int        { return &h.index }
+func (h *hold) DueAt() clock.Stamp { return h.due }
+func (h *hold) Place() *int        { return &h.index }
+
+// asksFor notes that Redis is about to be asked for lease. The caller holds h.mu.
+func (h *hold) asksFor(lease time.Duration, now clock.Stamp) {
+	h.kept = clock.Later(h.kept, now.Add(lease), now)
+	h.claim.asks(lease)
+}
+
+// soon is when to ask again what was not answered.
+func (h *hold) soon() time.Duration {
+	return min(max(h.entry.Lease/30, 10*time.Millisecond), time.Second)
+}
+
+// renewLease is what to lengthen the lease to: nothing for a fixed one, and for a capped one no further than that it can
+// be trusted up to the cap. The caller holds h.mu.
+func (h *hold) renewLease(now clock.Stamp) time.Duration {
+	if h.cfg.fixed > 0 {
+		return time.Millisecond
+	}
+	return max(time.Millisecond, min(h.cfg.lease, h.cap.Until(now)+2*clock.Margin(h.cfg.lease)))
+}
+
+// extended notes a confirmed lengthening. Trust never shrinks: no command shortens a lease. The caller holds h.mu.
+func (h *hold) extended(sent clock.Stamp, lease time.Duration) {
+	now := clock.Now()
+	h.until = clock.Later(h.until, sent.Add(lease-clock.Margin(lease)), now)
+	if !h.askSoon { // else what raised the suspicion may be younger than this answer
+		h.renewAt = clock.Later(h.renewAt, sent.Add(lease/3), now)
+	}
+}
+
+// expire loses the hold if its deadline has passed. It is called wherever trust is asked for, since a process that was
+// stopped wakes up before its timers have run.
+func (h *hold) expire() bool {
+	now := clock.Now()
+	h.mu.Lock()
+	over, cause := h.state == holdLive && h.deadline(now).Reached(now), ErrLost
+	if over && h.cappedByMaxHold(now) {
+		cause = ErrMaxHold
+	}
+	h.mu.Unlock()
+	if over {
+		h.lose(cause)
+	}
+	return over
+}
+
+// cappedByMaxHold reports whether what ends the hold first is WithMaxHold. The caller holds h.mu.
+func (h *hold) cappedByMaxHold(now clock.Stamp) bool {
+	if h.cfg.maxHold == 0 || h.until.Until(now) < h.cap.Until(now) {
+		return false
+	}
+	return h.began.Add(h.cfg.maxHold).Until(now) <= h.cap.Until(now)
+}
+
+// Doubt asks Redis at once whether the lock is still held: a message said it may not be.
+func (h *hold) Doubt() {
+	now := clock.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state == holdLive {
+		h.askSoon, h.renewAt = true, now
+		h.k.dog.schedule(h, h.next(now))
+	}
+}

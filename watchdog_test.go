@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/gate"
+	"github.com/relock-go/relock/internal/hub"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,51 +20,63 @@ import (
 type scripted struct {
 	arbiter
 	mu        sync.Mutex
-	answer    func(renewal) outcome
+	answer    func(renewal) wire.Result
 	renewals  []time.Time // of commands
 	renewed   int         // leases
 	abandoned []string
 }
 
-func (s *scripted) contend(context.Context, *acquisition) (grant, error) {
-	return grant{token: 1, sent: clock.Now()}, nil
+// scriptedClaim is its claim.
+type scriptedClaim struct {
+	claim
+	s     *scripted
+	entry wire.Entry
 }
 
-func (s *scripted) try(_ context.Context, a *acquisition) (grant, error) {
-	return grant{}, &HeldError{Name: a.names.name}
+func (s *scripted) claim(e wire.Entry) claim { return &scriptedClaim{s: s, entry: e} }
+
+func (c *scriptedClaim) of() *wire.Entry { return &c.entry }
+
+func (c *scriptedClaim) wait(context.Context, remark) (node.Grant, error) {
+	return node.Grant{Token: 1, Passes: c.entry.Block, Sent: clock.Now()}, nil
 }
 
-func (s *scripted) release(context.Context, *acquisition, *acquisition) (grant, bool, error) {
-	return grant{}, false, nil
+func (c *scriptedClaim) try(context.Context) (node.Grant, error) {
+	return node.Grant{}, &wire.HeldError{Name: c.entry.Names.Name}
 }
 
-func (s *scripted) attach(*acquisition, *hold) {}
-func (s *scripted) forget(*acquisition)        {}
-func (s *scripted) stop()                      {}
-func (s *scripted) close()                     {}
-
-func (s *scripted) abandon(a *acquisition) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.abandoned = append(s.abandoned, a.names.lock)
+func (c *scriptedClaim) release(context.Context, claim) (node.Grant, bool, error) {
+	return node.Grant{}, false, nil
 }
 
-func (s *scripted) recount(context.Context, *acquisition, int, time.Duration) (clock.Stamp, error) {
+func (c *scriptedClaim) watch(*hub.Watcher) {}
+func (c *scriptedClaim) forget()            {}
+func (c *scriptedClaim) asks(time.Duration) {}
+func (s *scripted) stop()                   {}
+func (s *scripted) close()                  {}
+
+func (c *scriptedClaim) abandon() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.abandoned = append(c.s.abandoned, c.entry.Names.Lock)
+}
+
+func (c *scriptedClaim) setCount(context.Context, int, time.Duration) (clock.Stamp, error) {
 	return clock.Now(), nil
 }
 
-func (s *scripted) renew(_ context.Context, batch []renewal, settle func(renewal, outcome, clock.Stamp)) {
+func (s *scripted) renew(_ context.Context, batch []renewal, settle func(int, wire.Result, clock.Stamp)) {
 	s.mu.Lock()
 	s.renewals = append(s.renewals, time.Now())
 	s.renewed += len(batch)
 	s.mu.Unlock()
 	sent := clock.Now()
-	for _, r := range batch {
-		o := renewed
+	for i, r := range batch {
+		got := wire.Renewed
 		if s.answer != nil {
-			o = s.answer(r)
+			got = s.answer(r)
 		}
-		settle(r, o, sent)
+		settle(i, got, sent)
 	}
 }
 
@@ -70,8 +84,9 @@ func (s *scripted) renew(_ context.Context, batch []renewal, settle func(renewal
 func inFakeTime(t *testing.T, test func(t *testing.T, c *Client, s *scripted)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{}
-		c := &Client{id: "c", cfg: defaultConfig(), arb: s, gates: gate.New[baton](), idle: make(chan struct{}, 1)}
-		c.dog = newWatchdog(s.renew)
+		cfg, err := defaultConfig().with(nil, true)
+		require.NoError(t, err)
+		c := newClientOver("c", cfg, s)
 		defer c.Close()
 		test(t, c, s)
 	})
@@ -109,13 +124,13 @@ func TestRenewalsAreBatched(t *testing.T) {
 
 func TestUnansweredRenewalsDoNotMoveTheDeadline(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		s.answer = func(renewal) outcome { return unanswered }
+		s.answer = func(renewal) wire.Result { return wire.Unanswered }
 		began := time.Now()
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
 		<-l.Context().Done()
 		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
-		require.Equal(t, defaultLease-margin(defaultLease), time.Since(began))
+		require.Equal(t, defaultLease-clock.Margin(defaultLease), time.Since(began))
 		synctest.Wait()
 		require.Greater(t, s.renewed, 15, "tried again every thirtieth of the lease")
 		require.Equal(t, []string{"k"}, s.abandoned, "Redis may have lengthened the lease: it is given back")
@@ -131,14 +146,14 @@ func TestDoubtDuringARenewalIsNotLost(t *testing.T) {
 				l, err := c.Mutex("k", opts...).Lock(t.Context())
 				require.NoError(t, err)
 				asked := 0
-				s.answer = func(renewal) outcome {
+				s.answer = func(renewal) wire.Result {
 					if asked++; asked > 1 {
-						return lost
+						return wire.Lost
 					}
-					l.h.doubt()
-					return renewed
+					l.h.Doubt()
+					return wire.Renewed
 				}
-				l.h.doubt()
+				l.h.Doubt()
 				began := time.Now()
 				<-l.Context().Done()
 				require.Less(t, time.Since(began), time.Second)
@@ -150,7 +165,7 @@ func TestDoubtDuringARenewalIsNotLost(t *testing.T) {
 
 func TestLossIsToldToEveryLeaseOnce(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		s.answer = func(renewal) outcome { return lost }
+		s.answer = func(renewal) wire.Result { return wire.Lost }
 		m := c.Mutex("k")
 		l, err := m.Lock(t.Context())
 		require.NoError(t, err)
@@ -182,10 +197,10 @@ func TestLateConfirmationRevivesNothing(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		c.dog.remove(l.h) // a watchdog that is not run in time
+		c.keeper.dog.remove(l.h) // a watchdog that is not run in time
 		sent := clock.Now()
 		time.Sleep(defaultLease)
-		l.h.settle(renewal{lock: "k", id: l.h.a.id, lease: defaultLease, hold: l.h}, renewed, sent.Add(time.Second))
+		l.h.settle(renewal{claim: l.h.claim, lease: defaultLease}, wire.Renewed, sent.Add(time.Second))
 		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 	})
 }
@@ -193,11 +208,11 @@ func TestLateConfirmationRevivesNothing(t *testing.T) {
 func TestRenewalThatAnswersAgainSavesTheLease(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		began := time.Now()
-		s.answer = func(renewal) outcome {
+		s.answer = func(renewal) wire.Result {
 			if time.Since(began) < 25*time.Second {
-				return unanswered
+				return wire.Unanswered
 			}
-			return renewed
+			return wire.Renewed
 		}
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
@@ -212,7 +227,7 @@ func TestFixedLeaseEnds(t *testing.T) {
 		l, err := c.Mutex("k", WithFixedLease(90*time.Second)).Lock(t.Context())
 		require.NoError(t, err)
 		<-l.Context().Done()
-		require.Equal(t, 90*time.Second-margin(90*time.Second), time.Since(began))
+		require.Equal(t, 90*time.Second-clock.Margin(90*time.Second), time.Since(began))
 		synctest.Wait()
 		require.Zero(t, s.renewed)
 	})

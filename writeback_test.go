@@ -3,13 +3,10 @@ package relock
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -82,32 +79,6 @@ func TestFailedWriteBackListens(t *testing.T) {
 	}
 }
 
-// A write-back runs in the node's time: a caller whose time ends meanwhile makes no node look silent.
-func TestWriteBackOutlivesItsCaller(t *testing.T) {
-	nodes := masters(t, 3)
-	c, taps := tapped(t, nodes)
-	bg := context.Background()
-	require.NoError(t, c.Mutex("other").Do(bg, func(context.Context) error { return nil }))
-	countApart(nodes)
-	nodes[2].Pause()
-	ctx, cancel := context.WithCancel(bg)
-	defer cancel()
-	ended := make(chan error, 1)
-	taps[0].Filter(func(c *faults.Call) faults.Fate {
-		if writeBack(c) {
-			cancel()
-			ended <- c.Context.Err()
-		}
-		return faults.Pass
-	})
-	_, err := c.Mutex("k").Lock(ctx)
-	if err != nil {
-		require.ErrorIs(t, err, context.Canceled)
-	}
-	require.NoError(t, within(t, ended))
-	require.False(t, c.arb.(*quorum).seats[0].idle())
-}
-
 // The lock was lost at the node that is written back to: another node's vote, which comes later, makes the quorum.
 func TestFailedWriteBackCountsVotes(t *testing.T) {
 	nodes := masters(t, 3)
@@ -150,16 +121,4 @@ func TestTryLockWithAFailedWriteBack(t *testing.T) {
 	require.Error(t, err)
 	nodes[2].Resume()
 	require.NoError(t, c.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
-}
-
-// The order of instants must not depend on how wide an int is.
-func TestGrantsAreOrderedByAge(t *testing.T) {
-	now := clock.Now()
-	legs := []*leg{{own: 1 << 40, sent: now.Add(-5 * time.Second)}, {own: 3, sent: now}, {own: 1<<40 + 1<<32, sent: now.Add(-3 * time.Second)}}
-	slices.SortFunc(legs, func(a, b *leg) int { return byAge(a, b, now) })
-	for i, age := range []time.Duration{0, 3 * time.Second, 5 * time.Second} {
-		require.Equal(t, age, now.Since(legs[i].sent))
-	}
-	slices.SortFunc(legs, byNumber)
-	require.Equal(t, []int64{3, 1 << 40, 1<<40 + 1<<32}, []int64{legs[0].own, legs[1].own, legs[2].own})
 }

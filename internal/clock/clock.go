@@ -75,3 +75,7 @@ func (s Stamp) Wall() time.Time { return time.Unix(0, s.wall) }
 
 // IsZero reports whether s is no instant.
 func (s Stamp) IsZero() bool { return s == Stamp{} }
+
+// Margin is what a lease is believed shorter than Redis keeps it: 1 % for clocks that drift, and 2 ms for Redis's own
+// rounding and expiry.
+func Margin(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }

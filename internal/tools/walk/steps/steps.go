@@ -47,9 +47,10 @@ func probe(addr, lockDir, unlockDir string) error {
 	if err := warmUp(client); err != nil {
 		return err
 	}
+	mutex := client.Mutex("walk:measured")
 	var held *relock.Lease
 	err = measure(lockDir, func() (err error) {
-		held, err = client.Mutex("walk:measured").Lock(context.Background())
+		held, err = mutex.Lock(context.Background())
 		return err
 	})
 	if err != nil {

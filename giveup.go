@@ -1,0 +1,67 @@
+package relock
+
+import (
+	"context"
+	"errors"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/gate"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// errWaited is the cause when WithWait's time is up.
+var errWaited = errors.New("the time to wait is up")
+
+// refused is the error for a ctx that had ended before anything was done.
+func (lk *lock) refused(ctx context.Context) error {
+	if lk.enclosingLost(ctx) {
+		return ErrLost
+	}
+	return &wire.HeldError{Name: lk.names.Name, Cause: context.Cause(ctx)}
+}
+
+// explain makes the error of a caller that gave up tell what it waited for.
+func (lk *lock) explain(ctx context.Context, err error, c claim) error {
+	switch {
+	case err == wire.ErrBusy:
+		holder, ttl := c.seen()
+		return &wire.HeldError{Name: lk.names.Name, Holder: holder, TTL: ttl, Cause: wire.CauseOf(ctx)}
+	case ctx.Err() != nil && wire.FromRedis(err):
+		return wire.GivenUp("acquire", lk.names.Name, err, wire.CauseOf(ctx))
+	}
+	return err
+}
+
+// leftTheLine is the error of a caller that gave up behind others of this process. Where the one at the gate does not
+// reach Redis, or has heard nothing for as long as the caller waited, Redis is not there; else the lock is busy.
+func (lk *lock) leftTheLine(err error) error {
+	left, ok := err.(*gate.Left)
+	switch {
+	case !ok:
+		return ErrClosed
+	case left.Remark == gate.ErrNothingYet && left.Stood >= min(left.Waited, lk.cfg.commandTimeout):
+		return lk.k.arb.silence(lk.names.Name, left.Cause)
+	case left.Remark != nil && left.Remark != gate.ErrNothingYet:
+		return wire.GivenUp("acquire", lk.names.Name, left.Remark, left.Cause)
+	}
+	return &wire.HeldError{Name: lk.names.Name, Local: true, Cause: left.Cause}
+}
+
+// fill extends a fixed lease that was granted for less than it promises.
+func (lk *lock) fill(ctx context.Context, l *Lease) error {
+	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
+	for l.h.short() {
+		err := l.h.extend(ctx, l, lk.cfg.fixed)
+		if err == nil || wire.IsLost(err) {
+			return err
+		}
+		if !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
+			// The caller is told why it does not get the lock, not how it was given back.
+			if l.h.drop(ctx, l) == ErrClosed {
+				l.h.claim.abandon() // Close took it for a lock that a caller has
+			}
+			return lk.explain(ctx, err, nil)
+		}
+	}
+	return nil
+}

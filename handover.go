@@ -1,0 +1,124 @@
+package relock
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/gate"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// keeper is what the locks and holds of a client have in common: who decides, who waits here, and what is kept.
+type keeper struct {
+	id     string // uuid: fields and inbox of the client
+	cfg    config
+	arb    arbiter
+	gates  *gate.Gates[baton]
+	remark remark // at a gate
+	dog    *watchdog
+	count  atomic.Uint64 // of entries
+	closed atomic.Bool
+	calls  atomic.Int64  // that are under way
+	idle   chan struct{} // one slot: the last of them ended on a closed client
+}
+
+// baton is what one goroutine hands to the next at a lock's gate: the lock itself, or its place in Redis's queue.
+type baton struct {
+	hold *hold
+	next claim
+}
+
+// settle waits for the calls under way. They may hold what they have to give back, and leave within a command timeout
+// where Redis answers.
+func (k *keeper) settle() {
+	t := time.NewTimer(2 * k.cfg.commandTimeout)
+	defer t.Stop()
+	for k.calls.Load() > 0 {
+		select {
+		case <-k.idle:
+		case <-t.C:
+			return
+		}
+	}
+}
+
+// finish passes the hold to the next goroutine of this process, or gives the lock back.
+func (h *hold) finish(ctx context.Context) error {
+	if h.passOn() {
+		return nil
+	}
+	h.mu.Lock()
+	if h.state != holdLive {
+		defer h.mu.Unlock()
+		if h.cause == ErrClosed {
+			return nil // Close found no lease and gives the lock back
+		}
+		return h.causeLocked()
+	}
+	h.state = holdEnded
+	atGate := h.atGate
+	h.mu.Unlock()
+	h.k.dog.remove(h)
+	if !atGate {
+		_, _, err := h.claim.release(ctx, nil)
+		return err
+	}
+	return h.k.releaseAtGate(ctx, h)
+}
+
+// passOn gives the hold to the next local waiter, within the bounds that keep other processes from starving.
+func (h *hold) passOn() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := clock.Now()
+	if !h.atGate || h.state != holdLive || h.left == 0 || now.Since(h.since) >= h.cfg.passTime ||
+		h.until.Until(now) < h.entry.Lease/10 {
+		return false
+	}
+	if h.kept.Until(now) > h.entry.Lease {
+		return false // were this process to die, the next holder's lock would stand for as long as it was lengthened
+	}
+	// Passed under h.mu: a loss that comes now finds the gate with the one it was passed to.
+	return h.k.gates.Pass(h.entry.Names.Lock, baton{hold: h})
+}
+
+// releaseAtGate gives h's lock back. If others wait at the gate, the next place in Redis's queue is taken for them in
+// the same command.
+func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
+	key := h.entry.Names.Lock
+	var next claim
+	if k.gates.Remark(key, gate.ErrNothingYet) {
+		next = k.arb.claim(k.entry(h.entry.Kind, h.entry.Names, "", h.cfg))
+	}
+	g, granted, err := h.claim.release(ctx, next)
+	if !granted {
+		k.gates.Remark(key, heardBack(err))
+	}
+	switch {
+	case granted:
+		nh := k.newHold(next, g, h.cfg, true)
+		if !k.gates.Pass(key, baton{hold: nh}) {
+			_ = nh.finish(ctx) // everyone who waited has given up
+		}
+	case next != nil && k.gates.Pass(key, baton{next: next}):
+	default:
+		if next != nil {
+			next.abandon()
+		}
+		k.gates.Leave(key)
+	}
+	return err
+}
+
+// heardBack is err unless it is what Redis answered.
+func heardBack(err error) error {
+	if wire.FromRedis(err) {
+		return err
+	}
+	return nil
+}
+
+// unlockTimeout bounds an Unlock, whose caller's cancellation does not.
+func unlockTimeout(e *wire.Entry) time.Duration { return 5 * e.Timeout }

@@ -1,0 +1,169 @@
+package relock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// reenter adds a lease inside outer to the hold, after Redis counts it. It repeats while the failure may pass.
+func (h *hold) reenter(ctx, wctx context.Context, of *lock, outer *Lease) (*Lease, error) {
+	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
+	for {
+		l, err := h.reenterOnce(ctx, wctx, of, outer)
+		if !wire.FromRedis(err) || !wire.Transient(err) {
+			return l, err
+		}
+		if !clock.Sleep(wctx, pause.Next()) {
+			return nil, h.notReentered(err, wire.CauseOf(wctx))
+		}
+	}
+}
+
+// reenterOnce asks whether outer still holds only once it has ops: until then an Unlock could pass the hold on, and what
+// was entered would be a stranger's.
+func (h *hold) reenterOnce(ctx, wctx context.Context, of *lock, outer *Lease) (*Lease, error) {
+	if err := h.lock(wctx); err != nil {
+		// Nobody else can have what is re-entered: Redis has not answered what was asked before.
+		return nil, h.notReentered(wire.ErrNoAnswer, err)
+	}
+	defer h.unlock()
+	h.mu.Lock()
+	if outer.over || h.state != holdLive {
+		defer h.mu.Unlock()
+		return nil, h.whyNoEntry(outer)
+	}
+	count, lease := len(h.leases)+1, h.renewLease(clock.Now())
+	h.mu.Unlock()
+
+	if err := h.setCount(wctx, count, lease); err != nil {
+		return nil, err
+	}
+	l := newLease(ctx, of, h)
+	h.mu.Lock()
+	if h.state != holdLive {
+		defer l.cancel(ErrLost)
+		defer h.mu.Unlock()
+		return nil, h.whyNoEntry(outer)
+	}
+	h.leases, l.token = append(h.leases, l), outer.token
+	if len(h.leases) != count { // an Unlock did not wait
+		now := clock.Now()
+		h.countMissed(now)
+		h.k.dog.schedule(h, h.next(now))
+	}
+	h.mu.Unlock()
+	return l, nil
+}
+
+// notReentered is the error of a caller that gave up, by cause, before Redis had counted it.
+func (h *hold) notReentered(err, cause error) error {
+	if why := h.why(); why != ErrNotHeld {
+		return why
+	}
+	return wire.GivenUp("set count", h.entry.Names.Name, err, cause)
+}
+
+// whyNoEntry is the error for a re-entry that came too late. The caller holds h.mu.
+func (h *hold) whyNoEntry(outer *Lease) error {
+	if outer.over {
+		return wire.ErrUnlocked
+	}
+	return h.cause
+}
+
+// setCount tells Redis a hold count. The caller holds h.ops.
+func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) error {
+	h.mu.Lock()
+	h.asksFor(lease, clock.Now())
+	h.mu.Unlock()
+	sent, err := h.claim.setCount(ctx, count, lease)
+	if wire.IsLost(err) {
+		h.lose(ErrLost)
+		return ErrLost
+	}
+	if h.expire() {
+		return h.why()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil {
+		now := clock.Now()
+		h.countMissed(now)
+		h.k.dog.schedule(h, h.next(now))
+		return err
+	}
+	// An older count may still come, from a renewal under way or a command that went unanswered.
+	h.countUnsure = h.countUnsure && (h.asking || !h.countUnsureUntil.Reached(clock.Now()))
+	h.extended(sent, lease)
+	return nil
+}
+
+// countMissed notes that a count may or may not be written, now or later. The caller holds h.mu.
+func (h *hold) countMissed(now clock.Stamp) {
+	h.countUnsure, h.countUnsureUntil = true, now.Add(h.entry.Lease)
+	h.renewAt = clock.Sooner(h.renewAt, now.Add(h.soon()), now)
+}
+
+// leave writes the lower count of an inner unlock. The count kept here is what decides, so a Redis that does not answer
+// is no failure: renewals repair its number and the last unlock deletes the lock whatever it says.
+func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, unlockTimeout(h.entry))
+	defer cancel()
+	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
+	for {
+		err := h.setCount(ctx, count, lease)
+		if err == nil || wire.IsLost(err) {
+			return err
+		}
+		if !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
+			return nil
+		}
+	}
+}
+
+// extend lengthens the lease to d from now, and moves a fixed lease's end.
+func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration) error {
+	if c := &h.k.cfg; c.guard != GuardOff && d > c.longest {
+		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
+	}
+	if l.unlocked() {
+		return ErrNotHeld
+	}
+	if !h.tryLock() {
+		wait, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
+		err := h.lock(wait)
+		cancel()
+		if err != nil {
+			return &wire.NodeError{Op: "extend", Name: h.entry.Names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
+		}
+	}
+	defer h.unlock()
+	h.expire()
+	h.mu.Lock()
+	if l.over || h.state != holdLive {
+		defer h.mu.Unlock()
+		return h.whyGone(l)
+	}
+	count := len(h.leases)
+	h.mu.Unlock()
+	asked := clock.Now()
+	if err := h.setCount(ctx, count, d); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.over || h.state != holdLive {
+		return h.whyGone(l)
+	}
+	if h.cfg.fixed > 0 {
+		h.cap = clock.Later(h.cap, asked.Add(d), asked)
+		if h.cfg.maxHold > 0 {
+			h.cap = clock.Sooner(h.cap, h.began.Add(h.cfg.maxHold), asked)
+		}
+	}
+	return nil
+}

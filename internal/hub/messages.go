@@ -1,0 +1,103 @@
+package hub
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// Message handles one message. It runs in the connection's reader and never blocks.
+func (h *Hub) Message(channel, message string) {
+	var err error
+	if strings.HasPrefix(channel, wire.InboxPrefix) {
+		err = h.receiveGrant(message)
+	} else if tag, found := strings.CutPrefix(channel, wire.ListenPrefix); found {
+		err = h.receiveTurn(wire.UnlockPrefix+tag, message)
+	} else {
+		err = h.receiveUnlock(channel, message)
+	}
+	if err != nil {
+		h.skip(channel, message, err)
+	}
+}
+
+// skip counts a message that means nothing, and logs the first and every hundredth.
+func (h *Hub) skip(channel, message string, why error) {
+	if n := h.skipped.Add(1); n%100 == 1 {
+		h.log.Warn("relock: skipped a message", "channel", channel, "message", message[:min(len(message), 64)],
+			"reason", why, "skipped", n)
+	}
+}
+
+func (h *Hub) receiveUnlock(channel, message string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.rooms[channel]
+	if r == nil {
+		return nil
+	}
+	if message != "0" {
+		return fmt.Errorf("no unlock, which is 0") // other locks of Redisson use other numbers on other channels
+	}
+	r.turns.unlocked()
+	for _, e := range r.members {
+		e.news()
+	}
+	return nil
+}
+
+func (h *Hub) receiveTurn(channel, message string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.rooms[channel]
+	if r == nil {
+		return nil
+	}
+	if _, err := strconv.ParseUint(message, 10, 64); err != nil {
+		return fmt.Errorf("no turn, which is a number of microseconds")
+	}
+	r.turns.opened(message, time.Now())
+	return nil
+}
+
+func (h *Hub) receiveGrant(message string) error {
+	g, err := wire.ParseGrant(message)
+	if err != nil {
+		return err
+	}
+	if !h.deliver(g) && g.Tokens.First > 0 && strings.HasPrefix(g.ID, h.client) {
+		h.orphan(g)
+	}
+	return nil
+}
+
+// deliver tells an entry's ear of a message. It returns false where there is none.
+func (h *Hub) deliver(g wire.Grant) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e := h.ears[g.ID]
+	if e == nil {
+		return false
+	}
+	phase := e.phase.Load()
+	switch {
+	case g.Tokens.First == 0 && phase == earWaits: // deposed before it knew of its grant, or nudged
+		e.hints.Nudged = true
+		e.wake.Poke()
+	case g.Nudge:
+	case g.Tokens.First == 0:
+		e.doubt() // it was deposed
+	case phase == earWaits:
+		if g.Tokens.First > e.grant.First {
+			e.grant = g.Tokens
+		}
+		e.wake.Poke()
+	case phase == earReleases:
+		// It may have been granted after the release ran: the release is not the last word.
+		e.regranted.Store(true)
+	}
+	return true
+}

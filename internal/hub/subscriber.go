@@ -1,0 +1,301 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// plainFeed holds all subscriptions of a hub on one connection of its own.
+type plainFeed struct {
+	h       *Hub
+	inbox   string        // "" when grants cannot be sent
+	changed chan struct{} // one slot: stale is not empty
+
+	// Of the run goroutine.
+	began  time.Time // when the session got its connection, zero while there is none
+	worked time.Time // when the connection was last known to work
+	warned bool      // the logger was told that it does not
+
+	// Guarded by the hub's mutex. Invariant: a channel whose subscription is not as it is wanted is in stale, or being
+	// sent, or denied.
+	up    bool     // a session is up; without one nothing is noted
+	stale []string // channels to look at
+}
+
+// StartPlain subscribes over one dedicated connection, the inbox included unless grants cannot be sent.
+func (h *Hub) StartPlain(inbox bool) {
+	f := &plainFeed{h: h, changed: make(chan struct{}, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if inbox {
+		f.inbox = wire.InboxPrefix + h.client
+	} else {
+		h.vet()
+	}
+	h.feed = f
+	h.spawn(f.run)
+	h.spawn(h.tidy)
+}
+
+func (f *plainFeed) open(r *room)  { f.change(r.names.Unlock, r.names.Listen) }
+func (f *plainFeed) close(r *room) { f.change(r.names.Unlock, r.names.Listen) }
+
+func (f *plainFeed) listen() {
+	if f.inbox != "" {
+		f.change(f.inbox)
+	}
+}
+
+func (f *plainFeed) change(channels ...string) {
+	if !f.up {
+		return // a session begins with all that is wanted
+	}
+	f.stale = append(f.stale, channels...)
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// slowConnection is how long nothing may be heard before the logger is told.
+const slowConnection = 2 * time.Second
+
+// run keeps a session up. A new one starts at once after a drop, then with growing pauses while it fails early.
+func (f *plainFeed) run() {
+	pause := clock.Backoff{Least: 2 * time.Millisecond, Most: 250 * time.Millisecond}
+	f.heard()
+	for f.h.ctx.Err() == nil {
+		began := time.Now()
+		f.end(f.session(f.h.ctx))
+		if time.Since(began) > time.Second {
+			pause.Reset()
+		}
+		clock.Sleep(f.h.ctx, pause.Next())
+	}
+}
+
+// session subscribes on a fresh connection and follows changes until the connection is lost or ctx ends.
+func (f *plainFeed) session(ctx context.Context) error {
+	conn, err := f.connect(ctx)
+	if err != nil {
+		return err
+	}
+	f.begin()
+	err = f.follow(ctx, conn)
+	// Nothing of ours may stay on a connection that goes back to the user's pool. Closing one whose server hangs takes
+	// the client library a second.
+	f.h.wg.Go(conn.Close)
+	return err
+}
+
+var (
+	errDropped = errors.New("the connection was dropped")
+	errNoConn  = errors.New("the client hands out no dedicated connection, its BlockingPoolSize may be used up")
+)
+
+// connect takes a connection, which a client library may hand out only when one of its pool is given back.
+func (f *plainFeed) connect(ctx context.Context) (driver.Listener, error) {
+	type result struct {
+		conn driver.Listener
+		err  error
+	}
+	got := make(chan result, 1)
+	f.h.wg.Go(func() {
+		conn, err := f.h.rdb.Listen(ctx, f.h)
+		got <- result{conn, err}
+	})
+	slow := time.NewTimer(slowConnection)
+	defer slow.Stop()
+	for {
+		select {
+		case r := <-got:
+			return r.conn, r.err
+		case <-slow.C:
+			f.end(errNoConn)
+		}
+	}
+}
+
+// begin lists what a new session is to subscribe: first what somebody waits for.
+func (f *plainFeed) begin() {
+	f.began = time.Now()
+	f.h.mu.Lock()
+	defer f.h.mu.Unlock()
+	f.up, f.stale = true, nil
+	if f.h.inbox {
+		f.listen()
+	}
+	for _, r := range f.h.rooms {
+		if r.vacancy == nil {
+			f.open(r)
+		}
+	}
+	for e := f.h.vacant.Front(); e != nil; e = e.Next() {
+		f.open(e.Value.(*room))
+	}
+}
+
+// end notes that nothing is heard, and tells the logger once if that lasts: waiters poll meanwhile.
+func (f *plainFeed) end(why error) {
+	f.h.mu.Lock()
+	f.up, f.stale = false, nil
+	f.h.vet()
+	f.h.mu.Unlock()
+	if !f.began.IsZero() && time.Since(f.began) > slowConnection {
+		f.heard()
+	}
+	f.began = time.Time{}
+	if !f.warned && f.h.ctx.Err() == nil && time.Since(f.worked) >= slowConnection {
+		f.warned = true
+		f.h.log.Warn("relock: hears no messages, locks are handed over late", "reason", why)
+	}
+}
+
+// heard notes that the connection works.
+func (f *plainFeed) heard() { f.worked, f.warned = time.Now(), false }
+
+// follow keeps a session's subscriptions as they are wanted.
+func (f *plainFeed) follow(ctx context.Context, conn driver.Listener) error {
+	s := subscriber{feed: f, conn: conn, have: make(map[string]bool)}
+	for {
+		if err := s.update(ctx); err != nil {
+			return err
+		}
+		var retry <-chan time.Time
+		if left, some := f.h.nextRetry(time.Now()); some {
+			retry = time.After(left)
+		}
+		select {
+		case err := <-conn.Dropped():
+			return fmt.Errorf("%w: %v", errDropped, err)
+		case <-f.changed:
+		case <-retry:
+			s.retry(time.Now())
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// subscriber sends what changes between the channels that one connection has and those that are wanted.
+type subscriber struct {
+	feed *plainFeed
+	conn driver.Listener
+	have map[string]bool
+}
+
+// changes is what one step sends.
+type changes struct {
+	add   []string
+	apart []string // to add, but refused the last time: each is asked for by itself
+	drop  []string
+}
+
+// update works the stale channels off, batch by batch.
+func (s *subscriber) update(ctx context.Context) error {
+	for {
+		step, more := s.next()
+		if !more {
+			return nil
+		}
+		if err := s.add(ctx, step.add); err != nil {
+			return err
+		}
+		if err := s.addApart(ctx, step.apart); err != nil {
+			return err
+		}
+		if len(step.drop) > 0 {
+			if err := s.within(ctx, s.conn.Unsubscribe, step.drop); err != nil {
+				return err
+			}
+		}
+		s.feed.heard()
+	}
+}
+
+// next takes a batch off the stale channels and compares it with what the connection has. It returns false when there
+// was none.
+func (s *subscriber) next() (step changes, more bool) {
+	f, h := s.feed, s.feed.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := min(len(f.stale), maxChannels)
+	for _, channel := range f.stale[:n] {
+		want := channel == f.inbox && h.inbox || h.roomOf(channel) != nil
+		switch {
+		case want && s.have[channel]:
+			h.confirm(channel) // a room was ended, and opened anew before that was sent
+		case want && h.denied[channel] != nil:
+			step.apart = append(step.apart, channel)
+		case want:
+			step.add = append(step.add, channel)
+		case s.have[channel]:
+			step.drop = append(step.drop, channel)
+		}
+		if want {
+			s.have[channel] = true
+		} else {
+			delete(s.have, channel)
+		}
+	}
+	if f.stale = f.stale[n:]; len(f.stale) == 0 {
+		f.stale = nil
+	}
+	return step, n > 0
+}
+
+// retry makes those refused channels stale that are to be asked for again.
+func (s *subscriber) retry(now time.Time) {
+	f := s.feed
+	f.h.mu.Lock()
+	defer f.h.mu.Unlock()
+	for channel, d := range f.h.denied {
+		if !d.again.After(now) {
+			f.change(channel)
+		}
+	}
+}
+
+// add subscribes channels with one command. Redis refuses all of them for one that is not allowed: then each is asked
+// for by itself, so that no lock's channel costs another lock its messages.
+func (s *subscriber) add(ctx context.Context, channels []string) error {
+	if len(channels) == 0 {
+		return nil
+	}
+	err := s.within(ctx, s.conn.Subscribe, channels)
+	if wire.OfChannel(err) {
+		return s.addApart(ctx, channels)
+	}
+	return err
+}
+
+// addApart subscribes each channel with a command of its own, all in one round trip.
+func (s *subscriber) addApart(ctx context.Context, channels []string) error {
+	if len(channels) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
+	defer cancel()
+	for i, err := range s.conn.SubscribeApart(ctx, channels...) {
+		if wire.OfChannel(err) {
+			delete(s.have, channels[i])
+			s.feed.h.deny(channels[i], err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within sends one command, whose answer has its time.
+func (s *subscriber) within(ctx context.Context, send func(context.Context, ...string) error, channels []string) error {
+	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
+	defer cancel()
+	return send(ctx, channels...)
+}

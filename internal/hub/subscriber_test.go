@@ -1,0 +1,131 @@
+package hub
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/driver/overrueidis"
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// Thousands of channels are subscribed in batches, also after a lost connection, and only what changes is sent.
+func TestChannelsAreSubscribedInBatches(t *testing.T) {
+	const locks = 2000
+	s := redistest.Start(t)
+	h := New(overrueidis.New(s.Client(), quiet), "c", quiet, noOrphan(t))
+	defer h.Close()
+	h.StartPlain(true)
+	subscribed := func(n int) func() bool {
+		return func() bool {
+			found := 0
+			for _, ch := range strings.Split(s.Do("PUBSUB", "CHANNELS"), "\n") {
+				if strings.Contains(ch, "{batch") {
+					found++
+				}
+			}
+			return found == n
+		}
+	}
+	for i := range locks {
+		e := listens(t, h, fmt.Sprint("batch", i), i+1)
+		if i%2 == 0 {
+			e.Close()
+		}
+	}
+	require.Eventually(t, subscribed(2*locks), patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", wire.InboxPrefix+"c"), "1")
+	}, patience, time.Millisecond)
+	s.ResetCommandCounts()
+	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	require.Eventually(t, func() bool { return s.CommandCounts()["subscribe"] > 0 }, patience, time.Millisecond)
+	require.Eventually(t, subscribed(2*locks), patience, 10*time.Millisecond)
+	require.LessOrEqual(t, s.CommandCounts()["subscribe"], int64(2*locks/maxChannels+1))
+
+	s.ResetCommandCounts()
+	for h.endIdle(time.Now().Add(linger + time.Second)) {
+	}
+	require.Eventually(t, subscribed(locks), patience, 10*time.Millisecond)
+	listens(t, h, "batch0", locks+1)
+	require.Eventually(t, subscribed(locks+2), patience, 10*time.Millisecond)
+	require.EqualValues(t, 1, s.CommandCounts()["subscribe"])
+	require.LessOrEqual(t, s.CommandCounts()["unsubscribe"], int64(locks/maxChannels+2))
+}
+
+// Rooms are ended in the order in which they became empty, and only those that nobody listens in.
+func TestIdleRoomsAreEndedInOrder(t *testing.T) {
+	h := New(&faults.Stub{}, "c", quiet, noOrphan(t))
+	defer h.Close()
+	h.feed = &plainFeed{h: h}
+	ears := make([]*Ear, 3)
+	for i := range ears {
+		ears[i] = listens(t, h, fmt.Sprint("k", i), i)
+		ears[i].Close()
+	}
+	again := earOf(t, h, "k0", 9)
+	later := h.rooms[ears[1].entry.Names.Unlock].empty.Add(linger)
+	require.False(t, h.endIdle(later.Add(-1)))
+	require.Len(t, h.rooms, 3)
+	require.False(t, h.endIdle(later.Add(time.Minute)))
+	require.Len(t, h.rooms, 1, "k0 is listened in again")
+	again.Close()
+	require.Equal(t, 1, h.vacant.Len())
+	require.False(t, h.endIdle(time.Now().Add(2*linger)))
+	require.Empty(t, h.rooms)
+	require.Zero(t, h.vacant.Len())
+}
+
+// A room that is opened anew before its channels were left is confirmed without a command: none would be answered.
+func TestReopenedRoomIsReady(t *testing.T) {
+	h := New(&faults.Stub{}, "c", quiet, noOrphan(t))
+	defer h.Close()
+	f := &plainFeed{h: h, inbox: wire.InboxPrefix + "c", up: true, changed: make(chan struct{}, 1)}
+	h.feed = f
+	s := subscriber{feed: f, have: make(map[string]bool)}
+	a := listens(t, h, "k", 1)
+	step, _ := s.next()
+	n := a.entry.Names
+	require.ElementsMatch(t, []string{f.inbox, n.Unlock, n.Listen}, step.add)
+	a.Close()
+	require.False(t, h.endIdle(time.Now().Add(2*linger)))
+	b := listens(t, h, "k", 2)
+	require.False(t, b.room.ready)
+	step, _ = s.next()
+	require.Empty(t, step)
+	require.True(t, b.room.ready)
+	require.Len(t, b.wake, 1)
+}
+
+// BenchmarkRoomAmongThousands is what the hub does for a lock that begins to be waited for and no longer is, while the
+// channels of 10,000 others are still subscribed.
+func BenchmarkRoomAmongThousands(b *testing.B) {
+	h := New(&faults.Stub{}, "c", quiet, noOrphan(b))
+	b.Cleanup(h.Close)
+	f := &plainFeed{h: h, up: true, changed: make(chan struct{}, 1)}
+	h.feed = f
+	s := subscriber{feed: f, have: make(map[string]bool)}
+	n := 0
+	pass := func() {
+		n++
+		listens(b, h, strconv.Itoa(n), n).Close()
+		s.next()
+	}
+	for range 10_000 {
+		pass()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		pass()
+		if n > 10_000 { // and the oldest is left
+			h.mu.Lock()
+			h.end(h.vacant.Front().Value.(*room))
+			h.mu.Unlock()
+		}
+	}
+}

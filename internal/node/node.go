@@ -1,0 +1,182 @@
+// Package node is one Redis as this process sees it: what is claimed there, what is believed of it, what may still have
+// to be ended, and whether it answers. It is the same for a Redis that decides alone and for a node of a quorum.
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/hub"
+	"github.com/relock-go/relock/internal/link"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// ErrIdle stands for the answer of a node that was not asked, because it did not answer the questions before.
+var ErrIdle = errors.New("not asked: it did not answer lately")
+
+// Grant is a lock given to an entry.
+type Grant struct {
+	Token  int64       // the first fencing token
+	Passes int         // how many of the grant's tokens may be used in a row
+	Sent   clock.Stamp // the lease runs from here at the latest
+}
+
+// Config is what a client says of a Redis.
+type Config struct {
+	Client    string        // uuid
+	Timeout   time.Duration // of a command whose caller has left, and of those without one
+	Retention time.Duration // of fencing counters
+	Votes     bool          // it is a node of a quorum
+	Longest   time.Duration // of a node: the longest lease anybody may rely on, 0 for no restart guard
+	PubSub    PubSub
+	Log       *slog.Logger
+}
+
+// Node is one Redis. It has all that runs for it in this process: the commands that are out, the messages, and the
+// sweeper.
+type Node struct {
+	Redis driver.Redis
+	Wire  *wire.Redis
+	Hub   *hub.Hub
+
+	cfg     Config
+	link    *link.Link
+	sweeper *sweeper
+	health  *health // nil where Redis decides alone: it is asked whatever it did before
+
+	// mode is 0 until the kind of channels is known; only a Cluster has to be asked.
+	mode    atomic.Int32
+	modeMu  sync.Mutex // guards probing; never held across a round trip
+	probing *probe     // the question that is out, nil for none
+}
+
+// New returns a node. It takes a connection in the background, and sends nothing by itself.
+func New(rdb driver.Redis, cfg Config) *Node {
+	n := &Node{Redis: rdb, cfg: cfg}
+	var answered func(error)
+	if cfg.Votes {
+		n.health = newHealth(cfg.Timeout)
+		answered = n.health.answered
+	}
+	n.link = link.New(rdb, cfg.Timeout, answered)
+	n.Wire = wire.New(n.link, wire.Options{Votes: cfg.Votes, Retention: cfg.Retention, Longest: cfg.Longest})
+	n.sweeper = newSweeper(n)
+	n.Hub = hub.New(rdb, cfg.Client, cfg.Log, n.orphan)
+	if !rdb.Cluster() {
+		n.mode.Store(modePlain)
+		n.Hub.StartPlain(true)
+	}
+	return n
+}
+
+// Timeout is how long a command may take that no caller's time-out bounds.
+func (n *Node) Timeout() time.Duration { return n.cfg.Timeout }
+
+// Idle reports whether the node should not be asked: it did not answer lately.
+func (n *Node) Idle() bool { return n.health != nil && n.health.idle() }
+
+// Answered is told of a command that went past the link and had its whole time-out: nil when it was answered.
+func (n *Node) Answered(err error) { n.health.answered(err) }
+
+// Voted is told of each answer to a vote.
+func (n *Node) Voted(err error) { n.health.voted(err) }
+
+// Refusing is how long no vote should be asked for again, and why.
+func (n *Node) Refusing() (time.Duration, error) { return n.health.refusing() }
+
+// orphan ends the entry of a grant that came when it was over.
+func (n *Node) orphan(g wire.Grant) {
+	names, err := wire.NamesOf("", g.Name)
+	if err != nil {
+		return
+	}
+	c := &Claim{node: n, Entry: &wire.Entry{
+		Kind: g.Kind, Names: names, ID: g.ID, Owner: g.Owner, Lease: g.Lease, Block: 1, Timeout: n.cfg.Timeout,
+	}}
+	c.known.Store(true)
+	n.sweeper.sweep(c, false)
+}
+
+// group is what the locks of one command have in common.
+type group struct {
+	slot uint16 // on a Cluster
+	kind *wire.Kind
+}
+
+func (n *Node) groupOf(e *wire.Entry) group {
+	if n.mode.Load() == modePlain {
+		return group{kind: e.Kind}
+	}
+	return group{slot: n.link.Slot(e.Names.Lock), kind: e.Kind}
+}
+
+// Renew lengthens leases. It calls note for each part of the batch that is one command, with the indices of its
+// renewals and their results, from any goroutine, and returns when all have been noted.
+func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(of []int, got []wire.Result)) {
+	groups := make(map[group][]int)
+	for i, r := range batch {
+		g := n.groupOf(r.Entry)
+		groups[g] = append(groups[g], i)
+	}
+	var wg sync.WaitGroup
+	for _, of := range groups {
+		for len(of) > 0 {
+			part := of[:min(len(of), wire.MaxBatch)]
+			of = of[len(part):]
+			wg.Go(func() { n.renewPart(ctx, batch, part, note) })
+		}
+	}
+	wg.Wait()
+}
+
+func (n *Node) renewPart(ctx context.Context, batch []wire.Renewal, part []int, note func([]int, []wire.Result)) {
+	renewals := batch
+	if len(part) < len(batch) {
+		renewals = make([]wire.Renewal, len(part))
+		for i, of := range part {
+			renewals[i] = batch[of]
+		}
+	}
+	n.Wire.RenewApart(ctx, renewals, func(from int, got []wire.Result, _ error) {
+		note(part[from:from+len(got)], got)
+	})
+}
+
+// Inspect reads a lock's state.
+func (n *Node) Inspect(ctx context.Context, names *wire.Names) (wire.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+	defer cancel()
+	return n.Wire.Inspect(ctx, names)
+}
+
+// Force frees a lock whoever holds it. It returns false when nobody did.
+func (n *Node) Force(ctx context.Context, k *wire.Kind, names *wire.Names) (bool, error) {
+	way, err := n.route(ctx, names)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+	defer cancel()
+	return n.Wire.Force(ctx, way, k, names)
+}
+
+// Stop makes contenders leave.
+func (n *Node) Stop() { n.Hub.Stop() }
+
+// Settle lets every sweep try once more, and waits for them.
+func (n *Node) Settle() { n.sweeper.close() }
+
+// Draining reports whether Close waits for commands that are out.
+func (n *Node) Draining() bool { return n.link.Draining() }
+
+// Close ends what runs for the node, and waits for it.
+func (n *Node) Close() {
+	n.link.Close()
+	n.Hub.Close()
+}

@@ -1,0 +1,329 @@
+package node
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/link"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// sweeper ends claims that are over here but perhaps not in Redis: a release that went unanswered, an acquire that
+// may still come late, a grant that nobody waits for. It repeats until Redis answered. Where an acquire may still run it
+// comes back, soon at first and then every third of a lease, until one whole lease has passed.
+//
+// One goroutine waits for the earliest of all that is due. What is due together goes in one command for each group, with
+// at most sweepBatch in it, and at most sweepsOut commands are out at once.
+type sweeper struct {
+	node *Node
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	kick   chan struct{} // one slot: something is due before the timer
+	slots  chan struct{} // one for each command that is out
+
+	// mu guards what follows and every sweep. Invariant: all holds the claims that are to be ended; those of them
+	// that are in no command are in due. wg grows only while closed is not set.
+	mu      sync.Mutex
+	closed  bool
+	running bool
+	all     map[string]*sweep
+	due     clock.Heap[*sweep]
+}
+
+// sweep is one claim that is to be ended.
+type sweep struct {
+	c        *Claim
+	at       clock.Stamp   // when to try next
+	lateEnd  clock.Stamp   // an acquire that comes later than this costs one lease
+	giveUpAt clock.Stamp   // after this every lease in Redis has expired, one lengthened by Extend included
+	again    bool          // something new about it was seen since it was last sent
+	index    int           // in due, -1 outside
+	failing  clock.Backoff // after a try that failed
+	coming   clock.Backoff // until a late acquire came, if it comes
+}
+
+const (
+	sweepBatch  = 50 // keeps others waiting for about half a millisecond
+	sweepsOut   = 8
+	sweepWindow = 20 * time.Millisecond // what is due so soon is taken along
+	// sweepGrace is how long an answer that is still out may end the matter before anything is sent.
+	sweepGrace = 10 * time.Millisecond
+)
+
+func newSweeper(n *Node) *sweeper {
+	s := &sweeper{
+		node: n, kick: make(chan struct{}, 1), slots: make(chan struct{}, sweepsOut), all: make(map[string]*sweep),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// sweep starts to end c. With answered, a release of c was already answered, so only late commands are left to undo.
+func (s *sweeper) sweep(c *Claim, answered bool) {
+	now := clock.Now()
+	s.mu.Lock()
+	if s.closed {
+		s.all[c.Entry.ID] = &sweep{c: c, index: -1}
+		s.mu.Unlock()
+		s.try([]*Claim{c}) // and one more should a late answer come; the lease ends what they do not
+		return
+	}
+	defer s.mu.Unlock()
+	if w := s.all[c.Entry.ID]; w != nil {
+		s.news(w, now)
+		return
+	}
+	w := &sweep{
+		c: c, at: now, lateEnd: now.Add(c.Entry.Lease), index: -1,
+		giveUpAt: now.Add(2*c.Entry.Lease + time.Duration(c.longest.Load())),
+		failing:  clock.Backoff{Least: 20 * time.Millisecond, Most: time.Second},
+		coming:   clock.Backoff{Least: 10 * time.Millisecond, Most: c.Entry.Lease / 3}, // most commands that come late come soon
+	}
+	if answered || c.MayRunLate() {
+		w.at = now.Add(sweepGrace)
+	}
+	s.all[c.Entry.ID] = w
+	s.push(w, now)
+	if !s.running {
+		s.running = true
+		s.wg.Go(s.run)
+	}
+}
+
+// answered is told what became of a late command of c: what it did can be undone now, for good. It is called in the
+// command's goroutine, for which closing waits: so what comes behind the last try of close is undone too.
+func (s *sweeper) answered(c *Claim) {
+	s.mu.Lock()
+	w := s.all[c.Entry.ID]
+	if s.closed {
+		s.mu.Unlock()
+		if w != nil {
+			s.try([]*Claim{c})
+		}
+		return
+	}
+	defer s.mu.Unlock()
+	switch {
+	case w == nil:
+	case c.MayStand() || w.index < 0:
+		s.news(w, clock.Now())
+	default:
+		heap.Remove(&s.due, w.index)
+		delete(s.all, c.Entry.ID)
+	}
+}
+
+// news makes w be sent again, even if it is out just now. The caller holds s.mu.
+func (s *sweeper) news(w *sweep, now clock.Stamp) {
+	w.again = true
+	if w.index >= 0 {
+		w.at = now
+		heap.Fix(&s.due, w.index)
+		s.wake(now, w)
+	}
+}
+
+func (s *sweeper) push(w *sweep, now clock.Stamp) {
+	heap.Push(&s.due, w)
+	s.wake(now, w)
+}
+
+// wake makes the goroutine look if w is the first that is due. The caller holds s.mu.
+func (s *sweeper) wake(now clock.Stamp, w *sweep) {
+	if w.index == 0 {
+		select {
+		case s.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *sweeper) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.kick:
+		case <-s.ctx.Done():
+			return
+		}
+		for _, batch := range s.take(clock.Now()) {
+			select {
+			case s.slots <- struct{}{}:
+			case <-s.ctx.Done():
+				return // close has them all
+			}
+			s.wg.Go(func() {
+				s.send(batch)
+				<-s.slots
+			})
+		}
+		timer.Reset(s.rest(clock.Now()))
+	}
+}
+
+// take removes from due what is to be sent, in batches that fit into a command each.
+func (s *sweeper) take(now clock.Stamp) [][]*sweep {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	groups := make(map[group][]*sweep)
+	for horizon := now; len(s.due) > 0 && s.due[0].at.Reached(horizon); horizon = now.Add(sweepWindow) {
+		w := heap.Pop(&s.due).(*sweep)
+		w.again = false
+		groups[s.node.groupOf(w.c.Entry)] = append(groups[s.node.groupOf(w.c.Entry)], w)
+	}
+	var batches [][]*sweep
+	for _, g := range groups {
+		for len(g) > 0 {
+			n := min(len(g), sweepBatch)
+			batches, g = append(batches, g[:n]), g[n:]
+		}
+	}
+	return batches
+}
+
+// rest is how long nothing is due.
+func (s *sweeper) rest(now clock.Stamp) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.due) == 0 {
+		return time.Minute
+	}
+	return max(0, s.due[0].at.Until(now))
+}
+
+// send tries to end a batch, and settles what became of each.
+func (s *sweeper) send(batch []*sweep) {
+	sent := clock.Now()
+	claims := make([]*Claim, len(batch))
+	for i, w := range batch {
+		claims[i] = w.c
+	}
+	var ended []bool
+	err := ErrIdle
+	if !s.node.Idle() {
+		ended, err = s.try(claims)
+	}
+	final := err != nil && !wire.Transient(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := clock.Now()
+	for i, w := range batch {
+		switch {
+		case final || w.settled(err == nil && ended[i], sent, now):
+			delete(s.all, w.c.Entry.ID)
+		default:
+			s.push(w, now)
+		}
+	}
+	if err == nil {
+		s.back(now)
+	}
+}
+
+// settled notes what became of a try sent at sent. It returns true when nothing is left to do. The caller holds the
+// sweeper's mutex.
+func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
+	switch {
+	case !w.c.MayStand():
+		return true // a late answer said that it never ran
+	case !ended:
+		w.at = now.Add(w.failing.Next())
+		return w.giveUpAt.Reached(now)
+	case w.again:
+		w.at = now
+		return false
+	}
+	w.failing.Reset()
+	// The last try must be sent after lateEnd, not only answered after it: a late acquire may come between.
+	w.at = clock.Sooner(now.Add(w.coming.Next()), w.lateEnd, now)
+	return !w.c.MayRunLate() || w.lateEnd.Reached(sent)
+}
+
+// back makes what failed before be tried at once: Redis answers again. The caller holds s.mu.
+func (s *sweeper) back(now clock.Stamp) {
+	found := false
+	for _, w := range s.due {
+		if w.failing.Begun() {
+			w.failing.Reset()
+			w.at, found = now, true
+		}
+	}
+	if found {
+		heap.Init(&s.due)
+		s.wake(now, s.due[0])
+	}
+}
+
+// try sends one command and waits for its answer. A batch that is refused as a whole is halved, so that what is wrong
+// with one lock does not keep the others from being ended.
+func (s *sweeper) try(batch []*Claim) ([]bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.node.cfg.Timeout)
+	defer cancel()
+	ended, err := s.node.end(ctx, batch)
+	if err == nil || len(batch) == 1 || wire.Transient(err) {
+		return ended, err
+	}
+	half := len(batch) / 2
+	left, lerr := s.try(batch[:half])
+	right, rerr := s.try(batch[half:])
+	if lerr != nil {
+		left = make([]bool, half)
+	}
+	if rerr != nil {
+		right = make([]bool, len(batch)-half)
+	}
+	return append(left, right...), nil
+}
+
+// Sweeping is how many claims are to be ended in the background.
+func (n *Node) Sweeping() int {
+	n.sweeper.mu.Lock()
+	defer n.sweeper.mu.Unlock()
+	return len(n.sweeper.all)
+}
+
+// left returns what is still to be ended, by groups.
+func (s *sweeper) left() map[group][]*Claim {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	groups := make(map[group][]*Claim)
+	for _, w := range s.all {
+		groups[s.node.groupOf(w.c.Entry)] = append(groups[s.node.groupOf(w.c.Entry)], w.c)
+	}
+	return groups
+}
+
+// close lets every sweep try once more and waits for them.
+func (s *sweeper) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.wg.Wait()
+	slots := make(chan struct{}, sweepsOut)
+	var wg sync.WaitGroup
+	for _, g := range s.left() {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			for len(g) > 0 {
+				n := min(len(g), sweepBatch)
+				if _, err := s.try(g[:n]); link.Unanswered(err) {
+					return // Redis does not answer: the leases end what is left
+				}
+				g = g[n:]
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (w *sweep) DueAt() clock.Stamp { return w.at }
+func (w *sweep) Place() *int        { return &w.index }

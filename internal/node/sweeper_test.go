@@ -1,0 +1,131 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/driver/overrueidis"
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// The sweep of one lock whose key is of another type does not keep the others from being ended.
+func TestSweepOfAForeignKeyStopsNoOther(t *testing.T) {
+	s := redistest.Start(t)
+	n, closes := nodeOf(overrueidis.New(s.Client(), quiet))
+	defer closes()
+	var batch []*Claim
+	for i, name := range []string{"a", "foreign", "b"} {
+		c := claimOf(t, n, name, i+1, time.Second)
+		a, _, err := c.Ask(t.Context(), "")
+		require.NoError(t, err)
+		require.True(t, a.Mine)
+		batch = append(batch, c)
+	}
+	s.Do("SET", "foreign", "x")
+	ended, err := n.sweeper.try(batch)
+	require.NoError(t, err)
+	require.Equal(t, []bool{true, false, true}, ended)
+	require.Equal(t, "0", s.Do("EXISTS", "a", "b"))
+	for _, c := range batch {
+		c.Forget()
+	}
+}
+
+// kindred is a second kind of lock with a mutex's scripts, which messages name.
+var kindred = wire.Add(&wire.Kind{Name: "mutex"})
+
+// A grant that comes for an entry that is over is given back: as an entry of the lock's kind, which the message names,
+// and with the time that the client gives a command, however short or long the lock's lease is.
+func TestOrphanedGrantIsEnded(t *testing.T) {
+	for _, c := range []struct {
+		message string
+		kind    *wire.Kind
+		owner   string
+		lease   time.Duration
+	}{
+		{"17 30000 c:9 0 k", wire.Mutex, "", 30 * time.Second},
+		{"17:3 100 c:9 0 k", wire.Mutex, "", 100 * time.Millisecond},
+		{"17:3 100 c:9 3 jobk", wire.Mutex, "job", 100 * time.Millisecond},
+		{"17 30000:mutex c:9 0 k", kindred, "", 30 * time.Second},
+		{"17:3 31622400000:mutex c:9 3 jobk", kindred, "job", wire.MaxLease},
+	} {
+		for _, votes := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				const timeout = 700 * time.Millisecond
+				var n *Node
+				ran := 0
+				rdb := &faults.Stub{}
+				rdb.OnRun = func(ctx context.Context, _ *driver.Script, keys, args []string) (driver.Value, error) {
+					ran++
+					end, bound := ctx.Deadline()
+					require.True(t, bound)
+					require.Equal(t, timeout, time.Until(end))
+					require.Equal(t, "k", keys[0])
+					require.Len(t, keys, 5)
+					require.Equal(t, strconv.Itoa(len(args)-1), args[0], "one entry")
+					for _, want := range []string{"c:9", c.owner, wire.MS(c.lease)} {
+						require.Contains(t, args[1:], want)
+					}
+					w := n.sweeper.all["c:9"]
+					require.Same(t, c.kind, w.c.Entry.Kind)
+					require.Equal(t, timeout, w.c.Entry.Timeout)
+					return driver.List(driver.Int(1)), nil
+				}
+				n, closes := nodeOf(rdb, func(cfg *Config) { cfg.Votes, cfg.Timeout = votes, timeout })
+				defer closes()
+				n.Hub.Message(wire.InboxPrefix+"c", c.message)
+				synctest.Wait()
+				require.Equal(t, 1, ran)
+				require.Zero(t, n.Sweeping())
+			})
+		}
+	}
+}
+
+// A grant of a kind that this release does not know is left to its lease, and so is one for an entry of another client;
+// news of another sort ends nothing.
+func TestWhatIsNoOrphan(t *testing.T) {
+	n, closes := nodeOf(&faults.Stub{})
+	defer closes()
+	n.sweeper.running = true
+	for _, message := range []string{
+		"17 30000:latch c:9 0 k", "17 30000 d:9 0 k", "0 0 c:9 0 k", "0 30000 c:9 0 k", "17 30000 c:9 0 k}",
+	} {
+		n.Hub.Message(wire.InboxPrefix+"c", message)
+		require.Zero(t, n.Sweeping(), message)
+	}
+	c := claimOf(t, n, "k", 9, time.Second)
+	n.Hub.Message(wire.InboxPrefix+"c", "17 30000 c:9 0 k")
+	require.Zero(t, n.Sweeping(), "it is not over")
+	c.Forget()
+}
+
+// Locks of two kinds are not swept with one command, nor too many of one.
+func TestSweepsAreBatchedByKind(t *testing.T) {
+	n, closes := nodeOf(&faults.Stub{})
+	defer closes()
+	n.sweeper.running = true // nothing is sent
+	for i := range 2 * (sweepBatch + 1) {
+		kind := []string{"", ":mutex"}[i%2]
+		n.Hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000%s c:%d 0 k%d", kind, i, i))
+	}
+	sizes := make(map[*wire.Kind][]int)
+	for _, batch := range n.sweeper.take(clock.Now()) {
+		kind := batch[0].c.Entry.Kind
+		sizes[kind] = append(sizes[kind], len(batch))
+		for _, w := range batch {
+			require.Same(t, kind, w.c.Entry.Kind)
+		}
+	}
+	want := []int{sweepBatch, 1}
+	require.Equal(t, map[*wire.Kind][]int{wire.Mutex: want, kindred: want}, sizes)
+}

@@ -1,0 +1,71 @@
+package quorum
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+)
+
+// reading is a node's clock, in microseconds, as far ahead of our monotonic one. The wall clock may be set.
+type reading struct {
+	ahead int64
+	blur  int64 // it may be wrong by so much, either way
+}
+
+// tick notes the server's clock, in microseconds, in an answer to what was sent at sent.
+func (m *member) tick(now int64, sent clock.Stamp) {
+	began, ended := sent.Mono().Microseconds(), clock.Now().Mono().Microseconds()
+	m.clock.Store(&reading{ahead: now - (began+ended)/2, blur: (ended - began + 1) / 2})
+}
+
+// median is how far the nodes' clocks are ahead of ours; false while none was read.
+func (q *Quorum) median() (int64, bool) {
+	ahead := make([]int64, 0, len(q.members))
+	for _, m := range q.members {
+		if r := m.clock.Load(); r != nil {
+			ahead = append(ahead, r.ahead)
+		}
+	}
+	if len(ahead) == 0 {
+		return 0, false
+	}
+	slices.Sort(ahead)
+	return ahead[len(ahead)/2], true
+}
+
+// ticket is a place in all queues: the time on the nodes' clocks, by the median of what they told, so that a client whose
+// own clock is wrong waits no longer and no shorter than others.
+func (q *Quorum) ticket() int64 {
+	ahead, known := q.median()
+	if !known {
+		return time.Now().UnixMicro()
+	}
+	return clock.Now().Mono().Microseconds() + ahead
+}
+
+// errAstray is why a node's grants do not count. With clocks no further apart than a quarantine less half a second, which
+// is how far a counter may run ahead of its clock, tokens rise whatever was forgotten.
+var errAstray = errors.New("its clock is too far from the other nodes'")
+
+// astray reports whether a node's clock is so far from the median that it must not grant. One clock of two is not known
+// to be the wrong one.
+func (q *Quorum) astray(m *member) bool {
+	if !q.cfg.Guard || len(q.members) < 3 {
+		return false
+	}
+	r := m.clock.Load()
+	median, known := q.median()
+	if r == nil || !known {
+		return false
+	}
+	most := max(q.cfg.Longest-500*time.Millisecond, q.cfg.Longest/2) / 2
+	off := max(r.ahead-median, median-r.ahead) - r.blur
+	astray := off > most.Microseconds()
+	if m.astray.Swap(astray) != astray && astray {
+		q.cfg.Log.Warn("relock: a node's clock is off, its grants do not count", "node", m.index,
+			"off", time.Duration(r.ahead-median)*time.Microsecond, "most", most)
+	}
+	return astray
+}

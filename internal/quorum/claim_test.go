@@ -1,0 +1,120 @@
+package quorum
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// dialed is the error of a connection that was refused.
+var dialed = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+
+// diary notes what happens at a node.
+type diary struct {
+	mu   sync.Mutex
+	said []string
+	news chan string
+}
+
+func newDiary() *diary { return &diary{news: make(chan string, 1000)} }
+
+func (d *diary) note(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.said = append(d.said, what)
+	d.news <- what
+}
+
+func (d *diary) has(what string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Contains(d.said, what)
+}
+
+// swept is a sweep's answer that it ended a claim.
+func swept() (driver.Value, error) { return driver.List(driver.Int(1)), nil }
+
+// An abandoned claim is swept at each node that may know of it, and only there: not where no connection was to be had,
+// and nothing was asked.
+func TestAbandonedClaimIsSweptWhereItMayStand(t *testing.T) {
+	for name, tc := range map[string]struct {
+		votes []error // what the votes fail with, in turn
+		swept bool
+	}{
+		"nothing was asked":            {nil, false},
+		"refused":                      {[]error{dialed}, false},
+		"refused twice":                {[]error{dialed, dialed}, false},
+		"not answered":                 {[]error{faults.ErrNoAnswer}, true},
+		"not answered, then refused":   {[]error{faults.ErrNoAnswer, dialed}, true},
+		"refused, then not answered":   {[]error{dialed, faults.ErrNoAnswer}, true},
+		"the node refuses":             {[]error{&driver.ReplyError{Text: "OOM no room"}}, true},
+		"the node refuses, then it is": {[]error{&driver.ReplyError{Text: "OOM no room"}, dialed}, true},
+		"answered":                     {[]error{nil}, true},
+		"answered, then refused":       {[]error{nil, dialed}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, left := newDiary(), tc.votes
+			q := stubs(t, 1, func(_ int, c *faults.Call) (driver.Value, error) {
+				d.note(c.ScriptName())
+				if c.ScriptName() != "vote" {
+					return swept()
+				}
+				err := left[0]
+				left = left[1:]
+				if err != nil {
+					return driver.Value{}, err
+				}
+				return driver.List(driver.Int(0), driver.Int(7), driver.Int(1), driver.Int(5000), driver.String("another"),
+					driver.Int(1_800_000_000_000_000), driver.Int(0)), nil
+			})
+			c := contender(t, q)
+			e := c.contest
+			for range tc.votes {
+				e.voters[0].due, e.voters[0].failing = clock.Stamp{}, e.voters[0].amiss
+				e.count(sendAt(e, 0))
+			}
+			c.Abandon()
+			q.members[0].Settle() // what was to be swept has been tried now
+			require.Equal(t, tc.swept, d.has("sweep"), d.said)
+		})
+	}
+}
+
+// A vote that ends once its claim was abandoned may have put that back: it is swept once more, behind the vote.
+func TestLateVoteIsSwept(t *testing.T) {
+	for name, late := range map[string]error{"answered": nil, "not answered": faults.ErrNoAnswer} {
+		t.Run(name, func(t *testing.T) {
+			d, release := newDiary(), make(chan struct{})
+			q := stubs(t, 1, func(_ int, c *faults.Call) (driver.Value, error) {
+				d.note(c.ScriptName())
+				if c.ScriptName() != "vote" {
+					return swept()
+				}
+				<-release
+				d.note("vote ends")
+				if late != nil {
+					return driver.Value{}, late
+				}
+				return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
+					driver.Int(1_800_000_000_000_000), driver.Int(1)), nil
+			}, func(c *Config) { c.Timeout = patience })
+			c := contender(t, q)
+			c.contest.ask(wire.ToWait)
+			require.Equal(t, "vote", within(t, d.news))
+			c.Abandon()
+			require.Equal(t, "sweep", within(t, d.news), "it may have run already")
+			close(release)
+			for within(t, d.news) != "vote ends" {
+			}
+			require.Equal(t, "sweep", within(t, d.news))
+		})
+	}
+}

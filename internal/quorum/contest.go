@@ -1,0 +1,426 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// contest is one entry's way to a quorum. Every contender queues on every node with one ticket, the lowest wins; a
+// contender that has some nodes but cannot have a quorum gives them back to a lower ticket. It is Maekawa's algorithm,
+// with his relinquish. Nobody needs to know whether somebody has a quorum.
+//
+// It is touched by one goroutine at a time; the goroutines that ask nodes only send into votes and raised.
+type contest struct {
+	q       *Quorum
+	claim   *Claim
+	ticket  int64
+	written string // the ticket as it travels
+	voters  []*voter
+	votes   chan vote   // one slot a voter: a voter has one question out
+	raised  chan raised // likewise: and one write-back
+
+	voteTimeout time.Duration
+	retry       clock.Stamp // when a minority tries again; zero until the first grant
+	nudged      bool
+
+	answered bool // enough nodes have answered lately, as those who wait at the gate know
+}
+
+// vote is the answer to one question.
+type vote struct {
+	wire.Answer
+	voter *voter
+	yield int64 // grant that it gave back
+	sent  clock.Stamp
+	took  time.Duration
+	err   error
+}
+
+func newContest(c *Claim) *contest {
+	q := c.q
+	t := &contest{
+		q: q, claim: c, ticket: q.ticket(), voteTimeout: q.voteTimeout(),
+		votes: make(chan vote, len(q.members)), raised: make(chan raised, len(q.members)),
+	}
+	t.written = strconv.FormatInt(t.ticket, 10)
+	pause := clock.Backoff{
+		Least: 20 * time.Millisecond,
+		Most:  min(c.Entry.Lease/3, max(q.cfg.Timeout, 20*time.Millisecond)),
+	}
+	for _, m := range q.members {
+		t.voters = append(t.voters, newVoter(t, m, pause))
+	}
+	return t
+}
+
+// run contests until the entry has a quorum, or ctx ends, or too many nodes refuse for good.
+func (t *contest) run(ctx context.Context) (node.Grant, error) {
+	for {
+		now := clock.Now()
+		t.collect(now)
+		if g, won := t.win(); won {
+			return g, nil
+		}
+		if err := t.hopeless(true); err != nil {
+			return node.Grant{}, err
+		}
+		t.relinquish(now)
+		t.ask(wire.ToWait)
+		select {
+		case v := <-t.votes:
+			t.count(v)
+		case r := <-t.raised:
+			t.note(r)
+		case <-t.claim.wake:
+		case <-time.After(t.rest()):
+		case <-ctx.Done():
+			return node.Grant{}, t.gaveUp(ctx)
+		case <-t.q.done:
+			return node.Grant{}, wire.ErrClosed
+		}
+		t.remark()
+	}
+}
+
+// once asks every node for a lock that is free, and returns when a quorum has decided either way.
+func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
+	t.ask(wire.ToTry)
+	for {
+		if g, won := t.win(); won {
+			return g, true, nil
+		}
+		refused, out := 0, 0
+		for _, v := range t.voters {
+			switch {
+			case v.pending, v.raising:
+				out++
+			case v.Belief.Number == 0:
+				refused++
+			}
+		}
+		if refused > len(t.voters)-t.q.need || out == 0 {
+			return node.Grant{}, false, t.hopeless(false)
+		}
+		select {
+		case v := <-t.votes:
+			t.count(v)
+		case r := <-t.raised:
+			t.note(r)
+		case <-ctx.Done():
+			return node.Grant{}, false, t.gaveUp(ctx)
+		case <-t.q.done:
+			return node.Grant{}, false, wire.ErrClosed
+		}
+	}
+}
+
+// owned counts the nodes believed to be ours at now.
+func (t *contest) owned(now clock.Stamp) int {
+	n := 0
+	for _, v := range t.voters {
+		if v.owns(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// collect takes what came by message: grants, and hints to look again.
+func (t *contest) collect(now clock.Stamp) {
+	look, had := false, t.owned(now)
+	for _, v := range t.voters {
+		given, news := v.Ear().Heard()
+		look = look || news.Look
+		t.nudged = t.nudged || news.Nudged
+		before := v.Belief.Number
+		if given.First > 0 && !t.q.astray(v.member) && v.Belief.Told(given, v.Entry, now) {
+			v.believe(before)
+			v.kept = false
+			t.retry = now.Add(t.voteTimeout)
+		}
+	}
+	if had == 0 && t.owned(now) > 0 {
+		// A hand-over has begun: the low tickets heard of while another client held the lock are its, and over.
+		for _, v := range t.voters {
+			v.low = 0
+		}
+	}
+	if !look {
+		return
+	}
+	for _, v := range t.voters {
+		if v.Belief.Number == 0 {
+			v.due, v.look = now, v.pending
+		}
+	}
+}
+
+// count takes the answer to a vote.
+func (t *contest) count(got vote) {
+	v, now := got.voter, clock.Now()
+	v.pending, v.err, v.seeded = false, got.err, false
+	v.hear(got, now)
+	defer t.reseed(now)
+	if got.err == nil && t.q.astray(v.member) {
+		got.err, v.err = errAstray, errAstray
+		v.disown()
+		v.Belief.Counter = max(v.Belief.Counter, got.Number)
+	}
+	if got.err != nil {
+		v.putOff(got.err, max(t.voteTimeout, v.failing.Next()), now)
+		return
+	}
+	v.low, v.holder, v.ttl = got.Low, got.Holder, got.TTL
+	before, above := v.Belief.Number, got.Number > v.Belief.Counter
+	believed := v.Belief.Answered(&got.Answer, v.Entry, true, got.sent)
+	switch {
+	case !believed:
+		v.yield, v.due = got.Number, now // the yield was lost: it is ours there, and must not stay so
+		return
+	case got.Mine && above:
+		if before == 0 {
+			t.retry = now.Add(t.voteTimeout)
+		}
+		v.kept = v.kept || v.yield > 0
+		v.believe(before)
+		v.yield = 0
+	case !got.Mine:
+		t.refused(v, got)
+	}
+	if v.due = v.asked.Add(v.lookAgain()); v.look || v.yield > 0 { // one that was decided on meanwhile must not wait
+		v.due, v.look = now, false
+	}
+}
+
+// refused notes that another client holds a node, or is before us there.
+func (t *contest) refused(v *voter, got vote) {
+	if v.yield == got.yield {
+		v.yield = 0 // one that was decided on since is still to be sent
+	}
+	if v.Belief.Number == 0 {
+		v.kept = false
+	}
+	if c := t.claim; c.holder == "" || v.ttl > c.ttl {
+		c.holder, c.ttl = v.holder, v.ttl
+	}
+}
+
+// lookAgain is how long after a vote to vote again if no message comes.
+func (v *voter) lookAgain() time.Duration {
+	if v.Belief.Number > 0 {
+		return v.Entry.LookAgain(-1)
+	}
+	return v.Entry.LookAgain(v.ttl)
+}
+
+// relinquish gives back what a minority owns, if a lower ticket waits for it: at once when no quorum can come of the
+// votes that are out, else when the vote timeout is over. A node that left its grant with us is asked again only then.
+func (t *contest) relinquish(now clock.Stamp) {
+	owned, out, low, kept := 0, 0, false, false
+	for _, v := range t.voters {
+		if v.owns(now) {
+			owned++
+			kept = kept || v.kept
+		} else if v.pending && now.Since(v.asked) < t.voteTimeout {
+			out++
+		}
+		low = low || v.low > 0 && v.low < t.ticket
+	}
+	if owned == 0 || owned >= t.q.need { // a quorum is being written back
+		t.nudged = false
+		return
+	}
+	timedOut := t.retry.Reached(now)
+	if timedOut || t.nudged && now.Since(t.retry.Add(-t.voteTimeout)) > t.voteTimeout {
+		t.voteTimeout = min(2*t.voteTimeout, t.claim.Entry.Lease/3)
+		t.retry = now.Add(t.voteTimeout)
+	}
+	if (low || t.nudged) && (timedOut || !kept && owned+out < t.q.need) {
+		for _, v := range t.voters {
+			if v.owns(now) {
+				v.give(now)
+			}
+		}
+	}
+	if timedOut {
+		for _, v := range t.voters {
+			if v.Belief.Number == 0 && v.yield == 0 {
+				v.due = now
+			}
+		}
+		t.ask(wire.ToNudge)
+	}
+	t.nudged = false
+}
+
+// ask sends the votes that are due. The first go to a node that refuses too.
+func (t *contest) ask(how string) {
+	now := clock.Now()
+	for _, v := range t.due(now) {
+		v.Belief.Begin(now)
+		yield, answered := v.yield, v.ask(now)
+		if !t.q.crew.Start(func() { t.cast(t.send(v, now, yield, how), answered) }) {
+			close(answered) // the client is being closed, which the contest hears next
+		}
+	}
+}
+
+// due returns the voters that are to vote. It puts off those at nodes that did not answer lately, or refuse.
+func (t *contest) due(now clock.Stamp) (due []*voter) {
+	first := !slices.ContainsFunc(t.voters, func(v *voter) bool { return !v.asked.IsZero() })
+	var idle []bool
+	if first {
+		idle = t.q.idle()
+	}
+	for i, v := range t.voters {
+		if v.pending || !v.due.Reached(now) {
+			continue
+		}
+		if first && idle[i] || !first && v.member.Idle() {
+			v.due, v.err = now.Add(50*time.Millisecond), node.ErrIdle
+		} else if left, err := v.member.Refusing(); left > 0 && !first {
+			v.due, v.err = now.Add(left), err
+		} else {
+			due = append(due, v)
+		}
+	}
+	return due
+}
+
+// cast hands an answer to the contest, which may be over.
+func (t *contest) cast(got vote, answered chan struct{}) {
+	if got.err == nil {
+		t.q.measure(got.took)
+	}
+	t.votes <- got
+	got.voter.Noted(got.err)
+	close(answered) // last: the goroutine that waits for it may end the claim
+}
+
+func (t *contest) send(v *voter, sent clock.Stamp, yield int64, how string) vote {
+	got := vote{voter: v, yield: yield, sent: sent}
+	if v.member.who.Load() == nil {
+		ctx, cancel := context.WithTimeout(t.q.ctx, v.Entry.Timeout)
+		defer cancel()
+		if got.err = t.q.check(ctx, v.member); got.err != nil {
+			return got
+		}
+	}
+	began := clock.Now()
+	got.Answer, got.err = v.Vote(t.q.ctx, t.written, yield, how)
+	got.took = clock.Now().Since(began)
+	v.member.Voted(got.err)
+	if got.err == nil {
+		v.member.tick(got.Now, began)
+	}
+	return got
+}
+
+// rest is how long nothing is due.
+func (t *contest) rest() time.Duration {
+	now := clock.Now()
+	rest := t.claim.Entry.Lease / 3
+	for _, v := range t.voters {
+		if !v.pending {
+			rest = min(rest, v.due.Until(now))
+		}
+	}
+	if n := t.owned(now); n > 0 && n < t.q.need {
+		rest = min(rest, t.retry.Until(now))
+	}
+	return max(rest, 100*time.Microsecond)
+}
+
+// gaveUp is the error of a contender whose ctx has ended: too few nodes have answered, or the lock is busy.
+func (t *contest) gaveUp(ctx context.Context) error {
+	if t.heard(clock.Now()) >= t.q.need {
+		return wire.ErrBusy
+	}
+	out := t.refusal("acquire")
+	for _, v := range t.voters {
+		if v.err == nil && v.told.IsZero() {
+			out.Nodes = append(out.Nodes, &wire.MemberError{Node: v.member.index, Err: wire.ErrNoAnswer})
+		}
+	}
+	out.Cause = wire.CauseOf(ctx)
+	return out
+}
+
+// remark tells those who wait at the gate whether enough nodes answer. Until as many have answered or failed as that
+// takes it tells nothing new.
+func (t *contest) remark() {
+	enough := t.heard(clock.Now()) >= t.q.need
+	switch {
+	case enough && !t.answered:
+		t.claim.polled(nil)
+	case !enough && t.failed() > len(t.voters)-t.q.need && (t.answered || t.claim.failure == nil):
+		t.claim.polled(t.refusal("acquire"))
+	}
+	t.answered = enough
+}
+
+// failed counts the nodes whose last vote that ended was not answered, or refused.
+func (t *contest) failed() int {
+	n := 0
+	for _, v := range t.voters {
+		if v.err != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// heard counts the nodes that answer: the last vote that ended was answered, and none is out for longer than it may be.
+func (t *contest) heard(now clock.Stamp) int {
+	n := 0
+	for _, v := range t.voters {
+		if v.err == nil && !v.told.IsZero() && (!v.pending || now.Since(v.asked) <= v.Entry.Timeout) {
+			n++
+		}
+	}
+	return n
+}
+
+// refusal is what the nodes said that did not vote for the entry.
+func (t *contest) refusal(op string) *wire.QuorumError {
+	out := &wire.QuorumError{Op: op, Name: t.claim.Entry.Names.Name, Need: t.q.need, Of: len(t.voters)}
+	for _, v := range t.voters {
+		err := v.err
+		if err == nil {
+			err = v.deaf
+		}
+		if err == nil && v.Belief.Number == 0 && v.holder != "" {
+			err = fmt.Errorf("held by %s", v.holder)
+		}
+		if err != nil {
+			out.Nodes = append(out.Nodes, &wire.MemberError{Node: v.member.index, Err: err})
+		}
+	}
+	return out
+}
+
+// hopeless returns the nodes' errors once too many of them refuse for good. An entry that waits is refused, too, where
+// no message could tell of a grant.
+func (t *contest) hopeless(waits bool) error {
+	final := 0
+	for _, v := range t.voters {
+		v.deaf = nil
+		if waits && v.err == nil && v.Belief.Number == 0 && !v.pending && !v.asked.IsZero() {
+			v.deaf = v.Ear().Deafness()
+		}
+		if v.deaf != nil || v.err != nil && !wire.Transient(v.err) {
+			final++
+		}
+	}
+	if final <= len(t.voters)-t.q.need {
+		return nil
+	}
+	return t.refusal("acquire")
+}

@@ -1,0 +1,148 @@
+package quorum
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// Two contenders own a node each and the third node is down: neither can have a quorum. The later one gives back.
+func TestSplitVoteIsGivenBack(t *testing.T) {
+	nodes := masters(t, 3)
+	ctx := context.Background()
+	a, b := contender(t, prepared(t, nodes)), contender(t, prepared(t, nodes))
+	nodes[2].Kill()
+	if a.contest.ticket > b.contest.ticket {
+		a, b = b, a
+	}
+	voteAt(t, a.contest, 0)
+	voteAt(t, b.contest, 1)
+	require.Positive(t, a.contest.voters[0].Belief.Number)
+	require.Positive(t, b.contest.voters[1].Belief.Number)
+
+	type result struct {
+		c   *Claim
+		g   node.Grant
+		err error
+	}
+	won := make(chan result, 2)
+	for _, c := range []*Claim{a, b} {
+		go func() {
+			g, err := c.Wait(ctx, nil)
+			won <- result{c, g, err}
+		}()
+	}
+	first := await(t, won, 5*time.Second) // a poll comes after 10 s
+	require.NoError(t, first.err)
+	require.Same(t, a, first.c, "the lower ticket wins")
+	require.NoError(t, a.Release(nil))
+	second := await(t, won, 5*time.Second)
+	require.NoError(t, second.err)
+	require.Greater(t, second.g.Token, first.g.Token)
+	require.NoError(t, b.Release(nil))
+}
+
+// A token must be above all before it even where the quorums of two holders share one node only, and that node counted
+// less than the others: it is written back before anybody sees it.
+func TestTokenIsWrittenBack(t *testing.T) {
+	nodes := masters(t, 3)
+	q := prepared(t, nodes)
+	ahead := time.Now().Add(time.Hour).UnixMicro() // as node 3 counts, whose clock was wrong
+	nodes[2].Do("SET", "redisson_lock_token:{k}", strconv.FormatInt(ahead, 10))
+	c := contender(t, q)
+	voteAt(t, c.contest, 0)
+	voteAt(t, c.contest, 2)
+	g, won := c.contest.win()
+	for !won {
+		c.contest.note(within(t, c.contest.raised))
+		g, won = c.contest.win()
+	}
+	require.Equal(t, ahead+1, g.Token)
+	require.Equal(t, 32, g.Passes, "the block that node 3 cut")
+	for _, i := range []int{0, 2} {
+		require.Equal(t, strconv.FormatInt(ahead+32, 10), nodes[i].Do("GET", "redisson_lock_token:{k}"), "node %d", i+1)
+	}
+	// The next holder's quorum is nodes 1 and 2: it learns of the token at node 1 alone.
+	nodes[2].Kill()
+	c.Abandon()
+	q = quorumOf(t, nodes[:2])
+	next := q.Claim(entry(t, q))
+	second, err := next.Wait(context.Background(), nil)
+	require.NoError(t, err)
+	require.Greater(t, second.Token, g.Token)
+	require.NoError(t, next.Release(nil))
+}
+
+// A vote that is answered while the release is out must not be swept before the release has run there: it would find
+// nothing and call the lock lost.
+func TestLateVoteDoesNotOvertakeTheRelease(t *testing.T) {
+	nodes := masters(t, 1)
+	q, taps := tapped(t, nodes)
+	c := q.Claim(entry(t, q))
+	g, err := c.Wait(context.Background(), nil)
+	require.NoError(t, err)
+	require.Positive(t, g.Token)
+	v := c.contest.voters[0]
+	taps[0].Filter(faults.All(faults.Script("sweep", "unvote"), faults.Tell))
+
+	answered := v.ask(clock.Now()) // a poll, whose answer is slow
+	v.settle(time.Millisecond)
+	c.contest.cast(vote{voter: v}, answered)
+	select {
+	case early := <-taps[0].Told():
+		require.Fail(t, "it overtook the release", early.ScriptName())
+	case <-time.After(50 * time.Millisecond): // a sweep would be sent at once
+	}
+	out := q.answers("release", "k")
+	_, err = c.releaseAt(v, nil, "", out)
+	require.NoError(t, err)
+	require.NoError(t, out.wait(), "the release is the first to end it")
+	// The poll may have run after the release, so the node is swept behind it.
+	require.Equal(t, "unvote", within(t, taps[0].Told()).ScriptName())
+	require.Equal(t, "sweep", within(t, taps[0].Told()).ScriptName())
+}
+
+// busy returns a contest for a lock that another client holds on its one node.
+func busy(t *testing.T) *contest {
+	t.Helper()
+	nodes := masters(t, 1)
+	holder := quorumOf(t, nodes)
+	_, err := holder.Claim(entry(t, holder)).Wait(context.Background(), nil)
+	require.NoError(t, err)
+	c := contender(t, quorumOf(t, nodes))
+	t.Cleanup(c.Abandon)
+	return c.contest
+}
+
+// News that comes while a vote is out may be younger than what the vote finds: it is asked about once more.
+func TestNewsDuringAVoteIsAskedAbout(t *testing.T) {
+	e := busy(t)
+	v := e.voters[0]
+	got := sendAt(e, 0)
+	require.NoError(t, got.err)
+	v.member.Hub.Subscribed(wire.InboxPrefix + e.q.cfg.Client) // messages may have been missed before
+	e.collect(clock.Now())
+	e.count(got)
+	require.True(t, v.due.Reached(clock.Now()))
+}
+
+// A grant that is given back while a vote is out is given back as soon as that is answered, not with the next poll.
+func TestYieldDuringAVoteIsSentNext(t *testing.T) {
+	e := busy(t)
+	v := e.voters[0]
+	got := sendAt(e, 0) // finds the holder
+	require.NoError(t, got.err)
+	now := clock.Now()
+	v.Belief.Number, v.Belief.Sent = got.Number+1, now // the grant came by message, before the answer
+	v.give(now)
+	e.count(got)
+	require.Equal(t, got.Number+1, v.yield)
+	require.True(t, v.due.Reached(clock.Now()))
+}

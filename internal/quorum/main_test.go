@@ -1,0 +1,163 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/driver/overrueidis"
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long tests wait for what must happen. It is no promise of the library.
+const patience = 15 * time.Second
+
+// within takes what comes from ch, which must come.
+func within[T any](t *testing.T, ch <-chan T) T {
+	t.Helper()
+	return await(t, ch, patience)
+}
+
+// await takes what comes from ch within limit.
+func await[T any](t *testing.T, ch <-chan T, limit time.Duration) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(limit):
+		require.FailNow(t, "nothing came in time")
+		panic("unreachable")
+	}
+}
+
+// masters starts independent servers.
+func masters(t *testing.T, n int) []*redistest.Server {
+	t.Helper()
+	var all []*redistest.Server
+	for range n {
+		all = append(all, redistest.Start(t))
+	}
+	return all
+}
+
+// over returns a client's quorum of nodes, with what a client says of them by default.
+func over(t *testing.T, nodes []driver.Redis, changes ...func(*Config)) *Quorum {
+	t.Helper()
+	cfg := Config{
+		Client: uuid.NewString(), Need: len(nodes)/2 + 1, Timeout: time.Second, Lease: 30 * time.Second,
+		Guard: true, Auto: true, Longest: 30 * time.Second, Retention: 7 * 24 * time.Hour,
+		Log: slog.New(slog.DiscardHandler),
+	}
+	for _, change := range changes {
+		change(&cfg)
+	}
+	q := New(nodes, cfg)
+	t.Cleanup(func() {
+		q.Stop()
+		q.Close()
+	})
+	return q
+}
+
+// tapped returns a quorum of servers, with connections of its own, and where each has its faults.
+func tapped(t *testing.T, servers []*redistest.Server, changes ...func(*Config)) (*Quorum, []*faults.Redis) {
+	t.Helper()
+	var nodes []driver.Redis
+	var taps []*faults.Redis
+	for _, s := range servers {
+		tap := faults.NewRedis(overrueidis.New(s.Client(), slog.New(slog.DiscardHandler)))
+		nodes, taps = append(nodes, tap), append(taps, tap)
+	}
+	return over(t, nodes, changes...), taps
+}
+
+// quorumOf is tapped where no faults are wanted.
+func quorumOf(t *testing.T, servers []*redistest.Server, changes ...func(*Config)) *Quorum {
+	t.Helper()
+	q, _ := tapped(t, servers, changes...)
+	return q
+}
+
+// prepared is quorumOf whose nodes have been checked.
+func prepared(t *testing.T, servers []*redistest.Server, changes ...func(*Config)) *Quorum {
+	t.Helper()
+	q := quorumOf(t, servers, changes...)
+	require.NoError(t, q.prepare(context.Background()))
+	return q
+}
+
+// stubs returns a quorum of n nodes whose scripts a test answers. The nodes are known already, so nothing else is sent.
+func stubs(t *testing.T, n int, run func(node int, c *faults.Call) (driver.Value, error),
+	changes ...func(*Config)) *Quorum {
+	t.Helper()
+	var nodes []driver.Redis
+	for i := range n {
+		nodes = append(nodes, &faults.Stub{
+			OnRun: func(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
+				words := append([]string{"EVALSHA", s.SHA, strconv.Itoa(len(keys))}, keys...)
+				return run(i, &faults.Call{Context: ctx, Words: append(words, args...), Script: s.Text})
+			},
+		})
+	}
+	q := over(t, nodes, changes...)
+	for i, m := range q.members {
+		m.who.Store(&identity{run: fmt.Sprint("run ", i), marked: true})
+	}
+	q.ready.Store(true)
+	return q
+}
+
+// unsaid answers no script.
+func unsaid(int, *faults.Call) (driver.Value, error) { return driver.Value{}, errors.New("unsaid") }
+
+var entries atomic.Int64
+
+// entry makes an entry for the lock k.
+func entry(t *testing.T, q *Quorum) *wire.Entry {
+	t.Helper()
+	names, err := wire.NamesOf("", "k")
+	require.NoError(t, err)
+	return &wire.Entry{
+		Kind: wire.Mutex, Names: names, ID: q.cfg.Client + ":" + strconv.FormatInt(entries.Add(1), 10),
+		Lease: q.cfg.Lease, Block: 256, Timeout: q.cfg.Timeout,
+	}
+}
+
+// contender makes a claim of q to the lock k, with its contest.
+func contender(t *testing.T, q *Quorum) *Claim {
+	t.Helper()
+	c := q.Claim(entry(t, q))
+	c.contest = newContest(c)
+	return c
+}
+
+// voteAt sends one vote of a contest and takes its answer.
+func voteAt(t *testing.T, e *contest, i int) {
+	t.Helper()
+	got := sendAt(e, i)
+	require.NoError(t, got.err)
+	e.count(got)
+}
+
+// sendAt sends one vote of a contest and leaves its answer to be counted.
+func sendAt(e *contest, i int) vote {
+	v, now := e.voters[i], clock.Now()
+	v.Belief.Base = now
+	answered := v.ask(now)
+	e.cast(e.send(v, now, 0, wire.ToWait), answered)
+	return <-e.votes
+}

@@ -1,0 +1,130 @@
+package quorum
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// member is one of the masters.
+type member struct {
+	*node.Node
+	index int // from 1, as errors name it
+
+	checking chan struct{} // one slot: one check at a time
+	who      atomic.Pointer[identity]
+	clock    atomic.Pointer[reading] // nil until it was read
+	astray   atomic.Bool             // its clock was too far off when last looked at
+}
+
+func newMember(index int, rdb driver.Redis, cfg Config) *member {
+	longest := cfg.Longest
+	if !cfg.Guard {
+		longest = 0
+	}
+	return &member{
+		index: index, checking: make(chan struct{}, 1),
+		Node: node.New(rdb, node.Config{
+			Client: cfg.Client, Timeout: cfg.Timeout, Retention: cfg.Retention, Votes: true, Longest: longest,
+			Log: cfg.Log,
+		}),
+	}
+}
+
+// voter is one entry's claim at one member, and how that votes. It is touched by the goroutine that contends, releases
+// or abandons, one at a time.
+type voter struct {
+	node.Claim
+	member  *member
+	contest *contest
+
+	kept    bool          // a yield left the grant with us: nobody lower was alive there
+	counted int64         // the node's fencing counter is known to have got so far under the grant that is believed
+	raising bool          // a write-back is unanswered
+	amiss   clock.Backoff // between write-backs that the node did not confirm
+	failing clock.Backoff // between votes that were refused or not answered
+	low     int64         // lowest ticket heard of there
+	yield   int64         // grant to give back with the next vote
+	pending bool          // a vote is unanswered
+	answer  chan struct{} // closed once the last vote was answered, nil for never asked
+	asked   clock.Stamp   // when the last vote was sent, zero for never
+	due     clock.Stamp   // when to vote next
+	look    bool          // news came while a vote was out, which may have missed it: vote again
+	err     error         // of the last vote
+	deaf    error         // why no message can tell of a grant there; set when that is asked
+	told    clock.Stamp   // when the last vote was sent that was answered
+	holder  string        // of the lock there, as the last vote said, "" for none
+	ttl     time.Duration // of its lease
+
+	doubter string      // the incarnation that forgot how far it counted, "" for none
+	doubted clock.Stamp // when that was first heard
+	seeded  bool        // it was told the counter since
+
+	// missing is when a renewal was sent that first found the lock lost there; nil while it is not known to be. Renewals
+	// read and write it from their own goroutines.
+	missing atomic.Pointer[clock.Stamp]
+}
+
+func newVoter(t *contest, m *member, pause clock.Backoff) *voter {
+	v := &voter{member: m, contest: t, amiss: pause, failing: pause}
+	v.Start(m.Node, t.claim.Entry, t.claim.wake)
+	v.Belief.Counter = -1
+	v.Enter()
+	return v
+}
+
+// ask notes that a vote is sent. What is returned is to be closed when it was answered.
+func (v *voter) ask(now clock.Stamp) chan struct{} {
+	v.pending, v.asked, v.answer = true, now, make(chan struct{})
+	return v.answer
+}
+
+// settle makes the claim one that is to end. It waits a little for a vote that is out: what ends a claim should not
+// overtake what began it. A vote that stays out may yet run.
+func (v *voter) settle(voteTimeout time.Duration) {
+	out := false
+	if v.answer != nil {
+		late := time.NewTimer(v.asked.Add(voteTimeout).Until(clock.Now()))
+		defer late.Stop()
+		select {
+		case <-v.answer:
+		case <-late.C:
+			select {
+			case <-v.answer: // both had come
+			default:
+				out = true
+			}
+		}
+	}
+	v.Ending(out)
+}
+
+// owns reports whether the voter's grant is believed at now.
+func (v *voter) owns(now clock.Stamp) bool { return v.Belief.Owns(v.Entry, now) }
+
+// believe takes the grant that Belief has come to.
+func (v *voter) believe(before int64) {
+	if b := &v.Belief; b.Number != before {
+		v.counted = b.Number + int64(b.Count) - 1
+	}
+}
+
+// give marks the voter's grant to be given back. It is not believed from here on, whatever becomes of the message.
+func (v *voter) give(now clock.Stamp) {
+	v.yield = v.Belief.Number
+	v.Belief.Drop()
+	v.kept, v.due = false, now
+}
+
+// disown ends belief in the voter's grant, which the node does not confirm.
+func (v *voter) disown() { v.Belief.Number, v.kept = 0, false }
+
+// putOff sets when to ask a node again that did not answer, or refused: after pause, or when it said that it would not.
+func (v *voter) putOff(err error, pause time.Duration, now clock.Stamp) {
+	// The node told that by a clock which may be set right since, and it is to keep our place in its queue.
+	v.due = now.Add(max(pause, min(wire.RefusalOf(err).Left, v.Entry.Lease/3)))
+}

@@ -1,0 +1,121 @@
+package quorum
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// Renewal asks to lengthen one lease.
+type Renewal struct {
+	Claim *Claim
+	Count int // hold count to write; 0 leaves it alone
+	Lease time.Duration
+}
+
+// Renew asks all nodes at once, and calls settle once for each renewal, from any goroutine. A lease is renewed when a
+// quorum confirmed it, and lost when none can. The stamp is from before the first command.
+func (q *Quorum) Renew(ctx context.Context, batch []Renewal, settle func(i int, r wire.Result, sent clock.Stamp)) {
+	t := &tally{q: q, sent: clock.Now(), settle: settle, batch: batch, rows: make([]row, len(batch))}
+	asks := make([]wire.Renewal, len(batch))
+	for i, r := range batch {
+		asks[i] = wire.Renewal{Entry: r.Claim.Entry, Count: r.Count, Lease: r.Lease}
+	}
+	var wg sync.WaitGroup
+	for i, idle := range q.idle() {
+		m := q.members[i]
+		if idle {
+			continue
+		}
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
+			defer cancel()
+			m.Renew(ctx, asks, func(of []int, got []wire.Result) { t.note(m, of, got) })
+		})
+	}
+	wg.Wait()
+	t.close()
+}
+
+// tally counts the nodes' answers to a batch of renewals.
+type tally struct {
+	q      *Quorum
+	sent   clock.Stamp // before the first of the commands
+	settle func(int, wire.Result, clock.Stamp)
+	batch  []Renewal
+
+	mu   sync.Mutex // guards rows
+	rows []row
+}
+
+type row struct {
+	held, lost int
+	settled    bool
+	absent     []*member // nodes that answered that the lock is not held there
+}
+
+// note counts one node's answers.
+func (t *tally) note(m *member, of []int, got []wire.Result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for at, result := range got {
+		i := of[at]
+		r, v := &t.rows[i], t.voter(i, m)
+		switch result {
+		case wire.Renewed:
+			r.held++
+			v.missing.Store(nil)
+		case wire.Lost:
+			r.lost++
+			r.absent = append(r.absent, m)
+			v.missing.CompareAndSwap(nil, &t.sent)
+		}
+		switch {
+		case r.settled:
+		case r.held >= t.q.need:
+			r.settled = true
+			t.settle(i, wire.Renewed, t.sent)
+		case r.lost > len(t.q.members)-t.q.need:
+			r.settled = true
+			t.settle(i, wire.Lost, t.sent)
+		}
+	}
+}
+
+func (t *tally) voter(i int, m *member) *voter { return t.batch[i].Claim.contest.voters[m.index-1] }
+
+// close settles what no quorum has decided, and has the others taken again where they were lost.
+func (t *tally) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, r := range t.rows {
+		if !r.settled {
+			t.settle(i, wire.Unanswered, t.sent)
+		} else if r.held >= t.q.need {
+			for _, m := range r.absent {
+				t.repair(t.voter(i, m))
+			}
+		}
+	}
+}
+
+// repair takes a lock again at a node that lost it, if it is free there, so that the hold survives the loss of another
+// node. It adds nothing to what is believed: that only the next renewals do, while the hold still stands on a quorum.
+//
+// The loss must have been found by a renewal that is a command time-out older. A lock that is forced open is freed node
+// by node, and the holder is told by the first of them: were it to take that one back at once, before the others are
+// reached, the lock would stay held.
+func (t *tally) repair(v *voter) {
+	found := v.missing.Load()
+	if found == nil || t.sent.Mono()-found.Mono() < t.q.cfg.Timeout {
+		return
+	}
+	written := v.contest.written
+	t.q.crew.Start(func() {
+		_, err := v.Vote(t.q.ctx, written, 0, wire.ToTry)
+		v.Noted(err)
+	})
+}

@@ -1,0 +1,177 @@
+package quorum
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// round is one renewal of a lock: when it was sent, in command time-outs, and what became of it at each node.
+type round struct {
+	sent float64
+	said []wire.Result
+}
+
+const (
+	kept   = wire.Renewed
+	lost   = wire.Lost
+	silent = wire.Unanswered
+)
+
+// A node that lost a lock is taken again only by a renewal that was sent a command time-out after one that found the
+// loss, and only while the lock stands on a quorum.
+func TestRepair(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rounds  []round
+		votes   []int // how many each node is asked for
+		settled wire.Result
+	}{
+		"nothing is lost": {[]round{{0, []wire.Result{kept, kept, kept}}}, []int{0, 0, 0}, wire.Renewed},
+		"it was found just now": {
+			[]round{{0, []wire.Result{lost, kept, kept}}}, []int{0, 0, 0}, wire.Renewed,
+		},
+		"it was found too lately": {
+			[]round{{0, []wire.Result{lost, kept, kept}}, {0.99, []wire.Result{lost, kept, kept}}},
+			[]int{0, 0, 0}, wire.Renewed,
+		},
+		"it was found a time-out ago": {
+			[]round{{0, []wire.Result{lost, kept, kept}}, {1, []wire.Result{lost, kept, kept}}},
+			[]int{1, 0, 0}, wire.Renewed,
+		},
+		"it was found several times": {
+			[]round{
+				{0, []wire.Result{lost, kept, kept}}, {0.6, []wire.Result{lost, kept, kept}},
+				{1.2, []wire.Result{lost, kept, kept}},
+			},
+			[]int{1, 0, 0}, wire.Renewed,
+		},
+		"it is found by no answer": {
+			[]round{{0, []wire.Result{lost, kept, kept}}, {9, []wire.Result{silent, kept, kept}}},
+			[]int{0, 0, 0}, wire.Renewed,
+		},
+		"no answer ends no loss": {
+			[]round{
+				{0, []wire.Result{lost, kept, kept}}, {0.6, []wire.Result{silent, kept, kept}},
+				{1.2, []wire.Result{lost, kept, kept}},
+			},
+			[]int{1, 0, 0}, wire.Renewed,
+		},
+		"it was ours again meanwhile": {
+			[]round{
+				{0, []wire.Result{lost, kept, kept}}, {0.6, []wire.Result{kept, kept, kept}},
+				{1.2, []wire.Result{lost, kept, kept}},
+			},
+			[]int{0, 0, 0}, wire.Renewed,
+		},
+		"it is repaired until it is ours": {
+			[]round{
+				{0, []wire.Result{lost, kept, kept}}, {1, []wire.Result{lost, kept, kept}},
+				{2, []wire.Result{lost, kept, kept}}, {3, []wire.Result{kept, kept, kept}},
+			},
+			[]int{2, 0, 0}, wire.Renewed,
+		},
+		"each node has its own time": {
+			[]round{
+				{0, []wire.Result{lost, kept, kept, kept, kept}}, {0.9, []wire.Result{lost, lost, kept, kept, kept}},
+				{1.5, []wire.Result{lost, lost, kept, kept, kept}}, {2, []wire.Result{lost, lost, kept, kept, kept}},
+			},
+			[]int{2, 1, 0, 0, 0}, wire.Renewed,
+		},
+		"a quorum is lost": {
+			[]round{{0, []wire.Result{lost, lost, kept}}, {9, []wire.Result{lost, lost, kept}}},
+			[]int{0, 0, 0}, wire.Lost,
+		},
+		"no quorum answers": {
+			[]round{{0, []wire.Result{lost, silent, kept}}, {9, []wire.Result{lost, silent, kept}}},
+			[]int{0, 0, 0}, wire.Unanswered,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			votes := make([]int, len(tc.votes))
+			q := stubs(t, len(votes), func(i int, c *faults.Call) (driver.Value, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if c.ScriptName() == "vote" && c.Has(wire.ToTry) {
+					votes[i]++
+				}
+				return driver.Value{}, &driver.ReplyError{Text: "ERR no matter"}
+			})
+			c, began := contender(t, q), clock.Now()
+			for _, r := range tc.rounds {
+				settled := renewed(c, began.Add(time.Duration(r.sent*float64(q.cfg.Timeout))), r.said)
+				require.Equal(t, []wire.Result{tc.settled}, settled)
+			}
+			q.crew.End()
+			require.Equal(t, tc.votes, votes)
+		})
+	}
+}
+
+// renewed has the nodes say what became of one renewal, and returns how it was settled.
+func renewed(c *Claim, sent clock.Stamp, said []wire.Result) (settled []wire.Result) {
+	tl := &tally{
+		q: c.q, sent: sent, batch: []Renewal{{Claim: c}}, rows: make([]row, 1),
+		settle: func(_ int, r wire.Result, _ clock.Stamp) { settled = append(settled, r) },
+	}
+	for i, result := range said {
+		tl.note(c.q.members[i], []int{0}, []wire.Result{result})
+	}
+	tl.close()
+	return settled
+}
+
+// Renewals take a node again by themselves, where the lock was deleted behind everybody's back.
+func TestRenewalsTakeANodeAgain(t *testing.T) {
+	nodes := masters(t, 3)
+	q := prepared(t, nodes, func(c *Config) { c.Timeout = 100 * time.Millisecond })
+	c := q.Claim(entry(t, q))
+	_, err := c.Wait(context.Background(), nil)
+	require.NoError(t, err)
+	for _, s := range nodes {
+		require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "1" }, patience, time.Millisecond)
+	}
+	nodes[1].Do("DEL", "k")
+	batch := []Renewal{{Claim: c, Lease: q.cfg.Lease}}
+	require.Eventually(t, func() bool {
+		q.Renew(context.Background(), batch, func(int, wire.Result, clock.Stamp) {})
+		return nodes[1].Do("HEXISTS", "k", c.Entry.ID) == "1"
+	}, patience, 10*time.Millisecond)
+	require.NoError(t, c.Release(nil))
+	for _, s := range nodes {
+		require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+	}
+}
+
+// A vote that takes a node again and is answered once the lock was released is undone.
+func TestLateRepairIsUndone(t *testing.T) {
+	nodes := masters(t, 3)
+	q, taps := tapped(t, nodes)
+	c := q.Claim(entry(t, q))
+	_, err := c.Wait(context.Background(), nil)
+	require.NoError(t, err)
+	for _, s := range nodes {
+		require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "1" }, patience, time.Millisecond)
+	}
+	nodes[1].Do("DEL", "k")
+	taps[1].Filter(faults.All(faults.Script("vote"), faults.Hold))
+	now := clock.Now()
+	require.Equal(t, []wire.Result{wire.Renewed}, renewed(c, now, []wire.Result{kept, lost, kept}))
+	require.Equal(t, []wire.Result{wire.Renewed}, renewed(c, now.Add(q.cfg.Timeout), []wire.Result{kept, lost, kept}))
+	within(t, taps[1].Told())
+	taps[1].Filter(faults.All(faults.Script("sweep"), faults.Tell))
+	require.NoError(t, c.Release(nil))
+	for _, i := range []int{0, 2} {
+		require.Eventually(t, func() bool { return nodes[i].Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+	}
+	taps[1].Release()
+	within(t, taps[1].Told())
+	require.Eventually(t, func() bool { return nodes[1].Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+}

@@ -1,0 +1,105 @@
+package quorum
+
+import (
+	"context"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/link"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// hear notes what an answered vote told of the node's memory. Whatever a node that forgot had counted was counted before
+// it said so, and all that relied on that is over: its quarantine is. So what others are asked from then on is enough to
+// tell it, and what they answered before is not.
+func (v *voter) hear(got vote, now clock.Stamp) {
+	if link.Unanswered(got.err) {
+		return
+	}
+	v.told = got.sent
+	r := wire.RefusalOf(got.err)
+	if got.err == nil || r.Born != "" || r.Left > 0 {
+		v.failing.Reset()
+	}
+	switch {
+	case r.Born == "":
+		v.doubter = ""
+	case r.Born != v.doubter:
+		v.doubter, v.doubted = r.Born, now
+	}
+}
+
+// reseed seeds the nodes that forgot, once enough of the others have told how far they counted since. Those that have
+// not are asked.
+func (t *contest) reseed(now clock.Stamp) {
+	for _, v := range t.voters {
+		if v.err == nil || v.seeded {
+			continue
+		}
+		r := wire.RefusalOf(v.err)
+		if r.Born == "" {
+			continue
+		}
+		if reached, known := t.recall(v, r); known {
+			if t.seed(v, reached) {
+				v.due = now.Add(t.voteTimeout)
+			}
+			continue
+		}
+		for _, other := range t.voters {
+			if other.err == nil && !other.pending && !v.doubted.Before(other.told) {
+				other.due = now
+			}
+		}
+	}
+}
+
+// recall returns how far enough of the others have counted. Enough is so many that no quorum's counter can have been only
+// on the rest. Where more nodes have forgotten than a quorum survives, it is the most that any node knows: the clocks, and
+// the quarantine, see to it that tokens rise. It returns false while that is unknown.
+func (t *contest) recall(v *voter, r wire.Refusal) (int64, bool) {
+	reached := r.Counter
+	healthy, forgot := 0, 0
+	for _, other := range t.voters {
+		if other == v || !v.doubted.Before(other.told) {
+			continue
+		}
+		n := max(other.Belief.Counter, other.Belief.Number)
+		theirs := wire.RefusalOf(other.err)
+		switch {
+		case theirs.Born != "":
+			reached = max(reached, theirs.Counter)
+			forgot++
+		case (other.err == nil || other.err == errAstray) && n >= 0:
+			reached = max(reached, n+int64(v.Entry.Block))
+			healthy++
+		}
+	}
+	others := len(t.voters) - 1
+	if healthy < min(len(t.voters)-t.q.need+1, others) {
+		if forgot+healthy < others {
+			return 0, false // another node may still know
+		}
+	}
+	return reached, true
+}
+
+// remind seeds the nodes that forgot with what a quorum has reached now. That is above all that they counted: a client
+// whose grants stood on them has lost those, and with another node of this quorum is counted in.
+func (t *contest) remind(reached int64) {
+	for _, v := range t.voters {
+		if !v.seeded && wire.RefusalOf(v.err).Born != "" {
+			t.seed(v, reached)
+		}
+	}
+}
+
+// seed tells a node that forgot how far the others counted.
+func (t *contest) seed(v *voter, reached int64) bool {
+	born := v.doubter
+	v.seeded = t.q.crew.Start(func() {
+		ctx, cancel := context.WithTimeout(t.q.ctx, v.Entry.Timeout)
+		defer cancel()
+		_, _ = v.member.Wire.Seed(ctx, v.Entry, born, reached)
+	})
+	return v.seeded
+}

@@ -1,0 +1,198 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/link"
+)
+
+// Tokens are a grant's fencing tokens: the first, and how many. A count of 0 stands for the whole block, which is what
+// an older client grants without saying so.
+type Tokens struct {
+	First int64
+	Count int
+}
+
+// Among returns how many of a block the grant has.
+func (t Tokens) Among(block int) int {
+	if t.Count == 0 {
+		return block
+	}
+	return min(t.Count, block)
+}
+
+// Answer is what a Redis answers to a question for a lock.
+type Answer struct {
+	Mine   bool
+	Number int64         // Mine: the grant's number, which is its first fencing token; else the fencing counter
+	Count  int           // Mine: how many tokens it has, 0 for the whole block
+	Ticket string        // not Mine, where Redis decides alone: place in the queue, "" when not queued
+	Holder string        // not Mine: owner field of the holder, "" for none
+	TTL    time.Duration // what is left of its lease; without a holder, how long the lock is left to Redisson's waiters
+	Low    int64         // of a vote: lowest ticket among the owner's and the queue's, 0 when there is none
+	Now    int64         // of a vote: the node's clock, microseconds
+	Barred error         // why the node may grant nothing, where an unvote found that
+}
+
+// Tokens are those of a grant.
+func (a *Answer) Tokens() Tokens { return Tokens{a.Number, a.Count} }
+
+// NoTicket leaves without waiting.
+const NoTicket = "-"
+
+// Acquire takes the lock for e, enters it, or queues e unless ticket is NoTicket. over is the turn of Redisson's waiters
+// that is known to be over. who hears of an answer that comes after the caller has left.
+func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over string, who link.Latecomer) (Answer, error) {
+	n := e.Names
+	args := make([]string, 0, 11)
+	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, e.Owner, ticket, way.Inbox, way.Publish, over)
+	args = r.vetted.ask(args, way, e)
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).acquire, []string{n.Lock, n.Queue, n.Counter, n.Unlock}, args, who)
+	if err != nil {
+		return Answer{}, err
+	}
+	got, err := v.Values()
+	if err != nil {
+		return Answer{}, err
+	}
+	r.vetted.note(n.Lock)
+	return parseAnswer(got)
+}
+
+// of returns the scripts of a kind.
+func (r *Redis) of(k *Kind) *scripts {
+	if k == Mutex {
+		return r.mutex
+	}
+	if s, known := r.others.Load(k); known {
+		return s.(*scripts)
+	}
+	s, _ := r.others.LoadOrStore(k, r.from.scripts(k))
+	return s.(*scripts)
+}
+
+// MS is a duration on the wire: whole milliseconds, at least one.
+func MS(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
+
+// parseAnswer reads {1, first token, how many} or {0, counter, ticket, TTL, holder}.
+func parseAnswer(got []driver.Value) (a Answer, err error) {
+	granted := len(got) == 3
+	if !granted && len(got) != 5 {
+		return a, fmt.Errorf("acquire: answer of %d parts", len(got))
+	}
+	var n [4]int64
+	for i, part := range got {
+		if i == 2 && !granted || i == 4 {
+			continue
+		}
+		if n[i], err = part.Int64(); err != nil {
+			return a, fmt.Errorf("acquire: %w", err)
+		}
+	}
+	a.Number = n[1]
+	if granted {
+		a.Mine, a.Count = true, int(n[2])
+		if n[0] != 1 || n[1] < 1 || n[2] < 1 {
+			return a, fmt.Errorf("acquire: granted %d tokens from %d on", n[2], n[1])
+		}
+		return a, nil
+	}
+	a.TTL = time.Duration(n[3]) * time.Millisecond
+	if a.Ticket, err = got[2].Text(); err != nil {
+		return a, err
+	}
+	a.Holder, err = got[4].Text()
+	return a, err
+}
+
+// How a vote treats a lock that is taken.
+const (
+	ToWait  = "wait"
+	ToTry   = "try"   // leave without waiting
+	ToNudge = "nudge" // wait, and make the owner look again
+)
+
+// Vote acquires at a node of a quorum, looks again there, and with yield gives the grant of that number back to a lower
+// ticket.
+func (r *Redis) Vote(ctx context.Context, e *Entry, ticket string, yield int64, how string, who link.Latecomer) (Answer, error) {
+	number := ""
+	if yield > 0 {
+		number = strconv.FormatInt(yield, 10)
+	}
+	args := make([]string, 0, 11)
+	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, e.Owner, ticket, number, how, InboxPrefix)
+	args = r.vetted.ask(args, Plain, e)
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).vote, voteKeys(e.Names), args, who)
+	if err != nil {
+		return Answer{}, err
+	}
+	got, err := v.Values()
+	if err != nil {
+		return Answer{}, err
+	}
+	r.vetted.note(e.Names.Lock)
+	return parseVote(got)
+}
+
+func voteKeys(n *Names) []string { return []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Seed} }
+
+// parseVote reads {1 or 0, number or counter, lowest ticket, TTL, holder, the node's clock, how many tokens}.
+func parseVote(got []driver.Value) (a Answer, err error) {
+	if len(got) != 7 {
+		return a, fmt.Errorf("vote: answer of %d parts", len(got))
+	}
+	var n [7]int64
+	for i, part := range got {
+		if i == 4 {
+			continue
+		}
+		if n[i], err = part.Int64(); err != nil {
+			return a, fmt.Errorf("vote: %w", err)
+		}
+	}
+	a.Mine, a.Number, a.Low, a.Now, a.Count = n[0] == 1, n[1], n[2], n[5], int(n[6])
+	a.TTL = time.Duration(n[3]) * time.Millisecond
+	a.Holder, err = got[4].Text()
+	return a, err
+}
+
+// maxVetted bounds how many names a client remembers of which Redis has said that its user has all rights.
+const maxVetted = 1024
+
+// vetted remembers the locks whose rights were checked. Others are checked with their next acquire: a right that only an
+// unlock needs is to be missed before the lock is held.
+type vetted struct {
+	mu    sync.Mutex // guards names
+	names map[string]bool
+}
+
+// ask appends the arguments by which a script checks the rights to a lock: three empty ones where that was done.
+func (v *vetted) ask(args []string, way Route, e *Entry) []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.names[e.Names.Lock] {
+		return append(args, "", "", "")
+	}
+	inbox := ""
+	if way.Inbox != "" {
+		client, _, _ := strings.Cut(e.ID, ":")
+		inbox = way.Inbox + client
+	}
+	return append(args, way.Publish, e.Names.Listen, inbox)
+}
+
+// note remembers that the rights to a lock were found to be there. Where too many are known it begins anew.
+func (v *vetted) note(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.names == nil || len(v.names) >= maxVetted {
+		v.names = make(map[string]bool)
+	}
+	v.names[name] = true
+}

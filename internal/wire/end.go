@@ -1,0 +1,124 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/link"
+)
+
+// Release ends e. With a next entry, and if e did hold the lock, next is queued behind everyone in the same step, and the
+// answer is next's: the zero Answer when Redis could not queue it. With turns the lock is left to Redisson's waiters
+// where some listen.
+func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry, who link.Latecomer) (bool, Answer, error) {
+	keys, args := releaseCall(way, e, turns, next)
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).release, keys, args, who)
+	got, held, err := first(v, err)
+	if err != nil || len(got) == 1 {
+		return held, Answer{}, err
+	}
+	a, err := parseAnswer(got[1:])
+	return true, a, err
+}
+
+func releaseCall(way Route, e *Entry, turns bool, next *Entry) (keys, args []string) {
+	n := e.Names
+	args = []string{e.ID, e.Owner, MS(e.Lease), way.Inbox, way.Publish, strconv.Itoa(e.Block), "0", "", "", ""}
+	if turns {
+		args[6] = "1"
+	}
+	if next != nil {
+		args[7], args[8], args[9] = next.ID, MS(next.Lease), strconv.Itoa(next.Block)
+	}
+	return []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}, args
+}
+
+// Unvote ends e at a node of a quorum, and queues next there by its ticket if there is one. reached is how far the
+// quorum has counted.
+func (r *Redis) Unvote(ctx context.Context, e *Entry, reached int64, next *Entry, ticket string, who link.Latecomer) (bool, Answer, error) {
+	args := unvoteArgs(e, reached)
+	if next != nil {
+		args[6], args[7], args[8], args[9] = next.ID, MS(next.Lease), strconv.Itoa(next.Block), ticket
+	}
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).unvote, voteKeys(e.Names), args, who)
+	got, held, err := first(v, err)
+	if err != nil || next == nil {
+		return held, Answer{}, err
+	}
+	if len(got) == 2 && got[1].Err() != nil {
+		return held, Answer{Barred: got[1].Err()}, nil
+	}
+	a, err := parseVote(got[1:])
+	return held, a, err
+}
+
+func unvoteArgs(e *Entry, reached int64) []string {
+	return []string{
+		MS(e.Lease), strconv.Itoa(e.Block), e.ID, e.Owner, strconv.FormatInt(reached, 10), InboxPrefix, "", "", "", "",
+	}
+}
+
+// first reads an answer that begins with 1 where the caller did hold the lock.
+func first(v driver.Value, err error) ([]driver.Value, bool, error) {
+	if err != nil {
+		return nil, false, err
+	}
+	got, err := v.Values()
+	if err != nil {
+		return nil, false, err
+	}
+	if len(got) == 0 {
+		return nil, false, fmt.Errorf("script answered nothing")
+	}
+	held, err := got[0].Int64()
+	return got, held == 1, err
+}
+
+// endKeys is how many keys a release has, and an unvote.
+const endKeys = 5
+
+// Sweep gathers entries of one kind that are to be ended with one command.
+type Sweep struct {
+	kind       *Kind
+	keys, args []string
+}
+
+// Release adds the end of an entry where Redis decides alone.
+func (s *Sweep) Release(way Route, e *Entry, turns bool) {
+	keys, args := releaseCall(way, e, turns, nil)
+	s.add(e.Kind, keys, args)
+}
+
+// Unvote adds the end of an entry at a node of a quorum.
+func (s *Sweep) Unvote(e *Entry, reached int64) {
+	s.add(e.Kind, voteKeys(e.Names), unvoteArgs(e, reached))
+}
+
+func (s *Sweep) add(k *Kind, keys, args []string) {
+	if s.args == nil {
+		s.kind, s.args = k, append(s.args, strconv.Itoa(len(args)))
+	}
+	s.keys, s.args = append(s.keys, keys...), append(s.args, args...)
+}
+
+// Sweep ends all that s gathered, and answers for each whether it was ended.
+func (r *Redis) Sweep(ctx context.Context, s *Sweep) ([]bool, error) {
+	v, err := r.link.Do(ctx, r.link.Timeout, r.of(s.kind).sweep, s.keys, s.args, nil)
+	if err != nil {
+		return nil, err
+	}
+	got, err := v.Ints()
+	if err != nil {
+		return nil, err
+	}
+	if len(got)*endKeys != len(s.keys) {
+		return nil, fmt.Errorf("sweep: %d answers to %d keys", len(got), len(s.keys))
+	}
+	ended := make([]bool, len(got))
+	for i, n := range got {
+		ended[i] = n >= 0
+	}
+	return ended, nil
+}

@@ -1,0 +1,191 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/link"
+)
+
+// These are the library's sentinel errors; the root package tells what they mean under the same names.
+var (
+	ErrNotAcquired   = errors.New("relock: lock not acquired")
+	ErrNotHeld       = errors.New("relock: lock not held")
+	ErrLost          = errors.New("relock: lock lost")
+	ErrMaxHold       = fmt.Errorf("%w: held for as long as WithMaxHold allows", ErrLost)
+	ErrClosed        = errors.New("relock: client closed")
+	ErrInvalidName   = errors.New("relock: invalid lock name")
+	ErrInvalidOwner  = errors.New("relock: invalid owner id")
+	ErrInvalidOption = errors.New("relock: invalid option")
+	ErrInvalidNodes  = errors.New("relock: unusable nodes")
+	ErrMisuse        = errors.New("relock: misuse")
+)
+
+// ErrUnlocked says that the enclosing lease was unlocked before it could be re-entered.
+var ErrUnlocked = errors.New("the enclosing lease was unlocked")
+
+// ErrBusy is what a contender hears that gave up while Redis answered: somebody else has the lock.
+var ErrBusy = errors.New("busy")
+
+// ErrNoAnswer says that what was asked before is still not answered.
+var ErrNoAnswer = errors.New("no answer")
+
+// HeldError tells who was in the way.
+type HeldError struct {
+	Name, Holder string
+	TTL          time.Duration
+	Local        bool  // it waited behind another goroutine of this process
+	Cause        error // why waiting ended; nil for a try
+}
+
+// Error is for logs; the root package has the words for users.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("%q held by %q: %v", e.Name, e.Holder, e.Cause)
+}
+
+// NodeError is what one Redis answered, or the failure to reach it.
+type NodeError struct {
+	Op, Name string
+	Err      error
+	Cause    error // why the caller gave up; nil where Err alone ended the call
+}
+
+// Error is for logs; the root package has the words for users.
+func (e *NodeError) Error() string { return fmt.Sprintf("%s %q: %v", e.Op, e.Name, e.Err) }
+
+// Unwrap returns what failed.
+func (e *NodeError) Unwrap() error { return e.Err }
+
+// QuorumError tells why a quorum could not be had.
+type QuorumError struct {
+	Op, Name string
+	Need, Of int
+	Nodes    []*MemberError
+	Cause    error // why the caller gave up; nil where the nodes alone ended the call
+}
+
+// Error is for logs; the root package has the words for users.
+func (e *QuorumError) Error() string {
+	return fmt.Sprintf("%s %q: no quorum of %d of %d: %v", e.Op, e.Name, e.Need, e.Of, e.Nodes)
+}
+
+// MemberError is what one node of a quorum answered, or the failure to reach it.
+type MemberError struct {
+	Node int // from 1
+	Err  error
+}
+
+// Error names the node.
+func (e *MemberError) Error() string { return fmt.Sprintf("node %d: %v", e.Node, e.Err) }
+
+// Unwrap returns the node's error.
+func (e *MemberError) Unwrap() error { return e.Err }
+
+// GivenUp makes err that of a caller who gave up, by cause, while Redis did not answer or failed with err.
+func GivenUp(op, name string, err, cause error) error {
+	switch err := err.(type) {
+	case *QuorumError:
+		told := *err
+		told.Cause = cause
+		return &told
+	case *NodeError:
+		told := *err
+		told.Cause = cause
+		return &told
+	}
+	return &NodeError{Op: op, Name: name, Err: err, Cause: cause}
+}
+
+// FromRedis reports whether err is what a node, or the nodes, answered or failed to.
+func FromRedis(err error) bool {
+	switch err.(type) {
+	case *NodeError, *QuorumError:
+		return true
+	}
+	return false
+}
+
+// IsLost reports whether err says of the very lock that was asked about that it is no longer held. An error that wraps
+// ErrLost may only tell why a caller left, who waited under the context of another lock.
+func IsLost(err error) bool { return err == ErrLost || err == ErrMaxHold }
+
+// finalErrors are those without an answer of Redis that no repetition changes.
+var finalErrors = []error{
+	ErrClosed, ErrMisuse, ErrLost, ErrNotHeld, ErrNotAcquired, ErrInvalidName, ErrInvalidOption, ErrInvalidOwner,
+	ErrInvalidNodes, ErrUnlocked, driver.ErrClosed,
+}
+
+// Transient reports whether err is a failure that may pass without anybody changing the caller, the user's rights or
+// the data: Lock rides those out. That a context has ended cannot be told from err, which may be a command's time-out:
+// loops look at their own.
+func Transient(err error) bool {
+	switch e := err.(type) {
+	case *QuorumError:
+		final := 0
+		for _, said := range e.Nodes {
+			if !Transient(said.Err) {
+				final++
+			}
+		}
+		return final <= e.Of-e.Need
+	case *HeldError:
+		return false
+	}
+	reply := link.Reply(err)
+	if reply == "" {
+		return !slices.ContainsFunc(finalErrors, func(final error) bool { return errors.Is(err, final) })
+	}
+	switch ReplyCode(reply) {
+	case "LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "NOREPLICAS",
+		"QUARANTINED", "UNSEEDED":
+		return true
+	default:
+		return false
+	}
+}
+
+// ReplyCode returns the code of an error reply, "" when it has none. One that was raised inside a script stands behind
+// "ERR" and the script's place before Redis 7, with a dash or without, and a refusal of rights has no code of its own.
+func ReplyCode(reply string) string {
+	for rest, place := strings.TrimPrefix(reply, "-"), true; rest != ""; {
+		var word string
+		word, rest, _ = strings.Cut(rest, " ")
+		if code := strings.TrimPrefix(word, "-"); place && len(code) > 2 && upper(code) && code != "ERR" {
+			return code
+		}
+		place = strings.HasSuffix(word, ":")
+	}
+	if strings.Contains(reply, "ACL failure in script") || strings.Contains(reply, "The user executing the script") {
+		return "NOPERM"
+	}
+	return ""
+}
+
+func upper(word string) bool {
+	for i := range len(word) {
+		if word[i] < 'A' || word[i] > 'Z' {
+			return false
+		}
+	}
+	return true
+}
+
+// PlainError reports whether a reply is an error without a code but ERR, as that of a command which is not known. A
+// client library may leave the ERR out.
+func PlainError(reply string) bool {
+	code, _, _ := strings.Cut(reply, " ")
+	return reply != "" && (code == "ERR" || !upper(code))
+}
+
+// CauseOf returns why ctx ended, or ErrClosed when the client did.
+func CauseOf(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return ErrClosed
+}

@@ -1,0 +1,136 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/relock-go/relock/internal/driver"
+)
+
+// SetCount writes the hold count of e and lengthens its lease. It returns false when e no longer holds the lock.
+func (r *Redis) SetCount(ctx context.Context, e *Entry, count int, lease time.Duration) (bool, error) {
+	args := []string{e.ID, strconv.Itoa(count), MS(lease)}
+	n, err := integer(r.link.Do(ctx, e.Timeout, r.of(e.Kind).setCount, []string{e.Names.Lock}, args, nil))
+	return n == 1, err
+}
+
+// Renewal asks to lengthen one lease.
+type Renewal struct {
+	Entry *Entry
+	Count int // hold count to write; 0 leaves it alone
+	Lease time.Duration
+}
+
+// Result is what became of a renewal.
+type Result int
+
+// The zero Result says that the lease may or may not have been lengthened.
+const (
+	Unanswered Result = iota
+	Renewed
+	Lost
+)
+
+// MaxBatch bounds how many leases one command renews: it keeps everyone else waiting for about 0.3 ms.
+const MaxBatch = 200
+
+// MaxParts is how many commands RenewApart makes of one batch at most: so many halve it down to single locks.
+const MaxParts = 2*MaxBatch - 1
+
+// Renew lengthens leases whose locks share a slot, and tells what became of each.
+func (r *Redis) Renew(ctx context.Context, batch []Renewal) ([]Result, error) {
+	keys, args := make([]string, len(batch)), make([]string, 0, 3*len(batch))
+	for i, one := range batch {
+		keys[i] = one.Entry.Names.Lock
+		args = append(args, one.Entry.ID, strconv.Itoa(one.Count), MS(one.Lease))
+	}
+	v, err := r.link.Urge(ctx, r.mutex.renew, keys, args)
+	if err != nil {
+		return nil, err
+	}
+	got, err := v.Values()
+	if err != nil {
+		return nil, err
+	}
+	if len(got) != len(batch) {
+		return nil, fmt.Errorf("renew: %d answers to %d leases", len(got), len(batch))
+	}
+	results := make([]Result, len(got))
+	for i, part := range got {
+		switch n, err := part.Int64(); {
+		case err != nil:
+			return nil, err
+		case n == 1:
+			results[i] = Renewed
+		case n == 0:
+			results[i] = Lost
+		}
+	}
+	return results, nil
+}
+
+// RenewApart renews a batch and calls note for each part of it, with where the part begins, its results, and why all of
+// them are unanswered. Redis refuses a command as a whole when the user has lost the rights to one of its keys. So what
+// is refused is asked again in halves, the larger parts first, down to single locks: one lock's refusal takes no other
+// along.
+func (r *Redis) RenewApart(ctx context.Context, batch []Renewal, note func(from int, got []Result, err error)) {
+	type part struct{ from, to int }
+	parts := []part{{0, len(batch)}}
+	for i := 0; i < len(parts); i++ {
+		p := parts[i]
+		got, err := r.Renew(ctx, batch[p.from:p.to])
+		if middle := (p.from + p.to) / 2; OfOneKey(err) && middle > p.from {
+			parts = append(parts, part{p.from, middle}, part{middle, p.to})
+			continue
+		}
+		if err != nil {
+			got = make([]Result, p.to-p.from)
+		}
+		note(p.from, got, err)
+	}
+}
+
+// Raise raises the fencing counter while e holds the lock here. It returns false when it does not.
+func (r *Redis) Raise(ctx context.Context, e *Entry, counter int64) (bool, error) {
+	return r.fence(ctx, e, "hold", e.ID, counter)
+}
+
+// Seed tells a node that forgot how far the others counted, if it still is the incarnation born.
+func (r *Redis) Seed(ctx context.Context, e *Entry, born string, counter int64) (bool, error) {
+	return r.fence(ctx, e, "seed", born, counter)
+}
+
+func (r *Redis) fence(ctx context.Context, e *Entry, how, who string, counter int64) (bool, error) {
+	args := []string{how, who, strconv.FormatInt(counter, 10)}
+	n, err := integer(r.link.Do(ctx, r.link.Timeout, r.of(e.Kind).fence, voteKeys(e.Names), args, nil))
+	return n == 1, err
+}
+
+// Force frees a lock whoever holds it. It returns false when nobody did.
+func (r *Redis) Force(ctx context.Context, way Route, k *Kind, n *Names) (bool, error) {
+	keys := []string{n.Lock, n.Queue, n.Counter, n.Unlock}
+	if r.from.Votes {
+		keys = voteKeys(n)
+	}
+	freed, err := integer(r.link.Do(ctx, r.link.Timeout, r.of(k).force, keys, []string{way.Inbox, way.Publish}, nil))
+	return freed == 1, err
+}
+
+// Inspect reads a lock's state.
+func (r *Redis) Inspect(ctx context.Context, n *Names) (State, error) {
+	keys := []string{n.Lock, n.Queue, n.Counter}
+	v, err := r.link.Do(ctx, r.link.Timeout, r.mutex.inspect, keys, nil, nil)
+	if err != nil {
+		return State{}, err
+	}
+	return parseState(v)
+}
+
+func integer(v driver.Value, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return v.Int64()
+}

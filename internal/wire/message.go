@@ -1,0 +1,63 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxLease is the longest lease there is.
+const MaxLease = 366 * 24 * time.Hour
+
+// Grant is a message to a client: one of its entries owns the lock. With the token 0 it is news of another sort: that
+// the entry no longer does, or that the owner is to look again.
+type Grant struct {
+	Tokens Tokens
+	Lease  time.Duration
+	Nudge  bool // Tokens.First is 0: on a node of a quorum, somebody with a lower ticket asks for the lock
+	ID     string
+	Owner  string
+	Name   string // of the lock in Redis
+	Kind   *Kind
+}
+
+// ParseGrant reads "<token>[:<how many>] <lease>[:<kind>] <id> <length of owner> <owner><name>". A mutex says no kind.
+func ParseGrant(s string) (g Grant, err error) {
+	parts := strings.SplitN(s, " ", 5)
+	if len(parts) != 5 {
+		return g, fmt.Errorf("grant of %d parts", len(parts))
+	}
+	token, count, told := strings.Cut(parts[0], ":")
+	if g.Tokens.First, err = strconv.ParseInt(token, 10, 64); err != nil {
+		return g, err
+	}
+	if told {
+		if g.Tokens.Count, err = strconv.Atoi(count); err != nil {
+			return g, err
+		}
+	}
+	lease, kind, other := strings.Cut(parts[1], ":")
+	millis, err := strconv.ParseInt(lease, 10, 64)
+	if err != nil {
+		return g, err
+	}
+	if g.Kind = Mutex; other {
+		if g.Kind = kinds[kind]; g.Kind == nil {
+			return g, fmt.Errorf("grant of the unknown kind %q", kind)
+		}
+	}
+	length, err := strconv.Atoi(parts[3])
+	if err != nil {
+		return g, err
+	}
+	rest := parts[4]
+	if length < 0 || length >= len(rest) || g.Tokens.First < 0 || told && g.Tokens.Count < 1 || millis < 0 ||
+		millis > MaxLease.Milliseconds() {
+		return g, fmt.Errorf("grant out of range")
+	}
+	g.Nudge = g.Tokens.First == 0 && millis > 0
+	g.Lease = time.Duration(millis) * time.Millisecond
+	g.ID, g.Owner, g.Name = parts[2], rest[:length], rest[length:]
+	return g, nil
+}

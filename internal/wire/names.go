@@ -1,0 +1,92 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+)
+
+const (
+	// MaxName bounds a lock's name, in bytes. The name travels in every command and grant.
+	MaxName = 1024
+	// maxOwner bounds the id of a shared owner, in bytes. It travels too, and stands in the lock's hash.
+	maxOwner = 256
+	// ownFields starts the fields of a lock's hash that name no owner.
+	ownFields = "relock:"
+	// IncarnationKey is the marker of the restart guard. It is spelled in guard.lua too.
+	IncarnationKey = "relock_incarnation"
+)
+
+// What the names of channels start with.
+const (
+	InboxPrefix  = "relock_inbox:" // the channel on which a client is told "you own it now"
+	UnlockPrefix = "redisson_lock__channel:"
+	ListenPrefix = "relock_listen:"
+)
+
+// Names are the keys and channels of one lock. Redisson's are spelled as Redisson spells them
+// (RedissonObject.prefixName), ours follow its rule, so all of them share the lock's Cluster slot.
+type Names struct {
+	Name    string // as the caller says it, without the client's prefix
+	Lock    string // HASH, owner field -> hold count
+	Queue   string // ZSET, relock's waiters by ticket
+	Counter string // STRING, fencing counter
+	Unlock  string // channel, "0" when the lock became free
+	Seed    string // STRING, on a quorum: incarnation of the Redis that the counter was told to
+	Listen  string // channel beside Unlock that only relock clients subscribe; turns of the others are told there
+	Tag     string // the lock's name as a hash tag
+}
+
+// NamesOf returns the names of a lock, whose name in Redis starts with prefix. It fails with ErrInvalidName when the
+// name is empty, or when the name in Redis is longer than 1024 bytes, is the restart guard's marker, or holds a brace
+// without being a valid Cluster hash tag: its keys would fall into different slots.
+func NamesOf(prefix, name string) (*Names, error) {
+	logical := name
+	name = prefix + name
+	switch {
+	case logical == "":
+		return nil, fmt.Errorf("%w: the name is empty", ErrInvalidName)
+	case len(name) > MaxName:
+		return nil, fmt.Errorf("%w: %q… has %d bytes, %d are allowed", ErrInvalidName, name[:32], len(name), MaxName)
+	case name == IncarnationKey:
+		return nil, fmt.Errorf("%w: %q is the key by which the restart guard knows a Redis", ErrInvalidName, name)
+	case !validTag(name):
+		return nil, fmt.Errorf("%w: %q holds a brace but no hash tag {…}; "+
+			"use none, or a non-empty {tag}", ErrInvalidName, name)
+	}
+	tag := name
+	if !strings.Contains(name, "{") {
+		tag = "{" + name + "}"
+	}
+	return &Names{
+		Name:    logical,
+		Lock:    name,
+		Queue:   "relock_queue:" + tag,
+		Counter: "redisson_lock_token:" + tag,
+		Unlock:  UnlockPrefix + tag,
+		Seed:    "relock_seed:" + tag,
+		Listen:  ListenPrefix + tag,
+		Tag:     tag,
+	}, nil
+}
+
+// validTag reports whether name and name in braces hash to the same Cluster slot.
+func validTag(name string) bool {
+	_, after, open := strings.Cut(name, "{")
+	if !open {
+		return !strings.Contains(name, "}")
+	}
+	return strings.Index(after, "}") > 0
+}
+
+// ValidOwner returns ErrInvalidOwner for an id that cannot be the field of a shared owner.
+func ValidOwner(id string) error {
+	switch {
+	case id == "":
+		return fmt.Errorf("%w: the id is empty; Detach is the context without an owner", ErrInvalidOwner)
+	case len(id) > maxOwner:
+		return fmt.Errorf("%w: %q… has %d bytes, %d are allowed", ErrInvalidOwner, id[:32], len(id), maxOwner)
+	case strings.HasPrefix(id, ownFields):
+		return fmt.Errorf("%w: %q: the library keeps its own fields under %q", ErrInvalidOwner, id, ownFields)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package wire
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestNamesFollowRedissonsRule(t *testing.T) {
+	for name, channel := range map[string]string{
+		"orders":        "redisson_lock__channel:{orders}",
+		"a{7}b":         "redisson_lock__channel:a{7}b",
+		"{orders}:1":    "redisson_lock__channel:{orders}:1",
+		"with space:ü:": "redisson_lock__channel:{with space:ü:}",
+		"{a}{b":         "redisson_lock__channel:{a}{b",
+	} {
+		n, err := NamesOf("", name)
+		require.NoError(t, err, name)
+		require.Equal(t, name, n.Lock)
+		require.Equal(t, channel, n.Unlock)
+	}
+}
+
+// What is refused is told by name and by what is wrong with it, whatever of it is the prefix.
+func TestUnusableNames(t *testing.T) {
+	for _, c := range []struct{ prefix, name, why string }{
+		{"", "", "empty"},
+		{"", strings.Repeat("x", 1025), "1025 bytes"},
+		{"", "{}", "brace"},
+		{"", "a{}b", "brace"},
+		{"", "a{b", "brace"},
+		{"", "a}b", "brace"},
+		{"", "}a{", "brace"},
+		{"", "relock_incarnation", "restart guard"},
+		{"shop:", "", "empty"},
+		{"relock_", "incarnation", "restart guard"},
+		{"a{", "b", "brace"},
+		{"shop:", "a}", "brace"},
+		{"shop:", strings.Repeat("x", 1020), "1025 bytes"},
+	} {
+		_, err := NamesOf(c.prefix, c.name)
+		require.ErrorIs(t, err, ErrInvalidName, c.prefix+c.name)
+		require.ErrorContains(t, err, c.why)
+	}
+	n, err := NamesOf("shop:", strings.Repeat("x", 1019))
+	require.NoError(t, err)
+	require.Len(t, n.Lock, MaxName)
+	require.Len(t, n.Name, 1019)
+}
+
+func TestValidOwner(t *testing.T) {
+	for _, id := range []string{"order 7", "ü", "uuid:17", "relock", strings.Repeat("x", 256)} {
+		require.NoError(t, ValidOwner(id))
+	}
+	for id, why := range map[string]string{
+		"": "empty", "relock:vote": "its own fields", "relock:": "its own fields", strings.Repeat("x", 257): "257 bytes",
+	} {
+		err := ValidOwner(id)
+		require.ErrorIs(t, err, ErrInvalidOwner)
+		require.ErrorContains(t, err, why)
+	}
+}
+
+// Every accepted name has all its keys and channels in one Cluster slot.
+func FuzzNames(f *testing.F) {
+	for _, seed := range []string{"orders", "a{7}b", "{}", "{a}{b}", "a{b", "x}{y}", "ü{ü}", "{{a}}", "\x00{\xff}"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		n, err := NamesOf("", name)
+		if err != nil {
+			require.ErrorIs(t, err, ErrInvalidName)
+			return
+		}
+		want := slotOf(name)
+		for _, key := range []string{n.Queue, n.Counter, n.Unlock, n.Seed, n.Listen, InboxPrefix + n.Tag + ":client"} {
+			require.Equal(t, want, slotOf(key), "%q and %q", name, key)
+		}
+	})
+}
+
+// The reckoning of slots agrees with a server's.
+func TestSlots(t *testing.T) {
+	g := redistest.Start(t, "--cluster-enabled", "yes")
+	for _, key := range []string{"orders", "a{7}b", "{}", "{a}{b}", "a{b", "x}{y}", "ü{ü}", "{{a}}"} {
+		require.Equal(t, g.Do("CLUSTER", "KEYSLOT", key), strconv.Itoa(int(slotOf(key))), key)
+	}
+}
+
+// slotOf is CLUSTER KEYSLOT.
+func slotOf(key string) uint16 {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			key = tag
+		}
+	}
+	var crc uint16
+	for i := range len(key) {
+		crc ^= uint16(key[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc % 16384
+}

@@ -1,0 +1,56 @@
+package wire
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/internal/link"
+)
+
+// Refusal is a node's answer that it may have forgotten locks.
+type Refusal struct {
+	Left    time.Duration // it grants nothing for so long; 0 when that is over and only its counter is in doubt
+	Born    string        // the incarnation that doubts its counter, "" for none
+	Counter int64         // what it still knows of the counter
+}
+
+// RefusalOf reads QUARANTINED <born> <ms left> and UNSEEDED <born> <counter>; the zero Refusal is none.
+func RefusalOf(err error) (r Refusal) {
+	if err == nil {
+		return r
+	}
+	words := strings.Fields(link.Reply(err))
+	if len(words) != 3 {
+		return r
+	}
+	n, _ := strconv.ParseInt(words[2], 10, 64)
+	switch words[0] {
+	case "QUARANTINED":
+		r.Left = max(time.Duration(n)*time.Millisecond, time.Millisecond)
+	case "UNSEEDED":
+		r.Born, r.Counter = words[1], n
+	}
+	return r
+}
+
+// OfNode reports whether a refusal is about the node and not about one lock of it.
+func OfNode(err error) bool {
+	said := link.Reply(err)
+	switch ReplyCode(said) {
+	case "LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS":
+		return true
+	default:
+		// A command that the user may not run, in the words of Redis 7.0 and older, and of newer ones.
+		return strings.Contains(said, "can't run this command") || strings.Contains(said, "permissions to run")
+	}
+}
+
+// OfOneKey reports whether err may be about one key of several: the rights to it, or where a Cluster keeps it just now.
+func OfOneKey(err error) bool {
+	code := ReplyCode(link.Reply(err))
+	return code == "NOPERM" || code == "TRYAGAIN"
+}
+
+// OfChannel reports whether err is an answer to a subscription that waiting alone does not change.
+func OfChannel(err error) bool { return link.Reply(err) != "" && !Transient(err) }

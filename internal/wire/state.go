@@ -1,0 +1,83 @@
+package wire
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/internal/driver"
+)
+
+// State is what one Redis knows of a lock at one instant.
+type State struct {
+	Held        bool
+	Holder      string // owner field
+	Count       int
+	TTL         time.Duration // negative when it never ends
+	Waiters     int
+	Token       int64 // the last fencing token reserved
+	HolderToken int64 // the first of the holder's grant, 0 where Redis does not know it
+}
+
+// firstField is the field of a lock's hash that tells its grant: <first token>:<how many>[:<shared owner>].
+const firstField = ownFields + "first"
+
+// parseState reads inspect's answer.
+func parseState(v driver.Value) (st State, err error) {
+	got, err := v.Values()
+	if err != nil {
+		return st, fmt.Errorf("inspect: %w", err)
+	}
+	if len(got) != 4 {
+		return st, fmt.Errorf("inspect: an answer of %d parts", len(got))
+	}
+	var n [3]int64
+	for i := range n {
+		if n[i], err = got[i].Int64(); err != nil {
+			return st, err
+		}
+	}
+	st.TTL, st.Waiters, st.Token = time.Duration(n[0])*time.Millisecond, int(n[1]), n[2]
+	fields, err := got[3].Texts()
+	if err != nil {
+		return st, fmt.Errorf("inspect: %w", err)
+	}
+	if len(fields)%2 != 0 {
+		return st, fmt.Errorf("inspect: a hash of %d parts", len(fields))
+	}
+	st.read(fields)
+	if !st.Held {
+		st.TTL = 0
+	}
+	return st, nil
+}
+
+// sharer is the field of an entry that shares an owner: a client's uuid and a number.
+var sharer = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f-]{27}:[0-9]+$`)
+
+// read finds the holder among a hash's fields and their values. Beside a shared owner's count stand the entries that
+// share it, one field each. Where the grant does not name the owner, it is the field that counts most, and among those
+// that count alike the one that no client made.
+func (st *State) read(fields []string) {
+	owner := ""
+	for i := 0; i < len(fields); i += 2 {
+		if fields[i] == firstField {
+			first, rest, _ := strings.Cut(fields[i+1], ":")
+			st.HolderToken, _ = strconv.ParseInt(first, 10, 64)
+			_, owner, _ = strings.Cut(rest, ":")
+		}
+	}
+	for i := 0; i < len(fields); i += 2 {
+		field := fields[i]
+		count, err := strconv.Atoi(fields[i+1])
+		if err != nil || strings.HasPrefix(field, ownFields) || owner != "" && field != owner {
+			continue // no hold count: our own, or the mode that Redisson's other locks keep beside them
+		}
+		if !st.Held || count > st.Count || count == st.Count && sharer.MatchString(st.Holder) {
+			st.Holder, st.Count = field, count
+		}
+		st.Held = true
+	}
+}

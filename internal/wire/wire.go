@@ -1,0 +1,81 @@
+// Package wire speaks the locks' language with one Redis: names, scripts, their arguments and answers, messages and
+// classes of errors. It keeps no state of locks, starts no goroutine and takes no decision.
+package wire
+
+import (
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/link"
+	"github.com/relock-go/relock/lua"
+)
+
+// Options say what a Redis is to its locks.
+type Options struct {
+	Votes     bool          // it is a node of a quorum; else it decides alone
+	Retention time.Duration // how long it keeps a fencing counter after the last grant, 0 for ever
+	Longest   time.Duration // of a node: the longest lease anybody may rely on, 0 for no restart guard
+}
+
+// Redis sends scripts to one Redis: a typed method each, so that positions are written once. They are never repeated
+// below it: a second run must be known to its sender, so that it may come late.
+type Redis struct {
+	link   *link.Link
+	from   Options
+	vetted vetted
+	mutex  *scripts // those of Mutex
+	others sync.Map // *Kind -> *scripts
+}
+
+// New returns the scripts' way to a Redis.
+func New(l *link.Link, o Options) *Redis {
+	return &Redis{link: l, from: o, mutex: o.scripts(Mutex)}
+}
+
+// Route is how grants and wake-ups travel for one lock.
+type Route struct {
+	Inbox   string // prefix of the inbox channels; "" where grants cannot be sent
+	Publish string // PUBLISH or SPUBLISH
+}
+
+// Plain is the route of all locks but those of a Cluster.
+var Plain = Route{Inbox: InboxPrefix, Publish: "PUBLISH"}
+
+// scripts are those of one kind in one topology.
+type scripts struct {
+	acquire, release, vote, unvote, fence, sweep, force, setCount, renew, inspect *driver.Script
+}
+
+// made are all scripts that were put together so far: clients of one process share them.
+var made sync.Map // lua.Scripts -> *scripts
+
+func (o Options) scripts(k *Kind) *scripts {
+	from := lua.Scripts{Kind: k.Name, Quorum: o.Votes, Retention: o.Retention, Longest: o.Longest}
+	if s, known := made.Load(from); known {
+		return s.(*scripts)
+	}
+	s := &scripts{
+		force:    script(from.Text("force")),
+		setCount: script(from.Text("recount")),
+		renew:    script(from.Text("renew")),
+		inspect:  script(from.Text("inspect")),
+	}
+	if o.Votes {
+		s.vote, s.unvote = script(from.Text("vote")), script(from.Text("unvote"))
+		s.fence, s.sweep = script(from.Text("fence")), script(from.Sweep("unvote"))
+	} else {
+		s.acquire, s.release = script(from.Text("acquire")), script(from.Text("release"))
+		s.sweep = script(from.Sweep("release"))
+	}
+	kept, _ := made.LoadOrStore(from, s)
+	return kept.(*scripts)
+}
+
+// script is one whose files are embedded, so that a missing one is a mistake of this package's.
+func script(text string, err error) *driver.Script {
+	if err != nil {
+		panic(err)
+	}
+	return driver.NewScript(text)
+}
