@@ -1,0 +1,186 @@
+package relock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
+)
+
+// opened returns a client over a Redis of the example's own.
+func opened(opts ...relock.Option) (*relock.Client, func()) {
+	rdb, closeRedis := connect()
+	locks, err := relock.New(rdb, opts...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return locks, func() {
+		locks.Close()
+		closeRedis()
+	}
+}
+
+// taken locks m, which nobody else does in these examples.
+func taken(ctx context.Context, m *relock.Mutex) *relock.Lease {
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return lease
+}
+
+// A quorum of independent masters is a Client like any other.
+func ExampleNewRedlock() {
+	var nodes []rueidis.Client
+	for range 3 {
+		rdb, closeRedis := connect()
+		defer closeRedis()
+		nodes = append(nodes, rdb)
+	}
+	locks, err := relock.NewRedlock(nodes, relock.WithLease(time.Minute))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	err = locks.Mutex("orders:42").Do(context.Background(), func(context.Context) error {
+		fmt.Println("held by a quorum")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// held by a quorum
+	// <nil>
+}
+
+// Deep in a call, Held asserts that the caller has the lock.
+func ExampleMutex_Held() {
+	locks, done := opened()
+	defer done()
+	m := locks.Mutex("ledger")
+	_, err := m.Held(context.Background())
+	fmt.Println(err)
+	_ = m.Do(context.Background(), func(ctx context.Context) error {
+		lease, err := m.Held(ctx)
+		fmt.Println(lease.Count(), err)
+		return nil
+	})
+	// Output:
+	// relock: lock not held
+	// 1 <nil>
+}
+
+// State tells what Redis knows of a lock.
+func ExampleMutex_State() {
+	locks, done := opened()
+	defer done()
+	m := locks.Mutex("report")
+	lease := taken(context.Background(), m)
+	st, err := m.State(context.Background())
+	fmt.Println(st.Held, st.Count, st.HolderToken == lease.Token(), err)
+	// Output: true 1 true <nil>
+}
+
+// ForceUnlock frees a lock whoever holds it. The deposed holder is told.
+func ExampleMutex_ForceUnlock() {
+	locks, done := opened()
+	defer done()
+	m := locks.Mutex("stuck")
+	lease := taken(context.Background(), m)
+	freed, err := m.ForceUnlock(context.Background())
+	fmt.Println(freed, err)
+	<-lease.Context().Done()
+	fmt.Println(context.Cause(lease.Context()))
+	// Output:
+	// true <nil>
+	// relock: lock lost
+}
+
+// A Locker serves code that takes a sync.Locker.
+func ExampleMutex_Locker() {
+	locks, done := opened()
+	defer done()
+	l := locks.Mutex("cache").Locker(context.Background())
+	l.Lock()
+	fmt.Println("locked")
+	l.Unlock()
+	// Output: locked
+}
+
+// A store that remembers the greatest token it has seen refuses a holder that acts late.
+func ExampleLease_Token() {
+	locks, done := opened()
+	defer done()
+	m := locks.Mutex("account:7")
+	var seen int64
+	write := func(token int64) error {
+		if token < seen {
+			return errors.New("refused: a later holder has written")
+		}
+		seen = token
+		return nil
+	}
+	late := taken(context.Background(), m)
+	_ = late.Unlock(context.Background())
+	next := taken(context.Background(), m)
+	fmt.Println(write(next.Token()))
+	fmt.Println(write(late.Token()))
+	// Output:
+	// <nil>
+	// refused: a later holder has written
+}
+
+// Extend makes one lease last longer than the watchdog would.
+func ExampleLease_Extend() {
+	locks, done := opened(relock.WithLease(10 * time.Second))
+	defer done()
+	lease := taken(context.Background(), locks.Mutex("backup"))
+	err := lease.Extend(context.Background(), time.Hour)
+	fmt.Println(err, time.Until(lease.Until()) > 50*time.Minute)
+	// Output: <nil> true
+}
+
+// Two processes that name the same owner share its locks.
+func ExampleWithOwner() {
+	locks, done := opened()
+	defer done()
+	m := locks.Mutex("workflow:9")
+	ctx := relock.WithOwner(context.Background(), "job-9")
+	first := taken(ctx, m)
+	second := taken(ctx, m) // anywhere else
+	fmt.Println(first.Token() == second.Token())
+	// Output: true
+}
+
+// A fixed lease ends by itself, whether its holder lives or not.
+func ExampleWithFixedLease() {
+	locks, done := opened()
+	defer done()
+	lease := taken(context.Background(), locks.Mutex("cooldown", relock.WithFixedLease(200*time.Millisecond)))
+	<-lease.Context().Done()
+	fmt.Println(context.Cause(lease.Context()))
+	// Output: relock: lock lost
+}
+
+// A cap on how long a lock is held frees others of a holder that is stuck.
+func ExampleWithMaxHold() {
+	locks, done := opened()
+	defer done()
+	lease := taken(context.Background(), locks.Mutex("import", relock.WithMaxHold(200*time.Millisecond)))
+	<-lease.Context().Done()
+	fmt.Println(errors.Is(context.Cause(lease.Context()), relock.ErrLost)) // ErrMaxHold, unless Redis was silent
+	// Output: true
+}
+
+// WithWait bounds the waiting without touching the context that the lease derives from.
+func ExampleWithWait() {
+	locks, done := opened()
+	defer done()
+	taken(context.Background(), locks.Mutex("busy"))
+	_, err := locks.Mutex("busy", relock.WithWait(50*time.Millisecond)).Lock(context.Background())
+	fmt.Println(errors.Is(err, relock.ErrNotAcquired))
+	// Output: true
+}
