@@ -67,19 +67,18 @@ func TestAbandonedClaimIsSweptWhereItMayStand(t *testing.T) {
 				if c.ScriptName() != "vote" {
 					return swept()
 				}
-				err := left[0]
-				left = left[1:]
-				if err != nil {
+				if err := left[0]; err != nil {
 					return driver.Value{}, err
 				}
 				return driver.List(driver.Int(0), driver.Int(7), driver.Int(1), driver.Int(5000), driver.String("another"),
 					driver.Int(1_800_000_000_000_000), driver.Int(0)), nil
-			})
+			}, func(c *Config) { c.Timeout = 4 * patience })
 			c := contender(t, q)
 			e := c.contest
 			for range tc.votes {
 				e.voters[0].due, e.voters[0].failing = clock.Stamp{}, e.voters[0].amiss
 				e.count(sendAt(e, 0))
+				left = left[1:]
 			}
 			c.Abandon()
 			q.members[0].Settle() // what was to be swept has been tried now
@@ -105,7 +104,7 @@ func TestLateVoteIsSwept(t *testing.T) {
 				}
 				return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
 					driver.Int(1_800_000_000_000_000), driver.Int(1)), nil
-			}, func(c *Config) { c.Timeout = patience })
+			}, func(c *Config) { c.Timeout = 4 * patience })
 			c := contender(t, q)
 			c.contest.ask(wire.ToWait)
 			require.Equal(t, "vote", within(t, d.news))

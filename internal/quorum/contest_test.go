@@ -39,11 +39,11 @@ func TestSplitVoteIsGivenBack(t *testing.T) {
 			won <- result{c, g, err}
 		}()
 	}
-	first := await(t, won, 5*time.Second) // a poll comes after 10 s
+	first := await(t, won, 8*time.Second) // a poll comes after 10 s
 	require.NoError(t, first.err)
 	require.Same(t, a, first.c, "the lower ticket wins")
 	require.NoError(t, a.Release(nil))
-	second := await(t, won, 5*time.Second)
+	second := await(t, won, 8*time.Second)
 	require.NoError(t, second.err)
 	require.Greater(t, second.g.Token, first.g.Token)
 	require.NoError(t, b.Release(nil))

@@ -54,11 +54,12 @@ func masters(t *testing.T, n int) []*redistest.Server {
 	return all
 }
 
-// over returns a client's quorum of nodes, with what a client says of them by default.
+// over returns a client's quorum of nodes, with what a client says of them by default, but for the time-out: a busy
+// machine is no node that is silent.
 func over(t *testing.T, nodes []driver.Redis, changes ...func(*Config)) *Quorum {
 	t.Helper()
 	cfg := Config{
-		Client: uuid.NewString(), Need: len(nodes)/2 + 1, Timeout: time.Second, Lease: 30 * time.Second,
+		Client: uuid.NewString(), Need: len(nodes)/2 + 1, Timeout: 8 * time.Second, Lease: 30 * time.Second,
 		Guard: true, Auto: true, Longest: 30 * time.Second, Retention: 7 * 24 * time.Hour,
 		Log: slog.New(slog.DiscardHandler),
 	}
