@@ -105,10 +105,16 @@ func TestBelief(t *testing.T) {
 			{"the first question", []event{begin(10), owns(at(10), false)}, state{counter: unknown, base: 10}},
 			{"another question keeps the base", []event{begin(10), begin(50)}, state{counter: unknown, base: 10}},
 			{"a question after an answer", []event{begin(10), others(5, 20), begin(50)}, state{counter: 5, base: 20}},
-			{"granted", []event{begin(10), mine(alone, 17, 3, 10, true), owns(at(11), true)}, state{17, 3, 10, unknown, 10}},
+			{"granted", []event{
+				begin(10), mine(alone, 17, 3, 10, true), owns(at(11), true),
+			}, state{17, 3, 10, unknown, 10}},
 			{"granted by a vote", []event{begin(10), mine(votes, 17, 3, 10, true)}, state{17, 3, 10, unknown, 10}},
-			{"count 0 is the block", []event{begin(10), mine(alone, 17, 0, 10, true)}, state{17, block, 10, unknown, 10}},
-			{"a count beyond the block", []event{begin(10), mine(votes, 17, 99, 10, true)}, state{17, block, 10, unknown, 10}},
+			{"count 0 is the block", []event{
+				begin(10), mine(alone, 17, 0, 10, true),
+			}, state{17, block, 10, unknown, 10}},
+			{"a count beyond the block", []event{
+				begin(10), mine(votes, 17, 99, 10, true),
+			}, state{17, block, 10, unknown, 10}},
 			{"granted again, dated anew", []event{
 				begin(10), mine(alone, 17, 3, 10, true), mine(alone, 17, 3, 500, true), owns(at(10+believed), true),
 			}, state{17, 3, 500, unknown, 10}},
@@ -120,7 +126,9 @@ func TestBelief(t *testing.T) {
 			}, state{33, block, 20, unknown, 10}},
 			{"refused", []event{begin(10), others(5, 10), owns(at(10), false)}, state{counter: 5, base: 10}},
 			{"refused by a Redis that never counted", []event{begin(10), others(0, 10)}, state{counter: 0, base: 10}},
-			{"refused again, counted on", []event{begin(10), others(5, 10), others(9, 40)}, state{counter: 9, base: 40}},
+			{"refused again, counted on", []event{
+				begin(10), others(5, 10), others(9, 40),
+			}, state{counter: 9, base: 40}},
 			{"the counter went back", []event{begin(10), others(9, 10), others(5, 40)}, state{counter: 9, base: 40}},
 		},
 		{ // numbers that were counted before
@@ -130,8 +138,12 @@ func TestBelief(t *testing.T) {
 			{"a vote that forgot how far it counted", []event{
 				begin(10), others(20, 10), mine(votes, 17, 3, 30, false), owns(at(30), false),
 			}, state{counter: 20, base: 10}},
-			{"a vote at the counter", []event{begin(10), others(17, 10), mine(votes, 17, 3, 30, false)}, state{counter: 17, base: 10}},
-			{"a vote just above it", []event{begin(10), others(16, 10), mine(votes, 17, 3, 30, true)}, state{17, 3, 30, 16, 10}},
+			{"a vote at the counter", []event{
+				begin(10), others(17, 10), mine(votes, 17, 3, 30, false),
+			}, state{counter: 17, base: 10}},
+			{"a vote just above it", []event{
+				begin(10), others(16, 10), mine(votes, 17, 3, 30, true),
+			}, state{17, 3, 30, 16, 10}},
 			{"an old vote beside a younger grant", []event{
 				begin(10), others(16, 10), mine(votes, 33, 3, 30, true), mine(votes, 12, 5, 20, true),
 			}, state{33, 3, 30, 16, 10}},
@@ -147,15 +159,23 @@ func TestBelief(t *testing.T) {
 		},
 		{ // messages
 			{"a message before any question", []event{told(17, 3, at(5), false)}, state{}},
-			{"a message before any answer", []event{begin(10), told(17, 3, at(30), true)}, state{17, 3, 10, unknown, 10}},
+			{"a message before any answer", []event{
+				begin(10), told(17, 3, at(30), true),
+			}, state{17, 3, 10, unknown, 10}},
 			{"a message is dated from the answer before", []event{
 				begin(10), others(5, 20), told(17, 3, at(900), true), owns(at(20+believed-1), true), owns(at(20+believed), false),
 			}, state{17, 3, 20, 5, 20}},
 			{"count 0 in a message", []event{begin(10), told(17, 0, at(30), true)}, state{17, block, 10, unknown, 10}},
 			{"no grant", []event{begin(10), told(0, 0, at(30), false)}, state{counter: unknown, base: 10}},
-			{"a late message", []event{begin(10), others(20, 10), told(17, 3, at(30), false)}, state{counter: 20, base: 10}},
-			{"a message at the counter", []event{begin(10), others(17, 10), told(17, 3, at(30), false)}, state{counter: 17, base: 10}},
-			{"a message just above it", []event{begin(10), others(16, 10), told(17, 3, at(30), true)}, state{17, 3, 10, 16, 10}},
+			{"a late message", []event{
+				begin(10), others(20, 10), told(17, 3, at(30), false),
+			}, state{counter: 20, base: 10}},
+			{"a message at the counter", []event{
+				begin(10), others(17, 10), told(17, 3, at(30), false),
+			}, state{counter: 17, base: 10}},
+			{"a message just above it", []event{
+				begin(10), others(16, 10), told(17, 3, at(30), true),
+			}, state{17, 3, 10, 16, 10}},
 			{"late, though the counter went back", []event{
 				begin(10), others(20, 10), others(5, 20), told(17, 3, at(30), false),
 			}, state{counter: 20, base: 20}},
@@ -189,8 +209,12 @@ func TestBelief(t *testing.T) {
 				begin(10), mine(votes, 17, 3, 10, true), owns(clocks(10+believed-1, -9999), true),
 				owns(clocks(10+believed, -9999), false),
 			}, state{17, 3, 10, unknown, 10}},
-			{"a message after a lease", []event{begin(10), told(17, 3, at(10+believed), false)}, state{counter: unknown, base: 10}},
-			{"a message just before", []event{begin(10), told(17, 3, at(10+believed-1), true)}, state{17, 3, 10, unknown, 10}},
+			{"a message after a lease", []event{
+				begin(10), told(17, 3, at(10+believed), false),
+			}, state{counter: unknown, base: 10}},
+			{"a message just before", []event{
+				begin(10), told(17, 3, at(10+believed-1), true),
+			}, state{17, 3, 10, unknown, 10}},
 			{"a message after a sleep", []event{
 				begin(10), told(17, 3, clocks(20, 10+believed), false),
 			}, state{counter: unknown, base: 10}},
@@ -202,9 +226,13 @@ func TestBelief(t *testing.T) {
 			}, state{17, 3, second, 5, second}},
 		},
 		{ // what was given back
-			{"dropped", []event{begin(10), mine(votes, 17, 3, 10, true), drop, owns(at(11), false)}, state{counter: 17, base: 10}},
+			{"dropped", []event{
+				begin(10), mine(votes, 17, 3, 10, true), drop, owns(at(11), false),
+			}, state{counter: 17, base: 10}},
 			{"dropped before anything", []event{begin(10), drop}, state{counter: 0, base: 10}},
-			{"dropped below the counter", []event{begin(10), others(20, 10), mine(alone, 17, 3, 20, true), drop}, state{counter: 20, base: 10}},
+			{"dropped below the counter", []event{
+				begin(10), others(20, 10), mine(alone, 17, 3, 20, true), drop,
+			}, state{counter: 20, base: 10}},
 			{"told late of what was dropped", []event{
 				begin(10), mine(votes, 17, 3, 10, true), drop, told(17, 3, at(20), false),
 			}, state{counter: 17, base: 10}},
@@ -214,7 +242,9 @@ func TestBelief(t *testing.T) {
 			{"a vote for more", []event{
 				begin(10), mine(votes, 17, 3, 10, true), drop, mine(votes, 33, 0, 20, true),
 			}, state{33, block, 20, 17, 10}},
-			{"told of more", []event{begin(10), mine(votes, 17, 3, 10, true), drop, told(33, 0, at(30), true)}, state{33, block, 10, 17, 10}},
+			{"told of more", []event{
+				begin(10), mine(votes, 17, 3, 10, true), drop, told(33, 0, at(30), true),
+			}, state{33, block, 10, 17, 10}},
 			{"refused at the counter before the drop", []event{
 				begin(10), mine(votes, 17, 3, 10, true), drop, others(5, 20), told(17, 3, at(30), false),
 			}, state{counter: 17, base: 20}},

@@ -19,7 +19,7 @@ func TestLookAgain(t *testing.T) {
 		{30 * time.Second, -time.Hour, 10 * time.Second, 10500 * time.Millisecond},
 		{30 * time.Second, time.Hour, 10 * time.Second, 10500 * time.Millisecond},
 		{30 * time.Second, 11 * time.Second, 10 * time.Second, 10500 * time.Millisecond},
-		{30 * time.Second, 10*time.Second - 1, 10*time.Second + time.Millisecond - 1, 10*time.Second + time.Millisecond - 1},
+		{30 * time.Second, 10*time.Second - 1, 10001*time.Millisecond - 1, 10001*time.Millisecond - 1},
 		{30 * time.Second, 5 * time.Second, 5001 * time.Millisecond, 5001 * time.Millisecond},
 		{30 * time.Second, 2 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond},
 		{30 * time.Second, time.Millisecond, 2 * time.Millisecond, 2 * time.Millisecond},

@@ -49,7 +49,8 @@ func FuzzParseGrant(f *testing.F) {
 		if g.Tokens.Count > 0 {
 			token += ":" + strconv.Itoa(g.Tokens.Count)
 		}
-		back := fmt.Sprintf("%s %d:%s %s %d %s%s", token, g.Lease.Milliseconds(), g.Kind.Name, g.ID, len(g.Owner), g.Owner, g.Name)
+		lease := fmt.Sprintf("%d:%s", g.Lease.Milliseconds(), g.Kind.Name)
+		back := fmt.Sprintf("%s %s %s %d %s%s", token, lease, g.ID, len(g.Owner), g.Owner, g.Name)
 		again, err := ParseGrant(back)
 		require.NoError(t, err)
 		require.Equal(t, g, again)
