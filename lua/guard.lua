@@ -9,6 +9,13 @@
 
 local time = redis.call('TIME') -- the server's, for all that follows
 
+-- run_id is the server's own of this process, 'unknown' where it tells none.
+local function run_id()
+  local info = redis.pcall('INFO', 'server')
+  local at = type(info) == 'string' and string.find(info, 'run_id:', 1, true)
+  return at and string.match(info, '%x+', at + 7) or 'unknown'
+end
+
 -- incarnation returns how long this one must grant nothing yet, nil when it may, and when it was noticed, both in ms;
 -- '0' for one that never forgot. A run id that is not the marker's says that the process was restarted or is a promoted
 -- replica, a missing marker that everything was deleted. Others may rely on locks of before for `longest`.
@@ -16,9 +23,7 @@ local function incarnation()
   if longest == 0 then
     return nil, '0'
   end
-  local info = redis.pcall('INFO', 'server')
-  local at = type(info) == 'string' and string.find(info, 'run_id:', 1, true)
-  local run = at and string.match(info, '%x+', at + 7) or 'unknown'
+  local run = run_id()
   local mark = redis.call('HMGET', 'relock_incarnation', 'run', 'born', 'longest')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local noticed = mark[1] == run and tonumber(mark[2]) or now

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -56,7 +57,7 @@ func (q *Quorum) prepare(ctx context.Context) error {
 		return err
 	}
 	if q.cfg.Auto && out.agreed() == len(q.members) && !q.marked() {
-		if err := q.Initialize(ctx); err != nil {
+		if err := q.declare(ctx); err != nil {
 			return err
 		}
 	}
@@ -109,6 +110,46 @@ func (q *Quorum) Initialize(ctx context.Context) error {
 	out := q.answers("initialize", "")
 	q.askAll(ctx, out, func(ctx context.Context, m *member) error { return m.initialize(ctx, q.cfg.Longest) })
 	return out.err()
+}
+
+// declare takes nodes for new that were all found to be fresh. By now another client may have done so, hold a lock on all
+// of them, and one may have forgotten that lock since, which would look as fresh. So all are asked once more, and none is
+// declared unless all still are the processes that were found, without a marker. A lock that was taken before one of
+// the first answers is then seen on a node that kept it. What a node becomes after that the script sees itself.
+func (q *Quorum) declare(ctx context.Context) error {
+	out := q.answers("initialize", "")
+	var changed atomic.Bool
+	q.askAll(ctx, out, func(ctx context.Context, m *member) error {
+		same, err := m.unchanged(ctx)
+		if err == nil && !same {
+			changed.Store(true)
+		}
+		return err
+	})
+	if err := out.err(); err != nil || changed.Load() || out.agreed() < len(q.members) {
+		return err
+	}
+	out = q.answers("initialize", "")
+	q.askAll(ctx, out, func(ctx context.Context, m *member) error {
+		_, err := m.Wire.Declare(ctx, m.who.Load().run, q.cfg.Longest)
+		return err
+	})
+	return out.err()
+}
+
+// unchanged asks a node again who it is, and reports whether it is the same process as before and fresh.
+func (m *member) unchanged(ctx context.Context) (bool, error) {
+	if err := m.enter(ctx); err != nil {
+		return false, err
+	}
+	defer m.leave()
+	who, err := m.identify(ctx)
+	if err != nil {
+		return false, err
+	}
+	same := !who.marked && who.run == m.who.Load().run
+	m.who.Store(&who)
+	return same, nil
 }
 
 // enter takes the node's slot for checks. It fails when ctx ends first.

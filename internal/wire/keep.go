@@ -108,6 +108,16 @@ func (r *Redis) fence(ctx context.Context, e *Entry, how, who string, counter in
 	return n == 1, err
 }
 
+// Declare says that a node has forgotten no lock: it is new. It returns false where the node has a marker by now, or is
+// another process than the one whose run id that is, "" where it told none.
+func (r *Redis) Declare(ctx context.Context, run string, longest time.Duration) (bool, error) {
+	if run == "" {
+		run = "unknown" // as guard.lua has it
+	}
+	n, err := integer(r.link.Do(ctx, r.link.Timeout, r.mutex.declare, nil, []string{run, MS(longest)}, nil))
+	return n == 1, err
+}
+
 // Force frees a lock whoever holds it. It returns false when nobody did.
 func (r *Redis) Force(ctx context.Context, way Route, k *Kind, n *Names) (bool, error) {
 	keys := []string{n.Lock, n.Queue, n.Counter, n.Unlock}

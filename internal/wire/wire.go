@@ -44,7 +44,7 @@ var Plain = Route{Inbox: InboxPrefix, Publish: "PUBLISH"}
 
 // scripts are those of one kind in one topology.
 type scripts struct {
-	acquire, release, vote, unvote, fence, sweep, force, setCount, renew, inspect *driver.Script
+	acquire, release, vote, unvote, fence, declare, sweep, force, setCount, renew, inspect *driver.Script
 }
 
 // made are all scripts that were put together so far: clients of one process share them.
@@ -64,6 +64,7 @@ func (o Options) scripts(k *Kind) *scripts {
 	if o.Votes {
 		s.vote, s.unvote = script(from.Text("vote")), script(from.Text("unvote"))
 		s.fence, s.sweep = script(from.Text("fence")), script(from.Sweep("unvote"))
+		s.declare = script(from.Text("declare"))
 	} else {
 		s.acquire, s.release = script(from.Text("acquire")), script(from.Text("release"))
 		s.sweep = script(from.Sweep("release"))
