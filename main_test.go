@@ -75,12 +75,19 @@ func lined(t *testing.T, c *Client, name string) {
 	require.Eventually(t, func() bool { return c.keeper.gates.Waiting(name) }, patience, time.Millisecond)
 }
 
-// stateOf is what Redis knows of a lock.
+// stateOf is what Redis knows of a lock. It asks again where a short time-out was too short for a busy machine.
 func stateOf(t *testing.T, m *Mutex) State {
 	t.Helper()
-	st, err := m.State(context.Background())
-	require.NoError(t, err)
-	return st
+	for began := time.Now(); ; {
+		st, err := m.State(context.Background())
+		if err == nil {
+			return st
+		}
+		if time.Since(began) > patience {
+			t.Error(err)
+			return State{}
+		}
+	}
 }
 
 // tokensOf has n goroutines line up for a lock in fake time, each of which holds it for a second, and returns their tokens.
