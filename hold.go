@@ -29,6 +29,7 @@ type hold struct {
 	cause   error // why it was lost
 	cfg     *config
 	leases  []*Lease
+	room    [1]*Lease   // of leases, as long as nobody re-enters
 	token   int64       // next fencing token of the block
 	left    int         // tokens left to use
 	since   clock.Stamp // when this process got the lock

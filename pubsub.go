@@ -243,11 +243,7 @@ func (s *single) renew(ctx context.Context, batch []renewal, settle func(int, wi
 	for i, r := range batch {
 		asks[i] = wire.Renewal{Entry: r.claim.of(), Count: r.count, Lease: r.lease}
 	}
-	s.node.Renew(ctx, asks, func(of []int, got []wire.Result) {
-		for i, r := range got {
-			settle(of[i], r, sent)
-		}
-	})
+	s.node.Renew(ctx, asks, func(i int, r wire.Result) { settle(i, r, sent) })
 }
 
 func (s *single) silence(name string, cause error) error {

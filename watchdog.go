@@ -166,7 +166,7 @@ func (k *keeper) newHold(c claim, g node.Grant, cfg *config, atGate bool) *hold 
 		token: g.Token, left: g.Passes, since: clock.Now(), cap: clock.Never(),
 		until: g.Sent.Add(e.Lease - clock.Margin(e.Lease)), renewAt: g.Sent.Add(e.Lease / 3), kept: g.Sent.Add(e.Lease),
 	}
-	h.watcher = h
+	h.watcher, h.leases = h, h.room[:0]
 	c.watch(&h.watcher)
 	return h
 }

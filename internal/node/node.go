@@ -116,36 +116,55 @@ func (n *Node) groupOf(e *wire.Entry) group {
 	return group{slot: n.link.Slot(e.Names.Lock), kind: e.Kind}
 }
 
-// Renew lengthens leases. It calls note for each part of the batch that is one command, with the indices of its
-// renewals and their results, from any goroutine, and returns when all have been noted.
-func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(of []int, got []wire.Result)) {
+// Renew lengthens leases. It calls note once for each renewal, by its place in the batch, from any goroutine, and returns
+// when all have been noted.
+func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int, r wire.Result)) {
+	var wg sync.WaitGroup
+	if n.alike(batch) {
+		n.renew(ctx, &wg, batch, note)
+		wg.Wait()
+		return
+	}
 	groups := make(map[group][]int)
 	for i, r := range batch {
 		g := n.groupOf(r.Entry)
 		groups[g] = append(groups[g], i)
 	}
-	var wg sync.WaitGroup
 	for _, of := range groups {
-		for len(of) > 0 {
-			part := of[:min(len(of), wire.MaxBatch)]
-			of = of[len(part):]
-			wg.Go(func() { n.renewPart(ctx, batch, part, note) })
+		part := make([]wire.Renewal, len(of))
+		for i, at := range of {
+			part[i] = batch[at]
 		}
+		n.renew(ctx, &wg, part, func(i int, r wire.Result) { note(of[i], r) })
 	}
 	wg.Wait()
 }
 
-func (n *Node) renewPart(ctx context.Context, batch []wire.Renewal, part []int, note func([]int, []wire.Result)) {
-	renewals := batch
-	if len(part) < len(batch) {
-		renewals = make([]wire.Renewal, len(part))
-		for i, of := range part {
-			renewals[i] = batch[of]
+// alike reports whether all of a batch fits into one command.
+func (n *Node) alike(batch []wire.Renewal) bool {
+	if n.mode.Load() != modePlain {
+		return len(batch) < 2
+	}
+	for _, r := range batch {
+		if r.Entry.Kind != batch[0].Entry.Kind {
+			return false
 		}
 	}
-	n.Wire.RenewApart(ctx, renewals, func(from int, got []wire.Result, _ error) {
-		note(part[from:from+len(got)], got)
-	})
+	return true
+}
+
+// renew sends a batch whose locks are alike, in commands that keep nobody waiting for long.
+func (n *Node) renew(ctx context.Context, wg *sync.WaitGroup, batch []wire.Renewal, note func(i int, r wire.Result)) {
+	for from := 0; from < len(batch); from += wire.MaxBatch {
+		part := batch[from:min(from+wire.MaxBatch, len(batch))]
+		wg.Go(func() {
+			n.Wire.RenewApart(ctx, part, func(at int, got []wire.Result, _ error) {
+				for i, r := range got {
+					note(from+at+i, r)
+				}
+			})
+		})
+	}
 }
 
 // Inspect reads a lock's state.

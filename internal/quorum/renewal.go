@@ -33,7 +33,7 @@ func (q *Quorum) Renew(ctx context.Context, batch []Renewal, settle func(i int, 
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
 			defer cancel()
-			m.Renew(ctx, asks, func(of []int, got []wire.Result) { t.note(m, of, got) })
+			m.Renew(ctx, asks, func(i int, r wire.Result) { t.note(m, i, r) })
 		})
 	}
 	wg.Wait()
@@ -57,31 +57,28 @@ type row struct {
 	absent     []*member // nodes that answered that the lock is not held there
 }
 
-// note counts one node's answers.
-func (t *tally) note(m *member, of []int, got []wire.Result) {
+// note counts one node's answer.
+func (t *tally) note(m *member, i int, result wire.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for at, result := range got {
-		i := of[at]
-		r, v := &t.rows[i], t.voter(i, m)
-		switch result {
-		case wire.Renewed:
-			r.held++
-			v.missing.Store(nil)
-		case wire.Lost:
-			r.lost++
-			r.absent = append(r.absent, m)
-			v.missing.CompareAndSwap(nil, &t.sent)
-		}
-		switch {
-		case r.settled:
-		case r.held >= t.q.need:
-			r.settled = true
-			t.settle(i, wire.Renewed, t.sent)
-		case r.lost > len(t.q.members)-t.q.need:
-			r.settled = true
-			t.settle(i, wire.Lost, t.sent)
-		}
+	r, v := &t.rows[i], t.voter(i, m)
+	switch result {
+	case wire.Renewed:
+		r.held++
+		v.missing.Store(nil)
+	case wire.Lost:
+		r.lost++
+		r.absent = append(r.absent, m)
+		v.missing.CompareAndSwap(nil, &t.sent)
+	}
+	switch {
+	case r.settled:
+	case r.held >= t.q.need:
+		r.settled = true
+		t.settle(i, wire.Renewed, t.sent)
+	case r.lost > len(t.q.members)-t.q.need:
+		r.settled = true
+		t.settle(i, wire.Lost, t.sent)
 	}
 }
 

@@ -124,7 +124,7 @@ func renewed(c *Claim, sent clock.Stamp, said []wire.Result) (settled []wire.Res
 		settle: func(_ int, r wire.Result, _ clock.Stamp) { settled = append(settled, r) },
 	}
 	for i, result := range said {
-		tl.note(c.q.members[i], []int{0}, []wire.Result{result})
+		tl.note(c.q.members[i], 0, result)
 	}
 	tl.close()
 	return settled
