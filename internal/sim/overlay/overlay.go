@@ -1,0 +1,50 @@
+// Package overlay makes what runs in a bubble of testing/synctest repeat from a seed.
+//
+// A bubble has fake time, but Go's runtime still draws: which ready case a select takes, the order of a map and of
+// timers of one instant, the numbers of math/rand. Threads, the collector and the monitor that preempts goroutines
+// put their real time on top. The command in the directory write makes an overlay of Go's own files that takes these
+// numbers from the seed and keeps the rest away from bubbles:
+//
+//	go test $(go run ./overlay/write -o /tmp/simoverlay) ./...
+//
+// A program built without the overlay runs as ever, and [Active] says so.
+//
+// # What repeats
+//
+// Goroutines of a bubble, with one P and no collection while they run ([Run] sees to both): their order, select,
+// timers, math/rand and math/rand/v2, maps, the children of a context, sync.Mutex. The order also varies by the seed
+// beyond what Go does by itself: under some seeds a goroutine made ready goes to the end of the queue now and then.
+// Goroutines outside of the bubble may wake, draw and allocate without changing it.
+//
+// # What does not
+//
+//   - A map of more than eight keys that are, or contain, pointers (channels and interfaces of pointers too): addresses
+//     order it. So it is with sync.Map.
+//   - crypto/rand, and what it feeds: seed that apart.
+//   - Whatever is kept from one run to the next, as a sync.Once done or a cache filled: warm up by a run of the same
+//     kind.
+//   - A goroutine that runs, or is in one system call, for ten seconds of real time: it is preempted so that a guard
+//     outside of the bubble can act.
+package overlay
+
+import (
+	"runtime"
+	"runtime/debug"
+)
+
+// Active reports whether the program was built with the overlay.
+func Active() bool { return active }
+
+// Seed seeds every bubble that starts from now on, the bubble of the calling goroutine from this moment on, and what
+// goroutines outside of bubbles draw. It does nothing where [Active] is false.
+func Seed(seed uint64) { simSeed(seed) }
+
+// Run calls run, which starts bubbles and waits for them, with all of its bubbles seeded, on one P and with no garbage
+// collection but one before it. It is not for concurrent use.
+func Run(seed uint64, run func()) {
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	Seed(seed)
+	run()
+}

@@ -1,0 +1,7 @@
+//go:build !simoverlay
+
+package overlay
+
+const active = false
+
+func simSeed(uint64) {}
