@@ -14,6 +14,7 @@
 // Goroutines of a bubble, with one P and no collection while they run ([Run] sees to both): their order, select,
 // timers, math/rand and math/rand/v2, maps, the children of a context, sync.Mutex. The order also varies by the seed
 // beyond what Go does by itself: under some seeds a goroutine made ready goes to the end of the queue now and then.
+// The wall clock outside of bubbles shows whole seconds, so that what a process noted at its start differs by those.
 // Goroutines outside of the bubble may wake, draw and allocate without changing it.
 //
 // # What does not

@@ -45,7 +45,11 @@ func (w *toy) event(what string, n int) {
 	w.events.Write(binary.LittleEndian.AppendUint64(nil, uint64(time.Now().UnixNano())))
 }
 
+// started is what libraries keep to count from.
+var started = time.Now()
+
 func (w *toy) run() {
+	w.event("began", int(time.Since(started)%time.Second))
 	ctx, cancel := context.WithCancel(context.Background())
 	ready := []chan int{make(chan int, 1), make(chan int, 1), make(chan int), make(chan int)}
 	var all sync.WaitGroup

@@ -92,6 +92,9 @@ var replacements = []replacement{
 		"func internal_sync_nanotime() int64 {\n\treturn simNanotime()\n",
 	},
 
+	// What a process notes of the time when it starts is a bubble's time plus whole seconds.
+	{"time/time.go", "\tmono -= startNano\n", "\tnsec = 0\n\tmono -= startNano\n"},
+
 	// The children of a context are the one map of pointers that the standard library goes through all the time.
 	{"context/context.go", "\tchildren map[canceler]struct{} ", "\tjoined   uint64\n\tchildren map[canceler]uint64 "},
 	{"context/context.go", "make(map[canceler]struct{})", "make(map[canceler]uint64)"},
