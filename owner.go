@@ -35,7 +35,8 @@ func (c *ownerCtx) Value(key any) any {
 
 // WithOwner returns a context whose locks belong to the owner named id. Whoever uses the same id, in this process or in
 // another, is the same owner and re-enters its locks: use it for a workflow that moves between processes. All who share
-// an owner id hold the lock together and get the same fencing token. An id has up to 256 bytes, is not empty and does not
+// an owner id hold the lock together. On one Redis they get the same fencing token; on a quorum each gets one of its own, above
+// those of all earlier owners and below those of all later ones. An id has up to 256 bytes, is not empty and does not
 // start with "relock:", else each Lock under it fails with ErrInvalidOwner. It must not be something else's owner, such
 // as Redisson's <uuid>:<thread>.
 //

@@ -1,6 +1,6 @@
 -- vote: acquire on one node of a quorum, poll there, or give back a grant to a lower ticket.
 --
--- needs: rights counter kind ballot grant handover queue news
+-- needs: rights counter kind ballot grant handover queue news token
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -18,7 +18,6 @@
 -- Returns ballot's answer, or why the node is mute as an error.
 local lease, block, id, owner, ticket, yield, how, inbox = unpack(ARGV)
 local member = member_of(lease, block, id, owner)
-
 if barred() then
   if how ~= 'try' then
     join(member, ticket, lease)
@@ -32,13 +31,15 @@ if idle(lease, block, id, owner) then
 end
 if holds(id) then
   lengthen(lease, id)
-  -- A yield holds for the grant it names alone. Who is still first is granted anew, under a new number: so a copy of
-  -- this command that comes late finds nothing to give back.
-  local number = string.match(noted('vote') or '', '^(%d+):')
+  -- A yield holds for the grant it names alone, and what stays is under a new number, be the yielder first again or the
+  -- owner kept in by another sharer: so a copy of this command that comes late finds nothing to give back.
+  local number, standing_ticket = string.match(noted('vote') or '', '^(%d+):(%d+)$')
   if yield == number and sole(owner) then
     clear()
     join(member, ticket, lease)
     hand_over(inbox, 'PUBLISH', member)
+  elseif yield == number then
+    record_grant((reserve(1)), standing_ticket)
   end
 elseif share(id, owner) then
   give_up(member)
