@@ -59,6 +59,36 @@ func TestFirstUseHearsItsContext(t *testing.T) {
 	require.ErrorIs(t, c.Initialize(context.Background()), ErrClosed)
 }
 
+// A context that ends because another lock was lost says nothing of this one, which nobody held yet.
+func TestFirstUseHearsThatAnotherLockWasLost(t *testing.T) {
+	node := redistest.Start(t)
+	for _, lost := range []error{ErrLost, ErrMaxHold} {
+		for name, lock := range map[string]func(*Mutex, context.Context) (*Lease, error){
+			"Lock": (*Mutex).Lock, "TryLock": (*Mutex).TryLock,
+		} {
+			silent := faulty(node)
+			silent.Filter(faults.Next(faults.Command("TIME"), faults.Hold))
+			c, err := NewRedlock([]rueidis.Client{silent}, WithLease(3*time.Minute),
+				WithRestartGuard(GuardAuto, 3*time.Minute), WithCommandTimeout(30*time.Second))
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			failed := make(chan error, 1)
+			go func() {
+				_, err := lock(c.Mutex("k"), ctx)
+				failed <- err
+			}()
+			within(t, silent.Told())
+			cancel(lost)
+			err = within(t, failed)
+			var quorum *QuorumError
+			require.ErrorAs(t, err, &quorum, name)
+			require.ErrorIs(t, err, lost, name)
+			silent.Release()
+			c.Close()
+		}
+	}
+}
+
 // Many first uses at once, with Initialize beside them, share nothing unguarded.
 func TestFirstUsesAtOnce(t *testing.T) {
 	nodes := masters(t, 3)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -325,6 +326,16 @@ func TestStrictGuardWaitsForInitialize(t *testing.T) {
 	l, err := c.Mutex("k").TryLock(ctx)
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(ctx))
+}
+
+// Without the guard Initialize does nothing: another client's guard would take the nodes for such that forgot no lock.
+func TestInitializeDoesNothingWithoutTheGuard(t *testing.T) {
+	nodes := masters(t, 3)
+	c := newRedlock(t, nodes, WithRestartGuard(GuardOff, 0))
+	require.NoError(t, c.Initialize(context.Background()))
+	for _, s := range nodes {
+		require.Equal(t, "0", s.Do("EXISTS", wire.IncarnationKey))
+	}
 }
 
 // Where more nodes forgot than a quorum survives, nobody can tell them how far they counted: their clocks can.

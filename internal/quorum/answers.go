@@ -72,16 +72,16 @@ func (o *answers) complete() bool {
 	return len(o.noted) == o.of
 }
 
-// leave returns what was said so far, and cause for the nodes that are still out.
+// leave returns what was said so far, and cause for the nodes that are still out. It is no answer of theirs, even where
+// it tells that some other lock was lost.
 func (o *answers) leave(q *Quorum, cause error) error {
+	o.mu.Lock()
 	for _, m := range q.members {
-		o.mu.Lock()
-		out := !o.noted[m]
-		o.mu.Unlock()
-		if out {
-			o.note(m, cause)
+		if !o.noted[m] {
+			o.said = append(o.said, &wire.MemberError{Node: m.index, Err: cause})
 		}
 	}
+	o.mu.Unlock()
 	return o.err()
 }
 

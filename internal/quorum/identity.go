@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -100,12 +101,15 @@ func (q *Quorum) check(ctx context.Context, m *member) error {
 	return nil
 }
 
-// Initialize declares that no node has forgotten a lock that is held.
+// Initialize declares that no node has forgotten a lock that is held. It does nothing without the guard.
 func (q *Quorum) Initialize(ctx context.Context) error {
 	select {
 	case <-q.done:
 		return wire.ErrClosed
 	default:
+	}
+	if !q.cfg.Guard {
+		return nil
 	}
 	out := q.answers("initialize", "")
 	q.askAll(ctx, out, func(ctx context.Context, m *member) error { return m.initialize(ctx, q.cfg.Longest) })
@@ -158,7 +162,7 @@ func (m *member) enter(ctx context.Context) error {
 	case m.checking <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return &link.Left{Cause: context.Cause(ctx)} // which may tell of another lock
 	}
 }
 
