@@ -111,13 +111,14 @@ func TestBusyIsNotDown(t *testing.T) {
 		"quorum": func() *Client { return newRedlock(t, nodes) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c, d := open(), open()
 			m := c.Mutex(name)
 			l, err := m.Lock(context.Background())
 			require.NoError(t, err)
 			require.NoError(t, d.Mutex("warm").Do(context.Background(), func(context.Context) error { return nil }))
 			try := func(c *Client) *HeldError {
-				ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond) // enough to be answered in
+				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second) // enough to be answered in
 				defer cancel()
 				_, err := c.Mutex(name).Lock(ctx)
 				require.ErrorIs(t, err, ErrNotAcquired)

@@ -146,9 +146,9 @@ func awake(t *testing.T, s *redistest.Server, c *Client, name string) {
 func TestGrantIsDatedFromThePoll(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client()
-	holder, waiter := deaf(t, rdb, "h", time.Second), deaf(t, rdb, "w", time.Second)
+	holder, waiter := deaf(t, rdb, "h", 30*time.Second), deaf(t, rdb, "w", 30*time.Second)
 	inbox := inboxOf(t, s, "w")
-	a, b := contenderOf(t, holder, "k", "h", 1, time.Second), contenderOf(t, waiter, "k", "w", 1, time.Second)
+	a, b := contenderOf(t, holder, "k", "h", 1, 30*time.Second), contenderOf(t, waiter, "k", "w", 1, 30*time.Second)
 	asks(t, a)
 	asks(t, b)
 	polled, counter := b.Belief.Base, b.Belief.Counter
