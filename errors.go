@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -88,13 +89,15 @@ type NodeError struct {
 	Name  string // the lock
 	Err   error
 	Cause error // why the caller gave up; nil where Err alone ended the call
+
+	hint string // what to do about Err
 }
 
 // Error says what failed on which lock and, for errors that waiting does not heal, what to do.
 func (e *NodeError) Error() string {
 	msg := fmt.Sprintf("relock: %s %q: %v", e.Op, e.Name, e.Err)
-	if hint := hintFor(e.Err); hint != "" {
-		msg += " (" + hint + ")"
+	if e.hint != "" {
+		msg += " (" + e.hint + ")"
 	}
 	if e.Cause != nil {
 		msg += fmt.Sprintf(": gave up waiting: %v", e.Cause)
@@ -169,14 +172,14 @@ func hintFor(err error) string {
 	}
 }
 
-// outward makes an error of the rooms below one of this package's, whose fields godoc shows. All that the package
-// returns goes through it.
+// outward makes an error of the rooms below one of this package's, whose fields godoc shows, and what Redis answered the
+// client library's own. All that the package returns goes through it.
 func outward(err error) error {
 	switch e := err.(type) {
 	case *wire.HeldError:
 		return &HeldError{Name: e.Name, Holder: e.Holder, TTL: e.TTL, Local: e.Local, Cause: outward(e.Cause)}
 	case *wire.NodeError:
-		return &NodeError{Op: e.Op, Name: e.Name, Err: e.Err, Cause: e.Cause}
+		return &NodeError{Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, hint: hintFor(e.Err)}
 	case *wire.MemberError:
 		return &SeatError{Node: e.Node, Err: outward(e.Err)}
 	case *wire.QuorumError:
@@ -185,6 +188,10 @@ func outward(err error) error {
 			out.Nodes = append(out.Nodes, outward(said))
 		}
 		return out
+	case *driver.ReplyError:
+		if e.Err != nil {
+			return e.Err
+		}
 	}
 	return err
 }

@@ -98,6 +98,24 @@ func TestRefusalsAreReturnedAtOnce(t *testing.T) {
 	require.ErrorContains(t, err, "check the client's user name and password")
 }
 
+// What Redis answered stands in the errors as the client library has it, whose own functions then know it.
+func TestErrorsHoldTheClientsOwn(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "string", "x")
+	c, d := newClient(t, s.Client()), newRedlock(t, []*redistest.Server{s})
+	_, err := c.Mutex("string").Lock(t.Context())
+	var node *NodeError
+	require.ErrorAs(t, err, &node)
+	_, known := rueidis.IsRedisErr(node.Err)
+	require.True(t, known, "%T", node.Err)
+	require.ErrorContains(t, err, "choose another lock name")
+	_, err = d.Mutex("string").Lock(t.Context())
+	var seat *SeatError
+	require.ErrorAs(t, err, &seat)
+	_, known = rueidis.IsRedisErr(seat.Err)
+	require.True(t, known, "%T", seat.Err)
+}
+
 // A Redis that cannot be reached is waited for, until the caller's time is up.
 func TestUnreachableRedisIsWaitedFor(t *testing.T) {
 	s := redistest.Start(t)

@@ -2,6 +2,7 @@ package relock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
@@ -138,7 +140,8 @@ func TestRefusingMajorityIsTold(t *testing.T) {
 		require.ErrorAs(t, err, &quorum)
 		final := 0
 		for _, said := range quorum.Nodes {
-			if !wire.Transient(said) {
+			var refused *rueidis.RedisError
+			if errors.As(said, &refused) && !wire.Transient(&driver.ReplyError{Text: refused.Error()}) {
 				final++
 			}
 		}
