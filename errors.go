@@ -172,8 +172,8 @@ func hintFor(err error) string {
 	}
 }
 
-// outward makes an error of the rooms below one of this package's, whose fields godoc shows, and what Redis answered the
-// client library's own. All that the package returns goes through it.
+// outward makes an error of the rooms below one of this package's, whose fields godoc shows, what Redis answered the client
+// library's own, and why a caller left the caller's. All that the package returns goes through it.
 func outward(err error) error {
 	switch e := err.(type) {
 	case *wire.HeldError:
@@ -192,6 +192,8 @@ func outward(err error) error {
 		if e.Err != nil {
 			return e.Err
 		}
+	case *link.Left:
+		return e.Cause
 	}
 	return err
 }

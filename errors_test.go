@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -114,6 +115,30 @@ func TestErrorsHoldTheClientsOwn(t *testing.T) {
 	require.ErrorAs(t, err, &seat)
 	_, known = rueidis.IsRedisErr(seat.Err)
 	require.True(t, known, "%T", seat.Err)
+}
+
+// Why the caller left is the caller's own, which errors.As finds.
+func TestErrorsHoldWhyTheCallerLeft(t *testing.T) {
+	s := redistest.Start(t)
+	alone, node := faulty(s), faulty(s)
+	c := newClient(t, alone)
+	d, err := NewRedlock([]rueidis.Client{node})
+	require.NoError(t, err)
+	t.Cleanup(d.Close)
+	for what, left := range map[*faults.Client]func(context.Context) error{
+		alone: func(ctx context.Context) error { _, err := c.Mutex("k").TryLock(ctx); return err },
+		node:  func(ctx context.Context) error { _, err := d.Mutex("k").State(ctx); return err },
+	} {
+		what.Filter(faults.Next(faults.AnyScript, faults.Hold))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		failed := make(chan error, 1)
+		go func() { failed <- left(ctx) }()
+		within(t, what.Told())
+		cancel(&net.AddrError{Err: "moved"})
+		var moved *net.AddrError
+		require.ErrorAs(t, within(t, failed), &moved)
+		what.Release()
+	}
 }
 
 // A Redis that cannot be reached is waited for, until the caller's time is up.

@@ -432,7 +432,7 @@ func TestRenewalKeepsTheCount(t *testing.T) {
 func TestRenewalRepairsTheCount(t *testing.T) {
 	s := redistest.Start(t)
 	w := faulty(s)
-	c := newClient(t, w, WithLease(300*time.Millisecond))
+	c := newClient(t, w, WithLease(2*time.Second))
 	ctx := context.Background()
 	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
