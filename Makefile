@@ -5,6 +5,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
 MODULES := . cmd/relock integration interop bench internal/sim
 PACKAGES := ./... ./cmd/relock/...
 FUZZTIME ?= 60s
+SIMTIME ?= 60s
 BASE ?= HEAD
 COUNT ?= 8
 
@@ -52,6 +53,13 @@ fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) ./internal/wire
 	go test -run - -fuzz FuzzParseGrant -fuzztime $(FUZZTIME) ./internal/wire
 
+sim: ## simulate for SIMTIME, with fresh seeds; SEED=n repeats one with its trace, KIND and TOPOLOGY choose
+	cd internal/sim && go test ./world -count=1 -timeout 30m -v -run TestSimulation -kind='$(KIND)' -topology='$(TOPOLOGY)' \
+		$(if $(SEED),-seeds=1 -from=$(SEED) -show -lines=4000,-fresh -lasting=$(SIMTIME))
+
+sim-test: redis ## the simulator against a real server, and the seeds that once failed
+	cd internal/sim && go test -count=1 ./...
+
 demo: ## the main job, on an embedded Redis and on five of them
 	go run ./cmd/relock demo
 	go run ./cmd/relock demo -nodes 5
@@ -65,4 +73,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java test race integration interop matrix lint tidy fuzz demo bench bench-go bench-compare
+.PHONY: help redis java test race integration interop matrix lint tidy fuzz sim sim-test demo bench bench-go bench-compare

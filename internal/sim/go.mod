@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/relock-go/relock v0.0.0-00010101000000-000000000000
+	github.com/google/uuid v1.6.0
 	github.com/stretchr/testify v1.12.1
 	github.com/yuin/gopher-lua v1.1.1
 )

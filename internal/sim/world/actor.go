@@ -1,0 +1,172 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock"
+)
+
+// Actor is a goroutine of a process that uses locks.
+type Actor struct {
+	w     *World
+	place int // of its process
+	index int
+	side  sync.WaitGroup // goroutines that it started
+}
+
+func (a *Actor) run() {
+	for round := range a.w.plan.Rounds {
+		if a.w.ctx.Err() != nil {
+			break
+		}
+		a.w.begun()
+		r := throw(a.w.plan.Seed, "actor", strconv.Itoa(a.place), strconv.Itoa(a.index), strconv.Itoa(round)).stream()
+		a.w.kind.Round(a, r)
+		a.side.Wait()
+	}
+}
+
+// Try is what an actor asks for.
+type Try struct {
+	Name  string
+	Owner string // of WithOwner, "" for none
+	Once  bool   // TryLock
+	Apart bool   // detached from what ctx holds
+	Lease time.Duration
+	Fixed bool
+	Waits bool // WithWait
+	Opts  []relock.Option
+}
+
+// Acquire locks, and has the judge look at what came of it. It returns nil where the lock was not had.
+func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
+	if t.Owner != "" || t.Apart {
+		ctx = withOwner(ctx, t.Owner)
+	}
+	outer := scopeOf(ctx).find(t.Name)
+	p := a.w.process(a.place)
+	if outer != nil {
+		p = outer.proc
+	}
+	m := p.client.Mutex(t.Name, t.Opts...)
+	ended := ending(ctx)
+	var l *relock.Lease
+	var err error
+	began := time.Now()
+	a.w.called(p)
+	defer a.w.called(p)
+	if t.Once {
+		l, err = m.TryLock(ctx)
+	} else {
+		done := a.w.judge.waits(&call{name: t.Name, proc: p, lease: t.Lease})
+		l, err = m.Lock(ctx)
+		done()
+	}
+	a.bound("Lock", t.Name, began, ended, t.Once)
+	if err != nil {
+		a.w.note(p.index, t.Name, "is refused", 0, err)
+		a.refused(t, ctx, p, err)
+		return nil
+	}
+	h := &Held{
+		Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: scopeOf(ctx).whose(),
+		at: time.Since(a.w.trace.start), fixed: t.Fixed, lease: t.Lease, asked: began,
+	}
+	h.ctx = within(ctx, h)
+	a.w.note(p.index, t.Name, "HAS", h.Token, nil)
+	a.entered(h, outer)
+	return h
+}
+
+// entered has the judge look at a new lease.
+func (a *Actor) entered(h, outer *Held) {
+	if outer != nil {
+		h.fixed = h.fixed || outer.fixed
+		if outer.Token == h.Token {
+			h.owner = outer.owner
+		} else if outer.live() && h.live() {
+			a.w.fail(h.Name, "a re-entry under token %d was given %d", outer.Token, h.Token)
+		}
+	}
+	if a.w.judge.dead(h.proc) {
+		h.over.Store(true)
+	}
+	a.w.judge.granted(h, outer)
+}
+
+// ending returns how long ago ctx ended, once it has.
+func ending(ctx context.Context) func() time.Duration {
+	ended := make(chan time.Time, 1)
+	stop := context.AfterFunc(ctx, func() { ended <- time.Now() })
+	return func() time.Duration {
+		if stop() {
+			return 0
+		}
+		return time.Since(<-ended)
+	}
+}
+
+// bound demands that a call returned soon after its context had ended, or soon at all.
+func (a *Actor) bound(what, name string, began time.Time, ended func() time.Duration, soon bool) {
+	most := 8*a.w.plan.Timeout() + time.Second
+	if late := ended(); late > most {
+		a.w.fail(name, "%s returned %v after its context had ended", what, late)
+	}
+	if took := time.Since(began); soon && took > most {
+		a.w.fail(name, "%s took %v", what, took)
+	}
+}
+
+// refused demands that there was a reason.
+func (a *Actor) refused(t Try, ctx context.Context, p *process, err error) {
+	if t.Once || t.Waits || ctx.Err() != nil || !errors.Is(err, relock.ErrNotAcquired) {
+		return
+	}
+	a.w.fail(t.Name, "Lock gave up by itself: %v", err)
+}
+
+// Release unlocks, now and then twice.
+func (a *Actor) Release(ctx context.Context, h *Held, again bool) {
+	a.w.note(h.proc.index, h.Name, "unlocks", h.Token, nil)
+	lost := a.w.judge.unlocking(h)
+	began := time.Now()
+	a.w.called(h.proc)
+	defer a.w.called(h.proc)
+	err := h.Lease.Unlock(ctx)
+	a.w.note(h.proc.index, h.Name, "unlocked", h.Token, err)
+	a.w.judge.unlocked(h, lost, err, false)
+	if took := time.Since(began); took > 12*a.w.plan.Timeout()+time.Second {
+		a.w.fail(h.Name, "Unlock took %v", took)
+	}
+	if again {
+		a.w.judge.unlocked(h, lost, h.Lease.Unlock(ctx), true)
+	}
+}
+
+// Sleep passes simulated time, unless the run is over.
+func (a *Actor) Sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-a.w.ctx.Done():
+	}
+}
+
+// Go starts a goroutine that the round waits for.
+func (a *Actor) Go(f func()) { a.side.Go(f) }
+
+// pick is one of the list.
+func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
+
+// dead reports whether a process was killed.
+func (j *judge) dead(p *process) bool {
+	j.w.mu.Lock()
+	defer j.w.mu.Unlock()
+	return p.dead
+}

@@ -1,0 +1,301 @@
+package world
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/sim"
+)
+
+// event is a fault that does not belong to one command. It comes so long after so many rounds were begun.
+type event struct {
+	Name  string
+	Round int64
+	After time.Duration
+	Last  time.Duration // how long it lasts, where it does
+	Proc  int
+	Node  int
+	Step  time.Duration
+	Rate  float64
+	N     int
+	What  func(w *World, e event)
+}
+
+// deed is what an event may be, and how often it is drawn.
+type deed struct {
+	name   string
+	weight int
+	what   func(w *World, e event)
+}
+
+var deeds = map[string][]deed{
+	"none": {},
+	"net": {
+		{"cut", 3, cutLine}, {"deafen", 2, deafen}, {"part", 4, part}, {"pause", 3, pause}, {"kill", 1, kill},
+		{"close", 1, closeClient},
+	},
+	"refusals": {{"full", 3, full}, {"loading", 3, loading}, {"flush scripts", 3, flushScripts}},
+	"counter":  {{"lose counter", 3, loseCounter}, {"lose queue", 2, loseQueue}},
+	"restart":  {{"restart", 5, restart}, {"crash", 2, crash}, {"save", 3, save}, {"kill", 1, kill}},
+	"failover": {{"failover", 5, failover}, {"cut", 1, cutLine}},
+	"clock":    {{"step", 3, step}, {"drift", 3, drift}},
+	"operator": {{"delete", 2, deleteLock}, {"cut", 1, cutLine}, {"close", 1, closeClient}, {"kill", 1, kill}},
+}
+
+func drawEvents(r *rand.Rand, p *Plan) []event {
+	var from []deed
+	for _, class := range Classes {
+		if class == p.Class || p.Class == "mixed" && (class != "failover" || p.Topology.Replica) {
+			from = append(from, deeds[class]...)
+		}
+	}
+	total := 0
+	for _, d := range from {
+		total += d.weight
+	}
+	if total == 0 {
+		return nil
+	}
+	rounds := p.Procs * p.Actors * p.Rounds
+	var list []event
+	for i := range 1 + r.IntN(10) {
+		pick, at := r.IntN(total), 0
+		for pick >= from[at].weight {
+			pick -= from[at].weight
+			at++
+		}
+		list = append(list, event{
+			Name: fmt.Sprintf("event %d %s", i, from[at].name), Round: int64(r.IntN(rounds)), What: from[at].what,
+			After: time.Duration(r.Int64N(int64(p.Timeout()))), Last: time.Duration(r.Int64N(int64(2 * p.Longest()))),
+			Proc: r.IntN(p.Procs), Node: r.IntN(p.Topology.Nodes),
+			Step: time.Duration(r.Int64N(int64(4*p.Longest()))) - 2*p.Longest(),
+			Rate: .95 + .059*r.Float64(), N: r.IntN(6),
+		})
+	}
+	return list
+}
+
+// begun is called when an actor begins a round: what is due by that comes a little later.
+func (w *World) begun() {
+	n := w.rounds.Add(1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.events[n] {
+		w.after(e.After, func() {
+			if w.fates.fires(e.Name) {
+				w.trace.add(entry{proc: -1, node: -1, what: "EVENT " + e.Name, n: int64(e.Node)})
+				e.What(w, e)
+			}
+		})
+	}
+}
+
+// excuse tells the judge that for so long, and a while after, locks may have to be waited for.
+func (w *World) excuse(d time.Duration) { w.judge.excuse(d + w.plan.Longest()) }
+
+func cutLine(w *World, e event) {
+	n := w.nodes[e.Node]
+	for _, l := range n.lines {
+		if l.proc.index == e.Proc && !l.proc.dead {
+			l.cut(errBroken)
+		}
+	}
+	for _, ear := range append([]*listener(nil), n.ears...) {
+		if ear.proc.index == e.Proc && e.N > 0 {
+			ear.drop(errBroken)
+		}
+	}
+}
+
+// deafen makes subscriptions half-open until somebody notices.
+func deafen(w *World, e event) {
+	for _, ear := range w.nodes[e.Node].ears {
+		if ear.proc.index == e.Proc {
+			ear.deaf = true
+		}
+	}
+	w.after(e.Last, func() {
+		for _, ear := range append([]*listener(nil), w.nodes[e.Node].ears...) {
+			if ear.deaf {
+				ear.drop(errBroken)
+			}
+		}
+	})
+}
+
+func part(w *World, e event) {
+	w.excuse(e.Last)
+	w.part(e.Proc, e.Node)
+	w.after(e.Last, func() { w.heal(e.Proc, e.Node) })
+}
+
+func pause(w *World, e event) {
+	n := w.nodes[e.Node]
+	w.excuse(e.Last)
+	n.pause()
+	w.after(e.Last, n.resume)
+}
+
+func kill(w *World, e event) {
+	w.excuse(2 * w.plan.Longest())
+	w.replace(e.Proc, true)
+}
+
+func closeClient(w *World, e event) {
+	w.excuse(w.plan.Longest())
+	w.replace(e.Proc, false)
+}
+
+func full(w *World, e event) {
+	n := w.nodes[e.Node]
+	w.excuse(e.Last)
+	n.server.SetFull(true)
+	w.after(e.Last, func() { n.server.SetFull(false) })
+}
+
+func loading(w *World, e event) {
+	n := w.nodes[e.Node]
+	w.excuse(e.Last)
+	n.server.SetLoading(true)
+	w.after(e.Last, func() { n.server.SetLoading(false) })
+}
+
+func flushScripts(w *World, e event) { w.nodes[e.Node].server.FlushScripts() }
+
+func loseCounter(w *World, e event) {
+	name := w.plan.Names[e.N%len(w.plan.Names)]
+	n := w.nodes[e.Node]
+	if v, ok := n.ask("GET", "redisson_lock_token:{"+name+"}"); ok {
+		w.judge.uncounted(name, v.number(), n.server.Clock().Micro())
+	}
+	n.ask("DEL", "redisson_lock_token:{"+name+"}")
+}
+
+func loseQueue(w *World, e event) {
+	w.nodes[e.Node].ask("DEL", "relock_queue:{"+w.plan.Names[e.N%len(w.plan.Names)]+"}")
+}
+
+func deleteLock(w *World, e event) {
+	name := w.plan.Names[e.N%len(w.plan.Names)]
+	w.strike(name, "delete")
+	for _, n := range w.nodes {
+		n.ask("DEL", name)
+	}
+}
+
+// forgets reports whether a node may lose its memory now: with a guard a minority may, else any, and then the judge is
+// told.
+func (w *World) forgets(n *node, marked bool) bool {
+	w.excuse(2 * w.plan.Longest())
+	if !w.plan.Topology.Quorum {
+		// A client that comes to a guarded node without a marker takes it for new.
+		if !w.plan.Topology.Guarded || w.plan.Guard == relock.GuardAuto && !marked {
+			w.strike("", "memory lost")
+		}
+		return true
+	}
+	now, out := time.Now(), 0
+	for _, other := range w.nodes {
+		if other != n && other.forgot.After(now) {
+			out++
+		}
+	}
+	if out+1 > (len(w.nodes)-1)/2 {
+		return false
+	}
+	n.forgot = now.Add(2*w.plan.Longest() + time.Second)
+	return true
+}
+
+// restart kills a node and starts it again, with what N says of its memory.
+func restart(w *World, e event) { w.bounce(e, 0) }
+
+// save writes the file that a node may be restarted from.
+func save(w *World, e event) {
+	n := w.nodes[e.Node]
+	v, up := n.ask("EXISTS", "relock_incarnation")
+	n.saved = up && v.number() == 1
+	n.server.Snapshot()
+}
+
+// crash is a restart that takes a while.
+func crash(w *World, e event) { w.bounce(e, e.Last) }
+
+func (w *World) bounce(e event, down time.Duration) {
+	n := w.nodes[e.Node]
+	if !n.server.Running() {
+		return
+	}
+	keep := []sim.Kept{sim.Nothing, sim.Nothing, sim.Snapshot, sim.Snapshot, sim.All, sim.All}[e.N]
+	w.excuse(down)
+	if keep != sim.All && !w.forgets(n, keep == sim.Snapshot && n.saved) {
+		keep = sim.All
+	}
+	if keep == sim.All && w.plan.Topology.Guarded {
+		w.excuse(2 * w.plan.Longest())
+		if w.plan.Topology.Quorum && !w.forgets(n, true) {
+			return // it would wait as one that forgot
+		}
+	}
+	n.server.Stop()
+	w.after(down, func() {
+		n.server.Start(keep)
+		if n.spare != nil {
+			n.spare.CatchUp(-1)
+		}
+	})
+}
+
+func failover(w *World, e event) {
+	n := w.nodes[e.Node]
+	if n.spare == nil || !n.server.Running() {
+		return
+	}
+	w.excuse(w.plan.Longest())
+	if e.N > 0 {
+		w.forgets(n, !w.plan.Fresh)
+	}
+	n.failover(e.N)
+	w.excuse(2 * w.plan.Longest())
+}
+
+// step sets a node's clock. Forward it ends leases early; back it makes them longer.
+func step(w *World, e event) {
+	w.excuse(e.Step.Abs() + 2*w.plan.Longest())
+	if !w.mayBeOff(w.nodes[e.Node]) {
+		return
+	}
+	if e.Step > 0 {
+		w.strike("", "clock set forward")
+	}
+	for _, name := range w.plan.Names {
+		if v, ok := w.nodes[e.Node].ask("EXISTS", "redisson_lock_token:{"+name+"}"); e.Step < 0 && ok && v.number() == 0 {
+			w.judge.unbounded(name)
+		}
+	}
+	w.nodes[e.Node].server.Clock().Step(e.Step)
+}
+
+// drift lets a node's clock run up to nine thousandths fast, which is promised to do no harm, or slower.
+func drift(w *World, e event) {
+	if n := w.nodes[e.Node]; w.mayBeOff(n) {
+		n.server.Clock().Drift(e.Rate)
+	}
+}
+
+// mayBeOff reports whether a node's clock may be wrong: of a quorum a minority's, since nobody counts on such a node.
+func (w *World) mayBeOff(n *node) bool {
+	off := 0
+	for _, other := range w.nodes {
+		if other.off && other != n {
+			off++
+		}
+	}
+	if w.plan.Topology.Quorum && off+1 > (len(w.nodes)-1)/2 {
+		return false
+	}
+	n.off = true
+	return true
+}

@@ -1,0 +1,156 @@
+package world
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// fate is what becomes of one command.
+type fate struct {
+	name      string // of the fault, "" where there is none
+	kind      doom
+	out, back time.Duration
+	again     time.Duration // when it runs a second time, or late
+	silent    bool          // the caller hears nothing, else that its connection broke
+}
+
+type doom uint8
+
+const (
+	fine doom = iota
+	slow
+	loseCall
+	loseReply
+	twice
+	late
+	refused
+	hang
+)
+
+var dooms = [...]string{"", "slow", "call lost", "reply lost", "run twice", "run late", "refused", "hangs"}
+
+// meeting is what a fate is drawn for: who sends what where.
+type meeting struct {
+	proc, node int
+	op, lock   string
+}
+
+// fates draws fates by name, and knows which of them are left out. The world's mutex guards it.
+type fates struct {
+	plan  *Plan
+	met   map[meeting]int
+	left  map[string]bool // names of faults that are left out
+	only  map[string]bool // where it is not nil: those that are not
+	fired []string
+	seen  map[string]bool
+	calm  bool
+}
+
+func newFates(p *Plan, o Options) *fates {
+	f := &fates{plan: p, met: map[meeting]int{}, left: map[string]bool{}, seen: map[string]bool{}}
+	for _, name := range o.Without {
+		f.left[name] = true
+	}
+	if o.Only != nil {
+		f.only = map[string]bool{}
+		for _, name := range o.Only {
+			f.only[name] = true
+		}
+	}
+	return f
+}
+
+// fires notes that the fault named is to happen, unless it is left out.
+func (f *fates) fires(name string) bool {
+	if f.calm || f.left[name] || f.only != nil && !f.only[name] {
+		return false
+	}
+	if !f.seen[name] {
+		f.seen[name] = true
+		f.fired = append(f.fired, name)
+	}
+	return true
+}
+
+// nth counts a meeting and returns its dice.
+func (f *fates) nth(m meeting) (dice, int) {
+	n := f.met[m]
+	f.met[m]++
+	d := throw(f.plan.Seed, m.op, m.lock, strconv.Itoa(m.proc<<8|m.node), strconv.Itoa(n))
+	return d, n
+}
+
+// command draws the fate of a command.
+func (f *fates) command(m meeting) fate {
+	d, n := f.nth(m)
+	r := &f.plan.Rates
+	out := fate{out: d.upTo(r.Delay), back: d.upTo(r.Delay)}
+	out.kind = f.doom(&d)
+	if out.kind == fine {
+		return out
+	}
+	name := fmt.Sprintf("p%d n%d %s %s #%d %s", m.proc, m.node, m.op, m.lock, n, dooms[out.kind])
+	if !f.fires(name) {
+		out.kind = fine
+		return out
+	}
+	out.name, out.silent = name, d.chance(.5)
+	switch out.kind {
+	case slow:
+		if d.chance(.5) {
+			out.out += d.upTo(3 * f.plan.Timeout() / 2)
+		} else {
+			out.back += d.upTo(3 * f.plan.Timeout() / 2)
+		}
+	case twice, late:
+		out.again = d.upTo(f.span(&d))
+	case hang:
+		out.again = d.upTo(3 * f.plan.Timeout())
+	}
+	return out
+}
+
+// span is how late a command may run: often soon, at most a lease and a half later.
+func (f *fates) span(d *dice) time.Duration {
+	switch d.of(3) {
+	case 0:
+		return 20 * f.plan.Rates.Delay
+	case 1:
+		return 2 * f.plan.Timeout()
+	}
+	return f.plan.Longest() * 3 / 2
+}
+
+func (f *fates) doom(d *dice) doom {
+	r := &f.plan.Rates
+	for kind, rate := range [...]float64{
+		slow: r.Slow, loseCall: r.LoseCall, loseReply: r.LoseReply, twice: r.Twice, late: r.Late, refused: r.Refused, hang: r.Hang,
+	} {
+		if rate > 0 && d.chance(rate) {
+			return doom(kind)
+		}
+	}
+	return fine
+}
+
+// message draws how long a message travels, and whether it is lost.
+func (f *fates) message(proc, node int, channel string) (delay time.Duration, name string, lost bool) {
+	m := meeting{proc: proc, node: node, op: "message", lock: channel}
+	d, n := f.nth(m)
+	r := &f.plan.Rates
+	delay = d.upTo(r.Delay)
+	if d.chance(r.LoseMessage) {
+		name = fmt.Sprintf("p%d n%d message %s #%d lost", proc, node, channel, n)
+		if f.fires(name) {
+			return delay, name, true
+		}
+	}
+	if d.chance(r.SlowMessage) {
+		name = fmt.Sprintf("p%d n%d message %s #%d slow", proc, node, channel, n)
+		if f.fires(name) {
+			return delay + d.upTo(f.span(&d)), name, false
+		}
+	}
+	return delay, "", false
+}

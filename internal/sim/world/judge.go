@@ -1,0 +1,246 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock"
+)
+
+// Held is a lease that a client gave out, as the judge knows it.
+type Held struct {
+	Lease *relock.Lease
+	Name  string
+	Token int64
+
+	proc  *process
+	ctx   context.Context // under which it is re-entered
+	owner string          // who may hold the lock together have the same
+	at    time.Duration   // when it was given out
+	asked time.Time       // not after the lock was granted: when its process first asked for what it was passed on from
+	fixed bool            // nothing renews it: a loss is not noticed before its end
+	lease time.Duration
+	over  atomic.Bool // Unlock was called, or its process was killed
+}
+
+// live reports whether its holder may believe in it.
+func (h *Held) live() bool {
+	return !h.over.Load() && (h.Lease.Context().Err() == nil || h.Lease.Count() > 0) && !h.over.Load()
+}
+
+// judge knows what every client was told. What it demands is in the methods that are called with news.
+type judge struct {
+	w *World
+
+	mu      sync.Mutex // guards what follows; held for instants, never while a client is called
+	locks   map[string]*record
+	grants  int
+	excused time.Time // until when a lock may have to be waited for
+}
+
+// record is what is known of one lock.
+type record struct {
+	held    []*Held          // those that may be live
+	highest int64            // token given out
+	high    map[string]int64 // likewise, by the owner of WithOwner, "" for all that have none
+	horizon int64            // tokens up to it are of grants that a fault may have ended
+	struck  time.Time
+	loose   int64 // tokens up to it may repeat: a counter was lost that was ahead of the clock
+	waiting map[*call]struct{}
+	last    map[*process]*Held // that each was given
+	free    time.Time          // since when nobody holds the lock in Redis while somebody waits, zero where that is not so
+	nobody  time.Time          // since when no lease of it is live while somebody waits
+}
+
+func newJudge(w *World) *judge { return &judge{w: w, locks: map[string]*record{}} }
+
+func (j *judge) of(name string) *record {
+	r := j.locks[name]
+	if r == nil {
+		r = &record{waiting: map[*call]struct{}{}, last: map[*process]*Held{}, high: map[string]int64{}}
+		j.locks[name] = r
+	}
+	return r
+}
+
+func (j *judge) count() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.grants
+}
+
+// struck marks what was granted so far as perhaps lost; the counter may be lost too.
+func (j *judge) struck(name string, counter, clock int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := j.of(name)
+	r.horizon = max(r.horizon, counter, r.highest)
+	r.struck = time.Now()
+	if r.horizon >= clock {
+		r.loose = r.horizon
+	}
+}
+
+// unbounded is told that a lock's counter is gone when the clock is set back: what is granted next may be below all that
+// was.
+func (j *judge) unbounded(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := j.of(name)
+	r.loose = max(r.loose, r.highest)
+}
+
+// uncounted is told that a counter was lost.
+func (j *judge) uncounted(name string, counter, clock int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := j.of(name)
+	if last := max(counter, r.highest); last >= clock {
+		r.loose = max(r.loose, last)
+	}
+}
+
+func (j *judge) excuse(d time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if until := time.Now().Add(d); until.After(j.excused) {
+		j.excused = until
+	}
+}
+
+// pardon forgets all excuses.
+func (j *judge) pardon() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.excused = time.Time{}
+}
+
+// buried ends the leases of a process that was killed: it believes nothing any more.
+func (j *judge) buried(p *process) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, r := range j.locks {
+		for _, h := range r.held {
+			if h.proc == p {
+				h.over.Store(true)
+			}
+		}
+		for c := range r.waiting {
+			if c.proc == p {
+				delete(r.waiting, c)
+			}
+		}
+	}
+}
+
+// granted is told of each lease that a call returned. outer is the lease of the same lock that the call was made under.
+func (j *judge) granted(h, outer *Held) {
+	if !h.live() {
+		return // lost on the way, as its holder is told at once
+	}
+	others, r := j.enter(h, outer)
+	for _, other := range others {
+		j.compare(h, other, r)
+	}
+	// Granted before what was granted after a loss; or the loss brought the hold of an owner back, who enters it again.
+	earlier := h.Token <= r.horizon && (h.owner != "" || !h.asked.After(r.struck))
+	if h.Token <= r.highest && h.Token > r.loose && !earlier {
+		j.w.fail(h.Name, "token %d of p%d is not above %d", h.Token, h.proc.index, r.highest)
+	}
+}
+
+// enter notes a lease, and returns those that were held before it with what was known until then.
+func (j *judge) enter(h, outer *Held) ([]*Held, record) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := j.of(h.Name)
+	j.grants++
+	before := record{highest: r.highest, horizon: r.horizon, struck: r.struck, loose: r.loose}
+	if p := r.last[h.proc]; p != nil && h.Token-p.Token > 0 && h.Token-p.Token < 1024 {
+		h.asked = p.asked // perhaps passed on in memory
+	}
+	r.last[h.proc] = h
+	if h.owner != "" {
+		before.highest = r.besides(h.owner)
+	}
+	r.high[h.owner] = max(r.high[h.owner], h.Token)
+	if outer != nil && outer.Token == h.Token {
+		before.highest = h.Token - 1 // a re-entry
+	}
+	kept := r.held[:0]
+	for _, other := range r.held {
+		if !other.over.Load() {
+			kept = append(kept, other)
+		}
+	}
+	others := append([]*Held(nil), kept...)
+	r.held = append(kept, h)
+	r.highest = max(r.highest, h.Token)
+	r.nobody = time.Time{}
+	return others, before
+}
+
+// besides is the highest token that others than the sharers of an owner were given.
+func (r *record) besides(owner string) int64 {
+	var highest int64
+	for other, token := range r.high {
+		if other != owner {
+			highest = max(highest, token)
+		}
+	}
+	return highest
+}
+
+// compare judges a new lease beside an older one.
+func (j *judge) compare(h, other *Held, r record) {
+	together := j.w.kind.Together(h, other)
+	// Sharers of an owner on a quorum, which a guarded Redis is one of, have tokens of their own.
+	if together && (h.Token == other.Token || j.w.plan.Topology.Guarded) || !other.live() || !h.live() {
+		return
+	}
+	if old := min(h.Token, other.Token); old <= r.horizon {
+		j.late(h, other, r)
+		return
+	}
+	if together {
+		j.w.fail(h.Name, "p%d and p%d share an owner, and have the tokens %d and %d", h.proc.index, other.proc.index,
+			h.Token, other.Token)
+		return
+	}
+	j.w.fail(h.Name, "two holders: p%d has had token %d since %v, p%d is given %d", other.proc.index, other.Token, other.at,
+		h.proc.index, h.Token)
+}
+
+// late demands that a loss that a fault excuses is noticed in the end: nobody believes longer than a lease.
+func (j *judge) late(h, other *Held, r record) {
+	old := h
+	if other.Token < h.Token {
+		old = other
+	}
+	if since := time.Since(r.struck); !old.fixed && since > 2*j.w.plan.Longest() {
+		j.w.fail(h.Name, "two holders, %v after the fault: p%d believes in token %d, p%d in %d", since, h.proc.index, h.Token,
+			other.proc.index, other.Token)
+	}
+}
+
+// unlocking is called before Unlock is. It reports whether the lease was lost already.
+func (j *judge) unlocking(h *Held) bool {
+	lost := h.Lease.Count() == 0 && !h.over.Load()
+	h.over.Store(true)
+	return lost
+}
+
+// unlocked is told what Unlock returned.
+func (j *judge) unlocked(h *Held, lost bool, got error, again bool) {
+	switch {
+	case got == nil && again:
+		j.w.fail(h.Name, "a second Unlock of token %d returned nil", h.Token)
+	case got == nil && lost:
+		j.w.fail(h.Name, "Unlock of token %d returned nil, but the lease was lost before", h.Token)
+	case again && !errors.Is(got, relock.ErrNotHeld) && !errors.Is(got, relock.ErrLost) && !errors.Is(got, relock.ErrClosed):
+		j.w.fail(h.Name, "a second Unlock of token %d returned %v", h.Token, got)
+	}
+}

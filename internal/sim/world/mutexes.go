@@ -1,0 +1,208 @@
+package world
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/relock-go/relock"
+)
+
+// Mutexes is the workload of Mutex.
+type Mutexes struct{}
+
+// Together are leases of one hold, and of one owner of WithOwner.
+func (Mutexes) Together(a, b *Held) bool {
+	return a.Token == b.Token && a.proc == b.proc || a.owner != "" && a.owner == b.owner
+}
+
+// Round takes a lock in one of the ways there are, does something under it, and gives it back.
+func (m Mutexes) Round(a *Actor, r *rand.Rand) {
+	a.Sleep(time.Duration(r.Int64N(int64(20*a.w.plan.Rates.Delay) + 1)))
+	t := m.draw(a, r)
+	ctx, cancel := m.context(a, r)
+	defer cancel()
+	if r.IntN(12) == 0 {
+		m.do(a, r, ctx, t)
+		return
+	}
+	if h := a.Acquire(ctx, t); h != nil {
+		m.use(a, r, h, 0)
+		m.giveBack(a, r, h)
+	}
+}
+
+// draw is what is asked for.
+func (Mutexes) draw(a *Actor, r *rand.Rand) Try {
+	t := Try{Name: pick(r, a.w.plan.Names), Lease: pick(r, a.w.plan.Leases), Once: r.IntN(6) == 0}
+	t.Opts = append(t.Opts, relock.WithLease(t.Lease))
+	switch r.IntN(12) {
+	case 0:
+		t.Fixed = true
+		t.Opts = append(t.Opts, relock.WithFixedLease(t.Lease))
+	case 1:
+		t.Opts = append(t.Opts, relock.WithMaxHold(t.Lease))
+	case 2:
+		t.Waits = true
+		t.Opts = append(t.Opts, relock.WithWait(time.Duration(1+r.Int64N(int64(t.Lease)))))
+	case 3:
+		t.Opts = append(t.Opts, relock.WithLocalHandoff(1, 0))
+	case 4:
+		t.Opts = append(t.Opts, relock.WithLocalHandoff(1+r.IntN(4), time.Second))
+	}
+	if r.IntN(10) == 0 {
+		t.Owner = "owner-" + strconv.Itoa(r.IntN(2))
+	}
+	return t
+}
+
+// context is one that ends at some time, or not.
+func (Mutexes) context(a *Actor, r *rand.Rand) (context.Context, context.CancelFunc) {
+	switch r.IntN(5) {
+	case 0:
+		return context.WithTimeout(a.w.ctx, time.Duration(1+r.Int64N(int64(2*a.w.plan.Lease))))
+	case 1:
+		return context.WithTimeout(a.w.ctx, time.Duration(1+r.Int64N(int64(40*a.w.plan.Rates.Delay))))
+	}
+	return context.WithCancel(a.w.ctx)
+}
+
+// hold is how long something is done under a lock.
+func (Mutexes) hold(a *Actor, r *rand.Rand) time.Duration {
+	switch n := r.IntN(100); {
+	case n < 45:
+		return time.Duration(r.Int64N(int64(4*a.w.plan.Rates.Delay) + 1))
+	case n < 85:
+		return time.Duration(r.Int64N(int64(40*a.w.plan.Rates.Delay) + 1))
+	case n < 97:
+		return time.Duration(r.Int64N(int64(a.w.plan.Lease)))
+	}
+	return time.Duration(r.Int64N(int64(3 * a.w.plan.Lease)))
+}
+
+// use does things under a lease.
+func (m Mutexes) use(a *Actor, r *rand.Rand, h *Held, depth int) {
+	for range r.IntN(3) {
+		a.Sleep(m.hold(a, r) / 2)
+		switch r.IntN(8) {
+		case 0, 1:
+			m.reenter(a, r, h, depth)
+		case 2:
+			m.extend(a, r, h)
+		case 3:
+			m.look(a, h)
+		case 4:
+			m.other(a, r, h)
+		case 5:
+			m.detached(a, r, h)
+		case 6:
+			m.force(a, r, h)
+		}
+	}
+	a.Sleep(m.hold(a, r))
+}
+
+func (m Mutexes) reenter(a *Actor, r *rand.Rand, h *Held, depth int) {
+	if depth >= 3 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, a.w.plan.Lease)
+	defer cancel()
+	t := Try{Name: h.Name, Lease: h.lease, Once: r.IntN(3) == 0, Opts: []relock.Option{relock.WithLease(h.lease)}}
+	in := a.Acquire(ctx, t)
+	if in == nil {
+		return
+	}
+	m.use(a, r, in, depth+1)
+	if r.IntN(4) == 0 { // the outer one ends first
+		m.giveBack(a, r, h)
+		a.Sleep(m.hold(a, r))
+	}
+	m.giveBack(a, r, in)
+}
+
+func (Mutexes) extend(a *Actor, r *rand.Rand, h *Held) {
+	began := time.Now()
+	err := h.Lease.Extend(a.w.ctx, h.lease/2+time.Duration(r.Int64N(int64(h.lease/2))))
+	a.w.note(h.proc.index, h.Name, "extends", h.Token, err)
+	if took := time.Since(began); took > 8*a.w.plan.Timeout()+time.Second {
+		a.w.fail(h.Name, "Extend took %v", took)
+	}
+}
+
+// look asks what is known of the lock; what Held says must agree with the lease.
+func (Mutexes) look(a *Actor, h *Held) {
+	m := h.Lease.Mutex()
+	if got, err := m.Held(h.ctx); err == nil && got != h.Lease && got.Token() != h.Token {
+		a.w.fail(h.Name, "Held found token %d under %d", got.Token(), h.Token)
+	}
+	_, _ = m.State(a.w.ctx)
+}
+
+// other takes another lock under the context of this one. Actors may so wait for each other: they give up.
+func (m Mutexes) other(a *Actor, r *rand.Rand, h *Held) {
+	t := m.draw(a, r)
+	if t.Name == h.Name {
+		return
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, time.Duration(1+r.Int64N(int64(a.w.plan.Lease))))
+	defer cancel()
+	if in := a.Acquire(ctx, t); in != nil {
+		a.Sleep(m.hold(a, r))
+		m.giveBack(a, r, in)
+	}
+}
+
+// detached asks for the lock that it holds, without its ownership: that is a stranger's call.
+func (m Mutexes) detached(a *Actor, r *rand.Rand, h *Held) {
+	ctx, cancel := context.WithTimeout(h.ctx, time.Duration(1+r.Int64N(int64(a.w.plan.Lease/2))))
+	defer cancel()
+	t := Try{Name: h.Name, Lease: h.lease, Once: r.IntN(2) == 0, Apart: true, Opts: []relock.Option{relock.WithLease(h.lease)}}
+	if in := a.Acquire(ctx, t); in != nil {
+		m.giveBack(a, r, in)
+	}
+}
+
+// force frees the lock whoever holds it, where an operator does such things.
+func (Mutexes) force(a *Actor, r *rand.Rand, h *Held) {
+	if a.w.plan.Class != "operator" && a.w.plan.Class != "mixed" || r.IntN(6) > 0 {
+		return
+	}
+	_, err := a.w.process(a.place).client.Mutex(pick(r, a.w.plan.Names)).ForceUnlock(a.w.ctx)
+	a.w.note(h.proc.index, h.Name, "forces a lock", 0, err)
+}
+
+// giveBack unlocks: here or elsewhere, once or twice, now and then not at all.
+func (Mutexes) giveBack(a *Actor, r *rand.Rand, h *Held) {
+	again := r.IntN(8) == 0
+	switch {
+	case r.IntN(8) == 0:
+		a.Go(func() { a.Release(a.w.ctx, h, again) })
+	default:
+		a.Release(a.w.ctx, h, again)
+	}
+}
+
+// do is Do, whose lease the judge is not shown: it must be told of a loss.
+func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
+	p := a.w.process(a.place)
+	if t.Owner != "" {
+		ctx = withOwner(ctx, t.Owner)
+	}
+	mutex, began := p.client.Mutex(t.Name, t.Opts...), time.Now()
+	err := mutex.Do(ctx, func(ctx context.Context) error {
+		l, err := mutex.Held(ctx)
+		if err != nil {
+			return err
+		}
+		h := &Held{Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: t.Owner, fixed: t.Fixed, lease: t.Lease,
+			at: time.Since(a.w.trace.start), asked: began}
+		a.w.note(p.index, t.Name, "DOES", h.Token, nil)
+		a.entered(h, nil)
+		a.Sleep(m.hold(a, r))
+		h.over.Store(true)
+		return nil
+	})
+	a.w.note(p.index, t.Name, "did", 0, err)
+}

@@ -1,0 +1,96 @@
+package world
+
+import (
+	"time"
+
+	"github.com/relock-go/relock/internal/sim"
+)
+
+// node is one Redis as the clients see it: a server, or a pair of which one is the master. The world's mutex guards it.
+type node struct {
+	w      *World
+	index  int
+	server *sim.Server // the master
+	spare  *sim.Server // its replica, nil where there is none
+	eye    *sim.Conn   // the judge's connection
+	paused bool
+	off    bool     // its clock was set, or drifts
+	saved  bool     // a file with the guard's marker
+	held   []func() // what arrived while the node was paused
+	lines  []*line
+	ears   []*listener
+	forgot time.Time // until when it counts as one that forgot
+}
+
+func newNode(w *World, index int) *node {
+	name := string(rune('a' + index))
+	n := &node{w: w, index: index, server: sim.NewServer(sim.Options{Name: w.seedName + name})}
+	if w.plan.Topology.Replica {
+		n.spare = sim.NewServer(sim.Options{Name: w.seedName + name + "'"})
+		n.spare.ReplicaOf(n.server)
+	}
+	return n
+}
+
+// ask runs a command that nobody counts, for the judge and the operator. ok is false while the node is down.
+func (n *node) ask(args ...string) (v answer, ok bool) {
+	if n.eye == nil || n.eye.Closed() {
+		if n.eye = n.server.Open("", "", nil, nil); n.eye == nil {
+			return v, false
+		}
+	}
+	return answer{n.server.Exec(n.eye, args)}, true
+}
+
+// clock is what the node's servers show at least, in microseconds.
+func (n *node) clock() int64 {
+	now := n.server.Clock().Micro()
+	if n.spare != nil {
+		now = min(now, n.spare.Clock().Micro())
+	}
+	return now
+}
+
+// whenAwake does what arrives now, or when the node goes on.
+func (n *node) whenAwake(do func()) {
+	if n.paused {
+		n.held = append(n.held, do)
+		return
+	}
+	do()
+}
+
+func (n *node) pause() { n.paused = true }
+
+func (n *node) resume() {
+	n.paused = false
+	held := n.held
+	n.held = nil
+	for _, do := range held {
+		do()
+	}
+}
+
+// cutAll breaks every connection to the node.
+func (n *node) cutAll(why error) {
+	for _, l := range n.lines {
+		l.cut(why)
+	}
+	for _, e := range append([]*listener(nil), n.ears...) {
+		e.drop(why)
+	}
+}
+
+// failover makes the replica the master, without the last units of what it was to copy. The old master comes back as
+// its replica, empty.
+func (n *node) failover(lost int) {
+	n.spare.CatchUp(max(n.spare.Lag()-lost, 0))
+	old := n.server
+	old.Stop()
+	n.cutAll(errBroken)
+	n.spare.Promote()
+	n.server, n.spare = n.spare, old
+	old.Start(sim.Nothing)
+	old.ReplicaOf(n.server)
+	n.eye = nil
+}

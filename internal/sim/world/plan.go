@@ -1,0 +1,159 @@
+package world
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/relock-go/relock"
+)
+
+// Classes are the classes of faults that a seed may be run under.
+var Classes = []string{"none", "net", "refusals", "counter", "restart", "failover", "clock", "operator", "mixed"}
+
+// Plan is all that is drawn before a run.
+type Plan struct {
+	Seed     uint64
+	Class    string
+	Topology topology
+	Procs    int
+	Actors   int // of each process
+	Rounds   int // of each actor
+	Names    []string
+	Lease    time.Duration   // of the clients
+	Leases   []time.Duration // that locks are taken with
+	Rates    rates
+	Events   []event
+	Fresh    bool             // nobody has initialized guarded nodes
+	Guard    relock.GuardMode // of guarded ones
+}
+
+// topology is the servers and how clients use them.
+type topology struct {
+	Name    string
+	Nodes   int // independent masters
+	Replica bool
+	Quorum  bool // NewRedlock
+	Guarded bool
+}
+
+var (
+	alone        = topology{Name: "alone", Nodes: 1}
+	guarded      = topology{Name: "guarded", Nodes: 1, Guarded: true}
+	pair         = topology{Name: "pair", Nodes: 1, Replica: true}
+	guardedPair  = topology{Name: "guarded pair", Nodes: 1, Replica: true, Guarded: true}
+	quorumOf3    = topology{Name: "quorum of 3", Nodes: 3, Quorum: true, Guarded: true}
+	quorumOf5    = topology{Name: "quorum of 5", Nodes: 5, Quorum: true, Guarded: true}
+	topologies   = []topology{alone, guarded, pair, guardedPair, quorumOf3, quorumOf5}
+	usedTopology = []topology{alone, alone, alone, guarded, pair, guardedPair, quorumOf3, quorumOf3, quorumOf5}
+)
+
+// rates are how likely a command or a message meets which fate.
+type rates struct {
+	Delay                                   time.Duration // of each way, at most, where nothing is wrong
+	Slow, LoseCall, LoseReply, Twice, Late  float64
+	Refused, Hang, LoseMessage, SlowMessage float64
+}
+
+// Longest is the longest lease of the plan.
+func (p *Plan) Longest() time.Duration {
+	longest := p.Lease
+	for _, lease := range p.Leases {
+		longest = max(longest, lease)
+	}
+	return longest
+}
+
+// Timeout is the longest time that the clients give one command.
+func (p *Plan) Timeout() time.Duration {
+	if p.Topology.Quorum || p.Topology.Guarded {
+		return min(p.Longest()/20, time.Second)
+	}
+	return min(p.Longest()/6, 2*time.Second)
+}
+
+// Draw makes the plan of a seed. Where class or topology is "" the seed chooses.
+func Draw(seed uint64, class, topo string) *Plan {
+	r := throw(seed, "plan").stream()
+	p := &Plan{Seed: seed, Class: Classes[r.IntN(len(Classes))], Topology: usedTopology[r.IntN(len(usedTopology))]}
+	if class != "" {
+		p.Class = class
+	}
+	for _, t := range topologies {
+		if t.Name == topo {
+			p.Topology = t
+		}
+	}
+	if p.Class == "failover" && !p.Topology.Replica {
+		p.Topology = []topology{pair, guardedPair}[r.IntN(2)]
+	}
+	p.Procs, p.Actors, p.Rounds = 2+r.IntN(3), 2+r.IntN(4), 6+r.IntN(10)
+	for i := range 1 + r.IntN(3) {
+		p.Names = append(p.Names, "orders-"+strconv.Itoa(i))
+	}
+	if r.IntN(20) == 0 {
+		for i := range 300 {
+			p.Names = append(p.Names, "item-"+strconv.Itoa(i))
+		}
+	}
+	p.leases(r)
+	p.Fresh = r.IntN(4) == 0
+	p.Guard = relock.GuardAuto
+	if !p.Fresh && r.IntN(2) == 0 {
+		p.Guard = relock.GuardStrict
+	}
+	p.Rates = drawRates(r, p)
+	p.Events = drawEvents(r, p)
+	return p
+}
+
+var someLeases = []time.Duration{
+	200 * time.Millisecond, 300 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second,
+	30 * time.Second,
+}
+
+// leases draws one for the clients and some for locks, not all too far apart.
+func (p *Plan) leases(r *rand.Rand) {
+	i := r.IntN(len(someLeases))
+	p.Lease = someLeases[i]
+	p.Leases = []time.Duration{p.Lease, p.Lease}
+	if r.IntN(2) == 0 {
+		p.Leases = append(p.Leases, someLeases[min(i+1, len(someLeases)-1)], someLeases[max(i-1, 0)])
+	}
+}
+
+func drawRates(r *rand.Rand, p *Plan) rates {
+	shortest := p.Lease
+	for _, lease := range p.Leases {
+		shortest = min(shortest, lease)
+	}
+	out := rates{Delay: min(shortest/100, time.Duration(20+r.IntN(1000))*time.Microsecond)}
+	if p.Class == "none" || p.Class != "net" && p.Class != "mixed" && r.IntN(2) == 0 {
+		return out
+	}
+	some := func(most float64) float64 {
+		if r.IntN(3) == 0 {
+			return 0
+		}
+		return most * r.Float64()
+	}
+	out.Slow, out.LoseCall, out.LoseReply, out.Twice = some(.04), some(.03), some(.03), some(.03)
+	out.Late, out.Refused, out.Hang = some(.02), some(.01), some(.01)
+	out.LoseMessage, out.SlowMessage = some(.08), some(.08)
+	return out
+}
+
+// options are those of every client of the plan.
+func (p *Plan) options() []relock.Option {
+	opts := []relock.Option{relock.WithLease(p.Lease)}
+	if p.Topology.Guarded {
+		opts = append(opts, relock.WithRestartGuard(p.Guard, p.Longest()))
+	}
+	return opts
+}
+
+func (p *Plan) String() string {
+	return fmt.Sprintf("seed %d: %s, %s; %d processes of %d actors, %d rounds, %d names, leases %v of %v, rates %+v",
+		p.Seed, p.Class, p.Topology.Name, p.Procs, p.Actors, p.Rounds, len(p.Names), p.Leases, p.Lease, p.Rates)
+}

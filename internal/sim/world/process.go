@@ -1,0 +1,101 @@
+package world
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/opening"
+)
+
+// process is a place where clients run, one after the other. The world's mutex guards it; index and w never change.
+type process struct {
+	w        *World
+	index    int
+	client   *relock.Client
+	dead     bool      // the process was killed; who takes its place has another
+	asked    time.Time // when one of its callers asked or was answered
+	commands int       // since then
+	closing  sync.WaitGroup
+}
+
+// newProcess opens a client with lines of its own. It is called under the world's mutex, or before anything runs.
+func newProcess(w *World, index int) *process {
+	p := &process{w: w, index: index, asked: time.Now()}
+	lines := make([]driver.Redis, len(w.nodes))
+	for i, n := range w.nodes {
+		lines[i] = newLine(p, n)
+	}
+	var made any
+	var err error
+	if w.plan.Topology.Quorum {
+		made, err = opening.NewRedlock(lines, w.plan.options())
+	} else {
+		made, err = opening.New(lines[0], w.plan.options())
+	}
+	if err != nil {
+		panic(fmt.Sprintf("a client cannot be opened: %v", err))
+	}
+	p.client = made.(*relock.Client)
+	return p
+}
+
+// process returns who is in a place now.
+func (w *World) process(index int) *process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.procs[index]
+}
+
+// replace puts a new process in the place of one that ends: killed, or by Close alone.
+func (w *World) replace(index int, killed bool) {
+	old := w.procs[index]
+	if killed {
+		old.dead = true
+		w.judge.buried(old)
+		for _, n := range w.nodes {
+			for _, l := range n.lines {
+				if l.proc == old {
+					l.cut(errBroken)
+				}
+			}
+			for _, e := range append([]*listener(nil), n.ears...) {
+				if e.proc == old {
+					e.drop(errBroken)
+				}
+			}
+		}
+	}
+	w.procs[index] = newProcess(w, index)
+	old.closing.Go(func() { w.close(old) })
+}
+
+// close closes a client within its bound.
+func (w *World) close(p *process) {
+	began := time.Now()
+	p.client.Close()
+	if took := time.Since(began); took > 12*w.plan.Timeout()+2*time.Second {
+		w.fail("", "Close of p%d took %v", p.index, took)
+	}
+	w.note(p.index, "", "closed", 0, nil)
+}
+
+// small spells small numbers without an allocation.
+func small(n int) string { return strconv.Itoa(n) }
+
+// lockOf is the lock that a message is about.
+func lockOf(channel, message string) string {
+	if _, rest, braced := strings.Cut(channel, "{"); braced {
+		return strings.TrimSuffix(rest, "}")
+	}
+	parts := strings.SplitN(message, " ", 5)
+	if len(parts) < 5 {
+		return ""
+	}
+	owner, _ := strconv.Atoi(parts[3])
+	return parts[4][min(owner, len(parts[4])):]
+}

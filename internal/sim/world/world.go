@@ -1,0 +1,271 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/relock-go/relock/internal/driver"
+)
+
+// Options say how a seed is run.
+type Options struct {
+	Class, Topology string   // "" for what the seed draws
+	Without         []string // names of faults that are left out
+	Only            []string // where it is not nil: the only faults there are
+	Kind            Kind     // nil for Mutexes
+	Lines           int      // of the trace at most, the last ones
+	Trace           bool     // also of a run without a violation
+}
+
+// Result is what came of a run.
+type Result struct {
+	Plan      *Plan
+	Violation string // "" for none
+	Trace     string // of the violation
+	Fired     []string
+	Grants    int
+	Commands  int
+	Simulated time.Duration
+}
+
+// World is one run.
+type World struct {
+	plan     *Plan
+	kind     Kind
+	seedName string
+	lines    int
+	always   bool // a trace is wanted of every run
+	ctx      context.Context
+	stop     context.CancelFunc // ends all that actors do
+	judge    *judge
+	rounds   atomic.Int64
+
+	mu      sync.Mutex // guards what follows, servers and connections
+	trace   trace
+	fates   *fates
+	nodes   []*node
+	procs   []*process
+	parts   map[[2]int]*parting
+	events  map[int64][]event
+	scripts int
+	what    string // the violation
+	where   string // its lock
+}
+
+// parting is a cut between a process and a node.
+type parting struct{ waits []func() }
+
+// Run plays a seed in a bubble.
+func Run(t *testing.T, seed uint64, o Options) (res *Result) {
+	plan := Draw(seed, o.Class, o.Topology)
+	ids := throw(seed, "uuid")
+	uuid.SetRand(&ids)
+	var w *World
+	defer func() {
+		if died := recover(); died != nil {
+			res = w.result()
+			res.Violation = strings.TrimSpace(res.Violation + fmt.Sprintf("\nthe bubble did not end: %v\n%s", died, bubbleStacks()))
+		}
+	}()
+	synctest.Test(t, func(*testing.T) {
+		w = newWorld(plan, o)
+		w.play()
+	})
+	return w.result()
+}
+
+func newWorld(plan *Plan, o Options) *World {
+	w := &World{
+		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{},
+		events: map[int64][]event{}, fates: newFates(plan, o),
+	}
+	if w.kind == nil {
+		w.kind = Mutexes{}
+	}
+	w.ctx, w.stop = context.WithCancel(context.Background())
+	w.trace.start = time.Now()
+	w.judge = newJudge(w)
+	for i := range plan.Topology.Nodes {
+		w.nodes = append(w.nodes, newNode(w, i))
+	}
+	for i := range plan.Procs {
+		w.procs = append(w.procs, newProcess(w, i))
+	}
+	w.initialize()
+	for _, e := range plan.Events {
+		w.events[e.Round] = append(w.events[e.Round], e)
+	}
+	return w
+}
+
+// initialize makes the nodes known to the restart guard, unless the clients are to find them fresh.
+func (w *World) initialize() {
+	switch {
+	case !w.plan.Topology.Guarded:
+	case w.plan.Fresh:
+		w.excuse(2 * w.plan.Longest())
+	default:
+		for _, n := range w.nodes {
+			n.ask("HSET", "relock_incarnation", "run", n.server.RunID(), "born", "0", "longest", small(int(w.plan.Longest().Milliseconds())))
+		}
+	}
+}
+
+// result is what came of the run so far.
+func (w *World) result() *Result {
+	if w == nil {
+		return &Result{}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	res := &Result{
+		Plan: w.plan, Violation: w.what, Fired: w.fates.fired, Grants: w.judge.count(), Commands: w.scripts,
+	}
+	if n := len(w.trace.lines); n > 0 {
+		res.Simulated = w.trace.lines[n-1].at
+	}
+	if w.what != "" || w.always {
+		res.Trace = w.trace.text(w.where, w.lines)
+	}
+	return res
+}
+
+// fail notes the first violation and ends the run.
+func (w *World) fail(lock, format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed(lock, format, args...)
+}
+
+// failed is fail for those who hold the world's mutex.
+func (w *World) failed(lock, format string, args ...any) {
+	if w.what == "" {
+		w.what, w.where = fmt.Sprintf(format, args...), lock
+		w.trace.add(entry{proc: -1, node: -1, what: "VIOLATION " + w.what, lock: lock})
+	}
+	w.stop()
+}
+
+// note adds to the trace what an actor saw.
+func (w *World) note(proc int, lock, what string, n int64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trace.add(entry{proc: proc, node: -1, what: what, lock: lock, n: n, err: err})
+}
+
+// after does something d later, under the world's mutex.
+func (w *World) after(d time.Duration, do func()) {
+	time.AfterFunc(d, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		do()
+	})
+}
+
+// parted reports whether nothing passes between a process and a node.
+func (w *World) parted(p *process, n *node) bool { return w.parts[[2]int{p.index, n.index}] != nil }
+
+func (w *World) whenHealed(p *process, n *node, do func()) {
+	cut := w.parts[[2]int{p.index, n.index}]
+	cut.waits = append(cut.waits, do)
+}
+
+// part cuts a process from a node.
+func (w *World) part(p, n int) {
+	if key := [2]int{p, n}; w.parts[key] == nil {
+		w.parts[key] = &parting{}
+	}
+}
+
+func (w *World) heal(p, n int) {
+	key := [2]int{p, n}
+	cut := w.parts[key]
+	if cut == nil {
+		return
+	}
+	delete(w.parts, key)
+	for _, do := range cut.waits {
+		do()
+	}
+}
+
+// sent counts what a client sends. While its callers neither ask nor are answered that must be little: polls, renewals,
+// and tries again.
+func (w *World) sent(l *line) {
+	w.scripts++
+	p := l.proc
+	p.commands++
+	quiet := time.Since(p.asked)
+	if allowed := 400 + int(quiet/(10*time.Millisecond))*len(w.nodes)*(w.plan.Actors+1); p.commands > allowed && !p.dead {
+		w.failed("", "a storm: p%d has sent %d commands in the %v since one of its callers asked or was answered", p.index, p.commands, quiet)
+	}
+}
+
+// called is told that a caller of a process asks or is answered.
+func (w *World) called(p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.asked, p.commands = time.Now(), 0
+}
+
+// before is called when a node is about to run a command.
+func (w *World) before(n *node, c *command) {
+	if c.op == "force" {
+		w.strike(c.lock, "force")
+	}
+}
+
+func (w *World) executed(l *line, c *command, v driver.Value, answered bool) {
+	what := "runs " + c.op
+	if !answered {
+		what = "runs unasked " + c.op
+	}
+	w.trace.add(entry{
+		proc: l.proc.index, node: l.node.index, what: what, lock: c.lock, args: c.args[min(2, len(c.args)):], value: v, told: true, fate: c.fate.name,
+	})
+}
+
+// strike tells the judge that a lock, or every one for "", may have been lost by what a fault does now.
+func (w *World) strike(lock, why string) {
+	names := w.plan.Names
+	if lock != "" {
+		names = []string{lock}
+	}
+	for _, name := range names {
+		var counter, clock int64
+		for _, n := range w.nodes {
+			if v, ok := n.ask("GET", "redisson_lock_token:{"+name+"}"); ok {
+				counter = max(counter, v.number())
+			}
+			if now := n.clock(); clock == 0 || now < clock {
+				clock = now
+			}
+		}
+		w.judge.struck(name, counter, clock)
+	}
+	w.trace.add(entry{proc: -1, node: -1, what: "STRIKE " + why, lock: lock})
+}
+
+// bubbleStacks are the goroutines of bubbles that are blocked.
+func bubbleStacks() string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	var out []string
+	for _, one := range bytes.Split(buf, []byte("\n\n")) {
+		if head, _, _ := bytes.Cut(one, []byte("\n")); bytes.Contains(head, []byte("synctest")) {
+			out = append(out, string(one))
+		}
+	}
+	return strings.Join(out[:min(len(out), 40)], "\n\n")
+}
