@@ -10,13 +10,14 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// arbiter decides who holds a lock: one Redis (pubsub.go), or a quorum of them (redlock.go). All that stands above it
-// (gate, hold, watchdog) is written once. Its errors are those of internal/wire.
+// arbiter decides who holds a lock: one Redis (pubsub.go), or a quorum of them (redlock.go). All
+// that stands above it (gate, hold, watchdog) is written once. Its errors are those of
+// internal/wire.
 type arbiter interface {
 	// claim returns the claim of an entry. It sends nothing.
 	claim(e wire.Entry) claim
-	// renew lengthens leases and calls settle once for each of them, by its place in the batch, from any goroutine. The
-	// stamp is from before the confirmed command was sent.
+	// renew lengthens leases and calls settle once for each of them, by its place in the batch,
+	// from any goroutine. The stamp is from before the confirmed command was sent.
 	renew(ctx context.Context, batch []renewal, settle func(i int, r wire.Result, sent clock.Stamp))
 	// silence is the error of a caller that gave up, by cause, and nothing had been heard by then.
 	silence(name string, cause error) error
@@ -26,27 +27,32 @@ type arbiter interface {
 	initialize(ctx context.Context) error
 	// stop makes all who contend leave, with ErrClosed.
 	stop()
-	// close, after stop, tries once more to end what was abandoned, and returns when no goroutine is left.
+	// close, after stop, tries once more to end what was abandoned, and returns when no goroutine
+	// is left.
 	close()
 }
 
-// claim is one entry as the arbiter has it. Its methods are called by one goroutine at a time, but for asks.
+// claim is one entry as the arbiter has it. Its methods are called by one goroutine at a time, but
+// for asks.
 type claim interface {
 	of() *wire.Entry
-	// wait blocks until the entry holds the lock. It tells remark, unless that is nil, what is heard meanwhile. After a
-	// failure the entry may still be queued, or own the lock unknowingly: another contender waits for it, or it has to be
-	// abandoned.
+	// wait blocks until the entry holds the lock. It tells remark, unless that is nil, what is
+	// heard meanwhile. After a failure the entry may still be queued, or own the lock unknowingly:
+	// another contender waits for it, or it has to be abandoned.
 	wait(ctx context.Context, remark remark) (node.Grant, error)
 	// try takes the lock if it is free, in one round trip. After a failure the claim is over.
 	try(ctx context.Context) (node.Grant, error)
-	// release ends the claim, which is then over whatever is returned. With next, next is queued in the same step, behind
-	// all others; the grant is next's when the bool says so. ErrLost says that the lock was not held any more.
+	// release ends the claim, which is then over whatever is returned. With next, next is queued in
+	// the same step, behind all others; the grant is next's when the bool says so. ErrLost says
+	// that the lock was not held any more.
 	release(ctx context.Context, next claim) (node.Grant, bool, error)
-	// setCount writes the hold count and lengthens the lease; the stamp is when the confirmed command was sent.
+	// setCount writes the hold count and lengthens the lease; the stamp is when the confirmed
+	// command was sent.
 	setCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error)
 	// asks notes that Redis is about to be asked to keep the lock for lease.
 	asks(lease time.Duration)
-	// seen tells who held the lock when the entry last asked, "" for unknown, and what was left of the lease.
+	// seen tells who held the lock when the entry last asked, "" for unknown, and what was left of
+	// the lease.
 	seen() (holder string, ttl time.Duration)
 	// watch makes news about the lock go to what keeps it.
 	watch(w *hub.Watcher)
@@ -56,7 +62,8 @@ type claim interface {
 	forget()
 }
 
-// remark tells those who wait behind a contender in the line of key what it heard: nil that all is well.
+// remark tells those who wait behind a contender in the line of key what it heard: nil that all is
+// well.
 type remark func(key string, heard error)
 
 // renewal asks to lengthen one lease.

@@ -16,17 +16,18 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// A Client makes locks on one Redis and keeps the leases of all of them. One per process and Redis is right; its methods
-// may be called from any goroutine.
+// A Client makes locks on one Redis and keeps the leases of all of them. One per process and Redis
+// is right; its methods may be called from any goroutine.
 type Client struct {
 	keeper *keeper
 	close  sync.Once
 }
 
-// New returns a client over rdb: a single Redis, a Sentinel group or a Cluster, whatever rdb was made for. rdb stays the
-// caller's, who closes it after the Client. New sends no command of its own but opens one connection in the background,
-// which subscribes once a lock is waited for or held; a Redis that cannot be reached is no error here. It fails with
-// ErrInvalidOption for a nil rdb or an option that cannot work.
+// New returns a client over rdb: a single Redis, a Sentinel group or a Cluster, whatever rdb was
+// made for. rdb stays the caller's, who closes it after the Client. New sends no command of its own
+// but opens one connection in the background, which subscribes once a lock is waited for or held; a
+// Redis that cannot be reached is no error here. It fails with ErrInvalidOption for a nil rdb or an
+// option that cannot work.
 func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
 	if isNil(rdb) {
 		return nil, fmt.Errorf("%w: the Redis client is nil", ErrInvalidOption)
@@ -66,10 +67,11 @@ func newClientOver(id string, cfg config, arb arbiter) *Client {
 	return &Client{keeper: k}
 }
 
-// Initialize declares that nobody holds a lock that a node may have forgotten, so that the restart guard lets all nodes
-// grant locks at once: on new nodes under GuardStrict, or where somebody knows better than the guard. Calling it while
-// locks are held gives up what the guard is for. It does nothing without WithRestartGuard, and fails with a *QuorumError
-// when fewer than a quorum of nodes could be told.
+// Initialize declares that nobody holds a lock that a node may have forgotten, so that the restart
+// guard lets all nodes grant locks at once: on new nodes under GuardStrict, or where somebody knows
+// better than the guard. Calling it while locks are held gives up what the guard is for. It does
+// nothing without WithRestartGuard, and fails with a *QuorumError when fewer than a quorum of nodes
+// could be told.
 func (c *Client) Initialize(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -82,8 +84,9 @@ func (c *Client) Initialize(ctx context.Context) error {
 	return outward(k.arb.initialize(ctx))
 }
 
-// Mutex returns the lock named name, with the client's options changed by opts. A name or an option that cannot work is
-// reported by the first method called on the Mutex, with ErrInvalidName or ErrInvalidOption.
+// Mutex returns the lock named name, with the client's options changed by opts. A name or an option
+// that cannot work is reported by the first method called on the Mutex, with ErrInvalidName or
+// ErrInvalidOption.
 func (c *Client) Mutex(name string, opts ...Option) *Mutex {
 	m := &Mutex{c.newLock(wire.Mutex, name, opts)}
 	m.mutex = m
@@ -120,10 +123,11 @@ func (c *Client) ID() string {
 	return k.id
 }
 
-// Close ends the client: waiting Locks return ErrClosed, the contexts of held leases end with cause ErrClosed, and
-// renewals stop. Locks still held are not released, since the code under them may still run; they end with their leases.
-// What no caller was given, or was unlocked, is released. Close tries once more to undo what was left unanswered, and
-// returns when no call and no goroutine of the client is left, at the latest after a few command timeouts.
+// Close ends the client: waiting Locks return ErrClosed, the contexts of held leases end with cause
+// ErrClosed, and renewals stop. Locks still held are not released, since the code under them may
+// still run; they end with their leases. What no caller was given, or was unlocked, is released.
+// Close tries once more to undo what was left unanswered, and returns when no call and no goroutine
+// of the client is left, at the latest after a few command timeouts.
 func (c *Client) Close() {
 	k := c.keeperOf()
 	if k == nil {

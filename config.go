@@ -27,10 +27,12 @@ type config struct {
 
 // derivedConfig follows from the rest, see derive.
 type derivedConfig struct {
-	// firstLease is what a lock is taken and queued with. A longer fixed lease is set once the lock is held, so that a
-	// command that comes late can never hold a lock longer than the watchdog's lease.
+	// firstLease is what a lock is taken and queued with. A longer fixed lease is set once the lock
+	// is held, so that a command that comes late can never hold a lock longer than the watchdog's
+	// lease.
 	firstLease time.Duration
-	// maxLease is when a hold ends whatever is renewed, counted from the grant; 0 when nothing caps it.
+	// maxLease is when a hold ends whatever is renewed, counted from the grant; 0 when nothing caps
+	// it.
 	maxLease time.Duration
 	// commandTimeout is how long one command may take.
 	commandTimeout time.Duration
@@ -84,7 +86,8 @@ func leaseInRange(d time.Duration) error {
 	return nil
 }
 
-// with returns the config changed by opts, or ErrInvalidOption naming the option and what is wrong with it.
+// with returns the config changed by opts, or ErrInvalidOption naming the option and what is wrong
+// with it.
 func (c config) with(opts []Option, client bool) (config, error) {
 	for _, o := range opts {
 		if o.apply == nil {

@@ -1,5 +1,6 @@
-// Package relock is reentrant distributed locks on Redis for services full of goroutines: waiters sleep on Pub/Sub, a
-// watchdog keeps leases alive, and a holder that loses its lock is told through its context.
+// Package relock is reentrant distributed locks on Redis for services full of goroutines: waiters
+// sleep on Pub/Sub, a watchdog keeps leases alive, and a holder that loses its lock is told through
+// its context.
 //
 //	locks, err := relock.New(rdb) // any rueidis.Client
 //	defer locks.Close()
@@ -9,38 +10,43 @@
 //
 // # Owners
 //
-// A lock belongs to the context that [Mutex.Lock] made: a Lock of the same name under it re-enters, and the hold count in
-// Redis goes up. Every other context is another owner and waits. [Detach] drops the ownership for a goroutine that must
-// not share it; [WithOwner] gives several processes the same one.
+// A lock belongs to the context that [Mutex.Lock] made: a Lock of the same name under it re-enters,
+// and the hold count in Redis goes up. Every other context is another owner and waits. [Detach]
+// drops the ownership for a goroutine that must not share it; [WithOwner] gives several processes
+// the same one.
 //
 // # Waiting
 //
-// The goroutines of a process that want the same lock stand in line in memory, first come first served, and only the
-// first of them talks to Redis: it queues there once and sleeps until it is told. An unlock hands the lock to the next
-// in line, here or in another process, without anybody racing for it. A lock passes between goroutines of one process
-// without a command, for a bounded number of times and a bounded time (see [WithLocalHandoff]).
+// The goroutines of a process that want the same lock stand in line in memory, first come first
+// served, and only the first of them talks to Redis: it queues there once and sleeps until it is
+// told. An unlock hands the lock to the next in line, here or in another process, without anybody
+// racing for it. A lock passes between goroutines of one process without a command, for a bounded
+// number of times and a bounded time (see [WithLocalHandoff]).
 //
 // # Leases
 //
-// A lock lives in Redis for as long as its lease, and a watchdog renews it every third of that. If the holder's process
-// dies, others get the lock when the lease has run out. If Redis does not answer the renewals, or somebody forces the
-// lock open, the context of the [Lease] ends with cause [ErrLost] before anybody else can be granted the lock by a
-// working Redis. [WithFixedLease] and [WithMaxHold] bound a hold.
+// A lock lives in Redis for as long as its lease, and a watchdog renews it every third of that. If
+// the holder's process dies, others get the lock when the lease has run out. If Redis does not
+// answer the renewals, or somebody forces the lock open, the context of the [Lease] ends with cause
+// [ErrLost] before anybody else can be granted the lock by a working Redis. [WithFixedLease] and
+// [WithMaxHold] bound a hold.
 //
 // # Fencing
 //
-// No lock with a lease can stop a process that was paused from acting late. Each grant therefore has a token, greater
-// than all before it: hand [Lease.Token] to the store, and let the store refuse what is lower than the greatest it has
-// seen. docs/safety.md in the repository says what holds, and under which faults.
+// No lock with a lease can stop a process that was paused from acting late. Each grant therefore
+// has a token, greater than all before it: hand [Lease.Token] to the store, and let the store
+// refuse what is lower than the greatest it has seen. docs/safety.md in the repository says what
+// holds, and under which faults.
 //
 // # Errors
 //
-// What waiting heals (a lost connection, a failover, a Redis that is loading) is waited out until the context ends. What
-// it does not (missing permissions, a key of another type) is returned at once, as a [NodeError]. [ErrNotAcquired],
-// [ErrNotHeld], [ErrLost], [ErrClosed], [ErrInvalidName] and [ErrInvalidOption] are what to compare with errors.Is.
+// What waiting heals (a lost connection, a failover, a Redis that is loading) is waited out until
+// the context ends. What it does not (missing permissions, a key of another type) is returned at
+// once, as a [NodeError]. [ErrNotAcquired], [ErrNotHeld], [ErrLost], [ErrClosed], [ErrInvalidName]
+// and [ErrInvalidOption] are what to compare with errors.Is.
 //
 // # Redisson
 //
-// Locks, hold counts, the unlock channel and fencing tokens are those of Redisson's RLock and RFencedLock, so services
-// in Java and Go share them.
+// Locks, hold counts, the unlock channel and fencing tokens are those of Redisson's RLock and
+// RFencedLock, so services in Java and Go share them.
 package relock

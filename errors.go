@@ -12,20 +12,23 @@ import (
 )
 
 var (
-	// ErrNotAcquired is returned by TryLock when somebody else holds the lock, and by Lock when the caller gave up
-	// waiting: then the error also wraps the cause of the context's end. The error is a *HeldError. It says that the lock
-	// is busy; that Redis did not answer is a *NodeError or *QuorumError, which does not match it.
+	// ErrNotAcquired is returned by TryLock when somebody else holds the lock, and by Lock when the
+	// caller gave up waiting: then the error also wraps the cause of the context's end. The error
+	// is a *HeldError. It says that the lock is busy; that Redis did not answer is a *NodeError or
+	// *QuorumError, which does not match it.
 	ErrNotAcquired = wire.ErrNotAcquired
 
-	// ErrNotHeld is returned by Unlock, Extend and Held when the lock is not held by the caller: never taken, or
-	// unlocked already. It is also the cause of a lease's context after Unlock.
+	// ErrNotHeld is returned by Unlock, Extend and Held when the lock is not held by the caller:
+	// never taken, or unlocked already. It is also the cause of a lease's context after Unlock.
 	ErrNotHeld = wire.ErrNotHeld
 
-	// ErrLost says that a lock that was held no longer is: its lease ran out, or somebody forced it open. It is the
-	// cause of the lease's context and is returned by every later call on the lease.
+	// ErrLost says that a lock that was held no longer is: its lease ran out, or somebody forced it
+	// open. It is the cause of the lease's context and is returned by every later call on the
+	// lease.
 	ErrLost = wire.ErrLost
 
-	// ErrClosed is returned by every call on a closed Client, and is the cause of the contexts of the leases it held.
+	// ErrClosed is returned by every call on a closed Client, and is the cause of the contexts of
+	// the leases it held.
 	ErrClosed = wire.ErrClosed
 
 	// ErrInvalidName is returned for a lock name that Redis, or a Redis Cluster, cannot serve.
@@ -34,23 +37,23 @@ var (
 	// ErrInvalidOwner is returned for an owner id that WithOwner cannot use.
 	ErrInvalidOwner = wire.ErrInvalidOwner
 
-	// ErrMisuse is returned where a nil context or function is given, or a Mutex or Client was not made by this package's
-	// functions.
+	// ErrMisuse is returned where a nil context or function is given, or a Mutex or Client was not
+	// made by this package's functions.
 	ErrMisuse = wire.ErrMisuse
 
 	// ErrMaxHold says that a hold ended because WithMaxHold's time was up. It matches ErrLost.
 	ErrMaxHold = wire.ErrMaxHold
 
-	// ErrInvalidNodes says that the nodes of a quorum are no independent masters: one is a replica, or two are the same
-	// server.
+	// ErrInvalidNodes says that the nodes of a quorum are no independent masters: one is a replica,
+	// or two are the same server.
 	ErrInvalidNodes = wire.ErrInvalidNodes
 
 	// ErrInvalidOption is returned for an option whose value cannot work.
 	ErrInvalidOption = wire.ErrInvalidOption
 )
 
-// HeldError tells why a lock was not acquired and who was in the way. It matches ErrNotAcquired and, where the caller
-// gave up waiting, the cause of that.
+// HeldError tells why a lock was not acquired and who was in the way. It matches ErrNotAcquired
+// and, where the caller gave up waiting, the cause of that.
 type HeldError struct {
 	Name   string        // the lock
 	Holder string        // field of the holder in Redis, "" when unknown
@@ -82,8 +85,8 @@ func (e *HeldError) Unwrap() []error {
 	return []error{ErrNotAcquired, e.Cause}
 }
 
-// NodeError is what one Redis answered, or the failure to reach it. Whether the command ran is unknown unless the
-// wrapped error is a reply of Redis.
+// NodeError is what one Redis answered, or the failure to reach it. Whether the command ran is
+// unknown unless the wrapped error is a reply of Redis.
 type NodeError struct {
 	Op    string // acquire, release, renew, ...
 	Name  string // the lock
@@ -113,8 +116,8 @@ func (e *NodeError) Unwrap() []error {
 	return []error{e.Err, e.Cause}
 }
 
-// QuorumError tells why a quorum could not be had: what each node said that did not agree. It wraps those errors, each a
-// *SeatError.
+// QuorumError tells why a quorum could not be had: what each node said that did not agree. It wraps
+// those errors, each a *SeatError.
 type QuorumError struct {
 	Op    string
 	Name  string // the lock, "" when it concerned the nodes themselves
@@ -172,8 +175,9 @@ func hintFor(err error) string {
 	}
 }
 
-// outward makes an error of the rooms below one of this package's, whose fields godoc shows, what Redis answered the client
-// library's own, and why a caller left the caller's. All that the package returns goes through it.
+// outward makes an error of the rooms below one of this package's, whose fields godoc shows, what
+// Redis answered the client library's own, and why a caller left the caller's. All that the package
+// returns goes through it.
 func outward(err error) error {
 	switch e := err.(type) {
 	case *wire.HeldError:

@@ -32,8 +32,9 @@ func (lk *lock) explain(ctx context.Context, err error, c claim) error {
 	return err
 }
 
-// leftTheLine is the error of a caller that gave up behind others of this process. Where the one at the gate does not
-// reach Redis, or has heard nothing for as long as the caller waited, Redis is not there; else the lock is busy.
+// leftTheLine is the error of a caller that gave up behind others of this process. Where the one at
+// the gate does not reach Redis, or has heard nothing for as long as the caller waited, Redis is
+// not there; else the lock is busy.
 func (lk *lock) leftTheLine(err error) error {
 	left, ok := err.(*gate.Left)
 	switch {

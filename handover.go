@@ -10,7 +10,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// keeper is what the locks and holds of a client have in common: who decides, who waits here, and what is kept.
+// keeper is what the locks and holds of a client have in common: who decides, who waits here, and
+// what is kept.
 type keeper struct {
 	id     string // uuid: fields and inbox of the client
 	cfg    config
@@ -24,14 +25,15 @@ type keeper struct {
 	idle   chan struct{} // one slot: the last of them ended on a closed client
 }
 
-// baton is what one goroutine hands to the next at a lock's gate: the lock itself, or its place in Redis's queue.
+// baton is what one goroutine hands to the next at a lock's gate: the lock itself, or its place in
+// Redis's queue.
 type baton struct {
 	hold *hold
 	next claim
 }
 
-// settle waits for the calls under way. They may hold what they have to give back, and leave within a command timeout
-// where Redis answers.
+// settle waits for the calls under way. They may hold what they have to give back, and leave within
+// a command timeout where Redis answers.
 func (k *keeper) settle() {
 	t := time.NewTimer(2 * k.cfg.commandTimeout)
 	defer t.Stop()
@@ -68,7 +70,8 @@ func (h *hold) finish(ctx context.Context) error {
 	return h.k.releaseAtGate(ctx, h)
 }
 
-// passOn gives the hold to the next local waiter, within the bounds that keep other processes from starving.
+// passOn gives the hold to the next local waiter, within the bounds that keep other processes from
+// starving.
 func (h *hold) passOn() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,8 +87,8 @@ func (h *hold) passOn() bool {
 	return h.k.gates.Pass(h.entry.Names.Lock, baton{hold: h})
 }
 
-// releaseAtGate gives h's lock back. If others wait at the gate, the next place in Redis's queue is taken for them in
-// the same command.
+// releaseAtGate gives h's lock back. If others wait at the gate, the next place in Redis's queue is
+// taken for them in the same command.
 func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
 	key := h.entry.Names.Lock
 	var next claim

@@ -11,7 +11,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// hold is one ownership in Redis, under one acquisition, as it passes from lease to lease inside this process.
+// hold is one ownership in Redis, under one acquisition, as it passes from lease to lease inside
+// this process.
 type hold struct {
 	k     *keeper
 	claim claim
@@ -19,11 +20,12 @@ type hold struct {
 
 	watcher hub.Watcher // itself, as the hub knows it
 
-	// ops is held by whoever tells Redis a new hold count or ends the hold: one operation at a time.
+	// ops is held by whoever tells Redis a new hold count or ends the hold: one operation at a
+	// time.
 	ops chan struct{}
 
-	// mu guards what follows. Invariant: leases are exactly those given out and not yet unlocked, and none of them is
-	// trusted past deadline(). Once state is not live it never is again.
+	// mu guards what follows. Invariant: leases are exactly those given out and not yet unlocked,
+	// and none of them is trusted past deadline(). Once state is not live it never is again.
 	mu      sync.Mutex
 	state   holdState
 	cause   error // why it was lost
@@ -125,8 +127,8 @@ func (h *hold) take(l *Lease) (count int, lease time.Duration, err error) {
 	return len(h.leases), h.renewLease(clock.Now()), nil
 }
 
-// cut ends one lease without ops, which somebody has had for as long as an Unlock may take, since Redis does not answer.
-// Renewals mend the count; the last lease leaves the lock to the sweeper.
+// cut ends one lease without ops, which somebody has had for as long as an Unlock may take, since
+// Redis does not answer. Renewals mend the count; the last lease leaves the lock to the sweeper.
 func (h *hold) cut(l *Lease) error {
 	h.expire()
 	count, _, err := h.take(l)
@@ -157,8 +159,8 @@ func (h *hold) cut(l *Lease) error {
 	return &wire.NodeError{Op: "release", Name: h.entry.Names.Name, Err: wire.ErrNoAnswer}
 }
 
-// lose ends trust in the hold: every lease's context is done before anyone else, here or elsewhere, can be granted the
-// lock by our doing. It acts once.
+// lose ends trust in the hold: every lease's context is done before anyone else, here or elsewhere,
+// can be granted the lock by our doing. It acts once.
 func (h *hold) lose(cause error) {
 	h.mu.Lock()
 	if h.state != holdLive {
@@ -205,8 +207,8 @@ func (h *hold) whyGone(l *Lease) error {
 	return ErrNotHeld
 }
 
-// short reports whether a fixed lease is trusted for noticeably less than it promises: it was taken with the client's
-// shorter lease, passed on in memory, or granted while nobody looked.
+// short reports whether a fixed lease is trusted for noticeably less than it promises: it was taken
+// with the client's shorter lease, passed on in memory, or granted while nobody looked.
 func (h *hold) short() bool {
 	now := clock.Now()
 	h.mu.Lock()

@@ -9,7 +9,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// reenter adds a lease inside outer to the hold, after Redis counts it. It repeats while the failure may pass.
+// reenter adds a lease inside outer to the hold, after Redis counts it. It repeats while the
+// failure may pass.
 func (h *hold) reenter(ctx, wctx context.Context, of *lock, outer *Lease) (*Lease, error) {
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
 	for {
@@ -23,8 +24,8 @@ func (h *hold) reenter(ctx, wctx context.Context, of *lock, outer *Lease) (*Leas
 	}
 }
 
-// reenterOnce asks whether outer still holds only once it has ops: until then an Unlock could pass the hold on, and what
-// was entered would be a stranger's.
+// reenterOnce asks whether outer still holds only once it has ops: until then an Unlock could pass
+// the hold on, and what was entered would be a stranger's.
 func (h *hold) reenterOnce(ctx, wctx context.Context, of *lock, outer *Lease) (*Lease, error) {
 	if err := h.lock(wctx); err != nil {
 		// Nobody else can have what is re-entered: Redis has not answered what was asked before.
@@ -108,8 +109,9 @@ func (h *hold) countMissed(now clock.Stamp) {
 	h.renewAt = clock.Sooner(h.renewAt, now.Add(h.soon()), now)
 }
 
-// leave writes the lower count of an inner unlock. The count kept here is what decides, so a Redis that does not answer
-// is no failure: renewals repair its number and the last unlock deletes the lock whatever it says.
+// leave writes the lower count of an inner unlock. The count kept here is what decides, so a Redis
+// that does not answer is no failure: renewals repair its number and the last unlock deletes the
+// lock whatever it says.
 func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, unlockTimeout(h.entry))
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 )
 
-// A Lease is a lock held by the caller, from a successful Lock, TryLock or Do until Unlock. Its methods may be called
-// from any goroutine.
+// A Lease is a lock held by the caller, from a successful Lock, TryLock or Do until Unlock. Its
+// methods may be called from any goroutine.
 type Lease struct {
 	of     *lock
 	h      *hold
@@ -20,8 +20,8 @@ type Lease struct {
 	over   bool // unlocked; guarded by h.mu
 }
 
-// leaseCtx is the context of a lease. It carries the ownership, and it asks the clock: in a process that was stopped
-// past the lease, Err tells the truth before the watchdog's timer has fired.
+// leaseCtx is the context of a lease. It carries the ownership, and it asks the clock: in a process
+// that was stopped past the lease, Err tells the truth before the watchdog's timer has fired.
 type leaseCtx struct {
 	context.Context
 	lease *Lease
@@ -35,8 +35,8 @@ func (c *leaseCtx) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// settle ends the context if the hold is gone: a goroutine that loses a hold marks it first, ends its contexts after, and
-// may be stopped in between.
+// settle ends the context if the hold is gone: a goroutine that loses a hold marks it first, ends
+// its contexts after, and may be stopped in between.
 func (c *leaseCtx) settle() {
 	h := c.lease.h
 	h.expire()
@@ -58,9 +58,10 @@ func (c *leaseCtx) Err() error {
 	return c.Context.Err()
 }
 
-// Context returns the lease's context, derived from the one given to Lock. A Lock of the same Mutex under it re-enters.
-// It is done no later than the lease can be trusted, with cause ErrLost when the lock was lost (ErrMaxHold, which
-// matches it, when WithMaxHold ended it), ErrClosed when the Client was closed, and ErrNotHeld after Unlock.
+// Context returns the lease's context, derived from the one given to Lock. A Lock of the same Mutex
+// under it re-enters. It is done no later than the lease can be trusted, with cause ErrLost when
+// the lock was lost (ErrMaxHold, which matches it, when WithMaxHold ended it), ErrClosed when the
+// Client was closed, and ErrNotHeld after Unlock.
 func (l *Lease) Context() context.Context {
 	if l.zero() {
 		return neverHeld
@@ -78,9 +79,10 @@ var neverHeld = func() context.Context {
 // zero reports whether no Lock returned the lease: it holds nothing, and its methods say so.
 func (l *Lease) zero() bool { return l == nil || l.h == nil }
 
-// Token returns the fencing token of the hold, the same for all its re-entries. Every later grant of the same lock has a
-// greater one, whichever process or program gets it, RFencedLock's included. A store that remembers the greatest token
-// it has seen and refuses lower ones is safe from a holder that acts late. See docs/safety.md for what resets the count.
+// Token returns the fencing token of the hold, the same for all its re-entries. Every later grant
+// of the same lock has a greater one, whichever process or program gets it, RFencedLock's included.
+// A store that remembers the greatest token it has seen and refuses lower ones is safe from a
+// holder that acts late. See docs/safety.md for what resets the count.
 func (l *Lease) Token() int64 {
 	if l.zero() {
 		return 0
@@ -88,7 +90,8 @@ func (l *Lease) Token() int64 {
 	return l.token
 }
 
-// Until returns when the lease ends unless it is renewed, as seen now: what Redis confirmed, less a margin for drift.
+// Until returns when the lease ends unless it is renewed, as seen now: what Redis confirmed, less a
+// margin for drift.
 func (l *Lease) Until() time.Time {
 	if l.zero() {
 		return time.Time{}
@@ -99,7 +102,8 @@ func (l *Lease) Until() time.Time {
 	return l.h.deadline(now).Wall()
 }
 
-// Count returns the hold count: how many Locks of this owner are not unlocked yet. It is 0 once the lock is not held.
+// Count returns the hold count: how many Locks of this owner are not unlocked yet. It is 0 once the
+// lock is not held.
 func (l *Lease) Count() int {
 	if l.zero() {
 		return 0
@@ -113,12 +117,14 @@ func (l *Lease) Count() int {
 	return len(l.h.leases)
 }
 
-// Unlock ends this lease. The hold count falls by one; when it comes to nothing the lock goes to the next waiter. It
-// takes as long as it takes even if ctx is cancelled, and gives up after its own time limit of five command timeouts.
+// Unlock ends this lease. The hold count falls by one; when it comes to nothing the lock goes to
+// the next waiter. It takes as long as it takes even if ctx is cancelled, and gives up after its
+// own time limit of five command timeouts.
 //
-// It returns ErrNotHeld when this lease was unlocked before, and ErrLost when the lock was lost before it could be
-// unlocked: then somebody else may have held it meanwhile. A *NodeError says that Redis did not answer in time. The
-// caller no longer holds the lock then either; the release is repeated in the background until Redis answers.
+// It returns ErrNotHeld when this lease was unlocked before, and ErrLost when the lock was lost
+// before it could be unlocked: then somebody else may have held it meanwhile. A *NodeError says
+// that Redis did not answer in time. The caller no longer holds the lock then either; the release
+// is repeated in the background until Redis answers.
 func (l *Lease) Unlock(ctx context.Context) error {
 	if l.zero() {
 		return ErrNotHeld
@@ -131,11 +137,12 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	return outward(l.h.drop(ctx, l))
 }
 
-// Extend makes the lease last at least d from now, in Redis and in what the caller may trust. Nothing ever shortens a
-// lease, so a smaller d than what is left changes nothing. For a lock WithFixedLease it moves the end.
+// Extend makes the lease last at least d from now, in Redis and in what the caller may trust.
+// Nothing ever shortens a lease, so a smaller d than what is left changes nothing. For a lock
+// WithFixedLease it moves the end.
 //
-// It returns ErrNotHeld after Unlock, ErrLost when the lock was lost, and a *NodeError when Redis did not answer within
-// one command timeout; then the lease ends when it would have ended.
+// It returns ErrNotHeld after Unlock, ErrLost when the lock was lost, and a *NodeError when Redis
+// did not answer within one command timeout; then the lease ends when it would have ended.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if l.zero() {
 		return ErrNotHeld
@@ -183,9 +190,10 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 	return l, nil
 }
 
-// Locker returns the Mutex as a sync.Locker for code that takes one. Its Lock waits as Mutex.Lock does. Since a
-// sync.Locker cannot fail, Lock panics with the error when ctx ends or Redis refuses, and Unlock panics when the lock
-// was lost or is not held: going on without the lock would be worse. A Locker is not reentrant.
+// Locker returns the Mutex as a sync.Locker for code that takes one. Its Lock waits as Mutex.Lock
+// does. Since a sync.Locker cannot fail, Lock panics with the error when ctx ends or Redis refuses,
+// and Unlock panics when the lock was lost or is not held: going on without the lock would be
+// worse. A Locker is not reentrant.
 func (m *Mutex) Locker(ctx context.Context) sync.Locker { return &locker{m: m, ctx: ctx} }
 
 // locker is a Mutex as a sync.Locker.

@@ -9,22 +9,23 @@ import (
 )
 
 const (
-	// MinLease is the shortest lease accepted: below it the safety margin and a renewal's round trip leave too little.
+	// MinLease is the shortest lease accepted: below it the safety margin and a renewal's round
+	// trip leave too little.
 	MinLease = 100 * time.Millisecond
 	// MaxLease is the longest lease accepted.
 	MaxLease = wire.MaxLease
 )
 
-// An Option changes how locks behave. Given to New it is the default of every lock of the client, given to Mutex it
-// overrides that default, but for those that are about the client as a whole.
+// An Option changes how locks behave. Given to New it is the default of every lock of the client,
+// given to Mutex it overrides that default, but for those that are about the client as a whole.
 type Option struct {
 	name       string
 	clientOnly bool
 	apply      func(*config) error
 }
 
-// WithLease sets how long a lock outlives its last renewal. The watchdog renews every third of it, so it is also how
-// long others wait after a holder crashed. Redis keeps whole milliseconds.
+// WithLease sets how long a lock outlives its last renewal. The watchdog renews every third of it,
+// so it is also how long others wait after a holder crashed. Redis keeps whole milliseconds.
 //
 // Defaults to 30 seconds, as Redisson's lockWatchdogTimeout.
 func WithLease(d time.Duration) Option {
@@ -34,8 +35,9 @@ func WithLease(d time.Duration) Option {
 	}}
 }
 
-// WithFixedLease grants the lock for d and never renews it: it ends after d even if the holder lives, and lasts d even
-// if the holder's process ends without unlocking. Where d is longer than the client's lease, Lock sends one command more.
+// WithFixedLease grants the lock for d and never renews it: it ends after d even if the holder
+// lives, and lasts d even if the holder's process ends without unlocking. Where d is longer than
+// the client's lease, Lock sends one command more.
 //
 // By default leases are renewed.
 func WithFixedLease(d time.Duration) Option {
@@ -45,8 +47,8 @@ func WithFixedLease(d time.Duration) Option {
 	}}
 }
 
-// WithMaxHold ends a hold after d although its holder lives: the lease's context is cancelled with ErrMaxHold and the lock
-// is released. It caps holders that are stuck.
+// WithMaxHold ends a hold after d although its holder lives: the lease's context is cancelled with
+// ErrMaxHold and the lock is released. It caps holders that are stuck.
 //
 // By default a hold is renewed as long as its process lives.
 func WithMaxHold(d time.Duration) Option {
@@ -56,8 +58,8 @@ func WithMaxHold(d time.Duration) Option {
 	}}
 }
 
-// WithWait makes Lock give up after d, a re-entry included, without touching the context that the lease derives from. The
-// error is as if the context had ended.
+// WithWait makes Lock give up after d, a re-entry included, without touching the context that the
+// lease derives from. The error is as if the context had ended.
 //
 // By default Lock waits as long as its context allows.
 func WithWait(d time.Duration) Option {
@@ -70,10 +72,11 @@ func WithWait(d time.Duration) Option {
 	}}
 }
 
-// WithLocalHandoff bounds how long a lock may pass between goroutines of this process, in memory, before other
-// processes get their turn: at most passes acquisitions in a row, and no pass later than d after the process got the
-// lock. passes is also how many fencing tokens a grant reserves, if they do not run half a second (500,000) ahead
-// of the server's clock; then it has 32. WithLocalHandoff(1, 0) turns it off.
+// WithLocalHandoff bounds how long a lock may pass between goroutines of this process, in memory,
+// before other processes get their turn: at most passes acquisitions in a row, and no pass later
+// than d after the process got the lock. passes is also how many fencing tokens a grant reserves,
+// if they do not run half a second (500,000) ahead of the server's clock; then it has 32.
+// WithLocalHandoff(1, 0) turns it off.
 //
 // Defaults to 256 passes and 10 milliseconds.
 func WithLocalHandoff(passes int, d time.Duration) Option {
@@ -89,10 +92,11 @@ func WithLocalHandoff(passes int, d time.Duration) Option {
 	}}
 }
 
-// WithCommandTimeout sets how long one command to Redis may take before it counts as unanswered. Lock then tries
-// again, safely. It must be shorter than a third of the lease.
+// WithCommandTimeout sets how long one command to Redis may take before it counts as unanswered.
+// Lock then tries again, safely. It must be shorter than a third of the lease.
 //
-// Defaults to a sixth of the lease, at most 2 seconds; for a node of a quorum to a twentieth, at most 1 second.
+// Defaults to a sixth of the lease, at most 2 seconds; for a node of a quorum to a twentieth, at
+// most 1 second.
 func WithCommandTimeout(d time.Duration) Option {
 	return Option{name: "WithCommandTimeout", apply: func(c *config) error {
 		c.timeout = d
@@ -103,19 +107,22 @@ func WithCommandTimeout(d time.Duration) Option {
 	}}
 }
 
-// PubSubMode says which kind of Pub/Sub channels a Redis Cluster is used with. Redisson calls it shardedSubscriptionMode.
+// PubSubMode says which kind of Pub/Sub channels a Redis Cluster is used with. Redisson calls it
+// shardedSubscriptionMode.
 type PubSubMode int
 
 const (
 	// PubSubAuto uses sharded channels on a Cluster that knows them (Redis 7), as Redisson does.
 	PubSubAuto PubSubMode = iota
-	// PubSubPlain uses plain channels on a Cluster too. Waiters then race for a freed lock instead of being handed it.
+	// PubSubPlain uses plain channels on a Cluster too. Waiters then race for a freed lock instead
+	// of being handed it.
 	PubSubPlain
 	// PubSubSharded uses sharded channels on a Cluster without asking it first.
 	PubSubSharded
 )
 
-// WithPubSub chooses the channels on a Redis Cluster; all clients and Redisson's must agree. Elsewhere channels are plain.
+// WithPubSub chooses the channels on a Redis Cluster; all clients and Redisson's must agree.
+// Elsewhere channels are plain.
 //
 // Defaults to PubSubAuto.
 func WithPubSub(mode PubSubMode) Option {
@@ -128,9 +135,9 @@ func WithPubSub(mode PubSubMode) Option {
 	}}
 }
 
-// WithNamePrefix puts prefix before the name of every lock in Redis, as a NameMapper of Redisson's does: Mutex("orders")
-// is then the lock of Java's getLock("orders") behind a mapper that adds the same prefix. Mutex.Name and errors keep the
-// name without it; keys, channels and rights have it.
+// WithNamePrefix puts prefix before the name of every lock in Redis, as a NameMapper of Redisson's
+// does: Mutex("orders") is then the lock of Java's getLock("orders") behind a mapper that adds the
+// same prefix. Mutex.Name and errors keep the name without it; keys, channels and rights have it.
 //
 // By default names stand in Redis as they are.
 func WithNamePrefix(prefix string) Option {
@@ -143,9 +150,10 @@ func WithNamePrefix(prefix string) Option {
 	}}
 }
 
-// WithLogger sets where a client writes what nobody is there to be told: that it skipped messages which neither relock nor
-// Redisson can have sent, the first and every hundredth, with their number so far. log is called by the goroutine that
-// receives messages; a handler that blocks delays wake-ups.
+// WithLogger sets where a client writes what nobody is there to be told: that it skipped messages
+// which neither relock nor Redisson can have sent, the first and every hundredth, with their number
+// so far. log is called by the goroutine that receives messages; a handler that blocks delays
+// wake-ups.
 //
 // By default nothing is written.
 func WithLogger(log *slog.Logger) Option {
@@ -158,8 +166,9 @@ func WithLogger(log *slog.Logger) Option {
 	}}
 }
 
-// WithQuorum sets how many nodes of NewRedlock must keep a lock. It must be more than half of them, or two could hold the
-// same lock. More than that survives fewer nodes that are down, and more that forget.
+// WithQuorum sets how many nodes of NewRedlock must keep a lock. It must be more than half of them,
+// or two could hold the same lock. More than that survives fewer nodes that are down, and more that
+// forget.
 //
 // Defaults to the smallest number that is more than half.
 func WithQuorum(n int) Option {
@@ -181,21 +190,26 @@ type GuardMode int
 const (
 	// GuardOff trusts that Redis never forgets.
 	GuardOff GuardMode = iota
-	// GuardAuto keeps a Redis that was restarted, promoted or emptied out until the longest lease has passed. Nodes that
-	// are all fresh when a client first uses them are taken for new, and used at once.
+	// GuardAuto keeps a Redis that was restarted, promoted or emptied out until the longest lease
+	// has passed. Nodes that are all fresh when a client first uses them are taken for new, and
+	// used at once.
 	GuardAuto
-	// GuardStrict takes no node for new: each must have been initialised, by Client.Initialize, or waits.
+	// GuardStrict takes no node for new: each must have been initialised, by Client.Initialize, or
+	// waits.
 	GuardStrict
 )
 
-// WithRestartGuard keeps a Redis that may have forgotten locks from granting any until longest has passed, when every
-// lease it may have forgotten is over. It notices by the server's run id and by a marker key, inside the same scripts. No
-// lease may be longer than longest, and all clients of the same nodes must give the same; GuardOff takes 0. The idea is
-// the delayed restart of the Redlock paper.
+// WithRestartGuard keeps a Redis that may have forgotten locks from granting any until longest has
+// passed, when every lease it may have forgotten is over. It notices by the server's run id and by
+// a marker key, inside the same scripts. No lease may be longer than longest, and all clients of
+// the same nodes must give the same; GuardOff takes 0. The idea is the delayed restart of the
+// Redlock paper.
 //
-// On a single Redis or a Sentinel group it means that nobody gets a lock for that long after each restart or failover.
+// On a single Redis or a Sentinel group it means that nobody gets a lock for that long after each
+// restart or failover.
 //
-// Defaults to GuardAuto and 30 seconds in NewRedlock, or the client's lease if that is longer, and to GuardOff in New.
+// Defaults to GuardAuto and 30 seconds in NewRedlock, or the client's lease if that is longer, and
+// to GuardOff in New.
 func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
 	return Option{name: "WithRestartGuard", clientOnly: true, apply: func(c *config) error {
 		c.guard, c.longest, c.guarded = mode, longest, true
@@ -209,12 +223,14 @@ func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
 	}}
 }
 
-// WithTokenRetention sets how long Redis keeps a lock's fencing counter after the lock was last granted, so that names
-// used once do not stay. Tokens rise all the same: each grant's is at least the server's clock in microseconds. d must be
-// a minute or more, and four times the longest lease or more; 0 keeps the counters for ever.
+// WithTokenRetention sets how long Redis keeps a lock's fencing counter after the lock was last
+// granted, so that names used once do not stay. Tokens rise all the same: each grant's is at least
+// the server's clock in microseconds. d must be a minute or more, and four times the longest lease
+// or more; 0 keeps the counters for ever.
 //
-// Give 0 where Redisson's RFencedLock uses the same names, which starts at 1 again where a counter is gone, and while
-// clients older than this option use the same Redis; docs/safety.md says how to roll out.
+// Give 0 where Redisson's RFencedLock uses the same names, which starts at 1 again where a counter
+// is gone, and while clients older than this option use the same Redis; docs/safety.md says how to
+// roll out.
 //
 // Defaults to 7 days, or four times the client's lease if that is longer.
 func WithTokenRetention(d time.Duration) Option {

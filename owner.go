@@ -33,12 +33,13 @@ func (c *ownerCtx) Value(key any) any {
 	}
 }
 
-// WithOwner returns a context whose locks belong to the owner named id. Whoever uses the same id, in this process or in
-// another, is the same owner and re-enters its locks: use it for a workflow that moves between processes. All who share
-// an owner id hold the lock together. On one Redis they get the same fencing token; on a quorum each gets one of its own, above
-// those of all earlier owners and below those of all later ones. An id has up to 256 bytes, is not empty and does not
-// start with "relock:", else each Lock under it fails with ErrInvalidOwner. It must not be something else's owner, such
-// as Redisson's <uuid>:<thread>.
+// WithOwner returns a context whose locks belong to the owner named id. Whoever uses the same id,
+// in this process or in another, is the same owner and re-enters its locks: use it for a workflow
+// that moves between processes. All who share an owner id hold the lock together. On one Redis they
+// get the same fencing token; on a quorum each gets one of its own, above those of all earlier
+// owners and below those of all later ones. An id has up to 256 bytes, is not empty and does not
+// start with "relock:", else each Lock under it fails with ErrInvalidOwner. It must not be
+// something else's owner, such as Redisson's <uuid>:<thread>.
 //
 // Without WithOwner every Lock is its own owner, and only the lease's own context re-enters.
 func WithOwner(ctx context.Context, id string) context.Context {
@@ -50,9 +51,9 @@ func WithOwner(ctx context.Context, id string) context.Context {
 	return c
 }
 
-// Detach returns a context that carries no ownership: a Lock under it waits for the locks that ctx holds instead of
-// re-entering them. Cancellation, deadline and other values stay. Use it for a goroutine that must not share what its
-// parent holds.
+// Detach returns a context that carries no ownership: a Lock under it waits for the locks that ctx
+// holds instead of re-entering them. Cancellation, deadline and other values stay. Use it for a
+// goroutine that must not share what its parent holds.
 func Detach(ctx context.Context) context.Context { return detached(ctx) }
 
 func detached(ctx context.Context) *ownerCtx {

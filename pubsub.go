@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// single is the arbiter over one Redis: a single server, a Sentinel group or a Cluster. Its waiters sleep until a message
-// tells them of their grant, or to look again.
+// single is the arbiter over one Redis: a single server, a Sentinel group or a Cluster. Its waiters
+// sleep until a message tells them of their grant, or to look again.
 type single struct{ node *node.Node }
 
 func newSingle(rdb driver.Redis, id string, cfg *config) *single {
@@ -28,7 +28,8 @@ func (s *single) claim(e wire.Entry) claim {
 	return c
 }
 
-// contender is an entry's claim at the one Redis, and what the goroutine that contends remembers of it.
+// contender is an entry's claim at the one Redis, and what the goroutine that contends remembers of
+// it.
 type contender struct {
 	node.Claim
 	entry  wire.Entry
@@ -74,7 +75,8 @@ func (c *contender) wait(ctx context.Context, remark remark) (node.Grant, error)
 	}
 }
 
-// look polls, unless a release has just queued the entry, and returns how long to rest if no message comes.
+// look polls, unless a release has just queued the entry, and returns how long to rest if no
+// message comes.
 func (c *contender) look(ctx context.Context, failing *clock.Backoff) (time.Duration, node.Grant, error) {
 	if !c.queued {
 		g, err := c.poll(ctx)
@@ -142,9 +144,10 @@ func (c *contender) gaveUp(ctx context.Context, out bool) error {
 	return wire.ErrBusy
 }
 
-// unheard is what a contender did not hear that gives up while a poll of its own is out, or waits for the next; nil when
-// Redis has answered it lately. Then the lock is busy, else Redis is not there: no poll was ever answered, the last one
-// failed, or one is out and the answer before is older than a command may take.
+// unheard is what a contender did not hear that gives up while a poll of its own is out, or waits
+// for the next; nil when Redis has answered it lately. Then the lock is busy, else Redis is not
+// there: no poll was ever answered, the last one failed, or one is out and the answer before is
+// older than a command may take.
 func (c *contender) unheard(out bool, now clock.Stamp) error {
 	switch {
 	case c.failure != nil:
@@ -169,8 +172,9 @@ func (c *contender) try(ctx context.Context) (node.Grant, error) {
 	return c.granted(), nil
 }
 
-// release repeats until answered or unlockTimeout is over. Only its first command queues next: a repeated one finds the
-// entry gone, and next must then find out by its own poll whether it was queued.
+// release repeats until answered or unlockTimeout is over. Only its first command queues next: a
+// repeated one finds the entry gone, and next must then find out by its own poll whether it was
+// queued.
 func (c *contender) release(ctx context.Context, next claim) (node.Grant, bool, error) {
 	c.Ear().Releasing()
 	n, _ := next.(*contender)
@@ -205,8 +209,8 @@ func (c *contender) releaseOnce(ctx context.Context, next *contender) (bool, wir
 	return c.Release(ctx, &next.Claim)
 }
 
-// after takes the answer of the release that queued the contender, which is nil where none was to be. Without one the
-// contender has to ask for itself.
+// after takes the answer of the release that queued the contender, which is nil where none was to
+// be. Without one the contender has to ask for itself.
 func (c *contender) after(a *wire.Answer, sent clock.Stamp) (node.Grant, bool) {
 	switch {
 	case c == nil || *a == wire.Answer{}:

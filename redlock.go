@@ -19,17 +19,20 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// NewRedlock returns a client whose locks are held by a quorum of nodes: independent Redis masters, none of which knows
-// another, usually five. It is a Client like any other. A lock is held while more than half of the nodes (or as many as
-// WithQuorum says) keep it; the others may be down, hung, cut off or in the hands of somebody else. The idea is Redlock's,
-// with queues instead of random retries; docs/safety.md says what it takes and what it gives.
+// NewRedlock returns a client whose locks are held by a quorum of nodes: independent Redis masters,
+// none of which knows another, usually five. It is a Client like any other. A lock is held while
+// more than half of the nodes (or as many as WithQuorum says) keep it; the others may be down,
+// hung, cut off or in the hands of somebody else. The idea is Redlock's, with queues instead of
+// random retries; docs/safety.md says what it takes and what it gives.
 //
-// Each node is asked with a timeout of its own (WithCommandTimeout, by default a twentieth of the lease and at most one
-// second), all at once, and a call returns as soon as a quorum has decided. A node that lost its memory stays out for a
-// lease (WithRestartGuard). Nodes are checked when they are first used, with ErrInvalidNodes if they make no quorum; a
-// node that cannot be reached is no error while a quorum can. The clients in nodes stay the caller's.
+// Each node is asked with a timeout of its own (WithCommandTimeout, by default a twentieth of the
+// lease and at most one second), all at once, and a call returns as soon as a quorum has decided. A
+// node that lost its memory stays out for a lease (WithRestartGuard). Nodes are checked when they
+// are first used, with ErrInvalidNodes if they make no quorum; a node that cannot be reached is no
+// error while a quorum can. The clients in nodes stay the caller's.
 //
-// It fails with ErrInvalidOption for no node, a nil or doubled client, a Cluster, or an option that cannot work.
+// It fails with ErrInvalidOption for no node, a nil or doubled client, a Cluster, or an option that
+// cannot work.
 func NewRedlock(nodes []rueidis.Client, opts ...Option) (*Client, error) {
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf("%w: no nodes", ErrInvalidOption)
@@ -69,7 +72,8 @@ func redlockOver(nodes []driver.Redis, cfg config) *Client {
 	return newClientOver(id, cfg, newQuorum(nodes, id, &cfg))
 }
 
-// same reports whether two clients are one. Wrappers that cannot be compared are told apart by the server behind them.
+// same reports whether two clients are one. Wrappers that cannot be compared are told apart by the
+// server behind them.
 func same(a, b rueidis.Client) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }

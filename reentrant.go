@@ -8,9 +8,10 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// A Mutex is a named lock that at most one owner holds, among all processes that use the same Redis. It is Redisson's
-// RLock and RFencedLock of the same name. A Mutex holds no state of its own: any number of values may be made for one
-// name, and all methods may be called from any goroutine.
+// A Mutex is a named lock that at most one owner holds, among all processes that use the same
+// Redis. It is Redisson's RLock and RFencedLock of the same name. A Mutex holds no state of its
+// own: any number of values may be made for one name, and all methods may be called from any
+// goroutine.
 type Mutex struct{ lock }
 
 // lock is what all kinds of locks are: a name, options, and the way to a lease.
@@ -31,15 +32,17 @@ func (m *Mutex) Name() string {
 	return m.names.Name
 }
 
-// Lock takes the lock, waiting for it in order of arrival: until it is granted, ctx ends, WithWait's time is up, or the
-// Client is closed. Under the context of a lease of the same lock it re-enters at once.
+// Lock takes the lock, waiting for it in order of arrival: until it is granted, ctx ends,
+// WithWait's time is up, or the Client is closed. Under the context of a lease of the same lock it
+// re-enters at once.
 //
-// It rides out what heals: lost connections, a Redis that is loading or failing over. It returns at once a *NodeError
-// for what does not: missing permissions, a key of another type, a Redis out of memory. When the caller gives up it does
-// not hold the lock, not even if Redis granted it: it is given back. The error matches the cause, and tells busy from
-// down: a *HeldError, which matches ErrNotAcquired, if somebody else has the lock; a *NodeError (*QuorumError on a
-// quorum), which does not, if Redis failed or did not answer, neither the caller nor the goroutine of this process that
-// it waited behind. Under a context whose lease of this lock was lost it returns ErrLost.
+// It rides out what heals: lost connections, a Redis that is loading or failing over. It returns at
+// once a *NodeError for what does not: missing permissions, a key of another type, a Redis out of
+// memory. When the caller gives up it does not hold the lock, not even if Redis granted it: it is
+// given back. The error matches the cause, and tells busy from down: a *HeldError, which matches
+// ErrNotAcquired, if somebody else has the lock; a *NodeError (*QuorumError on a quorum), which
+// does not, if Redis failed or did not answer, neither the caller nor the goroutine of this process
+// that it waited behind. Under a context whose lease of this lock was lost it returns ErrLost.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	l, err := m.of().acquire(ctx)
 	if err != nil {
@@ -48,10 +51,10 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return l, nil
 }
 
-// TryLock takes the lock if nobody holds it or waits for it, in one round trip. Otherwise it fails at once with a
-// *HeldError that names the holder and what is left of its lease, and matches ErrNotAcquired. Under the context of a
-// lease of the same lock it re-enters. A failure to reach Redis is returned as *NodeError; whatever ran is undone in the
-// background.
+// TryLock takes the lock if nobody holds it or waits for it, in one round trip. Otherwise it fails
+// at once with a *HeldError that names the holder and what is left of its lease, and matches
+// ErrNotAcquired. Under the context of a lease of the same lock it re-enters. A failure to reach
+// Redis is returned as *NodeError; whatever ran is undone in the background.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	l, err := m.of().try(ctx)
 	if err != nil {
@@ -60,9 +63,10 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return l, nil
 }
 
-// Do runs fn under the lock. fn's context carries the ownership and ends, with cause ErrLost, the moment the lease can
-// no longer be trusted. Do returns fn's error, joined with ErrLost if the lock was lost before fn returned. That
-// releasing the lock took more than one try is no failure of fn's and is not returned. A panic of fn unlocks and goes on.
+// Do runs fn under the lock. fn's context carries the ownership and ends, with cause ErrLost, the
+// moment the lease can no longer be trusted. Do returns fn's error, joined with ErrLost if the lock
+// was lost before fn returned. That releasing the lock took more than one try is no failure of fn's
+// and is not returned. A panic of fn unlocks and goes on.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
 	if fn == nil {
 		return errNilFunc
@@ -80,8 +84,9 @@ func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
 	return err // which tells of the loss already, if fn returned its context's cause
 }
 
-// Held returns the lease of this lock that ctx carries. It fails with ErrNotHeld when ctx carries none, or one that was
-// unlocked, and with ErrLost when it was lost: deep in a call it asserts that the caller holds the lock.
+// Held returns the lease of this lock that ctx carries. It fails with ErrNotHeld when ctx carries
+// none, or one that was unlocked, and with ErrLost when it was lost: deep in a call it asserts that
+// the caller holds the lock.
 func (m *Mutex) Held(ctx context.Context) (*Lease, error) { return m.of().held(ctx) }
 
 // of is nil for a nil Mutex.
@@ -148,7 +153,8 @@ func (lk *lock) try(ctx context.Context) (*Lease, error) {
 	return l, err
 }
 
-// begin counts a call of the lock that is under way. It fails, and counts nothing, if the lock cannot be used at all.
+// begin counts a call of the lock that is under way. It fails, and counts nothing, if the lock
+// cannot be used at all.
 func (lk *lock) begin(ctx context.Context) error {
 	if err := lk.valid(ctx); err != nil {
 		return err
@@ -176,7 +182,8 @@ func (lk *lock) valid(ctx context.Context) error {
 	return nil
 }
 
-// begin counts a call that is under way, which Close waits for. On a closed client it returns ErrClosed and counts nothing.
+// begin counts a call that is under way, which Close waits for. On a closed client it returns
+// ErrClosed and counts nothing.
 func (k *keeper) begin() error {
 	if k == nil {
 		return errNotNew
@@ -202,7 +209,8 @@ func (k *keeper) isClosed() bool { return k.closed.Load() }
 
 func (lk *lock) key() leaseKey { return leaseKey{client: lk.k.id, name: lk.names.Lock, kind: lk.kind} }
 
-// enclosing returns the innermost lease of this lock that ctx carries and that has not been unlocked.
+// enclosing returns the innermost lease of this lock that ctx carries and that has not been
+// unlocked.
 func (lk *lock) enclosing(ctx context.Context) *Lease {
 	l, _ := ctx.Value(lk.key()).(*Lease)
 	return l
@@ -214,9 +222,9 @@ func (lk *lock) enclosingLost(ctx context.Context) bool {
 	return l != nil && wire.IsLost(l.h.why())
 }
 
-// reenter enters, by enter, what an enclosing lease holds. A lease that is unlocked meanwhile counts no more: the next one
-// outward is tried, and without any the caller is a contender like others. wctx bounds the waiting, ctx becomes the new
-// lease's.
+// reenter enters, by enter, what an enclosing lease holds. A lease that is unlocked meanwhile
+// counts no more: the next one outward is tried, and without any the caller is a contender like
+// others. wctx bounds the waiting, ctx becomes the new lease's.
 func (lk *lock) reenter(ctx, wctx context.Context, enter func(h *hold, ctx, wctx context.Context, of *lock, outer *Lease) (*Lease, error)) (l *Lease, entered bool, err error) {
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
 		if l, err = enter(outer.h, ctx, wctx, lk, outer); err != wire.ErrUnlocked {
@@ -226,7 +234,8 @@ func (lk *lock) reenter(ctx, wctx context.Context, enter func(h *hold, ctx, wctx
 	return nil, false, nil
 }
 
-// wait goes the way of a lock: through the gate, then to the arbiter. wctx bounds the waiting, ctx becomes the lease's.
+// wait goes the way of a lock: through the gate, then to the arbiter. wctx bounds the waiting, ctx
+// becomes the lease's.
 func (lk *lock) wait(ctx, wctx context.Context) (*Lease, error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
@@ -300,7 +309,8 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim, atGate bool) (*Lease
 		return lk.k.newHold(c, g, &lk.cfg, atGate).start(ctx, lk)
 	}
 	err = lk.explain(wctx, err, c)
-	// The queued entry goes to the next goroutine here, which so inherits its place; else it is abandoned.
+	// The queued entry goes to the next goroutine here, which so inherits its place; else it is
+	// abandoned.
 	if !atGate {
 		c.abandon()
 	} else if !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.names.Lock, baton{next: c}) {

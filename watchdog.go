@@ -11,8 +11,9 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// watchdog keeps every lease of a client alive and ends trust in those it cannot. One goroutine waits for the earliest
-// of all deadlines and renewals; renewals that come up close to each other are sent together.
+// watchdog keeps every lease of a client alive and ends trust in those it cannot. One goroutine
+// waits for the earliest of all deadlines and renewals; renewals that come up close to each other
+// are sent together.
 type watchdog struct {
 	renew renewFunc
 
@@ -21,7 +22,8 @@ type watchdog struct {
 	wg     sync.WaitGroup
 	kick   chan struct{} // one slot: something is due before the timer
 
-	// mu guards what follows and index and due of every hold. It is taken under a hold's mutex, never the other way.
+	// mu guards what follows and index and due of every hold. It is taken under a hold's mutex,
+	// never the other way.
 	mu    sync.Mutex
 	holds clock.Heap[*hold]
 	armed clock.Stamp // when the goroutine wakes by itself; zero when it does not
@@ -30,7 +32,8 @@ type watchdog struct {
 const (
 	// batchWindow is how far ahead renewals are taken along with one that is due.
 	batchWindow = 250 * time.Millisecond
-	// glance is how often both clocks are compared while leases are held: a timer sleeps through a suspended machine.
+	// glance is how often both clocks are compared while leases are held: a timer sleeps through a
+	// suspended machine.
 	glance = time.Second
 )
 
@@ -68,7 +71,8 @@ func (d *watchdog) schedule(h *hold, due clock.Stamp) {
 	}
 }
 
-// remove takes h out. The timer stays as it is: waking for nothing is cheaper than waking to be told so.
+// remove takes h out. The timer stays as it is: waking for nothing is cheaper than waking to be
+// told so.
 func (d *watchdog) remove(h *hold) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,7 +100,8 @@ func (d *watchdog) run() {
 	}
 }
 
-// take removes the holds that are due, and if there are any, those due soon. After a clock was set forward it takes all.
+// take removes the holds that are due, and if there are any, those due soon. After a clock was set
+// forward it takes all.
 func (d *watchdog) take(now clock.Stamp, all bool) []*hold {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,7 +176,8 @@ func (k *keeper) newHold(c claim, g node.Grant, cfg *config, atGate bool) *hold 
 	return h
 }
 
-// start gives the hold's next token to a new outermost lease of m. It fails when the hold was lost on its way here.
+// start gives the hold's next token to a new outermost lease of m. It fails when the hold was lost
+// on its way here.
 func (h *hold) start(ctx context.Context, of *lock) (*Lease, error) {
 	now := clock.Now()
 	l := newLease(ctx, of, h)
@@ -200,8 +206,8 @@ func (h *hold) start(ctx context.Context, of *lock) (*Lease, error) {
 	return l, nil
 }
 
-// newLease makes a lease whose context derives from ctx. It must be called without h's mutex: contexts of one hold hang
-// on each other, and they ask the hold.
+// newLease makes a lease whose context derives from ctx. It must be called without h's mutex:
+// contexts of one hold hang on each other, and they ask the hold.
 func newLease(ctx context.Context, of *lock, h *hold) *Lease {
 	l := &Lease{of: of, h: h}
 	l.ctx.Context, l.cancel = context.WithCancelCause(ctx)
@@ -219,8 +225,8 @@ func (h *hold) next(now clock.Stamp) clock.Stamp {
 	return clock.Sooner(h.deadline(now), h.renewal(now), now)
 }
 
-// renewal is when to ask Redis next: never while a renewal is under way, for a fixed lease, or once the lease reaches
-// to where the hold is capped. The caller holds h.mu.
+// renewal is when to ask Redis next: never while a renewal is under way, for a fixed lease, or once
+// the lease reaches to where the hold is capped. The caller holds h.mu.
 func (h *hold) renewal(now clock.Stamp) clock.Stamp {
 	capped := h.cfg.fixed > 0 || h.until.Until(now) >= h.cap.Until(now)
 	if h.asking || capped && !h.askSoon && !h.countUnsure {
@@ -254,13 +260,15 @@ func (h *hold) tick(now clock.Stamp) (renewal, bool) {
 	return r, renew
 }
 
-// settle notes what became of a renewal. An unanswered one never moves the deadline and is repeated until then.
+// settle notes what became of a renewal. An unanswered one never moves the deadline and is repeated
+// until then.
 func (h *hold) settle(r renewal, got wire.Result, sent clock.Stamp) {
 	if got == wire.Lost {
 		h.lose(ErrLost)
 		return
 	}
-	// An answer that is looked at too late revives nothing: on a quorum somebody else may have held the lock since.
+	// An answer that is looked at too late revives nothing: on a quorum somebody else may have held
+	// the lock since.
 	if h.expire() {
 		return
 	}
@@ -303,8 +311,8 @@ func (h *hold) soon() time.Duration {
 	return min(max(h.entry.Lease/30, 10*time.Millisecond), time.Second)
 }
 
-// renewLease is what to lengthen the lease to: nothing for a fixed one, and for a capped one no further than that it can
-// be trusted up to the cap. The caller holds h.mu.
+// renewLease is what to lengthen the lease to: nothing for a fixed one, and for a capped one no
+// further than that it can be trusted up to the cap. The caller holds h.mu.
 func (h *hold) renewLease(now clock.Stamp) time.Duration {
 	if h.cfg.fixed > 0 {
 		return time.Millisecond
@@ -312,7 +320,8 @@ func (h *hold) renewLease(now clock.Stamp) time.Duration {
 	return max(time.Millisecond, min(h.cfg.lease, h.cap.Until(now)+2*clock.Margin(h.cfg.lease)))
 }
 
-// extended notes a confirmed lengthening. Trust never shrinks: no command shortens a lease. The caller holds h.mu.
+// extended notes a confirmed lengthening. Trust never shrinks: no command shortens a lease. The
+// caller holds h.mu.
 func (h *hold) extended(sent clock.Stamp, lease time.Duration) {
 	now := clock.Now()
 	h.until = clock.Later(h.until, sent.Add(lease-clock.Margin(lease)), now)
@@ -321,8 +330,8 @@ func (h *hold) extended(sent clock.Stamp, lease time.Duration) {
 	}
 }
 
-// expire loses the hold if its deadline has passed. It is called wherever trust is asked for, since a process that was
-// stopped wakes up before its timers have run.
+// expire loses the hold if its deadline has passed. It is called wherever trust is asked for, since
+// a process that was stopped wakes up before its timers have run.
 func (h *hold) expire() bool {
 	now := clock.Now()
 	h.mu.Lock()

@@ -1,7 +1,8 @@
 // Package clock measures how long a lease has run.
 //
-// CLOCK_MONOTONIC stands still while a machine sleeps and the wall clock can be set back, but the Redis server's clock
-// does neither for us. Elapsed time is therefore the larger of the two: an error can only shorten what we believe.
+// CLOCK_MONOTONIC stands still while a machine sleeps and the wall clock can be set back, but the
+// Redis server's clock does neither for us. Elapsed time is therefore the larger of the two: an
+// error can only shorten what we believe.
 package clock
 
 import (
@@ -40,7 +41,8 @@ func (s Stamp) Reached(now Stamp) bool { return now.mono >= s.mono || now.wall >
 // Before reports whether s is earlier than other on the monotonic clock.
 func (s Stamp) Before(other Stamp) bool { return s.mono < other.mono }
 
-// Until returns how long it is from now to s on the clock that is further on; negative when s has passed.
+// Until returns how long it is from now to s on the clock that is further on; negative when s has
+// passed.
 func (s Stamp) Until(now Stamp) time.Duration {
 	return time.Duration(min(s.mono-now.mono, s.wall-now.wall))
 }
@@ -64,10 +66,12 @@ func Sooner(a, b, now Stamp) Stamp {
 	return a
 }
 
-// Mono is the monotonic reading alone: what is measured against it stays right when the wall clock is set.
+// Mono is the monotonic reading alone: what is measured against it stays right when the wall clock
+// is set.
 func (s Stamp) Mono() time.Duration { return time.Duration(s.mono) }
 
-// Skew is the wall reading over the monotonic one; a step in it means a clock was set or the machine slept.
+// Skew is the wall reading over the monotonic one; a step in it means a clock was set or the
+// machine slept.
 func (s Stamp) Skew() time.Duration { return time.Duration(s.wall - s.mono) }
 
 // Wall is the stamp as a wall clock time.
@@ -76,6 +80,6 @@ func (s Stamp) Wall() time.Time { return time.Unix(0, s.wall) }
 // IsZero reports whether s is no instant.
 func (s Stamp) IsZero() bool { return s == Stamp{} }
 
-// Margin is what a lease is believed shorter than Redis keeps it: 1 % for clocks that drift, and 2 ms for Redis's own
-// rounding and expiry.
+// Margin is what a lease is believed shorter than Redis keeps it: 1 % for clocks that drift, and 2
+// ms for Redis's own rounding and expiry.
 func Margin(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// ReplyError is an error that the server answered. It was told in this text; Err is the client library's own error for
-// it, nil where there is none, as inside of a list.
+// ReplyError is an error that the server answered. It was told in this text; Err is the client
+// library's own error for it, nil where there is none, as inside of a list.
 type ReplyError struct {
 	Text string
 	Err  error

@@ -1,7 +1,9 @@
-// Package gate queues the goroutines of one process that want the same key, first come first served.
+// Package gate queues the goroutines of one process that want the same key, first come first
+// served.
 //
-// Only the goroutine at the gate talks to Redis. It got there with a baton from the one before it: what that one had
-// already achieved, or nothing. However many goroutines wait, Redis sees one contender per process and key.
+// Only the goroutine at the gate talks to Redis. It got there with a baton from the one before it:
+// what that one had already achieved, or nothing. However many goroutines wait, Redis sees one
+// contender per process and key.
 package gate
 
 import (
@@ -14,7 +16,8 @@ import (
 // ErrClosed is returned to those who wait at gates that have been closed.
 var ErrClosed = errors.New("gates closed")
 
-// ErrNothingYet is the remark about a goroutine that came to a gate with no baton and has told nothing yet.
+// ErrNothingYet is the remark about a goroutine that came to a gate with no baton and has told
+// nothing yet.
 var ErrNothingYet = errors.New("nothing heard yet")
 
 // A Left error is returned to one that gave up in the line. It matches the cause of that.
@@ -40,8 +43,9 @@ func (e *Left) Unwrap() error { return e.Cause }
 type Gates[T any] struct {
 	closed chan struct{}
 
-	// mu guards gates and every list in them. Invariant: a key has an entry exactly while somebody is at its gate; a
-	// waiter is in its gate's list exactly until its baton has been put into its channel or it gave up.
+	// mu guards gates and every list in them. Invariant: a key has an entry exactly while somebody
+	// is at its gate; a waiter is in its gate's list exactly until its baton has been put into its
+	// channel or it gave up.
 	mu    sync.Mutex
 	gates map[string]*line[T]
 }
@@ -64,9 +68,10 @@ func New[T any]() *Gates[T] {
 	return &Gates[T]{closed: make(chan struct{}), gates: make(map[string]*line[T])}
 }
 
-// Enter waits for the turn at key's gate and returns the baton handed over, the zero T when the gate was free. On
-// failure the caller is not at the gate: ctx ended (a *Left is returned) or the gates were closed. A baton that
-// arrives together with the end of ctx is returned without error; the caller decides what becomes of it.
+// Enter waits for the turn at key's gate and returns the baton handed over, the zero T when the
+// gate was free. On failure the caller is not at the gate: ctx ended (a *Left is returned) or the
+// gates were closed. A baton that arrives together with the end of ctx is returned without error;
+// the caller decides what becomes of it.
 func (g *Gates[T]) Enter(ctx context.Context, key string) (T, error) {
 	var none T
 	if g.TryEnter(key) {
@@ -104,8 +109,9 @@ func (g *Gates[T]) TryEnter(key string) bool {
 	return true
 }
 
-// Remark notes what those are told who give up in the line behind the caller, who is at key's gate; nil says that all is
-// well. It stays when the gate goes to the next. Remark reports whether somebody waits.
+// Remark notes what those are told who give up in the line behind the caller, who is at key's gate;
+// nil says that all is well. It stays when the gate goes to the next. Remark reports whether
+// somebody waits.
 func (g *Gates[T]) Remark(key string, remark error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,8 +131,8 @@ func (g *Gates[T]) Waiting(key string) bool {
 	return l != nil && l.first != nil
 }
 
-// Pass hands the gate and a baton to the next waiter. It returns false, and the caller stays at the gate, when nobody
-// waits.
+// Pass hands the gate and a baton to the next waiter. It returns false, and the caller stays at the
+// gate, when nobody waits.
 func (g *Gates[T]) Pass(key string, baton T) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -203,7 +209,8 @@ func (l *line[T]) note(remark error) {
 	l.remark = remark
 }
 
-// pass sends baton to the first waiter. The caller holds the mutex, so nobody else fills that channel.
+// pass sends baton to the first waiter. The caller holds the mutex, so nobody else fills that
+// channel.
 func (l *line[T]) pass(baton T) bool {
 	w := l.first
 	if w == nil {

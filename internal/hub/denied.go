@@ -18,15 +18,16 @@ const (
 	vetTimeout = 250 * time.Millisecond // how long the first Lock waits for the inbox's answer
 )
 
-// denial is a channel that Redis does not let this user subscribe. It concerns those who would wait for its messages,
-// and nobody else: neither other locks nor holders.
+// denial is a channel that Redis does not let this user subscribe. It concerns those who would wait
+// for its messages, and nobody else: neither other locks nor holders.
 type denial struct {
 	err   error
 	pause clock.Backoff
 	again time.Time // when to ask once more
 }
 
-// deny notes that channel may not be subscribed, tells its waiters, and returns how long to wait before asking again.
+// deny notes that channel may not be subscribed, tells its waiters, and returns how long to wait
+// before asking again.
 func (h *Hub) deny(channel string, err error) time.Duration {
 	pause, told := h.noteDenial(channel, err)
 	if told {
@@ -35,7 +36,8 @@ func (h *Hub) deny(channel string, err error) time.Duration {
 	return pause
 }
 
-// noteDenial also reports whether the logger is to be told: of the first channel and of every hundredth.
+// noteDenial also reports whether the logger is to be told: of the first channel and of every
+// hundredth.
 func (h *Hub) noteDenial(channel string, err error) (time.Duration, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,7 +73,8 @@ func wakeWaiting(all iter.Seq[*Ear]) {
 	}
 }
 
-// roomOf returns the room that a channel of a lock belongs to, nil for the inbox and for what is over.
+// roomOf returns the room that a channel of a lock belongs to, nil for the inbox and for what is
+// over.
 func (h *Hub) roomOf(channel string) *room {
 	if tag, found := strings.CutPrefix(channel, wire.ListenPrefix); found {
 		channel = wire.UnlockPrefix + tag
@@ -79,8 +82,8 @@ func (h *Hub) roomOf(channel string) *room {
 	return h.rooms[channel]
 }
 
-// Deafness tells why no message can reach the ear, nil where one can or where that is not known yet: its entry would
-// wait beside a free lock.
+// Deafness tells why no message can reach the ear, nil where one can or where that is not known
+// yet: its entry would wait beside a free lock.
 func (e *Ear) Deafness() error {
 	h := e.hub
 	h.mu.Lock()
@@ -97,8 +100,9 @@ func (e *Ear) Deafness() error {
 	return nil
 }
 
-// verdict holds an entry back that was granted its lock before it was known whether the inbox may be subscribed, until
-// that is known: a missing right is told to the first Lock, not to those who will wait one day.
+// verdict holds an entry back that was granted its lock before it was known whether the inbox may
+// be subscribed, until that is known: a missing right is told to the first Lock, not to those who
+// will wait one day.
 func (e *Ear) verdict(ctx context.Context) error {
 	late := time.NewTimer(min(vetTimeout, e.entry.Timeout))
 	defer late.Stop()
@@ -110,8 +114,8 @@ func (e *Ear) verdict(ctx context.Context) error {
 	return e.Deafness()
 }
 
-// vet ends the wait of the first holders: it is known whether the inbox may be subscribed, or nobody can tell. The
-// caller holds the hub's mutex.
+// vet ends the wait of the first holders: it is known whether the inbox may be subscribed, or
+// nobody can tell. The caller holds the hub's mutex.
 func (h *Hub) vet() {
 	if !h.isVetted() {
 		close(h.vetted)
@@ -128,7 +132,8 @@ func (h *Hub) isVetted() bool {
 	}
 }
 
-// nextRetry is how long until a channel that was refused is to be asked for again; false when there is none.
+// nextRetry is how long until a channel that was refused is to be asked for again; false when there
+// is none.
 func (h *Hub) nextRetry(now time.Time) (time.Duration, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -23,17 +23,17 @@ func (s Signal) Poke() {
 	}
 }
 
-// A Watcher keeps a lock that was granted, and is told that it may have been lost. Doubt is called with the hub's mutex
-// held: it must neither block nor call the hub.
+// A Watcher keeps a lock that was granted, and is told that it may have been lost. Doubt is called
+// with the hub's mutex held: it must neither block nor call the hub.
 type Watcher interface{ Doubt() }
 
-// Hints are what messages told a waiter beside grants: that it should look again, and that a client with a lower ticket
-// may wait for what it has.
+// Hints are what messages told a waiter beside grants: that it should look again, and that a client
+// with a lower ticket may wait for what it has.
 type Hints struct{ Look, Nudged bool }
 
-// Ear is what one entry hears. It lives: waiting, held, releasing, closed. Its methods are called by the goroutine that
-// has the entry, one at a time. As long as nobody waits for the lock the ear is quiet: then only Register and Close
-// ask the hub.
+// Ear is what one entry hears. It lives: waiting, held, releasing, closed. Its methods are called
+// by the goroutine that has the entry, one at a time. As long as nobody waits for the lock the ear
+// is quiet: then only Register and Close ask the hub.
 type Ear struct {
 	hub   *Hub
 	entry *wire.Entry
@@ -42,15 +42,16 @@ type Ear struct {
 	// These are read by the goroutine that receives messages.
 	phase   atomic.Int32
 	watcher atomic.Pointer[Watcher]
-	// regranted is set when a grant arrives while a release is unanswered: unless the release found the lock held, it
-	// may have run before that grant.
+	// regranted is set when a grant arrives while a release is unanswered: unless the release found
+	// the lock held, it may have run before that grant.
 	regranted atomic.Bool
 
-	// unvetted is set when the lock was granted before it was known whether the inbox may be subscribed.
+	// unvetted is set when the lock was granted before it was known whether the inbox may be
+	// subscribed.
 	unvetted bool
 
-	// room is written with the hub's mutex held, and only by the goroutine that has the entry: so that one may read it
-	// without.
+	// room is written with the hub's mutex held, and only by the goroutine that has the entry: so
+	// that one may read it without.
 	room *room
 
 	// Guarded by the hub's mutex.
@@ -64,8 +65,9 @@ const (
 	earReleases
 )
 
-// Register makes an entry known before its first command is sent; otherwise a grant could arrive for an unknown id. If
-// the lock's channel is subscribed already the ear hears it from now on, and its first answer needs no second look.
+// Register makes an entry known before its first command is sent; otherwise a grant could arrive
+// for an unknown id. If the lock's channel is subscribed already the ear hears it from now on, and
+// its first answer needs no second look.
 func (e *Ear) Register(h *Hub, entry *wire.Entry, wake Signal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +78,8 @@ func (e *Ear) Register(h *Hub, entry *wire.Entry, wake Signal) {
 	}
 }
 
-// RegisterVoter is Register at a node of a quorum, where an entry may have to wait without hearing the unlock channel.
+// RegisterVoter is Register at a node of a quorum, where an entry may have to wait without hearing
+// the unlock channel.
 func (e *Ear) RegisterVoter(h *Hub, entry *wire.Entry, wake Signal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,8 +88,8 @@ func (e *Ear) RegisterVoter(h *Hub, entry *wire.Entry, wake Signal) {
 	h.expect()
 }
 
-// Listen makes the ear hear its client's inbox and the lock's unlock channel. It is woken once the subscription is
-// confirmed, for what it may have missed before.
+// Listen makes the ear hear its client's inbox and the lock's unlock channel. It is woken once the
+// subscription is confirmed, for what it may have missed before.
 func (e *Ear) Listen() {
 	if e.room != nil {
 		return
@@ -109,7 +112,8 @@ func (e *Ear) Listen() {
 	h.join(r, e)
 }
 
-// Granted notes that the entry was granted its lock, and returns how many of the grant's tokens may be used in a row.
+// Granted notes that the entry was granted its lock, and returns how many of the grant's tokens may
+// be used in a row.
 func (e *Ear) Granted(given wire.Tokens) int {
 	passes := given.Among(e.entry.Block)
 	e.phase.Store(earHolds)
@@ -131,8 +135,8 @@ func (e *Ear) Granted(given wire.Tokens) int {
 	return passes
 }
 
-// Verdict tells why the entry must not keep the lock that it was granted: no message can reach its client. That is asked
-// once, of the first entries of a client.
+// Verdict tells why the entry must not keep the lock that it was granted: no message can reach its
+// client. That is asked once, of the first entries of a client.
 func (e *Ear) Verdict(ctx context.Context) error {
 	if !e.unvetted {
 		return nil
@@ -209,7 +213,8 @@ func (h *Hub) join(r *room, e *Ear) {
 	e.room = r
 }
 
-// news makes a waiter look and a holder ask whether it still holds. The caller holds the hub's mutex.
+// news makes a waiter look and a holder ask whether it still holds. The caller holds the hub's
+// mutex.
 func (e *Ear) news() {
 	if e.phase.Load() == earWaits {
 		e.hints.Look = true

@@ -1,5 +1,6 @@
-// Package hub receives the messages of one Redis and tells the entries of this process of them. A message is a hint at
-// what to do at once; one that is lost costs time, never a lock, because waiters look for themselves.
+// Package hub receives the messages of one Redis and tells the entries of this process of them. A
+// message is a hint at what to do at once; one that is lost costs time, never a lock, because
+// waiters look for themselves.
 package hub
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// linger is how long the channels of a lock stay subscribed after its last waiter here has left, so that steady
-// contention subscribes once.
+// linger is how long the channels of a lock stay subscribed after its last waiter here has left, so
+// that steady contention subscribes once.
 const linger = 30 * time.Second
 
 const (
@@ -38,14 +39,16 @@ type Hub struct {
 	feed   feed
 	vetted chan struct{} // closed once it is known whether the inbox may be subscribed, or that nobody can tell
 
-	// settled is set once the inbox is wanted and vetted, which it then stays: a grant has nothing more to ask for.
+	// settled is set once the inbox is wanted and vetted, which it then stays: a grant has nothing
+	// more to ask for.
 	settled atomic.Bool
 	// skipped counts messages that no relock and no Redisson can have sent.
 	skipped atomic.Int64
 
-	// mu guards what follows and the hub's fields in every Ear. Invariant: ears holds exactly those of entries that are
-	// not over; a room holds exactly those of them that want to hear of its lock's unlock channel; vacant holds exactly
-	// the rooms that hold nobody; and only channels that are wanted are denied.
+	// mu guards what follows and the hub's fields in every Ear. Invariant: ears holds exactly those
+	// of entries that are not over; a room holds exactly those of them that want to hear of its
+	// lock's unlock channel; vacant holds exactly the rooms that hold nobody; and only channels
+	// that are wanted are denied.
 	mu      sync.Mutex
 	ears    map[string]*Ear    // by the entry's id
 	rooms   map[string]*room   // by unlock channel
@@ -56,7 +59,8 @@ type Hub struct {
 	closed  bool               // no goroutine is started any more
 }
 
-// feed subscribes for a hub: all locks over one connection, or a subscription for each lock's Cluster slot.
+// feed subscribes for a hub: all locks over one connection, or a subscription for each lock's
+// Cluster slot.
 type feed interface {
 	// All are called with the hub's mutex held.
 	open(r *room)  // a room wants its channels
@@ -75,7 +79,8 @@ type room struct {
 	stop    context.CancelFunc
 }
 
-// New returns a hub that hears nothing before StartPlain or StartSharded. Grants of entries that are over go to orphan.
+// New returns a hub that hears nothing before StartPlain or StartSharded. Grants of entries that
+// are over go to orphan.
 func New(rdb driver.Redis, client string, log *slog.Logger, orphan func(wire.Grant)) *Hub {
 	h := &Hub{
 		rdb: rdb, client: client, log: log, orphan: orphan,
@@ -92,8 +97,8 @@ func (h *Hub) Context() context.Context { return h.ctx }
 // Done is closed when contenders are to leave.
 func (h *Hub) Done() <-chan struct{} { return h.done }
 
-// expect subscribes the inbox, on which a waiter is told of its grant and a holder that it was deposed. The caller
-// holds the hub's mutex.
+// expect subscribes the inbox, on which a waiter is told of its grant and a holder that it was
+// deposed. The caller holds the hub's mutex.
 func (h *Hub) expect() {
 	if !h.inbox && h.feed != nil {
 		h.inbox = true
@@ -102,8 +107,9 @@ func (h *Hub) expect() {
 	h.settled.Store(h.inbox && h.isVetted())
 }
 
-// Subscribed is called for each confirmed subscription, the first and those after a lost connection. A waiter may have
-// missed a message and looks for itself; a holder may have missed that it was deposed.
+// Subscribed is called for each confirmed subscription, the first and those after a lost
+// connection. A waiter may have missed a message and looks for itself; a holder may have missed
+// that it was deposed.
 func (h *Hub) Subscribed(channel string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,8 +149,8 @@ func (h *Hub) tidy() {
 	}
 }
 
-// endIdle ends rooms that nobody has listened in for a while, as many as may be ended in one go. It reports whether
-// there may be more.
+// endIdle ends rooms that nobody has listened in for a while, as many as may be ended in one go. It
+// reports whether there may be more.
 func (h *Hub) endIdle(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,9 +196,10 @@ func (h *Hub) spawn(f func()) bool {
 // Stop turns contenders away. Messages are still received: grants that come now are ended.
 func (h *Hub) Stop() { close(h.done) }
 
-// Close ends all subscriptions and returns when no goroutine is left, or after a moment where a connection does not
-// answer, or none was to be had yet. What is left then sends nothing but its good-bye and ends by itself: the client
-// library gives up a connection after a second, and one that it still hands out is given back at once.
+// Close ends all subscriptions and returns when no goroutine is left, or after a moment where a
+// connection does not answer, or none was to be had yet. What is left then sends nothing but its
+// good-bye and ends by itself: the client library gives up a connection after a second, and one
+// that it still hands out is given back at once.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -212,8 +219,8 @@ func (h *Hub) Close() {
 	}
 }
 
-// Listening tells how many entries listen for a lock's unlock channel here, whether its subscription is confirmed, and
-// whether all that woke them has been looked at.
+// Listening tells how many entries listen for a lock's unlock channel here, whether its
+// subscription is confirmed, and whether all that woke them has been looked at.
 func (h *Hub) Listening(unlock string) (members int, confirmed, quiet bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// shardedFeed subscribes for each lock at the node that owns its slot: the lock's inbox and its two channels at once.
+// shardedFeed subscribes for each lock at the node that owns its slot: the lock's inbox and its two
+// channels at once.
 type shardedFeed struct{ h *Hub }
 
 // StartSharded subscribes lock by lock, at the Cluster node of the lock's slot.
@@ -31,7 +32,8 @@ func (f *shardedFeed) close(r *room) { r.stop() }
 
 func (f *shardedFeed) listen() {}
 
-// run receives until ctx ends. A subscription ends without error too, when its slot moves to another node.
+// run receives until ctx ends. A subscription ends without error too, when its slot moves to
+// another node.
 func (f *shardedFeed) run(ctx context.Context, n *wire.Names) {
 	inbox := wire.InboxPrefix + n.Tag + ":" + f.h.client
 	pause := clock.Backoff{Least: 2 * time.Millisecond, Most: 250 * time.Millisecond}

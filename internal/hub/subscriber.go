@@ -22,13 +22,14 @@ type plainFeed struct {
 	worked time.Time // when the connection was last known to work
 	warned bool      // the logger was told that it does not
 
-	// Guarded by the hub's mutex. Invariant: a channel whose subscription is not as it is wanted is in stale, or being
-	// sent, or denied.
+	// Guarded by the hub's mutex. Invariant: a channel whose subscription is not as it is wanted is
+	// in stale, or being sent, or denied.
 	up    bool     // a session is up; without one nothing is noted
 	stale []string // channels to look at
 }
 
-// StartPlain subscribes over one dedicated connection, the inbox included unless grants cannot be sent.
+// StartPlain subscribes over one dedicated connection, the inbox included unless grants cannot be
+// sent.
 func (h *Hub) StartPlain(inbox bool) {
 	f := &plainFeed{h: h, changed: make(chan struct{}, 1)}
 	h.mu.Lock()
@@ -66,7 +67,8 @@ func (f *plainFeed) change(channels ...string) {
 // slowConnection is how long nothing may be heard before the logger is told.
 const slowConnection = 2 * time.Second
 
-// run keeps a session up. A new one starts at once after a drop, then with growing pauses while it fails early.
+// run keeps a session up. A new one starts at once after a drop, then with growing pauses while it
+// fails early.
 func (f *plainFeed) run() {
 	pause := clock.Backoff{Least: 2 * time.Millisecond, Most: 250 * time.Millisecond}
 	f.heard()
@@ -80,7 +82,8 @@ func (f *plainFeed) run() {
 	}
 }
 
-// session subscribes on a fresh connection and follows changes until the connection is lost or ctx ends.
+// session subscribes on a fresh connection and follows changes until the connection is lost or ctx
+// ends.
 func (f *plainFeed) session(ctx context.Context) error {
 	conn, err := f.connect(ctx)
 	if err != nil {
@@ -88,8 +91,8 @@ func (f *plainFeed) session(ctx context.Context) error {
 	}
 	f.begin()
 	err = f.follow(ctx, conn)
-	// Nothing of ours may stay on a connection that goes back to the user's pool. Closing one whose server hangs takes
-	// the client library a second.
+	// Nothing of ours may stay on a connection that goes back to the user's pool. Closing one whose
+	// server hangs takes the client library a second.
 	f.h.wg.Go(conn.Close)
 	return err
 }
@@ -99,7 +102,8 @@ var (
 	errNoConn  = errors.New("the client hands out no dedicated connection, its BlockingPoolSize may be used up")
 )
 
-// connect takes a connection, which a client library may hand out only when one of its pool is given back.
+// connect takes a connection, which a client library may hand out only when one of its pool is
+// given back.
 func (f *plainFeed) connect(ctx context.Context) (driver.Listener, error) {
 	type result struct {
 		conn driver.Listener
@@ -183,7 +187,8 @@ func (f *plainFeed) follow(ctx context.Context, conn driver.Listener) error {
 	}
 }
 
-// subscriber sends what changes between the channels that one connection has and those that are wanted.
+// subscriber sends what changes between the channels that one connection has and those that are
+// wanted.
 type subscriber struct {
 	feed *plainFeed
 	conn driver.Listener
@@ -219,8 +224,8 @@ func (s *subscriber) update(ctx context.Context) error {
 	}
 }
 
-// next takes a batch off the stale channels and compares it with what the connection has. It returns false when there
-// was none.
+// next takes a batch off the stale channels and compares it with what the connection has. It
+// returns false when there was none.
 func (s *subscriber) next() (step changes, more bool) {
 	f, h := s.feed, s.feed.h
 	h.mu.Lock()
@@ -262,8 +267,8 @@ func (s *subscriber) retry(now time.Time) {
 	}
 }
 
-// add subscribes channels with one command. Redis refuses all of them for one that is not allowed: then each is asked
-// for by itself, so that no lock's channel costs another lock its messages.
+// add subscribes channels with one command. Redis refuses all of them for one that is not allowed:
+// then each is asked for by itself, so that no lock's channel costs another lock its messages.
 func (s *subscriber) add(ctx context.Context, channels []string) error {
 	if len(channels) == 0 {
 		return nil

@@ -9,9 +9,10 @@ const (
 	unusedAllowed = 8                     // turns in a row that nobody used, before they get rare
 )
 
-// turns follows the turns of Redisson's waiters at one lock. They cannot be handed a lock, only race for it, and their
-// processes need longer to come. So a release that finds some listening leaves the lock free to them: relock's waiters
-// stay away until somebody unlocks again, or 10 ms are over. Every method needs the hub's mutex.
+// turns follows the turns of Redisson's waiters at one lock. They cannot be handed a lock, only
+// race for it, and their processes need longer to come. So a release that finds some listening
+// leaves the lock free to them: relock's waiters stay away until somebody unlocks again, or 10 ms
+// are over. Every method needs the hub's mutex.
 type turns struct {
 	last   string    // name of the last one heard of
 	began  time.Time // when that was
@@ -37,8 +38,9 @@ func (t *turns) over() string {
 	return ""
 }
 
-// granted judges the turn before a grant to this client: nobody unlocked in it, so nobody came. A subscriber that never
-// comes, such as a process that was stopped, must not cost every acquisition 10 ms.
+// granted judges the turn before a grant to this client: nobody unlocked in it, so nobody came. A
+// subscriber that never comes, such as a process that was stopped, must not cost every acquisition
+// 10 ms.
 func (t *turns) granted(now time.Time) {
 	switch {
 	case t.last == "" || t.judged:

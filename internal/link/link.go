@@ -1,9 +1,11 @@
-// Package link sends scripts to one Redis. It bounds how many commands are out, and it lets a command whose caller has
-// left run on to its own time-out, so that its answer still tells what became of it.
+// Package link sends scripts to one Redis. It bounds how many commands are out, and it lets a
+// command whose caller has left run on to its own time-out, so that its answer still tells what
+// became of it.
 //
-// A client library writes commands into a ring. A Redis that hangs fills the ring, and a full ring holds its callers
-// however short their contexts are. So every command runs in a goroutine that holds a permit until the library
-// returns, and a caller waits for the permit and the answer only as long as its context lives.
+// A client library writes commands into a ring. A Redis that hangs fills the ring, and a full ring
+// holds its callers however short their contexts are. So every command runs in a goroutine that
+// holds a permit until the library returns, and a caller waits for the permit and the answer only
+// as long as its context lives.
 package link
 
 import (
@@ -26,7 +28,8 @@ type Link struct {
 	answered func(error) // told of each command that was sent: nil when it was answered; may be nil
 	commands sync.Pool   // those that were answered in time, for reuse
 
-	// lanes hold the permits. A Cluster has several, by slot, so that a master that hangs does not stop the others.
+	// lanes hold the permits. A Cluster has several, by slot, so that a master that hangs does not
+	// stop the others.
 	lanes []chan struct{}
 
 	mu   sync.Mutex    // guards what follows
@@ -40,8 +43,8 @@ const (
 	clusterLanePermits = 64
 )
 
-// New returns a link. It tells answered, unless that is nil, of each command that had its whole time-out: nil when
-// Redis answered, be it with an error.
+// New returns a link. It tells answered, unless that is nil, of each command that had its whole
+// time-out: nil when Redis answered, be it with an error.
 func New(rdb driver.Redis, timeout time.Duration, answered func(error)) *Link {
 	l := &Link{rdb: rdb, Timeout: timeout, answered: answered}
 	lanes, permits := 1, lanePermits
@@ -54,12 +57,13 @@ func New(rdb driver.Redis, timeout time.Duration, answered func(error)) *Link {
 	return l
 }
 
-// A Latecomer hears what became of a command after its caller has left, in the command's goroutine: nil when Redis
-// answered, be it with an error.
+// A Latecomer hears what became of a command after its caller has left, in the command's goroutine:
+// nil when Redis answered, be it with an error.
 type Latecomer interface{ Late(err error) }
 
-// Do runs a script and returns its answer, or an error when ctx ended or timeout was over first. The error is ErrUnsent
-// where the command surely never ran. Where it may have, who hears what became of it in the end, unless who is nil.
+// Do runs a script and returns its answer, or an error when ctx ended or timeout was over first.
+// The error is ErrUnsent where the command surely never ran. Where it may have, who hears what
+// became of it in the end, unless who is nil.
 func (l *Link) Do(ctx context.Context, timeout time.Duration, s *driver.Script, keys, args []string,
 	who Latecomer) (driver.Value, error) {
 	lane := l.lane(keys)
@@ -69,7 +73,8 @@ func (l *Link) Do(ctx context.Context, timeout time.Duration, s *driver.Script, 
 	return l.send(ctx, timeout, lane, s, keys, args, who)
 }
 
-// Urge is Do for what keeps leases alive: it waits for no permit, its sender bounds how much of it is out.
+// Urge is Do for what keeps leases alive: it waits for no permit, its sender bounds how much of it
+// is out.
 func (l *Link) Urge(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
 	return l.send(ctx, l.Timeout, nil, s, keys, args, nil)
 }
@@ -98,9 +103,9 @@ func unsent(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrUnsent, &Left{Cause: context.Cause(ctx)})
 }
 
-// command is one that is out. It is its own context, which ends by a time-out alone and keeps the caller's values. The
-// caller and the command's goroutine agree by claimed, which of them comes first, on who hears the answer: the caller,
-// or a latecomer.
+// command is one that is out. It is its own context, which ends by a time-out alone and keeps the
+// caller's values. The caller and the command's goroutine agree by claimed, which of them comes
+// first, on who hears the answer: the caller, or a latecomer.
 type command struct {
 	context.Context
 	deadline time.Time
@@ -234,9 +239,9 @@ func (l *Link) end() {
 	}
 }
 
-// Close returns when no command is out, at the latest after two time-outs: where the library's ring is full a command
-// hangs until the library gives its connection up. It bars no command: an Unlock may be on its way while its client is
-// closed, and must still give its lock back.
+// Close returns when no command is out, at the latest after two time-outs: where the library's ring
+// is full a command hangs until the library gives its connection up. It bars no command: an Unlock
+// may be on its way while its client is closed, and must still give its lock back.
 func (l *Link) Close() {
 	l.mu.Lock()
 	if l.out == 0 {
@@ -266,14 +271,15 @@ func (l *Link) Draining() bool {
 // ErrUnsent says that a command was never given to Redis.
 var ErrUnsent = errors.New("not sent")
 
-// Left says that a caller left before the answer came, and why. It matches its cause by errors.Is but never by errors.As:
-// a cause is the caller's own, and may be what some other Redis answered.
+// Left says that a caller left before the answer came, and why. It matches its cause by errors.Is
+// but never by errors.As: a cause is the caller's own, and may be what some other Redis answered.
 type Left struct{ Cause error }
 
 // Error tells the cause.
 func (e *Left) Error() string { return e.Cause.Error() }
 
-// Is reports whether the cause is target. It never is ErrUnsent, which a cause may be of some other command.
+// Is reports whether the cause is target. It never is ErrUnsent, which a cause may be of some other
+// command.
 func (e *Left) Is(target error) bool { return target != ErrUnsent && errors.Is(e.Cause, target) }
 
 // Reply returns what Redis answered, "" when err is no error of Redis's.
@@ -288,8 +294,8 @@ func Reply(err error) string {
 // Unanswered reports whether a command failed with err without an answer of Redis's.
 func Unanswered(err error) bool { return err != nil && Reply(err) == "" }
 
-// MayHaveRun reports whether an unanswered command that failed with err may have run, or may yet. One that was never
-// given to Redis did not, and a connection that was refused carried nothing.
+// MayHaveRun reports whether an unanswered command that failed with err may have run, or may yet.
+// One that was never given to Redis did not, and a connection that was refused carried nothing.
 func MayHaveRun(err error) bool {
 	if !Unanswered(err) || errors.Is(err, ErrUnsent) {
 		return false

@@ -11,14 +11,16 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Belief is what may be believed of an entry's grant at one Redis. It is touched by the goroutine that contends. The
-// rules are the same where one Redis decides and where it is one of a quorum:
+// Belief is what may be believed of an entry's grant at one Redis. It is touched by the goroutine
+// that contends. The rules are the same where one Redis decides and where it is one of a quorum:
 //
-//   - A grant that an answer tells of is believed from when the question was sent. At a node of a quorum its number must
-//     be above Counter: what was given back counts no more, and a node that forgot how far it counted proves nothing.
-//   - A grant that a message tells of has no time of its own. It is believed if its number is above Counter, so that it
-//     happened after the question that told Counter, and above a grant that is believed already. It is dated from that
-//     question, and so believed for no longer than a lease from there.
+//   - A grant that an answer tells of is believed from when the question was sent. At a node of a
+//     quorum its number must be above Counter: what was given back counts no more, and a node
+//     that forgot how far it counted proves nothing.
+//   - A grant that a message tells of has no time of its own. It is believed if its number is
+//     above Counter, so that it happened after the question that told Counter, and above a grant
+//     that is believed already. It is dated from that question, and so believed for no longer
+//     than a lease from there.
 //   - No grant is believed for longer than its lease less the margin.
 type Belief struct {
 	Number  int64 // of the grant, which is its first fencing token; 0 for none
@@ -35,8 +37,8 @@ func (b *Belief) Begin(now clock.Stamp) {
 	}
 }
 
-// Answered takes the answer to a question that was sent at sent. It returns false where Redis grants what cannot be
-// believed, and no other grant is: then that must be given back.
+// Answered takes the answer to a question that was sent at sent. It returns false where Redis
+// grants what cannot be believed, and no other grant is: then that must be given back.
 func (b *Belief) Answered(a *wire.Answer, e *wire.Entry, votes bool, sent clock.Stamp) bool {
 	switch {
 	case a.Mine && (a.Number > b.Counter || !votes):
@@ -83,8 +85,8 @@ func (b *Belief) Drop() {
 // Tokens are those of the grant that is believed.
 func (b *Belief) Tokens() wire.Tokens { return wire.Tokens{First: b.Number, Count: b.Count} }
 
-// Claim is one entry at one Redis, until Redis surely knows that it is over. Its methods are called by the goroutine
-// that has the entry, one at a time, but for Noted and Late.
+// Claim is one entry at one Redis, until Redis surely knows that it is over. Its methods are called
+// by the goroutine that has the entry, one at a time, but for Noted and Late.
 type Claim struct {
 	Entry   *wire.Entry
 	Belief  Belief
@@ -94,12 +96,14 @@ type Claim struct {
 	ear  hub.Ear
 	wake hub.Signal
 
-	// unanswered counts the questions that may still run, after the claim is over. The sweeper then comes back until
-	// they were answered or that cannot be.
+	// unanswered counts the questions that may still run, after the claim is over. The sweeper then
+	// comes back until they were answered or that cannot be.
 	unanswered atomic.Int32
-	// known is set once a question was answered, or a release that queued the entry: Redis may keep it.
+	// known is set once a question was answered, or a release that queued the entry: Redis may keep
+	// it.
 	known atomic.Bool
-	// longest is what the lock may last in Redis, in nanoseconds, where that was asked to be longer than the lease.
+	// longest is what the lock may last in Redis, in nanoseconds, where that was asked to be longer
+	// than the lease.
 	longest atomic.Int64
 
 	stage atomic.Int32 // stageRuns, stageEnds or stageOver, in this order
@@ -130,7 +134,8 @@ func (c *Claim) Enter() {
 // Ear is what the claim hears.
 func (c *Claim) Ear() *hub.Ear { return &c.ear }
 
-// Ask asks a Redis that decides alone for the lock, and stands in its queue unless ticket is wire.NoTicket.
+// Ask asks a Redis that decides alone for the lock, and stands in its queue unless ticket is
+// wire.NoTicket.
 func (c *Claim) Ask(ctx context.Context, ticket string) (wire.Answer, clock.Stamp, error) {
 	sent := clock.Now()
 	way, err := c.node.route(ctx, c.Entry.Names)
@@ -147,9 +152,10 @@ func (c *Claim) Ask(ctx context.Context, ticket string) (wire.Answer, clock.Stam
 	return a, sent, err
 }
 
-// Noted is told what became of each command that may have put the entry into Redis: a question, or a release that queued
-// it. One that was answered after the claim was to end may have undone what ended it. While the release is out it is
-// left to end: a sweep that overtook the release would make the lock look lost.
+// Noted is told what became of each command that may have put the entry into Redis: a question, or
+// a release that queued it. One that was answered after the claim was to end may have undone what
+// ended it. While the release is out it is left to end: a sweep that overtook the release would
+// make the lock look lost.
 func (c *Claim) Noted(err error) {
 	switch {
 	case !link.Unanswered(err):
@@ -162,7 +168,8 @@ func (c *Claim) Noted(err error) {
 	c.cameLate()
 }
 
-// cameLate makes an end that was begun before a question came not be the last word. It reports whether there was one.
+// cameLate makes an end that was begun before a question came not be the last word. It reports
+// whether there was one.
 func (c *Claim) cameLate() bool {
 	if c.stage.Load() == stageRuns {
 		return false
@@ -180,7 +187,8 @@ func (c *Claim) Told(now clock.Stamp) bool {
 	return given.First > 0 && c.Belief.Told(given, c.Entry, now)
 }
 
-// Vote asks a node of a quorum. It may be called by any goroutine: the caller has to tell Belief and Noted.
+// Vote asks a node of a quorum. It may be called by any goroutine: the caller has to tell Belief
+// and Noted.
 func (c *Claim) Vote(ctx context.Context, ticket string, yield int64, how string) (wire.Answer, error) {
 	return c.node.Wire.Vote(ctx, c.Entry, ticket, yield, how, c)
 }

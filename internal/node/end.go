@@ -8,8 +8,9 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Late hears what became of such a command after its caller has left, and so was told that it is unanswered. It ends
-// what is not known of the claim. It may come before the caller has noted that: only the sum matters.
+// Late hears what became of such a command after its caller has left, and so was told that it is
+// unanswered. It ends what is not known of the claim. It may come before the caller has noted that:
+// only the sum matters.
 func (c *Claim) Late(err error) {
 	if link.MayHaveRun(err) {
 		return
@@ -27,11 +28,12 @@ func (c *Claim) Late(err error) {
 // MayRunLate reports whether a question may still be executed.
 func (c *Claim) MayRunLate() bool { return c.unanswered.Load() > 0 }
 
-// MayStand reports whether Redis may know of the entry: it does not where every connection was refused.
+// MayStand reports whether Redis may know of the entry: it does not where every connection was
+// refused.
 func (c *Claim) MayStand() bool { return c.known.Load() || c.MayRunLate() }
 
-// Ending notes that the claim is to end. With out, a question is out for so long that it counts as one that ran, as far
-// as can be told now.
+// Ending notes that the claim is to end. With out, a question is out for so long that it counts as
+// one that ran, as far as can be told now.
 func (c *Claim) Ending(out bool) {
 	if out {
 		c.known.Store(true)
@@ -39,8 +41,9 @@ func (c *Claim) Ending(out bool) {
 	c.stage.Store(stageEnds)
 }
 
-// Release ends the claim at a Redis that decides alone. With a next claim that is queued in the same step if this one
-// did hold the lock; the answer is next's, the zero Answer where next has to ask for itself.
+// Release ends the claim at a Redis that decides alone. With a next claim that is queued in the
+// same step if this one did hold the lock; the answer is next's, the zero Answer where next has to
+// ask for itself.
 func (c *Claim) Release(ctx context.Context, next *Claim) (held bool, a wire.Answer, err error) {
 	way, err := c.node.route(ctx, c.Entry.Names)
 	if err != nil {
@@ -61,7 +64,8 @@ func (c *Claim) Release(ctx context.Context, next *Claim) (held bool, a wire.Ans
 	return held, a, err
 }
 
-// Unvote ends the claim at a node of a quorum, and queues next there, by its ticket, if there is one.
+// Unvote ends the claim at a node of a quorum, and queues next there, by its ticket, if there is
+// one.
 func (c *Claim) Unvote(ctx context.Context, next *Claim, ticket string) (held bool, a wire.Answer, err error) {
 	if next == nil {
 		return c.node.Wire.Unvote(ctx, c.Entry, c.Reached, nil, "", nil)
@@ -75,8 +79,8 @@ func (c *Claim) Released(held bool, err error) { c.End(err != nil || !held && c.
 // Forget ends the claim here and leaves its lease in Redis to run out.
 func (c *Claim) Forget() { c.ear.Close() }
 
-// End ends the claim here. With open, Redis may not know yet that it is over. The entry is swept where it may still
-// stand or be queued, or where a question may come late and put it back.
+// End ends the claim here. With open, Redis may not know yet that it is over. The entry is swept
+// where it may still stand or be queued, or where a question may come late and put it back.
 func (c *Claim) End(open bool) {
 	c.ear.Close() // first: a sweep that a late answer begins must find no ear in use
 	c.stage.Store(stageOver)

@@ -9,8 +9,9 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// health is how a node has answered this client of late, to all its locks. A node that does not answer is left alone for
-// a while, for votes and all else. One that refuses votes, though it answers, is asked for fewer.
+// health is how a node has answered this client of late, to all its locks. A node that does not
+// answer is left alone for a while, for votes and all else. One that refuses votes, though it
+// answers, is asked for fewer.
 type health struct {
 	mu      sync.Mutex // guards the rest
 	silent  rest
@@ -30,7 +31,8 @@ func newHealth(timeout time.Duration) *health {
 	return &health{silent: rest{pause: pause}, refuses: rest{pause: pause}}
 }
 
-// left is how much of the rest is left at now. A caller that gets 0 is the probe: the others wait for what it finds.
+// left is how much of the rest is left at now. A caller that gets 0 is the probe: the others wait
+// for what it finds.
 func (r *rest) left(now time.Time) time.Duration {
 	if r.until.IsZero() {
 		return 0
@@ -42,7 +44,8 @@ func (r *rest) left(now time.Time) time.Duration {
 	return 0
 }
 
-// lengthen begins the next rest. What else fails during one was sent before it, and tells nothing more.
+// lengthen begins the next rest. What else fails during one was sent before it, and tells nothing
+// more.
 func (r *rest) lengthen(now time.Time) {
 	if !r.probing && now.Before(r.until) {
 		return
@@ -55,8 +58,9 @@ func (r *rest) end() {
 	r.pause.Reset()
 }
 
-// answered is told of each command that the node had its whole time-out for: nil when it was answered. A command that was
-// cut short, by its caller or by a lock's shorter time-out, is not told: it says nothing of the node.
+// answered is told of each command that the node had its whole time-out for: nil when it was
+// answered. A command that was cut short, by its caller or by a lock's shorter time-out, is not
+// told: it says nothing of the node.
 func (h *health) answered(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -25,8 +25,8 @@ const (
 	modeRaceOnly            // PUBLISH on a Cluster: nobody can count listeners, so nothing is handed over
 )
 
-// probe is the question which channels a Cluster has. One is out at a time; who needs the answer waits for it as long as
-// the own context lives.
+// probe is the question which channels a Cluster has. One is out at a time; who needs the answer
+// waits for it as long as the own context lives.
 type probe struct {
 	done chan struct{} // closed once mode or err is set
 	mode int32
@@ -81,8 +81,9 @@ func (n *Node) answer(p *probe) {
 	close(p.done)
 }
 
-// askMode asks a Cluster for sharded channels, as Redisson does. Only an answer that they are unknown says that there
-// are none: one that comes from a Cluster in trouble must not decide for the client's whole life.
+// askMode asks a Cluster for sharded channels, as Redisson does. Only an answer that they are
+// unknown says that there are none: one that comes from a Cluster in trouble must not decide for
+// the client's whole life.
 func (n *Node) askMode() (int32, error) {
 	switch n.cfg.PubSub {
 	case PubSubPlain:
@@ -109,8 +110,8 @@ func (n *Node) askMode() (int32, error) {
 	}
 }
 
-// Channels tells how messages travel: "plain", "sharded", "raced" where nothing is handed over, "" while that is not
-// known.
+// Channels tells how messages travel: "plain", "sharded", "raced" where nothing is handed over, ""
+// while that is not known.
 func (n *Node) Channels() string {
 	return map[int32]string{modePlain: "plain", modeSharded: "sharded", modeRaceOnly: "raced"}[n.mode.Load()]
 }

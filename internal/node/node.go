@@ -1,5 +1,6 @@
-// Package node is one Redis as this process sees it: what is claimed there, what is believed of it, what may still have
-// to be ended, and whether it answers. It is the same for a Redis that decides alone and for a node of a quorum.
+// Package node is one Redis as this process sees it: what is claimed there, what is believed of it,
+// what may still have to be ended, and whether it answers. It is the same for a Redis that decides
+// alone and for a node of a quorum.
 package node
 
 import (
@@ -17,7 +18,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// ErrIdle stands for the answer of a node that was not asked, because it did not answer the questions before.
+// ErrIdle stands for the answer of a node that was not asked, because it did not answer the
+// questions before.
 var ErrIdle = errors.New("not asked: it did not answer lately")
 
 // Grant is a lock given to an entry.
@@ -38,8 +40,8 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Node is one Redis. It has all that runs for it in this process: the commands that are out, the messages, and the
-// sweeper.
+// Node is one Redis. It has all that runs for it in this process: the commands that are out, the
+// messages, and the sweeper.
 type Node struct {
 	Redis driver.Redis
 	Wire  *wire.Redis
@@ -81,7 +83,8 @@ func (n *Node) Timeout() time.Duration { return n.cfg.Timeout }
 // Idle reports whether the node should not be asked: it did not answer lately.
 func (n *Node) Idle() bool { return n.health != nil && n.health.idle() }
 
-// Answered is told of a command that went past the link and had its whole time-out: nil when it was answered.
+// Answered is told of a command that went past the link and had its whole time-out: nil when it was
+// answered.
 func (n *Node) Answered(err error) { n.health.answered(err) }
 
 // Voted is told of each answer to a vote.
@@ -116,8 +119,8 @@ func (n *Node) groupOf(e *wire.Entry) group {
 	return group{slot: n.link.Slot(e.Names.Lock), kind: e.Kind}
 }
 
-// Renew lengthens leases. It calls note once for each renewal, by its place in the batch, from any goroutine, and returns
-// when all have been noted.
+// Renew lengthens leases. It calls note once for each renewal, by its place in the batch, from any
+// goroutine, and returns when all have been noted.
 func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int, r wire.Result)) {
 	var wg sync.WaitGroup
 	if n.alike(batch) {

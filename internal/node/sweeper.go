@@ -11,12 +11,13 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// sweeper ends claims that are over here but perhaps not in Redis: a release that went unanswered, an acquire that
-// may still come late, a grant that nobody waits for. It repeats until Redis answered. Where an acquire may still run it
-// comes back, soon at first and then every third of a lease, until one whole lease has passed.
+// sweeper ends claims that are over here but perhaps not in Redis: a release that went unanswered,
+// an acquire that may still come late, a grant that nobody waits for. It repeats until Redis
+// answered. Where an acquire may still run it comes back, soon at first and then every third of a
+// lease, until one whole lease has passed.
 //
-// One goroutine waits for the earliest of all that is due. What is due together goes in one command for each group, with
-// at most sweepBatch in it, and at most sweepsOut commands are out at once.
+// One goroutine waits for the earliest of all that is due. What is due together goes in one command
+// for each group, with at most sweepBatch in it, and at most sweepsOut commands are out at once.
 type sweeper struct {
 	node *Node
 
@@ -26,8 +27,8 @@ type sweeper struct {
 	kick   chan struct{} // one slot: something is due before the timer
 	slots  chan struct{} // one for each command that is out
 
-	// mu guards what follows and every sweep. Invariant: all holds the claims that are to be ended; those of them
-	// that are in no command are in due. wg grows only while closed is not set.
+	// mu guards what follows and every sweep. Invariant: all holds the claims that are to be ended;
+	// those of them that are in no command are in due. wg grows only while closed is not set.
 	mu      sync.Mutex
 	closed  bool
 	running bool
@@ -51,7 +52,8 @@ const (
 	sweepBatch  = 50 // keeps others waiting for about half a millisecond
 	sweepsOut   = 8
 	sweepWindow = 20 * time.Millisecond // what is due so soon is taken along
-	// sweepGrace is how long an answer that is still out may end the matter before anything is sent.
+	// sweepGrace is how long an answer that is still out may end the matter before anything is
+	// sent.
 	sweepGrace = 10 * time.Millisecond
 )
 
@@ -63,7 +65,8 @@ func newSweeper(n *Node) *sweeper {
 	return s
 }
 
-// sweep starts to end c. With answered, a release of c was already answered, so only late commands are left to undo.
+// sweep starts to end c. With answered, a release of c was already answered, so only late commands
+// are left to undo.
 func (s *sweeper) sweep(c *Claim, answered bool) {
 	now := clock.Now()
 	s.mu.Lock()
@@ -95,8 +98,9 @@ func (s *sweeper) sweep(c *Claim, answered bool) {
 	}
 }
 
-// answered is told what became of a late command of c: what it did can be undone now, for good. It is called in the
-// command's goroutine, for which closing waits: so what comes behind the last try of close is undone too.
+// answered is told what became of a late command of c: what it did can be undone now, for good. It
+// is called in the command's goroutine, for which closing waits: so what comes behind the last try
+// of close is undone too.
 func (s *sweeper) answered(c *Claim) {
 	s.mu.Lock()
 	w := s.all[c.Entry.ID]
@@ -227,8 +231,8 @@ func (s *sweeper) send(batch []*sweep) {
 	}
 }
 
-// settled notes what became of a try sent at sent. It returns true when nothing is left to do. The caller holds the
-// sweeper's mutex.
+// settled notes what became of a try sent at sent. It returns true when nothing is left to do. The
+// caller holds the sweeper's mutex.
 func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
 	switch {
 	case !w.c.MayStand():
@@ -241,7 +245,8 @@ func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
 		return false
 	}
 	w.failing.Reset()
-	// The last try must be sent after lateEnd, not only answered after it: a late acquire may come between.
+	// The last try must be sent after lateEnd, not only answered after it: a late acquire may come
+	// between.
 	w.at = clock.Sooner(now.Add(w.coming.Next()), w.lateEnd, now)
 	return !w.c.MayRunLate() || w.lateEnd.Reached(sent)
 }
@@ -261,8 +266,8 @@ func (s *sweeper) back(now clock.Stamp) {
 	}
 }
 
-// try sends one command and waits for its answer. A batch that is refused as a whole is halved, so that what is wrong
-// with one lock does not keep the others from being ended.
+// try sends one command and waits for its answer. A batch that is refused as a whole is halved, so
+// that what is wrong with one lock does not keep the others from being ended.
 func (s *sweeper) try(batch []*Claim) ([]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.node.cfg.Timeout)
 	defer cancel()

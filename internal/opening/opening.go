@@ -1,6 +1,6 @@
-// Package opening lets modules of this repository make clients over a driver of their own: drivers for other client
-// libraries, and the simulator. The root package sets its functions; options and clients travel as any, since this
-// package stands below the root.
+// Package opening lets modules of this repository make clients over a driver of their own: drivers
+// for other client libraries, and the simulator. The root package sets its functions; options and
+// clients travel as any, since this package stands below the root.
 package opening
 
 import "github.com/relock-go/relock/internal/driver"

@@ -72,8 +72,8 @@ func (o *answers) complete() bool {
 	return len(o.noted) == o.of
 }
 
-// leave returns what was said so far, and cause for the nodes that are still out. It is no answer of theirs, even where
-// it tells that some other lock was lost.
+// leave returns what was said so far, and cause for the nodes that are still out. It is no answer
+// of theirs, even where it tells that some other lock was lost.
 func (o *answers) leave(q *Quorum, cause error) error {
 	o.mu.Lock()
 	for _, m := range q.members {
@@ -100,7 +100,8 @@ func (o *answers) wait() error {
 	return o.err()
 }
 
-// err is nil when a quorum agreed, ErrLost when none can hold the lock any more, else what the nodes said.
+// err is nil when a quorum agreed, ErrLost when none can hold the lock any more, else what the
+// nodes said.
 func (o *answers) err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

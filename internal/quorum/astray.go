@@ -8,7 +8,8 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 )
 
-// reading is a node's clock, in microseconds, as far ahead of our monotonic one. The wall clock may be set.
+// reading is a node's clock, in microseconds, as far ahead of our monotonic one. The wall clock may
+// be set.
 type reading struct {
 	ahead int64
 	blur  int64 // it may be wrong by so much, either way
@@ -35,8 +36,8 @@ func (q *Quorum) median() (int64, bool) {
 	return ahead[len(ahead)/2], true
 }
 
-// ticket is a place in all queues: the time on the nodes' clocks, by the median of what they told, so that a client whose
-// own clock is wrong waits no longer and no shorter than others.
+// ticket is a place in all queues: the time on the nodes' clocks, by the median of what they told,
+// so that a client whose own clock is wrong waits no longer and no shorter than others.
 func (q *Quorum) ticket() int64 {
 	ahead, known := q.median()
 	if !known {
@@ -45,12 +46,13 @@ func (q *Quorum) ticket() int64 {
 	return clock.Now().Mono().Microseconds() + ahead
 }
 
-// errAstray is why a node's grants do not count. With clocks no further apart than a quarantine less half a second, which
-// is how far a counter may run ahead of its clock, tokens rise whatever was forgotten.
+// errAstray is why a node's grants do not count. With clocks no further apart than a quarantine
+// less half a second, which is how far a counter may run ahead of its clock, tokens rise whatever
+// was forgotten.
 var errAstray = errors.New("its clock is too far from the other nodes'")
 
-// astray reports whether a node's clock is so far from the median that it must not grant. One clock of two is not known
-// to be the wrong one.
+// astray reports whether a node's clock is so far from the median that it must not grant. One clock
+// of two is not known to be the wrong one.
 func (q *Quorum) astray(m *member) bool {
 	if !q.cfg.Guard || len(q.members) < 3 {
 		return false

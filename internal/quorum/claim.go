@@ -28,9 +28,9 @@ type Claim struct {
 // Claim returns the claim of an entry. Nothing is sent.
 func (q *Quorum) Claim(e *wire.Entry) *Claim { return &Claim{Entry: e, q: q, wake: hub.NewSignal()} }
 
-// Wait blocks until the entry holds the lock. It tells remark, unless that is nil, what is heard: nil for enough of the
-// nodes. After a failure the entry may still be queued, or own the lock unknowingly: another contender may wait for it,
-// or it has to be abandoned.
+// Wait blocks until the entry holds the lock. It tells remark, unless that is nil, what is heard:
+// nil for enough of the nodes. After a failure the entry may still be queued, or own the lock
+// unknowingly: another contender may wait for it, or it has to be abandoned.
 func (c *Claim) Wait(ctx context.Context, remark func(error)) (node.Grant, error) {
 	c.remark = remark
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
@@ -114,7 +114,8 @@ func (c *Claim) Asks(lease time.Duration) {
 	}
 }
 
-// SetCount writes the hold count on all nodes; a quorum of them must confirm. The stamp is when that was sent.
+// SetCount writes the hold count on all nodes; a quorum of them must confirm. The stamp is when
+// that was sent.
 func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
 	out := c.q.answers("set count", c.Entry.Names.Name)
@@ -146,9 +147,9 @@ func (c *Claim) Abandon() {
 	}
 }
 
-// Release ends the claim at all nodes, and queues next, unless that is nil, at all of them in the same step: what its
-// nodes answer are votes for next. A node that does not answer is told in the background. ErrLost says that the lock was
-// not held any more.
+// Release ends the claim at all nodes, and queues next, unless that is nil, at all of them in the
+// same step: what its nodes answer are votes for next. A node that does not answer is told in the
+// background. ErrLost says that the lock was not held any more.
 func (c *Claim) Release(next *Claim) error {
 	if next != nil {
 		next.contest = newContest(next)

@@ -12,11 +12,13 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// contest is one entry's way to a quorum. Every contender queues on every node with one ticket, the lowest wins; a
-// contender that has some nodes but cannot have a quorum gives them back to a lower ticket. It is Maekawa's algorithm,
-// with his relinquish. Nobody needs to know whether somebody has a quorum.
+// contest is one entry's way to a quorum. Every contender queues on every node with one ticket, the
+// lowest wins; a contender that has some nodes but cannot have a quorum gives them back to a lower
+// ticket. It is Maekawa's algorithm, with his relinquish. Nobody needs to know whether somebody has
+// a quorum.
 //
-// It is touched by one goroutine at a time; the goroutines that ask nodes only send into votes and raised.
+// It is touched by one goroutine at a time; the goroutines that ask nodes only send into votes and
+// raised.
 type contest struct {
 	q       *Quorum
 	claim   *Claim
@@ -147,7 +149,8 @@ func (t *contest) collect(now clock.Stamp) {
 		}
 	}
 	if had == 0 && t.owned(now) > 0 {
-		// A hand-over has begun: the low tickets heard of while another client held the lock are its, and over.
+		// A hand-over has begun: the low tickets heard of while another client held the lock are
+		// its, and over.
 		for _, v := range t.voters {
 			v.low = 0
 		}
@@ -220,8 +223,9 @@ func (v *voter) lookAgain() time.Duration {
 	return v.Entry.LookAgain(v.ttl)
 }
 
-// relinquish gives back what a minority owns, if a lower ticket waits for it: at once when no quorum can come of the
-// votes that are out, else when the vote timeout is over. A node that left its grant with us is asked again only then.
+// relinquish gives back what a minority owns, if a lower ticket waits for it: at once when no
+// quorum can come of the votes that are out, else when the vote timeout is over. A node that left
+// its grant with us is asked again only then.
 func (t *contest) relinquish(now clock.Stamp) {
 	owned, out, low, kept := 0, 0, false, false
 	for _, v := range t.voters {
@@ -272,7 +276,8 @@ func (t *contest) ask(how string) {
 	}
 }
 
-// due returns the voters that are to vote. It puts off those at nodes that did not answer lately, or refuse.
+// due returns the voters that are to vote. It puts off those at nodes that did not answer lately,
+// or refuse.
 func (t *contest) due(now clock.Stamp) (due []*voter) {
 	first := !slices.ContainsFunc(t.voters, func(v *voter) bool { return !v.asked.IsZero() })
 	var idle []bool
@@ -338,7 +343,8 @@ func (t *contest) rest() time.Duration {
 	return max(rest, 100*time.Microsecond)
 }
 
-// gaveUp is the error of a contender whose ctx has ended: too few nodes have answered, or the lock is busy.
+// gaveUp is the error of a contender whose ctx has ended: too few nodes have answered, or the lock
+// is busy.
 func (t *contest) gaveUp(ctx context.Context) error {
 	if t.heard(clock.Now()) >= t.q.need {
 		return wire.ErrBusy
@@ -353,8 +359,8 @@ func (t *contest) gaveUp(ctx context.Context) error {
 	return out
 }
 
-// remark tells those who wait at the gate whether enough nodes answer. Until as many have answered or failed as that
-// takes it tells nothing new.
+// remark tells those who wait at the gate whether enough nodes answer. Until as many have answered
+// or failed as that takes it tells nothing new.
 func (t *contest) remark() {
 	enough := t.heard(clock.Now()) >= t.q.need
 	switch {
@@ -377,7 +383,8 @@ func (t *contest) failed() int {
 	return n
 }
 
-// heard counts the nodes that answer: the last vote that ended was answered, and none is out for longer than it may be.
+// heard counts the nodes that answer: the last vote that ended was answered, and none is out for
+// longer than it may be.
 func (t *contest) heard(now clock.Stamp) int {
 	n := 0
 	for _, v := range t.voters {
@@ -406,8 +413,8 @@ func (t *contest) refusal(op string) *wire.QuorumError {
 	return out
 }
 
-// hopeless returns the nodes' errors once too many of them refuse for good. An entry that waits is refused, too, where
-// no message could tell of a grant.
+// hopeless returns the nodes' errors once too many of them refuse for good. An entry that waits is
+// refused, too, where no message could tell of a grant.
 func (t *contest) hopeless(waits bool) error {
 	final := 0
 	for _, v := range t.voters {

@@ -20,9 +20,10 @@ type identity struct {
 	marked bool   // the incarnation marker was there
 }
 
-// prepare checks the nodes before the first use, and returns once a quorum has answered: what the others say counts when
-// they are asked to vote. Only where no node that answered is marked it waits for all: where every one of them is fresh
-// it declares so, since nobody can hold a lock then.
+// prepare checks the nodes before the first use, and returns once a quorum has answered: what the
+// others say counts when they are asked to vote. Only where no node that answered is marked it
+// waits for all: where every one of them is fresh it declares so, since nobody can hold a lock
+// then.
 func (q *Quorum) prepare(ctx context.Context) error {
 	if q.ready.Load() {
 		return nil
@@ -101,7 +102,8 @@ func (q *Quorum) check(ctx context.Context, m *member) error {
 	return nil
 }
 
-// Initialize declares that no node has forgotten a lock that is held. It does nothing without the guard.
+// Initialize declares that no node has forgotten a lock that is held. It does nothing without the
+// guard.
 func (q *Quorum) Initialize(ctx context.Context) error {
 	select {
 	case <-q.done:
@@ -116,10 +118,11 @@ func (q *Quorum) Initialize(ctx context.Context) error {
 	return out.err()
 }
 
-// declare takes nodes for new that were all found to be fresh. By now another client may have done so, hold a lock on all
-// of them, and one may have forgotten that lock since, which would look as fresh. So all are asked once more, and none is
-// declared unless all still are the processes that were found, without a marker. A lock that was taken before one of
-// the first answers is then seen on a node that kept it. What a node becomes after that the script sees itself.
+// declare takes nodes for new that were all found to be fresh. By now another client may have done
+// so, hold a lock on all of them, and one may have forgotten that lock since, which would look as
+// fresh. So all are asked once more, and none is declared unless all still are the processes that
+// were found, without a marker. A lock that was taken before one of the first answers is then seen
+// on a node that kept it. What a node becomes after that the script sees itself.
 func (q *Quorum) declare(ctx context.Context) error {
 	out := q.answers("initialize", "")
 	var changed atomic.Bool
@@ -141,7 +144,8 @@ func (q *Quorum) declare(ctx context.Context) error {
 	return out.err()
 }
 
-// unchanged asks a node again who it is, and reports whether it is the same process as before and fresh.
+// unchanged asks a node again who it is, and reports whether it is the same process as before and
+// fresh.
 func (m *member) unchanged(ctx context.Context) (bool, error) {
 	if err := m.enter(ctx); err != nil {
 		return false, err
@@ -168,7 +172,8 @@ func (m *member) enter(ctx context.Context) error {
 
 func (m *member) leave() { <-m.checking }
 
-// identify asks a server who it is. A replica or a server that is another seat too would make a quorum that is none.
+// identify asks a server who it is. A replica or a server that is another seat too would make a
+// quorum that is none.
 func (m *member) identify(ctx context.Context) (who identity, err error) {
 	sent := clock.Now()
 	got, err := m.Redis.Do(ctx, []string{"TIME"}, []string{"EXISTS", wire.IncarnationKey},

@@ -35,8 +35,8 @@ func newMember(index int, rdb driver.Redis, cfg Config) *member {
 	}
 }
 
-// voter is one entry's claim at one member, and how that votes. It is touched by the goroutine that contends, releases
-// or abandons, one at a time.
+// voter is one entry's claim at one member, and how that votes. It is touched by the goroutine that
+// contends, releases or abandons, one at a time.
 type voter struct {
 	node.Claim
 	member  *member
@@ -64,8 +64,8 @@ type voter struct {
 	doubted clock.Stamp // when that was first heard
 	seeded  bool        // it was told the counter since
 
-	// missing is when a renewal was sent that first found the lock lost there; nil while it is not known to be. Renewals
-	// read and write it from their own goroutines.
+	// missing is when a renewal was sent that first found the lock lost there; nil while it is not
+	// known to be. Renewals read and write it from their own goroutines.
 	missing atomic.Pointer[clock.Stamp]
 }
 
@@ -83,8 +83,8 @@ func (v *voter) ask(now clock.Stamp) chan struct{} {
 	return v.answer
 }
 
-// settle makes the claim one that is to end. It waits a little for a vote that is out: what ends a claim should not
-// overtake what began it. A vote that stays out may yet run.
+// settle makes the claim one that is to end. It waits a little for a vote that is out: what ends a
+// claim should not overtake what began it. A vote that stays out may yet run.
 func (v *voter) settle(voteTimeout time.Duration) {
 	out := false
 	if v.answer != nil {
@@ -113,7 +113,8 @@ func (v *voter) believe(before int64) {
 	}
 }
 
-// give marks the voter's grant to be given back. It is not believed from here on, whatever becomes of the message.
+// give marks the voter's grant to be given back. It is not believed from here on, whatever becomes
+// of the message.
 func (v *voter) give(now clock.Stamp) {
 	v.yield = v.Belief.Number
 	v.Belief.Drop()
@@ -123,8 +124,10 @@ func (v *voter) give(now clock.Stamp) {
 // disown ends belief in the voter's grant, which the node does not confirm.
 func (v *voter) disown() { v.Belief.Number, v.kept = 0, false }
 
-// putOff sets when to ask a node again that did not answer, or refused: after pause, or when it said that it would not.
+// putOff sets when to ask a node again that did not answer, or refused: after pause, or when it
+// said that it would not.
 func (v *voter) putOff(err error, pause time.Duration, now clock.Stamp) {
-	// The node told that by a clock which may be set right since, and it is to keep our place in its queue.
+	// The node told that by a clock which may be set right since, and it is to keep our place in
+	// its queue.
 	v.due = now.Add(max(pause, min(wire.RefusalOf(err).Left, v.Entry.Lease/3)))
 }

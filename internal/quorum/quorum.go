@@ -1,5 +1,5 @@
-// Package quorum decides who holds a lock by the votes of independent masters. What it adds to one node is who wins a
-// split vote, which fencing token is safe, and which nodes may vote at all.
+// Package quorum decides who holds a lock by the votes of independent masters. What it adds to one
+// node is who wins a split vote, which fencing token is safe, and which nodes may vote at all.
 package quorum
 
 import (
@@ -56,7 +56,8 @@ func New(nodes []driver.Redis, cfg Config) *Quorum {
 	return q
 }
 
-// voteTimeout is how long a minority waits for votes that are out before it takes them for lost: two round trips.
+// voteTimeout is how long a minority waits for votes that are out before it takes them for lost:
+// two round trips.
 func (q *Quorum) voteTimeout() time.Duration {
 	return min(max(2*time.Duration(q.rtt.Load()), time.Millisecond), q.cfg.Lease/30)
 }
@@ -66,7 +67,8 @@ func (q *Quorum) measure(took time.Duration) {
 	q.rtt.Store(old + (int64(took)-old)/8)
 }
 
-// idle tells which members to leave alone, since they did not answer lately: none where the others are no quorum.
+// idle tells which members to leave alone, since they did not answer lately: none where the others
+// are no quorum.
 func (q *Quorum) idle() []bool {
 	idle, left := make([]bool, len(q.members)), len(q.members)
 	for i, m := range q.members {

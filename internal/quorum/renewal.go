@@ -16,8 +16,9 @@ type Renewal struct {
 	Lease time.Duration
 }
 
-// Renew asks all nodes at once, and calls settle once for each renewal, from any goroutine. A lease is renewed when a
-// quorum confirmed it, and lost when none can. The stamp is from before the first command.
+// Renew asks all nodes at once, and calls settle once for each renewal, from any goroutine. A lease
+// is renewed when a quorum confirmed it, and lost when none can. The stamp is from before the first
+// command.
 func (q *Quorum) Renew(ctx context.Context, batch []Renewal, settle func(i int, r wire.Result, sent clock.Stamp)) {
 	t := &tally{q: q, sent: clock.Now(), settle: settle, batch: batch, rows: make([]row, len(batch))}
 	asks := make([]wire.Renewal, len(batch))
@@ -99,12 +100,13 @@ func (t *tally) close() {
 	}
 }
 
-// repair takes a lock again at a node that lost it, if it is free there, so that the hold survives the loss of another
-// node. It adds nothing to what is believed: that only the next renewals do, while the hold still stands on a quorum.
+// repair takes a lock again at a node that lost it, if it is free there, so that the hold survives
+// the loss of another node. It adds nothing to what is believed: that only the next renewals do,
+// while the hold still stands on a quorum.
 //
-// The loss must have been found by a renewal that is a command time-out older. A lock that is forced open is freed node
-// by node, and the holder is told by the first of them: were it to take that one back at once, before the others are
-// reached, the lock would stay held.
+// The loss must have been found by a renewal that is a command time-out older. A lock that is
+// forced open is freed node by node, and the holder is told by the first of them: were it to take
+// that one back at once, before the others are reached, the lock would stay held.
 func (t *tally) repair(v *voter) {
 	found := v.missing.Load()
 	if found == nil || t.sent.Mono()-found.Mono() < t.q.cfg.Timeout {

@@ -8,9 +8,9 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// hear notes what an answered vote told of the node's memory. Whatever a node that forgot had counted was counted before
-// it said so, and all that relied on that is over: its quarantine is. So what others are asked from then on is enough to
-// tell it, and what they answered before is not.
+// hear notes what an answered vote told of the node's memory. Whatever a node that forgot had
+// counted was counted before it said so, and all that relied on that is over: its quarantine is. So
+// what others are asked from then on is enough to tell it, and what they answered before is not.
 func (v *voter) hear(got vote, now clock.Stamp) {
 	if link.Unanswered(got.err) {
 		return
@@ -28,8 +28,8 @@ func (v *voter) hear(got vote, now clock.Stamp) {
 	}
 }
 
-// reseed seeds the nodes that forgot, once enough of the others have told how far they counted since. Those that have
-// not are asked.
+// reseed seeds the nodes that forgot, once enough of the others have told how far they counted
+// since. Those that have not are asked.
 func (t *contest) reseed(now clock.Stamp) {
 	for _, v := range t.voters {
 		if v.err == nil || v.seeded {
@@ -53,9 +53,10 @@ func (t *contest) reseed(now clock.Stamp) {
 	}
 }
 
-// recall returns how far enough of the others have counted. Enough is so many that no quorum's counter can have been only
-// on the rest. Where more nodes have forgotten than a quorum survives, it is the most that any node knows: the clocks, and
-// the quarantine, see to it that tokens rise. It returns false while that is unknown.
+// recall returns how far enough of the others have counted. Enough is so many that no quorum's
+// counter can have been only on the rest. Where more nodes have forgotten than a quorum survives,
+// it is the most that any node knows: the clocks, and the quarantine, see to it that tokens rise.
+// It returns false while that is unknown.
 func (t *contest) recall(v *voter, r wire.Refusal) (int64, bool) {
 	reached := r.Counter
 	healthy, forgot := 0, 0
@@ -83,8 +84,9 @@ func (t *contest) recall(v *voter, r wire.Refusal) (int64, bool) {
 	return reached, true
 }
 
-// remind seeds the nodes that forgot with what a quorum has reached now. That is above all that they counted: a client
-// whose grants stood on them has lost those, and with another node of this quorum is counted in.
+// remind seeds the nodes that forgot with what a quorum has reached now. That is above all that
+// they counted: a client whose grants stood on them has lost those, and with another node of this
+// quorum is counted in.
 func (t *contest) remind(reached int64) {
 	for _, v := range t.voters {
 		if !v.seeded && wire.RefusalOf(v.err).Born != "" {

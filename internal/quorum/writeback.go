@@ -18,9 +18,10 @@ type raised struct {
 	err     error
 }
 
-// win returns the grant once a quorum of nodes is ours and its token is safe: the smallest number that a quorum of
-// believed grants reaches, once a quorum of nodes has counted so far. Where that is missing it is written back, to each
-// node only while it is still ours; the answers come as messages.
+// win returns the grant once a quorum of nodes is ours and its token is safe: the smallest number
+// that a quorum of believed grants reaches, once a quorum of nodes has counted so far. Where that
+// is missing it is written back, to each node only while it is still ours; the answers come as
+// messages.
 func (t *contest) win() (node.Grant, bool) {
 	now := clock.Now()
 	var ours []*voter
@@ -59,7 +60,8 @@ func byAge(a, b *voter, now clock.Stamp) int {
 	return cmp.Compare(now.Since(a.Belief.Sent), now.Since(b.Belief.Sent))
 }
 
-// counted reports whether a quorum of the nodes that are ours has counted as far as reached. The others are asked to.
+// counted reports whether a quorum of the nodes that are ours has counted as far as reached. The
+// others are asked to.
 func (t *contest) counted(ours []*voter, reached int64) bool {
 	n := 0
 	for _, v := range ours {
@@ -78,7 +80,8 @@ func (t *contest) counted(ours []*voter, reached int64) bool {
 	return false
 }
 
-// raise writes reached back to one node. That has the node's time: the caller's end is no failure of the node.
+// raise writes reached back to one node. That has the node's time: the caller's end is no failure
+// of the node.
 func (t *contest) raise(v *voter, reached int64) {
 	v.raising = true
 	r := raised{voter: v, number: v.Belief.Number, reached: reached}
@@ -88,8 +91,8 @@ func (t *contest) raise(v *voter, reached int64) {
 	})
 }
 
-// note takes the answer to a write-back. A node that did not confirm it has to vote again before it counts, which is put
-// off further each time.
+// note takes the answer to a write-back. A node that did not confirm it has to vote again before it
+// counts, which is put off further each time.
 func (t *contest) note(r raised) {
 	v, now := r.voter, clock.Now()
 	v.raising = false

@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/internal/link"
 )
 
-// Tokens are a grant's fencing tokens: the first, and how many. A count of 0 stands for the whole block, which is what
-// an older client grants without saying so.
+// Tokens are a grant's fencing tokens: the first, and how many. A count of 0 stands for the whole
+// block, which is what an older client grants without saying so.
 type Tokens struct {
 	First int64
 	Count int
@@ -46,8 +46,9 @@ func (a *Answer) Tokens() Tokens { return Tokens{a.Number, a.Count} }
 // NoTicket leaves without waiting.
 const NoTicket = "-"
 
-// Acquire takes the lock for e, enters it, or queues e unless ticket is NoTicket. over is the turn of Redisson's waiters
-// that is known to be over. who hears of an answer that comes after the caller has left.
+// Acquire takes the lock for e, enters it, or queues e unless ticket is NoTicket. over is the turn
+// of Redisson's waiters that is known to be over. who hears of an answer that comes after the
+// caller has left.
 func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over string, who link.Latecomer) (Answer, error) {
 	n := e.Names
 	args := make([]string, 0, 11)
@@ -118,8 +119,8 @@ const (
 	ToNudge = "nudge" // wait, and make the owner look again
 )
 
-// Vote acquires at a node of a quorum, looks again there, and with yield gives the grant of that number back to a lower
-// ticket.
+// Vote acquires at a node of a quorum, looks again there, and with yield gives the grant of that
+// number back to a lower ticket.
 func (r *Redis) Vote(ctx context.Context, e *Entry, ticket string, yield int64, how string, who link.Latecomer) (Answer, error) {
 	number := ""
 	if yield > 0 {
@@ -142,7 +143,8 @@ func (r *Redis) Vote(ctx context.Context, e *Entry, ticket string, yield int64, 
 
 func voteKeys(n *Names) []string { return []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Seed} }
 
-// parseVote reads {1 or 0, number or counter, lowest ticket, TTL, holder, the node's clock, how many tokens}.
+// parseVote reads {1 or 0, number or counter, lowest ticket, TTL, holder, the node's clock, how
+// many tokens}.
 func parseVote(got []driver.Value) (a Answer, err error) {
 	if len(got) != 7 {
 		return a, fmt.Errorf("vote: answer of %d parts", len(got))
@@ -162,17 +164,19 @@ func parseVote(got []driver.Value) (a Answer, err error) {
 	return a, err
 }
 
-// maxVetted bounds how many names a client remembers of which Redis has said that its user has all rights.
+// maxVetted bounds how many names a client remembers of which Redis has said that its user has all
+// rights.
 const maxVetted = 1024
 
-// vetted remembers the locks whose rights were checked. Others are checked with their next acquire: a right that only an
-// unlock needs is to be missed before the lock is held.
+// vetted remembers the locks whose rights were checked. Others are checked with their next acquire:
+// a right that only an unlock needs is to be missed before the lock is held.
 type vetted struct {
 	mu    sync.Mutex // guards names
 	names map[string]bool
 }
 
-// ask appends the arguments by which a script checks the rights to a lock: three empty ones where that was done.
+// ask appends the arguments by which a script checks the rights to a lock: three empty ones where
+// that was done.
 func (v *vetted) ask(args []string, way Route, e *Entry) []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -187,7 +191,8 @@ func (v *vetted) ask(args []string, way Route, e *Entry) []string {
 	return append(args, way.Publish, e.Names.Listen, inbox)
 }
 
-// note remembers that the rights to a lock were found to be there. Where too many are known it begins anew.
+// note remembers that the rights to a lock were found to be there. Where too many are known it
+// begins anew.
 func (v *vetted) note(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

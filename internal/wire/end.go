@@ -9,9 +9,9 @@ import (
 	"github.com/relock-go/relock/internal/link"
 )
 
-// Release ends e. With a next entry, and if e did hold the lock, next is queued behind everyone in the same step, and the
-// answer is next's: the zero Answer when Redis could not queue it. With turns the lock is left to Redisson's waiters
-// where some listen.
+// Release ends e. With a next entry, and if e did hold the lock, next is queued behind everyone in
+// the same step, and the answer is next's: the zero Answer when Redis could not queue it. With
+// turns the lock is left to Redisson's waiters where some listen.
 func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry, who link.Latecomer) (bool, Answer, error) {
 	keys, args := releaseCall(way, e, turns, next)
 	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).release, keys, args, who)
@@ -35,8 +35,8 @@ func releaseCall(way Route, e *Entry, turns bool, next *Entry) (keys, args []str
 	return []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}, args
 }
 
-// Unvote ends e at a node of a quorum, and queues next there by its ticket if there is one. reached is how far the
-// quorum has counted.
+// Unvote ends e at a node of a quorum, and queues next there by its ticket if there is one. reached
+// is how far the quorum has counted.
 func (r *Redis) Unvote(ctx context.Context, e *Entry, reached int64, next *Entry, ticket string, who link.Latecomer) (bool, Answer, error) {
 	args := unvoteArgs(e, reached)
 	if next != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Entry is one try for a lock: who asks for what. It never changes, and its id is never used again, so every command
-// about it can be sent twice.
+// Entry is one try for a lock: who asks for what. It never changes, and its id is never used again,
+// so every command about it can be sent twice.
 type Entry struct {
 	Kind    *Kind
 	Names   *Names
@@ -20,9 +20,10 @@ type Entry struct {
 // MinLook keeps looks apart when a holder's lease is always about to end.
 const MinLook = 2 * time.Millisecond
 
-// LookAgain is how long after a question to ask again if no message comes: at the end of the holder's lease, since
-// expiry publishes nothing, and after a third of the entry's own, so that a grant can be dated. ttl is what the holder
-// had left, negative where that is unknown. A random part keeps processes apart.
+// LookAgain is how long after a question to ask again if no message comes: at the end of the
+// holder's lease, since expiry publishes nothing, and after a third of the entry's own, so that a
+// grant can be dated. ttl is what the holder had left, negative where that is unknown. A random
+// part keeps processes apart.
 func (e *Entry) LookAgain(ttl time.Duration) time.Duration {
 	pause := e.Lease / 3
 	pause += rand.N(pause/20 + 1)

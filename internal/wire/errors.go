@@ -12,7 +12,8 @@ import (
 	"github.com/relock-go/relock/internal/link"
 )
 
-// These are the library's sentinel errors; the root package tells what they mean under the same names.
+// These are the library's sentinel errors; the root package tells what they mean under the same
+// names.
 var (
 	ErrNotAcquired   = errors.New("relock: lock not acquired")
 	ErrNotHeld       = errors.New("relock: lock not held")
@@ -86,7 +87,8 @@ func (e *MemberError) Error() string { return fmt.Sprintf("node %d: %v", e.Node,
 // Unwrap returns the node's error.
 func (e *MemberError) Unwrap() error { return e.Err }
 
-// GivenUp makes err that of a caller who gave up, by cause, while Redis did not answer or failed with err.
+// GivenUp makes err that of a caller who gave up, by cause, while Redis did not answer or failed
+// with err.
 func GivenUp(op, name string, err, cause error) error {
 	switch err := err.(type) {
 	case *QuorumError:
@@ -110,8 +112,9 @@ func FromRedis(err error) bool {
 	return false
 }
 
-// IsLost reports whether err says of the very lock that was asked about that it is no longer held. An error that wraps
-// ErrLost may only tell why a caller left, who waited under the context of another lock.
+// IsLost reports whether err says of the very lock that was asked about that it is no longer held.
+// An error that wraps ErrLost may only tell why a caller left, who waited under the context of
+// another lock.
 func IsLost(err error) bool { return err == ErrLost || err == ErrMaxHold }
 
 // finalErrors are those without an answer of Redis that no repetition changes.
@@ -120,9 +123,9 @@ var finalErrors = []error{
 	ErrInvalidNodes, ErrUnlocked, driver.ErrClosed,
 }
 
-// Transient reports whether err is a failure that may pass without anybody changing the caller, the user's rights or
-// the data: Lock rides those out. That a context has ended cannot be told from err, which may be a command's time-out:
-// loops look at their own.
+// Transient reports whether err is a failure that may pass without anybody changing the caller, the
+// user's rights or the data: Lock rides those out. That a context has ended cannot be told from
+// err, which may be a command's time-out: loops look at their own.
 func Transient(err error) bool {
 	switch e := err.(type) {
 	case *QuorumError:
@@ -149,8 +152,9 @@ func Transient(err error) bool {
 	}
 }
 
-// ReplyCode returns the code of an error reply, "" when it has none. One that was raised inside a script stands behind
-// "ERR" and the script's place before Redis 7, with a dash or without, and a refusal of rights has no code of its own.
+// ReplyCode returns the code of an error reply, "" when it has none. One that was raised inside a
+// script stands behind "ERR" and the script's place before Redis 7, with a dash or without, and a
+// refusal of rights has no code of its own.
 func ReplyCode(reply string) string {
 	for rest, place := strings.TrimPrefix(reply, "-"), true; rest != ""; {
 		var word string
@@ -175,8 +179,8 @@ func upper(word string) bool {
 	return true
 }
 
-// PlainError reports whether a reply is an error without a code but ERR, as that of a command which is not known. A
-// client library may leave the ERR out.
+// PlainError reports whether a reply is an error without a code but ERR, as that of a command which
+// is not known. A client library may leave the ERR out.
 func PlainError(reply string) bool {
 	code, _, _ := strings.Cut(reply, " ")
 	return reply != "" && (code == "ERR" || !upper(code))

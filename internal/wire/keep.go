@@ -9,7 +9,8 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 )
 
-// SetCount writes the hold count of e and lengthens its lease. It returns false when e no longer holds the lock.
+// SetCount writes the hold count of e and lengthens its lease. It returns false when e no longer
+// holds the lock.
 func (r *Redis) SetCount(ctx context.Context, e *Entry, count int, lease time.Duration) (bool, error) {
 	args := []string{e.ID, strconv.Itoa(count), MS(lease)}
 	n, err := integer(r.link.Do(ctx, e.Timeout, r.of(e.Kind).setCount, []string{e.Names.Lock}, args, nil))
@@ -33,10 +34,12 @@ const (
 	Lost
 )
 
-// MaxBatch bounds how many leases one command renews: it keeps everyone else waiting for about 0.3 ms.
+// MaxBatch bounds how many leases one command renews: it keeps everyone else waiting for about 0.3
+// ms.
 const MaxBatch = 200
 
-// MaxParts is how many commands RenewApart makes of one batch at most: so many halve it down to single locks.
+// MaxParts is how many commands RenewApart makes of one batch at most: so many halve it down to
+// single locks.
 const MaxParts = 2*MaxBatch - 1
 
 // Renew lengthens leases whose locks share a slot, and tells what became of each.
@@ -71,10 +74,10 @@ func (r *Redis) Renew(ctx context.Context, batch []Renewal) ([]Result, error) {
 	return results, nil
 }
 
-// RenewApart renews a batch and calls note for each part of it, with where the part begins, its results, and why all of
-// them are unanswered. Redis refuses a command as a whole when the user has lost the rights to one of its keys. So what
-// is refused is asked again in halves, the larger parts first, down to single locks: one lock's refusal takes no other
-// along.
+// RenewApart renews a batch and calls note for each part of it, with where the part begins, its
+// results, and why all of them are unanswered. Redis refuses a command as a whole when the user has
+// lost the rights to one of its keys. So what is refused is asked again in halves, the larger parts
+// first, down to single locks: one lock's refusal takes no other along.
 func (r *Redis) RenewApart(ctx context.Context, batch []Renewal, note func(from int, got []Result, err error)) {
 	type part struct{ from, to int }
 	parts := []part{{0, len(batch)}}
@@ -108,8 +111,8 @@ func (r *Redis) fence(ctx context.Context, e *Entry, how, who string, counter in
 	return n == 1, err
 }
 
-// Declare says that a node has forgotten no lock: it is new. It returns false where the node has a marker by now, or is
-// another process than the one whose run id that is, "" where it told none.
+// Declare says that a node has forgotten no lock: it is new. It returns false where the node has a
+// marker by now, or is another process than the one whose run id that is, "" where it told none.
 func (r *Redis) Declare(ctx context.Context, run string, longest time.Duration) (bool, error) {
 	if run == "" {
 		run = "unknown" // as guard.lua has it

@@ -10,8 +10,8 @@ import (
 // MaxLease is the longest lease there is.
 const MaxLease = 366 * 24 * time.Hour
 
-// Grant is a message to a client: one of its entries owns the lock. With the token 0 it is news of another sort: that
-// the entry no longer does, or that the owner is to look again.
+// Grant is a message to a client: one of its entries owns the lock. With the token 0 it is news of
+// another sort: that the entry no longer does, or that the owner is to look again.
 type Grant struct {
 	Tokens Tokens
 	Lease  time.Duration
@@ -22,7 +22,8 @@ type Grant struct {
 	Kind   *Kind
 }
 
-// ParseGrant reads "<token>[:<how many>] <lease>[:<kind>] <id> <length of owner> <owner><name>". A mutex says no kind.
+// ParseGrant reads "<token>[:<how many>] <lease>[:<kind>] <id> <length of owner> <owner><name>". A
+// mutex says no kind.
 func ParseGrant(s string) (g Grant, err error) {
 	parts := strings.SplitN(s, " ", 5)
 	if len(parts) != 5 {

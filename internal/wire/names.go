@@ -8,7 +8,8 @@ import (
 const (
 	// MaxName bounds a lock's name, in bytes. The name travels in every command and grant.
 	MaxName = 1024
-	// maxOwner bounds the id of a shared owner, in bytes. It travels too, and stands in the lock's hash.
+	// maxOwner bounds the id of a shared owner, in bytes. It travels too, and stands in the lock's
+	// hash.
 	maxOwner = 256
 	// ownFields starts the fields of a lock's hash that name no owner.
 	ownFields = "relock:"
@@ -36,9 +37,10 @@ type Names struct {
 	Tag     string // the lock's name as a hash tag
 }
 
-// NamesOf returns the names of a lock, whose name in Redis starts with prefix. It fails with ErrInvalidName when the
-// name is empty, or when the name in Redis is longer than 1024 bytes, is the restart guard's marker, or holds a brace
-// without being a valid Cluster hash tag: its keys would fall into different slots.
+// NamesOf returns the names of a lock, whose name in Redis starts with prefix. It fails with
+// ErrInvalidName when the name is empty, or when the name in Redis is longer than 1024 bytes, is
+// the restart guard's marker, or holds a brace without being a valid Cluster hash tag: its keys
+// would fall into different slots.
 func NamesOf(prefix, name string) (*Names, error) {
 	logical := name
 	name = prefix + name

@@ -15,7 +15,8 @@ type Refusal struct {
 	Counter int64         // what it still knows of the counter
 }
 
-// RefusalOf reads QUARANTINED <born> <ms left> and UNSEEDED <born> <counter>; the zero Refusal is none.
+// RefusalOf reads QUARANTINED <born> <ms left> and UNSEEDED <born> <counter>; the zero Refusal is
+// none.
 func RefusalOf(err error) (r Refusal) {
 	if err == nil {
 		return r
@@ -41,12 +42,14 @@ func OfNode(err error) bool {
 	case "LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS":
 		return true
 	default:
-		// A command that the user may not run, in the words of Redis 7.0 and older, and of newer ones.
+		// A command that the user may not run, in the words of Redis 7.0 and older, and of newer
+		// ones.
 		return strings.Contains(said, "can't run this command") || strings.Contains(said, "permissions to run")
 	}
 }
 
-// OfOneKey reports whether err may be about one key of several: the rights to it, or where a Cluster keeps it just now.
+// OfOneKey reports whether err may be about one key of several: the rights to it, or where a
+// Cluster keeps it just now.
 func OfOneKey(err error) bool {
 	code := ReplyCode(link.Reply(err))
 	return code == "NOPERM" || code == "TRYAGAIN"

@@ -21,7 +21,8 @@ type State struct {
 	HolderToken int64 // the first of the holder's grant, 0 where Redis does not know it
 }
 
-// firstField is the field of a lock's hash that tells its grant: <first token>:<how many>[:<shared owner>].
+// firstField is the field of a lock's hash that tells its grant: <first token>:<how many>[:<shared
+// owner>].
 const firstField = ownFields + "first"
 
 // parseState reads inspect's answer.
@@ -57,9 +58,9 @@ func parseState(v driver.Value) (st State, err error) {
 // sharer is the field of an entry that shares an owner: a client's uuid and a number.
 var sharer = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f-]{27}:[0-9]+$`)
 
-// read finds the holder among a hash's fields and their values. Beside a shared owner's count stand the entries that
-// share it, one field each. Where the grant does not name the owner, it is the field that counts most, and among those
-// that count alike the one that no client made.
+// read finds the holder among a hash's fields and their values. Beside a shared owner's count stand
+// the entries that share it, one field each. Where the grant does not name the owner, it is the
+// field that counts most, and among those that count alike the one that no client made.
 func (st *State) read(fields []string) {
 	owner := ""
 	for i := 0; i < len(fields); i += 2 {

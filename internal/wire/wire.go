@@ -1,5 +1,6 @@
-// Package wire speaks the locks' language with one Redis: names, scripts, their arguments and answers, messages and
-// classes of errors. It keeps no state of locks, starts no goroutine and takes no decision.
+// Package wire speaks the locks' language with one Redis: names, scripts, their arguments and
+// answers, messages and classes of errors. It keeps no state of locks, starts no goroutine and
+// takes no decision.
 package wire
 
 import (
@@ -18,8 +19,8 @@ type Options struct {
 	Longest   time.Duration // of a node: the longest lease anybody may rely on, 0 for no restart guard
 }
 
-// Redis sends scripts to one Redis: a typed method each, so that positions are written once. They are never repeated
-// below it: a second run must be known to its sender, so that it may come late.
+// Redis sends scripts to one Redis: a typed method each, so that positions are written once. They
+// are never repeated below it: a second run must be known to its sender, so that it may come late.
 type Redis struct {
 	link   *link.Link
 	from   Options

@@ -30,8 +30,8 @@ func (d *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string
 	return failure(err)
 }
 
-// receive subscribes once and passes on what comes until the subscription ends. It fails with errAstray once, where it
-// did not subscribe at the master.
+// receive subscribes once and passes on what comes until the subscription ends. It fails with
+// errAstray once, where it did not subscribe at the master.
 func (d *Redis) receive(ctx context.Context, h driver.Handler, channels []string) error {
 	if d.crew.ended() {
 		return driver.ErrClosed
@@ -55,8 +55,8 @@ func (d *Redis) receive(ctx context.Context, h driver.Handler, channels []string
 	return err
 }
 
-// hooked is ctx with what the library is to call: confirmed gets a first confirmation, and when ctx has ended the server
-// is told, which goes on sending otherwise, because the connection is shared.
+// hooked is ctx with what the library is to call: confirmed gets a first confirmation, and when ctx
+// has ended the server is told, which goes on sending otherwise, because the connection is shared.
 func hooked(ctx context.Context, h driver.Handler, confirmed chan<- struct{}, channels []string) context.Context {
 	told := rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
 		if s.Kind == "ssubscribe" {
@@ -90,8 +90,8 @@ func (d *Redis) vet(ctx context.Context, end context.CancelCauseFunc, confirmed 
 	}
 }
 
-// isAstray reports whether the master of the channels' slot does not know of the subscription: one of them is nobody
-// else's.
+// isAstray reports whether the master of the channels' slot does not know of the subscription: one
+// of them is nobody else's.
 func (d *Redis) isAstray(ctx context.Context, channels []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -109,8 +109,9 @@ func (d *Redis) isAstray(ctx context.Context, channels []string) bool {
 	return false
 }
 
-// atMaster is what to subscribe with where the user's client goes astray: the client of the slot's master. Where that
-// cannot be told it is the user's: messages still come, but scripts at the master do not count the subscription.
+// atMaster is what to subscribe with where the user's client goes astray: the client of the slot's
+// master. Where that cannot be told it is the user's: messages still come, but scripts at the
+// master do not count the subscription.
 func (d *Redis) atMaster(ctx context.Context, channel string) rueidis.Client {
 	if master := d.master(ctx, int64(d.Slot(channel))); master != nil {
 		return master
@@ -138,7 +139,8 @@ func (d *Redis) master(ctx context.Context, slot int64) rueidis.Client {
 	return nil
 }
 
-// masterIn reads one entry of CLUSTER SLOTS: first slot, last slot, the master's host and port and more, its replicas.
+// masterIn reads one entry of CLUSTER SLOTS: first slot, last slot, the master's host and port and
+// more, its replicas.
 func masterIn(entry rueidis.RedisMessage, slot int64) (addr string, owns bool) {
 	parts, err := entry.ToArray()
 	if err != nil || len(parts) < 3 {

@@ -18,15 +18,17 @@ type Redis struct {
 	scripts sync.Map // *rueidis.Lua by *driver.Script
 	crew    crew
 
-	// astray is set once a subscription was found not to be at its slot's master, which counts only its own
-	// subscribers when it hands a lock over: a client that reads from replicas subscribes there too.
+	// astray is set once a subscription was found not to be at its slot's master, which counts only
+	// its own subscribers when it hands a lock over: a client that reads from replicas subscribes
+	// there too.
 	astray atomic.Bool
 	warned atomic.Bool
 }
 
 var _ driver.Redis = (*Redis)(nil)
 
-// New returns the driver over rdb, which stays the caller's. The logger is told where the driver cannot do its best.
+// New returns the driver over rdb, which stays the caller's. The logger is told where the driver
+// cannot do its best.
 func New(rdb rueidis.Client, log *slog.Logger) *Redis { return &Redis{rdb: rdb, log: log} }
 
 // Cluster reports whether this is a Redis Cluster.
@@ -55,7 +57,8 @@ func (d *Redis) lua(s *driver.Script) *rueidis.Lua {
 	return lua.(*rueidis.Lua)
 }
 
-// Do sends commands in one round trip. The library takes none of them for one that it may repeat, or send to a replica.
+// Do sends commands in one round trip. The library takes none of them for one that it may repeat,
+// or send to a replica.
 func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, error) {
 	cmds := make([]rueidis.Completed, len(commands))
 	for i, c := range commands {
@@ -72,5 +75,6 @@ func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, e
 	return answers, nil
 }
 
-// Close returns when none of the driver's goroutines is left, or ctx has ended. None starts any more.
+// Close returns when none of the driver's goroutines is left, or ctx has ended. None starts any
+// more.
 func (d *Redis) Close(ctx context.Context) { d.crew.end(ctx) }

@@ -67,7 +67,8 @@ func typedValueOf(m *rueidis.RedisMessage) driver.Value {
 	return driver.Value{}
 }
 
-// pairsOf is a map's keys, in order, and values by turns: the library does not tell in which order they came.
+// pairsOf is a map's keys, in order, and values by turns: the library does not tell in which order
+// they came.
 func pairsOf(m *rueidis.RedisMessage) driver.Value {
 	pairs, _ := m.ToMap()
 	list := make([]driver.Value, 0, 2*len(pairs))
@@ -78,7 +79,8 @@ func pairsOf(m *rueidis.RedisMessage) driver.Value {
 	return driver.List(list...)
 }
 
-// verbatim cuts the format off a verbatim string, "txt:" mostly. A big number, the other string of RESP3, has no colon.
+// verbatim cuts the format off a verbatim string, "txt:" mostly. A big number, the other string of
+// RESP3, has no colon.
 func verbatim(s string) string {
 	const format = len("txt:")
 	if len(s) >= format && s[format-1] == ':' {
@@ -99,7 +101,8 @@ func failure(err error) error {
 	return err
 }
 
-// refusal is an error that the server answered. The library leaves out a plain ERR that its text begins with.
+// refusal is an error that the server answered. The library leaves out a plain ERR that its text
+// begins with.
 func refusal(err error) *driver.ReplyError {
 	text := err.Error()
 	var reply *rueidis.RedisError
