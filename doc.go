@@ -1,6 +1,6 @@
-// Package relock is reentrant distributed locks on Redis for services full of goroutines: waiters
-// sleep on Pub/Sub, a watchdog keeps leases alive, and a holder that loses its lock is told through
-// its context.
+// Package relock implements reentrant distributed locks on Redis for services full of goroutines:
+// waiters sleep on Pub/Sub, a watchdog keeps leases alive, and a holder that loses its lock is told
+// through its context.
 //
 //	locks, err := relock.New(rdb) // any rueidis.Client
 //	defer locks.Close()

@@ -330,30 +330,6 @@ func (h *hold) extended(sent clock.Stamp, lease time.Duration) {
 	}
 }
 
-// expire loses the hold if its deadline has passed. It is called wherever trust is asked for, since
-// a process that was stopped wakes up before its timers have run.
-func (h *hold) expire() bool {
-	now := clock.Now()
-	h.mu.Lock()
-	over, cause := h.state == holdLive && h.deadline(now).Reached(now), ErrLost
-	if over && h.cappedByMaxHold(now) {
-		cause = ErrMaxHold
-	}
-	h.mu.Unlock()
-	if over {
-		h.lose(cause)
-	}
-	return over
-}
-
-// cappedByMaxHold reports whether what ends the hold first is WithMaxHold. The caller holds h.mu.
-func (h *hold) cappedByMaxHold(now clock.Stamp) bool {
-	if h.cfg.maxHold == 0 || h.until.Until(now) < h.cap.Until(now) {
-		return false
-	}
-	return h.began.Add(h.cfg.maxHold).Until(now) <= h.cap.Until(now)
-}
-
 // Doubt asks Redis at once whether the lock is still held: a message said it may not be.
 func (h *hold) Doubt() {
 	now := clock.Now()
