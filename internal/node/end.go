@@ -74,7 +74,10 @@ func (c *Claim) Unvote(ctx context.Context, next *Claim, ticket string) (held bo
 }
 
 // Released ends the claim after its release: held as an answer said, or err where there was none.
-func (c *Claim) Released(held bool, err error) { c.End(err != nil || !held && c.ear.Regranted()) }
+func (c *Claim) Released(held bool, err error) {
+	c.ear.Close() // before it is asked: a grant that comes from here on is an orphan, and ended as such
+	c.over(err != nil || !held && c.ear.Regranted())
+}
 
 // Forget ends the claim here and leaves its lease in Redis to run out.
 func (c *Claim) Forget() { c.ear.Close() }
@@ -83,6 +86,11 @@ func (c *Claim) Forget() { c.ear.Close() }
 // where it may still stand or be queued, or where a question may come late and put it back.
 func (c *Claim) End(open bool) {
 	c.ear.Close() // first: a sweep that a late answer begins must find no ear in use
+	c.over(open)
+}
+
+// over is End once the ear is closed.
+func (c *Claim) over(open bool) {
 	c.stage.Store(stageOver)
 	late := c.late.Load()
 	if late || open && c.MayStand() || c.MayRunLate() {

@@ -38,11 +38,12 @@ type contest struct {
 // vote is the answer to one question.
 type vote struct {
 	wire.Answer
-	voter *voter
-	yield int64 // grant that it gave back
-	sent  clock.Stamp
-	took  time.Duration
-	err   error
+	voter  *voter
+	yield  int64 // grant that it gave back
+	sent   clock.Stamp
+	took   time.Duration
+	err    error
+	unsent bool // the node did not say who it is, so it was not asked
 }
 
 func newContest(c *Claim) *contest {
@@ -305,7 +306,9 @@ func (t *contest) cast(got vote, answered chan struct{}) {
 		t.q.measure(got.took)
 	}
 	t.votes <- got
-	got.voter.Noted(got.err)
+	if !got.unsent {
+		got.voter.Noted(got.err)
+	}
 	close(answered) // last: the goroutine that waits for it may end the claim
 }
 
@@ -315,6 +318,7 @@ func (t *contest) send(v *voter, sent clock.Stamp, yield int64, how string) vote
 		ctx, cancel := context.WithTimeout(t.q.ctx, v.Entry.Timeout)
 		defer cancel()
 		if got.err = t.q.check(ctx, v.member); got.err != nil {
+			got.unsent = true
 			return got
 		}
 	}

@@ -41,3 +41,15 @@ func TestDeclaresNothingWhereAnotherClientWasFaster(t *testing.T) {
 	require.NoError(t, within(t, done))
 	require.Empty(t, nodes[0].Do("HGET", born, "born"))
 }
+
+// A node that does not say who it is was not asked to vote: nothing of that may come late, and nothing is swept.
+func TestNodeThatIsNotKnownWasNotAsked(t *testing.T) {
+	q, taps := tapped(t, masters(t, 1))
+	taps[0].Filter(faults.All(faults.Command("TIME"), faults.LoseCall))
+	c := contender(t, q)
+	got := sendAt(c.contest, 0)
+	require.Error(t, got.err)
+	require.False(t, c.contest.voters[0].MayRunLate())
+	c.Abandon()
+	require.Zero(t, q.members[0].Sweeping())
+}
