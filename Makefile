@@ -62,6 +62,9 @@ sim: ## simulate for SIMTIME, with fresh seeds; SEED=n repeats one with its trac
 sim-test: redis ## the simulator against a real server, and the seeds that once failed
 	cd internal/sim && go test -count=1 ./...
 
+sim-mutants: ## take back mends one by one, or those of MUTANTS, and see fresh seeds find each
+	internal/sim/mutants/run.sh $(or $(MUTANTS),all)
+
 demo: ## the main job, on an embedded Redis and on five of them
 	go run ./cmd/relock demo
 	go run ./cmd/relock demo -nodes 5
@@ -75,4 +78,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java test race integration interop matrix lint tidy fuzz sim sim-test demo bench bench-go bench-compare
+.PHONY: help redis java test race integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-go bench-compare
