@@ -77,6 +77,11 @@
 // holds that follow each other, since Fence has them, and a clock only raises a node's counter. That a node which is
 // back with an older file has lost its memory, since its run id is another.
 //
+// The first use of a quorum, where nodes that were all found fresh are asked once more and then declared new, each by a
+// script that looks again; the simulation in internal/sim has it, with restarts in between. That a node is taken again
+// only by a renewal that is a command time-out younger than the one which found the loss: it only delays a vote that
+// Fence lets come at any time. A yield that another sharer of the owner stands against, as all of shared owners.
+//
 // Covered by tests alone: the Lua itself with all formats, and old clients beside new; shared owners; Redisson's
 // waiters and their turns; fixed leases, Extend and WithMaxHold; TryLock but for re-entry; Cluster slots and channels;
 // a hold count that is unsure while the hold is passed on; a contender that yields while its write-back is out; a node

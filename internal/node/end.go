@@ -8,9 +8,9 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Late hears what became of such a command after its caller has left, and so was told that it is
-// unanswered. It ends what is not known of the claim. It may come before the caller has noted that:
-// only the sum matters.
+// Late hears what became of a question, or of a release that queued the entry, after its caller has
+// left and so noted it as unanswered. It ends what is not known of the claim. It may come before the
+// caller has noted that: only the sum matters.
 func (c *Claim) Late(err error) {
 	if link.MayHaveRun(err) {
 		return
