@@ -136,14 +136,24 @@ func (c *Claim) Forget() {
 	}
 }
 
-// Abandon ends the claim in the background, however often it takes.
+// Abandon ends the claim in the background, however often it takes. It waits for nothing: those who
+// lose a lock have other locks to care for.
 func (c *Claim) Abandon() {
 	if c.contest == nil {
 		return
 	}
 	for _, v := range c.contest.voters {
-		v.settle(c.q.voteTimeout())
-		v.End(!v.asked.IsZero())
+		end := func() {
+			v.settle(c.q.voteTimeout())
+			v.End(!v.asked.IsZero())
+		}
+		switch {
+		case v.answered():
+			end()
+		case !c.q.ending.Start(end): // the client is being closed
+			v.Ending(true)
+			v.End(true)
+		}
 	}
 }
 

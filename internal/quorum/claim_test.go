@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/driver"
@@ -116,4 +117,34 @@ func TestLateVoteIsSwept(t *testing.T) {
 			require.Equal(t, "sweep", within(t, d.news))
 		})
 	}
+}
+
+// Those who abandon a claim may have other locks to care for, and must not wait for a vote that is out.
+func TestAbandonWaitsForNoVote(t *testing.T) {
+	d, release := newDiary(), make(chan struct{})
+	q := stubs(t, 1, func(_ int, c *faults.Call) (driver.Value, error) {
+		d.note(c.ScriptName())
+		if c.ScriptName() != "vote" {
+			return swept()
+		}
+		<-release
+		d.note("vote ends")
+		return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
+			driver.Int(1_800_000_000_000_000), driver.Int(1)), nil
+	}, func(c *Config) { c.Timeout, c.Lease = time.Hour, 30*time.Hour })
+	q.rtt.Store(int64(time.Hour)) // a vote that is out for an hour may still be answered
+	let := sync.OnceFunc(func() { close(release) })
+	defer let()
+	c := contender(t, q)
+	c.contest.ask(wire.ToWait)
+	require.Equal(t, "vote", within(t, d.news))
+	abandoned := make(chan struct{})
+	go func() {
+		defer close(abandoned)
+		c.Abandon()
+	}()
+	within(t, abandoned)
+	let()
+	require.Equal(t, "vote ends", within(t, d.news))
+	require.Equal(t, "sweep", within(t, d.news))
 }

@@ -83,24 +83,31 @@ func (v *voter) ask(now clock.Stamp) chan struct{} {
 	return v.answer
 }
 
+// answered reports whether no vote is out.
+func (v *voter) answered() bool {
+	if v.answer == nil {
+		return true
+	}
+	select {
+	case <-v.answer:
+		return true
+	default:
+		return false
+	}
+}
+
 // settle makes the claim one that is to end. It waits a little for a vote that is out: what ends a
 // claim should not overtake what began it. A vote that stays out may yet run.
 func (v *voter) settle(voteTimeout time.Duration) {
-	out := false
-	if v.answer != nil {
+	if !v.answered() {
 		late := time.NewTimer(v.asked.Add(voteTimeout).Until(clock.Now()))
 		defer late.Stop()
 		select {
 		case <-v.answer:
 		case <-late.C:
-			select {
-			case <-v.answer: // both had come
-			default:
-				out = true
-			}
 		}
 	}
-	v.Ending(out)
+	v.Ending(!v.answered())
 }
 
 // owns reports whether the voter's grant is believed at now.

@@ -39,6 +39,7 @@ type Quorum struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the client closes: contenders leave
 	crew   node.Crew
+	ending node.Crew    // waits for votes whose claims are abandoned
 	rtt    atomic.Int64 // smoothed, nanoseconds
 
 	ready atomic.Bool
@@ -194,6 +195,7 @@ func (q *Quorum) Draining() bool {
 
 // Close ends the questions that are out, then everything that runs for a node.
 func (q *Quorum) Close() {
+	q.ending.End() // what they leave is to be swept
 	var wg sync.WaitGroup
 	for _, m := range q.members {
 		wg.Go(m.Settle)

@@ -58,8 +58,16 @@ type row struct {
 	absent     []*member // nodes that answered that the lock is not held there
 }
 
-// note counts one node's answer.
+// note counts one node's answer. Without the mutex it tells what that decides: what a lost lock
+// leads to should hold no other lock up.
 func (t *tally) note(m *member, i int, result wire.Result) {
+	if verdict := t.count(m, i, result); verdict != wire.Unanswered {
+		t.settle(i, verdict, t.sent)
+	}
+}
+
+// count returns what is decided by this answer, [wire.Unanswered] for nothing.
+func (t *tally) count(m *member, i int, result wire.Result) wire.Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r, v := &t.rows[i], t.voter(i, m)
@@ -76,19 +84,19 @@ func (t *tally) note(m *member, i int, result wire.Result) {
 	case r.settled:
 	case r.held >= t.q.need:
 		r.settled = true
-		t.settle(i, wire.Renewed, t.sent)
+		return wire.Renewed
 	case r.lost > len(t.q.members)-t.q.need:
 		r.settled = true
-		t.settle(i, wire.Lost, t.sent)
+		return wire.Lost
 	}
+	return wire.Unanswered
 }
 
 func (t *tally) voter(i int, m *member) *voter { return t.batch[i].Claim.contest.voters[m.index-1] }
 
-// close settles what no quorum has decided, and has the others taken again where they were lost.
+// close settles what no quorum has decided, and has the others taken again where they were lost. All
+// nodes have answered, or will not.
 func (t *tally) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	for i, r := range t.rows {
 		if !r.settled {
 			t.settle(i, wire.Unanswered, t.sent)
