@@ -12,6 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// firstPause is how long a node that fails is left alone at first.
+const firstPause = 20 * time.Millisecond
+
 // A grant of a node whose clock is off does not count, until it is right again; the log is told once.
 func TestAstrayNodeGrantsNothing(t *testing.T) {
 	var told bytes.Buffer
@@ -40,6 +43,10 @@ func TestAstrayNodeGrantsNothing(t *testing.T) {
 		require.Zero(t, v.Belief.Number)
 		require.ErrorIs(t, v.err, errAstray)
 	}
+	for range 3 {
+		answers()
+	}
+	require.Greater(t, v.due.Until(clock.Now()), 6*firstPause, "it is asked less and less often")
 	require.Equal(t, 1, strings.Count(told.String(), "level=WARN"), told.String())
 	for _, m := range q.members[:2] {
 		require.False(t, q.astray(m))

@@ -175,6 +175,8 @@ func (t *contest) count(got vote) {
 		got.err, v.err = errAstray, errAstray
 		v.disown()
 		v.Belief.Counter = max(v.Belief.Counter, got.Number)
+	} else if r := wire.RefusalOf(got.err); got.err == nil || r.Born != "" || r.Left > 0 {
+		v.failing.Reset() // it answers, and says itself when to ask again
 	}
 	if got.err != nil {
 		v.putOff(got.err, max(t.voteTimeout, v.failing.Next()), now)

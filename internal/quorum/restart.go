@@ -17,9 +17,6 @@ func (v *voter) hear(got vote, now clock.Stamp) {
 	}
 	v.told = got.sent
 	r := wire.RefusalOf(got.err)
-	if got.err == nil || r.Born != "" || r.Left > 0 {
-		v.failing.Reset()
-	}
 	switch {
 	case r.Born == "":
 		v.doubter = ""
