@@ -72,10 +72,13 @@ demo: ## the main job, on an embedded Redis and on five of them
 bench: redis ## compare with other locks, in under a minute
 	go run ./bench -quick
 
+bench-test: redis ## the bench's own tests that need no calm machine
+	cd bench && go test -short -count=1 ./...
+
 bench-go: redis ## the library's own hot paths
 	go test -run - -bench . -count 6 . ./internal/gate ./internal/hub ./internal/wire
 
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java test race integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-go bench-compare
+.PHONY: help redis java test race integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-go bench-compare

@@ -26,6 +26,13 @@ func each(t *testing.T, which func(Spec) bool, test func(*testing.T, Spec, Env))
 	}
 }
 
+// needsCalm leaves a test out of the short ones: on a machine that is very busy it may find what no peer did wrong.
+func needsCalm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a calm machine")
+	}
+}
+
 func open(t *testing.T, s Spec, e Env) Peer {
 	p, err := s.Open(e)
 	require.NoError(t, err)
@@ -61,6 +68,7 @@ func TestPeersExclude(t *testing.T) {
 }
 
 func TestQuorumPeersOutliveNode(t *testing.T) {
+	needsCalm(t)
 	var nodes []string
 	var servers []*redistest.Server
 	for range 3 {
@@ -119,6 +127,7 @@ func TestReentrantPeersReenter(t *testing.T) {
 }
 
 func TestFreeLockTakesTwoCommands(t *testing.T) {
+	needsCalm(t)
 	each(t, func(s Spec) bool { return s.Name != "none" }, func(t *testing.T, s Spec, e Env) {
 		ctx := context.Background()
 		p := open(t, s, e)
@@ -147,6 +156,7 @@ func sent(e Env) (n int64) {
 }
 
 func TestKeepersOutliveTheirLease(t *testing.T) {
+	needsCalm(t)
 	each(t, func(s Spec) bool { return s.Keeps && !s.Baseline }, func(t *testing.T, s Spec, e Env) {
 		e.Lease, e.Keep = time.Second, true
 		ctx := context.Background()

@@ -55,7 +55,11 @@ func config(t *testing.T, scenario, match string, peers ...string) Config {
 	}
 }
 
+// measureAll runs a bench. What it measures depends on how busy the machine is, which the short tests do without.
 func measureAll(t *testing.T, cfg Config) *results.Run {
+	if testing.Short() {
+		t.Skip("measures")
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	r, err := Run(ctx, cfg)
@@ -253,6 +257,9 @@ func (s stopper) Write(p []byte) (int, error) {
 }
 
 func TestInterruptedRunKeepsWhatItHas(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures")
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	cfg := config(t, "uncontended,hot-local", "", "spin")
