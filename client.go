@@ -102,6 +102,7 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 	}
 	if lk.names, lk.err = wire.NamesOf(lk.k.cfg.prefix, name); lk.err == nil {
 		lk.cfg, lk.err = lk.k.cfg.with(opts, false)
+		lk.key = leaseKey{client: lk.k.id, name: lk.names.Lock, kind: kind}
 	}
 	return lk
 }

@@ -105,7 +105,7 @@ func (h *hold) drop(ctx context.Context, l *Lease) error {
 		h.unlock()
 		return err
 	}
-	l.cancel(ErrNotHeld)
+	l.ctx.end(ErrNotHeld)
 	if count == 0 {
 		h.unlock()
 		return h.finish(ctx)
@@ -135,7 +135,7 @@ func (h *hold) cut(l *Lease) error {
 	if err != nil {
 		return err
 	}
-	defer l.cancel(ErrNotHeld)
+	defer l.ctx.end(ErrNotHeld)
 	now := clock.Now()
 	h.mu.Lock()
 	if h.state != holdLive {
@@ -172,7 +172,7 @@ func (h *hold) lose(cause error) {
 	h.leases, h.atGate = nil, false
 	h.mu.Unlock()
 	for _, l := range leases {
-		l.cancel(cause)
+		l.ctx.end(cause)
 	}
 	h.k.dog.remove(h)
 	if cause == ErrClosed && len(leases) > 0 {

@@ -46,7 +46,7 @@ func (h *hold) reenterOnce(ctx, wctx context.Context, of *lock, outer *Lease) (*
 	l := newLease(ctx, of, h)
 	h.mu.Lock()
 	if h.state != holdLive {
-		defer l.cancel(ErrLost)
+		defer l.ctx.end(ErrLost)
 		defer h.mu.Unlock()
 		return nil, h.whyNoEntry(outer)
 	}

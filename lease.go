@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -12,27 +13,91 @@ import (
 // A Lease is a lock held by the caller, from a successful Lock, TryLock or Do until Unlock. Its
 // methods may be called from any goroutine.
 type Lease struct {
-	of     *lock
-	h      *hold
-	token  int64
-	ctx    leaseCtx
-	cancel context.CancelCauseFunc
-	over   bool // unlocked; guarded by h.mu
+	of    *lock
+	h     *hold
+	token int64
+	ctx   leaseCtx
+	over  bool // unlocked; guarded by h.mu
 }
 
 // leaseCtx is the context of a lease. It carries the ownership, and it asks the clock: in a process
 // that was stopped past the lease, Err tells the truth before the watchdog's timer has fired.
+//
+// Most leases end with nobody having waited for that. So the standard library's context, which
+// wakes who waits and ends what is derived from it, is made only once somebody asks for it.
 type leaseCtx struct {
-	context.Context
-	lease *Lease
+	context.Context // that was given to Lock
+	lease           *Lease
+	made            atomic.Pointer[madeCtx] // nil while nobody asked and the lease has not ended
 }
 
-// Value finds the lease, unless it was unlocked: one further out may still hold the lock.
+// madeCtx is a lease's context as the standard library knows it, or how one ended that was not
+// made by then. It never changes.
+type madeCtx struct {
+	ctx    context.Context // nil where it was not made
+	cancel context.CancelCauseFunc
+	cause  error // where it was not made
+}
+
+// unlockedUnasked is what becomes of most leases.
+var unlockedUnasked = &madeCtx{cause: ErrNotHeld}
+
+// Value finds the lease, unless it was unlocked: one further out may still hold the lock. The
+// library asks its own contexts by keys of its own, for a cause or to derive from them.
 func (c *leaseCtx) Value(key any) any {
-	if k, ok := key.(leaseKey); ok && k == c.lease.of.key() && !c.lease.unlocked() {
-		return c.lease
+	switch key.(type) {
+	case leaseKey:
+		if key == c.lease.of.key && !c.lease.unlocked() {
+			return c.lease
+		}
+	case ownerKey:
+	default:
+		return c.whole().Value(key)
 	}
 	return c.Context.Value(key)
+}
+
+// whole makes the context if nobody did before. It takes no mutex: what the caller's context is
+// asked may come back here, where that is a lease's too.
+func (c *leaseCtx) whole() context.Context {
+	for {
+		was := c.made.Load()
+		if was != nil && was.ctx != nil {
+			return was.ctx
+		}
+		var is madeCtx
+		if was == nil {
+			is.ctx, is.cancel = context.WithCancelCause(c.Context)
+		} else { // it had ended before whatever became of the caller's context since
+			is.ctx, is.cancel = context.WithCancelCause(context.WithoutCancel(c.Context))
+			is.cancel(was.cause)
+		}
+		if c.made.CompareAndSwap(was, &is) {
+			return is.ctx
+		}
+		is.cancel(nil)
+	}
+}
+
+// end ends the context, unless it has ended. It must be called without the hold's mutex: contexts
+// of one hold hang on each other, and they ask the hold.
+func (c *leaseCtx) end(cause error) {
+	how := unlockedUnasked
+	if cause != ErrNotHeld {
+		how = &madeCtx{cause: cause}
+	}
+	for {
+		was := c.made.Load()
+		switch {
+		case was != nil && was.ctx != nil:
+			was.cancel(cause)
+			return
+		case was != nil || c.Context.Err() != nil:
+			return // with the caller's it has ended already, and is made so if somebody asks
+		case c.made.CompareAndSwap(nil, how):
+			return
+		}
+	}
 }
 
 // settle ends the context if the hold is gone: a goroutine that loses a hold marks it first, ends
@@ -43,19 +108,26 @@ func (c *leaseCtx) settle() {
 	h.mu.Lock()
 	lost, cause := h.state == holdLost, h.cause
 	h.mu.Unlock()
-	if lost && c.Context.Err() == nil {
-		c.lease.cancel(cause)
+	if lost {
+		c.end(cause)
 	}
 }
 
 func (c *leaseCtx) Done() <-chan struct{} {
 	c.settle()
-	return c.Context.Done()
+	return c.whole().Done()
 }
 
 func (c *leaseCtx) Err() error {
 	c.settle()
-	return c.Context.Err()
+	switch made := c.made.Load(); {
+	case made == nil:
+		return c.Context.Err()
+	case made.ctx == nil:
+		return context.Canceled
+	default:
+		return made.ctx.Err()
+	}
 }
 
 // Context returns the lease's context, derived from the one given to Lock. A Lock of the same Mutex

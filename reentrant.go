@@ -20,6 +20,7 @@ type lock struct {
 	kind  *wire.Kind
 	names *wire.Names
 	cfg   config
+	key   any    // a leaseKey: its leases in contexts
 	err   error  // what was wrong with the name or the options
 	mutex *Mutex // that it is, nil for another kind
 }
@@ -207,12 +208,10 @@ func (k *keeper) end() {
 
 func (k *keeper) isClosed() bool { return k.closed.Load() }
 
-func (lk *lock) key() leaseKey { return leaseKey{client: lk.k.id, name: lk.names.Lock, kind: lk.kind} }
-
 // enclosing returns the innermost lease of this lock that ctx carries and that has not been
 // unlocked.
 func (lk *lock) enclosing(ctx context.Context) *Lease {
-	l, _ := ctx.Value(lk.key()).(*Lease)
+	l, _ := ctx.Value(lk.key).(*Lease)
 	return l
 }
 

@@ -183,7 +183,7 @@ func (h *hold) start(ctx context.Context, of *lock) (*Lease, error) {
 	l := newLease(ctx, of, h)
 	h.mu.Lock()
 	if h.state != holdLive {
-		defer l.cancel(ErrLost)
+		defer l.ctx.end(ErrLost)
 		defer h.mu.Unlock()
 		return nil, h.causeLocked()
 	}
@@ -206,12 +206,10 @@ func (h *hold) start(ctx context.Context, of *lock) (*Lease, error) {
 	return l, nil
 }
 
-// newLease makes a lease whose context derives from ctx. It must be called without h's mutex:
-// contexts of one hold hang on each other, and they ask the hold.
+// newLease makes a lease whose context derives from ctx.
 func newLease(ctx context.Context, of *lock, h *hold) *Lease {
 	l := &Lease{of: of, h: h}
-	l.ctx.Context, l.cancel = context.WithCancelCause(ctx)
-	l.ctx.lease = l
+	l.ctx.Context, l.ctx.lease = ctx, l
 	return l
 }
 
