@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/redistest"
@@ -83,11 +84,11 @@ func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		_, _, err = l.h.take(l) // an Unlock that got so far
+		_, _, err = l.h.take(l, clock.Now()) // an Unlock that got so far
 		require.NoError(t, err)
 		c.Close()
 		require.Equal(t, []string{"k"}, s.abandoned)
-		require.NoError(t, l.h.finish(t.Context()), "it was unlocked in time")
+		require.NoError(t, l.h.finish(t.Context(), clock.Now()), "it was unlocked in time")
 	})
 }
 

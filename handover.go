@@ -47,8 +47,8 @@ func (k *keeper) settle() {
 }
 
 // finish passes the hold to the next goroutine of this process, or gives the lock back.
-func (h *hold) finish(ctx context.Context) error {
-	if h.passOn() {
+func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
+	if h.passOn(now) {
 		return nil
 	}
 	h.mu.Lock()
@@ -72,10 +72,9 @@ func (h *hold) finish(ctx context.Context) error {
 
 // passOn gives the hold to the next local waiter, within the bounds that keep other processes from
 // starving.
-func (h *hold) passOn() bool {
+func (h *hold) passOn(now clock.Stamp) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := clock.Now()
 	if !h.atGate || h.state != holdLive || h.left == 0 || now.Since(h.since) >= h.cfg.passTime ||
 		h.until.Until(now) < h.entry.Lease/10 {
 		return false
@@ -103,7 +102,7 @@ func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
 	case granted:
 		nh := k.newHold(next, g, h.cfg, true)
 		if !k.gates.Pass(key, baton{hold: nh}) {
-			_ = nh.finish(ctx) // everyone who waited has given up
+			_ = nh.finish(ctx, clock.Now()) // everyone who waited has given up
 		}
 	case next != nil && k.gates.Pass(key, baton{next: next}):
 	default:

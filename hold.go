@@ -32,6 +32,7 @@ type hold struct {
 	cfg     *config
 	leases  []*Lease
 	room    [1]*Lease   // of leases, as long as nobody re-enters
+	first   Lease       // given out under it
 	token   int64       // next fencing token of the block
 	left    int         // tokens left to use
 	since   clock.Stamp // when this process got the lock
@@ -39,6 +40,7 @@ type hold struct {
 	until   clock.Stamp // Redis keeps the lock up to here at least
 	cap     clock.Stamp // the lease in force ends here whatever is renewed
 	renewAt clock.Stamp
+	lookAt  clock.Stamp // the watchdog looks by then; zero before it knows the hold
 	asking  bool        // a renewal is under way
 	askSoon bool        // a message said that the lock may be lost: ask at renewAt, whatever else
 	kept    clock.Stamp // Redis may keep the lock up to here, if no renewal went unheard
@@ -87,11 +89,13 @@ func (h *hold) unlock() { <-h.ops }
 
 // drop ends one lease: the count falls, the hold passes on, or the lock is released.
 func (h *hold) drop(ctx context.Context, l *Lease) error {
-	if l.unlocked() {
-		return ErrNotHeld // at once: by now ops may be busy for a stranger
+	if ctx != context.Background() {
+		ctx = context.WithoutCancel(ctx)
 	}
-	ctx = context.WithoutCancel(ctx)
 	if !h.tryLock() {
+		if l.unlocked() {
+			return ErrNotHeld // at once: ops may be busy for a stranger
+		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, unlockTimeout(h.entry)) // for the wait and what follows
 		defer cancel()
@@ -99,8 +103,9 @@ func (h *hold) drop(ctx context.Context, l *Lease) error {
 			return h.cut(l)
 		}
 	}
-	h.expire()
-	count, lease, err := h.take(l)
+	now := clock.Now()
+	h.expireBy(now)
+	count, lease, err := h.take(l, now)
 	if err != nil {
 		h.unlock()
 		return err
@@ -108,14 +113,14 @@ func (h *hold) drop(ctx context.Context, l *Lease) error {
 	l.ctx.end(ErrNotHeld)
 	if count == 0 {
 		h.unlock()
-		return h.finish(ctx)
+		return h.finish(ctx, now)
 	}
 	defer h.unlock()
 	return h.leave(ctx, count, lease)
 }
 
 // take removes l from the leases. It returns how many are left, and what to lengthen theirs to.
-func (h *hold) take(l *Lease) (count int, lease time.Duration, err error) {
+func (h *hold) take(l *Lease, now clock.Stamp) (count int, lease time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := slices.Index(h.leases, l)
@@ -124,19 +129,19 @@ func (h *hold) take(l *Lease) (count int, lease time.Duration, err error) {
 	}
 	h.leases = slices.Delete(h.leases, i, i+1)
 	l.over = true
-	return len(h.leases), h.renewLease(clock.Now()), nil
+	return len(h.leases), h.renewLease(now), nil
 }
 
 // cut ends one lease without ops, which somebody has had for as long as an Unlock may take, since
 // Redis does not answer. Renewals mend the count; the last lease leaves the lock to the sweeper.
 func (h *hold) cut(l *Lease) error {
-	h.expire()
-	count, _, err := h.take(l)
+	now := clock.Now()
+	h.expireBy(now)
+	count, _, err := h.take(l, now)
 	if err != nil {
 		return err
 	}
 	defer l.ctx.end(ErrNotHeld)
-	now := clock.Now()
 	h.mu.Lock()
 	if h.state != holdLive {
 		defer h.mu.Unlock()
@@ -145,7 +150,7 @@ func (h *hold) cut(l *Lease) error {
 	if count > 0 {
 		defer h.mu.Unlock()
 		h.countMissed(now)
-		h.k.dog.schedule(h, h.next(now))
+		h.k.dog.schedule(h, h.next(now), now)
 		return nil
 	}
 	h.state = holdEnded
@@ -219,8 +224,9 @@ func (h *hold) short() bool {
 
 // expire loses the hold if its deadline has passed. It is called wherever trust is asked for, since
 // a process that was stopped wakes up before its timers have run.
-func (h *hold) expire() bool {
-	now := clock.Now()
+func (h *hold) expire() bool { return h.expireBy(clock.Now()) }
+
+func (h *hold) expireBy(now clock.Stamp) bool {
 	h.mu.Lock()
 	over, cause := h.state == holdLive && h.deadline(now).Reached(now), ErrLost
 	if over && h.cappedByMaxHold(now) {

@@ -43,7 +43,8 @@ func (h *hold) reenterOnce(ctx, wctx context.Context, of *lock, outer *Lease) (*
 	if err := h.setCount(wctx, count, lease); err != nil {
 		return nil, err
 	}
-	l := newLease(ctx, of, h)
+	l := new(Lease)
+	l.begin(ctx, of, h)
 	h.mu.Lock()
 	if h.state != holdLive {
 		defer l.ctx.end(ErrLost)
@@ -54,7 +55,7 @@ func (h *hold) reenterOnce(ctx, wctx context.Context, of *lock, outer *Lease) (*
 	if len(h.leases) != count { // an Unlock did not wait
 		now := clock.Now()
 		h.countMissed(now)
-		h.k.dog.schedule(h, h.next(now))
+		h.k.dog.schedule(h, h.next(now), now)
 	}
 	h.mu.Unlock()
 	return l, nil
@@ -94,7 +95,7 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 	if err != nil {
 		now := clock.Now()
 		h.countMissed(now)
-		h.k.dog.schedule(h, h.next(now))
+		h.k.dog.schedule(h, h.next(now), now)
 		return err
 	}
 	// An older count may still come, from a renewal under way or a command that went unanswered.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -291,7 +292,7 @@ func (k *keeper) newID() string {
 // accept starts a lease on a hold that came through the gate, unless the caller has given up.
 func (lk *lock) accept(ctx, wctx context.Context, h *hold) (*Lease, error) {
 	if wctx.Err() != nil {
-		_ = h.finish(context.WithoutCancel(ctx)) // the sweeper mends what fails
+		_ = h.finish(context.WithoutCancel(ctx), clock.Now()) // the sweeper mends what fails
 		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
 	}
 	return h.start(ctx, lk)

@@ -48,8 +48,7 @@ func newWatchdog(renew renewFunc) *watchdog {
 }
 
 // schedule makes the watchdog look at h at due, or before.
-func (d *watchdog) schedule(h *hold, due clock.Stamp) {
-	now := clock.Now()
+func (d *watchdog) schedule(h *hold, due, now clock.Stamp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -180,7 +179,11 @@ func (k *keeper) newHold(c claim, g node.Grant, cfg *config, atGate bool) *hold 
 // on its way here.
 func (h *hold) start(ctx context.Context, of *lock) (*Lease, error) {
 	now := clock.Now()
-	l := newLease(ctx, of, h)
+	l := &h.first
+	if l.h != nil { // the hold was passed on, and who had that one may still ask it
+		l = new(Lease)
+	}
+	l.begin(ctx, of, h)
 	h.mu.Lock()
 	if h.state != holdLive {
 		defer l.ctx.end(ErrLost)
@@ -196,8 +199,14 @@ func (h *hold) start(ctx context.Context, of *lock) (*Lease, error) {
 	h.token++
 	h.left--
 	due := h.next(now)
+	sooner := h.lookAt.IsZero() || due.Until(now) < h.lookAt.Until(now)
+	if sooner {
+		h.lookAt = due
+	}
 	h.mu.Unlock()
-	h.k.dog.schedule(h, due)
+	if sooner {
+		h.k.dog.schedule(h, due, now)
+	}
 	if h.k.isClosed() {
 		h.lose(ErrClosed) // Close may have counted the holds before this one was among them
 		h.claim.abandon() // and where it did, it left the lock to a lease that nobody is given
@@ -206,11 +215,10 @@ func (h *hold) start(ctx context.Context, of *lock) (*Lease, error) {
 	return l, nil
 }
 
-// newLease makes a lease whose context derives from ctx.
-func newLease(ctx context.Context, of *lock, h *hold) *Lease {
-	l := &Lease{of: of, h: h}
+// begin makes l a lease of h whose context derives from ctx.
+func (l *Lease) begin(ctx context.Context, of *lock, h *hold) {
+	l.of, l.h = of, h
 	l.ctx.Context, l.ctx.lease = ctx, l
-	return l
 }
 
 // deadline is the end of trust. The caller holds h.mu.
@@ -254,7 +262,8 @@ func (h *hold) tick(now clock.Stamp) (renewal, bool) {
 		}
 		h.asking, h.askSoon = true, false
 	}
-	h.k.dog.schedule(h, h.next(now))
+	h.lookAt = h.next(now)
+	h.k.dog.schedule(h, h.lookAt, now)
 	return r, renew
 }
 
@@ -292,7 +301,7 @@ func (h *hold) settle(r renewal, got wire.Result, sent clock.Stamp) {
 		h.renewAt = now.Add(h.soon())
 		h.askSoon = h.askSoon || h.cfg.fixed > 0 // a fixed lease is asked for only on suspicion
 	}
-	h.k.dog.schedule(h, h.next(now))
+	h.k.dog.schedule(h, h.next(now), now)
 }
 
 func (h *hold) DueAt() clock.Stamp { return h.due }
@@ -335,6 +344,6 @@ func (h *hold) Doubt() {
 	defer h.mu.Unlock()
 	if h.state == holdLive {
 		h.askSoon, h.renewAt = true, now
-		h.k.dog.schedule(h, h.next(now))
+		h.k.dog.schedule(h, h.next(now), now)
 	}
 }
