@@ -10,15 +10,16 @@
 -- ARGV[3]  acquisition id   <client uuid>:<n>
 -- ARGV[4]  shared owner, '' when the acquisition id is the owner
 -- ARGV[5]  ticket: '' for a new one, microseconds when known, '-' to leave without waiting
--- ARGV[6]  inbox channel prefix, '' where grants cannot be sent
--- ARGV[7]  PUBLISH or SPUBLISH
--- ARGV[8]  turn of Redisson's waiters that is known to be over, '' for none
+-- ARGV[6]  turn of Redisson's waiters that is known to be over, '' for none
+-- ARGV[7]  inbox channel prefix, '' where grants cannot be sent
+-- ARGV[8]  PUBLISH or SPUBLISH
+-- Left out at the end: '', and what one Redis that is no Cluster has.
 --
 -- Returns {1, first token, how many} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, holder};
 -- without a holder, what is left of the turn that the lock is left free for.
 -- Wire: RedissonLock.tryLockInnerAsync, RedissonFencedLock.
-local lease, block, id, owner, ticket, inbox = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-
+local lease, block, id, owner, ticket = ARGV[1], ARGV[2], ARGV[3], ARGV[4] or '', ARGV[5] or ''
+local inbox, publish = ARGV[7] or 'relock_inbox:', ARGV[8] or 'PUBLISH'
 if idle(lease, block, id, owner) then
   return { 1, take(lease, block, id, owner) }
 end
@@ -42,11 +43,11 @@ if open(lease, block, id, owner, own_line()) then
   if ticket ~= '-' then
     queued, me = join(member, ticket, lease), member
   end
-  local left = turn_left(ARGV[8])
+  local left = turn_left(ARGV[6])
   if left then
     return waiting(queued, left)
   end
-  local winner, token, count = hand_over(inbox, ARGV[7], me)
+  local winner, token, count = hand_over(inbox, publish, me)
   if me and winner == me then
     return { 1, token, count }
   end

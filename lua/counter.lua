@@ -12,8 +12,10 @@ local instant
 
 -- clock is the server's time in microseconds, one for the whole script.
 local function clock()
-  local time = not instant and redis.call('TIME')
-  instant = instant or time[1] * 1000000 + time[2]
+  if not instant then
+    local time = redis.call('TIME')
+    instant = time[1] * 1000000 + time[2]
+  end
   return instant
 end
 
@@ -26,14 +28,17 @@ local function store(key, value, last)
   if retention == 0 then
     redis.call('SET', key, value)
   else
-    redis.call('SET', key, value, 'PXAT', decimal(math.floor(math.max(clock(), last) / 1000) + retention))
+    redis.call('SET', key, value, 'PXAT', decimal(math.max(clock(), last) / 1000 + retention))
   end
 end
 
 -- counted is how far tokens were counted. Where that is unknown it is just below the clock: so it is below every grant of
 -- ours that is still to come, and not below one that was made before it was forgotten.
 local function counted()
-  local n = redis.call('GET', KEYS[3]) or decimal(clock() - 1)
+  local n = redis.call('GET', KEYS[3])
+  if not n then
+    return clock() - 1
+  end
   return tonumber(string.match(n, '^%-?%d+$') or redis.call('INCRBY', KEYS[3], 0)) -- which says what is wrong with it
 end
 

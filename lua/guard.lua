@@ -1,13 +1,11 @@
 -- guard: notice that this Redis may have forgotten locks.
 --
--- needs: longest
+-- needs: longest counter
 -- That is the longest lease anybody may rely on, in ms, 0 for no guard.
 -- The hash relock_incarnation holds {run, born, longest} of the process that wrote last. It stands for the whole Redis and
 -- is not among the keys: a quorum's masters are no Cluster.
 --
 -- Returns nothing: it only defines what follows.
-
-local time = redis.call('TIME') -- the server's, for all that follows
 
 -- run_id is the server's own of this process, 'unknown' where it tells none.
 local function run_id()
@@ -25,7 +23,7 @@ local function incarnation()
   end
   local run = run_id()
   local mark = redis.call('HMGET', 'relock_incarnation', 'run', 'born', 'longest')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local now = math.floor(clock() / 1000)
   local noticed = mark[1] == run and tonumber(mark[2]) or now
   -- Noticed later than now, it was noticed by a clock that was ahead and is set right since: it counts from here.
   local born = math.min(noticed, now)

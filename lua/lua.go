@@ -9,6 +9,10 @@
 // A word is another file, or kind for the file of the kind of lock, which defines the hooks that the scripts call, or a
 // setting: retention or longest. What is needed by several stands there once, before the first of them. Functions that
 // nothing calls are left out.
+//
+// Redis makes every function anew whenever a script comes by, which is a good part of its time. So a script that most often
+// ends early parts itself by a line that begins with "-- below:", and functions that only what is below calls stand there.
+// For the most frequent case of all a kind may have a text of its own, say mutex_acquire, which stands before the script.
 package lua
 
 import (
@@ -33,14 +37,23 @@ type Scripts struct {
 
 // Text returns the whole text of a script, say acquire. An unknown file, or a cycle of needs, is an error.
 func (s Scripts) Text(name string) (string, error) {
-	before, body, err := s.parts(name)
-	return prune(before, body) + body, err
+	l := s.loader()
+	short, err := l.short(name)
+	if err != nil {
+		return "", err
+	}
+	body, err := l.enter(name)
+	if err != nil {
+		return "", err
+	}
+	return arrange(l.text.String(), short+body), nil
 }
 
 // Sweep returns the text of sweep, which runs the script name for many acquisitions: KEYS and ARGV become locals, which
 // its loop sets anew for each of them.
 func (s Scripts) Sweep(name string) (string, error) {
-	before, body, err := s.parts(name)
+	l := s.loader()
+	body, err := l.enter(name)
 	if err != nil {
 		return "", err
 	}
@@ -48,7 +61,8 @@ func (s Scripts) Sweep(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "local KEYS, ARGV = KEYS, ARGV\n" + prune(before, body) + "local function one()\n" + body + "end\n" + loop, nil
+	before := prune(l.text.String(), body)
+	return "local KEYS, ARGV = KEYS, ARGV\n" + before + "local function one()\n" + body + "end\n" + loop, nil
 }
 
 // Complete returns a text that is no file with all that its header names put before it.
@@ -57,16 +71,7 @@ func (s Scripts) Complete(body string) (string, error) {
 	if err := l.before(body); err != nil {
 		return "", err
 	}
-	return prune(l.text.String(), body) + body, nil
-}
-
-// parts returns what stands before a script, and its own text.
-func (s Scripts) parts(name string) (before, body string, err error) {
-	l := s.loader()
-	if body, err = l.enter(name); err != nil {
-		return "", "", err
-	}
-	return l.text.String(), body, nil
+	return arrange(l.text.String(), body), nil
 }
 
 // loader gathers what stands before a script.
@@ -97,6 +102,20 @@ func (l *loader) enter(file string) (string, error) {
 	}
 	l.path = l.path[:len(l.path)-1]
 	return text, nil
+}
+
+// shortEnds parts the kind's own text for the most frequent case from the script.
+const shortEnds = "-- below: all other cases\n"
+
+// short returns the kind's own text for the most frequent case of a script, <kind>_<script>, and the line that parts it
+// from the script; nothing where the kind has none.
+func (l *loader) short(name string) (string, error) {
+	file := l.scripts.Kind + "_" + name
+	if _, err := l.read(file); err != nil {
+		return "", nil
+	}
+	text, err := l.enter(file)
+	return text + shortEnds, err
 }
 
 // before puts all that a text names in its header.
@@ -149,12 +168,31 @@ func (s Scripts) setting(word string) (text string, known bool) {
 
 var (
 	function = regexp.MustCompile(`(?ms)^local function (\w+)\(.*?^end\n`)
-	remark   = regexp.MustCompile(`(?m)^\s*--.*\n`)
+	remark   = regexp.MustCompile(`--.*`)
 	word     = regexp.MustCompile(`\w+`)
 )
 
-// prune leaves out the functions that are not called: Redis makes each anew whenever the script runs, which is a
-// good part of its time. A function is defined before it is called, so one pass from the end finds them all.
+var below = regexp.MustCompile(`(?m)^-- below: .*\n`)
+
+// arrange puts each function no earlier than it is needed.
+func arrange(before, body string) string {
+	called := prune(before, body)
+	at := below.FindStringIndex(body)
+	if at == nil {
+		return called + body
+	}
+	head := prune(before, body[:at[0]])
+	var later strings.Builder
+	for _, fn := range function.FindAllString(called, -1) {
+		if !strings.Contains(head, fn) {
+			later.WriteString(fn)
+		}
+	}
+	return head + body[:at[1]] + later.String() + body[at[1]:]
+}
+
+// prune leaves out the functions that are not called. A function is defined before it is called, so one pass from the end
+// finds them all.
 func prune(before, body string) string {
 	called := make(map[string]bool)
 	note := func(code string) {

@@ -54,12 +54,11 @@ func TestTextsAreWhole(t *testing.T) {
 			}
 			s := Scripts{Kind: kind, Quorum: topology.quorum, Retention: 2 * time.Second, Longest: 3 * time.Second}
 			for _, name := range topology.scripts {
-				before, body, err := s.parts(name)
-				require.NoError(t, err)
+				before, body := parts(t, s, name)
 				requireOrder(t, before+body, name, s, used)
 				text, err := s.Text(name)
 				require.NoError(t, err)
-				requirePruned(t, before, body, strings.TrimSuffix(text, body))
+				requirePruned(t, before, body, text)
 			}
 			text, err := s.Sweep(topology.swept)
 			require.NoError(t, err)
@@ -71,11 +70,25 @@ func TestTextsAreWhole(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(every(t))), slices.Collect(maps.Keys(used)), "files that nothing needs")
 }
 
+// parts returns all that stands before a script, and the script behind the short text that its kind has for it.
+func parts(t *testing.T, s Scripts, name string) (before, body string) {
+	t.Helper()
+	l := s.loader()
+	short, err := l.short(name)
+	require.NoError(t, err)
+	body, err = l.enter(name)
+	require.NoError(t, err)
+	return l.text.String(), short + body
+}
+
 // requireOrder looks for the parts of a text in the order in which they must stand.
 func requireOrder(t *testing.T, text, name string, s Scripts, used map[string]bool) {
 	t.Helper()
 	texts := every(t)
 	want := 0
+	if texts[s.Kind+"_"+name] != "" {
+		want = len(shortEnds)
+	}
 	for file := range closure(texts, name, s) {
 		switch file {
 		case "retention":
@@ -99,19 +112,32 @@ func requireOrder(t *testing.T, text, name string, s Scripts, used map[string]bo
 }
 
 // requirePruned compares what stands before a script with what is left of it: some functions are gone, and nobody calls
-// them.
-func requirePruned(t *testing.T, before, body, left string) {
+// them. Each of the others stands before it is called, and behind the line that parts the script where only that calls it.
+func requirePruned(t *testing.T, before, body, text string) {
 	t.Helper()
-	used := uses(bare(left + body))
+	used := uses(bare(text))
+	head, _, parted := strings.Cut(text, "\n-- below: ")
+	early := uses(bare(head))
 	for _, fn := range function.FindAllStringSubmatch(before, -1) {
-		require.Equal(t, slices.Contains(used, fn[1]), strings.Contains(left, fn[0]), fn[1])
+		require.Equal(t, slices.Contains(used, fn[1]), strings.Contains(text, fn[0]), fn[1])
+		require.Equal(t, parted && slices.Contains(early, fn[1]), parted && strings.Contains(head, fn[0]), fn[1])
+		if at := strings.Index(text, fn[0]); at >= 0 {
+			require.NotContains(t, uses(bare(text[:at])), fn[1])
+		}
 	}
-	require.Equal(t, function.ReplaceAllString(before, ""), function.ReplaceAllString(left, ""))
+	left := text
+	for _, fn := range function.FindAllString(before, -1) {
+		left = strings.Replace(left, fn, "", 1)
+	}
+	require.Equal(t, function.ReplaceAllString(before, "")+body, left)
 }
 
 // closure is a file and all that it needs.
 func closure(texts map[string]string, file string, s Scripts) map[string]bool {
 	all := map[string]bool{file: true}
+	if short := s.Kind + "_" + file; texts[short] != "" {
+		maps.Copy(all, closure(texts, short, s))
+	}
 	for _, word := range needs(texts[file], s.Quorum) {
 		maps.Copy(all, closure(texts, named(word, s.Kind), s))
 	}

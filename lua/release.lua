@@ -7,48 +7,62 @@
 -- KEYS[4]  unlock channel   redisson_lock__channel:{name}
 -- KEYS[5]  channel of turns relock_listen:{name}
 -- ARGV[1]  acquisition id   <client uuid>:<n>
--- ARGV[2]  shared owner, '' when the acquisition id is the owner
--- ARGV[3]  lease of this acquisition, milliseconds
--- ARGV[4]  inbox channel prefix, '' where grants cannot be sent
--- ARGV[5]  PUBLISH or SPUBLISH
--- ARGV[6]  block of this acquisition
--- ARGV[7]  '1' to leave the lock to Redisson's waiters where some listen
--- ARGV[8]  acquisition id to queue in its place, '' for none; nobody is queued where grants cannot be sent
--- ARGV[9]  its lease, milliseconds
--- ARGV[10] its block
+-- ARGV[2]  lease of this acquisition, milliseconds
+-- ARGV[3]  block of this acquisition
+-- ARGV[4]  shared owner, '' when the acquisition id is the owner
+-- ARGV[5]  '0' not to leave the lock to Redisson's waiters where some listen
+-- ARGV[6]  acquisition id to queue in its place, '' for none; nobody is queued where grants cannot be sent
+-- ARGV[7]  its lease, milliseconds
+-- ARGV[8]  its block
+-- ARGV[9]  inbox channel prefix, '' where grants cannot be sent
+-- ARGV[10] PUBLISH or SPUBLISH
+-- Left out at the end: '', and what one Redis that is no Cluster has.
 --
--- Returns {0} when the caller did not hold the lock, {1} when released, and with ARGV[8], if that could be queued,
+-- Returns {0} when the caller did not hold the lock, {1} when released, and with ARGV[6], if that could be queued,
 -- {1, acquire's reply ...}.
 -- Wire: RedissonLock.unlockInnerAsync, without its latch: ids are never reused, so a second run finds nothing.
-local id, owner, inbox, publish, next_id = ARGV[1], ARGV[2], ARGV[4], ARGV[5], ARGV[8]
-if not holds(id) then
-  give_up(member_of(ARGV[3], ARGV[6], id, owner))
+local id, owner, inbox, publish = ARGV[1], ARGV[4] or '', ARGV[9] or 'relock_inbox:', ARGV[10] or 'PUBLISH'
+local next_id = ARGV[6] ~= '' and inbox ~= '' and ARGV[6] -- a queue is for those who can be handed the lock
+local held, waited, heard = holds(id)
+if held then
+  local _, free = leave(id, owner, true)
+  if not free then
+    return { 1 }
+  end
+  waited = next_id or inbox ~= '' and redis.pcall('EXISTS', next_line()) ~= 0
+  if not waited then
+    heard = announce(publish)
+    if heard == 0 then
+      return { 1 }
+    end
+  end
+end
+-- below: what a lock that nobody waits for does not need
+if not held then
+  give_up(member_of(ARGV[2], ARGV[3], id, owner))
   if batch > 1 and inbox ~= '' then
     pcall(hand_over, inbox, publish) -- one at the head may have kept out those behind it
   end
   return { 0 }
 end
-local _, free = leave(id, owner, true)
-if not free then
-  return { 1 }
-end
 
 -- What fails now, say at a counter that is no number, must not keep the waiters asleep: they come, and are told.
+local turns = ARGV[5] ~= '0'
 local me, ticket, winner, token, count, foreign
 local ok = pcall(function()
-  if next_id ~= '' and inbox ~= '' then -- a queue is for those who can be handed the lock
-    me = member_of(ARGV[9], ARGV[10], next_id, '')
-    ticket = join(me, '', ARGV[9])
+  if next_id then
+    me = member_of(ARGV[7], ARGV[8], next_id, '')
+    ticket = join(me, '', ARGV[7])
   end
-  if inbox ~= '' and redis.call('EXISTS', next_line()) == 1 then
-    foreign = ARGV[7] == '1' and foreigners(publish)
+  if waited then
+    foreign = turns and foreigners(publish)
     if not foreign then
       winner, token, count = hand_over(inbox, publish, me)
     end
   end
 end)
 local left
-if not winner and announce(publish) > 0 and ok and inbox ~= '' and ARGV[7] == '1' then
+if not winner and (heard or announce(publish)) > 0 and ok and inbox ~= '' and turns then
   left = (foreign or foreigners(publish)) and open_turn(publish)
 end
 if not ok or not me then

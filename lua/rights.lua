@@ -4,13 +4,13 @@
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
 -- KEYS[4]  unlock channel   redisson_lock__channel:{name}
--- ARGV[9]  PUBLISH or SPUBLISH when the client asks, which it does once for a name; else ''
+-- ARGV[9]  PUBLISH or SPUBLISH when the client asks, which it does once for a name; else '' or left out
 -- ARGV[10] channel of turns relock_listen:{name}
 -- ARGV[11] inbox of the client, '' where grants cannot be sent
 --
 -- Returns NOPERM and what is missing, else goes on.
 local publish, listen, own = ARGV[9], ARGV[10], ARGV[11]
-if publish ~= '' and redis.acl_check_cmd then
+if publish and publish ~= '' and redis.acl_check_cmd then
   local may = redis.acl_check_cmd
   local keyed = {
     { 'HGET', KEYS[1], '' }, { 'HSET', KEYS[1], '', '1' }, { 'HDEL', KEYS[1], '' }, { 'HINCRBY', KEYS[1], '', '1' },

@@ -9,18 +9,24 @@
 -- ARGV[1]  lease, milliseconds
 -- ARGV[2]  block
 -- ARGV[3]  acquisition id   <client uuid>:<n>
--- ARGV[4]  shared owner, '' when the acquisition id is the owner
--- ARGV[5]  fencing counter that the quorum reached, so that the nodes count alike again
--- ARGV[6]  inbox channel prefix
--- ARGV[7]  acquisition id to queue in its place, '' for none
--- ARGV[8]  its lease, milliseconds
--- ARGV[9]  its block
--- ARGV[10] its ticket
+-- ARGV[4]  fencing counter that the quorum reached, so that the nodes count alike again
+-- ARGV[5]  shared owner, '' when the acquisition id is the owner
+-- ARGV[6]  acquisition id to queue in its place, '' for none
+-- ARGV[7]  its lease, milliseconds
+-- ARGV[8]  its block
+-- ARGV[9]  its ticket
+-- Left out at the end: ''.
 --
--- Returns {1 or 0: the caller held it here}, and with ARGV[7] ballot's answer for that, or why the node is mute.
-local lease, block, id, owner, reached, inbox, next_id = unpack(ARGV, 1, 7)
+-- Returns {1 or 0: the caller held it here}, and with ARGV[6] ballot's answer for that, or why the node is mute.
+local lease, block, id, reached, owner, next_id = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] or '', ARGV[6] or ''
 
 local held, free = leave(id, owner)
+if held and free and next_id == '' and redis.pcall('EXISTS', next_line()) == 0 then
+  pcall(raise, reached)
+  announce('PUBLISH')
+  return { 1 }
+end
+-- below: what a lock that nobody waits for does not need
 if not held then
   give_up(member_of(lease, block, id, owner))
   -- Free already where this Redis was restarted or the lease ran out: then nobody else serves the queue.
@@ -28,13 +34,13 @@ if not held then
 end
 
 -- What fails now must not keep the lock, nor the waiters asleep: they come, and are told.
-local me, winner = next_id ~= '' and member_of(ARGV[8], ARGV[9], next_id, '')
+local me, winner = next_id ~= '' and member_of(ARGV[7], ARGV[8], next_id, '')
 local ok, failure = pcall(function()
   if me then
-    join(me, ARGV[10], ARGV[8])
+    join(me, ARGV[9], ARGV[7])
   end
   raise(reached)
-  winner = free and hand_over(inbox, 'PUBLISH', me)
+  winner = free and hand_over('relock_inbox:', 'PUBLISH', me)
 end)
 if held and free and not winner then
   announce('PUBLISH')

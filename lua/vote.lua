@@ -9,25 +9,27 @@
 -- ARGV[1]  lease, milliseconds
 -- ARGV[2]  block: how many fencing tokens to reserve
 -- ARGV[3]  acquisition id   <client uuid>:<n>
--- ARGV[4]  shared owner, '' when the acquisition id is the owner
--- ARGV[5]  ticket, microseconds, the same on all nodes
--- ARGV[6]  grant number to yield, '' for none
--- ARGV[7]  'wait', 'try' to leave without waiting, or 'nudge' to wait and make the owner look again
--- ARGV[8]  inbox channel prefix
+-- ARGV[4]  ticket, microseconds, the same on all nodes
+-- ARGV[5]  'wait', 'try' to leave without waiting, or 'nudge' to wait and make the owner look again
+-- ARGV[6]  shared owner, '' when the acquisition id is the owner
+-- ARGV[7]  grant number to yield, '' for none
+-- Left out at the end: ''.
 --
 -- Returns ballot's answer, or why the node is mute as an error.
-local lease, block, id, owner, ticket, yield, how, inbox = unpack(ARGV)
+local lease, block, id, ticket, how, owner, yield = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] or '', ARGV[7] or ''
+local shut = barred()
+if not shut and idle(lease, block, id, owner) then
+  local first, count = take(lease, block, id, owner)
+  record_grant(first, ticket)
+  return { 1, first, ticket, lease, owner ~= '' and owner or id, decimal(clock()), count } -- as ballot would find it
+end
+-- below: what an idle lock does not need
 local member = member_of(lease, block, id, owner)
-if barred() then
+if shut then
   if how ~= 'try' then
     join(member, ticket, lease)
   end
   return why_barred()
-end
-if idle(lease, block, id, owner) then
-  local first, count = take(lease, block, id, owner)
-  record_grant(first, ticket)
-  return { 1, first, ticket, lease, owner ~= '' and owner or id, decimal(clock()), count } -- as ballot would find it
 end
 if holds(id) then
   lengthen(lease, id)
@@ -37,7 +39,7 @@ if holds(id) then
   if yield == number and sole(owner) then
     clear()
     join(member, ticket, lease)
-    hand_over(inbox, 'PUBLISH', member)
+    hand_over('relock_inbox:', 'PUBLISH', member)
   elseif yield == number then
     record_grant((reserve(1)), standing_ticket)
   end
@@ -48,13 +50,13 @@ elseif open(lease, block, id, owner, own_line()) then
   if how ~= 'try' then
     join(member, ticket, lease)
   end
-  if not hand_over(inbox, 'PUBLISH', how ~= 'try' and member) then
+  if not hand_over('relock_inbox:', 'PUBLISH', how ~= 'try' and member) then
     record_grant((take(lease, block, id, owner)), ticket)
   end
 elseif how ~= 'try' then
   join(member, ticket, lease)
   if how == 'nudge' then
-    tell(holders(), inbox, 'PUBLISH', 1)
+    tell(holders(), 'relock_inbox:', 'PUBLISH', 1)
   end
 end
 return ballot(id)

@@ -51,9 +51,9 @@ const NoTicket = "-"
 // caller has left.
 func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over string, who link.Latecomer) (Answer, error) {
 	n := e.Names
-	args := make([]string, 0, 11)
-	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, e.Owner, ticket, way.Inbox, way.Publish, over)
-	args = r.vetted.ask(args, way, e)
+	args := make([]string, 0, acquireArgs)
+	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, e.Owner, ticket, over, way.Inbox, way.Publish)
+	args = trim(r.vetted.ask(args, way, e), 6)
 	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).acquire, []string{n.Lock, n.Queue, n.Counter, n.Unlock}, args, who)
 	if err != nil {
 		return Answer{}, err
@@ -64,6 +64,32 @@ func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over s
 	}
 	r.vetted.note(n.Lock)
 	return parseAnswer(got)
+}
+
+// acquireArgs is how many arguments acquire takes, and vote.
+const acquireArgs = 11
+
+// none is the place of the route in arguments that have none.
+const none = -9
+
+// trim leaves out the last arguments that are as a script takes them to be where they are missing:
+// inbox and PUBLISH, at place route and behind it, as where Redis is no Cluster, and others empty.
+// Redis reads and copies each, and most locks need three.
+func trim(args []string, route int) []string {
+	for n := len(args); n > 0; n = len(args) {
+		spare := ""
+		switch n - 1 {
+		case route:
+			spare = Plain.Inbox
+		case route + 1:
+			spare = Plain.Publish
+		}
+		if args[n-1] != spare {
+			break
+		}
+		args = args[:n-1]
+	}
+	return args
 }
 
 // of returns the scripts of a kind.
@@ -126,9 +152,9 @@ func (r *Redis) Vote(ctx context.Context, e *Entry, ticket string, yield int64, 
 	if yield > 0 {
 		number = strconv.FormatInt(yield, 10)
 	}
-	args := make([]string, 0, 11)
-	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, e.Owner, ticket, number, how, InboxPrefix)
-	args = r.vetted.ask(args, Plain, e)
+	args := make([]string, 0, acquireArgs)
+	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, ticket, how, e.Owner, number, "")
+	args = trim(r.vetted.ask(args, Plain, e), none)
 	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).vote, voteKeys(e.Names), args, who)
 	if err != nil {
 		return Answer{}, err

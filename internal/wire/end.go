@@ -14,7 +14,7 @@ import (
 // turns the lock is left to Redisson's waiters where some listen.
 func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry, who link.Latecomer) (bool, Answer, error) {
 	keys, args := releaseCall(way, e, turns, next)
-	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).release, keys, args, who)
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).release, keys, trim(args, 8), who)
 	got, held, err := first(v, err)
 	if err != nil || len(got) == 1 {
 		return held, Answer{}, err
@@ -25,12 +25,12 @@ func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, ne
 
 func releaseCall(way Route, e *Entry, turns bool, next *Entry) (keys, args []string) {
 	n := e.Names
-	args = []string{e.ID, e.Owner, MS(e.Lease), way.Inbox, way.Publish, strconv.Itoa(e.Block), "0", "", "", ""}
-	if turns {
-		args[6] = "1"
+	args = []string{e.ID, MS(e.Lease), strconv.Itoa(e.Block), e.Owner, "", "", "", "", way.Inbox, way.Publish}
+	if !turns {
+		args[4] = "0"
 	}
 	if next != nil {
-		args[7], args[8], args[9] = next.ID, MS(next.Lease), strconv.Itoa(next.Block)
+		args[5], args[6], args[7] = next.ID, MS(next.Lease), strconv.Itoa(next.Block)
 	}
 	return []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}, args
 }
@@ -40,9 +40,9 @@ func releaseCall(way Route, e *Entry, turns bool, next *Entry) (keys, args []str
 func (r *Redis) Unvote(ctx context.Context, e *Entry, reached int64, next *Entry, ticket string, who link.Latecomer) (bool, Answer, error) {
 	args := unvoteArgs(e, reached)
 	if next != nil {
-		args[6], args[7], args[8], args[9] = next.ID, MS(next.Lease), strconv.Itoa(next.Block), ticket
+		args[5], args[6], args[7], args[8] = next.ID, MS(next.Lease), strconv.Itoa(next.Block), ticket
 	}
-	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).unvote, voteKeys(e.Names), args, who)
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).unvote, voteKeys(e.Names), trim(args, none), who)
 	got, held, err := first(v, err)
 	if err != nil || next == nil {
 		return held, Answer{}, err
@@ -55,9 +55,7 @@ func (r *Redis) Unvote(ctx context.Context, e *Entry, reached int64, next *Entry
 }
 
 func unvoteArgs(e *Entry, reached int64) []string {
-	return []string{
-		MS(e.Lease), strconv.Itoa(e.Block), e.ID, e.Owner, strconv.FormatInt(reached, 10), InboxPrefix, "", "", "", "",
-	}
+	return []string{MS(e.Lease), strconv.Itoa(e.Block), e.ID, strconv.FormatInt(reached, 10), e.Owner, "", "", "", ""}
 }
 
 // first reads an answer that begins with 1 where the caller did hold the lock.
