@@ -3,13 +3,16 @@ package sim
 import (
 	"fmt"
 	"strconv"
+	"sync"
 
 	lua "github.com/yuin/gopher-lua"
 )
 
-// engine runs scripts for one server, in one Lua state.
+// engine runs scripts in one Lua state, for one server at a time.
 type engine struct {
 	server   *Server
+	version  int                        // of the server
+	made     map[*script]*lua.LFunction // what runs each script
 	state    *lua.LState
 	globals  *lua.LTable
 	handler  *lua.LFunction
@@ -24,8 +27,41 @@ var stateOptions = lua.Options{
 	CallStackSize: 200, RegistrySize: 1 << 10, RegistryMaxSize: 1 << 20, RegistryGrowStep: 1 << 10, SkipOpenLibs: true,
 }
 
+// idle are engines that no server uses. A state takes longer to make than a script to run, and all servers of a
+// version are served alike: no script leaves anything in one.
+var (
+	idleMu sync.Mutex
+	idle   = map[int][]*engine{}
+)
+
+// A state is made by going through maps, whose order is drawn: not in the midst of what is to repeat. One serves all
+// servers that one goroutine drives.
+func init() { newEngine(&Server{version: 7}).rest() }
+
+// engineOf returns an idle engine, or a new one.
+func engineOf(s *Server) *engine {
+	idleMu.Lock()
+	defer idleMu.Unlock()
+	list := idle[s.version]
+	if len(list) == 0 {
+		return newEngine(s)
+	}
+	e := list[len(list)-1]
+	idle[s.version] = list[:len(list)-1]
+	e.server = s
+	return e
+}
+
+// rest ends the use of an engine.
+func (e *engine) rest() {
+	idleMu.Lock()
+	defer idleMu.Unlock()
+	e.server = nil
+	idle[e.version] = append(idle[e.version], e)
+}
+
 func newEngine(s *Server) *engine {
-	e := &engine{server: s, state: lua.NewState(stateOptions)}
+	e := &engine{server: s, version: s.version, state: lua.NewState(stateOptions), made: map[*script]*lua.LFunction{}}
 	e.globals = e.state.Env
 	e.openLibraries()
 	e.handler = e.state.NewFunction(e.noteLine)
@@ -38,7 +74,7 @@ func (e *engine) run(s *script, keys, args []string) reply {
 	e.globals.RawSetString("KEYS", e.texts(keys))
 	e.globals.RawSetString("ARGV", e.texts(args))
 	e.depth = 0
-	L.Push(L.NewFunctionFromProto(s.proto))
+	L.Push(e.function(s))
 	if err := L.PCall(0, 1, e.handler); err != nil {
 		L.SetTop(0)
 		return failure(e.explain(s, broken(err)))
@@ -46,6 +82,22 @@ func (e *engine) run(s *script, keys, args []string) reply {
 	answer := answerOf(L.Get(-1))
 	L.SetTop(0)
 	return answer
+}
+
+// function is what runs a script.
+func (e *engine) function(s *script) *lua.LFunction {
+	function := e.made[s]
+	if function == nil {
+		function = e.state.NewFunctionFromProto(s.proto)
+		if s.maker {
+			e.state.Push(function)
+			e.state.Call(0, 1)
+			function = e.state.CheckFunction(-1)
+			e.state.SetTop(0)
+		}
+		e.made[s] = function
+	}
+	return function
 }
 
 // broken returns the value that a script failed with. What is no error of a script is a defect of the simulation.

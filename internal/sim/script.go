@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/ast"
 	"github.com/yuin/gopher-lua/parse"
 )
 
@@ -14,6 +15,7 @@ import (
 type script struct {
 	sha    string
 	proto  *lua.FunctionProto
+	maker  bool   // it returns the function that is the script
 	failed string // the answer to a text that is no script
 }
 
@@ -34,11 +36,23 @@ func compile(text string) *script {
 		rewrite(chunk)
 		made.proto, err = lua.Compile(chunk, chunkName)
 	}
+	if err == nil {
+		made.hoist(chunk)
+	}
 	if err != nil {
 		made.failed = "ERR Error compiling script (new function): " + oneLine(err.Error())
 	}
 	compiled.Store(text, made)
 	return made
+}
+
+// hoist has the script's functions made once, where that can be.
+func (s *script) hoist(chunk []ast.Stmt) {
+	if better := hoisted(chunk); better != nil {
+		if proto, err := lua.Compile(better, chunkName); err == nil {
+			s.proto, s.maker = proto, true
+		}
+	}
 }
 
 // oneLine is how Redis keeps line ends out of an error.

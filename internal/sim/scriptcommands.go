@@ -82,7 +82,10 @@ func scriptExists(s *Server, _ *Conn, args []string) reply {
 
 func (s *Server) runScript(c *Conn, script *script, keys, args []string) reply {
 	s.script = run{conn: c, full: s.full}
-	return s.engine.run(script, keys, args)
+	e := engineOf(s)
+	answer := e.run(script, keys, args)
+	e.rest()
+	return answer
 }
 
 // fromScript runs a command that a script calls, with the checks in a server's order. own says that the script's engine

@@ -43,8 +43,7 @@ type Server struct {
 	lastID  int64
 	hub     hub
 	scripts map[string]*script // those that EVALSHA knows, by hash
-	engine  *engine
-	script  run // of the script that runs
+	script  run                // of the script that runs
 
 	replication
 }
@@ -59,7 +58,6 @@ func NewServer(o Options) *Server {
 	}
 	s := &Server{name: o.Name, version: o.Version, clock: o.Clock, saved: keyspace{}}
 	s.users = map[string]*user{defaultUser: newDefaultUser(o.Password)}
-	s.engine = newEngine(s)
 	s.boot(keyspace{})
 	return s
 }
