@@ -31,6 +31,7 @@ package overlay
 import (
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 )
 
 // Active reports whether the program was built with the overlay.
@@ -43,9 +44,47 @@ func Seed(seed uint64) { simSeed(seed) }
 // Run calls run, which starts bubbles and waits for them, with all of its bubbles seeded, on one P and with no garbage
 // collection but one before it. It is not for concurrent use.
 func Run(seed uint64, run func()) {
-	runtime.GC()
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	defer Alone()()
+	if allocated()-collected > uncollected {
+		collect()
+	}
 	Seed(seed)
 	run()
+}
+
+// Alone leaves the process one P and no garbage collection, until the returned function is called, but one now and
+// those before a [Run] that finds much to collect. Many runs are faster inside of it: a run by itself collects
+// each time. It is not for concurrent use.
+func Alone() (done func()) {
+	if alone {
+		return func() {}
+	}
+	alone = true
+	procs, percent := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1)
+	collect()
+	return func() {
+		alone = false
+		debug.SetGCPercent(percent)
+		runtime.GOMAXPROCS(procs)
+	}
+}
+
+// uncollected is how many bytes are allocated before a run collects.
+const uncollected = 256 << 20
+
+var (
+	alone     bool
+	collected uint64 // bytes that were allocated before the last collection
+)
+
+func collect() {
+	runtime.GC()
+	collected = allocated()
+}
+
+// allocated is how many bytes the process has allocated so far.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }

@@ -92,6 +92,10 @@ var replacements = []replacement{
 		"func internal_sync_nanotime() int64 {\n\treturn simNanotime()\n",
 	},
 
+	// A goroutine that starts with the stack that it needs need not copy it, four times where it runs a script.
+	{"runtime/stack.go", "var startingStackSize uint32 = fixedStack\n", "var startingStackSize uint32 = 32768\n"},
+	{"runtime/stack.go", "\tif debug.adaptivestackstart == 0 {\n", "\tif startingStackSize == 32768 {\n"},
+
 	// What a process notes of the time when it starts is a bubble's time plus whole seconds.
 	{"time/time.go", "\tmono -= startNano\n", "\tnsec = 0\n\tmono -= startNano\n"},
 
