@@ -6,6 +6,8 @@ MODULES := . cmd/relock integration interop bench internal/sim
 PACKAGES := ./... ./cmd/relock/...
 FUZZTIME ?= 60s
 SIMTIME ?= 60s
+# Processes that simulate, -1 for one a processor.
+WORKERS ?= -1
 # Of Go's runtime, so that a seed repeats exactly. OVERLAY= goes without: then a failure repeats only mostly.
 OVERLAY ?= $(shell cd internal/sim && go run ./overlay/write -o $(or $(TMPDIR),/tmp)/relock-sim-overlay)
 BASE ?= HEAD
@@ -55,9 +57,9 @@ fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) ./internal/wire
 	go test -run - -fuzz FuzzParseGrant -fuzztime $(FUZZTIME) ./internal/wire
 
-sim: ## simulate for SIMTIME, with fresh seeds; SEED=n repeats one with its trace, KIND and TOPOLOGY choose
-	cd internal/sim && go test $(OVERLAY) ./world -count=1 -timeout 60m -v -run TestSimulation -kind='$(KIND)' -topology='$(TOPOLOGY)' \
-		$(if $(SEED),-seeds=1 -from=$(SEED) -show -lines=4000,-fresh -lasting=$(SIMTIME))
+sim: ## simulate for SIMTIME, with fresh seeds on all processors; SEED=n repeats one with its trace, KIND and TOPOLOGY choose
+	cd internal/sim && go test $(OVERLAY) ./world -count=1 -timeout 0 -v -run 'TestSimulation$$' -kind='$(KIND)' -topology='$(TOPOLOGY)' \
+		$(if $(SEED),-seeds=1 -from=$(SEED) -show -lines=4000,-fresh -lasting=$(SIMTIME) -workers=$(WORKERS))
 
 sim-test: redis ## the simulator against a real server, and the seeds that once failed
 	cd internal/sim && go test -count=1 ./...

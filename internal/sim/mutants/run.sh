@@ -40,7 +40,7 @@ ended() {
 	while :; do
 		alive= place=0
 		for pid in $2; do
-			if grep -qE 'again: make sim|has run for a minute|^panic:|^fatal error:' "$out/$1.$place.log" 2>/dev/null; then
+			if grep -qE 'again: make sim|gets nowhere|^panic:|^fatal error:' "$out/$1.$place.log" 2>/dev/null; then
 				echo "$place $pid"
 				return
 			fi

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/relock-go/relock/internal/sim/overlay"
 )
 
 // Shrink leaves out faults of a run that failed, as long as it still fails, and returns the last run that did. Without
@@ -27,15 +29,21 @@ func Shrink(t *testing.T, seed uint64, o Options, failed *Result, patience time.
 
 // fewer looks for a run that fails though one of so many parts of the faults is left out. It returns nil for none.
 func fewer(t *testing.T, seed uint64, o Options, failed *Result, parts int, until time.Time) *Result {
+	tries := 3
+	if overlay.Active() {
+		tries = 1
+	}
 	size := (len(failed.Fired) + parts - 1) / parts
 	for from := 0; from < len(failed.Fired); from += size {
 		rest := slices.Delete(slices.Clone(failed.Fired), from, min(from+size, len(failed.Fired)))
 		o.Only = rest
-		for range 3 {
+		for range tries {
 			if time.Now().After(until) {
 				return nil
 			}
-			if res := Run(t, seed, o); res.Violation != "" && len(res.Fired) < len(failed.Fired) {
+			var res *Result
+			overlay.Run(seed, func() { res = Run(t, seed, o) })
+			if res.Violation != "" && len(res.Fired) < len(failed.Fired) {
 				return res
 			}
 		}

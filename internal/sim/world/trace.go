@@ -3,6 +3,7 @@ package world
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/driver"
@@ -30,8 +31,27 @@ type trace struct {
 }
 
 func (t *trace) add(e entry) {
+	if t.lines == nil {
+		if room := spare.Swap(nil); room != nil {
+			t.lines = *room
+		}
+	}
+	steps.Add(1)
 	e.at = time.Since(t.start)
 	t.lines = append(t.lines, e)
+}
+
+// steps counts the entries of all runs: a run without new ones gets nowhere.
+var steps atomic.Int64
+
+// spare is the room for a trace that nobody reads any more.
+var spare atomic.Pointer[[]entry]
+
+// over leaves the room to the next run: megabytes, that would be grown into again.
+func (t *trace) over() {
+	room := t.lines[:0]
+	t.lines = nil
+	spare.Store(&room)
 }
 
 // text is what concerns the lock named, or everything for "", the last lines at most.

@@ -1,10 +1,8 @@
 package world
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,6 +80,7 @@ func Run(t *testing.T, seed uint64, o Options) (res *Result) {
 		w = newWorld(plan, o)
 		w.play()
 	})
+	defer w.trace.over()
 	return w.result()
 }
 
@@ -255,17 +254,4 @@ func (w *World) strike(lock, why string) {
 		w.judge.struck(name, counter, clock)
 	}
 	w.trace.add(entry{proc: -1, node: -1, what: "STRIKE " + why, lock: lock})
-}
-
-// bubbleStacks are the goroutines of bubbles that are blocked.
-func bubbleStacks() string {
-	buf := make([]byte, 1<<20)
-	buf = buf[:runtime.Stack(buf, true)]
-	var out []string
-	for _, one := range bytes.Split(buf, []byte("\n\n")) {
-		if head, _, _ := bytes.Cut(one, []byte("\n")); bytes.Contains(head, []byte("synctest")) {
-			out = append(out, string(one))
-		}
-	}
-	return strings.Join(out[:min(len(out), 40)], "\n\n")
 }

@@ -2,10 +2,13 @@ package world
 
 import (
 	"bufio"
+	"crypto/sha256"
 	_ "embed"
 	"flag"
 	"fmt"
-	"os"
+	"hash"
+	"io"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,6 +28,7 @@ var (
 	lines    = flag.Int("lines", 400, "of a trace, the last ones")
 	traced   = flag.Bool("show", false, "print the trace of each seed")
 	keep     = flag.Bool("keep", false, "go on after a violation")
+	digested = flag.Bool("digest", false, "print a hash of all traces, which another build has too if it simulates the same")
 	patience = flag.Duration("shrink", 20*time.Second, "how long to look for the few faults that matter")
 )
 
@@ -43,7 +47,15 @@ func TestSimulation(t *testing.T) {
 	if *fresh {
 		first = uint64(time.Now().UnixMilli())
 	}
+	if *workers != 0 {
+		runWorkers(t, first)
+		return
+	}
+	defer overlay.Alone()()
 	var sum tally
+	if *digested {
+		sum.digest = sha256.New()
+	}
 	began := time.Now()
 	for i := 0; *lasting > 0 && time.Since(began) < *lasting || *lasting == 0 && i < *seeds; i++ {
 		if !sum.run(t, first+uint64(i), Options{Class: *class, Topology: *topo, Lines: *lines, Trace: *traced}) && !*keep {
@@ -72,17 +84,13 @@ func runCorpus(t *testing.T) {
 type tally struct {
 	seeds, bad, grants, commands int
 	simulated                    time.Duration
+	digest                       hash.Hash // of all traces, nil for none
 }
 
 // run runs a seed, and tells what it found. It returns false where that is a violation.
 func (s *tally) run(t *testing.T, seed uint64, o Options) bool {
-	guard := time.AfterFunc(time.Minute, func() {
-		fmt.Fprintf(os.Stderr, "seed %d, %+v, has run for a minute of real time\n%s\n", seed, o, bubbleStacks())
-		os.Exit(3)
-	})
-	var res *Result
-	overlay.Run(seed, func() { res = Run(t, seed, o) })
-	guard.Stop()
+	defer guard(seed, o)()
+	res := s.play(t, seed, o)
 	s.seeds, s.grants, s.commands, s.simulated = s.seeds+1, s.grants+res.Grants, s.commands+res.Commands, s.simulated+res.Simulated
 	if res.Violation == "" {
 		if o.Trace {
@@ -99,15 +107,32 @@ func (s *tally) run(t *testing.T, seed uint64, o Options) bool {
 	return false
 }
 
+// play runs a seed, with the whole of its trace where that is wanted for the digest.
+func (s *tally) play(t *testing.T, seed uint64, o Options) (res *Result) {
+	if s.digest != nil {
+		o.Trace, o.Lines = true, math.MaxInt
+	}
+	overlay.Run(seed, func() { res = Run(t, seed, o) })
+	if s.digest != nil {
+		_, err := io.WriteString(s.digest, res.Trace)
+		require.NoError(t, err)
+	}
+	return res
+}
+
 func (s *tally) rate(took time.Duration) string {
 	sec := took.Seconds()
-	return fmt.Sprintf("%d seeds, %d bad, in %v: %.1f seeds/s, %.0f grants/s, %.0f commands/s, %.0f simulated s per s",
+	text := fmt.Sprintf("%d seeds, %d bad, in %v: %.1f seeds/s, %.0f grants/s, %.0f commands/s, %.0f simulated s per s",
 		s.seeds, s.bad, took.Round(time.Millisecond), float64(s.seeds)/sec, float64(s.grants)/sec, float64(s.commands)/sec,
 		s.simulated.Seconds()/sec)
+	if s.digest != nil {
+		text += fmt.Sprintf(", traces %x", s.digest.Sum(nil)[:8])
+	}
+	return text
 }
 
 // report is what a reader needs of a run that failed.
 func (r *Result) report() string {
-	return fmt.Sprintf("%v\n%s\n%s\nfaults: %q\nagain: make sim SEED=%d KIND=%q TOPOLOGY=%q", r.Plan, r.Violation, r.Trace, r.Fired,
-		r.Plan.Seed, r.Plan.Class, r.Plan.Topology.Name)
+	return fmt.Sprintf("%v\n%s\n%s\nfaults: %q\n%s", r.Plan, r.Violation, r.Trace, r.Fired,
+		again(r.Plan.Seed, r.Plan.Class, r.Plan.Topology.Name))
 }
