@@ -1,6 +1,6 @@
 -- ballot: what a node of a quorum keeps beside the lock.
 --
--- needs: retention counter guard kind
+-- needs: counter guard kind number
 -- KEYS[1]  lock hash        name; what is noted there as vote is <grant number>:<ticket> of the owner
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -8,12 +8,10 @@
 --
 -- Returns nothing: it only defines functions. The grant number of an ownership is its first fencing token.
 
--- record_grant notes under which number, and by which ticket, the lock was granted. The seed lasts as long as the counter.
+-- record_grant notes under which number, and by which ticket, the lock was granted.
 local function record_grant(first, ticket)
   note('vote', first .. ':' .. decimal(tonumber(ticket)))
-  if retention > 0 and born and born ~= '0' then
-    store(KEYS[5], born, tonumber(first))
-  end
+  seed_lasts(first)
 end
 
 -- unseeded: this Redis forgot, and has not yet been told again how far the others counted.
@@ -38,9 +36,9 @@ local function ballot(id)
   local low = redis.call('ZRANGE', next_line(), 0, 0, 'WITHSCORES')[2]
   low = math.min(tonumber(low or ticket or 0), tonumber(ticket or low or 0))
   local mine = first and holds(id)
-  local _, count = granted()
+  local _, count, owner = granted()
   return {
-    mine and 1 or 0, mine and first or decimal(counted()), decimal(low),
+    mine and 1 or 0, mine and number_of(id, owner or '', first) or decimal(counted()), decimal(low),
     time_left(), holder(), decimal(clock()), count or 0,
   }
 end

@@ -64,10 +64,13 @@ local function holder()
   return ''
 end
 
--- note and noted keep what a quorum remembers of the grant in force.
+-- note, noted and unnote keep what a quorum remembers of the grant in force.
 local function note(what, value)
   redis.call('HSET', KEYS[1], 'relock:' .. what, value)
 end
 local function noted(what)
   return redis.call('HGET', KEYS[1], 'relock:' .. what)
+end
+local function unnote(what)
+  redis.call('HDEL', KEYS[1], 'relock:' .. what)
 end

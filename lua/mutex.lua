@@ -69,11 +69,6 @@ local function leave(id, owner, known)
   return true, open_now
 end
 
--- sole reports whether an id that is in shares its hold with nobody.
-local function sole(owner)
-  return owner == '' or redis.call('HGET', KEYS[1], owner) == '1'
-end
-
 -- announce tells all who listen that the lock may be open, and returns how many they are.
 local function announce(publish)
   return redis.call(publish, KEYS[4], '0')

@@ -1,6 +1,6 @@
 -- unvote: end an acquisition on one node of a quorum, held or waiting, and hand over. Sent again it changes nothing.
 --
--- needs: counter kind ballot handover queue
+-- needs: counter kind ballot number handover queue
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -27,7 +27,9 @@ if held and free and next_id == '' and redis.pcall('EXISTS', next_line()) == 0 t
   return { 1 }
 end
 -- below: what a lock that nobody waits for does not need
-if not held then
+if held and not free then
+  forget_number(id)
+elseif not held then
   give_up(member_of(lease, block, id, owner))
   -- Free already where this Redis was restarted or the lease ran out: then nobody else serves the queue.
   free = open(lease, block, id, owner, own_line())

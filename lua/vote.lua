@@ -1,6 +1,6 @@
 -- vote: acquire on one node of a quorum, poll there, or give back a grant to a lower ticket.
 --
--- needs: rights counter kind ballot grant handover queue news token
+-- needs: rights counter kind ballot number grant handover queue news
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -12,7 +12,7 @@
 -- ARGV[4]  ticket, microseconds, the same on all nodes
 -- ARGV[5]  'wait', 'try' to leave without waiting, or 'nudge' to wait and make the owner look again
 -- ARGV[6]  shared owner, '' when the acquisition id is the owner
--- ARGV[7]  grant number to yield, '' for none
+-- ARGV[7]  grant number to yield, '' for none; after a yield 'apart' to stay out of the owner's hold, 'again' to enter it
 -- Left out at the end: ''.
 --
 -- Returns ballot's answer, or why the node is mute as an error.
@@ -31,19 +31,18 @@ if shut then
   end
   return why_barred()
 end
+-- Who is in again after a yield has a new number: a copy of this command that comes late names nothing that stands. The
+-- owner's other sharers stay in.
+local first = yield ~= '' and string.match(noted('vote') or '', '^(%d+)')
+if first and yield == number_of(id, owner, first) and leave(id, owner) then
+  forget_number(id)
+end
 if holds(id) then
   lengthen(lease, id)
-  -- A yield holds for the grant it names alone, and what stays is under a new number, be the yielder first again or the
-  -- owner kept in by another sharer: so a copy of this command that comes late finds nothing to give back.
-  local number, standing_ticket = string.match(noted('vote') or '', '^(%d+):(%d+)$')
-  if yield == number and sole(owner) then
-    clear()
-    join(member, ticket, lease)
-    hand_over('relock_inbox:', 'PUBLISH', member)
-  elseif yield == number then
-    record_grant((reserve(1)), standing_ticket)
+elseif (yield == '' or yield == 'again') and share(id, owner) then
+  if yield == 'again' then
+    record_again(id)
   end
-elseif share(id, owner) then
   give_up(member)
   lengthen(lease, id)
 elseif open(lease, block, id, owner, own_line()) then

@@ -195,18 +195,21 @@ func (t *contest) count(got vote) {
 		}
 		v.kept = v.kept || v.yield > 0
 		v.believe(before)
-		v.yield = 0
+		v.yield, v.gave = 0, false
 	case !got.Mine:
 		t.refused(v, got)
 	}
 	if v.due = v.asked.Add(v.lookAgain()); v.look || v.yield > 0 { // one that was decided on meanwhile must not wait
 		v.due, v.look = now, false
 	}
+	v.apart = got.yield == wire.Apart
+	t.rejoin(now)
 }
 
 // refused notes that another client holds a node, or is before us there.
 func (t *contest) refused(v *voter, got vote) {
 	if v.yield == got.yield {
+		v.gave = v.gave || v.yield > 0
 		v.yield = 0 // one that was decided on since is still to be sent
 	}
 	if v.Belief.Number == 0 {
@@ -271,7 +274,7 @@ func (t *contest) ask(how string) {
 	now := clock.Now()
 	for _, v := range t.due(now) {
 		v.Belief.Begin(now)
-		yield, answered := v.yield, v.ask(now)
+		yield, answered := t.yield(v), v.ask(now)
 		if !t.q.crew.Start(func() { t.cast(t.send(v, now, yield, how), answered) }) {
 			close(answered) // the client is being closed, which the contest hears next
 		}

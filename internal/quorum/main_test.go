@@ -159,6 +159,6 @@ func sendAt(e *contest, i int) vote {
 	v, now := e.voters[i], clock.Now()
 	v.Belief.Base = now
 	answered := v.ask(now)
-	e.cast(e.send(v, now, v.yield, wire.ToWait), answered)
+	e.cast(e.send(v, now, e.yield(v), wire.ToWait), answered)
 	return <-e.votes
 }

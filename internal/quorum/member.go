@@ -49,6 +49,8 @@ type voter struct {
 	failing clock.Backoff // between votes that were refused or not answered
 	low     int64         // lowest ticket heard of there
 	yield   int64         // grant to give back with the next vote
+	gave    bool          // a grant was given back there, and none was had since
+	apart   bool          // the last vote stayed out of the owner's hold for that
 	pending bool          // a vote is unanswered
 	answer  chan struct{} // closed once the last vote was answered, nil for never asked
 	asked   clock.Stamp   // when the last vote was sent, zero for never

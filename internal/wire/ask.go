@@ -145,12 +145,24 @@ const (
 	ToNudge = "nudge" // wait, and make the owner look again
 )
 
+// What a vote does, instead of giving a grant back, where the entry gave one back before that other
+// sharers of its owner may keep.
+const (
+	Apart int64 = -1 // stay out of the owner's hold
+	Again int64 = -2 // enter it, under another number
+)
+
 // Vote acquires at a node of a quorum, looks again there, and with yield gives the grant of that
 // number back to a lower ticket.
 func (r *Redis) Vote(ctx context.Context, e *Entry, ticket string, yield int64, how string, who link.Latecomer) (Answer, error) {
 	number := ""
-	if yield > 0 {
+	switch {
+	case yield > 0:
 		number = strconv.FormatInt(yield, 10)
+	case yield == Apart:
+		number = "apart"
+	case yield == Again:
+		number = "again"
 	}
 	args := make([]string, 0, acquireArgs)
 	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, ticket, how, e.Owner, number, "")
