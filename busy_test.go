@@ -132,6 +132,13 @@ func TestBusyIsNotDown(t *testing.T) {
 			elsewhere := try(d)
 			require.False(t, elsewhere.Local)
 			require.Equal(t, stateOf(t, m).Holder, elsewhere.Holder)
+			waiters := func(n int) {
+				require.Eventually(t, func() bool {
+					st, err := m.State(context.Background())
+					return err == nil && st.Waiters == n
+				}, patience, time.Millisecond)
+			}
+			waiters(0) // what waited there has left the queue
 			// Behind a contender of this process, who hears that the lock is busy.
 			waiting, leave := context.WithCancel(context.Background())
 			first := make(chan error, 1)
@@ -139,10 +146,7 @@ func TestBusyIsNotDown(t *testing.T) {
 				_, err := d.Mutex(name).Lock(waiting)
 				first <- err
 			}()
-			require.Eventually(t, func() bool {
-				st, err := m.State(context.Background())
-				return err == nil && st.Waiters == 1
-			}, patience, time.Millisecond)
+			waiters(1)
 			require.True(t, try(d).Local)
 			leave()
 			require.ErrorIs(t, within(t, first), ErrNotAcquired)

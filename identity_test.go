@@ -118,7 +118,7 @@ func TestRedlockClosesDuringUse(t *testing.T) {
 	nodes := masters(t, 3)
 	bg := context.Background()
 	for range 20 {
-		c := newRedlock(t, nodes, WithLease(time.Second), WithRestartGuard(GuardAuto, time.Second))
+		c := newRedlock(t, nodes, WithLease(10*time.Second), WithRestartGuard(GuardAuto, 10*time.Second))
 		var wg sync.WaitGroup
 		used := make(chan struct{})
 		var once sync.Once

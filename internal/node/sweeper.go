@@ -43,6 +43,7 @@ type sweep struct {
 	lateEnd  clock.Stamp   // an acquire that comes later than this costs one lease
 	giveUpAt clock.Stamp   // after this every lease in Redis has expired, one lengthened by Extend included
 	again    bool          // something new about it was seen since it was last sent
+	refused  bool          // Redis answered the last try, and would not end it
 	index    int           // in due, -1 outside
 	failing  clock.Backoff // after a try that failed
 	coming   clock.Backoff // until a late acquire came, if it comes
@@ -219,6 +220,7 @@ func (s *sweeper) send(batch []*sweep) {
 	defer s.mu.Unlock()
 	now := clock.Now()
 	for i, w := range batch {
+		w.refused = err == nil && !ended[i]
 		switch {
 		case final || w.settled(err == nil && ended[i], sent, now):
 			delete(s.all, w.c.Entry.ID)
@@ -251,11 +253,12 @@ func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
 	return !w.c.MayRunLate() || w.lateEnd.Reached(sent)
 }
 
-// back makes what failed before be tried at once: Redis answers again. The caller holds s.mu.
+// back makes what was not answered before be tried at once: Redis answers again. What it refused is
+// no better off for that. The caller holds s.mu.
 func (s *sweeper) back(now clock.Stamp) {
 	found := false
 	for _, w := range s.due {
-		if w.failing.Begun() {
+		if w.failing.Begun() && !w.refused {
 			w.failing.Reset()
 			w.at, found = now, true
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,4 +129,23 @@ func TestSweepsAreBatchedByKind(t *testing.T) {
 	}
 	want := []int{sweepBatch, 1}
 	require.Equal(t, map[*wire.Kind][]int{wire.Mutex: want, kindred: want}, sizes)
+}
+
+// What Redis answers, but refuses to end, is tried less and less often.
+func TestRefusedSweepsBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var swept atomic.Int32
+		n, closes := nodeOf(&faults.Stub{
+			OnRun: func(context.Context, *driver.Script, []string, []string) (driver.Value, error) {
+				time.Sleep(time.Millisecond)
+				swept.Add(1)
+				return driver.List(driver.Int(-1)), nil
+			},
+		})
+		defer closes()
+		n.Hub.Message(wire.InboxPrefix+"c", "17 30000 c:9 0 k")
+		time.Sleep(5 * time.Second)
+		require.Greater(t, swept.Load(), int32(5))
+		require.Less(t, swept.Load(), int32(20))
+	})
 }
