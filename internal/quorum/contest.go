@@ -175,7 +175,7 @@ func (t *contest) count(got vote) {
 		got.err, v.err = errAstray, errAstray
 		v.disown()
 		v.Belief.Counter = max(v.Belief.Counter, got.Number)
-	} else if r := wire.RefusalOf(got.err); got.err == nil || r.Born != "" || r.Left > 0 {
+	} else if got.err == nil || wire.RefusalOf(got.err).Left > 0 {
 		v.failing.Reset() // it answers, and says itself when to ask again
 	}
 	if got.err != nil {

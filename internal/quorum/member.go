@@ -65,6 +65,7 @@ type voter struct {
 	doubter string      // the incarnation that forgot how far it counted, "" for none
 	doubted clock.Stamp // when that was first heard
 	seeded  bool        // it was told the counter since
+	seeds   int         // how often that incarnation was
 
 	// missing is when a renewal was sent that first found the lock lost there; nil while it is not
 	// known to be. Renewals read and write it from their own goroutines.

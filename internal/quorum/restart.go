@@ -19,9 +19,9 @@ func (v *voter) hear(got vote, now clock.Stamp) {
 	r := wire.RefusalOf(got.err)
 	switch {
 	case r.Born == "":
-		v.doubter = ""
+		v.doubter, v.seeds = "", 0
 	case r.Born != v.doubter:
-		v.doubter, v.doubted = r.Born, now
+		v.doubter, v.doubted, v.seeds = r.Born, now, 0
 	}
 }
 
@@ -37,8 +37,8 @@ func (t *contest) reseed(now clock.Stamp) {
 			continue
 		}
 		if reached, known := t.recall(v, r); known {
-			if t.seed(v, reached) {
-				v.due = now.Add(t.voteTimeout)
+			if t.seed(v, reached) && v.seeds == 1 {
+				v.due = now.Add(t.voteTimeout) // one that it refuses leaves the pause of other refusals
 			}
 			continue
 		}
@@ -95,6 +95,7 @@ func (t *contest) remind(reached int64) {
 // seed tells a node that forgot how far the others counted.
 func (t *contest) seed(v *voter, reached int64) bool {
 	born := v.doubter
+	v.seeds++
 	v.seeded = t.q.crew.Start(func() {
 		ctx, cancel := context.WithTimeout(t.q.ctx, v.Entry.Timeout)
 		defer cancel()

@@ -61,6 +61,11 @@ func TestForgetfulNodeIsToldWhatWasAskedSince(t *testing.T) {
 	voteAt(t, e, 2)
 	require.True(t, v.seeded)
 	reaches(t, nodes[0], reached)
+	for range 6 { // it was full, and refused to be told
+		v.pending = true
+		e.count(vote{voter: v, err: got.err, sent: clock.Now()})
+	}
+	require.Greater(t, v.due.Until(clock.Now()), 6*firstPause, "it is asked less and less often")
 }
 
 // A winner without the node that forgot tells it too: a lock that always passes quickly leaves no time to ask the
