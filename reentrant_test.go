@@ -166,7 +166,7 @@ func TestGivingUpTellsWhyAndWhoWasInTheWay(t *testing.T) {
 	l, err := c.Mutex("k").Lock(context.Background())
 	require.NoError(t, err)
 	patient := errors.New("enough")
-	ctx, cancel := context.WithTimeoutCause(context.Background(), 50*time.Millisecond, patient)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, patient)
 	defer cancel()
 	_, err = d.Mutex("k").Lock(ctx)
 	var held *HeldError

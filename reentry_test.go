@@ -96,8 +96,9 @@ func TestUnlockedLeaseHidesNoOuterOne(t *testing.T) {
 // The time to wait bounds a re-entry too.
 func TestWaitBoundsReentry(t *testing.T) {
 	s := redistest.Start(t)
-	m := newClient(t, s.Client(), WithLease(time.Hour)).Mutex("k", WithWait(50*time.Millisecond), WithCommandTimeout(time.Minute))
-	l, err := m.Lock(context.Background())
+	c := newClient(t, s.Client(), WithLease(time.Hour), WithCommandTimeout(time.Minute))
+	m := c.Mutex("k", WithWait(50*time.Millisecond))
+	l, err := c.Mutex("k").Lock(context.Background())
 	require.NoError(t, err)
 	s.Pause()
 	_, err = m.Lock(l.Context())
