@@ -106,6 +106,7 @@ func measure(ctx context.Context, args []string) error {
 	f.DurationVar(&cfg.Hold, "hold", 0, "how long idle-waiters and watchdog hold (default 2s to 11s, by the cell)")
 	f.IntVar(&cfg.Rounds, "rounds", 0, "turns of each peer in each cell (default 3, or 2 where those would be too short)")
 	f.StringVar(&cfg.Redis, "redis", "", "the Redis to measure on, as `redis://host:port`; one of its own by default")
+	earlier := f.String("peer-at", "", "measure relock as it was at these git `REFS`, too: each becomes a peer relock@REF")
 	f.StringVar(&cfg.Etcd, "etcd", os.Getenv("RELOCK_ETCD"),
 		"`host:port` of an etcd; by default the one in PATH is started")
 	f.StringVar(&out.json, "json", "", "write the results to `FILE`")
@@ -121,7 +122,7 @@ func measure(ctx context.Context, args []string) error {
 		return err
 	}
 	cfg.Worker, cfg.Java = []string{self}, javaDir()
-	cfg.Scenarios, cfg.Peers = list(*scenarios), list(*peers)
+	cfg.Scenarios, cfg.Peers, cfg.Earlier = list(*scenarios), list(*peers), list(*earlier)
 	cfg.Command = strings.Join(append([]string{"go run ./bench"}, args...), " ")
 	r, err := run.Run(ctx, cfg)
 	if err != nil {

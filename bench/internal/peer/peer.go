@@ -34,6 +34,7 @@ type Held interface {
 // Env is what a peer is opened with.
 type Env struct {
 	Redis    string        // URL
+	Cluster  bool          // Redis is one of the masters of a Cluster
 	Nodes    []string      // URLs of the masters of a quorum, for the peers that can use one; none: Redis decides alone
 	Etcd     string        // address, for the peers that need one
 	Lease    time.Duration // 0: the peer's own default
@@ -53,9 +54,16 @@ type Spec struct {
 	Reentrant bool // takes a lock again that it holds
 	Keeps     bool // leases live as long as they are held
 	Quorum    bool // can be held by a quorum of masters
+	Cluster   bool // can be held on a Redis Cluster
+	Cached    bool // stays held after Unlock until somebody else wants it
 	Baseline  bool // no lock that anybody chooses: measured to compare with
 	NeedsEtcd bool
 	JVM       string // the lock's name in the Java worker; Open is nil then
+
+	// A peer of an earlier commit runs in a worker of that commit.
+	Worker  []string // its command line; nil: the worker is the bench's own
+	Known   string   // the name the worker knows the peer by; "": Name
+	Version string   // "": that of Module
 
 	// RenewEvery is how often a lease of that length is renewed.
 	RenewEvery func(lease time.Duration) time.Duration
@@ -105,7 +113,7 @@ func (e Env) rueidisClient() (rueidis.Client, error) {
 }
 
 // goRedisClient returns a go-redis client with its default options and a dialer that counts.
-func (e Env) goRedisClient() (*goredis.Client, error) {
+func (e Env) goRedisClient() (goredis.UniversalClient, error) {
 	o, err := goredis.ParseURL(e.Redis)
 	if err != nil {
 		return nil, fmt.Errorf("redis URL: %w", err)
@@ -113,6 +121,11 @@ func (e Env) goRedisClient() (*goredis.Client, error) {
 	dialer := net.Dialer{Timeout: 5 * time.Second, KeepAlive: 5 * time.Minute}
 	o.Dialer = func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return e.Wire.Dial(ctx, &dialer, addr, o.TLSConfig)
+	}
+	if e.Cluster {
+		return goredis.NewClusterClient(&goredis.ClusterOptions{
+			Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, Dialer: o.Dialer,
+		}), nil
 	}
 	return goredis.NewClient(o), nil
 }

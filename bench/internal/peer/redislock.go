@@ -14,12 +14,12 @@ func redislockSpec() Spec {
 		Name: "redislock", Module: "github.com/bsm/redislock",
 		Setup: "as its README and examples: go-redis, TTL 30 s, a try every 100 ms (LinearBackoff) until ctx ends; " +
 			"leases held for long refreshed every TTL/3 by a goroutine each, as under External watchdog",
-		Open: openRedislock, Keeps: true, RenewEvery: third, Lease: 30 * time.Second,
+		Open: openRedislock, Keeps: true, Cluster: true, RenewEvery: third, Lease: 30 * time.Second,
 	}
 }
 
 type redislockPeer struct {
-	rdb    *goredis.Client
+	rdb    goredis.UniversalClient
 	locker *redislock.Client
 	ttl    time.Duration
 	keep   bool

@@ -15,18 +15,18 @@ func redsyncSpec() Spec {
 		Name: "redsync", Module: "github.com/go-redsync/redsync/v4",
 		Setup: "as its README: go-redis pool, NewMutex with defaults (8 s expiry, 32 tries 50 to 250 ms apart); " +
 			"a pool of each node where there are nodes",
-		Open: openRedsync, Quorum: true, Lease: 8 * time.Second,
+		Open: openRedsync, Quorum: true, Cluster: true, Lease: 8 * time.Second,
 	}
 }
 
 type redsyncPeer struct {
-	nodes []*goredis.Client
+	nodes []goredis.UniversalClient
 	rs    *redsync.Redsync
 	opts  []redsync.Option
 }
 
 func openRedsync(e Env) (Peer, error) {
-	nodes, err := connectAll(e, Env.goRedisClient, func(rdb *goredis.Client) { _ = rdb.Close() })
+	nodes, err := connectAll(e, Env.goRedisClient, func(rdb goredis.UniversalClient) { _ = rdb.Close() })
 	if err != nil {
 		return nil, err
 	}

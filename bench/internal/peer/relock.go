@@ -15,7 +15,7 @@ func relockSpec() Spec {
 		Setup: "relock.New over rueidis with default options; local hand-off at its default of 256 passes and 10 ms; " +
 			"relock.NewRedlock with default options where there are nodes",
 		Open:      func(e Env) (Peer, error) { return openRelock(e) },
-		Reentrant: true, Quorum: true, Keeps: true, RenewEvery: third, Lease: 30 * time.Second,
+		Reentrant: true, Quorum: true, Cluster: true, Keeps: true, RenewEvery: third, Lease: 30 * time.Second,
 	}
 }
 
@@ -30,8 +30,8 @@ func relockRemoteSpec() Spec {
 // oneNodeSpec is what a quorum is compared with.
 func oneNodeSpec() Spec {
 	s := relockSpec()
-	s.Name, s.Baseline, s.Quorum = "one-node", true, false
-	s.Setup = "relock on one of the nodes, which decides alone"
+	s.Name, s.Baseline, s.Quorum, s.Cluster = "one-node", true, false, false
+	s.Setup = "relock on a single Redis, where the others use a quorum or a Cluster"
 	return s
 }
 

@@ -12,7 +12,7 @@ func retrySpec() Spec {
 	return Spec{
 		Name: "retry", Module: "github.com/redis/rueidis",
 		Setup: "the constant-retry lock: SET NX PX over rueidis, 10 tries 100 ms apart, then an error; 30 s lease",
-		Open:  openRetry, Lease: spinLease,
+		Open:  openRetry, Cluster: true, Lease: spinLease,
 	}
 }
 

@@ -12,7 +12,7 @@ func rueidislockSpec() Spec {
 		Name: "rueidislock", Module: "github.com/redis/rueidis",
 		Setup: "as its README for one Redis from 7.0.5: KeyMajority 1, NoLoopTracking, else defaults " +
 			"(5 s validity, extended every 2.5 s)",
-		Open: openRueidislock, Keeps: true, Lease: 5 * time.Second,
+		Open: openRueidislock, Keeps: true, Cluster: true, Lease: 5 * time.Second,
 		RenewEvery: func(lease time.Duration) time.Duration { return lease / 2 },
 	}
 }

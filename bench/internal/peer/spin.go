@@ -23,7 +23,7 @@ func spinSpec() Spec {
 		Name: "spin", Module: "github.com/redis/rueidis",
 		Setup: "the classic reentrant spin lock: a hash script over rueidis, back-off 1 ms doubling to 128 ms with jitter, " +
 			"30 s lease",
-		Open: openSpin, Reentrant: true, Lease: spinLease,
+		Open: openSpin, Reentrant: true, Cluster: true, Lease: spinLease,
 	}
 }
 

@@ -62,7 +62,9 @@ type Params struct {
 	LeaseMS    int64  `json:"lease_ms,omitempty"` // 0: each peer's default
 	Crash      string `json:"crash,omitempty"`    // who is killed: holder, waiter, none
 	Nodes      int    `json:"nodes,omitempty"`    // of a quorum
+	Masters    int    `json:"masters,omitempty"`  // of a Cluster
 	Hung       int    `json:"hung,omitempty"`     // of the nodes, while it counts
+	Holder     string `json:"holder,omitempty"`   // what another process does that had the lock: idle, busy
 }
 
 // Quantiles of a latency in microseconds.
@@ -138,6 +140,8 @@ func (p Params) String() string {
 	}
 	add(p.Nodes > 0, "%s", plural(p.Nodes, "node"))
 	add(p.Hung > 0, "%d hung", p.Hung)
+	add(p.Masters > 0, "%s", plural(p.Masters, "master"))
+	add(p.Holder != "", "holder %s", p.Holder)
 	add(p.Processes > 1, "%d processes", p.Processes)
 	add(p.Goroutines > 0, "%s", plural(p.Goroutines, "goroutine"))
 	add(p.Leases > 0, "%d leases", p.Leases)

@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -161,13 +162,14 @@ func names(cell []Result, which []int) string {
 	return strings.Join(s, " = ")
 }
 
-// lead is by what factor a single winner beats the best of the others that are not of its own family.
+// lead is by what factor the winners beat the best of the others that are not of the first one's family.
 func lead(m Measure, cell []Result, won []int) string {
 	best := *m.Of(&cell[won[0]])
 	next := -1
 	for i := range cell {
 		v := m.Of(&cell[i])
-		if v == nil || cell[i].Baseline || cell[i].Broken() || family(cell[i].Peer) == family(cell[won[0]].Peer) {
+		if v == nil || cell[i].Baseline || cell[i].Broken() || slices.Contains(won, i) ||
+			family(cell[i].Peer) == family(cell[won[0]].Peer) {
 			continue
 		}
 		if next < 0 || m.better(*v, *m.Of(&cell[next])) {
@@ -187,10 +189,13 @@ func lead(m Measure, cell []Result, won []int) string {
 	return fmt.Sprintf(" (%s× %s)", Decimal(factor), cell[next].Peer)
 }
 
-// family puts the settings of one library together: relock and relock-remote, redisson and redisson-fair.
+// family puts the settings of one library together, and its commits: relock, relock-remote and relock@v0.1.0; redisson
+// and redisson-fair.
 func family(peer string) string {
-	name, _, _ := strings.Cut(peer, "-")
-	return name
+	if i := strings.IndexAny(peer, "-@"); i >= 0 {
+		return peer[:i]
+	}
+	return peer
 }
 
 // winners is a table of all cells.

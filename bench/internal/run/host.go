@@ -18,9 +18,9 @@ type host struct {
 // failure is a Fatalf on its way to start.
 type failure struct{ error }
 
-// start runs a redis-server of our own.
-func (h *host) start() (s *redistest.Server, err error) {
-	err = h.try(func() { s = redistest.Start(h) })
+// start runs a redis-server of our own, with further options as on its command line.
+func (h *host) start(args ...string) (s *redistest.Server, err error) {
+	err = h.try(func() { s = redistest.Start(h, args...) })
 	return s, err
 }
 

@@ -22,23 +22,17 @@ const (
 
 // loops is a round in which processes lock and unlock as fast as they can: connect, get going, measure, disconnect.
 func (r *runner) loops(ctx context.Context, c cell, s peer.Spec, _ int, t *measured) error {
-	procs, fresh, err := r.poolOf(s).get(max(1, c.params.Processes))
+	return r.round(ctx, c, s, t, r.loop)
+}
+
+// round has the workers of a cell connected for as long as do takes, and adds up what it measured.
+func (r *runner) round(ctx context.Context, c cell, s peer.Spec, t *measured,
+	do func(context.Context, cell, peer.Spec, []*process) (round, error)) error {
+	procs, err := r.connected(ctx, c, s)
 	if err != nil {
 		return err
 	}
-	open, err := r.open(c, s)
-	if err != nil {
-		return err
-	}
-	if s.JVM != "" && len(fresh) > 0 {
-		if err := r.heat(ctx, s, open, fresh); err != nil {
-			return err
-		}
-	}
-	if _, err := askAll(ctx, procs, openLimit, func(int) worker.Request { return open }); err != nil {
-		return err
-	}
-	rd, err := r.loop(ctx, c, s, procs)
+	rd, err := do(ctx, c, s, procs)
 	if err != nil {
 		return err
 	}
@@ -51,6 +45,25 @@ func (r *runner) loops(ctx context.Context, c cell, s peer.Spec, _ int, t *measu
 	}
 	_, err = askAll(ctx, procs, openLimit, func(int) worker.Request { return worker.Request{Do: worker.Close} })
 	return err
+}
+
+// connected returns workers with the peer open.
+func (r *runner) connected(ctx context.Context, c cell, s peer.Spec) ([]*process, error) {
+	procs, fresh, err := r.poolOf(s).get(c.processes())
+	if err != nil {
+		return nil, err
+	}
+	open, err := r.open(c, s)
+	if err != nil {
+		return nil, err
+	}
+	if s.JVM != "" && len(fresh) > 0 {
+		if err := r.heat(ctx, s, open, fresh); err != nil {
+			return nil, err
+		}
+	}
+	_, err = askAll(ctx, procs, openLimit, func(int) worker.Request { return open })
+	return procs, err
 }
 
 // heat lets new JVMs compile what they will run. The more of them share the cores, the longer it takes.
@@ -76,11 +89,8 @@ func (r *runner) loop(ctx context.Context, c cell, s peer.Spec, procs []*process
 	if s.JVM != "" {
 		warm += jvmWarm
 	}
-	begin := board.Now() + int64(headStart+time.Duration(len(procs))*500*time.Microsecond+warm)
-	req := worker.Request{
-		Do: worker.Loop, Key: r.key(s), KeyEach: c.keyEach, Goroutines: c.params.Goroutines, Depth: c.params.Depth,
-		CSMicros: *c.params.CSMicros, Start: begin, WarmMS: warm.Milliseconds(), Millis: d.Milliseconds(),
-	}
+	begin := startOf(len(procs), warm)
+	req := r.loopRequest(c, s, begin, warm)
 	slots := 1
 	if c.keyEach {
 		slots = c.params.Goroutines
@@ -94,7 +104,7 @@ func (r *runner) loop(ctx context.Context, c cell, s peer.Spec, procs []*process
 	}
 	seen := make(chan observed, 1)
 	go func() {
-		l, err := r.watch(ctx, c, board.Time(begin), board.Time(begin+int64(d)))
+		l, err := r.watch(ctx, c, s, board.Time(begin), board.Time(begin+int64(d)))
 		seen <- observed{l, err}
 	}()
 	replies, err := askAll(ctx, procs, warm+d+replyLimit, func(int) worker.Request { return req })
@@ -105,10 +115,25 @@ func (r *runner) loop(ctx context.Context, c cell, s peer.Spec, procs []*process
 	return round{replies: replies, elapsed: d, load: o.load}, o.err
 }
 
-// watch returns what the servers of the cell did between two instants.
-func (r *runner) watch(ctx context.Context, c cell, from, to time.Time) (load, error) {
-	if c.params.Nodes > 0 {
+// startOf is when what counts begins in a loop of n processes that is asked for now.
+func startOf(n int, warm time.Duration) int64 {
+	return board.Now() + int64(headStart+time.Duration(n)*500*time.Microsecond+warm)
+}
+
+func (r *runner) loopRequest(c cell, s peer.Spec, begin int64, warm time.Duration) worker.Request {
+	return worker.Request{
+		Do: worker.Loop, Key: r.key(s), KeyEach: c.keyEach, Goroutines: c.params.Goroutines, Depth: c.params.Depth,
+		CSMicros: *c.params.CSMicros, Start: begin, WarmMS: warm.Milliseconds(), Millis: r.plan.sliceOf(c).Milliseconds(),
+	}
+}
+
+// watch returns what the peer's servers did between two instants.
+func (r *runner) watch(ctx context.Context, c cell, s peer.Spec, from, to time.Time) (load, error) {
+	switch {
+	case c.params.Nodes > 0:
 		return r.observeNodes(ctx, c.params.Hung, from, to)
+	case c.params.Masters > 0 && s.Cluster:
+		return observe(ctx, r.masters, from, to)
 	}
 	return observe(ctx, r.server, from, to)
 }

@@ -43,8 +43,11 @@ func (r *runner) describe(ctx context.Context) error {
 	}
 	for _, s := range r.specs {
 		p := results.Peer{Name: s.Name, Setup: s.Setup, Version: peer.Version(s.Module)}
-		if s.JVM != "" {
+		switch {
+		case s.JVM != "":
 			p.Version = redissonVersion(r.cfg.Java)
+		case s.Version != "":
+			p.Version = s.Version
 		}
 		r.report.Peers = append(r.report.Peers, p)
 	}

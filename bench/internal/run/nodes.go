@@ -15,8 +15,8 @@ type meter interface {
 	load(context.Context) (load, error)
 }
 
-// nodes are the independent masters that the cells with a quorum run on. They are always the bench's own, since some of
-// them are stopped.
+// nodes are the independent masters that the cells with a quorum run on, or the masters of a Cluster. They are always
+// the bench's own, since some of them are stopped.
 type nodes struct {
 	host    host
 	servers []*redistest.Server
@@ -24,11 +24,11 @@ type nodes struct {
 	hung    int       // of them, the last ones
 }
 
-// startNodes starts n servers.
-func startNodes(ctx context.Context, n int) (*nodes, error) {
+// startNodes starts n servers, with further options as on their command lines.
+func startNodes(ctx context.Context, n int, args ...string) (*nodes, error) {
 	q := &nodes{}
 	for range n {
-		s, err := q.host.start()
+		s, err := q.host.start(args...)
 		if err != nil {
 			q.close()
 			return nil, err
@@ -119,7 +119,7 @@ func (r *runner) findNodes(ctx context.Context) {
 	}
 	var err error
 	if r.nodes, err = startNodes(ctx, n); err != nil {
-		r.note("redlock left out: its nodes cannot be started: %v", err)
+		r.note("redlock left out, as is all that needs a quorum: its nodes cannot be started: %v", err)
 		r.plan.cells = slices.DeleteFunc(r.plan.cells, func(c cell) bool { return c.params.Nodes > 0 })
 	}
 }

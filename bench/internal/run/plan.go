@@ -11,7 +11,8 @@ import (
 // Scenarios returns the names of all scenarios in the order they run.
 func Scenarios() []string {
 	return []string{
-		"uncontended", "many-keys", "reentry", "hot-local", "hot-processes", "idle-waiters", "watchdog", "crash", "redlock",
+		"uncontended", "many-keys", "reentry", "cached", "hot-local", "hot-processes", "giving-way", "idle-waiters", "watchdog",
+		"crash", "redlock",
 	}
 }
 
@@ -20,6 +21,7 @@ type kind int
 
 const (
 	looping  kind = iota // processes that lock and unlock for the length of a round
+	visiting             // a process that wants, now and then, what another one had
 	idling               // goroutines that wait behind a long hold
 	keeping              // leases held for long
 	crashing             // a process killed
@@ -31,6 +33,7 @@ type cell struct {
 	kind     kind
 	params   results.Params
 	keyEach  bool
+	cached   bool          // peers take part that keep a lock after its Unlock
 	slice    time.Duration // of a looping cell; 0: as the plan has it, times weight
 	weight   int           // 0 is 1
 	baseline []string      // the peers measured beside, to compare with
@@ -56,10 +59,11 @@ func us(n int64) *int64 { return &n }
 func quickCells(hold time.Duration) []cell {
 	var cells []cell
 	cells = append(cells, soloCells(0)...)
+	cells = append(cells, cached(1, 0), cached(1, 5))
 	for _, g := range []int{8, 64, 512} {
 		cells = append(cells, hotLocal(g, 0, 0))
 	}
-	cells = append(cells, hotProcesses(8, 1000, 0))
+	cells = append(cells, hotProcesses(8, 1000, 0), givingWay("idle", 1, 0, 0))
 	cells = append(cells, idleWaiters(1000, orElse(hold, 600*time.Millisecond)),
 		watchdogs(10_000, orElse(hold, 1200*time.Millisecond)))
 	cells = append(cells, crashes(time.Second)...)
@@ -68,7 +72,8 @@ func quickCells(hold time.Duration) []cell {
 
 // fullCells are the whole bench.
 func fullCells(hold time.Duration) []cell {
-	cells := append(soloCells(0), soloCells(1000)[0])
+	cells := append(soloCells(0), soloCells(1000)[0], manyKeysOver(3),
+		cached(1, 0), cached(64, 0), cached(1, 5), cached(64, 5))
 	for _, g := range []int{1, 8, 64, 512, 4096} {
 		cells = append(cells, hotLocal(g, 0, 0))
 	}
@@ -80,6 +85,8 @@ func fullCells(hold time.Duration) []cell {
 		cells = append(cells, hotProcesses(p, 1000, 0))
 	}
 	cells = append(cells, hotProcesses(8, 1000, 1000))
+	cells = append(cells, givingWay("idle", 1, 0, 0), givingWay("idle", 1, 1000, 0), givingWay("idle", 1, 0, 5),
+		givingWay("busy", 1, 0, 0), givingWay("busy", 64, 0, 0), takingTurns())
 	cells = append(cells, idleWaiters(1000, orElse(hold, 2*time.Second)), idleWaiters(10_000, orElse(hold, 3*time.Second)),
 		watchdogs(10_000, orElse(hold, 3*time.Second)), watchdogs(100_000, orElse(hold, 11*time.Second)))
 	cells = append(cells, crashes(2*time.Second)...)
@@ -111,6 +118,41 @@ func soloCells(delay int64) []cell {
 			fits: func(s peer.Spec) bool { return s.Reentrant },
 		},
 	}
+}
+
+// manyKeysOver is many-keys on a Cluster, with relock on a single Redis beside it.
+func manyKeysOver(masters int) cell {
+	return cell{scenario: "many-keys", keyEach: true, baseline: []string{"one-node"},
+		params: results.Params{Masters: masters, Goroutines: 1000, CSMicros: us(0)}}
+}
+
+// cached is goroutines of one process that lock the same key again and again, which no other process wants.
+func cached(goroutines, nodes int) cell {
+	c := cell{scenario: "cached", cached: true, fits: differs,
+		params: results.Params{Nodes: nodes, Goroutines: goroutines, CSMicros: us(0)}}
+	if nodes > 0 {
+		c.fits = func(s peer.Spec) bool { return s.Quorum && differs(s) }
+	}
+	return c
+}
+
+// givingWay is a process that takes a lock which another one had last and may keep in a cache. An idle holder has
+// unlocked it, a busy one locks it again and again, in as many goroutines.
+func givingWay(holder string, goroutines int, delay int64, nodes int) cell {
+	c := cached(goroutines, nodes)
+	c.scenario, c.kind, c.weight = "giving-way", visiting, 3
+	c.params.Holder, c.params.DelayUS = holder, delay
+	if holder == "idle" {
+		c.params.Goroutines = 0
+	}
+	return c
+}
+
+// takingTurns is two processes that want the same lock all the time.
+func takingTurns() cell {
+	c := cached(1, 0)
+	c.scenario, c.weight, c.params.Processes = "giving-way", 2, 2
+	return c
 }
 
 func hotLocal(goroutines int, cs, delay int64) cell {
@@ -169,17 +211,25 @@ func redlock(contenders, hung int, slice time.Duration) cell {
 	return c
 }
 
+// takes reports whether the cell shows anything of the peer.
+func (c cell) takes(s peer.Spec) bool {
+	if s.Cached && !c.cached || c.params.Masters > 0 && !s.Cluster {
+		return false
+	}
+	return c.fits == nil || c.fits(s)
+}
+
 // peersOf returns the peers that take part in the cell.
 func (c cell) peersOf(chosen []peer.Spec, all []peer.Spec) []peer.Spec {
 	var specs []peer.Spec
 	for _, s := range chosen {
-		if c.fits == nil || c.fits(s) {
+		if c.takes(s) {
 			specs = append(specs, s)
 		}
 	}
 	for _, name := range c.baseline {
 		for _, s := range all {
-			if s.Name == name {
+			if s.Name == name && !slices.ContainsFunc(specs, func(c peer.Spec) bool { return c.Name == name }) {
 				specs = append(specs, s)
 			}
 		}
@@ -207,10 +257,21 @@ func (p *plan) cost(c cell, s peer.Spec) time.Duration {
 	}
 	round := p.sliceOf(c) + p.warmOf(c) + roundOverhead
 	if s.JVM != "" {
-		return round + jvmWarm + time.Duration(c.params.Processes)*processCost*5
+		return round + jvmWarm + time.Duration(c.processes())*processCost*5
 	}
-	return round + time.Duration(c.params.Processes)*processCost
+	return round + time.Duration(c.processes())*processCost
 }
+
+// processes is how many workers a round needs.
+func (c cell) processes() int {
+	if c.kind == visiting {
+		return 2
+	}
+	return max(1, c.params.Processes)
+}
+
+// timed reports whether a round of the cell is as long as the plan has it.
+func (c cell) timed() bool { return c.kind == looping || c.kind == visiting }
 
 func (p *plan) sliceOf(c cell) time.Duration {
 	return orElse(c.slice, p.slice*time.Duration(max(1, c.weight)))
@@ -254,7 +315,7 @@ func (p *plan) heat(chosen []peer.Spec) time.Duration {
 	var sum time.Duration
 	running := 0
 	for _, c := range p.cells {
-		if n := max(1, c.params.Processes); c.kind == looping && n > running {
+		if n := c.processes(); c.timed() && n > running {
 			sum += heatOf(n - running)
 			running = n
 		}
@@ -275,7 +336,7 @@ func (p *plan) fit(chosen, all []peer.Spec, budget time.Duration) {
 	fixed := p.total(chosen, all)
 	turns := 0
 	for _, c := range p.cells {
-		if c.kind == looping && c.slice == 0 {
+		if c.timed() && c.slice == 0 {
 			turns += p.roundsOf(c) * max(1, c.weight) * len(c.peersOf(chosen, all))
 		}
 	}

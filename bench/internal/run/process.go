@@ -20,6 +20,9 @@ import (
 // errHung is the error of a worker that did not answer in time. It was killed.
 var errHung = errors.New("hung")
 
+// errUnknown is the error of a worker of another commit, whose bench cannot do what it is asked for.
+var errUnknown = errors.New("the worker cannot do that")
+
 // process is a worker.
 type process struct {
 	cmd     *exec.Cmd
@@ -79,6 +82,9 @@ func (p *process) ask(ctx context.Context, r worker.Request, limit time.Duration
 	case rep, ok := <-p.replies:
 		if !ok {
 			return rep, p.died(r.Do)
+		}
+		if strings.HasPrefix(rep.Error, "unknown request") {
+			return rep, fmt.Errorf("%w: %s", errUnknown, rep.Error)
 		}
 		if rep.Error != "" {
 			return rep, fmt.Errorf("%s: %s", r.Do, rep.Error)

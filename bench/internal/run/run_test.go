@@ -60,7 +60,7 @@ func measureAll(t *testing.T, cfg Config) *results.Run {
 	if testing.Short() {
 		t.Skip("measures")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // the bench of another commit is built
 	defer cancel()
 	r, err := Run(ctx, cfg)
 	require.NoError(t, err)
@@ -241,6 +241,100 @@ func TestQuorumWithoutServers(t *testing.T) {
 	r := measureAll(t, config(t, "redlock", "", "relock"))
 	require.Empty(t, r.Results)
 	require.Contains(t, strings.Join(r.Notes, "\n"), "redlock left out")
+}
+
+func TestCachesTakePartWhereALockMayStay(t *testing.T) {
+	keeper := peer.Spec{Name: "keeper", Cached: true, Quorum: true, Cluster: true, Keeps: true, Reentrant: true}
+	for _, c := range append(fullCells(0), quickCells(0)...) {
+		want := c.scenario == "cached" || c.scenario == "giving-way"
+		require.Equal(t, want, c.takes(keeper), c.title())
+		require.Equal(t, c.params.Nodes == 0 && c.params.Masters == 0 && want, c.takes(peer.Spec{Name: "x"}) && want, c.title())
+	}
+}
+
+func TestManyKeysOnACluster(t *testing.T) {
+	cfg := config(t, "many-keys", "3 masters", "relock", "redsync", "redislock", "rueidislock", "spin", "retry", "etcd")
+	cfg.Quick, cfg.For, cfg.Rounds = false, 8*time.Second, 1 // everybody's goroutines need a moment for their first lock
+	r := measureAll(t, cfg)
+	require.Len(t, r.Cells(), 1)
+	cell := r.Cells()[0]
+	require.Equal(t, "many-keys 3 masters, 1000 goroutines", cell[0].Cell())
+	require.Len(t, cell, 7, "all but etcd, and relock on a single Redis beside them")
+	for _, res := range cell {
+		require.Empty(t, res.Error, res.Peer)
+		require.Zero(t, res.Overlaps, res.Peer)
+		require.Positive(t, res.Acquisitions, res.Peer)
+		require.Positive(t, *res.CallsPerAcq, "%s: the masters' counters add up", res.Peer)
+	}
+	require.Equal(t, "one-node", cell[6].Peer)
+	require.True(t, cell[6].Baseline)
+}
+
+func TestClusterWithoutServers(t *testing.T) {
+	t.Setenv(redistest.ServerEnv, "/nowhere/redis-server")
+	cfg := config(t, "many-keys", "3 masters", "relock")
+	cfg.Quick = false
+	r := measureAll(t, cfg)
+	require.Empty(t, r.Results)
+	require.Contains(t, strings.Join(r.Notes, "\n"), "many-keys on a Cluster left out")
+}
+
+func TestGivingWay(t *testing.T) {
+	cfg := config(t, "giving-way", "", "relock", "spin", "none")
+	cfg.Quick, cfg.For, cfg.Rounds = false, 3*time.Second, 1
+	r := measureAll(t, cfg)
+	require.Len(t, r.Cells(), 6)
+	for _, res := range r.Results {
+		require.Empty(t, res.Error, res.Cell()+" "+res.Peer)
+		require.NotNil(t, res.Wait, res.Cell()+" "+res.Peer)
+		visits := res.Params.Holder != ""
+		require.Equal(t, visits, res.AcqPerS == nil, "visits have pauses: nothing can be said per second")
+		if res.Peer == "none" {
+			continue
+		}
+		require.Zero(t, res.Overlaps, res.Cell()+" "+res.Peer)
+		require.Positive(t, res.Acquisitions, res.Cell()+" "+res.Peer)
+		require.Positive(t, *res.CmdsPerAcq, res.Cell()+" "+res.Peer)
+		if visits {
+			require.Nil(t, res.Jain, res.Cell())
+			require.Contains(t, res.Spread, "wait p99", res.Cell())
+		}
+		if res.Params.DelayUS > 0 {
+			require.Greater(t, res.Wait.P50, 1000.0, "the proxy's delay")
+		}
+	}
+}
+
+func TestRelockOfAnotherCommit(t *testing.T) {
+	cfg := config(t, "uncontended,crash", "", "relock")
+	cfg.Earlier = []string{"HEAD"}
+	r := measureAll(t, cfg)
+	now, before := resultOf(t, r, "relock"), resultOf(t, r, "relock@HEAD")
+	require.Positive(t, now.Acquisitions)
+	require.Positive(t, before.Acquisitions)
+	require.Empty(t, before.Error)
+	require.True(t, before.Baseline, "relock does not compete with itself")
+	require.Len(t, before.Version, 10)
+	require.Len(t, r.Results, 3+4)
+	for _, res := range r.Results {
+		require.Empty(t, res.Error, res.Cell()+" "+res.Peer)
+	}
+}
+
+func TestCommitThatIsNotThere(t *testing.T) {
+	cfg := config(t, "uncontended", "", "relock")
+	cfg.Earlier = []string{"no-such-ref"}
+	_, err := Run(context.Background(), cfg)
+	require.ErrorContains(t, err, "relock at no-such-ref: the git repository of the current directory has no such commit")
+}
+
+func TestWorkerThatCannotDoIt(t *testing.T) {
+	answer := `read line; echo '{"error": "unknown request \"visit\""}'; exec cat`
+	p, err := start([]string{"sh", "-c", answer})
+	require.NoError(t, err)
+	defer p.kill()
+	_, err = p.ask(context.Background(), worker.Request{Do: worker.Visit}, time.Minute)
+	require.ErrorIs(t, err, errUnknown)
 }
 
 // stopper ends a run once it has come to some cell.

@@ -36,6 +36,7 @@ type Config struct {
 	Redis     string        // URL; "": one of our own
 	Etcd      string        // address; "": one of our own if the program is there
 	Command   string        // as it was given, for the report
+	Earlier   []string      // git refs at which relock takes part too
 
 	Worker   []string // command line of a worker
 	Java     string   // directory of the Java worker's project
@@ -46,26 +47,28 @@ type Config struct {
 
 // runner is a run under way.
 type runner struct {
-	cfg    Config
-	specs  []peer.Spec // that take part
-	plan   plan
-	server *server
-	nodes  *nodes // nil where no cell needs them
-	etcd   *etcd
-	dir    string
-	board  *board.Board
-	pool   pool // Go workers
-	java   pool
-	delays map[delay]*wire.DelayProxy
-	keys   int // how many were made up
-	report results.Run
-	done   progress
+	cfg     Config
+	specs   []peer.Spec // that take part
+	plan    plan
+	server  *server
+	nodes   *nodes // of quorums; nil where no cell needs them
+	masters *nodes // of a Cluster; nil where no cell needs them
+	etcd    *etcd
+	dir     string
+	board   *board.Board
+	pool    pool // Go workers
+	java    pool
+	earlier map[string]*pool // by peer
+	delays  map[delay]*wire.DelayProxy
+	keys    int // how many were made up
+	report  results.Run
+	done    progress
 }
 
 // Run measures. When ctx ends it returns what was measured until then, marked as interrupted. It fails when nothing can
 // be measured at all.
 func Run(ctx context.Context, cfg Config) (*results.Run, error) {
-	r := &runner{cfg: cfg, delays: make(map[delay]*wire.DelayProxy)}
+	r := &runner{cfg: cfg, delays: make(map[delay]*wire.DelayProxy), earlier: make(map[string]*pool)}
 	r.pool.command = cfg.Worker
 	defer r.close()
 	if err := r.prepare(ctx); err != nil {
@@ -91,6 +94,12 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 	if err := r.choosePeers(); err != nil {
 		return err
 	}
+	if r.dir, err = os.MkdirTemp("", "relock-bench-"); err != nil {
+		return err
+	}
+	if err := r.buildEarlier(ctx); err != nil {
+		return err
+	}
 	if r.server, err = openServer(ctx, r.cfg.Redis); err != nil {
 		return err
 	}
@@ -98,9 +107,6 @@ func (r *runner) prepare(ctx context.Context) (err error) {
 	r.findJava(ctx)
 	if len(r.specs) == 0 {
 		return fmt.Errorf("no peer is left to measure: %s", strings.Join(r.report.Notes, "; "))
-	}
-	if r.dir, err = os.MkdirTemp("", "relock-bench-"); err != nil {
-		return err
 	}
 	if r.board, err = board.Create(r.boardPath(), boardSlots); err != nil {
 		return fmt.Errorf("shared memory for the overlap check: %w", err)
@@ -163,11 +169,12 @@ func (r *runner) planCells(ctx context.Context, scenarios []string) error {
 			r.plan.cells = append(r.plan.cells, c)
 		}
 	}
-	r.findNodes(ctx)
 	if len(r.plan.cells) == 0 && r.cfg.Match != "" {
 		return fmt.Errorf("no cell of %s is described by %q; there are: %s", strings.Join(scenarios, ", "), r.cfg.Match,
 			strings.Join(titles(cells), " | "))
 	}
+	r.findNodes(ctx)
+	r.findMasters(ctx)
 	if r.cfg.For > 0 {
 		budget = r.cfg.For
 	}
@@ -218,8 +225,11 @@ func (r *runner) cell(ctx context.Context, c cell) {
 		}
 	}
 	for i, s := range specs {
-		if tallies[i].rounds > 0 || tallies[i].err != nil {
-			r.keep(c, s, &tallies[i])
+		switch t := &tallies[i]; {
+		case errors.Is(t.err, errUnknown):
+			r.note("%s left out of %s: %v", s.Name, c.title(), t.err)
+		case t.rounds > 0 || t.err != nil:
+			r.keep(c, s, t)
 		}
 	}
 }
@@ -233,6 +243,8 @@ func (r *runner) turn(ctx context.Context, c cell, s peer.Spec, n int, t *measur
 		return r.leases(ctx, c, s, t)
 	case crashing:
 		return r.crash(ctx, c, s, n, t)
+	case visiting:
+		return r.visits(ctx, c, s, t)
 	}
 	return r.loops(ctx, c, s, n, t)
 }
@@ -285,14 +297,20 @@ func (r *runner) open(c cell, s peer.Spec) (worker.Request, error) {
 		Do: worker.Open, Peer: s.Name, Redis: r.server.url, Embedded: r.server.embedded, LeaseMS: c.params.LeaseMS,
 		Keep: c.kind == keeping, Board: r.boardPath(),
 	}
-	if s.JVM != "" {
+	switch {
+	case s.JVM != "":
 		req.Peer = s.JVM
+	case s.Known != "":
+		req.Peer = s.Known
 	}
 	if r.etcd != nil {
 		req.Etcd = r.etcd.addr
 	}
 	if !c.keyEach && c.kind != keeping {
-		req.Waiters = c.params.Goroutines
+		req.Waiters = max(1, c.params.Goroutines)
+	}
+	if c.params.Masters > 0 && s.Cluster {
+		req.Redis, req.Cluster = r.masters.urls()[0], true
 	}
 	if c.params.Nodes > 0 {
 		urls := r.nodes.urls()
@@ -308,8 +326,11 @@ func (r *runner) open(c cell, s peer.Spec) (worker.Request, error) {
 }
 
 func (r *runner) poolOf(s peer.Spec) *pool {
-	if s.JVM != "" {
+	switch {
+	case s.JVM != "":
 		return &r.java
+	case s.Worker != nil:
+		return r.earlier[s.Name]
 	}
 	return &r.pool
 }
@@ -317,14 +338,19 @@ func (r *runner) poolOf(s peer.Spec) *pool {
 func (r *runner) close() {
 	r.pool.close()
 	r.java.close()
+	for _, p := range r.earlier {
+		p.close()
+	}
 	for _, p := range r.delays {
 		p.Close()
 	}
 	if r.etcd != nil {
 		r.etcd.close()
 	}
-	if r.nodes != nil {
-		r.nodes.close()
+	for _, q := range []*nodes{r.nodes, r.masters} {
+		if q != nil {
+			q.close()
+		}
 	}
 	if r.server != nil {
 		r.server.disconnect()

@@ -28,12 +28,13 @@ var (
 
 // server is the Redis that is measured.
 type server struct {
-	url      string
-	addr     string
-	title    string // its version
-	embedded bool   // miniredis inside this process: for a look only
-	admin    rueidis.Client
-	close    func()
+	url       string
+	addr      string
+	title     string // its version
+	clustered bool   // a node of a Cluster
+	embedded  bool   // miniredis inside this process: for a look only
+	admin     rueidis.Client
+	close     func()
 }
 
 // openServer connects to the Redis at rawURL, or starts a redis-server of its own, or else an embedded miniredis.
@@ -47,6 +48,11 @@ func openServer(ctx context.Context, rawURL string) (*server, error) {
 	if err := s.connect(ctx); err != nil {
 		s.close()
 		return nil, err
+	}
+	if s.clustered {
+		s.disconnect()
+		return nil, fmt.Errorf("%s is a Cluster node; give -redis a single Redis (the bench starts the Cluster that it "+
+			"measures itself)", s.url)
 	}
 	if rawURL != "" {
 		if err := s.checkForeign(ctx); err != nil {
@@ -116,10 +122,7 @@ func (s *server) connect(ctx context.Context) error {
 	if v := info["valkey_version"]; v != "" {
 		s.title = "Valkey " + v
 	}
-	if info["redis_mode"] == "cluster" {
-		s.disconnect()
-		return fmt.Errorf("%s is a Cluster node; the bench measures a single Redis", s.url)
-	}
+	s.clustered = info["redis_mode"] == "cluster"
 	return nil
 }
 
@@ -173,13 +176,18 @@ func (s *server) info(ctx context.Context, section string) (map[string]string, e
 	if err != nil {
 		return nil, err
 	}
-	fields := make(map[string]string)
-	for line := range strings.Lines(text) {
+	return fields(text), nil
+}
+
+// fields reads the name:value lines of INFO.
+func fields(info string) map[string]string {
+	found := make(map[string]string)
+	for line := range strings.Lines(info) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[name] = value
+			found[name] = value
 		}
 	}
-	return fields, nil
+	return found
 }
 
 // load is what Redis has done so far.

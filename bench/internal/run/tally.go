@@ -26,6 +26,7 @@ type tally struct {
 	failed   int64
 	failure  string
 	overlaps int64
+	unrated  bool // nothing can be said per second
 	err      error
 	spread   map[string]results.Span
 }
@@ -35,6 +36,7 @@ type round struct {
 	replies []worker.Reply
 	elapsed time.Duration
 	load    load // during the round
+	unrated bool // it had pauses: how often somebody got the lock tells nothing
 }
 
 func merge(into **hdrhistogram.Histogram, encoded []byte) error {
@@ -82,6 +84,7 @@ func (t *tally) add(r round) error {
 
 func (t *tally) collect(r round) error {
 	t.elapsed += r.elapsed
+	t.unrated = r.unrated
 	t.load.cpu += r.load.cpu
 	t.load.calls += r.load.calls
 	n := 0
@@ -144,15 +147,11 @@ func (t *tally) base() results.Result {
 // result is what the tally comes to.
 func (t *tally) result() results.Result {
 	r := t.base()
-	if t.rounds == 0 || t.elapsed == 0 {
+	if t.rounds == 0 || t.elapsed == 0 && !t.unrated {
 		return r
 	}
-	seconds := t.elapsed.Seconds()
-	r.Seconds = seconds
-	r.AcqPerS = ptr(float64(t.total) / seconds)
-	r.ClientCPU = ptr(100 * t.usage.CPU.Seconds() / seconds)
-	if t.load.calls > 0 {
-		r.RedisCPU = ptr(100 * t.load.cpu.Seconds() / seconds)
+	if !t.unrated {
+		t.rates(&r)
 	}
 	r.Wait, r.WaitCDF = quantiles(t.wait), cdf(t.wait)
 	r.Handover, r.Pair = quantiles(t.handover), quantiles(t.pair)
@@ -164,6 +163,16 @@ func (t *tally) result() results.Result {
 	}
 	r.Spread = t.spread
 	return r
+}
+
+func (t *tally) rates(r *results.Result) {
+	seconds := t.elapsed.Seconds()
+	r.Seconds = seconds
+	r.AcqPerS = ptr(float64(t.total) / seconds)
+	r.ClientCPU = ptr(100 * t.usage.CPU.Seconds() / seconds)
+	if t.load.calls > 0 {
+		r.RedisCPU = ptr(100 * t.load.cpu.Seconds() / seconds)
+	}
 }
 
 func (t *tally) perAcquisition(r *results.Result) {

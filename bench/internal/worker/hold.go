@@ -43,6 +43,25 @@ func (w *worker) release() (Reply, error) {
 	return Reply{At: at, Overlaps: o.count()}, err
 }
 
+// visit has the lock once. Who does not get it in time has waited all of it.
+func (w *worker) visit(r Request) (Reply, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Millis)*time.Millisecond)
+	defer cancel()
+	l := newLoop(w, r)
+	began := board.Now()
+	h, err := l.until(ctx, r.Key, r.Slot, id(0))
+	granted := board.Now()
+	rep := Reply{Waited: granted - began}
+	if err == nil {
+		rep.At, rep.Counts = granted, []int64{1}
+		if err := w.leave(h, &l.overlaps); err != nil {
+			l.fail(err)
+		}
+	}
+	rep.Failed, rep.Failure, rep.Overlaps = l.failed, l.failure, l.overlaps.count()
+	return rep, nil
+}
+
 // waiting is goroutines that want one lock, once each.
 type waiting struct {
 	loop   *loop

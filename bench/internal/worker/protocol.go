@@ -19,6 +19,7 @@ const (
 	Release = "release" // give back what Hold took
 	Wait    = "wait"    // start Goroutines that want the lock; answered once all have asked for it
 	Join    = "join"    // wait for them, Millis at most
+	Visit   = "visit"   // take the lock and give it back, Millis at most
 	Take    = "take"    // take Goroutines locks, a key each, and keep them
 	Drop    = "drop"    // give back what Take took
 	Stats   = "stats"   // tell what was used so far
@@ -32,6 +33,7 @@ type Request struct {
 	Peer     string   `json:"peer,omitempty"` // for Open, as are the next ones
 	Redis    string   `json:"redis,omitempty"`
 	Nodes    []string `json:"nodes,omitempty"`
+	Cluster  bool     `json:"cluster,omitempty"` // Redis is one of its masters
 	Etcd     string   `json:"etcd,omitempty"`
 	Embedded bool     `json:"embedded,omitempty"`
 	LeaseMS  int64    `json:"lease_ms,omitempty"`
@@ -59,7 +61,8 @@ type Reply struct {
 	Failed   int64   `json:"failed,omitempty"` // tries that the peer gave up
 	Failure  string  `json:"failure,omitempty"`
 	Overlaps int64   `json:"overlaps,omitempty"`
-	Hung     int     `json:"hung,omitempty"` // goroutines that did not come back
+	Hung     int     `json:"hung,omitempty"`   // goroutines that did not come back
+	Waited   int64   `json:"waited,omitempty"` // of a Visit, nanoseconds; all of Millis if the lock was not had
 	Lost     int64   `json:"lost,omitempty"`
 
 	Wait     []byte `json:"wait,omitempty"`     // histograms of nanoseconds, HDR V2 compressed

@@ -102,6 +102,8 @@ func (w *worker) do(r Request) (Reply, error) {
 		return w.wait(r)
 	case Join:
 		return w.join(r)
+	case Visit:
+		return w.visit(r)
 	case Take:
 		return w.take(r)
 	case Drop:
@@ -130,8 +132,8 @@ func (w *worker) open(r Request) error {
 			return fmt.Errorf("peer %s runs in a JVM", s.Name)
 		}
 		w.peer, err = s.Open(peer.Env{
-			Redis: r.Redis, Nodes: r.Nodes, Etcd: r.Etcd, Lease: time.Duration(r.LeaseMS) * time.Millisecond, Waiters: r.Waiters,
-			Keep: r.Keep, Embedded: r.Embedded, Wire: w.wire,
+			Redis: r.Redis, Nodes: r.Nodes, Cluster: r.Cluster, Etcd: r.Etcd, Lease: time.Duration(r.LeaseMS) * time.Millisecond,
+			Waiters: r.Waiters, Keep: r.Keep, Embedded: r.Embedded, Wire: w.wire,
 		})
 		return err
 	}

@@ -12,6 +12,7 @@ final class Reply {
     public long overlaps;
     public int hung;
     public long lost;
+    public long waited;
     public String wait;
     public String handover;
     public String pair;

@@ -42,6 +42,7 @@ final class Session {
                 waiting.join(r.millis, reply);
                 waiting = null;
             }
+            case "visit" -> visit(r, reply);
             case "take" -> take(r, reply);
             case "drop" -> drop(reply);
             case "stats" -> reply.usage = settled();
@@ -90,6 +91,22 @@ final class Session {
         reply.overlaps = board[0].exit(slot, Loop.id(0)) ? 0 : 1;
         held.unlockAsync(OWNER).toCompletableFuture().get(LIMIT_SECONDS, TimeUnit.SECONDS);
         held = null;
+    }
+
+    private void visit(Request r, Reply reply) throws Exception {
+        RLock lock = lock(r.key);
+        long began = Board.now();
+        boolean had = lock.tryLock(r.millis, TimeUnit.MILLISECONDS);
+        long granted = Board.now();
+        reply.waited = granted - began;
+        if (!had) {
+            return;
+        }
+        reply.at = granted;
+        reply.counts = new long[] {1};
+        reply.overlaps = board[0].enter(r.slot, Loop.id(0)) ? 0 : 1;
+        reply.overlaps += board[0].exit(r.slot, Loop.id(0)) ? 0 : 1;
+        lock.unlock();
     }
 
     private void take(Request r, Reply reply) {
