@@ -1,5 +1,11 @@
 package chart
 
+import (
+	"fmt"
+
+	"github.com/relock-go/relock/bench/internal/results"
+)
+
 // bar is one peer's bar.
 type bar struct {
 	peer  string
@@ -11,6 +17,7 @@ type bar struct {
 type barChart struct {
 	title  string
 	note   string
+	unit   string  // of the values
 	max    float64 // of the scale; 0: the largest value
 	groups []barGroup
 }
@@ -36,6 +43,7 @@ func (b *barChart) draw(width float64, alone bool) string {
 	c.heading(b.title, b.note)
 	scale := axis{min: 0, max: most, from: 14 + names + 8, to: width - texts - 20}
 	y := top
+	var tips []tip
 	for _, g := range b.groups {
 		c.text(14, y+14, "start", "soft", g.title)
 		y += 24
@@ -44,11 +52,29 @@ func (b *barChart) draw(width float64, alone bool) string {
 			end := scale.at(min(one.value, most))
 			c.bar(scale.from, y, end-scale.from, barHeight, lookOf(one.peer))
 			c.text(end+6, y+12, "start", "", one.text)
+			tips = append(tips, tip{at: point{14, y - 4}, width: width - 28, height: barStep,
+				text: one.peer + ": " + b.tipText(one, g)})
 			y += barStep
 		}
 		y += 10
 	}
+	if !alone { // a picture cannot be pointed at
+		c.hover(tips)
+	}
 	return c.finish(b.title, alone)
+}
+
+// tipText is a bar's value and how it compares with the best of its group.
+func (b *barChart) tipText(one bar, g barGroup) string {
+	best := g.bars[0].value
+	text := one.text + " " + b.unit
+	if one.value == best || best <= 0 || one.value <= 0 {
+		return text
+	}
+	if one.value < best {
+		return fmt.Sprintf("%s, %s × less than the best", text, results.Decimal(best/one.value))
+	}
+	return fmt.Sprintf("%s, %s × the best", text, results.Decimal(one.value/best))
 }
 
 // extent returns how wide names and figures are, and the largest value.

@@ -67,6 +67,53 @@ func TestPageIsSelfContained(t *testing.T) {
 	require.Contains(t, page, "&lt;b&gt;a note&lt;/b&gt;")
 }
 
+func TestPageTellsWhoLeadsAndWhereThingsStand(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page.html")
+	r := sample()
+	late := r.Results[0] // a cell measured after those of other scenarios
+	late.Params.Goroutines = 8
+	r.Results = append(r.Results, late)
+	require.NoError(t, WritePage(path, r))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	page := string(text)
+	require.Equal(t, 1, strings.Count(page, `<h2 id="hot-local">`), "one section for each scenario")
+	for _, anchor := range []string{"charts", "winners", "hot-local", "hot-processes", "peers"} {
+		require.Contains(t, page, `<a href="#`+anchor+`">`)
+		require.Contains(t, page, ` id="`+anchor+`"`)
+	}
+	require.Less(t, strings.Index(page, "Throughput: relock leads"), strings.Index(page, "<svg"), "on top")
+	require.Contains(t, page, "<dt>throughput</dt>", "a card for each measure")
+	require.Contains(t, page, "relock, 64 goroutines: 300,000/s", "what the pointer finds")
+	require.Contains(t, page, "redsync: 50 % waited 200 µs at most")
+}
+
+func TestPicturesHaveNoTips(t *testing.T) {
+	for _, f := range figures(sample()) {
+		if f.name == "throughput" || f.name == "commands" {
+			require.Contains(t, f.drawing.draw(wide, false), `class="tip"`, f.name)
+		}
+		require.NotContains(t, f.drawing.draw(wide, true), `class="tip"`, f.name)
+	}
+}
+
+func TestCardsHaveTheBestFirst(t *testing.T) {
+	f := func(v float64) *float64 { return &v }
+	cell := []results.Result{
+		{Peer: "slow", AcqPerS: f(1), CmdsPerAcq: f(9), AllocsPerAcq: f(2)},
+		{Peer: "none", AcqPerS: f(100), Baseline: true},
+		{Peer: "fast", AcqPerS: f(10), CmdsPerAcq: f(2), AllocsPerAcq: f(9)},
+	}
+	ranked, more := cardsOf(cell)
+	require.Equal(t, []card{
+		{Title: "throughput", Lines: []cardLine{
+			{Peer: "none", Text: "100", Baseline: true}, {Peer: "fast", Text: "10", Best: true}, {Peer: "slow", Text: "1"}}},
+		{Title: "commands", Lines: []cardLine{{Peer: "fast", Text: "2.00", Best: true}, {Peer: "slow", Text: "9.00"}}},
+	}, ranked)
+	allocations := []cardLine{{Peer: "slow", Text: "2.00"}, {Peer: "fast", Text: "9.00"}}
+	require.Equal(t, []card{{Title: "allocations", Lines: allocations}}, more, "as they took part")
+}
+
 func TestEmptyRunHasAPage(t *testing.T) {
 	require.Empty(t, figures(&results.Run{}))
 	require.NoError(t, WritePage(filepath.Join(t.TempDir(), "page.html"), &results.Run{}))

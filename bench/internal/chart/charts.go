@@ -46,7 +46,10 @@ func throughput(r *results.Run) figure {
 	lines := &lineChart{
 		title:  "Throughput on one key, by goroutines of one process",
 		yTitle: "acquisitions per second, empty critical section",
-		xTitle: "goroutines", xText: short, yText: short,
+		xTitle: "goroutines", xText: results.Count, yText: short,
+		tipText: func(peer string, p point) string {
+			return fmt.Sprintf("%s, %s goroutines: %s/s", peer, results.Count(p.x), results.Count(p.y))
+		},
 	}
 	at := make(map[string]int)
 	for i := range r.Results {
@@ -93,6 +96,7 @@ func waits(r *results.Run, name, title, cell string) figure {
 	lines := &lineChart{
 		title: title, yTitle: "share of acquisitions that waited no longer", xTitle: "time from Lock to its return",
 		xText: results.Micros, yText: func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }, yShare: true,
+		tipText: waitTip,
 	}
 	for _, res := range pick(r, cell) {
 		s := series{peer: res.Peer}
@@ -108,6 +112,15 @@ func waits(r *results.Run, name, title, cell string) figure {
 	}
 	return figure{name: name, drawing: lines, caption: "Further left is better, and so is steeper: a line that leans " +
 		"far to the right belongs to a lock that lets some waiters starve while others never wait."}
+}
+
+// waitTip tells the quantiles that the tables have, and the ninetieth.
+func waitTip(peer string, p point) string {
+	share := trim(100 * p.y)
+	if !slices.Contains([]string{"50", "90", "99", "99.9"}, share) {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s %% waited %s at most", peer, share, results.Micros(p.x))
 }
 
 // shownCell is a cell of a bar chart.
@@ -150,14 +163,14 @@ func bars(r *results.Run, f figure, b barChart, cells []shownCell, of func(*resu
 
 func commands(r *results.Run) figure {
 	return bars(r, figure{name: "commands", caption: "Fewer is better. For etcd, requests to etcd."},
-		barChart{title: "Commands sent per acquisition", note: "Lock and Unlock together"},
+		barChart{title: "Commands sent per acquisition", note: "Lock and Unlock together", unit: "commands"},
 		hotCells(), func(res *results.Result) *float64 { return res.CmdsPerAcq }, false)
 }
 
 func fairness(r *results.Run) figure {
 	return bars(r, figure{name: "fairness",
 		caption: "1 means that all workers got the lock equally often; 1/n that one of n got it always."},
-		barChart{title: "Fairness among the workers", note: "Jain's index of acquisitions", max: 1},
+		barChart{title: "Fairness among the workers", note: "Jain's index of acquisitions", unit: "of 1", max: 1},
 		hotCells(), func(res *results.Result) *float64 { return res.Jain }, true)
 }
 
@@ -165,7 +178,8 @@ func redlock(r *results.Run) figure {
 	const workers = "8 processes, 1 goroutine, cs 1ms"
 	return bars(r, figure{name: "redlock", caption: "Higher is better. A node that hangs keeps its connections open and " +
 		"answers nothing."},
-		barChart{title: "A lock on five nodes", note: "acquisitions per second, 8 processes, critical section 1 ms"},
+		barChart{title: "A lock on five nodes", note: "acquisitions per second, 8 processes, critical section 1 ms",
+			unit: "per second"},
 		[]shownCell{
 			{"all nodes answer", "redlock 5 nodes, " + workers},
 			{"one node hangs", "redlock 5 nodes, 1 hung, " + workers},

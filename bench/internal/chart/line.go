@@ -12,6 +12,22 @@ type series struct {
 	marked bool    // its points are measurements, worth a mark
 }
 
+// tips are what the points say, those of them that are told apart in a table too.
+func (l *lineChart) tips(x, y axis) []tip {
+	var tips []tip
+	for _, s := range l.series {
+		for _, p := range s.points {
+			if l.tipText == nil {
+				continue
+			}
+			if text := l.tipText(s.peer, p); text != "" {
+				tips = append(tips, tip{at: point{x.at(p.x), y.at(p.y)}, radius: 9, text: text})
+			}
+		}
+	}
+	return tips
+}
+
 // lineChart is lines over a logarithmic x axis.
 type lineChart struct {
 	title  string
@@ -22,6 +38,8 @@ type lineChart struct {
 	yText  func(float64) string
 	yShare bool // y runs from 0 to 1, not by decades
 	series []series
+
+	tipText func(peer string, p point) string // "" where a point has nothing to say
 }
 
 func (l *lineChart) draw(width float64, alone bool) string {
@@ -42,6 +60,9 @@ func (l *lineChart) draw(width float64, alone bool) string {
 			l.key(c, s, at, top+plot+64+22*float64(i))
 			at += keyWidth(s.peer)
 		}
+	}
+	if !alone { // a picture cannot be pointed at
+		c.hover(l.tips(x, y))
 	}
 	return c.finish(l.title, alone)
 }

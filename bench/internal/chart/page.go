@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -22,8 +23,9 @@ type page struct {
 	Run       *results.Run
 	Style     template.CSS
 	Header    []string
+	Summary   []string
 	Figures   []pageFigure
-	Winners   []table
+	Winners   table
 	Scenarios []scenario
 }
 
@@ -33,9 +35,10 @@ type pageFigure struct {
 }
 
 type scenario struct {
-	Name  string
-	ID    string
-	Cells []table
+	Name     string
+	ID       string
+	Headline string
+	Cells    []table
 }
 
 // table is a cell of the bench.
@@ -43,6 +46,8 @@ type table struct {
 	Title   string
 	Heads   []string
 	Rows    []row
+	Cards   []card // the same as Rows, by measure: for narrow screens
+	More    []card // of measures by which nobody wins
 	Winner  string
 	Checks  []string
 	Trouble []string
@@ -57,6 +62,18 @@ type row struct {
 type field struct {
 	Title, Text string
 	Best, None  bool
+}
+
+// card is a measure with what each peer has, the best first where peers are ranked by it.
+type card struct {
+	Title string
+	Lines []cardLine
+}
+
+type cardLine struct {
+	Peer, Text string
+	Best       bool
+	Baseline   bool
 }
 
 // WritePage writes the run as one HTML file that needs nothing else.
@@ -76,24 +93,60 @@ func WritePage(path string, r *results.Run) error {
 }
 
 func pageOf(r *results.Run) page {
-	p := page{Run: r, Style: template.CSS(styleCSS + pageCSS), Header: r.Header()}
+	p := page{Run: r, Style: template.CSS(styleCSS + pageCSS), Header: r.Header(), Summary: r.Summary()}
 	for _, f := range figures(r) {
 		p.Figures = append(p.Figures, pageFigure{
 			Wide: template.HTML(f.drawing.draw(wide, false)), Narrow: template.HTML(f.drawing.draw(narrow, false)),
 			Caption: f.caption,
 		})
 	}
-	winners := table{Heads: append([]string{"cell"}, results.Contests()...)}
-	for _, cell := range r.Cells() {
-		winners.Rows = append(winners.Rows, winnerRow(cell))
-		if n := len(p.Scenarios); n == 0 || p.Scenarios[n-1].Name != cell[0].Scenario {
-			p.Scenarios = append(p.Scenarios, scenario{Name: cell[0].Scenario, ID: slug(cell[0].Scenario)})
+	p.Winners.Heads = append([]string{"cell"}, results.Contests()...)
+	for _, cells := range r.Scenarios() {
+		s := scenario{Name: cells[0][0].Scenario, ID: slug(cells[0][0].Scenario), Headline: results.Headline(cells)}
+		for _, cell := range cells {
+			p.Winners.Rows = append(p.Winners.Rows, winnerRow(cell))
+			s.Cells = append(s.Cells, tableOf(r, cell))
 		}
-		s := &p.Scenarios[len(p.Scenarios)-1]
-		s.Cells = append(s.Cells, tableOf(r, cell))
+		p.Scenarios = append(p.Scenarios, s)
 	}
-	p.Winners = []table{winners}
 	return p
+}
+
+// cardsOf returns a cell's cards, first those that peers are ranked by.
+func cardsOf(cell []results.Result) (ranked, more []card) {
+	for _, m := range results.Columns(cell) {
+		c := cardOf(cell, m)
+		if m.Ranked {
+			ranked = append(ranked, c)
+		} else {
+			more = append(more, c)
+		}
+	}
+	return ranked, more
+}
+
+func cardOf(cell []results.Result, m results.Measure) card {
+	var have []int
+	for i := range cell {
+		if m.Of(&cell[i]) != nil {
+			have = append(have, i)
+		}
+	}
+	if m.Ranked {
+		slices.SortStableFunc(have, func(a, b int) int {
+			if m.Higher {
+				a, b = b, a
+			}
+			return cmp.Compare(*m.Of(&cell[a]), *m.Of(&cell[b]))
+		})
+	}
+	c := card{Title: m.Name}
+	winners := m.Winner(cell)
+	for _, i := range have {
+		c.Lines = append(c.Lines, cardLine{Peer: cell[i].Peer, Text: m.Format(*m.Of(&cell[i])), Baseline: cell[i].Baseline,
+			Best: m.Ranked && slices.Contains(winners, i)})
+	}
+	return c
 }
 
 func winnerRow(cell []results.Result) row {
@@ -108,6 +161,7 @@ func winnerRow(cell []results.Result) row {
 func tableOf(run *results.Run, cell []results.Result) table {
 	t := table{Title: cell[0].Params.String(), Heads: []string{"peer"}, Winner: results.WinnerLine(cell),
 		Checks: run.Checks(cell)}
+	t.Cards, t.More = cardsOf(cell)
 	columns := results.Columns(cell)
 	for _, m := range columns {
 		t.Heads = append(t.Heads, m.Title)

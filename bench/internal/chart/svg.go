@@ -39,6 +39,7 @@ func lookOf(peer string) look {
 		"etcd":          {"etcd", false, false, "diamond"},
 		"redisson":      {"redisson", false, false, "up"},
 		"redisson-fair": {"redisson", true, false, "down"},
+		"relock-cached": {"cached", false, true, "diamond"},
 	}
 	if l, ok := looks[peer]; ok {
 		return l
@@ -50,6 +51,36 @@ func lookOf(peer string) look {
 type canvas struct {
 	b             strings.Builder
 	width, height float64
+}
+
+// tip is what is shown over a place while the pointer is there.
+type tip struct {
+	at     point
+	radius float64 // of the place around at; 0: a bar of width and height from at
+	width  float64
+	height float64
+	text   string
+}
+
+// hover puts tips over what was drawn: all of them last, so that nothing is painted over one. They need no script.
+func (c *canvas) hover(tips []tip) {
+	for _, t := range tips {
+		w, x, y := textWidth(t.text)+16, t.at.x, t.at.y-38
+		c.b.WriteString(`<g class="tip">`)
+		if t.radius > 0 {
+			fmt.Fprintf(&c.b, `<circle class="hit" cx="%.1f" cy="%.1f" r="%.1f"/>`, x, t.at.y, t.radius)
+			fmt.Fprintf(&c.b, `<circle class="spot" cx="%.1f" cy="%.1f" r="6"/>`, x, t.at.y)
+		} else {
+			fmt.Fprintf(&c.b, `<rect class="hit" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`,
+				x, t.at.y, t.width, t.height)
+			x, y = x+t.width/2, t.at.y-30
+		}
+		x = math.Max(2, math.Min(x-w/2, c.width-w-2)) // within the chart
+		y = math.Max(2, y)
+		fmt.Fprintf(&c.b, `<g class="note"><rect x="%.1f" y="%.1f" width="%.1f" height="26" rx="5"/>`, x, y, w)
+		c.text(x+w/2, y+17.5, "middle", "", t.text)
+		c.b.WriteString("</g></g>")
+	}
 }
 
 // finish returns the SVG. alone gives it a style of its own, for a file; within a page the page has it.

@@ -17,26 +17,145 @@ func (r *Run) Checks(cell []Result) []string {
 		if family(res.Peer) != "relock" || res.Broken() {
 			continue
 		}
-		var text string
-		switch {
-		case res.Scenario == "uncontended":
-			text = againstRaw(res, cell)
-		case res.Scenario == "hot-local" && res.Peer == "relock":
-			text = againstBest(res, cell)
-		case res.Scenario == "hot-processes":
-			text = turnsTaken(res)
-		case res.Scenario == "idle-waiters":
-			text = "sent in all: " + byName(res.Cmds)
-		case res.Params.Hung > 0:
-			text = againstHealthy(res, r.Results)
-		case res.Scenario == "redlock":
-			text = againstOneNode(res, cell)
+		if res.Peer == "relock" {
+			lines = append(lines, againstEarlier(res, cell)...)
 		}
-		if text != "" {
+		if strings.Contains(res.Peer, "@") {
+			continue
+		}
+		if text := r.check(res, cell); text != "" {
 			lines = append(lines, res.Peer+": "+text)
 		}
 	}
 	return lines
+}
+
+// check is what the scenario's promise is about.
+func (r *Run) check(res *Result, cell []Result) string {
+	switch {
+	case res.Scenario == "uncontended":
+		return againstRaw(res, cell)
+	case res.Scenario == "many-keys":
+		return againstScripts(res, cell)
+	case res.Scenario == "cached":
+		return fromCache(res, cell)
+	case res.Scenario == "giving-way" && res.Params.Holder == "idle" && res.Params.Nodes == 0:
+		return roundTrips(res, r.Machine.RTTMicros)
+	case res.Scenario == "giving-way" && res.Params.Processes > 1:
+		return againstUncached(res, cell)
+	case res.Scenario == "hot-local" && res.Peer == "relock":
+		return againstBest(res, cell)
+	case res.Scenario == "hot-processes":
+		return turnsTaken(res)
+	case res.Scenario == "idle-waiters":
+		return "sent in all: " + byName(res.Cmds)
+	case res.Params.Hung > 0:
+		return againstHealthy(res, r.Results)
+	case res.Scenario == "redlock":
+		return againstOneNode(res, cell)
+	}
+	return ""
+}
+
+// ratio is "2.00 × what" by a figure of two results, "" where one lacks it.
+func ratio(r, other *Result, of func(*Result) *float64, what string) string {
+	if r == nil || other == nil || of(r) == nil || of(other) == nil || *of(other) == 0 {
+		return ""
+	}
+	return Decimal(*of(r) / *of(other)) + " × " + what
+}
+
+func rate(r *Result) *float64 { return r.AcqPerS }
+
+// redisPer is Redis's CPU time for an acquisition.
+func redisPer(r *Result) *float64 {
+	if r.RedisCPU == nil || r.AcqPerS == nil || *r.AcqPerS == 0 {
+		return nil
+	}
+	v := *r.RedisCPU / *r.AcqPerS
+	return &v
+}
+
+func joined(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
+}
+
+// againstEarlier compares relock with what it was at earlier commits, a line each.
+func againstEarlier(r *Result, cell []Result) []string {
+	var lines []string
+	for i := range cell {
+		old := &cell[i]
+		if !strings.HasPrefix(old.Peer, "relock@") || old.Broken() {
+			continue
+		}
+		text := joined(ratio(r, old, rate, "the acquisitions"), ratio(r, old, quantile(waitOf, p50), "the p50 wait"),
+			ratio(r, old, quantile(waitOf, p99), "the p99 wait"), ratio(r, old, quantile(pairOf, p50), "the Lock and Unlock"),
+			ratio(r, old, redisPer, "Redis's CPU per acquisition"))
+		if text != "" {
+			lines = append(lines, fmt.Sprintf("relock to %s: %s", old.Peer, text))
+		}
+	}
+	return lines
+}
+
+// againstScripts compares locks of many keys with what do least: two scripts, or SET and one. On a Cluster it compares
+// with a single Redis.
+func againstScripts(r *Result, cell []Result) string {
+	var parts []string
+	for _, rival := range []string{"rueidislock", "spin", "one-node"} {
+		parts = append(parts, ratio(r, rowOf(cell, rival), rate, "the acquisitions of "+rival))
+	}
+	if text := joined(parts...); text != "" && r.WorstBest != nil {
+		return text + "; worst/best worker " + Decimal(*r.WorstBest)
+	}
+	return ""
+}
+
+// fromCache compares repeated locking with the best of those that are no relock.
+func fromCache(r *Result, cell []Result) string {
+	best := bestOf(cell, func(o *Result) bool { return family(o.Peer) != "relock" && !o.Baseline })
+	if best == nil || r.CmdsPerAcq == nil {
+		return ""
+	}
+	text := joined(ratio(r, best, rate, "the acquisitions of "+best.Peer+", the best of the other peers"),
+		Decimal(100**r.CmdsPerAcq)+" commands per 100 acquisitions")
+	if r.AllocsPerAcq != nil {
+		text += "; " + Decimal(*r.AllocsPerAcq) + " allocations each"
+	}
+	return text
+}
+
+// bestOf is the result with the highest throughput among those of the cell that may be compared with.
+func bestOf(cell []Result, may func(*Result) bool) *Result {
+	var best *Result
+	for i := range cell {
+		o := &cell[i]
+		if may(o) && !o.Broken() && o.AcqPerS != nil && (best == nil || *o.AcqPerS > *best.AcqPerS) {
+			best = o
+		}
+	}
+	if best == nil || *best.AcqPerS == 0 {
+		return nil
+	}
+	return best
+}
+
+// roundTrips tells the wait in round trips to Redis.
+func roundTrips(r *Result, rtt float64) string {
+	trip := rtt + float64(r.Params.DelayUS)
+	if r.Wait == nil || trip <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("p50 wait is %s and p99 %s × a PING's round trip, which takes %s",
+		Decimal(r.Wait.P50/trip), Decimal(r.Wait.P99/trip), Micros(trip))
+}
+
+// againstUncached compares a cache with the same lock without it.
+func againstUncached(r *Result, cell []Result) string {
+	if r.Peer == "relock" {
+		return ""
+	}
+	return ratio(r, rowOf(cell, "relock"), rate, "the acquisitions of relock")
 }
 
 // againstRaw compares Lock and Unlock with two bare scripts.
@@ -85,14 +204,10 @@ func againstHealthy(r *Result, all []Result) string {
 
 // againstBest compares the throughput with the best of the libraries a Go program would use instead.
 func againstBest(r *Result, cell []Result) string {
-	var best *Result
-	for i := range cell {
-		rival := slices.Contains([]string{"redsync", "redislock", "rueidislock"}, cell[i].Peer)
-		if rival && !cell[i].Broken() && cell[i].AcqPerS != nil && (best == nil || *cell[i].AcqPerS > *best.AcqPerS) {
-			best = &cell[i]
-		}
-	}
-	if best == nil || *best.AcqPerS == 0 || r.ShareMin == nil {
+	best := bestOf(cell, func(o *Result) bool {
+		return slices.Contains([]string{"redsync", "redislock", "rueidislock"}, o.Peer)
+	})
+	if best == nil || r.ShareMin == nil {
 		return ""
 	}
 	return fmt.Sprintf("%s × the acquisitions of %s, the best of redsync, redislock and rueidislock; "+

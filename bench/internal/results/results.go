@@ -213,6 +213,22 @@ func Read(path string) (*Run, error) {
 	return &r, nil
 }
 
+// Scenarios groups the cells by scenario, in the order in which the run came to them.
+func (r *Run) Scenarios() [][][]Result {
+	var groups [][][]Result
+	at := make(map[string]int)
+	for _, cell := range r.Cells() {
+		i, ok := at[cell[0].Scenario]
+		if !ok {
+			i = len(groups)
+			at[cell[0].Scenario] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], cell)
+	}
+	return groups
+}
+
 // Cells groups results by cell, in the order of the run.
 func (r *Run) Cells() [][]Result {
 	var cells [][]Result

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -109,6 +110,83 @@ func TestCompare(t *testing.T) {
 	Compare(&out, run(100, 95, 105), run(104, 100, 108))
 	require.Contains(t, out.String(), "+4.0 % ~")
 	require.Zero(t, Compare(&out, run(1, 1, 1), &Run{}))
+}
+
+func TestSummary(t *testing.T) {
+	pair := func(scenario string, goroutines int, first, second Result) []Result {
+		first.Scenario, second.Scenario = scenario, scenario
+		first.Params.Goroutines, second.Params.Goroutines = goroutines, goroutines
+		return []Result{first, second}
+	}
+	peer := func(name string, rate float64) Result { return Result{Peer: name, AcqPerS: f(rate)} }
+	baseline := Result{Peer: "raw", Baseline: true, AcqPerS: f(9e9)}
+	var all []Result
+	for _, cell := range [][]Result{
+		pair("hot-local", 1, peer("relock", 100), peer("redsync", 120)),
+		pair("reentry", 1, peer("relock", 1000), peer("relock-remote", 1000)), // nobody but one library
+		pair("hot-local", 8, peer("relock", 150), peer("redsync", 100)),
+		pair("hot-local", 64, peer("relock", 400), peer("redsync", 100)),
+		pair("crash", 1, peer("relock", 100), peer("redsync", 100)),
+		pair("uncontended", 1, peer("redsync", 9), baseline),
+	} {
+		all = append(all, cell...)
+	}
+	r := &Run{Results: all}
+	require.Equal(t, []string{"Throughput: relock leads in 2 of 4 cells by a factor of 1.50 to 4.00, " +
+		"redsync in 1 (by 1.20), no clear leader in 1."}, r.Summary())
+	var told []string
+	for _, cells := range r.Scenarios() {
+		told = append(told, cells[0][0].Scenario+" "+Headline(cells))
+	}
+	require.Equal(t, []string{
+		"hot-local throughput: relock leads in 2 of 3 cells by a factor of 1.50 to 4.00, redsync in 1 (by 1.20).",
+		"reentry ", "crash throughput: no clear leader.", "uncontended ",
+	}, told)
+	var out bytes.Buffer
+	r.Table(&out)
+	text := out.String()
+	require.Less(t, strings.Index(text, "Throughput: relock leads"), strings.Index(text, "peer "), "on top of the tables")
+	require.Empty(t, (&Run{}).Summary())
+}
+
+func TestSummaryWithoutAnyLeader(t *testing.T) {
+	even := func(goroutines int) []Result {
+		cell := cellOf(Result{Peer: "a", AcqPerS: f(5)}, Result{Peer: "b", AcqPerS: f(5)})
+		cell[0].Params.Goroutines, cell[1].Params.Goroutines = goroutines, goroutines
+		return cell
+	}
+	r := &Run{Results: append(even(1), even(2)...)}
+	require.Equal(t, []string{"Throughput: no clear leader in any of 2 cells."}, r.Summary())
+}
+
+func TestChecksOfCachesAndEarlierCommits(t *testing.T) {
+	q := func(p50, p99 float64) *Quantiles { return &Quantiles{P50: p50, P99: p99, N: 1} }
+	cached := []Result{
+		{Scenario: "cached", Peer: "relock-cached", AcqPerS: f(900_000), CmdsPerAcq: f(.001), AllocsPerAcq: f(3)},
+		{Scenario: "cached", Peer: "relock", AcqPerS: f(12_000)}, // without commands there is nothing to say
+		{Scenario: "cached", Peer: "redislock", AcqPerS: f(15_000)},
+		{Scenario: "cached", Peer: "raw", AcqPerS: f(2e4), Baseline: true},
+	}
+	idle := []Result{{Scenario: "giving-way", Peer: "relock-cached", Params: Params{Holder: "idle", DelayUS: 900},
+		Wait: q(1500, 3000)}}
+	turns := []Result{{Scenario: "giving-way", Peer: "relock-cached", Params: Params{Processes: 2}, AcqPerS: f(95)},
+		{Scenario: "giving-way", Peer: "relock", Params: Params{Processes: 2}, AcqPerS: f(100)}}
+	many := []Result{{Scenario: "many-keys", Peer: "relock", AcqPerS: f(90), WorstBest: f(.95)},
+		{Scenario: "many-keys", Peer: "spin", AcqPerS: f(100)}, {Scenario: "many-keys", Peer: "rueidislock", AcqPerS: f(60)}}
+	before := []Result{{Scenario: "crash", Peer: "relock", AcqPerS: f(180), Wait: q(9, 50), RedisCPU: f(90)},
+		{Scenario: "crash", Peer: "relock@v1", AcqPerS: f(100), Wait: q(10, 100), RedisCPU: f(100), Baseline: true}}
+	for want, cell := range map[string][]Result{
+		"relock-cached: 60.0 × the acquisitions of redislock, the best of the other peers; " +
+			"0.10 commands per 100 acquisitions; 3.00 allocations each": cached,
+		"relock-cached: p50 wait is 1.50 and p99 3.00 × a PING's round trip, which takes 1 ms": idle,
+		"relock-cached: 0.95 × the acquisitions of relock":                                     turns,
+		"relock: 1.50 × the acquisitions of rueidislock; 0.90 × the acquisitions of spin; " +
+			"worst/best worker 0.95": many,
+		"relock to relock@v1: 1.80 × the acquisitions; 0.90 × the p50 wait; 0.50 × the p99 wait; " +
+			"0.50 × Redis's CPU per acquisition": before,
+	} {
+		require.Equal(t, []string{want}, (&Run{Machine: Machine{RTTMicros: 100}}).Checks(cell))
+	}
 }
 
 func TestChecks(t *testing.T) {

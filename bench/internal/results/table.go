@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -12,6 +13,7 @@ import (
 // a star, and at the end the winners of all cells.
 func (r *Run) Table(w io.Writer) {
 	r.header(w)
+	r.summary(w)
 	for _, cell := range r.Cells() {
 		r.block(w, cell)
 	}
@@ -55,6 +57,21 @@ func (r *Run) header(w io.Writer) {
 	fmt.Fprintf(w, "\nrelock bench, %s run of %s\n", r.Mode, r.Time.Format("2006-01-02 15:04 MST"))
 	for _, l := range r.Header() {
 		fmt.Fprintf(w, "  %s\n", l)
+	}
+}
+
+// summary is who leads, in a few sentences on top of all tables.
+func (r *Run) summary(w io.Writer) {
+	for i, line := range r.Summary() {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "  %s\n", line)
+	}
+	for _, cells := range r.Scenarios() {
+		if text := Headline(cells); text != "" {
+			fmt.Fprintf(w, "    %s, %s\n", cells[0][0].Scenario, text)
+		}
 	}
 }
 
@@ -164,29 +181,46 @@ func names(cell []Result, which []int) string {
 
 // lead is by what factor the winners beat the best of the others that are not of the first one's family.
 func lead(m Measure, cell []Result, won []int) string {
-	best := *m.Of(&cell[won[0]])
+	f := factor(m, cell, won)
+	next := runnerUp(m, cell, won)
+	if f < 1.05 || len(won) > 3 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s× %s)", Decimal(f), cell[next].Peer)
+}
+
+// runnerUp is the best of those that lead does not name, by its index; -1 if there is none.
+func runnerUp(m Measure, cell []Result, won []int) int {
 	next := -1
 	for i := range cell {
 		v := m.Of(&cell[i])
-		if v == nil || cell[i].Baseline || cell[i].Broken() || slices.Contains(won, i) ||
-			family(cell[i].Peer) == family(cell[won[0]].Peer) {
+		if v == nil || cell[i].Baseline || cell[i].Broken() || slices.Contains(won, i) || kin(cell, won[0], i) {
 			continue
 		}
 		if next < 0 || m.better(*v, *m.Of(&cell[next])) {
 			next = i
 		}
 	}
+	return next
+}
+
+// kin reports whether two peers are settings of one library.
+func kin(cell []Result, i, j int) bool { return family(cell[i].Peer) == family(cell[j].Peer) }
+
+// factor is how many times better the first winner is than the runner-up, 0 where that cannot be told.
+func factor(m Measure, cell []Result, won []int) float64 {
+	next := runnerUp(m, cell, won)
 	if next < 0 {
-		return ""
+		return 0
 	}
-	factor := *m.Of(&cell[next]) / best
+	f := *m.Of(&cell[next]) / *m.Of(&cell[won[0]])
 	if m.Higher {
-		factor = 1 / factor
+		f = 1 / f
 	}
-	if factor < 1.05 || factor > 1e9 {
-		return ""
+	if f > 1e9 || math.IsNaN(f) {
+		return 0
 	}
-	return fmt.Sprintf(" (%s× %s)", Decimal(factor), cell[next].Peer)
+	return f
 }
 
 // family puts the settings of one library together, and its commits: relock, relock-remote and relock@v0.1.0; redisson

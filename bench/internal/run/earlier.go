@@ -66,7 +66,7 @@ func (r *runner) build(ctx context.Context, commit, program string) error {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, buildLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", program, ".")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", program, ".")
 	cmd.Dir = filepath.Join(tree, "bench")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("its bench cannot be built: %w: %s", err, strings.TrimSpace(string(out)))

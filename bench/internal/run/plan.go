@@ -11,8 +11,8 @@ import (
 // Scenarios returns the names of all scenarios in the order they run.
 func Scenarios() []string {
 	return []string{
-		"uncontended", "many-keys", "reentry", "cached", "hot-local", "hot-processes", "giving-way", "idle-waiters", "watchdog",
-		"crash", "redlock",
+		"uncontended", "many-keys", "reentry", "cached", "hot-local", "hot-processes", "giving-way",
+		"idle-waiters", "watchdog", "crash", "redlock",
 	}
 }
 
