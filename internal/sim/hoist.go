@@ -2,27 +2,18 @@ package sim
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/yuin/gopher-lua/ast"
 )
 
 // hoisted turns a chunk into one that makes the chunk's functions once, and returns a function that runs the rest: a
 // script of the locks defines some thirty functions, and calls six of them. Each run sets the chunk's variables anew
-// where it declares them. It returns nil for a chunk that would then do something else.
+// where it declares them. It returns nil for a chunk without functions, and for one that would then do something else.
 func hoisted(chunk []ast.Stmt) []ast.Stmt {
-	names, ok := declared(chunk)
-	if !ok || len(names) == 0 {
+	assigned, ok := renamed(chunk)
+	if !ok {
 		return nil
-	}
-	assigned := map[string]bool{}
-	for i, stmt := range chunk {
-		seen := namesIn(stmt)
-		if seen.strange || seen.early(names, i) {
-			return nil
-		}
-		for _, name := range seen.assigned {
-			assigned[name] = true
-		}
 	}
 	head := &ast.LocalAssignStmt{}
 	out := []ast.Stmt{at(head, chunk[0])}
@@ -48,23 +39,41 @@ func hoisted(chunk []ast.Stmt) []ast.Stmt {
 	return append(out, at(&ast.ReturnStmt{Exprs: []ast.Expr{body}}, chunk[len(chunk)-1]))
 }
 
-// declared returns the chunk's own variables, with the statement that declares each. ok is false where one name is
-// declared twice.
-func declared(chunk []ast.Stmt) (names map[string]int, ok bool) {
-	names = map[string]int{}
+// renamed gives each variable that a chunk itself declares a name of its own, which no script can write: declared
+// together they must not hide globals, nor one another. It returns those that are assigned to besides. ok is false where
+// something stands in the chunk that is not understood.
+func renamed(chunk []ast.Stmt) (assigned map[string]bool, ok bool) {
+	names, assigned := map[string]string{}, map[string]bool{}
 	for i, stmt := range chunk {
-		local, is := stmt.(*ast.LocalAssignStmt)
-		if !is {
-			continue
+		local, declares := stmt.(*ast.LocalAssignStmt)
+		if declares && isFunction(local) {
+			declare(names, local, i) // it may call itself
 		}
-		for _, name := range local.Names {
-			if _, twice := names[name]; twice {
-				return nil, false
+		seen := namesIn(stmt)
+		if seen.strange {
+			return nil, false
+		}
+		for _, name := range seen.free {
+			if own, known := names[name.Value]; known {
+				name.Value = own
 			}
-			names[name] = i
+		}
+		for _, name := range seen.assigned {
+			assigned[name.Value] = true
+		}
+		if declares && !isFunction(local) {
+			declare(names, local, i)
 		}
 	}
-	return names, true
+	return assigned, true
+}
+
+// declare renames what the i-th statement of a chunk declares.
+func declare(names map[string]string, local *ast.LocalAssignStmt, i int) {
+	for n, name := range local.Names {
+		names[name] = name + " " + strconv.Itoa(i)
+		local.Names[n] = names[name]
+	}
 }
 
 // isFunction reports whether a declaration is that of one function, which may call itself.
@@ -97,7 +106,7 @@ func at[N ast.PositionHolder](node N, place ast.PositionHolder) N {
 
 // scanner finds the names in a statement of a chunk that are not declared inside of it.
 type scanner struct {
-	free, assigned []string
+	free, assigned []*ast.IdentExpr
 	bound          []string // names that are declared where the scanner is
 	depth          int      // of functions
 	strange        bool     // something stands there that means another thing inside of a function
@@ -105,16 +114,12 @@ type scanner struct {
 
 func namesIn(stmt ast.Stmt) *scanner {
 	s := &scanner{}
-	s.stmt(stmt)
+	if local, ok := stmt.(*ast.LocalAssignStmt); ok {
+		s.exprs(local.Exprs)
+	} else {
+		s.stmt(stmt)
+	}
 	return s
-}
-
-// early reports whether the i-th statement of a chunk means something else by the name of a later variable of it.
-func (s *scanner) early(names map[string]int, i int) bool {
-	return slices.ContainsFunc(s.free, func(name string) bool {
-		from, known := names[name]
-		return known && from >= i
-	})
 }
 
 func (s *scanner) block(stmts []ast.Stmt, names ...string) {
@@ -170,7 +175,7 @@ func (s *scanner) stmt(stmt ast.Stmt) {
 func (s *scanner) set(to ast.Expr) {
 	s.expr(to)
 	if name, ok := to.(*ast.IdentExpr); ok && !slices.Contains(s.bound, name.Value) {
-		s.assigned = append(s.assigned, name.Value)
+		s.assigned = append(s.assigned, name)
 	}
 }
 
@@ -185,7 +190,7 @@ func (s *scanner) expr(expr ast.Expr) {
 	case nil, ast.ConstExpr:
 	case *ast.IdentExpr:
 		if !slices.Contains(s.bound, expr.Value) {
-			s.free = append(s.free, expr.Value)
+			s.free = append(s.free, expr)
 		}
 	case *ast.Comma3Expr:
 		s.strange = s.strange || s.depth == 0

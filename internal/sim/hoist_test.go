@@ -36,9 +36,10 @@ var chunks = []struct {
 	{"local function f(x) return x.y end\nlocal x = nil\n\nreturn f(x)", true},
 	{"local function f(...) return select('#', ...) end\nreturn f(1, 2, 3)", true},
 	{"local function f() return 1 end\nlocal g = f\nf = function() return 2 end\nreturn {f(), g()}", false},
-	{"local KEYS = KEYS\nlocal function f() return KEYS[1] end\nreturn f()", false},
-	{"local function f() return later end\nlocal later = 1\nreturn f()", false},
-	{"local x = 1\nlocal function f() return x end\nlocal x = 2\nreturn {f(), x}", false},
+	{"local KEYS = KEYS\nlocal function f() return KEYS[1] end\nKEYS = {'own'}\nreturn f()", true},
+	{"local function f() return later end\nlocal later = 1\nreturn f()", true},
+	{"local x = 1\nlocal function f() return x end\nlocal x = x + 1\nreturn {f(), x}", true},
+	{"local function f() return 1 end\nlocal g = f\nlocal function f() return 2 end\nreturn {f(), g()}", true},
 	{"local function f() return 1 end\nreturn {f(), ...}", false},
 	{"local x = 1\nreturn x", false},
 }
@@ -66,4 +67,7 @@ func TestLockScriptsAreFast(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, compile(text).maker, name)
 	}
+	sweep, err := alone.Sweep("release")
+	require.NoError(t, err)
+	require.True(t, compile(sweep).maker)
 }
