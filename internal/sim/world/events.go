@@ -69,7 +69,7 @@ func drawEvents(r *rand.Rand, p *Plan) []event {
 		list = append(list, event{
 			Name: fmt.Sprintf("event %d %s", i, from[at].name), Round: int64(r.IntN(rounds)), What: from[at].what,
 			After: time.Duration(r.Int64N(int64(p.Timeout()))), Last: time.Duration(r.Int64N(int64(2 * p.Longest()))),
-			Proc: r.IntN(p.Procs), Node: r.IntN(p.Topology.Nodes),
+			Proc: r.IntN(p.Procs + p.JVMs), Node: r.IntN(p.Topology.Nodes),
 			Step: time.Duration(r.Int64N(int64(4*p.Longest()))) - 2*p.Longest(),
 			Rate: .95 + .059*r.Float64(), N: r.IntN(6),
 		})
@@ -190,6 +190,7 @@ func deleteLock(w *World, e event) {
 func (w *World) forgets(n *node, marked bool) bool {
 	w.excuse(2 * w.plan.Longest())
 	if !w.plan.Topology.Quorum {
+		w.forgetsJava()
 		// A client that comes to a guarded node without a marker takes it for new.
 		if !w.plan.Topology.Guarded || w.plan.Guard == relock.GuardAuto && !marked {
 			w.strike("", "memory lost")

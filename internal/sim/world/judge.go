@@ -38,21 +38,26 @@ type judge struct {
 	mu      sync.Mutex // guards what follows; held for instants, never while a client is called
 	locks   map[string]*record
 	grants  int
+	javas   int       // grants to Redisson
+	most    int       // grants of the other side that a waiter let pass
 	excused time.Time // until when a lock may have to be waited for
 }
 
 // record is what is known of one lock.
 type record struct {
-	held    []*Held          // those that may be live
-	highest int64            // token given out
-	high    map[string]int64 // likewise, by the owner of WithOwner, "" for all that have none
-	horizon int64            // tokens up to it are of grants that a fault may have ended
-	struck  time.Time
-	loose   int64 // tokens up to it may repeat: a counter was lost that was ahead of the clock
-	waiting map[*call]struct{}
-	last    map[*process]*Held // that each was given
-	free    time.Time          // since when nobody holds the lock in Redis while somebody waits, zero where that is not so
-	nobody  time.Time          // since when no lease of it is live while somebody waits
+	held      []*Held          // those that may be live
+	highest   int64            // token given out
+	high      map[string]int64 // likewise, by the owner of WithOwner, "" for all that have none
+	horizon   int64            // tokens up to it are of grants that a fault may have ended
+	struck    time.Time
+	loose     int64 // tokens up to it may repeat: a counter was lost that was ahead of the clock
+	waiting   map[*call]struct{}
+	threads   map[*call]struct{} // of Redisson's that wait
+	alien     int64              // tokens up to it are of grants that Redisson need not respect
+	uncounted bool               // a counter was lost
+	last      map[*process]*Held // that each was given
+	free      time.Time          // since when nobody holds the lock in Redis while somebody waits, zero where that is not so
+	nobody    time.Time          // since when no lease of it is live while somebody waits
 }
 
 func newJudge(w *World) *judge { return &judge{w: w, locks: map[string]*record{}} }
@@ -60,16 +65,10 @@ func newJudge(w *World) *judge { return &judge{w: w, locks: map[string]*record{}
 func (j *judge) of(name string) *record {
 	r := j.locks[name]
 	if r == nil {
-		r = &record{waiting: map[*call]struct{}{}, last: map[*process]*Held{}, high: map[string]int64{}}
+		r = &record{waiting: map[*call]struct{}{}, threads: map[*call]struct{}{}, last: map[*process]*Held{}, high: map[string]int64{}}
 		j.locks[name] = r
 	}
 	return r
-}
-
-func (j *judge) count() int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.grants
 }
 
 // struck marks what was granted so far as perhaps lost; the counter may be lost too.
@@ -98,6 +97,7 @@ func (j *judge) uncounted(name string, counter, clock int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(name)
+	r.uncounted = true
 	if last := max(counter, r.highest); last >= clock {
 		r.loose = max(r.loose, last)
 	}
@@ -145,6 +145,7 @@ func (j *judge) granted(h, outer *Held) {
 	for _, other := range others {
 		j.compare(h, other, r)
 	}
+	j.beside(h)
 	// Granted before what was granted after a loss; or the loss brought the hold of an owner back, who enters it again.
 	earlier := h.Token <= r.horizon && (h.owner != "" || !h.asked.After(r.struck))
 	if h.Token <= r.highest && h.Token > r.loose && !earlier {
@@ -158,6 +159,9 @@ func (j *judge) enter(h, outer *Held) ([]*Held, record) {
 	defer j.mu.Unlock()
 	r := j.of(h.Name)
 	j.grants++
+	if outer == nil {
+		j.passes(r, h.Name)
+	}
 	before := record{highest: r.highest, horizon: r.horizon, struck: r.struck, loose: r.loose}
 	if p := r.last[h.proc]; p != nil && h.Token-p.Token > 0 && h.Token-p.Token < 1024 {
 		h.asked = p.asked // perhaps passed on in memory

@@ -69,22 +69,22 @@ func (Mutexes) context(a *Actor, r *rand.Rand) (context.Context, context.CancelF
 }
 
 // hold is how long something is done under a lock.
-func (Mutexes) hold(a *Actor, r *rand.Rand) time.Duration {
+func (w *World) hold(r *rand.Rand) time.Duration {
 	switch n := r.IntN(100); {
 	case n < 45:
-		return time.Duration(r.Int64N(int64(4*a.w.plan.Rates.Delay) + 1))
+		return time.Duration(r.Int64N(int64(4*w.plan.Rates.Delay) + 1))
 	case n < 85:
-		return time.Duration(r.Int64N(int64(40*a.w.plan.Rates.Delay) + 1))
+		return time.Duration(r.Int64N(int64(40*w.plan.Rates.Delay) + 1))
 	case n < 97:
-		return time.Duration(r.Int64N(int64(a.w.plan.Lease)))
+		return time.Duration(r.Int64N(int64(w.plan.Lease)))
 	}
-	return time.Duration(r.Int64N(int64(3 * a.w.plan.Lease)))
+	return time.Duration(r.Int64N(int64(3 * w.plan.Lease)))
 }
 
 // use does things under a lease.
 func (m Mutexes) use(a *Actor, r *rand.Rand, h *Held, depth int) {
 	for range r.IntN(3) {
-		a.Sleep(m.hold(a, r) / 2)
+		a.Sleep(a.w.hold(r) / 2)
 		switch r.IntN(8) {
 		case 0, 1:
 			m.reenter(a, r, h, depth)
@@ -100,7 +100,7 @@ func (m Mutexes) use(a *Actor, r *rand.Rand, h *Held, depth int) {
 			m.force(a, r, h)
 		}
 	}
-	a.Sleep(m.hold(a, r))
+	a.Sleep(a.w.hold(r))
 }
 
 func (m Mutexes) reenter(a *Actor, r *rand.Rand, h *Held, depth int) {
@@ -117,7 +117,7 @@ func (m Mutexes) reenter(a *Actor, r *rand.Rand, h *Held, depth int) {
 	m.use(a, r, in, depth+1)
 	if r.IntN(4) == 0 { // the outer one ends first
 		m.giveBack(a, r, h)
-		a.Sleep(m.hold(a, r))
+		a.Sleep(a.w.hold(r))
 	}
 	m.giveBack(a, r, in)
 }
@@ -149,7 +149,7 @@ func (m Mutexes) other(a *Actor, r *rand.Rand, h *Held) {
 	ctx, cancel := context.WithTimeout(h.ctx, time.Duration(1+r.Int64N(int64(a.w.plan.Lease))))
 	defer cancel()
 	if in := a.Acquire(ctx, t); in != nil {
-		a.Sleep(m.hold(a, r))
+		a.Sleep(a.w.hold(r))
 		m.giveBack(a, r, in)
 	}
 }
@@ -200,7 +200,7 @@ func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
 			at: time.Since(a.w.trace.start), asked: began}
 		a.w.note(p.index, t.Name, "DOES", h.Token, nil)
 		a.entered(h, nil)
-		a.Sleep(m.hold(a, r))
+		a.Sleep(a.w.hold(r))
 		h.over.Store(true)
 		return nil
 	})

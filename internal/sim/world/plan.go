@@ -19,6 +19,8 @@ type Plan struct {
 	Topology topology
 	Procs    int
 	Actors   int // of each process
+	JVMs     int // processes that use Redisson
+	Threads  int // of each JVM
 	Rounds   int // of each actor
 	Names    []string
 	Lease    time.Duration   // of the clients
@@ -98,6 +100,9 @@ func Draw(seed uint64, class, topo string) *Plan {
 		}
 	}
 	p.leases(r)
+	if r.IntN(3) == 0 && !p.Topology.Quorum {
+		p.JVMs, p.Threads = 1+r.IntN(2), 1+r.IntN(3)
+	}
 	p.Fresh = r.IntN(4) == 0
 	p.Guard = relock.GuardAuto
 	if !p.Fresh && r.IntN(2) == 0 {
@@ -154,6 +159,6 @@ func (p *Plan) options() []relock.Option {
 }
 
 func (p *Plan) String() string {
-	return fmt.Sprintf("seed %d: %s, %s; %d processes of %d actors, %d rounds, %d names, leases %v of %v, rates %+v",
-		p.Seed, p.Class, p.Topology.Name, p.Procs, p.Actors, p.Rounds, len(p.Names), p.Leases, p.Lease, p.Rates)
+	return fmt.Sprintf("seed %d: %s, %s; %d processes of %d actors, %d JVMs of %d threads, %d rounds, %d names, leases %v of %v, rates %+v",
+		p.Seed, p.Class, p.Topology.Name, p.Procs, p.Actors, p.JVMs, p.Threads, p.Rounds, len(p.Names), p.Leases, p.Lease, p.Rates)
 }

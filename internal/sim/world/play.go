@@ -25,6 +25,11 @@ func (w *World) play() {
 			actors.Go(a.run)
 		}
 	}
+	for place := range w.plan.JVMs {
+		for i := range w.plan.Threads {
+			actors.Go((&thread{w: w, place: place, index: i}).run)
+		}
+	}
 	w.waitFor(&actors, "the actors are not done")
 	w.calm()
 	w.serve()
@@ -54,7 +59,7 @@ func (w *World) calm() {
 	defer w.mu.Unlock()
 	w.fates.calm = true
 	w.trace.add(entry{proc: -1, node: -1, what: "CALM"})
-	for p := range w.procs {
+	for p := range w.plan.Procs + w.plan.JVMs {
 		for n := range w.nodes {
 			w.heal(p, n)
 		}
@@ -136,6 +141,7 @@ func (w *World) counts(p *process, name, want string) {
 
 // end closes everything, and demands that nothing is left.
 func (w *World) end() {
+	w.endJVMs()
 	var closing sync.WaitGroup
 	for _, p := range w.procs {
 		closing.Go(func() { w.close(p) })

@@ -17,6 +17,7 @@ type process struct {
 	w        *World
 	index    int
 	client   *relock.Client
+	foreign  bool      // it uses Redisson
 	dead     bool      // the process was killed; who takes its place has another
 	asked    time.Time // when one of its callers asked or was answered
 	commands int       // since then
@@ -53,25 +54,34 @@ func (w *World) process(index int) *process {
 
 // replace puts a new process in the place of one that ends: killed, or by Close alone.
 func (w *World) replace(index int, killed bool) {
+	if index >= len(w.procs) {
+		w.replaceJVM(index - len(w.procs))
+		return
+	}
 	old := w.procs[index]
 	if killed {
-		old.dead = true
-		w.judge.buried(old)
-		for _, n := range w.nodes {
-			for _, l := range n.lines {
-				if l.proc == old {
-					l.cut(errBroken)
-				}
-			}
-			for _, e := range append([]*listener(nil), n.ears...) {
-				if e.proc == old {
-					e.drop(errBroken)
-				}
-			}
-		}
+		w.silence(old)
 	}
 	w.procs[index] = newProcess(w, index)
 	old.closing.Go(func() { w.close(old) })
+}
+
+// silence lets nothing pass between a process and the nodes any more: it was killed.
+func (w *World) silence(p *process) {
+	p.dead = true
+	w.judge.buried(p)
+	for _, n := range w.nodes {
+		for _, l := range n.lines {
+			if l.proc == p {
+				l.cut(errBroken)
+			}
+		}
+		for _, e := range append([]*listener(nil), n.ears...) {
+			if e.proc == p {
+				e.drop(errBroken)
+			}
+		}
+	}
 }
 
 // close closes a client within its bound.

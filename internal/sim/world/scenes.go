@@ -45,7 +45,7 @@ var Scenes = []Scene{
 // Play plays a seed of the scene in a bubble.
 func (s Scene) Play(t *testing.T, seed uint64, o Options) (res *Result) {
 	plan := Draw(seed, "none", o.Topology)
-	plan.Class, plan.Fresh, plan.Events = s.Name, false, nil
+	plan.Class, plan.Fresh, plan.Events, plan.JVMs = s.Name, false, nil, 0
 	s.Shape(plan, throw(seed, "scene", s.Name).stream())
 	o.Kind = s.Kind()
 	ids := throw(seed, "uuid")

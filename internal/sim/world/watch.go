@@ -6,9 +6,10 @@ import (
 
 // call is a Lock under way.
 type call struct {
-	name  string
-	proc  *process
-	lease time.Duration
+	name   string
+	proc   *process
+	lease  time.Duration
+	passed int // grants of the other side since it waits
 }
 
 // waits notes a Lock until the returned function is called.
@@ -59,7 +60,7 @@ func (j *judge) wanted() []string {
 // look finds how long a lock that somebody waits for has been free, and how long nobody has had it.
 func (j *judge) look(name string, now time.Time) {
 	free := j.w.isFree(name)
-	held := j.heldNow(name)
+	held := j.heldNow(name) || j.w.javaHas(name) != ""
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(name)

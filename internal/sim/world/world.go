@@ -32,7 +32,9 @@ type Result struct {
 	Violation string // "" for none
 	Trace     string // of the violation
 	Fired     []string
-	Grants    int
+	Grants    int // to relock
+	Foreign   int // to Redisson
+	Passed    int // grants of one side that a waiter of the other let pass, at most
 	Commands  int
 	Simulated time.Duration
 }
@@ -54,6 +56,9 @@ type World struct {
 	fates   *fates
 	nodes   []*node
 	procs   []*process
+	jvms    []*jvm
+	javas   map[string]bool // uuids of all there ever were
+	ending  sync.WaitGroup  // JVMs that were killed
 	parts   map[[2]int]*parting
 	events  map[int64][]event
 	scripts int
@@ -86,7 +91,7 @@ func Run(t *testing.T, seed uint64, o Options) (res *Result) {
 
 func newWorld(plan *Plan, o Options) *World {
 	w := &World{
-		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{},
+		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{}, javas: map[string]bool{},
 		events: map[int64][]event{}, fates: newFates(plan, o),
 	}
 	if w.kind == nil {
@@ -100,6 +105,9 @@ func newWorld(plan *Plan, o Options) *World {
 	}
 	for i := range plan.Procs {
 		w.procs = append(w.procs, newProcess(w, i))
+	}
+	for i := range plan.JVMs {
+		w.jvms = append(w.jvms, newJVM(w, plan.Procs+i))
 	}
 	w.initialize()
 	for _, e := range plan.Events {
@@ -128,8 +136,10 @@ func (w *World) result() *Result {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.judge.mu.Lock()
+	defer w.judge.mu.Unlock()
 	res := &Result{
-		Plan: w.plan, Violation: w.what, Fired: w.fates.fired, Grants: w.judge.count(), Commands: w.scripts,
+		Plan: w.plan, Violation: w.what, Fired: w.fates.fired, Grants: w.judge.grants, Foreign: w.judge.javas, Passed: w.judge.most, Commands: w.scripts,
 	}
 	if n := len(w.trace.lines); n > 0 {
 		res.Simulated = w.trace.lines[n-1].at
@@ -205,6 +215,9 @@ func (w *World) sent(l *line) {
 	w.scripts++
 	p := l.proc
 	p.commands++
+	if p.foreign {
+		return
+	}
 	quiet := time.Since(p.asked)
 	if allowed := 400 + int(quiet/(10*time.Millisecond))*len(w.nodes)*(w.plan.Actors+1); p.commands > allowed && !p.dead {
 		w.failed("", "a storm: p%d has sent %d commands in the %v since one of its callers asked or was answered", p.index, p.commands, quiet)
