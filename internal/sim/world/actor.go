@@ -59,7 +59,7 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	var err error
 	began := time.Now()
 	a.w.called(p)
-	defer a.w.called(p)
+	defer a.w.answered(p)
 	if t.Once {
 		l, err = m.TryLock(ctx)
 	} else {
@@ -68,6 +68,7 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 		done()
 	}
 	a.bound("Lock", t.Name, began, ended, t.Once)
+	a.w.judge.asked(t.Name, outer != nil, time.Since(began))
 	if err != nil {
 		a.w.note(p.index, t.Name, "is refused", 0, err)
 		a.refused(t, ctx, p, err)
@@ -136,7 +137,7 @@ func (a *Actor) Release(ctx context.Context, h *Held, again bool) {
 	lost := a.w.judge.unlocking(h)
 	began := time.Now()
 	a.w.called(h.proc)
-	defer a.w.called(h.proc)
+	defer a.w.answered(h.proc)
 	err := h.Lease.Unlock(ctx)
 	a.w.note(h.proc.index, h.Name, "unlocked", h.Token, err)
 	a.w.judge.unlocked(h, lost, err, false)

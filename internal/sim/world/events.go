@@ -36,7 +36,10 @@ var deeds = map[string][]deed{
 		{"cut", 3, cutLine}, {"deafen", 2, deafen}, {"part", 4, part}, {"pause", 3, pause}, {"kill", 1, kill},
 		{"close", 1, closeClient},
 	},
-	"refusals": {{"full", 3, full}, {"loading", 3, loading}, {"flush scripts", 3, flushScripts}},
+	"refusals": {
+		{"full", 3, full}, {"loading", 3, loading}, {"flush scripts", 2, flushScripts}, {"forbid", 6, forbid},
+		{"demote", 4, demote},
+	},
 	"counter":  {{"lose counter", 3, loseCounter}, {"lose queue", 2, loseQueue}},
 	"restart":  {{"restart", 5, restart}, {"crash", 2, crash}, {"save", 3, save}, {"kill", 1, kill}},
 	"failover": {{"failover", 5, failover}, {"cut", 1, cutLine}},
@@ -71,7 +74,7 @@ func drawEvents(r *rand.Rand, p *Plan) []event {
 			After: time.Duration(r.Int64N(int64(p.Timeout()))), Last: time.Duration(r.Int64N(int64(2 * p.Longest()))),
 			Proc: r.IntN(p.Procs + p.JVMs), Node: r.IntN(p.Topology.Nodes),
 			Step: time.Duration(r.Int64N(int64(4*p.Longest()))) - 2*p.Longest(),
-			Rate: .95 + .059*r.Float64(), N: r.IntN(6),
+			Rate: .95 + .059*r.Float64(), N: r.IntN(60),
 		})
 	}
 	return list
@@ -103,7 +106,7 @@ func cutLine(w *World, e event) {
 		}
 	}
 	for _, ear := range append([]*listener(nil), n.ears...) {
-		if ear.proc.index == e.Proc && e.N > 0 {
+		if ear.proc.index == e.Proc && e.N%6 > 0 {
 			ear.drop(errBroken)
 		}
 	}
@@ -229,7 +232,7 @@ func (w *World) bounce(e event, down time.Duration) {
 	if !n.server.Running() {
 		return
 	}
-	keep := []sim.Kept{sim.Nothing, sim.Nothing, sim.Snapshot, sim.Snapshot, sim.All, sim.All}[e.N]
+	keep := []sim.Kept{sim.Nothing, sim.Nothing, sim.Snapshot, sim.Snapshot, sim.All, sim.All}[e.N%6]
 	w.excuse(down)
 	if keep != sim.All && !w.forgets(n, keep == sim.Snapshot && n.saved) {
 		keep = sim.All
@@ -255,10 +258,10 @@ func failover(w *World, e event) {
 		return
 	}
 	w.excuse(w.plan.Longest())
-	if e.N > 0 {
+	if e.N%6 > 0 {
 		w.forgets(n, !w.plan.Fresh)
 	}
-	n.failover(e.N)
+	n.failover(e.N % 6)
 	w.excuse(2 * w.plan.Longest())
 }
 

@@ -53,6 +53,7 @@ type record struct {
 	loose     int64 // tokens up to it may repeat: a counter was lost that was ahead of the clock
 	waiting   map[*call]struct{}
 	threads   map[*call]struct{} // of Redisson's that wait
+	spent     spent
 	alien     int64              // tokens up to it are of grants that Redisson need not respect
 	uncounted bool               // a counter was lost
 	last      map[*process]*Held // that each was given

@@ -163,7 +163,7 @@ func (l *line) begin(c *command) error {
 	w := l.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sent(l)
+	w.sent(l, c.op)
 	if l.proc.dead {
 		return errRefused
 	}
@@ -288,7 +288,7 @@ func (l *line) reply(c *command, o outcome) {
 // connect returns the connection for commands, a new one where it was lost; nil where the node is down.
 func (l *line) connect() *sim.Conn {
 	if l.conn == nil || l.conn.Closed() {
-		l.conn = l.node.server.Open("", "", nil, func(error) { l.cut(errBroken) })
+		l.conn = l.node.server.Open(user, "", nil, func(error) { l.cut(errBroken) })
 	}
 	return l.conn
 }

@@ -41,7 +41,7 @@ func (l *line) Listen(ctx context.Context, h driver.Handler) (driver.Listener, e
 		return nil, errRefused
 	}
 	e := &listener{line: l, h: h, dropped: make(chan error, 1)}
-	e.own = l.node.server.Open("", "", e.hear, func(error) { e.drop(errBroken) })
+	e.own = l.node.server.Open(user, "", e.hear, func(error) { e.drop(errBroken) })
 	if e.own == nil {
 		return nil, errRefused
 	}

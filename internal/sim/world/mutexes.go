@@ -124,6 +124,7 @@ func (m Mutexes) reenter(a *Actor, r *rand.Rand, h *Held, depth int) {
 
 func (Mutexes) extend(a *Actor, r *rand.Rand, h *Held) {
 	began := time.Now()
+	a.w.judge.extended(h.Name)
 	err := h.Lease.Extend(a.w.ctx, h.lease/2+time.Duration(r.Int64N(int64(h.lease/2))))
 	a.w.note(h.proc.index, h.Name, "extends", h.Token, err)
 	if took := time.Since(began); took > 8*a.w.plan.Timeout()+time.Second {
@@ -204,5 +205,6 @@ func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
 		h.over.Store(true)
 		return nil
 	})
+	a.w.judge.asked(t.Name, false, time.Since(began))
 	a.w.note(p.index, t.Name, "did", 0, err)
 }

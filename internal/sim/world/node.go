@@ -13,6 +13,7 @@ type node struct {
 	server *sim.Server // the master
 	spare  *sim.Server // its replica, nil where there is none
 	eye    *sim.Conn   // the judge's connection
+	former *sim.Server // a master that it follows for a while, nil for none
 	paused bool
 	off    bool     // its clock was set, or drifts
 	saved  bool     // a file with the guard's marker
@@ -25,8 +26,10 @@ type node struct {
 func newNode(w *World, index int) *node {
 	name := string(rune('a' + index))
 	n := &node{w: w, index: index, server: sim.NewServer(sim.Options{Name: w.seedName + name})}
+	permit(n.server)
 	if w.plan.Topology.Replica {
 		n.spare = sim.NewServer(sim.Options{Name: w.seedName + name + "'"})
+		permit(n.spare)
 		n.spare.ReplicaOf(n.server)
 	}
 	return n

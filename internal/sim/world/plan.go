@@ -129,11 +129,7 @@ func (p *Plan) leases(r *rand.Rand) {
 }
 
 func drawRates(r *rand.Rand, p *Plan) rates {
-	shortest := p.Lease
-	for _, lease := range p.Leases {
-		shortest = min(shortest, lease)
-	}
-	out := rates{Delay: min(shortest/100, time.Duration(20+r.IntN(1000))*time.Microsecond)}
+	out := rates{Delay: min(p.shortest()/100, time.Duration(20+r.IntN(1000))*time.Microsecond)}
 	if p.Class == "none" || p.Class != "net" && p.Class != "mixed" && r.IntN(2) == 0 {
 		return out
 	}

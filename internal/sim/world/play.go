@@ -13,6 +13,9 @@ import (
 // limit is how long a run may last, in simulated time.
 const limit = 2 * time.Hour
 
+// unused is longer than a client stays subscribed to the channels of a lock that nobody here waits for.
+const unused = 2 * time.Minute
+
 // play runs the actors, lets calm return, and looks at what is left.
 func (w *World) play() {
 	over := make(chan struct{})
@@ -31,6 +34,7 @@ func (w *World) play() {
 		}
 	}
 	w.waitFor(&actors, "the actors are not done")
+	w.dear()
 	w.calm()
 	w.serve()
 	close(over)
@@ -68,6 +72,8 @@ func (w *World) calm() {
 		n.resume()
 		n.server.SetFull(false)
 		n.server.SetLoading(false)
+		n.promote()
+		permit(n.server)
 		if w.plan.Topology.Quorum { // nobody counts on a node whose clock is off
 			n.server.Clock().Drift(1)
 			n.server.Clock().Step(time.Until(n.server.Clock().Now()) * -1)
@@ -93,6 +99,7 @@ func (w *World) serve() {
 func (w *World) serveOne(p *process, name string) {
 	ctx, cancel := context.WithTimeout(w.ctx, 3*w.plan.Longest())
 	defer cancel()
+	before := w.costs(name)
 	m := p.client.Mutex(name)
 	outer, err := m.Lock(ctx)
 	if err != nil {
@@ -104,6 +111,9 @@ func (w *World) serveOne(p *process, name string) {
 	defer func() {
 		if err := outer.Unlock(w.ctx); err != nil {
 			w.fail(name, "Unlock in calm: %v", err)
+		}
+		if cost := w.costs(name) - before; w.plan.Class == "none" && cost > w.plan.twice() {
+			w.fail(name, "an uncontended lock that was entered twice cost %d commands", cost)
 		}
 	}()
 	in, err := m.Lock(outer.Context())
@@ -142,6 +152,8 @@ func (w *World) counts(p *process, name, want string) {
 // end closes everything, and demands that nothing is left.
 func (w *World) end() {
 	w.endJVMs()
+	time.Sleep(unused)
+	w.quiet(false)
 	var closing sync.WaitGroup
 	for _, p := range w.procs {
 		closing.Go(func() { w.close(p) })
@@ -154,6 +166,7 @@ func (w *World) end() {
 		}
 	}
 	time.Sleep(9 * w.plan.Longest())
+	w.quiet(true)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range w.nodes {

@@ -21,6 +21,7 @@ type process struct {
 	dead     bool      // the process was killed; who takes its place has another
 	asked    time.Time // when one of its callers asked or was answered
 	commands int       // since then
+	calls    int       // under way
 	closing  sync.WaitGroup
 }
 

@@ -39,6 +39,7 @@ var Scenes = []Scene{
 	{"siblings", shapeSiblings, func() Kind { return siblings{} }},
 	{"behind", shapeBehind, func() Kind { return tryers{op: "fence", most: 40} }},
 	{"refused", shapeRefused, func() Kind { return tryers{op: "sweep"} }},
+	{"crowds", shapeCrowds, func() Kind { return crowds{} }},
 	{"orphans", shapeOrphans, func() Kind { return &orphans{busy: map[*process]int{}} }},
 }
 

@@ -51,20 +51,25 @@ type World struct {
 	judge    *judge
 	rounds   atomic.Int64
 
-	mu      sync.Mutex // guards what follows, servers and connections
-	trace   trace
-	fates   *fates
-	nodes   []*node
-	procs   []*process
-	jvms    []*jvm
-	javas   map[string]bool // uuids of all there ever were
-	ending  sync.WaitGroup  // JVMs that were killed
-	parts   map[[2]int]*parting
-	events  map[int64][]event
-	scripts int
-	what    string // the violation
-	where   string // its lock
+	mu       sync.Mutex // guards what follows, servers and connections
+	trace    trace
+	fates    *fates
+	nodes    []*node
+	procs    []*process
+	jvms     []*jvm
+	javas    map[string]bool // uuids of all there ever were
+	ending   sync.WaitGroup  // JVMs that were killed
+	parts    map[[2]int]*parting
+	events   map[int64][]event
+	scripts  int
+	ran      map[work]int // scripts that ran, but for those that a server did not know
+	refusing bool         // a node refuses from inside of scripts: how often sweeps are sent then is not judged
+	what     string       // the violation
+	where    string       // its lock
 }
+
+// work is what a script is sent for.
+type work struct{ op, lock string }
 
 // parting is a cut between a process and a node.
 type parting struct{ waits []func() }
@@ -91,7 +96,7 @@ func Run(t *testing.T, seed uint64, o Options) (res *Result) {
 
 func newWorld(plan *Plan, o Options) *World {
 	w := &World{
-		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{}, javas: map[string]bool{},
+		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{}, javas: map[string]bool{}, ran: map[work]int{},
 		events: map[int64][]event{}, fates: newFates(plan, o),
 	}
 	if w.kind == nil {
@@ -210,24 +215,38 @@ func (w *World) heal(p, n int) {
 }
 
 // sent counts what a client sends. While its callers neither ask nor are answered that must be little: polls, renewals,
-// and tries again.
-func (w *World) sent(l *line) {
+// and tries again, for each call under way and each actor who may hold something.
+func (w *World) sent(l *line, op string) {
 	w.scripts++
 	p := l.proc
-	p.commands++
-	if p.foreign {
+	if p.foreign || p.dead || w.refusing && op == "sweep" {
 		return
 	}
+	p.commands++
+	burst, rate := 25, 25
+	if w.plan.Class == "none" {
+		burst, rate = 15, 10
+	}
 	quiet := time.Since(p.asked)
-	if allowed := 400 + int(quiet/(10*time.Millisecond))*len(w.nodes)*(w.plan.Actors+1); p.commands > allowed && !p.dead {
+	each := burst + int(quiet*time.Duration(rate)/time.Second)
+	if allowed := each * len(w.nodes) * (w.plan.Actors + p.calls + 1); p.commands > allowed {
 		w.failed("", "a storm: p%d has sent %d commands in the %v since one of its callers asked or was answered", p.index, p.commands, quiet)
 	}
 }
 
-// called is told that a caller of a process asks or is answered.
+// called is told that a caller of a process asks.
 func (w *World) called(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	p.calls++
+	p.asked, p.commands = time.Now(), 0
+}
+
+// answered is told that a caller of a process has its answer.
+func (w *World) answered(p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.calls--
 	p.asked, p.commands = time.Now(), 0
 }
 
@@ -239,6 +258,9 @@ func (w *World) before(n *node, c *command) {
 }
 
 func (w *World) executed(l *line, c *command, v driver.Value, answered bool) {
+	if err := v.Err(); err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
+		w.ran[work{c.op, c.lock}]++
+	}
 	what := "runs " + c.op
 	if !answered {
 		what = "runs unasked " + c.op

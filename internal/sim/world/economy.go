@@ -1,0 +1,105 @@
+package world
+
+import "time"
+
+// spent is what calls may cost: how many there were, and how long they took.
+type spent struct {
+	calls   int // of Lock, TryLock and Do, but for re-entries
+	enters  int // re-entries
+	extends int
+	waited  time.Duration // all calls together
+}
+
+// asked counts a call that returned.
+func (j *judge) asked(name string, inside bool, took time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := &j.of(name).spent
+	s.waited += took
+	if inside {
+		s.enters++
+	} else {
+		s.calls++
+	}
+}
+
+// extended counts a call of Extend.
+func (j *judge) extended(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.of(name).spent.extends++
+}
+
+// dear demands, where nothing went wrong, that calls cost no more commands than they should: of a call one that asks
+// and one that ends, and one for each third of a lease of waiting; of a re-entry two, and one more where its hold count is not sure.
+// On a quorum who votes in vain votes again.
+func (w *World) dear() {
+	if w.plan.Class != "none" || w.plan.JVMs > 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all spent
+	ran := map[string]int{}
+	for _, name := range w.plan.Names {
+		s := w.judge.spentOn(name)
+		all.calls, all.enters, all.extends = all.calls+s.calls, all.enters+s.enters, all.extends+s.extends
+		all.waited += s.waited
+		for op, kind := range commandKinds {
+			ran[kind] += w.ran[work{op, name}]
+		}
+	}
+	slack, factor := 2*len(w.plan.Names), 1
+	if w.plan.Topology.Quorum {
+		factor = 2
+	}
+	polls := int(3 * all.waited / w.plan.shortest())
+	for kind, most := range map[string]int{
+		"asking": factor*all.calls + polls, "ending": factor * all.calls, "counting": 3*all.enters + 2*all.extends,
+		"fencing": all.calls,
+	} {
+		if most = (most + slack) * len(w.nodes); ran[kind] > most {
+			w.failed("", "%d commands for %s where %d would do: %+v", ran[kind], kind, most, all)
+		}
+	}
+}
+
+var commandKinds = map[string]string{
+	"acquire": "asking", "vote": "asking", "release": "ending", "unvote": "ending", "sweep": "ending", "recount": "counting",
+	"fence": "fencing",
+}
+
+// twice is what an uncontended lock that is entered twice costs: to ask, to count up and down, and to end. On a quorum
+// those that heard last are told the fencing token.
+func (p *Plan) twice() int {
+	if n := p.Topology.Nodes; n > 1 {
+		return 4*n + n - 1
+	}
+	return 4
+}
+
+// costs counts all commands about a lock.
+func (w *World) costs(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for op := range commandKinds {
+		n += w.ran[work{op, name}]
+	}
+	return n
+}
+
+func (j *judge) spentOn(name string) spent {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.of(name).spent
+}
+
+// shortest is the shortest lease of the plan.
+func (p *Plan) shortest() time.Duration {
+	shortest := p.Lease
+	for _, lease := range p.Leases {
+		shortest = min(shortest, lease)
+	}
+	return shortest
+}

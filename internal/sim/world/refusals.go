@@ -1,0 +1,80 @@
+package world
+
+import "github.com/relock-go/relock/internal/sim"
+
+// user is whom the clients log in as, so that the judge keeps its rights.
+const user = "app"
+
+// permit lets the clients do everything.
+func permit(s *sim.Server) { rule(s, "reset", "on", "nopass", "~*", "&*", "+@all") }
+
+// rule changes the rights of the clients.
+func rule(s *sim.Server, words ...string) {
+	if c := s.Open("", "", nil, nil); c != nil {
+		s.Exec(c, append([]string{"ACL", "SETUSER", user}, words...))
+		c.Close()
+	}
+}
+
+// forbidden are the rights that are taken away together.
+var forbidden = [...][]string{
+	{"-pexpire"}, {"-publish"}, {"-subscribe"}, {"-evalsha"}, {"-evalsha", "-eval"}, {"-hset"}, {"-del"}, {"-zadd"},
+	{"-set"}, {"-pubsub|numsub"}, {"resetchannels"}, {"resetchannels", "&redisson_lock__channel:*", "&relock_listen:*"},
+	{"resetchannels", "&relock_inbox:*"},
+}
+
+// withoutEnd is the one without which Redisson's script leaves a lock that never ends.
+const withoutEnd = 0
+
+// forbid takes a right away for a while: a command, channels, or the keys of all locks but some. Who may not hear any
+// more is cut off, as a server does when channels are forbidden.
+func forbid(w *World, e event) {
+	n := w.nodes[e.Node]
+	w.excuse(e.Last)
+	w.refusing = true
+	permit(n.server) // one at a time: who may neither let a key expire nor delete it leaves it behind
+	at := e.N % (len(forbidden) + 2)
+	if at == withoutEnd && w.plan.JVMs > 0 {
+		at++
+	}
+	if at < len(forbidden) {
+		rule(n.server, forbidden[at]...)
+	} else {
+		keys := []string{"resetkeys", "~relock_*", "~redisson_*"}
+		for i, name := range w.plan.Names {
+			if i%2 == at%2 {
+				keys = append(keys, "~"+name)
+			}
+		}
+		rule(n.server, keys...)
+	}
+	if words := forbidden[at%len(forbidden)]; words[0] == "resetchannels" || words[0] == "-subscribe" && e.N%2 == 0 {
+		for _, ear := range append([]*listener(nil), n.ears...) {
+			ear.drop(errBroken)
+		}
+	}
+	w.after(e.Last, func() { permit(n.server) })
+}
+
+// demote makes a replica of a master, which refuses to write then, and a master again after a while. Nothing is lost.
+func demote(w *World, e event) {
+	n := w.nodes[e.Node]
+	if n.former != nil || !n.server.Running() {
+		return
+	}
+	w.excuse(e.Last)
+	w.refusing = true
+	n.former = sim.NewServer(sim.Options{Name: w.seedName + e.Name, Clock: n.server.Clock()})
+	n.former.ReplicaOf(n.server)
+	n.former.Promote()
+	n.server.ReplicaOf(n.former)
+	w.after(e.Last, n.promote)
+}
+
+// promote ends what demote began, unless the node has another server since.
+func (n *node) promote() {
+	if n.former != nil && n.server.Master() == n.former {
+		n.server.Promote()
+	}
+	n.former = nil
+}
