@@ -57,8 +57,8 @@ fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) ./internal/wire
 	go test -run - -fuzz FuzzParseGrant -fuzztime $(FUZZTIME) ./internal/wire
 
-sim: ## simulate for SIMTIME, with fresh seeds on all processors; SEED=n repeats one with its trace, KIND and TOPOLOGY choose
-	cd internal/sim && go test $(OVERLAY) ./world -count=1 -timeout 0 -v -run 'TestSimulation$$' -kind='$(KIND)' -topology='$(TOPOLOGY)' \
+sim: ## simulate for SIMTIME, with fresh seeds on all processors; SEED=n repeats one with its trace, KIND, TOPOLOGY, SCENE choose
+	cd internal/sim && go test $(OVERLAY) ./world -count=1 -timeout 0 -v -run '$(if $(SCENE),TestScenes/^$(SCENE)$$$$,TestSimulation$$)' -kind='$(KIND)' -topology='$(TOPOLOGY)' \
 		$(if $(SEED),-seeds=1 -from=$(SEED) -show -lines=4000,-fresh -lasting=$(SIMTIME) -workers=$(WORKERS))
 
 sim-test: redis ## the simulator against a real server, and the seeds that once failed

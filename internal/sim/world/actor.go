@@ -72,6 +72,9 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	if err != nil {
 		a.w.note(p.index, t.Name, "is refused", 0, err)
 		a.refused(t, ctx, p, err)
+		if ctx.Err() == nil {
+			a.failed(t, p, began, err)
+		}
 		return nil
 	}
 	h := &Held{
@@ -140,6 +143,7 @@ func (a *Actor) Release(ctx context.Context, h *Held, again bool) {
 	defer a.w.answered(h.proc)
 	err := h.Lease.Unlock(ctx)
 	a.w.note(h.proc.index, h.Name, "unlocked", h.Token, err)
+	a.w.judge.over(h, h.at)
 	a.w.judge.unlocked(h, lost, err, false)
 	if took := time.Since(began); took > 12*a.w.plan.Timeout()+time.Second {
 		a.w.fail(h.Name, "Unlock took %v", took)

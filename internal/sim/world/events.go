@@ -102,6 +102,7 @@ func cutLine(w *World, e event) {
 	n := w.nodes[e.Node]
 	for _, l := range n.lines {
 		if l.proc.index == e.Proc && !l.proc.dead {
+			l.proc.disturb(time.Now())
 			l.cut(errBroken)
 		}
 	}
@@ -131,6 +132,11 @@ func deafen(w *World, e event) {
 func part(w *World, e event) {
 	w.excuse(e.Last)
 	w.part(e.Proc, e.Node)
+	for _, l := range w.nodes[e.Node].lines {
+		if l.proc.index == e.Proc {
+			l.proc.disturb(time.Now().Add(e.Last))
+		}
+	}
 	w.after(e.Last, func() { w.heal(e.Proc, e.Node) })
 }
 
@@ -138,6 +144,7 @@ func pause(w *World, e event) {
 	n := w.nodes[e.Node]
 	w.excuse(e.Last)
 	n.pause()
+	n.disturb(e.Last)
 	w.after(e.Last, n.resume)
 }
 
@@ -155,6 +162,7 @@ func full(w *World, e event) {
 	n := w.nodes[e.Node]
 	w.excuse(e.Last)
 	n.server.SetFull(true)
+	n.refuses(e.Last)
 	w.after(e.Last, func() { n.server.SetFull(false) })
 }
 
@@ -162,6 +170,7 @@ func loading(w *World, e event) {
 	n := w.nodes[e.Node]
 	w.excuse(e.Last)
 	n.server.SetLoading(true)
+	n.disturb(e.Last)
 	w.after(e.Last, func() { n.server.SetLoading(false) })
 }
 
@@ -191,6 +200,7 @@ func deleteLock(w *World, e event) {
 // forgets reports whether a node may lose its memory now: with a guard a minority may, else any, and then the judge is
 // told.
 func (w *World) forgets(n *node, marked bool) bool {
+	n.disturb(2 * w.plan.Longest())
 	w.excuse(2 * w.plan.Longest())
 	if !w.plan.Topology.Quorum {
 		w.forgetsJava()
@@ -234,6 +244,7 @@ func (w *World) bounce(e event, down time.Duration) {
 	}
 	keep := []sim.Kept{sim.Nothing, sim.Nothing, sim.Snapshot, sim.Snapshot, sim.All, sim.All}[e.N%6]
 	w.excuse(down)
+	n.disturb(down + w.plan.Longest())
 	if keep != sim.All && !w.forgets(n, keep == sim.Snapshot && n.saved) {
 		keep = sim.All
 	}
@@ -258,7 +269,8 @@ func failover(w *World, e event) {
 		return
 	}
 	w.excuse(w.plan.Longest())
-	if e.N%6 > 0 {
+	n.disturb(w.plan.Longest())
+	if e.N%6 > 0 || n.off { // clocks that differ end leases early
 		w.forgets(n, !w.plan.Fresh)
 	}
 	n.failover(e.N % 6)
@@ -268,6 +280,7 @@ func failover(w *World, e event) {
 // step sets a node's clock. Forward it ends leases early; back it makes them longer.
 func step(w *World, e event) {
 	w.excuse(e.Step.Abs() + 2*w.plan.Longest())
+	w.nodes[e.Node].disturb(e.Step.Abs() + 2*w.plan.Longest())
 	if !w.mayBeOff(w.nodes[e.Node]) {
 		return
 	}

@@ -37,7 +37,12 @@ func guard(seed uint64, o Options) (stop func()) {
 	return func() { close(over) }
 }
 
-// again is how a seed is repeated.
+// again is how a seed is repeated. The class of a scene is its name.
 func again(seed uint64, class, topology string) string {
+	for _, s := range Scenes {
+		if s.Name == class {
+			return fmt.Sprintf("again: make sim SCENE=%s SEED=%d", class, seed)
+		}
+	}
 	return fmt.Sprintf("again: make sim SEED=%d KIND=%q TOPOLOGY=%q", seed, class, topology)
 }

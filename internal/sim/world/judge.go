@@ -24,6 +24,10 @@ type Held struct {
 	fixed bool            // nothing renews it: a loss is not noticed before its end
 	lease time.Duration
 	over  atomic.Bool // Unlock was called, or its process was killed
+
+	letGo  time.Duration // when Unlock was called
+	number int           // in the history
+	ended  bool          // in the history
 }
 
 // live reports whether its holder may believe in it.
@@ -43,22 +47,26 @@ type judge struct {
 	excused time.Time // until when a lock may have to be waited for
 }
 
+// mostPassed is more than a grant has tokens for those whom the lock is passed on to in memory.
+const mostPassed = 1024
+
 // record is what is known of one lock.
 type record struct {
 	held      []*Held          // those that may be live
 	highest   int64            // token given out
 	high      map[string]int64 // likewise, by the owner of WithOwner, "" for all that have none
-	horizon   int64            // tokens up to it are of grants that a fault may have ended
+	history   history
+	horizon   int64 // tokens up to it are of grants that a fault may have ended
 	struck    time.Time
 	loose     int64 // tokens up to it may repeat: a counter was lost that was ahead of the clock
 	waiting   map[*call]struct{}
 	threads   map[*call]struct{} // of Redisson's that wait
 	spent     spent
-	alien     int64              // tokens up to it are of grants that Redisson need not respect
-	uncounted bool               // a counter was lost
-	last      map[*process]*Held // that each was given
-	free      time.Time          // since when nobody holds the lock in Redis while somebody waits, zero where that is not so
-	nobody    time.Time          // since when no lease of it is live while somebody waits
+	alien     int64                // tokens up to it are of grants that Redisson need not respect
+	uncounted bool                 // a counter was lost
+	given     map[*process][]*Held // leases of each
+	free      time.Time            // since when nobody holds the lock in Redis while somebody waits, zero where that is not so
+	nobody    time.Time            // since when no lease of it is live while somebody waits
 }
 
 func newJudge(w *World) *judge { return &judge{w: w, locks: map[string]*record{}} }
@@ -66,7 +74,7 @@ func newJudge(w *World) *judge { return &judge{w: w, locks: map[string]*record{}
 func (j *judge) of(name string) *record {
 	r := j.locks[name]
 	if r == nil {
-		r = &record{waiting: map[*call]struct{}{}, threads: map[*call]struct{}{}, last: map[*process]*Held{}, high: map[string]int64{}}
+		r = &record{waiting: map[*call]struct{}{}, threads: map[*call]struct{}{}, given: map[*process][]*Held{}, high: map[string]int64{}}
 		j.locks[name] = r
 	}
 	return r
@@ -127,6 +135,7 @@ func (j *judge) buried(p *process) {
 		for _, h := range r.held {
 			if h.proc == p {
 				h.over.Store(true)
+				r.history.ends(h, j.w.now(), j.w.now())
 			}
 		}
 		for c := range r.waiting {
@@ -143,6 +152,7 @@ func (j *judge) granted(h, outer *Held) {
 		return // lost on the way, as its holder is told at once
 	}
 	others, r := j.enter(h, outer)
+	j.watches(h)
 	for _, other := range others {
 		j.compare(h, other, r)
 	}
@@ -156,6 +166,7 @@ func (j *judge) granted(h, outer *Held) {
 
 // enter notes a lease, and returns those that were held before it with what was known until then.
 func (j *judge) enter(h, outer *Held) ([]*Held, record) {
+	since := max(0, h.asked.Sub(j.w.trace.start))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(h.Name)
@@ -164,10 +175,12 @@ func (j *judge) enter(h, outer *Held) ([]*Held, record) {
 		j.passes(r, h.Name)
 	}
 	before := record{highest: r.highest, horizon: r.horizon, struck: r.struck, loose: r.loose}
-	if p := r.last[h.proc]; p != nil && h.Token-p.Token > 0 && h.Token-p.Token < 1024 {
-		h.asked = p.asked // perhaps passed on in memory
+	for _, l := range r.given[h.proc] {
+		if h.Token > l.Token && h.Token-l.Token < mostPassed && l.asked.Before(h.asked) {
+			h.asked = l.asked // perhaps passed on in memory
+		}
 	}
-	r.last[h.proc] = h
+	r.given[h.proc] = append(r.given[h.proc], h)
 	if h.owner != "" {
 		before.highest = r.besides(h.owner)
 	}
@@ -183,6 +196,7 @@ func (j *judge) enter(h, outer *Held) ([]*Held, record) {
 	}
 	others := append([]*Held(nil), kept...)
 	r.held = append(kept, h)
+	r.history.begins(h, since)
 	r.highest = max(r.highest, h.Token)
 	r.nobody = time.Time{}
 	return others, before
@@ -235,6 +249,10 @@ func (j *judge) late(h, other *Held, r record) {
 func (j *judge) unlocking(h *Held) bool {
 	lost := h.Lease.Count() == 0 && !h.over.Load()
 	h.over.Store(true)
+	j.lets(h)
+	if lost {
+		j.lost(h, j.w.now()-h.at)
+	}
 	return lost
 }
 

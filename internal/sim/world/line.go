@@ -171,6 +171,9 @@ func (l *line) begin(c *command) error {
 	c.epoch = l.epoch
 	e := entry{proc: l.proc.index, node: l.node.index, what: "sends " + c.op, lock: c.lock, fate: c.fate.name}
 	w.trace.add(e)
+	if c.fate.kind != fine {
+		l.proc.disturb(time.Now().Add(2 * w.plan.Timeout()))
+	}
 	if c.fate.kind == refused {
 		return errRefused
 	}

@@ -69,6 +69,9 @@ func (e *listener) hear(channel, message string) {
 	e.w.trace.add(entry{
 		proc: e.proc.index, node: e.node.index, what: "is sent", lock: lockOf(channel, message), fate: name, args: []string{channel, message},
 	})
+	if name != "" && !lost {
+		e.proc.disturb(time.Now().Add(delay)) // what is granted by it may have little time left
+	}
 	if !lost {
 		e.push(news{channel: channel, message: message}, delay)
 	}

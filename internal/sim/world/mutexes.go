@@ -203,6 +203,8 @@ func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
 		a.entered(h, nil)
 		a.Sleep(a.w.hold(r))
 		h.over.Store(true)
+		a.w.judge.lets(h)
+		defer a.w.judge.over(h, h.at)
 		return nil
 	})
 	a.w.judge.asked(t.Name, false, time.Since(began))

@@ -90,7 +90,7 @@ func Draw(seed uint64, class, topo string) *Plan {
 	if p.Class == "failover" && !p.Topology.Replica {
 		p.Topology = []topology{pair, guardedPair}[r.IntN(2)]
 	}
-	p.Procs, p.Actors, p.Rounds = 2+r.IntN(3), 2+r.IntN(4), 6+r.IntN(10)
+	p.Procs, p.Actors, p.Rounds = 2+r.IntN(3), 2+r.IntN(4), 14+r.IntN(20)
 	for i := range 1 + r.IntN(3) {
 		p.Names = append(p.Names, "orders-"+strconv.Itoa(i))
 	}

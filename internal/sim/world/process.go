@@ -14,15 +14,16 @@ import (
 
 // process is a place where clients run, one after the other. The world's mutex guards it; index and w never change.
 type process struct {
-	w        *World
-	index    int
-	client   *relock.Client
-	foreign  bool      // it uses Redisson
-	dead     bool      // the process was killed; who takes its place has another
-	asked    time.Time // when one of its callers asked or was answered
-	commands int       // since then
-	calls    int       // under way
-	closing  sync.WaitGroup
+	w         *World
+	index     int
+	client    *relock.Client
+	foreign   bool      // it uses Redisson
+	dead      bool      // the process was killed; who takes its place has another
+	asked     time.Time // when one of its callers asked or was answered
+	commands  int       // since then
+	disturbed time.Time // until when faults touch its commands
+	calls     int       // under way
+	closing   sync.WaitGroup
 }
 
 // newProcess opens a client with lines of its own. It is called under the world's mutex, or before anything runs.

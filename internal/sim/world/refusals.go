@@ -32,6 +32,7 @@ func forbid(w *World, e event) {
 	n := w.nodes[e.Node]
 	w.excuse(e.Last)
 	w.refusing = true
+	n.disturb(e.Last)
 	permit(n.server) // one at a time: who may neither let a key expire nor delete it leaves it behind
 	at := e.N % (len(forbidden) + 2)
 	if at == withoutEnd && w.plan.JVMs > 0 {
@@ -64,6 +65,7 @@ func demote(w *World, e event) {
 	}
 	w.excuse(e.Last)
 	w.refusing = true
+	n.disturb(e.Last)
 	n.former = sim.NewServer(sim.Options{Name: w.seedName + e.Name, Clock: n.server.Clock()})
 	n.former.ReplicaOf(n.server)
 	n.former.Promote()

@@ -9,10 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/sim"
@@ -44,25 +41,13 @@ var Scenes = []Scene{
 }
 
 // Play plays a seed of the scene in a bubble.
-func (s Scene) Play(t *testing.T, seed uint64, o Options) (res *Result) {
+func (s Scene) Play(t *testing.T, seed uint64, o Options) *Result {
 	plan := Draw(seed, "none", o.Topology)
 	plan.Class, plan.Fresh, plan.Events, plan.JVMs = s.Name, false, nil, 0
+	plan.Rounds /= 2 // a scene is made for few
 	s.Shape(plan, throw(seed, "scene", s.Name).stream())
 	o.Kind = s.Kind()
-	ids := throw(seed, "uuid")
-	uuid.SetRand(&ids)
-	var w *World
-	defer func() {
-		if died := recover(); died != nil {
-			res = w.result()
-			res.Violation = strings.TrimSpace(res.Violation + fmt.Sprintf("\nthe bubble did not end: %v\n%s", died, bubbleStacks()))
-		}
-	}()
-	synctest.Test(t, func(*testing.T) {
-		w = newWorld(plan, o)
-		w.play()
-	})
-	return w.result()
+	return perform(t, plan, o)
 }
 
 // shapeFilled loses some of the commands that fill a lease up.
@@ -193,6 +178,7 @@ func shapeForced(p *Plan, r *rand.Rand) {
 func ahead(w *World, e event) {
 	n, longest := w.nodes[e.Node], w.plan.Longest()
 	w.excuse(4 * longest)
+	n.disturb(4 * longest)
 	w.strike("", "clock set forward, memory lost")
 	n.server.Stop()
 	n.server.Clock().Step(time.Hour)
@@ -354,6 +340,7 @@ func (c *closers) Round(a *Actor, r *rand.Rand) {
 	given := c.leases(h.proc)
 	var closed sync.WaitGroup
 	closed.Go(func() { c.close(a.w, h.proc) })
+	a.w.judge.lets(h)
 	if err := h.Lease.Unlock(a.w.ctx); err == nil {
 		h.over.Store(true)
 		closed.Wait()

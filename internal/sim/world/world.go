@@ -75,9 +75,13 @@ type work struct{ op, lock string }
 type parting struct{ waits []func() }
 
 // Run plays a seed in a bubble.
-func Run(t *testing.T, seed uint64, o Options) (res *Result) {
-	plan := Draw(seed, o.Class, o.Topology)
-	ids := throw(seed, "uuid")
+func Run(t *testing.T, seed uint64, o Options) *Result {
+	return perform(t, Draw(seed, o.Class, o.Topology), o)
+}
+
+// perform plays a plan in a bubble.
+func perform(t *testing.T, plan *Plan, o Options) (res *Result) {
+	ids := throw(plan.Seed, "uuid")
 	uuid.SetRand(&ids)
 	var w *World
 	defer func() {
@@ -91,6 +95,7 @@ func Run(t *testing.T, seed uint64, o Options) (res *Result) {
 		w.play()
 	})
 	defer w.trace.over()
+	w.retell()
 	return w.result()
 }
 

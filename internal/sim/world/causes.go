@@ -1,0 +1,82 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/relock-go/relock"
+)
+
+// What a fault may cost is told apart: a lease can be lost where commands of its process or a node's answers were
+// touched; a call may fail there too, and where a node refuses what is new. Messages that are lost cost neither.
+
+// disturb notes that until then, and not for longer, commands of a process may come to nothing.
+func (p *process) disturb(until time.Time) { p.disturbed = later(p.disturbed, until) }
+
+// disturb notes that until then a node may not confirm what it granted.
+func (n *node) disturb(d time.Duration) { n.disturbed = later(n.disturbed, time.Now().Add(d)) }
+
+// refuses notes that until then a node may refuse what is new.
+func (n *node) refuses(d time.Duration) { n.refusing = later(n.refusing, time.Now().Add(d)) }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// disturbedSince reports whether a fault touched a process or a node after a moment; asking says that those count that
+// only refuse what is new.
+func (w *World) disturbedSince(p *process, since time.Time, asking bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.dead || w.procs[p.index] != p || p.disturbed.After(since) {
+		return true
+	}
+	for _, n := range w.nodes {
+		if n.disturbed.After(since) || asking && n.refusing.After(since) || n.off && w.plan.Topology.Guarded {
+			return true
+		}
+	}
+	return false
+}
+
+// watches is told when a lease is over, of every other one: the others' contexts are made by nobody, as in most
+// programs.
+func (j *judge) watches(h *Held) {
+	if h.Token%2 == 0 {
+		context.AfterFunc(h.Lease.Context(), func() {
+			j.over(h, j.w.now())
+			j.lost(h, h.lease)
+		})
+	}
+}
+
+// lost demands that a fault excuses the loss of a lease, which was noticed now or before that: a fault since its last
+// renewal, or since so long.
+func (j *judge) lost(h *Held, long time.Duration) {
+	w := j.w
+	cause := context.Cause(h.Lease.Context())
+	if h.fixed || w.ctx.Err() != nil || !errors.Is(cause, relock.ErrLost) || errors.Is(cause, relock.ErrMaxHold) {
+		return
+	}
+	since := time.Now().Add(-max(h.lease, long) - 4*w.plan.Timeout())
+	j.mu.Lock()
+	struck := j.of(h.Name).struck.After(since)
+	j.mu.Unlock()
+	if !struck && !w.disturbedSince(h.proc, since, false) {
+		w.fail(h.Name, "token %d of p%d was lost, and nothing happened that would excuse it", h.Token, h.proc.index)
+	}
+}
+
+// failed demands that a fault excuses the failure of a call that began then.
+func (a *Actor) failed(t Try, p *process, began time.Time, err error) {
+	w := a.w
+	expected := errors.Is(err, relock.ErrNotAcquired) || errors.Is(err, relock.ErrClosed) || errors.Is(err, relock.ErrLost) ||
+		errors.Is(err, relock.ErrMaxHold)
+	if !expected && w.ctx.Err() == nil && !w.disturbedSince(p, began.Add(-4*w.plan.Timeout()), true) {
+		w.fail(t.Name, "a call of p%d failed, and nothing happened that would excuse it: %v", p.index, err)
+	}
+}
