@@ -71,4 +71,6 @@ type renewal struct {
 	claim claim
 	count int // hold count to write; 0 leaves it alone
 	lease time.Duration
+
+	timeout time.Duration // of the command
 }

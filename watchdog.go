@@ -121,8 +121,7 @@ func (d *watchdog) look(due []*hold, now clock.Stamp) {
 	holds := make(map[time.Duration][]*hold)
 	for _, h := range due {
 		if r, renew := h.tick(now); renew {
-			timeout := min(h.entry.Timeout, 2*time.Second)
-			batches[timeout], holds[timeout] = append(batches[timeout], r), append(holds[timeout], h)
+			batches[r.timeout], holds[r.timeout] = append(batches[r.timeout], r), append(holds[r.timeout], h)
 		}
 	}
 	for timeout, batch := range batches {
@@ -252,10 +251,10 @@ func (h *hold) tick(now clock.Stamp) (renewal, bool) {
 		return renewal{}, false
 	}
 	var r renewal
-	window := min(batchWindow, h.entry.Lease/20)
+	window := min(batchWindow, h.shortest()/20)
 	renew := h.renewal(now).Until(now) <= window
 	if renew {
-		r = renewal{claim: h.claim, lease: h.renewLease(now)}
+		r = renewal{claim: h.claim, lease: h.renewLease(now), timeout: min(h.entry.Timeout, h.cfg.commandTimeout, 2*time.Second)}
 		h.asksFor(r.lease, now)
 		if h.countUnsure && len(h.ops) == 0 {
 			r.count = max(1, len(h.leases))
@@ -292,7 +291,7 @@ func (h *hold) settle(r renewal, got wire.Result, sent clock.Stamp) {
 			h.countUnsure = !h.countUnsureUntil.Reached(sent)
 		}
 		if h.countUnsure && !h.askSoon {
-			h.renewAt = clock.Later(h.renewAt, now.Add(h.entry.Lease/3), now)
+			h.renewAt = clock.Later(h.renewAt, now.Add(h.shortest()/3), now)
 		}
 	} else {
 		if r.count > 0 {
@@ -313,9 +312,18 @@ func (h *hold) asksFor(lease time.Duration, now clock.Stamp) {
 	h.claim.asks(lease)
 }
 
+// shortest is the lease that renewals go by: the one that the lock was granted with, or that of the
+// caller to whom it was passed on, which may be shorter. The caller holds h.mu.
+func (h *hold) shortest() time.Duration {
+	if h.cfg.fixed > 0 {
+		return h.entry.Lease
+	}
+	return min(h.entry.Lease, h.cfg.lease)
+}
+
 // soon is when to ask again what was not answered.
 func (h *hold) soon() time.Duration {
-	return min(max(h.entry.Lease/30, 10*time.Millisecond), time.Second)
+	return min(max(h.shortest()/30, 10*time.Millisecond), time.Second)
 }
 
 // renewLease is what to lengthen the lease to: nothing for a fixed one, and for a capped one no

@@ -12,6 +12,7 @@ import (
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -202,6 +203,58 @@ func TestLateConfirmationRevivesNothing(t *testing.T) {
 		time.Sleep(defaultLease)
 		l.h.settle(renewal{claim: l.h.claim, lease: defaultLease}, wire.Renewed, sent.Add(time.Second))
 		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+	})
+}
+
+// A hold is passed on to a caller with a shorter lease while its count in Redis is unsure: its renewals keep to that lease.
+func TestUnsureCountKeepsAShorterLease(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		long, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		next := make(chan *Lease, 1)
+		go func() {
+			l, err := c.Mutex("k", WithLease(6*time.Second)).Lock(t.Context())
+			assert.NoError(t, err)
+			next <- l
+		}()
+		synctest.Wait()
+		require.NoError(t, long.Unlock(t.Context()))
+		l := <-next
+		require.Same(t, long.h, l.h)
+		l.h.mu.Lock()
+		l.h.countUnsure, l.h.countUnsureUntil = true, clock.Now().Add(time.Hour)
+		l.h.mu.Unlock()
+		time.Sleep(5 * time.Minute)
+		require.NoError(t, l.Context().Err())
+		synctest.Wait()
+		require.Less(t, s.renewed, 200)
+	})
+}
+
+// So are the tries after a renewal that was not answered, and so is what a try is given to be answered in.
+func TestUnansweredRenewalsKeepToAShorterLease(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		tries := 0
+		s.answer = func(r renewal) wire.Result {
+			assert.LessOrEqual(t, r.timeout, max(r.lease/6, time.Millisecond))
+			if tries++; tries%2 == 0 {
+				return wire.Unanswered
+			}
+			return wire.Renewed
+		}
+		long, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		next := make(chan *Lease, 1)
+		go func() {
+			l, err := c.Mutex("k", WithLease(600*time.Millisecond)).Lock(t.Context())
+			assert.NoError(t, err)
+			next <- l
+		}()
+		synctest.Wait()
+		require.NoError(t, long.Unlock(t.Context()))
+		l := <-next
+		time.Sleep(5 * time.Minute)
+		require.NoError(t, l.Context().Err())
 	})
 }
 
