@@ -47,11 +47,15 @@ var steps atomic.Int64
 // spare is the room for a trace that nobody reads any more.
 var spare atomic.Pointer[[]entry]
 
+// usual is more entries than a trace has unless something goes on for ever.
+const usual = 1 << 17
+
 // over leaves the room to the next run: megabytes, that would be grown into again.
 func (t *trace) over() {
-	room := t.lines[:0]
+	if room := t.lines[:0]; cap(room) <= usual {
+		spare.Store(&room)
+	}
 	t.lines = nil
-	spare.Store(&room)
 }
 
 // text is what concerns the lock named, or everything for "", the last lines at most.
