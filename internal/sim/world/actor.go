@@ -43,7 +43,8 @@ type Try struct {
 	Opts  []relock.Option
 }
 
-// Acquire locks, and has the judge look at what came of it. It returns nil where the lock was not had.
+// Acquire locks, and has the judge look at what came of it. It returns nil where the lock was not
+// had.
 func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	if t.Owner != "" || t.Apart {
 		ctx = withOwner(ctx, t.Owner)

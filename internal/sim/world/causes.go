@@ -8,8 +8,9 @@ import (
 	"github.com/relock-go/relock"
 )
 
-// What a fault may cost is told apart: a lease can be lost where commands of its process or a node's answers were
-// touched; a call may fail there too, and where a node refuses what is new. Messages that are lost cost neither.
+// What a fault may cost is told apart: a lease can be lost where commands of its process or a
+// node's answers were touched; a call may fail there too, and where a node refuses what is new.
+// Messages that are lost cost neither.
 
 // disturb notes that until then, and not for longer, commands of a process may come to nothing.
 func (p *process) disturb(until time.Time) { p.disturbed = later(p.disturbed, until) }
@@ -20,6 +21,15 @@ func (n *node) disturb(d time.Duration) { n.disturbed = later(n.disturbed, time.
 // refuses notes that until then a node may refuse what is new.
 func (n *node) refuses(d time.Duration) { n.refusing = later(n.refusing, time.Now().Add(d)) }
 
+// begunAnew notes that a node may have forgotten: with a guard it confirms nothing for a while, and each lock's next try
+// finds it without that lock's counter.
+func (n *node) begunAnew() {
+	n.disturb(2*n.w.plan.Longest() + n.w.plan.Timeout())
+	if n.w.plan.Topology.Guarded {
+		n.refuses(limit)
+	}
+}
+
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -27,8 +37,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// disturbedSince reports whether a fault touched a process or a node after a moment; asking says that those count that
-// only refuse what is new.
+// disturbedSince reports whether a fault touched a process or a node after a moment; asking says
+// that those count that only refuse what is new.
 func (w *World) disturbedSince(p *process, since time.Time, asking bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -43,8 +53,8 @@ func (w *World) disturbedSince(p *process, since time.Time, asking bool) bool {
 	return false
 }
 
-// watches is told when a lease is over, of every other one: the others' contexts are made by nobody, as in most
-// programs.
+// watches is told when a lease is over, of every other one: the others' contexts are made by
+// nobody, as in most programs.
 func (j *judge) watches(h *Held) {
 	if h.Token%2 == 0 {
 		context.AfterFunc(h.Lease.Context(), func() {
@@ -54,8 +64,8 @@ func (j *judge) watches(h *Held) {
 	}
 }
 
-// lost demands that a fault excuses the loss of a lease, which was noticed now or before that: a fault since its last
-// renewal, or since so long.
+// lost demands that a fault excuses the loss of a lease, which was noticed now or before that: a
+// fault since its last renewal, or since so long.
 func (j *judge) lost(h *Held, long time.Duration) {
 	w := j.w
 	cause := context.Cause(h.Lease.Context())
@@ -74,8 +84,7 @@ func (j *judge) lost(h *Held, long time.Duration) {
 // failed demands that a fault excuses the failure of a call that began then.
 func (a *Actor) failed(t Try, p *process, began time.Time, err error) {
 	w := a.w
-	expected := errors.Is(err, relock.ErrNotAcquired) || errors.Is(err, relock.ErrClosed) || errors.Is(err, relock.ErrLost) ||
-		errors.Is(err, relock.ErrMaxHold)
+	expected := errors.Is(err, relock.ErrNotAcquired) || errors.Is(err, relock.ErrClosed) || errors.Is(err, relock.ErrLost)
 	if !expected && w.ctx.Err() == nil && !w.disturbedSince(p, began.Add(-4*w.plan.Timeout()), true) {
 		w.fail(t.Name, "a call of p%d failed, and nothing happened that would excuse it: %v", p.index, err)
 	}

@@ -48,7 +48,8 @@ func (crowds) Round(a *Actor, r *rand.Rand) {
 	}
 }
 
-// quiet demands that clients that have used nothing for a while hear of no lock, and after Close of nothing.
+// quiet demands that clients that have used nothing for a while hear of no lock, and after Close of
+// nothing.
 func (w *World) quiet(closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

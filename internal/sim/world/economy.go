@@ -30,17 +30,34 @@ func (j *judge) extended(name string) {
 	j.of(name).spent.extends++
 }
 
-// dear demands, where nothing went wrong, that calls cost no more commands than they should: of a call one that asks
-// and one that ends, and one for each third of a lease of waiting; of a re-entry two, and one more where its hold count is not sure.
-// On a quorum who votes in vain votes again.
+// dear demands, where nothing went wrong, that calls cost no more commands than they should: of a
+// call one that asks and one that ends, and one for each third of a lease of waiting; of a re-entry
+// two, and one more where its hold count is not sure. On a quorum who votes in vain votes again.
 func (w *World) dear() {
 	if w.plan.Class != "none" || w.plan.JVMs > 0 {
 		return
 	}
+	all, ran := w.spent()
+	slack, factor := 2*len(w.plan.Names), 1
+	if w.plan.Topology.Quorum {
+		factor = 2
+	}
+	polls := int(3 * all.waited / w.plan.shortest())
+	for kind, most := range map[string]int{
+		"asking": factor*all.calls + polls, "ending": factor * all.calls, "fencing": all.calls,
+		"counting": 3*all.enters + 2*all.extends,
+	} {
+		if most = (most + slack) * len(w.nodes); ran[kind] > most {
+			w.fail("", "%d commands for %s where %d would do: %+v", ran[kind], kind, most, all)
+		}
+	}
+}
+
+// spent sums what was asked of all locks, and the commands that this took, by their kind.
+func (w *World) spent() (all spent, ran map[string]int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var all spent
-	ran := map[string]int{}
+	ran = map[string]int{}
 	for _, name := range w.plan.Names {
 		s := w.judge.spentOn(name)
 		all.calls, all.enters, all.extends = all.calls+s.calls, all.enters+s.enters, all.extends+s.extends
@@ -49,28 +66,16 @@ func (w *World) dear() {
 			ran[kind] += w.ran[work{op, name}]
 		}
 	}
-	slack, factor := 2*len(w.plan.Names), 1
-	if w.plan.Topology.Quorum {
-		factor = 2
-	}
-	polls := int(3 * all.waited / w.plan.shortest())
-	for kind, most := range map[string]int{
-		"asking": factor*all.calls + polls, "ending": factor * all.calls, "counting": 3*all.enters + 2*all.extends,
-		"fencing": all.calls,
-	} {
-		if most = (most + slack) * len(w.nodes); ran[kind] > most {
-			w.failed("", "%d commands for %s where %d would do: %+v", ran[kind], kind, most, all)
-		}
-	}
+	return all, ran
 }
 
 var commandKinds = map[string]string{
-	"acquire": "asking", "vote": "asking", "release": "ending", "unvote": "ending", "sweep": "ending", "recount": "counting",
-	"fence": "fencing",
+	"acquire": "asking", "vote": "asking", "release": "ending", "unvote": "ending", "sweep": "ending",
+	"recount": "counting", "fence": "fencing",
 }
 
-// twice is what an uncontended lock that is entered twice costs: to ask, to count up and down, and to end. On a quorum
-// those that heard last are told the fencing token.
+// twice is what an uncontended lock that is entered twice costs: to ask, to count up and down, and
+// to end. On a quorum those that heard last are told the fencing token.
 func (p *Plan) twice() int {
 	if n := p.Topology.Nodes; n > 1 {
 		return 4*n + n - 1

@@ -9,7 +9,8 @@ import (
 	"github.com/relock-go/relock/internal/sim"
 )
 
-// event is a fault that does not belong to one command. It comes so long after so many rounds were begun.
+// event is a fault that does not belong to one command. It comes so long after so many rounds were
+// begun.
 type event struct {
 	Name  string
 	Round int64
@@ -197,10 +198,10 @@ func deleteLock(w *World, e event) {
 	}
 }
 
-// forgets reports whether a node may lose its memory now: with a guard a minority may, else any, and then the judge is
-// told.
+// forgets reports whether a node may lose its memory now: with a guard a minority may, else any,
+// and then the judge is told.
 func (w *World) forgets(n *node, marked bool) bool {
-	n.disturb(2 * w.plan.Longest())
+	n.begunAnew()
 	w.excuse(2 * w.plan.Longest())
 	if !w.plan.Topology.Quorum {
 		w.forgetsJava()
@@ -244,7 +245,8 @@ func (w *World) bounce(e event, down time.Duration) {
 	}
 	keep := []sim.Kept{sim.Nothing, sim.Nothing, sim.Snapshot, sim.Snapshot, sim.All, sim.All}[e.N%6]
 	w.excuse(down)
-	n.disturb(down + w.plan.Longest())
+	n.disturb(down)
+	n.begunAnew()
 	if keep != sim.All && !w.forgets(n, keep == sim.Snapshot && n.saved) {
 		keep = sim.All
 	}
@@ -269,7 +271,7 @@ func failover(w *World, e event) {
 		return
 	}
 	w.excuse(w.plan.Longest())
-	n.disturb(w.plan.Longest())
+	n.begunAnew()
 	if e.N%6 > 0 || n.off { // clocks that differ end leases early
 		w.forgets(n, !w.plan.Fresh)
 	}
@@ -295,14 +297,16 @@ func step(w *World, e event) {
 	w.nodes[e.Node].server.Clock().Step(e.Step)
 }
 
-// drift lets a node's clock run up to nine thousandths fast, which is promised to do no harm, or slower.
+// drift lets a node's clock run up to nine thousandths fast, which is promised to do no harm, or
+// slower.
 func drift(w *World, e event) {
 	if n := w.nodes[e.Node]; w.mayBeOff(n) {
 		n.server.Clock().Drift(e.Rate)
 	}
 }
 
-// mayBeOff reports whether a node's clock may be wrong: of a quorum a minority's, since nobody counts on such a node.
+// mayBeOff reports whether a node's clock may be wrong: of a quorum a minority's, since nobody
+// counts on such a node.
 func (w *World) mayBeOff(n *node) bool {
 	off := 0
 	for _, other := range w.nodes {

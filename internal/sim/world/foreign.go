@@ -2,10 +2,12 @@ package world
 
 import "strings"
 
-// patienceOfOthers is how many grants of the other side a waiter lets pass at most, where nothing goes wrong.
+// patienceOfOthers is how many grants of the other side a waiter lets pass at most, where nothing
+// goes wrong.
 const patienceOfOthers = 100
 
-// javaTook is told, under the world's mutex, that a server gave a lock to a thread of Redisson's, perhaps once more.
+// javaTook is told, under the world's mutex, that a server gave a lock to a thread of Redisson's,
+// perhaps once more.
 func (w *World) javaTook(v *jvm, name, field string, token int64) {
 	var counter int64
 	if a, ok := w.nodes[0].ask("GET", "redisson_lock_token:{"+name+"}"); ok {
@@ -18,7 +20,8 @@ func (w *World) javaTook(v *jvm, name, field string, token int64) {
 	go w.judge.overtaken(v, name, max(counter, above))
 }
 
-// taken notes a grant to Redisson, with its token if it has one, and returns the highest that was given out before.
+// taken notes a grant to Redisson, with its token if it has one, and returns the highest that was
+// given out before.
 func (j *judge) taken(name string, counter, token int64) (above int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -41,8 +44,8 @@ func (j *judge) taken(name string, counter, token int64) (above int64) {
 	return above
 }
 
-// overtaken demands that no lease of relock's is live that was granted before Redisson was given the lock: those have
-// tokens up to last.
+// overtaken demands that no lease of relock's is live that was granted before Redisson was given
+// the lock: those have tokens up to last.
 func (j *judge) overtaken(v *jvm, name string, last int64) {
 	j.mu.Lock()
 	r := j.of(name)
@@ -112,11 +115,12 @@ func (j *judge) passes(r *record, name string) {
 	}
 }
 
-// fair reports whether neither side may starve: nothing goes wrong, and turns are given, which a guarded Redis does not.
+// fair reports whether neither side may starve: nothing goes wrong, and turns are given, which a
+// guarded Redis does not.
 func (w *World) fair() bool { return w.plan.Class == "none" && !w.plan.Topology.Guarded }
 
-// forgotten is told that a node's memory is gone, or some of it: what relock granted Redisson may be given too, whom no
-// quarantine keeps out.
+// forgotten is told that a node's memory is gone, or some of it: what relock granted Redisson may
+// be given too, whom no quarantine keeps out.
 func (j *judge) forgotten(name string, counter int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -6,10 +6,11 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A history is what callers were told of one lock, as operations: a grant lies between the call that asked and its
-// return; an end between the call of Unlock and its return, or at the instant at which the holder was told of a loss.
-// It is sound where the operations have an order in which every grant finds the lock free, or is one of those who hold
-// it together, and has a token above all earlier ones.
+// A history is what callers were told of one lock, as operations: a grant lies between the call
+// that asked and its return; an end between the call of Unlock and its return, or at the instant at
+// which the holder was told of a loss. It is sound where the operations have an order in which
+// every grant finds the lock free, or is one of those who hold it together, and has a token above
+// all earlier ones.
 
 // turn is what one operation of a history does.
 type turn struct {
@@ -79,8 +80,8 @@ func (h *history) step(s standing, t turn, together func(a, b *Held) bool) (bool
 	return true, s
 }
 
-// unsound is the name of a lock whose history has no order, "" for none. Where a fault may have ended grants, or lost
-// the counter, nothing is asked.
+// unsound is the name of a lock whose history has no order, "" for none. Where a fault may have
+// ended grants, or lost the counter, nothing is asked.
 func (j *judge) unsound() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -20,7 +20,8 @@ func story(tokens []int64, spans [][2]time.Duration) *history {
 
 func strangers(_, _ *Held) bool { return false }
 
-// A made-up history fails where two hold at once, or a token does not rise; each beside one that is sound.
+// A made-up history fails where two hold at once, or a token does not rise; each beside one that is
+// sound.
 func TestHistories(t *testing.T) {
 	const one, two, three, four = time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second
 	after, across := [][2]time.Duration{{one, two}, {three, four}}, [][2]time.Duration{{one, three}, {two, four}}
@@ -30,7 +31,8 @@ func TestHistories(t *testing.T) {
 	require.True(t, story([]int64{1, 1}, across).sound(func(a, b *Held) bool { return a.Token == b.Token }))
 }
 
-// A grant that is told late may have come before what was told meanwhile, and an Unlock may be done before it returns.
+// A grant that is told late may have come before what was told meanwhile, and an Unlock may be done
+// before it returns.
 func TestHistoriesOfCallsUnderWay(t *testing.T) {
 	h := &history{}
 	first, second := &Held{Token: 1, at: 3}, &Held{Token: 2, at: 10}

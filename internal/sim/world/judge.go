@@ -35,7 +35,8 @@ func (h *Held) live() bool {
 	return !h.over.Load() && (h.Lease.Context().Err() == nil || h.Lease.Count() > 0) && !h.over.Load()
 }
 
-// judge knows what every client was told. What it demands is in the methods that are called with news.
+// judge knows what every client was told. What it demands is in the methods that are called with
+// news.
 type judge struct {
 	w *World
 
@@ -74,7 +75,10 @@ func newJudge(w *World) *judge { return &judge{w: w, locks: map[string]*record{}
 func (j *judge) of(name string) *record {
 	r := j.locks[name]
 	if r == nil {
-		r = &record{waiting: map[*call]struct{}{}, threads: map[*call]struct{}{}, given: map[*process][]*Held{}, high: map[string]int64{}}
+		r = &record{
+			waiting: map[*call]struct{}{}, threads: map[*call]struct{}{}, given: map[*process][]*Held{},
+			high: map[string]int64{},
+		}
 		j.locks[name] = r
 	}
 	return r
@@ -92,8 +96,8 @@ func (j *judge) struck(name string, counter, clock int64) {
 	}
 }
 
-// unbounded is told that a lock's counter is gone when the clock is set back: what is granted next may be below all that
-// was.
+// unbounded is told that a lock's counter is gone when the clock is set back: what is granted next
+// may be below all that was.
 func (j *judge) unbounded(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -146,7 +150,8 @@ func (j *judge) buried(p *process) {
 	}
 }
 
-// granted is told of each lease that a call returned. outer is the lease of the same lock that the call was made under.
+// granted is told of each lease that a call returned. outer is the lease of the same lock that the
+// call was made under.
 func (j *judge) granted(h, outer *Held) {
 	if !h.live() {
 		return // lost on the way, as its holder is told at once
@@ -157,7 +162,8 @@ func (j *judge) granted(h, outer *Held) {
 		j.compare(h, other, r)
 	}
 	j.beside(h)
-	// Granted before what was granted after a loss; or the loss brought the hold of an owner back, who enters it again.
+	// Granted before what was granted after a loss; or the loss brought the hold of an owner back, who
+	// enters it again.
 	earlier := h.Token <= r.horizon && (h.owner != "" || !h.asked.After(r.struck))
 	if h.Token <= r.highest && h.Token > r.loose && !earlier {
 		j.w.fail(h.Name, "token %d of p%d is not above %d", h.Token, h.proc.index, r.highest)
@@ -233,7 +239,8 @@ func (j *judge) compare(h, other *Held, r record) {
 		h.proc.index, h.Token)
 }
 
-// late demands that a loss that a fault excuses is noticed in the end: nobody believes longer than a lease.
+// late demands that a loss that a fault excuses is noticed in the end: nobody believes longer than
+// a lease.
 func (j *judge) late(h, other *Held, r record) {
 	old := h
 	if other.Token < h.Token {

@@ -39,11 +39,13 @@ func (w *World) jvm(place int) *jvm {
 	return w.jvms[place]
 }
 
-// round takes a lock, perhaps twice, does something under it, and unlocks. A thread that is not answered gives up.
+// round takes a lock, perhaps twice, does something under it, and unlocks. A thread that is not
+// answered gives up.
 func (t *thread) round(r *rand.Rand) {
 	v, plan := t.w.jvm(t.place), t.w.plan
 	v.pause(time.Duration(r.Int64N(int64(20*plan.Rates.Delay) + 1)))
-	o := want{name: pick(r, plan.Names), field: v.id + ":" + strconv.Itoa(40+t.index), lease: v.lease, watched: true, wait: -1}
+	field := v.id + ":" + strconv.Itoa(40+t.index)
+	o := want{name: pick(r, plan.Names), field: field, lease: v.lease, watched: true, wait: -1}
 	if r.IntN(4) == 0 {
 		o.lease, o.watched = pick(r, plan.Leases), false
 	}

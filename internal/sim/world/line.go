@@ -31,8 +31,8 @@ func (a answer) texts() []string {
 	return list
 }
 
-// line is the driver of one client for one node. What no fault delays keeps its order, as on one connection. The world's
-// mutex guards it.
+// line is the driver of one client for one node. What no fault delays keeps its order, as on one
+// connection. The world's mutex guards it.
 type line struct {
 	w     *World
 	proc  *process
@@ -288,7 +288,8 @@ func (l *line) reply(c *command, o outcome) {
 	}
 }
 
-// connect returns the connection for commands, a new one where it was lost; nil where the node is down.
+// connect returns the connection for commands, a new one where it was lost; nil where the node is
+// down.
 func (l *line) connect() *sim.Conn {
 	if l.conn == nil || l.conn.Closed() {
 		l.conn = l.node.server.Open(user, "", nil, func(error) { l.cut(errBroken) })

@@ -9,7 +9,8 @@ import (
 	"github.com/relock-go/relock/internal/sim"
 )
 
-// listener is a connection with subscriptions. What comes over it keeps its order. The world's mutex guards it.
+// listener is a connection with subscriptions. What comes over it keeps its order. The world's
+// mutex guards it.
 type listener struct {
 	*line
 	h       driver.Handler

@@ -141,7 +141,8 @@ func (Mutexes) look(a *Actor, h *Held) {
 	_, _ = m.State(a.w.ctx)
 }
 
-// other takes another lock under the context of this one. Actors may so wait for each other: they give up.
+// other takes another lock under the context of this one. Actors may so wait for each other: they
+// give up.
 func (m Mutexes) other(a *Actor, r *rand.Rand, h *Held) {
 	t := m.draw(a, r)
 	if t.Name == h.Name {

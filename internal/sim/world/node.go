@@ -6,7 +6,8 @@ import (
 	"github.com/relock-go/relock/internal/sim"
 )
 
-// node is one Redis as the clients see it: a server, or a pair of which one is the master. The world's mutex guards it.
+// node is one Redis as the clients see it: a server, or a pair of which one is the master. The
+// world's mutex guards it.
 type node struct {
 	w         *World
 	index     int
@@ -37,7 +38,8 @@ func newNode(w *World, index int) *node {
 	return n
 }
 
-// ask runs a command that nobody counts, for the judge and the operator. ok is false while the node is down.
+// ask runs a command that nobody counts, for the judge and the operator. ok is false while the node
+// is down.
 func (n *node) ask(args ...string) (v answer, ok bool) {
 	if n.eye == nil || n.eye.Closed() {
 		if n.eye = n.server.Open("", "", nil, nil); n.eye == nil {
@@ -86,8 +88,8 @@ func (n *node) cutAll(why error) {
 	}
 }
 
-// failover makes the replica the master, without the last units of what it was to copy. The old master comes back as
-// its replica, empty.
+// failover makes the replica the master, without the last units of what it was to copy. The old
+// master comes back as its replica, empty.
 func (n *node) failover(lost int) {
 	n.spare.CatchUp(max(n.spare.Lag()-lost, 0))
 	old := n.server

@@ -155,6 +155,7 @@ func (p *Plan) options() []relock.Option {
 }
 
 func (p *Plan) String() string {
-	return fmt.Sprintf("seed %d: %s, %s; %d processes of %d actors, %d JVMs of %d threads, %d rounds, %d names, leases %v of %v, rates %+v",
-		p.Seed, p.Class, p.Topology.Name, p.Procs, p.Actors, p.JVMs, p.Threads, p.Rounds, len(p.Names), p.Leases, p.Lease, p.Rates)
+	who := fmt.Sprintf("%d processes of %d actors, %d JVMs of %d threads", p.Procs, p.Actors, p.JVMs, p.Threads)
+	return fmt.Sprintf("seed %d: %s, %s; %s, %d rounds, %d names, leases %v of %v, rates %+v", p.Seed, p.Class,
+		p.Topology.Name, who, p.Rounds, len(p.Names), p.Leases, p.Lease, p.Rates)
 }

@@ -13,7 +13,8 @@ import (
 // limit is how long a run may last, in simulated time.
 const limit = 2 * time.Hour
 
-// unused is longer than a client stays subscribed to the channels of a lock that nobody here waits for.
+// unused is longer than a client stays subscribed to the channels of a lock that nobody here waits
+// for.
 const unused = 2 * time.Minute
 
 // play runs the actors, lets calm return, and looks at what is left.
@@ -83,7 +84,8 @@ func (w *World) calm() {
 	w.judge.excuse(5 * w.plan.Longest())
 }
 
-// serve demands that each process is given each lock, once everything is well, and that hold counts are exact.
+// serve demands that each process is given each lock, once everything is well, and that hold counts
+// are exact.
 func (w *World) serve() {
 	time.Sleep(5 * w.plan.Longest())
 	for _, name := range w.plan.Names[:min(len(w.plan.Names), 4)] {

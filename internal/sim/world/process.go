@@ -12,7 +12,8 @@ import (
 	"github.com/relock-go/relock/internal/opening"
 )
 
-// process is a place where clients run, one after the other. The world's mutex guards it; index and w never change.
+// process is a place where clients run, one after the other. The world's mutex guards it; index and
+// w never change.
 type process struct {
 	w         *World
 	index     int
@@ -26,7 +27,8 @@ type process struct {
 	closing   sync.WaitGroup
 }
 
-// newProcess opens a client with lines of its own. It is called under the world's mutex, or before anything runs.
+// newProcess opens a client with lines of its own. It is called under the world's mutex, or before
+// anything runs.
 func newProcess(w *World, index int) *process {
 	p := &process{w: w, index: index, asked: time.Now()}
 	lines := make([]driver.Redis, len(w.nodes))

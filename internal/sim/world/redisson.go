@@ -13,8 +13,8 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 )
 
-// jvm is an instance of Redisson: what its RLock and RFencedLock send, and when, with its flaws. A command goes over a
-// line of its own process, whose place is behind those of relock's.
+// jvm is an instance of Redisson: what its RLock and RFencedLock send, and when, with its flaws. A
+// command goes over a line of its own process, whose place is behind those of relock's.
 type jvm struct {
 	*process
 	line  *line
@@ -156,7 +156,8 @@ func (v *jvm) evalOnce(s *driver.Script, then func(driver.Value), keys, args []s
 	return answer, err
 }
 
-// take tries to take a lock for a thread, and returns how long the lock stands otherwise, -1 for ever.
+// take tries to take a lock for a thread, and returns how long the lock stands otherwise, -1 for
+// ever.
 func (v *jvm) take(name, field string, lease time.Duration, fenced bool) (got bool, ttl time.Duration, err error) {
 	s, keys, token := javaLock, []string{name}, int64(0)
 	if fenced {
@@ -221,7 +222,8 @@ func (v *jvm) renews(name, field string) {
 	v.renewed[name] = field
 }
 
-// renew is the watchdog. Where its command fails it tries again at its next turn; a lock that is not held is forgotten.
+// renew is the watchdog. Where its command fails it tries again at its next turn; a lock that is
+// not held is forgotten.
 func (v *jvm) renew() {
 	for v.pause(v.lease / 3) {
 		keys, args := v.due()
@@ -261,7 +263,8 @@ func (v *jvm) forget(name, field string) {
 	}
 }
 
-// listen keeps the connection for subscriptions. After a loss it subscribes again, and wakes nobody.
+// listen keeps the connection for subscriptions. After a loss it subscribes again, and wakes
+// nobody.
 func (v *jvm) listen() {
 	for v.pause(v.timeout() / 10) {
 		ctx, cancel := context.WithTimeout(context.Background(), v.timeout())

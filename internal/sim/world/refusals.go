@@ -26,8 +26,8 @@ var forbidden = [...][]string{
 // withoutEnd is the one without which Redisson's script leaves a lock that never ends.
 const withoutEnd = 0
 
-// forbid takes a right away for a while: a command, channels, or the keys of all locks but some. Who may not hear any
-// more is cut off, as a server does when channels are forbidden.
+// forbid takes a right away for a while: a command, channels, or the keys of all locks but some.
+// Who may not hear any more is cut off, as a server does when channels are forbidden.
 func forbid(w *World, e event) {
 	n := w.nodes[e.Node]
 	w.excuse(e.Last)
@@ -57,7 +57,8 @@ func forbid(w *World, e event) {
 	w.after(e.Last, func() { permit(n.server) })
 }
 
-// demote makes a replica of a master, which refuses to write then, and a master again after a while. Nothing is lost.
+// demote makes a replica of a master, which refuses to write then, and a master again after a
+// while. Nothing is lost.
 func demote(w *World, e event) {
 	n := w.nodes[e.Node]
 	if n.former != nil || !n.server.Running() {

@@ -15,8 +15,8 @@ import (
 	"github.com/relock-go/relock/internal/sim"
 )
 
-// Scene is a world that is set up for what chance seldom makes, with a judge of its own for that. What the judge of every
-// world demands it demands too.
+// Scene is a world that is set up for what chance seldom makes, with a judge of its own for that.
+// What the judge of every world demands it demands too.
 type Scene struct {
 	Name  string
 	Shape func(p *Plan, r *rand.Rand)
@@ -218,15 +218,15 @@ func (w *World) has(name, client string) bool {
 	return false
 }
 
-// keepers hold locks for long, each its own unless they are shared. Nothing happens to their nodes by which a lease
-// could be lost.
+// keepers hold locks for long, each its own unless they are shared. Nothing happens to their nodes
+// by which a lease could be lost.
 type keepers struct {
 	Mutexes
 	shared, short bool
 }
 
-// Round is one long hold with re-entries that are given up early, so that Redis's hold count is not sure; of the first
-// actor of short ones, tries with a lease too short for where the nodes are.
+// Round is one long hold with re-entries that are given up early, so that Redis's hold count is not
+// sure; of the first actor of short ones, tries with a lease too short for where the nodes are.
 func (k keepers) Round(a *Actor, r *rand.Rand) {
 	plan := a.w.plan
 	ctx, cancel := context.WithTimeout(a.w.ctx, 4*plan.Longest())
@@ -361,7 +361,8 @@ func (c *closers) close(w *World, p *process) {
 	p.closing.Wait()
 }
 
-// closed demands that a client that was closed gave back what no caller had, and sends nothing more.
+// closed demands that a client that was closed gave back what no caller had, and sends nothing
+// more.
 func (c *closers) closed(a *Actor, h *Held, given int) {
 	w := a.w
 	sent := w.commands(h.proc)
@@ -393,7 +394,8 @@ func (w *World) commands(p *process) int {
 	return p.commands
 }
 
-// forcers hold locks for long, and let another process force them, whose commands reach one node after the other.
+// forcers hold locks for long, and let another process force them, whose commands reach one node
+// after the other.
 type forcers struct{ Mutexes }
 
 func (forcers) Round(a *Actor, r *rand.Rand) {
@@ -546,7 +548,8 @@ func (w *World) far(proc int, step time.Duration) {
 	}
 }
 
-// fillers take fixed leases that are longer than their client's, each of its own, and close the client meanwhile.
+// fillers take fixed leases that are longer than their client's, each of its own, and close the
+// client meanwhile.
 type fillers struct{ Mutexes }
 
 func (fillers) Round(a *Actor, r *rand.Rand) {

@@ -6,8 +6,8 @@ import (
 	"github.com/relock-go/relock"
 )
 
-// scope is what a context carries of locks, as the judge follows it: the leases of those around, inside out, and whose
-// the locks under it are.
+// scope is what a context carries of locks, as the judge follows it: the leases of those around,
+// inside out, and whose the locks under it are.
 type scope struct {
 	outer *scope // nil where WithOwner or Detach hides what is further out
 	held  *Held  // nil for the owner alone

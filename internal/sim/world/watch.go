@@ -78,8 +78,8 @@ func (j *judge) look(name string, now time.Time) {
 	}
 }
 
-// patience is how long a free lock may be waited for: a third of the longest lease of those who wait, and some commands
-// that are lost.
+// patience is how long a free lock may be waited for: a third of the longest lease of those who
+// wait, and some commands that are lost.
 func (j *judge) patience(r *record) time.Duration {
 	var longest time.Duration
 	for c := range r.waiting {

@@ -101,7 +101,8 @@ func perform(t *testing.T, plan *Plan, o Options) (res *Result) {
 
 func newWorld(plan *Plan, o Options) *World {
 	w := &World{
-		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{}, javas: map[string]bool{}, ran: map[work]int{},
+		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{},
+		javas: map[string]bool{}, ran: map[work]int{},
 		events: map[int64][]event{}, fates: newFates(plan, o),
 	}
 	if w.kind == nil {
@@ -219,8 +220,9 @@ func (w *World) heal(p, n int) {
 	}
 }
 
-// sent counts what a client sends. While its callers neither ask nor are answered that must be little: polls, renewals,
-// and tries again, for each call under way and each actor who may hold something.
+// sent counts what a client sends. While its callers neither ask nor are answered that must be
+// little: polls, renewals, and tries again, for each call under way and each actor who may hold
+// something.
 func (w *World) sent(l *line, op string) {
 	w.scripts++
 	p := l.proc
@@ -235,7 +237,8 @@ func (w *World) sent(l *line, op string) {
 	quiet := time.Since(p.asked)
 	each := burst + int(quiet*time.Duration(rate)/time.Second)
 	if allowed := each * len(w.nodes) * (w.plan.Actors + p.calls + 1); p.commands > allowed {
-		w.failed("", "a storm: p%d has sent %d commands in the %v since one of its callers asked or was answered", p.index, p.commands, quiet)
+		w.failed("", "a storm: p%d has sent %d commands in the %v since one of its callers asked or was answered", p.index,
+			p.commands, quiet)
 	}
 }
 
@@ -275,7 +278,8 @@ func (w *World) executed(l *line, c *command, v driver.Value, answered bool) {
 	})
 }
 
-// strike tells the judge that a lock, or every one for "", may have been lost by what a fault does now.
+// strike tells the judge that a lock, or every one for "", may have been lost by what a fault does
+// now.
 func (w *World) strike(lock, why string) {
 	names := w.plan.Names
 	if lock != "" {
