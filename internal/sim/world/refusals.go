@@ -33,7 +33,8 @@ func forbid(w *World, e event) {
 	w.excuse(e.Last)
 	w.refusing = true
 	n.disturb(e.Last)
-	permit(n.server) // one at a time: who may neither let a key expire nor delete it leaves it behind
+	n.refuses(e.Last + unused) // what may not be subscribed is asked for again after half a minute at most
+	permit(n.server)           // one at a time: who may neither let a key expire nor delete it leaves it behind
 	at := e.N % (len(forbidden) + 2)
 	if at == withoutEnd && w.plan.JVMs > 0 {
 		at++

@@ -133,6 +133,9 @@ func (w *World) initialize() {
 	case !w.plan.Topology.Guarded:
 	case w.plan.Fresh:
 		w.excuse(2 * w.plan.Longest())
+		for _, n := range w.nodes {
+			n.begunAnew()
+		}
 	default:
 		for _, n := range w.nodes {
 			n.ask("HSET", "relock_incarnation", "run", n.server.RunID(), "born", "0", "longest", small(int(w.plan.Longest().Milliseconds())))
