@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
+	"github.com/spf13/cobra"
 )
 
 const (
@@ -26,11 +26,12 @@ const (
 
 // demoOptions are the flags of relock demo.
 type demoOptions struct {
-	redis string
-	nodes int
-	lock  string
-	run   time.Duration
-	lease time.Duration
+	redis   string
+	secrets secrets
+	nodes   int
+	lock    string
+	run     time.Duration
+	lease   time.Duration
 }
 
 func (o *demoOptions) locked() bool { return o.lock == lockRelock }
@@ -57,15 +58,22 @@ func (o *demoOptions) check() error {
 	if o.redis == "" {
 		return nil
 	}
-	_, err := target{URL: o.redis}.options()
+	_, err := o.target().options()
 	return err
 }
 
-// runDemo is relock demo. Its status is 0 only if the counter is right, which -lock none makes it fail, and everything
-// else is as promised.
-func runDemo(std stdio, args []string) int {
+// target is the Redis of -redis, without a URL where there is none. Of the variables that other subcommands look for
+// their Redis in, a demo takes no notice: it must not come to a Redis by chance.
+func (o *demoOptions) target() target { return target{URL: o.redis, Secrets: o.secrets} }
+
+func (a *app) demoCommand() *cobra.Command {
 	var o demoOptions
-	flags := flag.NewFlagSet("relock demo", flag.ContinueOnError)
+	cmd := &cobra.Command{
+		Use:   "demo [flags]",
+		Short: "Let processes fight over a lock, kill one that holds it, and check what comes of it",
+		Args:  cobra.NoArgs,
+	}
+	flags := cmd.Flags()
 	flags.StringVar(&o.redis, "redis", "", "use the Redis at `URL`, redis://[user:password@]host:port[/db], "+
 		"instead of an embedded miniredis")
 	flags.IntVar(&o.nodes, "nodes", 1, "keep the lock on a quorum of `N` embedded Redis servers, of which one hangs, one is "+
@@ -74,22 +82,32 @@ func runDemo(std stdio, args []string) int {
 		"goes wrong and the exit status is 1")
 	flags.DurationVar(&o.run, "for", 8*time.Second, "how long the workers work")
 	flags.DurationVar(&o.lease, "lease", 2*time.Second, "how long a lock outlives a process that died")
-	if status, ok := parse(flags, std, args); !ok {
-		return status
+	o.secrets.add(flags)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if o.redis != "" {
+			if err := o.secrets.fill(flags); err != nil {
+				return err
+			}
+		}
+		if err := o.check(); err != nil {
+			return err
+		}
+		a.status = o.start(a.std)
+		return nil
 	}
-	if flags.NArg() > 0 {
-		return misused(std, flags.Name(), fmt.Errorf("%q is no flag, and only flags belong here", flags.Arg(0)))
-	}
-	if err := o.check(); err != nil {
-		return misused(std, flags.Name(), err)
-	}
+	return cmd
+}
+
+// start plays the demo. Its status is 0 only if the counter is right, which -lock none makes it fail, and everything
+// else is as promised.
+func (o *demoOptions) start(std stdio) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	show := newProgress(std.out)
 	r, err := o.play(ctx, std, show)
 	show.wipe()
 	if err != nil {
-		return failed(std, flags.Name(), err)
+		return failed(std, statusFailed, "relock demo", cured(err))
 	}
 	if !r.print(std.out) {
 		return statusFailed
@@ -101,7 +119,7 @@ func runDemo(std stdio, args []string) int {
 func (o *demoOptions) play(ctx context.Context, std stdio, show *progress) (*report, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.limit(), errTooLong)
 	defer cancel()
-	srv, err := openServer(o.redis)
+	srv, err := openServer(o.target())
 	if err != nil {
 		return nil, err
 	}

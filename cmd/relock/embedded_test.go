@@ -24,7 +24,7 @@ const longLease = 10 * time.Minute
 // embedded starts a demo's server and returns a connection to it.
 func embedded(t *testing.T) rueidis.Client {
 	t.Helper()
-	srv, err := openServer("")
+	srv, err := openServer(target{})
 	require.NoError(t, err)
 	t.Cleanup(srv.close)
 	return srv.rdb

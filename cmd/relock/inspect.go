@@ -2,76 +2,59 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 
-	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// redisFlag adds the flag -redis of subcommands that work on a Redis that runs already.
-func redisFlag(flags *flag.FlagSet) *string {
-	return flags.String("redis", "redis://localhost:6379", "the Redis at `URL`, redis://[user:password@]host:port[/db]")
+// inspection is relock inspect: it prints what Redis knows of a lock.
+type inspection struct {
+	std   stdio
+	conn  connection
+	flags *pflag.FlagSet
 }
 
-// openLocks connects to the Redis at url. The caller calls done at the end. isUsage tells its failures for
-// which another URL or option is the cure.
-func openLocks(url string, opts ...relock.Option) (locks *relock.Client, done func(), err error) {
-	t := target{URL: url}
-	if _, err := t.options(); err != nil {
-		return nil, nil, usageError{err}
+func (a *app) inspectCommand() *cobra.Command {
+	i := inspection{std: a.std}
+	cmd := &cobra.Command{
+		Use:   "inspect [flags] NAME",
+		Short: "Print what Redis knows of the lock NAME",
+		Args:  oneName,
+		Run:   func(_ *cobra.Command, args []string) { a.status = ended(a.std, "relock inspect", i.run(args[0])) },
 	}
-	var rdb rueidis.Client
-	if rdb, err = t.open(); err != nil {
-		return nil, nil, err
-	}
-	if locks, err = relock.New(rdb, opts...); err != nil {
-		rdb.Close()
-		return nil, nil, err
-	}
-	return locks, func() { locks.Close(); rdb.Close() }, nil
+	i.flags = cmd.Flags()
+	i.conn.add(i.flags)
+	return cmd
 }
 
-// usageError is an error of the command line.
-type usageError struct{ error }
-
-// isUsage reports whether err can be mended by another command line.
-func isUsage(err error) bool {
-	var usage usageError
-	return errors.As(err, &usage) || errors.Is(err, relock.ErrInvalidName) || errors.Is(err, relock.ErrInvalidOption)
+func oneName(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("it takes the name of one lock, not %d", len(args))
+	}
+	return nil
 }
 
-// runInspect is relock inspect: it prints what Redis knows of a lock.
-func runInspect(std stdio, args []string) int {
-	flags := flag.NewFlagSet("relock inspect", flag.ContinueOnError)
-	url := redisFlag(flags)
-	if status, ok := parse(flags, std, args); !ok {
-		return status
-	}
-	if flags.NArg() != 1 {
-		return misused(std, flags.Name(), fmt.Errorf("it takes the name of one lock, not %d", flags.NArg()))
-	}
-	name := flags.Arg(0)
-	st, err := inspect(*url, name)
-	switch {
-	case isUsage(err):
-		return misused(std, flags.Name(), err)
-	case err != nil:
-		return failed(std, flags.Name(), err)
-	}
-	printState(std.out, name, st)
-	return statusOK
-}
-
-func inspect(url, name string) (relock.State, error) {
-	locks, done, err := openLocks(url)
+func (i *inspection) run(name string) error {
+	redis, err := i.conn.open(i.flags)
 	if err != nil {
-		return relock.State{}, err
+		return err
 	}
-	defer done()
-	return locks.Mutex(name).State(context.Background())
+	defer redis.close()
+	locks, err := redis.locks()
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	ctx, cancel := soon(context.Background())
+	defer cancel()
+	st, err := locks.Mutex(name).State(ctx)
+	if err == nil {
+		printState(i.std.out, name, st)
+	}
+	return err
 }
 
 func printState(w io.Writer, name string, st relock.State) {

@@ -1,36 +1,37 @@
 // Command relock shows what the locks of package relock do, and uses them from a shell.
 //
-//	relock demo [-redis URL] [-nodes N] [-lock relock|none] [-for D] [-lease D]
-//	relock run [-redis URL] [-lease D] [-wait D] [-grace D] NAME -- COMMAND [ARG ...]
-//	relock inspect [-redis URL] NAME
-//
-// demo lets processes fight over one lock, kills one that holds it, and checks that nothing was lost. It ends with
-// status 0 only if all was as promised. Given the URL of a Redis it leaves nothing there. With -nodes the lock stands on a
-// quorum of servers, one of which hangs while another is stopped and comes back having forgotten everything.
+//	relock run [flags] NAME [-- COMMAND [ARG ...]]
+//	relock inspect [flags] NAME
+//	relock demo [flags]
+//	relock version
+//	relock completion bash|zsh|fish
 //
 // run runs a command under the lock NAME, with the fencing token in the environment as RELOCK_TOKEN, and ends with the
-// command's exit status; 124 says that somebody else has the lock, 123 that it was lost, 125 that Redis cannot be used.
-// Signals are forwarded. When the lock is lost the command's process group gets SIGTERM and after a grace time SIGKILL;
-// at a terminal, where the command stays in the foreground group, it gets them alone. Should relock itself be killed,
-// the command runs on without the lock: the token is what a store can refuse it by.
+// command's exit status. inspect prints what Redis knows of a lock. demo lets processes fight over one lock, kills one that
+// holds it, and checks that nothing was lost.
 //
-// inspect prints what Redis knows of the lock NAME.
+// docs/cli.md in the repository has all flags, environment variables and exit statuses.
 package main
 
 import (
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"slices"
+
+	"github.com/spf13/cobra"
 )
 
-// Exit statuses of relock's own.
+// Exit statuses of relock's own. Those between 123 and 128 are run's too, as timeout(1) and env(1) have them.
 const (
-	statusOK     = 0
-	statusFailed = 1 // the work was tried and went wrong
-	statusUsage  = 2 // the command line was wrong, nothing was tried
+	statusOK          = 0
+	statusFailed      = 1   // the work was tried and went wrong
+	statusUsage       = 2   // the command line was wrong, nothing was tried
+	statusLost        = 123 // the lock was lost while the command ran
+	statusNotAcquired = 124 // somebody else holds the lock
+	statusBroken      = 125 // Redis cannot be used
+	statusNoExec      = 126 // the command cannot be started
+	statusNotFound    = 127 // there is no such command
+	statusSignal      = 128 // plus the number of the signal that ended the command, or the wait for the lock
 )
 
 // stdio is what a subcommand reads and writes.
@@ -39,69 +40,57 @@ type stdio struct {
 	out, err io.Writer
 }
 
-// command is one subcommand. run returns the exit status.
-type command struct {
-	name  string
-	args  string
-	about string // "" for one that is no user's business
-	run   func(std stdio, args []string) int
-}
-
-func commands() []command {
-	return []command{
-		{"demo", "[-redis URL] [-nodes N] [-lock relock|none] [-for D] [-lease D]",
-			"processes fight over a lock, one is killed holding it", runDemo},
-		{"run", "[-redis URL] [-lease D] [-wait D] [-grace D] NAME -- COMMAND [ARG ...]",
-			"run a command under the lock NAME; status 124: not acquired, 123: lost, 125: Redis cannot be used", runRun},
-		{"inspect", "[-redis URL] NAME", "print what Redis knows of the lock NAME", runInspect},
-		{"worker", "", "", runWorker},
-	}
-}
-
 func main() {
 	os.Exit(run(stdio{in: os.Stdin, out: os.Stdout, err: os.Stderr}, os.Args[1:]))
 }
 
-// run hands the command line to its subcommand.
+// run hands the command line to its subcommand and returns the exit status.
 func run(std stdio, args []string) int {
-	all := commands()
-	if len(args) == 0 {
-		return usage(std.err, all, "a subcommand is missing")
+	a := &app{std: std}
+	root := a.commands()
+	root.SetIn(std.in)
+	root.SetOut(std.out)
+	root.SetErr(std.err)
+	root.SetArgs(longDashes(root, args))
+	cmd, err := root.ExecuteC()
+	if err != nil {
+		return misused(std, cmd.CommandPath(), err)
 	}
-	if slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
-		usage(std.out, all, "")
-		return statusOK
-	}
-	for _, c := range all {
-		if c.name == args[0] {
-			return c.run(std, args[1:])
-		}
-	}
-	return usage(std.err, all, fmt.Sprintf("there is no subcommand %q", args[0]))
+	return a.status
 }
 
-func usage(w io.Writer, all []command, wrong string) int {
-	if wrong != "" {
-		fmt.Fprintf(w, "relock: %s\n\n", wrong)
-	}
-	fmt.Fprintln(w, "usage:")
-	for _, c := range all {
-		if c.about != "" {
-			fmt.Fprintf(w, "  relock %s %s\n        %s\n", c.name, c.args, c.about)
-		}
-	}
-	return statusUsage
+// app is where subcommands find what they share, and leave their exit status.
+type app struct {
+	std    stdio
+	status int
 }
 
-// parse reads the flags of a subcommand. When ok is false the subcommand is over with status: the user asked for help,
-// or was told what is wrong.
-func parse(flags *flag.FlagSet, std stdio, args []string) (status int, ok bool) {
-	flags.SetOutput(std.err)
-	err := flags.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return statusOK, false
+// commands are relock's subcommands. The library is cobra because it brings completion for the shells, adds a quarter of
+// what kong adds to the binary, and what it lacks, variables for flags and flags with one dash, is little.
+func (a *app) commands() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "relock",
+		Short:         "Distributed locks on Redis, from a shell",
+		Long:          "relock shows the locks that services hold on Redis, and runs commands under them.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("there is no subcommand %q; relock help lists them", args[0])
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error {
+			return fmt.Errorf("a subcommand is missing; relock help lists them")
+		},
 	}
-	return statusUsage, err == nil // the flag package has said what is wrong
+	root.AddCommand(a.runCommand(), a.inspectCommand(), a.demoCommand(), a.versionCommand(), a.workerCommand())
+	for _, c := range root.Commands() {
+		c.DisableFlagsInUseLine = true
+		c.Flags().SortFlags = false
+	}
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	return root
 }
 
 // misused tells what is wrong with a command line.
@@ -110,8 +99,8 @@ func misused(std stdio, name string, err error) int {
 	return statusUsage
 }
 
-// failed tells what went wrong.
-func failed(std stdio, name string, err error) int {
+// failed tells what went wrong and returns status.
+func failed(std stdio, status int, name string, err error) int {
 	fmt.Fprintf(std.err, "%s: %v\n", name, err)
-	return statusFailed
+	return status
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,9 @@ import (
 
 // TestMain lets the test binary stand in for relock: the demo starts its own program again, and signals want a process.
 func TestMain(m *testing.M) {
+	for _, name := range append(slices.Collect(maps.Values(variables)), passwords...) {
+		os.Unsetenv(name)
+	}
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == polite:
 		os.Exit(runPolite())
@@ -59,18 +64,18 @@ func TestBadCommandLines(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"", "a subcommand is missing"},
 		{"dmeo", `no subcommand "dmeo"`},
-		{"demo -node", "not defined: -node"},
+		{"demo -node", "unknown flag: --node"},
 		{"demo -nodes 2", "from 3 to 9"},
 		{"demo -nodes 10", "from 3 to 9"},
 		{"demo -nodes 5 -redis redis://h:1", "they are its own"},
 		{"demo -nodes 5 -lock none", "without a lock"},
 		{"demo -nodes 5 -for 5s", "four times the lease of 2s"},
-		{"demo orders", `"orders" is no flag`},
+		{"demo orders", `unknown command "orders" for "relock demo"`},
 		{"demo -lock redsync", `-lock "redsync": it is relock or none`},
 		{"demo -lease 1ms", "the shortest is 100ms"},
 		{"demo -for 3s", "twice the lease of 2s"},
-		{"demo -for soon", "invalid value"},
-		{"demo -redis localhost:6379", "redis://[user:password@]host:port[/db]"},
+		{"demo -for soon", `invalid argument "soon"`},
+		{"demo -redis http://localhost:6379", "redis://[user:password@]host:port[/db]"},
 		{"demo -redis redis://me:secret@h:port", "invalid port"},
 		{"inspect", "the name of one lock, not 0"},
 		{"inspect a b", "the name of one lock, not 2"},
@@ -79,6 +84,8 @@ func TestBadCommandLines(t *testing.T) {
 		{"run orders", "NAME -- COMMAND"},
 		{"run orders --", "NAME -- COMMAND"},
 		{"run orders true x", "NAME -- COMMAND"},
+		{"run -- orders --", "no COMMAND"},
+		{"run orders --lease", "flag needs an argument"},
 		{"run -wait -1s orders -- true", "negative"},
 		{"run -redis x://y orders -- true", "invalid URL scheme"},
 	} {
@@ -92,15 +99,26 @@ func TestBadCommandLines(t *testing.T) {
 	}
 }
 
+// Help is asked for, so it stands on the standard output, and is no failure.
 func TestHelp(t *testing.T) {
-	got := relockRun("help")
-	require.Equal(t, statusOK, got.status)
-	require.Contains(t, got.out, "relock demo")
-	require.NotContains(t, got.out, "worker ", "of no use to users")
-
-	got = relockRun("demo", "-h")
-	require.Equal(t, statusOK, got.status)
-	require.Contains(t, got.err, "-redis URL")
+	for args, says := range map[string]string{
+		"help":        "Print what Redis knows",
+		"-h":          "Print what Redis knows",
+		"--help":      "Print what Redis knows",
+		"demo -h":     "--redis URL",
+		"demo -help":  "--redis URL",
+		"help run":    "relock run [flags] NAME -- COMMAND",
+		"run --help":  "$RELOCK_REDIS",
+		"inspect -h":  "$REDISCLI_AUTH",
+		"version -h":  "Print the versions",
+		"completion":  "shell",
+	} {
+		got := relockRun(strings.Fields(args)...)
+		require.Equal(t, statusOK, got.status, args)
+		require.Contains(t, got.out, says, args)
+		require.Empty(t, got.err, args)
+		require.NotContains(t, got.out, "worker ", "of no use to users")
+	}
 }
 
 // A worker is of use to its parent only.
@@ -140,6 +158,11 @@ func TestNoRedis(t *testing.T) {
 			require.Contains(t, got.err, "no Redis to work with at "+addr)
 			require.NotContains(t, got.err, "secret")
 			require.Less(t, time.Since(began), 3*dialTimeout)
+			for _, args := range []string{"inspect -redis ADDR a", "run -redis ADDR -wait 1s a -- true", "run -wait 0 a -redis ADDR -- true"} {
+				got := relockRun(strings.Fields(strings.ReplaceAll(args, "ADDR", addr))...)
+				require.Equal(t, statusBroken, got.status, got.err)
+				require.Contains(t, got.err, "no Redis to work with at "+addr)
+			}
 		})
 	}
 }

@@ -20,7 +20,7 @@ func openNodes(n int, one *server) (nodes, error) {
 	}
 	var ns nodes
 	for range n {
-		s, err := openServer("")
+		s, err := openServer(target{})
 		if err != nil {
 			ns.close()
 			return nil, err

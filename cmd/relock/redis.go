@@ -22,20 +22,25 @@ const dialTimeout = 2 * time.Second
 
 // target is a Redis as told to worker processes.
 type target struct {
-	URL      string `json:"url"`
-	Embedded bool   `json:"embedded"` // it is a miniredis, whose gaps the client must go round
+	URL      string  `json:"url"`
+	Secrets  secrets `json:"secrets"`
+	Embedded bool    `json:"embedded"` // it is a miniredis, whose gaps the client must go round
+	Alone    bool    `json:"alone"`    // it is a node of a quorum, and may be down
 }
 
 // options reads the URL. It fails without repeating the URL, which may hold a password.
 func (t target) options() (rueidis.ClientOption, error) {
-	opt, err := rueidis.ParseURL(t.URL)
+	opt, err := rueidis.ParseURL(fullURL(t.URL))
 	if err != nil {
 		var syntax *url.Error
 		if errors.As(err, &syntax) {
 			err = syntax.Err
 		}
-		return opt, fmt.Errorf("the Redis URL is not understood: %w; "+
-			"it looks like redis://[user:password@]host:port[/db]", err)
+		err = fmt.Errorf("the Redis URL is not understood: %w; it looks like redis://[user:password@]host:port[/db]", err)
+		if strings.Contains(t.URL, "@") {
+			err = fmt.Errorf("%w, and a password with one of :/?#[]@%% in it belongs into REDISCLI_AUTH", err)
+		}
+		return opt, err
 	}
 	if opt.Dialer.Timeout == 0 {
 		opt.Dialer.Timeout = dialTimeout
@@ -44,20 +49,53 @@ func (t target) options() (rueidis.ClientOption, error) {
 	if t.Embedded {
 		opt.ForceSingleClient, opt.AlwaysRESP2 = true, true
 	}
-	return opt, nil
+	// The client library then returns a client of a Redis that is down, which connects later.
+	opt.ForceSingleClient = opt.ForceSingleClient || t.Alone && opt.Sentinel.MasterSet == ""
+	return opt, t.Secrets.apply(&opt)
 }
 
-// open connects. It fails within about dialTimeout when no Redis answers.
+// fullURL is the URL that a short form stands for: host:port, or the path of a socket.
+func fullURL(short string) string {
+	switch {
+	case strings.Contains(short, "://"):
+		return short
+	case strings.HasPrefix(short, "/"):
+		return "unix://" + short
+	default:
+		return "redis://" + short
+	}
+}
+
+// open connects. It fails within about dialTimeout when no Redis answers; a client that comes with the error connects
+// later.
 func (t target) open() (rueidis.Client, error) {
 	opt, err := t.options()
 	if err != nil {
 		return nil, err
 	}
 	rdb, err := rueidis.NewClient(opt)
-	if err != nil {
-		return nil, fmt.Errorf("no Redis to work with at %s: %w", strings.Join(opt.InitAddress, ", "), err)
+	if opt.TLSConfig != nil && errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", errMute, err) // without TLS Redis waits for the end of a line
 	}
-	return rdb, nil
+	if err != nil {
+		err = fmt.Errorf("no Redis to work with at %s: %w", strings.Join(opt.InitAddress, ", "), err)
+	}
+	if err != nil && !t.Alone && rdb != nil {
+		rdb.Close()
+		rdb = nil
+	}
+	return rdb, err
+}
+
+var errMute = errors.New("no TLS handshake in time")
+
+// String says where it is, without a password.
+func (t target) String() string {
+	opt, err := t.options()
+	if err != nil {
+		return "Redis"
+	}
+	return strings.Join(opt.InitAddress, ", ")
 }
 
 // server is the Redis of a demo.
@@ -69,10 +107,10 @@ type server struct {
 	busy sync.RWMutex         // locked while mini is to hang
 }
 
-// openServer connects to the Redis at url, or starts one inside this process when url is empty.
-func openServer(url string) (*server, error) {
-	s := &server{target: target{URL: url}}
-	if url == "" {
+// openServer connects to the Redis t, or starts one inside this process when t has no URL.
+func openServer(t target) (*server, error) {
+	s := &server{target: t}
+	if t.URL == "" {
 		s.mini = miniredis.NewMiniRedis()
 		if err := s.mini.Start(); err != nil {
 			return nil, fmt.Errorf("the embedded Redis does not start: %w", err)
@@ -127,11 +165,7 @@ func (s *server) String() string {
 	if s.mini != nil {
 		return "embedded miniredis"
 	}
-	opt, err := s.options()
-	if err != nil {
-		return "Redis"
-	}
-	return "Redis at " + strings.Join(opt.InitAddress, ", ")
+	return "Redis at " + s.target.String()
 }
 
 // isLockCommand tells the commands that locks send, scripts and subscriptions, from the GET and SET of the work under

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,56 +11,85 @@ import (
 	"time"
 
 	"github.com/relock-go/relock"
-)
-
-// Exit statuses of relock run beside the command's own, as timeout(1) and env(1) have them.
-const (
-	statusLost        = 123 // the lock was lost while the command ran
-	statusNotAcquired = 124 // somebody else holds the lock
-	statusBroken      = 125 // Redis cannot be used
-	statusNoExec      = 126 // the command cannot be started
-	statusNotFound    = 127 // there is no such command
-	statusSignal      = 128 // plus the number of the signal that ended the command, or the wait for the lock
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // locked is a command to run under a lock.
 type locked struct {
 	std   stdio
-	redis string
+	conn  connection
+	flags *pflag.FlagSet
 	lease time.Duration
-	wait  *time.Duration // nil: as long as it takes
+	wait  wait
 	grace time.Duration
 	name  string
 	cmd   *exec.Cmd
 	sigs  chan os.Signal // to forward
 }
 
-// runRun is relock run. The command finds the fencing token in RELOCK_TOKEN.
-func runRun(std stdio, args []string) int {
-	l := locked{std: std, sigs: make(chan os.Signal, 16)}
-	flags := flag.NewFlagSet("relock run", flag.ContinueOnError)
-	url := redisFlag(flags)
-	flags.DurationVar(&l.lease, "lease", 30*time.Second, "how long the lock outlives a relock that died")
-	flags.DurationVar(&l.grace, "grace", 5*time.Second, "time from SIGTERM to SIGKILL when the lock was lost")
-	flags.Func("wait", "wait for the lock for `duration`, 0 for not at all (default as long as it takes)",
-		func(s string) error {
-			d, err := time.ParseDuration(s)
-			if err == nil && d < 0 {
-				err = errors.New("negative")
+func (a *app) runCommand() *cobra.Command {
+	l := locked{std: a.std, sigs: make(chan os.Signal, 16)}
+	cmd := &cobra.Command{
+		Use:   "run [flags] NAME -- COMMAND [ARG ...]",
+		Short: "Run a command under the lock NAME",
+		Long: "Run a command under the lock NAME. It finds the fencing token in RELOCK_TOKEN, and the status is its own, or\n" +
+			"123: the lock was lost, 124: somebody else has the lock, 125: Redis cannot be used.",
+		Example: "  relock run nightly -- /usr/local/bin/backup --full\n" +
+			"  relock run -wait 0 nightly -- backup || test $? = 124",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := l.split(args); err != nil {
+				return err
 			}
-			l.wait = &d
-			return err
-		})
-	if status, ok := parse(flags, std, args); !ok {
-		return status
+			a.status = l.start()
+			return nil
+		},
 	}
-	l.redis = *url
-	if flags.NArg() < 3 || flags.Arg(1) != "--" {
-		return misused(std, flags.Name(), errors.New("after the flags it takes NAME -- COMMAND [ARG ...]"))
+	l.flags = cmd.Flags()
+	l.flags.DurationVar(&l.lease, "lease", 30*time.Second, "how long the lock outlives a relock that died")
+	l.flags.Var(&l.wait, "wait", "wait for the lock for `duration`, 0 for not at all (default as long as it takes)")
+	l.flags.DurationVar(&l.grace, "grace", 5*time.Second, "time from SIGTERM to SIGKILL when the lock was lost")
+	l.conn.add(l.flags)
+	return cmd
+}
+
+// split reads NAME -- COMMAND. What stands before the first -- was taken for flags and names.
+func (l *locked) split(args []string) error {
+	if len(args) < 2 || l.flags.ArgsLenAtDash() != 1 && args[1] != "--" {
+		return errors.New("after the flags it takes NAME -- COMMAND [ARG ...]")
 	}
-	l.name = flags.Arg(0)
-	l.cmd = exec.Command(flags.Arg(2), flags.Args()[3:]...)
-	l.cmd.Stdin, l.cmd.Stdout, l.cmd.Stderr = std.in, std.out, std.err
+	l.name = args[0]
+	command := args[1:]
+	if l.flags.ArgsLenAtDash() != 1 { // -- stood before the name too
+		command = command[1:]
+	}
+	if len(command) == 0 {
+		return errors.New("after NAME -- there is no COMMAND")
+	}
+	l.cmd = exec.Command(command[0], command[1:]...)
+	l.cmd.Stdin, l.cmd.Stdout, l.cmd.Stderr = l.std.in, l.std.out, l.std.err
+	return nil
+}
+
+// wait is how long to wait for a lock, a flag.
+type wait struct {
+	time.Duration
+	limited bool // else as long as it takes
+}
+
+func (w *wait) Set(text string) (err error) {
+	if w.Duration, err = time.ParseDuration(text); err == nil && w.Duration < 0 {
+		err = errors.New("negative")
+	}
+	w.limited = err == nil
+	return err
+}
+
+func (w *wait) String() string { return "" }
+func (w *wait) Type() string   { return "duration" }
+
+// start is relock run.
+func (l *locked) start() int {
 	if l.cmd.Err != nil {
 		return l.say(statusNotFound, l.cmd.Err)
 	}
@@ -76,30 +104,30 @@ func runRun(std stdio, args []string) int {
 
 // say tells what went wrong and returns status.
 func (l *locked) say(status int, err error) int {
-	failed(l.std, "relock run", err)
-	return status
+	return failed(l.std, status, "relock run", err)
 }
 
 // run takes the lock, runs the command and gives the lock back.
 func (l *locked) run() int {
-	locks, done, err := openLocks(l.redis, relock.WithLease(l.lease))
-	if isUsage(err) {
-		return misused(l.std, "relock run", err)
-	} else if err != nil {
-		return l.say(statusBroken, err)
+	redis, err := l.conn.open(l.flags)
+	if err != nil {
+		return ended(l.std, "relock run", err)
 	}
-	defer done()
+	defer redis.close()
+	locks, err := redis.locks(relock.WithLease(l.lease))
+	if err != nil {
+		return ended(l.std, "relock run", err)
+	}
+	defer locks.Close()
 	lease, err := l.acquire(locks)
 	var sig gotSignal
 	switch {
-	case isUsage(err):
-		return misused(l.std, "relock run", err)
 	case errors.As(err, &sig):
 		return statusSignal + sig.number()
 	case errors.Is(err, relock.ErrNotAcquired):
 		return l.say(statusNotAcquired, err)
 	case err != nil:
-		return l.say(statusBroken, err)
+		return ended(l.std, "relock run", err)
 	}
 	status, lost := l.command(lease)
 	err = lease.Unlock(context.Background())
@@ -144,12 +172,12 @@ func (l *locked) acquire(locks *relock.Client) (*relock.Lease, error) {
 
 func (l *locked) lock(ctx context.Context, locks *relock.Client) (*relock.Lease, error) {
 	switch {
-	case l.wait == nil:
+	case !l.wait.limited:
 		return locks.Mutex(l.name).Lock(ctx)
-	case *l.wait == 0:
+	case l.wait.Duration == 0:
 		return locks.Mutex(l.name).TryLock(ctx)
 	default:
-		return locks.Mutex(l.name, relock.WithWait(*l.wait)).Lock(ctx)
+		return locks.Mutex(l.name, relock.WithWait(l.wait.Duration)).Lock(ctx)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
+	"github.com/spf13/cobra"
 )
 
 // job is the first line of a worker's standard input. The lines after it are orders; the input's end is the parent's.
@@ -49,8 +50,17 @@ type worker struct {
 	stopping atomic.Bool
 }
 
-// runWorker is what the demo starts its binary with.
-func runWorker(std stdio, _ []string) int {
+// workerCommand is what the demo starts its binary with.
+func (a *app) workerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "worker",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		Run:    func(*cobra.Command, []string) { a.status = runWorker(a.std) },
+	}
+}
+
+func runWorker(std stdio) int {
 	// Ctrl-C reaches the whole process group; the parent decides when a worker ends.
 	signal.Ignore(os.Interrupt)
 	in := bufio.NewReader(std.in)
@@ -60,7 +70,7 @@ func runWorker(std stdio, _ []string) int {
 		err = json.Unmarshal(line, &w.job)
 	}
 	if err != nil {
-		return failed(std, "relock worker", fmt.Errorf("it is started by relock demo only: %w", err))
+		return failed(std, statusFailed, "relock worker", fmt.Errorf("it is started by relock demo only: %w", err))
 	}
 	if err := w.run(in); err != nil {
 		_ = w.log.write(event{Kind: kindFail, Text: err.Error()})

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
+	"github.com/spf13/pflag"
+)
+
+// connection are the flags, and variables in their place, that say which Redis to use.
+type connection struct {
+	redis  []string
+	prefix string
+	secret secrets
+}
+
+// secrets is what each Redis of a connection is used with. It goes to a demo's workers through a pipe.
+type secrets struct {
+	User     string `json:"user"`
+	Password string `json:"password"`
+	TLS      bool   `json:"tls"`
+	CACert   string `json:"cacert"` // the names of files, as are the next two
+	Cert     string `json:"cert"`
+	Key      string `json:"key"`
+	SNI      string `json:"sni"`
+	Insecure bool   `json:"insecure"`
+}
+
+const defaultRedis = "redis://localhost:6379"
+
+// variables name the flags that have one.
+var variables = map[string]string{
+	"redis": "RELOCK_REDIS", "prefix": "RELOCK_PREFIX", "user": "RELOCK_USER", "tls": "RELOCK_TLS",
+	"cacert": "RELOCK_CACERT", "cert": "RELOCK_CERT", "key": "RELOCK_KEY", "sni": "RELOCK_SNI", "insecure": "RELOCK_INSECURE",
+}
+
+// passwords are the variables a password is looked for in, where the URL has none.
+var passwords = []string{"RELOCK_PASSWORD", "REDISCLI_AUTH"}
+
+// add adds the flags of subcommands that work on a Redis that runs already.
+func (c *connection) add(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&c.redis, "redis", nil, "the Redis at `URL`, redis://[user:password@]host:port[/db] or host:port; "+
+		"several times for a quorum (default "+defaultRedis+") [$RELOCK_REDIS]")
+	flags.StringVar(&c.prefix, "prefix", "", "what the names of all locks start with in Redis [$RELOCK_PREFIX]")
+	c.secret.add(flags)
+}
+
+func (s *secrets) add(flags *pflag.FlagSet) {
+	flags.StringVar(&s.User, "user", "", "the `name` to log in with where the URL has none; the password is in "+
+		"$RELOCK_PASSWORD or $REDISCLI_AUTH [$RELOCK_USER]")
+	flags.BoolVar(&s.TLS, "tls", false, "speak TLS, as rediss:// does [$RELOCK_TLS]")
+	flags.StringVar(&s.CACert, "cacert", "", "trust the authorities in this `file` alone [$RELOCK_CACERT]")
+	flags.StringVar(&s.Cert, "cert", "", "the client's certificate, a `file` [$RELOCK_CERT]")
+	flags.StringVar(&s.Key, "key", "", "the client certificate's key, a `file` [$RELOCK_KEY]")
+	flags.StringVar(&s.SNI, "sni", "", "the `name` that the server's certificate has [$RELOCK_SNI]")
+	flags.BoolVar(&s.Insecure, "insecure", false, "take any certificate of the server's [$RELOCK_INSECURE]")
+}
+
+// fill sets the flags that were not given from their variables.
+func (s *secrets) fill(flags *pflag.FlagSet) (err error) {
+	for name, variable := range variables {
+		value, flag := os.Getenv(variable), flags.Lookup(name)
+		if value == "" || flag == nil || flag.Changed || name == "redis" {
+			continue
+		}
+		if bad := flag.Value.Set(value); bad != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", variable, bad))
+		}
+	}
+	for _, variable := range passwords {
+		if s.Password == "" {
+			s.Password = os.Getenv(variable)
+		}
+	}
+	if s.TLS {
+		return err
+	}
+	for _, name := range []string{"cacert", "cert", "key", "sni", "insecure"} {
+		if flags.Changed(name) && !s.secured(flags) {
+			return errors.Join(err, fmt.Errorf("-%s is for TLS: use rediss:// or -tls", name))
+		}
+	}
+	return err
+}
+
+// secured reports whether some URL asks for TLS by itself.
+func (s *secrets) secured(flags *pflag.FlagSet) bool {
+	urls, _ := flags.GetStringArray("redis")
+	all := strings.Join(urls, " ") + " " + os.Getenv(variables["redis"])
+	return strings.Contains(all, "rediss://") || strings.Contains(all, "valkeys://")
+}
+
+// targets reads the flags and variables. It fails with a usageError.
+func (c *connection) targets(flags *pflag.FlagSet) ([]target, error) {
+	if err := c.secret.fill(flags); err != nil {
+		return nil, usageError{err}
+	}
+	urls, from := c.redis, "-redis"
+	if len(urls) == 0 {
+		urls, from = []string{os.Getenv(variables["redis"])}, variables["redis"]
+	}
+	var all []target
+	for _, url := range strings.Fields(strings.Join(urls, " ")) {
+		all = append(all, target{URL: url, Secrets: c.secret})
+	}
+	if len(all) == 0 {
+		all = []target{{URL: defaultRedis, Secrets: c.secret}}
+	}
+	for i := range all {
+		all[i].Alone = len(all) > 1
+		if _, err := all[i].options(); err != nil {
+			return nil, usageError{fmt.Errorf("%s: %w", from, err)}
+		}
+	}
+	return all, nil
+}
+
+// access is what a connection's flags open: one Redis, or the nodes of a quorum.
+type access struct {
+	where  string
+	prefix string
+	rdbs   []rueidis.Client
+}
+
+// open connects. isUsage tells its failures for which another command line is the cure. A minority of a quorum may be
+// down.
+func (c *connection) open(flags *pflag.FlagSet) (*access, error) {
+	targets, err := c.targets(flags)
+	if err != nil {
+		return nil, err
+	}
+	a := &access{prefix: c.prefix}
+	var down []error
+	for _, t := range targets {
+		rdb, err := t.open()
+		if rdb != nil {
+			a.rdbs = append(a.rdbs, rdb)
+		}
+		if err != nil {
+			down = append(down, err)
+		}
+		a.where = strings.TrimPrefix(a.where+", "+t.String(), ", ")
+	}
+	if len(targets)-len(down) < len(targets)/2+1 || len(a.rdbs) < len(targets) {
+		a.close()
+		return nil, errors.Join(down...)
+	}
+	return a, nil
+}
+
+func (a *access) close() {
+	for _, rdb := range a.rdbs {
+		rdb.Close()
+	}
+}
+
+// locks returns a client of locks, which the caller closes before a.
+func (a *access) locks(opts ...relock.Option) (*relock.Client, error) {
+	opts = append([]relock.Option{relock.WithNamePrefix(a.prefix)}, opts...)
+	if len(a.rdbs) > 1 {
+		return relock.NewRedlock(a.rdbs, opts...)
+	}
+	return relock.New(a.rdbs[0], opts...)
+}
+
+// usageError is an error of the command line.
+type usageError struct{ error }
+
+// isUsage reports whether err can be mended by another command line.
+func isUsage(err error) bool {
+	var usage usageError
+	return errors.As(err, &usage) || errors.Is(err, relock.ErrInvalidName) || errors.Is(err, relock.ErrInvalidOption)
+}
+
+// ended returns the status of a subcommand that ended with err, and tells what err is.
+func ended(std stdio, name string, err error) int {
+	switch {
+	case err == nil:
+		return statusOK
+	case isUsage(err):
+		return misused(std, name, err)
+	default:
+		return failed(std, statusBroken, name, cured(err))
+	}
+}
+
+// answerTime bounds how long an operator waits for an answer of Redis.
+const answerTime = 5 * time.Second
+
+// soon is a context for one question to Redis. The client library would repeat a question that is not answered.
+func soon(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, answerTime)
+}

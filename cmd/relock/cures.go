@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// wantsTLS is for a connection that was cut: an alert that says more may be lost with it.
+const wantsTLS = "does it want TLS (rediss:// or -tls), or a client's certificate with it (-cert and -key)?"
+
+const noTLS = "does it speak TLS there? else use redis:// without -tls"
+
+// cures are what to do about errors that a wrong URL or flag makes, by what such an error says.
+var cures = []struct{ says, cure string }{
+	{"NOAUTH", "give a password, in REDISCLI_AUTH or in the URL"},
+	{"WRONGPASS", "check the user's name (-user, or in the URL) and the password (REDISCLI_AUTH, or in the URL)"},
+	{"first record does not look like a TLS handshake", noTLS},
+	{errMute.Error(), noTLS},
+	{"unknown authority", "give the authority's certificate with -cacert"},
+	{"certificate required", "this Redis wants a client's certificate: give -cert and -key"},
+	{"doesn't contain any IP SANs", "give the name in the server's certificate with -sni"},
+	{"certificate is valid for", "give the name in the server's certificate with -sni"},
+	{"DB index is out of range", "use a database that this Redis has: the number behind the last / of the URL"},
+	{"unknown command", "a Sentinel answers so: add ?master_set=NAME to its URL"},
+	{"no such host", "check the host's name"},
+	{"connection refused", "is it running, and is that its port?"},
+	{"EOF", wantsTLS},
+	{"connection reset by peer", wantsTLS},
+	{"broken pipe", wantsTLS},
+}
+
+// cured adds the cure to an error that has a known one.
+func cured(err error) error {
+	for _, c := range cures {
+		if strings.Contains(err.Error(), c.says) {
+			return fmt.Errorf("%w (%s)", err, c.cure)
+		}
+	}
+	return err
+}
