@@ -72,6 +72,7 @@ func (a *app) commands() *cobra.Command {
 		Use:           "relock",
 		Short:         "Distributed locks on Redis, from a shell",
 		Long:          "relock shows the locks that services hold on Redis, and runs commands under them.",
+		Example:       "  relock demo\n  relock run nightly -- backup\n  relock inspect nightly",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -102,16 +102,16 @@ func TestBadCommandLines(t *testing.T) {
 // Help is asked for, so it stands on the standard output, and is no failure.
 func TestHelp(t *testing.T) {
 	for args, says := range map[string]string{
-		"help":        "Print what Redis knows",
-		"-h":          "Print what Redis knows",
-		"--help":      "Print what Redis knows",
-		"demo -h":     "--redis URL",
-		"demo -help":  "--redis URL",
-		"help run":    "relock run [flags] NAME -- COMMAND",
-		"run --help":  "$RELOCK_REDIS",
-		"inspect -h":  "$REDISCLI_AUTH",
-		"version -h":  "Print the versions",
-		"completion":  "shell",
+		"help":       "Print what Redis knows",
+		"-h":         "Print what Redis knows",
+		"--help":     "Print what Redis knows",
+		"demo -h":    "--redis URL",
+		"demo -help": "--redis URL",
+		"help run":   "relock run [flags] NAME -- COMMAND",
+		"run --help": "$RELOCK_REDIS",
+		"inspect -h": "$REDISCLI_AUTH",
+		"version -h": "Print the versions",
+		"completion": "shell",
 	} {
 		got := relockRun(strings.Fields(args)...)
 		require.Equal(t, statusOK, got.status, args)
