@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 
-	"github.com/relock-go/relock"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -15,6 +15,7 @@ type inspection struct {
 	std   stdio
 	conn  connection
 	flags *pflag.FlagSet
+	json  bool
 }
 
 func (a *app) inspectCommand() *cobra.Command {
@@ -23,9 +24,12 @@ func (a *app) inspectCommand() *cobra.Command {
 		Use:   "inspect [flags] NAME",
 		Short: "Print what Redis knows of the lock NAME",
 		Args:  oneName,
-		Run:   func(_ *cobra.Command, args []string) { a.status = ended(a.std, "relock inspect", i.run(args[0])) },
+
+		ValidArgsFunction: lockNames(&i.conn),
+		Run:               func(_ *cobra.Command, args []string) { a.status = ended(a.std, "relock inspect", i.run(args[0])) },
 	}
 	i.flags = cmd.Flags()
+	i.flags.BoolVar(&i.json, "json", false, "one JSON object, with the queue of waiters")
 	i.conn.add(i.flags)
 	return cmd
 }
@@ -43,32 +47,45 @@ func (i *inspection) run(name string) error {
 		return err
 	}
 	defer redis.close()
-	locks, err := redis.locks()
+	ctx, look := context.Background(), redis.reader()
+	s, err := look.one(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer locks.Close()
-	ctx, cancel := soon(context.Background())
-	defer cancel()
-	st, err := locks.Mutex(name).State(ctx)
-	if err == nil {
-		printState(i.std.out, name, st)
+	places, reserved, err := look.line(ctx, s.names)
+	if err != nil {
+		return err
 	}
-	return err
+	if !i.json {
+		printState(i.std.out, &s, reserved)
+		return nil
+	}
+	l := s.seen()
+	l.Last = reserved
+	for _, p := range places {
+		l.Queue = append(l.Queue, seenPlace{p.client, p.owner, p.waited.Milliseconds()})
+	}
+	return json.NewEncoder(i.std.out).Encode(l)
 }
 
-func printState(w io.Writer, name string, st relock.State) {
-	holder, ttl := "nobody", "-"
-	if st.Held {
-		holder, ttl = st.Holder, st.TTL.String()
-		if st.TTL < 0 {
+func printState(w io.Writer, s *sighting, reserved int64) {
+	ttl, token, kind := "-", "-", "-"
+	if s.held {
+		ttl = s.ttl.String()
+		if s.ttl < 0 {
 			ttl = "it never ends"
 		}
 	}
-	token := "-"
-	if st.HolderToken > 0 {
-		token = fmt.Sprint(st.HolderToken)
+	if s.token > 0 {
+		token = fmt.Sprint(s.token)
+	}
+	if s.kind != "" {
+		kind = s.kind
 	}
 	fmt.Fprintf(w, "lock      %s\nholder    %s\ncount     %d\nTTL       %s\nwaiters   %d\ntoken     %s\nreserved  %d\n",
-		name, holder, st.Count, ttl, st.Waiters, token, st.Token)
+		plain(s.names.Name), s.holderText(), s.count, ttl, s.waiters, token, reserved)
+	fmt.Fprintf(w, "kind      %s\nage       %s\nlongest   %s\n", kind, s.ageText(), s.waitText())
+	if s.nodes > 0 {
+		fmt.Fprintf(w, "nodes     %d\n", s.nodes)
+	}
 }

@@ -85,7 +85,7 @@ func (a *app) commands() *cobra.Command {
 			return fmt.Errorf("a subcommand is missing; relock help lists them")
 		},
 	}
-	root.AddCommand(a.runCommand(), a.inspectCommand(), a.demoCommand(), a.versionCommand(), a.workerCommand())
+	root.AddCommand(a.runCommand(), a.lsCommand(), a.inspectCommand(), a.unlockCommand(), a.demoCommand(), a.versionCommand(), a.workerCommand())
 	for _, c := range root.Commands() {
 		c.DisableFlagsInUseLine = true
 		c.Flags().SortFlags = false

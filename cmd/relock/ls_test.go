@@ -1,0 +1,242 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// javaOwner is an owner field as Redisson writes it.
+const javaOwner = "7b8f0a34-5c1d-4f0e-9a65-0d2c3b4a5e6f:42"
+
+// listed runs relock ls -json and returns what it prints by name.
+func listed(t *testing.T, flags ...string) map[string]seenLock {
+	t.Helper()
+	got := relockRun(append([]string{"ls", "-json"}, flags...)...)
+	require.Equal(t, statusOK, got.status, got.err)
+	locks := make(map[string]seenLock)
+	for line := range strings.Lines(got.out) {
+		var l seenLock
+		require.NoError(t, json.Unmarshal([]byte(line), &l))
+		locks[l.Name] = l
+	}
+	return locks
+}
+
+// held takes a lock.
+func held(t *testing.T, locks *relock.Client, name string) *relock.Lease {
+	t.Helper()
+	lease, err := locks.Mutex(name).Lock(t.Context())
+	require.NoError(t, err)
+	return lease
+}
+
+// waiting lets a client wait for a lock until the test ends, and returns when it stands in the queue.
+func waiting(t *testing.T, locks *relock.Client, name string) {
+	t.Helper()
+	go func() { _, _ = locks.Mutex(name).Lock(t.Context()) }()
+	require.Eventually(t, func() bool {
+		st, err := locks.Mutex(name).State(t.Context())
+		return err == nil && st.Waiters > 0
+	}, patience, time.Millisecond)
+}
+
+func TestLs(t *testing.T) {
+	srv := redistest.Start(t)
+	first, second := other(t, srv), other(t, srv)
+	lease := held(t, first, "order:1")
+	waiting(t, second, "order:1")
+	owned, err := first.Mutex("order:2").Lock(relock.WithOwner(t.Context(), "workflow 7"))
+	require.NoError(t, err)
+	held(t, first, "night\nly")
+	srv.Do("HSET", "java", javaOwner, "2")
+	srv.Do("HSET", "java:rw", "mode", "read", javaOwner, "1")
+	srv.Do("HSET", "user:1", "name", "Ada", "visits", "7")
+	srv.Do("HSET", "empty:1", "visits", "7")
+	srv.Do("SET", "text", "x")
+
+	locks := listed(t, "-redis", srv.Addr())
+	require.Len(t, locks, 5, "%v", locks)
+	got := locks["order:1"]
+	require.Equal(t, seenLock{
+		Name: "order:1", Kind: kindRelock, Held: true, Holder: first.ID() + ":1", Count: 1, Token: lease.Token(), Waiters: 1,
+		Age: got.Age, TTL: got.TTL, Longest: got.Longest,
+	}, got)
+	require.NotNil(t, got.Age)
+	require.InDelta(t, 15000, got.TTL, 15000)
+	require.Equal(t, "workflow 7", locks["order:2"].Holder)
+	require.Equal(t, owned.Token(), locks["order:2"].Token)
+	java := seenLock{Name: "java", Kind: kindRedisson, Held: true, Holder: javaOwner, Count: 2, TTL: -1}
+	require.Equal(t, java, locks["java"], "its age is unknown")
+	require.Equal(t, "redisson read", locks["java:rw"].Kind)
+
+	require.Len(t, listed(t, "-redis", srv.Addr(), "-match", "order:*"), 2)
+	require.Len(t, listed(t, "-redis", srv.Addr(), "-prefix", "order:", "-match", "[2]"), 1)
+	require.Empty(t, listed(t, "-redis", srv.Addr(), "-prefix", "*"), "a prefix is no pattern")
+	table := relockRun("ls", "-redis", srv.Addr())
+	require.Regexp(t, `(?m)^NAME +KIND +HOLDER +COUNT +AGE +TTL +WAITERS +LONGEST$`, table.out)
+	require.Regexp(t, `(?m)^java +redisson +`+javaOwner+` +2 +- +never ends +0 +-$`, table.out)
+	require.Contains(t, table.out, `"night\nly" `)
+	names := relockRun("__complete", "inspect", "-redis", srv.Addr(), "order:")
+	require.Contains(t, names.out, "order:1\norder:2\n")
+}
+
+// A shared owner's lock has a field for each who shares it.
+func TestLsManySharers(t *testing.T) {
+	srv := redistest.Start(t)
+	locks := other(t, srv)
+	ctx := relock.WithOwner(t.Context(), "workflow 7")
+	for range 300 {
+		_, err := locks.Mutex("orders").Lock(ctx)
+		require.NoError(t, err)
+	}
+	got := listed(t, "-redis", srv.Addr())["orders"]
+	require.Equal(t, "workflow 7", got.Holder)
+	require.Equal(t, 300, got.Count)
+	require.Equal(t, kindRelock, got.Kind)
+}
+
+// reading are the commands that looking at locks may cost, none of which walks more than some keys.
+var reading = []string{"scan", "hscan", "pttl", "zcount", "zrangebyscore", "time",
+	"hello", "ping", "auth", "select", "client|setinfo", "cluster|slots", "cluster|shards", "command", "cluster"}
+
+func TestLsTenThousand(t *testing.T) {
+	srv := redistest.Start(t)
+	const locks = 10_000
+	srv.Do("EVAL", `for i = 1, tonumber(ARGV[1]) do
+		redis.call('HSET', 'order:' .. i, ARGV[2], 1, 'relock:first', '1800000000000000:256')
+		redis.call('PEXPIRE', 'order:' .. i, 600000)
+		redis.call('SET', 'redisson_lock_token:{order:' .. i .. '}', 1)
+	end`, "0", fmt.Sprint(locks), javaOwner)
+	srv.ResetCommandCounts()
+	require.Len(t, listed(t, "-redis", srv.Addr()), locks)
+	counts := srv.CommandCounts()
+	for name := range counts {
+		require.Contains(t, reading, name, "%v", counts)
+	}
+	require.GreaterOrEqual(t, counts["scan"], int64(2*locks/scanCount/2))
+	require.Equal(t, int64(locks), counts["pttl"])
+}
+
+func TestLsOnACluster(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	locks, err := relock.New(cluster.Client())
+	require.NoError(t, err)
+	t.Cleanup(locks.Close)
+	var want []string
+	for i := range 20 {
+		name := fmt.Sprintf("order:%02d", i)
+		held(t, locks, name)
+		want = append(want, name)
+	}
+	var got []string
+	for name := range listed(t, "-redis", cluster.Nodes()[1].Addr()) {
+		got = append(got, name)
+	}
+	slices.Sort(got)
+	require.Equal(t, want, got)
+}
+
+func TestLsOnAQuorum(t *testing.T) {
+	var flags []string
+	var nodes []*redistest.Server
+	for range 3 {
+		nodes = append(nodes, redistest.Start(t))
+		flags = append(flags, "-redis", nodes[len(nodes)-1].Addr())
+	}
+	// Two of three keep it for one owner, the third for another.
+	for i, srv := range nodes {
+		owner := javaOwner
+		if i == 2 {
+			owner = "0" + javaOwner[1:]
+		}
+		srv.Do("HSET", "orders", owner, "1", voteField, "1800000000000000:1")
+		srv.Do("PEXPIRE", "orders", fmt.Sprint(100_000*(i+1)))
+	}
+	got := listed(t, flags...)["orders"]
+	require.True(t, got.Held)
+	require.Equal(t, javaOwner, got.Holder)
+	require.Equal(t, 2, got.Nodes)
+	require.InDelta(t, 100_000, got.TTL, 50_000, "it is kept as long as two keep it")
+
+	nodes[0].Kill()
+	got = listed(t, flags...)["orders"]
+	require.False(t, got.Held)
+	require.Equal(t, 1, got.Nodes)
+	require.Contains(t, relockRun(append([]string{"inspect", "orders"}, flags...)...).out, "nobody; 1 nodes keep it for ")
+	nodes[1].Kill()
+	require.Equal(t, statusBroken, relockRun(append([]string{"ls"}, flags...)...).status)
+}
+
+// A user who may only read sees all, and changes nothing.
+func TestReadOnlyUser(t *testing.T) {
+	srv := redistest.Start(t)
+	srv.AddUser("watcher", "pw", "~*", "+@read")
+	locks := other(t, srv)
+	held(t, locks, "orders")
+	waiting(t, other(t, srv), "orders")
+	flags := []string{"-redis", "redis://watcher:pw@" + srv.Addr()}
+	require.Equal(t, 1, listed(t, flags...)["orders"].Waiters)
+	got := relockRun(append([]string{"inspect", "orders"}, flags...)...)
+	require.Equal(t, statusOK, got.status, got.err)
+	require.Contains(t, got.out, "waiters   1\n")
+	got = relockRun(append([]string{"unlock", "--force", "-yes", "orders"}, flags...)...)
+	require.Equal(t, statusBroken, got.status)
+	require.Contains(t, got.err, "NOPERM")
+	st, err := locks.Mutex("orders").State(t.Context())
+	require.NoError(t, err)
+	require.True(t, st.Held)
+}
+
+func TestInspectJSON(t *testing.T) {
+	srv := redistest.Start(t)
+	first, second := other(t, srv), other(t, srv)
+	lease := held(t, first, "orders")
+	waiting(t, second, "orders")
+	got := relockRun("inspect", "-json", "-redis", srv.Addr(), "orders")
+	require.Equal(t, statusOK, got.status, got.err)
+	var l seenLock
+	require.NoError(t, json.Unmarshal([]byte(got.out), &l))
+	require.Equal(t, lease.Token(), l.Token)
+	require.GreaterOrEqual(t, l.Last, l.Token)
+	require.Equal(t, []seenPlace{{Client: second.ID(), Owner: second.ID() + ":1", Waited: l.Queue[0].Waited}}, l.Queue)
+
+	got = relockRun("inspect", "-json", "-redis", srv.Addr(), "free")
+	require.JSONEq(t, `{"name": "free", "held": false, "count": 0, "ttl_ms": 0, "waiters": 0}`, got.out)
+}
+
+func TestUnlock(t *testing.T) {
+	srv := redistest.Start(t)
+	locks := other(t, srv)
+	lease := held(t, locks, "orders")
+	unlock := func(answer string, args ...string) result {
+		var out, errs safeBuffer
+		std := stdio{in: strings.NewReader(answer), out: &out, err: &errs}
+		status := run(std, append([]string{"unlock", "-redis", srv.Addr()}, args...))
+		return result{status, out.String(), errs.String()}
+	}
+	got := unlock("y\n", "orders")
+	require.Equal(t, statusUsage, got.status)
+	require.Contains(t, got.err, "say --force")
+	for _, answer := range []string{"", "n\n", "\n", "yup\n"} {
+		got := unlock(answer, "--force", "orders")
+		require.Equal(t, statusFailed, got.status)
+		require.Contains(t, got.err, `Free "orders", held by `+locks.ID()+`:1 for `)
+		require.Contains(t, got.err, `"orders" was left as it is`)
+	}
+	require.NoError(t, lease.Context().Err())
+	require.Equal(t, "freed \"orders\"\n", unlock("y\n", "-force", "orders").out)
+	<-lease.Context().Done()
+	require.Equal(t, result{out: "nobody holds \"orders\"\n"}, unlock("", "--force", "orders"))
+	require.Equal(t, result{out: "nobody holds \"orders\"\n"}, unlock("", "--force", "-yes", "orders"))
+	held(t, locks, "orders")
+	require.Equal(t, result{out: "freed \"orders\"\n"}, unlock("", "--force", "-y", "orders"))
+	require.Equal(t, statusUsage, unlock("", "--force", "-y", "a{}").status)
+}

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+const (
+	scanCount = 200 // keys that one SCAN walks, in some tenths of a millisecond
+	hashCount = 32  // fields that one HSCAN walks: a lock has two, but for a shared owner's
+)
+
+// reader looks at locks by commands that only read, each of which is short however much stands in Redis: a user who may
+// do nothing else can use it.
+type reader struct {
+	nodes  []rueidis.Client
+	prefix string
+	need   int // how many nodes must keep a lock
+}
+
+func (a *access) reader() *reader {
+	return &reader{nodes: a.rdbs, prefix: a.prefix, need: len(a.rdbs)/2 + 1}
+}
+
+// all returns the locks whose names match a pattern of Redis's, by name.
+func (r *reader) all(ctx context.Context, pattern string) ([]sighting, error) {
+	return r.everywhere(func(rdb rueidis.Client) ([]sighting, error) {
+		var found []sighting
+		err := scan(ctx, rdb, literal(r.prefix)+pattern, func(keys []string) error {
+			seen, err := read(ctx, rdb, r.namesOf(keys))
+			found = append(found, seen...)
+			return err
+		})
+		return slices.DeleteFunc(found, func(s sighting) bool { return s.kind == "" }), err
+	})
+}
+
+// these returns what is seen of the locks with these names, in their order, also where nobody holds them.
+func (r *reader) these(ctx context.Context, names []*wire.Names) ([]sighting, error) {
+	found, err := r.everywhere(func(rdb rueidis.Client) ([]sighting, error) { return read(ctx, rdb, names) })
+	if err != nil {
+		return nil, err
+	}
+	at := make(map[string]int)
+	for i, n := range names {
+		at[n.Name] = i
+	}
+	slices.SortFunc(found, func(a, b sighting) int { return at[a.names.Name] - at[b.names.Name] })
+	return found, nil
+}
+
+// one returns what is seen of one lock.
+func (r *reader) one(ctx context.Context, name string) (sighting, error) {
+	names, err := wire.NamesOf(r.prefix, name)
+	if err != nil {
+		return sighting{}, err
+	}
+	found, err := r.these(ctx, []*wire.Names{names})
+	if err != nil {
+		return sighting{}, err
+	}
+	return found[0], nil
+}
+
+// everywhere asks all nodes at once and merges what they say. A minority may be down.
+func (r *reader) everywhere(ask func(rueidis.Client) ([]sighting, error)) ([]sighting, error) {
+	var (
+		wg     sync.WaitGroup
+		seen   = make([][]sighting, len(r.nodes))
+		failed = make([]error, len(r.nodes))
+		byName = make(map[string][]sighting)
+		down   int
+	)
+	for i, rdb := range r.nodes {
+		wg.Go(func() { seen[i], failed[i] = ask(rdb) })
+	}
+	wg.Wait()
+	for i, said := range seen {
+		if failed[i] != nil {
+			down++
+			continue
+		}
+		known := make(map[string]bool) // a key that moves may be scanned twice
+		for _, s := range said {
+			if name := s.names.Name; !known[name] {
+				known[name] = true
+				byName[name] = append(byName[name], s)
+			}
+		}
+	}
+	if len(r.nodes)-down < r.need {
+		return nil, errors.Join(failed...)
+	}
+	all := make([]sighting, 0, len(byName))
+	for _, said := range byName {
+		if len(r.nodes) > 1 {
+			said[0] = merge(said, r.need)
+		}
+		all = append(all, said[0])
+	}
+	slices.SortFunc(all, func(a, b sighting) int { return strings.Compare(a.names.Name, b.names.Name) })
+	return all, nil
+}
+
+// namesOf leaves out what cannot be a lock's name.
+func (r *reader) namesOf(keys []string) []*wire.Names {
+	var names []*wire.Names
+	for _, key := range keys {
+		if n, err := wire.NamesOf(r.prefix, strings.TrimPrefix(key, r.prefix)); err == nil {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// literal is the pattern that matches text alone.
+func literal(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
+}
+
+// scan calls found with the hashes whose names match, some at a time.
+func scan(ctx context.Context, rdb rueidis.Client, pattern string, found func([]string) error) error {
+	masters, err := mastersOf(ctx, rdb)
+	for _, master := range masters {
+		for cursor := uint64(0); err == nil; {
+			var page rueidis.ScanEntry
+			asked, cancel := soon(ctx)
+			cmd := master.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type("hash").Build()
+			page, err = master.Do(asked, cmd).AsScanEntry()
+			cancel()
+			if err == nil && len(page.Elements) > 0 {
+				err = found(page.Elements)
+			}
+			if cursor = page.Cursor; cursor == 0 {
+				break
+			}
+		}
+	}
+	return err
+}
+
+// mastersOf returns what has to be scanned to see all keys: of a Cluster its masters.
+func mastersOf(ctx context.Context, rdb rueidis.Client) ([]rueidis.Client, error) {
+	if rdb.Mode() != rueidis.ClientModeCluster {
+		return []rueidis.Client{rdb}, nil
+	}
+	ctx, cancel := soon(ctx)
+	defer cancel()
+	slots, err := rdb.Do(ctx, rdb.B().ClusterSlots().Build()).ToArray()
+	if err != nil {
+		return nil, fmt.Errorf("CLUSTER SLOTS: %w", err)
+	}
+	nodes := rdb.Nodes()
+	masters := make(map[string]rueidis.Client)
+	for _, slot := range slots {
+		parts, _ := slot.ToArray()
+		if len(parts) < 3 {
+			continue
+		}
+		master, _ := parts[2].ToArray()
+		if len(master) < 2 {
+			continue
+		}
+		host, _ := master[0].ToString()
+		port, _ := master[1].AsInt64()
+		addr := net.JoinHostPort(host, strconv.FormatInt(port, 10))
+		if masters[addr] = nodes[addr]; masters[addr] == nil {
+			return nil, fmt.Errorf("the Cluster's master %s is not connected", addr)
+		}
+	}
+	var all []rueidis.Client
+	for _, master := range masters {
+		all = append(all, master)
+	}
+	return all, nil
+}
+
+// read looks at locks on one Redis, in one round trip and, where somebody waits, a second one.
+func read(ctx context.Context, rdb rueidis.Client, names []*wire.Names) ([]sighting, error) {
+	ctx, cancel := soon(ctx)
+	defer cancel()
+	cmds := []rueidis.Completed{}
+	for _, n := range names {
+		cmds = append(cmds,
+			rdb.B().Hscan().Key(n.Lock).Cursor(0).Count(hashCount).Build(),
+			rdb.B().Pttl().Key(n.Lock).Build(),
+			rdb.B().Zcount().Key(n.Queue).Min("0").Max("+inf").Build())
+	}
+	now := serverTime(ctx, rdb)
+	said := rdb.DoMulti(ctx, cmds...)
+	seen := make([]sighting, len(names))
+	for i, n := range names {
+		s := &seen[i]
+		s.names = n
+		hash, err := said[3*i].AsScanEntry()
+		if err != nil {
+			return nil, fmt.Errorf("read lock %q: %w", n.Name, err)
+		}
+		left, err := said[3*i+1].AsInt64()
+		if err != nil {
+			return nil, fmt.Errorf("read lock %q: %w", n.Name, err)
+		}
+		waiters, _ := said[3*i+2].AsInt64() // a user may see locks and no queues
+		if hash.Cursor != 0 {
+			hash.Elements = append(large(ctx, rdb, n), hash.Elements...)
+		}
+		s.read(hash.Elements, now)
+		s.waiters = int(waiters)
+		if s.ttl = time.Duration(left) * time.Millisecond; !s.held {
+			s.ttl = 0
+		}
+	}
+	return seen, patiences(ctx, rdb, seen, now)
+}
+
+// large returns those fields of a hash of many that tell whose it is.
+func large(ctx context.Context, rdb rueidis.Client, n *wire.Names) []string {
+	var fields []string
+	get := func(field string) string {
+		value, err := rdb.Do(ctx, rdb.B().Hget().Key(n.Lock).Field(field).Build()).ToString()
+		if err == nil {
+			fields = append(fields, field, value)
+		}
+		return value
+	}
+	get(modeField)
+	get(voteField)
+	if parts := strings.SplitN(get(firstField), ":", 3); len(parts) == 3 {
+		get(parts[2])
+	}
+	return fields
+}
+
+// serverTime is the machine's own where a user may not ask.
+func serverTime(ctx context.Context, rdb rueidis.Client) time.Time {
+	parts, err := rdb.Do(ctx, rdb.B().Time().Build()).AsIntSlice()
+	if err != nil || len(parts) != 2 {
+		return time.Now()
+	}
+	return time.Unix(parts[0], parts[1]*1000)
+}
+
+// patiences finds out how long the first waiter of each lock that has some has waited.
+func patiences(ctx context.Context, rdb rueidis.Client, seen []sighting, now time.Time) error {
+	var cmds []rueidis.Completed
+	var of []*sighting
+	for i := range seen {
+		if seen[i].waiters > 0 {
+			of = append(of, &seen[i])
+			queue := rdb.B().Zrangebyscore().Key(seen[i].names.Queue).Min("0").Max("+inf").Withscores().Limit(0, 1).Build()
+			cmds = append(cmds, queue)
+		}
+	}
+	if len(cmds) == 0 {
+		return nil
+	}
+	for i, said := range rdb.DoMulti(ctx, cmds...) {
+		first, err := said.AsZScores()
+		if err != nil {
+			return fmt.Errorf("read the queue of %q: %w", of[i].names.Name, err)
+		}
+		if len(first) > 0 {
+			of[i].longest = max(0, now.Sub(time.UnixMicro(int64(first[0].Score))))
+		}
+	}
+	return nil
+}
+
+// queued is one waiter in a lock's queue.
+type queued struct {
+	client string // uuid
+	owner  string // of WithOwner, else the owner field it will have
+	waited time.Duration
+}
+
+// maxPlaces bounds what is shown of a queue.
+const maxPlaces = 100
+
+// line returns the first waiters of a lock on the first node that answers, and the last fencing token reserved there.
+func (r *reader) line(ctx context.Context, names *wire.Names) (places []queued, reserved int64, err error) {
+	for _, rdb := range r.nodes {
+		asked, cancel := soon(ctx)
+		places, reserved, err = lineOn(asked, rdb, names)
+		cancel()
+		if err == nil {
+			break
+		}
+	}
+	return places, reserved, err
+}
+
+func lineOn(ctx context.Context, rdb rueidis.Client, names *wire.Names) (places []queued, reserved int64, err error) {
+	now := serverTime(ctx, rdb)
+	queue := rdb.B().Zrangebyscore().Key(names.Queue).Min("0").Max("+inf").Withscores().Limit(0, maxPlaces).Build()
+	said := rdb.DoMulti(ctx, queue, rdb.B().Get().Key(names.Counter).Build())
+	members, err := said[0].AsZScores()
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, m := range members {
+		parts := strings.SplitN(m.Member, ":", 5) // <lease>:<block>:<client uuid>:<n>:<shared owner>
+		if len(parts) < 4 {
+			continue
+		}
+		p := queued{client: parts[2], owner: parts[2] + ":" + parts[3], waited: max(0, now.Sub(time.UnixMicro(int64(m.Score))))}
+		if len(parts) == 5 && parts[4] != "" {
+			p.owner = parts[4]
+		}
+		places = append(places, p)
+	}
+	if reserved, err = said[1].AsInt64(); rueidis.IsRedisNil(err) {
+		err = nil
+	}
+	return places, reserved, err
+}
