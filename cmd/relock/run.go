@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
-	"strconv"
 	"time"
 
 	"github.com/relock-go/relock"
@@ -17,28 +17,35 @@ import (
 
 // locked is a command to run under a lock.
 type locked struct {
-	std   stdio
-	conn  connection
-	flags *pflag.FlagSet
-	lease time.Duration
-	wait  wait
-	grace time.Duration
-	name  string
-	cmd   *exec.Cmd
-	sigs  chan os.Signal // to forward
+	std      stdio
+	conn     connection
+	flags    *pflag.FlagSet
+	lease    time.Duration
+	wait     wait
+	grace    time.Duration
+	atLeast  time.Duration
+	conflict int // exit status when somebody else holds the lock
+	quiet    bool
+	healthz  string
+	name     string
+	cmd      *exec.Cmd      // nil: hold the lock until told to stop
+	sigs     chan os.Signal // to forward
+	health   health
 }
 
 func (a *app) runCommand() *cobra.Command {
 	l := locked{std: a.std, sigs: make(chan os.Signal, 16)}
 	cmd := &cobra.Command{
-		Use:   "run [flags] NAME -- COMMAND [ARG ...]",
-		Short: "Run a command under the lock NAME",
+		Use:   "run [flags] NAME [-- COMMAND [ARG ...]]",
+		Short: "Run a command under the lock NAME, or hold the lock until killed",
 		Long: "Run a command under the lock NAME. It finds the fencing token in RELOCK_TOKEN, and the status is its own, or\n" +
-			"123: the lock was lost, 124: somebody else has the lock, 125: Redis cannot be used.",
+			"123: the lock was lost, 124: somebody else has the lock, 125: Redis cannot be used.\n" +
+			"Without a command the token is printed once the lock is held, and the lock kept until relock gets a signal.",
 		Example: "  relock run nightly -- /usr/local/bin/backup --full\n" +
-			"  relock run -wait 0 nightly -- backup || test $? = 124",
+			"  relock run -wait 0 -E 0 -at-least 55s every-minute -- /usr/local/bin/poll",
+		ValidArgsFunction: lockNames(&l.conn),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := l.split(args); err != nil {
+			if err := errors.Join(l.split(args), l.check()); err != nil {
 				return err
 			}
 			a.status = l.start()
@@ -49,25 +56,50 @@ func (a *app) runCommand() *cobra.Command {
 	l.flags.DurationVar(&l.lease, "lease", 30*time.Second, "how long the lock outlives a relock that died")
 	l.flags.Var(&l.wait, "wait", "wait for the lock for `duration`, 0 for not at all (default as long as it takes)")
 	l.flags.DurationVar(&l.grace, "grace", 5*time.Second, "time from SIGTERM to SIGKILL when the lock was lost")
+	l.flags.DurationVar(&l.atLeast, "at-least", 0, "keep the lock so long though the command ends sooner, so that clocks that "+
+		"differ start it once")
+	l.flags.IntVarP(&l.conflict, "conflict-exit-code", "E", statusNotAcquired, "exit `status` when somebody else has the lock")
+	l.flags.BoolVarP(&l.quiet, "quiet", "q", false, "do not say that it waits, and for whom")
+	l.flags.StringVar(&l.healthz, "healthz", "", "answer probes at `[host]:port`: /healthz is 503 once the lock is lost, /readyz "+
+		"unless it is held")
 	l.conn.add(l.flags)
 	return cmd
 }
 
-// split reads NAME -- COMMAND. What stands before the first -- was taken for flags and names.
+// check returns what is wrong with the flags.
+func (l *locked) check() error {
+	switch {
+	case l.atLeast < 0 || l.atLeast > relock.MaxLease:
+		return fmt.Errorf("-at-least %v: between 0 and %v are possible", l.atLeast, relock.MaxLease)
+	case l.conflict < 0 || l.conflict > 255:
+		return fmt.Errorf("-conflict-exit-code %d: between 0 and 255 are possible", l.conflict)
+	case l.healthz != "":
+		if _, _, err := net.SplitHostPort(l.healthz); err != nil {
+			return fmt.Errorf("-healthz %s: %w; it looks like :8080", l.healthz, err)
+		}
+	}
+	return nil
+}
+
+// split reads NAME [-- COMMAND]. What stands before the first -- was taken for flags and names.
 func (l *locked) split(args []string) error {
-	if len(args) < 2 || l.flags.ArgsLenAtDash() != 1 && args[1] != "--" {
-		return errors.New("after the flags it takes NAME -- COMMAND [ARG ...]")
+	names, command, dashed := args, []string(nil), false
+	if at := l.flags.ArgsLenAtDash(); at > 0 {
+		names, command, dashed = args[:at], args[at:], true
+	} else if at == 0 && len(args) > 1 && args[1] == "--" { // -- stood before the name too
+		names, command, dashed = args[:1], args[2:], true
 	}
-	l.name = args[0]
-	command := args[1:]
-	if l.flags.ArgsLenAtDash() != 1 { // -- stood before the name too
-		command = command[1:]
+	switch {
+	case len(names) != 1:
+		return errors.New("after the flags it takes NAME -- COMMAND [ARG ...], or NAME alone")
+	case dashed && len(command) == 0:
+		return errors.New("it takes NAME -- COMMAND [ARG ...]: the COMMAND is missing")
 	}
-	if len(command) == 0 {
-		return errors.New("after NAME -- there is no COMMAND")
+	l.name = names[0]
+	if dashed {
+		l.cmd = exec.Command(command[0], command[1:]...)
+		l.cmd.Stdin, l.cmd.Stdout, l.cmd.Stderr = l.std.in, l.std.out, l.std.err
 	}
-	l.cmd = exec.Command(command[0], command[1:]...)
-	l.cmd.Stdin, l.cmd.Stdout, l.cmd.Stderr = l.std.in, l.std.out, l.std.err
 	return nil
 }
 
@@ -90,7 +122,7 @@ func (w *wait) Type() string   { return "duration" }
 
 // start is relock run.
 func (l *locked) start() int {
-	if l.cmd.Err != nil {
+	if l.cmd != nil && l.cmd.Err != nil {
 		return l.say(statusNotFound, l.cmd.Err)
 	}
 	for _, s := range forwarded() {
@@ -99,16 +131,12 @@ func (l *locked) start() int {
 		}
 	}
 	defer signal.Stop(l.sigs)
-	return l.run()
-}
-
-// say tells what went wrong and returns status.
-func (l *locked) say(status int, err error) int {
-	return failed(l.std, status, "relock run", err)
-}
-
-// run takes the lock, runs the command and gives the lock back.
-func (l *locked) run() int {
+	if l.healthz != "" {
+		if err := l.health.serve(l.healthz); err != nil {
+			return l.say(statusBroken, err)
+		}
+		defer l.health.close()
+	}
 	redis, err := l.conn.open(l.flags)
 	if err != nil {
 		return ended(l.std, "relock run", err)
@@ -119,18 +147,71 @@ func (l *locked) run() int {
 		return ended(l.std, "relock run", err)
 	}
 	defer locks.Close()
+	return l.run(locks)
+}
+
+// say tells what went wrong and returns status.
+func (l *locked) say(status int, err error) int {
+	return failed(l.std, status, "relock run", err)
+}
+
+// run takes the lock, runs the command and gives the lock back.
+func (l *locked) run(locks *relock.Client) int {
+	quiet := l.tellWaiting(locks)
 	lease, err := l.acquire(locks)
+	quiet()
 	var sig gotSignal
 	switch {
 	case errors.As(err, &sig):
 		return statusSignal + sig.number()
 	case errors.Is(err, relock.ErrNotAcquired):
-		return l.say(statusNotAcquired, err)
+		return l.say(l.conflict, err)
 	case err != nil:
 		return ended(l.std, "relock run", err)
 	}
-	status, lost := l.command(lease)
-	err = lease.Unlock(context.Background())
+	granted := time.Now()
+	if l.atLeast > l.lease {
+		// From now on the lock lasts as long, whatever becomes of this process.
+		if err := lease.Extend(context.Background(), l.atLeast); err != nil {
+			_ = lease.Unlock(context.Background())
+			return ended(l.std, "relock run", err)
+		}
+	}
+	l.health.held(lease.Context())
+	status, lost := l.work(lease)
+	return l.giveBack(lease, granted, status, lost)
+}
+
+// work runs the command or, where there is none, waits for a signal. It returns the exit status, and whether the lock
+// was lost.
+func (l *locked) work(lease *relock.Lease) (status int, lost bool) {
+	if l.cmd != nil {
+		return l.command(lease)
+	}
+	fmt.Fprintln(l.std.out, lease.Token())
+	select {
+	case s := <-l.sigs:
+		return statusSignal + gotSignal{s}.number(), false
+	case <-lease.Context().Done():
+		return l.say(statusLost, errors.New("the lock is lost")), true
+	}
+}
+
+// giveBack unlocks, or leaves a lock behind that is to last longer, and returns the exit status.
+func (l *locked) giveBack(lease *relock.Lease, granted time.Time, status int, lost bool) int {
+	left := l.atLeast - time.Since(granted)
+	if left > l.lease && !lost {
+		return status // Redis keeps it to the moment: the watchdog lengthens no lease that is longer than its own
+	}
+	if left > 0 && !lost {
+		select {
+		case <-time.After(left):
+		case <-lease.Context().Done():
+		case <-l.sigs:
+			return status // it ends with its lease
+		}
+	}
+	err := lease.Unlock(context.Background())
 	switch {
 	case lost:
 		return statusLost
@@ -178,43 +259,5 @@ func (l *locked) lock(ctx context.Context, locks *relock.Client) (*relock.Lease,
 		return locks.Mutex(l.name).TryLock(ctx)
 	default:
 		return locks.Mutex(l.name, relock.WithWait(l.wait.Duration)).Lock(ctx)
-	}
-}
-
-// command runs the command under the lease and returns its exit status, and whether the lock was lost meanwhile.
-func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
-	l.cmd.Env = append(l.cmd.Environ(), "RELOCK_TOKEN="+strconv.FormatInt(lease.Token(), 10))
-	// At a terminal the command must stay in the foreground group, else it could not read.
-	group := !isTerminal(l.std.in)
-	if group {
-		ownGroup(l.cmd)
-	}
-	if err := l.cmd.Start(); err != nil {
-		return l.say(statusNoExec, err), false
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = l.cmd.Wait() // the exit status is read from the process state
-	}()
-	gone := lease.Context().Done()
-	var kill <-chan time.Time
-	for {
-		select {
-		case s := <-l.sigs:
-			// One typed at a terminal has reached the command already.
-			if group || !typed(s) {
-				send(l.cmd, group, s)
-			}
-		case <-gone:
-			lost, gone = true, nil
-			l.say(statusLost, errors.New("the lock is lost, the command is being stopped"))
-			terminate(l.cmd, group)
-			kill = time.After(l.grace)
-		case <-kill:
-			send(l.cmd, group, os.Kill)
-		case <-ended:
-			return exitStatus(l.cmd.ProcessState), lost
-		}
 	}
 }

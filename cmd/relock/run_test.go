@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -68,6 +70,8 @@ func TestRun(t *testing.T) {
 			require.Contains(t, got.err, `lock "orders" not acquired: held by `)
 			require.Empty(t, got.out)
 		}
+		require.Equal(t, 75, shell("echo ran", "-wait", "0", "-conflict-exit-code", "75").status)
+		require.Equal(t, 0, shell("echo ran", "-wait", "50ms", "-E", "0").status)
 	})
 	t.Run("in no state to lock", func(t *testing.T) {
 		srv.Do("CONFIG", "SET", "min-replicas-to-write", "1")
@@ -161,6 +165,148 @@ func TestRunSignalledWaiting(t *testing.T) {
 	require.Empty(t, rest)
 	_ = cmd.Wait()
 	require.Equal(t, statusSignal+int(syscall.SIGTERM), cmd.ProcessState.ExitCode())
+}
+
+// Without a command the lock is held until relock is told to end.
+func TestRunHoldsUntilKilled(t *testing.T) {
+	srv := redistest.Start(t)
+	m := other(t, srv).Mutex("orders")
+	cmd, out := startRun(t, srv, "orders")
+	line, err := out.ReadString('\n')
+	require.NoError(t, err)
+	st, err := m.State(t.Context())
+	require.NoError(t, err)
+	require.True(t, st.Held)
+	require.Equal(t, fmt.Sprintln(st.HolderToken), line)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait()
+	require.Equal(t, statusSignal+int(syscall.SIGTERM), cmd.ProcessState.ExitCode())
+	st, err = m.State(t.Context())
+	require.NoError(t, err)
+	require.False(t, st.Held, "it was given back")
+
+	cmd, out = startRun(t, srv, "orders")
+	_, err = out.ReadString('\n')
+	require.NoError(t, err)
+	_, err = m.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	_ = cmd.Wait()
+	require.Equal(t, statusLost, cmd.ProcessState.ExitCode())
+}
+
+// Redis that goes while it is waited for is not somebody else who has the lock.
+func TestRunRedisGone(t *testing.T) {
+	srv := redistest.Start(t)
+	m := other(t, srv).Mutex("orders")
+	_, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	cmd, _ := startRun(t, srv, "-wait", "8s", "orders", "--", "true")
+	require.Eventually(t, func() bool {
+		st, err := m.State(t.Context())
+		return err == nil && st.Waiters == 1
+	}, patience, time.Millisecond)
+	srv.Kill()
+	_ = cmd.Wait()
+	require.Equal(t, statusBroken, cmd.ProcessState.ExitCode())
+}
+
+// ShedLock calls it lockAtLeastFor.
+func TestRunAtLeast(t *testing.T) {
+	srv := redistest.Start(t)
+	m := other(t, srv).Mutex("orders")
+	run := func(flags ...string) result {
+		return relockRun(append(append([]string{"run", "-redis", srv.Addr()}, flags...), "orders", "--", "sh", "-c", "exit 3")...)
+	}
+	require.Equal(t, result{status: 3}, run("-lease", "10s", "-at-least", "1m"))
+	st, err := m.State(t.Context())
+	require.NoError(t, err)
+	require.True(t, st.Held, "it outlasts relock")
+	require.Greater(t, st.TTL, 10*time.Second, "by more than a lease")
+	require.LessOrEqual(t, st.TTL, time.Minute)
+	require.Equal(t, statusNotAcquired, run("-wait", "0").status)
+	_, err = m.ForceUnlock(t.Context())
+	require.NoError(t, err)
+
+	began := time.Now()
+	require.Equal(t, result{status: 3}, run("-lease", "10s", "-at-least", "500ms"))
+	require.GreaterOrEqual(t, time.Since(began), 500*time.Millisecond)
+	st, err = m.State(t.Context())
+	require.NoError(t, err)
+	require.False(t, st.Held, "it is given back at once when the time is up")
+}
+
+// Who waits says so, and for whom, unless told to be quiet.
+func TestRunTellsThatItWaits(t *testing.T) {
+	srv := redistest.Start(t)
+	locks := other(t, srv)
+	lease, err := locks.Mutex("orders").Lock(t.Context())
+	require.NoError(t, err)
+	defer lease.Unlock(t.Context())
+	for _, c := range []struct {
+		flag string
+		says bool
+	}{{"-grace=5s", true}, {"-quiet", false}} {
+		cmd := exec.Command(os.Args[0], "run", "-redis", srv.Addr(), c.flag, "-wait", "60s", "orders", "--", "true")
+		stderr, err := cmd.StderrPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		lines := bufio.NewReader(stderr)
+		if c.says {
+			line, err := lines.ReadString('\n')
+			require.NoError(t, err)
+			require.Contains(t, line, `relock run: waiting for lock "orders": held by `+locks.ID()+":1 for ")
+		} else {
+			time.Sleep(tellAfter + time.Second)
+		}
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		rest, err := io.ReadAll(lines)
+		require.NoError(t, err)
+		require.Empty(t, string(rest))
+		_ = cmd.Wait()
+	}
+}
+
+func TestRunHealth(t *testing.T) {
+	srv := redistest.Start(t)
+	m := other(t, srv).Mutex("orders")
+	lease, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	addr := fmt.Sprintf("127.0.0.1:%d", redistest.FreePort(t))
+	probe := func(path string) string {
+		answer, err := http.Get("http://" + addr + path)
+		if err != nil {
+			return ""
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return fmt.Sprint(answer.StatusCode, " ", string(text))
+	}
+	becomes := func(path, want string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return probe(path) == want }, patience, 5*time.Millisecond)
+	}
+	cmd, out := startRun(t, srv, "-healthz", addr, "-grace", "60s", "orders", "--", "sh", "-c", "trap '' TERM; echo in; sleep 60")
+	becomes("/healthz", "200 waiting\n")
+	require.Equal(t, "503 waiting\n", probe("/readyz"))
+	require.NoError(t, lease.Unlock(t.Context()))
+	_, err = out.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "200 held\n", probe("/healthz"))
+	require.Equal(t, "200 held\n", probe("/readyz"))
+	_, err = m.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	becomes("/healthz", "503 lost\n")
+	require.Equal(t, "503 lost\n", probe("/readyz"))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP), "the command is deaf to SIGTERM alone")
+	_ = cmd.Wait()
+
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	got := relockRun("run", "-healthz", taken.Addr().String(), "-redis", srv.Addr(), "orders", "--", "true")
+	require.Equal(t, statusBroken, got.status)
+	require.Contains(t, got.err, "-healthz: ")
 }
 
 // startRun starts relock run as a process. The lease is short, since a holder that has not subscribed its inbox yet

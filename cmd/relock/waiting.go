@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock"
+)
+
+// tellAfter is how long relock run waits in silence.
+const tellAfter = 2 * time.Second
+
+// tellWaiting says, once the lock is waited for a while, that it is and for whom. Nothing is said any more when the
+// function it returns has returned.
+func (l *locked) tellWaiting(locks *relock.Client) (quiet func()) {
+	if l.quiet {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(tellAfter):
+		}
+		asked, done := soon(ctx)
+		defer done()
+		st, err := locks.Mutex(l.name).State(asked)
+		if ctx.Err() == nil {
+			fmt.Fprintf(l.std.err, "relock run: waiting for lock %q: %s\n", l.name, inTheWay(st, err))
+		}
+	}()
+	return func() { cancel(); <-over }
+}
+
+// inTheWay is who or what the lock is waited for.
+func inTheWay(st relock.State, err error) string {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "Redis does not answer"
+	case err != nil:
+		return cured(err).Error()
+	case !st.Held:
+		return "nobody holds it now"
+	}
+	text := "held by " + plain(st.Holder)
+	if age := since(fmt.Sprint(st.HolderToken), time.Now()); age >= 0 {
+		text += " for " + short(age)
+	}
+	if st.TTL < 0 {
+		return text + ", and it never ends"
+	}
+	return text + fmt.Sprintf(", for another %s unless renewed", short(st.TTL))
+}
