@@ -27,6 +27,7 @@ var cures = []struct{ says, cure string }{
 	{"EOF", wantsTLS},
 	{"connection reset by peer", wantsTLS},
 	{"broken pipe", wantsTLS},
+	{"context deadline exceeded", "Redis does not answer"},
 }
 
 // cured adds the cure to an error that has a known one.

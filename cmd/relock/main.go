@@ -1,13 +1,16 @@
 // Command relock shows what the locks of package relock do, and uses them from a shell.
 //
 //	relock run [flags] NAME [-- COMMAND [ARG ...]]
+//	relock ls [flags]
+//	relock top [flags]
 //	relock inspect [flags] NAME
+//	relock unlock --force [flags] NAME
 //	relock demo [flags]
 //	relock version
 //	relock completion bash|zsh|fish
 //
 // run runs a command under the lock NAME, with the fencing token in the environment as RELOCK_TOKEN, and ends with the
-// command's exit status. inspect prints what Redis knows of a lock. demo lets processes fight over one lock, kills one that
+// command's exit status. ls, top and inspect show locks, unlock frees one that somebody else holds. demo lets processes fight over one lock, kills one that
 // holds it, and checks that nothing was lost.
 //
 // docs/cli.md in the repository has all flags, environment variables and exit statuses.
@@ -72,7 +75,7 @@ func (a *app) commands() *cobra.Command {
 		Use:           "relock",
 		Short:         "Distributed locks on Redis, from a shell",
 		Long:          "relock shows the locks that services hold on Redis, and runs commands under them.",
-		Example:       "  relock demo\n  relock run nightly -- backup\n  relock inspect nightly",
+		Example:       "  relock demo\n  relock run nightly -- backup\n  relock top",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -85,7 +88,7 @@ func (a *app) commands() *cobra.Command {
 			return fmt.Errorf("a subcommand is missing; relock help lists them")
 		},
 	}
-	root.AddCommand(a.runCommand(), a.lsCommand(), a.inspectCommand(), a.unlockCommand(), a.demoCommand(), a.versionCommand(), a.workerCommand())
+	root.AddCommand(a.runCommand(), a.lsCommand(), a.topCommand(), a.inspectCommand(), a.unlockCommand(), a.demoCommand(), a.versionCommand(), a.workerCommand())
 	for _, c := range root.Commands() {
 		c.DisableFlagsInUseLine = true
 		c.Flags().SortFlags = false

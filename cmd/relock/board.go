@@ -1,0 +1,289 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// board is what relock top shows: it knows neither Redis nor terminal. Its methods belong to one goroutine.
+type board struct {
+	where  string
+	locks  []sighting // as last seen, by name
+	shown  []sighting // those that match the filter, sorted
+	order  sorting
+	filter string
+	typing bool      // keys go to the filter
+	asked  *sighting // to be forced open, if the answer is yes
+	cursor int       // of shown
+	top    int       // the first of shown on the screen
+	height int       // rows of locks on the screen
+	note   string
+	broken string    // why there was no look the last time
+	looked time.Time // the last look began
+	took   time.Duration
+	rates  map[string]float64 // hand-overs a second, by name
+	rate   float64            // of all
+}
+
+// sorting is what the board is sorted by.
+type sorting string
+
+const (
+	byWaiters sorting = "waiters"
+	byAge     sorting = "age"
+	byName    sorting = "name"
+)
+
+// weight is what the last second counts for in a rate.
+const weight = 0.3
+
+// see takes over what was seen by a look that began at the time given: all there is, or some of it anew.
+func (b *board) see(seen []sighting, all bool, at time.Time, took time.Duration) {
+	last := make(map[string]int, len(b.locks))
+	for i := range b.locks {
+		last[b.locks[i].names.Name] = i
+	}
+	elapsed := at.Sub(b.looked).Seconds()
+	if b.looked.IsZero() || elapsed <= 0 {
+		elapsed = 1
+	}
+	rates, sum := make(map[string]float64), 0.
+	for i := range seen {
+		name := seen[i].names.Name
+		before, known := last[name]
+		now := 0.
+		if known && seen[i].held && (seen[i].holder != b.locks[before].holder || seen[i].token != b.locks[before].token) {
+			now = 1 / elapsed
+		}
+		sum += now
+		if rate := (1-weight)*b.rates[name] + weight*now; rate > 0.01 {
+			rates[name] = rate
+		}
+		if !all && known {
+			b.locks[before] = seen[i]
+		}
+	}
+	if all {
+		b.locks, b.took, b.rates = seen, took, rates
+	} else {
+		for i := range seen {
+			b.rates[seen[i].names.Name] = rates[seen[i].names.Name]
+		}
+	}
+	b.rate, b.looked = (1-weight)*b.rate+weight*sum, at
+	b.arrange()
+}
+
+// arrange filters and sorts. The cursor stays on its lock.
+func (b *board) arrange() {
+	on := ""
+	if b.cursor < len(b.shown) {
+		on = b.shown[b.cursor].names.Name
+	}
+	b.shown = b.shown[:0:0]
+	for _, s := range b.locks {
+		if strings.Contains(s.names.Name, b.filter) || strings.Contains(s.holder, b.filter) {
+			b.shown = append(b.shown, s)
+		}
+	}
+	slices.SortStableFunc(b.shown, b.order.compare)
+	if at := slices.IndexFunc(b.shown, func(s sighting) bool { return s.names.Name == on }); at >= 0 && b.cursor > 0 {
+		b.cursor = at
+	}
+	b.move(0)
+}
+
+// compare puts what an operator looks for first.
+func (o sorting) compare(a, b sighting) int {
+	switch o {
+	case byWaiters:
+		return cmp.Or(b.waiters-a.waiters, cmp.Compare(b.longest, a.longest), cmp.Compare(b.age, a.age))
+	case byAge:
+		return cmp.Compare(b.age, a.age)
+	default:
+		return strings.Compare(a.names.Name, b.names.Name)
+	}
+}
+
+// move moves the cursor, and the screen with it.
+func (b *board) move(by int) {
+	b.cursor = max(0, min(b.cursor+by, len(b.shown)-1))
+	if b.cursor < b.top {
+		b.top = b.cursor
+	}
+	if b.cursor >= b.top+b.height {
+		b.top = b.cursor - b.height + 1
+	}
+	b.top = max(0, min(b.top, len(b.shown)-b.height))
+}
+
+// visible are the names on the screen.
+func (b *board) visible() []*wire.Names {
+	var names []*wire.Names
+	for _, s := range b.shown[b.top:min(len(b.shown), b.top+b.height)] {
+		names = append(names, s.names)
+	}
+	return names
+}
+
+// wish is what a key asks for that the board cannot do itself.
+type wish int
+
+const (
+	wishNothing wish = iota
+	wishQuit
+	wishForce // of the lock asked about
+)
+
+// The keys that are no letter's.
+const (
+	keyUp, keyDown, keyPageUp, keyPageDown, keyHome, keyEnd = "up", "down", "pgup", "pgdn", "home", "end"
+	keyEnter, keyEscape, keyBackspace, keyBreak             = "enter", "esc", "bs", "break"
+)
+
+// key takes a key, a letter or one of those above.
+func (b *board) key(key string) wish {
+	switch {
+	case key == keyBreak:
+		return wishQuit
+	case b.asked != nil:
+		return b.answer(key)
+	case b.typing:
+		b.typed(key)
+		return wishNothing
+	}
+	b.note = ""
+	switch key {
+	case "q":
+		return wishQuit
+	case keyEscape:
+		b.filter = ""
+		b.arrange()
+	case "w":
+		b.sort(byWaiters)
+	case "a":
+		b.sort(byAge)
+	case "n":
+		b.sort(byName)
+	case "/":
+		b.typing = true
+	case "f":
+		if b.cursor < len(b.shown) {
+			asked := b.shown[b.cursor]
+			b.asked = &asked
+		}
+	default:
+		b.move(b.step(key))
+	}
+	return wishNothing
+}
+
+func (b *board) sort(by sorting) {
+	b.order, b.cursor, b.top = by, 0, 0
+	b.arrange()
+}
+
+// step is how far a key moves the cursor.
+func (b *board) step(key string) int {
+	switch key {
+	case keyUp, "k":
+		return -1
+	case keyDown, "j":
+		return 1
+	case keyPageUp:
+		return -b.height
+	case keyPageDown:
+		return b.height
+	case keyHome, "g":
+		return -len(b.shown)
+	case keyEnd, "G":
+		return len(b.shown)
+	}
+	return 0
+}
+
+// answer takes the key that answers the question.
+func (b *board) answer(key string) wish {
+	if key == "y" || key == "Y" {
+		return wishForce
+	}
+	b.note, b.asked = fmt.Sprintf("%q was left as it is", b.asked.names.Name), nil
+	return wishNothing
+}
+
+// typed takes a key for the filter.
+func (b *board) typed(key string) {
+	switch key {
+	case keyEnter:
+		b.typing = false
+	case keyEscape:
+		b.typing, b.filter = false, ""
+	case keyBackspace:
+		if runes := []rune(b.filter); len(runes) > 0 {
+			b.filter = string(runes[:len(runes)-1])
+		}
+	default:
+		if len([]rune(key)) == 1 {
+			b.filter += key
+		}
+	}
+	b.arrange()
+}
+
+// title tells of all locks in one line.
+func (b *board) title() string {
+	if b.looked.IsZero() {
+		return "relock top  " + b.where + "  looking ..."
+	}
+	contended, waiters, longest := 0, 0, time.Duration(0)
+	for _, s := range b.locks {
+		if s.waiters > 0 {
+			contended++
+		}
+		waiters, longest = waiters+s.waiters, max(longest, s.longest)
+	}
+	text := fmt.Sprintf("relock top  %s  %d locks", b.where, len(b.locks))
+	if waiters > 0 {
+		text += fmt.Sprintf(", %d waiters on %d of them, the longest for %s", waiters, contended, short(longest))
+	}
+	return text
+}
+
+// status is the line below the title: a question, the filter, news, or how it is sorted.
+func (b *board) status() string {
+	switch {
+	case b.asked != nil:
+		return question(b.asked)
+	case b.typing:
+		return "filter: " + plain(b.filter) + "_"
+	case b.broken != "":
+		return b.broken
+	case b.note != "":
+		return b.note
+	}
+	text := "by " + string(b.order)
+	if b.filter != "" {
+		text += fmt.Sprintf(", %d with %q", len(b.shown), b.filter)
+	}
+	return text + fmt.Sprintf("   hand-overs seen: %.1f/s   a look takes %v", b.rate, b.took.Round(time.Millisecond))
+}
+
+// help is the last line.
+const help = "q quit  w waiters  a age  n name  / filter  f free  arrows PgUp PgDn"
+
+// columns are the texts of a row, or of the header where s is nil.
+func (b *board) columns(s *sighting) []string {
+	if s == nil {
+		return []string{"WAITERS", "LONGEST", "AGE", "TTL", "SEEN/s", "NAME", "HOLDER"}
+	}
+	rate := "-"
+	if r := b.rates[s.names.Name]; r > 0 {
+		rate = fmt.Sprintf("%.1f", r)
+	}
+	return []string{fmt.Sprint(s.waiters), s.waitText(), s.ageText(), s.ttlText(), rate, plain(s.names.Name), s.holderText()}
+}

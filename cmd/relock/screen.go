@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+)
+
+// live is the board on a terminal. tcell draws it: it has a screen for tests and half of bubbletea's modules.
+type live struct {
+	board  board
+	redis  *access
+	reader *reader
+	match  string
+	every  time.Duration
+	screen tcell.Screen
+
+	looks  chan look
+	frees  chan string // what became of a lock that was forced
+	busy   bool        // a look is under way
+	wholly time.Time   // the last look at all ended
+}
+
+// look is what a look brought.
+type look struct {
+	seen  []sighting
+	all   bool
+	began time.Time
+	took  time.Duration
+	err   error
+}
+
+// thrift is which part of the time looks at all locks may take, as its inverse: the rest is Redis's for others.
+const thrift = 10
+
+// run shows the board until the user leaves.
+func (l *live) run() error {
+	if err := l.screen.Init(); err != nil {
+		return err
+	}
+	defer l.screen.Fini()
+	ctx, cancel := context.WithCancel(context.Background())
+	var jobs sync.WaitGroup
+	defer jobs.Wait()
+	defer cancel()
+	events, quit := make(chan tcell.Event, 16), make(chan struct{})
+	jobs.Go(func() { l.screen.ChannelEvents(events, quit) })
+	defer close(quit)
+	sigs := make(chan os.Signal, 1)
+	signal.Notify(sigs, syscall.SIGTERM, os.Interrupt)
+	defer signal.Stop(sigs)
+	l.looks, l.frees = make(chan look, 1), make(chan string, 1)
+	tick := time.NewTicker(l.every)
+	defer tick.Stop()
+	l.look(ctx, &jobs)
+	for {
+		l.draw()
+		select {
+		case <-sigs:
+			return nil
+		case <-tick.C:
+			l.look(ctx, &jobs)
+		case got := <-l.looks:
+			l.take(got)
+		case note := <-l.frees:
+			l.board.note = note
+			l.look(ctx, &jobs)
+		case event := <-events:
+			switch l.event(event) {
+			case wishQuit:
+				return nil
+			case wishForce:
+				l.force(&jobs)
+			}
+		}
+	}
+}
+
+// look looks in the background: at all locks if the last time is long enough ago, else at those on the screen.
+func (l *live) look(ctx context.Context, jobs *sync.WaitGroup) {
+	if l.busy {
+		return
+	}
+	l.busy = true
+	all := l.wholly.IsZero() || time.Since(l.wholly) >= thrift*l.board.took
+	names := l.board.visible()
+	jobs.Go(func() {
+		got := look{all: all, began: time.Now()}
+		if all {
+			got.seen, got.err = l.reader.all(ctx, l.match)
+		} else if len(names) > 0 {
+			got.seen, got.err = l.reader.these(ctx, names)
+		}
+		got.took = time.Since(got.began)
+		l.looks <- got // there is one at a time
+	})
+}
+
+func (l *live) take(got look) {
+	l.busy, l.board.broken = false, ""
+	if got.err != nil {
+		l.board.broken = cured(got.err).Error()
+		return
+	}
+	if got.all {
+		l.wholly = time.Now()
+	}
+	l.board.see(got.seen, got.all, got.began, got.took)
+}
+
+// force frees the lock that was asked about. It takes no longer than an answer of Redis may.
+func (l *live) force(jobs *sync.WaitGroup) {
+	name := l.board.asked.names.Name
+	l.board.asked, l.board.note = nil, fmt.Sprintf("freeing %q ...", name)
+	jobs.Go(func() {
+		freed, err := force(l.redis, name)
+		note := fmt.Sprintf("freed %q", name)
+		switch {
+		case err != nil:
+			note = err.Error()
+		case !freed:
+			note = fmt.Sprintf("nobody held %q", name)
+		}
+		select {
+		case l.frees <- note:
+		case <-time.After(answerTime): // nobody looks any more
+		}
+	})
+}
+
+// event takes what happens at the terminal.
+func (l *live) event(event tcell.Event) wish {
+	switch e := event.(type) {
+	case *tcell.EventResize:
+		l.screen.Sync()
+	case *tcell.EventKey:
+		return l.board.key(keyName(e))
+	}
+	return wishNothing
+}
+
+var keyNames = map[tcell.Key]string{
+	tcell.KeyUp: keyUp, tcell.KeyDown: keyDown, tcell.KeyPgUp: keyPageUp, tcell.KeyPgDn: keyPageDown, tcell.KeyHome: keyHome,
+	tcell.KeyEnd: keyEnd, tcell.KeyEnter: keyEnter, tcell.KeyEscape: keyEscape, tcell.KeyBackspace: keyBackspace,
+	tcell.KeyBackspace2: keyBackspace, tcell.KeyCtrlC: keyBreak,
+}
+
+func keyName(e *tcell.EventKey) string {
+	if e.Key() == tcell.KeyRune {
+		return string(e.Rune())
+	}
+	return keyNames[e.Key()]
+}
+
+// aside is how many lines of the screen show no lock.
+const aside = 4
+
+// draw draws the whole board; tcell sends what has changed.
+func (l *live) draw() {
+	width, height := l.screen.Size()
+	b := &l.board
+	b.height = max(1, height-aside)
+	b.move(0)
+	l.screen.Clear()
+	plainly := tcell.StyleDefault
+	l.line(0, width, plainly.Bold(true), b.title())
+	news := plainly
+	if b.asked != nil || b.note != "" || b.broken != "" {
+		news = plainly.Foreground(tcell.ColorYellow)
+	}
+	l.line(1, width, news, b.status())
+	l.row(2, width, plainly.Reverse(true), b.columns(nil))
+	for i := b.top; i < min(len(b.shown), b.top+b.height); i++ {
+		style := plainly
+		if b.shown[i].waiters > 0 {
+			style = style.Foreground(tcell.ColorYellow)
+		}
+		if i == b.cursor {
+			style = style.Reverse(true)
+		}
+		l.row(3+i-b.top, width, style, b.columns(&b.shown[i]))
+	}
+	l.line(height-1, width, plainly.Dim(true), help)
+	l.screen.Show()
+}
+
+func (l *live) line(y, width int, style tcell.Style, text string) {
+	l.screen.PutStrStyled(0, y, fmt.Sprintf("%-*s", width, cut(text, width)), style)
+}
+
+// row draws numbers in columns of their own, and shares the rest between name and holder.
+func (l *live) row(y, width int, style tcell.Style, texts []string) {
+	const number = 9
+	line := ""
+	for _, text := range texts[:5] {
+		line += fmt.Sprintf("%*s ", number-1, cut(text, number-1))
+	}
+	rest := max(0, width-5*number-2)
+	name := max(rest*3/5, rest-40)
+	line += fmt.Sprintf(" %-*s %s", name, cut(texts[5], name), cut(texts[6], rest-name))
+	l.line(y, width, style, line)
+}
+
+// cut shortens text to a width.
+func cut(text string, width int) string {
+	if runes := []rune(text); len(runes) > width {
+		return string(runes[:max(0, width-1)]) + "…"
+	}
+	return text
+}
