@@ -113,7 +113,7 @@ func (c *connection) targets(flags *pflag.FlagSet) ([]target, error) {
 		all = []target{{URL: defaultRedis, Secrets: c.secret}}
 	}
 	for i := range all {
-		all[i].Alone = len(all) > 1
+		all[i].Alone, all[i].Small = len(all) > 1, true
 		if _, err := all[i].options(); err != nil {
 			return nil, usageError{fmt.Errorf("%s: %w", from, err)}
 		}

@@ -20,12 +20,18 @@ import (
 // dialTimeout bounds how long a Redis that cannot be reached is waited for.
 const dialTimeout = 2 * time.Second
 
+const (
+	smallBuffer = 64 << 10
+	smallRing   = 8 // as a power of 2, of commands under way
+)
+
 // target is a Redis as told to worker processes.
 type target struct {
 	URL      string  `json:"url"`
 	Secrets  secrets `json:"secrets"`
 	Embedded bool    `json:"embedded"` // it is a miniredis, whose gaps the client must go round
 	Alone    bool    `json:"alone"`    // it is a node of a quorum, and may be down
+	Small    bool    `json:"small"`    // few commands are sent: large buffers would cost more than all else
 }
 
 // options reads the URL. It fails without repeating the URL, which may hold a password.
@@ -46,6 +52,9 @@ func (t target) options() (rueidis.ClientOption, error) {
 		opt.Dialer.Timeout = dialTimeout
 	}
 	opt.DisableCache = true // locks cache nothing, and a server without CLIENT TRACKING would be refused
+	if t.Small {
+		opt.ReadBufferEachConn, opt.WriteBufferEachConn, opt.RingScaleEachConn = smallBuffer, smallBuffer, smallRing
+	}
 	if t.Embedded {
 		opt.ForceSingleClient, opt.AlwaysRESP2 = true, true
 	}

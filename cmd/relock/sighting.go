@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -126,7 +127,7 @@ func merge(seen []sighting, need int) sighting {
 		at := min(need, len(kept)) - 1
 		slices.SortFunc(kept, func(a, b sighting) int { return compareTTL(b.ttl, a.ttl) })
 		all.ttl, all.count = kept[at].ttl, kept[0].count
-		slices.SortFunc(kept, func(a, b sighting) int { return int(b.age - a.age) })
+		slices.SortFunc(kept, func(a, b sighting) int { return cmp.Compare(b.age, a.age) })
 		all.age = kept[at].age
 	}
 	return all
@@ -134,13 +135,11 @@ func merge(seen []sighting, need int) sighting {
 
 // compareTTL puts what never ends behind all that does.
 func compareTTL(a, b time.Duration) int {
-	switch {
-	case a < 0 && b < 0:
+	forever := func(d time.Duration) int {
+		if d < 0 {
+			return 1
+		}
 		return 0
-	case a < 0:
-		return 1
-	case b < 0:
-		return -1
 	}
-	return int(a - b)
+	return cmp.Or(forever(a)-forever(b), cmp.Compare(a, b))
 }
