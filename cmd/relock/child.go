@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"strconv"
 	"time"
@@ -17,7 +18,9 @@ func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
 	if group {
 		ownGroup(l.cmd)
 	}
-	if err := l.cmd.Start(); err != nil {
+	if err := l.cmd.Start(); errors.Is(err, fs.ErrNotExist) {
+		return l.say(statusNotFound, err), false
+	} else if err != nil {
 		return l.say(statusNoExec, err), false
 	}
 	ended := make(chan struct{})

@@ -33,6 +33,13 @@ func TestWaysToSayWhichRedis(t *testing.T) {
 	}
 	t.Setenv("RELOCK_REDIS", "nowhere:1")
 	requireReached(t, "-redis", addr)
+
+	dir, err := os.MkdirTemp("", "relock") // a socket's path must be short
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	redistest.Start(t, "--unixsocket", dir+"/s")
+	requireReached(t, "-redis", dir+"/s")
+	requireReached(t, "-redis", "unix://"+dir+"/s?db=2")
 }
 
 // What is said by a variable is blamed on it, and no password is repeated.
@@ -176,6 +183,10 @@ func TestTLS(t *testing.T) {
 		"RELOCK_KEY": key} {
 		t.Setenv(name, value)
 	}
+	requireReached(t)
+	t.Setenv("RELOCK_SNI", "elsewhere")
+	require.Equal(t, statusBroken, relockRun("inspect", "orders").status)
+	t.Setenv("RELOCK_INSECURE", "true")
 	requireReached(t)
 }
 

@@ -55,6 +55,10 @@ func TestRun(t *testing.T) {
 	t.Run("ended by a signal", func(t *testing.T) {
 		require.Equal(t, statusSignal+int(syscall.SIGKILL), shell("kill -9 $$").status)
 	})
+	t.Run("no command that can be run", func(t *testing.T) {
+		require.Equal(t, statusNoExec, relockRun("run", "-redis", url, "orders", "--", t.TempDir()).status)
+		require.Equal(t, statusNotFound, relockRun("run", "-redis", url, "orders", "--", t.TempDir()+"/none").status)
+	})
 	t.Run("no such command", func(t *testing.T) {
 		got := relockRun("run", "-redis", url, "orders", "--", "no-such-command")
 		require.Equal(t, statusNotFound, got.status)
