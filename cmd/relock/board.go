@@ -10,7 +10,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// board is what relock top shows: it knows neither Redis nor terminal. Its methods belong to one goroutine.
+// board is what relock top shows: it knows neither Redis nor terminal. Its methods belong to one
+// goroutine.
 type board struct {
 	where  string
 	locks  []sighting // as last seen, by name
@@ -42,7 +43,8 @@ const (
 // weight is what the last second counts for in a rate.
 const weight = 0.3
 
-// see takes over what was seen by a look that began at the time given: all there is, or some of it anew.
+// see takes over what was seen by a look that began at the time given: all there is, or some of it
+// anew.
 func (b *board) see(seen []sighting, all bool, at time.Time, took time.Duration) {
 	last := make(map[string]int, len(b.locks))
 	for i := range b.locks {

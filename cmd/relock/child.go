@@ -10,7 +10,8 @@ import (
 	"github.com/relock-go/relock"
 )
 
-// command runs the command under the lease and returns its exit status, and whether the lock was lost meanwhile.
+// command runs the command under the lease and returns its exit status, and whether the lock was
+// lost meanwhile.
 func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
 	l.cmd.Env = append(l.cmd.Environ(), "RELOCK_TOKEN="+strconv.FormatInt(lease.Token(), 10))
 	// At a terminal the command must stay in the foreground group, else it could not read.

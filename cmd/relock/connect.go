@@ -20,7 +20,8 @@ type connection struct {
 	secret secrets
 }
 
-// secrets is what each Redis of a connection is used with. It goes to a demo's workers through a pipe.
+// secrets is what each Redis of a connection is used with. It goes to a demo's workers through a
+// pipe.
 type secrets struct {
 	User     string `json:"user"`
 	Password string `json:"password"`
@@ -128,8 +129,8 @@ type access struct {
 	rdbs   []rueidis.Client
 }
 
-// open connects. isUsage tells its failures for which another command line is the cure. A minority of a quorum may be
-// down.
+// open connects. isUsage tells its failures for which another command line is the cure. A minority
+// of a quorum may be down.
 func (c *connection) open(flags *pflag.FlagSet) (*access, error) {
 	targets, err := c.targets(flags)
 	if err != nil {
@@ -193,7 +194,8 @@ func ended(std stdio, name string, err error) int {
 // answerTime bounds how long an operator waits for an answer of Redis.
 const answerTime = 5 * time.Second
 
-// soon is a context for one question to Redis. The client library would repeat a question that is not answered.
+// soon is a context for one question to Redis. The client library would repeat a question that is
+// not answered.
 func soon(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, answerTime)
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// longDashes gives flags that begin with one dash, as Go's own commands take them, a second one. What stands behind a
-// flag as its value stays as it is, and so does all behind --, which is a command's.
+// longDashes gives flags that begin with one dash, as Go's own commands take them, a second one.
+// What stands behind a flag as its value stays as it is, and so does all behind --, which is a
+// command's.
 func longDashes(root *cobra.Command, args []string) []string {
 	args = append([]string(nil), args...)
 	from, to := 0, len(args)

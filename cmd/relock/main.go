@@ -9,14 +9,16 @@
 //	relock version
 //	relock completion bash|zsh|fish
 //
-// run runs a command under the lock NAME, with the fencing token in the environment as RELOCK_TOKEN, and ends with the
-// command's exit status. ls, top and inspect show locks, unlock frees one that somebody else holds. demo lets processes
-// fight over one lock, kills one that holds it, and checks that nothing was lost.
+// run runs a command under the lock NAME, with the fencing token in the environment as
+// RELOCK_TOKEN, and ends with the command's exit status. ls, top and inspect show locks, unlock
+// frees one that somebody else holds. demo lets processes fight over one lock, kills one that holds
+// it, and checks that nothing was lost.
 //
 // docs/cli.md in the repository has all flags, environment variables and exit statuses.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,7 +26,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit statuses of relock's own. Those between 123 and 128 are run's too, as timeout(1) and env(1) have them.
+// Exit statuses of relock's own. Those between 123 and 128 are run's too, as timeout(1) and env(1)
+// have them.
 const (
 	statusOK          = 0
 	statusFailed      = 1   // the work was tried and went wrong
@@ -68,8 +71,9 @@ type app struct {
 	status int
 }
 
-// commands are relock's subcommands. The library is cobra because it brings completion for the shells, adds a quarter of
-// what kong adds to the binary, and what it lacks, variables for flags and flags with one dash, is little.
+// commands are relock's subcommands. The library is cobra because it brings completion for the
+// shells, adds a quarter of what kong adds to the binary, and what it lacks, variables for flags
+// and flags with one dash, is little.
 func (a *app) commands() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "relock",
@@ -85,10 +89,11 @@ func (a *app) commands() *cobra.Command {
 			return nil
 		},
 		RunE: func(*cobra.Command, []string) error {
-			return fmt.Errorf("a subcommand is missing; relock help lists them")
+			return errors.New("a subcommand is missing; relock help lists them")
 		},
 	}
-	root.AddCommand(a.runCommand(), a.lsCommand(), a.topCommand(), a.inspectCommand(), a.unlockCommand(), a.demoCommand(), a.versionCommand(), a.workerCommand())
+	root.AddCommand(a.runCommand(), a.lsCommand(), a.topCommand(), a.inspectCommand(), a.unlockCommand(),
+		a.demoCommand(), a.versionCommand(), a.workerCommand())
 	for _, c := range root.Commands() {
 		c.DisableFlagsInUseLine = true
 		c.Flags().SortFlags = false

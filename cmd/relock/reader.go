@@ -20,8 +20,8 @@ const (
 	hashCount = 32  // fields that one HSCAN walks: a lock has two, but for a shared owner's
 )
 
-// reader looks at locks by commands that only read, each of which is short however much stands in Redis: a user who may
-// do nothing else can use it.
+// reader looks at locks by commands that only read, each of which is short however much stands in
+// Redis: a user who may do nothing else can use it.
 type reader struct {
 	nodes  []rueidis.Client
 	prefix string
@@ -45,7 +45,8 @@ func (r *reader) all(ctx context.Context, pattern string) ([]sighting, error) {
 	})
 }
 
-// these returns what is seen of the locks with these names, in their order, also where nobody holds them.
+// these returns what is seen of the locks with these names, in their order, also where nobody holds
+// them.
 func (r *reader) these(ctx context.Context, names []*wire.Names) ([]sighting, error) {
 	found, err := r.everywhere(func(rdb rueidis.Client) ([]sighting, error) { return read(ctx, rdb, names) })
 	if err != nil {
@@ -286,7 +287,8 @@ type queued struct {
 // maxPlaces bounds what is shown of a queue.
 const maxPlaces = 100
 
-// line returns the first waiters of a lock on the first node that answers, and the last fencing token reserved there.
+// line returns the first waiters of a lock on the first node that answers, and the last fencing
+// token reserved there.
 func (r *reader) line(ctx context.Context, names *wire.Names) (places []queued, reserved int64, err error) {
 	for _, rdb := range r.nodes {
 		asked, cancel := soon(ctx)

@@ -182,8 +182,8 @@ func (l *locked) run(locks *relock.Client) int {
 	return l.giveBack(lease, granted, status, lost)
 }
 
-// work runs the command or, where there is none, waits for a signal. It returns the exit status, and whether the lock
-// was lost.
+// work runs the command or, where there is none, waits for a signal. It returns the exit status,
+// and whether the lock was lost.
 func (l *locked) work(lease *relock.Lease) (status int, lost bool) {
 	if l.cmd != nil {
 		return l.command(lease)
@@ -228,8 +228,8 @@ type gotSignal struct{ os.Signal }
 
 func (s gotSignal) Error() string { return s.String() }
 
-// acquire takes the lock. A signal ends the wait with gotSignal. The context it makes is the lease's, so it is not
-// cancelled otherwise.
+// acquire takes the lock. A signal ends the wait with gotSignal. The context it makes is the
+// lease's, so it is not cancelled otherwise.
 func (l *locked) acquire(locks *relock.Client) (*relock.Lease, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	over, watched := make(chan struct{}), make(chan struct{})

@@ -12,7 +12,8 @@ import (
 	"github.com/gdamore/tcell/v2"
 )
 
-// live is the board on a terminal. tcell draws it: it has a screen for tests and half of bubbletea's modules.
+// live is the board on a terminal. tcell draws it: it has a screen for tests and half of
+// bubbletea's modules.
 type live struct {
 	board  board
 	redis  *access
@@ -36,7 +37,8 @@ type look struct {
 	err   error
 }
 
-// thrift is which part of the time looks at all locks may take, as its inverse: the rest is Redis's for others.
+// thrift is which part of the time looks at all locks may take, as its inverse: the rest is Redis's
+// for others.
 const thrift = 10
 
 // run shows the board until the user leaves.
@@ -45,24 +47,21 @@ func (l *live) run() error {
 		return err
 	}
 	defer l.screen.Fini()
-	ctx, cancel := context.WithCancel(context.Background())
+	l.looks, l.frees = make(chan look, 1), make(chan string, 1)
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	var jobs sync.WaitGroup
 	defer jobs.Wait()
 	defer cancel()
 	events, quit := make(chan tcell.Event, 16), make(chan struct{})
 	jobs.Go(func() { l.screen.ChannelEvents(events, quit) })
 	defer close(quit)
-	sigs := make(chan os.Signal, 1)
-	signal.Notify(sigs, syscall.SIGTERM, os.Interrupt)
-	defer signal.Stop(sigs)
-	l.looks, l.frees = make(chan look, 1), make(chan string, 1)
 	tick := time.NewTicker(l.every)
 	defer tick.Stop()
+	l.draw()
 	l.look(ctx, &jobs)
-	for {
-		l.draw()
+	for ; ; l.draw() {
 		select {
-		case <-sigs:
+		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 			l.look(ctx, &jobs)
@@ -82,7 +81,8 @@ func (l *live) run() error {
 	}
 }
 
-// look looks in the background: at all locks if the last time is long enough ago, else at those on the screen.
+// look looks in the background: at all locks if the last time is long enough ago, else at those on
+// the screen.
 func (l *live) look(ctx context.Context, jobs *sync.WaitGroup) {
 	if l.busy {
 		return

@@ -38,12 +38,14 @@ const (
 	modeField  = "mode"         // of Redisson's read and write locks
 )
 
-// ownerField is what clients of relock and Redisson name an acquisition, but for relock's shared owners.
+// ownerField is what clients of relock and Redisson name an acquisition, but for relock's shared
+// owners.
 var ownerField = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:[0-9]+`)
 
-// read finds out what the fields of a hash and their values, one behind the other, say. now is the server's time.
-// Beside a shared owner's count stand the entries that share it. Where the grant does not name the owner, it is the field
-// that counts most, and among those that count alike the one that no client made.
+// read finds out what the fields of a hash and their values, one behind the other, say. now is the
+// server's time. Beside a shared owner's count stand the entries that share it. Where the grant
+// does not name the owner, it is the field that counts most, and among those that count alike the
+// one that no client made.
 func (s *sighting) read(fields []string, now time.Time) {
 	values := make(map[string]string)
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -75,7 +77,8 @@ func (s *sighting) read(fields []string, now time.Time) {
 	}
 }
 
-// since reads a fencing token, which is the server's time of the grant in microseconds, unless the counter ran ahead.
+// since reads a fencing token, which is the server's time of the grant in microseconds, unless the
+// counter ran ahead.
 func since(token string, now time.Time) time.Duration {
 	n, err := strconv.ParseInt(token, 10, 64)
 	if err != nil || n < 1e15 { // of Redisson's counting
@@ -105,8 +108,8 @@ func (s *sighting) classify(values map[string]string) {
 	}
 }
 
-// merge makes one sighting of what the nodes of a quorum keep for one lock. It is held by the owner that need of them
-// keep it for, since the last of those joined and until the first leaves.
+// merge makes one sighting of what the nodes of a quorum keep for one lock. It is held by the owner
+// that need of them keep it for, since the last of those joined and until the first leaves.
 func merge(seen []sighting, need int) sighting {
 	votes := make(map[string][]sighting)
 	all := sighting{names: seen[0].names, age: -1}

@@ -12,8 +12,8 @@ import (
 // tellAfter is how long relock run waits in silence.
 const tellAfter = 2 * time.Second
 
-// tellWaiting says, once the lock is waited for a while, that it is and for whom. Nothing is said any more when the
-// function it returns has returned.
+// tellWaiting says, once the lock is waited for a while, that it is and for whom. Nothing is said
+// any more when the function it returns has returned.
 func (l *locked) tellWaiting(locks *relock.Client) (quiet func()) {
 	if l.quiet {
 		return func() {}
