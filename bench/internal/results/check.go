@@ -40,7 +40,7 @@ func (r *Run) check(res *Result, cell []Result) string {
 	case res.Scenario == "cached":
 		return fromCache(res, cell)
 	case res.Scenario == "giving-way" && res.Params.Holder == "idle" && res.Params.Nodes == 0:
-		return roundTrips(res, r.Machine.RTTMicros)
+		return roundTrips(res, rowOf(cell, "relock"), r.Machine.RTTMicros)
 	case res.Scenario == "giving-way" && res.Params.Processes > 1:
 		return againstUncached(res, cell)
 	case res.Scenario == "hot-local" && res.Peer == "relock":
@@ -140,14 +140,19 @@ func bestOf(cell []Result, may func(*Result) bool) *Result {
 	return best
 }
 
-// roundTrips tells the wait in round trips to Redis.
-func roundTrips(r *Result, rtt float64) string {
+// roundTrips tells the wait in round trips to Redis, and beside that of the plain lock, which is one of them.
+func roundTrips(r, plain *Result, rtt float64) string {
 	trip := rtt + float64(r.Params.DelayUS)
 	if r.Wait == nil || trip <= 0 {
 		return ""
 	}
-	return fmt.Sprintf("p50 wait is %s and p99 %s × a PING's round trip, which takes %s",
+	text := fmt.Sprintf("p50 wait is %s and p99 %s × a PING's round trip, which takes %s",
 		Decimal(r.Wait.P50/trip), Decimal(r.Wait.P99/trip), Micros(trip))
+	if r.Peer == "relock" {
+		return text
+	}
+	return joined(text, ratio(r, plain, quantile(waitOf, p50), "the p50 wait of relock"),
+		ratio(r, plain, quantile(waitOf, p99), "its p99"))
 }
 
 // againstUncached compares a cache with the same lock without it.

@@ -168,7 +168,9 @@ func TestChecksOfCachesAndEarlierCommits(t *testing.T) {
 		{Scenario: "cached", Peer: "raw", AcqPerS: f(2e4), Baseline: true},
 	}
 	idle := []Result{{Scenario: "giving-way", Peer: "relock-cached", Params: Params{Holder: "idle", DelayUS: 900},
-		Wait: q(1500, 3000)}}
+		Wait: q(1500, 3000)}, {Scenario: "giving-way", Peer: "spin"}}
+	beside := []Result{{Scenario: "giving-way", Peer: "relock-cached", Params: Params{Holder: "idle"}, Wait: q(100, 300)},
+		{Scenario: "giving-way", Peer: "relock", Params: Params{Holder: "busy"}, Wait: q(80, 150)}}
 	turns := []Result{{Scenario: "giving-way", Peer: "relock-cached", Params: Params{Processes: 2}, AcqPerS: f(95)},
 		{Scenario: "giving-way", Peer: "relock", Params: Params{Processes: 2}, AcqPerS: f(100)}}
 	many := []Result{{Scenario: "many-keys", Peer: "relock", AcqPerS: f(90), WorstBest: f(.95)},
@@ -179,7 +181,9 @@ func TestChecksOfCachesAndEarlierCommits(t *testing.T) {
 		"relock-cached: 60.0 × the acquisitions of redislock, the best of the other peers; " +
 			"0.10 commands per 100 acquisitions; 3.00 allocations each": cached,
 		"relock-cached: p50 wait is 1.50 and p99 3.00 × a PING's round trip, which takes 1 ms": idle,
-		"relock-cached: 0.95 × the acquisitions of relock":                                     turns,
+		"relock-cached: p50 wait is 1.00 and p99 3.00 × a PING's round trip, which takes 100 µs; " +
+			"1.25 × the p50 wait of relock; 2.00 × its p99": beside,
+		"relock-cached: 0.95 × the acquisitions of relock": turns,
 		"relock: 1.50 × the acquisitions of rueidislock; 0.90 × the acquisitions of spin; " +
 			"worst/best worker 0.95": many,
 		"relock to relock@v1: 1.80 × the acquisitions; 0.90 × the p50 wait; 0.50 × the p99 wait; " +

@@ -90,7 +90,7 @@ func (r *runner) loop(ctx context.Context, c cell, s peer.Spec, procs []*process
 		warm += jvmWarm
 	}
 	begin := startOf(len(procs), warm)
-	req := r.loopRequest(c, s, begin, warm)
+	req := r.loopRequest(c, r.key(s), begin, warm)
 	slots := 1
 	if c.keyEach {
 		slots = c.params.Goroutines
@@ -120,9 +120,9 @@ func startOf(n int, warm time.Duration) int64 {
 	return board.Now() + int64(headStart+time.Duration(n)*500*time.Microsecond+warm)
 }
 
-func (r *runner) loopRequest(c cell, s peer.Spec, begin int64, warm time.Duration) worker.Request {
+func (r *runner) loopRequest(c cell, key string, begin int64, warm time.Duration) worker.Request {
 	return worker.Request{
-		Do: worker.Loop, Key: r.key(s), KeyEach: c.keyEach, Goroutines: c.params.Goroutines, Depth: c.params.Depth,
+		Do: worker.Loop, Key: key, KeyEach: c.keyEach, Goroutines: c.params.Goroutines, Depth: c.params.Depth,
 		CSMicros: *c.params.CSMicros, Start: begin, WarmMS: warm.Milliseconds(), Millis: r.plan.sliceOf(c).Milliseconds(),
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 const (
 	visitPause = time.Millisecond // for a holder to become idle, or busy again
-	visitLimit = 10 * time.Second
+	visitLimit = 10 * time.Second // to have a lock that nobody works under
 )
 
 // visits measures how long a process waits for a lock that another one had last.
@@ -36,23 +36,26 @@ type visitor struct {
 func newVisitor(key string, procs ...*process) *visitor {
 	return &visitor{
 		procs:   procs,
-		request: worker.Request{Do: worker.Visit, Key: key, Goroutines: 1, Millis: visitLimit.Milliseconds()},
+		request: worker.Request{Do: worker.Visit, Key: key, Goroutines: 1},
 		waits:   hdrhistogram.New(1, int64(time.Hour), 3),
 		sum:     worker.Reply{Counts: []int64{0}},
 	}
 }
 
-// visit lets the next worker have the lock.
-func (v *visitor) visit(ctx context.Context) (worker.Reply, error) {
+// visit lets the next worker have the lock, if it can within limit.
+func (v *visitor) visit(ctx context.Context, limit time.Duration) (worker.Reply, error) {
 	p := v.procs[v.next%len(v.procs)]
 	v.next++
-	return p.ask(ctx, v.request, visitLimit+replyLimit)
+	r := v.request
+	r.Millis = max(1, limit.Milliseconds())
+	return p.ask(ctx, r, limit+replyLimit)
 }
 
-// until visits as long as there is time. Those who did not get the lock at all have waited, too.
-func (v *visitor) until(ctx context.Context, end time.Time) error {
+// until visits as long as there is time, the last time for patience longer. Those who did not get the lock at all have
+// waited, too.
+func (v *visitor) until(ctx context.Context, end time.Time, patience time.Duration) error {
 	for time.Now().Before(end) {
-		rep, err := v.visit(ctx)
+		rep, err := v.visit(ctx, time.Until(end)+patience)
 		if err != nil {
 			return err
 		}
@@ -72,12 +75,12 @@ func (v *visitor) until(ctx context.Context, end time.Time) error {
 }
 
 // counted is until with the commands that the visitors sent meanwhile.
-func (v *visitor) counted(ctx context.Context, end func() time.Time) (worker.Reply, error) {
+func (v *visitor) counted(ctx context.Context, patience time.Duration, end func() time.Time) (worker.Reply, error) {
 	before, err := v.usage(ctx)
 	if err != nil {
 		return v.sum, err
 	}
-	if err := v.until(ctx, end()); err != nil {
+	if err := v.until(ctx, end(), patience); err != nil {
 		return v.sum, err
 	}
 	after, err := v.usage(ctx)
@@ -103,11 +106,11 @@ func (r *runner) visitIdle(ctx context.Context, c cell, s peer.Spec, procs []*pr
 	r.board.Clear(0)
 	v := newVisitor(r.key(s), procs...)
 	for warm := time.Now().Add(r.plan.warmOf(c)); v.next < 2*len(procs) || time.Now().Before(warm); {
-		if _, err := v.visit(ctx); err != nil {
+		if _, err := v.visit(ctx, visitLimit); err != nil {
 			return round{}, err
 		}
 	}
-	rep, err := v.counted(ctx, func() time.Time { return time.Now().Add(r.plan.sliceOf(c)) })
+	rep, err := v.counted(ctx, visitLimit, func() time.Time { return time.Now().Add(r.plan.sliceOf(c)) })
 	return round{replies: []worker.Reply{rep}, unrated: true}, err
 }
 
@@ -115,8 +118,13 @@ func (r *runner) visitIdle(ctx context.Context, c cell, s peer.Spec, procs []*pr
 func (r *runner) visitBusy(ctx context.Context, c cell, s peer.Spec, procs []*process) (round, error) {
 	r.board.Clear(0)
 	d, warm := r.plan.sliceOf(c), r.plan.warmOf(c)
+	key := r.key(s)
+	v := newVisitor(key, procs[1])
+	if _, err := v.visit(ctx, visitLimit); err != nil { // connects, while the lock is free
+		return round{}, err
+	}
 	begin := startOf(len(procs), warm)
-	loop := r.loopRequest(c, s, begin, warm)
+	loop := r.loopRequest(c, key, begin, warm)
 	type ended struct {
 		rep worker.Reply
 		err error
@@ -126,15 +134,11 @@ func (r *runner) visitBusy(ctx context.Context, c cell, s peer.Spec, procs []*pr
 		rep, err := procs[0].ask(ctx, loop, warm+d+replyLimit)
 		holder <- ended{rep, err}
 	}()
-	v := newVisitor(loop.Key, procs[1])
-	_, err := v.visit(ctx)
-	var rep worker.Reply
-	if err == nil {
-		rep, err = v.counted(ctx, func() time.Time {
-			_ = sleepUntil(ctx, board.Time(begin)) // visits, or the next question, find that ctx has ended
-			return board.Time(begin + int64(d))
-		})
-	}
+	// Nobody is waited for once the holder has stopped: some locks stay taken if a waiter is sent home.
+	rep, err := v.counted(ctx, 0, func() time.Time {
+		_ = sleepUntil(ctx, board.Time(begin)) // visits, or the next question, find that ctx has ended
+		return board.Time(begin + int64(d))
+	})
 	held := <-holder
 	if err == nil {
 		err = held.err
