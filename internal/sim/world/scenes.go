@@ -341,7 +341,9 @@ func (c *closers) Round(a *Actor, r *rand.Rand) {
 	var closed sync.WaitGroup
 	closed.Go(func() { c.close(a.w, h.proc) })
 	a.w.judge.lets(h)
-	if err := h.Lease.Unlock(a.w.ctx); err == nil {
+	err := h.Lease.Unlock(a.w.ctx)
+	a.w.judge.over(h, h.at)
+	if err == nil {
 		h.over.Store(true)
 		closed.Wait()
 		c.closed(a, h, given)
