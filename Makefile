@@ -62,7 +62,7 @@ sim: ## simulate for SIMTIME, with fresh seeds on all processors; SEED=n repeats
 		$(if $(SEED),-seeds=1 -from=$(SEED) -show -lines=4000,-fresh -lasting=$(SIMTIME) -workers=$(WORKERS))
 
 sim-test: redis ## the simulator against a real server, and the seeds that once failed
-	cd internal/sim && go test -count=1 ./...
+	cd internal/sim && go test -count=1 . ./overlay/... && go test $(OVERLAY) -count=1 ./world
 
 sim-mutants: ## take back mends one by one, or those of MUTANTS, and see fresh seeds find each
 	internal/sim/mutants/run.sh $(or $(MUTANTS),all)
