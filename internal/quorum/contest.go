@@ -175,8 +175,8 @@ func (t *contest) count(got vote) {
 		got.err, v.err = errAstray, errAstray
 		v.disown()
 		v.Belief.Counter = max(v.Belief.Counter, got.Number)
-	} else if got.err == nil || wire.RefusalOf(got.err).Left > 0 {
-		v.failing.Reset() // it answers, and says itself when to ask again
+	} else if wire.RefusalOf(got.err).Left > 0 {
+		v.failing.Reset() // it says itself when to ask again
 	}
 	if got.err != nil {
 		v.putOff(got.err, max(t.voteTimeout, v.failing.Next()), now)
@@ -185,9 +185,16 @@ func (t *contest) count(got vote) {
 	v.low, v.holder, v.ttl = got.Low, got.Holder, got.TTL
 	before, above := v.Belief.Number, got.Number > v.Belief.Counter
 	believed := v.Belief.Answered(&got.Answer, v.Entry, true, got.sent)
+	if believed {
+		v.failing.Reset()
+	}
 	switch {
 	case !believed:
 		v.yield, v.due = got.Number, now // the yield was lost: it is ours there, and must not stay so
+		again := v.failing.Begun()
+		if pause := v.failing.Next(); again {
+			v.due = now.Add(pause) // it keeps coming back: the node has lost count, and has to catch up
+		}
 		return
 	case got.Mine && above:
 		if before == 0 {
@@ -203,7 +210,6 @@ func (t *contest) count(got vote) {
 		v.due, v.look = now, false
 	}
 	v.apart = got.yield == wire.Apart
-	t.rejoin(now)
 }
 
 // refused notes that another client holds a node, or is before us there.
@@ -272,6 +278,7 @@ func (t *contest) relinquish(now clock.Stamp) {
 // ask sends the votes that are due. The first go to a node that refuses too.
 func (t *contest) ask(how string) {
 	now := clock.Now()
+	t.rejoin(now)
 	for _, v := range t.due(now) {
 		v.Belief.Begin(now)
 		yield, answered := t.yield(v), v.ask(now)

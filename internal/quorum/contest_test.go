@@ -146,3 +146,20 @@ func TestYieldDuringAVoteIsSentNext(t *testing.T) {
 	require.Equal(t, got.Number+1, v.yield)
 	require.True(t, v.due.Reached(clock.Now()))
 }
+
+// A node that has lost count, and whose clock was set back, grants under numbers that cannot be believed. They are given
+// back, and come back where nobody else waits: less and less often.
+func TestUnbelievedGrantsAreGivenBackSlowly(t *testing.T) {
+	c := contender(t, prepared(t, masters(t, 1)))
+	defer c.Abandon()
+	v := c.contest.voters[0]
+	v.Belief.Counter = 1 << 52
+	voteAt(t, c.contest, 0)
+	require.True(t, v.due.Reached(clock.Now()), "at once, the first time")
+	for range 7 {
+		require.Positive(t, v.yield)
+		voteAt(t, c.contest, 0)
+		require.Zero(t, v.Belief.Number)
+	}
+	require.Greater(t, v.due.Until(clock.Now()), 6*firstPause)
+}

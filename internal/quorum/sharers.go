@@ -29,11 +29,19 @@ func (t *contest) among() bool {
 	return n >= t.q.need
 }
 
-// rejoin has the voters that stayed out of the owner's hold vote at once, where it may be one of a
-// quorum by now.
+// rejoin has all nodes that are lacking asked in one round, where the owner may have a quorum by now
+// and one of those is to be asked that the entry stays out of, or has left: one by one they would be
+// given back to a lower ticket, each before the next is had.
 func (t *contest) rejoin(now clock.Stamp) {
+	if t.claim.Entry.Owner == "" || !t.among() {
+		return
+	}
+	asks := false
 	for _, v := range t.voters {
-		if v.apart && v.Belief.Number == 0 && t.among() {
+		asks = asks || v.gave && v.Belief.Number == 0 && !v.pending && (v.apart || v.due.Reached(now))
+	}
+	for _, v := range t.voters {
+		if asks && v.Belief.Number == 0 && v.yield == 0 {
 			v.due, v.look, v.apart = now, v.pending, false
 		}
 	}

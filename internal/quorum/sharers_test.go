@@ -44,6 +44,7 @@ func TestYieldBesideASharer(t *testing.T) {
 
 	voteAt(t, other.contest, 1) // now it has a quorum
 	voteAt(t, one.contest, 1)
+	one.contest.rejoin(clock.Now())
 	require.True(t, v.due.Reached(clock.Now()), "the owner has a quorum")
 	voteAt(t, one.contest, 0)
 	require.Greater(t, v.Belief.Number, number)
