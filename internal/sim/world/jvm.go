@@ -74,7 +74,7 @@ func (t *thread) round(r *rand.Rand) {
 // lock is RedissonLock's: try, subscribe, try, and sleep until a message or until the lock ends.
 func (t *thread) lock(v *jvm, r *rand.Rand, o want) bool {
 	began := time.Now()
-	got, ttl, err := v.take(o.name, o.field, o.lease, o.fenced)
+	got, _, err := v.take(o.name, o.field, o.lease, o.fenced)
 	if err != nil || !got && o.wait == 0 {
 		return false
 	}
@@ -87,7 +87,8 @@ func (t *thread) lock(v *jvm, r *rand.Rand, o want) bool {
 		done := t.w.judge.threadWaits(o.name)
 		defer done()
 		for {
-			if got, ttl, err = v.take(o.name, o.field, o.lease, o.fenced); err != nil {
+			got, ttl, err := v.take(o.name, o.field, o.lease, o.fenced)
+			if err != nil {
 				return false
 			} else if got {
 				break
