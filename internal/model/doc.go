@@ -80,7 +80,8 @@
 // The first use of a quorum, where nodes that were all found fresh are asked once more and then declared new, each by a
 // script that looks again; the simulation in internal/sim has it, with restarts in between. That a node is taken again
 // only by a renewal that is a command time-out younger than the one which found the loss: it only delays a vote that
-// Fence lets come at any time. A yield that another sharer of the owner stands against, as all of shared owners.
+// Fence lets come at any time. Yields beside other sharers of the owner, and how those come back, as all of shared
+// owners: the simulation has them, with lost and late commands, and found a livelock there.
 //
 // Covered by tests alone: the Lua itself with all formats, and old clients beside new; shared owners; Redisson's
 // waiters and their turns; fixed leases, Extend and WithMaxHold; TryLock but for re-entry; Cluster slots and channels;

@@ -38,7 +38,7 @@ type contest struct {
 type vote struct {
 	wire.Answer
 	voter  *voter
-	yield  int64 // grant that it gave back
+	yield  int64 // grant that it gave back, or [wire.Apart] or [wire.Again]
 	sent   clock.Stamp
 	took   time.Duration
 	err    error
