@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,11 +45,11 @@ func (t *trips) win(at time.Duration) bool {
 // timed measures the round trips of a client.
 type timed struct {
 	rueidis.Client
-	trips *trips // of the round; written while nobody uses the client
+	trips *atomic.Pointer[trips] // of the round
 }
 
 func (c *timed) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	sent, to := now(), c.trips
+	sent, to := now(), c.trips.Load()
 	got := c.Client.Do(ctx, cmd)
 	to.note(sent)
 	return got
@@ -56,12 +57,14 @@ func (c *timed) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResu
 
 // throng is many contenders of one lock, each with connections of its own.
 type throng struct {
-	conns []*timed
-	locks []*relock.Client
+	servers []*redistest.Server
+	trips   atomic.Pointer[trips] // of the round
+	locks   []*relock.Client
 }
 
 func gather(t *testing.T, n int, servers []*redistest.Server) *throng {
-	c := &throng{}
+	c := &throng{servers: servers}
+	c.trips.Store(&trips{})
 	for range n {
 		var nodes []rueidis.Client
 		for _, s := range servers {
@@ -70,8 +73,7 @@ func gather(t *testing.T, n int, servers []*redistest.Server) *throng {
 			rdb, err := rueidis.NewClient(opt)
 			require.NoError(t, err)
 			t.Cleanup(rdb.Close)
-			c.conns = append(c.conns, &timed{Client: rdb, trips: &trips{}})
-			nodes = append(nodes, c.conns[len(c.conns)-1])
+			nodes = append(nodes, &timed{Client: rdb, trips: &c.trips})
 		}
 		locks, err := relock.NewRedlock(nodes)
 		require.NoError(t, err)
@@ -85,12 +87,11 @@ func gather(t *testing.T, n int, servers []*redistest.Server) *throng {
 }
 
 // round lets all arrive at once at a free lock, and returns how long it took until one had it. The winner waits until
-// all others have given up, so that the next round begins with nobody.
+// all others have given up, and the round until the nodes have nothing left of them, so that the next one begins with
+// nobody.
 func (c *throng) round(t *testing.T, name string) (waited time.Duration, seen figures) {
 	tr := &trips{}
-	for _, conn := range c.conns {
-		conn.trips = tr
-	}
+	c.trips.Store(tr)
 	ctx, over := context.WithTimeout(t.Context(), time.Minute)
 	defer over()
 	var all, losers sync.WaitGroup
@@ -118,6 +119,9 @@ func (c *throng) round(t *testing.T, name string) (waited time.Duration, seen fi
 	began := now()
 	close(free)
 	all.Wait()
+	for _, s := range c.servers {
+		absent(t, 10*time.Second, s, name)
+	}
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	require.NotZero(t, tr.won, "a round without a winner")

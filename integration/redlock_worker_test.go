@@ -57,8 +57,8 @@ func (u unfenced) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 	switch {
 	case len(words) == args+3 && words[args] == "hold":
 		counter = args + 2 // fence.lua
-	case len(words) == args+10:
-		counter = args + 4 // unvote.lua
+	case len(words) == args+4 || len(words) == args+9:
+		counter = args + 3 // unvote.lua, alone or to queue the next
 	default:
 		return u.Client.Do(ctx, cmd)
 	}
