@@ -69,9 +69,6 @@ func (j *judge) watches(h *Held) {
 func (j *judge) lost(h *Held, long time.Duration) {
 	w := j.w
 	cause := context.Cause(h.Lease.Context())
-	if 5*h.lease < 2*w.plan.Longest() {
-		return // a hold that began with a longer lease, and whose count is not sure, is renewed too seldom: to be mended
-	}
 	if h.Lease.Count() > 0 {
 		return // the context that it was asked for under ended, perhaps with another lock's lease
 	}

@@ -161,18 +161,20 @@ func closeClient(w *World, e event) {
 
 func full(w *World, e event) {
 	n := w.nodes[e.Node]
+	s := n.server // which a failover may replace meanwhile
 	w.excuse(e.Last)
-	n.server.SetFull(true)
+	s.SetFull(true)
 	n.refuses(e.Last)
-	w.after(e.Last, func() { n.server.SetFull(false) })
+	w.after(e.Last, func() { s.SetFull(false) })
 }
 
 func loading(w *World, e event) {
 	n := w.nodes[e.Node]
+	s := n.server // which a failover may replace meanwhile
 	w.excuse(e.Last)
-	n.server.SetLoading(true)
+	s.SetLoading(true)
 	n.disturb(e.Last)
-	w.after(e.Last, func() { n.server.SetLoading(false) })
+	w.after(e.Last, func() { s.SetLoading(false) })
 }
 
 func flushScripts(w *World, e event) { w.nodes[e.Node].server.FlushScripts() }

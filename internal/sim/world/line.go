@@ -57,6 +57,7 @@ type command struct {
 	op, lock string
 	args     []string
 	conn     func() *sim.Conn   // that it is sent over
+	ordered  bool               // nothing that is sent over it later overtakes a copy
 	then     func(driver.Value) // told under the world's mutex that it ran, nil for nobody
 	fate     fate
 	epoch    int
@@ -227,7 +228,11 @@ func (l *line) arrive(c *command) {
 	}
 	l.node.whenAwake(func() { l.execute(c, true) })
 	if c.fate.kind == twice {
-		l.w.after(c.fate.again, func() { l.node.whenAwake(func() { l.execute(c, false) }) })
+		again := c.fate.again
+		if c.ordered {
+			again = 0
+		}
+		l.w.after(again, func() { l.node.whenAwake(func() { l.execute(c, false) }) })
 	}
 }
 

@@ -17,6 +17,9 @@ const limit = 2 * time.Hour
 // for.
 const unused = 2 * time.Minute
 
+// askedAgain is longer than a client leaves a channel alone that it was not allowed to subscribe.
+const askedAgain = 31 * time.Second
+
 // play runs the actors, lets calm return, and looks at what is left.
 func (w *World) play() {
 	over := make(chan struct{})
@@ -81,13 +84,21 @@ func (w *World) calm() {
 		}
 	}
 	w.judge.pardon()
-	w.judge.excuse(5 * w.plan.Longest())
+	w.judge.excuse(w.settling())
+}
+
+// settling is how long after all faults a lock may still have to be waited for.
+func (w *World) settling() time.Duration {
+	if w.forbade {
+		return max(5*w.plan.Longest(), askedAgain)
+	}
+	return 5 * w.plan.Longest()
 }
 
 // serve demands that each process is given each lock, once everything is well, and that hold counts
 // are exact.
 func (w *World) serve() {
-	time.Sleep(5 * w.plan.Longest())
+	time.Sleep(w.settling())
 	for _, name := range w.plan.Names[:min(len(w.plan.Names), 4)] {
 		for _, p := range w.procs {
 			if w.ctx.Err() != nil {

@@ -67,6 +67,7 @@ func (w *World) replace(index int, killed bool) {
 		w.silence(old)
 	}
 	w.procs[index] = newProcess(w, index)
+	w.procs[index].disturb(old.disturbed) // the line to a node may be down for both
 	old.closing.Go(func() { w.close(old) })
 }
 

@@ -31,7 +31,7 @@ const withoutEnd = 0
 func forbid(w *World, e event) {
 	n := w.nodes[e.Node]
 	w.excuse(e.Last)
-	w.refusing = true
+	w.forbade = true
 	n.disturb(e.Last)
 	n.refuses(e.Last + unused) // what may not be subscribed is asked for again after half a minute at most
 	permit(n.server)           // one at a time: who may neither let a key expire nor delete it leaves it behind
@@ -66,7 +66,6 @@ func demote(w *World, e event) {
 		return
 	}
 	w.excuse(e.Last)
-	w.refusing = true
 	n.disturb(e.Last)
 	n.former = sim.NewServer(sim.Options{Name: w.seedName + e.Name, Clock: n.server.Clock()})
 	n.former.ReplicaOf(n.server)

@@ -51,21 +51,21 @@ type World struct {
 	judge    *judge
 	rounds   atomic.Int64
 
-	mu       sync.Mutex // guards what follows, servers and connections
-	trace    trace
-	fates    *fates
-	nodes    []*node
-	procs    []*process
-	jvms     []*jvm
-	javas    map[string]bool // uuids of all there ever were
-	ending   sync.WaitGroup  // JVMs that were killed
-	parts    map[[2]int]*parting
-	events   map[int64][]event
-	scripts  int
-	ran      map[work]int // scripts that ran, but for those that a server did not know
-	refusing bool         // a node refuses from inside of scripts: how often sweeps are sent then is not judged
-	what     string       // the violation
-	where    string       // its lock
+	mu      sync.Mutex // guards what follows, servers and connections
+	trace   trace
+	fates   *fates
+	nodes   []*node
+	procs   []*process
+	jvms    []*jvm
+	javas   map[string]bool // uuids of all there ever were
+	ending  sync.WaitGroup  // JVMs that were killed
+	parts   map[[2]int]*parting
+	events  map[int64][]event
+	scripts int
+	ran     map[work]int // scripts that ran, but for those that a server did not know
+	forbade bool         // rights were taken away: channels are asked for again only after a while
+	what    string       // the violation
+	where   string       // its lock
 }
 
 // work is what a script is sent for.
@@ -229,7 +229,7 @@ func (w *World) heal(p, n int) {
 func (w *World) sent(l *line, op string) {
 	w.scripts++
 	p := l.proc
-	if p.foreign || p.dead || w.refusing && op == "sweep" {
+	if p.foreign || p.dead {
 		return
 	}
 	p.commands++
