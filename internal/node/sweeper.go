@@ -44,8 +44,10 @@ type sweep struct {
 	giveUpAt clock.Stamp   // after this every lease in Redis has expired, one lengthened by Extend included
 	again    bool          // something new about it was seen since it was last sent
 	refused  bool          // Redis answered the last try, and would not end it
+	apart    bool          // that was for its own key: no other goes with it
 	index    int           // in due, -1 outside
-	failing  clock.Backoff // after a try that failed
+	failing  clock.Backoff // after a try that was not answered
+	declined clock.Backoff // after one that was refused
 	coming   clock.Backoff // until a late acquire came, if it comes
 }
 
@@ -86,6 +88,7 @@ func (s *sweeper) sweep(c *Claim, answered bool) {
 		c: c, at: now, lateEnd: now.Add(c.Entry.Lease), index: -1,
 		giveUpAt: now.Add(2*c.Entry.Lease + time.Duration(c.longest.Load())),
 		failing:  clock.Backoff{Least: 20 * time.Millisecond, Most: time.Second},
+		declined: clock.Backoff{Least: 100 * time.Millisecond, Most: max(c.Entry.Lease/3, 100*time.Millisecond)},
 		coming:   clock.Backoff{Least: 10 * time.Millisecond, Most: c.Entry.Lease / 3}, // most commands that come late come soon
 	}
 	if answered || c.MayRunLate() {
@@ -177,13 +180,17 @@ func (s *sweeper) run() {
 func (s *sweeper) take(now clock.Stamp) [][]*sweep {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var batches [][]*sweep
 	groups := make(map[group][]*sweep)
 	for horizon := now; len(s.due) > 0 && s.due[0].at.Reached(horizon); horizon = now.Add(sweepWindow) {
 		w := heap.Pop(&s.due).(*sweep)
 		w.again = false
+		if w.apart {
+			batches = append(batches, []*sweep{w})
+			continue
+		}
 		groups[s.node.groupOf(w.c.Entry)] = append(groups[s.node.groupOf(w.c.Entry)], w)
 	}
-	var batches [][]*sweep
 	for _, g := range groups {
 		for len(g) > 0 {
 			n := min(len(g), sweepBatch)
@@ -215,12 +222,14 @@ func (s *sweeper) send(batch []*sweep) {
 	if !s.node.Idle() {
 		ended, err = s.try(claims)
 	}
-	final := err != nil && !wire.Transient(err)
+	refused := link.Reply(err) != "" // rights, or memory, may come back
+	final := err != nil && !refused && !wire.Transient(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := clock.Now()
 	for i, w := range batch {
-		w.refused = err == nil && !ended[i]
+		w.apart = err == nil && !ended[i] || wire.OfOneKey(err)
+		w.refused = refused || w.apart
 		switch {
 		case final || w.settled(err == nil && ended[i], sent, now):
 			delete(s.all, w.c.Entry.ID)
@@ -240,13 +249,18 @@ func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
 	case !w.c.MayStand():
 		return true // a late answer said that it never ran
 	case !ended:
-		w.at = now.Add(w.failing.Next())
+		pause := &w.failing
+		if w.refused {
+			pause = &w.declined
+		}
+		w.at = now.Add(pause.Next())
 		return w.giveUpAt.Reached(now)
 	case w.again:
 		w.at = now
 		return false
 	}
 	w.failing.Reset()
+	w.declined.Reset()
 	// The last try must be sent after lateEnd, not only answered after it: a late acquire may come
 	// between.
 	w.at = clock.Sooner(now.Add(w.coming.Next()), w.lateEnd, now)
@@ -269,13 +283,13 @@ func (s *sweeper) back(now clock.Stamp) {
 	}
 }
 
-// try sends one command and waits for its answer. A batch that is refused as a whole is halved, so
-// that what is wrong with one lock does not keep the others from being ended.
+// try sends one command and waits for its answer. A batch that is refused for one lock's key is
+// halved, so that it does not keep the others from being ended.
 func (s *sweeper) try(batch []*Claim) ([]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.node.cfg.Timeout)
 	defer cancel()
 	ended, err := s.node.end(ctx, batch)
-	if err == nil || len(batch) == 1 || wire.Transient(err) {
+	if !wire.OfOneKey(err) || len(batch) == 1 {
 		return ended, err
 	}
 	half := len(batch) / 2

@@ -149,3 +149,48 @@ func TestRefusedSweepsBackOff(t *testing.T) {
 		require.Less(t, swept.Load(), int32(20))
 	})
 }
+
+// refusedSweeps ends so many claims at a node that answers each sweep of a lock of them as said, and returns how many
+// commands that takes in a second.
+func refusedSweeps(t *testing.T, claims int, answer func(keys []string) (driver.Value, error)) (commands int32) {
+	synctest.Test(t, func(t *testing.T) {
+		var swept atomic.Int32
+		n, closes := nodeOf(&faults.Stub{
+			OnRun: func(_ context.Context, _ *driver.Script, keys, _ []string) (driver.Value, error) {
+				time.Sleep(time.Millisecond)
+				swept.Add(1)
+				return answer(keys)
+			},
+		})
+		for i := range claims {
+			n.Hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 k%d", i, i))
+		}
+		time.Sleep(time.Second)
+		commands = swept.Load()
+		require.Equal(t, claims, n.Sweeping(), "it may be allowed again")
+		closes()
+	})
+	return commands
+}
+
+// A refusal that is about the node is one answer for all, and no reason to ask for each lock by itself.
+func TestSweepsThatANodeRefusesStayTogether(t *testing.T) {
+	for _, said := range []string{
+		"NOPERM this user has no permissions to run the 'evalsha' command", "READONLY You can't write against a read only replica.",
+	} {
+		n := refusedSweeps(t, 32, func([]string) (driver.Value, error) {
+			return driver.Value{}, &driver.ReplyError{Text: said}
+		})
+		require.LessOrEqual(t, n, int32(40), said) // to halve them once takes more
+	}
+}
+
+// Locks whose keys are forbidden keep no other from being ended, and are told apart once.
+func TestForbiddenKeysAreSweptApart(t *testing.T) {
+	const forbidden = 31
+	n := refusedSweeps(t, forbidden, func([]string) (driver.Value, error) {
+		return driver.Value{}, &driver.ReplyError{Text: "NOPERM No permissions to access a key"}
+	})
+	require.LessOrEqual(t, n, int32(2*forbidden+4*forbidden), "to halve, and by themselves after 100, 300 and 700 ms")
+	require.Greater(t, n, int32(2*forbidden))
+}

@@ -49,10 +49,10 @@ func OfNode(err error) bool {
 }
 
 // OfOneKey reports whether err may be about one key of several: the rights to it, or where a
-// Cluster keeps it just now.
+// Cluster keeps it just now. A command that may not be run at all is about none of them.
 func OfOneKey(err error) bool {
 	code := ReplyCode(link.Reply(err))
-	return code == "NOPERM" || code == "TRYAGAIN"
+	return code == "NOPERM" && !OfNode(err) || code == "TRYAGAIN"
 }
 
 // OfChannel reports whether err is an answer to a subscription that waiting alone does not change.

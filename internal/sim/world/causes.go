@@ -56,13 +56,15 @@ func (w *World) disturbedSince(p *process, since time.Time, asking bool) bool {
 // watches is told when a lease is over, of every other one: the others' contexts are made by
 // nobody, as in most programs.
 func (j *judge) watches(h *Held) {
-	if h.Token%2 == 0 {
+	if h.watched() {
 		context.AfterFunc(h.Lease.Context(), func() {
 			j.over(h, j.w.now())
 			j.lost(h, h.lease)
 		})
 	}
 }
+
+func (h *Held) watched() bool { return h.Token%2 == 0 }
 
 // lost demands that a fault excuses the loss of a lease, which was noticed now or before that: a
 // fault since its last renewal, or since so long.

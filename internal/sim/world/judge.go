@@ -139,7 +139,7 @@ func (j *judge) buried(p *process) {
 		for _, h := range r.held {
 			if h.proc == p {
 				h.over.Store(true)
-				r.history.ends(h, j.w.now(), j.w.now())
+				r.history.ends(h, j.sinceWhen(h), j.w.now())
 			}
 		}
 		for c := range r.waiting {
@@ -148,6 +148,14 @@ func (j *judge) buried(p *process) {
 			}
 		}
 	}
+}
+
+// sinceWhen is from when on a lease may be over that is over now: those that nobody watches may have been lost before.
+func (j *judge) sinceWhen(h *Held) time.Duration {
+	if h.watched() {
+		return j.w.now()
+	}
+	return h.at
 }
 
 // granted is told of each lease that a call returned. outer is the lease of the same lock that the
