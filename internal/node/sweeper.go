@@ -3,6 +3,8 @@ package node
 import (
 	"container/heap"
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,12 +46,21 @@ type sweep struct {
 	giveUpAt clock.Stamp   // after this every lease in Redis has expired, one lengthened by Extend included
 	again    bool          // something new about it was seen since it was last sent
 	refused  bool          // Redis answered the last try, and would not end it
-	apart    bool          // that was for its own key: no other goes with it
+	apart    bool          // that was for its lock's keys: no other lock goes with it
 	index    int           // in due, -1 outside
 	failing  clock.Backoff // after a try that was not answered
 	declined clock.Backoff // after one that was refused
 	coming   clock.Backoff // until a late acquire came, if it comes
 }
+
+// outcome is what became of one claim of a batch.
+type outcome uint8
+
+const (
+	stands    outcome = iota // it could not be swept
+	forbidden                // the command for its lock alone was refused
+	swept
+)
 
 const (
 	sweepBatch  = 50 // keeps others waiting for about half a millisecond
@@ -180,18 +191,23 @@ func (s *sweeper) run() {
 func (s *sweeper) take(now clock.Stamp) [][]*sweep {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var batches [][]*sweep
-	groups := make(map[group][]*sweep)
+	type company struct {
+		group
+		lock string // alone, "" with others
+	}
+	groups := make(map[company][]*sweep)
 	for horizon := now; len(s.due) > 0 && s.due[0].at.Reached(horizon); horizon = now.Add(sweepWindow) {
 		w := heap.Pop(&s.due).(*sweep)
 		w.again = false
+		with := company{group: s.node.groupOf(w.c.Entry)}
 		if w.apart {
-			batches = append(batches, []*sweep{w})
-			continue
+			with.lock = w.c.lock()
 		}
-		groups[s.node.groupOf(w.c.Entry)] = append(groups[s.node.groupOf(w.c.Entry)], w)
+		groups[with] = append(groups[with], w)
 	}
+	var batches [][]*sweep
 	for _, g := range groups {
+		slices.SortStableFunc(g, func(a, b *sweep) int { return strings.Compare(a.c.lock(), b.c.lock()) })
 		for len(g) > 0 {
 			n := min(len(g), sweepBatch)
 			batches, g = append(batches, g[:n]), g[n:]
@@ -217,10 +233,10 @@ func (s *sweeper) send(batch []*sweep) {
 	for i, w := range batch {
 		claims[i] = w.c
 	}
-	var ended []bool
+	var got []outcome
 	err := ErrIdle
 	if !s.node.Idle() {
-		ended, err = s.try(claims)
+		got, err = s.try(claims)
 	}
 	refused := link.Reply(err) != "" // rights, or memory, may come back
 	final := err != nil && !refused && !wire.Transient(err)
@@ -228,10 +244,10 @@ func (s *sweeper) send(batch []*sweep) {
 	defer s.mu.Unlock()
 	now := clock.Now()
 	for i, w := range batch {
-		w.apart = err == nil && !ended[i] || wire.OfOneKey(err)
-		w.refused = refused || w.apart
+		w.refused = refused || err == nil && got[i] != swept
+		w.apart = err == nil && got[i] == forbidden
 		switch {
-		case final || w.settled(err == nil && ended[i], sent, now):
+		case final || w.settled(err == nil && got[i] == swept, sent, now):
 			delete(s.all, w.c.Entry.ID)
 		default:
 			s.push(w, now)
@@ -284,24 +300,52 @@ func (s *sweeper) back(now clock.Stamp) {
 }
 
 // try sends one command and waits for its answer. A batch that is refused for one lock's key is
-// halved, so that it does not keep the others from being ended.
-func (s *sweeper) try(batch []*Claim) ([]bool, error) {
+// halved between locks, so that it does not keep the others from being ended.
+func (s *sweeper) try(batch []*Claim) ([]outcome, error) {
+	got := make([]outcome, len(batch))
+	done, err := s.tryOnce(batch)
+	switch {
+	case err == nil:
+		for i, is := range done {
+			if is {
+				got[i] = swept
+			}
+		}
+	case !wire.OfOneKey(err):
+		return nil, err
+	default:
+		half := between(batch)
+		if half == 0 {
+			return slices.Repeat([]outcome{forbidden}, len(batch)), nil
+		}
+		left, _ := s.try(batch[:half]) // what is not answered stands
+		right, _ := s.try(batch[half:])
+		copy(got, left)
+		copy(got[half:], right)
+	}
+	return got, nil
+}
+
+// between returns about the middle of a batch, where one lock's claims end; 0 for claims of one lock.
+func between(batch []*Claim) int {
+	middle := len(batch) / 2
+	for off := range middle + 1 {
+		for _, i := range [...]int{middle - off, middle + off} {
+			if 0 < i && i < len(batch) && batch[i-1].lock() != batch[i].lock() {
+				return i
+			}
+		}
+	}
+	return 0
+}
+
+// lock is the key of the claim's lock.
+func (c *Claim) lock() string { return c.Entry.Names.Lock }
+
+func (s *sweeper) tryOnce(batch []*Claim) ([]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.node.cfg.Timeout)
 	defer cancel()
-	ended, err := s.node.end(ctx, batch)
-	if !wire.OfOneKey(err) || len(batch) == 1 {
-		return ended, err
-	}
-	half := len(batch) / 2
-	left, lerr := s.try(batch[:half])
-	right, rerr := s.try(batch[half:])
-	if lerr != nil {
-		left = make([]bool, half)
-	}
-	if rerr != nil {
-		right = make([]bool, len(batch)-half)
-	}
-	return append(left, right...), nil
+	return s.node.end(ctx, batch)
 }
 
 // Sweeping is how many claims are to be ended in the background.

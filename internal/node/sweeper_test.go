@@ -32,9 +32,9 @@ func TestSweepOfAForeignKeyStopsNoOther(t *testing.T) {
 		batch = append(batch, c)
 	}
 	s.Do("SET", "foreign", "x")
-	ended, err := n.sweeper.try(batch)
+	got, err := n.sweeper.try(batch)
 	require.NoError(t, err)
-	require.Equal(t, []bool{true, false, true}, ended)
+	require.Equal(t, []outcome{swept, stands, swept}, got)
 	require.Equal(t, "0", s.Do("EXISTS", "a", "b"))
 	for _, c := range batch {
 		c.Forget()
@@ -150,9 +150,9 @@ func TestRefusedSweepsBackOff(t *testing.T) {
 	})
 }
 
-// refusedSweeps ends so many claims at a node that answers each sweep of a lock of them as said, and returns how many
+// refusedSweeps ends so many claims of so many locks at a node that answers each sweep as said, and returns how many
 // commands that takes in a second.
-func refusedSweeps(t *testing.T, claims int, answer func(keys []string) (driver.Value, error)) (commands int32) {
+func refusedSweeps(t *testing.T, claims, locks int, answer func(keys []string) (driver.Value, error)) (commands int32) {
 	synctest.Test(t, func(t *testing.T) {
 		var swept atomic.Int32
 		n, closes := nodeOf(&faults.Stub{
@@ -163,7 +163,7 @@ func refusedSweeps(t *testing.T, claims int, answer func(keys []string) (driver.
 			},
 		})
 		for i := range claims {
-			n.Hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 k%d", i, i))
+			n.Hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 k%d", i, i%locks))
 		}
 		time.Sleep(time.Second)
 		commands = swept.Load()
@@ -178,19 +178,33 @@ func TestSweepsThatANodeRefusesStayTogether(t *testing.T) {
 	for _, said := range []string{
 		"NOPERM this user has no permissions to run the 'evalsha' command", "READONLY You can't write against a read only replica.",
 	} {
-		n := refusedSweeps(t, 32, func([]string) (driver.Value, error) {
+		n := refusedSweeps(t, 32, 32, func([]string) (driver.Value, error) {
 			return driver.Value{}, &driver.ReplyError{Text: said}
 		})
 		require.LessOrEqual(t, n, int32(40), said) // to halve them once takes more
 	}
 }
 
+// What the script itself cannot end of a batch stays in batches.
+func TestSweepsThatScriptsRefuseStayTogether(t *testing.T) {
+	n := refusedSweeps(t, 32, 32, func(keys []string) (driver.Value, error) {
+		var got []driver.Value
+		for range len(keys) / 5 {
+			got = append(got, driver.Int(-1))
+		}
+		return driver.List(got...), nil
+	})
+	require.LessOrEqual(t, n, int32(40))
+}
+
 // Locks whose keys are forbidden keep no other from being ended, and are told apart once.
 func TestForbiddenKeysAreSweptApart(t *testing.T) {
-	const forbidden = 31
-	n := refusedSweeps(t, forbidden, func([]string) (driver.Value, error) {
-		return driver.Value{}, &driver.ReplyError{Text: "NOPERM No permissions to access a key"}
-	})
-	require.LessOrEqual(t, n, int32(2*forbidden+4*forbidden), "to halve, and by themselves after 100, 300 and 700 ms")
-	require.Greater(t, n, int32(2*forbidden))
+	const locks = 8
+	for _, claims := range []int{locks, 4 * locks} {
+		n := refusedSweeps(t, claims, locks, func([]string) (driver.Value, error) {
+			return driver.Value{}, &driver.ReplyError{Text: "NOPERM No permissions to access a key"}
+		})
+		require.LessOrEqual(t, n, int32(20*locks), "to halve, and by themselves after 100, 300 and 700 ms, all but together")
+		require.Greater(t, n, int32(2*locks))
+	}
 }
