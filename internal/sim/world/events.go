@@ -292,7 +292,7 @@ func step(w *World, e event) {
 		w.strike("", "clock set forward")
 	}
 	for _, name := range w.plan.Names {
-		if v, ok := w.nodes[e.Node].ask("EXISTS", "redisson_lock_token:{"+name+"}"); e.Step < 0 && ok && v.number() == 0 {
+		if v, ok := w.nodes[e.Node].ask("EXISTS", "redisson_lock_token:{"+name+"}"); e.Step < 0 && (!ok || v.number() == 0) {
 			w.judge.unbounded(name)
 		}
 	}
