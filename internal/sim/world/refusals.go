@@ -31,6 +31,9 @@ const withoutEnd = 0
 func forbid(w *World, e event) {
 	n := w.nodes[e.Node]
 	w.excuse(e.Last)
+	if w.plan.Topology.Quorum { // two may need a node where one of them is not heard
+		w.excuse(e.Last + askedAgain)
+	}
 	w.forbade = true
 	n.disturb(e.Last)
 	n.refuses(e.Last + unused) // what may not be subscribed is asked for again after half a minute at most
