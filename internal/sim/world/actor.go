@@ -80,7 +80,7 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	}
 	h := &Held{
 		Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: scopeOf(ctx).whose(),
-		at: time.Since(a.w.trace.start), fixed: t.Fixed, lease: t.Lease, asked: began,
+		at: time.Since(a.w.trace.start), fixed: t.Fixed, lease: t.Lease, asked: began, under: ctx,
 	}
 	h.ctx = within(ctx, h)
 	a.w.note(p.index, t.Name, "HAS", h.Token, nil)

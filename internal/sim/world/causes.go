@@ -59,18 +59,19 @@ func (j *judge) watches(h *Held) {
 	if h.watched() {
 		context.AfterFunc(h.Lease.Context(), func() {
 			j.over(h, j.w.now())
-			j.lost(h, h.lease)
+			if h.under.Err() == nil { // else it tells perhaps what became of another lock
+				j.lost(h, h.lease, context.Cause(h.Lease.Context()))
+			}
 		})
 	}
 }
 
 func (h *Held) watched() bool { return h.Token%2 == 0 }
 
-// lost demands that a fault excuses the loss of a lease, which was noticed now or before that: a
-// fault since its last renewal, or since so long.
-func (j *judge) lost(h *Held, long time.Duration) {
+// lost demands that a fault excuses the loss of a lease for a cause, which was noticed now or before
+// that: a fault since its last renewal, or since so long.
+func (j *judge) lost(h *Held, long time.Duration, cause error) {
 	w := j.w
-	cause := context.Cause(h.Lease.Context())
 	if h.Lease.Count() > 0 {
 		return // the context that it was asked for under ended, perhaps with another lock's lease
 	}

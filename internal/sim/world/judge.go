@@ -18,6 +18,7 @@ type Held struct {
 
 	proc  *process
 	ctx   context.Context // under which it is re-entered
+	under context.Context // that it was asked for
 	owner string          // who may hold the lock together have the same
 	at    time.Duration   // when it was given out
 	asked time.Time       // not after the lock was granted: when its process first asked for what it was passed on from
@@ -265,14 +266,14 @@ func (j *judge) unlocking(h *Held) bool {
 	lost := h.Lease.Count() == 0 && !h.over.Load()
 	h.over.Store(true)
 	j.lets(h)
-	if lost {
-		j.lost(h, j.w.now()-h.at)
-	}
 	return lost
 }
 
 // unlocked is told what Unlock returned.
 func (j *judge) unlocked(h *Held, lost bool, got error, again bool) {
+	if lost && !again {
+		j.lost(h, j.w.now()-h.at, got)
+	}
 	switch {
 	case got == nil && again:
 		j.w.fail(h.Name, "a second Unlock of token %d returned nil", h.Token)

@@ -192,13 +192,13 @@ func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
 	if t.Owner != "" {
 		ctx = withOwner(ctx, t.Owner)
 	}
-	mutex, began := p.client.Mutex(t.Name, t.Opts...), time.Now()
+	mutex, began, under := p.client.Mutex(t.Name, t.Opts...), time.Now(), ctx
 	err := mutex.Do(ctx, func(ctx context.Context) error {
 		l, err := mutex.Held(ctx)
 		if err != nil {
 			return err
 		}
-		h := &Held{Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: t.Owner, fixed: t.Fixed, lease: t.Lease,
+		h := &Held{Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: t.Owner, fixed: t.Fixed, lease: t.Lease, under: under,
 			at: time.Since(a.w.trace.start), asked: began}
 		a.w.note(p.index, t.Name, "DOES", h.Token, nil)
 		a.entered(h, nil)
