@@ -69,7 +69,8 @@ func (j *judge) watches(h *Held) {
 func (h *Held) watched() bool { return h.Token%2 == 0 }
 
 // lost demands that a fault excuses the loss of a lease for a cause, which was noticed now or before
-// that: a fault since its last renewal, or since so long.
+// that: a fault since its last renewal, or since so long. The hold may have begun with a longer lease than
+// this one's, and is renewed by that until it was renewed.
 func (j *judge) lost(h *Held, long time.Duration, cause error) {
 	w := j.w
 	if h.Lease.Count() > 0 {
@@ -78,7 +79,7 @@ func (j *judge) lost(h *Held, long time.Duration, cause error) {
 	if h.fixed || w.ctx.Err() != nil || !errors.Is(cause, relock.ErrLost) || errors.Is(cause, relock.ErrMaxHold) {
 		return
 	}
-	since := time.Now().Add(-max(h.lease, long) - 4*w.plan.Timeout())
+	since := time.Now().Add(-max(w.plan.Longest(), long) - 4*w.plan.Timeout())
 	j.mu.Lock()
 	struck := j.of(h.Name).struck.After(since)
 	j.mu.Unlock()

@@ -37,13 +37,14 @@ func forbid(w *World, e event) {
 	w.forbade = true
 	n.disturb(e.Last)
 	n.refuses(e.Last + unused) // what may not be subscribed is asked for again after half a minute at most
-	permit(n.server)           // one at a time: who may neither let a key expire nor delete it leaves it behind
+	s := n.server              // which a failover may replace meanwhile
+	permit(s)                  // one at a time: who may neither let a key expire nor delete it leaves it behind
 	at := e.N % (len(forbidden) + 2)
 	if at == withoutEnd && w.plan.JVMs > 0 {
 		at++
 	}
 	if at < len(forbidden) {
-		rule(n.server, forbidden[at]...)
+		rule(s, forbidden[at]...)
 	} else {
 		keys := []string{"resetkeys", "~relock_*", "~redisson_*"}
 		for i, name := range w.plan.Names {
@@ -51,14 +52,14 @@ func forbid(w *World, e event) {
 				keys = append(keys, "~"+name)
 			}
 		}
-		rule(n.server, keys...)
+		rule(s, keys...)
 	}
 	if words := forbidden[at%len(forbidden)]; words[0] == "resetchannels" || words[0] == "-subscribe" && e.N%2 == 0 {
 		for _, ear := range append([]*listener(nil), n.ears...) {
 			ear.drop(errBroken)
 		}
 	}
-	w.after(e.Last, func() { permit(n.server) })
+	w.after(e.Last, func() { permit(s) })
 }
 
 // demote makes a replica of a master, which refuses to write then, and a master again after a
