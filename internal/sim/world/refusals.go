@@ -5,15 +5,25 @@ import "github.com/relock-go/relock/internal/sim"
 // user is whom the clients log in as, so that the judge keeps its rights.
 const user = "app"
 
-// permit lets the clients do everything.
-func permit(s *sim.Server) { rule(s, "reset", "on", "nopass", "~*", "&*", "+@all") }
+// permit lets the clients do everything. It returns false where the server is down.
+func permit(s *sim.Server) bool { return rule(s, "reset", "on", "nopass", "~*", "&*", "+@all") }
 
-// rule changes the rights of the clients.
-func rule(s *sim.Server, words ...string) {
-	if c := s.Open("", "", nil, nil); c != nil {
-		s.Exec(c, append([]string{"ACL", "SETUSER", user}, words...))
-		c.Close()
+// permitAgain does so as soon as the server is up.
+func (w *World) permitAgain(s *sim.Server) {
+	if !permit(s) {
+		w.after(w.plan.Timeout(), func() { w.permitAgain(s) })
 	}
+}
+
+// rule changes the rights of the clients. It returns false where the server is down.
+func rule(s *sim.Server, words ...string) bool {
+	c := s.Open("", "", nil, nil)
+	if c == nil {
+		return false
+	}
+	s.Exec(c, append([]string{"ACL", "SETUSER", user}, words...))
+	c.Close()
+	return true
 }
 
 // forbidden are the rights that are taken away together.
@@ -59,7 +69,7 @@ func forbid(w *World, e event) {
 			ear.drop(errBroken)
 		}
 	}
-	w.after(e.Last, func() { permit(s) })
+	w.after(e.Last, func() { w.permitAgain(s) })
 }
 
 // demote makes a replica of a master, which refuses to write then, and a master again after a
