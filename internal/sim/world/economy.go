@@ -75,12 +75,17 @@ var commandKinds = map[string]string{
 }
 
 // twice is what an uncontended lock that is entered twice costs: to ask, to count up and down, and
-// to end. On a quorum those that heard last are told the fencing token.
+// to end. On a quorum those that heard last are told the fencing token, and guarded nodes that were not
+// declared new in time are told a counter the first time, and asked again.
 func (p *Plan) twice() int {
-	if n := p.Topology.Nodes; n > 1 {
-		return 6 * n
+	each, n := 4, p.Topology.Nodes
+	if n > 1 {
+		each = 6
 	}
-	return 4
+	if p.Topology.Guarded {
+		each += 2
+	}
+	return each * n
 }
 
 // costs counts all commands about a lock.
