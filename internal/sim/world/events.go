@@ -207,6 +207,9 @@ func (w *World) forgets(n *node, marked bool) bool {
 	w.excuse(2 * w.plan.Longest())
 	if !w.plan.Topology.Quorum {
 		w.forgetsJava()
+		if n.off { // what comes back lasts by another clock, perhaps beyond the quarantine
+			w.strike("", "clocks apart")
+		}
 		// A client that comes to a guarded node without a marker takes it for new.
 		if !w.plan.Topology.Guarded || w.plan.Guard == relock.GuardAuto && !marked {
 			w.strike("", "memory lost")
