@@ -38,7 +38,7 @@ func (t *contest) reseed(now clock.Stamp) {
 		}
 		if reached, known := t.recall(v, r); known {
 			if t.seed(v, reached) && v.seeds == 1 {
-				v.due = now.Add(t.voteTimeout) // one that it refuses leaves the pause of other refusals
+				v.due = now.Add(t.q.voteTimeout()) // one that it refuses leaves the pause of other refusals
 			}
 			continue
 		}

@@ -49,6 +49,7 @@ func TestForgetfulNodeIsToldWhatWasAskedSince(t *testing.T) {
 	}
 	forgets(t, nodes[0])
 
+	e.voteTimeout = time.Minute // it has contended for long
 	v, got := e.voters[0], sendAt(e, 0)
 	require.ErrorContains(t, got.err, "UNSEEDED")
 	e.count(got)
@@ -60,6 +61,7 @@ func TestForgetfulNodeIsToldWhatWasAskedSince(t *testing.T) {
 	require.False(t, v.seeded, "node 3 may know more")
 	voteAt(t, e, 2)
 	require.True(t, v.seeded)
+	require.Less(t, v.due.Until(clock.Now()), time.Second, "it is asked as soon as it was told")
 	reaches(t, nodes[0], reached)
 	for range 6 { // it was full, and refused to be told
 		v.pending = true

@@ -71,20 +71,18 @@ func (j *judge) look(name string, now time.Time) {
 	since(&r.free, free && !held, now)
 	since(&r.nobody, !held, now)
 	longest := j.w.plan.Longest()
-	if d := now.Sub(r.free); !r.free.IsZero() && d > j.patience(r) {
+	if d := now.Sub(r.free); !r.free.IsZero() && d > j.patience() {
 		go j.w.fail(name, "somebody has waited %v beside the free lock", d)
-	} else if d := now.Sub(r.nobody); !r.nobody.IsZero() && d > 3*longest+j.patience(r) {
+	} else if d := now.Sub(r.nobody); !r.nobody.IsZero() && d > 3*longest+j.patience() {
 		go j.w.fail(name, "somebody has waited %v for a lock that nobody has", d)
 	}
 }
 
 // patience is how long a free lock may be waited for: a third of the longest lease of those who
-// wait, and some commands that are lost.
-func (j *judge) patience(r *record) time.Duration {
-	var longest time.Duration
-	for c := range r.waiting {
-		longest = max(longest, c.lease)
-	}
+// wait, or have left their place in the queue to the next of their process, and some commands that are
+// lost.
+func (j *judge) patience() time.Duration {
+	longest := j.w.plan.Longest()
 	if j.w.plan.Rates.lossy() {
 		return longest/3 + 8*j.w.plan.Timeout() + longest/2
 	}
