@@ -139,6 +139,9 @@ func (w *World) initialize() {
 	default:
 		for _, n := range w.nodes {
 			n.ask("HSET", "relock_incarnation", "run", n.server.RunID(), "born", "0", "longest", small(int(w.plan.Longest().Milliseconds())))
+			if n.spare != nil {
+				n.spare.CatchUp(-1) // else a failover may find the replica new
+			}
 		}
 	}
 }
