@@ -46,10 +46,11 @@ type sweep struct {
 	giveUpAt clock.Stamp   // after this every lease in Redis has expired, one lengthened by Extend included
 	again    bool          // something new about it was seen since it was last sent
 	refused  bool          // Redis answered the last try, and would not end it
+	denied   bool          // that will not pass by itself, as what may not be touched
 	apart    bool          // that was for its lock's keys: no other lock goes with it
 	index    int           // in due, -1 outside
-	failing  clock.Backoff // after a try that was not answered
-	declined clock.Backoff // after one that was refused
+	failing  clock.Backoff // after a try that failed
+	declined clock.Backoff // after one that was denied
 	coming   clock.Backoff // until a late acquire came, if it comes
 }
 
@@ -238,14 +239,15 @@ func (s *sweeper) send(batch []*sweep) {
 	if !s.node.Idle() {
 		got, err = s.try(claims)
 	}
-	refused := link.Reply(err) != "" // rights, or memory, may come back
-	final := err != nil && !refused && !wire.Transient(err)
+	denied := link.Reply(err) != "" && !wire.Transient(err) // rights, or memory, may come back
+	final := err != nil && !denied && !wire.Transient(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := clock.Now()
 	for i, w := range batch {
-		w.refused = refused || err == nil && got[i] != swept
 		w.apart = err == nil && got[i] == forbidden
+		w.denied = denied || w.apart
+		w.refused = w.denied || err == nil && got[i] != swept
 		switch {
 		case final || w.settled(err == nil && got[i] == swept, sent, now):
 			delete(s.all, w.c.Entry.ID)
@@ -266,7 +268,7 @@ func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
 		return true // a late answer said that it never ran
 	case !ended:
 		pause := &w.failing
-		if w.refused {
+		if w.denied {
 			pause = &w.declined
 		}
 		w.at = now.Add(pause.Next())

@@ -208,3 +208,25 @@ func TestForbiddenKeysAreSweptApart(t *testing.T) {
 		require.Greater(t, n, int32(2*locks))
 	}
 }
+
+// A refusal that passes by itself, as a demoted master's, is asked about again every second at the longest.
+func TestSweepsComeSoonAfterARefusalThatPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lasts = 20 * time.Second
+		began := time.Now()
+		n, closes := nodeOf(&faults.Stub{
+			OnRun: func(context.Context, *driver.Script, []string, []string) (driver.Value, error) {
+				if time.Since(began) < lasts {
+					return driver.Value{}, &driver.ReplyError{Text: "READONLY You can't write against a read only replica."}
+				}
+				return driver.List(driver.Int(1)), nil
+			},
+		})
+		defer closes()
+		n.Hub.Message(wire.InboxPrefix+"c", "17 30000 c:9 0 k")
+		time.Sleep(lasts - time.Millisecond)
+		require.Equal(t, 1, n.Sweeping())
+		time.Sleep(1100 * time.Millisecond)
+		require.Zero(t, n.Sweeping())
+	})
+}
