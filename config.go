@@ -51,6 +51,7 @@ type leaseConfig struct {
 type lineConfig struct {
 	passes   int // local hand-overs in a row; 1: none
 	passTime time.Duration
+	strict   bool // nobody overtakes a goroutine that is being woken
 }
 
 // nodeConfig is about each Redis, and the client as a whole.

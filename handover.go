@@ -83,7 +83,10 @@ func (h *hold) passOn(now clock.Stamp) bool {
 		return false // were this process to die, the next holder's lock would stand for as long as it was lengthened
 	}
 	// Passed under h.mu: a loss that comes now finds the gate with the one it was passed to.
-	return h.k.gates.Pass(h.entry.Names.Lock, baton{hold: h})
+	if h.cfg.strict || now.Since(h.began) > gate.Soon {
+		return h.k.gates.Pass(h.entry.Names.Lock, baton{hold: h})
+	}
+	return h.k.gates.Offer(h.entry.Names.Lock, baton{hold: h}, now.Mono())
 }
 
 // releaseAtGate gives h's lock back. If others wait at the gate, the next place in Redis's queue is

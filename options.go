@@ -92,6 +92,19 @@ func WithLocalHandoff(passes int, d time.Duration) Option {
 	}}
 }
 
+// WithStrictOrder makes the goroutines of this process get the lock in exactly the order in which
+// they asked for it. Give it to all who use the lock's name: who unlocks decides.
+//
+// By default a goroutine that asks while the next one is being woken may overtake that, at most
+// three times each, after holds of a few microseconds only. Where critical sections are that short
+// this nearly doubles how often a lock is taken.
+func WithStrictOrder() Option {
+	return Option{name: "WithStrictOrder", apply: func(c *config) error {
+		c.strict = true
+		return nil
+	}}
+}
+
 // WithCommandTimeout sets how long one command to Redis may take before it counts as unanswered.
 // Lock then tries again, safely. It must be shorter than a third of the lease.
 //

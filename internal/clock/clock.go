@@ -24,6 +24,9 @@ func Now() Stamp {
 	return Stamp{mono: int64(now.Sub(origin)), wall: now.UnixNano()}
 }
 
+// Mono reads the monotonic clock alone: for what is measured within this process, and costs half.
+func Mono() time.Duration { return time.Since(origin) }
+
 // At is the stamp of two given readings, in nanoseconds.
 func At(mono, wall int64) Stamp { return Stamp{mono: mono, wall: wall} }
 

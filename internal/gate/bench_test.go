@@ -3,11 +3,21 @@ package gate_test
 import (
 	"testing"
 
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
 )
 
 // BenchmarkPass is a gate that goes from goroutine to goroutine.
 func BenchmarkPass(b *testing.B) {
+	benchHandOver(b, (*gate.Gates[int]).Pass)
+}
+
+// BenchmarkOffer is one that those who run may have before those who are being woken.
+func BenchmarkOffer(b *testing.B) {
+	benchHandOver(b, func(g *gate.Gates[int], key string, baton int) bool { return g.Offer(key, baton, clock.Mono()) })
+}
+
+func benchHandOver(b *testing.B, handOver func(g *gate.Gates[int], key string, baton int) bool) {
 	g := gate.New[int]()
 	b.SetParallelism(32)
 	b.ReportAllocs()
@@ -18,7 +28,7 @@ func BenchmarkPass(b *testing.B) {
 				b.Error(err)
 				return
 			}
-			if !g.Pass("k", baton+1) {
+			if !handOver(g, "k", baton+1) {
 				g.Leave("k")
 			}
 		}

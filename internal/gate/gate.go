@@ -1,9 +1,27 @@
 // Package gate queues the goroutines of one process that want the same key, first come first
-// served.
+// served but for those who overtake while the first is being woken.
 //
 // Only the goroutine at the gate talks to Redis. It got there with a baton from the one before it:
 // what that one had already achieved, or nothing. However many goroutines wait, Redis sees one
 // contender per process and key.
+//
+// The one at the gate hands on in one of two ways. Pass gives gate and baton to the first in the
+// line, whose turn it is however long it takes to wake up. Offer calls the first and leaves the
+// baton where it is: until the called one comes, a goroutine that enters takes it at once, which
+// costs no switch of goroutines. Overtaking is bounded. Nobody overtakes one who has come in vain,
+// was called longer ago than Soon, or was overtaken mostOvertakes times: Offer then passes.
+//
+// So a gate is free, taken or offered:
+//
+//	free     Enter: taken.
+//	taken    Enter: joins the line. Pass: taken by the first. Offer: offered, or as Pass.
+//	         Leave: taken by the first with no baton, or free.
+//	offered  Enter: taken, with the baton. The first comes, because it was called or since it gives
+//	         up: taken, with the baton. Leave, for what was offered is worth nothing any more: taken
+//	         by the first with no baton.
+//
+// Nobody sleeps beside what is offered: the first in the line has been called, and whatever else
+// wakes it makes it look too. One who gives up in that moment returns with the baton.
 package gate
 
 import (
@@ -11,6 +29,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/relock-go/relock/internal/clock"
 )
 
 // ErrClosed is returned to those who wait at gates that have been closed.
@@ -19,6 +39,13 @@ var ErrClosed = errors.New("gates closed")
 // ErrNothingYet is the remark about a goroutine that came to a gate with no baton and has told
 // nothing yet.
 var ErrNothingYet = errors.New("nothing heard yet")
+
+const (
+	// Soon is about what a goroutine needs to wake up.
+	Soon = 4 * time.Microsecond
+	// mostOvertakes is how often one in the line is overtaken at most.
+	mostOvertakes = 3
+)
 
 // A Left error is returned to one that gave up in the line. It matches the cause of that.
 type Left struct {
@@ -41,26 +68,44 @@ func (e *Left) Unwrap() error { return e.Cause }
 
 // Gates holds a gate for each key in use. The zero value is not usable; call New.
 type Gates[T any] struct {
-	closed chan struct{}
+	closed  chan struct{}
+	waiters sync.Pool // that nobody knows any more, for reuse
 
-	// mu guards gates and every list in them. Invariant: a key has an entry exactly while somebody
-	// is at its gate; a waiter is in its gate's list exactly until its baton has been put into its
-	// channel or it gave up.
+	// mu guards what follows, every line, and who sends to a waiter. Invariant: a key has a line
+	// exactly while its gate is taken or offered; a waiter is in its line until it has been given
+	// the gate, has taken what was offered, or has given up; one that is called and has not come in
+	// vain either has the call in its channel or is about to ask for mu; and where something is
+	// offered, the first in the line is such a one.
 	mu    sync.Mutex
 	gates map[string]*line[T]
+	spare []*line[T]
 }
 
 type line[T any] struct {
 	first, last *waiter[T]
 
+	offered bool
+	baton   T // that is offered
+
 	remark error
-	since  time.Time // there has been a remark since then
+	since  time.Duration // there has been a remark since then
 }
 
 type waiter[T any] struct {
 	prev, next *waiter[T]
-	baton      chan T
-	joined     time.Time
+	hears      chan word[T] // one slot
+	joined     time.Duration
+
+	called    bool
+	vain      bool          // it came, and somebody had overtaken it
+	calledAt  time.Duration // first
+	overtaken int
+}
+
+// word is what a waiter is told: that the gate is its own, or to come and see.
+type word[T any] struct {
+	given bool
+	baton T
 }
 
 // New returns gates that nobody stands at.
@@ -73,29 +118,35 @@ func New[T any]() *Gates[T] {
 // gates were closed. A baton that arrives together with the end of ctx is returned without error;
 // the caller decides what becomes of it.
 func (g *Gates[T]) Enter(ctx context.Context, key string) (T, error) {
-	var none T
-	if g.TryEnter(key) {
-		return none, nil
-	}
-	w := g.join(key)
+	baton, w := g.join(key)
 	if w == nil {
-		return none, nil
-	}
-	select {
-	case baton := <-w.baton:
 		return baton, nil
-	case <-ctx.Done():
-	case <-g.closed:
 	}
-	left := g.quit(key, w)
-	if left == nil {
-		return <-w.baton, nil
+	for {
+		select {
+		case told := <-w.hears:
+			if !told.given {
+				told = g.come(key, w)
+			}
+			if told.given {
+				g.waiters.Put(w)
+				return told.baton, nil
+			}
+			continue
+		case <-ctx.Done():
+		case <-g.closed:
+		}
+		break
 	}
-	if ctx.Err() != nil {
+	told, left := g.quit(key, w)
+	switch {
+	case told.given:
+		return told.baton, nil
+	case ctx.Err() != nil:
 		left.Cause = context.Cause(ctx)
-		return none, left
+		return told.baton, left
 	}
-	return none, ErrClosed
+	return told.baton, ErrClosed
 }
 
 // TryEnter takes key's gate if nobody is there.
@@ -105,7 +156,7 @@ func (g *Gates[T]) TryEnter(key string) bool {
 	if _, taken := g.gates[key]; taken {
 		return false
 	}
-	g.gates[key] = newLine[T]()
+	g.open(key)
 	return true
 }
 
@@ -136,17 +187,40 @@ func (g *Gates[T]) Waiting(key string) bool {
 func (g *Gates[T]) Pass(key string, baton T) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.gates[key].pass(baton)
+	return g.gates[key].give(baton)
 }
 
-// Leave gives up the gate: the next waiter comes to it with no baton.
+// Offer is Pass, but that a goroutine which enters before the next waiter has woken up may have the
+// gate and the baton. It is for callers who had the baton for no longer than Soon, as others
+// probably will. now is a reading of clock.Mono.
+func (g *Gates[T]) Offer(key string, baton T, now time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.gates[key]
+	w := l.first
+	switch {
+	case w == nil:
+		return false
+	case !w.called:
+		w.called, w.calledAt = true, now
+		w.hears <- word[T]{}
+	case w.vain || w.overtaken >= mostOvertakes || now-w.calledAt > Soon:
+		return l.give(baton)
+	}
+	l.offered, l.baton = true, baton
+	return true
+}
+
+// Leave gives up the gate, and what the caller may have offered there: the next waiter comes to it
+// with no baton.
 func (g *Gates[T]) Leave(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var none T
 	l := g.gates[key]
-	if !l.pass(none) {
-		delete(g.gates, key)
+	l.take()
+	var none T
+	if !l.give(none) {
+		g.free(key, l)
 	} else if l.remark == nil {
 		l.note(ErrNothingYet)
 	}
@@ -162,62 +236,122 @@ func (g *Gates[T]) Len() int {
 	return len(g.gates)
 }
 
-// join appends a waiter, or takes the gate and returns nil when it has become free.
-func (g *Gates[T]) join(key string) *waiter[T] {
+// join appends a waiter, or takes the gate, with what is offered there, and returns no waiter.
+func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l, taken := g.gates[key]
-	if !taken {
-		g.gates[key] = newLine[T]()
-		return nil
+	l := g.gates[key]
+	switch {
+	case l == nil:
+		g.open(key)
+		return baton, nil
+	case l.offered:
+		l.first.overtaken++
+		return l.take(), nil
 	}
-	w := &waiter[T]{baton: make(chan T, 1), prev: l.last, joined: time.Now()}
+	if w, _ = g.waiters.Get().(*waiter[T]); w == nil {
+		w = &waiter[T]{hears: make(chan word[T], 1)}
+	}
+	*w = waiter[T]{hears: w.hears, prev: l.last, joined: clock.Mono()}
 	if l.last == nil {
 		l.first = w
 	} else {
 		l.last.next = w
 	}
 	l.last = w
-	return w
+	return baton, w
 }
 
-// quit takes w out of the line. It returns nil when the baton is already in w's channel.
-func (g *Gates[T]) quit(key string, w *waiter[T]) *Left {
+// come takes what w was called for, unless w was overtaken.
+func (g *Gates[T]) come(key string, w *waiter[T]) (told word[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(w.baton) == 1 {
-		return nil
+	if told, came := w.catch(g.gates[key]); came {
+		return told
 	}
-	l := g.gates[key]
-	l.remove(w)
-	left := &Left{Remark: l.remark, Waited: time.Since(w.joined)}
-	if l.remark != nil {
-		left.Stood = time.Since(l.since)
-	}
-	return left
+	w.vain = true
+	return told
 }
 
-func newLine[T any]() *line[T] {
-	return &line[T]{remark: ErrNothingYet, since: time.Now()}
+// quit takes w out of the line, unless the gate is its own by now.
+func (g *Gates[T]) quit(key string, w *waiter[T]) (told word[T], left *Left) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.gates[key]
+	if told, came := w.catch(l); came {
+		return told, nil
+	}
+	l.remove(w)
+	left = &Left{Remark: l.remark, Waited: clock.Mono() - w.joined}
+	if l.remark != nil {
+		left.Stood = clock.Mono() - l.since
+	}
+	return told, left
+}
+
+// catch returns what w was given or can take. A call that w has not heard is answered by that.
+func (w *waiter[T]) catch(l *line[T]) (told word[T], came bool) {
+	select {
+	case told = <-w.hears:
+	default:
+	}
+	if !told.given && l.offered && l.first == w {
+		l.remove(w)
+		told = word[T]{given: true, baton: l.take()}
+	}
+	return told, told.given
+}
+
+// maxSpare is how many lines are kept for reuse.
+const maxSpare = 64
+
+// open makes a line for a key whose gate is free. The caller holds the mutex.
+func (g *Gates[T]) open(key string) {
+	var l *line[T]
+	if n := len(g.spare); n > 0 {
+		l, g.spare = g.spare[n-1], g.spare[:n-1]
+	} else {
+		l = new(line[T])
+	}
+	l.remark, l.since = ErrNothingYet, clock.Mono()
+	g.gates[key] = l
+}
+
+// free ends the line of a key whose gate nobody is at any more. The caller holds the mutex.
+func (g *Gates[T]) free(key string, l *line[T]) {
+	delete(g.gates, key)
+	if len(g.spare) < maxSpare {
+		g.spare = append(g.spare, l)
+	}
 }
 
 // note changes the remark. It stands since the first of those that follow each other.
 func (l *line[T]) note(remark error) {
 	if l.remark == nil {
-		l.since = time.Now()
+		l.since = clock.Mono()
 	}
 	l.remark = remark
 }
 
-// pass sends baton to the first waiter. The caller holds the mutex, so nobody else fills that
-// channel.
-func (l *line[T]) pass(baton T) bool {
+// take ends an offer, if there is one, and returns its baton.
+func (l *line[T]) take() (baton T) {
+	baton, l.baton, l.offered = l.baton, baton, false
+	return baton
+}
+
+// give sends baton to the first waiter. The caller holds the mutex, so nobody else fills that
+// channel; a call that is still in there has become needless.
+func (l *line[T]) give(baton T) bool {
 	w := l.first
 	if w == nil {
 		return false
 	}
 	l.remove(w)
-	w.baton <- baton
+	select {
+	case <-w.hears:
+	default:
+	}
+	w.hears <- word[T]{given: true, baton: baton}
 	return true
 }
 

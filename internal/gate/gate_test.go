@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/stretchr/testify/require"
 )
@@ -106,7 +107,11 @@ func TestBatonsSurviveGivingUp(t *testing.T) {
 				}
 				inside.Add(-1)
 				passed.Add(1)
-				if !g.Pass("k", 1) {
+				handOver := g.Pass
+				if rand.N(2) == 0 {
+					handOver = func(key string, baton int) bool { return g.Offer(key, baton, clock.Mono()) }
+				}
+				if !handOver("k", 1) {
 					g.Leave("k")
 				}
 			}

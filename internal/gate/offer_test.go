@@ -1,0 +1,310 @@
+package gate
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const key = "k"
+
+// heard is what waits in a waiter's channel, taken out as the waiter would.
+func heard(t *testing.T, w *waiter[int]) word[int] {
+	t.Helper()
+	require.Len(t, w.hears, 1)
+	return <-w.hears
+}
+
+// lineOf is a gate that somebody is at, and n who wait.
+func lineOf(t *testing.T, n int) (*Gates[int], []*waiter[int]) {
+	t.Helper()
+	g := New[int]()
+	require.True(t, g.TryEnter(key))
+	var waiters []*waiter[int]
+	for range n {
+		_, w := g.join(key)
+		require.NotNil(t, w)
+		waiters = append(waiters, w)
+	}
+	return g, waiters
+}
+
+func TestOfferIsForWhoComesFirst(t *testing.T) {
+	t.Run("the called one", func(t *testing.T) {
+		g, ws := lineOf(t, 2)
+		require.True(t, g.Offer(key, 7, 0))
+		require.Equal(t, word[int]{}, heard(t, ws[0]))
+		require.Equal(t, word[int]{given: true, baton: 7}, g.come(key, ws[0]))
+		require.Empty(t, ws[1].hears)
+		_, w := g.join(key)
+		require.NotNil(t, w, "the gate is taken")
+	})
+	t.Run("one who runs already", func(t *testing.T) {
+		g, ws := lineOf(t, 2)
+		require.True(t, g.Offer(key, 7, 0))
+		require.False(t, g.TryEnter(key), "somebody waits")
+		baton, w := g.join(key)
+		require.Nil(t, w)
+		require.Equal(t, 7, baton)
+		heard(t, ws[0])
+		require.False(t, g.come(key, ws[0]).given, "it was overtaken")
+		require.True(t, g.Waiting(key))
+	})
+	t.Run("nobody waits", func(t *testing.T) {
+		g, _ := lineOf(t, 0)
+		require.False(t, g.Offer(key, 7, 0))
+		g.Leave(key)
+		require.Zero(t, g.Len())
+	})
+}
+
+func TestOvertakingIsBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		bound func(g *Gates[int], first *waiter[int]) // makes the next Offer the last
+		now   time.Duration
+		heard bool // the first has heard its call by then
+	}{
+		"in count": {bound: func(g *Gates[int], _ *waiter[int]) {
+			for range mostOvertakes - 1 {
+				g.Offer(key, 1, Soon)
+				g.join(key)
+			}
+		}},
+		"in time": {bound: func(*Gates[int], *waiter[int]) {}, now: Soon + 1},
+		"by the called one, who has come": {bound: func(g *Gates[int], first *waiter[int]) {
+			<-first.hears
+			g.come(key, first)
+		}, heard: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, ws := lineOf(t, 2)
+			require.True(t, g.Offer(key, 1, 0))
+			_, w := g.join(key)
+			require.Nil(t, w)
+			c.bound(g, ws[0])
+			require.Equal(t, !c.heard, len(ws[0].hears) == 1)
+			require.True(t, g.Offer(key, 7, c.now))
+			_, w = g.join(key)
+			require.NotNil(t, w, "nobody overtakes any more")
+			require.Equal(t, word[int]{given: true, baton: 7}, heard(t, ws[0]))
+			require.True(t, g.Offer(key, 8, c.now), "each has bounds of its own")
+			require.Equal(t, word[int]{}, heard(t, ws[1]))
+		})
+	}
+}
+
+// One who hears the call while the gate is passed to it finds the baton.
+func TestPassOvertakesACall(t *testing.T) {
+	g, ws := lineOf(t, 1)
+	require.True(t, g.Offer(key, 1, 0))
+	_, w := g.join(key)
+	require.Nil(t, w)
+	heard(t, ws[0])
+	require.True(t, g.Pass(key, 7))
+	require.Equal(t, word[int]{given: true, baton: 7}, g.come(key, ws[0]))
+}
+
+// Whoever gives up while the gate is offered to it returns with the baton, or nobody would have it.
+func TestGivingUpTakesTheOffer(t *testing.T) {
+	for name, hears := range map[string]bool{"before the call is heard": false, "after": true} {
+		t.Run(name, func(t *testing.T) {
+			g, ws := lineOf(t, 2)
+			require.True(t, g.Offer(key, 7, 0))
+			if hears {
+				heard(t, ws[0])
+			}
+			told, left := g.quit(key, ws[0])
+			require.Nil(t, left)
+			require.Equal(t, word[int]{given: true, baton: 7}, told)
+			require.True(t, g.Offer(key, 8, 0))
+			require.Equal(t, word[int]{}, heard(t, ws[1]))
+		})
+	}
+	t.Run("overtaken", func(t *testing.T) {
+		g, ws := lineOf(t, 2)
+		require.True(t, g.Offer(key, 7, 0))
+		g.join(key)
+		told, left := g.quit(key, ws[0])
+		require.NotNil(t, left)
+		require.False(t, told.given)
+		require.True(t, g.Offer(key, 8, 0))
+		require.Equal(t, word[int]{}, heard(t, ws[1]), "the next one is called")
+	})
+	t.Run("behind the called one", func(t *testing.T) {
+		g, ws := lineOf(t, 2)
+		require.True(t, g.Offer(key, 7, 0))
+		_, left := g.quit(key, ws[1])
+		require.NotNil(t, left)
+		heard(t, ws[0])
+		require.Equal(t, 7, g.come(key, ws[0]).baton)
+	})
+}
+
+// What was offered may be lost before anybody takes it. The first in the line then comes with nothing.
+func TestLeaveTakesTheOfferBack(t *testing.T) {
+	g, ws := lineOf(t, 1)
+	require.True(t, g.Offer(key, 7, 0))
+	g.Leave(key)
+	require.Equal(t, word[int]{given: true}, heard(t, ws[0]))
+	_, w := g.join(key)
+	require.NotNil(t, w, "the gate is taken, and nothing lies there")
+	g.quit(key, w)
+	g.Leave(key)
+	require.Zero(t, g.Len())
+}
+
+// actors walk at random through all that can be done at one gate, one step at a time.
+type actors struct {
+	t      *testing.T
+	g      *Gates[int]
+	dice   *rand.Rand
+	at     int // batons in actors' hands: the gate is theirs
+	next   int // baton
+	waits  []*waiter[int]
+	called []*waiter[int] // that have heard a call and not come yet
+}
+
+// TestNobodySleepsBesideAnOffer takes random walks and looks after each step whether the gate's promises hold.
+func TestNobodySleepsBesideAnOffer(t *testing.T) {
+	for seed := range uint64(200) {
+		a := &actors{t: t, g: New[int](), dice: rand.New(rand.NewPCG(seed, 1))}
+		for range 60 {
+			a.step()
+			a.check()
+		}
+		for steps := 0; a.g.Len() > 0; steps++ {
+			require.Less(t, steps, 100, "somebody sleeps, seed %d", seed)
+			a.finish()
+			a.check()
+		}
+		require.Zero(t, a.at)
+		require.Empty(t, a.waits)
+	}
+}
+
+func (a *actors) step() {
+	switch a.dice.IntN(6) {
+	case 0, 1:
+		baton, w := a.g.join(key)
+		if w != nil {
+			a.waits = append(a.waits, w)
+			return
+		}
+		a.enter(baton)
+	case 2:
+		if a.at > 0 && a.g.Pass(key, a.next+1) {
+			a.hand()
+		}
+	case 3:
+		if a.at > 0 && a.g.Offer(key, a.next+1, time.Duration(a.dice.IntN(2*int(Soon)))) {
+			a.hand()
+		}
+	case 4:
+		if len(a.waits) > 0 {
+			w := a.waits[a.dice.IntN(len(a.waits))]
+			if told, _ := a.g.quit(key, w); told.given {
+				a.enter(told.baton)
+			}
+			a.forget(w)
+		}
+	default:
+		a.finish()
+	}
+}
+
+// finish goes on with whoever can: one that was told something, else the one at the gate.
+func (a *actors) finish() {
+	for _, w := range a.waits {
+		var told word[int]
+		select {
+		case told = <-w.hears:
+			if !told.given && a.dice.IntN(2) == 0 {
+				a.called = append(a.called, w) // and is slow
+				return
+			}
+		default:
+			continue
+		}
+		a.come(w, told)
+		return
+	}
+	if len(a.called) > 0 {
+		a.come(a.called[0], word[int]{})
+	} else if a.at > 0 {
+		a.at--
+		a.next = 0
+		a.g.Leave(key)
+	}
+}
+
+func (a *actors) come(w *waiter[int], told word[int]) {
+	if !told.given {
+		told = a.g.come(key, w)
+	}
+	if told.given {
+		a.enter(told.baton)
+		a.forget(w)
+		return
+	}
+	a.drop(w)
+}
+
+func (a *actors) hand() {
+	a.next++
+	a.at--
+}
+
+func (a *actors) enter(baton int) {
+	a.at++
+	require.Equal(a.t, a.next, baton, "the baton that was handed on last")
+}
+
+func (a *actors) forget(w *waiter[int]) {
+	a.drop(w)
+	for i := range a.waits {
+		if a.waits[i] == w {
+			a.waits = append(a.waits[:i], a.waits[i+1:]...)
+			return
+		}
+	}
+}
+
+func (a *actors) drop(w *waiter[int]) {
+	for i := range a.called {
+		if a.called[i] == w {
+			a.called = append(a.called[:i], a.called[i+1:]...)
+			return
+		}
+	}
+}
+
+func (a *actors) check() {
+	l := a.g.gates[key]
+	if l == nil {
+		require.Empty(a.t, a.waits)
+		return
+	}
+	given := 0
+	for _, w := range a.waits {
+		require.LessOrEqual(a.t, w.overtaken, mostOvertakes)
+		if len(w.hears) == 1 {
+			told := <-w.hears
+			w.hears <- told
+			if told.given {
+				given++
+			}
+		}
+	}
+	offered := 0
+	if l.offered {
+		offered = 1
+		pending := len(l.first.hears) == 1
+		for _, w := range a.called {
+			pending = pending || w == l.first
+		}
+		require.True(a.t, pending, "the first was called and is on its way")
+	}
+	require.Equal(a.t, 1, a.at+given+offered, "one has the gate, or it is offered")
+}
