@@ -12,8 +12,9 @@
 // Count is the hold count of one acquisition through re-entry, inner unlocks and renewals that are repeated, lost or
 // late.
 //
-// Local is one process: goroutines that lock one name, the gate that they wait behind, a hold that passes from one to
-// the next in memory, re-entry under the contexts of leases that may be over by then, and Close beside all of it.
+// Local is one process: goroutines that lock one name, the gate that they wait behind, a hold that is passed from one to
+// the next in memory or offered to it, re-entry under the contexts of leases that may be over by then, and Close beside
+// all of it. How long one may be overtaken is left open.
 //
 // Batch is the locks of one process that are renewed together, while one key is taken away or may not be touched any
 // more, counts are unsure and Redis is out of memory.

@@ -37,6 +37,8 @@ type localRoutine struct {
 	owner int8 // 1 + goroutine of the outermost lease that its own was taken under, itself for an outermost one
 	token int8
 	baton int8 // handed to it in line: 0 none yet, 1 the gate alone, 2 + hold
+	call  int8 // to come and see, in line
+	past  int8 // how often it was overtaken since
 	had   bool // Lock returned a lease
 	over  bool // its lease was unlocked
 	keeps bool // it is at the gate although it only tries
@@ -69,7 +71,8 @@ type localState struct {
 	routine [routines]localRoutine
 	hold    [holds]localHold
 	line    [routines]int8 // 1 + goroutine, first come first
-	taken   bool           // somebody is at the gate
+	taken   bool           // somebody is at the gate, or it is offered
+	offered int8           // 2 + hold that is
 	redis   int8           // 1 + hold that owns the lock
 	counter int8
 	issued  int8 // highest token of an outermost lease
@@ -96,6 +99,10 @@ type LocalRules struct {
 	TrustClose    bool // who is handed a hold leaves it to Close where Close was quicker
 	WaitForNone   bool // Close does not wait for the calls that are under way
 	NoLeave       bool // a lost hold does not open the gate
+	NoCall        bool // an offer calls nobody
+	StrandOffer   bool // who gives up leaves what is offered to it where it is
+	KeepOffer     bool // a hold that is lost stays offered
+	Unbounded     bool // one is overtaken any number of times
 }
 
 // LocalScope is how much is explored.
@@ -103,6 +110,7 @@ type LocalScope struct {
 	Parents [routines]int8 // 1 + goroutine under whose lease's context each locks, 0 for none; -1 for no such goroutine
 	Try     uint8          // goroutines that call TryLock, by bit
 	Block   int8
+	Offers  bool // holds may be offered; else they are passed
 	Close   bool
 	Faults  int8 // lost holds, unanswered commands, callers that give up
 }
@@ -124,6 +132,7 @@ func Local(scope LocalScope, rules LocalRules) System[localState] {
 		Rules: []Rule[localState]{
 			{"one owner", oneOwner}, {"tokens differ", tokensDiffer}, {"tokens rise", localTokensRise},
 			{"belief is ownership", localOwnership}, {"no wait for oneself", w.noSelfWait},
+			{"no sleep beside an offer", noSleepBesideOffer}, {"bounded overtaking", boundedOvertaking},
 		},
 		Goal: localQuiet,
 		Show: localState.String,
@@ -202,7 +211,7 @@ func localQuiet(s localState) bool {
 			return false
 		}
 	}
-	if s.taken || s.close != open && s.close != sweptClose {
+	if s.taken || s.offered != 0 || s.close != open && s.close != sweptClose {
 		return false
 	}
 	return s.redis == 0 || s.toldOne(&s.hold[s.redis-1])
@@ -245,6 +254,9 @@ func (s localState) String() string {
 		if g > 0 {
 			b.WriteString(" " + letter(int(g-1)))
 		}
+	}
+	if s.offered != 0 {
+		fmt.Fprintf(&b, " | h%d offered", s.offered-1)
 	}
 	if s.close != open {
 		b.WriteString(" | closed")

@@ -65,7 +65,7 @@ func (w *localSystem) cut(s localState, g int, emit localEmit) {
 	if s.done(g); h.leases == 0 {
 		h.state, h.watched, h.closing, h.owed = endedHold, false, false, true
 		if h.atGate {
-			s.leave()
+			s.leave(&w.rules)
 		}
 	}
 	emit("{c}'s Unlock waits no longer for ops", s, true, g)
@@ -86,6 +86,11 @@ func (w *localSystem) finish(s localState, g int, emit localEmit) {
 		emit("{c} passes the hold on", next, false, g)
 		next = s
 	}
+	if w.Offers && h.atGate && h.left > 0 && w.offer(&next, i+1) {
+		next.done(g)
+		emit("{c} offers the hold", next, false, g)
+		next = s
+	}
 	end := &next.hold[i-1]
 	end.state, end.watched, end.closing = endedHold, false, false
 	end.next = h.atGate && next.line[0] != 0
@@ -100,7 +105,7 @@ func (w *localSystem) letsGo(s localState, g int, emit localEmit) {
 	next := s
 	open := func(s *localState) {
 		if h.atGate && h.state == endedHold {
-			s.leave()
+			s.leave(&w.rules)
 		}
 		s.done(g)
 	}
@@ -125,13 +130,13 @@ func (w *localSystem) letsGo(s localState, g int, emit localEmit) {
 }
 
 // lose is hold.lose for hold i. What is forgotten stays in Redis until its lease ends; the rest is swept.
-func (s *localState) lose(i int, forget, noLeave bool) {
+func (s *localState) lose(i int, forget bool, rules *LocalRules) {
 	h := &s.hold[i]
 	gate := h.atGate
 	h.state, h.watched, h.closing, h.atGate, h.leases = lostHold, false, false, false, 0
 	h.owed = !forget
-	if gate && !noLeave {
-		s.leave()
+	if gate && !rules.NoLeave {
+		s.leave(rules)
 	}
 }
 
@@ -140,7 +145,7 @@ func (w *localSystem) redis(s localState, i int, emit localEmit) {
 	h := &s.hold[i]
 	next := s
 	if h.state == liveHold && h.watched && s.faults > 0 && s.close == open {
-		next.lose(i, false, w.rules.NoLeave)
+		next.lose(i, false, &w.rules)
 		emit("h{t} is lost", next, true, i+1)
 		next = s
 	}
@@ -176,7 +181,7 @@ func (w *localSystem) closes(s localState, emit localEmit) {
 			if h.closing {
 				next = s
 				next.hold[i].told = h.leases
-				next.lose(i, h.leases != 0 || w.rules.ForgetPassed, w.rules.NoLeave)
+				next.lose(i, h.leases != 0 || w.rules.ForgetPassed, &w.rules)
 				emit("Close ends h{t}", next, false, i+1)
 			}
 		}

@@ -36,7 +36,7 @@ type localEmit func(text string, s localState, fault bool, args ...int)
 func (s *localState) collect() {
 	for i := range s.hold {
 		h := &s.hold[i]
-		used := int(s.redis) == i+1 || h.owed || h.closing
+		used := int(s.redis) == i+1 || h.owed || h.closing || int(s.offered) == i+2
 		for g := range s.routine {
 			r := &s.routine[g]
 			used = used || int(r.hold) == i+1 || int(r.baton) == i+2
@@ -161,6 +161,12 @@ func (w *localSystem) looks(s localState, g int, emit localEmit) {
 	case !s.taken:
 		me.at, next.taken = atGate, true
 		emit("{c} is at the gate", next, false, g)
+	case s.offered != 0:
+		me.at, me.baton = inLine, next.takeOffer()
+		if first := next.line[0]; first > 0 {
+			next.routine[first-1].past++
+		}
+		emit("{c} overtakes and takes the hold", next, false, g)
 	default:
 		me.at = inLine
 		for i := range next.line {
@@ -200,11 +206,9 @@ func (s *localState) pass(baton int8) bool {
 		return false
 	}
 	s.quit(first)
-	s.routine[first].baton = baton
+	s.routine[first].baton, s.routine[first].call = baton, uncalled
 	return true
 }
-
-func (s *localState) leave() { s.taken = s.pass(1) }
 
 // gated emits what happens from the gate on until Lock returns.
 func (w *localSystem) gated(s localState, g int, emit localEmit) {
@@ -222,7 +226,7 @@ func (w *localSystem) gated(s localState, g int, emit localEmit) {
 			}
 		} else if r.at == trying {
 			if r.keeps {
-				next.leave()
+				next.leave(&w.rules)
 			}
 			next.done(g)
 			emit("{c} hears that the lock is held", next, false, g)
@@ -230,7 +234,7 @@ func (w *localSystem) gated(s localState, g int, emit localEmit) {
 		}
 		if r.at == atGate && (s.close != open || s.faults > 0) {
 			next = s
-			next.leave()
+			next.leave(&w.rules)
 			next.done(g)
 			emit("{c} gives up at the gate", next, s.close == open, g)
 		}
@@ -255,10 +259,9 @@ func (w *localSystem) inLine(s localState, g int, emit localEmit) {
 	me := &next.routine[g]
 	switch {
 	case r.baton == 0:
+		w.comes(s, g, emit)
 		if s.close != open || s.faults > 0 {
-			next.quit(g)
-			next.done(g)
-			emit("{c} gives up behind the gate", next, s.close == open, g)
+			w.quits(s, g, emit)
 		}
 	case r.baton == 1:
 		me.at, me.baton = atGate, 0
@@ -312,7 +315,7 @@ func (w *localSystem) refused(s *localState, g int) {
 	h := &s.hold[i]
 	first := h.state == liveHold
 	if first {
-		s.lose(int(i), true, w.rules.NoLeave)
+		s.lose(int(i), true, &w.rules)
 	}
 	h.owed = h.owed || !w.rules.ForgetRefused && (first || !w.rules.TrustClose)
 	s.done(g)

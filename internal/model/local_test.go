@@ -9,6 +9,7 @@ var (
 	nested    = [routines]int8{0, 1, 2, 0}
 	child     = [routines]int8{0, 1, 0, -1}
 	strangers = [routines]int8{0, 0, 0, -1}
+	crowd     = [routines]int8{0, 0, 0, 0}
 )
 
 func TestLocalHolds(t *testing.T) {
@@ -19,7 +20,13 @@ func TestLocalHolds(t *testing.T) {
 		all(Local(LocalScope{Parents: child, Block: 2, Faults: 2}, LocalRules{})),
 		all(Local(LocalScope{Parents: child, Try: 2, Block: 1, Close: true, Faults: 1}, LocalRules{})),
 		all(Local(LocalScope{Parents: strangers, Block: 2, Close: true}, LocalRules{})),
+		all(Local(LocalScope{Parents: strangers, Block: 3, Offers: true, Close: true}, LocalRules{})),
+		all(Local(LocalScope{Parents: strangers, Block: 3, Offers: true, Faults: 2}, LocalRules{})),
+		all(Local(LocalScope{Parents: child, Try: 4, Block: 2, Offers: true, Faults: 1}, LocalRules{})),
+		all(Local(LocalScope{Parents: crowd, Block: 4, Offers: true}, LocalRules{})),
 	}, []run{
+		all(Local(LocalScope{Parents: crowd, Block: 4, Offers: true, Faults: 1}, LocalRules{})),
+		all(Local(LocalScope{Parents: siblings, Block: 2, Offers: true, Faults: 1}, LocalRules{})),
 		all(Local(LocalScope{Parents: siblings, Block: 2, Faults: 1}, LocalRules{})),
 		all(Local(LocalScope{Parents: nested, Block: 2, Faults: 1}, LocalRules{})),
 		all(Local(LocalScope{Parents: siblings, Block: 2, Close: true}, LocalRules{})),
@@ -38,6 +45,7 @@ func TestBrokenLocalIsCaught(t *testing.T) {
 	family := LocalScope{Parents: siblings, Block: 2}
 	tries := LocalScope{Parents: siblings, Try: 2, Block: 2}
 	closes := LocalScope{Parents: strangers, Block: 2, Close: true}
+	offers := LocalScope{Parents: strangers, Block: 3, Offers: true, Faults: 1}
 	fails := LocalScope{Parents: strangers, Block: 2, Faults: 1}
 	catch(t, []broken{
 		local("re-entry asks only whether the hold has leases", "one owner", 14, family, LocalRules{AnyLease: true}),
@@ -50,6 +58,12 @@ func TestBrokenLocalIsCaught(t *testing.T) {
 		local("Close forgets a hold that is being passed on", "progress", 9, closes, LocalRules{ForgetPassed: true}),
 		local("who is handed a hold leaves it to Close", "progress", 6, closes, LocalRules{TrustClose: true}),
 		local("Close does not wait for calls", "progress", 6, closes, LocalRules{WaitForNone: true}),
+		local("an offer calls nobody", "progress", 9, offers, LocalRules{NoCall: true}),
+		local("an offer calls nobody: it sleeps", "no sleep beside an offer", 9, offers, LocalRules{NoCall: true}),
+		local("who gives up leaves the offer", "progress", 10, offers, LocalRules{StrandOffer: true}),
+		local("a lost hold stays offered", "progress", 10, offers, LocalRules{KeepOffer: true}),
+		local("one is overtaken without end", "bounded overtaking", 18,
+			LocalScope{Parents: crowd, Block: 4, Offers: true}, LocalRules{Unbounded: true}),
 		local("a lost hold keeps the gate", "progress", 4, fails, LocalRules{NoLeave: true}),
 	})
 }
@@ -68,6 +82,13 @@ func TestLocalReaches(t *testing.T) {
 	})
 	reached(t, plain, "a hold that was granted with a release, passed on in memory", func(s localState) bool {
 		return s.counter > 2 && s.routine[0].at == gone && s.issued > 3
+	})
+	offers := Local(LocalScope{Parents: crowd, Block: 4, Offers: true, Faults: 1}, LocalRules{})
+	reached(t, offers, "one who came in vain, and is passed the hold", func(s localState) bool {
+		return s.routine[1].past > 0 && s.routine[1].baton > 1
+	})
+	reached(t, offers, "one who took an offer as it gave up, and offers it to the next", func(s localState) bool {
+		return s.routine[1].at == gone && !s.routine[1].had && s.offered != 0 && s.issued == 1
 	})
 	reached(t, plain, "a lock that stands after Close, its lease with a caller", func(s localState) bool {
 		return s.close == sweptClose && s.redis > 0 && s.routine[0].at == inside
