@@ -20,13 +20,10 @@ type hold struct {
 
 	watcher hub.Watcher // itself, as the hub knows it
 
-	// ops is held by whoever tells Redis a new hold count or ends the hold: one operation at a
-	// time.
-	ops chan struct{}
-
 	// mu guards what follows. Invariant: leases are exactly those given out and not yet unlocked,
 	// and none of them is trusted past deadline(). Once state is not live it never is again.
 	mu      sync.Mutex
+	ops     ops // held by the goroutine that tells Redis a new hold count or ends the hold
 	state   holdState
 	cause   error // why it was lost
 	cfg     *config
@@ -64,28 +61,63 @@ const (
 
 // tryLock takes h.ops if nobody has it.
 func (h *hold) tryLock() bool {
-	select {
-	case h.ops <- struct{}{}:
-		return true
-	default:
-		return false
-	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ops.take()
 }
 
 // lock takes h.ops. It fails when ctx ends first.
 func (h *hold) lock(ctx context.Context) error {
-	if h.tryLock() {
+	h.mu.Lock()
+	if h.ops.take() {
+		h.mu.Unlock()
 		return nil
 	}
+	turn := make(chan struct{})
+	h.ops.line = append(h.ops.line, turn)
+	h.mu.Unlock()
 	select {
-	case h.ops <- struct{}{}:
+	case <-turn:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i := slices.Index(h.ops.line, turn); i >= 0 {
+		h.ops.line = slices.Delete(h.ops.line, i, i+1)
+	} else {
+		h.ops.leave() // its turn came in that moment
+	}
+	return context.Cause(ctx)
 }
 
-func (h *hold) unlock() { <-h.ops }
+func (h *hold) unlock() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops.leave()
+}
+
+// ops is a mutex whose waiters may give up, first come first served. It is guarded by a hold's
+// mutex.
+type ops struct {
+	taken bool
+	line  []chan struct{} // of those who wait; closed when it is their turn
+}
+
+func (o *ops) take() bool {
+	free := !o.taken
+	o.taken = true
+	return free
+}
+
+func (o *ops) leave() {
+	if len(o.line) == 0 {
+		o.taken = false
+		return
+	}
+	close(o.line[0])
+	o.line = slices.Delete(o.line, 0, 1)
+}
 
 // drop ends one lease: the count falls, the hold passes on, or the lock is released.
 func (h *hold) drop(ctx context.Context, l *Lease) error {

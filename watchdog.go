@@ -165,7 +165,7 @@ func (k *keeper) newHold(c claim, g node.Grant, cfg *config, atGate bool) *hold 
 		k.gates.Remark(e.Names.Lock, nil)
 	}
 	h := &hold{
-		k: k, claim: c, entry: e, cfg: cfg, ops: make(chan struct{}, 1), atGate: atGate, index: -1,
+		k: k, claim: c, entry: e, cfg: cfg, atGate: atGate, index: -1,
 		token: g.Token, left: g.Passes, since: clock.Now(), cap: clock.Never(),
 		until: g.Sent.Add(e.Lease - clock.Margin(e.Lease)), renewAt: g.Sent.Add(e.Lease / 3), kept: g.Sent.Add(e.Lease),
 	}
@@ -256,7 +256,7 @@ func (h *hold) tick(now clock.Stamp) (renewal, bool) {
 	if renew {
 		r = renewal{claim: h.claim, lease: h.renewLease(now), timeout: min(h.entry.Timeout, h.cfg.commandTimeout, 2*time.Second)}
 		h.asksFor(r.lease, now)
-		if h.countUnsure && len(h.ops) == 0 {
+		if h.countUnsure && !h.ops.taken {
 			r.count = max(1, len(h.leases))
 		}
 		h.asking, h.askSoon = true, false
@@ -287,7 +287,7 @@ func (h *hold) settle(r renewal, got wire.Result, sent clock.Stamp) {
 	}
 	if got == wire.Renewed {
 		h.extended(sent, r.lease)
-		if r.count > 0 && len(h.ops) == 0 && r.count == max(1, len(h.leases)) {
+		if r.count > 0 && !h.ops.taken && r.count == max(1, len(h.leases)) {
 			h.countUnsure = !h.countUnsureUntil.Reached(sent)
 		}
 		if h.countUnsure && !h.askSoon {

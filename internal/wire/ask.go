@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/driver"
@@ -105,7 +106,23 @@ func (r *Redis) of(k *Kind) *scripts {
 }
 
 // MS is a duration on the wire: whole milliseconds, at least one.
-func MS(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
+func MS(d time.Duration) string {
+	ms := max(1, d.Milliseconds())
+	last := lastMS.Load()
+	if last == nil || last.ms != ms {
+		last = &milliseconds{ms, strconv.FormatInt(ms, 10)}
+		lastMS.Store(last)
+	}
+	return last.text
+}
+
+// lastMS is what MS told last: most locks have the same lease.
+var lastMS atomic.Pointer[milliseconds]
+
+type milliseconds struct {
+	ms   int64
+	text string
+}
 
 // parseAnswer reads {1, first token, how many} or {0, counter, ticket, TTL, holder}.
 func parseAnswer(got []driver.Value) (a Answer, err error) {
