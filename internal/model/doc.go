@@ -35,6 +35,10 @@
 //
 // Spread is the tokens of a quorum by the nodes' clocks, which are apart, where nodes that forgot are told nothing.
 //
+// Linger is a lock that a process keeps after its last Unlock, for its own next Lock: who may take it from there and for
+// how long, the messages that others want it, Redisson's waiters who send none, and processes that were stopped.
+// LingerQuorum is the same on three nodes, for what they add: that such a hold ends at once, and at all of them.
+//
 // # What is abstracted
 //
 // Time in Node is ticks, and a lease is one or two of them. Beliefs are counted from when a command was sent, leases
@@ -59,6 +63,12 @@
 //
 // Small scope is evidence, not proof: two or three processes, three nodes, one fault or two.
 //
+// In Linger a tick passes only while nothing is under way, but for a fault; one goroutine locks in each of two processes;
+// a process has two acquisitions at a time, the one it uses and the one that is being released; and a grant's message
+// that is older than an answer "queued" is dropped, as Node shows. Waiting is counted in ticks, as long as a hold may be
+// kept. LingerQuorum has no time: that a hold has been kept for long enough may be found at any time, and nothing relies
+// on it. Grants there are Split's and Fence's.
+//
 // # What is left out
 //
 // Nothing here reads the code: that code and model do the same is for whoever changes one of them to see to. That is
@@ -77,6 +87,12 @@
 // the node's incarnation in one belief. That contenders of a quorum whose attempts overlap are as safe under clocks as
 // holds that follow each other, since Fence has them, and a clock only raises a node's counter. That a node which is
 // back with an older file has lost its memory, since its run id is another.
+//
+// Of lingering: several goroutines, since what goes on at a gate is Local's, where an idle hold is one that is passed on
+// to nobody yet, and ends once, under its mutex. A hold that is deposed by force while it lies idle, which is not used
+// from the message of that on until Redis has confirmed it. A failover or a restart without data: others may be granted
+// the lock until the next renewal, as beside a holder who works. That on a quorum one who waited before, with a higher
+// ticket, may be found by its next poll only, where a lock was free with a queue: the time to linger ends it too.
 //
 // The first use of a quorum, where nodes that were all found fresh are asked once more and then declared new, each by a
 // script that looks again; the simulation in internal/sim has it, with restarts in between. That a node is taken again
