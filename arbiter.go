@@ -49,6 +49,8 @@ type claim interface {
 	// setCount writes the hold count and lengthens the lease; the stamp is when the confirmed
 	// command was sent.
 	setCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error)
+	// attend reports whether the entry, which holds the lock, hears that somebody else wants it.
+	attend() bool
 	// asks notes that Redis is about to be asked to keep the lock for lease.
 	asks(lease time.Duration)
 	// seen tells who held the lock when the entry last asked, "" for unknown, and what was left of

@@ -192,7 +192,8 @@ func TestTheLastPollCounts(t *testing.T) {
 func TestRemarkOutlivesItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gate.New[int]()
-		require.True(t, g.TryEnter("k"))
+		_, free := g.TryEnter("k")
+		require.True(t, free)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		errs := make(chan error, 3)

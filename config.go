@@ -51,7 +51,8 @@ type leaseConfig struct {
 type lineConfig struct {
 	passes   int // local hand-overs in a row; 1: none
 	passTime time.Duration
-	strict   bool // nobody overtakes a goroutine that is being woken
+	strict   bool          // nobody overtakes a goroutine that is being woken
+	linger   time.Duration // how long an unlocked lock may be kept; 0: not at all
 }
 
 // nodeConfig is about each Redis, and the client as a whole.

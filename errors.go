@@ -58,6 +58,7 @@ type HeldError struct {
 	Name   string        // the lock
 	Holder string        // field of the holder in Redis, "" when unknown
 	TTL    time.Duration // what was left of the holder's lease, 0 when unknown
+	Wanted bool          // TryLock told the holder's process that the lock is wanted: where it lies idle there, it is free in a moment
 	Local  bool          // it waited behind another goroutine of this process
 	Cause  error         // why waiting ended; nil for TryLock
 }
@@ -67,6 +68,9 @@ func (e *HeldError) Error() string {
 	msg := fmt.Sprintf("relock: lock %q not acquired", e.Name)
 	if e.Holder != "" {
 		msg += fmt.Sprintf(": held by %s for another %v unless renewed", e.Holder, e.TTL)
+	}
+	if e.Wanted {
+		msg += " or idle there: its process was told that it is wanted"
 	}
 	if e.Local {
 		msg += ": another goroutine of this process was first"
@@ -181,7 +185,7 @@ func hintFor(err error) string {
 func outward(err error) error {
 	switch e := err.(type) {
 	case *wire.HeldError:
-		return &HeldError{Name: e.Name, Holder: e.Holder, TTL: e.TTL, Local: e.Local, Cause: outward(e.Cause)}
+		return &HeldError{Name: e.Name, Holder: e.Holder, TTL: e.TTL, Wanted: e.Wanted, Local: e.Local, Cause: outward(e.Cause)}
 	case *wire.NodeError:
 		return &NodeError{Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, hint: hintFor(e.Err)}
 	case *wire.MemberError:

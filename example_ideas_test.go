@@ -184,3 +184,27 @@ func ExampleWithWait() {
 	fmt.Println(errors.Is(err, relock.ErrNotAcquired))
 	// Output: true
 }
+
+// A lock that lingers costs no command while this process alone wants it. Others get it as soon as
+// they ask, unless somebody works under it, who can hear that it is wanted.
+func ExampleWithLinger() {
+	ctx := context.Background()
+	locks, done := opened(relock.WithLinger(time.Minute))
+	defer done()
+
+	orders := locks.Mutex("orders")
+	for range 1000 {
+		lease := taken(ctx, orders) // from the second or third on without a command
+		lease.Unlock(ctx)
+	}
+
+	lease := taken(ctx, orders)
+	defer lease.Unlock(ctx)
+	select {
+	case <-lease.Wanted():
+		fmt.Println("somebody waits: give way")
+	default:
+		fmt.Println("nobody else wants it")
+	}
+	// Output: nobody else wants it
+}

@@ -13,16 +13,17 @@ import (
 // keeper is what the locks and holds of a client have in common: who decides, who waits here, and
 // what is kept.
 type keeper struct {
-	id     string // uuid: fields and inbox of the client
-	cfg    config
-	arb    arbiter
-	gates  *gate.Gates[baton]
-	remark remark // at a gate
-	dog    *watchdog
-	count  atomic.Uint64 // of entries
-	closed atomic.Bool
-	calls  atomic.Int64  // that are under way
-	idle   chan struct{} // one slot: the last of them ended on a closed client
+	id        string // uuid: fields and inbox of the client
+	cfg       config
+	arb       arbiter
+	gates     *gate.Gates[baton]
+	remark    remark // at a gate
+	dog       *watchdog
+	count     atomic.Uint64 // of entries
+	closed    atomic.Bool
+	lingering atomic.Int64  // holds that lie idle
+	calls     atomic.Int64  // that are under way
+	idle      chan struct{} // one slot: the last of them ended on a closed client
 }
 
 // baton is what one goroutine hands to the next at a lock's gate: the lock itself, or its place in
@@ -30,6 +31,7 @@ type keeper struct {
 type baton struct {
 	hold *hold
 	next claim
+	idle bool // the hold lay at the gate, and may be over
 }
 
 // settle waits for the calls under way. They may hold what they have to give back, and leave within
@@ -48,7 +50,7 @@ func (k *keeper) settle() {
 
 // finish passes the hold to the next goroutine of this process, or gives the lock back.
 func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
-	if h.passOn(now) {
+	if h.passOn(now) || h.linger(now) {
 		return nil
 	}
 	h.mu.Lock()
@@ -75,7 +77,8 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 func (h *hold) passOn(now clock.Stamp) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.atGate || h.state != holdLive || h.left == 0 || now.Since(h.since) >= h.cfg.passTime ||
+	bounded := h.used >= h.cfg.passes || now.Since(h.since) >= h.cfg.passTime
+	if !h.atGate || h.state != holdLive || h.left == 0 || bounded && !h.cacheable(now) ||
 		h.until.Until(now) < h.entry.Lease/10 {
 		return false
 	}

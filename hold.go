@@ -46,6 +46,8 @@ type hold struct {
 	countUnsureUntil clock.Stamp // up to here a count that was sent and not answered may still come
 
 	atGate bool // others of this process wait behind it
+	used   int  // leases it was given to, one after the other
+	lingering
 
 	index int         // in the watchdog's heap, -1 outside; guarded by the watchdog's mutex
 	due   clock.Stamp // likewise
@@ -207,6 +209,9 @@ func (h *hold) lose(cause error) {
 	h.state, h.cause = holdLost, cause
 	leases, atGate := h.leases, h.atGate
 	h.leases, h.atGate = nil, false
+	if h.idle {
+		h.withdraw()
+	}
 	h.mu.Unlock()
 	for _, l := range leases {
 		l.ctx.end(cause)

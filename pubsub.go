@@ -120,7 +120,7 @@ func (c *contender) poll(ctx context.Context) (node.Grant, error) {
 
 // granted is the grant that is believed.
 func (c *contender) granted() node.Grant {
-	return node.Grant{Token: c.Belief.Number, Passes: c.Ear().Granted(c.Belief.Tokens()), Sent: c.Belief.Sent}
+	return node.Grant{Token: c.Belief.Number, Passes: c.Ear().Granted(c.Belief.Tokens()), Sent: c.Belief.Sent, Fresh: c.Belief.Fresh}
 }
 
 // answered notes the answer "you wait" to a command sent at sent.
@@ -167,7 +167,7 @@ func (c *contender) try(ctx context.Context) (node.Grant, error) {
 		return node.Grant{}, &wire.NodeError{Op: "acquire", Name: c.entry.Names.Name, Err: err}
 	case !a.Mine:
 		c.Forget()
-		return node.Grant{}, &wire.HeldError{Name: c.entry.Names.Name, Holder: a.Holder, TTL: a.TTL}
+		return node.Grant{}, &wire.HeldError{Name: c.entry.Names.Name, Holder: a.Holder, TTL: a.TTL, Wanted: a.Wanted}
 	}
 	return c.granted(), nil
 }
@@ -235,6 +235,7 @@ func (c *contender) setCount(ctx context.Context, count int, lease time.Duration
 	return sent, nil
 }
 
+func (c *contender) attend() bool                  { return c.Ear().Attend() }
 func (c *contender) asks(lease time.Duration)      { c.Asks(lease) }
 func (c *contender) seen() (string, time.Duration) { return c.holder, c.ttl }
 func (c *contender) watch(w *hub.Watcher)          { c.Ear().Watch(w) }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -139,7 +140,15 @@ func (lk *lock) try(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	atGate := owner == "" && lk.k.gates.TryEnter(lk.names.Lock)
+	var b baton
+	atGate := false
+	if owner == "" {
+		b, atGate = lk.k.gates.TryEnter(lk.names.Lock)
+	}
+	if b.idle && b.hold.resume() {
+		l, err := b.hold.start(ctx, lk)
+		return lk.filled(ctx, l, err)
+	}
 	c := lk.newClaim(owner)
 	g, err := c.try(ctx)
 	if err != nil {
@@ -149,6 +158,11 @@ func (lk *lock) try(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	l, err := lk.k.newHold(c, g, &lk.cfg, atGate).start(ctx, lk)
+	return lk.filled(ctx, l, err)
+}
+
+// filled is a lease that was started, as long as a fixed one promises.
+func (lk *lock) filled(ctx context.Context, l *Lease, err error) (*Lease, error) {
 	if err == nil && lk.cfg.fixed > 0 {
 		err = lk.fill(ctx, l)
 	}
@@ -249,6 +263,11 @@ func (lk *lock) wait(ctx, wctx context.Context) (*Lease, error) {
 	switch {
 	case err != nil:
 		return nil, lk.leftTheLine(err)
+	case b.idle && !b.hold.resume():
+		b = baton{}
+		lk.k.gates.Remark(lk.names.Lock, gate.ErrNothingYet)
+	}
+	switch {
 	case b.hold != nil:
 		return lk.accept(ctx, wctx, b.hold)
 	case b.next == nil:
@@ -275,7 +294,7 @@ func (lk *lock) newClaim(owner string) claim {
 func (k *keeper) entry(kind *wire.Kind, names *wire.Names, owner string, cfg *config) wire.Entry {
 	e := wire.Entry{
 		Kind: kind, Names: names, ID: k.newID(), Owner: owner,
-		Lease: cfg.firstLease, Block: cfg.passes, Timeout: cfg.commandTimeout,
+		Lease: cfg.firstLease, Block: cfg.block(), Timeout: cfg.commandTimeout,
 	}
 	if owner != "" {
 		e.Block = 1

@@ -169,6 +169,7 @@ func (k *keeper) newHold(c claim, g node.Grant, cfg *config, atGate bool) *hold 
 		token: g.Token, left: g.Passes, since: clock.Now(), cap: clock.Never(),
 		until: g.Sent.Add(e.Lease - clock.Margin(e.Lease)), renewAt: g.Sent.Add(e.Lease / 3), kept: g.Sent.Add(e.Lease),
 	}
+	h.fresh, h.asked = atGate && g.Fresh && cfg.lingers() && c.attend(), g.Sent
 	h.watcher, h.leases = h, h.room[:0]
 	c.watch(&h.watcher)
 	return h
@@ -197,6 +198,7 @@ func (h *hold) start(ctx context.Context, of *lock) (*Lease, error) {
 	h.leases, l.token = append(h.leases, l), h.token
 	h.token++
 	h.left--
+	h.used++
 	due := h.next(now)
 	sooner := h.lookAt.IsZero() || due.Until(now) < h.lookAt.Until(now)
 	if sooner {
@@ -227,7 +229,7 @@ func (h *hold) deadline(now clock.Stamp) clock.Stamp {
 
 // next is when the watchdog has to look again. The caller holds h.mu.
 func (h *hold) next(now clock.Stamp) clock.Stamp {
-	return clock.Sooner(h.deadline(now), h.renewal(now), now)
+	return clock.Sooner(clock.Sooner(h.deadline(now), h.renewal(now), now), h.lingersUntil(now), now)
 }
 
 // renewal is when to ask Redis next: never while a renewal is under way, for a fixed lease, or once
@@ -243,6 +245,10 @@ func (h *hold) renewal(now clock.Stamp) clock.Stamp {
 // tick is the watchdog's look at one hold. It returns a renewal to send, if one is near.
 func (h *hold) tick(now clock.Stamp) (renewal, bool) {
 	if h.expire() {
+		return renewal{}, false
+	}
+	if h.outstayed(now) {
+		h.giveBack()
 		return renewal{}, false
 	}
 	h.mu.Lock()
@@ -286,6 +292,9 @@ func (h *hold) settle(r renewal, got wire.Result, sent clock.Stamp) {
 		return
 	}
 	if got == wire.Renewed {
+		if h.doubt.Before(sent) {
+			h.doubt = clock.Stamp{}
+		}
 		h.extended(sent, r.lease)
 		if r.count > 0 && !h.ops.taken && r.count == max(1, len(h.leases)) {
 			h.countUnsure = !h.countUnsureUntil.Reached(sent)
@@ -351,7 +360,7 @@ func (h *hold) Doubt() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state == holdLive {
-		h.askSoon, h.renewAt = true, now
+		h.askSoon, h.renewAt, h.doubt = true, now, now
 		h.k.dog.schedule(h, h.next(now), now)
 	}
 }

@@ -1,6 +1,6 @@
 -- acquire: take the free lock, enter the hold of a shared owner, or wait in the queue. Sent again it is the poll.
 --
--- needs: rights kind grant handover queue turn
+-- needs: rights kind grant handover queue turn news
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -15,8 +15,8 @@
 -- ARGV[8]  PUBLISH or SPUBLISH
 -- Left out at the end: '', and what one Redis that is no Cluster has.
 --
--- Returns {1, first token, how many} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, holder};
--- without a holder, what is left of the turn that the lock is left free for.
+-- Returns {1, first token, how many} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, holder,
+-- how many heard that the lock is wanted}; without a holder, what is left of the turn that the lock is left free for.
 -- Wire: RedissonLock.tryLockInnerAsync, RedissonFencedLock.
 local lease, block, id, owner, ticket = ARGV[1], ARGV[2], ARGV[3], ARGV[4] or '', ARGV[5] or ''
 local inbox, publish = ARGV[7] or 'relock_inbox:', ARGV[8] or 'PUBLISH'
@@ -57,4 +57,4 @@ if open(lease, block, id, owner, own_line()) then
 elseif ticket ~= '-' and inbox ~= '' then
   queued = join(member, ticket, lease)
 end
-return waiting(queued)
+return want(waiting(queued), inbox, publish)

@@ -9,8 +9,8 @@
 
 -- hand_over gives the free lock to the first waiters whose clients still listen: to one, or to as many as a batch has while
 -- the lock is open to them. me is granted by the caller's reply. NUMSUB decides, because PUBLISH counts pattern subscribers
--- too. Returns me, else the last one granted, with its token and how many, or nothing. A member that ends behind its id is
--- an older client's.
+-- too. A + before the lease in its message says that others wait behind who is granted. Returns me, else the last one
+-- granted, with its token and how many, or nothing. A member that ends behind its id is an older client's.
 local function hand_over(inbox, publish, me)
   local line = next_line()
   if barred and (redis.call('EXISTS', line) == 0 or barred()) then
@@ -32,8 +32,9 @@ local function hand_over(inbox, publish, me)
         record_grant(first, ticket)
       end
       if member ~= me then
+        local more = (me or redis.call('EXISTS', line) == 1) and '+' or ''
         local tokens = colon == ':' and owner == '' and first .. ':' .. many or first
-        redis.call(publish, inbox .. client, table.concat({ tokens, lease .. named, id, #owner, owner .. KEYS[1] }, ' '))
+        redis.call(publish, inbox .. client, table.concat({ tokens, more .. lease .. named, id, #owner, owner .. KEYS[1] }, ' '))
       end
       if owner ~= '' or batch > 1 then
         announce(publish) -- other waiters of this owner, or of a batch, may enter now

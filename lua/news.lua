@@ -4,7 +4,17 @@
 --
 -- Returns nothing: it only defines functions.
 
--- tell sends the clients of a lock's holders news that is no grant: 0 deposed, 1 look again.
+-- want makes an answer to one who is not granted the lock tell its holder's client that it is wanted, and how many heard.
+local function want(answer, inbox, publish)
+  local client = answer[1] == 0 and inbox ~= '' and string.match(answer[5], '^([^:]+):%d+$')
+  if client then
+    local heard = redis.pcall(publish, inbox .. client, '0 2 ' .. answer[5] .. ' 0 ' .. KEYS[1])
+    answer[#answer + 1] = type(heard) == 'number' and heard or 0 -- what cannot be told is no failure of who asks
+  end
+  return answer
+end
+
+-- tell sends the clients of a lock's holders news that is no grant: 0 deposed, 1 look again; 2, wanted, is want's.
 local function tell(holders, inbox, publish, news)
   for _, field in ipairs(holders) do
     local client = string.match(field, '^([^:]+):%d+$')

@@ -15,7 +15,7 @@
 -- ARGV[7]  grant number to yield, '' for none; after a yield 'apart' to stay out of the owner's hold, 'again' to enter it
 -- Left out at the end: ''.
 --
--- Returns ballot's answer, or why the node is mute as an error.
+-- Returns ballot's answer, and how many heard that the lock is wanted; or why the node is mute as an error.
 local lease, block, id, ticket, how, owner, yield = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] or '', ARGV[7] or ''
 local shut = barred()
 if not shut and idle(lease, block, id, owner) then
@@ -58,4 +58,4 @@ elseif how ~= 'try' then
     tell(holders(), 'relock_inbox:', 'PUBLISH', 1)
   end
 end
-return ballot(id)
+return want(ballot(id), 'relock_inbox:', 'PUBLISH')

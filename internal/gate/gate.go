@@ -11,11 +11,14 @@
 // costs no switch of goroutines. Overtaking is bounded. Nobody overtakes one who has come in vain,
 // was called longer ago than Soon, or was overtaken mostOvertakes times: Offer then passes.
 //
-// So a gate is free, taken or offered:
+// Where nobody waits the one at the gate may leave the baton to rest there, for the next who comes.
+//
+// So a gate is free, taken or offered, or a baton rests there:
 //
 //	free     Enter: taken.
 //	taken    Enter: joins the line. Pass: taken by the first. Offer: offered, or as Pass.
-//	         Leave: taken by the first with no baton, or free.
+//	         Leave: taken by the first with no baton, or free. Rest: as Pass, or rests.
+//	rests    Enter: taken, with the baton. Withdraw: free.
 //	offered  Enter: taken, with the baton. The first comes, because it was called or since it gives
 //	         up: taken, with the baton. Leave, for what was offered is worth nothing any more: taken
 //	         by the first with no baton.
@@ -67,31 +70,32 @@ func (e *Left) Error() string {
 func (e *Left) Unwrap() error { return e.Cause }
 
 // Gates holds a gate for each key in use. The zero value is not usable; call New.
-type Gates[T any] struct {
+type Gates[T comparable] struct {
 	closed  chan struct{}
 	waiters sync.Pool // that nobody knows any more, for reuse
 
 	// mu guards what follows, every line, and who sends to a waiter. Invariant: a key has a line
-	// exactly while its gate is taken or offered; a waiter is in its line until it has been given
-	// the gate, has taken what was offered, or has given up; one that is called and has not come in
-	// vain either has the call in its channel or is about to ask for mu; and where something is
-	// offered, the first in the line is such a one.
+	// exactly while its gate is taken or offered, or a baton rests there, for which nobody waits; a
+	// waiter is in its line until it has been given the gate, has taken what was offered, or has
+	// given up; one that is called and has not come in vain either has the call in its channel or is
+	// about to ask for mu; and where something is offered, the first in the line is such a one.
 	mu    sync.Mutex
 	gates map[string]*line[T]
 	spare []*line[T]
 }
 
-type line[T any] struct {
+type line[T comparable] struct {
 	first, last *waiter[T]
 
 	offered bool
-	baton   T // that is offered
+	rests   bool
+	baton   T // that is offered, or rests
 
 	remark error
 	since  time.Duration // there has been a remark since then
 }
 
-type waiter[T any] struct {
+type waiter[T comparable] struct {
 	prev, next *waiter[T]
 	hears      chan word[T] // one slot
 	joined     time.Duration
@@ -109,7 +113,7 @@ type word[T any] struct {
 }
 
 // New returns gates that nobody stands at.
-func New[T any]() *Gates[T] {
+func New[T comparable]() *Gates[T] {
 	return &Gates[T]{closed: make(chan struct{}), gates: make(map[string]*line[T])}
 }
 
@@ -149,15 +153,40 @@ func (g *Gates[T]) Enter(ctx context.Context, key string) (T, error) {
 	return told.baton, ErrClosed
 }
 
-// TryEnter takes key's gate if nobody is there.
-func (g *Gates[T]) TryEnter(key string) bool {
+// TryEnter takes key's gate if it is free, and returns the baton that rests there, if one does.
+func (g *Gates[T]) TryEnter(key string) (baton T, free bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, taken := g.gates[key]; taken {
-		return false
+	l := g.gates[key]
+	switch {
+	case l == nil:
+		g.open(key)
+	case l.rests:
+		baton = l.take()
+	default:
+		return baton, false
 	}
-	g.open(key)
-	return true
+	return baton, true
+}
+
+// Rest leaves key's gate, where the caller is, and a baton there for whoever comes next; one who
+// waits is given it.
+func (g *Gates[T]) Rest(key string, baton T) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l := g.gates[key]; !l.give(baton) {
+		l.baton, l.rests = baton, true
+	}
+}
+
+// Withdraw takes away the baton that rests at key's gate, if it is that one.
+func (g *Gates[T]) Withdraw(key string, baton T) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l := g.gates[key]; l != nil && l.rests && l.baton == baton {
+		l.take()
+		g.free(key, l)
+	}
 }
 
 // Remark notes what those are told who give up in the line behind the caller, who is at key's gate;
@@ -245,6 +274,8 @@ func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
 	case l == nil:
 		g.open(key)
 		return baton, nil
+	case l.rests:
+		return l.take(), nil
 	case l.offered:
 		l.first.overtaken++
 		return l.take(), nil
@@ -333,9 +364,9 @@ func (l *line[T]) note(remark error) {
 	l.remark = remark
 }
 
-// take ends an offer, if there is one, and returns its baton.
+// take ends an offer or a rest, if there is one, and returns its baton.
 func (l *line[T]) take() (baton T) {
-	baton, l.baton, l.offered = l.baton, baton, false
+	baton, l.baton, l.offered, l.rests = l.baton, baton, false, false
 	return baton
 }
 

@@ -45,8 +45,10 @@ func TestGateIsFirstComeFirstServed(t *testing.T) {
 func TestGivingUpLeavesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gate.New[int]()
-		require.True(t, g.TryEnter("k"))
-		require.False(t, g.TryEnter("k"))
+		_, free := g.TryEnter("k")
+		require.True(t, free)
+		_, free = g.TryEnter("k")
+		require.False(t, free)
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		errs := make(chan error)
@@ -71,7 +73,8 @@ func TestGivingUpLeavesTheLine(t *testing.T) {
 func TestCloseTurnsWaitersAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gate.New[int]()
-		require.True(t, g.TryEnter("k"))
+		_, free := g.TryEnter("k")
+		require.True(t, free)
 		got := make(chan error)
 		go func() {
 			_, err := g.Enter(t.Context(), "k")

@@ -21,7 +21,8 @@ func heard(t *testing.T, w *waiter[int]) word[int] {
 func lineOf(t *testing.T, n int) (*Gates[int], []*waiter[int]) {
 	t.Helper()
 	g := New[int]()
-	require.True(t, g.TryEnter(key))
+	_, free := g.TryEnter(key)
+	require.True(t, free)
 	var waiters []*waiter[int]
 	for range n {
 		_, w := g.join(key)
@@ -44,7 +45,8 @@ func TestOfferIsForWhoComesFirst(t *testing.T) {
 	t.Run("one who runs already", func(t *testing.T) {
 		g, ws := lineOf(t, 2)
 		require.True(t, g.Offer(key, 7, 0))
-		require.False(t, g.TryEnter(key), "somebody waits")
+		_, free := g.TryEnter(key)
+		require.False(t, free, "somebody waits")
 		baton, w := g.join(key)
 		require.Nil(t, w)
 		require.Equal(t, 7, baton)

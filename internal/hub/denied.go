@@ -60,6 +60,7 @@ func (h *Hub) noteDenial(channel string, err error) (time.Duration, bool) {
 		wakeWaiting(slices.Values(r.members))
 	} else {
 		h.vet()
+		h.hears.Store(false)
 		wakeWaiting(maps.Values(h.ears))
 	}
 	return pause, first

@@ -23,9 +23,15 @@ func (s Signal) Poke() {
 	}
 }
 
-// A Watcher keeps a lock that was granted, and is told that it may have been lost. Doubt is called
-// with the hub's mutex held: it must neither block nor call the hub.
-type Watcher interface{ Doubt() }
+// A Watcher keeps a lock that was granted. Its methods are called with the hub's mutex held: they
+// must neither block nor call the hub.
+type Watcher interface {
+	// Doubt says that the lock may have been lost.
+	Doubt()
+	// Wanted says that somebody else wants the lock, or when not sure, that word of that may have
+	// been missed.
+	Wanted(sure bool)
+}
 
 // Hints are what messages told a waiter beside grants: that it should look again, and that a client
 // with a lower ticket may wait for what it has.
@@ -46,6 +52,9 @@ type Ear struct {
 	// the lock held, it may have run before that grant.
 	regranted atomic.Bool
 
+	// wanted remembers what the watcher is to be told, which may come before there is one.
+	wanted atomic.Int32
+
 	// unvetted is set when the lock was granted before it was known whether the inbox may be
 	// subscribed.
 	unvetted bool
@@ -58,6 +67,12 @@ type Ear struct {
 	grant wire.Tokens // of the last message that granted it, zero when taken
 	hints Hints
 }
+
+const (
+	notWanted = iota
+	maybeWanted
+	surelyWanted
+)
 
 const (
 	earWaits = iota
@@ -145,8 +160,48 @@ func (e *Ear) Verdict(ctx context.Context) error {
 	return e.verdict(ctx)
 }
 
-// Watch makes news about the entry go to what keeps the lock.
-func (e *Ear) Watch(w *Watcher) { e.watcher.Store(w) }
+// Watch makes news about the entry go to what keeps the lock. It may be told at once what came
+// before.
+func (e *Ear) Watch(w *Watcher) {
+	e.watcher.Store(w)
+	e.tellWanted()
+}
+
+// Attend makes the ear hear that somebody else wants the lock, and reports whether it does by now.
+func (e *Ear) Attend() bool {
+	h := e.hub
+	if h.hears.Load() {
+		return true
+	}
+	h.mu.Lock()
+	_, lockByLock := h.feed.(*shardedFeed)
+	ready := lockByLock && e.room != nil && e.room.ready
+	h.mu.Unlock()
+	if lockByLock {
+		e.Listen()
+	}
+	return ready
+}
+
+// want notes that somebody else wants the lock, or when not sure that it may be so.
+func (e *Ear) want(sure bool) {
+	news := int32(maybeWanted)
+	if sure {
+		news = surelyWanted
+	}
+	if e.wanted.Load() < news {
+		e.wanted.Store(news)
+		e.tellWanted()
+	}
+}
+
+// tellWanted tells the watcher what is known, if there is one and something is.
+func (e *Ear) tellWanted() {
+	news := e.wanted.Load()
+	if w := e.watcher.Load(); w != nil && news != notWanted {
+		(*w).Wanted(news == surelyWanted)
+	}
+}
 
 // Releasing notes that a release is about to be sent.
 func (e *Ear) Releasing() { e.phase.Store(earReleases) }

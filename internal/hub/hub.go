@@ -42,6 +42,8 @@ type Hub struct {
 	// settled is set once the inbox is wanted and vetted, which it then stays: a grant has nothing
 	// more to ask for.
 	settled atomic.Bool
+	// hears is set while the inbox is subscribed for all locks at once.
+	hears atomic.Bool
 	// skipped counts messages that no relock and no Redisson can have sent.
 	skipped atomic.Int64
 
@@ -123,10 +125,13 @@ func (h *Hub) confirm(channel string) {
 		r.ready = true
 		for _, e := range r.members {
 			e.news()
+			e.want(false)
 		}
 	} else if channel == wire.InboxPrefix+h.client {
 		h.vet()
+		h.hears.Store(true)
 		for _, e := range h.ears {
+			e.want(false)
 			if e.watcher.Load() != nil || e.room == nil { // a waiter in a room hears of that
 				e.news()
 			}

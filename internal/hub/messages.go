@@ -83,7 +83,11 @@ func (h *Hub) deliver(g wire.Grant) bool {
 		return false
 	}
 	phase := e.phase.Load()
+	if g.Wanted {
+		e.want(true)
+	}
 	switch {
+	case g.Wanted && g.Tokens.First == 0:
 	case g.Tokens.First == 0 && phase == earWaits: // deposed before it knew of its grant, or nudged
 		e.hints.Nudged = true
 		e.wake.Poke()

@@ -150,6 +150,7 @@ func (f *plainFeed) end(why error) {
 	f.h.mu.Lock()
 	f.up, f.stale = false, nil
 	f.h.vet()
+	f.h.hears.Store(false)
 	f.h.mu.Unlock()
 	if !f.began.IsZero() && time.Since(f.began) > slowConnection {
 		f.heard()

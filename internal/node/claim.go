@@ -28,6 +28,7 @@ type Belief struct {
 	Sent    clock.Stamp
 	Base    clock.Stamp // when the question was sent whose answer told Counter, or the first question
 	Counter int64       // the fencing counter at Base, -1 for unknown
+	Fresh   bool        // the first question of all was answered with it: nobody waited then
 }
 
 // Begin notes that the first question is about to be sent.
@@ -43,6 +44,7 @@ func (b *Belief) Answered(a *wire.Answer, e *wire.Entry, votes bool, sent clock.
 	switch {
 	case a.Mine && (a.Number > b.Counter || !votes):
 		b.take(a.Tokens(), e, sent)
+		b.Fresh = sent == b.Base
 	case a.Mine:
 		return b.Number > 0
 	default:
@@ -61,6 +63,7 @@ func (b *Belief) Told(t wire.Tokens, e *wire.Entry, now clock.Stamp) bool {
 		return false
 	}
 	b.take(t, e, b.Base)
+	b.Fresh = false
 	return true
 }
 

@@ -27,6 +27,7 @@ type Grant struct {
 	Token  int64       // the first fencing token
 	Passes int         // how many of the grant's tokens may be used in a row
 	Sent   clock.Stamp // the lease runs from here at the latest
+	Fresh  bool        // nobody waited for the lock when it was asked for at Sent
 }
 
 // Config is what a client says of a Redis.

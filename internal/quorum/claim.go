@@ -23,6 +23,7 @@ type Claim struct {
 	failure error       // of the last round of votes; nil when enough were answered
 	holder  string      // who was in the way, "" for unknown
 	ttl     time.Duration
+	told    bool // the holder's client was told that the lock is wanted
 }
 
 // Claim returns the claim of an entry. Nothing is sent.
@@ -92,7 +93,7 @@ func (c *Claim) Try(ctx context.Context) (node.Grant, error) {
 }
 
 func (c *Claim) held(cause error) error {
-	return &wire.HeldError{Name: c.Entry.Names.Name, Holder: c.holder, TTL: c.ttl, Cause: cause}
+	return &wire.HeldError{Name: c.Entry.Names.Name, Holder: c.holder, TTL: c.ttl, Wanted: c.told, Cause: cause}
 }
 
 // Seen returns who held the lock when the entry last asked, and what was left of the lease.
@@ -103,6 +104,18 @@ func (c *Claim) Watch(w *hub.Watcher) {
 	for _, v := range c.contest.voters {
 		v.Ear().Watch(w)
 	}
+}
+
+// Attend makes the claim hear that somebody else wants the lock, and reports whether it does: at so
+// many nodes that whoever waits at a quorum waits at one of them.
+func (c *Claim) Attend() bool {
+	hear := 0
+	for _, v := range c.contest.voters {
+		if v.Ear().Attend() {
+			hear++
+		}
+	}
+	return hear >= c.q.need
 }
 
 // Asks notes that the nodes are about to be asked to keep the lock for lease.
@@ -163,6 +176,7 @@ func (c *Claim) Abandon() {
 func (c *Claim) Release(next *Claim) error {
 	if next != nil {
 		next.contest = newContest(next)
+		next.contest.requeued = true
 	}
 	now := clock.Now()
 	out := c.q.answers("release", c.Entry.Names.Name)

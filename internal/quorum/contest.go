@@ -30,6 +30,7 @@ type contest struct {
 	voteTimeout time.Duration
 	retry       clock.Stamp // when a minority tries again; zero until the first grant
 	nudged      bool
+	requeued    bool // by a release: others with higher tickets may have been there before
 
 	answered bool // enough nodes have answered lately, as those who wait at the gate know
 }
@@ -221,6 +222,7 @@ func (t *contest) refused(v *voter, got vote) {
 	if v.Belief.Number == 0 {
 		v.kept = false
 	}
+	t.claim.told = t.claim.told || got.Wanted
 	if c := t.claim; c.holder == "" || v.ttl > c.ttl {
 		c.holder, c.ttl = v.holder, v.ttl
 	}

@@ -49,7 +49,13 @@ func (t *contest) win() (node.Grant, bool) {
 		v.Ear().Granted(wire.Tokens{First: v.Belief.Number, Count: count})
 	}
 	slices.SortFunc(ours, func(a, b *voter) int { return byAge(a, b, now) })
-	return node.Grant{Token: token, Passes: count, Sent: ours[t.q.need-1].Belief.Sent}, true
+	return node.Grant{Token: token, Passes: count, Sent: ours[t.q.need-1].Belief.Sent, Fresh: t.fresh(ours)}, true
+}
+
+// fresh reports whether nobody waited when the lock was asked for: all that are ours were granted in
+// answer to their first vote.
+func (t *contest) fresh(ours []*voter) bool {
+	return !t.requeued && !slices.ContainsFunc(ours, func(v *voter) bool { return !v.Belief.Fresh })
 }
 
 // byNumber orders grants by their number.

@@ -39,6 +39,7 @@ type Answer struct {
 	Low    int64         // of a vote: lowest ticket among the owner's and the queue's, 0 when there is none
 	Now    int64         // of a vote: the node's clock, microseconds
 	Barred error         // why the node may grant nothing, where an unvote found that
+	Wanted bool          // not Mine: the holder's client was told that the lock is wanted
 }
 
 // Tokens are those of a grant.
@@ -124,13 +125,14 @@ type milliseconds struct {
 	text string
 }
 
-// parseAnswer reads {1, first token, how many} or {0, counter, ticket, TTL, holder}.
+// parseAnswer reads {1, first token, how many} or {0, counter, ticket, TTL, holder}, and how many
+// heard that the lock is wanted where somebody was told.
 func parseAnswer(got []driver.Value) (a Answer, err error) {
 	granted := len(got) == 3
-	if !granted && len(got) != 5 {
+	if !granted && len(got) != 5 && len(got) != 6 {
 		return a, fmt.Errorf("acquire: answer of %d parts", len(got))
 	}
-	var n [4]int64
+	var n [6]int64
 	for i, part := range got {
 		if i == 2 && !granted || i == 4 {
 			continue
@@ -147,7 +149,7 @@ func parseAnswer(got []driver.Value) (a Answer, err error) {
 		}
 		return a, nil
 	}
-	a.TTL = time.Duration(n[3]) * time.Millisecond
+	a.TTL, a.Wanted = time.Duration(n[3])*time.Millisecond, n[5] > 0
 	if a.Ticket, err = got[2].Text(); err != nil {
 		return a, err
 	}
@@ -199,12 +201,12 @@ func (r *Redis) Vote(ctx context.Context, e *Entry, ticket string, yield int64, 
 func voteKeys(n *Names) []string { return []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Seed} }
 
 // parseVote reads {1 or 0, number or counter, lowest ticket, TTL, holder, the node's clock, how
-// many tokens}.
+// many tokens}, and how many heard that the lock is wanted where somebody was told.
 func parseVote(got []driver.Value) (a Answer, err error) {
-	if len(got) != 7 {
+	if len(got) != 7 && len(got) != 8 {
 		return a, fmt.Errorf("vote: answer of %d parts", len(got))
 	}
-	var n [7]int64
+	var n [8]int64
 	for i, part := range got {
 		if i == 4 {
 			continue
@@ -214,7 +216,7 @@ func parseVote(got []driver.Value) (a Answer, err error) {
 		}
 	}
 	a.Mine, a.Number, a.Low, a.Now, a.Count = n[0] == 1, n[1], n[2], n[5], int(n[6])
-	a.TTL = time.Duration(n[3]) * time.Millisecond
+	a.TTL, a.Wanted = time.Duration(n[3])*time.Millisecond, n[7] > 0
 	a.Holder, err = got[4].Text()
 	return a, err
 }

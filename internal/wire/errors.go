@@ -40,6 +40,7 @@ var ErrNoAnswer = errors.New("no answer")
 type HeldError struct {
 	Name, Holder string
 	TTL          time.Duration
+	Wanted       bool  // the holder was told that the lock is wanted
 	Local        bool  // it waited behind another goroutine of this process
 	Cause        error // why waiting ended; nil for a try
 }

@@ -10,12 +10,16 @@ import (
 // MaxLease is the longest lease there is.
 const MaxLease = 366 * 24 * time.Hour
 
+// wantedNews stands where a grant has its lease, as in news.lua.
+const wantedNews = 2
+
 // Grant is a message to a client: one of its entries owns the lock. With the token 0 it is news of
 // another sort: that the entry no longer does, or that the owner is to look again.
 type Grant struct {
 	Tokens Tokens
 	Lease  time.Duration
 	Nudge  bool // Tokens.First is 0: on a node of a quorum, somebody with a lower ticket asks for the lock
+	Wanted bool // Tokens.First is 0: somebody else wants the lock; else: others wait behind the entry
 	ID     string
 	Owner  string
 	Name   string // of the lock in Redis
@@ -23,7 +27,8 @@ type Grant struct {
 }
 
 // ParseGrant reads "<token>[:<how many>] <lease>[:<kind>] <id> <length of owner> <owner><name>". A
-// mutex says no kind.
+// mutex says no kind. A + before the lease says that others wait behind the entry; clients of before
+// that read it as a sign.
 func ParseGrant(s string) (g Grant, err error) {
 	parts := strings.SplitN(s, " ", 5)
 	if len(parts) != 5 {
@@ -57,7 +62,8 @@ func ParseGrant(s string) (g Grant, err error) {
 		millis > MaxLease.Milliseconds() {
 		return g, fmt.Errorf("grant out of range")
 	}
-	g.Nudge = g.Tokens.First == 0 && millis > 0
+	g.Wanted = g.Tokens.First == 0 && millis == wantedNews || g.Tokens.First > 0 && lease[0] == '+'
+	g.Nudge = g.Tokens.First == 0 && millis > 0 && !g.Wanted
 	g.Lease = time.Duration(millis) * time.Millisecond
 	g.ID, g.Owner, g.Name = parts[2], rest[:length], rest[length:]
 	return g, nil

@@ -50,6 +50,12 @@ func (Mutexes) draw(a *Actor, r *rand.Rand) Try {
 		t.Opts = append(t.Opts, relock.WithLocalHandoff(1, 0))
 	case 4:
 		t.Opts = append(t.Opts, relock.WithLocalHandoff(1+r.IntN(4), time.Second))
+	case 5, 6:
+		t.Opts = append(t.Opts, relock.WithLinger(t.Lease/2))
+	case 7:
+		t.Opts = append(t.Opts, relock.WithLinger(3*t.Lease))
+	case 8:
+		t.Opts = append(t.Opts, relock.WithLinger(40*a.w.plan.Rates.Delay))
 	}
 	if r.IntN(10) == 0 {
 		t.Owner = "owner-" + strconv.Itoa(r.IntN(2))

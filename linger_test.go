@@ -1,0 +1,324 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
+)
+
+// lingering returns a client whose locks linger, once it hears its messages: what is granted before
+// does not linger.
+func lingeringClient(t *testing.T, rdb rueidis.Client, d time.Duration, opts ...Option) *Client {
+	c := newClient(t, rdb, append([]Option{WithLinger(d)}, opts...)...)
+	hears(t, c)
+	return c
+}
+
+// hears waits until locks of c linger.
+func hears(t *testing.T, c *Client) {
+	m := c.Mutex("warm up")
+	require.Eventually(t, func() bool {
+		lockAndUnlock(t, m)
+		return c.keeper.lingering.Load() > 0
+	}, 10*time.Second, time.Millisecond)
+	forced, err := m.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, forced)
+	require.Eventually(t, func() bool { return c.keeper.lingering.Load() == 0 }, 10*time.Second, time.Millisecond)
+}
+
+func lockAndUnlock(t *testing.T, m *Mutex) (token int64) {
+	l, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(t.Context()))
+	return l.Token()
+}
+
+// commands counts the scripts that a client sends.
+func commands(c *faults.Client) *atomic.Int64 {
+	n := new(atomic.Int64)
+	c.Filter(func(call *faults.Call) faults.Fate {
+		if call.Script != "" {
+			n.Add(1)
+		}
+		return faults.Pass
+	})
+	return n
+}
+
+// idleAt reports how many holds lie idle in a client.
+func idleAt(c *Client) int { return int(c.keeper.lingering.Load()) }
+
+func TestCachedLockSendsNothing(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := faulty(s)
+	c := lingeringClient(t, rdb, time.Minute)
+	m := c.Mutex("k")
+	sent := commands(rdb)
+	last := int64(0)
+	for range 1000 {
+		token := lockAndUnlock(t, m)
+		require.Greater(t, token, last)
+		last = token
+	}
+	for range 1000 {
+		l, err := m.TryLock(t.Context())
+		require.NoError(t, err)
+		require.Greater(t, l.Token(), last)
+		last = l.Token()
+		require.NoError(t, l.Context().Err())
+		require.NoError(t, l.Unlock(t.Context()))
+		require.ErrorIs(t, l.Context().Err(), context.Canceled)
+	}
+	require.EqualValues(t, 1, sent.Load())
+	require.Equal(t, 1, idleAt(c))
+	st := stateOf(t, m)
+	require.True(t, st.Held)
+	c.Close()
+	require.Equal(t, "0", s.Do("EXISTS", "k"), "Close gives it back")
+}
+
+func TestIdleLockGivesWayAtOnce(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := lingeringClient(t, s.Client(), time.Hour), newClient(t, s.Client())
+	for range 20 {
+		lockAndUnlock(t, a.Mutex("k"))
+		require.Equal(t, 1, idleAt(a))
+		lockAndUnlock(t, b.Mutex("k"))
+		require.Equal(t, 0, idleAt(a))
+	}
+}
+
+func TestIdleLockGivesWayToTryLock(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := lingeringClient(t, s.Client(), time.Hour), newClient(t, s.Client())
+	lockAndUnlock(t, a.Mutex("k"))
+	_, err := b.Mutex("k").TryLock(t.Context())
+	var held *HeldError
+	require.ErrorAs(t, err, &held)
+	require.True(t, held.Wanted)
+	require.Eventually(t, func() bool {
+		l, err := b.Mutex("k").TryLock(t.Context())
+		if err == nil {
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
+}
+
+func TestIdleLockGivesWayToAnOwnerOfItsProcess(t *testing.T) {
+	s := redistest.Start(t)
+	c := lingeringClient(t, s.Client(), time.Hour)
+	lockAndUnlock(t, c.Mutex("k"))
+	l, err := c.Mutex("k").Lock(WithOwner(t.Context(), "workflow"))
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(t.Context()))
+	require.Equal(t, 0, idleAt(c))
+}
+
+func TestIdleLockEndsWithItsTime(t *testing.T) {
+	s := redistest.Start(t)
+	c := lingeringClient(t, s.Client(), 50*time.Millisecond)
+	for range 3 {
+		lockAndUnlock(t, c.Mutex("k"))
+		require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, 10*time.Second, time.Millisecond)
+		require.Equal(t, 0, idleAt(c))
+	}
+	require.Zero(t, c.keeper.gates.Len())
+}
+
+func TestWantedIsTold(t *testing.T) {
+	s := redistest.Start(t)
+	for name, opts := range map[string][]Option{"plain": nil, "lingering": {WithLinger(time.Hour)}} {
+		t.Run(name, func(t *testing.T) {
+			opts = append(opts, WithLocalHandoff(1, 0))
+			a, b := newClient(t, s.Client(), opts...), newClient(t, s.Client(), opts...)
+			for _, c := range []*Client{a, b} { // the first grant comes before the inbox is heard
+				require.Eventually(t, func() bool { return c.hears(t) }, 10*time.Second, time.Millisecond)
+			}
+			l, err := a.Mutex("k").Lock(t.Context())
+			require.NoError(t, err)
+			wanted := l.Wanted()
+			select {
+			case <-wanted:
+				require.Fail(t, "nobody wants it")
+			default:
+			}
+			got := waitFor(t, b, "k")
+			within(t, wanted)
+			within(t, l.Wanted())
+			again := waitFor(t, a, "k")
+			lined(t, a, "k")
+			require.NoError(t, l.Unlock(t.Context()))
+			next := within(t, got)
+			within(t, next.Wanted()) // it was queued behind by the unlock itself
+			require.NoError(t, next.Unlock(t.Context()))
+			require.NoError(t, within(t, again).Unlock(t.Context()))
+		})
+	}
+}
+
+// hears reports whether a lock's holder at c hears what it is told.
+func (c *Client) hears(t *testing.T) bool {
+	l, err := c.Mutex("heard").Lock(t.Context())
+	require.NoError(t, err)
+	defer l.Unlock(t.Context())
+	return l.h.claim.attend()
+}
+
+func TestLostLooksCostTheTimeToLinger(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := faulty(s)
+	a, b := lingeringClient(t, rdb, 300*time.Millisecond), newClient(t, s.Client())
+	rdb.Filter(faults.All(faults.Carrying("MESSAGE"), faults.LoseCall))
+	lockAndUnlock(t, a.Mutex("k"))
+	began := time.Now()
+	lockAndUnlock(t, b.Mutex("k"))
+	require.Less(t, time.Since(began), 20*time.Second, "far less than the lease")
+}
+
+func TestStoppedProcessAsksAnew(t *testing.T) {
+	s := redistest.Start(t)
+	c := lingeringClient(t, s.Client(), time.Hour, WithLease(10*time.Second))
+	m := c.Mutex("k")
+	l, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	h := l.h
+	require.NoError(t, l.Unlock(t.Context()))
+	require.Equal(t, 1, idleAt(c))
+	// As after a stop, time has passed and no timer has run.
+	h.mu.Lock()
+	h.until = clock.Now().Add(-time.Millisecond)
+	h.mu.Unlock()
+	again, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	require.NotSame(t, h, again.h)
+	require.Greater(t, again.Token(), l.Token())
+	require.NoError(t, again.Context().Err())
+	require.NoError(t, again.Unlock(t.Context()))
+}
+
+func TestDoubtedHoldIsNotCached(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := lingeringClient(t, s.Client(), time.Hour), newClient(t, s.Client())
+	lockAndUnlock(t, a.Mutex("k"))
+	forced, err := b.Mutex("k").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, forced)
+	require.Eventually(t, func() bool { return idleAt(a) == 0 }, 10*time.Second, time.Millisecond)
+}
+
+func TestLingeringIsBounded(t *testing.T) {
+	s := redistest.Start(t)
+	c := lingeringClient(t, s.Client(), time.Hour)
+	c.keeper.lingering.Add(maxLingering)
+	lockAndUnlock(t, c.Mutex("k"))
+	require.Equal(t, "0", s.Do("EXISTS", "k"))
+	c.keeper.lingering.Add(-maxLingering)
+}
+
+func TestLingerOptions(t *testing.T) {
+	s := redistest.Start(t)
+	_, err := New(s.Client(), WithLinger(-1))
+	require.ErrorIs(t, err, ErrInvalidOption)
+	c := lingeringClient(t, s.Client(), time.Hour)
+	for name, opt := range map[string]Option{"off": WithLinger(0), "fixed": WithFixedLease(time.Second)} {
+		lockAndUnlock(t, c.Mutex(name, opt))
+		require.Equal(t, "0", s.Do("EXISTS", name), name)
+	}
+	// Whoever takes the hold up decides what becomes of it.
+	lockAndUnlock(t, c.Mutex("k"))
+	require.Equal(t, 1, idleAt(c))
+	lockAndUnlock(t, c.Mutex("k", WithLinger(0)))
+	require.Equal(t, 0, idleAt(c))
+}
+
+func TestLingeringLocksExclude(t *testing.T) {
+	s := redistest.Start(t)
+	var clients []*Client
+	for range 3 {
+		clients = append(clients, newClient(t, s.Client(), WithLinger(20*time.Millisecond)))
+	}
+	exclusive(t.Context(), t, "k", clients...)
+	for _, c := range clients {
+		c.Close()
+	}
+	require.Equal(t, "0", s.Do("EXISTS", "k"))
+}
+
+func TestCachedLockOnAQuorum(t *testing.T) {
+	servers := masters(t, 5)
+	a, b := newRedlock(t, servers, WithLinger(time.Hour)), newRedlock(t, servers)
+	hears(t, a)
+	m := a.Mutex("k")
+	last := lockAndUnlock(t, m)
+	require.Equal(t, 1, idleAt(a))
+	first, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	h := first.h
+	require.NoError(t, first.Unlock(t.Context()))
+	for range 100 {
+		l, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		require.Same(t, h, l.h)
+		require.Greater(t, l.Token(), last)
+		last = l.Token()
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+	for range 5 {
+		token := lockAndUnlock(t, b.Mutex("k"))
+		require.Equal(t, 0, idleAt(a))
+		require.Greater(t, token, last)
+		last = lockAndUnlock(t, m)
+		require.Greater(t, last, token)
+	}
+	exclusive(t.Context(), t, "x", a, b)
+}
+
+func TestLingerRacesWithClose(t *testing.T) {
+	s := redistest.Start(t)
+	for range rounds(5, 40) {
+		c := lingeringClient(t, s.Client(), time.Hour)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for {
+					l, err := c.Mutex("k").Lock(t.Context())
+					if errors.Is(err, ErrClosed) {
+						return
+					}
+					if err == nil {
+						_ = l.Unlock(t.Context())
+					}
+				}
+			})
+		}
+		c.Close()
+		wg.Wait()
+		require.EqualValues(t, 0, idleAt(c))
+		require.EqualValues(t, 0, c.keeper.gates.Len())
+	}
+}
+
+func BenchmarkCached(b *testing.B) {
+	s := redistest.Start(b)
+	c := benchClient(b, s.Client(), WithLinger(time.Minute))
+	m := c.Mutex("k")
+	for c.keeper.lingering.Load() == 0 {
+		lockUnlock(b.Context(), b, m)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		lockUnlock(b.Context(), b, m)
+	}
+}
