@@ -33,6 +33,7 @@ type job struct {
 	Single bool
 	Master string // set of a Sentinel group
 	Lease  time.Duration
+	Linger time.Duration // how long an unlocked lock may be kept
 	Quorum *quorumJob // the addresses are independent masters; nil for one Redis
 }
 
@@ -110,7 +111,7 @@ func (j job) open() (*relock.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	locks, err := relock.New(rdb, relock.WithLease(j.Lease))
+	locks, err := relock.New(rdb, relock.WithLease(j.Lease), relock.WithLinger(j.Linger))
 	return locks, func() { locks.Close(); rdb.Close() }, err
 }
 

@@ -27,9 +27,11 @@ type patient struct {
 	proxy *faultproxy.Proxy
 }
 
-func startPatient(t *testing.T, jl *journal, id int, s *redistest.Server, lease time.Duration) patient {
+func startPatient(t *testing.T, jl *journal, id int, s *redistest.Server, lease, linger time.Duration) patient {
 	p := faultproxy.New(t, s.Addr())
-	return patient{startWorker(t, jl, id, jobFor(through(s.Option(), p), lease)), p}
+	j := jobFor(through(s.Option(), p), lease)
+	j.Linger = linger
+	return patient{startWorker(t, jl, id, j), p}
 }
 
 // ills are the ways in which a worker can be away. All end with cure.
@@ -63,13 +65,18 @@ type lane struct {
 
 const stopLease = 300 * time.Millisecond
 
-func startLane(t *testing.T, s *redistest.Server, lock string) *lane {
+// startLane starts a lock's workers. Where it lingers they have it for short and come seldom: so it mostly lies idle.
+func startLane(t *testing.T, s *redistest.Server, lock string, lingers bool) *lane {
 	l := &lane{lock: lock, jl: newJournal(), since: now(), rounds: make(map[string]int)}
+	goroutines, hold, pause, linger := 2, 2*stopLease, 5*time.Millisecond, time.Duration(0)
+	if lingers {
+		goroutines, hold, pause, linger = 1, 2*time.Millisecond, 40*time.Millisecond, 3*stopLease
+	}
 	for id := range 3 {
-		l.workers = append(l.workers, startPatient(t, l.jl, id, s, stopLease))
+		l.workers = append(l.workers, startPatient(t, l.jl, id, s, stopLease, linger))
 	}
 	for _, w := range l.workers {
-		w.order("contend %s 2 %v 5ms", lock, 2*stopLease)
+		w.order("contend %s %d %v %v", lock, goroutines, hold, pause)
 	}
 	return l
 }
@@ -107,7 +114,7 @@ func TestStoppedAndCutAtRandom(t *testing.T) {
 	s := redistest.Start(t)
 	var lanes []*lane
 	for i := range 6 {
-		lanes = append(lanes, startLane(t, s, fmt.Sprintf("orders:%d", i)))
+		lanes = append(lanes, startLane(t, s, fmt.Sprintf("orders:%d", i), i%3 == 2))
 	}
 	wanted, gone := rounds(200, 2000), 0
 	begun := now()
@@ -171,7 +178,7 @@ type ward struct {
 
 func startWard(t *testing.T, s *redistest.Server, ill int, lease time.Duration) *ward {
 	w := &ward{t: t, ill: ill, jl: newJournal()}
-	w.holder = startPatient(t, w.jl, 1, s, lease)
+	w.holder = startPatient(t, w.jl, 1, s, lease, 0)
 	w.waiter = startWorker(t, w.jl, 2, jobFor(s.Option(), lease))
 	begun := now()
 	for i := range 40 {
