@@ -135,3 +135,39 @@ func BenchmarkEnterLeave(b *testing.B) {
 		g.Leave("k")
 	}
 }
+
+func TestABatonRestsAtTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gate.New[int]()
+		_, free := g.TryEnter("k")
+		require.True(t, free)
+		g.Rest("k", 7)
+		g.Withdraw("k", 8)
+		require.Equal(t, 1, g.Len(), "another baton rests there")
+		baton, free := g.TryEnter("k")
+		require.True(t, free)
+		require.Equal(t, 7, baton)
+		g.Withdraw("k", 7)
+		require.Equal(t, 1, g.Len(), "somebody took it")
+
+		got := make(chan int)
+		go func() {
+			baton, err := g.Enter(t.Context(), "k")
+			if err != nil {
+				t.Error(err)
+			}
+			got <- baton
+		}()
+		synctest.Wait()
+		g.Rest("k", 9)
+		require.Equal(t, 9, <-got, "who waits is given it")
+
+		g.Rest("k", 10)
+		baton, err := g.Enter(t.Context(), "k")
+		require.NoError(t, err)
+		require.Equal(t, 10, baton)
+		g.Rest("k", 11)
+		g.Withdraw("k", 11)
+		require.Zero(t, g.Len())
+	})
+}
