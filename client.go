@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"reflect"
 	"sync"
 
@@ -100,11 +101,45 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 		lk.err = errNotNew
 		return lk
 	}
-	if lk.names, lk.err = wire.NamesOf(lk.k.cfg.prefix, name); lk.err == nil {
-		lk.cfg, lk.err = lk.k.cfg.with(opts, false)
-		lk.key = leaseKey{client: lk.k.id, name: lk.names.Lock, kind: kind}
+	k, err := lk.k.knownAs(kind, name)
+	if err != nil {
+		lk.err = err
+		return lk
+	}
+	lk.names, lk.key, lk.cfg = k.names, k.key, lk.k.cfg
+	if len(opts) > 0 {
+		lk.cfg, lk.err = lk.cfg.with(opts, false)
 	}
 	return lk
+}
+
+// known is what a name stands for, kept for those who make a Mutex each time they lock.
+type known struct {
+	name  string
+	kind  *wire.Kind
+	names *wire.Names
+	key   any // a leaseKey
+}
+
+// maxKnown is how many names a client keeps.
+const maxKnown = 256
+
+var nameSeed = maphash.MakeSeed()
+
+// knownAs looks a name up, or works out what it stands for. A name that was kept in the same place
+// before is forgotten.
+func (k *keeper) knownAs(kind *wire.Kind, name string) (*known, error) {
+	place := &k.known[maphash.String(nameSeed, name)%maxKnown]
+	if was := place.Load(); was != nil && was.name == name && was.kind == kind {
+		return was, nil
+	}
+	names, err := wire.NamesOf(k.cfg.prefix, name)
+	if err != nil {
+		return nil, err
+	}
+	is := &known{name: name, kind: kind, names: names, key: leaseKey{client: k.id, name: names.Lock, kind: kind}}
+	place.Store(is)
+	return is, nil
 }
 
 // keeperOf is nil for a Client that New did not make.

@@ -20,6 +20,7 @@ type keeper struct {
 	remark    remark // at a gate
 	dog       *watchdog
 	count     atomic.Uint64 // of entries
+	known     [maxKnown]atomic.Pointer[known]
 	closed    atomic.Bool
 	lingering atomic.Int64  // holds that lie idle
 	calls     atomic.Int64  // that are under way
