@@ -18,7 +18,7 @@ func TestReentryBesideUnlockIsAStrangers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
 				ctx := context.Background()
-				m := c.Mutex("k", WithLocalHandoff(10, time.Hour))
+				m := c.Mutex("k", WithLocalHandoff(10, time.Hour), WithStrictOrder())
 				parent, err := m.Lock(ctx)
 				require.NoError(t, err)
 				stranger := make(chan *Lease, 1)
