@@ -49,6 +49,9 @@ type claim interface {
 	// setCount writes the hold count and lengthens the lease; the stamp is when the confirmed
 	// command was sent.
 	setCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error)
+	// refill asks for the tokens of another block, and tells done of them, from any goroutine. Where
+	// somebody waits for the lock, and on a quorum, there are none, and nothing is told.
+	refill(done func(node.Grant))
 	// attend reports whether the entry, which holds the lock, hears that somebody else wants it.
 	attend() bool
 	// asks notes that Redis is about to be asked to keep the lock for lease.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
+	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -78,19 +79,67 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 func (h *hold) passOn(now clock.Stamp) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	bounded := h.used >= h.cfg.passes || now.Since(h.since) >= h.cfg.passTime
-	if !h.atGate || h.state != holdLive || h.left == 0 || bounded && !h.cacheable(now) ||
-		h.until.Until(now) < h.entry.Lease/10 {
+	if !h.atGate || h.state != holdLive {
+		return false
+	}
+	if h.spent(now) {
+		h.nextBlock()
+	}
+	if h.left == 0 || h.spent(now) && !h.cacheable(now) || h.until.Until(now) < h.entry.Lease/10 {
 		return false
 	}
 	if h.kept.Until(now) > h.entry.Lease {
 		return false // were this process to die, the next holder's lock would stand for as long as it was lengthened
 	}
+	h.refill()
 	// Passed under h.mu: a loss that comes now finds the gate with the one it was passed to.
 	if h.cfg.strict || now.Since(h.began) > gate.Soon {
 		return h.k.gates.Pass(h.entry.Names.Lock, baton{hold: h})
 	}
 	return h.k.gates.Offer(h.entry.Names.Lock, baton{hold: h}, now.Mono())
+}
+
+// refill is a block of tokens that is asked for while the last ones of the one before are used, so
+// that a lock which nobody else wants is not given back between them. It is guarded by the hold's
+// mutex.
+type refill struct {
+	asked bool
+	used  int        // of the hold's leases when it was asked
+	grant node.Grant // zero while it was not answered
+}
+
+// refillBelow is a quarter: of a block that is so far used up the next one is asked for.
+const refillBelow = 4
+
+// refill asks for the next block if that is due. The caller holds h.mu.
+func (h *hold) refill() {
+	left := min(h.left, h.cfg.passes-h.used)
+	if h.more.asked || left > h.entry.Block/refillBelow || h.entry.Block < 2*refillBelow {
+		return
+	}
+	h.more = refill{asked: true, used: h.used}
+	h.claim.refill(func(g node.Grant) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.more.grant = g // a hold that is over by now is not asked any more
+	})
+}
+
+// spent reports whether others than this process's are to be given a chance, or no token is left.
+// The caller holds h.mu.
+func (h *hold) spent(now clock.Stamp) bool {
+	return h.left == 0 || h.used >= h.cfg.passes || now.Since(h.since) >= h.cfg.passTime
+}
+
+// nextBlock goes on with the block that was asked for, if there is one. Nobody waited for the lock
+// when that was answered: so the bounds count from when it was asked, as with a grant. The caller
+// holds h.mu.
+func (h *hold) nextBlock() {
+	if next := h.more.grant; next.Token > 0 {
+		h.token, h.left, h.since = next.Token, next.Passes, next.Sent
+		h.used -= h.more.used
+		h.more = refill{}
+	}
 }
 
 // releaseAtGate gives h's lock back. If others wait at the gate, the next place in Redis's queue is

@@ -47,6 +47,7 @@ type hold struct {
 
 	atGate bool // others of this process wait behind it
 	used   int  // leases it was given to, one after the other
+	more   refill
 	lingering
 
 	index int         // in the watchdog's heap, -1 outside; guarded by the watchdog's mutex

@@ -235,6 +235,7 @@ func (c *contender) setCount(ctx context.Context, count int, lease time.Duration
 	return sent, nil
 }
 
+func (c *contender) refill(done func(node.Grant))  { c.Refill(done) }
 func (c *contender) attend() bool                  { return c.Ear().Attend() }
 func (c *contender) asks(lease time.Duration)      { c.Asks(lease) }
 func (c *contender) seen() (string, time.Duration) { return c.holder, c.ttl }

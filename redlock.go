@@ -115,6 +115,7 @@ func (c candidate) setCount(ctx context.Context, count int, lease time.Duration)
 	return c.SetCount(ctx, count, lease)
 }
 
+func (c candidate) refill(func(node.Grant))       {} // what a quorum's nodes count is reconciled by grants alone
 func (c candidate) attend() bool                  { return c.Attend() }
 func (c candidate) asks(lease time.Duration)      { c.Asks(lease) }
 func (c candidate) seen() (string, time.Duration) { return c.Seen() }

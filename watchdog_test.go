@@ -50,11 +50,12 @@ func (c *scriptedClaim) release(context.Context, claim) (node.Grant, bool, error
 	return node.Grant{}, false, nil
 }
 
-func (c *scriptedClaim) watch(*hub.Watcher) {}
-func (c *scriptedClaim) forget()            {}
-func (c *scriptedClaim) asks(time.Duration) {}
-func (s *scripted) stop()                   {}
-func (s *scripted) close()                  {}
+func (c *scriptedClaim) watch(*hub.Watcher)      {}
+func (c *scriptedClaim) forget()                 {}
+func (c *scriptedClaim) refill(func(node.Grant)) {}
+func (c *scriptedClaim) asks(time.Duration)      {}
+func (s *scripted) stop()                        {}
+func (s *scripted) close()                       {}
 
 func (c *scriptedClaim) abandon() {
 	c.s.mu.Lock()

@@ -34,7 +34,7 @@ type job struct {
 	Master string // set of a Sentinel group
 	Lease  time.Duration
 	Linger time.Duration // how long an unlocked lock may be kept
-	Quorum *quorumJob // the addresses are independent masters; nil for one Redis
+	Quorum *quorumJob    // the addresses are independent masters; nil for one Redis
 }
 
 func TestMain(m *testing.M) {

@@ -14,7 +14,7 @@ import (
 
 // What is run: on a Redis that decides alone, and on a node of a quorum. Sweeping runs another script.
 var (
-	aloneScripts  = []string{"acquire", "release", "force", "recount", "renew", "inspect"}
+	aloneScripts  = []string{"acquire", "release", "force", "recount", "renew", "refill", "inspect"}
 	quorumScripts = []string{"vote", "unvote", "fence", "declare", "force", "recount", "renew"}
 	kinds         = []string{"mutex"}
 	quorumKinds   = map[string]bool{"mutex": true} // have the hooks of a quorum too

@@ -18,7 +18,7 @@ func TestTheLibrarysScriptsAreKnown(t *testing.T) {
 		quorum bool
 		names  []string
 	}{
-		{false, []string{"acquire", "release", "force", "recount", "renew", "inspect"}},
+		{false, []string{"acquire", "release", "force", "recount", "renew", "refill", "inspect"}},
 		{true, []string{"vote", "unvote", "fence", "recount", "renew", "inspect"}},
 	} {
 		s := lua.Scripts{Kind: "mutex", Quorum: topology.quorum}

@@ -184,6 +184,22 @@ func (c *Claim) cameLate() bool {
 	return true
 }
 
+// Refill asks, in the background, for the tokens of another block, and tells done of them where the
+// entry holds the lock and nobody waits for it. They are as good as a new grant's at that moment.
+func (c *Claim) Refill(done func(Grant)) {
+	c.node.refills.Start(func() {
+		ctx := c.node.Hub.Context()
+		way, err := c.node.route(ctx, c.Entry.Names)
+		if err != nil {
+			return
+		}
+		sent := clock.Now()
+		if got, err := c.node.Wire.Refill(ctx, way, c.Entry); err == nil && got.First > 0 {
+			done(Grant{Token: got.First, Passes: got.Count, Sent: sent})
+		}
+	})
+}
+
 // Told takes a grant that came as a message, if it can be believed.
 func (c *Claim) Told(now clock.Stamp) bool {
 	given, _ := c.ear.Heard()

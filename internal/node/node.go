@@ -51,6 +51,7 @@ type Node struct {
 	cfg     Config
 	link    *link.Link
 	sweeper *sweeper
+	refills Crew
 	health  *health // nil where Redis decides alone: it is asked whatever it did before
 
 	// mode is 0 until the kind of channels is known; only a Cluster has to be asked.
@@ -202,4 +203,5 @@ func (n *Node) Draining() bool { return n.link.Draining() }
 func (n *Node) Close() {
 	n.link.Close()
 	n.Hub.Close()
+	n.refills.End()
 }

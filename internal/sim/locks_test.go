@@ -27,7 +27,7 @@ func texts(tb testing.TB) map[string]string {
 		require.NoError(tb, err)
 		all[name] = text
 	}
-	for _, name := range []string{"acquire", "release", "force", "recount", "renew", "inspect"} {
+	for _, name := range []string{"acquire", "release", "force", "recount", "renew", "refill", "inspect"} {
 		text, err := alone.Text(name)
 		keep(name, text, err)
 	}
@@ -226,7 +226,10 @@ func (g *players) seldom(prefix string, keys []string) {
 	if e := g.sim.keys["relock_incarnation"]; e != nil && e.kind == hashKind {
 		born, _ = e.hash.get("born")
 	}
-	switch g.dice.IntN(4) {
+	switch g.dice.IntN(5) {
+	case 4:
+		k, _ := g.releasing()
+		g.run("refill", k, []string{g.id(), pick(g.pair, "1", "16", "256"), g.publish})
 	case 0:
 		g.run(prefix+"force", keys[:4], []string{pick(g.pair, "", "relock_inbox:"), g.publish})
 	case 1:

@@ -17,6 +17,25 @@ func (r *Redis) SetCount(ctx context.Context, e *Entry, count int, lease time.Du
 	return n == 1, err
 }
 
+// Refill reserves the next block of tokens for e at a Redis that decides alone. It returns none where
+// e holds the lock no more, or somebody waits for it.
+func (r *Redis) Refill(ctx context.Context, way Route, e *Entry) (Tokens, error) {
+	n := e.Names
+	keys := []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).refill, keys, []string{e.ID, strconv.Itoa(e.Block), way.Publish}, nil)
+	if err != nil {
+		return Tokens{}, err
+	}
+	got, err := v.Ints()
+	if err != nil || len(got) == 0 {
+		return Tokens{}, err
+	}
+	if len(got) != 2 {
+		return Tokens{}, fmt.Errorf("refill: %d words in the answer", len(got))
+	}
+	return Tokens{First: got[0], Count: int(got[1])}, nil
+}
+
 // Renewal asks to lengthen one lease.
 type Renewal struct {
 	Entry *Entry

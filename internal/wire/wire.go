@@ -45,7 +45,7 @@ var Plain = Route{Inbox: InboxPrefix, Publish: "PUBLISH"}
 
 // scripts are those of one kind in one topology.
 type scripts struct {
-	acquire, release, vote, unvote, fence, declare, sweep, force, setCount, renew, inspect *driver.Script
+	acquire, release, vote, unvote, fence, declare, sweep, force, setCount, renew, refill, inspect *driver.Script
 }
 
 // made are all scripts that were put together so far: clients of one process share them.
@@ -69,6 +69,7 @@ func (o Options) scripts(k *Kind) *scripts {
 	} else {
 		s.acquire, s.release = script(from.Text("acquire")), script(from.Text("release"))
 		s.sweep = script(from.Sweep("release"))
+		s.refill = script(from.Text("refill"))
 	}
 	kept, _ := made.LoadOrStore(from, s)
 	return kept.(*scripts)

@@ -1,0 +1,145 @@
+package relock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// relay passes a lock on from goroutine to goroutine of c, so many times, one waiting always. Each that holds it calls
+// turn first, and the first so many wait until a block that was asked for is granted. It returns the tokens.
+func relay(t *testing.T, c *Client, passes, answered int, turn func(i int), opts ...Option) (tokens []int64) {
+	t.Helper()
+	m := c.Mutex("k", opts...)
+	next := waitWith(t.Context(), t, m)
+	for i := range passes {
+		l := within(t, next)
+		tokens = append(tokens, l.Token())
+		turn(i)
+		next = waitWith(t.Context(), t, m)
+		require.Eventually(t, func() bool { return c.keeper.gates.Waiting(m.names.Lock) }, patience, 10*time.Microsecond)
+		require.Eventually(t, func() bool {
+			l.h.mu.Lock()
+			defer l.h.mu.Unlock()
+			return i >= answered || !l.h.more.asked || l.h.more.grant.Token > 0
+		}, patience, 10*time.Microsecond)
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+	l := within(t, next)
+	require.NoError(t, l.Unlock(t.Context()))
+	return append(tokens, l.Token())
+}
+
+func rise(t *testing.T, tokens []int64) {
+	t.Helper()
+	for i := 1; i < len(tokens); i++ {
+		require.Greater(t, tokens[i], tokens[i-1], "token %d", i)
+	}
+}
+
+// blocks counts the scripts that begin, end and lengthen what a process may pass on.
+func blocks(c *faults.Client) map[string]int {
+	seen := make(map[string]int)
+	c.Filter(func(call *faults.Call) faults.Fate {
+		if name := call.ScriptName(); call.Script != "" {
+			seen[name]++
+		}
+		return faults.Pass
+	})
+	return seen
+}
+
+// A lock that nobody else wants is not given back between two blocks of tokens.
+func TestBlocksFollowEachOther(t *testing.T) {
+	rdb := faulty(redistest.Start(t))
+	c := newClient(t, rdb)
+	lockAndUnlock(t, c.Mutex("k"))
+	seen := blocks(rdb)
+	rise(t, relay(t, c, 100, 100, func(int) {}, WithLocalHandoff(16, time.Hour)))
+	require.Equal(t, 1, seen["acquire"])
+	require.Equal(t, 1, seen["release"])
+	require.InDelta(t, 100/12, seen["refill"], 2)
+}
+
+// One of another process that begins to wait just after the next block was granted is not passed over for longer than
+// two of them.
+func TestTheNextBlockIsTheLastOneForThoseWhoWait(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	lockAndUnlock(t, other.Mutex("k"))
+	stranger := make(chan int64, 1)
+	tokens := relay(t, c, 60, 14, func(i int) {
+		if i == 14 { // the next block was granted
+			go func() { stranger <- lockAndUnlock(t, other.Mutex("k")) }()
+			queued(t, s, "k", 1)
+		}
+	}, WithLocalHandoff(16, time.Hour))
+	rise(t, tokens)
+	theirs, before := within(t, stranger), 0
+	for _, token := range tokens {
+		if token < theirs {
+			before++
+		}
+	}
+	require.InDelta(t, 16+12, before, 1)
+}
+
+// Whoever waits, of relock's or of Redisson's, is why there is no next block; and one who holds the lock no more has none.
+func TestNobodyRefillsWhatOthersWant(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLease(time.Minute))
+	m := c.Mutex("k")
+	l, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	arb := c.keeper.arb.(*single)
+	refill := func() int64 {
+		got, err := arb.node.Wire.Refill(t.Context(), wire.Plain, l.h.entry)
+		require.NoError(t, err)
+		return got.First
+	}
+	first := refill()
+	require.Greater(t, first, l.Token()+int64(l.h.entry.Block)-1)
+	require.Greater(t, refill(), first+int64(l.h.entry.Block)-1, "sent again it reserves more")
+
+	s.Do("ZADD", "relock_queue:{k}", "1", "30000:1:other:1:")
+	require.Zero(t, refill(), "somebody is in the queue")
+	s.Do("DEL", "relock_queue:{k}")
+	stop := subscribed(t, s.Client(), "redisson_lock__channel:{k}")
+	require.Zero(t, refill(), "Redisson listens")
+	stop()
+	require.Eventually(t, func() bool { return refill() > 0 }, patience, time.Millisecond)
+	s.Do("DEL", "k")
+	require.Zero(t, refill(), "it is held no more")
+	s.Do("HSET", "k", "other:1", "1")
+	require.Zero(t, refill(), "another has it")
+}
+
+// subscribed is somebody who listens to a channel and is no relock client.
+func subscribed(t *testing.T, rdb rueidis.Client, channel string) (stop func()) {
+	t.Helper()
+	conn, cancel := rdb.Dedicate()
+	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
+	require.NoError(t, conn.Do(t.Context(), conn.B().Subscribe().Channel(channel).Build()).Error())
+	return cancel
+}
+
+// A block whose answer is lost, or comes when the hold is over, changes nothing: the lock is given back as ever.
+func TestLostRefills(t *testing.T) {
+	for name, fate := range map[string]faults.Fate{"lost": faults.LoseCall, "unanswered": faults.LoseReply, "late": faults.Stall} {
+		t.Run(name, func(t *testing.T) {
+			rdb := faulty(redistest.Start(t))
+			c := newClient(t, rdb, WithCommandTimeout(200*time.Millisecond))
+			rdb.Filter(faults.All(faults.Script("refill"), fate))
+			rise(t, relay(t, c, 60, 0, func(int) {}, WithLocalHandoff(16, time.Hour)))
+			rdb.Filter(nil)
+			rdb.Release()
+			lockAndUnlock(t, c.Mutex("k"))
+		})
+	}
+}
