@@ -132,10 +132,10 @@ func (h *hold) spent(now clock.Stamp) bool {
 }
 
 // nextBlock goes on with the block that was asked for, if there is one. Nobody waited for the lock
-// when that was answered: so the bounds count from when it was asked, as with a grant. The caller
-// holds h.mu.
+// when that was answered: so the bounds count from when it was asked, as with a grant. A Redis that
+// forgot how far it counted, and whose clock was set back, may count lower. The caller holds h.mu.
 func (h *hold) nextBlock() {
-	if next := h.more.grant; next.Token > 0 {
+	if next := h.more.grant; next.Token >= h.token {
 		h.token, h.left, h.since = next.Token, next.Passes, next.Sent
 		h.used -= h.more.used
 		h.more = refill{}

@@ -74,7 +74,9 @@ func WithWait(d time.Duration) Option {
 
 // WithLocalHandoff bounds how long a lock may pass between goroutines of this process, in memory,
 // before other processes get their turn: at most passes acquisitions in a row, and no pass later
-// than d after the process got the lock. passes is also how many fencing tokens a grant reserves,
+// than d after the process got the lock, or after Redis answered that nobody else waits for it: that
+// is asked while the last quarter of passes is used, so that a lock which only this process wants is
+// not given back. passes is also how many fencing tokens a grant reserves,
 // if they do not run half a second (500,000) ahead of the server's clock; then it has 32.
 // WithLocalHandoff(1, 0) turns it off.
 //

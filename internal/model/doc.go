@@ -14,7 +14,8 @@
 //
 // Local is one process: goroutines that lock one name, the gate that they wait behind, a hold that is passed from one to
 // the next in memory or offered to it, re-entry under the contexts of leases that may be over by then, and Close beside
-// all of it. How long one may be overtaken is left open.
+// all of it. The next block of tokens may be asked for before one is used up, and be answered at any time. How long one
+// may be overtaken is left open, and so is when a hold has to be given back for others.
 //
 // Batch is the locks of one process that are renewed together, while one key is taken away or may not be touched any
 // more, counts are unsure and Redis is out of memory.

@@ -64,6 +64,8 @@ type localHold struct {
 	watched bool // it is in the watchdog's heap
 	closing bool // and Close has taken it from there
 	owed    bool // the sweeper is to release it
+	refill  int8 // how far the question for the next block has come
+	more    int8 // first token of that
 }
 
 // localState is one client: its goroutines that lock one name, the gate, the holds, and what Redis knows.
@@ -103,6 +105,8 @@ type LocalRules struct {
 	StrandOffer   bool // who gives up leaves what is offered to it where it is
 	KeepOffer     bool // a hold that is lost stays offered
 	Unbounded     bool // one is overtaken any number of times
+	RefillAnyone  bool // a block that comes is given to whatever hold is live
+	RefillAgain   bool // a block is gone on with twice
 }
 
 // LocalScope is how much is explored.
@@ -111,6 +115,7 @@ type LocalScope struct {
 	Try     uint8          // goroutines that call TryLock, by bit
 	Block   int8
 	Offers  bool // holds may be offered; else they are passed
+	Refill  bool // the next block is asked for before one is used up
 	Close   bool
 	Faults  int8 // lost holds, unanswered commands, callers that give up
 }

@@ -81,7 +81,12 @@ func (w *localSystem) finish(s localState, g int, emit localEmit) {
 		emit("{c} finds its hold lost", next, false, g)
 		return
 	}
+	if h.refill == filled && h.atGate {
+		w.nextBlock(&s.hold[i-1])
+		h, next = s.hold[i-1], s
+	}
 	if h.atGate && h.left > 0 && next.pass(i+1) {
+		w.ask(&next.hold[i-1])
 		next.done(g)
 		emit("{c} passes the hold on", next, false, g)
 		next = s
@@ -156,6 +161,7 @@ func (w *localSystem) redis(s localState, i int, emit localEmit) {
 		}
 		emit("the sweeper ends h{t}", next, false, i+1)
 	}
+	w.refill(s, i, emit)
 }
 
 // closes emits Client.Close, in its order: nobody new, then the holds, then the arbiter with a last sweep.

@@ -36,7 +36,7 @@ type localEmit func(text string, s localState, fault bool, args ...int)
 func (s *localState) collect() {
 	for i := range s.hold {
 		h := &s.hold[i]
-		used := int(s.redis) == i+1 || h.owed || h.closing || int(s.offered) == i+2
+		used := int(s.redis) == i+1 || h.refill == asked || h.refill == reserved || h.owed || h.closing || int(s.offered) == i+2
 		for g := range s.routine {
 			r := &s.routine[g]
 			used = used || int(r.hold) == i+1 || int(r.baton) == i+2

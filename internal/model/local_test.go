@@ -24,7 +24,12 @@ func TestLocalHolds(t *testing.T) {
 		all(Local(LocalScope{Parents: strangers, Block: 3, Offers: true, Faults: 2}, LocalRules{})),
 		all(Local(LocalScope{Parents: child, Try: 4, Block: 2, Offers: true, Faults: 1}, LocalRules{})),
 		all(Local(LocalScope{Parents: crowd, Block: 4, Offers: true}, LocalRules{})),
+		all(Local(LocalScope{Parents: crowd, Block: 2, Refill: true}, LocalRules{})),
+		all(Local(LocalScope{Parents: strangers, Block: 2, Refill: true, Faults: 2}, LocalRules{})),
+		all(Local(LocalScope{Parents: strangers, Block: 2, Refill: true, Close: true}, LocalRules{})),
 	}, []run{
+		all(Local(LocalScope{Parents: crowd, Block: 2, Refill: true, Faults: 1}, LocalRules{})),
+		all(Local(LocalScope{Parents: siblings, Block: 2, Refill: true, Faults: 1}, LocalRules{})),
 		all(Local(LocalScope{Parents: crowd, Block: 4, Offers: true, Faults: 1}, LocalRules{})),
 		all(Local(LocalScope{Parents: siblings, Block: 2, Offers: true, Faults: 1}, LocalRules{})),
 		all(Local(LocalScope{Parents: siblings, Block: 2, Faults: 1}, LocalRules{})),
@@ -46,6 +51,7 @@ func TestBrokenLocalIsCaught(t *testing.T) {
 	tries := LocalScope{Parents: siblings, Try: 2, Block: 2}
 	closes := LocalScope{Parents: strangers, Block: 2, Close: true}
 	offers := LocalScope{Parents: strangers, Block: 3, Offers: true, Faults: 1}
+	refills := LocalScope{Parents: crowd, Block: 2, Refill: true, Faults: 1}
 	fails := LocalScope{Parents: strangers, Block: 2, Faults: 1}
 	catch(t, []broken{
 		local("re-entry asks only whether the hold has leases", "one owner", 14, family, LocalRules{AnyLease: true}),
@@ -64,6 +70,8 @@ func TestBrokenLocalIsCaught(t *testing.T) {
 		local("a lost hold stays offered", "progress", 10, offers, LocalRules{KeepOffer: true}),
 		local("one is overtaken without end", "bounded overtaking", 18,
 			LocalScope{Parents: crowd, Block: 4, Offers: true}, LocalRules{Unbounded: true}),
+		local("a block is given to whatever hold is live", "tokens rise", 23, refills, LocalRules{RefillAnyone: true}),
+		local("a block is gone on with twice", "tokens rise", 23, refills, LocalRules{RefillAgain: true}),
 		local("a lost hold keeps the gate", "progress", 4, fails, LocalRules{NoLeave: true}),
 	})
 }
@@ -82,6 +90,13 @@ func TestLocalReaches(t *testing.T) {
 	})
 	reached(t, plain, "a hold that was granted with a release, passed on in memory", func(s localState) bool {
 		return s.counter > 2 && s.routine[0].at == gone && s.issued > 3
+	})
+	refills := Local(LocalScope{Parents: crowd, Block: 2, Refill: true, Faults: 1}, LocalRules{})
+	reached(t, refills, "a hold that went on with its next block", func(s localState) bool {
+		return s.issued == 3 && s.counter == 4 && s.redis == 1 && s.hold[0].state == liveHold
+	})
+	reached(t, refills, "tokens that come when their hold is over", func(s localState) bool {
+		return s.hold[0].state == lostHold && s.hold[0].refill == reserved && s.redis == 2
 	})
 	offers := Local(LocalScope{Parents: crowd, Block: 4, Offers: true, Faults: 1}, LocalRules{})
 	reached(t, offers, "one who came in vain, and is passed the hold", func(s localState) bool {
