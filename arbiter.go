@@ -18,7 +18,7 @@ type arbiter interface {
 	claim(e wire.Entry) claim
 	// renew lengthens leases and calls settle once for each of them, by its place in the batch,
 	// from any goroutine. The stamp is from before the confirmed command was sent.
-	renew(ctx context.Context, batch []renewal, settle func(i int, r wire.Result, sent clock.Stamp))
+	renew(ctx context.Context, batch []renewal, settle settleFunc)
 	// silence is the error of a caller that gave up, by cause, and nothing had been heard by then.
 	silence(name string, cause error) error
 	inspect(ctx context.Context, n *wire.Names) (wire.State, error)

@@ -105,7 +105,7 @@ func BenchmarkRenewal(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		c.keeper.arb.renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp) {
+		c.keeper.arb.renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
 			if r != wire.Renewed {
 				b.Errorf("%s was not renewed", batch[i].claim.of().Names.Lock)
 			}

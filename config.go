@@ -62,6 +62,7 @@ type nodeConfig struct {
 	retained  bool          // retention is what the user said
 	prefix    string        // of all names in Redis
 	log       *slog.Logger
+	observer  Observer // nil for none
 }
 
 // quorumConfig is about several of them, and the restart guard.

@@ -45,7 +45,7 @@ func TestShortTimeoutCutsNoOtherRenewal(t *testing.T) {
 	short, err := c.Mutex("short", WithLease(10*time.Second)).Lock(ctx)
 	require.NoError(t, err)
 	left := make(chan [2]time.Duration, 2)
-	d := newWatchdog(func(ctx context.Context, batch []renewal, _ func(int, wire.Result, clock.Stamp)) {
+	d := newWatchdog(func(ctx context.Context, batch []renewal, _ settleFunc) {
 		end, _ := ctx.Deadline()
 		for _, r := range batch {
 			left <- [2]time.Duration{r.claim.of().Timeout, time.Until(end)}

@@ -39,6 +39,7 @@ type hold struct {
 	renewAt clock.Stamp
 	lookAt  clock.Stamp // the watchdog looks by then; zero before it knows the hold
 	asking  bool        // a renewal is under way
+	failing bool        // the last renewal was not answered
 	askSoon bool        // a message said that the lock may be lost: ask at renewAt, whatever else
 	kept    clock.Stamp // Redis may keep the lock up to here, if no renewal went unheard
 
@@ -216,6 +217,7 @@ func (h *hold) lose(cause error) {
 	h.mu.Unlock()
 	for _, l := range leases {
 		l.ctx.end(cause)
+		l.ended(EventLost, cause)
 	}
 	h.k.dog.remove(h)
 	if cause == ErrClosed && len(leases) > 0 {

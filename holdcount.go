@@ -44,7 +44,7 @@ func (h *hold) reenterOnce(ctx, wctx context.Context, of *lock, outer *Lease) (*
 		return nil, err
 	}
 	l := new(Lease)
-	l.begin(ctx, of, h)
+	l.begin(ctx, of, h, HowReentered, clock.Now())
 	h.mu.Lock()
 	if h.state != holdLive {
 		defer l.ctx.end(ErrLost)

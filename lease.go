@@ -18,6 +18,8 @@ type Lease struct {
 	token int64
 	ctx   leaseCtx
 	over  bool // unlocked; guarded by h.mu
+	how   How
+	since time.Duration // on the monotonic clock
 }
 
 // leaseCtx is the context of a lease. It carries the ownership, and it asks the clock: in a process
@@ -206,7 +208,9 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	}
 	l.h.k.calls.Add(1)
 	defer l.h.k.end()
-	return outward(l.h.drop(ctx, l))
+	err := outward(l.h.drop(ctx, l))
+	l.unlockedWith(err)
+	return err
 }
 
 // Extend makes the lease last at least d from now, in Redis and in what the caller may trust.

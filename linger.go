@@ -180,9 +180,9 @@ func (h *hold) lingersUntil(now clock.Stamp) clock.Stamp {
 func (h *hold) Wanted(sure bool) {
 	now := clock.Now()
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.stale = true
-	if sure && !h.wanted {
+	first := sure && !h.wanted
+	if first {
 		h.wanted = true
 		if h.notice != nil {
 			close(h.notice)
@@ -190,6 +190,10 @@ func (h *hold) Wanted(sure bool) {
 	}
 	if h.idle {
 		h.k.dog.schedule(h, now, now)
+	}
+	h.mu.Unlock()
+	if first {
+		h.tell(EventWanted, nil)
 	}
 }
 

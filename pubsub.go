@@ -19,6 +19,7 @@ type single struct{ node *node.Node }
 func newSingle(rdb driver.Redis, id string, cfg *config) *single {
 	return &single{node.New(rdb, node.Config{
 		Client: id, Timeout: cfg.commandTimeout, Retention: cfg.retention, PubSub: node.PubSub(cfg.pubsub), Log: cfg.log,
+		Presence: cfg.presence(0),
 	})}
 }
 
@@ -243,13 +244,13 @@ func (c *contender) watch(w *hub.Watcher)          { c.Ear().Watch(w) }
 func (c *contender) abandon()                      { c.End(true) }
 func (c *contender) forget()                       { c.Forget() }
 
-func (s *single) renew(ctx context.Context, batch []renewal, settle func(int, wire.Result, clock.Stamp)) {
+func (s *single) renew(ctx context.Context, batch []renewal, settle settleFunc) {
 	sent := clock.Now()
 	asks := make([]wire.Renewal, len(batch))
 	for i, r := range batch {
 		asks[i] = wire.Renewal{Entry: r.claim.of(), Count: r.count, Lease: r.lease}
 	}
-	s.node.Renew(ctx, asks, func(i int, r wire.Result) { settle(i, r, sent) })
+	s.node.Renew(ctx, asks, func(i int, r wire.Result, err error) { settle(i, r, sent, err) })
 }
 
 func (s *single) silence(name string, cause error) error {

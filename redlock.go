@@ -85,7 +85,7 @@ func newQuorum(nodes []driver.Redis, id string, cfg *config) ballot {
 	return ballot{quorum.New(nodes, quorum.Config{
 		Client: id, Need: cfg.quorumSize(), Timeout: cfg.commandTimeout, Lease: cfg.firstLease,
 		Guard: cfg.guard != GuardOff, Auto: cfg.guard == GuardAuto, Longest: cfg.longest,
-		Retention: cfg.retention, Log: cfg.log,
+		Retention: cfg.retention, Log: cfg.log, Presence: cfg.presence,
 	})}
 }
 
@@ -123,7 +123,7 @@ func (c candidate) watch(w *hub.Watcher)          { c.Watch(w) }
 func (c candidate) abandon()                      { c.Abandon() }
 func (c candidate) forget()                       { c.Forget() }
 
-func (b ballot) renew(ctx context.Context, batch []renewal, settle func(int, wire.Result, clock.Stamp)) {
+func (b ballot) renew(ctx context.Context, batch []renewal, settle settleFunc) {
 	asks := make([]quorum.Renewal, len(batch))
 	for i, r := range batch {
 		asks[i] = quorum.Renewal{Claim: r.claim.(candidate).Claim, Count: r.count, Lease: r.lease}

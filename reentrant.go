@@ -102,6 +102,13 @@ func (m *Mutex) of() *lock {
 
 // acquire is Mutex.Lock, for every kind.
 func (lk *lock) acquire(ctx context.Context) (*Lease, error) {
+	if lk.watched() {
+		return lk.observed(ctx, (*lock).acquireAs)
+	}
+	return lk.acquireAs(ctx, nil)
+}
+
+func (lk *lock) acquireAs(ctx context.Context, seen *call) (*Lease, error) {
 	if err := lk.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -116,7 +123,7 @@ func (lk *lock) acquire(ctx context.Context) (*Lease, error) {
 		return l, err
 	}
 	for {
-		l, err := lk.wait(ctx, wctx)
+		l, err := lk.wait(ctx, wctx, seen)
 		if err == nil && lk.cfg.fixed > 0 {
 			err = lk.fill(wctx, l)
 		}
@@ -129,6 +136,13 @@ func (lk *lock) acquire(ctx context.Context) (*Lease, error) {
 
 // try is Mutex.TryLock, for every kind.
 func (lk *lock) try(ctx context.Context) (*Lease, error) {
+	if lk.watched() {
+		return lk.observed(ctx, (*lock).tryAs)
+	}
+	return lk.tryAs(ctx, nil)
+}
+
+func (lk *lock) tryAs(ctx context.Context, _ *call) (*Lease, error) {
 	if err := lk.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -146,7 +160,7 @@ func (lk *lock) try(ctx context.Context) (*Lease, error) {
 		b, atGate = lk.k.gates.TryEnter(lk.names.Lock)
 	}
 	if b.idle && b.hold.resume() {
-		l, err := b.hold.start(ctx, lk)
+		l, err := b.hold.start(ctx, lk, HowCached)
 		return lk.filled(ctx, l, err)
 	}
 	c := lk.newClaim(owner)
@@ -157,7 +171,7 @@ func (lk *lock) try(ctx context.Context) (*Lease, error) {
 		}
 		return nil, err
 	}
-	l, err := lk.k.newHold(c, g, &lk.cfg, atGate).start(ctx, lk)
+	l, err := lk.k.newHold(c, g, &lk.cfg, atGate).start(ctx, lk, HowFree)
 	return lk.filled(ctx, l, err)
 }
 
@@ -250,16 +264,16 @@ func (lk *lock) reenter(ctx, wctx context.Context, enter func(h *hold, ctx, wctx
 
 // wait goes the way of a lock: through the gate, then to the arbiter. wctx bounds the waiting, ctx
 // becomes the lease's.
-func (lk *lock) wait(ctx, wctx context.Context) (*Lease, error) {
+func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if owner != "" {
 		// Sharers of an owner are contenders of their own: one may enter what another holds.
-		return lk.contend(ctx, wctx, lk.newClaim(owner), false)
+		return lk.contend(ctx, wctx, lk.newClaim(owner), false, seen)
 	}
-	b, err := lk.k.gates.Enter(wctx, lk.names.Lock)
+	b, err := lk.enter(wctx, seen)
 	switch {
 	case err != nil:
 		return nil, lk.leftTheLine(err)
@@ -269,11 +283,15 @@ func (lk *lock) wait(ctx, wctx context.Context) (*Lease, error) {
 	}
 	switch {
 	case b.hold != nil:
-		return lk.accept(ctx, wctx, b.hold)
+		how := HowLocal
+		if b.idle {
+			how = HowCached
+		}
+		return lk.accept(ctx, wctx, b.hold, how)
 	case b.next == nil:
 		b.next = lk.newClaim("")
 	}
-	return lk.contend(ctx, wctx, b.next, true)
+	return lk.contend(ctx, wctx, b.next, true, seen)
 }
 
 // ownerOf returns the owner id that WithOwner put into ctx, "" when there is none.
@@ -309,23 +327,23 @@ func (k *keeper) newID() string {
 }
 
 // accept starts a lease on a hold that came through the gate, unless the caller has given up.
-func (lk *lock) accept(ctx, wctx context.Context, h *hold) (*Lease, error) {
+func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How) (*Lease, error) {
 	if wctx.Err() != nil {
 		_ = h.finish(context.WithoutCancel(ctx), clock.Now()) // the sweeper mends what fails
 		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
 	}
-	return h.start(ctx, lk)
+	return h.start(ctx, lk, how)
 }
 
 // contend waits for the lock with a claim, at its gate or past it.
-func (lk *lock) contend(ctx, wctx context.Context, c claim, atGate bool) (*Lease, error) {
+func (lk *lock) contend(ctx, wctx context.Context, c claim, atGate bool, seen *call) (*Lease, error) {
 	var remark remark
 	if atGate {
 		remark = lk.k.remark
 	}
-	g, err := c.wait(wctx, remark)
+	g, err := c.wait(wctx, seen.noticing(remark))
 	if err == nil {
-		return lk.k.newHold(c, g, &lk.cfg, atGate).start(ctx, lk)
+		return lk.k.newHold(c, g, &lk.cfg, atGate).start(ctx, lk, seen.how())
 	}
 	err = lk.explain(wctx, err, c)
 	// The queued entry goes to the next goroutine here, which so inherits its place; else it is

@@ -58,7 +58,7 @@ func renewalsOf(t *testing.T, c *Client, leases []*Lease, count int) map[string]
 	got := make(map[string]wire.Result)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c.keeper.arb.renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp) {
+	c.keeper.arb.renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
 		mu.Lock()
 		defer mu.Unlock()
 		name := batch[i].claim.of().Names.Lock

@@ -38,7 +38,10 @@ const (
 )
 
 // renewFunc is arbiter's renew.
-type renewFunc func(context.Context, []renewal, func(i int, r wire.Result, sent clock.Stamp))
+type renewFunc func(context.Context, []renewal, settleFunc)
+
+// settleFunc is told of each renewal; err is why one was not answered.
+type settleFunc func(i int, r wire.Result, sent clock.Stamp, err error)
 
 func newWatchdog(renew renewFunc) *watchdog {
 	d := &watchdog{renew: renew, kick: make(chan struct{}, 1)}
@@ -129,7 +132,7 @@ func (d *watchdog) look(due []*hold, now clock.Stamp) {
 		d.wg.Go(func() {
 			ctx, cancel := context.WithTimeout(d.ctx, timeout)
 			defer cancel()
-			d.renew(ctx, batch, func(i int, r wire.Result, sent clock.Stamp) { of[i].settle(batch[i], r, sent) })
+			d.renew(ctx, batch, func(i int, r wire.Result, sent clock.Stamp, err error) { of[i].settle(batch[i], r, sent, err) })
 		})
 	}
 }
@@ -177,13 +180,13 @@ func (k *keeper) newHold(c claim, g node.Grant, cfg *config, atGate bool) *hold 
 
 // start gives the hold's next token to a new outermost lease of m. It fails when the hold was lost
 // on its way here.
-func (h *hold) start(ctx context.Context, of *lock) (*Lease, error) {
+func (h *hold) start(ctx context.Context, of *lock, how How) (*Lease, error) {
 	now := clock.Now()
 	l := &h.first
 	if l.h != nil { // the hold was passed on, and who had that one may still ask it
 		l = new(Lease)
 	}
-	l.begin(ctx, of, h)
+	l.begin(ctx, of, h, how, now)
 	h.mu.Lock()
 	if h.state != holdLive {
 		defer l.ctx.end(ErrLost)
@@ -217,8 +220,8 @@ func (h *hold) start(ctx context.Context, of *lock) (*Lease, error) {
 }
 
 // begin makes l a lease of h whose context derives from ctx.
-func (l *Lease) begin(ctx context.Context, of *lock, h *hold) {
-	l.of, l.h = of, h
+func (l *Lease) begin(ctx context.Context, of *lock, h *hold, how How, now clock.Stamp) {
+	l.of, l.h, l.how, l.since = of, h, how, now.Mono()
 	l.ctx.Context, l.ctx.lease = ctx, l
 }
 
@@ -274,22 +277,38 @@ func (h *hold) tick(now clock.Stamp) (renewal, bool) {
 
 // settle notes what became of a renewal. An unanswered one never moves the deadline and is repeated
 // until then.
-func (h *hold) settle(r renewal, got wire.Result, sent clock.Stamp) {
+func (h *hold) settle(r renewal, got wire.Result, sent clock.Stamp, err error) {
+	if news := h.settled(r, got, sent); news == EventRenewalFailed {
+		h.tell(news, err)
+	} else {
+		h.tell(news, nil)
+	}
+}
+
+// settled returns what there is to tell, 0 for nothing.
+func (h *hold) settled(r renewal, got wire.Result, sent clock.Stamp) (news EventKind) {
 	if got == wire.Lost {
 		h.lose(ErrLost)
-		return
+		return 0
 	}
 	// An answer that is looked at too late revives nothing: on a quorum somebody else may have held
 	// the lock since.
 	if h.expire() {
-		return
+		return 0
 	}
 	now := clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asking = false
 	if h.state != holdLive {
-		return
+		return 0
+	}
+	switch failing := got != wire.Renewed; {
+	case failing == h.failing:
+	case failing:
+		news, h.failing = EventRenewalFailed, true
+	default:
+		news, h.failing = EventRecovered, false
 	}
 	if got == wire.Renewed {
 		if h.doubt.Before(sent) {
@@ -310,6 +329,7 @@ func (h *hold) settle(r renewal, got wire.Result, sent clock.Stamp) {
 		h.askSoon = h.askSoon || h.cfg.fixed > 0 // a fixed lease is asked for only on suspicion
 	}
 	h.k.dog.schedule(h, h.next(now), now)
+	return news
 }
 
 func (h *hold) DueAt() clock.Stamp { return h.due }

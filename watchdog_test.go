@@ -67,7 +67,7 @@ func (c *scriptedClaim) setCount(context.Context, int, time.Duration) (clock.Sta
 	return clock.Now(), nil
 }
 
-func (s *scripted) renew(_ context.Context, batch []renewal, settle func(int, wire.Result, clock.Stamp)) {
+func (s *scripted) renew(_ context.Context, batch []renewal, settle settleFunc) {
 	s.mu.Lock()
 	s.renewals = append(s.renewals, time.Now())
 	s.renewed += len(batch)
@@ -78,7 +78,7 @@ func (s *scripted) renew(_ context.Context, batch []renewal, settle func(int, wi
 		if s.answer != nil {
 			got = s.answer(r)
 		}
-		settle(i, got, sent)
+		settle(i, got, sent, nil)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestLateConfirmationRevivesNothing(t *testing.T) {
 		c.keeper.dog.remove(l.h) // a watchdog that is not run in time
 		sent := clock.Now()
 		time.Sleep(defaultLease)
-		l.h.settle(renewal{claim: l.h.claim, lease: defaultLease}, wire.Renewed, sent.Add(time.Second))
+		l.h.settle(renewal{claim: l.h.claim, lease: defaultLease}, wire.Renewed, sent.Add(time.Second), nil)
 		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 	})
 }

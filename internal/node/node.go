@@ -39,6 +39,7 @@ type Config struct {
 	Longest   time.Duration // of a node: the longest lease anybody may rely on, 0 for no restart guard
 	PubSub    PubSub
 	Log       *slog.Logger
+	Presence  func(cause error) // told why a command was not answered, and nil once one is again; may be nil
 }
 
 // Node is one Redis. It has all that runs for it in this process: the commands that are out, the
@@ -52,7 +53,8 @@ type Node struct {
 	link    *link.Link
 	sweeper *sweeper
 	refills Crew
-	health  *health // nil where Redis decides alone: it is asked whatever it did before
+	down    atomic.Bool // a command was not answered, and none was since
+	health  *health     // nil where Redis decides alone: it is asked whatever it did before
 
 	// mode is 0 until the kind of channels is known; only a Cluster has to be asked.
 	mode    atomic.Int32
@@ -63,10 +65,12 @@ type Node struct {
 // New returns a node. It takes a connection in the background, and sends nothing by itself.
 func New(rdb driver.Redis, cfg Config) *Node {
 	n := &Node{Redis: rdb, cfg: cfg}
-	var answered func(error)
 	if cfg.Votes {
 		n.health = newHealth(cfg.Timeout)
-		answered = n.health.answered
+	}
+	var answered func(error)
+	if cfg.Votes || cfg.Presence != nil {
+		answered = n.answered
 	}
 	n.link = link.New(rdb, cfg.Timeout, answered)
 	n.Wire = wire.New(n.link, wire.Options{Votes: cfg.Votes, Retention: cfg.Retention, Longest: cfg.Longest})
@@ -77,6 +81,16 @@ func New(rdb driver.Redis, cfg Config) *Node {
 		n.Hub.StartPlain(true)
 	}
 	return n
+}
+
+// answered is told of each command that had its whole time-out: nil when Redis answered.
+func (n *Node) answered(err error) {
+	if n.health != nil {
+		n.health.answered(err)
+	}
+	if n.cfg.Presence != nil && (err != nil) != n.down.Load() && n.down.CompareAndSwap(err == nil, err != nil) {
+		n.cfg.Presence(err)
+	}
 }
 
 // Timeout is how long a command may take that no caller's time-out bounds.
@@ -121,9 +135,9 @@ func (n *Node) groupOf(e *wire.Entry) group {
 	return group{slot: n.link.Slot(e.Names.Lock), kind: e.Kind}
 }
 
-// Renew lengthens leases. It calls note once for each renewal, by its place in the batch, from any
-// goroutine, and returns when all have been noted.
-func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int, r wire.Result)) {
+// Renew lengthens leases. It calls note once for each renewal, by its place in the batch, with why it
+// was not answered where it was not, from any goroutine, and returns when all have been noted.
+func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int, r wire.Result, err error)) {
 	var wg sync.WaitGroup
 	if n.alike(batch) {
 		n.renew(ctx, &wg, batch, note)
@@ -140,7 +154,7 @@ func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int,
 		for i, at := range of {
 			part[i] = batch[at]
 		}
-		n.renew(ctx, &wg, part, func(i int, r wire.Result) { note(of[i], r) })
+		n.renew(ctx, &wg, part, func(i int, r wire.Result, err error) { note(of[i], r, err) })
 	}
 	wg.Wait()
 }
@@ -159,13 +173,13 @@ func (n *Node) alike(batch []wire.Renewal) bool {
 }
 
 // renew sends a batch whose locks are alike, in commands that keep nobody waiting for long.
-func (n *Node) renew(ctx context.Context, wg *sync.WaitGroup, batch []wire.Renewal, note func(i int, r wire.Result)) {
+func (n *Node) renew(ctx context.Context, wg *sync.WaitGroup, batch []wire.Renewal, note func(i int, r wire.Result, err error)) {
 	for from := 0; from < len(batch); from += wire.MaxBatch {
 		part := batch[from:min(from+wire.MaxBatch, len(batch))]
 		wg.Go(func() {
-			n.Wire.RenewApart(ctx, part, func(at int, got []wire.Result, _ error) {
+			n.Wire.RenewApart(ctx, part, func(at int, got []wire.Result, err error) {
 				for i, r := range got {
-					note(from+at+i, r)
+					note(from+at+i, r, err)
 				}
 			})
 		})

@@ -71,6 +71,7 @@ func (t *contest) run(ctx context.Context) (node.Grant, error) {
 		if g, won := t.win(); won {
 			return g, nil
 		}
+		t.remark() // who wins has not waited
 		if err := t.hopeless(true); err != nil {
 			return node.Grant{}, err
 		}
@@ -88,7 +89,6 @@ func (t *contest) run(ctx context.Context) (node.Grant, error) {
 		case <-t.q.done:
 			return node.Grant{}, wire.ErrClosed
 		}
-		t.remark()
 	}
 }
 

@@ -26,11 +26,15 @@ func newMember(index int, rdb driver.Redis, cfg Config) *member {
 	if !cfg.Guard {
 		longest = 0
 	}
+	var presence func(error)
+	if cfg.Presence != nil {
+		presence = cfg.Presence(index)
+	}
 	return &member{
 		index: index, checking: make(chan struct{}, 1),
 		Node: node.New(rdb, node.Config{
 			Client: cfg.Client, Timeout: cfg.Timeout, Retention: cfg.Retention, Votes: true, Longest: longest,
-			Log: cfg.Log,
+			Log: cfg.Log, Presence: presence,
 		}),
 	}
 }

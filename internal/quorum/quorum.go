@@ -27,6 +27,7 @@ type Config struct {
 	Longest   time.Duration // the longest lease anybody may rely on
 	Retention time.Duration // of fencing counters
 	Log       *slog.Logger
+	Presence  func(node int) func(cause error) // what a node, from 1, is to tell of its presence; may be nil
 }
 
 // Quorum is a client's way to its nodes.

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -19,7 +20,7 @@ type Renewal struct {
 // Renew asks all nodes at once, and calls settle once for each renewal, from any goroutine. A lease
 // is renewed when a quorum confirmed it, and lost when none can. The stamp is from before the first
 // command.
-func (q *Quorum) Renew(ctx context.Context, batch []Renewal, settle func(i int, r wire.Result, sent clock.Stamp)) {
+func (q *Quorum) Renew(ctx context.Context, batch []Renewal, settle func(i int, r wire.Result, sent clock.Stamp, err error)) {
 	t := &tally{q: q, sent: clock.Now(), settle: settle, batch: batch, rows: make([]row, len(batch))}
 	asks := make([]wire.Renewal, len(batch))
 	for i, r := range batch {
@@ -34,7 +35,7 @@ func (q *Quorum) Renew(ctx context.Context, batch []Renewal, settle func(i int, 
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
 			defer cancel()
-			m.Renew(ctx, asks, func(i int, r wire.Result) { t.note(m, i, r) })
+			m.Renew(ctx, asks, func(i int, r wire.Result, err error) { t.note(m, i, r, err) })
 		})
 	}
 	wg.Wait()
@@ -45,7 +46,7 @@ func (q *Quorum) Renew(ctx context.Context, batch []Renewal, settle func(i int, 
 type tally struct {
 	q      *Quorum
 	sent   clock.Stamp // before the first of the commands
-	settle func(int, wire.Result, clock.Stamp)
+	settle func(int, wire.Result, clock.Stamp, error)
 	batch  []Renewal
 
 	mu   sync.Mutex // guards rows
@@ -55,23 +56,26 @@ type tally struct {
 type row struct {
 	held, lost int
 	settled    bool
+	failure    error     // of the last node that did not answer
 	absent     []*member // nodes that answered that the lock is not held there
 }
 
 // note counts one node's answer. Without the mutex it tells what that decides: what a lost lock
 // leads to should hold no other lock up.
-func (t *tally) note(m *member, i int, result wire.Result) {
-	if verdict := t.count(m, i, result); verdict != wire.Unanswered {
-		t.settle(i, verdict, t.sent)
+func (t *tally) note(m *member, i int, result wire.Result, err error) {
+	if verdict := t.count(m, i, result, err); verdict != wire.Unanswered {
+		t.settle(i, verdict, t.sent, nil)
 	}
 }
 
 // count returns what is decided by this answer, [wire.Unanswered] for nothing.
-func (t *tally) count(m *member, i int, result wire.Result) wire.Result {
+func (t *tally) count(m *member, i int, result wire.Result, err error) wire.Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r, v := &t.rows[i], t.voter(i, m)
 	switch result {
+	case wire.Unanswered:
+		r.failure = err
 	case wire.Renewed:
 		r.held++
 		v.missing.Store(nil)
@@ -99,7 +103,7 @@ func (t *tally) voter(i int, m *member) *voter { return t.batch[i].Claim.contest
 func (t *tally) close() {
 	for i, r := range t.rows {
 		if !r.settled {
-			t.settle(i, wire.Unanswered, t.sent)
+			t.settle(i, wire.Unanswered, t.sent, cmp.Or(r.failure, wire.ErrNoAnswer))
 		} else if r.held >= t.q.need {
 			for _, m := range r.absent {
 				t.repair(t.voter(i, m))

@@ -121,10 +121,10 @@ func TestRepair(t *testing.T) {
 func renewed(c *Claim, sent clock.Stamp, said []wire.Result) (settled []wire.Result) {
 	tl := &tally{
 		q: c.q, sent: sent, batch: []Renewal{{Claim: c}}, rows: make([]row, 1),
-		settle: func(_ int, r wire.Result, _ clock.Stamp) { settled = append(settled, r) },
+		settle: func(_ int, r wire.Result, _ clock.Stamp, _ error) { settled = append(settled, r) },
 	}
 	for i, result := range said {
-		tl.note(c.q.members[i], 0, result)
+		tl.note(c.q.members[i], 0, result, nil)
 	}
 	tl.close()
 	return settled
@@ -139,7 +139,7 @@ func TestRenewalsTakeANodeAgain(t *testing.T) {
 	require.NoError(t, err)
 	batch := []Renewal{{Claim: c, Lease: q.cfg.Lease}}
 	everywhere := func() bool {
-		q.Renew(context.Background(), batch, func(int, wire.Result, clock.Stamp) {})
+		q.Renew(context.Background(), batch, func(int, wire.Result, clock.Stamp, error) {})
 		return !slices.ContainsFunc(nodes, func(s *redistest.Server) bool {
 			return s.Do("HEXISTS", "k", c.Entry.ID) == "0"
 		})

@@ -1,0 +1,246 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"runtime/pprof"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// An Observer is told what happens to a client's locks: for metrics, traces and logs.
+type Observer interface {
+	// Observe is called where the event happens, by the goroutine that makes it happen, so it must
+	// not block, and calls of it overlap. It must not use the client. What an event says is true
+	// when it is told; events of one lease come in order, those of different leases need not.
+	Observe(e Event)
+}
+
+// Event is what an Observer is told.
+type Event struct {
+	Kind  EventKind
+	Lock  string        // its name; "" for a node's
+	Sort  string        // of lock: "mutex"
+	How   How           // of EventAcquired, EventReleased and EventLost: how the lease was got
+	Token int64         // likewise: its fencing token
+	Wait  time.Duration // of EventWaiting, EventAcquired and EventAbandoned: since Lock or TryLock was called
+	Hold  time.Duration // of EventReleased and EventLost: since Lock or TryLock returned
+	Node  int           // of a node's: which of a quorum, from 1; 0 where one Redis decides
+	Cause error         // why, where something failed or ended by itself; else nil
+}
+
+// EventKind says what happened.
+type EventKind uint8
+
+// The kinds of events. Each Lock, TryLock and Do ends in EventAcquired or EventAbandoned, and each
+// EventAcquired in one EventReleased or EventLost.
+const (
+	// EventWaiting: a Lock was not granted by the first answer. It is told once, and with a Cause, again after
+	// a second and every minute, where Redis itself is what the Lock waits for.
+	EventWaiting EventKind = iota + 1
+	// EventAcquired: a lease was returned.
+	EventAcquired
+	// EventReleased: Unlock has ended a lease. With a Cause Redis was not told yet, and is told in
+	// the background.
+	EventReleased
+	// EventLost: a lease ended before it was unlocked. The Cause is that of its context, and
+	// ErrClosed where the client was closed.
+	EventLost
+	// EventRenewalFailed: a renewal was not answered; it is repeated. It is told of the first one
+	// that fails after one that did not.
+	EventRenewalFailed
+	// EventRecovered: a renewal was answered again.
+	EventRecovered
+	// EventWanted: another process waits for a lock that is held here; see Lease.Wanted.
+	EventWanted
+	// EventNodeDown: a Redis has left a command unanswered.
+	EventNodeDown
+	// EventNodeUp: it has answered again.
+	EventNodeUp
+	// EventAbandoned: a Lock or TryLock failed. The Cause is what it returned.
+	EventAbandoned
+)
+
+var eventNames = [...]string{
+	"", "waiting", "acquired", "released", "lost", "renewal failed", "recovered", "wanted", "node down", "node up", "abandoned",
+}
+
+// String returns the kind in words.
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return ""
+}
+
+// How says how a lease was got.
+type How uint8
+
+// The ways to a lease.
+const (
+	HowFree      How = iota + 1 // from Redis, by its first answer
+	HowLocal                    // passed on by another goroutine of this process
+	HowRemote                   // from Redis, but not by its first answer
+	HowReentered                // under the context of a lease of the same lock
+	HowCached                   // from this process, where it lingered
+)
+
+var howNames = [...]string{"", "free", "local", "remote", "reentered", "cached"}
+
+// String returns the way in a word.
+func (h How) String() string {
+	if int(h) < len(howNames) {
+		return howNames[h]
+	}
+	return ""
+}
+
+// WithObserver has o told what happens to the client's locks. What it costs is o's: without one it is
+// a branch. Goroutines that wait have the pprof label relock.lock, with the lock's name, then.
+//
+// By default nobody is told.
+func WithObserver(o Observer) Option {
+	return Option{name: "WithObserver", clientOnly: true, apply: func(c *config) error {
+		c.observer = o
+		return nil
+	}}
+}
+
+// call is one Lock or TryLock that is observed; nil for one that is not.
+type call struct {
+	lk     *lock
+	ctx    context.Context // of the caller
+	began  time.Duration
+	waits  bool          // that was told
+	failed time.Duration // since when Redis does not answer, 0 for it does
+	next   time.Duration // when to tell that again
+}
+
+// observed makes a call of the lock's, and tells what became of it.
+func (lk *lock) observed(ctx context.Context, enter func(*lock, context.Context, *call) (*Lease, error)) (*Lease, error) {
+	c := &call{lk: lk, ctx: ctx, began: clock.Mono()}
+	l, err := enter(lk, ctx, c)
+	if c.waits {
+		pprof.SetGoroutineLabels(ctx)
+	}
+	e := lk.event(EventAcquired)
+	e.Wait = clock.Mono() - c.began
+	if err != nil {
+		e.Kind, e.Cause = EventAbandoned, outward(err)
+	} else {
+		e.How, e.Token = l.how, l.token
+	}
+	lk.k.cfg.observer.Observe(e)
+	return l, err
+}
+
+// watched reports whether somebody is told of the lock's events.
+func (lk *lock) watched() bool {
+	return lk != nil && lk.err == nil && lk.k != nil && lk.k.cfg.observer != nil
+}
+
+// how says how the call got the lock from Redis.
+func (c *call) how() How {
+	if c != nil && c.waits {
+		return HowRemote
+	}
+	return HowFree
+}
+
+// noticing is a remark that is the call's too.
+func (c *call) noticing(then remark) remark {
+	if c == nil {
+		return then
+	}
+	return func(key string, heard error) {
+		c.queued(heard)
+		if then != nil {
+			then(key, heard)
+		}
+	}
+}
+
+// enter goes to the gate.
+func (lk *lock) enter(ctx context.Context, seen *call) (baton, error) {
+	if seen != nil {
+		if b, free := lk.k.gates.TryEnter(lk.names.Lock); free {
+			return b, nil
+		}
+		seen.queued(nil)
+	}
+	return lk.k.gates.Enter(ctx, lk.names.Lock)
+}
+
+// event is one of the lock.
+func (lk *lock) event(kind EventKind) Event {
+	return Event{Kind: kind, Lock: lk.names.Name, Sort: lk.kind.Name}
+}
+
+// queued notes that the call was not granted at once, and why Redis does not answer, if it does not.
+func (c *call) queued(heard error) {
+	now := clock.Mono()
+	if heard == nil {
+		c.failed = 0
+	} else if c.failed == 0 {
+		c.failed, c.next = now, now+time.Second
+	}
+	again := heard != nil && now >= c.next
+	if c.waits && !again {
+		return
+	}
+	e := c.lk.event(EventWaiting)
+	if e.Wait = now - c.began; again {
+		e.Cause, c.next = heard, now+time.Minute
+	}
+	if !c.waits {
+		c.waits = true
+		pprof.SetGoroutineLabels(pprof.WithLabels(c.ctx, pprof.Labels("relock.lock", c.lk.names.Name)))
+	}
+	c.lk.k.cfg.observer.Observe(e)
+}
+
+// ended tells that a lease is over.
+func (l *Lease) ended(kind EventKind, cause error) {
+	o := l.h.k.cfg.observer
+	if o == nil {
+		return
+	}
+	e := l.of.event(kind)
+	e.How, e.Token, e.Hold, e.Cause = l.how, l.token, clock.Mono()-l.since, cause
+	o.Observe(e)
+}
+
+// unlockedWith tells what became of an Unlock, unless the lease was over before.
+func (l *Lease) unlockedWith(err error) {
+	switch {
+	case l.h.k.cfg.observer == nil, errors.Is(err, ErrNotHeld), errors.Is(err, ErrClosed):
+	case !wire.IsLost(err):
+		l.ended(EventReleased, err)
+	case l.unlocked(): // who lost the hold did not find this lease in it any more
+		l.ended(EventLost, err)
+	}
+}
+
+// tell tells of a hold's event.
+func (h *hold) tell(kind EventKind, cause error) {
+	if o := h.k.cfg.observer; o != nil && kind != 0 {
+		o.Observe(Event{Kind: kind, Lock: h.entry.Names.Name, Sort: h.entry.Kind.Name, Cause: cause})
+	}
+}
+
+// presence tells of a Redis that goes and comes, the node of that index.
+func (c *config) presence(index int) func(error) {
+	o := c.observer
+	if o == nil {
+		return nil
+	}
+	return func(cause error) {
+		kind := EventNodeDown
+		if cause == nil {
+			kind = EventNodeUp
+		}
+		o.Observe(Event{Kind: kind, Node: index, Cause: cause})
+	}
+}

@@ -1,0 +1,211 @@
+package relock
+
+import (
+	"bytes"
+	"context"
+	"runtime/pprof"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
+)
+
+// seen gathers events.
+type seen struct {
+	mu     sync.Mutex
+	events []Event
+}
+
+func (s *seen) Observe(e Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, e)
+}
+
+// of returns the events of some kinds so far.
+func (s *seen) of(kinds ...EventKind) (of []Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.events {
+		for _, kind := range kinds {
+			if e.Kind == kind {
+				of = append(of, e)
+			}
+		}
+	}
+	return of
+}
+
+// nth waits for so many events of a kind, and returns the last.
+func (s *seen) nth(t *testing.T, n int, kind EventKind) Event {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(s.of(kind)) >= n }, patience, time.Millisecond, "%v", kind)
+	return s.of(kind)[n-1]
+}
+
+func TestObserverHearsOfALease(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T, o Observer) *Client{
+		"one Redis": func(t *testing.T, o Observer) *Client {
+			return newClient(t, redistest.Start(t).Client(), WithObserver(o))
+		},
+		"quorum": func(t *testing.T, o Observer) *Client {
+			var nodes []rueidis.Client
+			for range 3 {
+				nodes = append(nodes, redistest.Start(t).Client())
+			}
+			c, err := NewRedlock(nodes, WithObserver(o))
+			require.NoError(t, err)
+			t.Cleanup(c.Close)
+			return c
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &seen{}
+			c := open(t, o)
+			m := c.Mutex("orders", WithLocalHandoff(10, time.Hour))
+			l, err := m.Lock(t.Context())
+			require.NoError(t, err)
+			in, err := m.Lock(l.Context())
+			require.NoError(t, err)
+			require.NoError(t, in.Unlock(t.Context()))
+			_, err = m.TryLock(t.Context())
+			require.ErrorIs(t, err, ErrNotAcquired)
+			next := waitWith(t.Context(), t, m)
+			require.Equal(t, "orders", o.nth(t, 1, EventWaiting).Lock)
+			require.NoError(t, l.Unlock(t.Context()))
+			require.NoError(t, within(t, next).Unlock(t.Context()))
+
+			got := o.of(EventAcquired, EventReleased, EventAbandoned)
+			type brief struct {
+				kind EventKind
+				how  How
+			}
+			var told []brief
+			for _, e := range got {
+				require.Equal(t, "orders", e.Lock)
+				require.Equal(t, "mutex", e.Sort)
+				if name == "quorum" && e.How != HowReentered && e.How > 0 {
+					e.How = HowFree // tokens may have to be written back first, and be too few to pass on
+				}
+				told = append(told, brief{e.Kind, e.How})
+			}
+			passed := HowLocal
+			if name == "quorum" {
+				passed = HowFree
+			}
+			require.Equal(t, []brief{
+				{EventAcquired, HowFree}, {EventAcquired, HowReentered}, {EventReleased, HowReentered}, {EventAbandoned, 0},
+			}, told[:4])
+			require.ElementsMatch(t, []brief{
+				{EventReleased, HowFree}, {EventAcquired, passed}, {EventReleased, passed},
+			}, told[4:])
+			require.Equal(t, l.Token(), got[0].Token)
+			require.Positive(t, got[0].Wait)
+			require.Positive(t, got[2].Hold)
+			require.ErrorIs(t, got[3].Cause, ErrNotAcquired)
+		})
+	}
+}
+
+func TestObserverHearsOfALoss(t *testing.T) {
+	s := redistest.Start(t)
+	o := &seen{}
+	c := newClient(t, s.Client(), WithObserver(o), WithLease(300*time.Millisecond))
+	m := c.Mutex("k")
+	for range 2 { // noticed by the watchdog, and by Unlock
+		l, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		s.Do("DEL", "k")
+		if len(o.of(EventLost)) == 1 {
+			require.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
+		}
+		<-l.Context().Done()
+		lost := o.nth(t, len(o.of(EventAcquired)), EventLost)
+		require.Equal(t, l.Token(), lost.Token)
+		require.ErrorIs(t, lost.Cause, ErrLost)
+	}
+	require.Len(t, o.of(EventLost), 2)
+	require.Empty(t, o.of(EventReleased))
+}
+
+func TestObserverHearsOfAnOutage(t *testing.T) {
+	rdb := faulty(redistest.Start(t))
+	o := &seen{}
+	c := newClient(t, rdb, WithObserver(o), WithLease(3*time.Second), WithCommandTimeout(100*time.Millisecond))
+	m := c.Mutex("k")
+	l, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	rdb.Filter(faults.All(faults.AnyScript, faults.LoseCall))
+	failed := o.nth(t, 1, EventRenewalFailed)
+	require.Error(t, failed.Cause)
+	require.Error(t, o.nth(t, 1, EventNodeDown).Cause)
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	_, err = c.Mutex("other").Lock(ctx)
+	require.Error(t, err)
+	waited := o.of(EventWaiting)
+	require.NotEmpty(t, waited)
+	require.Error(t, waited[len(waited)-1].Cause, "it waits for Redis itself")
+	rdb.Filter(nil)
+	require.NoError(t, o.nth(t, 1, EventRecovered).Cause)
+	require.NoError(t, o.nth(t, 1, EventNodeUp).Cause)
+	require.NoError(t, l.Unlock(t.Context()))
+	require.Len(t, o.of(EventRenewalFailed), 1, "one for each time that they fail in a row")
+}
+
+func TestObserverHearsThatALockIsWanted(t *testing.T) {
+	s := redistest.Start(t)
+	o := &seen{}
+	c, other := newClient(t, s.Client(), WithObserver(o)), newClient(t, s.Client())
+	l, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	listening(t, s, c)
+	next := waitFor(t, other, "k")
+	require.Equal(t, "k", o.nth(t, 1, EventWanted).Lock)
+	require.NoError(t, l.Unlock(t.Context()))
+	require.NoError(t, within(t, next).Unlock(t.Context()))
+}
+
+func TestClosedClientLosesItsLeases(t *testing.T) {
+	o := &seen{}
+	c, err := New(redistest.Start(t).Client(), WithObserver(o))
+	require.NoError(t, err)
+	_, err = c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	c.Close()
+	require.ErrorIs(t, o.nth(t, 1, EventLost).Cause, ErrClosed)
+}
+
+// Goroutines that wait are told apart in profiles.
+func TestWaitersAreLabelled(t *testing.T) {
+	c := newClient(t, redistest.Start(t).Client(), WithObserver(&seen{}))
+	labelled := func(name string) bool {
+		var b bytes.Buffer
+		require.NoError(t, pprof.Lookup("goroutine").WriteTo(&b, 1))
+		return bytes.Contains(b.Bytes(), []byte(`"relock.lock":"`+name+`"`))
+	}
+	l, err := c.Mutex("orders").Lock(t.Context())
+	require.NoError(t, err)
+	require.False(t, labelled("orders"))
+	next := waitFor(t, c, "orders")
+	require.Eventually(t, func() bool { return labelled("orders") }, patience, time.Millisecond)
+	require.NoError(t, l.Unlock(t.Context()))
+	require.NoError(t, within(t, next).Unlock(t.Context()))
+	require.Eventually(t, func() bool { return !labelled("orders") }, patience, time.Millisecond)
+}
+
+func TestKindsHaveNames(t *testing.T) {
+	for kind := EventWaiting; kind <= EventAbandoned; kind++ {
+		require.NotEmpty(t, kind.String())
+	}
+	for how := HowFree; how <= HowCached; how++ {
+		require.NotEmpty(t, how.String())
+	}
+	require.Empty(t, (EventAbandoned + 1).String())
+	require.Empty(t, (HowCached + 1).String())
+}
