@@ -74,7 +74,7 @@ type Spec struct {
 // All returns the peers of a run in the order of its tables.
 func All() []Spec {
 	return []Spec{
-		relockSpec(), relockRemoteSpec(), redsyncSpec(), redislockSpec(), rueidislockSpec(), spinSpec(), retrySpec(),
+		relockSpec(), relockRemoteSpec(), relockCachedSpec(), redsyncSpec(), redislockSpec(), rueidislockSpec(), spinSpec(), retrySpec(),
 		etcdSpec(), redissonSpec("redisson"), redissonSpec("redisson-fair"), rawSpec(), oneNodeSpec(), noneSpec(),
 	}
 }

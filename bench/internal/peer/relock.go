@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -14,7 +15,7 @@ func relockSpec() Spec {
 		Name: "relock", Module: "github.com/relock-go/relock",
 		Setup: "relock.New over rueidis with default options; local hand-off at its default of 256 passes and 10 ms; " +
 			"relock.NewRedlock with default options where there are nodes",
-		Open:      func(e Env) (Peer, error) { return openRelock(e) },
+		Open:      func(e Env) (Peer, error) { return opened(openRelock(e)) },
 		Reentrant: true, Quorum: true, Cluster: true, Keeps: true, RenewEvery: third, Lease: 30 * time.Second,
 	}
 }
@@ -23,8 +24,44 @@ func relockRemoteSpec() Spec {
 	s := relockSpec()
 	s.Name = "relock-remote"
 	s.Setup = "relock with WithLocalHandoff(1, 0): every hand-over goes through Redis"
-	s.Open = func(e Env) (Peer, error) { return openRelock(e, relock.WithLocalHandoff(1, 0)) }
+	s.Open = func(e Env) (Peer, error) { return opened(openRelock(e, relock.WithLocalHandoff(1, 0))) }
 	return s
+}
+
+// lingering is how long relock-cached keeps what nobody else wants.
+const lingering = time.Second
+
+func relockCachedSpec() Spec {
+	s := relockSpec()
+	s.Name, s.Cached = "relock-cached", true
+	s.Setup = "relock with WithLinger(1s): a lock stays with its process after Unlock until somebody else wants it; " +
+		"the Mutex is kept, too, as one does that is locked again and again"
+	s.Open = func(e Env) (Peer, error) {
+		p, err := openRelock(e, relock.WithLinger(lingering))
+		if err != nil {
+			return nil, err
+		}
+		return &cachedPeer{relockPeer: p}, nil
+	}
+	return s
+}
+
+// cachedPeer keeps the Mutex of each key.
+type cachedPeer struct {
+	*relockPeer
+	mutexes sync.Map // of *relock.Mutex by key
+}
+
+func (p *cachedPeer) Lock(ctx context.Context, key string) (Held, error) {
+	m, ok := p.mutexes.Load(key)
+	if !ok {
+		m, _ = p.mutexes.LoadOrStore(key, p.locks.Mutex(key))
+	}
+	l, err := m.(*relock.Mutex).Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // oneNodeSpec is what a quorum is compared with.
@@ -40,7 +77,7 @@ type relockPeer struct {
 	locks *relock.Client
 }
 
-func openRelock(e Env, opts ...relock.Option) (Peer, error) {
+func openRelock(e Env, opts ...relock.Option) (*relockPeer, error) {
 	nodes, err := connectAll(e, Env.rueidisClient, rueidis.Client.Close)
 	if err != nil {
 		return nil, err
@@ -56,6 +93,14 @@ func openRelock(e Env, opts ...relock.Option) (Peer, error) {
 	}
 	if err != nil {
 		p.disconnect()
+		return nil, err
+	}
+	return p, nil
+}
+
+// opened is a nil Peer where there is an error, not one with a nil pointer in it.
+func opened(p *relockPeer, err error) (Peer, error) {
+	if err != nil {
 		return nil, err
 	}
 	return p, nil
