@@ -88,6 +88,21 @@ func TestPageTellsWhoLeadsAndWhereThingsStand(t *testing.T) {
 	require.Contains(t, page, "redsync: 50 % waited 200 µs at most")
 }
 
+func TestCachesHaveCharts(t *testing.T) {
+	rate, wait := 5.0, &results.Quantiles{P50: 1, N: 1}
+	r := &results.Run{Results: []results.Result{
+		{Scenario: "cached", Params: results.Params{Goroutines: 1}, Peer: "relock-cached", AcqPerS: &rate, Wait: wait},
+		{Scenario: "giving-way", Params: results.Params{Holder: "idle"}, Peer: "relock-cached", Wait: wait,
+			WaitCDF: [][2]float64{{1, 0}, {2, .99}, {3, 1}}}, // no rate
+	}}
+	var names []string
+	for _, f := range figures(r) {
+		names = append(names, f.name)
+		require.Contains(t, f.drawing.draw(wide, false), "relock-cached")
+	}
+	require.Equal(t, []string{"cached", "wait-giving-way"}, names)
+}
+
 func TestPicturesHaveNoTips(t *testing.T) {
 	for _, f := range figures(sample()) {
 		if f.name == "throughput" || f.name == "commands" {

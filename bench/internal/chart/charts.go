@@ -36,6 +36,8 @@ func figures(r *results.Run) []figure {
 		waits(r, "wait-32-processes", "Waiting for the lock, 32 processes", manyProcesses),
 		commands(r),
 		fairness(r),
+		cached(r),
+		waits(r, "wait-giving-way", "Waiting for a lock that idles with another process", "giving-way holder idle"),
 		redlock(r),
 	}
 	return slices.DeleteFunc(all, func(f figure) bool { return f.drawing == nil })
@@ -55,7 +57,7 @@ func throughput(r *results.Run) figure {
 	for i := range r.Results {
 		res := &r.Results[i]
 		p := res.Params
-		if res.Scenario != "hot-local" || *p.CSMicros > 0 || p.DelayUS > 0 || !shown(res) || *res.AcqPerS == 0 {
+		if res.Scenario != "hot-local" || *p.CSMicros > 0 || p.DelayUS > 0 || !shown(res) || res.AcqPerS == nil || *res.AcqPerS == 0 {
 			continue
 		}
 		n, ok := at[res.Peer]
@@ -78,7 +80,9 @@ func throughput(r *results.Run) figure {
 }
 
 // shown reports whether a result belongs into charts.
-func shown(r *results.Result) bool { return !r.Baseline && !r.Broken() && r.AcqPerS != nil }
+func shown(r *results.Result) bool {
+	return !r.Baseline && !r.Broken() && (r.AcqPerS != nil || r.Wait != nil)
+}
 
 // pick returns the results of one cell.
 func pick(r *results.Run, cell string) []results.Result {
@@ -172,6 +176,17 @@ func fairness(r *results.Run) figure {
 		caption: "1 means that all workers got the lock equally often; 1/n that one of n got it always."},
 		barChart{title: "Fairness among the workers", note: "Jain's index of acquisitions", unit: "of 1", max: 1},
 		hotCells(), func(res *results.Result) *float64 { return res.Jain }, true)
+}
+
+func cached(r *results.Run) figure {
+	return bars(r, figure{name: "cached", caption: "Higher is better. Nobody else wants the lock meanwhile."},
+		barChart{title: "The same lock again and again", note: "acquisitions per second by one process", unit: "per second"},
+		[]shownCell{
+			{"1 goroutine", "cached 1 goroutine"},
+			{"64 goroutines", "cached 64 goroutines"},
+			{"1 goroutine, a quorum of five nodes", "cached 5 nodes, 1 goroutine"},
+			{"64 goroutines, a quorum of five nodes", "cached 5 nodes, 64 goroutines"},
+		}, func(res *results.Result) *float64 { return res.AcqPerS }, true)
 }
 
 func redlock(r *results.Run) figure {
