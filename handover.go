@@ -91,8 +91,16 @@ func (h *hold) passOn(now clock.Stamp) bool {
 	if h.kept.Until(now) > h.entry.Lease {
 		return false // were this process to die, the next holder's lock would stand for as long as it was lengthened
 	}
-	h.refill()
 	// Passed under h.mu: a loss that comes now finds the gate with the one it was passed to.
+	passed := h.handTo(now)
+	if passed || h.cacheable(now) {
+		h.refill()
+	}
+	return passed
+}
+
+// handTo passes the hold to the next local waiter, or offers it. The caller holds h.mu.
+func (h *hold) handTo(now clock.Stamp) bool {
 	if h.cfg.strict || now.Since(h.began) > gate.Soon {
 		return h.k.gates.Pass(h.entry.Names.Lock, baton{hold: h})
 	}
