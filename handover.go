@@ -94,7 +94,7 @@ func (h *hold) passOn(now clock.Stamp) bool {
 	// Passed under h.mu: a loss that comes now finds the gate with the one it was passed to.
 	passed := h.handTo(now)
 	if passed || h.cacheable(now) {
-		h.refill()
+		h.refill(now)
 	}
 	return passed
 }
@@ -120,9 +120,12 @@ type refill struct {
 const refillBelow = 4
 
 // refill asks for the next block if that is due. The caller holds h.mu.
-func (h *hold) refill() {
-	left := min(h.left, h.cfg.passes-h.used)
-	if h.more.asked || left > h.entry.Block/refillBelow || h.entry.Block < 2*refillBelow {
+func (h *hold) refill(now clock.Stamp) {
+	left, of := h.left, h.entry.Block
+	if !h.cacheable(now) {
+		left, of = min(left, h.cfg.passes-h.used), min(of, h.cfg.passes)
+	}
+	if h.more.asked || left > of/refillBelow || of < 2*refillBelow {
 		return
 	}
 	h.more = refill{asked: true, used: h.used}
