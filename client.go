@@ -178,6 +178,7 @@ func (c *Client) Close() {
 		k.arb.stop()
 		k.settle()
 		k.arb.close()
+		k.cfg.lines.close()
 	})
 }
 

@@ -62,6 +62,7 @@ type nodeConfig struct {
 	retained  bool          // retention is what the user said
 	prefix    string        // of all names in Redis
 	log       *slog.Logger
+	lines     *lines   // that log gets of events; nil without a logger
 	observer  Observer // nil for none
 }
 
@@ -117,6 +118,9 @@ func (c config) with(opts []Option, client bool) (config, error) {
 	if len(opts) > 0 && c.retention > 0 && c.retention < least {
 		return c, fmt.Errorf("%w: a lease of %v wants fencing counters kept for %v at least, not %v; see WithTokenRetention",
 			ErrInvalidOption, max(c.lease, c.fixed), least, c.retention)
+	}
+	if client {
+		c.addLines()
 	}
 	c.derive()
 	if c.timeout > 0 && c.timeout > c.firstLease/3 {

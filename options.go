@@ -2,7 +2,6 @@ package relock
 
 import (
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/relock-go/relock/internal/wire"
@@ -160,22 +159,6 @@ func WithNamePrefix(prefix string) Option {
 		c.prefix = prefix
 		if len(prefix) >= wire.MaxName {
 			return fmt.Errorf("%d bytes; a name has %d with its prefix", len(prefix), wire.MaxName)
-		}
-		return nil
-	}}
-}
-
-// WithLogger sets where a client writes what nobody is there to be told: that it skipped messages
-// which neither relock nor Redisson can have sent, the first and every hundredth, with their number
-// so far. log is called by the goroutine that receives messages; a handler that blocks delays
-// wake-ups.
-//
-// By default nothing is written.
-func WithLogger(log *slog.Logger) Option {
-	return Option{name: "WithLogger", clientOnly: true, apply: func(c *config) error {
-		c.log = log
-		if log == nil {
-			return fmt.Errorf("the logger is nil")
 		}
 		return nil
 	}}

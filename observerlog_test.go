@@ -1,0 +1,151 @@
+package relock
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redistest"
+)
+
+// page is what a logger wrote.
+type page struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (p *page) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+// with returns the lines so far that hold a text.
+func (p *page) with(text string) (found []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for line := range strings.Lines(p.text.String()) {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+func logAt(level slog.Level) (*slog.Logger, *page) {
+	p := &page{}
+	return slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: level})), p
+}
+
+// pass lets time pass in a bubble, and timers do what they do then.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestALineForEachCauseAndTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, p := logAt(slog.LevelInfo)
+		o := newLines(log)
+		lost := func(i int, cause error) {
+			o.Observe(Event{Kind: EventLost, Lock: fmt.Sprintf("order:%d", i), Sort: "mutex", How: HowFree, Token: int64(i), Cause: cause})
+		}
+		gone := &NodeError{Op: "renew", Name: "order:1", Err: io.ErrUnexpectedEOF}
+		for i := range 1000 {
+			gone.Name = fmt.Sprint(i) // the text of the error differs, the cause does not
+			lost(i, gone)
+		}
+		require.Len(t, p.with("level=WARN"), 1)
+		require.Contains(t, p.with("lost")[0], "lock=order:0")
+		lost(7, errors.New("something else"))
+		require.Len(t, p.with("level=WARN"), 2, "of another cause at once")
+		pass(lineEvery + time.Second)
+		require.Len(t, p.with("level=WARN"), 3)
+		require.Contains(t, p.with("level=WARN")[2], `"since the line before"=999`)
+		require.Contains(t, p.with("level=WARN")[2], "order:1 order:2 ")
+		pass(3 * lineEvery)
+		require.Len(t, p.with("level=WARN"), 3, "nothing came")
+		o.mu.Lock()
+		require.Empty(t, o.topics)
+		o.mu.Unlock()
+		lost(8, gone)
+		require.Len(t, p.with("level=WARN"), 4, "and at once when it comes again")
+		lost(9, gone)
+		o.close()
+		require.Len(t, p.with("level=WARN"), 5, "the rest is written at last")
+		require.Contains(t, p.with("level=WARN")[4], "lock=order:9")
+	})
+}
+
+func TestCausesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, p := logAt(slog.LevelInfo)
+		o := newLines(log)
+		for i := range 1000 {
+			o.Observe(Event{Kind: EventLost, Lock: "k", Cause: fmt.Errorf("port %d", i)})
+		}
+		require.Len(t, p.with("level=WARN"), causesInLine+1)
+		o.close()
+		require.Len(t, p.with("level=WARN"), causesInLine+2)
+	})
+}
+
+func TestANodeThatGoesAndComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, p := logAt(slog.LevelInfo)
+		o := newLines(log)
+		o.Observe(Event{Kind: EventNodeDown, Node: 3, Cause: io.EOF})
+		pass(8 * time.Second)
+		o.Observe(Event{Kind: EventNodeUp, Node: 3})
+		require.Len(t, p.with("level=WARN"), 2)
+		require.Contains(t, p.with("answers again")[0], "node=3 after=8s")
+		for range 100 { // it flaps
+			o.Observe(Event{Kind: EventNodeDown, Node: 3, Cause: io.EOF})
+			o.Observe(Event{Kind: EventNodeUp, Node: 3})
+		}
+		require.Len(t, p.with("level=WARN"), 2)
+		pass(5 * lineEvery)
+		require.Len(t, p.with("level=WARN"), 4)
+	})
+}
+
+func TestDebugIsNoFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, p := logAt(slog.LevelDebug)
+		o := newLines(log)
+		for range 10_000 {
+			o.Observe(Event{Kind: EventAcquired, Lock: "k"})
+		}
+		o.Observe(Event{Kind: EventReleased, Lock: "k"})
+		require.Len(t, p.with("relock: acquired"), debugLines)
+		require.Len(t, p.with("relock: released"), 1)
+		pass(lineEvery)
+		o.Observe(Event{Kind: EventAcquired, Lock: "k"})
+		require.Contains(t, p.with("relock: acquired")[debugLines], "skipped=9900")
+		o.close()
+	})
+}
+
+func TestLoggerAndObserverAreBothTold(t *testing.T) {
+	log, p := logAt(slog.LevelDebug)
+	o := &seen{}
+	c := newClient(t, redistest.Start(t).Client(), WithLogger(log), WithObserver(o))
+	l, err := c.Mutex("orders").Lock(t.Context())
+	require.NoError(t, err)
+	c.Close()
+	require.Len(t, o.of(EventAcquired), 1)
+	require.Len(t, o.of(EventLost), 1)
+	require.Len(t, p.with("relock: acquired"), 1)
+	require.Contains(t, p.with("relock: acquired")[0], fmt.Sprintf("lock=orders sort=mutex how=free token=%d", l.Token()))
+	require.Len(t, p.with("relock: lost"), 1)
+	require.Empty(t, p.with("level=WARN"), "who closes a client means to")
+}
