@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
@@ -19,6 +20,7 @@ type site struct {
 	Addrs     []string
 	MasterSet string
 	PubSub    relock.PubSubMode
+	Linger    time.Duration // how long Go keeps unlocked locks
 }
 
 const (
@@ -81,10 +83,15 @@ func (s site) locks(t testing.TB, opts ...relock.Option) *relock.Client {
 	rdb, err := s.open()
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
-	locks, err := relock.New(rdb, append([]relock.Option{relock.WithPubSub(s.PubSub)}, opts...)...)
+	locks, err := relock.New(rdb, append(s.options(), opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(locks.Close)
 	return locks
+}
+
+// options are those of every relock client on the site.
+func (s site) options() []relock.Option {
+	return []relock.Option{relock.WithPubSub(s.PubSub), relock.WithLinger(s.Linger)}
 }
 
 func (s site) String() string {

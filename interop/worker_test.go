@@ -88,7 +88,7 @@ func work(spec string) error {
 	if w.rdb, err = s.open(); err != nil {
 		return err
 	}
-	if w.locks, err = relock.New(w.rdb, relock.WithPubSub(s.PubSub), relock.WithLease(d)); err != nil {
+	if w.locks, err = relock.New(w.rdb, append(s.options(), relock.WithLease(d))...); err != nil {
 		return err
 	}
 	fmt.Println(w.locks.ID())
