@@ -3,6 +3,8 @@ package world
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -196,8 +198,11 @@ func (j *judge) enter(h, outer *Held) ([]*Held, record) {
 		}
 	}
 	r.given[h.proc] = append(r.given[h.proc], h)
-	if h.owner != "" {
+	switch {
+	case h.owner != "":
 		before.highest = r.besides(h.owner)
+	case h.Token <= r.alien: // Redisson may have been given the lock since, and need not respect it
+		before.highest = slices.Max(append(slices.Collect(maps.Values(r.high)), 0))
 	}
 	r.high[h.owner] = max(r.high[h.owner], h.Token)
 	if outer != nil && outer.Token == h.Token {
