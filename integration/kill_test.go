@@ -5,11 +5,15 @@ package integration
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -106,4 +110,54 @@ func TestWaiterKilled(t *testing.T) {
 	require.LessOrEqual(t, past.at(0.5)-plain.at(0.5), slack)
 	nothingFailed(t, jl.all())
 	absent(t, soon, s, locks...)
+}
+
+// A process dies that has 10,000 locks lying idle: others have each of them within a lease, and the time that it takes to
+// take as many that are free.
+func TestProcessWithIdleLocksKilled(t *testing.T) {
+	begin(t)
+	const lease, locks, goroutines, slack = 3 * time.Second, 10_000, 500, time.Second
+	s := redistest.Start(t)
+	jl, j := newJournal(), jobFor(s.Option(), lease)
+	j.Linger = time.Hour
+	w := startWorker(t, jl, 1, j)
+	names := make([]string, locks)
+	for i := range names {
+		names[i] = numbered("stock", i)
+	}
+	begun := now()
+	w.order("idle stock %d", locks)
+	jl.await(t, time.Minute, begun, "the last unlock", kind(unlocked, "stock"))
+	idle, err := strconv.Atoi(s.Do(append([]string{"EXISTS"}, names...)...))
+	require.NoError(t, err)
+	require.Greater(t, idle, locks*9/10, "they lie idle, but for those taken before the worker heard messages")
+
+	rdb := s.Client()
+	c, err := relock.New(rdb, relock.WithLease(lease))
+	require.NoError(t, err)
+	defer c.Close()
+	takeAll := func(name string) time.Duration {
+		start := now()
+		var all sync.WaitGroup
+		for first := range goroutines {
+			all.Go(func() {
+				for i := first; i < locks; i += goroutines {
+					l, err := c.Mutex(numbered(name, i)).Lock(t.Context())
+					if assert.NoError(t, err) {
+						assert.NoError(t, l.Unlock(t.Context()))
+					}
+				}
+			})
+		}
+		all.Wait()
+		return now() - start
+	}
+	machine := startDrag(t)
+	free := takeAll("free")
+	w.kill()
+	took := takeAll("stock")
+	dragged := machine.end()
+	t.Logf("10,000 free locks took %v, those of a dead process %v, lease %v (machine held up %v)", free, took, lease, dragged)
+	require.LessOrEqual(t, took, lease+3*free+slack+3*dragged)
+	nothingFailed(t, jl.all())
 }

@@ -115,7 +115,8 @@ func (j job) open() (*relock.Client, func(), error) {
 	return locks, func() { locks.Close(); rdb.Close() }, err
 }
 
-// obey carries out one order: lock <name>, unlock <name>, look <name>, contend <name> <goroutines> <hold> <pause>.
+// obey carries out one order: lock <name>, unlock <name>, look <name>, contend <name> <goroutines> <hold> <pause>, idle
+// <name> <locks>.
 func (p *performer) obey(order []string) error {
 	p.who++
 	who, m := p.who, p.locks.Mutex(order[1])
@@ -134,11 +135,32 @@ func (p *performer) obey(order []string) error {
 			p.wg.Go(func() { p.contend(m, 1000*who+i, hold, pause) })
 		}
 		return errors.Join(err1, err2, err3)
+	case "idle":
+		n, err := strconv.Atoi(order[2])
+		p.wg.Go(func() { p.idle(m.Name(), who, n) })
+		return err
 	default:
 		return fmt.Errorf("unknown order %q", order)
 	}
 	return nil
 }
+
+// idle locks and unlocks so many locks, once each.
+func (p *performer) idle(name string, who, n int) {
+	for i := range n {
+		l, err := p.locks.Mutex(numbered(name, i)).Lock(p.ctx)
+		if err == nil {
+			err = l.Unlock(p.ctx)
+		}
+		if err != nil {
+			p.write(now(), failed, name, who, 0, err.Error())
+			return
+		}
+	}
+	p.write(now(), unlocked, name, who, 0, "ok")
+}
+
+func numbered(name string, i int) string { return fmt.Sprintf("%s:%d", name, i) }
 
 func (p *performer) write(at time.Duration, kind, lock string, who int, token int64, note string) {
 	e := event{at: at, kind: kind, who: fmt.Sprintf("w%d.%d", p.id, who), lock: lock, token: token, note: note}
