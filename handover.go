@@ -159,7 +159,11 @@ func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
 	key := h.entry.Names.Lock
 	var next claim
 	if k.gates.Remark(key, gate.ErrNothingYet) {
-		next = k.arb.claim(k.entry(h.entry.Kind, h.entry.Names, "", h.cfg))
+		e := k.entry(h.entry.Kind, h.entry.Names, "", h.cfg)
+		if !h.alone() {
+			e.Block = h.cfg.passes
+		}
+		next = k.arb.claim(e)
 	}
 	g, granted, err := h.claim.release(ctx, next)
 	if !granted {

@@ -95,6 +95,15 @@ func (h *hold) cacheable(now clock.Stamp) bool {
 		h.kept.Until(now) <= h.entry.Lease && !h.countUnsure && !h.k.isClosed()
 }
 
+// alone reports whether nobody else wanted the lock, as far as is known. Where somebody does, a grant
+// ends with the bounds of passing on, and a block for longer would only carry the counter ahead of
+// the server's clock, until few tokens are left for a grant.
+func (h *hold) alone() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fresh && !h.stale
+}
+
 // linger lays the hold down at the gate, which the caller leaves by that. It returns false where the
 // lock has to be given back.
 func (h *hold) linger(now clock.Stamp) bool {
