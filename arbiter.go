@@ -25,6 +25,8 @@ type arbiter interface {
 	force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, error)
 	// initialize declares that no Redis has forgotten a lock that is held.
 	initialize(ctx context.Context) error
+	// nodes are those that decide.
+	nodes() []*node.Node
 	// stop makes all who contend leave, with ErrClosed.
 	stop()
 	// close, after stop, tries once more to end what was abandoned, and returns when no goroutine

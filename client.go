@@ -64,7 +64,8 @@ func isNil(rdb rueidis.Client) bool {
 func newClientOver(id string, cfg config, arb arbiter) *Client {
 	k := &keeper{id: id, cfg: cfg, arb: arb, gates: gate.New[baton](), idle: make(chan struct{}, 1)}
 	k.remark = func(key string, heard error) { k.gates.Remark(key, heard) }
-	k.dog = newWatchdog(arb.renew)
+	k.plate = newPlate(id, &cfg, arb)
+	k.dog = newWatchdog(arb.renew, k.plate.rounds())
 	return &Client{keeper: k}
 }
 
@@ -177,6 +178,7 @@ func (c *Client) Close() {
 		}
 		k.arb.stop()
 		k.settle()
+		k.plate.close()
 		k.arb.close()
 		k.cfg.lines.close()
 	})

@@ -61,6 +61,7 @@ type nodeConfig struct {
 	retention time.Duration // how long Redis keeps a fencing counter after its last grant; 0: for ever
 	retained  bool          // retention is what the user said
 	prefix    string        // of all names in Redis
+	name      string        // by which the client tells who it is; "": it does not
 	log       *slog.Logger
 	lines     *lines   // that log gets of events; nil without a logger
 	observer  Observer // nil for none

@@ -56,7 +56,7 @@ var (
 // and, where the caller gave up waiting, the cause of that.
 type HeldError struct {
 	Name   string        // the lock
-	Holder string        // field of the holder in Redis, "" when unknown
+	Holder string        // field of the holder in Redis, "" when unknown; Mutex.State tells who that is
 	TTL    time.Duration // what was left of the holder's lease, 0 when unknown
 	Wanted bool          // TryLock told the holder's process that the lock is wanted: where it lies idle there, it is free in a moment
 	Local  bool          // it waited behind another goroutine of this process

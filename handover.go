@@ -20,6 +20,7 @@ type keeper struct {
 	gates     *gate.Gates[baton]
 	remark    remark // at a gate
 	dog       *watchdog
+	plate     *plate        // nil where the client has no name
 	count     atomic.Uint64 // of entries
 	known     [maxKnown]atomic.Pointer[known]
 	closed    atomic.Bool

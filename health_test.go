@@ -50,7 +50,7 @@ func TestShortTimeoutCutsNoOtherRenewal(t *testing.T) {
 		for _, r := range batch {
 			left <- [2]time.Duration{r.claim.of().Timeout, time.Until(end)}
 		}
-	})
+	}, nil)
 	defer d.close()
 	now := clock.Now()
 	for _, l := range []*Lease{long, short} {

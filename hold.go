@@ -222,6 +222,7 @@ func (h *hold) lose(cause error) {
 	h.k.dog.remove(h)
 	if cause == ErrClosed && len(leases) > 0 {
 		h.claim.forget() // the code under the lock may still run: let the lease end by itself
+		h.k.plate.stays()
 	} else {
 		h.claim.abandon()
 	}

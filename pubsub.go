@@ -276,6 +276,8 @@ func (s *single) force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, 
 // initialize has nothing to declare: without the restart guard Redis is trusted not to forget.
 func (s *single) initialize(context.Context) error { return nil }
 
+func (s *single) nodes() []*node.Node { return []*node.Node{s.node} }
+
 func (s *single) stop() { s.node.Stop() }
 
 func (s *single) close() {

@@ -143,5 +143,7 @@ func (b ballot) force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, e
 
 func (b ballot) initialize(ctx context.Context) error { return b.Initialize(ctx) }
 
+func (b ballot) nodes() []*node.Node { return b.Nodes() }
+
 func (b ballot) stop()  { b.Stop() }
 func (b ballot) close() { b.Close() }

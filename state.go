@@ -20,6 +20,11 @@ type State struct {
 	// or one of those reserved behind it. It is 0 where Redis does not know it: of a lock of
 	// Redisson's, and on several nodes, where it is a quorum's.
 	HolderToken int64
+
+	// By says who holds the lock, where the holder's client has WithClientName and so has the client
+	// that asks; else it is zero. It is zero for Redisson's holders, and for an owner of WithOwner that
+	// several clients share.
+	By Holder
 }
 
 // State returns what Redis knows of the lock at this instant. It may have changed when State
@@ -30,7 +35,13 @@ func (m *Mutex) State(ctx context.Context) (State, error) {
 	}
 	defer m.k.end()
 	st, err := m.k.arb.inspect(ctx, m.names)
-	return State(st), outward(err)
+	if err != nil {
+		return State{}, outward(err)
+	}
+	return State{
+		Held: st.Held, Holder: st.Holder, Count: st.Count, TTL: st.TTL, Waiters: st.Waiters,
+		Token: st.Token, HolderToken: st.HolderToken, By: m.k.plate.whois(ctx, st.Client),
+	}, nil
 }
 
 // ForceUnlock frees the lock whoever holds it and hands it to the next waiter. A relock holder is

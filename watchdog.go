@@ -15,7 +15,8 @@ import (
 // waits for the earliest of all deadlines and renewals; renewals that come up close to each other
 // are sent together.
 type watchdog struct {
-	renew renewFunc
+	renew  renewFunc
+	beside besideFunc // nil for nothing
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -27,6 +28,7 @@ type watchdog struct {
 	mu    sync.Mutex
 	holds clock.Heap[*hold]
 	armed clock.Stamp // when the goroutine wakes by itself; zero when it does not
+	used  bool        // there was a hold since beside was called
 }
 
 const (
@@ -43,8 +45,8 @@ type renewFunc func(context.Context, []renewal, settleFunc)
 // settleFunc is told of each renewal; err is why one was not answered.
 type settleFunc func(i int, r wire.Result, sent clock.Stamp, err error)
 
-func newWatchdog(renew renewFunc) *watchdog {
-	d := &watchdog{renew: renew, kick: make(chan struct{}, 1)}
+func newWatchdog(renew renewFunc, beside besideFunc) *watchdog {
+	d := &watchdog{renew: renew, beside: beside, kick: make(chan struct{}, 1)}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.wg.Go(d.run)
 	return d
@@ -54,6 +56,7 @@ func newWatchdog(renew renewFunc) *watchdog {
 func (d *watchdog) schedule(h *hold, due, now clock.Stamp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.used = true
 	switch {
 	case h.index < 0:
 		h.due = due
@@ -98,7 +101,7 @@ func (d *watchdog) run() {
 		due := d.take(now, now.Skew()-skew > glance/20)
 		skew = now.Skew()
 		d.look(due, now)
-		d.arm(timer)
+		d.arm(timer, d.goBeside(now))
 	}
 }
 
@@ -137,7 +140,7 @@ func (d *watchdog) look(due []*hold, now clock.Stamp) {
 	}
 }
 
-func (d *watchdog) arm(timer *time.Timer) {
+func (d *watchdog) arm(timer *time.Timer, beside clock.Stamp) {
 	now := clock.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,7 +149,7 @@ func (d *watchdog) arm(timer *time.Timer) {
 		timer.Stop()
 		return
 	}
-	pause := min(max(0, d.holds[0].due.Until(now)), glance)
+	pause := min(max(0, clock.Sooner(d.holds[0].due, beside, now).Until(now)), glance)
 	d.armed = now.Add(pause)
 	timer.Reset(pause)
 }

@@ -34,6 +34,7 @@ type job struct {
 	Master string // set of a Sentinel group
 	Lease  time.Duration
 	Linger time.Duration // how long an unlocked lock may be kept
+	Name   string        // of the client, "" for none
 	Quorum *quorumJob    // the addresses are independent masters; nil for one Redis
 }
 
@@ -111,7 +112,7 @@ func (j job) open() (*relock.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	locks, err := relock.New(rdb, relock.WithLease(j.Lease), relock.WithLinger(j.Linger))
+	locks, err := relock.New(rdb, relock.WithLease(j.Lease), relock.WithLinger(j.Linger), relock.WithClientName(j.Name))
 	return locks, func() { locks.Close(); rdb.Close() }, err
 }
 

@@ -14,7 +14,7 @@ import (
 
 // What is run: on a Redis that decides alone, and on a node of a quorum. Sweeping runs another script.
 var (
-	aloneScripts  = []string{"acquire", "release", "force", "recount", "renew", "refill", "inspect"}
+	aloneScripts  = []string{"acquire", "release", "force", "recount", "renew", "refill", "inspect", "introduce", "whois"}
 	quorumScripts = []string{"vote", "unvote", "fence", "declare", "force", "recount", "renew"}
 	kinds         = []string{"mutex"}
 	quorumKinds   = map[string]bool{"mutex": true} // have the hooks of a quorum too
@@ -154,7 +154,7 @@ func named(word, kind string) string {
 
 // What asks nothing of the kind does not carry its hooks.
 func TestHooksStandWhereTheyAreNeeded(t *testing.T) {
-	for _, name := range []string{"recount", "renew", "inspect"} {
+	for _, name := range []string{"recount", "renew", "inspect", "introduce", "whois"} {
 		text, err := Scripts{}.Text(name)
 		require.NoError(t, err)
 		require.Equal(t, every(t)[name], text)

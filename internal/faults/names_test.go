@@ -18,8 +18,8 @@ func TestTheLibrarysScriptsAreKnown(t *testing.T) {
 		quorum bool
 		names  []string
 	}{
-		{false, []string{"acquire", "release", "force", "recount", "renew", "refill", "inspect"}},
-		{true, []string{"vote", "unvote", "fence", "recount", "renew", "inspect"}},
+		{false, []string{"acquire", "release", "force", "recount", "renew", "refill", "inspect", "introduce", "whois"}},
+		{true, []string{"vote", "unvote", "fence", "recount", "renew", "inspect", "introduce", "whois"}},
 	} {
 		s := lua.Scripts{Kind: "mutex", Quorum: topology.quorum}
 		for _, want := range topology.names {

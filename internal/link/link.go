@@ -61,6 +61,14 @@ func New(rdb driver.Redis, timeout time.Duration, answered func(error)) *Link {
 // nil when Redis answered, be it with an error.
 type Latecomer interface{ Late(err error) }
 
+// Unheeded is a latecomer for a command that no lock needs: nobody hears what became of it, and it
+// does not count as answered or not.
+var Unheeded Latecomer = unheeded{}
+
+type unheeded struct{}
+
+func (unheeded) Late(error) {}
+
 // Do runs a script and returns its answer, or an error when ctx ended or timeout was over first.
 // The error is ErrUnsent where the command surely never ran. Where it may have, who hears what
 // became of it in the end, unless who is nil.
@@ -180,7 +188,7 @@ func (l *Link) run(c *command, lane chan struct{}, s *driver.Script, keys, args 
 	if !Unanswered(err) {
 		silent = nil
 	}
-	if l.answered != nil {
+	if l.answered != nil && who != Unheeded {
 		l.answered(silent)
 	}
 	if c.claimed.CompareAndSwap(false, true) {

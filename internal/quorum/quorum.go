@@ -154,13 +154,26 @@ func (q *Quorum) agreed(states []wire.State) (st wire.State) {
 		}
 		slices.SortFunc(ttl, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 		st.Held, st.Holder, st.TTL = true, holder, ttl[q.need-1]
+		clients := make(map[string]bool)
 		for _, s := range states {
 			if s.Holder == holder {
-				st.Count = max(st.Count, s.Count)
+				st.Count, st.Client, clients[s.Client] = max(st.Count, s.Count), s.Client, true
 			}
+		}
+		if len(clients) > 1 {
+			st.Client = "" // it is shared, by others at one node than at another
 		}
 	}
 	return st
+}
+
+// Nodes are all of them.
+func (q *Quorum) Nodes() []*node.Node {
+	nodes := make([]*node.Node, len(q.members))
+	for i, m := range q.members {
+		nodes[i] = m.Node
+	}
+	return nodes
 }
 
 // Force frees a lock on all nodes. It returns false when no node had a holder.

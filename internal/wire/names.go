@@ -39,8 +39,8 @@ type Names struct {
 
 // NamesOf returns the names of a lock, whose name in Redis starts with prefix. It fails with
 // ErrInvalidName when the name is empty, or when the name in Redis is longer than 1024 bytes, is
-// the restart guard's marker, or holds a brace without being a valid Cluster hash tag: its keys
-// would fall into different slots.
+// the restart guard's marker or begins as the keys by which clients say who they are, or holds a
+// brace without being a valid Cluster hash tag: its keys would fall into different slots.
 func NamesOf(prefix, name string) (*Names, error) {
 	logical := name
 	name = prefix + name
@@ -51,6 +51,8 @@ func NamesOf(prefix, name string) (*Names, error) {
 		return nil, fmt.Errorf("%w: %q… has %d bytes, %d are allowed", ErrInvalidName, name[:32], len(name), MaxName)
 	case name == IncarnationKey:
 		return nil, fmt.Errorf("%w: %q is the key by which the restart guard knows a Redis", ErrInvalidName, name)
+	case strings.HasPrefix(name, ClientPrefix):
+		return nil, fmt.Errorf("%w: %q: clients say who they are under %q", ErrInvalidName, name, ClientPrefix)
 	case !validTag(name):
 		return nil, fmt.Errorf("%w: %q holds a brace but no hash tag {…}; "+
 			"use none, or a non-empty {tag}", ErrInvalidName, name)

@@ -17,8 +17,9 @@ type State struct {
 	Count       int
 	TTL         time.Duration // negative when it never ends
 	Waiters     int
-	Token       int64 // the last fencing token reserved
-	HolderToken int64 // the first of the holder's grant, 0 where Redis does not know it
+	Token       int64  // the last fencing token reserved
+	HolderToken int64  // the first of the holder's grant, 0 where Redis does not know it
+	Client      string // uuid of the client that holds it, "" where it is none of relock's, or several share it
 }
 
 // firstField is the field of a lock's hash that tells its grant: <first token>:<how many>[:<shared
@@ -49,7 +50,7 @@ func parseState(v driver.Value) (st State, err error) {
 		return st, fmt.Errorf("inspect: a hash of %d parts", len(fields))
 	}
 	st.read(fields)
-	if !st.Held {
+	if st.Client = ClientIn(fields); !st.Held {
 		st.TTL = 0
 	}
 	return st, nil

@@ -46,6 +46,7 @@ var Plain = Route{Inbox: InboxPrefix, Publish: "PUBLISH"}
 // scripts are those of one kind in one topology.
 type scripts struct {
 	acquire, release, vote, unvote, fence, declare, sweep, force, setCount, renew, refill, inspect *driver.Script
+	introduce, whois                                                                               *driver.Script
 }
 
 // made are all scripts that were put together so far: clients of one process share them.
@@ -61,6 +62,9 @@ func (o Options) scripts(k *Kind) *scripts {
 		setCount: script(from.Text("recount")),
 		renew:    script(from.Text("renew")),
 		inspect:  script(from.Text("inspect")),
+
+		introduce: script(from.Text("introduce")),
+		whois:     script(from.Text("whois")),
 	}
 	if o.Votes {
 		s.vote, s.unvote = script(from.Text("vote")), script(from.Text("unvote"))

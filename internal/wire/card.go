@@ -1,0 +1,148 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/link"
+)
+
+// ClientPrefix starts the keys of what clients say of themselves. No lock's name does.
+const ClientPrefix = "relock_client:"
+
+// ClientKey is the key of what a client says of itself, the client's uuid given.
+func ClientKey(client string) string { return ClientPrefix + client }
+
+// Card is what a client says of itself. The zero Card says nothing.
+type Card struct {
+	Name    string
+	Host    string
+	PID     int
+	Started time.Time // of the client
+	Version string    // of the library
+}
+
+// String is "billing on pod-7f9c (pid 12)", without what is not known, and "" for the zero Card.
+func (c Card) String() string {
+	text := c.Name
+	if c.Host != "" {
+		text += " on " + c.Host
+	}
+	if c.PID > 0 {
+		text += fmt.Sprintf(" (pid %d)", c.PID)
+	}
+	return strings.TrimSpace(text)
+}
+
+// ValidClientName returns what is wrong with the name of a client.
+func ValidClientName(name string) error {
+	if len(name) > maxOwner {
+		return fmt.Errorf("%q… has %d bytes, %d are allowed", name[:32], len(name), maxOwner)
+	}
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, unprintable) {
+		return fmt.Errorf("%q cannot be printed as it is", name)
+	}
+	return nil
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// The fields of a card.
+const (
+	nameField    = "name"
+	hostField    = "host"
+	pidField     = "pid"
+	startedField = "started" // milliseconds since 1970, by the client's clock
+	versionField = "version"
+)
+
+// CardOf reads the fields of a card. What it returns can be printed, whoever wrote them.
+func CardOf(fields map[string]string) Card {
+	c := Card{Name: printable(fields[nameField]), Host: printable(fields[hostField]), Version: printable(fields[versionField])}
+	c.PID, _ = strconv.Atoi(fields[pidField])
+	if ms, err := strconv.ParseInt(fields[startedField], 10, 64); err == nil {
+		c.Started = time.UnixMilli(ms)
+	}
+	return c
+}
+
+// printable is a text of Redis's as it may stand on a terminal.
+func printable(text string) string {
+	if len(text) > maxOwner {
+		text = text[:maxOwner]
+	}
+	return strings.Map(func(r rune) rune {
+		if unprintable(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
+}
+
+// Introduce writes a client's card, which stays for so long, or keeps the one that is there.
+func (r *Redis) Introduce(ctx context.Context, client string, c *Card, stay time.Duration) error {
+	return r.introduce(ctx, client, MS(stay), nameField, c.Name, hostField, c.Host, pidField, strconv.Itoa(c.PID),
+		startedField, strconv.FormatInt(c.Started.UnixMilli(), 10), versionField, c.Version)
+}
+
+// Withdraw takes a client's card away.
+func (r *Redis) Withdraw(ctx context.Context, client string) error {
+	return r.introduce(ctx, client, "0")
+}
+
+// introduce sends a command by which no lock stands or falls: that it fails is no word on the Redis.
+func (r *Redis) introduce(ctx context.Context, client string, args ...string) error {
+	_, err := integer(r.link.Do(ctx, r.link.Timeout, r.mutex.introduce, []string{ClientKey(client)}, args, link.Unheeded))
+	return err
+}
+
+// Whois reads a client's card, the zero one where it has none.
+func (r *Redis) Whois(ctx context.Context, client string) (Card, error) {
+	v, err := r.link.Do(ctx, r.link.Timeout, r.mutex.whois, []string{ClientKey(client)}, nil, link.Unheeded)
+	if err != nil {
+		return Card{}, err
+	}
+	return parseCard(v)
+}
+
+func parseCard(v driver.Value) (Card, error) {
+	parts, err := v.Texts()
+	if err != nil || len(parts)%2 != 0 {
+		return Card{}, fmt.Errorf("whois: a hash of %d parts: %w", len(parts), err)
+	}
+	fields := make(map[string]string)
+	for i := 0; i < len(parts); i += 2 {
+		fields[parts[i]] = parts[i+1]
+	}
+	return CardOf(fields), nil
+}
+
+// ClientIn finds out whose hold the fields of a lock's hash and their values, by turns, tell: the
+// uuid of relock's client, "" for another's lock. A shared owner's is that of its sharers, if they
+// are of one client.
+func ClientIn(fields []string) (client string) {
+	ours, owner := false, ""
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i] == firstField {
+			ours = true
+			_, rest, _ := strings.Cut(fields[i+1], ":")
+			_, owner, _ = strings.Cut(rest, ":")
+		}
+	}
+	for i := 0; ours && i+1 < len(fields); i += 2 {
+		if field := fields[i]; field != owner && sharer.MatchString(field) {
+			of, _, _ := strings.Cut(field, ":")
+			if client != "" && client != of {
+				return ""
+			}
+			client = of
+		}
+	}
+	return client
+}

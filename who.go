@@ -1,0 +1,245 @@
+package relock
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/link"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// WithClientName makes the client say in Redis who it is, so that "who holds it?" has an answer other
+// than a uuid: name, which is the service's, say "billing", and beside it host, process id, when the
+// client was made, and the library's version. State.By and the command relock tell it.
+//
+// It is written in the background beside the first hold, renewed each third of the client's lease as
+// long as there are holds, and never waited for: no Lock is slower or fails for it. It stays for a
+// lease, so it is gone a lease after the process died; Close takes it away, unless a lock is left to
+// its lease. A user who lacks the right to the key (docs/wire.md) locks as without the option; he is
+// refused once in a lease. On a quorum it is written to every node that takes it. State asks for
+// the name of a holder only on a client that has one itself, with one command more.
+//
+// By default, and with "", nothing is written: what is not asked for should not stand in Redis, nor
+// need a right. A name has up to 256 bytes that can be printed.
+func WithClientName(name string) Option {
+	return Option{name: "WithClientName", clientOnly: true, apply: func(c *config) error {
+		c.name = name
+		return wire.ValidClientName(name)
+	}}
+}
+
+// Holder is what a client with WithClientName says of itself. The zero Holder says nothing.
+type Holder struct {
+	Name    string
+	Host    string
+	PID     int
+	Started time.Time // when the client was made, by its own clock, in milliseconds
+	Version string    // of the library
+}
+
+// String is as in "billing on pod-7f9c (pid 12)", and "" for the zero Holder.
+func (h Holder) String() string { return wire.Card(h).String() }
+
+// plate is what a client says of itself, at each Redis. The watchdog calls round; a write is never
+// waited for but by Close. A write that comes later than Close's deletion stands for p.stay at most:
+// all that is written ends by itself.
+type plate struct {
+	client string // uuid
+	card   wire.Card
+	stay   time.Duration // how long Redis keeps it
+	enough int           // nodes that do not know a client, to believe that none does
+	posts  []*post
+	writes sync.WaitGroup
+	left   atomic.Bool // by Close: locks that go on until their leases end
+
+	mu sync.Mutex // guards what changes of the posts
+}
+
+// post is where a plate stands.
+type post struct {
+	node   *node.Node
+	due    clock.Stamp // when to write next
+	out    bool        // a write is under way
+	stands bool        // one was sent, and was not refused
+}
+
+// newPlate is nil for a client without a name.
+func newPlate(id string, cfg *config, arb arbiter) *plate {
+	if cfg.name == "" {
+		return nil
+	}
+	host, _ := os.Hostname()
+	p := &plate{client: id, stay: cfg.lease, enough: cfg.quorumSize(), card: wire.Card{
+		Name: cfg.name, Host: host, PID: os.Getpid(), Started: time.UnixMilli(time.Now().UnixMilli()), Version: version(),
+	}}
+	for _, n := range arb.nodes() {
+		p.posts = append(p.posts, &post{node: n})
+	}
+	return p
+}
+
+// version is the library's in this program.
+var version = sync.OnceValue(func() string {
+	const module = "github.com/relock-go/relock"
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return ""
+	}
+	for _, dep := range append(info.Deps, &info.Main) {
+		if dep.Path == module {
+			return dep.Version
+		}
+	}
+	return ""
+})
+
+// besideFunc is called with each look at holds, and once after there were any. It must not block,
+// and returns when it is due again.
+type besideFunc func(now clock.Stamp) clock.Stamp
+
+// goBeside calls beside where there are or were holds, and returns when that is due again.
+func (d *watchdog) goBeside(now clock.Stamp) clock.Stamp {
+	if d.beside == nil {
+		return clock.Never()
+	}
+	d.mu.Lock()
+	used := d.used || len(d.holds) > 0
+	d.used = false
+	d.mu.Unlock()
+	if !used {
+		return clock.Never()
+	}
+	return d.beside(now)
+}
+
+// rounds is what the watchdog is to call beside renewals, nil for nothing.
+func (p *plate) rounds() besideFunc {
+	if p == nil {
+		return nil
+	}
+	return p.round
+}
+
+// round writes where that is due, in the background, and returns when to come again.
+func (p *plate) round(now clock.Stamp) clock.Stamp {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := clock.Never()
+	for _, at := range p.posts {
+		if at.due.Reached(now) {
+			at.due = now.Add(p.stay / 3)
+			if !at.out {
+				at.out = true
+				p.writes.Go(func() { p.write(at) })
+			}
+		}
+		next = clock.Sooner(next, at.due, now)
+	}
+	return next
+}
+
+// write is one write. A Redis that refuses it is left alone for as long as it would have stood.
+func (p *plate) write(at *post) {
+	err := at.node.Wire.Introduce(context.Background(), p.client, &p.card, p.stay)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at.out, at.stands = false, true
+	if link.Reply(err) != "" && !wire.Transient(err) {
+		at.stands, at.due = false, clock.Now().Add(p.stay)
+	}
+}
+
+// stays notes that Close leaves a lock to its lease, which should go on saying whose it is.
+func (p *plate) stays() {
+	if p != nil {
+		p.left.Store(true)
+	}
+}
+
+// close takes the plate away, unless it has to stay. The watchdog has ended before.
+func (p *plate) close() {
+	if p == nil {
+		return
+	}
+	p.writes.Wait() // what is written later than the deletion would stand
+	if p.left.Load() {
+		return
+	}
+	var gone sync.WaitGroup
+	for _, at := range p.posts {
+		if at.stands {
+			gone.Go(func() { _ = at.node.Wire.Withdraw(context.Background(), p.client) })
+		}
+	}
+	gone.Wait()
+}
+
+// whois asks who a client is, until one Redis knows, or enough do not.
+func (p *plate) whois(ctx context.Context, client string) Holder {
+	switch {
+	case p == nil || client == "":
+		return Holder{}
+	case client == p.client:
+		return Holder(p.card)
+	}
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		card wire.Card
+		err  error
+	}
+	heard := make(chan answer, len(p.posts))
+	for _, at := range p.posts {
+		asked.Go(func() {
+			card, err := at.node.Wire.Whois(ctx, client)
+			heard <- answer{card, err}
+		})
+	}
+	strangers := 0
+	for range p.posts {
+		a := <-heard
+		if a.card != (wire.Card{}) {
+			return Holder(a.card)
+		}
+		if a.err == nil {
+			strangers++
+		}
+		if strangers == p.enough {
+			break
+		}
+	}
+	return Holder{}
+}
+
+// String tells a state in words, such as "held by billing on pod-7f9c (pid 12), 28s left, 3 waiting".
+func (s State) String() string {
+	text := "free"
+	if s.Held {
+		who := s.By.String()
+		if who == "" {
+			who = s.Holder
+		}
+		text = "held by " + who
+		if s.Count > 1 {
+			text += fmt.Sprintf(" %d times", s.Count)
+		}
+		if s.TTL < 0 {
+			text += ", without an end"
+		} else {
+			text += fmt.Sprintf(", %v left", s.TTL)
+		}
+	}
+	if s.Waiters > 0 {
+		text += fmt.Sprintf(", %d waiting", s.Waiters)
+	}
+	return text
+}

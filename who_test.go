@@ -1,0 +1,420 @@
+package relock
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
+	"github.com/relock-go/relock/lua"
+	"github.com/stretchr/testify/require"
+)
+
+// cardKey is where a client says who it is.
+func cardKey(c *Client) string { return wire.ClientKey(c.ID()) }
+
+// stands waits until a client says who it is on all servers.
+func stands(t *testing.T, c *Client, servers ...*redistest.Server) {
+	t.Helper()
+	for _, s := range servers {
+		require.Eventually(t, func() bool { return s.Do("EXISTS", cardKey(c)) == "1" }, patience, time.Millisecond)
+	}
+}
+
+// fades waits until no client says who it is.
+func fades(t *testing.T, servers ...*redistest.Server) {
+	t.Helper()
+	for _, s := range servers {
+		require.Eventually(t, func() bool { return s.Do("KEYS", wire.ClientPrefix+"*") == "" }, patience, 10*time.Millisecond)
+	}
+}
+
+// hasten makes what a client says due again. The watchdog looks once a second while there are holds.
+func hasten(c *Client) {
+	p := c.keeper.plate
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range p.posts {
+		at.due = clock.Stamp{}
+	}
+}
+
+// timed requires that what a client says ends by itself, within limit.
+func timed(t *testing.T, s *redistest.Server, key string, limit time.Duration) {
+	t.Helper()
+	left, err := strconv.Atoi(s.Do("PTTL", key))
+	require.NoError(t, err)
+	require.NotEqual(t, -1, left, "nothing ends it")
+	require.LessOrEqual(t, time.Duration(left)*time.Millisecond, limit)
+}
+
+// A client with a name is known by it to others that have one, on one Redis and on a quorum, from its first hold until it
+// is closed.
+func TestClientSaysWhoItIs(t *testing.T) {
+	for name, n := range map[string]int{"one": 1, "quorum": 3} {
+		t.Run(name, func(t *testing.T) {
+			servers := masters(t, n)
+			open := func(opts ...Option) *Client {
+				if n > 1 {
+					return newRedlock(t, servers, opts...)
+				}
+				return newClient(t, servers[0].Client(), opts...)
+			}
+			before := time.Now().Add(-time.Millisecond)
+			c, other, nameless := open(WithClientName("billing")), open(WithClientName("ops")), open()
+			require.Zero(t, stateOf(t, other.Mutex("k")).By)
+			require.Equal(t, "free", stateOf(t, other.Mutex("k")).String())
+			l, err := c.Mutex("k").Lock(t.Context())
+			require.NoError(t, err)
+			stands(t, c, servers...)
+			host, err := os.Hostname()
+			require.NoError(t, err)
+			st := stateOf(t, other.Mutex("k"))
+			require.Equal(t, c.ID()+":1", st.Holder)
+			require.WithinRange(t, st.By.Started, before, time.Now())
+			require.Equal(t, Holder{Name: "billing", Host: host, PID: os.Getpid(), Started: st.By.Started, Version: version()}, st.By)
+			require.Equal(t, fmt.Sprintf("billing on %s (pid %d)", host, os.Getpid()), st.By.String())
+			require.Equal(t, fmt.Sprintf("held by %v, %v left", st.By, st.TTL), st.String())
+			require.Equal(t, st.By, stateOf(t, c.Mutex("k")).By, "its own")
+			require.Zero(t, stateOf(t, nameless.Mutex("k")).By)
+			for _, s := range servers {
+				timed(t, s, cardKey(c), defaultLease)
+				require.Equal(t, "0", s.Do("EXISTS", cardKey(other)), "it holds nothing")
+			}
+			require.NoError(t, l.Unlock(t.Context()))
+			c.Close()
+			fades(t, servers...)
+		})
+	}
+}
+
+// Without a name nothing is written, and nothing is asked for.
+func TestNamelessClientsAskNobody(t *testing.T) {
+	s := redistest.Start(t)
+	c, nameless := newClient(t, s.Client(), WithClientName("billing")), newClient(t, s.Client())
+	_, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	stands(t, c, s)
+	calls := func() int64 { return s.CommandCounts()["hgetall"] }
+	_ = stateOf(t, nameless.Mutex("k"))
+	before := calls()
+	_ = stateOf(t, nameless.Mutex("k"))
+	require.Equal(t, before+1, calls(), "the lock's")
+	require.Nil(t, nameless.keeper.plate.rounds())
+	empty := newClient(t, s.Client(), WithClientName(""))
+	require.Nil(t, empty.keeper.plate)
+}
+
+// Who has a lock under WithOwner is told where one client has it alone; a lock of Redisson's costs no question.
+func TestWhoseSharedLocksAre(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client()
+	c, d := newClient(t, rdb, WithClientName("first")), newClient(t, rdb, WithClientName("second"))
+	ctx := WithOwner(t.Context(), "order 7")
+	one, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	again, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	stands(t, c, s)
+	st := stateOf(t, d.Mutex("k"))
+	require.Equal(t, "order 7", st.Holder)
+	require.Equal(t, "first", st.By.Name)
+	require.Equal(t, fmt.Sprintf("held by %v 2 times, %v left", st.By, st.TTL), st.String())
+	two, err := d.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	require.Zero(t, stateOf(t, d.Mutex("k")).By, "both have it")
+	require.NoError(t, one.Unlock(ctx))
+	require.NoError(t, again.Unlock(ctx))
+	stands(t, d, s)
+	require.Equal(t, "second", stateOf(t, c.Mutex("k")).By.Name)
+	require.NoError(t, two.Unlock(ctx))
+
+	s.Do("HSET", "java", c.ID()+":57", "1")
+	s.Do("PEXPIRE", "java", "60000")
+	asked := s.CommandCounts()["hgetall"]
+	require.Zero(t, stateOf(t, d.Mutex("java")).By)
+	require.Equal(t, asked+1, s.CommandCounts()["hgetall"])
+	require.Contains(t, stateOf(t, d.Mutex("java")).String(), "held by "+c.ID()+":57, ")
+}
+
+// What a client says is kept by rounds of the watchdog as long as it holds something, also where nothing is renewed, and
+// ends by itself once it holds nothing.
+func TestNameIsKeptWhileThereAreHolds(t *testing.T) {
+	s := redistest.Start(t)
+	w := faulty(s)
+	w.Filter(faults.All(faults.Script("introduce"), faults.Tell))
+	const lease = 400 * time.Millisecond
+	c := newClient(t, w, WithClientName("billing"), WithLease(lease))
+	l, err := c.Mutex("k", WithFixedLease(time.Hour)).Lock(t.Context())
+	require.NoError(t, err)
+	for range 5 {
+		within(t, w.Told())
+	}
+	s.Do("DEL", cardKey(c))
+	stands(t, c, s)
+	timed(t, s, cardKey(c), lease)
+	require.NoError(t, l.Unlock(t.Context()))
+	fades(t, s)
+}
+
+// A lock that is renewed, or lies idle, keeps the name too, and a Redis that lost its memory is told anew.
+func TestNameIsWrittenAnew(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithClientName("billing"), WithLinger(time.Hour))
+	l, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	anew := func() {
+		hasten(c)
+		stands(t, c, s)
+		timed(t, s, cardKey(c), defaultLease)
+	}
+	anew()
+	s.Do("DEL", cardKey(c))
+	anew()
+	require.NoError(t, l.Unlock(t.Context()))
+	hears(t, c)
+	lockAndUnlock(t, c.Mutex("idle"))
+	require.Equal(t, 1, idleAt(c))
+	s.Do("DEL", cardKey(c))
+	anew()
+	s.RestartEmpty()
+	_, err = c.Mutex("again").Lock(t.Context())
+	require.NoError(t, err)
+	anew()
+}
+
+// A user who has the least rights that locks need locks as without a name. He is refused once in a lease, silently, and
+// no Redis counts as failing for that.
+func TestForbiddenNamesHarmNothing(t *testing.T) {
+	for name, n := range map[string]int{"one": 1, "quorum": 3} {
+		t.Run(name, func(t *testing.T) {
+			servers := masters(t, n)
+			acl := rights(t, "k")
+			var nodes []rueidis.Client
+			var refused []<-chan time.Time
+			for _, s := range servers {
+				rdb, err := rueidis.NewClient(s.AddUser("app", "secret", append(acl[0], acl[2]...)...))
+				require.NoError(t, err)
+				t.Cleanup(rdb.Close)
+				w, sent := faults.NewClient(rdb), make(chan time.Time, 100)
+				w.Filter(func(c *faults.Call) faults.Fate {
+					if c.ScriptName() == "introduce" {
+						sent <- time.Now()
+					}
+					return faults.Pass
+				})
+				nodes, refused = append(nodes, w), append(refused, sent)
+			}
+			const lease = time.Second
+			var events seen
+			opts := []Option{WithClientName("billing"), WithLease(lease), WithObserver(&events)}
+			var c *Client
+			if n > 1 {
+				var err error
+				c, err = NewRedlock(nodes, append(opts, WithRestartGuard(GuardOff, 0))...)
+				require.NoError(t, err)
+				t.Cleanup(c.Close)
+			} else {
+				c = newClient(t, nodes[0], opts...)
+			}
+			l, err := c.Mutex("k", WithFixedLease(time.Hour)).Lock(t.Context())
+			require.NoError(t, err)
+			for _, sent := range refused {
+				first := within(t, sent)
+				require.Greater(t, within(t, sent).Sub(first), lease*9/10, "refused once in a lease")
+			}
+			require.Empty(t, events.of(EventNodeDown))
+			require.NoError(t, l.Unlock(t.Context()))
+			c.Close()
+			fades(t, servers...)
+		})
+	}
+}
+
+// A Redis that leaves the name unanswered keeps no Lock and no Unlock waiting, and does not count as down.
+func TestUnansweredNamesHarmNothing(t *testing.T) {
+	s := redistest.Start(t)
+	w := faulty(s)
+	w.Filter(faults.All(faults.Script("introduce"), faults.LoseCall.Hanging().Telling()))
+	var events seen
+	c := newClient(t, w, WithClientName("billing"), WithLease(6*time.Second), WithObserver(&events))
+	l, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	within(t, w.Told())
+	for range 100 {
+		require.NoError(t, c.Mutex("other").Do(t.Context(), nothing))
+	}
+	require.NoError(t, l.Unlock(t.Context()))
+	c.Close()
+	require.Empty(t, events.of(EventNodeDown))
+}
+
+// A write that is late, behind Close, stands for a lease at most.
+func TestNameThatComesLateEndsByItself(t *testing.T) {
+	s := redistest.Start(t)
+	w := faulty(s)
+	w.Filter(faults.Next(faults.Script("introduce"), faults.Late.Telling()))
+	const lease = 2 * time.Second
+	c := newClient(t, w, WithClientName("billing"), WithLease(lease))
+	l, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	within(t, w.Told())
+	_ = l.Unlock(t.Context()) // it may be lost where the machine stands still for a lease
+	c.Close()
+	fades(t, s)
+	began := time.Now()
+	w.Flush()
+	stood := s.Do("EXISTS", cardKey(c)) == "1"
+	require.True(t, stood || time.Since(began) > lease)
+	timed(t, s, cardKey(c), lease)
+	fades(t, s)
+}
+
+// Close leaves the name of who leaves a lock behind. It ends as the lock does.
+func TestCloseLeavesTheNameBesideALock(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client(), WithClientName("billing")), newClient(t, s.Client(), WithClientName("ops"))
+	_, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	stands(t, c, s)
+	c.Close()
+	require.Equal(t, "billing", stateOf(t, other.Mutex("k")).By.Name)
+	timed(t, s, cardKey(c), defaultLease)
+}
+
+// On a quorum one node that is down, and one that forbids the name, leave it to the third.
+func TestOneNodeIsEnoughToBeKnown(t *testing.T) {
+	servers := masters(t, 3)
+	open := func(name string) *Client {
+		var nodes []rueidis.Client
+		for _, s := range servers {
+			rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+			require.NoError(t, err)
+			t.Cleanup(rdb.Close)
+			nodes = append(nodes, rdb)
+		}
+		c, err := NewRedlock(nodes, WithClientName(name), WithRestartGuard(GuardOff, 0))
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		return c
+	}
+	c, other := open("billing"), open("ops")
+	servers[0].Do("ACL", "SETUSER", "app", "resetkeys", "~k", "~*:{k}", "~relock_incarnation")
+	servers[1].Kill()
+	l, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	stands(t, c, servers[2])
+	require.Equal(t, "billing", stateOf(t, other.Mutex("k")).By.Name)
+	require.Equal(t, "0", servers[0].Do("EXISTS", cardKey(c)))
+	require.NoError(t, l.Unlock(t.Context()))
+}
+
+// On a Cluster the name is in a slot of its own, follows it to another master, and is found there.
+func TestNameOnACluster(t *testing.T) {
+	g := redistest.StartCluster(t)
+	c, other := newClient(t, g.Client(), WithClientName("billing")), newClient(t, g.Client(), WithClientName("ops"))
+	l, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	stands(t, c, g.MasterFor(cardKey(c)))
+	require.Equal(t, "billing", stateOf(t, other.Mutex("k")).By.Name)
+	to := g.MoveSlot(cardKey(c))
+	to.Do("DEL", cardKey(c))
+	require.Eventually(t, func() bool { hasten(c); return to.Do("EXISTS", cardKey(c)) == "1" }, patience, 10*time.Millisecond)
+	timed(t, to, cardKey(c), defaultLease)
+	require.NoError(t, l.Unlock(t.Context()))
+	c.Close()
+	require.Equal(t, "0", to.Do("EXISTS", cardKey(c)))
+}
+
+// Nothing is left of 100,000 clients, and at no time is there a key that nothing ends.
+func TestNoNameIsLeftBehind(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client()
+	text, err := lua.Scripts{}.Text("introduce")
+	require.NoError(t, err)
+	script := rueidis.NewLuaScript(text)
+	const batch = 5000
+	for from := 0; from < 100_000; from += batch {
+		calls := make([]rueidis.LuaExec, batch)
+		for i := range calls {
+			key := wire.ClientKey(fmt.Sprint("client ", from+i))
+			calls[i] = rueidis.LuaExec{Keys: []string{key}, Args: []string{"1500", "name", "billing", "pid", "12"}}
+		}
+		for _, said := range script.ExecMulti(context.Background(), rdb, calls...) {
+			require.NoError(t, said.Error())
+		}
+		requireTimed(t, s)
+	}
+	require.Eventually(t, func() bool { return s.Do("DBSIZE") == "0" }, 2*patience, 10*time.Millisecond)
+}
+
+// requireTimed requires that all keys of a server end by themselves.
+func requireTimed(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	for line := range strings.Lines(s.Do("INFO", "keyspace")) {
+		var db, keys, expires int
+		if n, _ := fmt.Sscanf(line, "db%d:keys=%d,expires=%d", &db, &keys, &expires); n == 3 {
+			require.Equal(t, keys, expires)
+		}
+	}
+}
+
+// A user who may write and not expire, or not delete, leaves nothing behind either.
+func TestNoRightLeavesANameBehind(t *testing.T) {
+	s := redistest.Start(t)
+	text, err := lua.Scripts{}.Text("introduce")
+	require.NoError(t, err)
+	script := rueidis.NewLuaScript(text)
+	for _, missing := range []string{"-pexpire", "-hset", "-del"} {
+		t.Run(missing, func(t *testing.T) {
+			rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "+@all", missing))
+			require.NoError(t, err)
+			defer rdb.Close()
+			key := wire.ClientKey(missing)
+			write := func(args ...string) error { return script.Exec(t.Context(), rdb, []string{key}, args).Error() }
+			err = write("60000", "name", "billing")
+			if missing != "-del" {
+				require.Error(t, err)
+				require.Equal(t, "0", s.Do("EXISTS", key))
+				return
+			}
+			require.NoError(t, err)
+			require.Error(t, write("0"))
+			timed(t, s, key, time.Minute)
+		})
+	}
+	rdb := s.Client()
+	write := func(args ...string) error { return script.Exec(t.Context(), rdb, []string{"late"}, args).Error() }
+	require.NoError(t, write("0"))
+	require.NoError(t, write("60000", "name", "billing"))
+	require.NoError(t, write("0"))
+	require.Equal(t, "0", s.Do("EXISTS", "late"))
+	require.NoError(t, write("60000", "name", "billing"))
+	timed(t, s, "late", time.Minute)
+}
+
+func TestClientNameOption(t *testing.T) {
+	rdb := ownRedis(t)
+	for why, name := range map[string]string{
+		"257 bytes":         strings.Repeat("x", 257),
+		"cannot be printed": "a\x1b[2Jb",
+		`"\xff" cannot be`:  "\xff",
+	} {
+		_, err := New(rdb, WithClientName(name))
+		require.ErrorIs(t, err, ErrInvalidOption)
+		require.ErrorContains(t, err, why)
+	}
+	c := newClient(t, rdb, WithClientName("Rechnungen für 7"))
+	_, err := c.Mutex("k", WithClientName("x")).TryLock(t.Context())
+	require.ErrorIs(t, err, ErrInvalidOption, "it is the client's")
+	_, err = c.Mutex(wire.ClientKey(c.ID())).TryLock(t.Context())
+	require.ErrorIs(t, err, ErrInvalidName)
+}
