@@ -248,3 +248,22 @@ func TestShortTimeoutLeavesTheCommandOut(t *testing.T) {
 	require.ErrorContains(t, within(t, got), "given up")
 	l.Close()
 }
+
+// What becomes of a command that no lock needs is told to nobody, whether it is answered, refused or lost.
+func TestUnheededCommandsSayNothingOfTheRedis(t *testing.T) {
+	var fate error
+	r := &faults.Stub{OnRun: func(context.Context, *driver.Script, []string, []string) (driver.Value, error) {
+		return driver.Value{}, fate
+	}}
+	var told atomic.Int64
+	l := New(r, time.Minute, func(error) { told.Add(1) })
+	for _, fate = range []error{nil, &driver.ReplyError{Text: "NOPERM no"}, errors.New("lost")} {
+		_, err := l.Do(t.Context(), time.Minute, one, []string{"k"}, nil, Unheeded)
+		require.Equal(t, fate, err)
+	}
+	require.Zero(t, told.Load())
+	_, err := l.Do(t.Context(), time.Minute, one, []string{"k"}, nil, nil)
+	require.Error(t, err)
+	require.EqualValues(t, 1, told.Load())
+	l.Close()
+}

@@ -35,6 +35,8 @@ func TestUnusableNames(t *testing.T) {
 		{"", "a}b", "brace"},
 		{"", "}a{", "brace"},
 		{"", "relock_incarnation", "restart guard"},
+		{"", "relock_client:x", "say who they are"},
+		{"relock_", "client:{x}", "say who they are"},
 		{"shop:", "", "empty"},
 		{"relock_", "incarnation", "restart guard"},
 		{"a{", "b", "brace"},
