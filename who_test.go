@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -191,49 +192,70 @@ func TestNameIsWrittenAnew(t *testing.T) {
 	anew()
 }
 
-// A user who has the least rights that locks need locks as without a name. He is refused once in a lease, silently.
+// A user who has the least rights that locks need locks as without a name. He is refused silently, once in a lease.
 func TestForbiddenNamesHarmNothing(t *testing.T) {
 	for name, n := range map[string]int{"one": 1, "quorum": 3} {
 		t.Run(name, func(t *testing.T) {
 			servers := masters(t, n)
 			acl := rights(t, "k")
 			var nodes []rueidis.Client
-			var refused []<-chan time.Time
 			for _, s := range servers {
 				rdb, err := rueidis.NewClient(s.AddUser("app", "secret", append(acl[0], acl[2]...)...))
 				require.NoError(t, err)
 				t.Cleanup(rdb.Close)
-				w, sent := faults.NewClient(rdb), make(chan time.Time, 100)
-				w.Filter(func(c *faults.Call) faults.Fate {
-					if c.ScriptName() == "introduce" {
-						sent <- time.Now()
-					}
-					return faults.Pass
-				})
-				nodes, refused = append(nodes, w), append(refused, sent)
+				nodes = append(nodes, rdb)
 			}
-			const lease = time.Second
-			opts := []Option{WithClientName("billing"), WithLease(lease)}
-			var c *Client
-			if n > 1 {
-				var err error
-				c, err = NewRedlock(nodes, append(opts, WithRestartGuard(GuardOff, 0))...)
+			open := func(nodes []rueidis.Client, name string) *Client {
+				if n == 1 {
+					return newClient(t, nodes[0], WithClientName(name))
+				}
+				c, err := NewRedlock(nodes, WithClientName(name))
 				require.NoError(t, err)
 				t.Cleanup(c.Close)
-			} else {
-				c = newClient(t, nodes[0], opts...)
+				return c
 			}
-			l, err := c.Mutex("k", WithFixedLease(time.Hour)).Lock(t.Context())
+			c, other := open(nodes, "billing"), open(clientsOf(servers), "ops")
+			l, err := c.Mutex("k").Lock(t.Context())
 			require.NoError(t, err)
-			for _, sent := range refused {
-				first := within(t, sent)
-				require.Greater(t, within(t, sent).Sub(first), lease*9/10, "refused once in a lease")
-			}
+			refused(t, c)
+			theirs, err := other.Mutex("k2").Lock(t.Context())
+			require.NoError(t, err)
+			stands(t, other, servers...)
+			st := stateOf(t, c.Mutex("k2"))
+			require.Equal(t, other.ID()+":1", st.Holder)
+			require.Zero(t, st.By)
+			require.NoError(t, theirs.Unlock(t.Context()))
 			require.NoError(t, l.Unlock(t.Context()))
 			c.Close()
+			other.Close()
 			fades(t, servers...)
 		})
 	}
+}
+
+// clientsOf returns a client of each server.
+func clientsOf(servers []*redistest.Server) (nodes []rueidis.Client) {
+	for _, s := range servers {
+		nodes = append(nodes, s.Client())
+	}
+	return nodes
+}
+
+// refused waits until all of c's Redis have refused to be told, and requires that none is asked again within a lease.
+func refused(t *testing.T, c *Client) {
+	t.Helper()
+	p := c.keeper.plate
+	until := func(due func(left time.Duration) bool) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		now := clock.Now()
+		return !slices.ContainsFunc(p.posts, func(at *post) bool { return at.out || at.due.IsZero() || !due(at.due.Until(now)) })
+	}
+	// One that does not answer in time is asked again after a third.
+	require.Eventually(t, func() bool { return until(func(left time.Duration) bool { return left > p.stay*2/3 }) },
+		patience, time.Millisecond)
+	p.round(clock.Now().Add(p.stay / 2))
+	require.True(t, until(func(left time.Duration) bool { return left > p.stay/3 }), "none was asked")
 }
 
 // A Redis that leaves the name unanswered keeps no Lock and no Unlock waiting.
