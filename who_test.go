@@ -156,8 +156,14 @@ func TestNameIsKeptWhileThereAreHolds(t *testing.T) {
 	c := newClient(t, w, WithClientName("billing"), WithLease(lease))
 	l, err := c.Mutex("k", WithFixedLease(time.Hour)).Lock(t.Context())
 	require.NoError(t, err)
-	for range 5 {
+	within(t, w.Told())
+	within(t, w.Told())
+	began, gap := time.Now(), patience
+	for gap > glance/2 { // a busy machine makes some of them late, not all
+		require.Less(t, time.Since(began), patience, "it comes only when the watchdog looks by itself")
+		last := time.Now()
 		within(t, w.Told())
+		gap = time.Since(last)
 	}
 	s.Do("DEL", cardKey(c))
 	stands(t, c, s)

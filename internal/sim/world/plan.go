@@ -151,6 +151,9 @@ func (p *Plan) options() []relock.Option {
 	if p.Topology.Guarded {
 		opts = append(opts, relock.WithRestartGuard(p.Guard, p.Longest()))
 	}
+	if p.Seed%4 == 0 { // no dice: the other seeds go on as they went
+		opts = append(opts, relock.WithClientName("billing"))
+	}
 	return opts
 }
 
