@@ -46,8 +46,9 @@ type hold struct {
 	countUnsure      bool        // the count in Redis may be wrong: renewals write it
 	countUnsureUntil clock.Stamp // up to here a count that was sent and not answered may still come
 
-	atGate bool // others of this process wait behind it
-	used   int  // leases it was given to, one after the other
+	atGate bool   // others of this process wait behind it
+	used   int    // leases it was given to, one after the other
+	last   uint64 // number of the latest of them that was observed; of who has the hold
 	more   refill
 	lingering
 
@@ -211,13 +212,18 @@ func (h *hold) lose(cause error) {
 	h.state, h.cause = holdLost, cause
 	leases, atGate := h.leases, h.atGate
 	h.leases, h.atGate = nil, false
+	for _, l := range leases {
+		l.owed = !l.told
+	}
 	if h.idle {
 		h.withdraw()
 	}
 	h.mu.Unlock()
 	for _, l := range leases {
 		l.ctx.end(cause)
-		l.ended(EventLost, cause)
+		if !l.owed {
+			l.ended(EventLost, cause)
+		}
 	}
 	h.k.dog.remove(h)
 	if cause == ErrClosed && len(leases) > 0 {

@@ -13,13 +13,16 @@ import (
 // A Lease is a lock held by the caller, from a successful Lock, TryLock or Do until Unlock. Its
 // methods may be called from any goroutine.
 type Lease struct {
-	of    *lock
-	h     *hold
-	token int64
-	ctx   leaseCtx
-	over  bool // unlocked; guarded by h.mu
-	how   How
-	since time.Duration // on the monotonic clock
+	of     *lock
+	h      *hold
+	token  int64
+	ctx    leaseCtx
+	over   bool // unlocked; guarded by h.mu
+	told   bool // an observer knows it; guarded by h.mu
+	owed   bool // it was lost before; guarded by h.mu
+	how    How
+	since  time.Duration // on the monotonic clock
+	number uint64        // for observers
 }
 
 // leaseCtx is the context of a lease. It carries the ownership, and it asks the clock: in a process

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/pprof"
+	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -20,15 +21,19 @@ type Observer interface {
 
 // Event is what an Observer is told.
 type Event struct {
-	Kind  EventKind
-	Lock  string        // its name; "" for a node's
-	Sort  string        // of lock: "mutex"
-	How   How           // of EventAcquired, EventReleased and EventLost: how the lease was got
-	Token int64         // likewise: its fencing token
-	Wait  time.Duration // of EventWaiting, EventAcquired and EventAbandoned: since Lock or TryLock was called
-	Hold  time.Duration // of EventReleased and EventLost: since Lock or TryLock returned
-	Node  int           // of a node's: which of a quorum, from 1; 0 where one Redis decides
-	Cause error         // why, where something failed or ended by itself; else nil
+	Kind    EventKind
+	Lock    string          // its name; "" for a node's
+	Sort    string          // of lock: "mutex"
+	Context context.Context // of a call's and a lease's: that was given to Lock or TryLock; nil for others
+	Lease   uint64          // of EventAcquired, EventReleased and EventLost: no other lease of this process has that number
+	From    uint64          // of EventAcquired, HowLocal and HowCached: the lease that had the lock before
+	How     How             // of EventAcquired, EventReleased and EventLost: how the lease was got
+	Waited  bool            // of EventAcquired and EventAbandoned: EventWaiting was told of that call before
+	Token   int64           // of EventAcquired, EventReleased and EventLost: the lease's fencing token
+	Wait    time.Duration   // of EventWaiting, EventAcquired and EventAbandoned: since Lock or TryLock was called
+	Hold    time.Duration   // of EventReleased and EventLost: since Lock or TryLock returned
+	Node    int             // of a node's: which of a quorum, from 1; 0 where one Redis decides
+	Cause   error           // why, where something failed or ended by itself; else nil
 }
 
 // EventKind says what happened.
@@ -126,14 +131,38 @@ func (lk *lock) observed(ctx context.Context, enter func(*lock, context.Context,
 		pprof.SetGoroutineLabels(ctx)
 	}
 	e := lk.event(EventAcquired)
-	e.Wait = clock.Mono() - c.began
+	e.Context, e.Wait, e.Waited = ctx, clock.Mono()-c.began, c.waits
 	if err != nil {
 		e.Kind, e.Cause = EventAbandoned, outward(err)
-	} else {
-		e.How, e.Token = l.how, l.token
+		lk.k.cfg.observer.Observe(e)
+		return nil, err
 	}
-	lk.k.cfg.observer.Observe(e)
-	return l, err
+	l.introduce(&e)
+	return l, nil
+}
+
+// leases counts those that were observed, in this process.
+var leases atomic.Uint64
+
+// introduce tells that the lease was got, and what was held back until then.
+func (l *Lease) introduce(e *Event) {
+	h := l.h
+	l.number = leases.Add(1)
+	e.Lease, e.How, e.Token = l.number, l.how, l.token
+	if e.How == HowLocal || e.How == HowCached {
+		e.From = h.last
+	}
+	if e.How != HowReentered {
+		h.last = l.number // whose turn it was before returned from here before its Unlock passed the hold on
+	}
+	h.k.cfg.observer.Observe(*e)
+	h.mu.Lock()
+	l.told = true
+	lost, cause := l.owed, h.cause
+	h.mu.Unlock()
+	if lost {
+		l.ended(EventLost, cause)
+	}
 }
 
 // watched reports whether somebody is told of the lock's events.
@@ -191,6 +220,7 @@ func (c *call) queued(heard error) {
 		return
 	}
 	e := c.lk.event(EventWaiting)
+	e.Context = c.ctx
 	if e.Wait = now - c.began; again {
 		e.Cause, c.next = heard, now+time.Minute
 	}
@@ -208,6 +238,7 @@ func (l *Lease) ended(kind EventKind, cause error) {
 		return
 	}
 	e := l.of.event(kind)
+	e.Context, e.Lease = l.ctx.Context, l.number
 	e.How, e.Token, e.Hold, e.Cause = l.how, l.token, clock.Mono()-l.since, cause
 	o.Observe(e)
 }

@@ -104,12 +104,79 @@ func TestObserverHearsOfALease(t *testing.T) {
 			require.ElementsMatch(t, []brief{
 				{EventReleased, HowFree}, {EventAcquired, passed}, {EventReleased, passed},
 			}, told[4:])
+			requireLinked(t, got, name == "quorum")
 			require.Equal(t, l.Token(), got[0].Token)
 			require.Positive(t, got[0].Wait)
 			require.Positive(t, got[2].Hold)
 			require.ErrorIs(t, got[3].Cause, ErrNotAcquired)
 		})
 	}
+}
+
+// requireLinked checks what the events of TestObserverHearsOfALease say of the calls and leases that they are of: one
+// with a re-entry, a TryLock that fails, and one that waits.
+func requireLinked(t *testing.T, got []Event, quorum bool) {
+	t.Helper()
+	first, inner, tried := got[0], got[1], got[3]
+	require.NotZero(t, first.Lease)
+	require.NotEqual(t, first.Lease, inner.Lease)
+	require.Equal(t, inner.Lease, got[2].Lease)
+	for _, e := range got[:4] {
+		require.False(t, e.Waited && !quorum, "on a quorum nodes may have to be got to know first")
+		require.Zero(t, e.From)
+		require.NotNil(t, e.Context)
+	}
+	require.Equal(t, t.Context(), tried.Context)
+	for _, e := range got[4:] {
+		switch {
+		case e.Kind == EventAcquired:
+			require.True(t, e.Waited)
+			require.False(t, e.Lease == first.Lease || e.Lease == inner.Lease)
+			if !quorum {
+				require.Equal(t, first.Lease, e.From)
+			}
+		case e.Lease == first.Lease:
+			require.Equal(t, first.Context, e.Context)
+		}
+	}
+}
+
+// slow holds up what it is told of a lease until it ended.
+type slow struct {
+	seen
+	acquired func()
+}
+
+func (s *slow) Observe(e Event) {
+	if e.Kind == EventAcquired {
+		s.acquired()
+	}
+	s.seen.Observe(e)
+}
+
+func TestALossIsToldAfterTheLease(t *testing.T) {
+	s := redistest.Start(t)
+	o := &slow{}
+	c := newClient(t, s.Client(), WithObserver(o), WithLease(300*time.Millisecond))
+	o.acquired = func() {
+		s.Do("DEL", "k")
+		kept := func() bool {
+			c.keeper.dog.mu.Lock()
+			defer c.keeper.dog.mu.Unlock()
+			return len(c.keeper.dog.holds) > 0
+		}
+		for kept() { // a lost hold is forgotten after all else was told
+			time.Sleep(time.Millisecond)
+		}
+	}
+	l, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
+	got := o.of(EventAcquired, EventLost, EventReleased)
+	require.Len(t, got, 2)
+	require.Equal(t, []EventKind{EventAcquired, EventLost}, []EventKind{got[0].Kind, got[1].Kind})
+	require.Equal(t, got[0].Lease, got[1].Lease)
+	require.ErrorIs(t, got[1].Cause, ErrLost)
 }
 
 func TestObserverHearsOfALoss(t *testing.T) {
