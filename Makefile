@@ -2,7 +2,8 @@
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
-MODULES := . cmd/relock integration interop bench internal/sim
+MODULES := . cmd/relock contrib/relockotel integration interop bench internal/sim
+LIBRARY := github.com/relock-go/relock
 PACKAGES := ./... ./cmd/relock/...
 FUZZTIME ?= 60s
 SIMTIME ?= 60s
@@ -48,10 +49,12 @@ lint: ## gofmt, go vet (once more for 32 bits) and staticcheck over all modules
 	@for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; done
 	@GOARCH=386 go vet $(PACKAGES) # durations do not fit an int there
 
-tidy: ## go mod tidy of the library and of the command, whose library is the tree's
+tidy: ## go mod tidy of the library, the command and contrib, whose library is the tree's
 	GOWORK=off go mod tidy
-	cd cmd/relock && go mod edit -replace github.com/relock-go/relock=../.. && \
-		{ GOWORK=off go mod tidy; ended=$$?; go mod edit -dropreplace github.com/relock-go/relock; exit $$ended; }
+	@for m in contrib/relockotel cmd/relock; do (cd $$m && \
+		go mod edit -replace $(LIBRARY)=../.. -replace $(LIBRARY)/contrib/relockotel=../../contrib/relockotel && \
+		{ GOWORK=off go mod tidy; ended=$$?; \
+		  go mod edit -dropreplace $(LIBRARY) -dropreplace $(LIBRARY)/contrib/relockotel; exit $$ended; }) || exit 1; done
 
 fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) ./internal/wire

@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"runtime/pprof"
 	"sync/atomic"
 	"time"
@@ -226,9 +227,34 @@ func (c *call) queued(heard error) {
 	}
 	if !c.waits {
 		c.waits = true
-		pprof.SetGoroutineLabels(pprof.WithLabels(c.ctx, pprof.Labels("relock.lock", c.lk.names.Name)))
+		pprof.SetGoroutineLabels(labelledAs(c.ctx, c.lk.names.Name))
 	}
 	c.lk.k.cfg.observer.Observe(e)
+}
+
+// labelled is a context with a lock's name for profiles, and nothing else.
+type labelled struct {
+	name string
+	ctx  context.Context
+}
+
+// labelCache keeps them. A name that was kept in the same place before is forgotten.
+var labelCache [maxKnown]atomic.Pointer[labelled]
+
+// labelledAs has the labels of ctx, and a lock's name.
+func labelledAs(ctx context.Context, name string) context.Context {
+	others := false
+	pprof.ForLabels(ctx, func(string, string) bool { others = true; return false })
+	if others {
+		return pprof.WithLabels(ctx, pprof.Labels("relock.lock", name))
+	}
+	place := &labelCache[maphash.String(nameSeed, name)%maxKnown]
+	is := place.Load()
+	if is == nil || is.name != name {
+		is = &labelled{name: name, ctx: pprof.WithLabels(context.Background(), pprof.Labels("relock.lock", name))}
+		place.Store(is)
+	}
+	return is.ctx
 }
 
 // ended tells that a lease is over.

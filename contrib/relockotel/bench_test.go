@@ -1,0 +1,140 @@
+package relockotel
+
+import (
+	"context"
+	"runtime"
+	"testing"
+
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/redistest"
+)
+
+// observers are those that a lock's cost is measured with.
+func observers(b *testing.B) map[string][]relock.Option {
+	meters := sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))
+	tracers := trace.NewTracerProvider(trace.WithSpanProcessor(tracetest.NewSpanRecorder()), trace.WithSampler(trace.NeverSample()))
+	made := func(opts ...Option) []relock.Option {
+		o, err := New(append(opts, WithMeterProvider(meters))...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return []relock.Option{relock.WithObserver(o)}
+	}
+	return map[string][]relock.Option{
+		"none": nil, "nothing done": {relock.WithObserver(idle{})},
+		"metrics": made(), "metrics and spans not sampled": made(WithRootSpans(), WithTracerProvider(tracers)),
+	}
+}
+
+// idle is what the library's own part costs.
+type idle struct{}
+
+func (idle) Observe(relock.Event) {}
+
+func pair(b *testing.B, m *relock.Mutex) {
+	l, err := m.Lock(context.Background())
+	if err == nil {
+		err = l.Unlock(context.Background())
+	}
+	if err != nil {
+		b.Error(err)
+	}
+}
+
+func open(b *testing.B, opts ...relock.Option) *relock.Mutex {
+	c, err := relock.New(redistest.Start(b).Client(), opts...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(c.Close)
+	return c.Mutex("order:4711")
+}
+
+// BenchmarkUncontended is a lock that nobody else wants: two round trips, beside which an observer is lost
+// in the noise. Allocations are not.
+func BenchmarkUncontended(b *testing.B) {
+	for name, opts := range observers(b) {
+		b.Run(name, func(b *testing.B) {
+			m := open(b, opts...)
+			pair(b, m)
+			b.ReportAllocs()
+			for b.Loop() {
+				pair(b, m)
+			}
+		})
+	}
+}
+
+// BenchmarkLingering is a lock that is taken from memory: what an observer costs shows.
+func BenchmarkLingering(b *testing.B) {
+	for name, opts := range observers(b) {
+		b.Run(name, func(b *testing.B) {
+			m := open(b, append(opts, relock.WithLinger(relock.MinLease*1000))...)
+			pair(b, m)
+			b.ReportAllocs()
+			for b.Loop() {
+				pair(b, m)
+			}
+		})
+	}
+}
+
+// BenchmarkHotKey is one key wanted by 64 goroutines of one process: with nothing to do under the lock, which
+// is what an observer costs at most, and with one command of Redis.
+func BenchmarkHotKey(b *testing.B) {
+	rdb := redistest.Start(b).Client()
+	for work, do := range map[string]func() error{
+		"empty":   func() error { return nil },
+		"command": func() error { return rdb.Do(context.Background(), rdb.B().Incr().Key("n").Build()).Error() },
+	} {
+		for name, opts := range observers(b) {
+			b.Run(work+"/"+name, func(b *testing.B) {
+				m := open(b, opts...)
+				pair(b, m)
+				b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+				b.ReportAllocs()
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						if err := m.Do(context.Background(), func(context.Context) error { return do() }); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// BenchmarkObserve is the two events of one lease.
+func BenchmarkObserve(b *testing.B) {
+	for name, lock := range map[string]func(int) string{
+		"one name": func(int) string { return "order:4711" },
+		"new ones": func(i int) string { return ids[i%len(ids)] },
+	} {
+		b.Run(name, func(b *testing.B) {
+			o, err := New(WithMeterProvider(sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				e := relock.Event{Kind: relock.EventAcquired, Lock: lock(i), Sort: "mutex", How: relock.HowFree, Context: b.Context()}
+				o.Observe(e)
+				e.Kind = relock.EventReleased
+				o.Observe(e)
+			}
+		})
+	}
+}
+
+// ids are the names of more locks than are known again.
+var ids = func() (ids []string) {
+	for i := range 64 * maxRecent {
+		ids = append(ids, "order:"+string(rune('0'+i%10))+string(rune('a'+i/10%26))+string(rune('a'+i/260)))
+	}
+	return ids
+}()

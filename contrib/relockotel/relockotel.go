@@ -1,0 +1,164 @@
+// Package relockotel tells OpenTelemetry what happens to the locks of package relock: metrics of
+// waits, holds and losses, and spans of who waited for whom.
+//
+//	o, err := relockotel.New()
+//	...
+//	locks, err := relock.New(rdb, relock.WithObserver(o))
+//
+// The metrics, with what Prometheus makes of their names:
+//
+//	relock.wait.duration     relock_wait_duration_seconds   from Lock or TryLock to a lease or an error
+//	relock.hold.duration     relock_hold_duration_seconds   from a lease to its Unlock or loss
+//	relock.waiting           relock_waiting                 calls that wait now
+//	relock.held              relock_held                    leases held now
+//	relock.lost              relock_lost_total              leases that ended before they were unlocked
+//	relock.renewal.failures  relock_renewal_failures_total  times that renewals of a hold began to fail
+//	relock.nodes.down        relock_nodes_down              Redis servers that leave commands unanswered
+//
+// Their attributes:
+//
+//	relock.lock.name  what WithLockName makes of the lock's name; no node has it
+//	relock.lock.sort  "mutex"
+//	relock.result     of waits: acquired, busy, failed or closed; of holds: released or lost
+//	relock.how        of waits that were granted, and of holds: free, local, remote, reentered, cached
+//	relock.cause      of losses: lost, max_hold, closed
+//
+// The counters of a name exist, at zero, from its first event on, so that a first loss is an
+// increase. What commands the locks send to Redis is not among the metrics: the library does not
+// count them.
+//
+// Where the context given to Lock or TryLock carries a span that is recorded, the call and the hold are
+// spans too, children of that one and named "lock" and "hold" with the lock's name. A call that was
+// passed the lock by another goroutine of the process links to the span of the hold before it.
+//
+// dashboard.json is a dashboard for Grafana, alerts.yml has rules for Prometheus.
+package relockotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/relock-go/relock"
+)
+
+// scope is the instrumentation's name.
+const scope = "github.com/relock-go/relock/contrib/relockotel"
+
+// ErrInvalidOption is returned by New for an option that cannot work.
+var ErrInvalidOption = errors.New("relockotel: invalid option")
+
+// An Option changes what is told and to whom.
+type Option func(*config) error
+
+type config struct {
+	meters  metric.MeterProvider
+	tracers trace.TracerProvider
+	rename  func(string) string
+	roots   bool
+}
+
+// WithMeterProvider sets where metrics go. By default it is the global one.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return func(c *config) error {
+		if p == nil {
+			return fmt.Errorf("%w: WithMeterProvider: it is nil", ErrInvalidOption)
+		}
+		c.meters = p
+		return nil
+	}
+}
+
+// WithTracerProvider sets where spans go. By default it is the global one.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(c *config) error {
+		if p == nil {
+			return fmt.Errorf("%w: WithTracerProvider: it is nil", ErrInvalidOption)
+		}
+		c.tracers = p
+		return nil
+	}
+}
+
+// WithLockName sets what stands for a lock's name in metrics and spans; "" leaves the attribute out. It
+// must return the same for the same name, and may be called from any goroutine. After the first MaxNames
+// different results each further one counts as "other".
+//
+// By default parts with a digit are ids and cut: "order:4711" is "order:*".
+func WithLockName(rename func(lock string) string) Option {
+	return func(c *config) error {
+		if rename == nil {
+			return fmt.Errorf("%w: WithLockName: it is nil", ErrInvalidOption)
+		}
+		c.rename = rename
+		return nil
+	}
+}
+
+// WithRootSpans has spans made also where the context given to Lock carries none that is recorded, as
+// the tracer provider's sampler decides. By default there are none: a trace of nothing but a lock says
+// little.
+func WithRootSpans() Option {
+	return func(c *config) error {
+		c.roots = true
+		return nil
+	}
+}
+
+// An Observer is told of a client's locks by relock.WithObserver. One may serve any number of clients; it
+// is known to its meter provider for as long as that lives.
+type Observer struct {
+	names  *names
+	meters *meters
+	spans  *spans
+}
+
+var _ relock.Observer = (*Observer)(nil)
+
+// New returns an observer. It fails with ErrInvalidOption for an option that cannot work, and with the
+// error of a meter provider that refuses an instrument.
+func New(opts ...Option) (*Observer, error) {
+	c := config{rename: Anonymous}
+	for _, opt := range opts {
+		if err := opt(&c); err != nil {
+			return nil, err
+		}
+	}
+	if c.meters == nil {
+		c.meters = otel.GetMeterProvider()
+	}
+	if c.tracers == nil {
+		c.tracers = otel.GetTracerProvider()
+	}
+	n := &names{rename: c.rename, known: map[nameKey]*series{}}
+	m, err := newMeters(c.meters.Meter(scope), n.all)
+	if err != nil {
+		return nil, fmt.Errorf("relockotel: %w", err)
+	}
+	s := &spans{tracer: c.tracers.Tracer(scope), roots: c.roots, live: map[uint64]trace.Span{}}
+	return &Observer{names: n, meters: m, spans: s}, nil
+}
+
+// Observe takes an event in.
+func (o *Observer) Observe(e relock.Event) {
+	ctx := e.Context
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if e.Lock == "" {
+		o.meters.node(e.Kind)
+		return
+	}
+	s := o.names.series(e.Sort, e.Lock)
+	o.meters.lock(ctx, s, &e)
+	switch e.Kind {
+	case relock.EventAcquired, relock.EventAbandoned:
+		o.spans.called(ctx, s, &e)
+	case relock.EventReleased, relock.EventLost:
+		o.spans.ended(&e)
+	}
+}
