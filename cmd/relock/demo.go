@@ -32,6 +32,8 @@ type demoOptions struct {
 	lock    string
 	run     time.Duration
 	lease   time.Duration
+	otel    string        // where to serve metrics, "" for nowhere
+	otelFor time.Duration // for how long after the demo, 0 until interrupted
 }
 
 func (o *demoOptions) locked() bool { return o.lock == lockRelock }
@@ -51,6 +53,9 @@ func (o *demoOptions) check() error {
 	// A worker is killed after a quarter of the time; the others must get the lock and go on well within the rest.
 	if o.run < 2*o.lease {
 		return fmt.Errorf("-for %v: twice the lease of %v is needed to see a crash through", o.run, o.lease)
+	}
+	if o.otel != "" && !o.locked() {
+		return errors.New("-otel tells of locks: there are none with -lock none")
 	}
 	if err := o.checkNodes(); err != nil {
 		return err
@@ -82,6 +87,9 @@ func (a *app) demoCommand() *cobra.Command {
 		"goes wrong and the exit status is 1")
 	flags.DurationVar(&o.run, "for", 8*time.Second, "how long the workers work")
 	flags.DurationVar(&o.lease, "lease", 2*time.Second, "how long a lock outlives a process that died")
+	flags.StringVar(&o.otel, "otel", "", "serve the workers' metrics for Prometheus at `[host]:port`, /metrics, during the demo and "+
+		"after it")
+	flags.DurationVar(&o.otelFor, "otel-for", 0, "with -otel, end so long after the demo, not by an interrupt")
 	o.secrets.add(flags)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if o.redis != "" {
@@ -104,19 +112,26 @@ func (o *demoOptions) start(std stdio) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	show := newProgress(std.out)
-	r, err := o.play(ctx, std, show)
+	x, err := openExhibit(o.otel)
+	if err != nil {
+		return failed(std, statusFailed, "relock demo", err)
+	}
+	defer x.close()
+	r, err := o.play(ctx, std, show, x)
 	show.wipe()
 	if err != nil {
 		return failed(std, statusFailed, "relock demo", cured(err))
 	}
+	status := statusOK
 	if !r.print(std.out) {
-		return statusFailed
+		status = statusFailed
 	}
-	return statusOK
+	x.stay(ctx, o.otelFor, show)
+	return status
 }
 
 // play runs the whole demo. An error means that there is nothing to report on.
-func (o *demoOptions) play(ctx context.Context, std stdio, show *progress) (*report, error) {
+func (o *demoOptions) play(ctx context.Context, std stdio, show *progress, x *exhibit) (*report, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.limit(), errTooLong)
 	defer cancel()
 	srv, err := openServer(o.target())
@@ -141,8 +156,8 @@ func (o *demoOptions) play(ctx context.Context, std stdio, show *progress) (*rep
 
 	name := "relock-demo-" + uuid.NewString()[:8]
 	j := job{Target: srv.target, Nodes: ns.targets(), Lock: name, Counter: "relock-demo-counter:{" + name + "}",
-		Locked: o.locked(), Lease: o.lease, Goroutines: goroutines}
-	s := &scene{o: o, srv: srv, ns: ns, job: j, mutex: locks.Mutex(name), show: show, journal: newJournal(),
+		Locked: o.locked(), Lease: o.lease, Goroutines: goroutines, Observed: x != nil}
+	s := &scene{o: o, srv: srv, ns: ns, job: j, mutex: locks.Mutex(name), show: show, journal: newJournal(), exhibit: x,
 		faults: faults{ns: ns, lock: name, pause: o.run / 8, show: show}}
 	defer s.faults.end()
 	if err := s.set(ctx, 0); err != nil {
@@ -150,6 +165,9 @@ func (o *demoOptions) play(ctx context.Context, std stdio, show *progress) (*rep
 	}
 	defer s.sweep()
 	show.say("%d processes of %d goroutines, %s, lock %s, lease %v", workers, goroutines, ns, o.lock, o.lease)
+	if x != nil {
+		show.say("metrics at %s", x.url)
+	}
 	if s.fleet, err = startFleet(workers, j, std.err); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ const (
 	tree          = "../.."
 	libraryPath   = "github.com/relock-go/relock"
 	commandPath   = libraryPath + "/cmd/relock"
+	observerPath  = libraryPath + "/contrib/relockotel"
 	embeddedRedis = "github.com/alicebob/miniredis"
 	embeddedLua   = "github.com/yuin/gopher-lua"
 )
@@ -42,6 +43,7 @@ func newGoenv(t *testing.T) *goenv {
 	proxy, version := t.TempDir(), releasing(t, machine)
 	publish(t, proxy, libraryPath, version, tree)
 	publish(t, proxy, commandPath, version, filepath.Join(tree, "cmd", "relock"))
+	publish(t, proxy, observerPath, version, filepath.Join(tree, "contrib", "relockotel"))
 	g := &goenv{t: t, dir: t.TempDir(), bin: t.TempDir()}
 	proxies := []string{fileURL(proxy), fileURL(filepath.Join(has.GOMODCACHE, "cache", "download")), has.GOPROXY}
 	g.setenv = []string{

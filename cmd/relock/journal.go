@@ -25,6 +25,7 @@ const (
 	kindHold  kind = "hold"  // likewise, and this section will never be left
 	kindDone  kind = "done"  // the SET of goroutine G's section was answered; the lock is still held
 	kindFail  kind = "fail"  // the worker gives up; Text is set
+	kindCount kind = "count" // a part of what it has counted; Data and Last are set
 )
 
 // event is one line of a worker's journal.
@@ -36,6 +37,8 @@ type event struct {
 	Wait   time.Duration `json:"wait,omitempty"`
 	Client string        `json:"client,omitempty"`
 	Text   string        `json:"text,omitempty"`
+	Data   []byte        `json:"data,omitempty"`
+	Last   bool          `json:"last,omitempty"`
 }
 
 // scribe writes a worker's journal.

@@ -18,6 +18,7 @@ type scene struct {
 	show    *progress
 	fleet   *fleet
 	journal *journal
+	exhibit *exhibit // nil for none
 	faults  faults
 
 	began   time.Time // the workers were let go
@@ -111,6 +112,9 @@ func (s *scene) hear(ctx context.Context, m news) error {
 		return m.err
 	}
 	s.journal.note(m.worker, m.event, m.at)
+	if err := s.exhibit.note(m.worker, m.event); err != nil {
+		return err
+	}
 	switch m.event.Kind {
 	case kindReady:
 		s.fleet.procs[m.worker].client = m.event.Client
@@ -154,6 +158,7 @@ func (s *scene) mourn(ctx context.Context, m news) (err error) {
 	p.ended = true
 	switch {
 	case p.killed:
+		s.exhibit.forget(m.worker)
 		s.crash.after, err = s.look(ctx)
 	case m.err != nil:
 		err = fmt.Errorf("worker %d ended: %w", m.worker+1, m.err)

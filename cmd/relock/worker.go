@@ -28,6 +28,7 @@ type job struct {
 	Locked     bool          `json:"locked"`
 	Lease      time.Duration `json:"lease"`
 	Goroutines int           `json:"goroutines"`
+	Observed   bool          `json:"observed"` // what happens to the locks is counted
 }
 
 // order tells a worker what to do next.
@@ -87,7 +88,12 @@ func (w *worker) run(in io.Reader) error {
 	}
 	defer rdb.Close()
 	w.rdb = rdb
-	locks, err := w.openLocks()
+	observer, end, err := w.observe()
+	if err != nil {
+		return err
+	}
+	defer end()
+	locks, err := w.openLocks(observer)
 	if err != nil {
 		return err
 	}
@@ -109,7 +115,7 @@ func (w *worker) run(in io.Reader) error {
 }
 
 // openLocks connects to the nodes of the lock. The connections end with the process.
-func (w *worker) openLocks() (*relock.Client, error) {
+func (w *worker) openLocks(opts []relock.Option) (*relock.Client, error) {
 	var rdbs []rueidis.Client
 	for _, t := range w.job.Nodes {
 		rdb, err := t.open()
@@ -118,7 +124,7 @@ func (w *worker) openLocks() (*relock.Client, error) {
 		}
 		rdbs = append(rdbs, rdb)
 	}
-	return openLocksOn(rdbs, w.job.Lease, relock.WithLease(w.job.Lease))
+	return openLocksOn(rdbs, w.job.Lease, append(opts, relock.WithLease(w.job.Lease))...)
 }
 
 // work runs all goroutines. The first that fails ends the others.
