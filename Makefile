@@ -27,6 +27,10 @@ java: ## install a JDK and Maven where they are missing
 	@{ command -v javac && command -v mvn; } >/dev/null || \
 		{ $(SUDO) apt-get update && $(SUDO) apt-get install -y default-jdk-headless maven; }
 
+prometheus: ## install Prometheus and promtool where they are missing
+	@{ command -v prometheus && command -v promtool; } >/dev/null || \
+		{ $(SUDO) apt-get update && $(SUDO) apt-get install -y --no-install-recommends prometheus; }
+
 test: redis ## run the tests of the library and of the command
 	go test $(PACKAGES)
 
@@ -43,6 +47,9 @@ matrix: ## both of these against SERVER=<path of a redis-server or valkey-server
 
 interop: redis java ## share locks with the real Redisson
 	cd interop && go test -count=1 -timeout 10m ./...
+
+contrib: redis prometheus ## the tests of what is contributed, with a real Prometheus
+	cd contrib/relockotel && go test -race -count=1 -timeout 10m ./...
 
 lint: ## gofmt, go vet (once more for 32 bits) and staticcheck over all modules
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
@@ -86,4 +93,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java test race integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-go bench-compare
+.PHONY: help redis java prometheus test race integration interop matrix contrib lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-go bench-compare

@@ -42,7 +42,7 @@ func (b *bed) under(name string) (context.Context, api.Span) {
 func attributeOf(s trace.ReadOnlySpan, key attribute.Key) string {
 	set := attribute.NewSet(s.Attributes()...)
 	v, _ := set.Value(key)
-	return v.Emit()
+	return v.String()
 }
 
 func TestSpansOfAHandOver(t *testing.T) {
