@@ -1,12 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/relock-go/relock/internal/operator"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -14,15 +14,15 @@ import (
 // goroutine.
 type board struct {
 	where  string
-	locks  []sighting // as last seen, by name
-	shown  []sighting // those that match the filter, sorted
-	order  sorting
+	locks  []operator.Sighting // as last seen, by name
+	shown  []operator.Sighting // those that match the filter, sorted
+	order  operator.Order
 	filter string
-	typing bool      // keys go to the filter
-	asked  *sighting // to be forced open, if the answer is yes
-	cursor int       // of shown
-	top    int       // the first of shown on the screen
-	height int       // rows of locks on the screen
+	typing bool               // keys go to the filter
+	asked  *operator.Sighting // to be forced open, if the answer is yes
+	cursor int                // of shown
+	top    int                // the first of shown on the screen
+	height int                // rows of locks on the screen
 	note   string
 	broken string    // why there was no look the last time
 	looked time.Time // the last look began
@@ -31,24 +31,15 @@ type board struct {
 	rate   float64            // of all
 }
 
-// sorting is what the board is sorted by.
-type sorting string
-
-const (
-	byWaiters sorting = "waiters"
-	byAge     sorting = "age"
-	byName    sorting = "name"
-)
-
 // weight is what the last second counts for in a rate.
 const weight = 0.3
 
 // see takes over what was seen by a look that began at the time given: all there is, or some of it
 // anew.
-func (b *board) see(seen []sighting, all bool, at time.Time, took time.Duration) {
+func (b *board) see(seen []operator.Sighting, all bool, at time.Time, took time.Duration) {
 	last := make(map[string]int, len(b.locks))
 	for i := range b.locks {
-		last[b.locks[i].names.Name] = i
+		last[b.locks[i].Names.Name] = i
 	}
 	elapsed := at.Sub(b.looked).Seconds()
 	if b.looked.IsZero() || elapsed <= 0 {
@@ -56,10 +47,10 @@ func (b *board) see(seen []sighting, all bool, at time.Time, took time.Duration)
 	}
 	rates, sum := make(map[string]float64), 0.
 	for i := range seen {
-		name := seen[i].names.Name
+		name := seen[i].Names.Name
 		before, known := last[name]
 		now := 0.
-		if known && seen[i].held && (seen[i].holder != b.locks[before].holder || seen[i].token != b.locks[before].token) {
+		if known && seen[i].Held && (seen[i].Holder != b.locks[before].Holder || seen[i].Token != b.locks[before].Token) {
 			now = 1 / elapsed
 		}
 		sum += now
@@ -74,7 +65,7 @@ func (b *board) see(seen []sighting, all bool, at time.Time, took time.Duration)
 		b.locks, b.took, b.rates = seen, took, rates
 	} else {
 		for i := range seen {
-			b.rates[seen[i].names.Name] = rates[seen[i].names.Name]
+			b.rates[seen[i].Names.Name] = rates[seen[i].Names.Name]
 		}
 	}
 	b.rate, b.looked = (1-weight)*b.rate+weight*sum, at
@@ -85,31 +76,19 @@ func (b *board) see(seen []sighting, all bool, at time.Time, took time.Duration)
 func (b *board) arrange() {
 	on := ""
 	if b.cursor < len(b.shown) {
-		on = b.shown[b.cursor].names.Name
+		on = b.shown[b.cursor].Names.Name
 	}
 	b.shown = b.shown[:0:0]
 	for _, s := range b.locks {
-		if strings.Contains(s.names.Name, b.filter) || strings.Contains(s.holder, b.filter) {
+		if strings.Contains(s.Names.Name, b.filter) || strings.Contains(s.Holder, b.filter) {
 			b.shown = append(b.shown, s)
 		}
 	}
-	slices.SortStableFunc(b.shown, b.order.compare)
-	if at := slices.IndexFunc(b.shown, func(s sighting) bool { return s.names.Name == on }); at >= 0 && b.cursor > 0 {
+	slices.SortStableFunc(b.shown, b.order.Compare)
+	if at := slices.IndexFunc(b.shown, func(s operator.Sighting) bool { return s.Names.Name == on }); at >= 0 && b.cursor > 0 {
 		b.cursor = at
 	}
 	b.move(0)
-}
-
-// compare puts what an operator looks for first.
-func (o sorting) compare(a, b sighting) int {
-	switch o {
-	case byWaiters:
-		return cmp.Or(b.waiters-a.waiters, cmp.Compare(b.longest, a.longest), cmp.Compare(b.age, a.age))
-	case byAge:
-		return cmp.Compare(b.age, a.age)
-	default:
-		return strings.Compare(a.names.Name, b.names.Name)
-	}
 }
 
 // move moves the cursor, and the screen with it.
@@ -128,7 +107,7 @@ func (b *board) move(by int) {
 func (b *board) visible() []*wire.Names {
 	var names []*wire.Names
 	for _, s := range b.shown[b.top:min(len(b.shown), b.top+b.height)] {
-		names = append(names, s.names)
+		names = append(names, s.Names)
 	}
 	return names
 }
@@ -167,11 +146,11 @@ func (b *board) key(key string) wish {
 		b.filter = ""
 		b.arrange()
 	case "w":
-		b.sort(byWaiters)
+		b.sort(operator.ByWaiters)
 	case "a":
-		b.sort(byAge)
+		b.sort(operator.ByAge)
 	case "n":
-		b.sort(byName)
+		b.sort(operator.ByName)
 	case "/":
 		b.typing = true
 	case "f":
@@ -185,7 +164,7 @@ func (b *board) key(key string) wish {
 	return wishNothing
 }
 
-func (b *board) sort(by sorting) {
+func (b *board) sort(by operator.Order) {
 	b.order, b.cursor, b.top = by, 0, 0
 	b.arrange()
 }
@@ -214,7 +193,7 @@ func (b *board) answer(key string) wish {
 	if key == "y" || key == "Y" {
 		return wishForce
 	}
-	b.note, b.asked = fmt.Sprintf("%q was left as it is", b.asked.names.Name), nil
+	b.note, b.asked = fmt.Sprintf("%q was left as it is", b.asked.Names.Name), nil
 	return wishNothing
 }
 
@@ -244,14 +223,14 @@ func (b *board) title() string {
 	}
 	contended, waiters, longest := 0, 0, time.Duration(0)
 	for _, s := range b.locks {
-		if s.waiters > 0 {
+		if s.Waiters > 0 {
 			contended++
 		}
-		waiters, longest = waiters+s.waiters, max(longest, s.longest)
+		waiters, longest = waiters+s.Waiters, max(longest, s.Longest)
 	}
 	text := fmt.Sprintf("relock top  %s  %d locks", b.where, len(b.locks))
 	if waiters > 0 {
-		text += fmt.Sprintf(", %d waiters on %d of them, the longest for %s", waiters, contended, short(longest))
+		text += fmt.Sprintf(", %d waiters on %d of them, the longest for %s", waiters, contended, operator.Short(longest))
 	}
 	return text
 }
@@ -262,7 +241,7 @@ func (b *board) status() string {
 	case b.asked != nil:
 		return question(b.asked)
 	case b.typing:
-		return "filter: " + plain(b.filter) + "_"
+		return "filter: " + operator.Plain(b.filter) + "_"
 	case b.broken != "":
 		return b.broken
 	case b.note != "":
@@ -279,13 +258,13 @@ func (b *board) status() string {
 const help = "q quit  w waiters  a age  n name  / filter  f free  arrows PgUp PgDn"
 
 // columns are the texts of a row, or of the header where s is nil.
-func (b *board) columns(s *sighting) []string {
+func (b *board) columns(s *operator.Sighting) []string {
 	if s == nil {
 		return []string{"WAITERS", "LONGEST", "AGE", "TTL", "SEEN/s", "NAME", "HOLDER"}
 	}
 	rate := "-"
-	if r := b.rates[s.names.Name]; r > 0 {
+	if r := b.rates[s.Names.Name]; r > 0 {
 		rate = fmt.Sprintf("%.1f", r)
 	}
-	return []string{fmt.Sprint(s.waiters), s.waitText(), s.ageText(), s.ttlText(), rate, plain(s.names.Name), s.holderText()}
+	return []string{fmt.Sprint(s.Waiters), s.WaitText(), s.AgeText(), s.TTLText(), rate, operator.Plain(s.Names.Name), s.HolderText()}
 }

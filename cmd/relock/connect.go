@@ -1,15 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/operator"
 	"github.com/spf13/pflag"
 )
 
@@ -163,12 +162,11 @@ func (a *access) close() {
 
 // locks returns a client of locks, which the caller closes before a.
 func (a *access) locks(opts ...relock.Option) (*relock.Client, error) {
-	opts = append([]relock.Option{relock.WithNamePrefix(a.prefix)}, opts...)
-	if len(a.rdbs) > 1 {
-		return relock.NewRedlock(a.rdbs, opts...)
-	}
-	return relock.New(a.rdbs[0], opts...)
+	return operator.Open(a.rdbs, a.prefix, opts...)
 }
+
+// reader returns what looks at the locks.
+func (a *access) reader() *operator.Reader { return operator.NewReader(a.rdbs, a.prefix) }
 
 // usageError is an error of the command line.
 type usageError struct{ error }
@@ -189,13 +187,4 @@ func ended(std stdio, name string, err error) int {
 	default:
 		return failed(std, statusBroken, name, cured(err))
 	}
-}
-
-// answerTime bounds how long an operator waits for an answer of Redis.
-const answerTime = 5 * time.Second
-
-// soon is a context for one question to Redis. The client library would repeat a question that is
-// not answered.
-func soon(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, answerTime)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/relock-go/relock/internal/operator"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -48,11 +49,11 @@ func (i *inspection) run(name string) error {
 	}
 	defer redis.close()
 	ctx, look := context.Background(), redis.reader()
-	s, err := look.one(ctx, name)
+	s, err := look.One(ctx, name)
 	if err != nil {
 		return err
 	}
-	places, reserved, err := look.line(ctx, s.names)
+	places, reserved, err := look.Line(ctx, s.Names)
 	if err != nil {
 		return err
 	}
@@ -60,32 +61,32 @@ func (i *inspection) run(name string) error {
 		printState(i.std.out, &s, reserved)
 		return nil
 	}
-	l := s.seen()
+	l := seenOf(&s)
 	l.Last = reserved
 	for _, p := range places {
-		l.Queue = append(l.Queue, seenPlace{p.client, p.owner, p.waited.Milliseconds()})
+		l.Queue = append(l.Queue, seenPlace{p.Client, p.Owner, p.Waited.Milliseconds()})
 	}
 	return json.NewEncoder(i.std.out).Encode(l)
 }
 
-func printState(w io.Writer, s *sighting, reserved int64) {
+func printState(w io.Writer, s *operator.Sighting, reserved int64) {
 	ttl, token, kind := "-", "-", "-"
-	if s.held {
-		ttl = s.ttl.String()
-		if s.ttl < 0 {
+	if s.Held {
+		ttl = s.TTL.String()
+		if s.TTL < 0 {
 			ttl = "it never ends"
 		}
 	}
-	if s.token > 0 {
-		token = fmt.Sprint(s.token)
+	if s.Token > 0 {
+		token = fmt.Sprint(s.Token)
 	}
-	if s.kind != "" {
-		kind = s.kind
+	if s.Kind != "" {
+		kind = s.Kind
 	}
 	fmt.Fprintf(w, "lock      %s\nholder    %s\ncount     %d\nTTL       %s\nwaiters   %d\ntoken     %s\nreserved  %d\n",
-		plain(s.names.Name), s.holderText(), s.count, ttl, s.waiters, token, reserved)
-	fmt.Fprintf(w, "kind      %s\nage       %s\nlongest   %s\n", kind, s.ageText(), s.waitText())
-	if s.nodes > 0 {
-		fmt.Fprintf(w, "nodes     %d\n", s.nodes)
+		operator.Plain(s.Names.Name), s.HolderText(), s.Count, ttl, s.Waiters, token, reserved)
+	fmt.Fprintf(w, "kind      %s\nage       %s\nlongest   %s\n", kind, s.AgeText(), s.WaitText())
+	if s.Nodes > 0 {
+		fmt.Fprintf(w, "nodes     %d\n", s.Nodes)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"text/tabwriter"
 
+	"github.com/relock-go/relock/internal/operator"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -43,7 +44,7 @@ func (l *listing) run() error {
 		return err
 	}
 	defer redis.close()
-	locks, err := redis.reader().all(context.Background(), l.match)
+	locks, err := redis.reader().All(context.Background(), l.match)
 	if err != nil {
 		return err
 	}
@@ -54,15 +55,15 @@ func (l *listing) run() error {
 	fmt.Fprintln(table, "NAME\tKIND\tHOLDER\tCOUNT\tAGE\tTTL\tWAITERS\tLONGEST")
 	for _, s := range locks {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n",
-			plain(s.names.Name), s.kind, s.holderText(), s.count, s.ageText(), s.ttlText(), s.waiters, s.waitText())
+			operator.Plain(s.Names.Name), s.Kind, s.HolderText(), s.Count, s.AgeText(), s.TTLText(), s.Waiters, s.WaitText())
 	}
 	return table.Flush()
 }
 
-func (l *listing) printJSON(locks []sighting) error {
+func (l *listing) printJSON(locks []operator.Sighting) error {
 	lines := json.NewEncoder(l.std.out)
 	for _, s := range locks {
-		if err := lines.Encode(s.seen()); err != nil {
+		if err := lines.Encode(seenOf(&s)); err != nil {
 			return err
 		}
 	}
@@ -82,10 +83,10 @@ func lockNames(conn *connection) func(*cobra.Command, []string, string) ([]strin
 		defer redis.close()
 		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 		defer cancel()
-		locks, _ := redis.reader().all(ctx, literal(begun)+"*")
+		locks, _ := redis.reader().All(ctx, operator.Literal(begun)+"*")
 		var names []string
 		for _, s := range locks {
-			names = append(names, s.names.Name)
+			names = append(names, s.Names.Name)
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/operator"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -66,14 +67,14 @@ func TestLs(t *testing.T) {
 	require.Len(t, locks, 5, "%v", locks)
 	got := locks["order:1"]
 	require.Equal(t, seenLock{
-		Name: "order:1", Kind: kindRelock, Held: true, Holder: first.ID() + ":1", Count: 1, Token: lease.Token(), Waiters: 1,
+		Name: "order:1", Kind: operator.KindRelock, Held: true, Holder: first.ID() + ":1", Count: 1, Token: lease.Token(), Waiters: 1,
 		Age: got.Age, TTL: got.TTL, Longest: got.Longest,
 	}, got)
 	require.NotNil(t, got.Age)
 	require.InDelta(t, 15000, got.TTL, 15000)
 	require.Equal(t, "workflow 7", locks["order:2"].Holder)
 	require.Equal(t, owned.Token(), locks["order:2"].Token)
-	java := seenLock{Name: "java", Kind: kindRedisson, Held: true, Holder: javaOwner, Count: 2, TTL: -1}
+	java := seenLock{Name: "java", Kind: operator.KindRedisson, Held: true, Holder: javaOwner, Count: 2, TTL: -1}
 	require.Equal(t, java, locks["java"], "its age is unknown")
 	require.Equal(t, "redisson read", locks["java:rw"].Kind)
 
@@ -100,7 +101,7 @@ func TestLsManySharers(t *testing.T) {
 	got := listed(t, "-redis", srv.Addr())["orders"]
 	require.Equal(t, "workflow 7", got.Holder)
 	require.Equal(t, 300, got.Count)
-	require.Equal(t, kindRelock, got.Kind)
+	require.Equal(t, operator.KindRelock, got.Kind)
 }
 
 // reading are the commands that looking at locks may cost, none of which walks more than some keys.
@@ -121,7 +122,7 @@ func TestLsTenThousand(t *testing.T) {
 	for name := range counts {
 		require.Contains(t, reading, name, "%v", counts)
 	}
-	require.GreaterOrEqual(t, counts["scan"], int64(2*locks/scanCount/2))
+	require.GreaterOrEqual(t, counts["scan"], int64(locks/200))
 	require.GreaterOrEqual(t, counts["pttl"], int64(locks))
 }
 
@@ -157,7 +158,7 @@ func TestLsOnAQuorum(t *testing.T) {
 		if i == 2 {
 			owner = "0" + javaOwner[1:]
 		}
-		srv.Do("HSET", "orders", owner, "1", voteField, "1800000000000000:1")
+		srv.Do("HSET", "orders", owner, "1", "relock:vote", "1800000000000000:1")
 		srv.Do("PEXPIRE", "orders", fmt.Sprint(100_000*(i+1)))
 	}
 	got := listed(t, flags...)["orders"]

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gdamore/tcell/v2"
+	"github.com/relock-go/relock/internal/operator"
 )
 
 // live is the board on a terminal. tcell draws it: it has a screen for tests and half of
@@ -17,7 +18,7 @@ import (
 type live struct {
 	board  board
 	redis  *access
-	reader *reader
+	reader *operator.Reader
 	match  string
 	every  time.Duration
 	screen tcell.Screen
@@ -30,7 +31,7 @@ type live struct {
 
 // look is what a look brought.
 type look struct {
-	seen  []sighting
+	seen  []operator.Sighting
 	all   bool
 	began time.Time
 	took  time.Duration
@@ -93,9 +94,9 @@ func (l *live) look(ctx context.Context, jobs *sync.WaitGroup) {
 	jobs.Go(func() {
 		got := look{all: all, began: time.Now()}
 		if all {
-			got.seen, got.err = l.reader.all(ctx, l.match)
+			got.seen, got.err = l.reader.All(ctx, l.match)
 		} else if len(names) > 0 {
-			got.seen, got.err = l.reader.these(ctx, names)
+			got.seen, got.err = l.reader.These(ctx, names)
 		}
 		got.took = time.Since(got.began)
 		l.looks <- got // there is one at a time
@@ -116,7 +117,7 @@ func (l *live) take(got look) {
 
 // force frees the lock that was asked about. It takes no longer than an answer of Redis may.
 func (l *live) force(jobs *sync.WaitGroup) {
-	name := l.board.asked.names.Name
+	name := l.board.asked.Names.Name
 	l.board.asked, l.board.note = nil, fmt.Sprintf("freeing %q ...", name)
 	jobs.Go(func() {
 		freed, err := force(l.redis, name)
@@ -129,7 +130,7 @@ func (l *live) force(jobs *sync.WaitGroup) {
 		}
 		select {
 		case l.frees <- note:
-		case <-time.After(answerTime): // nobody looks any more
+		case <-time.After(operator.AnswerTime): // nobody looks any more
 		}
 	})
 }
@@ -178,7 +179,7 @@ func (l *live) draw() {
 	l.row(2, width, plainly.Reverse(true), b.columns(nil))
 	for i := b.top; i < min(len(b.shown), b.top+b.height); i++ {
 		style := plainly
-		if b.shown[i].waiters > 0 {
+		if b.shown[i].Waiters > 0 {
 			style = style.Foreground(tcell.ColorYellow)
 		}
 		if i == b.cursor {

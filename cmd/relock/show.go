@@ -1,12 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"strconv"
-	"strings"
-	"time"
-	"unicode"
-)
+import "github.com/relock-go/relock/internal/operator"
 
 // seenLock is a lock as -json prints it. Durations are milliseconds.
 type seenLock struct {
@@ -32,75 +26,17 @@ type seenPlace struct {
 	Waited int64  `json:"waiting_ms"`
 }
 
-func (s *sighting) seen() seenLock {
+func seenOf(s *operator.Sighting) seenLock {
 	l := seenLock{
-		Name: s.names.Name, Kind: s.kind, Held: s.held, Holder: s.holder, Count: s.count, TTL: s.ttl.Milliseconds(),
-		Waiters: s.waiters, Longest: s.longest.Milliseconds(), Token: s.token, Nodes: s.nodes,
+		Name: s.Names.Name, Kind: s.Kind, Held: s.Held, Holder: s.Holder, Count: s.Count, TTL: s.TTL.Milliseconds(),
+		Waiters: s.Waiters, Longest: s.Longest.Milliseconds(), Token: s.Token, Nodes: s.Nodes,
 	}
-	if s.ttl < 0 {
+	if s.TTL < 0 {
 		l.TTL = -1
 	}
-	if s.held && s.age >= 0 {
-		age := s.age.Milliseconds()
+	if s.Held && s.Age >= 0 {
+		age := s.Age.Milliseconds()
 		l.Age = &age
 	}
 	return l
-}
-
-// What the columns say.
-
-func (s *sighting) holderText() string {
-	if !s.held && s.nodes > 0 {
-		return fmt.Sprintf("nobody; %d nodes keep it for %s", s.nodes, plain(s.holder))
-	}
-	if !s.held {
-		return "nobody"
-	}
-	return plain(s.holder)
-}
-
-func (s *sighting) ageText() string {
-	if !s.held || s.age < 0 {
-		return "-"
-	}
-	return short(s.age)
-}
-
-func (s *sighting) ttlText() string {
-	switch {
-	case !s.held:
-		return "-"
-	case s.ttl < 0:
-		return "never ends"
-	}
-	return short(s.ttl)
-}
-
-func (s *sighting) waitText() string {
-	if s.waiters == 0 {
-		return "-"
-	}
-	return short(s.longest)
-}
-
-// short is a duration in a few characters.
-func short(d time.Duration) string {
-	switch {
-	case d < 10*time.Second:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	default:
-		return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
-	}
-}
-
-// plain is a name as it can stand on a terminal, where control characters would do as they like.
-func plain(name string) string {
-	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(name)
-	}
-	return name
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gdamore/tcell/v2"
+	"github.com/relock-go/relock/internal/operator"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -44,7 +45,7 @@ func (a *app) topCommand() *cobra.Command {
 	t.flags = cmd.Flags()
 	t.flags.BoolVar(&t.once, "once", false, "print what there is and end")
 	t.flags.IntVar(&t.rows, "rows", 20, "how many locks -once prints, 0 for all")
-	t.flags.StringVar(&t.sort, "sort", string(byWaiters), "what stands first, by `waiters|age|name`")
+	t.flags.StringVar(&t.sort, "sort", string(operator.ByWaiters), "what stands first, by `waiters|age|name`")
 	t.flags.StringVar(&t.match, "match", "*", "only the names that match `PATTERN`, as Redis has them: * ? [a-z]")
 	t.flags.DurationVar(&t.every, "every", time.Second, "how often it looks")
 	t.conn.add(t.flags)
@@ -54,8 +55,8 @@ func (a *app) topCommand() *cobra.Command {
 // check returns what is wrong with the flags.
 func (t *topping) check() error {
 	switch {
-	case t.sort != string(byWaiters) && t.sort != string(byAge) && t.sort != string(byName):
-		return fmt.Errorf("-sort %s: it is %s, %s or %s", t.sort, byWaiters, byAge, byName)
+	case !operator.Order(t.sort).Valid():
+		return fmt.Errorf("-sort %s: it is %s, %s or %s", t.sort, operator.ByWaiters, operator.ByAge, operator.ByName)
 	case t.every < 100*time.Millisecond:
 		return fmt.Errorf("-every %v: the shortest is 100ms", t.every)
 	case t.rows < 0:
@@ -73,7 +74,7 @@ func (t *topping) run() error {
 	}
 	defer redis.close()
 	l := live{redis: redis, reader: redis.reader(), match: t.match, every: t.every}
-	l.board = board{where: redis.where, order: sorting(t.sort), height: 1, rates: make(map[string]float64)}
+	l.board = board{where: redis.where, order: operator.Order(t.sort), height: 1, rates: make(map[string]float64)}
 	if t.once {
 		return t.printOnce(&l)
 	}
@@ -85,7 +86,7 @@ func (t *topping) run() error {
 
 func (t *topping) printOnce(l *live) error {
 	began := time.Now()
-	seen, err := l.reader.all(context.Background(), l.match)
+	seen, err := l.reader.All(context.Background(), l.match)
 	if err != nil {
 		return err
 	}

@@ -8,24 +8,25 @@ import (
 	"time"
 
 	"github.com/gdamore/tcell/v2"
+	"github.com/relock-go/relock/internal/operator"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
 // sighted is a lock with so many waiters that is held for so many seconds.
-func sighted(t *testing.T, name string, waiters, seconds int) sighting {
+func sighted(t *testing.T, name string, waiters, seconds int) operator.Sighting {
 	t.Helper()
 	names, err := wire.NamesOf("", name)
 	require.NoError(t, err)
-	return sighting{names: names, kind: kindRelock, held: true, holder: javaOwner, count: 1, waiters: waiters,
-		age: time.Duration(seconds) * time.Second, ttl: time.Minute}
+	return operator.Sighting{Names: names, Kind: operator.KindRelock, Held: true, Holder: javaOwner, Count: 1, Waiters: waiters,
+		Age: time.Duration(seconds) * time.Second, TTL: time.Minute}
 }
 
 func shownNames(b *board) string {
 	var names []string
 	for _, s := range b.shown {
-		names = append(names, s.names.Name)
+		names = append(names, s.Names.Name)
 	}
 	return strings.Join(names, " ")
 }
@@ -39,9 +40,9 @@ func press(t *testing.T, b *board, keys ...string) {
 }
 
 func TestBoardSortsAndFilters(t *testing.T) {
-	b := board{order: byWaiters, height: 2}
+	b := board{order: operator.ByWaiters, height: 2}
 	now := time.Now()
-	b.see([]sighting{sighted(t, "p", 0, 9), sighted(t, "r", 7, 1), sighted(t, "s", 7, 2)}, true, now, time.Millisecond)
+	b.see([]operator.Sighting{sighted(t, "p", 0, 9), sighted(t, "r", 7, 1), sighted(t, "s", 7, 2)}, true, now, time.Millisecond)
 	require.Equal(t, "s r p", shownNames(&b))
 	require.Equal(t, []string{"s", "r"}, []string{b.visible()[0].Name, b.visible()[1].Name})
 	press(t, &b, "a")
@@ -58,7 +59,7 @@ func TestBoardSortsAndFilters(t *testing.T) {
 
 	press(t, &b, keyEnd)
 	require.Equal(t, []int{2, 1}, []int{b.cursor, b.top})
-	b.see([]sighting{sighted(t, "s", 0, 3), sighted(t, "t", 0, 1)}, true, now.Add(time.Second), time.Millisecond)
+	b.see([]operator.Sighting{sighted(t, "s", 0, 3), sighted(t, "t", 0, 1)}, true, now.Add(time.Second), time.Millisecond)
 	require.Equal(t, "s t", shownNames(&b))
 	require.Equal(t, []int{0, 0}, []int{b.cursor, b.top}, "the cursor stays on its lock")
 	press(t, &b, "j", "j", "j", keyUp, keyPageDown, keyHome, keyPageUp)
@@ -67,33 +68,33 @@ func TestBoardSortsAndFilters(t *testing.T) {
 }
 
 func TestBoardAsksBeforeItForces(t *testing.T) {
-	b := board{order: byName, height: 5}
+	b := board{order: operator.ByName, height: 5}
 	press(t, &b, "f", "y")
 	require.Nil(t, b.asked, "there is no lock to free")
-	b.see([]sighting{sighted(t, "a", 3, 9)}, true, time.Now(), time.Millisecond)
+	b.see([]operator.Sighting{sighted(t, "a", 3, 9)}, true, time.Now(), time.Millisecond)
 	press(t, &b, "f")
 	require.Equal(t, `Free "a", held by `+javaOwner+` for 9.0s, 3 waiting? [y/N] `, b.status())
-	b.see([]sighting{sighted(t, "0", 0, 0), sighted(t, "a", 3, 9)}, true, time.Now(), time.Millisecond)
+	b.see([]operator.Sighting{sighted(t, "0", 0, 0), sighted(t, "a", 3, 9)}, true, time.Now(), time.Millisecond)
 	press(t, &b, keyEnter)
 	require.Equal(t, `"a" was left as it is`, b.status())
 	press(t, &b, keyDown, "f")
 	require.Equal(t, wishForce, b.key("y"))
-	require.Equal(t, "a", b.asked.names.Name)
+	require.Equal(t, "a", b.asked.Names.Name)
 	require.Equal(t, wishQuit, b.key(keyBreak))
 }
 
 // A hand-over is seen where the holder or the grant is another one.
 func TestBoardRates(t *testing.T) {
-	b := board{order: byName, height: 5}
+	b := board{order: operator.ByName, height: 5}
 	now := time.Now()
 	first := sighted(t, "a", 0, 1)
-	b.see([]sighting{first, sighted(t, "b", 0, 1)}, true, now, time.Millisecond)
+	b.see([]operator.Sighting{first, sighted(t, "b", 0, 1)}, true, now, time.Millisecond)
 	require.Zero(t, b.rate)
 	for range 50 {
 		now = now.Add(500 * time.Millisecond)
 		next := first
-		next.token = b.locks[0].token + 1
-		b.see([]sighting{next}, false, now, time.Millisecond)
+		next.Token = b.locks[0].Token + 1
+		b.see([]operator.Sighting{next}, false, now, time.Millisecond)
 	}
 	require.InDelta(t, 2, b.rate, 0.01)
 	require.Equal(t, "2.0", b.columns(&b.shown[0])[4])
@@ -174,7 +175,7 @@ func TestTopLive(t *testing.T) {
 	defer redis.close()
 	screen := &filmed{SimulationScreen: tcell.NewSimulationScreen("UTF-8")}
 	l := live{redis: redis, reader: redis.reader(), match: "*", every: 10 * time.Millisecond, screen: screen,
-		board: board{where: redis.where, order: byWaiters, rates: make(map[string]float64)}}
+		board: board{where: redis.where, order: operator.ByWaiters, rates: make(map[string]float64)}}
 	ended := make(chan error, 1)
 	go func() { ended <- l.run() }()
 	shows := func(text string) {

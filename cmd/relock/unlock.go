@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/relock-go/relock/internal/operator"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -51,11 +52,11 @@ func (f *forcing) run(name string) int {
 	}
 	defer redis.close()
 	if !f.yes {
-		s, err := redis.reader().one(context.Background(), name)
+		s, err := redis.reader().One(context.Background(), name)
 		switch {
 		case err != nil:
 			return ended(f.std, "relock unlock", err)
-		case !s.held && s.nodes == 0:
+		case !s.Held && s.Nodes == 0:
 			fmt.Fprintf(f.std.out, "nobody holds %q\n", name)
 			return statusOK
 		case !f.agreed(question(&s)):
@@ -76,13 +77,13 @@ func (f *forcing) run(name string) int {
 }
 
 // question is what is asked before a lock is forced open.
-func question(s *sighting) string {
-	text := fmt.Sprintf("Free %q, held by %s", s.names.Name, s.holderText())
-	if s.held && s.age >= 0 {
-		text += " for " + short(s.age)
+func question(s *operator.Sighting) string {
+	text := fmt.Sprintf("Free %q, held by %s", s.Names.Name, s.HolderText())
+	if s.Held && s.Age >= 0 {
+		text += " for " + operator.Short(s.Age)
 	}
-	if s.waiters > 0 {
-		text += fmt.Sprintf(", %d waiting", s.waiters)
+	if s.Waiters > 0 {
+		text += fmt.Sprintf(", %d waiting", s.Waiters)
 	}
 	return text + "? [y/N] "
 }
@@ -96,12 +97,5 @@ func (f *forcing) agreed(question string) bool {
 
 // force frees a lock whoever holds it. It returns false when nobody did.
 func force(redis *access, name string) (bool, error) {
-	locks, err := redis.locks()
-	if err != nil {
-		return false, err
-	}
-	defer locks.Close()
-	ctx, cancel := soon(context.Background())
-	defer cancel()
-	return locks.Mutex(name).ForceUnlock(ctx)
+	return operator.Force(context.Background(), redis.rdbs, redis.prefix, name)
 }

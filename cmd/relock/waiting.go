@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/operator"
 )
 
 // tellAfter is how long relock run waits in silence.
@@ -27,7 +28,7 @@ func (l *locked) tellWaiting(locks *relock.Client) (quiet func()) {
 			return
 		case <-time.After(tellAfter):
 		}
-		asked, done := soon(ctx)
+		asked, done := operator.Soon(ctx)
 		defer done()
 		st, err := locks.Mutex(l.name).State(asked)
 		if ctx.Err() == nil {
@@ -47,12 +48,12 @@ func inTheWay(st relock.State, err error) string {
 	case !st.Held:
 		return "nobody holds it now"
 	}
-	text := "held by " + plain(st.Holder)
-	if age := since(fmt.Sprint(st.HolderToken), time.Now()); age >= 0 {
-		text += " for " + short(age)
+	text := "held by " + operator.Owner(st.Holder)
+	if age := operator.Since(fmt.Sprint(st.HolderToken), time.Now()); age >= 0 {
+		text += " for " + operator.Short(age)
 	}
 	if st.TTL < 0 {
 		return text + ", and it never ends"
 	}
-	return text + fmt.Sprintf(", for another %s unless renewed", short(st.TTL))
+	return text + fmt.Sprintf(", for another %s unless renewed", operator.Short(st.TTL))
 }

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"cmp"
@@ -11,24 +11,25 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// sighting is what was seen of a lock, on one Redis or, merged, on a quorum.
-type sighting struct {
-	names   *wire.Names
-	kind    string // "" for a hash that is no lock
-	held    bool
-	holder  string // owner field
-	count   int    // the holder's hold count
-	ttl     time.Duration
-	age     time.Duration // negative where it is unknown
-	waiters int
-	longest time.Duration // how long the first of them has waited
-	token   int64         // the first fencing token of the grant in force, 0 where it is unknown
-	nodes   int           // of a quorum, how many keep it for the holder
+// A Sighting is what was seen of a lock, on one Redis or, merged, on a quorum.
+type Sighting struct {
+	Names   *wire.Names
+	Kind    string // "" for a hash that is no lock
+	Held    bool
+	Holder  string        // owner field
+	Count   int           // the holder's hold count
+	TTL     time.Duration // negative where it never ends
+	Age     time.Duration // since the grant, negative where it is unknown
+	Waiters int
+	Longest time.Duration // how long the first of them has waited
+	Token   int64         // the first fencing token of the grant in force, 0 where it is unknown
+	Nodes   int           // of a quorum, how many keep it for the holder
 }
 
+// Kinds of locks. Redisson's read and write locks are "redisson read" and "redisson write".
 const (
-	kindRelock   = "relock"
-	kindRedisson = "redisson"
+	KindRelock   = "relock"
+	KindRedisson = "redisson"
 )
 
 // The fields of a lock's hash that are no owner's.
@@ -46,23 +47,23 @@ var ownerField = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-
 // server's time. Beside a shared owner's count stand the entries that share it. Where the grant
 // does not name the owner, it is the field that counts most, and among those that count alike the
 // one that no client made.
-func (s *sighting) read(fields []string, now time.Time) {
+func (s *Sighting) read(fields []string, now time.Time) {
 	values := make(map[string]string)
 	for i := 0; i+1 < len(fields); i += 2 {
 		values[fields[i]] = fields[i+1]
 	}
 	s.classify(values)
-	s.age = -1
+	s.Age = -1
 	owner := ""
 	if first, found := values[firstField]; found {
 		number, rest, _ := strings.Cut(first, ":")
-		s.token, _ = strconv.ParseInt(number, 10, 64)
-		s.age = since(number, now)
+		s.Token, _ = strconv.ParseInt(number, 10, 64)
+		s.Age = Since(number, now)
 		_, owner, _ = strings.Cut(rest, ":")
 	}
 	if vote, found := values[voteField]; found {
 		number, _, _ := strings.Cut(vote, ":")
-		s.token, s.age = 0, since(number, now)
+		s.Token, s.Age = 0, Since(number, now)
 	}
 	for i := 0; i+1 < len(fields); i += 2 {
 		field := fields[i]
@@ -70,16 +71,16 @@ func (s *sighting) read(fields []string, now time.Time) {
 		if err != nil || strings.HasPrefix(field, "relock:") || owner != "" && field != owner {
 			continue
 		}
-		if !s.held || count > s.count || count == s.count && ownerField.MatchString(s.holder) {
-			s.holder, s.count = field, count
+		if !s.Held || count > s.Count || count == s.Count && ownerField.MatchString(s.Holder) {
+			s.Holder, s.Count = field, count
 		}
-		s.held = true
+		s.Held = true
 	}
 }
 
-// since reads a fencing token, which is the server's time of the grant in microseconds, unless the
+// Since reads a fencing token, which is the server's time of the grant in microseconds, unless the
 // counter ran ahead.
-func since(token string, now time.Time) time.Duration {
+func Since(token string, now time.Time) time.Duration {
 	n, err := strconv.ParseInt(token, 10, 64)
 	if err != nil || n < 1e15 { // of Redisson's counting
 		return -1
@@ -88,14 +89,14 @@ func since(token string, now time.Time) time.Duration {
 }
 
 // classify says whose lock a hash is: relock's notes are in it, or all its fields are owners'.
-func (s *sighting) classify(values map[string]string) {
+func (s *Sighting) classify(values map[string]string) {
 	mode := values[modeField]
 	switch {
 	case values[firstField] != "" || values[voteField] != "":
-		s.kind = kindRelock
+		s.Kind = KindRelock
 		return
 	case mode == "read" || mode == "write":
-		s.kind = kindRedisson + " " + mode
+		s.Kind = KindRedisson + " " + mode
 		return
 	}
 	for field, count := range values {
@@ -104,34 +105,34 @@ func (s *sighting) classify(values map[string]string) {
 		}
 	}
 	if len(values) > 0 {
-		s.kind = kindRedisson
+		s.Kind = KindRedisson
 	}
 }
 
 // merge makes one sighting of what the nodes of a quorum keep for one lock. It is held by the owner
 // that need of them keep it for, since the last of those joined and until the first leaves.
-func merge(seen []sighting, need int) sighting {
-	votes := make(map[string][]sighting)
-	all := sighting{names: seen[0].names, age: -1}
+func merge(seen []Sighting, need int) Sighting {
+	votes := make(map[string][]Sighting)
+	all := Sighting{Names: seen[0].Names, Age: -1}
 	for _, s := range seen {
-		all.waiters, all.longest = max(all.waiters, s.waiters), max(all.longest, s.longest)
-		if s.kind != "" {
-			all.kind = s.kind
+		all.Waiters, all.Longest = max(all.Waiters, s.Waiters), max(all.Longest, s.Longest)
+		if s.Kind != "" {
+			all.Kind = s.Kind
 		}
-		if s.held {
-			votes[s.holder] = append(votes[s.holder], s)
+		if s.Held {
+			votes[s.Holder] = append(votes[s.Holder], s)
 		}
 	}
 	for holder, kept := range votes {
-		if len(kept) < all.nodes || len(kept) == all.nodes && holder > all.holder {
+		if len(kept) < all.Nodes || len(kept) == all.Nodes && holder > all.Holder {
 			continue
 		}
-		all.holder, all.nodes, all.held = holder, len(kept), len(kept) >= need
+		all.Holder, all.Nodes, all.Held = holder, len(kept), len(kept) >= need
 		at := min(need, len(kept)) - 1
-		slices.SortFunc(kept, func(a, b sighting) int { return compareTTL(b.ttl, a.ttl) })
-		all.ttl, all.count = kept[at].ttl, kept[0].count
-		slices.SortFunc(kept, func(a, b sighting) int { return cmp.Compare(b.age, a.age) })
-		all.age = kept[at].age
+		slices.SortFunc(kept, func(a, b Sighting) int { return compareTTL(b.TTL, a.TTL) })
+		all.TTL, all.Count = kept[at].TTL, kept[0].Count
+		slices.SortFunc(kept, func(a, b Sighting) int { return cmp.Compare(b.Age, a.Age) })
+		all.Age = kept[at].Age
 	}
 	return all
 }

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -20,35 +20,46 @@ const (
 	hashCount = 32  // fields that one HSCAN walks: a lock has two, but for a shared owner's
 )
 
-// reader looks at locks by commands that only read, each of which is short however much stands in
-// Redis: a user who may do nothing else can use it.
-type reader struct {
+// AnswerTime bounds how long an operator waits for an answer of Redis.
+const AnswerTime = 5 * time.Second
+
+// Soon is a context for one question to Redis. The client library would repeat a question that is
+// not answered.
+func Soon(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, AnswerTime)
+}
+
+// A Reader looks at locks by commands that only read, each of which is short however much stands in
+// Redis: a user who may do nothing else can use it. Its methods may be called from any goroutine.
+type Reader struct {
 	nodes  []rueidis.Client
 	prefix string
 	need   int // how many nodes must keep a lock
 }
 
-func (a *access) reader() *reader {
-	return &reader{nodes: a.rdbs, prefix: a.prefix, need: len(a.rdbs)/2 + 1}
+// NewReader returns a reader of the locks on one Redis, or on a quorum of several, whose names in
+// Redis start with prefix.
+func NewReader(nodes []rueidis.Client, prefix string) *Reader {
+	return &Reader{nodes: nodes, prefix: prefix, need: len(nodes)/2 + 1}
 }
 
-// all returns the locks whose names match a pattern of Redis's, by name.
-func (r *reader) all(ctx context.Context, pattern string) ([]sighting, error) {
-	return r.everywhere(func(rdb rueidis.Client) ([]sighting, error) {
-		var found []sighting
-		err := scan(ctx, rdb, literal(r.prefix)+pattern, func(keys []string) error {
+// All returns the locks whose names match a pattern of Redis's, by name.
+func (r *Reader) All(ctx context.Context, pattern string) ([]Sighting, error) {
+	return r.everywhere(func(rdb rueidis.Client) ([]Sighting, error) {
+		var found []Sighting
+		err := scan(ctx, rdb, Literal(r.prefix)+pattern, func(keys []string) error {
 			seen, err := read(ctx, rdb, r.namesOf(keys))
 			found = append(found, seen...)
 			return err
 		})
-		return slices.DeleteFunc(found, func(s sighting) bool { return s.kind == "" }), err
+		return slices.DeleteFunc(found, func(s Sighting) bool { return s.Kind == "" }), err
 	})
 }
 
-// these returns what is seen of the locks with these names, in their order, also where nobody holds
+// These returns what is seen of the locks with these names, in their order, also where nobody holds
 // them.
-func (r *reader) these(ctx context.Context, names []*wire.Names) ([]sighting, error) {
-	found, err := r.everywhere(func(rdb rueidis.Client) ([]sighting, error) { return read(ctx, rdb, names) })
+func (r *Reader) These(ctx context.Context, names []*wire.Names) ([]Sighting, error) {
+	found, err := r.everywhere(func(rdb rueidis.Client) ([]Sighting, error) { return read(ctx, rdb, names) })
 	if err != nil {
 		return nil, err
 	}
@@ -56,30 +67,30 @@ func (r *reader) these(ctx context.Context, names []*wire.Names) ([]sighting, er
 	for i, n := range names {
 		at[n.Name] = i
 	}
-	slices.SortFunc(found, func(a, b sighting) int { return at[a.names.Name] - at[b.names.Name] })
+	slices.SortFunc(found, func(a, b Sighting) int { return at[a.Names.Name] - at[b.Names.Name] })
 	return found, nil
 }
 
-// one returns what is seen of one lock.
-func (r *reader) one(ctx context.Context, name string) (sighting, error) {
+// One returns what is seen of one lock.
+func (r *Reader) One(ctx context.Context, name string) (Sighting, error) {
 	names, err := wire.NamesOf(r.prefix, name)
 	if err != nil {
-		return sighting{}, err
+		return Sighting{}, err
 	}
-	found, err := r.these(ctx, []*wire.Names{names})
+	found, err := r.These(ctx, []*wire.Names{names})
 	if err != nil {
-		return sighting{}, err
+		return Sighting{}, err
 	}
 	return found[0], nil
 }
 
 // everywhere asks all nodes at once and merges what they say. A minority may be down.
-func (r *reader) everywhere(ask func(rueidis.Client) ([]sighting, error)) ([]sighting, error) {
+func (r *Reader) everywhere(ask func(rueidis.Client) ([]Sighting, error)) ([]Sighting, error) {
 	var (
 		wg     sync.WaitGroup
-		seen   = make([][]sighting, len(r.nodes))
+		seen   = make([][]Sighting, len(r.nodes))
 		failed = make([]error, len(r.nodes))
-		byName = make(map[string][]sighting)
+		byName = make(map[string][]Sighting)
 		down   int
 	)
 	for i, rdb := range r.nodes {
@@ -93,7 +104,7 @@ func (r *reader) everywhere(ask func(rueidis.Client) ([]sighting, error)) ([]sig
 		}
 		known := make(map[string]bool) // a key that moves may be scanned twice
 		for _, s := range said {
-			if name := s.names.Name; !known[name] {
+			if name := s.Names.Name; !known[name] {
 				known[name] = true
 				byName[name] = append(byName[name], s)
 			}
@@ -102,19 +113,19 @@ func (r *reader) everywhere(ask func(rueidis.Client) ([]sighting, error)) ([]sig
 	if len(r.nodes)-down < r.need {
 		return nil, errors.Join(failed...)
 	}
-	all := make([]sighting, 0, len(byName))
+	all := make([]Sighting, 0, len(byName))
 	for _, said := range byName {
 		if len(r.nodes) > 1 {
 			said[0] = merge(said, r.need)
 		}
 		all = append(all, said[0])
 	}
-	slices.SortFunc(all, func(a, b sighting) int { return strings.Compare(a.names.Name, b.names.Name) })
+	slices.SortFunc(all, func(a, b Sighting) int { return strings.Compare(a.Names.Name, b.Names.Name) })
 	return all, nil
 }
 
 // namesOf leaves out what cannot be a lock's name.
-func (r *reader) namesOf(keys []string) []*wire.Names {
+func (r *Reader) namesOf(keys []string) []*wire.Names {
 	var names []*wire.Names
 	for _, key := range keys {
 		if n, err := wire.NamesOf(r.prefix, strings.TrimPrefix(key, r.prefix)); err == nil {
@@ -124,8 +135,8 @@ func (r *reader) namesOf(keys []string) []*wire.Names {
 	return names
 }
 
-// literal is the pattern that matches text alone.
-func literal(text string) string {
+// Literal is the pattern that matches text alone.
+func Literal(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
 
@@ -135,7 +146,7 @@ func scan(ctx context.Context, rdb rueidis.Client, pattern string, found func([]
 	for _, master := range masters {
 		for cursor := uint64(0); err == nil; {
 			var page rueidis.ScanEntry
-			asked, cancel := soon(ctx)
+			asked, cancel := Soon(ctx)
 			cmd := master.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type("hash").Build()
 			page, err = master.Do(asked, cmd).AsScanEntry()
 			cancel()
@@ -155,7 +166,7 @@ func mastersOf(ctx context.Context, rdb rueidis.Client) ([]rueidis.Client, error
 	if rdb.Mode() != rueidis.ClientModeCluster {
 		return []rueidis.Client{rdb}, nil
 	}
-	ctx, cancel := soon(ctx)
+	ctx, cancel := Soon(ctx)
 	defer cancel()
 	slots, err := rdb.Do(ctx, rdb.B().ClusterSlots().Build()).ToArray()
 	if err != nil {
@@ -187,8 +198,8 @@ func mastersOf(ctx context.Context, rdb rueidis.Client) ([]rueidis.Client, error
 }
 
 // read looks at locks on one Redis, in one round trip and, where somebody waits, a second one.
-func read(ctx context.Context, rdb rueidis.Client, names []*wire.Names) ([]sighting, error) {
-	ctx, cancel := soon(ctx)
+func read(ctx context.Context, rdb rueidis.Client, names []*wire.Names) ([]Sighting, error) {
+	ctx, cancel := Soon(ctx)
 	defer cancel()
 	cmds := []rueidis.Completed{}
 	for _, n := range names {
@@ -199,10 +210,10 @@ func read(ctx context.Context, rdb rueidis.Client, names []*wire.Names) ([]sight
 	}
 	now := serverTime(ctx, rdb)
 	said := rdb.DoMulti(ctx, cmds...)
-	seen := make([]sighting, len(names))
+	seen := make([]Sighting, len(names))
 	for i, n := range names {
 		s := &seen[i]
-		s.names = n
+		s.Names = n
 		hash, err := said[3*i].AsScanEntry()
 		if err != nil {
 			return nil, fmt.Errorf("read lock %q: %w", n.Name, err)
@@ -216,9 +227,9 @@ func read(ctx context.Context, rdb rueidis.Client, names []*wire.Names) ([]sight
 			hash.Elements = append(large(ctx, rdb, n), hash.Elements...)
 		}
 		s.read(hash.Elements, now)
-		s.waiters = int(waiters)
-		if s.ttl = time.Duration(left) * time.Millisecond; !s.held {
-			s.ttl = 0
+		s.Waiters = int(waiters)
+		if s.TTL = time.Duration(left) * time.Millisecond; !s.Held {
+			s.TTL = 0
 		}
 	}
 	return seen, patiences(ctx, rdb, seen, now)
@@ -252,13 +263,13 @@ func serverTime(ctx context.Context, rdb rueidis.Client) time.Time {
 }
 
 // patiences finds out how long the first waiter of each lock that has some has waited.
-func patiences(ctx context.Context, rdb rueidis.Client, seen []sighting, now time.Time) error {
+func patiences(ctx context.Context, rdb rueidis.Client, seen []Sighting, now time.Time) error {
 	var cmds []rueidis.Completed
-	var of []*sighting
+	var of []*Sighting
 	for i := range seen {
-		if seen[i].waiters > 0 {
+		if seen[i].Waiters > 0 {
 			of = append(of, &seen[i])
-			queue := rdb.B().Zrangebyscore().Key(seen[i].names.Queue).Min("0").Max("+inf").Withscores().Limit(0, 1).Build()
+			queue := rdb.B().Zrangebyscore().Key(seen[i].Names.Queue).Min("0").Max("+inf").Withscores().Limit(0, 1).Build()
 			cmds = append(cmds, queue)
 		}
 	}
@@ -268,30 +279,30 @@ func patiences(ctx context.Context, rdb rueidis.Client, seen []sighting, now tim
 	for i, said := range rdb.DoMulti(ctx, cmds...) {
 		first, err := said.AsZScores()
 		if err != nil {
-			return fmt.Errorf("read the queue of %q: %w", of[i].names.Name, err)
+			return fmt.Errorf("read the queue of %q: %w", of[i].Names.Name, err)
 		}
 		if len(first) > 0 {
-			of[i].longest = max(0, now.Sub(time.UnixMicro(int64(first[0].Score))))
+			of[i].Longest = max(0, now.Sub(time.UnixMicro(int64(first[0].Score))))
 		}
 	}
 	return nil
 }
 
-// queued is one waiter in a lock's queue.
-type queued struct {
-	client string // uuid
-	owner  string // of WithOwner, else the owner field it will have
-	waited time.Duration
+// A Waiter stands in a lock's queue.
+type Waiter struct {
+	Client string // uuid
+	Owner  string // of WithOwner, else the owner field it will have
+	Waited time.Duration
 }
 
-// maxPlaces bounds what is shown of a queue.
-const maxPlaces = 100
+// MaxPlaces bounds what is shown of a queue.
+const MaxPlaces = 100
 
-// line returns the first waiters of a lock on the first node that answers, and the last fencing
+// Line returns the first waiters of a lock on the first node that answers, and the last fencing
 // token reserved there.
-func (r *reader) line(ctx context.Context, names *wire.Names) (places []queued, reserved int64, err error) {
+func (r *Reader) Line(ctx context.Context, names *wire.Names) (places []Waiter, reserved int64, err error) {
 	for _, rdb := range r.nodes {
-		asked, cancel := soon(ctx)
+		asked, cancel := Soon(ctx)
 		places, reserved, err = lineOn(asked, rdb, names)
 		cancel()
 		if err == nil {
@@ -301,9 +312,9 @@ func (r *reader) line(ctx context.Context, names *wire.Names) (places []queued, 
 	return places, reserved, err
 }
 
-func lineOn(ctx context.Context, rdb rueidis.Client, names *wire.Names) (places []queued, reserved int64, err error) {
+func lineOn(ctx context.Context, rdb rueidis.Client, names *wire.Names) (places []Waiter, reserved int64, err error) {
 	now := serverTime(ctx, rdb)
-	queue := rdb.B().Zrangebyscore().Key(names.Queue).Min("0").Max("+inf").Withscores().Limit(0, maxPlaces).Build()
+	queue := rdb.B().Zrangebyscore().Key(names.Queue).Min("0").Max("+inf").Withscores().Limit(0, MaxPlaces).Build()
 	said := rdb.DoMulti(ctx, queue, rdb.B().Get().Key(names.Counter).Build())
 	members, err := said[0].AsZScores()
 	if err != nil {
@@ -314,9 +325,9 @@ func lineOn(ctx context.Context, rdb rueidis.Client, names *wire.Names) (places 
 		if len(parts) < 4 {
 			continue
 		}
-		p := queued{client: parts[2], owner: parts[2] + ":" + parts[3], waited: max(0, now.Sub(time.UnixMicro(int64(m.Score))))}
+		p := Waiter{Client: parts[2], Owner: parts[2] + ":" + parts[3], Waited: max(0, now.Sub(time.UnixMicro(int64(m.Score))))}
 		if len(parts) == 5 && parts[4] != "" {
-			p.owner = parts[4]
+			p.Owner = parts[4]
 		}
 		places = append(places, p)
 	}

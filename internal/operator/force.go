@@ -1,0 +1,29 @@
+package operator
+
+import (
+	"context"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
+)
+
+// Open returns a client of the locks on one Redis, or on a quorum of several.
+func Open(nodes []rueidis.Client, prefix string, opts ...relock.Option) (*relock.Client, error) {
+	opts = append([]relock.Option{relock.WithNamePrefix(prefix)}, opts...)
+	if len(nodes) > 1 {
+		return relock.NewRedlock(nodes, opts...)
+	}
+	return relock.New(nodes[0], opts...)
+}
+
+// Force frees a lock whoever holds it. It returns false when nobody did.
+func Force(ctx context.Context, nodes []rueidis.Client, prefix, name string) (bool, error) {
+	locks, err := Open(nodes, prefix)
+	if err != nil {
+		return false, err
+	}
+	defer locks.Close()
+	ctx, cancel := Soon(ctx)
+	defer cancel()
+	return locks.Mutex(name).ForceUnlock(ctx)
+}

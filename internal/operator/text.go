@@ -1,0 +1,73 @@
+package operator
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Owner is how an owner field is shown, wherever it is.
+func Owner(field string) string { return Plain(field) }
+
+// HolderText says who holds the lock.
+func (s *Sighting) HolderText() string {
+	if !s.Held && s.Nodes > 0 {
+		return fmt.Sprintf("nobody; %d nodes keep it for %s", s.Nodes, Owner(s.Holder))
+	}
+	if !s.Held {
+		return "nobody"
+	}
+	return Owner(s.Holder)
+}
+
+// AgeText says how long ago the grant was.
+func (s *Sighting) AgeText() string {
+	if !s.Held || s.Age < 0 {
+		return "-"
+	}
+	return Short(s.Age)
+}
+
+// TTLText says for how long the lock is held unless it is renewed.
+func (s *Sighting) TTLText() string {
+	switch {
+	case !s.Held:
+		return "-"
+	case s.TTL < 0:
+		return "never ends"
+	}
+	return Short(s.TTL)
+}
+
+// WaitText says how long the first waiter has waited.
+func (s *Sighting) WaitText() string {
+	if s.Waiters == 0 {
+		return "-"
+	}
+	return Short(s.Longest)
+}
+
+// Short is a duration in a few characters.
+func Short(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+	}
+}
+
+// Plain is a name as it can stand on a terminal or a page, where control characters would do as
+// they like.
+func Plain(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(name)
+	}
+	return name
+}
