@@ -12,6 +12,7 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/relock-go/relock v0.1.0
 	github.com/relock-go/relock/contrib/relockotel v0.1.0
+	github.com/relock-go/relock/contrib/relockui v0.1.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
 	github.com/stretchr/testify v1.12.1

@@ -3,6 +3,7 @@
 //	relock run [flags] NAME [-- COMMAND [ARG ...]]
 //	relock ls [flags]
 //	relock top [flags]
+//	relock ui [flags]
 //	relock inspect [flags] NAME
 //	relock unlock --force [flags] NAME
 //	relock demo [flags]
@@ -92,7 +93,7 @@ func (a *app) commands() *cobra.Command {
 			return errors.New("a subcommand is missing; relock help lists them")
 		},
 	}
-	root.AddCommand(a.runCommand(), a.lsCommand(), a.topCommand(), a.inspectCommand(), a.unlockCommand(),
+	root.AddCommand(a.runCommand(), a.lsCommand(), a.topCommand(), a.uiCommand(), a.inspectCommand(), a.unlockCommand(),
 		a.demoCommand(), a.versionCommand(), a.workerCommand())
 	for _, c := range root.Commands() {
 		c.DisableFlagsInUseLine = true

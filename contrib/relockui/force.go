@@ -1,0 +1,81 @@
+package relockui
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/operator"
+)
+
+// maxForm is how long a form may be: a lock's name, and its holder's.
+const maxForm = 16 << 10
+
+// question is the page that asks before a lock is forced open.
+type question struct {
+	frame
+	operator.Sighting
+	Name  string
+	Grant string // what is agreed to
+}
+
+// grantOf tells the grants of a lock apart.
+func grantOf(s *operator.Sighting) string { return fmt.Sprintf("%d %s", s.Token, s.Holder) }
+
+func (p *page) askToForce(w http.ResponseWriter, r *http.Request) {
+	name := r.FormValue("name")
+	if s, found := p.heldNow(w, r, name); found {
+		send(w, http.StatusOK, "force",
+			&question{frame: p.frame("Free " + operator.Plain(name) + "?"), Sighting: s, Name: name, Grant: grantOf(&s)})
+	}
+}
+
+// heldNow looks at a lock that may be freed, past what other viewers share, or says why there is
+// none.
+func (p *page) heldNow(w http.ResponseWriter, r *http.Request, name string) (operator.Sighting, bool) {
+	s, err := p.reader.One(r.Context(), name)
+	switch {
+	case errors.Is(err, relock.ErrInvalidName):
+		p.refuse(w, http.StatusNotFound, "There is no such lock: "+err.Error(), "")
+	case err != nil:
+		p.refuse(w, http.StatusBadGateway, "Redis cannot be read: "+err.Error(), name)
+	case !s.Held && s.Nodes == 0:
+		p.refuse(w, http.StatusConflict, "Nobody holds "+operator.Plain(name)+" any more. Nothing was done.", name)
+	default:
+		return s, true
+	}
+	return s, false
+}
+
+// forceOpen frees a lock for the grant that the viewer was shown and agreed to. A grant between
+// this look and the command is freed too.
+func (p *page) forceOpen(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	name, grant := r.PostFormValue("name"), r.PostFormValue("grant")
+	if name == "" || grant == "" {
+		p.refuse(w, http.StatusBadRequest, "A lock is freed only after the question that names it.", name)
+		return
+	}
+	s, found := p.heldNow(w, r, name)
+	if !found {
+		return
+	}
+	if grantOf(&s) != grant {
+		p.refuse(w, http.StatusConflict, operator.Plain(name)+" is held by somebody else now. Nothing was done.", name)
+		return
+	}
+	freed, err := operator.Force(r.Context(), p.nodes, p.prefix, name)
+	p.log.WarnContext(r.Context(), "lock forced open", "lock", name, "holder", s.Holder, "freed", freed, "error", err, "by", r.RemoteAddr)
+	p.list.stale()
+	p.viewOf(name).stale()
+	switch {
+	case err != nil:
+		p.refuse(w, http.StatusBadGateway, operator.Plain(name)+" was not freed: "+err.Error(), name)
+	case !freed:
+		p.refuse(w, http.StatusConflict, "Nobody holds "+operator.Plain(name)+" any more. Nothing was done.", name)
+	default:
+		done := message{frame: p.frame("Freed"), Text: operator.Plain(name) + " was taken from " + operator.Owner(s.Holder) + ".", Lock: name}
+		send(w, http.StatusOK, "message", done)
+	}
+}

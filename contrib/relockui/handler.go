@@ -1,0 +1,174 @@
+package relockui
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/operator"
+)
+
+// Handler returns the page of the locks on one Redis, Sentinel group or Cluster. Behind
+// http.StripPrefix it can stand anywhere. It keeps no goroutine while nobody looks. rdb stays the
+// caller's.
+func Handler(rdb rueidis.Client, opts ...Option) http.Handler {
+	return RedlockHandler([]rueidis.Client{rdb}, opts...)
+}
+
+// RedlockHandler returns the page of the locks that a quorum of independent masters keeps, as
+// relock.NewRedlock does. It panics without nodes, or with one that is nil.
+func RedlockHandler(nodes []rueidis.Client, opts ...Option) http.Handler {
+	if len(nodes) == 0 {
+		panic("relockui: no Redis")
+	}
+	for _, rdb := range nodes {
+		if rdb == nil {
+			panic("relockui: the Redis client is nil")
+		}
+	}
+	p := &page{
+		settings: settings{ctx: context.Background(), log: slog.New(slog.DiscardHandler)},
+		nodes:    nodes, past: history{locks: make(map[string]*record)}, views: make(map[string]*look[view]),
+	}
+	for _, option := range opts {
+		option(&p.settings)
+	}
+	p.reader = operator.NewReader(nodes, p.prefix)
+	p.list = look[*board]{parent: p.ctx, read: p.lookAtAll}
+	return p.routes()
+}
+
+// page is what all requests share.
+type page struct {
+	settings
+	nodes  []rueidis.Client
+	reader *operator.Reader
+	past   history
+	list   look[*board]
+
+	mu    sync.Mutex
+	views map[string]*look[view] // of single locks, by name
+}
+
+func (p *page) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", p.showList)
+	mux.HandleFunc("GET /lock", p.showLock)
+	if p.force {
+		mux.HandleFunc("GET /force", p.askToForce)
+		mux.HandleFunc("POST /force", p.forceOpen)
+	}
+	mux.HandleFunc("GET /static/{file}", serveStatic)
+	own := http.NewCrossOriginProtection()
+	own.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		p.refuse(w, http.StatusForbidden, "This request came from another site.", "")
+	}))
+	guarded := own.Handler(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		for name, value := range headers {
+			header.Set(name, value)
+		}
+		if r.URL.Path == "" { // of a prefix without the slash that links need
+			at, _, _ := strings.Cut(r.RequestURI, "?")
+			http.Redirect(w, r, path.Base(at)+"/", http.StatusMovedPermanently)
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	})
+}
+
+// headers are those of every answer. Names of locks stand in addresses, so no other site is told
+// them.
+var headers = map[string]string{
+	"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+	"X-Content-Type-Options": "nosniff",
+	"X-Frame-Options":        "DENY",
+	"Referrer-Policy":        "same-origin",
+	"Cache-Control":          "no-store",
+}
+
+//go:embed pages static
+var files embed.FS
+
+// edition changes with what browsers keep.
+var edition = func() string {
+	sum := sha256.New()
+	for _, name := range []string{"style.css", "script.js", "icon.svg"} {
+		text, _ := files.ReadFile("static/" + name)
+		sum.Write(text)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:12]
+}()
+
+func serveStatic(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "max-age=86400")
+	http.ServeFileFS(w, r, files, "static/"+r.PathValue("file"))
+}
+
+var templates = func() map[string]*template.Template {
+	all := make(map[string]*template.Template)
+	base := template.Must(template.New("base.html").Funcs(texts).ParseFS(files, "pages/base.html"))
+	for _, name := range []string{"list", "lock", "force", "message"} {
+		all[name] = template.Must(template.Must(base.Clone()).ParseFS(files, "pages/"+name+".html"))
+	}
+	return all
+}()
+
+// frame is what every page has.
+type frame struct {
+	Title   string
+	Label   string
+	Edition string
+	Live    bool   // the script refreshes it
+	Trouble string // what is not as it should be
+	At      time.Time
+}
+
+func (p *page) frame(title string) frame {
+	return frame{Title: title, Label: p.label, Edition: edition}
+}
+
+// send sends a page, which is whole or none.
+func send(w http.ResponseWriter, status int, name string, data any) {
+	var text bytes.Buffer
+	if err := templates[name].ExecuteTemplate(&text, "base.html", data); err != nil {
+		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(text.Bytes()) // the viewer may have left
+}
+
+// message is a page that says one thing.
+type message struct {
+	frame
+	Text string
+	Lock string // whose page is linked to
+}
+
+// refuse says why there is nothing to see.
+func (p *page) refuse(w http.ResponseWriter, status int, text, lock string) {
+	send(w, status, "message", message{frame: p.frame(http.StatusText(status)), Text: text, Lock: lock})
+}
+
+// trouble says what is the matter with what was seen.
+func trouble[T any](s seen[T]) string {
+	if s.err == nil {
+		return ""
+	}
+	return "Redis cannot be read: " + cmp.Or(s.err.Error(), "no answer")
+}
