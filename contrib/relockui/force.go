@@ -1,6 +1,8 @@
 package relockui
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,8 +11,8 @@ import (
 	"github.com/relock-go/relock/internal/operator"
 )
 
-// maxForm is how long a form may be: a lock's name, and its holder's.
-const maxForm = 16 << 10
+// maxForm is how long a form may be.
+const maxForm = 1 << 10
 
 // question is the page that asks before a lock is forced open.
 type question struct {
@@ -20,11 +22,15 @@ type question struct {
 	Grant string // what is agreed to
 }
 
-// grantOf tells the grants of a lock apart.
-func grantOf(s *operator.Sighting) string { return fmt.Sprintf("%d %s", s.Token, s.Holder) }
+// grantOf tells the grants of a lock apart. It is plain text, since what a form brings back of any
+// other is not what was put there.
+func grantOf(s *operator.Sighting) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", s.Token, s.Holder))
+	return hex.EncodeToString(sum[:])
+}
 
 func (p *page) askToForce(w http.ResponseWriter, r *http.Request) {
-	name := r.FormValue("name")
+	name := r.URL.Query().Get("name")
 	if s, found := p.heldNow(w, r, name); found {
 		send(w, http.StatusOK, "force",
 			&question{frame: p.frame("Free " + operator.Plain(name) + "?"), Sighting: s, Name: name, Grant: grantOf(&s)})
@@ -52,7 +58,7 @@ func (p *page) heldNow(w http.ResponseWriter, r *http.Request, name string) (ope
 // this look and the command is freed too.
 func (p *page) forceOpen(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	name, grant := r.PostFormValue("name"), r.PostFormValue("grant")
+	name, grant := r.URL.Query().Get("name"), r.PostFormValue("grant")
 	if name == "" || grant == "" {
 		p.refuse(w, http.StatusBadRequest, "A lock is freed only after the question that names it.", name)
 		return

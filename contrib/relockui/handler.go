@@ -82,7 +82,8 @@ func (p *page) routes() http.Handler {
 		}
 		if r.URL.Path == "" { // of a prefix without the slash that links need
 			at, _, _ := strings.Cut(r.RequestURI, "?")
-			http.Redirect(w, r, path.Base(at)+"/", http.StatusMovedPermanently)
+			header.Set("Location", "./"+path.Base(at)+"/")
+			w.WriteHeader(http.StatusMovedPermanently)
 			return
 		}
 		guarded.ServeHTTP(w, r)

@@ -34,6 +34,9 @@ type period struct {
 	Waiters int // the most that were seen
 }
 
+// Lasted is how long it is known to have lasted.
+func (p period) Lasted() time.Duration { return p.Until.Sub(p.From) }
+
 // sameAs reports whether a period goes on.
 func (p *period) sameAs(s *operator.Sighting) bool {
 	return p.Held == s.Held && (!s.Held || p.Holder == s.Holder && p.Token == s.Token)

@@ -38,15 +38,16 @@ type seen[T any] struct {
 // see returns what was seen a moment ago. It waits for what is newer, but not for long.
 func (l *look[T]) see(ctx context.Context) seen[T] {
 	l.mu.Lock()
-	if l.busy == nil && time.Since(l.ended) >= max(fresh, thrift*l.last.took) {
+	rest, patience := max(fresh, thrift*l.last.took), soon
+	if time.Since(l.ended) > rest+idle { // nobody has looked for a while
+		patience = overdue
+	}
+	if l.busy == nil && time.Since(l.ended) >= rest {
 		l.begin()
 	}
-	busy, patience := l.busy, soon
+	busy := l.busy
 	if busy != nil {
 		l.leave.Reset(idle)
-	}
-	if time.Since(l.last.at) > idle {
-		patience = overdue
 	}
 	l.mu.Unlock()
 	if busy != nil {

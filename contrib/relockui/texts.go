@@ -14,11 +14,8 @@ var texts = template.FuncMap{
 	"plain": operator.Plain,
 	"owner": operator.Owner,
 	"short": operator.Short,
-	"clock": func(t time.Time) string { return t.UTC().Format("15:04:05") },
+	"clock": clock,
 	"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"lasting": func(p period) string {
-		return operator.Short(p.Until.Sub(p.From))
-	},
 	"place": func(i int) int { return i + 1 },
 }
 
@@ -29,4 +26,12 @@ func count(n int) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits
+}
+
+// clock is a time of this day, or of another one.
+func clock(t time.Time) string {
+	if time.Since(t) > 24*time.Hour {
+		return t.UTC().Format("2006-01-02 15:04")
+	}
+	return t.UTC().Format("15:04:05")
 }

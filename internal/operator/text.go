@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Owner is how an owner field is shown, wherever it is.
@@ -64,9 +65,9 @@ func Short(d time.Duration) string {
 }
 
 // Plain is a name as it can stand on a terminal or a page, where control characters would do as
-// they like.
+// they like: quoted, if it has some.
 func Plain(name string) string {
-	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(name)
 	}
 	return name
