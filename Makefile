@@ -1,9 +1,10 @@
 # What can be run here. `make` alone lists it.
 
+LIBRARY := github.com/relock-go/relock
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
-MODULES := . cmd/relock contrib/relockotel integration interop bench internal/sim
-LIBRARY := github.com/relock-go/relock
+CONTRIB := $(wildcard contrib/*)
+MODULES := . cmd/relock $(CONTRIB) integration interop bench internal/sim
 PACKAGES := ./... ./cmd/relock/...
 FUZZTIME ?= 60s
 SIMTIME ?= 60s
@@ -48,20 +49,20 @@ matrix: ## both of these against SERVER=<path of a redis-server or valkey-server
 interop: redis java ## share locks with the real Redisson
 	cd interop && go test -count=1 -timeout 10m ./...
 
-contrib: redis prometheus ## the tests of what is contributed, with a real Prometheus
-	cd contrib/relockotel && go test -race -count=1 -timeout 10m ./...
-
 lint: ## gofmt, go vet (once more for 32 bits) and staticcheck over all modules
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
 	@for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; done
 	@GOARCH=386 go vet $(PACKAGES) # durations do not fit an int there
 
-tidy: ## go mod tidy of the library, the command and contrib, whose library is the tree's
+tidy: ## go mod tidy of the library, the command and what is below contrib, whose library is the tree's
 	GOWORK=off go mod tidy
-	@for m in contrib/relockotel cmd/relock; do (cd $$m && \
-		go mod edit -replace $(LIBRARY)=../.. -replace $(LIBRARY)/contrib/relockotel=../../contrib/relockotel && \
+	@for m in $(CONTRIB) cmd/relock; do (cd $$m && \
+		go mod edit -replace $(LIBRARY)=../.. $(foreach c,$(CONTRIB),-replace $(LIBRARY)/$(c)=../../$(c)) && \
 		{ GOWORK=off go mod tidy; ended=$$?; \
-		  go mod edit -dropreplace $(LIBRARY) -dropreplace $(LIBRARY)/contrib/relockotel; exit $$ended; }) || exit 1; done
+		go mod edit -dropreplace $(LIBRARY) $(foreach c,$(CONTRIB),-dropreplace $(LIBRARY)/$(c)); exit $$ended; }) || exit 1; done
+
+contrib: redis prometheus ## the tests of the modules below contrib, with a real Prometheus
+	@for m in $(CONTRIB); do (cd $$m && go test -race -count=1 -timeout 10m ./...) || exit 1; done
 
 fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) ./internal/wire
@@ -93,4 +94,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus test race integration interop matrix contrib lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-go bench-compare
+.PHONY: help redis java prometheus test race contrib integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-go bench-compare

@@ -19,7 +19,6 @@ const (
 	tree          = "../.."
 	libraryPath   = "github.com/relock-go/relock"
 	commandPath   = libraryPath + "/cmd/relock"
-	observerPath  = libraryPath + "/contrib/relockotel"
 	embeddedRedis = "github.com/alicebob/miniredis"
 	embeddedLua   = "github.com/yuin/gopher-lua"
 )
@@ -43,7 +42,9 @@ func newGoenv(t *testing.T) *goenv {
 	proxy, version := t.TempDir(), releasing(t, machine)
 	publish(t, proxy, libraryPath, version, tree)
 	publish(t, proxy, commandPath, version, filepath.Join(tree, "cmd", "relock"))
-	publish(t, proxy, observerPath, version, filepath.Join(tree, "contrib", "relockotel"))
+	for _, dir := range contributed(t) {
+		publish(t, proxy, libraryPath+"/contrib/"+dir, version, filepath.Join(tree, "contrib", dir))
+	}
 	g := &goenv{t: t, dir: t.TempDir(), bin: t.TempDir()}
 	proxies := []string{fileURL(proxy), fileURL(filepath.Join(has.GOMODCACHE, "cache", "download")), has.GOPROXY}
 	g.setenv = []string{
@@ -55,7 +56,19 @@ func newGoenv(t *testing.T) *goenv {
 	return g
 }
 
-// releasing returns the version of the library that the command's go.mod asks for.
+// contributed are the directories of the modules below contrib.
+func contributed(t *testing.T) (dirs []string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(tree, "contrib", "*", "go.mod"))
+	require.NoError(t, err)
+	require.NotEmpty(t, found)
+	for _, mod := range found {
+		dirs = append(dirs, filepath.Base(filepath.Dir(mod)))
+	}
+	return dirs
+}
+
+// releasing returns the version of the library, and of what the command uses of contrib, that the command's go.mod asks for.
 func releasing(t *testing.T, g *goenv) string {
 	t.Helper()
 	var mod struct {
@@ -64,13 +77,19 @@ func releasing(t *testing.T, g *goenv) string {
 	}
 	require.NoError(t, json.Unmarshal([]byte(g.run("mod", "edit", "-json")), &mod))
 	require.Empty(t, mod.Replace, "a command whose go.mod replaces modules cannot be installed by its version")
+	version := ""
 	for _, r := range mod.Require {
 		if r.Path == libraryPath {
-			return r.Version
+			version = r.Version
 		}
 	}
-	require.FailNow(t, "the command's go.mod does not ask for the library")
-	return ""
+	require.NotEmpty(t, version, "the command's go.mod does not ask for the library")
+	for _, r := range mod.Require {
+		if strings.HasPrefix(r.Path, libraryPath+"/") {
+			require.Equal(t, version, r.Version, "%s: they are released together", r.Path)
+		}
+	}
+	return version
 }
 
 // run runs the go command, which must succeed, and returns its standard output.

@@ -88,6 +88,8 @@ func TestBadCommandLines(t *testing.T) {
 		{"unlock orders", "say --force"},
 		{"unlock --force", "the name of one lock, not 0"},
 		{"ls orders", `unknown command "orders"`},
+		{"ui orders", `unknown command "orders"`},
+		{"ui -listen 8080", "-listen 8080: it looks like :8080"},
 		{"run orders --", "NAME -- COMMAND"},
 		{"run orders true x", "NAME -- COMMAND"},
 		{"run -- orders --", "COMMAND is missing"},
