@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gdamore/tcell/v2"
 	"github.com/relock-go/relock/internal/operator"
@@ -176,7 +177,8 @@ func (l *live) draw() {
 		news = plainly.Foreground(tcell.ColorYellow)
 	}
 	l.line(1, width, news, b.status())
-	l.row(2, width, plainly.Reverse(true), b.columns(nil))
+	name := b.nameWidth(width - numbers*numberWidth - 2)
+	l.row(2, width, name, plainly.Reverse(true), b.columns(nil))
 	for i := b.top; i < min(len(b.shown), b.top+b.height); i++ {
 		style := plainly
 		if b.shown[i].Waiters > 0 {
@@ -185,7 +187,7 @@ func (l *live) draw() {
 		if i == b.cursor {
 			style = style.Reverse(true)
 		}
-		l.row(3+i-b.top, width, style, b.columns(&b.shown[i]))
+		l.row(3+i-b.top, width, name, style, b.columns(&b.shown[i]))
 	}
 	l.line(height-1, width, plainly.Dim(true), help)
 	l.screen.Show()
@@ -195,16 +197,30 @@ func (l *live) line(y, width int, style tcell.Style, text string) {
 	l.screen.PutStrStyled(0, y, fmt.Sprintf("%-*s", width, cut(text, width)), style)
 }
 
-// row draws numbers in columns of their own, and shares the rest between name and holder.
-func (l *live) row(y, width int, style tcell.Style, texts []string) {
-	const number = 9
-	line := ""
-	for _, text := range texts[:5] {
-		line += fmt.Sprintf("%*s ", number-1, cut(text, number-1))
+// The columns of numbers stand first.
+const (
+	numbers     = 5
+	numberWidth = 9
+)
+
+// nameWidth shares what the numbers leave between names and holders, by what those on the screen
+// take. Holders have two fifths of it, or what they need, where there is not enough for both.
+func (b *board) nameWidth(rest int) int {
+	name, holder := 0, 0
+	for i := b.top; i < min(len(b.shown), b.top+b.height); i++ {
+		texts := b.columns(&b.shown[i])
+		name, holder = max(name, utf8.RuneCountInString(texts[5])), max(holder, utf8.RuneCountInString(texts[6]))
 	}
-	rest := max(0, width-5*number-2)
-	name := max(rest*3/5, rest-40)
-	line += fmt.Sprintf(" %-*s %s", name, cut(texts[5], name), cut(texts[6], rest-name))
+	return max(0, min(name, max(rest*3/5, rest-holder-1)))
+}
+
+// row draws numbers in columns of their own, then name and holder.
+func (l *live) row(y, width, name int, style tcell.Style, texts []string) {
+	line := ""
+	for _, text := range texts[:numbers] {
+		line += fmt.Sprintf("%*s ", numberWidth-1, cut(text, numberWidth-1))
+	}
+	line += fmt.Sprintf(" %-*s %s", name, cut(texts[5], name), texts[6])
 	l.line(y, width, style, line)
 }
 

@@ -102,6 +102,18 @@ func TestBoardRates(t *testing.T) {
 	require.Len(t, b.locks, 2)
 }
 
+// A holder is cut only where it does not fit beside the names.
+func TestBoardSharesItsWidth(t *testing.T) {
+	b := board{order: operator.ByName, height: 5}
+	b.see([]operator.Sighting{sighted(t, "order:1", 0, 1), sighted(t, "order:12", 0, 1)}, true, time.Now(), time.Millisecond)
+	require.Equal(t, len("order:12"), b.nameWidth(80))
+	b.see([]operator.Sighting{sighted(t, strings.Repeat("x", 80), 0, 1)}, true, time.Now(), time.Millisecond)
+	require.Equal(t, 110-1-len(javaOwner), b.nameWidth(110))
+	require.Equal(t, 80, b.nameWidth(200))
+	require.Equal(t, 19, b.nameWidth(33))
+	require.Zero(t, b.nameWidth(-5))
+}
+
 func TestTopOnce(t *testing.T) {
 	srv := redistest.Start(t)
 	srv.AddUser("watcher", "pw", "~*", "+@read")

@@ -13,7 +13,7 @@
     const focused = document.activeElement?.getAttribute("href");
     for (const old of document.querySelectorAll("[data-live]")) {
       const fresh = next.getElementById(old.id);
-      if (!fresh) continue;
+      if (!fresh || fresh.innerHTML === old.innerHTML) continue; // what is said once is not said again
       const had = focused && old.contains(document.activeElement);
       old.replaceChildren(...fresh.childNodes);
       if (had) [...old.querySelectorAll("a")].find((a) => a.getAttribute("href") === focused)?.focus({ preventScroll: true });
