@@ -190,6 +190,17 @@ func TestTLS(t *testing.T) {
 	requireReached(t)
 }
 
+// The demo stops processes, so it must not come to a Redis by chance.
+func TestDemoTakesNoNotice(t *testing.T) {
+	srv := redistest.Start(t)
+	t.Setenv("RELOCK_REDIS", srv.Addr())
+	t.Setenv("RELOCK_PREFIX", "billing:")
+	srv.ResetCommandCounts()
+	got := relockRun("demo", "-lock", "none", "-for", "1s", "-lease", "100ms")
+	require.Contains(t, got.out, "increments expected", got.err)
+	require.Empty(t, srv.CommandCounts())
+}
+
 // Each of these is a mistake that is made, and the error tells what to do.
 func TestErrorsNameTheCure(t *testing.T) {
 	srv := redistest.Start(t)

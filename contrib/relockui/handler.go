@@ -144,14 +144,26 @@ func (p *page) frame(title string) frame {
 
 // send sends a page, which is whole or none.
 func send(w http.ResponseWriter, status int, name string, data any) {
+	put(w, status, render(name, data))
+}
+
+// render makes a page, or nothing.
+func render(name string, data any) []byte {
 	var text bytes.Buffer
-	if err := templates[name].ExecuteTemplate(&text, "base.html", data); err != nil {
+	if templates[name].ExecuteTemplate(&text, "base.html", data) != nil {
+		return nil
+	}
+	return text.Bytes()
+}
+
+func put(w http.ResponseWriter, status int, page []byte) {
+	if page == nil {
 		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(text.Bytes()) // the viewer may have left
+	_, _ = w.Write(page) // the viewer may have left
 }
 
 // message is a page that says one thing.

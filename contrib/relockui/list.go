@@ -17,13 +17,16 @@ const (
 	someRows  = 100
 	manyRows  = 1000
 	maxFilter = 256 // bytes
+	maxPages  = 100 // of one look, that are kept for who wants to see the same
 )
 
 // board is all locks as one look saw them.
 type board struct {
 	locks []operator.Sighting
+
 	mu    sync.Mutex
 	by    map[operator.Order][]operator.Sighting
+	pages map[query]func() []byte
 }
 
 func (p *page) lookAtAll(ctx context.Context) (*board, error) {
@@ -33,7 +36,8 @@ func (p *page) lookAtAll(ctx context.Context) (*board, error) {
 		return nil, err
 	}
 	p.past.see(locks, true, began)
-	return &board{locks: locks, by: make(map[operator.Order][]operator.Sighting)}, nil
+	by, pages := make(map[operator.Order][]operator.Sighting), make(map[query]func() []byte)
+	return &board{locks: locks, by: by, pages: pages}, nil
 }
 
 // sorted sorts once for all viewers.
@@ -45,6 +49,20 @@ func (b *board) sorted(order operator.Order) []operator.Sighting {
 		slices.SortStableFunc(b.by[order], order.Compare)
 	}
 	return b.by[order]
+}
+
+// page makes a page once for all who want to see the same.
+func (b *board) page(q query, render func() []byte) []byte {
+	b.mu.Lock()
+	page := b.pages[q]
+	if page == nil {
+		page = sync.OnceValue(render)
+		if len(b.pages) < maxPages {
+			b.pages[q] = page
+		}
+	}
+	b.mu.Unlock()
+	return page()
 }
 
 // counts are of some locks.
@@ -129,23 +147,31 @@ type listing struct {
 	All     counts
 	Found   counts // those that fit
 	Rest    counts // those of them that are not shown
-	Took    time.Duration
 }
 
 func (p *page) showList(w http.ResponseWriter, r *http.Request) {
-	got := p.list.see(r.Context())
-	l := listing{frame: p.frame("Locks"), query: queryOf(r), Pending: got.at.IsZero(), Took: got.took}
-	l.Live, l.Trouble, l.At = true, trouble(got), got.at
-	status := http.StatusOK
+	got, q := p.list.see(r.Context()), queryOf(r)
+	show := func() []byte { return render("list", p.listing(got, q)) }
 	switch {
+	case got.what != nil && got.err == nil:
+		put(w, http.StatusOK, got.what.page(q, show))
 	case got.what != nil:
-		l.fill(got.what)
+		put(w, http.StatusOK, show())
 	case got.err != nil:
-		status = http.StatusServiceUnavailable
+		put(w, http.StatusServiceUnavailable, show())
 	default:
 		w.Header().Set("Refresh", "2")
+		put(w, http.StatusOK, show())
 	}
-	send(w, status, "list", &l)
+}
+
+func (p *page) listing(got seen[*board], q query) *listing {
+	l := &listing{frame: p.frame("Locks"), query: q, Pending: got.at.IsZero()}
+	l.Live, l.Trouble, l.At = true, trouble(got), got.at
+	if got.what != nil {
+		l.fill(got.what)
+	}
+	return l
 }
 
 func (l *listing) fill(b *board) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/relock-go/relock/internal/operator"
 	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -41,7 +42,7 @@ func TestLookIsShared(t *testing.T) {
 		e := newEye(10 * time.Millisecond)
 		var viewers sync.WaitGroup
 		for range 100 {
-			viewers.Go(func() { require.Equal(t, 1, e.see(t.Context()).what) })
+			viewers.Go(func() { assert.Equal(t, 1, e.see(t.Context()).what) })
 		}
 		viewers.Wait()
 		require.Equal(t, 1, e.see(t.Context()).what, "it is fresh")

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -53,23 +54,27 @@ type answer struct {
 	header http.Header
 }
 
-// do sends a request, with header fields and their values one behind the other.
-func (s *site) do(method, path string, form url.Values, fields ...string) answer {
+// do sends a request, with header fields and their values one behind the other. Any goroutine may.
+func (s *site) do(method, path string, form url.Values, fields ...string) (got answer) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, s.base+path, strings.NewReader(form.Encode()))
-	require.NoError(s.t, err)
+	if !assert.NoError(s.t, err) {
+		return got
+	}
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	for i := 0; i < len(fields); i += 2 {
 		r.Header.Set(fields[i], fields[i+1])
 	}
-	got, err := http.DefaultTransport.RoundTrip(r)
-	require.NoError(s.t, err)
-	defer got.Body.Close()
-	body, err := io.ReadAll(got.Body)
-	require.NoError(s.t, err)
-	return answer{got.StatusCode, string(body), got.Header}
+	said, err := http.DefaultTransport.RoundTrip(r)
+	if !assert.NoError(s.t, err) {
+		return got
+	}
+	defer said.Body.Close()
+	body, err := io.ReadAll(said.Body)
+	assert.NoError(s.t, err)
+	return answer{said.StatusCode, string(body), said.Header}
 }
 
 // get returns a page that must be there.
@@ -80,7 +85,7 @@ func (s *site) get(path string) string {
 	return got.body
 }
 
-// shows waits until a page has a text.
+// shows waits until a page has a text. Any goroutine may.
 func (s *site) shows(path, text string) {
 	s.t.Helper()
 	last := ""
@@ -89,7 +94,7 @@ func (s *site) shows(path, text string) {
 			return
 		}
 	}
-	require.FailNow(s.t, "it is not there", "%q in %s", text, last)
+	assert.Fail(s.t, "it is not there", "%q in %s", text, last)
 }
 
 func lockPath(name string) string { return "/lock?name=" + url.QueryEscape(name) }
