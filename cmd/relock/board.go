@@ -80,7 +80,8 @@ func (b *board) arrange() {
 	}
 	b.shown = b.shown[:0:0]
 	for _, s := range b.locks {
-		if strings.Contains(s.Names.Name, b.filter) || strings.Contains(s.Holder, b.filter) {
+		if strings.Contains(s.Names.Name, b.filter) || strings.Contains(s.Holder, b.filter) ||
+			strings.Contains(s.By.String(), b.filter) {
 			b.shown = append(b.shown, s)
 		}
 	}

@@ -64,7 +64,7 @@ func (i *inspection) run(name string) error {
 	l := seenOf(&s)
 	l.Last = reserved
 	for _, p := range places {
-		l.Queue = append(l.Queue, seenPlace{p.Client, p.Owner, p.Waited.Milliseconds()})
+		l.Queue = append(l.Queue, seenPlace{p.Client, p.Owner, clientOf(p.By), p.Waited.Milliseconds()})
 	}
 	return json.NewEncoder(i.std.out).Encode(l)
 }
@@ -88,5 +88,8 @@ func printState(w io.Writer, s *operator.Sighting, reserved int64) {
 	fmt.Fprintf(w, "kind      %s\nage       %s\nlongest   %s\n", kind, s.AgeText(), s.WaitText())
 	if s.Nodes > 0 {
 		fmt.Fprintf(w, "nodes     %d\n", s.Nodes)
+	}
+	if by := s.By.String(); by != "" {
+		fmt.Fprintf(w, "owner     %s\n", operator.Plain(s.Holder))
 	}
 }

@@ -3,11 +3,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/operator"
 	"github.com/relock-go/relock/internal/redistest"
@@ -194,6 +197,48 @@ func TestReadOnlyUser(t *testing.T) {
 	st, err := locks.Mutex("orders").State(t.Context())
 	require.NoError(t, err)
 	require.True(t, st.Held)
+}
+
+// Where clients say who they are, that is what is shown of holders and waiters.
+func TestHoldersByName(t *testing.T) {
+	host, _ := os.Hostname()
+	who := fmt.Sprintf("billing on %s (pid %d)", host, os.Getpid())
+	for _, nodes := range []int{1, 3} {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+			var rdbs []rueidis.Client
+			var flags []string
+			for range nodes {
+				srv := redistest.Start(t)
+				srv.AddUser("watcher", "pw", "~*", "+@read")
+				rdbs, flags = append(rdbs, srv.Client()), append(flags, "-redis", "redis://watcher:pw@"+srv.Addr())
+			}
+			access := &access{rdbs: rdbs}
+			named, err := access.locks(relock.WithClientName("billing"))
+			require.NoError(t, err)
+			t.Cleanup(named.Close)
+			other, err := access.locks()
+			require.NoError(t, err)
+			t.Cleanup(other.Close)
+			held(t, named, "orders")
+			held(t, other, "bills")
+			waiting(t, named, "bills")
+			require.Eventually(t, func() bool { return listed(t, flags...)["orders"].By != nil }, patience, 10*time.Millisecond)
+			got := listed(t, flags...)
+			by := got["orders"].By
+			require.Equal(t, seenClient{Name: "billing", Host: host, PID: os.Getpid(), Started: by.Started, Version: by.Version}, *by)
+			require.Equal(t, named.ID()+":1", got["orders"].Holder)
+			require.Nil(t, got["bills"].By)
+
+			show := func(args ...string) string { return relockRun(append(args, flags...)...).out }
+			require.Regexp(t, `(?m)^orders +relock +`+regexp.QuoteMeta(who)+` +1 `, show("ls"))
+			require.Regexp(t, `(?m) orders +`+regexp.QuoteMeta(who)+`$`, show("top", "-once"))
+			require.Contains(t, show("inspect", "orders"), "holder    "+who+"\n")
+			require.Contains(t, show("inspect", "orders"), "owner     "+named.ID()+":1\n")
+			var l seenLock
+			require.NoError(t, json.Unmarshal([]byte(show("inspect", "-json", "bills")), &l))
+			require.Equal(t, "billing", l.Queue[0].By.Name)
+		})
+	}
 }
 
 func TestInspectJSON(t *testing.T) {

@@ -1,6 +1,11 @@
 package main
 
-import "github.com/relock-go/relock/internal/operator"
+import (
+	"time"
+
+	"github.com/relock-go/relock/internal/operator"
+	"github.com/relock-go/relock/internal/wire"
+)
 
 // seenLock is a lock as -json prints it. Durations are milliseconds.
 type seenLock struct {
@@ -8,6 +13,7 @@ type seenLock struct {
 	Kind    string      `json:"kind,omitempty"` // relock, redisson, redisson read, redisson write
 	Held    bool        `json:"held"`
 	Holder  string      `json:"holder,omitempty"` // the owner field in Redis
+	By      *seenClient `json:"by,omitempty"`     // what the holder's client says of itself
 	Count   int         `json:"count"`
 	Age     *int64      `json:"age_ms,omitempty"` // since the grant; absent where it is unknown
 	TTL     int64       `json:"ttl_ms"`           // -1 for a lock that never ends
@@ -21,15 +27,38 @@ type seenLock struct {
 
 // seenPlace is a waiter as -json prints it.
 type seenPlace struct {
-	Client string `json:"client"`
-	Owner  string `json:"owner"`
-	Waited int64  `json:"waiting_ms"`
+	Client string      `json:"client"`
+	Owner  string      `json:"owner"`
+	By     *seenClient `json:"by,omitempty"`
+	Waited int64       `json:"waiting_ms"`
+}
+
+// seenClient is what a client says of itself as -json prints it.
+type seenClient struct {
+	Name    string     `json:"name"`
+	Host    string     `json:"host,omitempty"`
+	PID     int        `json:"pid,omitempty"`
+	Started *time.Time `json:"started,omitempty"`
+	Version string     `json:"version,omitempty"`
+}
+
+// clientOf is nil for a client that says nothing.
+func clientOf(by wire.Card) *seenClient {
+	if by == (wire.Card{}) {
+		return nil
+	}
+	c := &seenClient{Name: by.Name, Host: by.Host, PID: by.PID, Version: by.Version}
+	if !by.Started.IsZero() {
+		c.Started = &by.Started
+	}
+	return c
 }
 
 func seenOf(s *operator.Sighting) seenLock {
 	l := seenLock{
 		Name: s.Names.Name, Kind: s.Kind, Held: s.Held, Holder: s.Holder, Count: s.Count, TTL: s.TTL.Milliseconds(),
 		Waiters: s.Waiters, Longest: s.Longest.Milliseconds(), Token: s.Token, Nodes: s.Nodes,
+		By: clientOf(s.By),
 	}
 	if s.TTL < 0 {
 		l.TTL = -1

@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/operator"
+	"github.com/relock-go/relock/internal/wire"
 )
 
 // tellAfter is how long relock run waits in silence.
@@ -48,7 +49,7 @@ func inTheWay(st relock.State, err error) string {
 	case !st.Held:
 		return "nobody holds it now"
 	}
-	text := "held by " + operator.Owner(st.Holder)
+	text := "held by " + operator.Owner(st.Holder, wire.Card(st.By))
 	if age := operator.Since(fmt.Sprint(st.HolderToken), time.Now()); age >= 0 {
 		text += " for " + operator.Short(age)
 	}

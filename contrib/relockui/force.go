@@ -81,7 +81,7 @@ func (p *page) forceOpen(w http.ResponseWriter, r *http.Request) {
 	case !freed:
 		p.refuse(w, http.StatusConflict, "Nobody holds "+operator.Plain(name)+" any more. Nothing was done.", name)
 	default:
-		done := message{frame: p.frame("Freed"), Text: operator.Plain(name) + " was taken from " + operator.Owner(s.Holder) + ".", Lock: name}
+		done := message{frame: p.frame("Freed"), Text: operator.Plain(name) + " was taken from " + s.HolderText() + ".", Lock: name}
 		send(w, http.StatusOK, "message", done)
 	}
 }

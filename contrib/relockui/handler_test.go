@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -95,6 +96,29 @@ func TestLock(t *testing.T) {
 	for _, name := range []string{"", "a{}", strings.Repeat("x", 2000)} {
 		require.Equal(t, http.StatusNotFound, s.do(http.MethodGet, lockPath(name), nil).status)
 	}
+}
+
+// Where clients say who they are, that is what is shown of holders and waiters.
+func TestNamesOfClients(t *testing.T) {
+	srv := redistest.Start(t)
+	locks, err := relock.New(srv.Client(), relock.WithClientName("<billing>"))
+	require.NoError(t, err)
+	t.Cleanup(locks.Close)
+	held(t, locks, "orders")
+	other := newClient(t, srv.Client())
+	held(t, other, "bills")
+	waiting(t, locks, "bills")
+	s := open(t, Handler(srv.Client(), WithForce()))
+	who := "&lt;billing&gt; on "
+	s.shows("/?q=orders", ` title="`+locks.ID()+`:1">`+who)
+	require.Equal(t, "orders", names(s.get("/?q="+url.QueryEscape("<billing> on"))))
+	require.Equal(t, "orders", names(s.get("/?q="+locks.ID())))
+	s.shows("/lock?name=orders", `<dt>Holder</dt><dd class="code">`+who)
+	body := s.get("/lock?name=orders")
+	require.Contains(t, body, `<dd class="code faint">`+locks.ID()+":1 · started ")
+	require.Contains(t, body, `<span title="`+locks.ID()+`:1">`+who)
+	require.Contains(t, s.get("/lock?name=bills"), ` title="`+locks.ID()+`:2">`+who)
+	require.Contains(t, s.get("/force?name=orders"), who)
 }
 
 // Names and owners are anybody's: they are text wherever they stand, and links lead back to them.

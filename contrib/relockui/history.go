@@ -30,6 +30,7 @@ type period struct {
 	Until   time.Time // the last look
 	Held    bool
 	Holder  string
+	Owner   string // as it is shown
 	Token   int64
 	Waiters int // the most that were seen
 }
@@ -83,9 +84,13 @@ func (r *record) add(s *operator.Sighting, at time.Time) {
 	if last := len(r.periods) - 1; last >= 0 && r.periods[last].sameAs(s) {
 		p := &r.periods[last]
 		p.Until, p.Waiters = at, max(p.Waiters, s.Waiters)
+		if text := s.By.String(); text != "" { // what is known of a process outlives it here
+			p.Owner = text
+		}
 		return
 	}
 	p := period{From: at, Until: at, Held: s.Held, Holder: s.Holder, Token: s.Token, Waiters: s.Waiters}
+	p.Owner = operator.Owner(s.Holder, s.By)
 	if s.Held && s.Age >= 0 {
 		p.From = at.Add(-s.Age)
 	}

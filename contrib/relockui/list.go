@@ -135,7 +135,12 @@ func (q query) fits(s *operator.Sighting) bool {
 	case operator.IsPattern(q.Filter):
 		return operator.Match(q.Filter, s.Names.Name)
 	}
-	return strings.Contains(s.Names.Name, q.Filter) || strings.Contains(operator.Owner(s.Holder), q.Filter)
+	for _, text := range []string{s.Names.Name, s.Holder, s.By.String()} {
+		if strings.Contains(text, q.Filter) {
+			return true
+		}
+	}
+	return false
 }
 
 // listing is the page of many locks.

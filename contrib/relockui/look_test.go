@@ -130,8 +130,8 @@ func TestHistory(t *testing.T) {
 	h.see(one(sighted(t, "free", "", 0, 0)), false, at(6))
 	require.Equal(t, []period{
 		{From: at(4), Until: at(5)},
-		{From: at(3), Until: at(3), Held: true, Holder: "p:1", Token: 5, Waiters: 1},
-		{From: at(-60), Until: at(2), Held: true, Holder: "p:1", Token: 1, Waiters: 7},
+		{From: at(3), Until: at(3), Held: true, Holder: "p:1", Owner: "p:1", Token: 5, Waiters: 1},
+		{From: at(-60), Until: at(2), Held: true, Holder: "p:1", Owner: "p:1", Token: 1, Waiters: 7},
 	}, h.of("a"))
 	require.Empty(t, h.of("free"))
 	for i := range 3 * maxPeriods {

@@ -52,6 +52,7 @@ func (r *Reader) All(ctx context.Context, pattern string) ([]Sighting, error) {
 			found = append(found, seen...)
 			return err
 		})
+		introduce(ctx, rdb, found)
 		return slices.DeleteFunc(found, func(s Sighting) bool { return s.Kind == "" }), err
 	})
 }
@@ -59,7 +60,11 @@ func (r *Reader) All(ctx context.Context, pattern string) ([]Sighting, error) {
 // These returns what is seen of the locks with these names, in their order, also where nobody holds
 // them.
 func (r *Reader) These(ctx context.Context, names []*wire.Names) ([]Sighting, error) {
-	found, err := r.everywhere(func(rdb rueidis.Client) ([]Sighting, error) { return read(ctx, rdb, names) })
+	found, err := r.everywhere(func(rdb rueidis.Client) ([]Sighting, error) {
+		seen, err := read(ctx, rdb, names)
+		introduce(ctx, rdb, seen)
+		return seen, err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +228,9 @@ func read(ctx context.Context, rdb rueidis.Client, names []*wire.Names) ([]Sight
 			return nil, fmt.Errorf("read lock %q: %w", n.Name, err)
 		}
 		waiters, _ := said[3*i+2].AsInt64() // a user may see locks and no queues
-		if hash.Cursor != 0 {
+		if hash.Cursor == 0 {
+			s.client = wire.ClientIn(hash.Elements)
+		} else {
 			hash.Elements = append(large(ctx, rdb, n), hash.Elements...)
 		}
 		s.read(hash.Elements, now)
@@ -286,53 +293,4 @@ func patiences(ctx context.Context, rdb rueidis.Client, seen []Sighting, now tim
 		}
 	}
 	return nil
-}
-
-// A Waiter stands in a lock's queue.
-type Waiter struct {
-	Client string // uuid
-	Owner  string // of WithOwner, else the owner field it will have
-	Waited time.Duration
-}
-
-// MaxPlaces bounds what is shown of a queue.
-const MaxPlaces = 100
-
-// Line returns the first waiters of a lock on the first node that answers, and the last fencing
-// token reserved there.
-func (r *Reader) Line(ctx context.Context, names *wire.Names) (places []Waiter, reserved int64, err error) {
-	for _, rdb := range r.nodes {
-		asked, cancel := Soon(ctx)
-		places, reserved, err = lineOn(asked, rdb, names)
-		cancel()
-		if err == nil {
-			break
-		}
-	}
-	return places, reserved, err
-}
-
-func lineOn(ctx context.Context, rdb rueidis.Client, names *wire.Names) (places []Waiter, reserved int64, err error) {
-	now := serverTime(ctx, rdb)
-	queue := rdb.B().Zrangebyscore().Key(names.Queue).Min("0").Max("+inf").Withscores().Limit(0, MaxPlaces).Build()
-	said := rdb.DoMulti(ctx, queue, rdb.B().Get().Key(names.Counter).Build())
-	members, err := said[0].AsZScores()
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, m := range members {
-		parts := strings.SplitN(m.Member, ":", 5) // <lease>:<block>:<client uuid>:<n>:<shared owner>
-		if len(parts) < 4 {
-			continue
-		}
-		p := Waiter{Client: parts[2], Owner: parts[2] + ":" + parts[3], Waited: max(0, now.Sub(time.UnixMicro(int64(m.Score))))}
-		if len(parts) == 5 && parts[4] != "" {
-			p.Owner = parts[4]
-		}
-		places = append(places, p)
-	}
-	if reserved, err = said[1].AsInt64(); rueidis.IsRedisNil(err) {
-		err = nil
-	}
-	return places, reserved, err
 }

@@ -24,6 +24,9 @@ type Sighting struct {
 	Longest time.Duration // how long the first of them has waited
 	Token   int64         // the first fencing token of the grant in force, 0 where it is unknown
 	Nodes   int           // of a quorum, how many keep it for the holder
+	By      wire.Card     // what the holder's client says of itself
+
+	client string // the holder's uuid
 }
 
 // Kinds of locks. Redisson's read and write locks are "redisson read" and "redisson write".
@@ -128,6 +131,10 @@ func merge(seen []Sighting, need int) Sighting {
 			continue
 		}
 		all.Holder, all.Nodes, all.Held = holder, len(kept), len(kept) >= need
+		all.By = wire.Card{}
+		for _, s := range kept {
+			all.By = cmp.Or(all.By, s.By)
+		}
 		at := min(need, len(kept)) - 1
 		slices.SortFunc(kept, func(a, b Sighting) int { return compareTTL(b.TTL, a.TTL) })
 		all.TTL, all.Count = kept[at].TTL, kept[0].Count

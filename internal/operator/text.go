@@ -7,20 +7,28 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/relock-go/relock/internal/wire"
 )
 
-// Owner is how an owner field is shown, wherever it is.
-func Owner(field string) string { return Plain(field) }
+// Owner is how an owner is shown, wherever it is: as what its client says of itself, else as its
+// field.
+func Owner(field string, by wire.Card) string {
+	if text := by.String(); text != "" {
+		return text
+	}
+	return Plain(field)
+}
 
 // HolderText says who holds the lock.
 func (s *Sighting) HolderText() string {
 	if !s.Held && s.Nodes > 0 {
-		return fmt.Sprintf("nobody; %d nodes keep it for %s", s.Nodes, Owner(s.Holder))
+		return fmt.Sprintf("nobody; %d nodes keep it for %s", s.Nodes, Owner(s.Holder, s.By))
 	}
 	if !s.Held {
 		return "nobody"
 	}
-	return Owner(s.Holder)
+	return Owner(s.Holder, s.By)
 }
 
 // AgeText says how long ago the grant was.

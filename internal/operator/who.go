@@ -1,0 +1,63 @@
+package operator
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// introduce adds what the clients of holders say of themselves, where they do.
+func introduce(ctx context.Context, rdb rueidis.Client, seen []Sighting) {
+	known := cards(ctx, rdb, func(yield func(string) bool) {
+		for i := 0; i < len(seen) && yield(seen[i].client); i++ {
+		}
+	})
+	for i := range seen {
+		seen[i].By = known[seen[i].client]
+	}
+}
+
+// cards are what clients say of themselves, by uuid. Nothing is wrong where that cannot be read.
+func cards(ctx context.Context, rdb rueidis.Client, clients iter.Seq[string]) map[string]wire.Card {
+	known := make(map[string]wire.Card)
+	for client := range clients {
+		if client != "" {
+			known[client] = wire.Card{}
+		}
+	}
+	all := make([]string, 0, len(known))
+	for client := range known {
+		all = append(all, client)
+	}
+	for some := range slices.Chunk(all, scanCount) {
+		if !ask(ctx, rdb, some, known) {
+			break
+		}
+	}
+	return known
+}
+
+// ask returns false where it is of no use to ask for more.
+func ask(ctx context.Context, rdb rueidis.Client, clients []string, known map[string]wire.Card) bool {
+	ctx, cancel := Soon(ctx)
+	defer cancel()
+	var cmds []rueidis.Completed
+	for _, client := range clients {
+		cmds = append(cmds, rdb.B().Hscan().Key(wire.ClientKey(client)).Cursor(0).Count(hashCount).Build())
+	}
+	for i, said := range rdb.DoMulti(ctx, cmds...) {
+		hash, err := said.AsScanEntry()
+		if err != nil {
+			return false
+		}
+		fields := make(map[string]string)
+		for j := 0; j+1 < len(hash.Elements); j += 2 {
+			fields[hash.Elements[j]] = hash.Elements[j+1]
+		}
+		known[clients[i]] = wire.CardOf(fields)
+	}
+	return true
+}
