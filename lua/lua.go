@@ -51,18 +51,31 @@ func (s Scripts) Text(name string) (string, error) {
 
 // Sweep returns the text of sweep, which runs the script name for many acquisitions: KEYS and ARGV become locals, which
 // its loop sets anew for each of them.
-func (s Scripts) Sweep(name string) (string, error) {
+func (s Scripts) Sweep(name string) (string, error) { return s.loop(name, "sweep") }
+
+// Many returns the text of many, which runs the script name for many entries, likewise.
+func (s Scripts) Many(name string) (string, error) { return s.loop(name, "many") }
+
+// loop wraps a script as the function one. What refuses a lock stands in it: it is to be asked for each of them.
+func (s Scripts) loop(name, over string) (string, error) {
 	l := s.loader()
+	first := ""
+	if own, err := l.read(name); err == nil && slices.Contains(needs(own, s.Quorum), "rights") {
+		if first, err = l.enter("rights"); err != nil {
+			return "", err
+		}
+		l.done["rights"] = true
+	}
 	body, err := l.enter(name)
 	if err != nil {
 		return "", err
 	}
-	loop, err := read("sweep")
+	loop, err := read(over)
 	if err != nil {
 		return "", err
 	}
 	before := prune(l.text.String(), body)
-	return "local KEYS, ARGV = KEYS, ARGV\n" + before + "local function one()\n" + body + "end\n" + loop, nil
+	return "local KEYS, ARGV = KEYS, ARGV\n" + before + "local function one()\n" + first + body + "end\n" + loop, nil
 }
 
 // Complete returns a text that is no file with all that its header names put before it.

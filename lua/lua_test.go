@@ -46,7 +46,7 @@ func every(t *testing.T) map[string]string {
 
 // Whatever is run holds all that it needs, each once and before what needs it, and nothing else.
 func TestTextsAreWhole(t *testing.T) {
-	used := map[string]bool{"sweep": true}
+	used := map[string]bool{"sweep": true, "many": true}
 	for _, kind := range kinds {
 		for _, topology := range topologies {
 			if topology.quorum && !quorumKinds[kind] {
@@ -60,6 +60,7 @@ func TestTextsAreWhole(t *testing.T) {
 				require.NoError(t, err)
 				requirePruned(t, before, body, text)
 			}
+			requireMany(t, s, topology.swept)
 			text, err := s.Sweep(topology.swept)
 			require.NoError(t, err)
 			own, loop := every(t)[topology.swept], every(t)["sweep"]
@@ -68,6 +69,19 @@ func TestTextsAreWhole(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(every(t))), slices.Collect(maps.Keys(used)), "files that nothing needs")
+}
+
+// requireMany holds what runs a script for many entries: what refuses a lock is asked for each.
+func requireMany(t *testing.T, s Scripts, swept string) {
+	t.Helper()
+	texts := every(t)
+	for script, first := range map[string]string{swept: "", "acquire": texts["rights"], "vote": texts["rights"]} {
+		text, err := s.Many(script)
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(text, "local KEYS, ARGV = KEYS, ARGV\n"))
+		require.True(t, strings.HasSuffix(text, "local function one()\n"+first+texts[script]+"end\n"+texts["many"]), script)
+		require.Equal(t, min(1, len(first)), strings.Count(text, texts["rights"]), script)
+	}
 }
 
 // parts returns all that stands before a script, and the script behind the short text that its kind has for it.

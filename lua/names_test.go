@@ -23,8 +23,8 @@ var (
 var language = strings.Fields(`and break do else elseif end false for function if in local nil not or repeat return then
 	true until while KEYS ARGV error ipairs math pcall redis setmetatable string table tonumber type unpack`)
 
-// given is what is defined before a file without being a file: sweep wraps what it runs.
-var given = map[string][]string{"retention": {"retention"}, "longest": {"longest"}, "sweep": {"one"}}
+// given is what is defined before a file without being a file: sweep and many wrap what they run.
+var given = map[string][]string{"retention": {"retention"}, "longest": {"longest"}, "sweep": {"one"}, "many": {"one"}}
 
 // A file uses what it defines, and what the files that it names define. It names none that it uses nothing of.
 func TestNeedsAreExact(t *testing.T) {
@@ -35,7 +35,7 @@ func TestNeedsAreExact(t *testing.T) {
 				continue
 			}
 			s := Scripts{Kind: kind, Quorum: topology.quorum}
-			for _, script := range append([]string{"sweep", topology.swept}, topology.scripts...) {
+			for _, script := range append([]string{"sweep", "many", topology.swept}, topology.scripts...) {
 				for file := range closure(texts, script, s) {
 					requireNames(t, texts, file, kind, needs(texts[file], s.Quorum), s.Quorum)
 				}
@@ -50,7 +50,7 @@ func requireNames(t *testing.T, texts map[string]string, file, kind string, need
 	known := append(names(local, code), names(params, code)...)
 	known = append(known, names(counter, code)...)
 	known = append(known, language...)
-	if file == "sweep" {
+	if file == "sweep" || file == "many" {
 		known = append(known, given[file]...)
 	}
 	used := uses(code)

@@ -24,13 +24,19 @@ import (
 type Link struct {
 	Timeout time.Duration // of a command whose caller has left
 
-	rdb      driver.Redis
+	rdb driver.Redis
+	// Apart reports whether a command for many was refused for one of them, so that it ran for none.
+	Apart    func(error) bool
 	answered func(error) // told of each command that was sent: nil when it was answered; may be nil
 	commands sync.Pool   // those that were answered in time, for reuse
 
 	// lanes hold the permits. A Cluster has several, by slot, so that a master that hangs does not
 	// stop the others.
 	lanes []chan struct{}
+
+	// crowds are those of a Cluster's slots: scripts for many must keep to one. Else there is one.
+	crowds []atomic.Pointer[crowd]
+	crowd  crowd
 
 	mu   sync.Mutex    // guards what follows
 	out  int           // goroutines that run
@@ -41,6 +47,7 @@ const (
 	lanePermits        = 256 // commands out at once to one Redis
 	clusterLanes       = 16  // of 1,024 slots each
 	clusterLanePermits = 64
+	clusterSlots       = 1 << 14
 )
 
 // New returns a link. It tells answered, unless that is nil, of each command that had its whole
@@ -50,6 +57,7 @@ func New(rdb driver.Redis, timeout time.Duration, answered func(error)) *Link {
 	lanes, permits := 1, lanePermits
 	if rdb.Cluster() {
 		lanes, permits = clusterLanes, clusterLanePermits
+		l.crowds = make([]atomic.Pointer[crowd], clusterSlots)
 	}
 	for range lanes {
 		l.lanes = append(l.lanes, make(chan struct{}, permits))
@@ -78,13 +86,13 @@ func (l *Link) Do(ctx context.Context, timeout time.Duration, s *driver.Script, 
 	if err := enter(ctx, timeout, lane); err != nil {
 		return driver.Value{}, err
 	}
-	return l.send(ctx, timeout, lane, s, keys, args, who)
+	return l.send(ctx, timeout, lane, nil, s, keys, args, who)
 }
 
 // Urge is Do for what keeps leases alive: it waits for no permit, its sender bounds how much of it
 // is out.
 func (l *Link) Urge(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
-	return l.send(ctx, l.Timeout, nil, s, keys, args, nil)
+	return l.send(ctx, l.Timeout, nil, nil, s, keys, args, nil)
 }
 
 // enter takes a permit while ctx lives, and for timeout at most.
@@ -124,6 +132,8 @@ type command struct {
 	answer  chan answer
 	claimed atomic.Bool
 	spent   bool // the timer has fired; written before answer is sent
+
+	call call // of one that goes together with others
 }
 
 type answer struct {
@@ -160,11 +170,11 @@ func (c *command) Err() error {
 	return nil
 }
 
-func (l *Link) send(ctx context.Context, timeout time.Duration, lane chan struct{}, s *driver.Script,
+func (l *Link) send(ctx context.Context, timeout time.Duration, permit chan struct{}, of *crowd, s *driver.Script,
 	keys, args []string, who Latecomer) (driver.Value, error) {
 	l.begin()
 	c := l.newCommand(ctx, max(timeout, l.Timeout))
-	go l.run(c, lane, s, keys, args, who)
+	go l.run(c, permit, of, s, keys, args, who)
 	var early <-chan time.Time
 	if timeout < l.Timeout {
 		t := time.NewTimer(timeout)
@@ -179,11 +189,14 @@ func (l *Link) send(ctx context.Context, timeout time.Duration, lane chan struct
 	return got.value, got.err
 }
 
-func (l *Link) run(c *command, lane chan struct{}, s *driver.Script, keys, args []string, who Latecomer) {
+func (l *Link) run(c *command, permit chan struct{}, of *crowd, s *driver.Script, keys, args []string, who Latecomer) {
 	defer l.end()
+	if of != nil {
+		defer l.follow(of, 1)
+	}
 	value, err := l.rdb.Run(c, s, keys, args)
 	c.spent = !c.timer.Stop()
-	leave(lane)
+	leave(permit)
 	silent := err
 	if !Unanswered(err) {
 		silent = nil

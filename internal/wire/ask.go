@@ -55,8 +55,9 @@ func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over s
 	n := e.Names
 	args := make([]string, 0, acquireArgs)
 	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, e.Owner, ticket, over, way.Inbox, way.Publish)
-	args = trim(r.vetted.ask(args, way, e), 6)
-	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).acquire, []string{n.Lock, n.Queue, n.Counter, n.Unlock}, args, who)
+	args = r.vetted.ask(args, way, e)
+	keys := []string{n.Lock, n.Queue, n.Counter, n.Unlock}
+	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).acquire, keys, args, len(trim(args, 6)), who)
 	if err != nil {
 		return Answer{}, err
 	}

@@ -14,7 +14,7 @@ import (
 // turns the lock is left to Redisson's waiters where some listen.
 func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry, who link.Latecomer) (bool, Answer, error) {
 	keys, args := releaseCall(way, e, turns, next)
-	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).release, keys, trim(args, 8), who)
+	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).release, keys, args, len(trim(args, 8)), who)
 	got, held, err := first(v, err)
 	if err != nil || len(got) == 1 {
 		return held, Answer{}, err

@@ -31,6 +31,7 @@ type Redis struct {
 
 // New returns the scripts' way to a Redis.
 func New(l *link.Link, o Options) *Redis {
+	l.Apart = OfOneKey
 	return &Redis{link: l, from: o, mutex: o.scripts(Mutex)}
 }
 
@@ -45,8 +46,9 @@ var Plain = Route{Inbox: InboxPrefix, Publish: "PUBLISH"}
 
 // scripts are those of one kind in one topology.
 type scripts struct {
-	acquire, release, vote, unvote, fence, declare, sweep, force, setCount, renew, refill, inspect *driver.Script
-	introduce, whois                                                                               *driver.Script
+	acquire, release                                                             *link.Script
+	vote, unvote, fence, declare, sweep, force, setCount, renew, refill, inspect *driver.Script
+	introduce, whois                                                             *driver.Script
 }
 
 // made are all scripts that were put together so far: clients of one process share them.
@@ -71,12 +73,17 @@ func (o Options) scripts(k *Kind) *scripts {
 		s.fence, s.sweep = script(from.Text("fence")), script(from.Sweep("unvote"))
 		s.declare = script(from.Text("declare"))
 	} else {
-		s.acquire, s.release = script(from.Text("acquire")), script(from.Text("release"))
+		s.acquire, s.release = shared(from, "acquire"), shared(from, "release")
 		s.sweep = script(from.Sweep("release"))
 		s.refill = script(from.Text("refill"))
 	}
 	kept, _ := made.LoadOrStore(from, s)
 	return kept.(*scripts)
+}
+
+// shared is a script that goes for several callers too.
+func shared(from lua.Scripts, name string) *link.Script {
+	return &link.Script{One: script(from.Text(name)), Many: script(from.Many(name))}
 }
 
 // script is one whose files are embedded, so that a missing one is a mistake of this package's.

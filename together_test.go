@@ -1,0 +1,70 @@
+package relock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// Locks of different names that are asked for at one moment go together: one that cannot be had takes no other along,
+// and answers that are lost are waited for by asking again.
+func TestManyLocksGoTogether(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "lock-77", "no lock")
+	tap := faulty(s)
+	c := newClient(t, tap)
+	warm, err := c.Mutex("warm").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, warm.Unlock(t.Context()))
+
+	const locks, alone = 200, 32 // so many are out before others wait for one another
+	var together atomic.Int64
+	held := faults.Next(faults.Script("acquire"), slices.Repeat([]faults.Fate{faults.Hold}, alone)...)
+	counted := func(call *faults.Call) faults.Fate {
+		if call.ScriptName() == "many" {
+			together.Add(1)
+		}
+		return faults.Pass
+	}
+	tap.Filter(faults.Each(counted, held))
+	leases, errs := make([]*Lease, locks), make([]error, locks)
+	var wg sync.WaitGroup
+	for i := range locks {
+		wg.Go(func() { leases[i], errs[i] = c.Mutex(fmt.Sprintf("lock-%d", i)).Lock(t.Context()) })
+	}
+	require.Eventually(t, func() bool { return together.Load() > 0 }, patience, time.Millisecond)
+	tap.Release()
+	wg.Wait()
+	for i, err := range errs {
+		if i == 77 {
+			require.ErrorContains(t, err, "WRONGTYPE")
+			continue
+		}
+		require.NoError(t, err)
+		require.Positive(t, leases[i].Token())
+		require.NoError(t, leases[i].Context().Err())
+		require.Equal(t, "1", s.Do("EXISTS", fmt.Sprintf("lock-%d", i)))
+	}
+
+	tap.Filter(faults.Next(faults.Script("many"), faults.LoseReply, faults.LoseCall))
+	for i, l := range leases {
+		if l != nil {
+			wg.Go(func() { errs[i] = l.Unlock(context.Background()) })
+		}
+	}
+	wg.Wait()
+	for i, l := range leases {
+		if l != nil {
+			require.NoError(t, errs[i])
+			require.Equal(t, "0", s.Do("EXISTS", fmt.Sprintf("lock-%d", i)))
+		}
+	}
+}
