@@ -122,8 +122,8 @@ type known struct {
 	key   any // a leaseKey
 }
 
-// maxKnown is how many names a client keeps.
-const maxKnown = 256
+// maxKnown is how many names a client keeps at most: a few thousand locks, in half a kilobyte each.
+const maxKnown = 4096
 
 var nameSeed = maphash.MakeSeed()
 

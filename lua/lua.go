@@ -46,6 +46,9 @@ func (s Scripts) Text(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if short != "" {
+		short += shortEnds
+	}
 	return arrange(l.text.String(), short+body), nil
 }
 
@@ -53,7 +56,8 @@ func (s Scripts) Text(name string) (string, error) {
 // its loop sets anew for each of them.
 func (s Scripts) Sweep(name string) (string, error) { return s.loop(name, "sweep") }
 
-// Many returns the text of many, which runs the script name for many entries, likewise.
+// Many returns the text of many, which runs the script name for many entries, likewise. What the kind has for the most
+// frequent case is the function quick, which finds its keys and arguments among those of all.
 func (s Scripts) Many(name string) (string, error) { return s.loop(name, "many") }
 
 // loop wraps a script as the function one. What refuses a lock stands in it: it is to be asked for each of them.
@@ -66,6 +70,14 @@ func (s Scripts) loop(name, over string) (string, error) {
 		}
 		l.done["rights"] = true
 	}
+	quick := ""
+	if over == "many" {
+		short, err := l.short(name)
+		if err != nil {
+			return "", err
+		}
+		quick = among(short, first != "")
+	}
 	body, err := l.enter(name)
 	if err != nil {
 		return "", err
@@ -74,8 +86,30 @@ func (s Scripts) loop(name, over string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	before := prune(l.text.String(), body)
-	return "local KEYS, ARGV = KEYS, ARGV\n" + before + "local function one()\n" + first + body + "end\n" + loop, nil
+	before := prune(l.text.String(), quick+body)
+	return "local KEYS, ARGV = KEYS, ARGV\n" + before + quick + "local function one()\n" + first + body + "end\n" + loop, nil
+}
+
+// eachBegins parts what a short text has once for all entries from what it has for each.
+const eachBegins = "-- each:\n"
+
+var place = regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
+
+// among makes a short text the function quick of one among many entries, whose keys stand behind the first k and whose
+// arguments, so many as wide, behind the first a. It leaves an entry whose rights are to be asked for to the script.
+func among(short string, asks bool) string {
+	once, each, _ := strings.Cut(short, eachBegins)
+	if asks {
+		each = "if (ARGV[9] or '') ~= '' then return end\n" + each
+	}
+	each = place.ReplaceAllStringFunc(each, func(at string) string {
+		word, n := at[:len("KEYS")], at[len("KEYS["):len(at)-1]
+		if word == "KEYS" {
+			return "keys[k + " + n + "]"
+		}
+		return "(wide >= " + n + " and args[a + " + n + "])"
+	})
+	return once + "local function quick(keys, args, k, a, wide)\n" + each + "end\n"
 }
 
 // Complete returns a text that is no file with all that its header names put before it.
@@ -120,15 +154,13 @@ func (l *loader) enter(file string) (string, error) {
 // shortEnds parts the kind's own text for the most frequent case from the script.
 const shortEnds = "-- below: all other cases\n"
 
-// short returns the kind's own text for the most frequent case of a script, <kind>_<script>, and the line that parts it
-// from the script; nothing where the kind has none.
+// short returns the kind's own text for the most frequent case of a script, <kind>_<script>; nothing where it has none.
 func (l *loader) short(name string) (string, error) {
 	file := l.scripts.Kind + "_" + name
 	if _, err := l.read(file); err != nil {
 		return "", nil
 	}
-	text, err := l.enter(file)
-	return text + shortEnds, err
+	return l.enter(file)
 }
 
 // before puts all that a text names in its header.

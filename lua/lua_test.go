@@ -90,6 +90,9 @@ func parts(t *testing.T, s Scripts, name string) (before, body string) {
 	l := s.loader()
 	short, err := l.short(name)
 	require.NoError(t, err)
+	if short != "" {
+		short += shortEnds
+	}
 	body, err = l.enter(name)
 	require.NoError(t, err)
 	return l.text.String(), short + body

@@ -11,26 +11,37 @@
 -- ARGV[5]  ticket: '', '-' or left out where none is known
 --
 -- Returns acquire's answer, or goes on with acquire: idle, reserve and put say the same for all cases.
+local said = {} -- of many entries those before it had the same, mostly: to write numbers takes long
+-- each:
 if (ARGV[4] or '') == '' and #(ARGV[5] or '') < 2 and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
-  local had, time, count = redis.call('GET', KEYS[3]), redis.call('TIME'), tonumber(ARGV[2])
-  local now = time[1] * 1000000 + time[2]
+  local had, count = redis.call('GET', KEYS[3]), tonumber(ARGV[2])
+  if not said.now then
+    local time = redis.call('TIME')
+    said.now = time[1] * 1000000 + time[2]
+  end
+  local now = said.now
   local first = not had and now or not string.find(had, '%D') and math.max((tonumber(had) or 2 ^ 53) + 1, now)
   if first and first + count - 1 > now + LEAD then
     count = math.min(count, CUT)
   end
   if first and first + count - 1 < 2 ^ 53 then
-    local last, number = first + count - 1, string.format('%.0f', first)
-    if retention == 0 then
-      redis.call('SET', KEYS[3], string.format('%.0f', last))
-    else
-      redis.call('SET', KEYS[3], string.format('%.0f', last), 'PXAT', string.format('%.0f', last / 1000 + retention))
+    local last = first + count - 1
+    if said.last ~= last or said.count ~= count then
+      local number = string.format('%.0f', first)
+      said.last, said.count, said.tokens, said.answer = last, count, number .. ':' .. count, { 1, number, count }
+      said.counter, said.kept = string.format('%.0f', last), string.format('%.0f', last / 1000 + retention)
     end
-    redis.call('HSET', KEYS[1], ARGV[3], '1', 'relock:first', number .. ':' .. count)
+    if retention == 0 then
+      redis.call('SET', KEYS[3], said.counter)
+    else
+      redis.call('SET', KEYS[3], said.counter, 'PXAT', said.kept)
+    end
+    redis.call('HSET', KEYS[1], ARGV[3], '1', 'relock:first', said.tokens)
     local kept = redis.pcall('PEXPIRE', KEYS[1], ARGV[1])
     if type(kept) == 'table' then
       redis.call('DEL', KEYS[1]) -- a lock that nothing ends would outlive its holder
       error(kept.err, 0)
     end
-    return { 1, number, count }
+    return said.answer
   end
 end

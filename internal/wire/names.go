@@ -61,16 +61,26 @@ func NamesOf(prefix, name string) (*Names, error) {
 	if !strings.Contains(name, "{") {
 		tag = "{" + name + "}"
 	}
-	return &Names{
-		Name:    logical,
-		Lock:    name,
-		Queue:   "relock_queue:" + tag,
-		Counter: "redisson_lock_token:" + tag,
-		Unlock:  UnlockPrefix + tag,
-		Seed:    "relock_seed:" + tag,
-		Listen:  ListenPrefix + tag,
-		Tag:     tag,
-	}, nil
+	return namesIn(logical, name, tag), nil
+}
+
+const (
+	queuePrefix   = "relock_queue:"
+	counterPrefix = "redisson_lock_token:"
+	seedPrefix    = "relock_seed:"
+)
+
+// namesIn cuts all that begins with a prefix and ends with the tag from one string, which is one allocation.
+func namesIn(logical, name, tag string) *Names {
+	all := queuePrefix + tag + counterPrefix + tag + UnlockPrefix + tag + seedPrefix + tag + ListenPrefix + tag
+	next := func(prefix string) (key string) {
+		key, all = all[:len(prefix)+len(tag)], all[len(prefix)+len(tag):]
+		return key
+	}
+	n := &Names{Name: logical, Lock: name, Tag: tag}
+	n.Queue, n.Counter, n.Unlock = next(queuePrefix), next(counterPrefix), next(UnlockPrefix)
+	n.Seed, n.Listen = next(seedPrefix), next(ListenPrefix)
+	return n
 }
 
 // validTag reports whether name and name in braces hash to the same Cluster slot.
