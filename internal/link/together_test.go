@@ -138,8 +138,10 @@ func TestManyGoTogether(t *testing.T) {
 		require.Equal(t, "k"+c.args[1+i], key)
 	}
 	await(t, l, 3)
+	closed := make(chan struct{})
+	go func() { l.Close(); close(closed) }() // who waits is sent still
 	calm(h, &wg, append(out, c))
-	l.Close()
+	within(t, closed)
 	require.Zero(t, l.crowd.out)
 	require.Zero(t, l.crowd.flights)
 	require.Empty(t, l.crowd.waiting)
@@ -240,4 +242,24 @@ func TestFailuresOfACrowd(t *testing.T) {
 			l.Close()
 		})
 	}
+}
+
+// On a Cluster only those of one slot wait for one another.
+func TestSlotsAreApart(t *testing.T) {
+	h := newHeld()
+	h.SlotOf = func(key string) uint16 { return uint16(len(key) / 10) } // a long name is of another slot
+	l := New(h, time.Minute, nil)
+	var wg sync.WaitGroup
+	out := full(t, h, l, &wg)
+	wg.Go(func() {
+		got, err := share(t.Context(), l, "another slot's", nil)
+		if err != nil || got != "another slot's" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+	c := within(t, h.came)
+	require.False(t, c.many)
+	require.Equal(t, []string{"kanother slot's"}, c.keys)
+	calm(h, &wg, append(out, c))
+	l.Close()
 }

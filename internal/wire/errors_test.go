@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/stretchr/testify/require"
 )
 
@@ -69,4 +70,20 @@ func TestPlainError(t *testing.T) {
 	} {
 		require.Equal(t, want, PlainError(reply), reply)
 	}
+}
+
+// What may be about one key of several is asked again for each; what is about all of them is not.
+func TestOfOneKey(t *testing.T) {
+	for text, want := range map[string]bool{
+		"NOPERM this user has no permissions to access one of the keys used as arguments": true,
+		"NOPERM this user has no permissions to run the 'evalsha' command":                false,
+		"TRYAGAIN Multiple keys request during rehashing of slot":                         true,
+		"CROSSSLOT Keys in request don't hash to the same slot":                           true,
+		"LOADING Redis is loading the dataset in memory":                                  false,
+		"READONLY You can't write against a read only replica.":                           false,
+		"OOM command not allowed when used memory > 'maxmemory'.":                         false,
+	} {
+		require.Equal(t, want, OfOneKey(&driver.ReplyError{Text: text}), text)
+	}
+	require.False(t, OfOneKey(context.DeadlineExceeded))
 }

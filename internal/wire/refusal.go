@@ -49,10 +49,11 @@ func OfNode(err error) bool {
 }
 
 // OfOneKey reports whether err may be about one key of several: the rights to it, or where a
-// Cluster keeps it just now. A command that may not be run at all is about none of them.
+// Cluster keeps it, now or always; one that hides behind a proxy shows no slots before. A command
+// that may not be run at all is about none of them.
 func OfOneKey(err error) bool {
 	code := ReplyCode(link.Reply(err))
-	return code == "NOPERM" && !OfNode(err) || code == "TRYAGAIN"
+	return code == "NOPERM" && !OfNode(err) || code == "TRYAGAIN" || code == "CROSSSLOT"
 }
 
 // OfChannel reports whether err is an answer to a subscription that waiting alone does not change.

@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/lua"
+	"github.com/stretchr/testify/require"
+)
+
+// crowdCase is a lock among many as a script finds it, and what the script is told of it.
+type crowdCase struct {
+	made []string   // commands, with the lock's name for $
+	args [][]string // of acquire, and of release
+}
+
+// unwritten of the cases have acquire write nothing before what a full Redis refuses.
+const unwritten = 7
+
+var crowdCases = []crowdCase{
+	{},
+	{made: []string{"SET redisson_lock_token:{$} 1795331819099999"}},
+	{made: []string{"SET redisson_lock_token:{$} 1795331829099999"}},
+	{made: []string{"SET redisson_lock_token:{$} words"}},
+	{made: []string{"HSET redisson_lock_token:{$} some words"}},
+	{made: []string{"SET $ words"}},
+	{made: []string{"HSET $ d:1 1", "PEXPIRE $ 50000"}},
+	{made: []string{"HSET $ c:1 1", "PEXPIRE $ 50000"}},
+	{made: []string{"HSET $ own 1 d:1 1 relock:first 5:256:own", "PEXPIRE $ 50000"}, args: [][]string{{"own"}, {"own"}}},
+	{args: [][]string{{"own"}, {"own"}}},
+	{made: []string{"ZADD relock_queue:{$} 7 100000:256:d:1:"}},
+	{made: []string{"HSET $ c:1 1", "PEXPIRE $ 50000", "ZADD relock_queue:{$} 7 100000:256:d:1:"}},
+	{args: [][]string{{"", "-"}, {}}},
+	{args: [][]string{{"", "77"}, {"", "0"}}},
+	{args: [][]string{{"", "", "", "relock_inbox:", "PUBLISH", "PUBLISH", "relock_listen:{$}", "relock_inbox:c"}, {}}},
+}
+
+// keys are those of a crowd's lock, as acquire or release takes them.
+func (crowdCase) keys(name string, deep int) []string {
+	of := "$ relock_queue:{$} redisson_lock_token:{$} redisson_lock__channel:{$} relock_listen:{$}"
+	return strings.Fields(strings.ReplaceAll(of, "$", name))[:deep]
+}
+
+// told is what a script is told of a crowd's lock, as many arguments as wide: those that are left out are as they are
+// taken to be.
+func (cc crowdCase) told(name, script string, wide int) []string {
+	args, which, route := []string{"100000", "256", "c:1"}, 0, 6
+	if script == "release" {
+		args, which, route = []string{"c:1", "100000", "256"}, 1, 8
+	}
+	if cc.args != nil {
+		for _, arg := range cc.args[which] {
+			args = append(args, strings.ReplaceAll(arg, "$", name))
+		}
+	}
+	for len(args) < wide {
+		spare := ""
+		switch len(args) {
+		case route:
+			spare = "relock_inbox:"
+		case route + 1:
+			spare = "PUBLISH"
+		}
+		args = append(args, spare)
+	}
+	return args
+}
+
+// What runs for many answers each, and leaves each, as what runs for one does. A lock that comes twice is asked for
+// twice.
+func TestManySayWhatEachSays(t *testing.T) {
+	for _, script := range []string{"acquire", "release"} {
+		for _, full := range []bool{false, true} {
+			t.Run(fmt.Sprint(script, ", full ", full), func(t *testing.T) {
+				deep, wide := 4, 11
+				if script == "release" {
+					deep, wide = 5, 10
+				}
+				require.Equal(t, crowd(t, script, deep, wide, full, false), crowd(t, script, deep, wide, full, true))
+			})
+		}
+	}
+}
+
+// crowd runs a script for all cases, by itself for each or together, and returns the answers and what is left.
+func crowd(t *testing.T, script string, deep, wide int, full, together bool) (said []string) {
+	t.Helper()
+	s := NewServer(Options{Name: "crowd"})
+	c := s.Open("", "", nil, nil)
+	from := lua.Scripts{Kind: "mutex", Retention: time.Hour}
+	one, err := from.Text(script)
+	require.NoError(t, err)
+	many, err := from.Many(script)
+	require.NoError(t, err)
+	clock := strings.NewReplacer("redis.call('TIME')", "{'1795331819','046123'}")
+	one, many = clock.Replace(one), clock.Replace(many)
+	var names []string
+	var keys, args []string
+	cases := crowdCases
+	if full { // a script that has written once may write more: Redis has it whole or not at all
+		cases = crowdCases[:unwritten]
+	}
+	for i := range len(cases) + 1 {
+		cc, name := cases[i%len(cases)], fmt.Sprint("k", i%len(cases))
+		names = append(names, name)
+		keys = append(keys, cc.keys(name, deep)...)
+		told := cc.told(name, script, wide)
+		if i == len(cases) { // another one asks for the first lock
+			told[slices.Index(told, "c:1")] = "c:2"
+		}
+		args = append(args, told...)
+		for _, made := range cc.made {
+			require.NoError(t, s.Exec(c, strings.Fields(strings.ReplaceAll(made, "$", name))).Err())
+		}
+	}
+	s.SetFull(full)
+	if together {
+		words := append([]string{"EVAL", many, strconv.Itoa(len(keys))}, append(keys, strconv.Itoa(len(names)))...)
+		answers, err := s.Exec(c, append(words, args...)).Values()
+		require.NoError(t, err)
+		require.Len(t, answers, len(names))
+		for _, answer := range answers {
+			said = append(said, bareAnswer(answer))
+		}
+	} else {
+		for i := range names {
+			words := append([]string{"EVAL", one, strconv.Itoa(deep)}, keys[i*deep:(i+1)*deep]...)
+			answer := s.Exec(c, append(words, args[i*wide:(i+1)*wide]...))
+			said = append(said, bareAnswer(answer))
+		}
+	}
+	for _, name := range names {
+		for _, ask := range []string{"TYPE $", "HGETALL $", "GET redisson_lock_token:{$}", "ZRANGE relock_queue:{$} 0 -1 WITHSCORES"} {
+			said = append(said, bareAnswer(s.Exec(c, strings.Fields(strings.ReplaceAll(ask, "$", name)))))
+		}
+	}
+	return said
+}
+
+var userScript = regexp.MustCompile(`user_script:\d+: `)
+
+// bareAnswer is an answer without what differs between two scripts: places in their text, and the milliseconds of time
+// that went by.
+func bareAnswer(v driver.Value) string {
+	if err := v.Err(); err != nil {
+		said, _, _ := strings.Cut(err.Error(), " script: ")
+		return strings.TrimPrefix(userScript.ReplaceAllString(said, ""), "ERR ")
+	}
+	if n, err := v.Int64(); err == nil && n > 1000 && n < 1000000 {
+		return fmt.Sprint((n + 20000) / 50000)
+	}
+	if parts, err := v.Values(); err == nil {
+		var said []string
+		for _, part := range parts {
+			said = append(said, bareAnswer(part))
+		}
+		return fmt.Sprint(said)
+	}
+	text, _ := v.Text()
+	return text
+}
