@@ -45,6 +45,10 @@ type renewFunc func(context.Context, []renewal, settleFunc)
 // settleFunc is told of each renewal; err is why one was not answered.
 type settleFunc func(i int, r wire.Result, sent clock.Stamp, err error)
 
+// besideFunc is called with each look at holds, and once after there were any. It must not block,
+// and returns when it is due again.
+type besideFunc func(now clock.Stamp) clock.Stamp
+
 func newWatchdog(renew renewFunc, beside besideFunc) *watchdog {
 	d := &watchdog{renew: renew, beside: beside, kick: make(chan struct{}, 1)}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -103,6 +107,21 @@ func (d *watchdog) run() {
 		d.look(due, now)
 		d.arm(timer, d.goBeside(now))
 	}
+}
+
+// goBeside calls beside where there are or were holds, and returns when that is due again.
+func (d *watchdog) goBeside(now clock.Stamp) clock.Stamp {
+	if d.beside == nil {
+		return clock.Never()
+	}
+	d.mu.Lock()
+	used := d.used || len(d.holds) > 0
+	d.used = false
+	d.mu.Unlock()
+	if !used {
+		return clock.Never()
+	}
+	return d.beside(now)
 }
 
 // take removes the holds that are due, and if there are any, those due soon. After a clock was set

@@ -100,25 +100,6 @@ var version = sync.OnceValue(func() string {
 	return ""
 })
 
-// besideFunc is called with each look at holds, and once after there were any. It must not block,
-// and returns when it is due again.
-type besideFunc func(now clock.Stamp) clock.Stamp
-
-// goBeside calls beside where there are or were holds, and returns when that is due again.
-func (d *watchdog) goBeside(now clock.Stamp) clock.Stamp {
-	if d.beside == nil {
-		return clock.Never()
-	}
-	d.mu.Lock()
-	used := d.used || len(d.holds) > 0
-	d.used = false
-	d.mu.Unlock()
-	if !used {
-		return clock.Never()
-	}
-	return d.beside(now)
-}
-
 // rounds is what the watchdog is to call beside renewals, nil for nothing.
 func (p *plate) rounds() besideFunc {
 	if p == nil {
