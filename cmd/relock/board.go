@@ -267,5 +267,6 @@ func (b *board) columns(s *operator.Sighting) []string {
 	if r := b.rates[s.Names.Name]; r > 0 {
 		rate = fmt.Sprintf("%.1f", r)
 	}
-	return []string{fmt.Sprint(s.Waiters), s.WaitText(), s.AgeText(), s.TTLText(), rate, operator.Plain(s.Names.Name), s.HolderText()}
+	numbers := []string{fmt.Sprint(s.Waiters), s.WaitText(), s.AgeText(), s.TTLText(), rate}
+	return append(numbers, operator.Plain(s.Names.Name), s.HolderText())
 }

@@ -31,8 +31,9 @@ func (a *app) uiCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui [flags]",
 		Short: "Serve a page that shows the locks",
-		Long: "Serve a page that shows the locks, who holds them and who waits, until a signal comes. It only reads, unless -force\n" +
-			"is given. It asks nobody for a password: where others can reach the address, put it behind what does.",
+		Long: "Serve a page that shows the locks, who holds them and who waits, until a signal comes. It only reads,\n" +
+			"unless -force is given. It asks nobody for a password: where others can reach the address, put it behind\n" +
+			"what does.",
 		Example: "  relock ui\n  relock ui -listen :8080 -redis redis://redis:6379",
 		Args:    cobra.NoArgs,
 		Run:     func(*cobra.Command, []string) { a.status = ended(a.std, "relock ui", s.run()) },
@@ -60,7 +61,8 @@ func (s *serving) run() error {
 		return fmt.Errorf("-listen: %w", err)
 	}
 	fmt.Fprintf(s.std.out, "http://%s/ shows the locks of %s\n", listener.Addr(), redis.where)
-	server := &http.Server{Handler: s.handler(ctx, redis, listener.Addr()), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	page := s.handler(ctx, redis, listener.Addr())
+	server := &http.Server{Handler: page, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {

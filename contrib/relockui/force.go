@@ -72,7 +72,8 @@ func (p *page) forceOpen(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	freed, err := operator.Force(r.Context(), p.nodes, p.prefix, name)
-	p.log.WarnContext(r.Context(), "lock forced open", "lock", name, "holder", s.Holder, "freed", freed, "error", err, "by", r.RemoteAddr)
+	p.log.WarnContext(r.Context(), "lock forced open",
+		"lock", name, "holder", s.Holder, "freed", freed, "error", err, "by", r.RemoteAddr)
 	p.list.stale()
 	p.viewOf(name).stale()
 	switch {
@@ -81,7 +82,7 @@ func (p *page) forceOpen(w http.ResponseWriter, r *http.Request) {
 	case !freed:
 		p.refuse(w, http.StatusConflict, "Nobody holds "+operator.Plain(name)+" any more. Nothing was done.", name)
 	default:
-		done := message{frame: p.frame("Freed"), Text: operator.Plain(name) + " was taken from " + s.HolderText() + ".", Lock: name}
-		send(w, http.StatusOK, "message", done)
+		text := operator.Plain(name) + " was taken from " + s.HolderText() + "."
+		send(w, http.StatusOK, "message", message{frame: p.frame("Freed"), Text: text, Lock: name})
 	}
 }

@@ -79,7 +79,6 @@ func TestForce(t *testing.T) {
 	refused(http.StatusNotFound, http.MethodPost, forcePath("a{}"), form)
 
 	got := s.do(http.MethodPost, path, form, "Sec-Fetch-Site", "same-origin", "Origin", s.base)
-	require.Equal(t, http.StatusOK, got.status, got.body)
 	require.Contains(t, got.body, "orders was taken from "+first.ID()+":1.")
 	<-lease.Context().Done()
 	next := <-granted

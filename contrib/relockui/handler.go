@@ -93,8 +93,8 @@ func (p *page) routes() http.Handler {
 // headers are those of every answer. Names of locks stand in addresses, so no other site is told
 // them.
 var headers = map[string]string{
-	"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
-		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+	"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; " +
+		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 	"X-Content-Type-Options": "nosniff",
 	"X-Frame-Options":        "DENY",
 	"Referrer-Policy":        "same-origin",

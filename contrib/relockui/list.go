@@ -88,7 +88,8 @@ type query struct {
 }
 
 func queryOf(r *http.Request) query {
-	q := query{Filter: strings.TrimSpace(r.FormValue("q")), Sort: operator.Order(r.FormValue("sort")), Many: r.FormValue("rows") != ""}
+	q := query{Filter: strings.TrimSpace(r.FormValue("q")), Sort: operator.Order(r.FormValue("sort"))}
+	q.Many = r.FormValue("rows") != ""
 	if len(q.Filter) > maxFilter {
 		q.Filter = strings.ToValidUTF8(q.Filter[:maxFilter], "")
 	}

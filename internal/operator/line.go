@@ -54,7 +54,8 @@ func lineOn(ctx context.Context, rdb rueidis.Client, names *wire.Names) (places 
 		if len(parts) < 4 {
 			continue
 		}
-		p := Waiter{Client: parts[2], Owner: parts[2] + ":" + parts[3], Waited: max(0, now.Sub(time.UnixMicro(int64(m.Score))))}
+		p := Waiter{Client: parts[2], Owner: parts[2] + ":" + parts[3]}
+		p.Waited = max(0, now.Sub(time.UnixMicro(int64(m.Score))))
 		if len(parts) == 5 && parts[4] != "" {
 			p.Owner = parts[4]
 		}
