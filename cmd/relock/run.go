@@ -142,7 +142,7 @@ func (l *locked) start() int {
 		return ended(l.std, "relock run", err)
 	}
 	defer redis.close()
-	locks, err := redis.locks(relock.WithLease(l.lease))
+	locks, err := redis.locks(relock.WithLease(l.lease), relock.WithClientName("relock run"))
 	if err != nil {
 		return ended(l.std, "relock run", err)
 	}

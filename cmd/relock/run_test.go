@@ -180,6 +180,9 @@ func TestRunHoldsUntilKilled(t *testing.T) {
 	require.NoError(t, err)
 	st, err := m.State(t.Context())
 	require.NoError(t, err)
+	require.Eventually(t, func() bool { // its name is written in the background
+		return strings.Contains(relockRun("inspect", "-redis", srv.Addr(), "orders").out, fmt.Sprintf("(pid %d)", cmd.Process.Pid))
+	}, 10*time.Second, 10*time.Millisecond)
 	require.True(t, st.Held)
 	require.Equal(t, fmt.Sprintln(st.HolderToken), line)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
