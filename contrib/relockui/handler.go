@@ -27,14 +27,15 @@ func Handler(rdb rueidis.Client, opts ...Option) http.Handler {
 }
 
 // RedlockHandler returns the page of the locks that a quorum of independent masters keeps, as
-// relock.NewRedlock does. It panics without nodes, or with one that is nil.
+// relock.NewRedlock does. Without nodes, or with one that is nil, every request is answered by 500
+// and what is wrong.
 func RedlockHandler(nodes []rueidis.Client, opts ...Option) http.Handler {
 	if len(nodes) == 0 {
-		panic("relockui: no Redis")
+		return broken("relockui: there is no Redis to look at; give the handler a client")
 	}
 	for _, rdb := range nodes {
 		if rdb == nil {
-			panic("relockui: the Redis client is nil")
+			return broken("relockui: a Redis client is nil; give the handler one that is connected")
 		}
 	}
 	p := &page{
@@ -47,6 +48,13 @@ func RedlockHandler(nodes []rueidis.Client, opts ...Option) http.Handler {
 	p.reader = operator.NewReader(nodes, p.prefix)
 	p.list = look[*board]{parent: p.ctx, read: p.lookAtAll}
 	return p.routes()
+}
+
+// broken answers every request with what is wrong.
+func broken(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, text, http.StatusInternalServerError)
+	})
 }
 
 // page is what all requests share.

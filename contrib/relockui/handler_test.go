@@ -345,8 +345,12 @@ func TestQuorum(t *testing.T) {
 }
 
 func TestNoRedis(t *testing.T) {
-	require.Panics(t, func() { Handler(nil) })
-	require.Panics(t, func() { RedlockHandler(nil) })
+	for what, h := range map[string]http.Handler{"client is nil": Handler(nil), "no Redis": RedlockHandler(nil)} {
+		got := httptest.NewRecorder()
+		h.ServeHTTP(got, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		require.Equal(t, http.StatusInternalServerError, got.Code)
+		require.Contains(t, got.Body.String(), what)
+	}
 }
 
 // A page whose context has ended reads nothing.
