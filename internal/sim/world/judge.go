@@ -68,6 +68,7 @@ type record struct {
 	spent     spent
 	alien     int64                // tokens up to it are of grants that Redisson need not respect
 	uncounted bool                 // a counter was lost
+	reserved  int64                // how far it had counted: one of its grants may not have been heard of yet
 	given     map[*process][]*Held // leases of each
 	free      time.Time            // since when nobody holds the lock in Redis while somebody waits, zero where that is not so
 	nobody    time.Time            // since when no lease of it is live while somebody waits
@@ -92,7 +93,7 @@ func (j *judge) struck(name string, counter, clock int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(name)
-	r.horizon = max(r.horizon, counter, r.highest)
+	r.horizon = max(r.horizon, counter, r.highest, r.reserved)
 	r.struck = time.Now()
 	if r.horizon >= clock {
 		r.loose = r.horizon
@@ -113,7 +114,7 @@ func (j *judge) uncounted(name string, counter, clock int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(name)
-	r.uncounted = true
+	r.uncounted, r.reserved = true, max(r.reserved, counter)
 	if last := max(counter, r.highest); last >= clock {
 		r.loose = max(r.loose, last)
 	}
