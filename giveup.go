@@ -66,3 +66,44 @@ func (lk *lock) fill(ctx context.Context, l *Lease) error {
 	}
 	return nil
 }
+
+// try is Mutex.TryLock, for every kind.
+func (lk *lock) try(ctx context.Context) (*Lease, error) {
+	if lk.watched() {
+		return lk.observed(ctx, (*lock).tryAs)
+	}
+	return lk.tryAs(ctx, nil)
+}
+
+func (lk *lock) tryAs(ctx context.Context, _ *call) (*Lease, error) {
+	if err := lk.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer lk.k.end()
+	if l, entered, err := lk.reenter(ctx, ctx, (*hold).reenterOnce); entered {
+		return l, err
+	}
+	owner, err := ownerOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var b baton
+	atGate := false
+	if owner == "" {
+		b, atGate = lk.k.gates.TryEnter(lk.names.Lock)
+	}
+	if b.idle && b.hold.resume() {
+		l, err := b.hold.start(ctx, lk, HowCached)
+		return lk.filled(ctx, l, err)
+	}
+	c := lk.newClaim(owner)
+	g, err := c.try(ctx)
+	if err != nil {
+		if atGate {
+			lk.k.gates.Leave(lk.names.Lock)
+		}
+		return nil, err
+	}
+	l, err := lk.k.newHold(c, g, &lk.cfg, atGate).start(ctx, lk, HowFree)
+	return lk.filled(ctx, l, err)
+}

@@ -134,47 +134,6 @@ func (lk *lock) acquireAs(ctx context.Context, seen *call) (*Lease, error) {
 	}
 }
 
-// try is Mutex.TryLock, for every kind.
-func (lk *lock) try(ctx context.Context) (*Lease, error) {
-	if lk.watched() {
-		return lk.observed(ctx, (*lock).tryAs)
-	}
-	return lk.tryAs(ctx, nil)
-}
-
-func (lk *lock) tryAs(ctx context.Context, _ *call) (*Lease, error) {
-	if err := lk.begin(ctx); err != nil {
-		return nil, err
-	}
-	defer lk.k.end()
-	if l, entered, err := lk.reenter(ctx, ctx, (*hold).reenterOnce); entered {
-		return l, err
-	}
-	owner, err := ownerOf(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var b baton
-	atGate := false
-	if owner == "" {
-		b, atGate = lk.k.gates.TryEnter(lk.names.Lock)
-	}
-	if b.idle && b.hold.resume() {
-		l, err := b.hold.start(ctx, lk, HowCached)
-		return lk.filled(ctx, l, err)
-	}
-	c := lk.newClaim(owner)
-	g, err := c.try(ctx)
-	if err != nil {
-		if atGate {
-			lk.k.gates.Leave(lk.names.Lock)
-		}
-		return nil, err
-	}
-	l, err := lk.k.newHold(c, g, &lk.cfg, atGate).start(ctx, lk, HowFree)
-	return lk.filled(ctx, l, err)
-}
-
 // filled is a lease that was started, as long as a fixed one promises.
 func (lk *lock) filled(ctx context.Context, l *Lease, err error) (*Lease, error) {
 	if err == nil && lk.cfg.fixed > 0 {
@@ -250,10 +209,13 @@ func (lk *lock) enclosingLost(ctx context.Context) bool {
 	return l != nil && wire.IsLost(l.h.why())
 }
 
+// entering is how a hold is entered once more, under outer.
+type entering func(h *hold, ctx, wctx context.Context, of *lock, outer *Lease) (*Lease, error)
+
 // reenter enters, by enter, what an enclosing lease holds. A lease that is unlocked meanwhile
 // counts no more: the next one outward is tried, and without any the caller is a contender like
 // others. wctx bounds the waiting, ctx becomes the new lease's.
-func (lk *lock) reenter(ctx, wctx context.Context, enter func(h *hold, ctx, wctx context.Context, of *lock, outer *Lease) (*Lease, error)) (l *Lease, entered bool, err error) {
+func (lk *lock) reenter(ctx, wctx context.Context, enter entering) (l *Lease, entered bool, err error) {
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
 		if l, err = enter(outer.h, ctx, wctx, lk, outer); err != wire.ErrUnlocked {
 			return l, true, err
