@@ -75,8 +75,9 @@ func WithWait(d time.Duration) Option {
 // before other processes get their turn: at most passes acquisitions in a row, and no pass later
 // than d after the process got the lock, or after Redis answered that nobody else waits for it: that
 // is asked while the last quarter of passes is used, so that a lock which only this process wants is
-// not given back. passes is also how many fencing tokens a grant reserves,
-// if they do not run half a second (500,000) ahead of the server's clock; then it has 32.
+// not given back. A quorum, and a Redis under WithRestartGuard, are not asked. passes is also how many
+// fencing tokens a grant reserves, if they do not run half a second (500,000) ahead of the server's
+// clock; then it has 32.
 // WithLocalHandoff(1, 0) turns it off.
 //
 // Defaults to 256 passes and 10 milliseconds.

@@ -101,6 +101,12 @@
 // Fence lets come at any time. Yields beside other sharers of the owner, and how those come back, as all of shared
 // owners: the simulation has them, with lost and late commands, and found a livelock there.
 //
+// That acquires and releases of several locks go in one command. Each runs as by itself, under its own id, and is told
+// its own answer; a command that is lost, late, doubled or refused is that of each of them, which the models of one lock
+// have. What is new is that one's refusal ran for none, so that all are sent again in halves (TestFailuresOfACrowd,
+// TestOneForbiddenLockAmongMany), and that the scripts of many and of one are two texts (TestManySayWhatEachSays). What
+// a client says of itself in Redis: no lock depends on it.
+//
 // Covered by tests alone: the Lua itself with all formats, and old clients beside new; shared owners; Redisson's
 // waiters and their turns; fixed leases, Extend and WithMaxHold; TryLock but for re-entry; Cluster slots and channels;
 // a hold count that is unsure while the hold is passed on; a contender that yields while its write-back is out; a node
