@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -46,23 +47,32 @@ func (j job) openQuorum() (*relock.Client, func(), error) {
 }
 
 // unfenced is a client of a quorum that is broken on purpose: no node is told how far the others of a grant's quorum
-// counted.
+// counted, nor where to begin.
 type unfenced struct{ rueidis.Client }
 
 // Do lets the scripts run that tell a node a counter, with a counter of 0, which changes none.
 func (u unfenced) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	const args = 3 + 5 // EVALSHA, the script, the number of keys, and the keys
 	words := cmd.Commands()
-	counter := 0
+	var counters []int
 	switch {
 	case len(words) == args+3 && words[args] == "hold":
-		counter = args + 2 // fence.lua
-	case len(words) == args+4 || len(words) == args+9:
-		counter = args + 3 // unvote.lua, alone or to queue the next
-	default:
+		counters = []int{args + 2} // fence.lua
+	case len(words) > args+4 && slices.Contains([]string{"wait", "try", "nudge"}, words[args+4]):
+		if len(words) > args+7 {
+			counters = []int{args + 7} // vote.lua
+		}
+	case len(words) == args+4:
+		counters = []int{args + 3} // unvote.lua
+	case len(words) == args+5 || len(words) == args+10:
+		counters = []int{args + 3, args + 4} // with where to begin, or to queue the next
+	}
+	if len(counters) == 0 {
 		return u.Client.Do(ctx, cmd)
 	}
 	changed := append([]string(nil), words...)
-	changed[counter] = "0"
+	for _, at := range counters {
+		changed[at] = "0"
+	}
 	return u.Client.Do(ctx, u.Client.B().Arbitrary(changed...).Build())
 }

@@ -5,14 +5,15 @@
 --
 -- Returns nothing: it only defines functions.
 
-local LEAD = 500000 -- microseconds that a whole block may run ahead of the clock
+local LEAD = 500000 -- microseconds that a whole block may run ahead of the clock, and what is proposed
 local CUT = 32 -- tokens of a block that would run further ahead
+local least = 0 -- where a voter proposes to begin: nodes whose clocks differ a little grant the same tokens so
 
 -- reserve counts the next tokens, and returns the first and how many they are. The counter being ahead of a clock that was
 -- set back refuses no grant: blocks are cut, and in time the clock comes up. A whole one is not cut: an older client, which
 -- cannot be told, takes it for granted.
 local function reserve(block, whole)
-  local first = math.max(counted() + 1, clock())
+  local first = math.max(counted() + 1, clock(), least <= clock() + LEAD and least or 0)
   if not whole and first + block - 1 > clock() + LEAD then
     block = math.min(block, CUT)
   end

@@ -1,6 +1,6 @@
 -- unvote: end an acquisition on one node of a quorum, held or waiting, and hand over. Sent again it changes nothing.
 --
--- needs: counter kind ballot number handover queue
+-- needs: counter token kind ballot number handover queue
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -10,15 +10,17 @@
 -- ARGV[2]  block
 -- ARGV[3]  acquisition id   <client uuid>:<n>
 -- ARGV[4]  fencing counter that the quorum reached, so that the nodes count alike again
--- ARGV[5]  shared owner, '' when the acquisition id is the owner
--- ARGV[6]  acquisition id to queue in its place, '' for none
--- ARGV[7]  its lease, milliseconds
--- ARGV[8]  its block
--- ARGV[9]  its ticket
+-- ARGV[5]  token to begin at or above for who waits, '' for none
+-- ARGV[6]  shared owner, '' when the acquisition id is the owner
+-- ARGV[7]  acquisition id to queue in its place, '' for none
+-- ARGV[8]  its lease, milliseconds
+-- ARGV[9]  its block
+-- ARGV[10] its ticket
 -- Left out at the end: ''.
 --
--- Returns {1 or 0: the caller held it here}, and with ARGV[6] ballot's answer for that, or why the node is mute.
-local lease, block, id, reached, owner, next_id = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] or '', ARGV[6] or ''
+-- Returns {1 or 0: the caller held it here}, and with ARGV[7] ballot's answer for that, or why the node is mute.
+local lease, block, id, reached, owner, next_id = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[6] or '', ARGV[7] or ''
+least = tonumber(ARGV[5] or '') or 0
 
 local held, free = leave(id, owner)
 if held and free and next_id == '' and redis.pcall('EXISTS', next_line()) == 0 then
@@ -36,10 +38,10 @@ elseif not held then
 end
 
 -- What fails now must not keep the lock, nor the waiters asleep: they come, and are told.
-local me, winner = next_id ~= '' and member_of(ARGV[7], ARGV[8], next_id, '')
+local me, winner = next_id ~= '' and member_of(ARGV[8], ARGV[9], next_id, '')
 local ok, failure = pcall(function()
   if me then
-    join(me, ARGV[9], ARGV[7])
+    join(me, ARGV[10], ARGV[8])
   end
   raise(reached)
   winner = free and hand_over('relock_inbox:', 'PUBLISH', me)

@@ -1,6 +1,6 @@
 -- vote: acquire on one node of a quorum, poll there, or give back a grant to a lower ticket.
 --
--- needs: rights counter kind ballot number grant handover queue news
+-- needs: rights counter token kind ballot number grant handover queue news
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -13,10 +13,12 @@
 -- ARGV[5]  'wait', 'try' to leave without waiting, or 'nudge' to wait and make the owner look again
 -- ARGV[6]  shared owner, '' when the acquisition id is the owner
 -- ARGV[7]  grant number to yield, '' for none; after a yield 'apart' to stay out of the owner's hold, 'again' to enter it
+-- ARGV[8]  token to begin at or above, '' for none
 -- Left out at the end: ''.
 --
 -- Returns ballot's answer, and how many heard that the lock is wanted; or why the node is mute as an error.
 local lease, block, id, ticket, how, owner, yield = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] or '', ARGV[7] or ''
+least = tonumber(ARGV[8] or '') or 0
 local shut = barred()
 if not shut and idle(lease, block, id, owner) then
   local first, count = take(lease, block, id, owner)

@@ -20,9 +20,9 @@
 // Batch is the locks of one process that are renewed together, while one key is taken away or may not be touched any
 // more, counts are unsure and Redis is out of memory.
 //
-// Tokens is one lock's fencing counter as a hybrid logical clock: grants under the server's clock; counters that
-// expire, are evicted, lost with all there is or taken back to an older copy; and what is answered to an acquire that
-// is sent again and to a waiter.
+// Tokens is one lock's fencing counter as a hybrid logical clock: grants under the server's clock, or from what is
+// proposed ahead of it; counters that expire, are evicted, lost with all there is or taken back to an older copy; and
+// what is answered to an acquire that is sent again and to a waiter.
 //
 // Split is contenders that divide the votes of three nodes, one ticket each, with compare-and-yield. What has to come
 // in every fair run is that somebody has a quorum.

@@ -56,6 +56,7 @@ type TokenRules struct {
 	MissingZero bool // a waiter is told that a missing counter is 0
 	NoCut       bool // blocks are not cut
 	RaiseZero   bool // a missing counter is raised to whatever a release says, were it below the clock
+	AnyProposal bool // a grant begins at what is proposed, however far ahead of the clock that is
 }
 
 // TokenScope is how much is explored.
@@ -71,6 +72,7 @@ type TokenScope struct {
 	Grants    int8 // how many there are then
 	Java      int8 // grants by Redisson
 	Raises    bool // releases raise the counter, as on a quorum's nodes
+	Proposes  bool // who asks or releases may propose where the grant is to begin, as on a quorum's nodes
 }
 
 type tokenSystem struct {
@@ -113,12 +115,25 @@ func Tokens(scope TokenScope, rules TokenRules) System[tokenState] {
 	}
 }
 
-// reserve is token.lua's: the first of the next tokens, and how many.
-func (w *tokenSystem) reserve(s *tokenState) (first, tokens int8) {
+// proposals are the tokens that a grant may be asked to begin at, 0 for none: from the clock on to further ahead than is
+// taken up.
+func (w *tokenSystem) proposals(s *tokenState) []int8 {
+	all := []int8{0}
+	for ahead := int8(1); w.Proposes && ahead <= w.Lead+2; ahead++ {
+		all = append(all, s.clock+ahead)
+	}
+	return all
+}
+
+// reserve is token.lua's: the first of the next tokens, no lower than least, and how many.
+func (w *tokenSystem) reserve(s *tokenState, least int8) (first, tokens int8) {
 	raised := s.counter == 0 || s.counter+1 < s.clock-w.rules.Lag
 	first = s.counter + 1
 	if raised && !w.rules.CountOnly {
 		first = s.clock
+	}
+	if least <= s.clock+w.Lead || w.rules.AnyProposal {
+		first = max(first, least)
 	}
 	tokens = w.Block
 	if first+tokens-1 > s.clock+w.Lead && !w.rules.NoCut {
@@ -143,9 +158,9 @@ func (w *tokenSystem) counted(s *tokenState) int8 {
 	return s.counter
 }
 
-// grant gives the free lock to somebody.
-func (w *tokenSystem) grant(s *tokenState, to int8) {
-	first, tokens := w.reserve(s)
+// grant gives the free lock to somebody, with tokens no lower than least.
+func (w *tokenSystem) grant(s *tokenState, to, least int8) {
+	first, tokens := w.reserve(s, least)
 	s.owner, s.first, s.tokens, s.lease = to, first, tokens, w.Lease
 	s.granted()
 }
@@ -163,8 +178,8 @@ func (s *tokenState) free() {
 }
 
 // handOver gives the free lock to the waiter in the queue.
-func (w *tokenSystem) handOver(s *tokenState) {
-	w.grant(s, waiter)
+func (w *tokenSystem) handOver(s *tokenState, least int8) {
+	w.grant(s, waiter, least)
 	s.queued, s.push = false, s.first
 }
 

@@ -30,14 +30,17 @@ func (w *tokenSystem) may(s *tokenState) bool {
 
 // asks emits what the asker does, and Redisson.
 func (w *tokenSystem) asks(s tokenState, goes tokenEmit) {
-	if next := s; s.owner == nobody && w.may(&s) {
-		if s.queued {
-			w.handOver(&next)
-			goes(next, false, "the free lock is handed to the waiter: token {t}", int(next.first))
-		} else {
-			w.grant(&next, asker)
-			next.unanswered = true
-			goes(next, false, "the asker is granted {t} tokens from {t}", int(next.tokens), int(next.first))
+	if s.owner == nobody && w.may(&s) {
+		for _, least := range w.proposals(&s) {
+			next := s
+			if s.queued {
+				w.handOver(&next, least)
+				goes(next, false, "the free lock is handed to the waiter: token {t}", int(next.first))
+			} else {
+				w.grant(&next, asker, least)
+				next.unanswered = true
+				goes(next, false, "the asker is granted {t} tokens from {t}", int(next.tokens), int(next.first))
+			}
 		}
 	}
 	if next := s; s.owner == nobody && s.javasGrants > 0 {
@@ -76,8 +79,11 @@ func (w *tokenSystem) asks(s tokenState, goes tokenEmit) {
 		}
 		next.free()
 		if s.queued && w.may(&s) && s.owner == asker {
-			w.handOver(&next)
-			goes(next, false, "the asker hands over to the waiter: token {t}", int(next.first))
+			for _, least := range w.proposals(&s) {
+				given := next
+				w.handOver(&given, least)
+				goes(given, false, "the asker hands over to the waiter: token {t}", int(given.first))
+			}
 			return
 		}
 		goes(next, false, "the lock is unlocked")

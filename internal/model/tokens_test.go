@@ -11,6 +11,8 @@ func TestTokensHold(t *testing.T) {
 		all(Tokens(TokenScope{Block: 2, Lead: 2, Lease: 3, Ticks: 5, Java: 3}, TokenRules{})),
 		all(Tokens(TokenScope{Block: 1, Lead: 1, Retention: 1, Lease: 4, Ticks: 8}, TokenRules{})),
 		all(Tokens(TokenScope{Block: 1, Lead: 2, Lease: 5, Ticks: 6, Losses: 1, Gap: 3, Raises: true}, TokenRules{})),
+		all(Tokens(TokenScope{Block: 2, Lead: 2, Lease: 3, Ticks: 5, Losses: 1, Gap: 3, Raises: true, Proposes: true},
+			TokenRules{})),
 	}, []run{
 		all(Tokens(TokenScope{Block: 2, Lead: 2, Retention: 3, Lease: 4, Ticks: 6, Losses: 1, Gap: 3, Raises: true},
 			TokenRules{})),
@@ -36,6 +38,8 @@ func TestBrokenTokensAreCaught(t *testing.T) {
 	single.Block = 1
 	back.Lease, back.Grants = 2, 5
 	setBack := func(by int8) TokenScope { back.Back = by; return back }
+	proposed := loses
+	proposed.Proposes = true
 	javas := plain
 	javas.Java = 1
 	catch(t, []broken{
@@ -54,6 +58,7 @@ func TestBrokenTokensAreCaught(t *testing.T) {
 			TokenRules{WholeBlock: true}),
 		tokens("a late release raises a missing counter to an old token", "exclusion", 14,
 			TokenScope{Block: 1, Lead: 2, Lease: 5, Ticks: 7, Losses: 1, Gap: 3, Raises: true}, TokenRules{RaiseZero: true}),
+		tokens("tokens begin at whatever is proposed", "tokens rise", 3, proposed, TokenRules{AnyProposal: true}),
 		tokens("a waiter is told that a missing counter is 0", "exclusion", 13, long, TokenRules{MissingZero: true}),
 	})
 }

@@ -91,9 +91,9 @@ func (b *Belief) Tokens() wire.Tokens { return wire.Tokens{First: b.Number, Coun
 // Claim is one entry at one Redis, until Redis surely knows that it is over. Its methods are called
 // by the goroutine that has the entry, one at a time, but for Noted and Late.
 type Claim struct {
-	Entry   *wire.Entry
-	Belief  Belief
-	Reached int64 // of a quorum: how far its grant has counted
+	Entry  *wire.Entry
+	Belief Belief
+	Count  wire.Count // of a quorum: what its end tells a node
 
 	node *Node
 	ear  hub.Ear
@@ -208,8 +208,8 @@ func (c *Claim) Told(now clock.Stamp) bool {
 
 // Vote asks a node of a quorum. It may be called by any goroutine: the caller has to tell Belief
 // and Noted.
-func (c *Claim) Vote(ctx context.Context, ticket string, yield int64, how string) (wire.Answer, error) {
-	return c.node.Wire.Vote(ctx, c.Entry, ticket, yield, how, c)
+func (c *Claim) Vote(ctx context.Context, b wire.Ballot) (wire.Answer, error) {
+	return c.node.Wire.Vote(ctx, c.Entry, b, c)
 }
 
 // Asks notes that Redis is about to be asked to keep the lock for lease.

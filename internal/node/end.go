@@ -68,9 +68,9 @@ func (c *Claim) Release(ctx context.Context, next *Claim) (held bool, a wire.Ans
 // one.
 func (c *Claim) Unvote(ctx context.Context, next *Claim, ticket string) (held bool, a wire.Answer, err error) {
 	if next == nil {
-		return c.node.Wire.Unvote(ctx, c.Entry, c.Reached, nil, "", nil)
+		return c.node.Wire.Unvote(ctx, c.Entry, c.Count, nil, "", nil)
 	}
-	return c.node.Wire.Unvote(ctx, c.Entry, c.Reached, next.Entry, ticket, next)
+	return c.node.Wire.Unvote(ctx, c.Entry, c.Count, next.Entry, ticket, next)
 }
 
 // Released ends the claim after its release: held as an answer said, or err where there was none.
@@ -103,7 +103,7 @@ func (n *Node) end(ctx context.Context, batch []*Claim) ([]bool, error) {
 	var s wire.Sweep
 	for _, c := range batch {
 		if n.cfg.Votes {
-			s.Unvote(c.Entry, c.Reached)
+			s.Unvote(c.Entry, wire.Count{Reached: c.Count.Reached})
 			continue
 		}
 		way, err := n.route(ctx, c.Entry.Names)

@@ -17,21 +17,25 @@ type answers struct {
 	agree int
 	lost  int // answers that the lock is not held there
 	said  []*wire.MemberError
-	noted map[*member]bool
+	noted []bool        // by node
+	count int           // of them
 	news  chan struct{} // one slot
 }
 
 func (q *Quorum) answers(op, name string) *answers {
 	return &answers{
 		op: op, name: name, need: q.need, of: len(q.members),
-		noted: make(map[*member]bool), news: make(chan struct{}, 1),
+		noted: make([]bool, len(q.members)), news: make(chan struct{}, 1),
 	}
 }
 
 func (o *answers) note(m *member, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.noted[m] = true
+	if !o.noted[m.index-1] {
+		o.noted[m.index-1] = true
+		o.count++
+	}
 	switch {
 	case err == nil:
 		o.agree++
@@ -69,7 +73,7 @@ func (o *answers) invalid() error {
 func (o *answers) complete() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.noted) == o.of
+	return o.count == o.of
 }
 
 // leave returns what was said so far, and cause for the nodes that are still out. It is no answer
@@ -77,7 +81,7 @@ func (o *answers) complete() bool {
 func (o *answers) leave(q *Quorum, cause error) error {
 	o.mu.Lock()
 	for _, m := range q.members {
-		if !o.noted[m] {
+		if !o.noted[m.index-1] {
 			o.said = append(o.said, &wire.MemberError{Node: m.index, Err: cause})
 		}
 	}
@@ -89,7 +93,7 @@ func (o *answers) leave(q *Quorum, cause error) error {
 func (o *answers) decided() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.agree >= o.need || o.lost > o.of-o.need || len(o.noted) == o.of
+	return o.agree >= o.need || o.lost > o.of-o.need || o.count == o.of
 }
 
 // wait blocks until the nodes have decided. Each of them notes an answer, in the end a time-out.

@@ -23,7 +23,8 @@ func (m *member) tick(now int64, sent clock.Stamp) {
 
 // median is how far the nodes' clocks are ahead of ours; false while none was read.
 func (q *Quorum) median() (int64, bool) {
-	ahead := make([]int64, 0, len(q.members))
+	var room [9]int64
+	ahead := room[:0]
 	for _, m := range q.members {
 		if r := m.clock.Load(); r != nil {
 			ahead = append(ahead, r.ahead)
@@ -44,6 +45,29 @@ func (q *Quorum) ticket() int64 {
 		return time.Now().UnixMicro()
 	}
 	return clock.Now().Mono().Microseconds() + ahead
+}
+
+// mostAhead is how far ahead of the median clock tokens are proposed at most: half of what a node
+// takes up.
+const mostAhead = 250 * time.Millisecond
+
+// least is the token that nodes are to begin a grant at. It lies ahead of their clocks by what those
+// differ, and by the time that a question takes: so all of them grant the same tokens, and nothing is
+// to be written back. A node that it is too late for grants by its own clock. It is 0 while no clock
+// was read.
+func (q *Quorum) least() int64 {
+	median, known := q.median()
+	if !known {
+		return 0
+	}
+	ahead := int64(0)
+	for _, m := range q.members {
+		if r := m.clock.Load(); r != nil && r.ahead-median <= mostAhead.Microseconds() {
+			ahead = max(ahead, r.ahead-median)
+		}
+	}
+	ahead += time.Duration(q.rtt.Load()).Microseconds()
+	return clock.Now().Mono().Microseconds() + median + min(ahead, mostAhead.Microseconds())
 }
 
 // errAstray is why a node's grants do not count. With clocks no further apart than a quarantine

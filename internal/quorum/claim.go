@@ -178,11 +178,12 @@ func (c *Claim) Release(next *Claim) error {
 		next.contest = newContest(next)
 		next.contest.requeued = true
 	}
-	now := clock.Now()
+	now, least := clock.Now(), c.q.least()
 	out := c.q.answers("release", c.Entry.Names.Name)
 	idle := c.q.idle()
 	for i, v := range c.contest.voters {
 		v.Ear().Releasing()
+		v.Count.Least = least
 		switch {
 		case idle[i]:
 			out.note(v.member, node.ErrIdle)

@@ -281,10 +281,12 @@ func (t *contest) relinquish(now clock.Stamp) {
 func (t *contest) ask(how string) {
 	now := clock.Now()
 	t.rejoin(now)
+	least := t.q.least()
 	for _, v := range t.due(now) {
 		v.Belief.Begin(now)
-		yield, answered := t.yield(v), v.ask(now)
-		if !t.q.crew.Start(func() { t.cast(t.send(v, now, yield, how), answered) }) {
+		b := wire.Ballot{Ticket: t.written, Yield: t.yield(v), How: how, Least: least}
+		answered := v.ask(now)
+		if !t.q.crew.Start(func() { t.cast(t.send(v, now, b), answered) }) {
 			close(answered) // the client is being closed, which the contest hears next
 		}
 	}
@@ -325,8 +327,8 @@ func (t *contest) cast(got vote, answered chan struct{}) {
 	close(answered) // last: the goroutine that waits for it may end the claim
 }
 
-func (t *contest) send(v *voter, sent clock.Stamp, yield int64, how string) vote {
-	got := vote{voter: v, yield: yield, sent: sent}
+func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot) vote {
+	got := vote{voter: v, yield: b.Yield, sent: sent}
 	if v.member.who.Load() == nil {
 		ctx, cancel := context.WithTimeout(t.q.ctx, v.Entry.Timeout)
 		defer cancel()
@@ -336,7 +338,7 @@ func (t *contest) send(v *voter, sent clock.Stamp, yield int64, how string) vote
 		}
 	}
 	began := clock.Now()
-	got.Answer, got.err = v.Vote(t.q.ctx, t.written, yield, how)
+	got.Answer, got.err = v.Vote(t.q.ctx, b)
 	got.took = clock.Now().Since(began)
 	v.member.Voted(got.err)
 	if got.err == nil {

@@ -126,7 +126,7 @@ func (t *tally) repair(v *voter) {
 	}
 	written := v.contest.written
 	t.q.crew.Start(func() {
-		_, err := v.Vote(t.q.ctx, written, 0, wire.ToTry)
+		_, err := v.Vote(t.q.ctx, wire.Ballot{Ticket: written, How: wire.ToTry})
 		v.Noted(err)
 	})
 }

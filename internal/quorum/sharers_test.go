@@ -50,7 +50,7 @@ func TestYieldBesideASharer(t *testing.T) {
 	require.Greater(t, v.Belief.Number, number)
 	require.Equal(t, "2", nodes[0].Do("HGET", "k", "job"))
 
-	late, err := v.Vote(context.Background(), one.contest.written, number, wire.ToWait)
+	late, err := v.Vote(context.Background(), wire.Ballot{Ticket: one.contest.written, Yield: number, How: wire.ToWait})
 	require.NoError(t, err)
 	require.True(t, late.Mine)
 	require.Equal(t, v.Belief.Number, late.Number)

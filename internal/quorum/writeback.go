@@ -45,7 +45,7 @@ func (t *contest) win() (node.Grant, bool) {
 	}
 	t.remind(reached)
 	for _, v := range t.voters {
-		v.Reached = reached
+		v.Count.Reached = reached
 		v.Ear().Granted(wire.Tokens{First: v.Belief.Number, Count: count})
 	}
 	slices.SortFunc(ours, func(a, b *voter) int { return byAge(a, b, now) })

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,18 +12,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shortCase is a lock as acquire finds it, and what acquire is told.
+// shortCase is a lock as a script finds it, and what the script is told.
 type shortCase struct {
 	made    []string // the command that made what stands there
 	counter string
-	told    []string // behind the id
+	told    []string // behind the first three
 	full    bool
+	vote    string // when the node was noticed, of a quorum; another for one that was restarted since; else ''
 }
 
-// left runs acquire, and returns what it answers and what it leaves.
-func (sc shortCase) left(text string) (said string, keys []driver.Value) {
+// left runs a script, told args behind its keys, and returns what it answers and what it leaves.
+func (sc shortCase) left(text string, args ...string) (said string, keys []driver.Value) {
 	s := NewServer(Options{Name: "short"})
 	c := s.Open("", "", nil, nil)
+	if sc.vote != "" {
+		mark := []string{"HSET", "relock_incarnation", "run", s.runID, "born", sc.vote, "longest", "3000"}
+		if sc.vote == "another" {
+			mark[3], mark[5] = sc.vote, "0"
+		}
+		s.Exec(c, mark)
+		s.Exec(c, []string{"SET", "relock_seed:{k}", "1795331000000"})
+	}
 	if len(sc.made) > 0 {
 		s.Exec(c, sc.made)
 	}
@@ -30,23 +40,26 @@ func (sc shortCase) left(text string) (said string, keys []driver.Value) {
 		s.Exec(c, []string{"SET", "redisson_lock_token:{k}", sc.counter})
 	}
 	s.SetFull(sc.full)
-	args := append([]string{
-		"EVAL", text, "4", "k", "relock_queue:{k}", "redisson_lock_token:{k}", "redisson_lock__channel:{k}", "100000", "256", "c:1",
-	}, sc.told...)
-	answer := s.Exec(c, args)
+	command := []string{"EVAL", text, "5", "k", "relock_queue:{k}", "redisson_lock_token:{k}", "redisson_lock__channel:{k}", "relock_seed:{k}"}
+	answer := s.Exec(c, append(append(command, args...), sc.told...))
 	if err := answer.Err(); err != nil {
 		said, _, _ = strings.Cut(err.Error(), " script: ")
 	} else {
 		parts, _ := answer.Values()
 		for _, part := range parts {
 			text, _ := part.Text()
+			if n, err := part.Int64(); err == nil {
+				text = strconv.FormatInt(n, 10)
+			}
 			said += text + " "
 		}
 	}
-	for _, ask := range []string{"GET redisson_lock_token:{k}", "HGETALL k", "ZRANGE relock_queue:{k} 0 -1 WITHSCORES"} {
+	for _, ask := range []string{
+		"GET redisson_lock_token:{k}", "HGETALL k", "ZRANGE relock_queue:{k} 0 -1 WITHSCORES", "GET relock_seed:{k}", "HGETALL relock_incarnation",
+	} {
 		keys = append(keys, s.Exec(c, strings.Fields(ask)))
 	}
-	for _, key := range []string{"k", "relock_queue:{k}"} {
+	for _, key := range []string{"k", "relock_queue:{k}", "relock_seed:{k}"} {
 		lives, _ := s.Exec(c, []string{"PTTL", key}).Int64()
 		keys = append(keys, driver.Int((lives+20000)/50000)) // coarse: the servers' clock goes on
 	}
@@ -54,29 +67,93 @@ func (sc shortCase) left(text string) (said string, keys []driver.Value) {
 	return fmt.Sprint(said, lives > 0), keys
 }
 
+// shortApart returns the text of a script with its clock at one instant, and the same without the mutex's short text for
+// the most frequent case.
+func shortApart(t *testing.T, s lua.Scripts, name string) (whole, without string) {
+	t.Helper()
+	s.Kind = "mutex"
+	text, err := s.Text(name)
+	require.NoError(t, err)
+	whole = strings.ReplaceAll(text, "redis.call('TIME')", "{'1795331819','46123'}")
+	before, behind, _ := strings.Cut(whole, "-- mutex_"+name+": ")
+	_, behind, found := strings.Cut(behind, "-- below: all other cases\n")
+	require.True(t, found)
+	return whole, before + behind
+}
+
+// countersFound are fencing counters as a script may find them.
+var countersFound = []string{
+	"", "5", "007", "-5", "1.5", "abc", " 7", "1e3", "1795331819046122", "1795331819046123", "1795331819046999", "1795331819545866",
+	"1795331819545867", "1795331819545868", "1795331819645868", "9007199254740735", "9007199254740736", "9007199254740991",
+	"9007199254741000", "99999999999999999999999999",
+}
+
+// TestShortVotesSayTheSame compares vote and unvote likewise, with and without the restart guard. The answer to a vote for an
+// idle lock is shorter: what it leaves out is what the voter said.
+func TestShortVotesSayTheSame(t *testing.T) {
+	made := [][]string{
+		{}, {"HSET", "k", "c:9", "1"}, {"HSET", "k", "c:1", "1", "relock:first", "5:256"}, {"SET", "k", "v"},
+		{"ZADD", "relock_queue:{k}", "1", "100000:256:d:1:"},
+	}
+	const reached, far, near = "1795331819046999", "1795331819546124", "1795331819046999"
+	told := map[string][][]string{
+		"vote": {
+			{"77", "wait"}, {"77", "try"}, {"77", "wait", "own"}, {"77", "wait", "", "5"}, {"77", "wait", "", "", near}, {"77", "wait", "", "", far},
+			{"77", "try", "", "", "1"},
+		},
+		"unvote": {{"0"}, {"5"}, {reached}, {reached, near}, {reached, "", "own"}, {reached, near, "", "c:2", "100000", "256", "88"}},
+	}
+	marks := []string{"", "0", "another", "1795331000000", "1795331818000"} // the last is in quarantine yet
+	quick, texts := 0, make(map[string][2]string)
+	for i := range 2 * len(marks) * len(made) * len(countersFound) * 7 {
+		if i%3 != 0 {
+			continue // all values of each meet, and that is enough
+		}
+		n, sc := i, shortCase{}
+		pick := func(of int) int { n, of = n/of, n%of; return of }
+		name := []string{"vote", "unvote"}[pick(2)]
+		sc.vote, sc.made, sc.counter = marks[pick(len(marks))], made[pick(len(made))], countersFound[pick(len(countersFound))]
+		sc.told, sc.full = told[name][n%len(told[name])], (i/7)%3 == 0
+		scripts := lua.Scripts{Quorum: true, Retention: time.Duration((i/11)%2) * time.Hour}
+		if sc.vote != "" {
+			scripts.Longest = 3 * time.Second
+		}
+		of := fmt.Sprint(name, scripts)
+		if _, known := texts[of]; !known {
+			whole, without := shortApart(t, scripts, name)
+			texts[of] = [2]string{whole, without}
+		}
+		said, keys := sc.left(texts[of][0], "100000", "256", "c:1")
+		wantSaid, wantKeys := sc.left(texts[of][1], "100000", "256", "c:1")
+		if parts := strings.Fields(said); name == "vote" && len(parts) == 5 {
+			long := strings.Fields(wantSaid)
+			require.Equal(t, []string{"77", "100000", "c:1"}, long[2:5], "%+v", sc)
+			wantSaid = strings.Join(append(long[:2], long[5:]...), " ")
+			said = strings.Join(parts, " ")
+			quick++
+		}
+		require.Equal(t, wantSaid, said, "%s %+v", name, sc)
+		require.Equal(t, wantKeys, keys, "%s %+v", name, sc)
+	}
+	require.Greater(t, quick, 30, "votes that the short text answered")
+}
+
 // TestShortTextSaysTheSame compares acquire with and without the mutex's short text for the most frequent case.
 func TestShortTextSaysTheSame(t *testing.T) {
 	made := [][]string{{}, {"HSET", "k", "c:9", "1"}, {"SET", "k", "v"}, {"ZADD", "relock_queue:{k}", "1", "100000:256:d:1:"}}
-	counters := []string{
-		"", "5", "007", "-5", "1.5", "abc", " 7", "1e3", "1795331819046122", "1795331819046123", "1795331819046999", "1795331819545866",
-		"1795331819545867", "1795331819545868", "1795331819645868", "9007199254740735", "9007199254740736", "9007199254740991",
-		"9007199254741000", "99999999999999999999999999",
-	}
 	told := [][]string{
 		nil, {""}, {"", "-"}, {"", "", "", "relock_inbox:", "PUBLISH"}, {"own"}, {"own", "-"}, {"", "77"}, {"", "-", "", ""},
 	}
 	for _, retention := range []time.Duration{0, time.Hour} {
-		text, err := lua.Scripts{Kind: "mutex", Retention: retention}.Text("acquire")
-		require.NoError(t, err)
-		whole := strings.ReplaceAll(text, "redis.call('TIME')", "{'1795331819','046123'}")
-		before, behind, _ := strings.Cut(whole, "-- mutex_acquire: ")
-		_, behind, found := strings.Cut(behind, "-- below: all other cases\n")
-		require.True(t, found)
-		for i := range len(made) * len(counters) * len(told) * 2 {
+		whole, without := shortApart(t, lua.Scripts{Retention: retention}, "acquire")
+		for i := range len(made) * len(countersFound) * len(told) * 2 {
 			n := i / 2
-			sc := shortCase{made[n%len(made)], counters[n/len(made)%len(counters)], told[n/len(made)/len(counters)], i%2 == 1}
-			said, keys := sc.left(whole)
-			wantSaid, wantKeys := sc.left(before + behind)
+			sc := shortCase{
+				made: made[n%len(made)], counter: countersFound[n/len(made)%len(countersFound)], told: told[n/len(made)/len(countersFound)],
+				full: i%2 == 1,
+			}
+			said, keys := sc.left(whole, "100000", "256", "c:1")
+			wantSaid, wantKeys := sc.left(without, "100000", "256", "c:1")
 			require.Equal(t, wantSaid, said, "%+v", sc)
 			require.Equal(t, wantKeys, keys, "%+v", sc)
 		}

@@ -172,20 +172,27 @@ const (
 	Again int64 = -2 // enter it, under another number
 )
 
-// Vote acquires at a node of a quorum, looks again there, and with yield gives the grant of that
-// number back to a lower ticket.
-func (r *Redis) Vote(ctx context.Context, e *Entry, ticket string, yield int64, how string, who link.Latecomer) (Answer, error) {
+// Ballot is what a vote says beside who asks.
+type Ballot struct {
+	Ticket string
+	Yield  int64 // grant of that number to give back to a lower ticket, or Apart or Again; 0 for none
+	How    string
+	Least  int64 // token that a grant should begin at or above, 0 for none
+}
+
+// Vote acquires at a node of a quorum, looks again there, or gives a grant back.
+func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, who link.Latecomer) (Answer, error) {
 	number := ""
 	switch {
-	case yield > 0:
-		number = strconv.FormatInt(yield, 10)
-	case yield == Apart:
+	case b.Yield > 0:
+		number = strconv.FormatInt(b.Yield, 10)
+	case b.Yield == Apart:
 		number = "apart"
-	case yield == Again:
+	case b.Yield == Again:
 		number = "again"
 	}
 	args := make([]string, 0, acquireArgs)
-	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, ticket, how, e.Owner, number, "")
+	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, b.Ticket, b.How, e.Owner, number, proposal(b.Least))
 	args = trim(r.vetted.ask(args, Plain, e), none)
 	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).vote, voteKeys(e.Names), args, who)
 	if err != nil {
@@ -196,7 +203,18 @@ func (r *Redis) Vote(ctx context.Context, e *Entry, ticket string, yield int64, 
 		return Answer{}, err
 	}
 	r.vetted.note(e.Names.Lock)
+	if len(got) == 4 {
+		return parseGrant(got, e)
+	}
 	return parseVote(got)
+}
+
+// proposal is a token to begin at, as it travels.
+func proposal(least int64) string {
+	if least <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(least, 10)
 }
 
 func voteKeys(n *Names) []string { return []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Seed} }
@@ -220,6 +238,21 @@ func parseVote(got []driver.Value) (a Answer, err error) {
 	a.TTL, a.Wanted = time.Duration(n[3])*time.Millisecond, n[7] > 0
 	a.Holder, err = got[4].Text()
 	return a, err
+}
+
+// parseGrant reads {1, first token, the node's clock, how many tokens}, which answers a vote for an
+// idle lock: the rest is what e says.
+func parseGrant(got []driver.Value, e *Entry) (a Answer, err error) {
+	var n [4]int64
+	for i, part := range got {
+		if n[i], err = part.Int64(); err != nil {
+			return a, fmt.Errorf("vote: %w", err)
+		}
+	}
+	if n[0] != 1 || n[1] < 1 || n[3] < 1 {
+		return a, fmt.Errorf("vote: granted %d tokens from %d on", n[3], n[1])
+	}
+	return Answer{Mine: true, Number: n[1], Now: n[2], Count: int(n[3]), Holder: e.ID, TTL: e.Lease}, nil
 }
 
 // maxVetted bounds how many names a client remembers of which Redis has said that its user has all

@@ -35,12 +35,17 @@ func releaseCall(way Route, e *Entry, turns bool, next *Entry) (keys, args []str
 	return []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}, args
 }
 
-// Unvote ends e at a node of a quorum, and queues next there by its ticket if there is one. reached
-// is how far the quorum has counted.
-func (r *Redis) Unvote(ctx context.Context, e *Entry, reached int64, next *Entry, ticket string, who link.Latecomer) (bool, Answer, error) {
-	args := unvoteArgs(e, reached)
+// Count is what a node is told of a quorum's fencing tokens.
+type Count struct {
+	Reached int64 // how far the quorum has counted
+	Least   int64 // token that the next grant should begin at or above, 0 for none
+}
+
+// Unvote ends e at a node of a quorum, and queues next there by its ticket if there is one.
+func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, ticket string, who link.Latecomer) (bool, Answer, error) {
+	args := unvoteArgs(e, n)
 	if next != nil {
-		args[5], args[6], args[7], args[8] = next.ID, MS(next.Lease), strconv.Itoa(next.Block), ticket
+		args[6], args[7], args[8], args[9] = next.ID, MS(next.Lease), strconv.Itoa(next.Block), ticket
 	}
 	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).unvote, voteKeys(e.Names), trim(args, none), who)
 	got, held, err := first(v, err)
@@ -54,8 +59,9 @@ func (r *Redis) Unvote(ctx context.Context, e *Entry, reached int64, next *Entry
 	return held, a, err
 }
 
-func unvoteArgs(e *Entry, reached int64) []string {
-	return []string{MS(e.Lease), strconv.Itoa(e.Block), e.ID, strconv.FormatInt(reached, 10), e.Owner, "", "", "", ""}
+func unvoteArgs(e *Entry, n Count) []string {
+	reached := strconv.FormatInt(n.Reached, 10)
+	return []string{MS(e.Lease), strconv.Itoa(e.Block), e.ID, reached, proposal(n.Least), e.Owner, "", "", "", ""}
 }
 
 // first reads an answer that begins with 1 where the caller did hold the lock.
@@ -90,8 +96,8 @@ func (s *Sweep) Release(way Route, e *Entry, turns bool) {
 }
 
 // Unvote adds the end of an entry at a node of a quorum.
-func (s *Sweep) Unvote(e *Entry, reached int64) {
-	s.add(e.Kind, voteKeys(e.Names), unvoteArgs(e, reached))
+func (s *Sweep) Unvote(e *Entry, n Count) {
+	s.add(e.Kind, voteKeys(e.Names), unvoteArgs(e, n))
 }
 
 func (s *Sweep) add(k *Kind, keys, args []string) {
