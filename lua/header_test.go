@@ -19,7 +19,9 @@ var (
 
 // hashFiles may read and write the lock itself: kinds of lock with what they share, and what is written
 // for a hash alone.
-var hashFiles = append([]string{"hash", "recount", "renew", "inspect", "mutex_acquire", "mutex_vote", "mutex_unvote"}, kinds...)
+var hashFiles = append([]string{
+	"hash", "recount", "renew", "inspect", "mutex_acquire", "mutex_vote", "mutex_unvote", "mutex_acquire_many", "mutex_release_many",
+}, kinds...)
 
 // Each script opens with its keys, arguments and answer, and uses just those.
 func TestHeadersAreTrue(t *testing.T) {

@@ -72,11 +72,10 @@ func (s Scripts) loop(name, over string) (string, error) {
 	}
 	quick := ""
 	if over == "many" {
-		short, err := l.short(name)
-		if err != nil {
+		var err error
+		if quick, err = l.quick(name, first != ""); err != nil {
 			return "", err
 		}
-		quick = among(short, first != "")
 	}
 	body, err := l.enter(name)
 	if err != nil {
@@ -90,8 +89,30 @@ func (s Scripts) loop(name, over string) (string, error) {
 	return "local KEYS, ARGV = KEYS, ARGV\n" + before + quick + "local function one()\n" + first + body + "end\n" + loop, nil
 }
 
+// quick returns what the kind has for the most frequent case of a script among many entries: survey, which asks for all of
+// them at once (<kind>_<script>_many), and quick for each. Where it has nothing they do nothing.
+func (l *loader) quick(name string, asks bool) (string, error) {
+	short, err := l.short(name)
+	if err != nil {
+		return "", err
+	}
+	survey, err := l.short(name + "_many")
+	if err != nil {
+		return "", err
+	}
+	if survey == "" {
+		survey = "local function survey() end\n"
+	}
+	return indexed(survey) + among(short, asks), nil
+}
+
 // eachBegins parts what a short text has once for all entries from what it has for each.
 const eachBegins = "-- each:\n"
+
+// surveyed is what a survey tells of an entry, in place of asking for it.
+var surveyed = strings.NewReplacer(
+	"redis.call('EXISTS', KEYS[1], KEYS[2]) == 0", "(known.idle or redis.call('EXISTS', KEYS[1], KEYS[2]) == 0)",
+	"redis.call('GET', KEYS[3])", "(known.idle and known.counters[i] or redis.call('GET', KEYS[3]))")
 
 var place = regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
 
@@ -102,14 +123,19 @@ func among(short string, asks bool) string {
 	if asks {
 		each = "if (ARGV[9] or '') ~= '' then return end\n" + each
 	}
-	each = place.ReplaceAllStringFunc(each, func(at string) string {
+	each = indexed(surveyed.Replace(each))
+	return once + "local function quick(keys, args, k, a, wide, known, i)\n" + each + "end\n"
+}
+
+// indexed makes a text find its keys and arguments among those of many entries.
+func indexed(text string) string {
+	return place.ReplaceAllStringFunc(text, func(at string) string {
 		word, n := at[:len("KEYS")], at[len("KEYS["):len(at)-1]
 		if word == "KEYS" {
 			return "keys[k + " + n + "]"
 		}
 		return "(wide >= " + n + " and args[a + " + n + "])"
 	})
-	return once + "local function quick(keys, args, k, a, wide)\n" + each + "end\n"
 }
 
 // Complete returns a text that is no file with all that its header names put before it.

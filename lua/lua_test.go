@@ -60,7 +60,7 @@ func TestTextsAreWhole(t *testing.T) {
 				require.NoError(t, err)
 				requirePruned(t, before, body, text)
 			}
-			requireMany(t, s, topology.swept)
+			requireMany(t, s, topology.swept, used)
 			text, err := s.Sweep(topology.swept)
 			require.NoError(t, err)
 			own, loop := every(t)[topology.swept], every(t)["sweep"]
@@ -72,7 +72,7 @@ func TestTextsAreWhole(t *testing.T) {
 }
 
 // requireMany holds what runs a script for many entries: what refuses a lock is asked for each.
-func requireMany(t *testing.T, s Scripts, swept string) {
+func requireMany(t *testing.T, s Scripts, swept string, used map[string]bool) {
 	t.Helper()
 	texts := every(t)
 	for script, first := range map[string]string{swept: "", "acquire": texts["rights"], "vote": texts["rights"]} {
@@ -81,6 +81,11 @@ func requireMany(t *testing.T, s Scripts, swept string) {
 		require.True(t, strings.HasPrefix(text, "local KEYS, ARGV = KEYS, ARGV\n"))
 		require.True(t, strings.HasSuffix(text, "local function one()\n"+first+texts[script]+"end\n"+texts["many"]), script)
 		require.Equal(t, min(1, len(first)), strings.Count(text, texts["rights"]), script)
+		survey, own := "local function survey() end\n", s.Kind+"_"+script+"_many"
+		if texts[own] != "" {
+			survey, used[own] = indexed(texts[own]), true
+		}
+		require.Equal(t, 1, strings.Count(text, survey), script)
 	}
 }
 

@@ -4,17 +4,23 @@
 -- ARGV[1]  how many entries
 -- ARGV[n]  as many for each entry, as one takes them
 --
--- Returns for each entry what one answers. What fails for one is its answer, and does not stop the others. The
--- function quick is what the kind has for the most frequent case, and answers nothing in others.
+-- Returns for each entry what one answers. What fails for one is its answer, and does not stop the others. The kind has
+-- two functions for the most frequent case: survey asks for all at once and may have answers, quick does one entry, and
+-- answers nothing in other cases. What they cannot do, and whatever survey may not do, is left to one.
 local keys, args, entries, answers = KEYS, ARGV, tonumber(ARGV[1]), {}
 local deep, wide = #keys / entries, (#args - 1) / entries
-for i = 0, entries - 1 do
-  local k, a = i * deep, i * wide + 1
-  local ok, answer = pcall(quick, keys, args, k, a, wide)
+local surveyed, known = pcall(survey, keys, args, entries, deep, wide)
+known = surveyed and known or {}
+for i = 1, entries do
+  local k, a = (i - 1) * deep, (i - 1) * wide + 1
+  local ok, answer = true, known[i]
+  if not answer then
+    ok, answer = pcall(quick, keys, args, k, a, wide, known, i)
+  end
   if ok and not answer then
     KEYS, ARGV = { unpack(keys, k + 1, k + deep) }, { unpack(args, a + 1, a + wide) }
     ok, answer = pcall(one)
   end
-  answers[i + 1] = (ok or type(answer) == 'table') and answer or redis.error_reply(answer)
+  answers[i] = (ok or type(answer) == 'table') and answer or redis.error_reply(answer)
 end
 return answers

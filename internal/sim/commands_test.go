@@ -64,7 +64,7 @@ func (p *pair) randomCommand() []string {
 	setOptions := append(maybe([]string{"PX", "100000"}, []string{"EX", "100"}, []string{"PX", "0"}, []string{"PX", "x"}, []string{"KEEPTTL"},
 		[]string{"GET"}, []string{"NX", "GET"}, []string{"NX"}, []string{"XX"}, []string{"NX", "XX"}, []string{"PX"}, []string{"PX", "100000", "EX", "100"}), nil)
 	parts := pick(p,
-		list{"SET", k, v, setOptions, setOptions}, list{"GET", k}, list{"GETSET", k, v}, list{"STRLEN", k},
+		list{"SET", k, v, setOptions, setOptions}, list{"GET", k}, list{"MGET", k, k}, list{"GETSET", k, v}, list{"STRLEN", k},
 		list{"INCR", k}, list{"DECR", k}, list{"INCRBY", k, v},
 		list{"HSET", k, f, v}, list{"HSET", k, f, v, f, v}, list{"HSET", k, f}, list{"HSET", k, f, v, f}, list{"HMSET", k, f, v},
 		list{"HSETNX", k, f, v}, list{"HGET", k, f}, list{"HDEL", k, f}, list{"HDEL", k, f, f}, list{"HEXISTS", k, f},

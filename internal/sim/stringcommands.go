@@ -9,6 +9,7 @@ import (
 func stringCommands() []*command {
 	return []*command{
 		oneKey("get", 2, reads, get),
+		{name: "mget", arity: -2, flags: reads, first: 1, last: -1, step: 1, run: mget},
 		oneKey("set", -3, write|denyOOM|changes, set),
 		oneKey("getset", 3, write|denyOOM|reads|changes, getset),
 		oneKey("strlen", 2, 0, strlen),
@@ -32,6 +33,19 @@ func get(s *Server, _ *Conn, args []string) reply {
 		return reply{}
 	}
 	return bulk(e.text)
+}
+
+// mget answers nothing for a key of another type, too.
+func mget(s *Server, _ *Conn, args []string) reply {
+	got := make([]reply, 0, len(args)-1)
+	for _, key := range args[1:] {
+		if e, bad := s.typed(key, stringKind); e != nil && !bad {
+			got = append(got, bulk(e.text))
+		} else {
+			got = append(got, reply{})
+		}
+	}
+	return listing(got)
 }
 
 func strlen(s *Server, c *Conn, args []string) reply {

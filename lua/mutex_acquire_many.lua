@@ -1,0 +1,23 @@
+-- mutex_acquire_many: ask once for many mutexes what mutex_acquire asks for one.
+--
+-- KEYS[1]  lock hash        name
+-- KEYS[2]  queue of waiters relock_queue:{name}
+-- KEYS[3]  fencing counter  redisson_lock_token:{name}
+--
+-- Returns nothing: it only defines survey, which returns that all are idle, and their counters. Where they are not, or may
+-- not be asked for together, each is asked for by itself. So is a counter that MGET knows nothing of.
+local function survey(keys, args, entries, deep, wide)
+  local asked, counters, seen = {}, {}, {}
+  for i = 1, entries do
+    local k = (i - 1) * deep
+    if seen[KEYS[1]] then
+      return -- the second of them will find it taken
+    end
+    seen[KEYS[1]] = true
+    asked[2 * i - 1], asked[2 * i], counters[i] = KEYS[1], KEYS[2], KEYS[3]
+  end
+  if redis.pcall('EXISTS', unpack(asked)) == 0 then
+    local may = redis.acl_check_cmd
+    return { idle = true, counters = may and may('MGET', unpack(counters)) and redis.call('MGET', unpack(counters)) or {} }
+  end
+end
