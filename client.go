@@ -107,9 +107,10 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 		lk.err = err
 		return lk
 	}
-	lk.names, lk.key, lk.cfg = k.names, k.key, lk.k.cfg
+	lk.names, lk.key, lk.cfg = k.names, k.key, &lk.k.cfg
 	if len(opts) > 0 {
-		lk.cfg, lk.err = lk.cfg.with(opts, false)
+		own, err := lk.cfg.with(opts, false)
+		lk.cfg, lk.err = &own, err
 	}
 	return lk
 }

@@ -96,7 +96,7 @@ func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
 func TestCloseGivesBackALateGrant(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		m := c.Mutex("k")
-		h := c.keeper.newHold(m.newClaim(""), node.Grant{Token: 1}, &m.cfg, false)
+		h := c.keeper.newHold(m.newClaim(""), node.Grant{Token: 1}, m.cfg, false)
 		c.Close()
 		_, err := h.start(t.Context(), &m.lock, HowLocal)
 		require.ErrorIs(t, err, ErrClosed)

@@ -104,6 +104,6 @@ func (lk *lock) tryAs(ctx context.Context, _ *call) (*Lease, error) {
 		}
 		return nil, err
 	}
-	l, err := lk.k.newHold(c, g, &lk.cfg, atGate).start(ctx, lk, HowFree)
+	l, err := lk.k.newHold(c, g, lk.cfg, atGate).start(ctx, lk, HowFree)
 	return lk.filled(ctx, l, err)
 }

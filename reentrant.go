@@ -21,7 +21,7 @@ type lock struct {
 	k     *keeper // of the client
 	kind  *wire.Kind
 	names *wire.Names
-	cfg   config
+	cfg   *config
 	key   any    // a leaseKey: its leases in contexts
 	err   error  // what was wrong with the name or the options
 	mutex *Mutex // that it is, nil for another kind
@@ -267,7 +267,7 @@ func ownerOf(ctx context.Context) (string, error) {
 
 // newClaim returns the claim of a new entry.
 func (lk *lock) newClaim(owner string) claim {
-	return lk.k.arb.claim(lk.k.entry(lk.kind, lk.names, owner, &lk.cfg))
+	return lk.k.arb.claim(lk.k.entry(lk.kind, lk.names, owner, lk.cfg))
 }
 
 // entry is a new one. Sharers of an owner do not pass the lock on in memory.
@@ -305,7 +305,7 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim, atGate bool, seen *c
 	}
 	g, err := c.wait(wctx, seen.noticing(remark))
 	if err == nil {
-		return lk.k.newHold(c, g, &lk.cfg, atGate).start(ctx, lk, seen.how())
+		return lk.k.newHold(c, g, lk.cfg, atGate).start(ctx, lk, seen.how())
 	}
 	err = lk.explain(wctx, err, c)
 	// The queued entry goes to the next goroutine here, which so inherits its place; else it is

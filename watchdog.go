@@ -215,7 +215,7 @@ func (h *hold) start(ctx context.Context, of *lock, how How) (*Lease, error) {
 		defer h.mu.Unlock()
 		return nil, h.causeLocked()
 	}
-	h.cfg, h.began = &of.cfg, now
+	h.cfg, h.began = of.cfg, now
 	h.cap = clock.Never()
 	if d := of.cfg.maxLease; d > 0 {
 		h.cap = now.Add(d)

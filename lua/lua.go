@@ -109,10 +109,11 @@ func (l *loader) quick(name string, asks bool) (string, error) {
 // eachBegins parts what a short text has once for all entries from what it has for each.
 const eachBegins = "-- each:\n"
 
-// surveyed is what a survey tells of an entry, in place of asking for it.
+// surveyed is what a survey tells of an entry, in place of asking for it, and an answer in one word.
 var surveyed = strings.NewReplacer(
 	"redis.call('EXISTS', KEYS[1], KEYS[2]) == 0", "(known.idle or redis.call('EXISTS', KEYS[1], KEYS[2]) == 0)",
-	"redis.call('GET', KEYS[3])", "(known.idle and known.counters[i] or redis.call('GET', KEYS[3]))")
+	"redis.call('GET', KEYS[3])", "(known.idle and known.counters[i] or redis.call('GET', KEYS[3]))",
+	"return said.answer", "return said.tokens")
 
 var place = regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
 

@@ -4,7 +4,8 @@
 -- ARGV[1]  how many entries
 -- ARGV[n]  as many for each entry, as one takes them
 --
--- Returns for each entry what one answers. What fails for one is its answer, and does not stop the others. The kind has
+-- Returns for each entry what one answers, {1} also as 1 and {1, first token, how many} also as 'first:how many', since
+-- Redis takes half a microsecond for each table. What fails for one is its answer, and does not stop the others. The kind has
 -- two functions for the most frequent case: survey asks for all at once and may have answers, quick does one entry, and
 -- answers nothing in other cases. What they cannot do, and whatever survey may not do, is left to one.
 local keys, args, entries, answers = KEYS, ARGV, tonumber(ARGV[1]), {}

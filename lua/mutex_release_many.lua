@@ -21,7 +21,7 @@ local function survey(keys, args, entries, deep, wide)
     local k, a = (i - 1) * deep, (i - 1) * wide + 1
     if (ARGV[4] or '') == '' and (ARGV[6] or '') == '' and redis.pcall('HEXISTS', KEYS[1], ARGV[1]) == 1
       and (none or redis.pcall('EXISTS', KEYS[2]) == 0) and redis.pcall(ARGV[10] or 'PUBLISH', KEYS[4], '0') == 0 then
-      free[#free + 1], answers[i] = KEYS[1], { 1 }
+      free[#free + 1], answers[i] = KEYS[1], 1
     end
   end
   if #free > 0 then

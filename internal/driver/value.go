@@ -52,6 +52,9 @@ func Error(err *ReplyError) Value { return Value{kind: kindError, err: err} }
 // IsNil reports whether the server answered nil.
 func (v Value) IsNil() bool { return v.kind == kindNil }
 
+// IsList reports whether the answer is a list.
+func (v Value) IsList() bool { return v.kind == kindList }
+
 // Err returns the server's error, nil where the answer is none.
 func (v Value) Err() error {
 	if v.kind != kindError {

@@ -133,7 +133,8 @@ type command struct {
 	claimed atomic.Bool
 	spent   bool // the timer has fired; written before answer is sent
 
-	call call // of one that goes together with others
+	call call        // of one that goes together with others
+	told atomic.Bool // such a one's caller hears by answer that the time is over
 }
 
 type answer struct {
@@ -148,6 +149,7 @@ func (l *Link) newCommand(ctx context.Context, timeout time.Duration) *command {
 		c.timer = time.AfterFunc(timeout, func() {
 			c.over.Store(true)
 			close(c.done)
+			c.overdue()
 		})
 	} else {
 		c.timer.Reset(timeout)

@@ -16,8 +16,9 @@ import (
 // an answer, and then goes in one command: Redis and the client library have a good part of their
 // work per command.
 type Script struct {
-	One  *driver.Script // for one caller
-	Many *driver.Script // for several: how many, and behind it the arguments of each
+	One   *driver.Script // for one caller
+	Many  *driver.Script // for several: how many, and behind it the arguments of each, as many for all
+	Spare []string       // arguments as they are taken to be where the last ones are left out
 }
 
 const (
@@ -47,14 +48,13 @@ type party struct {
 // call is what a caller asks for who goes together with others.
 type call struct {
 	keys, args []string
-	said       int // arguments that say something; those behind may be left out
 	timeout    time.Duration
 	who        Latecomer
 }
 
 // Share is Do for a script that may go together with those of other callers, then without the
-// values of their contexts. Of its arguments those behind the first said may be left out.
-func (l *Link) Share(ctx context.Context, timeout time.Duration, s *Script, keys, args []string, said int,
+// values of their contexts.
+func (l *Link) Share(ctx context.Context, timeout time.Duration, s *Script, keys, args []string,
 	who Latecomer) (driver.Value, error) {
 	near := l.crowdOf(keys)
 	if near.alone() {
@@ -63,13 +63,16 @@ func (l *Link) Share(ctx context.Context, timeout time.Duration, s *Script, keys
 			l.dispatch(near, near.landed(1))
 			return driver.Value{}, err
 		}
-		return l.send(ctx, timeout, lane, near, s.One, keys, args[:said], who)
+		return l.send(ctx, timeout, lane, near, s.One, keys, args, who)
 	}
 	if ctx.Err() != nil {
 		return driver.Value{}, unsent(ctx)
 	}
 	c := l.newCommand(ctx, timeout)
-	c.call = call{keys: keys, args: args, said: said, timeout: timeout, who: who}
+	c.call = call{keys: keys, args: args, timeout: timeout, who: who}
+	if c.told.Store(true); c.over.Load() { // the timer may have looked before
+		return driver.Value{}, fmt.Errorf("%w: %w", ErrUnsent, &Left{Cause: context.DeadlineExceeded})
+	}
 	l.dispatch(near, near.join(c, s))
 	return l.await(ctx, near, c)
 }
@@ -101,28 +104,53 @@ func (l *Link) dispatch(near *crowd, p *party) {
 // await waits for the answer to a command that goes together with others. Who leaves before it went
 // takes it out.
 func (l *Link) await(ctx context.Context, near *crowd, c *command) (driver.Value, error) {
-	var err error
-	select {
-	case got := <-c.answer:
+	got, err := c.hear(ctx)
+	switch {
+	case err == nil && got.err != errOverdue:
 		if c.timer.Stop() { // nobody else holds it
 			c.call = call{}
+			c.told.Store(false)
 			c.claimed.Store(false)
 			l.commands.Put(c)
 		}
 		return got.value, got.err
-	case <-ctx.Done():
-		err = &Left{Cause: context.Cause(ctx)}
-	case <-c.done:
+	case err == nil:
 		err = context.DeadlineExceeded
 	}
 	if near.withdraw(c) {
 		return driver.Value{}, fmt.Errorf("%w: %w", ErrUnsent, &Left{Cause: err})
 	}
-	if !c.claimed.CompareAndSwap(false, true) {
-		got := <-c.answer
-		return got.value, got.err
+	if got.err != errOverdue && !c.claimed.CompareAndSwap(false, true) {
+		if got = <-c.answer; got.err != errOverdue {
+			return got.value, got.err
+		}
 	}
 	return driver.Value{}, err
+}
+
+// hear returns the answer, which errOverdue stands for once the time is over, or why the caller
+// leaves before.
+func (c *command) hear(ctx context.Context) (answer, error) {
+	done := ctx.Done()
+	if done == nil { // to select takes as long as to wake up
+		return <-c.answer, nil
+	}
+	select {
+	case got := <-c.answer:
+		return got, nil
+	case <-done:
+		return answer{}, &Left{Cause: context.Cause(ctx)}
+	}
+}
+
+// errOverdue is what the timer of a command tells its caller.
+var errOverdue = errors.New("no answer in time")
+
+// overdue tells a caller that waits for others, or for the answer, that its time is over.
+func (c *command) overdue() {
+	if c.told.Load() && c.claimed.CompareAndSwap(false, true) {
+		c.answer <- answer{err: errOverdue}
+	}
 }
 
 // alone reports whether a caller's command goes by itself. A crowd is dense until half of it is left:
@@ -256,10 +284,10 @@ func (l *Link) askAll(s *Script, of []*command) ([]driver.Value, error) {
 	}()
 	if len(of) == 1 {
 		one := &of[0].call
-		value, err := l.rdb.Run(f, s.One, one.keys, one.args[:one.said])
+		value, err := l.rdb.Run(f, s.One, one.keys, one.args)
 		return []driver.Value{value}, err
 	}
-	keys, args := joined(of)
+	keys, args := joined(s, of)
 	value, err := l.rdb.Run(f, s.Many, keys, args)
 	if err != nil {
 		return nil, err
@@ -272,17 +300,17 @@ func (l *Link) askAll(s *Script, of []*command) ([]driver.Value, error) {
 }
 
 // joined are the keys and arguments of many.
-func joined(of []*command) (keys, args []string) {
+func joined(s *Script, of []*command) (keys, args []string) {
 	width := 0
 	for _, c := range of {
-		width = max(width, c.call.said)
+		width = max(width, len(c.call.args))
 	}
 	keys = make([]string, 0, len(of)*len(of[0].call.keys))
 	args = make([]string, 1, 1+len(of)*width)
 	args[0] = strconv.Itoa(len(of))
 	for _, c := range of {
 		keys = append(keys, c.call.keys...)
-		args = append(args, c.call.args[:width]...)
+		args = append(append(args, c.call.args...), s.Spare[len(c.call.args):width]...)
 	}
 	return keys, args
 }

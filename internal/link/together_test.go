@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var pair = &Script{One: driver.NewScript("return ARGV[1]"), Many: driver.NewScript("return ARGV")}
+var pair = &Script{One: driver.NewScript("return ARGV[1]"), Many: driver.NewScript("return ARGV"), Spare: []string{""}}
 
 // sent is one command that reached a held Redis.
 type sent struct {
@@ -75,7 +75,7 @@ func full(t *testing.T, h *held, l *Link, wg *sync.WaitGroup) []*sent {
 }
 
 func share(ctx context.Context, l *Link, what string, who Latecomer) (string, error) {
-	v, err := l.Share(ctx, time.Minute, pair, []string{"k" + what}, []string{what, ""}, 1, who)
+	v, err := l.Share(ctx, time.Minute, pair, []string{"k" + what}, []string{what}, who)
 	if err != nil {
 		return "", err
 	}

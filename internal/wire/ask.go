@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,13 +54,19 @@ const NoTicket = "-"
 // caller has left.
 func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over string, who link.Latecomer) (Answer, error) {
 	n := e.Names
-	args := make([]string, 0, acquireArgs)
-	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, e.Owner, ticket, over, way.Inbox, way.Publish)
-	args = r.vetted.ask(args, way, e)
-	keys := []string{n.Lock, n.Queue, n.Counter, n.Unlock}
-	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).acquire, keys, args, len(trim(args, 6)), who)
+	var room [acquireArgs]string
+	args := append(room[:0], MS(e.Lease), lastBlock.text(int64(e.Block)), e.ID, e.Owner, ticket, over, way.Inbox, way.Publish)
+	args = slices.Clone(trim(r.vetted.ask(args, way, e), acquireRoute)) // mostly three
+	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).acquire, n.keys[:4:4], args, who)
 	if err != nil {
 		return Answer{}, err
+	}
+	if !v.IsList() {
+		a, err := parseTokens(v)
+		if err == nil {
+			r.vetted.note(n.Lock)
+		}
+		return a, err
 	}
 	got, err := v.Values()
 	if err != nil {
@@ -69,8 +76,33 @@ func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over s
 	return parseAnswer(got)
 }
 
+// parseTokens reads a grant in one word, as a script for many has it: <first token>:<how many>.
+func parseTokens(v driver.Value) (a Answer, err error) {
+	text, err := v.Text()
+	if err != nil {
+		return a, err
+	}
+	first, count, _ := strings.Cut(text, ":")
+	a.Number, err = strconv.ParseInt(first, 10, 64)
+	if err != nil || a.Number < 1 {
+		return Answer{}, fmt.Errorf("acquire: granted %q", text)
+	}
+	a.Count, err = strconv.Atoi(count)
+	if err != nil || a.Count < 1 {
+		return Answer{}, fmt.Errorf("acquire: granted %q", text)
+	}
+	a.Mine = true
+	return a, nil
+}
+
 // acquireArgs is how many arguments acquire takes, and vote.
 const acquireArgs = 11
+
+// acquireRoute and releaseRoute are the places of the route in their arguments.
+const (
+	acquireRoute = 6
+	releaseRoute = 8
+)
 
 // none is the place of the route in arguments that have none.
 const none = -9
@@ -95,6 +127,13 @@ func trim(args []string, route int) []string {
 	return args
 }
 
+// spare are the arguments that a script takes those to be that trim has left out.
+func spare(n, route int) []string {
+	args := make([]string, n)
+	args[route], args[route+1] = Plain.Inbox, Plain.Publish
+	return args
+}
+
 // of returns the scripts of a kind.
 func (r *Redis) of(k *Kind) *scripts {
 	if k == Mutex {
@@ -108,22 +147,26 @@ func (r *Redis) of(k *Kind) *scripts {
 }
 
 // MS is a duration on the wire: whole milliseconds, at least one.
-func MS(d time.Duration) string {
-	ms := max(1, d.Milliseconds())
-	last := lastMS.Load()
-	if last == nil || last.ms != ms {
-		last = &milliseconds{ms, strconv.FormatInt(ms, 10)}
-		lastMS.Store(last)
-	}
-	return last.text
+func MS(d time.Duration) string { return lastMS.text(max(1, d.Milliseconds())) }
+
+// lastMS and lastBlock are what was told last: most locks have the same lease, and the same block.
+var lastMS, lastBlock spelled
+
+// spelled is a number as text, kept for the next who needs the same.
+type spelled struct{ last atomic.Pointer[number] }
+
+type number struct {
+	n    int64
+	text string
 }
 
-// lastMS is what MS told last: most locks have the same lease.
-var lastMS atomic.Pointer[milliseconds]
-
-type milliseconds struct {
-	ms   int64
-	text string
+func (s *spelled) text(n int64) string {
+	last := s.last.Load()
+	if last == nil || last.n != n {
+		last = &number{n, strconv.FormatInt(n, 10)}
+		s.last.Store(last)
+	}
+	return last.text
 }
 
 // parseAnswer reads {1, first token, how many} or {0, counter, ticket, TTL, holder}, and how many

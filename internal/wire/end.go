@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/relock-go/relock/internal/driver"
@@ -13,26 +14,29 @@ import (
 // the same step, and the answer is next's: the zero Answer when Redis could not queue it. With
 // turns the lock is left to Redisson's waiters where some listen.
 func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry, who link.Latecomer) (bool, Answer, error) {
-	keys, args := releaseCall(way, e, turns, next)
-	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).release, keys, args, len(trim(args, 8)), who)
+	args := releaseArgs(way, e, turns, next)
+	said := slices.Clone(trim(args[:], releaseRoute))
+	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).release, e.Names.keys[:], said, who)
 	got, held, err := first(v, err)
-	if err != nil || len(got) == 1 {
+	if err != nil || len(got) <= 1 {
 		return held, Answer{}, err
 	}
 	a, err := parseAnswer(got[1:])
 	return true, a, err
 }
 
-func releaseCall(way Route, e *Entry, turns bool, next *Entry) (keys, args []string) {
-	n := e.Names
-	args = []string{e.ID, MS(e.Lease), strconv.Itoa(e.Block), e.Owner, "", "", "", "", way.Inbox, way.Publish}
+// releaseCount is how many arguments a release has.
+const releaseCount = 10
+
+func releaseArgs(way Route, e *Entry, turns bool, next *Entry) [releaseCount]string {
+	args := [...]string{e.ID, MS(e.Lease), lastBlock.text(int64(e.Block)), e.Owner, "", "", "", "", way.Inbox, way.Publish}
 	if !turns {
 		args[4] = "0"
 	}
 	if next != nil {
 		args[5], args[6], args[7] = next.ID, MS(next.Lease), strconv.Itoa(next.Block)
 	}
-	return []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}, args
+	return args
 }
 
 // Count is what a node is told of a quorum's fencing tokens.
@@ -64,10 +68,14 @@ func unvoteArgs(e *Entry, n Count) []string {
 	return []string{MS(e.Lease), strconv.Itoa(e.Block), e.ID, reached, proposal(n.Least), e.Owner, "", "", "", ""}
 }
 
-// first reads an answer that begins with 1 where the caller did hold the lock.
+// first reads an answer that begins with 1 where the caller did hold the lock, or is 1.
 func first(v driver.Value, err error) ([]driver.Value, bool, error) {
 	if err != nil {
 		return nil, false, err
+	}
+	if !v.IsList() {
+		held, err := v.Int64()
+		return nil, held == 1, err
 	}
 	got, err := v.Values()
 	if err != nil {
@@ -91,8 +99,8 @@ type Sweep struct {
 
 // Release adds the end of an entry where Redis decides alone.
 func (s *Sweep) Release(way Route, e *Entry, turns bool) {
-	keys, args := releaseCall(way, e, turns, nil)
-	s.add(e.Kind, keys, args)
+	args := releaseArgs(way, e, turns, nil)
+	s.add(e.Kind, e.Names.keys[:], args[:])
 }
 
 // Unvote adds the end of an entry at a node of a quorum.

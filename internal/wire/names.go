@@ -35,6 +35,8 @@ type Names struct {
 	Seed    string // STRING, on a quorum: incarnation of the Redis that the counter was told to
 	Listen  string // channel beside Unlock that only relock clients subscribe; turns of the others are told there
 	Tag     string // the lock's name as a hash tag
+
+	keys [5]string // Lock, Queue, Counter, Unlock, Listen: what scripts take, the first four or all
 }
 
 // NamesOf returns the names of a lock, whose name in Redis starts with prefix. It fails with
@@ -80,6 +82,7 @@ func namesIn(logical, name, tag string) *Names {
 	n := &Names{Name: logical, Lock: name, Tag: tag}
 	n.Queue, n.Counter, n.Unlock = next(queuePrefix), next(counterPrefix), next(UnlockPrefix)
 	n.Seed, n.Listen = next(seedPrefix), next(ListenPrefix)
+	n.keys = [...]string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}
 	return n
 }
 

@@ -73,7 +73,7 @@ func (o Options) scripts(k *Kind) *scripts {
 		s.fence, s.sweep = script(from.Text("fence")), script(from.Sweep("unvote"))
 		s.declare = script(from.Text("declare"))
 	} else {
-		s.acquire, s.release = shared(from, "acquire"), shared(from, "release")
+		s.acquire, s.release = shared(from, "acquire", spare(acquireArgs, acquireRoute)), shared(from, "release", spare(releaseCount, releaseRoute))
 		s.sweep = script(from.Sweep("release"))
 		s.refill = script(from.Text("refill"))
 	}
@@ -82,8 +82,8 @@ func (o Options) scripts(k *Kind) *scripts {
 }
 
 // shared is a script that goes for several callers too.
-func shared(from lua.Scripts, name string) *link.Script {
-	return &link.Script{One: script(from.Text(name)), Many: script(from.Many(name))}
+func shared(from lua.Scripts, name string, spare []string) *link.Script {
+	return &link.Script{One: script(from.Text(name)), Many: script(from.Many(name)), Spare: spare}
 }
 
 // script is one whose files are embedded, so that a missing one is a mistake of this package's.
