@@ -56,14 +56,15 @@ func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over s
 	n := e.Names
 	var room [acquireArgs]string
 	args := append(room[:0], MS(e.Lease), lastBlock.text(int64(e.Block)), e.ID, e.Owner, ticket, over, way.Inbox, way.Publish)
-	args = slices.Clone(trim(r.vetted.ask(args, way, e), acquireRoute)) // mostly three
+	args, known := r.vetted.ask(args, way, e)
+	args = slices.Clone(trim(args, acquireRoute)) // mostly three
 	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).acquire, n.keys[:4:4], args, who)
 	if err != nil {
 		return Answer{}, err
 	}
 	if !v.IsList() {
 		a, err := parseTokens(v)
-		if err == nil {
+		if err == nil && !known {
 			r.vetted.note(n.Lock)
 		}
 		return a, err
@@ -72,7 +73,9 @@ func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over s
 	if err != nil {
 		return Answer{}, err
 	}
-	r.vetted.note(n.Lock)
+	if !known {
+		r.vetted.note(n.Lock)
+	}
 	return parseAnswer(got)
 }
 
@@ -236,7 +239,8 @@ func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, who link.Latecomer
 	}
 	args := make([]string, 0, acquireArgs)
 	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, b.Ticket, b.How, e.Owner, number, proposal(b.Least))
-	args = trim(r.vetted.ask(args, Plain, e), none)
+	args, known := r.vetted.ask(args, Plain, e)
+	args = trim(args, none)
 	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).vote, voteKeys(e.Names), args, who)
 	if err != nil {
 		return Answer{}, err
@@ -245,7 +249,9 @@ func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, who link.Latecomer
 	if err != nil {
 		return Answer{}, err
 	}
-	r.vetted.note(e.Names.Lock)
+	if !known {
+		r.vetted.note(e.Names.Lock)
+	}
 	if len(got) == 4 {
 		return parseGrant(got, e)
 	}
@@ -310,19 +316,19 @@ type vetted struct {
 }
 
 // ask appends the arguments by which a script checks the rights to a lock: three empty ones where
-// that was done.
-func (v *vetted) ask(args []string, way Route, e *Entry) []string {
+// that is known to have been done.
+func (v *vetted) ask(args []string, way Route, e *Entry) (_ []string, known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.names[e.Names.Lock] {
-		return append(args, "", "", "")
+		return append(args, "", "", ""), true
 	}
 	inbox := ""
 	if way.Inbox != "" {
 		client, _, _ := strings.Cut(e.ID, ":")
 		inbox = way.Inbox + client
 	}
-	return append(args, way.Publish, e.Names.Listen, inbox)
+	return append(args, way.Publish, e.Names.Listen, inbox), false
 }
 
 // note remembers that the rights to a lock were found to be there. Where too many are known it

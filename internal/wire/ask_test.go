@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,14 +21,34 @@ func entryOf(t *testing.T, name, id string) *Entry {
 func TestRightsAreAskedForOnce(t *testing.T) {
 	v := &vetted{}
 	e := entryOf(t, "k", "uuid:1")
-	require.Equal(t, []string{"PUBLISH", "relock_listen:{k}", InboxPrefix + "uuid"}, v.ask(nil, Plain, e))
-	require.NotEmpty(t, v.ask(nil, Plain, e)[0], "until they were found to be there")
+	rights := func(e *Entry) []string {
+		args, known := v.ask(nil, Plain, e)
+		require.Equal(t, args[0] == "", known)
+		return args
+	}
+	require.Equal(t, []string{"PUBLISH", "relock_listen:{k}", InboxPrefix + "uuid"}, rights(e))
+	require.NotEmpty(t, rights(e)[0], "until they were found to be there")
 	v.note("k")
-	require.Equal(t, []string{"", "", ""}, v.ask(nil, Plain, e))
-	require.Empty(t, v.ask(nil, Route{Publish: "PUBLISH"}, entryOf(t, "other", "uuid:2"))[2], "no inbox")
+	require.Equal(t, []string{"", "", ""}, rights(e))
+	args, _ := v.ask(nil, Route{Publish: "PUBLISH"}, entryOf(t, "other", "uuid:2"))
+	require.Empty(t, args[2], "no inbox")
 	for i := range 3 * maxVetted {
 		v.note(fmt.Sprint(i))
 		require.LessOrEqual(t, len(v.names), maxVetted)
 	}
-	require.NotEmpty(t, v.ask(nil, Plain, e)[0])
+	require.NotEmpty(t, rights(e)[0])
+}
+
+// A grant in one word is read, and nothing else is.
+func TestAGrantInOneWord(t *testing.T) {
+	a, err := parseTokens(driver.String("1795331819046123:256"))
+	require.NoError(t, err)
+	require.Equal(t, Answer{Mine: true, Number: 1795331819046123, Count: 256}, a)
+	for _, odd := range []driver.Value{
+		{}, driver.Int(1), driver.String(""), driver.String("5"), driver.String("5:"), driver.String("0:1"), driver.String("5:0"),
+		driver.String("5:1:own"), driver.String("x:1"), driver.Error(&driver.ReplyError{Text: "OOM"}),
+	} {
+		_, err := parseTokens(odd)
+		require.Error(t, err)
+	}
 }
