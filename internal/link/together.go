@@ -21,8 +21,11 @@ type Script struct {
 	Spare []string       // arguments as they are taken to be where the last ones are left out
 }
 
+// Crowded is how many callers' commands are out before others wait for one another. It is a constant
+// but for the simulated world, where few do what takes many, and which sets it while no Link is in use.
+var Crowded = 32
+
 const (
-	crowded  = 32                     // callers whose commands are out before others wait for one another
 	together = 32                     // go in one command, which keeps others waiting for about 0.2 ms
 	few      = 2                      // commands out: with fewer, what waits goes as it is
 	most     = 64                     // commands out with which more wait
@@ -158,7 +161,7 @@ func (c *command) overdue() {
 func (near *crowd) alone() bool {
 	near.mu.Lock()
 	defer near.mu.Unlock()
-	near.dense = near.out >= crowded || len(near.waiting) > 0 || near.dense && near.out > crowded/2
+	near.dense = near.out >= Crowded || len(near.waiting) > 0 || near.dense && near.out > Crowded/2
 	if near.dense {
 		return false
 	}
@@ -224,7 +227,7 @@ func (near *crowd) landed(n int) *party {
 		return nil
 	}
 	p := near.waiting[0] // they stand as they came
-	if near.flights < few || len(p.of) == together && near.flights < most || time.Since(p.since) > linger {
+	if near.flights < min(few, Crowded) || len(p.of) == together && near.flights < most || time.Since(p.since) > linger {
 		return near.take(p)
 	}
 	return nil

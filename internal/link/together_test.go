@@ -59,7 +59,7 @@ func newHeld() *held {
 // full has so many commands out that who comes waits for others.
 func full(t *testing.T, h *held, l *Link, wg *sync.WaitGroup) []*sent {
 	t.Helper()
-	for i := range crowded {
+	for i := range Crowded {
 		wg.Go(func() {
 			if v, err := share(t.Context(), l, "lone"+strconv.Itoa(i), nil); err != nil || v != "lone"+strconv.Itoa(i) {
 				t.Errorf("%q, %v", v, err)
@@ -67,7 +67,7 @@ func full(t *testing.T, h *held, l *Link, wg *sync.WaitGroup) []*sent {
 		})
 	}
 	var out []*sent
-	for range crowded {
+	for range Crowded {
 		out = append(out, within(t, h.came))
 		require.False(t, out[len(out)-1].many)
 	}

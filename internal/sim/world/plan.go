@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/link"
 )
 
 // Classes are the classes of faults that a seed may be run under.
@@ -26,6 +27,7 @@ type Plan struct {
 	Lease    time.Duration   // of the clients
 	Leases   []time.Duration // that locks are taken with
 	Rates    rates
+	Crowded  int // link.Crowded
 	Events   []event
 	Fresh    bool             // nobody has initialized guarded nodes
 	Guard    relock.GuardMode // of guarded ones
@@ -110,6 +112,10 @@ func Draw(seed uint64, class, topo string) *Plan {
 	}
 	p.Rates = drawRates(r, p)
 	p.Events = drawEvents(r, p)
+	p.Crowded = link.Crowded
+	if throw(seed, "crowded").stream().IntN(4) == 0 {
+		p.Crowded = 1 // what is asked while a command is out goes together
+	}
 	return p
 }
 
@@ -159,6 +165,6 @@ func (p *Plan) options() []relock.Option {
 
 func (p *Plan) String() string {
 	who := fmt.Sprintf("%d processes of %d actors, %d JVMs of %d threads", p.Procs, p.Actors, p.JVMs, p.Threads)
-	return fmt.Sprintf("seed %d: %s, %s; %s, %d rounds, %d names, leases %v of %v, rates %+v", p.Seed, p.Class,
-		p.Topology.Name, who, p.Rounds, len(p.Names), p.Leases, p.Lease, p.Rates)
+	return fmt.Sprintf("seed %d: %s, %s; %s, %d rounds, %d names, leases %v of %v, crowded at %d, rates %+v", p.Seed, p.Class,
+		p.Topology.Name, who, p.Rounds, len(p.Names), p.Leases, p.Lease, p.Crowded, p.Rates)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/link"
 )
 
 // Options say how a seed is run.
@@ -83,6 +84,8 @@ func Run(t *testing.T, seed uint64, o Options) *Result {
 func perform(t *testing.T, plan *Plan, o Options) (res *Result) {
 	ids := throw(plan.Seed, "uuid")
 	uuid.SetRand(&ids)
+	defer func(was int) { link.Crowded = was }(link.Crowded)
+	link.Crowded = plan.Crowded
 	var w *World
 	defer func() {
 		if died := recover(); died != nil {
