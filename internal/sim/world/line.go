@@ -94,6 +94,9 @@ func nameOf(s *driver.Script) string {
 	if strings.Contains(s.Text, "local function one()") {
 		name = "sweep"
 	}
+	if strings.Contains(s.Text, "-- many: ") {
+		name = "many"
+	}
 	scriptNames.Store(s.SHA, name)
 	return name
 }

@@ -112,11 +112,20 @@ func Draw(seed uint64, class, topo string) *Plan {
 	}
 	p.Rates = drawRates(r, p)
 	p.Events = drawEvents(r, p)
-	p.Crowded = link.Crowded
-	if throw(seed, "crowded").stream().IntN(4) == 0 {
-		p.Crowded = 1 // what is asked while a command is out goes together
-	}
+	p.crowd()
 	return p
+}
+
+// crowd has many actors of a quarter of the plans lock many names, and what they ask for go together.
+func (p *Plan) crowd() {
+	p.Crowded = link.Crowded
+	if p.Topology.Quorum || throw(p.Seed, "crowded").stream().IntN(4) > 0 {
+		return
+	}
+	p.Crowded, p.Actors = 1, p.Actors+6
+	for i := range 6 {
+		p.Names = append(p.Names, "crowd-"+strconv.Itoa(i))
+	}
 }
 
 var someLeases = []time.Duration{
