@@ -3,6 +3,8 @@ package relock
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -130,5 +132,46 @@ func lockUnlock(ctx context.Context, b *testing.B, m *Mutex) {
 	}
 	if err != nil {
 		b.Error(err)
+	}
+}
+
+// BenchmarkOneScriptForMany is how long Redis is kept busy by one script for 32 locks: what others wait for it at most.
+func BenchmarkOneScriptForMany(b *testing.B) {
+	s := redistest.Start(b)
+	c := benchClient(b, s.Client())
+	var wg sync.WaitGroup
+	lockAll := func(n int) {
+		for i := range 256 {
+			m := c.Mutex(fmt.Sprint("k", i))
+			wg.Go(func() {
+				for range n {
+					lockUnlock(context.Background(), b, m)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	lockAll(4)
+	s.Do("CONFIG", "SET", "slowlog-max-len", "4096", "slowlog-log-slower-than", "0")
+	for b.Loop() {
+		lockAll(1)
+	}
+	took := map[string][]float64{}
+	found, err := s.Client().Do(context.Background(), s.Client().B().SlowlogGet().Count(4096).Build()).ToArray()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, entry := range found {
+		parts, _ := entry.ToArray()
+		us, _ := parts[2].AsInt64()
+		if words, _ := parts[3].AsStrSlice(); len(words) > 2 && words[0] == "EVALSHA" {
+			took[words[2]] = append(took[words[2]], float64(us))
+		}
+	}
+	for name, keys := range map[string]string{"acquires": "128", "releases": "160"} { // keys of 32
+		if times := took[keys]; len(times) > 0 {
+			slices.Sort(times)
+			b.ReportMetric(times[len(times)/2], "µs/32-"+name)
+		}
 	}
 }
