@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/relock-go/relock/internal/driver"
@@ -189,6 +190,50 @@ func TestLeavingACrowd(t *testing.T) {
 	}
 	calm(h, &wg, out)
 	l.Close()
+}
+
+// Whose time is over while it waits was never sent; whose time is over while it is out hears later what became of it.
+func TestTimeIsOverInACrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld()
+		l := New(h, time.Minute, nil)
+		var wg sync.WaitGroup
+		out := full(t, h, l, &wg)
+		shortly := func(ctx context.Context, who Latecomer) error {
+			_, err := l.Share(ctx, time.Second, pair, []string{"k"}, []string{"short"}, who)
+			return err
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for _, ctx := range []context.Context{ctx, context.Background()} {
+			err := shortly(ctx, nil)
+			require.ErrorIs(t, err, ErrUnsent)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Zero(t, waiters(l))
+		}
+		late := make(lateAnswers, together)
+		left := make(chan error, together)
+		for i := range together {
+			of := ctx
+			if i%2 == 0 {
+				of = context.Background()
+			}
+			wg.Go(func() { left <- shortly(of, late) })
+		}
+		c := <-h.came
+		for range together {
+			err := <-left
+			require.NotErrorIs(t, err, ErrUnsent)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.True(t, MayHaveRun(err))
+		}
+		c.end <- nil
+		for range together {
+			require.NoError(t, <-late)
+		}
+		calm(h, &wg, out)
+		l.Close()
+	})
 }
 
 // One caller's error is its own; an answer that is lost is lost for all; a refusal is asked again in halves.
