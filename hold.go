@@ -165,7 +165,7 @@ func (h *hold) take(l *Lease, now clock.Stamp) (count int, lease time.Duration, 
 		return 0, 0, h.whyGone(l)
 	}
 	h.leases = slices.Delete(h.leases, i, i+1)
-	l.over = true
+	l.over, l.since = true, now.Mono()-l.since
 	return len(h.leases), h.renewLease(now), nil
 }
 
@@ -213,7 +213,7 @@ func (h *hold) lose(cause error) {
 	leases, atGate := h.leases, h.atGate
 	h.leases, h.atGate = nil, false
 	for _, l := range leases {
-		l.owed = !l.told
+		l.told.CompareAndSwap(toldNothing, owedLost)
 	}
 	if h.idle {
 		h.withdraw()
@@ -221,7 +221,7 @@ func (h *hold) lose(cause error) {
 	h.mu.Unlock()
 	for _, l := range leases {
 		l.ctx.end(cause)
-		if !l.owed {
+		if l.told.Load() != owedLost {
 			l.ended(EventLost, cause)
 		}
 	}

@@ -18,10 +18,9 @@ type Lease struct {
 	token  int64
 	ctx    leaseCtx
 	over   bool // unlocked; guarded by h.mu
-	told   bool // an observer knows it; guarded by h.mu
-	owed   bool // it was lost before; guarded by h.mu
 	how    How
-	since  time.Duration // on the monotonic clock
+	told   atomic.Uint32 // what an observer knows of it
+	since  time.Duration // it began, on the monotonic clock; once it is over, how long it was
 	number uint64        // for observers
 }
 

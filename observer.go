@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"runtime/pprof"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,8 +32,8 @@ type Event struct {
 	How     How             // of EventAcquired, EventReleased and EventLost: how the lease was got
 	Waited  bool            // of EventAcquired and EventAbandoned: EventWaiting was told of that call before
 	Token   int64           // of EventAcquired, EventReleased and EventLost: the lease's fencing token
-	Wait    time.Duration   // of EventWaiting, EventAcquired and EventAbandoned: since Lock or TryLock was called
-	Hold    time.Duration   // of EventReleased and EventLost: since Lock or TryLock returned
+	Wait    time.Duration   // of EventWaiting, EventAcquired and EventAbandoned: since Lock or TryLock was called, up to the grant
+	Hold    time.Duration   // of EventReleased and EventLost: from the grant until Unlock was called, or the loss
 	Node    int             // of a node's: which of a quorum, from 1; 0 where one Redis decides
 	Cause   error           // why, where something failed or ended by itself; else nil
 }
@@ -120,26 +121,53 @@ type call struct {
 	ctx    context.Context // of the caller
 	began  time.Duration
 	waits  bool          // that was told
+	lent   bool          // to who may tell it something later still
 	failed time.Duration // since when Redis does not answer, 0 for it does
 	next   time.Duration // when to tell that again
 }
 
 // observed makes a call of the lock's, and tells what became of it.
 func (lk *lock) observed(ctx context.Context, enter func(*lock, context.Context, *call) (*Lease, error)) (*Lease, error) {
-	c := &call{lk: lk, ctx: ctx, began: clock.Mono()}
+	c := newCall(lk, ctx)
 	l, err := enter(lk, ctx, c)
 	if c.waits {
 		pprof.SetGoroutineLabels(ctx)
 	}
 	e := lk.event(EventAcquired)
-	e.Context, e.Wait, e.Waited = ctx, clock.Mono()-c.began, c.waits
+	e.Context, e.Waited = ctx, c.waits
 	if err != nil {
-		e.Kind, e.Cause = EventAbandoned, outward(err)
+		e.Kind, e.Cause, e.Wait = EventAbandoned, outward(err), clock.Mono()-c.began
+		c.free()
 		lk.k.cfg.observer.Observe(e)
 		return nil, err
 	}
+	e.Wait = l.since - c.began
+	if lk.cfg.fixed > 0 { // it may have been lengthened since
+		e.Wait = clock.Mono() - c.began
+	}
+	c.free()
 	l.introduce(&e)
 	return l, nil
+}
+
+// calls are those that ended, for reuse.
+var calls sync.Pool
+
+func newCall(lk *lock, ctx context.Context) *call {
+	c, _ := calls.Get().(*call)
+	if c == nil {
+		c = new(call)
+	}
+	c.lk, c.ctx, c.began = lk, ctx, clock.Mono()
+	return c
+}
+
+// free ends the call.
+func (c *call) free() {
+	if !c.lent {
+		*c = call{}
+		calls.Put(c)
+	}
 }
 
 // leases counts those that were observed, in this process.
@@ -157,14 +185,17 @@ func (l *Lease) introduce(e *Event) {
 		h.last = l.number // whose turn it was before returned from here before its Unlock passed the hold on
 	}
 	h.k.cfg.observer.Observe(*e)
-	h.mu.Lock()
-	l.told = true
-	lost, cause := l.owed, h.cause
-	h.mu.Unlock()
-	if lost {
-		l.ended(EventLost, cause)
+	if !l.told.CompareAndSwap(toldNothing, toldAcquired) {
+		l.ended(EventLost, h.why())
 	}
 }
+
+// What an observer knows of a lease.
+const (
+	toldNothing  = iota
+	toldAcquired // who ends the lease tells
+	owedLost     // the lease was lost before: who has it tells
+)
 
 // watched reports whether somebody is told of the lock's events.
 func (lk *lock) watched() bool {
@@ -184,6 +215,7 @@ func (c *call) noticing(then remark) remark {
 	if c == nil {
 		return then
 	}
+	c.lent = true
 	return func(key string, heard error) {
 		c.queued(heard)
 		if then != nil {
@@ -194,14 +226,14 @@ func (c *call) noticing(then remark) remark {
 
 // enter goes to the gate.
 func (lk *lock) enter(ctx context.Context, seen *call) (baton, error) {
-	if seen != nil {
-		if b, free := lk.k.gates.TryEnter(lk.names.Lock); free {
-			return b, nil
-		}
-		seen.queued(nil)
+	if seen == nil {
+		return lk.k.gates.Enter(ctx, lk.names.Lock)
 	}
-	return lk.k.gates.Enter(ctx, lk.names.Lock)
+	return lk.k.gates.EnterSeen(ctx, lk.names.Lock, seen)
 }
+
+// Waits is told that the call is in its gate's line.
+func (c *call) Waits() { c.queued(nil) }
 
 // event is one of the lock.
 func (lk *lock) event(kind EventKind) Event {
@@ -265,14 +297,25 @@ func (l *Lease) ended(kind EventKind, cause error) {
 	}
 	e := l.of.event(kind)
 	e.Context, e.Lease = l.ctx.Context, l.number
-	e.How, e.Token, e.Hold, e.Cause = l.how, l.token, clock.Mono()-l.since, cause
+	e.How, e.Token, e.Hold, e.Cause = l.how, l.token, l.held(), cause
 	o.Observe(e)
+}
+
+// held is how long the lease was, when it is over. Nobody but who ended it asks.
+func (l *Lease) held() time.Duration {
+	if l.over {
+		return l.since
+	}
+	return clock.Mono() - l.since
 }
 
 // unlockedWith tells what became of an Unlock, unless the lease was over before.
 func (l *Lease) unlockedWith(err error) {
 	switch {
-	case l.h.k.cfg.observer == nil, errors.Is(err, ErrNotHeld), errors.Is(err, ErrClosed):
+	case l.h.k.cfg.observer == nil:
+	case err == nil:
+		l.ended(EventReleased, nil)
+	case errors.Is(err, ErrNotHeld), errors.Is(err, ErrClosed):
 	case !wire.IsLost(err):
 		l.ended(EventReleased, err)
 	case l.unlocked(): // who lost the hold did not find this lease in it any more

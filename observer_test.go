@@ -288,3 +288,22 @@ func TestKindsHaveNames(t *testing.T) {
 	require.Empty(t, (EventAbandoned + 1).String())
 	require.Empty(t, (HowCached + 1).String())
 }
+
+// How long Redis takes to be told is no part of a hold.
+func TestAHoldEndsWithItsUnlock(t *testing.T) {
+	const timeout = 100 * time.Millisecond
+	rdb := faulty(redistest.Start(t))
+	o := &seen{}
+	c := newClient(t, rdb, WithObserver(o), WithLease(time.Minute), WithCommandTimeout(timeout))
+	before := time.Now()
+	l, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	rdb.Filter(faults.All(faults.AnyScript, faults.LoseCall))
+	require.Error(t, l.Unlock(t.Context()))
+	took := time.Since(before)
+	rdb.Filter(nil)
+	got := o.nth(t, 1, EventReleased)
+	require.Error(t, got.Cause)
+	require.Positive(t, got.Hold)
+	require.LessOrEqual(t, got.Hold, took-timeout)
+}

@@ -122,9 +122,22 @@ func New[T comparable]() *Gates[T] {
 // gates were closed. A baton that arrives together with the end of ctx is returned without error;
 // the caller decides what becomes of it.
 func (g *Gates[T]) Enter(ctx context.Context, key string) (T, error) {
+	return g.EnterSeen(ctx, key, nil)
+}
+
+// A Watcher is told once its goroutine is in a line, and must not block: the gate may be its own by
+// then.
+type Watcher interface{ Waits() }
+
+// EnterSeen is Enter for one whom seen watches, unless that is nil. It is told nothing of a gate
+// that is free, or offered.
+func (g *Gates[T]) EnterSeen(ctx context.Context, key string, seen Watcher) (T, error) {
 	baton, w := g.join(key)
 	if w == nil {
 		return baton, nil
+	}
+	if seen != nil {
+		seen.Waits()
 	}
 	for {
 		select {

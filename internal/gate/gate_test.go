@@ -171,3 +171,39 @@ func TestABatonRestsAtTheGate(t *testing.T) {
 		require.Zero(t, g.Len())
 	})
 }
+
+// waits counts who is told that they wait.
+type waits struct{ n int }
+
+func (w *waits) Waits() { w.n++ }
+
+func TestOnlyWhoWaitsIsSeenWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, seen := gate.New[int](), &waits{}
+		_, err := g.EnterSeen(t.Context(), "k", seen)
+		require.NoError(t, err)
+		require.Zero(t, seen.n, "the gate was free")
+		first, second := &waits{}, &waits{}
+		got := make(chan int, 1)
+		go func() {
+			baton, err := g.EnterSeen(t.Context(), "k", first)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- baton
+		}()
+		synctest.Wait()
+		require.Equal(t, 1, first.n)
+		require.True(t, g.Offer("k", 7, clock.Mono()))
+		baton, err := g.EnterSeen(t.Context(), "k", second)
+		require.NoError(t, err)
+		require.Equal(t, 7, baton)
+		require.Zero(t, second.n, "it was offered")
+		synctest.Wait()
+		require.True(t, g.Pass("k", 8))
+		require.Equal(t, 8, <-got)
+		require.Equal(t, 1, first.n, "however often it was called")
+		g.Leave("k")
+		require.Zero(t, g.Len())
+	})
+}
