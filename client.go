@@ -22,6 +22,7 @@ import (
 type Client struct {
 	keeper *keeper
 	close  sync.Once
+	closed []func() // to be called when it is
 }
 
 // New returns a client over rdb: a single Redis, a Sentinel group or a Cluster, whatever rdb was
@@ -66,7 +67,9 @@ func newClientOver(id string, cfg config, arb arbiter) *Client {
 	k.remark = func(key string, heard error) { k.gates.Remark(key, heard) }
 	k.plate = newPlate(id, &cfg, arb)
 	k.dog = newWatchdog(arb.renew, k.plate.rounds())
-	return &Client{keeper: k}
+	c := &Client{keeper: k}
+	c.introduce(cfg.observer)
+	return c
 }
 
 // Initialize declares that nobody holds a lock that a node may have forgotten, so that the restart
@@ -182,6 +185,9 @@ func (c *Client) Close() {
 		k.plate.close()
 		k.arb.close()
 		k.cfg.lines.close()
+		for _, closed := range c.closed {
+			closed()
+		}
 	})
 }
 

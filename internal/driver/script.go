@@ -9,6 +9,7 @@ import (
 type Script struct {
 	Text string
 	SHA  string // 40 hexadecimal digits
+	For  Op     // as which its commands are counted
 }
 
 // NewScript returns the script of a text.

@@ -49,6 +49,7 @@ type Node struct {
 	Wire  *wire.Redis
 	Hub   *hub.Hub
 
+	Counts  driver.Counts // of the commands sent
 	cfg     Config
 	link    *link.Link
 	sweeper *sweeper
@@ -64,7 +65,9 @@ type Node struct {
 
 // New returns a node. It takes a connection in the background, and sends nothing by itself.
 func New(rdb driver.Redis, cfg Config) *Node {
-	n := &Node{Redis: rdb, cfg: cfg}
+	n := &Node{cfg: cfg}
+	rdb = n.Counts.Counted(rdb)
+	n.Redis = rdb
 	if cfg.Votes {
 		n.health = newHealth(cfg.Timeout)
 	}

@@ -60,36 +60,42 @@ func (o Options) scripts(k *Kind) *scripts {
 		return s.(*scripts)
 	}
 	s := &scripts{
-		force:    script(from.Text("force")),
-		setCount: script(from.Text("recount")),
-		renew:    script(from.Text("renew")),
-		inspect:  script(from.Text("inspect")),
+		force:    script(driver.Force)(from.Text("force")),
+		setCount: script(driver.Recount)(from.Text("recount")),
+		renew:    script(driver.Renew)(from.Text("renew")),
+		inspect:  script(driver.Inspect)(from.Text("inspect")),
 
-		introduce: script(from.Text("introduce")),
-		whois:     script(from.Text("whois")),
+		introduce: script(driver.Introduce)(from.Text("introduce")),
+		whois:     script(driver.Inspect)(from.Text("whois")),
 	}
 	if o.Votes {
-		s.vote, s.unvote = script(from.Text("vote")), script(from.Text("unvote"))
-		s.fence, s.sweep = script(from.Text("fence")), script(from.Sweep("unvote"))
-		s.declare = script(from.Text("declare"))
+		s.vote, s.unvote = script(driver.Acquire)(from.Text("vote")), script(driver.Release)(from.Text("unvote"))
+		s.fence, s.sweep = script(driver.Fence)(from.Text("fence")), script(driver.Sweep)(from.Sweep("unvote"))
+		s.declare = script(driver.Check)(from.Text("declare"))
 	} else {
-		s.acquire, s.release = shared(from, "acquire", spare(acquireArgs, acquireRoute)), shared(from, "release", spare(releaseCount, releaseRoute))
-		s.sweep = script(from.Sweep("release"))
-		s.refill = script(from.Text("refill"))
+		s.acquire = shared(driver.Acquire, from, "acquire", spare(acquireArgs, acquireRoute))
+		s.release = shared(driver.Release, from, "release", spare(releaseCount, releaseRoute))
+		s.sweep = script(driver.Sweep)(from.Sweep("release"))
+		s.refill = script(driver.Refill)(from.Text("refill"))
 	}
 	kept, _ := made.LoadOrStore(from, s)
 	return kept.(*scripts)
 }
 
 // shared is a script that goes for several callers too.
-func shared(from lua.Scripts, name string, spare []string) *link.Script {
-	return &link.Script{One: script(from.Text(name)), Many: script(from.Many(name)), Spare: spare}
+func shared(as driver.Op, from lua.Scripts, name string, spare []string) *link.Script {
+	return &link.Script{One: script(as)(from.Text(name)), Many: script(as)(from.Many(name)), Spare: spare}
 }
 
-// script is one whose files are embedded, so that a missing one is a mistake of this package's.
-func script(text string, err error) *driver.Script {
-	if err != nil {
-		panic(err)
+// script makes one that is counted as such. Its files are embedded, so that a missing one is a
+// mistake of this package's.
+func script(as driver.Op) func(text string, err error) *driver.Script {
+	return func(text string, err error) *driver.Script {
+		if err != nil {
+			panic(err)
+		}
+		s := driver.NewScript(text)
+		s.For = as
+		return s
 	}
-	return driver.NewScript(text)
 }

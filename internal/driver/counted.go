@@ -1,0 +1,142 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+)
+
+// Op is what commands are for, as they are counted.
+type Op uint8
+
+// The ops. A script has its own, see Script.For.
+const (
+	Check     Op = iota // what a Redis is: whether it forgot, which channels a Cluster has
+	Subscribe           // to begin and end subscriptions
+	Acquire
+	Release
+	Renew
+	Recount
+	Refill
+	Sweep
+	Force
+	Inspect
+	Introduce
+	Fence
+	Ops int = iota
+)
+
+var opNames = [Ops]string{
+	Check: "check", Subscribe: "subscribe", Acquire: "acquire", Release: "release", Renew: "renew", Recount: "recount",
+	Refill: "refill", Sweep: "sweep", Force: "force", Inspect: "inspect", Introduce: "introduce", Fence: "fence",
+}
+
+// String returns the op in a word.
+func (o Op) String() string { return opNames[o] }
+
+// Counts are how many commands one Redis was sent, and what became of them. A command is counted once
+// that is known.
+type Counts struct{ answered, refused, unanswered [Ops]atomic.Uint64 }
+
+// Of returns what was counted for an op so far.
+func (c *Counts) Of(o Op) (answered, refused, unanswered uint64) {
+	return c.answered[o].Load(), c.refused[o].Load(), c.unanswered[o].Load()
+}
+
+// note counts a command.
+func (c *Counts) note(o Op, err error) {
+	if err == nil {
+		c.answered[o].Add(1)
+		return
+	}
+	var reply *ReplyError
+	if errors.As(err, &reply) {
+		c.refused[o].Add(1)
+	} else {
+		c.unanswered[o].Add(1)
+	}
+}
+
+// Counted is rdb, whose commands are counted. What a driver repeats by itself counts as one.
+func (c *Counts) Counted(rdb Redis) Redis { return &counted{rdb, c} }
+
+type counted struct {
+	Redis
+	by *Counts
+}
+
+func (r *counted) Run(ctx context.Context, s *Script, keys, args []string) (Value, error) {
+	v, err := r.Redis.Run(ctx, s, keys, args)
+	r.by.note(s.For, err)
+	return v, err
+}
+
+func (r *counted) Do(ctx context.Context, commands ...[]string) ([]Value, error) {
+	answers, err := r.Redis.Do(ctx, commands...)
+	if err != nil {
+		for range commands {
+			r.by.note(Check, err)
+		}
+		return answers, err
+	}
+	for _, v := range answers {
+		r.by.note(Check, v.Err())
+	}
+	return answers, nil
+}
+
+func (r *counted) Listen(ctx context.Context, h Handler) (Listener, error) {
+	l, err := r.Redis.Listen(ctx, h)
+	if err != nil {
+		return l, err
+	}
+	return &countedListener{l, r.by}, nil
+}
+
+func (r *counted) Follow(ctx context.Context, h Handler, channels ...string) error {
+	seen := &confirmed{Handler: h, by: r.by}
+	err := r.Redis.Follow(ctx, seen, channels...)
+	if !seen.once.Load() {
+		r.by.note(Subscribe, err)
+	}
+	return err
+}
+
+// confirmed counts a subscription when the first of its channels is confirmed: it may last for long.
+type confirmed struct {
+	Handler
+	by   *Counts
+	once atomic.Bool
+}
+
+func (c *confirmed) Subscribed(channel string) {
+	if c.once.CompareAndSwap(false, true) {
+		c.by.note(Subscribe, nil)
+	}
+	c.Handler.Subscribed(channel)
+}
+
+type countedListener struct {
+	Listener
+	by *Counts
+}
+
+func (l *countedListener) Subscribe(ctx context.Context, channels ...string) error {
+	err := l.Listener.Subscribe(ctx, channels...)
+	l.by.note(Subscribe, err)
+	return err
+}
+
+func (l *countedListener) SubscribeApart(ctx context.Context, channels ...string) []error {
+	errs := l.Listener.SubscribeApart(ctx, channels...)
+	for _, err := range errs {
+		l.by.note(Subscribe, err)
+	}
+	return errs
+}
+
+func (l *countedListener) Unsubscribe(ctx context.Context, channels ...string) error {
+	err := l.Listener.Unsubscribe(ctx, channels...)
+	l.by.note(Subscribe, err)
+	return err
+}

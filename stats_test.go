@@ -1,0 +1,141 @@
+package relock
+
+import (
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
+)
+
+// sentFor is what a client counted of one kind of command, at all nodes together.
+func sentFor(c *Client, command string) (sum CommandStats) {
+	for _, s := range c.Stats().Commands {
+		if s.Command == command {
+			sum.Answered += s.Answered
+			sum.Refused += s.Refused
+			sum.Unanswered += s.Unanswered
+		}
+	}
+	return sum
+}
+
+func TestCommandsAreCounted(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := faulty(s)
+	c := newClient(t, rdb, WithLease(time.Minute), WithCommandTimeout(200*time.Millisecond), WithLocalHandoff(1, time.Second))
+	m := c.Mutex("k")
+	l, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	inner, err := m.Lock(l.Context())
+	require.NoError(t, err)
+	require.NoError(t, inner.Unlock(t.Context()))
+	_, err = m.State(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(t.Context()))
+	for command, n := range map[string]uint64{"acquire": 1, "recount": 2, "inspect": 1, "release": 1, "renew": 0, "force": 0} {
+		require.Equal(t, CommandStats{Answered: n}, sentFor(c, command), command)
+	}
+
+	s.Do("SET", "stranger", "no lock")
+	_, err = c.Mutex("stranger").TryLock(t.Context())
+	require.Error(t, err)
+	require.EqualValues(t, 1, sentFor(c, "acquire").Refused)
+
+	rdb.Filter(faults.All(faults.AnyScript, faults.LoseCall))
+	_, err = m.TryLock(t.Context())
+	require.Error(t, err)
+	require.Eventually(t, func() bool { return sentFor(c, "acquire").Unanswered == 1 }, patience, time.Millisecond)
+	rdb.Filter(nil)
+	require.Eventually(t, func() bool { return sentFor(c, "sweep").Answered == 1 }, patience, time.Millisecond)
+	require.Equal(t, uint64(1), sentFor(c, "acquire").Answered)
+	require.Eventually(t, func() bool { return sentFor(c, "subscribe").Answered > 0 }, patience, time.Millisecond)
+	c.Close()
+	require.Equal(t, uint64(1), sentFor(c, "acquire").Answered, "a closed client tells too")
+}
+
+// Callers whose commands go together are counted as what was sent.
+func TestWhatGoesTogetherCountsOnce(t *testing.T) {
+	const callers = 512
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLease(time.Minute), WithCommandTimeout(patience))
+	s.Pause() // until all have asked, and more than a few wait for one another
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			l, err := c.Mutex("k" + string(rune('a'+i%26)) + string(rune('a'+i/26))).Lock(t.Context())
+			if err != nil || l.Unlock(t.Context()) != nil {
+				t.Error(err)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return c.keeper.calls.Load() == callers }, patience, time.Millisecond)
+	s.Resume()
+	wg.Wait()
+	got := sentFor(c, "acquire")
+	require.NotZero(t, got.Answered)
+	require.Less(t, got.Answered, uint64(callers))
+}
+
+func TestCommandsAreCountedByNode(t *testing.T) {
+	var nodes []rueidis.Client
+	for range 3 {
+		nodes = append(nodes, redistest.Start(t).Client())
+	}
+	c, err := NewRedlock(nodes)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	l, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(t.Context()))
+	c.Close()
+	voted, checked := map[int]uint64{}, map[int]uint64{}
+	for _, s := range c.Stats().Commands {
+		switch s.Command {
+		case "acquire":
+			voted[s.Node] = s.Answered
+		case "check":
+			checked[s.Node] = s.Answered
+		}
+	}
+	for n := 1; n <= 3; n++ {
+		require.NotZero(t, checked[n], "node %d", n)
+	}
+	require.Len(t, voted, 3)
+	require.GreaterOrEqual(t, voted[1]+voted[2]+voted[3], uint64(2))
+}
+
+func TestStatsOfNoClient(t *testing.T) {
+	var c *Client
+	require.Empty(t, c.Stats().Commands)
+	require.Empty(t, new(Client).Stats().Commands)
+}
+
+// acquainted is an observer that knows its clients.
+type acquainted struct {
+	seen
+	clients map[*Client]bool // false once closed
+}
+
+func (a *acquainted) ObserveClient(c *Client) (closed func()) {
+	a.clients[c] = true
+	return func() { a.clients[c] = false }
+}
+
+func TestObserversKnowTheirClients(t *testing.T) {
+	s := redistest.Start(t)
+	o := &acquainted{clients: map[*Client]bool{}}
+	for _, opts := range [][]Option{{WithObserver(o)}, {WithObserver(o), WithLogger(slog.New(slog.DiscardHandler))}} {
+		c := newClient(t, s.Client(), opts...)
+		require.True(t, o.clients[c])
+		c.Close()
+		require.False(t, o.clients[c])
+	}
+	require.Len(t, o.clients, 2)
+	newClient(t, s.Client(), WithObserver(&seen{}))
+}
