@@ -52,6 +52,7 @@ func TestDemoServesMetrics(t *testing.T) {
 		require.Contains(t, text, `relock_waiting{`+of+`,worker="`+worker+`"} 0`)
 		require.Regexp(t, `relock_wait_duration_seconds_count{[^}]*,relock_result="acquired",worker="`+worker+`"} [1-9]`, text)
 		require.Contains(t, text, `relock_nodes_down{worker="`+worker+`"} 0`)
+		require.Regexp(t, `relock_commands_total{relock_command="acquire",relock_result="answered",worker="`+worker+`"} [1-9]`, text)
 	}
 	require.NotContains(t, text, `worker="2"`)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))

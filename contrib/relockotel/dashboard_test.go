@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/redistest"
 )
 
 const (
@@ -55,6 +57,11 @@ func exposed(t *testing.T) (series, labels map[string]bool) {
 	for kind := relock.EventWaiting; kind <= relock.EventAbandoned; kind++ {
 		o.Observe(relock.Event{Kind: kind, Lock: "order:1", Sort: "mutex", How: relock.HowFree, Cause: relock.ErrLost})
 	}
+	quorum, err := relock.NewRedlock([]rueidis.Client{redistest.Start(t).Client()}, relock.WithObserver(o))
+	require.NoError(t, err)
+	defer quorum.Close()
+	_, err = quorum.Mutex("k").TryLock(t.Context())
+	require.NoError(t, err)
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	series, labels = map[string]bool{}, map[string]bool{}
@@ -93,7 +100,7 @@ func TestQueriesNameWhatIsTold(t *testing.T) {
 	}
 	for _, name := range []string{
 		"relock_wait_duration_seconds_bucket", "relock_hold_duration_seconds_bucket", "relock_waiting", "relock_held",
-		"relock_lost_total", "relock_renewal_failures_total", "relock_nodes_down",
+		"relock_lost_total", "relock_renewal_failures_total", "relock_nodes_down", "relock_commands_total",
 	} {
 		require.True(t, asked[name], "no panel shows %s", name)
 	}

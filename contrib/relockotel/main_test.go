@@ -23,13 +23,14 @@ const patience = 15 * time.Second
 
 // bed is a Redis, a client of locks that is observed, and what it has told.
 type bed struct {
-	t      *testing.T
-	srv    *redistest.Server
-	locks  *relock.Client
-	reader *sdk.ManualReader
-	meters *sdk.MeterProvider
-	traces *tracetest.SpanRecorder
-	tracer *trace.TracerProvider
+	t        *testing.T
+	srv      *redistest.Server
+	locks    *relock.Client
+	observer *Observer
+	reader   *sdk.ManualReader
+	meters   *sdk.MeterProvider
+	traces   *tracetest.SpanRecorder
+	tracer   *trace.TracerProvider
 }
 
 // newBed tells of a run, to an observer with opts, of a client of locks with lockOpts.
@@ -39,6 +40,7 @@ func newBed(t *testing.T, lockOpts []relock.Option, opts ...Option) *bed {
 	b.tracer = trace.NewTracerProvider(trace.WithSpanProcessor(b.traces))
 	o, err := New(append([]Option{WithMeterProvider(b.meters), WithTracerProvider(b.tracer)}, opts...)...)
 	require.NoError(t, err)
+	b.observer = o
 	b.locks = b.client(append(lockOpts, relock.WithObserver(o))...)
 	return b
 }

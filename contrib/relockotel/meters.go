@@ -20,6 +20,8 @@ const (
 	keyHow    = attribute.Key("relock.how")
 	keyCause  = attribute.Key("relock.cause")
 	keyToken  = attribute.Key("relock.token")
+	keyNode   = attribute.Key("relock.node")
+	keyFor    = attribute.Key("relock.command")
 )
 
 // buckets are seconds: from a lock that lingered to a job that holds one for minutes.
@@ -31,7 +33,7 @@ var buckets = []float64{
 // collected: that is twenty times cheaper than telling of each.
 type meters struct {
 	wait, hold metric.Float64Histogram
-	down       atomic.Int64
+	servers    *servers
 }
 
 // newMeters makes the instruments. Those of the series that all returns are asked for.
@@ -48,15 +50,15 @@ func newMeters(m metric.Meter, all func() []*series) (*meters, error) {
 	if err != nil {
 		return nil, err
 	}
-	counted := &meters{wait: wait, hold: hold}
+	counted := &meters{wait: wait, hold: hold, servers: newServers()}
 	return counted, counted.register(m, all)
 }
 
 // register makes the instruments that are asked for.
 func (m *meters) register(by metric.Meter, all func() []*series) error {
-	var errs [5]error
+	var errs [6]error
 	var waiting, held, down metric.Int64ObservableUpDownCounter
-	var lost, failed metric.Int64ObservableCounter
+	var lost, failed, commands metric.Int64ObservableCounter
 	waiting, errs[0] = by.Int64ObservableUpDownCounter("relock.waiting", metric.WithUnit("{call}"),
 		metric.WithDescription("Calls that wait for a lock now."))
 	held, errs[1] = by.Int64ObservableUpDownCounter("relock.held", metric.WithUnit("{lease}"),
@@ -67,11 +69,13 @@ func (m *meters) register(by metric.Meter, all func() []*series) error {
 		metric.WithDescription("Leases that ended before they were unlocked."))
 	failed, errs[4] = by.Int64ObservableCounter("relock.renewal.failures", metric.WithUnit("{failure}"),
 		metric.WithDescription("Times that renewals of a hold began to fail."))
+	commands, errs[5] = by.Int64ObservableCounter("relock.commands", metric.WithUnit("{command}"),
+		metric.WithDescription("Commands that were sent to Redis."))
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
 	_, err := by.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		o.ObserveInt64(down, m.down.Load())
+		m.servers.tell(o, down, commands)
 		for _, s := range all() {
 			o.ObserveInt64(waiting, s.waiting.Load(), s.plain.observe...)
 			o.ObserveInt64(held, s.held.Load(), s.plain.observe...)
@@ -81,18 +85,8 @@ func (m *meters) register(by metric.Meter, all func() []*series) error {
 			}
 		}
 		return nil
-	}, waiting, held, down, lost, failed)
+	}, waiting, held, down, lost, failed, commands)
 	return err
-}
-
-// node counts what happens to a Redis.
-func (m *meters) node(kind relock.EventKind) {
-	switch kind {
-	case relock.EventNodeDown:
-		m.down.Add(1)
-	case relock.EventNodeUp:
-		m.down.Add(-1)
-	}
 }
 
 // lock counts what happens to a lock.

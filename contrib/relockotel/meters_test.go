@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/redistest"
 )
 
 // matches reports whether a set has all these keys and values.
@@ -108,6 +110,68 @@ func TestMetricsOfAnOutage(t *testing.T) {
 	if err := l.Unlock(t.Context()); err != nil {
 		require.ErrorIs(t, err, relock.ErrLost, "a busy machine may take longer to notice than a lease lasts")
 	}
+}
+
+func TestMetricsOfCommands(t *testing.T) {
+	calm := []relock.Option{relock.WithLease(time.Minute), relock.WithCommandTimeout(patience)}
+	b := newBed(t, calm)
+	require.Empty(t, b.collected()["relock.commands"].Data, "there was none")
+	second := b.client(append(calm, relock.WithObserver(b.observer))...)
+	for _, c := range []*relock.Client{b.locks, second} {
+		m := c.Mutex("jobs:" + c.ID())
+		l, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+	of := func(command, result string) int64 {
+		return b.sum("relock.commands", "relock.command", command, "relock.result", result)
+	}
+	require.EqualValues(t, 2, of("acquire", "answered"))
+	require.EqualValues(t, 2, of("release", "answered"))
+	require.Zero(t, of("acquire", "refused"))
+	for _, p := range b.collected()["relock.commands"].Data.(metricdata.Sum[int64]).DataPoints {
+		require.False(t, p.Attributes.HasValue(keyNode), "one Redis decides")
+	}
+	second.Close()
+	require.EqualValues(t, 2, of("acquire", "answered"), "what a closed client has sent still counts")
+	require.Len(t, b.observer.meters.servers.clients, 1, "and the client itself is forgotten")
+
+	b.srv.Do("SET", "stranger", "no lock")
+	_, err := b.locks.Mutex("stranger").TryLock(t.Context())
+	require.Error(t, err)
+	require.EqualValues(t, 1, of("acquire", "refused"))
+}
+
+// Which node of a quorum is down is told.
+func TestMetricsOfAQuorum(t *testing.T) {
+	b := newBed(t, nil)
+	var nodes []rueidis.Client
+	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
+	for _, s := range servers {
+		nodes = append(nodes, s.Client())
+	}
+	q, err := relock.NewRedlock(nodes, relock.WithObserver(b.observer), relock.WithCommandTimeout(200*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	down := func(node string) int64 { return b.sum("relock.nodes.down", "relock.node", node) }
+	data := b.collected()["relock.nodes.down"].Data.(metricdata.Sum[int64])
+	require.Len(t, data.DataPoints, 1+len(nodes), "each says that it is not down, the single one too")
+	once := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		l, err := q.Mutex("jobs").Lock(ctx)
+		require.NoError(t, err)
+		_ = l.Unlock(ctx) // on a busy machine it may go on in the background
+	}
+	once()
+	servers[1].Pause()
+	for end := time.Now().Add(patience); down("2") == 0 && time.Now().Before(end); {
+		once()
+	}
+	require.EqualValues(t, 1, down("2"))
+	require.NotZero(t, b.sum("relock.commands", "relock.node", "2", "relock.result", "unanswered"))
+	require.NotZero(t, b.sum("relock.commands", "relock.node", "1", "relock.command", "acquire", "relock.result", "answered"))
+	servers[1].Resume()
 }
 
 // Observers of one provider are added up.

@@ -14,6 +14,7 @@
 //	relock.lost              relock_lost_total              leases that ended before they were unlocked
 //	relock.renewal.failures  relock_renewal_failures_total  times that renewals of a hold began to fail
 //	relock.nodes.down        relock_nodes_down              Redis servers that leave commands unanswered
+//	relock.commands          relock_commands_total          commands that were sent to Redis
 //
 // Their attributes:
 //
@@ -22,10 +23,13 @@
 //	relock.result     of waits: acquired, busy, failed or closed; of holds: released or lost
 //	relock.how        of waits that were granted, and of holds: free, local, remote, reentered, cached
 //	relock.cause      of losses: lost, max_hold, closed
+//	relock.node       of nodes.down and commands: which of a quorum, from 1, as NewRedlock was given them
+//	relock.command    of commands: acquire, release, renew, subscribe and the others of relock.Stats
+//	relock.result     of commands: answered, refused (with an error) or unanswered
 //
 // The counters of a name exist, at zero, from its first event on, so that a first loss is an
-// increase. What commands the locks send to Redis is not among the metrics: the library does not
-// count them.
+// increase. Those of commands exist from the first command of a kind on. One command may serve many
+// locks.
 //
 // Where the context given to Lock or TryLock carries a span that is recorded, the call and the hold are
 // spans too, children of that one and named "lock" and "hold" with the lock's name. A call that was
@@ -117,7 +121,10 @@ type Observer struct {
 	spans  *spans
 }
 
-var _ relock.Observer = (*Observer)(nil)
+var _ relock.ClientObserver = (*Observer)(nil)
+
+// ObserveClient counts the commands of a client, until that is closed. The client calls it.
+func (o *Observer) ObserveClient(c *relock.Client) (closed func()) { return o.meters.servers.join(c) }
 
 // New returns an observer. It fails with ErrInvalidOption for an option that cannot work, and with the
 // error of a meter provider that refuses an instrument.
@@ -150,7 +157,7 @@ func (o *Observer) Observe(e relock.Event) {
 		ctx = context.Background()
 	}
 	if e.Lock == "" {
-		o.meters.node(e.Kind)
+		o.meters.servers.node(&e)
 		return
 	}
 	s := o.names.series(e.Sort, e.Lock)
