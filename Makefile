@@ -88,10 +88,13 @@ bench: redis ## compare with other locks, in under a minute
 bench-test: redis ## the bench's own tests that need no calm machine
 	cd bench && go test -short -count=1 ./...
 
+bench-run: redis ## what relock run costs, beside flock and, where it is installed, etcdctl lock
+	bench/run-cost.sh 100
+
 bench-go: redis ## the library's own hot paths
 	go test -run - -bench . -count 6 . ./internal/gate ./internal/hub ./internal/wire
 
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus test race contrib integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-go bench-compare
+.PHONY: help redis java prometheus test race contrib integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
