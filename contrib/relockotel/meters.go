@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -77,6 +76,8 @@ func (m *meters) register(by metric.Meter, all func() []*series) error {
 	_, err := by.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		m.servers.tell(o, down, commands)
 		for _, s := range all() {
+			s.waits.flush()
+			s.holds.flush()
 			o.ObserveInt64(waiting, s.waiting.Load(), s.plain.observe...)
 			o.ObserveInt64(held, s.held.Load(), s.plain.observe...)
 			o.ObserveInt64(failed, s.renewals.Load(), s.plain.observe...)
@@ -116,17 +117,14 @@ func (m *meters) called(ctx context.Context, s *series, e *relock.Event, as *lab
 	if e.Waited {
 		s.waiting.Add(-1)
 	}
-	m.wait.Record(ctx, seconds(e.Wait), as.record...)
+	s.waits.record(ctx, duration{in: &m.wait, as: as, d: e.Wait})
 }
 
 // ended counts the end of a lease.
 func (m *meters) ended(ctx context.Context, s *series, e *relock.Event, as *labels) {
 	s.held.Add(-1)
-	m.hold.Record(ctx, seconds(e.Hold), as.record...)
+	s.holds.record(ctx, duration{in: &m.hold, as: as, d: e.Hold})
 }
-
-// seconds is never negative: a lease may be lost before it is told of.
-func seconds(d time.Duration) float64 { return max(d, 0).Seconds() }
 
 // hows is one more than there are ways to a lease.
 const hows = int(relock.HowCached) + 1
@@ -202,6 +200,7 @@ type series struct {
 
 	waiting, held, renewals atomic.Int64
 	losses                  [len(causes)]atomic.Int64
+	waits, holds            backlog // two: a lock's next holder is told of beside the one before
 }
 
 func newSeries(sort, name string) *series {
