@@ -399,3 +399,27 @@ func TestSplitVotesAreResolved(t *testing.T) {
 		require.Less(t, time.Since(began), 8*time.Second, "none waited for a poll, every 10 s")
 	}
 }
+
+// Fresh nodes of which one does not answer are not taken for new, since that one may have been used. They serve once their
+// quarantine is over, all the same: they are too many that know nothing for the last to tell them.
+func TestFreshNodesServeWithoutOneThatHangs(t *testing.T) {
+	var nodes []rueidis.Client
+	var servers []*redistest.Server
+	for range 3 {
+		servers = append(servers, redistest.Start(t))
+		nodes = append(nodes, servers[len(servers)-1].Client())
+	}
+	servers[2].Pause()
+	t.Cleanup(servers[2].Resume)
+	const quarantine = time.Second
+	c, err := NewRedlock(nodes, WithLease(quarantine), WithRestartGuard(GuardAuto, quarantine))
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, name := range []string{"k", "other"} {
+		l, err := c.Mutex(name).Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock(ctx))
+	}
+}

@@ -52,31 +52,34 @@ func (t *contest) reseed(now clock.Stamp) {
 
 // recall returns how far enough of the others have counted. Enough is so many that no quorum's
 // counter can have been only on the rest. Where more nodes have forgotten than a quorum survives,
-// it is the most that any node knows: the clocks, and the quarantine, see to it that tokens rise.
-// It returns false while that is unknown.
+// it is the most that any node knows: the clocks, and the quarantine, see to it that tokens rise. A
+// node that does not answer is not waited for then: else a lock would be granted nowhere as long as
+// that is down. It returns false while that is unknown.
 func (t *contest) recall(v *voter, r wire.Refusal) (int64, bool) {
 	reached := r.Counter
-	healthy, forgot := 0, 0
+	healthy, forgot, silent := 0, 0, 0
 	for _, other := range t.voters {
-		if other == v || !v.doubted.Before(other.told) {
-			continue
-		}
 		n := max(other.Belief.Counter, other.Belief.Number)
 		theirs := wire.RefusalOf(other.err)
 		switch {
+		case other == v:
 		case theirs.Born != "":
 			reached = max(reached, theirs.Counter)
 			forgot++
+		case !other.pending && link.Unanswered(other.err) && other.err != errAstray:
+			silent++
+		case !v.doubted.Before(other.told):
 		case (other.err == nil || other.err == errAstray) && n >= 0:
 			reached = max(reached, n+int64(v.Entry.Block))
 			healthy++
 		}
 	}
-	others := len(t.voters) - 1
-	if healthy < min(len(t.voters)-t.q.need+1, others) {
-		if forgot+healthy < others {
-			return 0, false // another node may still know
-		}
+	others, survived := len(t.voters)-1, len(t.voters)-t.q.need
+	if forgot < survived { // and v: it is not too many yet that forgot
+		silent = 0
+	}
+	if healthy < min(survived+1, others) && forgot+healthy+silent < others {
+		return 0, false // another node may still know
 	}
 	return reached, true
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
@@ -94,4 +96,46 @@ func TestWinnerTellsTheForgetfulNode(t *testing.T) {
 	require.True(t, won)
 	require.True(t, v.seeded)
 	reaches(t, nodes[0], g.Token)
+}
+
+// Where more nodes have forgotten than a quorum survives, one that does not answer is not waited for. It is where fewer have.
+func TestSilentNodeIsNotAskedWhenTooManyForgot(t *testing.T) {
+	refusal := &driver.ReplyError{Text: "UNSEEDED 1000 7"}
+	for name, tc := range map[string]struct {
+		nodes, forgot int // the first ones
+		known         bool
+	}{
+		"two of three": {nodes: 3, forgot: 2, known: true}, "one of three": {nodes: 3, forgot: 1},
+		"three of five": {nodes: 5, forgot: 3, known: true}, "two of five": {nodes: 5, forgot: 2},
+		"four of five": {nodes: 5, forgot: 4, known: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := stubs(t, tc.nodes, unsaid)
+			e := contender(t, q).contest
+			now := clock.Now()
+			v := e.voters[0]
+			v.doubted, v.err = now, refusal
+			for i, other := range e.voters[1:] {
+				other.asked, other.told = now.Add(time.Millisecond), now.Add(time.Millisecond)
+				if i+1 < tc.forgot {
+					other.err = refusal
+				} else {
+					other.Belief.Counter = 42
+				}
+			}
+			last := e.voters[tc.nodes-1]
+			last.told, last.Belief.Counter = clock.Stamp{}, -1
+			r := wire.RefusalOf(refusal)
+			require.Equal(t, int64(7), r.Counter)
+			last.pending = true
+			_, known := e.recall(v, r)
+			require.False(t, known, "its answer is still out")
+			last.pending, last.err = false, context.DeadlineExceeded
+			_, known = e.recall(v, r)
+			require.Equal(t, tc.known, known)
+			last.err = node.ErrIdle
+			_, known = e.recall(v, r)
+			require.Equal(t, tc.known, known, "it is left alone, since it did not answer")
+		})
+	}
 }
