@@ -411,8 +411,9 @@ func TestFreshNodesServeWithoutOneThatHangs(t *testing.T) {
 	}
 	servers[2].Pause()
 	t.Cleanup(servers[2].Resume)
-	const quarantine = time.Second
-	c, err := NewRedlock(nodes, WithLease(quarantine), WithRestartGuard(GuardAuto, quarantine))
+	const quarantine = 3 * time.Second
+	events := &seen{}
+	c, err := NewRedlock(nodes, WithLease(quarantine), WithRestartGuard(GuardAuto, quarantine), WithObserver(events))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -422,4 +423,7 @@ func TestFreshNodesServeWithoutOneThatHangs(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, l.Unlock(ctx))
 	}
+	require.Eventually(t, func() bool {
+		return slices.ContainsFunc(events.of(EventNodeDown), func(e Event) bool { return e.Node == 3 })
+	}, patience, time.Millisecond, "that is told, too")
 }

@@ -104,7 +104,7 @@ func (n *Node) Idle() bool { return n.health != nil && n.health.idle() }
 
 // Answered is told of a command that went past the link and had its whole time-out: nil when it was
 // answered.
-func (n *Node) Answered(err error) { n.health.answered(err) }
+func (n *Node) Answered(err error) { n.answered(err) }
 
 // Voted is told of each answer to a vote.
 func (n *Node) Voted(err error) { n.health.voted(err) }
