@@ -155,7 +155,7 @@ func (g *players) vote() {
 	}
 	args := []string{
 		pick(g.pair, leases...), pick(g.pair, blocks...), g.id(), g.ticket(), pick(g.pair, "wait", "try", "nudge"),
-		pick(g.pair, owners...), yield, "",
+		pick(g.pair, owners...), yield, g.proposal(),
 	}
 	args = append(args, pick(g.pair, []string{"", "", ""}, []string{"PUBLISH", "relock_listen:x", "relock_inbox:c-1"})...)
 	g.run("node vote", keys, args[:g.told(5, len(args), args)])
@@ -164,9 +164,19 @@ func (g *players) vote() {
 func (g *players) unvoting() (keys, args []string) {
 	next := pick(g.pair, []string{"", "", "", ""}, []string{g.id(), pick(g.pair, leases...), pick(g.pair, blocks...), g.ticket()})
 	args = []string{
-		pick(g.pair, leases...), pick(g.pair, blocks...), g.id(), pick(g.pair, "0", strconv.FormatInt(g.clock, 10)), pick(g.pair, owners...),
+		pick(g.pair, leases...), pick(g.pair, blocks...), g.id(), pick(g.pair, "0", strconv.FormatInt(g.clock, 10)),
+		g.proposal(), pick(g.pair, owners...),
 	}
 	return g.nodeKeys(), append(args, next...)
+}
+
+// proposal is where a voter would have tokens begin: nowhere, near the clock, or further ahead than is taken up.
+func (g *players) proposal() string {
+	ahead := pick(g.pair, -1, 0, 1000, 500_000, 500_001, 10_000_000)
+	if ahead < 0 {
+		return ""
+	}
+	return strconv.FormatInt(g.clock+int64(ahead), 10)
 }
 
 // sweep sends one call of a sweep.
