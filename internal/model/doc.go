@@ -87,7 +87,10 @@
 // tightest. Margins for drift. That a lease outlasts every command that somebody still waits for. A grant's number and
 // the node's incarnation in one belief. That contenders of a quorum whose attempts overlap are as safe under clocks as
 // holds that follow each other, since Fence has them, and a clock only raises a node's counter. That a node which is
-// back with an older file has lost its memory, since its run id is another.
+// back with an older file has lost its memory, since its run id is another. That a node which does not answer is not
+// waited for where more nodes have forgotten than a quorum survives: in Fence a seed has all counters, and Spread has
+// tokens rise by the clocks alone where nodes that forgot are told nothing. That what nodes are told by a quorum is the
+// same number for all: in Tokens each proposal is any, and only the work of write-backs depends on it.
 //
 // Of lingering: several goroutines, since what goes on at a gate is Local's, where an idle hold is one that is passed on
 // to nobody yet, and ends once, under its mutex. A hold that is deposed by force while it lies idle, which is not used
