@@ -26,7 +26,7 @@ type Script struct {
 var Crowded = 32
 
 const (
-	together = 32                     // go in one command, which keeps others waiting for about 0.2 ms
+	together = 32                     // go in one command, which keeps others waiting for 0.2 to 0.4 ms
 	few      = 2                      // commands out: with fewer, what waits goes as it is
 	most     = 64                     // commands out with which more wait
 	linger   = 250 * time.Microsecond // after which any answer takes what waits along, however little
