@@ -75,12 +75,12 @@ func (lk *lock) try(ctx context.Context) (*Lease, error) {
 	return lk.tryAs(ctx, nil)
 }
 
-func (lk *lock) tryAs(ctx context.Context, _ *call) (*Lease, error) {
+func (lk *lock) tryAs(ctx context.Context, seen *call) (*Lease, error) {
 	if err := lk.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer lk.k.end()
-	if l, entered, err := lk.reenter(ctx, ctx, (*hold).reenterOnce); entered {
+	if l, entered, err := lk.reenter(ctx, ctx, seen, (*hold).reenterOnce); entered {
 		return l, err
 	}
 	owner, err := ownerOf(ctx)
@@ -96,6 +96,7 @@ func (lk *lock) tryAs(ctx context.Context, _ *call) (*Lease, error) {
 		l, err := b.hold.start(ctx, lk, HowCached)
 		return lk.filled(ctx, l, err)
 	}
+	seen.begins()
 	c := lk.newClaim(owner)
 	g, err := c.try(ctx)
 	if err != nil {

@@ -107,6 +107,8 @@ func TestObserverHearsOfALease(t *testing.T) {
 			requireLinked(t, got, name == "quorum")
 			require.Equal(t, l.Token(), got[0].Token)
 			require.Positive(t, got[0].Wait)
+			require.Positive(t, got[1].Wait, "a re-entry")
+			require.Positive(t, got[3].Wait, "TryLock")
 			require.Positive(t, got[2].Hold)
 			require.ErrorIs(t, got[3].Cause, ErrNotAcquired)
 		})
@@ -131,6 +133,7 @@ func requireLinked(t *testing.T, got []Event, quorum bool) {
 		switch {
 		case e.Kind == EventAcquired:
 			require.True(t, e.Waited)
+			require.Positive(t, e.Wait)
 			require.False(t, e.Lease == first.Lease || e.Lease == inner.Lease)
 			if !quorum {
 				require.Equal(t, first.Lease, e.From)
@@ -276,6 +279,24 @@ func TestLabelsOfALock(t *testing.T) {
 	require.Equal(t, map[string]string{"relock.lock": "orders"}, of(t.Context()))
 	require.Equal(t, map[string]string{"relock.lock": "orders", "job": "night"}, of(pprof.WithLabels(t.Context(), pprof.Labels("job", "night"))))
 	require.Equal(t, map[string]string{"relock.lock": "orders"}, of(t.Context()))
+}
+
+// What this process has to give is got without reading a clock for its observer; TryLock asks Redis.
+func TestLockThatIsThereIsNotWaitedFor(t *testing.T) {
+	srv, o := redistest.Start(t), &seen{}
+	c := lingeringClient(t, srv.Client(), time.Hour, WithObserver(o))
+	m := c.Mutex("k")
+	lockAndUnlock(t, m)
+	lockAndUnlock(t, m)
+	var waits []time.Duration
+	for _, e := range o.of(EventAcquired) {
+		if e.Lock == "k" {
+			waits = append(waits, e.Wait)
+		}
+	}
+	require.Len(t, waits, 2)
+	require.Positive(t, waits[0])
+	require.Zero(t, waits[1])
 }
 
 func TestKindsHaveNames(t *testing.T) {

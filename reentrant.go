@@ -119,7 +119,7 @@ func (lk *lock) acquireAs(ctx context.Context, seen *call) (*Lease, error) {
 		wctx, cancel = context.WithTimeoutCause(ctx, lk.cfg.wait, errWaited)
 		defer cancel()
 	}
-	if l, entered, err := lk.reenter(ctx, wctx, (*hold).reenter); entered {
+	if l, entered, err := lk.reenter(ctx, wctx, seen, (*hold).reenter); entered {
 		return l, err
 	}
 	for {
@@ -215,8 +215,9 @@ type entering func(h *hold, ctx, wctx context.Context, of *lock, outer *Lease) (
 // reenter enters, by enter, what an enclosing lease holds. A lease that is unlocked meanwhile
 // counts no more: the next one outward is tried, and without any the caller is a contender like
 // others. wctx bounds the waiting, ctx becomes the new lease's.
-func (lk *lock) reenter(ctx, wctx context.Context, enter entering) (l *Lease, entered bool, err error) {
+func (lk *lock) reenter(ctx, wctx context.Context, seen *call, enter entering) (l *Lease, entered bool, err error) {
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
+		seen.begins()
 		if l, err = enter(outer.h, ctx, wctx, lk, outer); err != wire.ErrUnlocked {
 			return l, true, err
 		}

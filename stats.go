@@ -13,6 +13,11 @@ type Stats struct {
 	// What several goroutines asked for in one command counts once, and so does a script that is sent
 	// again since Redis did not know it. The numbers are read one after the other while commands go on.
 	Commands []CommandStats
+
+	// Down are the nodes that left a command unanswered, and have answered none since: those of which
+	// EventNodeDown was told and not EventNodeUp. Where one Redis decides it is node 0. A node that comes back
+	// is known to be there once it was sent a command.
+	Down []int
 }
 
 // CommandStats counts the commands of one kind that one Redis was sent. A command is counted when it
@@ -33,19 +38,22 @@ func (c *Client) Stats() Stats {
 		return Stats{}
 	}
 	nodes := k.arb.nodes()
-	all := make([]CommandStats, 0, len(nodes)*driver.Ops)
+	all := Stats{Commands: make([]CommandStats, 0, len(nodes)*driver.Ops)}
 	for i, n := range nodes {
 		at := 0
 		if k.cfg.nodes > 0 {
 			at = i + 1
 		}
+		if n.Down() {
+			all.Down = append(all.Down, at)
+		}
 		for op := range driver.Op(driver.Ops) {
 			s := CommandStats{Node: at, Command: op.String()}
 			s.Answered, s.Refused, s.Unanswered = n.Counts.Of(op)
-			all = append(all, s)
+			all.Commands = append(all.Commands, s)
 		}
 	}
-	return Stats{Commands: all}
+	return all
 }
 
 // A ClientObserver is an Observer that wants to know which clients it observes, to read their Stats.

@@ -112,6 +112,23 @@ func TestCommandsAreCountedByNode(t *testing.T) {
 	require.GreaterOrEqual(t, voted[1]+voted[2]+voted[3], uint64(2))
 }
 
+// Nobody has to be told of events for that.
+func TestStatsTellWhatIsDown(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithCommandTimeout(200*time.Millisecond))
+	require.Empty(t, c.Stats().Down)
+	s.Pause()
+	_, err := c.Mutex("k").TryLock(t.Context())
+	require.Error(t, err)
+	require.Eventually(t, func() bool { return len(c.Stats().Down) > 0 }, patience, time.Millisecond)
+	require.Equal(t, []int{0}, c.Stats().Down)
+	s.Resume()
+	require.Eventually(t, func() bool {
+		_, _ = c.Mutex("other").TryLock(t.Context())
+		return len(c.Stats().Down) == 0
+	}, patience, time.Millisecond)
+}
+
 func TestStatsOfNoClient(t *testing.T) {
 	var c *Client
 	require.Empty(t, c.Stats().Commands)

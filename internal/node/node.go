@@ -71,11 +71,7 @@ func New(rdb driver.Redis, cfg Config) *Node {
 	if cfg.Votes {
 		n.health = newHealth(cfg.Timeout)
 	}
-	var answered func(error)
-	if cfg.Votes || cfg.Presence != nil {
-		answered = n.answered
-	}
-	n.link = link.New(rdb, cfg.Timeout, answered)
+	n.link = link.New(rdb, cfg.Timeout, n.answered)
 	n.Wire = wire.New(n.link, wire.Options{Votes: cfg.Votes, Retention: cfg.Retention, Longest: cfg.Longest})
 	n.sweeper = newSweeper(n)
 	n.Hub = hub.New(rdb, cfg.Client, cfg.Log, n.orphan)
@@ -91,10 +87,14 @@ func (n *Node) answered(err error) {
 	if n.health != nil {
 		n.health.answered(err)
 	}
-	if n.cfg.Presence != nil && (err != nil) != n.down.Load() && n.down.CompareAndSwap(err == nil, err != nil) {
+	changed := (err != nil) != n.down.Load() && n.down.CompareAndSwap(err == nil, err != nil)
+	if changed && n.cfg.Presence != nil {
 		n.cfg.Presence(err)
 	}
 }
+
+// Down reports whether the last command that had its whole time-out was not answered.
+func (n *Node) Down() bool { return n.down.Load() }
 
 // Timeout is how long a command may take that no caller's time-out bounds.
 func (n *Node) Timeout() time.Duration { return n.cfg.Timeout }
