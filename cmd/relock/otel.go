@@ -43,12 +43,14 @@ type counters struct {
 
 func newCounters() (*counters, error) {
 	c := &counters{registry: prometheus.NewRegistry()}
-	reader, err := exporter.New(exporter.WithRegisterer(c.registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
+	durations := relockotel.NewProducer()
+	reader, err := exporter.New(exporter.WithRegisterer(c.registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo(),
+		exporter.WithProducer(durations))
 	if err != nil {
 		return nil, err
 	}
 	c.observer, err = relockotel.New(relockotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))),
-		relockotel.WithLockName(func(string) string { return "relock-demo" }))
+		relockotel.WithProducer(durations), relockotel.WithLockName(func(string) string { return "relock-demo" }))
 	return c, err
 }
 

@@ -53,9 +53,11 @@ func (b *backlog) add(of duration) {
 	}
 }
 
-// record records at once what is to be known with its context, for exemplars, and keeps the rest.
+// record counts for a Producer, records at once what is to be known with its context, for exemplars, and keeps the rest.
 func (b *backlog) record(ctx context.Context, of duration) {
 	switch {
+	case of.as.durations != nil:
+		of.as.durations.add(of.d)
 	case !(*of.in).Enabled(ctx): // nobody collects
 	case trace.SpanContextFromContext(ctx).IsSampled():
 		of.record(ctx)

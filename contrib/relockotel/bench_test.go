@@ -3,6 +3,9 @@ package relockotel
 import (
 	"context"
 	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,7 +30,7 @@ func observers(b *testing.B) map[string][]relock.Option {
 	}
 	return map[string][]relock.Option{
 		"none": nil, "nothing done": {relock.WithObserver(idle{})},
-		"metrics": made(), "metrics and spans not sampled": made(WithRootSpans(), WithTracerProvider(tracers)),
+		"metrics": made(), "metrics by a Producer": made(WithProducer(NewProducer())), "metrics and spans not sampled": made(WithRootSpans(), WithTracerProvider(tracers)),
 	}
 }
 
@@ -101,6 +104,36 @@ func BenchmarkHotKey(b *testing.B) {
 				})
 			})
 		}
+	}
+}
+
+// BenchmarkHotKeyInTurns is how much longer a hot key takes with an observer, with nothing to do under the lock: the
+// medians of short rounds in turns, so that a machine that slows down does it for all.
+func BenchmarkHotKeyInTurns(b *testing.B) {
+	const goroutines, pairs = 64, 256
+	locks, took := map[string]*relock.Mutex{}, map[string][]float64{}
+	for name, opts := range observers(b) {
+		locks[name] = open(b, opts...)
+		pair(b, locks[name])
+	}
+	for b.Loop() {
+		for name, m := range locks {
+			began := time.Now()
+			var all sync.WaitGroup
+			for range goroutines {
+				all.Go(func() {
+					for range pairs {
+						busyPair(b, m, 0)
+					}
+				})
+			}
+			all.Wait()
+			took[name] = append(took[name], float64(time.Since(began).Nanoseconds())/goroutines/pairs)
+		}
+	}
+	for name, of := range took {
+		slices.Sort(of)
+		b.ReportMetric(of[len(of)/2], strings.ReplaceAll(name, " ", "-")+"-ns/pair")
 	}
 }
 

@@ -27,6 +27,7 @@ type bed struct {
 	srv      *redistest.Server
 	locks    *relock.Client
 	observer *Observer
+	producer *Producer
 	reader   *sdk.ManualReader
 	meters   *sdk.MeterProvider
 	traces   *tracetest.SpanRecorder
@@ -35,7 +36,16 @@ type bed struct {
 
 // newBed tells of a run, to an observer with opts, of a client of locks with lockOpts.
 func newBed(t *testing.T, lockOpts []relock.Option, opts ...Option) *bed {
-	b := &bed{t: t, srv: redistest.Start(t), reader: sdk.NewManualReader(), traces: tracetest.NewSpanRecorder()}
+	return newBedFor(t, false, lockOpts, opts...)
+}
+
+// newBedFor is one whose durations a Producer counts, or the SDK.
+func newBedFor(t *testing.T, byProducer bool, lockOpts []relock.Option, opts ...Option) *bed {
+	b := &bed{t: t, srv: redistest.Start(t), producer: NewProducer(), traces: tracetest.NewSpanRecorder()}
+	b.reader = sdk.NewManualReader(sdk.WithProducer(b.producer))
+	if byProducer {
+		opts = append(opts, WithProducer(b.producer))
+	}
 	b.meters = sdk.NewMeterProvider(sdk.WithReader(b.reader))
 	b.tracer = trace.NewTracerProvider(trace.WithSpanProcessor(b.traces))
 	o, err := New(append([]Option{WithMeterProvider(b.meters), WithTracerProvider(b.tracer)}, opts...)...)
@@ -43,6 +53,12 @@ func newBed(t *testing.T, lockOpts []relock.Option, opts ...Option) *bed {
 	b.observer = o
 	b.locks = b.client(append(lockOpts, relock.WithObserver(o))...)
 	return b
+}
+
+// both runs a test with durations that the SDK records, and with those that a Producer counts.
+func both(t *testing.T, test func(t *testing.T, byProducer bool)) {
+	t.Run("instruments", func(t *testing.T) { test(t, false) })
+	t.Run("producer", func(t *testing.T) { test(t, true) })
 }
 
 // client is one more of locks.

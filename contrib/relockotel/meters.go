@@ -28,28 +28,40 @@ var buckets = []float64{
 	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60, 300,
 }
 
+// description is what a histogram is called, and says.
+type description struct{ name, text string }
+
+var (
+	waitDuration = description{"relock.wait.duration", "Time from Lock or TryLock to a lease or an error."}
+	holdDuration = description{"relock.hold.duration", "Time from a lease to its Unlock or loss."}
+)
+
+// histogram makes the instrument.
+func (d description) histogram(m metric.Meter) (metric.Float64Histogram, error) {
+	return m.Float64Histogram(d.name, metric.WithUnit("s"), metric.WithDescription(d.text),
+		metric.WithExplicitBucketBoundaries(buckets...))
+}
+
 // meters are the instruments. What is a number of things is counted here and asked for when it is
 // collected: that is twenty times cheaper than telling of each.
 type meters struct {
-	wait, hold metric.Float64Histogram
+	wait, hold metric.Float64Histogram // nil where a Producer counts
 	servers    *servers
 }
 
 // newMeters makes the instruments. Those of the series that all returns are asked for.
-func newMeters(m metric.Meter, all func() []*series) (*meters, error) {
-	wait, err := m.Float64Histogram("relock.wait.duration", metric.WithUnit("s"),
-		metric.WithDescription("Time from Lock or TryLock to a lease or an error."),
-		metric.WithExplicitBucketBoundaries(buckets...))
-	if err != nil {
+func newMeters(m metric.Meter, produced bool, all func() []*series) (*meters, error) {
+	counted := &meters{servers: newServers()}
+	if produced {
+		return counted, counted.register(m, all)
+	}
+	var err error
+	if counted.wait, err = waitDuration.histogram(m); err != nil {
 		return nil, err
 	}
-	hold, err := m.Float64Histogram("relock.hold.duration", metric.WithUnit("s"),
-		metric.WithDescription("Time from a lease to its Unlock or loss."),
-		metric.WithExplicitBucketBoundaries(buckets...))
-	if err != nil {
+	if counted.hold, err = holdDuration.histogram(m); err != nil {
 		return nil, err
 	}
-	counted := &meters{wait: wait, hold: hold, servers: newServers()}
 	return counted, counted.register(m, all)
 }
 
@@ -79,7 +91,7 @@ func (m *meters) register(by metric.Meter, all func() []*series) error {
 			s.waits.flush()
 			s.holds.flush()
 			o.ObserveInt64(waiting, s.waiting.Load(), s.plain.observe...)
-			o.ObserveInt64(held, s.held.Load(), s.plain.observe...)
+			o.ObserveInt64(held, s.heldNow(), s.plain.observe...)
 			o.ObserveInt64(failed, s.renewals.Load(), s.plain.observe...)
 			for i := range s.losses {
 				o.ObserveInt64(lost, s.losses[i].Load(), s.causes[i].observe...)
@@ -99,7 +111,7 @@ func (m *meters) lock(ctx context.Context, s *series, e *relock.Event) {
 		}
 	case relock.EventAcquired:
 		m.called(ctx, s, e, &s.acquired[how(e)])
-		s.held.Add(1)
+		s.begun(1)
 	case relock.EventAbandoned:
 		m.called(ctx, s, e, &s.abandoned[resultOf(e.Cause)])
 	case relock.EventReleased:
@@ -122,7 +134,7 @@ func (m *meters) called(ctx context.Context, s *series, e *relock.Event, as *lab
 
 // ended counts the end of a lease.
 func (m *meters) ended(ctx context.Context, s *series, e *relock.Event, as *labels) {
-	s.held.Add(-1)
+	s.begun(-1)
 	s.holds.record(ctx, duration{in: &m.hold, as: as, d: e.Hold})
 }
 
@@ -178,13 +190,17 @@ func causeOf(err error) int {
 
 // labels are attributes, in the form that instruments take them.
 type labels struct {
+	set     attribute.Set
 	observe []metric.ObserveOption
 	record  []metric.RecordOption
+
+	durations *durations // nil where none are told, or a histogram of the SDK has them
 }
 
 func labelled(of ...attribute.KeyValue) labels {
-	o := metric.WithAttributeSet(attribute.NewSet(of...))
-	return labels{observe: []metric.ObserveOption{o}, record: []metric.RecordOption{o}}
+	set := attribute.NewSet(of...)
+	o := metric.WithAttributeSet(set)
+	return labels{set: set, observe: []metric.ObserveOption{o}, record: []metric.RecordOption{o}}
 }
 
 // series is all that one name is counted under.
@@ -198,26 +214,59 @@ type series struct {
 	abandoned [len(results)]labels
 	causes    [len(causes)]labels
 
+	produced     bool    // durations are counted, and not recorded
+	waits, holds backlog // two: a lock's next holder is told of beside the one before
+
+	_                       [8]uint64 // what is read of each event shares no cache line with what changes
 	waiting, held, renewals atomic.Int64
 	losses                  [len(causes)]atomic.Int64
-	waits, holds            backlog // two: a lock's next holder is told of beside the one before
+	_                       [8]uint64
 }
 
-func newSeries(sort, name string) *series {
-	s := &series{name: name, of: []attribute.KeyValue{keySort.String(sort)}}
+// begun counts a hold that begins, and one that ends. Those whose durations are counted need not be counted twice.
+func (s *series) begun(n int64) {
+	if !s.produced {
+		s.held.Add(n)
+	}
+}
+
+// heldNow is how many leases are held. Ends are read first, so that none is seen whose beginning is not.
+func (s *series) heldNow() (n int64) {
+	if !s.produced {
+		return s.held.Load()
+	}
+	for i := range hows {
+		n -= s.released[i].durations.count() + s.lost[i].durations.count()
+	}
+	for i := range hows {
+		n += s.acquired[i].durations.count()
+	}
+	return n
+}
+
+// newSeries has its durations counted where a Producer hands them on.
+func newSeries(sort, name string, produced bool) *series {
+	s := &series{name: name, produced: produced, of: []attribute.KeyValue{keySort.String(sort)}}
 	if name != "" {
 		s.of = append(s.of, keyName.String(name))
 	}
 	with := func(more ...attribute.KeyValue) labels { return labelled(append(more, s.of...)...) }
 	s.plain = with()
+	counted := func(more ...attribute.KeyValue) labels {
+		l := with(more...)
+		if produced {
+			l.durations = new(durations)
+		}
+		return l
+	}
 	for i := range hows {
 		by := keyHow.String(relock.How(i).String())
-		s.acquired[i] = with(by, keyResult.String("acquired"))
-		s.released[i] = with(by, keyResult.String("released"))
-		s.lost[i] = with(by, keyResult.String("lost"))
+		s.acquired[i] = counted(by, keyResult.String("acquired"))
+		s.released[i] = counted(by, keyResult.String("released"))
+		s.lost[i] = counted(by, keyResult.String("lost"))
 	}
 	for i, result := range results {
-		s.abandoned[i] = with(keyResult.String(result))
+		s.abandoned[i] = counted(keyResult.String(result))
 	}
 	for i, cause := range causes {
 		s.causes[i] = with(keyCause.String(cause))

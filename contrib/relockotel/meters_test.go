@@ -26,8 +26,10 @@ func matches(set attribute.Set, with []string) bool {
 	return true
 }
 
-func TestMetricsOfARun(t *testing.T) {
-	b := newBed(t, nil)
+func TestMetricsOfARun(t *testing.T) { both(t, runIsCounted) }
+
+func runIsCounted(t *testing.T, byProducer bool) {
+	b := newBedFor(t, byProducer, nil)
 	m := b.locks.Mutex("order:4711", relock.WithLocalHandoff(10, time.Hour))
 	l, err := m.Lock(t.Context())
 	require.NoError(t, err)
@@ -65,8 +67,10 @@ func TestMetricsOfARun(t *testing.T) {
 	}
 }
 
-func TestMetricsOfALoss(t *testing.T) {
-	b := newBed(t, []relock.Option{relock.WithLease(3 * time.Second)})
+func TestMetricsOfALoss(t *testing.T) { both(t, lossIsCounted) }
+
+func lossIsCounted(t *testing.T, byProducer bool) {
+	b := newBedFor(t, byProducer, []relock.Option{relock.WithLease(3 * time.Second)})
 	l, err := b.locks.Mutex("jobs").Lock(t.Context())
 	require.NoError(t, err)
 	data := b.collected()["relock.lost"].Data.(metricdata.Sum[int64])
@@ -110,6 +114,19 @@ func TestMetricsOfAnOutage(t *testing.T) {
 	if err := l.Unlock(t.Context()); err != nil {
 		require.ErrorIs(t, err, relock.ErrLost, "a busy machine may take longer to notice than a lease lasts")
 	}
+}
+
+// A client that is closed asks nobody for an answer any more.
+func TestClosedClientHasNoNodeDown(t *testing.T) {
+	b := newBed(t, []relock.Option{relock.WithCommandTimeout(200 * time.Millisecond)})
+	b.srv.Pause()
+	_, err := b.locks.Mutex("jobs").TryLock(t.Context())
+	require.Error(t, err)
+	b.eventually("the outage", func() bool { return b.sum("relock.nodes.down") == 1 })
+	b.locks.Close()
+	require.Zero(t, b.sum("relock.nodes.down"))
+	require.Len(t, b.collected()["relock.nodes.down"].Data.(metricdata.Sum[int64]).DataPoints, 1)
+	b.srv.Resume()
 }
 
 func TestMetricsOfCommands(t *testing.T) {
@@ -190,7 +207,7 @@ func TestTwoObserversOfOneProvider(t *testing.T) {
 
 func TestOptionsThatCannotWork(t *testing.T) {
 	for name, opt := range map[string]Option{
-		"meters": WithMeterProvider(nil), "tracers": WithTracerProvider(nil), "name": WithLockName(nil),
+		"meters": WithMeterProvider(nil), "tracers": WithTracerProvider(nil), "name": WithLockName(nil), "producer": WithProducer(nil),
 	} {
 		_, err := New(opt)
 		require.ErrorIs(t, err, ErrInvalidOption, name)

@@ -20,8 +20,9 @@ const maxRecent = 256
 
 // names finds what a lock is counted under.
 type names struct {
-	rename func(string) string
-	recent [maxRecent]atomic.Pointer[recent]
+	rename   func(string) string
+	produced bool // a Producer hands durations on
+	recent   [maxRecent]atomic.Pointer[recent]
 
 	mu    sync.Mutex
 	known map[nameKey]*series // guarded by mu
@@ -58,7 +59,7 @@ func (n *names) named(sort, name string) *series {
 	}
 	s := n.known[key]
 	if s == nil {
-		s = newSeries(key.sort, key.name)
+		s = newSeries(key.sort, key.name, n.produced)
 		n.known[key] = s
 	}
 	return s

@@ -34,25 +34,13 @@ type servers struct {
 	mu      sync.Mutex // guards what follows
 	clients map[*relock.Client]bool
 	ended   map[command]tally // of clients that were closed
-	down    map[int]int64     // how many clients get no answer of a node
+	nodes   map[int]bool      // that clients have, or had
 	known   map[string]labels
 }
 
 func newServers() *servers {
 	return &servers{
-		clients: map[*relock.Client]bool{}, ended: map[command]tally{}, down: map[int]int64{}, known: map[string]labels{},
-	}
-}
-
-// node counts what happens to a Redis.
-func (s *servers) node(e *relock.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch e.Kind {
-	case relock.EventNodeDown:
-		s.down[e.Node]++
-	case relock.EventNodeUp:
-		s.down[e.Node]--
+		clients: map[*relock.Client]bool{}, ended: map[command]tally{}, nodes: map[int]bool{}, known: map[string]labels{},
 	}
 }
 
@@ -62,19 +50,19 @@ func (s *servers) join(c *relock.Client) (left func()) {
 	defer s.mu.Unlock()
 	s.clients[c] = true
 	for _, of := range c.Stats().Commands {
-		s.down[of.Node] += 0 // it is said of each that it is not down
+		s.nodes[of.Node] = true
 	}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.clients, c)
-		add(s.ended, c)
+		add(s.ended, c.Stats().Commands)
 	}
 }
 
 // add adds up what a client sent.
-func add(to map[command]tally, c *relock.Client) {
-	for _, of := range c.Stats().Commands {
+func add(to map[command]tally, sent []relock.CommandStats) {
+	for _, of := range sent {
 		at := command{node: of.Node, name: of.Command}
 		sum := to[at]
 		sum[answered] += int64(of.Answered)
@@ -86,19 +74,23 @@ func add(to map[command]tally, c *relock.Client) {
 	}
 }
 
-// tell tells the instruments. Of a kind of commands nothing is told before there was one.
+// tell tells the instruments: how many clients get no answer of a node, and what was sent. Of a kind of commands nothing is told before there was one.
 func (s *servers) tell(o metric.Observer, down, commands metric.Int64Observable) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.down) == 0 {
+	sums, silent := maps.Clone(s.ended), map[int]int64{}
+	for c := range s.clients {
+		stats := c.Stats()
+		add(sums, stats.Commands)
+		for _, node := range stats.Down {
+			silent[node]++
+		}
+	}
+	if len(s.nodes) == 0 {
 		o.ObserveInt64(down, 0)
 	}
-	for node, n := range s.down {
-		o.ObserveInt64(down, n, s.labelled(node)...)
-	}
-	sums := maps.Clone(s.ended)
-	for c := range s.clients {
-		add(sums, c)
+	for node := range s.nodes { // of each that is not down, too
+		o.ObserveInt64(down, silent[node], s.labelled(node)...)
 	}
 	for of, sum := range sums {
 		for i, n := range sum {
