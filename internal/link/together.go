@@ -19,6 +19,7 @@ type Script struct {
 	One   *driver.Script // for one caller
 	Many  *driver.Script // for several: how many, and behind it the arguments of each, as many for all
 	Spare []string       // arguments as they are taken to be where the last ones are left out
+	Most  int            // callers in one command: as many as Redis is busy with for 0.2 ms
 }
 
 // Crowded is how many callers' commands are out before others wait for one another. It is a constant
@@ -26,10 +27,9 @@ type Script struct {
 var Crowded = 32
 
 const (
-	together = 32                     // go in one command, which keeps others waiting for 0.2 to 0.4 ms
-	few      = 2                      // commands out: with fewer, what waits goes as it is
-	most     = 64                     // commands out with which more wait
-	linger   = 250 * time.Microsecond // after which any answer takes what waits along, however little
+	few    = 2                      // commands out: with fewer, what waits goes as it is
+	most   = 64                     // commands out with which more wait
+	linger = 250 * time.Microsecond // after which any answer takes what waits along, however little
 )
 
 // crowd is who asks one Redis, or one slot of a Cluster, by scripts that may go together.
@@ -176,7 +176,7 @@ func (near *crowd) join(c *command, s *Script) *party {
 	defer near.mu.Unlock()
 	var p *party
 	for _, other := range near.waiting {
-		if other.script == s && len(other.of) < together {
+		if other.script == s && len(other.of) < s.Most {
 			p = other
 		}
 	}
@@ -185,7 +185,7 @@ func (near *crowd) join(c *command, s *Script) *party {
 		near.waiting = append(near.waiting, p)
 	}
 	p.of = append(p.of, c)
-	if near.flights == 0 || len(p.of) == together && near.flights < most {
+	if near.flights == 0 || len(p.of) == p.script.Most && near.flights < most {
 		return near.take(p)
 	}
 	return nil
@@ -227,7 +227,7 @@ func (near *crowd) landed(n int) *party {
 		return nil
 	}
 	p := near.waiting[0] // they stand as they came
-	if near.flights < min(few, Crowded) || len(p.of) == together && near.flights < most || time.Since(p.since) > linger {
+	if near.flights < min(few, Crowded) || len(p.of) == p.script.Most && near.flights < most || time.Since(p.since) > linger {
 		return near.take(p)
 	}
 	return nil

@@ -16,7 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var pair = &Script{One: driver.NewScript("return ARGV[1]"), Many: driver.NewScript("return ARGV"), Spare: []string{""}}
+var pair = &Script{One: driver.NewScript("return ARGV[1]"), Many: driver.NewScript("return ARGV"), Spare: []string{""}, Most: together}
+
+const together = 32
 
 // sent is one command that reached a held Redis.
 type sent struct {

@@ -73,8 +73,8 @@ func (o Options) scripts(k *Kind) *scripts {
 		s.fence, s.sweep = script(driver.Fence)(from.Text("fence")), script(driver.Sweep)(from.Sweep("unvote"))
 		s.declare = script(driver.Check)(from.Text("declare"))
 	} else {
-		s.acquire = shared(driver.Acquire, from, "acquire", spare(acquireArgs, acquireRoute))
-		s.release = shared(driver.Release, from, "release", spare(releaseCount, releaseRoute))
+		s.acquire = shared(driver.Acquire, from, "acquire", mostAcquires, spare(acquireArgs, acquireRoute))
+		s.release = shared(driver.Release, from, "release", mostReleases, spare(releaseCount, releaseRoute))
 		s.sweep = script(driver.Sweep)(from.Sweep("release"))
 		s.refill = script(driver.Refill)(from.Text("refill"))
 	}
@@ -82,9 +82,15 @@ func (o Options) scripts(k *Kind) *scripts {
 	return kept.(*scripts)
 }
 
+// What one command does at most, so that it keeps others waiting for some 0.2 ms.
+const (
+	mostAcquires = 16
+	mostReleases = 32
+)
+
 // shared is a script that goes for several callers too.
-func shared(as driver.Op, from lua.Scripts, name string, spare []string) *link.Script {
-	return &link.Script{One: script(as)(from.Text(name)), Many: script(as)(from.Many(name)), Spare: spare}
+func shared(as driver.Op, from lua.Scripts, name string, most int, spare []string) *link.Script {
+	return &link.Script{One: script(as)(from.Text(name)), Many: script(as)(from.Many(name)), Most: most, Spare: spare}
 }
 
 // script makes one that is counted as such. Its files are embedded, so that a missing one is a
