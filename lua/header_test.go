@@ -84,3 +84,13 @@ func places(re *regexp.Regexp, text string) map[string]bool {
 	}
 	return found
 }
+
+// cutHeader parts the comment that a file opens with from the rest.
+func cutHeader(text string) (header, body string) {
+	lines := strings.SplitAfter(text, "\n")
+	end := slices.IndexFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "--") })
+	if end < 0 {
+		return text, ""
+	}
+	return strings.Join(lines[:end], ""), strings.Join(lines[end:], "")
+}

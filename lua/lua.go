@@ -16,16 +16,11 @@
 package lua
 
 import (
-	"embed"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 )
-
-//go:embed *.lua
-var files embed.FS
 
 // Scripts puts together the scripts for one kind of lock in one topology.
 type Scripts struct {
@@ -46,10 +41,10 @@ func (s Scripts) Text(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if short != "" {
-		short += shortEnds
+	if short != nil {
+		body = slices.Concat(short, []piece{{text: shortEnds, parts: true}}, body)
 	}
-	return arrange(l.text.String(), short+body), nil
+	return join(arrange(l.gathered, body)), nil
 }
 
 // Sweep returns the text of sweep, which runs the script name for many acquisitions: KEYS and ARGV become locals, which
@@ -63,17 +58,16 @@ func (s Scripts) Many(name string) (string, error) { return s.loop(name, "many")
 // loop wraps a script as the function one. What refuses a lock stands in it: it is to be asked for each of them.
 func (s Scripts) loop(name, over string) (string, error) {
 	l := s.loader()
-	first := ""
-	if own, err := l.read(name); err == nil && slices.Contains(needs(own, s.Quorum), "rights") {
+	var first, quick []piece
+	if own, err := l.read(name); err == nil && slices.Contains(own.needs(s.Quorum), "rights") {
 		if first, err = l.enter("rights"); err != nil {
 			return "", err
 		}
 		l.done["rights"] = true
 	}
-	quick := ""
 	if over == "many" {
 		var err error
-		if quick, err = l.quick(name, first != ""); err != nil {
+		if quick, err = l.quick(name, first != nil); err != nil {
 			return "", err
 		}
 	}
@@ -81,29 +75,30 @@ func (s Scripts) loop(name, over string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	loop, err := read(over)
+	loop, err := l.read(over)
 	if err != nil {
 		return "", err
 	}
-	before := prune(l.text.String(), quick+body)
-	return "local KEYS, ARGV = KEYS, ARGV\n" + before + quick + "local function one()\n" + first + body + "end\n" + loop, nil
+	before := pick(l.gathered, needed(l.gathered, quick, body))
+	return join(one("local KEYS, ARGV = KEYS, ARGV\n"), before, quick, one("local function one()\n"), first, body,
+		one("end\n"), loop.pieces), nil
 }
 
 // quick returns what the kind has for the most frequent case of a script among many entries: survey, which asks for all of
 // them at once (<kind>_<script>_many), and quick for each. Where it has nothing they do nothing.
-func (l *loader) quick(name string, asks bool) (string, error) {
+func (l *loader) quick(name string, asks bool) ([]piece, error) {
 	short, err := l.short(name)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	survey, err := l.short(name + "_many")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if survey == "" {
-		survey = "local function survey() end\n"
+	if survey == nil {
+		survey = one("local function survey() end\n")
 	}
-	return indexed(survey) + among(short, asks), nil
+	return embedded().split(indexed(join(survey)) + among(join(short), asks)), nil
 }
 
 // eachBegins parts what a short text has once for all entries from what it has for each.
@@ -114,8 +109,6 @@ var surveyed = strings.NewReplacer(
 	"redis.call('EXISTS', KEYS[1], KEYS[2]) == 0", "(known.idle or redis.call('EXISTS', KEYS[1], KEYS[2]) == 0)",
 	"redis.call('GET', KEYS[3])", "(known.idle and known.counters[i] or redis.call('GET', KEYS[3]))",
 	"return said.answer", "return said.tokens")
-
-var place = regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
 
 // among makes a short text the function quick of one among many entries, whose keys stand behind the first k and whose
 // arguments, so many as wide, behind the first a. It leaves an entry whose rights are to be asked for to the script.
@@ -128,71 +121,77 @@ func among(short string, asks bool) string {
 	return once + "local function quick(keys, args, k, a, wide, known, i)\n" + each + "end\n"
 }
 
-// indexed makes a text find its keys and arguments among those of many entries.
+// indexed makes a text find its keys and arguments, each named by its number, among those of many entries.
 func indexed(text string) string {
-	return place.ReplaceAllStringFunc(text, func(at string) string {
-		word, n := at[:len("KEYS")], at[len("KEYS["):len(at)-1]
-		if word == "KEYS" {
-			return "keys[k + " + n + "]"
+	var b strings.Builder
+	text = strings.ReplaceAll(text, "KEYS[", "keys[k + ")
+	for {
+		before, after, found := strings.Cut(text, "ARGV[")
+		b.WriteString(before)
+		if !found {
+			return b.String()
 		}
-		return "(wide >= " + n + " and args[a + " + n + "])"
-	})
+		var n string
+		n, text, _ = strings.Cut(after, "]")
+		b.WriteString("(wide >= " + n + " and args[a + " + n + "])")
+	}
 }
 
 // Complete returns a text that is no file with all that its header names put before it.
 func (s Scripts) Complete(body string) (string, error) {
 	l := s.loader()
-	if err := l.before(body); err != nil {
+	own := embedded().parse(body)
+	if err := l.before(own); err != nil {
 		return "", err
 	}
-	return arrange(l.text.String(), body), nil
+	return join(arrange(l.gathered, own.pieces)), nil
 }
 
 // loader gathers what stands before a script.
 type loader struct {
-	scripts Scripts
-	read    func(file string) (string, error)
-	path    []string        // the files that are being loaded, each needed by the one before it
-	done    map[string]bool // words whose text is there
-	text    strings.Builder
+	scripts  Scripts
+	read     func(file string) (*source, error)
+	path     []string        // the files that are being loaded, each needed by the one before it
+	done     map[string]bool // words whose text is there
+	gathered []piece
 }
 
 func (s Scripts) loader() *loader {
-	return &loader{scripts: s, read: read, done: make(map[string]bool)}
+	return &loader{scripts: s, read: embedded().read, done: make(map[string]bool)}
 }
 
 // enter puts all that a file needs before it, and returns the file's own text.
-func (l *loader) enter(file string) (string, error) {
+func (l *loader) enter(file string) ([]piece, error) {
 	if slices.Contains(l.path, file) {
-		return "", fmt.Errorf("lua: %s needs itself: %s", file, strings.Join(append(l.path, file), " > "))
+		return nil, fmt.Errorf("lua: %s needs itself: %s", file, strings.Join(append(l.path, file), " > "))
 	}
-	text, err := l.read(file)
+	own, err := l.read(file)
 	if err != nil {
-		return "", fmt.Errorf("%w (%s)", err, strings.Join(append(l.path, file), " > "))
+		return nil, fmt.Errorf("%w (%s)", err, strings.Join(append(l.path, file), " > "))
 	}
 	l.path = append(l.path, file)
-	if err := l.before(text); err != nil {
-		return "", err
+	if err := l.before(own); err != nil {
+		return nil, err
 	}
 	l.path = l.path[:len(l.path)-1]
-	return text, nil
+	return own.pieces, nil
 }
 
 // shortEnds parts the kind's own text for the most frequent case from the script.
 const shortEnds = "-- below: all other cases\n"
 
 // short returns the kind's own text for the most frequent case of a script, <kind>_<script>; nothing where it has none.
-func (l *loader) short(name string) (string, error) {
+func (l *loader) short(name string) ([]piece, error) {
 	file := l.scripts.Kind + "_" + name
 	if _, err := l.read(file); err != nil {
-		return "", nil
+		return nil, nil
 	}
 	return l.enter(file)
 }
 
-// before puts all that a text names in its header.
-func (l *loader) before(text string) error {
-	for _, word := range needs(text, l.scripts.Quorum) {
+// before puts all that a file names in its header.
+func (l *loader) before(own *source) error {
+	for _, word := range own.needs(l.scripts.Quorum) {
 		if err := l.put(word); err != nil {
 			return err
 		}
@@ -205,8 +204,10 @@ func (l *loader) put(word string) error {
 	if l.done[word] {
 		return nil
 	}
-	text, known := l.scripts.setting(word)
-	if !known {
+	var pieces []piece
+	if text, known := l.scripts.setting(word); known {
+		pieces = one(text)
+	} else {
 		file := word
 		if word == "kind" {
 			file = l.scripts.Kind
@@ -215,12 +216,12 @@ func (l *loader) put(word string) error {
 			return fmt.Errorf("lua: no kind of lock is named (%s)", strings.Join(l.path, " > "))
 		}
 		var err error
-		if text, err = l.enter(file); err != nil {
+		if pieces, err = l.enter(file); err != nil {
 			return err
 		}
 	}
 	l.done[word] = true
-	l.text.WriteString(text)
+	l.gathered = append(l.gathered, pieces...)
 	return nil
 }
 
@@ -238,85 +239,63 @@ func (s Scripts) setting(word string) (text string, known bool) {
 	return fmt.Sprintf("local %s = %d\n", word, value.Milliseconds()), true
 }
 
-var (
-	function = regexp.MustCompile(`(?ms)^local function (\w+)\(.*?^end\n`)
-	remark   = regexp.MustCompile(`--.*`)
-	word     = regexp.MustCompile(`\w+`)
-)
-
-var below = regexp.MustCompile(`(?m)^-- below: .*\n`)
-
 // arrange puts each function no earlier than it is needed.
-func arrange(before, body string) string {
-	called := prune(before, body)
-	at := below.FindStringIndex(body)
-	if at == nil {
-		return called + body
+func arrange(before, body []piece) []piece {
+	called := needed(before, body)
+	at := slices.IndexFunc(body, func(p piece) bool { return p.parts })
+	if at < 0 {
+		return slices.Concat(pick(before, called), body)
 	}
-	head := prune(before, body[:at[0]])
-	var later strings.Builder
-	for _, fn := range function.FindAllString(called, -1) {
-		if !strings.Contains(head, fn) {
-			later.WriteString(fn)
-		}
+	early := needed(before, body[:at])
+	for i := range called {
+		called[i] = called[i] && !early[i]
 	}
-	return head + body[:at[1]] + later.String() + body[at[1]:]
+	return slices.Concat(pick(before, early), body[:at+1], pick(before, called), body[at+1:])
 }
 
-// prune leaves out the functions that are not called. A function is defined before it is called, so one pass from the end
-// finds them all.
-func prune(before, body string) string {
+// needed tells which pieces to keep before a script: all but the functions that are not called. A function is defined
+// before it is called, so one pass from the end finds them all.
+func needed(before []piece, script ...[]piece) []bool {
 	called := make(map[string]bool)
-	note := func(code string) {
-		for _, name := range word.FindAllString(remark.ReplaceAllString(code, ""), -1) {
+	note := func(p piece) {
+		for _, name := range p.calls {
 			called[name] = true
 		}
 	}
-	note(body)
-	end := len(before)
-	var kept []string
-	for _, at := range slices.Backward(function.FindAllStringSubmatchIndex(before, -1)) {
-		note(before[at[1]:end])
-		kept = append(kept, before[at[1]:end])
-		if called[before[at[2]:at[3]]] {
-			note(before[at[0]:at[1]])
-			kept = append(kept, before[at[0]:at[1]])
+	for _, pieces := range script {
+		for _, p := range pieces {
+			note(p)
 		}
-		end = at[0]
 	}
-	kept = append(kept, before[:end])
-	slices.Reverse(kept)
-	return strings.Join(kept, "")
-}
-
-var needsLine = regexp.MustCompile(`(?m)^-- (needs|quorum|alone): (.*)$`)
-
-// needs returns the words that a file names, in their order.
-func needs(text string, quorum bool) (words []string) {
-	header, _ := cutHeader(text)
-	for _, line := range needsLine.FindAllStringSubmatch(header, -1) {
-		if line[1] == "quorum" && !quorum || line[1] == "alone" && quorum {
-			continue
+	kept := make([]bool, len(before))
+	for i, p := range slices.Backward(before) {
+		if kept[i] = p.function == "" || called[p.function]; kept[i] {
+			note(p)
 		}
-		words = append(words, strings.Fields(line[2])...)
 	}
-	return words
+	return kept
 }
 
-// cutHeader parts the comment that a file opens with from the rest.
-func cutHeader(text string) (header, body string) {
-	lines := strings.SplitAfter(text, "\n")
-	end := slices.IndexFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "--") })
-	if end < 0 {
-		return text, ""
+// pick returns the pieces that are chosen.
+func pick(pieces []piece, chosen []bool) (picked []piece) {
+	for i, p := range pieces {
+		if chosen[i] {
+			picked = append(picked, p)
+		}
 	}
-	return strings.Join(lines[:end], ""), strings.Join(lines[end:], "")
+	return picked
 }
 
-func read(file string) (string, error) {
-	text, err := files.ReadFile(file + ".lua")
-	if err != nil {
-		return "", fmt.Errorf("lua: no file %q", file+".lua")
+// one is a text that is a single piece and calls nothing.
+func one(text string) []piece { return []piece{{text: text}} }
+
+// join is the text of pieces, one list after the other.
+func join(lists ...[]piece) string {
+	var texts []string
+	for _, pieces := range lists {
+		for _, p := range pieces {
+			texts = append(texts, p.text)
+		}
 	}
-	return string(text), nil
+	return strings.Join(texts, "")
 }

@@ -38,8 +38,9 @@ func every(t *testing.T) map[string]string {
 	texts := make(map[string]string)
 	for _, path := range paths {
 		name := strings.TrimSuffix(path, ".lua")
-		texts[name], err = read(name)
+		own, err := embedded().read(name)
 		require.NoError(t, err)
+		texts[name] = join(own.pieces)
 	}
 	return texts
 }
@@ -95,12 +96,12 @@ func parts(t *testing.T, s Scripts, name string) (before, body string) {
 	l := s.loader()
 	short, err := l.short(name)
 	require.NoError(t, err)
-	if short != "" {
-		short += shortEnds
+	if short != nil {
+		short = append(slices.Clip(short), piece{text: shortEnds})
 	}
-	body, err = l.enter(name)
+	own, err := l.enter(name)
 	require.NoError(t, err)
-	return l.text.String(), short + body
+	return join(l.gathered), join(short, own)
 }
 
 // requireOrder looks for the parts of a text in the order in which they must stand.
@@ -202,11 +203,11 @@ func TestWhatCannotBePutTogetherIsAnError(t *testing.T) {
 
 	texts := map[string]string{"a": "-- a: \n-- needs: b kind\n", "b": "-- b: \n-- alone: c\n", "c": "-- c: \n-- needs: b\n"}
 	load := func(file string, s Scripts) error {
-		l := loader{scripts: s, done: make(map[string]bool), read: func(file string) (string, error) {
+		l := loader{scripts: s, done: make(map[string]bool), read: func(file string) (*source, error) {
 			if text, ok := texts[file]; ok {
-				return text, nil
+				return embedded().parse(text), nil
 			}
-			return "", errors.New("none")
+			return nil, errors.New("none")
 		}}
 		_, err := l.enter(file)
 		return err

@@ -10,13 +10,14 @@ import (
 )
 
 var (
-	comment = regexp.MustCompile(`--[^\n]*`)
-	quoted  = regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"`)
-	name    = regexp.MustCompile(`[A-Za-z_]\w*`)
-	defined = regexp.MustCompile(`(?m)^local (?:function )?(\w+(?:, \w+)*)`)
-	local   = regexp.MustCompile(`\blocal (?:function )?(\w+(?:, \w+)*)`)
-	params  = regexp.MustCompile(`\bfunction ?\w*\(([\w, ]*)\)`)
-	counter = regexp.MustCompile(`\bfor (\w+(?:, \w+)*) (?:in|=)`)
+	function = regexp.MustCompile(`(?ms)^local function (\w+)\(.*?^end\n`)
+	comment  = regexp.MustCompile(`--[^\n]*`)
+	quoted   = regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"`)
+	name     = regexp.MustCompile(`[A-Za-z_]\w*`)
+	defined  = regexp.MustCompile(`(?m)^local (?:function )?(\w+(?:, \w+)*)`)
+	local    = regexp.MustCompile(`\blocal (?:function )?(\w+(?:, \w+)*)`)
+	params   = regexp.MustCompile(`\bfunction ?\w*\(([\w, ]*)\)`)
+	counter  = regexp.MustCompile(`\bfor (\w+(?:, \w+)*) (?:in|=)`)
 )
 
 // language is what Lua and Redis define.
