@@ -92,7 +92,7 @@ bench-run: redis ## what relock run costs, beside flock and, where it is install
 	bench/run-cost.sh 100
 
 bench-go: redis ## the library's own hot paths
-	go test -run - -bench . -count 6 . ./internal/gate ./internal/hub ./internal/wire
+	go test -run - -bench . -count 6 . ./internal/gate ./internal/hub ./internal/wire ./lua
 
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
