@@ -127,14 +127,15 @@ func serveStatic(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, files, "static/"+r.PathValue("file"))
 }
 
-var templates = func() map[string]*template.Template {
+// templates are put together for the first page: a program that may serve none does not wait for them.
+var templates = sync.OnceValue(func() map[string]*template.Template {
 	all := make(map[string]*template.Template)
 	base := template.Must(template.New("base.html").Funcs(texts).ParseFS(files, "pages/base.html"))
 	for _, name := range []string{"list", "lock", "force", "message"} {
 		all[name] = template.Must(template.Must(base.Clone()).ParseFS(files, "pages/"+name+".html"))
 	}
 	return all
-}()
+})
 
 // frame is what every page has.
 type frame struct {
@@ -158,7 +159,7 @@ func send(w http.ResponseWriter, status int, name string, data any) {
 // render makes a page, or nothing.
 func render(name string, data any) []byte {
 	var text bytes.Buffer
-	if templates[name].ExecuteTemplate(&text, "base.html", data) != nil {
+	if templates()[name].ExecuteTemplate(&text, "base.html", data) != nil {
 		return nil
 	}
 	return text.Bytes()
