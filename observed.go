@@ -17,7 +17,7 @@ import (
 type call struct {
 	lk     *lock
 	ctx    context.Context // of the caller
-	began  time.Duration   // 0 for a moment ago
+	began  time.Duration   // 0 while it has done nothing that takes long
 	waits  bool            // that was told
 	lent   bool            // to who may tell it something later still
 	failed time.Duration   // since when Redis does not answer, 0 for it does
@@ -62,8 +62,8 @@ func newCall(lk *lock, ctx context.Context) *call {
 	return c
 }
 
-// begins notes when the call began, before it does anything that takes long. A lock that is there to be taken
-// is got without reading a clock for this.
+// begins notes when the call began, before it does anything that takes long. A lock that this process
+// has to give is got without reading a clock for this.
 func (c *call) begins() {
 	if c != nil && c.began == 0 {
 		c.began = clock.Mono()
@@ -86,8 +86,8 @@ func (c *call) free() {
 	}
 }
 
-// leases counts those that were observed, in this process. What each of them writes shares no cache line with
-// what is only read.
+// leases counts those that were observed, in this process. The counter has its cache lines to itself:
+// each lease writes it, and what lies beside it is only read.
 var leases struct {
 	_ [8]uint64
 	atomic.Uint64

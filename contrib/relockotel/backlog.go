@@ -53,7 +53,8 @@ func (b *backlog) add(of duration) {
 	}
 }
 
-// record counts for a Producer, records at once what is to be known with its context, for exemplars, and keeps the rest.
+// record counts for a Producer. Else it records at once what is to be known with its context, for
+// exemplars, and keeps the rest.
 func (b *backlog) record(ctx context.Context, of duration) {
 	switch {
 	case of.as.durations != nil:

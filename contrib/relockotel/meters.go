@@ -223,14 +223,15 @@ type series struct {
 	_                       [8]uint64
 }
 
-// begun counts a hold that begins, and one that ends. Those whose durations are counted need not be counted twice.
+// begun counts a hold that begins, and one that ends, unless their durations are counted: those tell how
+// many there were.
 func (s *series) begun(n int64) {
 	if !s.produced {
 		s.held.Add(n)
 	}
 }
 
-// heldNow is how many leases are held. Ends are read first, so that none is seen whose beginning is not.
+// heldNow is how many leases are held. Ends are read first: an end is seen only with its beginning.
 func (s *series) heldNow() (n int64) {
 	if !s.produced {
 		return s.held.Load()

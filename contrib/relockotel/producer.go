@@ -23,9 +23,9 @@ import (
 //	...
 //	o, err := relockotel.New(relockotel.WithProducer(p), relockotel.WithMeterProvider(provider))
 //
-// The two histograms have the buckets and attributes that they have without it. They are cumulative, whatever a reader
-// prefers. No view changes them, and they carry no exemplars. What no reader was given the Producer for is
-// not seen.
+// The two histograms have the buckets and attributes that they have without it. They are cumulative,
+// whatever a reader prefers. No view changes them, and they carry no exemplars. A reader that was not
+// given the Producer does not see them.
 type Producer struct {
 	began time.Time
 	names atomic.Pointer[names] // of the observer

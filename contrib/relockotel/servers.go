@@ -74,7 +74,8 @@ func add(to map[command]tally, sent []relock.CommandStats) {
 	}
 }
 
-// tell tells the instruments: how many clients get no answer of a node, and what was sent. Of a kind of commands nothing is told before there was one.
+// tell tells the instruments how many clients get no answer of a node, and what was sent. Of a kind of
+// commands nothing is told before there was one.
 func (s *servers) tell(o metric.Observer, down, commands metric.Int64Observable) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
