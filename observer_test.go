@@ -281,7 +281,7 @@ func TestLabelsOfALock(t *testing.T) {
 	require.Equal(t, map[string]string{"relock.lock": "orders"}, of(t.Context()))
 }
 
-// What this process has to give is got without reading a clock for its observer; TryLock asks Redis.
+// What this process has to give is got without reading a clock for its observer.
 func TestLockThatIsThereIsNotWaitedFor(t *testing.T) {
 	srv, o := redistest.Start(t), &seen{}
 	c := lingeringClient(t, srv.Client(), time.Hour, WithObserver(o))

@@ -30,7 +30,8 @@ func observers(b *testing.B) map[string][]relock.Option {
 	}
 	return map[string][]relock.Option{
 		"none": nil, "nothing done": {relock.WithObserver(idle{})},
-		"metrics": made(), "metrics by a Producer": made(WithProducer(NewProducer())), "metrics and spans not sampled": made(WithRootSpans(), WithTracerProvider(tracers)),
+		"metrics": made(), "metrics by a Producer": made(WithProducer(NewProducer())),
+		"metrics and spans not sampled": made(WithRootSpans(), WithTracerProvider(tracers)),
 	}
 }
 
