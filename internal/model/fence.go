@@ -38,6 +38,7 @@ type fenceClient struct {
 	writeTo int8        // 1 + node that a write-back is on its way to, 0 for none
 	write   int8
 	stray   bool // that write-back is of a former attempt
+	tells   int8 // the token that a holder tells forgetful nodes by itself; HolderTells, StoppedTells only
 }
 
 // fenceState is three nodes and the clients that hold quorums of them. A belief implies ownership at its node, by what
@@ -61,6 +62,8 @@ type FenceRules struct {
 	SeedSentBefore bool // from votes that were sent before, and answered after
 	SeedEarly      bool // from what is asked while it is quarantined
 	RemindEarly    bool // a winner tells it its token while it is quarantined
+	HolderTells    bool // a holder that a quorum keeps the lock for tells it its token, and asks no counters for that
+	StoppedTells   bool // so does one whose hold was over before the node forgot
 	BelieveFormer  bool // a grant of a node's former life counts when it is heard
 	UnguardedWrite bool // a write-back does not ask whether the lock is still held
 	NoWrite        bool // the highest counter becomes the token without a write-back
@@ -78,6 +81,7 @@ type FenceScope struct {
 	Losses  int8 // of a node's memory
 	Late    bool // acquires may come after the release of their attempt
 	Repair  bool // holders may regain nodes that they lost
+	Force   bool // nodes may be taken from a holder, who is not told: exclusion is not asked for then
 }
 
 type fenceSystem struct {
@@ -88,15 +92,17 @@ type fenceSystem struct {
 // Fence is the system of clients that hold locks by quorum, with fencing tokens and nodes that may lose their memory.
 func Fence(scope FenceScope, rules FenceRules) System[fenceState] {
 	w := &fenceSystem{scope, rules}
+	demands := []Rule[fenceState]{{"tokens rise", tokensRise}, {"no orphan", w.noOrphan}}
+	if !scope.Force {
+		demands = append(demands, Rule[fenceState]{"exclusion", w.exclusion}, Rule[fenceState]{"no revival", noRevival})
+	}
 	return System[fenceState]{
 		Name:  fmt.Sprintf("quorum %+v", scope),
 		Init:  fenceState{losses: scope.Losses},
 		Steps: w.steps,
 		Canon: w.canon,
-		Rules: []Rule[fenceState]{
-			{"exclusion", w.exclusion}, {"tokens rise", tokensRise}, {"no revival", noRevival}, {"no orphan", w.noOrphan},
-		},
-		Show: fenceState.String,
+		Rules: demands,
+		Show:  fenceState.String,
 	}
 }
 
@@ -128,6 +134,8 @@ func (w *fenceSystem) steps(s fenceState, emit func(Step[fenceState])) {
 		w.forget(s, n, emit)
 		w.recover(s, n, emit)
 		w.stalls(s, n, emit)
+		w.force(s, n, emit)
+		w.tells(s, n, emit)
 	}
 }
 
@@ -181,6 +189,7 @@ func (s *fenceState) numbers(visit func(*int8)) {
 	for c := range s.client {
 		mine := &s.client[c]
 		visit(&mine.write)
+		visit(&mine.tells)
 		if mine.phase == contending {
 			for n := range nodes {
 				visit(&mine.ghost[n])

@@ -170,7 +170,7 @@ func (s *fenceState) rename(to, who []int) fenceState {
 	return r
 }
 
-const fenceBytes = 1 + 7*nodes + 17*maxProcs
+const fenceBytes = 1 + 7*nodes + 18*maxProcs
 
 // bytes writes the state down, all but what renaming leaves alone.
 func (s *fenceState) bytes() (b [fenceBytes]byte) {
@@ -183,7 +183,7 @@ func (s *fenceState) bytes() (b [fenceBytes]byte) {
 	for c := range s.client {
 		v := &s.client[c]
 		at = append(at, byte(v.phase), bit(v.passed), v.former, v.late, v.owed,
-			byte(v.writeTo), byte(v.write), bit(v.stray))
+			byte(v.writeTo), byte(v.write), bit(v.stray), byte(v.tells))
 		for n := range nodes {
 			at = append(at, byte(v.belief[n]), byte(v.ghost[n]), byte(v.proof[n]))
 		}

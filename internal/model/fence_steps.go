@@ -38,6 +38,9 @@ func (w *fenceSystem) depart(s *fenceState, c int) {
 	old := s.client[c]
 	mine := &s.client[c]
 	*mine = fenceClient{owed: 1<<nodes - 1, late: old.late}
+	if w.rules.StoppedTells {
+		mine.tells = old.tells
+	}
 	if w.rules.UnguardedWrite && old.writeTo > 0 {
 		mine.writeTo, mine.write, mine.stray = old.writeTo, old.write, true
 	}
@@ -177,7 +180,8 @@ func (w *fenceSystem) recover(s fenceState, n int, emit func(Step[fenceState])) 
 	}
 }
 
-// seed emits how node n is told the others' counters: by a contender that heard that n forgot, and then asked them.
+// seed emits how node n is told the others' counters: by a contender that heard that n forgot, and then asked them, or by
+// a holder that did, of those that keep the lock for it.
 // What it was told so far stands in n's counter, which nobody looks at before the seed has run.
 func (w *fenceSystem) seed(s fenceState, n int, emit func(Step[fenceState])) {
 	told := func(m int, counter int8, text string, args ...int) {
@@ -231,6 +235,37 @@ func (w *fenceSystem) stalls(s fenceState, n int, emit func(Step[fenceState])) {
 	}
 }
 
+// force emits that node n is taken from a holder, by somebody who may do so at any time and at any of the nodes.
+func (w *fenceSystem) force(s fenceState, n int, emit func(Step[fenceState])) {
+	node := &s.node[n]
+	if c := int(node.owner) - 1; w.Force && c >= 0 && !node.departed && s.client[c].phase == holding {
+		next := s
+		next.node[n].owner, next.node[n].grant = 0, 0
+		emit(step(next, "{n} is taken from {c} by force", n, c))
+	}
+}
+
+// tells emits that node n, which forgot, is told a holder's token by the holder, who asked nobody since: right after a
+// quorum kept the lock for it, or whenever it goes on.
+func (w *fenceSystem) tells(s fenceState, n int, emit func(Step[fenceState])) {
+	if s.node[n].mode != seeding {
+		return
+	}
+	for c := range w.Clients {
+		token, keep := s.client[c].tells, 0
+		for m := range nodes {
+			if node := &s.node[m]; int(node.owner) == c+1 && !node.departed {
+				keep++
+			}
+		}
+		if token > 0 && (keep >= quorum || w.rules.StoppedTells) && s.node[n].remind != token {
+			next := s
+			next.node[n].remind = token
+			emit(step(next, "{c} tells {n} by itself: {t}", c, n, int(token)))
+		}
+	}
+}
+
 // fence emits how client c, with a quorum, comes by its token: the lowest number that a quorum of its nodes has reached
 // or can be raised to, and the raises where that takes any.
 func (w *fenceSystem) fence(s fenceState, c int, emit func(Step[fenceState])) {
@@ -242,6 +277,9 @@ func (w *fenceSystem) fence(s fenceState, c int, emit func(Step[fenceState])) {
 			me := &next.client[c]
 			me.phase, me.token = holding, token
 			me.writeTo, me.write, me.stray, me.proof = 0, 0, false, [nodes]int8{}
+			if w.rules.HolderTells || w.rules.StoppedTells {
+				me.tells = token
+			}
 			next.repeat = token <= s.issued
 			next.issued = max(s.issued, token)
 			for n := range nodes {

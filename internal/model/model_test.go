@@ -60,6 +60,7 @@ func TestProtocolHolds(t *testing.T) {
 		all(Fence(FenceScope{Clients: 2, Spread: 1, Late: true}, FenceRules{})),
 		all(Fence(FenceScope{Clients: 2, Spread: 1, Losses: 1, Repair: true}, FenceRules{})),
 		all(Fence(FenceScope{Clients: 3, Spread: 1, Repair: true}, FenceRules{})),
+		all(Fence(FenceScope{Clients: 2, Spread: 1, Losses: 1, Repair: true, Force: true}, FenceRules{})),
 	}, []run{
 		all(Node(NodeScope{Procs: 2, Lease: 2, Renewal: 1, InFlight: 3}, NodeRules{})),
 		all(Node(NodeScope{Procs: 2, Lease: 1, Renewal: 1, InFlight: 3, Crashes: 1}, NodeRules{})),
@@ -70,6 +71,7 @@ func TestProtocolHolds(t *testing.T) {
 		all(Fence(FenceScope{Clients: 2, Spread: 2}, FenceRules{})),
 		all(Fence(FenceScope{Clients: 2, Spread: 1, Losses: 2, Repair: true}, FenceRules{})),
 		all(Fence(FenceScope{Clients: 2, Spread: 2, Losses: 1}, FenceRules{})),
+		all(Fence(FenceScope{Clients: 2, Spread: 2, Losses: 1, Repair: true, Force: true}, FenceRules{})),
 	}, []run{
 		all(Node(NodeScope{Procs: 3, Lease: 1, Renewal: 1, InFlight: 2, Crashes: 1}, NodeRules{})),
 		all(Node(NodeScope{Procs: 2, Lease: 2, Renewal: 2, InFlight: 4, Crashes: 1}, NodeRules{})),
