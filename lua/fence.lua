@@ -1,4 +1,4 @@
--- fence: raise the fencing counter of one node of a quorum to what the quorum reached.
+-- fence: raise the fencing counter of one node of a quorum to what the quorum reached, and tell how far it is.
 --
 -- needs: guard counter kind
 -- KEYS[1]  lock hash        name
@@ -8,7 +8,7 @@
 -- ARGV[2]  acquisition id, or incarnation
 -- ARGV[3]  counter
 --
--- Returns 1, or 0 when that is not so any more: then the counter stays.
+-- Returns the fencing counter, or 0 when that is not so any more: then it stays.
 if quarantined() then
   return refused()
 end
@@ -21,4 +21,4 @@ elseif not holds(ARGV[2]) then
   return 0
 end
 raise(ARGV[3])
-return 1
+return counted()

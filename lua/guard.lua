@@ -1,22 +1,27 @@
 -- guard: notice that this Redis may have forgotten locks.
 --
--- needs: longest counter
--- That is the longest lease anybody may rely on, in ms, 0 for no guard.
+-- needs: longest retention counter
+-- Longest is the longest lease anybody may rely on, in ms, 0 for no guard.
 -- The hash relock_incarnation holds {run, born, longest} of the process that wrote last. It stands for the whole Redis and
 -- is not among the keys: a quorum's masters are no Cluster.
 --
 -- Returns nothing: it only defines what follows.
 
--- run_id is the server's own of this process, 'unknown' where it tells none.
+-- run_id is the server's own of this process, 'unknown' where it has none, as an embedded one. One that may not be asked
+-- might be any process.
 local function run_id()
   local info = redis.pcall('INFO', 'server')
+  if type(info) == 'table' and not string.find(info.err, 'not supported', 1, true) then
+    error(info.err, 0)
+  end
   local at = type(info) == 'string' and string.find(info, 'run_id:', 1, true)
   return at and string.match(info, '%x+', at + 7) or 'unknown'
 end
 
 -- incarnation returns how long this one must grant nothing yet, nil when it may, and when it was noticed, both in ms;
 -- '0' for one that never forgot. A run id that is not the marker's says that the process was restarted or is a promoted
--- replica, a missing marker that everything was deleted. Others may rely on locks of before for `longest`.
+-- replica, a missing marker that everything was deleted. Others may rely on locks of before for `longest`. That it forgot
+-- is forgotten when the clock has passed all that was counted before: docs/wire.md has the reason.
 local function incarnation()
   if longest == 0 then
     return nil, '0'
@@ -32,7 +37,8 @@ local function incarnation()
     redis.call('HSET', 'relock_incarnation', 'run', run, 'born', string.format('%.0f', born), 'longest', wait)
   end
   local left = born + wait - now
-  return left > 0 and string.format('%.0f', left) or nil, string.format('%.0f', born)
+  local long_ago = retention > 0 and left + retention < 0
+  return left > 0 and string.format('%.0f', left) or nil, long_ago and '0' or string.format('%.0f', born)
 end
 
 local left, born, known

@@ -24,8 +24,9 @@ if (ARGV[6] or '') == '' and (ARGV[7] or '') == '' and redis.call('EXISTS', KEYS
     local at = type(info) == 'string' and string.find(info, 'run_id:', 1, true)
     local mark = at and redis.call('HMGET', 'relock_incarnation', 'run', 'born', 'longest')
     local wait = mark and tonumber(mark[3]) or 0
-    born = wait >= longest and mark[1] == string.match(info, '%x+', at + 7)
-      and (tonumber(mark[2]) or now) + wait <= math.floor(now / 1000) and mark[2]
+    local over = wait >= longest and mark[1] == string.match(info, '%x+', at + 7)
+      and math.floor(now / 1000) - (tonumber(mark[2]) or now) - wait
+    born = over and over >= 0 and (retention > 0 and over > retention and '0' or mark[2])
   end
   if born == '0' or born and redis.call('GET', KEYS[5]) == born then
     local had, count = redis.call('GET', KEYS[3]), tonumber(ARGV[2])

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -43,7 +44,7 @@ type vote struct {
 	sent   clock.Stamp
 	took   time.Duration
 	err    error
-	unsent bool // the node did not say who it is, so it was not asked
+	unsent bool // the node did not say who it is, or take its seed, so it was not asked
 }
 
 func newContest(c *Claim) *contest {
@@ -92,10 +93,12 @@ func (t *contest) run(ctx context.Context) (node.Grant, error) {
 	}
 }
 
-// once asks every node for a lock that is free, and returns when a quorum has decided either way.
+// once asks every node for a lock that is free, and returns when a quorum has decided either way. A
+// node that forgot how far the lock was counted has decided nothing: it is asked once more when it
+// was told, which may take that others are asked once more before.
 func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
-	t.ask(wire.ToTry)
 	for {
+		t.ask(wire.ToTry)
 		if g, won := t.win(); won {
 			return g, true, nil
 		}
@@ -104,7 +107,7 @@ func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 			switch {
 			case v.pending, v.raising:
 				out++
-			case v.Belief.Number == 0:
+			case v.Belief.Number == 0 && (v.doubter == "" || v.seeds > 1):
 				refused++
 			}
 		}
@@ -171,7 +174,7 @@ func (t *contest) count(got vote) {
 	v, now := got.voter, clock.Now()
 	v.pending, v.err, v.seeded = false, got.err, false
 	v.hear(got, now)
-	defer t.reseed(now)
+	defer t.reseed()
 	if got.err == nil && t.q.astray(v.member) {
 		got.err, v.err = errAstray, errAstray
 		v.disown()
@@ -282,28 +285,29 @@ func (t *contest) ask(how string) {
 	now := clock.Now()
 	t.rejoin(now)
 	least := t.q.least()
-	for _, v := range t.due(now) {
+	for _, v := range t.due(now, how == wire.ToTry) {
 		v.Belief.Begin(now)
-		b := wire.Ballot{Ticket: t.written, Yield: t.yield(v), How: how, Least: least}
+		b, s := wire.Ballot{Ticket: t.written, Yield: t.yield(v), How: how, Least: least}, v.seed()
 		answered := v.ask(now)
-		if !t.q.crew.Start(func() { t.cast(t.send(v, now, b), answered) }) {
+		if !t.q.crew.Start(func() { t.cast(t.send(v, now, b, s), answered) }) {
 			close(answered) // the client is being closed, which the contest hears next
 		}
 	}
 }
 
-// due returns the voters that are to vote. It puts off those at nodes that did not answer lately,
-// or refuse.
-func (t *contest) due(now clock.Stamp) (due []*voter) {
+// due returns the voters that are to vote: with once all, and later only those that are asked anew. It
+// puts off those at nodes that did not answer lately, or refuse.
+func (t *contest) due(now clock.Stamp, once bool) (due []*voter) {
 	first := !slices.ContainsFunc(t.voters, func(v *voter) bool { return !v.asked.IsZero() })
 	var idle []bool
 	if first {
 		idle = t.q.idle()
 	}
 	for i, v := range t.voters {
-		if v.pending || !v.due.Reached(now) {
+		if v.pending || !v.anew && (!v.due.Reached(now) || once && !first) {
 			continue
 		}
+		v.anew = false
 		if first && idle[i] || !first && v.member.Idle() {
 			v.due, v.err = now.Add(50*time.Millisecond), node.ErrIdle
 		} else if left, err := v.member.Refusing(); left > 0 && !first {
@@ -327,7 +331,8 @@ func (t *contest) cast(got vote, answered chan struct{}) {
 	close(answered) // last: the goroutine that waits for it may end the claim
 }
 
-func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot) vote {
+// send has a node vote, which is told before how far the lock was counted where it forgot that.
+func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 	got := vote{voter: v, yield: b.Yield, sent: sent}
 	if v.member.who.Load() == nil {
 		ctx, cancel := context.WithTimeout(t.q.ctx, v.Entry.Timeout)
@@ -336,6 +341,10 @@ func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot) vote {
 			got.unsent = true
 			return got
 		}
+	}
+	if err := v.plant(t.q.ctx, s); link.Unanswered(err) {
+		got.err, got.unsent = err, true
+		return got
 	}
 	began := clock.Now()
 	got.Answer, got.err = v.Vote(t.q.ctx, b)

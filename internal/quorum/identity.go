@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
@@ -99,6 +100,9 @@ func (q *Quorum) check(ctx context.Context, m *member) error {
 		}
 	}
 	m.who.Store(&who)
+	if q.cfg.Guard && who.run == "" {
+		q.cfg.Log.Warn("relock: a node tells no run id, so its restarts are not noticed", "node", m.index)
+	}
 	return nil
 }
 
@@ -197,8 +201,14 @@ func (m *member) identify(ctx context.Context) (who identity, err error) {
 		return who, err
 	}
 	who.marked = marked == 1
-	server, _ := got[2].Text() // an embedded server may tell neither
-	replication, _ := got[3].Text()
+	server, err := section(got[2])
+	if err != nil {
+		return who, err
+	}
+	replication, err := section(got[3])
+	if err != nil {
+		return who, err
+	}
 	who.run = infoField(server, "run_id")
 	if role := infoField(replication, "role"); role != "" && role != "master" {
 		return who, fmt.Errorf("%w: node %d is a %s; a quorum is of masters that do not know each other", wire.ErrInvalidNodes, m.index, role)
@@ -226,6 +236,16 @@ func (m *member) initialize(ctx context.Context, longest time.Duration) error {
 		return err
 	}
 	return got[0].Err()
+}
+
+// section reads a section of INFO, "" where the server has none: an embedded one may know neither. A
+// server that may not be asked might be anything.
+func section(v driver.Value) (string, error) {
+	text, err := v.Text()
+	if strings.Contains(link.Reply(err), "not supported") { // as guard.lua has it
+		return "", nil
+	}
+	return text, err
 }
 
 func infoField(info, field string) string {

@@ -1,10 +1,18 @@
 package quorum
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,4 +60,68 @@ func TestNodeThatIsNotKnownWasNotAsked(t *testing.T) {
 	require.False(t, c.contest.voters[0].MayRunLate())
 	c.Abandon()
 	require.Zero(t, q.members[0].Sweeping())
+}
+
+// A server that may not be asked which process it is might be any: it is no node, now or later. Restarts of it would not be
+// noticed.
+func TestNodeThatMayNotBeAskedIsNone(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			servers := masters(t, n)
+			var nodes []driver.Redis
+			for _, s := range servers {
+				rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all", "-info"))
+				require.NoError(t, err)
+				t.Cleanup(rdb.Close)
+				nodes = append(nodes, overrueidis.New(rdb, slog.New(slog.DiscardHandler)))
+			}
+			q := over(t, nodes)
+			_, err := q.Claim(entry(t, q)).Wait(t.Context(), nil)
+			require.Error(t, err)
+			require.Regexp(t, "(?i)info|the user executing the script", err.Error())
+			require.False(t, wire.Transient(err))
+			right := func(info string) {
+				for _, s := range servers {
+					s.Do("ACL", "SETUSER", "app", info)
+				}
+			}
+			right("+info")
+			c := q.Claim(entry(t, q))
+			_, err = c.Wait(t.Context(), nil)
+			require.NoError(t, err)
+			require.NoError(t, c.Release(nil))
+			right("-info")
+			_, err = q.Claim(entry(t, q)).Try(t.Context())
+			require.Error(t, err)
+			require.Regexp(t, "(?i)info|the user executing the script", err.Error())
+			require.False(t, wire.Transient(err))
+		})
+	}
+}
+
+// A server that has no run id to tell is a node. That its restarts are not noticed is told once.
+func TestNodeWithoutRunIDIsToldOfOnce(t *testing.T) {
+	for name, info := range map[string]driver.Value{
+		"none": driver.String("# Clients\r\n"), "no such section": driver.Error(&driver.ReplyError{Text: "section (server) is not supported"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told bytes.Buffer
+			q := over(t, []driver.Redis{&faults.Stub{
+				OnDo: func(_ context.Context, command []string) (driver.Value, error) {
+					switch command[0] {
+					case "TIME":
+						return driver.List(driver.String("1800000000"), driver.String("0")), nil
+					case "EXISTS":
+						return driver.Int(1), nil
+					}
+					return info, nil
+				},
+			}}, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&told, nil)) })
+			for range 3 {
+				require.NoError(t, q.prepare(t.Context()))
+				require.NoError(t, q.check(t.Context(), q.members[0]))
+			}
+			require.Equal(t, 1, strings.Count(told.String(), "level=WARN"), told.String())
+		})
+	}
 }

@@ -159,6 +159,6 @@ func sendAt(e *contest, i int) vote {
 	v, now := e.voters[i], clock.Now()
 	v.Belief.Base = now
 	answered := v.ask(now)
-	e.cast(e.send(v, now, wire.Ballot{Ticket: e.written, Yield: e.yield(v), How: wire.ToWait, Least: e.q.least()}), answered)
+	e.cast(e.send(v, now, wire.Ballot{Ticket: e.written, Yield: e.yield(v), How: wire.ToWait, Least: e.q.least()}, v.seed()), answered)
 	return <-e.votes
 }

@@ -59,6 +59,7 @@ type voter struct {
 	answer  chan struct{} // closed once the last vote was answered, nil for never asked
 	asked   clock.Stamp   // when the last vote was sent, zero for never
 	due     clock.Stamp   // when to vote next
+	anew    bool          // vote at once: a node that forgot is to be told, or of its counter
 	look    bool          // news came while a vote was out, which may have missed it: vote again
 	err     error         // of the last vote
 	deaf    error         // why no message can tell of a grant there; set when that is asked
@@ -68,8 +69,9 @@ type voter struct {
 
 	doubter string      // the incarnation that forgot how far it counted, "" for none
 	doubted clock.Stamp // when that was first heard
-	seeded  bool        // it was told the counter since
+	seeded  bool        // it was told the counter since, or is with the next vote
 	seeds   int         // how often that incarnation was
+	reached int64       // what it is told
 
 	// missing is when a renewal was sent that first found the lock lost there; nil while it is not
 	// known to be. Renewals read and write it from their own goroutines.

@@ -126,7 +126,16 @@ func (t *tally) repair(v *voter) {
 	}
 	written := v.contest.written
 	t.q.crew.Start(func() {
-		_, err := v.Vote(t.q.ctx, wire.Ballot{Ticket: written, How: wire.ToTry})
+		b := wire.Ballot{Ticket: written, How: wire.ToTry}
+		_, err := v.Vote(t.q.ctx, b)
 		v.Noted(err)
+		r := wire.RefusalOf(err)
+		if r.Born == "" {
+			return
+		}
+		if reached, known := v.contest.kept(t.q.ctx); known && v.plant(t.q.ctx, seed{r.Born, max(reached, r.Counter)}) == nil {
+			_, err = v.Vote(t.q.ctx, b)
+			v.Noted(err)
+		}
 	})
 }

@@ -25,9 +25,9 @@ func (v *voter) hear(got vote, now clock.Stamp) {
 	}
 }
 
-// reseed seeds the nodes that forgot, once enough of the others have told how far they counted
-// since. Those that have not are asked.
-func (t *contest) reseed(now clock.Stamp) {
+// reseed has the nodes that forgot be told with their next vote, once enough of the others have told
+// how far they counted since. Those that have not are asked.
+func (t *contest) reseed() {
 	for _, v := range t.voters {
 		if v.err == nil || v.seeded {
 			continue
@@ -37,14 +37,14 @@ func (t *contest) reseed(now clock.Stamp) {
 			continue
 		}
 		if reached, known := t.recall(v, r); known {
-			if t.seed(v, reached) && v.seeds == 1 {
-				v.due = now.Add(t.q.voteTimeout()) // one that it refuses leaves the pause of other refusals
-			}
+			v.seeded, v.reached = true, reached
+			v.seeds++
+			v.anew = v.seeds == 1 // one that refuses to be told leaves the pause of other refusals
 			continue
 		}
 		for _, other := range t.voters {
 			if other.err == nil && !other.pending && !v.doubted.Before(other.told) {
-				other.due = now
+				other.anew = true
 			}
 		}
 	}
@@ -84,25 +84,55 @@ func (t *contest) recall(v *voter, r wire.Refusal) (int64, bool) {
 	return reached, true
 }
 
+// kept asks the nodes that keep the lock how far they have counted. A holder may tell that to a node
+// that said before that it forgot, where a quorum keeps the lock. Its own tokens would not do: by
+// then it may have been stopped for long, or forced, and another one have had more. It may be called
+// from any goroutine.
+func (t *contest) kept(ctx context.Context) (reached int64, known bool) {
+	keep := 0
+	for _, v := range t.voters {
+		if n, err := v.member.Wire.Raise(ctx, v.Entry, 0); err == nil && n > 0 {
+			reached = max(reached, n)
+			keep++
+		}
+	}
+	return reached, keep >= t.q.need
+}
+
 // remind seeds the nodes that forgot with what a quorum has reached now. That is above all that
 // they counted: a client whose grants stood on them has lost those, and with another node of this
 // quorum is counted in.
 func (t *contest) remind(reached int64) {
 	for _, v := range t.voters {
-		if !v.seeded && wire.RefusalOf(v.err).Born != "" {
-			t.seed(v, reached)
+		if told := v.seeded && v.pending; !told && wire.RefusalOf(v.err).Born != "" {
+			v.seeded = true
+			s := seed{v.doubter, reached}
+			t.q.crew.Start(func() { _ = v.plant(t.q.ctx, s) })
 		}
 	}
 }
 
-// seed tells a node that forgot how far the others counted.
-func (t *contest) seed(v *voter, reached int64) bool {
-	born := v.doubter
-	v.seeds++
-	v.seeded = t.q.crew.Start(func() {
-		ctx, cancel := context.WithTimeout(t.q.ctx, v.Entry.Timeout)
-		defer cancel()
-		_, _ = v.member.Wire.Seed(ctx, v.Entry, born, reached)
-	})
-	return v.seeded
+// seed is what a node that forgot is told. The zero seed is nothing.
+type seed struct {
+	born    string // the incarnation that forgot
+	reached int64  // how far the lock was counted
+}
+
+// seed is what the node is to be told with its next vote.
+func (v *voter) seed() seed {
+	if !v.seeded {
+		return seed{}
+	}
+	return seed{v.doubter, v.reached}
+}
+
+// plant tells a node that forgot how far the others counted. It may be called from any goroutine.
+func (v *voter) plant(ctx context.Context, s seed) error {
+	if s.born == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, v.Entry.Timeout)
+	defer cancel()
+	_, err := v.member.Wire.Seed(ctx, v.Entry, s.born, s.reached)
+	return err
 }

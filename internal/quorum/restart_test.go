@@ -3,11 +3,13 @@ package quorum
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
@@ -57,13 +59,13 @@ func TestForgetfulNodeIsToldWhatWasAskedSince(t *testing.T) {
 	e.count(got)
 	require.False(t, v.seeded, "by votes of before")
 	for _, other := range e.voters[1:] {
-		require.True(t, other.due.Reached(clock.Now()), "they are asked anew")
+		require.True(t, other.anew, "they are asked at once")
 	}
 	voteAt(t, e, 1)
 	require.False(t, v.seeded, "node 3 may know more")
 	voteAt(t, e, 2)
-	require.True(t, v.seeded)
-	require.Less(t, v.due.Until(clock.Now()), time.Second, "it is asked as soon as it was told")
+	require.True(t, v.anew, "it is told, and asked, at once")
+	voteAt(t, e, 0)
 	reaches(t, nodes[0], reached)
 	for range 6 { // it was full, and refused to be told
 		v.pending = true
@@ -136,6 +138,166 @@ func TestSilentNodeIsNotAskedWhenTooManyForgot(t *testing.T) {
 			last.err = node.ErrIdle
 			_, known = e.recall(v, r)
 			require.Equal(t, tc.known, known, "it is left alone, since it did not answer")
+		})
+	}
+}
+
+// A lock that is only tried for is told to the nodes that forgot too, and had at the first try: nobody else might ever ask for it.
+func TestTryTellsTheForgetfulNodes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		nodes, forgot int
+		other         bool // another node of those left is not to be had: it grants to a stranger
+	}{
+		"the only one": {nodes: 1, forgot: 1}, "one of three": {nodes: 3, forgot: 1, other: true},
+		"two of three": {nodes: 3, forgot: 2}, "all of three": {nodes: 3, forgot: 3},
+		"two of five": {nodes: 5, forgot: 2, other: true}, "three of five": {nodes: 5, forgot: 3}, "all of five": {nodes: 5, forgot: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := masters(t, tc.nodes)
+			q := quorumOf(t, nodes)
+			before := q.Claim(entry(t, q))
+			old, err := before.Wait(t.Context(), nil)
+			require.NoError(t, err)
+			require.NoError(t, before.Release(nil))
+			for _, s := range nodes {
+				require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+			}
+			for _, s := range nodes[:tc.forgot] {
+				forgets(t, s)
+			}
+			if tc.other {
+				last := nodes[tc.nodes-1]
+				last.Do("HSET", "k", "a stranger", "1")
+				last.Do("PEXPIRE", "k", "60000")
+			}
+			c := q.Claim(entry(t, q))
+			g, err := c.Try(t.Context())
+			require.NoError(t, err)
+			require.Greater(t, g.Token, old.Token)
+			require.NoError(t, c.Release(nil))
+		})
+	}
+}
+
+// A try for a lock that is taken is refused as soon as enough nodes have said so, whatever the others forgot. One that
+// cannot be told is asked once more and no oftener.
+func TestTryOfForgetfulNodesEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		votes []string // what nodes answer to a vote
+		asked []int64  // how often, at most
+	}{
+		"taken": {[]string{"UNSEEDED 1000 7", "taken", "taken"}, []int64{2, 2, 2}},
+		"full":  {[]string{"UNSEEDED 1000 7", "UNSEEDED 1000 7", "UNSEEDED 1000 7"}, []int64{2, 2, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := make([]atomic.Int64, len(tc.votes))
+			q := stubs(t, len(tc.votes), func(i int, c *faults.Call) (driver.Value, error) {
+				switch c.ScriptName() {
+				case "vote":
+					asked[i].Add(1)
+					if tc.votes[i] != "taken" {
+						return driver.Value{}, &driver.ReplyError{Text: tc.votes[i]}
+					}
+					var said []driver.Value
+					for _, n := range []int64{0, 41, 0, 1000} {
+						said = append(said, driver.Int(n))
+					}
+					return driver.List(append(said, driver.String("a stranger"), driver.Int(1), driver.Int(0))...), nil
+				case "fence":
+					return driver.Value{}, &driver.ReplyError{Text: "OOM command not allowed when used memory > 'maxmemory'."}
+				}
+				return driver.Value{}, &driver.ReplyError{Text: "ERR no matter"}
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			_, err := q.Claim(entry(t, q)).Try(ctx)
+			require.Error(t, err)
+			require.NoError(t, ctx.Err())
+			q.crew.End()
+			for i, most := range tc.asked {
+				require.LessOrEqual(t, asked[i].Load(), most, "node %d", i+1)
+			}
+		})
+	}
+}
+
+// A hold that nobody contends for has a node again that was restarted, in every round: else each restart would cost it one more
+// for good.
+func TestRenewalsTellTheForgetfulNode(t *testing.T) {
+	nodes := masters(t, 3)
+	q := quorumOf(t, nodes)
+	c := q.Claim(entry(t, q))
+	g, err := c.Wait(t.Context(), nil)
+	require.NoError(t, err)
+	for i := range 2 * len(nodes) {
+		s := nodes[i%len(nodes)]
+		require.Eventually(t, func() bool { return s.Do("HEXISTS", "k", c.Entry.ID) == "1" }, patience, time.Millisecond)
+		forgets(t, s)
+		said, now := []wire.Result{kept, kept, kept}, clock.Now()
+		said[i%len(nodes)] = lost
+		renewed(c, now, said)
+		renewed(c, now.Add(q.cfg.Timeout), said)
+		require.Eventually(t, func() bool { return s.Do("HEXISTS", "k", c.Entry.ID) == "1" }, patience, time.Millisecond, "round %d", i)
+		n, err := strconv.ParseInt(s.Do("GET", "redisson_lock_token:{k}"), 10, 64)
+		require.NoError(t, err)
+		require.Greater(t, n, g.Token, "it counts on from where the others are")
+		renewed(c, now, []wire.Result{kept, kept, kept})
+	}
+	require.NoError(t, c.Release(nil))
+}
+
+// A holder that was forced, or stopped for long, tells a node that forgot nothing: others may have counted on. What it was
+// to tell it asks those nodes that still keep the lock for it.
+func TestDeposedHolderTellsNobody(t *testing.T) {
+	nodes := masters(t, 3)
+	q, taps := tapped(t, nodes)
+	c := q.Claim(entry(t, q))
+	_, err := c.Wait(t.Context(), nil)
+	require.NoError(t, err)
+	forgets(t, nodes[0])
+	taps[1].Filter(faults.Next(faults.Script("fence"), faults.Hold)) // how far node 2 has counted
+	now := clock.Now()
+	renewed(c, now, []wire.Result{lost, kept, kept})
+	renewed(c, now.Add(q.cfg.Timeout), []wire.Result{lost, kept, kept})
+	within(t, taps[1].Told())
+	other := quorumOf(t, nodes)
+	_, err = other.Force(t.Context(), wire.Mutex, c.Entry.Names)
+	require.NoError(t, err)
+	taps[1].Release()
+	q.crew.End()
+	require.Empty(t, nodes[0].Do("GET", "relock_seed:{k}"))
+}
+
+// That a node forgot is forgotten when its clock has passed all that was counted before, by the same rule by which counters
+// end: then new names cost no more there than elsewhere. Where counters are kept for ever it never is.
+func TestForgettingIsForgotten(t *testing.T) {
+	for name, tc := range map[string]struct {
+		retention, ago time.Duration
+		owner          string
+		refused        bool
+	}{
+		"not yet":             {10 * time.Minute, 10*time.Minute + 29*time.Second, "", true},
+		"now":                 {10 * time.Minute, 10*time.Minute + 31*time.Second, "", false},
+		"not yet, shared":     {10 * time.Minute, 10*time.Minute + 29*time.Second, "o", true},
+		"now, shared":         {10 * time.Minute, 10*time.Minute + 31*time.Second, "o", false},
+		"counters stay":       {0, 1000 * time.Hour, "", true},
+		"quarantined":         {time.Minute, 29 * time.Second, "", true},
+		"a longer quarantine": {time.Minute, 61 * time.Second, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := masters(t, 1)
+			c := contender(t, prepared(t, nodes, func(c *Config) { c.Retention = tc.retention }))
+			defer c.Abandon()
+			c.Entry.Owner = tc.owner
+			nodes[0].Do("HSET", born, "born", strconv.FormatInt(time.Now().Add(-tc.ago).UnixMilli(), 10))
+			got := sendAt(c.contest, 0)
+			if tc.refused {
+				require.ErrorContains(t, got.err, map[bool]string{true: "QUARANTINED", false: "UNSEEDED"}[tc.ago < 30*time.Second])
+				return
+			}
+			require.NoError(t, got.err)
+			require.True(t, got.Mine)
+			require.Equal(t, "0", nodes[0].Do("EXISTS", "relock_seed:{k}"), "no key for what needs none")
 		})
 	}
 }

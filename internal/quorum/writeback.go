@@ -92,7 +92,8 @@ func (t *contest) raise(v *voter, reached int64) {
 	v.raising = true
 	r := raised{voter: v, number: v.Belief.Number, reached: reached}
 	t.q.crew.Start(func() {
-		r.held, r.err = v.member.Wire.Raise(t.q.ctx, v.Entry, reached)
+		counter, err := v.member.Wire.Raise(t.q.ctx, v.Entry, reached)
+		r.held, r.err = counter > 0, err
 		t.raised <- r
 	})
 }

@@ -114,20 +114,21 @@ func (r *Redis) RenewApart(ctx context.Context, batch []Renewal, note func(from 
 	}
 }
 
-// Raise raises the fencing counter while e holds the lock here. It returns false when it does not.
-func (r *Redis) Raise(ctx context.Context, e *Entry, counter int64) (bool, error) {
+// Raise raises the fencing counter while e holds the lock here, and returns how far it is then. It
+// returns 0 when e does not.
+func (r *Redis) Raise(ctx context.Context, e *Entry, counter int64) (int64, error) {
 	return r.fence(ctx, e, "hold", e.ID, counter)
 }
 
 // Seed tells a node that forgot how far the others counted, if it still is the incarnation born.
 func (r *Redis) Seed(ctx context.Context, e *Entry, born string, counter int64) (bool, error) {
-	return r.fence(ctx, e, "seed", born, counter)
+	n, err := r.fence(ctx, e, "seed", born, counter)
+	return n > 0, err
 }
 
-func (r *Redis) fence(ctx context.Context, e *Entry, how, who string, counter int64) (bool, error) {
+func (r *Redis) fence(ctx context.Context, e *Entry, how, who string, counter int64) (int64, error) {
 	args := []string{how, who, strconv.FormatInt(counter, 10)}
-	n, err := integer(r.link.Do(ctx, r.link.Timeout, r.of(e.Kind).fence, voteKeys(e.Names), args, nil))
-	return n == 1, err
+	return integer(r.link.Do(ctx, r.link.Timeout, r.of(e.Kind).fence, voteKeys(e.Names), args, nil))
 }
 
 // Declare says that a node has forgotten no lock: it is new. It returns false where the node has a
