@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,6 +61,49 @@ func TestForcedLockIsNotTakenBack(t *testing.T) {
 			require.NoError(t, second.Unlock(ctx))
 		})
 	}
+}
+
+// A user who may not publish on the inboxes forces the lock open all the same, and its waiter is woken by the unlock channel.
+// On a quorum, where waiters do not hear that, the user is refused before anything is freed.
+func TestForceWithoutTheRightToTell(t *testing.T) {
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, forcer *Client) {
+		var nodes []rueidis.Client
+		for _, s := range servers {
+			s.Do("ACL", "SETUSER", "app", "resetchannels", "&redisson_lock__channel:*", "&relock_listen:*")
+			nodes = append(nodes, s.Client())
+		}
+		open := func() (*Client, error) { return New(nodes[0]) }
+		if len(servers) > 1 {
+			open = func() (*Client, error) { return NewRedlock(nodes) }
+		}
+		holder, err := open()
+		require.NoError(t, err)
+		t.Cleanup(holder.Close)
+		waiter, err := open()
+		require.NoError(t, err)
+		t.Cleanup(waiter.Close)
+		l, err := holder.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		onAll(t, servers, "k")
+		granted := waitFor(t, waiter, "k")
+		for _, s := range servers {
+			queued(t, s, "k", 1)
+			listening(t, s, waiter)
+		}
+		began := time.Now()
+		freed, err := forcer.Mutex("k").ForceUnlock(t.Context())
+		if len(servers) > 1 {
+			require.Error(t, err)
+			require.NoError(t, l.Unlock(t.Context()))
+		} else {
+			require.NoError(t, err)
+			require.True(t, freed)
+		}
+		next := within(t, granted)
+		require.Less(t, time.Since(began), defaultLease/6, "woken, not by a poll")
+		require.Greater(t, next.Token(), l.Token())
+		require.NoError(t, next.Unlock(t.Context()))
+	})
 }
 
 // calm gives a client the time to do what it does at once, which is told.

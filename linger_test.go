@@ -14,6 +14,7 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 )
 
 // lingering returns a client whose locks linger, once it hears its messages: what is granted before
@@ -166,6 +167,37 @@ func TestWantedIsTold(t *testing.T) {
 			require.NoError(t, within(t, again).Unlock(t.Context()))
 		})
 	}
+}
+
+// A TryLock beside the holder, in its own process, tells nobody: Wanted is of other processes, and the hold is kept.
+func TestOwnTryLockIsNotWanted(t *testing.T) {
+	o := &seen{}
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		hears(t, c)
+		m := c.Mutex("k")
+		l, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		onAll(t, servers, "k")
+		for range 10 {
+			_, err = m.TryLock(t.Context())
+			var held *HeldError
+			require.ErrorAs(t, err, &held)
+			require.False(t, held.Wanted)
+		}
+		for i, s := range servers { // what was published before has come
+			s.Do("PUBLISH", wire.InboxPrefix+c.ID(), "nonsense")
+			heard := c.keeper.arb.nodes()[i].Hub
+			require.Eventually(t, func() bool { return heard.Skipped() == 1 }, patience, time.Millisecond)
+		}
+		require.Empty(t, o.of(EventWanted))
+		select {
+		case <-l.Wanted():
+			require.Fail(t, "no other process wants it")
+		default:
+		}
+		require.NoError(t, l.Unlock(t.Context()))
+		require.Equal(t, 1, idleAt(c))
+	}, WithLinger(time.Hour), WithObserver(o))
 }
 
 // hears reports whether a lock's holder at c hears what it is told.

@@ -57,4 +57,4 @@ if open(lease, block, id, owner, own_line()) then
 elseif ticket ~= '-' and inbox ~= '' then
   queued = join(member, ticket, lease)
 end
-return want(waiting(queued), inbox, publish)
+return want(waiting(queued), inbox, publish, id, owner)

@@ -1,6 +1,8 @@
 -- force: free the lock whoever holds it, tell the deposed, and hand it over.
 --
 -- needs: kind handover news
+-- quorum: ballot
+-- alone: noballot
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -10,14 +12,18 @@
 --
 -- Returns 1 when there was a lock to free, else 0.
 -- Wire: RedissonLock.forceUnlockAsync.
-local deposed = holders()
+local ok, winner
+if ARGV[1] ~= '' then
+  ok, winner = pcall(tell, holders(), ARGV[1], ARGV[2], 0)
+  if barred and not ok then
+    error(winner, 0) -- the waiters of a quorum hear their inboxes alone: they would sleep beside the free lock
+  end
+end
 if not clear() then
   return 0
 end
-local ok, winner
 if ARGV[1] ~= '' then
-  tell(deposed, ARGV[1], ARGV[2], 0)
-  ok, winner = pcall(hand_over, ARGV[1], ARGV[2]) -- what fails here must not keep the waiters asleep
+  ok, winner = pcall(hand_over, ARGV[1], ARGV[2]) -- what fails from here on must not keep the waiters asleep
 end
 if not (ok and winner) then
   announce(ARGV[2])

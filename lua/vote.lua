@@ -60,4 +60,4 @@ elseif how ~= 'try' then
     tell(holders(), 'relock_inbox:', 'PUBLISH', 1)
   end
 end
-return want(ballot(id), 'relock_inbox:', 'PUBLISH')
+return want(ballot(id), 'relock_inbox:', 'PUBLISH', id, owner)
