@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -67,21 +66,10 @@ func TestForcedLockIsNotTakenBack(t *testing.T) {
 // On a quorum, where waiters do not hear that, the user is refused before anything is freed.
 func TestForceWithoutTheRightToTell(t *testing.T) {
 	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, forcer *Client) {
-		var nodes []rueidis.Client
 		for _, s := range servers {
 			s.Do("ACL", "SETUSER", "app", "resetchannels", "&redisson_lock__channel:*", "&relock_listen:*")
-			nodes = append(nodes, s.Client())
 		}
-		open := func() (*Client, error) { return New(nodes[0]) }
-		if len(servers) > 1 {
-			open = func() (*Client, error) { return NewRedlock(nodes) }
-		}
-		holder, err := open()
-		require.NoError(t, err)
-		t.Cleanup(holder.Close)
-		waiter, err := open()
-		require.NoError(t, err)
-		t.Cleanup(waiter.Close)
+		holder, waiter := another(t, servers), another(t, servers)
 		l, err := holder.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
 		onAll(t, servers, "k")

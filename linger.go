@@ -185,7 +185,7 @@ func (h *hold) lingersUntil(now clock.Stamp) clock.Stamp {
 }
 
 // Wanted notes that somebody else wants the lock, or when not sure that word of that may have been
-// missed. An idle hold is ended by the watchdog: who calls this holds the hub's mutex.
+// missed. An idle hold is ended by the watchdog: the caller may hold the hub's mutex, when not sure.
 func (h *hold) Wanted(sure bool) {
 	now := clock.Now()
 	h.mu.Lock()

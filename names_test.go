@@ -4,8 +4,10 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,6 +22,7 @@ func TestUnusableNames(t *testing.T) {
 		"a}b":                     "brace",
 		"}a{":                     "brace",
 		"relock_incarnation":      "restart guard",
+		"redisson_lock_token:{k}": "of the library",
 	} {
 		m := c.Mutex(name)
 		ctx := context.Background()
@@ -36,6 +39,65 @@ func TestUnusableNames(t *testing.T) {
 		_, err = m.ForceUnlock(ctx)
 		require.ErrorIs(t, err, ErrInvalidName)
 	}
+}
+
+// The locks a and {a} have one hash tag, so one unlock channel and one fencing counter, as in Redisson. They are two locks:
+// the release of one is no grant of the other.
+func TestNameAndItsTagAreTwoLocks(t *testing.T) {
+	for _, names := range [][2]string{{"a", "{a}"}, {"{a}", "a"}} {
+		t.Run(names[0]+" is released", func(t *testing.T) {
+			bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+				released, err := c.Mutex(names[0]).Lock(t.Context())
+				require.NoError(t, err)
+				held, err := c.Mutex(names[1]).Lock(t.Context())
+				require.NoError(t, err)
+				waiter := another(t, servers)
+				granted := waitFor(t, waiter, names[1])
+				for _, s := range servers {
+					require.Eventually(t, func() bool { return s.Do("ZCARD", waiter.Mutex(names[1]).names.Queue) == "1" }, patience, time.Millisecond)
+				}
+				require.NoError(t, released.Unlock(t.Context()))
+				onAll(t, servers, names[1])
+				free, err := waiter.Mutex(names[0]).TryLock(t.Context())
+				require.NoError(t, err, "its release has given it to nobody")
+				require.NoError(t, free.Unlock(t.Context()))
+				require.NoError(t, held.Context().Err())
+				require.Empty(t, granted)
+				require.NoError(t, held.Unlock(t.Context()))
+				next := within(t, granted)
+				require.Greater(t, next.Token(), held.Token())
+				require.NoError(t, next.Unlock(t.Context()))
+			})
+		})
+	}
+}
+
+// A client of before hands the released lock a to a waiter of {a}, which stands in its queue. That is ended, and believed by
+// nobody.
+func TestGrantOfAnotherLockIsGivenBack(t *testing.T) {
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		held, err := another(t, servers).Mutex("{a}").Lock(t.Context())
+		require.NoError(t, err)
+		granted := waitFor(t, c, "{a}")
+		for _, s := range servers {
+			listening(t, s, c)
+			var members []string
+			require.Eventually(t, func() bool {
+				members = strings.Split(s.Do("ZRANGE", c.Mutex("{a}").names.Queue, "0", "-1"), ":")
+				return len(members) == 5
+			}, patience, time.Millisecond)
+			id := members[2] + ":" + members[3]
+			s.Do("HSET", "a", id, "1")
+			s.Do("PUBLISH", wire.InboxPrefix+c.ID(), "9007199254740000:1 30000 "+id+" 0 a")
+		}
+		for _, s := range servers {
+			require.Eventually(t, func() bool { return s.Do("EXISTS", "a") == "0" }, patience, time.Millisecond)
+		}
+		require.Empty(t, granted)
+		require.NoError(t, held.Context().Err())
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NoError(t, within(t, granted).Unlock(t.Context()))
+	})
 }
 
 // A prefix stands before the name in Redis alone: keys, channels and what makes two locks the same have it, Name and

@@ -328,3 +328,36 @@ func TestAHoldEndsWithItsUnlock(t *testing.T) {
 	require.Positive(t, got.Hold)
 	require.LessOrEqual(t, got.Hold, took-timeout)
 }
+
+// stuck is an observer that is stuck in EventWanted until it is let go, as one that takes a mutex of the application's is
+// which another goroutine has while it unlocks.
+type stuck struct{ in, out chan struct{} }
+
+func (o stuck) Observe(e Event) {
+	if e.Kind == EventWanted {
+		o.in <- struct{}{}
+		<-o.out
+	}
+}
+
+func TestUnlockPassesAnObserverThatIsStuck(t *testing.T) {
+	o := stuck{make(chan struct{}), make(chan struct{})}
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		require.Eventually(t, func() bool { return c.hears(t) }, patience, time.Millisecond)
+		l, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		onAll(t, servers, "k")
+		next := waitFor(t, another(t, servers), "k")
+		within(t, o.in)
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- l.Unlock(context.Background()) }()
+		select {
+		case err := <-unlocked:
+			require.NoError(t, err)
+		case <-time.After(patience):
+			t.Error("Unlock waits for the observer")
+		}
+		o.out <- struct{}{}
+		require.NoError(t, within(t, next).Unlock(t.Context()))
+	}, WithObserver(o))
+}

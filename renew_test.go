@@ -39,6 +39,14 @@ func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.S
 	}
 }
 
+// another returns one more client of the servers, with all rights.
+func another(t *testing.T, servers []*redistest.Server, opts ...Option) *Client {
+	if len(servers) > 1 {
+		return newRedlock(t, servers, opts...)
+	}
+	return newClient(t, servers[0].Client(), opts...)
+}
+
 // onAll waits until every server knows of the lock: a quorum is content with fewer.
 func onAll(t *testing.T, servers []*redistest.Server, name string) {
 	t.Helper()

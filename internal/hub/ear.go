@@ -23,8 +23,8 @@ func (s Signal) Poke() {
 	}
 }
 
-// A Watcher keeps a lock that was granted. Its methods are called with the hub's mutex held: they
-// must neither block nor call the hub.
+// A Watcher keeps a lock that was granted. Its methods may be called with the hub's mutex held, but
+// for Wanted when sure: they must neither block nor call the hub.
 type Watcher interface {
 	// Doubt says that the lock may have been lost.
 	Doubt()
@@ -183,15 +183,18 @@ func (e *Ear) Attend() bool {
 	return ready
 }
 
-// want notes that somebody else wants the lock, or when not sure that it may be so.
+// want notes that somebody else wants the lock, or when not sure that it may be so. When sure, the
+// caller does not hold the hub's mutex.
 func (e *Ear) want(sure bool) {
 	news := int32(maybeWanted)
 	if sure {
 		news = surelyWanted
 	}
-	if e.wanted.Load() < news {
-		e.wanted.Store(news)
-		e.tellWanted()
+	for had := e.wanted.Load(); had < news; had = e.wanted.Load() {
+		if e.wanted.CompareAndSwap(had, news) {
+			e.tellWanted()
+			return
+		}
 	}
 }
 

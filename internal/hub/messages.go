@@ -68,24 +68,27 @@ func (h *Hub) receiveGrant(message string) error {
 	if err != nil {
 		return err
 	}
-	if !h.deliver(g) && g.Tokens.First > 0 && strings.HasPrefix(g.ID, h.client) {
+	e := h.deliver(g)
+	switch {
+	case e != nil && g.Wanted:
+		e.want(true)
+	case e == nil && g.Tokens.First > 0 && strings.HasPrefix(g.ID, h.client):
 		h.orphan(g)
 	}
 	return nil
 }
 
-// deliver tells an entry's ear of a message. It returns false where there is none.
-func (h *Hub) deliver(g wire.Grant) bool {
+// deliver tells an entry's ear of a message. It returns the ear, which the caller tells that its lock
+// is wanted: without the hub's mutex, since an observer hears of that. A grant of another lock than
+// the entry waits for finds no ear.
+func (h *Hub) deliver(g wire.Grant) *Ear {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e := h.ears[g.ID]
-	if e == nil {
-		return false
+	if e == nil || e.entry.Names.Lock != g.Name {
+		return nil
 	}
 	phase := e.phase.Load()
-	if g.Wanted {
-		e.want(true)
-	}
 	switch {
 	case g.Wanted && g.Tokens.First == 0:
 	case g.Tokens.First == 0 && phase == earWaits: // deposed before it knew of its grant, or nudged
@@ -103,5 +106,5 @@ func (h *Hub) deliver(g wire.Grant) bool {
 		// It may have been granted after the release ran: the release is not the last word.
 		e.regranted.Store(true)
 	}
-	return true
+	return e
 }

@@ -56,7 +56,7 @@ func sweepOf(c *Claim) sweeping {
 	s := c.node.sweeper
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.all[c.Entry.ID]
+	w := s.all[targetOf(c)]
 	switch {
 	case w == nil:
 		return not
@@ -156,6 +156,25 @@ func TestEndOfAClaim(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A grant that names another lock than its entry waits for is ended there, and that is not the entry's end.
+func TestGrantOfAnotherLockIsEndedThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, closes := nodeOf(&faults.Stub{})
+		defer closes()
+		n.sweeper.running = true
+		c := claimOf(t, n, "{k}", 1, time.Second)
+		c.Noted(nil)
+		granted(c) // k
+		given, _ := c.Ear().Heard()
+		require.Zero(t, given)
+		require.Equal(t, not, sweepOf(c))
+		require.Equal(t, 1, n.Sweeping())
+		c.End(true)
+		require.Equal(t, atOnce, sweepOf(c))
+		require.Equal(t, 2, n.Sweeping())
+	})
 }
 
 // The answer of a question whose caller has left may come at any moment of the end: whatever comes after the release

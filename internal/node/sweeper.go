@@ -34,9 +34,15 @@ type sweeper struct {
 	mu      sync.Mutex
 	closed  bool
 	running bool
-	all     map[string]*sweep
+	all     map[target]*sweep
 	due     clock.Heap[*sweep]
 }
+
+// target is what a sweep ends: an entry at a lock. A grant that names another lock than its entry waits
+// for is ended there, and the entry at its own.
+type target struct{ id, lock string }
+
+func targetOf(c *Claim) target { return target{c.Entry.ID, c.Entry.Names.Lock} }
 
 // sweep is one claim that is to be ended.
 type sweep struct {
@@ -74,7 +80,7 @@ const (
 
 func newSweeper(n *Node) *sweeper {
 	s := &sweeper{
-		node: n, kick: make(chan struct{}, 1), slots: make(chan struct{}, sweepsOut), all: make(map[string]*sweep),
+		node: n, kick: make(chan struct{}, 1), slots: make(chan struct{}, sweepsOut), all: make(map[target]*sweep),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -86,13 +92,13 @@ func (s *sweeper) sweep(c *Claim, answered bool) {
 	now := clock.Now()
 	s.mu.Lock()
 	if s.closed {
-		s.all[c.Entry.ID] = &sweep{c: c, index: -1}
+		s.all[targetOf(c)] = &sweep{c: c, index: -1}
 		s.mu.Unlock()
 		s.try([]*Claim{c}) // and one more should a late answer come; the lease ends what they do not
 		return
 	}
 	defer s.mu.Unlock()
-	if w := s.all[c.Entry.ID]; w != nil {
+	if w := s.all[targetOf(c)]; w != nil {
 		s.news(w, now)
 		return
 	}
@@ -106,7 +112,7 @@ func (s *sweeper) sweep(c *Claim, answered bool) {
 	if answered || c.MayRunLate() {
 		w.at = now.Add(sweepGrace)
 	}
-	s.all[c.Entry.ID] = w
+	s.all[targetOf(c)] = w
 	s.push(w, now)
 	if !s.running {
 		s.running = true
@@ -119,7 +125,7 @@ func (s *sweeper) sweep(c *Claim, answered bool) {
 // of close is undone too.
 func (s *sweeper) answered(c *Claim) {
 	s.mu.Lock()
-	w := s.all[c.Entry.ID]
+	w := s.all[targetOf(c)]
 	if s.closed {
 		s.mu.Unlock()
 		if w != nil {
@@ -134,7 +140,7 @@ func (s *sweeper) answered(c *Claim) {
 		s.news(w, clock.Now())
 	default:
 		heap.Remove(&s.due, w.index)
-		delete(s.all, c.Entry.ID)
+		delete(s.all, targetOf(c))
 	}
 }
 
@@ -250,7 +256,7 @@ func (s *sweeper) send(batch []*sweep) {
 		w.refused = w.denied || err == nil && got[i] != swept
 		switch {
 		case final || w.settled(err == nil && got[i] == swept, sent, now):
-			delete(s.all, w.c.Entry.ID)
+			delete(s.all, targetOf(w.c))
 		default:
 			s.push(w, now)
 		}

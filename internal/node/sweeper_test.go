@@ -76,7 +76,7 @@ func TestOrphanedGrantIsEnded(t *testing.T) {
 					for _, want := range []string{"c:9", c.owner, wire.MS(c.lease)} {
 						require.Contains(t, args[1:], want)
 					}
-					w := n.sweeper.all["c:9"]
+					w := n.sweeper.all[target{"c:9", "k"}]
 					require.Same(t, c.kind, w.c.Entry.Kind)
 					require.Equal(t, timeout, w.c.Entry.Timeout)
 					return driver.List(driver.Int(1)), nil

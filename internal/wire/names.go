@@ -41,8 +41,8 @@ type Names struct {
 
 // NamesOf returns the names of a lock, whose name in Redis starts with prefix. It fails with
 // ErrInvalidName when the name is empty, or when the name in Redis is longer than 1024 bytes, is
-// the restart guard's marker or begins as the keys by which clients say who they are, or holds a
-// brace without being a valid Cluster hash tag: its keys would fall into different slots.
+// the restart guard's marker or begins as the library's own keys and channels do, or holds a brace
+// without being a valid Cluster hash tag: its keys would fall into different slots.
 func NamesOf(prefix, name string) (*Names, error) {
 	logical := name
 	name = prefix + name
@@ -53,8 +53,8 @@ func NamesOf(prefix, name string) (*Names, error) {
 		return nil, fmt.Errorf("%w: %q… has %d bytes, %d are allowed", ErrInvalidName, name[:32], len(name), MaxName)
 	case name == IncarnationKey:
 		return nil, fmt.Errorf("%w: %q is the key by which the restart guard knows a Redis", ErrInvalidName, name)
-	case strings.HasPrefix(name, ClientPrefix):
-		return nil, fmt.Errorf("%w: %q: clients say who they are under %q", ErrInvalidName, name, ClientPrefix)
+	case ownPrefix(name) != "":
+		return nil, fmt.Errorf("%w: %q: keys and channels of the library begin with %q", ErrInvalidName, name, ownPrefix(name))
 	case !validTag(name):
 		return nil, fmt.Errorf("%w: %q holds a brace but no hash tag {…}; "+
 			"use none, or a non-empty {tag}", ErrInvalidName, name)
@@ -68,19 +68,47 @@ func NamesOf(prefix, name string) (*Names, error) {
 
 const (
 	queuePrefix   = "relock_queue:"
+	linePrefix    = "relock_line:" // in its place where the name is a hash tag and nothing else
 	counterPrefix = "redisson_lock_token:"
 	seedPrefix    = "relock_seed:"
 )
 
+// ownPrefixes start the names of keys and channels: a lock of such a name could be another lock's
+// queue or counter.
+var ownPrefixes = [...]string{
+	queuePrefix, linePrefix, counterPrefix, seedPrefix, ClientPrefix, InboxPrefix, UnlockPrefix, ListenPrefix,
+}
+
+// ownPrefix returns which of them name begins with, "" for none.
+func ownPrefix(name string) string {
+	for _, prefix := range ownPrefixes {
+		if strings.HasPrefix(name, prefix) {
+			return prefix
+		}
+	}
+	return ""
+}
+
+// queueOf returns what the name of a lock's queue starts with. The locks a and {a} have the same tag,
+// and so share what is Redisson's: the unlock channel and the counter, and what belongs to those. In
+// one queue each would be given to the other's waiters.
+func queueOf(name, tag string) string {
+	if name == tag && strings.LastIndexByte(name, '{') == 0 && strings.IndexByte(name, '}') == len(name)-1 {
+		return linePrefix
+	}
+	return queuePrefix
+}
+
 // namesIn cuts all that begins with a prefix and ends with the tag from one string, which is one allocation.
 func namesIn(logical, name, tag string) *Names {
-	all := queuePrefix + tag + counterPrefix + tag + UnlockPrefix + tag + seedPrefix + tag + ListenPrefix + tag
+	queue := queueOf(name, tag)
+	all := queue + tag + counterPrefix + tag + UnlockPrefix + tag + seedPrefix + tag + ListenPrefix + tag
 	next := func(prefix string) (key string) {
 		key, all = all[:len(prefix)+len(tag)], all[len(prefix)+len(tag):]
 		return key
 	}
 	n := &Names{Name: logical, Lock: name, Tag: tag}
-	n.Queue, n.Counter, n.Unlock = next(queuePrefix), next(counterPrefix), next(UnlockPrefix)
+	n.Queue, n.Counter, n.Unlock = next(queue), next(counterPrefix), next(UnlockPrefix)
 	n.Seed, n.Listen = next(seedPrefix), next(ListenPrefix)
 	n.keys = [...]string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}
 	return n

@@ -24,6 +24,35 @@ func TestNamesFollowRedissonsRule(t *testing.T) {
 	}
 }
 
+// Two names may have one tag, and then share what Redisson would share. No two have one queue, and no lock is the key of
+// another.
+func TestNoTwoLocksShareAQueue(t *testing.T) {
+	queues := make(map[string]string)
+	for _, name := range []string{
+		"a", "{a}", "{{a}}", "{{a}", "{a}}", "{a}{", "{a}{b", "{a}b", "b{a}", "{a}{b}", "{{a}}b", "{b", "}", "{}", "relock_line:a", "line:{a}",
+		"relock_line:{a}", "relock_queue:{a}", "relock_queue:a", "redisson_lock_token:{a}", "relock_seed:{a}",
+	} {
+		n, err := NamesOf("", name)
+		if err != nil {
+			continue
+		}
+		for _, key := range []string{n.Lock, n.Queue} {
+			require.Empty(t, queues[key], "%q and %q", name, queues[key])
+			queues[key] = name
+		}
+	}
+	plain, err := NamesOf("", "a")
+	require.NoError(t, err)
+	tagged, err := NamesOf("", "{a}")
+	require.NoError(t, err)
+	require.Equal(t, "relock_queue:{a}", plain.Queue)
+	require.Equal(t, "relock_line:{a}", tagged.Queue)
+	require.Equal(t, plain.Unlock, tagged.Unlock)
+	require.Equal(t, plain.Counter, tagged.Counter)
+	require.Equal(t, plain.Listen, tagged.Listen)
+	require.Equal(t, plain.Seed, tagged.Seed)
+}
+
 // What is refused is told by name and by what is wrong with it, whatever of it is the prefix.
 func TestUnusableNames(t *testing.T) {
 	for _, c := range []struct{ prefix, name, why string }{
@@ -35,8 +64,16 @@ func TestUnusableNames(t *testing.T) {
 		{"", "a}b", "brace"},
 		{"", "}a{", "brace"},
 		{"", "relock_incarnation", "restart guard"},
-		{"", "relock_client:x", "say who they are"},
-		{"relock_", "client:{x}", "say who they are"},
+		{"", "relock_client:x", "of the library begin with"},
+		{"relock_", "client:{x}", "of the library begin with"},
+		{"", "redisson_lock_token:{orders}", "of the library begin with"},
+		{"redisson_", "lock_token:x", "of the library begin with"},
+		{"", "relock_queue:{orders}", "of the library begin with"},
+		{"", "relock_line:{orders}", "of the library begin with"},
+		{"", "relock_seed:{orders}", "of the library begin with"},
+		{"", "relock_listen:{orders}", "of the library begin with"},
+		{"", "relock_inbox:x", "of the library begin with"},
+		{"", "redisson_lock__channel:{orders}", "of the library begin with"},
 		{"shop:", "", "empty"},
 		{"relock_", "incarnation", "restart guard"},
 		{"a{", "b", "brace"},
