@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"errors"
 	"hash/maphash"
 	"runtime/pprof"
 	"sync"
@@ -240,7 +239,7 @@ func (l *Lease) unlockedWith(err error) {
 	case l.h.k.cfg.observer == nil:
 	case err == nil:
 		l.ended(EventReleased, nil)
-	case errors.Is(err, ErrNotHeld), errors.Is(err, ErrClosed):
+	case err == ErrNotHeld, err == ErrClosed: // a node's word may be either, too
 	case !wire.IsLost(err):
 		l.ended(EventReleased, err)
 	case l.unlocked(): // who lost the hold did not find this lease in it any more

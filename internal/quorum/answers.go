@@ -1,9 +1,11 @@
 package quorum
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -41,7 +43,7 @@ func (o *answers) note(m *member, err error) {
 		o.agree++
 	case wire.IsLost(err):
 		o.lost++
-		o.said = append(o.said, &wire.MemberError{Node: m.index, Err: wire.ErrNotHeld})
+		o.said = append(o.said, &wire.MemberError{Node: m.index, Err: wire.ErrNotThere})
 	default:
 		o.said = append(o.said, &wire.MemberError{Node: m.index, Err: err})
 	}
@@ -69,6 +71,13 @@ func (o *answers) invalid() error {
 	return nil
 }
 
+// left is how many nodes have not noted anything.
+func (o *answers) left() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.of - o.count
+}
+
 // complete reports whether all nodes have noted something.
 func (o *answers) complete() bool {
 	o.mu.Lock()
@@ -76,17 +85,13 @@ func (o *answers) complete() bool {
 	return o.count == o.of
 }
 
-// leave returns what was said so far, and cause for the nodes that are still out. It is no answer
-// of theirs, even where it tells that some other lock was lost.
-func (o *answers) leave(q *Quorum, cause error) error {
-	o.mu.Lock()
-	for _, m := range q.members {
-		if !o.noted[m.index-1] {
-			o.said = append(o.said, &wire.MemberError{Node: m.index, Err: cause})
-		}
+// leave is the error of a caller that gives up, by cause: what was said so far, and that the other
+// nodes are still out. It is nil, or ErrLost, where the nodes have decided in that moment.
+func (o *answers) leave(cause error) error {
+	if o.decided() {
+		return o.err()
 	}
-	o.mu.Unlock()
-	return o.err()
+	return o.refusal(cause)
 }
 
 // decided reports whether nothing that is still to come can change err.
@@ -96,10 +101,39 @@ func (o *answers) decided() bool {
 	return o.agree >= o.need || o.lost > o.of-o.need || o.count == o.of
 }
 
-// wait blocks until the nodes have decided. Each of them notes an answer, in the end a time-out.
-func (o *answers) wait() error {
+// wait blocks until the nodes have decided, or ctx ends. Each of them notes an answer, in the end a
+// time-out.
+func (o *answers) wait(ctx context.Context) error {
 	for !o.decided() {
-		<-o.news
+		select {
+		case <-o.news:
+		case <-ctx.Done():
+			return o.leave(wire.CauseOf(ctx))
+		}
+	}
+	return o.err()
+}
+
+// waitMost is wait for what a node may still tell when enough is known without it: that is waited
+// for no longer than an answer may take.
+func (o *answers) waitMost(ctx context.Context, enough func() bool, late time.Duration) error {
+	var over <-chan time.Time
+	for !o.complete() {
+		if over == nil && enough() {
+			t := time.NewTimer(late)
+			defer t.Stop()
+			over = t.C
+		}
+		select {
+		case <-o.news:
+		case <-over:
+			return o.err()
+		case <-ctx.Done():
+			if enough() {
+				return o.err()
+			}
+			return o.refusal(wire.CauseOf(ctx))
+		}
 	}
 	return o.err()
 }
@@ -108,12 +142,28 @@ func (o *answers) wait() error {
 // nodes said.
 func (o *answers) err() error {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	agree, lost := o.agree, o.lost
+	o.mu.Unlock()
 	switch {
-	case o.agree >= o.need:
+	case agree >= o.need:
 		return nil
-	case o.lost > o.of-o.need:
+	case lost > o.of-o.need:
 		return wire.ErrLost
 	}
-	return &wire.QuorumError{Op: o.op, Name: o.name, Need: o.need, Of: o.of, Nodes: slices.Clone(o.said)}
+	return o.refusal(nil)
+}
+
+// refusal is what the nodes said that did not agree. With a cause, for which the caller gave up, the
+// nodes that are still out are among them.
+func (o *answers) refusal(cause error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	said := slices.Clone(o.said)
+	for i, noted := range o.noted {
+		if !noted && cause != nil {
+			said = append(said, &wire.MemberError{Node: i + 1, Err: wire.ErrNoAnswer})
+		}
+	}
+	slices.SortStableFunc(said, func(a, b *wire.MemberError) int { return a.Node - b.Node })
+	return &wire.QuorumError{Op: o.op, Name: o.name, Need: o.need, Of: o.of, Nodes: said, Cause: cause}
 }

@@ -128,7 +128,7 @@ func (c *Claim) Asks(lease time.Duration) {
 }
 
 // SetCount writes the hold count on all nodes; a quorum of them must confirm. The stamp is when
-// that was sent.
+// that was sent. A caller whose ctx ends leaves, and the nodes may still write it.
 func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
 	out := c.q.answers("set count", c.Entry.Names.Name)
@@ -139,7 +139,7 @@ func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (c
 		}
 		return err
 	})
-	return sent, out.wait()
+	return sent, out.wait(ctx)
 }
 
 // Forget leaves the lock's lease to run out.
@@ -197,7 +197,7 @@ func (c *Claim) Release(next *Claim) error {
 			c.releaseFor(v, next.contest, next.contest.voters[i], out, now)
 		}
 	}
-	return out.wait()
+	return out.wait(context.Background()) // Unlock takes as long as it takes
 }
 
 // releaseFor releases at one node, whose answer is a vote of next's contest.

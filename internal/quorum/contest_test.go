@@ -103,7 +103,7 @@ func TestLateVoteDoesNotOvertakeTheRelease(t *testing.T) {
 	out := q.answers("release", "k")
 	_, err = c.releaseAt(v, nil, "", out)
 	require.NoError(t, err)
-	require.NoError(t, out.wait(), "the release is the first to end it")
+	require.NoError(t, out.wait(context.Background()), "the release is the first to end it")
 	// The poll may have run after the release, so the node is swept behind it.
 	require.Equal(t, "unvote", within(t, taps[0].Told()).ScriptName())
 	require.Equal(t, "sweep", within(t, taps[0].Told()).ScriptName())

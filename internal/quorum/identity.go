@@ -48,7 +48,7 @@ func (q *Quorum) prepare(ctx context.Context) error {
 		select {
 		case <-out.news:
 		case <-ctx.Done():
-			return out.leave(q, wire.CauseOf(ctx))
+			return out.leave(wire.CauseOf(ctx))
 		case <-q.done:
 			return wire.ErrClosed
 		}

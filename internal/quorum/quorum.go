@@ -121,7 +121,12 @@ func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 	out := q.answers("inspect", n.Name)
 	var mu sync.Mutex
 	var states []wire.State
-	q.askAll(ctx, out, func(ctx context.Context, m *member) error {
+	seen := func() []wire.State {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(states)
+	}
+	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
 		st, err := m.Wire.Inspect(ctx, n)
 		if err == nil {
 			mu.Lock()
@@ -130,10 +135,27 @@ func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 		}
 		return err
 	})
-	if err := out.err(); err != nil {
+	enough := func() bool {
+		left := out.left() // first: who is not out has told
+		return q.settled(seen(), left)
+	}
+	if err := out.waitMost(ctx, enough, q.voteTimeout()); err != nil {
 		return wire.State{}, err
 	}
-	return q.agreed(states), nil
+	return q.agreed(seen()), nil
+}
+
+// settled reports whether a quorum has told whether the lock is held and by whom, whatever the nodes
+// that are left say.
+func (q *Quorum) settled(states []wire.State, left int) bool {
+	most, keep := 0, make(map[string]int)
+	for _, s := range states {
+		if s.Held {
+			keep[s.Holder]++
+			most = max(most, keep[s.Holder])
+		}
+	}
+	return len(states) >= q.need && (most >= q.need || most+left < q.need)
 }
 
 // agreed is what a quorum of nodes says: a lock is held by the owner whom enough of them name.
@@ -176,18 +198,20 @@ func (q *Quorum) Nodes() []*node.Node {
 	return nodes
 }
 
-// Force frees a lock on all nodes. It returns false when no node had a holder.
+// Force frees a lock on all nodes, and returns once a quorum has: among it is a node of any other
+// quorum that held the lock. It returns false when none of them had a holder.
 func (q *Quorum) Force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, error) {
 	out := q.answers("force unlock", n.Name)
 	var freed atomic.Bool
-	q.askAll(ctx, out, func(ctx context.Context, m *member) error {
+	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
 		ok, err := m.Wire.Force(ctx, wire.Plain, k, n)
 		if ok {
 			freed.Store(true)
 		}
 		return err
 	})
-	return freed.Load(), out.err()
+	err := out.waitMost(ctx, out.decided, q.voteTimeout())
+	return freed.Load(), err
 }
 
 // Silence is the error of a caller that gave up, by cause, and nothing had been heard by then.

@@ -30,6 +30,10 @@ var (
 // ErrUnlocked says that the enclosing lease was unlocked before it could be re-entered.
 var ErrUnlocked = errors.New("the enclosing lease was unlocked")
 
+// ErrNotThere is what one node of a quorum says that does not keep a lock. It is no ErrNotHeld: the
+// lock may be held, by others.
+var ErrNotThere = errors.New("not held there")
+
 // ErrBusy is what a contender hears that gave up while Redis answered: somebody else has the lock.
 var ErrBusy = errors.New("busy")
 
@@ -120,8 +124,8 @@ func IsLost(err error) bool { return err == ErrLost || err == ErrMaxHold }
 
 // finalErrors are those without an answer of Redis that no repetition changes.
 var finalErrors = []error{
-	ErrClosed, ErrMisuse, ErrLost, ErrNotHeld, ErrNotAcquired, ErrInvalidName, ErrInvalidOption, ErrInvalidOwner,
-	ErrInvalidNodes, ErrUnlocked, driver.ErrClosed,
+	ErrClosed, ErrMisuse, ErrLost, ErrNotHeld, ErrNotThere, ErrNotAcquired, ErrInvalidName, ErrInvalidOption,
+	ErrInvalidOwner, ErrInvalidNodes, ErrUnlocked, driver.ErrClosed,
 }
 
 // Transient reports whether err is a failure that may pass without anybody changing the caller, the
