@@ -281,6 +281,8 @@ func (j *judge) unlocked(h *Held, lost bool, got error, again bool) {
 		j.lost(h, j.w.now()-h.at, got)
 	}
 	switch {
+	case got != relock.ErrNotHeld && errors.Is(got, relock.ErrNotHeld):
+		j.w.fail(h.Name, "Unlock of token %d takes a node's word for the lock's: %v", h.Token, got)
 	case got == nil && again:
 		j.w.fail(h.Name, "a second Unlock of token %d returned nil", h.Token)
 	case got == nil && lost:

@@ -179,6 +179,9 @@ func (w *World) end() {
 		}
 	}
 	time.Sleep(9 * w.plan.Longest())
+	for _, p := range w.opened {
+		p.ledger.balance()
+	}
 	w.quiet(true)
 	w.mu.Lock()
 	defer w.mu.Unlock()

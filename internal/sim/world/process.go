@@ -25,22 +25,26 @@ type process struct {
 	disturbed time.Time // until when faults touch its commands
 	calls     int       // under way
 	closing   sync.WaitGroup
+	ledger    *ledger
 }
 
 // newProcess opens a client with lines of its own. It is called under the world's mutex, or before
 // anything runs.
 func newProcess(w *World, index int) *process {
 	p := &process{w: w, index: index, asked: time.Now()}
+	w.opened = append(w.opened, p)
 	lines := make([]driver.Redis, len(w.nodes))
 	for i, n := range w.nodes {
 		lines[i] = newLine(p, n)
 	}
+	p.ledger = newLedger(p)
+	opts := append(w.plan.options(), relock.WithObserver(p.ledger))
 	var made any
 	var err error
 	if w.plan.Topology.Quorum {
-		made, err = opening.NewRedlock(lines, w.plan.options())
+		made, err = opening.NewRedlock(lines, opts)
 	} else {
-		made, err = opening.New(lines[0], w.plan.options())
+		made, err = opening.New(lines[0], opts)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("a client cannot be opened: %v", err))

@@ -57,6 +57,7 @@ type World struct {
 	fates   *fates
 	nodes   []*node
 	procs   []*process
+	opened  []*process // all there ever were
 	jvms    []*jvm
 	javas   map[string]bool // uuids of all there ever were
 	ending  sync.WaitGroup  // JVMs that were killed
