@@ -11,7 +11,7 @@ const (
 	defaultPasses   = 256
 	defaultPassTime = 10 * time.Millisecond
 
-	defaultRetention = 7 * 24 * time.Hour
+	defaultRetention = 10 * time.Minute
 	minRetention     = time.Minute
 	maxRetention     = 10 * MaxLease
 )
@@ -114,9 +114,9 @@ func (c config) with(opts []Option, client bool) (config, error) {
 	}
 	least := 4 * max(c.lease, c.fixed)
 	if client && !c.retained {
-		c.retention = max(c.retention, least)
+		c.retention = max(c.retention, least, 4*c.longest)
 	}
-	if len(opts) > 0 && c.retention > 0 && c.retention < least {
+	if c.retained && c.retention > 0 && c.retention < least {
 		return c, fmt.Errorf("%w: a lease of %v wants fencing counters kept for %v at least, not %v; see WithTokenRetention",
 			ErrInvalidOption, max(c.lease, c.fixed), least, c.retention)
 	}

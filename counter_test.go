@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func (c *clocked) eval(script string, at int64, args ...string) []int64 {
 	c.t.Helper()
 	at += c.origin
 	stub := fmt.Sprintf("{%d, %d}", at/1_000_000, at%1_000_000)
-	text, err := lua.Scripts{Retention: c.retention}.Complete("-- needs: counter token\n" + script)
+	text, err := lua.Scripts{Retention: c.retention}.Complete("-- needs: kept token\n" + script)
 	require.NoError(c.t, err)
 	text = strings.ReplaceAll(text, "redis.call('TIME')", stub)
 	cmd := c.rdb.B().Eval().Script(text).Numkeys(5).Key("k", "q", counterOfK, "u", "s").Arg(args...).Build()
@@ -116,12 +117,19 @@ func TestTokensAreAHybridClock(t *testing.T) {
 	}
 }
 
-// The counter outlives the later of clock and counter by the retention, whatever wrote it last. A counter that is
-// refreshed only when the clock passes it would expire too early, and one without an end stays for ever.
+// span is how long grants share the expiry of their counter, where the retention is more than a minute.
+const span = 1 << 24 * time.Microsecond
+
+// atSpan is the beginning of a span that is to come.
+func atSpan() int64 { return (time.Now().UnixMicro()/(1<<24) + 1) << 24 }
+
+// The counter outlives the later of clock and counter by the retention, counted from the end of a span, whatever wrote it
+// last. A counter that is refreshed only when the clock passes it would expire too early, and so would one whose expiry
+// is kept though it does not reach to the end of the span.
 func TestCounterExpiresAfterTheRetention(t *testing.T) {
 	const second = 1_000_000
 	s := redistest.Start(t)
-	c := &clocked{t: t, s: s, rdb: s.Client(), retention: time.Hour, origin: time.Now().UnixMicro()}
+	c := &clocked{t: t, s: s, rdb: s.Client(), retention: time.Hour, origin: atSpan()}
 	expires := func(want time.Duration) {
 		t.Helper()
 		ttl, err := strconv.ParseInt(s.Do("PTTL", counterOfK), 10, 64)
@@ -130,19 +138,94 @@ func TestCounterExpiresAfterTheRetention(t *testing.T) {
 		require.InDelta(t, want.Milliseconds(), ttl+since.Milliseconds(), 2000)
 	}
 	c.reserve(0, 256, false)
-	expires(time.Hour)
+	expires(time.Hour + span)
+	c.reserve(16*second, 256, false)
+	expires(time.Hour + span) // 16.8 s: the same
 	c.reserve(100*second, 256, false)
-	expires(time.Hour + 100*time.Second)
+	expires(time.Hour + 6*span)
 	c.reserve(0, 256, false) // set back: the counter is later
-	expires(time.Hour + 100*time.Second)
+	expires(time.Hour + 6*span)
 	c.eval("raise(ARGV[1]) return {}", 0, strconv.FormatInt(c.origin+200*second, 10))
-	expires(time.Hour + 200*time.Second)
+	expires(time.Hour + 12*span)
+	s.Do("DEL", counterOfK)
+	c.eval("raise(ARGV[1]) return {}", 300*second, "5") // of before it was forgotten: the clock is later
+	expires(time.Hour + 18*span)
+	c.retention = time.Minute
+	c.reserve(400*second, 256, false)
+	quarter := int64(15 * second) // of a minute
+	ends := (c.origin+400*second)/quarter*quarter + quarter
+	expires(time.Minute + time.Duration(ends-c.origin)*time.Microsecond)
 	c.retention = 0
-	c.reserve(0, 1, false)
+	c.reserve(400*second, 1, false)
 	require.Equal(t, "-1", s.Do("PTTL", counterOfK))
-	c.retention = time.Hour
-	c.reserve(0, 1, false)
-	expires(time.Hour + 200*time.Second)
+}
+
+// A counter without an expiry keeps none, whatever writes it: Redisson made it, which begins at 1 where it is gone, or an
+// operator wants it to stay. One with an expiry that Redisson counts on has it still.
+func TestCounterWithoutExpiryKeepsNone(t *testing.T) {
+	const second = 1_000_000
+	s := redistest.Start(t)
+	c := &clocked{t: t, s: s, rdb: s.Client(), retention: time.Hour, origin: atSpan()}
+	for name, before := range map[string]func(){
+		"Redisson's": func() { s.Do("INCR", counterOfK) },
+		"persistent": func() { c.reserve(0, 256, false); s.Do("PERSIST", counterOfK) },
+		"retention 0": func() {
+			c.retention = 0
+			c.reserve(0, 256, false)
+			c.retention = time.Hour
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Do("FLUSHALL")
+			before()
+			last := int64(0)
+			for i := range int64(40) { // some of a span, some of the next
+				first, count := c.reserve(i*second, 256, false)
+				require.Greater(t, first, last-1)
+				last = first + int64(count)
+				require.Equal(t, "-1", s.Do("PTTL", counterOfK))
+				s.Do("INCR", counterOfK)
+			}
+			c.eval("raise(ARGV[1]) return {}", 0, strconv.FormatInt(c.origin+100*second, 10))
+			require.Equal(t, "-1", s.Do("PTTL", counterOfK))
+		})
+	}
+	s.Do("FLUSHALL")
+	c.reserve(0, 256, false)
+	s.Do("INCR", counterOfK)
+	require.Greater(t, s.Do("PTTL", counterOfK), "0")
+}
+
+// The scripts' texts for the most frequent case leave it so too: one lock at a time and many together, and on a quorum.
+func TestGrantsGiveNoCounterAnExpiry(t *testing.T) {
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		const names = 200
+		key := func(i int) string { return fmt.Sprintf("redisson_lock_token:{name %d}", i) }
+		for i := range names {
+			for _, s := range servers {
+				s.Do("SET", key(i), "41") // Redisson's
+			}
+		}
+		lock := func(i int) {
+			err := c.Mutex(fmt.Sprintf("name %d", i)).Do(t.Context(), func(context.Context) error { return nil })
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		lock(0)
+		var all sync.WaitGroup
+		for i := range names {
+			all.Go(func() { lock(i); lock(i) })
+		}
+		all.Wait()
+		for i := range names {
+			for _, s := range servers {
+				counter := s.Do("GET", key(i))
+				require.Contains(t, []int{2, 16}, len(counter)) // a minority of a quorum may be late
+				require.Equal(t, "-1", s.Do("PTTL", key(i)), "%s of name %d", counter, i)
+			}
+		}
+	})
 }
 
 // What is no number, or too great for exact reckoning, is refused before anything is written.

@@ -69,13 +69,34 @@ func TestTokenRetentionOption(t *testing.T) {
 		require.ErrorContains(t, err, why)
 		require.ErrorContains(t, err, "WithTokenRetention")
 	}
-	c := newClient(t, rdb)
+	c := newClient(t, rdb, WithTokenRetention(time.Hour))
 	_, err := c.Mutex("k", WithFixedLease(48*time.Hour)).TryLock(t.Context())
 	require.ErrorIs(t, err, ErrInvalidOption)
-	require.ErrorContains(t, err, "192h0m0s at least, not 168h0m0s; see WithTokenRetention")
-	l, err := newClient(t, rdb, WithTokenRetention(0)).Mutex("k", WithFixedLease(48*time.Hour)).TryLock(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, l.Unlock(t.Context()))
+	require.ErrorContains(t, err, "192h0m0s at least, not 1h0m0s; see WithTokenRetention")
+	for _, c := range []*Client{newClient(t, rdb), newClient(t, rdb, WithTokenRetention(0))} { // it gave no other
+		l, err := c.Mutex("k", WithFixedLease(48*time.Hour)).TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock(t.Context()))
+	}
 	_, err = c.Mutex("k", WithTokenRetention(0)).TryLock(t.Context())
 	require.ErrorIs(t, err, ErrInvalidOption, "it is the client's")
+}
+
+// By default counters are kept for ten minutes, and for longer where the client is told of a lease longer than a quarter of that.
+func TestDefaultTokenRetention(t *testing.T) {
+	for _, c := range []struct {
+		want time.Duration
+		opts []Option
+	}{
+		{10 * time.Minute, nil},
+		{10 * time.Minute, []Option{WithLease(150 * time.Second)}},
+		{20 * time.Minute, []Option{WithLease(5 * time.Minute)}},
+		{4 * time.Hour, []Option{WithFixedLease(time.Hour)}},
+		{4 * time.Hour, []Option{WithRestartGuard(GuardAuto, time.Hour)}},
+		{8 * time.Hour, []Option{WithRestartGuard(GuardAuto, 2*time.Hour), WithFixedLease(time.Hour)}},
+	} {
+		cfg, err := defaultConfig().with(c.opts, true)
+		require.NoError(t, err)
+		require.Equal(t, c.want, cfg.retention)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -220,12 +219,7 @@ func TestNamesDoNotStay(t *testing.T) {
 	names := rounds(5_000, 100_000)
 	s := redistest.Start(t)
 	c := forgetting(t, s.Client(), 2*time.Second)
-	used := func() int {
-		_, rest, _ := strings.Cut(s.Do("INFO", "memory"), "used_memory:")
-		n, err := strconv.Atoi(rest[:strings.IndexAny(rest, "\r\n")])
-		require.NoError(t, err)
-		return n
-	}
+	used := func() int { return usedMemory(t, s) }
 	l, err := c.Mutex("warm").Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(t.Context()))

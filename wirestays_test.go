@@ -528,7 +528,7 @@ func (tp *tap) text(names map[string]string, at float64, args []string) string {
 		arg = moment.ReplaceAllStringFunc(arg, tp.named)
 		arg = instant.ReplaceAllStringFunc(arg, func(ms string) string {
 			n, _ := strconv.ParseFloat(ms, 64)
-			return fmt.Sprintf("NOW%+ds", 10*int64(math.Round((n/1000-at)/10)))
+			return fmt.Sprintf("NOW%+ds", 20*int64(math.Floor((n/1000-at+1)/20))) // counters: up to 17 s later than that
 		})
 		arg = runID.ReplaceAllString(arg, "RUN")
 		if !plain.MatchString(arg) {

@@ -1,6 +1,6 @@
 -- fence: raise the fencing counter of one node of a quorum to what the quorum reached, and tell how far it is.
 --
--- needs: guard counter kind
+-- needs: retention guard kept kind
 -- KEYS[1]  lock hash        name
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
 -- KEYS[5]  seed             relock_seed:{name}
@@ -16,7 +16,11 @@ if ARGV[1] == 'seed' then
   if born ~= ARGV[2] then
     return 0
   end
-  store(KEYS[5], born, tonumber(ARGV[3]))
+  if retention == 0 then
+    redis.call('SET', KEYS[5], born)
+  else
+    redis.call('SET', KEYS[5], born, 'PXAT', deadline(tonumber(ARGV[3])))
+  end
 elseif not holds(ARGV[2]) then
   return 0
 end

@@ -1,6 +1,6 @@
 -- mutex_acquire: what acquire does for an idle mutex without a shared owner, in one go: most acquires need no function.
 --
--- needs: retention token
+-- needs: retention kept token
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -29,11 +29,18 @@ if (ARGV[4] or '') == '' and #(ARGV[5] or '') < 2 and redis.call('EXISTS', KEYS[
     if said.last ~= last or said.count ~= count then
       local number = string.format('%.0f', first)
       said.last, said.count, said.tokens, said.answer = last, count, number .. ':' .. count, { 1, number, count }
-      said.counter, said.kept = string.format('%.0f', last), string.format('%.0f', last / 1000 + retention)
+      said.counter = string.format('%.0f', last)
     end
-    if retention == 0 then
+    local span = math.floor(last / SPAN)
+    local stands = had and math.floor(had / SPAN) == span
+    if retention == 0 or had and not stands and redis.call('PTTL', KEYS[3]) == -1 then
       redis.call('SET', KEYS[3], said.counter)
+    elseif stands then
+      redis.call('SET', KEYS[3], said.counter, 'KEEPTTL')
     else
+      if said.span ~= span then
+        said.span, said.kept = span, string.format('%.0f', (span + 1) * SPAN / 1000 + retention)
+      end
       redis.call('SET', KEYS[3], said.counter, 'PXAT', said.kept)
     end
     redis.call('HSET', KEYS[1], ARGV[3], '1', 'relock:first', said.tokens)

@@ -1,6 +1,6 @@
 -- mutex_vote: what vote does for an idle mutex without a shared owner, in one go: most votes need no function.
 --
--- needs: retention longest token
+-- needs: retention longest kept token
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -40,14 +40,18 @@ if (ARGV[6] or '') == '' and (ARGV[7] or '') == '' and redis.call('EXISTS', KEYS
     end
     if first and first + count - 1 < 2 ^ 53 then
       local last, number = first + count - 1, string.format('%.0f', first)
-      if retention == 0 then
+      local span = math.floor(last / SPAN)
+      local stands = had and math.floor(had / SPAN) == span
+      local kept = string.format('%.0f', (span + 1) * SPAN / 1000 + retention)
+      if retention == 0 or had and not stands and redis.call('PTTL', KEYS[3]) == -1 then
         redis.call('SET', KEYS[3], string.format('%.0f', last))
+      elseif stands then
+        redis.call('SET', KEYS[3], string.format('%.0f', last), 'KEEPTTL')
       else
-        local kept = string.format('%.0f', last / 1000 + retention)
         redis.call('SET', KEYS[3], string.format('%.0f', last), 'PXAT', kept)
-        if born ~= '0' then
-          redis.call('SET', KEYS[5], born, 'PXAT', kept)
-        end
+      end
+      if retention > 0 and born ~= '0' then
+        redis.call('SET', KEYS[5], born, 'PXAT', kept)
       end
       redis.call('HSET', KEYS[1], ARGV[3], '1', 'relock:first', number .. ':' .. count,
         'relock:vote', number .. ':' .. ARGV[4])

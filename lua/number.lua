@@ -1,6 +1,6 @@
 -- number: under which number somebody has a lock on a node of a quorum, and how long the node's seed lasts.
 --
--- needs: retention counter guard kind token
+-- needs: retention kept guard kind token
 -- KEYS[1]  lock hash        name; what is noted there as again:<acquisition id> is the number of a sharer
 -- KEYS[5]  incarnation that the counter was seeded in   relock_seed:{name}
 --
@@ -9,7 +9,7 @@
 -- seed_lasts keeps the seed for as long as the counter, which counted so far.
 local function seed_lasts(number)
   if retention > 0 and born and born ~= '0' then
-    store(KEYS[5], born, tonumber(number))
+    redis.call('SET', KEYS[5], born, 'PXAT', deadline(tonumber(number)))
   end
 end
 

@@ -1,6 +1,6 @@
 -- token: which fencing tokens a grant has.
 --
--- needs: counter
+-- needs: counter kept
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
 --
 -- Returns nothing: it only defines functions.
@@ -13,7 +13,8 @@ local least = 0 -- where a voter proposes to begin: nodes whose clocks differ a 
 -- set back refuses no grant: blocks are cut, and in time the clock comes up. A whole one is not cut: an older client, which
 -- cannot be told, takes it for granted.
 local function reserve(block, whole)
-  local first = math.max(counted() + 1, clock(), least <= clock() + LEAD and least or 0)
+  local before, had = counted()
+  local first = math.max(before + 1, clock(), least <= clock() + LEAD and least or 0)
   if not whole and first + block - 1 > clock() + LEAD then
     block = math.min(block, CUT)
   end
@@ -21,6 +22,6 @@ local function reserve(block, whole)
   if last >= 2 ^ 53 then
     error('ERR the fencing counter is beyond 2^53', 0)
   end
-  store(KEYS[3], decimal(last), last)
+  store(last, had)
   return decimal(first), block
 end

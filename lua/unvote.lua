@@ -1,6 +1,6 @@
 -- unvote: end an acquisition on one node of a quorum, held or waiting, and hand over. Sent again it changes nothing.
 --
--- needs: counter token kind ballot number handover queue
+-- needs: kept token kind ballot number handover queue
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}

@@ -60,7 +60,7 @@ func over(t *testing.T, nodes []driver.Redis, changes ...func(*Config)) *Quorum 
 	t.Helper()
 	cfg := Config{
 		Client: uuid.NewString(), Need: len(nodes)/2 + 1, Timeout: 8 * time.Second, Lease: 30 * time.Second,
-		Guard: true, Auto: true, Longest: 30 * time.Second, Retention: 7 * 24 * time.Hour,
+		Guard: true, Auto: true, Longest: 30 * time.Second, Retention: 10 * time.Minute,
 		Log: slog.New(slog.DiscardHandler),
 	}
 	for _, change := range changes {
