@@ -96,8 +96,13 @@ func (c *leaseCtx) end(cause error) {
 		case was != nil && was.ctx != nil:
 			was.cancel(cause)
 			return
-		case was != nil || c.Context.Err() != nil:
-			return // with the caller's it has ended already, and is made so if somebody asks
+		case was != nil:
+			return
+		case c.Context.Err() != nil:
+			// With the caller's it has ended already. Made, it remembers that: to ask the caller's again
+			// is to ask every lease that this one is nested in, each of them twice.
+			c.whole()
+			return
 		case c.made.CompareAndSwap(nil, how):
 			return
 		}
@@ -125,12 +130,12 @@ func (c *leaseCtx) Done() <-chan struct{} {
 func (c *leaseCtx) Err() error {
 	c.settle()
 	switch made := c.made.Load(); {
-	case made == nil:
-		return c.Context.Err()
-	case made.ctx == nil:
+	case made == nil && c.Context.Err() == nil:
+		return nil
+	case made != nil && made.ctx == nil:
 		return context.Canceled
-	default:
-		return made.ctx.Err()
+	default: // what is told of the caller's end must be what becomes of this one
+		return c.whole().Err()
 	}
 }
 

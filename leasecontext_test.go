@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,5 +122,92 @@ func TestContextIsMadeOnce(t *testing.T) {
 			}
 			require.NoError(t, l.Unlock(t.Context()))
 		}
+	})
+}
+
+// asked is a context that counts how often it is asked whether it has ended.
+type asked struct {
+	context.Context
+	times *atomic.Int64
+}
+
+func (a asked) Err() error {
+	a.times.Add(1)
+	return a.Context.Err()
+}
+
+// Contexts of one hold hang on each other: what ends them asks each of them a few times, however deep they nest.
+func TestNestedLeasesEndInLinearTime(t *testing.T) {
+	const depth = 20
+	for name, end := range map[string]func(c *Client, s *scripted, outer *Lease, leave context.CancelFunc){
+		"lost": func(_ *Client, s *scripted, outer *Lease, _ context.CancelFunc) {
+			s.answer = func(renewal) wire.Result { return wire.Lost }
+			outer.h.Doubt()
+			synctest.Wait()
+		},
+		"closed": func(c *Client, _ *scripted, _ *Lease, _ context.CancelFunc) { c.Close() },
+		"unlocked": func(_ *Client, _ *scripted, outer *Lease, _ context.CancelFunc) {
+			_ = outer.Unlock(context.Background())
+		},
+		"caller left": func(_ *Client, _ *scripted, _ *Lease, leave context.CancelFunc) { leave() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+				var times atomic.Int64
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				var leases []*Lease
+				for range depth {
+					l, err := c.Mutex("k").Lock(asked{ctx, &times})
+					require.NoError(t, err)
+					leases, ctx = append(leases, l), l.Context()
+				}
+				times.Store(0)
+				end(c, s, leases[0], leave)
+				inner := leases[depth-1].Context()
+				require.Equal(t, context.Canceled, inner.Err())
+				<-inner.Done()
+				require.Less(t, times.Load(), int64(10*depth))
+				times.Store(0)
+				require.Equal(t, context.Canceled, inner.Err())
+				require.Zero(t, times.Load(), "how it ended is known")
+			})
+		})
+	}
+}
+
+// A flip is a caller's context that ends right after it has said that it has not.
+type flip struct {
+	context.Context
+	end func() // nil until it is to happen
+}
+
+func (f *flip) Err() error {
+	was := f.Context.Err()
+	if end := f.end; end != nil {
+		f.end = nil
+		end()
+	}
+	return was
+}
+
+// What a context has said of its end stays, also where the caller's deadline comes in the middle of an Unlock.
+func TestErrOfALeaseNeverChanges(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+		ctx, leave := context.WithDeadline(t.Context(), time.Now().Add(time.Minute))
+		defer leave()
+		f := &flip{Context: ctx}
+		l, err := c.Mutex("k").Lock(f)
+		require.NoError(t, err)
+		var first error
+		f.end = func() {
+			<-ctx.Done()
+			first = l.Context().Err()
+		}
+		require.NoError(t, l.Unlock(t.Context()))
+		require.Equal(t, context.DeadlineExceeded, first)
+		require.Equal(t, first, l.Context().Err())
+		require.Equal(t, first, context.Cause(l.Context()))
+		<-l.Context().Done()
 	})
 }
