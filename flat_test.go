@@ -51,10 +51,10 @@ func TestNewNamesKeepRedisFlat(t *testing.T) {
 			failed <- first
 		}()
 	}
-	// A counter is kept a quarter of the retention longer at most, or 17 seconds. A server finds what is over by and by: it
-	// lets a tenth of the keys be that, and 100 of 1,000 are few.
+	// A counter is kept a quarter of the retention longer at most, or 17 seconds. A server looks for what is over in samples,
+	// and is content while that is some: a quarter of all keys, where 1,000 a second end.
 	kept := retention + min(retention/4, 17*time.Second)
-	most := int(kept.Seconds()*rate)*6/5 + rate/2
+	most := int(kept.Seconds()*rate)*3/2 + rate/2
 	begun := time.Now()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -69,7 +69,7 @@ func TestNewNamesKeepRedisFlat(t *testing.T) {
 			memory := usedMemory(t, s)
 			t.Logf("after %v: %d names, %d keys, %d bytes", told, made, keys, memory)
 			require.LessOrEqual(t, keys, most)
-			if now > kept+2*every {
+			if now > kept*3/2 {
 				require.Less(t, keys, made-rate/2, "some are over")
 				flat = append(flat, memory)
 			}

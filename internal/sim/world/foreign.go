@@ -154,3 +154,28 @@ func (w *World) endJVMs() {
 	}
 	w.ending.Wait()
 }
+
+// countsFirst has Redisson count before relock where both do: a counter that it makes has no expiry.
+func (w *World) countsFirst() {
+	if w.plan.JVMs == 0 {
+		return
+	}
+	for _, name := range w.plan.Names {
+		w.nodes[0].ask("INCR", "redisson_lock_token:{"+name+"}")
+	}
+	if spare := w.nodes[0].spare; spare != nil {
+		spare.CatchUp(-1)
+	}
+}
+
+// countsStill demands that those counters have none in the end, but for those that were lost: Redisson would begin at 1 again.
+func (w *World) countsStill() {
+	for _, name := range w.plan.Names {
+		w.judge.mu.Lock()
+		lost := w.judge.of(name).uncounted
+		w.judge.mu.Unlock()
+		if v, ok := w.nodes[0].ask("PTTL", "redisson_lock_token:{"+name+"}"); w.plan.JVMs > 0 && !lost && ok && v.number() != -1 {
+			w.fail(name, "the counter that Redisson made expires in %d ms", v.number())
+		}
+	}
+}

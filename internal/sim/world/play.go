@@ -41,6 +41,7 @@ func (w *World) play() {
 	w.dear()
 	w.calm()
 	w.serve()
+	w.countsStill()
 	close(over)
 	watching.Wait()
 	w.end()

@@ -125,6 +125,7 @@ func newWorld(plan *Plan, o Options) *World {
 		w.jvms = append(w.jvms, newJVM(w, plan.Procs+i))
 	}
 	w.initialize()
+	w.countsFirst()
 	for _, e := range plan.Events {
 		w.events[e.Round] = append(w.events[e.Round], e)
 	}
