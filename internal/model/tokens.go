@@ -52,6 +52,9 @@ type TokenRules struct {
 	Lag         int8 // a counter less than that behind the clock is counted on from
 	RaisedOnly  bool // the expiry is written only where the counter is raised to the clock
 	ClockOnly   bool // the expiry counts from the clock, be the counter ahead of it or not
+	Given       bool // a counter that has no expiry is given one
+	Unrounded   bool // the expiry that grants of a span share counts from the first of them, not from the end of the span
+	Dropped     bool // a release deletes the counter where the clock has passed it
 	WholeBlock  bool // the answer to an acquire sent again is the counter less a whole block
 	MissingZero bool // a waiter is told that a missing counter is 0
 	NoCut       bool // blocks are not cut
@@ -64,6 +67,7 @@ type TokenScope struct {
 	Block     int8 // tokens that a grant reserves, unless it is cut to one
 	Lead      int8 // how far a whole block may run ahead of the clock
 	Retention int8 // how long the counter stays, 0 for ever
+	Span      int8 // grants of so many ticks share an expiry, 0 for none that do
 	Lease     int8
 	Ticks     int8
 	Losses    int8
@@ -71,6 +75,7 @@ type TokenScope struct {
 	Back      int8 // how far the clock is set back, once; then nothing is said of how fast tokens are used up
 	Grants    int8 // how many there are then
 	Java      int8 // grants by Redisson
+	JavaFirst bool // it made the counter, which has no expiry
 	Raises    bool // releases raise the counter, as on a quorum's nodes
 	Proposes  bool // who asks or releases may propose where the grant is to begin, as on a quorum's nodes
 }
@@ -88,6 +93,9 @@ func Tokens(scope TokenScope, rules TokenRules) System[tokenState] {
 	init := tokenState{
 		clock: 4, ticks: scope.Ticks, grants: scope.Grants, losses: scope.Losses, javasGrants: scope.Java,
 		jumps: min(1, scope.Back),
+	}
+	if scope.JavaFirst {
+		init.counter, init.top = 1, 1
 	}
 	rule := func(name string, broken func(*tokenState) bool, what string) Rule[tokenState] {
 		return Rule[tokenState]{name, func(s tokenState) string {
@@ -139,15 +147,37 @@ func (w *tokenSystem) reserve(s *tokenState, least int8) (first, tokens int8) {
 	if first+tokens-1 > s.clock+w.Lead && !w.rules.NoCut {
 		tokens = 1
 	}
+	if !w.rules.RaisedOnly || raised {
+		w.store(s, first+tokens-1)
+	}
 	s.counter = first + tokens - 1
-	switch from := max(s.clock, s.counter); {
-	case w.Retention == 0 || w.rules.RaisedOnly && !raised:
-	case w.rules.ClockOnly:
-		s.ends = s.clock + w.Retention
+	return first, tokens
+}
+
+// store is kept.lua's: it raises the counter to n.
+func (w *tokenSystem) store(s *tokenState, n int8) {
+	had := s.counter
+	s.counter = n
+	from := max(s.clock, n)
+	if w.rules.ClockOnly {
+		from = s.clock
+	}
+	if w.Span > 0 && !w.rules.Unrounded {
+		from = (from/w.Span + 1) * w.Span
+	}
+	switch {
+	case w.Retention == 0 || had > 0 && s.ends == 0 && !w.rules.Given:
+	case had > 0 && w.Span > 0 && had/w.Span == n/w.Span: // the expiry stands already
 	default:
 		s.ends = from + w.Retention
 	}
-	return first, tokens
+}
+
+// drop deletes the counter at a release, where the clock has passed it: its next value would be the clock's anyway.
+func (w *tokenSystem) drop(s *tokenState) {
+	if w.rules.Dropped && s.counter < s.clock {
+		s.counter, s.ends = 0, 0
+	}
 }
 
 // counted is what a waiter is told of the counter.

@@ -63,13 +63,11 @@ func (w *tokenSystem) asks(s tokenState, goes tokenEmit) {
 	if next := s; s.reached > 0 {
 		next.reached = 0
 		if next.counter < s.reached {
-			next.counter = s.reached
+			reached := s.reached
 			if !w.rules.RaiseZero {
-				next.counter = max(s.reached, w.counted(&s))
+				reached = max(reached, w.counted(&s))
 			}
-			if w.Retention > 0 {
-				next.ends = max(s.clock, next.counter) + w.Retention
-			}
+			w.store(&next, reached)
 		}
 		goes(next, false, "a late release raises the counter to {t}", int(next.counter))
 	}
@@ -78,6 +76,7 @@ func (w *tokenSystem) asks(s tokenState, goes tokenEmit) {
 			next.reached = s.first + s.tokens - 1
 		}
 		next.free()
+		w.drop(&next)
 		if s.queued && w.may(&s) && s.owner == asker {
 			for _, least := range w.proposals(&s) {
 				given := next
@@ -97,6 +96,7 @@ func (w *tokenSystem) waits(s tokenState, goes tokenEmit) {
 	case s.believes:
 		if next.believes = false; s.owner == waiter {
 			next.free()
+			w.drop(&next)
 		}
 		goes(next, false, "the waiter unlocks")
 		return

@@ -8,7 +8,13 @@ func TestTokensHold(t *testing.T) {
 		all(Tokens(TokenScope{Block: 2, Lead: 2, Lease: 3, Ticks: 5, Losses: 1, Gap: 3}, TokenRules{})),
 		all(Tokens(TokenScope{Block: 2, Lead: 2, Retention: 3, Lease: 4, Ticks: 5, Losses: 1, Gap: 3}, TokenRules{})),
 		all(Tokens(TokenScope{Block: 2, Lead: 2, Retention: 3, Lease: 2, Ticks: 7, Back: 2, Grants: 5}, TokenRules{})),
+		all(Tokens(TokenScope{Block: 2, Lead: 2, Retention: 3, Span: 2, Lease: 3, Ticks: 8}, TokenRules{})),
+		all(Tokens(TokenScope{Block: 2, Lead: 2, Retention: 3, Span: 2, Lease: 2, Ticks: 7, Back: 2, Grants: 4}, TokenRules{})),
+		all(Tokens(TokenScope{Block: 2, Lead: 2, Retention: 3, Lease: 5, Ticks: 7, Back: 2, Grants: 4}, TokenRules{})), // a long one
+		all(Tokens(TokenScope{Block: 2, Lead: 2, Retention: 3, Lease: 3, Ticks: 8}, TokenRules{Dropped: true})),        // see below
+		all(Tokens(TokenScope{Block: 1, Lead: 2, Retention: 3, Lease: 3, Ticks: 6, Back: 1, Grants: 3}, TokenRules{})),
 		all(Tokens(TokenScope{Block: 2, Lead: 2, Lease: 3, Ticks: 5, Java: 3}, TokenRules{})),
+		all(Tokens(TokenScope{Block: 2, Lead: 2, Retention: 2, Span: 2, Lease: 2, Ticks: 8, Java: 3, JavaFirst: true}, TokenRules{})),
 		all(Tokens(TokenScope{Block: 1, Lead: 1, Retention: 1, Lease: 4, Ticks: 8}, TokenRules{})),
 		all(Tokens(TokenScope{Block: 1, Lead: 2, Lease: 5, Ticks: 6, Losses: 1, Gap: 3, Raises: true}, TokenRules{})),
 		all(Tokens(TokenScope{Block: 2, Lead: 2, Lease: 3, Ticks: 5, Losses: 1, Gap: 3, Raises: true, Proposes: true},
@@ -42,6 +48,12 @@ func TestBrokenTokensAreCaught(t *testing.T) {
 	proposed.Proposes = true
 	javas := plain
 	javas.Java = 1
+	first := javas
+	first.JavaFirst = true
+	dropped := TokenScope{Block: 1, Lead: 2, Retention: 3, Lease: 3, Ticks: 6, Back: 1, Grants: 3}
+	spans := back
+	spans.Span = 2
+	spans.Back = 2
 	catch(t, []broken{
 		tokens("counters count on", "tokens rise", 3, loses, TokenRules{CountOnly: true}),
 		tokens("a counter a little behind the clock counts on", "tokens rise", 7, loses, TokenRules{Lag: 2}),
@@ -51,7 +63,11 @@ func TestBrokenTokensAreCaught(t *testing.T) {
 			TokenRules{RaisedOnly: true}),
 		tokens("the expiry counts from the clock", "tokens rise", 9, setBack(1), TokenRules{ClockOnly: true}),
 		tokens("a clock is set back by the retention", "tokens rise", 7, setBack(3), TokenRules{}),
+		tokens("the expiry of a span counts from its first grant", "tokens rise", 11, spans, TokenRules{Unrounded: true}),
+		// Without a step back tokens rise without the counter, see above; with it they rise with a step back.
+		tokens("a release leaves no counter, and the clock is set back by one", "tokens rise", 6, dropped, TokenRules{Dropped: true}),
 		tokens("Redisson counts first after the retention", "tokens rise", 6, javas, TokenRules{}),
+		tokens("a counter that Redisson made is given an expiry", "tokens rise", 6, first, TokenRules{Given: true}),
 		tokens("an acquire sent again is answered a whole block", "answers are right", 5, plain,
 			TokenRules{WholeBlock: true}),
 		tokens("an acquire sent again is answered by the counter, which is gone", "answers are right", 3, single,
