@@ -1,4 +1,4 @@
--- fence: raise the fencing counter of one node of a quorum to what the quorum reached, and tell how far it is.
+-- fence: raise the fencing counter of one node of a quorum to what the quorum reached, or ask how far it is.
 --
 -- needs: retention guard kept kind
 -- KEYS[1]  lock hash        name
@@ -6,9 +6,9 @@
 -- KEYS[5]  seed             relock_seed:{name}
 -- ARGV[1]  'hold' while the acquisition ARGV[2] holds here, 'seed' while ARGV[2] is this Redis's incarnation
 -- ARGV[2]  acquisition id, or incarnation
--- ARGV[3]  counter
+-- ARGV[3]  counter, '0' to ask for it
 --
--- Returns the fencing counter, or 0 when that is not so any more: then it stays.
+-- Returns 1, or the counter that was asked for, or 0 when that is not so any more: then the counter stays.
 if quarantined() then
   return refused()
 end
@@ -24,5 +24,8 @@ if ARGV[1] == 'seed' then
 elseif not holds(ARGV[2]) then
   return 0
 end
+if ARGV[3] == '0' then
+  return counted()
+end
 raise(ARGV[3])
-return counted()
+return 1

@@ -43,7 +43,8 @@ func (t *contest) reseed() {
 			continue
 		}
 		for _, other := range t.voters {
-			if other.err == nil && !other.pending && !v.doubted.Before(other.told) {
+			asked := other.err == nil || wire.RefusalOf(other.err) != wire.Refusal{}
+			if asked && other != v && !other.pending && !v.doubted.Before(other.told) {
 				other.anew = true
 			}
 		}
@@ -53,8 +54,8 @@ func (t *contest) reseed() {
 // recall returns how far enough of the others have counted. Enough is so many that no quorum's
 // counter can have been only on the rest. Where more nodes have forgotten than a quorum survives,
 // it is the most that any node knows: the clocks, and the quarantine, see to it that tokens rise. A
-// node that does not answer is not waited for then: else a lock would be granted nowhere as long as
-// that is down. It returns false while that is unknown.
+// node that does not answer is not waited for then, nor one that is quarantined: else a lock would
+// be granted nowhere as long as that is so. It returns false while that is unknown.
 func (t *contest) recall(v *voter, r wire.Refusal) (int64, bool) {
 	reached := r.Counter
 	healthy, forgot, silent := 0, 0, 0
@@ -63,12 +64,12 @@ func (t *contest) recall(v *voter, r wire.Refusal) (int64, bool) {
 		theirs := wire.RefusalOf(other.err)
 		switch {
 		case other == v:
-		case theirs.Born != "":
-			reached = max(reached, theirs.Counter)
-			forgot++
 		case !other.pending && link.Unanswered(other.err) && other.err != errAstray:
 			silent++
 		case !v.doubted.Before(other.told):
+		case theirs != wire.Refusal{}:
+			reached = max(reached, theirs.Counter)
+			forgot++
 		case (other.err == nil || other.err == errAstray) && n >= 0:
 			reached = max(reached, n+int64(v.Entry.Block))
 			healthy++
@@ -91,7 +92,7 @@ func (t *contest) recall(v *voter, r wire.Refusal) (int64, bool) {
 func (t *contest) kept(ctx context.Context) (reached int64, known bool) {
 	keep := 0
 	for _, v := range t.voters {
-		if n, err := v.member.Wire.Raise(ctx, v.Entry, 0); err == nil && n > 0 {
+		if n, err := v.member.Wire.Counter(ctx, v.Entry); err == nil && n > 0 {
 			reached = max(reached, n)
 			keep++
 		}

@@ -142,6 +142,40 @@ func TestSilentNodeIsNotAskedWhenTooManyForgot(t *testing.T) {
 	}
 }
 
+// A node that is quarantined counts as one that forgot: it is not waited for where too many did. What it said before the
+// doubt counts for nothing: it may have been told since, and have counted on.
+func TestQuarantinedNodeIsNotWaitedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		said  string
+		since bool // after the doubt was heard
+		known bool
+	}{
+		"quarantined":        {"QUARANTINED 1000 7", true, true},
+		"quarantined before": {"QUARANTINED 1000 7", false, false},
+		"unseeded":           {"UNSEEDED 1000 7", true, true},
+		"unseeded before":    {"UNSEEDED 1000 7", false, false},
+		"full":               {"OOM command not allowed", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := contender(t, stubs(t, 3, unsaid)).contest
+			now := clock.Now()
+			v, other, healthy := e.voters[0], e.voters[1], e.voters[2]
+			v.err, v.doubter, v.doubted = &driver.ReplyError{Text: "UNSEEDED 900 6"}, "900", now
+			other.err = &driver.ReplyError{Text: tc.said}
+			other.told, healthy.told, healthy.Belief.Counter = now.Add(time.Millisecond), now.Add(time.Millisecond), 42
+			if !tc.since {
+				other.told = now.Add(-time.Millisecond)
+			}
+			_, known := e.recall(v, wire.RefusalOf(v.err))
+			require.Equal(t, tc.known, known)
+			e.reseed()
+			require.Equal(t, tc.known, v.seeded)
+			require.Equal(t, !tc.since, other.anew)
+			require.False(t, healthy.anew)
+		})
+	}
+}
+
 // A lock that is only tried for is told to the nodes that forgot too, and had at the first try: nobody else might ever ask for it.
 func TestTryTellsTheForgetfulNodes(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -179,15 +213,15 @@ func TestTryTellsTheForgetfulNodes(t *testing.T) {
 	}
 }
 
-// A try for a lock that is taken is refused as soon as enough nodes have said so, whatever the others forgot. One that
-// cannot be told is asked once more and no oftener.
+// A try for a lock that is taken is refused as soon as enough nodes have said so, whatever the others forgot. A node that
+// cannot be told is asked once more for the others' sake, once more when it should have been told, and no oftener.
 func TestTryOfForgetfulNodesEnds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		votes []string // what nodes answer to a vote
 		asked []int64  // how often, at most
 	}{
 		"taken": {[]string{"UNSEEDED 1000 7", "taken", "taken"}, []int64{2, 2, 2}},
-		"full":  {[]string{"UNSEEDED 1000 7", "UNSEEDED 1000 7", "UNSEEDED 1000 7"}, []int64{2, 2, 2}},
+		"full":  {[]string{"UNSEEDED 1000 7", "UNSEEDED 1000 7", "UNSEEDED 1000 7"}, []int64{3, 3, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := make([]atomic.Int64, len(tc.votes))

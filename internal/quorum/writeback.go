@@ -92,8 +92,7 @@ func (t *contest) raise(v *voter, reached int64) {
 	v.raising = true
 	r := raised{voter: v, number: v.Belief.Number, reached: reached}
 	t.q.crew.Start(func() {
-		counter, err := v.member.Wire.Raise(t.q.ctx, v.Entry, reached)
-		r.held, r.err = counter > 0, err
+		r.held, r.err = v.member.Wire.Raise(t.q.ctx, v.Entry, reached)
 		t.raised <- r
 	})
 }

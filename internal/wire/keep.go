@@ -114,16 +114,21 @@ func (r *Redis) RenewApart(ctx context.Context, batch []Renewal, note func(from 
 	}
 }
 
-// Raise raises the fencing counter while e holds the lock here, and returns how far it is then. It
-// returns 0 when e does not.
-func (r *Redis) Raise(ctx context.Context, e *Entry, counter int64) (int64, error) {
-	return r.fence(ctx, e, "hold", e.ID, counter)
+// Raise raises the fencing counter while e holds the lock here. It returns false when it does not.
+func (r *Redis) Raise(ctx context.Context, e *Entry, counter int64) (bool, error) {
+	n, err := r.fence(ctx, e, "hold", e.ID, counter)
+	return n == 1, err
+}
+
+// Counter returns the fencing counter while e holds the lock here, and 0 when it does not.
+func (r *Redis) Counter(ctx context.Context, e *Entry) (int64, error) {
+	return r.fence(ctx, e, "hold", e.ID, 0)
 }
 
 // Seed tells a node that forgot how far the others counted, if it still is the incarnation born.
 func (r *Redis) Seed(ctx context.Context, e *Entry, born string, counter int64) (bool, error) {
 	n, err := r.fence(ctx, e, "seed", born, counter)
-	return n > 0, err
+	return n == 1, err
 }
 
 func (r *Redis) fence(ctx context.Context, e *Entry, how, who string, counter int64) (int64, error) {

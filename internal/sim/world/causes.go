@@ -21,12 +21,11 @@ func (n *node) disturb(d time.Duration) { n.disturbed = later(n.disturbed, time.
 // refuses notes that until then a node may refuse what is new.
 func (n *node) refuses(d time.Duration) { n.refusing = later(n.refusing, time.Now().Add(d)) }
 
-// begunAnew notes that a node may have forgotten: with a guard it confirms nothing for a while, and each lock's next try
-// finds it without that lock's counter.
+// begunAnew notes that a node may have forgotten: with a guard it confirms nothing, and grants nothing, for a while.
 func (n *node) begunAnew() {
 	n.disturb(2*n.w.plan.Longest() + n.w.plan.Timeout())
 	if n.w.plan.Topology.Guarded {
-		n.refuses(limit)
+		n.refuses(2*n.w.plan.Longest() + n.w.plan.Timeout())
 	}
 }
 

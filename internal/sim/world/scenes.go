@@ -38,6 +38,7 @@ var Scenes = []Scene{
 	{"refused", shapeRefused, func() Kind { return tryers{op: "sweep"} }},
 	{"crowds", shapeCrowds, func() Kind { return crowds{} }},
 	{"orphans", shapeOrphans, func() Kind { return &orphans{busy: map[*process]int{}} }},
+	{"rolling", shapeRolling, func() Kind { return rollers{} }},
 }
 
 // Play plays a seed of the scene in a bubble.
