@@ -29,7 +29,7 @@ func (v *voter) hear(got vote, now clock.Stamp) {
 // how far they counted since. Those that have not are asked.
 func (t *contest) reseed() {
 	for _, v := range t.voters {
-		if v.err == nil || v.seeded {
+		if v.err == nil || v.seeded || v.pending {
 			continue
 		}
 		r := wire.RefusalOf(v.err)
