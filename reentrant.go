@@ -3,7 +3,6 @@ package relock
 import (
 	"context"
 	"errors"
-	"strconv"
 
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
@@ -274,19 +273,13 @@ func (lk *lock) newClaim(owner string) claim {
 // entry is a new one. Sharers of an owner do not pass the lock on in memory.
 func (k *keeper) entry(kind *wire.Kind, names *wire.Names, owner string, cfg *config) wire.Entry {
 	e := wire.Entry{
-		Kind: kind, Names: names, ID: k.newID(), Owner: owner,
+		Kind: kind, Names: names, ID: wire.NewID(k.id, k.count.Add(1)), Owner: owner,
 		Lease: cfg.firstLease, Block: cfg.block(), Timeout: cfg.commandTimeout,
 	}
 	if owner != "" {
 		e.Block = 1
 	}
 	return e
-}
-
-// newID is the owner field of a new entry, which no other entry ever has.
-func (k *keeper) newID() string {
-	id := append(append(make([]byte, 0, 64), k.id...), ':')
-	return string(strconv.AppendUint(id, k.count.Add(1), 10))
 }
 
 // accept starts a lease on a hold that came through the gate, unless the caller has given up.

@@ -479,8 +479,9 @@ func (tp *tap) render(names map[string]string, c command) string {
 }
 
 var (
-	moment  = regexp.MustCompile(`\b1\d{15}\b`) // microseconds, until 2033
-	instant = regexp.MustCompile(`\b1\d{12}\b`) // milliseconds
+	drawn   = regexp.MustCompile(`\b([A-Z]:\d+)\d{16}\b`) // what of an acquisition id is random
+	moment  = regexp.MustCompile(`\b1\d{15}\b`)           // microseconds, until 2033
+	instant = regexp.MustCompile(`\b1\d{12}\b`)           // milliseconds
 	runID   = regexp.MustCompile(`\b[0-9a-f]{40}\b`)
 	plain   = regexp.MustCompile(`^[!#-~]+$`)
 	granted = regexp.MustCompile(`^(1\d{15}):(\d+)`)
@@ -525,6 +526,7 @@ func (tp *tap) text(names map[string]string, at float64, args []string) string {
 		for id, name := range names {
 			arg = strings.ReplaceAll(arg, id, name)
 		}
+		arg = drawn.ReplaceAllString(arg, "$1")
 		arg = moment.ReplaceAllStringFunc(arg, tp.named)
 		arg = instant.ReplaceAllStringFunc(arg, func(ms string) string {
 			n, _ := strconv.ParseFloat(ms, 64)

@@ -64,7 +64,9 @@ type Ear struct {
 	room *room
 
 	// Guarded by the hub's mutex.
-	grant wire.Tokens // of the last message that granted it, zero when taken
+	voter bool        // at a node of a quorum, which may grant again what was given back
+	grant wire.Tokens // of the message that granted it, zero when taken
+	last  int64       // the first token that a message told of last, 0 for none yet
 	hints Hints
 }
 
@@ -98,7 +100,7 @@ func (e *Ear) Register(h *Hub, entry *wire.Entry, wake Signal) {
 func (e *Ear) RegisterVoter(h *Hub, entry *wire.Entry, wake Signal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e.hub, e.entry, e.wake = h, entry, wake
+	e.hub, e.entry, e.wake, e.voter = h, entry, wake, true
 	h.ears[entry.ID] = e
 	h.expect()
 }
@@ -181,6 +183,20 @@ func (e *Ear) Attend() bool {
 		e.Listen()
 	}
 	return ready
+}
+
+// granted takes the grant of a message. Nobody but who may read the lock's keys knows the id of an
+// entry before it is granted; then whoever may listen to the inbox does. So another grant beside the
+// first is not believed, nor is the first beside it: the waiter asks. The caller holds the hub's mutex.
+func (e *Ear) granted(t wire.Tokens) {
+	switch {
+	case t.First == e.last: // the message came twice
+	case e.last == 0, e.voter && e.grant.First == 0:
+		e.grant, e.last = t, t.First
+	default:
+		e.grant, e.last, e.hints.Look = wire.Tokens{}, t.First, true
+	}
+	e.wake.Poke()
 }
 
 // want notes that somebody else wants the lock, or when not sure that it may be so. When sure, the

@@ -98,10 +98,7 @@ func (h *Hub) deliver(g wire.Grant) *Ear {
 	case g.Tokens.First == 0:
 		e.doubt() // it was deposed
 	case phase == earWaits:
-		if g.Tokens.First > e.grant.First {
-			e.grant = g.Tokens
-		}
-		e.wake.Poke()
+		e.granted(g.Tokens)
 	case phase == earReleases:
 		// It may have been granted after the release ran: the release is not the last word.
 		e.regranted.Store(true)

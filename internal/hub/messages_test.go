@@ -48,3 +48,44 @@ func TestSkippedMessagesAreLogged(t *testing.T) {
 	require.Contains(t, lines[1], "message=soon")
 	require.Contains(t, lines[1], "skipped=101")
 }
+
+// The first message that grants an entry is believed. Another one is not, since by then others may know the entry's id: the
+// waiter asks. A node of a quorum may grant again what was given back.
+func TestAnotherGrantIsNotBelieved(t *testing.T) {
+	for _, c := range []struct {
+		voter bool
+		told  []string // tokens in messages; "" for Heard
+		want  int64    // that Heard gives then
+		look  bool
+	}{
+		{told: []string{"17"}, want: 17},
+		{told: []string{"17", "17"}, want: 17},
+		{told: []string{"17", "90"}, look: true},
+		{told: []string{"17", "90", "90"}, look: true},
+		{told: []string{"17", "90", "17"}, look: true},
+		{told: []string{"90", "17"}, look: true},
+		{told: []string{"17", "", "90"}, look: true},
+		{told: []string{"17", "", "17"}},
+		{voter: true, told: []string{"17"}, want: 17},
+		{voter: true, told: []string{"17", "90"}, look: true},
+		{voter: true, told: []string{"17", "", "90"}, want: 90},
+		{voter: true, told: []string{"17", "", "90", "99"}, look: true},
+	} {
+		h := New(&faults.Stub{}, "c", quiet, noOrphan(t))
+		e := earOf(t, h, "k", 1)
+		e.voter = c.voter
+		for _, token := range c.told {
+			if token == "" {
+				e.Heard()
+				continue
+			}
+			h.Message(wire.InboxPrefix+"c", token+":8 30000 c:1 0 k")
+			require.Len(t, e.wake, 1, "the waiter looks")
+		}
+		given, hints := e.Heard()
+		require.Equal(t, c.want, given.First, "%+v", c)
+		require.Equal(t, Hints{Look: c.look}, hints, "%+v", c)
+		e.Close()
+		h.Close()
+	}
+}

@@ -1,7 +1,10 @@
 package wire
 
 import (
+	crand "crypto/rand"
+	"encoding/binary"
 	"math/rand/v2"
+	"strconv"
 	"time"
 )
 
@@ -10,11 +13,24 @@ import (
 type Entry struct {
 	Kind    *Kind
 	Names   *Names
-	ID      string // <client uuid>:<n>: the owner's field in Redis
+	ID      string // of NewID: the owner's field in Redis
 	Owner   string // of WithOwner; "" when the id is the owner
 	Lease   time.Duration
 	Block   int           // fencing tokens that a grant reserves
 	Timeout time.Duration // of one command about it
+}
+
+// NewID returns the id of a client's nth entry, <client uuid>:<n><16 random digits>. No other entry
+// ever has it, for n. Who may not read the lock's queue cannot know it before the lock is granted, for
+// the digits: so a grant that is told of by it comes from one who may. They are drawn for each entry,
+// not kept: the copies of a process that was cloned go apart. An id of up to 10^11 entries has 64
+// bytes, the longest field with which Redis keeps a hash small.
+func NewID(client string, n uint64) string {
+	var drawn [8]byte
+	_, _ = crand.Read(drawn[:]) // it never fails
+	id := append(append(make([]byte, 0, 64), client...), ':')
+	id = strconv.AppendUint(id, n, 10)
+	return string(strconv.AppendUint(id, 1e15+binary.NativeEndian.Uint64(drawn[:])%9e15, 10))
 }
 
 // MinLook keeps looks apart when a holder's lease is always about to end.

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,4 +49,31 @@ func TestLooksAreApart(t *testing.T) {
 		seen[e.LookAgain(-1)] = true
 	}
 	require.Greater(t, len(seen), 100)
+}
+
+// An id is the client's number and random digits, and the clients of before and Redis take it for one of theirs.
+func TestIDs(t *testing.T) {
+	const client = "8c9f3a52-6f0b-4a44-9f6c-0d3e1f2a7b61"
+	was, numbers := make(map[string]bool), regexp.MustCompile(`^:([0-9]+)[1-9][0-9]{15}$`)
+	drawn := make(map[string]bool)
+	for n, said := range map[uint64]string{1: "1", 2: "2", 256: "256", 99_999_999_999: "99999999999"} {
+		for range 1000 {
+			id := NewID(client, n)
+			require.Regexp(t, sharer, id)
+			require.LessOrEqual(t, len(id), 64)
+			require.Equal(t, []string{said}, numbers.FindStringSubmatch(strings.TrimPrefix(id, client))[1:])
+			was[id], drawn[id[len(id)-16:]] = true, true
+		}
+	}
+	require.Len(t, was, 4000)
+	require.Len(t, drawn, 4000)
+}
+
+func BenchmarkNewID(b *testing.B) {
+	b.ReportAllocs()
+	n := uint64(0)
+	for b.Loop() {
+		n++
+		NewID("8c9f3a52-6f0b-4a44-9f6c-0d3e1f2a7b61", n)
+	}
 }

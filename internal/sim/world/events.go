@@ -182,14 +182,23 @@ func flushScripts(w *World, e event) { w.nodes[e.Node].server.FlushScripts() }
 func loseCounter(w *World, e event) {
 	name := w.plan.Names[e.N%len(w.plan.Names)]
 	n := w.nodes[e.Node]
-	if v, ok := n.ask("GET", "redisson_lock_token:{"+name+"}"); ok {
-		w.judge.uncounted(name, v.number(), n.server.Clock().Micro())
+	if v, ok := n.ask("GET", beside("redisson_lock_token:", name)); ok {
+		for _, of := range w.plan.Names {
+			if beside("", of) == beside("", name) {
+				w.judge.uncounted(of, v.number(), n.server.Clock().Micro())
+			}
+		}
 	}
-	n.ask("DEL", "redisson_lock_token:{"+name+"}")
+	n.ask("DEL", beside("redisson_lock_token:", name))
 }
 
 func loseQueue(w *World, e event) {
-	w.nodes[e.Node].ask("DEL", "relock_queue:{"+w.plan.Names[e.N%len(w.plan.Names)]+"}")
+	name := w.plan.Names[e.N%len(w.plan.Names)]
+	queue := beside("relock_queue:", name)
+	if name == tagged {
+		queue = beside("relock_line:", name)
+	}
+	w.nodes[e.Node].ask("DEL", queue)
 }
 
 func deleteLock(w *World, e event) {
@@ -295,7 +304,7 @@ func step(w *World, e event) {
 		w.strike("", "clock set forward")
 	}
 	for _, name := range w.plan.Names {
-		if v, ok := w.nodes[e.Node].ask("EXISTS", "redisson_lock_token:{"+name+"}"); e.Step < 0 && (!ok || v.number() == 0) {
+		if v, ok := w.nodes[e.Node].ask("EXISTS", beside("redisson_lock_token:", name)); e.Step < 0 && (!ok || v.number() == 0) {
 			w.judge.unbounded(name)
 		}
 	}

@@ -10,7 +10,7 @@ const patienceOfOthers = 100
 // perhaps once more.
 func (w *World) javaTook(v *jvm, name, field string, token int64) {
 	var counter int64
-	if a, ok := w.nodes[0].ask("GET", "redisson_lock_token:{"+name+"}"); ok {
+	if a, ok := w.nodes[0].ask("GET", beside("redisson_lock_token:", name)); ok {
 		counter = a.number()
 	}
 	above := w.judge.taken(name, counter, token)
@@ -132,7 +132,7 @@ func (j *judge) forgotten(name string, counter int64) {
 func (w *World) forgetsJava() {
 	for _, name := range w.plan.Names {
 		var counter int64
-		if v, ok := w.nodes[0].ask("GET", "redisson_lock_token:{"+name+"}"); ok {
+		if v, ok := w.nodes[0].ask("GET", beside("redisson_lock_token:", name)); ok {
 			counter = v.number()
 		}
 		w.judge.forgotten(name, counter)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/relock-go/relock"
@@ -112,8 +113,28 @@ func Draw(seed uint64, class, topo string) *Plan {
 	}
 	p.Rates = drawRates(r, p)
 	p.Events = drawEvents(r, p)
+	p.tag()
 	p.crowd()
 	return p
+}
+
+// tagged is the lock whose name is the hash tag of orders-0: the two share an unlock channel and a counter.
+const tagged = "{orders-0}"
+
+// tag has a quarter of the plans lock that too. It wakes who waits for the other, which costs more than is judged without
+// faults, and a thread of Redisson's that waits for both of them is not simulated.
+func (p *Plan) tag() {
+	if p.Class != "none" && p.JVMs == 0 && throw(p.Seed, "tagged").stream().IntN(4) == 0 {
+		p.Names = append(p.Names, tagged)
+	}
+}
+
+// beside is a key or channel that belongs to a lock.
+func beside(prefix, name string) string {
+	if strings.Contains(name, "{") {
+		return prefix + name
+	}
+	return prefix + "{" + name + "}"
 }
 
 // crowd has many actors of a quarter of the plans lock many names, and what they ask for go together.

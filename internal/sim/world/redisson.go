@@ -161,7 +161,7 @@ func (v *jvm) evalOnce(s *driver.Script, then func(driver.Value), keys, args []s
 func (v *jvm) take(name, field string, lease time.Duration, fenced bool) (got bool, ttl time.Duration, err error) {
 	s, keys, token := javaLock, []string{name}, int64(0)
 	if fenced {
-		s, keys = javaFence, []string{name, "redisson_lock_token:{" + name + "}"}
+		s, keys = javaFence, []string{name, beside("redisson_lock_token:", name)}
 	}
 	read := func(a driver.Value) (mine bool, left int64) {
 		if !fenced {

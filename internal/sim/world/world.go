@@ -299,7 +299,7 @@ func (w *World) strike(lock, why string) {
 	for _, name := range names {
 		var counter, clock int64
 		for _, n := range w.nodes {
-			if v, ok := n.ask("GET", "redisson_lock_token:{"+name+"}"); ok {
+			if v, ok := n.ask("GET", beside("redisson_lock_token:", name)); ok {
 				counter = max(counter, v.number())
 			}
 			if now := n.clock(); clock == 0 || now < clock {
