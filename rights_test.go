@@ -45,4 +45,29 @@ func TestMissingRightsAreToldBeforeTheLockIsHeld(t *testing.T) {
 	}
 }
 
+// A right that is withdrawn from names which were asked about is missed by one Unlock, and then by the next Lock of any
+// name, before anything is held.
+func TestOneHolderMissesARightThatIsWithdrawn(t *testing.T) {
+	if major, _, valkey := redistest.Start(t).Version(); major < 7 && !valkey {
+		t.Skip("scripts cannot ask for rights before Redis 7")
+	}
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, client *Client) {
+		for _, name := range []string{"a", "b"} {
+			require.NoError(t, client.Mutex(name).Do(t.Context(), nothing))
+		}
+		for _, s := range servers {
+			s.Do("ACL", "SETUSER", "app", "-del")
+		}
+		l, err := client.Mutex("a").Lock(t.Context())
+		require.NoError(t, err, "nobody has missed the right so far")
+		require.ErrorContains(t, l.Unlock(t.Context()), "release")
+		_, err = client.Mutex("b").Lock(t.Context())
+		require.ErrorContains(t, err, "run the 'del' command on b")
+		for _, s := range servers {
+			require.Equal(t, "0", s.Do("EXISTS", "b", "relock_queue:{b}"))
+			s.Do("ACL", "SETUSER", "app", "+del")
+		}
+	})
+}
+
 func nothing(context.Context) error { return nil }

@@ -4,7 +4,7 @@
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
 -- KEYS[4]  unlock channel   redisson_lock__channel:{name}
--- ARGV[9]  PUBLISH or SPUBLISH when the client asks, which it does once for a name; else '' or left out
+-- ARGV[9]  PUBLISH or SPUBLISH when the client asks, which it does seldom; else '' or left out
 -- ARGV[10] channel of turns relock_listen:{name}
 -- ARGV[11] inbox of the client, '' where grants cannot be sent
 --

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -302,42 +301,4 @@ func parseGrant(got []driver.Value, e *Entry) (a Answer, err error) {
 		return a, fmt.Errorf("vote: granted %d tokens from %d on", n[3], n[1])
 	}
 	return Answer{Mine: true, Number: n[1], Now: n[2], Count: int(n[3]), Holder: e.ID, TTL: e.Lease}, nil
-}
-
-// maxVetted bounds how many names a client remembers of which Redis has said that its user has all
-// rights.
-const maxVetted = 1024
-
-// vetted remembers the locks whose rights were checked. Others are checked with their next acquire:
-// a right that only an unlock needs is to be missed before the lock is held.
-type vetted struct {
-	mu    sync.Mutex // guards names
-	names map[string]bool
-}
-
-// ask appends the arguments by which a script checks the rights to a lock: three empty ones where
-// that is known to have been done.
-func (v *vetted) ask(args []string, way Route, e *Entry) (_ []string, known bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.names[e.Names.Lock] {
-		return append(args, "", "", ""), true
-	}
-	inbox := ""
-	if way.Inbox != "" {
-		client, _, _ := strings.Cut(e.ID, ":")
-		inbox = way.Inbox + client
-	}
-	return append(args, way.Publish, e.Names.Listen, inbox), false
-}
-
-// note remembers that the rights to a lock were found to be there. Where too many are known it
-// begins anew.
-func (v *vetted) note(name string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.names == nil || len(v.names) >= maxVetted {
-		v.names = make(map[string]bool)
-	}
-	v.names[name] = true
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -15,28 +14,6 @@ func entryOf(t *testing.T, name, id string) *Entry {
 	n, err := NamesOf("", name)
 	require.NoError(t, err)
 	return &Entry{Kind: Mutex, Names: n, ID: id, Lease: time.Second, Block: 256, Timeout: time.Second}
-}
-
-// Rights are asked for once a name, and no more names are remembered than is bearable.
-func TestRightsAreAskedForOnce(t *testing.T) {
-	v := &vetted{}
-	e := entryOf(t, "k", "uuid:1")
-	rights := func(e *Entry) []string {
-		args, known := v.ask(nil, Plain, e)
-		require.Equal(t, args[0] == "", known)
-		return args
-	}
-	require.Equal(t, []string{"PUBLISH", "relock_listen:{k}", InboxPrefix + "uuid"}, rights(e))
-	require.NotEmpty(t, rights(e)[0], "until they were found to be there")
-	v.note("k")
-	require.Equal(t, []string{"", "", ""}, rights(e))
-	args, _ := v.ask(nil, Route{Publish: "PUBLISH"}, entryOf(t, "other", "uuid:2"))
-	require.Empty(t, args[2], "no inbox")
-	for i := range 3 * maxVetted {
-		v.note(fmt.Sprint(i))
-		require.LessOrEqual(t, len(v.names), maxVetted)
-	}
-	require.NotEmpty(t, rights(e)[0])
 }
 
 // A grant in one word is read, and nothing else is.

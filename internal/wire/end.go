@@ -17,7 +17,7 @@ func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, ne
 	args := releaseArgs(way, e, turns, next)
 	said := slices.Clone(trim(args[:], releaseRoute))
 	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).release, e.Names.keys[:], said, who)
-	got, held, err := first(v, err)
+	got, held, err := first(v, r.vetted.heard(err))
 	if err != nil || len(got) <= 1 {
 		return held, Answer{}, err
 	}
@@ -52,7 +52,7 @@ func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, tick
 		args[6], args[7], args[8], args[9] = next.ID, MS(next.Lease), strconv.Itoa(next.Block), ticket
 	}
 	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).unvote, voteKeys(e.Names), trim(args, none), who)
-	got, held, err := first(v, err)
+	got, held, err := first(v, r.vetted.heard(err))
 	if err != nil || next == nil {
 		return held, Answer{}, err
 	}
@@ -118,7 +118,7 @@ func (s *Sweep) add(k *Kind, keys, args []string) {
 // Sweep ends all that s gathered, and answers for each whether it was ended.
 func (r *Redis) Sweep(ctx context.Context, s *Sweep) ([]bool, error) {
 	v, err := r.link.Do(ctx, r.link.Timeout, r.of(s.kind).sweep, s.keys, s.args, nil)
-	if err != nil {
+	if r.vetted.heard(err) != nil {
 		return nil, err
 	}
 	got, err := v.Ints()
@@ -130,7 +130,9 @@ func (r *Redis) Sweep(ctx context.Context, s *Sweep) ([]bool, error) {
 	}
 	ended := make([]bool, len(got))
 	for i, n := range got {
-		ended[i] = n >= 0
+		if ended[i] = n >= 0; !ended[i] {
+			r.vetted.forget() // which right is missing, if one is, a sweep does not tell
+		}
 	}
 	return ended, nil
 }

@@ -14,7 +14,7 @@ import (
 func (r *Redis) SetCount(ctx context.Context, e *Entry, count int, lease time.Duration) (bool, error) {
 	args := []string{e.ID, strconv.Itoa(count), MS(lease)}
 	n, err := integer(r.link.Do(ctx, e.Timeout, r.of(e.Kind).setCount, []string{e.Names.Lock}, args, nil))
-	return n == 1, err
+	return n == 1, r.vetted.heard(err)
 }
 
 // Refill reserves the next block of tokens for e at a Redis that decides alone. It returns none where
@@ -69,7 +69,7 @@ func (r *Redis) Renew(ctx context.Context, batch []Renewal) ([]Result, error) {
 		args = append(args, one.Entry.ID, strconv.Itoa(one.Count), MS(one.Lease))
 	}
 	v, err := r.link.Urge(ctx, r.mutex.renew, keys, args)
-	if err != nil {
+	if r.vetted.heard(err) != nil {
 		return nil, err
 	}
 	got, err := v.Values()

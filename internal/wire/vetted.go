@@ -1,0 +1,110 @@
+package wire
+
+import (
+	"cmp"
+	"strings"
+	"sync"
+
+	"github.com/relock-go/relock/internal/link"
+)
+
+const (
+	// firstNames is of how many names each is asked about by itself: more than most clients lock.
+	firstNames = 256
+	// maxFamilies bounds how many families a client remembers. Names of others are taken for such as
+	// have no prefix at all.
+	maxFamilies = 1024
+	// vetEvery is how many questions for locks there are to one that asks for rights whatever is known.
+	vetEvery = 256
+)
+
+// vetted decides which questions for a lock ask as well whether the user has all the rights that the
+// lock takes. What a script is refused it is refused whether that was asked or not, so no lock is ever
+// held by two for want of a right. But a right that only an Unlock or a renewal needs is missed when
+// the lock is held, which then stays until its lease ends. To ask takes Redis as long as all else for a
+// lock that nobody wants. Rights are for commands, for all names alike, or for patterns of names, most
+// of which are prefixes. So it is asked
+//
+//   - for each of the first names of a client, and then for each family of names: the first of them,
+//   - for one in 256 locks, whatever is known of its name: that finds rights that were withdrawn, and
+//     patterns finer than a family,
+//   - for all of them anew once a holder was refused: then others lack the same right.
+type vetted struct {
+	mu       sync.Mutex // guards what follows
+	asked    int        // questions for locks so far
+	names    map[string]bool
+	families map[string]bool
+}
+
+// ask appends the arguments by which a script checks the rights to a lock: three empty ones where it
+// need not.
+func (v *vetted) ask(args []string, way Route, e *Entry) (_ []string, known bool) {
+	if v.known(e.Names.Lock) {
+		return append(args, "", "", ""), true
+	}
+	inbox := ""
+	if way.Inbox != "" {
+		client, _, _ := strings.Cut(e.ID, ":")
+		inbox = way.Inbox + client
+	}
+	return append(args, way.Publish, e.Names.Listen, inbox), false
+}
+
+// known reports whether a question for a lock need not ask for rights.
+func (v *vetted) known(name string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.asked++
+	switch {
+	case v.asked%vetEvery == 0:
+		return false
+	case len(v.names) < firstNames:
+		return v.names[name]
+	}
+	return v.families[familyOf(name)] || len(v.families) >= maxFamilies
+}
+
+// note remembers that the rights to a lock were found to be there.
+func (v *vetted) note(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.names == nil {
+		v.names, v.families = make(map[string]bool), make(map[string]bool)
+	}
+	if len(v.names) < firstNames {
+		v.names[name] = true
+	}
+	if family := familyOf(name); len(v.families) < maxFamilies && !v.families[family] {
+		v.families[strings.Clone(family)] = true
+	}
+}
+
+// heard is told what became of a command for a lock that was held. It returns err.
+func (v *vetted) heard(err error) error {
+	if err != nil && ReplyCode(link.Reply(err)) == "NOPERM" {
+		v.forget()
+	}
+	return err
+}
+
+func (v *vetted) forget() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.names, v.families = nil, nil
+}
+
+// familyOf is what a name has in common with others of its sort: what stands before its first digit,
+// up to the last character there that is no letter, or all of that where there is none. It is
+// "orders:" of orders:4711, of orders:eu, and of orders:be42, which may be how a random id begins.
+func familyOf(name string) string {
+	family := ""
+	for i := range len(name) {
+		switch c := name[i]; {
+		case '0' <= c && c <= '9':
+			return cmp.Or(family, name[:i])
+		case c < 'A' || 'Z' < c && c < 'a' || 'z' < c && c < 0x80:
+			family = name[:i+1]
+		}
+	}
+	return cmp.Or(family, name)
+}
