@@ -48,23 +48,34 @@ func (lk *lock) leftTheLine(err error) error {
 	return &wire.HeldError{Name: lk.names.Name, Local: true, Cause: left.Cause}
 }
 
-// fill extends a fixed lease that was granted for less than it promises.
-func (lk *lock) fill(ctx context.Context, l *Lease) error {
+// fill extends a fixed lease that was granted for less than it promises, once for a caller that tries.
+func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
 	for l.h.short() {
-		err := l.h.extend(ctx, l, lk.cfg.fixed)
+		err := l.h.extend(ctx, l, lk.cfg.maxLease)
 		if err == nil || wire.IsLost(err) {
 			return err
 		}
-		if !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
+		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
 			// The caller is told why it does not get the lock, not how it was given back.
-			if l.h.drop(ctx, l) == ErrClosed {
-				l.h.claim.abandon() // Close took it for a lock that a caller has
-			}
+			lk.k.behind(func() {
+				if l.h.drop(ctx, l) == ErrClosed {
+					l.h.claim.abandon() // Close took it for a lock that a caller has
+				}
+			})
 			return lk.explain(ctx, err, nil)
 		}
 	}
 	return nil
+}
+
+// behind does what a caller that gave up must not wait for. Close waits for it, as for a call.
+func (k *keeper) behind(do func()) {
+	k.calls.Add(1)
+	go func() {
+		defer k.end()
+		do()
+	}()
 }
 
 // try is Mutex.TryLock, for every kind.
@@ -80,9 +91,23 @@ func (lk *lock) tryAs(ctx context.Context, seen *call) (*Lease, error) {
 		return nil, err
 	}
 	defer lk.k.end()
-	if l, entered, err := lk.reenter(ctx, ctx, seen, (*hold).reenterOnce); entered {
+	if l, entered, err := lk.reenter(ctx, ctx, seen, (*hold).tryReenter); entered {
 		return l, err
 	}
+	for {
+		l, err := lk.tryOnce(ctx, seen)
+		if err == nil && lk.cfg.fixed > 0 {
+			err = lk.fill(ctx, l, true)
+		}
+		// Lost between its grant and here: the caller never had it.
+		if err == nil || !wire.IsLost(err) || lk.enclosingLost(ctx) {
+			return l, err
+		}
+	}
+}
+
+// tryOnce takes the lock if it lies here, or else asks for it.
+func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
 		return nil, err
@@ -93,8 +118,7 @@ func (lk *lock) tryAs(ctx context.Context, seen *call) (*Lease, error) {
 		b, atGate = lk.k.gates.TryEnter(lk.names.Lock)
 	}
 	if b.idle && b.hold.resume() {
-		l, err := b.hold.start(ctx, lk, HowCached)
-		return lk.filled(ctx, l, err)
+		return b.hold.start(ctx, lk, HowCached)
 	}
 	seen.begins()
 	c := lk.newClaim(owner)
@@ -105,6 +129,5 @@ func (lk *lock) tryAs(ctx context.Context, seen *call) (*Lease, error) {
 		}
 		return nil, err
 	}
-	l, err := lk.k.newHold(c, g, lk.cfg, atGate).start(ctx, lk, HowFree)
-	return lk.filled(ctx, l, err)
+	return lk.k.newHold(c, g, lk.cfg, atGate).start(ctx, lk, HowFree)
 }

@@ -265,8 +265,8 @@ func (h *hold) short() bool {
 	now := clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	fixed := h.cfg.fixed
-	return fixed > 0 && h.until.Until(now) < fixed-clock.Margin(fixed)-fixed/100
+	most := h.cfg.maxLease
+	return h.cfg.fixed > 0 && h.until.Until(now) < most-clock.Margin(most)-most/100
 }
 
 // expire loses the hold if its deadline has passed. It is called wherever trust is asked for, since

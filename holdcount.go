@@ -61,10 +61,21 @@ func (h *hold) reenterOnce(ctx, wctx context.Context, of *lock, outer *Lease) (*
 	return l, nil
 }
 
+// tryReenter is reenter for a caller that does not wait: what it asks for takes a command timeout at
+// most, others before it included.
+func (h *hold) tryReenter(ctx, wctx context.Context, of *lock, outer *Lease) (*Lease, error) {
+	soon, cancel := context.WithTimeoutCause(wctx, h.entry.Timeout, wire.ErrNoAnswer)
+	defer cancel()
+	return h.reenterOnce(ctx, soon, of, outer)
+}
+
 // notReentered is the error of a caller that gave up, by cause, before Redis had counted it.
 func (h *hold) notReentered(err, cause error) error {
 	if why := h.why(); why != ErrNotHeld {
 		return why
+	}
+	if cause == wire.ErrNoAnswer {
+		cause = nil // tryReenter's time was up, the caller's was not
 	}
 	return wire.GivenUp("set count", h.entry.Names.Name, err, cause)
 }
@@ -137,12 +148,12 @@ func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration) error {
 		return ErrNotHeld
 	}
 	if !h.tryLock() {
-		wait, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
-		err := h.lock(wait)
-		cancel()
-		if err != nil {
+		soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and what follows
+		defer cancel()
+		if h.lock(soon) != nil {
 			return &wire.NodeError{Op: "extend", Name: h.entry.Names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
 		}
+		ctx = soon
 	}
 	defer h.unlock()
 	h.expire()

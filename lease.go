@@ -225,7 +225,8 @@ func (l *Lease) Unlock(ctx context.Context) error {
 // WithFixedLease it moves the end.
 //
 // It returns ErrNotHeld after Unlock, ErrLost when the lock was lost, and a *NodeError when Redis
-// did not answer within one command timeout; then the lease ends when it would have ended.
+// did not answer within one command timeout, an Unlock or a re-entry of the same hold included that
+// it had to wait for; then the lease ends when it would have ended.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if l.zero() {
 		return ErrNotHeld

@@ -53,10 +53,12 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return l, nil
 }
 
-// TryLock takes the lock if nobody holds it or waits for it, in one round trip. Otherwise it fails
-// at once with a *HeldError that names the holder and what is left of its lease, and matches
-// ErrNotAcquired. Under the context of a lease of the same lock it re-enters. A failure to reach
-// Redis is returned as *NodeError; whatever ran is undone in the background.
+// TryLock takes the lock if nobody holds it or waits for it, in one round trip, or two for a
+// WithFixedLease that is longer than the client's lease. Otherwise it fails at once with a
+// *HeldError that names the holder and what is left of its lease, and matches ErrNotAcquired. Under
+// the context of a lease of the same lock it re-enters. A failure to reach Redis is returned as
+// *NodeError (*QuorumError on a quorum), after one command timeout for each round trip at most;
+// whatever ran is undone in the background.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	l, err := m.of().try(ctx)
 	if err != nil {
@@ -124,21 +126,13 @@ func (lk *lock) acquireAs(ctx context.Context, seen *call) (*Lease, error) {
 	for {
 		l, err := lk.wait(ctx, wctx, seen)
 		if err == nil && lk.cfg.fixed > 0 {
-			err = lk.fill(wctx, l)
+			err = lk.fill(wctx, l, false)
 		}
 		// Lost between its grant and here, say by a stop of the whole process: the wait goes on.
 		if err == nil || !wire.IsLost(err) || lk.enclosingLost(ctx) {
 			return l, err
 		}
 	}
-}
-
-// filled is a lease that was started, as long as a fixed one promises.
-func (lk *lock) filled(ctx context.Context, l *Lease, err error) (*Lease, error) {
-	if err == nil && lk.cfg.fixed > 0 {
-		err = lk.fill(ctx, l)
-	}
-	return l, err
 }
 
 // begin counts a call of the lock that is under way. It fails, and counts nothing, if the lock
@@ -285,7 +279,8 @@ func (k *keeper) entry(kind *wire.Kind, names *wire.Names, owner string, cfg *co
 // accept starts a lease on a hold that came through the gate, unless the caller has given up.
 func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How) (*Lease, error) {
 	if wctx.Err() != nil {
-		_ = h.finish(context.WithoutCancel(ctx), clock.Now()) // the sweeper mends what fails
+		now := clock.Now()
+		lk.k.behind(func() { _ = h.finish(context.WithoutCancel(ctx), now) }) // the sweeper mends what fails
 		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
 	}
 	return h.start(ctx, lk, how)

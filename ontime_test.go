@@ -1,0 +1,216 @@
+package relock
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/hub"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// hanging is a Redis that grants, and answers nothing else while it hangs.
+type hanging struct {
+	scripted
+	until    atomic.Pointer[chan struct{}] // closed when it answers again; nil while it does
+	released atomic.Int32
+	gone     int // so many of the next grants are lost at once
+}
+
+type hangingClaim struct {
+	scriptedClaim
+	r *hanging
+}
+
+// hang makes it hang until what is returned is called.
+func (r *hanging) hang() (resume func()) {
+	until := make(chan struct{})
+	r.until.Store(&until)
+	return func() {
+		r.until.Store(nil)
+		close(until)
+	}
+}
+
+func (r *hanging) claim(e wire.Entry) claim {
+	return &hangingClaim{scriptedClaim{s: &r.scripted, entry: e}, r}
+}
+
+// silence is how a command ends that is not answered.
+func (c *hangingClaim) silence(ctx context.Context, op string, limit time.Duration) error {
+	until := c.r.until.Load()
+	if until == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	select {
+	case <-*until:
+		return nil
+	case <-ctx.Done():
+	}
+	return &wire.NodeError{Op: op, Name: c.entry.Names.Name, Err: context.Cause(ctx)}
+}
+
+func (c *hangingClaim) try(context.Context) (node.Grant, error) {
+	return node.Grant{Token: 1, Passes: c.entry.Block, Sent: clock.Now()}, nil
+}
+
+// watch is called when a hold has begun.
+func (c *hangingClaim) watch(w *hub.Watcher) {
+	if c.r.gone > 0 {
+		c.r.gone--
+		(*w).(*hold).lose(ErrLost)
+	}
+}
+
+func (c *hangingClaim) setCount(ctx context.Context, _ int, _ time.Duration) (clock.Stamp, error) {
+	sent := clock.Now()
+	return sent, c.silence(ctx, "set count", c.entry.Timeout)
+}
+
+func (c *hangingClaim) release(ctx context.Context, _ claim) (node.Grant, bool, error) {
+	err := c.silence(ctx, "release", unlockTimeout(&c.entry))
+	c.r.released.Add(1)
+	return node.Grant{}, false, err
+}
+
+func (r *hanging) renew(ctx context.Context, batch []renewal, settle settleFunc) {
+	if r.until.Load() == nil {
+		r.scripted.renew(ctx, batch, settle)
+		return
+	}
+	<-ctx.Done()
+	for i := range batch {
+		settle(i, wire.Unanswered, clock.Now(), ctx.Err())
+	}
+}
+
+// whileItHangs runs a test with a client, in fake time, over a Redis that can be made to hang.
+func whileItHangs(t *testing.T, test func(t *testing.T, c *Client, r *hanging), opts ...Option) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &hanging{}
+		cfg, err := defaultConfig().with(opts, true)
+		require.NoError(t, err)
+		c := newClientOver("c", cfg, r)
+		defer c.Close()
+		test(t, c, r)
+	})
+}
+
+// A goroutine is passed the hold in the moment in which its context ends, and Redis hangs: it is back at once, and the hold
+// is given back behind it, before Close returns.
+func TestLateReceiverOfAHoldIsNotKept(t *testing.T) {
+	whileItHangs(t, func(t *testing.T, c *Client, r *hanging) {
+		m := c.Mutex("k")
+		_, free := c.keeper.gates.TryEnter("k")
+		require.True(t, free)
+		h := c.keeper.newHold(m.newClaim(""), node.Grant{Token: 1, Passes: 10, Sent: clock.Now()}, m.cfg, true)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		resume := r.hang()
+		began := time.Now()
+		_, err := m.accept(ctx, ctx, h, HowLocal)
+		require.ErrorIs(t, outward(err), context.Canceled)
+		require.Zero(t, time.Since(began))
+		resume()
+		c.Close()
+		require.Zero(t, c.keeper.gates.Len())
+		require.EqualValues(t, 1, r.released.Load())
+	})
+}
+
+// A fixed lease that is longer than the client's takes a second command, and Redis hangs in between: Lock returns when its
+// context ends, and TryLock after one command's time. Neither tells of the loss of a lock that the caller never had.
+func TestFixedLeaseOnAHungRedisKeepsNobody(t *testing.T) {
+	lease, timeout := WithLease(3*time.Second), 500*time.Millisecond
+	for _, tc := range []struct {
+		name  string
+		enter func(*Mutex, context.Context) (*Lease, error)
+		left  time.Duration // until ctx ends, 0 for never
+		back  time.Duration
+	}{
+		{"Lock", (*Mutex).Lock, 200 * time.Millisecond, 200 * time.Millisecond},
+		{"Lock for long", (*Mutex).Lock, 2 * time.Second, 2 * time.Second},
+		{"TryLock", (*Mutex).TryLock, 0, timeout},
+		{"TryLock and leave", (*Mutex).TryLock, 200 * time.Millisecond, 200 * time.Millisecond},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			whileItHangs(t, func(t *testing.T, c *Client, r *hanging) {
+				ctx, cancel := context.WithCancel(context.Background())
+				if tc.left > 0 {
+					ctx, cancel = context.WithTimeout(context.Background(), tc.left)
+				}
+				defer cancel()
+				resume := r.hang()
+				began := time.Now()
+				l, err := tc.enter(c.Mutex("k", WithFixedLease(time.Minute)), ctx)
+				require.Nil(t, l)
+				require.Equal(t, tc.back, time.Since(began))
+				var node *NodeError
+				require.ErrorAs(t, err, &node)
+				require.NotErrorIs(t, err, ErrLost)
+				require.NotErrorIs(t, err, ErrNotAcquired)
+				if tc.left > 0 {
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+				}
+				resume()
+				c.Close()
+				require.Zero(t, c.keeper.gates.Len())
+				require.Equal(t, 1, int(r.released.Load())+len(r.abandoned), "it is given back")
+			}, lease, WithCommandTimeout(timeout))
+		})
+	}
+}
+
+// Another operation of the hold is out to a Redis that hangs: TryLock and Extend wait a command's time for it and for their
+// own command together.
+func TestOperationsOfAHoldAreBoundedTogether(t *testing.T) {
+	for name, operate := range map[string]func(*Mutex, *Lease) error{
+		"TryLock": func(m *Mutex, l *Lease) error { _, err := m.TryLock(l.Context()); return err },
+		"Extend":  func(_ *Mutex, l *Lease) error { return l.Extend(context.Background(), time.Minute) },
+	} {
+		for _, left := range []time.Duration{500 * time.Millisecond, time.Hour} { // after which the other one is answered
+			t.Run(name, func(t *testing.T) {
+				whileItHangs(t, func(t *testing.T, c *Client, r *hanging) {
+					m := c.Mutex("k")
+					l, err := m.Lock(context.Background())
+					require.NoError(t, err)
+					require.NoError(t, l.h.lock(context.Background()))
+					resume := r.hang()
+					other := time.AfterFunc(left, l.h.unlock)
+					began := time.Now()
+					err = operate(m, l)
+					require.Equal(t, c.keeper.cfg.commandTimeout, time.Since(began))
+					var node *NodeError
+					require.ErrorAs(t, err, &node)
+					require.NoError(t, node.Cause, "the caller has not given up")
+					require.NotErrorIs(t, err, ErrNotAcquired)
+					require.ErrorIs(t, err, wire.ErrNoAnswer)
+					if other.Stop() {
+						l.h.unlock()
+					}
+					resume()
+					require.NoError(t, l.Unlock(context.Background()))
+				}, WithLease(time.Hour))
+			})
+		}
+	}
+}
+
+// A TryLock whose grant is lost before it looks tries again: what the caller never had cannot be lost.
+func TestTryLockNeverLoses(t *testing.T) {
+	whileItHangs(t, func(t *testing.T, c *Client, r *hanging) {
+		r.gone = 2
+		l, err := c.Mutex("k").TryLock(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, r.gone)
+		require.NoError(t, l.Context().Err())
+		require.NoError(t, l.Unlock(t.Context()))
+	})
+}
