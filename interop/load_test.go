@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -159,15 +160,52 @@ func runLoads(t testing.TB, s site, server *redistest.Server, loads map[string]l
 		require.NoError(t, await(t, r.answer).err, r.who)
 		entries = append(entries, readJournal(t, r.who, r.path)...)
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.locked, b.locked) })
+	slices.SortFunc(entries, order)
 	return entries
+}
+
+// order is the order of holdings, however many of them fall into one microsecond. Those that do not overlap have no
+// other order: of two that began at once, the one that ended first came first, and where both ended at once too, the
+// one with the lower token.
+func order(a, b entry) int {
+	return cmp.Or(cmp.Compare(a.locked, b.locked), cmp.Compare(a.unlocking, b.unlocking), cmp.Compare(a.token, b.token))
 }
 
 // requireExclusive fails the test when two holdings overlap on the machine's clock.
 func requireExclusive(t testing.TB, entries []entry) {
 	t.Helper()
 	for i := 1; i < len(entries); i++ {
-		before, after := entries[i-1], entries[i]
-		require.LessOrEqual(t, before.unlocking, after.locked, "held at once: %+v and %+v", before, after)
+		require.False(t, overlap(entries[i-1], entries[i]), "held at once: %+v and %+v", entries[i-1], entries[i])
+	}
+}
+
+// overlap reports whether a holding began before the one ahead of it in the order had ended.
+func overlap(before, after entry) bool { return after.locked < before.unlocking }
+
+// Holdings of one microsecond are put in the order in which they were, whatever the order they come in, and two that
+// overlap are found among them.
+func TestOrderOfHoldings(t *testing.T) {
+	right := []entry{
+		{token: 1, locked: 7, unlocking: 9},
+		{token: 2, locked: 9, unlocking: 9},
+		{token: 3, locked: 9, unlocking: 9},
+		{token: 4, locked: 9, unlocking: 10},
+		{token: 5, locked: 10, unlocking: 12},
+	}
+	for range 100 {
+		entries := slices.Clone(right)
+		rand.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
+		slices.SortFunc(entries, order)
+		require.Equal(t, right, entries)
+		requireExclusive(t, entries)
+	}
+	for _, crossing := range []entry{{locked: 8, unlocking: 8}, {locked: 8, unlocking: 11}, {locked: 11, unlocking: 11}} {
+		entries := append(slices.Clone(right), crossing)
+		slices.SortFunc(entries, order)
+		found := false
+		for i := 1; i < len(entries); i++ {
+			found = found || overlap(entries[i-1], entries[i])
+		}
+		require.True(t, found, "%+v", crossing)
 	}
 }
