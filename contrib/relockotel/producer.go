@@ -65,7 +65,7 @@ func (p *Producer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 			waits.take(&s.abandoned[i])
 		}
 	}
-	of := metricdata.ScopeMetrics{Scope: instrumentation.Scope{Name: scope}}
+	of := metricdata.ScopeMetrics{Scope: instrumentation.Scope{Name: scope, Version: version()}}
 	of.Metrics = append(waits.metric(waitDuration), holds.metric(holdDuration)...)
 	if len(of.Metrics) == 0 {
 		return nil, nil

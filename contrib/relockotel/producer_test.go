@@ -1,6 +1,8 @@
 package relockotel
 
 import (
+	"errors"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -8,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
@@ -75,6 +79,56 @@ func TestProducerServesOneObserver(t *testing.T) {
 	require.NoError(t, err)
 	_, err = New(WithProducer(p), WithMeterProvider(provider))
 	require.ErrorIs(t, err, ErrInvalidOption)
+}
+
+// refusing is a meter provider that refuses an instrument.
+type refusing struct{ noop.MeterProvider }
+
+type refusingMeter struct{ noop.Meter }
+
+var errRefused = errors.New("refused")
+
+func (refusing) Meter(string, ...metric.MeterOption) metric.Meter { return refusingMeter{} }
+
+func (refusingMeter) Int64ObservableCounter(string, ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
+	return nil, errRefused
+}
+
+// A New that failed leaves the Producer to the next one.
+func TestProducerAfterAFailedNew(t *testing.T) {
+	p := NewProducer()
+	_, err := New(WithProducer(p), WithMeterProvider(refusing{}))
+	require.ErrorIs(t, err, errRefused)
+	o, err := New(WithProducer(p), WithMeterProvider(noop.NewMeterProvider()))
+	require.NoError(t, err)
+	o.Observe(relock.Event{Kind: relock.EventAcquired, Lock: "k", Sort: "mutex", How: relock.HowFree, Wait: time.Second})
+	told, err := p.Produce(t.Context())
+	require.NoError(t, err)
+	require.Len(t, told, 1)
+}
+
+// All that an Observer tells bears this module's version, whoever counts.
+func TestScopeVersion(t *testing.T) {
+	both(t, func(t *testing.T, byProducer bool) {
+		b := newBedFor(t, byProducer, nil, WithRootSpans())
+		lease, err := b.locks.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+		var all metricdata.ResourceMetrics
+		require.NoError(t, b.reader.Collect(t.Context(), &all))
+		require.NotEmpty(t, all.ScopeMetrics)
+		for _, s := range all.ScopeMetrics {
+			require.Equal(t, version(), s.Scope.Version)
+		}
+		require.NotEmpty(t, b.traces.Ended())
+		for _, s := range b.traces.Ended() {
+			require.Equal(t, version(), s.InstrumentationScope().Version)
+		}
+	})
+	require.NotEmpty(t, version())
+	require.Equal(t, "unknown", versionIn(nil))
+	require.Equal(t, "v1.2.3", versionIn(&debug.BuildInfo{Deps: []*debug.Module{{Path: "x"}, {Path: scope, Version: "v1.2.3"}}}))
+	require.Equal(t, "(devel)", versionIn(&debug.BuildInfo{Main: debug.Module{Path: scope, Version: "(devel)"}}))
 }
 
 // Prometheus's exporter takes both parts of one scope together.

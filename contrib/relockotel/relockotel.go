@@ -44,6 +44,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"sync"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -54,6 +56,25 @@ import (
 
 // scope is the instrumentation's name.
 const scope = "github.com/relock-go/relock/contrib/relockotel"
+
+// version is that of this module in the program, as the build tells it.
+var version = sync.OnceValue(func() string {
+	info, _ := debug.ReadBuildInfo()
+	return versionIn(info)
+})
+
+// versionIn reads what the build tells of itself; info may be nil.
+func versionIn(info *debug.BuildInfo) string {
+	if info == nil {
+		return "unknown"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == scope && m.Version != "" {
+			return m.Version
+		}
+	}
+	return "unknown"
+}
 
 // ErrInvalidOption is returned by New for an option that cannot work.
 var ErrInvalidOption = errors.New("relockotel: invalid option")
@@ -150,11 +171,15 @@ func New(opts ...Option) (*Observer, error) {
 	if c.producer != nil && !c.producer.names.CompareAndSwap(nil, n) {
 		return nil, fmt.Errorf("%w: WithProducer: it serves another Observer", ErrInvalidOption)
 	}
-	m, err := newMeters(c.meters.Meter(scope), n.produced, n.all)
+	m, err := newMeters(c.meters.Meter(scope, metric.WithInstrumentationVersion(version())), n.produced, n.all)
 	if err != nil {
+		if c.producer != nil {
+			c.producer.names.Store(nil) // it serves the Observer of the next New
+		}
 		return nil, fmt.Errorf("relockotel: %w", err)
 	}
-	s := &spans{tracer: c.tracers.Tracer(scope), roots: c.roots, live: map[uint64]trace.Span{}}
+	tracer := c.tracers.Tracer(scope, trace.WithInstrumentationVersion(version()))
+	s := &spans{tracer: tracer, roots: c.roots, live: map[uint64]trace.Span{}}
 	return &Observer{names: n, meters: m, spans: s}, nil
 }
 
