@@ -200,7 +200,7 @@ const (
 
 // WithRestartGuard keeps a Redis that may have forgotten locks from granting any until longest has
 // passed, when every lease it may have forgotten is over. It notices by the server's run id and by
-// a marker key, inside the same scripts. No lease may be longer than longest, and all clients of
+// a marker key, inside the same scripts; a user who may not run INFO is refused every lock. No lease may be longer than longest, and all clients of
 // the same nodes must give the same; GuardOff takes 0. The idea is the delayed restart of the
 // Redlock paper.
 //

@@ -28,7 +28,8 @@
 // in every fair run is that somebody has a quorum.
 //
 // Fence is clients that hold quorums of three nodes: fencing tokens with guarded write-backs, releases to every node,
-// and nodes that lose their memory, with quarantine and re-seeding from what was asked after the loss was heard of.
+// and nodes that lose their memory, with quarantine and re-seeding from what was asked after the loss was heard of, by
+// contenders and by holders; nodes may be taken from a holder by force, without its knowing.
 //
 // WriteBack is the loop of one contender whose quorum's counters differ: it writes its token back, and listens to
 // votes, grants and its caller meanwhile. What has to come in every fair run is that it wins, or gives up with its
@@ -87,9 +88,10 @@
 // tightest. Margins for drift. That a lease outlasts every command that somebody still waits for. A grant's number and
 // the node's incarnation in one belief. That contenders of a quorum whose attempts overlap are as safe under clocks as
 // holds that follow each other, since Fence has them, and a clock only raises a node's counter. That a node which is
-// back with an older file has lost its memory, since its run id is another. That a node which does not answer is not
-// waited for where more nodes have forgotten than a quorum survives: in Fence a seed has all counters, and Spread has
-// tokens rise by the clocks alone where nodes that forgot are told nothing. That what nodes are told by a quorum is the
+// back with an older file has lost its memory, since its run id is another. That a node which does not answer, or is
+// quarantined, is not waited for where more nodes have forgotten than a quorum survives: in Fence a seed has all
+// counters, and Spread has tokens rise by the clocks alone where nodes that forgot are told nothing. By that a node may
+// forget that it forgot, too, long after (docs/wire.md). That what nodes are told by a quorum is the
 // same number for all: in Tokens each proposal is any, and only the work of write-backs depends on it.
 //
 // Of lingering: several goroutines, since what goes on at a gate is Local's, where an idle hold is one that is passed on
