@@ -76,6 +76,7 @@ func TestNodeThatMayNotBeAskedIsNone(t *testing.T) {
 				nodes = append(nodes, overrueidis.New(rdb, slog.New(slog.DiscardHandler)))
 			}
 			q := over(t, nodes)
+			require.Error(t, q.check(t.Context(), q.members[0]), "it is not even asked to vote")
 			_, err := q.Claim(entry(t, q)).Wait(t.Context(), nil)
 			require.Error(t, err)
 			require.Regexp(t, "(?i)info|the user executing the script", err.Error())

@@ -39,7 +39,13 @@ func (q *Quorum) Renew(ctx context.Context, batch []Renewal, settle func(i int, 
 		})
 	}
 	wg.Wait()
-	t.close()
+	if again := t.close(); len(again) > 0 {
+		q.crew.Start(func() {
+			if clock.Sleep(q.ctx, q.cfg.Timeout) {
+				q.Renew(q.ctx, again, func(int, wire.Result, clock.Stamp, error) {})
+			}
+		})
+	}
 }
 
 // tally counts the nodes' answers to a batch of renewals.
@@ -99,17 +105,26 @@ func (t *tally) count(m *member, i int, result wire.Result, err error) wire.Resu
 func (t *tally) voter(i int, m *member) *voter { return t.batch[i].Claim.contest.voters[m.index-1] }
 
 // close settles what no quorum has decided, and has the others taken again where they were lost. All
-// nodes have answered, or will not.
-func (t *tally) close() {
+// nodes have answered, or will not. It returns what is to be renewed once more as soon as losses that
+// were found now may be repaired: a node that waits for the next renewal, a third of a lease away,
+// may come too late for the restart of another. Nothing is believed by that.
+func (t *tally) close() (again []Renewal) {
 	for i, r := range t.rows {
 		if !r.settled {
 			t.settle(i, wire.Unanswered, t.sent, cmp.Or(r.failure, wire.ErrNoAnswer))
 		} else if r.held >= t.q.need {
+			found := false
 			for _, m := range r.absent {
-				t.repair(t.voter(i, m))
+				v := t.voter(i, m)
+				t.repair(v)
+				found = found || v.missing.Load() == &t.sent
+			}
+			if found {
+				again = append(again, Renewal{Claim: t.batch[i].Claim, Lease: t.batch[i].Lease})
 			}
 		}
 	}
+	return again
 }
 
 // repair takes a lock again at a node that lost it, if it is free there, so that the hold survives

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -150,6 +151,36 @@ func TestRenewalsTakeANodeAgain(t *testing.T) {
 	_ = c.Release(nil) // on a busy machine it may be left open: then it is swept
 	for _, s := range nodes {
 		require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+	}
+}
+
+// A loss that is found is looked at again as soon as it may be repaired, not with the next renewal: by then another node may
+// be restarted. Who was unlocked meanwhile is not taken again.
+func TestLossIsRepairedBeforeTheNextRenewal(t *testing.T) {
+	for _, unlocked := range []bool{false, true} {
+		t.Run(fmt.Sprint("unlocked ", unlocked), func(t *testing.T) {
+			nodes := masters(t, 3)
+			q, taps := tapped(t, nodes, func(c *Config) { c.Timeout = time.Second })
+			c := q.Claim(entry(t, q))
+			_, err := c.Wait(t.Context(), nil)
+			require.NoError(t, err)
+			for _, s := range nodes {
+				require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "1" }, patience, time.Millisecond)
+			}
+			nodes[1].Do("DEL", "k")
+			taps[1].Filter(faults.All(faults.Script("renew"), faults.Tell))
+			batch := []Renewal{{Claim: c, Count: 1, Lease: q.cfg.Lease}}
+			q.Renew(t.Context(), batch, func(_ int, r wire.Result, _ clock.Stamp, _ error) { require.Equal(t, wire.Renewed, r) })
+			within(t, taps[1].Told())
+			if unlocked {
+				_ = c.Release(nil) // node 2 may say that it is lost
+			}
+			within(t, taps[1].Told())
+			there := map[bool]string{false: "1", true: "0"}[unlocked]
+			for _, s := range nodes {
+				require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == there }, patience, time.Millisecond)
+			}
+		})
 	}
 }
 

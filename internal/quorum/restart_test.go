@@ -255,6 +255,21 @@ func TestTryOfForgetfulNodesEnds(t *testing.T) {
 	}
 }
 
+// A try asks each node once, but for those that a node which forgot makes it ask.
+func TestTryAsksAnewForTheForgetfulAlone(t *testing.T) {
+	e := contender(t, stubs(t, 3, unsaid)).contest
+	now := clock.Now()
+	require.Len(t, e.due(now, true), 3)
+	for _, v := range e.voters {
+		v.asked = now
+	}
+	require.Len(t, e.due(now, false), 3, "who waits asks when it is time to")
+	require.Empty(t, e.due(now, true))
+	e.voters[1].anew = true
+	require.Equal(t, []*voter{e.voters[1]}, e.due(now, true))
+	require.Empty(t, e.due(now, true), "once")
+}
+
 // A hold that nobody contends for has a node again that was restarted, in every round: else each restart would cost it one more
 // for good.
 func TestRenewalsTellTheForgetfulNode(t *testing.T) {
