@@ -2,6 +2,7 @@ package node
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -56,6 +57,42 @@ func (r *rest) lengthen(now time.Time) {
 func (r *rest) end() {
 	r.until, r.probing = time.Time{}, false
 	r.pause.Reset()
+}
+
+// presence is whether a node answers, as is told of it: that it went and that it came, by turns.
+type presence struct {
+	tell func(cause error) // may be nil
+	down atomic.Bool       // a command was not answered, and none was since; written under mu
+
+	mu      sync.Mutex // guards the rest
+	cause   error      // why it was not answered, nil while the node is not down
+	told    bool       // that it is down
+	telling bool       // a goroutine tells, and sees to what comes meanwhile
+}
+
+// answered is told of each command as health is. Who is told may take its time: no other goroutine
+// waits for that.
+func (p *presence) answered(err error) {
+	if p.down.Load() == (err != nil) {
+		return
+	}
+	p.mu.Lock()
+	p.cause = err
+	p.down.Store(err != nil)
+	if p.telling || p.tell == nil {
+		p.mu.Unlock()
+		return
+	}
+	p.telling = true
+	for p.told != (p.cause != nil) {
+		cause := p.cause
+		p.told = cause != nil
+		p.mu.Unlock()
+		p.tell(cause)
+		p.mu.Lock()
+	}
+	p.telling = false
+	p.mu.Unlock()
 }
 
 // answered is told of each command that the node had its whole time-out for: nil when it was

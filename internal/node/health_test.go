@@ -2,6 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,4 +29,46 @@ func TestSilentNodeIsProbed(t *testing.T) {
 	require.LessOrEqual(t, rest, time.Since(before)+40*time.Millisecond)
 	h.answered(nil)
 	require.False(t, h.idle())
+}
+
+// That a node went and came is told by turns, in this order, and who is told holds up nobody else's command.
+func TestPresenceIsToldByTurns(t *testing.T) {
+	var mu sync.Mutex
+	var told []bool // down
+	began, goOn := make(chan struct{}), make(chan struct{})
+	var calls atomic.Int32
+	p := presence{tell: func(cause error) {
+		if calls.Add(1) == 1 {
+			close(began)
+			<-goOn
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, cause != nil)
+	}}
+	silent := errors.New("silent")
+	var telling sync.WaitGroup
+	telling.Go(func() { p.answered(silent) })
+	<-began
+	p.answered(nil)
+	require.False(t, p.down.Load())
+	mu.Lock()
+	require.Empty(t, told, "the one before is still being told")
+	mu.Unlock()
+	close(goOn)
+	telling.Wait()
+	require.Equal(t, []bool{true, false}, told)
+	for i := range 8 {
+		telling.Go(func() {
+			for range 2000 {
+				p.answered([]error{nil, silent}[i%2])
+			}
+		})
+	}
+	telling.Wait()
+	p.answered(silent)
+	for i, down := range told {
+		require.Equal(t, i%2 == 0, down, "%d of %d", i, len(told))
+	}
+	require.True(t, told[len(told)-1])
 }

@@ -54,8 +54,9 @@ type Node struct {
 	link    *link.Link
 	sweeper *sweeper
 	refills Crew
-	down    atomic.Bool // a command was not answered, and none was since
-	health  *health     // nil where Redis decides alone: it is asked whatever it did before
+	health  *health // nil where Redis decides alone: it is asked whatever it did before
+
+	presence presence
 
 	// mode is 0 until the kind of channels is known; only a Cluster has to be asked.
 	mode    atomic.Int32
@@ -66,6 +67,7 @@ type Node struct {
 // New returns a node. It takes a connection in the background, and sends nothing by itself.
 func New(rdb driver.Redis, cfg Config) *Node {
 	n := &Node{cfg: cfg}
+	n.presence.tell = cfg.Presence
 	rdb = n.Counts.Counted(rdb)
 	n.Redis = rdb
 	if cfg.Votes {
@@ -87,14 +89,11 @@ func (n *Node) answered(err error) {
 	if n.health != nil {
 		n.health.answered(err)
 	}
-	changed := (err != nil) != n.down.Load() && n.down.CompareAndSwap(err == nil, err != nil)
-	if changed && n.cfg.Presence != nil {
-		n.cfg.Presence(err)
-	}
+	n.presence.answered(err)
 }
 
 // Down reports whether the last command that had its whole time-out was not answered.
-func (n *Node) Down() bool { return n.down.Load() }
+func (n *Node) Down() bool { return n.presence.down.Load() }
 
 // Timeout is how long a command may take that no caller's time-out bounds.
 func (n *Node) Timeout() time.Duration { return n.cfg.Timeout }
