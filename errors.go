@@ -1,6 +1,7 @@
 package relock
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,7 +68,7 @@ type HeldError struct {
 func (e *HeldError) Error() string {
 	msg := fmt.Sprintf("relock: lock %q not acquired", e.Name)
 	if e.Holder != "" {
-		msg += fmt.Sprintf(": held by %s for another %v unless renewed", e.Holder, e.TTL)
+		msg += fmt.Sprintf(": held by %s for another %v unless renewed", wire.Shown(e.Holder), e.TTL)
 	}
 	if e.Wanted {
 		msg += " or idle there: its process was told that it is wanted"
@@ -102,7 +103,7 @@ type NodeError struct {
 
 // Error says what failed on which lock and, for errors that waiting does not heal, what to do.
 func (e *NodeError) Error() string {
-	msg := fmt.Sprintf("relock: %s %q: %v", e.Op, e.Name, e.Err)
+	msg := fmt.Sprintf("relock: %s %q: %s", e.Op, e.Name, inWords(e.Err))
 	if e.hint != "" {
 		msg += " (" + e.hint + ")"
 	}
@@ -156,13 +157,32 @@ func (e *QuorumError) Unwrap() []error {
 type SeatError struct {
 	Node int // its place in NewRedlock's list, from 1
 	Err  error
+
+	// Quarantine is for how much longer the node grants nothing, since it may have forgotten locks (see
+	// WithRestartGuard); 0 where that is not why it did not agree.
+	Quarantine time.Duration
 }
 
-// Error names the node.
-func (e *SeatError) Error() string { return fmt.Sprintf("node %d: %v", e.Node, e.Err) }
+// Error names the node, and says how long it is waited for if that is known.
+func (e *SeatError) Error() string {
+	msg := fmt.Sprintf("node %d: %s", e.Node, inWords(e.Err))
+	if e.Quarantine > 0 {
+		left := max(e.Quarantine.Round(100*time.Millisecond), 100*time.Millisecond)
+		msg += fmt.Sprintf(" (it may have forgotten locks and grants none for another %v, see WithRestartGuard)", left)
+	}
+	return msg
+}
 
 // Unwrap returns the node's error.
 func (e *SeatError) Unwrap() error { return e.Err }
+
+// inWords is the text of an error, in which a command's time-out is no deadline of the caller's.
+func inWords(err error) string {
+	if err == context.DeadlineExceeded {
+		return "no answer in time"
+	}
+	return err.Error()
+}
 
 func hintFor(err error) string {
 	switch wire.ReplyCode(link.Reply(err)) {
@@ -189,7 +209,7 @@ func outward(err error) error {
 	case *wire.NodeError:
 		return &NodeError{Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, hint: hintFor(e.Err)}
 	case *wire.MemberError:
-		return &SeatError{Node: e.Node, Err: outward(e.Err)}
+		return &SeatError{Node: e.Node, Err: outward(e.Err), Quarantine: e.Mute}
 	case *wire.QuorumError:
 		out := &QuorumError{Op: e.Op, Name: e.Name, Need: e.Need, Of: e.Of, Cause: e.Cause}
 		for _, said := range e.Nodes {

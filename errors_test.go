@@ -2,9 +2,13 @@ package relock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -171,4 +175,125 @@ func TestErrorsSayWhatHappened(t *testing.T) {
 	node := &NodeError{Op: "acquire", Name: "k", Err: fmt.Errorf("dial: %w", net.ErrClosed)}
 	require.ErrorIs(t, node, net.ErrClosed)
 	require.True(t, strings.HasPrefix(node.Error(), `relock: acquire "k": dial: `))
+}
+
+// What other clients wrote stands in errors and states so that it cannot pass for anything else.
+func TestOwnersOfOthersAreEscaped(t *testing.T) {
+	const forged = "x\n\x1b[2Jlevel=ERROR msg=forged"
+	for name, servers := range map[string][]*redistest.Server{"one Redis": masters(t, 1), "quorum": masters(t, 3)} {
+		open := func() *Client {
+			if len(servers) > 1 {
+				return newRedlock(t, servers)
+			}
+			return newClient(t, servers[0].Client())
+		}
+		c, other := open(), open()
+		l, err := other.Mutex("k").Lock(WithOwner(t.Context(), forged))
+		require.NoError(t, err, name)
+		standsAt(t, "k", servers...)
+		_, err = c.Mutex("k").TryLock(t.Context())
+		var held *HeldError
+		require.ErrorAs(t, err, &held, name)
+		require.Equal(t, forged, held.Holder, "programs are told it as it is")
+		texts := []string{err.Error(), stateOf(t, c.Mutex("k")).String()}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err = c.Mutex("k").Lock(ctx)
+		cancel()
+		for _, text := range append(texts, err.Error()) {
+			require.Contains(t, text, `"x\n\x1b[2Jlevel=ERROR msg=forged"`, name)
+			require.NotContains(t, text, "\n", name)
+			require.NotContains(t, text, "\x1b", name)
+		}
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+}
+
+// Why the caller left is said once.
+func TestWhyTheCallerLeftIsSaidOnce(t *testing.T) {
+	for name, open := range map[string]func() (*Client, []*faults.Client){
+		"one Redis": func() (*Client, []*faults.Client) {
+			w := faulty(redistest.Start(t))
+			return newClient(t, w, WithCommandTimeout(50*time.Millisecond)), []*faults.Client{w}
+		},
+		"quorum": func() (*Client, []*faults.Client) {
+			return tapped(t, masters(t, 3), WithCommandTimeout(50*time.Millisecond))
+		},
+	} {
+		c, taps := open()
+		lockAndUnlock(t, c.Mutex("warm"))
+		for _, w := range taps {
+			w.Filter(faults.All(faults.AnyScript, faults.LoseCall.Hanging()))
+		}
+		for _, wait := range []time.Duration{10 * time.Millisecond, 300 * time.Millisecond} { // before and after a time-out
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			_, err := c.Mutex("k").Lock(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded, name)
+			require.NotErrorIs(t, err, ErrNotAcquired, name)
+			require.Equal(t, 1, strings.Count(err.Error(), "context deadline exceeded"), "%s: %v", name, err)
+			require.Contains(t, err.Error(), "no answer", name)
+			require.Contains(t, err.Error(), ": gave up waiting: context deadline exceeded", name)
+		}
+		for _, w := range taps {
+			w.Filter(nil)
+		}
+	}
+}
+
+// A Redis that may have forgotten locks is said to, and for how long: in what a Lock and a TryLock return, in the event of
+// a Lock that waits, at once, and in the log, in one line.
+func TestAQuarantineIsSaid(t *testing.T) {
+	for name, open := range map[string]func(opts ...Option) *Client{
+		"one Redis": func(opts ...Option) *Client {
+			return newClient(t, ownRedis(t), append(opts, WithRestartGuard(GuardStrict, time.Minute))...)
+		},
+		"a quorum of fresh nodes with one down": func(opts ...Option) *Client {
+			servers := masters(t, 3)
+			c := newRedlock(t, servers, append(opts, WithRestartGuard(GuardAuto, time.Minute))...)
+			servers[2].Kill()
+			return c
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, p := logAt(slog.LevelInfo)
+			o := &seen{}
+			c := open(WithObserver(o), WithLogger(log))
+			said := regexp.MustCompile(`node [12]: QUARANTINED \d+ \d+ \(it may have forgotten locks and grants none for another ([0-9.ms]+), see WithRestartGuard\)`)
+			require.Eventually(t, func() bool { // a first answer may come late on a busy machine
+				_, err := c.Mutex("k").TryLock(t.Context())
+				return said.MatchString(err.Error())
+			}, patience, time.Millisecond)
+			ctx, cancel := context.WithCancel(t.Context())
+			var waiting sync.WaitGroup
+			for i := range 5 {
+				waiting.Go(func() {
+					_, err := c.Mutex(fmt.Sprint("k", i)).Lock(ctx)
+					if !said.MatchString(err.Error()) {
+						t.Error(err)
+					}
+					var quorum *QuorumError
+					if errors.As(err, &quorum) {
+						var seat *SeatError
+						if !errors.As(quorum.Nodes[0], &seat) || seat.Quarantine <= 0 || seat.Quarantine > time.Minute {
+							t.Error(seat)
+						}
+					}
+				})
+			}
+			require.Eventually(t, func() bool {
+				told := 0
+				for _, e := range o.of(EventWaiting) {
+					if e.Cause != nil {
+						told++
+						require.Regexp(t, said, e.Cause.Error())
+					}
+				}
+				return told == 5
+			}, patience, time.Millisecond)
+			cancel()
+			waiting.Wait()
+			require.Len(t, p.with("Lock waits for Redis itself"), 1)
+			require.Contains(t, p.with("Lock waits for Redis itself")[0], "it may have forgotten locks")
+		})
+	}
 }

@@ -2,6 +2,7 @@ package relock
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"runtime/pprof"
 	"sync"
@@ -170,7 +171,13 @@ func (c *call) queued(heard error) {
 	if heard == nil {
 		c.failed = 0
 	} else if c.failed == 0 {
-		c.failed, c.next = now, now+time.Second
+		c.failed = now
+		if errors.Is(heard, context.DeadlineExceeded) { // it was not answered for so long already
+			c.failed = max(c.began, now-c.lk.cfg.commandTimeout)
+		}
+		if c.next = c.failed + time.Second; wire.MuteFor(heard) > time.Second {
+			c.next = now // that nothing is granted meanwhile is sure
+		}
 	}
 	again := heard != nil && now >= c.next
 	if c.waits && !again {
@@ -179,7 +186,7 @@ func (c *call) queued(heard error) {
 	e := c.lk.event(EventWaiting)
 	e.Context = c.ctx
 	if e.Wait = c.until(now); again {
-		e.Cause, c.next = heard, now+time.Minute
+		e.Cause, c.next = outward(heard), now+time.Minute
 	}
 	if !c.waits {
 		c.waits = true

@@ -37,7 +37,8 @@ type EventKind uint8
 // EventAcquired in one EventReleased or EventLost.
 const (
 	// EventWaiting: a Lock was not granted by the first answer. It is told once, and with a Cause, again after
-	// a second and every minute, where Redis itself is what the Lock waits for.
+	// a second and every minute, where Redis itself is what the Lock waits for: after the first command that is
+	// not answered for longer, and at once where it says that it grants nothing for longer (WithRestartGuard).
 	EventWaiting EventKind = iota + 1
 	// EventAcquired: a lease was returned.
 	EventAcquired

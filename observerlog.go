@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/relock-go/relock/internal/wire"
 )
 
 // WithLogger sets where a client writes what nobody is there to be told. At warn stand leases that
@@ -167,7 +169,8 @@ func (o *lines) topicOf(e Event) topic {
 	return t
 }
 
-// root is the text of what is at the bottom of an error: that does not name the lock.
+// root is the text of what is at the bottom of an error: that does not name the lock. Of an answer of
+// Redis's it is the code: what follows may tell how much time is left.
 func root(err error) string {
 	for err != nil {
 		var next error
@@ -180,7 +183,7 @@ func root(err error) string {
 			}
 		}
 		if next == nil {
-			return err.Error()
+			return cmp.Or(wire.ReplyCode(err.Error()), err.Error())
 		}
 		err = next
 	}

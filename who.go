@@ -207,7 +207,7 @@ func (s State) String() string {
 	if s.Held {
 		who := s.By.String()
 		if who == "" {
-			who = s.Holder
+			who = wire.Shown(s.Holder)
 		}
 		text = "held by " + who
 		if s.Count > 1 {

@@ -3,10 +3,7 @@ package operator
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -72,11 +69,5 @@ func Short(d time.Duration) string {
 	}
 }
 
-// Plain is a name as it can stand on a terminal or a page, where control characters would do as
-// they like: quoted, if it has some.
-func Plain(name string) string {
-	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(name)
-	}
-	return name
-}
+// Plain is a name as it can stand on a terminal or a page.
+func Plain(name string) string { return wire.Shown(name) }

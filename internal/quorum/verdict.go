@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/wire"
@@ -24,14 +25,14 @@ func (t *contest) gaveUp(ctx context.Context) error {
 	return out
 }
 
-// remark tells those who wait at the gate whether enough nodes answer. Until as many have answered
-// or failed as that takes it tells nothing new.
+// remark tells those who wait at the gate whether enough nodes answer, and as long as they do not,
+// why. Until as many have answered or failed as that takes it tells nothing new.
 func (t *contest) remark() {
 	enough := t.heard(clock.Now()) >= t.q.need
 	switch {
 	case enough && !t.answered:
 		t.claim.polled(nil)
-	case !enough && t.failed() > len(t.voters)-t.q.need && (t.answered || t.claim.failure == nil):
+	case !enough && t.failed() > len(t.voters)-t.q.need:
 		t.claim.polled(t.refusal("acquire"))
 	}
 	t.answered = enough
@@ -63,16 +64,21 @@ func (t *contest) heard(now clock.Stamp) int {
 // refusal is what the nodes said that did not vote for the entry.
 func (t *contest) refusal(op string) *wire.QuorumError {
 	out := &wire.QuorumError{Op: op, Name: t.claim.Entry.Names.Name, Need: t.q.need, Of: len(t.voters)}
+	now := clock.Now()
 	for _, v := range t.voters {
 		err := v.err
 		if err == nil {
 			err = v.deaf
 		}
 		if err == nil && v.Belief.Number == 0 && v.holder != "" {
-			err = fmt.Errorf("held by %s", v.holder)
+			err = fmt.Errorf("held by %s", wire.Shown(v.holder))
 		}
 		if err != nil {
-			out.Nodes = append(out.Nodes, &wire.MemberError{Node: v.member.index, Err: err})
+			said := &wire.MemberError{Node: v.member.index, Err: err}
+			if left := wire.RefusalOf(err).Left; left > 0 { // when it was asked, which may be a while ago
+				said.Mute = max(left-now.Since(v.told), time.Millisecond)
+			}
+			out.Nodes = append(out.Nodes, said)
 		}
 	}
 	return out

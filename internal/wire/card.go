@@ -51,6 +51,15 @@ func ValidClientName(name string) error {
 	return nil
 }
 
+// Shown is what others wrote as it can stand in an error, a log or on a terminal, where control
+// characters would do as they like: quoted, if it has some.
+func Shown(text string) string {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, unprintable) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // The fields of a card.

@@ -84,6 +84,7 @@ func (e *QuorumError) Error() string {
 type MemberError struct {
 	Node int // from 1
 	Err  error
+	Mute time.Duration // it grants nothing for so long yet, since it may have forgotten locks; 0 where it does not say so
 }
 
 // Error names the node.
@@ -103,6 +104,9 @@ func GivenUp(op, name string, err, cause error) error {
 	case *NodeError:
 		told := *err
 		told.Cause = cause
+		if left := new(link.Left); errors.As(err.Err, &left) {
+			told.Err = ErrNoAnswer // why the caller left is said once
+		}
 		return &told
 	}
 	return &NodeError{Op: op, Name: name, Err: err, Cause: cause}

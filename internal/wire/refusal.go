@@ -35,6 +35,17 @@ func RefusalOf(err error) (r Refusal) {
 	return r
 }
 
+// MuteFor is for how long a node still grants nothing, as err says, since it may have forgotten
+// locks: the longest of several.
+func MuteFor(err error) (mute time.Duration) {
+	if e, ok := err.(*QuorumError); ok {
+		for _, said := range e.Nodes {
+			mute = max(mute, said.Mute)
+		}
+	}
+	return mute
+}
+
 // OfNode reports whether a refusal is about the node and not about one lock of it.
 func OfNode(err error) bool {
 	said := link.Reply(err)
