@@ -62,3 +62,63 @@ func requireRising(t *testing.T, s site, server *redistest.Server, rounds int) {
 	t.Logf("the lock went from one language to the other %d times", turns)
 	require.Greater(t, turns, len(entries)/10, "the two languages did not interleave")
 }
+
+// TestCountersThatRedissonMadeStay has Java count first, then Go with the default retention, then Java again. Redisson makes
+// a counter without an expiry, and begins at 1 again where it is gone: Go must give it none.
+func TestCountersThatRedissonMadeStay(t *testing.T) {
+	for _, version := range []string{current, oldest} {
+		t.Run(version, func(t *testing.T) {
+			server := redistest.Start(t)
+			s := singleSite(server)
+			p := pair{t: t, jvm: startJVM(t, version, s.yaml()), kind: "fenced", name: "orders", mutex: s.locks(t).Mutex("orders")}
+			require.Equal(t, int64(1), p.javasToken())
+			p.risesFrom(1)
+			require.Equal(t, "-1", server.Do("PTTL", "redisson_lock_token:{orders}"))
+		})
+	}
+}
+
+// TestCountersThatBothUse has Go count first, and Java go on: with WithTokenRetention(0) for ever, as docs/redisson.md wants
+// it, and by default only as long as Go locks too.
+func TestCountersThatBothUse(t *testing.T) {
+	server := redistest.Start(t)
+	s := singleSite(server)
+	p := pair{t: t, jvm: startJVM(t, current, s.yaml()), kind: "fenced", name: "kept"}
+	p.mutex = s.locks(t, relock.WithTokenRetention(0)).Mutex("kept")
+	p.risesFrom(0)
+	require.Equal(t, "-1", server.Do("PTTL", "redisson_lock_token:{kept}"))
+
+	p.name, p.mutex = "forgotten", s.locks(t).Mutex("forgotten")
+	p.risesFrom(0)
+	left, err := strconv.Atoi(server.Do("PTTL", "redisson_lock_token:{forgotten}"))
+	require.NoError(t, err)
+	require.Greater(t, left, 0)
+	server.Do("PEXPIRE", "redisson_lock_token:{forgotten}", "1")
+	eventually(t, "a counter that is forgotten", func() bool {
+		return server.Do("EXISTS", "redisson_lock_token:{forgotten}") == "0"
+	})
+	require.Equal(t, int64(1), p.javasToken(), "else docs/redisson.md warns of it in vain")
+}
+
+// javasToken locks and unlocks in Java, and returns the token.
+func (p pair) javasToken() int64 {
+	p.t.Helper()
+	token, err := strconv.ParseInt(p.java("a", "lockAndGetToken"), 10, 64)
+	require.NoError(p.t, err)
+	p.java("a", "unlock")
+	return token
+}
+
+// risesFrom locks in Go and in Java by turns, and wants every token above the one before.
+func (p pair) risesFrom(last int64) {
+	p.t.Helper()
+	for range 3 {
+		lease := p.lock()
+		require.Greater(p.t, lease.Token(), last)
+		last = lease.Token()
+		require.NoError(p.t, lease.Unlock(p.t.Context()))
+		token := p.javasToken()
+		require.Greater(p.t, token, last)
+		last = token
+	}
+}
