@@ -52,6 +52,7 @@ func TestDownIsNotBusy(t *testing.T) {
 				wg.Wait()
 				_, err := c.Mutex("k", WithWait(50*time.Millisecond)).Lock(context.Background())
 				require.ErrorIs(t, err, errWaited)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
 				require.NotErrorIs(t, err, ErrNotAcquired)
 				ctx, cancel = context.WithTimeout(context.Background(), 50*time.Millisecond)
 				defer cancel()

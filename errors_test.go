@@ -297,3 +297,41 @@ func TestAQuarantineIsSaid(t *testing.T) {
 		})
 	}
 }
+
+// Where the context has ended before the call nobody is asked, and so nothing is said of who has the lock.
+func TestEndedContextAsksNothing(t *testing.T) {
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		moved := &net.AddrError{Err: "moved"}
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(moved)
+		m := c.Mutex("k")
+		calls := map[string]func(ctx context.Context) error{
+			"Lock":        func(ctx context.Context) error { _, err := m.Lock(ctx); return err },
+			"TryLock":     func(ctx context.Context) error { _, err := m.TryLock(ctx); return err },
+			"Do":          func(ctx context.Context) error { return m.Do(ctx, func(context.Context) error { return nil }) },
+			"State":       func(ctx context.Context) error { _, err := m.State(ctx); return err },
+			"ForceUnlock": func(ctx context.Context) error { _, err := m.ForceUnlock(ctx); return err },
+		}
+		for _, held := range []bool{false, true} {
+			if held {
+				_, err := m.Lock(context.Background())
+				require.NoError(t, err)
+				onAll(t, servers, "k")
+			}
+			for _, s := range servers {
+				s.ResetCommandCounts()
+			}
+			for name, call := range calls {
+				err := call(ctx)
+				require.ErrorIs(t, err, moved, name)
+				require.NotErrorIs(t, err, ErrNotAcquired, name)
+				var node *NodeError
+				var nodes *QuorumError
+				require.True(t, len(servers) == 1 && errors.As(err, &node) || len(servers) == 3 && errors.As(err, &nodes), "%s: %v", name, err)
+			}
+			for _, s := range servers {
+				require.Zero(t, s.CommandCounts()["evalsha"])
+			}
+		}
+	})
+}

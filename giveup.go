@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"errors"
 
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
@@ -10,14 +9,22 @@ import (
 )
 
 // errWaited is the cause when WithWait's time is up.
-var errWaited = errors.New("the time to wait is up")
+var errWaited error = waited{}
 
-// refused is the error for a ctx that had ended before anything was done.
+type waited struct{}
+
+func (waited) Error() string { return "the time to wait is up" }
+
+// Unwrap makes it match what it would be had the caller's own time been up.
+func (waited) Unwrap() error { return context.DeadlineExceeded }
+
+// refused is the error for a ctx that had ended before anything was done. Nobody was asked, so it must
+// not say that somebody else has the lock.
 func (lk *lock) refused(ctx context.Context) error {
 	if lk.enclosingLost(ctx) {
 		return ErrLost
 	}
-	return &wire.HeldError{Name: lk.names.Name, Cause: context.Cause(ctx)}
+	return lk.k.arb.silence(lk.names.Name, context.Cause(ctx))
 }
 
 // explain makes the error of a caller that gave up tell what it waited for.
@@ -52,7 +59,7 @@ func (lk *lock) leftTheLine(err error) error {
 func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
 	for l.h.short() {
-		err := l.h.extend(ctx, l, lk.cfg.maxLease)
+		err := l.h.extend(ctx, l, lk.cfg.fixed, false)
 		if err == nil || wire.IsLost(err) {
 			return err
 		}
@@ -87,7 +94,7 @@ func (lk *lock) try(ctx context.Context) (*Lease, error) {
 }
 
 func (lk *lock) tryAs(ctx context.Context, seen *call) (*Lease, error) {
-	if err := lk.begin(ctx); err != nil {
+	if err := lk.beginEntry(ctx); err != nil {
 		return nil, err
 	}
 	defer lk.k.end()

@@ -166,6 +166,9 @@ func (h *hold) take(l *Lease, now clock.Stamp) (count int, lease time.Duration, 
 	}
 	h.leases = slices.Delete(h.leases, i, i+1)
 	l.over, l.since = true, now.Mono()-l.since
+	if len(h.leases) == 0 {
+		h.cap = clock.Never() // it was the lease's, not the hold's
+	}
 	return len(h.leases), h.renewLease(now), nil
 }
 
@@ -209,8 +212,16 @@ func (h *hold) lose(cause error) {
 		h.mu.Unlock()
 		return
 	}
+	leases, atGate := h.forfeit(cause)
+	h.mu.Unlock()
+	h.lost(cause, leases, atGate)
+}
+
+// forfeit marks a live hold as lost. It returns whose leases those are, and whether the hold was at
+// the gate, which the caller has to tell lost. The caller holds h.mu.
+func (h *hold) forfeit(cause error) (leases []*Lease, atGate bool) {
+	leases, atGate = h.leases, h.atGate
 	h.state, h.cause = holdLost, cause
-	leases, atGate := h.leases, h.atGate
 	h.leases, h.atGate = nil, false
 	for _, l := range leases {
 		l.told.CompareAndSwap(toldNothing, owedLost)
@@ -218,7 +229,11 @@ func (h *hold) lose(cause error) {
 	if h.idle {
 		h.withdraw()
 	}
-	h.mu.Unlock()
+	return leases, atGate
+}
+
+// lost ends what a hold had that was forfeited.
+func (h *hold) lost(cause error, leases []*Lease, atGate bool) {
 	for _, l := range leases {
 		l.ctx.end(cause)
 		if l.told.Load() != owedLost {
@@ -273,17 +288,22 @@ func (h *hold) short() bool {
 // a process that was stopped wakes up before its timers have run.
 func (h *hold) expire() bool { return h.expireBy(clock.Now()) }
 
+// expireBy looks and loses under one hold of the mutex: in between, an Unlock whose clock was read
+// before the end could pass the hold on, and the next one's lease would be ended by that end.
 func (h *hold) expireBy(now clock.Stamp) bool {
 	h.mu.Lock()
-	over, cause := h.state == holdLive && h.deadline(now).Reached(now), ErrLost
-	if over && h.cappedByMaxHold(now) {
+	if h.state != holdLive || !h.deadline(now).Reached(now) {
+		h.mu.Unlock()
+		return false
+	}
+	cause := ErrLost
+	if h.cappedByMaxHold(now) {
 		cause = ErrMaxHold
 	}
+	leases, atGate := h.forfeit(cause)
 	h.mu.Unlock()
-	if over {
-		h.lose(cause)
-	}
-	return over
+	h.lost(cause, leases, atGate)
+	return true
 }
 
 // cappedByMaxHold reports whether what ends the hold first is WithMaxHold. The caller holds h.mu.

@@ -139,8 +139,9 @@ func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error 
 	}
 }
 
-// extend lengthens the lease to d from now, and moves a fixed lease's end.
-func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration) error {
+// extend lengthens the lease to d from now, and moves a fixed lease's end. What WithMaxHold would cut
+// short is refused, or without all is lengthened up to there.
+func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration, all bool) error {
 	if c := &h.k.cfg; c.guard != GuardOff && d > c.longest {
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
 	}
@@ -162,9 +163,15 @@ func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration) error {
 		defer h.mu.Unlock()
 		return h.whyGone(l)
 	}
-	count := len(h.leases)
+	count, asked := len(h.leases), clock.Now()
+	left := h.mayLast(asked)
 	h.mu.Unlock()
-	asked := clock.Now()
+	if d-clock.Margin(d) > left {
+		if all {
+			return fmt.Errorf("%w: Extend: %v is longer than the %v that WithMaxHold leaves", ErrInvalidOption, d, left)
+		}
+		d = max(time.Millisecond, left+clock.Margin(left))
+	}
 	if err := h.setCount(ctx, count, d); err != nil {
 		return err
 	}
@@ -180,4 +187,12 @@ func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// mayLast is for how long WithMaxHold lets the lease in force last. The caller holds h.mu.
+func (h *hold) mayLast(now clock.Stamp) time.Duration {
+	if h.cfg.maxHold == 0 {
+		return MaxLease
+	}
+	return h.began.Add(h.cfg.maxHold).Until(now)
 }

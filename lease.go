@@ -172,14 +172,18 @@ func (l *Lease) Token() int64 {
 }
 
 // Until returns when the lease ends unless it is renewed, as seen now: what Redis confirmed, less a
-// margin for drift.
+// margin for drift. It returns the zero Time once the lease has ended.
 func (l *Lease) Until() time.Time {
 	if l.zero() {
 		return time.Time{}
 	}
 	now := clock.Now()
+	l.h.expireBy(now)
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
+	if l.over || l.h.state != holdLive {
+		return time.Time{}
+	}
 	return l.h.deadline(now).Wall()
 }
 
@@ -222,9 +226,10 @@ func (l *Lease) Unlock(ctx context.Context) error {
 
 // Extend makes the lease last at least d from now, in Redis and in what the caller may trust.
 // Nothing ever shortens a lease, so a smaller d than what is left changes nothing. For a lock
-// WithFixedLease it moves the end.
+// WithFixedLease it moves the end. What may be trusted is d less a margin for drift, as in Until.
 //
-// It returns ErrNotHeld after Unlock, ErrLost when the lock was lost, and a *NodeError when Redis
+// It returns ErrInvalidOption, and changes nothing, for a d that is no possible lease, that is longer
+// than WithRestartGuard waits, or that WithMaxHold would cut short. It returns ErrNotHeld after Unlock, ErrLost when the lock was lost, and a *NodeError when Redis
 // did not answer within one command timeout, an Unlock or a re-entry of the same hold included that
 // it had to wait for; then the lease ends when it would have ended.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
@@ -239,7 +244,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 	l.h.k.calls.Add(1)
 	defer l.h.k.end()
-	return outward(l.h.extend(ctx, l, d))
+	return outward(l.h.extend(ctx, l, d, true))
 }
 
 func (l *Lease) unlocked() bool {

@@ -44,6 +44,7 @@ func TestMisuseIsTold(t *testing.T) {
 			require.ErrorContains(t, call(m, none), "the context is nil")
 			for _, zero := range []*Mutex{nil, {}} {
 				require.EqualError(t, call(zero, ctx), "relock: misuse: Mutex made without a Client; use Client.Mutex")
+				require.Empty(t, zero.Name())
 			}
 			for _, zero := range []*Client{nil, {}} {
 				require.EqualError(t, call(zero.Mutex("k"), ctx), "relock: misuse: Client made without New or NewRedlock")
@@ -53,6 +54,8 @@ func TestMisuseIsTold(t *testing.T) {
 	require.ErrorIs(t, m.Do(ctx, nil), ErrMisuse)
 	require.ErrorIs(t, calls["Lock"](m, Detach(none)), ErrMisuse)
 	require.ErrorIs(t, calls["TryLock"](m, WithOwner(none, "x")), ErrMisuse)
+	require.ErrorIs(t, calls["Lock"](m, WithOwner(Detach(none), "x")), ErrMisuse)
+	require.ErrorIs(t, calls["TryLock"](m, Detach(WithOwner(none, "x"))), ErrMisuse)
 	require.ErrorIs(t, c.Initialize(none), ErrMisuse)
 	for _, zero := range []*Client{nil, {}} {
 		zero.Close()

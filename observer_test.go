@@ -6,6 +6,7 @@ import (
 	"runtime/pprof"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -360,4 +361,50 @@ func TestUnlockPassesAnObserverThatIsStuck(t *testing.T) {
 		o.out <- struct{}{}
 		require.NoError(t, within(t, next).Unlock(t.Context()))
 	}, WithObserver(o))
+}
+
+// holdUp is an observer that takes its time over the first lease.
+type holdUp struct {
+	seen
+	in, out chan struct{}
+}
+
+func (o *holdUp) Observe(e Event) {
+	if e.Kind == EventAcquired {
+		close(o.in)
+		<-o.out
+	}
+	o.seen.Observe(e)
+}
+
+// Close returns when all is told.
+func TestCloseWaitsForWhatIsTold(t *testing.T) {
+	for name, enter := range map[string]func(*Mutex, context.Context) (*Lease, error){"Lock": (*Mutex).Lock, "TryLock": (*Mutex).TryLock} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := &holdUp{in: make(chan struct{}), out: make(chan struct{})}
+				cfg, err := defaultConfig().with([]Option{WithObserver(o)}, true)
+				require.NoError(t, err)
+				c := newClientOver("c", cfg, &hanging{})
+				go func() { _, _ = enter(c.Mutex("k"), context.Background()) }()
+				<-o.in
+				closed := make(chan struct{})
+				go func() {
+					c.Close()
+					close(closed)
+				}()
+				synctest.Wait()
+				select {
+				case <-closed:
+					t.Error("Close returned while an observer is told")
+				default:
+				}
+				close(o.out)
+				<-closed
+				told := o.of(EventAcquired, EventLost)
+				require.Len(t, told, 2)
+				require.Equal(t, ErrClosed, told[1].Cause)
+			})
+		})
+	}
 }

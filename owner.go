@@ -60,5 +60,9 @@ func detached(ctx context.Context) *ownerCtx {
 	if ctx == nil {
 		return &ownerCtx{Context: context.Background(), err: errNilContext}
 	}
-	return &ownerCtx{Context: ctx}
+	c := &ownerCtx{Context: ctx}
+	if was, _ := ctx.Value(ownerKey{}).(*ownerCtx); was != nil && was.err == errNilContext {
+		c.err = errNilContext // the owner of before is hidden, what is wrong with the context is not
+	}
+	return c
 }

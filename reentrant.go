@@ -28,7 +28,7 @@ type lock struct {
 
 // Name returns the lock's name.
 func (m *Mutex) Name() string {
-	if m.names == nil {
+	if m == nil || m.names == nil {
 		return ""
 	}
 	return m.names.Name
@@ -44,7 +44,8 @@ func (m *Mutex) Name() string {
 // given back. The error matches the cause, and tells busy from down: a *HeldError, which matches
 // ErrNotAcquired, if somebody else has the lock; a *NodeError (*QuorumError on a quorum), which
 // does not, if Redis failed or did not answer, neither the caller nor the goroutine of this process
-// that it waited behind. Under a context whose lease of this lock was lost it returns ErrLost.
+// that it waited behind. So it is, too, where ctx had ended before Lock was called, and nothing was
+// asked. Under a context whose lease of this lock was lost it returns ErrLost.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	l, err := m.of().acquire(ctx)
 	if err != nil {
@@ -58,7 +59,8 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 // *HeldError that names the holder and what is left of its lease, and matches ErrNotAcquired. Under
 // the context of a lease of the same lock it re-enters. A failure to reach Redis is returned as
 // *NodeError (*QuorumError on a quorum), after one command timeout for each round trip at most;
-// whatever ran is undone in the background.
+// whatever ran is undone in the background. With a ctx that has ended nothing is asked, and the same
+// is returned: it says nothing of whether the lock is free.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	l, err := m.of().try(ctx)
 	if err != nil {
@@ -110,7 +112,7 @@ func (lk *lock) acquire(ctx context.Context) (*Lease, error) {
 }
 
 func (lk *lock) acquireAs(ctx context.Context, seen *call) (*Lease, error) {
-	if err := lk.begin(ctx); err != nil {
+	if err := lk.beginEntry(ctx); err != nil {
 		return nil, err
 	}
 	defer lk.k.end()
@@ -141,7 +143,12 @@ func (lk *lock) begin(ctx context.Context) error {
 	if err := lk.valid(ctx); err != nil {
 		return err
 	}
-	if err := lk.k.begin(); err != nil {
+	return lk.k.begin()
+}
+
+// beginEntry is begin for who wants the lock.
+func (lk *lock) beginEntry(ctx context.Context) error {
+	if err := lk.begin(ctx); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {

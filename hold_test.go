@@ -1,0 +1,115 @@
+package relock
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/stretchr/testify/require"
+)
+
+// Extend never says that a lease lasts for longer than WithMaxHold lets it, and asks Redis for no more.
+func TestExtendKeepsToMaxHold(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+		m := c.Mutex("k", WithMaxHold(time.Minute))
+		l, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, l.Extend(t.Context(), time.Minute), "what it may last")
+		require.Greater(t, time.Until(l.Until()), 59*time.Second)
+		time.Sleep(20 * time.Second)
+		require.NoError(t, l.Extend(t.Context(), 40*time.Second))
+		kept, until := l.h.kept, l.Until()
+		err = l.Extend(t.Context(), 50*time.Second)
+		require.EqualError(t, err, "relock: invalid option: Extend: 50s is longer than the 40s that WithMaxHold leaves")
+		require.ErrorIs(t, err, ErrInvalidOption)
+		require.Equal(t, kept, l.h.kept, "Redis was not asked")
+		require.Equal(t, until, l.Until())
+		time.Sleep(39 * time.Second)
+		require.NoError(t, l.Context().Err(), "it goes on as before")
+		time.Sleep(time.Second)
+		require.Equal(t, ErrMaxHold, l.Extend(t.Context(), 50*time.Second))
+		require.Zero(t, l.Until(), "it has ended")
+	})
+}
+
+// A fixed lease that WithMaxHold ends before is asked of Redis for as long as it may last.
+func TestFixedLeaseKeepsToMaxHold(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+		l, err := c.Mutex("k", WithFixedLease(time.Hour), WithMaxHold(time.Minute)).Lock(t.Context())
+		require.NoError(t, err)
+		require.InDelta(t, time.Minute, l.h.kept.Until(clock.Now()), float64(clock.Margin(time.Minute)))
+		require.Greater(t, time.Until(l.Until()), 59*time.Second)
+		require.ErrorIs(t, l.Extend(t.Context(), time.Hour), ErrInvalidOption)
+		require.NoError(t, l.Unlock(t.Context()))
+	})
+}
+
+// A lease that is over tells of no end to come: what the next holder of the hold may trust is not its.
+func TestUntilOfAnEndedLease(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+		m := c.Mutex("k", WithLocalHandoff(10, time.Hour), WithStrictOrder())
+		l, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		require.Greater(t, time.Until(l.Until()), 29*time.Second)
+		next := waitFor(t, c, "k")
+		synctest.Wait()
+		require.NoError(t, l.Unlock(t.Context()))
+		second := <-next
+		require.Same(t, l.h, second.h, "it is passed on")
+		require.Zero(t, l.Until())
+		require.Greater(t, time.Until(second.Until()), 29*time.Second)
+		second.h.lose(ErrLost)
+		require.Zero(t, second.Until(), "it was forced open")
+	})
+}
+
+// What caps a lease ends no other one: neither a hold that has no lease in force, nor one that an Unlock passed on meanwhile.
+func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
+	begun := func(c *Client) *Lease {
+		m := c.Mutex("k", WithMaxHold(time.Minute))
+		h := c.keeper.newHold(m.newClaim(""), node.Grant{Token: 1, Passes: 1000, Sent: clock.Now()}, m.cfg, false)
+		l, err := h.start(t.Context(), &m.lock, HowFree)
+		require.NoError(t, err)
+		return l
+	}
+	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+		l, now := begun(c), clock.Now()
+		_, _, err := l.h.take(l, now)
+		require.NoError(t, err)
+		late := now.Add(time.Minute)
+		l.h.until = late.Add(time.Minute) // it was renewed
+		require.False(t, l.h.expireBy(late))
+		_, err = l.h.start(t.Context(), &c.Mutex("k").lock, HowLocal)
+		require.NoError(t, err, "it goes to the next")
+	})
+	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+		for range rounds(5_000, 200_000) {
+			l, now := begun(c), clock.Now()
+			late := now.Add(time.Minute)
+			l.h.until = late.Add(time.Minute)
+			var all sync.WaitGroup
+			for range 4 { // who else wants the mutex makes both wait for it in between
+				all.Go(func() {
+					for l.h.why() == ErrNotHeld && !l.unlocked() {
+						runtime.Gosched()
+					}
+				})
+			}
+			all.Go(func() { l.h.expireBy(late) })
+			all.Go(func() {
+				runtime.Gosched()
+				_, _, _ = l.h.take(l, now)
+			})
+			all.Wait()
+			if l.unlocked() {
+				require.Equal(t, ErrNotHeld, l.h.why(), "it came first, and the hold is lost")
+			}
+			require.NotErrorIs(t, l.h.finish(context.Background(), now), ErrClosed)
+		}
+	})
+}
