@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -223,12 +224,31 @@ func TestVersion(t *testing.T) {
 	require.Equal(t, statusOK, got.status)
 	require.Regexp(t, `^relock   \S*\n(?s:.*)go       go1\.`, got.out)
 
+	clone := []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "abc"}}
+	changed := append(slices.Clone(clone), debug.BuildSetting{Key: "vcs.modified", Value: "true"})
+	for _, c := range []struct {
+		version  string
+		settings []debug.BuildSetting
+		commit   string
+	}{
+		{"v1.2.3", nil, ""},
+		{"v1.2.3", clone, "commit   abc\n"},
+		{"(devel)", clone, "commit   abc\n"},
+		{"(devel)", changed, "commit   abc, and changes to it\n"},
+		{"(devel)", nil, "commit   unknown: it was built with -buildvcs=false, or outside of a clone\n"},
+		{"v0.0.0-20261123032303-bbf2ea927691", nil, "commit   bbf2ea927691\n"},
+		{"v1.2.4-0.20261123032303-bbf2ea927691+dirty", nil, "commit   bbf2ea927691\n"},
+	} {
+		var out safeBuffer
+		printVersion(&out, &debug.BuildInfo{
+			Main: debug.Module{Version: c.version}, Deps: []*debug.Module{{Path: libraryModule, Version: "v1.2.0"}},
+			Settings: c.settings,
+		})
+		require.Contains(t, out.String(), "relock   "+c.version+"\nlibrary  v1.2.0\n"+c.commit+"go ")
+	}
 	var out safeBuffer
-	printVersion(&out, &debug.BuildInfo{
-		Main: debug.Module{Version: "v1.2.3"}, Deps: []*debug.Module{{Path: libraryModule, Version: "v1.2.0"}},
-		Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}},
-	})
-	require.Contains(t, out.String(), "relock   v1.2.3\nlibrary  v1.2.0\ncommit   abc\n")
+	printVersion(&out, nil)
+	require.Contains(t, out.String(), "relock   unknown\ncommit   unknown\n")
 }
 
 func TestCompletion(t *testing.T) {

@@ -19,7 +19,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -89,8 +88,10 @@ func (a *app) commands() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(*cobra.Command, []string) error {
-			return errors.New("a subcommand is missing; relock help lists them")
+		Run: func(root *cobra.Command, _ []string) {
+			root.SetOut(a.std.err) // nothing was asked for, and a script may have meant something else
+			a.status = statusUsage
+			_ = root.Help()
 		},
 	}
 	root.AddCommand(a.runCommand(), a.lsCommand(), a.topCommand(), a.uiCommand(), a.inspectCommand(), a.unlockCommand(),

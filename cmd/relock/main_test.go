@@ -62,7 +62,8 @@ func relockRun(args ...string) result {
 
 func TestBadCommandLines(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
-		{"", "a subcommand is missing"},
+		{"", "relock [command]"},
+		{"", "Run a command under the lock NAME"},
 		{"dmeo", `no subcommand "dmeo"`},
 		{"demo -node", "unknown flag: --node"},
 		{"demo -nodes 2", "from 3 to 9"},
@@ -95,6 +96,9 @@ func TestBadCommandLines(t *testing.T) {
 		{"run -- orders --", "COMMAND is missing"},
 		{"run orders --lease", "flag needs an argument"},
 		{"run -wait -1s orders -- true", "negative"},
+		{"run -wait -1 orders -- true", "negative"},
+		{"run -wait . orders -- true", "invalid duration"},
+		{"run -wait 1h5 orders -- true", "missing unit"},
 		{"run --redis x://y orders -- true", "invalid URL scheme"},
 	} {
 		t.Run(c.args, func(t *testing.T) {

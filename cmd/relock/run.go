@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/relock-go/relock"
@@ -54,7 +55,7 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	l.flags = cmd.Flags()
 	l.flags.DurationVar(&l.lease, "lease", 30*time.Second, "how long the lock outlives a relock that died")
-	l.flags.Var(&l.wait, "wait", "wait for the lock for `duration`, 0 for not at all (default as long as it takes)")
+	l.flags.Var(&l.wait, "wait", "wait for the lock for `duration`, 5s or 5 for five seconds, 0 for not at all (default as long as it takes)")
 	l.flags.DurationVar(&l.grace, "grace", 5*time.Second, "time from SIGTERM to SIGKILL when the lock was lost")
 	l.flags.DurationVar(&l.atLeast, "at-least", 0, "keep the lock so long though the command ends sooner, so that clocks that "+
 		"differ start it once")
@@ -109,7 +110,11 @@ type wait struct {
 	limited bool // else as long as it takes
 }
 
+// Set takes a number without a unit for seconds, as flock(1) does.
 func (w *wait) Set(text string) (err error) {
+	if strings.Trim(text, "+-.0123456789") == "" {
+		text += "s"
+	}
 	if w.Duration, err = time.ParseDuration(text); err == nil && w.Duration < 0 {
 		err = errors.New("negative")
 	}

@@ -68,7 +68,7 @@ func TestRun(t *testing.T) {
 		lease, err := other(t, srv).Mutex("orders").Lock(t.Context())
 		require.NoError(t, err)
 		defer lease.Unlock(t.Context())
-		for _, wait := range []string{"0", "50ms"} {
+		for _, wait := range []string{"0", "50ms", ".05"} {
 			got := shell("echo ran", "-wait", wait)
 			require.Equal(t, statusNotAcquired, got.status)
 			require.Contains(t, got.err, `lock "orders" not acquired: held by `)
@@ -94,6 +94,22 @@ func TestRun(t *testing.T) {
 		require.Contains(t, got.err, "WRONGTYPE")
 		require.Empty(t, got.out)
 	})
+}
+
+func TestWaitFlag(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": 0, "5": 5 * time.Second, "0.25": 250 * time.Millisecond, ".5": time.Second / 2, "+5": 5 * time.Second,
+		"5s": 5 * time.Second, "1m30s": 90 * time.Second, "50ms": 50 * time.Millisecond,
+	} {
+		var w wait
+		require.NoError(t, w.Set(text), text)
+		require.Equal(t, wait{want, true}, w, text)
+	}
+	for _, text := range []string{"", ".", "-1", "-1s", "inf", "NaN", "0x5", "1e3", "1h5", "5 "} {
+		var w wait
+		require.Error(t, w.Set(text), text)
+		require.False(t, w.limited, text)
+	}
 }
 
 // polite, as the argument of the test binary, makes it a command that says when it runs, says which signal it gets, and

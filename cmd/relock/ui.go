@@ -7,8 +7,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -23,6 +26,7 @@ type serving struct {
 	conn   connection
 	flags  *pflag.FlagSet
 	listen string
+	hosts  []string
 	force  bool
 }
 
@@ -34,12 +38,14 @@ func (a *app) uiCommand() *cobra.Command {
 		Long: "Serve a page that shows the locks, who holds them and who waits, until a signal comes. It only reads,\n" +
 			"unless -force is given. It asks nobody for a password: where others can reach the address, put it behind\n" +
 			"what does.",
-		Example: "  relock ui\n  relock ui -listen :8080 -redis redis://redis:6379",
+		Example: "  relock ui\n  relock ui -listen :8080 -host locks.example.com -redis redis://redis:6379",
 		Args:    cobra.NoArgs,
 		Run:     func(*cobra.Command, []string) { a.status = ended(a.std, "relock ui", s.run()) },
 	}
 	s.flags = cmd.Flags()
 	s.flags.StringVar(&s.listen, "listen", "localhost:8080", "serve at `[host]:port`")
+	s.flags.StringSliceVar(&s.hosts, "host", nil, "answer to this `name` too: by itself it answers to localhost, to addresses, "+
+		"and to the host of -listen")
 	s.flags.BoolVar(&s.force, "force", false, "let whoever sees the page free locks, after a question")
 	s.conn.add(s.flags)
 	return cmd
@@ -78,8 +84,9 @@ func (s *serving) run() error {
 	return nil
 }
 
-// handler is the page. On an address that only this machine can reach it answers to no other name:
-// a page of another site could have its own name lead here, and be of one origin with this one.
+// handler is the page. It answers to no name but those that it knows: a page of another site could
+// have its own name lead here, and be of one origin with this one. An address cannot be led
+// elsewhere, and where only this machine can reach the page none but this machine's is right.
 func (s *serving) handler(ctx context.Context, redis *access, addr net.Addr) http.Handler {
 	opts := []relockui.Option{
 		relockui.WithContext(ctx), relockui.WithNamePrefix(redis.prefix), relockui.WithLabel(redis.where),
@@ -89,23 +96,34 @@ func (s *serving) handler(ctx context.Context, redis *access, addr net.Addr) htt
 		opts = append(opts, relockui.WithForce())
 	}
 	page := relockui.RedlockHandler(redis.rdbs, opts...)
-	if tcp, ok := addr.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
-		return page
-	}
+	tcp, ok := addr.(*net.TCPAddr)
+	here := ok && tcp.IP.IsLoopback()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isLocal(r.Host) {
-			http.Error(w, "this address is for this machine alone, as localhost", http.StatusMisdirectedRequest)
+		if !s.known(r.Host, here) {
+			http.Error(w, "relock ui does not answer to this name: ask for localhost or an address, or start it with -host and the name",
+				http.StatusMisdirectedRequest)
 			return
 		}
 		page.ServeHTTP(w, r)
 	})
 }
 
-// isLocal reports whether the Host of a request means this machine.
-func isLocal(host string) bool {
+// known reports whether the Host of a request is one that the page answers to. here tells that only
+// this machine can reach it.
+func (s *serving) known(host string, here bool) bool {
+	host = bare(host)
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return !here || ip.Unmap().IsLoopback()
+	}
+	return slices.ContainsFunc(append([]string{"localhost", s.listen}, s.hosts...), func(known string) bool {
+		return host != "" && strings.EqualFold(host, bare(known))
+	})
+}
+
+// bare is a host without its port, the brackets of an address, and the dot that ends a full name.
+func bare(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
 }

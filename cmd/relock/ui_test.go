@@ -31,7 +31,7 @@ func startUI(t *testing.T, flags ...string) (cmd *exec.Cmd, page string) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err, cmd.Stderr)
 	page, says, _ := strings.Cut(line, " ")
-	require.Regexp(t, `^http://127\.0\.0\.1:\d+/$`, page)
+	require.Regexp(t, `^http://(127\.0\.0\.1|0\.0\.0\.0|\[::\]):\d+/$`, page)
 	require.Contains(t, says, "shows the locks of ")
 	return cmd, page
 }
@@ -61,12 +61,47 @@ func TestUI(t *testing.T) {
 	require.Contains(t, body, srv.Addr())
 	status, _ = ask(t, http.MethodPost, page+"force?name=orders", "", nil)
 	require.Equal(t, http.StatusNotFound, status, "it was not asked for")
-	for host, want := range map[string]int{"localhost": 200, "localhost:8080": 200, "[::1]:80": 200, "evil.example": 421, "127.0.0.1.evil.example:80": 421} {
+	requireHosts(t, page, map[string]int{
+		"localhost": 200, "localhost:8080": 200, "[::1]:80": 200, "[::1]": 200, "[::ffff:127.0.0.1]": 200, "192.0.2.1": 421,
+		"evil.example": 421, "127.0.0.1.evil.example:80": 421,
+	})
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait())
+}
+
+// requireHosts requires of a page which names it answers to.
+func requireHosts(t *testing.T, page string, answers map[string]int) {
+	t.Helper()
+	for host, want := range answers {
 		status, _ := ask(t, http.MethodGet, page, host, nil)
 		require.Equal(t, want, status, host)
 	}
+}
+
+// A page that other machines reach answers to addresses, which no other site can have lead here, and to the names that it
+// was told.
+func TestUIOfOthers(t *testing.T) {
+	srv := redistest.Start(t)
+	cmd, page := startUI(t, "-redis", srv.Addr(), "-force", "-listen", "0.0.0.0:0",
+		"-host", "locks.example,OPS.example", "-host", "third.example:8080")
+	page = "http://127.0.0.1" + page[strings.LastIndexByte(page, ':'):]
+	requireHosts(t, page, map[string]int{
+		"localhost:8080": 200, "127.0.0.1": 200, "192.0.2.1:8080": 200, "[2001:db8::1]:8080": 200, "[2001:db8::1]": 200,
+		"locks.example": 200, "locks.example.:80": 200, "ops.example:8080": 200, "third.example": 200,
+		"evil.example": 421, "192.0.2.1.evil.example": 421, "locks.example.evil.example": 421, "evil-locks.example:8080": 421,
+	})
+	status, body := ask(t, http.MethodPost, page+"force?name=orders", "evil.example", nil)
+	require.Equal(t, http.StatusMisdirectedRequest, status)
+	require.Contains(t, body, "-host")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait())
+
+	s := serving{listen: "Box.example:8080"}
+	require.True(t, s.known("box.example:8080", false))
+	require.False(t, s.known("example:8080", false))
+	s.listen = ":8080"
+	require.False(t, s.known("", false), "no host is none of its names")
+	require.False(t, s.known(":8080", false))
 }
 
 func TestUIForces(t *testing.T) {

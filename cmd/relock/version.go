@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -25,7 +27,7 @@ func (a *app) versionCommand() *cobra.Command {
 
 // printVersion prints what the build tells of itself; info may be nil.
 func printVersion(w io.Writer, info *debug.BuildInfo) {
-	command, library, commit := "unknown", "", ""
+	command, library := "unknown", ""
 	if info != nil {
 		command = info.Main.Version
 		for _, dep := range info.Deps {
@@ -33,18 +35,40 @@ func printVersion(w io.Writer, info *debug.BuildInfo) {
 				library = dep.Version
 			}
 		}
-		for _, setting := range info.Settings {
-			if setting.Key == "vcs.revision" {
-				commit = setting.Value
-			}
-		}
 	}
 	fmt.Fprintf(w, "relock   %s\n", command)
 	if library != "" {
 		fmt.Fprintf(w, "library  %s\n", library)
 	}
-	if commit != "" {
+	if commit := commitOf(info); commit != "" {
 		fmt.Fprintf(w, "commit   %s\n", commit)
 	}
 	fmt.Fprintf(w, "go       %s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
+
+// commitOf is what the build was made of: what the build was told of its clone, else the end of a
+// pseudo-version, v0.0.0-20060102150405-0123456789ab. It is "" for a release, whose version says it.
+func commitOf(info *debug.BuildInfo) string {
+	if info == nil {
+		return "unknown"
+	}
+	settings := make(map[string]string)
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	if commit := settings["vcs.revision"]; commit != "" {
+		if settings["vcs.modified"] == "true" {
+			commit += ", and changes to it"
+		}
+		return commit
+	}
+	if pseudo := pseudoVersion.FindStringSubmatch(info.Main.Version); pseudo != nil {
+		return pseudo[1]
+	}
+	if strings.HasPrefix(info.Main.Version, "v") {
+		return ""
+	}
+	return "unknown: it was built with -buildvcs=false, or outside of a clone"
+}
+
+var pseudoVersion = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})(?:\+|$)`)
