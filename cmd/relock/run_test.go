@@ -272,7 +272,7 @@ func TestRunTellsThatItWaits(t *testing.T) {
 	lines := bufio.NewReader(stderr)
 	line, err := lines.ReadString('\n')
 	require.NoError(t, err)
-	require.Contains(t, line, `relock run: waiting for lock "orders": held by `+locks.ID()+":1 for ")
+	require.Regexp(t, `relock run: waiting for lock "orders": held by `+locks.ID()+`:1\d{16} for `, line)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	rest, err := io.ReadAll(lines)
 	require.NoError(t, err)

@@ -55,7 +55,7 @@ func TestForce(t *testing.T) {
 	require.Contains(t, s.get("/lock?name=orders"), `<a class="danger" href="force?name=orders">`)
 	question := s.get("/force?name=orders")
 	require.Contains(t, question, "<q>orders</q>")
-	require.Contains(t, question, first.ID()+":1</strong> for ")
+	require.Regexp(t, first.ID()+`:1\d{16}</strong> for `, question)
 	require.Contains(t, question, "1 waits for it")
 
 	path, form := agreed(t, s, "orders")
@@ -79,10 +79,10 @@ func TestForce(t *testing.T) {
 	refused(http.StatusNotFound, http.MethodPost, forcePath("a{}"), form)
 
 	got := s.do(http.MethodPost, path, form, "Sec-Fetch-Site", "same-origin", "Origin", s.base)
-	require.Contains(t, got.body, "orders was taken from "+first.ID()+":1.")
+	require.Regexp(t, "orders was taken from "+first.ID()+`:1\d{16}\.`, got.body)
 	<-lease.Context().Done()
 	next := <-granted
-	require.Contains(t, log.String(), "lock=orders holder="+first.ID()+":1 freed=true")
+	require.Regexp(t, "lock=orders holder="+first.ID()+`:1\d{16} freed=true`, log.String())
 	require.Equal(t, http.StatusConflict, s.do(http.MethodPost, path, form).status, "it was agreed to for another holder")
 	require.NoError(t, next.Context().Err())
 	s.shows("/lock?name=orders", second.ID())

@@ -12,7 +12,7 @@ import (
 // A Waiter stands in a lock's queue.
 type Waiter struct {
 	Client string // uuid
-	Owner  string // of WithOwner, else the owner field it will have
+	Owner  string // of WithOwner, else the owner field it will have, without its random digits
 	By     wire.Card
 	Waited time.Duration
 }
@@ -54,7 +54,7 @@ func lineOn(ctx context.Context, rdb rueidis.Client, names *wire.Names) (places 
 		if len(parts) < 4 {
 			continue
 		}
-		p := Waiter{Client: parts[2], Owner: parts[2] + ":" + parts[3]}
+		p := Waiter{Client: parts[2], Owner: wire.WaitingID(parts[2], parts[3])}
 		p.Waited = max(0, now.Sub(time.UnixMicro(int64(m.Score))))
 		if len(parts) == 5 && parts[4] != "" {
 			p.Owner = parts[4]

@@ -33,6 +33,15 @@ func NewID(client string, n uint64) string {
 	return string(strconv.AppendUint(id, 1e15+binary.NativeEndian.Uint64(drawn[:])%9e15, 10))
 }
 
+// WaitingID is what may be shown of the id <client uuid>:<n> of an entry that waits: without the random
+// digits.
+func WaitingID(client, n string) string {
+	if len(n) > 16 {
+		n = n[:len(n)-16]
+	}
+	return client + ":" + n
+}
+
 // MinLook keeps looks apart when a holder's lease is always about to end.
 const MinLook = 2 * time.Millisecond
 

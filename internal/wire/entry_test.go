@@ -62,11 +62,13 @@ func TestIDs(t *testing.T) {
 			require.Regexp(t, sharer, id)
 			require.LessOrEqual(t, len(id), 64)
 			require.Equal(t, []string{said}, numbers.FindStringSubmatch(strings.TrimPrefix(id, client))[1:])
+			require.Equal(t, client+":"+said, WaitingID(client, strings.TrimPrefix(id, client+":")))
 			was[id], drawn[id[len(id)-16:]] = true, true
 		}
 	}
 	require.Len(t, was, 4000)
 	require.Len(t, drawn, 4000)
+	require.Equal(t, client+":17", WaitingID(client, "17"), "of a client of before")
 }
 
 func BenchmarkNewID(b *testing.B) {
