@@ -20,6 +20,7 @@ import (
 func TestManyLocksGoTogether(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", "lock-77", "no lock")
+	s.Do("HSET", "redisson_lock_token:{lock-177}", "no", "counter")
 	tap := faulty(s)
 	c := newClient(t, tap)
 	warm, err := c.Mutex("warm").Lock(t.Context())
@@ -29,7 +30,7 @@ func TestManyLocksGoTogether(t *testing.T) {
 	leases, errs := lockTogether(t, tap, c)
 	var wg sync.WaitGroup
 	for i, err := range errs {
-		if i == 77 {
+		if i == 77 || i == 177 {
 			require.ErrorContains(t, err, "WRONGTYPE")
 			continue
 		}
@@ -38,6 +39,9 @@ func TestManyLocksGoTogether(t *testing.T) {
 		require.NoError(t, leases[i].Context().Err())
 		require.Equal(t, "1", s.Do("EXISTS", fmt.Sprintf("lock-%d", i)))
 	}
+
+	require.Equal(t, "no\ncounter", s.Do("HGETALL", "redisson_lock_token:{lock-177}"), "what is no counter is not written over")
+	require.Equal(t, "0", s.Do("EXISTS", "lock-177"))
 
 	s.Do("SCRIPT", "FLUSH") // an answer that is no answer: what ran for none is sent with its text
 	tap.Filter(faults.Next(faults.Script("many"), faults.LoseReply, faults.LoseCall))

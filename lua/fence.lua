@@ -1,6 +1,6 @@
 -- fence: raise the fencing counter of one node of a quorum to what the quorum reached, or ask how far it is.
 --
--- needs: retention guard kept kind
+-- needs: retention guard counter kept kind
 -- KEYS[1]  lock hash        name
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
 -- KEYS[5]  seed             relock_seed:{name}

@@ -107,7 +107,8 @@ const eachBegins = "-- each:\n"
 // surveyed is what a survey tells of an entry, in place of asking for it, and an answer in one word.
 var surveyed = strings.NewReplacer(
 	"redis.call('EXISTS', KEYS[1], KEYS[2]) == 0", "(known.idle or redis.call('EXISTS', KEYS[1], KEYS[2]) == 0)",
-	"redis.call('GET', KEYS[3])", "(known.idle and known.counters[i] or redis.call('GET', KEYS[3]))",
+	"  local had = redis.call('GET', KEYS[3])\n", "  local had = known.idle and known.counters[i]\n"+
+		"  if had == nil then\n    had = redis.call('GET', KEYS[3])\n  end\n",
 	"return said.answer", "return said.tokens")
 
 // among makes a short text the function quick of one among many entries, whose keys stand behind the first k and whose

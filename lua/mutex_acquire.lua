@@ -14,7 +14,8 @@
 local said = {} -- of many entries those before it had the same, mostly: to write numbers takes long
 -- each:
 if (ARGV[4] or '') == '' and #(ARGV[5] or '') < 2 and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
-  local had, count = redis.call('GET', KEYS[3]), tonumber(ARGV[2])
+  local had = redis.call('GET', KEYS[3])
+  local count, still = tonumber(ARGV[2]), had and 'XX' or 'NX' -- what was asked for together may be no string
   if not said.now then
     local time = redis.call('TIME')
     said.now = time[1] * 1000000 + time[2]
@@ -32,23 +33,25 @@ if (ARGV[4] or '') == '' and #(ARGV[5] or '') < 2 and redis.call('EXISTS', KEYS[
       said.counter = string.format('%.0f', last)
     end
     local span = math.floor(last / SPAN)
-    local stands = had and math.floor(had / SPAN) == span
+    local stands, put = had and math.floor(had / SPAN) == span
     if retention == 0 or had and not stands and redis.call('PTTL', KEYS[3]) == -1 then
-      redis.call('SET', KEYS[3], said.counter)
+      put = redis.call('SET', KEYS[3], said.counter, still)
     elseif stands then
-      redis.call('SET', KEYS[3], said.counter, 'KEEPTTL')
+      put = redis.call('SET', KEYS[3], said.counter, 'KEEPTTL')
     else
       if said.span ~= span then
         said.span, said.kept = span, string.format('%.0f', (span + 1) * SPAN / 1000 + retention)
       end
-      redis.call('SET', KEYS[3], said.counter, 'PXAT', said.kept)
+      put = redis.call('SET', KEYS[3], said.counter, 'PXAT', said.kept, still)
     end
-    redis.call('HSET', KEYS[1], ARGV[3], '1', 'relock:first', said.tokens)
-    local kept = redis.pcall('PEXPIRE', KEYS[1], ARGV[1])
-    if type(kept) == 'table' then
-      redis.call('DEL', KEYS[1]) -- a lock that nothing ends would outlive its holder
-      error(kept.err, 0)
+    if put then
+      redis.call('HSET', KEYS[1], ARGV[3], '1', 'relock:first', said.tokens)
+      local kept = redis.pcall('PEXPIRE', KEYS[1], ARGV[1])
+      if type(kept) == 'table' then
+        redis.call('DEL', KEYS[1]) -- a lock that nothing ends would outlive its holder
+        error(kept.err, 0)
+      end
+      return said.answer
     end
-    return said.answer
   end
 end

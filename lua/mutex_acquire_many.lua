@@ -5,7 +5,8 @@
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
 --
 -- Returns nothing: it only defines survey, which returns that all are idle, and their counters. Where they are not, or may
--- not be asked for together, each is asked for by itself. So is a counter that MGET knows nothing of.
+-- not be asked for together, each is asked for by itself. A counter that MGET knows nothing of is not there, or no string:
+-- then quick cannot write it, and leaves the entry to the script.
 local function survey(keys, args, entries, deep, wide)
   local asked, counters, seen = {}, {}, {}
   for i = 1, entries do
