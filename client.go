@@ -82,10 +82,13 @@ func (c *Client) Initialize(ctx context.Context) error {
 		return errNilContext
 	}
 	k := c.keeperOf()
-	if err := k.begin(); err != nil {
+	if k == nil {
+		return errNotNew
+	}
+	if err := k.begin(&k.tally[0]); err != nil {
 		return err
 	}
-	defer k.end()
+	defer k.end(&k.tally[0])
 	return outward(k.arb.initialize(ctx))
 }
 
@@ -110,7 +113,7 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 		lk.err = err
 		return lk
 	}
-	lk.names, lk.key, lk.cfg = k.names, k.key, &lk.k.cfg
+	lk.names, lk.key, lk.tally, lk.cfg = k.names, k.key, k.tally, &lk.k.cfg
 	if len(opts) > 0 {
 		own, err := lk.cfg.with(opts, false)
 		lk.cfg, lk.err = &own, err
@@ -124,6 +127,7 @@ type known struct {
 	kind  *wire.Kind
 	names *wire.Names
 	key   any // a leaseKey
+	tally *tally
 }
 
 // maxKnown is how many names a client keeps at most: a few thousand locks, in half a kilobyte each.
@@ -142,7 +146,8 @@ func (k *keeper) knownAs(kind *wire.Kind, name string) (*known, error) {
 	if err != nil {
 		return nil, err
 	}
-	is := &known{name: name, kind: kind, names: names, key: leaseKey{client: k.id, name: names.Lock, kind: kind}}
+	key := leaseKey{client: k.id, name: names.Lock, kind: kind}
+	is := &known{name: name, kind: kind, names: names, key: key, tally: k.tallyOf(names)}
 	place.Store(is)
 	return is, nil
 }

@@ -98,7 +98,7 @@ func TestCloseGivesBackALateGrant(t *testing.T) {
 		m := c.Mutex("k")
 		h := c.keeper.newHold(m.newClaim(""), node.Grant{Token: 1}, m.cfg, false)
 		c.Close()
-		_, err := h.start(t.Context(), &m.lock, HowLocal)
+		_, err := h.start(t.Context(), &m.lock, HowLocal, clock.Now())
 		require.ErrorIs(t, err, ErrClosed)
 		require.Contains(t, s.abandoned, "k")
 	})

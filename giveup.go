@@ -65,7 +65,7 @@ func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 		}
 		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
 			// The caller is told why it does not get the lock, not how it was given back.
-			lk.k.behind(func() {
+			lk.k.behind(lk.tally, func() {
 				if l.h.drop(ctx, l) == ErrClosed {
 					l.h.claim.abandon() // Close took it for a lock that a caller has
 				}
@@ -77,10 +77,10 @@ func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 }
 
 // behind does what a caller that gave up must not wait for. Close waits for it, as for a call.
-func (k *keeper) behind(do func()) {
-	k.calls.Add(1)
+func (k *keeper) behind(t *tally, do func()) {
+	t.calls.Add(1)
 	go func() {
-		defer k.end()
+		defer k.end(t)
 		do()
 	}()
 }
@@ -97,7 +97,7 @@ func (lk *lock) tryAs(ctx context.Context, seen *call) (*Lease, error) {
 	if err := lk.beginEntry(ctx); err != nil {
 		return nil, err
 	}
-	defer lk.k.end()
+	defer lk.k.end(lk.tally)
 	if l, entered, err := lk.reenter(ctx, ctx, seen, (*hold).tryReenter); entered {
 		return l, err
 	}
@@ -124,8 +124,10 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 	if owner == "" {
 		b, atGate = lk.k.gates.TryEnter(lk.names.Lock)
 	}
-	if b.idle && b.hold.resume() {
-		return b.hold.start(ctx, lk, HowCached)
+	if b.idle {
+		if now := clock.Now(); b.hold.resume(now) {
+			return b.hold.start(ctx, lk, HowCached, now)
+		}
 	}
 	seen.begins()
 	c := lk.newClaim(owner)
@@ -136,5 +138,6 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 		}
 		return nil, err
 	}
-	return lk.k.newHold(c, g, lk.cfg, atGate).start(ctx, lk, HowFree)
+	h := lk.k.newHold(c, g, lk.cfg, atGate)
+	return h.start(ctx, lk, HowFree, h.since)
 }

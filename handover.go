@@ -2,6 +2,7 @@ package relock
 
 import (
 	"context"
+	"hash/maphash"
 	"sync/atomic"
 	"time"
 
@@ -14,19 +15,42 @@ import (
 // keeper is what the locks and holds of a client have in common: who decides, who waits here, and
 // what is kept.
 type keeper struct {
-	id        string // uuid: fields and inbox of the client
-	cfg       config
-	arb       arbiter
-	gates     *gate.Gates[baton]
-	remark    remark // at a gate
-	dog       *watchdog
-	plate     *plate        // nil where the client has no name
-	count     atomic.Uint64 // of entries
-	known     [maxKnown]atomic.Pointer[known]
-	closed    atomic.Bool
-	lingering atomic.Int64  // holds that lie idle
-	calls     atomic.Int64  // that are under way
-	idle      chan struct{} // one slot: the last of them ended on a closed client
+	id     string // uuid: fields and inbox of the client
+	cfg    config
+	arb    arbiter
+	gates  *gate.Gates[baton]
+	remark remark // at a gate
+	dog    *watchdog
+	plate  *plate        // nil where the client has no name
+	idle   chan struct{} // one slot: a last call of a tally ended on a closed client
+	closed atomic.Bool   // every call reads it: nothing that calls write lies beside it
+	known  [maxKnown]atomic.Pointer[known]
+	tally  [tallies]tally
+	count  atomic.Uint64 // of entries
+}
+
+// tallies is how many counters of a kind a client has, so that locks which have nothing to do with
+// each other seldom write the same one.
+const tallies = 16
+
+// tally counts what goes on at the locks whose names have one hash, on cache lines of its own.
+type tally struct {
+	_         [8]uint64
+	calls     atomic.Int64 // that are under way
+	lingering atomic.Int64 // holds that lie idle
+}
+
+// tallyOf returns where a lock counts.
+func (k *keeper) tallyOf(names *wire.Names) *tally {
+	return &k.tally[maphash.String(nameSeed, names.Lock)%tallies]
+}
+
+// underWay is how many calls are. One that begins while they are added up may be missed.
+func (k *keeper) underWay() (n int64) {
+	for i := range k.tally {
+		n += k.tally[i].calls.Load()
+	}
+	return n
 }
 
 // baton is what one goroutine hands to the next at a lock's gate: the lock itself, or its place in
@@ -42,7 +66,7 @@ type baton struct {
 func (k *keeper) settle() {
 	t := time.NewTimer(2 * k.cfg.commandTimeout)
 	defer t.Stop()
-	for k.calls.Load() > 0 {
+	for k.underWay() > 0 {
 		select {
 		case <-k.idle:
 		case <-t.C:
@@ -51,9 +75,10 @@ func (k *keeper) settle() {
 	}
 }
 
-// finish passes the hold to the next goroutine of this process, or gives the lock back.
+// finish passes the hold to the next goroutine of this process, lays it down at the gate, or gives
+// the lock back.
 func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
-	if h.passOn(now) || h.linger(now) {
+	if h.passOn(now) {
 		return nil
 	}
 	h.mu.Lock()
@@ -76,36 +101,38 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 }
 
 // passOn gives the hold to the next local waiter, within the bounds that keep other processes from
-// starving.
+// starving. A hold that may linger is bound by nothing more, and is laid down where nobody waits.
 func (h *hold) passOn(now clock.Stamp) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.atGate || h.state != holdLive {
 		return false
 	}
-	if h.spent(now) {
+	cached := h.cacheable(now)
+	if !cached && h.spent(now) {
 		h.nextBlock()
+		cached = h.cacheable(now)
 	}
-	if h.left == 0 || h.spent(now) && !h.cacheable(now) || h.until.Until(now) < h.entry.Lease/10 {
+	if !cached && (h.spent(now) || h.until.Until(now) < h.entry.Lease/10) {
 		return false
 	}
 	if h.kept.Until(now) > h.entry.Lease {
 		return false // were this process to die, the next holder's lock would stand for as long as it was lengthened
 	}
-	// Passed under h.mu: a loss that comes now finds the gate with the one it was passed to.
-	passed := h.handTo(now)
-	if passed || h.cacheable(now) {
-		h.refill(now)
+	h.refill(now, cached)
+	key, soon := h.entry.Names.Lock, !h.cfg.strict && now.Since(h.began) <= gate.Soon
+	// Passed, or laid down, under h.mu: a loss that comes now finds the gate with the one who has the
+	// hold by then. And last of all, since that one asks for h.mu at once.
+	switch {
+	case cached && h.tally.lingering.Load() < maxLingering/tallies:
+		if h.k.gates.Rest(key, baton{hold: h}, baton{hold: h, idle: true}, soon, now.Mono()) {
+			h.layDown()
+		}
+		return true
+	case soon:
+		return h.k.gates.Offer(key, baton{hold: h}, now.Mono())
 	}
-	return passed
-}
-
-// handTo passes the hold to the next local waiter, or offers it. The caller holds h.mu.
-func (h *hold) handTo(now clock.Stamp) bool {
-	if h.cfg.strict || now.Since(h.began) > gate.Soon {
-		return h.k.gates.Pass(h.entry.Names.Lock, baton{hold: h})
-	}
-	return h.k.gates.Offer(h.entry.Names.Lock, baton{hold: h}, now.Mono())
+	return h.k.gates.Pass(key, baton{hold: h})
 }
 
 // refill is a block of tokens that is asked for while the last ones of the one before are used, so
@@ -117,16 +144,20 @@ type refill struct {
 	grant node.Grant // zero while it was not answered
 }
 
-// refillBelow is a quarter: of a block that is so far used up the next one is asked for.
-const refillBelow = 4
+// refillPart of a block are left when the next one is asked for.
+const refillPart = 4
 
-// refill asks for the next block if that is due. The caller holds h.mu.
-func (h *hold) refill(now clock.Stamp) {
+// refill asks for the next block where the last part of this one begins, and will be there as long as
+// the answer takes: the lock went through the other parts in as many round trips, or more. Else the
+// block would come too late, and its tokens would be lost, while those who follow each other that
+// fast need as many as the clock makes. The caller holds h.mu.
+func (h *hold) refill(now clock.Stamp, cached bool) {
 	left, of := h.left, h.entry.Block
-	if !h.cacheable(now) {
+	if !cached {
 		left, of = min(left, h.cfg.passes-h.used), min(of, h.cfg.passes)
 	}
-	if h.more.asked || left > of/refillBelow || of < 2*refillBelow {
+	if left != of/refillPart || h.more.asked || now.Since(h.since) < (refillPart-1)*h.trip ||
+		!cached && !h.k.gates.Waiting(h.entry.Names.Lock) {
 		return
 	}
 	h.more = refill{asked: true, used: h.used}

@@ -15,8 +15,10 @@ import (
 // this process.
 type hold struct {
 	k     *keeper
+	tally *tally
 	claim claim
 	entry *wire.Entry
+	trip  time.Duration // for how long the answer was on its way by which the lock was granted, or longer
 
 	watcher hub.Watcher // itself, as the hub knows it
 

@@ -73,7 +73,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 	begun := func(c *Client) *Lease {
 		m := c.Mutex("k", WithMaxHold(time.Minute))
 		h := c.keeper.newHold(m.newClaim(""), node.Grant{Token: 1, Passes: 1000, Sent: clock.Now()}, m.cfg, false)
-		l, err := h.start(t.Context(), &m.lock, HowFree)
+		l, err := h.start(t.Context(), &m.lock, HowFree, clock.Now())
 		require.NoError(t, err)
 		return l
 	}
@@ -84,7 +84,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 		late := now.Add(time.Minute)
 		l.h.until = late.Add(time.Minute) // it was renewed
 		require.False(t, l.h.expireBy(late))
-		_, err = l.h.start(t.Context(), &c.Mutex("k").lock, HowLocal)
+		_, err = l.h.start(t.Context(), &c.Mutex("k").lock, HowLocal, late)
 		require.NoError(t, err, "it goes to the next")
 	})
 	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {

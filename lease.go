@@ -217,8 +217,8 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background() // a lock is given back whatever else is wrong
 	}
-	l.h.k.calls.Add(1)
-	defer l.h.k.end()
+	l.h.tally.calls.Add(1)
+	defer l.h.k.end(l.h.tally)
 	err := outward(l.h.drop(ctx, l))
 	l.unlockedWith(err)
 	return err
@@ -242,8 +242,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := leaseInRange(d); err != nil {
 		return fmt.Errorf("%w: Extend: %w", ErrInvalidOption, err)
 	}
-	l.h.k.calls.Add(1)
-	defer l.h.k.end()
+	l.h.tally.calls.Add(1)
+	defer l.h.k.end(l.h.tally)
 	return outward(l.h.extend(ctx, l, d, true))
 }
 

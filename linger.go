@@ -26,7 +26,7 @@ const (
 	// lingerBlock is how many fencing tokens a grant reserves that may linger: a few milliseconds'
 	// worth, even where nothing is done under the lock.
 	lingerBlock = 8192
-	// maxLingering bounds how many holds of a client linger at one time.
+	// maxLingering bounds how many holds of a client linger at one time; each tally has a share.
 	maxLingering = 16384
 )
 
@@ -104,28 +104,16 @@ func (h *hold) alone() bool {
 	return h.fresh && !h.stale
 }
 
-// linger lays the hold down at the gate, which the caller leaves by that. It returns false where the
-// lock has to be given back.
-func (h *hold) linger(now clock.Stamp) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.atGate || !h.cacheable(now) {
-		return false
-	}
-	if h.k.lingering.Add(1) > maxLingering {
-		h.k.lingering.Add(-1)
-		return false
-	}
+// layDown notes that the hold lies at the gate, which the caller has left by that. The caller holds
+// h.mu: whoever ends the hold from here on finds it there, or with one who took it.
+func (h *hold) layDown() {
+	h.tally.lingering.Add(1)
 	h.idle, h.atGate, h.cap = true, false, clock.Never()
-	// Laid down under h.mu: whoever ends the hold from here on finds it there, or with one who took it.
-	h.k.gates.Rest(h.entry.Names.Lock, baton{hold: h, idle: true})
-	return true
 }
 
 // resume takes up a hold that lay at the gate, for a caller that is at the gate now. It returns false
 // where the lock has to be asked for: then the hold is over.
-func (h *hold) resume() bool {
-	now := clock.Now()
+func (h *hold) resume(now clock.Stamp) bool {
 	h.mu.Lock()
 	if h.idle && h.cacheable(now) && h.doubt.IsZero() {
 		h.pickUp()
@@ -141,7 +129,7 @@ func (h *hold) resume() bool {
 // pickUp ends the idleness of a hold. The caller holds h.mu.
 func (h *hold) pickUp() {
 	h.idle = false
-	h.k.lingering.Add(-1)
+	h.tally.lingering.Add(-1)
 }
 
 // giveBack ends a hold that lies idle. It acts once, whoever calls it.

@@ -30,12 +30,12 @@ func hears(t *testing.T, c *Client) {
 	m := c.Mutex("warm up")
 	require.Eventually(t, func() bool {
 		lockAndUnlock(t, m)
-		return c.keeper.lingering.Load() > 0
+		return idleAt(c) > 0
 	}, 10*time.Second, time.Millisecond)
 	forced, err := m.ForceUnlock(t.Context())
 	require.NoError(t, err)
 	require.True(t, forced)
-	require.Eventually(t, func() bool { return c.keeper.lingering.Load() == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return idleAt(c) == 0 }, 10*time.Second, time.Millisecond)
 }
 
 func lockAndUnlock(t *testing.T, m *Mutex) (token int64) {
@@ -58,7 +58,12 @@ func commands(c *faults.Client, lock string) *atomic.Int64 {
 }
 
 // idleAt reports how many holds lie idle in a client.
-func idleAt(c *Client) int { return int(c.keeper.lingering.Load()) }
+func idleAt(c *Client) (n int) {
+	for i := range c.keeper.tally {
+		n += int(c.keeper.tally[i].lingering.Load())
+	}
+	return n
+}
 
 func TestCachedLockSendsNothing(t *testing.T) {
 	s := redistest.Start(t)
@@ -253,10 +258,13 @@ func TestDoubtedHoldIsNotCached(t *testing.T) {
 func TestLingeringIsBounded(t *testing.T) {
 	s := redistest.Start(t)
 	c := lingeringClient(t, s.Client(), time.Hour)
-	c.keeper.lingering.Add(maxLingering)
-	lockAndUnlock(t, c.Mutex("k"))
+	m := c.Mutex("k")
+	m.tally.lingering.Add(maxLingering / tallies)
+	lockAndUnlock(t, m)
 	require.Equal(t, "0", s.Do("EXISTS", "k"))
-	c.keeper.lingering.Add(-maxLingering)
+	m.tally.lingering.Add(-maxLingering / tallies)
+	lockAndUnlock(t, m)
+	require.Equal(t, "1", s.Do("EXISTS", "k"))
 }
 
 func TestLingerOptions(t *testing.T) {
@@ -346,7 +354,7 @@ func BenchmarkCached(b *testing.B) {
 	s := redistest.Start(b)
 	c := benchClient(b, s.Client(), WithLinger(time.Minute))
 	m := c.Mutex("k")
-	for c.keeper.lingering.Load() == 0 {
+	for idleAt(c) == 0 {
 		lockUnlock(b.Context(), b, m)
 	}
 	b.ReportAllocs()

@@ -26,8 +26,8 @@ type call struct {
 
 // observed makes a call of the lock's, and tells what became of it.
 func (lk *lock) observed(ctx context.Context, enter func(*lock, context.Context, *call) (*Lease, error)) (*Lease, error) {
-	lk.k.calls.Add(1) // until it is told, which Close waits for
-	defer lk.k.end()
+	lk.tally.calls.Add(1) // until it is told, which Close waits for
+	defer lk.k.end(lk.tally)
 	c := newCall(lk, ctx)
 	if lk.cfg.fixed > 0 {
 		c.begins()

@@ -115,7 +115,7 @@ func TestLateReceiverOfAHoldIsNotKept(t *testing.T) {
 		cancel()
 		resume := r.hang()
 		began := time.Now()
-		_, err := m.accept(ctx, ctx, h, HowLocal)
+		_, err := m.accept(ctx, ctx, h, HowLocal, clock.Now())
 		require.ErrorIs(t, outward(err), context.Canceled)
 		require.Zero(t, time.Since(began))
 		resume()

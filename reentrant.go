@@ -18,6 +18,7 @@ type Mutex struct{ lock }
 // lock is what all kinds of locks are: a name, options, and the way to a lease.
 type lock struct {
 	k     *keeper // of the client
+	tally *tally
 	kind  *wire.Kind
 	names *wire.Names
 	cfg   *config
@@ -115,7 +116,7 @@ func (lk *lock) acquireAs(ctx context.Context, seen *call) (*Lease, error) {
 	if err := lk.beginEntry(ctx); err != nil {
 		return nil, err
 	}
-	defer lk.k.end()
+	defer lk.k.end(lk.tally)
 	wctx := ctx
 	if lk.cfg.wait > 0 {
 		var cancel context.CancelFunc
@@ -143,16 +144,16 @@ func (lk *lock) begin(ctx context.Context) error {
 	if err := lk.valid(ctx); err != nil {
 		return err
 	}
-	return lk.k.begin()
+	return lk.k.begin(lk.tally)
 }
 
-// beginEntry is begin for who wants the lock.
+// beginEntry is begin for a caller that wants the lock.
 func (lk *lock) beginEntry(ctx context.Context) error {
 	if err := lk.begin(ctx); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
-		lk.k.end()
+		lk.k.end(lk.tally)
 		return lk.refused(ctx)
 	}
 	return nil
@@ -171,22 +172,19 @@ func (lk *lock) valid(ctx context.Context) error {
 	return nil
 }
 
-// begin counts a call that is under way, which Close waits for. On a closed client it returns
+// begin counts at t a call that is under way, which Close waits for. On a closed client it returns
 // ErrClosed and counts nothing.
-func (k *keeper) begin() error {
-	if k == nil {
-		return errNotNew
-	}
-	k.calls.Add(1)
+func (k *keeper) begin(t *tally) error {
+	t.calls.Add(1)
 	if k.isClosed() {
-		k.end()
+		k.end(t)
 		return ErrClosed
 	}
 	return nil
 }
 
-func (k *keeper) end() {
-	if k.calls.Add(-1) == 0 && k.isClosed() {
+func (k *keeper) end(t *tally) {
+	if t.calls.Add(-1) == 0 && k.isClosed() {
 		select {
 		case k.idle <- struct{}{}:
 		default:
@@ -237,10 +235,14 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 		return lk.contend(ctx, wctx, lk.newClaim(owner), false, seen)
 	}
 	b, err := lk.enter(wctx, seen)
+	var now clock.Stamp
+	if b.hold != nil {
+		now = clock.Now()
+	}
 	switch {
 	case err != nil:
 		return nil, lk.leftTheLine(err)
-	case b.idle && !b.hold.resume():
+	case b.idle && !b.hold.resume(now):
 		b = baton{}
 		lk.k.gates.Remark(lk.names.Lock, gate.ErrNothingYet)
 	}
@@ -250,7 +252,7 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 		if b.idle {
 			how = HowCached
 		}
-		return lk.accept(ctx, wctx, b.hold, how)
+		return lk.accept(ctx, wctx, b.hold, how, now)
 	case b.next == nil:
 		b.next = lk.newClaim("")
 	}
@@ -284,13 +286,12 @@ func (k *keeper) entry(kind *wire.Kind, names *wire.Names, owner string, cfg *co
 }
 
 // accept starts a lease on a hold that came through the gate, unless the caller has given up.
-func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How) (*Lease, error) {
+func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.Stamp) (*Lease, error) {
 	if wctx.Err() != nil {
-		now := clock.Now()
-		lk.k.behind(func() { _ = h.finish(context.WithoutCancel(ctx), now) }) // the sweeper mends what fails
+		lk.k.behind(lk.tally, func() { _ = h.finish(context.WithoutCancel(ctx), now) }) // the sweeper mends what fails
 		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
 	}
-	return h.start(ctx, lk, how)
+	return h.start(ctx, lk, how, now)
 }
 
 // contend waits for the lock with a claim, at its gate or past it.
@@ -301,7 +302,8 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim, atGate bool, seen *c
 	}
 	g, err := c.wait(wctx, seen.noticing(remark))
 	if err == nil {
-		return lk.k.newHold(c, g, lk.cfg, atGate).start(ctx, lk, seen.how())
+		h := lk.k.newHold(c, g, lk.cfg, atGate)
+		return h.start(ctx, lk, seen.how(), h.since)
 	}
 	err = lk.explain(wctx, err, c)
 	// The queued entry goes to the next goroutine here, which so inherits its place; else it is

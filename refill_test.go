@@ -12,8 +12,9 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// relay passes a lock on from goroutine to goroutine of c, so many times, one waiting always. Each that holds it calls
-// turn first, and the first so many wait until a block that was asked for is granted. It returns the tokens.
+// relay passes a lock on from goroutine to goroutine of c, so many times, one waiting always, as far as a round trip to
+// Redis takes no time. Each that holds it calls turn first, and the first so many wait until a block that was asked for
+// is granted. It returns the tokens.
 func relay(t *testing.T, c *Client, passes, answered int, turn func(i int), opts ...Option) (tokens []int64) {
 	t.Helper()
 	m := c.Mutex("k", opts...)
@@ -21,6 +22,7 @@ func relay(t *testing.T, c *Client, passes, answered int, turn func(i int), opts
 	for i := range passes {
 		l := within(t, next)
 		tokens = append(tokens, l.Token())
+		tripOf(l, 0)
 		turn(i)
 		next = waitWith(t.Context(), t, m)
 		require.Eventually(t, func() bool { return c.keeper.gates.Waiting(m.names.Lock) }, patience, 10*time.Microsecond)
@@ -34,6 +36,13 @@ func relay(t *testing.T, c *Client, passes, answered int, turn func(i int), opts
 	l := within(t, next)
 	require.NoError(t, l.Unlock(t.Context()))
 	return append(tokens, l.Token())
+}
+
+// tripOf makes l's hold take d for how long Redis needs to answer.
+func tripOf(l *Lease, d time.Duration) {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	l.h.trip = d
 }
 
 func rise(t *testing.T, tokens []int64) {
@@ -65,6 +74,50 @@ func TestBlocksFollowEachOther(t *testing.T) {
 	require.Equal(t, 1, seen["acquire"])
 	require.Equal(t, 1, seen["release"])
 	require.InDelta(t, 100/12, seen["refill"], 2)
+}
+
+// A block that is over before the next one could be there asks for none: its tokens would be lost.
+func TestShortBlocksAreNotFollowed(t *testing.T) {
+	rdb := faulty(redistest.Start(t))
+	c := newClient(t, rdb)
+	lockAndUnlock(t, c.Mutex("k"))
+	seen := blocks(rdb)
+	m, passes := c.Mutex("k", WithLocalHandoff(16, time.Hour)), 100
+	next := waitWith(t.Context(), t, m)
+	for range passes {
+		l := within(t, next)
+		tripOf(l, time.Hour)
+		next = waitWith(t.Context(), t, m)
+		require.Eventually(t, func() bool { return c.keeper.gates.Waiting(m.names.Lock) }, patience, 10*time.Microsecond)
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+	require.NoError(t, within(t, next).Unlock(t.Context()))
+	require.Zero(t, seen["refill"])
+	require.Equal(t, passes/16+1, seen["release"])
+}
+
+// A lock that lingers uses all tokens of a block before those of the next, however early they come.
+func TestNoRestOfABlockIsThrownAway(t *testing.T) {
+	rdb := faulty(redistest.Start(t))
+	c := lingeringClient(t, rdb, time.Hour)
+	m := c.Mutex("k")
+	l, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	tripOf(l, 0)
+	h, block := l.h, l.h.left+1
+	require.NoError(t, l.Unlock(t.Context()))
+	seen := blocks(rdb)
+	for i := 1; i < block; i++ {
+		require.Equal(t, l.Token()+int64(i), lockAndUnlock(t, m))
+		require.Eventually(t, func() bool {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return !h.more.asked || h.more.grant.Token > 0
+		}, patience, 10*time.Microsecond)
+	}
+	require.GreaterOrEqual(t, lockAndUnlock(t, m), l.Token()+int64(block))
+	require.Equal(t, 1, seen["refill"])
+	require.Zero(t, seen["acquire"]+seen["release"])
 }
 
 // One of another process that begins to wait just after the next block was granted is not passed over for longer than

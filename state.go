@@ -33,7 +33,7 @@ func (m *Mutex) State(ctx context.Context) (State, error) {
 	if err := m.of().begin(ctx); err != nil {
 		return State{}, outward(err)
 	}
-	defer m.k.end()
+	defer m.k.end(m.tally)
 	st, err := m.k.arb.inspect(ctx, m.names)
 	if err != nil {
 		return State{}, outward(err)
@@ -52,7 +52,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := m.of().begin(ctx); err != nil {
 		return false, outward(err)
 	}
-	defer m.k.end()
+	defer m.k.end(m.tally)
 	freed, err := m.k.arb.force(ctx, m.kind, m.names)
 	return freed, outward(err)
 }

@@ -190,20 +190,20 @@ func (k *keeper) newHold(c claim, g node.Grant, cfg *config, atGate bool) *hold 
 		k.gates.Remark(e.Names.Lock, nil)
 	}
 	h := &hold{
-		k: k, claim: c, entry: e, cfg: cfg, atGate: atGate, index: -1,
+		k: k, tally: k.tallyOf(e.Names), claim: c, entry: e, cfg: cfg, atGate: atGate, index: -1,
 		token: g.Token, left: g.Passes, since: clock.Now(), cap: clock.Never(),
 		until: g.Sent.Add(e.Lease - clock.Margin(e.Lease)), renewAt: g.Sent.Add(e.Lease / 3), kept: g.Sent.Add(e.Lease),
 	}
+	h.trip = h.since.Since(g.Sent)
 	h.fresh, h.asked = atGate && g.Fresh && cfg.lingers() && c.attend(), g.Sent
 	h.watcher, h.leases = h, h.room[:0]
 	c.watch(&h.watcher)
 	return h
 }
 
-// start gives the hold's next token to a new outermost lease of m. It fails when the hold was lost
-// on its way here.
-func (h *hold) start(ctx context.Context, of *lock, how How) (*Lease, error) {
-	now := clock.Now()
+// start gives the hold's next token, from now on, to a new outermost lease of m. It fails when the
+// hold was lost on its way here.
+func (h *hold) start(ctx context.Context, of *lock, how How, now clock.Stamp) (*Lease, error) {
 	l := &h.first
 	if l.h != nil { // the hold was passed on, and who had that one may still ask it
 		l = new(Lease)

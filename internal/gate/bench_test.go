@@ -1,6 +1,8 @@
 package gate_test
 
 import (
+	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -31,6 +33,22 @@ func benchHandOver(b *testing.B, handOver func(g *gate.Gates[int], key string, b
 			if !handOver(g, "k", baton+1) {
 				g.Leave("k")
 			}
+		}
+	})
+}
+
+// BenchmarkKeysOfTheirOwn is goroutines that want nothing of each other: the more processors (-cpu), the less time each
+// should take.
+func BenchmarkKeysOfTheirOwn(b *testing.B) {
+	g := gate.New[int]()
+	var goroutines atomic.Int64
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		key := strconv.FormatInt(goroutines.Add(1), 10)
+		baton := 1
+		for pb.Next() {
+			g.TryEnter(key)
+			g.Rest(key, baton, baton, true, 0)
 		}
 	})
 }

@@ -11,13 +11,13 @@
 // costs no switch of goroutines. Overtaking is bounded. Nobody overtakes one who has come in vain,
 // was called longer ago than Soon, or was overtaken mostOvertakes times: Offer then passes.
 //
-// Where nobody waits the one at the gate may leave the baton to rest there, for the next who comes.
+// Where nobody waits the one at the gate may leave a baton to rest there, for the next who comes.
 //
 // So a gate is free, taken or offered, or a baton rests there:
 //
 //	free     Enter: taken.
 //	taken    Enter: joins the line. Pass: taken by the first. Offer: offered, or as Pass.
-//	         Leave: taken by the first with no baton, or free. Rest: as Pass, or rests.
+//	         Leave: taken by the first with no baton, or free. Rest: as Offer or Pass, or rests.
 //	rests    Enter: taken, with the baton. Withdraw: free.
 //	offered  Enter: taken, with the baton. The first comes, because it was called or since it gives
 //	         up: taken, with the baton. Leave, for what was offered is worth nothing any more: taken
@@ -30,6 +30,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -73,7 +74,16 @@ func (e *Left) Unwrap() error { return e.Cause }
 type Gates[T comparable] struct {
 	closed  chan struct{}
 	waiters sync.Pool // that nobody knows any more, for reuse
+	seed    maphash.Seed
+	yards   [yards]yard[T]
+}
 
+// yards is how many mutexes the gates have. Keys that nobody wants at the same time seldom meet at
+// one of them, however many processors there are.
+const yards = 64
+
+// yard has the gates of the keys with one hash, on cache lines of its own.
+type yard[T comparable] struct {
 	// mu guards what follows, every line, and who sends to a waiter. Invariant: a key has a line
 	// exactly while its gate is taken or offered, or a baton rests there, for which nobody waits; a
 	// waiter is in its line until it has been given the gate, has taken what was offered, or has
@@ -82,6 +92,17 @@ type Gates[T comparable] struct {
 	mu    sync.Mutex
 	gates map[string]*line[T]
 	spare []*line[T]
+
+	_ [8]uint64
+}
+
+func (g *Gates[T]) yardOf(key string) *yard[T] { return &g.yards[maphash.String(g.seed, key)%yards] }
+
+// of returns the yard of key's gate, locked.
+func (g *Gates[T]) of(key string) *yard[T] {
+	y := g.yardOf(key)
+	y.mu.Lock()
+	return y
 }
 
 type line[T comparable] struct {
@@ -114,7 +135,7 @@ type word[T any] struct {
 
 // New returns gates that nobody stands at.
 func New[T comparable]() *Gates[T] {
-	return &Gates[T]{closed: make(chan struct{}), gates: make(map[string]*line[T])}
+	return &Gates[T]{closed: make(chan struct{}), seed: maphash.MakeSeed()}
 }
 
 // Enter waits for the turn at key's gate and returns the baton handed over, the zero T when the
@@ -168,12 +189,12 @@ func (g *Gates[T]) EnterSeen(ctx context.Context, key string, seen Watcher) (T, 
 
 // TryEnter takes key's gate if it is free, and returns the baton that rests there, if one does.
 func (g *Gates[T]) TryEnter(key string) (baton T, free bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l := g.gates[key]
+	y := g.of(key)
+	defer y.mu.Unlock()
+	l := y.gates[key]
 	switch {
 	case l == nil:
-		g.open(key)
+		y.open(key)
 	case l.rests:
 		baton = l.take()
 	default:
@@ -182,23 +203,13 @@ func (g *Gates[T]) TryEnter(key string) (baton T, free bool) {
 	return baton, true
 }
 
-// Rest leaves key's gate, where the caller is, and a baton there for whoever comes next; one who
-// waits is given it.
-func (g *Gates[T]) Rest(key string, baton T) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if l := g.gates[key]; !l.give(baton) {
-		l.baton, l.rests = baton, true
-	}
-}
-
 // Withdraw takes away the baton that rests at key's gate, if it is that one.
 func (g *Gates[T]) Withdraw(key string, baton T) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if l := g.gates[key]; l != nil && l.rests && l.baton == baton {
+	y := g.of(key)
+	defer y.mu.Unlock()
+	if l := y.gates[key]; l != nil && l.rests && l.baton == baton {
 		l.take()
-		g.free(key, l)
+		y.free(key, l)
 	}
 }
 
@@ -206,9 +217,9 @@ func (g *Gates[T]) Withdraw(key string, baton T) {
 // nil says that all is well. It stays when the gate goes to the next. Remark reports whether
 // somebody waits.
 func (g *Gates[T]) Remark(key string, remark error) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l := g.gates[key]
+	y := g.of(key)
+	defer y.mu.Unlock()
+	l := y.gates[key]
 	if l == nil {
 		return false
 	}
@@ -218,51 +229,54 @@ func (g *Gates[T]) Remark(key string, remark error) bool {
 
 // Waiting reports whether somebody waits behind the caller, who is at key's gate.
 func (g *Gates[T]) Waiting(key string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l := g.gates[key]
+	y := g.of(key)
+	defer y.mu.Unlock()
+	l := y.gates[key]
 	return l != nil && l.first != nil
 }
 
 // Pass hands the gate and a baton to the next waiter. It returns false, and the caller stays at the
 // gate, when nobody waits.
 func (g *Gates[T]) Pass(key string, baton T) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.gates[key].give(baton)
+	y := g.of(key)
+	defer y.mu.Unlock()
+	return y.gates[key].give(baton)
 }
 
 // Offer is Pass, but that a goroutine which enters before the next waiter has woken up may have the
 // gate and the baton. It is for callers who had the baton for no longer than Soon, as others
 // probably will. now is a reading of clock.Mono.
 func (g *Gates[T]) Offer(key string, baton T, now time.Duration) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l := g.gates[key]
-	w := l.first
-	switch {
-	case w == nil:
+	y := g.of(key)
+	defer y.mu.Unlock()
+	l := y.gates[key]
+	return l.offer(baton, now)
+}
+
+// Rest leaves key's gate, where the caller is: baton goes to who waits, as by Offer where soon is
+// set and else as by Pass; where nobody waits rest stays there for whoever comes next. It reports
+// whether that is so.
+func (g *Gates[T]) Rest(key string, baton, rest T, soon bool, now time.Duration) (rests bool) {
+	y := g.of(key)
+	defer y.mu.Unlock()
+	l := y.gates[key]
+	if soon && l.offer(baton, now) || !soon && l.give(baton) {
 		return false
-	case !w.called:
-		w.called, w.calledAt = true, now
-		w.hears <- word[T]{}
-	case w.vain || w.overtaken >= mostOvertakes || now-w.calledAt > Soon:
-		return l.give(baton)
 	}
-	l.offered, l.baton = true, baton
+	l.baton, l.rests = rest, true
 	return true
 }
 
 // Leave gives up the gate, and what the caller may have offered there: the next waiter comes to it
 // with no baton.
 func (g *Gates[T]) Leave(key string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l := g.gates[key]
+	y := g.of(key)
+	defer y.mu.Unlock()
+	l := y.gates[key]
 	l.take()
 	var none T
 	if !l.give(none) {
-		g.free(key, l)
+		y.free(key, l)
 	} else if l.remark == nil {
 		l.note(ErrNothingYet)
 	}
@@ -273,19 +287,24 @@ func (g *Gates[T]) Close() { close(g.closed) }
 
 // Len returns how many gates are taken.
 func (g *Gates[T]) Len() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.gates)
+	n := 0
+	for i := range g.yards {
+		y := &g.yards[i]
+		y.mu.Lock()
+		n += len(y.gates)
+		y.mu.Unlock()
+	}
+	return n
 }
 
 // join appends a waiter, or takes the gate, with what is offered there, and returns no waiter.
 func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l := g.gates[key]
+	y := g.of(key)
+	defer y.mu.Unlock()
+	l := y.gates[key]
 	switch {
 	case l == nil:
-		g.open(key)
+		y.open(key)
 		return baton, nil
 	case l.rests:
 		return l.take(), nil
@@ -308,9 +327,9 @@ func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
 
 // come takes what w was called for, unless w was overtaken.
 func (g *Gates[T]) come(key string, w *waiter[T]) (told word[T]) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if told, came := w.catch(g.gates[key]); came {
+	y := g.of(key)
+	defer y.mu.Unlock()
+	if told, came := w.catch(y.gates[key]); came {
 		return told
 	}
 	w.vain = true
@@ -319,9 +338,9 @@ func (g *Gates[T]) come(key string, w *waiter[T]) (told word[T]) {
 
 // quit takes w out of the line, unless the gate is its own by now.
 func (g *Gates[T]) quit(key string, w *waiter[T]) (told word[T], left *Left) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l := g.gates[key]
+	y := g.of(key)
+	defer y.mu.Unlock()
+	l := y.gates[key]
 	if told, came := w.catch(l); came {
 		return told, nil
 	}
@@ -346,26 +365,29 @@ func (w *waiter[T]) catch(l *line[T]) (told word[T], came bool) {
 	return told, told.given
 }
 
-// maxSpare is how many lines are kept for reuse.
-const maxSpare = 64
+// maxSpare is how many lines are kept for reuse, for each mutex.
+const maxSpare = 4
 
 // open makes a line for a key whose gate is free. The caller holds the mutex.
-func (g *Gates[T]) open(key string) {
+func (y *yard[T]) open(key string) {
 	var l *line[T]
-	if n := len(g.spare); n > 0 {
-		l, g.spare = g.spare[n-1], g.spare[:n-1]
+	if n := len(y.spare); n > 0 {
+		l, y.spare = y.spare[n-1], y.spare[:n-1]
 	} else {
 		l = new(line[T])
 	}
 	l.remark, l.since = ErrNothingYet, clock.Mono()
-	g.gates[key] = l
+	if y.gates == nil {
+		y.gates = make(map[string]*line[T])
+	}
+	y.gates[key] = l
 }
 
 // free ends the line of a key whose gate nobody is at any more. The caller holds the mutex.
-func (g *Gates[T]) free(key string, l *line[T]) {
-	delete(g.gates, key)
-	if len(g.spare) < maxSpare {
-		g.spare = append(g.spare, l)
+func (y *yard[T]) free(key string, l *line[T]) {
+	delete(y.gates, key)
+	if len(y.spare) < maxSpare {
+		y.spare = append(y.spare, l)
 	}
 }
 
@@ -381,6 +403,23 @@ func (l *line[T]) note(remark error) {
 func (l *line[T]) take() (baton T) {
 	baton, l.baton, l.offered, l.rests = l.baton, baton, false, false
 	return baton
+}
+
+// offer calls the first waiter, and leaves baton where it is until that one comes; one who was
+// called before, and may not be overtaken any more, is given it. The caller holds the mutex.
+func (l *line[T]) offer(baton T, now time.Duration) bool {
+	w := l.first
+	switch {
+	case w == nil:
+		return false
+	case !w.called:
+		w.called, w.calledAt = true, now
+		w.hears <- word[T]{}
+	case w.vain || w.overtaken >= mostOvertakes || now-w.calledAt > Soon:
+		return l.give(baton)
+	}
+	l.offered, l.baton = true, baton
+	return true
 }
 
 // give sends baton to the first waiter. The caller holds the mutex, so nobody else fills that

@@ -141,7 +141,7 @@ func TestABatonRestsAtTheGate(t *testing.T) {
 		g := gate.New[int]()
 		_, free := g.TryEnter("k")
 		require.True(t, free)
-		g.Rest("k", 7)
+		require.True(t, g.Rest("k", 6, 7, true, clock.Mono()))
 		g.Withdraw("k", 8)
 		require.Equal(t, 1, g.Len(), "another baton rests there")
 		baton, free := g.TryEnter("k")
@@ -159,15 +159,43 @@ func TestABatonRestsAtTheGate(t *testing.T) {
 			got <- baton
 		}()
 		synctest.Wait()
-		g.Rest("k", 9)
+		require.False(t, g.Rest("k", 9, 8, false, 0))
 		require.Equal(t, 9, <-got, "who waits is given it")
 
-		g.Rest("k", 10)
+		require.True(t, g.Rest("k", 9, 10, false, 0))
 		baton, err := g.Enter(t.Context(), "k")
 		require.NoError(t, err)
 		require.Equal(t, 10, baton)
-		g.Rest("k", 11)
+		require.True(t, g.Rest("k", 9, 11, false, 0))
 		g.Withdraw("k", 11)
+		require.Zero(t, g.Len())
+	})
+}
+
+// Leaving by Rest a goroutine may overtake the one that is called, as by Offer, and that one finds no baton which rests.
+func TestRestIsAnOfferToWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gate.New[int]()
+		_, free := g.TryEnter("k")
+		require.True(t, free)
+		got := make(chan int, 1)
+		go func() {
+			baton, err := g.Enter(t.Context(), "k")
+			if err != nil {
+				t.Error(err)
+			}
+			got <- baton
+		}()
+		synctest.Wait()
+		require.False(t, g.Rest("k", 1, 2, true, clock.Mono()))
+		baton, err := g.Enter(t.Context(), "k")
+		require.NoError(t, err)
+		require.Equal(t, 1, baton, "the gate was offered")
+		synctest.Wait()
+		require.Empty(t, got, "it was overtaken")
+		require.False(t, g.Rest("k", 3, 4, true, clock.Mono()))
+		require.Equal(t, 3, <-got)
+		g.Leave("k")
 		require.Zero(t, g.Len())
 	})
 }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -157,6 +158,26 @@ func TestLeaveTakesTheOfferBack(t *testing.T) {
 	require.Zero(t, g.Len())
 }
 
+// Whoever has the mutex of one key keeps those of most others from nothing.
+func TestKeysHaveMutexesOfTheirOwn(t *testing.T) {
+	g := New[int]()
+	taken := g.of(key)
+	defer taken.mu.Unlock()
+	met := 0
+	for i := range 1000 {
+		other := strconv.Itoa(i)
+		if !g.yardOf(other).mu.TryLock() {
+			met++
+			continue
+		}
+		g.yardOf(other).mu.Unlock()
+		_, free := g.TryEnter(other)
+		require.True(t, free)
+		g.Leave(other)
+	}
+	require.Less(t, met, 100)
+}
+
 // actors walk at random through all that can be done at one gate, one step at a time.
 type actors struct {
 	t      *testing.T
@@ -283,7 +304,9 @@ func (a *actors) drop(w *waiter[int]) {
 }
 
 func (a *actors) check() {
-	l := a.g.gates[key]
+	y := a.g.of(key)
+	l := y.gates[key]
+	y.mu.Unlock()
 	if l == nil {
 		require.Empty(a.t, a.waits)
 		return
