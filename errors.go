@@ -58,7 +58,7 @@ var (
 type HeldError struct {
 	Name   string        // the lock
 	Holder string        // field of the holder in Redis, "" when unknown; Mutex.State tells who that is
-	TTL    time.Duration // what was left of the holder's lease, 0 when unknown
+	TTL    time.Duration // what was left of the holder's lease, 0 when unknown, negative when it never ends
 	Wanted bool          // TryLock told the holder's process that the lock is wanted: where it lies idle there, it is free in a moment
 	Local  bool          // it waited behind another goroutine of this process
 	Cause  error         // why waiting ended; nil for TryLock
@@ -67,7 +67,11 @@ type HeldError struct {
 // Error names the lock, its holder and the cause.
 func (e *HeldError) Error() string {
 	msg := fmt.Sprintf("relock: lock %q not acquired", e.Name)
-	if e.Holder != "" {
+	switch {
+	case e.Holder == "":
+	case e.TTL < 0:
+		msg += fmt.Sprintf(": held by %s without an end", wire.Shown(e.Holder))
+	default:
 		msg += fmt.Sprintf(": held by %s for another %v unless renewed", wire.Shown(e.Holder), e.TTL)
 	}
 	if e.Wanted {

@@ -172,6 +172,8 @@ func TestErrorsSayWhatHappened(t *testing.T) {
 	require.ErrorIs(t, held, ErrNotAcquired)
 	require.ErrorIs(t, held, context.Canceled)
 	require.Equal(t, `relock: lock "k" not acquired`, (&HeldError{Name: "k"}).Error())
+	require.Equal(t, `relock: lock "k" not acquired: held by c:1 without an end`,
+		(&HeldError{Name: "k", Holder: "c:1", TTL: -time.Millisecond}).Error())
 	node := &NodeError{Op: "acquire", Name: "k", Err: fmt.Errorf("dial: %w", net.ErrClosed)}
 	require.ErrorIs(t, node, net.ErrClosed)
 	require.True(t, strings.HasPrefix(node.Error(), `relock: acquire "k": dial: `))

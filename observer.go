@@ -98,7 +98,9 @@ func (h How) String() string {
 }
 
 // WithObserver has o told what happens to the client's locks. What it costs is o's: without one it is
-// a branch. Goroutines that wait have the pprof label relock.lock, with the lock's name, then.
+// a branch. A goroutine that waits has the pprof label relock.lock, with the lock's name, beside the
+// labels of the context given to Lock. Once it has waited it has those of that context alone: labels
+// that were set on the goroutine otherwise are gone, since Go cannot tell which it had.
 //
 // By default nobody is told.
 func WithObserver(o Observer) Option {

@@ -21,7 +21,8 @@ import (
 // stand the Events of an Observer, of each kind the first 100 in 10 seconds.
 //
 // Lines are written where things happen: a handler that blocks delays wake-ups and renewals. With a
-// logger locks cost what they cost with an Observer.
+// logger locks cost what they cost with an Observer, and goroutines that wait get pprof labels as
+// WithObserver says.
 //
 // By default nothing is written.
 func WithLogger(log *slog.Logger) Option {

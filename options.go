@@ -36,7 +36,7 @@ func WithLease(d time.Duration) Option {
 
 // WithFixedLease grants the lock for d and never renews it: it ends after d even if the holder
 // lives, and lasts d even if the holder's process ends without unlocking. Where d is longer than
-// the client's lease, Lock sends one command more.
+// the client's lease, Lock and TryLock send one command more.
 //
 // By default leases are renewed.
 func WithFixedLease(d time.Duration) Option {
@@ -47,7 +47,8 @@ func WithFixedLease(d time.Duration) Option {
 }
 
 // WithMaxHold ends a hold after d although its holder lives: the lease's context is cancelled with
-// ErrMaxHold and the lock is released. It caps holders that are stuck.
+// ErrMaxHold and the lock is released. It caps holders that are stuck. Lease.Extend refuses what
+// would last longer.
 //
 // By default a hold is renewed as long as its process lives.
 func WithMaxHold(d time.Duration) Option {
@@ -58,7 +59,8 @@ func WithMaxHold(d time.Duration) Option {
 }
 
 // WithWait makes Lock give up after d, a re-entry included, without touching the context that the
-// lease derives from. The error is as if the context had ended.
+// lease derives from. The error is as if the context's deadline had passed: it matches
+// context.DeadlineExceeded, while ctx.Err is nil.
 //
 // By default Lock waits as long as its context allows.
 func WithWait(d time.Duration) Option {

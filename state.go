@@ -2,10 +2,16 @@ package relock
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
-// State is what Redis knows of a lock at one instant.
+// State is what Redis knows of a lock at one instant. As JSON it is as in
+//
+//	{"held":true,"holder":"6f1c...:7","count":1,"ttl_ms":28500,"waiters":3,"reserved":1763870400000256,
+//	 "holder_token":1763870400000001,"by":{"name":"billing","host":"pod-7f9c","pid":12}}
+//
+// where reserved is Token, ttl_ms is -1 for a lease that never ends, and what is unknown is left out.
 type State struct {
 	Held    bool
 	Holder  string        // owner field: an id of WithOwner, <client uuid>:<n>, or Redisson's <uuid>:<thread id>
@@ -27,8 +33,40 @@ type State struct {
 	By Holder
 }
 
+// stateJSON is State as JSON has it.
+type stateJSON struct {
+	Held        bool   `json:"held"`
+	Holder      string `json:"holder,omitempty"`
+	Count       int    `json:"count"`
+	TTL         int64  `json:"ttl_ms"`
+	Waiters     int    `json:"waiters"`
+	Token       int64  `json:"reserved,omitempty"`
+	HolderToken int64  `json:"holder_token,omitempty"`
+	By          Holder `json:"by,omitzero"`
+}
+
+// MarshalJSON has short names and milliseconds.
+func (s State) MarshalJSON() ([]byte, error) {
+	j := stateJSON{s.Held, s.Holder, s.Count, s.TTL.Milliseconds(), s.Waiters, s.Token, s.HolderToken, s.By}
+	if s.TTL < 0 {
+		j.TTL = -1
+	}
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (s *State) UnmarshalJSON(text []byte) error {
+	var j stateJSON
+	if err := json.Unmarshal(text, &j); err != nil {
+		return err
+	}
+	*s = State{j.Held, j.Holder, j.Count, time.Duration(j.TTL) * time.Millisecond, j.Waiters, j.Token, j.HolderToken, j.By}
+	return nil
+}
+
 // State returns what Redis knows of the lock at this instant. It may have changed when State
-// returns.
+// returns. With a ctx that has ended nothing is asked: like a Redis that does not answer, that is a
+// *NodeError (*QuorumError on a quorum).
 func (m *Mutex) State(ctx context.Context) (State, error) {
 	if err := m.of().begin(ctx); err != nil {
 		return State{}, outward(err)

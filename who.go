@@ -37,11 +37,11 @@ func WithClientName(name string) Option {
 
 // Holder is what a client with WithClientName says of itself. The zero Holder says nothing.
 type Holder struct {
-	Name    string
-	Host    string
-	PID     int
-	Started time.Time // when the client was made, by its own clock, in milliseconds
-	Version string    // of the library
+	Name    string    `json:"name"`
+	Host    string    `json:"host,omitempty"`
+	PID     int       `json:"pid,omitempty"`
+	Started time.Time `json:"started,omitzero"`  // when the client was made, by its own clock, in milliseconds
+	Version string    `json:"version,omitempty"` // of the library
 }
 
 // String is as in "billing on pod-7f9c (pid 12)", and "" for the zero Holder.
