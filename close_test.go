@@ -293,3 +293,35 @@ func TestCloseUndoesWhatComesLate(t *testing.T) {
 		})
 	}
 }
+
+// Close is done in the time that it says, whatever is out to a Redis that hangs.
+func TestCloseOnAHungRedisIsBounded(t *testing.T) {
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		l, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		held, err := c.Mutex("held").Lock(t.Context())
+		require.NoError(t, err)
+		for _, s := range servers {
+			s.Pause()
+			defer s.Resume()
+		}
+		ended := make(chan error, 13)
+		for i := range 10 {
+			go func() {
+				_, err := c.Mutex(fmt.Sprint("k", i%2)).Lock(context.Background())
+				ended <- err
+			}()
+		}
+		require.Eventually(t, func() bool { return c.keeper.calls.Load() == 10 }, patience, time.Millisecond)
+		go func() { ended <- l.Unlock(context.Background()) }()
+		go func() { _, err := c.Mutex("held").Lock(held.Context()); ended <- err }()
+		go func() { ended <- held.Extend(context.Background(), time.Minute) }()
+		began := time.Now()
+		c.Close()
+		const leisure = 2 * time.Second // of a busy machine
+		require.Less(t, time.Since(began), 7*c.keeper.cfg.commandTimeout+leisure)
+		for range cap(ended) {
+			require.Error(t, within(t, ended))
+		}
+	}, WithLease(6*time.Second), WithCommandTimeout(time.Second), WithClientName("closing"))
+}
