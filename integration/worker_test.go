@@ -135,8 +135,12 @@ func queued(t *testing.T, s *redistest.Server, lock string, n int) {
 	require.Eventually(t, full, soon, 2*time.Millisecond)
 }
 
-// queueKey is the key of a lock's queue: a name with a hash tag of its own is not wrapped in another.
+// queueKey is the key of a lock's queue: a name with a hash tag of its own is not wrapped in another, and one that is
+// nothing else has a queue with another prefix.
 func queueKey(lock string) string {
+	if strings.HasPrefix(lock, "{") && strings.HasSuffix(lock, "}") {
+		return "relock_line:" + lock
+	}
 	if strings.Contains(lock, "{") {
 		return "relock_queue:" + lock
 	}
