@@ -48,7 +48,7 @@ func (s Scripts) Text(name string) (string, error) {
 }
 
 // Sweep returns the text of sweep, which runs the script name for many acquisitions: KEYS and ARGV become locals, which
-// its loop sets anew for each of them.
+// its loop sets anew for each of them that survey did not end.
 func (s Scripts) Sweep(name string) (string, error) { return s.loop(name, "sweep") }
 
 // Many returns the text of many, which runs the script name for many entries, likewise. What the kind has for the most
@@ -58,18 +58,21 @@ func (s Scripts) Many(name string) (string, error) { return s.loop(name, "many")
 // loop wraps a script as the function one. What refuses a lock stands in it: it is to be asked for each of them.
 func (s Scripts) loop(name, over string) (string, error) {
 	l := s.loader()
-	var first, quick []piece
+	var first []piece
 	if own, err := l.read(name); err == nil && slices.Contains(own.needs(s.Quorum), "rights") {
 		if first, err = l.enter("rights"); err != nil {
 			return "", err
 		}
 		l.done["rights"] = true
 	}
-	if over == "many" {
-		var err error
-		if quick, err = l.quick(name, first != nil); err != nil {
-			return "", err
-		}
+	quick, err := l.survey(name)
+	if over == "many" && err == nil {
+		var each []piece
+		each, err = l.quick(name, first != nil)
+		quick = append(quick, each...)
+	}
+	if err != nil {
+		return "", err
 	}
 	body, err := l.enter(name)
 	if err != nil {
@@ -84,13 +87,9 @@ func (s Scripts) loop(name, over string) (string, error) {
 		one("end\n"), loop.pieces), nil
 }
 
-// quick returns what the kind has for the most frequent case of a script among many entries: survey, which asks for all of
-// them at once (<kind>_<script>_many), and quick for each. Where it has nothing they do nothing.
-func (l *loader) quick(name string, asks bool) ([]piece, error) {
-	short, err := l.short(name)
-	if err != nil {
-		return nil, err
-	}
+// survey returns what the kind has for the most frequent case of a script among many entries, which asks for all of them at
+// once (<kind>_<script>_many). Where it has nothing it does nothing.
+func (l *loader) survey(name string) ([]piece, error) {
 	survey, err := l.short(name + "_many")
 	if err != nil {
 		return nil, err
@@ -98,7 +97,17 @@ func (l *loader) quick(name string, asks bool) ([]piece, error) {
 	if survey == nil {
 		survey = one("local function survey() end\n")
 	}
-	return embedded().split(indexed(join(survey)) + among(join(short), asks)), nil
+	return embedded().split(indexed(join(survey))), nil
+}
+
+// quick returns the kind's own text for the most frequent case of a script as a function for one among many entries, which
+// may rely on what survey found.
+func (l *loader) quick(name string, asks bool) ([]piece, error) {
+	short, err := l.short(name)
+	if err != nil {
+		return nil, err
+	}
+	return embedded().split(among(join(short), asks)), nil
 }
 
 // eachBegins parts what a short text has once for all entries from what it has for each.

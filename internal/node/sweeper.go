@@ -73,6 +73,9 @@ const (
 	sweepBatch  = 50 // keeps others waiting for about half a millisecond
 	sweepsOut   = 8
 	sweepWindow = 20 * time.Millisecond // what is due so soon is taken along
+	// sweepPace is between two looks at what is due: the first that comes goes at once, and those that
+	// follow each other closely go together, as locks do of WithLinger that are locked once each.
+	sweepPace = time.Millisecond
 	// sweepGrace is how long an answer that is still out may end the matter before anything is
 	// sent.
 	sweepGrace = 10 * time.Millisecond
@@ -179,7 +182,8 @@ func (s *sweeper) run() {
 		case <-s.ctx.Done():
 			return
 		}
-		for _, batch := range s.take(clock.Now()) {
+		batches := s.take(clock.Now())
+		for _, batch := range batches {
 			select {
 			case s.slots <- struct{}{}:
 			case <-s.ctx.Done():
@@ -189,6 +193,9 @@ func (s *sweeper) run() {
 				s.send(batch)
 				<-s.slots
 			})
+		}
+		if len(batches) > 0 && !clock.Sleep(s.ctx, sweepPace) {
+			return
 		}
 		timer.Reset(s.rest(clock.Now()))
 	}

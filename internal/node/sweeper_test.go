@@ -230,3 +230,33 @@ func TestSweepsComeSoonAfterARefusalThatPasses(t *testing.T) {
 		require.Zero(t, n.Sweeping())
 	})
 }
+
+// What is to be ended every 100 µs goes together, and the first of it at once: Redis has a good part of its work per
+// command.
+func TestSweepsThatFollowEachOtherGoTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var at []time.Duration
+		n, closes := nodeOf(&faults.Stub{
+			OnRun: func(_ context.Context, _ *driver.Script, keys, _ []string) (driver.Value, error) {
+				at = append(at, time.Since(began))
+				var got []driver.Value
+				for range len(keys) / 5 {
+					got = append(got, driver.Int(1))
+				}
+				return driver.List(got...), nil
+			},
+		})
+		defer closes()
+		for i := range 1000 {
+			n.Hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 k%d", i, i))
+			time.Sleep(100 * time.Microsecond)
+		}
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		require.Zero(t, n.Sweeping())
+		require.Zero(t, at[0], "nothing was sent just before")
+		require.LessOrEqual(t, len(at), 110, "one each millisecond")
+		require.GreaterOrEqual(t, len(at), 50, "none waits for long")
+	})
+}
