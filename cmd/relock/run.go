@@ -32,6 +32,7 @@ type locked struct {
 	cmd      *exec.Cmd      // nil: hold the lock until told to stop
 	sigs     chan os.Signal // to forward
 	health   health
+	heard    heard
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -147,7 +148,7 @@ func (l *locked) start() int {
 		return ended(l.std, "relock run", err)
 	}
 	defer redis.close()
-	locks, err := redis.locks(relock.WithLease(l.lease), relock.WithClientName("relock run"))
+	locks, err := redis.locks(relock.WithLease(l.lease), relock.WithClientName("relock run"), relock.WithObserver(&l.heard))
 	if err != nil {
 		return ended(l.std, "relock run", err)
 	}

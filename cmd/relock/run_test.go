@@ -361,3 +361,27 @@ func TestInspect(t *testing.T) {
 	srv.Do("HSET", "orders", "someone", "1")
 	require.Regexp(t, `holder    someone\ncount     1\nTTL       it never ends`, inspect().out)
 }
+
+// Fresh nodes of which one is down are waited for, and so it is said.
+func TestRunTellsOfAQuarantine(t *testing.T) {
+	args := []string{"run", "-lease", "1m"}
+	for i := range 3 {
+		srv := redistest.Start(t)
+		if args = append(args, "-redis", srv.Addr()); i == 2 {
+			srv.Pause()
+			defer srv.Resume()
+		}
+	}
+	cmd := exec.Command(os.Args[0], append(args, "orders", "--", "true")...)
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, `relock run: waiting for lock "orders": `)
+	require.Regexp(t, `node [12]: QUARANTINED \d+ \d+ \(it may have forgotten locks and grants none for another [0-9ms.]+`, line)
+}

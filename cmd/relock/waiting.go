@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock"
@@ -33,19 +34,39 @@ func (l *locked) tellWaiting(locks *relock.Client) (quiet func()) {
 		defer done()
 		st, err := locks.Mutex(l.name).State(asked)
 		if ctx.Err() == nil {
-			fmt.Fprintf(l.std.err, "relock run: waiting for lock %q: %s\n", l.name, inTheWay(st, err))
+			fmt.Fprintf(l.std.err, "relock run: waiting for lock %q: %s\n", l.name, inTheWay(st, err, l.heard.cause()))
 		}
 	}()
 	return func() { cancel(); <-over }
 }
 
-// inTheWay is who or what the lock is waited for.
-func inTheWay(st relock.State, err error) string {
+// heard is an Observer that remembers why a Lock waits for Redis itself.
+type heard struct{ why atomic.Value }
+
+// Observe keeps the cause of a Lock that waits.
+func (h *heard) Observe(e relock.Event) {
+	if e.Kind == relock.EventWaiting && e.Cause != nil {
+		h.why.Store(reason{e.Cause})
+	}
+}
+
+type reason struct{ error }
+
+// cause is nil where the Lock does not wait for Redis itself.
+func (h *heard) cause() error {
+	r, _ := h.why.Load().(reason)
+	return r.error
+}
+
+// inTheWay is who or what the lock is waited for, why being what Redis itself is waited for.
+func inTheWay(st relock.State, err, why error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "Redis does not answer"
 	case err != nil:
 		return cured(err).Error()
+	case !st.Held && why != nil:
+		return cured(why).Error()
 	case !st.Held:
 		return "nobody holds it now"
 	}
