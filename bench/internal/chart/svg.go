@@ -40,6 +40,7 @@ func lookOf(peer string) look {
 		"redisson":      {"redisson", false, false, "up"},
 		"redisson-fair": {"redisson", true, false, "down"},
 		"relock-cached": {"cached", false, true, "diamond"},
+		"relock-linger": {"cached", true, true, "diamond"},
 	}
 	if l, ok := looks[peer]; ok {
 		return l

@@ -56,6 +56,7 @@ type Spec struct {
 	Quorum    bool // can be held by a quorum of masters
 	Cluster   bool // can be held on a Redis Cluster
 	Cached    bool // stays held after Unlock until somebody else wants it
+	Once      bool // takes part only where each name is locked once
 	Baseline  bool // no lock that anybody chooses: measured to compare with
 	NeedsEtcd bool
 	JVM       string // the lock's name in the Java worker; Open is nil then
@@ -74,7 +75,7 @@ type Spec struct {
 // All returns the peers of a run in the order of its tables.
 func All() []Spec {
 	return []Spec{
-		relockSpec(), relockRemoteSpec(), relockCachedSpec(), redsyncSpec(), redislockSpec(), rueidislockSpec(), spinSpec(), retrySpec(),
+		relockSpec(), relockRemoteSpec(), relockCachedSpec(), relockLingerSpec(), redsyncSpec(), redislockSpec(), rueidislockSpec(), spinSpec(), retrySpec(),
 		etcdSpec(), redissonSpec("redisson"), redissonSpec("redisson-fair"), rawSpec(), oneNodeSpec(), noneSpec(),
 	}
 }

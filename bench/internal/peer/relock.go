@@ -46,6 +46,15 @@ func relockCachedSpec() Spec {
 	return s
 }
 
+// relockLingerSpec is for names that are locked once: what lingers is never locked again.
+func relockLingerSpec() Spec {
+	s := relockSpec()
+	s.Name, s.Cached, s.Once = "relock-linger", true, true
+	s.Setup = "relock with WithLinger(5ms): a lock stays with its process for 5 ms after Unlock"
+	s.Open = func(e Env) (Peer, error) { return opened(openRelock(e, relock.WithLinger(5*time.Millisecond))) }
+	return s
+}
+
 // cachedPeer keeps the Mutex of each key.
 type cachedPeer struct {
 	*relockPeer

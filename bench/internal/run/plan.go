@@ -11,7 +11,7 @@ import (
 // Scenarios returns the names of all scenarios in the order they run.
 func Scenarios() []string {
 	return []string{
-		"uncontended", "many-keys", "reentry", "cached", "hot-local", "hot-processes", "giving-way",
+		"uncontended", "many-keys", "names-once", "reentry", "cached", "hot-local", "hot-processes", "giving-way",
 		"idle-waiters", "watchdog", "crash", "redlock",
 	}
 }
@@ -33,6 +33,7 @@ type cell struct {
 	kind     kind
 	params   results.Params
 	keyEach  bool
+	keyOnce  bool
 	cached   bool          // peers take part that keep a lock after its Unlock
 	slice    time.Duration // of a looping cell; 0: as the plan has it, times weight
 	weight   int           // 0 is 1
@@ -72,7 +73,7 @@ func quickCells(hold time.Duration) []cell {
 
 // fullCells are the whole bench.
 func fullCells(hold time.Duration) []cell {
-	cells := append(soloCells(0), soloCells(1000)[0], manyKeysOver(3),
+	cells := append(soloCells(0), soloCells(1000)[0], manyKeysOver(3), namesOnce(1), namesOnce(64), namesOnce(1000),
 		cached(1, 0), cached(64, 0), cached(1, 5), cached(64, 5))
 	for _, g := range []int{1, 8, 64, 512, 4096} {
 		cells = append(cells, hotLocal(g, 0, 0))
@@ -124,6 +125,16 @@ func soloCells(delay int64) []cell {
 func manyKeysOver(masters int) cell {
 	return cell{scenario: "many-keys", keyEach: true, baseline: []string{"one-node"},
 		params: results.Params{Masters: masters, Goroutines: 1000, CSMicros: us(0)}}
+}
+
+// namesOnce is goroutines that lock a name once and never again, as that of a job or of a request. Workers in other languages
+// and those of earlier commits do not know of it.
+func namesOnce(goroutines int) cell {
+	return cell{scenario: "names-once", keyEach: true, keyOnce: true, cached: true,
+		params: results.Params{Goroutines: goroutines, CSMicros: us(0)},
+		fits: func(s peer.Spec) bool {
+			return s.JVM == "" && s.Worker == nil && !s.NeedsEtcd && differs(s) && s.Name != "relock-cached"
+		}}
 }
 
 // cached is goroutines of one process that lock the same key again and again, which no other process wants.
@@ -213,7 +224,7 @@ func redlock(contenders, hung int, slice time.Duration) cell {
 
 // takes reports whether the cell shows anything of the peer.
 func (c cell) takes(s peer.Spec) bool {
-	if s.Cached && !c.cached || c.params.Masters > 0 && !s.Cluster {
+	if s.Cached && !c.cached || s.Once && !c.keyOnce || c.params.Masters > 0 && !s.Cluster {
 		return false
 	}
 	return c.fits == nil || c.fits(s)

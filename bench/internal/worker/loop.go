@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -144,7 +145,11 @@ func (l *loop) run(ctx context.Context, g int) {
 	if l.r.KeyEach {
 		key, slot = fmt.Sprintf("%s:%d", key, g), slot+g
 	}
-	for !l.stop.Load() {
+	first := key
+	for n := 0; !l.stop.Load(); n++ {
+		if l.r.KeyOnce {
+			key = first + ":" + strconv.Itoa(n)
+		}
 		began := board.Now()
 		l.since[g].Store(began)
 		h, err := l.until(ctx, key, slot, id(g))

@@ -43,6 +43,7 @@ type Request struct {
 
 	Key        string `json:"key,omitempty"`
 	KeyEach    bool   `json:"key_each,omitempty"` // every goroutine has a key of its own, made from Key
+	KeyOnce    bool   `json:"key_once,omitempty"` // and a new one each time it locks
 	Slot       int    `json:"slot,omitempty"`     // on the board; the first one if KeyEach
 	Goroutines int    `json:"goroutines,omitempty"`
 	Depth      int    `json:"depth,omitempty"`   // how often a goroutine enters the lock before it leaves; 0 is 1
