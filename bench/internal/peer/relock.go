@@ -49,7 +49,7 @@ func relockCachedSpec() Spec {
 // relockLingerSpec is for names that are locked once: what lingers is never locked again.
 func relockLingerSpec() Spec {
 	s := relockSpec()
-	s.Name, s.Cached, s.Once = "relock-linger", true, true
+	s.Name, s.Once = "relock-linger", true
 	s.Setup = "relock with WithLinger(5ms): a lock stays with its process for 5 ms after Unlock"
 	s.Open = func(e Env) (Peer, error) { return opened(openRelock(e, relock.WithLinger(5*time.Millisecond))) }
 	return s

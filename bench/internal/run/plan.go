@@ -130,10 +130,10 @@ func manyKeysOver(masters int) cell {
 // namesOnce is goroutines that lock a name once and never again, as that of a job or of a request. Workers in other languages
 // and those of earlier commits do not know of it.
 func namesOnce(goroutines int) cell {
-	return cell{scenario: "names-once", keyEach: true, keyOnce: true, cached: true,
+	return cell{scenario: "names-once", keyEach: true, keyOnce: true,
 		params: results.Params{Goroutines: goroutines, CSMicros: us(0)},
 		fits: func(s peer.Spec) bool {
-			return s.JVM == "" && s.Worker == nil && !s.NeedsEtcd && differs(s) && s.Name != "relock-cached"
+			return s.JVM == "" && s.Worker == nil && !s.NeedsEtcd && differs(s)
 		}}
 }
 
