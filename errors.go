@@ -102,7 +102,8 @@ type NodeError struct {
 	Err   error
 	Cause error // why the caller gave up; nil where Err alone ended the call
 
-	hint string // what to do about Err
+	hint  string // what to do about Err
+	final bool   // Err is an answer of Redis's that no retry heals
 }
 
 // Error says what failed on which lock and, for errors that waiting does not heal, what to do.
@@ -165,6 +166,8 @@ type SeatError struct {
 	// Quarantine is for how much longer the node grants nothing, since it may have forgotten locks (see
 	// WithRestartGuard); 0 where that is not why it did not agree.
 	Quarantine time.Duration
+
+	final bool // Err is an answer of Redis's that no retry heals
 }
 
 // Error names the node, and says how long it is waited for if that is known.
@@ -203,6 +206,9 @@ func hintFor(err error) string {
 	}
 }
 
+// final reports whether Redis answered err, and answers it to a retry too.
+func final(err error) bool { return link.Reply(err) != "" && !wire.Transient(err) }
+
 // outward makes an error of the rooms below one of this package's, whose fields godoc shows, what
 // Redis answered the client library's own, and why a caller left the caller's. All that the package
 // returns goes through it.
@@ -211,9 +217,9 @@ func outward(err error) error {
 	case *wire.HeldError:
 		return &HeldError{Name: e.Name, Holder: e.Holder, TTL: e.TTL, Wanted: e.Wanted, Local: e.Local, Cause: outward(e.Cause)}
 	case *wire.NodeError:
-		return &NodeError{Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, hint: hintFor(e.Err)}
+		return &NodeError{Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, hint: hintFor(e.Err), final: final(e.Err)}
 	case *wire.MemberError:
-		return &SeatError{Node: e.Node, Err: outward(e.Err), Quarantine: e.Mute}
+		return &SeatError{Node: e.Node, Err: outward(e.Err), Quarantine: e.Mute, final: final(e.Err)}
 	case *wire.QuorumError:
 		out := &QuorumError{Op: e.Op, Name: e.Name, Need: e.Need, Of: e.Of, Cause: e.Cause}
 		for _, said := range e.Nodes {

@@ -230,7 +230,7 @@ func (l *Lease) ended(kind EventKind, cause error) {
 	}
 	e := l.of.event(kind)
 	e.Context, e.Lease = l.ctx.Context, l.number
-	e.How, e.Token, e.Hold, e.Cause = l.how, l.token, l.held(), cause
+	e.How, e.Token, e.Hold, e.Cause = l.how, l.token, l.held(), outward(cause)
 	o.Observe(e)
 }
 

@@ -15,8 +15,9 @@ import (
 
 // WithLogger sets where a client writes what nobody is there to be told. At warn stand leases that
 // were lost, a Redis that stops answering and answers again, a Lock that has waited for Redis itself
-// for a second and for every minute more, subscriptions that are refused or fail, and messages which
-// neither relock nor Redisson can have sent. Of one cause there is a line at once and then one every
+// for a second and for every minute more, commands that Redis refuses and that no retry heals, for
+// want of memory or rights or for a key of another type, subscriptions that are refused or fail, and
+// messages which neither relock nor Redisson can have sent. Of one cause there is a line at once and then one every
 // 10 seconds, with the number of what it stands for and the names of the first 20 locks. At debug
 // stand the Events of an Observer, of each kind the first 100 in 10 seconds.
 //
@@ -103,8 +104,35 @@ func (e Event) alarms() bool {
 		return !errors.Is(e.Cause, ErrClosed)
 	case EventWaiting:
 		return e.Cause != nil
+	case EventAbandoned, EventReleased, EventRenewalFailed:
+		return refusal(e.Cause) != nil
 	}
 	return e.Kind == EventNodeDown
+}
+
+// refusal is what Redis answered that no retry heals, nil where err is nothing of that kind.
+func refusal(err error) error {
+	switch e := err.(type) {
+	case *NodeError:
+		if e.final {
+			return e.Err
+		}
+	case *SeatError:
+		if e.final {
+			return e.Err
+		}
+	case *QuorumError:
+		for _, said := range e.Nodes {
+			if answer := refusal(said); answer != nil {
+				return answer
+			}
+		}
+	default:
+		if final(err) { // a renewal's, which goes to no caller
+			return err
+		}
+	}
+	return nil
 }
 
 // debug writes a line, if there were not too many of the kind lately.
@@ -154,7 +182,7 @@ func (o *lines) due(e Event) bool {
 
 // topicOf is e's. Where there are too many causes already, the rest is one. The caller holds o.mu.
 func (o *lines) topicOf(e Event) topic {
-	t := topic{kind: e.Kind, node: e.Node, cause: root(e.Cause)}
+	t := topic{kind: e.Kind, node: e.Node, cause: root(cmp.Or(refusal(e.Cause), e.Cause))}
 	if o.topics[t] != nil {
 		return t
 	}
@@ -191,6 +219,24 @@ func root(err error) string {
 	return ""
 }
 
+// flushWaits writes what came of Locks that wait for Redis, which a line "answers again" may not
+// stand before.
+func (o *lines) flushWaits() {
+	var held []backlog
+	o.mu.Lock()
+	for t, b := range o.topics {
+		if t.kind == EventWaiting && b.events > 0 {
+			held = append(held, *b)
+			b.events, b.locks = 0, nil
+			b.timer.Reset(lineEvery)
+		}
+	}
+	o.mu.Unlock()
+	for _, b := range held {
+		o.warn(b.last, b.events, b.locks)
+	}
+}
+
 // flush writes what came of a topic, or forgets it.
 func (o *lines) flush(t topic) {
 	o.mu.Lock()
@@ -207,9 +253,13 @@ func (o *lines) flush(t topic) {
 		b.timer.Reset(lineEvery)
 	}
 	o.mu.Unlock()
-	if was.events > 0 {
-		o.warn(was.last, was.events, was.locks)
+	if was.events == 0 {
+		return
 	}
+	if t.kind == EventNodeUp {
+		o.flushWaits()
+	}
+	o.warn(was.last, was.events, was.locks)
 }
 
 // up writes that a node answers again, if a line said that it does not.
@@ -223,6 +273,7 @@ func (o *lines) up(e Event) {
 	}
 	e.Wait = time.Since(since) // as long as it was waited for
 	if o.due(e) {
+		o.flushWaits()
 		o.warn(e, 1, nil)
 	}
 }
@@ -233,6 +284,10 @@ var said = map[EventKind]string{
 	EventNodeDown: "relock: Redis does not answer",
 	EventNodeUp:   "relock: Redis answers again",
 	EventWaiting:  "relock: Lock waits for Redis itself",
+
+	EventAbandoned:     "relock: Redis refuses a lock",
+	EventReleased:      "relock: Redis refuses to unlock",
+	EventRenewalFailed: "relock: Redis refuses a renewal",
 }
 
 // warn writes a line of an event, the last of so many.

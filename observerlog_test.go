@@ -118,6 +118,100 @@ func TestANodeThatGoesAndComes(t *testing.T) {
 	})
 }
 
+// Who waited for Redis is told of before the line that says that it answers again, be the lines held back.
+func TestWaitsAreToldBeforeTheNodeIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, p := logAt(slog.LevelInfo)
+		o := newLines(log)
+		o.Observe(Event{Kind: EventNodeDown, Cause: io.EOF})
+		wait := func() {
+			for i := range 5 {
+				o.Observe(Event{Kind: EventWaiting, Lock: fmt.Sprint("k", i), Sort: "mutex", Wait: time.Second, Cause: io.EOF})
+			}
+		}
+		wait()
+		pass(2 * time.Second)
+		o.Observe(Event{Kind: EventNodeUp})
+		all := p.with("level=WARN")
+		require.Len(t, all, 4)
+		require.Contains(t, all[2], "waits for Redis itself")
+		require.Contains(t, all[2], `"since the line before"=4`)
+		require.Contains(t, all[3], "answers again")
+		for range 100 { // it flaps, and that is no flood
+			o.Observe(Event{Kind: EventNodeDown, Cause: io.EOF})
+			wait()
+			o.Observe(Event{Kind: EventNodeUp})
+		}
+		require.Len(t, p.with("level=WARN"), 4)
+		pass(lineEvery + time.Second)
+		all = p.with("level=WARN")
+		last := 0
+		for i, line := range all {
+			if strings.Contains(line, "answers again") {
+				last = i
+			}
+		}
+		require.Equal(t, len(all)-1, last, "%q", all)
+		require.Contains(t, strings.Join(all, ""), `"since the line before"=500`)
+		pass(3 * lineEvery)
+		require.Len(t, p.with("level=WARN"), len(all), "nothing came")
+		require.Empty(t, o.topics)
+	})
+}
+
+// What Redis refuses and no retry heals is in the log, once for all locks.
+func TestRefusalsAreLogged(t *testing.T) {
+	for code, refuse := range map[string]func(*redistest.Server){
+		"WRONGTYPE": func(s *redistest.Server) {
+			for i := range 30 {
+				s.Do("SET", fmt.Sprint("k", i), "no lock")
+			}
+		},
+		"OOM":    func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", "1") },
+		"NOPERM": func(s *redistest.Server) { s.Do("ACL", "SETUSER", "app", "resetkeys", "~other*") },
+	} {
+		t.Run(code, func(t *testing.T) {
+			log, p := logAt(slog.LevelInfo)
+			bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+				for _, s := range servers {
+					refuse(s)
+				}
+				before := len(p.with("Redis refuses a lock"))
+				for i := range 30 {
+					_, err := c.Mutex(fmt.Sprint("k", i)).TryLock(t.Context())
+					require.Error(t, err)
+				}
+				lines := p.with("Redis refuses a lock")[before:]
+				require.Len(t, lines, 1)
+				require.Contains(t, lines[0], "lock=k0")
+				require.Contains(t, lines[0], code)
+				c.Close()
+				lines = p.with("Redis refuses a lock")[before:]
+				require.Len(t, lines, 2, "and how many more, when that is due")
+				require.Contains(t, lines[1], `"since the line before"=29`)
+			}, WithLogger(log), WithLease(far))
+		})
+	}
+}
+
+// A holder that may no longer renew, and one that may no longer unlock, is in the log.
+func TestRefusedRenewalsAreLogged(t *testing.T) {
+	log, p := logAt(slog.LevelInfo)
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		before := len(p.with("Redis refuses a renewal"))
+		l, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		onAll(t, servers, "k")
+		for _, s := range servers {
+			s.Do("ACL", "SETUSER", "app", "resetkeys")
+		}
+		require.Eventually(t, func() bool { return len(p.with("Redis refuses a renewal")) > before }, patience, time.Millisecond)
+		require.Contains(t, p.with("Redis refuses a renewal")[before], "lock=k")
+		_ = l.Unlock(t.Context())
+		require.NotEmpty(t, p.with("Redis refuses to unlock"))
+	}, WithLogger(log), WithLease(6*time.Second))
+}
+
 func TestDebugIsNoFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, p := logAt(slog.LevelDebug)
