@@ -225,15 +225,24 @@ func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
 }
 
 // WithTokenRetention sets how long Redis keeps a lock's fencing counter after the lock was last
-// granted, so that names used once do not stay. Tokens rise all the same: each grant's is at least
-// the server's clock in microseconds. d must be a minute or more, and four times the longest lease
-// or more; 0 keeps the counters for ever.
+// granted, so that names used once do not stay. Redis keeps it a quarter of d longer at most, or 17
+// seconds. d must be a minute or more, and four times each lease that is given to New or Mutex beside
+// it; 0 keeps the counters for ever.
+//
+// Tokens rise after a counter is gone, too: each grant's is at least the server's clock in
+// microseconds. What the counter protects from is that clock: where it is set back, or a replica is
+// promoted whose clock is behind, the next grant's token is still above all before it, as long as the
+// clock lacks less than d. Give a longer d where clocks may be off by more than minutes, such as
+// without NTP, in virtual machines that are put back to a snapshot, or where they are set by hand.
 //
 // Give 0 where Redisson's RFencedLock uses the same names, which starts at 1 again where a counter
 // is gone, and while clients older than this option use the same Redis; docs/safety.md says how to
-// roll out.
+// roll out. A counter that has no expiry keeps none, whatever d is, as Redisson made it or an
+// operator wants it to stay. All clients of a name are to give the same d.
 //
-// Defaults to 7 days, or four times the client's lease if that is longer.
+// Defaults to 10 minutes, or four times the longest lease that New is told of by WithLease,
+// WithFixedLease or WithRestartGuard, if that is longer. A lease may be longer than d, by Extend or
+// by an option of Mutex where New had the default: its counter may be gone before it ends.
 func WithTokenRetention(d time.Duration) Option {
 	return Option{name: "WithTokenRetention", clientOnly: true, apply: func(c *config) error {
 		c.retention, c.retained = d, true
