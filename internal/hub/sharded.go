@@ -40,6 +40,7 @@ func (f *shardedFeed) run(ctx context.Context, n *wire.Names) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := f.h.rdb.Follow(ctx, f.h, n.Unlock, n.Listen, inbox)
+		f.unheard(ctx, n.Unlock)
 		if wire.OfChannel(err) {
 			clock.Sleep(ctx, f.h.deny(n.Unlock, err))
 			continue
@@ -48,5 +49,15 @@ func (f *shardedFeed) run(ctx context.Context, n *wire.Names) {
 			pause.Reset()
 		}
 		clock.Sleep(ctx, pause.Next())
+	}
+}
+
+// unheard notes that a room's subscription has ended. A room that was closed meanwhile may stand open
+// anew: its ctx ends with the hub's mutex held.
+func (f *shardedFeed) unheard(ctx context.Context, unlock string) {
+	f.h.mu.Lock()
+	defer f.h.mu.Unlock()
+	if r := f.h.rooms[unlock]; r != nil && ctx.Err() == nil {
+		r.ready = false
 	}
 }
