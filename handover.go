@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"hash/maphash"
 	"sync/atomic"
 	"time"
 
@@ -27,30 +26,6 @@ type keeper struct {
 	known  [maxKnown]atomic.Pointer[known]
 	tally  [tallies]tally
 	count  atomic.Uint64 // of entries
-}
-
-// tallies is how many counters of a kind a client has, so that locks which have nothing to do with
-// each other seldom write the same one.
-const tallies = 16
-
-// tally counts what goes on at the locks whose names have one hash, on cache lines of its own.
-type tally struct {
-	_         [8]uint64
-	calls     atomic.Int64 // that are under way
-	lingering atomic.Int64 // holds that lie idle
-}
-
-// tallyOf returns where a lock counts.
-func (k *keeper) tallyOf(names *wire.Names) *tally {
-	return &k.tally[maphash.String(nameSeed, names.Lock)%tallies]
-}
-
-// underWay is how many calls are. One that begins while they are added up may be missed.
-func (k *keeper) underWay() (n int64) {
-	for i := range k.tally {
-		n += k.tally[i].calls.Load()
-	}
-	return n
 }
 
 // baton is what one goroutine hands to the next at a lock's gate: the lock itself, or its place in

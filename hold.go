@@ -54,8 +54,9 @@ type hold struct {
 	more   refill
 	lingering
 
-	index int         // in the watchdog's heap, -1 outside; guarded by the watchdog's mutex
-	due   clock.Stamp // likewise
+	index  int         // in the watchdog's heap, -1 outside; guarded by the watchdog's mutex
+	due    clock.Stamp // likewise
+	renews bool        // likewise: to be renewed then
 }
 
 type holdState int

@@ -26,6 +26,8 @@ const (
 	// lingerBlock is how many fencing tokens a grant reserves that may linger: a few milliseconds'
 	// worth, even where nothing is done under the lock.
 	lingerBlock = 8192
+	// lingerGrain is how much later than it ends a hold that idles is given back at most.
+	lingerGrain = 5 * time.Millisecond
 	// maxLingering bounds how many holds of a client linger at one time; each tally has a share.
 	maxLingering = 16384
 )
@@ -169,7 +171,9 @@ func (h *hold) lingersUntil(now clock.Stamp) clock.Stamp {
 	if end.Reached(now) && !h.idle {
 		return clock.Never()
 	}
-	return end
+	// Of many that linger those go together which end at about the same time: one wakes the watchdog.
+	grain := min(h.cfg.linger/8, lingerGrain)
+	return end.Add(grain - end.Mono()%max(1, grain))
 }
 
 // Wanted notes that somebody else wants the lock, or when not sure that word of that may have been
@@ -186,7 +190,7 @@ func (h *hold) Wanted(sure bool) {
 		}
 	}
 	if h.idle {
-		h.k.dog.schedule(h, now, now)
+		h.k.dog.schedule(h, look{at: now}, now)
 	}
 	h.mu.Unlock()
 	if first {

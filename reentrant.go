@@ -3,6 +3,8 @@ package relock
 import (
 	"context"
 	"errors"
+	"hash/maphash"
+	"sync/atomic"
 
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
@@ -170,6 +172,30 @@ func (lk *lock) valid(ctx context.Context) error {
 		return errNilContext
 	}
 	return nil
+}
+
+// tallies is how many counters of a kind a client has, so that locks which have nothing to do with
+// each other seldom write the same one.
+const tallies = 16
+
+// tally counts what goes on at the locks whose names have one hash, on cache lines of its own.
+type tally struct {
+	_         [8]uint64
+	calls     atomic.Int64 // that are under way
+	lingering atomic.Int64 // holds that lie idle
+}
+
+// tallyOf returns where a lock counts.
+func (k *keeper) tallyOf(names *wire.Names) *tally {
+	return &k.tally[maphash.String(nameSeed, names.Lock)%tallies]
+}
+
+// underWay is how many calls are. One that begins while they are added up may be missed.
+func (k *keeper) underWay() (n int64) {
+	for i := range k.tally {
+		n += k.tally[i].calls.Load()
+	}
+	return n
 }
 
 // begin counts at t a call that is under way, which Close waits for. On a closed client it returns

@@ -23,7 +23,7 @@ type watchdog struct {
 	wg     sync.WaitGroup
 	kick   chan struct{} // one slot: something is due before the timer
 
-	// mu guards what follows and index and due of every hold. It is taken under a hold's mutex,
+	// mu guards what follows and index, due and renews of every hold. It is taken under a hold's mutex,
 	// never the other way.
 	mu    sync.Mutex
 	holds clock.Heap[*hold]
@@ -56,17 +56,24 @@ func newWatchdog(renew renewFunc, beside besideFunc) *watchdog {
 	return d
 }
 
-// schedule makes the watchdog look at h at due, or before.
-func (d *watchdog) schedule(h *hold, due, now clock.Stamp) {
+// look is when the watchdog is to look at a hold.
+type look struct {
+	at     clock.Stamp
+	renews bool // to renew it, which it does for many at a time
+}
+
+// schedule makes the watchdog look at h at its time, or before.
+func (d *watchdog) schedule(h *hold, l look, now clock.Stamp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.used = true
+	due := l.at
 	switch {
 	case h.index < 0:
-		h.due = due
+		h.due, h.renews = due, l.renews
 		heap.Push(&d.holds, h)
 	case due.Until(now) < h.due.Until(now):
-		h.due = due
+		h.due, h.renews = due, l.renews
 		heap.Fix(&d.holds, h.index)
 	default:
 		return
@@ -124,8 +131,9 @@ func (d *watchdog) goBeside(now clock.Stamp) clock.Stamp {
 	return d.beside(now)
 }
 
-// take removes the holds that are due, and if there are any, those due soon. After a clock was set
-// forward it takes all.
+// take removes the holds that are due, and if one of them is to be renewed, those due soon. Others
+// take none along: of thousands that linger one is due every moment. After a clock was set forward
+// it takes all.
 func (d *watchdog) take(now clock.Stamp, all bool) []*hold {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,8 +141,11 @@ func (d *watchdog) take(now clock.Stamp, all bool) []*hold {
 	var due []*hold
 	horizon := now
 	for len(d.holds) > 0 && (all || d.holds[0].due.Reached(horizon)) {
-		horizon = now.Add(batchWindow)
-		due = append(due, heap.Pop(&d.holds).(*hold))
+		h := heap.Pop(&d.holds).(*hold)
+		if h.renews {
+			horizon = now.Add(batchWindow)
+		}
+		due = append(due, h)
 	}
 	return due
 }
@@ -225,9 +236,9 @@ func (h *hold) start(ctx context.Context, of *lock, how How, now clock.Stamp) (*
 	h.left--
 	h.used++
 	due := h.next(now)
-	sooner := h.lookAt.IsZero() || due.Until(now) < h.lookAt.Until(now)
+	sooner := h.lookAt.IsZero() || due.at.Until(now) < h.lookAt.Until(now)
 	if sooner {
-		h.lookAt = due
+		h.lookAt = due.at
 	}
 	h.mu.Unlock()
 	if sooner {
@@ -253,8 +264,9 @@ func (h *hold) deadline(now clock.Stamp) clock.Stamp {
 }
 
 // next is when the watchdog has to look again. The caller holds h.mu.
-func (h *hold) next(now clock.Stamp) clock.Stamp {
-	return clock.Sooner(clock.Sooner(h.deadline(now), h.renewal(now), now), h.lingersUntil(now), now)
+func (h *hold) next(now clock.Stamp) look {
+	renewal, end := h.renewal(now), clock.Sooner(h.deadline(now), h.lingersUntil(now), now)
+	return look{at: clock.Sooner(renewal, end, now), renews: renewal.Until(now) <= end.Until(now)}
 }
 
 // renewal is when to ask Redis next: never while a renewal is under way, for a fixed lease, or once
@@ -292,8 +304,9 @@ func (h *hold) tick(now clock.Stamp) (renewal, bool) {
 		}
 		h.asking, h.askSoon = true, false
 	}
-	h.lookAt = h.next(now)
-	h.k.dog.schedule(h, h.lookAt, now)
+	next := h.next(now)
+	h.lookAt = next.at
+	h.k.dog.schedule(h, next, now)
 	return r, renew
 }
 

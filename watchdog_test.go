@@ -22,6 +22,7 @@ type scripted struct {
 	arbiter
 	mu        sync.Mutex
 	answer    func(renewal) wire.Result
+	fresh     bool        // nobody waits when a lock is granted
 	renewals  []time.Time // of commands
 	renewed   int         // leases
 	abandoned []string
@@ -39,7 +40,7 @@ func (s *scripted) claim(e wire.Entry) claim { return &scriptedClaim{s: s, entry
 func (c *scriptedClaim) of() *wire.Entry { return &c.entry }
 
 func (c *scriptedClaim) wait(context.Context, remark) (node.Grant, error) {
-	return node.Grant{Token: 1, Passes: c.entry.Block, Sent: clock.Now()}, nil
+	return node.Grant{Token: 1, Passes: c.entry.Block, Sent: clock.Now(), Fresh: c.s.fresh}, nil
 }
 
 func (c *scriptedClaim) try(context.Context) (node.Grant, error) {
@@ -50,6 +51,7 @@ func (c *scriptedClaim) release(context.Context, claim) (node.Grant, bool, error
 	return node.Grant{}, false, nil
 }
 
+func (c *scriptedClaim) attend() bool            { return true }
 func (c *scriptedClaim) watch(*hub.Watcher)      {}
 func (c *scriptedClaim) forget()                 {}
 func (c *scriptedClaim) refill(func(node.Grant)) {}
@@ -121,6 +123,36 @@ func TestRenewalsAreBatched(t *testing.T) {
 		synctest.Wait()
 		require.GreaterOrEqual(t, s.renewed, 5*5000)
 		require.Less(t, len(s.renewals), 50, "about three a renewal of all")
+	})
+}
+
+// Of many locks that linger the watchdog looks at those whose time is up, and not again and again at all that soon follow.
+func TestWhatLingersTakesNothingAlong(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		const locks, linger = 1000, time.Second
+		s.fresh = true
+		for i := range locks {
+			l, err := c.Mutex(fmt.Sprint(i), WithLinger(linger)).Lock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, l.Unlock(t.Context()))
+			time.Sleep(time.Millisecond / 2)
+		}
+		synctest.Wait()
+		require.Equal(t, locks, idleAt(c))
+		time.Sleep(linger/2 - 2*time.Millisecond)
+		synctest.Wait()
+		now := clock.Now()
+		due := c.keeper.dog.take(now.Add(12*time.Millisecond), false) // as if it were so late
+		c.keeper.dog.look(due, now)
+		require.NotEmpty(t, due)
+		require.Less(t, len(due), 2*12+1, "two a millisecond")
+		require.Equal(t, locks, idleAt(c), "and it is not")
+		time.Sleep(locks/2*time.Millisecond + 2*lingerGrain)
+		synctest.Wait()
+		require.Zero(t, idleAt(c))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		require.Len(t, s.abandoned, locks)
 	})
 }
 
