@@ -26,7 +26,7 @@ const (
 	// lingerBlock is how many fencing tokens a grant reserves that may linger: a few milliseconds'
 	// worth, even where nothing is done under the lock.
 	lingerBlock = 8192
-	// lingerGrain is how much later than it ends a hold that idles is given back at most.
+	// lingerGrain is by how much a hold lingers less than WithLinger says, at most.
 	lingerGrain = 5 * time.Millisecond
 	// maxLingering bounds how many holds of a client linger at one time; each tally has a share.
 	maxLingering = 16384
@@ -93,7 +93,7 @@ type lingering struct {
 // h.mu.
 func (h *hold) cacheable(now clock.Stamp) bool {
 	return h.fresh && !h.stale && h.cfg.lingers() && h.state == holdLive && h.left > 0 &&
-		!h.asked.Add(h.cfg.linger).Reached(now) && h.until.Until(now) > h.entry.Lease/3 &&
+		!h.lingerEnd().Reached(now) && h.until.Until(now) > h.entry.Lease/3 &&
 		h.kept.Until(now) <= h.entry.Lease && !h.countUnsure && !h.k.isClosed()
 }
 
@@ -167,13 +167,17 @@ func (h *hold) lingersUntil(now clock.Stamp) clock.Stamp {
 	if !h.fresh || !h.cfg.lingers() {
 		return clock.Never()
 	}
-	end := h.asked.Add(h.cfg.linger)
-	if end.Reached(now) && !h.idle {
-		return clock.Never()
+	if end := h.lingerEnd(); !end.Reached(now) || h.idle {
+		return end
 	}
-	// Of many that linger those go together which end at about the same time: one wakes the watchdog.
-	grain := min(h.cfg.linger/8, lingerGrain)
-	return end.Add(grain - end.Mono()%max(1, grain))
+	return clock.Never()
+}
+
+// lingerEnd is until when the hold may linger. Of many holds those end together that would end at
+// about the same time: so one of them wakes the watchdog. The caller holds h.mu.
+func (h *hold) lingerEnd() clock.Stamp {
+	end, grain := h.asked.Add(h.cfg.linger), min(h.cfg.linger/8, lingerGrain)
+	return end.Add(-(end.Mono() % max(1, grain)))
 }
 
 // Wanted notes that somebody else wants the lock, or when not sure that word of that may have been
