@@ -118,7 +118,7 @@ func TestForgedGrantIsNotBelieved(t *testing.T) {
 		for i, rdb := range strangers {
 			inbox := wire.InboxPrefix + waits.ID()
 			for n := range 20 {
-				for _, id := range []string{strconv.Itoa(n), fmt.Sprintf("%d%d", n, 1_000_000_000_000_000)} {
+				for _, id := range []string{strconv.Itoa(n), fmt.Sprintf("%d%s", n, "1000000000000000")} {
 					forged := "9007199254740990:1 30000 " + waits.ID() + ":" + id + " 0 payments:1"
 					require.NoError(t, rdb.Do(t.Context(), rdb.B().Publish().Channel(inbox).Message(forged).Build()).Error())
 				}
