@@ -76,7 +76,8 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 }
 
 // passOn gives the hold to the next local waiter, within the bounds that keep other processes from
-// starving. A hold that may linger is bound by nothing more, and is laid down where nobody waits.
+// starving. A hold that may linger is bound by nothing more, and is laid down where nobody waits; one
+// that might until somebody else wanted it goes to that one.
 func (h *hold) passOn(now clock.Stamp) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +87,6 @@ func (h *hold) passOn(now clock.Stamp) bool {
 	cached := h.cacheable(now)
 	if !cached && h.spent(now) {
 		h.nextBlock()
-		cached = h.cacheable(now)
 	}
 	if !cached && (h.spent(now) || h.until.Until(now) < h.entry.Lease/10) {
 		return false
@@ -94,7 +94,9 @@ func (h *hold) passOn(now clock.Stamp) bool {
 	if h.kept.Until(now) > h.entry.Lease {
 		return false // were this process to die, the next holder's lock would stand for as long as it was lengthened
 	}
-	h.refill(now, cached)
+	if !cached { // what may linger has tokens for longer, and is bound by no more
+		h.refill(now)
+	}
 	key, soon := h.entry.Names.Lock, !h.cfg.strict && now.Since(h.began) <= gate.Soon
 	// Passed, or laid down, under h.mu: a loss that comes now finds the gate with the one who has the
 	// hold by then. And last of all, since that one asks for h.mu at once.
@@ -126,13 +128,10 @@ const refillPart = 4
 // the answer takes: the lock went through the other parts in as many round trips, or more. Else the
 // block would come too late, and its tokens would be lost, while those who follow each other that
 // fast need as many as the clock makes. The caller holds h.mu.
-func (h *hold) refill(now clock.Stamp, cached bool) {
-	left, of := h.left, h.entry.Block
-	if !cached {
-		left, of = min(left, h.cfg.passes-h.used), min(of, h.cfg.passes)
-	}
-	if left != of/refillPart || h.more.asked || now.Since(h.since) < (refillPart-1)*h.trip ||
-		!cached && !h.k.gates.Waiting(h.entry.Names.Lock) {
+func (h *hold) refill(now clock.Stamp) {
+	passes := min(h.entry.Block, h.cfg.passes)
+	if min(h.left, h.cfg.passes-h.used) != passes/refillPart || h.more.asked ||
+		now.Since(h.since) < (refillPart-1)*h.trip || !h.k.gates.Waiting(h.entry.Names.Lock) {
 		return
 	}
 	h.more = refill{asked: true, used: h.used}

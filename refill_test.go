@@ -96,7 +96,7 @@ func TestShortBlocksAreNotFollowed(t *testing.T) {
 	require.Equal(t, passes/16+1, seen["release"])
 }
 
-// A lock that lingers uses all tokens of a block before those of the next, however early they come.
+// A lock that lingers asks for no more tokens than it has, and uses all of them.
 func TestNoRestOfABlockIsThrownAway(t *testing.T) {
 	rdb := faulty(redistest.Start(t))
 	c := lingeringClient(t, rdb, time.Hour)
@@ -104,20 +104,13 @@ func TestNoRestOfABlockIsThrownAway(t *testing.T) {
 	l, err := m.Lock(t.Context())
 	require.NoError(t, err)
 	tripOf(l, 0)
-	h, block := l.h, l.h.left+1
+	block := l.h.left + 1
 	require.NoError(t, l.Unlock(t.Context()))
 	seen := blocks(rdb)
 	for i := 1; i < block; i++ {
 		require.Equal(t, l.Token()+int64(i), lockAndUnlock(t, m))
-		require.Eventually(t, func() bool {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			return !h.more.asked || h.more.grant.Token > 0
-		}, patience, 10*time.Microsecond)
 	}
-	require.GreaterOrEqual(t, lockAndUnlock(t, m), l.Token()+int64(block))
-	require.Equal(t, 1, seen["refill"])
-	require.Zero(t, seen["acquire"]+seen["release"])
+	require.Equal(t, map[string]int{"release": 1}, seen)
 }
 
 // One of another process that begins to wait just after the next block was granted is not passed over for longer than
