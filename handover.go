@@ -81,7 +81,7 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 func (h *hold) passOn(now clock.Stamp) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.atGate || h.state != holdLive {
+	if !h.atGate || h.state != holdLive || h.fresh && h.stale {
 		return false
 	}
 	cached := h.cacheable(now)

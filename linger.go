@@ -39,7 +39,8 @@ const (
 // It lingers for d at most, counted from when the process asked for it and nobody waited. Then it is
 // given back, idle or with its next Unlock, and asked for anew. Whoever waits for it, or tries, in
 // another process makes the holder's process give it back at once if it lies idle, else with its next
-// Unlock; so others wait about twice as long as for a free lock if it idles. That takes a message.
+// Unlock, whatever WithLocalHandoff says; so others wait about twice as long as for a free lock if it
+// idles. A lock that was granted while others waited passes on as without this option. That takes a message.
 // Where the message is lost it is repeated with each poll of the one who waits, at the latest d ends
 // it. Redisson's waiters send none, and so wait for d: keep it at some ten milliseconds where Java
 // shares the lock. A lock that is held for longer than d at a time does not linger.

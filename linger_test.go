@@ -205,6 +205,27 @@ func TestOwnTryLockIsNotWanted(t *testing.T) {
 	}, WithLinger(time.Hour), WithObserver(o))
 }
 
+// A lock that was to linger goes to the other process that wants it by then, before goroutines which wait here.
+func TestWantedLockIsNotPassedOnHere(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := lingeringClient(t, s.Client(), time.Hour, WithLocalHandoff(1000, time.Hour)), newClient(t, s.Client())
+	m := a.Mutex("k")
+	l, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	theirs := waitFor(t, b, "k")
+	within(t, l.Wanted())
+	settled(t, b, "k")
+	ours := waitFor(t, a, "k")
+	lined(t, a, "k")
+	require.NoError(t, l.Unlock(t.Context()))
+	first := within(t, theirs)
+	require.Empty(t, ours)
+	require.NoError(t, first.Unlock(t.Context()))
+	next := within(t, ours)
+	require.Greater(t, next.Token(), first.Token())
+	require.NoError(t, next.Unlock(t.Context()))
+}
+
 // hears reports whether a lock's holder at c hears what it is told.
 func (c *Client) hears(t *testing.T) bool {
 	l, err := c.Mutex("heard").Lock(t.Context())
