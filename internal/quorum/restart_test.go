@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forgets makes a node one that was emptied so long ago that its quarantine is over, but that was not yet told how far
+// forgets makes a node one that was emptied a minute ago, so that its quarantine is over, but that was not yet told how far
 // the others have counted.
 func forgets(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	s.Do("DEL", "redisson_lock_token:{k}", "k", "relock_queue:{k}")
-	s.Do("HSET", "relock_incarnation", "born", strconv.FormatInt(time.Now().Add(-time.Hour).UnixMilli(), 10))
+	s.Do("HSET", "relock_incarnation", "born", strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10))
 }
 
 // reaches waits until a node's counter has got as far as reached.
