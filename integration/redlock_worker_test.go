@@ -50,14 +50,16 @@ func (j job) openQuorum() (*relock.Client, func(), error) {
 // counted, nor where to begin.
 type unfenced struct{ rueidis.Client }
 
-// Do lets the scripts run that tell a node a counter, with a counter of 0, which changes none.
+// Do lets the scripts run that tell a node a counter, with one so low that it changes none: 0, or 1 for fence.lua, which 0
+// asks how far the node has counted.
 func (u unfenced) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	const args = 3 + 5 // EVALSHA, the script, the number of keys, and the keys
 	words := cmd.Commands()
 	var counters []int
+	low := "0"
 	switch {
 	case len(words) == args+3 && words[args] == "hold":
-		counters = []int{args + 2} // fence.lua
+		counters, low = []int{args + 2}, "1" // fence.lua
 	case len(words) > args+4 && slices.Contains([]string{"wait", "try", "nudge"}, words[args+4]):
 		if len(words) > args+7 {
 			counters = []int{args + 7} // vote.lua
@@ -72,7 +74,7 @@ func (u unfenced) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 	}
 	changed := append([]string(nil), words...)
 	for _, at := range counters {
-		changed[at] = "0"
+		changed[at] = low
 	}
 	return u.Client.Do(ctx, u.Client.B().Arbitrary(changed...).Build())
 }

@@ -275,7 +275,7 @@ func TestUnlock(t *testing.T) {
 	for _, answer := range []string{"", "n\n", "\n", "yup\n"} {
 		got := unlock(answer, "--force", "orders")
 		require.Equal(t, statusFailed, got.status)
-		require.Contains(t, got.err, `Free "orders", held by `+locks.ID()+`:1 for `)
+		require.Regexp(t, `Free "orders", held by `+locks.ID()+`:1\d{16} for `, got.err)
 		require.Contains(t, got.err, `"orders" was left as it is`)
 	}
 	require.NoError(t, lease.Context().Err())

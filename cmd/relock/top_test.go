@@ -127,7 +127,7 @@ func TestTopOnce(t *testing.T) {
 	lines := strings.Split(got.out, "\n")
 	require.Len(t, lines, 5)
 	require.Contains(t, lines[0], "5 locks, 1 waiters on 1 of them")
-	require.Regexp(t, `^1 +\S+s +\S+s +\S+s +order:3 +`+locks.ID()+`:4$`, lines[2])
+	require.Regexp(t, `^1 +\S+s +\S+s +\S+s +order:3 +`+locks.ID()+`:4\d{16}$`, lines[2])
 	require.Len(t, strings.Split(relockRun("top", "-once", "-rows", "0", "-redis", srv.Addr()).out, "\n"), 8)
 
 	for args, says := range map[string]string{
