@@ -40,8 +40,8 @@ const (
 // given back, idle or with its next Unlock, and asked for anew. Whoever waits for it, or tries, in
 // another process makes the holder's process give it back at once if it lies idle, else with its next
 // Unlock, whatever WithLocalHandoff says; so others wait about twice as long as for a free lock if it
-// idles. A lock that was granted while others waited passes on as without this option. That takes a message.
-// Where the message is lost it is repeated with each poll of the one who waits, at the latest d ends
+// idles. A lock that was granted while others waited passes on as without this option. All this takes
+// a message. Where it is lost it is repeated with each poll of the one who waits, at the latest d ends
 // it. Redisson's waiters send none, and so wait for d: keep it at some ten milliseconds where Java
 // shares the lock. A lock that is held for longer than d at a time does not linger.
 //
@@ -212,10 +212,11 @@ var closedNotice = func() chan struct{} {
 
 // Wanted returns a channel that is closed once another process of relock's waits for the lock, or has
 // tried to take it: a leader or a long batch may then give way by itself, by Unlock. It is a hint.
-// Where the message is lost it is repeated with each poll of the one who waits, a third of whose lease
-// apart. It is not closed for goroutines of this process that wait behind the lease, nor for
-// Redisson's waiters, and never for leases under WithOwner. Once closed it is closed for all later
-// leases too that the same grant of Redis's is passed on to.
+// Where the message is lost it is repeated with each poll of the one who waits, at first a twelfth
+// and a sixth of that one's lease apart, then a third. It is not closed for goroutines of this
+// process that wait behind the lease, nor for Redisson's waiters, and never for leases under
+// WithOwner. Once closed it is closed for all later leases too that the same grant of Redis's is
+// passed on to.
 func (l *Lease) Wanted() <-chan struct{} {
 	if l.zero() {
 		return nil

@@ -43,6 +43,7 @@ type contender struct {
 	holder  string // who was in the way
 	ttl     time.Duration
 	asked   clock.Stamp // when the last answered poll was sent
+	answers int         // that told it to wait
 	queued  bool        // by a release: wait before polling
 }
 
@@ -97,7 +98,7 @@ func (c *contender) look(ctx context.Context, failing *clock.Backoff) (time.Dura
 	c.queued = false
 	failing.Reset()
 	c.Ear().Listen()
-	rest := max(c.entry.LookAgain(c.ttl)-clock.Now().Since(c.asked), wire.MinLook)
+	rest := max(c.entry.LookAgain(c.ttl, c.answers)-clock.Now().Since(c.asked), wire.MinLook)
 	return rest, node.Grant{}, c.Ear().Deafness()
 }
 
@@ -127,6 +128,7 @@ func (c *contender) granted() node.Grant {
 // answered notes the answer "you wait" to a command sent at sent.
 func (c *contender) answered(a *wire.Answer, sent clock.Stamp) {
 	c.ticket, c.holder, c.ttl, c.asked = a.Ticket, a.Holder, a.TTL, sent
+	c.answers++
 }
 
 // polled keeps what became of a poll, and tells those who wait at the gate.

@@ -50,7 +50,7 @@ func TestReleaseLeavesTheLockToForeigners(t *testing.T) {
 	require.Positive(t, c.ttl)
 	require.LessOrEqual(t, c.ttl, turnTime)
 	require.Empty(t, c.holder)
-	require.Less(t, c.entry.LookAgain(c.ttl), 2*turnTime)
+	require.Less(t, c.entry.LookAgain(c.ttl, c.answers), 2*turnTime)
 	require.Empty(t, inbox)
 	st, err := n.inspect(context.Background(), a.entry.Names)
 	require.NoError(t, err)

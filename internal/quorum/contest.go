@@ -225,6 +225,7 @@ func (t *contest) refused(v *voter, got vote) {
 	if v.Belief.Number == 0 {
 		v.kept = false
 	}
+	v.refusals++
 	t.claim.told = t.claim.told || got.Wanted
 	if c := t.claim; c.holder == "" || v.ttl > c.ttl {
 		c.holder, c.ttl = v.holder, v.ttl
@@ -234,9 +235,9 @@ func (t *contest) refused(v *voter, got vote) {
 // lookAgain is how long after a vote to vote again if no message comes.
 func (v *voter) lookAgain() time.Duration {
 	if v.Belief.Number > 0 {
-		return v.Entry.LookAgain(-1)
+		return v.Entry.LookAgain(-1, v.refusals)
 	}
-	return v.Entry.LookAgain(v.ttl)
+	return v.Entry.LookAgain(v.ttl, v.refusals)
 }
 
 // relinquish gives back what a minority owns, if a lower ticket waits for it: at once when no

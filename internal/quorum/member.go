@@ -67,6 +67,8 @@ type voter struct {
 	holder  string        // of the lock there, as the last vote said, "" for none
 	ttl     time.Duration // of its lease
 
+	refusals int // answers that the node is not ours
+
 	doubter string      // the incarnation that forgot how far it counted, "" for none
 	doubted clock.Stamp // when that was first heard
 	seeded  bool        // it was told the counter since, or is with the next vote

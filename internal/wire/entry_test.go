@@ -34,7 +34,7 @@ func TestLookAgain(t *testing.T) {
 	} {
 		e := &Entry{Lease: c.lease}
 		for range 200 {
-			pause := e.LookAgain(c.ttl)
+			pause := e.LookAgain(c.ttl, 3)
 			require.GreaterOrEqual(t, pause, c.least, "%v, %v left", c.lease, c.ttl)
 			require.LessOrEqual(t, pause, c.most, "%v, %v left", c.lease, c.ttl)
 		}
@@ -46,7 +46,7 @@ func TestLooksAreApart(t *testing.T) {
 	e := &Entry{Lease: 30 * time.Second}
 	seen := make(map[time.Duration]bool)
 	for range 200 {
-		seen[e.LookAgain(-1)] = true
+		seen[e.LookAgain(-1, 1)] = true
 	}
 	require.Greater(t, len(seen), 100)
 }
@@ -78,4 +78,16 @@ func BenchmarkNewID(b *testing.B) {
 		n++
 		NewID("8c9f3a52-6f0b-4a44-9f6c-0d3e1f2a7b61", n)
 	}
+}
+
+// What tells a holder that its idle lock is wanted is repeated soon: lost twice, it keeps a waiter for a quarter of a lease.
+func TestTheFirstLooksAreSooner(t *testing.T) {
+	const lease, unknown = 24 * time.Second, -1
+	e := &Entry{Lease: lease}
+	for answers, pause := range []time.Duration{lease / 12, lease / 12, lease / 6, lease / 3, lease / 3, lease / 3} {
+		got := e.LookAgain(unknown, answers)
+		require.GreaterOrEqual(t, got, pause, "%d answers", answers)
+		require.LessOrEqual(t, got, pause+pause/20, "%d answers", answers)
+	}
+	require.Equal(t, 11*time.Millisecond, e.LookAgain(10*time.Millisecond, 1))
 }
