@@ -63,7 +63,9 @@ func benchPair(b *testing.B, c *Client) {
 // BenchmarkHotKey is one key wanted by 64 goroutines of one process.
 func BenchmarkHotKey(b *testing.B) {
 	rdb := redistest.Start(b).Client()
-	for name, opts := range map[string][]Option{"handed on in memory": nil, "through Redis": {WithLocalHandoff(1, 0)}} {
+	for name, opts := range map[string][]Option{
+		"handed on in memory": nil, "kept": {WithLinger(time.Second)}, "through Redis": {WithLocalHandoff(1, 0)},
+	} {
 		b.Run(name, func(b *testing.B) {
 			m := benchClient(b, rdb, opts...).Mutex("k")
 			b.SetParallelism(64)
