@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,7 +78,7 @@ func TestPageTellsWhoLeadsAndWhereThingsStand(t *testing.T) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	page := string(text)
-	require.Equal(t, 1, strings.Count(page, `<h2 id="hot-local">`), "one section for each scenario")
+	require.Equal(t, 1, strings.Count(page, ` id="hot-local"`), "one section for each scenario")
 	for _, anchor := range []string{"charts", "winners", "hot-local", "hot-processes", "peers"} {
 		require.Contains(t, page, `<a href="#`+anchor+`">`)
 		require.Contains(t, page, ` id="`+anchor+`"`)
@@ -86,6 +87,80 @@ func TestPageTellsWhoLeadsAndWhereThingsStand(t *testing.T) {
 	require.Contains(t, page, "<dt>throughput</dt>", "a card for each measure")
 	require.Contains(t, page, "relock, 64 goroutines: 300,000/s", "what the pointer finds")
 	require.Contains(t, page, "redsync: 50 % waited 200 µs at most")
+}
+
+// TestPageIsFolded walks the page of a run with several scenarios. Its charts are open. Its tables, its cards and what
+// its index points to are within closed folds: a link into a closed fold opens it, a link to the fold would not.
+func TestPageIsFolded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page.html")
+	require.NoError(t, WritePage(path, sample()))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	dec := xml.NewDecoder(strings.NewReader(string(text)))
+	dec.Strict, dec.AutoClose, dec.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	var closed int    // folds around the token that are not open
+	var summaries int // summaries around it
+	var opens []bool  // for each fold around it, whether it is open
+	folded := map[string]int{}
+	for {
+		token, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		switch e := token.(type) {
+		case xml.StartElement:
+			open, id := false, ""
+			for _, a := range e.Attr {
+				open = open || a.Name.Local == "open"
+				if a.Name.Local == "id" {
+					id = a.Value
+				}
+			}
+			switch name := e.Name.Local; name {
+			case "details":
+				opens = append(opens, open)
+				if !open {
+					closed++
+				}
+			case "summary":
+				summaries++
+			case "table", "dl", "h3":
+				require.Positive(t, closed, "a %s that is not folded", name)
+				folded[name]++
+			case "figure", "nav":
+				require.Zero(t, closed, "a %s that is folded", name)
+			}
+			if id != "" && id != "charts" && e.Name.Local != "details" {
+				require.Positive(t, closed, "#%s", id)
+				require.Zero(t, summaries, "#%s", id)
+				folded["#"+id]++
+			}
+		case xml.EndElement:
+			switch e.Name.Local {
+			case "details":
+				if !opens[len(opens)-1] {
+					closed--
+				}
+				opens = opens[:len(opens)-1]
+			case "summary":
+				summaries--
+			}
+		}
+	}
+	require.Equal(t, map[string]int{"#winners": 1, "#hot-local": 1, "#hot-processes": 1, "#peers": 1,
+		"table": 5, "dl": 12, "h3": 4}, folded)
+	require.Regexp(t, `@media print \{[^@]*\.fold::details-content \{ content-visibility: visible; \}`, string(text))
+}
+
+func TestTheOnlyScenarioIsOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page.html")
+	r := sample()
+	r.Results = slices.DeleteFunc(r.Results, func(one results.Result) bool { return one.Scenario != "hot-local" })
+	require.NoError(t, WritePage(path, r))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Regexp(t, `<details class="fold" open><summary><h2>hot-local</h2>`, string(text))
 }
 
 func TestCachesHaveCharts(t *testing.T) {
