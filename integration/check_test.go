@@ -29,7 +29,8 @@ func (s span) String() string {
 	return fmt.Sprintf("%s token %d [%v, %v]", s.who, s.token, s.first, s.last)
 }
 
-// spans returns the spans of one lock, by their first points.
+// spans returns the spans of one lock, by their points. The token decides between leases whose points are all the same:
+// both were then held within one grain of the clock, and the journals do not tell which was first.
 func spans(events []event, lock string) []span {
 	type lease struct {
 		who   string
@@ -56,7 +57,7 @@ func spans(events []event, lock string) []span {
 		}
 	}
 	slices.SortFunc(out, func(a, b span) int {
-		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.last, b.last))
+		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.last, b.last), cmp.Compare(a.token, b.token))
 	})
 	return out
 }
@@ -68,7 +69,8 @@ func (o overlap) String() string {
 	return fmt.Sprintf("%v and %v were valid at once", o.earlier, o.later)
 }
 
-// overlaps returns, for each span that begins before another one has ended, that pair.
+// overlaps returns, for each span that begins before another one has ended, that pair. One that begins with the reading
+// at which another one ends may have begun later: a clock has a grain.
 func overlaps(sorted []span) []overlap {
 	var out []overlap
 	for i := 1; i < len(sorted); i++ {
@@ -78,7 +80,7 @@ func overlaps(sorted []span) []overlap {
 				reach = s
 			}
 		}
-		if sorted[i].first <= reach.last {
+		if sorted[i].first < reach.last {
 			out = append(out, overlap{reach, sorted[i]})
 		}
 	}
