@@ -1,6 +1,7 @@
 package relock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -58,21 +59,23 @@ var (
 type HeldError struct {
 	Name   string        // the lock
 	Holder string        // field of the holder in Redis, "" when unknown; Mutex.State tells who that is
+	By     Holder        // who that is, as far as the client knew without asking; see WithClientName
 	TTL    time.Duration // what was left of the holder's lease, 0 when unknown, negative when it never ends
 	Wanted bool          // TryLock told the holder's process that the lock is wanted: where it lies idle there, it is free in a moment
 	Local  bool          // it waited behind another goroutine of this process
 	Cause  error         // why waiting ended; nil for TryLock
 }
 
-// Error names the lock, its holder and the cause.
+// Error names the lock, its holder, by By where that says something, and the cause.
 func (e *HeldError) Error() string {
 	msg := fmt.Sprintf("relock: lock %q not acquired", e.Name)
+	who := wire.Shown(cmp.Or(e.By.String(), e.Holder))
 	switch {
-	case e.Holder == "":
+	case who == "":
 	case e.TTL < 0:
-		msg += fmt.Sprintf(": held by %s without an end", wire.Shown(e.Holder))
+		msg += fmt.Sprintf(": held by %s without an end", who)
 	default:
-		msg += fmt.Sprintf(": held by %s for another %v unless renewed", wire.Shown(e.Holder), e.TTL)
+		msg += fmt.Sprintf(": held by %s for another %v unless renewed", who, e.TTL)
 	}
 	if e.Wanted {
 		msg += " or idle there: its process was told that it is wanted"
@@ -215,7 +218,9 @@ func final(err error) bool { return link.Reply(err) != "" && !wire.Transient(err
 func outward(err error) error {
 	switch e := err.(type) {
 	case *wire.HeldError:
-		return &HeldError{Name: e.Name, Holder: e.Holder, TTL: e.TTL, Wanted: e.Wanted, Local: e.Local, Cause: outward(e.Cause)}
+		return &HeldError{
+			Name: e.Name, Holder: e.Holder, By: Holder(e.By), TTL: e.TTL, Wanted: e.Wanted, Local: e.Local, Cause: outward(e.Cause),
+		}
 	case *wire.NodeError:
 		return &NodeError{Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, hint: hintFor(e.Err), final: final(e.Err)}
 	case *wire.MemberError:

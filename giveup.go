@@ -136,7 +136,7 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 		if atGate {
 			lk.k.gates.Leave(lk.names.Lock)
 		}
-		return nil, err
+		return nil, lk.k.plate.named(err)
 	}
 	h := lk.k.newHold(c, g, lk.cfg, atGate)
 	return h.start(ctx, lk, HowFree, h.since)

@@ -326,12 +326,12 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim, atGate bool, seen *c
 	if atGate {
 		remark = lk.k.remark
 	}
-	g, err := c.wait(wctx, seen.noticing(remark))
+	g, err := c.wait(wctx, lk.k.plate.asking(c, seen.noticing(remark)))
 	if err == nil {
 		h := lk.k.newHold(c, g, lk.cfg, atGate)
 		return h.start(ctx, lk, seen.how(), h.since)
 	}
-	err = lk.explain(wctx, err, c)
+	err = lk.k.plate.named(lk.explain(wctx, err, c))
 	// The queued entry goes to the next goroutine here, which so inherits its place; else it is
 	// abandoned.
 	if !atGate {

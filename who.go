@@ -59,8 +59,20 @@ type plate struct {
 	writes sync.WaitGroup
 	left   atomic.Bool // by Close: locks that go on until their leases end
 
-	mu sync.Mutex // guards what changes of the posts
+	ctx  context.Context // of questions in the background, until Close
+	stop context.CancelFunc
+
+	mu     sync.Mutex           // guards what changes of the posts, and what follows
+	cards  map[string]wire.Card // of other clients, by uuid, that were read or are asked for since the last turn
+	older  map[string]wire.Card // in the turn before
+	turn   clock.Stamp          // when cards become older, and are asked for anew
+	rested clock.Stamp          // nothing is asked before
+	wanted []string             // clients to ask for; as long as there are any, one goroutine does
 }
+
+// maxCards bounds how many clients are asked for in a turn, which is a third of a lease, and how much is
+// kept of them.
+const maxCards = 256
 
 // post is where a plate stands.
 type post struct {
@@ -79,6 +91,8 @@ func newPlate(id string, cfg *config, arb arbiter) *plate {
 	p := &plate{client: id, stay: cfg.lease, enough: cfg.quorumSize(), card: wire.Card{
 		Name: cfg.name, Host: host, PID: os.Getpid(), Started: time.UnixMilli(time.Now().UnixMilli()), Version: version(),
 	}}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.cards = make(map[string]wire.Card)
 	for _, n := range arb.nodes() {
 		p.posts = append(p.posts, &post{node: n})
 	}
@@ -149,6 +163,9 @@ func (p *plate) close() {
 	if p == nil {
 		return
 	}
+	p.mu.Lock()
+	p.stop() // under mu, so that no question begins behind Wait
+	p.mu.Unlock()
 	p.writes.Wait() // what is written later than the deletion would stand
 	if p.left.Load() {
 		return
@@ -162,7 +179,7 @@ func (p *plate) close() {
 	gone.Wait()
 }
 
-// whois asks who a client is, until one Redis knows, or enough do not.
+// whois asks who a client is.
 func (p *plate) whois(ctx context.Context, client string) Holder {
 	switch {
 	case p == nil || client == "":
@@ -170,6 +187,86 @@ func (p *plate) whois(ctx context.Context, client string) Holder {
 	case client == p.client:
 		return Holder(p.card)
 	}
+	card, _ := p.read(ctx, client)
+	return Holder(card)
+}
+
+// named adds to the error of a busy lock who holds it, as far as that is known.
+func (p *plate) named(err error) error {
+	if held, is := err.(*wire.HeldError); is {
+		held.By = p.known(held.Holder)
+	}
+	return err
+}
+
+// asking is a remark that asks, too, who holds what c waits for.
+func (p *plate) asking(c claim, then remark) remark {
+	if p == nil {
+		return then
+	}
+	return func(key string, heard error) {
+		holder, _ := c.seen()
+		p.known(holder)
+		if then != nil {
+			then(key, heard)
+		}
+	}
+}
+
+// known is what is known of a holder's client. It waits for nothing: what was not read since the last
+// turn is asked for in the background. Until it is answered the older card counts, since a client
+// says the same of itself for as long as it lives.
+func (p *plate) known(holder string) wire.Card {
+	if p == nil {
+		return wire.Card{}
+	}
+	client := wire.ClientOf(holder)
+	switch client {
+	case "":
+		return wire.Card{}
+	case p.client:
+		return p.card
+	}
+	now := clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.turn.Reached(now) {
+		p.older, p.cards, p.turn = p.cards, make(map[string]wire.Card), now.Add(p.stay/3)
+	}
+	card, asked := p.cards[client]
+	if asked {
+		return card
+	}
+	card = p.older[client]
+	if len(p.cards) < maxCards && p.rested.Reached(now) && p.ctx.Err() == nil {
+		p.cards[client] = card
+		if p.wanted = append(p.wanted, client); len(p.wanted) == 1 {
+			p.writes.Go(p.ask)
+		}
+	}
+	return card
+}
+
+// ask asks for those who are wanted, one after the other. Where that fails, say for want of rights, none
+// is asked for as long as the plate's own would have stood.
+func (p *plate) ask() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.wanted) > 0 {
+		client := p.wanted[0]
+		p.mu.Unlock()
+		_, sure := p.read(p.ctx, client)
+		p.mu.Lock()
+		if !sure {
+			p.wanted, p.rested = nil, clock.Now().Add(p.stay)
+			return
+		}
+		p.wanted = p.wanted[1:]
+	}
+}
+
+// read asks for a client's card, until one Redis knows it, or enough do not. What is sure is kept.
+func (p *plate) read(ctx context.Context, client string) (card wire.Card, sure bool) {
 	var asked sync.WaitGroup
 	defer asked.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -188,17 +285,20 @@ func (p *plate) whois(ctx context.Context, client string) Holder {
 	strangers := 0
 	for range p.posts {
 		a := <-heard
-		if a.card != (wire.Card{}) {
-			return Holder(a.card)
-		}
 		if a.err == nil {
 			strangers++
 		}
-		if strangers == p.enough {
+		card, sure = a.card, a.card != (wire.Card{}) || strangers == p.enough
+		if sure {
 			break
 		}
 	}
-	return Holder{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, asked := p.cards[client]; sure && (asked || len(p.cards) < maxCards) {
+		p.cards[client] = card
+	}
+	return card, sure
 }
 
 // String tells a state in words, such as "held by billing on pod-7f9c (pid 12), 28s left, 3 waiting".

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
@@ -465,4 +466,230 @@ func TestStateAsJSON(t *testing.T) {
 		require.Equal(t, st, back)
 	}
 	require.Error(t, json.Unmarshal([]byte(`{"ttl_ms":"long"}`), new(State)))
+}
+
+// refusedBy returns the error of a TryLock that finds the lock held.
+func refusedBy(t *testing.T, c *Client, name string) *HeldError {
+	t.Helper()
+	_, err := c.Mutex(name).TryLock(t.Context())
+	var held *HeldError
+	require.ErrorAs(t, err, &held)
+	return held
+}
+
+// questions is how often a client asked who another is, where it asked for no State.
+func questions(c *Client) (n uint64) {
+	for _, of := range c.Stats().Commands {
+		if of.Command == "inspect" {
+			n += of.Answered + of.Refused + of.Unanswered
+		}
+	}
+	return n
+}
+
+// answered waits until a client asks nobody any more who he is.
+func answered(t *testing.T, c *Client) {
+	t.Helper()
+	p := c.keeper.plate
+	require.Eventually(t, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.wanted) == 0
+	}, patience, time.Millisecond)
+}
+
+// turned makes all that a client knows of others older.
+func turned(c *Client) {
+	p := c.keeper.plate
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn = clock.Stamp{}
+}
+
+// openers open clients of one Redis, and of a quorum.
+func openers(t *testing.T) map[string]func(...Option) (*Client, []*redistest.Server) {
+	one, three := masters(t, 1), masters(t, 3)
+	return map[string]func(...Option) (*Client, []*redistest.Server){
+		"one":    func(o ...Option) (*Client, []*redistest.Server) { return newClient(t, one[0].Client(), o...), one },
+		"quorum": func(o ...Option) (*Client, []*redistest.Server) { return newRedlock(t, three, o...), three },
+	}
+}
+
+// A lock that is not acquired tells its holder's name: what a Lock or TryLock asked for meanwhile or before, in the
+// background. Nothing more is asked of whom is known, and a client without a name never asks.
+func TestHeldErrorsNameTheHolder(t *testing.T) {
+	for topology, open := range openers(t) {
+		t.Run(topology, func(t *testing.T) {
+			c, servers := open(WithClientName("billing"))
+			d, _ := open(WithClientName("ops"))
+			waits, _ := open(WithClientName("waits"))
+			nameless, _ := open()
+			l, err := c.Mutex("k").Lock(t.Context())
+			require.NoError(t, err)
+			stands(t, c, servers...)
+			billing := Holder(c.keeper.plate.card)
+
+			first := refusedBy(t, d, "k")
+			require.Zero(t, first.By, "it is not waited for")
+			require.ErrorContains(t, first, "held by "+c.ID()+":1")
+			answered(t, d)
+			before := questions(d)
+			require.NotZero(t, before)
+			for range 20 {
+				held := refusedBy(t, d, "k")
+				require.Equal(t, billing, held.By)
+				require.Equal(t, first.Holder, held.Holder)
+				require.ErrorContains(t, held, fmt.Sprintf(": held by %v for another ", billing))
+				require.NotContains(t, held.Error(), c.ID())
+			}
+			require.Equal(t, before, questions(d))
+
+			ctx, leave := context.WithCancel(t.Context())
+			failed := make(chan error, 1)
+			go func() {
+				_, err := waits.Mutex("k").Lock(ctx)
+				failed <- err
+			}()
+			p := waits.keeper.plate
+			require.Eventually(t, func() bool {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				return p.cards[c.ID()].Name == "billing"
+			}, patience, time.Millisecond)
+			leave()
+			var held *HeldError
+			require.ErrorAs(t, within(t, failed), &held)
+			require.Equal(t, billing, held.By)
+
+			own := refusedBy(t, c, "k")
+			require.Equal(t, billing, own.By, "its own needs no question")
+			require.Zero(t, questions(c))
+			require.Zero(t, refusedBy(t, nameless, "k").By)
+			require.Zero(t, refusedBy(t, nameless, "k").By)
+			require.Zero(t, questions(nameless))
+			require.NoError(t, l.Unlock(t.Context()))
+		})
+	}
+}
+
+// Of whom there is nothing to know, nothing is asked twice in a turn. What was known stays so while it is asked for anew.
+func TestHoldersAreAskedForOnceInATurn(t *testing.T) {
+	for topology, open := range openers(t) {
+		t.Run(topology, func(t *testing.T) {
+			c, servers := open(WithClientName("billing"))
+			nameless, _ := open()
+			d, _ := open(WithClientName("ops"))
+			for name, of := range map[string]*Client{"named": c, "nameless": nameless} {
+				_, err := of.Mutex(name).Lock(t.Context())
+				require.NoError(t, err)
+			}
+			_, err := nameless.Mutex("shared").Lock(WithOwner(t.Context(), "order 7"))
+			require.NoError(t, err)
+			stands(t, c, servers...)
+			try := func() (name string) {
+				name = refusedBy(t, d, "named").By.Name
+				answered(t, d) // on a quorum the others are left alone once enough have answered
+				require.Zero(t, refusedBy(t, d, "nameless").By)
+				answered(t, d)
+				require.Zero(t, refusedBy(t, d, "shared").By)
+				return name
+			}
+			require.Empty(t, try())
+			first := questions(d)
+			require.NotZero(t, first)
+			for range 10 {
+				require.Equal(t, "billing", try())
+			}
+			require.Equal(t, first, questions(d))
+			turned(d)
+			require.Equal(t, "billing", try())
+			require.Greater(t, questions(d), first)
+			for _, s := range servers {
+				s.Do("DEL", cardKey(c))
+			}
+			turned(d)
+			require.Equal(t, "billing", try(), "it is not read again yet")
+			require.Empty(t, try())
+
+			// What State reads is known, too.
+			for _, s := range servers {
+				s.Do("HSET", cardKey(c), "name", "x\n\x1b[2Jlevel=ERROR")
+			}
+			require.NotZero(t, stateOf(t, d.Mutex("named")).By)
+			text := refusedBy(t, d, "named").Error()
+			require.Contains(t, text, "[2Jlevel=ERROR")
+			require.NotContains(t, text, "\x1b")
+			require.NotContains(t, text, "\n")
+		})
+	}
+}
+
+// However many hold locks, a client asks for so many in a turn, and keeps no more of them.
+func TestHoldersThatAreKeptAreBounded(t *testing.T) {
+	c := newClient(t, redistest.Start(t).Client(), WithClientName("ops"))
+	p := c.keeper.plate
+	for turn := 1; turn <= 3; turn++ {
+		for range 3 * maxCards {
+			p.known(uuid.NewString() + ":1")
+		}
+		answered(t, c)
+		p.mu.Lock()
+		require.Len(t, p.cards, maxCards)
+		require.LessOrEqual(t, len(p.older), maxCards)
+		p.mu.Unlock()
+		require.Equal(t, uint64(turn*maxCards), questions(c))
+		require.Empty(t, p.whois(t.Context(), uuid.NewString()).Name)
+		require.Len(t, p.cards, maxCards)
+		require.Equal(t, uint64(turn*maxCards+1), questions(c))
+		turned(c)
+	}
+}
+
+// Who is refused the question asks no more for a lease, whoever holds locks meanwhile.
+func TestForbiddenQuestionsAreAskedOnceInALease(t *testing.T) {
+	s := redistest.Start(t)
+	acl := rights(t, "k")
+	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", append(acl[0], acl[2]...)...))
+	require.NoError(t, err)
+	t.Cleanup(rdb.Close)
+	c := newClient(t, rdb, WithClientName("ops"))
+	for range 10 {
+		other := newClient(t, s.Client(), WithClientName("billing"))
+		l, err := other.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, refusedBy(t, c, "k").By)
+		answered(t, c)
+		turned(c)
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+	require.Equal(t, uint64(1), questions(c))
+	p := c.keeper.plate
+	p.mu.Lock()
+	left := p.rested.Until(clock.Now())
+	p.rested = clock.Stamp{}
+	p.mu.Unlock()
+	require.Greater(t, left, p.stay/2)
+	p.known(uuid.NewString() + ":1")
+	answered(t, c)
+	require.Equal(t, uint64(2), questions(c))
+}
+
+// A question that is not answered keeps no TryLock waiting, and is over with Close.
+func TestUnansweredQuestionsHarmNothing(t *testing.T) {
+	s := redistest.Start(t)
+	w := faulty(s)
+	w.Filter(faults.All(faults.Script("whois"), faults.LoseCall.Hanging().Telling()))
+	c, other := newClient(t, w, WithClientName("ops")), newClient(t, s.Client(), WithClientName("billing"))
+	_, err := other.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, refusedBy(t, c, "k").By)
+	within(t, w.Told())
+	for range 20 {
+		require.Zero(t, refusedBy(t, c, "k").By)
+	}
+	c.Close()
+	p := c.keeper.plate
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	require.Empty(t, p.wanted)
 }

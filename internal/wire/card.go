@@ -132,6 +132,16 @@ func parseCard(v driver.Value) (Card, error) {
 	return CardOf(fields), nil
 }
 
+// ClientOf is the uuid in the owner field of an entry that shares no owner, relock's or Redisson's; ""
+// for another.
+func ClientOf(holder string) string {
+	if !sharer.MatchString(holder) {
+		return ""
+	}
+	client, _, _ := strings.Cut(holder, ":")
+	return client
+}
+
 // ClientIn finds out whose hold the fields of a lock's hash and their values, by turns, tell: the
 // uuid of relock's client, "" for another's lock. A shared owner's is that of its sharers, if they
 // are of one client.

@@ -43,6 +43,7 @@ var ErrNoAnswer = errors.New("no answer")
 // HeldError tells who was in the way.
 type HeldError struct {
 	Name, Holder string
+	By           Card // what the holder's client says of itself, as far as it is known
 	TTL          time.Duration
 	Wanted       bool  // the holder was told that the lock is wanted
 	Local        bool  // it waited behind another goroutine of this process
