@@ -59,7 +59,7 @@ var (
 type HeldError struct {
 	Name   string        // the lock
 	Holder string        // field of the holder in Redis, "" when unknown; Mutex.State tells who that is
-	By     Holder        // who that is, as far as the client knew without asking; see WithClientName
+	By     Holder        // who that is, zero when unknown: the first TryLock against it waits for no answer. See WithClientName
 	TTL    time.Duration // what was left of the holder's lease, 0 when unknown, negative when it never ends
 	Wanted bool          // TryLock told the holder's process that the lock is wanted: where it lies idle there, it is free in a moment
 	Local  bool          // it waited behind another goroutine of this process

@@ -23,8 +23,12 @@ import (
 // long as there are holds, and never waited for: no Lock is slower or fails for it. It stays for a
 // lease, so it is gone a lease after the process died; Close takes it away, unless a lock is left to
 // its lease. A user who lacks the right to the key (docs/wire.md) locks as without the option; he is
-// refused once in a lease. On a quorum it is written to every node that takes it. State asks for
-// the name of a holder only on a client that has one itself, with one command more.
+// refused twice in a lease at most. On a quorum it is written to every node that takes it.
+//
+// Only a client that has a name itself asks for those of holders: State with one command more, Lock and
+// TryLock in the background, when a Lock waits or fails or a TryLock fails, and once in a third of a
+// lease for each client that holds what they want. Nothing waits for the answer: so the first
+// *HeldError for a holder that was not met before may show a uuid, and later ones its name.
 //
 // By default, and with "", nothing is written: what is not asked for should not stand in Redis, nor
 // need a right. A name has up to 256 bytes that can be printed.

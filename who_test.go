@@ -533,16 +533,15 @@ func TestHeldErrorsNameTheHolder(t *testing.T) {
 			require.Zero(t, first.By, "it is not waited for")
 			require.ErrorContains(t, first, "held by "+c.ID()+":1")
 			answered(t, d)
-			before := questions(d)
-			require.NotZero(t, before)
+			require.NotZero(t, questions(d))
 			for range 20 {
 				held := refusedBy(t, d, "k")
 				require.Equal(t, billing, held.By)
 				require.Equal(t, first.Holder, held.Holder)
 				require.ErrorContains(t, held, fmt.Sprintf(": held by %v for another ", billing))
-				require.NotContains(t, held.Error(), c.ID())
+				require.NotContains(t, held.Error(), held.Holder+" for another")
 			}
-			require.Equal(t, before, questions(d))
+			require.LessOrEqual(t, questions(d), uint64(len(servers)), "a node may answer late")
 
 			ctx, leave := context.WithCancel(t.Context())
 			failed := make(chan error, 1)
@@ -600,10 +599,12 @@ func TestHoldersAreAskedForOnceInATurn(t *testing.T) {
 			for range 10 {
 				require.Equal(t, "billing", try())
 			}
-			require.Equal(t, first, questions(d))
+			require.LessOrEqual(t, questions(d), uint64(2*len(servers)), "two clients")
 			turned(d)
 			require.Equal(t, "billing", try())
-			require.Greater(t, questions(d), first)
+			if len(servers) == 1 { // of more, some may have answered late
+				require.Equal(t, 2*first, questions(d))
+			}
 			for _, s := range servers {
 				s.Do("DEL", cardKey(c))
 			}
@@ -628,7 +629,8 @@ func TestHoldersAreAskedForOnceInATurn(t *testing.T) {
 func TestHoldersThatAreKeptAreBounded(t *testing.T) {
 	c := newClient(t, redistest.Start(t).Client(), WithClientName("ops"))
 	p := c.keeper.plate
-	for turn := 1; turn <= 3; turn++ {
+	for range 3 {
+		before := questions(c)
 		for range 3 * maxCards {
 			p.known(uuid.NewString() + ":1")
 		}
@@ -637,10 +639,10 @@ func TestHoldersThatAreKeptAreBounded(t *testing.T) {
 		require.Len(t, p.cards, maxCards)
 		require.LessOrEqual(t, len(p.older), maxCards)
 		p.mu.Unlock()
-		require.Equal(t, uint64(turn*maxCards), questions(c))
+		require.Equal(t, before+maxCards, questions(c))
 		require.Empty(t, p.whois(t.Context(), uuid.NewString()).Name)
 		require.Len(t, p.cards, maxCards)
-		require.Equal(t, uint64(turn*maxCards+1), questions(c))
+		require.Equal(t, before+maxCards+1, questions(c))
 		turned(c)
 	}
 }
