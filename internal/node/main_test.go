@@ -15,9 +15,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long tests wait for what must happen. It is no promise of the library.
-const patience = 15 * time.Second
-
 // quiet is a logger that nobody reads.
 var quiet = slog.New(slog.DiscardHandler)
 
