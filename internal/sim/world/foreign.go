@@ -1,6 +1,9 @@
 package world
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // patienceOfOthers is how many grants of the other side a waiter lets pass at most, where nothing
 // goes wrong.
@@ -27,6 +30,7 @@ func (j *judge) taken(name string, counter, token int64) (above int64) {
 	defer j.mu.Unlock()
 	r := j.of(name)
 	j.javas++
+	r.free, r.nobody = time.Time{}, time.Time{} // it may be over before watch looks again
 	for c := range r.waiting {
 		c.passed++
 		j.most = max(j.most, c.passed)

@@ -219,7 +219,7 @@ func (j *judge) enter(h, outer *Held) ([]*Held, record) {
 	r.held = append(kept, h)
 	r.history.begins(h, since)
 	r.highest = max(r.highest, h.Token)
-	r.nobody = time.Time{}
+	r.free, r.nobody = time.Time{}, time.Time{} // it may be over before watch looks again
 	return others, before
 }
 
