@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,4 +74,36 @@ func TestForbiddenShardedChannel(t *testing.T) {
 	require.NoError(t, good.Unlock(ctx))
 	require.NoError(t, within(t, got))
 	require.NoError(t, bad.Unlock(ctx))
+}
+
+// Clients over one rueidis client share its connection, and so at the server the subscriptions to a lock's own channels.
+// Where one of them leaves it takes those from the other, which subscribes anew. When both have left nothing stays, whatever
+// the moment in which they leave.
+func TestSharersOfAConnectionLeaveNoSubscription(t *testing.T) {
+	cl := redistest.StartCluster(t)
+	major, _, _ := cl.Nodes()[0].Version()
+	if major < 7 {
+		t.Skip("no sharded channels")
+	}
+	rdb, err := rueidis.NewClient(cl.Option())
+	require.NoError(t, err)
+	t.Cleanup(rdb.Close)
+	master := cl.MasterFor("k")
+	for range rounds(20, 200) {
+		var clients []*Client
+		for range 2 {
+			c, err := New(rdb, WithLease(far), WithLinger(time.Hour))
+			require.NoError(t, err)
+			lockAndUnlock(t, c.Mutex("k"))
+			clients = append(clients, c)
+		}
+		got := locks(clients[0], "k")
+		require.NoError(t, within(t, got))
+		var left sync.WaitGroup
+		for _, c := range clients {
+			left.Go(c.Close)
+		}
+		left.Wait()
+		require.Eventually(t, func() bool { return master.Do("PUBSUB", "SHARDCHANNELS") == "" }, patience, time.Millisecond)
+	}
 }

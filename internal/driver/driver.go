@@ -45,7 +45,7 @@ type Redis interface {
 	// Follow subscribes sharded channels of one slot, at the master that owns it, since scripts
 	// there count its own subscribers only. It passes on what comes until the subscription ends,
 	// which it also does without an error when the slot moves, or until ctx ends; then the server
-	// is told. At least one of the channels must be nobody else's: by it the driver finds out
+	// is told. The last of the channels must be nobody else's: by it the driver finds out
 	// whether it subscribed at the master.
 	Follow(ctx context.Context, h Handler, channels ...string) error
 

@@ -55,8 +55,11 @@ func (d *Redis) receive(ctx context.Context, h driver.Handler, channels []string
 	return err
 }
 
-// hooked is ctx with what the library is to call: confirmed gets a first confirmation, and when ctx
-// has ended the server is told, which goes on sending otherwise, because the connection is shared.
+// hooked is ctx with what the library is to call: confirmed gets a first confirmation, and the server
+// is told when the subscription ends. It goes on sending otherwise, because the connection is shared:
+// with the other users of the client too, of whom one that leaves ends the subscription to the
+// channels that it has in common with this one. Then only the last channel, which is nobody else's,
+// is left by this one: the other channels may have been subscribed anew by then.
 func hooked(ctx context.Context, h driver.Handler, confirmed chan<- struct{}, channels []string) context.Context {
 	told := rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
 		if s.Kind == "ssubscribe" {
@@ -68,11 +71,13 @@ func hooked(ctx context.Context, h driver.Handler, confirmed chan<- struct{}, ch
 		}
 	})
 	return rueidis.WithOnReceiveReturnHook(told, func(err error, conn rueidis.CommandClient) error {
-		if ctx.Err() != nil {
-			bye, cancel := context.WithTimeout(context.Background(), byeTimeout)
-			defer cancel()
-			conn.Do(bye, conn.B().Sunsubscribe().Channel(channels...).Build())
+		leave := channels
+		if ctx.Err() == nil {
+			leave = channels[len(channels)-1:]
 		}
+		bye, cancel := context.WithTimeout(context.Background(), byeTimeout)
+		defer cancel()
+		conn.Do(bye, conn.B().Sunsubscribe().Channel(leave...).Build())
 		return err
 	})
 }
@@ -90,23 +95,20 @@ func (d *Redis) vet(ctx context.Context, end context.CancelCauseFunc, confirmed 
 	}
 }
 
-// isAstray reports whether the master of the channels' slot does not know of the subscription: one
-// of them is nobody else's.
+// isAstray reports whether the master of the channels' slot does not know of the subscription to the
+// last of them, which is nobody else's. Another user of the client may just have left the others.
 func (d *Redis) isAstray(ctx context.Context, channels []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	// Routed by its slot, and no read that a client would send to a replica.
-	ask := d.rdb.B().Arbitrary("PUBSUB", "SHARDNUMSUB").Args(channels...).Build().SetSlot(channels[0])
+	own := channels[len(channels)-1]
+	ask := d.rdb.B().Arbitrary("PUBSUB", "SHARDNUMSUB", own).Build().SetSlot(own)
 	counts, err := d.rdb.Do(ctx, ask).AsIntMap()
 	if err != nil {
 		return false
 	}
-	for _, channel := range channels {
-		if count, found := counts[channel]; found && count == 0 {
-			return true
-		}
-	}
-	return false
+	count, found := counts[own]
+	return found && count == 0
 }
 
 // atMaster is what to subscribe with where the user's client goes astray: the client of the slot's
