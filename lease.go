@@ -228,10 +228,13 @@ func (l *Lease) Unlock(ctx context.Context) error {
 // Nothing ever shortens a lease, so a smaller d than what is left changes nothing. For a lock
 // WithFixedLease it moves the end. What may be trusted is d less a margin for drift, as in Until.
 //
-// It returns ErrInvalidOption, and changes nothing, for a d that is no possible lease, that is longer
-// than WithRestartGuard waits, or that WithMaxHold would cut short. It returns ErrNotHeld after Unlock, ErrLost when the lock was lost, and a *NodeError when Redis
-// did not answer within one command timeout, an Unlock or a re-entry of the same hold included that
-// it had to wait for; then the lease ends when it would have ended.
+// It fails with
+//
+//   - ErrInvalidOption, and changes nothing, for a d that is no possible lease, that is longer than
+//     WithRestartGuard waits, or that WithMaxHold would cut short,
+//   - ErrNotHeld after Unlock, and ErrLost when the lock was lost,
+//   - a *NodeError when Redis did not answer within one command timeout. An Unlock or a re-entry of
+//     the same hold that it had to wait for counts. Then the lease ends when it would have ended.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if l.zero() {
 		return ErrNotHeld

@@ -202,9 +202,9 @@ const (
 
 // WithRestartGuard keeps a Redis that may have forgotten locks from granting any until longest has
 // passed, when every lease it may have forgotten is over. It notices by the server's run id and by
-// a marker key, inside the same scripts; a user who may not run INFO is refused every lock. No lease may be longer than longest, and all clients of
-// the same nodes must give the same; GuardOff takes 0. The idea is the delayed restart of the
-// Redlock paper.
+// a marker key, inside the same scripts: without the right to run INFO every lock is refused. No
+// lease may be longer than longest, and all clients of the same nodes must give the same; GuardOff
+// takes 0. The idea is the delayed restart of the Redlock paper.
 //
 // On a single Redis or a Sentinel group it means that nobody gets a lock for that long after each
 // restart or failover.

@@ -84,7 +84,7 @@ func (m *Mutex) State(ctx context.Context) (State, error) {
 
 // ForceUnlock frees the lock whoever holds it and hands it to the next waiter. A relock holder is
 // told at once, or with its next renewal if it cannot be reached, or hears nothing, as on a Cluster
-// without sharded channels; until then it believes that it
+// without sharded channels. Until then it believes that it
 // holds the lock, so exclusion rests on the fencing token. It returns false when nobody held the
 // lock. Redisson: RLock.forceUnlock.
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {

@@ -185,9 +185,9 @@ func (e *Ear) Attend() bool {
 	return ready
 }
 
-// granted takes the grant of a message. Nobody but who may read the lock's keys knows the id of an
-// entry before it is granted; then whoever may listen to the inbox does. So another grant beside the
-// first is not believed, nor is the first beside it: the waiter asks. The caller holds the hub's mutex.
+// granted takes the grant of a message. Before the grant only readers of the lock's keys know the
+// entry's id; from then on all listeners to the inbox do, and can forge a second grant. So where two
+// differ neither is believed: the waiter asks. The caller holds the hub's mutex.
 func (e *Ear) granted(t wire.Tokens) {
 	switch {
 	case t.First == e.last: // the message came twice

@@ -21,9 +21,9 @@ type Entry struct {
 }
 
 // NewID returns the id of a client's nth entry, <client uuid>:<n><16 random digits>. No other entry
-// ever has it, for n. Who may not read the lock's queue cannot know it before the lock is granted, for
-// the digits: so a grant that is told of by it comes from one who may. They are drawn for each entry,
-// not kept: the copies of a process that was cloned go apart. An id of up to 10^11 entries has 64
+// ever has it, for n. For the digits it cannot be guessed: before the lock is granted only readers of
+// its queue know it, so nothing else can forge the grant. The digits are drawn for each entry: so
+// the copies of a process that was cloned draw different ones. An id of up to 10^11 entries has 64
 // bytes, the longest field with which Redis keeps a hash small.
 func NewID(client string, n uint64) string {
 	var drawn [8]byte
