@@ -20,7 +20,7 @@ type arbiter interface {
 	// from any goroutine. The stamp is from before the confirmed command was sent.
 	renew(ctx context.Context, batch []renewal, settle settleFunc)
 	// silence is the error of a caller that gave up, by cause, and nothing had been heard by then.
-	silence(name string, cause error) error
+	silence(op, name string, cause error) error
 	inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 	force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, error)
 	// initialize declares that no Redis has forgotten a lock that is held.

@@ -20,11 +20,11 @@ func (waited) Unwrap() error { return context.DeadlineExceeded }
 
 // refused is the error for a ctx that had ended before anything was done. Nobody was asked, so it must
 // not say that somebody else has the lock.
-func (lk *lock) refused(ctx context.Context) error {
-	if lk.enclosingLost(ctx) {
+func (lk *lock) refused(ctx context.Context, op string) error {
+	if op == "acquire" && lk.enclosingLost(ctx) {
 		return ErrLost
 	}
-	return lk.k.arb.silence(lk.names.Name, context.Cause(ctx))
+	return lk.k.arb.silence(op, lk.names.Name, context.Cause(ctx))
 }
 
 // explain makes the error of a caller that gave up tell what it waited for.
@@ -48,7 +48,7 @@ func (lk *lock) leftTheLine(err error) error {
 	case !ok:
 		return ErrClosed
 	case left.Remark == gate.ErrNothingYet && left.Stood >= min(left.Waited, lk.cfg.commandTimeout):
-		return lk.k.arb.silence(lk.names.Name, left.Cause)
+		return lk.k.arb.silence("acquire", lk.names.Name, left.Cause)
 	case left.Remark != nil && left.Remark != gate.ErrNothingYet:
 		return wire.GivenUp("acquire", lk.names.Name, left.Remark, left.Cause)
 	}
@@ -94,7 +94,7 @@ func (lk *lock) try(ctx context.Context) (*Lease, error) {
 }
 
 func (lk *lock) tryAs(ctx context.Context, seen *call) (*Lease, error) {
-	if err := lk.beginEntry(ctx); err != nil {
+	if err := lk.begin(ctx, "acquire"); err != nil {
 		return nil, err
 	}
 	defer lk.k.end(lk.tally)

@@ -255,8 +255,8 @@ func (s *single) renew(ctx context.Context, batch []renewal, settle settleFunc) 
 	s.node.Renew(ctx, asks, func(i int, r wire.Result, err error) { settle(i, r, sent, err) })
 }
 
-func (s *single) silence(name string, cause error) error {
-	return &wire.NodeError{Op: "acquire", Name: name, Err: wire.ErrNoAnswer, Cause: cause}
+func (s *single) silence(op, name string, cause error) error {
+	return &wire.NodeError{Op: op, Name: name, Err: wire.ErrNoAnswer, Cause: cause}
 }
 
 func (s *single) inspect(ctx context.Context, n *wire.Names) (wire.State, error) {

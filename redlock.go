@@ -131,7 +131,7 @@ func (b ballot) renew(ctx context.Context, batch []renewal, settle settleFunc) {
 	b.Renew(ctx, asks, settle)
 }
 
-func (b ballot) silence(name string, cause error) error { return b.Silence(name, cause) }
+func (b ballot) silence(op, name string, cause error) error { return b.Silence(op, name, cause) }
 
 func (b ballot) inspect(ctx context.Context, n *wire.Names) (wire.State, error) {
 	return b.Inspect(ctx, n)

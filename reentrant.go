@@ -115,7 +115,7 @@ func (lk *lock) acquire(ctx context.Context) (*Lease, error) {
 }
 
 func (lk *lock) acquireAs(ctx context.Context, seen *call) (*Lease, error) {
-	if err := lk.beginEntry(ctx); err != nil {
+	if err := lk.begin(ctx, "acquire"); err != nil {
 		return nil, err
 	}
 	defer lk.k.end(lk.tally)
@@ -141,22 +141,17 @@ func (lk *lock) acquireAs(ctx context.Context, seen *call) (*Lease, error) {
 }
 
 // begin counts a call of the lock that is under way. It fails, and counts nothing, if the lock
-// cannot be used at all.
-func (lk *lock) begin(ctx context.Context) error {
+// cannot be used at all, or if ctx has ended: then Redis is not asked.
+func (lk *lock) begin(ctx context.Context, op string) error {
 	if err := lk.valid(ctx); err != nil {
 		return err
 	}
-	return lk.k.begin(lk.tally)
-}
-
-// beginEntry is begin for a caller that wants the lock.
-func (lk *lock) beginEntry(ctx context.Context) error {
-	if err := lk.begin(ctx); err != nil {
+	if err := lk.k.begin(lk.tally); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		lk.k.end(lk.tally)
-		return lk.refused(ctx)
+		return lk.refused(ctx, op)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (s *State) UnmarshalJSON(text []byte) error {
 // returns. With a ctx that has ended nothing is asked: like a Redis that does not answer, that is a
 // *NodeError (*QuorumError on a quorum).
 func (m *Mutex) State(ctx context.Context) (State, error) {
-	if err := m.of().begin(ctx); err != nil {
+	if err := m.of().begin(ctx, "inspect"); err != nil {
 		return State{}, outward(err)
 	}
 	defer m.k.end(m.tally)
@@ -86,9 +86,9 @@ func (m *Mutex) State(ctx context.Context) (State, error) {
 // told at once, or with its next renewal if it cannot be reached, or hears nothing, as on a Cluster
 // without sharded channels. Until then it believes that it
 // holds the lock, so exclusion rests on the fencing token. It returns false when nobody held the
-// lock. Redisson: RLock.forceUnlock.
+// lock. With a ctx that has ended nothing is asked, as by State. Redisson: RLock.forceUnlock.
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
-	if err := m.of().begin(ctx); err != nil {
+	if err := m.of().begin(ctx, "force unlock"); err != nil {
 		return false, outward(err)
 	}
 	defer m.k.end(m.tally)

@@ -215,8 +215,8 @@ func (q *Quorum) Force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, 
 }
 
 // Silence is the error of a caller that gave up, by cause, and nothing had been heard by then.
-func (q *Quorum) Silence(name string, cause error) error {
-	out := &wire.QuorumError{Op: "acquire", Name: name, Need: q.need, Of: len(q.members), Cause: cause}
+func (q *Quorum) Silence(op, name string, cause error) error {
+	out := &wire.QuorumError{Op: op, Name: name, Need: q.need, Of: len(q.members), Cause: cause}
 	for _, m := range q.members {
 		out.Nodes = append(out.Nodes, &wire.MemberError{Node: m.index, Err: wire.ErrNoAnswer})
 	}
