@@ -57,6 +57,9 @@ const (
 // messages cannot be heard, such as with PubSubPlain on a Cluster; with sharded channels each lock
 // that lingers costs a subscription.
 //
+// Where each name is locked once it still pays for one goroutine at a time: Unlock does not wait for
+// Redis, and what is given back within a millisecond goes together.
+//
 // By default, and with 0, a lock is given back with its last Unlock.
 func WithLinger(d time.Duration) Option {
 	return Option{name: "WithLinger", apply: func(c *config) error {
