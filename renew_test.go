@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
@@ -226,4 +227,77 @@ func TestOutOfMemoryKeepsReentered(t *testing.T) {
 		}
 		require.NoError(t, l.Unlock(ctx))
 	})
+}
+
+// A lease is dated from when the command was sent that Redis confirmed, however late the answer comes: of a grant, a
+// renewal, Extend, a re-entry, and the Unlock of one.
+func TestSlowAnswersLengthenNoLease(t *testing.T) {
+	const lease = time.Hour // so that nothing else is renewed meanwhile, however slow the machine is
+	ctx, recount := context.Background(), faults.Script("recount")
+	for name, tc := range map[string]struct {
+		asks  faults.Match
+		inner bool // it is re-entered before
+		ask   func(c *Client, l, inner *Lease) (*Lease, error)
+	}{
+		"Lock": {faults.Script("acquire", "vote"), false, func(c *Client, _, _ *Lease) (*Lease, error) {
+			return c.Mutex("other").Lock(ctx)
+		}},
+		"TryLock": {faults.Script("acquire", "vote"), false, func(c *Client, _, _ *Lease) (*Lease, error) {
+			return c.Mutex("other").TryLock(ctx)
+		}},
+		"renewal": {faults.Script("renew"), false, func(c *Client, l, _ *Lease) (*Lease, error) {
+			batch := []renewal{{claim: l.h.claim, lease: lease}}
+			var failed error
+			c.keeper.arb.renew(ctx, batch, func(_ int, r wire.Result, sent clock.Stamp, err error) {
+				l.h.settle(batch[0], r, sent, err)
+				failed = err
+			})
+			return l, failed
+		}},
+		"Extend": {recount, false, func(_ *Client, l, _ *Lease) (*Lease, error) { return l, l.Extend(ctx, lease) }},
+		"re-entry": {recount, false, func(c *Client, l, _ *Lease) (*Lease, error) {
+			return c.Mutex("k").Lock(l.Context())
+		}},
+		"inner Unlock": {recount, true, func(_ *Client, l, inner *Lease) (*Lease, error) { return l, inner.Unlock(ctx) }},
+	} {
+		for topology, n := range map[string]int{"one": 1, "quorum": 3} {
+			t.Run(name+"/"+topology, func(t *testing.T) {
+				servers := masters(t, n)
+				c, taps := tapped(t, servers, WithLease(lease), WithCommandTimeout(2*patience))
+				l, err := c.Mutex("k").Lock(ctx)
+				require.NoError(t, err)
+				onAll(t, servers, "k")
+				var inner *Lease
+				if tc.inner {
+					inner, err = c.Mutex("k").Lock(l.Context())
+					require.NoError(t, err)
+				}
+				for _, w := range taps {
+					w.Filter(faults.All(tc.asks, faults.Stall))
+				}
+				type answer struct {
+					l   *Lease
+					err error
+				}
+				began, asked := time.Now(), make(chan answer, 1)
+				go func() {
+					l, err := tc.ask(c, l, inner)
+					asked <- answer{l, err}
+				}()
+				for _, w := range taps {
+					within(t, w.Told())
+				}
+				sent := time.Now() // at the latest; no answer has come
+				for _, w := range taps {
+					w.Filter(nil)
+					w.Release()
+				}
+				got := within(t, asked)
+				require.NoError(t, got.err)
+				until, trusted := got.l.Until(), lease-clock.Margin(lease)
+				require.False(t, until.Before(began.Add(trusted)), "it was lengthened")
+				require.False(t, until.After(sent.Add(trusted)), "it counts from the answer")
+			})
+		}
+	}
 }
