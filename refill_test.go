@@ -1,6 +1,7 @@
 package relock
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -134,6 +135,28 @@ func TestTheNextBlockIsTheLastOneForThoseWhoWait(t *testing.T) {
 		}
 	}
 	require.InDelta(t, 16+12, before, 1)
+}
+
+// A Redis that forgot how far it counted, and whose clock was set back, gives a block that counts lower: it is not used, and
+// the lock is given back once its own block is over.
+func TestBlockThatCountsLowerIsNotUsed(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := faulty(s)
+	c := newClient(t, rdb)
+	s.Do("SET", counterOfK, strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)) // its clock was so far ahead
+	seen := blocks(rdb)
+	const block = 16
+	tokens := relay(t, c, block+1, block, func(i int) {
+		if i == 0 {
+			s.Do("DEL", counterOfK)
+		}
+	}, WithLocalHandoff(block, time.Hour))
+	require.Equal(t, 1, seen["refill"], "it was asked for")
+	require.Less(t, tokens[block], tokens[0], "no grant knows any more how far the lock was counted")
+	for i, token := range tokens[:block] {
+		require.Equal(t, tokens[0]+int64(i), token)
+	}
+	require.Equal(t, 2, seen["release"], "no hold goes on with lower tokens")
 }
 
 // Whoever waits, of relock's or of Redisson's, is why there is no next block; and one who holds the lock no more has none.

@@ -64,3 +64,34 @@ func TestGrantsAreOrderedByAge(t *testing.T) {
 		require.Equal(t, number, voters[i].Belief.Number)
 	}
 }
+
+// A quorum's lease runs from the need-th youngest of its votes: when that one ends fewer than a quorum are left, whatever
+// their numbers are, and in whatever order they came.
+func TestLeaseRunsFromTheVoteThatMakesTheQuorum(t *testing.T) {
+	const none = -1 // the node is not ours
+	for name, tc := range map[string]struct {
+		ages    []int // of the votes, in seconds
+		numbers []int64
+		want    int
+	}{
+		"at once":                         {[]int{4, 4, 4, 4, 4}, []int64{51, 52, 53, 54, 55}, 4},
+		"no more than a quorum":           {[]int{9, none, 2, none, 5}, []int64{51, 0, 52, 0, 53}, 9},
+		"the oldest are not needed":       {[]int{9, 1, 7, 2, 5}, []int64{51, 52, 53, 54, 55}, 5},
+		"one more than a quorum":          {[]int{none, 1, 7, 2, 9}, []int64{0, 54, 53, 52, 51}, 7},
+		"the youngest has the low number": {[]int{1, 3, 5, 7, 9}, []int64{51, 52, 53, 54, 55}, 5},
+		"the oldest has the low number":   {[]int{9, 7, 5, 3, 1}, []int64{51, 52, 53, 54, 55}, 5},
+		"the middle one has it":           {[]int{1, 7, 9, 3, 5}, []int64{52, 53, 51, 54, 55}, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, now := contender(t, stubs(t, len(tc.ages), unsaid)).contest, clock.Now()
+			for i, age := range tc.ages {
+				if age != none {
+					standing{number: tc.numbers[i], counted: 1000}.give(e.voters[i], now.Add(-time.Duration(age)*time.Second))
+				}
+			}
+			g, won := e.win()
+			require.True(t, won)
+			require.Equal(t, now.Add(-time.Duration(tc.want)*time.Second), g.Sent)
+		})
+	}
+}
