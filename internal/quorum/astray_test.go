@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
@@ -54,6 +57,73 @@ func TestAstrayNodeGrantsNothing(t *testing.T) {
 	reads(0)
 	answers()
 	require.Positive(t, v.Belief.Number)
+}
+
+// A message tells of no grant that counts, either, while the node's clock is off.
+func TestAstrayNodeGrantsNothingByMessage(t *testing.T) {
+	for off, want := range map[time.Duration]int64{0: 61, time.Hour: 0, -time.Hour: 0} {
+		q := stubs(t, 3, unsaid)
+		c := contender(t, q)
+		v, now := c.contest.voters[0], clock.Now()
+		for i, m := range q.members {
+			m.tick(1_800_000_000_000_000+map[bool]int64{i == 0: off.Microseconds()}[true], now)
+		}
+		standing{counter: 50}.give(v, now)
+		v.member.Hub.Message(wire.InboxPrefix+q.cfg.Client, "61:10 30000 "+c.Entry.ID+" 0 k")
+		c.contest.collect(clock.Now())
+		require.Equal(t, want, v.Belief.Number, off)
+	}
+}
+
+// Each vote's answer tells the node's clock: one that is set while the client runs is noticed, ahead or behind, and so is
+// that it is right again.
+func TestEachVoteTellsTheClock(t *testing.T) {
+	var off atomic.Int64 // of the last node, in microseconds
+	q := stubs(t, 3, func(i int, c *faults.Call) (driver.Value, error) {
+		if c.ScriptName() != "vote" {
+			return unsaid(i, c)
+		}
+		now := clock.Now().Mono().Microseconds() + 1_800_000_000_000_000
+		if i == 2 {
+			now += off.Load()
+		}
+		return driver.List(driver.Int(0), driver.Int(7), driver.Int(1), driver.Int(5000), driver.String("another"),
+			driver.Int(now), driver.Int(0)), nil
+	}, func(c *Config) { c.Timeout = 4 * patience })
+	e := contender(t, q).contest
+	for _, hour := range []int64{0, 1, 0, -1, 0} {
+		off.Store(hour * time.Hour.Microseconds())
+		for i := range e.voters {
+			got := sendAt(e, i)
+			require.NoError(t, got.err)
+			e.count(got)
+		}
+		for i, v := range e.voters {
+			if i == 2 && hour != 0 {
+				require.ErrorIs(t, v.err, errAstray)
+			} else {
+				require.NoError(t, v.err)
+			}
+		}
+	}
+}
+
+// An answer that took long tells little of the clock: a node is not off for that.
+func TestSlowAnswerTellsOfNoWrongClock(t *testing.T) {
+	q := stubs(t, 3, unsaid)
+	now := clock.Now()
+	for i, m := range q.members {
+		sent := now
+		if i == 2 {
+			sent = now.Add(-2 * time.Minute)
+		}
+		m.tick(1_800_000_000_000_000, sent)
+	}
+	for _, m := range q.members {
+		require.False(t, q.astray(m))
+	}
+	q.members[2].tick(1_800_000_000_000_000+5*time.Minute.Microseconds(), now.Add(-2*time.Minute))
+	require.True(t, q.astray(q.members[2]), "it is off by more than the answer took")
 }
 
 // Of two clocks nobody can tell which is wrong; and where nothing is guarded clocks do not matter.
