@@ -49,6 +49,61 @@ func TestFixedLeaseKeepsToMaxHold(t *testing.T) {
 	})
 }
 
+// No lease of a hold lives past when WithMaxHold ends it, counted from when the outermost one began: not for a re-entry, by
+// whatever options, nor for the Unlock of one, nor for Extend. Redis is asked for no more than it takes to be trusted so long.
+func TestNothingOutlivesMaxHold(t *testing.T) {
+	const most = time.Minute
+	for what, opts := range map[string][]Option{
+		"renewed": nil, "fixed": {WithFixedLease(time.Hour)}, "fixed, shorter": {WithFixedLease(45 * time.Second)},
+	} {
+		for name, inner := range map[string][]Option{
+			"the same": append(opts, WithMaxHold(most)), "no cap": nil, "a longer one": {WithMaxHold(time.Hour)}, "fixed": {WithFixedLease(time.Hour)},
+		} {
+			t.Run(what+"/"+name, func(t *testing.T) {
+				inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+					began := clock.Now()
+					end := began.Add(most)
+					l, err := c.Mutex("k", append(opts, WithMaxHold(most))...).Lock(t.Context())
+					require.NoError(t, err)
+					leases := []*Lease{l}
+					keeps := func() {
+						t.Helper()
+						now := clock.Now()
+						require.LessOrEqual(t, l.h.kept.Until(now), end.Until(now)+2*clock.Margin(most), "Redis was asked for more")
+						for _, l := range leases {
+							require.False(t, l.Until().After(end.Wall()))
+						}
+					}
+					keeps()
+					for range 3 {
+						time.Sleep(10 * time.Second)
+						over, err := c.Mutex("k", inner...).Lock(l.Context())
+						require.NoError(t, err)
+						keeps()
+						require.NoError(t, over.Unlock(t.Context()))
+						keeps()
+						held, err := c.Mutex("k", inner...).Lock(l.Context())
+						require.NoError(t, err)
+						leases = append(leases, held)
+						keeps()
+					}
+					require.ErrorIs(t, l.Extend(t.Context(), 32*time.Second), ErrInvalidOption)
+					require.NoError(t, l.Extend(t.Context(), 30*time.Second))
+					keeps()
+					<-l.Context().Done()
+					lived := clock.Now().Since(began)
+					require.LessOrEqual(t, lived, most)
+					require.Greater(t, lived, most-2*clock.Margin(most), "as Extend lengthened it")
+					for _, l := range leases {
+						require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+						require.Zero(t, l.Until())
+					}
+				})
+			})
+		}
+	}
+}
+
 // A lease that is over tells of no end to come: what the next holder of the hold may trust is not its.
 func TestUntilOfAnEndedLease(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {

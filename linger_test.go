@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -275,6 +276,151 @@ func TestDoubtedHoldIsNotCached(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, forced)
 	require.Eventually(t, func() bool { return idleAt(a) == 0 }, 10*time.Second, time.Millisecond)
+}
+
+// A hold does not linger that was granted after a wait or by a repeated question, that was lengthened, whose hold count is
+// not sure, or that may have been lost.
+func TestWhatMayNotLinger(t *testing.T) {
+	const lease = time.Hour // so that the watchdog does nothing by itself, however slow the machine is
+	lost := func(script string) func() faults.Filter {
+		return func() faults.Filter { return faults.All(faults.Script(script), faults.LoseReply) }
+	}
+	for name, tc := range map[string]struct {
+		before, after func() faults.Filter // for each Redis: until it is granted, and from then on
+		held          bool                 // by another process, when it is asked for
+		do            func(t *testing.T, l *Lease)
+		lingers       bool // the next Lock has the same hold
+		doubted       bool // it may lie idle all the same, until then
+	}{
+		"as it is": {lingers: true},
+		"granted by a repeated question": {before: func() faults.Filter {
+			return faults.Next(faults.Script("acquire", "vote"), faults.LoseReply)
+		}},
+		"granted after a wait": {held: true},
+		"lengthened":           {do: func(t *testing.T, l *Lease) { require.NoError(t, l.Extend(t.Context(), 2*lease)) }},
+		"perhaps lengthened": {after: lost("recount"), do: func(t *testing.T, l *Lease) {
+			require.Error(t, l.Extend(t.Context(), 2*lease))
+		}},
+		"re-entered": {do: func(t *testing.T, l *Lease) { lockUnder(t, l) }, lingers: true},
+		"perhaps re-entered": {after: lost("recount"), do: func(t *testing.T, l *Lease) {
+			_, err := l.Mutex().TryLock(l.Context())
+			require.Error(t, err)
+		}},
+		"doubted": {after: lost("renew"), do: func(_ *testing.T, l *Lease) { l.h.Doubt() }, doubted: true},
+		"doubted and confirmed": {do: func(t *testing.T, l *Lease) {
+			l.h.Doubt()
+			require.Eventually(t, func() bool {
+				l.h.mu.Lock()
+				defer l.h.mu.Unlock()
+				return l.h.doubt.IsZero()
+			}, patience, time.Millisecond)
+		}, lingers: true},
+	} {
+		for topology, n := range map[string]int{"one": 1, "quorum": 3} {
+			t.Run(name+"/"+topology, func(t *testing.T) {
+				servers := masters(t, n)
+				opts := []Option{WithLinger(lease), WithLease(2 * lease), WithCommandTimeout(2 * patience)}
+				c, taps := tapped(t, servers, opts...)
+				hears(t, c)
+				m := c.Mutex("k", WithLease(lease))
+				filter := func(of func() faults.Filter) {
+					for _, w := range taps {
+						w.Filter(nil)
+						if of != nil {
+							w.Filter(of())
+						}
+					}
+				}
+				var first *Lease
+				if tc.held {
+					other, err := another(t, servers, opts...).Mutex("k").Lock(t.Context())
+					require.NoError(t, err)
+					onAll(t, servers, "k")
+					granted := waitWith(t.Context(), t, m)
+					for _, s := range servers {
+						queued(t, s, "k", 1)
+					}
+					if n == 1 {
+						settled(t, c, "k") // so a message tells it
+					}
+					require.NoError(t, other.Unlock(t.Context()))
+					first = within(t, granted)
+				} else {
+					filter(tc.before)
+					var err error
+					first, err = m.Lock(t.Context())
+					require.NoError(t, err)
+				}
+				onAll(t, servers, "k")
+				filter(tc.after)
+				if tc.do != nil {
+					tc.do(t, first)
+				}
+				require.NoError(t, first.Unlock(t.Context()))
+				if !tc.doubted {
+					require.Equal(t, tc.lingers, idleAt(c) == 1)
+				}
+				next, err := m.Lock(t.Context()) // where it was doubted no renewal has been answered yet
+				require.NoError(t, err)
+				filter(nil)
+				require.Equal(t, tc.lingers, next.h == first.h)
+				require.Greater(t, next.Token(), first.Token())
+				require.NoError(t, next.Unlock(t.Context()))
+			})
+		}
+	}
+}
+
+// lockUnder re-enters a lease and unlocks that.
+func lockUnder(t *testing.T, l *Lease) {
+	inner, err := l.Mutex().Lock(l.Context())
+	require.NoError(t, err)
+	require.NoError(t, inner.Unlock(t.Context()))
+}
+
+// A renewal that was on its way when the doubt arose does not answer it: Redis may have looked before the lock was lost.
+func TestDoubtIsAnsweredByALaterRenewal(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		s.fresh = true
+		m := c.Mutex("k", WithLinger(time.Hour))
+		l, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		asked := 0
+		s.answer = func(renewal) wire.Result {
+			if asked++; asked > 1 {
+				return wire.Unanswered
+			}
+			l.h.Doubt()
+			return wire.Renewed
+		}
+		l.h.Doubt()
+		synctest.Wait()
+		require.Equal(t, 2, asked)
+		require.NoError(t, l.Unlock(t.Context()))
+		require.Equal(t, 1, idleAt(c))
+		again, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		require.NotSame(t, l.h, again.h)
+		require.NoError(t, again.Unlock(t.Context()))
+	})
+}
+
+// Renewals of an idle hold ask for the lease of the last one who had it. Where that is longer than the hold's it lingers no
+// more: were this process to die, the lock would stand for so long.
+func TestLengthenedHoldDoesNotStayIdle(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		s.fresh = true
+		lockAndUnlock(t, c.Mutex("k", WithLinger(time.Hour)))
+		l, err := c.Mutex("k", WithLinger(time.Hour), WithLease(2*defaultLease)).Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock(t.Context()))
+		require.Equal(t, 1, idleAt(c))
+		require.EqualValues(t, 2, l.Token(), "it was kept from the first")
+		time.Sleep(defaultLease)
+		synctest.Wait()
+		require.Zero(t, idleAt(c))
+		require.Equal(t, []string{"k"}, s.abandoned)
+	})
 }
 
 func TestLingeringIsBounded(t *testing.T) {

@@ -53,11 +53,11 @@ func rise(t *testing.T, tokens []int64) {
 	}
 }
 
-// blocks counts the scripts that begin, end and lengthen what a process may pass on.
+// blocks counts the scripts that begin, end and lengthen what a process may pass on of the lock k.
 func blocks(c *faults.Client) map[string]int {
 	seen := make(map[string]int)
 	c.Filter(func(call *faults.Call) faults.Fate {
-		if name := call.ScriptName(); call.Script != "" {
+		if name := call.ScriptName(); call.Script != "" && call.Has("k") {
 			seen[name]++
 		}
 		return faults.Pass

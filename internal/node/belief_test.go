@@ -262,3 +262,31 @@ func TestBelief(t *testing.T) {
 		}
 	}
 }
+
+// Nobody waited where the first question of all was answered with the grant, and only there: neither where it was asked
+// again, nor where a message told of the grant.
+func TestFreshBelief(t *testing.T) {
+	for what, tc := range map[string]struct {
+		events []event
+		want   bool
+	}{
+		"the first answer":        {[]event{begin(10), mine(alone, 17, 3, 10, true)}, true},
+		"the first vote":          {[]event{begin(10), mine(votes, 17, 3, 10, true)}, true},
+		"a repeated question":     {[]event{begin(10), begin(50), mine(alone, 17, 3, 50, true)}, false},
+		"a repeated vote":         {[]event{begin(10), begin(50), mine(votes, 17, 3, 50, true)}, false},
+		"the answer after others": {[]event{begin(10), others(5, 10), mine(alone, 17, 3, 50, true)}, false},
+		"a message":               {[]event{begin(10), told(17, 3, at(20), true)}, false},
+		"a message after others":  {[]event{begin(10), others(5, 10), told(17, 3, at(20), true)}, false},
+		"both answers": {
+			[]event{begin(10), mine(alone, 17, 3, 10, true), mine(alone, 17, 3, 50, true)}, false,
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b, e := &Belief{}, &wire.Entry{Lease: second * time.Millisecond, Block: block}
+			for _, ev := range tc.events {
+				ev(t, b, e)
+			}
+			require.Equal(t, tc.want, b.Fresh)
+		})
+	}
+}

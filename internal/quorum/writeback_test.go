@@ -95,3 +95,29 @@ func TestLeaseRunsFromTheVoteThatMakesTheQuorum(t *testing.T) {
 		})
 	}
 }
+
+// Nobody waited where all nodes that are ours granted the lock in answer to a first question, and no release asked it.
+func TestFreshGrantsOfAQuorum(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fresh    []bool
+		requeued bool
+		want     bool
+	}{
+		"all":          {[]bool{true, true, true}, false, true},
+		"but one":      {[]bool{true, false, true}, false, false},
+		"none":         {[]bool{false, false, false}, false, false},
+		"by a release": {[]bool{true, true, true}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := contender(t, stubs(t, 3, unsaid)).contest
+			e.requeued = tc.requeued
+			for i, fresh := range tc.fresh {
+				standing{number: 51, counted: 1000}.give(e.voters[i], clock.Now())
+				e.voters[i].Belief.Fresh = fresh
+			}
+			g, won := e.win()
+			require.True(t, won)
+			require.Equal(t, tc.want, g.Fresh)
+		})
+	}
+}
