@@ -36,6 +36,9 @@ type meeting struct {
 	op, lock   string
 }
 
+// subscribes is what SUBSCRIBE and UNSUBSCRIBE are met as.
+const subscribes = "(un)subscribe"
+
 // fates draws fates by name, and knows which of them are left out. The world's mutex guards it.
 type fates struct {
 	plan  *Plan
@@ -86,7 +89,9 @@ func (f *fates) command(m meeting) fate {
 	d, n := f.nth(m)
 	r := &f.plan.Rates
 	out := fate{out: d.upTo(r.Delay), back: d.upTo(r.Delay)}
-	out.kind = f.doom(&d)
+	if out.kind = f.doom(&d); out.kind == fine && r.LoseSubscribe > 0 && m.op == subscribes && d.chance(r.LoseSubscribe) {
+		out.kind = loseCall
+	}
 	if out.kind == fine {
 		return out
 	}

@@ -61,6 +61,7 @@ type command struct {
 	then     func(driver.Value) // told under the world's mutex that it ran, nil for nobody
 	fate     fate
 	epoch    int
+	sent     time.Time
 	done     chan outcome // one slot
 }
 
@@ -172,7 +173,7 @@ func (l *line) begin(c *command) error {
 		return errRefused
 	}
 	c.fate = w.fates.command(meeting{proc: l.proc.index, node: l.node.index, op: c.op, lock: c.lock})
-	c.epoch = l.epoch
+	c.epoch, c.sent = l.epoch, time.Now()
 	e := entry{proc: l.proc.index, node: l.node.index, what: "sends " + c.op, lock: c.lock, fate: c.fate.name}
 	w.trace.add(e)
 	if c.fate.kind != fine {

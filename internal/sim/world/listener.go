@@ -144,7 +144,7 @@ func (e *listener) SubscribeApart(ctx context.Context, channels ...string) []err
 }
 
 func (e *listener) command(ctx context.Context, name string, channels []string) error {
-	c := &command{op: "(un)subscribe", lock: channels[0], args: append([]string{name}, channels...), conn: e.open, ordered: true}
+	c := &command{op: subscribes, lock: channels[0], args: append([]string{name}, channels...), conn: e.open, ordered: true}
 	c.then = func(v driver.Value) {
 		if name == "SUBSCRIBE" && v.Err() == nil {
 			for _, channel := range channels {

@@ -59,6 +59,7 @@ type rates struct {
 	Delay                                   time.Duration // of each way, at most, where nothing is wrong
 	Slow, LoseCall, LoseReply, Twice, Late  float64
 	Refused, Hang, LoseMessage, SlowMessage float64
+	LoseSubscribe                           float64 // of those that LoseCall leaves
 }
 
 // Longest is the longest lease of the plan.

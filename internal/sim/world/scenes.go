@@ -39,6 +39,7 @@ var Scenes = []Scene{
 	{"crowds", shapeCrowds, func() Kind { return crowds{} }},
 	{"orphans", shapeOrphans, func() Kind { return &orphans{busy: map[*process]int{}} }},
 	{"rolling", shapeRolling, func() Kind { return rollers{} }},
+	{"unheard", shapeUnheard, func() Kind { return keepers{shared: true} }},
 }
 
 // Play plays a seed of the scene in a bubble.

@@ -57,10 +57,22 @@ func (j *judge) wanted() []string {
 	return names
 }
 
+// waiters are the processes that wait for a lock.
+func (j *judge) waiters(name string) map[*process]bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	procs := map[*process]bool{}
+	for c := range j.of(name).waiting {
+		procs[c.proc] = true
+	}
+	return procs
+}
+
 // look finds how long a lock that somebody waits for has been free, and how long nobody has had it.
 func (j *judge) look(name string, now time.Time) {
 	free := j.w.isFree(name)
 	held := j.heldNow(name) || j.w.javaHas(name) != ""
+	unheard := !held && j.w.plan.Topology.Quorum && j.w.unheard(name, j.waiters(name))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(name)
@@ -70,6 +82,9 @@ func (j *judge) look(name string, now time.Time) {
 	}
 	since(&r.free, free && !held, now)
 	since(&r.nobody, !held, now)
+	if unheard && !r.nobody.IsZero() { // meanwhile that time stands still
+		r.nobody = r.nobody.Add(j.w.plan.Lease / 7)
+	}
 	longest := j.w.plan.Longest()
 	if d := now.Sub(r.free); !r.free.IsZero() && d > j.patience() {
 		go j.w.fail(name, "somebody has waited %v beside the free lock", d)
