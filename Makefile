@@ -70,7 +70,7 @@ fuzz: ## fuzz names and messages, FUZZTIME each
 
 sim: ## simulate for SIMTIME, with fresh seeds on all processors; SEED=n repeats one with its trace, KIND, TOPOLOGY, SCENE choose
 	cd internal/sim && go test $(OVERLAY) ./world -count=1 -timeout 0 -v -run '$(if $(SCENE),TestScenes/^$(SCENE)$$$$,TestSimulation$$)' -kind='$(KIND)' -topology='$(TOPOLOGY)' \
-		$(if $(SEED),-seeds=1 -from=$(SEED) -show -lines=4000,-fresh -lasting=$(SIMTIME) -workers=$(WORKERS))
+		$(if $(SEED),-seed='$(SEED)' -faults='$(FAULTS)' -rounds='$(ROUNDS)' -names='$(NAMES)' -show -lines=4000,-fresh -lasting=$(SIMTIME) -workers=$(WORKERS))
 
 sim-test: redis ## the simulator against a real server, and the seeds that once failed
 	cd internal/sim && go test -count=1 . ./overlay/... && go test $(OVERLAY) -count=1 ./world

@@ -9,7 +9,7 @@
 	lines = 0
 }
 /^ *seed [0-9]+: / { lines = 0 }
-/^ +[0-9]+\.[0-9]+ms / { lines++ }
-/ with [0-9]+ of [0-9]+ faults:/ { shrunk = $0; sub(/^.*: with /, "", shrunk); sub(/:.*/, "", shrunk) }
+/^ +[0-9]+\.[0-9]+  / { lines++ }
+/ with [0-9]+ of [0-9]+ faults, / { shrunk = $0; sub(/^.*: with /, "", shrunk); sub(/:.*/, "", shrunk) }
 /^panic:|^fatal error:|gets nowhere/ && !verdict { verdict = $0 }
 END { printf "%s | %s | %d | %s | %s | %s, %d lines\n", name, plan, seed ? (seed - from + 1) * procs : 0, took, verdict, shrunk ? shrunk : "0 faults", lines }

@@ -24,6 +24,9 @@ func (a *Actor) run() {
 		if a.w.ctx.Err() != nil {
 			break
 		}
+		if !a.w.turn(a.place, a.index, round) {
+			continue
+		}
 		a.w.begun()
 		r := throw(a.w.plan.Seed, "actor", strconv.Itoa(a.place), strconv.Itoa(a.index), strconv.Itoa(round)).stream()
 		a.w.kind.Round(a, r)
@@ -46,6 +49,9 @@ type Try struct {
 // Acquire locks, and has the judge look at what came of it. It returns nil where the lock was not
 // had.
 func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
+	if !a.w.plays(t.Name) {
+		return nil
+	}
 	if t.Owner != "" || t.Apart {
 		ctx = withOwner(ctx, t.Owner)
 	}
@@ -59,6 +65,7 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	var l *relock.Lease
 	var err error
 	began := time.Now()
+	a.begins(t, p, outer)
 	a.w.called(p)
 	defer a.w.answered(p)
 	if t.Once {
@@ -86,6 +93,18 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	a.w.note(p.index, t.Name, "HAS", h.Token, nil)
 	a.entered(h, outer)
 	return h
+}
+
+// begins notes that an actor asks for a lock, under the lease of it that it has.
+func (a *Actor) begins(t Try, p *process, outer *Held) {
+	what, token := "calls Lock", int64(0)
+	if t.Once {
+		what = "calls TryLock"
+	}
+	if outer != nil {
+		what, token = what+" under", outer.Token
+	}
+	a.w.note(p.index, t.Name, what, token, nil)
 }
 
 // entered has the judge look at a new lease.

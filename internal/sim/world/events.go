@@ -3,6 +3,7 @@ package world
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/relock-go/relock"
@@ -87,12 +88,38 @@ func (w *World) begun() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range w.events[n] {
-		w.after(e.After, func() {
-			if w.fates.fires(e.Name) {
-				w.trace.add(entry{proc: -1, node: -1, what: "EVENT " + e.Name, n: int64(e.Node)})
-				e.What(w, e)
-			}
-		})
+		w.after(e.After, func() { w.happen(e) })
+	}
+}
+
+// String is an event with what matters of its kind.
+func (e event) String() string {
+	_, what, _ := strings.Cut(e.Name[len("event "):], " ")
+	where, long := fmt.Sprintf("n%d", e.Node), fmt.Sprintf(" for %v", e.Last)
+	switch what {
+	case "kill", "close":
+		return fmt.Sprintf("%s: p%d", e.Name, e.Proc)
+	case "cut":
+		return fmt.Sprintf("%s: p%d's connections to %s break", e.Name, e.Proc, where)
+	case "part":
+		return fmt.Sprintf("%s: nothing passes between p%d and %s%s", e.Name, e.Proc, where, long)
+	case "deafen":
+		return fmt.Sprintf("%s: p%d hears nothing from %s%s", e.Name, e.Proc, where, long)
+	case "pause", "full", "loading", "forbid", "demote", "crash":
+		return e.Name + ": " + where + long
+	case "step":
+		return fmt.Sprintf("%s: the clock of %s is moved by %v", e.Name, where, e.Step)
+	case "drift":
+		return fmt.Sprintf("%s: the clock of %s runs at %.3f of its speed", e.Name, where, e.Rate)
+	}
+	return e.Name + ": " + where
+}
+
+// happen lets an event happen, unless it is left out.
+func (w *World) happen(e event) {
+	if w.fates.fires(e.Name, w.at(e.Name)) {
+		w.trace.add(entry{proc: -1, node: -1, what: "EVENT " + e.String()})
+		e.What(w, e)
 	}
 }
 

@@ -3,6 +3,7 @@ package world
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -41,37 +42,27 @@ const subscribes = "(un)subscribe"
 
 // fates draws fates by name, and knows which of them are left out. The world's mutex guards it.
 type fates struct {
-	plan  *Plan
-	met   map[meeting]int
-	left  map[string]bool // names of faults that are left out
-	only  map[string]bool // where it is not nil: those that are not
-	fired []string
-	seen  map[string]bool
-	calm  bool
+	plan    *Plan
+	met     map[meeting]int
+	shorten func(string) string      // of uuids in names
+	only    map[string]time.Duration // where it is not nil: the faults that are not left out
+	fired   []string
+	seen    map[string]bool
+	calm    bool
 }
 
-func newFates(p *Plan, o Options) *fates {
-	f := &fates{plan: p, met: map[meeting]int{}, left: map[string]bool{}, seen: map[string]bool{}}
-	for _, name := range o.Without {
-		f.left[name] = true
-	}
-	if o.Only != nil {
-		f.only = map[string]bool{}
-		for _, name := range o.Only {
-			f.only[name] = true
-		}
-	}
-	return f
+func newFates(p *Plan, only map[string]time.Duration) *fates {
+	return &fates{plan: p, met: map[meeting]int{}, only: only, seen: map[string]bool{}}
 }
 
-// fires notes that the fault named is to happen, unless it is left out.
-func (f *fates) fires(name string) bool {
-	if f.calm || f.left[name] || f.only != nil && !f.only[name] {
+// fires notes, as is written, that the fault named is to happen, unless it is left out.
+func (f *fates) fires(name, written string) bool {
+	if _, left := f.only[name]; f.calm || f.only != nil && !left {
 		return false
 	}
 	if !f.seen[name] {
 		f.seen[name] = true
-		f.fired = append(f.fired, name)
+		f.fired = append(f.fired, written)
 	}
 	return true
 }
@@ -95,8 +86,8 @@ func (f *fates) command(m meeting) fate {
 	if out.kind == fine {
 		return out
 	}
-	name := fmt.Sprintf("p%d n%d %s %s #%d %s", m.proc, m.node, m.op, m.lock, n, dooms[out.kind])
-	if !f.fires(name) {
+	name := fmt.Sprintf("p%d n%d %s #%d %s", m.proc, m.node, strings.TrimSpace(m.op+" "+f.shorten(m.lock)), n, dooms[out.kind])
+	if !f.fires(name, name) {
 		out.kind = fine
 		return out
 	}
@@ -146,14 +137,14 @@ func (f *fates) message(proc, node int, channel string) (delay time.Duration, na
 	r := &f.plan.Rates
 	delay = d.upTo(r.Delay)
 	if d.chance(r.LoseMessage) {
-		name = fmt.Sprintf("p%d n%d message %s #%d lost", proc, node, channel, n)
-		if f.fires(name) {
+		name = fmt.Sprintf("p%d n%d message %s #%d lost", proc, node, f.shorten(channel), n)
+		if f.fires(name, name) {
 			return delay, name, true
 		}
 	}
 	if d.chance(r.SlowMessage) {
-		name = fmt.Sprintf("p%d n%d message %s #%d slow", proc, node, channel, n)
-		if f.fires(name) {
+		name = fmt.Sprintf("p%d n%d message %s #%d slow", proc, node, f.shorten(channel), n)
+		if f.fires(name, name) {
 			return delay + d.upTo(f.span(&d)), name, false
 		}
 	}

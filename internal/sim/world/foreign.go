@@ -178,7 +178,10 @@ func (w *World) countsStill() {
 		w.judge.mu.Lock()
 		lost := w.judge.of(name).uncounted
 		w.judge.mu.Unlock()
-		if v, ok := w.nodes[0].ask("PTTL", "redisson_lock_token:{"+name+"}"); w.plan.JVMs > 0 && !lost && ok && v.number() != -1 {
+		w.mu.Lock()
+		v, ok := w.nodes[0].ask("PTTL", "redisson_lock_token:{"+name+"}")
+		w.mu.Unlock()
+		if w.plan.JVMs > 0 && !lost && ok && v.number() != -1 {
 			w.fail(name, "the counter that Redisson made expires in %d ms", v.number())
 		}
 	}

@@ -28,21 +28,11 @@ func guard(seed uint64, o Options) (stop func()) {
 			now := steps.Load()
 			if now == seen || time.Since(began) > endless {
 				fmt.Fprintf(os.Stderr, "seed %d gets nowhere: %d entries of its trace in %v of real time\n\n%s\n\n%s\n",
-					seed, now-seen, stuck, bubbleStacks(), again(seed, o.Class, o.Topology))
+					seed, now-seen, stuck, bubbleStacks(), "again: make sim SEED="+Word(seed, o.Class, o.Topology))
 				os.Exit(3)
 			}
 			seen = now
 		}
 	}()
 	return func() { close(over) }
-}
-
-// again is how a seed is repeated. The class of a scene is its name.
-func again(seed uint64, class, topology string) string {
-	for _, s := range Scenes {
-		if s.Name == class {
-			return fmt.Sprintf("again: make sim SCENE=%s SEED=%d", class, seed)
-		}
-	}
-	return fmt.Sprintf("again: make sim SEED=%d KIND=%q TOPOLOGY=%q", seed, class, topology)
 }

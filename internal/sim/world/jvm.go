@@ -27,6 +27,9 @@ func (t *thread) run() {
 		if t.w.ctx.Err() != nil {
 			return
 		}
+		if !t.w.turn(t.w.plan.Procs+t.place, t.index, round) {
+			continue
+		}
 		r := throw(t.w.plan.Seed, "thread", strconv.Itoa(t.place), strconv.Itoa(t.index), strconv.Itoa(round)).stream()
 		t.round(r)
 	}
@@ -73,6 +76,9 @@ func (t *thread) round(r *rand.Rand) {
 
 // lock is RedissonLock's: try, subscribe, try, and sleep until a message or until the lock ends.
 func (t *thread) lock(v *jvm, r *rand.Rand, o want) bool {
+	if !t.w.plays(o.name) {
+		return false
+	}
 	began := time.Now()
 	got, _, err := v.take(o.name, o.field, o.lease, o.fenced)
 	if err != nil || !got && o.wait == 0 {

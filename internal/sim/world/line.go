@@ -62,7 +62,17 @@ type command struct {
 	fate     fate
 	epoch    int
 	sent     time.Time
+	trip     int          // in the trace
+	names    parameters   // of a script
 	done     chan outcome // one slot
+}
+
+// verb is what a trace calls a command.
+func (c *command) verb() string {
+	if c.op == subscribes {
+		return c.args[0]
+	}
+	return c.op
 }
 
 type outcome struct {
@@ -109,9 +119,9 @@ func (l *line) Run(ctx context.Context, s *driver.Script, keys, args []string) (
 	if len(keys) > 0 {
 		lock = keys[0]
 	}
-	v, err := l.send(ctx, &command{op: op, lock: lock, args: scriptCall("EVALSHA", s.SHA, keys, args)})
+	v, err := l.send(ctx, &command{op: op, lock: lock, args: scriptCall("EVALSHA", s.SHA, keys, args), names: parametersIn(s)})
 	if err == nil && v.Err() != nil && strings.HasPrefix(v.Err().Error(), "NOSCRIPT") {
-		v, err = l.send(ctx, &command{op: op, lock: lock, args: scriptCall("EVAL", s.Text, keys, args)})
+		v, err = l.send(ctx, &command{op: op, lock: lock, args: scriptCall("EVAL", s.Text, keys, args), names: parametersIn(s)})
 	}
 	if err == nil && v.Err() != nil {
 		return driver.Value{}, v.Err()
@@ -173,8 +183,11 @@ func (l *line) begin(c *command) error {
 		return errRefused
 	}
 	c.fate = w.fates.command(meeting{proc: l.proc.index, node: l.node.index, op: c.op, lock: c.lock})
-	c.epoch, c.sent = l.epoch, time.Now()
-	e := entry{proc: l.proc.index, node: l.node.index, what: "sends " + c.op, lock: c.lock, fate: c.fate.name}
+	c.epoch, c.sent, c.trip = l.epoch, time.Now(), w.trace.trip()
+	e := entry{proc: l.proc.index, node: l.node.index, what: "sends " + c.verb(), lock: c.lock, fate: c.fate.name, trip: c.trip}
+	if e.fate == "" && w.parted(l.proc, l.node) {
+		e.fate = "nothing passes"
+	}
 	w.trace.add(e)
 	if c.fate.kind != fine {
 		l.proc.disturb(time.Now().Add(2 * w.plan.Timeout()))
@@ -289,9 +302,9 @@ func (l *line) reply(c *command, o outcome) {
 	select {
 	case c.done <- o:
 		if o.err != nil {
-			l.w.trace.add(entry{proc: l.proc.index, node: l.node.index, what: "fails " + c.op, lock: c.lock, err: o.err})
+			l.w.trace.add(entry{proc: l.proc.index, node: l.node.index, what: "fails " + c.verb(), lock: c.lock, err: o.err, trip: c.trip})
 		} else {
-			l.w.trace.add(entry{proc: l.proc.index, node: l.node.index, what: "hears " + c.op, lock: c.lock})
+			l.w.trace.add(entry{proc: l.proc.index, node: l.node.index, what: "hears " + c.verb(), lock: c.lock, trip: c.trip})
 		}
 	default:
 	}

@@ -26,6 +26,7 @@ type listener struct {
 type news struct {
 	channel, message string
 	subscribed       bool
+	trip             int // in the trace
 }
 
 // Listen opens a connection for subscriptions.
@@ -67,14 +68,16 @@ func (e *listener) hear(channel, message string) {
 		return
 	}
 	delay, name, lost := e.w.fates.message(e.proc.index, e.node.index, channel)
+	trip := e.w.trace.trip()
 	e.w.trace.add(entry{
-		proc: e.proc.index, node: e.node.index, what: "is sent", lock: lockOf(channel, message), fate: name, args: []string{channel, message},
+		proc: e.proc.index, node: e.node.index, what: "is sent", lock: lockOf(channel, message), fate: name,
+		args: []string{channel, message}, trip: trip,
 	})
 	if name != "" && !lost {
 		e.proc.disturb(time.Now().Add(delay)) // what is granted by it may have little time left
 	}
 	if !lost {
-		e.push(news{channel: channel, message: message}, delay)
+		e.push(news{channel: channel, message: message, trip: trip}, delay)
 	}
 }
 
@@ -119,7 +122,8 @@ func (e *listener) first() (news, bool) {
 		return n, false
 	}
 	e.w.trace.add(entry{
-		proc: e.proc.index, node: e.node.index, what: "hears", lock: lockOf(n.channel, n.message), args: []string{n.channel, n.message},
+		proc: e.proc.index, node: e.node.index, what: "hears", lock: lockOf(n.channel, n.message),
+		args: []string{n.channel, n.message}, trip: n.trip,
 	})
 	return n, true
 }

@@ -194,6 +194,9 @@ func (Mutexes) giveBack(a *Actor, r *rand.Rand, h *Held) {
 
 // do is Do, whose lease the judge is not shown: it must be told of a loss.
 func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
+	if !a.w.plays(t.Name) {
+		return
+	}
 	p := a.w.process(a.place)
 	if t.Owner != "" {
 		ctx = withOwner(ctx, t.Owner)

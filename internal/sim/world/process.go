@@ -50,6 +50,7 @@ func newProcess(w *World, index int) *process {
 		panic(fmt.Sprintf("a client cannot be opened: %v", err))
 	}
 	p.client = made.(*relock.Client)
+	w.label(p.client.ID(), index)
 	return p
 }
 

@@ -100,6 +100,7 @@ func newJVM(w *World, index int) *jvm {
 	}
 	v.line = newLine(v.process, w.nodes[0])
 	w.javas[v.id] = true
+	w.label(v.id, index)
 	v.work.Go(v.listen)
 	v.work.Go(v.renew)
 	return v

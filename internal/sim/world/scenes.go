@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -92,26 +91,6 @@ func shapeOrphans(p *Plan, r *rand.Rand) {
 	p.Names = p.Names[:1]
 	p.lasts(30 * time.Second)
 	p.Rates.Slow, p.Rates.LoseCall, p.Rates.LoseReply = .1, .03, .03
-}
-
-// Shrink leaves out faults of a seed that failed, in ever smaller parts, as long as it still fails.
-func (s Scene) Shrink(t *testing.T, seed uint64, o Options, failed *Result, patience time.Duration) *Result {
-	until := time.Now().Add(patience)
-	for size := len(failed.Fired); size > 0; {
-		smaller := false
-		for at := 0; at < len(failed.Fired) && time.Now().Before(until); at += size {
-			o.Only = slices.Delete(slices.Clone(failed.Fired), at, min(at+size, len(failed.Fired)))
-			if res := s.Play(t, seed, o); res.Violation != "" && len(res.Fired) < len(failed.Fired) {
-				failed, smaller = res, true
-				break
-			}
-		}
-		if !smaller {
-			size /= 2
-		}
-		size = min(size, len(failed.Fired))
-	}
-	return failed
 }
 
 // with adds events of one sort, spread over the rounds.

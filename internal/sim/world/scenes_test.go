@@ -4,12 +4,15 @@ import (
 	"flag"
 	"testing"
 	"time"
+
+	"github.com/relock-go/relock/internal/sim/overlay"
 )
 
 var scene = flag.String("scene", "", "of TestScenes the only one")
 
 // TestScenes runs some seeds of each scene, or for as long as -lasting says.
 func TestScenes(t *testing.T) {
+	chooses(t)
 	for _, s := range Scenes {
 		if *scene != "" && *scene != s.Name {
 			continue
@@ -33,15 +36,15 @@ func TestScenes(t *testing.T) {
 
 // holds runs a seed, and reports whether nothing was amiss.
 func (s Scene) holds(t *testing.T, seed uint64) bool {
-	o := Options{Lines: *lines, Topology: *topo}
-	res := s.Play(t, seed, o)
+	play := func(o Options) (res *Result) {
+		overlay.Run(seed, func() { res = s.Play(t, seed, o) })
+		return res
+	}
+	o := options()
+	res := play(o)
 	if res.Violation == "" {
 		return true
 	}
-	t.Errorf("%s", res.report())
-	if len(res.Fired) > 0 && *patience > 0 {
-		small := s.Shrink(t, seed, o, res, *patience)
-		t.Errorf("with %d of %d faults:\n%s", len(small.Fired), len(res.Fired), small.report())
-	}
+	tell(t, res, o, play)
 	return false
 }

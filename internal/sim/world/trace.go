@@ -2,6 +2,8 @@ package world
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -22,12 +24,15 @@ type entry struct {
 	told  bool // value counts
 	err   error
 	n     int64
+	trip  int        // counts commands and messages, 0 for what is neither: what belongs together has one
+	names parameters // of args
 }
 
 // trace is what happened, in order. The world's mutex guards it.
 type trace struct {
 	start time.Time
 	lines []entry
+	trips int
 }
 
 func (t *trace) add(e entry) {
@@ -39,6 +44,12 @@ func (t *trace) add(e entry) {
 	steps.Add(1)
 	e.at = time.Since(t.start)
 	t.lines = append(t.lines, e)
+}
+
+// trip is the next number of a command or a message.
+func (t *trace) trip() int {
+	t.trips++
+	return t.trips
 }
 
 // steps counts the entries of all runs: a run without new ones gets nowhere.
@@ -58,44 +69,120 @@ func (t *trace) over() {
 	t.lines = nil
 }
 
-// text is what concerns the lock named, or everything for "", the last lines at most.
-func (t *trace) text(lock string, most int) string {
-	var kept []string
-	for i := len(t.lines) - 1; i >= 0 && len(kept) < most; i-- {
-		if e := &t.lines[i]; lock == "" || e.lock == "" || e.lock == lock {
-			kept = append(kept, e.String())
+// violated begins the entry that a trace ends with.
+const violated = "VIOLATION "
+
+// text is what concerns the lock of the reader, or everything for "", until it was violated what is demanded; the last lines
+// at most. A command or a message that nothing happened to is one line, where it ran or was heard.
+func (t *trace) text(r *reader, most int) string {
+	lines := t.lines
+	if end := slices.IndexFunc(lines, func(e entry) bool { return strings.HasPrefix(e.what, violated) }); end >= 0 {
+		lines = lines[:end+1]
+	}
+	trips := map[int][]int{}
+	for i := range lines {
+		if trip := lines[i].trip; trip > 0 {
+			trips[trip] = append(trips[trip], i)
 		}
 	}
-	var b strings.Builder
-	for i := len(kept) - 1; i >= 0; i-- {
-		b.WriteString(kept[i])
-		b.WriteByte('\n')
+	var kept []string
+	for i := range lines {
+		e := &lines[i]
+		trip := trips[e.trip]
+		if !r.concerns(e) {
+			continue
+		}
+		switch main, during := smooth(lines, trip); {
+		case main >= 0 && lines[main].unknown(): // it is sent again with its text
+		case main < 0:
+			kept = append(kept, r.line(e, ""))
+		case main == i:
+			kept = append(kept, r.line(e, during))
+		}
 	}
-	return b.String()
+	kept = kept[max(0, len(kept)-most):]
+	return strings.Join(append(kept, ""), "\n")
 }
 
-func (e *entry) String() string {
+// smooth finds the entry that stands for all of a trip that nothing happened to, and when the others were; -1 for none.
+func smooth(lines []entry, trip []int) (main int, during string) {
+	for _, i := range trip {
+		if lines[i].fate != "" || lines[i].err != nil {
+			return -1, ""
+		}
+	}
+	at := func(i int) string { return stamp(lines[i].at) }
+	switch {
+	case len(trip) == 3 && strings.HasPrefix(lines[trip[1]].what, "runs "):
+		return trip[1], "   [sent " + at(trip[0]) + ", answer heard " + at(trip[2]) + "]"
+	case len(trip) == 2 && lines[trip[0]].what == "is sent":
+		return trip[1], "   [sent " + at(trip[0]) + "]"
+	}
+	return -1, ""
+}
+
+// unknown reports whether a server did not know a script.
+func (e *entry) unknown() bool {
+	return e.told && e.value.Err() != nil && strings.HasPrefix(e.value.Err().Error(), "NOSCRIPT")
+}
+
+// concerns reports whether a reader of one lock's trace needs an entry. What a client asks its nodes before its first lock
+// belongs to none, and what it is subscribed to belongs to all.
+func (r *reader) concerns(e *entry) bool {
+	switch {
+	case r.lock != "" && e.what == "hears" && e.args[1] == "":
+		return false // that it is subscribed, beside the command's answer
+	case r.lock == "" || e.lock == r.lock || e.trip == 0 && e.lock == "" && e.what != "listens":
+		return true
+	case strings.HasSuffix(e.what, "SUBSCRIBE"):
+		return strings.HasPrefix(e.lock, "relock_inbox:") || lockOf(e.lock, "") == r.lock
+	}
+	return e.lock == "" && e.fate != "" && e.what != "is sent"
+}
+
+// widest is how long a line may be before its answer gets one of its own.
+const widest = 120
+
+// line spells one entry.
+func (r *reader) line(e *entry, during string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%14.6fms ", float64(e.at)/1e6)
+	fmt.Fprintf(&b, "%11s  ", stamp(e.at))
 	if e.proc >= 0 {
 		fmt.Fprintf(&b, "p%d ", e.proc)
 	}
 	if e.node >= 0 {
 		fmt.Fprintf(&b, "n%d ", e.node)
 	}
-	fmt.Fprintf(&b, "%s %s", e.what, e.lock)
-	if e.n != 0 {
+	b.WriteString(r.short(e.what))
+	if e.lock != r.lock && e.lock != "" {
+		b.WriteString(" " + r.short(e.lock))
+	}
+	if e.n > epoch/2 {
+		b.WriteString(" token=" + r.short(strconv.FormatInt(e.n, 10)))
+	} else if e.n != 0 {
 		fmt.Fprintf(&b, " %d", e.n)
 	}
-	if len(e.args) > 0 {
-		fmt.Fprintf(&b, " %q", e.args)
+	op := e.what[strings.LastIndexByte(e.what, ' ')+1:]
+	switch {
+	case len(e.args) == 0:
+	case e.what == "is sent", e.what == "hears":
+		b.WriteString(" " + r.message(e.args[0], e.args[1]))
+	case strings.HasSuffix(op, "SUBSCRIBE"):
+		b.WriteString(" " + r.short(strings.Join(e.args, " ")))
+	default:
+		b.WriteString(strings.TrimRight(" "+r.arguments(op, e.names, e.args), " "))
 	}
-	if e.told {
-		fmt.Fprintf(&b, " -> %s", spell(e.value))
+	if e.told && (e.value.Err() != nil || !strings.HasSuffix(op, "SUBSCRIBE")) {
+		answer := " -> " + strings.TrimSpace(r.answer(op, e.value))
+		if b.Len()+len(answer)+len(during) > widest {
+			b.WriteString("\n              ")
+		}
+		b.WriteString(answer)
 	}
 	if e.err != nil {
-		fmt.Fprintf(&b, " ! %v", e.err)
+		fmt.Fprintf(&b, " ! %s", r.short(e.err.Error()))
 	}
+	b.WriteString(during)
 	if e.fate != "" {
 		fmt.Fprintf(&b, "   *** %s", e.fate)
 	}

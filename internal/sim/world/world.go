@@ -20,8 +20,8 @@ import (
 // Options say how a seed is run.
 type Options struct {
 	Class, Topology string   // "" for what the seed draws
-	Without         []string // names of faults that are left out
 	Only            []string // where it is not nil: the only faults there are
+	Rounds, Names   []string // likewise
 	Kind            Kind     // nil for Mutexes
 	Lines           int      // of the trace at most, the last ones
 	Trace           bool     // also of a run without a violation
@@ -32,12 +32,18 @@ type Result struct {
 	Plan      *Plan
 	Violation string // "" for none
 	Trace     string // of the violation
+	Where     string // the lock it is about
 	Fired     []string
-	Grants    int // to relock
-	Foreign   int // to Redisson
-	Passed    int // grants of one side that a waiter of the other let pass, at most
+	Rounds    []string // that were begun
+	Names     []string // of locks
+	Spare     []string // of what was left out, which lists need not be told to repeat the failure
+	Grants    int      // to relock
+	Foreign   int      // to Redisson
+	Passed    int      // grants of one side that a waiter of the other let pass, at most
 	Commands  int
 	Simulated time.Duration
+
+	options Options
 }
 
 // World is one run.
@@ -46,10 +52,12 @@ type World struct {
 	kind     Kind
 	seedName string
 	lines    int
+	options  Options
 	always   bool // a trace is wanted of every run
 	ctx      context.Context
 	stop     context.CancelFunc // ends all that actors do
 	judge    *judge
+	left     portion // begun is guarded by mu
 	rounds   atomic.Int64
 
 	mu      sync.Mutex // guards what follows, servers and connections
@@ -64,10 +72,13 @@ type World struct {
 	parts   map[[2]int]*parting
 	events  map[int64][]event
 	scripts int
-	ran     map[work]int // scripts that ran, but for those that a server did not know
-	forbade bool         // rights were taken away: channels are asked for again only after a while
-	what    string       // the violation
-	where   string       // its lock
+	ran     map[work]int      // scripts that ran, but for those that a server did not know
+	forbade bool              // rights were taken away: channels are asked for again only after a while
+	labels  map[string]string // of clients, by their uuid
+	what    string            // the violation
+	where   string            // its lock
+	ended   time.Duration     // when it was noticed
+	states  []state           // what the nodes said of the lock then
 }
 
 // work is what a script is sent for.
@@ -105,10 +116,12 @@ func perform(t *testing.T, plan *Plan, o Options) (res *Result) {
 
 func newWorld(plan *Plan, o Options) *World {
 	w := &World{
-		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{},
+		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, options: o, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{},
 		javas: map[string]bool{}, ran: map[work]int{},
-		events: map[int64][]event{}, fates: newFates(plan, o),
+		labels: map[string]string{}, events: map[int64][]event{}, left: newPortion(o),
 	}
+	w.fates = newFates(plan, w.left.faults)
+	w.fates.shorten = w.shorten
 	if w.kind == nil {
 		w.kind = Mutexes{}
 	}
@@ -127,7 +140,9 @@ func newWorld(plan *Plan, o Options) *World {
 	w.initialize()
 	w.countsFirst()
 	for _, e := range plan.Events {
-		w.events[e.Round] = append(w.events[e.Round], e)
+		if !w.due(e) {
+			w.events[e.Round] = append(w.events[e.Round], e)
+		}
 	}
 	return w
 }
@@ -161,13 +176,21 @@ func (w *World) result() *Result {
 	w.judge.mu.Lock()
 	defer w.judge.mu.Unlock()
 	res := &Result{
-		Plan: w.plan, Violation: w.what, Fired: w.fates.fired, Grants: w.judge.grants, Foreign: w.judge.javas, Passed: w.judge.most, Commands: w.scripts,
+		Plan: w.plan, Violation: w.what, Where: w.where, Rounds: w.left.begun, Names: w.plan.Names, options: w.options, Fired: w.fates.fired, Grants: w.judge.grants, Foreign: w.judge.javas, Passed: w.judge.most, Commands: w.scripts,
+	}
+	if w.options.Names != nil {
+		res.Names = w.options.Names
 	}
 	if n := len(w.trace.lines); n > 0 {
 		res.Simulated = w.trace.lines[n-1].at
 	}
 	if w.what != "" || w.always {
-		res.Trace = w.trace.text(w.where, w.lines)
+		r := w.reader()
+		res.Trace = w.trace.text(r, w.lines)
+		if w.what != "" {
+			res.Trace += w.standing(r)
+		}
+		res.Violation = r.short(res.Violation)
 	}
 	return res
 }
@@ -183,7 +206,11 @@ func (w *World) fail(lock, format string, args ...any) {
 func (w *World) failed(lock, format string, args ...any) {
 	if w.what == "" {
 		w.what, w.where = fmt.Sprintf(format, args...), lock
-		w.trace.add(entry{proc: -1, node: -1, what: "VIOLATION " + w.what, lock: lock})
+		w.trace.add(entry{proc: -1, node: -1, what: violated + w.what, lock: lock})
+		w.ended = w.now()
+		if lock != "" {
+			w.states = w.look(lock)
+		}
 	}
 	w.stop()
 }
@@ -280,12 +307,13 @@ func (w *World) executed(l *line, c *command, v driver.Value, answered bool) {
 	if err := v.Err(); err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		w.ran[work{c.op, c.lock}]++
 	}
-	what := "runs " + c.op
+	what := "runs " + c.verb()
 	if !answered {
-		what = "runs unasked " + c.op
+		what = "runs unasked " + c.verb()
 	}
 	w.trace.add(entry{
 		proc: l.proc.index, node: l.node.index, what: what, lock: c.lock, args: c.args[min(2, len(c.args)):], value: v, told: true, fate: c.fate.name,
+		trip: c.trip, names: c.names,
 	})
 }
 

@@ -2,6 +2,7 @@ package world
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"flag"
@@ -9,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,6 +23,10 @@ import (
 var (
 	seeds    = flag.Int("seeds", 0, "how many seeds to run; 0 for the corpus and the few of every test run")
 	from     = flag.Uint64("from", 1, "the first seed")
+	word     = flag.String("seed", "", "one seed, as a failure tells it, instead of -from, -kind, -topology and -seeds")
+	only     = flag.String("faults", "", "the only faults there are, with ; between them, or none")
+	played   = flag.String("rounds", "", "the only rounds there are")
+	names    = flag.String("names", "", "the only locks there are")
 	fresh    = flag.Bool("fresh", false, "begin with a seed that nobody has run, instead of -from")
 	lasting  = flag.Duration("lasting", 0, "run seeds for so long instead of a number")
 	class    = flag.String("kind", "", "the class of faults, else the seed's own")
@@ -39,6 +45,11 @@ var corpus string
 const few = 40
 
 func TestSimulation(t *testing.T) {
+	chooses(t)
+	if s := sceneOf(*class); s != nil {
+		s.holds(t, *from)
+		return
+	}
 	if *seeds == 0 && *lasting == 0 {
 		t.Run("corpus", runCorpus)
 		*seeds = few
@@ -58,11 +69,32 @@ func TestSimulation(t *testing.T) {
 	}
 	began := time.Now()
 	for i := 0; *lasting > 0 && time.Since(began) < *lasting || *lasting == 0 && i < *seeds; i++ {
-		if !sum.run(t, first+uint64(i), Options{Class: *class, Topology: *topo, Lines: *lines, Trace: *traced}) && !*keep {
+		if !sum.run(t, first+uint64(i), options()) && !*keep {
 			break
 		}
 	}
 	t.Logf("seeds %d to %d: %v", first, first+uint64(sum.seeds)-1, sum.rate(time.Since(began)))
+}
+
+// chooses takes the word for a seed apart.
+func chooses(t *testing.T) {
+	if *word == "" {
+		return
+	}
+	seed, kind, topology, err := ParseWord(*word)
+	require.NoError(t, err)
+	if kind != "" && !slices.Contains(Classes, kind) && sceneOf(kind) == nil {
+		t.Fatalf("no class of faults and no scene is called %q", kind)
+	}
+	*from, *seeds, *class, *topo, *word = seed, 1, cmp.Or(kind, *class), cmp.Or(topology, *topo), ""
+}
+
+// options are those of the flags.
+func options() Options {
+	return Options{
+		Class: *class, Topology: *topo, Lines: *lines, Trace: *traced,
+		Only: ParseList(*only, ";"), Rounds: ParseList(*played, " "), Names: ParseList(*names, " "),
+	}
 }
 
 // runCorpus runs what failed once.
@@ -99,12 +131,18 @@ func (s *tally) run(t *testing.T, seed uint64, o Options) bool {
 		return true
 	}
 	s.bad++
-	t.Errorf("%s", res.report())
-	if len(res.Fired) > 0 && *patience > 0 {
-		small := Shrink(t, seed, o, res, *patience)
-		t.Errorf("with %d of %d faults:\n%s", len(small.Fired), len(res.Fired), small.report())
-	}
+	tell(t, res, o, func(o Options) *Result { return s.play(t, seed, o) })
 	return false
+}
+
+// tell prints what failed, and the same as small as it is found to fail.
+func tell(t *testing.T, failed *Result, o Options, play func(Options) *Result) {
+	t.Errorf("%s", failed.report())
+	if *patience > 0 {
+		small := Shrink(play, o, failed, *patience)
+		t.Errorf("with %d of %d faults, %d of %d rounds, %d of %d names:\n%s", len(small.Fired), len(failed.Fired),
+			len(small.Rounds), len(failed.Rounds), len(small.Names), len(failed.Names), small.report())
+	}
 }
 
 // play runs a seed, with the whole of its trace where that is wanted for the digest.
@@ -133,6 +171,13 @@ func (s *tally) rate(took time.Duration) string {
 
 // report is what a reader needs of a run that failed.
 func (r *Result) report() string {
-	return fmt.Sprintf("%v\n%s\n%s\nfaults: %q\n%s", r.Plan, r.Violation, r.Trace, r.Fired,
-		again(r.Plan.Seed, r.Plan.Class, r.Plan.Topology.Name))
+	return fmt.Sprintf("%v\n%s\n%s\nfaults: %s\n%s", r.Plan, r.Violation, r.Trace, spellFaults(r.Fired), r.Again())
+}
+
+// spellFaults is the faults, unless they are too many to read.
+func spellFaults(fired []string) string {
+	if len(fired) > 40 {
+		return strconv.Itoa(len(fired))
+	}
+	return strings.Join(fired, "; ")
 }
