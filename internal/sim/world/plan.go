@@ -62,6 +62,24 @@ type rates struct {
 	LoseSubscribe                           float64 // of those that LoseCall leaves
 }
 
+// String is the rates above 0, in percent.
+func (r rates) String() string {
+	text := fmt.Sprintf("delays up to %v", r.Delay)
+	for _, rate := range []struct {
+		what string
+		is   float64
+	}{
+		{"slow", r.Slow}, {"calls lost", r.LoseCall}, {"replies lost", r.LoseReply}, {"run twice", r.Twice}, {"run late", r.Late},
+		{"refused", r.Refused}, {"hang", r.Hang}, {"messages lost", r.LoseMessage}, {"messages slow", r.SlowMessage},
+		{"SUBSCRIBEs lost", r.LoseSubscribe},
+	} {
+		if rate.is > 0 {
+			text += fmt.Sprintf(", %.1f %% %s", 100*rate.is, rate.what)
+		}
+	}
+	return text
+}
+
 // Longest is the longest lease of the plan.
 func (p *Plan) Longest() time.Duration {
 	longest := p.Lease
@@ -199,6 +217,6 @@ func (p *Plan) options() []relock.Option {
 
 func (p *Plan) String() string {
 	who := fmt.Sprintf("%d processes of %d actors, %d JVMs of %d threads", p.Procs, p.Actors, p.JVMs, p.Threads)
-	return fmt.Sprintf("seed %d: %s, %s; %s, %d rounds, %d names, leases %v of %v, crowded at %d, rates %+v", p.Seed, p.Class,
+	return fmt.Sprintf("seed %d: %s, %s; %s, %d rounds, %d names, leases %v of %v, crowded at %d; %v", p.Seed, p.Class,
 		p.Topology.Name, who, p.Rounds, len(p.Names), p.Leases, p.Lease, p.Crowded, p.Rates)
 }

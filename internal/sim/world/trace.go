@@ -114,7 +114,7 @@ func smooth(lines []entry, trip []int) (main int, during string) {
 	at := func(i int) string { return stamp(lines[i].at) }
 	switch {
 	case len(trip) == 3 && strings.HasPrefix(lines[trip[1]].what, "runs "):
-		return trip[1], "   [sent " + at(trip[0]) + ", answer heard " + at(trip[2]) + "]"
+		return trip[1], "   [sent " + at(trip[0]) + ", heard " + at(trip[2]) + "]"
 	case len(trip) == 2 && lines[trip[0]].what == "is sent":
 		return trip[1], "   [sent " + at(trip[0]) + "]"
 	}
@@ -175,7 +175,7 @@ func (r *reader) line(e *entry, during string) string {
 	if e.told && (e.value.Err() != nil || !strings.HasSuffix(op, "SUBSCRIBE")) {
 		answer := " -> " + strings.TrimSpace(r.answer(op, e.value))
 		if b.Len()+len(answer)+len(during) > widest {
-			b.WriteString("\n              ")
+			answer, during = during+"\n              "+answer, ""
 		}
 		b.WriteString(answer)
 	}

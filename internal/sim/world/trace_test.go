@@ -93,7 +93,7 @@ func TestTraceLines(t *testing.T) {
 		at(10, entry{proc: 1, node: -1, what: "unlocks", lock: "orders-0"}),
 	}}
 	require.Equal(t, strings.Trim(`
-      2.000  p1 n0 runs acquire lease=200 id=p1.1 -> GRANTED token=@2.000 tokens=9   [sent 1.000, answer heard 3.000]
+      2.000  p1 n0 runs acquire lease=200 id=p1.1 -> GRANTED token=@2.000 tokens=9   [sent 1.000, heard 3.000]
       3.000  p1 HAS token=@2.000
       4.000  p1 n0 sends renew   *** p1 n0 renew orders-0 #0 call lost
       6.000  p2 n0 hears that another wants what p1.1 has   [sent 5.000]
