@@ -25,7 +25,7 @@ func Shrink(play func(Options) *Result, o Options, failed *Result, patience time
 			left = s.best.size()
 			s.groups(func(round string) string { return round[:strings.IndexByte(round, 'a')] }) // processes
 			s.groups(func(round string) string { return round[:strings.IndexByte(round, 'r')] }) // actors
-			s.names()
+			s.halve(namesOf)
 			s.halve(faultsOf)
 			s.halve(roundsOf)
 		}
@@ -88,6 +88,7 @@ type sort struct {
 
 var (
 	faultsOf = sort{func(r *Result) []string { return r.Fired }, func(o *Options, l []string) { o.Only = l }}
+	namesOf  = sort{func(r *Result) []string { return r.Names }, func(o *Options, l []string) { o.Names = l }}
 	roundsOf = sort{func(r *Result) []string { return r.Rounds }, func(o *Options, l []string) { o.Rounds = l }}
 )
 
@@ -131,18 +132,6 @@ func (s *shrinker) groups(of func(round string) string) {
 		tried[group] = true
 		o := s.best.options
 		o.Rounds = slices.DeleteFunc(orEmpty(s.best.Rounds), func(r string) bool { return of(r) == group })
-		s.accepts(o, false)
-	}
-}
-
-// names leaves out the locks that the violation is not about.
-func (s *shrinker) names() {
-	for _, name := range s.best.Names {
-		if name == s.best.Where || len(s.best.Names) == 1 {
-			continue
-		}
-		o := s.best.options
-		o.Names = slices.DeleteFunc(orEmpty(s.best.Names), func(n string) bool { return n == name })
 		s.accepts(o, false)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// toy fails where two rounds and a fault are left, and violates something else where another fault is left alone.
+// toy fails where two rounds, a fault and a name are left, and violates something else where another fault is left alone.
 func toy(runs *int) func(Options) *Result {
 	left := func(list []string, all ...string) []string {
 		if list == nil {
@@ -27,7 +27,8 @@ func toy(runs *int) func(Options) *Result {
 		}
 		has := func(list []string, entry string) bool { return slices.Contains(list, entry) }
 		switch {
-		case has(res.Rounds, "p1a0r1@2ms") && has(res.Rounds, "p2a0r1@6ms") && has(res.Fired, "event 3 step@4ms"):
+		case has(res.Rounds, "p1a0r1@2ms") && has(res.Rounds, "p2a0r1@6ms") && has(res.Fired, "event 3 step@4ms") &&
+			has(res.Names, "orders-0"):
 			res.Violation = "two holders: p1 has had token 51 since 2.5ms, p2 is given " + time.Duration(len(res.Rounds)).String()
 		case has(res.Fired, "c #2 lost"):
 			res.Violation = "a storm"
