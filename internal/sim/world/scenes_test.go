@@ -13,6 +13,7 @@ var scene = flag.String("scene", "", "of TestScenes the only one")
 // TestScenes runs some seeds of each scene, or for as long as -lasting says.
 func TestScenes(t *testing.T) {
 	chooses(t)
+	defer overlay.Alone()()
 	for _, s := range Scenes {
 		if *scene != "" && *scene != s.Name {
 			continue
