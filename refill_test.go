@@ -203,7 +203,7 @@ func TestLostRefills(t *testing.T) {
 	for name, fate := range map[string]faults.Fate{"lost": faults.LoseCall, "unanswered": faults.LoseReply, "late": faults.Stall} {
 		t.Run(name, func(t *testing.T) {
 			rdb := faulty(redistest.Start(t))
-			c := newClient(t, rdb, WithCommandTimeout(200*time.Millisecond))
+			c := newClient(t, rdb, WithCommandTimeout(defaultLease/3))
 			rdb.Filter(faults.All(faults.Script("refill"), fate))
 			rise(t, relay(t, c, 60, 0, func(int) {}, WithLocalHandoff(16, time.Hour)))
 			rdb.Filter(nil)
