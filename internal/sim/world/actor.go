@@ -44,6 +44,8 @@ type Try struct {
 	Fixed bool
 	Waits bool // WithWait
 	Opts  []relock.Option
+
+	maxHold, fix, linger time.Duration // of the options, 0 for none
 }
 
 // Acquire locks, and has the judge look at what came of it. It returns nil where the lock was not
@@ -88,6 +90,7 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	h := &Held{
 		Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: scopeOf(ctx).whose(),
 		at: time.Since(a.w.trace.start), fixed: t.Fixed, lease: t.Lease, asked: began, under: ctx,
+		bound: t.bound(), linger: t.linger,
 	}
 	h.ctx = within(ctx, h)
 	a.w.note(p.index, t.Name, "HAS", h.Token, nil)
@@ -112,7 +115,7 @@ func (a *Actor) entered(h, outer *Held) {
 	if outer != nil {
 		h.fixed = h.fixed || outer.fixed
 		if outer.Token == h.Token {
-			h.owner = outer.owner
+			h.owner, h.bound, h.linger = outer.owner, outer.bound, outer.linger
 		} else if outer.live() && h.live() {
 			a.w.fail(h.Name, "a re-entry under token %d was given %d", outer.Token, h.Token)
 		}

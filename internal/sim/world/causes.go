@@ -23,6 +23,7 @@ func (n *node) refuses(d time.Duration) { n.refusing = later(n.refusing, time.No
 
 // begunAnew notes that a node may have forgotten: with a guard it confirms nothing, and grants nothing, for a while.
 func (n *node) begunAnew() {
+	n.lapses()
 	n.disturb(2*n.w.plan.Longest() + n.w.plan.Timeout())
 	if n.w.plan.Topology.Guarded {
 		n.refuses(2*n.w.plan.Longest() + n.w.plan.Timeout())

@@ -328,6 +328,7 @@ func step(w *World, e event) {
 		return
 	}
 	if e.Step > 0 {
+		w.nodes[e.Node].lapses()
 		w.strike("", "clock set forward")
 	}
 	for _, name := range w.plan.Names {

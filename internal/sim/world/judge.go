@@ -18,15 +18,19 @@ type Held struct {
 	Name  string
 	Token int64
 
-	proc  *process
-	ctx   context.Context // under which it is re-entered
-	under context.Context // that it was asked for
-	owner string          // who may hold the lock together have the same
-	at    time.Duration   // when it was given out
-	asked time.Time       // not after the lock was granted: when its process first asked for what it was passed on from
-	fixed bool            // nothing renews it: a loss is not noticed before its end
-	lease time.Duration
-	over  atomic.Bool // Unlock was called, or its process was killed
+	proc   *process
+	ctx    context.Context // under which it is re-entered
+	under  context.Context // that it was asked for
+	owner  string          // who may hold the lock together have the same
+	at     time.Duration   // when it was given out
+	asked  time.Time       // not after the lock was granted: when its process first asked for what it was passed on from
+	fixed  bool            // nothing renews it: a loss is not noticed before its end
+	lease  time.Duration
+	linger time.Duration // WithLinger
+	bound  *bound        // nil for none
+	id     string        // of its hold in Redis
+	first  time.Duration // the lease that the hold was asked for with
+	over   atomic.Bool   // Unlock was called, or its process was killed
 
 	letGo  time.Duration // when Unlock was called
 	number int           // in the history
@@ -168,8 +172,11 @@ func (j *judge) granted(h, outer *Held) {
 	if !h.live() {
 		return // lost on the way, as its holder is told at once
 	}
+	h.id, h.first = idOf(h.Lease)
 	others, r := j.enter(h, outer)
 	j.watches(h)
+	j.trusts(h)
+	j.listens(h)
 	for _, other := range others {
 		j.compare(h, other, r)
 	}

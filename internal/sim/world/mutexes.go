@@ -39,10 +39,12 @@ func (Mutexes) draw(a *Actor, r *rand.Rand) Try {
 	t.Opts = append(t.Opts, relock.WithLease(t.Lease))
 	switch r.IntN(12) {
 	case 0:
-		t.Fixed = true
-		t.Opts = append(t.Opts, relock.WithFixedLease(t.Lease))
+		t.fixes(t.Lease)
+		if r.IntN(2) == 0 {
+			t.caps(t.Lease + time.Duration(r.Int64N(int64(t.Lease))))
+		}
 	case 1:
-		t.Opts = append(t.Opts, relock.WithMaxHold(t.Lease))
+		t.caps(t.Lease + pick(r, []time.Duration{0, t.Lease / 2, t.Lease}))
 	case 2:
 		t.Waits = true
 		t.Opts = append(t.Opts, relock.WithWait(time.Duration(1+r.Int64N(int64(t.Lease)))))
@@ -51,11 +53,11 @@ func (Mutexes) draw(a *Actor, r *rand.Rand) Try {
 	case 4:
 		t.Opts = append(t.Opts, relock.WithLocalHandoff(1+r.IntN(4), time.Second))
 	case 5, 6:
-		t.Opts = append(t.Opts, relock.WithLinger(t.Lease/2))
+		t.lingers(t.Lease / 2)
 	case 7:
-		t.Opts = append(t.Opts, relock.WithLinger(3*t.Lease))
+		t.lingers(3 * t.Lease)
 	case 8:
-		t.Opts = append(t.Opts, relock.WithLinger(40*a.w.plan.Rates.Delay))
+		t.lingers(40 * a.w.plan.Rates.Delay)
 	}
 	if r.IntN(10) == 0 {
 		t.Owner = "owner-" + strconv.Itoa(r.IntN(2))
@@ -65,7 +67,9 @@ func (Mutexes) draw(a *Actor, r *rand.Rand) Try {
 
 // context is one that ends at some time, or not.
 func (Mutexes) context(a *Actor, r *rand.Rand) (context.Context, context.CancelFunc) {
-	switch r.IntN(5) {
+	switch r.IntN(6) {
+	case 2: // at the instant of the call, or of an answer that comes as fast as one may
+		return context.WithTimeout(a.w.ctx, pick(r, []time.Duration{0, 1, a.w.plan.Rates.Delay}))
 	case 0:
 		return context.WithTimeout(a.w.ctx, time.Duration(1+r.Int64N(int64(2*a.w.plan.Lease))))
 	case 1:
@@ -77,6 +81,8 @@ func (Mutexes) context(a *Actor, r *rand.Rand) (context.Context, context.CancelF
 // hold is how long something is done under a lock.
 func (w *World) hold(r *rand.Rand) time.Duration {
 	switch n := r.IntN(100); {
+	case n < 20:
+		return 0
 	case n < 45:
 		return time.Duration(r.Int64N(int64(4*w.plan.Rates.Delay) + 1))
 	case n < 85:
@@ -116,6 +122,9 @@ func (m Mutexes) reenter(a *Actor, r *rand.Rand, h *Held, depth int) {
 	ctx, cancel := context.WithTimeout(h.ctx, a.w.plan.Lease)
 	defer cancel()
 	t := Try{Name: h.Name, Lease: h.lease, Once: r.IntN(3) == 0, Opts: []relock.Option{relock.WithLease(h.lease)}}
+	if r.IntN(2) == 0 { // what the hold in force does not go by
+		t.caps(h.lease * time.Duration(1+r.IntN(3)))
+	}
 	in := a.Acquire(ctx, t)
 	if in == nil {
 		return
@@ -131,8 +140,13 @@ func (m Mutexes) reenter(a *Actor, r *rand.Rand, h *Held, depth int) {
 func (Mutexes) extend(a *Actor, r *rand.Rand, h *Held) {
 	began := time.Now()
 	a.w.judge.extended(h.Name)
-	err := h.Lease.Extend(a.w.ctx, h.lease/2+time.Duration(r.Int64N(int64(h.lease/2))))
+	d := h.lease/2 + time.Duration(r.Int64N(int64(h.lease/2)))
+	err := h.Lease.Extend(a.w.ctx, d)
 	a.w.note(h.proc.index, h.Name, "extends", h.Token, err)
+	if err == nil {
+		a.w.judge.lengthened(h, d)
+	}
+	a.w.judge.trusts(h)
 	if took := time.Since(began); took > 8*a.w.plan.Timeout()+time.Second {
 		a.w.fail(h.Name, "Extend took %v", took)
 	}
@@ -208,7 +222,7 @@ func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
 			return err
 		}
 		h := &Held{Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: t.Owner, fixed: t.Fixed, lease: t.Lease, under: under,
-			at: time.Since(a.w.trace.start), asked: began}
+			at: time.Since(a.w.trace.start), asked: began, bound: t.bound(), linger: t.linger}
 		a.w.note(p.index, t.Name, "DOES", h.Token, nil)
 		a.entered(h, nil)
 		a.Sleep(a.w.hold(r))

@@ -24,6 +24,7 @@ type node struct {
 	disturbed time.Time // until when it may not confirm what it granted
 	refusing  time.Time // until when it may refuse what is new
 	forgot    time.Time // until when it counts as one that forgot
+	lapsed    time.Time // until when what it confirmed before may be over early
 }
 
 func newNode(w *World, index int) *node {

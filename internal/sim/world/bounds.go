@@ -1,0 +1,70 @@
+package world
+
+import (
+	"time"
+
+	"github.com/relock-go/relock"
+)
+
+// Bounds: no lease of a hold lasts beyond what WithMaxHold and WithFixedLease say, whatever renews it, lengthens it or
+// enters it again. The judge counts from when the call returned: the library has begun before that.
+
+// bound is until when a hold may last. Its leases share it. The judge's mutex guards it.
+type bound struct {
+	hold  time.Time // by WithMaxHold; zero for no end
+	fixed time.Time // by WithFixedLease, and by Extend, which moves that; zero for no end
+}
+
+// caps asks for a hold of at most d.
+func (t *Try) caps(d time.Duration) {
+	t.maxHold = d
+	t.Opts = append(t.Opts, relock.WithMaxHold(d))
+}
+
+// fixes asks for a lease of d that is not renewed.
+func (t *Try) fixes(d time.Duration) {
+	t.Fixed, t.fix = true, d
+	t.Opts = append(t.Opts, relock.WithFixedLease(d))
+}
+
+// bound is that of a lease which a call has just returned.
+func (t *Try) bound() *bound {
+	var b bound
+	if t.maxHold > 0 {
+		b.hold = time.Now().Add(t.maxHold)
+	}
+	if t.fix > 0 {
+		b.fixed = time.Now().Add(t.fix)
+	}
+	return &b
+}
+
+// lengthened is told of an Extend that returned nil.
+func (j *judge) lengthened(h *Held, d time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if b := h.bound; b != nil && !b.fixed.IsZero() {
+		b.fixed = later(b.fixed, time.Now().Add(d))
+	}
+}
+
+// bounded demands that a lease lasts no longer than its hold may.
+func (j *judge) bounded(h *Held, until time.Time) {
+	j.mu.Lock()
+	var b bound
+	if h.bound != nil {
+		b = *h.bound
+	}
+	j.mu.Unlock()
+	for option, end := range map[string]time.Time{"WithMaxHold": b.hold, "WithFixedLease": b.fixed} {
+		if !end.IsZero() && until.After(end) && !h.over.Load() {
+			j.w.fail(h.Name, "token %d of p%d is trusted for %v longer than %s says", h.Token, h.proc.index, until.Sub(end), option)
+		}
+	}
+}
+
+// lingers asks for a lock that is kept for d.
+func (t *Try) lingers(d time.Duration) {
+	t.linger = d
+	t.Opts = append(t.Opts, relock.WithLinger(d))
+}
