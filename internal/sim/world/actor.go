@@ -165,6 +165,7 @@ func (a *Actor) Release(ctx context.Context, h *Held, again bool) {
 	a.w.called(h.proc)
 	defer a.w.answered(h.proc)
 	err := h.Lease.Unlock(ctx)
+	a.w.hasLeft(h)
 	a.w.note(h.proc.index, h.Name, "unlocked", h.Token, err)
 	a.w.judge.over(h, h.at)
 	a.w.judge.unlocked(h, lost, err, false)

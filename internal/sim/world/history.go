@@ -115,6 +115,7 @@ func (j *judge) over(h *Held, from time.Duration) {
 
 // lets notes that Unlock is called. Of a lease that was lost it is not known since when.
 func (j *judge) lets(h *Held) {
+	j.w.leaves(h)
 	lost := h.Lease.Context().Err() != nil
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -31,6 +31,7 @@ type Held struct {
 	id     string        // of its hold in Redis
 	first  time.Duration // the lease that the hold was asked for with
 	over   atomic.Bool   // Unlock was called, or its process was killed
+	going  going         // guarded by the world's mutex
 
 	letGo  time.Duration // when Unlock was called
 	number int           // in the history
@@ -177,6 +178,7 @@ func (j *judge) granted(h, outer *Held) {
 	j.watches(h)
 	j.trusts(h)
 	j.listens(h)
+	j.w.gives(h, outer)
 	for _, other := range others {
 		j.compare(h, other, r)
 	}

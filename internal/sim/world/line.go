@@ -107,6 +107,7 @@ func nameOf(s *driver.Script) string {
 	}
 	if strings.Contains(s.Text, "-- many: ") {
 		name = "many"
+		manyAsks.Store(s.SHA, strings.Contains(s.Text, "-- acquire: "))
 	}
 	scriptNames.Store(s.SHA, name)
 	return name
@@ -179,6 +180,7 @@ func (l *line) begin(c *command) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sent(l, c.op)
+	w.follows(l.proc, c)
 	if l.proc.dead {
 		return errRefused
 	}

@@ -121,6 +121,9 @@ func (e *listener) first() (news, bool) {
 		e.w.whenHealed(e.proc, e.node, func() { e.push(n, delay.upTo(2*e.w.plan.Timeout())) })
 		return n, false
 	}
+	if !n.subscribed {
+		e.w.hears(n.channel, n.message)
+	}
 	e.w.trace.add(entry{
 		proc: e.proc.index, node: e.node.index, what: "hears", lock: lockOf(n.channel, n.message),
 		args: []string{n.channel, n.message}, trip: n.trip,

@@ -215,6 +215,7 @@ func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
 	if t.Owner != "" {
 		ctx = withOwner(ctx, t.Owner)
 	}
+	var had *Held
 	mutex, began, under := p.client.Mutex(t.Name, t.Opts...), time.Now(), ctx
 	err := mutex.Do(ctx, func(ctx context.Context) error {
 		l, err := mutex.Held(ctx)
@@ -224,6 +225,7 @@ func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
 		h := &Held{Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: t.Owner, fixed: t.Fixed, lease: t.Lease, under: under,
 			at: time.Since(a.w.trace.start), asked: began, bound: t.bound(), linger: t.linger}
 		a.w.note(p.index, t.Name, "DOES", h.Token, nil)
+		had = h
 		a.entered(h, nil)
 		a.Sleep(a.w.hold(r))
 		h.over.Store(true)
@@ -231,6 +233,9 @@ func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
 		defer a.w.judge.over(h, h.at)
 		return nil
 	})
+	if had != nil {
+		a.w.hasLeft(had)
+	}
 	a.w.judge.asked(t.Name, false, time.Since(began))
 	a.w.note(p.index, t.Name, "did", 0, err)
 }

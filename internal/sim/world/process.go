@@ -24,6 +24,7 @@ type process struct {
 	commands  int       // since then
 	disturbed time.Time // until when faults touch its commands
 	calls     int       // under way
+	closed    bool      // Close was called
 	closing   sync.WaitGroup
 	ledger    *ledger
 }
@@ -96,8 +97,9 @@ func (w *World) silence(p *process) {
 
 // close closes a client within its bound.
 func (w *World) close(p *process) {
-	began := time.Now()
+	began, idle := time.Now(), w.idleOf(p)
 	p.client.Close()
+	w.keptBy(p, idle)
 	if took := time.Since(began); took > 12*w.plan.Timeout()+2*time.Second {
 		w.fail("", "Close of p%d took %v", p.index, took)
 	}

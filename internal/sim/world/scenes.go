@@ -39,6 +39,7 @@ var Scenes = []Scene{
 	{"orphans", shapeOrphans, func() Kind { return &orphans{busy: map[*process]int{}} }},
 	{"rolling", shapeRolling, func() Kind { return rollers{} }},
 	{"unheard", shapeUnheard, func() Kind { return keepers{shared: true} }},
+	{"apart", shapeApart, func() Kind { return aparts{} }},
 }
 
 // Play plays a seed of the scene in a bubble.
@@ -323,6 +324,7 @@ func (c *closers) Round(a *Actor, r *rand.Rand) {
 	closed.Go(func() { c.close(a.w, h.proc) })
 	a.w.judge.lets(h)
 	err := h.Lease.Unlock(a.w.ctx)
+	a.w.hasLeft(h)
 	a.w.judge.over(h, h.at)
 	if err == nil {
 		h.over.Store(true)

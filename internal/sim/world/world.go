@@ -72,6 +72,7 @@ type World struct {
 	parts   map[[2]int]*parting
 	events  map[int64][]event
 	scripts int
+	stays   map[string]*stay  // by acquisition id
 	ran     map[work]int      // scripts that ran, but for those that a server did not know
 	forbade bool              // rights were taken away: channels are asked for again only after a while
 	labels  map[string]string // of clients, by their uuid
@@ -117,7 +118,7 @@ func perform(t *testing.T, plan *Plan, o Options) (res *Result) {
 func newWorld(plan *Plan, o Options) *World {
 	w := &World{
 		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, options: o, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{},
-		javas: map[string]bool{}, ran: map[work]int{},
+		javas: map[string]bool{}, stays: map[string]*stay{}, ran: map[work]int{},
 		labels: map[string]string{}, events: map[int64][]event{}, left: newPortion(o),
 	}
 	w.fates = newFates(plan, w.left.faults)

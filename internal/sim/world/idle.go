@@ -1,0 +1,245 @@
+package world
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// Lingering: an acquisition of a live process that has no lease is ended, unless it lingers: until so long after it was
+// first asked for, and until its process hears that somebody else wants the lock. What was lengthened, doubted, or granted
+// later than by its first question is not taken from the cache. The judge sees each acquisition's id where a process sends
+// or hears it, so no fault of the network is mixed up with that.
+
+// stay is what is known of one acquisition. The world's mutex guards it.
+type stay struct {
+	proc    *process
+	id      string
+	lock    string    // that a lease of it is for
+	first   time.Time // when it was first asked for
+	asked   int       // how often, of all nodes
+	handed  bool      // a message told that it was granted
+	wanted  time.Time // when its process heard that the lock is wanted
+	doubt   time.Time // when its process heard that the lock was taken away, zero once it has renewed it since
+	kept    time.Time // Redis was asked to keep it up to here
+	ended   bool      // a command was sent that ends it
+	live    int       // leases that are not let go
+	leaving int       // leases whose Unlock has not returned
+	given   bool      // it had a lease
+	turn    int       // counts the leases, and what lengthens one that no caller was given yet
+	linger  time.Duration
+}
+
+// idle reports whether no lease and no caller stands in the way of its end.
+func (s *stay) idle() bool { return s.given && s.live+s.leaving == 0 && !s.ended && !s.proc.dead }
+
+// end is until when it may linger. The library rounds that down, to parts of its clock; a bubble's time lies before the
+// beginning of that clock, where the same goes up.
+func (s *stay) end() time.Time { return s.first.Add(s.linger + min(s.linger/8, 5*time.Millisecond)) }
+
+// soon is longer than a process needs to send what ends an acquisition: votes that are out are waited for first.
+func (w *World) soon() time.Duration { return w.plan.Timeout() + 20*time.Millisecond }
+
+// manyAsks says of the hash of a script for many whether it asks for locks; else it ends acquisitions.
+var manyAsks sync.Map
+
+// follows notes what a command that is sent says of acquisitions. The caller holds the world's mutex.
+func (w *World) follows(p *process, c *command) {
+	if p.foreign || c.args[0] != "EVALSHA" || c.lock == "" { // with its text it is sent again
+		return
+	}
+	n, _ := strconv.Atoi(c.args[2])
+	args, entries, prefix := c.args[3+n:], 1, p.client.ID()+":"
+	asks := c.op == "acquire" || c.op == "vote"
+	if c.op == "many" {
+		many, _ := manyAsks.Load(c.args[1])
+		asks, _ = many.(bool)
+		entries, _ = strconv.Atoi(args[0])
+		args = args[1:]
+	}
+	for e := range entries {
+		ids := 0
+		for i := e * len(args) / entries; i < (e+1)*len(args)/entries; i++ {
+			id := args[i]
+			if !strings.HasPrefix(id, prefix) {
+				continue
+			}
+			ids++
+			queued := ids > 1 && c.op != "sweep" && c.op != "renew" // in the place of what is released
+			s := w.stays[id]
+			switch {
+			case s == nil && (asks || queued):
+				w.stays[id] = &stay{proc: p, id: id, first: time.Now(), asked: 1}
+			case s == nil:
+			case asks || queued:
+				s.asked++
+			case c.op == "renew" || c.op == "recount":
+				s.lengthens(c.op, args[i+2])
+			case c.op != "refill":
+				s.ended = true
+			}
+		}
+	}
+}
+
+// lengthens notes that Redis is asked to keep an acquisition for so many milliseconds.
+func (s *stay) lengthens(op, lease string) {
+	ms, _ := strconv.ParseInt(lease, 10, 64)
+	s.kept, s.doubt = later(s.kept, time.Now().Add(time.Duration(ms)*time.Millisecond)), time.Time{}
+	if op == "recount" && s.live == 0 {
+		s.turn++ // a fixed lease that is passed on is lengthened before it is given out
+	}
+}
+
+// hears notes what a message says of an acquisition. The caller holds the world's mutex.
+func (w *World) hears(channel, message string) {
+	if !strings.HasPrefix(channel, wire.InboxPrefix) {
+		return
+	}
+	g, err := wire.ParseGrant(message)
+	s := w.stays[g.ID]
+	switch {
+	case err != nil || s == nil:
+	case g.Tokens.First > 0:
+		s.handed = true
+	case g.Wanted:
+		s.wanted = time.Now()
+		w.rests(s)
+	case !g.Nudge && s.given:
+		s.doubt = time.Now()
+	}
+}
+
+// gives notes a lease, and demands of one from the cache that it may have been there.
+func (w *World) gives(h, outer *Held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.stays[h.id]
+	if s == nil {
+		return
+	}
+	how := relock.How(reflect.ValueOf(h.Lease).Elem().FieldByName("how").Uint())
+	if how == relock.HowCached && !h.fixed { // a fixed lease may be lengthened since it was taken
+		if why := w.uncacheable(s, h); why != "" {
+			w.failed(h.Name, "token %d of p%d comes from the cache, and the hold %s", h.Token, h.proc.index, why)
+		}
+	}
+	s.lock = h.Name
+	s.given, s.live, s.turn = true, s.live+1, s.turn+1
+	if outer == nil || outer.id != h.id {
+		s.linger = h.linger
+	}
+}
+
+// uncacheable is why a hold may not have lingered until now, "" for nothing.
+func (w *World) uncacheable(s *stay, h *Held) string {
+	now := time.Now()
+	switch {
+	case now.After(s.end()):
+		return "may not linger any more since " + now.Sub(s.end()).String()
+	case !s.wanted.IsZero() && s.wanted.Before(now):
+		return "is wanted since " + now.Sub(s.wanted).String()
+	case !s.doubt.IsZero() && s.doubt.Before(now):
+		return "is in doubt since " + now.Sub(s.doubt).String()
+	case s.kept.After(now.Add(h.first + 5*time.Millisecond)):
+		return "was lengthened beyond its lease by " + (s.kept.Sub(now) - h.first).String()
+	case len(w.nodes) == 1 && (s.asked > 1 || s.handed):
+		return "was granted later than by its first question"
+	}
+	return ""
+}
+
+// going is how far the first Unlock of a lease has come.
+type going uint8
+
+const (
+	remains going = iota
+	isLeft
+	hasLeft
+)
+
+// leaves notes that Unlock of a lease is called, hasLeft that it has returned.
+func (w *World) leaves(h *Held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s := w.stays[h.id]; s != nil && h.going == remains {
+		h.going = isLeft
+		s.live--
+		s.leaving++
+	}
+}
+
+func (w *World) hasLeft(h *Held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s := w.stays[h.id]; s != nil && h.going == isLeft {
+		h.going = hasLeft
+		s.leaving--
+		w.rests(s)
+	}
+}
+
+// rests sees to it that a hold which lies idle is ended in time. The caller holds the world's mutex.
+func (w *World) rests(s *stay) {
+	if !s.idle() {
+		return
+	}
+	if s.proc.closed {
+		return // what is held when its client is closed is left to its lease
+	}
+	end, turn := later(time.Now(), s.end()), s.turn
+	if !s.wanted.IsZero() {
+		end = time.Now()
+	}
+	w.after(time.Until(end)+w.soon(), func() {
+		switch {
+		case !s.idle() || s.turn != turn || s.proc.closed:
+		case w.hindered(s.proc):
+			w.after(w.soon(), func() { w.rests(s) })
+		default:
+			w.failed(s.lock, "the idle hold %s of p%d, asked for %v ago, for %v, is not given back %v after its end", s.id,
+				s.proc.index, time.Since(s.first), s.linger, time.Since(end))
+		}
+	})
+}
+
+// hindered reports whether what a process has sent may be out for long, so that what is to follow waits. The caller holds
+// the world's mutex.
+func (w *World) hindered(p *process) bool {
+	since := time.Now().Add(-w.soon())
+	for _, n := range w.nodes {
+		if n.disturbed.After(since) {
+			return true
+		}
+	}
+	return p.disturbed.After(since)
+}
+
+// idleOf are the holds of a process that lie idle when it is about to be closed.
+func (w *World) idleOf(p *process) (idle []*stay) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.closed = true
+	for _, s := range w.stays {
+		if s.proc == p && s.idle() {
+			idle = append(idle, s)
+		}
+	}
+	return idle
+}
+
+// keptBy demands that a client that is closed has given back what lay idle.
+func (w *World) keptBy(p *process, idle []*stay) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range idle {
+		if s.idle() {
+			w.failed(s.lock, "p%d is closed, and has not given back the idle hold %s", p.index, s.id)
+		}
+	}
+}
