@@ -80,6 +80,9 @@ func (w *World) follows(p *process, c *command) {
 				s.asked++
 			case c.op == "renew" || c.op == "recount":
 				s.lengthens(c.op, args[i+2])
+				if before := s.doubt; !before.IsZero() {
+					c.heard = append(c.heard, func() { s.sure(before) })
+				}
 			case c.op != "refill":
 				s.ended = true
 			}
@@ -90,9 +93,16 @@ func (w *World) follows(p *process, c *command) {
 // lengthens notes that Redis is asked to keep an acquisition for so many milliseconds.
 func (s *stay) lengthens(op, lease string) {
 	ms, _ := strconv.ParseInt(lease, 10, 64)
-	s.kept, s.doubt = later(s.kept, time.Now().Add(time.Duration(ms)*time.Millisecond)), time.Time{}
+	s.kept = later(s.kept, time.Now().Add(time.Duration(ms)*time.Millisecond))
 	if op == "recount" && s.live == 0 {
 		s.turn++ // a fixed lease that is passed on is lengthened before it is given out
+	}
+}
+
+// sure notes that a renewal was answered that was sent after a doubt.
+func (s *stay) sure(of time.Time) {
+	if s.doubt.Equal(of) {
+		s.doubt = time.Time{}
 	}
 }
 

@@ -59,6 +59,7 @@ type command struct {
 	conn     func() *sim.Conn   // that it is sent over
 	ordered  bool               // nothing that is sent over it later overtakes a copy
 	then     func(driver.Value) // told under the world's mutex that it ran, nil for nobody
+	heard    []func()           // called under the world's mutex when its answer comes
 	fate     fate
 	epoch    int
 	sent     time.Time
@@ -307,6 +308,9 @@ func (l *line) reply(c *command, o outcome) {
 			l.w.trace.add(entry{proc: l.proc.index, node: l.node.index, what: "fails " + c.verb(), lock: c.lock, err: o.err, trip: c.trip})
 		} else {
 			l.w.trace.add(entry{proc: l.proc.index, node: l.node.index, what: "hears " + c.verb(), lock: c.lock, trip: c.trip})
+			for _, do := range c.heard {
+				do()
+			}
 		}
 	default:
 	}

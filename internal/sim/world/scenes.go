@@ -264,7 +264,11 @@ type lengtheners struct{ Mutexes }
 
 func (lengtheners) Round(a *Actor, r *rand.Rand) {
 	plan := a.w.plan
-	h := a.Acquire(a.w.ctx, Try{Name: plan.Names[0], Lease: plan.Lease, Opts: []relock.Option{relock.WithLease(plan.Lease)}})
+	t := Try{Name: plan.Names[0], Lease: plan.Lease, Opts: []relock.Option{relock.WithLease(plan.Lease)}}
+	if r.IntN(2) == 0 {
+		t.lingers(4 * plan.Lease)
+	}
+	h := a.Acquire(a.w.ctx, t)
 	if h == nil {
 		return
 	}
