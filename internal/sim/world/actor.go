@@ -36,14 +36,16 @@ func (a *Actor) run() {
 
 // Try is what an actor asks for.
 type Try struct {
-	Name  string
-	Owner string // of WithOwner, "" for none
-	Once  bool   // TryLock
-	Apart bool   // detached from what ctx holds
-	Lease time.Duration
-	Fixed bool
-	Waits bool // WithWait
-	Opts  []relock.Option
+	Name   string
+	Owner  string // of WithOwner, "" for none
+	Once   bool   // TryLock
+	Apart  bool   // detached from what ctx holds
+	Lease  time.Duration
+	Fixed  bool
+	Waits  bool          // WithWait
+	wait   time.Duration // of WithWait
+	passes bounds        // of WithLocalHandoff
+	Opts   []relock.Option
 
 	maxHold, fix, linger time.Duration // of the options, 0 for none
 }
@@ -78,6 +80,7 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 		done()
 	}
 	a.bound("Lock", t.Name, began, ended, t.Once)
+	a.inTime(t, p, began, err)
 	a.w.judge.asked(t.Name, outer != nil, time.Since(began))
 	if err != nil {
 		a.w.note(p.index, t.Name, "is refused", 0, err)
@@ -90,7 +93,7 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	h := &Held{
 		Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: scopeOf(ctx).whose(),
 		at: time.Since(a.w.trace.start), fixed: t.Fixed, lease: t.Lease, asked: began, under: ctx,
-		bound: t.bound(), linger: t.linger,
+		bound: t.bound(), linger: t.linger, passes: t.passes,
 	}
 	h.ctx = within(ctx, h)
 	a.w.note(p.index, t.Name, "HAS", h.Token, nil)

@@ -13,10 +13,16 @@ import (
 // Messages that are lost cost neither.
 
 // disturb notes that until then, and not for longer, commands of a process may come to nothing.
-func (p *process) disturb(until time.Time) { p.disturbed = later(p.disturbed, until) }
+func (p *process) disturb(until time.Time) {
+	p.disturbed = later(p.disturbed, until)
+	p.faults.add(until)
+}
 
 // disturb notes that until then a node may not confirm what it granted.
-func (n *node) disturb(d time.Duration) { n.disturbed = later(n.disturbed, time.Now().Add(d)) }
+func (n *node) disturb(d time.Duration) {
+	n.disturbed = later(n.disturbed, time.Now().Add(d))
+	n.faults.add(time.Now().Add(d))
+}
 
 // refuses notes that until then a node may refuse what is new.
 func (n *node) refuses(d time.Duration) { n.refusing = later(n.refusing, time.Now().Add(d)) }
@@ -24,6 +30,7 @@ func (n *node) refuses(d time.Duration) { n.refusing = later(n.refusing, time.No
 // begunAnew notes that a node may have forgotten: with a guard it confirms nothing, and grants nothing, for a while.
 func (n *node) begunAnew() {
 	n.lapses()
+	n.anew = time.Now()
 	n.disturb(2*n.w.plan.Longest() + n.w.plan.Timeout())
 	if n.w.plan.Topology.Guarded {
 		n.refuses(2*n.w.plan.Longest() + n.w.plan.Timeout())
@@ -85,6 +92,9 @@ func (j *judge) lost(h *Held, long time.Duration, cause error) {
 	j.mu.Unlock()
 	if !struck && !w.disturbedSince(h.proc, since, false) {
 		w.fail(h.Name, "token %d of p%d was lost, and nothing happened that would excuse it", h.Token, h.proc.index)
+	}
+	if !struck && h.watched() {
+		w.renewable(h)
 	}
 }
 

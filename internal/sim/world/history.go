@@ -119,7 +119,7 @@ func (j *judge) lets(h *Held) {
 	lost := h.Lease.Context().Err() != nil
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h.letGo = j.w.now()
+	h.letGo, h.gone = j.w.now(), j.w.now()
 	if lost {
 		h.letGo = h.at
 	}

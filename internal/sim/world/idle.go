@@ -150,7 +150,7 @@ func (w *World) gives(h, outer *Held) {
 func (w *World) uncacheable(s *stay, h *Held) string {
 	now := time.Now()
 	switch {
-	case now.After(s.end()):
+	case s.given && now.After(s.end()): // the first caller may have left: then nothing tells how long it lingers
 		return "may not linger any more since " + now.Sub(s.end()).String()
 	case !s.wanted.IsZero() && s.wanted.Before(now):
 		return "is wanted since " + now.Sub(s.wanted).String()

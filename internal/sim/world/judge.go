@@ -27,13 +27,15 @@ type Held struct {
 	fixed  bool            // nothing renews it: a loss is not noticed before its end
 	lease  time.Duration
 	linger time.Duration // WithLinger
+	passes bounds        // of passing on in memory
 	bound  *bound        // nil for none
 	id     string        // of its hold in Redis
 	first  time.Duration // the lease that the hold was asked for with
 	over   atomic.Bool   // Unlock was called, or its process was killed
 	going  going         // guarded by the world's mutex
 
-	letGo  time.Duration // when Unlock was called
+	letGo  time.Duration // when Unlock was called, or since when it may be over
+	gone   time.Duration // when Unlock was called
 	number int           // in the history
 	ended  bool          // in the history
 }
@@ -73,6 +75,7 @@ type record struct {
 	spent     spent
 	alien     int64                // tokens up to it are of grants that Redisson need not respect
 	uncounted bool                 // a counter was lost
+	lost      time.Time            // when
 	reserved  int64                // how far it had counted: one of its grants may not have been heard of yet
 	given     map[*process][]*Held // leases of each
 	free      time.Time            // since when nobody holds the lock in Redis while somebody waits, zero where that is not so
@@ -119,6 +122,7 @@ func (j *judge) uncounted(name string, counter, clock int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(name)
+	r.lost = time.Now()
 	r.uncounted, r.reserved = true, max(r.reserved, counter)
 	if last := max(counter, r.highest); last >= clock {
 		r.loose = max(r.loose, last)
@@ -179,6 +183,11 @@ func (j *judge) granted(h, outer *Held) {
 	j.trusts(h)
 	j.listens(h)
 	j.w.gives(h, outer)
+	if outer == nil {
+		j.w.inTurn(h)
+		j.w.countedTo(h)
+	}
+	j.w.owns(h)
 	for _, other := range others {
 		j.compare(h, other, r)
 	}

@@ -67,6 +67,7 @@ func (e *listener) hear(channel, message string) {
 	if e.over || e.deaf || e.proc.dead {
 		return
 	}
+	e.w.turned(channel)
 	delay, name, lost := e.w.fates.message(e.proc.index, e.node.index, channel)
 	trip := e.w.trace.trip()
 	e.w.trace.add(entry{
@@ -124,6 +125,7 @@ func (e *listener) first() (news, bool) {
 	if !n.subscribed {
 		e.w.hears(n.channel, n.message)
 	}
+	e.w.forcedOpen(e.proc, n.channel, n.message)
 	e.w.trace.add(entry{
 		proc: e.proc.index, node: e.node.index, what: "hears", lock: lockOf(n.channel, n.message),
 		args: []string{n.channel, n.message}, trip: n.trip,

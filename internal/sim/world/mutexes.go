@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/relock-go/relock"
@@ -37,6 +38,7 @@ func (m Mutexes) Round(a *Actor, r *rand.Rand) {
 func (Mutexes) draw(a *Actor, r *rand.Rand) Try {
 	t := Try{Name: pick(r, a.w.plan.Names), Lease: pick(r, a.w.plan.Leases), Once: r.IntN(6) == 0}
 	t.Opts = append(t.Opts, relock.WithLease(t.Lease))
+	t.passes = bounds{most: usualPasses, time: usualTime}
 	switch r.IntN(12) {
 	case 0:
 		t.fixes(t.Lease)
@@ -47,11 +49,12 @@ func (Mutexes) draw(a *Actor, r *rand.Rand) Try {
 		t.caps(t.Lease + pick(r, []time.Duration{0, t.Lease / 2, t.Lease}))
 	case 2:
 		t.Waits = true
-		t.Opts = append(t.Opts, relock.WithWait(time.Duration(1+r.Int64N(int64(t.Lease)))))
+		t.wait = time.Duration(1 + r.Int64N(int64(t.Lease)))
+		t.Opts = append(t.Opts, relock.WithWait(t.wait))
 	case 3:
-		t.Opts = append(t.Opts, relock.WithLocalHandoff(1, 0))
+		t.handsOff(1, 0)
 	case 4:
-		t.Opts = append(t.Opts, relock.WithLocalHandoff(1+r.IntN(4), time.Second))
+		t.handsOff(1+r.IntN(4), time.Second)
 	case 5, 6:
 		t.lingers(t.Lease / 2)
 	case 7:
@@ -217,13 +220,16 @@ func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
 	}
 	var had *Held
 	mutex, began, under := p.client.Mutex(t.Name, t.Opts...), time.Now(), ctx
+	a.w.note(p.index, t.Name, "calls Do", 0, nil)
+	done := sync.OnceFunc(a.w.judge.waits(&call{name: t.Name, proc: p, lease: t.Lease}))
 	err := mutex.Do(ctx, func(ctx context.Context) error {
+		done()
 		l, err := mutex.Held(ctx)
 		if err != nil {
 			return err
 		}
 		h := &Held{Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: t.Owner, fixed: t.Fixed, lease: t.Lease, under: under,
-			at: time.Since(a.w.trace.start), asked: began, bound: t.bound(), linger: t.linger}
+			at: time.Since(a.w.trace.start), asked: began, bound: t.bound(), linger: t.linger, passes: t.passes}
 		a.w.note(p.index, t.Name, "DOES", h.Token, nil)
 		had = h
 		a.entered(h, nil)
@@ -233,6 +239,7 @@ func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
 		defer a.w.judge.over(h, h.at)
 		return nil
 	})
+	done()
 	if had != nil {
 		a.w.hasLeft(had)
 	}

@@ -22,7 +22,9 @@ type node struct {
 	lines     []*line
 	ears      []*listener
 	disturbed time.Time // until when it may not confirm what it granted
+	faults    spans     // when it might not
 	refusing  time.Time // until when it may refuse what is new
+	anew      time.Time // when it last may have forgotten
 	forgot    time.Time // until when it counts as one that forgot
 	lapsed    time.Time // until when what it confirmed before may be over early
 }

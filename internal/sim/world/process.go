@@ -23,6 +23,7 @@ type process struct {
 	asked     time.Time // when one of its callers asked or was answered
 	commands  int       // since then
 	disturbed time.Time // until when faults touch its commands
+	faults    spans     // when they did
 	calls     int       // under way
 	closed    bool      // Close was called
 	closing   sync.WaitGroup
@@ -103,6 +104,7 @@ func (w *World) close(p *process) {
 	if took := time.Since(began); took > 12*w.plan.Timeout()+2*time.Second {
 		w.fail("", "Close of p%d took %v", p.index, took)
 	}
+	w.closed(p, began)
 	w.note(p.index, "", "closed", 0, nil)
 }
 

@@ -77,7 +77,7 @@ func (k misled) Round(a *Actor, r *rand.Rand) {
 func misledSeed(t *testing.T) func(Options) *Result {
 	return func(o Options) *Result {
 		o.Kind, o.Class, o.Topology = misled{}, "clock", "quorum of 3"
-		plan := Draw(12, o.Class, o.Topology)
+		plan := Draw(13, o.Class, o.Topology)
 		plan.Procs, plan.Actors, plan.Rounds, plan.Names = 3, 2, 5, []string{"orders-0", "orders-1"}
 		plan.Events = []event{
 			{Name: "event 0 step", Round: 10, What: step, Step: plan.Lease}, {Name: "event 1 step", Round: 15, What: step, Step: plan.Lease},

@@ -36,6 +36,7 @@ func (j *judge) watch(over <-chan struct{}) {
 		select {
 		case now := <-tick.C:
 			j.trustsAll()
+			j.w.strayedAll(now)
 			for _, name := range j.wanted() {
 				j.look(name, now)
 			}

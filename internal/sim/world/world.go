@@ -72,14 +72,17 @@ type World struct {
 	parts   map[[2]int]*parting
 	events  map[int64][]event
 	scripts int
-	stays   map[string]*stay  // by acquisition id
-	ran     map[work]int      // scripts that ran, but for those that a server did not know
-	forbade bool              // rights were taken away: channels are asked for again only after a while
-	labels  map[string]string // of clients, by their uuid
-	what    string            // the violation
-	where   string            // its lock
-	ended   time.Duration     // when it was noticed
-	states  []state           // what the nodes said of the lock then
+	stays   map[string]*stay // by acquisition id
+	glimpse glimpse
+	strays  strays
+	tenures map[string]*tenure // by lock
+	ran     map[work]int       // scripts that ran, but for those that a server did not know
+	forbade bool               // rights were taken away: channels are asked for again only after a while
+	labels  map[string]string  // of clients, by their uuid
+	what    string             // the violation
+	where   string             // its lock
+	ended   time.Duration      // when it was noticed
+	states  []state            // what the nodes said of the lock then
 }
 
 // work is what a script is sent for.
@@ -118,7 +121,7 @@ func perform(t *testing.T, plan *Plan, o Options) (res *Result) {
 func newWorld(plan *Plan, o Options) *World {
 	w := &World{
 		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, options: o, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{},
-		javas: map[string]bool{}, stays: map[string]*stay{}, ran: map[work]int{},
+		javas: map[string]bool{}, stays: map[string]*stay{}, tenures: map[string]*tenure{}, ran: map[work]int{},
 		labels: map[string]string{}, events: map[int64][]event{}, left: newPortion(o),
 	}
 	w.fates = newFates(plan, w.left.faults)
@@ -299,6 +302,7 @@ func (w *World) answered(p *process) {
 
 // before is called when a node is about to run a command.
 func (w *World) before(n *node, c *command) {
+	w.glimpse.looks(n, c)
 	if c.op == "force" {
 		w.strike(c.lock, "force")
 	}
@@ -316,6 +320,8 @@ func (w *World) executed(l *line, c *command, v driver.Value, answered bool) {
 		proc: l.proc.index, node: l.node.index, what: what, lock: c.lock, args: c.args[min(2, len(c.args)):], value: v, told: true, fate: c.fate.name,
 		trip: c.trip, names: c.names,
 	})
+	w.grants(l.node, c)
+	w.fulfils(l, c, v)
 }
 
 // strike tells the judge that a lock, or every one for "", may have been lost by what a fault does

@@ -1,0 +1,283 @@
+package world
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/sim"
+)
+
+// Order, promise 6, is seen in Redis itself: each command is looked at just before and just after it runs. Who is granted
+// the lock by it has the lowest ticket of those who listen, and a token above all that this Redis has granted since it
+// started. What a process passes on in memory, while others stand in Redis's queue, is bounded by WithLocalHandoff and
+// WithLinger.
+
+// glimpse is what a command is about to change. The world's mutex guards it.
+type glimpse struct {
+	locks   []glimpsed
+	line    []sim.Waiting
+	numbers map[reign]int64 // the highest token that a Redis has reserved since it started
+}
+
+// reign is a lock in the memory of one Redis from its start to its end.
+type reign struct{ run, lock string }
+
+// glimpsed is one lock before a command. Its room is used again.
+type glimpsed struct {
+	lock, first string // the field relock:first, "" where the lock is not relock's
+	line        []sim.Waiting
+}
+
+// grantedAs is where a lock's hash keeps which tokens its grant has: it changes with every grant.
+const grantedAs = "relock:first"
+
+// queueOf is the key of a lock's queue.
+func queueOf(name string) string {
+	if name == tagged {
+		return beside("relock_line:", name)
+	}
+	return beside("relock_queue:", name)
+}
+
+// looks notes how the locks of a script stand that may grant one.
+func (g *glimpse) looks(n *node, c *command) {
+	room := g.locks
+	g.locks = g.locks[:0]
+	switch c.op {
+	case "acquire", "vote", "release", "unvote", "sweep", "many", "force":
+	default:
+		return
+	}
+	for _, key := range keysOf(c.args) {
+		if strings.HasPrefix(key, "relock_") || strings.HasPrefix(key, "redisson_") || g.knows(key) {
+			continue
+		}
+		at := glimpsed{lock: key, first: n.server.Field(key, grantedAs)}
+		if i := len(g.locks); i < cap(room) {
+			at.line = room[:i+1][i].line[:0]
+		}
+		at.line = n.server.Line(queueOf(key), at.line)
+		g.locks = append(g.locks, at)
+	}
+}
+
+// knows reports whether the command names the lock a second time.
+func (g *glimpse) knows(lock string) bool {
+	for i := range g.locks {
+		if g.locks[i].lock == lock {
+			return true
+		}
+	}
+	return false
+}
+
+// keysOf are the keys of a script, and argsOf its arguments.
+func keysOf(args []string) []string {
+	if len(args) < 3 {
+		return nil
+	}
+	n, _ := strconv.Atoi(args[2])
+	return args[3:min(3+n, len(args))]
+}
+
+func argsOf(args []string) []string { return args[min(3+len(keysOf(args)), len(args)):] }
+
+// grants judges what the command did to those locks. It is called under the world's mutex.
+func (w *World) grants(n *node, c *command) {
+	for i := range w.glimpse.locks {
+		g := &w.glimpse.locks[i]
+		if now := n.server.Field(g.lock, grantedAs); now != "" && now != g.first {
+			w.rises(n, g.lock, now)
+			w.lowest(n, c, g)
+		}
+	}
+}
+
+// rises demands that a Redis grants a lock tokens above all that it has granted it before, whatever was lost elsewhere;
+// unless it lost the counter while that was ahead of its clock.
+func (w *World) rises(n *node, lock, tokens string) {
+	from, many := tokensOf(tokens)
+	at := reign{n.server.RunID(), lock}
+	if w.glimpse.numbers == nil {
+		w.glimpse.numbers = map[reign]int64{}
+	}
+	highest := w.glimpse.numbers[at]
+	if from <= highest && from > w.judge.looseOf(lock) {
+		w.failed(lock, "node %d has granted token %d before, and now %d", n.index, highest, from)
+	}
+	w.glimpse.numbers[at] = max(highest, from+many-1)
+}
+
+// tokensOf reads relock:first.
+func tokensOf(text string) (from, many int64) {
+	parts := strings.SplitN(text, ":", 3)
+	from, _ = strconv.ParseInt(parts[0], 10, 64)
+	if len(parts) > 1 {
+		many, _ = strconv.ParseInt(parts[1], 10, 64)
+	}
+	return from, max(many, 1)
+}
+
+// looseOf is up to where tokens of a lock may repeat.
+func (j *judge) looseOf(lock string) int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.of(lock).loose
+}
+
+// lowest demands that nobody stands before the one who was granted the lock, and listens.
+func (w *World) lowest(n *node, c *command, g *glimpsed) {
+	if len(g.line) == 0 {
+		return
+	}
+	winner, ticket := w.winner(n, c, g)
+	if winner == "" {
+		return
+	}
+	args := argsOf(c.args)
+	for _, other := range g.line {
+		id, client := waiterOf(other.Member)
+		if other.Ticket >= ticket || id == "" || id == winner || asksFor(args, id) {
+			continue // or it leaves, or is asked for in the same command
+		}
+		if n.server.Listeners("relock_inbox:"+client) > 0 {
+			w.failed(g.lock, "node %d grants the lock to %s with ticket %.0f, but %s listens with %.0f", n.index, winner, ticket, id,
+				other.Ticket)
+			return
+		}
+	}
+}
+
+// winner is who holds the lock, and with which ticket: that of the queue, or of the question; else it came last.
+func (w *World) winner(n *node, c *command, g *glimpsed) (winner string, ticket float64) {
+	ticket = math.Inf(1)
+	args := argsOf(c.args)
+	n.server.Fields(g.lock, func(id string) {
+		if strings.HasPrefix(id, "relock:") || !strings.Contains(id, ":") {
+			return
+		}
+		winner = id
+	})
+	for _, other := range g.line {
+		if id, _ := waiterOf(other.Member); id == winner && winner != "" {
+			return winner, other.Ticket
+		}
+	}
+	for i, arg := range args {
+		at := i + 2
+		switch {
+		case arg != winner:
+			continue
+		case c.op == "vote" && i+2 < len(args) && args[i+2] == "try":
+			return winner, ticket
+		case c.op == "vote":
+			at = i + 1
+		case c.op == "unvote":
+			at = i + 3
+		}
+		if at < len(args) && len(args[at]) > 10 { // no block, nor a lease
+			if known, err := strconv.ParseFloat(args[at], 64); err == nil {
+				ticket = known
+			}
+		}
+	}
+	return winner, ticket
+}
+
+// waiterOf is the id and the client of a member of the queue, "" where it is none.
+func waiterOf(member string) (id, client string) {
+	parts := strings.SplitN(member, ":", 5)
+	if len(parts) < 4 {
+		return "", ""
+	}
+	return parts[2] + ":" + parts[3], parts[2]
+}
+
+func asksFor(args []string, id string) bool {
+	for _, arg := range args {
+		if arg == id {
+			return true
+		}
+	}
+	return false
+}
+
+// tenure is a grant of Redis, and what a process does with it while others wait in Redis. The world's mutex guards it.
+type tenure struct {
+	first  string
+	began  time.Time
+	waited time.Time // since when another process has stood in the queue, as far as was seen
+	passes int       // since then
+	most   int       // of what the grant's leases were asked for with
+	time   time.Duration
+	linger time.Duration
+}
+
+// The defaults of WithLocalHandoff.
+const (
+	usualPasses = 256
+	usualTime   = 10 * time.Millisecond
+)
+
+// bounds are how long a lock may pass in memory, as it was asked for.
+type bounds struct {
+	most int
+	time time.Duration
+}
+
+// handsOff asks for a lock with bounds of its own.
+func (t *Try) handsOff(passes int, d time.Duration) {
+	t.passes = bounds{passes, d}
+	t.Opts = append(t.Opts, relock.WithLocalHandoff(passes, d))
+}
+
+// inTurn is told of each lease that is no re-entry. While a process stands in the queue of a node, another passes the lock
+// on in memory no more often and no longer than its bounds allow.
+func (w *World) inTurn(h *Held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h.proc.dead || h.owner != "" || h.passes.most == 0 { // in a scene nobody says what was asked for
+		return
+	}
+	n, now := w.nodes[0], time.Now()
+	grant, mine := n.server.Field(h.Name, grantedAs), n.server.Field(h.Name, h.id) != ""
+	if grant == "" || !mine {
+		return
+	}
+	t := w.tenures[h.Name]
+	if t == nil || t.first != grant {
+		t = &tenure{first: grant, began: now}
+		w.tenures[h.Name] = t
+	}
+	t.most, t.time, t.linger = max(t.most, h.passes.most), max(t.time, h.passes.time), max(t.linger, h.linger)
+	if !w.strangerWaits(n, h) {
+		t.waited, t.passes = time.Time{}, 0
+		return
+	}
+	if t.waited.IsZero() {
+		t.waited, t.passes = now, 0
+	}
+	t.passes++
+	slack := 2*w.plan.Timeout() + 4*w.plan.Rates.Delay
+	idle := t.linger > 0 && now.Before(t.began.Add(t.linger+slack))
+	switch {
+	case t.passes > t.most+1 && !idle:
+		w.failed(h.Name, "p%d passes the lock on %d times in memory past one who waits", h.proc.index, t.passes)
+	case now.Sub(t.waited) > t.time+slack && !idle:
+		w.failed(h.Name, "p%d still passes the lock on in memory, %v after another began to wait", h.proc.index, now.Sub(t.waited))
+	}
+}
+
+// strangerWaits reports whether another process than the holder's stands in the queue and listens.
+func (w *World) strangerWaits(n *node, h *Held) bool {
+	w.glimpse.line = n.server.Line(queueOf(h.Name), w.glimpse.line[:0])
+	for _, other := range w.glimpse.line {
+		if _, client := waiterOf(other.Member); client != "" && client != h.proc.client.ID() {
+			return true
+		}
+	}
+	return false
+}
