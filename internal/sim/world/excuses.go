@@ -88,8 +88,8 @@ func (w *World) renewable(h *Held) {
 	defer w.mu.Unlock()
 	lease := h.first
 	now := time.Now()
-	if p := h.proc; p.dead || w.procs[p.index] != p || w.off() || len(w.nodes) > 1 {
-		return // on a quorum a node that lost the lock before, and was not taken again, counts as one that is out
+	if p := h.proc; p.dead || w.procs[p.index] != p || w.off() || len(w.nodes) > 1 || w.plan.Topology.Guarded {
+		return // a node that forgot, and is not taken again yet, confirms no renewal
 	}
 	shorter, longer := min(lease, h.lease), max(lease, h.lease)
 	if quiet := w.quietest(h.proc, now.Add(-shorter+shorter/50), now); quiet > longer/3+4*w.plan.Timeout() {

@@ -208,7 +208,7 @@ func (w *World) rests(s *stay) {
 	}
 	w.after(time.Until(end)+w.soon(), func() {
 		switch {
-		case !s.idle() || s.turn != turn || s.proc.closed:
+		case !s.idle() || s.turn != turn || s.proc.closed || !w.stillKept(s): // its lease may be over, say while a node was paused
 		case w.hindered(s.proc):
 			w.after(w.soon(), func() { w.rests(s) })
 		default:
@@ -216,6 +216,16 @@ func (w *World) rests(s *stay) {
 				s.proc.index, time.Since(s.first), s.linger, time.Since(end))
 		}
 	})
+}
+
+// stillKept reports whether some node has the acquisition. The caller holds the world's mutex.
+func (w *World) stillKept(s *stay) bool {
+	for _, n := range w.nodes {
+		if n.server.Field(s.lock, s.id) != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // hindered reports whether what a process has sent may be out for long, so that what is to follow waits. The caller holds
@@ -248,7 +258,7 @@ func (w *World) keptBy(p *process, idle []*stay) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range idle {
-		if s.idle() {
+		if s.idle() && w.stillKept(s) {
 			w.failed(s.lock, "p%d is closed, and has not given back the idle hold %s", p.index, s.id)
 		}
 	}
