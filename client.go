@@ -103,17 +103,15 @@ func (c *Client) Mutex(name string, opts ...Option) *Mutex {
 
 // newLock returns what every kind of lock embeds.
 func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
-	lk := lock{k: c.keeperOf(), kind: kind}
-	if lk.k == nil {
-		lk.err = errNotNew
-		return lk
+	k := c.keeperOf()
+	if k == nil {
+		return lock{err: errNotNew}
 	}
-	k, err := lk.k.knownAs(kind, name)
+	known, err := k.knownAs(kind, name)
 	if err != nil {
-		lk.err = err
-		return lk
+		return lock{err: err}
 	}
-	lk.names, lk.key, lk.tally, lk.cfg = k.names, k.key, k.tally, &lk.k.cfg
+	lk := lock{known: known, cfg: &k.cfg}
 	if len(opts) > 0 {
 		own, err := lk.cfg.with(opts, false)
 		lk.cfg, lk.err = &own, err
@@ -121,13 +119,18 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 	return lk
 }
 
-// known is what a name stands for, kept for those who make a Mutex each time they lock.
+// known is what a name stands for, kept for those who make a Mutex each time they lock. It never
+// changes. As the key of a context's value it finds the innermost lease of the lock.
 type known struct {
-	name  string
+	k     *keeper // of the client
 	kind  *wire.Kind
 	names *wire.Names
-	key   any // a leaseKey
 	tally *tally
+}
+
+// same reports whether both are one lock's: a name that was forgotten is made anew.
+func (n *known) same(other *known) bool {
+	return n == other || n.k == other.k && n.kind == other.kind && n.names.Lock == other.names.Lock
 }
 
 // maxKnown is how many names a client keeps at most: a few thousand locks, in half a kilobyte each.
@@ -139,15 +142,14 @@ var nameSeed = maphash.MakeSeed()
 // before is forgotten.
 func (k *keeper) knownAs(kind *wire.Kind, name string) (*known, error) {
 	place := &k.known[maphash.String(nameSeed, name)%maxKnown]
-	if was := place.Load(); was != nil && was.name == name && was.kind == kind {
+	if was := place.Load(); was != nil && was.names.Name == name && was.kind == kind {
 		return was, nil
 	}
 	names, err := wire.NamesOf(k.cfg.prefix, name)
 	if err != nil {
 		return nil, err
 	}
-	key := leaseKey{client: k.id, name: names.Lock, kind: kind}
-	is := &known{name: name, kind: kind, names: names, key: key, tally: k.tallyOf(names)}
+	is := &known{k: k, kind: kind, names: names, tally: k.tallyOf(names)}
 	place.Store(is)
 	return is, nil
 }

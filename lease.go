@@ -49,9 +49,9 @@ var unlockedUnasked = &madeCtx{cause: ErrNotHeld}
 // Value finds the lease, unless it was unlocked: one further out may still hold the lock. The
 // library asks its own contexts by keys of its own, for a cause or to derive from them.
 func (c *leaseCtx) Value(key any) any {
-	switch key.(type) {
-	case leaseKey:
-		if key == c.lease.of.key && !c.lease.unlocked() {
+	switch key := key.(type) {
+	case *known:
+		if key.same(c.lease.of.known) && !c.lease.unlocked() {
 			return c.lease
 		}
 	case ownerKey:

@@ -122,7 +122,7 @@ const (
 
 // watched reports whether somebody is told of the lock's events.
 func (lk *lock) watched() bool {
-	return lk != nil && lk.err == nil && lk.k != nil && lk.k.cfg.observer != nil
+	return lk != nil && lk.err == nil && lk.known != nil && lk.k.cfg.observer != nil
 }
 
 // how says how the call got the lock from Redis.

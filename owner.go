@@ -6,13 +6,6 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// leaseKey finds the innermost lease of a lock that a context carries.
-type leaseKey struct {
-	client string // its id
-	name   string
-	kind   *wire.Kind
-}
-
 type ownerKey struct{}
 
 // ownerCtx names the owner of what is locked under it, and hides the leases above it.
@@ -24,7 +17,7 @@ type ownerCtx struct {
 
 func (c *ownerCtx) Value(key any) any {
 	switch key.(type) {
-	case leaseKey:
+	case *known:
 		return nil
 	case ownerKey:
 		return c

@@ -19,19 +19,15 @@ type Mutex struct{ lock }
 
 // lock is what all kinds of locks are: a name, options, and the way to a lease.
 type lock struct {
-	k     *keeper // of the client
-	tally *tally
-	kind  *wire.Kind
-	names *wire.Names
-	cfg   *config
-	key   any    // a leaseKey: its leases in contexts
-	err   error  // what was wrong with the name or the options
-	mutex *Mutex // that it is, nil for another kind
+	*known // nil where there is no client, or the name cannot be
+	cfg    *config
+	err    error  // what was wrong with the name or the options
+	mutex  *Mutex // that it is, nil for another kind
 }
 
 // Name returns the lock's name.
 func (m *Mutex) Name() string {
-	if m == nil || m.names == nil {
+	if m == nil || m.known == nil {
 		return ""
 	}
 	return m.names.Name
@@ -159,7 +155,7 @@ func (lk *lock) begin(ctx context.Context, op string) error {
 // valid returns what is wrong with the lock or ctx.
 func (lk *lock) valid(ctx context.Context) error {
 	switch {
-	case lk == nil, lk.k == nil && lk.err == nil:
+	case lk == nil, lk.known == nil && lk.err == nil:
 		return errNoClient
 	case lk.err != nil:
 		return lk.err
@@ -218,7 +214,7 @@ func (k *keeper) isClosed() bool { return k.closed.Load() }
 // enclosing returns the innermost lease of this lock that ctx carries and that has not been
 // unlocked.
 func (lk *lock) enclosing(ctx context.Context) *Lease {
-	l, _ := ctx.Value(lk.key).(*Lease)
+	l, _ := ctx.Value(lk.known).(*Lease)
 	return l
 }
 
