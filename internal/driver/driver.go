@@ -30,7 +30,7 @@ type Redis interface {
 
 	// Run runs a script on the master of the keys' slot: by its hash, and by its text where the
 	// server does not know the hash. It may return later than ctx ends, where the client library
-	// does.
+	// does. Once it has returned, keys and args may be written.
 	Run(ctx context.Context, s *Script, keys, args []string) (Value, error)
 
 	// Do sends commands to a master in one round trip and returns an answer to each. What the

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/relock-go/relock/internal/driver"
@@ -26,6 +27,7 @@ func noReply(err error) reply { return reply{err: err} }
 
 // Run is one call.
 func (r *Redis) Run(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
+	keys, args = slices.Clone(keys), slices.Clone(args) // it may be sent once more after it has returned
 	words := append([]string{"EVALSHA", s.SHA, strconv.Itoa(len(keys))}, keys...)
 	got := carry(r.Line, &Call{Context: ctx, Words: append(words, args...), Script: s.Text}, way[reply]{
 		send: func(ctx context.Context) reply {

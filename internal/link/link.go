@@ -29,6 +29,7 @@ type Link struct {
 	Apart    func(error) bool
 	answered func(error) // told of each command that was sent: nil when it was answered; may be nil
 	commands sync.Pool   // those that were answered in time, for reuse
+	joined   sync.Pool   // *joined, likewise
 
 	// lanes hold the permits. A Cluster has several, by slot, so that a master that hangs does not
 	// stop the others.

@@ -48,6 +48,9 @@ type party struct {
 	of     []*command
 }
 
+// joined is what one command asks for many, whose room is used again.
+type joined struct{ keys, args []string }
+
 // call is what a caller asks for who goes together with others.
 type call struct {
 	keys, args []string
@@ -56,7 +59,7 @@ type call struct {
 }
 
 // Share is Do for a script that may go together with those of other callers, then without the
-// values of their contexts.
+// values of their contexts. It keeps a copy of args.
 func (l *Link) Share(ctx context.Context, timeout time.Duration, s *Script, keys, args []string,
 	who Latecomer) (driver.Value, error) {
 	near := l.crowdOf(keys)
@@ -66,13 +69,13 @@ func (l *Link) Share(ctx context.Context, timeout time.Duration, s *Script, keys
 			l.dispatch(near, near.landed(1))
 			return driver.Value{}, err
 		}
-		return l.send(ctx, timeout, lane, near, s.One, keys, args, who)
+		return l.send(ctx, timeout, lane, near, s.One, keys, slices.Clone(args), who)
 	}
 	if ctx.Err() != nil {
 		return driver.Value{}, unsent(ctx)
 	}
 	c := l.newCommand(ctx, timeout)
-	c.call = call{keys: keys, args: args, timeout: timeout, who: who}
+	c.call = call{keys: keys, args: append(c.call.args, args...), timeout: timeout, who: who}
 	if c.told.Store(true); c.over.Load() { // the timer may have looked before
 		return driver.Value{}, fmt.Errorf("%w: %w", ErrUnsent, &Left{Cause: context.DeadlineExceeded})
 	}
@@ -111,7 +114,7 @@ func (l *Link) await(ctx context.Context, near *crowd, c *command) (driver.Value
 	switch {
 	case err == nil && got.err != errOverdue:
 		if c.timer.Stop() { // nobody else holds it
-			c.call = call{}
+			c.call = call{args: emptied(c.call.args)}
 			c.told.Store(false)
 			c.claimed.Store(false)
 			l.commands.Put(c)
@@ -290,8 +293,14 @@ func (l *Link) askAll(s *Script, of []*command) ([]driver.Value, error) {
 		value, err := l.rdb.Run(f, s.One, one.keys, one.args)
 		return []driver.Value{value}, err
 	}
-	keys, args := joined(s, of)
-	value, err := l.rdb.Run(f, s.Many, keys, args)
+	j, _ := l.joined.Get().(*joined)
+	if j == nil {
+		j = new(joined)
+	}
+	j.join(s, of)
+	value, err := l.rdb.Run(f, s.Many, j.keys, j.args)
+	j.keys, j.args = emptied(j.keys), emptied(j.args)
+	l.joined.Put(j)
 	if err != nil {
 		return nil, err
 	}
@@ -302,18 +311,21 @@ func (l *Link) askAll(s *Script, of []*command) ([]driver.Value, error) {
 	return answers, err
 }
 
-// joined are the keys and arguments of many.
-func joined(s *Script, of []*command) (keys, args []string) {
+// join makes j the keys and arguments of many.
+func (j *joined) join(s *Script, of []*command) {
 	width := 0
 	for _, c := range of {
 		width = max(width, len(c.call.args))
 	}
-	keys = make([]string, 0, len(of)*len(of[0].call.keys))
-	args = make([]string, 1, 1+len(of)*width)
-	args[0] = strconv.Itoa(len(of))
+	j.args = append(j.args, strconv.Itoa(len(of)))
 	for _, c := range of {
-		keys = append(keys, c.call.keys...)
-		args = append(append(args, c.call.args...), s.Spare[len(c.call.args):width]...)
+		j.keys = append(j.keys, c.call.keys...)
+		j.args = append(append(j.args, c.call.args...), s.Spare[len(c.call.args):width]...)
 	}
-	return keys, args
+}
+
+// emptied is room for other strings, which keeps none of these in memory.
+func emptied(room []string) []string {
+	clear(room)
+	return room[:0]
 }

@@ -238,6 +238,38 @@ func TestTimeIsOverInACrowd(t *testing.T) {
 	})
 }
 
+// A caller may write its arguments again as soon as it has left, while its command is still to run, be that one of the
+// first or one that waited for others.
+func TestArgumentsAreTheCommandsOwn(t *testing.T) {
+	h := newHeld()
+	lone, l := New(h, time.Minute, nil), New(h, time.Minute, nil)
+	var wg sync.WaitGroup
+	leave := func(l *Link, args []string, came func() *sent) *sent {
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		wg.Go(func() {
+			_, err := l.Share(ctx, time.Minute, pair, []string{"k"}, args, nil)
+			left <- err
+		})
+		c := came()
+		cancel()
+		require.ErrorIs(t, within(t, left), context.Canceled)
+		args[0] = "another's"
+		return c
+	}
+	first := leave(lone, []string{"first"}, func() *sent { return within(t, h.came) })
+	out := full(t, h, l, &wg)
+	later := leave(l, []string{"later"}, func() *sent {
+		await(t, l, 1)
+		time.Sleep(2 * linger) // for so long it waits for others
+		out[0].end <- nil
+		return within(t, h.came)
+	})
+	require.Equal(t, []string{"first"}, first.args)
+	require.Equal(t, []string{"later"}, later.args)
+	calm(h, &wg, append(out[1:], first, later))
+}
+
 // One caller's error is its own; an answer that is lost is lost for all; a refusal is asked again in halves.
 func TestFailuresOfACrowd(t *testing.T) {
 	refused := &driver.ReplyError{Text: "NOPERM no permissions to access one of the keys"}

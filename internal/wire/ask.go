@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -56,8 +55,7 @@ func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over s
 	var room [acquireArgs]string
 	args := append(room[:0], MS(e.Lease), lastBlock.text(int64(e.Block)), e.ID, e.Owner, ticket, over, way.Inbox, way.Publish)
 	args, known := r.vetted.ask(args, way, e)
-	args = slices.Clone(trim(args, acquireRoute)) // mostly three
-	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).acquire, n.keys[:4:4], args, who)
+	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).acquire, n.keys[:4:4], trim(args, acquireRoute), who)
 	if err != nil {
 		return Answer{}, err
 	}

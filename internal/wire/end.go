@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/relock-go/relock/internal/driver"
@@ -15,8 +14,7 @@ import (
 // turns the lock is left to Redisson's waiters where some listen.
 func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry, who link.Latecomer) (bool, Answer, error) {
 	args := releaseArgs(way, e, turns, next)
-	said := slices.Clone(trim(args[:], releaseRoute))
-	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).release, e.Names.keys[:], said, who)
+	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).release, e.Names.keys[:], trim(args[:], releaseRoute), who)
 	got, held, err := first(v, r.vetted.heard(err))
 	if err != nil || len(got) <= 1 {
 		return held, Answer{}, err
