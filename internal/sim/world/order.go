@@ -143,9 +143,6 @@ func (w *World) lowest(n *node, c *command, g *glimpsed) {
 		if other.Ticket >= ticket || id == "" || id == winner || asksFor(args, id) {
 			continue // or it leaves, or is asked for in the same command
 		}
-		if n.server.Field(g.lock, id) != "" {
-			continue // it has the lock too, since the two share an owner
-		}
 		if n.server.Listeners("relock_inbox:"+client) > 0 {
 			w.failed(g.lock, "node %d grants the lock to %s with ticket %.0f, but %s listens with %.0f", n.index, winner, ticket, id,
 				other.Ticket)
@@ -154,16 +151,19 @@ func (w *World) lowest(n *node, c *command, g *glimpsed) {
 	}
 }
 
-// winner is who holds the lock, and with which ticket: that of the queue, or of the question; else it came last.
+// winner is who holds the lock alone, and with which ticket: that of the queue, or of the question; else it came last.
 func (w *World) winner(n *node, c *command, g *glimpsed) (winner string, ticket float64) {
 	ticket = math.Inf(1)
-	args := argsOf(c.args)
+	args, ids := argsOf(c.args), 0
 	n.server.Fields(g.lock, func(id string) {
 		if strings.HasPrefix(id, "relock:") || !strings.Contains(id, ":") {
 			return
 		}
-		winner = id
+		winner, ids = id, ids+1
 	})
+	if ids > 1 {
+		return "", 0 // one had the turn, and let in who share its owner
+	}
 	for _, other := range g.line {
 		if id, _ := waiterOf(other.Member); id == winner && winner != "" {
 			return winner, other.Ticket
