@@ -19,7 +19,7 @@ import (
 // lease, until one whole lease has passed.
 //
 // One goroutine waits for the earliest of all that is due. What is due together goes in one command
-// for each group, with at most sweepBatch in it, and at most sweepsOut commands are out at once.
+// for each group, with at most sweepBatch in it, and a bounded number of commands is out at once.
 type sweeper struct {
 	node *Node
 
@@ -70,9 +70,12 @@ const (
 )
 
 const (
-	sweepBatch  = 50 // keeps others waiting for about half a millisecond
-	sweepsOut   = 8
-	sweepWindow = 20 * time.Millisecond // what is due so soon is taken along
+	sweepBatch = 50 // keeps others waiting for about half a millisecond
+	sweepsOut  = 8  // commands at once to one Redis
+	// clusterSweepsOut is likewise for a Cluster, where each slot takes a command of its own. It leaves
+	// permits of the link to others, even where one master hangs.
+	clusterSweepsOut = 256
+	sweepWindow      = 20 * time.Millisecond // what is due so soon is taken along
 	// sweepPace is between two looks at what is due: the first that comes goes at once, and those that
 	// follow each other closely go together, as locks do of WithLinger that are locked once each.
 	sweepPace = time.Millisecond
@@ -84,6 +87,9 @@ const (
 func newSweeper(n *Node) *sweeper {
 	s := &sweeper{
 		node: n, kick: make(chan struct{}, 1), slots: make(chan struct{}, sweepsOut), all: make(map[target]*sweep),
+	}
+	if n.Redis.Cluster() {
+		s.slots = make(chan struct{}, clusterSweepsOut)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -388,7 +394,7 @@ func (s *sweeper) close() {
 	s.mu.Unlock()
 	s.cancel()
 	s.wg.Wait()
-	slots := make(chan struct{}, sweepsOut)
+	slots := make(chan struct{}, cap(s.slots))
 	var wg sync.WaitGroup
 	for _, g := range s.left() {
 		slots <- struct{}{}

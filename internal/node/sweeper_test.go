@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -259,4 +261,53 @@ func TestSweepsThatFollowEachOtherGoTogether(t *testing.T) {
 		require.LessOrEqual(t, len(at), 110, "one each millisecond")
 		require.GreaterOrEqual(t, len(at), 50, "none waits for long")
 	})
+}
+
+// Locks of a Cluster that are to be ended together do not wait for each other's round trips, though each slot takes a
+// command of its own; and however many there are, a bounded number of commands is out.
+func TestSweepsOfManySlotsGoTogether(t *testing.T) {
+	for _, c := range []struct {
+		locks, trips int
+		closing      bool
+	}{{200, 1, false}, {200, 1, true}, {1000, 4, false}, {1000, 4, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			const trip = 10 * time.Millisecond
+			var mu sync.Mutex
+			var out, most, ended int
+			var took time.Duration
+			began := time.Now()
+			n, closes := nodeOf(&faults.Stub{
+				SlotOf: func(key string) uint16 {
+					i, _ := strconv.Atoi(strings.TrimPrefix(key, "k"))
+					return uint16(i * 82 % (1 << 14)) // all over the Cluster
+				},
+				OnRun: func(context.Context, *driver.Script, []string, []string) (driver.Value, error) {
+					mu.Lock()
+					out++
+					most = max(most, out)
+					mu.Unlock()
+					time.Sleep(trip)
+					mu.Lock()
+					defer mu.Unlock()
+					out--
+					ended++
+					took = time.Since(began)
+					return driver.List(driver.Int(1)), nil
+				},
+			})
+			n.mode.Store(modeRaceOnly)
+			n.sweeper.running = c.closing // then nothing is sent before the end
+			for i := range c.locks {
+				n.Hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 k%d", i, i))
+			}
+			if !c.closing {
+				time.Sleep(time.Second)
+				require.Zero(t, n.Sweeping())
+			}
+			closes()
+			require.Equal(t, c.locks, ended)
+			require.LessOrEqual(t, took, time.Duration(c.trips)*trip+2*sweepPace)
+			require.LessOrEqual(t, most, clusterSweepsOut)
+		})
+	}
 }
