@@ -84,7 +84,7 @@ func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		_, _, err = l.h.take(l, clock.Now()) // an Unlock that got so far
+		_, _, err = l.h.take(&l.share, clock.Now()) // an Unlock that got so far
 		require.NoError(t, err)
 		c.Close()
 		require.Equal(t, []string{"k"}, s.abandoned)
@@ -96,9 +96,9 @@ func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
 func TestCloseGivesBackALateGrant(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		m := c.Mutex("k")
-		h := c.keeper.newHold(m.newClaim(""), node.Grant{Token: 1}, m.cfg, false)
+		h := c.keeper.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1}, m.cfg, false)
 		c.Close()
-		_, err := h.start(t.Context(), &m.lock, HowLocal, clock.Now())
+		_, err := m.start(t.Context(), h, new(Lease), HowLocal, clock.Now())
 		require.ErrorIs(t, err, ErrClosed)
 		require.Contains(t, s.abandoned, "k")
 	})

@@ -59,14 +59,14 @@ func (lk *lock) leftTheLine(err error) error {
 func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
 	for l.h.short() {
-		err := l.h.extend(ctx, l, lk.cfg.fixed, false)
+		err := l.h.extend(ctx, &l.share, lk.cfg.fixed, false)
 		if err == nil || wire.IsLost(err) {
 			return err
 		}
 		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
 			// The caller is told why it does not get the lock, not how it was given back.
 			lk.k.behind(lk.tally, func() {
-				if l.h.drop(ctx, l) == ErrClosed {
+				if l.h.drop(ctx, &l.share) == ErrClosed {
 					l.h.claim.abandon() // Close took it for a lock that a caller has
 				}
 			})
@@ -126,7 +126,7 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 	}
 	if b.idle {
 		if now := clock.Now(); b.hold.resume(now) {
-			return b.hold.start(ctx, lk, HowCached, now)
+			return lk.start(ctx, b.hold, new(Lease), HowCached, now)
 		}
 	}
 	seen.begins()
@@ -138,6 +138,5 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 		}
 		return nil, lk.k.plate.named(err)
 	}
-	h := lk.k.newHold(c, g, lk.cfg, atGate)
-	return h.start(ctx, lk, HowFree, h.since)
+	return lk.startFirst(ctx, c, g, atGate, HowFree)
 }

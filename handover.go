@@ -177,7 +177,7 @@ func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
 	}
 	switch {
 	case granted:
-		nh := k.newHold(next, g, h.cfg, true)
+		nh := k.newHold(new(hold), next, g, h.cfg, true)
 		nh.last = h.last
 		if !k.gates.Pass(key, baton{hold: nh}) {
 			_ = nh.finish(ctx, clock.Now()) // everyone who waited has given up

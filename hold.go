@@ -22,16 +22,15 @@ type hold struct {
 
 	watcher hub.Watcher // itself, as the hub knows it
 
-	// mu guards what follows. Invariant: leases are exactly those given out and not yet unlocked,
+	// mu guards what follows. Invariant: shares are exactly those given out and not yet given back,
 	// and none of them is trusted past deadline(). Once state is not live it never is again.
 	mu      sync.Mutex
 	ops     ops // held by the goroutine that tells Redis a new hold count or ends the hold
 	state   holdState
 	cause   error // why it was lost
 	cfg     *config
-	leases  []*Lease
-	room    [1]*Lease   // of leases, as long as nobody re-enters
-	first   Lease       // given out under it
+	shares  []*share
+	room    [1]*share   // of shares, as long as none re-enters
 	token   int64       // next fencing token of the block
 	left    int         // tokens left to use
 	since   clock.Stamp // when this process got the lock
@@ -57,6 +56,24 @@ type hold struct {
 	index  int         // in the watchdog's heap, -1 outside; guarded by the watchdog's mutex
 	due    clock.Stamp // likewise
 	renews bool        // likewise: to be renewed then
+}
+
+// share is what one caller has of a hold: a mutex's lease. The hold's mutex guards it, but for token
+// and of, which never change once it was given out.
+type share struct {
+	token int64
+	over  bool          // given back
+	since time.Duration // it began, on the monotonic clock; once it is over, how long it was
+	of    bearer
+}
+
+// bearer is what a share is of. It hears what becomes of it.
+type bearer interface {
+	// end ends trust in the share, by cause, unless that has ended. The hold's mutex is free.
+	end(cause error)
+	// losing is called under the hold's mutex once the hold is lost, and lost after it was freed.
+	losing()
+	lost(cause error)
 }
 
 type holdState int
@@ -127,30 +144,30 @@ func (o *ops) leave() {
 	o.line = slices.Delete(o.line, 0, 1)
 }
 
-// drop ends one lease: the count falls, the hold passes on, or the lock is released.
-func (h *hold) drop(ctx context.Context, l *Lease) error {
+// drop takes a share back: the count falls, the hold passes on, or the lock is released.
+func (h *hold) drop(ctx context.Context, s *share) error {
 	if ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if !h.tryLock() {
-		if l.unlocked() {
+		if h.gaveBack(s) {
 			return ErrNotHeld // at once: ops may be busy for a stranger
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, unlockTimeout(h.entry)) // for the wait and what follows
 		defer cancel()
 		if h.lock(ctx) != nil {
-			return h.cut(l)
+			return h.cut(s)
 		}
 	}
 	now := clock.Now()
 	h.expireBy(now)
-	count, lease, err := h.take(l, now)
+	count, lease, err := h.take(s, now)
 	if err != nil {
 		h.unlock()
 		return err
 	}
-	l.ctx.end(ErrNotHeld)
+	s.of.end(ErrNotHeld)
 	if count == 0 {
 		h.unlock()
 		return h.finish(ctx, now)
@@ -159,32 +176,32 @@ func (h *hold) drop(ctx context.Context, l *Lease) error {
 	return h.leave(ctx, count, lease)
 }
 
-// take removes l from the leases. It returns how many are left, and what to lengthen theirs to.
-func (h *hold) take(l *Lease, now clock.Stamp) (count int, lease time.Duration, err error) {
+// take removes s from the shares. It returns how many are left, and what to lengthen their lease to.
+func (h *hold) take(s *share, now clock.Stamp) (count int, lease time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	i := slices.Index(h.leases, l)
+	i := slices.Index(h.shares, s)
 	if i < 0 || h.state != holdLive {
-		return 0, 0, h.whyGone(l)
+		return 0, 0, h.whyGone(s)
 	}
-	h.leases = slices.Delete(h.leases, i, i+1)
-	l.over, l.since = true, now.Mono()-l.since
-	if len(h.leases) == 0 {
-		h.cap = clock.Never() // it was the lease's, not the hold's
+	h.shares = slices.Delete(h.shares, i, i+1)
+	s.over, s.since = true, now.Mono()-s.since
+	if len(h.shares) == 0 {
+		h.cap = clock.Never() // it was the share's, not the hold's
 	}
-	return len(h.leases), h.renewLease(now), nil
+	return len(h.shares), h.renewLease(now), nil
 }
 
-// cut ends one lease without ops, which somebody has had for as long as an Unlock may take, since
-// Redis does not answer. Renewals mend the count; the last lease leaves the lock to the sweeper.
-func (h *hold) cut(l *Lease) error {
+// cut takes a share back without ops, which another call has had for as long as an Unlock may take,
+// since Redis does not answer. Renewals mend the count; the last share leaves the lock to the sweeper.
+func (h *hold) cut(s *share) error {
 	now := clock.Now()
 	h.expireBy(now)
-	count, _, err := h.take(l, now)
+	count, _, err := h.take(s, now)
 	if err != nil {
 		return err
 	}
-	defer l.ctx.end(ErrNotHeld)
+	defer s.of.end(ErrNotHeld)
 	h.mu.Lock()
 	if h.state != holdLive {
 		defer h.mu.Unlock()
@@ -207,7 +224,7 @@ func (h *hold) cut(l *Lease) error {
 	return &wire.NodeError{Op: "release", Name: h.entry.Names.Name, Err: wire.ErrNoAnswer}
 }
 
-// lose ends trust in the hold: every lease's context is done before anyone else, here or elsewhere,
+// lose ends trust in the hold: every share's context is done before anyone else, here or elsewhere,
 // can be granted the lock by our doing. It acts once.
 func (h *hold) lose(cause error) {
 	h.mu.Lock()
@@ -215,36 +232,33 @@ func (h *hold) lose(cause error) {
 		h.mu.Unlock()
 		return
 	}
-	leases, atGate := h.forfeit(cause)
+	shares, atGate := h.forfeit(cause)
 	h.mu.Unlock()
-	h.lost(cause, leases, atGate)
+	h.lost(cause, shares, atGate)
 }
 
-// forfeit marks a live hold as lost. It returns whose leases those are, and whether the hold was at
+// forfeit marks a live hold as lost. It returns the shares that were out, and whether the hold was at
 // the gate, which the caller has to tell lost. The caller holds h.mu.
-func (h *hold) forfeit(cause error) (leases []*Lease, atGate bool) {
-	leases, atGate = h.leases, h.atGate
+func (h *hold) forfeit(cause error) (shares []*share, atGate bool) {
+	shares, atGate = h.shares, h.atGate
 	h.state, h.cause = holdLost, cause
-	h.leases, h.atGate = nil, false
-	for _, l := range leases {
-		l.told.CompareAndSwap(toldNothing, owedLost)
+	h.shares, h.atGate = nil, false
+	for _, s := range shares {
+		s.of.losing()
 	}
 	if h.idle {
 		h.withdraw()
 	}
-	return leases, atGate
+	return shares, atGate
 }
 
 // lost ends what a hold had that was forfeited.
-func (h *hold) lost(cause error, leases []*Lease, atGate bool) {
-	for _, l := range leases {
-		l.ctx.end(cause)
-		if l.told.Load() != owedLost {
-			l.ended(EventLost, cause)
-		}
+func (h *hold) lost(cause error, shares []*share, atGate bool) {
+	for _, s := range shares {
+		s.of.lost(cause)
 	}
 	h.k.dog.remove(h)
-	if cause == ErrClosed && len(leases) > 0 {
+	if cause == ErrClosed && len(shares) > 0 {
 		h.claim.forget() // the code under the lock may still run: let the lease end by itself
 		h.k.plate.stays()
 	} else {
@@ -269,12 +283,19 @@ func (h *hold) causeLocked() error {
 	return ErrNotHeld
 }
 
-// whyGone is the error for a lease that is not among the hold's. The caller holds h.mu.
-func (h *hold) whyGone(l *Lease) error {
-	if h.state == holdLost && !l.over {
+// whyGone is the error for a share that is not among the hold's. The caller holds h.mu.
+func (h *hold) whyGone(s *share) error {
+	if h.state == holdLost && !s.over {
 		return h.cause
 	}
 	return ErrNotHeld
+}
+
+// gaveBack reports whether s was given back.
+func (h *hold) gaveBack(s *share) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return s.over
 }
 
 // short reports whether a fixed lease is trusted for noticeably less than it promises: it was taken
@@ -303,9 +324,9 @@ func (h *hold) expireBy(now clock.Stamp) bool {
 	if h.cappedByMaxHold(now) {
 		cause = ErrMaxHold
 	}
-	leases, atGate := h.forfeit(cause)
+	shares, atGate := h.forfeit(cause)
 	h.mu.Unlock()
-	h.lost(cause, leases, atGate)
+	h.lost(cause, shares, atGate)
 	return true
 }
 

@@ -127,19 +127,19 @@ func TestUntilOfAnEndedLease(t *testing.T) {
 func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 	begun := func(c *Client) *Lease {
 		m := c.Mutex("k", WithMaxHold(time.Minute))
-		h := c.keeper.newHold(m.newClaim(""), node.Grant{Token: 1, Passes: 1000, Sent: clock.Now()}, m.cfg, false)
-		l, err := h.start(t.Context(), &m.lock, HowFree, clock.Now())
+		h := c.keeper.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 1000, Sent: clock.Now()}, m.cfg, false)
+		l, err := m.start(t.Context(), h, new(Lease), HowFree, clock.Now())
 		require.NoError(t, err)
 		return l
 	}
 	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
 		l, now := begun(c), clock.Now()
-		_, _, err := l.h.take(l, now)
+		_, _, err := l.h.take(&l.share, now)
 		require.NoError(t, err)
 		late := now.Add(time.Minute)
 		l.h.until = late.Add(time.Minute) // it was renewed
 		require.False(t, l.h.expireBy(late))
-		_, err = l.h.start(t.Context(), &c.Mutex("k").lock, HowLocal, late)
+		_, err = c.Mutex("k").start(t.Context(), l.h, new(Lease), HowLocal, late)
 		require.NoError(t, err, "it goes to the next")
 	})
 	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
@@ -158,7 +158,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 			all.Go(func() { l.h.expireBy(late) })
 			all.Go(func() {
 				runtime.Gosched()
-				_, _, _ = l.h.take(l, now)
+				_, _, _ = l.h.take(&l.share, now)
 			})
 			all.Wait()
 			if l.unlocked() {

@@ -9,64 +9,62 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// reenter adds a lease inside outer to the hold, after Redis counts it. It repeats while the
-// failure may pass.
-func (h *hold) reenter(ctx, wctx context.Context, of *lock, outer *Lease) (*Lease, error) {
+// reenter adds s to the hold, inside outer, after Redis counts it. It repeats while the failure may
+// pass.
+func (h *hold) reenter(ctx context.Context, s, outer *share) error {
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
 	for {
-		l, err := h.reenterOnce(ctx, wctx, of, outer)
+		err := h.reenterOnce(ctx, s, outer)
 		if !wire.FromRedis(err) || !wire.Transient(err) {
-			return l, err
+			return err
 		}
-		if !clock.Sleep(wctx, pause.Next()) {
-			return nil, h.notReentered(err, wire.CauseOf(wctx))
+		if !clock.Sleep(ctx, pause.Next()) {
+			return h.notReentered(err, wire.CauseOf(ctx))
 		}
 	}
 }
 
 // reenterOnce asks whether outer still holds only once it has ops: until then an Unlock could pass
 // the hold on, and what was entered would be a stranger's.
-func (h *hold) reenterOnce(ctx, wctx context.Context, of *lock, outer *Lease) (*Lease, error) {
-	if err := h.lock(wctx); err != nil {
+func (h *hold) reenterOnce(ctx context.Context, s, outer *share) error {
+	if err := h.lock(ctx); err != nil {
 		// Nobody else can have what is re-entered: Redis has not answered what was asked before.
-		return nil, h.notReentered(wire.ErrNoAnswer, err)
+		return h.notReentered(wire.ErrNoAnswer, err)
 	}
 	defer h.unlock()
 	h.mu.Lock()
 	if outer.over || h.state != holdLive {
 		defer h.mu.Unlock()
-		return nil, h.whyNoEntry(outer)
+		return h.whyNoEntry(outer)
 	}
-	count, lease := len(h.leases)+1, h.renewLease(clock.Now())
+	count, lease := len(h.shares)+1, h.renewLease(clock.Now())
 	h.mu.Unlock()
 
-	if err := h.setCount(wctx, count, lease); err != nil {
-		return nil, err
+	if err := h.setCount(ctx, count, lease); err != nil {
+		return err
 	}
-	l := new(Lease)
-	l.begin(ctx, of, h, HowReentered, clock.Now())
+	began := clock.Now()
 	h.mu.Lock()
 	if h.state != holdLive {
-		defer l.ctx.end(ErrLost)
 		defer h.mu.Unlock()
-		return nil, h.whyNoEntry(outer)
+		return h.whyNoEntry(outer)
 	}
-	h.leases, l.token = append(h.leases, l), outer.token
-	if len(h.leases) != count { // an Unlock did not wait
+	h.shares, s.token, s.since = append(h.shares, s), outer.token, began.Mono()
+	if len(h.shares) != count { // an Unlock did not wait
 		now := clock.Now()
 		h.countMissed(now)
 		h.k.dog.schedule(h, h.next(now), now)
 	}
 	h.mu.Unlock()
-	return l, nil
+	return nil
 }
 
 // tryReenter is reenter for a caller that does not wait: what it asks for takes a command timeout at
 // most, others before it included.
-func (h *hold) tryReenter(ctx, wctx context.Context, of *lock, outer *Lease) (*Lease, error) {
-	soon, cancel := context.WithTimeoutCause(wctx, h.entry.Timeout, wire.ErrNoAnswer)
+func (h *hold) tryReenter(ctx context.Context, s, outer *share) error {
+	soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
 	defer cancel()
-	return h.reenterOnce(ctx, soon, of, outer)
+	return h.reenterOnce(soon, s, outer)
 }
 
 // notReentered is the error of a caller that gave up, by cause, before Redis had counted it.
@@ -81,7 +79,7 @@ func (h *hold) notReentered(err, cause error) error {
 }
 
 // whyNoEntry is the error for a re-entry that came too late. The caller holds h.mu.
-func (h *hold) whyNoEntry(outer *Lease) error {
+func (h *hold) whyNoEntry(outer *share) error {
 	if outer.over {
 		return wire.ErrUnlocked
 	}
@@ -141,11 +139,11 @@ func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error 
 
 // extend lengthens the lease to d from now, and moves a fixed lease's end. What WithMaxHold would cut
 // short is refused, or without all is lengthened up to there.
-func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration, all bool) error {
+func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) error {
 	if c := &h.k.cfg; c.guard != GuardOff && d > c.longest {
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
 	}
-	if l.unlocked() {
+	if h.gaveBack(s) {
 		return ErrNotHeld
 	}
 	if !h.tryLock() {
@@ -159,11 +157,11 @@ func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration, all bool) 
 	defer h.unlock()
 	h.expire()
 	h.mu.Lock()
-	if l.over || h.state != holdLive {
+	if s.over || h.state != holdLive {
 		defer h.mu.Unlock()
-		return h.whyGone(l)
+		return h.whyGone(s)
 	}
-	count, asked := len(h.leases), clock.Now()
+	count, asked := len(h.shares), clock.Now()
 	left := h.mayLast(asked)
 	h.mu.Unlock()
 	if d-clock.Margin(d) > left {
@@ -177,8 +175,8 @@ func (h *hold) extend(ctx context.Context, l *Lease, d time.Duration, all bool) 
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l.over || h.state != holdLive {
-		return h.whyGone(l)
+	if s.over || h.state != holdLive {
+		return h.whyGone(s)
 	}
 	if h.cfg.fixed > 0 {
 		h.cap = clock.Later(h.cap, asked.Add(d), asked)

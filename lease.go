@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/node"
 )
 
 // A Lease is a lock held by the caller, from a successful Lock, TryLock or Do until Unlock. Its
@@ -15,13 +16,52 @@ import (
 type Lease struct {
 	of     *lock
 	h      *hold
-	token  int64
+	share  share
 	ctx    leaseCtx
-	over   bool // unlocked; guarded by h.mu
 	how    How
 	told   atomic.Uint32 // what an observer knows of it
-	since  time.Duration // it began, on the monotonic clock; once it is over, how long it was
 	number uint64        // for observers
+}
+
+// firstLease is a hold with the lease that it is made for: both in one piece of memory.
+type firstLease struct {
+	hold  hold
+	lease Lease
+}
+
+// start makes l a lease of h, whose context derives from ctx, by the hold's next token. It fails when
+// the hold was lost on its way here.
+func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock.Stamp) (*Lease, error) {
+	l.begin(ctx, lk, h, how)
+	if err := h.start(&l.share, lk.cfg, now); err != nil {
+		l.end(ErrLost)
+		return nil, err
+	}
+	return l, nil
+}
+
+// startFirst is start for a hold that begins by an entry's grant.
+func (lk *lock) startFirst(ctx context.Context, c claim, g node.Grant, atGate bool, how How) (*Lease, error) {
+	first := new(firstLease)
+	h := lk.k.newHold(&first.hold, c, g, lk.cfg, atGate)
+	return lk.start(ctx, h, &first.lease, how, h.since)
+}
+
+// begin makes l a lease of h, whose context derives from ctx.
+func (l *Lease) begin(ctx context.Context, of *lock, h *hold, how How) {
+	l.of, l.h, l.how, l.share.of = of, h, how, l
+	l.ctx.Context, l.ctx.lease = ctx, l
+}
+
+func (l *Lease) end(cause error) { l.ctx.end(cause) }
+
+func (l *Lease) losing() { l.told.CompareAndSwap(toldNothing, owedLost) }
+
+func (l *Lease) lost(cause error) {
+	l.ctx.end(cause)
+	if l.told.Load() != owedLost {
+		l.ended(EventLost, cause)
+	}
 }
 
 // leaseCtx is the context of a lease. It carries the ownership, and it asks the clock: in a process
@@ -168,7 +208,7 @@ func (l *Lease) Token() int64 {
 	if l.zero() {
 		return 0
 	}
-	return l.token
+	return l.share.token
 }
 
 // Until returns when the lease ends unless it is renewed, as seen now: what Redis confirmed, less a
@@ -181,7 +221,7 @@ func (l *Lease) Until() time.Time {
 	l.h.expireBy(now)
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
-	if l.over || l.h.state != holdLive {
+	if l.share.over || l.h.state != holdLive {
 		return time.Time{}
 	}
 	return l.h.deadline(now).Wall()
@@ -196,10 +236,10 @@ func (l *Lease) Count() int {
 	l.h.expire()
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
-	if l.over || l.h.state != holdLive {
+	if l.share.over || l.h.state != holdLive {
 		return 0
 	}
-	return len(l.h.leases)
+	return len(l.h.shares)
 }
 
 // Unlock ends this lease. The hold count falls by one; when it comes to nothing the lock goes to
@@ -219,7 +259,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	}
 	l.h.tally.calls.Add(1)
 	defer l.h.k.end(l.h.tally)
-	err := outward(l.h.drop(ctx, l))
+	err := outward(l.h.drop(ctx, &l.share))
 	l.unlockedWith(err)
 	return err
 }
@@ -247,14 +287,10 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 	l.h.tally.calls.Add(1)
 	defer l.h.k.end(l.h.tally)
-	return outward(l.h.extend(ctx, l, d, true))
+	return outward(l.h.extend(ctx, &l.share, d, true))
 }
 
-func (l *Lease) unlocked() bool {
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
-	return l.over
-}
+func (l *Lease) unlocked() bool { return l.h.gaveBack(&l.share) }
 
 // Mutex returns the lock that is held.
 func (l *Lease) Mutex() *Mutex {
@@ -276,8 +312,8 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 	l.h.expire()
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
-	if l.over || l.h.state != holdLive {
-		return nil, l.h.whyGone(l)
+	if l.share.over || l.h.state != holdLive {
+		return nil, l.h.whyGone(&l.share)
 	}
 	return l, nil
 }

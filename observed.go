@@ -44,7 +44,7 @@ func (lk *lock) observed(ctx context.Context, enter func(*lock, context.Context,
 		lk.k.cfg.observer.Observe(e)
 		return nil, err
 	}
-	if e.Wait = c.until(l.since); lk.cfg.fixed > 0 { // it may have been lengthened since
+	if e.Wait = c.until(l.share.since); lk.cfg.fixed > 0 { // it may have been lengthened since
 		e.Wait = c.until(clock.Mono())
 	}
 	c.free()
@@ -100,7 +100,7 @@ var leases struct {
 func (l *Lease) introduce(e *Event) {
 	h := l.h
 	l.number = leases.Add(1)
-	e.Lease, e.How, e.Token = l.number, l.how, l.token
+	e.Lease, e.How, e.Token = l.number, l.how, l.share.token
 	if e.How == HowLocal || e.How == HowCached {
 		e.From = h.last
 	}
@@ -230,16 +230,16 @@ func (l *Lease) ended(kind EventKind, cause error) {
 	}
 	e := l.of.event(kind)
 	e.Context, e.Lease = l.ctx.Context, l.number
-	e.How, e.Token, e.Hold, e.Cause = l.how, l.token, l.held(), outward(cause)
+	e.How, e.Token, e.Hold, e.Cause = l.how, l.share.token, l.held(), outward(cause)
 	o.Observe(e)
 }
 
 // held is how long the lease was, when it is over. Nobody but who ended it asks.
 func (l *Lease) held() time.Duration {
-	if l.over {
-		return l.since
+	if l.share.over {
+		return l.share.since
 	}
-	return clock.Mono() - l.since
+	return clock.Mono() - l.share.since
 }
 
 // unlockedWith tells what became of an Unlock, unless the lease was over before.

@@ -110,7 +110,7 @@ func TestLateReceiverOfAHoldIsNotKept(t *testing.T) {
 		m := c.Mutex("k")
 		_, free := c.keeper.gates.TryEnter("k")
 		require.True(t, free)
-		h := c.keeper.newHold(m.newClaim(""), node.Grant{Token: 1, Passes: 10, Sent: clock.Now()}, m.cfg, true)
+		h := c.keeper.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 10, Sent: clock.Now()}, m.cfg, true)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		resume := r.hang()

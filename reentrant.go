@@ -224,17 +224,23 @@ func (lk *lock) enclosingLost(ctx context.Context) bool {
 	return l != nil && wire.IsLost(l.h.why())
 }
 
-// entering is how a hold is entered once more, under outer.
-type entering func(h *hold, ctx, wctx context.Context, of *lock, outer *Lease) (*Lease, error)
+// entering is how a hold is entered once more, by another share inside outer, while ctx lives.
+type entering func(h *hold, ctx context.Context, s, outer *share) error
 
 // reenter enters, by enter, what an enclosing lease holds. A lease that is unlocked meanwhile
 // counts no more: the next one outward is tried, and without any the caller is a contender like
 // others. wctx bounds the waiting, ctx becomes the new lease's.
-func (lk *lock) reenter(ctx, wctx context.Context, seen *call, enter entering) (l *Lease, entered bool, err error) {
+func (lk *lock) reenter(ctx, wctx context.Context, seen *call, enter entering) (_ *Lease, entered bool, _ error) {
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
 		seen.begins()
-		if l, err = enter(outer.h, ctx, wctx, lk, outer); err != wire.ErrUnlocked {
-			return l, true, err
+		l := new(Lease)
+		l.begin(ctx, lk, outer.h, HowReentered)
+		switch err := enter(outer.h, wctx, &l.share, &outer.share); err {
+		case nil:
+			return l, true, nil
+		case wire.ErrUnlocked:
+		default:
+			return nil, true, err
 		}
 	}
 	return nil, false, nil
@@ -308,7 +314,7 @@ func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.St
 		lk.k.behind(lk.tally, func() { _ = h.finish(context.WithoutCancel(ctx), now) }) // the sweeper mends what fails
 		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
 	}
-	return h.start(ctx, lk, how, now)
+	return lk.start(ctx, h, new(Lease), how, now)
 }
 
 // contend waits for the lock with a claim, at its gate or past it.
@@ -319,8 +325,7 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim, atGate bool, seen *c
 	}
 	g, err := c.wait(wctx, lk.k.plate.asking(c, seen.noticing(remark)))
 	if err == nil {
-		h := lk.k.newHold(c, g, lk.cfg, atGate)
-		return h.start(ctx, lk, seen.how(), h.since)
+		return lk.startFirst(ctx, c, g, atGate, seen.how())
 	}
 	err = lk.k.plate.named(lk.explain(wctx, err, c))
 	// The queued entry goes to the next goroutine here, which so inherits its place; else it is

@@ -47,7 +47,7 @@ func (h *hold) settled(r renewal, got wire.Result, sent clock.Stamp) (news Event
 			h.doubt = clock.Stamp{}
 		}
 		h.extended(sent, r.lease)
-		if r.count > 0 && !h.ops.taken && r.count == max(1, len(h.leases)) {
+		if r.count > 0 && !h.ops.taken && r.count == max(1, len(h.shares)) {
 			h.countUnsure = !h.countUnsureUntil.Reached(sent)
 		}
 		if h.countUnsure && !h.askSoon {

@@ -194,44 +194,38 @@ func (d *watchdog) close() []*hold {
 	return left
 }
 
-// newHold begins a hold by an entry's grant.
-func (k *keeper) newHold(c claim, g node.Grant, cfg *config, atGate bool) *hold {
+// newHold makes h a hold by an entry's grant.
+func (k *keeper) newHold(h *hold, c claim, g node.Grant, cfg *config, atGate bool) *hold {
 	e := c.of()
 	if atGate {
 		k.gates.Remark(e.Names.Lock, nil)
 	}
-	h := &hold{
+	*h = hold{
 		k: k, tally: k.tallyOf(e.Names), claim: c, entry: e, cfg: cfg, atGate: atGate, index: -1,
 		token: g.Token, left: g.Passes, since: clock.Now(), cap: clock.Never(),
 		until: g.Sent.Add(e.Lease - clock.Margin(e.Lease)), renewAt: g.Sent.Add(e.Lease / 3), kept: g.Sent.Add(e.Lease),
 	}
 	h.trip = h.since.Since(g.Sent)
 	h.fresh, h.asked = atGate && g.Fresh && cfg.lingers() && c.attend(), g.Sent
-	h.watcher, h.leases = h, h.room[:0]
+	h.watcher, h.shares = h, h.room[:0]
 	c.watch(&h.watcher)
 	return h
 }
 
-// start gives the hold's next token, from now on, to a new outermost lease of m. It fails when the
-// hold was lost on its way here.
-func (h *hold) start(ctx context.Context, of *lock, how How, now clock.Stamp) (*Lease, error) {
-	l := &h.first
-	if l.h != nil { // the hold was passed on, and who had that one may still ask it
-		l = new(Lease)
-	}
-	l.begin(ctx, of, h, how, now)
+// start gives out s as the hold's only share, with its next token, from now on and by cfg. It fails
+// when the hold was lost on its way here.
+func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
 	h.mu.Lock()
 	if h.state != holdLive {
-		defer l.ctx.end(ErrLost)
 		defer h.mu.Unlock()
-		return nil, h.causeLocked()
+		return h.causeLocked()
 	}
-	h.cfg, h.began = of.cfg, now
+	h.cfg, h.began = cfg, now
 	h.cap = clock.Never()
-	if d := of.cfg.maxLease; d > 0 {
+	if d := cfg.maxLease; d > 0 {
 		h.cap = now.Add(d)
 	}
-	h.leases, l.token = append(h.leases, l), h.token
+	h.shares, s.token, s.since = append(h.shares, s), h.token, now.Mono()
 	h.token++
 	h.left--
 	h.used++
@@ -247,15 +241,9 @@ func (h *hold) start(ctx context.Context, of *lock, how How, now clock.Stamp) (*
 	if h.k.isClosed() {
 		h.lose(ErrClosed) // Close may have counted the holds before this one was among them
 		h.claim.abandon() // and where it did, it left the lock to a lease that nobody is given
-		return nil, ErrClosed
+		return ErrClosed
 	}
-	return l, nil
-}
-
-// begin makes l a lease of h whose context derives from ctx.
-func (l *Lease) begin(ctx context.Context, of *lock, h *hold, how How, now clock.Stamp) {
-	l.of, l.h, l.how, l.since = of, h, how, now.Mono()
-	l.ctx.Context, l.ctx.lease = ctx, l
+	return nil
 }
 
 // deadline is the end of trust. The caller holds h.mu.
@@ -300,7 +288,7 @@ func (h *hold) tick(now clock.Stamp) (renewal, bool) {
 		r = renewal{claim: h.claim, lease: h.renewLease(now), timeout: min(h.entry.Timeout, h.cfg.commandTimeout, 2*time.Second)}
 		h.asksFor(r.lease, now)
 		if h.countUnsure && !h.ops.taken {
-			r.count = max(1, len(h.leases))
+			r.count = max(1, len(h.shares))
 		}
 		h.asking, h.askSoon = true, false
 	}
