@@ -66,8 +66,9 @@ func (j *judge) watches(h *Held) {
 	if h.watched() {
 		context.AfterFunc(h.Lease.Context(), func() {
 			j.over(h, j.w.now())
-			if h.under.Err() == nil { // else it tells perhaps what became of another lock
-				j.lost(h, h.lease, context.Cause(h.Lease.Context()))
+			if h.under.Err() == nil && // else it tells perhaps what became of another lock
+				j.lost(h, h.lease, context.Cause(h.Lease.Context())) {
+				j.w.renewable(h) // which looks at the time before now: so it is not asked again by Unlock
 			}
 		})
 	}
@@ -77,14 +78,14 @@ func (h *Held) watched() bool { return h.Token%2 == 0 }
 
 // lost demands that a fault excuses the loss of a lease for a cause, which was noticed now or before
 // that: a fault since its last renewal, or since so long. The hold may have begun with a longer lease than
-// this one's, and is renewed by that until it was renewed.
-func (j *judge) lost(h *Held, long time.Duration, cause error) {
+// this one's, and is renewed by that until it was renewed. It returns false where there is no loss to excuse.
+func (j *judge) lost(h *Held, long time.Duration, cause error) bool {
 	w := j.w
 	if h.Lease.Count() > 0 {
-		return // the context that it was asked for under ended, perhaps with another lock's lease
+		return false // the context that it was asked for under ended, perhaps with another lock's lease
 	}
 	if h.fixed || w.ctx.Err() != nil || !errors.Is(cause, relock.ErrLost) || errors.Is(cause, relock.ErrMaxHold) {
-		return
+		return false
 	}
 	since := time.Now().Add(-max(w.plan.Longest(), long) - 4*w.plan.Timeout())
 	j.mu.Lock()
@@ -93,9 +94,7 @@ func (j *judge) lost(h *Held, long time.Duration, cause error) {
 	if !struck && !w.disturbedSince(h.proc, since, false) {
 		w.fail(h.Name, "token %d of p%d was lost, and nothing happened that would excuse it", h.Token, h.proc.index)
 	}
-	if !struck && h.watched() {
-		w.renewable(h)
-	}
+	return !struck
 }
 
 // failed demands that a fault excuses the failure of a call that began then.
