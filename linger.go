@@ -181,7 +181,7 @@ func (h *hold) lingersUntil(now clock.Stamp) clock.Stamp {
 // about the same time: so one of them wakes the watchdog. The caller holds h.mu.
 func (h *hold) lingerEnd() clock.Stamp {
 	end, grain := h.asked.Add(h.cfg.linger), min(h.cfg.linger/8, lingerGrain)
-	return end.Add(-(end.Mono() % max(1, grain)))
+	return end.Add(-time.Duration(end.Wall().UnixNano() % max(1, int64(grain))))
 }
 
 // Wanted notes that somebody else wants the lock, or when not sure that word of that may have been

@@ -38,9 +38,8 @@ type stay struct {
 // idle reports whether no lease and no caller stands in the way of its end.
 func (s *stay) idle() bool { return s.given && s.live+s.leaving == 0 && !s.ended && !s.proc.dead }
 
-// end is until when it may linger. The library rounds that down, to parts of its clock; a bubble's time lies before the
-// beginning of that clock, where the same goes up.
-func (s *stay) end() time.Time { return s.first.Add(s.linger + min(s.linger/8, 5*time.Millisecond)) }
+// end is until when it may linger. The library rounds that down.
+func (s *stay) end() time.Time { return s.first.Add(s.linger) }
 
 // soon is longer than a process needs to send what ends an acquisition: votes that are out are waited for first.
 func (w *World) soon() time.Duration { return w.plan.Timeout() + 20*time.Millisecond }

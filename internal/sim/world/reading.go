@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -61,8 +62,16 @@ func (w *World) shorten(text string) string {
 	})
 }
 
+// anywhere takes out what a client says of the machine and the process that it runs in, which differs from run to run.
+var anywhere = func() *strings.Replacer {
+	host, _ := os.Hostname()
+	pid := os.Getpid()
+	return strings.NewReplacer(fmt.Sprintf(" on %s (pid %d)", host, pid), "", fmt.Sprintf(" host %s pid %d", host, pid), "")
+}()
+
 // short spells ids and times.
 func (r *reader) short(text string) string {
+	text = anywhere.Replace(text)
 	text = ids.ReplaceAllStringFunc(text, func(id string) string {
 		client := r.clients[id[:36]]
 		switch {

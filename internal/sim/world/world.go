@@ -2,7 +2,9 @@ package world
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -100,6 +102,9 @@ func Run(t *testing.T, seed uint64, o Options) *Result {
 func perform(t *testing.T, plan *Plan, o Options) (res *Result) {
 	ids := throw(plan.Seed, "uuid")
 	uuid.SetRand(&ids)
+	defer func(was io.Reader) { rand.Reader = was }(rand.Reader)
+	digits := throw(plan.Seed, "digits")
+	rand.Reader = &digits // of acquisitions' ids
 	defer func(was int) { link.Crowded = was }(link.Crowded)
 	link.Crowded = plan.Crowded
 	var w *World
