@@ -103,7 +103,7 @@ func (h *hold) passOn(now clock.Stamp) bool {
 	switch {
 	case cached && h.tally.lingering.Load() < maxLingering/tallies:
 		if h.k.gates.Rest(key, baton{hold: h}, baton{hold: h, idle: true}, soon, now.Mono()) {
-			h.layDown()
+			h.layDown(now)
 		}
 		return true
 	case soon:

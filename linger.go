@@ -112,9 +112,14 @@ func (h *hold) alone() bool {
 
 // layDown notes that the hold lies at the gate, which the caller has left by that. The caller holds
 // h.mu: whoever ends the hold from here on finds it there, or with one who took it.
-func (h *hold) layDown() {
+func (h *hold) layDown(now clock.Stamp) {
 	h.tally.lingering.Add(1)
 	h.idle, h.atGate, h.cap = true, false, clock.Never()
+	if h.lookAt.IsZero() { // granted for a waiter that had left, so it never began
+		due := h.next(now)
+		h.lookAt = due.at
+		h.k.dog.schedule(h, due, now)
+	}
 }
 
 // resume takes up a hold that lay at the gate, for a caller that is at the gate now. It returns false

@@ -548,3 +548,38 @@ func BenchmarkCachedKeysOfTheirOwn(b *testing.B) {
 		}
 	})
 }
+
+// A hold that is granted with a release, for a waiter that has left by then, may linger as any other, and no longer.
+func TestLingeringHoldOfAWaiterThatLeftEnds(t *testing.T) {
+	const linger = 200 * time.Millisecond
+	s := redistest.Start(t)
+	rdb := faulty(s)
+	c := lingeringClient(t, rdb, linger, WithLocalHandoff(1, 0))
+	m := c.Mutex("k")
+	l, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	left := make(chan error, 1)
+	go func() {
+		_, err := m.Lock(ctx)
+		left <- err
+	}()
+	require.Eventually(t, func() bool { return c.keeper.gates.Waiting(l.h.entry.Names.Lock) }, 10*time.Second, time.Millisecond)
+	time.Sleep(linger) // so that the hold is given back
+	var once sync.Once
+	release := faults.Script("release")
+	rdb.Filter(func(call *faults.Call) faults.Fate {
+		if release(call) {
+			once.Do(func() {
+				leave()
+				<-left
+			})
+		}
+		return faults.Pass
+	})
+	require.NoError(t, l.Unlock(t.Context()))
+	require.Equal(t, 1, idleAt(c))
+	require.Eventually(t, func() bool { return idleAt(c) == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Do("EXISTS", l.h.entry.Names.Lock) == "0" }, 10*time.Second, time.Millisecond)
+}

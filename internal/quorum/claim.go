@@ -158,7 +158,7 @@ func (c *Claim) Abandon() {
 	for _, v := range c.contest.voters {
 		end := func() {
 			v.settle(c.q.voteTimeout())
-			v.End(!v.asked.IsZero())
+			v.End(true) // a node that its contest never asked a renewal may have asked
 		}
 		switch {
 		case v.answered():
@@ -187,7 +187,7 @@ func (c *Claim) Release(next *Claim) error {
 		switch {
 		case idle[i]:
 			out.note(v.member, node.ErrIdle)
-			v.End(!v.asked.IsZero())
+			v.End(true)
 		case next == nil:
 			if !c.q.crew.Start(func() { c.releaseAt(v, nil, "", out) }) {
 				out.note(v.member, wire.ErrClosed)

@@ -88,6 +88,27 @@ func TestAbandonedClaimIsSweptWhereItMayStand(t *testing.T) {
 	}
 }
 
+// A node that the contest never asked, since the others were enough, may have been taken for the claim by a renewal.
+func TestAbandonedClaimIsSweptWhereARenewalTookIt(t *testing.T) {
+	d := newDiary()
+	q := stubs(t, 1, func(_ int, c *faults.Call) (driver.Value, error) {
+		d.note(c.ScriptName())
+		if c.ScriptName() != "vote" {
+			return swept()
+		}
+		return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
+			driver.Int(1_800_000_000_000_000), driver.Int(1)), nil
+	}, func(c *Config) { c.Timeout = 4 * patience })
+	c := contender(t, q)
+	v, found := c.contest.voters[0], clock.Now()
+	v.missing.Store(&found)
+	(&tally{q: q, sent: found.Add(q.cfg.Timeout)}).repair(v)
+	require.Equal(t, "vote", within(t, d.news))
+	require.Eventually(t, v.MayStand, patience, time.Millisecond)
+	c.Abandon()
+	require.Equal(t, "sweep", within(t, d.news))
+}
+
 // A vote that ends once its claim was abandoned may have put that back: it is swept once more, behind the vote.
 func TestLateVoteIsSwept(t *testing.T) {
 	for name, late := range map[string]error{"answered": nil, "not answered": faults.ErrNoAnswer} {

@@ -18,6 +18,12 @@ func (p *process) disturb(until time.Time) {
 	p.faults.add(until)
 }
 
+// disturb notes likewise that commands over a line may come to nothing: those to the other nodes do not.
+func (l *line) disturb(until time.Time) {
+	l.proc.disturbed = later(l.proc.disturbed, until)
+	l.spoilt.add(until)
+}
+
 // disturb notes that until then a node may not confirm what it granted.
 func (n *node) disturb(d time.Duration) {
 	n.disturbed = later(n.disturbed, time.Now().Add(d))

@@ -130,7 +130,7 @@ func cutLine(w *World, e event) {
 	n := w.nodes[e.Node]
 	for _, l := range n.lines {
 		if l.proc.index == e.Proc && !l.proc.dead {
-			l.proc.disturb(time.Now())
+			l.disturb(time.Now())
 			l.cut(errBroken)
 		}
 	}
@@ -162,7 +162,7 @@ func part(w *World, e event) {
 	w.part(e.Proc, e.Node)
 	for _, l := range w.nodes[e.Node].lines {
 		if l.proc.index == e.Proc {
-			l.proc.disturb(time.Now().Add(e.Last))
+			l.disturb(time.Now().Add(e.Last))
 		}
 	}
 	w.after(e.Last, func() { w.heal(e.Proc, e.Node) })
@@ -300,6 +300,10 @@ func (w *World) bounce(e event, down time.Duration) {
 	n.server.Stop()
 	w.after(down, func() {
 		n.server.Start(keep)
+		if w.plan.Topology.Guarded { // a quarantine begins no sooner than it runs again
+			n.disturb(2*w.plan.Longest() + w.plan.Timeout())
+			n.refuses(2*w.plan.Longest() + w.plan.Timeout())
+		}
 		if n.spare != nil {
 			n.spare.CatchUp(-1)
 		}

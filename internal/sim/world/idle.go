@@ -2,6 +2,7 @@ package world
 
 import (
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,11 +29,18 @@ type stay struct {
 	doubt   time.Time // when its process heard that the lock was taken away, zero once it has renewed it since
 	kept    time.Time // Redis was asked to keep it up to here
 	ended   bool      // a command was sent that ends it
+	copied  bool      // a copy of a command for it ran, which its process does not hear of
 	live    int       // leases that are not let go
 	leaving int       // leases whose Unlock has not returned
 	given   bool      // it had a lease
 	turn    int       // counts the leases, and what lengthens one that no caller was given yet
 	linger  time.Duration
+	held    []*Held // its leases, but for those that were over when the last one was given
+}
+
+// has reports whether a lease of it may be live.
+func (s *stay) has() bool {
+	return slices.ContainsFunc(s.held, func(h *Held) bool { return !h.over.Load() })
 }
 
 // idle reports whether no lease and no caller stands in the way of its end.
@@ -89,6 +97,15 @@ func (w *World) follows(p *process, c *command) {
 	}
 }
 
+// copied notes the acquisitions that a command is for which runs unasked. The caller holds the world's mutex.
+func (w *World) copied(c *command) {
+	for _, arg := range c.args {
+		if s := w.stays[arg]; s != nil {
+			s.copied = true
+		}
+	}
+}
+
 // lengthens notes that Redis is asked to keep an acquisition for so many milliseconds.
 func (s *stay) lengthens(op, lease string) {
 	ms, _ := strconv.ParseInt(lease, 10, 64)
@@ -140,6 +157,7 @@ func (w *World) gives(h, outer *Held) {
 	}
 	s.lock = h.Name
 	s.given, s.live, s.turn = true, s.live+1, s.turn+1
+	s.held = append(slices.DeleteFunc(s.held, func(h *Held) bool { return h.over.Load() }), h)
 	if outer == nil || outer.id != h.id {
 		s.linger = h.linger
 	}

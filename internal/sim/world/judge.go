@@ -31,6 +31,7 @@ type Held struct {
 	bound  *bound        // nil for none
 	id     string        // of its hold in Redis
 	first  time.Duration // the lease that the hold was asked for with
+	on     footing       // on the nodes
 	over   atomic.Bool   // Unlock was called, or its process was killed
 	going  going         // guarded by the world's mutex
 
@@ -187,7 +188,6 @@ func (j *judge) granted(h, outer *Held) {
 		j.w.inTurn(h)
 		j.w.countedTo(h)
 	}
-	j.w.owns(h)
 	for _, other := range others {
 		j.compare(h, other, r)
 	}

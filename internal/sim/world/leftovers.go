@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Nothing left behind: an id that stands in Redis is a lease's, or one that lingers, or on its way to a waiter. Else it is
-// gone within its own lease and some commands, which are counted from the last fault that touched its client or its node;
-// and when Close returns.
+// Nothing left behind: an id that stands in Redis is a lease's, or one that lingers, or on its way to a waiter. Else its
+// client ends it, which takes some commands: they are counted from the last fault that touched the client or the node. The
+// lease, which ends it without them, is no excuse, but for what a copy of a command left. When Close returns it is gone.
 
 // stray is an id in the hash of a lock on one node.
 type stray struct {
@@ -15,60 +15,18 @@ type stray struct {
 	lock, id string
 }
 
-// owning is what is known of the id of a hold.
-type owning struct {
-	held   []*Held
-	linger time.Duration
-}
-
-// strays knows since when ids stand without a lease. The world's mutex guards it.
-type strays struct {
-	owned map[string]*owning // by id
-	since map[stray]time.Time
-}
-
-// owns notes whose id a lease is of. A hold lingers as who asked for it first said.
-func (w *World) owns(h *Held) {
-	id := h.id
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.strays.owned == nil {
-		w.strays.owned = map[string]*owning{}
-	}
-	o := w.strays.owned[id]
-	if o == nil {
-		o = &owning{}
-		w.strays.owned[id] = o
-	}
-	o.linger = max(o.linger, h.linger)
-	kept := o.held[:0]
-	for _, other := range o.held {
-		if !other.over.Load() {
-			kept = append(kept, other)
-		}
-	}
-	o.held = append(kept, h)
-}
-
-// has reports whether an id has a lease that may be live.
-func (o *owning) has() bool {
-	for _, h := range o.held {
-		if !h.over.Load() {
-			return true
-		}
-	}
-	return false
-}
+// strays are the ids that stand without a lease, and since when. The world's mutex guards it.
+type strays map[stray]time.Time
 
 // strayedAll looks at all ids that stand. It is called with each tick of the watch.
 func (w *World) strayedAll(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.fates.calm {
+	if w.serving {
 		return // what serves then is not among the judge's leases
 	}
 	clients := w.alive()
-	seen := make(map[stray]time.Time, len(w.strays.since))
+	seen := make(strays, len(w.strays))
 	for _, n := range w.nodes {
 		if n.off {
 			continue // ids last by its clock
@@ -82,31 +40,34 @@ func (w *World) strayedAll(now time.Time) {
 			})
 		}
 	}
-	w.strays.since = seen
+	w.strays = seen
 }
 
+// sweepPause is how long the library waits at most before it tries again to end what was not answered. What was refused, or
+// may have come late, it comes back to after a third of a lease.
+const sweepPause = time.Second
+
 // strayed judges one id of a process.
-func (w *World) strayed(n *node, p *process, at stray, seen map[stray]time.Time, now time.Time) {
-	since, known := w.strays.since[at]
+func (w *World) strayed(n *node, p *process, at stray, seen strays, now time.Time) {
+	since, known := w.strays[at]
 	if !known {
 		since = now
 	}
 	if w.judge.waiters(at.lock)[p] {
 		since = now // on a quorum a waiter keeps the nodes that it has
 	}
-	linger := time.Duration(0)
-	if o := w.strays.owned[at.id]; o != nil {
-		if o.has() {
+	most := w.plan.Longest()/3 + sweepPause + 2*w.plan.Timeout()
+	if s := w.stays[at.id]; s != nil {
+		if s.has() {
 			since = now
 		}
-		linger = o.linger
+		most += s.linger
+		if s.copied { // it may be queued anew, and granted when that is its turn
+			most += 3 * w.plan.Longest()
+		}
 	}
-	since = later(since, earlier(now, later(p.disturbed, n.disturbed)))
+	since = later(since, earlier(now, later(later(p.disturbed, n.disturbed), n.refusing)))
 	seen[at] = since
-	most := w.plan.Longest() + linger + 8*w.plan.Timeout()
-	if w.plan.Rates.Late+w.plan.Rates.Twice+w.plan.Rates.Slow > 0 {
-		most += w.plan.Longest() * 3 / 2 // a command may run so late, and lengthen what stands
-	}
 	if now.Sub(since) > most {
 		w.failed(at.lock, "%s of p%d has stood on node %d for %v without a lease", at.id, p.index, n.index, now.Sub(since))
 	}
@@ -119,7 +80,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// alive are the clients that nobody has killed, by their uuid.
+// alive are the clients that were not killed, by their uuid.
 func (w *World) alive() map[string]*process {
 	clients := make(map[string]*process, len(w.procs))
 	for _, p := range w.procs {
@@ -131,10 +92,10 @@ func (w *World) alive() map[string]*process {
 }
 
 // hadAt reports whether a caller had the lock at a moment: what Unlock is called for later, Close has left to its lease.
-func (j *judge) hadAt(o *owning, moment time.Time) bool {
+func (j *judge) hadAt(s *stay, moment time.Time) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, h := range o.held {
+	for _, h := range s.held {
 		if !h.over.Load() || j.w.trace.start.Add(h.gone).Add(1).After(moment) {
 			return true
 		}
@@ -150,19 +111,23 @@ func (w *World) closed(p *process, began time.Time) {
 	if p.dead || w.what != "" || p.disturbed.After(before) {
 		return
 	}
+	left := func(id string) bool {
+		s := w.stays[id]
+		return s == nil || !w.judge.hadAt(s, began)
+	}
 	for _, n := range w.nodes {
 		if n.disturbed.After(before) || n.refusing.After(before) || n.off {
 			continue
 		}
 		for _, name := range w.plan.Names {
 			n.server.Fields(name, func(id string) {
-				if o := w.strays.owned[id]; strings.HasPrefix(id, p.client.ID()+":") && (o == nil || !w.judge.hadAt(o, began)) {
+				if strings.HasPrefix(id, p.client.ID()+":") && left(id) {
 					w.failed(name, "p%d has closed and left %s on node %d", p.index, id, n.index)
 				}
 			})
 			w.glimpse.line = n.server.Line(queueOf(name), w.glimpse.line[:0])
 			for _, waiter := range w.glimpse.line {
-				if id, client := waiterOf(waiter.Member); client == p.client.ID() {
+				if id, client := waiterOf(waiter.Member); client == p.client.ID() && left(id) {
 					w.failed(name, "p%d has closed and left %s in the queue of node %d", p.index, id, n.index)
 				}
 			}

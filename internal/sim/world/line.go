@@ -34,14 +34,16 @@ func (a answer) texts() []string {
 // line is the driver of one client for one node. What no fault delays keeps its order, as on one
 // connection. The world's mutex guards it.
 type line struct {
-	w     *World
-	proc  *process
-	node  *node
-	conn  *sim.Conn
-	epoch int // counts broken connections
-	out   map[*command]struct{}
-	there time.Time // when the last command that nothing delays arrives
-	here  time.Time // when the last answer to one does
+	w      *World
+	proc   *process
+	node   *node
+	conn   *sim.Conn
+	epoch  int       // counts broken connections
+	spoilt spans     // when faults touched what is sent over it
+	silent time.Time // when an answer last did not come in the time that it had
+	out    map[*command]struct{}
+	there  time.Time // when the last command that nothing delays arrives
+	here   time.Time // when the last answer to one does
 }
 
 var _ driver.Redis = (*line)(nil)
@@ -165,6 +167,7 @@ func (l *line) send(ctx context.Context, c *command) (driver.Value, error) {
 		return o.value, o.err
 	case <-ctx.Done():
 	}
+	l.gaveUp()
 	if c.fate.kind == hang {
 		select { // the library returns when it likes
 		case o := <-c.done:
@@ -173,6 +176,13 @@ func (l *line) send(ctx context.Context, c *command) (driver.Value, error) {
 		}
 	}
 	return driver.Value{}, ctx.Err()
+}
+
+// gaveUp notes that an answer was not waited for any longer.
+func (l *line) gaveUp() {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	l.silent = time.Now()
 }
 
 // begin puts a command on its way, unless no connection is to be had.
@@ -193,7 +203,7 @@ func (l *line) begin(c *command) error {
 	}
 	w.trace.add(e)
 	if c.fate.kind != fine {
-		l.proc.disturb(time.Now().Add(2 * w.plan.Timeout()))
+		l.disturb(time.Now().Add(2 * w.plan.Timeout()))
 	}
 	if c.fate.kind == refused {
 		return errRefused
@@ -269,6 +279,9 @@ func (l *line) execute(c *command, answered bool) {
 		return
 	}
 	n := l.node
+	if !answered {
+		l.w.copied(c)
+	}
 	l.w.before(n, c)
 	v := n.server.Exec(conn, c.args)
 	if c.then != nil {

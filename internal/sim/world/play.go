@@ -101,6 +101,9 @@ func (w *World) settling() time.Duration {
 // are exact.
 func (w *World) serve() {
 	time.Sleep(w.settling())
+	w.mu.Lock()
+	w.serving = true
+	w.mu.Unlock()
 	for _, name := range w.plan.Names[:min(len(w.plan.Names), 4)] {
 		for _, p := range w.procs {
 			if w.ctx.Err() != nil {

@@ -28,6 +28,7 @@ type process struct {
 	closed    bool      // Close was called
 	closing   sync.WaitGroup
 	ledger    *ledger
+	lines     []*line // to each node
 }
 
 // newProcess opens a client with lines of its own. It is called under the world's mutex, or before
@@ -37,7 +38,8 @@ func newProcess(w *World, index int) *process {
 	w.opened = append(w.opened, p)
 	lines := make([]driver.Redis, len(w.nodes))
 	for i, n := range w.nodes {
-		lines[i] = newLine(p, n)
+		p.lines = append(p.lines, newLine(p, n))
+		lines[i] = p.lines[i]
 	}
 	p.ledger = newLedger(p)
 	opts := append(w.plan.options(), relock.WithObserver(p.ledger))

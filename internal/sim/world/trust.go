@@ -45,7 +45,7 @@ func (j *judge) trusts(h *Held) {
 		return
 	}
 	j.bounded(h, until)
-	kept := time.Now().Add(j.w.keeps(h))
+	kept := time.Now().Add(j.w.keeps(h, until))
 	j.mu.Lock()
 	r := j.of(h.Name)
 	excused := h.Token <= max(r.horizon, r.alien)
@@ -58,12 +58,13 @@ func (j *judge) trusts(h *Held) {
 
 // keeps is for how long enough nodes keep a lease's id. Nodes that cannot be asked, or may have lost what they confirmed,
 // count as those that keep it.
-func (w *World) keeps(h *Held) time.Duration {
+func (w *World) keeps(h *Held, until time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	left := make([]time.Duration, 0, 5)
 	for _, n := range w.nodes {
-		d, _ := n.server.Keeps(h.Name, h.id)
+		d, kept := n.server.Keeps(h.Name, h.id)
+		w.regained(h, n, kept, until)
 		if !n.server.Running() || n.lapsed.After(time.Now()) {
 			d = math.MaxInt64 / 2
 		}

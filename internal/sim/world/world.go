@@ -77,6 +77,7 @@ type World struct {
 	stays   map[string]*stay // by acquisition id
 	glimpse glimpse
 	strays  strays
+	serving bool               // all faults are over, and each process is given each lock
 	tenures map[string]*tenure // by lock
 	ran     map[work]int       // scripts that ran, but for those that a server did not know
 	forbade bool               // rights were taken away: channels are asked for again only after a while
