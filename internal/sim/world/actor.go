@@ -44,7 +44,7 @@ type Try struct {
 	Fixed  bool
 	Waits  bool          // WithWait
 	wait   time.Duration // of WithWait
-	passes bounds        // of WithLocalHandoff
+	passes handoff       // of WithLocalHandoff
 	Opts   []relock.Option
 
 	maxHold, fix, linger time.Duration // of the options, 0 for none

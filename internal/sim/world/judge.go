@@ -27,7 +27,7 @@ type Held struct {
 	fixed  bool            // nothing renews it: a loss is not noticed before its end
 	lease  time.Duration
 	linger time.Duration // WithLinger
-	passes bounds        // of passing on in memory
+	passes handoff       // of passing on in memory
 	bound  *bound        // nil for none
 	id     string        // of its hold in Redis
 	first  time.Duration // the lease that the hold was asked for with

@@ -38,7 +38,7 @@ func (m Mutexes) Round(a *Actor, r *rand.Rand) {
 func (Mutexes) draw(a *Actor, r *rand.Rand) Try {
 	t := Try{Name: pick(r, a.w.plan.Names), Lease: pick(r, a.w.plan.Leases), Once: r.IntN(6) == 0}
 	t.Opts = append(t.Opts, relock.WithLease(t.Lease))
-	t.passes = bounds{most: usualPasses, time: usualTime}
+	t.passes = handoff{most: usualPasses, time: usualTime}
 	switch r.IntN(12) {
 	case 0:
 		t.fixes(t.Lease)
@@ -61,6 +61,10 @@ func (Mutexes) draw(a *Actor, r *rand.Rand) Try {
 		t.lingers(3 * t.Lease)
 	case 8:
 		t.lingers(40 * a.w.plan.Rates.Delay)
+	default:
+		if own := a.w.plan.Handoff; own.most > 0 {
+			t.handsOff(own.most, own.time)
+		}
 	}
 	if r.IntN(10) == 0 {
 		t.Owner = "owner-" + strconv.Itoa(r.IntN(2))

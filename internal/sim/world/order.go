@@ -225,15 +225,15 @@ const (
 	usualTime   = 10 * time.Millisecond
 )
 
-// bounds are how long a lock may pass in memory, as it was asked for.
-type bounds struct {
+// handoff is WithLocalHandoff: how often, and how long, a lock may pass in memory.
+type handoff struct {
 	most int
 	time time.Duration
 }
 
 // handsOff asks for a lock with bounds of its own.
 func (t *Try) handsOff(passes int, d time.Duration) {
-	t.passes = bounds{passes, d}
+	t.passes = handoff{passes, d}
 	t.Opts = append(t.Opts, relock.WithLocalHandoff(passes, d))
 }
 

@@ -45,7 +45,7 @@ var Scenes = []Scene{
 // Play plays a seed of the scene in a bubble.
 func (s Scene) Play(t *testing.T, seed uint64, o Options) *Result {
 	plan := Draw(seed, "none", o.Topology)
-	plan.Class, plan.Fresh, plan.Events, plan.JVMs = s.Name, false, nil, 0
+	plan.Class, plan.Fresh, plan.Events, plan.JVMs, plan.Throng = s.Name, false, nil, 0, 0
 	plan.Rounds /= 2 // a scene is made for few
 	s.Shape(plan, throw(seed, "scene", s.Name).stream())
 	o.Kind = s.Kind()
@@ -98,7 +98,7 @@ func shapeOrphans(p *Plan, r *rand.Rand) {
 func (p *Plan) with(r *rand.Rand, n int, name string, what func(*World, event)) {
 	for i := range n {
 		p.Events = append(p.Events, event{
-			Name: fmt.Sprintf("event %d %s", len(p.Events), name), Round: int64(r.IntN(p.Procs * p.Actors * p.Rounds)), What: what,
+			Name: fmt.Sprintf("event %d %s", len(p.Events), name), Round: int64(r.IntN(p.allRounds())), What: what,
 			After: time.Duration(r.Int64N(int64(p.Timeout()))), Last: p.Longest() + time.Duration(r.Int64N(int64(2*p.Longest()))),
 			Proc: r.IntN(p.Procs), Node: r.IntN(p.Topology.Nodes), N: i,
 		})

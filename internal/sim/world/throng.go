@@ -1,0 +1,45 @@
+package world
+
+import "time"
+
+// A throng is many actors of one process that want few locks. What a client does for its own goroutines meets there: it
+// hands a lock on at the gate and in memory, asks for the next block of tokens meanwhile, gives it back for who is next
+// here, and is closed under them all.
+
+// throng has a fifth of the plans be like that, for about as many rounds in all.
+func (p *Plan) throng() {
+	r := throw(p.Seed, "throng").stream()
+	if r.IntN(5) > 0 {
+		return
+	}
+	all := p.allRounds()
+	p.Throng = 8 + r.IntN(23)
+	p.Rounds = max(3, all/((p.Procs-1)*p.Actors+p.Throng))
+	p.Names = p.Names[:1+r.IntN(min(2, len(p.Names)))]
+	p.Handoff = handoff{most: pick(r, []int{4, 8, 16, 64}), time: pick(r, []time.Duration{usualTime, p.Lease, time.Hour})}
+}
+
+// closeThrong has the client of half of them closed under them, where other faults are too.
+func (p *Plan) closeThrong() {
+	if r := throw(p.Seed, "close throng").stream(); p.Throng > 0 && p.Class != "none" && r.IntN(2) == 0 {
+		p.with(r, 1, "close", closeClient)
+		p.Events[len(p.Events)-1].Proc = 0
+	}
+}
+
+// actorsOf is how many actors a process has.
+func (p *Plan) actorsOf(place int) int {
+	if place == 0 && p.Throng > 0 {
+		return p.Throng
+	}
+	return p.Actors
+}
+
+// allRounds is how many rounds all actors have.
+func (p *Plan) allRounds() int {
+	actors := 0
+	for place := range p.Procs {
+		actors += p.actorsOf(place)
+	}
+	return actors * p.Rounds
+}
