@@ -109,12 +109,12 @@ func (j *judge) struck(name string, counter, clock int64) {
 }
 
 // unbounded is told that a lock's counter is gone when the clock is set back: what is granted next
-// may be below all that was.
+// may be below all that was, also below a grant that no caller has heard of yet.
 func (j *judge) unbounded(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(name)
-	r.loose = max(r.loose, r.highest)
+	r.loose = max(r.loose, r.highest, r.reserved)
 }
 
 // uncounted is told that a counter was lost.

@@ -1,22 +1,25 @@
 package world
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 // A throng is many actors of one process that want few locks. What a client does for its own goroutines meets there: it
 // hands a lock on at the gate and in memory, asks for the next block of tokens meanwhile, gives it back for who is next
 // here, and is closed under them all.
 
-// throng has a fifth of the plans be like that, for about as many rounds in all.
+// throng has a quarter of the plans be like that, for about as many rounds in all.
 func (p *Plan) throng() {
 	r := throw(p.Seed, "throng").stream()
-	if r.IntN(5) > 0 {
+	if r.IntN(4) > 0 {
 		return
 	}
 	all := p.allRounds()
 	p.Throng = 8 + r.IntN(23)
 	p.Rounds = max(3, all/((p.Procs-1)*p.Actors+p.Throng))
-	p.Names = p.Names[:1+r.IntN(min(2, len(p.Names)))]
-	p.Handoff = handoff{most: pick(r, []int{4, 8, 16, 64}), time: pick(r, []time.Duration{usualTime, p.Lease, time.Hour})}
+	p.Names = []string{"orders-0", "orders-1"}
+	p.Handoff = handoff{most: pick(r, []int{4, 8, 8, 16}), time: pick(r, []time.Duration{usualTime, p.Lease, time.Hour, time.Hour})}
 }
 
 // closeThrong has the client of half of them closed under them, where other faults are too.
@@ -25,6 +28,15 @@ func (p *Plan) closeThrong() {
 		p.with(r, 1, "close", closeClient)
 		p.Events[len(p.Events)-1].Proc = 0
 	}
+}
+
+// name is the lock that an actor asks for. The first one is left to the throng seven times of eight: a block of tokens is
+// asked for only while no other process waits.
+func (p *Plan) name(place int, r *rand.Rand) string {
+	if p.Throng > 0 && place > 0 && r.IntN(8) > 0 {
+		return pick(r, p.Names[1:])
+	}
+	return pick(r, p.Names)
 }
 
 // actorsOf is how many actors a process has.
