@@ -40,6 +40,8 @@ var Scenes = []Scene{
 	{"rolling", shapeRolling, func() Kind { return rollers{} }},
 	{"unheard", shapeUnheard, func() Kind { return keepers{shared: true} }},
 	{"apart", shapeApart, func() Kind { return aparts{} }},
+	{"idle", shapeIdle, func() Kind { return idlers{} }},
+	{"missed", shapeMissed, func() Kind { return keepers{} }},
 }
 
 // Play plays a seed of the scene in a bubble.
@@ -92,6 +94,13 @@ func shapeOrphans(p *Plan, r *rand.Rand) {
 	p.Names = p.Names[:1]
 	p.lasts(30 * time.Second)
 	p.Rates.Slow, p.Rates.LoseCall, p.Rates.LoseReply = .1, .03, .03
+}
+
+// shapeMissed loses some of the commands that renew long leases, too few in a row to cost a lease.
+func shapeMissed(p *Plan, _ *rand.Rand) {
+	p.Topology = alone
+	p.lasts(30 * time.Second)
+	p.Rates = rates{Delay: p.Rates.Delay, LoseCall: .1}
 }
 
 // with adds events of one sort, spread over the rounds.
