@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock"
 )
 
-// shapeIdle has locks of the actors' own on one Redis, which nobody else asks for: all of them linger.
+// shapeIdle has locks of the actors' own on one Redis, which no other process asks for: all of them linger.
 func shapeIdle(p *Plan, _ *rand.Rand) {
 	p.Topology = alone
 	p.lasts(max(p.Lease, 500*time.Millisecond))

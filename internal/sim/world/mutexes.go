@@ -72,7 +72,6 @@ func (Mutexes) draw(a *Actor, r *rand.Rand) Try {
 	case 1:
 		t.caps(t.Lease + pick(r, []time.Duration{0, t.Lease / 2, t.Lease}))
 	case 2:
-		t.Waits = true
 		t.wait = time.Duration(1 + r.Int64N(int64(t.Lease)))
 		t.Opts = append(t.Opts, relock.WithWait(t.wait))
 	case 3:

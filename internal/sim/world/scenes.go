@@ -392,8 +392,8 @@ func (w *World) commands(p *process) int {
 	return p.commands
 }
 
-// forcers hold locks for long, and let another process force them, whose commands reach one node
-// after the other.
+// forcers hold locks for long, and let another process force them. Its commands reach one node after
+// the other.
 type forcers struct{ Mutexes }
 
 func (forcers) Round(a *Actor, r *rand.Rand) {
@@ -565,7 +565,7 @@ func (fillers) Round(a *Actor, r *rand.Rand) {
 	began := time.Now()
 	h := a.Acquire(ctx, Try{Name: fmt.Sprintf("own-%d-%d-%d", a.place, a.index, r.IntN(1e9)), Lease: plan.Lease, Fixed: true, Opts: opts})
 	if took := time.Since(began); took > 14*plan.Timeout()+time.Second {
-		w.fail("", "Lock of a name that nobody else asks for took %v", took)
+		w.fail("", "Lock of a name of its own took %v", took)
 	}
 	if h != nil {
 		a.Release(w.ctx, h, false)

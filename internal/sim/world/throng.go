@@ -6,8 +6,8 @@ import (
 )
 
 // A throng is many actors of one process that want few locks. What a client does for its own goroutines meets there: it
-// hands a lock on at the gate and in memory, asks for the next block of tokens meanwhile, gives it back for who is next
-// here, and is closed under them all.
+// hands a lock on at the gate and in memory, asks for the next block of tokens meanwhile, takes the next
+// place in Redis with its release, and is closed under them all.
 
 // throng has a quarter of the plans be like that, for about as many rounds in all.
 func (p *Plan) throng() {
