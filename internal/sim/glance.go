@@ -1,5 +1,10 @@
 package sim
 
+import (
+	"math"
+	"time"
+)
+
 // What follows is for a judge: it reads a server's memory as it is, counts as no command, changes nothing, and works while
 // the server loads, is full, or is down.
 
@@ -28,6 +33,19 @@ func (s *Server) Field(key, field string) string {
 		return value
 	}
 	return ""
+}
+
+// Keeps reports whether a field stands in the hash of a key, and for how long yet as time goes outside of the server.
+func (s *Server) Keeps(key, field string) (left time.Duration, kept bool) {
+	e := s.glance(key)
+	switch {
+	case e == nil || e.kind != hashKind || e.hash.find(field) < 0:
+		return 0, false
+	case e.expires == 0 || s.clock.rate == 0:
+		return math.MaxInt64, true
+	}
+	micros := (e.expires+1)*1000 - s.clock.Micro() // a key is there for the whole of its last millisecond
+	return time.Duration(float64(micros) / s.clock.rate * float64(time.Microsecond)), true
 }
 
 // Fields calls do with the names of a hash's fields.

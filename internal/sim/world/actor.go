@@ -42,9 +42,8 @@ type Try struct {
 	Apart  bool   // detached from what ctx holds
 	Lease  time.Duration
 	Fixed  bool
-	Waits  bool          // WithWait
-	wait   time.Duration // of WithWait
-	passes bounds        // of WithLocalHandoff
+	wait   time.Duration // of WithWait, 0 for none
+	passes handoff       // of WithLocalHandoff
 	Opts   []relock.Option
 
 	maxHold, fix, linger time.Duration // of the options, 0 for none
@@ -154,7 +153,7 @@ func (a *Actor) bound(what, name string, began time.Time, ended func() time.Dura
 
 // refused demands that there was a reason.
 func (a *Actor) refused(t Try, ctx context.Context, p *process, err error) {
-	if t.Once || t.Waits || ctx.Err() != nil || !errors.Is(err, relock.ErrNotAcquired) {
+	if t.Once || t.wait > 0 || ctx.Err() != nil || !errors.Is(err, relock.ErrNotAcquired) {
 		return
 	}
 	a.w.fail(t.Name, "Lock gave up by itself: %v", err)

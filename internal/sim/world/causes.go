@@ -110,7 +110,7 @@ func (a *Actor) failed(t Try, p *process, began time.Time, err error) {
 	if w.plan.Class != "none" && w.plan.Topology.Guarded {
 		return // what a quorum says of its nodes has more causes than are told apart here
 	}
-	if !expected && !t.Waits && w.ctx.Err() == nil && !w.disturbedSince(p, began.Add(-4*w.plan.Timeout()), true) {
+	if !expected && t.wait == 0 && w.ctx.Err() == nil && !w.disturbedSince(p, began.Add(-4*w.plan.Timeout()), true) {
 		w.fail(t.Name, "a call of p%d failed, and nothing happened that would excuse it: %v", p.index, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // crowd is how many locks are taken in one batch.
 const crowd = 400
 
-// crowds take hundreds of locks at once, most of them nobody else's.
+// crowds take hundreds of locks at once, most of them of their own.
 type crowds struct{ Mutexes }
 
 // shapeCrowds has a few batches of each process, on any topology.

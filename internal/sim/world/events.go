@@ -63,7 +63,7 @@ func drawEvents(r *rand.Rand, p *Plan) []event {
 	if total == 0 {
 		return nil
 	}
-	rounds := p.Procs * p.Actors * p.Rounds
+	rounds := p.allRounds()
 	var list []event
 	for i := range 1 + r.IntN(10) {
 		pick, at := r.IntN(total), 0

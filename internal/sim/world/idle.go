@@ -13,7 +13,7 @@ import (
 )
 
 // Lingering: an acquisition of a live process that has no lease is ended, unless it lingers: until so long after it was
-// first asked for, and until its process hears that somebody else wants the lock. What was lengthened, doubted, or granted
+// first asked for, and until its process hears that another process wants the lock. What was lengthened, doubted, or granted
 // later than by its first question is not taken from the cache. The judge sees each acquisition's id where a process sends
 // or hears it, so no fault of the network is mixed up with that.
 

@@ -27,7 +27,7 @@ type Held struct {
 	fixed  bool            // nothing renews it: a loss is not noticed before its end
 	lease  time.Duration
 	linger time.Duration // WithLinger
-	passes bounds        // of passing on in memory
+	passes handoff       // of passing on in memory
 	bound  *bound        // nil for none
 	id     string        // of its hold in Redis
 	first  time.Duration // the lease that the hold was asked for with
@@ -110,12 +110,12 @@ func (j *judge) struck(name string, counter, clock int64) {
 }
 
 // unbounded is told that a lock's counter is gone when the clock is set back: what is granted next
-// may be below all that was.
+// may be below all that was, also below a grant that no caller has heard of yet.
 func (j *judge) unbounded(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(name)
-	r.loose = max(r.loose, r.highest)
+	r.loose = max(r.loose, r.highest, r.reserved)
 }
 
 // uncounted is told that a counter was lost.

@@ -24,8 +24,12 @@ func (m Mutexes) Round(a *Actor, r *rand.Rand) {
 	t := m.draw(a, r)
 	ctx, cancel := m.context(a, r)
 	defer cancel()
-	if r.IntN(12) == 0 {
+	switch {
+	case r.IntN(12) == 0:
 		m.do(a, r, ctx, t)
+		return
+	case a.w.plan.Throng > 0 && a.place == 0 && r.IntN(3) == 0:
+		m.burst(a, r, ctx, t)
 		return
 	}
 	if h := a.Acquire(ctx, t); h != nil {
@@ -34,11 +38,31 @@ func (m Mutexes) Round(a *Actor, r *rand.Rand) {
 	}
 }
 
+// burst takes a lock a few times without a pause: where many do that, they overtake each other at its gate.
+func (m Mutexes) burst(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
+	for range 2 + r.IntN(7) {
+		h := a.Acquire(ctx, t)
+		if h == nil {
+			return
+		}
+		if r.IntN(2) == 0 {
+			a.Sleep(a.w.hold(r) / 4)
+		}
+		m.giveBack(a, r, h)
+	}
+}
+
 // draw is what is asked for.
 func (Mutexes) draw(a *Actor, r *rand.Rand) Try {
-	t := Try{Name: pick(r, a.w.plan.Names), Lease: pick(r, a.w.plan.Leases), Once: r.IntN(6) == 0}
+	t := Try{Name: a.w.plan.name(a.place, r), Lease: pick(r, a.w.plan.Leases), Once: r.IntN(6) == 0}
 	t.Opts = append(t.Opts, relock.WithLease(t.Lease))
-	t.passes = bounds{most: usualPasses, time: usualTime}
+	t.passes = handoff{most: usualPasses, time: usualTime}
+	if own := a.w.plan.Handoff; own.most > 0 {
+		t.handsOff(own.most, own.time)
+		if r.IntN(2) == 0 {
+			return t // what lingers, or is fixed, asks for no block
+		}
+	}
 	switch r.IntN(12) {
 	case 0:
 		t.fixes(t.Lease)
@@ -48,7 +72,6 @@ func (Mutexes) draw(a *Actor, r *rand.Rand) Try {
 	case 1:
 		t.caps(t.Lease + pick(r, []time.Duration{0, t.Lease / 2, t.Lease}))
 	case 2:
-		t.Waits = true
 		t.wait = time.Duration(1 + r.Int64N(int64(t.Lease)))
 		t.Opts = append(t.Opts, relock.WithWait(t.wait))
 	case 3:

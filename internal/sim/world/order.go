@@ -10,9 +10,9 @@ import (
 	"github.com/relock-go/relock/internal/sim"
 )
 
-// Order, promise 6, is seen in Redis itself: each command is looked at just before and just after it runs. Who is granted
-// the lock by it has the lowest ticket of those who listen, and a token above all that this Redis has granted since it
-// started. What a process passes on in memory, while others stand in Redis's queue, is bounded by WithLocalHandoff and
+// Order, promise 6, is seen in Redis itself: each command is looked at just before and just after it runs. The waiter that
+// it grants the lock has the lowest ticket of those that listen, and a token above all that this Redis has granted since
+// it started. What a process passes on in memory, while others stand in Redis's queue, is bounded by WithLocalHandoff and
 // WithLinger.
 
 // glimpse is what a command is about to change. The world's mutex guards it.
@@ -128,7 +128,7 @@ func (j *judge) looseOf(lock string) int64 {
 	return j.of(lock).loose
 }
 
-// lowest demands that nobody stands before the one who was granted the lock, and listens.
+// lowest demands that no waiter that listens stands before the one that was granted the lock.
 func (w *World) lowest(n *node, c *command, g *glimpsed) {
 	if len(g.line) == 0 {
 		return
@@ -151,7 +151,7 @@ func (w *World) lowest(n *node, c *command, g *glimpsed) {
 	}
 }
 
-// winner is who holds the lock alone, and with which ticket: that of the queue, or of the question; else it came last.
+// winner is the only holder of the lock, and its ticket: that of the queue, or of the question; else it came last.
 func (w *World) winner(n *node, c *command, g *glimpsed) (winner string, ticket float64) {
 	ticket = math.Inf(1)
 	args, ids := argsOf(c.args), 0
@@ -162,7 +162,7 @@ func (w *World) winner(n *node, c *command, g *glimpsed) (winner string, ticket 
 		winner, ids = id, ids+1
 	})
 	if ids > 1 {
-		return "", 0 // one had the turn, and let in who share its owner
+		return "", 0 // one had the turn, and let in the sharers of its owner
 	}
 	for _, other := range g.line {
 		if id, _ := waiterOf(other.Member); id == winner && winner != "" {
@@ -225,15 +225,15 @@ const (
 	usualTime   = 10 * time.Millisecond
 )
 
-// bounds are how long a lock may pass in memory, as it was asked for.
-type bounds struct {
+// handoff is WithLocalHandoff: how often, and how long, a lock may pass in memory.
+type handoff struct {
 	most int
 	time time.Duration
 }
 
 // handsOff asks for a lock with bounds of its own.
 func (t *Try) handsOff(passes int, d time.Duration) {
-	t.passes = bounds{passes, d}
+	t.passes = handoff{passes, d}
 	t.Opts = append(t.Opts, relock.WithLocalHandoff(passes, d))
 }
 
@@ -242,7 +242,7 @@ func (t *Try) handsOff(passes int, d time.Duration) {
 func (w *World) inTurn(h *Held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if h.proc.dead || h.owner != "" || h.passes.most == 0 { // in a scene nobody says what was asked for
+	if h.proc.dead || h.owner != "" || h.passes.most == 0 { // a scene does not say what was asked for
 		return
 	}
 	n, now := w.nodes[0], time.Now()
@@ -268,7 +268,7 @@ func (w *World) inTurn(h *Held) {
 	idle := t.linger > 0 && now.Before(t.began.Add(t.linger+slack))
 	switch {
 	case t.passes > t.most+1 && !idle:
-		w.failed(h.Name, "p%d passes the lock on %d times in memory past one who waits", h.proc.index, t.passes)
+		w.failed(h.Name, "p%d passes the lock on %d times in memory past a waiter", h.proc.index, t.passes)
 	case h.proc.disturbed.After(t.waited) || n.disturbed.After(t.waited):
 		// What it was passed on with in time may reach the next caller late: its lease is set in Redis before.
 	case now.Sub(t.waited) > t.time+slack && !idle:

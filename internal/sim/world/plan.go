@@ -21,6 +21,7 @@ type Plan struct {
 	Topology topology
 	Procs    int
 	Actors   int // of each process
+	Throng   int // actors of the first process, 0 for as many as the others have
 	JVMs     int // processes that use Redisson
 	Threads  int // of each JVM
 	Rounds   int // of each actor
@@ -28,7 +29,8 @@ type Plan struct {
 	Lease    time.Duration   // of the clients
 	Leases   []time.Duration // that locks are taken with
 	Rates    rates
-	Crowded  int // link.Crowded
+	Crowded  int     // link.Crowded
+	Handoff  handoff // of all who ask for none, where there is a throng
 	Events   []event
 	Fresh    bool             // nobody has initialized guarded nodes
 	Guard    relock.GuardMode // of guarded ones
@@ -131,7 +133,9 @@ func Draw(seed uint64, class, topo string) *Plan {
 		p.Guard = relock.GuardStrict
 	}
 	p.Rates = drawRates(r, p)
+	p.throng()
 	p.Events = drawEvents(r, p)
+	p.closeThrong()
 	p.tag()
 	p.crowd()
 	return p
@@ -162,7 +166,11 @@ func (p *Plan) crowd() {
 	if p.Topology.Quorum || throw(p.Seed, "crowded").stream().IntN(4) > 0 {
 		return
 	}
-	p.Crowded, p.Actors = 1, p.Actors+6
+	p.Crowded = 1
+	if p.Throng > 0 {
+		return
+	}
+	p.Actors += 6
 	for i := range 6 {
 		p.Names = append(p.Names, "crowd-"+strconv.Itoa(i))
 	}
@@ -217,6 +225,9 @@ func (p *Plan) options() []relock.Option {
 
 func (p *Plan) String() string {
 	who := fmt.Sprintf("%d processes of %d actors, %d JVMs of %d threads", p.Procs, p.Actors, p.JVMs, p.Threads)
+	if p.Throng > 0 {
+		who = fmt.Sprintf("a throng of %d actors in p0, handed over %v; ", p.Throng, p.Handoff) + who
+	}
 	return fmt.Sprintf("seed %d: %s, %s; %s, %d rounds, %d names, leases %v of %v, crowded at %d; %v", p.Seed, p.Class,
 		p.Topology.Name, who, p.Rounds, len(p.Names), p.Leases, p.Lease, p.Crowded, p.Rates)
 }

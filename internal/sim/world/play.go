@@ -27,7 +27,7 @@ func (w *World) play() {
 	watching.Go(func() { w.judge.watch(over) })
 	var actors sync.WaitGroup
 	for place := range w.plan.Procs {
-		for i := range w.plan.Actors {
+		for i := range w.plan.actorsOf(place) {
 			a := &Actor{w: w, place: place, index: i}
 			actors.Go(a.run)
 		}

@@ -40,12 +40,14 @@ var Scenes = []Scene{
 	{"rolling", shapeRolling, func() Kind { return rollers{} }},
 	{"unheard", shapeUnheard, func() Kind { return keepers{shared: true} }},
 	{"apart", shapeApart, func() Kind { return aparts{} }},
+	{"idle", shapeIdle, func() Kind { return idlers{} }},
+	{"missed", shapeMissed, func() Kind { return keepers{} }},
 }
 
 // Play plays a seed of the scene in a bubble.
 func (s Scene) Play(t *testing.T, seed uint64, o Options) *Result {
 	plan := Draw(seed, "none", o.Topology)
-	plan.Class, plan.Fresh, plan.Events, plan.JVMs = s.Name, false, nil, 0
+	plan.Class, plan.Fresh, plan.Events, plan.JVMs, plan.Throng = s.Name, false, nil, 0, 0
 	plan.Rounds /= 2 // a scene is made for few
 	s.Shape(plan, throw(seed, "scene", s.Name).stream())
 	o.Kind = s.Kind()
@@ -94,11 +96,18 @@ func shapeOrphans(p *Plan, r *rand.Rand) {
 	p.Rates.Slow, p.Rates.LoseCall, p.Rates.LoseReply = .1, .03, .03
 }
 
+// shapeMissed loses some of the commands that renew long leases, too few in a row to cost a lease.
+func shapeMissed(p *Plan, _ *rand.Rand) {
+	p.Topology = alone
+	p.lasts(30 * time.Second)
+	p.Rates = rates{Delay: p.Rates.Delay, LoseCall: .1}
+}
+
 // with adds events of one sort, spread over the rounds.
 func (p *Plan) with(r *rand.Rand, n int, name string, what func(*World, event)) {
 	for i := range n {
 		p.Events = append(p.Events, event{
-			Name: fmt.Sprintf("event %d %s", len(p.Events), name), Round: int64(r.IntN(p.Procs * p.Actors * p.Rounds)), What: what,
+			Name: fmt.Sprintf("event %d %s", len(p.Events), name), Round: int64(r.IntN(p.allRounds())), What: what,
 			After: time.Duration(r.Int64N(int64(p.Timeout()))), Last: p.Longest() + time.Duration(r.Int64N(int64(2*p.Longest()))),
 			Proc: r.IntN(p.Procs), Node: r.IntN(p.Topology.Nodes), N: i,
 		})
@@ -383,8 +392,8 @@ func (w *World) commands(p *process) int {
 	return p.commands
 }
 
-// forcers hold locks for long, and let another process force them, whose commands reach one node
-// after the other.
+// forcers hold locks for long, and let another process force them. Its commands reach one node after
+// the other.
 type forcers struct{ Mutexes }
 
 func (forcers) Round(a *Actor, r *rand.Rand) {
@@ -556,7 +565,7 @@ func (fillers) Round(a *Actor, r *rand.Rand) {
 	began := time.Now()
 	h := a.Acquire(ctx, Try{Name: fmt.Sprintf("own-%d-%d-%d", a.place, a.index, r.IntN(1e9)), Lease: plan.Lease, Fixed: true, Opts: opts})
 	if took := time.Since(began); took > 14*plan.Timeout()+time.Second {
-		w.fail("", "Lock of a name that nobody else asks for took %v", took)
+		w.fail("", "Lock of a name of its own took %v", took)
 	}
 	if h != nil {
 		a.Release(w.ctx, h, false)

@@ -284,7 +284,7 @@ func (w *World) sent(l *line, op string) {
 	}
 	quiet := time.Since(p.asked)
 	each := burst + int(quiet*time.Duration(rate)/time.Second)
-	if allowed := each * len(w.nodes) * (w.plan.Actors + p.calls + 1); p.commands > allowed {
+	if allowed := each * len(w.nodes) * (w.plan.actorsOf(p.index) + p.calls + 1); p.commands > allowed {
 		w.failed("", "a storm: p%d has sent %d commands in the %v since one of its callers asked or was answered", p.index,
 			p.commands, quiet)
 	}
