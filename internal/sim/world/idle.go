@@ -141,6 +141,17 @@ func (w *World) hears(channel, message string) {
 	}
 }
 
+// askedFor is when the lock was first asked for that a lease was granted with: a caller that gave up leaves its place to
+// the next of its process.
+func (w *World) askedFor(h *Held) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s := w.stays[h.id]; s != nil && !s.given {
+		return earlier(h.asked, s.first)
+	}
+	return h.asked
+}
+
 // gives notes a lease, and demands of one from the cache that it may have been there.
 func (w *World) gives(h, outer *Held) {
 	w.mu.Lock()

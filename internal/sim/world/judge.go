@@ -179,6 +179,7 @@ func (j *judge) granted(h, outer *Held) {
 		return // lost on the way, as its holder is told at once
 	}
 	h.id, h.first = idOf(h.Lease)
+	h.asked = j.w.askedFor(h)
 	others, r := j.enter(h, outer)
 	j.watches(h)
 	j.trusts(h)
