@@ -1,6 +1,9 @@
 package world
 
 import (
+	"cmp"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -55,15 +58,58 @@ type standing struct {
 
 // sound reports whether a history has an order.
 func (h *history) sound(together func(a, b *Held) bool) bool {
+	return h.ordered(h.narrowed(), together)
+}
+
+func (h *history) ordered(list []told, together func(a, b *Held) bool) bool {
 	model := porcupine.Model{
 		Init: func() any { return standing{last: -1} },
 		Step: func(state, input, _ any) (bool, any) { return h.step(state.(standing), input.(turn), together) },
 	}
 	var ops []porcupine.Operation
-	for i, t := range h.told {
+	for i, t := range list {
+		if t.from > t.to {
+			return false
+		}
 		ops = append(ops, porcupine.Operation{ClientId: i, Input: t.turn, Call: int64(t.from), Return: int64(t.to)})
 	}
 	return porcupine.CheckOperations(model, ops)
+}
+
+// narrowed are the operations with the times that they have in every order there may be: else the search takes a time that
+// grows exponentially with how many call at once. A lease without an owner is granted, and over, before any lease with a
+// higher token is granted: so that one's grant comes after the grant's call and Unlock's, and both come before it returns.
+// Sharers of an owner may be let in with lower tokens than those before them.
+func (h *history) narrowed() []told {
+	ops := slices.Clone(h.told)
+	slices.SortStableFunc(ops, func(a, b told) int { return cmp.Compare(h.leases[a.lease].Token, h.leases[b.lease].Token) })
+	token := func(i int) int64 { return h.leases[ops[i].lease].Token }
+	exact := func(t told) bool { return h.leases[t.lease].owner == "" }
+	var floor, next time.Duration // of what is granted after all lower tokens, and after this one too
+	for i, t := range ops {
+		if i > 0 && token(i) > token(i-1) {
+			floor = next
+		}
+		if exact(t) {
+			next = max(next, t.from)
+		}
+		if !t.ends {
+			ops[i].from = max(t.from, floor)
+		}
+	}
+	ceiling, before := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64) // likewise, from above
+	for i, t := range slices.Backward(ops) {
+		if i+1 < len(ops) && token(i) < token(i+1) {
+			ceiling = before
+		}
+		if !t.ends {
+			before = min(before, t.to)
+		}
+		if exact(t) {
+			ops[i].to = min(t.to, ceiling)
+		}
+	}
+	return ops
 }
 
 // step reports whether an operation may come next, and what is known then.

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -40,4 +41,37 @@ func TestHistoriesOfCallsUnderWay(t *testing.T) {
 	h.ends(first, 5, 20)
 	h.begins(second, 2)
 	require.True(t, h.sound(strangers))
+}
+
+// What narrows the times of operations changes no answer.
+func TestHistoriesAreNarrowedSoundly(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	answers := map[bool]int{}
+	for range 20_000 {
+		h, free, owners := &history{}, time.Duration(10), [5]string{}
+		for i := range owners { // the leases of a hold have its owner
+			owners[i] = pick(r, []string{"", "", "", "a", "b"})
+		}
+		for i := range 1 + r.IntN(5) {
+			some := func(most int) time.Duration { return time.Duration(r.IntN(most)) }
+			l := &Held{Token: int64(i)}
+			if r.IntN(4) == 0 {
+				l.Token = int64(r.IntN(5))
+			}
+			l.owner = owners[l.Token]
+			granted := max(free+some(3)-some(2), 10)
+			l.at = granted + some(4)
+			h.begins(l, granted-some(10))
+			over := l.at + 1 + some(3) // else the search lets a lease end before its grant
+			free = over + some(2)
+			if r.IntN(8) > 0 {
+				h.ends(l, over, free+some(4))
+			}
+		}
+		want := h.ordered(h.told, Mutexes{}.Together)
+		require.Equal(t, want, h.sound(Mutexes{}.Together))
+		answers[want]++
+	}
+	require.Greater(t, answers[true], 2_000)
+	require.Greater(t, answers[false], 2_000)
 }
