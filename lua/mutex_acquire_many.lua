@@ -11,10 +11,10 @@ local function survey(keys, args, entries, deep, wide)
   local asked, counters, seen = {}, {}, {}
   for i = 1, entries do
     local k = (i - 1) * deep
-    if seen[KEYS[1]] then
-      return -- the second of them will find it taken
+    if seen[KEYS[3]] then
+      return -- the second of them will find it counted further, or the lock taken
     end
-    seen[KEYS[1]] = true
+    seen[KEYS[3]] = true
     asked[2 * i - 1], asked[2 * i], counters[i] = KEYS[1], KEYS[2], KEYS[3]
   end
   if redis.pcall('EXISTS', unpack(asked)) == 0 then

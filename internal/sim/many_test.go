@@ -186,3 +186,33 @@ func bareAnswer(v driver.Value) string {
 	}
 	return text
 }
+
+// The locks k and {k} have one counter: of those that are asked for together the second begins where the first ends.
+func TestManyLocksOfOneCounter(t *testing.T) {
+	for _, had := range []string{"", "9000000000000000"} { // ahead of any clock
+		s := NewServer(Options{Name: "crowd"})
+		c := s.Open("", "", nil, nil)
+		if had != "" {
+			require.NoError(t, s.Exec(c, []string{"SET", "redisson_lock_token:{k}", had}).Err())
+		}
+		many, err := (lua.Scripts{Kind: "mutex", Retention: time.Hour}).Many("acquire")
+		require.NoError(t, err)
+		shared := []string{"redisson_lock_token:{k}", "redisson_lock__channel:{k}", "relock_listen:{k}"}
+		keys := slices.Concat([]string{"k", "relock_queue:{k}"}, shared, []string{"{k}", "relock_line:{k}"}, shared)
+		words := slices.Concat([]string{"EVAL", many, strconv.Itoa(len(keys))}, keys,
+			[]string{"2", "100000", "32", "c:1", "100000", "16", "c:2"})
+		answers, err := s.Exec(c, words).Values()
+		require.NoError(t, err)
+		var begins, ends [2]int64
+		for i, answer := range answers {
+			var n int64
+			_, err := fmt.Sscanf(bareAnswer(answer), "[1 %d %d]", &begins[i], &n)
+			require.NoError(t, err)
+			ends[i] = begins[i] + n - 1
+		}
+		require.Greater(t, begins[1], ends[0])
+		counter, err := s.Exec(c, []string{"GET", "redisson_lock_token:{k}"}).Int64()
+		require.NoError(t, err)
+		require.Equal(t, ends[1], counter)
+	}
+}
