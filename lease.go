@@ -53,6 +53,8 @@ func (l *Lease) begin(ctx context.Context, of *lock, h *hold, how How) {
 	l.ctx.Context, l.ctx.lease = ctx, l
 }
 
+// A lease is the bearer of its share: its context ends with that, and an observer is told.
+
 func (l *Lease) end(cause error) { l.ctx.end(cause) }
 
 func (l *Lease) losing() { l.told.CompareAndSwap(toldNothing, owedLost) }

@@ -551,7 +551,7 @@ func BenchmarkCachedKeysOfTheirOwn(b *testing.B) {
 
 // A hold that is granted with a release, for a waiter that has left by then, may linger as any other, and no longer.
 func TestLingeringHoldOfAWaiterThatLeftEnds(t *testing.T) {
-	const linger = 200 * time.Millisecond
+	const linger = time.Second
 	s := redistest.Start(t)
 	rdb := faulty(s)
 	c := lingeringClient(t, rdb, linger, WithLocalHandoff(1, 0))

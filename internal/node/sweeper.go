@@ -72,8 +72,8 @@ const (
 const (
 	sweepBatch = 50 // keeps others waiting for about half a millisecond
 	sweepsOut  = 8  // commands at once to one Redis
-	// clusterSweepsOut is likewise for a Cluster, where each slot takes a command of its own. It leaves
-	// permits of the link to others, even where one master hangs.
+	// clusterSweepsOut is likewise for a Cluster, where each slot takes a command of its own: a quarter of
+	// the permits that its link has for all.
 	clusterSweepsOut = 256
 	sweepWindow      = 20 * time.Millisecond // what is due so soon is taken along
 	// sweepPace is between two looks at what is due: the first that comes goes at once, and those that

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -88,25 +89,42 @@ func TestAbandonedClaimIsSweptWhereItMayStand(t *testing.T) {
 	}
 }
 
-// A node that the contest never asked, since the others were enough, may have been taken for the claim by a renewal.
-func TestAbandonedClaimIsSweptWhereARenewalTookIt(t *testing.T) {
-	d := newDiary()
-	q := stubs(t, 1, func(_ int, c *faults.Call) (driver.Value, error) {
-		d.note(c.ScriptName())
-		if c.ScriptName() != "vote" {
-			return swept()
-		}
-		return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
-			driver.Int(1_800_000_000_000_000), driver.Int(1)), nil
-	}, func(c *Config) { c.Timeout = 4 * patience })
-	c := contender(t, q)
-	v, found := c.contest.voters[0], clock.Now()
-	v.missing.Store(&found)
-	(&tally{q: q, sent: found.Add(q.cfg.Timeout)}).repair(v)
-	require.Equal(t, "vote", within(t, d.news))
-	require.Eventually(t, v.MayStand, patience, time.Millisecond)
-	c.Abandon()
-	require.Equal(t, "sweep", within(t, d.news))
+// A node that the contest never asked, since the others were enough, may have been taken for the claim by a renewal: it is
+// swept, however the claim ends.
+func TestClaimIsSweptWhereARenewalTookIt(t *testing.T) {
+	for name, ends := range map[string]func(q *Quorum, c *Claim){
+		"abandoned": func(_ *Quorum, c *Claim) { c.Abandon() },
+		"released while the node is left alone": func(q *Quorum, c *Claim) {
+			q.members[0].Answered(faults.ErrNoAnswer)
+			require.True(t, q.members[0].Idle())
+			_ = c.Release(nil) // the others have nothing of it
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDiary()
+				q := stubs(t, 3, func(i int, c *faults.Call) (driver.Value, error) {
+					if i == 0 {
+						d.note(c.ScriptName())
+					}
+					if c.ScriptName() != "vote" {
+						return swept()
+					}
+					return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
+						driver.Int(1_800_000_000_000_000), driver.Int(1)), nil
+				}, func(c *Config) { c.Timeout = 4 * patience })
+				c := contender(t, q)
+				v, found := c.contest.voters[0], clock.Now()
+				v.missing.Store(&found)
+				(&tally{q: q, sent: found.Add(q.cfg.Timeout)}).repair(v)
+				require.Equal(t, "vote", within(t, d.news))
+				synctest.Wait()
+				require.True(t, v.MayStand())
+				ends(q, c)
+				require.Equal(t, "sweep", within(t, d.news))
+			})
+		})
+	}
 }
 
 // A vote that ends once its claim was abandoned may have put that back: it is swept once more, behind the vote.

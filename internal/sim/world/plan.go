@@ -30,7 +30,7 @@ type Plan struct {
 	Leases   []time.Duration // that locks are taken with
 	Rates    rates
 	Crowded  int     // link.Crowded
-	Handoff  handoff // of all who ask for none, where there is a throng
+	Handoff  handoff // of calls that ask for none, where there is a throng
 	Events   []event
 	Fresh    bool             // nobody has initialized guarded nodes
 	Guard    relock.GuardMode // of guarded ones

@@ -10,9 +10,6 @@ import (
 	"hash"
 	"io"
 	"math"
-	"os"
-	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -183,22 +180,4 @@ func spellFaults(fired []string) string {
 		return strconv.Itoa(len(fired))
 	}
 	return strings.Join(fired, "; ")
-}
-
-// A seed repeats exactly in a process of its own.
-func TestASeedRepeats(t *testing.T) {
-	if !overlay.Active() {
-		t.Skip("built without the overlay: then a seed repeats only mostly")
-	}
-	for _, seed := range []int{3, 4, 6, 11, 29, 37, 39} { // topologies, cards of clients, idle holds, crowds, partitions
-		traces := func() string {
-			alone := exec.Command(os.Args[0], "-test.run=^TestSimulation$", "-test.v", fmt.Sprint("-from=", seed), "-seeds=1", "-digest")
-			out, err := alone.CombinedOutput()
-			require.NoError(t, err, "%s", out)
-			found := regexp.MustCompile(`traces ([0-9a-f]+)`).FindSubmatch(out)
-			require.NotNil(t, found, "%s", out)
-			return string(found[1])
-		}
-		require.Equal(t, traces(), traces(), "seed %d", seed)
-	}
 }
