@@ -90,8 +90,9 @@
 // holds that follow each other, since Fence has them, and a clock only raises a node's counter. That a node which is
 // back with an older file has lost its memory, since its run id is another. That a node which does not answer, or is
 // quarantined, is not waited for where more nodes have forgotten than a quorum survives: in Fence a seed has all
-// counters, and Spread has tokens rise by the clocks alone where nodes that forgot are told nothing. By that a node may
-// forget that it forgot, too, long after (docs/wire.md). That what nodes are told by a quorum is the
+// counters, and Spread has tokens rise by the clocks alone where nodes that forgot are told nothing. Nor is a seed in the
+// model that is sent once more, since there it may come as late. By Spread a node may forget that it forgot, too, long
+// after (docs/wire.md). That what nodes are told by a quorum is the
 // same number for all: in Tokens each proposal is any, and only the work of write-backs depends on it.
 //
 // Of lingering: several goroutines, since what goes on at a gate is Local's, where an idle hold is one that is passed on

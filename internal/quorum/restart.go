@@ -27,37 +27,67 @@ func (v *voter) hear(got vote, now clock.Stamp) {
 
 // reseed has the nodes that forgot be told with their next vote, once enough of the others have told
 // how far they counted since. Those that have not are asked.
+//
+// Where too many forgot, nodes are told once they make a quorum with those that remember. Were one
+// told before, it would count as one that remembers, and beside a node that does not answer nothing
+// would be known for the next. What was told once is told again: it may not have arrived, and then
+// it might as well come late.
 func (t *contest) reseed() {
+	able := 0 // to grant, as far as it is about memory
+	var forgot []*voter
 	for _, v := range t.voters {
-		if v.err == nil || v.seeded || v.pending {
-			continue
-		}
 		r := wire.RefusalOf(v.err)
-		if r.Born == "" {
+		switch {
+		case v.seeded, v.err == nil && !v.told.IsZero():
+			able++
+			continue
+		case r.Born == "", v.pending:
 			continue
 		}
-		if reached, known := t.recall(v, r); known {
-			v.seeded, v.reached = true, reached
-			v.seeds++
-			v.anew = v.seeds == 1 // one that refuses to be told leaves the pause of other refusals
-			continue
+		reached, known, tooMany := t.recall(v, r)
+		switch {
+		case known && !tooMany:
+			v.tell(reached)
+			able++
+		case known, v.seeds > 0:
+			v.reached = max(reached, v.reached)
+			forgot = append(forgot, v)
+		default:
+			t.askOthers(v)
 		}
-		for _, other := range t.voters {
-			asked := other.err == nil || wire.RefusalOf(other.err) != wire.Refusal{}
-			if asked && other != v && !other.pending && !v.doubted.Before(other.told) {
-				other.anew = true
-			}
+	}
+	if able+len(forgot) >= t.q.need {
+		for _, v := range forgot {
+			v.tell(v.reached)
 		}
 	}
 }
 
-// recall returns how far enough of the others have counted. Enough is so many that no quorum's
-// counter can have been only on the rest. Where more nodes have forgotten than a quorum survives,
-// it is the most that any node knows: the clocks, and the quarantine, see to it that tokens rise. A
-// node that does not answer is not waited for then, nor one that is quarantined: else a lock would
-// be granted nowhere as long as that is so. It returns false while that is unknown.
-func (t *contest) recall(v *voter, r wire.Refusal) (int64, bool) {
-	reached := r.Counter
+// tell has a node that forgot be told with its next vote.
+func (v *voter) tell(reached int64) {
+	v.seeded, v.reached = true, reached
+	v.seeds++
+	v.anew = v.seeds == 1 // one that refuses to be told leaves the pause of other refusals
+}
+
+// askOthers asks those that have not told how far they counted since v said that it forgot.
+func (t *contest) askOthers(v *voter) {
+	for _, other := range t.voters {
+		asked := other.err == nil || wire.RefusalOf(other.err) != wire.Refusal{}
+		if asked && other != v && !other.pending && !v.doubted.Before(other.told) {
+			other.anew = true
+		}
+	}
+}
+
+// recall returns how far the others have counted, as far as they told that, and whether enough of
+// them did. Enough is so many that no quorum's counter can have been only on the rest. Where more
+// nodes have forgotten than a quorum survives, it is the most that any node knows: the clocks, and
+// the quarantine, see to it that tokens rise. A node that does not answer is not waited for then,
+// nor one that is quarantined: else a lock would be granted nowhere as long as that is so. It tells
+// whether that alone made it enough.
+func (t *contest) recall(v *voter, r wire.Refusal) (reached int64, known, tooMany bool) {
+	reached = r.Counter
 	healthy, forgot, silent := 0, 0, 0
 	for _, other := range t.voters {
 		n := max(other.Belief.Counter, other.Belief.Number)
@@ -76,13 +106,11 @@ func (t *contest) recall(v *voter, r wire.Refusal) (int64, bool) {
 		}
 	}
 	others, survived := len(t.voters)-1, len(t.voters)-t.q.need
-	if forgot < survived { // and v: it is not too many yet that forgot
-		silent = 0
+	if healthy >= min(survived+1, others) || forgot+healthy >= others {
+		return reached, true, false
 	}
-	if healthy < min(survived+1, others) && forgot+healthy+silent < others {
-		return 0, false // another node may still know
-	}
-	return reached, true
+	tooMany = forgot >= survived && forgot+healthy+silent >= others // with v; else another node may still know
+	return reached, tooMany, tooMany
 }
 
 // kept asks the nodes that keep the lock how far they have counted. A holder may tell that to a node

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -100,6 +101,75 @@ func TestWinnerTellsTheForgetfulNode(t *testing.T) {
 	reaches(t, nodes[0], g.Token)
 }
 
+// Where too many forgot, and another does not answer, all of them are told, in whichever order they say so, and though one
+// was told before: with that one as a node that remembers, nothing would be known for the next.
+func TestAllThatForgotAreTold(t *testing.T) {
+	begun := func() (e *contest, says func(v *voter, err error)) {
+		e = contender(t, stubs(t, 3, unsaid)).contest
+		says = func(v *voter, err error) {
+			v.pending = true
+			e.count(vote{voter: v, err: err, sent: clock.Now()})
+		}
+		says(e.voters[2], context.DeadlineExceeded)
+		return e, says
+	}
+	unseeded := func(born int) error { return &driver.ReplyError{Text: fmt.Sprintf("UNSEEDED %d 7", born)} }
+	remembers := func(e *contest, v *voter) {
+		e.count(vote{voter: v, sent: clock.Now(), Answer: wire.Answer{Mine: true, Number: 1 << 52}})
+	}
+	t.Run("one after the other", func(t *testing.T) {
+		e, says := begun()
+		first, second := e.voters[0], e.voters[1]
+		says(first, unseeded(1000))
+		says(second, unseeded(1001)) // sent after the first had said so, and not the other way round
+		require.False(t, first.seeded, "the second could not be told any more")
+		require.False(t, second.seeded)
+		require.True(t, first.anew, "it is asked whether that is still so")
+		says(first, unseeded(1000))
+		require.True(t, first.seeded)
+		require.True(t, second.seeded)
+	})
+	t.Run("a seed is lost", func(t *testing.T) {
+		e, says := begun()
+		first, second := e.voters[0], e.voters[1]
+		for range 2 {
+			says(first, unseeded(1000))
+			says(second, unseeded(1001))
+		}
+		require.True(t, second.seeded)
+		says(second, context.DeadlineExceeded)
+		remembers(e, first)
+		require.False(t, second.seeded)
+		says(second, unseeded(1001))
+		require.True(t, second.seeded, "though the first one remembers now")
+		says(second, unseeded(1002))
+		remembers(e, first)
+		require.False(t, second.seeded, "it forgot once more, and the third may know what the first does not")
+	})
+	t.Run("one is quarantined for longer", func(t *testing.T) {
+		e, says := begun()
+		first, second := e.voters[0], e.voters[1]
+		for range 2 {
+			says(first, unseeded(1000))
+			says(second, &driver.ReplyError{Text: "QUARANTINED 1001 3000"})
+		}
+		require.False(t, first.seeded, "the two alone make a quorum")
+		for range 2 {
+			says(second, unseeded(1001))
+			says(first, unseeded(1000))
+		}
+		require.True(t, first.seeded)
+		require.True(t, second.seeded)
+	})
+	t.Run("one forgot alone", func(t *testing.T) {
+		e, says := begun()
+		remembers(e, e.voters[0])
+		says(e.voters[1], unseeded(1001))
+		remembers(e, e.voters[0])
+		require.False(t, e.voters[1].seeded, "the third may know more")
+	})
+}
+
 // Where more nodes have forgotten than a quorum survives, one that does not answer is not waited for. It is where fewer have.
 func TestSilentNodeIsNotAskedWhenTooManyForgot(t *testing.T) {
 	refusal := &driver.ReplyError{Text: "UNSEEDED 1000 7"}
@@ -130,13 +200,13 @@ func TestSilentNodeIsNotAskedWhenTooManyForgot(t *testing.T) {
 			r := wire.RefusalOf(refusal)
 			require.Equal(t, int64(7), r.Counter)
 			last.pending = true
-			_, known := e.recall(v, r)
+			_, known, _ := e.recall(v, r)
 			require.False(t, known, "its answer is still out")
 			last.pending, last.err = false, context.DeadlineExceeded
-			_, known = e.recall(v, r)
+			_, known, _ = e.recall(v, r)
 			require.Equal(t, tc.known, known)
 			last.err = node.ErrIdle
-			_, known = e.recall(v, r)
+			_, known, _ = e.recall(v, r)
 			require.Equal(t, tc.known, known, "it is left alone, since it did not answer")
 		})
 	}
@@ -166,7 +236,7 @@ func TestQuarantinedNodeIsNotWaitedFor(t *testing.T) {
 			if !tc.since {
 				other.told = now.Add(-time.Millisecond)
 			}
-			_, known := e.recall(v, wire.RefusalOf(v.err))
+			_, known, _ := e.recall(v, wire.RefusalOf(v.err))
 			require.Equal(t, tc.known, known)
 			e.reseed()
 			require.Equal(t, tc.known, v.seeded)
