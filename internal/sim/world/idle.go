@@ -35,7 +35,8 @@ type stay struct {
 	given   bool      // it had a lease
 	turn    int       // counts the leases, and what lengthens one that no caller was given yet
 	linger  time.Duration
-	held    []*Held // its leases, but for those that were over when the last one was given
+	held    []*Held   // its leases, but for those that were over when the last one was given
+	last    time.Time // when one of them was given out, or let go
 }
 
 // has reports whether a lease of it may be live.
@@ -167,7 +168,7 @@ func (w *World) gives(h, outer *Held) {
 		}
 	}
 	s.lock = h.Name
-	s.given, s.live, s.turn = true, s.live+1, s.turn+1
+	s.given, s.live, s.turn, s.last = true, s.live+1, s.turn+1, time.Now()
 	s.held = append(slices.DeleteFunc(s.held, func(h *Held) bool { return h.over.Load() }), h)
 	if outer == nil || outer.id != h.id {
 		s.linger = h.linger
@@ -207,6 +208,7 @@ func (w *World) leaves(h *Held) {
 	defer w.mu.Unlock()
 	if s := w.stays[h.id]; s != nil && h.going == remains {
 		h.going = isLeft
+		s.last = time.Now()
 		s.live--
 		s.leaving++
 	}

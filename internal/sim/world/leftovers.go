@@ -58,7 +58,7 @@ func (w *World) strayed(n *node, p *process, at stray, seen strays, now time.Tim
 	}
 	most := w.plan.Longest()/3 + sweepPause + 2*w.plan.Timeout()
 	if s := w.stays[at.id]; s != nil {
-		if s.has() {
+		if since = later(since, s.last); s.has() { // a lease may be shorter than the time between two looks
 			since = now
 		}
 		most += s.linger
