@@ -194,7 +194,7 @@ func (c *Client) Close() {
 		k.settle()
 		k.plate.close()
 		k.arb.close()
-		k.cfg.lines.close()
+		k.cfg.logged.close()
 		for _, closed := range c.closed {
 			closed()
 		}

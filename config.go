@@ -63,7 +63,7 @@ type nodeConfig struct {
 	prefix    string        // of all names in Redis
 	name      string        // by which the client tells who it is; "": it does not
 	log       *slog.Logger
-	lines     *lines   // that log gets of events; nil without a logger
+	logged    *logged  // writes events to log; nil without a logger
 	observer  Observer // nil for none
 }
 
@@ -121,7 +121,7 @@ func (c config) with(opts []Option, client bool) (config, error) {
 			ErrInvalidOption, max(c.lease, c.fixed), least, c.retention)
 	}
 	if client {
-		c.addLines()
+		c.addLogged()
 	}
 	c.derive()
 	if c.timeout > 0 && c.timeout > c.firstLease/3 {

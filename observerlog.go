@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/relock-go/relock/internal/throttle"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -31,69 +32,75 @@ func WithLogger(log *slog.Logger) Option {
 		if log == nil {
 			return fmt.Errorf("the logger is nil")
 		}
-		c.log, c.lines = log, newLines(log)
+		c.log, c.logged = log, newLogged(log)
 		return nil
 	}}
 }
 
-const (
-	// lineEvery is how far apart lines of one cause are.
-	lineEvery = 10 * time.Second
-	// namesInLine is how many locks a line names that stands for several.
-	namesInLine = 20
-	// debugLines is how many lines of one kind of event are written at debug in lineEvery.
-	debugLines = 100
-	// causesInLine bounds how many causes of one kind of event have lines of their own at one time.
-	causesInLine = 8
-)
+// logged is the Observer that writes to a logger.
+type logged struct {
+	log   *slog.Logger
+	warns *throttle.Lines[Event]
+	debug [len(eventNames)]throttle.Budget
 
-// lines is the Observer that writes to a logger.
-type lines struct {
-	log *slog.Logger
-
-	// mu guards what follows. A topic is there for as long as its timer runs, which is until
-	// lineEvery has passed in which nothing was added to it.
-	mu     sync.Mutex
-	topics map[topic]*backlog
-	down   map[int]time.Time // since when a node does not answer
-	quotas [len(eventNames)]quota
-	closed bool
+	mu   sync.Mutex
+	down map[int]time.Time // since when a node does not answer; guarded by mu
 }
 
-// topic is what one line stands for.
-type topic struct {
-	kind  EventKind
-	node  int
-	cause string
+func newLogged(log *slog.Logger) *logged {
+	o := &logged{log: log, down: make(map[int]time.Time)}
+	o.warns = throttle.New(o.warn, map[int]int{int(EventNodeUp): int(EventWaiting)}) // what waited for the node is told first
+	return o
 }
 
-// backlog is what came of a topic since its last line.
-type backlog struct {
-	events int
-	locks  []string
-	last   Event
-	timer  *time.Timer
-}
-
-// quota is what was written at debug of one kind of event, since then.
-type quota struct {
-	since          time.Time
-	lines, skipped int
-}
-
-func newLines(log *slog.Logger) *lines {
-	return &lines{log: log, topics: make(map[topic]*backlog), down: make(map[int]time.Time)}
-}
-
-// Observe writes a line, or remembers the event for a later one.
-func (o *lines) Observe(e Event) {
+// Observe writes a line, or keeps the event for a later one.
+func (o *logged) Observe(e Event) {
 	switch {
 	case e.Kind == EventNodeUp:
 		o.up(e)
-	case e.alarms() && o.due(e):
-		o.warn(e, 1, nil)
-	case o.log.Enabled(context.Background(), slog.LevelDebug):
-		o.debug(e)
+		return
+	case e.Kind == EventNodeDown:
+		o.wentDown(e.Node)
+	}
+	if e.alarms() && o.warns.Add(e.topic(), e, e.Lock) {
+		return
+	}
+	if o.log.Enabled(context.Background(), slog.LevelDebug) {
+		o.tell(e)
+	}
+}
+
+// tell writes a line at debug, if there were not too many of the kind lately.
+func (o *logged) tell(e Event) {
+	skipped, ok := o.debug[e.Kind].Take()
+	if !ok {
+		return
+	}
+	attrs := e.attrs()
+	if skipped > 0 {
+		attrs = append(attrs, slog.Int("skipped", skipped))
+	}
+	o.log.LogAttrs(context.Background(), slog.LevelDebug, "relock: "+e.Kind.String(), attrs...)
+}
+
+// wentDown notes since when a node does not answer.
+func (o *logged) wentDown(node int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.down[node].IsZero() {
+		o.down[node] = time.Now()
+	}
+}
+
+// up writes that a node answers again, if a line said that it does not.
+func (o *logged) up(e Event) {
+	o.mu.Lock()
+	since, told := o.down[e.Node]
+	delete(o.down, e.Node)
+	o.mu.Unlock()
+	if told {
+		e.Wait = time.Since(since)
+		o.warns.Add(e.topic(), e, "")
 	}
 }
 
@@ -135,67 +142,9 @@ func refusal(err error) error {
 	return nil
 }
 
-// debug writes a line, if there were not too many of the kind lately.
-func (o *lines) debug(e Event) {
-	o.mu.Lock()
-	q := &o.quotas[e.Kind]
-	skipped := 0
-	if now := time.Now(); now.Sub(q.since) >= lineEvery {
-		skipped = q.skipped
-		*q = quota{since: now}
-	}
-	q.lines++
-	if q.lines > debugLines {
-		q.skipped++
-		o.mu.Unlock()
-		return
-	}
-	o.mu.Unlock()
-	attrs := e.attrs()
-	if skipped > 0 {
-		attrs = append(attrs, slog.Int("skipped", skipped))
-	}
-	o.log.LogAttrs(context.Background(), slog.LevelDebug, "relock: "+e.Kind.String(), attrs...)
-}
-
-// due reports whether e is to be written now.
-func (o *lines) due(e Event) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if e.Kind == EventNodeDown && o.down[e.Node].IsZero() {
-		o.down[e.Node] = time.Now()
-	}
-	t := o.topicOf(e)
-	b := o.topics[t]
-	if b == nil || o.closed {
-		if !o.closed {
-			o.topics[t] = &backlog{timer: time.AfterFunc(lineEvery, func() { o.flush(t) })}
-		}
-		return true
-	}
-	b.events, b.last = b.events+1, e
-	if e.Lock != "" && len(b.locks) < namesInLine {
-		b.locks = append(b.locks, e.Lock)
-	}
-	return false
-}
-
-// topicOf is e's. Where there are too many causes already, the rest is one. The caller holds o.mu.
-func (o *lines) topicOf(e Event) topic {
-	t := topic{kind: e.Kind, node: e.Node, cause: root(cmp.Or(refusal(e.Cause), e.Cause))}
-	if o.topics[t] != nil {
-		return t
-	}
-	same := 0
-	for other := range o.topics {
-		if other.kind == t.kind && other.node == t.node {
-			same++
-		}
-	}
-	if same >= causesInLine {
-		t.cause = "" // no error's text
-	}
-	return t
+// topic is what lines at warn are counted by.
+func (e Event) topic() throttle.Topic {
+	return throttle.Topic{Kind: int(e.Kind), Node: e.Node, Cause: root(cmp.Or(refusal(e.Cause), e.Cause))}
 }
 
 // root is the text of what is at the bottom of an error: that does not name the lock. Of an answer of
@@ -219,67 +168,8 @@ func root(err error) string {
 	return ""
 }
 
-// flushWaits writes what came of Locks that wait for Redis, which a line "answers again" may not
-// stand before.
-func (o *lines) flushWaits() {
-	var held []backlog
-	o.mu.Lock()
-	for t, b := range o.topics {
-		if t.kind == EventWaiting && b.events > 0 {
-			held = append(held, *b)
-			b.events, b.locks = 0, nil
-			b.timer.Reset(lineEvery)
-		}
-	}
-	o.mu.Unlock()
-	for _, b := range held {
-		o.warn(b.last, b.events, b.locks)
-	}
-}
-
-// flush writes what came of a topic, or forgets it.
-func (o *lines) flush(t topic) {
-	o.mu.Lock()
-	b := o.topics[t]
-	if b == nil { // closed
-		o.mu.Unlock()
-		return
-	}
-	was := *b
-	if was.events == 0 {
-		delete(o.topics, t)
-	} else {
-		b.events, b.locks = 0, nil
-		b.timer.Reset(lineEvery)
-	}
-	o.mu.Unlock()
-	if was.events == 0 {
-		return
-	}
-	if t.kind == EventNodeUp {
-		o.flushWaits()
-	}
-	o.warn(was.last, was.events, was.locks)
-}
-
-// up writes that a node answers again, if a line said that it does not.
-func (o *lines) up(e Event) {
-	o.mu.Lock()
-	since, told := o.down[e.Node]
-	delete(o.down, e.Node)
-	o.mu.Unlock()
-	if !told {
-		return
-	}
-	e.Wait = time.Since(since) // as long as it was waited for
-	if o.due(e) {
-		o.flushWaits()
-		o.warn(e, 1, nil)
-	}
-}
-
-// said is what lines at warn begin with.
-var said = map[EventKind]string{
+// warnings are what lines at warn begin with.
+var warnings = map[EventKind]string{
 	EventLost:     "relock: a lock was lost",
 	EventNodeDown: "relock: Redis does not answer",
 	EventNodeUp:   "relock: Redis answers again",
@@ -291,7 +181,7 @@ var said = map[EventKind]string{
 }
 
 // warn writes a line of an event, the last of so many.
-func (o *lines) warn(e Event, events int, locks []string) {
+func (o *logged) warn(e Event, events int, locks []string) {
 	attrs := e.attrs()
 	if events > 1 || locks != nil {
 		attrs = append(attrs, slog.Int("since the line before", events))
@@ -299,23 +189,13 @@ func (o *lines) warn(e Event, events int, locks []string) {
 	if len(locks) > 0 {
 		attrs = append(attrs, slog.String("locks", strings.Join(locks, " ")))
 	}
-	o.log.LogAttrs(context.Background(), slog.LevelWarn, said[e.Kind], attrs...)
+	o.log.LogAttrs(context.Background(), slog.LevelWarn, warnings[e.Kind], attrs...)
 }
 
 // close writes what has not been written.
-func (o *lines) close() {
-	if o == nil {
-		return
-	}
-	o.mu.Lock()
-	left := o.topics
-	o.topics, o.closed = nil, true
-	o.mu.Unlock()
-	for _, b := range left {
-		b.timer.Stop()
-		if b.events > 0 {
-			o.warn(b.last, b.events, b.locks)
-		}
+func (o *logged) close() {
+	if o != nil {
+		o.warns.Close()
 	}
 }
 
@@ -357,13 +237,13 @@ func (all observers) Observe(e Event) {
 	}
 }
 
-// addLines lets the logger be told, beside whom an option named. It is called once a client.
-func (c *config) addLines() {
+// addLogged lets the logger be told, beside whom an option named. It is called once a client.
+func (c *config) addLogged() {
 	switch {
-	case c.lines == nil:
+	case c.logged == nil:
 	case c.observer == nil:
-		c.observer = c.lines
+		c.observer = c.logged
 	default:
-		c.observer = observers{c.observer, c.lines}
+		c.observer = observers{c.observer, c.logged}
 	}
 }

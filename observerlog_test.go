@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/throttle"
 )
 
 // page is what a logger wrote.
@@ -55,7 +56,7 @@ func pass(d time.Duration) {
 func TestALineForEachCauseAndTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, p := logAt(slog.LevelInfo)
-		o := newLines(log)
+		o := newLogged(log)
 		lost := func(i int, cause error) {
 			o.Observe(Event{Kind: EventLost, Lock: fmt.Sprintf("order:%d", i), Sort: "mutex", How: HowFree, Token: int64(i), Cause: cause})
 		}
@@ -68,15 +69,12 @@ func TestALineForEachCauseAndTenSeconds(t *testing.T) {
 		require.Contains(t, p.with("lost")[0], "lock=order:0")
 		lost(7, errors.New("something else"))
 		require.Len(t, p.with("level=WARN"), 2, "of another cause at once")
-		pass(lineEvery + time.Second)
+		pass(throttle.Every + time.Second)
 		require.Len(t, p.with("level=WARN"), 3)
 		require.Contains(t, p.with("level=WARN")[2], `"since the line before"=999`)
 		require.Contains(t, p.with("level=WARN")[2], "order:1 order:2 ")
-		pass(3 * lineEvery)
+		pass(3 * throttle.Every)
 		require.Len(t, p.with("level=WARN"), 3, "nothing came")
-		o.mu.Lock()
-		require.Empty(t, o.topics)
-		o.mu.Unlock()
 		lost(8, gone)
 		require.Len(t, p.with("level=WARN"), 4, "and at once when it comes again")
 		lost(9, gone)
@@ -86,23 +84,10 @@ func TestALineForEachCauseAndTenSeconds(t *testing.T) {
 	})
 }
 
-func TestCausesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log, p := logAt(slog.LevelInfo)
-		o := newLines(log)
-		for i := range 1000 {
-			o.Observe(Event{Kind: EventLost, Lock: "k", Cause: fmt.Errorf("port %d", i)})
-		}
-		require.Len(t, p.with("level=WARN"), causesInLine+1)
-		o.close()
-		require.Len(t, p.with("level=WARN"), causesInLine+2)
-	})
-}
-
 func TestANodeThatGoesAndComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, p := logAt(slog.LevelInfo)
-		o := newLines(log)
+		o := newLogged(log)
 		o.Observe(Event{Kind: EventNodeDown, Node: 3, Cause: io.EOF})
 		pass(8 * time.Second)
 		o.Observe(Event{Kind: EventNodeUp, Node: 3})
@@ -113,7 +98,7 @@ func TestANodeThatGoesAndComes(t *testing.T) {
 			o.Observe(Event{Kind: EventNodeUp, Node: 3})
 		}
 		require.Len(t, p.with("level=WARN"), 2)
-		pass(5 * lineEvery)
+		pass(5 * throttle.Every)
 		require.Len(t, p.with("level=WARN"), 4)
 	})
 }
@@ -122,7 +107,7 @@ func TestANodeThatGoesAndComes(t *testing.T) {
 func TestWaitsAreToldBeforeTheNodeIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, p := logAt(slog.LevelInfo)
-		o := newLines(log)
+		o := newLogged(log)
 		o.Observe(Event{Kind: EventNodeDown, Cause: io.EOF})
 		wait := func() {
 			for i := range 5 {
@@ -143,7 +128,7 @@ func TestWaitsAreToldBeforeTheNodeIsBack(t *testing.T) {
 			o.Observe(Event{Kind: EventNodeUp})
 		}
 		require.Len(t, p.with("level=WARN"), 4)
-		pass(lineEvery + time.Second)
+		pass(throttle.Every + time.Second)
 		all = p.with("level=WARN")
 		last := 0
 		for i, line := range all {
@@ -153,9 +138,8 @@ func TestWaitsAreToldBeforeTheNodeIsBack(t *testing.T) {
 		}
 		require.Equal(t, len(all)-1, last, "%q", all)
 		require.Contains(t, strings.Join(all, ""), `"since the line before"=500`)
-		pass(3 * lineEvery)
+		pass(3 * throttle.Every)
 		require.Len(t, p.with("level=WARN"), len(all), "nothing came")
-		require.Empty(t, o.topics)
 	})
 }
 
@@ -215,16 +199,16 @@ func TestRefusedRenewalsAreLogged(t *testing.T) {
 func TestDebugIsNoFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, p := logAt(slog.LevelDebug)
-		o := newLines(log)
+		o := newLogged(log)
 		for range 10_000 {
 			o.Observe(Event{Kind: EventAcquired, Lock: "k"})
 		}
 		o.Observe(Event{Kind: EventReleased, Lock: "k"})
-		require.Len(t, p.with("relock: acquired"), debugLines)
+		require.Len(t, p.with("relock: acquired"), throttle.MaxLines)
 		require.Len(t, p.with("relock: released"), 1)
-		pass(lineEvery)
+		pass(throttle.Every)
 		o.Observe(Event{Kind: EventAcquired, Lock: "k"})
-		require.Contains(t, p.with("relock: acquired")[debugLines], "skipped=9900")
+		require.Contains(t, p.with("relock: acquired")[throttle.MaxLines], "skipped=9900")
 		o.close()
 	})
 }

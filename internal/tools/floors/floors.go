@@ -22,7 +22,7 @@ const (
 
 // Order is the floors' directories from the ground up.
 var Order = []string{
-	"internal/clock", "internal/gate", "internal/driver", driver, "internal/opening", "internal/link", "lua", "internal/wire",
+	"internal/clock", "internal/gate", "internal/driver", driver, "internal/throttle", "internal/opening", "internal/link", "lua", "internal/wire",
 	"internal/hub", "internal/node", "internal/quorum", Root,
 }
 
@@ -37,10 +37,11 @@ var makers = []string{"client.go", "redlock.go"}
 
 // importers are the directories or files that may import what not all floors above it may.
 var importers = map[string][]string{
-	"internal/gate":    {Root},
-	"internal/opening": {Root},
-	driver:             makers,
-	Library:            append([]string{driver}, makers...),
+	"internal/gate":     {Root},
+	"internal/opening":  {Root},
+	"internal/throttle": {Root},
+	driver:              makers,
+	Library:             append([]string{driver}, makers...),
 }
 
 // Import is one import in one file that is no test. Directories and files are given from the

@@ -1,0 +1,194 @@
+// Package throttle bounds how many lines a log gets. It knows neither the log nor what a line says.
+package throttle
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// Every is how far apart the lines of one topic are.
+	Every = 10 * time.Second
+	// MaxNames is how many names one line gives.
+	MaxNames = 20
+	// MaxLines is how many lines a Budget has for each Every.
+	MaxLines = 100
+	// MaxCauses bounds how many causes of one kind and node have lines of their own at a time.
+	MaxCauses = 8
+)
+
+// Topic is what one line stands for.
+type Topic struct {
+	Kind  int
+	Node  int
+	Cause string
+}
+
+// Lines holds lines back: the first one of a topic is written at once, and those that follow
+// become one line every 10 seconds. E is what a line is made from. All methods may be called from
+// any goroutine.
+type Lines[E any] struct {
+	write  func(last E, count int, names []string)
+	before map[int]int
+
+	// order is held from where a line of what was held back is taken until it is written: else a
+	// line could be overtaken by another that has to come behind it. It is locked before mu.
+	order sync.Mutex
+
+	// mu guards what follows. A topic stays for as long as its timer runs: until Every has passed in
+	// which nothing was added to it.
+	mu     sync.Mutex
+	topics map[Topic]*pending[E]
+	closed bool
+}
+
+// pending is what was held back of a topic since its last line.
+type pending[E any] struct {
+	count int
+	names []string
+	last  E
+	timer *time.Timer
+}
+
+// New returns Lines that write by write: a line of so many things, of which last was the last one
+// and which have these names. before says of a kind which other kind's lines are written first: what
+// is held back of that one is written before a line of the kind is.
+func New[E any](write func(last E, count int, names []string), before map[int]int) *Lines[E] {
+	return &Lines[E]{write: write, before: before, topics: make(map[Topic]*pending[E])}
+}
+
+// Add writes a line, or holds it back. It reports whether the line was written. Once closed, Lines
+// hold nothing back.
+func (l *Lines[E]) Add(t Topic, e E, name string) bool {
+	if !l.due(t, e, name) {
+		return false
+	}
+	if _, waits := l.before[t.Kind]; waits {
+		l.order.Lock()
+		defer l.order.Unlock()
+		l.flushBefore(t.Kind)
+	}
+	l.write(e, 1, nil)
+	return true
+}
+
+func (l *Lines[E]) due(t Topic, e E, name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return true
+	}
+	t = l.bounded(t)
+	p := l.topics[t]
+	if p == nil {
+		l.topics[t] = &pending[E]{timer: time.AfterFunc(Every, func() { l.end(t) })}
+		return true
+	}
+	p.count, p.last = p.count+1, e
+	if name != "" && len(p.names) < MaxNames {
+		p.names = append(p.names, name)
+	}
+	return false
+}
+
+// bounded is t, or the topic for all further causes where there are too many already. The caller
+// holds l.mu.
+func (l *Lines[E]) bounded(t Topic) Topic {
+	if l.topics[t] != nil {
+		return t
+	}
+	causes := 0
+	for other := range l.topics {
+		if other.Kind == t.Kind && other.Node == t.Node {
+			causes++
+		}
+	}
+	if causes >= MaxCauses {
+		t.Cause = ""
+	}
+	return t
+}
+
+// flushBefore writes what is held back of the kind that comes before kind. The caller holds l.order.
+func (l *Lines[E]) flushBefore(kind int) {
+	first, is := l.before[kind]
+	if !is {
+		return
+	}
+	var held []pending[E]
+	l.mu.Lock()
+	for t, p := range l.topics {
+		if t.Kind == first && p.count > 0 {
+			held = append(held, p.take())
+		}
+	}
+	l.mu.Unlock()
+	for _, p := range held {
+		l.write(p.last, p.count, p.names)
+	}
+}
+
+// take empties p, whose topic stays for another Every.
+func (p *pending[E]) take() pending[E] {
+	was := *p
+	p.count, p.names = 0, nil
+	p.timer.Reset(Every)
+	return was
+}
+
+// end writes what was held back of a topic, or forgets the topic if that is nothing.
+func (l *Lines[E]) end(t Topic) {
+	l.order.Lock()
+	defer l.order.Unlock()
+	l.mu.Lock()
+	p := l.topics[t]
+	if p == nil { // closed meanwhile
+		l.mu.Unlock()
+		return
+	}
+	if p.count == 0 {
+		delete(l.topics, t)
+		l.mu.Unlock()
+		return
+	}
+	was := p.take()
+	l.mu.Unlock()
+	l.flushBefore(t.Kind)
+	l.write(was.last, was.count, was.names)
+}
+
+// Close writes what is held back.
+func (l *Lines[E]) Close() {
+	l.mu.Lock()
+	left := l.topics
+	l.topics, l.closed = nil, true
+	l.mu.Unlock()
+	for _, p := range left {
+		p.timer.Stop()
+		if p.count > 0 {
+			l.write(p.last, p.count, p.names)
+		}
+	}
+}
+
+// Budget allows MaxLines lines in each Every. The zero Budget is ready.
+type Budget struct {
+	mu             sync.Mutex
+	since          time.Time
+	lines, skipped int
+}
+
+// Take reports whether a line may be written, and how many were not in the time before.
+func (b *Budget) Take() (skipped int, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now := time.Now(); now.Sub(b.since) >= Every {
+		skipped = b.skipped
+		b.since, b.lines, b.skipped = now, 0, 0
+	}
+	if b.lines++; b.lines > MaxLines {
+		b.skipped++
+		return 0, false
+	}
+	return skipped, true
+}
