@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -18,6 +19,9 @@ type page struct {
 }
 
 func (p *page) add(last string, count int, names []string) {
+	for range 100 { // a slow handler: other lines may come in between
+		runtime.Gosched()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lines = append(p.lines, fmt.Sprintf("%s/%d %v", last, count, names))
