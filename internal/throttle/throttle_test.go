@@ -92,6 +92,15 @@ func TestOneKindIsWrittenBeforeAnother(t *testing.T) {
 		require.Equal(t, []string{"one/1 []", "two/1 []"}, p.all()[3:])
 		l.Close()
 	})
+	bubble(t, func(t *testing.T, l *Lines[string], p *page) {
+		for range 2 {
+			l.Add(Topic{Kind: 1}, "one", "")
+			l.Add(Topic{Kind: 2}, "two", "")
+		}
+		pass(Every)
+		require.Equal(t, []string{"one/1 []", "two/1 []"}, p.all()[2:])
+		l.Close()
+	})
 }
 
 func TestCloseWritesTheRest(t *testing.T) {
