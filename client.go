@@ -38,7 +38,7 @@ func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newOver(overrueidis.New(rdb, cfg.log), cfg)
+	return newOver(overrueidis.New(rdb), cfg)
 }
 
 // newOver is New over a driver.

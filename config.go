@@ -2,7 +2,6 @@ package relock
 
 import (
 	"fmt"
-	"log/slog"
 	"time"
 )
 
@@ -62,9 +61,8 @@ type nodeConfig struct {
 	retained  bool          // retention is what the user said
 	prefix    string        // of all names in Redis
 	name      string        // by which the client tells who it is; "": it does not
-	log       *slog.Logger
-	logged    *logged  // writes events to log; nil without a logger
-	observer  Observer // nil for none
+	logged    *logged       // writes events to the logger; nil for none
+	observer  Observer      // nil for none
 }
 
 // quorumConfig is about several of them, and the restart guard.
@@ -80,7 +78,7 @@ func defaultConfig() config {
 	return config{
 		leaseConfig: leaseConfig{lease: defaultLease},
 		lineConfig:  lineConfig{passes: defaultPasses, passTime: defaultPassTime},
-		nodeConfig:  nodeConfig{retention: defaultRetention, log: slog.New(slog.DiscardHandler)},
+		nodeConfig:  nodeConfig{retention: defaultRetention},
 	}
 }
 

@@ -263,6 +263,13 @@ func (h *hold) tell(kind EventKind, cause error) {
 	}
 }
 
+// impaired tells why a Redis works worse than it should, the node of that index.
+func (c *config) impaired(index int, cause error) {
+	if o := c.observer; o != nil {
+		o.Observe(Event{Kind: EventNodeImpaired, Node: index, Cause: cause})
+	}
+}
+
 // presence tells of a Redis that goes and comes, the node of that index.
 func (c *config) presence(index int) func(error) {
 	o := c.observer

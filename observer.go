@@ -61,10 +61,16 @@ const (
 	EventNodeUp
 	// EventAbandoned: a Lock or TryLock failed. The Cause is what it returned.
 	EventAbandoned
+	// EventNodeImpaired: a Redis works worse than it should, and somebody has to mend that. The Cause
+	// says what is wrong: a channel that may not be subscribed, a subscription that fails, a message
+	// that neither relock nor Redisson can have sent, a node of a quorum whose clock is off or that
+	// tells no run id.
+	EventNodeImpaired
 )
 
 var eventNames = [...]string{
 	"", "waiting", "acquired", "released", "lost", "renewal failed", "recovered", "wanted", "node down", "node up", "abandoned",
+	"node impaired",
 }
 
 // String returns the kind in words.

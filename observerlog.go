@@ -32,7 +32,7 @@ func WithLogger(log *slog.Logger) Option {
 		if log == nil {
 			return fmt.Errorf("the logger is nil")
 		}
-		c.log, c.logged = log, newLogged(log)
+		c.logged = newLogged(log)
 		return nil
 	}}
 }
@@ -114,7 +114,7 @@ func (e Event) alarms() bool {
 	case EventAbandoned, EventReleased, EventRenewalFailed:
 		return refusal(e.Cause) != nil
 	}
-	return e.Kind == EventNodeDown
+	return e.Kind == EventNodeDown || e.Kind == EventNodeImpaired
 }
 
 // refusal is what Redis answered that no retry heals, nil where err is nothing of that kind.
@@ -174,6 +174,8 @@ var warnings = map[EventKind]string{
 	EventNodeDown: "relock: Redis does not answer",
 	EventNodeUp:   "relock: Redis answers again",
 	EventWaiting:  "relock: Lock waits for Redis itself",
+
+	EventNodeImpaired: "relock: Redis works worse than it should",
 
 	EventAbandoned:     "relock: Redis refuses a lock",
 	EventReleased:      "relock: Redis refuses to unlock",

@@ -3,7 +3,6 @@ package relock
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,7 +38,7 @@ func (deafRedis) Listen(ctx context.Context, _ driver.Handler) (driver.Listener,
 // deaf is an arbiter that receives no messages but those the test hands it.
 func deaf(t *testing.T, rdb rueidis.Client, id string, lease time.Duration) *single {
 	t.Helper()
-	return deafOver(t, deafRedis{Redis: overrueidis.New(rdb, slog.New(slog.DiscardHandler))}, id, lease)
+	return deafOver(t, deafRedis{Redis: overrueidis.New(rdb)}, id, lease)
 }
 
 func deafOver(t *testing.T, rdb driver.Redis, id string, lease time.Duration, opts ...Option) *single {
@@ -483,7 +482,7 @@ func TestRenewalRepairsALateCount(t *testing.T) {
 // successor would sleep beside the free lock.
 func TestRaceQueuesNobody(t *testing.T) {
 	s := redistest.Start(t)
-	raced := deafRedis{Redis: overrueidis.New(s.Client(), slog.New(slog.DiscardHandler)), cluster: true}
+	raced := deafRedis{Redis: overrueidis.New(s.Client()), cluster: true}
 	n := deafOver(t, raced, "h", 30*time.Second, WithPubSub(PubSubPlain))
 	a, next := contenderOf(t, n, "k", "h", 1, 30*time.Second), contenderOf(t, n, "k", "h", 2, 30*time.Second)
 	_, held := asks(t, a)

@@ -18,8 +18,8 @@ type single struct{ node *node.Node }
 
 func newSingle(rdb driver.Redis, id string, cfg *config) *single {
 	return &single{node.New(rdb, node.Config{
-		Client: id, Timeout: cfg.commandTimeout, Retention: cfg.retention, PubSub: node.PubSub(cfg.pubsub), Log: cfg.log,
-		Presence: cfg.presence(0),
+		Client: id, Timeout: cfg.commandTimeout, Retention: cfg.retention, PubSub: node.PubSub(cfg.pubsub),
+		Presence: cfg.presence(0), Impaired: func(cause error) { cfg.impaired(0, cause) },
 	})}
 }
 

@@ -55,7 +55,7 @@ func NewRedlock(nodes []rueidis.Client, opts ...Option) (*Client, error) {
 	}
 	drivers := make([]driver.Redis, len(nodes))
 	for i, rdb := range nodes {
-		drivers[i] = overrueidis.New(rdb, cfg.log)
+		drivers[i] = overrueidis.New(rdb)
 	}
 	return redlockOver(drivers, cfg), nil
 }
@@ -85,7 +85,7 @@ func newQuorum(nodes []driver.Redis, id string, cfg *config) ballot {
 	return ballot{quorum.New(nodes, quorum.Config{
 		Client: id, Need: cfg.quorumSize(), Timeout: cfg.commandTimeout, Lease: cfg.firstLease,
 		Guard: cfg.guard != GuardOff, Auto: cfg.guard == GuardAuto, Longest: cfg.longest,
-		Retention: cfg.retention, Log: cfg.log, Presence: cfg.presence,
+		Retention: cfg.retention, Impaired: cfg.impaired, Presence: cfg.presence,
 	})}
 }
 

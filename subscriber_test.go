@@ -84,15 +84,19 @@ func (g *guarded) String() string {
 	return g.b.String()
 }
 
-// Where no connection is to be had for messages, the logger is told, and everything is heard once there is one.
+// Where no connection is to be had for messages, logger and observer are told, and everything is heard once there is one.
 func TestMissingConnectionIsLogged(t *testing.T) {
 	s := redistest.Start(t)
 	rdb, give := crowded(t, s)
 	var out guarded
-	c := newClient(t, rdb, WithLease(far), WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
+	o := &seen{}
+	c := newClient(t, rdb, WithLease(far), WithLogger(slog.New(slog.NewTextHandler(&out, nil))), WithObserver(o))
 	require.Eventually(t, func() bool { return strings.Contains(out.String(), "BlockingPoolSize") },
 		patience, 10*time.Millisecond)
 	give()
 	handsOver(t, s, newClient(t, s.Client(), WithLease(far)), c, "k")
 	require.Equal(t, 1, strings.Count(out.String(), "level=WARN"))
+	impaired := o.of(EventNodeImpaired)
+	require.Len(t, impaired, 1)
+	require.ErrorContains(t, impaired[0].Cause, "hears no messages")
 }

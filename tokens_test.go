@@ -209,7 +209,7 @@ func forgetting(t *testing.T, rdb rueidis.Client, d time.Duration) *Client {
 	require.NoError(t, err)
 	cfg.retention = d
 	id := fmt.Sprintf("00000000-0000-4000-8000-%012d", time.Now().UnixNano()%1e12)
-	c := newClientOver(id, cfg, newSingle(overrueidis.New(rdb, cfg.log), id, &cfg))
+	c := newClientOver(id, cfg, newSingle(overrueidis.New(rdb), id, &cfg))
 	t.Cleanup(c.Close)
 	return c
 }

@@ -62,6 +62,8 @@ type Handler interface {
 	Subscribed(channel string)
 	// Message is told of each message.
 	Message(channel, message string)
+	// Impaired is told, from any goroutine, why the driver cannot do its best though it goes on.
+	Impaired(cause error)
 }
 
 // Listener is one connection with plain subscriptions. Its methods are called by one goroutine.

@@ -18,6 +18,7 @@ type heard struct{ all []string }
 
 func (h *heard) Subscribed(channel string)       { h.all = append(h.all, "+"+channel) }
 func (h *heard) Message(channel, message string) { h.all = append(h.all, channel+":"+message) }
+func (h *heard) Impaired(cause error)            { h.all = append(h.all, cause.Error()) }
 
 // counter is a Stub that counts what it runs.
 func counter(n *int64) *faults.Stub {
@@ -137,3 +138,4 @@ type relay struct{ subscribed, messages chan string }
 
 func (r *relay) Subscribed(channel string) { r.subscribed <- channel }
 func (r *relay) Message(_, message string) { r.messages <- message }
+func (r *relay) Impaired(error)            {}

@@ -31,12 +31,12 @@ type denial struct {
 func (h *Hub) deny(channel string, err error) time.Duration {
 	pause, told := h.noteDenial(channel, err)
 	if told {
-		h.log.Warn("relock: may not subscribe, Lock fails where it would have to wait", "channel", channel, "reason", err)
+		h.Impaired(fmt.Errorf("may not subscribe channel %q, Lock fails where it would have to wait: %w", channel, err))
 	}
 	return pause
 }
 
-// noteDenial also reports whether the logger is to be told: of the first channel and of every
+// noteDenial also reports whether the user is to be told: of the first channel and of every
 // hundredth.
 func (h *Hub) noteDenial(channel string, err error) (time.Duration, bool) {
 	h.mu.Lock()

@@ -6,7 +6,6 @@ package hub
 import (
 	"container/list"
 	"context"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +29,7 @@ type Hub struct {
 	rdb    driver.Redis
 	client string // uuid, the inbox's name
 	orphan func(wire.Grant)
-	log    *slog.Logger
+	tell   func(cause error) // why messages are not heard as they should be
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -82,16 +81,20 @@ type room struct {
 }
 
 // New returns a hub that hears nothing before StartPlain or StartSharded. Grants of entries that
-// are over go to orphan.
-func New(rdb driver.Redis, client string, log *slog.Logger, orphan func(wire.Grant)) *Hub {
+// are over go to orphan. tell is told, without the hub's mutex held, why messages are not heard as
+// they should be.
+func New(rdb driver.Redis, client string, tell func(cause error), orphan func(wire.Grant)) *Hub {
 	h := &Hub{
-		rdb: rdb, client: client, log: log, orphan: orphan,
+		rdb: rdb, client: client, tell: tell, orphan: orphan,
 		done: make(chan struct{}), vetted: make(chan struct{}), ears: make(map[string]*Ear),
 		rooms: make(map[string]*room), vacant: list.New(), denied: make(map[string]*denial),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
 }
+
+// Impaired tells why messages are not heard as they should be.
+func (h *Hub) Impaired(cause error) { h.tell(cause) }
 
 // Context ends when the hub is closed.
 func (h *Hub) Context() context.Context { return h.ctx }

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"log/slog"
 	"strconv"
 	"testing"
 	"time"
@@ -16,8 +15,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long tests wait for what must happen. It is no promise of the library.
 const patience = 15 * time.Second
 
-// quiet is a logger that nobody reads.
-var quiet = slog.New(slog.DiscardHandler)
+// quiet tells nobody.
+func quiet(error) {}
 
 // noOrphan is for a hub to which no grant comes for an entry that is over.
 func noOrphan(t testing.TB) func(wire.Grant) {

@@ -24,11 +24,11 @@ func (h *Hub) Message(channel, message string) {
 	}
 }
 
-// skip counts a message that means nothing, and logs the first and every hundredth.
+// skip counts a message that means nothing, and tells of the first and every hundredth.
 func (h *Hub) skip(channel, message string, why error) {
 	if n := h.skipped.Add(1); n%100 == 1 {
-		h.log.Warn("relock: skipped a message", "channel", channel, "message", message[:min(len(message), 64)],
-			"reason", why, "skipped", n)
+		h.Impaired(fmt.Errorf("skipped a message on channel %q, %d so far: %q: %w",
+			channel, n, message[:min(len(message), 64)], why))
 	}
 }
 

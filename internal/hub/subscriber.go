@@ -145,7 +145,7 @@ func (f *plainFeed) begin() {
 	}
 }
 
-// end notes that nothing is heard, and tells the logger once if that lasts: waiters poll meanwhile.
+// end notes that nothing is heard, and tells the user once if that lasts: waiters poll meanwhile.
 func (f *plainFeed) end(why error) {
 	f.h.mu.Lock()
 	f.up, f.stale = false, nil
@@ -158,7 +158,7 @@ func (f *plainFeed) end(why error) {
 	f.began = time.Time{}
 	if !f.warned && f.h.ctx.Err() == nil && time.Since(f.worked) >= slowConnection {
 		f.warned = true
-		f.h.log.Warn("relock: hears no messages, locks are handed over late", "reason", why)
+		f.h.Impaired(fmt.Errorf("hears no messages, locks are handed over late: %w", why))
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 func TestChannelsAreSubscribedInBatches(t *testing.T) {
 	const locks = 2000
 	s := redistest.Start(t)
-	h := New(overrueidis.New(s.Client(), quiet), "c", quiet, noOrphan(t))
+	h := New(overrueidis.New(s.Client()), "c", quiet, noOrphan(t))
 	defer h.Close()
 	h.StartPlain(true)
 	subscribed := func(n int) func() bool {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strconv"
 	"sync"
@@ -21,7 +20,7 @@ import (
 
 // over is the driver for one server.
 func over(s *redistest.Server) driver.Redis {
-	return overrueidis.New(s.Client(), slog.New(slog.DiscardHandler))
+	return overrueidis.New(s.Client())
 }
 
 // blocked is a Redis whose commands hang whatever their contexts say, as they do where the library's ring is full.

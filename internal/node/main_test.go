@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -15,12 +14,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quiet is a logger that nobody reads.
-var quiet = slog.New(slog.DiscardHandler)
-
 // nodeOf is a node over rdb, of the client "c", and what closes it.
 func nodeOf(rdb driver.Redis, change ...func(*Config)) (n *Node, closes func()) {
-	cfg := Config{Client: "c", Timeout: time.Second, Log: quiet}
+	cfg := Config{Client: "c", Timeout: time.Second, Impaired: func(error) {}}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -6,7 +6,6 @@ package node
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +37,7 @@ type Config struct {
 	Votes     bool          // it is a node of a quorum
 	Longest   time.Duration // of a node: the longest lease anybody may rely on, 0 for no restart guard
 	PubSub    PubSub
-	Log       *slog.Logger
+	Impaired  func(cause error) // told why the Redis works worse than it should
 	Presence  func(cause error) // told why a command was not answered, and nil once one is again; may be nil
 }
 
@@ -76,7 +75,7 @@ func New(rdb driver.Redis, cfg Config) *Node {
 	n.link = link.New(rdb, cfg.Timeout, n.answered)
 	n.Wire = wire.New(n.link, wire.Options{Votes: cfg.Votes, Retention: cfg.Retention, Longest: cfg.Longest})
 	n.sweeper = newSweeper(n)
-	n.Hub = hub.New(rdb, cfg.Client, cfg.Log, n.orphan)
+	n.Hub = hub.New(rdb, cfg.Client, cfg.Impaired, n.orphan)
 	if !rdb.Cluster() {
 		n.mode.Store(modePlain)
 		n.Hub.StartPlain(true)

@@ -23,7 +23,7 @@ import (
 // The sweep of one lock whose key is of another type does not keep the others from being ended.
 func TestSweepOfAForeignKeyStopsNoOther(t *testing.T) {
 	s := redistest.Start(t)
-	n, closes := nodeOf(overrueidis.New(s.Client(), quiet))
+	n, closes := nodeOf(overrueidis.New(s.Client()))
 	defer closes()
 	var batch []*Claim
 	for i, name := range []string{"a", "foreign", "b"} {

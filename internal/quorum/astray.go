@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -90,8 +91,8 @@ func (q *Quorum) astray(m *member) bool {
 	off := max(r.ahead-median, median-r.ahead) - r.blur
 	astray := off > most.Microseconds()
 	if m.astray.Swap(astray) != astray && astray {
-		q.cfg.Log.Warn("relock: a node's clock is off, its grants do not count", "node", m.index,
-			"off", time.Duration(r.ahead-median)*time.Microsecond, "most", most)
+		q.cfg.Impaired(m.index, fmt.Errorf("its clock is %v off the others', of at most %v: its grants do not count",
+			time.Duration(r.ahead-median)*time.Microsecond, most))
 	}
 	return astray
 }

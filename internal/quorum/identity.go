@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -92,6 +93,20 @@ func (q *Quorum) check(ctx context.Context, m *member) error {
 	if err != nil {
 		return err
 	}
+	if err := q.admit(m, &who); err != nil {
+		return err
+	}
+	if q.cfg.Guard && who.run == "" {
+		q.cfg.Impaired(m.index, errNoRunID)
+	}
+	return nil
+}
+
+// errNoRunID is what the user is told of a node once.
+var errNoRunID = errors.New("it tells no run id, so its restarts are not noticed")
+
+// admit notes which server a node is, unless another node is that server.
+func (q *Quorum) admit(m *member, who *identity) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, other := range q.members {
@@ -99,10 +114,7 @@ func (q *Quorum) check(ctx context.Context, m *member) error {
 			return fmt.Errorf("%w: nodes %d and %d are the same server", wire.ErrInvalidNodes, other.index, m.index)
 		}
 	}
-	m.who.Store(&who)
-	if q.cfg.Guard && who.run == "" {
-		q.cfg.Log.Warn("relock: a node tells no run id, so its restarts are not noticed", "node", m.index)
-	}
+	m.who.Store(who)
 	return nil
 }
 

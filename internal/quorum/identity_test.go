@@ -1,11 +1,8 @@
 package quorum
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
-	"strings"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -73,7 +70,7 @@ func TestNodeThatMayNotBeAskedIsNone(t *testing.T) {
 				rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all", "-info"))
 				require.NoError(t, err)
 				t.Cleanup(rdb.Close)
-				nodes = append(nodes, overrueidis.New(rdb, slog.New(slog.DiscardHandler)))
+				nodes = append(nodes, overrueidis.New(rdb))
 			}
 			q := over(t, nodes)
 			require.Error(t, q.check(t.Context(), q.members[0]), "it is not even asked to vote")
@@ -106,7 +103,7 @@ func TestNodeWithoutRunIDIsToldOfOnce(t *testing.T) {
 		"none": driver.String("# Clients\r\n"), "no such section": driver.Error(&driver.ReplyError{Text: "section (server) is not supported"}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			var told bytes.Buffer
+			var told []string
 			q := over(t, []driver.Redis{&faults.Stub{
 				OnDo: func(_ context.Context, command []string) (driver.Value, error) {
 					switch command[0] {
@@ -117,12 +114,14 @@ func TestNodeWithoutRunIDIsToldOfOnce(t *testing.T) {
 					}
 					return info, nil
 				},
-			}}, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&told, nil)) })
+			}}, func(c *Config) {
+				c.Impaired = func(node int, cause error) { told = append(told, fmt.Sprint(node, cause)) }
+			})
 			for range 3 {
 				require.NoError(t, q.prepare(t.Context()))
 				require.NoError(t, q.check(t.Context(), q.members[0]))
 			}
-			require.Equal(t, 1, strings.Count(told.String(), "level=WARN"), told.String())
+			require.Len(t, told, 1, told)
 		})
 	}
 }

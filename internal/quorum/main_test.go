@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -61,7 +60,7 @@ func over(t *testing.T, nodes []driver.Redis, changes ...func(*Config)) *Quorum 
 	cfg := Config{
 		Client: uuid.NewString(), Need: len(nodes)/2 + 1, Timeout: 8 * time.Second, Lease: 30 * time.Second,
 		Guard: true, Auto: true, Longest: 30 * time.Second, Retention: 10 * time.Minute,
-		Log: slog.New(slog.DiscardHandler),
+		Impaired: func(int, error) {},
 	}
 	for _, change := range changes {
 		change(&cfg)
@@ -80,7 +79,7 @@ func tapped(t *testing.T, servers []*redistest.Server, changes ...func(*Config))
 	var nodes []driver.Redis
 	var taps []*faults.Redis
 	for _, s := range servers {
-		tap := faults.NewRedis(overrueidis.New(s.Client(), slog.New(slog.DiscardHandler)))
+		tap := faults.NewRedis(overrueidis.New(s.Client()))
 		nodes, taps = append(nodes, tap), append(taps, tap)
 	}
 	return over(t, nodes, changes...), taps

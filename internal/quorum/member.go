@@ -34,7 +34,7 @@ func newMember(index int, rdb driver.Redis, cfg Config) *member {
 		index: index, checking: make(chan struct{}, 1),
 		Node: node.New(rdb, node.Config{
 			Client: cfg.Client, Timeout: cfg.Timeout, Retention: cfg.Retention, Votes: true, Longest: longest,
-			Log: cfg.Log, Presence: presence,
+			Impaired: func(cause error) { cfg.Impaired(index, cause) }, Presence: presence,
 		}),
 	}
 }

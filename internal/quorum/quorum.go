@@ -5,7 +5,6 @@ package quorum
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,15 +17,15 @@ import (
 
 // Config is what a client says of its nodes.
 type Config struct {
-	Client    string        // uuid
-	Need      int           // nodes that have to agree
-	Timeout   time.Duration // of one command
-	Lease     time.Duration // that locks are first taken with
-	Guard     bool          // nodes that may have forgotten locks wait
-	Auto      bool          // nodes that are all fresh are taken for new
-	Longest   time.Duration // the longest lease anybody may rely on
-	Retention time.Duration // of fencing counters
-	Log       *slog.Logger
+	Client    string                           // uuid
+	Need      int                              // nodes that have to agree
+	Timeout   time.Duration                    // of one command
+	Lease     time.Duration                    // that locks are first taken with
+	Guard     bool                             // nodes that may have forgotten locks wait
+	Auto      bool                             // nodes that are all fresh are taken for new
+	Longest   time.Duration                    // the longest lease anybody may rely on
+	Retention time.Duration                    // of fencing counters
+	Impaired  func(node int, cause error)      // told why a node, from 1, works worse than it should
 	Presence  func(node int) func(cause error) // what a node, from 1, is to tell of its presence; may be nil
 }
 

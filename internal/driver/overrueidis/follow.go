@@ -16,6 +16,10 @@ const (
 	byeTimeout = time.Second     // of telling the server that a subscription ends
 )
 
+// errReplicas is what the user is told once.
+var errReplicas = errors.New("the client subscribes at replicas, whose subscribers the masters do not count, " +
+	"and the masters cannot be told: locks are not handed over but raced for")
+
 // errAstray ends a subscription that is not at its slot's master.
 var errAstray = errors.New("subscribed at a replica")
 
@@ -41,7 +45,7 @@ func (d *Redis) receive(ctx context.Context, h driver.Handler, channels []string
 	source, astray := d.rdb, d.astray.Load()
 	confirmed := make(chan struct{}, 1)
 	if astray {
-		source = d.atMaster(ctx, channels[0])
+		source = d.atMaster(ctx, h, channels[0])
 	} else if !d.crew.start(func() { d.vet(ctx, cancel, confirmed, channels) }) {
 		return driver.ErrClosed
 	}
@@ -114,13 +118,12 @@ func (d *Redis) isAstray(ctx context.Context, channels []string) bool {
 // atMaster is what to subscribe with where the user's client goes astray: the client of the slot's
 // master. Where that cannot be told it is the user's: messages still come, but scripts at the
 // master do not count the subscription.
-func (d *Redis) atMaster(ctx context.Context, channel string) rueidis.Client {
+func (d *Redis) atMaster(ctx context.Context, h driver.Handler, channel string) rueidis.Client {
 	if master := d.master(ctx, int64(d.Slot(channel))); master != nil {
 		return master
 	}
 	if ctx.Err() == nil && !d.warned.Swap(true) {
-		d.log.Warn("relock: the client subscribes at replicas, whose subscribers the masters do not count, " +
-			"and the masters cannot be told: locks are not handed over but raced for")
+		h.Impaired(errReplicas)
 	}
 	return d.rdb
 }

@@ -15,12 +15,16 @@ import (
 type ear struct {
 	subscribed chan string
 	messages   chan [2]string
+	impaired   chan error
 }
 
-func newEar() *ear { return &ear{make(chan string, 100), make(chan [2]string, 100)} }
+func newEar() *ear {
+	return &ear{make(chan string, 100), make(chan [2]string, 100), make(chan error, 100)}
+}
 
 func (e *ear) Subscribed(channel string)       { e.subscribed <- channel }
 func (e *ear) Message(channel, message string) { e.messages <- [2]string{channel, message} }
+func (e *ear) Impaired(cause error)            { e.impaired <- cause }
 
 // hears requires that what is published on a channel is heard, and nothing before it.
 func (e *ear) hears(t *testing.T, publish func(channel, message string), channel string) {

@@ -3,7 +3,6 @@ package overrueidis
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -14,7 +13,6 @@ import (
 // Redis is one Redis behind a client of rueidis.
 type Redis struct {
 	rdb     rueidis.Client
-	log     *slog.Logger
 	scripts sync.Map // *rueidis.Lua by *driver.Script
 	crew    crew
 
@@ -27,9 +25,8 @@ type Redis struct {
 
 var _ driver.Redis = (*Redis)(nil)
 
-// New returns the driver over rdb, which stays the caller's. The logger is told where the driver
-// cannot do its best.
-func New(rdb rueidis.Client, log *slog.Logger) *Redis { return &Redis{rdb: rdb, log: log} }
+// New returns the driver over rdb, which stays the caller's.
+func New(rdb rueidis.Client) *Redis { return &Redis{rdb: rdb} }
 
 // Cluster reports whether this is a Redis Cluster.
 func (d *Redis) Cluster() bool { return d.rdb.Mode() == rueidis.ClientModeCluster }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -44,7 +43,7 @@ func open(t *testing.T, opt rueidis.ClientOption) rueidis.Client {
 // over returns the driver over a client. At the end its goroutines must have ended by themselves.
 func over(t *testing.T, rdb rueidis.Client) *Redis {
 	t.Helper()
-	d := New(rdb, slog.New(slog.DiscardHandler))
+	d := New(rdb)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -336,7 +335,7 @@ func TestCrew(t *testing.T) {
 // BenchmarkRun is a script with an answer like an acquisition's, through the library alone and through the driver.
 func BenchmarkRun(b *testing.B) {
 	rdb := redistest.Start(b).Client()
-	d := New(rdb, slog.New(slog.DiscardHandler))
+	d := New(rdb)
 	const text = "return {1,2,3,'holder',5}"
 	lua, script := rueidis.NewLuaScript(text), driver.NewScript(text)
 	ctx := context.Background()

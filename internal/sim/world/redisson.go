@@ -328,6 +328,9 @@ func (v *jvm) Subscribed(channel string) {
 	}
 }
 
+// Impaired is told nothing here.
+func (v *jvm) Impaired(error) {}
+
 // Message releases one permit for an unlock.
 func (v *jvm) Message(channel, message string) {
 	v.mu.Lock()
