@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
@@ -99,19 +100,19 @@ func BenchmarkReentry(b *testing.B) {
 func BenchmarkRenewal(b *testing.B) {
 	c := benchClient(b, redistest.Start(b).Client())
 	ctx := context.Background()
-	var batch []renewal
+	var batch []claim.Renewal
 	for i := range wire.MaxBatch {
 		l, err := c.Mutex(fmt.Sprint("k", i)).Lock(ctx)
 		if err != nil {
 			b.Fatal(err)
 		}
-		batch = append(batch, renewal{claim: l.h.claim, lease: l.h.entry.Lease})
+		batch = append(batch, claim.Renewal{Claim: l.h.claim, Lease: l.h.entry.Lease})
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		c.keeper.arb.renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
+		c.keeper.arb.Renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
 			if r != wire.Renewed {
-				b.Errorf("%s was not renewed", batch[i].claim.of().Names.Lock)
+				b.Errorf("%s was not renewed", batch[i].Claim.Of().Names.Lock)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/gate"
@@ -62,11 +63,11 @@ func isNil(rdb rueidis.Client) bool {
 	return rdb == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-func newClientOver(id string, cfg config, arb arbiter) *Client {
+func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
 	k := &keeper{id: id, cfg: cfg, arb: arb, gates: gate.New[baton](), idle: make(chan struct{}, 1)}
 	k.remark = func(key string, heard error) { k.gates.Remark(key, heard) }
 	k.plate = newPlate(id, &cfg, arb)
-	k.dog = newWatchdog(arb.renew, k.plate.rounds())
+	k.dog = newWatchdog(arb.Renew, k.plate.rounds())
 	c := &Client{keeper: k}
 	c.introduce(cfg.observer)
 	return c
@@ -89,7 +90,7 @@ func (c *Client) Initialize(ctx context.Context) error {
 		return err
 	}
 	defer k.end(&k.tally[0])
-	return outward(k.arb.initialize(ctx))
+	return outward(k.arb.Initialize(ctx))
 }
 
 // Mutex returns the lock named name, with the client's options changed by opts. A name or an option
@@ -190,10 +191,10 @@ func (c *Client) Close() {
 		for _, h := range k.dog.close() {
 			h.lose(ErrClosed)
 		}
-		k.arb.stop()
+		k.arb.Stop()
 		k.settle()
 		k.plate.close()
-		k.arb.close()
+		k.arb.Close()
 		k.cfg.logged.close()
 		for _, closed := range c.closed {
 			closed()

@@ -13,6 +13,7 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/quorum"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -262,7 +263,7 @@ func TestCloseUndoesWhatComesLate(t *testing.T) {
 		},
 		{
 			"quorum", func(w rueidis.Client) (*Client, error) { return NewRedlock([]rueidis.Client{w}) },
-			func(c *Client) bool { return c.keeper.arb.(ballot).Draining() },
+			func(c *Client) bool { return c.keeper.arb.(*quorum.Quorum).Draining() },
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -95,7 +95,7 @@ func TestOldAndNewClientsShareTokens(t *testing.T) {
 				next.id = "old:" + strconv.Itoa(1000+i)
 				_, held = next.acquire()
 				require.False(t, held)
-				_, _, err := a.release(t.Context(), nil) // hands over to the old one
+				_, _, err := a.Release(t.Context(), nil) // hands over to the old one
 				require.NoError(t, err)
 				told := within(t, oldInbox)
 				token, err = strconv.ParseInt(strings.Fields(told)[0], 10, 64)
@@ -112,7 +112,7 @@ func TestOldAndNewClientsShareTokens(t *testing.T) {
 				require.True(t, held)
 				require.Greater(t, g.Token, last)
 				last = g.Token + int64(g.Passes) - 1
-				_, _, err = b.release(t.Context(), nil)
+				_, _, err = b.Release(t.Context(), nil)
 				require.NoError(t, err)
 			}
 		})

@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/wire"
@@ -24,14 +25,14 @@ func (lk *lock) refused(ctx context.Context, op string) error {
 	if op == "acquire" && lk.enclosingLost(ctx) {
 		return ErrLost
 	}
-	return lk.k.arb.silence(op, lk.names.Name, context.Cause(ctx))
+	return lk.k.arb.Silence(op, lk.names.Name, context.Cause(ctx))
 }
 
 // explain makes the error of a caller that gave up tell what it waited for.
-func (lk *lock) explain(ctx context.Context, err error, c claim) error {
+func (lk *lock) explain(ctx context.Context, err error, c claim.Claim) error {
 	switch {
 	case err == wire.ErrBusy:
-		holder, ttl := c.seen()
+		holder, ttl := c.Seen()
 		return &wire.HeldError{Name: lk.names.Name, Holder: holder, TTL: ttl, Cause: wire.CauseOf(ctx)}
 	case ctx.Err() != nil && wire.FromRedis(err):
 		return wire.GivenUp("acquire", lk.names.Name, err, wire.CauseOf(ctx))
@@ -48,7 +49,7 @@ func (lk *lock) leftTheLine(err error) error {
 	case !ok:
 		return ErrClosed
 	case left.Remark == gate.ErrNothingYet && left.Stood >= min(left.Waited, lk.cfg.commandTimeout):
-		return lk.k.arb.silence("acquire", lk.names.Name, left.Cause)
+		return lk.k.arb.Silence("acquire", lk.names.Name, left.Cause)
 	case left.Remark != nil && left.Remark != gate.ErrNothingYet:
 		return wire.GivenUp("acquire", lk.names.Name, left.Remark, left.Cause)
 	}
@@ -67,7 +68,7 @@ func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 			// The caller is told why it does not get the lock, not how it was given back.
 			lk.k.behind(lk.tally, func() {
 				if l.h.drop(ctx, &l.share) == ErrClosed {
-					l.h.claim.abandon() // Close took it for a lock that a caller has
+					l.h.claim.Abandon() // Close took it for a lock that a caller has
 				}
 			})
 			return lk.explain(ctx, err, nil)
@@ -131,7 +132,7 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 	}
 	seen.begins()
 	c := lk.newClaim(owner)
-	g, err := c.try(ctx)
+	g, err := c.Try(ctx)
 	if err != nil {
 		if atGate {
 			lk.k.gates.Leave(lk.names.Lock)

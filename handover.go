@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/node"
@@ -16,9 +17,9 @@ import (
 type keeper struct {
 	id     string // uuid: fields and inbox of the client
 	cfg    config
-	arb    arbiter
+	arb    claim.Arbiter
 	gates  *gate.Gates[baton]
-	remark remark // at a gate
+	remark claim.Remark // at a gate
 	dog    *watchdog
 	plate  *plate        // nil where the client has no name
 	idle   chan struct{} // one slot: a last call of a tally ended on a closed client
@@ -32,7 +33,7 @@ type keeper struct {
 // Redis's queue.
 type baton struct {
 	hold *hold
-	next claim
+	next claim.Claim
 	idle bool // the hold lay at the gate, and may be over
 }
 
@@ -69,7 +70,7 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 	h.mu.Unlock()
 	h.k.dog.remove(h)
 	if !atGate {
-		_, _, err := h.claim.release(ctx, nil)
+		_, _, err := h.claim.Release(ctx, nil)
 		return err
 	}
 	return h.k.releaseAtGate(ctx, h)
@@ -135,7 +136,7 @@ func (h *hold) refill(now clock.Stamp) {
 		return
 	}
 	h.more = refill{asked: true, used: h.used}
-	h.claim.refill(func(g node.Grant) {
+	h.claim.Refill(func(g node.Grant) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.more.grant = g // a hold that is over by now is not asked any more
@@ -163,15 +164,15 @@ func (h *hold) nextBlock() {
 // taken for them in the same command.
 func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
 	key := h.entry.Names.Lock
-	var next claim
+	var next claim.Claim
 	if k.gates.Remark(key, gate.ErrNothingYet) {
 		e := k.entry(h.entry.Kind, h.entry.Names, "", h.cfg)
 		if !h.alone() {
 			e.Block = h.cfg.passes
 		}
-		next = k.arb.claim(e)
+		next = k.arb.Claim(e)
 	}
-	g, granted, err := h.claim.release(ctx, next)
+	g, granted, err := h.claim.Release(ctx, next)
 	if !granted {
 		k.gates.Remark(key, heardBack(err))
 	}
@@ -185,7 +186,7 @@ func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
 	case next != nil && k.gates.Pass(key, baton{next: next}):
 	default:
 		if next != nil {
-			next.abandon()
+			next.Abandon()
 		}
 		k.gates.Leave(key)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/faults"
@@ -45,10 +46,10 @@ func TestShortTimeoutCutsNoOtherRenewal(t *testing.T) {
 	short, err := c.Mutex("short", WithLease(10*time.Second)).Lock(ctx)
 	require.NoError(t, err)
 	left := make(chan [2]time.Duration, 2)
-	d := newWatchdog(func(ctx context.Context, batch []renewal, _ settleFunc) {
+	d := newWatchdog(func(ctx context.Context, batch []claim.Renewal, _ claim.Settle) {
 		end, _ := ctx.Deadline()
 		for _, r := range batch {
-			left <- [2]time.Duration{r.claim.of().Timeout, time.Until(end)}
+			left <- [2]time.Duration{r.Claim.Of().Timeout, time.Until(end)}
 		}
 	}, nil)
 	defer d.close()

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/wire"
@@ -16,7 +17,7 @@ import (
 type hold struct {
 	k     *keeper
 	tally *tally
-	claim claim
+	claim claim.Claim
 	entry *wire.Entry
 	trip  time.Duration // for how long the answer was on its way by which the lock was granted, or longer
 
@@ -217,7 +218,7 @@ func (h *hold) cut(s *share) error {
 	atGate := h.atGate
 	h.mu.Unlock()
 	h.k.dog.remove(h)
-	h.claim.abandon()
+	h.claim.Abandon()
 	if atGate {
 		h.k.gates.Leave(h.entry.Names.Lock)
 	}
@@ -259,10 +260,10 @@ func (h *hold) lost(cause error, shares []*share, atGate bool) {
 	}
 	h.k.dog.remove(h)
 	if cause == ErrClosed && len(shares) > 0 {
-		h.claim.forget() // the code under the lock may still run: let the lease end by itself
+		h.claim.Forget() // the code under the lock may still run: let the lease end by itself
 		h.k.plate.stays()
 	} else {
-		h.claim.abandon()
+		h.claim.Abandon()
 	}
 	if atGate {
 		h.k.gates.Leave(h.entry.Names.Lock)

@@ -91,7 +91,7 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 	h.mu.Lock()
 	h.asksFor(lease, clock.Now())
 	h.mu.Unlock()
-	sent, err := h.claim.setCount(ctx, count, lease)
+	sent, err := h.claim.SetCount(ctx, count, lease)
 	if wire.IsLost(err) {
 		h.lose(ErrLost)
 		return ErrLost

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/node"
 )
@@ -41,7 +42,7 @@ func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock
 }
 
 // startFirst is start for a hold that begins by an entry's grant.
-func (lk *lock) startFirst(ctx context.Context, c claim, g node.Grant, atGate bool, how How) (*Lease, error) {
+func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atGate bool, how How) (*Lease, error) {
 	first := new(firstLease)
 	h := lk.k.newHold(&first.hold, c, g, lk.cfg, atGate)
 	return lk.start(ctx, h, &first.lease, how, h.since)

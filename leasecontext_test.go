@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
@@ -29,7 +30,7 @@ func TestContextTellsTheFirstEnd(t *testing.T) {
 			return enough
 		},
 		"lost": func(t *testing.T, l *Lease, s *scripted, leave context.CancelCauseFunc) error {
-			s.answer = func(renewal) wire.Result { return wire.Lost }
+			s.answer = func(claim.Renewal) wire.Result { return wire.Lost }
 			l.h.Doubt()
 			synctest.Wait()
 			leave(enough)
@@ -82,8 +83,8 @@ func TestDerivedContextsEndWithTheLease(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Less(t, runtime.NumGoroutine(), before+children/2)
-		s.answer = func(r renewal) wire.Result {
-			if r.claim == l.h.claim {
+		s.answer = func(r claim.Renewal) wire.Result {
+			if r.Claim == l.h.claim {
 				return wire.Lost
 			}
 			return wire.Renewed
@@ -141,7 +142,7 @@ func TestNestedLeasesEndInLinearTime(t *testing.T) {
 	const depth = 20
 	for name, end := range map[string]func(c *Client, s *scripted, outer *Lease, leave context.CancelFunc){
 		"lost": func(_ *Client, s *scripted, outer *Lease, _ context.CancelFunc) {
-			s.answer = func(renewal) wire.Result { return wire.Lost }
+			s.answer = func(claim.Renewal) wire.Result { return wire.Lost }
 			outer.h.Doubt()
 			synctest.Wait()
 		},

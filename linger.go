@@ -154,7 +154,7 @@ func (h *hold) giveBack() {
 	h.state = holdEnded
 	h.mu.Unlock()
 	h.k.dog.remove(h)
-	h.claim.abandon()
+	h.claim.Abandon()
 }
 
 // withdraw takes an idle hold away from the gate, unless somebody just took it up there, who will

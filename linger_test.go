@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
@@ -193,7 +194,7 @@ func TestOwnTryLockIsNotWanted(t *testing.T) {
 		}
 		for i, s := range servers { // what was published before has come
 			s.Do("PUBLISH", wire.InboxPrefix+c.ID(), "nonsense")
-			heard := c.keeper.arb.nodes()[i].Hub
+			heard := c.keeper.arb.Nodes()[i].Hub
 			require.Eventually(t, func() bool { return heard.Skipped() == 1 }, patience, time.Millisecond)
 		}
 		require.Empty(t, o.of(EventWanted))
@@ -233,7 +234,7 @@ func (c *Client) hears(t *testing.T) bool {
 	l, err := c.Mutex("heard").Lock(t.Context())
 	require.NoError(t, err)
 	defer l.Unlock(t.Context())
-	return l.h.claim.attend()
+	return l.h.claim.Attend()
 }
 
 func TestLostLooksCostTheTimeToLinger(t *testing.T) {
@@ -386,7 +387,7 @@ func TestDoubtIsAnsweredByALaterRenewal(t *testing.T) {
 		l, err := m.Lock(t.Context())
 		require.NoError(t, err)
 		asked := 0
-		s.answer = func(renewal) wire.Result {
+		s.answer = func(claim.Renewal) wire.Result {
 			if asked++; asked > 1 {
 				return wire.Unanswered
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
@@ -106,7 +107,7 @@ func TestMaxHoldIsToldApart(t *testing.T) {
 		require.Equal(t, ErrMaxHold, l.Unlock(t.Context()))
 		require.Equal(t, ErrMaxHold, l.Extend(t.Context(), time.Second))
 
-		s.answer = func(renewal) wire.Result { return wire.Unanswered }
+		s.answer = func(claim.Renewal) wire.Result { return wire.Unanswered }
 		l, err = m.Lock(t.Context())
 		require.NoError(t, err)
 		<-l.Context().Done()

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -134,7 +135,7 @@ func (c *call) how() How {
 }
 
 // noticing is a remark that is the call's too.
-func (c *call) noticing(then remark) remark {
+func (c *call) noticing(then claim.Remark) claim.Remark {
 	if c == nil {
 		return then
 	}

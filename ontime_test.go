@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
@@ -37,7 +38,7 @@ func (r *hanging) hang() (resume func()) {
 	}
 }
 
-func (r *hanging) claim(e wire.Entry) claim {
+func (r *hanging) Claim(e wire.Entry) claim.Claim {
 	return &hangingClaim{scriptedClaim{s: &r.scripted, entry: e}, r}
 }
 
@@ -57,32 +58,32 @@ func (c *hangingClaim) silence(ctx context.Context, op string, limit time.Durati
 	return &wire.NodeError{Op: op, Name: c.entry.Names.Name, Err: context.Cause(ctx)}
 }
 
-func (c *hangingClaim) try(context.Context) (node.Grant, error) {
+func (c *hangingClaim) Try(context.Context) (node.Grant, error) {
 	return node.Grant{Token: 1, Passes: c.entry.Block, Sent: clock.Now()}, nil
 }
 
-// watch is called when a hold has begun.
-func (c *hangingClaim) watch(w *hub.Watcher) {
+// Watch is called when a hold has begun.
+func (c *hangingClaim) Watch(w *hub.Watcher) {
 	if c.r.gone > 0 {
 		c.r.gone--
 		(*w).(*hold).lose(ErrLost)
 	}
 }
 
-func (c *hangingClaim) setCount(ctx context.Context, _ int, _ time.Duration) (clock.Stamp, error) {
+func (c *hangingClaim) SetCount(ctx context.Context, _ int, _ time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
 	return sent, c.silence(ctx, "set count", c.entry.Timeout)
 }
 
-func (c *hangingClaim) release(ctx context.Context, _ claim) (node.Grant, bool, error) {
+func (c *hangingClaim) Release(ctx context.Context, _ claim.Claim) (node.Grant, bool, error) {
 	err := c.silence(ctx, "release", unlockTimeout(&c.entry))
 	c.r.released.Add(1)
 	return node.Grant{}, false, err
 }
 
-func (r *hanging) renew(ctx context.Context, batch []renewal, settle settleFunc) {
+func (r *hanging) Renew(ctx context.Context, batch []claim.Renewal, settle claim.Settle) {
 	if r.until.Load() == nil {
-		r.scripted.renew(ctx, batch, settle)
+		r.scripted.Renew(ctx, batch, settle)
 		return
 	}
 	<-ctx.Done()

@@ -46,7 +46,7 @@ func deafOver(t *testing.T, rdb driver.Redis, id string, lease time.Duration, op
 	cfg, err := defaultConfig().with(append(opts, WithLease(lease)), true)
 	require.NoError(t, err)
 	s := newSingle(rdb, id, &cfg)
-	t.Cleanup(func() { s.stop(); s.close() })
+	t.Cleanup(func() { s.Stop(); s.Close() })
 	return s
 }
 
@@ -63,7 +63,7 @@ func contenderOf(t *testing.T, s *single, name, client string, n uint64, lease t
 	t.Helper()
 	names, err := wire.NamesOf("", name)
 	require.NoError(t, err)
-	return s.claim(wire.Entry{
+	return s.Claim(wire.Entry{
 		Kind: wire.Mutex, Names: names, ID: fmt.Sprintf("%s:%d", client, n), Lease: lease, Block: defaultPasses,
 		Timeout: min(lease/6, 2*time.Second),
 	}).(*contender)
@@ -155,7 +155,7 @@ func TestGrantIsDatedFromThePoll(t *testing.T) {
 	asks(t, a)
 	asks(t, b)
 	polled, counter := b.Belief.Base, b.Belief.Counter
-	_, _, err := a.release(context.Background(), nil)
+	_, _, err := a.Release(context.Background(), nil)
 	require.NoError(t, err)
 	messages := waiter.node.Hub
 	messages.Message(wire.InboxPrefix+"w", within(t, inbox))
@@ -488,7 +488,7 @@ func TestRaceQueuesNobody(t *testing.T) {
 	_, held := asks(t, a)
 	require.True(t, held)
 	require.Equal(t, "raced", n.node.Channels())
-	_, held, err := a.release(context.Background(), next)
+	_, held, err := a.Release(context.Background(), next)
 	require.NoError(t, err)
 	require.False(t, held)
 	require.False(t, next.queued, "it has to ask for itself")

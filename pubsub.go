@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/hub"
@@ -23,7 +24,7 @@ func newSingle(rdb driver.Redis, id string, cfg *config) *single {
 	})}
 }
 
-func (s *single) claim(e wire.Entry) claim {
+func (s *single) Claim(e wire.Entry) claim.Claim {
 	c := &contender{entry: e, single: s, wake: hub.NewSignal()}
 	c.Start(s.node, &c.entry, c.wake)
 	return c
@@ -37,7 +38,7 @@ type contender struct {
 	single *single
 	wake   hub.Signal
 
-	remark  remark
+	remark  claim.Remark
 	failure error // of the last poll that ended; nil when it was answered
 	ticket  string
 	holder  string // who was in the way
@@ -47,10 +48,11 @@ type contender struct {
 	queued  bool        // by a release: wait before polling
 }
 
-func (c *contender) of() *wire.Entry { return &c.entry }
+// Of is the entry.
+func (c *contender) Of() *wire.Entry { return &c.entry }
 
-// wait polls, sleeps until a message or for as long as it is safe, and polls again.
-func (c *contender) wait(ctx context.Context, remark remark) (node.Grant, error) {
+// Wait polls, sleeps until a message or for as long as it is safe, and polls again.
+func (c *contender) Wait(ctx context.Context, remark claim.Remark) (node.Grant, error) {
 	c.remark = remark
 	c.Enter()
 	failing := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
@@ -161,7 +163,8 @@ func (c *contender) unheard(out bool, now clock.Stamp) error {
 	return nil
 }
 
-func (c *contender) try(ctx context.Context) (node.Grant, error) {
+// Try takes the lock if it is free.
+func (c *contender) Try(ctx context.Context) (node.Grant, error) {
 	c.Enter()
 	a, _, err := c.Ask(ctx, wire.NoTicket)
 	switch {
@@ -175,10 +178,10 @@ func (c *contender) try(ctx context.Context) (node.Grant, error) {
 	return c.granted(), nil
 }
 
-// release repeats until answered or unlockTimeout is over. Only its first command queues next: a
+// Release repeats until answered or unlockTimeout is over. Only its first command queues next: a
 // repeated one finds the entry gone, and next must then find out by its own poll whether it was
 // queued.
-func (c *contender) release(ctx context.Context, next claim) (node.Grant, bool, error) {
+func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, bool, error) {
 	c.Ear().Releasing()
 	n, _ := next.(*contender)
 	if n != nil {
@@ -207,9 +210,9 @@ func (c *contender) release(ctx context.Context, next claim) (node.Grant, bool, 
 
 func (c *contender) releaseOnce(ctx context.Context, next *contender) (bool, wire.Answer, error) {
 	if next == nil {
-		return c.Release(ctx, nil)
+		return c.Claim.Release(ctx, nil)
 	}
-	return c.Release(ctx, &next.Claim)
+	return c.Claim.Release(ctx, &next.Claim)
 }
 
 // after takes the answer of the release that queued the contender, which is nil where none was to
@@ -226,7 +229,8 @@ func (c *contender) after(a *wire.Answer, sent clock.Stamp) (node.Grant, bool) {
 	return node.Grant{}, false
 }
 
-func (c *contender) setCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error) {
+// SetCount writes the hold count, and lengthens the lease.
+func (c *contender) SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
 	held, err := c.single.node.Wire.SetCount(ctx, &c.entry, count, lease)
 	switch {
@@ -238,28 +242,32 @@ func (c *contender) setCount(ctx context.Context, count int, lease time.Duration
 	return sent, nil
 }
 
-func (c *contender) refill(done func(node.Grant))  { c.Refill(done) }
-func (c *contender) attend() bool                  { return c.Ear().Attend() }
-func (c *contender) asks(lease time.Duration)      { c.Asks(lease) }
-func (c *contender) seen() (string, time.Duration) { return c.holder, c.ttl }
-func (c *contender) watch(w *hub.Watcher)          { c.Ear().Watch(w) }
-func (c *contender) abandon()                      { c.End(true) }
-func (c *contender) forget()                       { c.Forget() }
+// Attend reports whether the entry, which holds the lock, hears that another wants it.
+func (c *contender) Attend() bool { return c.Ear().Attend() }
 
-func (s *single) renew(ctx context.Context, batch []renewal, settle settleFunc) {
+// Seen tells what the entry last saw.
+func (c *contender) Seen() (holder string, ttl time.Duration) { return c.holder, c.ttl }
+
+// Watch makes news about the lock go to what keeps it.
+func (c *contender) Watch(w *hub.Watcher) { c.Ear().Watch(w) }
+
+// Abandon ends the claim in the background.
+func (c *contender) Abandon() { c.End(true) }
+
+func (s *single) Renew(ctx context.Context, batch []claim.Renewal, settle claim.Settle) {
 	sent := clock.Now()
 	asks := make([]wire.Renewal, len(batch))
 	for i, r := range batch {
-		asks[i] = wire.Renewal{Entry: r.claim.of(), Count: r.count, Lease: r.lease}
+		asks[i] = wire.Renewal{Entry: r.Claim.Of(), Count: r.Count, Lease: r.Lease}
 	}
 	s.node.Renew(ctx, asks, func(i int, r wire.Result, err error) { settle(i, r, sent, err) })
 }
 
-func (s *single) silence(op, name string, cause error) error {
+func (s *single) Silence(op, name string, cause error) error {
 	return &wire.NodeError{Op: op, Name: name, Err: wire.ErrNoAnswer, Cause: cause}
 }
 
-func (s *single) inspect(ctx context.Context, n *wire.Names) (wire.State, error) {
+func (s *single) Inspect(ctx context.Context, n *wire.Names) (wire.State, error) {
 	st, err := s.node.Inspect(ctx, n)
 	if err != nil {
 		return wire.State{}, &wire.NodeError{Op: "inspect", Name: n.Name, Err: err}
@@ -267,7 +275,7 @@ func (s *single) inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 	return st, nil
 }
 
-func (s *single) force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, error) {
+func (s *single) Force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, error) {
 	freed, err := s.node.Force(ctx, k, n)
 	if err != nil {
 		return false, &wire.NodeError{Op: "force unlock", Name: n.Name, Err: err}
@@ -275,14 +283,14 @@ func (s *single) force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, 
 	return freed, nil
 }
 
-// initialize has nothing to declare: without the restart guard Redis is trusted not to forget.
-func (s *single) initialize(context.Context) error { return nil }
+// Initialize has nothing to declare: without the restart guard Redis is trusted not to forget.
+func (s *single) Initialize(context.Context) error { return nil }
 
-func (s *single) nodes() []*node.Node { return []*node.Node{s.node} }
+func (s *single) Nodes() []*node.Node { return []*node.Node{s.node} }
 
-func (s *single) stop() { s.node.Stop() }
+func (s *single) Stop() { s.node.Stop() }
 
-func (s *single) close() {
+func (s *single) Close() {
 	s.node.Settle()
 	s.node.Close()
 }

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"sync/atomic"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/wire"
@@ -292,8 +293,8 @@ func ownerOf(ctx context.Context) (string, error) {
 }
 
 // newClaim returns the claim of a new entry.
-func (lk *lock) newClaim(owner string) claim {
-	return lk.k.arb.claim(lk.k.entry(lk.kind, lk.names, owner, lk.cfg))
+func (lk *lock) newClaim(owner string) claim.Claim {
+	return lk.k.arb.Claim(lk.k.entry(lk.kind, lk.names, owner, lk.cfg))
 }
 
 // entry is a new one. Sharers of an owner do not pass the lock on in memory.
@@ -318,12 +319,12 @@ func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.St
 }
 
 // contend waits for the lock with a claim, at its gate or past it.
-func (lk *lock) contend(ctx, wctx context.Context, c claim, atGate bool, seen *call) (*Lease, error) {
-	var remark remark
+func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, seen *call) (*Lease, error) {
+	var remark claim.Remark
 	if atGate {
 		remark = lk.k.remark
 	}
-	g, err := c.wait(wctx, lk.k.plate.asking(c, seen.noticing(remark)))
+	g, err := c.Wait(wctx, lk.k.plate.asking(c, seen.noticing(remark)))
 	if err == nil {
 		return lk.startFirst(ctx, c, g, atGate, seen.how())
 	}
@@ -331,11 +332,11 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim, atGate bool, seen *c
 	// The queued entry goes to the next goroutine here, which so inherits its place; else it is
 	// abandoned.
 	if !atGate {
-		c.abandon()
+		c.Abandon()
 	} else if !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.names.Lock, baton{next: c}) {
 		return nil, err
 	} else {
-		c.abandon()
+		c.Abandon()
 		lk.k.gates.Leave(lk.names.Lock)
 	}
 	return nil, err

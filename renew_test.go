@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
@@ -59,18 +60,18 @@ func onAll(t *testing.T, servers []*redistest.Server, name string) {
 // renewalsOf has all of the leases renewed in one batch, with these hold counts, and returns the outcomes by name.
 func renewalsOf(t *testing.T, c *Client, leases []*Lease, count int) map[string]wire.Result {
 	t.Helper()
-	var batch []renewal
+	var batch []claim.Renewal
 	for _, l := range leases {
-		batch = append(batch, renewal{claim: l.h.claim, count: count, lease: time.Minute})
+		batch = append(batch, claim.Renewal{Claim: l.h.claim, Count: count, Lease: time.Minute})
 	}
 	var mu sync.Mutex
 	got := make(map[string]wire.Result)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c.keeper.arb.renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
+	c.keeper.arb.Renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
 		mu.Lock()
 		defer mu.Unlock()
-		name := batch[i].claim.of().Names.Lock
+		name := batch[i].Claim.Of().Names.Lock
 		_, twice := got[name]
 		require.False(t, twice, "%s is settled twice", name)
 		got[name] = r
@@ -246,9 +247,9 @@ func TestSlowAnswersLengthenNoLease(t *testing.T) {
 			return c.Mutex("other").TryLock(ctx)
 		}},
 		"renewal": {faults.Script("renew"), false, func(c *Client, l, _ *Lease) (*Lease, error) {
-			batch := []renewal{{claim: l.h.claim, lease: lease}}
+			batch := []claim.Renewal{{Claim: l.h.claim, Lease: lease}}
 			var failed error
-			c.keeper.arb.renew(ctx, batch, func(_ int, r wire.Result, sent clock.Stamp, err error) {
+			c.keeper.arb.Renew(ctx, batch, func(_ int, r wire.Result, sent clock.Stamp, err error) {
 				l.h.settle(batch[0], r, sent, err)
 				failed = err
 			})

@@ -3,13 +3,14 @@ package relock
 import (
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/wire"
 )
 
 // settle notes what became of a renewal. An unanswered one never moves the deadline and is repeated
 // until then.
-func (h *hold) settle(r renewal, got wire.Result, sent clock.Stamp, err error) {
+func (h *hold) settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err error) {
 	if news := h.settled(r, got, sent); news == EventRenewalFailed {
 		h.tell(news, err)
 	} else {
@@ -18,7 +19,7 @@ func (h *hold) settle(r renewal, got wire.Result, sent clock.Stamp, err error) {
 }
 
 // settled returns what there is to tell, 0 for nothing.
-func (h *hold) settled(r renewal, got wire.Result, sent clock.Stamp) (news EventKind) {
+func (h *hold) settled(r claim.Renewal, got wire.Result, sent clock.Stamp) (news EventKind) {
 	if got == wire.Lost {
 		h.lose(ErrLost)
 		return 0
@@ -46,15 +47,15 @@ func (h *hold) settled(r renewal, got wire.Result, sent clock.Stamp) (news Event
 		if h.doubt.Before(sent) {
 			h.doubt = clock.Stamp{}
 		}
-		h.extended(sent, r.lease)
-		if r.count > 0 && !h.ops.taken && r.count == max(1, len(h.shares)) {
+		h.extended(sent, r.Lease)
+		if r.Count > 0 && !h.ops.taken && r.Count == max(1, len(h.shares)) {
 			h.countUnsure = !h.countUnsureUntil.Reached(sent)
 		}
 		if h.countUnsure && !h.askSoon {
 			h.renewAt = clock.Later(h.renewAt, now.Add(h.shortest()/3), now)
 		}
 	} else {
-		if r.count > 0 {
+		if r.Count > 0 {
 			h.countMissed(now)
 		}
 		h.renewAt = now.Add(h.soon())
@@ -67,7 +68,7 @@ func (h *hold) settled(r renewal, got wire.Result, sent clock.Stamp) (news Event
 // asksFor notes that Redis is about to be asked for lease. The caller holds h.mu.
 func (h *hold) asksFor(lease time.Duration, now clock.Stamp) {
 	h.kept = clock.Later(h.kept, now.Add(lease), now)
-	h.claim.asks(lease)
+	h.claim.Asks(lease)
 }
 
 // shortest is the lease that renewals go by: the one that the lock was granted with, or that of the

@@ -72,7 +72,7 @@ func (m *Mutex) State(ctx context.Context) (State, error) {
 		return State{}, outward(err)
 	}
 	defer m.k.end(m.tally)
-	st, err := m.k.arb.inspect(ctx, m.names)
+	st, err := m.k.arb.Inspect(ctx, m.names)
 	if err != nil {
 		return State{}, outward(err)
 	}
@@ -92,6 +92,6 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 		return false, outward(err)
 	}
 	defer m.k.end(m.tally)
-	freed, err := m.k.arb.force(ctx, m.kind, m.names)
+	freed, err := m.k.arb.Force(ctx, m.kind, m.names)
 	return freed, outward(err)
 }

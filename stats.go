@@ -37,7 +37,7 @@ func (c *Client) Stats() Stats {
 	if k == nil {
 		return Stats{}
 	}
-	nodes := k.arb.nodes()
+	nodes := k.arb.Nodes()
 	all := Stats{Commands: make([]CommandStats, 0, len(nodes)*driver.Ops)}
 	for i, n := range nodes {
 		at := 0

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
@@ -40,10 +41,7 @@ const (
 )
 
 // renewFunc is arbiter's renew.
-type renewFunc func(context.Context, []renewal, settleFunc)
-
-// settleFunc is told of each renewal; err is why one was not answered.
-type settleFunc func(i int, r wire.Result, sent clock.Stamp, err error)
+type renewFunc func(context.Context, []claim.Renewal, claim.Settle)
 
 // besideFunc is called with each look at holds, and once after there were any. It must not block,
 // and returns when it is due again.
@@ -153,11 +151,11 @@ func (d *watchdog) take(now clock.Stamp, all bool) []*hold {
 // look ends what is past its deadline, sends what is to be renewed, and puts back all that live.
 func (d *watchdog) look(due []*hold, now clock.Stamp) {
 	// A lock with a short lease has a short time-out, which must not cut the others' short.
-	batches := make(map[time.Duration][]renewal)
+	batches := make(map[time.Duration][]claim.Renewal)
 	holds := make(map[time.Duration][]*hold)
 	for _, h := range due {
 		if r, renew := h.tick(now); renew {
-			batches[r.timeout], holds[r.timeout] = append(batches[r.timeout], r), append(holds[r.timeout], h)
+			batches[r.Timeout], holds[r.Timeout] = append(batches[r.Timeout], r), append(holds[r.Timeout], h)
 		}
 	}
 	for timeout, batch := range batches {
@@ -195,8 +193,8 @@ func (d *watchdog) close() []*hold {
 }
 
 // newHold makes h a hold by an entry's grant.
-func (k *keeper) newHold(h *hold, c claim, g node.Grant, cfg *config, atGate bool) *hold {
-	e := c.of()
+func (k *keeper) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool) *hold {
+	e := c.Of()
 	if atGate {
 		k.gates.Remark(e.Names.Lock, nil)
 	}
@@ -206,9 +204,9 @@ func (k *keeper) newHold(h *hold, c claim, g node.Grant, cfg *config, atGate boo
 		until: g.Sent.Add(e.Lease - clock.Margin(e.Lease)), renewAt: g.Sent.Add(e.Lease / 3), kept: g.Sent.Add(e.Lease),
 	}
 	h.trip = h.since.Since(g.Sent)
-	h.fresh, h.asked = atGate && g.Fresh && cfg.lingers() && c.attend(), g.Sent
+	h.fresh, h.asked = atGate && g.Fresh && cfg.lingers() && c.Attend(), g.Sent
 	h.watcher, h.shares = h, h.room[:0]
-	c.watch(&h.watcher)
+	c.Watch(&h.watcher)
 	return h
 }
 
@@ -240,7 +238,7 @@ func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
 	}
 	if h.k.isClosed() {
 		h.lose(ErrClosed) // Close may have counted the holds before this one was among them
-		h.claim.abandon() // and where it did, it left the lock to a lease that nobody is given
+		h.claim.Abandon() // and where it did, it left the lock to a lease that nobody is given
 		return ErrClosed
 	}
 	return nil
@@ -268,27 +266,27 @@ func (h *hold) renewal(now clock.Stamp) clock.Stamp {
 }
 
 // tick is the watchdog's look at one hold. It returns a renewal to send, if one is near.
-func (h *hold) tick(now clock.Stamp) (renewal, bool) {
+func (h *hold) tick(now clock.Stamp) (claim.Renewal, bool) {
 	if h.expire() {
-		return renewal{}, false
+		return claim.Renewal{}, false
 	}
 	if h.outstayed(now) {
 		h.giveBack()
-		return renewal{}, false
+		return claim.Renewal{}, false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state != holdLive {
-		return renewal{}, false
+		return claim.Renewal{}, false
 	}
-	var r renewal
+	var r claim.Renewal
 	window := min(batchWindow, h.shortest()/20)
 	renew := h.renewal(now).Until(now) <= window
 	if renew {
-		r = renewal{claim: h.claim, lease: h.renewLease(now), timeout: min(h.entry.Timeout, h.cfg.commandTimeout, 2*time.Second)}
-		h.asksFor(r.lease, now)
+		r = claim.Renewal{Claim: h.claim, Lease: h.renewLease(now), Timeout: min(h.entry.Timeout, h.cfg.commandTimeout, 2*time.Second)}
+		h.asksFor(r.Lease, now)
 		if h.countUnsure && !h.ops.taken {
-			r.count = max(1, len(h.shares))
+			r.Count = max(1, len(h.shares))
 		}
 		h.asking, h.askSoon = true, false
 	}

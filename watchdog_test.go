@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
@@ -19,9 +20,9 @@ import (
 // scripted is an arbiter that grants everything and answers renewals as the test says. It lets the watchdog run in
 // synctest's fake time, where no real connection can be waited for.
 type scripted struct {
-	arbiter
+	claim.Arbiter
 	mu        sync.Mutex
-	answer    func(renewal) wire.Result
+	answer    func(claim.Renewal) wire.Result
 	fresh     bool        // nobody waits when a lock is granted
 	renewals  []time.Time // of commands
 	renewed   int         // leases
@@ -30,46 +31,46 @@ type scripted struct {
 
 // scriptedClaim is its claim.
 type scriptedClaim struct {
-	claim
+	claim.Claim
 	s     *scripted
 	entry wire.Entry
 }
 
-func (s *scripted) claim(e wire.Entry) claim { return &scriptedClaim{s: s, entry: e} }
+func (s *scripted) Claim(e wire.Entry) claim.Claim { return &scriptedClaim{s: s, entry: e} }
 
-func (c *scriptedClaim) of() *wire.Entry { return &c.entry }
+func (c *scriptedClaim) Of() *wire.Entry { return &c.entry }
 
-func (c *scriptedClaim) wait(context.Context, remark) (node.Grant, error) {
+func (c *scriptedClaim) Wait(context.Context, claim.Remark) (node.Grant, error) {
 	return node.Grant{Token: 1, Passes: c.entry.Block, Sent: clock.Now(), Fresh: c.s.fresh}, nil
 }
 
-func (c *scriptedClaim) try(context.Context) (node.Grant, error) {
+func (c *scriptedClaim) Try(context.Context) (node.Grant, error) {
 	return node.Grant{}, &wire.HeldError{Name: c.entry.Names.Name}
 }
 
-func (c *scriptedClaim) release(context.Context, claim) (node.Grant, bool, error) {
+func (c *scriptedClaim) Release(context.Context, claim.Claim) (node.Grant, bool, error) {
 	return node.Grant{}, false, nil
 }
 
-func (c *scriptedClaim) attend() bool            { return true }
-func (c *scriptedClaim) watch(*hub.Watcher)      {}
-func (c *scriptedClaim) forget()                 {}
-func (c *scriptedClaim) refill(func(node.Grant)) {}
-func (c *scriptedClaim) asks(time.Duration)      {}
-func (s *scripted) stop()                        {}
-func (s *scripted) close()                       {}
+func (c *scriptedClaim) Attend() bool            { return true }
+func (c *scriptedClaim) Watch(*hub.Watcher)      {}
+func (c *scriptedClaim) Forget()                 {}
+func (c *scriptedClaim) Refill(func(node.Grant)) {}
+func (c *scriptedClaim) Asks(time.Duration)      {}
+func (s *scripted) Stop()                        {}
+func (s *scripted) Close()                       {}
 
-func (c *scriptedClaim) abandon() {
+func (c *scriptedClaim) Abandon() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.s.abandoned = append(c.s.abandoned, c.entry.Names.Lock)
 }
 
-func (c *scriptedClaim) setCount(context.Context, int, time.Duration) (clock.Stamp, error) {
+func (c *scriptedClaim) SetCount(context.Context, int, time.Duration) (clock.Stamp, error) {
 	return clock.Now(), nil
 }
 
-func (s *scripted) renew(_ context.Context, batch []renewal, settle settleFunc) {
+func (s *scripted) Renew(_ context.Context, batch []claim.Renewal, settle claim.Settle) {
 	s.mu.Lock()
 	s.renewals = append(s.renewals, time.Now())
 	s.renewed += len(batch)
@@ -158,7 +159,7 @@ func TestWhatLingersTakesNothingAlong(t *testing.T) {
 
 func TestUnansweredRenewalsDoNotMoveTheDeadline(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		s.answer = func(renewal) wire.Result { return wire.Unanswered }
+		s.answer = func(claim.Renewal) wire.Result { return wire.Unanswered }
 		began := time.Now()
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
@@ -180,7 +181,7 @@ func TestDoubtDuringARenewalIsNotLost(t *testing.T) {
 				l, err := c.Mutex("k", opts...).Lock(t.Context())
 				require.NoError(t, err)
 				asked := 0
-				s.answer = func(renewal) wire.Result {
+				s.answer = func(claim.Renewal) wire.Result {
 					if asked++; asked > 1 {
 						return wire.Lost
 					}
@@ -199,7 +200,7 @@ func TestDoubtDuringARenewalIsNotLost(t *testing.T) {
 
 func TestLossIsToldToEveryLeaseOnce(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		s.answer = func(renewal) wire.Result { return wire.Lost }
+		s.answer = func(claim.Renewal) wire.Result { return wire.Lost }
 		m := c.Mutex("k")
 		l, err := m.Lock(t.Context())
 		require.NoError(t, err)
@@ -234,7 +235,7 @@ func TestLateConfirmationRevivesNothing(t *testing.T) {
 		c.keeper.dog.remove(l.h) // a watchdog that is not run in time
 		sent := clock.Now()
 		time.Sleep(defaultLease)
-		l.h.settle(renewal{claim: l.h.claim, lease: defaultLease}, wire.Renewed, sent.Add(time.Second), nil)
+		l.h.settle(claim.Renewal{Claim: l.h.claim, Lease: defaultLease}, wire.Renewed, sent.Add(time.Second), nil)
 		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 	})
 }
@@ -268,8 +269,8 @@ func TestUnsureCountKeepsAShorterLease(t *testing.T) {
 func TestUnansweredRenewalsKeepToAShorterLease(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		tries := 0
-		s.answer = func(r renewal) wire.Result {
-			assert.LessOrEqual(t, r.timeout, max(r.lease/6, time.Millisecond))
+		s.answer = func(r claim.Renewal) wire.Result {
+			assert.LessOrEqual(t, r.Timeout, max(r.Lease/6, time.Millisecond))
 			if tries++; tries%2 == 0 {
 				return wire.Unanswered
 			}
@@ -294,7 +295,7 @@ func TestUnansweredRenewalsKeepToAShorterLease(t *testing.T) {
 func TestRenewalThatAnswersAgainSavesTheLease(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		began := time.Now()
-		s.answer = func(renewal) wire.Result {
+		s.answer = func(claim.Renewal) wire.Result {
 			if time.Since(began) < 25*time.Second {
 				return wire.Unanswered
 			}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/node"
@@ -87,7 +88,7 @@ type post struct {
 }
 
 // newPlate is nil for a client without a name.
-func newPlate(id string, cfg *config, arb arbiter) *plate {
+func newPlate(id string, cfg *config, arb claim.Arbiter) *plate {
 	if cfg.name == "" {
 		return nil
 	}
@@ -97,7 +98,7 @@ func newPlate(id string, cfg *config, arb arbiter) *plate {
 	}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.cards = make(map[string]wire.Card)
-	for _, n := range arb.nodes() {
+	for _, n := range arb.Nodes() {
 		p.posts = append(p.posts, &post{node: n})
 	}
 	return p
@@ -204,12 +205,12 @@ func (p *plate) named(err error) error {
 }
 
 // asking is a remark that asks, too, who holds what c waits for.
-func (p *plate) asking(c claim, then remark) remark {
+func (p *plate) asking(c claim.Claim, then claim.Remark) claim.Remark {
 	if p == nil {
 		return then
 	}
 	return func(key string, heard error) {
-		holder, _ := c.seen()
+		holder, _ := c.Seen()
 		p.known(holder)
 		if then != nil {
 			then(key, heard)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
@@ -19,20 +20,25 @@ type Claim struct {
 	contest *contest // nil before the nodes were first asked
 
 	// These are touched only by the goroutine that contends, which is one at a time.
-	remark  func(error) // tells those who wait at the lock's gate what was heard; may be nil
-	failure error       // of the last round of votes; nil when enough were answered
-	holder  string      // who was in the way, "" for unknown
+	remark  claim.Remark // tells those who wait at the lock's gate what was heard; may be nil
+	failure error        // of the last round of votes; nil when enough were answered
+	holder  string       // who was in the way, "" for unknown
 	ttl     time.Duration
 	told    bool // the holder's client was told that the lock is wanted
 }
 
 // Claim returns the claim of an entry. Nothing is sent.
-func (q *Quorum) Claim(e *wire.Entry) *Claim { return &Claim{Entry: e, q: q, wake: hub.NewSignal()} }
+func (q *Quorum) Claim(e wire.Entry) claim.Claim { return q.newClaim(&e) }
+
+func (q *Quorum) newClaim(e *wire.Entry) *Claim { return &Claim{Entry: e, q: q, wake: hub.NewSignal()} }
+
+// Of is the entry.
+func (c *Claim) Of() *wire.Entry { return c.Entry }
 
 // Wait blocks until the entry holds the lock. It tells remark, unless that is nil, what is heard:
 // nil for enough of the nodes. After a failure the entry may still be queued, or own the lock
 // unknowingly: another contender may wait for it, or it has to be abandoned.
-func (c *Claim) Wait(ctx context.Context, remark func(error)) (node.Grant, error) {
+func (c *Claim) Wait(ctx context.Context, remark claim.Remark) (node.Grant, error) {
 	c.remark = remark
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
 	for {
@@ -61,7 +67,7 @@ func (c *Claim) Wait(ctx context.Context, remark func(error)) (node.Grant, error
 func (c *Claim) polled(failure error) {
 	c.failure = failure
 	if c.remark != nil {
-		c.remark(failure)
+		c.remark(c.Entry.Names.Lock, failure)
 	}
 }
 
@@ -170,10 +176,20 @@ func (c *Claim) Abandon() {
 	}
 }
 
-// Release ends the claim at all nodes, and queues next, unless that is nil, at all of them in the
+// Release ends the claim at all nodes. It never returns a grant: what the nodes answer are votes,
+// which next counts when it waits.
+func (c *Claim) Release(_ context.Context, next claim.Claim) (node.Grant, bool, error) {
+	n, _ := next.(*Claim)
+	return node.Grant{}, false, c.release(n)
+}
+
+// Refill does nothing: what a quorum's nodes count is reconciled by grants alone.
+func (c *Claim) Refill(func(node.Grant)) {}
+
+// release ends the claim at all nodes, and queues next, unless that is nil, at all of them in the
 // same step: what its nodes answer are votes for next. A node that does not answer is told in the
 // background. ErrLost says that the lock was not held any more.
-func (c *Claim) Release(next *Claim) error {
+func (c *Claim) release(next *Claim) error {
 	if next != nil {
 		next.contest = newContest(next)
 		next.contest.requeued = true

@@ -97,7 +97,7 @@ func TestClaimIsSweptWhereARenewalTookIt(t *testing.T) {
 		"released while the node is left alone": func(q *Quorum, c *Claim) {
 			q.members[0].Answered(faults.ErrNoAnswer)
 			require.True(t, q.members[0].Idle())
-			_ = c.Release(nil) // the others have nothing of it
+			_ = c.release(nil) // the others have nothing of it
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -42,11 +42,11 @@ func TestSplitVoteIsGivenBack(t *testing.T) {
 	first := await(t, won, 8*time.Second) // a poll comes after 10 s
 	require.NoError(t, first.err)
 	require.Same(t, a, first.c, "the lower ticket wins")
-	require.NoError(t, a.Release(nil))
+	require.NoError(t, a.release(nil))
 	second := await(t, won, 8*time.Second)
 	require.NoError(t, second.err)
 	require.Greater(t, second.g.Token, first.g.Token)
-	require.NoError(t, b.Release(nil))
+	require.NoError(t, b.release(nil))
 }
 
 // A token must be above all before it even where the quorums of two holders share one node only, and that node counted
@@ -73,11 +73,11 @@ func TestTokenIsWrittenBack(t *testing.T) {
 	nodes[2].Kill()
 	c.Abandon()
 	q = quorumOf(t, nodes[:2])
-	next := q.Claim(entry(t, q))
+	next := q.newClaim(entry(t, q))
 	second, err := next.Wait(context.Background(), nil)
 	require.NoError(t, err)
 	require.Greater(t, second.Token, g.Token)
-	require.NoError(t, next.Release(nil))
+	require.NoError(t, next.release(nil))
 }
 
 // A vote that is answered while the release is out must not be swept before the release has run there: it would find
@@ -85,7 +85,7 @@ func TestTokenIsWrittenBack(t *testing.T) {
 func TestLateVoteDoesNotOvertakeTheRelease(t *testing.T) {
 	nodes := masters(t, 1)
 	q, taps := tapped(t, nodes)
-	c := q.Claim(entry(t, q))
+	c := q.newClaim(entry(t, q))
 	g, err := c.Wait(context.Background(), nil)
 	require.NoError(t, err)
 	require.Positive(t, g.Token)
@@ -114,7 +114,7 @@ func busy(t *testing.T) *contest {
 	t.Helper()
 	nodes := masters(t, 1)
 	holder := quorumOf(t, nodes)
-	_, err := holder.Claim(entry(t, holder)).Wait(context.Background(), nil)
+	_, err := holder.newClaim(entry(t, holder)).Wait(context.Background(), nil)
 	require.NoError(t, err)
 	c := contender(t, quorumOf(t, nodes))
 	t.Cleanup(c.Abandon)

@@ -74,7 +74,7 @@ func TestNodeThatMayNotBeAskedIsNone(t *testing.T) {
 			}
 			q := over(t, nodes)
 			require.Error(t, q.check(t.Context(), q.members[0]), "it is not even asked to vote")
-			_, err := q.Claim(entry(t, q)).Wait(t.Context(), nil)
+			_, err := q.newClaim(entry(t, q)).Wait(t.Context(), nil)
 			require.Error(t, err)
 			require.Regexp(t, "(?i)info|the user executing the script", err.Error())
 			require.False(t, wire.Transient(err))
@@ -84,12 +84,12 @@ func TestNodeThatMayNotBeAskedIsNone(t *testing.T) {
 				}
 			}
 			right("+info")
-			c := q.Claim(entry(t, q))
+			c := q.newClaim(entry(t, q))
 			_, err = c.Wait(t.Context(), nil)
 			require.NoError(t, err)
-			require.NoError(t, c.Release(nil))
+			require.NoError(t, c.release(nil))
 			right("-info")
-			_, err = q.Claim(entry(t, q)).Try(t.Context())
+			_, err = q.newClaim(entry(t, q)).Try(t.Context())
 			require.Error(t, err)
 			require.Regexp(t, "(?i)info|the user executing the script", err.Error())
 			require.False(t, wire.Transient(err))

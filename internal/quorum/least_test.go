@@ -58,11 +58,11 @@ func TestNodesGrantTheSameTokens(t *testing.T) {
 		g, won := c.contest.win()
 
 		believed(q, 400*time.Millisecond)
-		next := q.Claim(entry(t, q))
-		require.NoError(t, c.Release(next))
+		next := q.newClaim(entry(t, q))
+		require.NoError(t, c.release(next))
 		handed := numbers(t, next.contest)
 		then, wins := next.contest.win()
-		require.NoError(t, next.Release(nil))
+		require.NoError(t, next.release(nil))
 		if !alike(idle) || !alike(handed) {
 			continue
 		}
@@ -87,10 +87,10 @@ func TestFarProposalsAreNotTakenUp(t *testing.T) {
 	first := numbers(t, c.contest)[0]
 	require.Less(t, first, time.Now().Add(5*time.Second).UnixMicro())
 	believed(q, 10*time.Second)
-	next := q.Claim(entry(t, q))
-	require.NoError(t, c.Release(next))
+	next := q.newClaim(entry(t, q))
+	require.NoError(t, c.release(next))
 	require.Less(t, numbers(t, next.contest)[0], time.Now().Add(5*time.Second).UnixMicro())
-	require.NoError(t, next.Release(nil))
+	require.NoError(t, next.release(nil))
 }
 
 // One clock that is far ahead of the others makes nobody propose that.

@@ -140,7 +140,7 @@ func entry(t *testing.T, q *Quorum) *wire.Entry {
 // contender makes a claim of q to the lock k, with its contest.
 func contender(t *testing.T, q *Quorum) *Claim {
 	t.Helper()
-	c := q.Claim(entry(t, q))
+	c := q.newClaim(entry(t, q))
 	c.contest = newContest(c)
 	return c
 }

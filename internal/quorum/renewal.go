@@ -4,27 +4,20 @@ import (
 	"cmp"
 	"context"
 	"sync"
-	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Renewal asks to lengthen one lease.
-type Renewal struct {
-	Claim *Claim
-	Count int // hold count to write; 0 leaves it alone
-	Lease time.Duration
-}
-
 // Renew asks all nodes at once, and calls settle once for each renewal, from any goroutine. A lease
 // is renewed when a quorum confirmed it, and lost when none can. The stamp is from before the first
 // command.
-func (q *Quorum) Renew(ctx context.Context, batch []Renewal, settle func(i int, r wire.Result, sent clock.Stamp, err error)) {
+func (q *Quorum) Renew(ctx context.Context, batch []claim.Renewal, settle claim.Settle) {
 	t := &tally{q: q, sent: clock.Now(), settle: settle, batch: batch, rows: make([]row, len(batch))}
 	asks := make([]wire.Renewal, len(batch))
 	for i, r := range batch {
-		asks[i] = wire.Renewal{Entry: r.Claim.Entry, Count: r.Count, Lease: r.Lease}
+		asks[i] = wire.Renewal{Entry: r.Claim.Of(), Count: r.Count, Lease: r.Lease}
 	}
 	var wg sync.WaitGroup
 	for i, idle := range q.idle() {
@@ -52,8 +45,8 @@ func (q *Quorum) Renew(ctx context.Context, batch []Renewal, settle func(i int, 
 type tally struct {
 	q      *Quorum
 	sent   clock.Stamp // before the first of the commands
-	settle func(int, wire.Result, clock.Stamp, error)
-	batch  []Renewal
+	settle claim.Settle
+	batch  []claim.Renewal
 
 	mu   sync.Mutex // guards rows
 	rows []row
@@ -102,13 +95,15 @@ func (t *tally) count(m *member, i int, result wire.Result, err error) wire.Resu
 	return wire.Unanswered
 }
 
-func (t *tally) voter(i int, m *member) *voter { return t.batch[i].Claim.contest.voters[m.index-1] }
+func (t *tally) voter(i int, m *member) *voter {
+	return t.batch[i].Claim.(*Claim).contest.voters[m.index-1]
+}
 
 // close settles what no quorum has decided, and has the others taken again where they were lost. All
 // nodes have answered, or will not. It returns what is to be renewed once more as soon as losses that
 // were found now may be repaired: a node that waits for the next renewal, a third of a lease away,
 // may come too late for the restart of another. Nothing is believed by that.
-func (t *tally) close() (again []Renewal) {
+func (t *tally) close() (again []claim.Renewal) {
 	for i, r := range t.rows {
 		if !r.settled {
 			t.settle(i, wire.Unanswered, t.sent, cmp.Or(r.failure, wire.ErrNoAnswer))
@@ -120,7 +115,7 @@ func (t *tally) close() (again []Renewal) {
 				found = found || v.missing.Load() == &t.sent
 			}
 			if found {
-				again = append(again, Renewal{Claim: t.batch[i].Claim, Lease: t.batch[i].Lease})
+				again = append(again, claim.Renewal{Claim: t.batch[i].Claim, Lease: t.batch[i].Lease})
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/faults"
@@ -121,7 +122,7 @@ func TestRepair(t *testing.T) {
 // renewed has the nodes say what became of one renewal, and returns how it was settled.
 func renewed(c *Claim, sent clock.Stamp, said []wire.Result) (settled []wire.Result) {
 	tl := &tally{
-		q: c.q, sent: sent, batch: []Renewal{{Claim: c}}, rows: make([]row, 1),
+		q: c.q, sent: sent, batch: []claim.Renewal{{Claim: c}}, rows: make([]row, 1),
 		settle: func(_ int, r wire.Result, _ clock.Stamp, _ error) { settled = append(settled, r) },
 	}
 	for i, result := range said {
@@ -135,10 +136,10 @@ func renewed(c *Claim, sent clock.Stamp, said []wire.Result) (settled []wire.Res
 func TestRenewalsTakeANodeAgain(t *testing.T) {
 	nodes := masters(t, 3)
 	q := quorumOf(t, nodes, func(c *Config) { c.Timeout = time.Second })
-	c := q.Claim(entry(t, q))
+	c := q.newClaim(entry(t, q))
 	_, err := c.Wait(context.Background(), nil)
 	require.NoError(t, err)
-	batch := []Renewal{{Claim: c, Lease: q.cfg.Lease}}
+	batch := []claim.Renewal{{Claim: c, Lease: q.cfg.Lease}}
 	everywhere := func() bool {
 		q.Renew(context.Background(), batch, func(int, wire.Result, clock.Stamp, error) {})
 		return !slices.ContainsFunc(nodes, func(s *redistest.Server) bool {
@@ -148,7 +149,7 @@ func TestRenewalsTakeANodeAgain(t *testing.T) {
 	require.Eventually(t, everywhere, patience, 10*time.Millisecond)
 	nodes[1].Do("DEL", "k")
 	require.Eventually(t, everywhere, patience, 10*time.Millisecond)
-	_ = c.Release(nil) // on a busy machine it may be left open: then it is swept
+	_ = c.release(nil) // on a busy machine it may be left open: then it is swept
 	for _, s := range nodes {
 		require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
 	}
@@ -161,7 +162,7 @@ func TestLossIsRepairedBeforeTheNextRenewal(t *testing.T) {
 		t.Run(fmt.Sprint("unlocked ", unlocked), func(t *testing.T) {
 			nodes := masters(t, 3)
 			q, taps := tapped(t, nodes, func(c *Config) { c.Timeout = time.Second })
-			c := q.Claim(entry(t, q))
+			c := q.newClaim(entry(t, q))
 			_, err := c.Wait(t.Context(), nil)
 			require.NoError(t, err)
 			for _, s := range nodes {
@@ -169,11 +170,11 @@ func TestLossIsRepairedBeforeTheNextRenewal(t *testing.T) {
 			}
 			nodes[1].Do("DEL", "k")
 			taps[1].Filter(faults.All(faults.Script("renew"), faults.Tell))
-			batch := []Renewal{{Claim: c, Count: 1, Lease: q.cfg.Lease}}
+			batch := []claim.Renewal{{Claim: c, Count: 1, Lease: q.cfg.Lease}}
 			q.Renew(t.Context(), batch, func(_ int, r wire.Result, _ clock.Stamp, _ error) { require.Equal(t, wire.Renewed, r) })
 			within(t, taps[1].Told())
 			if unlocked {
-				_ = c.Release(nil) // node 2 may say that it is lost
+				_ = c.release(nil) // node 2 may say that it is lost
 			}
 			within(t, taps[1].Told())
 			there := map[bool]string{false: "1", true: "0"}[unlocked]
@@ -188,7 +189,7 @@ func TestLossIsRepairedBeforeTheNextRenewal(t *testing.T) {
 func TestLateRepairIsUndone(t *testing.T) {
 	nodes := masters(t, 3)
 	q, taps := tapped(t, nodes)
-	c := q.Claim(entry(t, q))
+	c := q.newClaim(entry(t, q))
 	_, err := c.Wait(context.Background(), nil)
 	require.NoError(t, err)
 	for _, s := range nodes {
@@ -201,7 +202,7 @@ func TestLateRepairIsUndone(t *testing.T) {
 	require.Equal(t, []wire.Result{wire.Renewed}, renewed(c, now.Add(q.cfg.Timeout), []wire.Result{kept, lost, kept}))
 	within(t, taps[1].Told())
 	taps[1].Filter(faults.All(faults.Script("sweep"), faults.Tell))
-	require.NoError(t, c.Release(nil))
+	require.NoError(t, c.release(nil))
 	for _, i := range []int{0, 2} {
 		require.Eventually(t, func() bool { return nodes[i].Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
 	}

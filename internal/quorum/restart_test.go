@@ -39,7 +39,7 @@ func reaches(t *testing.T, s *redistest.Server, reached int64) {
 func TestForgetfulNodeIsToldWhatWasAskedSince(t *testing.T) {
 	nodes := masters(t, 3)
 	holder := quorumOf(t, nodes)
-	_, err := holder.Claim(entry(t, holder)).Wait(context.Background(), nil)
+	_, err := holder.newClaim(entry(t, holder)).Wait(context.Background(), nil)
 	require.NoError(t, err)
 	c := contender(t, prepared(t, nodes))
 	defer c.Abandon()
@@ -80,10 +80,10 @@ func TestForgetfulNodeIsToldWhatWasAskedSince(t *testing.T) {
 func TestWinnerTellsTheForgetfulNode(t *testing.T) {
 	nodes := masters(t, 3)
 	q := quorumOf(t, nodes)
-	before := q.Claim(entry(t, q))
+	before := q.newClaim(entry(t, q))
 	_, err := before.Wait(context.Background(), nil)
 	require.NoError(t, err)
-	require.NoError(t, before.Release(nil))
+	require.NoError(t, before.release(nil))
 	forgets(t, nodes[0])
 	c := contender(t, q)
 	defer c.Abandon()
@@ -259,10 +259,10 @@ func TestTryTellsTheForgetfulNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			nodes := masters(t, tc.nodes)
 			q := quorumOf(t, nodes)
-			before := q.Claim(entry(t, q))
+			before := q.newClaim(entry(t, q))
 			old, err := before.Wait(t.Context(), nil)
 			require.NoError(t, err)
-			require.NoError(t, before.Release(nil))
+			require.NoError(t, before.release(nil))
 			for _, s := range nodes {
 				require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
 			}
@@ -274,11 +274,11 @@ func TestTryTellsTheForgetfulNodes(t *testing.T) {
 				last.Do("HSET", "k", "a stranger", "1")
 				last.Do("PEXPIRE", "k", "60000")
 			}
-			c := q.Claim(entry(t, q))
+			c := q.newClaim(entry(t, q))
 			g, err := c.Try(t.Context())
 			require.NoError(t, err)
 			require.Greater(t, g.Token, old.Token)
-			require.NoError(t, c.Release(nil))
+			require.NoError(t, c.release(nil))
 		})
 	}
 }
@@ -314,7 +314,7 @@ func TestTryOfForgetfulNodesEnds(t *testing.T) {
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			_, err := q.Claim(entry(t, q)).Try(ctx)
+			_, err := q.newClaim(entry(t, q)).Try(ctx)
 			require.Error(t, err)
 			require.NoError(t, ctx.Err())
 			q.crew.End()
@@ -345,7 +345,7 @@ func TestTryAsksAnewForTheForgetfulAlone(t *testing.T) {
 func TestRenewalsTellTheForgetfulNode(t *testing.T) {
 	nodes := masters(t, 3)
 	q := quorumOf(t, nodes)
-	c := q.Claim(entry(t, q))
+	c := q.newClaim(entry(t, q))
 	g, err := c.Wait(t.Context(), nil)
 	require.NoError(t, err)
 	for i := range 2 * len(nodes) {
@@ -362,7 +362,7 @@ func TestRenewalsTellTheForgetfulNode(t *testing.T) {
 		require.Greater(t, n, g.Token, "it counts on from where the others are")
 		renewed(c, now, []wire.Result{kept, kept, kept})
 	}
-	require.NoError(t, c.Release(nil))
+	require.NoError(t, c.release(nil))
 }
 
 // A holder that was forced, or stopped for long, tells a node that forgot nothing: others may have counted on. What it was
@@ -370,7 +370,7 @@ func TestRenewalsTellTheForgetfulNode(t *testing.T) {
 func TestDeposedHolderTellsNobody(t *testing.T) {
 	nodes := masters(t, 3)
 	q, taps := tapped(t, nodes)
-	c := q.Claim(entry(t, q))
+	c := q.newClaim(entry(t, q))
 	_, err := c.Wait(t.Context(), nil)
 	require.NoError(t, err)
 	forgets(t, nodes[0])

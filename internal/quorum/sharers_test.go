@@ -91,5 +91,5 @@ func TestSharersGiveBackToAStranger(t *testing.T) {
 	for range sharers {
 		require.Error(t, within(t, left))
 	}
-	require.NoError(t, stranger.Release(nil))
+	require.NoError(t, stranger.release(nil))
 }

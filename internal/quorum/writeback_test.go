@@ -32,7 +32,7 @@ func TestWriteBackOutlivesItsCaller(t *testing.T) {
 		}
 		return faults.Pass
 	})
-	c := q.Claim(entry(t, q))
+	c := q.newClaim(entry(t, q))
 	if _, err := c.Wait(ctx, nil); err != wire.ErrBusy { // the nodes that answer are a quorum
 		require.NoError(t, err)
 	}

@@ -23,7 +23,7 @@ const (
 // Order is the floors' directories from the ground up.
 var Order = []string{
 	"internal/clock", "internal/gate", "internal/driver", driver, "internal/throttle", "internal/opening", "internal/link", "lua", "internal/wire",
-	"internal/hub", "internal/node", "internal/quorum", Root,
+	"internal/hub", "internal/node", "internal/claim", "internal/quorum", Root,
 }
 
 // helpers serve tests, tools and programs. No floor may import them or what lies below them.
