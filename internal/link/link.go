@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/relock-go/relock/internal/crew"
 	"github.com/relock-go/relock/internal/driver"
 )
 
@@ -39,9 +40,7 @@ type Link struct {
 	crowds []atomic.Pointer[crowd]
 	crowd  crowd
 
-	mu   sync.Mutex    // guards what follows
-	out  int           // goroutines that run
-	idle chan struct{} // closed when out falls to 0; nil while no Close waits for that
+	out crew.Crew // the commands
 }
 
 const (
@@ -175,7 +174,7 @@ func (c *command) Err() error {
 
 func (l *Link) send(ctx context.Context, timeout time.Duration, permit chan struct{}, of *crowd, s *driver.Script,
 	keys, args []string, who Latecomer) (driver.Value, error) {
-	l.begin()
+	l.out.Join()
 	c := l.newCommand(ctx, max(timeout, l.Timeout))
 	go l.run(c, permit, of, s, keys, args, who)
 	var early <-chan time.Time
@@ -193,7 +192,7 @@ func (l *Link) send(ctx context.Context, timeout time.Duration, permit chan stru
 }
 
 func (l *Link) run(c *command, permit chan struct{}, of *crowd, s *driver.Script, keys, args []string, who Latecomer) {
-	defer l.end()
+	defer l.out.Leave()
 	if of != nil {
 		defer l.follow(of, 1)
 	}
@@ -247,50 +246,17 @@ func leave(lane chan struct{}) {
 	}
 }
 
-func (l *Link) begin() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.out++
-}
-
-func (l *Link) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.out--
-	if l.out == 0 && l.idle != nil {
-		close(l.idle)
-		l.idle = nil
-	}
-}
-
 // Close returns when no command is out, at the latest after two time-outs: where the library's ring
 // is full a command hangs until the library gives its connection up. It bars no command: an Unlock
 // may be on its way while its client is closed, and must still give its lock back.
 func (l *Link) Close() {
-	l.mu.Lock()
-	if l.out == 0 {
-		l.mu.Unlock()
-		return
-	}
-	if l.idle == nil {
-		l.idle = make(chan struct{})
-	}
-	idle := l.idle
-	l.mu.Unlock()
-	t := time.NewTimer(2 * l.Timeout)
-	defer t.Stop()
-	select {
-	case <-idle:
-	case <-t.C:
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*l.Timeout)
+	defer cancel()
+	l.out.Wait(ctx)
 }
 
 // Draining reports whether Close waits for commands that are out.
-func (l *Link) Draining() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.idle != nil
-}
+func (l *Link) Draining() bool { return l.out.Awaited() }
 
 // ErrUnsent says that a command was never given to Redis.
 var ErrUnsent = errors.New("not sent")

@@ -99,9 +99,9 @@ func (l *Link) dispatch(near *crowd, p *party) {
 	if p == nil {
 		return
 	}
-	l.begin()
+	l.out.Join()
 	go func() {
-		defer l.end()
+		defer l.out.Leave()
 		l.ask(p.script, p.of)
 		l.follow(near, len(p.of))
 	}()

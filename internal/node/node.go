@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/crew"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/link"
@@ -52,7 +53,7 @@ type Node struct {
 	cfg     Config
 	link    *link.Link
 	sweeper *sweeper
-	refills Crew
+	refills crew.Crew
 	health  *health // nil where Redis decides alone: it is asked whatever it did before
 
 	presence presence
@@ -218,5 +219,5 @@ func (n *Node) Draining() bool { return n.link.Draining() }
 func (n *Node) Close() {
 	n.link.Close()
 	n.Hub.Close()
-	n.refills.End()
+	n.refills.End(context.Background())
 }

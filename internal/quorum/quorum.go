@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/relock-go/relock/internal/crew"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
@@ -38,8 +39,8 @@ type Quorum struct {
 	ctx    context.Context // of the questions; ends with the client
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the client closes: contenders leave
-	crew   node.Crew
-	ending node.Crew    // waits for votes whose claims are abandoned
+	crew   crew.Crew
+	ending crew.Crew    // waits for votes whose claims are abandoned
 	rtt    atomic.Int64 // smoothed, nanoseconds
 
 	ready atomic.Bool
@@ -232,14 +233,14 @@ func (q *Quorum) Draining() bool {
 
 // Close ends the questions that are out, then everything that runs for a node.
 func (q *Quorum) Close() {
-	q.ending.End() // what they leave is to be swept
+	q.ending.End(context.Background()) // what they leave is to be swept
 	var wg sync.WaitGroup
 	for _, m := range q.members {
 		wg.Go(m.Settle)
 	}
 	wg.Wait()
 	q.cancel()
-	q.crew.End()
+	q.crew.End(context.Background())
 	for _, m := range q.members {
 		wg.Go(m.Close)
 	}

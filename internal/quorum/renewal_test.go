@@ -113,7 +113,7 @@ func TestRepair(t *testing.T) {
 				settled := renewed(c, began.Add(time.Duration(r.sent*float64(q.cfg.Timeout))), r.said)
 				require.Equal(t, []wire.Result{tc.settled}, settled)
 			}
-			q.crew.End()
+			q.crew.End(context.Background())
 			require.Equal(t, tc.votes, votes)
 		})
 	}

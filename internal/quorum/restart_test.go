@@ -317,7 +317,7 @@ func TestTryOfForgetfulNodesEnds(t *testing.T) {
 			_, err := q.newClaim(entry(t, q)).Try(ctx)
 			require.Error(t, err)
 			require.NoError(t, ctx.Err())
-			q.crew.End()
+			q.crew.End(context.Background())
 			for i := range asked {
 				require.LessOrEqual(t, asked[i].Load(), tc.most, "node %d", i+1)
 			}
@@ -383,7 +383,7 @@ func TestDeposedHolderTellsNobody(t *testing.T) {
 	_, err = other.Force(t.Context(), wire.Mutex, c.Entry.Names)
 	require.NoError(t, err)
 	taps[1].Release()
-	q.crew.End()
+	q.crew.End(context.Background())
 	require.Empty(t, nodes[0].Do("GET", "relock_seed:{k}"))
 }
 

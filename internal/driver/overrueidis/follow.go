@@ -37,7 +37,7 @@ func (d *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string
 // receive subscribes once and passes on what comes until the subscription ends. It fails with
 // errAstray once, where it did not subscribe at the master.
 func (d *Redis) receive(ctx context.Context, h driver.Handler, channels []string) error {
-	if d.crew.ended() {
+	if d.crew.Ended() {
 		return driver.ErrClosed
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -46,7 +46,7 @@ func (d *Redis) receive(ctx context.Context, h driver.Handler, channels []string
 	confirmed := make(chan struct{}, 1)
 	if astray {
 		source = d.atMaster(ctx, h, channels[0])
-	} else if !d.crew.start(func() { d.vet(ctx, cancel, confirmed, channels) }) {
+	} else if !d.crew.Start(func() { d.vet(ctx, cancel, confirmed, channels) }) {
 		return driver.ErrClosed
 	}
 	subscribe := source.B().Ssubscribe().Channel(channels...).Build()

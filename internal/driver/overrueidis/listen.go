@@ -33,7 +33,7 @@ func (d *Redis) dedicate(ctx context.Context) (rueidis.DedicatedClient, func(), 
 		release func()
 	}
 	got := make(chan dedicated)
-	if !d.crew.start(func() {
+	if !d.crew.Start(func() {
 		conn, release := d.rdb.Dedicate()
 		select {
 		case got <- dedicated{conn, release}:

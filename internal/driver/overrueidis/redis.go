@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/crew"
 	"github.com/relock-go/relock/internal/driver"
 )
 
@@ -14,7 +15,7 @@ import (
 type Redis struct {
 	rdb     rueidis.Client
 	scripts sync.Map // *rueidis.Lua by *driver.Script
-	crew    crew
+	crew    crew.Crew
 
 	// astray is set once a subscription was found not to be at its slot's master, which counts only
 	// its own subscribers when it hands a lock over: a client that reads from replicas subscribes
@@ -74,4 +75,4 @@ func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, e
 
 // Close returns when none of the driver's goroutines is left, or ctx has ended. None starts any
 // more.
-func (d *Redis) Close(ctx context.Context) { d.crew.end(ctx) }
+func (d *Redis) Close(ctx context.Context) { d.crew.End(ctx) }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,11 +53,7 @@ func over(t *testing.T, rdb rueidis.Client) *Redis {
 }
 
 // running is how many goroutines of the driver's own there are.
-func running(d *Redis) int {
-	d.crew.mu.Lock()
-	defer d.crew.mu.Unlock()
-	return d.crew.out
-}
+func running(d *Redis) int { return d.crew.Out() }
 
 // within takes what comes from ch, which must come.
 func within[T any](t *testing.T, ch <-chan T) T {
@@ -311,25 +306,6 @@ func TestClosedDriver(t *testing.T) {
 	require.ErrorIs(t, d.Follow(t.Context(), newEar(), "c"), driver.ErrClosed)
 	_, err = returns(t, d, "1")
 	require.NoError(t, err)
-}
-
-// Close returns when the last goroutine has left, or its context ends; none starts beside it.
-func TestCrew(t *testing.T) {
-	var c crew
-	leave := make(chan struct{})
-	require.True(t, c.start(func() { <-leave }))
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	c.end(ended)
-	require.False(t, c.start(func() {}))
-	var both sync.WaitGroup
-	for range 2 {
-		both.Go(func() { c.end(context.Background()) })
-	}
-	close(leave)
-	both.Wait()
-	require.Zero(t, c.out)
-	c.end(context.Background())
 }
 
 // BenchmarkRun is a script with an answer like an acquisition's, through the library alone and through the driver.
