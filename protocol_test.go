@@ -20,7 +20,7 @@ import (
 )
 
 // The tests of this file replay, step by step on a real Redis, the traces by which an exhaustive exploration broke
-// earlier drafts of the protocol. docs/design.md tells each flaw and the rule that came of it.
+// earlier drafts of the protocol. docs/decisions.md tells each flaw and the rule that came of it.
 
 // deafRedis is a Redis whose messages nobody receives.
 type deafRedis struct {
