@@ -18,8 +18,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// A Client makes locks on one Redis and keeps the leases of all of them. One per process and Redis
-// is right; its methods may be called from any goroutine.
+// A Client makes locks on one Redis and keeps the leases of all of them. Create one Client per
+// process and Redis. Its methods may be called from any goroutine.
 type Client struct {
 	keeper *keeper
 	close  sync.Once
@@ -27,10 +27,11 @@ type Client struct {
 }
 
 // New returns a client over rdb: a single Redis, a Sentinel group or a Cluster, whatever rdb was
-// made for. rdb stays the caller's, who closes it after the Client. New sends no command of its own
-// but opens one connection in the background, which subscribes once a lock is waited for or held; a
-// Redis that cannot be reached is no error here. It fails with ErrInvalidOption for a nil rdb or an
-// option that cannot work.
+// made for. rdb stays the caller's: close it after the Client.
+//
+// New sends no command of its own. It opens one connection in the background, which subscribes once a
+// lock is waited for or held. A Redis that cannot be reached is no error here. New fails with
+// ErrInvalidOption for a nil rdb or an option that cannot work.
 func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
 	if isNil(rdb) {
 		return nil, fmt.Errorf("%w: the Redis client is nil", ErrInvalidOption)
@@ -73,11 +74,11 @@ func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
 	return c
 }
 
-// Initialize declares that nobody holds a lock that a node may have forgotten, so that the restart
-// guard lets all nodes grant locks at once: on new nodes under GuardStrict, or where somebody knows
-// better than the guard. Calling it while locks are held gives up what the guard is for. It does
-// nothing without WithRestartGuard, and fails with a *QuorumError when fewer than a quorum of nodes
-// could be told.
+// Initialize declares that no owner holds a lock that a node may have forgotten, so that the restart
+// guard lets all nodes grant locks at once. It is for new nodes under GuardStrict, or for an operator
+// that knows better than the guard. Calling it while locks are held gives up what the guard is for.
+// Without WithRestartGuard it does nothing. It fails with a *QuorumError if fewer than a quorum of
+// nodes could be told.
 func (c *Client) Initialize(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -172,14 +173,17 @@ func (c *Client) ID() string {
 	return k.id
 }
 
-// Close ends the client: waiting Locks return ErrClosed, the contexts of held leases end with cause
-// ErrClosed, and renewals stop. Locks still held are not released, since the code under them may
-// still run; they end with their leases. What no caller was given, or was unlocked, is released.
-// Close tries once more to undo what was left unanswered, and returns when no call and no goroutine
-// of the client is left, and the observer was told all. Where Redis answers that takes milliseconds.
-// Where it hangs Close leaves behind what does not end: it returns after seven command timeouts at
-// the latest (14 seconds by default, 7 on a quorum), two to four where only a Lock or an Unlock is
-// out.
+// Close ends the client. Waiting Locks return ErrClosed, the contexts of held leases end with cause
+// ErrClosed, and renewals stop. Locks that callers hold are not released, since the code under them
+// may still run: they end with their leases. Close releases what no caller was given, or has
+// unlocked, and tries once more to undo what was left unanswered.
+//
+// It returns when no call and no goroutine of the client is left, and the observer was told all.
+// Where Redis answers that takes milliseconds. Where Redis hangs, Close leaves behind what does not
+// end:
+//
+//   - it returns after seven command timeouts at most: 14 seconds by default, 7 on a quorum;
+//   - after two to four if only a Lock or an Unlock is under way.
 func (c *Client) Close() {
 	k := c.keeperOf()
 	if k == nil {

@@ -14,9 +14,9 @@ import (
 )
 
 var (
-	// ErrNotAcquired is returned by TryLock when somebody else holds the lock, and by Lock when the
+	// ErrNotAcquired is returned by TryLock when another owner has the lock, and by Lock when the
 	// caller gave up waiting: then the error also wraps the cause of the context's end. The error
-	// is a *HeldError. It says that the lock is busy; that Redis did not answer is a *NodeError or
+	// is a *HeldError. It says that the lock is busy. A Redis that did not answer is a *NodeError or
 	// *QuorumError, which does not match it.
 	ErrNotAcquired = wire.ErrNotAcquired
 
@@ -24,9 +24,8 @@ var (
 	// never taken, or unlocked already. It is also the cause of a lease's context after Unlock.
 	ErrNotHeld = wire.ErrNotHeld
 
-	// ErrLost says that a lock that was held no longer is: its lease ran out, or somebody forced it
-	// open. It is the cause of the lease's context and is returned by every later call on the
-	// lease.
+	// ErrLost says that a lock that was held no longer is: its lease ran out, or it was forced open.
+	// It is the cause of the lease's context and is returned by every later call on the lease.
 	ErrLost = wire.ErrLost
 
 	// ErrClosed is returned by every call on a closed Client, and is the cause of the contexts of
@@ -54,15 +53,15 @@ var (
 	ErrInvalidOption = wire.ErrInvalidOption
 )
 
-// HeldError tells why a lock was not acquired and who was in the way. It matches ErrNotAcquired
-// and, where the caller gave up waiting, the cause of that.
+// HeldError tells why a lock was not acquired and which holder was in the way. It matches
+// ErrNotAcquired and, where the caller gave up waiting, the cause of that.
 type HeldError struct {
 	Name   string        // the lock
-	Holder string        // field of the holder in Redis, "" when unknown; Mutex.State tells who that is
-	By     Holder        // who that is, zero when unknown: the first TryLock against it waits for no answer. See WithClientName
+	Holder string        // field of the holder in Redis, "" when unknown; see Mutex.State
+	By     Holder        // name of the holder, zero when unknown, as by the first TryLock against it; see WithClientName
 	TTL    time.Duration // what was left of the holder's lease, 0 when unknown, negative when it never ends
-	Wanted bool          // TryLock told the holder's process that the lock is wanted: where it lies idle there, it is free in a moment
-	Local  bool          // it waited behind another goroutine of this process
+	Wanted bool          // TryLock asked the holder to give way; if the lock was idle there, try again
+	Local  bool          // the caller waited behind another goroutine of this process
 	Cause  error         // why waiting ended; nil for TryLock
 }
 

@@ -7,27 +7,41 @@ import (
 
 // An Observer is told what happens to a client's locks: for metrics, traces and logs.
 type Observer interface {
-	// Observe is called where the event happens, by the goroutine that makes it happen, so it must
-	// not block, and calls of it overlap. It must not use the client. What an event says is true
-	// when it is told; events of one lease come in order, those of different leases need not.
+	// Observe is called where the event happens, by the goroutine that makes it happen.
+	//
+	//   - It must not block, and must not use the client.
+	//   - Calls of it overlap.
+	//   - What an event says is true when it is told. Events of one lease come in order; those of
+	//     different leases need not.
 	Observe(e Event)
 }
 
-// Event is what an Observer is told.
+// Event is what an Observer is told. Its fields by kind; others are zero:
+//
+//	EventWaiting        Lock Sort Context Wait, and Cause where Redis is waited for
+//	EventAcquired       Lock Sort Context Wait Waited Lease How Token, and From if HowLocal or HowCached
+//	EventAbandoned      Lock Sort Context Wait Waited Cause
+//	EventReleased       Lock Sort Context Lease How Token Hold, and Cause if Redis was not told yet
+//	EventLost           Lock Sort Context Lease How Token Hold Cause
+//	EventRenewalFailed  Lock Sort Cause
+//	EventRecovered      Lock Sort
+//	EventWanted         Lock Sort
+//	EventNodeDown       Node Cause
+//	EventNodeUp         Node
 type Event struct {
 	Kind    EventKind
-	Lock    string          // its name; "" for a node's
-	Sort    string          // of lock: "mutex"
-	Context context.Context // of a call's and a lease's: that was given to Lock or TryLock; nil for others
-	Lease   uint64          // of EventAcquired, EventReleased and EventLost: no other lease of this process has that number
-	From    uint64          // of EventAcquired, HowLocal and HowCached: the lease that had the lock before
-	How     How             // of EventAcquired, EventReleased and EventLost: how the lease was got
-	Waited  bool            // of EventAcquired and EventAbandoned: EventWaiting was told of that call before
-	Token   int64           // of EventAcquired, EventReleased and EventLost: the lease's fencing token
-	Wait    time.Duration   // of EventWaiting, EventAcquired and EventAbandoned: since Lock or TryLock, up to the grant; 0 if this process had it to give
-	Hold    time.Duration   // of EventReleased and EventLost: from the grant until Unlock was called, or the loss
-	Node    int             // of a node's: which of a quorum, from 1; 0 where one Redis decides
-	Cause   error           // why, where something failed or ended by itself; else nil
+	Lock    string          // name of the lock
+	Sort    string          // kind of the lock: "mutex"
+	Context context.Context // as given to Lock or TryLock
+	Lease   uint64          // its number, unique in this process
+	From    uint64          // number of the lease before it
+	How     How             // how the lease was got
+	Waited  bool            // EventWaiting was told before
+	Token   int64           // fencing token of the lease
+	Wait    time.Duration   // from the call to the grant; 0 if this process had the lock to give
+	Hold    time.Duration   // from the grant to the call of Unlock, or the loss
+	Node    int             // of a quorum, from 1; else 0
+	Cause   error           // why it failed or ended
 }
 
 // EventKind says what happened.
@@ -36,20 +50,21 @@ type EventKind uint8
 // The kinds of events. Each Lock, TryLock and Do ends in EventAcquired or EventAbandoned, and each
 // EventAcquired in one EventReleased or EventLost.
 const (
-	// EventWaiting: a Lock was not granted by the first answer. It is told once, and with a Cause, again after
-	// a second and every minute, where Redis itself is what the Lock waits for: after the first command that is
-	// not answered for longer, and at once where it says that it grants nothing for longer (WithRestartGuard).
+	// EventWaiting: a Lock was not granted by the first answer. It is told once. It is told again,
+	// with a Cause, where Redis itself is what the Lock waits for: after a second without an answer,
+	// then every minute. Where Redis says that it grants nothing for longer than a second (see
+	// WithRestartGuard), it is told with that Cause at once.
 	EventWaiting EventKind = iota + 1
 	// EventAcquired: a lease was returned.
 	EventAcquired
-	// EventReleased: Unlock has ended a lease. With a Cause Redis was not told yet, and is told in
+	// EventReleased: Unlock has ended a lease. With a Cause, Redis was not told yet: it is told in
 	// the background.
 	EventReleased
-	// EventLost: a lease ended before it was unlocked. The Cause is that of its context, and
-	// ErrClosed where the client was closed.
+	// EventLost: a lease ended before it was unlocked. The Cause is that of its context: ErrClosed
+	// where the client was closed.
 	EventLost
-	// EventRenewalFailed: a renewal was not answered; it is repeated. It is told of the first one
-	// that fails after one that did not.
+	// EventRenewalFailed: a renewal was not answered; it is repeated. Only the first failure after a
+	// success is told.
 	EventRenewalFailed
 	// EventRecovered: a renewal was answered again.
 	EventRecovered
@@ -103,12 +118,14 @@ func (h How) String() string {
 	return ""
 }
 
-// WithObserver has o told what happens to the client's locks. What it costs is o's: without one it is
-// a branch. A goroutine that waits has the pprof label relock.lock, with the lock's name, beside the
-// labels of the context given to Lock. Once it has waited it has those of that context alone: labels
-// that were set on the goroutine otherwise are gone, since Go cannot tell which it had.
+// WithObserver has o told what happens to the client's locks. What it costs is up to o; without one it
+// costs a branch.
 //
-// By default nobody is told.
+// A goroutine that waits has the pprof label relock.lock, with the lock's name, beside the labels of
+// the context given to Lock. Once it has waited it has only the labels of that context. Labels that
+// were set on the goroutine otherwise are gone, since Go cannot tell which it had.
+//
+// By default there is no observer.
 func WithObserver(o Observer) Option {
 	return Option{name: "WithObserver", clientOnly: true, apply: func(c *config) error {
 		c.observer = o

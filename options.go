@@ -11,7 +11,7 @@ const (
 	// MinLease is the shortest lease accepted: below it the safety margin and a renewal's round
 	// trip leave too little.
 	MinLease = 100 * time.Millisecond
-	// MaxLease is the longest lease accepted.
+	// MaxLease is the longest lease accepted: 366 days.
 	MaxLease = wire.MaxLease
 )
 
@@ -74,13 +74,15 @@ func WithWait(d time.Duration) Option {
 }
 
 // WithLocalHandoff bounds how long a lock may pass between goroutines of this process, in memory,
-// before other processes get their turn: at most passes acquisitions in a row, and no pass later
-// than d after the process got the lock, or after Redis answered that nobody else waits for it: that
-// is asked while the last quarter of passes is used, so that a lock which only this process wants is
-// not given back. A quorum, and a Redis under WithRestartGuard, are not asked. passes is also how many
-// fencing tokens a grant reserves, if they do not run half a second (500,000) ahead of the server's
-// clock; then it has 32.
-// WithLocalHandoff(1, 0) turns it off.
+// before other processes get their turn: at most passes acquisitions in a row, and none later than d
+// after Redis granted the lock. WithLocalHandoff(1, 0) turns it off.
+//
+//   - passes is also how many fencing tokens a grant reserves. Where they would run half a second
+//     (500,000) ahead of the server's clock, the grant has 32 at most.
+//   - While the last quarter of passes is used, Redis is asked whether anyone else waits, if the
+//     quarter lasts longer than the answer takes. If no one does, both bounds begin anew, from that
+//     question: so a lock that only this process wants is not given back.
+//   - A quorum, and a Redis under WithRestartGuard, are not asked.
 //
 // Defaults to 256 passes and 10 milliseconds.
 func WithLocalHandoff(passes int, d time.Duration) Option {
@@ -97,11 +99,11 @@ func WithLocalHandoff(passes int, d time.Duration) Option {
 }
 
 // WithStrictOrder makes the goroutines of this process get the lock in exactly the order in which
-// they asked for it. Give it to all who use the lock's name: who unlocks decides.
+// they asked for it. The unlocking Mutex's option counts: give it to every Mutex of the name.
 //
-// By default a goroutine that asks while the next one is being woken may overtake that, at most
-// three times each, after holds of a few microseconds only. Where critical sections are that short
-// this nearly doubles how often a lock is taken.
+// By default a goroutine that asks while the next one is being woken may overtake that one, which is
+// overtaken three times at most. That happens only after holds of a few microseconds. Where critical
+// sections are that short it nearly doubles how often a lock is taken.
 func WithStrictOrder() Option {
 	return Option{name: "WithStrictOrder", apply: func(c *config) error {
 		c.strict = true
@@ -124,7 +126,7 @@ func WithCommandTimeout(d time.Duration) Option {
 	}}
 }
 
-// PubSubMode says which kind of Pub/Sub channels a Redis Cluster is used with. Redisson calls it
+// PubSubMode is the kind of Pub/Sub channels that is used on a Redis Cluster: Redisson's
 // shardedSubscriptionMode.
 type PubSubMode int
 
@@ -201,13 +203,15 @@ const (
 )
 
 // WithRestartGuard keeps a Redis that may have forgotten locks from granting any until longest has
-// passed, when every lease it may have forgotten is over. It notices by the server's run id and by
-// a marker key, inside the same scripts: without the right to run INFO every lock is refused. No
-// lease may be longer than longest, and all clients of the same nodes must give the same; GuardOff
-// takes 0. The idea is the delayed restart of the Redlock paper.
+// passed, when every lease it may have forgotten is over. It is the delayed restart of the Redlock
+// paper.
 //
-// On a single Redis or a Sentinel group it means that nobody gets a lock for that long after each
-// restart or failover.
+//   - No lease may be longer than longest, and all clients of the same nodes must give the same.
+//     GuardOff takes 0.
+//   - A restart is noticed by the server's run id and by a marker key, inside the same scripts.
+//     Without the right to run INFO every lock is refused.
+//   - On a single Redis or a Sentinel group no lock is granted for that long after each restart or
+//     failover.
 //
 // Defaults to GuardAuto and 30 seconds in NewRedlock, or the client's lease if that is longer, and
 // to GuardOff in New.
@@ -226,19 +230,22 @@ func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
 
 // WithTokenRetention sets how long Redis keeps a lock's fencing counter after the lock was last
 // granted, so that names used once do not stay. Redis keeps it a quarter of d longer at most, or 17
-// seconds. d must be a minute or more, and four times each lease that is given to New or Mutex beside
-// it; 0 keeps the counters for ever.
+// seconds.
 //
 // Tokens rise after a counter is gone, too: each grant's is at least the server's clock in
-// microseconds. What the counter protects from is that clock: where it is set back, or a replica is
-// promoted whose clock is behind, the next grant's token is still above all before it, as long as the
-// clock lacks less than d. Give a longer d where clocks may be off by more than minutes, such as
-// without NTP, in virtual machines that are put back to a snapshot, or where they are set by hand.
+// microseconds. The counter protects from that clock, where it is set back, or a replica is promoted
+// whose clock is behind. The next grant's token is still above all before it, as long as the clock
+// lacks less than d. Give a longer d where clocks may be off by more than minutes: without NTP, in
+// virtual machines that are put back to a snapshot, or where clocks are set by hand.
 //
-// Give 0 where Redisson's RFencedLock uses the same names, which starts at 1 again where a counter
-// is gone, and while clients older than this option use the same Redis; docs/safety.md says how to
-// roll out. A counter that has no expiry keeps none, whatever d is, as Redisson made it or an
-// operator wants it to stay. All clients of a name are to give the same d.
+//   - d must be a minute or more, and four times each lease that is given to New or Mutex beside it.
+//     0 keeps the counters for ever.
+//   - Give 0 where Redisson's RFencedLock uses the same names, since it starts at 1 again where a
+//     counter is gone; and while clients older than this option use the same Redis. docs/safety.md
+//     says how to roll out.
+//   - A counter that has no expiry keeps none, whatever d is: Redisson made it so, or an operator
+//     wants it to stay.
+//   - All clients of a name are to give the same d.
 //
 // Defaults to 10 minutes, or four times the longest lease that New is told of by WithLease,
 // WithFixedLease or WithRestartGuard, if that is longer. A lease may be longer than d, by Extend or

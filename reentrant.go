@@ -34,18 +34,24 @@ func (m *Mutex) Name() string {
 	return m.names.Name
 }
 
-// Lock takes the lock, waiting for it in order of arrival: until it is granted, ctx ends,
-// WithWait's time is up, or the Client is closed. Under the context of a lease of the same lock it
-// re-enters at once.
+// Lock takes the lock and returns its lease. Under the context of a lease of the same lock it
+// re-enters at once. Otherwise it waits, in order of arrival, until the lock is granted, ctx ends,
+// WithWait's time is up, or the Client is closed. It waits out what heals: lost connections, a Redis
+// that is loading or failing over.
 //
-// It rides out what heals: lost connections, a Redis that is loading or failing over. It returns at
-// once a *NodeError for what does not: missing permissions, a key of another type, a Redis out of
-// memory. When the caller gives up it does not hold the lock, not even if Redis granted it: it is
-// given back. The error matches the cause, and tells busy from down: a *HeldError, which matches
-// ErrNotAcquired, if somebody else has the lock; a *NodeError (*QuorumError on a quorum), which
-// does not, if Redis failed or did not answer, neither the caller nor the goroutine of this process
-// that it waited behind. So it is, too, where ctx had ended before Lock was called, and nothing was
-// asked. Under a context whose lease of this lock was lost it returns ErrLost.
+// On failure the caller does not hold the lock; if Redis granted it, it is given back. Errors:
+//
+//   - *HeldError, which matches ErrNotAcquired, if the caller gave up and another owner has the lock.
+//   - *NodeError (*QuorumError on a quorum) if the caller gave up and Redis failed or was silent, or
+//     if ctx had ended before the call, so that Redis was not asked.
+//   - the same at once, with Cause nil, if no retry helps: missing permissions, a key of another
+//     type, a Redis out of memory.
+//   - ErrLost under a context whose lease of this lock was lost.
+//   - ErrClosed, and what tells of a mistake: ErrInvalidName, ErrInvalidOption, ErrInvalidOwner,
+//     ErrMisuse.
+//
+// An error of a caller that gave up also matches what ended its wait. A goroutine that waited behind
+// another one of this process is told what that one heard of Redis.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	l, err := m.of().acquire(ctx)
 	if err != nil {

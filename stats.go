@@ -2,29 +2,40 @@ package relock
 
 import "github.com/relock-go/relock/internal/driver"
 
-// Stats is what a Client has counted since it was made.
+// Stats is what a Client has counted since it was made. The numbers are read one after the other
+// while commands go on.
 type Stats struct {
-	// Commands are what it sent to Redis: for each node the kinds of commands, always the same ones
-	// in the same order, whether or not there were any. They are acquire (on a quorum a vote), release,
-	// renew, recount (of re-entries), refill (of fencing tokens), sweep (of what was left unanswered),
-	// fence (a quorum's counters), force, inspect, introduce (by WithClientName), check (whether a Redis
-	// was restarted, which channels a Cluster has) and subscribe, its ends included.
+	// Commands are what the client sent to Redis: for each node all kinds of commands, always in the
+	// same order, whether or not there were any:
 	//
-	// What several goroutines asked for in one command counts once, and so does a script that is sent
-	// again since Redis did not know it. The numbers are read one after the other while commands go on.
+	//	acquire    questions for a lock; on a quorum votes
+	//	release    locks given back
+	//	renew      renewals of leases
+	//	recount    re-entries, inner Unlocks, Extend
+	//	refill     the next fencing tokens
+	//	sweep      ends of what was left unanswered
+	//	fence      counters of a quorum
+	//	force      ForceUnlock
+	//	inspect    State
+	//	introduce  names of clients, see WithClientName
+	//	check      whether a Redis was restarted, which channels a Cluster has
+	//	subscribe  subscriptions, and their ends
+	//
+	// What several goroutines asked for in one command counts once. So does a script that is sent
+	// again since Redis did not know it.
 	Commands []CommandStats
 
-	// Down are the nodes that left a command unanswered, and have answered none since: those of which
-	// EventNodeDown was told and not EventNodeUp. Where one Redis decides it is node 0. A node that comes back
-	// is known to be there once it was sent a command.
+	// Down lists the nodes that left a command unanswered and have answered none since. A node leaves
+	// the list with its next answer, and so not before it is sent a command. A single Redis is node 0.
+	// EventNodeDown and EventNodeUp tell of the same.
 	Down []int
 }
 
 // CommandStats counts the commands of one kind that one Redis was sent. A command is counted when it
 // is answered, or the Redis client gives it up.
 type CommandStats struct {
-	Node       int    // which of a quorum, from 1; 0 where one Redis decides
-	Command    string // what it was for, see Stats
+	Node       int    // of a quorum, from 1; else 0
+	Command    string // its kind, see Stats
 	Answered   uint64
 	Refused    uint64 // answered with an error
 	Unanswered uint64 // not answered, or not sent because there was no connection
