@@ -180,12 +180,12 @@ func TestSecondUnlockWaitsForNobody(t *testing.T) {
 		require.NoError(t, first.Unlock(t.Context()))
 		stranger := <-second
 		require.Same(t, first.h, stranger.h)
-		require.NoError(t, stranger.h.lock(t.Context())) // its command is not answered
+		require.NoError(t, stranger.h.ops.lock(t.Context(), &stranger.h.mu)) // its command is not answered
 		began := time.Now()
 		require.ErrorIs(t, first.Unlock(t.Context()), ErrNotHeld)
 		require.ErrorIs(t, first.Extend(t.Context(), time.Minute), ErrNotHeld)
 		require.Zero(t, time.Since(began))
-		stranger.h.unlock()
+		stranger.h.ops.unlock(&stranger.h.mu)
 		require.NoError(t, stranger.Unlock(t.Context()))
 	})
 }
@@ -198,7 +198,7 @@ func TestUnlockAndExtendAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		inner, err := m.Lock(outer.Context())
 		require.NoError(t, err)
-		require.NoError(t, outer.h.lock(t.Context()))
+		require.NoError(t, outer.h.ops.lock(t.Context(), &outer.h.mu))
 		var node *NodeError
 		began := time.Now()
 		require.ErrorAs(t, outer.Extend(t.Context(), time.Minute), &node)
@@ -207,7 +207,7 @@ func TestUnlockAndExtendAreBounded(t *testing.T) {
 		require.NoError(t, inner.Unlock(t.Context()), "renewals repair the count")
 		require.Equal(t, 5*time.Second, time.Since(began))
 		require.Equal(t, 1, outer.Count())
-		require.True(t, outer.h.countUnsure)
+		require.True(t, outer.h.count.Unsure())
 		next := make(chan error, 1)
 		go func() {
 			l, err := m.Lock(context.Background())
@@ -225,7 +225,7 @@ func TestUnlockAndExtendAreBounded(t *testing.T) {
 		require.Equal(t, 5*time.Second, time.Since(began))
 		require.Equal(t, []string{"k"}, s.abandoned)
 		require.NoError(t, <-next, "the gate is free")
-		outer.h.unlock()
+		outer.h.ops.unlock(&outer.h.mu)
 		require.ErrorIs(t, outer.Unlock(t.Context()), ErrNotHeld)
 	})
 }

@@ -3,6 +3,8 @@ package relock
 import (
 	"fmt"
 	"time"
+
+	"github.com/relock-go/relock/internal/tenure"
 )
 
 const (
@@ -33,6 +35,8 @@ type derivedConfig struct {
 	// maxLease is when a hold ends whatever is renewed, counted from the grant; 0 when nothing caps
 	// it.
 	maxLease time.Duration
+	// rules are what of all this a hold goes by.
+	rules tenure.Rules
 	// commandTimeout is how long one command may take.
 	commandTimeout time.Duration
 }
@@ -138,6 +142,7 @@ func (c *config) derive() {
 	if c.maxLease > 0 {
 		c.firstLease = min(c.firstLease, c.maxLease)
 	}
+	c.rules = tenure.Rules{Lease: c.lease, Fixed: c.fixed, MaxHold: c.maxHold, Max: c.maxLease}
 	switch {
 	case c.timeout > 0:
 		c.commandTimeout = c.timeout

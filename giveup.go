@@ -56,10 +56,18 @@ func (lk *lock) leftTheLine(err error) error {
 	return &wire.HeldError{Name: lk.names.Name, Local: true, Cause: left.Cause}
 }
 
+// short reports whether a fixed lease is trusted for noticeably less than it promises.
+func (l *Lease) short() bool {
+	now := clock.Now()
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	return l.h.term.Short(now)
+}
+
 // fill extends a fixed lease that was granted for less than it promises, once for a caller that tries.
 func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
-	for l.h.short() {
+	for l.short() {
 		err := l.h.extend(ctx, &l.share, lk.cfg.fixed, false)
 		if err == nil || wire.IsLost(err) {
 			return err

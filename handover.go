@@ -9,6 +9,7 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/tenure"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -58,14 +59,14 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 		return nil
 	}
 	h.mu.Lock()
-	if h.state != holdLive {
+	if !h.fate.live() {
 		defer h.mu.Unlock()
-		if h.cause == ErrClosed {
+		if h.fate.cause == ErrClosed {
 			return nil // Close found no lease and gives the lock back
 		}
-		return h.causeLocked()
+		return h.fate.why()
 	}
-	h.state = holdEnded
+	h.fate.state = holdEnded
 	atGate := h.atGate
 	h.mu.Unlock()
 	h.k.dog.remove(h)
@@ -82,23 +83,21 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 func (h *hold) passOn(now clock.Stamp) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.atGate || h.state != holdLive || h.fresh && h.stale {
+	if !h.atGate || !h.fate.live() || h.rest.Overtaken() {
 		return false
 	}
 	cached := h.cacheable(now)
-	if !cached && h.spent(now) {
-		h.nextBlock()
+	spent := func() bool { return h.block.Spent(h.cfg.passes, h.cfg.passTime, now) }
+	if !cached && spent() {
+		h.block.Go()
 	}
-	if !cached && (h.spent(now) || h.until.Until(now) < h.entry.Lease/10) {
+	if !cached && (spent() || h.term.Left(now) < h.entry.Lease/10) || h.term.Lengthened(now) {
 		return false
-	}
-	if h.kept.Until(now) > h.entry.Lease {
-		return false // were this process to die, the next holder's lock would stand for as long as it was lengthened
 	}
 	if !cached { // what may linger has tokens for longer, and is bound by no more
 		h.refill(now)
 	}
-	key, soon := h.entry.Names.Lock, !h.cfg.strict && now.Since(h.began) <= gate.Soon
+	key, soon := h.entry.Names.Lock, !h.cfg.strict && now.Since(h.term.Began()) <= gate.Soon
 	// Passed, or laid down, under h.mu: a loss that comes now finds the gate with the one who has the
 	// hold by then. And last of all, since that one asks for h.mu at once.
 	switch {
@@ -113,51 +112,82 @@ func (h *hold) passOn(now clock.Stamp) bool {
 	return h.k.gates.Pass(key, baton{hold: h})
 }
 
-// refill is a block of tokens that is asked for while the last ones of the one before are used, so
-// that a lock which nobody else wants is not given back between them. It is guarded by the hold's
-// mutex.
-type refill struct {
-	asked bool
-	used  int        // of the hold's leases when it was asked
-	grant node.Grant // zero while it was not answered
-}
-
-// refillPart of a block are left when the next one is asked for.
-const refillPart = 4
-
-// refill asks for the next block where the last part of this one begins, and will be there as long as
-// the answer takes: the lock went through the other parts in as many round trips, or more. Else the
-// block would come too late, and its tokens would be lost, while those who follow each other that
-// fast need as many as the clock makes. The caller holds h.mu.
+// refill asks for the next block of tokens where this one runs out. The caller holds h.mu.
 func (h *hold) refill(now clock.Stamp) {
-	passes := min(h.entry.Block, h.cfg.passes)
-	if min(h.left, h.cfg.passes-h.used) != passes/refillPart || h.more.asked ||
-		now.Since(h.since) < (refillPart-1)*h.trip || !h.k.gates.Waiting(h.entry.Names.Lock) {
+	if !h.block.Runs(h.entry.Block, h.cfg.passes, now) || !h.k.gates.Waiting(h.entry.Names.Lock) {
 		return
 	}
-	h.more = refill{asked: true, used: h.used}
+	h.block.Ask()
 	h.claim.Refill(func(g node.Grant) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.more.grant = g // a hold that is over by now is not asked any more
+		h.block.Answered(tenure.More{Token: g.Token, Count: g.Passes, Sent: g.Sent}) // a hold that is over by now is not asked any more
 	})
 }
 
-// spent reports whether others than this process's are to be given a chance, or no token is left.
-// The caller holds h.mu.
-func (h *hold) spent(now clock.Stamp) bool {
-	return h.left == 0 || h.used >= h.cfg.passes || now.Since(h.since) >= h.cfg.passTime
+// cacheable reports whether the hold may be kept for another lease of this process: by its rest, and
+// while Redis confirmed more than a third of the lease, so that a process which was stopped finds it
+// over whatever its timers have seen. It ends as any hold that is over: once, and released until
+// Redis has answered. internal/model explores that, with each of these rules taken away. The caller
+// holds h.mu.
+func (h *hold) cacheable(now clock.Stamp) bool {
+	return h.rest.May(h.cfg.rests(), now) && h.fate.live() && h.block.Left() > 0 &&
+		h.term.Left(now) > h.entry.Lease/3 && !h.term.Lengthened(now) && !h.count.Unsure() && !h.k.isClosed()
 }
 
-// nextBlock goes on with the block that was asked for, if there is one. Nobody waited for the lock
-// when that was answered: so the bounds count from when it was asked, as with a grant. A Redis that
-// forgot how far it counted, and whose clock was set back, may count lower. The caller holds h.mu.
-func (h *hold) nextBlock() {
-	if next := h.more.grant; next.Token >= h.token {
-		h.token, h.left, h.since = next.Token, next.Passes, next.Sent
-		h.used -= h.more.used
-		h.more = refill{}
+// layDown notes that the hold lies at the gate, which the caller has left by that. The caller holds
+// h.mu: what ends the hold from here on finds it there, or with the caller that took it.
+func (h *hold) layDown(now clock.Stamp) {
+	h.tally.lingering.Add(1)
+	h.rest.Idle, h.atGate = true, false
+	h.term.Vacate()
+	if h.lookAt.IsZero() { // granted for a waiter that had left, so it never began
+		due := h.next(now)
+		h.lookAt = due.at
+		h.k.dog.schedule(h, due, now)
 	}
+}
+
+// resume takes up a hold that lay at the gate, for a caller that is at the gate now. It returns false
+// where the lock has to be asked for: then the hold is over.
+func (h *hold) resume(now clock.Stamp) bool {
+	h.mu.Lock()
+	if h.rest.Idle && h.cacheable(now) && !h.term.Doubted() {
+		h.pickUp()
+		h.atGate = true
+		h.mu.Unlock()
+		return true
+	}
+	h.mu.Unlock()
+	h.giveBack()
+	return false
+}
+
+// pickUp ends the idleness of a hold. The caller holds h.mu.
+func (h *hold) pickUp() {
+	h.rest.Idle = false
+	h.tally.lingering.Add(-1)
+}
+
+// giveBack ends a hold that lies idle. It acts once, whoever calls it.
+func (h *hold) giveBack() {
+	h.mu.Lock()
+	if !h.rest.Idle {
+		h.mu.Unlock()
+		return
+	}
+	h.withdraw()
+	h.fate.state = holdEnded
+	h.mu.Unlock()
+	h.k.dog.remove(h)
+	h.claim.Abandon()
+}
+
+// withdraw takes an idle hold away from the gate, unless a caller has just taken it up there, which
+// will find it over. The caller holds h.mu, and ends the hold.
+func (h *hold) withdraw() {
+	h.pickUp()
+	h.k.gates.Withdraw(h.entry.Names.Lock, baton{hold: h, idle: true})
 }
 
 // releaseAtGate gives h's lock back. If others wait at the gate, the next place in Redis's queue is
@@ -167,7 +197,13 @@ func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
 	var next claim.Claim
 	if k.gates.Remark(key, gate.ErrNothingYet) {
 		e := k.entry(h.entry.Kind, h.entry.Names, "", h.cfg)
-		if !h.alone() {
+		h.mu.Lock()
+		alone := h.rest.Alone()
+		h.mu.Unlock()
+		// Where another process wants the lock, a grant ends with the bounds of passing on, and a block
+		// for longer would only carry the counter ahead of the server's clock, until few tokens are left
+		// for a grant.
+		if !alone {
 			e.Block = h.cfg.passes
 		}
 		next = k.arb.Claim(e)

@@ -56,7 +56,7 @@ func TestShortTimeoutCutsNoOtherRenewal(t *testing.T) {
 	now := clock.Now()
 	for _, l := range []*Lease{long, short} {
 		l.h.mu.Lock()
-		l.h.renewAt = now
+		l.h.term.Doubt(now)
 		l.h.mu.Unlock()
 	}
 	d.look([]*hold{long.h, short.h}, now)

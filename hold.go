@@ -9,54 +9,91 @@ import (
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/hub"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/tenure"
 	"github.com/relock-go/relock/internal/wire"
 )
 
 // hold is one ownership in Redis, under one acquisition, as it passes from lease to lease inside
-// this process.
+// this process. What may be believed of it is in the four values of internal/tenure; the hold guards
+// them, and acts by them.
 type hold struct {
 	k     *keeper
 	tally *tally
 	claim claim.Claim
 	entry *wire.Entry
-	trip  time.Duration // for how long the answer was on its way by which the lock was granted, or longer
 
 	watcher hub.Watcher // itself, as the hub knows it
 
-	// mu guards what follows. Invariant: shares are exactly those given out and not yet given back,
-	// and none of them is trusted past deadline(). Once state is not live it never is again.
-	mu      sync.Mutex
-	ops     ops // held by the goroutine that tells Redis a new hold count or ends the hold
-	state   holdState
-	cause   error // why it was lost
-	cfg     *config
-	shares  []*share
-	room    [1]*share   // of shares, as long as none re-enters
-	token   int64       // next fencing token of the block
-	left    int         // tokens left to use
-	since   clock.Stamp // when this process got the lock
-	began   clock.Stamp // when the lease in force began
-	until   clock.Stamp // Redis keeps the lock up to here at least
-	cap     clock.Stamp // the lease in force ends here whatever is renewed
-	renewAt clock.Stamp
-	lookAt  clock.Stamp // the watchdog looks by then; zero before it knows the hold
-	asking  bool        // a renewal is under way
-	failing bool        // the last renewal was not answered
-	askSoon bool        // a message said that the lock may be lost: ask at renewAt, whatever else
-	kept    clock.Stamp // Redis may keep the lock up to here, if no renewal went unheard
+	// mu guards what follows, but for slot. Invariant: shares are exactly those given out and not yet
+	// given back, and none of them is trusted past the term's deadline. Once the hold is not live it
+	// never is again.
+	mu     sync.Mutex
+	ops    ops // held by the goroutine that tells Redis a new hold count or ends the hold
+	fate   fate
+	cfg    *config
+	shares roster
 
-	countUnsure      bool        // the count in Redis may be wrong: renewals write it
-	countUnsureUntil clock.Stamp // up to here a count that was sent and not answered may still come
+	term  tenure.Term
+	block tenure.Block
+	count tenure.Count
+	rest  tenure.Rest
 
-	atGate bool   // others of this process wait behind it
-	used   int    // leases it was given to, one after the other
-	last   uint64 // number of the latest of them that was observed; of who has the hold
-	more   refill
-	lingering
+	lookAt clock.Stamp   // the watchdog looks by then; zero before it knows the hold
+	atGate bool          // others of this process wait behind it
+	last   uint64        // number of the latest lease that was observed; the latest holder's
+	notice chan struct{} // closed once another process wants the lock; nil while no caller asked
 
-	index  int         // in the watchdog's heap, -1 outside; guarded by the watchdog's mutex
-	due    clock.Stamp // likewise
-	renews bool        // likewise: to be renewed then
+	slot slot // guarded by the watchdog's mutex
+}
+
+// newHold makes h a hold by an entry's grant.
+func (k *keeper) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool) *hold {
+	e, now := c.Of(), clock.Now()
+	if atGate {
+		k.gates.Remark(e.Names.Lock, nil)
+	}
+	*h = hold{
+		k: k, tally: k.tallyOf(e.Names), claim: c, entry: e, cfg: cfg, atGate: atGate,
+		term:  tenure.Granted(g.Sent, e.Lease, &cfg.rules),
+		block: tenure.Reserved(tenure.More{Token: g.Token, Count: g.Passes, Sent: g.Sent}, now),
+	}
+	if atGate && g.Fresh && cfg.lingers() && c.Attend() {
+		h.rest = tenure.Free(g.Sent)
+	}
+	h.slot = slot{h: h, index: -1}
+	h.watcher, h.shares.all = h, h.shares.room[:0]
+	c.Watch(&h.watcher)
+	return h
+}
+
+// start gives out s as the hold's only share, with its next token, from now on and by cfg. It fails
+// when the hold was lost on its way here.
+func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
+	h.mu.Lock()
+	if !h.fate.live() {
+		defer h.mu.Unlock()
+		return h.fate.why()
+	}
+	h.cfg = cfg
+	h.term.Begin(&cfg.rules, now)
+	s.token, s.since = h.block.Take(), now.Mono()
+	h.shares.add(s)
+	due := h.next(now)
+	sooner := h.lookAt.IsZero() || due.at.Until(now) < h.lookAt.Until(now)
+	if sooner {
+		h.lookAt = due.at
+	}
+	h.mu.Unlock()
+	if sooner {
+		h.k.dog.schedule(h, due, now)
+	}
+	if h.k.isClosed() {
+		h.lose(ErrClosed) // Close may have counted the holds before this one was among them
+		h.claim.Abandon() // and where it did, it left the lock to a lease that no caller is given
+		return ErrClosed
+	}
+	return nil
 }
 
 // share is what one caller has of a hold: a mutex's lease. The hold's mutex guards it, but for token
@@ -77,6 +114,29 @@ type bearer interface {
 	lost(cause error)
 }
 
+// roster is the shares that are given out and not yet given back.
+type roster struct {
+	all  []*share
+	room [1]*share // the backing array of all, as long as no caller re-enters
+}
+
+func (r *roster) add(s *share) { r.all = append(r.all, s) }
+
+// remove takes s off. It returns false where s is not there.
+func (r *roster) remove(s *share) bool {
+	i := slices.Index(r.all, s)
+	if i >= 0 {
+		r.all = slices.Delete(r.all, i, i+1)
+	}
+	return i >= 0
+}
+
+// fate is what became of a hold.
+type fate struct {
+	state holdState
+	cause error // why it was lost
+}
+
 type holdState int
 
 const (
@@ -85,49 +145,75 @@ const (
 	holdLost
 )
 
-// tryLock takes h.ops if nobody has it.
-func (h *hold) tryLock() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ops.take()
+func (f *fate) live() bool { return f.state == holdLive }
+
+// why is the error for a hold that is not live any more.
+func (f *fate) why() error {
+	if f.state == holdLost {
+		return f.cause
+	}
+	return ErrNotHeld
 }
 
-// lock takes h.ops. It fails when ctx ends first.
-func (h *hold) lock(ctx context.Context) error {
-	h.mu.Lock()
-	if h.ops.take() {
-		h.mu.Unlock()
+// whyGone is the error for a share that is not among the hold's.
+func (f *fate) whyGone(s *share) error {
+	if f.state == holdLost && !s.over {
+		return f.cause
+	}
+	return ErrNotHeld
+}
+
+// whyNoEntry is the error for a re-entry, inside outer, that came too late.
+func (f *fate) whyNoEntry(outer *share) error {
+	if outer.over {
+		return wire.ErrUnlocked
+	}
+	return f.cause
+}
+
+// ops is a mutex whose waiters may give up, first come first served. It is guarded by a hold's
+// mutex, which its methods take as mu, but for take and leave.
+type ops struct {
+	taken bool
+	line  []chan struct{} // the waiters'; closed when it is their turn
+}
+
+// tryLock takes the ops if they are free.
+func (o *ops) tryLock(mu *sync.Mutex) bool {
+	mu.Lock()
+	defer mu.Unlock()
+	return o.take()
+}
+
+// lock takes the ops. It fails when ctx ends first.
+func (o *ops) lock(ctx context.Context, mu *sync.Mutex) error {
+	mu.Lock()
+	if o.take() {
+		mu.Unlock()
 		return nil
 	}
 	turn := make(chan struct{})
-	h.ops.line = append(h.ops.line, turn)
-	h.mu.Unlock()
+	o.line = append(o.line, turn)
+	mu.Unlock()
 	select {
 	case <-turn:
 		return nil
 	case <-ctx.Done():
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if i := slices.Index(h.ops.line, turn); i >= 0 {
-		h.ops.line = slices.Delete(h.ops.line, i, i+1)
+	mu.Lock()
+	defer mu.Unlock()
+	if i := slices.Index(o.line, turn); i >= 0 {
+		o.line = slices.Delete(o.line, i, i+1)
 	} else {
-		h.ops.leave() // its turn came in that moment
+		o.leave() // its turn came in that moment
 	}
 	return context.Cause(ctx)
 }
 
-func (h *hold) unlock() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ops.leave()
-}
-
-// ops is a mutex whose waiters may give up, first come first served. It is guarded by a hold's
-// mutex.
-type ops struct {
-	taken bool
-	line  []chan struct{} // of those who wait; closed when it is their turn
+func (o *ops) unlock(mu *sync.Mutex) {
+	mu.Lock()
+	defer mu.Unlock()
+	o.leave()
 }
 
 func (o *ops) take() bool {
@@ -150,14 +236,14 @@ func (h *hold) drop(ctx context.Context, s *share) error {
 	if ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if !h.tryLock() {
+	if !h.ops.tryLock(&h.mu) {
 		if h.gaveBack(s) {
 			return ErrNotHeld // at once: ops may be busy for a stranger
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, unlockTimeout(h.entry)) // for the wait and what follows
 		defer cancel()
-		if h.lock(ctx) != nil {
+		if h.ops.lock(ctx, &h.mu) != nil {
 			return h.cut(s)
 		}
 	}
@@ -165,15 +251,15 @@ func (h *hold) drop(ctx context.Context, s *share) error {
 	h.expireBy(now)
 	count, lease, err := h.take(s, now)
 	if err != nil {
-		h.unlock()
+		h.ops.unlock(&h.mu)
 		return err
 	}
 	s.of.end(ErrNotHeld)
 	if count == 0 {
-		h.unlock()
+		h.ops.unlock(&h.mu)
 		return h.finish(ctx, now)
 	}
-	defer h.unlock()
+	defer h.ops.unlock(&h.mu)
 	return h.leave(ctx, count, lease)
 }
 
@@ -181,16 +267,14 @@ func (h *hold) drop(ctx context.Context, s *share) error {
 func (h *hold) take(s *share, now clock.Stamp) (count int, lease time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	i := slices.Index(h.shares, s)
-	if i < 0 || h.state != holdLive {
-		return 0, 0, h.whyGone(s)
+	if !h.fate.live() || !h.shares.remove(s) {
+		return 0, 0, h.fate.whyGone(s)
 	}
-	h.shares = slices.Delete(h.shares, i, i+1)
 	s.over, s.since = true, now.Mono()-s.since
-	if len(h.shares) == 0 {
-		h.cap = clock.Never() // it was the share's, not the hold's
+	if len(h.shares.all) == 0 {
+		h.term.Vacate()
 	}
-	return len(h.shares), h.renewLease(now), nil
+	return len(h.shares.all), h.term.RenewFor(now), nil
 }
 
 // cut takes a share back without ops, which another call has had for as long as an Unlock may take,
@@ -204,17 +288,16 @@ func (h *hold) cut(s *share) error {
 	}
 	defer s.of.end(ErrNotHeld)
 	h.mu.Lock()
-	if h.state != holdLive {
+	if !h.fate.live() {
 		defer h.mu.Unlock()
-		return h.causeLocked()
+		return h.fate.why()
 	}
 	if count > 0 {
 		defer h.mu.Unlock()
 		h.countMissed(now)
-		h.k.dog.schedule(h, h.next(now), now)
 		return nil
 	}
-	h.state = holdEnded
+	h.fate.state = holdEnded
 	atGate := h.atGate
 	h.mu.Unlock()
 	h.k.dog.remove(h)
@@ -229,7 +312,7 @@ func (h *hold) cut(s *share) error {
 // can be granted the lock by our doing. It acts once.
 func (h *hold) lose(cause error) {
 	h.mu.Lock()
-	if h.state != holdLive {
+	if !h.fate.live() {
 		h.mu.Unlock()
 		return
 	}
@@ -241,13 +324,13 @@ func (h *hold) lose(cause error) {
 // forfeit marks a live hold as lost. It returns the shares that were out, and whether the hold was at
 // the gate, which the caller has to tell lost. The caller holds h.mu.
 func (h *hold) forfeit(cause error) (shares []*share, atGate bool) {
-	shares, atGate = h.shares, h.atGate
-	h.state, h.cause = holdLost, cause
-	h.shares, h.atGate = nil, false
+	shares, atGate = h.shares.all, h.atGate
+	h.fate = fate{state: holdLost, cause: cause}
+	h.shares.all, h.atGate = nil, false
 	for _, s := range shares {
 		s.of.losing()
 	}
-	if h.idle {
+	if h.rest.Idle {
 		h.withdraw()
 	}
 	return shares, atGate
@@ -270,26 +353,11 @@ func (h *hold) lost(cause error, shares []*share, atGate bool) {
 	}
 }
 
-// why is causeLocked for callers without the mutex.
+// why is the error for a hold that is not live any more.
 func (h *hold) why() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.causeLocked()
-}
-
-func (h *hold) causeLocked() error {
-	if h.state == holdLost {
-		return h.cause
-	}
-	return ErrNotHeld
-}
-
-// whyGone is the error for a share that is not among the hold's. The caller holds h.mu.
-func (h *hold) whyGone(s *share) error {
-	if h.state == holdLost && !s.over {
-		return h.cause
-	}
-	return ErrNotHeld
+	return h.fate.why()
 }
 
 // gaveBack reports whether s was given back.
@@ -297,16 +365,6 @@ func (h *hold) gaveBack(s *share) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return s.over
-}
-
-// short reports whether a fixed lease is trusted for noticeably less than it promises: it was taken
-// with the client's shorter lease, passed on in memory, or granted while nobody looked.
-func (h *hold) short() bool {
-	now := clock.Now()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	most := h.cfg.maxLease
-	return h.cfg.fixed > 0 && h.until.Until(now) < most-clock.Margin(most)-most/100
 }
 
 // expire loses the hold if its deadline has passed. It is called wherever trust is asked for, since
@@ -317,24 +375,16 @@ func (h *hold) expire() bool { return h.expireBy(clock.Now()) }
 // before the end could pass the hold on, and the next one's lease would be ended by that end.
 func (h *hold) expireBy(now clock.Stamp) bool {
 	h.mu.Lock()
-	if h.state != holdLive || !h.deadline(now).Reached(now) {
+	if !h.fate.live() || !h.term.Deadline(now).Reached(now) {
 		h.mu.Unlock()
 		return false
 	}
 	cause := ErrLost
-	if h.cappedByMaxHold(now) {
+	if h.term.EndsByMaxHold(now) {
 		cause = ErrMaxHold
 	}
 	shares, atGate := h.forfeit(cause)
 	h.mu.Unlock()
 	h.lost(cause, shares, atGate)
 	return true
-}
-
-// cappedByMaxHold reports whether what ends the hold first is WithMaxHold. The caller holds h.mu.
-func (h *hold) cappedByMaxHold(now clock.Stamp) bool {
-	if h.cfg.maxHold == 0 || h.until.Until(now) < h.cap.Until(now) {
-		return false
-	}
-	return h.began.Add(h.cfg.maxHold).Until(now) <= h.cap.Until(now)
 }

@@ -23,11 +23,11 @@ func TestExtendKeepsToMaxHold(t *testing.T) {
 		require.Greater(t, time.Until(l.Until()), 59*time.Second)
 		time.Sleep(20 * time.Second)
 		require.NoError(t, l.Extend(t.Context(), 40*time.Second))
-		kept, until := l.h.kept, l.Until()
+		kept, until := l.h.term.Kept, l.Until()
 		err = l.Extend(t.Context(), 50*time.Second)
 		require.EqualError(t, err, "relock: invalid option: Extend: 50s is longer than the 40s that WithMaxHold leaves")
 		require.ErrorIs(t, err, ErrInvalidOption)
-		require.Equal(t, kept, l.h.kept, "Redis was not asked")
+		require.Equal(t, kept, l.h.term.Kept, "Redis was not asked")
 		require.Equal(t, until, l.Until())
 		time.Sleep(39 * time.Second)
 		require.NoError(t, l.Context().Err(), "it goes on as before")
@@ -42,7 +42,7 @@ func TestFixedLeaseKeepsToMaxHold(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
 		l, err := c.Mutex("k", WithFixedLease(time.Hour), WithMaxHold(time.Minute)).Lock(t.Context())
 		require.NoError(t, err)
-		require.InDelta(t, time.Minute, l.h.kept.Until(clock.Now()), float64(clock.Margin(time.Minute)))
+		require.InDelta(t, time.Minute, l.h.term.Kept.Until(clock.Now()), float64(clock.Margin(time.Minute)))
 		require.Greater(t, time.Until(l.Until()), 59*time.Second)
 		require.ErrorIs(t, l.Extend(t.Context(), time.Hour), ErrInvalidOption)
 		require.NoError(t, l.Unlock(t.Context()))
@@ -69,7 +69,7 @@ func TestNothingOutlivesMaxHold(t *testing.T) {
 					keeps := func() {
 						t.Helper()
 						now := clock.Now()
-						require.LessOrEqual(t, l.h.kept.Until(now), end.Until(now)+2*clock.Margin(most), "Redis was asked for more")
+						require.LessOrEqual(t, l.h.term.Kept.Until(now), end.Until(now)+2*clock.Margin(most), "Redis was asked for more")
 						for _, l := range leases {
 							require.False(t, l.Until().After(end.Wall()))
 						}
@@ -137,7 +137,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 		_, _, err := l.h.take(&l.share, now)
 		require.NoError(t, err)
 		late := now.Add(time.Minute)
-		l.h.until = late.Add(time.Minute) // it was renewed
+		l.h.term.Until = late.Add(time.Minute) // it was renewed
 		require.False(t, l.h.expireBy(late))
 		_, err = c.Mutex("k").start(t.Context(), l.h, new(Lease), HowLocal, late)
 		require.NoError(t, err, "it goes to the next")
@@ -146,7 +146,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 		for range rounds(5_000, 200_000) {
 			l, now := begun(c), clock.Now()
 			late := now.Add(time.Minute)
-			l.h.until = late.Add(time.Minute)
+			l.h.term.Until = late.Add(time.Minute)
 			var all sync.WaitGroup
 			for range 4 { // who else wants the mutex makes both wait for it in between
 				all.Go(func() {

@@ -27,17 +27,17 @@ func (h *hold) reenter(ctx context.Context, s, outer *share) error {
 // reenterOnce asks whether outer still holds only once it has ops: until then an Unlock could pass
 // the hold on, and what was entered would be a stranger's.
 func (h *hold) reenterOnce(ctx context.Context, s, outer *share) error {
-	if err := h.lock(ctx); err != nil {
+	if err := h.ops.lock(ctx, &h.mu); err != nil {
 		// Nobody else can have what is re-entered: Redis has not answered what was asked before.
 		return h.notReentered(wire.ErrNoAnswer, err)
 	}
-	defer h.unlock()
+	defer h.ops.unlock(&h.mu)
 	h.mu.Lock()
-	if outer.over || h.state != holdLive {
+	if outer.over || !h.fate.live() {
 		defer h.mu.Unlock()
-		return h.whyNoEntry(outer)
+		return h.fate.whyNoEntry(outer)
 	}
-	count, lease := len(h.shares)+1, h.renewLease(clock.Now())
+	count, lease := len(h.shares.all)+1, h.term.RenewFor(clock.Now())
 	h.mu.Unlock()
 
 	if err := h.setCount(ctx, count, lease); err != nil {
@@ -45,15 +45,14 @@ func (h *hold) reenterOnce(ctx context.Context, s, outer *share) error {
 	}
 	began := clock.Now()
 	h.mu.Lock()
-	if h.state != holdLive {
+	if !h.fate.live() {
 		defer h.mu.Unlock()
-		return h.whyNoEntry(outer)
+		return h.fate.whyNoEntry(outer)
 	}
-	h.shares, s.token, s.since = append(h.shares, s), outer.token, began.Mono()
-	if len(h.shares) != count { // an Unlock did not wait
-		now := clock.Now()
-		h.countMissed(now)
-		h.k.dog.schedule(h, h.next(now), now)
+	h.shares.add(s)
+	s.token, s.since = outer.token, began.Mono()
+	if len(h.shares.all) != count { // an Unlock did not wait
+		h.countMissed(clock.Now())
 	}
 	h.mu.Unlock()
 	return nil
@@ -78,18 +77,11 @@ func (h *hold) notReentered(err, cause error) error {
 	return wire.GivenUp("set count", h.entry.Names.Name, err, cause)
 }
 
-// whyNoEntry is the error for a re-entry that came too late. The caller holds h.mu.
-func (h *hold) whyNoEntry(outer *share) error {
-	if outer.over {
-		return wire.ErrUnlocked
-	}
-	return h.cause
-}
-
 // setCount tells Redis a hold count. The caller holds h.ops.
 func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) error {
 	h.mu.Lock()
-	h.asksFor(lease, clock.Now())
+	h.term.Asks(lease, clock.Now())
+	h.claim.Asks(lease)
 	h.mu.Unlock()
 	sent, err := h.claim.SetCount(ctx, count, lease)
 	if wire.IsLost(err) {
@@ -99,24 +91,23 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 	if h.expire() {
 		return h.why()
 	}
+	now := clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {
-		now := clock.Now()
 		h.countMissed(now)
-		h.k.dog.schedule(h, h.next(now), now)
 		return err
 	}
-	// An older count may still come, from a renewal under way or a command that went unanswered.
-	h.countUnsure = h.countUnsure && (h.asking || !h.countUnsureUntil.Reached(clock.Now()))
-	h.extended(sent, lease)
+	h.count.Written(now, h.term.Asking())
+	h.term.Extended(sent, lease, now)
 	return nil
 }
 
 // countMissed notes that a count may or may not be written, now or later. The caller holds h.mu.
 func (h *hold) countMissed(now clock.Stamp) {
-	h.countUnsure, h.countUnsureUntil = true, now.Add(h.entry.Lease)
-	h.renewAt = clock.Sooner(h.renewAt, now.Add(h.soon()), now)
+	h.count.Missed(now, h.entry.Lease)
+	h.term.AskSoon(now)
+	h.k.dog.schedule(h, h.next(now), now)
 }
 
 // leave writes the lower count of an inner unlock. The count kept here is what decides, so a Redis
@@ -146,23 +137,23 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	if h.gaveBack(s) {
 		return ErrNotHeld
 	}
-	if !h.tryLock() {
+	if !h.ops.tryLock(&h.mu) {
 		soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and what follows
 		defer cancel()
-		if h.lock(soon) != nil {
+		if h.ops.lock(soon, &h.mu) != nil {
 			return &wire.NodeError{Op: "extend", Name: h.entry.Names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
 		}
 		ctx = soon
 	}
-	defer h.unlock()
+	defer h.ops.unlock(&h.mu)
 	h.expire()
 	h.mu.Lock()
-	if s.over || h.state != holdLive {
+	if s.over || !h.fate.live() {
 		defer h.mu.Unlock()
-		return h.whyGone(s)
+		return h.fate.whyGone(s)
 	}
-	count, asked := len(h.shares), clock.Now()
-	left := h.mayLast(asked)
+	count, asked := len(h.shares.all), clock.Now()
+	left := h.term.MayLast(asked, MaxLease)
 	h.mu.Unlock()
 	if d-clock.Margin(d) > left {
 		if all {
@@ -175,22 +166,9 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.over || h.state != holdLive {
-		return h.whyGone(s)
+	if s.over || !h.fate.live() {
+		return h.fate.whyGone(s)
 	}
-	if h.cfg.fixed > 0 {
-		h.cap = clock.Later(h.cap, asked.Add(d), asked)
-		if h.cfg.maxHold > 0 {
-			h.cap = clock.Sooner(h.cap, h.began.Add(h.cfg.maxHold), asked)
-		}
-	}
+	h.term.Move(asked, d)
 	return nil
-}
-
-// mayLast is for how long WithMaxHold lets the lease in force last. The caller holds h.mu.
-func (h *hold) mayLast(now clock.Stamp) time.Duration {
-	if h.cfg.maxHold == 0 {
-		return MaxLease
-	}
-	return h.began.Add(h.cfg.maxHold).Until(now)
 }

@@ -45,7 +45,7 @@ func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock
 func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atGate bool, how How) (*Lease, error) {
 	first := new(firstLease)
 	h := lk.k.newHold(&first.hold, c, g, lk.cfg, atGate)
-	return lk.start(ctx, h, &first.lease, how, h.since)
+	return lk.start(ctx, h, &first.lease, how, h.block.Since())
 }
 
 // begin makes l a lease of h, whose context derives from ctx.
@@ -158,7 +158,7 @@ func (c *leaseCtx) settle() {
 	h := c.lease.h
 	h.expire()
 	h.mu.Lock()
-	lost, cause := h.state == holdLost, h.cause
+	lost, cause := h.fate.state == holdLost, h.fate.cause
 	h.mu.Unlock()
 	if lost {
 		c.end(cause)
@@ -224,10 +224,10 @@ func (l *Lease) Until() time.Time {
 	l.h.expireBy(now)
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
-	if l.share.over || l.h.state != holdLive {
+	if l.share.over || !l.h.fate.live() {
 		return time.Time{}
 	}
-	return l.h.deadline(now).Wall()
+	return l.h.term.Deadline(now).Wall()
 }
 
 // Count returns the hold count: how many Locks of this owner are not unlocked yet. It is 0 once the
@@ -239,10 +239,10 @@ func (l *Lease) Count() int {
 	l.h.expire()
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
-	if l.share.over || l.h.state != holdLive {
+	if l.share.over || !l.h.fate.live() {
 		return 0
 	}
-	return len(l.h.shares)
+	return len(l.h.shares.all)
 }
 
 // Unlock ends this lease. The hold count falls by one; when it comes to nothing the lock goes to
@@ -315,8 +315,8 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 	l.h.expire()
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
-	if l.share.over || l.h.state != holdLive {
-		return nil, l.h.whyGone(&l.share)
+	if l.share.over || !l.h.fate.live() {
+		return nil, l.h.fate.whyGone(&l.share)
 	}
 	return l, nil
 }

@@ -3,31 +3,16 @@ package relock
 import (
 	"fmt"
 	"time"
-
-	"github.com/relock-go/relock/internal/clock"
 )
 
-// Cached leases. A hold whose last lease was unlocked may linger: Redis keeps it for this process,
-// it lies at its lock's gate, and the next Lock takes it from there without a command, with the
-// next token of its block. It may do so
-//
-//   - if nobody waited when it was granted, which only the answer to a first question proves, and
-//     for the option's time from when that question was sent. No later command moves that: neither
-//     a renewal, which does not ask who waits, nor a question that was sent again.
-//   - as long as no message says that somebody else wants the lock, or was missed. So a hold lingers
-//     only where such messages are heard.
-//   - while Redis confirmed more than a third of the lease, so that a process which was stopped finds
-//     it over, whatever its timers have seen.
-//
-// It ends as any hold that is over: once, and released until Redis has answered. internal/model
-// explores that, with each of these rules taken away.
+// Cached leases. A hold whose last lease was unlocked may linger: Redis keeps it for this process, it
+// lies at its lock's gate, and the next Lock takes it from there without a command, with the next
+// token of its block. tenure.Rest says when, and handover.go does it.
 
 const (
 	// lingerBlock is how many fencing tokens a grant reserves that may linger: a few milliseconds'
 	// worth, even where nothing is done under the lock.
 	lingerBlock = 8192
-	// lingerGrain is by how much a hold lingers less than WithLinger says, at most.
-	lingerGrain = 5 * time.Millisecond
 	// maxLingering bounds how many holds of a client linger at one time; each tally has a share.
 	maxLingering = 16384
 )
@@ -71,8 +56,16 @@ func WithLinger(d time.Duration) Option {
 	}}
 }
 
+// rests is for how long locks with this config linger, 0 for not at all.
+func (c *config) rests() time.Duration {
+	if c.fixed > 0 {
+		return 0
+	}
+	return c.linger
+}
+
 // lingers reports whether locks with this config linger.
-func (c *config) lingers() bool { return c.linger > 0 && c.fixed == 0 }
+func (c *config) lingers() bool { return c.rests() > 0 }
 
 // block is how many tokens an entry without an owner asks for.
 func (c *config) block() int {
@@ -80,135 +73,6 @@ func (c *config) block() int {
 		return max(c.passes, lingerBlock)
 	}
 	return c.passes
-}
-
-// lingering is what a hold knows of whether it may linger. It is guarded by the hold's mutex.
-type lingering struct {
-	fresh  bool        // nobody waited when it was granted, and messages are heard
-	asked  clock.Stamp // when the question was sent that this was the answer to
-	stale  bool        // somebody may have begun to wait since
-	wanted bool        // somebody has
-	doubt  clock.Stamp // a message said that the lock may be lost, and no renewal sent since was answered
-	idle   bool        // it has no lease, and lies at the gate
-	notice chan struct{}
-}
-
-// cacheable reports whether the hold may be kept for another lease of this process. The caller holds
-// h.mu.
-func (h *hold) cacheable(now clock.Stamp) bool {
-	return h.fresh && !h.stale && h.cfg.lingers() && h.state == holdLive && h.left > 0 &&
-		!h.lingerEnd().Reached(now) && h.until.Until(now) > h.entry.Lease/3 &&
-		h.kept.Until(now) <= h.entry.Lease && !h.countUnsure && !h.k.isClosed()
-}
-
-// alone reports whether nobody else wanted the lock, as far as is known. Where somebody does, a grant
-// ends with the bounds of passing on, and a block for longer would only carry the counter ahead of
-// the server's clock, until few tokens are left for a grant.
-func (h *hold) alone() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.fresh && !h.stale
-}
-
-// layDown notes that the hold lies at the gate, which the caller has left by that. The caller holds
-// h.mu: whoever ends the hold from here on finds it there, or with one who took it.
-func (h *hold) layDown(now clock.Stamp) {
-	h.tally.lingering.Add(1)
-	h.idle, h.atGate, h.cap = true, false, clock.Never()
-	if h.lookAt.IsZero() { // granted for a waiter that had left, so it never began
-		due := h.next(now)
-		h.lookAt = due.at
-		h.k.dog.schedule(h, due, now)
-	}
-}
-
-// resume takes up a hold that lay at the gate, for a caller that is at the gate now. It returns false
-// where the lock has to be asked for: then the hold is over.
-func (h *hold) resume(now clock.Stamp) bool {
-	h.mu.Lock()
-	if h.idle && h.cacheable(now) && h.doubt.IsZero() {
-		h.pickUp()
-		h.atGate = true
-		h.mu.Unlock()
-		return true
-	}
-	h.mu.Unlock()
-	h.giveBack()
-	return false
-}
-
-// pickUp ends the idleness of a hold. The caller holds h.mu.
-func (h *hold) pickUp() {
-	h.idle = false
-	h.tally.lingering.Add(-1)
-}
-
-// giveBack ends a hold that lies idle. It acts once, whoever calls it.
-func (h *hold) giveBack() {
-	h.mu.Lock()
-	if !h.idle {
-		h.mu.Unlock()
-		return
-	}
-	h.withdraw()
-	h.state = holdEnded
-	h.mu.Unlock()
-	h.k.dog.remove(h)
-	h.claim.Abandon()
-}
-
-// withdraw takes an idle hold away from the gate, unless somebody just took it up there, who will
-// find it over. The caller holds h.mu, and ends the hold.
-func (h *hold) withdraw() {
-	h.pickUp()
-	h.k.gates.Withdraw(h.entry.Names.Lock, baton{hold: h, idle: true})
-}
-
-// outstayed reports whether the hold lies idle and must not.
-func (h *hold) outstayed(now clock.Stamp) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.idle && !h.cacheable(now)
-}
-
-// lingersUntil is when to look whether the hold lies idle for too long. The caller holds h.mu.
-func (h *hold) lingersUntil(now clock.Stamp) clock.Stamp {
-	if !h.fresh || !h.cfg.lingers() {
-		return clock.Never()
-	}
-	if end := h.lingerEnd(); !end.Reached(now) || h.idle {
-		return end
-	}
-	return clock.Never()
-}
-
-// lingerEnd is until when the hold may linger. Of many holds those end together that would end at
-// about the same time: so one of them wakes the watchdog. The caller holds h.mu.
-func (h *hold) lingerEnd() clock.Stamp {
-	end, grain := h.asked.Add(h.cfg.linger), min(h.cfg.linger/8, lingerGrain)
-	return end.Add(-time.Duration(end.Wall().UnixNano() % max(1, int64(grain))))
-}
-
-// Wanted notes that somebody else wants the lock, or when not sure that word of that may have been
-// missed. An idle hold is ended by the watchdog: the caller may hold the hub's mutex, when not sure.
-func (h *hold) Wanted(sure bool) {
-	now := clock.Now()
-	h.mu.Lock()
-	h.stale = true
-	first := sure && !h.wanted
-	if first {
-		h.wanted = true
-		if h.notice != nil {
-			close(h.notice)
-		}
-	}
-	if h.idle {
-		h.k.dog.schedule(h, look{at: now}, now)
-	}
-	h.mu.Unlock()
-	if first {
-		h.tell(EventWanted, nil)
-	}
 }
 
 // closedNotice is for those who ask when it is known already.
@@ -233,7 +97,7 @@ func (l *Lease) Wanted() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.wanted:
+	case h.rest.IsWanted():
 		return closedNotice
 	case h.notice == nil:
 		h.notice = make(chan struct{})

@@ -259,7 +259,7 @@ func TestStoppedProcessAsksAnew(t *testing.T) {
 	require.Equal(t, 1, idleAt(c))
 	// As after a stop, time has passed and no timer has run.
 	h.mu.Lock()
-	h.until = clock.Now().Add(-time.Millisecond)
+	h.term.Until = clock.Now().Add(-time.Millisecond)
 	h.mu.Unlock()
 	again, err := m.Lock(t.Context())
 	require.NoError(t, err)
@@ -313,7 +313,7 @@ func TestWhatMayNotLinger(t *testing.T) {
 			require.Eventually(t, func() bool {
 				l.h.mu.Lock()
 				defer l.h.mu.Unlock()
-				return l.h.doubt.IsZero()
+				return !l.h.term.Doubted()
 			}, patience, time.Millisecond)
 		}, lingers: true},
 	} {

@@ -257,10 +257,10 @@ func (l *Lease) unlockedWith(err error) {
 	}
 }
 
-// tell tells of a hold's event.
-func (h *hold) tell(kind EventKind, cause error) {
-	if o := h.k.cfg.observer; o != nil && kind != 0 {
-		o.Observe(Event{Kind: kind, Lock: h.entry.Names.Name, Sort: h.entry.Kind.Name, Cause: cause})
+// tell tells of what becomes of an entry's hold, unless that is nothing.
+func (k *keeper) tell(e *wire.Entry, kind EventKind, cause error) {
+	if o := k.cfg.observer; o != nil && kind != 0 {
+		o.Observe(Event{Kind: kind, Lock: e.Names.Name, Sort: e.Kind.Name, Cause: cause})
 	}
 }
 

@@ -182,9 +182,9 @@ func TestOperationsOfAHoldAreBoundedTogether(t *testing.T) {
 					m := c.Mutex("k")
 					l, err := m.Lock(context.Background())
 					require.NoError(t, err)
-					require.NoError(t, l.h.lock(context.Background()))
+					require.NoError(t, l.h.ops.lock(context.Background(), &l.h.mu))
 					resume := r.hang()
-					other := time.AfterFunc(left, l.h.unlock)
+					other := time.AfterFunc(left, func() { l.h.ops.unlock(&l.h.mu) })
 					began := time.Now()
 					err = operate(m, l)
 					require.Equal(t, c.keeper.cfg.commandTimeout, time.Since(began))
@@ -194,7 +194,7 @@ func TestOperationsOfAHoldAreBoundedTogether(t *testing.T) {
 					require.NotErrorIs(t, err, ErrNotAcquired)
 					require.ErrorIs(t, err, wire.ErrNoAnswer)
 					if other.Stop() {
-						l.h.unlock()
+						l.h.ops.unlock(&l.h.mu)
 					}
 					resume()
 					require.NoError(t, l.Unlock(context.Background()))

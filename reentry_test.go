@@ -30,7 +30,7 @@ func TestReentryBesideUnlockIsAStrangers(t *testing.T) {
 					stranger <- l
 				}()
 				synctest.Wait()
-				require.NoError(t, parent.h.lock(ctx)) // an operation of somebody else inside the parent's hold
+				require.NoError(t, parent.h.ops.lock(ctx, &parent.h.mu)) // an operation of somebody else inside the parent's hold
 				unlocked := make(chan error, 1)
 				go func() { unlocked <- parent.Unlock(ctx) }()
 				synctest.Wait()
@@ -44,7 +44,7 @@ func TestReentryBesideUnlockIsAStrangers(t *testing.T) {
 					child <- entry{l, err}
 				}()
 				synctest.Wait()
-				parent.h.unlock()
+				parent.h.ops.unlock(&parent.h.mu)
 				require.NoError(t, <-unlocked)
 				second := <-stranger
 				synctest.Wait()

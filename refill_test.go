@@ -30,7 +30,7 @@ func relay(t *testing.T, c *Client, passes, answered int, turn func(i int), opts
 		require.Eventually(t, func() bool {
 			l.h.mu.Lock()
 			defer l.h.mu.Unlock()
-			return i >= answered || !l.h.more.asked || l.h.more.grant.Token > 0
+			return i >= answered || !l.h.block.Awaited()
 		}, patience, 10*time.Microsecond)
 		require.NoError(t, l.Unlock(t.Context()))
 	}
@@ -43,7 +43,7 @@ func relay(t *testing.T, c *Client, passes, answered int, turn func(i int), opts
 func tripOf(l *Lease, d time.Duration) {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
-	l.h.trip = d
+	l.h.block.Trip = d
 }
 
 func rise(t *testing.T, tokens []int64) {
@@ -105,7 +105,7 @@ func TestNoRestOfABlockIsThrownAway(t *testing.T) {
 	l, err := m.Lock(t.Context())
 	require.NoError(t, err)
 	tripOf(l, 0)
-	block := l.h.left + 1
+	block := l.h.block.Left() + 1
 	require.NoError(t, l.Unlock(t.Context()))
 	seen := blocks(rdb)
 	for i := 1; i < block; i++ {

@@ -12,9 +12,9 @@ import (
 // until then.
 func (h *hold) settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err error) {
 	if news := h.settled(r, got, sent); news == EventRenewalFailed {
-		h.tell(news, err)
+		h.k.tell(h.entry, news, err)
 	} else {
-		h.tell(news, nil)
+		h.k.tell(h.entry, news, nil)
 	}
 }
 
@@ -24,7 +24,7 @@ func (h *hold) settled(r claim.Renewal, got wire.Result, sent clock.Stamp) (news
 		h.lose(ErrLost)
 		return 0
 	}
-	// An answer that is looked at too late revives nothing: on a quorum somebody else may have held
+	// An answer that is looked at too late revives nothing: on a quorum another owner may have held
 	// the lock since.
 	if h.expire() {
 		return 0
@@ -32,85 +32,101 @@ func (h *hold) settled(r claim.Renewal, got wire.Result, sent clock.Stamp) (news
 	now := clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.asking = false
-	if h.state != holdLive {
+	if !h.fate.live() {
 		return 0
 	}
-	switch failing := got != wire.Renewed; {
-	case failing == h.failing:
-	case failing:
-		news, h.failing = EventRenewalFailed, true
-	default:
-		news, h.failing = EventRecovered, false
-	}
-	if got == wire.Renewed {
-		if h.doubt.Before(sent) {
-			h.doubt = clock.Stamp{}
+	if got != wire.Renewed {
+		if r.Count > 0 {
+			h.count.Missed(now, h.entry.Lease)
 		}
-		h.extended(sent, r.Lease)
-		if r.Count > 0 && !h.ops.taken && r.Count == max(1, len(h.shares)) {
-			h.countUnsure = !h.countUnsureUntil.Reached(sent)
-		}
-		if h.countUnsure && !h.askSoon {
-			h.renewAt = clock.Later(h.renewAt, now.Add(h.shortest()/3), now)
+		if h.term.Unanswered(now) {
+			news = EventRenewalFailed
 		}
 	} else {
-		if r.Count > 0 {
-			h.countMissed(now)
+		if h.term.Renewed(sent, r.Lease, now) {
+			news = EventRecovered
 		}
-		h.renewAt = now.Add(h.soon())
-		h.askSoon = h.askSoon || h.cfg.fixed > 0 // a fixed lease is asked for only on suspicion
+		if r.Count > 0 && !h.ops.taken && r.Count == h.counts() {
+			h.count.Confirmed(sent)
+		}
+		if h.count.Unsure() {
+			h.term.AskAgain(now)
+		}
 	}
 	h.k.dog.schedule(h, h.next(now), now)
 	return news
 }
 
-// asksFor notes that Redis is about to be asked for lease. The caller holds h.mu.
-func (h *hold) asksFor(lease time.Duration, now clock.Stamp) {
-	h.kept = clock.Later(h.kept, now.Add(lease), now)
-	h.claim.Asks(lease)
-}
-
-// shortest is the lease that renewals go by: the one that the lock was granted with, or that of the
-// caller to whom it was passed on, which may be shorter. The caller holds h.mu.
-func (h *hold) shortest() time.Duration {
-	if h.cfg.fixed > 0 {
-		return h.entry.Lease
-	}
-	return min(h.entry.Lease, h.cfg.lease)
-}
-
-// soon is when to ask again what was not answered.
-func (h *hold) soon() time.Duration {
-	return min(max(h.shortest()/30, 10*time.Millisecond), time.Second)
-}
-
-// renewLease is what to lengthen the lease to: nothing for a fixed one, and for a capped one no
-// further than that it can be trusted up to the cap. The caller holds h.mu.
-func (h *hold) renewLease(now clock.Stamp) time.Duration {
-	if h.cfg.fixed > 0 {
-		return time.Millisecond
-	}
-	return max(time.Millisecond, min(h.cfg.lease, h.cap.Until(now)+2*clock.Margin(h.cfg.lease)))
-}
-
-// extended notes a confirmed lengthening. Trust never shrinks: no command shortens a lease. The
-// caller holds h.mu.
-func (h *hold) extended(sent clock.Stamp, lease time.Duration) {
-	now := clock.Now()
-	h.until = clock.Later(h.until, sent.Add(lease-clock.Margin(lease)), now)
-	if !h.askSoon { // else what raised the suspicion may be younger than this answer
-		h.renewAt = clock.Later(h.renewAt, sent.Add(lease/3), now)
-	}
-}
+// counts is the hold count that Redis is to have: a hold that passes on has one. The caller holds
+// h.mu.
+func (h *hold) counts() int { return max(1, len(h.shares.all)) }
 
 // Doubt asks Redis at once whether the lock is still held: a message said it may not be.
 func (h *hold) Doubt() {
 	now := clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state == holdLive {
-		h.askSoon, h.renewAt, h.doubt = true, now, now
+	if h.fate.live() {
+		h.term.Doubt(now)
 		h.k.dog.schedule(h, h.next(now), now)
 	}
+}
+
+// Wanted notes that another process wants the lock or, when not sure, that word of that may have been
+// missed. An idle hold is ended by the watchdog: the caller may hold the hub's mutex, when not sure.
+func (h *hold) Wanted(sure bool) {
+	now := clock.Now()
+	h.mu.Lock()
+	news := h.rest.Wanted(sure)
+	if news && h.notice != nil {
+		close(h.notice)
+	}
+	if h.rest.Idle {
+		h.k.dog.schedule(h, look{at: now}, now)
+	}
+	h.mu.Unlock()
+	if news {
+		h.k.tell(h.entry, EventWanted, nil)
+	}
+}
+
+// next is when the watchdog has to look again. The caller holds h.mu.
+func (h *hold) next(now clock.Stamp) look {
+	end := clock.Sooner(h.term.Deadline(now), h.rest.LookAt(h.cfg.rests(), now), now)
+	renewal := h.term.RenewalAt(now, h.count.Unsure())
+	return look{at: clock.Sooner(renewal, end, now), renews: renewal.Until(now) <= end.Until(now)}
+}
+
+// tick is the watchdog's look at one hold. It returns a renewal to send, if one is near.
+func (h *hold) tick(now clock.Stamp) (r claim.Renewal, renew bool) {
+	if h.expire() {
+		return r, false
+	}
+	h.mu.Lock()
+	if h.rest.Idle && !h.cacheable(now) {
+		h.mu.Unlock()
+		h.giveBack()
+		return r, false
+	}
+	defer h.mu.Unlock()
+	if !h.fate.live() {
+		return r, false
+	}
+	window := min(batchWindow, h.term.Shortest()/20)
+	renew = h.term.RenewalAt(now, h.count.Unsure()).Until(now) <= window
+	if renew {
+		r = claim.Renewal{
+			Claim: h.claim, Lease: h.term.RenewFor(now), Timeout: min(h.entry.Timeout, h.cfg.commandTimeout, 2*time.Second),
+		}
+		if h.count.Unsure() && !h.ops.taken {
+			r.Count = h.counts()
+		}
+		h.term.Asks(r.Lease, now)
+		h.claim.Asks(r.Lease)
+		h.term.Renewing()
+	}
+	next := h.next(now)
+	h.lookAt = next.at
+	h.k.dog.schedule(h, next, now)
+	return r, renew
 }

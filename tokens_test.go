@@ -147,7 +147,7 @@ func TestCutBlockIsNotOverdrawn(t *testing.T) {
 		for range 3 {
 			l, err := c.Mutex("k").Lock(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, 31, l.h.left)
+			require.Equal(t, 31, l.h.block.Left())
 			require.Greater(t, l.Token(), last)
 			st, err := c.Mutex("k").State(t.Context())
 			require.NoError(t, err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -24,10 +23,10 @@ type watchdog struct {
 	wg     sync.WaitGroup
 	kick   chan struct{} // one slot: something is due before the timer
 
-	// mu guards what follows and index, due and renews of every hold. It is taken under a hold's mutex,
+	// mu guards what follows and the slot of every hold. It is taken under a hold's mutex,
 	// never the other way.
 	mu    sync.Mutex
-	holds clock.Heap[*hold]
+	holds clock.Heap[*slot]
 	armed clock.Stamp // when the goroutine wakes by itself; zero when it does not
 	used  bool        // there was a hold since beside was called
 }
@@ -60,19 +59,33 @@ type look struct {
 	renews bool // to renew it, which it does for many at a time
 }
 
+// slot is a hold's place in the watchdog's heap.
+type slot struct {
+	h      *hold
+	index  int // -1 outside
+	due    clock.Stamp
+	renews bool // to be renewed then
+}
+
+// DueAt is clock.Due's.
+func (s *slot) DueAt() clock.Stamp { return s.due }
+
+// Place is clock.Due's.
+func (s *slot) Place() *int { return &s.index }
+
 // schedule makes the watchdog look at h at its time, or before.
 func (d *watchdog) schedule(h *hold, l look, now clock.Stamp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.used = true
-	due := l.at
+	s, due := &h.slot, l.at
 	switch {
-	case h.index < 0:
-		h.due, h.renews = due, l.renews
-		heap.Push(&d.holds, h)
-	case due.Until(now) < h.due.Until(now):
-		h.due, h.renews = due, l.renews
-		heap.Fix(&d.holds, h.index)
+	case s.index < 0:
+		s.due, s.renews = due, l.renews
+		heap.Push(&d.holds, s)
+	case due.Until(now) < s.due.Until(now):
+		s.due, s.renews = due, l.renews
+		heap.Fix(&d.holds, s.index)
 	default:
 		return
 	}
@@ -90,8 +103,8 @@ func (d *watchdog) schedule(h *hold, l look, now clock.Stamp) {
 func (d *watchdog) remove(h *hold) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h.index >= 0 {
-		heap.Remove(&d.holds, h.index)
+	if h.slot.index >= 0 {
+		heap.Remove(&d.holds, h.slot.index)
 	}
 }
 
@@ -139,11 +152,11 @@ func (d *watchdog) take(now clock.Stamp, all bool) []*hold {
 	var due []*hold
 	horizon := now
 	for len(d.holds) > 0 && (all || d.holds[0].due.Reached(horizon)) {
-		h := heap.Pop(&d.holds).(*hold)
-		if h.renews {
+		s := heap.Pop(&d.holds).(*slot)
+		if s.renews {
 			horizon = now.Add(batchWindow)
 		}
-		due = append(due, h)
+		due = append(due, s.h)
 	}
 	return due
 }
@@ -188,113 +201,9 @@ func (d *watchdog) close() []*hold {
 	d.wg.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	left := append([]*hold(nil), d.holds...)
+	left := make([]*hold, len(d.holds))
+	for i, s := range d.holds {
+		left[i] = s.h
+	}
 	return left
 }
-
-// newHold makes h a hold by an entry's grant.
-func (k *keeper) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool) *hold {
-	e := c.Of()
-	if atGate {
-		k.gates.Remark(e.Names.Lock, nil)
-	}
-	*h = hold{
-		k: k, tally: k.tallyOf(e.Names), claim: c, entry: e, cfg: cfg, atGate: atGate, index: -1,
-		token: g.Token, left: g.Passes, since: clock.Now(), cap: clock.Never(),
-		until: g.Sent.Add(e.Lease - clock.Margin(e.Lease)), renewAt: g.Sent.Add(e.Lease / 3), kept: g.Sent.Add(e.Lease),
-	}
-	h.trip = h.since.Since(g.Sent)
-	h.fresh, h.asked = atGate && g.Fresh && cfg.lingers() && c.Attend(), g.Sent
-	h.watcher, h.shares = h, h.room[:0]
-	c.Watch(&h.watcher)
-	return h
-}
-
-// start gives out s as the hold's only share, with its next token, from now on and by cfg. It fails
-// when the hold was lost on its way here.
-func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
-	h.mu.Lock()
-	if h.state != holdLive {
-		defer h.mu.Unlock()
-		return h.causeLocked()
-	}
-	h.cfg, h.began = cfg, now
-	h.cap = clock.Never()
-	if d := cfg.maxLease; d > 0 {
-		h.cap = now.Add(d)
-	}
-	h.shares, s.token, s.since = append(h.shares, s), h.token, now.Mono()
-	h.token++
-	h.left--
-	h.used++
-	due := h.next(now)
-	sooner := h.lookAt.IsZero() || due.at.Until(now) < h.lookAt.Until(now)
-	if sooner {
-		h.lookAt = due.at
-	}
-	h.mu.Unlock()
-	if sooner {
-		h.k.dog.schedule(h, due, now)
-	}
-	if h.k.isClosed() {
-		h.lose(ErrClosed) // Close may have counted the holds before this one was among them
-		h.claim.Abandon() // and where it did, it left the lock to a lease that nobody is given
-		return ErrClosed
-	}
-	return nil
-}
-
-// deadline is the end of trust. The caller holds h.mu.
-func (h *hold) deadline(now clock.Stamp) clock.Stamp {
-	return clock.Sooner(h.cap, h.until, now)
-}
-
-// next is when the watchdog has to look again. The caller holds h.mu.
-func (h *hold) next(now clock.Stamp) look {
-	renewal, end := h.renewal(now), clock.Sooner(h.deadline(now), h.lingersUntil(now), now)
-	return look{at: clock.Sooner(renewal, end, now), renews: renewal.Until(now) <= end.Until(now)}
-}
-
-// renewal is when to ask Redis next: never while a renewal is under way, for a fixed lease, or once
-// the lease reaches to where the hold is capped. The caller holds h.mu.
-func (h *hold) renewal(now clock.Stamp) clock.Stamp {
-	capped := h.cfg.fixed > 0 || h.until.Until(now) >= h.cap.Until(now)
-	if h.asking || capped && !h.askSoon && !h.countUnsure {
-		return clock.Never()
-	}
-	return h.renewAt
-}
-
-// tick is the watchdog's look at one hold. It returns a renewal to send, if one is near.
-func (h *hold) tick(now clock.Stamp) (claim.Renewal, bool) {
-	if h.expire() {
-		return claim.Renewal{}, false
-	}
-	if h.outstayed(now) {
-		h.giveBack()
-		return claim.Renewal{}, false
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.state != holdLive {
-		return claim.Renewal{}, false
-	}
-	var r claim.Renewal
-	window := min(batchWindow, h.shortest()/20)
-	renew := h.renewal(now).Until(now) <= window
-	if renew {
-		r = claim.Renewal{Claim: h.claim, Lease: h.renewLease(now), Timeout: min(h.entry.Timeout, h.cfg.commandTimeout, 2*time.Second)}
-		h.asksFor(r.Lease, now)
-		if h.countUnsure && !h.ops.taken {
-			r.Count = max(1, len(h.shares))
-		}
-		h.asking, h.askSoon = true, false
-	}
-	next := h.next(now)
-	h.lookAt = next.at
-	h.k.dog.schedule(h, next, now)
-	return r, renew
-}
-
-func (h *hold) DueAt() clock.Stamp { return h.due }
-func (h *hold) Place() *int        { return &h.index }

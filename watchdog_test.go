@@ -12,6 +12,7 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/tenure"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -146,9 +147,9 @@ func TestWhatLingersTakesNothingAlong(t *testing.T) {
 		due := c.keeper.dog.take(now.Add(12*time.Millisecond), false) // as if it were so late
 		c.keeper.dog.look(due, now)
 		require.NotEmpty(t, due)
-		require.LessOrEqual(t, len(due), 2*(12+int(lingerGrain/time.Millisecond)), "two a millisecond, of grains that end in time")
+		require.LessOrEqual(t, len(due), 2*(12+int(tenure.Grain/time.Millisecond)), "two a millisecond, of grains that end in time")
 		require.Equal(t, locks, idleAt(c), "and it is not")
-		time.Sleep(locks/2*time.Millisecond + 3*lingerGrain)
+		time.Sleep(locks/2*time.Millisecond + 3*tenure.Grain)
 		synctest.Wait()
 		require.Zero(t, idleAt(c))
 		s.mu.Lock()
@@ -256,7 +257,7 @@ func TestUnsureCountKeepsAShorterLease(t *testing.T) {
 		l := <-next
 		require.Same(t, long.h, l.h)
 		l.h.mu.Lock()
-		l.h.countUnsure, l.h.countUnsureUntil = true, clock.Now().Add(time.Hour)
+		l.h.count.Missed(clock.Now(), time.Hour)
 		l.h.mu.Unlock()
 		time.Sleep(5 * time.Minute)
 		require.NoError(t, l.Context().Err())

@@ -22,7 +22,7 @@ const (
 
 // Order is the floors' directories from the ground up.
 var Order = []string{
-	"internal/clock", "internal/crew", "internal/gate", "internal/driver", driver, "internal/throttle", "internal/opening", "internal/link", "lua", "internal/wire",
+	"internal/clock", "internal/crew", "internal/tenure", "internal/gate", "internal/driver", driver, "internal/throttle", "internal/opening", "internal/link", "lua", "internal/wire",
 	"internal/hub", "internal/node", "internal/claim", "internal/quorum", Root,
 }
 
@@ -40,6 +40,7 @@ var importers = map[string][]string{
 	"internal/gate":     {Root},
 	"internal/opening":  {Root},
 	"internal/throttle": {Root},
+	"internal/tenure":   {Root},
 	driver:              makers,
 	Library:             append([]string{driver}, makers...),
 }
