@@ -28,6 +28,7 @@ type Observer interface {
 //	EventWanted         Lock Sort
 //	EventNodeDown       Node Cause
 //	EventNodeUp         Node
+//	EventNodeImpaired   Node Cause
 type Event struct {
 	Kind    EventKind
 	Lock    string          // name of the lock
@@ -76,7 +77,7 @@ const (
 	EventNodeUp
 	// EventAbandoned: a Lock or TryLock failed. The Cause is what it returned.
 	EventAbandoned
-	// EventNodeImpaired: a Redis works worse than it should, and somebody has to mend that. The Cause
+	// EventNodeImpaired: a Redis works worse than it should, which an operator has to mend. The Cause
 	// says what is wrong: a channel that may not be subscribed, a subscription that fails, a message
 	// that neither relock nor Redisson can have sent, a node of a quorum whose clock is off or that
 	// tells no run id.
