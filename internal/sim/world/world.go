@@ -343,7 +343,7 @@ func (w *World) executed(l *line, c *command, v driver.Value, answered bool) {
 		proc: l.proc.index, node: l.node.index, what: what, lock: c.lock, args: c.args[min(2, len(c.args)):], value: v, told: true, fate: c.fate.name,
 		trip: c.trip, names: c.names,
 	})
-	w.grants(l.node, c)
+	w.grants(l.node, c, v)
 	w.fulfils(l, c, v)
 }
 
