@@ -83,9 +83,6 @@ func (w *World) follows(p *process, c *command) {
 				continue
 			}
 			ids++
-			if c.op == "sweep" {
-				p.swept[id] = true
-			}
 			queued := ids > 1 && c.op != "sweep" && c.op != "renew" // in the place of what is released
 			s := w.stays[id]
 			switch {

@@ -22,7 +22,7 @@ type process struct {
 	dead      bool            // the process was killed; who takes its place has another
 	asked     time.Time       // when one of its callers asked or was answered
 	commands  int             // since then
-	swept     map[string]bool // what it asked Redis to end since then
+	denied    map[string]bool // locks for which Redis refused to end anything since then
 	disturbed time.Time       // until when faults touch its commands
 	faults    spans           // when they did
 	calls     int             // under way
@@ -35,7 +35,7 @@ type process struct {
 // newProcess opens a client with lines of its own. It is called under the world's mutex, or before
 // anything runs.
 func newProcess(w *World, index int) *process {
-	p := &process{w: w, index: index, asked: time.Now(), swept: map[string]bool{}}
+	p := &process{w: w, index: index, asked: time.Now(), denied: map[string]bool{}}
 	w.opened = append(w.opened, p)
 	lines := make([]driver.Redis, len(w.nodes))
 	for i, n := range w.nodes {

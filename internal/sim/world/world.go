@@ -268,11 +268,12 @@ func (w *World) heal(p, n int) {
 	}
 }
 
-// What Redis refuses to end, for its lock's key, is told apart from what went with it, and then tried alone: after a tenth
-// of a second, and less and less often. Where many locks are forbidden together that is more than callers ask for.
+// What Redis refuses to end for its lock's key is told apart from what went with it, by halves, and then tried alone: after
+// a tenth of a second, and less and less often, down to once in a third of a lease. Where many locks are forbidden together
+// that is more than callers ask for.
 const (
-	sweepBurst = 4
-	sweepRate  = 10 // a second
+	deniedBurst = 5
+	deniedPause = 75 * time.Millisecond // the shortest
 )
 
 // sent counts what a client sends. While its callers neither ask nor are answered that must be
@@ -292,9 +293,7 @@ func (w *World) sent(l *line, op string) {
 	quiet := time.Since(p.asked)
 	each := burst + int(quiet*time.Duration(rate)/time.Second)
 	allowed := each * (w.plan.actorsOf(p.index) + p.calls + 1)
-	if w.plan.Class != "none" {
-		allowed += len(p.swept) * (sweepBurst + int(quiet*sweepRate/time.Second))
-	}
+	allowed += len(p.denied) * (deniedBurst + int(quiet/max(w.plan.Longest()/4, deniedPause)))
 	if allowed *= len(w.nodes); p.commands > allowed {
 		w.failed("", "a storm: p%d has sent %d commands in the %v since one of its callers asked or was answered", p.index,
 			p.commands, quiet)
@@ -320,7 +319,7 @@ func (w *World) answered(p *process) {
 // countsAnew begins to count anew what a process sends.
 func (p *process) countsAnew() {
 	p.asked, p.commands = time.Now(), 0
-	clear(p.swept)
+	clear(p.denied)
 }
 
 // before is called when a node is about to run a command.
@@ -344,7 +343,21 @@ func (w *World) executed(l *line, c *command, v driver.Value, answered bool) {
 		trip: c.trip, names: c.names,
 	})
 	w.grants(l.node, c, v)
+	if c.op == "sweep" && v.Err() != nil && aloneIn(c) {
+		l.proc.denied[c.lock] = true
+	}
 	w.fulfils(l, c, v)
+}
+
+// aloneIn reports whether a sweep is for one lock.
+func aloneIn(c *command) bool {
+	keys := keysOf(c.args)
+	for i := 5; i < len(keys); i += 5 {
+		if keys[i] != c.lock {
+			return false
+		}
+	}
+	return true
 }
 
 // strike tells the judge that a lock, or every one for "", may have been lost by what a fault does
