@@ -21,9 +21,10 @@ func (a *Actor) inTime(t Try, p *process, began time.Time, err error) {
 	}
 }
 
-// fulfils looks at what a command has just done. It is called under the world's mutex.
+// fulfils looks at what a command has just done. A node that may have forgotten confirms nothing, and lengthens nothing: its
+// guard writes that down first, which a full Redis refuses. It is called under the world's mutex.
 func (w *World) fulfils(l *line, c *command, v driver.Value) {
-	if c.op == "recount" && v.Err() != nil && strings.HasPrefix(v.Err().Error(), "OOM") {
+	if c.op == "recount" && !l.node.quarantined() && v.Err() != nil && strings.HasPrefix(v.Err().Error(), "OOM") {
 		args := argsOf(c.args)
 		lease, _ := strconv.ParseInt(args[2], 10, 64)
 		if left := l.node.server.Left(c.lock); l.node.server.Field(c.lock, args[0]) != "" && left >= 0 && left < lease-1 {

@@ -186,7 +186,8 @@ func (w *World) forcedOpen(p *process, channel, message string) {
 	time.AfterFunc(4*w.plan.Timeout(), func() { w.stillBelieves(p, id, heard) })
 }
 
-// stillBelieves demands that a holder that was told, and could ask, believes in what stands.
+// stillBelieves demands that a holder that was told, and could ask, believes in what stands. What stood when it asked may
+// have been deleted since, of which nothing tells it; a force that came later has a message of its own.
 func (w *World) stillBelieves(p *process, id string, heard time.Time) {
 	w.mu.Lock()
 	s := w.stays[id]
@@ -197,11 +198,18 @@ func (w *World) stillBelieves(p *process, id string, heard time.Time) {
 	held := slices.Clone(s.held)
 	w.mu.Unlock()
 	for _, h := range held {
-		if !h.over.Load() && w.standsOn(h.Name, id) == 0 && h.Lease.Count() > 0 && !h.over.Load() {
+		if !h.over.Load() && !w.judge.struckSince(h.Name, heard) && w.standsOn(h.Name, id) == 0 && h.Lease.Count() > 0 && !h.over.Load() {
 			w.fail(h.Name, "p%d heard %v ago that its lock was forced open, and believes in token %d", p.index, time.Since(heard),
 				h.Token)
 		}
 	}
+}
+
+// struckSince reports whether a lock was deleted, forced open or perhaps forgotten after a moment.
+func (j *judge) struckSince(lock string, moment time.Time) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.of(lock).struck.After(moment)
 }
 
 // standsOn is how many nodes hold a lock for an id.

@@ -33,7 +33,8 @@ type stay struct {
 	live    int       // leases that are not let go
 	leaving int       // leases whose Unlock has not returned
 	given   bool      // it had a lease
-	turn    int       // counts the leases, and what lengthens one that no caller was given yet
+	turn    int       // counts the leases
+	filling time.Time // when Redis was last asked to keep it longer while no lease of it was live
 	linger  time.Duration
 	held    []*Held   // its leases, but for those that were over when the last one was given
 	last    time.Time // when one of them was given out, or let go
@@ -52,6 +53,10 @@ func (s *stay) end() time.Time { return s.first.Add(s.linger) }
 
 // soon is longer than a process needs to send what ends an acquisition: votes that are out are waited for first.
 func (w *World) soon() time.Duration { return w.plan.Timeout() + 20*time.Millisecond }
+
+// fillPause is longer than a caller rests, of what it asks Redis for, until it asks again to lengthen a fixed lease that it
+// was handed short: a tenth of a lease, behind an answer that does not come.
+func (w *World) fillPause() time.Duration { return w.plan.Longest()/10 + w.soon() }
 
 // manyAsks says of the hash of a script for many whether it asks for locks; else it ends acquisitions.
 var manyAsks sync.Map
@@ -112,7 +117,7 @@ func (s *stay) lengthens(op, lease string) {
 	ms, _ := strconv.ParseInt(lease, 10, 64)
 	s.kept = later(s.kept, time.Now().Add(time.Duration(ms)*time.Millisecond))
 	if op == "recount" && s.live == 0 {
-		s.turn++ // a fixed lease that is passed on is lengthened before it is given out
+		s.filling = time.Now() // a fixed lease that is passed on is lengthened before it is given out
 	}
 }
 
@@ -239,7 +244,7 @@ func (w *World) rests(s *stay) {
 	w.after(time.Until(end)+w.soon(), func() {
 		switch {
 		case !s.idle() || s.turn != turn || s.proc.closed || !w.stillKept(s): // its lease may be over, say while a node was paused
-		case w.hindered(s.proc):
+		case w.hindered(s.proc) || time.Since(s.filling) < w.fillPause():
 			w.after(w.soon(), func() { w.rests(s) })
 		default:
 			w.failed(s.lock, "the idle hold %s of p%d, asked for %v ago, for %v, is not given back %v after its end", s.id,

@@ -2,11 +2,13 @@ package world
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/sim"
 )
 
@@ -86,14 +88,29 @@ func keysOf(args []string) []string {
 func argsOf(args []string) []string { return args[min(3+len(keysOf(args)), len(args)):] }
 
 // grants judges what the command did to those locks. It is called under the world's mutex.
-func (w *World) grants(n *node, c *command) {
+func (w *World) grants(n *node, c *command, v driver.Value) {
 	for i := range w.glimpse.locks {
 		g := &w.glimpse.locks[i]
 		if now := n.server.Field(g.lock, grantedAs); now != "" && now != g.first {
 			w.rises(n, g.lock, now)
-			w.lowest(n, c, g)
+			if !partly(c, v) {
+				w.lowest(n, c, g)
+			}
 		}
 	}
+}
+
+// partly reports whether some of the entries of a command failed. One that serves the queue takes the first waiter off before
+// what fails, as for want of a right, and the next entry finds the second waiter first. The other queues again with its next poll.
+func partly(c *command, v driver.Value) bool {
+	if c.op != "many" && c.op != "sweep" {
+		return false
+	}
+	list, _ := v.Values()
+	return slices.ContainsFunc(list, func(one driver.Value) bool {
+		n, err := one.Int64()
+		return one.Err() != nil || err == nil && n == -1
+	})
 }
 
 // rises demands that a Redis grants a lock tokens above all that it has granted it before, whatever was lost elsewhere;

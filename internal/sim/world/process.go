@@ -18,14 +18,15 @@ type process struct {
 	w         *World
 	index     int
 	client    *relock.Client
-	foreign   bool      // it uses Redisson
-	dead      bool      // the process was killed; who takes its place has another
-	asked     time.Time // when one of its callers asked or was answered
-	commands  int       // since then
-	disturbed time.Time // until when faults touch its commands
-	faults    spans     // when they did
-	calls     int       // under way
-	closed    bool      // Close was called
+	foreign   bool            // it uses Redisson
+	dead      bool            // the process was killed; who takes its place has another
+	asked     time.Time       // when one of its callers asked or was answered
+	commands  int             // since then
+	denied    map[string]bool // locks for which Redis refused to end anything since then
+	disturbed time.Time       // until when faults touch its commands
+	faults    spans           // when they did
+	calls     int             // under way
+	closed    bool            // Close was called
 	closing   sync.WaitGroup
 	ledger    *ledger
 	lines     []*line // to each node
@@ -34,7 +35,7 @@ type process struct {
 // newProcess opens a client with lines of its own. It is called under the world's mutex, or before
 // anything runs.
 func newProcess(w *World, index int) *process {
-	p := &process{w: w, index: index, asked: time.Now()}
+	p := &process{w: w, index: index, asked: time.Now(), denied: map[string]bool{}}
 	w.opened = append(w.opened, p)
 	lines := make([]driver.Redis, len(w.nodes))
 	for i, n := range w.nodes {
