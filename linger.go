@@ -17,33 +17,42 @@ const (
 	maxLingering = 16384
 )
 
-// WithLinger keeps a lock that is unlocked for this process, for up to d, as long as nobody else
-// wants it: the next Lock or TryLock here takes it without a command to Redis, with a fencing token
-// of its own. The lock managers of VMS and Lustre call that lock caching.
+// WithLinger keeps an unlocked lock for this process, for up to d, as long as no other process wants
+// it. The next Lock or TryLock here takes it without a command to Redis, with a fencing token of its
+// own. The lock managers of VMS and Lustre call that lock caching.
 //
-// It lingers for d at most, counted from when the process asked for it and nobody waited. Then it is
-// given back, idle or with its next Unlock, and asked for anew. Whoever waits for it, or tries, in
-// another process makes the holder's process give it back at once if it lies idle, else with its next
-// Unlock, whatever WithLocalHandoff says; so others wait about twice as long as for a free lock if it
-// idles. A lock that was granted while others waited passes on as without this option. All this takes
-// a message. Where it is lost it is repeated with each poll of the one who waits, at the latest d ends
-// it. Redisson's waiters send none, and so wait for d: keep it at some ten milliseconds where Java
-// shares the lock. A lock that is held for longer than d at a time does not linger.
+// How long: d at most, counted from when the process asked for the lock and no one waited. Then the
+// lock is given back, idle or with its next Unlock, and asked for anew. A lock that is held for longer
+// than d at a time does not linger. Within d it passes between the goroutines of this process
+// regardless of WithLocalHandoff, as long as no other process wants it.
 //
-// To others an idle lock looks held: State shows it, TryLock fails with HeldError.Wanted set, and
-// finds it free a moment later. If the process dies it stays held for the rest of its lease. Close
-// gives idle locks back. A lease from the cache is worth what every lease is: it ends with ErrLost
-// before another can have the lock, also where the process was stopped while the lock lay idle.
+// What others see:
 //
-// Within d and while nobody else wants the lock, it passes between the goroutines of this process
-// regardless of WithLocalHandoff. A grant reserves 8,192 fencing tokens, if they do not run half a
-// second ahead of the server's clock, so tokens have larger gaps. At most 16,384 locks of a client
-// lie idle at one time. Locks of WithFixedLease and of WithOwner do not linger, nor any where
-// messages cannot be heard, such as with PubSubPlain on a Cluster; with sharded channels each lock
-// that lingers costs a subscription.
+//   - An idle lock looks held: State shows it. TryLock fails with HeldError.Wanted set, and finds it
+//     free a moment later.
+//   - A process that waits or tries is told of to the holder's process, which gives an idle lock back
+//     at once, else with its next Unlock, whatever WithLocalHandoff says. So others wait about twice
+//     as long for an idle lock as for a free one.
+//   - That takes a message. A lost one is repeated with each poll of the waiter; at the latest d ends
+//     the wait. Redisson's waiters send none and wait for d: keep it at some ten milliseconds where
+//     Java shares the lock.
+//   - If the process dies, the lock stays held for the rest of its lease. Close gives idle locks back.
 //
-// Where each name is locked once it still pays for one goroutine at a time: Unlock does not wait for
-// Redis, and what is given back within a millisecond goes together.
+// A lease from the cache is worth what every lease is: it ends with ErrLost before another can have
+// the lock, also where the process was stopped while the lock lay idle.
+//
+// Limits:
+//
+//   - A grant reserves 8,192 fencing tokens, if they do not run half a second ahead of the server's
+//     clock, so tokens have larger gaps.
+//   - At most 16,384 locks of a client lie idle at one time.
+//   - Locks of WithFixedLease and of WithOwner do not linger.
+//   - Nor do locks where messages cannot be heard, such as with PubSubPlain on a Cluster. With sharded
+//     channels each lock that lingers costs a subscription.
+//   - A lock that was granted while others waited passes on as without this option.
+//
+// Where each name is locked only once it still pays for one goroutine at a time: Unlock does not wait
+// for Redis, and what is given back within a millisecond goes together.
 //
 // By default, and with 0, a lock is given back with its last Unlock.
 func WithLinger(d time.Duration) Option {
@@ -83,12 +92,14 @@ var closedNotice = func() chan struct{} {
 }()
 
 // Wanted returns a channel that is closed once another process of relock's waits for the lock, or has
-// tried to take it: a leader or a long batch may then give way by itself, by Unlock. It is a hint.
-// Where the message is lost it is repeated with each poll of the one who waits, at first a twelfth
-// and a sixth of that one's lease apart, then a third. It is not closed for goroutines of this
-// process that wait behind the lease, nor for Redisson's waiters, and never for leases under
-// WithOwner. Once closed it is closed for all later leases too that the same grant of Redis's is
-// passed on to.
+// tried to take it: a leader or a long batch may then give way by itself, by Unlock. It is a hint. A
+// lost message is repeated with the waiter's polls, at first a twelfth and a sixth of its lease apart,
+// then a third. The channel is closed for all later leases too that the same grant of Redis's is
+// passed on to. It is not closed
+//
+//   - for goroutines of this process that wait behind the lease,
+//   - for Redisson's waiters,
+//   - for leases under WithOwner.
 func (l *Lease) Wanted() <-chan struct{} {
 	if l.zero() {
 		return nil

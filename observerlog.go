@@ -14,13 +14,18 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// WithLogger sets where a client writes what nobody is there to be told. At warn stand leases that
-// were lost, a Redis that stops answering and answers again, a Lock that has waited for Redis itself
-// for a second and for every minute more, commands that Redis refuses and that no retry heals, for
-// want of memory or rights or for a key of another type, subscriptions that are refused or fail, and
-// messages which neither relock nor Redisson can have sent. Of one cause there is a line at once and
-// then one every 10 seconds, with the number of what it stands for and the names of the first 20
-// locks. At debug stand the Events of an Observer, of each kind the first 100 in 10 seconds.
+// WithLogger sets the logger. A client writes what no caller is told. At warn:
+//
+//   - leases that were lost;
+//   - a Redis that stops answering and answers again, and one that works worse than it should: see
+//     EventNodeDown, EventNodeUp and EventNodeImpaired;
+//   - a Lock that has waited for Redis itself for a second, and for every minute more;
+//   - commands that Redis refuses and that no retry heals, for want of memory or rights or for a key
+//     of another type.
+//
+// Of one cause there is a line at once and then one every 10 seconds, with the number of what it
+// stands for and the names of the first 20 locks. At debug stand the Events of an Observer, of each
+// kind the first 100 in 10 seconds.
 //
 // Lines are written where things happen: a handler that blocks delays wake-ups and renewals. With a
 // logger locks cost what they cost with an Observer, and goroutines that wait get pprof labels as

@@ -60,13 +60,16 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return l, nil
 }
 
-// TryLock takes the lock if nobody holds it or waits for it, in one round trip, or two for a
-// WithFixedLease that is longer than the client's lease. Otherwise it fails at once with a
-// *HeldError that names the holder and what is left of its lease, and matches ErrNotAcquired. Under
-// the context of a lease of the same lock it re-enters. A failure to reach Redis is returned as
-// *NodeError (*QuorumError on a quorum), after one command timeout for each round trip at most;
-// whatever ran is undone in the background. With a ctx that has ended nothing is asked, and the same
-// is returned: it says nothing of whether the lock is free.
+// TryLock takes the lock if no one holds it or waits for it, in one round trip, or two for a
+// WithFixedLease that is longer than the client's lease. Under the context of a lease of the same lock
+// it re-enters. Errors:
+//
+//   - *HeldError, at once, if another owner has the lock. It names the holder and what is left of its
+//     lease, and matches ErrNotAcquired.
+//   - *NodeError (*QuorumError on a quorum) if Redis failed or was silent: after one command timeout
+//     for each round trip at most. Whatever ran is undone in the background.
+//   - the same if ctx had ended before the call. Redis was not asked, so it says nothing of whether
+//     the lock is free.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	l, err := m.of().try(ctx)
 	if err != nil {

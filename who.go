@@ -16,20 +16,22 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// WithClientName makes the client say in Redis who it is, so that "who holds it?" has an answer other
-// than a uuid: name, which is the service's, say "billing", and beside it host, process id, when the
+// WithClientName makes the client say in Redis who it is, so that a holder is shown by more than a
+// uuid: by name, which is the service's, say "billing", and beside it host, process id, when the
 // client was made, and the library's version. State.By and the command relock tell it.
 //
-// It is written in the background beside the first hold, renewed each third of the client's lease as
-// long as there are holds, and never waited for: no Lock is slower or fails for it. It stays for a
-// lease, so it is gone a lease after the process died; Close takes it away, unless a lock is left to
-// its lease. A user who lacks the right to the key (docs/wire.md) locks as without the option; he is
-// refused twice in a lease at most. On a quorum it is written to every node that takes it.
+//   - It is written in the background beside the first hold, and renewed each third of the client's
+//     lease as long as there are holds. No Lock is slower or fails for it. On a quorum it is written
+//     to every node that takes it.
+//   - It stays for a lease, so it is gone a lease after the process died. Close takes it away, unless
+//     a lock is left to its lease.
+//   - A user without the right to the key (docs/wire.md) locks as without the option: the commands for
+//     it are refused twice in a lease at most.
 //
-// Only a client that has a name itself asks for those of holders: State with one command more, Lock and
-// TryLock in the background, when a Lock waits or fails or a TryLock fails, and once in a third of a
-// lease for each client that holds what they want. Nothing waits for the answer: so the first
-// *HeldError for a holder that was not met before may show a uuid, and later ones its name.
+// Only a client that has a name itself asks for those of holders. State sends one command more. Lock
+// and TryLock ask in the background, when a Lock waits or fails or a TryLock fails, and once in a
+// third of a lease for each client that holds what they want. Nothing waits for the answer, so the
+// first *HeldError for a new holder may show a uuid, and later ones its name.
 //
 // By default, and with "", nothing is written: what is not asked for should not stand in Redis, nor
 // need a right. A name has up to 256 bytes that can be printed.
