@@ -27,7 +27,7 @@ func TestOneNodesWordIsNotTheQuorums(t *testing.T) {
 		"Unlock": func(l *Lease) error { return l.Unlock(context.Background()) },
 		"Extend": func(l *Lease) error { return l.Extend(context.Background(), time.Minute) },
 		"re-entry": func(l *Lease) error {
-			_, err := l.Mutex().TryLock(l.Context())
+			_, err := mutexOf(l).TryLock(l.Context())
 			return err
 		},
 	} {

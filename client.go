@@ -98,9 +98,7 @@ func (c *Client) Initialize(ctx context.Context) error {
 // that cannot work is reported by the first method called on the Mutex, with ErrInvalidName or
 // ErrInvalidOption.
 func (c *Client) Mutex(name string, opts ...Option) *Mutex {
-	m := &Mutex{c.newLock(wire.Mutex, name, opts)}
-	m.mutex = m
-	return m
+	return &Mutex{c.newLock(wire.Mutex, name, opts)}
 }
 
 // newLock returns what every kind of lock embeds.

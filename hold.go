@@ -44,7 +44,7 @@ type hold struct {
 	last   uint64        // number of the latest lease that was observed; the latest holder's
 	notice chan struct{} // closed once another process wants the lock; nil while no caller asked
 
-	slot slot // guarded by the watchdog's mutex
+	slot // guarded by the watchdog's mutex
 }
 
 // newHold makes h a hold by an entry's grant.
@@ -61,7 +61,7 @@ func (k *keeper) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGa
 	if atGate && g.Fresh && cfg.lingers() && c.Attend() {
 		h.rest = tenure.Free(g.Sent)
 	}
-	h.slot = slot{h: h, index: -1}
+	h.slot = slot{index: -1}
 	h.watcher, h.shares.all = h, h.shares.room[:0]
 	c.Watch(&h.watcher)
 	return h

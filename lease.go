@@ -295,12 +295,12 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 
 func (l *Lease) unlocked() bool { return l.h.gaveBack(&l.share) }
 
-// Mutex returns the lock that is held.
-func (l *Lease) Mutex() *Mutex {
+// Name returns the name of the lock that is held.
+func (l *Lease) Name() string {
 	if l.zero() {
-		return nil
+		return ""
 	}
-	return l.of.mutex
+	return l.of.names.Name
 }
 
 // held is Mutex.Held, for every kind.

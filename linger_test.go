@@ -304,7 +304,7 @@ func TestWhatMayNotLinger(t *testing.T) {
 		}},
 		"re-entered": {do: func(t *testing.T, l *Lease) { lockUnder(t, l) }, lingers: true},
 		"perhaps re-entered": {after: lost("recount"), do: func(t *testing.T, l *Lease) {
-			_, err := l.Mutex().TryLock(l.Context())
+			_, err := mutexOf(l).TryLock(l.Context())
 			require.Error(t, err)
 		}},
 		"doubted": {after: lost("renew"), do: func(_ *testing.T, l *Lease) { l.h.Doubt() }, doubted: true},
@@ -374,7 +374,7 @@ func TestWhatMayNotLinger(t *testing.T) {
 
 // lockUnder re-enters a lease and unlocks that.
 func lockUnder(t *testing.T, l *Lease) {
-	inner, err := l.Mutex().Lock(l.Context())
+	inner, err := mutexOf(l).Lock(l.Context())
 	require.NoError(t, err)
 	require.NoError(t, inner.Unlock(t.Context()))
 }

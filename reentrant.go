@@ -22,8 +22,7 @@ type Mutex struct{ lock }
 type lock struct {
 	*known // nil where there is no client, or the name cannot be
 	cfg    *config
-	err    error  // what was wrong with the name or the options
-	mutex  *Mutex // that it is, nil for another kind
+	err    error // what was wrong with the name or the options
 }
 
 // Name returns the lock's name.

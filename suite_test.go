@@ -203,3 +203,6 @@ func rights(t *testing.T, prefix string) [][]string {
 	require.Len(t, rules, 3)
 	return rules
 }
+
+// mutexOf is the Mutex that a lease is of.
+func mutexOf(l *Lease) *Mutex { return &Mutex{*l.of} }

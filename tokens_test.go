@@ -112,7 +112,7 @@ func TestTokensOfTheGrantInForce(t *testing.T) {
 			w.Release()
 			l := within(t, granted)
 			require.Equal(t, ahead+1, l.Token())
-			require.Equal(t, l.Token(), stateOf(t, l.Mutex()).HolderToken)
+			require.Equal(t, l.Token(), stateOf(t, mutexOf(l)).HolderToken)
 			require.NoError(t, l.Unlock(t.Context()))
 		})
 		t.Run(name+", shared owner", func(t *testing.T) {

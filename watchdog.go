@@ -3,6 +3,7 @@ package relock
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +27,7 @@ type watchdog struct {
 	// mu guards what follows and the slot of every hold. It is taken under a hold's mutex,
 	// never the other way.
 	mu    sync.Mutex
-	holds clock.Heap[*slot]
+	holds clock.Heap[*hold]
 	armed clock.Stamp // when the goroutine wakes by itself; zero when it does not
 	used  bool        // there was a hold since beside was called
 }
@@ -61,7 +62,6 @@ type look struct {
 
 // slot is a hold's place in the watchdog's heap.
 type slot struct {
-	h      *hold
 	index  int // -1 outside
 	due    clock.Stamp
 	renews bool // to be renewed then
@@ -82,7 +82,7 @@ func (d *watchdog) schedule(h *hold, l look, now clock.Stamp) {
 	switch {
 	case s.index < 0:
 		s.due, s.renews = due, l.renews
-		heap.Push(&d.holds, s)
+		heap.Push(&d.holds, h)
 	case due.Until(now) < s.due.Until(now):
 		s.due, s.renews = due, l.renews
 		heap.Fix(&d.holds, s.index)
@@ -152,11 +152,11 @@ func (d *watchdog) take(now clock.Stamp, all bool) []*hold {
 	var due []*hold
 	horizon := now
 	for len(d.holds) > 0 && (all || d.holds[0].due.Reached(horizon)) {
-		s := heap.Pop(&d.holds).(*slot)
-		if s.renews {
+		h := heap.Pop(&d.holds).(*hold)
+		if h.renews {
 			horizon = now.Add(batchWindow)
 		}
-		due = append(due, s.h)
+		due = append(due, h)
 	}
 	return due
 }
@@ -201,9 +201,5 @@ func (d *watchdog) close() []*hold {
 	d.wg.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	left := make([]*hold, len(d.holds))
-	for i, s := range d.holds {
-		left[i] = s.h
-	}
-	return left
+	return slices.Clone(d.holds)
 }

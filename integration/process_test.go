@@ -246,7 +246,7 @@ func (p *performer) look(name string, l *relock.Lease, who int) bool {
 		return false
 	}
 	at := now() // before asking: see span
-	if way := rand.IntN(4); !valid(l, way) {
+	if way := rand.IntN(4); !p.valid(l, way) {
 		if l.Context().Err() == nil {
 			p.write(now(), failed, name, who, l.Token(), fmt.Sprintf("lost by way %d of asking, but the context goes on", way))
 		}
@@ -259,7 +259,7 @@ func (p *performer) look(name string, l *relock.Lease, who int) bool {
 
 // valid asks a lease whether it can be trusted: a process that was stopped past its lease must be told by each way of
 // asking, though its timers have not run yet.
-func valid(l *relock.Lease, way int) bool {
+func (p *performer) valid(l *relock.Lease, way int) bool {
 	switch way {
 	case 0:
 		return l.Context().Err() == nil
@@ -271,7 +271,7 @@ func valid(l *relock.Lease, way int) bool {
 			return true
 		}
 	case 2:
-		_, err := l.Mutex().Held(l.Context())
+		_, err := p.locks.Mutex(l.Name()).Held(l.Context())
 		return err == nil
 	default:
 		return l.Count() > 0

@@ -74,7 +74,7 @@ func (m *mess) fail(who int, l *relock.Lease, format string, args ...any) {
 	m.broken.Store(true)
 	var lock string
 	if l != nil {
-		lock = l.Mutex().Name()
+		lock = l.Name()
 	}
 	m.jl.add(event{at: now(), kind: failed, who: fmt.Sprint(who), lock: lock, note: fmt.Sprintf(format, args...)})
 }
@@ -135,7 +135,7 @@ func (m *mess) use(c *relock.Client, l *relock.Lease, who int) {
 	m.check(c, stack, who)
 	for range rand.N(4) {
 		m.did("re-enter")
-		inner, err := l.Mutex().Lock(stack[len(stack)-1].Context())
+		inner, err := c.Mutex(l.Name()).Lock(stack[len(stack)-1].Context())
 		if err != nil {
 			m.fail(who, l, "re-entering: %v", err)
 			break
@@ -178,7 +178,7 @@ func (m *mess) check(c *relock.Client, stack []*relock.Lease, who int) {
 	var wrong time.Duration // since when the count is seen to differ
 	for {
 		at := now()
-		fields, err := ownersOf(m.s, l.Mutex().Name())
+		fields, err := ownersOf(m.s, l.Name())
 		if err != nil {
 			m.fail(who, l, "HGETALL: %v", err)
 			return
@@ -188,7 +188,7 @@ func (m *mess) check(c *relock.Client, stack []*relock.Lease, who int) {
 			m.fail(who, l, "lost: %v", context.Cause(l.Context()))
 			return
 		}
-		m.jl.add(event{at: at, kind: trusted, who: fmt.Sprint(who), lock: l.Mutex().Name(), token: l.Token()})
+		m.jl.add(event{at: at, kind: trusted, who: fmt.Sprint(who), lock: l.Name(), token: l.Token()})
 		if len(fields) != 2 || !strings.HasPrefix(fields[0], c.ID()+":") {
 			m.fail(who, l, "freed early: in Redis stands %v", fields)
 			return

@@ -92,7 +92,7 @@ func (k quarantines) Round(a *Actor, _ *rand.Rand) {
 	n.refuses(lease)
 	n.server.SetFull(k.full)
 	w.mu.Unlock()
-	_, *k.said = h.Lease.Mutex().TryLock(h.Lease.Context())
+	_, *k.said = h.proc.client.Mutex(h.Name).TryLock(h.Lease.Context())
 	w.mu.Lock()
 	*k.after = n.server.Left(h.Name)
 	n.server.SetFull(false)

@@ -180,7 +180,7 @@ func (Mutexes) extend(a *Actor, r *rand.Rand, h *Held) {
 
 // look asks what is known of the lock; what Held says must agree with the lease.
 func (Mutexes) look(a *Actor, h *Held) {
-	m := h.Lease.Mutex()
+	m := h.proc.client.Mutex(h.Lease.Name())
 	if got, err := m.Held(h.ctx); err == nil && got != h.Lease && got.Token() != h.Token {
 		a.w.fail(h.Name, "Held found token %d under %d", got.Token(), h.Token)
 	}
