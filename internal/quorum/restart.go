@@ -74,11 +74,15 @@ func (v *voter) tell(reached int64) {
 func (t *contest) askOthers(v *voter) {
 	for _, other := range t.voters {
 		asked := other.err == nil || wire.RefusalOf(other.err) != wire.Refusal{}
-		if asked && other != v && !other.pending && !v.doubted.Before(other.told) {
+		if asked && other != v && !other.pending && !other.toldSince(v.doubted) {
 			other.anew = true
 		}
 	}
 }
+
+// toldSince reports whether the node has answered a vote that was sent after a moment. One that never answered has not,
+// wherever this process's clock begins.
+func (v *voter) toldSince(moment clock.Stamp) bool { return !v.told.IsZero() && moment.Before(v.told) }
 
 // recall returns how far the others have counted, as far as they told that, and whether enough of
 // them did. Enough is so many that no quorum's counter can have been only on the rest. Where more
@@ -96,7 +100,7 @@ func (t *contest) recall(v *voter, r wire.Refusal) (reached int64, known, tooMan
 		case other == v:
 		case !other.pending && link.Unanswered(other.err) && other.err != errAstray:
 			silent++
-		case !v.doubted.Before(other.told):
+		case !other.toldSince(v.doubted):
 		case theirs != wire.Refusal{}:
 			reached = max(reached, theirs.Counter)
 			forgot++

@@ -170,6 +170,18 @@ func TestAllThatForgotAreTold(t *testing.T) {
 	})
 }
 
+// A node that has answered nothing yet has not told how far it counted, though no stamp is no moment of any clock.
+func TestNodeThatHasNotAnsweredIsNotRecalled(t *testing.T) {
+	e := contender(t, stubs(t, 3, unsaid)).contest
+	v := e.voters[0]
+	v.err, v.doubter, v.doubted = &driver.ReplyError{Text: "UNSEEDED 1000 7"}, "1000", clock.At(-1, -1)
+	for _, other := range e.voters[1:] {
+		other.pending = true
+	}
+	_, known, _ := e.recall(v, wire.RefusalOf(v.err))
+	require.False(t, known)
+}
+
 // Where more nodes have forgotten than a quorum survives, one that does not answer is not waited for. It is where fewer have.
 func TestSilentNodeIsNotAskedWhenTooManyForgot(t *testing.T) {
 	refusal := &driver.ReplyError{Text: "UNSEEDED 1000 7"}

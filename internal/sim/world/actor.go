@@ -84,6 +84,7 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	if err != nil {
 		a.w.note(p.index, t.Name, "is refused", 0, err)
 		a.refused(t, ctx, p, err)
+		a.told(ctx, t, p, began, err)
 		if ctx.Err() == nil {
 			a.failed(t, p, began, err)
 		}

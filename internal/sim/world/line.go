@@ -63,6 +63,7 @@ type command struct {
 	then     func(driver.Value) // told under the world's mutex that it ran, nil for nobody
 	heard    []func()           // called under the world's mutex when its answer comes
 	fate     fate
+	question *question // about a lock
 	epoch    int
 	sent     time.Time
 	trip     int          // in the trace
@@ -157,6 +158,12 @@ func (l *line) send(ctx context.Context, c *command) (driver.Value, error) {
 	if c.conn == nil {
 		c.conn = l.connect
 	}
+	v, err := l.sends(ctx, c)
+	l.proc.hearsOf(c, v, err)
+	return v, err
+}
+
+func (l *line) sends(ctx context.Context, c *command) (driver.Value, error) {
 	c.done = make(chan outcome, 1)
 	if refused := l.begin(c); refused != nil {
 		return driver.Value{}, refused
@@ -192,6 +199,7 @@ func (l *line) begin(c *command) error {
 	defer w.mu.Unlock()
 	w.sent(l, c.op)
 	w.follows(l.proc, c)
+	l.proc.puts(l, c)
 	if l.proc.dead {
 		return errRefused
 	}

@@ -27,6 +27,8 @@ type node struct {
 	anew      time.Time // when it last may have forgotten
 	forgot    time.Time // until when it counts as one that forgot
 	lapsed    time.Time // until when what it confirmed before may be over early
+	mute      time.Time // until when it may grant nothing, since it forgot
+	unseen    bool      // no command has noticed yet that it forgot
 }
 
 func newNode(w *World, index int) *node {

@@ -30,12 +30,15 @@ type process struct {
 	closing   sync.WaitGroup
 	ledger    *ledger
 	lines     []*line // to each node
+	asks      map[string]*questions
 }
 
 // newProcess opens a client with lines of its own. It is called under the world's mutex, or before
 // anything runs.
 func newProcess(w *World, index int) *process {
-	p := &process{w: w, index: index, asked: time.Now(), denied: map[string]bool{}}
+	p := &process{
+		w: w, index: index, asked: time.Now(), denied: map[string]bool{}, asks: map[string]*questions{},
+	}
 	w.opened = append(w.opened, p)
 	lines := make([]driver.Redis, len(w.nodes))
 	for i, n := range w.nodes {

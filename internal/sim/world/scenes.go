@@ -42,6 +42,7 @@ var Scenes = []Scene{
 	{"apart", shapeApart, func() Kind { return aparts{} }},
 	{"idle", shapeIdle, func() Kind { return idlers{} }},
 	{"missed", shapeMissed, func() Kind { return keepers{} }},
+	{"forgetful", shapeForgetful, func() Kind { return Mutexes{} }},
 }
 
 // Play plays a seed of the scene in a bubble.

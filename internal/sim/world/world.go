@@ -346,6 +346,7 @@ func (w *World) executed(l *line, c *command, v driver.Value, answered bool) {
 	if c.op == "sweep" && v.Err() != nil && aloneIn(c) {
 		l.proc.denied[c.lock] = true
 	}
+	w.quarantines(l.node, c)
 	w.fulfils(l, c, v)
 }
 

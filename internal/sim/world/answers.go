@@ -1,0 +1,134 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/driver"
+)
+
+// Busy is not down. A call says that the lock is busy only if its process heard an answer about the lock while it was made;
+// and that Redis is down only if a question about the lock failed meanwhile, was out for long, or was not answered yet.
+
+// questions are what a process has sent about one lock. The world's mutex guards them.
+type questions struct {
+	out    []*question
+	ended  []*question // the last ones
+	failed time.Time   // when one last failed, or was refused
+}
+
+// question is one command about a lock.
+type question struct {
+	node           int
+	asks           bool // for the lock
+	sent, answered time.Time
+}
+
+// mostQuestions is how many that ended are kept of each lock.
+const mostQuestions = 64
+
+// puts notes a command that is about to be sent. It is called under the world's mutex.
+func (p *process) puts(l *line, c *command) {
+	if p.foreign || c.lock == "" {
+		return
+	}
+	c.question = &question{node: l.node.index, asks: c.op == "acquire" || c.op == "vote", sent: time.Now()}
+	q := p.asks[c.lock]
+	if q == nil {
+		q = &questions{}
+		p.asks[c.lock] = q
+	}
+	q.out = append(q.out, c.question)
+}
+
+// hearsOf notes what became of a command, as the library is about to be told.
+func (p *process) hearsOf(c *command, v driver.Value, err error) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	q := p.asks[c.lock]
+	if c.question == nil || q == nil {
+		return
+	}
+	q.out = slices.DeleteFunc(q.out, func(one *question) bool { return one == c.question })
+	if err != nil || v.Err() != nil {
+		q.failed = time.Now()
+		return
+	}
+	c.question.answered = time.Now()
+	q.ended = append(q.ended, c.question)
+	if n := len(q.ended) - mostQuestions; n > 0 {
+		q.ended = slices.Delete(q.ended, 0, n)
+	}
+}
+
+// told demands of the error of a call that it does not take busy for down, nor down for busy.
+func (a *Actor) told(ctx context.Context, t Try, p *process, began time.Time, err error) {
+	w := a.w
+	var held *relock.HeldError
+	var node *relock.NodeError
+	var quorum *relock.QuorumError
+	busy := errors.As(err, &held) && errors.Is(err, relock.ErrNotAcquired)
+	down := !busy && (errors.As(err, &node) || errors.As(err, &quorum)) && !errors.Is(err, relock.ErrLost)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.dead || p.closed || w.plan.Crowded == 1 || scopeOf(ctx).find(t.Name) != nil {
+		return
+	}
+	q := p.asks[t.Name]
+	if q == nil {
+		q = &questions{}
+	}
+	switch {
+	case busy && !held.Local:
+		w.answeredSince(t, p, q, began)
+	case down:
+		w.silentSince(t, p, q, began, err)
+	}
+}
+
+// answeredSince demands that enough nodes answered: of those that vote once one, since each of the others may have refused
+// for a reason of its own; else as many as are needed. A place in the queue may be handed
+// on by another call of the process, which asked for it a third of a lease before.
+func (w *World) answeredSince(t Try, p *process, q *questions, began time.Time) {
+	var from [mostNodes]bool
+	heard := 0
+	for _, one := range q.ended {
+		if since := began.Add(-w.plan.Longest()/3 - w.plan.Timeout()); !from[one.node] && !one.answered.Before(since) {
+			from[one.node] = true
+			heard++
+		}
+	}
+	need := len(w.nodes)/2 + 1
+	if t.Once {
+		need = 1
+	}
+	if heard < need {
+		w.failed(t.Name, "p%d is told that the lock is busy, and %d of the %d nodes that it takes answered during the call",
+			p.index, heard, need)
+	}
+}
+
+// silentSince demands that some question failed, was out for long, or was not answered, as long as the call was made. The
+// last answer to a question for the lock is then younger than a command may take. A call beside others may have been behind
+// one of them in the local line.
+func (w *World) silentSince(t Try, p *process, q *questions, began time.Time, err error) {
+	now := time.Now()
+	if p.calls > 1 || len(q.out) > 0 || !q.failed.Before(began.Add(-2*w.plan.Timeout())) || w.forbade {
+		return
+	}
+	var from [mostNodes]bool
+	heard := 0
+	for _, one := range q.ended {
+		if fresh := one.asks && !one.sent.Before(began) && one.answered.Before(now); fresh && !from[one.node] && !w.nodes[one.node].off {
+			from[one.node] = true
+			heard++
+		}
+	}
+	if heard == len(w.nodes) {
+		w.failed(t.Name, "p%d is told that Redis is down, and it answered all that was asked of the lock since %v: %v", p.index,
+			began.Sub(w.trace.start), err)
+	}
+}
