@@ -17,7 +17,6 @@ import (
 type questions struct {
 	out    []*question
 	ended  []*question // the last ones
-	failed time.Time   // when one last failed, or was refused
 }
 
 // question is one command about a lock.
@@ -53,11 +52,8 @@ func (p *process) hearsOf(c *command, v driver.Value, err error) {
 		return
 	}
 	q.out = slices.DeleteFunc(q.out, func(one *question) bool { return one == c.question })
-	if v.Err() != nil {
-		p.refused = time.Now()
-	}
 	if err != nil || v.Err() != nil {
-		q.failed = time.Now()
+		p.failed = time.Now()
 		return
 	}
 	c.question.answered = time.Now()
@@ -116,11 +112,11 @@ func (w *World) answeredSince(t Try, p *process, q *questions, began time.Time) 
 
 // silentSince demands that some question failed, was out for long, or was not answered, as long as the call was made. The
 // last answer to a question for the lock is then younger than a command may take. A call beside others may have been behind
-// one of them in the local line. Where a node refused another lock of the process, all its locks ask that node as seldom
-// as one would, and tell what it said.
+// one of them in the local line. Where a node refused another lock of the process, or left it without an answer, all
+// its locks ask that node as seldom as one would, and tell what it said.
 func (w *World) silentSince(t Try, p *process, q *questions, began time.Time, err error) {
 	now, lately := time.Now(), began.Add(-2*w.plan.Timeout())
-	if p.calls > 1 || len(q.out) > 0 || !q.failed.Before(lately) || !p.refused.Before(lately) || w.forbade {
+	if p.calls > 1 || len(q.out) > 0 || !p.failed.Before(lately) || w.forbade {
 		return
 	}
 	var from [mostNodes]bool

@@ -297,7 +297,8 @@ func (j *judge) unlocking(h *Held) bool {
 // unlocked is told what Unlock returned.
 func (j *judge) unlocked(h *Held, lost bool, got error, again bool) {
 	if lost && !again {
-		j.lost(h, j.w.now()-h.at, got)
+		// What was taken from the cache, or passed on, may have been lost before that: for a lease at most.
+		j.lost(h, j.w.now()-h.at+j.w.plan.Longest(), got)
 	}
 	switch {
 	case got != relock.ErrNotHeld && errors.Is(got, relock.ErrNotHeld):

@@ -31,7 +31,7 @@ type process struct {
 	ledger    *ledger
 	lines     []*line // to each node
 	asks      map[string]*questions
-	refused   time.Time // when a node last refused a command
+	failed    time.Time // when a command of it was last refused, or not answered
 }
 
 // newProcess opens a client with lines of its own. It is called under the world's mutex, or before
