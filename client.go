@@ -123,14 +123,13 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 // changes. As the key of a context's value it finds the innermost lease of the lock.
 type known struct {
 	k     *keeper // of the client
-	kind  *wire.Kind
 	names *wire.Names
 	tally *tally
 }
 
 // same reports whether both are one lock's: a name that was forgotten is made anew.
 func (n *known) same(other *known) bool {
-	return n == other || n.k == other.k && n.kind == other.kind && n.names.Lock == other.names.Lock
+	return n == other || n.k == other.k && n.names.Kind == other.names.Kind && n.names.Lock == other.names.Lock
 }
 
 // maxKnown is how many names a client keeps at most: a few thousand locks, in half a kilobyte each.
@@ -142,14 +141,14 @@ var nameSeed = maphash.MakeSeed()
 // before is forgotten.
 func (k *keeper) knownAs(kind *wire.Kind, name string) (*known, error) {
 	place := &k.known[maphash.String(nameSeed, name)%maxKnown]
-	if was := place.Load(); was != nil && was.names.Name == name && was.kind == kind {
+	if was := place.Load(); was != nil && was.names.Name == name && was.names.Kind == kind {
 		return was, nil
 	}
-	names, err := wire.NamesOf(k.cfg.prefix, name)
+	names, err := kind.Names(k.cfg.prefix, name)
 	if err != nil {
 		return nil, err
 	}
-	is := &known{k: k, kind: kind, names: names, tally: k.tallyOf(names)}
+	is := &known{k: k, names: names, tally: k.tallyOf(names)}
 	place.Store(is)
 	return is, nil
 }

@@ -29,7 +29,7 @@ func (o *forerunner) run(script string, keys int, args ...string) []string {
 		require.NoError(o.t, err)
 		text += string(lua)
 	}
-	n, err := wire.NamesOf("", "k")
+	n, err := wire.Mutex.Names("", "k")
 	require.NoError(o.t, err)
 	all := []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}[:keys]
 	got, err := o.rdb.Do(o.t.Context(), o.rdb.B().Eval().Script(text).Numkeys(int64(keys)).Key(all...).Arg(args...).Build()).ToArray()

@@ -131,7 +131,7 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 	var b baton
 	atGate := false
 	if owner == "" {
-		b, atGate = lk.k.gates.TryEnter(lk.names.Lock)
+		b, atGate = lk.k.gates.TryEnter(lk.names.Gate())
 	}
 	if b.idle {
 		if now := clock.Now(); b.hold.resume(now) {
@@ -143,7 +143,7 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 	g, err := c.Try(ctx)
 	if err != nil {
 		if atGate {
-			lk.k.gates.Leave(lk.names.Lock)
+			lk.k.gates.Leave(lk.names.Gate())
 		}
 		return nil, lk.k.plate.named(err)
 	}

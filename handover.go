@@ -97,7 +97,7 @@ func (h *hold) passOn(now clock.Stamp) bool {
 	if !cached { // what may linger has tokens for longer, and is bound by no more
 		h.refill(now)
 	}
-	key, soon := h.entry.Names.Lock, !h.cfg.strict && now.Since(h.term.Began()) <= gate.Soon
+	key, soon := h.entry.Names.Gate(), !h.cfg.strict && now.Since(h.term.Began()) <= gate.Soon
 	// Passed, or laid down, under h.mu: a loss that comes now finds the gate with the one who has the
 	// hold by then. And last of all, since that one asks for h.mu at once.
 	switch {
@@ -114,7 +114,7 @@ func (h *hold) passOn(now clock.Stamp) bool {
 
 // refill asks for the next block of tokens where this one runs out. The caller holds h.mu.
 func (h *hold) refill(now clock.Stamp) {
-	if !h.block.Runs(h.entry.Block, h.cfg.passes, now) || !h.k.gates.Waiting(h.entry.Names.Lock) {
+	if !h.block.Runs(h.entry.Block, h.cfg.passes, now) || !h.k.gates.Waiting(h.entry.Names.Gate()) {
 		return
 	}
 	h.block.Ask()
@@ -187,16 +187,16 @@ func (h *hold) giveBack() {
 // will find it over. The caller holds h.mu, and ends the hold.
 func (h *hold) withdraw() {
 	h.pickUp()
-	h.k.gates.Withdraw(h.entry.Names.Lock, baton{hold: h, idle: true})
+	h.k.gates.Withdraw(h.entry.Names.Gate(), baton{hold: h, idle: true})
 }
 
 // releaseAtGate gives h's lock back. If others wait at the gate, the next place in Redis's queue is
 // taken for them in the same command.
 func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
-	key := h.entry.Names.Lock
+	key := h.entry.Names.Gate()
 	var next claim.Claim
 	if k.gates.Remark(key, gate.ErrNothingYet) {
-		e := k.entry(h.entry.Kind, h.entry.Names, "", h.cfg)
+		e := k.entry(h.entry.Names, "", h.cfg)
 		h.mu.Lock()
 		alone := h.rest.Alone()
 		h.mu.Unlock()

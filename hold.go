@@ -51,7 +51,7 @@ type hold struct {
 func (k *keeper) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool) *hold {
 	e, now := c.Of(), clock.Now()
 	if atGate {
-		k.gates.Remark(e.Names.Lock, nil)
+		k.gates.Remark(e.Names.Gate(), nil)
 	}
 	*h = hold{
 		k: k, tally: k.tallyOf(e.Names), claim: c, entry: e, cfg: cfg, atGate: atGate,
@@ -303,7 +303,7 @@ func (h *hold) cut(s *share) error {
 	h.k.dog.remove(h)
 	h.claim.Abandon()
 	if atGate {
-		h.k.gates.Leave(h.entry.Names.Lock)
+		h.k.gates.Leave(h.entry.Names.Gate())
 	}
 	return &wire.NodeError{Op: "release", Name: h.entry.Names.Name, Err: wire.ErrNoAnswer}
 }
@@ -349,7 +349,7 @@ func (h *hold) lost(cause error, shares []*share, atGate bool) {
 		h.claim.Abandon()
 	}
 	if atGate {
-		h.k.gates.Leave(h.entry.Names.Lock)
+		h.k.gates.Leave(h.entry.Names.Gate())
 	}
 }
 

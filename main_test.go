@@ -72,7 +72,8 @@ func waitWith(ctx context.Context, t *testing.T, m *Mutex) <-chan *Lease {
 // lined waits until a goroutine stands behind another one of its client, which has the lock or asks for it.
 func lined(t *testing.T, c *Client, name string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return c.keeper.gates.Waiting(name) }, patience, time.Millisecond)
+	gate := c.Mutex(name).names.Gate()
+	require.Eventually(t, func() bool { return c.keeper.gates.Waiting(gate) }, patience, time.Millisecond)
 }
 
 // stateOf is what Redis knows of a lock. It asks again where a short time-out was too short for a busy machine.

@@ -152,9 +152,9 @@ func (c *call) noticing(then claim.Remark) claim.Remark {
 // enter goes to the gate.
 func (lk *lock) enter(ctx context.Context, seen *call) (baton, error) {
 	if seen == nil {
-		return lk.k.gates.Enter(ctx, lk.names.Lock)
+		return lk.k.gates.Enter(ctx, lk.names.Gate())
 	}
-	return lk.k.gates.EnterSeen(ctx, lk.names.Lock, seen)
+	return lk.k.gates.EnterSeen(ctx, lk.names.Gate(), seen)
 }
 
 // Waits is told that the call is in its gate's line.
@@ -162,7 +162,7 @@ func (c *call) Waits() { c.queued(nil) }
 
 // event is one of the lock.
 func (lk *lock) event(kind EventKind) Event {
-	return Event{Kind: kind, Lock: lk.names.Name, Sort: lk.kind.Name}
+	return Event{Kind: kind, Lock: lk.names.Name, Sort: lk.names.Kind.Name}
 }
 
 // queued notes that the call was not granted at once, and why Redis does not answer, if it does not.
@@ -260,7 +260,7 @@ func (l *Lease) unlockedWith(err error) {
 // tell tells of what becomes of an entry's hold, unless that is nothing.
 func (k *keeper) tell(e *wire.Entry, kind EventKind, cause error) {
 	if o := k.cfg.observer; o != nil && kind != 0 {
-		o.Observe(Event{Kind: kind, Lock: e.Names.Name, Sort: e.Kind.Name, Cause: cause})
+		o.Observe(Event{Kind: kind, Lock: e.Names.Name, Sort: e.Names.Kind.Name, Cause: cause})
 	}
 }
 

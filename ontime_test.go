@@ -109,7 +109,7 @@ func whileItHangs(t *testing.T, test func(t *testing.T, c *Client, r *hanging), 
 func TestLateReceiverOfAHoldIsNotKept(t *testing.T) {
 	whileItHangs(t, func(t *testing.T, c *Client, r *hanging) {
 		m := c.Mutex("k")
-		_, free := c.keeper.gates.TryEnter("k")
+		_, free := c.keeper.gates.TryEnter(m.names.Gate())
 		require.True(t, free)
 		h := c.keeper.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 10, Sent: clock.Now()}, m.cfg, true)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -61,10 +61,10 @@ func asks(t *testing.T, c *contender) (node.Grant, bool) {
 
 func contenderOf(t *testing.T, s *single, name, client string, n uint64, lease time.Duration) *contender {
 	t.Helper()
-	names, err := wire.NamesOf("", name)
+	names, err := wire.Mutex.Names("", name)
 	require.NoError(t, err)
 	return s.Claim(wire.Entry{
-		Kind: wire.Mutex, Names: names, ID: fmt.Sprintf("%s:%d", client, n), Lease: lease, Block: defaultPasses,
+		Names: names, ID: fmt.Sprintf("%s:%d", client, n), Lease: lease, Block: defaultPasses,
 		Timeout: min(lease/6, 2*time.Second),
 	}).(*contender)
 }

@@ -137,7 +137,7 @@ func (c *contender) answered(a *wire.Answer, sent clock.Stamp) {
 func (c *contender) polled(failure error) {
 	c.failure = failure
 	if c.remark != nil {
-		c.remark(c.entry.Names.Lock, failure)
+		c.remark(c.entry.Names.Gate(), failure)
 	}
 }
 
@@ -275,8 +275,8 @@ func (s *single) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 	return st, nil
 }
 
-func (s *single) Force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, error) {
-	freed, err := s.node.Force(ctx, k, n)
+func (s *single) Force(ctx context.Context, n *wire.Names) (bool, error) {
+	freed, err := s.node.Force(ctx, n)
 	if err != nil {
 		return false, &wire.NodeError{Op: "force unlock", Name: n.Name, Err: err}
 	}

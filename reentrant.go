@@ -276,7 +276,7 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 		return nil, lk.leftTheLine(err)
 	case b.idle && !b.hold.resume(now):
 		b = baton{}
-		lk.k.gates.Remark(lk.names.Lock, gate.ErrNothingYet)
+		lk.k.gates.Remark(lk.names.Gate(), gate.ErrNothingYet)
 	}
 	switch {
 	case b.hold != nil:
@@ -302,13 +302,13 @@ func ownerOf(ctx context.Context) (string, error) {
 
 // newClaim returns the claim of a new entry.
 func (lk *lock) newClaim(owner string) claim.Claim {
-	return lk.k.arb.Claim(lk.k.entry(lk.kind, lk.names, owner, lk.cfg))
+	return lk.k.arb.Claim(lk.k.entry(lk.names, owner, lk.cfg))
 }
 
 // entry is a new one. Sharers of an owner do not pass the lock on in memory.
-func (k *keeper) entry(kind *wire.Kind, names *wire.Names, owner string, cfg *config) wire.Entry {
+func (k *keeper) entry(names *wire.Names, owner string, cfg *config) wire.Entry {
 	e := wire.Entry{
-		Kind: kind, Names: names, ID: wire.NewID(k.id, k.count.Add(1)), Owner: owner,
+		Names: names, ID: wire.NewID(k.id, k.count.Add(1)), Owner: owner,
 		Lease: cfg.firstLease, Block: cfg.block(), Timeout: cfg.commandTimeout,
 	}
 	if owner != "" {
@@ -341,11 +341,11 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, s
 	// abandoned.
 	if !atGate {
 		c.Abandon()
-	} else if !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.names.Lock, baton{next: c}) {
+	} else if !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.names.Gate(), baton{next: c}) {
 		return nil, err
 	} else {
 		c.Abandon()
-		lk.k.gates.Leave(lk.names.Lock)
+		lk.k.gates.Leave(lk.names.Gate())
 	}
 	return nil, err
 }

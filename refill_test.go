@@ -26,7 +26,7 @@ func relay(t *testing.T, c *Client, passes, answered int, turn func(i int), opts
 		tripOf(l, 0)
 		turn(i)
 		next = waitWith(t.Context(), t, m)
-		require.Eventually(t, func() bool { return c.keeper.gates.Waiting(m.names.Lock) }, patience, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return c.keeper.gates.Waiting(m.names.Gate()) }, patience, 10*time.Microsecond)
 		require.Eventually(t, func() bool {
 			l.h.mu.Lock()
 			defer l.h.mu.Unlock()
@@ -89,7 +89,7 @@ func TestShortBlocksAreNotFollowed(t *testing.T) {
 		l := within(t, next)
 		tripOf(l, time.Hour)
 		next = waitWith(t.Context(), t, m)
-		require.Eventually(t, func() bool { return c.keeper.gates.Waiting(m.names.Lock) }, patience, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return c.keeper.gates.Waiting(m.names.Gate()) }, patience, 10*time.Microsecond)
 		require.NoError(t, l.Unlock(t.Context()))
 	}
 	require.NoError(t, within(t, next).Unlock(t.Context()))

@@ -92,6 +92,6 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
 		return false, outward(err)
 	}
 	defer m.k.end(m.tally)
-	freed, err := m.k.arb.Force(ctx, m.kind, m.names)
+	freed, err := m.k.arb.Force(ctx, m.names)
 	return freed, outward(err)
 }

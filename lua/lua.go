@@ -8,7 +8,7 @@
 //
 // A word is another file, or kind for the file of the kind of lock, which defines the hooks that the scripts call, or a
 // setting: retention or longest. What is needed by several stands there once, before the first of them. Functions that
-// nothing calls are left out.
+// nothing calls are left out, and so is each other line that only defines what nothing uses.
 //
 // Redis makes every function anew whenever a script comes by, which is a good part of its time. So a script that most often
 // ends early parts itself by a line that begins with "-- below:", and functions that only what is below calls stand there.
@@ -25,6 +25,7 @@ import (
 // Scripts puts together the scripts for one kind of lock in one topology.
 type Scripts struct {
 	Kind      string        // the file that holds the hooks, say mutex
+	Hooks     string        // its text where it is none of this package's files
 	Quorum    bool          // for a node of a quorum, else for a Redis that decides alone
 	Retention time.Duration // how long a fencing counter outlives its last grant, 0 for ever
 	Longest   time.Duration // quorum: the longest lease anybody may rely on, 0 for no guard
@@ -82,7 +83,7 @@ func (s Scripts) loop(name, over string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	before := pick(l.gathered, needed(l.gathered, quick, body))
+	before := pick(l.gathered, needed(l.gathered, quick, first, body))
 	return join(one("local KEYS, ARGV = KEYS, ARGV\n"), before, quick, one("local function one()\n"), first, body,
 		one("end\n"), loop.pieces), nil
 }
@@ -167,7 +168,11 @@ type loader struct {
 }
 
 func (s Scripts) loader() *loader {
-	return &loader{scripts: s, read: embedded().read, done: make(map[string]bool)}
+	lib := embedded()
+	if s.Hooks != "" {
+		lib = lib.with(s.Kind, s.Hooks)
+	}
+	return &loader{scripts: s, read: lib.read, done: make(map[string]bool)}
 }
 
 // enter puts all that a file needs before it, and returns the file's own text.
@@ -216,7 +221,7 @@ func (l *loader) put(word string) error {
 	}
 	var pieces []piece
 	if text, known := l.scripts.setting(word); known {
-		pieces = one(text)
+		pieces = []piece{{text: text, defines: []string{word}}}
 	} else {
 		file := word
 		if word == "kind" {
@@ -263,8 +268,8 @@ func arrange(before, body []piece) []piece {
 	return slices.Concat(pick(before, early), body[:at+1], pick(before, called), body[at+1:])
 }
 
-// needed tells which pieces to keep before a script: all but the functions that are not called. A function is defined
-// before it is called, so one pass from the end finds them all.
+// needed tells which pieces to keep before a script: all but the functions that are not called, and other definitions that
+// are not used. Each is defined before it is used, so one pass from the end finds them all.
 func needed(before []piece, script ...[]piece) []bool {
 	called := make(map[string]bool)
 	note := func(p piece) {
@@ -279,7 +284,8 @@ func needed(before []piece, script ...[]piece) []bool {
 	}
 	kept := make([]bool, len(before))
 	for i, p := range slices.Backward(before) {
-		if kept[i] = p.function == "" || called[p.function]; kept[i] {
+		used := func(name string) bool { return called[name] }
+		if kept[i] = p.defines == nil || slices.ContainsFunc(p.defines, used); kept[i] {
 			note(p)
 		}
 	}

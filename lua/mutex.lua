@@ -1,6 +1,6 @@
 -- mutex: RedissonLock's exclusive lock, as a kind of lock: the hooks by which all scripts handle it.
 --
--- needs: hash
+-- needs: hash held
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[4]  unlock channel   redisson_lock__channel:{name}

@@ -1,30 +1,20 @@
 -- renew: lengthen many leases, and repair hold counts that a late command left behind.
 --
+-- needs: kind
 -- quorum: refuse
--- KEYS[n]  lock hash        name
+-- KEYS[n]  for each entry its lock, or where the kind has keys of its own all of the lock's
 -- ARGV[3n-2]  acquisition id   <client uuid>:<n>
 -- ARGV[3n-1]  hold count, 0 to leave it as it is
 -- ARGV[3n]    lease, milliseconds
 --
--- Returns for each key 1, 0 when the acquisition no longer holds the lock, or -1 when this key alone failed.
+-- Returns for each entry 1, 0 when it no longer holds the lock, or -1 when this one alone failed.
 -- Wire: LockTask.renew. A lease is only ever lengthened.
-local function lengthen(key, lease)
-  redis.call('PEXPIRE', key, math.max(lease, redis.call('PTTL', key)))
-end
-
-local held = {}
-for i, key in ipairs(KEYS) do
-  local id, count, lease = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
-  local had = redis.pcall('HGET', key, id)
-  if type(had) == 'table' then
-    held[i] = string.find(had.err, 'WRONGTYPE') and 0 or -1 -- what is no hash is no lock of ours
-  elseif not had then
-    held[i] = 0
-  else
-    held[i] = pcall(lengthen, key, tonumber(lease)) and 1 or -1
-    if count ~= '0' and had ~= count then
-      redis.pcall('HSET', key, id, count) -- after a write: so a full Redis takes it
-    end
+local keys, held = KEYS, {}
+local deep = 3 * #keys / #ARGV
+for i = 1, #ARGV / 3 do
+  for place = 1, deep do
+    keys[place] = keys[(i - 1) * deep + place] -- in place: those in front have had their turn
   end
+  held[i] = prolong(ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i])
 end
 return held

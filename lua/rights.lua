@@ -1,5 +1,6 @@
 -- rights: refuse a lock whose holder would lack a right later. Redis 7 and newer can tell.
 --
+-- needs: kind
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -12,11 +13,13 @@
 local publish, listen, own = ARGV[9], ARGV[10], ARGV[11]
 if publish and publish ~= '' and redis.acl_check_cmd then
   local may = redis.acl_check_cmd
-  local keyed = {
-    { 'HGET', KEYS[1], '' }, { 'HSET', KEYS[1], '', '1' }, { 'HDEL', KEYS[1], '' }, { 'HINCRBY', KEYS[1], '', '1' },
-    { 'PEXPIRE', KEYS[1], '1' }, { 'PTTL', KEYS[1] }, { 'DEL', KEYS[1] }, { 'GET', KEYS[3] }, { 'SET', KEYS[3], '0' },
-    { 'ZADD', KEYS[2], '0', '' }, { 'ZREM', KEYS[2], '' }, { 'ZPOPMIN', KEYS[2] }, { 'PEXPIRE', KEYS[2], '1' },
-  }
+  local keyed = rights_of_holders()
+  for _, command in ipairs({
+    { 'GET', KEYS[3] }, { 'SET', KEYS[3], '0' }, { 'ZADD', KEYS[2], '0', '' }, { 'ZREM', KEYS[2], '' },
+    { 'ZPOPMIN', KEYS[2] }, { 'PEXPIRE', KEYS[2], '1' },
+  }) do
+    keyed[#keyed + 1] = command
+  end
   for _, command in ipairs(keyed) do
     local name, key = command[1], command[2]
     if not may('EXISTS', key) then

@@ -3,6 +3,8 @@ package lua
 import (
 	"embed"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,8 +16,8 @@ var files embed.FS
 // library is all files, each taken apart once: a client puts a dozen scripts together before its first command, most of
 // them from the same files.
 type library struct {
-	sources   map[string]*source
-	functions map[string]bool // that any file defines
+	sources map[string]*source
+	names   map[string]bool // that any file defines outside of functions
 }
 
 // source is a file taken apart.
@@ -24,12 +26,13 @@ type source struct {
 	pieces        []piece
 }
 
-// piece is a function, the line that parts a script, or what stands between them.
+// piece is a function, a line that defines something else, the line that parts a script, or what
+// stands between them.
 type piece struct {
-	text     string
-	function string   // its name, "" for what is none
-	parts    bool     // it is the line
-	calls    []string // the functions that it names
+	text    string
+	defines []string // names, none for what defines nothing
+	parts   bool     // it is the line
+	calls   []string // the names defined outside of functions that it names
 }
 
 // embedded is the files of this package.
@@ -40,7 +43,7 @@ func takeApart() *library {
 	if err != nil {
 		panic(err) // the directory is part of the program
 	}
-	lib := &library{sources: make(map[string]*source, len(entries)), functions: make(map[string]bool)}
+	lib := &library{sources: make(map[string]*source, len(entries)), names: map[string]bool{"retention": true, "longest": true}}
 	texts := make(map[string]string, len(entries))
 	for _, entry := range entries {
 		text, err := files.ReadFile(entry.Name())
@@ -54,6 +57,14 @@ func takeApart() *library {
 		lib.sources[file] = lib.parse(text)
 	}
 	return lib
+}
+
+// with returns the library with one file more.
+func (lib *library) with(file, text string) *library {
+	more := &library{sources: maps.Clone(lib.sources), names: maps.Clone(lib.names)}
+	more.define(text)
+	more.sources[file] = more.parse(text)
+	return more
 }
 
 func (lib *library) read(file string) (*source, error) {
@@ -74,22 +85,33 @@ func (s *source) needs(quorum bool) []string {
 	return s.alone
 }
 
-// define notes the functions of a text.
+// define notes the names that a text defines outside of functions.
 func (lib *library) define(text string) {
 	for line := range strings.Lines(text) {
-		if name := opens(line); name != "" {
-			lib.functions[name] = true
+		for _, name := range append(defines(line), opens(line)...) {
+			lib.names[name] = true
 		}
 	}
 }
 
-// opens returns the name of the function that a line begins, "" for none.
-func opens(line string) string {
+// constant is a line that defines something for others, and all there is to that.
+var constant = regexp.MustCompile(`^local (\w+(?:, \w+)*)(?: = (?:'[^']*'|[\w.]+|math\..*))?(?: --.*)?\n?$`)
+
+// defines returns the names that a line defines which is no function's, none where it goes on.
+func defines(line string) []string {
+	if found := constant.FindStringSubmatch(line); found != nil && !strings.HasPrefix(line, "local function ") {
+		return strings.Split(found[1], ", ")
+	}
+	return nil
+}
+
+// opens returns the name of the function that a line begins, nothing for none.
+func opens(line string) []string {
 	if rest, begins := strings.CutPrefix(line, "local function "); begins {
 		name, _, _ := strings.Cut(rest, "(")
-		return name
+		return []string{name}
 	}
-	return ""
+	return nil
 }
 
 // split takes a text apart. A function ends with the first line that is end and no more.
@@ -103,13 +125,15 @@ func (lib *library) split(text string) (pieces []piece) {
 	begun, at := 0, 0
 	for at < len(text) {
 		line, _, _ := strings.Cut(text[at:], "\n")
-		size, p := min(len(line)+1, len(text)-at), piece{function: opens(line), parts: strings.HasPrefix(line, "-- below: ")}
-		if p.function != "" {
+		size, p := min(len(line)+1, len(text)-at), piece{defines: opens(line), parts: strings.HasPrefix(line, "-- below: ")}
+		if p.defines == nil {
+			p.defines = defines(line)
+		} else {
 			const end = "\nend\n"
 			_, behind, _ := strings.Cut(text[at:], end)
 			size = len(text) - at - len(behind)
 		}
-		if p.function != "" || p.parts {
+		if p.defines != nil || p.parts {
 			add(piece{text: text[begun:at]})
 			p.text = text[at : at+size]
 			add(p)
@@ -121,12 +145,12 @@ func (lib *library) split(text string) (pieces []piece) {
 	return pieces
 }
 
-// calls returns the functions that a text names, but for what its comments name.
+// calls returns the names of others that a text names, but for what its comments name.
 func (lib *library) calls(text string) (names []string) {
 	for line := range strings.Lines(text) {
 		code, _, _ := strings.Cut(line, "--")
 		for word := range strings.FieldsFuncSeq(code, parted) {
-			if lib.functions[word] && !slices.Contains(names, word) {
+			if lib.names[word] && !slices.Contains(names, word) {
 				names = append(names, word)
 			}
 		}

@@ -1,17 +1,19 @@
 -- sweep: end many acquisitions in one command; a release or an unvote is wrapped as the function one.
 --
--- KEYS[n]  five for each acquisition, as one takes them
+-- KEYS[n]  as many for each acquisition, as one takes them
 -- ARGV[1]  width: how many arguments one takes
 -- ARGV[n]  width for each acquisition, as one takes them
 --
 -- Returns for each acquisition 1 when it was held, 0 when not, and -1 when it could not be ended. What fails for one
 -- does not stop the others. Those that nobody waits for the kind may end together, by its function survey.
 local keys, args, width = KEYS, ARGV, tonumber(ARGV[1])
-local surveyed, known = pcall(survey, keys, args, #keys / 5, 5, width)
+local entries = (#args - 1) / width
+local deep = #keys / entries
+local surveyed, known = pcall(survey, keys, args, entries, deep, width)
 local ended = surveyed and known or {}
-for i = 1, #keys / 5 do
+for i = 1, entries do
   if not ended[i] then
-    KEYS = { unpack(keys, 5 * i - 4, 5 * i) }
+    KEYS = { unpack(keys, (i - 1) * deep + 1, i * deep) }
     ARGV = { unpack(args, 2 + (i - 1) * width, 1 + i * width) }
     local ok, answer = pcall(one)
     ended[i] = ok and answer[1] or -1

@@ -17,7 +17,7 @@ import (
 // sighted is a lock with so many waiters that is held for so many seconds.
 func sighted(t *testing.T, name string, waiters, seconds int) operator.Sighting {
 	t.Helper()
-	names, err := wire.NamesOf("", name)
+	names, err := wire.Mutex.Names("", name)
 	require.NoError(t, err)
 	return operator.Sighting{Names: names, Kind: operator.KindRelock, Held: true, Holder: javaOwner, Count: 1, Waiters: waiters,
 		Age: time.Duration(seconds) * time.Second, TTL: time.Minute}

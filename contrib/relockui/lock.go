@@ -62,7 +62,7 @@ type single struct {
 
 func (p *page) showLock(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("name")
-	if _, err := wire.NamesOf(p.prefix, name); err != nil {
+	if _, err := wire.Mutex.Names(p.prefix, name); err != nil {
 		p.refuse(w, http.StatusNotFound, "There is no such lock: "+err.Error(), "")
 		return
 	}

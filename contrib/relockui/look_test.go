@@ -108,7 +108,7 @@ func TestLookThatFails(t *testing.T) {
 
 func sighted(t *testing.T, name, holder string, token int64, waiters int) operator.Sighting {
 	t.Helper()
-	names, err := wire.NamesOf("", name)
+	names, err := wire.Mutex.Names("", name)
 	require.NoError(t, err)
 	return operator.Sighting{Names: names, Held: holder != "", Holder: holder, Token: token, Waiters: waiters, Age: -1}
 }

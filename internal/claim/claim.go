@@ -22,7 +22,7 @@ type Arbiter interface {
 	// Silence is the error of a caller that gave up, by cause, and nothing had been heard by then.
 	Silence(op, name string, cause error) error
 	Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
-	Force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, error)
+	Force(ctx context.Context, n *wire.Names) (bool, error)
 	// Initialize declares that no Redis has forgotten a lock that is held.
 	Initialize(ctx context.Context) error
 	// Nodes are those that decide.

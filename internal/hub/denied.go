@@ -1,12 +1,12 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -77,10 +77,7 @@ func wakeWaiting(all iter.Seq[*Ear]) {
 // roomOf returns the room that a channel of a lock belongs to, nil for the inbox and for what is
 // over.
 func (h *Hub) roomOf(channel string) *room {
-	if tag, found := strings.CutPrefix(channel, wire.ListenPrefix); found {
-		channel = wire.UnlockPrefix + tag
-	}
-	return h.rooms[channel]
+	return cmp.Or(h.rooms[channel], h.beside[channel])
 }
 
 // Deafness tells why no message can reach the ear, nil where one can or where that is not known

@@ -121,7 +121,7 @@ func (e *Ear) Listen() {
 	r := h.rooms[e.entry.Names.Unlock]
 	if r == nil {
 		r = &room{names: e.entry.Names}
-		h.rooms[e.entry.Names.Unlock] = r
+		h.rooms[r.names.Unlock], h.beside[r.names.Listen] = r, r
 		h.feed.open(r)
 	} else if r.ready {
 		e.wake.Poke() // what was published since the last look went unheard

@@ -53,6 +53,7 @@ type Hub struct {
 	mu      sync.Mutex
 	ears    map[string]*Ear    // by the entry's id
 	rooms   map[string]*room   // by unlock channel
+	beside  map[string]*room   // the same by the channel of turns
 	vacant  *list.List         // of *room, the longest empty one first
 	denied  map[string]*denial // by channel
 	denials int                // so far
@@ -69,7 +70,8 @@ type feed interface {
 	listen()       // the inbox is wanted
 }
 
-// room is a lock's unlock channel and who listens to it here.
+// room is a lock's unlock channel and who listens to it here. Locks of two kinds meet in it only where
+// Redisson tells both over one channel.
 type room struct {
 	names   *wire.Names
 	members []*Ear
@@ -87,7 +89,7 @@ func New(rdb driver.Redis, client string, tell func(cause error), orphan func(wi
 	h := &Hub{
 		rdb: rdb, client: client, tell: tell, orphan: orphan,
 		done: make(chan struct{}), vetted: make(chan struct{}), ears: make(map[string]*Ear),
-		rooms: make(map[string]*room), vacant: list.New(), denied: make(map[string]*denial),
+		rooms: make(map[string]*room), beside: make(map[string]*room), vacant: list.New(), denied: make(map[string]*denial),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
@@ -180,6 +182,7 @@ func (h *Hub) endIdle(now time.Time) bool {
 func (h *Hub) end(r *room) {
 	h.vacant.Remove(r.vacancy)
 	delete(h.rooms, r.names.Unlock)
+	delete(h.beside, r.names.Listen)
 	delete(h.denied, r.names.Unlock)
 	delete(h.denied, r.names.Listen)
 	h.feed.close(r)

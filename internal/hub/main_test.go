@@ -26,11 +26,11 @@ func noOrphan(t testing.TB) func(wire.Grant) {
 // earOf is the ear of a new entry, known to the hub.
 func earOf(t testing.TB, h *Hub, name string, n int) *Ear {
 	t.Helper()
-	names, err := wire.NamesOf("", name)
+	names, err := wire.Mutex.Names("", name)
 	require.NoError(t, err)
 	e := new(Ear)
 	e.Register(h, &wire.Entry{
-		Kind: wire.Mutex, Names: names, ID: h.client + ":" + strconv.Itoa(n), Lease: time.Minute, Block: 256,
+		Names: names, ID: h.client + ":" + strconv.Itoa(n), Lease: time.Minute, Block: 256,
 		Timeout: time.Second,
 	}, NewSignal())
 	return e

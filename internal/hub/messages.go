@@ -14,10 +14,8 @@ func (h *Hub) Message(channel, message string) {
 	var err error
 	if strings.HasPrefix(channel, wire.InboxPrefix) {
 		err = h.receiveGrant(message)
-	} else if tag, found := strings.CutPrefix(channel, wire.ListenPrefix); found {
-		err = h.receiveTurn(wire.UnlockPrefix+tag, message)
 	} else {
-		err = h.receiveUnlock(channel, message)
+		err = h.receive(channel, message)
 	}
 	if err != nil {
 		h.skip(channel, message, err)
@@ -32,15 +30,19 @@ func (h *Hub) skip(channel, message string, why error) {
 	}
 }
 
-func (h *Hub) receiveUnlock(channel, message string) error {
+// receive handles a message on one of the two channels of a room.
+func (h *Hub) receive(channel, message string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.rooms[channel]
-	if r == nil {
-		return nil
+	if r := h.beside[channel]; r != nil {
+		return r.receiveTurn(message)
 	}
-	if message != "0" {
-		return fmt.Errorf("no unlock, which is 0") // other locks of Redisson use other numbers on other channels
+	r := h.rooms[channel]
+	switch {
+	case r == nil:
+		return nil
+	case !r.names.Kind.Channel.Frees(message):
+		return fmt.Errorf("no word that a %s is free", r.names.Kind.Name)
 	}
 	r.turns.unlocked()
 	for _, e := range r.members {
@@ -49,13 +51,8 @@ func (h *Hub) receiveUnlock(channel, message string) error {
 	return nil
 }
 
-func (h *Hub) receiveTurn(channel, message string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := h.rooms[channel]
-	if r == nil {
-		return nil
-	}
+// receiveTurn takes the word that a turn begins. The caller holds the hub's mutex.
+func (r *room) receiveTurn(message string) error {
 	if _, err := strconv.ParseUint(message, 10, 64); err != nil {
 		return fmt.Errorf("no turn, which is a number of microseconds")
 	}

@@ -14,7 +14,7 @@ import (
 func TestStrayMessagesAreSkipped(t *testing.T) {
 	h := New(&faults.Stub{}, "c", quiet, noOrphan(t))
 	defer h.Close()
-	h.rooms["u"] = &room{}
+	h.rooms["u"] = &room{names: &wire.Names{Kind: wire.Mutex}}
 	for i, message := range []string{"1", "hello", "", "00"} {
 		h.Message("u", message)
 		require.EqualValues(t, i+1, h.skipped.Load())
@@ -31,9 +31,10 @@ func TestSkippedMessagesAreTold(t *testing.T) {
 	var told []string
 	h := New(&faults.Stub{}, "c", func(cause error) { told = append(told, cause.Error()) }, noOrphan(t))
 	defer h.Close()
-	n, err := wire.NamesOf("", "k")
+	n, err := wire.Mutex.Names("", "k")
 	require.NoError(t, err)
-	h.rooms[n.Unlock] = &room{names: n, empty: time.Now()}
+	r := &room{names: n, empty: time.Now()}
+	h.rooms[n.Unlock], h.beside[n.Listen] = r, r
 	for range 100 {
 		h.Message(n.Unlock, strings.Repeat("9", 1000))
 	}

@@ -31,10 +31,10 @@ func nodeOf(rdb driver.Redis, change ...func(*Config)) (n *Node, closes func()) 
 // entryOf is a try of the client "c" for a mutex.
 func entryOf(t *testing.T, name string, number int, lease time.Duration) *wire.Entry {
 	t.Helper()
-	names, err := wire.NamesOf("", name)
+	names, err := wire.Mutex.Names("", name)
 	require.NoError(t, err)
 	return &wire.Entry{
-		Kind: wire.Mutex, Names: names, ID: fmt.Sprint("c:", number), Lease: lease, Block: 256, Timeout: lease / 6,
+		Names: names, ID: fmt.Sprint("c:", number), Lease: lease, Block: 256, Timeout: lease / 6,
 	}
 }
 

@@ -113,12 +113,12 @@ func (n *Node) Refusing() (time.Duration, error) { return n.health.refusing() }
 
 // orphan ends the entry of a grant that came when it was over.
 func (n *Node) orphan(g wire.Grant) {
-	names, err := wire.NamesOf("", g.Name)
+	names, err := g.Kind.Names("", g.Name)
 	if err != nil {
 		return
 	}
 	c := &Claim{node: n, Entry: &wire.Entry{
-		Kind: g.Kind, Names: names, ID: g.ID, Owner: g.Owner, Lease: g.Lease, Block: 1, Timeout: n.cfg.Timeout,
+		Names: names, ID: g.ID, Owner: g.Owner, Lease: g.Lease, Block: 1, Timeout: n.cfg.Timeout,
 	}}
 	c.known.Store(true)
 	n.sweeper.sweep(c, false)
@@ -132,9 +132,9 @@ type group struct {
 
 func (n *Node) groupOf(e *wire.Entry) group {
 	if n.mode.Load() == modePlain {
-		return group{kind: e.Kind}
+		return group{kind: e.Names.Kind}
 	}
-	return group{slot: n.link.Slot(e.Names.Lock), kind: e.Kind}
+	return group{slot: n.link.Slot(e.Names.Lock), kind: e.Names.Kind}
 }
 
 // Renew lengthens leases. It calls note once for each renewal, by its place in the batch, with why it
@@ -167,7 +167,7 @@ func (n *Node) alike(batch []wire.Renewal) bool {
 		return len(batch) < 2
 	}
 	for _, r := range batch {
-		if r.Entry.Kind != batch[0].Entry.Kind {
+		if r.Entry.Names.Kind != batch[0].Entry.Names.Kind {
 			return false
 		}
 	}
@@ -196,14 +196,14 @@ func (n *Node) Inspect(ctx context.Context, names *wire.Names) (wire.State, erro
 }
 
 // Force frees a lock whoever holds it. It returns false when nobody did.
-func (n *Node) Force(ctx context.Context, k *wire.Kind, names *wire.Names) (bool, error) {
+func (n *Node) Force(ctx context.Context, names *wire.Names) (bool, error) {
 	way, err := n.route(ctx, names)
 	if err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
-	return n.Wire.Force(ctx, way, k, names)
+	return n.Wire.Force(ctx, way, names)
 }
 
 // Stop makes contenders leave.

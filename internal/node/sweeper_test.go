@@ -44,7 +44,10 @@ func TestSweepOfAForeignKeyStopsNoOther(t *testing.T) {
 }
 
 // kindred is a second kind of lock with a mutex's scripts, which messages name.
-var kindred = wire.Add(&wire.Kind{Name: "mutex"})
+var kindred = func() *wire.Kind {
+	is := *wire.Mutex
+	return wire.Add(&is)
+}()
 
 // A grant that comes for an entry that is over is given back: as an entry of the lock's kind, which the message names,
 // and with the time that the client gives a command, however short or long the lock's lease is.
@@ -79,7 +82,7 @@ func TestOrphanedGrantIsEnded(t *testing.T) {
 						require.Contains(t, args[1:], want)
 					}
 					w := n.sweeper.all[target{"c:9", "k"}]
-					require.Same(t, c.kind, w.c.Entry.Kind)
+					require.Same(t, c.kind, w.c.Entry.Names.Kind)
 					require.Equal(t, timeout, w.c.Entry.Timeout)
 					return driver.List(driver.Int(1)), nil
 				}
@@ -123,10 +126,10 @@ func TestSweepsAreBatchedByKind(t *testing.T) {
 	}
 	sizes := make(map[*wire.Kind][]int)
 	for _, batch := range n.sweeper.take(clock.Now()) {
-		kind := batch[0].c.Entry.Kind
+		kind := batch[0].c.Entry.Names.Kind
 		sizes[kind] = append(sizes[kind], len(batch))
 		for _, w := range batch {
-			require.Same(t, kind, w.c.Entry.Kind)
+			require.Same(t, kind, w.c.Entry.Names.Kind)
 		}
 	}
 	want := []int{sweepBatch, 1}

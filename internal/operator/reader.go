@@ -78,7 +78,7 @@ func (r *Reader) These(ctx context.Context, names []*wire.Names) ([]Sighting, er
 
 // One returns what is seen of one lock.
 func (r *Reader) One(ctx context.Context, name string) (Sighting, error) {
-	names, err := wire.NamesOf(r.prefix, name)
+	names, err := wire.Mutex.Names(r.prefix, name)
 	if err != nil {
 		return Sighting{}, err
 	}
@@ -133,7 +133,7 @@ func (r *Reader) everywhere(ask func(rueidis.Client) ([]Sighting, error)) ([]Sig
 func (r *Reader) namesOf(keys []string) []*wire.Names {
 	var names []*wire.Names
 	for _, key := range keys {
-		if n, err := wire.NamesOf(r.prefix, strings.TrimPrefix(key, r.prefix)); err == nil {
+		if n, err := wire.Mutex.Names(r.prefix, strings.TrimPrefix(key, r.prefix)); err == nil {
 			names = append(names, n)
 		}
 	}

@@ -67,7 +67,7 @@ func (c *Claim) Wait(ctx context.Context, remark claim.Remark) (node.Grant, erro
 func (c *Claim) polled(failure error) {
 	c.failure = failure
 	if c.remark != nil {
-		c.remark(c.Entry.Names.Lock, failure)
+		c.remark(c.Entry.Names.Gate(), failure)
 	}
 }
 

@@ -129,10 +129,10 @@ var entries atomic.Int64
 // entry makes an entry for the lock k.
 func entry(t *testing.T, q *Quorum) *wire.Entry {
 	t.Helper()
-	names, err := wire.NamesOf("", "k")
+	names, err := wire.Mutex.Names("", "k")
 	require.NoError(t, err)
 	return &wire.Entry{
-		Kind: wire.Mutex, Names: names, ID: q.cfg.Client + ":" + strconv.FormatInt(entries.Add(1), 10),
+		Names: names, ID: q.cfg.Client + ":" + strconv.FormatInt(entries.Add(1), 10),
 		Lease: q.cfg.Lease, Block: 256, Timeout: q.cfg.Timeout,
 	}
 }

@@ -200,11 +200,11 @@ func (q *Quorum) Nodes() []*node.Node {
 
 // Force frees a lock on all nodes, and returns once a quorum has: among it is a node of any other
 // quorum that held the lock. It returns false when none of them had a holder.
-func (q *Quorum) Force(ctx context.Context, k *wire.Kind, n *wire.Names) (bool, error) {
+func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
 	out := q.answers("force unlock", n.Name)
 	var freed atomic.Bool
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
-		ok, err := m.Wire.Force(ctx, wire.Plain, k, n)
+		ok, err := m.Wire.Force(ctx, wire.Plain, n)
 		if ok {
 			freed.Store(true)
 		}

@@ -392,7 +392,7 @@ func TestDeposedHolderTellsNobody(t *testing.T) {
 	renewed(c, now.Add(q.cfg.Timeout), []wire.Result{lost, kept, kept})
 	within(t, taps[1].Told())
 	other := quorumOf(t, nodes)
-	_, err = other.Force(t.Context(), wire.Mutex, c.Entry.Names)
+	_, err = other.Force(t.Context(), c.Entry.Names)
 	require.NoError(t, err)
 	taps[1].Release()
 	q.crew.End(context.Background())

@@ -55,7 +55,7 @@ func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over s
 	var room [acquireArgs]string
 	args := append(room[:0], MS(e.Lease), lastBlock.text(int64(e.Block)), e.ID, e.Owner, ticket, over, way.Inbox, way.Publish)
 	args, known := r.vetted.ask(args, way, e)
-	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).acquire, n.keys[:4:4], trim(args, acquireRoute), who)
+	v, err := r.link.Share(ctx, e.Timeout, r.of(n.Kind).acquire, n.keysTo(4), trim(args, acquireRoute), who)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -132,18 +132,6 @@ func spare(n, route int) []string {
 	args := make([]string, n)
 	args[route], args[route+1] = Plain.Inbox, Plain.Publish
 	return args
-}
-
-// of returns the scripts of a kind.
-func (r *Redis) of(k *Kind) *scripts {
-	if k == Mutex {
-		return r.mutex
-	}
-	if s, known := r.others.Load(k); known {
-		return s.(*scripts)
-	}
-	s, _ := r.others.LoadOrStore(k, r.from.scripts(k))
-	return s.(*scripts)
 }
 
 // MS is a duration on the wire: whole milliseconds, at least one.
@@ -238,7 +226,7 @@ func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, who link.Latecomer
 	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, b.Ticket, b.How, e.Owner, number, proposal(b.Least))
 	args, known := r.vetted.ask(args, Plain, e)
 	args = trim(args, none)
-	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).vote, voteKeys(e.Names), args, who)
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).vote, e.Names.voteKeys(), args, who)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -262,8 +250,6 @@ func proposal(least int64) string {
 	}
 	return strconv.FormatInt(least, 10)
 }
-
-func voteKeys(n *Names) []string { return []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Seed} }
 
 // parseVote reads {1 or 0, number or counter, lowest ticket, TTL, holder, the node's clock, how
 // many tokens}, and how many heard that the lock is wanted where somebody was told.

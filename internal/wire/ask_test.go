@@ -11,9 +11,9 @@ import (
 // entryOf is a try for a mutex, as a client makes it.
 func entryOf(t *testing.T, name, id string) *Entry {
 	t.Helper()
-	n, err := NamesOf("", name)
+	n, err := Mutex.Names("", name)
 	require.NoError(t, err)
-	return &Entry{Kind: Mutex, Names: n, ID: id, Lease: time.Second, Block: 256, Timeout: time.Second}
+	return &Entry{Names: n, ID: id, Lease: time.Second, Block: 256, Timeout: time.Second}
 }
 
 // A grant in one word is read, and nothing else is.

@@ -107,13 +107,13 @@ func (r *Redis) Withdraw(ctx context.Context, client string) error {
 
 // introduce sends a command by which no lock stands or falls: that it fails is no word on the Redis.
 func (r *Redis) introduce(ctx context.Context, client string, args ...string) error {
-	_, err := integer(r.link.Do(ctx, r.link.Timeout, r.mutex.introduce, []string{ClientKey(client)}, args, link.Unheeded))
+	_, err := integer(r.link.Do(ctx, r.link.Timeout, r.plain.introduce, []string{ClientKey(client)}, args, link.Unheeded))
 	return err
 }
 
 // Whois reads a client's card, the zero one where it has none.
 func (r *Redis) Whois(ctx context.Context, client string) (Card, error) {
-	v, err := r.link.Do(ctx, r.link.Timeout, r.mutex.whois, []string{ClientKey(client)}, nil, link.Unheeded)
+	v, err := r.link.Do(ctx, r.link.Timeout, r.plain.whois, []string{ClientKey(client)}, nil, link.Unheeded)
 	if err != nil {
 		return Card{}, err
 	}

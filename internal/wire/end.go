@@ -14,7 +14,7 @@ import (
 // turns the lock is left to Redisson's waiters where some listen.
 func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry, who link.Latecomer) (bool, Answer, error) {
 	args := releaseArgs(way, e, turns, next)
-	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Kind).release, e.Names.keys[:], trim(args[:], releaseRoute), who)
+	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Names.Kind).release, e.Names.keys, trim(args[:], releaseRoute), who)
 	got, held, err := first(v, r.vetted.heard(err))
 	if err != nil || len(got) <= 1 {
 		return held, Answer{}, err
@@ -49,7 +49,7 @@ func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, tick
 	if next != nil {
 		args[6], args[7], args[8], args[9] = next.ID, MS(next.Lease), strconv.Itoa(next.Block), ticket
 	}
-	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).unvote, voteKeys(e.Names), trim(args, none), who)
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).unvote, e.Names.voteKeys(), trim(args, none), who)
 	got, held, err := first(v, r.vetted.heard(err))
 	if err != nil || next == nil {
 		return held, Answer{}, err
@@ -86,30 +86,29 @@ func first(v driver.Value, err error) ([]driver.Value, bool, error) {
 	return got, held == 1, err
 }
 
-// endKeys is how many keys a release has, and an unvote.
-const endKeys = 5
-
 // Sweep gathers entries of one kind that are to be ended with one command.
 type Sweep struct {
 	kind       *Kind
+	entries    int
 	keys, args []string
 }
 
 // Release adds the end of an entry where Redis decides alone.
 func (s *Sweep) Release(way Route, e *Entry, turns bool) {
 	args := releaseArgs(way, e, turns, nil)
-	s.add(e.Kind, e.Names.keys[:], args[:])
+	s.add(e.Names.Kind, e.Names.keys, args[:])
 }
 
 // Unvote adds the end of an entry at a node of a quorum.
 func (s *Sweep) Unvote(e *Entry, n Count) {
-	s.add(e.Kind, voteKeys(e.Names), unvoteArgs(e, n))
+	s.add(e.Names.Kind, e.Names.voteKeys(), unvoteArgs(e, n))
 }
 
 func (s *Sweep) add(k *Kind, keys, args []string) {
 	if s.args == nil {
 		s.kind, s.args = k, append(s.args, strconv.Itoa(len(args)))
 	}
+	s.entries++
 	s.keys, s.args = append(s.keys, keys...), append(s.args, args...)
 }
 
@@ -123,8 +122,8 @@ func (r *Redis) Sweep(ctx context.Context, s *Sweep) ([]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(got)*endKeys != len(s.keys) {
-		return nil, fmt.Errorf("sweep: %d answers to %d keys", len(got), len(s.keys))
+	if len(got) != s.entries {
+		return nil, fmt.Errorf("sweep: %d answers to %d entries", len(got), s.entries)
 	}
 	ended := make([]bool, len(got))
 	for i, n := range got {

@@ -11,7 +11,6 @@ import (
 // Entry is one try for a lock: who asks for what. It never changes, and its id is never used again,
 // so every command about it can be sent twice.
 type Entry struct {
-	Kind    *Kind
 	Names   *Names
 	ID      string // of NewID: the owner's field in Redis
 	Owner   string // of WithOwner; "" when the id is the owner

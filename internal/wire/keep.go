@@ -13,16 +13,15 @@ import (
 // holds the lock.
 func (r *Redis) SetCount(ctx context.Context, e *Entry, count int, lease time.Duration) (bool, error) {
 	args := []string{e.ID, strconv.Itoa(count), MS(lease)}
-	n, err := integer(r.link.Do(ctx, e.Timeout, r.of(e.Kind).setCount, []string{e.Names.Lock}, args, nil))
+	n, err := integer(r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).setCount, e.Names.keysTo(1), args, nil))
 	return n == 1, r.vetted.heard(err)
 }
 
 // Refill reserves the next block of tokens for e at a Redis that decides alone. It returns none where
 // e holds the lock no more, or somebody waits for it.
 func (r *Redis) Refill(ctx context.Context, way Route, e *Entry) (Tokens, error) {
-	n := e.Names
-	keys := []string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}
-	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Kind).refill, keys, []string{e.ID, strconv.Itoa(e.Block), way.Publish}, nil)
+	args := []string{e.ID, strconv.Itoa(e.Block), way.Publish}
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).refill, e.Names.keys, args, nil)
 	if err != nil {
 		return Tokens{}, err
 	}
@@ -61,14 +60,14 @@ const MaxBatch = 200
 // single locks.
 const MaxParts = 2*MaxBatch - 1
 
-// Renew lengthens leases whose locks share a slot, and tells what became of each.
+// Renew lengthens leases of one kind's locks, which share a slot, and tells what became of each.
 func (r *Redis) Renew(ctx context.Context, batch []Renewal) ([]Result, error) {
-	keys, args := make([]string, len(batch)), make([]string, 0, 3*len(batch))
-	for i, one := range batch {
-		keys[i] = one.Entry.Names.Lock
+	keys, args := make([]string, 0, len(batch)), make([]string, 0, 3*len(batch))
+	for _, one := range batch {
+		keys = append(keys, one.Entry.Names.keysTo(1)...)
 		args = append(args, one.Entry.ID, strconv.Itoa(one.Count), MS(one.Lease))
 	}
-	v, err := r.link.Urge(ctx, r.mutex.renew, keys, args)
+	v, err := r.link.Urge(ctx, r.of(batch[0].Entry.Names.Kind).renew, keys, args)
 	if r.vetted.heard(err) != nil {
 		return nil, err
 	}
@@ -133,7 +132,7 @@ func (r *Redis) Seed(ctx context.Context, e *Entry, born string, counter int64) 
 
 func (r *Redis) fence(ctx context.Context, e *Entry, how, who string, counter int64) (int64, error) {
 	args := []string{how, who, strconv.FormatInt(counter, 10)}
-	return integer(r.link.Do(ctx, r.link.Timeout, r.of(e.Kind).fence, voteKeys(e.Names), args, nil))
+	return integer(r.link.Do(ctx, r.link.Timeout, r.of(e.Names.Kind).fence, e.Names.voteKeys(), args, nil))
 }
 
 // Declare says that a node has forgotten no lock: it is new. It returns false where the node has a
@@ -142,28 +141,27 @@ func (r *Redis) Declare(ctx context.Context, run string, longest time.Duration) 
 	if run == "" {
 		run = "unknown" // as guard.lua has it
 	}
-	n, err := integer(r.link.Do(ctx, r.link.Timeout, r.mutex.declare, nil, []string{run, MS(longest)}, nil))
+	n, err := integer(r.link.Do(ctx, r.link.Timeout, r.plain.declare, nil, []string{run, MS(longest)}, nil))
 	return n == 1, err
 }
 
 // Force frees a lock whoever holds it. It returns false when nobody did.
-func (r *Redis) Force(ctx context.Context, way Route, k *Kind, n *Names) (bool, error) {
-	keys := []string{n.Lock, n.Queue, n.Counter, n.Unlock}
+func (r *Redis) Force(ctx context.Context, way Route, n *Names) (bool, error) {
+	keys := n.keysTo(4)
 	if r.from.Votes {
-		keys = voteKeys(n)
+		keys = n.voteKeys()
 	}
-	freed, err := integer(r.link.Do(ctx, r.link.Timeout, r.of(k).force, keys, []string{way.Inbox, way.Publish}, nil))
+	freed, err := integer(r.link.Do(ctx, r.link.Timeout, r.of(n.Kind).force, keys, []string{way.Inbox, way.Publish}, nil))
 	return freed == 1, err
 }
 
 // Inspect reads a lock's state.
 func (r *Redis) Inspect(ctx context.Context, n *Names) (State, error) {
-	keys := []string{n.Lock, n.Queue, n.Counter}
-	v, err := r.link.Do(ctx, r.link.Timeout, r.mutex.inspect, keys, nil, nil)
+	v, err := r.link.Do(ctx, r.link.Timeout, r.of(n.Kind).inspect, n.keysTo(3), nil, nil)
 	if err != nil {
 		return State{}, err
 	}
-	return parseState(v)
+	return parseState(v, n.Kind)
 }
 
 func integer(v driver.Value, err error) (int64, error) {

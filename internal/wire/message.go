@@ -48,10 +48,8 @@ func ParseGrant(s string) (g Grant, err error) {
 	if err != nil {
 		return g, err
 	}
-	if g.Kind = Mutex; other {
-		if g.Kind = kinds[kind]; g.Kind == nil {
-			return g, fmt.Errorf("grant of the unknown kind %q", kind)
-		}
+	if g.Kind = kindOf(kind, other); g.Kind == nil {
+		return g, fmt.Errorf("grant of the unknown kind %q", kind)
 	}
 	length, err := strconv.Atoi(parts[3])
 	if err != nil {

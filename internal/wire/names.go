@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -17,33 +18,47 @@ const (
 	IncarnationKey = "relock_incarnation"
 )
 
-// What the names of channels start with.
-const (
-	InboxPrefix  = "relock_inbox:" // the channel on which a client is told "you own it now"
-	UnlockPrefix = "redisson_lock__channel:"
-	ListenPrefix = "relock_listen:"
-)
+// InboxPrefix starts the channel on which a client is told "you own it now".
+const InboxPrefix = "relock_inbox:"
 
 // Names are the keys and channels of one lock. Redisson's are spelled as Redisson spells them
 // (RedissonObject.prefixName), ours follow its rule, so all of them share the lock's Cluster slot.
 type Names struct {
+	Kind    *Kind
 	Name    string // as the caller says it, without the client's prefix
-	Lock    string // HASH, owner field -> hold count
+	Lock    string // what Redisson keeps; of a mutex a HASH, owner field -> hold count
 	Queue   string // ZSET, relock's waiters by ticket
 	Counter string // STRING, fencing counter
-	Unlock  string // channel, "0" when the lock became free
+	Unlock  string // channel that tells when the lock may be free
 	Seed    string // STRING, on a quorum: incarnation of the Redis that the counter was told to
 	Listen  string // channel beside Unlock that only relock clients subscribe; turns of the others are told there
 	Tag     string // the lock's name as a hash tag
 
-	keys [5]string // Lock, Queue, Counter, Unlock, Listen: what scripts take, the first four or all
+	five [5]string
+	keys []string // Lock, Queue, Counter, Unlock, Listen, and the kind's further ones: KEYS of its scripts
 }
 
-// NamesOf returns the names of a lock, whose name in Redis starts with prefix. It fails with
+// Gate is the lock's name in this process, which no lock of another kind has.
+func (n *Names) Gate() string { return n.Queue }
+
+// keysTo are a script's keys if it needs those up to that place: all of a kind that has further ones.
+func (n *Names) keysTo(place int) []string {
+	if len(n.keys) > len(n.five) {
+		place = len(n.keys)
+	}
+	return n.keys[:place:place]
+}
+
+// voteKeys are a script's keys at a node of a quorum.
+func (n *Names) voteKeys() []string {
+	return append([]string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Seed}, n.keys[len(n.five):]...)
+}
+
+// Names returns the names of a lock, whose name in Redis starts with prefix. It fails with
 // ErrInvalidName when the name is empty, or when the name in Redis is longer than 1024 bytes, is
 // the restart guard's marker or begins as the library's own keys and channels do, or holds a brace
 // without being a valid Cluster hash tag: its keys would fall into different slots.
-func NamesOf(prefix, name string) (*Names, error) {
+func (k *Kind) Names(prefix, name string) (*Names, error) {
 	logical := name
 	name = prefix + name
 	switch {
@@ -63,20 +78,23 @@ func NamesOf(prefix, name string) (*Names, error) {
 	if !strings.Contains(name, "{") {
 		tag = "{" + name + "}"
 	}
-	return namesIn(logical, name, tag), nil
+	return k.namesIn(logical, name, tag), nil
 }
 
-const (
-	queuePrefix   = "relock_queue:"
-	linePrefix    = "relock_line:" // in its place where the name is a hash tag and nothing else
-	counterPrefix = "redisson_lock_token:"
-	seedPrefix    = "relock_seed:"
-)
+const seedPrefix = "relock_seed:"
 
 // ownPrefixes start the names of keys and channels: a lock of such a name could be another lock's
-// queue or counter.
-var ownPrefixes = [...]string{
-	queuePrefix, linePrefix, counterPrefix, seedPrefix, ClientPrefix, InboxPrefix, UnlockPrefix, ListenPrefix,
+// queue or counter. Those of the kinds are added to it.
+var ownPrefixes = []string{seedPrefix, ClientPrefix, InboxPrefix}
+
+// prefixes start the names of a kind's keys and channels.
+func (k *Kind) prefixes() []string {
+	all := []string{k.Queue, k.Line, k.Counter, k.Channel.Unlock, k.Channel.Listen}
+	for _, key := range k.Further {
+		prefix, _, _ := strings.Cut(key, "{}")
+		all = append(all, prefix)
+	}
+	return slices.DeleteFunc(all, func(prefix string) bool { return prefix == "" })
 }
 
 // ownPrefix returns which of them name begins with, "" for none.
@@ -89,28 +107,30 @@ func ownPrefix(name string) string {
 	return ""
 }
 
-// queueOf returns what the name of a lock's queue starts with. The locks a and {a} have the same tag,
-// and so share what is Redisson's: the unlock channel and the counter, and what belongs to those. In
-// one queue each would be given to the other's waiters.
-func queueOf(name, tag string) string {
+// queueOf returns what the name of a lock's queue starts with.
+func (k *Kind) queueOf(name, tag string) string {
 	if name == tag && strings.LastIndexByte(name, '{') == 0 && strings.IndexByte(name, '}') == len(name)-1 {
-		return linePrefix
+		return k.Line
 	}
-	return queuePrefix
+	return k.Queue
 }
 
 // namesIn cuts all that begins with a prefix and ends with the tag from one string, which is one allocation.
-func namesIn(logical, name, tag string) *Names {
-	queue := queueOf(name, tag)
-	all := queue + tag + counterPrefix + tag + UnlockPrefix + tag + seedPrefix + tag + ListenPrefix + tag
+func (k *Kind) namesIn(logical, name, tag string) *Names {
+	queue, channel := k.queueOf(name, tag), k.Channel
+	all := queue + tag + k.Counter + tag + channel.Unlock + tag + seedPrefix + tag + channel.Listen + tag
 	next := func(prefix string) (key string) {
 		key, all = all[:len(prefix)+len(tag)], all[len(prefix)+len(tag):]
 		return key
 	}
-	n := &Names{Name: logical, Lock: name, Tag: tag}
-	n.Queue, n.Counter, n.Unlock = next(queue), next(counterPrefix), next(UnlockPrefix)
-	n.Seed, n.Listen = next(seedPrefix), next(ListenPrefix)
-	n.keys = [...]string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}
+	n := &Names{Kind: k, Name: logical, Lock: name, Tag: tag}
+	n.Queue, n.Counter, n.Unlock = next(queue), next(k.Counter), next(channel.Unlock)
+	n.Seed, n.Listen = next(seedPrefix), next(channel.Listen)
+	n.five = [...]string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}
+	n.keys = n.five[:]
+	for _, key := range k.Further {
+		n.keys = append(n.keys, strings.ReplaceAll(key, "{}", tag))
+	}
 	return n
 }
 

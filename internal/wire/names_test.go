@@ -17,7 +17,7 @@ func TestNamesFollowRedissonsRule(t *testing.T) {
 		"with space:ü:": "redisson_lock__channel:{with space:ü:}",
 		"{a}{b":         "redisson_lock__channel:{a}{b",
 	} {
-		n, err := NamesOf("", name)
+		n, err := Mutex.Names("", name)
 		require.NoError(t, err, name)
 		require.Equal(t, name, n.Lock)
 		require.Equal(t, channel, n.Unlock)
@@ -32,7 +32,7 @@ func TestNoTwoLocksShareAQueue(t *testing.T) {
 		"a", "{a}", "{{a}}", "{{a}", "{a}}", "{a}{", "{a}{b", "{a}b", "b{a}", "{a}{b}", "{{a}}b", "{b", "}", "{}", "relock_line:a", "line:{a}",
 		"relock_line:{a}", "relock_queue:{a}", "relock_queue:a", "redisson_lock_token:{a}", "relock_seed:{a}",
 	} {
-		n, err := NamesOf("", name)
+		n, err := Mutex.Names("", name)
 		if err != nil {
 			continue
 		}
@@ -41,9 +41,9 @@ func TestNoTwoLocksShareAQueue(t *testing.T) {
 			queues[key] = name
 		}
 	}
-	plain, err := NamesOf("", "a")
+	plain, err := Mutex.Names("", "a")
 	require.NoError(t, err)
-	tagged, err := NamesOf("", "{a}")
+	tagged, err := Mutex.Names("", "{a}")
 	require.NoError(t, err)
 	require.Equal(t, "relock_queue:{a}", plain.Queue)
 	require.Equal(t, "relock_line:{a}", tagged.Queue)
@@ -80,11 +80,11 @@ func TestUnusableNames(t *testing.T) {
 		{"shop:", "a}", "brace"},
 		{"shop:", strings.Repeat("x", 1020), "1025 bytes"},
 	} {
-		_, err := NamesOf(c.prefix, c.name)
+		_, err := Mutex.Names(c.prefix, c.name)
 		require.ErrorIs(t, err, ErrInvalidName, c.prefix+c.name)
 		require.ErrorContains(t, err, c.why)
 	}
-	n, err := NamesOf("shop:", strings.Repeat("x", 1019))
+	n, err := Mutex.Names("shop:", strings.Repeat("x", 1019))
 	require.NoError(t, err)
 	require.Len(t, n.Lock, MaxName)
 	require.Len(t, n.Name, 1019)
@@ -109,7 +109,7 @@ func FuzzNames(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		n, err := NamesOf("", name)
+		n, err := Mutex.Names("", name)
 		if err != nil {
 			require.ErrorIs(t, err, ErrInvalidName)
 			return

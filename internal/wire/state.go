@@ -26,8 +26,8 @@ type State struct {
 // owner>].
 const firstField = ownFields + "first"
 
-// parseState reads inspect's answer.
-func parseState(v driver.Value) (st State, err error) {
+// parseState reads inspect's answer for a lock of kind k.
+func parseState(v driver.Value, k *Kind) (st State, err error) {
 	got, err := v.Values()
 	if err != nil {
 		return st, fmt.Errorf("inspect: %w", err)
@@ -42,18 +42,27 @@ func parseState(v driver.Value) (st State, err error) {
 		}
 	}
 	st.TTL, st.Waiters, st.Token = time.Duration(n[0])*time.Millisecond, int(n[1]), n[2]
-	fields, err := got[3].Texts()
+	contents, err := got[3].Texts()
+	if err == nil {
+		err = k.Read(&st, contents)
+	}
 	if err != nil {
 		return st, fmt.Errorf("inspect: %w", err)
 	}
-	if len(fields)%2 != 0 {
-		return st, fmt.Errorf("inspect: a hash of %d parts", len(fields))
-	}
-	st.read(fields)
-	if st.Client = ClientIn(fields); !st.Held {
+	if !st.Held {
 		st.TTL = 0
 	}
 	return st, nil
+}
+
+// readHash is Read for a lock that is a hash with a field for each holder.
+func readHash(st *State, fields []string) error {
+	if len(fields)%2 != 0 {
+		return fmt.Errorf("a hash of %d parts", len(fields))
+	}
+	st.read(fields)
+	st.Client = ClientIn(fields)
+	return nil
 }
 
 // sharer is the field of an entry that shares an owner: a client's uuid and a number.

@@ -43,18 +43,18 @@ func TestStateOfAnotherShape(t *testing.T) {
 		{hash(driver.String("c:1")), "inspect: a hash of 1 parts"},
 		{driver.List(driver.Int(1), driver.Int(2), driver.Int(3), driver.Int(4)), "inspect: the answer is not a list"},
 	} {
-		_, err := parseState(c.answer)
+		_, err := parseState(c.answer, Mutex)
 		require.EqualError(t, err, c.want)
 	}
-	_, err := parseState(driver.Error(refused))
+	_, err := parseState(driver.Error(refused), Mutex)
 	require.ErrorIs(t, err, refused)
 
-	st, err := parseState(hash(driver.String("c:1"), driver.String("3"), driver.String(firstField), driver.String("16:4")))
+	st, err := parseState(hash(driver.String("c:1"), driver.String("3"), driver.String(firstField), driver.String("16:4")), Mutex)
 	require.NoError(t, err)
 	require.Equal(t, State{
 		Held: true, Holder: "c:1", Count: 3, TTL: 500 * time.Millisecond, Waiters: 2, Token: 17, HolderToken: 16,
 	}, st)
-	st, err = parseState(hash())
+	st, err = parseState(hash(), Mutex)
 	require.NoError(t, err)
 	require.Equal(t, State{Waiters: 2, Token: 17}, st, "no lease without a holder")
 }

@@ -5,6 +5,7 @@ package wire
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/driver"
@@ -25,14 +26,15 @@ type Redis struct {
 	link   *link.Link
 	from   Options
 	vetted vetted
-	mutex  *scripts // those of Mutex
-	others sync.Map // *Kind -> *scripts
+	plain  plainScripts
+	latest atomic.Pointer[scripts] // those of the kind that was asked for last: most clients use one
+	others sync.Map                // *Kind -> *scripts
 }
 
 // New returns the scripts' way to a Redis.
 func New(l *link.Link, o Options) *Redis {
 	l.Apart = OfOneKey
-	return &Redis{link: l, from: o, mutex: o.scripts(Mutex)}
+	return &Redis{link: l, from: o, plain: o.plainScripts()}
 }
 
 // Route is how grants and wake-ups travel for one lock.
@@ -46,47 +48,82 @@ var Plain = Route{Inbox: InboxPrefix, Publish: "PUBLISH"}
 
 // scripts are those of one kind in one topology.
 type scripts struct {
-	acquire, release                                                             *link.Script
-	vote, unvote, fence, declare, sweep, force, setCount, renew, refill, inspect *driver.Script
-	introduce, whois                                                             *driver.Script
+	kind                                                                *Kind
+	acquire, release                                                    *link.Script
+	vote, unvote, fence, sweep, force, setCount, renew, refill, inspect *driver.Script
+}
+
+// plainScripts are those that are about no lock.
+type plainScripts struct{ declare, introduce, whois *driver.Script }
+
+// of returns the scripts of a kind.
+func (r *Redis) of(k *Kind) *scripts {
+	if s := r.latest.Load(); s != nil && s.kind == k {
+		return s
+	}
+	got, known := r.others.Load(k)
+	if !known {
+		got, _ = r.others.LoadOrStore(k, r.from.scripts(k))
+	}
+	s := got.(*scripts)
+	r.latest.Store(s)
+	return s
 }
 
 // made are all scripts that were put together so far: clients of one process share them.
-var made sync.Map // lua.Scripts -> *scripts
+var made sync.Map // making -> *scripts, or plainScripts
+
+// making is what scripts are made from.
+type making struct {
+	kind *Kind // nil for plainScripts
+	lua  lua.Scripts
+}
+
+func (o Options) lua() lua.Scripts {
+	return lua.Scripts{Quorum: o.Votes, Retention: o.Retention, Longest: o.Longest}
+}
 
 func (o Options) scripts(k *Kind) *scripts {
-	from := lua.Scripts{Kind: k.Name, Quorum: o.Votes, Retention: o.Retention, Longest: o.Longest}
-	if s, known := made.Load(from); known {
+	from := o.lua()
+	from.Kind, from.Hooks = k.Name, k.Hooks
+	if s, known := made.Load(making{k, from}); known {
 		return s.(*scripts)
 	}
 	s := &scripts{
+		kind:     k,
 		force:    script(driver.Force)(from.Text("force")),
 		setCount: script(driver.Recount)(from.Text("recount")),
 		renew:    script(driver.Renew)(from.Text("renew")),
 		inspect:  script(driver.Inspect)(from.Text("inspect")),
-
-		introduce: script(driver.Introduce)(from.Text("introduce")),
-		whois:     script(driver.Inspect)(from.Text("whois")),
 	}
 	if o.Votes {
 		s.vote, s.unvote = script(driver.Acquire)(from.Text("vote")), script(driver.Release)(from.Text("unvote"))
 		s.fence, s.sweep = script(driver.Fence)(from.Text("fence")), script(driver.Sweep)(from.Sweep("unvote"))
-		s.declare = script(driver.Check)(from.Text("declare"))
 	} else {
-		s.acquire = shared(driver.Acquire, from, "acquire", mostAcquires, spare(acquireArgs, acquireRoute))
-		s.release = shared(driver.Release, from, "release", mostReleases, spare(releaseCount, releaseRoute))
+		s.acquire = shared(driver.Acquire, from, "acquire", k.Acquires, spare(acquireArgs, acquireRoute))
+		s.release = shared(driver.Release, from, "release", k.Releases, spare(releaseCount, releaseRoute))
 		s.sweep = script(driver.Sweep)(from.Sweep("release"))
 		s.refill = script(driver.Refill)(from.Text("refill"))
 	}
-	kept, _ := made.LoadOrStore(from, s)
+	kept, _ := made.LoadOrStore(making{k, from}, s)
 	return kept.(*scripts)
 }
 
-// What one command does at most, so that it keeps others waiting for some 0.2 ms.
-const (
-	mostAcquires = 16
-	mostReleases = 32
-)
+func (o Options) plainScripts() plainScripts {
+	from := o.lua()
+	if s, known := made.Load(making{nil, from}); known {
+		return s.(plainScripts)
+	}
+	s := plainScripts{
+		introduce: script(driver.Introduce)(from.Text("introduce")),
+		whois:     script(driver.Inspect)(from.Text("whois")),
+	}
+	if o.Votes {
+		s.declare = script(driver.Check)(from.Text("declare"))
+	}
+	kept, _ := made.LoadOrStore(making{nil, from}, s)
+	return kept.(plainScripts)
+}
 
 // shared is a script that goes for several callers too.
 func shared(as driver.Op, from lua.Scripts, name string, most int, spare []string) *link.Script {

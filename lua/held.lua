@@ -1,0 +1,51 @@
+-- held: a hold of a lock that is a hash with a field for each holder: hooks for its renewal, its hold
+-- count, its state and the rights that it takes.
+--
+-- KEYS[1]  lock hash        name; a field for each acquisition, with its hold count
+--
+-- Returns nothing: it only defines functions.
+
+-- prolong is lengthen for a renewal, and writes the hold count where it is another than count, unless that is 0. It returns 1,
+-- or 0 where id is not in, or -1 where this lock alone failed.
+local function prolong(id, count, lease)
+  local key = KEYS[1]
+  local had = redis.pcall('HGET', key, id)
+  if not had then
+    return 0
+  elseif type(had) == 'table' then
+    return string.find(had.err, 'WRONGTYPE') and 0 or -1 -- what is no hash is no lock of ours
+  end
+  local left = redis.pcall('PTTL', key)
+  local kept = type(left) == 'number' and redis.pcall('PEXPIRE', key, math.max(lease, left))
+  if count ~= '0' and had ~= count then
+    redis.pcall('HSET', key, id, count) -- after a write: so a full Redis takes it
+  end
+  return type(kept) == 'number' and 1 or -1
+end
+
+-- recounted is recount's answer, for id and its hold count.
+local function recounted(id, count, lease)
+  local had = redis.call('HGET', KEYS[1], id)
+  if not had then
+    return 0
+  end
+  local written = tonumber(count) <= (tonumber(had) or 0) or redis.pcall('HSET', KEYS[1], id, count)
+  redis.call('PEXPIRE', KEYS[1], math.max(lease, redis.call('PTTL', KEYS[1])))
+  if written == true and had ~= count then
+    redis.pcall('HSET', KEYS[1], id, count) -- after a write: so a full Redis takes it
+  end
+  return type(written) == 'table' and written or 1
+end
+
+-- contents is all that is kept of those who hold.
+local function contents()
+  return redis.call('HGETALL', KEYS[1])
+end
+
+-- rights_of_holders are the commands on the kind's keys without which a lock must not be held.
+local function rights_of_holders()
+  return {
+    { 'HGET', KEYS[1], '' }, { 'HSET', KEYS[1], '', '1' }, { 'HDEL', KEYS[1], '' }, { 'HINCRBY', KEYS[1], '', '1' },
+    { 'PEXPIRE', KEYS[1], '1' }, { 'PTTL', KEYS[1] }, { 'DEL', KEYS[1] },
+  }
+end
