@@ -2,6 +2,7 @@ package relock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"reflect"
@@ -112,6 +113,9 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 		return lock{err: err}
 	}
 	lk := lock{known: known, cfg: &k.cfg}
+	if kind.Shared() && k.cfg.nodes > 0 {
+		return lock{err: fmt.Errorf("relock: a %s over a quorum of nodes: %w", kind.Name, errors.ErrUnsupported)}
+	}
 	if len(opts) > 0 {
 		own, err := lk.cfg.with(opts, false)
 		lk.cfg, lk.err = &own, err

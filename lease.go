@@ -44,6 +44,10 @@ func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock
 // startFirst is start for a hold that begins by an entry's grant.
 func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atGate bool, how How) (*Lease, error) {
 	first := new(firstLease)
+	if atGate && lk.names.Kind.Shared() {
+		lk.k.gates.Leave(lk.names.Gate()) // to the next here, who may hold the lock beside this one
+		atGate = false
+	}
 	h := lk.k.newHold(&first.hold, c, g, lk.cfg, atGate)
 	return lk.start(ctx, h, &first.lease, how, h.block.Since())
 }

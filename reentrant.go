@@ -23,6 +23,7 @@ type lock struct {
 	*known // nil where there is no client, or the name cannot be
 	cfg    *config
 	err    error // what was wrong with the name or the options
+	amount int   // of a kind that several may hold: how much of the lock a lease takes, 0 for 1
 }
 
 // Name returns the lock's name.
@@ -302,7 +303,11 @@ func ownerOf(ctx context.Context) (string, error) {
 
 // newClaim returns the claim of a new entry.
 func (lk *lock) newClaim(owner string) claim.Claim {
-	return lk.k.arb.Claim(lk.k.entry(lk.names, owner, lk.cfg))
+	e := lk.k.entry(lk.names, owner, lk.cfg)
+	if lk.names.Kind.Shared() { // it is not passed on here, so it needs no tokens but one for each part
+		e.Block = max(1, lk.amount)
+	}
+	return lk.k.arb.Claim(e)
 }
 
 // entry is a new one. Sharers of an owner do not pass the lock on in memory.

@@ -67,18 +67,21 @@ func (s *State) UnmarshalJSON(text []byte) error {
 // State returns what Redis knows of the lock at this instant. It may have changed when State
 // returns. With a ctx that has ended nothing is asked: like a Redis that does not answer, that is a
 // *NodeError (*QuorumError on a quorum).
-func (m *Mutex) State(ctx context.Context) (State, error) {
-	if err := m.of().begin(ctx, "inspect"); err != nil {
+func (m *Mutex) State(ctx context.Context) (State, error) { return m.of().inspect(ctx) }
+
+// inspect is Mutex.State, for every kind.
+func (lk *lock) inspect(ctx context.Context) (State, error) {
+	if err := lk.begin(ctx, "inspect"); err != nil {
 		return State{}, outward(err)
 	}
-	defer m.k.end(m.tally)
-	st, err := m.k.arb.Inspect(ctx, m.names)
+	defer lk.k.end(lk.tally)
+	st, err := lk.k.arb.Inspect(ctx, lk.names)
 	if err != nil {
 		return State{}, outward(err)
 	}
 	return State{
 		Held: st.Held, Holder: st.Holder, Count: st.Count, TTL: st.TTL, Waiters: st.Waiters,
-		Token: st.Token, HolderToken: st.HolderToken, By: m.k.plate.whois(ctx, st.Client),
+		Token: st.Token, HolderToken: st.HolderToken, By: lk.k.plate.whois(ctx, st.Client),
 	}, nil
 }
 
@@ -87,11 +90,14 @@ func (m *Mutex) State(ctx context.Context) (State, error) {
 // without sharded channels. Until then it believes that it
 // holds the lock, so exclusion rests on the fencing token. It returns false when nobody held the
 // lock. With a ctx that has ended nothing is asked, as by State. Redisson: RLock.forceUnlock.
-func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
-	if err := m.of().begin(ctx, "force unlock"); err != nil {
+func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return m.of().force(ctx) }
+
+// force is Mutex.ForceUnlock, for every kind.
+func (lk *lock) force(ctx context.Context) (bool, error) {
+	if err := lk.begin(ctx, "force unlock"); err != nil {
 		return false, outward(err)
 	}
-	defer m.k.end(m.tally)
-	freed, err := m.k.arb.Force(ctx, m.names)
+	defer lk.k.end(lk.tally)
+	freed, err := lk.k.arb.Force(ctx, lk.names)
 	return freed, outward(err)
 }

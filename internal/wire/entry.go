@@ -15,7 +15,7 @@ type Entry struct {
 	ID      string // of NewID: the owner's field in Redis
 	Owner   string // of WithOwner; "" when the id is the owner
 	Lease   time.Duration
-	Block   int           // fencing tokens that a grant reserves
+	Block   int           // fencing tokens that a grant reserves; of a kind that several may hold, how much it takes
 	Timeout time.Duration // of one command about it
 }
 
