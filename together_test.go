@@ -27,7 +27,7 @@ func TestManyLocksGoTogether(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, warm.Unlock(t.Context()))
 
-	leases, errs := lockTogether(t, tap, c)
+	leases, errs := lockTogether(t, tap, func(name string) (*Lease, error) { return c.Mutex(name).Lock(t.Context()) })
 	var wg sync.WaitGroup
 	for i, err := range errs {
 		if i == 77 || i == 177 {
@@ -60,7 +60,7 @@ func TestManyLocksGoTogether(t *testing.T) {
 }
 
 // lockTogether asks for many locks so that they go together, and returns what became of each.
-func lockTogether(t *testing.T, tap *faults.Client, c *Client) ([]*Lease, []error) {
+func lockTogether(t *testing.T, tap *faults.Client, lock func(name string) (*Lease, error)) ([]*Lease, []error) {
 	t.Helper()
 	const locks, alone = 200, 32 // so many are out before others wait for one another
 	var together atomic.Int64
@@ -75,7 +75,7 @@ func lockTogether(t *testing.T, tap *faults.Client, c *Client) ([]*Lease, []erro
 	leases, errs := make([]*Lease, locks), make([]error, locks)
 	var wg sync.WaitGroup
 	for i := range locks {
-		wg.Go(func() { leases[i], errs[i] = c.Mutex(fmt.Sprintf("lock-%d", i)).Lock(t.Context()) })
+		wg.Go(func() { leases[i], errs[i] = lock(fmt.Sprintf("lock-%d", i)) })
 	}
 	require.Eventually(t, func() bool { return together.Load() > 0 }, patience, time.Millisecond)
 	tap.Release()
@@ -95,7 +95,7 @@ func TestOneForbiddenLockAmongMany(t *testing.T) {
 	warm, err := c.Mutex("warm").Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, warm.Unlock(t.Context()))
-	leases, errs := lockTogether(t, tap, c)
+	leases, errs := lockTogether(t, tap, func(name string) (*Lease, error) { return c.Mutex(name).Lock(t.Context()) })
 	for i, err := range errs {
 		if i >= 190 {
 			require.ErrorContains(t, err, "NOPERM")
