@@ -15,8 +15,8 @@ import (
 
 // questions are what a process has sent about one lock. The world's mutex guards them.
 type questions struct {
-	out    []*question
-	ended  []*question // the last ones
+	out   []*question
+	ended []*question // the last ones
 }
 
 // question is one command about a lock.
