@@ -48,7 +48,7 @@ func TestScriptArguments(t *testing.T) {
 			"release", func() (string, error) { return alone.Text("release") },
 			append(keys, id, "200", "256", "", "", another+":946684712345678901"), "id=p1.1 lease=200 block=256 next_id=p2.1",
 		},
-		{"recount", func() (string, error) { return alone.Text("recount") }, []string{"1", "orders-0", id, "2", "300"}, "id=p1.1 count=2 lease=300"},
+		{"recount", func() (string, error) { return alone.Text("recount") }, []string{"1", "orders-0", id, "2", "300"}, "id=p1.1 hold count=2 lease=300"},
 		{
 			"renew", func() (string, error) { return alone.Text("renew") },
 			[]string{"2", "orders-0", "orders-1", id, "0", "200", another + ":18132640572312086", "1", "300"},
