@@ -104,3 +104,47 @@ func calm(w *faults.Client) {
 		}
 	}
 }
+
+// A lock that is forced open while the answer that grants it is still on its way was lost before its holder knew of it. The
+// holder is told by the message, though it came first: it asks Redis at once, and not with its next renewal.
+func TestForcedOpenBeforeTheGrantIsHeard(t *testing.T) {
+	for name, n := range map[string]int{"one": 1, "quorum": 3} {
+		t.Run(name, func(t *testing.T) {
+			nodes := masters(t, n)
+			c, taps := tapped(t, nodes, WithLease(far))
+			other, _ := tapped(t, nodes)
+			ctx := t.Context()
+			beside, err := c.Mutex("beside").Lock(ctx)
+			require.NoError(t, err)
+			for i, s := range nodes {
+				listening(t, s, c)
+				taps[i].Filter(faults.All(faults.Script("acquire", "vote").And(faults.Carrying("k")), faults.Stall))
+			}
+			granted := make(chan *Lease, 1)
+			go func() {
+				l, err := c.Mutex("k").Lock(ctx)
+				if err != nil {
+					t.Error(err)
+				}
+				granted <- l
+			}()
+			for _, w := range taps {
+				within(t, w.Told()) // it has the lock there, and does not know
+			}
+			freed, err := other.Mutex("k").ForceUnlock(ctx)
+			require.NoError(t, err)
+			require.True(t, freed)
+			_, err = other.Mutex("beside").TryLock(ctx)
+			require.ErrorIs(t, err, ErrNotAcquired)
+			within(t, beside.Wanted()) // what was published before was heard before
+			for _, w := range taps {
+				w.Filter(nil)
+				w.Release()
+			}
+			l := within(t, granted)
+			require.Eventually(t, func() bool {
+				return l.Context().Err() != nil || stateOf(t, other.Mutex("k")).HolderToken == l.Token()
+			}, patience, time.Millisecond, "it believes in a lock that it has lost")
+		})
+	}
+}

@@ -88,9 +88,12 @@ func (h *Hub) deliver(g wire.Grant) *Ear {
 	phase := e.phase.Load()
 	switch {
 	case g.Wanted && g.Tokens.First == 0:
-	case g.Tokens.First == 0 && phase == earWaits: // deposed before it knew of its grant, or nudged
+	case g.Tokens.First == 0 && phase == earWaits: // nudged, or deposed before it knew of its grant
 		e.hints.Nudged = true
 		e.wake.Poke()
+		if !g.Nudge {
+			e.doubt() // the grant may be on its way
+		}
 	case g.Nudge:
 	case g.Tokens.First == 0:
 		e.doubt() // it was deposed
