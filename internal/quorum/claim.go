@@ -140,8 +140,11 @@ func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (c
 	out := c.q.answers("set count", c.Entry.Names.Name)
 	c.q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
 		held, err := m.Wire.SetCount(ctx, c.Entry, count, lease)
-		if err == nil && !held {
+		switch {
+		case err == nil && !held:
 			return wire.ErrLost
+		case err == nil && !c.contest.voters[m.index-1].confirms(sent):
+			return errYielding
 		}
 		return err
 	})

@@ -289,6 +289,9 @@ func (t *contest) ask(how string) {
 	for _, v := range t.due(now, how == wire.ToTry) {
 		v.Belief.Begin(now)
 		b, s := wire.Ballot{Ticket: t.written, Yield: t.yield(v), How: how, Least: least}, v.seed()
+		if b.Yield > 0 {
+			v.yielded.Store(&yieldIsOut)
+		}
 		answered := v.ask(now)
 		if !t.q.crew.Start(func() { t.cast(t.send(v, now, b, s), answered) }) {
 			close(answered) // the client is being closed, which the contest hears next
@@ -324,6 +327,10 @@ func (t *contest) due(now clock.Stamp, once bool) (due []*voter) {
 func (t *contest) cast(got vote, answered chan struct{}) {
 	if got.err == nil {
 		t.q.measure(got.took)
+	}
+	if got.yield > 0 && !got.unsent && !link.Unanswered(got.err) {
+		now := clock.Now()
+		got.voter.yielded.CompareAndSwap(&yieldIsOut, &now)
 	}
 	t.votes <- got
 	if !got.unsent {

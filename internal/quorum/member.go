@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -78,7 +79,26 @@ type voter struct {
 	// missing is when a renewal was sent that first found the lock lost there; nil while it is not
 	// known to be. Renewals read and write it from their own goroutines.
 	missing atomic.Pointer[clock.Stamp]
+
+	// yielded is when the last vote was answered that gives the grant back, clock.Never() while that
+	// is out, and nil where there was none since the grant that is believed.
+	yielded atomic.Pointer[clock.Stamp]
 }
+
+// yieldIsOut is what yielded is while a vote that gives the grant back may still run.
+var yieldIsOut = clock.Never()
+
+// confirms reports whether the node's word counts that it keeps the lock, where it was asked at sent.
+// It does not while a vote may still run that gives the node's grant back, which a contender sent
+// before it got its quorum elsewhere: until that vote runs the node has the lock, and says so; then it
+// goes to another contender, or is ours for another lease.
+func (v *voter) confirms(sent clock.Stamp) bool {
+	answered := v.yielded.Load()
+	return answered == nil || answered.Before(sent)
+}
+
+// errYielding is why the word of a node does not count.
+var errYielding = errors.New("it may still give back what it was granted for")
 
 func newVoter(t *contest, m *member, pause clock.Backoff) *voter {
 	v := &voter{member: m, contest: t, amiss: pause, failing: pause}
@@ -127,6 +147,7 @@ func (v *voter) owns(now clock.Stamp) bool { return v.Belief.Owns(v.Entry, now) 
 // believe takes the grant that Belief has come to.
 func (v *voter) believe(before int64) {
 	if b := &v.Belief; b.Number != before {
+		v.yielded.Store(nil) // a vote that comes late names another grant
 		v.counted = b.Number + int64(b.Count) - 1
 	}
 }

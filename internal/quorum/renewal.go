@@ -72,6 +72,9 @@ func (t *tally) count(m *member, i int, result wire.Result, err error) wire.Resu
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r, v := &t.rows[i], t.voter(i, m)
+	if result == wire.Renewed && !v.confirms(t.sent) {
+		result, err = wire.Unanswered, errYielding
+	}
 	switch result {
 	case wire.Unanswered:
 		r.failure = err

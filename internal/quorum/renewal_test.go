@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -209,4 +210,49 @@ func TestLateRepairIsUndone(t *testing.T) {
 	taps[1].Release()
 	within(t, taps[1].Told())
 	require.Eventually(t, func() bool { return nodes[1].Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+}
+
+// A vote that gives a node's grant back may be on its way when its contender gets a quorum elsewhere. Until it runs the
+// node has the lock, and says so; then it goes to another contender, or comes back for a lease that is shorter. So that
+// node's word does not count for Extend, a re-entry or a renewal, unless they were sent after that vote was answered.
+func TestNodeThatMayGiveBackConfirmsNothing(t *testing.T) {
+	servers := masters(t, 3)
+	q, taps := tapped(t, servers, func(c *Config) { c.Timeout = 2 * time.Second })
+	c := q.newClaim(entry(t, q))
+	_, err := c.Wait(t.Context(), nil)
+	require.NoError(t, err)
+	defer c.Abandon()
+	e := c.contest
+	for _, s := range servers {
+		require.Eventually(t, func() bool { return s.Do("HEXISTS", "k", c.Entry.ID) == "1" }, patience, time.Millisecond)
+	}
+	for e.voters[0].pending {
+		e.count(<-e.votes)
+	}
+	require.True(t, e.voters[0].owns(clock.Now()))
+
+	taps[0].Filter(faults.Next(faults.Script("vote"), faults.Hold))
+	e.voters[0].give(clock.Now())
+	e.ask(wire.ToWait)
+	within(t, taps[0].Told())
+	taps[2].Filter(faults.All(faults.AnyScript, faults.LoseCall))
+	const long = time.Minute
+	renews := func() (got wire.Result) {
+		q.Renew(t.Context(), []claim.Renewal{{Claim: c, Lease: long}},
+			func(_ int, r wire.Result, _ clock.Stamp, _ error) { got = r })
+		return got
+	}
+	_, err = c.SetCount(t.Context(), 1, long)
+	var refused *wire.QuorumError
+	require.ErrorAs(t, err, &refused, "one node's word and that of one which is about to give back")
+	require.ErrorContains(t, err, errYielding.Error())
+	require.Equal(t, wire.Unanswered, renews())
+
+	taps[0].Release()
+	e.count(<-e.votes) // no other contender waits: it is granted to us again, for a lease
+	left, err := strconv.Atoi(servers[0].Do("PTTL", "k"))
+	require.NoError(t, err)
+	require.LessOrEqual(t, time.Duration(left)*time.Millisecond, q.cfg.Lease, "and not for what was asked before")
+	require.Eventually(t, func() bool { _, err := c.SetCount(t.Context(), 1, long); return err == nil }, patience, time.Millisecond)
+	require.Equal(t, wire.Renewed, renews())
 }
