@@ -123,7 +123,7 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 	return lk
 }
 
-// known is what a name stands for, kept for those who make a Mutex each time they lock. It never
+// known is what a name stands for, kept for callers that make a Mutex each time they lock. It never
 // changes. As the key of a context's value it finds the innermost lease of the lock.
 type known struct {
 	k     *keeper // of the client

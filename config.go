@@ -54,7 +54,7 @@ type leaseConfig struct {
 type lineConfig struct {
 	passes   int // local hand-overs in a row; 1: none
 	passTime time.Duration
-	strict   bool          // nobody overtakes a goroutine that is being woken
+	strict   bool          // no goroutine overtakes one that is being woken
 	linger   time.Duration // how long an unlocked lock may be kept; 0: not at all
 }
 
@@ -64,7 +64,7 @@ type nodeConfig struct {
 	retention time.Duration // how long Redis keeps a fencing counter after its last grant; 0: for ever
 	retained  bool          // retention is what the user said
 	prefix    string        // of all names in Redis
-	name      string        // by which the client tells who it is; "": it does not
+	name      string        // by which the client is known to others; "": by none
 	logged    *logged       // writes events to the logger; nil for none
 	observer  Observer      // nil for none
 }

@@ -19,7 +19,7 @@
 //
 // The goroutines of a process that want the same lock stand in line in memory, first come first
 // served, and only the first of them talks to Redis: it queues there once and sleeps until it is
-// told. An unlock hands the lock to the next in line, here or in another process, without anybody
+// told. An unlock hands the lock to the next in line, here or in another process, with no one
 // racing for it. A lock passes between goroutines of one process without a command, for a bounded
 // number of times and a bounded time (see [WithLocalHandoff]). With [WithLinger] a process keeps a
 // lock that it has unlocked, and takes it again without a command, until somebody else wants it;

@@ -19,8 +19,8 @@ func (waited) Error() string { return "the time to wait is up" }
 // Unwrap makes it match what it would be had the caller's own time been up.
 func (waited) Unwrap() error { return context.DeadlineExceeded }
 
-// refused is the error for a ctx that had ended before anything was done. Nobody was asked, so it must
-// not say that somebody else has the lock.
+// refused is the error for a ctx that had ended before anything was done. Redis was not asked, so it must
+// not say that another owner has the lock.
 func (lk *lock) refused(ctx context.Context, op string) error {
 	if op == "acquire" && lk.enclosingLost(ctx) {
 		return ErrLost

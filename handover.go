@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// keeper is what the locks and holds of a client have in common: who decides, who waits here, and
+// keeper is what the locks and holds of a client have in common: what decides, the goroutines that wait here, and
 // what is kept.
 type keeper struct {
 	id     string // uuid: fields and inbox of the client
@@ -78,8 +78,8 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 }
 
 // passOn gives the hold to the next local waiter, within the bounds that keep other processes from
-// starving. A hold that may linger is bound by nothing more, and is laid down where nobody waits; one
-// that might until somebody else wanted it goes to that one.
+// starving. A hold that may linger is bound by nothing more, and is laid down where no goroutine waits.
+// One that might have lingered until another process wanted it goes to that process.
 func (h *hold) passOn(now clock.Stamp) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,8 +98,8 @@ func (h *hold) passOn(now clock.Stamp) bool {
 		h.refill(now)
 	}
 	key, soon := h.entry.Names.Gate(), !h.cfg.strict && now.Since(h.term.Began()) <= gate.Soon
-	// Passed, or laid down, under h.mu: a loss that comes now finds the gate with the one who has the
-	// hold by then. And last of all, since that one asks for h.mu at once.
+	// Passed, or laid down, under h.mu: a loss that comes now finds the gate with the goroutine that
+	// has the hold by then. And last of all, since that goroutine asks for h.mu at once.
 	switch {
 	case cached && h.tally.lingering.Load() < maxLingering/tallies:
 		if h.k.gates.Rest(key, baton{hold: h}, baton{hold: h, idle: true}, soon, now.Mono()) {
@@ -169,7 +169,7 @@ func (h *hold) pickUp() {
 	h.tally.lingering.Add(-1)
 }
 
-// giveBack ends a hold that lies idle. It acts once, whoever calls it.
+// giveBack ends a hold that lies idle. It acts once, however often it is called.
 func (h *hold) giveBack() {
 	h.mu.Lock()
 	if !h.rest.Idle {
@@ -217,7 +217,7 @@ func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
 		nh := k.newHold(new(hold), next, g, h.cfg, true)
 		nh.last = h.last
 		if !k.gates.Pass(key, baton{hold: nh}) {
-			_ = nh.finish(ctx, clock.Now()) // everyone who waited has given up
+			_ = nh.finish(ctx, clock.Now()) // all that waited have given up
 		}
 	case next != nil && k.gates.Pass(key, baton{next: next}):
 	default:

@@ -28,7 +28,7 @@ func (h *hold) reenter(ctx context.Context, s, outer *share) error {
 // the hold on, and what was entered would be a stranger's.
 func (h *hold) reenterOnce(ctx context.Context, s, outer *share) error {
 	if err := h.ops.lock(ctx, &h.mu); err != nil {
-		// Nobody else can have what is re-entered: Redis has not answered what was asked before.
+		// No other owner can have what is re-entered: Redis has not answered what was asked before.
 		return h.notReentered(wire.ErrNoAnswer, err)
 	}
 	defer h.ops.unlock(&h.mu)

@@ -45,7 +45,7 @@ func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock
 func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atGate bool, how How) (*Lease, error) {
 	first := new(firstLease)
 	if atGate && lk.names.Kind.Shared() {
-		lk.k.gates.Leave(lk.names.Gate()) // to the next here, who may hold the lock beside this one
+		lk.k.gates.Leave(lk.names.Gate()) // to the next here, which may hold the lock beside this one
 		atGate = false
 	}
 	h := lk.k.newHold(&first.hold, c, g, lk.cfg, atGate)
@@ -74,12 +74,12 @@ func (l *Lease) lost(cause error) {
 // leaseCtx is the context of a lease. It carries the ownership, and it asks the clock: in a process
 // that was stopped past the lease, Err tells the truth before the watchdog's timer has fired.
 //
-// Most leases end with nobody having waited for that. So the standard library's context, which
-// wakes who waits and ends what is derived from it, is made only once somebody asks for it.
+// Most leases end, and no goroutine has waited for that. So the standard library's context, which
+// wakes the waiters and ends what is derived from it, is made only once a caller asks for it.
 type leaseCtx struct {
 	context.Context // that was given to Lock
 	lease           *Lease
-	made            atomic.Pointer[madeCtx] // nil while nobody asked and the lease has not ended
+	made            atomic.Pointer[madeCtx] // nil while no caller asked and the lease has not ended
 }
 
 // madeCtx is a lease's context as the standard library knows it, or how one ended that was not
@@ -108,7 +108,7 @@ func (c *leaseCtx) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// whole makes the context if nobody did before. It takes no mutex: what the caller's context is
+// whole makes the context unless it was made before. It takes no mutex: what the caller's context is
 // asked may come back here, where that is a lease's too.
 func (c *leaseCtx) whole() context.Context {
 	for {
@@ -254,7 +254,7 @@ func (l *Lease) Count() int {
 // own time limit of five command timeouts.
 //
 // It returns ErrNotHeld when this lease was unlocked before, and ErrLost when the lock was lost
-// before it could be unlocked: then somebody else may have held it meanwhile. A *NodeError says
+// before it could be unlocked: then another owner may have held it meanwhile. A *NodeError says
 // that Redis did not answer in time. The caller no longer holds the lock then either; the release
 // is repeated in the background until Redis answers.
 func (l *Lease) Unlock(ctx context.Context) error {

@@ -84,7 +84,7 @@ func (c *config) block() int {
 	return c.passes
 }
 
-// closedNotice is for those who ask when it is known already.
+// closedNotice is for callers that ask when it is known already.
 var closedNotice = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)

@@ -20,7 +20,7 @@ type call struct {
 	ctx    context.Context // of the caller
 	began  time.Duration   // 0 while it has done nothing that takes long
 	waits  bool            // that was told
-	lent   bool            // to who may tell it something later still
+	lent   bool            // to what may tell it something later still
 	failed time.Duration   // since when Redis does not answer, 0 for it does
 	next   time.Duration   // when to tell that again
 }
@@ -106,7 +106,7 @@ func (l *Lease) introduce(e *Event) {
 		e.From = h.last
 	}
 	if e.How != HowReentered {
-		h.last = l.number // whose turn it was before returned from here before its Unlock passed the hold on
+		h.last = l.number // the lease before returned from here before its Unlock passed the hold on
 	}
 	h.k.cfg.observer.Observe(*e)
 	if !l.told.CompareAndSwap(toldNothing, toldAcquired) {
@@ -117,11 +117,11 @@ func (l *Lease) introduce(e *Event) {
 // What an observer knows of a lease.
 const (
 	toldNothing  = iota
-	toldAcquired // who ends the lease tells
-	owedLost     // the lease was lost before: who has it tells
+	toldAcquired // what ends the lease tells
+	owedLost     // the lease was lost before: its caller tells
 )
 
-// watched reports whether somebody is told of the lock's events.
+// watched reports whether the lock's events are observed.
 func (lk *lock) watched() bool {
 	return lk != nil && lk.err == nil && lk.known != nil && lk.k.cfg.observer != nil
 }
@@ -235,7 +235,7 @@ func (l *Lease) ended(kind EventKind, cause error) {
 	o.Observe(e)
 }
 
-// held is how long the lease was, when it is over. Nobody but who ended it asks.
+// held is how long the lease was, when it is over. Only the goroutine that ended it asks.
 func (l *Lease) held() time.Duration {
 	if l.share.over {
 		return l.share.since
@@ -252,7 +252,7 @@ func (l *Lease) unlockedWith(err error) {
 	case err == ErrNotHeld, err == ErrClosed: // a node's word may be either, too
 	case !wire.IsLost(err):
 		l.ended(EventReleased, err)
-	case l.unlocked(): // who lost the hold did not find this lease in it any more
+	case l.unlocked(): // the goroutine that lost the hold did not find this lease in it any more
 		l.ended(EventLost, err)
 	}
 }

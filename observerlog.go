@@ -244,7 +244,7 @@ func (all observers) Observe(e Event) {
 	}
 }
 
-// addLogged lets the logger be told, beside whom an option named. It is called once a client.
+// addLogged adds the logger to the observer that an option named. It is called once a client.
 func (c *config) addLogged() {
 	switch {
 	case c.logged == nil:

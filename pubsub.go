@@ -41,7 +41,7 @@ type contender struct {
 	remark  claim.Remark
 	failure error // of the last poll that ended; nil when it was answered
 	ticket  string
-	holder  string // who was in the way
+	holder  string // the owner that was in the way
 	ttl     time.Duration
 	asked   clock.Stamp // when the last answered poll was sent
 	answers int         // that told it to wait
@@ -133,7 +133,7 @@ func (c *contender) answered(a *wire.Answer, sent clock.Stamp) {
 	c.answers++
 }
 
-// polled keeps what became of a poll, and tells those who wait at the gate.
+// polled keeps what became of a poll, and tells the goroutines that wait at the gate.
 func (c *contender) polled(failure error) {
 	c.failure = failure
 	if c.remark != nil {

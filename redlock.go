@@ -16,7 +16,7 @@ import (
 // NewRedlock returns a client whose locks are held by a quorum of nodes: independent Redis masters,
 // none of which knows another, usually five. It is a Client like any other. A lock is held while
 // more than half of the nodes (or as many as WithQuorum says) keep it; the others may be down,
-// hung, cut off or in the hands of somebody else. The idea is Redlock's, with queues instead of
+// hung, cut off or in another owner's hands. The idea is Redlock's, with queues instead of
 // random retries; docs/safety.md says what it takes and what it gives.
 //
 // Each node is asked with a timeout of its own (WithCommandTimeout, by default a twentieth of the

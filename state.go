@@ -27,7 +27,7 @@ type State struct {
 	// Redisson's, and on several nodes, where it is a quorum's.
 	HolderToken int64
 
-	// By says who holds the lock, where the holder's client has WithClientName and so has the client
+	// By says which client holds the lock, where the holder's client has WithClientName and so has the client
 	// that asks; else it is zero. It is zero for Redisson's holders, and for an owner of WithOwner that
 	// several clients share.
 	By Holder
@@ -85,10 +85,10 @@ func (lk *lock) inspect(ctx context.Context) (State, error) {
 	}, nil
 }
 
-// ForceUnlock frees the lock whoever holds it and hands it to the next waiter. A relock holder is
+// ForceUnlock frees the lock, whichever owner holds it, and hands it to the next waiter. A relock holder is
 // told at once, or with its next renewal if it cannot be reached, or hears nothing, as on a Cluster
 // without sharded channels. Until then it believes that it
-// holds the lock, so exclusion rests on the fencing token. It returns false when nobody held the
+// holds the lock, so exclusion rests on the fencing token. It returns false when no owner held the
 // lock. With a ctx that has ended nothing is asked, as by State. Redisson: RLock.forceUnlock.
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return m.of().force(ctx) }
 

@@ -76,7 +76,7 @@ type ClientObserver interface {
 	ObserveClient(c *Client) (closed func())
 }
 
-// introduce tells who observes the client of it.
+// introduce tells observers of the client.
 func (c *Client) introduce(to Observer) {
 	all, several := to.(observers)
 	if !several {

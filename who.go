@@ -16,7 +16,7 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// WithClientName makes the client say in Redis who it is, so that a holder is shown by more than a
+// WithClientName makes the client say its name in Redis, so that a holder is shown by more than a
 // uuid: by name, which is the service's, say "billing", and beside it host, process id, when the
 // client was made, and the library's version. State.By and the command relock tell it.
 //
@@ -186,7 +186,7 @@ func (p *plate) close() {
 	gone.Wait()
 }
 
-// whois asks who a client is.
+// whois asks what a client says of itself.
 func (p *plate) whois(ctx context.Context, client string) Holder {
 	switch {
 	case p == nil || client == "":
@@ -198,7 +198,7 @@ func (p *plate) whois(ctx context.Context, client string) Holder {
 	return Holder(card)
 }
 
-// named adds to the error of a busy lock who holds it, as far as that is known.
+// named adds to the error of a busy lock the client that holds it, as far as that is known.
 func (p *plate) named(err error) error {
 	if held, is := err.(*wire.HeldError); is {
 		held.By = p.known(held.Holder)
@@ -206,7 +206,7 @@ func (p *plate) named(err error) error {
 	return err
 }
 
-// asking is a remark that asks, too, who holds what c waits for.
+// asking is a remark that asks, too, which client holds what c waits for.
 func (p *plate) asking(c claim.Claim, then claim.Remark) claim.Remark {
 	if p == nil {
 		return then
@@ -254,7 +254,7 @@ func (p *plate) known(holder string) wire.Card {
 	return card
 }
 
-// ask asks for those who are wanted, one after the other. Where that fails, say for want of rights, none
+// ask asks for the clients that are wanted, one after the other. Where that fails, say for want of rights, none
 // is asked for as long as the plate's own would have stood.
 func (p *plate) ask() {
 	p.mu.Lock()

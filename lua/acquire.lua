@@ -38,7 +38,7 @@ if open(lease, block, id, owner, own_line()) then
   if inbox == '' then
     return { 1, take(lease, block, id, owner) }
   end
-  -- Whoever finds the lock free with a queue serves the queue: expiry and Redisson's unlock leave it so.
+  -- A command that finds the lock free with a queue serves the queue: expiry and Redisson's unlock leave it so.
   local me
   if ticket ~= '-' then
     queued, me = join(member, ticket, lease), member

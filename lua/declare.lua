@@ -2,7 +2,7 @@
 --
 -- needs: guard
 -- ARGV[1]  run id that the process told when no marker was found
--- ARGV[2]  longest lease anybody may rely on, in ms
+-- ARGV[2]  longest lease that any client may rely on, in ms
 --
 -- Returns 1, or 0 when there is a marker by now or it is another process: then the guard decides.
 if redis.call('EXISTS', 'relock_incarnation') == 1 or run_id() ~= ARGV[1] then

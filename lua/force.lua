@@ -1,4 +1,4 @@
--- force: free the lock whoever holds it, tell the deposed, and hand it over.
+-- force: free the lock, whichever owner holds it, tell that owner, and hand it over.
 --
 -- needs: kind handover news
 -- quorum: ballot

@@ -1,4 +1,4 @@
--- grant: give the free lock to somebody.
+-- grant: give the free lock to an entry.
 --
 -- needs: token kind
 --

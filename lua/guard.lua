@@ -1,7 +1,7 @@
 -- guard: notice that this Redis may have forgotten locks.
 --
 -- needs: longest retention counter
--- Longest is the longest lease anybody may rely on, in ms, 0 for no guard.
+-- Longest is the longest lease that any client may rely on, in ms, 0 for no guard.
 -- The hash relock_incarnation holds {run, born, longest} of the process that wrote last. It stands for the whole Redis and
 -- is not among the keys: a quorum's masters are no Cluster.
 --

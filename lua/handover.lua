@@ -1,4 +1,4 @@
--- handover: give the free lock to those who wait.
+-- handover: give the free lock to its waiters.
 --
 -- needs: kind grant
 -- quorum: ballot
@@ -9,7 +9,7 @@
 
 -- hand_over gives the free lock to the first waiters whose clients still listen: to one, or to as many as a batch has while
 -- the lock is open to them. me is granted by the caller's reply. NUMSUB decides, because PUBLISH counts pattern subscribers
--- too. A + before the lease in its message says that others wait behind who is granted. Returns me, else the last one
+-- too. A + before the lease in its message says that others wait behind the new holder. Returns me, else the last one
 -- granted, with its token and how many, or nothing. A member that ends behind its id is an older client's.
 local function hand_over(inbox, publish, me)
   local line = next_line()

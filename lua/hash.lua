@@ -52,7 +52,7 @@ local function standing(_, block, _, _)
   return first, count
 end
 
--- holder is the owner field of the lock, '' when there is none. The sharers of an owner, who may be thousands, are not read.
+-- holder is the owner field of the lock, '' when there is none. The sharers of an owner, which may be thousands, are not read.
 local function holder()
   local _, _, owner = granted()
   local fields = owner and owner ~= '' and { owner } or holders()

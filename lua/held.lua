@@ -37,7 +37,7 @@ local function recounted(id, count, lease)
   return type(written) == 'table' and written or 1
 end
 
--- contents is all that is kept of those who hold.
+-- contents is all that is kept of the holders.
 local function contents()
   return redis.call('HGETALL', KEYS[1])
 end

@@ -28,7 +28,7 @@ type Scripts struct {
 	Hooks     string        // its text where it is none of this package's files
 	Quorum    bool          // for a node of a quorum, else for a Redis that decides alone
 	Retention time.Duration // how long a fencing counter outlives its last grant, 0 for ever
-	Longest   time.Duration // quorum: the longest lease anybody may rely on, 0 for no guard
+	Longest   time.Duration // quorum: the longest lease that any client may rely on, 0 for no guard
 }
 
 // Text returns the whole text of a script, say acquire. An unknown file, or a cycle of needs, is an error.

@@ -21,7 +21,7 @@ local function own_line()
 end
 local next_line = own_line
 
--- idle reports whether the entry may take the lock and is not in it, and nobody waits.
+-- idle reports whether the entry may take the lock and is not in it, and no one waits.
 local function idle(_, _, _, _)
   return redis.call('EXISTS', KEYS[1], KEYS[2]) == 0
 end

@@ -1,4 +1,4 @@
--- mutex_release_many: what release does for many mutexes that nobody waits for.
+-- mutex_release_many: what release does for many mutexes that no one waits for.
 --
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
@@ -9,7 +9,7 @@
 -- ARGV[10] PUBLISH or SPUBLISH, left out for PUBLISH
 --
 -- Returns nothing: it only defines survey, which returns the answers of those that it ended. It asks and tells before it
--- deletes: what fails or is heard by somebody is left to release, which tells once more.
+-- deletes: what fails or is heard by a waiter is left to release, which tells once more.
 local function survey(keys, args, entries, deep, wide)
   local queues, free, answers = {}, {}, {}
   for i = 1, entries do

@@ -1,4 +1,4 @@
--- mutex_unvote: what unvote does for a held mutex that nobody waits for, in one go: most unvotes need no function.
+-- mutex_unvote: what unvote does for a held mutex that no one waits for, in one go: most unvotes need no function.
 --
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}

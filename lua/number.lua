@@ -1,4 +1,4 @@
--- number: under which number somebody has a lock on a node of a quorum, and how long the node's seed lasts.
+-- number: under which number an entry has a lock on a node of a quorum, and how long the node's seed lasts.
 --
 -- needs: retention kept guard kind token
 -- KEYS[1]  lock hash        name; what is noted there as again:<acquisition id> is the number of a sharer

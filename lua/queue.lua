@@ -4,7 +4,7 @@
 --
 -- Returns nothing: it only defines functions.
 
--- member_of is a waiter's entry in the queue: all that whoever hands over to it needs to know. What ends in a colon, or in
+-- member_of is a waiter's entry in the queue: all that a hand-over to it needs to know. What ends in a colon, or in
 -- an owner whose block is one, says that its client can be told of fewer tokens than the block.
 local function member_of(lease, block, id, owner)
   return lease .. ':' .. block .. ':' .. id .. ':' .. owner
@@ -31,7 +31,7 @@ local function give_up(member)
   redis.call('ZREM', own_line(), member)
 end
 
--- waiting is the reply to one who does not hold the lock: {0, counter, ticket, holder's PTTL, holder}. Where nobody holds
+-- waiting is the reply to an entry that does not hold the lock: {0, counter, ticket, holder's PTTL, holder}. Where no entry holds
 -- it, left is how long it is left to others.
 local function waiting(ticket, left)
   return { 0, decimal(counted()), ticket, left or time_left(), holder() }

@@ -8,6 +8,6 @@
 -- ARGV[3]  lease, milliseconds
 --
 -- Returns 1, or 0 when the acquisition no longer holds the lock. A higher count that a full Redis refuses is an error, but
--- the lease is lengthened all the same: who re-enters is turned away, who holds the lock keeps it.
+-- the lease is lengthened all the same: the re-entry is turned away, the holder keeps the lock.
 -- Wire: the re-entrant branch of RedissonLock.tryLockInnerAsync; absolute, because a lost reply is sent again.
 return recounted(ARGV[1], ARGV[2], tonumber(ARGV[3]))

@@ -1,4 +1,4 @@
--- refill: reserve the next fencing tokens for one who holds the lock, as long as nobody else waits for it.
+-- refill: reserve the next fencing tokens for the holder of the lock, as long as no one waits for it.
 --
 -- needs: kind token turn
 -- quorum: refuse

@@ -3,7 +3,7 @@
 -- needs: guard
 --
 -- Returns QUARANTINED <born> <ms left> then, else goes on. Scripts that need it begin where it ends: what a node may have
--- forgotten it confirms to nobody.
+-- forgotten it confirms to no one.
 
 if quarantined() then
   return refused()

@@ -11,7 +11,7 @@
 -- ARGV[3]  block of this acquisition
 -- ARGV[4]  shared owner, '' when the acquisition id is the owner
 -- ARGV[5]  '0' not to leave the lock to Redisson's waiters where some listen
--- ARGV[6]  acquisition id to queue in its place, '' for none; nobody is queued where grants cannot be sent
+-- ARGV[6]  acquisition id to queue in its place, '' for none; none is queued where grants cannot be sent
 -- ARGV[7]  its lease, milliseconds
 -- ARGV[8]  its block
 -- ARGV[9]  inbox channel prefix, '' where grants cannot be sent
@@ -37,7 +37,7 @@ if held then
     end
   end
 end
--- below: what a lock that nobody waits for does not need
+-- below: what a lock that no one waits for does not need
 if not held then
   give_up(member_of(ARGV[2], ARGV[3], id, owner))
   if batch > 1 and inbox ~= '' then

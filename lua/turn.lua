@@ -1,4 +1,4 @@
--- turn: leave the free lock to Redisson's waiters, who cannot be handed it.
+-- turn: leave the free lock to Redisson's waiters, which cannot be handed it.
 --
 -- needs: counter lease
 -- KEYS[2]  queue of waiters relock_queue:{name}; its member `turn` has minus the end of the turn, server microseconds
@@ -9,7 +9,7 @@
 
 local TURN = 10 -- milliseconds, as turnTime in turns.go
 
--- foreigners reports whether somebody listens for the unlock who is no relock client.
+-- foreigners reports whether a client listens for the unlock that is not relock's.
 local function foreigners(publish)
   local subs = redis.call('PUBSUB', publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', KEYS[4], KEYS[5])
   return tonumber(subs[2]) > tonumber(subs[4])

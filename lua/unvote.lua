@@ -28,12 +28,12 @@ if held and free and next_id == '' and redis.pcall('EXISTS', next_line()) == 0 t
   announce('PUBLISH')
   return { 1 }
 end
--- below: what a lock that nobody waits for does not need
+-- below: what a lock that no one waits for does not need
 if held and not free then
   forget_number(id)
 elseif not held then
   give_up(member_of(lease, block, id, owner))
-  -- Free already where this Redis was restarted or the lease ran out: then nobody else serves the queue.
+  -- Free already where this Redis was restarted or the lease ran out: then no other client serves the queue.
   free = open(lease, block, id, owner, own_line())
 end
 

@@ -33,7 +33,7 @@ if shut then
   end
   return why_barred()
 end
--- Who is in again after a yield has a new number: a copy of this command that comes late names nothing that stands. The
+-- An entry that is in again after a yield has a new number: a copy of this command that comes late names nothing that stands. The
 -- owner's other sharers stay in.
 local first = yield ~= '' and string.match(noted('vote') or '', '^(%d+)')
 if first and yield == number_of(id, owner, first) and leave(id, owner) then

@@ -18,8 +18,8 @@ const (
 	vetTimeout = 250 * time.Millisecond // how long the first Lock waits for the inbox's answer
 )
 
-// denial is a channel that Redis does not let this user subscribe. It concerns those who would wait
-// for its messages, and nobody else: neither other locks nor holders.
+// denial is a channel that Redis does not let this user subscribe. It concerns the waiters for its
+// messages alone: neither other locks nor holders.
 type denial struct {
 	err   error
 	pause clock.Backoff
@@ -43,7 +43,7 @@ func (h *Hub) noteDenial(channel string, err error) (time.Duration, bool) {
 	defer h.mu.Unlock()
 	r := h.roomOf(channel)
 	if r == nil && channel != wire.InboxPrefix+h.client {
-		return linger, false // nobody wants it any more
+		return linger, false // no entry wants it any more
 	}
 	d, first := h.denied[channel], false
 	if d == nil {
@@ -99,7 +99,7 @@ func (e *Ear) Deafness() error {
 }
 
 // verdict holds an entry back that was granted its lock before it was known whether the inbox may
-// be subscribed, until that is known: a missing right is told to the first Lock, not to those who
+// be subscribed, until that is known: a missing right is told to the first Lock, not to waiters that
 // will wait one day.
 func (e *Ear) verdict(ctx context.Context) error {
 	late := time.NewTimer(min(vetTimeout, e.entry.Timeout))

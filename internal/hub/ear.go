@@ -12,7 +12,7 @@ import (
 // Signal asks a contender to look for grants, and at Redis. It has one slot: wake-ups coalesce.
 type Signal chan struct{}
 
-// NewSignal returns a signal that nobody has given.
+// NewSignal returns a signal that was not given.
 func NewSignal() Signal { return make(Signal, 1) }
 
 // Poke gives the signal. It never blocks.
@@ -28,7 +28,7 @@ func (s Signal) Poke() {
 type Watcher interface {
 	// Doubt says that the lock may have been lost.
 	Doubt()
-	// Wanted says that somebody else wants the lock, or when not sure, that word of that may have
+	// Wanted says that another process wants the lock, or when not sure, that word of that may have
 	// been missed.
 	Wanted(sure bool)
 }
@@ -38,7 +38,7 @@ type Watcher interface {
 type Hints struct{ Look, Nudged bool }
 
 // Ear is what one entry hears. It lives: waiting, held, releasing, closed. Its methods are called
-// by the goroutine that has the entry, one at a time. As long as nobody waits for the lock the ear
+// by the goroutine that has the entry, one at a time. As long as no one waits for the lock the ear
 // is quiet: then only Register and Close ask the hub.
 type Ear struct {
 	hub   *Hub
@@ -174,7 +174,7 @@ func (e *Ear) Watch(w *Watcher) {
 	}
 }
 
-// Attend makes the ear hear that somebody else wants the lock, and reports whether it does by now.
+// Attend makes the ear hear that another process wants the lock, and reports whether it does by now.
 func (e *Ear) Attend() bool {
 	h := e.hub
 	if h.hears.Load() {
@@ -204,7 +204,7 @@ func (e *Ear) granted(t wire.Tokens) {
 	e.wake.Poke()
 }
 
-// want notes that somebody else wants the lock, or when not sure that it may be so. When sure, the
+// want notes that another process wants the lock, or when not sure that it may be so. When sure, the
 // caller does not hold the hub's mutex.
 func (e *Ear) want(sure bool) {
 	news := int32(maybeWanted)

@@ -36,7 +36,7 @@ type Hub struct {
 	done   chan struct{} // closed by Stop: contenders leave
 	wg     sync.WaitGroup
 	feed   feed
-	vetted chan struct{} // closed once it is known whether the inbox may be subscribed, or that nobody can tell
+	vetted chan struct{} // closed once it is known whether the inbox may be subscribed, or that Redis cannot tell
 
 	// settled is set once the inbox is wanted and vetted, which it then stays: a grant has nothing
 	// more to ask for.
@@ -48,7 +48,7 @@ type Hub struct {
 
 	// mu guards what follows and the hub's fields in every Ear. Invariant: ears holds exactly those
 	// of entries that are not over; a room holds exactly those of them that want to hear of its
-	// lock's unlock channel; vacant holds exactly the rooms that hold nobody; and only channels
+	// lock's unlock channel; vacant holds exactly the rooms that are empty; and only channels
 	// that are wanted are denied.
 	mu      sync.Mutex
 	ears    map[string]*Ear    // by the entry's id
@@ -70,7 +70,7 @@ type feed interface {
 	listen()       // the inbox is wanted
 }
 
-// room is a lock's unlock channel and who listens to it here. Locks of two kinds meet in it only where
+// room is a lock's unlock channel and the entries that listen to it here. Locks of two kinds meet in it only where
 // Redisson tells both over one channel.
 type room struct {
 	names   *wire.Names
@@ -123,7 +123,7 @@ func (h *Hub) Subscribed(channel string) {
 	h.confirm(channel)
 }
 
-// confirm is Subscribed for those who hold the hub's mutex.
+// confirm is Subscribed for callers that hold the hub's mutex.
 func (h *Hub) confirm(channel string) {
 	delete(h.denied, channel)
 	if r := h.rooms[channel]; r != nil {
@@ -159,7 +159,7 @@ func (h *Hub) tidy() {
 	}
 }
 
-// endIdle ends rooms that nobody has listened in for a while, as many as may be ended in one go. It
+// endIdle ends rooms that have been empty for a while, as many as may be ended in one go. It
 // reports whether there may be more.
 func (h *Hub) endIdle(now time.Time) bool {
 	h.mu.Lock()
@@ -195,7 +195,7 @@ func (h *Hub) Go(f func()) bool {
 	return h.spawn(f)
 }
 
-// spawn is Go for those who hold the hub's mutex.
+// spawn is Go for callers that hold the hub's mutex.
 func (h *Hub) spawn(f func()) bool {
 	if h.closed {
 		return false

@@ -126,7 +126,7 @@ func (f *plainFeed) connect(ctx context.Context) (driver.Listener, error) {
 	}
 }
 
-// begin lists what a new session is to subscribe: first what somebody waits for.
+// begin lists what a new session is to subscribe: first what entries wait for.
 func (f *plainFeed) begin() {
 	f.began = time.Now()
 	f.h.mu.Lock()

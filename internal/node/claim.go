@@ -28,7 +28,7 @@ type Belief struct {
 	Sent    clock.Stamp
 	Base    clock.Stamp // when the question was sent whose answer told Counter, or the first question
 	Counter int64       // the fencing counter at Base, -1 for unknown
-	Fresh   bool        // the first question of all was answered with it: nobody waited then
+	Fresh   bool        // the first question of all was answered with it: no one waited then
 }
 
 // Begin notes that the first question is about to be sent.
@@ -117,7 +117,7 @@ type Claim struct {
 const (
 	stageRuns = iota
 	stageEnds // a release may be out
-	stageOver // nobody waits for an answer
+	stageOver // no caller waits for an answer
 )
 
 // Start makes c the claim of an entry. Nothing is sent, and no message comes for it before Enter.
@@ -185,7 +185,7 @@ func (c *Claim) cameLate() bool {
 }
 
 // Refill asks, in the background, for the tokens of another block, and tells done of them where the
-// entry holds the lock and nobody waits for it. They are as good as a new grant's at that moment.
+// entry holds the lock and no one waits for it. They are as good as a new grant's at that moment.
 func (c *Claim) Refill(done func(Grant)) {
 	c.node.refills.Start(func() {
 		ctx := c.node.Hub.Context()

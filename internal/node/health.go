@@ -70,7 +70,7 @@ type presence struct {
 	telling bool       // a goroutine tells, and sees to what comes meanwhile
 }
 
-// answered is told of each command as health is. Who is told may take its time: no other goroutine
+// answered is told of each command as health is. What tell does may take its time: no other goroutine
 // waits for that.
 func (p *presence) answered(err error) {
 	if p.down.Load() == (err != nil) {

@@ -22,10 +22,10 @@ const (
 const (
 	modePlain    = 1 + iota // inbox and unlock channels by PUBLISH
 	modeSharded             // both by SPUBLISH
-	modeRaceOnly            // PUBLISH on a Cluster: nobody can count listeners, so nothing is handed over
+	modeRaceOnly            // PUBLISH on a Cluster: listeners cannot be counted, so nothing is handed over
 )
 
-// probe is the question which channels a Cluster has. One is out at a time; who needs the answer
+// probe is the question which channels a Cluster has. One is out at a time; a caller that needs the answer
 // waits for it as long as the own context lives.
 type probe struct {
 	done chan struct{} // closed once mode or err is set

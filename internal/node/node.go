@@ -27,7 +27,7 @@ type Grant struct {
 	Token  int64       // the first fencing token
 	Passes int         // how many of the grant's tokens may be used in a row
 	Sent   clock.Stamp // the lease runs from here at the latest
-	Fresh  bool        // nobody waited for the lock when it was asked for at Sent
+	Fresh  bool        // no one waited for the lock when it was asked for at Sent
 }
 
 // Config is what a client says of a Redis.
@@ -36,7 +36,7 @@ type Config struct {
 	Timeout   time.Duration // of a command whose caller has left, and of those without one
 	Retention time.Duration // of fencing counters
 	Votes     bool          // it is a node of a quorum
-	Longest   time.Duration // of a node: the longest lease anybody may rely on, 0 for no restart guard
+	Longest   time.Duration // of a node: the longest lease that any client may rely on, 0 for no restart guard
 	PubSub    PubSub
 	Impaired  func(cause error) // told why the Redis works worse than it should
 	Presence  func(cause error) // told why a command was not answered, and nil once one is again; may be nil
@@ -174,7 +174,7 @@ func (n *Node) alike(batch []wire.Renewal) bool {
 	return true
 }
 
-// renew sends a batch whose locks are alike, in commands that keep nobody waiting for long.
+// renew sends a batch whose locks are alike, in commands that keep others waiting for a short time only.
 func (n *Node) renew(ctx context.Context, wg *sync.WaitGroup, batch []wire.Renewal, note func(i int, r wire.Result, err error)) {
 	for from := 0; from < len(batch); from += wire.MaxBatch {
 		part := batch[from:min(from+wire.MaxBatch, len(batch))]
@@ -195,7 +195,7 @@ func (n *Node) Inspect(ctx context.Context, names *wire.Names) (wire.State, erro
 	return n.Wire.Inspect(ctx, names)
 }
 
-// Force frees a lock whoever holds it. It returns false when nobody did.
+// Force frees a lock, whichever owner holds it. It returns false when none did.
 func (n *Node) Force(ctx context.Context, names *wire.Names) (bool, error) {
 	way, err := n.route(ctx, names)
 	if err != nil {

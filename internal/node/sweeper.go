@@ -14,7 +14,7 @@ import (
 )
 
 // sweeper ends claims that are over here but perhaps not in Redis: a release that went unanswered,
-// an acquire that may still come late, a grant that nobody waits for. It repeats until Redis
+// an acquire that may still come late, a grant that no goroutine waits for. It repeats until Redis
 // answered. Where an acquire may still run it comes back, soon at first and then every third of a
 // lease, until one whole lease has passed.
 //

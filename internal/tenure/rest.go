@@ -13,7 +13,7 @@ const Grain = 5 * time.Millisecond
 //
 //   - if no one waited when it was granted, which only the answer to a first question proves, and for
 //     the option's time from when that question was sent. No later command moves that: neither a
-//     renewal, which does not ask who waits, nor a question that was sent again.
+//     renewal, which does not ask for waiters, nor a question that was sent again.
 //   - as long as no message says that another process wants the lock, or was missed. So a lock rests
 //     only where such messages are heard.
 //

@@ -140,7 +140,7 @@ func MS(d time.Duration) string { return lastMS.text(max(1, d.Milliseconds())) }
 // lastMS and lastBlock are what was told last: most locks have the same lease, and the same block.
 var lastMS, lastBlock spelled
 
-// spelled is a number as text, kept for the next who needs the same.
+// spelled is a number as text, kept for the next caller that needs the same.
 type spelled struct{ last atomic.Pointer[number] }
 
 type number struct {
@@ -158,7 +158,7 @@ func (s *spelled) text(n int64) string {
 }
 
 // parseAnswer reads {1, first token, how many} or {0, counter, ticket, TTL, holder}, and how many
-// heard that the lock is wanted where somebody was told.
+// heard that the lock is wanted, where any was told.
 func parseAnswer(got []driver.Value) (a Answer, err error) {
 	granted := len(got) == 3
 	if !granted && len(got) != 5 && len(got) != 6 {
@@ -203,7 +203,7 @@ const (
 	Again int64 = -2 // enter it, under another number
 )
 
-// Ballot is what a vote says beside who asks.
+// Ballot is what a vote says beside its entry.
 type Ballot struct {
 	Ticket string
 	Yield  int64 // grant of that number to give back to a lower ticket, or Apart or Again; 0 for none
@@ -252,7 +252,7 @@ func proposal(least int64) string {
 }
 
 // parseVote reads {1 or 0, number or counter, lowest ticket, TTL, holder, the node's clock, how
-// many tokens}, and how many heard that the lock is wanted where somebody was told.
+// many tokens}, and how many heard that the lock is wanted, where any was told.
 func parseVote(got []driver.Value) (a Answer, err error) {
 	if len(got) != 7 && len(got) != 8 {
 		return a, fmt.Errorf("vote: answer of %d parts", len(got))

@@ -142,7 +142,7 @@ func ClientOf(holder string) string {
 	return client
 }
 
-// ClientIn finds out whose hold the fields of a lock's hash and their values, by turns, tell: the
+// ClientIn finds out which client's hold the fields of a lock's hash and their values, by turns, tell: the
 // uuid of relock's client, "" for another's lock. A shared owner's is that of its sharers, if they
 // are of one client.
 func ClientIn(fields []string) (client string) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Entry is one try for a lock: who asks for what. It never changes, and its id is never used again,
+// Entry is one try for a lock. It never changes, and its id is never used again,
 // so every command about it can be sent twice.
 type Entry struct {
 	Names   *Names

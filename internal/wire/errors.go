@@ -34,13 +34,13 @@ var ErrUnlocked = errors.New("the enclosing lease was unlocked")
 // lock may be held, by others.
 var ErrNotThere = errors.New("not held there")
 
-// ErrBusy is what a contender hears that gave up while Redis answered: somebody else has the lock.
+// ErrBusy is what a contender hears that gave up while Redis answered: another owner has the lock.
 var ErrBusy = errors.New("busy")
 
 // ErrNoAnswer says that what was asked before is still not answered.
 var ErrNoAnswer = errors.New("no answer")
 
-// HeldError tells who was in the way.
+// HeldError tells which owner was in the way.
 type HeldError struct {
 	Name, Holder string
 	By           Card // what the holder's client says of itself, as far as it is known
@@ -94,7 +94,7 @@ func (e *MemberError) Error() string { return fmt.Sprintf("node %d: %v", e.Node,
 // Unwrap returns the node's error.
 func (e *MemberError) Unwrap() error { return e.Err }
 
-// GivenUp makes err that of a caller who gave up, by cause, while Redis did not answer or failed
+// GivenUp makes err that of a caller that gave up, by cause, while Redis did not answer or failed
 // with err.
 func GivenUp(op, name string, err, cause error) error {
 	switch err := err.(type) {
@@ -123,7 +123,7 @@ func FromRedis(err error) bool {
 }
 
 // IsLost reports whether err says of the very lock that was asked about that it is no longer held.
-// An error that wraps ErrLost may only tell why a caller left, who waited under the context of
+// An error that wraps ErrLost may only tell why a caller left that waited under the context of
 // another lock.
 func IsLost(err error) bool { return err == ErrLost || err == ErrMaxHold }
 
@@ -133,7 +133,7 @@ var finalErrors = []error{
 	ErrInvalidOwner, ErrInvalidNodes, ErrUnlocked, driver.ErrClosed,
 }
 
-// Transient reports whether err is a failure that may pass without anybody changing the caller, the
+// Transient reports whether err is a failure that may pass without a change of the caller, the
 // user's rights or the data: Lock rides those out. That a context has ended cannot be told from
 // err, which may be a command's time-out: loops look at their own.
 func Transient(err error) bool {

@@ -18,7 +18,7 @@ func (r *Redis) SetCount(ctx context.Context, e *Entry, count int, lease time.Du
 }
 
 // Refill reserves the next block of tokens for e at a Redis that decides alone. It returns none where
-// e holds the lock no more, or somebody waits for it.
+// e holds the lock no more, or another entry waits for it.
 func (r *Redis) Refill(ctx context.Context, way Route, e *Entry) (Tokens, error) {
 	args := []string{e.ID, strconv.Itoa(e.Block), way.Publish}
 	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).refill, e.Names.keys, args, nil)
@@ -145,7 +145,7 @@ func (r *Redis) Declare(ctx context.Context, run string, longest time.Duration) 
 	return n == 1, err
 }
 
-// Force frees a lock whoever holds it. It returns false when nobody did.
+// Force frees a lock, whichever owner holds it. It returns false when none did.
 func (r *Redis) Force(ctx context.Context, way Route, n *Names) (bool, error) {
 	keys := n.keysTo(4)
 	if r.from.Votes {

@@ -24,7 +24,7 @@ type Kind struct {
 	Read func(st *State, contents []string) error
 }
 
-// Channel is where those hear of a lock who wait for it without standing in relock's queue. Kinds that
+// Channel is where waiters hear of a lock that do not stand in relock's queue. Kinds that
 // Redisson tells over one channel share a Channel.
 type Channel struct {
 	Unlock string                    // starts the channel that tells that the lock may be free
@@ -52,7 +52,7 @@ var Mutex = Add(&Kind{
 	Read:     readHash,
 })
 
-// kinds are all there are, by name: a grant that comes for an entry nobody knows any more names its
+// kinds are all there are, by name: a grant that comes for an entry that is not known any more names its
 // kind.
 var kinds = make(map[string]*Kind)
 

@@ -18,8 +18,8 @@ const wantedNews = 2
 type Grant struct {
 	Tokens Tokens
 	Lease  time.Duration
-	Nudge  bool // Tokens.First is 0: on a node of a quorum, somebody with a lower ticket asks for the lock
-	Wanted bool // Tokens.First is 0: somebody else wants the lock; else: others wait behind the entry
+	Nudge  bool // Tokens.First is 0: on a node of a quorum, a contender with a lower ticket asks for the lock
+	Wanted bool // Tokens.First is 0: another entry wants the lock; else: others wait behind the entry
 	ID     string
 	Owner  string
 	Name   string // of the lock in Redis

@@ -22,7 +22,7 @@ const (
 // lock takes. What a script is refused it is refused whether that was asked or not, so no lock is ever
 // held by two for want of a right. But a right that only an Unlock or a renewal needs is missed when
 // the lock is held, which then stays until its lease ends. To ask takes Redis as long as all else for a
-// lock that nobody wants. Rights are for commands, for all names alike, or for patterns of names, most
+// lock that no entry wants. Rights are for commands, for all names alike, or for patterns of names, most
 // of which are prefixes. So it is asked
 //
 //   - for each of the first names of a client, and then for each family of names: the first of them,

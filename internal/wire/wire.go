@@ -17,7 +17,7 @@ import (
 type Options struct {
 	Votes     bool          // it is a node of a quorum; else it decides alone
 	Retention time.Duration // how long it keeps a fencing counter after the last grant, 0 for ever
-	Longest   time.Duration // of a node: the longest lease anybody may rely on, 0 for no restart guard
+	Longest   time.Duration // of a node: the longest lease that any client may rely on, 0 for no restart guard
 }
 
 // Redis sends scripts to one Redis: a typed method each, so that positions are written once. They
