@@ -248,7 +248,7 @@ func TestShortTimeoutLeavesTheCommandOut(t *testing.T) {
 	l.Close()
 }
 
-// What becomes of a command that no lock needs is told to nobody, whether it is answered, refused or lost.
+// What becomes of a command that no lock needs is reported to no one, whether it is answered, refused or lost.
 func TestUnheededCommandsSayNothingOfTheRedis(t *testing.T) {
 	var fate error
 	r := &faults.Stub{OnRun: func(context.Context, *driver.Script, []string, []string) (driver.Value, error) {

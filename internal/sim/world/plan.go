@@ -29,7 +29,7 @@ type Plan struct {
 	Lease    time.Duration   // of the clients
 	Leases   []time.Duration // that locks are taken with
 	Rates    rates
-	Crowded  int     // link.Crowded
+	Crowded  int     // link.BatchFrom
 	Handoff  handoff // of calls that ask for none, where there is a throng
 	Events   []event
 	Fresh    bool             // nobody has initialized guarded nodes
@@ -162,7 +162,7 @@ func beside(prefix, name string) string {
 
 // crowd has many actors of a quarter of the plans lock many names, and what they ask for go together.
 func (p *Plan) crowd() {
-	p.Crowded = link.Crowded
+	p.Crowded = link.BatchFrom
 	if p.Topology.Quorum || throw(p.Seed, "crowded").stream().IntN(4) > 0 {
 		return
 	}

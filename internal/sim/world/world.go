@@ -106,8 +106,8 @@ func perform(t *testing.T, plan *Plan, o Options) (res *Result) {
 	defer func(was io.Reader) { rand.Reader = was }(rand.Reader)
 	digits := throw(plan.Seed, "digits")
 	rand.Reader = &digits // of acquisitions' ids
-	defer func(was int) { link.Crowded = was }(link.Crowded)
-	link.Crowded = plan.Crowded
+	defer func(was int) { link.BatchFrom = was }(link.BatchFrom)
+	link.BatchFrom = plan.Crowded
 	var w *World
 	defer func() {
 		if died := recover(); died != nil {

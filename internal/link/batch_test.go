@@ -29,7 +29,7 @@ type sent struct {
 }
 
 // held is a Redis that answers when the test says so: to each caller its own first argument, as
-// does pair, and an error to the caller who asks for "bad".
+// does pair, and an error to the caller that asks for "bad".
 type held struct {
 	faults.Stub
 	came chan *sent
@@ -59,10 +59,10 @@ func newHeld() *held {
 	return h
 }
 
-// full has so many commands out that who comes waits for others.
+// full has so many commands out that further calls queue.
 func full(t *testing.T, h *held, l *Link, wg *sync.WaitGroup) []*sent {
 	t.Helper()
-	for i := range Crowded {
+	for i := range BatchFrom {
 		wg.Go(func() {
 			if v, err := share(t.Context(), l, "lone"+strconv.Itoa(i), nil); err != nil || v != "lone"+strconv.Itoa(i) {
 				t.Errorf("%q, %v", v, err)
@@ -70,27 +70,27 @@ func full(t *testing.T, h *held, l *Link, wg *sync.WaitGroup) []*sent {
 		})
 	}
 	var out []*sent
-	for range Crowded {
+	for range BatchFrom {
 		out = append(out, within(t, h.came))
 		require.False(t, out[len(out)-1].many)
 	}
 	return out
 }
 
-func share(ctx context.Context, l *Link, what string, who Latecomer) (string, error) {
-	v, err := l.Share(ctx, time.Minute, pair, []string{"k" + what}, []string{what}, who)
+func share(ctx context.Context, l *Link, what string, late Latecomer) (string, error) {
+	v, err := l.Share(ctx, time.Minute, pair, []string{"k" + what}, []string{what}, late)
 	if err != nil {
 		return "", err
 	}
 	return v.Text()
 }
 
-// waiters is how many wait to go together.
+// waiters is how many calls are queued.
 func waiters(l *Link) (n int) {
-	l.crowd.mu.Lock()
-	defer l.crowd.mu.Unlock()
-	for _, p := range l.crowd.waiting {
-		n += len(p.of)
+	l.batcher.mu.Lock()
+	defer l.batcher.mu.Unlock()
+	for _, p := range l.batcher.queue {
+		n += len(p.calls)
 	}
 	return n
 }
@@ -142,16 +142,17 @@ func TestManyGoTogether(t *testing.T) {
 	}
 	await(t, l, 3)
 	closed := make(chan struct{})
-	go func() { l.Close(); close(closed) }() // who waits is sent still
+	go func() { l.Close(); close(closed) }() // what is queued is sent still
 	calm(h, &wg, append(out, c))
 	within(t, closed)
-	require.Zero(t, l.crowd.out)
-	require.Zero(t, l.crowd.flights)
-	require.Empty(t, l.crowd.waiting)
+	require.Zero(t, l.batcher.out)
+	require.Zero(t, l.batcher.inFlight)
+	require.Empty(t, l.batcher.queue)
 }
 
-// Who leaves while it waits was never sent; who leaves while it is out hears later what became of it.
-func TestLeavingACrowd(t *testing.T) {
+// A call whose caller leaves the queue was never sent. A call whose caller leaves later tells its
+// latecomer what became of it.
+func TestLeavingABatch(t *testing.T) {
 	h := newHeld()
 	l := New(h, time.Minute, nil)
 	var wg sync.WaitGroup
@@ -194,15 +195,16 @@ func TestLeavingACrowd(t *testing.T) {
 	l.Close()
 }
 
-// Whose time is over while it waits was never sent; whose time is over while it is out hears later what became of it.
-func TestTimeIsOverInACrowd(t *testing.T) {
+// A call whose time is over in the queue was never sent. A call whose time is over later tells its
+// latecomer what became of it.
+func TestTimeIsOverInABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld()
 		l := New(h, time.Minute, nil)
 		var wg sync.WaitGroup
 		out := full(t, h, l, &wg)
-		shortly := func(ctx context.Context, who Latecomer) error {
-			_, err := l.Share(ctx, time.Second, pair, []string{"k"}, []string{"short"}, who)
+		shortly := func(ctx context.Context, late Latecomer) error {
+			_, err := l.Share(ctx, time.Second, pair, []string{"k"}, []string{"short"}, late)
 			return err
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -261,7 +263,7 @@ func TestArgumentsAreTheCommandsOwn(t *testing.T) {
 	out := full(t, h, l, &wg)
 	later := leave(l, []string{"later"}, func() *sent {
 		await(t, l, 1)
-		time.Sleep(2 * linger) // for so long it waits for others
+		time.Sleep(2 * maxWait) // for so long it waits for others
 		out[0].end <- nil
 		return within(t, h.came)
 	})
@@ -271,7 +273,7 @@ func TestArgumentsAreTheCommandsOwn(t *testing.T) {
 }
 
 // One caller's error is its own; an answer that is lost is lost for all; a refusal is asked again in halves.
-func TestFailuresOfACrowd(t *testing.T) {
+func TestFailuresOfABatch(t *testing.T) {
 	refused := &driver.ReplyError{Text: "NOPERM no permissions to access one of the keys"}
 	for name, tc := range map[string]struct {
 		end  func(c *sent) error
