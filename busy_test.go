@@ -191,8 +191,8 @@ func TestTheLastPollCounts(t *testing.T) {
 	require.NoError(t, l.Unlock(context.Background()))
 }
 
-// What is remarked at a gate is told to those who leave its line, whoever came to the gate since.
-func TestRemarkOutlivesItsGoroutine(t *testing.T) {
+// A report at a gate reaches the waiters that give up, also when another goroutine came to the gate since.
+func TestReportOutlivesItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gate.New[int]()
 		_, free := g.TryEnter("k")
@@ -211,15 +211,15 @@ func TestRemarkOutlivesItsGoroutine(t *testing.T) {
 			synctest.Wait()
 		}
 		gone := errors.New("gone")
-		require.True(t, g.Remark("k", gone))
+		require.True(t, g.Report("k", gone))
 		require.True(t, g.Pass("k", 1))
 		var left *gate.Left
 		require.ErrorAs(t, <-errs, &left)
 		require.ErrorIs(t, left, context.DeadlineExceeded)
-		require.Equal(t, gone, left.Remark)
+		require.Equal(t, gone, left.Report)
 		require.Equal(t, time.Second, left.Stood)
 		require.Equal(t, time.Second, left.Waited)
-		require.False(t, g.Remark("k", nil))
+		require.False(t, g.Report("k", nil))
 		g.Leave("k")
 		<-errs
 	})

@@ -67,7 +67,7 @@ func isNil(rdb rueidis.Client) bool {
 
 func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
 	k := &keeper{id: id, cfg: cfg, arb: arb, gates: gate.New[baton](), idle: make(chan struct{}, 1)}
-	k.remark = func(key string, heard error) { k.gates.Remark(key, heard) }
+	k.remark = func(key string, heard error) { k.gates.Report(key, heard) }
 	k.plate = newPlate(id, &cfg, arb)
 	k.dog = newWatchdog(arb.Renew, k.plate.rounds())
 	c := &Client{keeper: k}

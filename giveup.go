@@ -48,10 +48,10 @@ func (lk *lock) leftTheLine(err error) error {
 	switch {
 	case !ok:
 		return ErrClosed
-	case left.Remark == gate.ErrNothingYet && left.Stood >= min(left.Waited, lk.cfg.commandTimeout):
+	case left.Report == gate.ErrUnreported && left.Stood >= min(left.Waited, lk.cfg.commandTimeout):
 		return lk.k.arb.Silence("acquire", lk.names.Name, left.Cause)
-	case left.Remark != nil && left.Remark != gate.ErrNothingYet:
-		return wire.GivenUp("acquire", lk.names.Name, left.Remark, left.Cause)
+	case left.Report != nil && left.Report != gate.ErrUnreported:
+		return wire.GivenUp("acquire", lk.names.Name, left.Report, left.Cause)
 	}
 	return &wire.HeldError{Name: lk.names.Name, Local: true, Cause: left.Cause}
 }

@@ -20,7 +20,7 @@ type keeper struct {
 	cfg    config
 	arb    claim.Arbiter
 	gates  *gate.Gates[baton]
-	remark claim.Remark // at a gate
+	remark claim.Report // at a gate
 	dog    *watchdog
 	plate  *plate        // nil where the client has no name
 	idle   chan struct{} // one slot: a last call of a tally ended on a closed client
@@ -195,7 +195,7 @@ func (h *hold) withdraw() {
 func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
 	key := h.entry.Names.Gate()
 	var next claim.Claim
-	if k.gates.Remark(key, gate.ErrNothingYet) {
+	if k.gates.Report(key, gate.ErrUnreported) {
 		e := k.entry(h.entry.Names, "", h.cfg)
 		h.mu.Lock()
 		alone := h.rest.Alone()
@@ -210,7 +210,7 @@ func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
 	}
 	g, granted, err := h.claim.Release(ctx, next)
 	if !granted {
-		k.gates.Remark(key, heardBack(err))
+		k.gates.Report(key, heardBack(err))
 	}
 	switch {
 	case granted:

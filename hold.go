@@ -51,7 +51,7 @@ type hold struct {
 func (k *keeper) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool) *hold {
 	e, now := c.Of(), clock.Now()
 	if atGate {
-		k.gates.Remark(e.Names.Gate(), nil)
+		k.gates.Report(e.Names.Gate(), nil)
 	}
 	*h = hold{
 		k: k, tally: k.tallyOf(e.Names), claim: c, entry: e, cfg: cfg, atGate: atGate,

@@ -135,7 +135,7 @@ func (c *call) how() How {
 }
 
 // noticing is a remark that is the call's too.
-func (c *call) noticing(then claim.Remark) claim.Remark {
+func (c *call) noticing(then claim.Report) claim.Report {
 	if c == nil {
 		return then
 	}

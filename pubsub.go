@@ -38,7 +38,7 @@ type contender struct {
 	single *single
 	wake   hub.Signal
 
-	remark  claim.Remark
+	remark  claim.Report
 	failure error // of the last poll that ended; nil when it was answered
 	ticket  string
 	holder  string // the owner that was in the way
@@ -52,7 +52,7 @@ type contender struct {
 func (c *contender) Of() *wire.Entry { return &c.entry }
 
 // Wait polls, sleeps until a message or for as long as it is safe, and polls again.
-func (c *contender) Wait(ctx context.Context, remark claim.Remark) (node.Grant, error) {
+func (c *contender) Wait(ctx context.Context, remark claim.Report) (node.Grant, error) {
 	c.remark = remark
 	c.Enter()
 	failing := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}

@@ -277,7 +277,7 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 		return nil, lk.leftTheLine(err)
 	case b.idle && !b.hold.resume(now):
 		b = baton{}
-		lk.k.gates.Remark(lk.names.Gate(), gate.ErrNothingYet)
+		lk.k.gates.Report(lk.names.Gate(), gate.ErrUnreported)
 	}
 	switch {
 	case b.hold != nil:
@@ -333,7 +333,7 @@ func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.St
 
 // contend waits for the lock with a claim, at its gate or past it.
 func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, seen *call) (*Lease, error) {
-	var remark claim.Remark
+	var remark claim.Report
 	if atGate {
 		remark = lk.k.remark
 	}

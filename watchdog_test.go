@@ -41,7 +41,7 @@ func (s *scripted) Claim(e wire.Entry) claim.Claim { return &scriptedClaim{s: s,
 
 func (c *scriptedClaim) Of() *wire.Entry { return &c.entry }
 
-func (c *scriptedClaim) Wait(context.Context, claim.Remark) (node.Grant, error) {
+func (c *scriptedClaim) Wait(context.Context, claim.Report) (node.Grant, error) {
 	return node.Grant{Token: 1, Passes: c.entry.Block, Sent: clock.Now(), Fresh: c.s.fresh}, nil
 }
 

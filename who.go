@@ -207,7 +207,7 @@ func (p *plate) named(err error) error {
 }
 
 // asking is a remark that asks, too, which client holds what c waits for.
-func (p *plate) asking(c claim.Claim, then claim.Remark) claim.Remark {
+func (p *plate) asking(c claim.Claim, then claim.Report) claim.Report {
 	if p == nil {
 		return then
 	}

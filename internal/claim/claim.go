@@ -1,6 +1,6 @@
-// Package claim is the seam between a lock in this process and what decides who holds it: one Redis,
-// or a quorum of them. All that stands above it (gate, hold, watchdog) is written once. Errors that
-// pass it are those of internal/wire.
+// Package claim is the seam between a lock in this process and what decides which owner holds it:
+// one Redis, or a quorum of them. All that stands above it (gate, hold, watchdog) is written once.
+// Errors that pass it are those of internal/wire.
 package claim
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Arbiter decides who holds a lock.
+// Arbiter decides which owner holds a lock.
 type Arbiter interface {
 	// Claim returns the claim of an entry. It sends nothing.
 	Claim(e wire.Entry) Claim
 	// Renew lengthens leases and calls settle once for each of them.
 	Renew(ctx context.Context, batch []Renewal, settle Settle)
-	// Silence is the error of a caller that gave up, by cause, and nothing had been heard by then.
+	// Silence is the error of a caller that gave up, for cause, before anything was heard.
 	Silence(op, name string, cause error) error
 	Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 	Force(ctx context.Context, n *wire.Names) (bool, error)
@@ -27,22 +27,22 @@ type Arbiter interface {
 	Initialize(ctx context.Context) error
 	// Nodes are those that decide.
 	Nodes() []*node.Node
-	// Stop makes all who contend leave, with ErrClosed.
+	// Stop makes all contenders leave, with ErrClosed.
 	Stop()
 	// Close, after Stop, tries once more to end what was abandoned, and returns when no goroutine is
 	// left.
 	Close()
 }
 
-// Claim is one entry as the arbiter has it. Its methods are called by one goroutine at a time, but
-// for Asks.
+// Claim is one entry as the arbiter has it. Its methods are called by one goroutine at a time,
+// except for Asks, which any goroutine may call.
 type Claim interface {
 	// Of is the entry.
 	Of() *wire.Entry
-	// Wait blocks until the entry holds the lock. It tells remark, unless that is nil, what is heard
-	// meanwhile. After a failure the entry may still be queued, or own the lock unknowingly: another
-	// contender waits for it, or it has to be abandoned.
-	Wait(ctx context.Context, remark Remark) (node.Grant, error)
+	// Wait blocks until the entry holds the lock. It calls report, unless that is nil, with what is
+	// heard meanwhile. After a failure the entry may still be queued, or own the lock unknowingly:
+	// another contender waits for it, or it has to be abandoned.
+	Wait(ctx context.Context, report Report) (node.Grant, error)
 	// Try takes the lock if it is free, in one round trip. After a failure the claim is over.
 	Try(ctx context.Context) (node.Grant, error)
 	// Release ends the claim, which is then over whatever is returned. With next, next is queued in
@@ -52,14 +52,14 @@ type Claim interface {
 	// SetCount writes the hold count and lengthens the lease; the stamp is when the confirmed command
 	// was sent.
 	SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error)
-	// Refill asks for the tokens of another block, and tells done of them, from any goroutine. Where
+	// Refill asks for the tokens of another block, and calls done with them, from any goroutine. If
 	// another entry waits for the lock, and on a quorum, there are none, and done is not called.
 	Refill(done func(node.Grant))
 	// Attend reports whether the entry, which holds the lock, hears that another wants it.
 	Attend() bool
 	// Asks notes that Redis is about to be asked to keep the lock for lease.
 	Asks(lease time.Duration)
-	// Seen tells which owner held the lock when the entry last asked, "" for unknown, and what was
+	// Seen returns which owner held the lock when the entry last asked, "" for unknown, and what was
 	// left of the lease.
 	Seen() (holder string, ttl time.Duration)
 	// Watch makes news about the lock go to what keeps it.
@@ -70,9 +70,9 @@ type Claim interface {
 	Forget()
 }
 
-// Remark tells those who wait behind a contender in the line of key what it heard: nil that all is
-// well.
-type Remark func(key string, heard error)
+// Report takes what a contender has heard, for the goroutines that wait behind it in the line of
+// key. Nil says that all is well.
+type Report func(key string, heard error)
 
 // Renewal asks to lengthen one lease.
 type Renewal struct {
@@ -83,6 +83,6 @@ type Renewal struct {
 	Timeout time.Duration // of the command
 }
 
-// Settle is told, from any goroutine, what became of a renewal, by its place in the batch; err is
-// why one was not answered. The stamp is from before the confirmed command was sent.
+// Settle takes what became of the i-th renewal of a batch, in any goroutine. If it was not
+// answered, err says why. The stamp is from before the confirmed command was sent.
 type Settle func(i int, r wire.Result, sent clock.Stamp, err error)

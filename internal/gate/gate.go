@@ -1,17 +1,19 @@
-// Package gate queues the goroutines of one process that want the same key, first come first
-// served but for those who overtake while the first is being woken.
+// Package gate queues the goroutines of one process that want the same key. They are served in the
+// order in which they came, except that a running goroutine may overtake the first waiter while
+// that is being woken.
 //
 // Only the goroutine at the gate talks to Redis. It got there with a baton from the one before it:
 // what that one had already achieved, or nothing. However many goroutines wait, Redis sees one
 // contender per process and key.
 //
-// The one at the gate hands on in one of two ways. Pass gives gate and baton to the first in the
-// line, whose turn it is however long it takes to wake up. Offer calls the first and leaves the
-// baton where it is: until the called one comes, a goroutine that enters takes it at once, which
-// costs no switch of goroutines. Overtaking is bounded. Nobody overtakes one who has come in vain,
-// was called longer ago than Soon, or was overtaken mostOvertakes times: Offer then passes.
+// The goroutine at the gate hands on in one of two ways. Pass gives gate and baton to the first
+// waiter. It is that waiter's turn, however long it takes to wake up. Offer calls the first waiter
+// and leaves the baton where it is. Until the called waiter comes, a goroutine that enters takes
+// the baton at once, which costs no switch of goroutines. Overtaking is bounded. A waiter is no
+// longer overtaken if it has come in vain, was called longer ago than Soon, or was overtaken
+// maxOvertakes times: Offer then passes.
 //
-// Where nobody waits the one at the gate may leave a baton to rest there, for the next who comes.
+// If no goroutine waits, the one at the gate may leave a baton to rest there for the next to enter.
 //
 // So a gate is free, taken or offered, or a baton rests there:
 //
@@ -19,12 +21,12 @@
 //	taken    Enter: joins the line. Pass: taken by the first. Offer: offered, or as Pass.
 //	         Leave: taken by the first with no baton, or free. Rest: as Offer or Pass, or rests.
 //	rests    Enter: taken, with the baton. Withdraw: free.
-//	offered  Enter: taken, with the baton. The first comes, because it was called or since it gives
-//	         up: taken, with the baton. Leave, for what was offered is worth nothing any more: taken
-//	         by the first with no baton.
+//	offered  Enter: taken, with the baton. The first comes, because it was called or because it
+//	         gives up: taken, with the baton. Leave, for what was offered is worth nothing any
+//	         more: taken by the first with no baton.
 //
-// Nobody sleeps beside what is offered: the first in the line has been called, and whatever else
-// wakes it makes it look too. One who gives up in that moment returns with the baton.
+// No waiter sleeps beside an offer. The first in the line has been called, and whatever else wakes
+// it makes it look, too. A waiter that gives up in that moment returns with the baton.
 package gate
 
 import (
@@ -37,34 +39,34 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 )
 
-// ErrClosed is returned to those who wait at gates that have been closed.
+// ErrClosed is returned to goroutines that wait at gates that have been closed.
 var ErrClosed = errors.New("gates closed")
 
-// ErrNothingYet is the remark about a goroutine that came to a gate with no baton and has told
-// nothing yet.
-var ErrNothingYet = errors.New("nothing heard yet")
+// ErrUnreported stands for the report of a goroutine that came to a gate with no baton and has
+// reported nothing yet.
+var ErrUnreported = errors.New("nothing heard yet")
 
 const (
 	// Soon is about what a goroutine needs to wake up.
 	Soon = 4 * time.Microsecond
-	// mostOvertakes is how often one in the line is overtaken at most.
-	mostOvertakes = 3
+	// maxOvertakes is how often one waiter is overtaken at most.
+	maxOvertakes = 3
 )
 
-// A Left error is returned to one that gave up in the line. It matches the cause of that.
+// A Left error is returned to a waiter that gave up. It matches the cause of that.
 type Left struct {
 	Cause  error
-	Remark error         // what the goroutine at the gate told last, nil that all is well
-	Stood  time.Duration // for how long there has been a remark
-	Waited time.Duration // for how long the one that gave up was in the line
+	Report error         // the last one from the gate, nil if all is well
+	Stood  time.Duration // for how long the report has been other than nil
+	Waited time.Duration // for how long the waiter was in the line
 }
 
-// Error tells the cause, and the remark.
+// Error is the cause's text, and the report's.
 func (e *Left) Error() string {
-	if e.Remark == nil {
+	if e.Report == nil {
 		return e.Cause.Error()
 	}
-	return e.Cause.Error() + ": " + e.Remark.Error()
+	return e.Cause.Error() + ": " + e.Report.Error()
 }
 
 // Unwrap returns the cause.
@@ -73,22 +75,25 @@ func (e *Left) Unwrap() error { return e.Cause }
 // Gates holds a gate for each key in use. The zero value is not usable; call New.
 type Gates[T comparable] struct {
 	closed  chan struct{}
-	waiters sync.Pool // that nobody knows any more, for reuse
+	waiters sync.Pool // *waiter: those that no goroutine refers to any more
 	seed    maphash.Seed
-	yards   [yards]yard[T]
+	shards  [shards]shard[T]
 }
 
-// yards is how many mutexes the gates have. Keys that nobody wants at the same time seldom meet at
-// one of them, however many processors there are.
-const yards = 64
+// shards is how many mutexes the gates have. Goroutines that want different keys seldom meet at one
+// mutex, however many processors there are.
+const shards = 64
 
-// yard has the gates of the keys with one hash, on cache lines of its own.
-type yard[T comparable] struct {
-	// mu guards what follows, every line, and who sends to a waiter. Invariant: a key has a line
-	// exactly while its gate is taken or offered, or a baton rests there, for which nobody waits; a
-	// waiter is in its line until it has been given the gate, has taken what was offered, or has
-	// given up; one that is called and has not come in vain either has the call in its channel or is
-	// about to ask for mu; and where something is offered, the first in the line is such a one.
+// shard has the gates of the keys with one hash, on cache lines of its own.
+type shard[T comparable] struct {
+	// mu guards what follows, every line, and sending to a waiter. Invariants:
+	//
+	//   - A key has a line exactly while its gate is taken or offered, or a baton rests there.
+	//   - While a baton rests, the line has no waiter.
+	//   - A waiter is in its line until it was given the gate, took an offer, or gave up.
+	//   - A waiter that was called, and has not come in vain, will look: the call is in its channel, or
+	//     the waiter has received it and is about to lock mu.
+	//   - While something is offered, the first in the line is such a waiter.
 	mu    sync.Mutex
 	gates map[string]*line[T]
 	spare []*line[T]
@@ -96,13 +101,15 @@ type yard[T comparable] struct {
 	_ [8]uint64
 }
 
-func (g *Gates[T]) yardOf(key string) *yard[T] { return &g.yards[maphash.String(g.seed, key)%yards] }
+func (g *Gates[T]) shardOf(key string) *shard[T] {
+	return &g.shards[maphash.String(g.seed, key)%shards]
+}
 
-// of returns the yard of key's gate, locked.
-func (g *Gates[T]) of(key string) *yard[T] {
-	y := g.yardOf(key)
-	y.mu.Lock()
-	return y
+// lockShard returns the shard of key's gate, locked.
+func (g *Gates[T]) lockShard(key string) *shard[T] {
+	s := g.shardOf(key)
+	s.mu.Lock()
+	return s
 }
 
 type line[T comparable] struct {
@@ -110,30 +117,31 @@ type line[T comparable] struct {
 
 	offered bool
 	rests   bool
-	baton   T // that is offered, or rests
+	baton   T // the one that is offered, or that rests
 
-	remark error
-	since  time.Duration // there has been a remark since then
+	report error         // nil: all is well
+	since  time.Duration // since when the report is other than nil
 }
 
 type waiter[T comparable] struct {
 	prev, next *waiter[T]
-	hears      chan word[T] // one slot
+	signals    chan signal[T] // one slot
 	joined     time.Duration
 
 	called    bool
-	vain      bool          // it came, and somebody had overtaken it
-	calledAt  time.Duration // first
+	vain      bool          // it answered the call, and the offer was taken
+	calledAt  time.Duration // the first time
 	overtaken int
 }
 
-// word is what a waiter is told: that the gate is its own, or to come and see.
-type word[T any] struct {
+// signal is sent to a waiter. With given, the gate is its own. Else it is a call: the waiter is to
+// look whether the offer still stands.
+type signal[T any] struct {
 	given bool
 	baton T
 }
 
-// New returns gates that nobody stands at.
+// New returns gates, all of them free.
 func New[T comparable]() *Gates[T] {
 	return &Gates[T]{closed: make(chan struct{}), seed: maphash.MakeSeed()}
 }
@@ -150,8 +158,8 @@ func (g *Gates[T]) Enter(ctx context.Context, key string) (T, error) {
 // then.
 type Watcher interface{ Waits() }
 
-// EnterSeen is Enter for one whom seen watches, unless that is nil. It is told nothing of a gate
-// that is free, or offered.
+// EnterSeen is Enter, and calls seen.Waits, unless seen is nil, when the caller is in the line. At
+// a gate that is free or offered, or where a baton rests, the caller is in no line.
 func (g *Gates[T]) EnterSeen(ctx context.Context, key string, seen Watcher) (T, error) {
 	baton, w := g.join(key)
 	if w == nil {
@@ -162,9 +170,9 @@ func (g *Gates[T]) EnterSeen(ctx context.Context, key string, seen Watcher) (T, 
 	}
 	for {
 		select {
-		case told := <-w.hears:
+		case told := <-w.signals:
 			if !told.given {
-				told = g.come(key, w)
+				told = g.answerCall(key, w)
 			}
 			if told.given {
 				g.waiters.Put(w)
@@ -176,7 +184,7 @@ func (g *Gates[T]) EnterSeen(ctx context.Context, key string, seen Watcher) (T, 
 		}
 		break
 	}
-	told, left := g.quit(key, w)
+	told, left := g.giveUp(key, w)
 	switch {
 	case told.given:
 		return told.baton, nil
@@ -189,14 +197,14 @@ func (g *Gates[T]) EnterSeen(ctx context.Context, key string, seen Watcher) (T, 
 
 // TryEnter takes key's gate if it is free, and returns the baton that rests there, if one does.
 func (g *Gates[T]) TryEnter(key string) (baton T, free bool) {
-	y := g.of(key)
-	defer y.mu.Unlock()
-	l := y.gates[key]
+	s := g.lockShard(key)
+	defer s.mu.Unlock()
+	l := s.gates[key]
 	switch {
 	case l == nil:
-		y.open(key)
+		s.open(key)
 	case l.rests:
-		baton = l.take()
+		baton = l.takeBaton()
 	default:
 		return baton, false
 	}
@@ -205,61 +213,61 @@ func (g *Gates[T]) TryEnter(key string) (baton T, free bool) {
 
 // Withdraw takes away the baton that rests at key's gate, if it is that one.
 func (g *Gates[T]) Withdraw(key string, baton T) {
-	y := g.of(key)
-	defer y.mu.Unlock()
-	if l := y.gates[key]; l != nil && l.rests && l.baton == baton {
-		l.take()
-		y.free(key, l)
+	s := g.lockShard(key)
+	defer s.mu.Unlock()
+	if l := s.gates[key]; l != nil && l.rests && l.baton == baton {
+		l.takeBaton()
+		s.free(key, l)
 	}
 }
 
-// Remark notes what those are told who give up in the line behind the caller, who is at key's gate;
-// nil says that all is well. It stays when the gate goes to the next. Remark reports whether
-// somebody waits.
-func (g *Gates[T]) Remark(key string, remark error) bool {
-	y := g.of(key)
-	defer y.mu.Unlock()
-	l := y.gates[key]
+// Report sets what the waiters at key's gate return with if they give up. The caller is at the
+// gate; nil says that all is well. The report stays when the gate goes to the next goroutine.
+// Report returns whether any goroutine waits.
+func (g *Gates[T]) Report(key string, report error) bool {
+	s := g.lockShard(key)
+	defer s.mu.Unlock()
+	l := s.gates[key]
 	if l == nil {
 		return false
 	}
-	l.note(remark)
+	l.setReport(report)
 	return l.first != nil
 }
 
-// Waiting reports whether somebody waits behind the caller, who is at key's gate.
+// Waiting reports whether any goroutine waits behind the caller, which is at key's gate.
 func (g *Gates[T]) Waiting(key string) bool {
-	y := g.of(key)
-	defer y.mu.Unlock()
-	l := y.gates[key]
+	s := g.lockShard(key)
+	defer s.mu.Unlock()
+	l := s.gates[key]
 	return l != nil && l.first != nil
 }
 
-// Pass hands the gate and a baton to the next waiter. It returns false, and the caller stays at the
-// gate, when nobody waits.
+// Pass hands the gate and a baton to the next waiter. If there is none it returns false, and the
+// caller stays at the gate.
 func (g *Gates[T]) Pass(key string, baton T) bool {
-	y := g.of(key)
-	defer y.mu.Unlock()
-	return y.gates[key].give(baton)
+	s := g.lockShard(key)
+	defer s.mu.Unlock()
+	return s.gates[key].give(baton)
 }
 
-// Offer is Pass, but that a goroutine which enters before the next waiter has woken up may have the
-// gate and the baton. It is for callers who had the baton for no longer than Soon, as others
-// probably will. now is a reading of clock.Mono.
+// Offer is Pass, except that a goroutine which enters before the next waiter has woken up takes the
+// gate and the baton. It is for callers that had the baton for no longer than Soon, as the next
+// ones probably will. now is a reading of clock.Mono.
 func (g *Gates[T]) Offer(key string, baton T, now time.Duration) bool {
-	y := g.of(key)
-	defer y.mu.Unlock()
-	l := y.gates[key]
+	s := g.lockShard(key)
+	defer s.mu.Unlock()
+	l := s.gates[key]
 	return l.offer(baton, now)
 }
 
-// Rest leaves key's gate, where the caller is: baton goes to who waits, as by Offer where soon is
-// set and else as by Pass; where nobody waits rest stays there for whoever comes next. It reports
-// whether that is so.
+// Rest leaves key's gate, where the caller is. If a goroutine waits, baton goes to it: by Offer if
+// soon is set, else by Pass. If none waits, the baton rest stays there for the next goroutine that
+// enters, and Rest returns true.
 func (g *Gates[T]) Rest(key string, baton, rest T, soon bool, now time.Duration) (rests bool) {
-	y := g.of(key)
-	defer y.mu.Unlock()
-	l := y.gates[key]
+	s := g.lockShard(key)
+	defer s.mu.Unlock()
+	l := s.gates[key]
 	if soon && l.offer(baton, now) || !soon && l.give(baton) {
 		return false
 	}
@@ -267,55 +275,56 @@ func (g *Gates[T]) Rest(key string, baton, rest T, soon bool, now time.Duration)
 	return true
 }
 
-// Leave gives up the gate, and what the caller may have offered there: the next waiter comes to it
-// with no baton.
+// Leave gives up the gate, and what the caller may have offered there. The next waiter comes to the
+// gate with no baton.
 func (g *Gates[T]) Leave(key string) {
-	y := g.of(key)
-	defer y.mu.Unlock()
-	l := y.gates[key]
-	l.take()
+	s := g.lockShard(key)
+	defer s.mu.Unlock()
+	l := s.gates[key]
+	l.takeBaton()
 	var none T
 	if !l.give(none) {
-		y.free(key, l)
-	} else if l.remark == nil {
-		l.note(ErrNothingYet)
+		s.free(key, l)
+	} else if l.report == nil {
+		l.setReport(ErrUnreported)
 	}
 }
 
-// Close turns away everyone who waits or comes later. Those at a gate keep it until they leave.
+// Close turns away the goroutines that wait, and those that would have to wait later. A goroutine
+// at a gate keeps it until it leaves.
 func (g *Gates[T]) Close() { close(g.closed) }
 
 // Len returns how many gates are taken.
 func (g *Gates[T]) Len() int {
 	n := 0
-	for i := range g.yards {
-		y := &g.yards[i]
-		y.mu.Lock()
-		n += len(y.gates)
-		y.mu.Unlock()
+	for i := range g.shards {
+		s := &g.shards[i]
+		s.mu.Lock()
+		n += len(s.gates)
+		s.mu.Unlock()
 	}
 	return n
 }
 
 // join appends a waiter, or takes the gate, with what is offered there, and returns no waiter.
 func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
-	y := g.of(key)
-	defer y.mu.Unlock()
-	l := y.gates[key]
+	s := g.lockShard(key)
+	defer s.mu.Unlock()
+	l := s.gates[key]
 	switch {
 	case l == nil:
-		y.open(key)
+		s.open(key)
 		return baton, nil
 	case l.rests:
-		return l.take(), nil
+		return l.takeBaton(), nil
 	case l.offered:
 		l.first.overtaken++
-		return l.take(), nil
+		return l.takeBaton(), nil
 	}
 	if w, _ = g.waiters.Get().(*waiter[T]); w == nil {
-		w = &waiter[T]{hears: make(chan word[T], 1)}
+		w = &waiter[T]{signals: make(chan signal[T], 1)}
 	}
-	*w = waiter[T]{hears: w.hears, prev: l.last, joined: clock.Mono()}
+	*w = waiter[T]{signals: w.signals, prev: l.last, joined: clock.Mono()}
 	if l.last == nil {
 		l.first = w
 	} else {
@@ -325,88 +334,90 @@ func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
 	return baton, w
 }
 
-// come takes what w was called for, unless w was overtaken.
-func (g *Gates[T]) come(key string, w *waiter[T]) (told word[T]) {
-	y := g.of(key)
-	defer y.mu.Unlock()
-	if told, came := w.catch(y.gates[key]); came {
+// answerCall takes the offer that w was called for, unless another goroutine was faster.
+func (g *Gates[T]) answerCall(key string, w *waiter[T]) (told signal[T]) {
+	s := g.lockShard(key)
+	defer s.mu.Unlock()
+	if told, came := w.takeTurn(s.gates[key]); came {
 		return told
 	}
 	w.vain = true
 	return told
 }
 
-// quit takes w out of the line, unless the gate is its own by now.
-func (g *Gates[T]) quit(key string, w *waiter[T]) (told word[T], left *Left) {
-	y := g.of(key)
-	defer y.mu.Unlock()
-	l := y.gates[key]
-	if told, came := w.catch(l); came {
+// giveUp takes w out of the line, unless the gate is its own by now.
+func (g *Gates[T]) giveUp(key string, w *waiter[T]) (told signal[T], left *Left) {
+	s := g.lockShard(key)
+	defer s.mu.Unlock()
+	l := s.gates[key]
+	if told, came := w.takeTurn(l); came {
 		return told, nil
 	}
 	l.remove(w)
-	left = &Left{Remark: l.remark, Waited: clock.Mono() - w.joined}
-	if l.remark != nil {
+	left = &Left{Report: l.report, Waited: clock.Mono() - w.joined}
+	if l.report != nil {
 		left.Stood = clock.Mono() - l.since
 	}
 	return told, left
 }
 
-// catch returns what w was given or can take. A call that w has not heard is answered by that.
-func (w *waiter[T]) catch(l *line[T]) (told word[T], came bool) {
+// takeTurn returns what w was given, or the offer if w is the first in the line. It empties w's
+// channel: a call that w has not received yet is answered by this look. The caller holds the mutex.
+func (w *waiter[T]) takeTurn(l *line[T]) (told signal[T], came bool) {
 	select {
-	case told = <-w.hears:
+	case told = <-w.signals:
 	default:
 	}
 	if !told.given && l.offered && l.first == w {
 		l.remove(w)
-		told = word[T]{given: true, baton: l.take()}
+		told = signal[T]{given: true, baton: l.takeBaton()}
 	}
 	return told, told.given
 }
 
-// maxSpare is how many lines are kept for reuse, for each mutex.
+// maxSpare is how many lines a shard keeps for reuse.
 const maxSpare = 4
 
 // open makes a line for a key whose gate is free. The caller holds the mutex.
-func (y *yard[T]) open(key string) {
+func (s *shard[T]) open(key string) {
 	var l *line[T]
-	if n := len(y.spare); n > 0 {
-		l, y.spare = y.spare[n-1], y.spare[:n-1]
+	if n := len(s.spare); n > 0 {
+		l, s.spare = s.spare[n-1], s.spare[:n-1]
 	} else {
 		l = new(line[T])
 	}
-	l.remark, l.since = ErrNothingYet, clock.Mono()
-	if y.gates == nil {
-		y.gates = make(map[string]*line[T])
+	l.report, l.since = ErrUnreported, clock.Mono()
+	if s.gates == nil {
+		s.gates = make(map[string]*line[T])
 	}
-	y.gates[key] = l
+	s.gates[key] = l
 }
 
-// free ends the line of a key whose gate nobody is at any more. The caller holds the mutex.
-func (y *yard[T]) free(key string, l *line[T]) {
-	delete(y.gates, key)
-	if len(y.spare) < maxSpare {
-		y.spare = append(y.spare, l)
+// free ends the line of a key whose gate is free again. The caller holds the mutex.
+func (s *shard[T]) free(key string, l *line[T]) {
+	delete(s.gates, key)
+	if len(s.spare) < maxSpare {
+		s.spare = append(s.spare, l)
 	}
 }
 
-// note changes the remark. It stands since the first of those that follow each other.
-func (l *line[T]) note(remark error) {
-	if l.remark == nil {
+// setReport changes the report. Failures in a row stand since the first of them.
+func (l *line[T]) setReport(report error) {
+	if l.report == nil {
 		l.since = clock.Mono()
 	}
-	l.remark = remark
+	l.report = report
 }
 
-// take ends an offer or a rest, if there is one, and returns its baton.
-func (l *line[T]) take() (baton T) {
+// takeBaton ends an offer or a rest, if there is one, and returns its baton.
+func (l *line[T]) takeBaton() (baton T) {
 	baton, l.baton, l.offered, l.rests = l.baton, baton, false, false
 	return baton
 }
 
-// offer calls the first waiter, and leaves baton where it is until that one comes; one who was
-// called before, and may not be overtaken any more, is given it. The caller holds the mutex.
+// offer calls the first waiter, and leaves baton where it is until that waiter comes. A waiter that
+// was called before, and must not be overtaken again, is given the baton. The caller holds the
+// mutex.
 func (l *line[T]) offer(baton T, now time.Duration) bool {
 	w := l.first
 	switch {
@@ -414,16 +425,16 @@ func (l *line[T]) offer(baton T, now time.Duration) bool {
 		return false
 	case !w.called:
 		w.called, w.calledAt = true, now
-		w.hears <- word[T]{}
-	case w.vain || w.overtaken >= mostOvertakes || now-w.calledAt > Soon:
+		w.signals <- signal[T]{}
+	case w.vain || w.overtaken >= maxOvertakes || now-w.calledAt > Soon:
 		return l.give(baton)
 	}
 	l.offered, l.baton = true, baton
 	return true
 }
 
-// give sends baton to the first waiter. The caller holds the mutex, so nobody else fills that
-// channel; a call that is still in there has become needless.
+// give sends baton to the first waiter. The caller holds the mutex, so no other goroutine fills the
+// channel's one slot. A call that is still in the slot has become needless, and is taken out.
 func (l *line[T]) give(baton T) bool {
 	w := l.first
 	if w == nil {
@@ -431,10 +442,10 @@ func (l *line[T]) give(baton T) bool {
 	}
 	l.remove(w)
 	select {
-	case <-w.hears:
+	case <-w.signals:
 	default:
 	}
-	w.hears <- word[T]{given: true, baton: baton}
+	w.signals <- signal[T]{given: true, baton: baton}
 	return true
 }
 

@@ -12,10 +12,10 @@ import (
 const key = "k"
 
 // heard is what waits in a waiter's channel, taken out as the waiter would.
-func heard(t *testing.T, w *waiter[int]) word[int] {
+func heard(t *testing.T, w *waiter[int]) signal[int] {
 	t.Helper()
-	require.Len(t, w.hears, 1)
-	return <-w.hears
+	require.Len(t, w.signals, 1)
+	return <-w.signals
 }
 
 // lineOf is a gate that somebody is at, and n who wait.
@@ -37,9 +37,9 @@ func TestOfferIsForWhoComesFirst(t *testing.T) {
 	t.Run("the called one", func(t *testing.T) {
 		g, ws := lineOf(t, 2)
 		require.True(t, g.Offer(key, 7, 0))
-		require.Equal(t, word[int]{}, heard(t, ws[0]))
-		require.Equal(t, word[int]{given: true, baton: 7}, g.come(key, ws[0]))
-		require.Empty(t, ws[1].hears)
+		require.Equal(t, signal[int]{}, heard(t, ws[0]))
+		require.Equal(t, signal[int]{given: true, baton: 7}, g.answerCall(key, ws[0]))
+		require.Empty(t, ws[1].signals)
 		_, w := g.join(key)
 		require.NotNil(t, w, "the gate is taken")
 	})
@@ -52,7 +52,7 @@ func TestOfferIsForWhoComesFirst(t *testing.T) {
 		require.Nil(t, w)
 		require.Equal(t, 7, baton)
 		heard(t, ws[0])
-		require.False(t, g.come(key, ws[0]).given, "it was overtaken")
+		require.False(t, g.answerCall(key, ws[0]).given, "it was overtaken")
 		require.True(t, g.Waiting(key))
 	})
 	t.Run("nobody waits", func(t *testing.T) {
@@ -70,15 +70,15 @@ func TestOvertakingIsBounded(t *testing.T) {
 		heard bool // the first has heard its call by then
 	}{
 		"in count": {bound: func(g *Gates[int], _ *waiter[int]) {
-			for range mostOvertakes - 1 {
+			for range maxOvertakes - 1 {
 				g.Offer(key, 1, Soon)
 				g.join(key)
 			}
 		}},
 		"in time": {bound: func(*Gates[int], *waiter[int]) {}, now: Soon + 1},
 		"by the called one, who has come": {bound: func(g *Gates[int], first *waiter[int]) {
-			<-first.hears
-			g.come(key, first)
+			<-first.signals
+			g.answerCall(key, first)
 		}, heard: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,18 +87,18 @@ func TestOvertakingIsBounded(t *testing.T) {
 			_, w := g.join(key)
 			require.Nil(t, w)
 			c.bound(g, ws[0])
-			require.Equal(t, !c.heard, len(ws[0].hears) == 1)
+			require.Equal(t, !c.heard, len(ws[0].signals) == 1)
 			require.True(t, g.Offer(key, 7, c.now))
 			_, w = g.join(key)
 			require.NotNil(t, w, "nobody overtakes any more")
-			require.Equal(t, word[int]{given: true, baton: 7}, heard(t, ws[0]))
+			require.Equal(t, signal[int]{given: true, baton: 7}, heard(t, ws[0]))
 			require.True(t, g.Offer(key, 8, c.now), "each has bounds of its own")
-			require.Equal(t, word[int]{}, heard(t, ws[1]))
+			require.Equal(t, signal[int]{}, heard(t, ws[1]))
 		})
 	}
 }
 
-// One who hears the call while the gate is passed to it finds the baton.
+// A waiter that hears the call while the gate is passed to it finds the baton.
 func TestPassOvertakesACall(t *testing.T) {
 	g, ws := lineOf(t, 1)
 	require.True(t, g.Offer(key, 1, 0))
@@ -106,10 +106,10 @@ func TestPassOvertakesACall(t *testing.T) {
 	require.Nil(t, w)
 	heard(t, ws[0])
 	require.True(t, g.Pass(key, 7))
-	require.Equal(t, word[int]{given: true, baton: 7}, g.come(key, ws[0]))
+	require.Equal(t, signal[int]{given: true, baton: 7}, g.answerCall(key, ws[0]))
 }
 
-// Whoever gives up while the gate is offered to it returns with the baton, or nobody would have it.
+// A waiter that gives up while the gate is offered to it returns with the baton: else the baton is lost.
 func TestGivingUpTakesTheOffer(t *testing.T) {
 	for name, hears := range map[string]bool{"before the call is heard": false, "after": true} {
 		t.Run(name, func(t *testing.T) {
@@ -118,30 +118,30 @@ func TestGivingUpTakesTheOffer(t *testing.T) {
 			if hears {
 				heard(t, ws[0])
 			}
-			told, left := g.quit(key, ws[0])
+			told, left := g.giveUp(key, ws[0])
 			require.Nil(t, left)
-			require.Equal(t, word[int]{given: true, baton: 7}, told)
+			require.Equal(t, signal[int]{given: true, baton: 7}, told)
 			require.True(t, g.Offer(key, 8, 0))
-			require.Equal(t, word[int]{}, heard(t, ws[1]))
+			require.Equal(t, signal[int]{}, heard(t, ws[1]))
 		})
 	}
 	t.Run("overtaken", func(t *testing.T) {
 		g, ws := lineOf(t, 2)
 		require.True(t, g.Offer(key, 7, 0))
 		g.join(key)
-		told, left := g.quit(key, ws[0])
+		told, left := g.giveUp(key, ws[0])
 		require.NotNil(t, left)
 		require.False(t, told.given)
 		require.True(t, g.Offer(key, 8, 0))
-		require.Equal(t, word[int]{}, heard(t, ws[1]), "the next one is called")
+		require.Equal(t, signal[int]{}, heard(t, ws[1]), "the next one is called")
 	})
 	t.Run("behind the called one", func(t *testing.T) {
 		g, ws := lineOf(t, 2)
 		require.True(t, g.Offer(key, 7, 0))
-		_, left := g.quit(key, ws[1])
+		_, left := g.giveUp(key, ws[1])
 		require.NotNil(t, left)
 		heard(t, ws[0])
-		require.Equal(t, 7, g.come(key, ws[0]).baton)
+		require.Equal(t, 7, g.answerCall(key, ws[0]).baton)
 	})
 }
 
@@ -150,10 +150,10 @@ func TestLeaveTakesTheOfferBack(t *testing.T) {
 	g, ws := lineOf(t, 1)
 	require.True(t, g.Offer(key, 7, 0))
 	g.Leave(key)
-	require.Equal(t, word[int]{given: true}, heard(t, ws[0]))
+	require.Equal(t, signal[int]{given: true}, heard(t, ws[0]))
 	_, w := g.join(key)
 	require.NotNil(t, w, "the gate is taken, and nothing lies there")
-	g.quit(key, w)
+	g.giveUp(key, w)
 	g.Leave(key)
 	require.Zero(t, g.Len())
 }
@@ -161,16 +161,16 @@ func TestLeaveTakesTheOfferBack(t *testing.T) {
 // Whoever has the mutex of one key keeps those of most others from nothing.
 func TestKeysHaveMutexesOfTheirOwn(t *testing.T) {
 	g := New[int]()
-	taken := g.of(key)
+	taken := g.lockShard(key)
 	defer taken.mu.Unlock()
 	met := 0
 	for i := range 1000 {
 		other := strconv.Itoa(i)
-		if !g.yardOf(other).mu.TryLock() {
+		if !g.shardOf(other).mu.TryLock() {
 			met++
 			continue
 		}
-		g.yardOf(other).mu.Unlock()
+		g.shardOf(other).mu.Unlock()
 		_, free := g.TryEnter(other)
 		require.True(t, free)
 		g.Leave(other)
@@ -227,7 +227,7 @@ func (a *actors) step() {
 	case 4:
 		if len(a.waits) > 0 {
 			w := a.waits[a.dice.IntN(len(a.waits))]
-			if told, _ := a.g.quit(key, w); told.given {
+			if told, _ := a.g.giveUp(key, w); told.given {
 				a.enter(told.baton)
 			}
 			a.forget(w)
@@ -240,9 +240,9 @@ func (a *actors) step() {
 // finish goes on with whoever can: one that was told something, else the one at the gate.
 func (a *actors) finish() {
 	for _, w := range a.waits {
-		var told word[int]
+		var told signal[int]
 		select {
-		case told = <-w.hears:
+		case told = <-w.signals:
 			if !told.given && a.dice.IntN(2) == 0 {
 				a.called = append(a.called, w) // and is slow
 				return
@@ -254,7 +254,7 @@ func (a *actors) finish() {
 		return
 	}
 	if len(a.called) > 0 {
-		a.come(a.called[0], word[int]{})
+		a.come(a.called[0], signal[int]{})
 	} else if a.at > 0 {
 		a.at--
 		a.next = 0
@@ -262,9 +262,9 @@ func (a *actors) finish() {
 	}
 }
 
-func (a *actors) come(w *waiter[int], told word[int]) {
+func (a *actors) come(w *waiter[int], told signal[int]) {
 	if !told.given {
-		told = a.g.come(key, w)
+		told = a.g.answerCall(key, w)
 	}
 	if told.given {
 		a.enter(told.baton)
@@ -304,19 +304,19 @@ func (a *actors) drop(w *waiter[int]) {
 }
 
 func (a *actors) check() {
-	y := a.g.of(key)
-	l := y.gates[key]
-	y.mu.Unlock()
+	s := a.g.lockShard(key)
+	l := s.gates[key]
+	s.mu.Unlock()
 	if l == nil {
 		require.Empty(a.t, a.waits)
 		return
 	}
 	given := 0
 	for _, w := range a.waits {
-		require.LessOrEqual(a.t, w.overtaken, mostOvertakes)
-		if len(w.hears) == 1 {
-			told := <-w.hears
-			w.hears <- told
+		require.LessOrEqual(a.t, w.overtaken, maxOvertakes)
+		if len(w.signals) == 1 {
+			told := <-w.signals
+			w.signals <- told
 			if told.given {
 				given++
 			}
@@ -325,7 +325,7 @@ func (a *actors) check() {
 	offered := 0
 	if l.offered {
 		offered = 1
-		pending := len(l.first.hears) == 1
+		pending := len(l.first.signals) == 1
 		for _, w := range a.called {
 			pending = pending || w == l.first
 		}

@@ -20,7 +20,7 @@ type Claim struct {
 	contest *contest // nil before the nodes were first asked
 
 	// These are touched only by the goroutine that contends, which is one at a time.
-	remark  claim.Remark // tells those who wait at the lock's gate what was heard; may be nil
+	remark  claim.Report // tells those who wait at the lock's gate what was heard; may be nil
 	failure error        // of the last round of votes; nil when enough were answered
 	holder  string       // who was in the way, "" for unknown
 	ttl     time.Duration
@@ -38,7 +38,7 @@ func (c *Claim) Of() *wire.Entry { return c.Entry }
 // Wait blocks until the entry holds the lock. It tells remark, unless that is nil, what is heard:
 // nil for enough of the nodes. After a failure the entry may still be queued, or own the lock
 // unknowingly: another contender may wait for it, or it has to be abandoned.
-func (c *Claim) Wait(ctx context.Context, remark claim.Remark) (node.Grant, error) {
+func (c *Claim) Wait(ctx context.Context, remark claim.Report) (node.Grant, error) {
 	c.remark = remark
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
 	for {
