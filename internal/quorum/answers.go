@@ -10,45 +10,47 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// answers gathers what the nodes answer to one question.
+// answers gathers what the nodes answer to one question. Each node adds an answer, in the end a
+// timeout, so a waiter needs no time limit of its own.
 type answers struct {
 	op, name string
 	need, of int
 
-	mu    sync.Mutex // guards the rest
-	agree int
-	lost  int // answers that the lock is not held there
-	said  []*wire.MemberError
-	noted []bool        // by node
-	count int           // of them
-	news  chan struct{} // one slot
+	mu        sync.Mutex // guards the rest
+	agree     int
+	lost      int // answers that the lock is not held there
+	errs      []*wire.MemberError
+	heardFrom []bool        // by node
+	heard     int           // how many of them
+	changed   chan struct{} // one slot: it says that something changed, not what
 }
 
 func (q *Quorum) answers(op, name string) *answers {
 	return &answers{
 		op: op, name: name, need: q.need, of: len(q.members),
-		noted: make([]bool, len(q.members)), news: make(chan struct{}, 1),
+		heardFrom: make([]bool, len(q.members)), changed: make(chan struct{}, 1),
 	}
 }
 
-func (o *answers) note(m *member, err error) {
+// add takes a node's answer, and wakes the waiter.
+func (o *answers) add(m *member, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.noted[m.index-1] {
-		o.noted[m.index-1] = true
-		o.count++
+	if !o.heardFrom[m.index-1] {
+		o.heardFrom[m.index-1] = true
+		o.heard++
 	}
 	switch {
 	case err == nil:
 		o.agree++
 	case wire.IsLost(err):
 		o.lost++
-		o.said = append(o.said, &wire.MemberError{Node: m.index, Err: wire.ErrNotThere})
+		o.errs = append(o.errs, &wire.MemberError{Node: m.index, Err: wire.ErrNotThere})
 	default:
-		o.said = append(o.said, &wire.MemberError{Node: m.index, Err: err})
+		o.errs = append(o.errs, &wire.MemberError{Node: m.index, Err: err})
 	}
 	select {
-	case o.news <- struct{}{}:
+	case o.changed <- struct{}{}:
 	default:
 	}
 }
@@ -59,11 +61,11 @@ func (o *answers) agreed() int {
 	return o.agree
 }
 
-// invalid returns the first error of a node that makes no quorum with the others.
+// invalid returns the first error that the nodes are no quorum. No later answer can mend that.
 func (o *answers) invalid() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, err := range o.said {
+	for _, err := range o.errs {
 		if errors.Is(err, wire.ErrInvalidNodes) {
 			return err
 		}
@@ -71,23 +73,24 @@ func (o *answers) invalid() error {
 	return nil
 }
 
-// left is how many nodes have not noted anything.
-func (o *answers) left() int {
+// outstanding is how many nodes have not answered.
+func (o *answers) outstanding() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.of - o.count
+	return o.of - o.heard
 }
 
-// complete reports whether all nodes have noted something.
+// complete reports whether all nodes have answered.
 func (o *answers) complete() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.count == o.of
+	return o.heard == o.of
 }
 
-// leave is the error of a caller that gives up, by cause: what was said so far, and that the other
-// nodes are still out. It is nil, or ErrLost, where the nodes have decided in that moment.
-func (o *answers) leave(cause error) error {
+// gaveUp is the error of a caller that gives up, for cause: what the nodes have answered, and which
+// have not. If the nodes
+// have decided in that moment, their decision is returned.
+func (o *answers) gaveUp(cause error) error {
 	if o.decided() {
 		return o.err()
 	}
@@ -98,24 +101,23 @@ func (o *answers) leave(cause error) error {
 func (o *answers) decided() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.agree >= o.need || o.lost > o.of-o.need || o.count == o.of
+	return o.agree >= o.need || o.lost > o.of-o.need || o.heard == o.of
 }
 
-// wait blocks until the nodes have decided, or ctx ends. Each of them notes an answer, in the end a
-// time-out.
+// wait blocks until the nodes have decided, or ctx ends.
 func (o *answers) wait(ctx context.Context) error {
 	for !o.decided() {
 		select {
-		case <-o.news:
+		case <-o.changed:
 		case <-ctx.Done():
-			return o.leave(wire.CauseOf(ctx))
+			return o.gaveUp(wire.CauseOf(ctx))
 		}
 	}
 	return o.err()
 }
 
-// waitMost is wait for what a node may still tell when enough is known without it: that is waited
-// for no longer than an answer may take.
+// waitMost waits for all nodes, since each may add to what is known. Once enough is known without
+// the rest, it waits no longer than late for them.
 func (o *answers) waitMost(ctx context.Context, enough func() bool, late time.Duration) error {
 	var over <-chan time.Time
 	for !o.complete() {
@@ -125,7 +127,7 @@ func (o *answers) waitMost(ctx context.Context, enough func() bool, late time.Du
 			over = t.C
 		}
 		select {
-		case <-o.news:
+		case <-o.changed:
 		case <-over:
 			return o.err()
 		case <-ctx.Done():
@@ -153,13 +155,13 @@ func (o *answers) err() error {
 	return o.refusal(nil)
 }
 
-// refusal is what the nodes said that did not agree. With a cause, for which the caller gave up, the
-// nodes that are still out are among them.
+// refusal is the error of the nodes that did not agree. With a cause, for which the caller gave up,
+// it also names the nodes that have not answered.
 func (o *answers) refusal(cause error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	said := slices.Clone(o.said)
-	for i, noted := range o.noted {
+	said := slices.Clone(o.errs)
+	for i, noted := range o.heardFrom {
 		if !noted && cause != nil {
 			said = append(said, &wire.MemberError{Node: i + 1, Err: wire.ErrNoAnswer})
 		}

@@ -19,12 +19,12 @@ type Claim struct {
 	wake    hub.Signal
 	contest *contest // nil before the nodes were first asked
 
-	// These are touched only by the goroutine that contends, which is one at a time.
-	remark  claim.Report // tells those who wait at the lock's gate what was heard; may be nil
+	// These are touched only by the goroutine that contends. There is one at a time.
+	report  claim.Report // takes what was heard, for the lock's gate; may be nil
 	failure error        // of the last round of votes; nil when enough were answered
-	holder  string       // who was in the way, "" for unknown
+	holder  string       // the owner in the way, "" for unknown
 	ttl     time.Duration
-	told    bool // the holder's client was told that the lock is wanted
+	wanted  bool // the holder's client was told that the lock is wanted
 }
 
 // Claim returns the claim of an entry. Nothing is sent.
@@ -35,11 +35,11 @@ func (q *Quorum) newClaim(e *wire.Entry) *Claim { return &Claim{Entry: e, q: q, 
 // Of is the entry.
 func (c *Claim) Of() *wire.Entry { return c.Entry }
 
-// Wait blocks until the entry holds the lock. It tells remark, unless that is nil, what is heard:
-// nil for enough of the nodes. After a failure the entry may still be queued, or own the lock
-// unknowingly: another contender may wait for it, or it has to be abandoned.
+// Wait blocks until the entry holds the lock. It calls report, unless that is nil, with what is
+// heard: nil for enough of the nodes. After a failure the entry may still be queued, or own the
+// lock unknowingly: another contender may wait for it, or it has to be abandoned.
 func (c *Claim) Wait(ctx context.Context, remark claim.Report) (node.Grant, error) {
-	c.remark = remark
+	c.report = remark
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
 	for {
 		err := c.q.prepare(ctx)
@@ -49,7 +49,8 @@ func (c *Claim) Wait(ctx context.Context, remark claim.Report) (node.Grant, erro
 		if !wire.Transient(err) {
 			return node.Grant{}, err
 		}
-		c.polled(err)
+		// A failure that may pass is ridden out. The waiters behind this one learn of it.
+		c.keepFailure(err)
 		if !clock.Sleep(ctx, pause.Next()) {
 			return node.Grant{}, wire.GivenUp("acquire", c.Entry.Names.Name, err, wire.CauseOf(ctx))
 		}
@@ -63,11 +64,11 @@ func (c *Claim) Wait(ctx context.Context, remark claim.Report) (node.Grant, erro
 	return c.contest.run(ctx)
 }
 
-// polled keeps what became of the last votes, and tells those who wait at the gate.
-func (c *Claim) polled(failure error) {
+// keepFailure keeps what became of the last votes, nil if enough were answered, and reports it.
+func (c *Claim) keepFailure(failure error) {
 	c.failure = failure
-	if c.remark != nil {
-		c.remark(c.Entry.Names.Gate(), failure)
+	if c.report != nil {
+		c.report(c.Entry.Names.Gate(), failure)
 	}
 }
 
@@ -82,9 +83,9 @@ func (c *Claim) Try(ctx context.Context) (node.Grant, error) {
 	if won {
 		return g, nil
 	}
-	nodes := t.refusal("acquire")
+	nodes := t.refusal("acquire") // before Abandon, which changes the voters
 	down := t.failed() > len(c.q.members)-c.q.need
-	c.Abandon()
+	c.Abandon() // also after a refusal: votes that are out may still take their nodes
 	switch {
 	case err == wire.ErrBusy:
 		return node.Grant{}, c.held(wire.CauseOf(ctx))
@@ -99,10 +100,11 @@ func (c *Claim) Try(ctx context.Context) (node.Grant, error) {
 }
 
 func (c *Claim) held(cause error) error {
-	return &wire.HeldError{Name: c.Entry.Names.Name, Holder: c.holder, TTL: c.ttl, Wanted: c.told, Cause: cause}
+	return &wire.HeldError{Name: c.Entry.Names.Name, Holder: c.holder, TTL: c.ttl, Wanted: c.wanted, Cause: cause}
 }
 
-// Seen returns who held the lock when the entry last asked, and what was left of the lease.
+// Seen returns which owner held the lock when the entry asked, and what was left of the lease: of
+// all answers, the one with the most left.
 func (c *Claim) Seen() (holder string, ttl time.Duration) { return c.holder, c.ttl }
 
 // Watch makes news about the lock go to what keeps it.
@@ -112,8 +114,9 @@ func (c *Claim) Watch(w *hub.Watcher) {
 	}
 }
 
-// Attend makes the claim hear that somebody else wants the lock, and reports whether it does: at so
-// many nodes that whoever waits at a quorum waits at one of them.
+// Attend makes the claim hear that another owner wants the lock, and reports whether it does. It
+// must hear that at a quorum of nodes: a waiter that is queued at a quorum is then queued at one of
+// them.
 func (c *Claim) Attend() bool {
 	hear := 0
 	for _, v := range c.contest.voters {
@@ -124,7 +127,8 @@ func (c *Claim) Attend() bool {
 	return hear >= c.q.need
 }
 
-// Asks notes that the nodes are about to be asked to keep the lock for lease.
+// Asks notes that the nodes are about to be asked to keep the lock for lease. It comes before
+// the command, which may lengthen the lease also if its answer is lost.
 func (c *Claim) Asks(lease time.Duration) {
 	if lease > c.Entry.Lease {
 		for _, v := range c.contest.voters {
@@ -133,8 +137,8 @@ func (c *Claim) Asks(lease time.Duration) {
 	}
 }
 
-// SetCount writes the hold count on all nodes; a quorum of them must confirm. The stamp is when
-// that was sent. A caller whose ctx ends leaves, and the nodes may still write it.
+// SetCount writes the hold count on all nodes. A quorum of them must confirm it. The stamp is when
+// it was sent. If ctx ends SetCount returns, and the nodes may still write the count.
 func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
 	out := c.q.answers("set count", c.Entry.Names.Name)
@@ -158,19 +162,23 @@ func (c *Claim) Forget() {
 	}
 }
 
-// Abandon ends the claim in the background, however often it takes. It waits for nothing: those who
-// lose a lock have other locks to care for.
+// Abandon ends the claim in the background, however many tries that takes. It waits for nothing: a
+// goroutine that has lost one lock has others to look after.
+//
+// Where a vote is out, the claim is ended only when that vote has been answered, or counts as lost.
+// A release that overtook the vote would find nothing to end, and the vote would then take the
+// lock.
 func (c *Claim) Abandon() {
 	if c.contest == nil {
 		return
 	}
 	for _, v := range c.contest.voters {
 		end := func() {
-			v.settle(c.q.voteTimeout())
-			v.End(true) // a node that its contest never asked a renewal may have asked
+			v.awaitVote(c.q.voteTimeout())
+			v.End(true) // also where the contest never asked: a repair may have
 		}
 		switch {
-		case v.answered():
+		case v.voteOver():
 			end()
 		case !c.q.ending.Start(end): // the client is being closed
 			v.Ending(true)
@@ -179,8 +187,8 @@ func (c *Claim) Abandon() {
 	}
 }
 
-// Release ends the claim at all nodes. It never returns a grant: what the nodes answer are votes,
-// which next counts when it waits.
+// Release ends the claim at all nodes. It never returns a grant. The nodes answer by votes for
+// next, and next counts them when it waits.
 func (c *Claim) Release(_ context.Context, next claim.Claim) (node.Grant, bool, error) {
 	n, _ := next.(*Claim)
 	return node.Grant{}, false, c.release(n)
@@ -189,9 +197,12 @@ func (c *Claim) Release(_ context.Context, next claim.Claim) (node.Grant, bool, 
 // Refill does nothing: what a quorum's nodes count is reconciled by grants alone.
 func (c *Claim) Refill(func(node.Grant)) {}
 
-// release ends the claim at all nodes, and queues next, unless that is nil, at all of them in the
-// same step: what its nodes answer are votes for next. A node that does not answer is told in the
-// background. ErrLost says that the lock was not held any more.
+// release ends the claim at all nodes. In the same step it queues next, unless that is nil, at all
+// of them: their answers are votes for next. A node that does not answer is told in the background.
+// ErrLost says that the lock was not held any more.
+//
+// It returns once a quorum has decided, also if the caller's context has ended: Unlock is to tell
+// whether the lock was given back.
 func (c *Claim) release(next *Claim) error {
 	if next != nil {
 		next.contest = newContest(next)
@@ -201,50 +212,54 @@ func (c *Claim) release(next *Claim) error {
 	out := c.q.answers("release", c.Entry.Names.Name)
 	idle := c.q.idle()
 	for i, v := range c.contest.voters {
-		v.Ear().Releasing()
+		v.Ear().Releasing() // a grant that arrives from here on may have to be swept
 		v.Count.Least = least
 		switch {
 		case idle[i]:
-			out.note(v.member, node.ErrIdle)
+			out.add(v.member, node.ErrIdle)
 			v.End(true)
 		case next == nil:
 			if !c.q.crew.Start(func() { c.releaseAt(v, nil, "", out) }) {
-				out.note(v.member, wire.ErrClosed)
+				out.add(v.member, wire.ErrClosed)
 				v.End(true)
 			}
 		default:
 			c.releaseFor(v, next.contest, next.contest.voters[i], out, now)
 		}
 	}
-	return out.wait(context.Background()) // Unlock takes as long as it takes
+	return out.wait(context.Background())
 }
 
-// releaseFor releases at one node, whose answer is a vote of next's contest.
+// releaseFor releases at one node. Its answer is a vote of next's contest, and is begun and cast as
+// one, so that next sends no other vote there before it is over.
 func (c *Claim) releaseFor(v *voter, next *contest, n *voter, out *answers, now clock.Stamp) {
 	n.Belief.Begin(now)
-	answered := n.ask(now)
+	answered := n.beginVote(now)
 	if c.q.crew.Start(func() {
 		got := vote{voter: n, sent: now}
 		began := time.Now()
-		got.Answer, got.err = c.releaseAt(v, &n.Claim, next.written, out)
+		got.Answer, got.err = c.releaseAt(v, &n.Claim, next.ticketText, out)
 		got.took = time.Since(began)
 		next.cast(got, answered)
 	}) {
 		return
 	}
 	close(answered)
-	out.note(v.member, wire.ErrClosed)
+	out.add(v.member, wire.ErrClosed)
 	v.End(true)
 }
 
+// releaseAt releases at one node, and waits before for a vote of c that is out there. A node that
+// must not grant yet still releases, and answers why it is barred: that error is for next's vote
+// alone.
 func (c *Claim) releaseAt(v *voter, next *node.Claim, ticket string, out *answers) (wire.Answer, error) {
-	v.settle(c.q.voteTimeout())
+	v.awaitVote(c.q.voteTimeout())
 	held, a, err := v.Unvote(c.q.ctx, next, ticket)
 	v.Released(held, err)
 	if err == nil && !held {
-		out.note(v.member, wire.ErrLost)
+		out.add(v.member, wire.ErrLost)
 	} else {
-		out.note(v.member, err)
+		out.add(v.member, err)
 	}
 	if err == nil {
 		err = a.Barred

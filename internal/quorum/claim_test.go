@@ -78,8 +78,8 @@ func TestAbandonedClaimIsSweptWhereItMayStand(t *testing.T) {
 			c := contender(t, q)
 			e := c.contest
 			for range tc.votes {
-				e.voters[0].due, e.voters[0].failing = clock.Stamp{}, e.voters[0].amiss
-				e.count(sendAt(e, 0))
+				e.voters[0].due, e.voters[0].votePause = clock.Stamp{}, e.voters[0].writeBackPause
+				e.takeVote(sendAt(e, 0))
 				left = left[1:]
 			}
 			c.Abandon()
@@ -115,8 +115,8 @@ func TestClaimIsSweptWhereARenewalTookIt(t *testing.T) {
 				}, func(c *Config) { c.Timeout = 4 * patience })
 				c := contender(t, q)
 				v, found := c.contest.voters[0], clock.Now()
-				v.missing.Store(&found)
-				(&tally{q: q, sent: found.Add(q.cfg.Timeout)}).repair(v)
+				v.missingSince.Store(&found)
+				(&renewalRound{q: q, sent: found.Add(q.cfg.Timeout)}).repair(v)
 				require.Equal(t, "vote", within(t, d.news))
 				synctest.Wait()
 				require.True(t, v.MayStand())

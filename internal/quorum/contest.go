@@ -12,28 +12,32 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// contest is one entry's way to a quorum. Every contender queues on every node with one ticket, the
-// lowest wins; a contender that has some nodes but cannot have a quorum gives them back to a lower
-// ticket. It is Maekawa's algorithm, with his relinquish. Nobody needs to know whether somebody has
-// a quorum.
+// contest is one entry's way to a quorum. It is Maekawa's algorithm, with his relinquish. Every
+// contender queues on every node with one ticket, and the lowest ticket wins. A contender that has
+// some nodes but cannot have a quorum gives them back to a lower ticket. No contender needs to know
+// whether another has a quorum.
 //
-// It is touched by one goroutine at a time; the goroutines that ask nodes only send into votes and
-// raised.
+// Two contenders with some nodes each would wait for each other for ever. The ticket prevents that:
+// of any two contenders the same one is lower on every node, so only the other yields.
+//
+// One goroutine at a time touches a contest. The goroutines that ask nodes only send into votes and
+// writeBacks. Each channel has a slot for every voter, and a voter has no more than one vote and
+// one write-back out. So an answer that comes after the contest blocks no goroutine.
 type contest struct {
-	q       *Quorum
-	claim   *Claim
-	ticket  int64
-	written string // the ticket as it travels
-	voters  []*voter
-	votes   chan vote   // one slot a voter: a voter has one question out
-	raised  chan raised // likewise: and one write-back
+	q          *Quorum
+	claim      *Claim
+	ticket     int64
+	ticketText string // the ticket as it travels
+	voters     []*voter
+	votes      chan vote      // one slot for each voter
+	writeBacks chan writeBack // likewise
 
 	voteTimeout time.Duration
-	retry       clock.Stamp // when a minority tries again; zero until the first grant
-	nudged      bool
-	requeued    bool // by a release: others with higher tickets may have been there before
+	retryAt     clock.Stamp // when a minority tries again; zero until the first grant
+	nudged      bool        // another contender asked the owners of nodes to look again
+	requeued    bool        // queued by a release: other entries may have waited before it
 
-	answered bool // enough nodes have answered lately, as those who wait at the gate know
+	reportedUp bool // the last report to the gate was that enough nodes answer
 }
 
 // vote is the answer to one question.
@@ -44,16 +48,18 @@ type vote struct {
 	sent   clock.Stamp
 	took   time.Duration
 	err    error
-	unsent bool // the node did not say who it is, or take its seed, so it was not asked
+	unsent bool // the node was not asked: its identity check failed, or its seed was not answered
 }
 
 func newContest(c *Claim) *contest {
 	q := c.q
 	t := &contest{
 		q: q, claim: c, ticket: q.ticket(), voteTimeout: q.voteTimeout(),
-		votes: make(chan vote, len(q.members)), raised: make(chan raised, len(q.members)),
+		votes: make(chan vote, len(q.members)), writeBacks: make(chan writeBack, len(q.members)),
 	}
-	t.written = strconv.FormatInt(t.ticket, 10)
+	t.ticketText = strconv.FormatInt(t.ticket, 10)
+	// A node that fails or refuses is asked again ever less often, but several times in a lease, so
+	// that the entry keeps its place in the queue.
 	pause := clock.Backoff{
 		Least: 20 * time.Millisecond,
 		Most:  min(c.Entry.Lease/3, max(q.cfg.Timeout, 20*time.Millisecond)),
@@ -64,25 +70,27 @@ func newContest(c *Claim) *contest {
 	return t
 }
 
-// run contests until the entry has a quorum, or ctx ends, or too many nodes refuse for good.
+// run contests until the entry has a quorum, or ctx ends, or too many nodes refuse for good. After
+// each event it looks at all voters anew, since what one node answers decides what others are
+// asked: a refusal here makes a minority yield there.
 func (t *contest) run(ctx context.Context) (node.Grant, error) {
 	for {
 		now := clock.Now()
-		t.collect(now)
+		t.takeMessages(now)
 		if g, won := t.win(); won {
 			return g, nil
 		}
-		t.remark() // who wins has not waited
+		t.report() // after win: a contender that wins at once has not waited
 		if err := t.hopeless(true); err != nil {
 			return node.Grant{}, err
 		}
-		t.relinquish(now)
+		t.relinquish(now) // marks what ask sends back
 		t.ask(wire.ToWait)
 		select {
 		case v := <-t.votes:
-			t.count(v)
-		case r := <-t.raised:
-			t.note(r)
+			t.takeVote(v)
+		case r := <-t.writeBacks:
+			t.takeWriteBack(r)
 		case <-t.claim.wake:
 		case <-time.After(t.rest()):
 		case <-ctx.Done():
@@ -94,8 +102,8 @@ func (t *contest) run(ctx context.Context) (node.Grant, error) {
 }
 
 // once asks every node for a lock that is free, and returns when a quorum has decided either way. A
-// node that forgot how far the lock was counted has decided nothing: it is asked once more when it
-// was told, which may take that others are asked once more before.
+// node that forgot how far the lock was counted has decided nothing. It is told the counter and
+// asked once more. Other nodes may have to be asked again before, to learn the counter.
 func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 	for {
 		t.ask(wire.ToTry)
@@ -105,20 +113,20 @@ func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 		refused, out := 0, 0
 		for _, v := range t.voters {
 			switch {
-			case v.pending, v.raising:
+			case v.pending, v.writingBack:
 				out++
-			case v.Belief.Number == 0 && (v.doubter == "" || v.seeds > 1):
+			case v.Belief.Number == 0 && (v.forgotBorn == "" || v.timesSeeded > 1):
 				refused++
 			}
 		}
-		if refused > len(t.voters)-t.q.need || out == 0 {
+		if refused > len(t.voters)-t.q.need || out == 0 { // no quorum is left, or no answer to wait for
 			return node.Grant{}, false, t.hopeless(false)
 		}
 		select {
 		case v := <-t.votes:
-			t.count(v)
-		case r := <-t.raised:
-			t.note(r)
+			t.takeVote(v)
+		case r := <-t.writeBacks:
+			t.takeWriteBack(r)
 		case <-ctx.Done():
 			return node.Grant{}, false, t.gaveUp(ctx)
 		case <-t.q.done:
@@ -127,7 +135,8 @@ func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 	}
 }
 
-// owned counts the nodes believed to be ours at now.
+// owned counts the nodes believed to be ours at now. A grant ends by itself when its lease has run
+// out, so two calls may differ though no answer came between them.
 func (t *contest) owned(now clock.Stamp) int {
 	n := 0
 	for _, v := range t.voters {
@@ -138,25 +147,25 @@ func (t *contest) owned(now clock.Stamp) int {
 	return n
 }
 
-// collect takes what came by message: grants, and hints to look again.
-func (t *contest) collect(now clock.Stamp) {
+// takeMessages takes what came by message: grants, and hints to look again.
+func (t *contest) takeMessages(now clock.Stamp) {
 	look, had := false, t.owned(now)
 	for _, v := range t.voters {
 		given, news := v.Ear().Heard()
 		look = look || news.Look
 		t.nudged = t.nudged || news.Nudged
 		before := v.Belief.Number
-		if given.First > 0 && !t.q.astray(v.member) && v.Belief.Told(given, v.Entry, now) {
+		if given.First > 0 && !t.q.clockOff(v.member) && v.Belief.Told(given, v.Entry, now) {
 			v.believe(before)
-			v.kept = false
-			t.retry = now.Add(t.voteTimeout)
+			v.regranted = false
+			t.retryAt = now.Add(t.voteTimeout) // the other nodes' messages have so long to arrive
 		}
 	}
 	if had == 0 && t.owned(now) > 0 {
-		// A hand-over has begun: the low tickets heard of while another client held the lock are
-		// its, and over.
+		// A hand-over has begun. Low tickets that were heard of while another client held the lock
+		// are that client's, and over. This contest must not yield to them.
 		for _, v := range t.voters {
-			v.low = 0
+			v.lowest = 0
 		}
 	}
 	if !look {
@@ -164,75 +173,80 @@ func (t *contest) collect(now clock.Stamp) {
 	}
 	for _, v := range t.voters {
 		if v.Belief.Number == 0 {
-			v.due, v.look = now, v.pending
+			v.due, v.voteAgain = now, v.pending // a vote that is out may have run before the news
 		}
 	}
 }
 
-// count takes the answer to a vote.
-func (t *contest) count(got vote) {
+// takeVote takes the answer to a vote.
+func (t *contest) takeVote(got vote) {
 	v, now := got.voter, clock.Now()
 	v.pending, v.err, v.seeded = false, got.err, false
-	v.hear(got, now)
-	defer t.reseed()
-	if got.err == nil && t.q.astray(v.member) {
-		got.err, v.err = errAstray, errAstray
+	v.noteMemory(got, now)
+	defer t.planSeeds() // reads what this answer leaves in v
+	if got.err == nil && t.q.clockOff(v.member) {
+		got.err, v.err = errClockOff, errClockOff
 		v.disown()
+		// The grant still stands in Redis. With this counter no message about it is believed.
 		v.Belief.Counter = max(v.Belief.Counter, got.Number)
 	} else if wire.RefusalOf(got.err).Left > 0 {
-		v.failing.Reset() // it says itself when to ask again
+		v.votePause.Reset() // the node says itself when to ask again
 	}
 	if got.err != nil {
-		v.putOff(got.err, max(t.voteTimeout, v.failing.Next()), now)
+		v.putOff(got.err, max(t.voteTimeout, v.votePause.Next()), now)
 		return
 	}
-	v.low, v.holder, v.ttl = got.Low, got.Holder, got.TTL
+	v.lowest, v.holder, v.ttl = got.Low, got.Holder, got.TTL
 	before, above := v.Belief.Number, got.Number > v.Belief.Counter
 	believed := v.Belief.Answered(&got.Answer, v.Entry, true, got.sent)
 	if believed {
-		v.failing.Reset()
+		v.votePause.Reset()
 	}
 	switch {
 	case !believed:
-		v.yield, v.due = got.Number, now // the yield was lost: it is ours there, and must not stay so
-		again := v.failing.Begun()
-		if pause := v.failing.Next(); again {
-			v.due = now.Add(pause) // it keeps coming back: the node has lost count, and has to catch up
+		// The node still grants what was given back: that message was lost. A grant that is not
+		// believed must not stand, or it would keep the node from all others.
+		v.yield, v.due = got.Number, now
+		again := v.votePause.Begun()
+		if pause := v.votePause.Next(); again {
+			v.due = now.Add(pause) // the node lost its counter: its numbers must first pass what we know
 		}
 		return
 	case got.Mine && above:
 		if before == 0 {
-			t.retry = now.Add(t.voteTimeout)
+			t.retryAt = now.Add(t.voteTimeout)
 		}
-		v.kept = v.kept || v.yield > 0
+		v.regranted = v.regranted || v.yield > 0 // the node answered the yield by a new grant to us
 		v.believe(before)
-		v.yield, v.gave = 0, false
+		v.yield, v.gaveBack = 0, false
 	case !got.Mine:
 		t.refused(v, got)
 	}
-	if v.due = v.asked.Add(v.lookAgain()); v.look || v.yield > 0 { // one that was decided on meanwhile must not wait
-		v.due, v.look = now, false
+	v.due = v.askedAt.Add(v.lookAgain())
+	if v.voteAgain || v.yield > 0 { // news, or a yield, came while this vote was out: neither must wait
+		v.due, v.voteAgain = now, false
 	}
-	v.apart = got.yield == wire.Apart
+	v.staysOut = got.yield == wire.Apart
 }
 
-// refused notes that another client holds a node, or is before us there.
+// refused takes the answer that another client holds a node, or is before us in its queue.
 func (t *contest) refused(v *voter, got vote) {
-	if v.yield == got.yield {
-		v.gave = v.gave || v.yield > 0
-		v.yield = 0 // one that was decided on since is still to be sent
+	if v.yield == got.yield { // else another yield was decided on since, and is still to be sent
+		v.gaveBack = v.gaveBack || v.yield > 0
+		v.yield = 0
 	}
 	if v.Belief.Number == 0 {
-		v.kept = false
+		v.regranted = false
 	}
 	v.refusals++
-	t.claim.told = t.claim.told || got.Wanted
+	t.claim.wanted = t.claim.wanted || got.Wanted
 	if c := t.claim; c.holder == "" || v.ttl > c.ttl {
 		c.holder, c.ttl = v.holder, v.ttl
 	}
 }
 
-// lookAgain is how long after a vote to vote again if no message comes.
+// lookAgain is how long after a vote to vote again if no message comes. Messages are only faster:
+// any of them may be lost, so a waiting entry polls.
 func (v *voter) lookAgain() time.Duration {
 	if v.Belief.Number > 0 {
 		return v.Entry.LookAgain(-1, v.refusals)
@@ -240,37 +254,42 @@ func (v *voter) lookAgain() time.Duration {
 	return v.Entry.LookAgain(v.ttl, v.refusals)
 }
 
-// relinquish gives back what a minority owns, if a lower ticket waits for it: at once when no
-// quorum can come of the votes that are out, else when the vote timeout is over. A node that left
-// its grant with us is asked again only then.
+// relinquish gives back what a minority owns, if a lower ticket waits for it. It does so at once
+// when no quorum can come of the votes that are out, else when the vote timeout is over.
+//
+// A node may answer our yield by granting us again, under a new number, since it knows no lower
+// ticket. As long as we own such a node we yield only when the vote timeout is over: else we would
+// give it back as fast as it answers.
 func (t *contest) relinquish(now clock.Stamp) {
 	owned, out, low, kept := 0, 0, false, false
 	for _, v := range t.voters {
 		if v.owns(now) {
 			owned++
-			kept = kept || v.kept
-		} else if v.pending && now.Since(v.asked) < t.voteTimeout {
+			kept = kept || v.regranted
+		} else if v.pending && now.Since(v.askedAt) < t.voteTimeout { // an older one counts as lost
 			out++
 		}
-		low = low || v.low > 0 && v.low < t.ticket
+		low = low || v.lowest > 0 && v.lowest < t.ticket
 	}
-	if owned == 0 || owned >= t.q.need { // a quorum is being written back
+	if owned == 0 || owned >= t.q.need { // a quorum keeps what it has: its token is being written back
 		t.nudged = false
 		return
 	}
-	timedOut := t.retry.Reached(now)
-	if timedOut || t.nudged && now.Since(t.retry.Add(-t.voteTimeout)) > t.voteTimeout {
-		t.voteTimeout = min(2*t.voteTimeout, t.claim.Entry.Lease/3)
-		t.retry = now.Add(t.voteTimeout)
+	timedOut := t.retryAt.Reached(now)
+	if timedOut {
+		t.voteTimeout = min(2*t.voteTimeout, t.claim.Entry.Lease/3) // slow nodes get longer each time
+		t.retryAt = now.Add(t.voteTimeout)
 	}
 	if (low || t.nudged) && (timedOut || !kept && owned+out < t.q.need) {
 		for _, v := range t.voters {
 			if v.owns(now) {
-				v.give(now)
+				v.yieldGrant(now)
 			}
 		}
 	}
 	if timedOut {
+		// Another minority may wait for us as we wait for it. The nudge makes the owners of the
+		// nodes that we lack run their own relinquish.
 		for _, v := range t.voters {
 			if v.Belief.Number == 0 && v.yield == 0 {
 				v.due = now
@@ -281,37 +300,40 @@ func (t *contest) relinquish(now clock.Stamp) {
 	t.nudged = false
 }
 
-// ask sends the votes that are due. The first go to a node that refuses too.
+// ask sends the votes that are due. All of them carry one proposal for the first token, so that the
+// nodes grant the same number and nothing has to be written back.
 func (t *contest) ask(how string) {
 	now := clock.Now()
 	t.rejoin(now)
 	least := t.q.least()
 	for _, v := range t.due(now, how == wire.ToTry) {
-		v.Belief.Begin(now)
-		b, s := wire.Ballot{Ticket: t.written, Yield: t.yield(v), How: how, Least: least}, v.seed()
+		v.Belief.Begin(now) // before it is sent: belief in a grant counts from here
+		b, s := wire.Ballot{Ticket: t.ticketText, Yield: t.yieldAt(v), How: how, Least: least}, v.nextSeed()
 		if b.Yield > 0 {
 			v.yielded.Store(&yieldIsOut)
 		}
-		answered := v.ask(now)
+		answered := v.beginVote(now)
 		if !t.q.crew.Start(func() { t.cast(t.send(v, now, b, s), answered) }) {
-			close(answered) // the client is being closed, which the contest hears next
+			close(answered) // the client is being closed: the contest hears that by q.done
 		}
 	}
 }
 
-// due returns the voters that are to vote: with once all, and later only those that are asked anew. It
-// puts off those at nodes that did not answer lately, or refuse.
+// due returns the voters that are to vote. With once that is every voter in the first round, and
+// later only one that must vote again at once (voteNow). It puts off voters at nodes that did not
+// answer lately, and from the second round on those at nodes that refuse. The first round spares no
+// node that refuses: a refusal still queues an entry that waits.
 func (t *contest) due(now clock.Stamp, once bool) (due []*voter) {
-	first := !slices.ContainsFunc(t.voters, func(v *voter) bool { return !v.asked.IsZero() })
+	first := !slices.ContainsFunc(t.voters, func(v *voter) bool { return !v.askedAt.IsZero() })
 	var idle []bool
 	if first {
-		idle = t.q.idle()
+		idle = t.q.idle() // which spares no silent node that a quorum needs
 	}
 	for i, v := range t.voters {
-		if v.pending || !v.anew && (!v.due.Reached(now) || once && !first) {
+		if v.pending || !v.voteNow && (!v.due.Reached(now) || once && !first) {
 			continue
 		}
-		v.anew = false
+		v.voteNow = false
 		if first && idle[i] || !first && v.member.Idle() {
 			v.due, v.err = now.Add(50*time.Millisecond), node.ErrIdle
 		} else if left, err := v.member.Refusing(); left > 0 && !first {
@@ -323,7 +345,8 @@ func (t *contest) due(now clock.Stamp, once bool) (due []*voter) {
 	return due
 }
 
-// cast hands an answer to the contest, which may be over.
+// cast hands an answer to the contest. The contest may be over; then the answer stays in the
+// channel, and what counts is that the claim learns that no vote is out any more.
 func (t *contest) cast(got vote, answered chan struct{}) {
 	if got.err == nil {
 		t.q.measure(got.took)
@@ -339,10 +362,13 @@ func (t *contest) cast(got vote, answered chan struct{}) {
 	close(answered) // last: the goroutine that waits for it may end the claim
 }
 
-// send has a node vote, which is told before how far the lock was counted where it forgot that.
+// send asks one node for its vote. A node of unknown identity is checked before: one server that
+// two nodes lead to must not count twice. A node that forgot how far the lock was counted is
+// told that before. In got, sent stays the time before all this: a grant is believed from no later
+// than that.
 func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 	got := vote{voter: v, yield: b.Yield, sent: sent}
-	if v.member.who.Load() == nil {
+	if v.member.identity.Load() == nil {
 		ctx, cancel := context.WithTimeout(t.q.ctx, v.Entry.Timeout)
 		defer cancel()
 		if got.err = t.q.check(ctx, v.member); got.err != nil {
@@ -350,21 +376,22 @@ func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 			return got
 		}
 	}
-	if err := v.plant(t.q.ctx, s); link.Unanswered(err) {
+	if err := v.sendSeed(t.q.ctx, s); link.Unanswered(err) {
 		got.err, got.unsent = err, true
 		return got
 	}
-	began := clock.Now()
+	began := clock.Now() // the round trip and the node's clock are measured from here
 	got.Answer, got.err = v.Vote(t.q.ctx, b)
 	got.took = clock.Now().Since(began)
 	v.member.Voted(got.err)
 	if got.err == nil {
-		v.member.tick(got.Now, began)
+		v.member.readClock(got.Now, began)
 	}
 	return got
 }
 
-// rest is how long nothing is due.
+// rest is how long nothing is due. The least keeps run from spinning while a due vote cannot be
+// sent.
 func (t *contest) rest() time.Duration {
 	now := clock.Now()
 	rest := t.claim.Entry.Lease / 3
@@ -374,7 +401,7 @@ func (t *contest) rest() time.Duration {
 		}
 	}
 	if n := t.owned(now); n > 0 && n < t.q.need {
-		rest = min(rest, t.retry.Until(now))
+		rest = min(rest, t.retryAt.Until(now))
 	}
 	return max(rest, 100*time.Microsecond)
 }

@@ -61,7 +61,7 @@ func TestTokenIsWrittenBack(t *testing.T) {
 	voteAt(t, c.contest, 2)
 	g, won := c.contest.win()
 	for !won {
-		c.contest.note(within(t, c.contest.raised))
+		c.contest.takeWriteBack(within(t, c.contest.writeBacks))
 		g, won = c.contest.win()
 	}
 	require.Equal(t, ahead+1, g.Token)
@@ -92,8 +92,8 @@ func TestLateVoteDoesNotOvertakeTheRelease(t *testing.T) {
 	v := c.contest.voters[0]
 	taps[0].Filter(faults.All(faults.Script("sweep", "unvote"), faults.Tell))
 
-	answered := v.ask(clock.Now()) // a poll, whose answer is slow
-	v.settle(time.Millisecond)
+	answered := v.beginVote(clock.Now()) // a poll, whose answer is slow
+	v.awaitVote(time.Millisecond)
 	c.contest.cast(vote{voter: v}, answered)
 	select {
 	case early := <-taps[0].Told():
@@ -128,8 +128,8 @@ func TestNewsDuringAVoteIsAskedAbout(t *testing.T) {
 	got := sendAt(e, 0)
 	require.NoError(t, got.err)
 	v.member.Hub.Subscribed(wire.InboxPrefix + e.q.cfg.Client) // messages may have been missed before
-	e.collect(clock.Now())
-	e.count(got)
+	e.takeMessages(clock.Now())
+	e.takeVote(got)
 	require.True(t, v.due.Reached(clock.Now()))
 }
 
@@ -141,8 +141,8 @@ func TestYieldDuringAVoteIsSentNext(t *testing.T) {
 	require.NoError(t, got.err)
 	now := clock.Now()
 	v.Belief.Number, v.Belief.Sent = got.Number+1, now // the grant came by message, before the answer
-	v.give(now)
-	e.count(got)
+	v.yieldGrant(now)
+	e.takeVote(got)
 	require.Equal(t, got.Number+1, v.yield)
 	require.True(t, v.due.Reached(clock.Now()))
 }

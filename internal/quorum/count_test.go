@@ -23,11 +23,11 @@ type standing struct {
 
 func (s standing) give(v *voter, sent clock.Stamp) {
 	v.Belief = node.Belief{Number: s.number, Count: 10, Sent: sent, Base: sent, Counter: s.counter}
-	v.yield, v.kept, v.counted = s.yield, s.kept, s.counted
+	v.yield, v.regranted, v.counted = s.yield, s.kept, s.counted
 }
 
 func standingOf(v *voter) standing {
-	return standing{v.Belief.Number, v.Belief.Counter, v.yield, v.kept, v.counted}
+	return standing{v.Belief.Number, v.Belief.Counter, v.yield, v.regranted, v.counted}
 }
 
 // granted is a node's answer that the lock is ours there by the grant of a number, which has ten tokens.
@@ -117,8 +117,8 @@ func TestCount(t *testing.T) {
 			v, now := e.voters[0], clock.Now()
 			was := now.Add(-time.Second)
 			tc.before.give(v, was)
-			v.ask(now)
-			e.count(vote{voter: v, sent: now, yield: tc.yields, Answer: tc.answer})
+			v.beginVote(now)
+			e.takeVote(vote{voter: v, sent: now, yield: tc.yields, Answer: tc.answer})
 			require.NoError(t, v.err)
 			require.Equal(t, tc.after, standingOf(v))
 			require.Equal(t, tc.again, v.due.Reached(clock.Now()))
@@ -162,15 +162,15 @@ func TestCountOfNodesThatProveNothing(t *testing.T) {
 			e := contender(t, q).contest
 			v, now := e.voters[0], clock.Now()
 			for i, m := range q.members {
-				m.tick(1_800_000_000_000_000+map[bool]int64{tc.off && i == 0: time.Hour.Microseconds()}[true], now)
+				m.readClock(1_800_000_000_000_000+map[bool]int64{tc.off && i == 0: time.Hour.Microseconds()}[true], now)
 			}
 			mine.give(v, now)
-			v.ask(now)
+			v.beginVote(now)
 			began := clock.Now()
-			e.count(vote{voter: v, sent: now, Answer: tc.answer, err: tc.err})
+			e.takeVote(vote{voter: v, sent: now, Answer: tc.answer, err: tc.err})
 			require.Equal(t, tc.after, standingOf(v))
 			if tc.off {
-				require.ErrorIs(t, v.err, errAstray)
+				require.ErrorIs(t, v.err, errClockOff)
 			} else {
 				require.Equal(t, tc.err, v.err)
 			}
@@ -191,10 +191,10 @@ func TestLostYieldIsSentAgain(t *testing.T) {
 	voteAt(t, e, 0)
 	mine := v.Belief.Number
 	require.Positive(t, mine)
-	v.give(clock.Now())
+	v.yieldGrant(clock.Now())
 	taps[0].Filter(faults.Next(faults.Script("vote"), faults.LoseCall))
 	e.ask(wire.ToWait)
-	e.count(within(t, e.votes))
+	e.takeVote(within(t, e.votes))
 	require.ErrorIs(t, v.err, faults.ErrNoAnswer)
 	require.Equal(t, mine, v.yield, "nobody knows whether it ran")
 	require.Zero(t, v.Belief.Number)
@@ -204,9 +204,9 @@ func TestLostYieldIsSentAgain(t *testing.T) {
 		e.ask(wire.ToWait)
 		return v.pending
 	}, patience, time.Millisecond)
-	e.count(within(t, e.votes))
+	e.takeVote(within(t, e.votes))
 	require.NoError(t, v.err)
 	require.Greater(t, v.Belief.Number, mine, "nobody else waits there: it is granted anew")
 	require.Zero(t, v.yield)
-	require.True(t, v.kept)
+	require.True(t, v.regranted)
 }

@@ -16,16 +16,17 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// identity is who a node was when it was first asked.
+// identity is which server a node led to when it was last asked.
 type identity struct {
 	run    string // run id, "" when the server tells none
 	marked bool   // the incarnation marker was there
 }
 
-// prepare checks the nodes before the first use, and returns once a quorum has answered: what the
-// others say counts when they are asked to vote. Only where no node that answered is marked it
-// waits for all: where every one of them is fresh it declares so, since nobody can hold a lock
-// then.
+// prepare checks the nodes before the first use, and returns once a quorum has answered. A node
+// that answers later is checked when it is asked to vote.
+//
+// With Auto, and if no node that answered is marked, it waits for all nodes. If every one of them
+// is fresh it declares them new: no client can hold a lock then.
 func (q *Quorum) prepare(ctx context.Context) error {
 	if q.ready.Load() {
 		return nil
@@ -34,22 +35,23 @@ func (q *Quorum) prepare(ctx context.Context) error {
 	idle := q.idle()
 	for i, m := range q.members {
 		if idle[i] {
-			out.note(m, node.ErrIdle)
+			out.add(m, node.ErrIdle)
 			continue
 		}
+		// The check has the client's context: other callers wait for it when this one has left.
 		if !q.crew.Start(func() {
 			ctx, cancel := context.WithTimeout(q.ctx, q.cfg.Timeout)
 			defer cancel()
-			out.note(m, q.check(ctx, m))
+			out.add(m, q.check(ctx, m))
 		}) {
 			return wire.ErrClosed
 		}
 	}
 	for !q.known(out) {
 		select {
-		case <-out.news:
+		case <-out.changed:
 		case <-ctx.Done():
-			return out.leave(wire.CauseOf(ctx))
+			return out.gaveUp(wire.CauseOf(ctx))
 		case <-q.done:
 			return wire.ErrClosed
 		}
@@ -69,7 +71,7 @@ func (q *Quorum) prepare(ctx context.Context) error {
 	return nil
 }
 
-// known reports whether the answers are enough to go on, or all there are.
+// known reports whether the answers are enough to go on, or no more are to come.
 func (q *Quorum) known(out *answers) bool {
 	enough := out.agreed() >= q.need && (!q.cfg.Auto || q.marked())
 	return enough || out.invalid() != nil || out.complete()
@@ -77,44 +79,46 @@ func (q *Quorum) known(out *answers) bool {
 
 // marked reports whether a node that was asked was not fresh.
 func (q *Quorum) marked() bool {
-	return slices.ContainsFunc(q.members, func(m *member) bool { who := m.who.Load(); return who != nil && who.marked })
+	return slices.ContainsFunc(q.members, func(m *member) bool { id := m.identity.Load(); return id != nil && id.marked })
 }
 
-// check asks a node once who it is, and holds that against the others.
+// check asks a node once which server it is, and compares that with the others. Checks of one node
+// come one at a time: the second finds the answer of the first.
 func (q *Quorum) check(ctx context.Context, m *member) error {
-	if err := m.enter(ctx); err != nil {
+	if err := m.beginCheck(ctx); err != nil {
 		return err
 	}
-	defer m.leave()
-	if m.who.Load() != nil {
+	defer m.endCheck()
+	if m.identity.Load() != nil {
 		return nil
 	}
-	who, err := m.identify(ctx)
+	id, err := m.identify(ctx)
 	if err != nil {
 		return err
 	}
-	if err := q.admit(m, &who); err != nil {
+	if err := q.admit(m, &id); err != nil {
 		return err
 	}
-	if q.cfg.Guard && who.run == "" {
+	if q.cfg.Guard && id.run == "" {
 		q.cfg.Impaired(m.index, errNoRunID)
 	}
 	return nil
 }
 
-// errNoRunID is what the user is told of a node once.
+// errNoRunID is reported once for each node that tells no run id.
 var errNoRunID = errors.New("it tells no run id, so its restarts are not noticed")
 
-// admit notes which server a node is, unless another node is that server.
-func (q *Quorum) admit(m *member, who *identity) error {
+// admit notes which server a node is, unless another node is that server. The mutex spans look and
+// note: else two nodes that are one server could be admitted at once.
+func (q *Quorum) admit(m *member, id *identity) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, other := range q.members {
-		if o := other.who.Load(); o != nil && who.run != "" && o.run == who.run {
+		if o := other.identity.Load(); o != nil && id.run != "" && o.run == id.run {
 			return fmt.Errorf("%w: nodes %d and %d are the same server", wire.ErrInvalidNodes, other.index, m.index)
 		}
 	}
-	m.who.Store(who)
+	m.identity.Store(id)
 	return nil
 }
 
@@ -134,11 +138,13 @@ func (q *Quorum) Initialize(ctx context.Context) error {
 	return out.err()
 }
 
-// declare takes nodes for new that were all found to be fresh. By now another client may have done
-// so, hold a lock on all of them, and one may have forgotten that lock since, which would look as
-// fresh. So all are asked once more, and none is declared unless all still are the processes that
-// were found, without a marker. A lock that was taken before one of the first answers is then seen
-// on a node that kept it. What a node becomes after that the script sees itself.
+// declare takes nodes for new that were all found to be fresh.
+//
+// The race: since they were found so, another client may have declared them and taken a lock on all
+// of them, and one node may have forgotten that lock, which looks as fresh. So all are asked once
+// more. None is declared unless all of them still are the processes that were found, without a
+// marker. A lock that was taken before one of these answers is then seen on a node that kept it.
+// What a node becomes after that, the script itself sees.
 func (q *Quorum) declare(ctx context.Context) error {
 	out := q.answers("initialize", "")
 	var changed atomic.Bool
@@ -154,95 +160,96 @@ func (q *Quorum) declare(ctx context.Context) error {
 	}
 	out = q.answers("initialize", "")
 	q.askAll(ctx, out, func(ctx context.Context, m *member) error {
-		_, err := m.Wire.Declare(ctx, m.who.Load().run, q.cfg.Longest)
+		_, err := m.Wire.Declare(ctx, m.identity.Load().run, q.cfg.Longest)
 		return err
 	})
 	return out.err()
 }
 
-// unchanged asks a node again who it is, and reports whether it is the same process as before and
-// fresh.
+// unchanged asks a node again which server it is, and reports whether it is the same process as
+// before and fresh.
 func (m *member) unchanged(ctx context.Context) (bool, error) {
-	if err := m.enter(ctx); err != nil {
+	if err := m.beginCheck(ctx); err != nil {
 		return false, err
 	}
-	defer m.leave()
-	who, err := m.identify(ctx)
+	defer m.endCheck()
+	id, err := m.identify(ctx)
 	if err != nil {
 		return false, err
 	}
-	same := !who.marked && who.run == m.who.Load().run
-	m.who.Store(&who)
+	same := !id.marked && id.run == m.identity.Load().run
+	m.identity.Store(&id)
 	return same, nil
 }
 
-// enter takes the node's slot for checks. It fails when ctx ends first.
-func (m *member) enter(ctx context.Context) error {
+// beginCheck takes the node's slot for checks. It fails when ctx ends first.
+func (m *member) beginCheck(ctx context.Context) error {
 	select {
 	case m.checking <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return &link.Left{Cause: context.Cause(ctx)} // which may tell of another lock
+		return &link.Left{Cause: context.Cause(ctx)} // the cause may be another lock's error
 	}
 }
 
-func (m *member) leave() { <-m.checking }
+func (m *member) endCheck() { <-m.checking }
 
-// identify asks a server who it is. A replica or a server that is another seat too would make a
-// quorum that is none.
-func (m *member) identify(ctx context.Context) (who identity, err error) {
+// identify asks a server which one it is. A replica holds what its master holds, so it has no vote
+// of its own.
+func (m *member) identify(ctx context.Context) (id identity, err error) {
 	sent := clock.Now()
 	got, err := m.Redis.Do(ctx, []string{"TIME"}, []string{"EXISTS", wire.IncarnationKey},
 		[]string{"INFO", "server"}, []string{"INFO", "replication"})
+	// A command that its caller cut short says nothing of the node.
 	if err == nil || clock.Now().Since(sent) >= m.Timeout() || ctx.Err() == nil {
 		m.Answered(err)
 	}
 	if err != nil {
-		return who, err
+		return id, err
 	}
 	parts, err := got[0].Ints()
 	if err != nil {
-		return who, err
+		return id, err
 	}
 	if len(parts) != 2 {
-		return who, fmt.Errorf("TIME answered %d parts", len(parts))
+		return id, fmt.Errorf("TIME answered %d parts", len(parts))
 	}
-	m.tick(parts[0]*1e6+parts[1], sent)
+	m.readClock(parts[0]*1e6+parts[1], sent)
 	marked, err := got[1].Int64()
 	if err != nil {
-		return who, err
+		return id, err
 	}
-	who.marked = marked == 1
+	id.marked = marked == 1
 	server, err := section(got[2])
 	if err != nil {
-		return who, err
+		return id, err
 	}
 	replication, err := section(got[3])
 	if err != nil {
-		return who, err
+		return id, err
 	}
-	who.run = infoField(server, "run_id")
+	id.run = infoField(server, "run_id")
 	if role := infoField(replication, "role"); role != "" && role != "master" {
-		return who, fmt.Errorf("%w: node %d is a %s; a quorum is of masters that do not know each other", wire.ErrInvalidNodes, m.index, role)
+		return id, fmt.Errorf("%w: node %d is a %s; a quorum is of masters that do not know each other", wire.ErrInvalidNodes, m.index, role)
 	}
-	return who, nil
+	return id, nil
 }
 
 // initialize declares that no lock is held that this server may have forgotten.
 func (m *member) initialize(ctx context.Context, longest time.Duration) error {
-	if err := m.enter(ctx); err != nil {
+	if err := m.beginCheck(ctx); err != nil {
 		return err
 	}
-	defer m.leave()
-	who, err := m.identify(ctx) // it may have been restarted since it was checked
+	defer m.endCheck()
+	id, err := m.identify(ctx) // it may have been restarted since it was checked
 	if err != nil {
 		return err
 	}
-	if who.run == "" {
-		who.run = "unknown" // as guard.lua has it
+	if id.run == "" {
+		id.run = "unknown" // as guard.lua has it
 	}
 	got, err := m.Redis.Do(ctx, []string{
-		"HSET", wire.IncarnationKey, "run", who.run, "born", "0", "longest", wire.MS(longest),
+		"HSET", wire.IncarnationKey, "run", id.run, "born", "0", "longest", wire.MS(longest),
 	})
 	if err != nil {
 		return err
@@ -250,8 +257,8 @@ func (m *member) initialize(ctx context.Context, longest time.Duration) error {
 	return got[0].Err()
 }
 
-// section reads a section of INFO, "" where the server has none: an embedded one may know neither. A
-// server that may not be asked might be anything.
+// section reads a section of INFO, "" if the server has none, as an embedded one may. Any other
+// refusal is an error: a server that may not be asked might be anything.
 func section(v driver.Value) (string, error) {
 	text, err := v.Text()
 	if strings.Contains(link.Reply(err), "not supported") { // as guard.lua has it

@@ -23,7 +23,7 @@ func believed(q *Quorum, ahead time.Duration) {
 func numbers(t *testing.T, e *contest) (first []int64) {
 	t.Helper()
 	for range e.voters {
-		e.count(within(t, e.votes))
+		e.takeVote(within(t, e.votes))
 	}
 	for _, v := range e.voters {
 		first = append(first, v.Belief.Number)
@@ -107,5 +107,5 @@ func TestProposalsFollowTheMedian(t *testing.T) {
 	require.LessOrEqual(t, least, after+near+rtt, "it is left out")
 	q.rtt.Store(int64(time.Minute))
 	least, after = q.least(), clock.Now().Mono().Microseconds()
-	require.LessOrEqual(t, least, after+near+mostAhead.Microseconds(), "however slow the nodes are")
+	require.LessOrEqual(t, least, after+near+maxLead.Microseconds(), "however slow the nodes are")
 }

@@ -115,7 +115,7 @@ func stubs(t *testing.T, n int, run func(node int, c *faults.Call) (driver.Value
 	}
 	q := over(t, nodes, changes...)
 	for i, m := range q.members {
-		m.who.Store(&identity{run: fmt.Sprint("run ", i), marked: true})
+		m.identity.Store(&identity{run: fmt.Sprint("run ", i), marked: true})
 	}
 	q.ready.Store(true)
 	return q
@@ -150,14 +150,14 @@ func voteAt(t *testing.T, e *contest, i int) {
 	t.Helper()
 	got := sendAt(e, i)
 	require.NoError(t, got.err)
-	e.count(got)
+	e.takeVote(got)
 }
 
 // sendAt sends one vote of a contest and leaves its answer to be counted.
 func sendAt(e *contest, i int) vote {
 	v, now := e.voters[i], clock.Now()
 	v.Belief.Base = now
-	answered := v.ask(now)
-	e.cast(e.send(v, now, wire.Ballot{Ticket: e.written, Yield: e.yield(v), How: wire.ToWait, Least: e.q.least()}, v.seed()), answered)
+	answered := v.beginVote(now)
+	e.cast(e.send(v, now, wire.Ballot{Ticket: e.ticketText, Yield: e.yieldAt(v), How: wire.ToWait, Least: e.q.least()}, v.nextSeed()), answered)
 	return <-e.votes
 }

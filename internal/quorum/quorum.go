@@ -1,5 +1,6 @@
-// Package quorum decides who holds a lock by the votes of independent masters. What it adds to one
-// node is who wins a split vote, which fencing token is safe, and which nodes may vote at all.
+// Package quorum decides by the votes of independent masters which owner holds a lock. What it adds
+// to one node: which contender wins a split vote, which fencing token is safe, and which nodes may
+// vote at all.
 package quorum
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Config is what a client says of its nodes.
+// Config is how a client uses its nodes.
 type Config struct {
 	Client    string                           // uuid
 	Need      int                              // nodes that have to agree
@@ -24,10 +25,10 @@ type Config struct {
 	Lease     time.Duration                    // that locks are first taken with
 	Guard     bool                             // nodes that may have forgotten locks wait
 	Auto      bool                             // nodes that are all fresh are taken for new
-	Longest   time.Duration                    // the longest lease anybody may rely on
+	Longest   time.Duration                    // the longest lease that any client may rely on
 	Retention time.Duration                    // of fencing counters
-	Impaired  func(node int, cause error)      // told why a node, from 1, works worse than it should
-	Presence  func(node int) func(cause error) // what a node, from 1, is to tell of its presence; may be nil
+	Impaired  func(node int, cause error)      // called with why a node, from 1, works worse than it should
+	Presence  func(node int) func(cause error) // returns what a node, from 1, calls when it goes and comes; may be nil
 }
 
 // Quorum is a client's way to its nodes.
@@ -39,12 +40,12 @@ type Quorum struct {
 	ctx    context.Context // of the questions; ends with the client
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the client closes: contenders leave
-	crew   crew.Crew
-	ending crew.Crew    // waits for votes whose claims are abandoned
-	rtt    atomic.Int64 // smoothed, nanoseconds
+	crew   crew.Crew     // commands, and what sends them
+	ending crew.Crew     // abandoned claims that wait for a vote that is out
+	rtt    atomic.Int64  // smoothed, nanoseconds
 
 	ready atomic.Bool
-	mu    sync.Mutex // held while a node's run id is held against the others'
+	mu    sync.Mutex // held while a node's run id is compared with the others'
 }
 
 // New returns a quorum of nodes.
@@ -59,7 +60,8 @@ func New(nodes []driver.Redis, cfg Config) *Quorum {
 }
 
 // voteTimeout is how long a minority waits for votes that are out before it takes them for lost:
-// two round trips.
+// two round trips. A thirtieth of the lease is the most, since no other contender gets the nodes
+// that a minority owns meanwhile.
 func (q *Quorum) voteTimeout() time.Duration {
 	return min(max(2*time.Duration(q.rtt.Load()), time.Millisecond), q.cfg.Lease/30)
 }
@@ -69,8 +71,8 @@ func (q *Quorum) measure(took time.Duration) {
 	q.rtt.Store(old + (int64(took)-old)/8)
 }
 
-// idle tells which members to leave alone, since they did not answer lately: none where the others
-// are no quorum.
+// idle returns which members to leave alone, since they did not answer lately. If the others are no
+// quorum, none is: without one of the silent nodes nothing can be decided.
 func (q *Quorum) idle() []bool {
 	idle, left := make([]bool, len(q.members)), len(q.members)
 	for i, m := range q.members {
@@ -84,16 +86,17 @@ func (q *Quorum) idle() []bool {
 	return idle
 }
 
-// ask asks every member and returns at once; what they say is noted as it comes.
+// ask asks every member and returns at once. Answers go into out as they come. A member that is not
+// asked counts as one that failed: out must hear of each, or its waiter would wait for ever.
 func (q *Quorum) ask(ctx context.Context, out *answers, do func(context.Context, *member) error) {
 	for i, idle := range q.idle() {
 		m := q.members[i]
 		if idle {
-			out.note(m, node.ErrIdle)
+			out.add(m, node.ErrIdle)
 			continue
 		}
-		if !q.crew.Start(func() { out.note(m, do(ctx, m)) }) {
-			out.note(m, wire.ErrClosed)
+		if !q.crew.Start(func() { out.add(m, do(ctx, m)) }) {
+			out.add(m, wire.ErrClosed)
 		}
 	}
 }
@@ -104,13 +107,13 @@ func (q *Quorum) askAll(ctx context.Context, out *answers, do func(context.Conte
 	for i, idle := range q.idle() {
 		m := q.members[i]
 		if idle {
-			out.note(m, node.ErrIdle)
+			out.add(m, node.ErrIdle)
 			continue
 		}
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
 			defer cancel()
-			out.note(m, do(ctx, m))
+			out.add(m, do(ctx, m))
 		})
 	}
 	wg.Wait()
@@ -126,6 +129,7 @@ func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 		defer mu.Unlock()
 		return slices.Clone(states)
 	}
+	// The caller's end is waitMost's to see. To the nodes it would look like a failure of theirs.
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
 		st, err := m.Wire.Inspect(ctx, n)
 		if err == nil {
@@ -136,18 +140,18 @@ func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 		return err
 	})
 	enough := func() bool {
-		left := out.left() // first: who is not out has told
-		return q.settled(seen(), left)
+		left := out.outstanding() // read first: else an answer in between would be in neither
+		return q.decides(seen(), left)
 	}
 	if err := out.waitMost(ctx, enough, q.voteTimeout()); err != nil {
 		return wire.State{}, err
 	}
-	return q.agreed(seen()), nil
+	return q.merge(seen()), nil
 }
 
-// settled reports whether a quorum has told whether the lock is held and by whom, whatever the nodes
-// that are left say.
-func (q *Quorum) settled(states []wire.State, left int) bool {
+// decides reports whether the states settle whether the lock is held, and by which owner, whatever
+// the nodes that are left answer.
+func (q *Quorum) decides(states []wire.State, left int) bool {
 	most, keep := 0, make(map[string]int)
 	for _, s := range states {
 		if s.Held {
@@ -158,8 +162,10 @@ func (q *Quorum) settled(states []wire.State, left int) bool {
 	return len(states) >= q.need && (most >= q.need || most+left < q.need)
 }
 
-// agreed is what a quorum of nodes says: a lock is held by the owner whom enough of them name.
-func (q *Quorum) agreed(states []wire.State) (st wire.State) {
+// merge is what the states say together. The lock is held by the owner that a quorum of nodes
+// names. Less than a quorum may be what is left of a hold that ended, or of a contender that will
+// yield.
+func (q *Quorum) merge(states []wire.State) (st wire.State) {
 	ttls := make(map[string][]time.Duration)
 	for _, s := range states {
 		st.Waiters, st.Token = max(st.Waiters, s.Waiters), max(st.Token, s.Token)
@@ -174,6 +180,7 @@ func (q *Quorum) agreed(states []wire.State) (st wire.State) {
 		if len(ttl) < q.need {
 			continue
 		}
+		// A quorum keeps the lock for the need-th longest of the leases.
 		slices.SortFunc(ttl, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 		st.Held, st.Holder, st.TTL = true, holder, ttl[q.need-1]
 		clients := make(map[string]bool)
@@ -183,7 +190,7 @@ func (q *Quorum) agreed(states []wire.State) (st wire.State) {
 			}
 		}
 		if len(clients) > 1 {
-			st.Client = "" // it is shared, by others at one node than at another
+			st.Client = "" // sharers of one owner, of different clients on different nodes
 		}
 	}
 	return st
@@ -198,8 +205,8 @@ func (q *Quorum) Nodes() []*node.Node {
 	return nodes
 }
 
-// Force frees a lock on all nodes, and returns once a quorum has: among it is a node of any other
-// quorum that held the lock. It returns false when none of them had a holder.
+// Force frees a lock on all nodes, and returns once a quorum has freed it: any quorum that held the
+// lock has lost a node then. It returns false if none of them had a holder.
 func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
 	out := q.answers("force unlock", n.Name)
 	var freed atomic.Bool
@@ -214,7 +221,7 @@ func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
 	return freed.Load(), err
 }
 
-// Silence is the error of a caller that gave up, by cause, and nothing had been heard by then.
+// Silence is the error of a caller that gave up, for cause, before anything was heard.
 func (q *Quorum) Silence(op, name string, cause error) error {
 	out := &wire.QuorumError{Op: op, Name: name, Need: q.need, Of: len(q.members), Cause: cause}
 	for _, m := range q.members {
@@ -231,9 +238,10 @@ func (q *Quorum) Draining() bool {
 	return slices.ContainsFunc(q.members, func(m *member) bool { return m.Draining() })
 }
 
-// Close ends the questions that are out, then everything that runs for a node.
+// Close ends the questions that are out, then everything that runs for a node. Abandoned claims
+// come first, while the sweepers still run: what they leave in Redis is to be swept.
 func (q *Quorum) Close() {
-	q.ending.End(context.Background()) // what they leave is to be swept
+	q.ending.End(context.Background())
 	var wg sync.WaitGroup
 	for _, m := range q.members {
 		wg.Go(m.Settle)

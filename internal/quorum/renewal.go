@@ -14,7 +14,7 @@ import (
 // is renewed when a quorum confirmed it, and lost when none can. The stamp is from before the first
 // command.
 func (q *Quorum) Renew(ctx context.Context, batch []claim.Renewal, settle claim.Settle) {
-	t := &tally{q: q, sent: clock.Now(), settle: settle, batch: batch, rows: make([]row, len(batch))}
+	t := &renewalRound{q: q, sent: clock.Now(), settle: settle, batch: batch, answers: make([]renewalAnswers, len(batch))}
 	asks := make([]wire.Renewal, len(batch))
 	for i, r := range batch {
 		asks[i] = wire.Renewal{Entry: r.Claim.Of(), Count: r.Count, Lease: r.Lease}
@@ -22,17 +22,19 @@ func (q *Quorum) Renew(ctx context.Context, batch []claim.Renewal, settle claim.
 	var wg sync.WaitGroup
 	for i, idle := range q.idle() {
 		m := q.members[i]
-		if idle {
+		if idle { // counts as one that does not answer
 			continue
 		}
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
 			defer cancel()
-			m.Renew(ctx, asks, func(i int, r wire.Result, err error) { t.note(m, i, r, err) })
+			m.Renew(ctx, asks, func(i int, r wire.Result, err error) { t.add(m, i, r, err) })
 		})
 	}
 	wg.Wait()
-	if again := t.close(); len(again) > 0 {
+	// A loss may be repaired once it is a timeout old. The second round does that. It settles nothing,
+	// so no lease is believed for longer by it.
+	if again := t.finish(); len(again) > 0 {
 		q.crew.Start(func() {
 			if clock.Sleep(q.ctx, q.cfg.Timeout) {
 				q.Renew(q.ctx, again, func(int, wire.Result, clock.Stamp, error) {})
@@ -41,37 +43,39 @@ func (q *Quorum) Renew(ctx context.Context, batch []claim.Renewal, settle claim.
 	}
 }
 
-// tally counts the nodes' answers to a batch of renewals.
-type tally struct {
+// renewalRound counts the nodes' answers to a batch of renewals. A lease is decided by the answer
+// that completes its quorum: a node that hangs holds no lease up.
+type renewalRound struct {
 	q      *Quorum
 	sent   clock.Stamp // before the first of the commands
 	settle claim.Settle
 	batch  []claim.Renewal
 
-	mu   sync.Mutex // guards rows
-	rows []row
+	mu      sync.Mutex // guards rows
+	answers []renewalAnswers
 }
 
-type row struct {
+// renewalAnswers is what the nodes have answered about one lease.
+type renewalAnswers struct {
 	held, lost int
-	settled    bool
+	decided    bool
 	failure    error     // of the last node that did not answer
-	absent     []*member // nodes that answered that the lock is not held there
+	lostAt     []*member // nodes that answered that the lock is not held there
 }
 
-// note counts one node's answer. Without the mutex it tells what that decides: what a lost lock
-// leads to should hold no other lock up.
-func (t *tally) note(m *member, i int, result wire.Result, err error) {
-	if verdict := t.count(m, i, result, err); verdict != wire.Unanswered {
+// add counts one node's answer, and settles the lease if that decides it. It settles without the
+// mutex: what a lost lock leads to must hold no other lock up.
+func (t *renewalRound) add(m *member, i int, result wire.Result, err error) {
+	if verdict := t.decide(m, i, result, err); verdict != wire.Unanswered {
 		t.settle(i, verdict, t.sent, nil)
 	}
 }
 
-// count returns what is decided by this answer, [wire.Unanswered] for nothing.
-func (t *tally) count(m *member, i int, result wire.Result, err error) wire.Result {
+// decide returns what this answer decides, [wire.Unanswered] for nothing. It decides a lease once.
+func (t *renewalRound) decide(m *member, i int, result wire.Result, err error) wire.Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, v := &t.rows[i], t.voter(i, m)
+	r, v := &t.answers[i], t.voterOf(i, m)
 	if result == wire.Renewed && !v.confirms(t.sent) {
 		result, err = wire.Unanswered, errYielding
 	}
@@ -80,42 +84,44 @@ func (t *tally) count(m *member, i int, result wire.Result, err error) wire.Resu
 		r.failure = err
 	case wire.Renewed:
 		r.held++
-		v.missing.Store(nil)
+		v.missingSince.Store(nil)
 	case wire.Lost:
 		r.lost++
-		r.absent = append(r.absent, m)
-		v.missing.CompareAndSwap(nil, &t.sent)
+		r.lostAt = append(r.lostAt, m)
+		v.missingSince.CompareAndSwap(nil, &t.sent) // the pointer tells finish which round found it
 	}
 	switch {
-	case r.settled:
+	case r.decided:
 	case r.held >= t.q.need:
-		r.settled = true
+		r.decided = true
 		return wire.Renewed
-	case r.lost > len(t.q.members)-t.q.need:
-		r.settled = true
+	case r.lost > len(t.q.members)-t.q.need: // the rest is no quorum, whatever it answers
+		r.decided = true
 		return wire.Lost
 	}
 	return wire.Unanswered
 }
 
-func (t *tally) voter(i int, m *member) *voter {
+func (t *renewalRound) voterOf(i int, m *member) *voter {
 	return t.batch[i].Claim.(*Claim).contest.voters[m.index-1]
 }
 
-// close settles what no quorum has decided, and has the others taken again where they were lost. All
-// nodes have answered, or will not. It returns what is to be renewed once more as soon as losses that
-// were found now may be repaired: a node that waits for the next renewal, a third of a lease away,
-// may come too late for the restart of another. Nothing is believed by that.
-func (t *tally) close() (again []claim.Renewal) {
-	for i, r := range t.rows {
-		if !r.settled {
+// finish settles what no quorum has decided. All nodes have answered by now, or will not. Where a
+// quorum keeps a lock, finish has the nodes that lost it take it again.
+//
+// It returns the leases of which this round found a first loss. They are to be renewed once more as
+// soon as that loss may be repaired. The next renewal is a third of a lease away: until then
+// another node may restart, and two losses may end the hold.
+func (t *renewalRound) finish() (again []claim.Renewal) {
+	for i, r := range t.answers {
+		if !r.decided {
 			t.settle(i, wire.Unanswered, t.sent, cmp.Or(r.failure, wire.ErrNoAnswer))
 		} else if r.held >= t.q.need {
 			found := false
-			for _, m := range r.absent {
-				v := t.voter(i, m)
+			for _, m := range r.lostAt {
+				v := t.voterOf(i, m)
 				t.repair(v)
-				found = found || v.missing.Load() == &t.sent
+				found = found || v.missingSince.Load() == &t.sent
 			}
 			if found {
 				again = append(again, claim.Renewal{Claim: t.batch[i].Claim, Lease: t.batch[i].Lease})
@@ -129,15 +135,15 @@ func (t *tally) close() (again []claim.Renewal) {
 // the loss of another node. It adds nothing to what is believed: that only the next renewals do,
 // while the hold still stands on a quorum.
 //
-// The loss must have been found by a renewal that is a command time-out older. A lock that is
-// forced open is freed node by node, and the holder is told by the first of them: were it to take
-// that one back at once, before the others are reached, the lock would stay held.
-func (t *tally) repair(v *voter) {
-	found := v.missing.Load()
+// The loss must have been found by a renewal that is a command timeout older. A lock that is forced
+// open is freed node by node, and the first of them tells the holder. If the holder took that node
+// back before the others are reached, the lock would stay held.
+func (t *renewalRound) repair(v *voter) {
+	found := v.missingSince.Load()
 	if found == nil || t.sent.Mono()-found.Mono() < t.q.cfg.Timeout {
 		return
 	}
-	written := v.contest.written
+	written := v.contest.ticketText
 	t.q.crew.Start(func() {
 		b := wire.Ballot{Ticket: written, How: wire.ToTry}
 		_, err := v.Vote(t.q.ctx, b)
@@ -146,7 +152,8 @@ func (t *tally) repair(v *voter) {
 		if r.Born == "" {
 			return
 		}
-		if reached, known := v.contest.kept(t.q.ctx); known && v.plant(t.q.ctx, seed{r.Born, max(reached, r.Counter)}) == nil {
+		// The node forgot how far the lock was counted: it grants nothing before it is told.
+		if reached, known := v.contest.askHolders(t.q.ctx); known && v.sendSeed(t.q.ctx, seed{r.Born, max(reached, r.Counter)}) == nil {
 			_, err = v.Vote(t.q.ctx, b)
 			v.Noted(err)
 		}

@@ -122,14 +122,14 @@ func TestRepair(t *testing.T) {
 
 // renewed has the nodes say what became of one renewal, and returns how it was settled.
 func renewed(c *Claim, sent clock.Stamp, said []wire.Result) (settled []wire.Result) {
-	tl := &tally{
-		q: c.q, sent: sent, batch: []claim.Renewal{{Claim: c}}, rows: make([]row, 1),
+	tl := &renewalRound{
+		q: c.q, sent: sent, batch: []claim.Renewal{{Claim: c}}, answers: make([]renewalAnswers, 1),
 		settle: func(_ int, r wire.Result, _ clock.Stamp, _ error) { settled = append(settled, r) },
 	}
 	for i, result := range said {
-		tl.note(c.q.members[i], 0, result, nil)
+		tl.add(c.q.members[i], 0, result, nil)
 	}
-	tl.close()
+	tl.finish()
 	return settled
 }
 
@@ -227,12 +227,12 @@ func TestNodeThatMayGiveBackConfirmsNothing(t *testing.T) {
 		require.Eventually(t, func() bool { return s.Do("HEXISTS", "k", c.Entry.ID) == "1" }, patience, time.Millisecond)
 	}
 	for e.voters[0].pending {
-		e.count(<-e.votes)
+		e.takeVote(<-e.votes)
 	}
 	require.True(t, e.voters[0].owns(clock.Now()))
 
 	taps[0].Filter(faults.Next(faults.Script("vote"), faults.Hold))
-	e.voters[0].give(clock.Now())
+	e.voters[0].yieldGrant(clock.Now())
 	e.ask(wire.ToWait)
 	within(t, taps[0].Told())
 	taps[2].Filter(faults.All(faults.AnyScript, faults.LoseCall))
@@ -249,7 +249,7 @@ func TestNodeThatMayGiveBackConfirmsNothing(t *testing.T) {
 	require.Equal(t, wire.Unanswered, renews())
 
 	taps[0].Release()
-	e.count(<-e.votes) // no other contender waits: it is granted to us again, for a lease
+	e.takeVote(<-e.votes) // no other contender waits: it is granted to us again, for a lease
 	left, err := strconv.Atoi(servers[0].Do("PTTL", "k"))
 	require.NoError(t, err)
 	require.LessOrEqual(t, time.Duration(left)*time.Millisecond, q.cfg.Lease, "and not for what was asked before")

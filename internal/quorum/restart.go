@@ -8,49 +8,53 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// hear notes what an answered vote told of the node's memory. Whatever a node that forgot had
-// counted was counted before it said so, and all that relied on that is over: its quarantine is. So
-// what others are asked from then on is enough to tell it, and what they answered before is not.
-func (v *voter) hear(got vote, now clock.Stamp) {
+// noteMemory notes what an answered vote told of the node's memory. A node says that it forgot only
+// after its quarantine. What it had counted was counted before that, and every lock that relied on
+// it is over. So what the others answer from then on is enough to tell it. An older answer is not:
+// the node may have counted further after it, and then have forgotten that.
+func (v *voter) noteMemory(got vote, now clock.Stamp) {
 	if link.Unanswered(got.err) {
 		return
 	}
-	v.told = got.sent
+	v.answeredAt = got.sent
 	r := wire.RefusalOf(got.err)
 	switch {
 	case r.Born == "":
-		v.doubter, v.seeds = "", 0
-	case r.Born != v.doubter:
-		v.doubter, v.doubted, v.seeds = r.Born, now, 0
+		v.forgotBorn, v.timesSeeded = "", 0
+	case r.Born != v.forgotBorn:
+		v.forgotBorn, v.forgotAt, v.timesSeeded = r.Born, now, 0
 	}
 }
 
-// reseed has the nodes that forgot be told with their next vote, once enough of the others have told
-// how far they counted since. Those that have not are asked.
+// planSeeds plans to tell the nodes that forgot how far the lock was counted, with their next vote,
+// once enough of the others have told that since. Those that have not are asked.
 //
-// Where too many forgot, nodes are told once they make a quorum with those that remember. Were one
-// told before, it would count as one that remembers, and beside a node that does not answer nothing
-// would be known for the next. What was told once is told again: it may not have arrived, and then
-// it might as well come late.
-func (t *contest) reseed() {
-	able := 0 // to grant, as far as it is about memory
+// If too many forgot, no node is told before they and those that remember are a quorum together. A
+// node that was told counts as one that remembers. With one told too early, and another that does
+// not answer, nothing would be known for the next.
+//
+// A node that was told once counts among these, also if the others' answers are no longer enough.
+// Its first seed may not have arrived. Since that may still come late, a second one does no more
+// harm.
+func (t *contest) planSeeds() {
+	able := 0 // nodes that may grant, as far as memory is concerned
 	var forgot []*voter
 	for _, v := range t.voters {
 		r := wire.RefusalOf(v.err)
 		switch {
-		case v.seeded, v.err == nil && !v.told.IsZero():
+		case v.seeded, v.err == nil && !v.answeredAt.IsZero():
 			able++
 			continue
 		case r.Born == "", v.pending:
 			continue
 		}
-		reached, known, tooMany := t.recall(v, r)
+		reached, known, tooMany := t.reachedElsewhere(v, r)
 		switch {
-		case known && !tooMany:
-			v.tell(reached)
+		case known && !tooMany: // the others alone are proof enough
+			v.planSeed(reached)
 			able++
-		case known, v.seeds > 0:
-			v.reached = max(reached, v.reached)
+		case known, v.timesSeeded > 0: // told only together with a quorum
+			v.seedValue = max(reached, v.seedValue)
 			forgot = append(forgot, v)
 		default:
 			t.askOthers(v)
@@ -58,39 +62,43 @@ func (t *contest) reseed() {
 	}
 	if able+len(forgot) >= t.q.need {
 		for _, v := range forgot {
-			v.tell(v.reached)
+			v.planSeed(v.seedValue)
 		}
 	}
 }
 
-// tell has a node that forgot be told with its next vote.
-func (v *voter) tell(reached int64) {
-	v.seeded, v.reached = true, reached
-	v.seeds++
-	v.anew = v.seeds == 1 // one that refuses to be told leaves the pause of other refusals
+// planSeed makes the next vote tell a node that forgot how far the lock was counted.
+func (v *voter) planSeed(reached int64) {
+	v.seeded, v.seedValue = true, reached
+	v.timesSeeded++
+	v.voteNow = v.timesSeeded == 1 // a node that refuses its seed keeps the pause of a refusal
 }
 
-// askOthers asks those that have not told how far they counted since v said that it forgot.
+// askOthers asks the nodes that have not told how far they counted since v said that it forgot. A
+// node that failed, other than by a refusal, keeps its pause.
 func (t *contest) askOthers(v *voter) {
 	for _, other := range t.voters {
 		asked := other.err == nil || wire.RefusalOf(other.err) != wire.Refusal{}
-		if asked && other != v && !other.pending && !other.toldSince(v.doubted) {
-			other.anew = true
+		if asked && other != v && !other.pending && !other.answeredSince(v.forgotAt) {
+			other.voteNow = true
 		}
 	}
 }
 
-// toldSince reports whether the node has answered a vote that was sent after a moment. One that never answered has not,
-// wherever this process's clock begins.
-func (v *voter) toldSince(moment clock.Stamp) bool { return !v.told.IsZero() && moment.Before(v.told) }
+// answeredSince reports whether the node has answered a vote that was sent after a moment. A node
+// that never answered has not, wherever this process's clock begins.
+func (v *voter) answeredSince(moment clock.Stamp) bool {
+	return !v.answeredAt.IsZero() && moment.Before(v.answeredAt)
+}
 
-// recall returns how far the others have counted, as far as they told that, and whether enough of
-// them did. Enough is so many that no quorum's counter can have been only on the rest. Where more
-// nodes have forgotten than a quorum survives, it is the most that any node knows: the clocks, and
-// the quarantine, see to it that tokens rise. A node that does not answer is not waited for then,
-// nor one that is quarantined: else a lock would be granted nowhere as long as that is so. It tells
-// whether that alone made it enough.
-func (t *contest) recall(v *voter, r wire.Refusal) (reached int64, known, tooMany bool) {
+// reachedElsewhere returns how far the others have counted, and whether enough of them have told
+// that. Enough are so many that no quorum's counter can have been on the rest alone.
+//
+// If more nodes have forgotten than a quorum survives, there are not so many. Then tooMany is set,
+// and reached is the most that any node knows: the clocks, and the quarantine, see to it that
+// tokens rise. A node that does not answer is not waited for then, nor one that is quarantined:
+// else the lock would be granted nowhere for as long as that is so.
+func (t *contest) reachedElsewhere(v *voter, r wire.Refusal) (reached int64, known, tooMany bool) {
 	reached = r.Counter
 	healthy, forgot, silent := 0, 0, 0
 	for _, other := range t.voters {
@@ -98,14 +106,14 @@ func (t *contest) recall(v *voter, r wire.Refusal) (reached int64, known, tooMan
 		theirs := wire.RefusalOf(other.err)
 		switch {
 		case other == v:
-		case !other.pending && link.Unanswered(other.err) && other.err != errAstray:
+		case !other.pending && link.Unanswered(other.err) && other.err != errClockOff:
 			silent++
-		case !other.toldSince(v.doubted):
+		case !other.answeredSince(v.forgotAt): // an answer from before v forgot proves nothing
 		case theirs != wire.Refusal{}:
 			reached = max(reached, theirs.Counter)
 			forgot++
-		case (other.err == nil || other.err == errAstray) && n >= 0:
-			reached = max(reached, n+int64(v.Entry.Block))
+		case (other.err == nil || other.err == errClockOff) && n >= 0:
+			reached = max(reached, n+int64(v.Entry.Block)) // n may be the first token of a block
 			healthy++
 		}
 	}
@@ -117,11 +125,11 @@ func (t *contest) recall(v *voter, r wire.Refusal) (reached int64, known, tooMan
 	return reached, tooMany, tooMany
 }
 
-// kept asks the nodes that keep the lock how far they have counted. A holder may tell that to a node
-// that said before that it forgot, where a quorum keeps the lock. Its own tokens would not do: by
-// then it may have been stopped for long, or forced, and another one have had more. It may be called
-// from any goroutine.
-func (t *contest) kept(ctx context.Context) (reached int64, known bool) {
+// askHolders asks the nodes that keep the lock how far they have counted. Where a quorum keeps it,
+// a holder may tell that to a node that said before that it forgot. The holder's own tokens would
+// not do: it may have been stopped for long, or forced, and another owner may have had higher ones
+// since. It may be called from any goroutine.
+func (t *contest) askHolders(ctx context.Context) (reached int64, known bool) {
 	keep := 0
 	for _, v := range t.voters {
 		if n, err := v.member.Wire.Counter(ctx, v.Entry); err == nil && n > 0 {
@@ -132,35 +140,41 @@ func (t *contest) kept(ctx context.Context) (reached int64, known bool) {
 	return reached, keep >= t.q.need
 }
 
-// remind seeds the nodes that forgot with what a quorum has reached now. That is above all that
-// they counted: a client whose grants stood on them has lost those, and with another node of this
-// quorum is counted in.
-func (t *contest) remind(reached int64) {
+// seedRest seeds the nodes that forgot with what a quorum has reached now. That is above all that
+// they had counted. Grants that
+// stood on them are lost to their clients. If such a token was counted at a node of our quorum, too,
+// ours is above it. The seeds are sent in the background: the lock is
+// ours without these nodes.
+func (t *contest) seedRest(reached int64) {
 	for _, v := range t.voters {
+		// A vote that is out with a seed tells the node already.
 		if told := v.seeded && v.pending; !told && wire.RefusalOf(v.err).Born != "" {
 			v.seeded = true
-			s := seed{v.doubter, reached}
-			t.q.crew.Start(func() { _ = v.plant(t.q.ctx, s) })
+			s := seed{v.forgotBorn, reached}
+			t.q.crew.Start(func() { _ = v.sendSeed(t.q.ctx, s) })
 		}
 	}
 }
 
-// seed is what a node that forgot is told. The zero seed is nothing.
+// seed is what a node that forgot is told. It names the incarnation that forgot: one that has
+// restarted since must not take it, since more may have been counted by then. The zero seed is
+// none.
 type seed struct {
 	born    string // the incarnation that forgot
 	reached int64  // how far the lock was counted
 }
 
-// seed is what the node is to be told with its next vote.
-func (v *voter) seed() seed {
+// nextSeed is what the node is to be told with its next vote.
+func (v *voter) nextSeed() seed {
 	if !v.seeded {
 		return seed{}
 	}
-	return seed{v.doubter, v.reached}
+	return seed{v.forgotBorn, v.seedValue}
 }
 
-// plant tells a node that forgot how far the others counted. It may be called from any goroutine.
-func (v *voter) plant(ctx context.Context, s seed) error {
+// sendSeed tells a node that forgot how far the others counted. It may be called from any
+// goroutine.
+func (v *voter) sendSeed(ctx context.Context, s seed) error {
 	if s.born == "" {
 		return nil
 	}

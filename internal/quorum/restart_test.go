@@ -57,20 +57,20 @@ func TestForgetfulNodeIsToldWhatWasAskedSince(t *testing.T) {
 	e.voteTimeout = time.Minute // it has contended for long
 	v, got := e.voters[0], sendAt(e, 0)
 	require.ErrorContains(t, got.err, "UNSEEDED")
-	e.count(got)
+	e.takeVote(got)
 	require.False(t, v.seeded, "by votes of before")
 	for _, other := range e.voters[1:] {
-		require.True(t, other.anew, "they are asked at once")
+		require.True(t, other.voteNow, "they are asked at once")
 	}
 	voteAt(t, e, 1)
 	require.False(t, v.seeded, "node 3 may know more")
 	voteAt(t, e, 2)
-	require.True(t, v.anew, "it is told, and asked, at once")
+	require.True(t, v.voteNow, "it is told, and asked, at once")
 	voteAt(t, e, 0)
 	reaches(t, nodes[0], reached)
 	for range 6 { // it was full, and refused to be told
 		v.pending = true
-		e.count(vote{voter: v, err: got.err, sent: clock.Now()})
+		e.takeVote(vote{voter: v, err: got.err, sent: clock.Now()})
 	}
 	require.Greater(t, v.due.Until(clock.Now()), 6*firstPause, "it is asked less and less often")
 }
@@ -89,11 +89,11 @@ func TestWinnerTellsTheForgetfulNode(t *testing.T) {
 	defer c.Abandon()
 	e := c.contest
 	v, now := e.voters[0], clock.Now()
-	e.count(sendAt(e, 0))
+	e.takeVote(sendAt(e, 0))
 	require.False(t, v.seeded)
 	for _, other := range e.voters[1:] {
 		other.pending = true
-		e.count(vote{voter: other, sent: now, Answer: wire.Answer{Mine: true, Number: 1 << 52}})
+		e.takeVote(vote{voter: other, sent: now, Answer: wire.Answer{Mine: true, Number: 1 << 52}})
 	}
 	g, won := e.win()
 	require.True(t, won)
@@ -108,14 +108,14 @@ func TestAllThatForgotAreTold(t *testing.T) {
 		e = contender(t, stubs(t, 3, unsaid)).contest
 		says = func(v *voter, err error) {
 			v.pending = true
-			e.count(vote{voter: v, err: err, sent: clock.Now()})
+			e.takeVote(vote{voter: v, err: err, sent: clock.Now()})
 		}
 		says(e.voters[2], context.DeadlineExceeded)
 		return e, says
 	}
 	unseeded := func(born int) error { return &driver.ReplyError{Text: fmt.Sprintf("UNSEEDED %d 7", born)} }
 	remembers := func(e *contest, v *voter) {
-		e.count(vote{voter: v, sent: clock.Now(), Answer: wire.Answer{Mine: true, Number: 1 << 52}})
+		e.takeVote(vote{voter: v, sent: clock.Now(), Answer: wire.Answer{Mine: true, Number: 1 << 52}})
 	}
 	t.Run("one after the other", func(t *testing.T) {
 		e, says := begun()
@@ -124,7 +124,7 @@ func TestAllThatForgotAreTold(t *testing.T) {
 		says(second, unseeded(1001)) // sent after the first had said so, and not the other way round
 		require.False(t, first.seeded, "the second could not be told any more")
 		require.False(t, second.seeded)
-		require.True(t, first.anew, "it is asked whether that is still so")
+		require.True(t, first.voteNow, "it is asked whether that is still so")
 		says(first, unseeded(1000))
 		require.True(t, first.seeded)
 		require.True(t, second.seeded)
@@ -174,11 +174,11 @@ func TestAllThatForgotAreTold(t *testing.T) {
 func TestNodeThatHasNotAnsweredIsNotRecalled(t *testing.T) {
 	e := contender(t, stubs(t, 3, unsaid)).contest
 	v := e.voters[0]
-	v.err, v.doubter, v.doubted = &driver.ReplyError{Text: "UNSEEDED 1000 7"}, "1000", clock.At(-1, -1)
+	v.err, v.forgotBorn, v.forgotAt = &driver.ReplyError{Text: "UNSEEDED 1000 7"}, "1000", clock.At(-1, -1)
 	for _, other := range e.voters[1:] {
 		other.pending = true
 	}
-	_, known, _ := e.recall(v, wire.RefusalOf(v.err))
+	_, known, _ := e.reachedElsewhere(v, wire.RefusalOf(v.err))
 	require.False(t, known)
 }
 
@@ -198,9 +198,9 @@ func TestSilentNodeIsNotAskedWhenTooManyForgot(t *testing.T) {
 			e := contender(t, q).contest
 			now := clock.Now()
 			v := e.voters[0]
-			v.doubted, v.err = now, refusal
+			v.forgotAt, v.err = now, refusal
 			for i, other := range e.voters[1:] {
-				other.asked, other.told = now.Add(time.Millisecond), now.Add(time.Millisecond)
+				other.askedAt, other.answeredAt = now.Add(time.Millisecond), now.Add(time.Millisecond)
 				if i+1 < tc.forgot {
 					other.err = refusal
 				} else {
@@ -208,17 +208,17 @@ func TestSilentNodeIsNotAskedWhenTooManyForgot(t *testing.T) {
 				}
 			}
 			last := e.voters[tc.nodes-1]
-			last.told, last.Belief.Counter = clock.Stamp{}, -1
+			last.answeredAt, last.Belief.Counter = clock.Stamp{}, -1
 			r := wire.RefusalOf(refusal)
 			require.Equal(t, int64(7), r.Counter)
 			last.pending = true
-			_, known, _ := e.recall(v, r)
+			_, known, _ := e.reachedElsewhere(v, r)
 			require.False(t, known, "its answer is still out")
 			last.pending, last.err = false, context.DeadlineExceeded
-			_, known, _ = e.recall(v, r)
+			_, known, _ = e.reachedElsewhere(v, r)
 			require.Equal(t, tc.known, known)
 			last.err = node.ErrIdle
-			_, known, _ = e.recall(v, r)
+			_, known, _ = e.reachedElsewhere(v, r)
 			require.Equal(t, tc.known, known, "it is left alone, since it did not answer")
 		})
 	}
@@ -242,18 +242,18 @@ func TestQuarantinedNodeIsNotWaitedFor(t *testing.T) {
 			e := contender(t, stubs(t, 3, unsaid)).contest
 			now := clock.Now()
 			v, other, healthy := e.voters[0], e.voters[1], e.voters[2]
-			v.err, v.doubter, v.doubted = &driver.ReplyError{Text: "UNSEEDED 900 6"}, "900", now
+			v.err, v.forgotBorn, v.forgotAt = &driver.ReplyError{Text: "UNSEEDED 900 6"}, "900", now
 			other.err = &driver.ReplyError{Text: tc.said}
-			other.told, healthy.told, healthy.Belief.Counter = now.Add(time.Millisecond), now.Add(time.Millisecond), 42
+			other.answeredAt, healthy.answeredAt, healthy.Belief.Counter = now.Add(time.Millisecond), now.Add(time.Millisecond), 42
 			if !tc.since {
-				other.told = now.Add(-time.Millisecond)
+				other.answeredAt = now.Add(-time.Millisecond)
 			}
-			_, known, _ := e.recall(v, wire.RefusalOf(v.err))
+			_, known, _ := e.reachedElsewhere(v, wire.RefusalOf(v.err))
 			require.Equal(t, tc.known, known)
-			e.reseed()
+			e.planSeeds()
 			require.Equal(t, tc.known, v.seeded)
-			require.Equal(t, !tc.since, other.anew)
-			require.False(t, healthy.anew)
+			require.Equal(t, !tc.since, other.voteNow)
+			require.False(t, healthy.voteNow)
 		})
 	}
 }
@@ -343,11 +343,11 @@ func TestTryAsksAnewForTheForgetfulAlone(t *testing.T) {
 	now := clock.Now()
 	require.Len(t, e.due(now, true), 3)
 	for _, v := range e.voters {
-		v.asked = now
+		v.askedAt = now
 	}
 	require.Len(t, e.due(now, false), 3, "who waits asks when it is time to")
 	require.Empty(t, e.due(now, true))
-	e.voters[1].anew = true
+	e.voters[1].voteNow = true
 	require.Equal(t, []*voter{e.voters[1]}, e.due(now, true))
 	require.Empty(t, e.due(now, true), "once")
 }

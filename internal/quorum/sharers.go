@@ -5,21 +5,24 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// yield is what a vote is to do with what the entry has, or had, at the node. A sharer that gave
-// the lock back there stays out of the owner's hold until that may be one of a quorum: else two
-// sharers, each with too few nodes, would go in by turns, and no node would ever be free.
-func (t *contest) yield(v *voter) int64 {
+// yieldAt is what a vote is to do with what the entry has, or had, at the node: the number to give
+// back, 0 for nothing, or one of the words for sharers.
+//
+// A sharer that gave the lock back at a node stays out of the owner's hold there until that hold
+// may be one of a quorum. Else two sharers, each with too few nodes, would enter by turns, and no
+// node would ever be free.
+func (t *contest) yieldAt(v *voter) int64 {
 	switch {
-	case v.yield > 0 || !v.gave || v.Entry.Owner == "":
+	case v.yield > 0 || !v.gaveBack || v.Entry.Owner == "":
 		return v.yield
-	case t.among():
+	case t.ownerMayHold():
 		return wire.Again
 	}
 	return wire.Apart
 }
 
-// among reports whether the entry's owner may have a quorum, as the last votes told.
-func (t *contest) among() bool {
+// ownerMayHold reports whether the entry's owner may have a quorum, as the last votes told.
+func (t *contest) ownerMayHold() bool {
 	n := 0
 	for _, v := range t.voters {
 		if v.err == nil && v.holder == v.Entry.Owner {
@@ -29,20 +32,20 @@ func (t *contest) among() bool {
 	return n >= t.q.need
 }
 
-// rejoin has all nodes that are lacking asked in one round, where the owner may have a quorum by now
-// and one of those is to be asked that the entry stays out of, or has left: one by one they would be
-// given back to a lower ticket, each before the next is had.
+// rejoin makes all lacking nodes due in one round, once the owner may have a quorum and the contest
+// is to ask a node again that the entry stays out of or has left. Asked one by one, they would be
+// given back to a lower ticket, each before the next is won.
 func (t *contest) rejoin(now clock.Stamp) {
-	if t.claim.Entry.Owner == "" || !t.among() {
+	if t.claim.Entry.Owner == "" || !t.ownerMayHold() {
 		return
 	}
-	asks := false
+	asks := false // one of the lacking nodes is due now
 	for _, v := range t.voters {
-		asks = asks || v.gave && v.Belief.Number == 0 && !v.pending && (v.apart || v.due.Reached(now))
+		asks = asks || v.gaveBack && v.Belief.Number == 0 && !v.pending && (v.staysOut || v.due.Reached(now))
 	}
 	for _, v := range t.voters {
 		if asks && v.Belief.Number == 0 && v.yield == 0 {
-			v.due, v.look, v.apart = now, v.pending, false
+			v.due, v.voteAgain, v.staysOut = now, v.pending, false
 		}
 	}
 }

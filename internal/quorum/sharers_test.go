@@ -32,7 +32,7 @@ func TestYieldBesideASharer(t *testing.T) {
 	number := v.Belief.Number
 	require.Equal(t, other.contest.voters[0].Belief.Number, number)
 
-	v.give(clock.Now())
+	v.yieldGrant(clock.Now())
 	require.Equal(t, number, v.yield)
 	voteAt(t, one.contest, 0)
 	require.Zero(t, v.Belief.Number)
@@ -50,7 +50,7 @@ func TestYieldBesideASharer(t *testing.T) {
 	require.Greater(t, v.Belief.Number, number)
 	require.Equal(t, "2", nodes[0].Do("HGET", "k", "job"))
 
-	late, err := v.Vote(context.Background(), wire.Ballot{Ticket: one.contest.written, Yield: number, How: wire.ToWait})
+	late, err := v.Vote(context.Background(), wire.Ballot{Ticket: one.contest.ticketText, Yield: number, How: wire.ToWait})
 	require.NoError(t, err)
 	require.True(t, late.Mine)
 	require.Equal(t, v.Belief.Number, late.Number)

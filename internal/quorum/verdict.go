@@ -9,15 +9,15 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// gaveUp is the error of a contender whose ctx has ended: too few nodes have answered, or the lock
-// is busy.
+// gaveUp is the error of a contender when its ctx has ended. If enough nodes answer, the lock is busy.
+// Else the error names the nodes, with those that have not answered at all.
 func (t *contest) gaveUp(ctx context.Context) error {
 	if t.heard(clock.Now()) >= t.q.need {
 		return wire.ErrBusy
 	}
 	out := t.refusal("acquire")
 	for _, v := range t.voters {
-		if v.err == nil && v.told.IsZero() {
+		if v.err == nil && v.answeredAt.IsZero() {
 			out.Nodes = append(out.Nodes, &wire.MemberError{Node: v.member.index, Err: wire.ErrNoAnswer})
 		}
 	}
@@ -25,20 +25,21 @@ func (t *contest) gaveUp(ctx context.Context) error {
 	return out
 }
 
-// remark tells those who wait at the gate whether enough nodes answer, and as long as they do not,
-// why. Until as many have answered or failed as that takes it tells nothing new.
-func (t *contest) remark() {
+// report tells the goroutines that wait at the gate whether enough nodes answer, and why not, as
+// long as they do not. Before enough nodes have answered, or so many have failed that a quorum
+// cannot answer, it reports nothing new: silence that is only beginning is no failure.
+func (t *contest) report() {
 	enough := t.heard(clock.Now()) >= t.q.need
 	switch {
-	case enough && !t.answered:
-		t.claim.polled(nil)
+	case enough && !t.reportedUp:
+		t.claim.keepFailure(nil)
 	case !enough && t.failed() > len(t.voters)-t.q.need:
-		t.claim.polled(t.refusal("acquire"))
+		t.claim.keepFailure(t.refusal("acquire"))
 	}
-	t.answered = enough
+	t.reportedUp = enough
 }
 
-// failed counts the nodes whose last vote that ended was not answered, or refused.
+// failed counts the nodes of which the last completed vote was not answered, or was refused.
 func (t *contest) failed() int {
 	n := 0
 	for _, v := range t.voters {
@@ -49,19 +50,20 @@ func (t *contest) failed() int {
 	return n
 }
 
-// heard counts the nodes that answer: the last vote that ended was answered, and none is out for
-// longer than it may be.
+// heard counts the nodes that answer: the last completed vote was answered, and none is out for
+// longer than a command may take. A vote that just began does not make a node silent.
 func (t *contest) heard(now clock.Stamp) int {
 	n := 0
 	for _, v := range t.voters {
-		if v.err == nil && !v.told.IsZero() && (!v.pending || now.Since(v.asked) <= v.Entry.Timeout) {
+		if v.err == nil && !v.answeredAt.IsZero() && (!v.pending || now.Since(v.askedAt) <= v.Entry.Timeout) {
 			n++
 		}
 	}
 	return n
 }
 
-// refusal is what the nodes said that did not vote for the entry.
+// refusal is the error of the nodes that failed or refused, cannot reach the entry by message, or
+// named another holder.
 func (t *contest) refusal(op string) *wire.QuorumError {
 	out := &wire.QuorumError{Op: op, Name: t.claim.Entry.Names.Name, Need: t.q.need, Of: len(t.voters)}
 	now := clock.Now()
@@ -75,8 +77,9 @@ func (t *contest) refusal(op string) *wire.QuorumError {
 		}
 		if err != nil {
 			said := &wire.MemberError{Node: v.member.index, Err: err}
-			if left := wire.RefusalOf(err).Left; left > 0 { // when it was asked, which may be a while ago
-				said.Mute = max(left-now.Since(v.told), time.Millisecond)
+			// The node counted Left when it was asked, which may be a while ago.
+			if left := wire.RefusalOf(err).Left; left > 0 {
+				said.Mute = max(left-now.Since(v.answeredAt), time.Millisecond)
 			}
 			out.Nodes = append(out.Nodes, said)
 		}
@@ -84,13 +87,15 @@ func (t *contest) refusal(op string) *wire.QuorumError {
 	return out
 }
 
-// hopeless returns the nodes' errors once too many of them refuse for good. An entry that waits is
-// refused, too, where no message could tell of a grant.
+// hopeless returns the nodes' errors once too many of them refuse for good. For an entry that
+// waits, a node where no message could tell it of a grant counts as one that refuses: it would wait
+// there without ever being woken. That counts only once a vote there was answered, since a free
+// node grants in its answer and needs no message.
 func (t *contest) hopeless(waits bool) error {
 	final := 0
 	for _, v := range t.voters {
 		v.deaf = nil
-		if waits && v.err == nil && v.Belief.Number == 0 && !v.pending && !v.asked.IsZero() {
+		if waits && v.err == nil && v.Belief.Number == 0 && !v.pending && !v.askedAt.IsZero() {
 			v.deaf = v.Ear().Deafness()
 		}
 		if v.deaf != nil || v.err != nil && !wire.Transient(v.err) {

@@ -9,8 +9,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// raised is the answer to one write-back.
-type raised struct {
+// writeBack is the answer to one write-back.
+type writeBack struct {
 	voter   *voter
 	number  int64 // the grant under which it was sent
 	reached int64 // what the node's fencing counter was to reach
@@ -18,10 +18,16 @@ type raised struct {
 	err     error
 }
 
-// win returns the grant once a quorum of nodes is ours and its token is safe: the smallest number
-// that a quorum of believed grants reaches, once a quorum of nodes has counted so far. Where that
-// is missing it is written back, to each node only while it is still ours; the answers come as
-// messages.
+// win returns the grant once a quorum of nodes is ours and its token is safe.
+//
+// The token is the smallest number that a quorum of believed grants reaches. It is above every
+// token that was given out before. The quorum that an earlier token was written to shares a node
+// with the grants at or below ours. That node had counted the earlier token when it granted, so its
+// grant is above it.
+//
+// For the same to hold for the next token, ours is not given out before a quorum of nodes has
+// counted to the end of its block. Where that is missing it is written back, to each node only
+// while that still is ours. The answers come into writeBacks.
 func (t *contest) win() (node.Grant, bool) {
 	now := clock.Now()
 	var ours []*voter
@@ -35,25 +41,27 @@ func (t *contest) win() (node.Grant, bool) {
 	}
 	slices.SortFunc(ours, byNumber)
 	token := ours[t.q.need-1].Belief.Number
-	count := t.claim.Entry.Block
+	count := t.claim.Entry.Block // in the end that of the shortest grant
 	for _, v := range ours {
 		count = min(count, v.Belief.Count)
 	}
 	reached := token + int64(count) - 1
-	if !t.counted(ours, reached) {
+	if !t.quorumCounted(ours, reached) {
 		return node.Grant{}, false
 	}
-	t.remind(reached)
+	t.seedRest(reached)
+	// All nodes learn the counter with the release: the next grants then need no write-back.
 	for _, v := range t.voters {
 		v.Count.Reached = reached
 		v.Ear().Granted(wire.Tokens{First: v.Belief.Number, Count: count})
 	}
+	// The lease counts from the need-th youngest grant: a quorum of them lasts for at least as long.
 	slices.SortFunc(ours, func(a, b *voter) int { return byAge(a, b, now) })
 	return node.Grant{Token: token, Passes: count, Sent: ours[t.q.need-1].Belief.Sent, Fresh: t.fresh(ours)}, true
 }
 
-// fresh reports whether nobody waited when the lock was asked for: all that are ours were granted in
-// answer to their first vote.
+// fresh reports whether no entry waited when the lock was asked for: every node that is ours
+// granted in answer to its first vote.
 func (t *contest) fresh(ours []*voter) bool {
 	return !t.requeued && !slices.ContainsFunc(ours, func(v *voter) bool { return !v.Belief.Fresh })
 }
@@ -66,9 +74,10 @@ func byAge(a, b *voter, now clock.Stamp) int {
 	return cmp.Compare(now.Since(a.Belief.Sent), now.Since(b.Belief.Sent))
 }
 
-// counted reports whether a quorum of the nodes that are ours has counted as far as reached. The
-// others are asked to.
-func (t *contest) counted(ours []*voter, reached int64) bool {
+// quorumCounted reports whether a quorum of the nodes that are ours has counted as far as reached.
+// Until it has, the others are asked to. A node counts only while it is ours: its counter is known
+// only under the grant that is believed.
+func (t *contest) quorumCounted(ours []*voter, reached int64) bool {
 	n := 0
 	for _, v := range ours {
 		if v.counted >= reached {
@@ -79,41 +88,42 @@ func (t *contest) counted(ours []*voter, reached int64) bool {
 		return true
 	}
 	for _, v := range ours {
-		if v.counted < reached && !v.raising {
-			t.raise(v, reached)
+		if v.counted < reached && !v.writingBack {
+			t.sendWriteBack(v, reached)
 		}
 	}
 	return false
 }
 
-// raise writes reached back to one node. That has the node's time: the caller's end is no failure
-// of the node.
-func (t *contest) raise(v *voter, reached int64) {
-	v.raising = true
-	r := raised{voter: v, number: v.Belief.Number, reached: reached}
+// sendWriteBack writes reached back to one node. It runs under the client's context, not the
+// caller's: a caller that gives up must not look like a node that failed. One write-back is out at
+// a time, so the answer has its slot.
+func (t *contest) sendWriteBack(v *voter, reached int64) {
+	v.writingBack = true
+	r := writeBack{voter: v, number: v.Belief.Number, reached: reached}
 	t.q.crew.Start(func() {
 		r.held, r.err = v.member.Wire.Raise(t.q.ctx, v.Entry, reached)
-		t.raised <- r
+		t.writeBacks <- r
 	})
 }
 
-// note takes the answer to a write-back. A node that did not confirm it has to vote again before it
-// counts, which is put off further each time.
-func (t *contest) note(r raised) {
+// takeWriteBack takes the answer to a write-back. A node that did not confirm it has to vote again
+// before it counts. That vote is put off further each time.
+func (t *contest) takeWriteBack(r writeBack) {
 	v, now := r.voter, clock.Now()
-	v.raising = false
+	v.writingBack = false
 	switch {
-	case v.Belief.Number != r.number: // given back or lost since
+	case v.Belief.Number != r.number: // the grant was given back or lost since
 	case r.err != nil:
-		v.disown()
+		v.disown() // the grant may still stand: a vote that confirms it makes it count again
 		v.err = r.err
-		v.putOff(r.err, v.amiss.Next(), now)
+		v.putOff(r.err, v.writeBackPause.Next(), now)
 	case !r.held:
-		v.Belief.Drop()
-		v.kept = false
-		v.due = now.Add(v.amiss.Next())
+		v.Belief.Drop() // the grant is over: a message about it that comes late must not be believed
+		v.regranted = false
+		v.due = now.Add(v.writeBackPause.Next())
 	default:
 		v.counted = max(v.counted, r.reached)
-		v.amiss.Reset()
+		v.writeBackPause.Reset()
 	}
 }

@@ -29,22 +29,22 @@ func TestAstrayNodeGrantsNothing(t *testing.T) {
 	reads := func(ahead time.Duration) {
 		now := clock.Now()
 		for i, m := range q.members {
-			m.tick(1_800_000_000_000_000+map[bool]int64{i == 2: ahead.Microseconds()}[true], now)
+			m.readClock(1_800_000_000_000_000+map[bool]int64{i == 2: ahead.Microseconds()}[true], now)
 		}
 	}
 	answers := func() {
 		v.pending = true
-		e.count(vote{
+		e.takeVote(vote{
 			voter: v, sent: clock.Now(), Answer: wire.Answer{Mine: true, Number: v.Belief.Counter + 1, Count: 1},
 		})
 	}
 	reads(14 * time.Second)
-	require.False(t, q.astray(off))
+	require.False(t, q.clockOff(off))
 	for range 3 {
 		reads(-time.Hour)
 		answers()
 		require.Zero(t, v.Belief.Number)
-		require.ErrorIs(t, v.err, errAstray)
+		require.ErrorIs(t, v.err, errClockOff)
 	}
 	for range 3 {
 		answers()
@@ -52,7 +52,7 @@ func TestAstrayNodeGrantsNothing(t *testing.T) {
 	require.Greater(t, v.due.Until(clock.Now()), 6*firstPause, "it is asked less and less often")
 	require.Len(t, told, 1, told)
 	for _, m := range q.members[:2] {
-		require.False(t, q.astray(m))
+		require.False(t, q.clockOff(m))
 	}
 	reads(0)
 	answers()
@@ -66,11 +66,11 @@ func TestAstrayNodeGrantsNothingByMessage(t *testing.T) {
 		c := contender(t, q)
 		v, now := c.contest.voters[0], clock.Now()
 		for i, m := range q.members {
-			m.tick(1_800_000_000_000_000+map[bool]int64{i == 0: off.Microseconds()}[true], now)
+			m.readClock(1_800_000_000_000_000+map[bool]int64{i == 0: off.Microseconds()}[true], now)
 		}
 		standing{counter: 50}.give(v, now)
 		v.member.Hub.Message(wire.InboxPrefix+q.cfg.Client, "61:10 30000 "+c.Entry.ID+" 0 k")
-		c.contest.collect(clock.Now())
+		c.contest.takeMessages(clock.Now())
 		require.Equal(t, want, v.Belief.Number, off)
 	}
 }
@@ -96,11 +96,11 @@ func TestEachVoteTellsTheClock(t *testing.T) {
 		for i := range e.voters {
 			got := sendAt(e, i)
 			require.NoError(t, got.err)
-			e.count(got)
+			e.takeVote(got)
 		}
 		for i, v := range e.voters {
 			if i == 2 && hour != 0 {
-				require.ErrorIs(t, v.err, errAstray)
+				require.ErrorIs(t, v.err, errClockOff)
 			} else {
 				require.NoError(t, v.err)
 			}
@@ -117,13 +117,13 @@ func TestSlowAnswerTellsOfNoWrongClock(t *testing.T) {
 		if i == 2 {
 			sent = now.Add(-2 * time.Minute)
 		}
-		m.tick(1_800_000_000_000_000, sent)
+		m.readClock(1_800_000_000_000_000, sent)
 	}
 	for _, m := range q.members {
-		require.False(t, q.astray(m))
+		require.False(t, q.clockOff(m))
 	}
-	q.members[2].tick(1_800_000_000_000_000+5*time.Minute.Microseconds(), now.Add(-2*time.Minute))
-	require.True(t, q.astray(q.members[2]), "it is off by more than the answer took")
+	q.members[2].readClock(1_800_000_000_000_000+5*time.Minute.Microseconds(), now.Add(-2*time.Minute))
+	require.True(t, q.clockOff(q.members[2]), "it is off by more than the answer took")
 }
 
 // Of two clocks nobody can tell which is wrong; and where nothing is guarded clocks do not matter.
@@ -132,8 +132,8 @@ func TestAstrayTakesAMajority(t *testing.T) {
 		prepared(t, masters(t, 2)),
 		prepared(t, masters(t, 3), func(c *Config) { c.Guard, c.Auto, c.Longest = false, false, 0 }),
 	} {
-		q.members[1].tick(1, clock.Now())
-		require.False(t, q.astray(q.members[1]))
+		q.members[1].readClock(1, clock.Now())
+		require.False(t, q.clockOff(q.members[1]))
 	}
 }
 
@@ -142,6 +142,6 @@ func TestTicketNeedsNoWallClock(t *testing.T) {
 	q := prepared(t, masters(t, 1))
 	now := clock.Now()
 	const there int64 = 1_000_000_000_000_000
-	q.members[0].tick(there, clock.At(int64(now.Mono()), now.Wall().Add(-time.Hour).UnixNano()))
+	q.members[0].readClock(there, clock.At(int64(now.Mono()), now.Wall().Add(-time.Hour).UnixNano()))
 	require.InDelta(t, float64(there), float64(q.ticket()), float64(patience.Microseconds()))
 }
