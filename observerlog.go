@@ -148,8 +148,8 @@ func refusal(err error) error {
 }
 
 // topic is what lines at warn are counted by.
-func (e Event) topic() throttle.Topic {
-	return throttle.Topic{Kind: int(e.Kind), Node: e.Node, Cause: root(cmp.Or(refusal(e.Cause), e.Cause))}
+func (e Event) topic() throttle.Key {
+	return throttle.Key{Kind: int(e.Kind), Node: e.Node, Cause: root(cmp.Or(refusal(e.Cause), e.Cause))}
 }
 
 // root is the text of what is at the bottom of an error: that does not name the lock. Of an answer of

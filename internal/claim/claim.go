@@ -29,8 +29,8 @@ type Arbiter interface {
 	Nodes() []*node.Node
 	// Stop makes all contenders leave, with ErrClosed.
 	Stop()
-	// Close, after Stop, tries once more to end what was abandoned, and returns when no goroutine is
-	// left.
+	// Close, after Stop, tries once more to end what was abandoned, and returns when no goroutine
+	// is left.
 	Close()
 }
 
@@ -46,11 +46,11 @@ type Claim interface {
 	// Try takes the lock if it is free, in one round trip. After a failure the claim is over.
 	Try(ctx context.Context) (node.Grant, error)
 	// Release ends the claim, which is then over whatever is returned. With next, next is queued in
-	// the same step, behind all others; the grant is next's when the bool says so. ErrLost says that
-	// the lock was not held any more.
+	// the same step, behind all others; the grant is next's when the bool says so. ErrLost says
+	// that the lock was not held any more.
 	Release(ctx context.Context, next Claim) (node.Grant, bool, error)
-	// SetCount writes the hold count and lengthens the lease; the stamp is when the confirmed command
-	// was sent.
+	// SetCount writes the hold count and lengthens the lease; the stamp is when the confirmed
+	// command was sent.
 	SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error)
 	// Refill asks for the tokens of another block, and calls done with them, from any goroutine. If
 	// another entry waits for the lock, and on a quorum, there are none, and done is not called.
@@ -59,8 +59,8 @@ type Claim interface {
 	Attend() bool
 	// Asks notes that Redis is about to be asked to keep the lock for lease.
 	Asks(lease time.Duration)
-	// Seen returns which owner held the lock when the entry last asked, "" for unknown, and what was
-	// left of the lease.
+	// Seen returns which owner held the lock when the entry last asked, "" for unknown, and what
+	// was left of the lease.
 	Seen() (holder string, ttl time.Duration)
 	// Watch makes news about the lock go to what keeps it.
 	Watch(w *hub.Watcher)

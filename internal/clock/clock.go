@@ -1,8 +1,8 @@
 // Package clock measures how long a lease has run.
 //
-// CLOCK_MONOTONIC stands still while a machine sleeps and the wall clock can be set back, but the
-// Redis server's clock does neither for us. Elapsed time is therefore the larger of the two: an
-// error can only shorten what we believe.
+// CLOCK_MONOTONIC stands still while a machine sleeps, and the wall clock can be set back. A lease
+// in Redis runs on through both. Elapsed time is therefore the larger of the two: an error can only
+// shorten what we believe.
 package clock
 
 import (

@@ -1,6 +1,7 @@
 package clock
 
-// Due is what a Heap orders: it knows when it is due, and its place in the heap.
+// Due is what a Heap orders. It knows its place in the heap, so that it can be moved or removed
+// without a search.
 type Due interface {
 	DueAt() Stamp
 	Place() *int // -1 outside of the heap

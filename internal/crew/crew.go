@@ -1,5 +1,5 @@
-// Package crew counts what a room has under way, goroutines or calls, so that its Close can wait for
-// them.
+// Package crew counts the goroutines or calls that a package has under way, so that its Close can
+// wait for them.
 package crew
 
 import (
@@ -15,7 +15,8 @@ type Crew struct {
 	idle   chan struct{} // closed when out falls to 0; nil while nothing waits for that
 }
 
-// Start runs work in a goroutine. Once the crew was ended it returns false, and nothing runs.
+// Start runs work in a goroutine. Once the crew was ended it returns false, and nothing runs. A
+// WaitGroup would not do: there a late Add races with Wait.
 func (c *Crew) Start(work func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -30,7 +31,8 @@ func (c *Crew) Start(work func()) bool {
 	return true
 }
 
-// Join counts one more, also where the crew was ended. Leave is to follow.
+// Join counts one more, also once the crew was ended: some work, as giving a lock back, must run
+// while its package is closed. Leave is to follow.
 func (c *Crew) Join() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +77,8 @@ func (c *Crew) Awaited() bool {
 	return c.idle != nil
 }
 
-// bar returns what is closed when nothing is under way, nil where nothing is.
+// bar returns a channel that is closed when nothing is under way any more, nil if nothing is now.
+// With end it bars Start, in the same step: else work could start between the two.
 func (c *Crew) bar(end bool) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -34,8 +34,8 @@ var opNames = [Ops]string{
 // String returns the op in a word.
 func (o Op) String() string { return opNames[o] }
 
-// Counts are how many commands one Redis was sent, and what became of them. A command is counted once
-// that is known.
+// Counts are how many commands one Redis was sent, and what became of them. A command is counted
+// when that is known, so one that is out is in no count.
 type Counts struct{ answered, refused, unanswered [Ops]atomic.Uint64 }
 
 // Of returns what was counted for an op so far.
@@ -57,7 +57,7 @@ func (c *Counts) note(o Op, err error) {
 	}
 }
 
-// Counted is rdb, whose commands are counted. What a driver repeats by itself counts as one.
+// Counted wraps rdb and counts its commands. A driver's own retry counts once.
 func (c *Counts) Counted(rdb Redis) Redis { return &counted{rdb, c} }
 
 type counted struct {
@@ -102,7 +102,8 @@ func (r *counted) Follow(ctx context.Context, h Handler, channels ...string) err
 	return err
 }
 
-// confirmed counts a subscription when the first of its channels is confirmed: it may last for long.
+// confirmed counts a subscription when the first of its channels is confirmed. Its end would be too
+// late: it may last for as long as the client.
 type confirmed struct {
 	Handler
 	by   *Counts

@@ -1,9 +1,9 @@
 // Package driver is the seam to a Redis client library: all that the locks need of one Redis, in
 // one small interface.
 //
-// A driver sends what it is told once. It never repeats a command by itself: a second run must be
-// the locks' own, so that they know of it. Package overrueidis has the one driver there is; others
-// live in modules of their own.
+// A driver sends each command once. It never repeats one by itself: a second run must be the locks'
+// own, so that they know of it. Package overrueidis has the one driver there is; others live in
+// modules of their own.
 package driver
 
 import (
@@ -17,10 +17,10 @@ var ErrClosed = errors.New("the Redis client is closed")
 // Redis is one Redis: a single server, a Sentinel group or a Cluster. All methods may be called by
 // many goroutines.
 //
-// A command fails in one of three ways, and errors.As tells them apart: with a *ReplyError where
-// the server answered so; with a *net.OpError whose Op is "dial" where no connection was to be had,
-// so that nothing was sent; with any other error where the answer is missing, and the command may
-// have run, may run yet, or may have run twice.
+// A command fails in one of three ways, and errors.As tells them apart: with a *ReplyError if the
+// server answered so; with a *net.OpError of Op "dial" if there was no connection, so that nothing
+// was sent; with any other error if the answer is missing, so that the command may have run, may
+// run yet, or may have run twice.
 type Redis interface {
 	// Cluster reports whether this is a Redis Cluster.
 	Cluster() bool
@@ -28,13 +28,13 @@ type Redis interface {
 	// Slot is the Cluster slot of a key or of a sharded channel.
 	Slot(key string) uint16
 
-	// Run runs a script on the master of the keys' slot: by its hash, and by its text where the
-	// server does not know the hash. It may return later than ctx ends, where the client library
-	// does. Once it has returned, keys and args may be written.
+	// Run runs a script on the master of the keys' slot: by its hash, and by its text if the server
+	// does not know the hash. It may return later than ctx ends, if the client library does. Once
+	// it has returned, keys and args may be written.
 	Run(ctx context.Context, s *Script, keys, args []string) (Value, error)
 
-	// Do sends commands to a master in one round trip and returns an answer to each. What the
-	// server refuses is a Value that is an error; the error returned says that the answers are
+	// Do sends commands to a master in one round trip and returns an answer to each. A command that
+	// the server refuses has a Value that is an error. The error returned says that the answers are
 	// missing.
 	Do(ctx context.Context, commands ...[]string) ([]Value, error)
 
@@ -42,11 +42,11 @@ type Redis interface {
 	// ends.
 	Listen(ctx context.Context, h Handler) (Listener, error)
 
-	// Follow subscribes sharded channels of one slot, at the master that owns it, since scripts
-	// there count its own subscribers only. It passes on what comes until the subscription ends,
-	// which it also does without an error when the slot moves, or until ctx ends; then the server
-	// is told. The last of the channels must be nobody else's: by it the driver finds out
-	// whether it subscribed at the master.
+	// Follow subscribes sharded channels of one slot. It does so at the master that owns the slot,
+	// since scripts there count that master's own subscribers only. It passes on what comes until
+	// ctx ends, and then tells the server. It also returns when the subscription ends, and without
+	// an error if that is because the slot moved. The last of the channels must be used by no other
+	// subscriber: by it the driver finds out whether it subscribed at the master.
 	Follow(ctx context.Context, h Handler, channels ...string) error
 
 	// Close returns when no goroutine of the driver is left, or ctx has ended. It leaves the client
@@ -58,11 +58,12 @@ type Redis interface {
 // Handler receives what comes over subscriptions, one call at a time for each connection. It must
 // not block.
 type Handler interface {
-	// Subscribed is told of each channel whose subscription the server has confirmed.
+	// Subscribed is called for each channel when the server has confirmed its subscription.
 	Subscribed(channel string)
-	// Message is told of each message.
+	// Message is called for each message.
 	Message(channel, message string)
-	// Impaired is told, from any goroutine, why the driver cannot do its best though it goes on.
+	// Impaired is called, in any goroutine, with why the driver goes on but works worse than it
+	// should.
 	Impaired(cause error)
 }
 

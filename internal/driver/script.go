@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 )
 
-// Script is a Lua script, whose hash was taken once.
+// Script is a Lua script and its hash, which is computed once.
 type Script struct {
 	Text string
 	SHA  string // 40 hexadecimal digits

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// ReplyError is an error that the server answered. It was told in this text; Err is the client
+// ReplyError is an error that the server answered. Text is as the server sent it. Err is the client
 // library's own error for it, nil where there is none, as inside of a list.
 type ReplyError struct {
 	Text string

@@ -378,7 +378,7 @@ func (w *waiter[T]) takeTurn(l *line[T]) (told signal[T], came bool) {
 // maxSpare is how many lines a shard keeps for reuse.
 const maxSpare = 4
 
-// open makes a line for a key whose gate is free. The caller holds the mutex.
+// open makes a line for a free gate, which is taken then. The caller holds the mutex.
 func (s *shard[T]) open(key string) {
 	var l *line[T]
 	if n := len(s.spare); n > 0 {
@@ -393,7 +393,7 @@ func (s *shard[T]) open(key string) {
 	s.gates[key] = l
 }
 
-// free ends the line of a key whose gate is free again. The caller holds the mutex.
+// free ends the line of a gate that becomes free. The caller holds the mutex.
 func (s *shard[T]) free(key string, l *line[T]) {
 	delete(s.gates, key)
 	if len(s.spare) < maxSpare {

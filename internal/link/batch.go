@@ -36,7 +36,7 @@ const (
 // batcher is the group commit of one Redis, or of one slot of a Cluster.
 type batcher struct {
 	mu       sync.Mutex // guards what follows
-	out      int        // callers whose commands are out
+	out      int        // callers with a command out
 	inFlight int        // commands that are out for them
 	batching bool       // calls queue
 	queue    []*batch   // the oldest first; none is empty
@@ -129,7 +129,8 @@ func (l *Link) await(ctx context.Context, b *batcher, c *command) (driver.Value,
 	if b.withdraw(c) {
 		return driver.Value{}, fmt.Errorf("%w: %w", ErrUnsent, &Left{Cause: err})
 	}
-	// The call is out, or has been answered in this moment. An overdue call was claimed by the timer.
+	// The call is out, or has been answered in this moment. An overdue call was claimed by the
+	// timer.
 	if got.err != errOverdue && !c.claimed.CompareAndSwap(false, true) {
 		if got = <-c.answer; got.err != errOverdue {
 			return got.value, got.err

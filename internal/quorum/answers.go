@@ -88,8 +88,7 @@ func (o *answers) complete() bool {
 }
 
 // gaveUp is the error of a caller that gives up, for cause: what the nodes have answered, and which
-// have not. If the nodes
-// have decided in that moment, their decision is returned.
+// have not. If the nodes have decided in that moment, their decision is returned.
 func (o *answers) gaveUp(cause error) error {
 	if o.decided() {
 		return o.err()

@@ -127,8 +127,8 @@ func (c *Claim) Attend() bool {
 	return hear >= c.q.need
 }
 
-// Asks notes that the nodes are about to be asked to keep the lock for lease. It comes before
-// the command, which may lengthen the lease also if its answer is lost.
+// Asks notes that the nodes are about to be asked to keep the lock for lease. It comes before the
+// command, which may lengthen the lease also if its answer is lost.
 func (c *Claim) Asks(lease time.Duration) {
 	if lease > c.Entry.Lease {
 		for _, v := range c.contest.voters {

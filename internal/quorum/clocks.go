@@ -41,8 +41,8 @@ func (q *Quorum) median() (int64, bool) {
 }
 
 // ticket is a place in all queues: the time on the nodes' clocks, by the median of what they told.
-// A client's
-// own clock would not do: were it ahead, the client would wait behind others that came later.
+// A client's own clock would not do: were it ahead, the client would wait behind others that came
+// later.
 func (q *Quorum) ticket() int64 {
 	ahead, known := q.median()
 	if !known {

@@ -363,9 +363,9 @@ func (t *contest) cast(got vote, answered chan struct{}) {
 }
 
 // send asks one node for its vote. A node of unknown identity is checked before: one server that
-// two nodes lead to must not count twice. A node that forgot how far the lock was counted is
-// told that before. In got, sent stays the time before all this: a grant is believed from no later
-// than that.
+// two nodes lead to must not count twice. A node that forgot how far the lock was counted is told
+// that before. In got, sent stays the time before all this: a grant is believed from no later than
+// that.
 func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 	got := vote{voter: v, yield: b.Yield, sent: sent}
 	if v.member.identity.Load() == nil {

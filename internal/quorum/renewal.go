@@ -32,8 +32,8 @@ func (q *Quorum) Renew(ctx context.Context, batch []claim.Renewal, settle claim.
 		})
 	}
 	wg.Wait()
-	// A loss may be repaired once it is a timeout old. The second round does that. It settles nothing,
-	// so no lease is believed for longer by it.
+	// A loss may be repaired once it is a timeout old. The second round does that. It settles
+	// nothing, so no lease is believed for longer by it.
 	if again := t.finish(); len(again) > 0 {
 		q.crew.Start(func() {
 			if clock.Sleep(q.ctx, q.cfg.Timeout) {

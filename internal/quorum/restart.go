@@ -141,10 +141,9 @@ func (t *contest) askHolders(ctx context.Context) (reached int64, known bool) {
 }
 
 // seedRest seeds the nodes that forgot with what a quorum has reached now. That is above all that
-// they had counted. Grants that
-// stood on them are lost to their clients. If such a token was counted at a node of our quorum, too,
-// ours is above it. The seeds are sent in the background: the lock is
-// ours without these nodes.
+// they had counted. Grants that stood on them are lost to their clients. If such a token was
+// counted at a node of our quorum, too, ours is above it. The seeds are sent in the background: the
+// lock is ours without these nodes.
 func (t *contest) seedRest(reached int64) {
 	for _, v := range t.voters {
 		// A vote that is out with a seed tells the node already.

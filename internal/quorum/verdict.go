@@ -9,8 +9,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// gaveUp is the error of a contender when its ctx has ended. If enough nodes answer, the lock is busy.
-// Else the error names the nodes, with those that have not answered at all.
+// gaveUp is the error of a contender when its ctx has ended. If enough nodes answer, the lock is
+// busy. Else the error names the nodes, with those that have not answered at all.
 func (t *contest) gaveUp(ctx context.Context) error {
 	if t.heard(clock.Now()) >= t.q.need {
 		return wire.ErrBusy

@@ -55,7 +55,8 @@ func (t *contest) win() (node.Grant, bool) {
 		v.Count.Reached = reached
 		v.Ear().Granted(wire.Tokens{First: v.Belief.Number, Count: count})
 	}
-	// The lease counts from the need-th youngest grant: a quorum of them lasts for at least as long.
+	// The lease counts from the need-th youngest grant: a quorum of them lasts for at least as
+	// long.
 	slices.SortFunc(ours, func(a, b *voter) int { return byAge(a, b, now) })
 	return node.Grant{Token: token, Passes: count, Sent: ours[t.q.need-1].Belief.Sent, Fresh: t.fresh(ours)}, true
 }

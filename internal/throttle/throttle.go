@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// Every is how far apart the lines of one topic are.
+	// Every is how far apart the lines of one key are.
 	Every = 10 * time.Second
 	// MaxNames is how many names one line gives.
 	MaxNames = 20
@@ -17,32 +17,32 @@ const (
 	MaxCauses = 8
 )
 
-// Topic is what one line stands for.
-type Topic struct {
+// Key is what one line stands for.
+type Key struct {
 	Kind  int
 	Node  int
 	Cause string
 }
 
-// Lines holds lines back: the first one of a topic is written at once, and those that follow
-// become one line every 10 seconds. E is what a line is made from. All methods may be called from
-// any goroutine.
+// Lines holds lines back. The first line of a key is written at once. Those that follow become one
+// line every 10 seconds. E is what a line is made from. All methods may be called from any
+// goroutine.
 type Lines[E any] struct {
 	write  func(last E, count int, names []string)
 	before map[int]int
 
-	// order is held from where a line of what was held back is taken until it is written: else a
-	// line could be overtaken by another that has to come behind it. It is locked before mu.
+	// order is held from when pending lines are taken until they are written: else a line could be
+	// overtaken by another that has to come behind it. It is locked before mu.
 	order sync.Mutex
 
-	// mu guards what follows. A topic stays for as long as its timer runs: until Every has passed in
+	// mu guards what follows. A key stays for as long as its timer runs: until Every has passed in
 	// which nothing was added to it.
 	mu     sync.Mutex
-	topics map[Topic]*pending[E]
+	keys   map[Key]*pending[E]
 	closed bool
 }
 
-// pending is what was held back of a topic since its last line.
+// pending is what was held back of a key since its last line.
 type pending[E any] struct {
 	count int
 	names []string
@@ -50,38 +50,39 @@ type pending[E any] struct {
 	timer *time.Timer
 }
 
-// New returns Lines that write by write: a line of so many things, of which last was the last one
-// and which have these names. before says of a kind which other kind's lines are written first: what
-// is held back of that one is written before a line of the kind is.
+// New returns Lines that write by write: a line about count things, of which last was the last,
+// with some of their names. before maps a kind to the kind that must come first: what is held back
+// of that one is written before a line of the kind.
 func New[E any](write func(last E, count int, names []string), before map[int]int) *Lines[E] {
-	return &Lines[E]{write: write, before: before, topics: make(map[Topic]*pending[E])}
+	return &Lines[E]{write: write, before: before, keys: make(map[Key]*pending[E])}
 }
 
 // Add writes a line, or holds it back. It reports whether the line was written. Once closed, Lines
 // hold nothing back.
-func (l *Lines[E]) Add(t Topic, e E, name string) bool {
-	if !l.due(t, e, name) {
+func (l *Lines[E]) Add(k Key, e E, name string) bool {
+	if !l.due(k, e, name) {
 		return false
 	}
-	if _, waits := l.before[t.Kind]; waits {
+	if _, waits := l.before[k.Kind]; waits {
 		l.order.Lock()
 		defer l.order.Unlock()
-		l.flushBefore(t.Kind)
+		l.flushBefore(k.Kind)
 	}
 	l.write(e, 1, nil)
 	return true
 }
 
-func (l *Lines[E]) due(t Topic, e E, name string) bool {
+// due reports whether a line is to be written at once, and else holds it back.
+func (l *Lines[E]) due(k Key, e E, name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return true
 	}
-	t = l.bounded(t)
-	p := l.topics[t]
+	k = l.bounded(k)
+	p := l.keys[k]
 	if p == nil {
-		l.topics[t] = &pending[E]{timer: time.AfterFunc(Every, func() { l.end(t) })}
+		l.keys[k] = &pending[E]{timer: time.AfterFunc(Every, func() { l.end(k) })}
 		return true
 	}
 	p.count, p.last = p.count+1, e
@@ -91,25 +92,26 @@ func (l *Lines[E]) due(t Topic, e E, name string) bool {
 	return false
 }
 
-// bounded is t, or the topic for all further causes where there are too many already. The caller
-// holds l.mu.
-func (l *Lines[E]) bounded(t Topic) Topic {
-	if l.topics[t] != nil {
-		return t
+// bounded is k, or the key for all further causes once there are too many. Causes hold text that
+// comes from outside, and may all differ. The caller holds l.mu.
+func (l *Lines[E]) bounded(k Key) Key {
+	if l.keys[k] != nil {
+		return k
 	}
 	causes := 0
-	for other := range l.topics {
-		if other.Kind == t.Kind && other.Node == t.Node {
+	for other := range l.keys {
+		if other.Kind == k.Kind && other.Node == k.Node {
 			causes++
 		}
 	}
 	if causes >= MaxCauses {
-		t.Cause = ""
+		k.Cause = ""
 	}
-	return t
+	return k
 }
 
-// flushBefore writes what is held back of the kind that comes before kind. The caller holds l.order.
+// flushBefore writes what is held back of the kind that comes before kind. The caller holds
+// l.order.
 func (l *Lines[E]) flushBefore(kind int) {
 	first, is := l.before[kind]
 	if !is {
@@ -117,18 +119,18 @@ func (l *Lines[E]) flushBefore(kind int) {
 	}
 	var held []pending[E]
 	l.mu.Lock()
-	for t, p := range l.topics {
-		if t.Kind == first && p.count > 0 {
+	for k, p := range l.keys {
+		if k.Kind == first && p.count > 0 {
 			held = append(held, p.take())
 		}
 	}
-	l.mu.Unlock()
+	l.mu.Unlock() // before writing: a handler may take its time, and Add must not wait for it
 	for _, p := range held {
 		l.write(p.last, p.count, p.names)
 	}
 }
 
-// take empties p, whose topic stays for another Every.
+// take empties p. Its key stays for another Every.
 func (p *pending[E]) take() pending[E] {
 	was := *p
 	p.count, p.names = 0, nil
@@ -136,32 +138,32 @@ func (p *pending[E]) take() pending[E] {
 	return was
 }
 
-// end writes what was held back of a topic, or forgets the topic if that is nothing.
-func (l *Lines[E]) end(t Topic) {
+// end writes what was held back of a key, or forgets the key if that is nothing.
+func (l *Lines[E]) end(k Key) {
 	l.order.Lock()
 	defer l.order.Unlock()
 	l.mu.Lock()
-	p := l.topics[t]
+	p := l.keys[k]
 	if p == nil { // closed meanwhile
 		l.mu.Unlock()
 		return
 	}
 	if p.count == 0 {
-		delete(l.topics, t)
+		delete(l.keys, k)
 		l.mu.Unlock()
 		return
 	}
 	was := p.take()
 	l.mu.Unlock()
-	l.flushBefore(t.Kind)
+	l.flushBefore(k.Kind)
 	l.write(was.last, was.count, was.names)
 }
 
 // Close writes what is held back.
 func (l *Lines[E]) Close() {
 	l.mu.Lock()
-	left := l.topics
-	l.topics, l.closed = nil, true
+	left := l.keys
+	l.keys, l.closed = nil, true
 	l.mu.Unlock()
 	for _, p := range left {
 		p.timer.Stop()

@@ -49,9 +49,9 @@ func pass(d time.Duration) {
 func TestFirstLineAtOnceAndTheRestAsOne(t *testing.T) {
 	bubble(t, func(t *testing.T, l *Lines[string], p *page) {
 		for i := range 1000 {
-			require.Equal(t, i == 0, l.Add(Topic{Kind: 1, Cause: "eof"}, fmt.Sprint("e", i), fmt.Sprint("k", i)))
+			require.Equal(t, i == 0, l.Add(Key{Kind: 1, Cause: "eof"}, fmt.Sprint("e", i), fmt.Sprint("k", i)))
 		}
-		require.True(t, l.Add(Topic{Kind: 1, Cause: "refused"}, "other", "k"), "another cause is another topic")
+		require.True(t, l.Add(Key{Kind: 1, Cause: "refused"}, "other", "k"), "another cause is another key")
 		require.Equal(t, []string{"e0/1 []", "other/1 []"}, p.all())
 		pass(Every)
 		var names []string
@@ -61,19 +61,19 @@ func TestFirstLineAtOnceAndTheRestAsOne(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("e999/999 %v", names), (p.all())[2])
 		pass(3 * Every)
 		require.Len(t, p.all(), 3, "nothing came")
-		require.Empty(t, l.topics)
-		require.True(t, l.Add(Topic{Kind: 1, Cause: "eof"}, "again", "k"))
+		require.Empty(t, l.keys)
+		require.True(t, l.Add(Key{Kind: 1, Cause: "eof"}, "again", "k"))
 	})
 }
 
 func TestCausesAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, l *Lines[string], p *page) {
 		for i := range 1000 {
-			l.Add(Topic{Kind: 1, Cause: fmt.Sprint("port ", i)}, "e", "")
+			l.Add(Key{Kind: 1, Cause: fmt.Sprint("port ", i)}, "e", "")
 		}
 		require.Len(t, p.all(), MaxCauses+1)
-		require.True(t, l.Add(Topic{Kind: 1, Node: 2, Cause: "eof"}, "e", ""), "another node has its own")
-		require.True(t, l.Add(Topic{Kind: 2, Cause: "eof"}, "e", ""), "so has another kind")
+		require.True(t, l.Add(Key{Kind: 1, Node: 2, Cause: "eof"}, "e", ""), "another node has its own")
+		require.True(t, l.Add(Key{Kind: 2, Cause: "eof"}, "e", ""), "so has another kind")
 		l.Close()
 	})
 }
@@ -82,20 +82,20 @@ func TestCausesAreBounded(t *testing.T) {
 // time is up in the same instant.
 func TestOneKindIsWrittenBeforeAnother(t *testing.T) {
 	bubble(t, func(t *testing.T, l *Lines[string], p *page) {
-		l.Add(Topic{Kind: 1}, "one", "")
-		l.Add(Topic{Kind: 1}, "one", "")
-		l.Add(Topic{Kind: 2}, "two", "")
+		l.Add(Key{Kind: 1}, "one", "")
+		l.Add(Key{Kind: 1}, "one", "")
+		l.Add(Key{Kind: 2}, "two", "")
 		require.Equal(t, []string{"one/1 []", "one/1 []", "two/1 []"}, p.all())
-		l.Add(Topic{Kind: 2}, "two", "")
-		l.Add(Topic{Kind: 1}, "one", "")
+		l.Add(Key{Kind: 2}, "two", "")
+		l.Add(Key{Kind: 1}, "one", "")
 		pass(Every)
 		require.Equal(t, []string{"one/1 []", "two/1 []"}, p.all()[3:])
 		l.Close()
 	})
 	bubble(t, func(t *testing.T, l *Lines[string], p *page) {
 		for range 2 {
-			l.Add(Topic{Kind: 1}, "one", "")
-			l.Add(Topic{Kind: 2}, "two", "")
+			l.Add(Key{Kind: 1}, "one", "")
+			l.Add(Key{Kind: 2}, "two", "")
 		}
 		pass(Every)
 		require.Equal(t, []string{"one/1 []", "two/1 []"}, p.all()[2:])
@@ -105,12 +105,12 @@ func TestOneKindIsWrittenBeforeAnother(t *testing.T) {
 
 func TestCloseWritesTheRest(t *testing.T) {
 	bubble(t, func(t *testing.T, l *Lines[string], p *page) {
-		l.Add(Topic{}, "a", "")
-		l.Add(Topic{}, "b", "")
+		l.Add(Key{}, "a", "")
+		l.Add(Key{}, "b", "")
 		l.Close()
 		require.Equal(t, []string{"a/1 []", "b/1 []"}, p.all())
-		require.True(t, l.Add(Topic{}, "c", ""))
-		require.True(t, l.Add(Topic{}, "d", ""), "nothing is held back where nothing would write it")
+		require.True(t, l.Add(Key{}, "c", ""))
+		require.True(t, l.Add(Key{}, "d", ""), "nothing is held back where nothing would write it")
 		require.Equal(t, []string{"a/1 []", "b/1 []", "c/1 []", "d/1 []"}, p.all())
 	})
 }

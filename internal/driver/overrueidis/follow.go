@@ -16,17 +16,18 @@ const (
 	byeTimeout = time.Second     // of telling the server that a subscription ends
 )
 
-// errReplicas is what the user is told once.
+// errReplicas is reported to the user once.
 var errReplicas = errors.New("the client subscribes at replicas, whose subscribers the masters do not count, " +
 	"and the masters cannot be told: locks are not handed over but raced for")
 
 // errAstray ends a subscription that is not at its slot's master.
-var errAstray = errors.New("subscribed at a replica")
+var errAtReplica = errors.New("subscribed at a replica")
 
-// Follow subscribes sharded channels of one slot.
+// Follow subscribes sharded channels of one slot. If the first attempt turns out not to be at the
+// master, the second one goes straight there.
 func (d *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string) error {
 	err := d.receive(ctx, h, channels)
-	if errors.Is(err, errAstray) {
+	if errors.Is(err, errAtReplica) {
 		if err = ctx.Err(); err == nil {
 			err = d.receive(ctx, h, channels)
 		}
@@ -35,37 +36,41 @@ func (d *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string
 }
 
 // receive subscribes once and passes on what comes until the subscription ends. It fails with
-// errAstray once, where it did not subscribe at the master.
+// errAtReplica if it did not subscribe at the master. It sets atReplicas then, so that the next
+// call goes straight to the master.
 func (d *Redis) receive(ctx context.Context, h driver.Handler, channels []string) error {
 	if d.crew.Ended() {
 		return driver.ErrClosed
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	source, astray := d.rdb, d.astray.Load()
+	source, direct := d.rdb, d.atReplicas.Load()
 	confirmed := make(chan struct{}, 1)
-	if astray {
+	if direct {
 		source = d.atMaster(ctx, h, channels[0])
-	} else if !d.crew.Start(func() { d.vet(ctx, cancel, confirmed, channels) }) {
+	} else if !d.crew.Start(func() { d.checkMaster(ctx, cancel, confirmed, channels) }) {
 		return driver.ErrClosed
 	}
 	subscribe := source.B().Ssubscribe().Channel(channels...).Build()
 	err := source.Receive(hooked(ctx, h, confirmed, channels), subscribe, func(m rueidis.PubSubMessage) {
 		h.Message(m.Channel, m.Message)
 	})
-	if cause := context.Cause(ctx); errors.Is(cause, errAstray) {
+	if cause := context.Cause(ctx); errors.Is(cause, errAtReplica) {
 		return cause
 	}
 	return err
 }
 
-// hooked is ctx with what the library is to call: confirmed gets a first confirmation, and the server
-// is told when the subscription ends. It goes on sending otherwise, because the connection is shared:
-// with the other users of the client too, of whom one that leaves ends the subscription to the
-// channels that it has in common with this one. Then only the last channel, which is nobody else's,
-// is left by this one: the other channels may have been subscribed anew by then.
+// hooked is ctx with the hooks that the library calls. The first confirmation goes into confirmed,
+// and the server is told when the subscription ends: else it would go on sending, because the
+// connection is shared.
+//
+// The connection is shared with other users of the client, too. One of them may unsubscribe a
+// channel that it has in common with this subscription, which ends this one. Then only the last
+// channel, which no other subscriber uses, is unsubscribed here: the others may have been
+// subscribed anew by then.
 func hooked(ctx context.Context, h driver.Handler, confirmed chan<- struct{}, channels []string) context.Context {
-	told := rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
+	hooks := rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
 		if s.Kind == "ssubscribe" {
 			h.Subscribed(s.Channel)
 			select {
@@ -74,11 +79,12 @@ func hooked(ctx context.Context, h driver.Handler, confirmed chan<- struct{}, ch
 			}
 		}
 	})
-	return rueidis.WithOnReceiveReturnHook(told, func(err error, conn rueidis.CommandClient) error {
+	return rueidis.WithOnReceiveReturnHook(hooks, func(err error, conn rueidis.CommandClient) error {
 		leave := channels
 		if ctx.Err() == nil {
 			leave = channels[len(channels)-1:]
 		}
+		// ctx may have ended: the command needs a context of its own.
 		bye, cancel := context.WithTimeout(context.Background(), byeTimeout)
 		defer cancel()
 		conn.Do(bye, conn.B().Sunsubscribe().Channel(leave...).Build())
@@ -86,22 +92,25 @@ func hooked(ctx context.Context, h driver.Handler, confirmed chan<- struct{}, ch
 	})
 }
 
-// vet ends a subscription with errAstray once it is confirmed and found not to be at the master.
-func (d *Redis) vet(ctx context.Context, end context.CancelCauseFunc, confirmed <-chan struct{}, channels []string) {
+// checkMaster ends a subscription with errAtReplica once it is confirmed and found not to be at the
+// master. Before that the master could not know of it.
+func (d *Redis) checkMaster(ctx context.Context, end context.CancelCauseFunc, confirmed <-chan struct{}, channels []string) {
 	select {
 	case <-confirmed:
 		// A subscription that has ended meanwhile is at no master.
-		if d.isAstray(ctx, channels) && ctx.Err() == nil {
-			d.astray.Store(true)
-			end(errAstray)
+		if d.missedMaster(ctx, channels) && ctx.Err() == nil {
+			d.atReplicas.Store(true)
+			end(errAtReplica)
 		}
 	case <-ctx.Done():
 	}
 }
 
-// isAstray reports whether the master of the channels' slot does not know of the subscription to the
-// last of them, which is nobody else's. Another user of the client may just have left the others.
-func (d *Redis) isAstray(ctx context.Context, channels []string) bool {
+// missedMaster reports whether the master of the channels' slot does not know of the subscription
+// to the last of them, which no other subscriber uses. The others would prove nothing: another user
+// of the client may just have left them. If the master cannot be asked, the subscription counts as
+// right.
+func (d *Redis) missedMaster(ctx context.Context, channels []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	// Routed by its slot, and no read that a client would send to a replica.
@@ -115,9 +124,9 @@ func (d *Redis) isAstray(ctx context.Context, channels []string) bool {
 	return found && count == 0
 }
 
-// atMaster is what to subscribe with where the user's client goes astray: the client of the slot's
-// master. Where that cannot be told it is the user's: messages still come, but scripts at the
-// master do not count the subscription.
+// atMaster is what to subscribe with if the user's client subscribes at replicas: the client of the
+// slot's master. If that is not to be found, it is the user's client. Messages then still come, but
+// scripts at the master do not count the subscription.
 func (d *Redis) atMaster(ctx context.Context, h driver.Handler, channel string) rueidis.Client {
 	if master := d.master(ctx, int64(d.Slot(channel))); master != nil {
 		return master

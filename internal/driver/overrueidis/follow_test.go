@@ -76,7 +76,7 @@ func followsMasters(t *testing.T, cl *redistest.Cluster) {
 		counted(t, cl, tag+"1", "0")
 		counted(t, cl, tag+"2", "0")
 	}
-	require.False(t, d.astray.Load())
+	require.False(t, d.atReplicas.Load())
 }
 
 func followsNot(t *testing.T, cl *redistest.Cluster) {
@@ -113,7 +113,7 @@ func followsReplicas(t *testing.T, cl *redistest.Cluster) {
 		spublisher(cl)(tag+"2", "hello")
 		require.Equal(t, [2]string{tag + "2", "hello"}, within(t, f.messages))
 		require.Empty(t, f.ended)
-		require.True(t, d.astray.Load())
+		require.True(t, d.atReplicas.Load())
 		f.stop(t)
 		counted(t, cl, tag+"1", "0")
 	}
@@ -128,7 +128,7 @@ func (nameless) Nodes() map[string]rueidis.Client { return nil }
 func followsBlindly(t *testing.T, cl *redistest.Cluster) {
 	told := 0
 	d := over(t, nameless{open(t, onReplicas(cl))})
-	d.astray.Store(true)
+	d.atReplicas.Store(true)
 	for _, tag := range []string{"{a}", "{b}"} {
 		f := follow(t, d, tag+"1")
 		within(t, f.subscribed)

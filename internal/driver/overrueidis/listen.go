@@ -24,15 +24,15 @@ func (d *Redis) Listen(ctx context.Context, h driver.Handler) (driver.Listener, 
 	return &listener{conn: conn, release: release, dropped: dropped}, nil
 }
 
-// dedicate takes a connection out of the user's pool. The client library waits for one without a
-// bound where all are in use. That wait is left behind when ctx ends: whenever the connection comes
-// it is given back unused.
+// dedicate takes a connection out of the user's pool. If all are in use the client library waits
+// for one without a bound. When ctx ends, dedicate leaves that wait behind: whenever the connection
+// comes, it is given back unused.
 func (d *Redis) dedicate(ctx context.Context) (rueidis.DedicatedClient, func(), error) {
 	type dedicated struct {
 		conn    rueidis.DedicatedClient
 		release func()
 	}
-	got := make(chan dedicated)
+	got := make(chan dedicated) // without a slot: a connection that nothing receives must not stay in it
 	if !d.crew.Start(func() {
 		conn, release := d.rdb.Dedicate()
 		select {
@@ -88,9 +88,9 @@ func (l *listener) SubscribeApart(ctx context.Context, channels ...string) []err
 // Dropped receives why the connection was lost.
 func (l *listener) Dropped() <-chan error { return l.dropped }
 
-// Close gives the connection up. Nothing of ours may stay on one that goes back to the user's pool:
-// so it is closed unless it was lost. Where its server hangs that takes the client library a
-// second.
+// Close gives the connection up. No subscription of ours may stay on a connection that goes back to
+// the user's pool: so it is closed, unless it was lost. If its server hangs, that takes the client
+// library a second.
 func (l *listener) Close() {
 	select {
 	case <-l.dropped:

@@ -17,11 +17,11 @@ type Redis struct {
 	scripts sync.Map // *rueidis.Lua by *driver.Script
 	crew    crew.Crew
 
-	// astray is set once a subscription was found not to be at its slot's master, which counts only
-	// its own subscribers when it hands a lock over: a client that reads from replicas subscribes
-	// there too.
-	astray atomic.Bool
-	warned atomic.Bool
+	// atReplicas is set once a subscription was found not to be at its slot's master: a client that
+	// reads from replicas subscribes there, too. The master counts only its own subscribers when it
+	// hands a lock over. From then on each subscription goes straight to its master.
+	atReplicas atomic.Bool
+	warned     atomic.Bool // the user was told that subscriptions stay at replicas
 }
 
 var _ driver.Redis = (*Redis)(nil)
@@ -46,7 +46,8 @@ func (d *Redis) Run(ctx context.Context, s *driver.Script, keys, args []string) 
 	return answer(d.lua(s).Exec(ctx, d.rdb, keys, args))
 }
 
-// lua is the library's form of a script, which is not repeated.
+// lua is the library's form of a script. Of its forms this is the one that the library never
+// repeats.
 func (d *Redis) lua(s *driver.Script) *rueidis.Lua {
 	lua, known := d.scripts.Load(s)
 	if !known {
@@ -55,8 +56,8 @@ func (d *Redis) lua(s *driver.Script) *rueidis.Lua {
 	return lua.(*rueidis.Lua)
 }
 
-// Do sends commands in one round trip. The library takes none of them for one that it may repeat,
-// or send to a replica.
+// Do sends commands in one round trip. They are built as arbitrary ones, so the library takes none
+// of them for one that it may repeat, or send to a replica.
 func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, error) {
 	cmds := make([]rueidis.Completed, len(commands))
 	for i, c := range commands {
