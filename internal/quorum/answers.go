@@ -96,7 +96,8 @@ func (o *answers) gaveUp(cause error) error {
 	return o.refusal(cause)
 }
 
-// decided reports whether nothing that is still to come can change err.
+// decided reports whether nothing that is still to come can change err: a quorum agreed, no quorum
+// can any more since the lock is lost at too many nodes, or all have answered.
 func (o *answers) decided() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -83,7 +83,7 @@ func (c *Claim) Try(ctx context.Context) (node.Grant, error) {
 	if won {
 		return g, nil
 	}
-	nodes := t.refusal("acquire") // before Abandon, which changes the voters
+	nodes := t.refusal("acquire") // before Abandon, which passes the voters to other goroutines
 	down := t.failed() > len(c.q.members)-c.q.need
 	c.Abandon() // also after a refusal: votes that are out may still take their nodes
 	switch {
@@ -92,7 +92,7 @@ func (c *Claim) Try(ctx context.Context) (node.Grant, error) {
 	case err != nil:
 		return node.Grant{}, err
 	case down:
-		return node.Grant{}, nodes // a free lock could not be had either
+		return node.Grant{}, nodes // too few nodes answered: a free lock could not be had either
 	case len(nodes.Nodes) == 0:
 		return node.Grant{}, c.held(nil)
 	}
@@ -205,7 +205,7 @@ func (c *Claim) Refill(func(node.Grant)) {}
 // whether the lock was given back.
 func (c *Claim) release(next *Claim) error {
 	if next != nil {
-		next.contest = newContest(next)
+		next.contest = newContest(next) // its ticket is of now: behind the entries that wait already
 		next.contest.requeued = true
 	}
 	now, least := clock.Now(), c.q.least()

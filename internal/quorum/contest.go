@@ -27,7 +27,7 @@ type contest struct {
 	q          *Quorum
 	claim      *Claim
 	ticket     int64
-	ticketText string // the ticket as it travels
+	ticketText string // the ticket as the nodes are sent it
 	voters     []*voter
 	votes      chan vote      // one slot for each voter
 	writeBacks chan writeBack // likewise
@@ -187,7 +187,8 @@ func (t *contest) takeVote(got vote) {
 	if got.err == nil && t.q.clockOff(v.member) {
 		got.err, v.err = errClockOff, errClockOff
 		v.disown()
-		// The grant still stands in Redis. With this counter no message about it is believed.
+		// A grant of the node stands in Redis all the same. With this counter no message about it is
+		// believed.
 		v.Belief.Counter = max(v.Belief.Counter, got.Number)
 	} else if wire.RefusalOf(got.err).Left > 0 {
 		v.votePause.Reset() // the node says itself when to ask again
@@ -235,7 +236,7 @@ func (t *contest) refused(v *voter, got vote) {
 		v.gaveBack = v.gaveBack || v.yield > 0
 		v.yield = 0
 	}
-	if v.Belief.Number == 0 {
+	if v.Belief.Number == 0 { // else a message told of a newer grant while this vote was out
 		v.regranted = false
 	}
 	v.refusals++
@@ -327,7 +328,7 @@ func (t *contest) due(now clock.Stamp, once bool) (due []*voter) {
 	first := !slices.ContainsFunc(t.voters, func(v *voter) bool { return !v.askedAt.IsZero() })
 	var idle []bool
 	if first {
-		idle = t.q.idle() // which spares no silent node that a quorum needs
+		idle = t.q.idle() // leaves no node alone that a quorum needs
 	}
 	for i, v := range t.voters {
 		if v.pending || !v.voteNow && (!v.due.Reached(now) || once && !first) {
@@ -390,8 +391,8 @@ func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 	return got
 }
 
-// rest is how long nothing is due. The least keeps run from spinning while a due vote cannot be
-// sent.
+// rest is how long nothing is due. Its lower bound keeps run from spinning while a due vote cannot
+// be sent.
 func (t *contest) rest() time.Duration {
 	now := clock.Now()
 	rest := t.claim.Entry.Lease / 3
@@ -400,7 +401,7 @@ func (t *contest) rest() time.Duration {
 			rest = min(rest, v.due.Until(now))
 		}
 	}
-	if n := t.owned(now); n > 0 && n < t.q.need {
+	if n := t.owned(now); n > 0 && n < t.q.need { // only a minority tries again by the clock
 		rest = min(rest, t.retryAt.Until(now))
 	}
 	return max(rest, 100*time.Microsecond)

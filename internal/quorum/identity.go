@@ -67,7 +67,7 @@ func (q *Quorum) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	q.ready.Store(true)
+	q.ready.Store(true) // two callers may both get here: each of the steps may be done twice
 	return nil
 }
 
@@ -77,7 +77,8 @@ func (q *Quorum) known(out *answers) bool {
 	return enough || out.invalid() != nil || out.complete()
 }
 
-// marked reports whether a node that was asked was not fresh.
+// marked reports whether a node that was asked was not fresh. Then the nodes are not new, and what
+// is missing on another may have been forgotten.
 func (q *Quorum) marked() bool {
 	return slices.ContainsFunc(q.members, func(m *member) bool { id := m.identity.Load(); return id != nil && id.marked })
 }
@@ -235,7 +236,9 @@ func (m *member) identify(ctx context.Context) (id identity, err error) {
 	return id, nil
 }
 
-// initialize declares that no lock is held that this server may have forgotten.
+// initialize declares that no lock is held that this server may have forgotten. It writes the
+// marker as of the process that answers now: after another restart the marker is stale, and the
+// guard holds again.
 func (m *member) initialize(ctx context.Context, longest time.Duration) error {
 	if err := m.beginCheck(ctx); err != nil {
 		return err
@@ -246,7 +249,7 @@ func (m *member) initialize(ctx context.Context, longest time.Duration) error {
 		return err
 	}
 	if id.run == "" {
-		id.run = "unknown" // as guard.lua has it
+		id.run = "unknown" // what guard.lua compares the marker with
 	}
 	got, err := m.Redis.Do(ctx, []string{
 		"HSET", wire.IncarnationKey, "run", id.run, "born", "0", "longest", wire.MS(longest),

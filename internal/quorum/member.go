@@ -48,29 +48,32 @@ type voter struct {
 	member  *member
 	contest *contest
 
+	// The grant at the node, beside what Belief knows of it.
 	regranted      bool          // the node granted us again after a yield: it knew no lower ticket
 	counted        int64         // how far the node has counted, as is known under the believed grant
 	writingBack    bool          // a write-back is unanswered
 	writeBackPause clock.Backoff // between write-backs that the node did not confirm
-	votePause      clock.Backoff // between votes that were refused or not answered
-	lowest         int64         // the lowest ticket of owner and queue by the last answer; 0 for none
 	yield          int64         // grant to give back with the next vote
 	gaveBack       bool          // a grant was given back there, and none was got since
 	staysOut       bool          // the last vote stayed out of the owner's hold for that
-	pending        bool          // a vote is unanswered
-	voteDone       chan struct{} // closed once the last vote is over; nil if there was none
-	askedAt        clock.Stamp   // when the last vote was sent, zero for never
-	due            clock.Stamp   // when to vote next
-	voteNow        bool          // vote at once: to tell a node that forgot, or to learn a counter
-	voteAgain      bool          // news came while a vote was out, and the vote may have missed it
-	err            error         // of the last vote
-	deaf           error         // why no message can tell of a grant there; set by hopeless
-	answeredAt     clock.Stamp   // when the last answered vote was sent, zero for none
-	holder         string        // of the lock there, as the last vote said, "" for none
-	ttl            time.Duration // of its lease
 
-	refusals int // answers that the node is not ours
+	// The last vote, what it answered, and the next.
+	pending    bool          // a vote is unanswered
+	voteDone   chan struct{} // closed once the last vote is over; nil if there was none
+	askedAt    clock.Stamp   // when the last vote was sent, zero for never
+	votePause  clock.Backoff // between votes that were refused or not answered
+	due        clock.Stamp   // when to vote next
+	voteNow    bool          // vote at once: to tell a node that forgot, or to learn a counter
+	voteAgain  bool          // news came while a vote was out, and the vote may have missed it
+	err        error         // of the last vote
+	deaf       error         // why no message can tell of a grant there; set by hopeless
+	answeredAt clock.Stamp   // when the last answered vote was sent, zero for none
+	lowest     int64         // the lowest ticket of owner and queue by the last answer; 0 for none
+	holder     string        // of the lock there, as the last vote said, "" for none
+	ttl        time.Duration // of its lease
+	refusals   int           // answers that the node is not ours
 
+	// A node that forgot how far the lock was counted.
 	forgotBorn  string      // the incarnation that forgot how far it counted, "" for none
 	forgotAt    clock.Stamp // when that was first heard
 	seeded      bool        // it was told the counter since, or is with the next vote

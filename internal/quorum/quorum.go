@@ -66,6 +66,8 @@ func (q *Quorum) voteTimeout() time.Duration {
 	return min(max(2*time.Duration(q.rtt.Load()), time.Millisecond), q.cfg.Lease/30)
 }
 
+// measure takes the round trip of an answered vote into the smoothed one. Concurrent updates may
+// lose one: it is only an estimate.
 func (q *Quorum) measure(took time.Duration) {
 	old := q.rtt.Load()
 	q.rtt.Store(old + (int64(took)-old)/8)
@@ -210,6 +212,7 @@ func (q *Quorum) Nodes() []*node.Node {
 func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
 	out := q.answers("force unlock", n.Name)
 	var freed atomic.Bool
+	// A caller that leaves must not leave the lock forced at half of the nodes.
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
 		ok, err := m.Wire.Force(ctx, wire.Plain, n)
 		if ok {

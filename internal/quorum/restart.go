@@ -131,6 +131,7 @@ func (t *contest) reachedElsewhere(v *voter, r wire.Refusal) (reached int64, kno
 // since. It may be called from any goroutine.
 func (t *contest) askHolders(ctx context.Context) (reached int64, known bool) {
 	keep := 0
+	// Nodes that do not keep the lock answer 0: what they know may be from before they forgot.
 	for _, v := range t.voters {
 		if n, err := v.member.Wire.Counter(ctx, v.Entry); err == nil && n > 0 {
 			reached = max(reached, n)

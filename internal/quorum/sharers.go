@@ -21,7 +21,8 @@ func (t *contest) yieldAt(v *voter) int64 {
 	return wire.Apart
 }
 
-// ownerMayHold reports whether the entry's owner may have a quorum, as the last votes told.
+// ownerMayHold reports whether the entry's owner may have a quorum, as the last votes told. That
+// may be out of date: a vote that enters the owner's hold finds out.
 func (t *contest) ownerMayHold() bool {
 	n := 0
 	for _, v := range t.voters {

@@ -30,6 +30,7 @@ func (t *contest) gaveUp(ctx context.Context) error {
 // cannot answer, it reports nothing new: silence that is only beginning is no failure.
 func (t *contest) report() {
 	enough := t.heard(clock.Now()) >= t.q.need
+	// Good news is reported once, and a failure each time: its nodes and causes may be others.
 	switch {
 	case enough && !t.reportedUp:
 		t.claim.keepFailure(nil)

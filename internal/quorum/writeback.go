@@ -70,7 +70,8 @@ func (t *contest) fresh(ours []*voter) bool {
 // byNumber orders grants by their number.
 func byNumber(a, b *voter) int { return cmp.Compare(a.Belief.Number, b.Belief.Number) }
 
-// byAge orders grants by how long they have been believed, the youngest first.
+// byAge orders grants by how long they have been believed, the youngest first. Two stamps alone
+// have no order, since each has two clocks: so their ages at now are compared.
 func byAge(a, b *voter, now clock.Stamp) int {
 	return cmp.Compare(now.Since(a.Belief.Sent), now.Since(b.Belief.Sent))
 }
