@@ -187,8 +187,8 @@ func (t *contest) takeVote(got vote) {
 	if got.err == nil && t.q.clockOff(v.member) {
 		got.err, v.err = errClockOff, errClockOff
 		v.disown()
-		// A grant of the node stands in Redis all the same. With this counter no message about it is
-		// believed.
+		// A grant of the node stands in Redis all the same. With this counter no message about it
+		// is believed.
 		v.Belief.Counter = max(v.Belief.Counter, got.Number)
 	} else if wire.RefusalOf(got.err).Left > 0 {
 		v.votePause.Reset() // the node says itself when to ask again

@@ -84,8 +84,8 @@ type voter struct {
 	// while the lock is not known to be lost. Renewals read and write it in their own goroutines.
 	missingSince atomic.Pointer[clock.Stamp]
 
-	// yielded is when the last vote was answered that gives the grant back. It is clock.Never() while
-	// that vote is out, and nil if there was none since the grant that is believed.
+	// yielded is when the last vote was answered that gives the grant back. It is clock.Never()
+	// while that vote is out, and nil if there was none since the grant that is believed.
 	yielded atomic.Pointer[clock.Stamp]
 }
 
