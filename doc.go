@@ -22,15 +22,15 @@
 // told. An unlock hands the lock to the next in line, here or in another process, with no one
 // racing for it. A lock passes between goroutines of one process without a command, for a bounded
 // number of times and a bounded time (see [WithLocalHandoff]). With [WithLinger] a process keeps a
-// lock that it has unlocked, and takes it again without a command, until somebody else wants it;
+// lock that it has unlocked, and takes it again without a command, until another process wants it;
 // [Lease.Wanted] tells a holder of that.
 //
 // # Leases
 //
 // A lock lives in Redis for as long as its lease, and a watchdog renews it every third of that. If
 // the holder's process dies, others get the lock when the lease has run out. If Redis does not
-// answer the renewals, or somebody forces the lock open, the context of the [Lease] ends with cause
-// [ErrLost] before anybody else can be granted the lock by a working Redis. [WithFixedLease] and
+// answer the renewals, or the lock is forced open, the context of the [Lease] ends with cause
+// [ErrLost] before another owner can be granted the lock by a working Redis. [WithFixedLease] and
 // [WithMaxHold] bound a hold.
 //
 // # Fencing

@@ -129,6 +129,14 @@ func TestRenewalIsDue(t *testing.T) {
 			rules: Rules{Fixed: time.Minute, Max: time.Minute},
 			do:    func(t *Term) { t.Doubt(at(4)); t.Renewing(); t.Unanswered(at(5)) }, want: 6 * time.Second,
 		},
+		"an answered one of a lease that is renewed leaves no suspicion": {
+			rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second},
+			do:    func(t *Term) { t.Renewing(); t.Unanswered(at(5)); t.Renewed(at(6), lease, at(6)) }, want: never,
+		},
+		"nor does one that was not answered": {
+			rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second},
+			do:    func(t *Term) { t.Unanswered(at(5)) }, want: never,
+		},
 		"and then ends": {
 			rules: Rules{Fixed: time.Minute, Max: time.Minute},
 			do:    func(t *Term) { t.Doubt(at(4)); t.Renewing(); t.Renewed(at(4), time.Millisecond, at(5)) }, want: never,

@@ -103,6 +103,7 @@ func TestNextBlockGoesOn(t *testing.T) {
 	take(t, &b, 25, 1)
 	require.True(t, b.Spent(8, time.Hour, at(2)))
 	require.False(t, b.Awaited(), "another one may be asked for")
+	require.True(t, b.Runs(8, 10, at(5)))
 }
 
 func TestRest(t *testing.T) {
@@ -134,10 +135,13 @@ func TestRest(t *testing.T) {
 func TestRestIsLookedAt(t *testing.T) {
 	const d = 8 * time.Second
 	never := in(clock.Never())
+	var held Rest
+	require.Equal(t, never, in(held.LookAt(d, at(1))), "others waited when it was granted")
 	free := Free(at(0))
 	end := in(free.LookAt(d, at(1)))
 	require.LessOrEqual(t, end, d)
 	require.Greater(t, end, d-Grain-time.Nanosecond)
+	require.Greater(t, in(free.LookAt(8*time.Millisecond, at(0))), 7*time.Millisecond-time.Nanosecond, "no more than an eighth less")
 	require.Equal(t, never, in(free.LookAt(0, at(1))), "it does not rest")
 	require.Equal(t, never, in(free.LookAt(d, at(9))), "it is in use: its Unlock finds that the time is over")
 	free.Idle = true
