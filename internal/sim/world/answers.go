@@ -16,7 +16,8 @@ import (
 // questions are what a process has sent about one lock. The world's mutex guards them.
 type questions struct {
 	out   []*question
-	ended []*question // the last ones
+	heard [mostNodes]time.Time // when each node last answered one
+	asked [mostNodes]question  // the last one that each node answered that asks for the lock
 }
 
 // question is one command about a lock.
@@ -25,9 +26,6 @@ type question struct {
 	asks           bool // for the lock
 	sent, answered time.Time
 }
-
-// mostQuestions is how many that ended are kept of each lock.
-const mostQuestions = 64
 
 // puts notes a command that is about to be sent. It is called under the world's mutex.
 func (p *process) puts(l *line, c *command) {
@@ -56,10 +54,11 @@ func (p *process) hearsOf(c *command, v driver.Value, err error) {
 		p.failed = time.Now()
 		return
 	}
-	c.question.answered = time.Now()
-	q.ended = append(q.ended, c.question)
-	if n := len(q.ended) - mostQuestions; n > 0 {
-		q.ended = slices.Delete(q.ended, 0, n)
+	one := c.question
+	one.answered = time.Now()
+	q.heard[one.node] = one.answered
+	if one.asks {
+		q.asked[one.node] = *one
 	}
 }
 
@@ -92,11 +91,9 @@ func (a *Actor) told(ctx context.Context, t Try, p *process, began time.Time, er
 // for a reason of its own; else as many as are needed. A place in the queue may be handed
 // on by another call of the process, which asked for it a third of a lease before.
 func (w *World) answeredSince(t Try, p *process, q *questions, began time.Time) {
-	var from [mostNodes]bool
-	heard := 0
-	for _, one := range q.ended {
-		if since := began.Add(-w.plan.Longest()/3 - w.plan.Timeout()); !from[one.node] && !one.answered.Before(since) {
-			from[one.node] = true
+	heard, since := 0, began.Add(-w.plan.Longest()/3-w.plan.Timeout())
+	for _, at := range q.heard {
+		if !at.Before(since) {
 			heard++
 		}
 	}
@@ -119,11 +116,9 @@ func (w *World) silentSince(t Try, p *process, q *questions, began time.Time, er
 	if p.calls > 1 || len(q.out) > 0 || !p.failed.Before(lately) || w.forbade {
 		return
 	}
-	var from [mostNodes]bool
 	heard := 0
-	for _, one := range q.ended {
-		if fresh := one.asks && !one.sent.Before(began) && one.answered.Before(now); fresh && !from[one.node] && !w.nodes[one.node].off {
-			from[one.node] = true
+	for i, n := range w.nodes {
+		if one := q.asked[i]; one.asks && !one.sent.Before(began) && one.answered.Before(now) && !n.off {
 			heard++
 		}
 	}

@@ -266,7 +266,8 @@ func (w *World) stillKept(s *stay) bool {
 // hindered reports whether what a process has sent may be out for long, so that what is to follow waits. The caller holds
 // the world's mutex.
 func (w *World) hindered(p *process) bool {
-	since := time.Now().Add(-w.soon())
+	// What was not answered is swept again after a pause of a second at most.
+	since := time.Now().Add(-w.soon() - time.Second)
 	for _, n := range w.nodes {
 		if n.disturbed.After(since) {
 			return true
