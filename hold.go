@@ -17,6 +17,14 @@ import (
 // hold is one ownership in Redis, under one acquisition, as it passes from lease to lease inside
 // this process. What may be believed of it is in the four values of internal/tenure; the hold guards
 // them, and acts by them.
+//
+// It lives once: it is granted, has shares, may lie idle between two of them, and ends or is lost.
+// Whichever goroutine ends it first (Unlock, the watchdog, Close, a message that it was deposed)
+// changes the fate under mu and does all that follows; the others find it over.
+//
+// Two rules keep its mutex harmless. No command is sent under it, since Redis may not answer: ops is
+// what serializes commands. And no share is told under it, since contexts that derive from one
+// another call back into the hold.
 type hold struct {
 	k     *keeper
 	tally *tally
@@ -96,7 +104,8 @@ func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
 	return nil
 }
 
-// share is what one caller has of a hold: a mutex's lease. The hold's mutex guards it, but for token
+// share is what one caller has of a hold: a mutex's lease. The hold knows no leases, so that other
+// kinds of locks can give out something else. The hold's mutex guards it, but for token
 // and of, which never change once it was given out.
 type share struct {
 	token int64
@@ -172,7 +181,9 @@ func (f *fate) whyNoEntry(outer *share) error {
 }
 
 // ops is a mutex whose waiters may give up, first come first served. It is guarded by a hold's
-// mutex, which its methods take as mu, but for take and leave.
+// mutex, which its methods take as mu, but for take and leave. A goroutine has it while its command
+// is out, for as long as that takes: counts must reach Redis in the order in which they are true. A
+// sync.Mutex would not do, since a waiter's own context bounds its wait.
 type ops struct {
 	taken bool
 	line  []chan struct{} // the waiters'; closed when it is their turn
@@ -231,7 +242,10 @@ func (o *ops) leave() {
 	o.line = slices.Delete(o.line, 0, 1)
 }
 
-// drop takes a share back: the count falls, the hold passes on, or the lock is released.
+// drop takes a share back: the count falls, the hold passes on, or the lock is released. The
+// caller's cancellation is left out: a lock is given back whatever becomes of its caller, within a
+// time of its own. Trust in the share ends before Redis is told, so no caller ever believes in what
+// it gave back.
 func (h *hold) drop(ctx context.Context, s *share) error {
 	if ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
@@ -247,6 +261,8 @@ func (h *hold) drop(ctx context.Context, s *share) error {
 			return h.cut(s)
 		}
 	}
+	// One reading of the clock decides both whether the share was still good, and what is passed on.
+	// With two, a lease could end between them and its Unlock succeed.
 	now := clock.Now()
 	h.expireBy(now)
 	count, lease, err := h.take(s, now)
@@ -263,7 +279,7 @@ func (h *hold) drop(ctx context.Context, s *share) error {
 	return h.leave(ctx, count, lease)
 }
 
-// take removes s from the shares. It returns how many are left, and what to lengthen their lease to.
+// take removes s from the shares, which is what an Unlock is: all else follows from it. It returns how many are left, and what to lengthen their lease to.
 func (h *hold) take(s *share, now clock.Stamp) (count int, lease time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -342,6 +358,9 @@ func (h *hold) lost(cause error, shares []*share, atGate bool) {
 		s.of.lost(cause)
 	}
 	h.k.dog.remove(h)
+	// A hold that Close ends may still guard the work of its callers, which Close cannot stop. To free
+	// the lock would let others in beside them. Any other loss is released, so that no one waits
+	// for the end of a lease that is not trusted.
 	if cause == ErrClosed && len(shares) > 0 {
 		h.claim.Forget() // the code under the lock may still run: let the lease end by itself
 		h.k.plate.stays()

@@ -25,7 +25,9 @@ func (h *hold) reenter(ctx context.Context, s, outer *share) error {
 }
 
 // reenterOnce asks whether outer still holds only once it has ops: until then an Unlock could pass
-// the hold on, and what was entered would be a stranger's.
+// the hold on, and what was entered would be a stranger's. Redis is told first and the share is given
+// out after that, so that Redis never counts fewer shares than there are: to other clients of a
+// shared owner, and to Redisson, the count is what keeps the lock.
 func (h *hold) reenterOnce(ctx context.Context, s, outer *share) error {
 	if err := h.ops.lock(ctx, &h.mu); err != nil {
 		// No other owner can have what is re-entered: Redis has not answered what was asked before.
@@ -51,7 +53,7 @@ func (h *hold) reenterOnce(ctx context.Context, s, outer *share) error {
 	}
 	h.shares.add(s)
 	s.token, s.since = outer.token, began.Mono()
-	if len(h.shares.all) != count { // an Unlock did not wait
+	if len(h.shares.all) != count { // an Unlock did not wait for ops: what was written is one too many
 		h.countMissed(clock.Now())
 	}
 	h.mu.Unlock()
@@ -77,7 +79,9 @@ func (h *hold) notReentered(err, cause error) error {
 	return wire.GivenUp("set count", h.entry.Names.Name, err, cause)
 }
 
-// setCount tells Redis a hold count. The caller holds h.ops.
+// setCount tells Redis a hold count. The caller holds h.ops. The count is absolute, so that a command
+// which is repeated, or comes late, adds nothing; and the same command lengthens the lease, so that
+// a re-entry is not followed by a renewal.
 func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) error {
 	h.mu.Lock()
 	h.term.Asks(lease, clock.Now())
@@ -88,6 +92,8 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 		h.lose(ErrLost)
 		return ErrLost
 	}
+	// The hold may have been lost while the command was out. Its answer revives nothing, though Redis
+	// may have lengthened the lease: another process could have been told meanwhile that it is free.
 	if h.expire() {
 		return h.why()
 	}
@@ -128,7 +134,8 @@ func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error 
 	}
 }
 
-// extend lengthens the lease to d from now, and moves a fixed lease's end. What WithMaxHold would cut
+// extend lengthens the lease to d from now, and moves a fixed lease's end. It waits for ops for one
+// command timeout only, and not for the caller's context: the lease runs out meanwhile. What WithMaxHold would cut
 // short is refused, or without all is lengthened up to there.
 func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) error {
 	if c := &h.k.cfg; c.guard != GuardOff && d > c.longest {

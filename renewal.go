@@ -8,6 +8,10 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
+// A renewal is sent by the watchdog, for many holds together, and settled by the goroutine that
+// hears its answer. In between everything may happen to the hold: so settled looks at its fate and at
+// the clock again, and the watchdog is told anew when to look.
+
 // settle notes what became of a renewal. An unanswered one never moves the deadline and is repeated
 // until then.
 func (h *hold) settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err error) {
@@ -36,6 +40,7 @@ func (h *hold) settled(r claim.Renewal, got wire.Result, sent clock.Stamp) (news
 		return 0
 	}
 	if got != wire.Renewed {
+		// The count that it carried may be written yet, and overwrite one that is written in between.
 		if r.Count > 0 {
 			h.count.Missed(now, h.entry.Lease)
 		}
@@ -46,6 +51,7 @@ func (h *hold) settled(r claim.Renewal, got wire.Result, sent clock.Stamp) (news
 		if h.term.Renewed(sent, r.Lease, now) {
 			news = EventRecovered
 		}
+		// A count is confirmed only if it is still true, and no other is on its way.
 		if r.Count > 0 && !h.ops.taken && r.Count == h.counts() {
 			h.count.Confirmed(sent)
 		}
@@ -118,6 +124,7 @@ func (h *hold) tick(now clock.Stamp) (r claim.Renewal, renew bool) {
 		r = claim.Renewal{
 			Claim: h.claim, Lease: h.term.RenewFor(now), Timeout: min(h.entry.Timeout, h.cfg.commandTimeout, 2*time.Second),
 		}
+		// A renewal does not compete with the goroutine that has ops, whose count is newer.
 		if h.count.Unsure() && !h.ops.taken {
 			r.Count = h.counts()
 		}

@@ -52,10 +52,10 @@ type Ear struct {
 	// the lock held, it may have run before that grant.
 	regranted atomic.Bool
 
-	// wanted and doubted remember what the watcher is to be told, which may come before there is one:
+	// wanted and deposed remember what the watcher is to be told, which may come before there is one:
 	// a message may overtake the answer that grants the lock.
 	wanted  atomic.Int32
-	doubted atomic.Bool
+	deposed atomic.Bool
 
 	// unvetted is set when the lock was granted before it was known whether the inbox may be
 	// subscribed.
@@ -169,7 +169,7 @@ func (e *Ear) Verdict(ctx context.Context) error {
 func (e *Ear) Watch(w *Watcher) {
 	e.watcher.Store(w)
 	e.tellWanted()
-	if e.doubted.Load() {
+	if e.deposed.Load() {
 		(*w).Doubt()
 	}
 }
@@ -303,9 +303,14 @@ func (e *Ear) news() {
 	}
 }
 
-// doubt tells the watcher that the lock may be lost: now, or as soon as there is one.
+// depose notes that the entry was deposed, and tells the watcher: now, or as soon as there is one.
+func (e *Ear) depose() {
+	e.deposed.Store(true) // before the watcher is looked for, as Watch looks after it is there
+	e.doubt()
+}
+
+// doubt tells the watcher, if there is one, that the lock may be lost.
 func (e *Ear) doubt() {
-	e.doubted.Store(true) // before the watcher is looked for, as Watch looks after it is there
 	if w := e.watcher.Load(); w != nil {
 		(*w).Doubt()
 	}

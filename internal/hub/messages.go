@@ -92,11 +92,11 @@ func (h *Hub) deliver(g wire.Grant) *Ear {
 		e.hints.Nudged = true
 		e.wake.Poke()
 		if !g.Nudge {
-			e.doubt() // the grant may be on its way
+			e.depose() // the grant may be on its way
 		}
 	case g.Nudge:
 	case g.Tokens.First == 0:
-		e.doubt() // it was deposed
+		e.depose()
 	case phase == earWaits:
 		e.granted(g.Tokens)
 	case phase == earReleases:
