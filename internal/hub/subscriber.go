@@ -14,8 +14,8 @@ import (
 // plainFeed holds all subscriptions of a hub on one connection of its own.
 type plainFeed struct {
 	h       *Hub
-	inbox   string        // "" when grants cannot be sent
-	changed chan struct{} // one slot: stale is not empty
+	inbox   string       // "" when grants cannot be sent
+	changed clock.Signal // stale is not empty
 
 	// Of the run goroutine.
 	began  time.Time // when the session got its connection, zero while there is none
@@ -31,7 +31,7 @@ type plainFeed struct {
 // StartPlain subscribes over one dedicated connection, the inbox included unless grants cannot be
 // sent.
 func (h *Hub) StartPlain(inbox bool) {
-	f := &plainFeed{h: h, changed: make(chan struct{}, 1)}
+	f := &plainFeed{h: h, changed: clock.NewSignal()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if inbox {
@@ -58,10 +58,7 @@ func (f *plainFeed) change(channels ...string) {
 		return // a session begins with all that is wanted
 	}
 	f.stale = append(f.stale, channels...)
-	select {
-	case f.changed <- struct{}{}:
-	default:
-	}
+	f.changed.Poke()
 }
 
 // slowConnection is how long nothing may be heard before the logger is told.

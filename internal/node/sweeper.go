@@ -26,7 +26,7 @@ type sweeper struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	kick   chan struct{} // one slot: something is due before the timer
+	kick   clock.Signal  // something is due before the timer
 	slots  chan struct{} // one for each command that is out
 
 	// mu guards what follows and every sweep. Invariant: all holds the claims that are to be ended;
@@ -86,9 +86,9 @@ const (
 
 func newSweeper(n *Node) *sweeper {
 	s := &sweeper{
-		node: n, kick: make(chan struct{}, 1), slots: make(chan struct{}, sweepsOut), all: make(map[target]*sweep),
+		node: n, kick: clock.NewSignal(), slots: make(chan struct{}, sweepsOut), all: make(map[target]*sweep),
 	}
-	if n.Redis.Cluster() {
+	if n.redis.Cluster() {
 		s.slots = make(chan struct{}, clusterSweepsOut)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -171,10 +171,7 @@ func (s *sweeper) push(w *sweep, now clock.Stamp) {
 // wake makes the goroutine look if w is the first that is due. The caller holds s.mu.
 func (s *sweeper) wake(now clock.Stamp, w *sweep) {
 	if w.index == 0 {
-		select {
-		case s.kick <- struct{}{}:
-		default:
-		}
+		s.kick.Poke()
 	}
 }
 
@@ -367,13 +364,6 @@ func (s *sweeper) tryOnce(batch []*Claim) ([]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.node.cfg.Timeout)
 	defer cancel()
 	return s.node.end(ctx, batch)
-}
-
-// Sweeping is how many claims are to be ended in the background.
-func (n *Node) Sweeping() int {
-	n.sweeper.mu.Lock()
-	defer n.sweeper.mu.Unlock()
-	return len(n.sweeper.all)
 }
 
 // left returns what is still to be ended, by groups.

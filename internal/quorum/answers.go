@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -20,15 +21,15 @@ type answers struct {
 	agree     int
 	lost      int // answers that the lock is not held there
 	errs      []*wire.MemberError
-	heardFrom []bool        // by node
-	heard     int           // how many of them
-	changed   chan struct{} // one slot: it says that something changed, not what
+	heardFrom []bool       // by node
+	heard     int          // how many of them
+	changed   clock.Signal // it says that something changed, not what
 }
 
 func (q *Quorum) answers(op, name string) *answers {
 	return &answers{
 		op: op, name: name, need: q.need, of: len(q.members),
-		heardFrom: make([]bool, len(q.members)), changed: make(chan struct{}, 1),
+		heardFrom: make([]bool, len(q.members)), changed: clock.NewSignal(),
 	}
 }
 
@@ -49,10 +50,7 @@ func (o *answers) add(m *member, err error) {
 	default:
 		o.errs = append(o.errs, &wire.MemberError{Node: m.index, Err: err})
 	}
-	select {
-	case o.changed <- struct{}{}:
-	default:
-	}
+	o.changed.Poke()
 }
 
 func (o *answers) agreed() int {

@@ -16,7 +16,7 @@ type Claim struct {
 	Entry *wire.Entry
 
 	q       *Quorum
-	wake    hub.Signal
+	wake    clock.Signal
 	contest *contest // nil before the nodes were first asked
 
 	// These are touched only by the goroutine that contends. There is one at a time.
@@ -30,7 +30,9 @@ type Claim struct {
 // Claim returns the claim of an entry. Nothing is sent.
 func (q *Quorum) Claim(e wire.Entry) claim.Claim { return q.newClaim(&e) }
 
-func (q *Quorum) newClaim(e *wire.Entry) *Claim { return &Claim{Entry: e, q: q, wake: hub.NewSignal()} }
+func (q *Quorum) newClaim(e *wire.Entry) *Claim {
+	return &Claim{Entry: e, q: q, wake: clock.NewSignal()}
+}
 
 // Of is the entry.
 func (c *Claim) Of() *wire.Entry { return c.Entry }
@@ -143,11 +145,12 @@ func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (c
 	sent := clock.Now()
 	out := c.q.answers("set count", c.Entry.Names.Name)
 	c.q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
-		held, err := m.Wire.SetCount(ctx, c.Entry, count, lease)
+		v := c.contest.voters[m.index-1]
+		held, err := v.SetCount(ctx, count, lease)
 		switch {
 		case err == nil && !held:
 			return wire.ErrLost
-		case err == nil && !c.contest.voters[m.index-1].confirms(sent):
+		case err == nil && !v.confirms(sent):
 			return errYielding
 		}
 		return err

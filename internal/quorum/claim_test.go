@@ -73,7 +73,7 @@ func TestAbandonedClaimIsSweptWhereItMayStand(t *testing.T) {
 				}
 				return driver.List(driver.Int(0), driver.Int(7), driver.Int(1), driver.Int(5000), driver.String("another"),
 					driver.Int(1_800_000_000_000_000), driver.Int(0)), nil
-			}, func(c *Config) { c.Timeout = 4 * patience })
+			}, func(c *setup) { c.Timeout = 4 * patience })
 			c := contender(t, q)
 			e := c.contest
 			for range tc.votes {
@@ -94,7 +94,8 @@ func TestClaimIsSweptWhereARenewalTookIt(t *testing.T) {
 	for name, ends := range map[string]func(q *Quorum, c *Claim){
 		"abandoned": func(_ *Quorum, c *Claim) { c.Abandon() },
 		"released while the node is left alone": func(q *Quorum, c *Claim) {
-			q.members[0].Answered(faults.ErrNoAnswer)
+			_, err := q.members[0].Do(t.Context(), []string{"PING"})
+			require.Error(t, err)
 			require.True(t, q.members[0].Idle())
 			_ = c.release(nil) // the others have nothing of it
 		},
@@ -111,7 +112,7 @@ func TestClaimIsSweptWhereARenewalTookIt(t *testing.T) {
 					}
 					return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
 						driver.Int(1_800_000_000_000_000), driver.Int(1)), nil
-				}, func(c *Config) { c.Timeout = 4 * patience })
+				}, func(c *setup) { c.Timeout = 4 * patience })
 				c := contender(t, q)
 				v, found := c.contest.voters[0], clock.Now()
 				v.missingSince.Store(&found)
@@ -143,7 +144,7 @@ func TestLateVoteIsSwept(t *testing.T) {
 				}
 				return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
 					driver.Int(1_800_000_000_000_000), driver.Int(1)), nil
-			}, func(c *Config) { c.Timeout = 4 * patience })
+			}, func(c *setup) { c.Timeout = 4 * patience })
 			c := contender(t, q)
 			c.contest.ask(wire.ToWait)
 			require.Equal(t, "vote", within(t, d.news))
@@ -169,7 +170,7 @@ func TestAbandonWaitsForNoVote(t *testing.T) {
 		d.note("vote ends")
 		return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
 			driver.Int(1_800_000_000_000_000), driver.Int(1)), nil
-	}, func(c *Config) { c.Timeout, c.Lease = time.Hour, 30*time.Hour })
+	}, func(c *setup) { c.Timeout, c.Lease = time.Hour, 30*time.Hour })
 	q.rtt.Store(int64(time.Hour)) // a vote that is out for an hour may still be answered
 	let := sync.OnceFunc(func() { close(release) })
 	defer let()

@@ -161,7 +161,7 @@ func (q *Quorum) declare(ctx context.Context) error {
 	}
 	out = q.answers("initialize", "")
 	q.askAll(ctx, out, func(ctx context.Context, m *member) error {
-		_, err := m.Wire.Declare(ctx, m.identity.Load().run, q.cfg.Longest)
+		_, err := m.Declare(ctx, m.identity.Load().run)
 		return err
 	})
 	return out.err()
@@ -199,12 +199,8 @@ func (m *member) endCheck() { <-m.checking }
 // of its own.
 func (m *member) identify(ctx context.Context) (id identity, err error) {
 	sent := clock.Now()
-	got, err := m.Redis.Do(ctx, []string{"TIME"}, []string{"EXISTS", wire.IncarnationKey},
+	got, err := m.Do(ctx, []string{"TIME"}, []string{"EXISTS", wire.IncarnationKey},
 		[]string{"INFO", "server"}, []string{"INFO", "replication"})
-	// A command that its caller cut short says nothing of the node.
-	if err == nil || clock.Now().Since(sent) >= m.Timeout() || ctx.Err() == nil {
-		m.Answered(err)
-	}
 	if err != nil {
 		return id, err
 	}
@@ -251,7 +247,7 @@ func (m *member) initialize(ctx context.Context, longest time.Duration) error {
 	if id.run == "" {
 		id.run = "unknown" // what guard.lua compares the marker with
 	}
-	got, err := m.Redis.Do(ctx, []string{
+	got, err := m.Do(ctx, []string{
 		"HSET", wire.IncarnationKey, "run", id.run, "born", "0", "longest", wire.MS(longest),
 	})
 	if err != nil {

@@ -12,23 +12,19 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/crew"
-	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
 )
 
 // Config is how a client uses its nodes.
 type Config struct {
-	Client    string                           // uuid
-	Need      int                              // nodes that have to agree
-	Timeout   time.Duration                    // of one command
-	Lease     time.Duration                    // that locks are first taken with
-	Guard     bool                             // nodes that may have forgotten locks wait
-	Auto      bool                             // nodes that are all fresh are taken for new
-	Longest   time.Duration                    // the longest lease that any client may rely on
-	Retention time.Duration                    // of fencing counters
-	Impaired  func(node int, cause error)      // called with why a node, from 1, works worse than it should
-	Presence  func(node int) func(cause error) // returns what a node, from 1, calls when it goes and comes; may be nil
+	Need     int                         // nodes that have to agree
+	Timeout  time.Duration               // of one command
+	Lease    time.Duration               // that locks are first taken with
+	Guard    bool                        // nodes that may have forgotten locks wait
+	Auto     bool                        // nodes that are all fresh are taken for new
+	Longest  time.Duration               // the longest lease that any client may rely on
+	Impaired func(node int, cause error) // called with why a node, from 1, works worse than it should
 }
 
 // Quorum is a client's way to its nodes.
@@ -48,12 +44,12 @@ type Quorum struct {
 	mu    sync.Mutex // held while a node's run id is compared with the others'
 }
 
-// New returns a quorum of nodes.
-func New(nodes []driver.Redis, cfg Config) *Quorum {
+// New returns a quorum of nodes, which are its own from here on.
+func New(nodes []*node.Node, cfg Config) *Quorum {
 	q := &Quorum{need: cfg.Need, cfg: cfg, done: make(chan struct{})}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
-	for i, rdb := range nodes {
-		q.members = append(q.members, newMember(i+1, rdb, cfg))
+	for i, n := range nodes {
+		q.members = append(q.members, &member{Node: n, index: i + 1, checking: make(chan struct{}, 1)})
 	}
 	q.rtt.Store(int64(time.Millisecond))
 	return q
@@ -133,7 +129,7 @@ func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 	}
 	// The caller's end is waitMost's to see. To the nodes it would look like a failure of theirs.
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
-		st, err := m.Wire.Inspect(ctx, n)
+		st, err := m.Inspect(ctx, n)
 		if err == nil {
 			mu.Lock()
 			states = append(states, st)
@@ -214,7 +210,7 @@ func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
 	var freed atomic.Bool
 	// A caller that leaves must not leave the lock forced at half of the nodes.
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
-		ok, err := m.Wire.Force(ctx, wire.Plain, n)
+		ok, err := m.Force(ctx, n)
 		if ok {
 			freed.Store(true)
 		}
@@ -235,11 +231,6 @@ func (q *Quorum) Silence(op, name string, cause error) error {
 
 // Stop makes contenders leave.
 func (q *Quorum) Stop() { close(q.done) }
-
-// Draining reports whether Close waits for commands that are out to a node.
-func (q *Quorum) Draining() bool {
-	return slices.ContainsFunc(q.members, func(m *member) bool { return m.Draining() })
-}
 
 // Close ends the questions that are out, then everything that runs for a node. Abandoned claims
 // come first, while the sweepers still run: what they leave in Redis is to be swept.
