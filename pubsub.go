@@ -265,11 +265,7 @@ func (c *contender) Abandon() { c.End(true) }
 
 func (s *single) Renew(ctx context.Context, batch []claim.Renewal, settle claim.Settle) {
 	sent := clock.Now()
-	asks := make([]wire.Renewal, len(batch))
-	for i, r := range batch {
-		asks[i] = wire.Renewal{Entry: r.Claim.Of(), Count: r.Count, Lease: r.Lease}
-	}
-	s.node.Renew(ctx, asks, func(i int, r wire.Result, err error) { settle(i, r, sent, err) })
+	s.node.Renew(ctx, batch, func(i int, r wire.Result, err error) { settle(i, r, sent, err) })
 }
 
 func (s *single) Silence(op, name string, cause error) error {

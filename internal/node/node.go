@@ -172,7 +172,7 @@ func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int,
 	}
 	groups := make(map[group][]int)
 	for i, r := range batch {
-		g := n.groupOf(r.Entry)
+		g := n.groupOf(r.Claim.Of())
 		groups[g] = append(groups[g], i)
 	}
 	for _, of := range groups {
@@ -191,7 +191,7 @@ func (n *Node) alike(batch []wire.Renewal) bool {
 		return len(batch) < 2
 	}
 	for _, r := range batch {
-		if r.Entry.Names.Kind != batch[0].Entry.Names.Kind {
+		if r.Claim.Of().Names.Kind != batch[0].Claim.Of().Names.Kind {
 			return false
 		}
 	}

@@ -56,9 +56,6 @@ func (c *Claim) Wait(ctx context.Context, remark claim.Report) (node.Grant, erro
 		if !clock.Sleep(ctx, pause.Next()) {
 			return node.Grant{}, wire.GivenUp("acquire", c.Entry.Names.Name, err, wire.CauseOf(ctx))
 		}
-		if c.q.ctx.Err() != nil {
-			return node.Grant{}, wire.ErrClosed
-		}
 	}
 	if c.contest == nil {
 		c.contest = newContest(c)
@@ -213,43 +210,38 @@ func (c *Claim) release(next *Claim) error {
 	}
 	now, least := clock.Now(), c.q.least()
 	out := c.q.answers("release", c.Entry.Names.Name)
-	idle := c.q.idle()
-	for i, v := range c.contest.voters {
+	for _, v := range c.contest.voters {
 		v.Ear().Releasing() // a grant that arrives from here on may have to be swept
 		v.Count.Least = least
-		switch {
-		case idle[i]:
-			out.add(v.member, node.ErrIdle)
-			v.End(true)
-		case next == nil:
-			if !c.q.crew.Start(func() { c.releaseAt(v, nil, "", out) }) {
-				out.add(v.member, wire.ErrClosed)
-				v.End(true)
-			}
-		default:
-			c.releaseFor(v, next.contest, next.contest.voters[i], out, now)
-		}
 	}
+	c.q.each(func(m *member) func() {
+		v := c.contest.voters[m.index-1]
+		if next == nil {
+			return func() { c.releaseAt(v, nil, "", out) }
+		}
+		return c.releaseFor(v, next.contest.voters[m.index-1], out, now)
+	}, func(m *member, why error) {
+		out.add(m, why)
+		c.contest.voters[m.index-1].End(true)
+		if next != nil && why != node.ErrIdle { // the vote was begun
+			close(next.contest.voters[m.index-1].voteDone)
+		}
+	})
 	return out.wait(context.Background())
 }
 
-// releaseFor releases at one node. Its answer is a vote of next's contest, and is begun and cast as
-// one, so that next sends no other vote there before it is over.
-func (c *Claim) releaseFor(v *voter, next *contest, n *voter, out *answers, now clock.Stamp) {
+// releaseFor returns what releases at one node. Its answer is a vote of n's contest, and is begun and
+// cast as one, so that n sends no other vote there before it is over.
+func (c *Claim) releaseFor(v, n *voter, out *answers, now clock.Stamp) func() {
 	n.Belief.Begin(now)
 	answered := n.beginVote(now)
-	if c.q.crew.Start(func() {
+	return func() {
 		got := vote{voter: n, sent: now}
 		began := time.Now()
-		got.Answer, got.err = c.releaseAt(v, &n.Claim, next.ticketText, out)
+		got.Answer, got.err = c.releaseAt(v, &n.Claim, n.contest.ticketText, out)
 		got.took = time.Since(began)
-		next.cast(got, answered)
-	}) {
-		return
+		n.contest.cast(got, answered)
 	}
-	close(answered)
-	out.add(v.member, wire.ErrClosed)
-	v.End(true)
 }
 
 // releaseAt releases at one node, and waits before for a vote of c that is out there. A node that

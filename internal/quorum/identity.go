@@ -12,7 +12,6 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/link"
-	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -28,25 +27,14 @@ type identity struct {
 // With Auto, and if no node that answered is marked, it waits for all nodes. If every one of them
 // is fresh it declares them new: no client can hold a lock then.
 func (q *Quorum) prepare(ctx context.Context) error {
-	if q.ready.Load() {
+	switch {
+	case q.ready.Load():
 		return nil
+	case q.ctx.Err() != nil:
+		return wire.ErrClosed
 	}
 	out := q.answers("prepare", "")
-	idle := q.idle()
-	for i, m := range q.members {
-		if idle[i] {
-			out.add(m, node.ErrIdle)
-			continue
-		}
-		// The check has the client's context: other callers wait for it when this one has left.
-		if !q.crew.Start(func() {
-			ctx, cancel := context.WithTimeout(q.ctx, q.cfg.Timeout)
-			defer cancel()
-			out.add(m, q.check(ctx, m))
-		}) {
-			return wire.ErrClosed
-		}
-	}
+	q.askTimed(q.ctx, out, q.check) // the client's context: other callers wait for it when this one has left
 	for !q.known(out) {
 		select {
 		case <-out.changed:

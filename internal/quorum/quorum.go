@@ -84,37 +84,39 @@ func (q *Quorum) idle() []bool {
 	return idle
 }
 
-// ask asks every member and returns at once. Answers go into out as they come. A member that is not
-// asked counts as one that failed: out must hear of each, or its waiter would wait for ever.
-func (q *Quorum) ask(ctx context.Context, out *answers, do func(context.Context, *member) error) {
+// each starts what work returns for every member, and returns at once. For a member that is left
+// alone, or once the client is closed, it calls not instead, with why.
+func (q *Quorum) each(work func(m *member) func(), not func(m *member, why error)) {
 	for i, idle := range q.idle() {
-		m := q.members[i]
-		if idle {
-			out.add(m, node.ErrIdle)
-			continue
-		}
-		if !q.crew.Start(func() { out.add(m, do(ctx, m)) }) {
-			out.add(m, wire.ErrClosed)
+		if m := q.members[i]; idle {
+			not(m, node.ErrIdle)
+		} else if !q.crew.Start(work(m)) {
+			not(m, wire.ErrClosed)
 		}
 	}
 }
 
-// askAll asks every member and returns when all have answered or timed out.
+// ask asks every member and returns at once. Answers go into out as they come. A member that is not
+// asked counts as one that failed: out must hear of each, or its waiter would wait for ever.
+func (q *Quorum) ask(ctx context.Context, out *answers, do func(context.Context, *member) error) {
+	q.each(func(m *member) func() { return func() { out.add(m, do(ctx, m)) } }, out.add)
+}
+
+// askTimed is ask for what has no timeout of its own, since it goes past the link.
+func (q *Quorum) askTimed(ctx context.Context, out *answers, do func(context.Context, *member) error) {
+	q.ask(ctx, out, func(ctx context.Context, m *member) error {
+		ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
+		defer cancel()
+		return do(ctx, m)
+	})
+}
+
+// askAll is askTimed, and returns when all have answered or timed out.
 func (q *Quorum) askAll(ctx context.Context, out *answers, do func(context.Context, *member) error) {
-	var wg sync.WaitGroup
-	for i, idle := range q.idle() {
-		m := q.members[i]
-		if idle {
-			out.add(m, node.ErrIdle)
-			continue
-		}
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
-			defer cancel()
-			out.add(m, do(ctx, m))
-		})
+	q.askTimed(ctx, out, do)
+	for !out.complete() {
+		<-out.changed
 	}
-	wg.Wait()
 }
 
 // Inspect returns what a quorum of nodes knows of a lock.
