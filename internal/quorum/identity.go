@@ -50,7 +50,7 @@ func (q *Quorum) prepare(ctx context.Context) error {
 	if err := out.err(); err != nil {
 		return err
 	}
-	if q.cfg.Auto && out.agreed() == len(q.members) && !q.marked() {
+	if agree, _, _ := out.count(); q.cfg.Auto && agree == len(q.members) && !q.marked() {
 		if err := q.declare(ctx); err != nil {
 			return err
 		}
@@ -61,7 +61,8 @@ func (q *Quorum) prepare(ctx context.Context) error {
 
 // known reports whether the answers are enough to go on, or no more are to come.
 func (q *Quorum) known(out *answers) bool {
-	enough := out.agreed() >= q.need && (!q.cfg.Auto || q.marked())
+	agree, _, _ := out.count()
+	enough := agree >= q.need && (!q.cfg.Auto || q.marked())
 	return enough || out.invalid() != nil || out.complete()
 }
 
@@ -144,8 +145,8 @@ func (q *Quorum) declare(ctx context.Context) error {
 		}
 		return err
 	})
-	if err := out.err(); err != nil || changed.Load() || out.agreed() < len(q.members) {
-		return err
+	if agree, _, _ := out.count(); changed.Load() || agree < len(q.members) {
+		return out.err()
 	}
 	out = q.answers("initialize", "")
 	q.askAll(ctx, out, func(ctx context.Context, m *member) error {

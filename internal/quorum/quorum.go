@@ -140,7 +140,7 @@ func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 		return err
 	})
 	enough := func() bool {
-		left := out.outstanding() // read first: else an answer in between would be in neither
+		_, _, left := out.count() // read first: else an answer in between would be in neither
 		return q.decides(seen(), left)
 	}
 	if err := out.waitMost(ctx, enough, q.voteTimeout()); err != nil {
