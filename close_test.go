@@ -121,7 +121,7 @@ func TestLockReturnsWhenClosedWhileItLengthensItsLease(t *testing.T) {
 	require.Eventually(t, func() bool { // the hold is lost
 		c.keeper.dog.mu.Lock()
 		defer c.keeper.dog.mu.Unlock()
-		return len(c.keeper.dog.holds) == 0
+		return len(c.keeper.dog.holds.All()) == 0
 	}, patience, time.Millisecond)
 	w.Filter(nil)
 	w.Release()

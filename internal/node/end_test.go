@@ -60,9 +60,9 @@ func sweepOf(c *Claim) sweeping {
 	switch {
 	case w == nil:
 		return not
-	case w.at == clock.Now():
+	case w.Due == clock.Now():
 		return atOnce
-	case w.at == clock.Now().Add(sweepGrace):
+	case w.Due == clock.Now().Add(sweepGrace):
 		return soon
 	}
 	panic("swept at another time")
