@@ -22,9 +22,7 @@ type Claim struct {
 	// These are touched only by the goroutine that contends. There is one at a time.
 	report  claim.Report // takes what was heard, for the lock's gate; may be nil
 	failure error        // of the last round of votes; nil when enough were answered
-	holder  string       // the owner in the way, "" for unknown
-	ttl     time.Duration
-	wanted  bool // the holder's client was told that the lock is wanted
+	wanted  bool         // the holder's client was told that the lock is wanted
 }
 
 // Claim returns the claim of an entry. Nothing is sent.
@@ -99,12 +97,24 @@ func (c *Claim) Try(ctx context.Context) (node.Grant, error) {
 }
 
 func (c *Claim) held(cause error) error {
-	return &wire.HeldError{Name: c.Entry.Names.Name, Holder: c.holder, TTL: c.ttl, Wanted: c.wanted, Cause: cause}
+	holder, ttl := c.Seen()
+	return &wire.HeldError{Name: c.Entry.Names.Name, Holder: holder, TTL: ttl, Wanted: c.wanted, Cause: cause}
 }
 
-// Seen returns which owner held the lock when the entry asked, and what was left of the lease: of
-// all answers, the one with the most left.
-func (c *Claim) Seen() (holder string, ttl time.Duration) { return c.holder, c.ttl }
+// Seen returns which owner held the lock when the entry last asked, and what was left of the lease:
+// of the nodes' last answers, the one with the most left.
+func (c *Claim) Seen() (holder string, ttl time.Duration) {
+	if c.contest == nil {
+		return "", 0
+	}
+	for _, v := range c.contest.voters {
+		taken := v.Belief.Number == 0 && v.holder != "" && v.holder != c.Entry.ID
+		if taken && (holder == "" || v.ttl > ttl) {
+			holder, ttl = v.holder, v.ttl
+		}
+	}
+	return holder, ttl
+}
 
 // Watch makes news about the lock go to what keeps it.
 func (c *Claim) Watch(w *hub.Watcher) {

@@ -187,3 +187,26 @@ func TestAbandonWaitsForNoVote(t *testing.T) {
 	require.Equal(t, "vote ends", within(t, d.news))
 	require.Equal(t, "sweep", within(t, d.news))
 }
+
+// What a contender has seen is what the nodes answered last, not the longest lease that it ever heard of.
+func TestSeenIsOfTheLastAnswers(t *testing.T) {
+	q := stubs(t, 3, unsaid)
+	c := contender(t, q)
+	answers := func(holder string, left ...time.Duration) {
+		for i, ttl := range left {
+			v := c.contest.voters[i]
+			c.contest.takeVote(vote{voter: v, sent: clock.Now(), Answer: wire.Answer{Number: 1, Holder: holder, TTL: ttl}})
+		}
+	}
+	seen := func(holder string, ttl time.Duration) {
+		t.Helper()
+		gotHolder, gotTTL := c.Seen()
+		require.Equal(t, holder, gotHolder)
+		require.Equal(t, ttl, gotTTL)
+	}
+	seen("", 0)
+	answers("one", 20*time.Second, 30*time.Second, 10*time.Second)
+	seen("one", 30*time.Second)
+	answers("two", 5*time.Second, 6*time.Second, 7*time.Second)
+	seen("two", 7*time.Second)
+}

@@ -245,9 +245,6 @@ func (t *contest) refused(v *voter, got vote) {
 	}
 	v.refusals++
 	t.claim.wanted = t.claim.wanted || got.Wanted
-	if c := t.claim; c.holder == "" || v.ttl > c.ttl {
-		c.holder, c.ttl = v.holder, v.ttl
-	}
 }
 
 // lookAgain is how long after a vote to vote again if no message comes. Messages are only faster:
