@@ -40,8 +40,8 @@ func (h *Hub) StartPlain(inbox bool) {
 		h.vet()
 	}
 	h.feed = f
-	h.spawn(f.run)
-	h.spawn(h.tidy)
+	h.Go(f.run)
+	h.Go(h.tidy)
 }
 
 func (f *plainFeed) open(r *room)  { f.change(r.names.Unlock, r.names.Listen) }
@@ -90,7 +90,9 @@ func (f *plainFeed) session(ctx context.Context) error {
 	err = f.follow(ctx, conn)
 	// Nothing of ours may stay on a connection that goes back to the user's pool. Closing one whose
 	// server hangs takes the client library a second.
-	f.h.wg.Go(conn.Close)
+	if !f.h.Go(conn.Close) {
+		conn.Close()
+	}
 	return err
 }
 
@@ -107,10 +109,12 @@ func (f *plainFeed) connect(ctx context.Context) (driver.Listener, error) {
 		err  error
 	}
 	got := make(chan result, 1)
-	f.h.wg.Go(func() {
+	if !f.h.Go(func() {
 		conn, err := f.h.rdb.Listen(ctx, f.h)
 		got <- result{conn, err}
-	})
+	}) {
+		return nil, ctx.Err()
+	}
 	slow := time.NewTimer(slowConnection)
 	defer slow.Stop()
 	for {
