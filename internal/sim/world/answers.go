@@ -32,6 +32,9 @@ func (p *process) puts(l *line, c *command) {
 	if p.foreign || c.lock == "" {
 		return
 	}
+	if c.op == subscribes {
+		p.subscribing++
+	}
 	c.question = &question{node: l.node.index, asks: c.op == "acquire" || c.op == "vote", sent: time.Now()}
 	q := p.asks[c.lock]
 	if q == nil {
@@ -48,6 +51,9 @@ func (p *process) hearsOf(c *command, v driver.Value, err error) {
 	q := p.asks[c.lock]
 	if c.question == nil || q == nil {
 		return
+	}
+	if c.op == subscribes {
+		p.subscribing--
 	}
 	q.out = slices.DeleteFunc(q.out, func(one *question) bool { return one == c.question })
 	if err != nil || v.Err() != nil {
@@ -109,11 +115,12 @@ func (w *World) answeredSince(t Try, p *process, q *questions, began time.Time) 
 
 // silentSince demands that some question failed, was out for long, or was not answered, as long as the call was made. The
 // last answer to a question for the lock is then younger than a command may take. A call beside others may have been behind
-// one of them in the local line. Where a node refused another lock of the process, or left it without an answer, all
+// one of them in the local line. The first holder of a process waits until Redis has answered whether the process may
+// subscribe its inbox. Where a node refused another lock of the process, or left it without an answer, all
 // its locks ask that node as seldom as one would, and tell what it said.
 func (w *World) silentSince(t Try, p *process, q *questions, began time.Time, err error) {
 	now, lately := time.Now(), began.Add(-2*w.plan.Timeout())
-	if p.calls > 1 || len(q.out) > 0 || !p.failed.Before(lately) || w.forbade {
+	if p.calls > 1 || len(q.out) > 0 || p.subscribing > 0 || !p.failed.Before(lately) || w.forbade {
 		return
 	}
 	heard := 0

@@ -75,15 +75,15 @@ var commandKinds = map[string]string{
 }
 
 // twice is what an uncontended lock that is entered twice costs: to ask, to count up and down, and
-// to end. On a quorum those that heard last are told the fencing token, and guarded nodes that were not
-// declared new in time are told a counter the first time, and asked again.
+// to end. On a quorum those that heard last are told the fencing token. A guarded node that was not
+// declared new in time is told a counter the first time, and asked again after that and with each answer of another.
 func (p *Plan) twice() int {
 	each, n := 4, p.Topology.Nodes
 	if n > 1 {
 		each = 6
 	}
 	if p.Topology.Guarded {
-		each += 2
+		each += 1 + n
 	}
 	return each * n
 }

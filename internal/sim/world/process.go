@@ -31,7 +31,9 @@ type process struct {
 	ledger    *ledger
 	lines     []*line // to each node
 	asks      map[string]*questions
-	failed    time.Time // when a command of it was last refused, or not answered
+	// subscribing is how many subscriptions and their ends are not answered.
+	subscribing int
+	failed      time.Time // when a command of it was last refused, or not answered
 }
 
 // newProcess opens a client with lines of its own. It is called under the world's mutex, or before
