@@ -223,4 +223,22 @@ func init() {
 		}
 		return redlockOver(nodes, cfg), nil
 	}
+	opening.Beside = func(client any, rdb driver.Redis) (any, error) {
+		is, cfg := &client.(*Client).keeper.cfg, defaultConfig()
+		cfg.lease, cfg.timeout = is.lease, is.timeout
+		cfg.prefix, cfg.pubsub, cfg.retention, cfg.retained = is.prefix, is.pubsub, is.retention, true
+		cfg.guard, cfg.longest, cfg.guarded = is.guard, is.longest, true
+		cfg, err := cfg.with(nil, true)
+		if err != nil {
+			return nil, err
+		}
+		return newOver(rdb, cfg)
+	}
+	opening.ClientOf = func(lease any) string {
+		l := lease.(*Lease)
+		if l.zero() {
+			return ""
+		}
+		return l.h.k.id
+	}
 }

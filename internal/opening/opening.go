@@ -10,3 +10,10 @@ var New func(rdb driver.Redis, opts any) (client any, err error)
 
 // NewRedlock makes a *relock.Client over a quorum of nodes; opts are []relock.Option.
 var NewRedlock func(nodes []driver.Redis, opts any) (client any, err error)
+
+// Beside makes a *relock.Client of another process over rdb. What clients of one Redis must agree in is
+// as in client, a *relock.Client; all else is as by default.
+var Beside func(client any, rdb driver.Redis) (other any, err error)
+
+// ClientOf returns the id of the client whose lock a *relock.Lease holds, "" for one that no Lock returned.
+var ClientOf func(lease any) string
