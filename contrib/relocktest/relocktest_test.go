@@ -400,7 +400,7 @@ func TestMisuseIsTold(t *testing.T) {
 		require.NoError(t, over.Unlock(t.Context()))
 		for want, run := range map[string]func(testing.TB){
 			"relocktest: Hold: relock: lock \"k\" not acquired": func(t testing.TB) { Hold(t, locks, "k") },
-			"relocktest: Hold: relock: invalid name":            func(t testing.TB) { Hold(t, locks, "") },
+			"relocktest: Hold: relock: invalid lock name":       func(t testing.TB) { Hold(t, locks, "") },
 			"relocktest: relock: invalid option":                func(t testing.TB) { New(t, relock.WithLease(0)) },
 			"Hold: no client of this package, or one whose":     func(t testing.TB) { Hold(t, gone, "k") },
 			"Crash: no client of this package":                  func(t testing.TB) { Crash(t, nil) },
