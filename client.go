@@ -34,6 +34,11 @@ type Client struct {
 // lock is waited for or held. A Redis that cannot be reached is no error here. New fails with
 // ErrInvalidOption for a nil rdb or an option that cannot work.
 func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
+	return newOver(overrueidis.New(rdb), opts)
+}
+
+// newOver is New over a driver.
+func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
 	if isNil(rdb) {
 		return nil, fmt.Errorf("%w: the Redis client is nil", ErrInvalidOption)
 	}
@@ -41,11 +46,6 @@ func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newOver(overrueidis.New(rdb), cfg)
-}
-
-// newOver is New over a driver.
-func newOver(rdb driver.Redis, cfg config) (*Client, error) {
 	id := uuid.NewString()
 	if cfg.guard == GuardOff {
 		return newClientOver(id, cfg, newSingle(rdb, id, &cfg)), nil
@@ -59,10 +59,13 @@ func newOver(rdb driver.Redis, cfg config) (*Client, error) {
 	return newClientOver(id, cfg, newQuorum([]driver.Redis{rdb}, id, &cfg)), nil
 }
 
-// isNil reports whether rdb is no client, or a nil pointer to one.
-func isNil(rdb rueidis.Client) bool {
-	v := reflect.ValueOf(rdb)
-	return rdb == nil || v.Kind() == reflect.Pointer && v.IsNil()
+// isNil reports whether rdb is over no client, or over a nil pointer to one.
+func isNil(rdb driver.Redis) bool {
+	if rdb == nil {
+		return true
+	}
+	v := reflect.ValueOf(rdb.Client())
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
@@ -209,30 +212,18 @@ func (c *Client) Close() {
 
 // The package lets the other modules of its repository open clients over drivers of their own.
 func init() {
-	opening.New = func(rdb driver.Redis, opts any) (any, error) {
-		cfg, err := defaultConfig().with(opts.([]Option), true)
-		if err != nil {
-			return nil, err
-		}
-		return newOver(rdb, cfg)
-	}
-	opening.NewRedlock = func(nodes []driver.Redis, opts any) (any, error) {
-		cfg, err := redlockConfig(len(nodes), opts.([]Option))
-		if err != nil {
-			return nil, err
-		}
-		return redlockOver(nodes, cfg), nil
-	}
+	opening.New = func(rdb driver.Redis, opts any) (any, error) { return newOver(rdb, opts.([]Option)) }
+	opening.NewRedlock = func(nodes []driver.Redis, opts any) (any, error) { return redlockOver(nodes, opts.([]Option)) }
 	opening.Beside = func(client any, rdb driver.Redis) (any, error) {
-		is, cfg := &client.(*Client).keeper.cfg, defaultConfig()
-		cfg.lease, cfg.timeout = is.lease, is.timeout
-		cfg.prefix, cfg.pubsub, cfg.retention, cfg.retained = is.prefix, is.pubsub, is.retention, true
-		cfg.guard, cfg.longest, cfg.guarded = is.guard, is.longest, true
-		cfg, err := cfg.with(nil, true)
-		if err != nil {
-			return nil, err
+		is := &client.(*Client).keeper.cfg
+		opts := []Option{
+			WithLease(is.lease), WithNamePrefix(is.prefix), WithPubSub(is.pubsub),
+			WithTokenRetention(is.retention), WithRestartGuard(is.guard, is.longest),
 		}
-		return newOver(rdb, cfg)
+		if is.timeout > 0 {
+			opts = append(opts, WithCommandTimeout(is.timeout))
+		}
+		return newOver(rdb, opts)
 	}
 	opening.ClientOf = func(lease any) string {
 		l := lease.(*Lease)

@@ -28,6 +28,15 @@ import (
 // It fails with ErrInvalidOption for no node, a nil or doubled client, a Cluster, or an option that
 // cannot work.
 func NewRedlock(nodes []rueidis.Client, opts ...Option) (*Client, error) {
+	drivers := make([]driver.Redis, len(nodes))
+	for i, rdb := range nodes {
+		drivers[i] = overrueidis.New(rdb)
+	}
+	return redlockOver(drivers, opts)
+}
+
+// redlockOver is NewRedlock over drivers.
+func redlockOver(nodes []driver.Redis, opts []Option) (*Client, error) {
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf("%w: no nodes", ErrInvalidOption)
 	}
@@ -35,40 +44,27 @@ func NewRedlock(nodes []rueidis.Client, opts ...Option) (*Client, error) {
 		if isNil(rdb) {
 			return nil, fmt.Errorf("%w: node %d is nil", ErrInvalidOption, i+1)
 		}
-		twin := slices.IndexFunc(nodes, func(other rueidis.Client) bool { return same(rdb, other) })
+		twin := slices.IndexFunc(nodes[:i], func(other driver.Redis) bool { return same(rdb.Client(), other.Client()) })
 		switch {
-		case twin >= 0 && twin < i:
+		case twin >= 0:
 			return nil, fmt.Errorf("%w: node %d is node %d again", ErrInvalidOption, i+1, twin+1)
-		case rdb.Mode() == rueidis.ClientModeCluster:
+		case rdb.Cluster():
 			return nil, fmt.Errorf("%w: node %d is a Cluster; a quorum is of single masters", ErrInvalidOption, i+1)
 		}
 	}
-	cfg, err := redlockConfig(len(nodes), opts)
+	cfg := defaultConfig()
+	cfg.nodes, cfg.guard, cfg.longest = len(nodes), GuardAuto, defaultLease
+	cfg, err := cfg.with(opts, true)
 	if err != nil {
 		return nil, err
 	}
-	drivers := make([]driver.Redis, len(nodes))
-	for i, rdb := range nodes {
-		drivers[i] = overrueidis.New(rdb)
-	}
-	return redlockOver(drivers, cfg), nil
-}
-
-func redlockConfig(nodes int, opts []Option) (config, error) {
-	cfg := defaultConfig()
-	cfg.nodes, cfg.guard, cfg.longest = nodes, GuardAuto, defaultLease
-	return cfg.with(opts, true)
-}
-
-// redlockOver is NewRedlock over drivers.
-func redlockOver(nodes []driver.Redis, cfg config) *Client {
 	id := uuid.NewString()
-	return newClientOver(id, cfg, newQuorum(nodes, id, &cfg))
+	return newClientOver(id, cfg, newQuorum(nodes, id, &cfg)), nil
 }
 
 // same reports whether two clients are one. Wrappers that cannot be compared are told apart by the
 // server behind them.
-func same(a, b rueidis.Client) bool {
+func same(a, b any) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 

@@ -48,8 +48,8 @@ var _ driver.Redis = (*inMemory)(nil)
 // Cluster is false.
 func (d *inMemory) Cluster() bool { return false }
 
-// Slot is 0.
-func (d *inMemory) Slot(string) uint16 { return 0 }
+// Client is the driver itself.
+func (d *inMemory) Client() any { return d }
 
 // Run runs a script by its hash, and by its text where the server asks for that.
 func (d *inMemory) Run(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {

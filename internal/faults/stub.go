@@ -16,7 +16,7 @@ type Stub struct {
 	OnDo     func(ctx context.Context, command []string) (driver.Value, error)
 	OnListen func(ctx context.Context) error            // why there is no connection, nil where there is one
 	OnSub    func(ctx context.Context, ch string) error // why a channel may not be subscribed
-	SlotOf   func(key string) uint16                    // makes it a Cluster
+	Slots    bool                                       // it is a Cluster
 	mu       sync.Mutex                                 // guards ears
 	ears     []*ear                                     // those that listen
 }
@@ -24,15 +24,10 @@ type Stub struct {
 var errNotStubbed = errors.New("faults: the stub has no answer")
 
 // Cluster reports whether keys have slots.
-func (s *Stub) Cluster() bool { return s.SlotOf != nil }
+func (s *Stub) Cluster() bool { return s.Slots }
 
-// Slot is what SlotOf says.
-func (s *Stub) Slot(key string) uint16 {
-	if s.SlotOf == nil {
-		return 0
-	}
-	return s.SlotOf(key)
-}
+// Client is the stub itself.
+func (s *Stub) Client() any { return s }
 
 // Run is answered by OnRun.
 func (s *Stub) Run(ctx context.Context, script *driver.Script, keys, args []string) (driver.Value, error) {

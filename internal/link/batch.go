@@ -80,7 +80,7 @@ func (l *Link) Share(ctx context.Context, timeout time.Duration, s *Script, keys
 	// The timer may have fired before batched was set. Then it has sent no errOverdue, and await
 	// would wait for it in vain.
 	if c.batched.Store(true); c.expired.Load() {
-		return driver.Value{}, fmt.Errorf("%w: %w", ErrUnsent, &Left{Cause: context.DeadlineExceeded})
+		return driver.Value{}, fmt.Errorf("%w: %w", driver.ErrUnsent, &Left{Cause: context.DeadlineExceeded})
 	}
 	l.dispatch(b, b.enqueue(c, s))
 	return l.await(ctx, b, c)
@@ -90,7 +90,7 @@ func (l *Link) batcherOf(keys []string) *batcher {
 	if l.batchers == nil {
 		return &l.batcher
 	}
-	slot := &l.batchers[l.rdb.Slot(keys[0])]
+	slot := &l.batchers[driver.Slot(keys[0])]
 	if slot.Load() == nil {
 		slot.CompareAndSwap(nil, new(batcher))
 	}
@@ -127,7 +127,7 @@ func (l *Link) await(ctx context.Context, b *batcher, c *command) (driver.Value,
 		err = context.DeadlineExceeded
 	}
 	if b.withdraw(c) {
-		return driver.Value{}, fmt.Errorf("%w: %w", ErrUnsent, &Left{Cause: err})
+		return driver.Value{}, fmt.Errorf("%w: %w", driver.ErrUnsent, &Left{Cause: err})
 	}
 	// The call is out, or has been answered in this moment. An overdue call was claimed by the
 	// timer.

@@ -78,7 +78,7 @@ func full(t *testing.T, h *held, l *Link, wg *sync.WaitGroup) []*sent {
 }
 
 func share(ctx context.Context, l *Link, what string, late Latecomer) (string, error) {
-	v, err := l.Share(ctx, time.Minute, pair, []string{"k" + what}, []string{what}, late)
+	v, err := l.Share(ctx, time.Minute, pair, []string{"{k}" + what}, []string{what}, late)
 	if err != nil {
 		return "", err
 	}
@@ -138,7 +138,7 @@ func TestManyGoTogether(t *testing.T) {
 	require.Equal(t, strconv.Itoa(together), c.args[0])
 	require.Len(t, c.args, 1+together, "what says nothing is left out")
 	for i, key := range c.keys {
-		require.Equal(t, "k"+c.args[1+i], key)
+		require.Equal(t, "{k}"+c.args[1+i], key)
 	}
 	await(t, l, 3)
 	closed := make(chan struct{})
@@ -167,7 +167,7 @@ func TestLeavingABatch(t *testing.T) {
 	cancel(why)
 	for range 3 {
 		err := within(t, left)
-		require.ErrorIs(t, err, ErrUnsent)
+		require.ErrorIs(t, err, driver.ErrUnsent)
 		require.ErrorIs(t, err, why)
 		require.False(t, MayHaveRun(err))
 	}
@@ -183,7 +183,7 @@ func TestLeavingABatch(t *testing.T) {
 	cancel(why)
 	for range together {
 		err := within(t, left)
-		require.NotErrorIs(t, err, ErrUnsent)
+		require.NotErrorIs(t, err, driver.ErrUnsent)
 		require.ErrorIs(t, err, why)
 		require.True(t, MayHaveRun(err))
 	}
@@ -211,7 +211,7 @@ func TestTimeIsOverInABatch(t *testing.T) {
 		defer cancel()
 		for _, ctx := range []context.Context{ctx, context.Background()} {
 			err := shortly(ctx, nil)
-			require.ErrorIs(t, err, ErrUnsent)
+			require.ErrorIs(t, err, driver.ErrUnsent)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Zero(t, waiters(l))
 		}
@@ -227,7 +227,7 @@ func TestTimeIsOverInABatch(t *testing.T) {
 		c := <-h.came
 		for range together {
 			err := <-left
-			require.NotErrorIs(t, err, ErrUnsent)
+			require.NotErrorIs(t, err, driver.ErrUnsent)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.True(t, MayHaveRun(err))
 		}
@@ -284,7 +284,7 @@ func TestFailuresOfABatch(t *testing.T) {
 		}},
 		"lost": {func(*sent) error { return errors.New("broken") }, func(_ string, err error) bool { return MayHaveRun(err) }},
 		"refused": {func(c *sent) error {
-			if slices.Contains(c.keys, "kbad") {
+			if slices.Contains(c.keys, "{k}bad") {
 				return refused
 			}
 			return nil
@@ -328,19 +328,19 @@ func TestFailuresOfABatch(t *testing.T) {
 // On a Cluster only those of one slot wait for one another.
 func TestSlotsAreApart(t *testing.T) {
 	h := newHeld()
-	h.SlotOf = func(key string) uint16 { return uint16(len(key) / 10) } // a long name is of another slot
+	h.Slots = true
 	l := New(h, time.Minute, nil)
 	var wg sync.WaitGroup
 	out := full(t, h, l, &wg)
 	wg.Go(func() {
-		got, err := share(t.Context(), l, "another slot's", nil)
-		if err != nil || got != "another slot's" {
+		v, err := l.Share(t.Context(), time.Minute, pair, []string{"{l}"}, []string{"another slot's"}, nil)
+		if got, _ := v.Text(); err != nil || got != "another slot's" {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
 	c := within(t, h.came)
 	require.False(t, c.many)
-	require.Equal(t, []string{"kanother slot's"}, c.keys)
+	require.Equal(t, []string{"{l}"}, c.keys)
 	calm(h, &wg, append(out, c))
 	l.Close()
 }

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +47,6 @@ const (
 	lanePermits        = 256 // commands out at once to one Redis
 	clusterLanes       = 16  // of 1,024 slots each
 	clusterLanePermits = 64
-	clusterSlots       = 1 << 14
 )
 
 // New returns a link. It calls ended, unless that is nil, when a command has ended that had its
@@ -58,7 +56,7 @@ func New(rdb driver.Redis, timeout time.Duration, ended func(error)) *Link {
 	lanes, permits := 1, lanePermits
 	if rdb.Cluster() {
 		lanes, permits = clusterLanes, clusterLanePermits
-		l.batchers = make([]atomic.Pointer[batcher], clusterSlots)
+		l.batchers = make([]atomic.Pointer[batcher], driver.Slots)
 	}
 	for range lanes {
 		l.lanes = append(l.lanes, make(chan struct{}, permits))
@@ -79,7 +77,7 @@ type unheeded struct{}
 func (unheeded) Late(error) {}
 
 // Do runs a script and returns its answer, or an error when ctx ended or timeout was over first.
-// The error is ErrUnsent where the command surely never ran. Where it may have, late hears what
+// The error is driver.ErrUnsent where the command surely never ran. Where it may have, late hears what
 // became of it in the end, unless late is nil.
 func (l *Link) Do(ctx context.Context, timeout time.Duration, s *driver.Script, keys, args []string,
 	late Latecomer) (driver.Value, error) {
@@ -117,7 +115,7 @@ func enter(ctx context.Context, timeout time.Duration, lane chan struct{}) error
 }
 
 func unsent(ctx context.Context) error {
-	return fmt.Errorf("%w: %w", ErrUnsent, &Left{Cause: context.Cause(ctx)})
+	return fmt.Errorf("%w: %w", driver.ErrUnsent, &Left{Cause: context.Cause(ctx)})
 }
 
 // command is a command that is out, or a call that is queued for a batch. It is its own context,
@@ -247,11 +245,8 @@ func (l *Link) lane(keys []string) chan struct{} {
 	if len(l.lanes) == 1 {
 		return l.lanes[0]
 	}
-	return l.lanes[int(l.rdb.Slot(keys[0]))*len(l.lanes)>>14]
+	return l.lanes[int(driver.Slot(keys[0]))*len(l.lanes)/driver.Slots]
 }
-
-// Slot is the Cluster slot of a key.
-func (l *Link) Slot(key string) uint16 { return l.rdb.Slot(key) }
 
 func leave(lane chan struct{}) {
 	if lane != nil {
@@ -271,9 +266,6 @@ func (l *Link) Close() {
 // Draining reports whether Close waits for commands that are out.
 func (l *Link) Draining() bool { return l.out.Awaited() }
 
-// ErrUnsent says that a command was never given to Redis.
-var ErrUnsent = errors.New("not sent")
-
 // Left says that a caller left before the answer came, and why. It matches its cause by errors.Is
 // but never by errors.As: a cause is the caller's own, and may be what some other Redis answered.
 type Left struct{ Cause error }
@@ -281,9 +273,9 @@ type Left struct{ Cause error }
 // Error is the cause's.
 func (e *Left) Error() string { return e.Cause.Error() }
 
-// Is reports whether the cause is target. It is never true for ErrUnsent: such a cause is about
+// Is reports whether the cause is target. It is never true for driver.ErrUnsent: such a cause is about
 // another command.
-func (e *Left) Is(target error) bool { return target != ErrUnsent && errors.Is(e.Cause, target) }
+func (e *Left) Is(target error) bool { return target != driver.ErrUnsent && errors.Is(e.Cause, target) }
 
 // Reply returns what Redis answered, "" when err is no error of Redis's.
 func Reply(err error) string {
@@ -298,11 +290,5 @@ func Reply(err error) string {
 func Unanswered(err error) bool { return err != nil && Reply(err) == "" }
 
 // MayHaveRun reports whether an unanswered command that failed with err may have run, or may run
-// yet. A command that was never sent did not run. A connection that was refused carried nothing.
-func MayHaveRun(err error) bool {
-	if !Unanswered(err) || errors.Is(err, ErrUnsent) {
-		return false
-	}
-	var dial *net.OpError
-	return !errors.As(err, &dial) || dial.Op != "dial"
-}
+// yet. A command that was never sent did not run.
+func MayHaveRun(err error) bool { return Unanswered(err) && !errors.Is(err, driver.ErrUnsent) }

@@ -60,7 +60,7 @@ func TestLinkReturnsWithItsCallersContext(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
-			if errors.Is(err, ErrUnsent) {
+			if errors.Is(err, driver.ErrUnsent) {
 				unsent.Add(1)
 			}
 		})
@@ -131,7 +131,7 @@ func TestLatecomerHearsAReplyAsAnAnswer(t *testing.T) {
 
 // Only what was never sent surely did not run.
 func TestMayHaveRun(t *testing.T) {
-	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	refused := driver.Unsent(errors.New("connection refused"))
 	for name, tc := range map[string]struct {
 		err  error
 		want bool
@@ -141,7 +141,7 @@ func TestMayHaveRun(t *testing.T) {
 		"timed out":      {context.DeadlineExceeded, true},
 		"reset":          {&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, true},
 		"dial refused":   {fmt.Errorf("acquire: %w", refused), false},
-		"never had turn": {fmt.Errorf("acquire: %w", ErrUnsent), false},
+		"never had turn": {fmt.Errorf("acquire: %w", driver.ErrUnsent), false},
 		"caller left":    {&Left{Cause: context.Canceled}, true},
 	} {
 		require.Equal(t, tc.want, MayHaveRun(tc.err), name)
@@ -166,8 +166,8 @@ var alien = map[string]error{
 	"a reply": fmt.Errorf("the other lock: %w", &driver.ReplyError{Text: "WRONGTYPE Operation against a key"}),
 	"a refused connection": fmt.Errorf("the other lock: %w",
 		&net.OpError{Op: "dial", Err: errors.New("connection refused")}),
-	"what was not sent":      fmt.Errorf("the other lock: %w", ErrUnsent),
-	"another caller's cause": &Left{Cause: fmt.Errorf("%w: %w", ErrUnsent, context.Canceled)},
+	"what was not sent":      fmt.Errorf("the other lock: %w", driver.ErrUnsent),
+	"another caller's cause": &Left{Cause: fmt.Errorf("%w: %w", driver.ErrUnsent, context.Canceled)},
 }
 
 // What a caller left for tells nothing of the command that it left: neither an answer, nor that it never ran.
@@ -216,7 +216,7 @@ func TestCallersCauseBeforeItsTurn(t *testing.T) {
 			}
 			unsent := func(err error) {
 				require.ErrorIs(t, err, cause)
-				require.ErrorIs(t, err, ErrUnsent)
+				require.ErrorIs(t, err, driver.ErrUnsent)
 				require.True(t, Unanswered(err))
 				require.False(t, MayHaveRun(err))
 			}

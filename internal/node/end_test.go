@@ -23,9 +23,9 @@ var (
 	errRefused = fmt.Errorf("acquire: %w", &driver.ReplyError{Text: "WRONGTYPE Operation against a key"})
 	errUnheard = fmt.Errorf("acquire: %w", context.DeadlineExceeded)
 	reset      = &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
-	left       = &link.Left{Cause: fmt.Errorf("the other lock: %w", link.ErrUnsent)}
-	errNotSent = fmt.Errorf("%w: %w", link.ErrUnsent, &link.Left{Cause: context.Canceled})
-	errNoDial  = fmt.Errorf("acquire: %w", &net.OpError{Op: "dial", Err: errors.New("connection refused")})
+	left       = &link.Left{Cause: fmt.Errorf("the other lock: %w", driver.ErrUnsent)}
+	errNotSent = fmt.Errorf("%w: %w", driver.ErrUnsent, &link.Left{Cause: context.Canceled})
+	errNoDial  = fmt.Errorf("acquire: %w", driver.Unsent(errors.New("connection refused")))
 )
 
 // step is something that happens to a claim.

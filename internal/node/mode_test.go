@@ -21,8 +21,8 @@ func refusal(text string) driver.Value { return driver.Error(&driver.ReplyError{
 // cluster is a Cluster that grants every lock, and answers the question for sharded channels as answer does.
 func cluster(answer func() (driver.Value, error)) *faults.Stub {
 	return &faults.Stub{
-		SlotOf: func(string) uint16 { return 0 },
-		OnDo:   func(context.Context, []string) (driver.Value, error) { return answer() },
+		Slots: true,
+		OnDo:  func(context.Context, []string) (driver.Value, error) { return answer() },
 		OnRun: func(context.Context, *driver.Script, []string, []string) (driver.Value, error) {
 			return driver.List(driver.Int(1), driver.Int(1), driver.Int(1)), nil
 		},

@@ -134,7 +134,7 @@ func (n *Node) groupOf(e *wire.Entry) group {
 	if n.mode.Load() == modePlain {
 		return group{kind: e.Names.Kind}
 	}
-	return group{slot: n.link.Slot(e.Names.Lock), kind: e.Names.Kind}
+	return group{slot: driver.Slot(e.Names.Lock), kind: e.Names.Kind}
 }
 
 // Renew lengthens leases. It calls note once for each renewal, by its place in the batch, with why it

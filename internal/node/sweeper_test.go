@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -280,10 +279,7 @@ func TestSweepsOfManySlotsGoTogether(t *testing.T) {
 			var took time.Duration
 			began := time.Now()
 			n, closes := nodeOf(&faults.Stub{
-				SlotOf: func(key string) uint16 {
-					i, _ := strconv.Atoi(strings.TrimPrefix(key, "k"))
-					return uint16(i * 82 % (1 << 14)) // all over the Cluster
-				},
+				Slots: true,
 				OnRun: func(context.Context, *driver.Script, []string, []string) (driver.Value, error) {
 					mu.Lock()
 					out++
@@ -300,8 +296,12 @@ func TestSweepsOfManySlotsGoTogether(t *testing.T) {
 			})
 			n.mode.Store(modeRaceOnly)
 			n.sweeper.running = c.closing // then nothing is sent before the end
-			for i := range c.locks {
-				n.Hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 k%d", i, i))
+			taken := make(map[uint16]bool)
+			for i := 0; len(taken) < c.locks; i++ {
+				if name := fmt.Sprint("k", i); !taken[driver.Slot(name)] {
+					taken[driver.Slot(name)] = true
+					n.Hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 %s", i, name))
+				}
 			}
 			if !c.closing {
 				time.Sleep(time.Second)

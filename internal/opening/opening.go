@@ -1,6 +1,9 @@
 // Package opening lets modules of this repository make clients over a driver of their own: drivers
 // for other client libraries, and the simulator. The root package sets its functions; options and
 // clients travel as any, since this package stands below the root.
+//
+// New and NewRedlock check what they are given as relock.New and relock.NewRedlock do, and fail with
+// relock.ErrInvalidOption. A client that is returned with an error is a nil *relock.Client.
 package opening
 
 import "github.com/relock-go/relock/internal/driver"

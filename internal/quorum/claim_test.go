@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"errors"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -17,7 +16,7 @@ import (
 )
 
 // dialed is the error of a connection that was refused.
-var dialed = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+var dialed = driver.Unsent(errors.New("dial tcp: connection refused"))
 
 // diary notes what happens at a node.
 type diary struct {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/driver"
 )
 
 const (
@@ -58,7 +59,7 @@ func (c *Cluster) join() {
 		node.Do("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 		if i < masterCount {
 			command := []string{"CLUSTER", "ADDSLOTS"}
-			for slot := i * slotCount / masterCount; slot < (i+1)*slotCount/masterCount; slot++ {
+			for slot := i * driver.Slots / masterCount; slot < (i+1)*driver.Slots/masterCount; slot++ {
 				command = append(command, strconv.Itoa(slot))
 			}
 			node.Do(command...)
@@ -132,7 +133,7 @@ func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 
 // Slot returns the hash slot of key: that of the part between the first "{" and
 // the next "}" if it is not empty, of the whole key otherwise.
-func (c *Cluster) Slot(key string) uint16 { return slotOf(key) }
+func (c *Cluster) Slot(key string) uint16 { return driver.Slot(key) }
 
 // MasterFor returns the master that serves key, by the word of all nodes that
 // answer. During a failover it waits until they agree.
@@ -140,7 +141,7 @@ func (c *Cluster) MasterFor(key string) *Server {
 	c.tb.Helper()
 	var master *Server
 	until(c.tb, failoverLimit, "nodes of one mind about "+key, func() (err error) {
-		master, err = c.agreed(slotOf(key), nil)
+		master, err = c.agreed(driver.Slot(key), nil)
 		return err
 	})
 	return master
@@ -161,7 +162,7 @@ func (c *Cluster) WaitFailover(key string, old *Server) *Server {
 	c.tb.Helper()
 	var master *Server
 	until(c.tb, failoverLimit, "failover from "+old.Addr(), func() (err error) {
-		master, err = c.agreed(slotOf(key), old)
+		master, err = c.agreed(driver.Slot(key), old)
 		if err != nil {
 			return err
 		}

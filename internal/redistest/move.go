@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/relock-go/relock/internal/driver"
 )
 
 const (
@@ -26,7 +28,7 @@ type Move struct {
 func (c *Cluster) BeginMove(key string) *Move {
 	c.tb.Helper()
 	from := c.MasterFor(key)
-	m := &Move{From: from, To: c.otherMaster(from), cluster: c, slot: slotOf(key)}
+	m := &Move{From: from, To: c.otherMaster(from), cluster: c, slot: driver.Slot(key)}
 	m.setSlot(m.To, "IMPORTING", m.From)
 	m.setSlot(m.From, "MIGRATING", m.To)
 	return m

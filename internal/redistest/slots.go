@@ -1,37 +1,6 @@
 package redistest
 
-import (
-	"fmt"
-	"strings"
-)
-
-const slotCount = 16384
-
-// slotOf is [Cluster.Slot].
-func slotOf(key string) uint16 {
-	if _, rest, ok := strings.Cut(key, "{"); ok {
-		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
-			key = tag
-		}
-	}
-	return crc16(key) % slotCount
-}
-
-// crc16 is the CRC-16/XMODEM checksum: polynomial 0x1021, start value 0.
-func crc16(s string) uint16 {
-	var sum uint16
-	for i := range len(s) {
-		sum ^= uint16(s[i]) << 8
-		for range 8 {
-			carry := sum&0x8000 != 0
-			sum <<= 1
-			if carry {
-				sum ^= 0x1021
-			}
-		}
-	}
-	return sum
-}
+import "fmt"
 
 // slotRange is what one node says about who serves the slots first to last.
 type slotRange struct {

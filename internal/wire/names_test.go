@@ -1,11 +1,10 @@
 package wire
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/stretchr/testify/require"
 )
 
@@ -114,38 +113,9 @@ func FuzzNames(f *testing.F) {
 			require.ErrorIs(t, err, ErrInvalidName)
 			return
 		}
-		want := slotOf(name)
+		want := driver.Slot(name)
 		for _, key := range []string{n.Queue, n.Counter, n.Unlock, n.Seed, n.Listen, InboxPrefix + n.Tag + ":client"} {
-			require.Equal(t, want, slotOf(key), "%q and %q", name, key)
+			require.Equal(t, want, driver.Slot(key), "%q and %q", name, key)
 		}
 	})
-}
-
-// The reckoning of slots agrees with a server's.
-func TestSlots(t *testing.T) {
-	g := redistest.Start(t, "--cluster-enabled", "yes")
-	for _, key := range []string{"orders", "a{7}b", "{}", "{a}{b}", "a{b", "x}{y}", "ü{ü}", "{{a}}"} {
-		require.Equal(t, g.Do("CLUSTER", "KEYSLOT", key), strconv.Itoa(int(slotOf(key))), key)
-	}
-}
-
-// slotOf is CLUSTER KEYSLOT.
-func slotOf(key string) uint16 {
-	if _, rest, ok := strings.Cut(key, "{"); ok {
-		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
-			key = tag
-		}
-	}
-	var crc uint16
-	for i := range len(key) {
-		crc ^= uint16(key[i]) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-	}
-	return crc % 16384
 }

@@ -128,7 +128,7 @@ func (d *Redis) missedMaster(ctx context.Context, channels []string) bool {
 // slot's master. If that is not to be found, it is the user's client. Messages then still come, but
 // scripts at the master do not count the subscription.
 func (d *Redis) atMaster(ctx context.Context, h driver.Handler, channel string) rueidis.Client {
-	if master := d.master(ctx, int64(d.Slot(channel))); master != nil {
+	if master := d.master(ctx, int64(driver.Slot(channel))); master != nil {
 		return master
 	}
 	if ctx.Err() == nil && !d.warned.Swap(true) {

@@ -119,8 +119,8 @@ func TestListenWithoutAServer(t *testing.T) {
 	d := over(t, s.Client())
 	s.Kill()
 	l, _ := listen(t, d)
-	require.True(t, undialed(l.Subscribe(t.Context(), "c")))
-	require.True(t, undialed(within(t, l.Dropped())))
+	require.ErrorIs(t, l.Subscribe(t.Context(), "c"), driver.ErrUnsent)
+	require.Error(t, within(t, l.Dropped()))
 	l.Close()
 }
 

@@ -29,17 +29,11 @@ var _ driver.Redis = (*Redis)(nil)
 // New returns the driver over rdb, which stays the caller's.
 func New(rdb rueidis.Client) *Redis { return &Redis{rdb: rdb} }
 
+// Client is the client that New was given.
+func (d *Redis) Client() any { return d.rdb }
+
 // Cluster reports whether this is a Redis Cluster.
 func (d *Redis) Cluster() bool { return d.rdb.Mode() == rueidis.ClientModeCluster }
-
-// slots is how many a Cluster has.
-const slots = 1 << 14
-
-// Slot is the Cluster slot of a key or of a sharded channel.
-func (d *Redis) Slot(key string) uint16 {
-	keyed := d.rdb.B().Exists().Key(key).Build()
-	return keyed.Slot() % slots // other clients mark it
-}
 
 // Run runs a script on the master of the keys' slot.
 func (d *Redis) Run(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {

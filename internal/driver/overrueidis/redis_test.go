@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -188,12 +187,6 @@ func TestRefusedLogin(t *testing.T) {
 	}, patience, tick)
 }
 
-// undialed reports whether a command failed because no connection was to be had.
-func undialed(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
-}
-
 // A script is sent by its hash, and by its text where the server does not know it.
 func TestScriptTheServerForgot(t *testing.T) {
 	s := redistest.Start(t)
@@ -220,11 +213,12 @@ func TestRefusedConnection(t *testing.T) {
 	var err error
 	require.Eventually(t, func() bool {
 		_, err = returns(t, d, "1")
-		return undialed(err)
+		return errors.Is(err, driver.ErrUnsent)
 	}, patience, tick)
 	require.NotErrorIs(t, err, driver.ErrClosed)
 	_, err = d.Do(t.Context(), []string{"PING"})
-	require.True(t, undialed(err), "%v", err)
+	require.ErrorIs(t, err, driver.ErrUnsent)
+	require.ErrorAs(t, err, new(*net.OpError), "the library's error is kept")
 	require.NotErrorIs(t, err, driver.ErrClosed)
 }
 
@@ -285,15 +279,6 @@ func TestLostAnswer(t *testing.T) {
 		require.Error(t, send(), name)
 		require.False(t, lose.Load(), name)
 		require.EqualValues(t, 1, s.CommandCounts()[name], name)
-	}
-}
-
-func TestSlot(t *testing.T) {
-	s := redistest.Start(t, "--cluster-enabled", "yes")
-	d := over(t, s.Client())
-	require.False(t, d.Cluster())
-	for _, key := range []string{"k", "orders:42", "{a}b", "x{a}b", "{}a"} {
-		require.Equal(t, s.Do("CLUSTER", "KEYSLOT", key), strconv.Itoa(int(d.Slot(key))), key)
 	}
 }
 

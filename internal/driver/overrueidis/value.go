@@ -3,6 +3,7 @@ package overrueidis
 import (
 	"errors"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 
@@ -97,8 +98,17 @@ func failure(err error) error {
 		return refusal(err)
 	case errors.Is(err, rueidis.ErrClosing):
 		return closedError{err}
+	case undialled(err):
+		return driver.Unsent(err)
 	}
 	return err
+}
+
+// undialled reports whether a command failed because no connection was to be had: one that is
+// refused carries nothing.
+func undialled(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // refusal is an error that the server answered. The library leaves out a plain ERR that its text

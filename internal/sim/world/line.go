@@ -3,7 +3,6 @@ package world
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +14,7 @@ import (
 
 var (
 	errBroken  = errors.New("sim: the connection broke")
-	errRefused = &net.OpError{Op: "dial", Net: "sim", Err: errors.New("connection refused")}
+	errRefused = driver.Unsent(errors.New("dial sim: connection refused"))
 )
 
 // answer is a server's, with shorthands.
@@ -87,8 +86,8 @@ type outcome struct {
 // Cluster is false.
 func (l *line) Cluster() bool { return false }
 
-// Slot is 0.
-func (l *line) Slot(string) uint16 { return 0 }
+// Client is the line itself.
+func (l *line) Client() any { return l }
 
 // Close leaves nothing behind: what is out ends by itself.
 func (l *line) Close(context.Context) {}

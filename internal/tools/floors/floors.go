@@ -12,22 +12,28 @@ import (
 const (
 	// Module is the path that all packages of the library begin with.
 	Module = "github.com/relock-go/relock"
-	// Library is the client library that drivers alone know.
-	Library = "github.com/redis/rueidis"
 	// Root is the directory of the package that users import.
 	Root = "."
-
-	driver = "internal/driver/overrueidis"
 )
 
-// Order is the floors' directories from the ground up.
-var Order = []string{
-	"internal/clock", "internal/crew", "internal/tenure", "internal/gate", "internal/driver", driver, "internal/throttle", "internal/opening", "internal/link", "lua", "internal/wire",
-	"internal/hub", "internal/node", "internal/claim", "internal/quorum", Root,
+// drivers are the client libraries, each with the directory of its driver, which alone may know it;
+// empty where the driver is in another module.
+var drivers = map[string]string{
+	"github.com/redis/rueidis":       "internal/driver/overrueidis",
+	"github.com/redis/go-redis":      "",
+	"github.com/valkey-io/valkey-go": "",
 }
 
+// Order is the floors' directories from the ground up.
+var Order = slices.Concat(
+	[]string{"internal/clock", "internal/crew", "internal/tenure", "internal/gate", "internal/driver"}, driverDirs(),
+	[]string{"internal/throttle", "internal/opening", "internal/link", "lua", "internal/wire", "internal/hub", "internal/node",
+		"internal/claim", "internal/quorum", Root},
+)
+
 // helpers serve tests, tools and programs. No floor may import them or what lies below them.
-var helpers = []string{"internal/faults", "internal/model", "internal/operator", "internal/redistest", "internal/sim", "internal/tools"}
+var helpers = []string{"internal/drivertest", "internal/faults", "internal/model", "internal/operator", "internal/redistest",
+	"internal/sim", "internal/tools"}
 
 // programs lie below this directory. Nobody else may import them.
 const programs = "cmd"
@@ -41,8 +47,26 @@ var importers = map[string][]string{
 	"internal/opening":  {Root},
 	"internal/throttle": {Root},
 	"internal/tenure":   {Root},
-	driver:              makers,
-	Library:             append([]string{driver}, makers...),
+}
+
+func init() {
+	for library, dir := range drivers {
+		importers[library] = []string{}
+		if dir != "" {
+			importers[library], importers[dir] = append([]string{dir}, makers...), makers
+		}
+	}
+}
+
+// driverDirs are the directories of the drivers in this module, sorted.
+func driverDirs() (dirs []string) {
+	for _, dir := range drivers {
+		if dir != "" {
+			dirs = append(dirs, dir)
+		}
+	}
+	slices.Sort(dirs)
+	return dirs
 }
 
 // Import is one import in one file that is no test. Directories and files are given from the
@@ -53,7 +77,7 @@ type Import struct {
 }
 
 // Broken returns what is wrong with imports, one line each and sorted. The files in tolerated may
-// import the client library as well.
+// import any client library as well.
 func Broken(imports []Import, tolerated ...string) (lines []string) {
 	for _, i := range imports {
 		if why := i.broken(tolerated); why != "" {
@@ -67,6 +91,7 @@ func Broken(imports []Import, tolerated ...string) (lines []string) {
 // broken says what is wrong with an import, or nothing.
 func (i Import) broken(tolerated []string) string {
 	from, to := path.Dir(i.File), i.target()
+	_, library := drivers[to]
 	level := slices.Index(Order, from)
 	switch {
 	case to == "" || to == from || within(programs, from):
@@ -79,29 +104,35 @@ func (i Import) broken(tolerated []string) string {
 		return from + " stands on no floor"
 	case isHelper(to):
 		return "a helper is for tests"
-	case to != Library && slices.Index(Order, to) < 0:
+	case !library && slices.Index(Order, to) < 0:
 		return to + " stands on no floor"
 	case slices.Index(Order, to) > level:
 		return "that leads up"
-	case to == Library && slices.Contains(tolerated, i.File):
+	case library && slices.Contains(tolerated, i.File):
 		return ""
 	}
 	if allowed, closed := importers[to]; closed && !slices.Contains(allowed, from) && !slices.Contains(allowed, i.File) {
+		if len(allowed) == 0 {
+			return "its driver is in another module"
+		}
 		return "that is for " + strings.Join(allowed, ", ") + " alone"
 	}
 	return ""
 }
 
-// target is the directory that is imported, Library, or nothing where it is none of the module's
-// business.
+// target is the directory or the client library that is imported, or nothing where it is none of
+// the module's business.
 func (i Import) target() string {
 	switch {
 	case i.Path == Module:
 		return Root
 	case within(Module, i.Path):
 		return strings.TrimPrefix(i.Path, Module+"/")
-	case within(Library, i.Path):
-		return Library
+	}
+	for library := range drivers {
+		if within(library, i.Path) {
+			return library
+		}
 	}
 	return ""
 }
