@@ -24,8 +24,9 @@ func New(t testing.TB, opts ...relock.Option) *relock.Client {
 	return s.New(t, opts...)
 }
 
-// Beside returns a client of another process, with options of its own, on the Redis of client. It is
-// closed when the test ends.
+// Beside returns a client of another process on the Redis of client. It is closed when the test ends.
+// It has opts alone, none of client's options: where all clients of a Redis must agree, as in
+// relock.WithNamePrefix or relock.WithRestartGuard, give it the same.
 func Beside(t testing.TB, client *relock.Client, opts ...relock.Option) *relock.Client {
 	t.Helper()
 	return processOf(t, "Beside", client).s.New(t, opts...)

@@ -50,20 +50,30 @@ func TestHoldIsAnotherOwner(t *testing.T) {
 
 // What Hold and Want leave behind does not outlive the test that called them.
 func TestOthersEndWithTheirTest(t *testing.T) {
-	locks := New(t)
-	t.Run("inner", func(t *testing.T) {
-		Hold(t, locks, "held")
-		l, err := locks.Mutex("wanted").Lock(t.Context())
-		require.NoError(t, err)
-		granted := Want(t, l)
-		require.NoError(t, l.Unlock(t.Context()))
-		require.NotNil(t, within(t, granted))
-		RedisDown(t, locks)
-	})
-	for _, name := range []string{"held", "wanted"} {
-		l, err := locks.Mutex(name).Lock(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, l.Unlock(t.Context()))
+	for name, server := range map[string]func(testing.TB) *Server{
+		"memory": memoryServer,
+		"redis":  func(t testing.TB) *Server { return Redis(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			locks := server(t).New(t)
+			t.Run("inner", func(t *testing.T) {
+				Hold(t, locks, "held")
+				l, err := locks.Mutex("wanted").Lock(t.Context())
+				require.NoError(t, err)
+				granted := Want(t, l)
+				require.NoError(t, l.Unlock(t.Context()))
+				require.NotNil(t, within(t, granted))
+			})
+			for _, name := range []string{"held", "wanted"} {
+				l, err := locks.Mutex(name).TryLock(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, l.Unlock(t.Context()))
+			}
+			t.Run("down", func(t *testing.T) { RedisDown(t, locks) })
+			l, err := locks.Mutex("k").TryLock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, l.Unlock(t.Context()))
+		})
 	}
 }
 

@@ -111,7 +111,8 @@ func RedisUp(t testing.TB, client *relock.Client) {
 // and nothing is released. What it holds, Redis keeps until the lease ends; then others get it.
 //
 // No test can kill the code that runs in the crashed process. That code finds client closed: contexts
-// of leases end with cause relock.ErrClosed, and calls fail with it.
+// of leases end with cause relock.ErrClosed, and calls fail with it. Code under the lock that calls
+// Crash can end itself by runtime.Goexit, if it runs in a goroutine of its own.
 func Crash(t testing.TB, client *relock.Client) {
 	t.Helper()
 	processOf(t, "Crash", client).crash()
