@@ -97,6 +97,30 @@ func TestLoseEndsTheLeaseAndFreesTheLock(t *testing.T) {
 	})
 }
 
+// A holder that cannot reach Redis finds out by its lease, as it would of any loss.
+func TestLoseWhileRedisIsDown(t *testing.T) {
+	everywhere(t, func(t *testing.T, b bed) {
+		locks := b.s.New(t, b.lease())
+		l, err := locks.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		RedisDown(t, locks)
+		until := l.Until()
+		Lose(t, l)
+		require.False(t, time.Now().Before(until))
+		require.ErrorIs(t, context.Cause(l.Context()), relock.ErrLost)
+	})
+}
+
+// Others wait for the guard as the client does, or they would be granted what it is not.
+func TestOthersAreGuarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := New(t, relock.WithRestartGuard(relock.GuardStrict, 5*time.Second), relock.WithLease(5*time.Second))
+		began := time.Now()
+		Hold(t, locks, "k")
+		require.GreaterOrEqual(t, time.Since(began), 5*time.Second)
+	})
+}
+
 // Re-entries are lost together, and a waiter gets the lock.
 func TestLoseHandsOver(t *testing.T) {
 	everywhere(t, func(t *testing.T, b bed) {
