@@ -39,7 +39,7 @@ func (b bed) lease() relock.Option {
 	if b.fake {
 		return relock.WithLease(30 * time.Second)
 	}
-	return relock.WithLease(300 * time.Millisecond)
+	return relock.WithLease(time.Second)
 }
 
 // within takes what comes from ch, which must come.

@@ -219,7 +219,9 @@ func TestCrashReleasesNothing(t *testing.T) {
 		for _, name := range []string{"held", "idle"} {
 			state, err := second.Mutex(name).State(t.Context())
 			require.NoError(t, err)
-			require.True(t, state.Held, "%s: Redis keeps it until its lease ends", name)
+			if b.fake { // else the machine may have been busy for that long
+				require.True(t, state.Held, "%s: Redis keeps it until its lease ends", name)
+			}
 		}
 		for _, name := range []string{"held", "idle"} {
 			next, err := second.Mutex(name).Lock(t.Context())
