@@ -65,9 +65,10 @@ type Redis interface {
 
 	// Follow subscribes sharded channels of one slot. It does so at the master that owns the slot,
 	// since scripts there count that master's own subscribers only. It passes on what comes until
-	// ctx ends, and then tells the server. It also returns when the subscription ends: without an
-	// error if that is because the slot moved, and within Silence if the server says no more. The
-	// last of the channels must be used by no other subscriber: by it the driver may find out
+	// ctx ends, and then tells the server. It also returns when the subscription ends, without an
+	// error if that is because the slot moved. A connection that is lost, or whose server says no
+	// more for Silence, ends it; or the driver subscribes anew by itself, as Subscribed then tells.
+	// The last of the channels must be used by no other subscriber: by it the driver may find out
 	// whether it subscribed at the master.
 	Follow(ctx context.Context, h Handler, channels ...string) error
 

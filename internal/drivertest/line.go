@@ -20,7 +20,8 @@ type line struct {
 	mu     sync.Mutex    // guards what follows
 	pass   chan struct{} // closed while requests pass
 	free   func()        // closes pass
-	marker []byte        // a request that has it loses its answer; nil for none
+	marker []byte        // the first request that has it loses its answer; nil for none
+	met    int           // how many have had it
 	conns  map[net.Conn]struct{}
 	shut   bool
 }
@@ -43,10 +44,16 @@ func (l *line) target() redistest.Target {
 }
 
 // loseAnswer cuts the connection of the next request that has the marker, in place of its answer.
-func (l *line) loseAnswer(marker string) {
+// It returns a function that counts how often the marker was sent.
+func (l *line) loseAnswer(marker string) (sent func() int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.marker = []byte(marker)
+	l.marker, l.met = []byte(marker), 0
+	return func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.met
+	}
 }
 
 // hold keeps all requests back until the returned function is called.
@@ -134,11 +141,12 @@ func (l *line) requests(near, far net.Conn, deaf chan struct{}) {
 func (l *line) meets(request []byte) (pass <-chan struct{}, losing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	losing = l.marker != nil && bytes.Contains(request, l.marker)
-	if losing {
-		l.marker = nil
+	if l.marker == nil {
+		return l.pass, false
 	}
-	return l.pass, losing
+	before := l.met
+	l.met += bytes.Count(request, l.marker)
+	return l.pass, before == 0 && l.met > 0
 }
 
 // answers passes on what the server sends, until an answer is to be lost. Then it closes the
