@@ -19,7 +19,7 @@ import (
 type Maker func(t testing.TB, to redistest.Target) (rdb driver.Redis, closeClient func())
 
 // patience is how long a check waits for what must happen.
-const patience = driver.Silence
+var patience = driver.Silence
 
 // tick is the pause between two looks at a server.
 const tick = 5 * time.Millisecond
