@@ -5,7 +5,7 @@
 //	locks, err := relock.New(rdb) // any rueidis.Client
 //	defer locks.Close()
 //	err = locks.Mutex("orders:42").Do(ctx, func(ctx context.Context) error {
-//		return save(ctx, order) // ctx ends the moment the lock can no longer be trusted
+//		return save(ctx, order, relock.Token(ctx)) // ctx ends when the lock can no longer be trusted
 //	})
 //
 // # Owners
@@ -13,7 +13,8 @@
 // A lock belongs to the context that [Mutex.Lock] made: a Lock of the same name under it re-enters,
 // and the hold count in Redis goes up. Every other context is another owner and waits. [Detach]
 // drops the ownership for a goroutine that must not share it; [WithOwner] gives several processes
-// the same one.
+// the same one. Deep in a call, [FromContext] finds the lease that the code runs under, and
+// [Mutex.Held] that of one lock.
 //
 // # Waiting
 //
@@ -36,9 +37,9 @@
 // # Fencing
 //
 // No lock with a lease can stop a process that was paused from acting late. Each grant therefore
-// has a token, greater than all before it: hand [Lease.Token] to the store, and let the store
-// refuse what is lower than the greatest it has seen. docs/safety.md in the repository says what
-// holds, and under which faults.
+// has a token, greater than all before it: hand [Token] or [Lease.Token] to the store, and let the
+// store refuse what is lower than the greatest it has seen. docs/safety.md in the repository says
+// what holds, and under which faults.
 //
 // # Errors
 //
@@ -46,6 +47,11 @@
 // the context ends. What it does not (missing permissions, a key of another type) is returned at
 // once, as a [NodeError]. [ErrNotAcquired], [ErrNotHeld], [ErrLost], [ErrClosed], [ErrInvalidName]
 // and [ErrInvalidOption] are what to compare with errors.Is.
+//
+// # Testing
+//
+// The module github.com/relock-go/relock/contrib/relocktest has a Redis in memory for unit tests of
+// code that uses locks, and the trouble that such code is to be seen under.
 //
 // # Redisson
 //

@@ -73,6 +73,29 @@ func ExampleMutex_Held() {
 	// 1 <nil>
 }
 
+// Code that does not know which lock it runs under finds its lease by the context.
+func ExampleFromContext() {
+	locks, done := opened()
+	defer done()
+	write := func(ctx context.Context) {
+		lease, ok := relock.FromContext(ctx)
+		if !ok {
+			fmt.Println("not under a lock")
+			return
+		}
+		fmt.Println("under", lease.Name(), relock.Token(ctx) == lease.Token())
+	}
+	ctx := context.Background()
+	write(ctx)
+	_ = locks.Mutex("ledger").Do(ctx, func(ctx context.Context) error {
+		write(ctx)
+		return nil
+	})
+	// Output:
+	// not under a lock
+	// under ledger true
+}
+
 // State tells what Redis knows of a lock.
 func ExampleMutex_State() {
 	locks, done := opened()

@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock"
 )
 
-// The fifteen lines of the README.
+// The lines that the README opens with.
 func Example() {
 	rdb, closeRedis := connect()
 	defer closeRedis()
@@ -22,13 +22,8 @@ func Example() {
 	}
 	defer locks.Close()
 
-	orders := locks.Mutex("orders:42")
-	err = orders.Do(ctx, func(ctx context.Context) error {
-		lease, err := orders.Held(ctx) // ctx carries the ownership: Lock(ctx) would re-enter
-		if err != nil {
-			return err
-		}
-		return save(ctx, "order 42", lease.Token()) // ctx ends when the lock is lost
+	err = locks.Mutex("orders:42").Do(ctx, func(ctx context.Context) error {
+		return save(ctx, "order 42", relock.Token(ctx)) // ctx ends when the lock is lost
 	})
 	fmt.Println(err)
 	// Output:

@@ -93,14 +93,20 @@ type madeCtx struct {
 // unlockedUnasked is what becomes of most leases.
 var unlockedUnasked = &madeCtx{cause: ErrNotHeld}
 
-// Value finds the lease, unless it was unlocked: one further out may still hold the lock. The
-// library asks its own contexts by keys of its own, for a cause or to derive from them.
+// leaseKey is what a context is asked by for its innermost lease, of whichever lock.
+type leaseKey struct{}
+
+// Value finds the lease, unless it was unlocked: one further out may still hold the lock. One of
+// another lock says nothing of this one, and is not found in its place. The library asks its own
+// contexts by keys of its own, for a cause or to derive from them.
 func (c *leaseCtx) Value(key any) any {
 	switch key := key.(type) {
 	case *known:
 		if key.same(c.lease.of.known) && !c.lease.unlocked() {
 			return c.lease
 		}
+	case leaseKey:
+		return c.Value(c.lease.of.known)
 	case ownerKey:
 	default:
 		return c.whole().Value(key)
@@ -195,6 +201,31 @@ func (l *Lease) Context() context.Context {
 		return neverHeld
 	}
 	return &l.ctx
+}
+
+// FromContext returns the lease that ctx carries: ctx is a lease's context, the one that Do gave to
+// its function, or derived from either. Of nested locks it is the innermost, whichever lock that is;
+// Mutex.Held finds the lease of one lock. ok is false, and the lease nil, where ctx carries none.
+//
+//   - A lease that was lost is returned: ctx is done, Until is zero, and the store that is handed its
+//     Token can refuse it. Mutex.Held tells of the loss in its error.
+//   - A lease that was unlocked is not returned. Where it was a re-entry, the next lease outward of
+//     the same lock is; one of another lock, whose tokens say nothing of this one, never is.
+//   - Detach and WithOwner hide the leases above them.
+func FromContext(ctx context.Context) (lease *Lease, ok bool) {
+	if ctx == nil {
+		return nil, false
+	}
+	lease, ok = ctx.Value(leaseKey{}).(*Lease)
+	return lease, ok
+}
+
+// Token returns the fencing token of the lease that FromContext finds, a lost one's included. Where
+// ctx carries no lease it returns 0, which no lease has and which is below every token: a store is to
+// refuse it.
+func Token(ctx context.Context) int64 {
+	lease, _ := FromContext(ctx)
+	return lease.Token()
 }
 
 // neverHeld is the context of a lease that no Lock returned.

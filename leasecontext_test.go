@@ -212,3 +212,73 @@ func TestErrOfALeaseNeverChanges(t *testing.T) {
 		<-l.Context().Done()
 	})
 }
+
+// FromContext finds the innermost lease of a context, and a lease of another lock never stands in for one that is over.
+func TestFromContextFindsTheInnermostLease(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		finds := func(ctx context.Context, want *Lease, why string) {
+			t.Helper()
+			got, ok := FromContext(ctx)
+			require.Same(t, want, got, why)
+			require.Equal(t, want != nil, ok, why)
+			require.Equal(t, want.Token(), Token(ctx), why)
+		}
+		lock := func(ctx context.Context, name string) *Lease {
+			t.Helper()
+			l, err := c.Mutex(name).Lock(ctx)
+			require.NoError(t, err)
+			require.Positive(t, l.Token())
+			return l
+		}
+		var none context.Context
+		finds(none, nil, "no context")
+		finds(t.Context(), nil, "no lease")
+		finds((*Lease)(nil).Context(), nil, "that was never held")
+
+		outer := lock(t.Context(), "a")
+		finds(outer.Context(), outer, "its own")
+		derived, cancel := context.WithTimeout(context.WithValue(outer.Context(), t, "x"), time.Hour)
+		defer cancel()
+		finds(derived, outer, "derived")
+		finds(context.WithoutCancel(outer.Context()), outer, "derived, without its end")
+		finds(Detach(derived), nil, "detached")
+		finds(WithOwner(derived, "o"), nil, "of another owner")
+
+		inner := lock(derived, "b")
+		again := lock(inner.Context(), "a")
+		finds(inner.Context(), inner, "the innermost, of another lock")
+		finds(again.Context(), again, "the innermost, a re-entry")
+		anew := lock(Detach(derived), "c")
+		finds(anew.Context(), anew, "the one below Detach")
+
+		require.NoError(t, again.Unlock(t.Context()))
+		finds(again.Context(), outer, "an unlocked re-entry: what it re-entered, across the other lock")
+		require.NoError(t, inner.Unlock(t.Context()))
+		finds(inner.Context(), nil, "unlocked: a token of the lock around it would be another lock's")
+		finds(outer.Context(), outer, "what was nested in it does not matter")
+
+		s.answer = func(claim.Renewal) wire.Result { return wire.Lost }
+		anew.h.Doubt()
+		outer.h.Doubt()
+		synctest.Wait()
+		require.ErrorIs(t, context.Cause(anew.Context()), ErrLost)
+		finds(anew.Context(), anew, "lost: its token is what the store refuses")
+		require.ErrorIs(t, anew.Unlock(t.Context()), ErrLost)
+		finds(outer.Context(), outer, "lost, and not given back")
+	})
+}
+
+// Do's function has the token at hand.
+func TestTokenInDo(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+		m := c.Mutex("k")
+		require.Zero(t, Token(t.Context()))
+		require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
+			l, err := m.Held(ctx)
+			require.NoError(t, err)
+			require.Positive(t, Token(ctx))
+			require.Equal(t, l.Token(), Token(ctx))
+			return nil
+		}))
+	})
+}

@@ -17,7 +17,7 @@ type ownerCtx struct {
 
 func (c *ownerCtx) Value(key any) any {
 	switch key.(type) {
-	case *known:
+	case *known, leaseKey:
 		return nil
 	case ownerKey:
 		return c
