@@ -52,9 +52,10 @@ type Redis interface {
 	// it has returned, keys and args may be written.
 	Run(ctx context.Context, s *Script, keys, args []string) (Value, error)
 
-	// Do sends commands to a master in one round trip and returns an answer to each. In a Cluster
-	// that is any one of the masters, so the commands have no keys. A command that the server
-	// refuses has a Value that is an error. The error returned says that the answers are missing.
+	// Do sends commands to the master in one round trip and returns an answer to each. In a Cluster
+	// one node answers them all, of the driver's choosing and perhaps a replica: so the commands
+	// must have no keys, and ask what every node can tell. A command that the server refuses has a
+	// Value that is an error. The error returned says that the answers are missing.
 	Do(ctx context.Context, commands ...[]string) ([]Value, error)
 
 	// Listen opens a connection of its own for plain subscriptions. If it has to wait for one, it

@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"net"
 	"slices"
 	"time"
 
@@ -19,12 +18,7 @@ const (
 // Option returns the options of a client that talks to this server alone, even
 // when it is a node of a cluster: no client-side caching, 2 seconds to connect,
 // 3 seconds without an answer until a connection counts as broken.
-func (s *Server) Option() rueidis.ClientOption {
-	option := baseOption(s)
-	option.ForceSingleClient = true
-	option.TLSConfig = s.secure
-	return option
-}
+func (s *Server) Option() rueidis.ClientOption { return s.Target().Rueidis() }
 
 // Client returns a client with [Server.Option] that is closed at the cleanup.
 func (s *Server) Client() rueidis.Client {
@@ -38,25 +32,7 @@ func (s *Server) Client() rueidis.Client {
 func (s *Server) AddUser(name, password string, rules ...string) rueidis.ClientOption {
 	s.tb.Helper()
 	s.Do(slices.Concat([]string{"ACL", "SETUSER", name, "reset", "resetchannels", "on", ">" + password}, rules)...)
-	option := s.Option()
-	option.Username, option.Password = name, password
-	return option
-}
-
-// baseOption is what the clients of every kind of server have in common.
-func baseOption(servers ...*Server) rueidis.ClientOption {
-	addrs := make([]string, len(servers))
-	for i, s := range servers {
-		addrs[i] = s.Addr()
-	}
-	return rueidis.ClientOption{
-		InitAddress:         addrs,
-		DisableCache:        true,
-		Dialer:              net.Dialer{Timeout: dialTimeout},
-		ConnWriteTimeout:    connTimeout,
-		ReadBufferEachConn:  bufferSize,
-		WriteBufferEachConn: bufferSize,
-	}
+	return s.Target().As(name, password).Rueidis()
 }
 
 // openClient returns a client that tb's cleanup closes.
