@@ -109,7 +109,7 @@ func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, e
 		sent[i] = c
 	}
 	_, whole := node.Pipelined(ctx, func(p redis.Pipeliner) error { return p.BatchProcess(ctx, sent...) })
-	answers := make([]driver.Value, len(sent))
+	answers, borne := make([]driver.Value, len(sent)), false
 	for i, c := range sent {
 		v, err := answer(c.(*command), c.Err())
 		var reply *driver.ReplyError
@@ -119,11 +119,12 @@ func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, e
 		case err != nil:
 			return nil, err
 		}
+		borne = borne || c.Err() != nil
 		answers[i] = v
 	}
-	// A failure that no command bears is one of them all.
-	if err := failure(whole); err != nil && !errors.As(err, new(*driver.ReplyError)) && !errors.Is(err, redis.Nil) {
-		return nil, err
+	// A failure that no command bears is of them all: of the login, say.
+	if whole != nil && !borne {
+		return nil, failure(whole)
 	}
 	return answers, nil
 }
