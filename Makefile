@@ -4,6 +4,8 @@ LIBRARY := github.com/relock-go/relock
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
 CONTRIB := $(wildcard contrib/*)
+# Modules that are released beside the library and the command: relocktest's Redis in memory is the simulator's.
+RELEASED := $(CONTRIB) internal/sim
 MODULES := . cmd/relock $(CONTRIB) integration interop bench internal/sim
 PACKAGES := ./... ./cmd/relock/...
 FUZZTIME ?= 60s
@@ -57,9 +59,9 @@ lint: ## gofmt, go vet (once more for 32 bits) and staticcheck over all modules
 tidy: ## go mod tidy of the library, the command and what is below contrib, whose library is the tree's
 	GOWORK=off go mod tidy
 	@for m in $(CONTRIB) cmd/relock; do (cd $$m && \
-		go mod edit -replace $(LIBRARY)=../.. $(foreach c,$(CONTRIB),-replace $(LIBRARY)/$(c)=../../$(c)) && \
+		go mod edit -replace $(LIBRARY)=../.. $(foreach c,$(RELEASED),-replace $(LIBRARY)/$(c)=../../$(c)) && \
 		{ GOWORK=off go mod tidy; ended=$$?; \
-		go mod edit -dropreplace $(LIBRARY) $(foreach c,$(CONTRIB),-dropreplace $(LIBRARY)/$(c)); exit $$ended; }) || exit 1; done
+		go mod edit -dropreplace $(LIBRARY) $(foreach c,$(RELEASED),-dropreplace $(LIBRARY)/$(c)); exit $$ended; }) || exit 1; done
 
 contrib: redis prometheus ## the tests of the modules below contrib, with a real Prometheus
 	@for m in $(CONTRIB); do (cd $$m && go test -race -count=1 -timeout 10m ./...) || exit 1; done

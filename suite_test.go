@@ -99,7 +99,7 @@ func suite(t *testing.T, open func() rueidis.Client, mode string, opts ...Option
 		m := c.Mutex(name(t))
 		l, err := m.Lock(ctx)
 		require.NoError(t, err)
-		require.Equal(t, mode, c.keeper.arb.(*single).node.Channels())
+		require.Equal(t, mode, c.keeper.arb.(*single).node.Debug().Channels)
 		inner, err := m.TryLock(l.Context())
 		require.NoError(t, err)
 		st, err := m.State(ctx)
@@ -146,7 +146,7 @@ func suite(t *testing.T, open func() rueidis.Client, mode string, opts ...Option
 // settled waits until c's waiter for key hears the lock's channels and has looked once more since.
 func settled(t *testing.T, c *Client, key string) {
 	t.Helper()
-	h, unlock := c.keeper.arb.(*single).node.Hub, c.Mutex(key).names.Unlock
+	h, unlock := c.keeper.arb.(*single).node.Debug().Hub, c.Mutex(key).names.Unlock
 	require.Eventually(t, func() bool {
 		members, confirmed, quiet := h.Listening(unlock)
 		return members == 1 && confirmed && quiet

@@ -73,8 +73,8 @@ type Redis interface {
 
 	// Close returns when no goroutine of the driver is left, or ctx has ended. From then on Listen
 	// and Follow fail with ErrClosed; commands still run, for locks that are on their way back. It
-	// leaves the client library's own client open: that is the user's. Listeners and followers are
-	// to be ended before.
+	// leaves the client library's own client open: that is the user's. Listeners and followers end
+	// before, but for those that hang.
 	Close(ctx context.Context)
 }
 

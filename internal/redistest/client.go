@@ -23,7 +23,13 @@ func (s *Server) Option() rueidis.ClientOption { return s.Target().Rueidis() }
 // Client returns a client with [Server.Option] that is closed at the cleanup.
 func (s *Server) Client() rueidis.Client {
 	s.tb.Helper()
-	return openClient(s.tb, s.Option(), s)
+	return s.ClientFor(s.tb)
+}
+
+// ClientFor is [Server.Client], closed at the cleanup of tb: a subtest's, say.
+func (s *Server) ClientFor(tb TB) rueidis.Client {
+	tb.Helper()
+	return openClient(tb, s.Option(), s)
 }
 
 // AddUser creates an ACL user and returns the options of a client that logs in

@@ -48,6 +48,9 @@ func (p *process) puts(l *line, c *command) {
 func (p *process) hearsOf(c *command, v driver.Value, err error) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
+	if err != nil || v.Err() != nil {
+		p.failed = time.Now() // also where it belongs to no lock, as what asks who a node is
+	}
 	q := p.asks[c.lock]
 	if c.question == nil || q == nil {
 		return
@@ -57,7 +60,6 @@ func (p *process) hearsOf(c *command, v driver.Value, err error) {
 	}
 	q.out = slices.DeleteFunc(q.out, func(one *question) bool { return one == c.question })
 	if err != nil || v.Err() != nil {
-		p.failed = time.Now()
 		return
 	}
 	one := c.question
