@@ -81,7 +81,7 @@ func TestEveryClusterClient(t *testing.T) {
 
 // shared returns a source of one client.
 func shared(t *testing.T, opt rueidis.ClientOption) func() rueidis.Client {
-	rdb, err := rueidis.NewClient(opt)
+	rdb, err := redistest.Open(opt)
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	return func() rueidis.Client { return rdb }
