@@ -230,3 +230,19 @@ func TestContextEndsACallToAServerThatHangs(t *testing.T) {
 	require.False(t, errors.Is(err, relock.ErrNotAcquired), "%v", err)
 	require.Less(t, time.Since(began), 3*time.Second, "the library's own time is 5 s")
 }
+
+// What Redis answered stands in the errors as the library has it, whose own functions then know it.
+func TestErrorsHoldTheClientsOwn(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "string", "x")
+	rdb := client(t, s)
+	_, err := open(t, rdb).Mutex("string").Lock(t.Context())
+	require.ErrorAs(t, err, new(*relock.NodeError))
+	require.ErrorAs(t, err, new(redis.Error))
+	locks, err := relockgoredis.NewRedlock([]redis.UniversalClient{rdb})
+	require.NoError(t, err)
+	t.Cleanup(locks.Close)
+	_, err = locks.Mutex("string").Lock(t.Context())
+	require.ErrorAs(t, err, new(*relock.SeatError))
+	require.ErrorAs(t, err, new(redis.Error))
+}
