@@ -294,7 +294,7 @@ func TestPairRights(t *testing.T) {
 	if major, _, valkey := s.Version(); major < 7 && !valkey {
 		t.Skip("scripts cannot ask for rights before Redis 7")
 	}
-	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "+@all", "-zrem", "allchannels"))
+	rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "+@all", "-zrem", "allchannels"))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	_, err = newClient(t, rdb).pair("k", 1).TryLock(t.Context())

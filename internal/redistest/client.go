@@ -1,7 +1,9 @@
 package redistest
 
 import (
+	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -41,10 +43,35 @@ func (s *Server) AddUser(name, password string, rules ...string) rueidis.ClientO
 	return s.Target().As(name, password).Rueidis()
 }
 
+// made are the options of clients.
+var made sync.Map
+
+// Open is rueidis.NewClient, and remembers what the client was made with.
+func Open(option rueidis.ClientOption) (rueidis.Client, error) {
+	client, err := rueidis.NewClient(option)
+	if err == nil {
+		made.Store(client, option)
+	}
+	return client, err
+}
+
+// OptionOf tells what Open made a client with, for tests that open the like of it over another
+// client library.
+func OptionOf(client rueidis.Client) (option rueidis.ClientOption, known bool) {
+	if !reflect.ValueOf(client).Comparable() {
+		return option, false // a test's own
+	}
+	o, known := made.Load(client)
+	if known {
+		option = o.(rueidis.ClientOption)
+	}
+	return option, known
+}
+
 // openClient returns a client that tb's cleanup closes.
 func openClient(tb TB, option rueidis.ClientOption, servers ...*Server) rueidis.Client {
 	tb.Helper()
-	client, err := rueidis.NewClient(option)
+	client, err := Open(option)
 	if err != nil {
 		tb.Fatalf("redistest: client of %v: %v", option.InitAddress, err)
 		return nil
