@@ -1,4 +1,4 @@
-package overgoredis
+package relockgoredis_test
 
 import (
 	"testing"
@@ -6,14 +6,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/relock-go/relock/contrib/relockgoredis/overgoredis"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/drivertest"
+	"github.com/relock-go/relock/internal/drivertest/locks"
 	"github.com/relock-go/relock/internal/redistest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // clientOf opens a client of the library, as a test wants it.
 func clientOf(to redistest.Target) redis.UniversalClient {
@@ -34,8 +33,21 @@ func clientOf(to redistest.Target) redis.UniversalClient {
 func TestDriver(t *testing.T) {
 	drivertest.Run(t, func(t testing.TB, to redistest.Target) (driver.Redis, func()) {
 		rdb := clientOf(to)
-		d, err := New(rdb)
+		d, err := overgoredis.New(rdb)
 		require.NoError(t, err)
 		return d, func() { _ = rdb.Close() }
+	})
+}
+
+// Locks do what they promise on every kind of Redis that the library reaches.
+func TestEveryRedis(t *testing.T) {
+	locks.Run(t, func(t testing.TB, to redistest.Target) locks.Source {
+		rdb := clientOf(to)
+		t.Cleanup(func() { _ = rdb.Close() })
+		return func() driver.Redis {
+			d, err := overgoredis.New(rdb)
+			require.NoError(t, err)
+			return d
+		}
 	})
 }
