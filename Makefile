@@ -14,6 +14,8 @@ SIMTIME ?= 60s
 WORKERS ?= -1
 # Of Go's runtime, so that a seed repeats exactly. OVERLAY= goes without: then a failure repeats only mostly.
 OVERLAY ?= $(shell cd internal/sim && go run ./overlay/write -o $(or $(TMPDIR),/tmp)/relock-sim-overlay)
+# Gives the driver over rueidis a New that opens the like of a client over go-redis.
+GOREDIS = $$(go run ./contrib/relockgoredis/roottests -o $(or $(TMPDIR),/tmp)/relock-roottests)
 BASE ?= HEAD
 COUNT ?= 8
 
@@ -36,6 +38,9 @@ prometheus: ## install Prometheus and promtool where they are missing
 
 test: redis ## run the tests of the library and of the command
 	go test $(PACKAGES)
+
+test-goredis: redis ## the library's tests over go-redis in place of rueidis
+	go test -count=1 $(GOREDIS) .
 
 race: redis ## the same under the race detector
 	go test -race -count=1 $(PACKAGES)
@@ -99,4 +104,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus test race contrib integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus test test-goredis race contrib integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare

@@ -22,9 +22,10 @@ import (
 //go:embed twin.go.txt
 var twin string
 
-// skip is a test of what rueidis's own functions know of an error; TestErrorsHoldTheClientsOwn of
-// package relockgoredis is its like.
-const skip = "^TestErrorsHoldTheClientsOwn$"
+// skip are two tests of rueidis alone: what its own functions know of an error, of which package
+// relockgoredis has the like, and that its pool of blocking connections is used up, beside which
+// go-redis has its subscriptions.
+const skip = "^(TestErrorsHoldTheClientsOwn|TestMissingConnectionIsLogged)$"
 
 const (
 	driver  = "internal/driver/overrueidis"
