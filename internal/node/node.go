@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -187,15 +188,9 @@ func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int,
 
 // alike reports whether all of a batch fits into one command.
 func (n *Node) alike(batch []wire.Renewal) bool {
-	if n.mode.Load() != modePlain {
-		return len(batch) < 2
-	}
-	for _, r := range batch {
-		if r.Claim.Of().Names.Kind != batch[0].Claim.Of().Names.Kind {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(batch, func(r wire.Renewal) bool {
+		return n.groupOf(r.Claim.Of()) != n.groupOf(batch[0].Claim.Of())
+	})
 }
 
 // renew sends a batch whose locks are alike, in commands that keep others waiting for a short time only.
