@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/crew"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/link"
@@ -51,7 +50,6 @@ type Node struct {
 	counts  driver.Counts
 	link    *link.Link
 	sweeper *sweeper
-	refills crew.Crew
 	health  *health // nil where Redis decides alone: it is asked whatever it did before
 
 	presence presence
@@ -238,7 +236,6 @@ func (n *Node) Settle() { n.sweeper.close() }
 func (n *Node) Close() {
 	n.link.Close()
 	n.hub.Close()
-	n.refills.End(context.Background())
 }
 
 // Debug is what tests look at.
