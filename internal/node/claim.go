@@ -187,7 +187,7 @@ func (c *Claim) cameLate() bool {
 // Refill asks, in the background, for the tokens of another block, and tells done of them where the
 // entry holds the lock and no one waits for it. They are as good as a new grant's at that moment.
 func (c *Claim) Refill(done func(Grant)) {
-	c.node.refills.Start(func() {
+	c.node.hub.Go(func() {
 		ctx := c.node.hub.Context()
 		way, err := c.node.route(ctx, c.Entry.Names)
 		if err != nil {

@@ -6,12 +6,12 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/crew"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/link"
@@ -50,7 +50,6 @@ type Node struct {
 	counts  driver.Counts
 	link    *link.Link
 	sweeper *sweeper
-	refills crew.Crew
 	health  *health // nil where Redis decides alone: it is asked whatever it did before
 
 	presence presence
@@ -187,15 +186,9 @@ func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int,
 
 // alike reports whether all of a batch fits into one command.
 func (n *Node) alike(batch []wire.Renewal) bool {
-	if n.mode.Load() != modePlain {
-		return len(batch) < 2
-	}
-	for _, r := range batch {
-		if r.Claim.Of().Names.Kind != batch[0].Claim.Of().Names.Kind {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(batch, func(r wire.Renewal) bool {
+		return n.groupOf(r.Claim.Of()) != n.groupOf(batch[0].Claim.Of())
+	})
 }
 
 // renew sends a batch whose locks are alike, in commands that keep others waiting for a short time only.
@@ -243,7 +236,6 @@ func (n *Node) Settle() { n.sweeper.close() }
 func (n *Node) Close() {
 	n.link.Close()
 	n.hub.Close()
-	n.refills.End(context.Background())
 }
 
 // Debug is what tests look at.

@@ -92,16 +92,7 @@ func (o *answers) decided() bool {
 }
 
 // wait blocks until the nodes have decided, or ctx ends.
-func (o *answers) wait(ctx context.Context) error {
-	for !o.decided() {
-		select {
-		case <-o.changed:
-		case <-ctx.Done():
-			return o.gaveUp(wire.CauseOf(ctx))
-		}
-	}
-	return o.err()
-}
+func (o *answers) wait(ctx context.Context) error { return o.waitMost(ctx, o.decided, 0) }
 
 // waitMost waits for all nodes, since each may add to what is known. Once enough is known without
 // the rest, it waits no longer than late for them.
@@ -109,6 +100,9 @@ func (o *answers) waitMost(ctx context.Context, enough func() bool, late time.Du
 	var over <-chan time.Time
 	for !o.complete() {
 		if over == nil && enough() {
+			if late == 0 {
+				return o.err()
+			}
 			t := time.NewTimer(late)
 			defer t.Stop()
 			over = t.C

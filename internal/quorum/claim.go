@@ -127,13 +127,7 @@ func (c *Claim) Watch(w *hub.Watcher) {
 // must hear that at a quorum of nodes: a waiter that is queued at a quorum is then queued at one of
 // them.
 func (c *Claim) Attend() bool {
-	hear := 0
-	for _, v := range c.contest.voters {
-		if v.Ear().Attend() {
-			hear++
-		}
-	}
-	return hear >= c.q.need
+	return c.contest.count(func(v *voter) bool { return v.Ear().Attend() }) >= c.q.need
 }
 
 // Asks notes that the nodes are about to be asked to keep the lock for lease. It comes before the

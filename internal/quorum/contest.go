@@ -141,9 +141,13 @@ func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 // owned counts the nodes believed to be ours at now. A grant ends by itself when its lease has run
 // out, so two calls may differ though no answer came between them.
 func (t *contest) owned(now clock.Stamp) int {
-	n := 0
+	return t.count(func(v *voter) bool { return v.owns(now) })
+}
+
+// count is how many voters are so.
+func (t *contest) count(so func(v *voter) bool) (n int) {
 	for _, v := range t.voters {
-		if v.owns(now) {
+		if so(v) {
 			n++
 		}
 	}
