@@ -4,6 +4,8 @@ LIBRARY := github.com/relock-go/relock
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
 CONTRIB := $(wildcard contrib/*)
+# Modules that are released beside the library and the command: relocktest's Redis in memory is the simulator's.
+RELEASED := $(CONTRIB) internal/sim
 MODULES := . cmd/relock $(CONTRIB) integration interop bench internal/sim
 PACKAGES := ./... ./cmd/relock/...
 FUZZTIME ?= 60s
@@ -12,6 +14,8 @@ SIMTIME ?= 60s
 WORKERS ?= -1
 # Of Go's runtime, so that a seed repeats exactly. OVERLAY= goes without: then a failure repeats only mostly.
 OVERLAY ?= $(shell cd internal/sim && go run ./overlay/write -o $(or $(TMPDIR),/tmp)/relock-sim-overlay)
+# Gives the driver over rueidis a New that opens the like of a client over go-redis.
+GOREDIS = $$(go run ./contrib/relockgoredis/roottests -o $(or $(TMPDIR),/tmp)/relock-roottests)
 BASE ?= HEAD
 COUNT ?= 8
 
@@ -35,6 +39,9 @@ prometheus: ## install Prometheus and promtool where they are missing
 test: redis ## run the tests of the library and of the command
 	go test $(PACKAGES)
 
+test-goredis: redis ## the library's tests over go-redis in place of rueidis
+	go test -count=1 $(GOREDIS) .
+
 race: redis ## the same under the race detector
 	go test -race -count=1 $(PACKAGES)
 
@@ -57,9 +64,9 @@ lint: ## gofmt, go vet (once more for 32 bits) and staticcheck over all modules
 tidy: ## go mod tidy of the library, the command and what is below contrib, whose library is the tree's
 	GOWORK=off go mod tidy
 	@for m in $(CONTRIB) cmd/relock; do (cd $$m && \
-		go mod edit -replace $(LIBRARY)=../.. $(foreach c,$(CONTRIB),-replace $(LIBRARY)/$(c)=../../$(c)) && \
+		go mod edit -replace $(LIBRARY)=../.. $(foreach c,$(RELEASED),-replace $(LIBRARY)/$(c)=../../$(c)) && \
 		{ GOWORK=off go mod tidy; ended=$$?; \
-		go mod edit -dropreplace $(LIBRARY) $(foreach c,$(CONTRIB),-dropreplace $(LIBRARY)/$(c)); exit $$ended; }) || exit 1; done
+		go mod edit -dropreplace $(LIBRARY) $(foreach c,$(RELEASED),-dropreplace $(LIBRARY)/$(c)); exit $$ended; }) || exit 1; done
 
 contrib: redis prometheus ## the tests of the modules below contrib, with a real Prometheus
 	@for m in $(CONTRIB); do (cd $$m && go test -race -count=1 -timeout 10m ./...) || exit 1; done
@@ -97,4 +104,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus test race contrib integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus test test-goredis race contrib integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare

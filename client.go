@@ -214,4 +214,22 @@ func (c *Client) Close() {
 func init() {
 	opening.New = func(rdb driver.Redis, opts any) (any, error) { return newOver(rdb, opts.([]Option)) }
 	opening.NewRedlock = func(nodes []driver.Redis, opts any) (any, error) { return redlockOver(nodes, opts.([]Option)) }
+	opening.Beside = func(client any, rdb driver.Redis) (any, error) {
+		is := &client.(*Client).keeper.cfg
+		opts := []Option{
+			WithLease(is.lease), WithNamePrefix(is.prefix), WithPubSub(is.pubsub),
+			WithTokenRetention(is.retention), WithRestartGuard(is.guard, is.longest),
+		}
+		if is.timeout > 0 {
+			opts = append(opts, WithCommandTimeout(is.timeout))
+		}
+		return newOver(rdb, opts)
+	}
+	opening.ClientOf = func(lease any) string {
+		l := lease.(*Lease)
+		if l.zero() {
+			return ""
+		}
+		return l.h.k.id
+	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/node"
-	"github.com/relock-go/relock/internal/quorum"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -122,7 +121,7 @@ func TestLockReturnsWhenClosedWhileItLengthensItsLease(t *testing.T) {
 	require.Eventually(t, func() bool { // the hold is lost
 		c.keeper.dog.mu.Lock()
 		defer c.keeper.dog.mu.Unlock()
-		return len(c.keeper.dog.holds) == 0
+		return len(c.keeper.dog.holds.All()) == 0
 	}, patience, time.Millisecond)
 	w.Filter(nil)
 	w.Release()
@@ -259,11 +258,11 @@ func TestCloseUndoesWhatComesLate(t *testing.T) {
 	}{
 		{
 			"one Redis", func(w rueidis.Client) (*Client, error) { return New(w) },
-			func(c *Client) bool { return c.keeper.arb.(*single).node.Draining() },
+			func(c *Client) bool { return c.keeper.arb.(*single).node.Debug().Draining },
 		},
 		{
 			"quorum", func(w rueidis.Client) (*Client, error) { return NewRedlock([]rueidis.Client{w}) },
-			func(c *Client) bool { return c.keeper.arb.(*quorum.Quorum).Draining() },
+			func(c *Client) bool { return c.keeper.arb.Nodes()[0].Debug().Draining },
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -16,7 +16,7 @@ const far = 10 * time.Minute
 // userOf returns a Client of a user who may do everything but subscribe what the channels rule out.
 func userOf(t *testing.T, s *redistest.Server, channels ...string) *Client {
 	t.Helper()
-	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", append([]string{"~*", "+@all"}, channels...)...))
+	rdb, err := redistest.Open(s.AddUser("app", "secret", append([]string{"~*", "+@all"}, channels...)...))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	return newClient(t, rdb, WithLease(far))
@@ -123,7 +123,7 @@ func TestForbiddenInboxesOfAQuorum(t *testing.T) {
 	var mine, theirs []rueidis.Client
 	for range 3 {
 		s := redistest.Start(t)
-		rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "+@all", "allchannels"))
+		rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "+@all", "allchannels"))
 		require.NoError(t, err)
 		t.Cleanup(rdb.Close)
 		servers, mine, theirs = append(servers, s), append(mine, rdb), append(theirs, s.Client())

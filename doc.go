@@ -48,6 +48,11 @@
 // once, as a [NodeError]. [ErrNotAcquired], [ErrNotHeld], [ErrLost], [ErrClosed], [ErrInvalidName]
 // and [ErrInvalidOption] are what to compare with errors.Is.
 //
+// # Testing
+//
+// The module github.com/relock-go/relock/contrib/relocktest has a Redis in memory for unit tests of
+// code that uses locks, and the trouble that such code is to be seen under.
+//
 // # Redisson
 //
 // Locks, hold counts, the unlock channel and fencing tokens are those of Redisson's RLock and

@@ -68,7 +68,7 @@ func TestRefusalsAreReturnedAtOnce(t *testing.T) {
 	s.Do("HSET", "queue", "java:1", "1")
 	nobody := s.AddUser("nobody", "secret", "+evalsha", "+eval", "+subscribe")
 	open := func(opt rueidis.ClientOption) *Client {
-		rdb, err := rueidis.NewClient(opt)
+		rdb, err := redistest.Open(opt)
 		require.NoError(t, err)
 		t.Cleanup(rdb.Close)
 		return newClient(t, rdb)

@@ -81,7 +81,7 @@ func TestOldAndNewClientsShareTokens(t *testing.T) {
 				_, held = asks(t, a)
 				require.False(t, held)
 				old.release() // hands over to the new client
-				fresh.node.Hub.Message(wire.InboxPrefix+"new", within(t, newInbox))
+				fresh.node.Debug().Hub.Message(wire.InboxPrefix+"new", within(t, newInbox))
 				require.True(t, a.Told(clock.Now()))
 				g := a.granted()
 				require.Greater(t, g.Token, last)

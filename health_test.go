@@ -2,8 +2,8 @@ package relock
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,10 +11,8 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
-	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -141,8 +139,7 @@ func TestRefusingMajorityIsTold(t *testing.T) {
 		require.ErrorAs(t, err, &quorum)
 		final := 0
 		for _, said := range quorum.Nodes {
-			var refused *rueidis.RedisError
-			if errors.As(said, &refused) && !wire.Transient(&driver.ReplyError{Text: refused.Error()}) {
+			if strings.Contains(said.Error(), "NOPERM") {
 				final++
 			}
 		}

@@ -69,7 +69,6 @@ func (k *keeper) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGa
 	if atGate && g.Fresh && cfg.lingers() && c.Attend() {
 		h.rest = tenure.Free(g.Sent)
 	}
-	h.slot = slot{index: -1}
 	h.watcher, h.shares.all = h, h.shares.room[:0]
 	c.Watch(&h.watcher)
 	return h

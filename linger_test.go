@@ -194,7 +194,7 @@ func TestOwnTryLockIsNotWanted(t *testing.T) {
 		}
 		for i, s := range servers { // what was published before has come
 			s.Do("PUBLISH", wire.InboxPrefix+c.ID(), "nonsense")
-			heard := c.keeper.arb.Nodes()[i].Hub
+			heard := c.keeper.arb.Nodes()[i].Debug().Hub
 			require.Eventually(t, func() bool { return heard.Skipped() == 1 }, patience, time.Millisecond)
 		}
 		require.Empty(t, o.of(EventWanted))

@@ -46,7 +46,7 @@ func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 		require.NoError(t, within(t, tried))
 	}
 	require.Empty(t, rdb.Told())
-	require.Equal(t, "raced", c.keeper.arb.(*single).node.Channels())
+	require.Equal(t, "raced", c.keeper.arb.(*single).node.Debug().Channels)
 }
 
 // Only an answer that sharded channels are unknown decides against them: not one of a Cluster in trouble, nor a missing
@@ -64,5 +64,5 @@ func TestModeIsNotDecidedByTrouble(t *testing.T) {
 	l, err := c.Mutex("k").Lock(context.Background())
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(context.Background()))
-	require.Equal(t, "raced", c.keeper.arb.(*single).node.Channels())
+	require.Equal(t, "raced", c.keeper.arb.(*single).node.Debug().Channels)
 }

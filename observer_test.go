@@ -167,7 +167,7 @@ func TestALossIsToldAfterTheLease(t *testing.T) {
 		kept := func() bool {
 			c.keeper.dog.mu.Lock()
 			defer c.keeper.dog.mu.Unlock()
-			return len(c.keeper.dog.holds) > 0
+			return len(c.keeper.dog.holds.All()) > 0
 		}
 		for kept() { // a lost hold is forgotten after all else was told
 			time.Sleep(time.Millisecond)

@@ -157,7 +157,7 @@ func TestGrantIsDatedFromThePoll(t *testing.T) {
 	polled, counter := b.Belief.Base, b.Belief.Counter
 	_, _, err := a.Release(context.Background(), nil)
 	require.NoError(t, err)
-	messages := waiter.node.Hub
+	messages := waiter.node.Debug().Hub
 	messages.Message(wire.InboxPrefix+"w", within(t, inbox))
 	require.True(t, b.Told(clock.Now()))
 	g := b.granted()
@@ -487,7 +487,7 @@ func TestRaceQueuesNobody(t *testing.T) {
 	a, next := contenderOf(t, n, "k", "h", 1, 30*time.Second), contenderOf(t, n, "k", "h", 2, 30*time.Second)
 	_, held := asks(t, a)
 	require.True(t, held)
-	require.Equal(t, "raced", n.node.Channels())
+	require.Equal(t, "raced", n.node.Debug().Channels)
 	_, held, err := a.Release(context.Background(), next)
 	require.NoError(t, err)
 	require.False(t, held)

@@ -18,14 +18,23 @@ import (
 type single struct{ node *node.Node }
 
 func newSingle(rdb driver.Redis, id string, cfg *config) *single {
-	return &single{node.New(rdb, node.Config{
-		Client: id, Timeout: cfg.commandTimeout, Retention: cfg.retention, PubSub: node.PubSub(cfg.pubsub),
-		Presence: cfg.presence(0), Impaired: func(cause error) { cfg.impaired(0, cause) },
-	})}
+	return &single{newNode(rdb, id, cfg, 0)}
+}
+
+// newNode is a node of a quorum, from 1, or with 0 the Redis that decides alone.
+func newNode(rdb driver.Redis, id string, cfg *config, index int) *node.Node {
+	is := wire.Options{Votes: index > 0, Retention: cfg.retention}
+	if cfg.guard != GuardOff {
+		is.Longest = cfg.longest
+	}
+	return node.New(rdb, node.Config{
+		Options: is, Client: id, Timeout: cfg.commandTimeout, PubSub: node.PubSub(cfg.pubsub),
+		Presence: cfg.presence(index), Impaired: func(cause error) { cfg.impaired(index, cause) },
+	})
 }
 
 func (s *single) Claim(e wire.Entry) claim.Claim {
-	c := &contender{entry: e, single: s, wake: hub.NewSignal()}
+	c := &contender{entry: e, single: s, wake: clock.NewSignal()}
 	c.Start(s.node, &c.entry, c.wake)
 	return c
 }
@@ -36,7 +45,7 @@ type contender struct {
 	node.Claim
 	entry  wire.Entry
 	single *single
-	wake   hub.Signal
+	wake   clock.Signal
 
 	remark  claim.Report
 	failure error // of the last poll that ended; nil when it was answered
@@ -68,7 +77,7 @@ func (c *contender) Wait(ctx context.Context, remark claim.Report) (node.Grant, 
 		case <-ctx.Done():
 			t.Stop()
 			return node.Grant{}, c.gaveUp(ctx, false)
-		case <-c.single.node.Hub.Done():
+		case <-c.single.node.Done():
 			t.Stop()
 			return node.Grant{}, ErrClosed
 		}
@@ -232,7 +241,7 @@ func (c *contender) after(a *wire.Answer, sent clock.Stamp) (node.Grant, bool) {
 // SetCount writes the hold count, and lengthens the lease.
 func (c *contender) SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
-	held, err := c.single.node.Wire.SetCount(ctx, &c.entry, count, lease)
+	held, err := c.Claim.SetCount(ctx, count, lease)
 	switch {
 	case err != nil:
 		return sent, &wire.NodeError{Op: "set count", Name: c.entry.Names.Name, Err: err}
@@ -256,11 +265,7 @@ func (c *contender) Abandon() { c.End(true) }
 
 func (s *single) Renew(ctx context.Context, batch []claim.Renewal, settle claim.Settle) {
 	sent := clock.Now()
-	asks := make([]wire.Renewal, len(batch))
-	for i, r := range batch {
-		asks[i] = wire.Renewal{Entry: r.Claim.Of(), Count: r.Count, Lease: r.Lease}
-	}
-	s.node.Renew(ctx, asks, func(i int, r wire.Result, err error) { settle(i, r, sent, err) })
+	s.node.Renew(ctx, batch, func(i int, r wire.Result, err error) { settle(i, r, sent, err) })
 }
 
 func (s *single) Silence(op, name string, cause error) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/driver/overrueidis"
+	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/quorum"
 )
 
@@ -69,9 +70,12 @@ func same(a, b any) bool {
 }
 
 func newQuorum(nodes []driver.Redis, id string, cfg *config) *quorum.Quorum {
-	return quorum.New(nodes, quorum.Config{
-		Client: id, Need: cfg.quorumSize(), Timeout: cfg.commandTimeout, Lease: cfg.firstLease,
+	of := make([]*node.Node, len(nodes))
+	for i, rdb := range nodes {
+		of[i] = newNode(rdb, id, cfg, i+1)
+	}
+	return quorum.New(of, quorum.Config{
+		Need: cfg.quorumSize(), Timeout: cfg.commandTimeout, Lease: cfg.firstLease, Impaired: cfg.impaired,
 		Guard: cfg.guard != GuardOff, Auto: cfg.guard == GuardAuto, Longest: cfg.longest,
-		Retention: cfg.retention, Impaired: cfg.impaired, Presence: cfg.presence,
 	})
 }

@@ -168,7 +168,7 @@ func TestNobodyRefillsWhatOthersWant(t *testing.T) {
 	require.NoError(t, err)
 	arb := c.keeper.arb.(*single)
 	refill := func() int64 {
-		got, err := arb.node.Wire.Refill(t.Context(), wire.Plain, l.h.entry)
+		got, err := arb.node.Debug().Wire.Refill(t.Context(), wire.Plain, l.h.entry)
 		require.NoError(t, err)
 		return got.First
 	}

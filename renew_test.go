@@ -24,7 +24,7 @@ func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.S
 			servers := masters(t, n)
 			var nodes []rueidis.Client
 			for _, s := range servers {
-				rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+				rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
 				require.NoError(t, err)
 				t.Cleanup(rdb.Close)
 				nodes = append(nodes, rdb)
@@ -125,7 +125,7 @@ func TestOneLocksFailureIsNoOthers(t *testing.T) {
 // Where the rights to every lock are gone, a renewal still ends after a bounded number of commands.
 func TestRefusedRenewalsAreBounded(t *testing.T) {
 	s := redistest.Start(t)
-	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+	rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
 	require.NoError(t, err)
 	defer rdb.Close()
 	c := newClient(t, rdb)
@@ -147,7 +147,7 @@ func TestRefusedRenewalsAreBounded(t *testing.T) {
 // However many locks of a batch are refused, the others are renewed.
 func TestManyRefusedLocksCostNoOther(t *testing.T) {
 	s := redistest.Start(t)
-	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+	rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
 	require.NoError(t, err)
 	defer rdb.Close()
 	c := newClient(t, rdb)

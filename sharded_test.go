@@ -17,7 +17,7 @@ func onCluster(t *testing.T, cl *redistest.Cluster, change func(*rueidis.ClientO
 	t.Helper()
 	opt := cl.Option()
 	change(&opt)
-	rdb, err := rueidis.NewClient(opt)
+	rdb, err := redistest.Open(opt)
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	return newClient(t, rdb, WithLease(far))
@@ -85,7 +85,7 @@ func TestSharersOfAConnectionLeaveNoSubscription(t *testing.T) {
 	if major < 7 {
 		t.Skip("no sharded channels")
 	}
-	rdb, err := rueidis.NewClient(cl.Option())
+	rdb, err := redistest.Open(cl.Option())
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	master := cl.MasterFor("k")

@@ -60,7 +60,7 @@ func (c *Client) Stats() Stats {
 		}
 		for op := range driver.Op(driver.Ops) {
 			s := CommandStats{Node: at, Command: op.String()}
-			s.Answered, s.Refused, s.Unanswered = n.Counts.Of(op)
+			s.Answered, s.Refused, s.Unanswered = n.Sent(op)
 			all.Commands = append(all.Commands, s)
 		}
 	}

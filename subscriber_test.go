@@ -20,7 +20,7 @@ func crowded(t *testing.T, s *redistest.Server) (rdb rueidis.Client, give func()
 	t.Helper()
 	opt := s.Option()
 	opt.BlockingPoolSize = 1
-	rdb, err := rueidis.NewClient(opt)
+	rdb, err := redistest.Open(opt)
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	_, release := rdb.Dedicate()

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -86,7 +85,7 @@ func lockTogether(t *testing.T, tap *faults.Client, lock func(name string) (*Lea
 // A lock that the user has no right to is refused by itself, though Redis refuses the whole command for it.
 func TestOneForbiddenLockAmongMany(t *testing.T) {
 	s := redistest.Start(t)
-	rdb, err := rueidis.NewClient(s.AddUser("app", "secret", "~warm", "~*{warm}", "~lock-?", "~*{lock-?}", "~lock-??", "~*{lock-??}",
+	rdb, err := redistest.Open(s.AddUser("app", "secret", "~warm", "~*{warm}", "~lock-?", "~*{lock-?}", "~lock-??", "~*{lock-??}",
 		"~lock-1[0-8]?", "~*{lock-1[0-8]?}", "+@all", "allchannels"))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)

@@ -79,7 +79,7 @@ func TestPollKeepsOutOfATurn(t *testing.T) {
 	n := deaf(t, s.Client(), "w", 30*time.Second)
 	c := contenderOf(t, n, "k", "w", 1, time.Minute)
 	ask := func(over string) bool {
-		a, err := n.node.Wire.Acquire(context.Background(), wire.Plain, &c.entry, "", over, nil)
+		a, err := n.node.Debug().Wire.Acquire(context.Background(), wire.Plain, &c.entry, "", over, nil)
 		require.NoError(t, err)
 		return a.Mine
 	}
@@ -124,9 +124,9 @@ func TestUsedTurnIsNotSatOut(t *testing.T) {
 			continue // a turn is short, and the test was late
 		}
 		names := c.entry.Names
-		n.node.Hub.Message(names.Unlock, "0") // what Redisson was told when the turn began
-		n.node.Hub.Message(names.Listen, name)
-		n.node.Hub.Message(names.Unlock, "0")
+		n.node.Debug().Hub.Message(names.Unlock, "0") // what Redisson was told when the turn began
+		n.node.Debug().Hub.Message(names.Listen, name)
+		n.node.Debug().Hub.Message(names.Unlock, "0")
 		g, err := c.poll(context.Background())
 		require.NoError(t, err)
 		require.Positive(t, g.Token)

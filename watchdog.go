@@ -1,7 +1,6 @@
 package relock
 
 import (
-	"container/heap"
 	"context"
 	"slices"
 	"sync"
@@ -22,14 +21,12 @@ type watchdog struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	kick   chan struct{} // one slot: something is due before the timer
 
 	// mu guards what follows and the slot of every hold. It is taken under a hold's mutex,
 	// never the other way.
 	mu    sync.Mutex
-	holds clock.Heap[*hold]
-	armed clock.Stamp // when the goroutine wakes by itself; zero when it does not
-	used  bool        // there was a hold since beside was called
+	holds *clock.Schedule[*hold]
+	used  bool // there was a hold since beside was called
 }
 
 const (
@@ -48,7 +45,7 @@ type renewFunc func(context.Context, []claim.Renewal, claim.Settle)
 type besideFunc func(now clock.Stamp) clock.Stamp
 
 func newWatchdog(renew renewFunc, beside besideFunc) *watchdog {
-	d := &watchdog{renew: renew, beside: beside, kick: make(chan struct{}, 1)}
+	d := &watchdog{renew: renew, beside: beside, holds: clock.NewSchedule[*hold]()}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.wg.Go(d.run)
 	return d
@@ -60,71 +57,39 @@ type look struct {
 	renews bool // to renew it, which it does for many at a time
 }
 
-// slot is a hold's place in the watchdog's heap.
+// slot is a hold's place in the watchdog's schedule.
 type slot struct {
-	index  int // -1 outside
-	due    clock.Stamp
-	renews bool // to be renewed then
+	clock.Slot
+	renews bool // to be renewed when it is due
 }
-
-// DueAt is clock.Due's.
-func (s *slot) DueAt() clock.Stamp { return s.due }
-
-// Place is clock.Due's.
-func (s *slot) Place() *int { return &s.index }
 
 // schedule makes the watchdog look at h at its time, or before.
 func (d *watchdog) schedule(h *hold, l look, now clock.Stamp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.used = true
-	s, due := &h.slot, l.at
-	switch {
-	case s.index < 0:
-		s.due, s.renews = due, l.renews
-		heap.Push(&d.holds, h)
-	case due.Until(now) < s.due.Until(now):
-		s.due, s.renews = due, l.renews
-		heap.Fix(&d.holds, s.index)
-	default:
-		return
-	}
-	if d.armed.IsZero() || due.Until(now) < d.armed.Until(now) {
-		d.armed = due
-		select {
-		case d.kick <- struct{}{}:
-		default:
-		}
+	if s := &h.slot; !s.In() || l.at.Until(now) < s.Due.Until(now) {
+		s.renews = l.renews
+		d.holds.Put(h, l.at, now)
 	}
 }
 
-// remove takes h out. The timer stays as it is: waking for nothing is cheaper than waking to be
-// told so.
+// remove takes h out.
 func (d *watchdog) remove(h *hold) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h.slot.index >= 0 {
-		heap.Remove(&d.holds, h.slot.index)
-	}
+	d.holds.Drop(h)
 }
 
 func (d *watchdog) run() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	skew := clock.Now().Skew()
-	for {
-		select {
-		case <-timer.C:
-		case <-d.kick:
-		case <-d.ctx.Done():
-			return
-		}
+	d.holds.Run(d.ctx, func() time.Duration {
 		now := clock.Now()
 		due := d.take(now, now.Skew()-skew > glance/20)
 		skew = now.Skew()
 		d.look(due, now)
-		d.arm(timer, d.goBeside(now))
-	}
+		return d.rest(d.goBeside(now))
+	})
 }
 
 // goBeside calls beside where there are or were holds, and returns when that is due again.
@@ -133,7 +98,7 @@ func (d *watchdog) goBeside(now clock.Stamp) clock.Stamp {
 		return clock.Never()
 	}
 	d.mu.Lock()
-	used := d.used || len(d.holds) > 0
+	used := d.used || len(d.holds.All()) > 0
 	d.used = false
 	d.mu.Unlock()
 	if !used {
@@ -145,20 +110,23 @@ func (d *watchdog) goBeside(now clock.Stamp) clock.Stamp {
 // take removes the holds that are due, and if one of them is to be renewed, those due soon. Others
 // take none along: of thousands that linger one is due every moment. After a clock was set forward
 // it takes all.
-func (d *watchdog) take(now clock.Stamp, all bool) []*hold {
+func (d *watchdog) take(now clock.Stamp, all bool) (due []*hold) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.armed = clock.Stamp{}
-	var due []*hold
 	horizon := now
-	for len(d.holds) > 0 && (all || d.holds[0].due.Reached(horizon)) {
-		h := heap.Pop(&d.holds).(*hold)
-		if h.renews {
+	if all {
+		horizon = clock.Never()
+	}
+	for {
+		h, is := d.holds.Next(horizon)
+		if !is {
+			return due
+		}
+		if h.renews && !all {
 			horizon = now.Add(batchWindow)
 		}
 		due = append(due, h)
 	}
-	return due
 }
 
 // look ends what is past its deadline, sends what is to be renewed, and puts back all that live.
@@ -181,18 +149,12 @@ func (d *watchdog) look(due []*hold, now clock.Stamp) {
 	}
 }
 
-func (d *watchdog) arm(timer *time.Timer, beside clock.Stamp) {
+// rest is how long to wait for the next look.
+func (d *watchdog) rest(beside clock.Stamp) time.Duration {
 	now := clock.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.holds) == 0 {
-		d.armed = clock.Stamp{}
-		timer.Stop()
-		return
-	}
-	pause := min(max(0, clock.Sooner(d.holds[0].due, beside, now).Until(now)), glance)
-	d.armed = now.Add(pause)
-	timer.Reset(pause)
+	return d.holds.Rest(now, min(max(0, beside.Until(now)), glance))
 }
 
 // close stops the watchdog and returns the holds that were left.
@@ -201,5 +163,5 @@ func (d *watchdog) close() []*hold {
 	d.wg.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Clone(d.holds)
+	return slices.Clone(d.holds.All())
 }

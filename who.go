@@ -149,7 +149,7 @@ func (p *plate) round(now clock.Stamp) clock.Stamp {
 
 // write is one write. A Redis that refuses it is left alone for as long as it would have stood.
 func (p *plate) write(at *post) {
-	err := at.node.Wire.Introduce(context.Background(), p.client, &p.card, p.stay)
+	err := at.node.Introduce(context.Background(), p.client, &p.card, p.stay)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at.out, at.stands = false, true
@@ -180,7 +180,7 @@ func (p *plate) close() {
 	var gone sync.WaitGroup
 	for _, at := range p.posts {
 		if at.stands {
-			gone.Go(func() { _ = at.node.Wire.Withdraw(context.Background(), p.client) })
+			gone.Go(func() { _ = at.node.Withdraw(context.Background(), p.client) })
 		}
 	}
 	gone.Wait()
@@ -285,7 +285,7 @@ func (p *plate) read(ctx context.Context, client string) (card wire.Card, sure b
 	heard := make(chan answer, len(p.posts))
 	for _, at := range p.posts {
 		asked.Go(func() {
-			card, err := at.node.Wire.Whois(ctx, client)
+			card, err := at.node.Whois(ctx, client)
 			heard <- answer{card, err}
 		})
 	}

@@ -656,7 +656,7 @@ func (tp *tap) awaits(t *attempt, channel string) {
 func (w *wireStage) sharder(opts ...relock.Option) *relock.Client {
 	option := w.servers[0].Option()
 	option.ForceSingleClient = false
-	rdb, err := rueidis.NewClient(option)
+	rdb, err := redistest.Open(option)
 	require.NoError(w.t, err)
 	w.t.Cleanup(rdb.Close)
 	require.Equal(w.t, rueidis.ClientModeCluster, rdb.Mode())

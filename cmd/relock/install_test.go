@@ -21,6 +21,7 @@ const (
 	commandPath   = libraryPath + "/cmd/relock"
 	embeddedRedis = "github.com/alicebob/miniredis"
 	embeddedLua   = "github.com/yuin/gopher-lua"
+	simulator     = "internal/sim" // released for the test kit, which no program imports
 )
 
 // goenv is the go command as somebody has it who knows nothing of this tree's workspace.
@@ -42,8 +43,8 @@ func newGoenv(t *testing.T) *goenv {
 	proxy, version := t.TempDir(), releasing(t, machine)
 	publish(t, proxy, libraryPath, version, tree)
 	publish(t, proxy, commandPath, version, filepath.Join(tree, "cmd", "relock"))
-	for _, dir := range contributed(t) {
-		publish(t, proxy, libraryPath+"/contrib/"+dir, version, filepath.Join(tree, "contrib", dir))
+	for _, dir := range append(contributed(t), simulator) {
+		publish(t, proxy, libraryPath+"/"+dir, version, filepath.Join(tree, dir))
 	}
 	g := &goenv{t: t, dir: t.TempDir(), bin: t.TempDir()}
 	proxies := []string{fileURL(proxy), fileURL(filepath.Join(has.GOMODCACHE, "cache", "download")), has.GOPROXY}
@@ -63,7 +64,7 @@ func contributed(t *testing.T) (dirs []string) {
 	require.NoError(t, err)
 	require.NotEmpty(t, found)
 	for _, mod := range found {
-		dirs = append(dirs, filepath.Base(filepath.Dir(mod)))
+		dirs = append(dirs, "contrib/"+filepath.Base(filepath.Dir(mod)))
 	}
 	return dirs
 }
@@ -154,16 +155,19 @@ func pack(to *zip.Writer, prefix string, files fs.FS) error {
 func fileURL(dir string) string { return "file:///" + strings.TrimPrefix(filepath.ToSlash(dir), "/") }
 
 // readmeSays returns the arguments of the go command that begins with these words on a line of the README.
-func readmeSays(t *testing.T, words string) []string {
+func readmeSays(t *testing.T, words string) []string { return says(t, "README.md", words) }
+
+// says does so for any document.
+func says(t *testing.T, document, words string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(tree, "README.md"))
+	text, err := os.ReadFile(filepath.Join(tree, document))
 	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "go "+words) {
 			return strings.Fields(line)[1:]
 		}
 	}
-	require.FailNow(t, "the README has no such line", "go %s", words)
+	require.FailNow(t, document+" has no such line", "go %s", words)
 	return nil
 }
 
@@ -225,4 +229,38 @@ func TestImport(t *testing.T) {
 		require.NotContains(t, text, embeddedRedis, what)
 		require.NotContains(t, text, embeddedLua, what)
 	}
+}
+
+// consumerTest is a test of a program that uses the library.
+const consumerTest = `package main
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/contrib/relocktest"
+)
+
+func TestBusy(t *testing.T) {
+	locks := relocktest.New(t)
+	relocktest.Hold(t, locks, "orders")
+	if _, err := locks.Mutex("orders").TryLock(t.Context()); !errors.Is(err, relock.ErrNotAcquired) {
+		t.Fatal(err)
+	}
+}
+`
+
+// Who tests code that uses the library gets the kit, and the simulator below it, with the guide's line.
+func TestImportOfTheTestKit(t *testing.T) {
+	g := newGoenv(t)
+	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "main.go"), []byte(consumer), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "main_test.go"), []byte(consumerTest), 0o600))
+	g.run("mod", "init", "example.org/consumer")
+	g.run(readmeSays(t, "get "+libraryPath)...)
+	g.run(says(t, filepath.Join("docs", "testing.md"), "get "+libraryPath+"/contrib/relocktest")...)
+	g.run("vet", ".")
+	g.run("test", ".")
+	require.NotContains(t, g.run("list", "-deps", "."), embeddedLua, "the kit is of the tests alone")
+	require.NotContains(t, g.run("list", "-deps", "-test", "."), "porcupine", "the simulation's own judge")
 }

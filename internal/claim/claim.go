@@ -75,13 +75,7 @@ type Claim interface {
 type Report func(key string, heard error)
 
 // Renewal asks to lengthen one lease.
-type Renewal struct {
-	Claim Claim
-	Count int // hold count to write; 0 leaves it alone
-	Lease time.Duration
-
-	Timeout time.Duration // of the command
-}
+type Renewal = wire.Renewal
 
 // Settle takes what became of the i-th renewal of a batch, in any goroutine. If it was not
 // answered, err says why. The stamp is from before the confirmed command was sent.

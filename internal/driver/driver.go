@@ -52,9 +52,10 @@ type Redis interface {
 	// it has returned, keys and args may be written.
 	Run(ctx context.Context, s *Script, keys, args []string) (Value, error)
 
-	// Do sends commands to a master in one round trip and returns an answer to each. In a Cluster
-	// that is any one of the masters, so the commands have no keys. A command that the server
-	// refuses has a Value that is an error. The error returned says that the answers are missing.
+	// Do sends commands to the master in one round trip and returns an answer to each. In a Cluster
+	// one node answers them all, of the driver's choosing and perhaps a replica: so the commands
+	// must have no keys, and ask what every node can tell. A command that the server refuses has a
+	// Value that is an error. The error returned says that the answers are missing.
 	Do(ctx context.Context, commands ...[]string) ([]Value, error)
 
 	// Listen opens a connection of its own for plain subscriptions. If it has to wait for one, it
@@ -64,16 +65,17 @@ type Redis interface {
 
 	// Follow subscribes sharded channels of one slot. It does so at the master that owns the slot,
 	// since scripts there count that master's own subscribers only. It passes on what comes until
-	// ctx ends, and then tells the server. It also returns when the subscription ends: without an
-	// error if that is because the slot moved, and within Silence if the server says no more. The
-	// last of the channels must be used by no other subscriber: by it the driver may find out
+	// ctx ends, and then tells the server. It also returns when the subscription ends, without an
+	// error if that is because the slot moved. A connection that is lost, or whose server says no
+	// more for Silence, ends it; or the driver subscribes anew by itself, as Subscribed then tells.
+	// The last of the channels must be used by no other subscriber: by it the driver may find out
 	// whether it subscribed at the master.
 	Follow(ctx context.Context, h Handler, channels ...string) error
 
 	// Close returns when no goroutine of the driver is left, or ctx has ended. From then on Listen
 	// and Follow fail with ErrClosed; commands still run, for locks that are on their way back. It
-	// leaves the client library's own client open: that is the user's. Listeners and followers are
-	// to be ended before.
+	// leaves the client library's own client open: that is the user's. Listeners and followers end
+	// before, but for those that hang.
 	Close(ctx context.Context)
 }
 

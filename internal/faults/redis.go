@@ -17,6 +17,9 @@ type Redis struct {
 // NewRedis puts faults around a Redis.
 func NewRedis(inner driver.Redis) *Redis { return &Redis{inner, newLine()} }
 
+// Over puts c's faults around a Redis of another client library, in place of c's own client.
+func (c *Client) Over(inner driver.Redis) *Redis { return &Redis{inner, c.Line} }
+
 // reply is what a command returns, and what it could fail with.
 type reply struct {
 	value driver.Value

@@ -6,22 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/wire"
 )
-
-// Signal asks a contender to look for grants, and at Redis. It has one slot: wake-ups coalesce.
-type Signal chan struct{}
-
-// NewSignal returns a signal that was not given.
-func NewSignal() Signal { return make(Signal, 1) }
-
-// Poke gives the signal. It never blocks.
-func (s Signal) Poke() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
-}
 
 // A Watcher keeps a lock that was granted. Its methods may be called with the hub's mutex held, but
 // for Wanted when sure: they must neither block nor call the hub.
@@ -43,7 +30,7 @@ type Hints struct{ Look, Nudged bool }
 type Ear struct {
 	hub   *Hub
 	entry *wire.Entry
-	wake  Signal
+	wake  clock.Signal // makes the contender look for grants, and at Redis
 
 	// These are read by the goroutine that receives messages.
 	phase   atomic.Int32
@@ -87,7 +74,7 @@ const (
 // Register makes an entry known before its first command is sent; otherwise a grant could arrive
 // for an unknown id. If the lock's channel is subscribed already the ear hears it from now on, and
 // its first answer needs no second look.
-func (e *Ear) Register(h *Hub, entry *wire.Entry, wake Signal) {
+func (e *Ear) Register(h *Hub, entry *wire.Entry, wake clock.Signal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e.hub, e.entry, e.wake = h, entry, wake
@@ -99,7 +86,7 @@ func (e *Ear) Register(h *Hub, entry *wire.Entry, wake Signal) {
 
 // RegisterVoter is Register at a node of a quorum, where an entry may have to wait without hearing
 // the unlock channel.
-func (e *Ear) RegisterVoter(h *Hub, entry *wire.Entry, wake Signal) {
+func (e *Ear) RegisterVoter(h *Hub, entry *wire.Entry, wake clock.Signal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e.hub, e.entry, e.wake, e.voter = h, entry, wake, true

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/relock-go/relock/internal/crew"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -34,7 +35,7 @@ type Hub struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{} // closed by Stop: contenders leave
-	wg     sync.WaitGroup
+	crew   crew.Crew
 	feed   feed
 	vetted chan struct{} // closed once it is known whether the inbox may be subscribed, or that Redis cannot tell
 
@@ -58,7 +59,6 @@ type Hub struct {
 	denied  map[string]*denial // by channel
 	denials int                // so far
 	inbox   bool               // an entry has waited or held: the inbox is wanted
-	closed  bool               // no goroutine is started any more
 }
 
 // feed subscribes for a hub: all locks over one connection, or a subscription for each lock's
@@ -189,20 +189,7 @@ func (h *Hub) end(r *room) {
 }
 
 // Go runs f in a goroutine that Close waits for. It returns false when the hub is closed.
-func (h *Hub) Go(f func()) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.spawn(f)
-}
-
-// spawn is Go for callers that hold the hub's mutex.
-func (h *Hub) spawn(f func()) bool {
-	if h.closed {
-		return false
-	}
-	h.wg.Go(f)
-	return true
-}
+func (h *Hub) Go(f func()) bool { return h.crew.Start(f) }
 
 // Stop turns contenders away. Messages are still received: grants that come now are ended.
 func (h *Hub) Stop() { close(h.done) }
@@ -212,22 +199,11 @@ func (h *Hub) Stop() { close(h.done) }
 // good-bye and ends by itself: the client library gives up a connection after a second, and one
 // that it still hands out is given back at once.
 func (h *Hub) Close() {
-	h.mu.Lock()
-	h.closed = true
-	h.mu.Unlock()
 	h.cancel()
-	gone := make(chan struct{})
 	late, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
-	go func() {
-		h.wg.Wait()
-		h.rdb.Close(late)
-		close(gone)
-	}()
-	select {
-	case <-gone:
-	case <-late.Done():
-	}
+	h.crew.End(late)
+	h.rdb.Close(late)
 }
 
 // Listening tells how many entries listen for a lock's unlock channel here, whether its

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -32,7 +33,7 @@ func earOf(t testing.TB, h *Hub, name string, n int) *Ear {
 	e.Register(h, &wire.Entry{
 		Names: names, ID: h.client + ":" + strconv.Itoa(n), Lease: time.Minute, Block: 256,
 		Timeout: time.Second,
-	}, NewSignal())
+	}, clock.NewSignal())
 	return e
 }
 

@@ -18,14 +18,14 @@ func (h *Hub) StartSharded() {
 	defer h.mu.Unlock()
 	h.vet() // a lock's inbox comes with its room
 	h.feed = &shardedFeed{h: h}
-	h.spawn(h.tidy)
+	h.Go(h.tidy)
 }
 
 func (f *shardedFeed) open(r *room) {
 	ctx, cancel := context.WithCancel(f.h.ctx)
 	r.stop = cancel
 	names := r.names
-	f.h.spawn(func() { f.run(ctx, names) })
+	f.h.Go(func() { f.run(ctx, names) })
 }
 
 func (f *shardedFeed) close(r *room) { r.stop() }

@@ -14,8 +14,8 @@ import (
 // plainFeed holds all subscriptions of a hub on one connection of its own.
 type plainFeed struct {
 	h       *Hub
-	inbox   string        // "" when grants cannot be sent
-	changed chan struct{} // one slot: stale is not empty
+	inbox   string       // "" when grants cannot be sent
+	changed clock.Signal // stale is not empty
 
 	// Of the run goroutine.
 	began  time.Time // when the session got its connection, zero while there is none
@@ -31,7 +31,7 @@ type plainFeed struct {
 // StartPlain subscribes over one dedicated connection, the inbox included unless grants cannot be
 // sent.
 func (h *Hub) StartPlain(inbox bool) {
-	f := &plainFeed{h: h, changed: make(chan struct{}, 1)}
+	f := &plainFeed{h: h, changed: clock.NewSignal()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if inbox {
@@ -40,8 +40,8 @@ func (h *Hub) StartPlain(inbox bool) {
 		h.vet()
 	}
 	h.feed = f
-	h.spawn(f.run)
-	h.spawn(h.tidy)
+	h.Go(f.run)
+	h.Go(h.tidy)
 }
 
 func (f *plainFeed) open(r *room)  { f.change(r.names.Unlock, r.names.Listen) }
@@ -58,10 +58,7 @@ func (f *plainFeed) change(channels ...string) {
 		return // a session begins with all that is wanted
 	}
 	f.stale = append(f.stale, channels...)
-	select {
-	case f.changed <- struct{}{}:
-	default:
-	}
+	f.changed.Poke()
 }
 
 // slowConnection is how long nothing may be heard before the logger is told.
@@ -93,7 +90,9 @@ func (f *plainFeed) session(ctx context.Context) error {
 	err = f.follow(ctx, conn)
 	// Nothing of ours may stay on a connection that goes back to the user's pool. Closing one whose
 	// server hangs takes the client library a second.
-	f.h.wg.Go(conn.Close)
+	if !f.h.Go(conn.Close) {
+		conn.Close()
+	}
 	return err
 }
 
@@ -110,10 +109,12 @@ func (f *plainFeed) connect(ctx context.Context) (driver.Listener, error) {
 		err  error
 	}
 	got := make(chan result, 1)
-	f.h.wg.Go(func() {
+	if !f.h.Go(func() {
 		conn, err := f.h.rdb.Listen(ctx, f.h)
 		got <- result{conn, err}
-	})
+	}) {
+		return nil, ctx.Err()
+	}
 	slow := time.NewTimer(slowConnection)
 	defer slow.Stop()
 	for {

@@ -97,7 +97,7 @@ type Claim struct {
 
 	node *Node
 	ear  hub.Ear
-	wake hub.Signal
+	wake clock.Signal
 
 	// unanswered counts the questions that may still run, after the claim is over. The sweeper then
 	// comes back until they were answered or that cannot be.
@@ -121,16 +121,16 @@ const (
 )
 
 // Start makes c the claim of an entry. Nothing is sent, and no message comes for it before Enter.
-func (c *Claim) Start(n *Node, e *wire.Entry, wake hub.Signal) {
+func (c *Claim) Start(n *Node, e *wire.Entry, wake clock.Signal) {
 	c.node, c.Entry, c.wake = n, e, wake
 }
 
 // Enter makes the claim known to the hub, which must come before the first question.
 func (c *Claim) Enter() {
 	if c.node.cfg.Votes {
-		c.ear.RegisterVoter(c.node.Hub, c.Entry, c.wake)
+		c.ear.RegisterVoter(c.node.hub, c.Entry, c.wake)
 	} else {
-		c.ear.Register(c.node.Hub, c.Entry, c.wake)
+		c.ear.Register(c.node.hub, c.Entry, c.wake)
 	}
 }
 
@@ -147,7 +147,7 @@ func (c *Claim) Ask(ctx context.Context, ticket string) (wire.Answer, clock.Stam
 	}
 	sent = clock.Now()
 	c.Belief.Begin(sent)
-	a, err := c.node.Wire.Acquire(ctx, way, c.Entry, ticket, c.ear.TurnOver(), c)
+	a, err := c.node.wire.Acquire(ctx, way, c.Entry, ticket, c.ear.TurnOver(), c)
 	c.Noted(err)
 	if err == nil {
 		c.Belief.Answered(&a, c.Entry, false, sent)
@@ -187,14 +187,14 @@ func (c *Claim) cameLate() bool {
 // Refill asks, in the background, for the tokens of another block, and tells done of them where the
 // entry holds the lock and no one waits for it. They are as good as a new grant's at that moment.
 func (c *Claim) Refill(done func(Grant)) {
-	c.node.refills.Start(func() {
-		ctx := c.node.Hub.Context()
+	c.node.hub.Go(func() {
+		ctx := c.node.hub.Context()
 		way, err := c.node.route(ctx, c.Entry.Names)
 		if err != nil {
 			return
 		}
 		sent := clock.Now()
-		if got, err := c.node.Wire.Refill(ctx, way, c.Entry); err == nil && got.First > 0 {
+		if got, err := c.node.wire.Refill(ctx, way, c.Entry); err == nil && got.First > 0 {
 			done(Grant{Token: got.First, Passes: got.Count, Sent: sent})
 		}
 	})
@@ -209,7 +209,28 @@ func (c *Claim) Told(now clock.Stamp) bool {
 // Vote asks a node of a quorum. It may be called by any goroutine: the caller has to tell Belief
 // and Noted.
 func (c *Claim) Vote(ctx context.Context, b wire.Ballot) (wire.Answer, error) {
-	return c.node.Wire.Vote(ctx, c.Entry, b, c)
+	return c.node.wire.Vote(ctx, c.Entry, b, c)
+}
+
+// SetCount writes the hold count and lengthens the lease. It returns false where the entry holds the
+// lock no more.
+func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (bool, error) {
+	return c.node.wire.SetCount(ctx, c.Entry, count, lease)
+}
+
+// Raise raises the fencing counter of a node where the entry holds the lock. It returns false where
+// that is not so.
+func (c *Claim) Raise(ctx context.Context, counter int64) (bool, error) {
+	return c.node.wire.Raise(ctx, c.Entry, counter)
+}
+
+// Counter returns the fencing counter of a node where the entry holds the lock, else 0.
+func (c *Claim) Counter(ctx context.Context) (int64, error) { return c.node.wire.Counter(ctx, c.Entry) }
+
+// Seed tells a node that forgot how far the others counted, if it still is the incarnation born.
+func (c *Claim) Seed(ctx context.Context, born string, counter int64) error {
+	_, err := c.node.wire.Seed(ctx, c.Entry, born, counter)
+	return err
 }
 
 // Asks notes that Redis is about to be asked to keep the lock for lease.

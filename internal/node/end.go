@@ -52,11 +52,11 @@ func (c *Claim) Release(ctx context.Context, next *Claim) (held bool, a wire.Ans
 	c.stage.Store(stageEnds)
 	turns := c.ear.TurnDue()
 	if next == nil {
-		return c.node.Wire.Release(ctx, way, c.Entry, turns, nil, nil)
+		return c.node.wire.Release(ctx, way, c.Entry, turns, nil, nil)
 	}
 	sent := clock.Now()
 	next.Belief.Begin(sent)
-	held, a, err = c.node.Wire.Release(ctx, way, c.Entry, turns, next.Entry, next)
+	held, a, err = c.node.wire.Release(ctx, way, c.Entry, turns, next.Entry, next)
 	next.Noted(err)
 	if err == nil && a != (wire.Answer{}) {
 		next.Belief.Answered(&a, next.Entry, false, sent)
@@ -68,9 +68,9 @@ func (c *Claim) Release(ctx context.Context, next *Claim) (held bool, a wire.Ans
 // one.
 func (c *Claim) Unvote(ctx context.Context, next *Claim, ticket string) (held bool, a wire.Answer, err error) {
 	if next == nil {
-		return c.node.Wire.Unvote(ctx, c.Entry, c.Count, nil, "", nil)
+		return c.node.wire.Unvote(ctx, c.Entry, c.Count, nil, "", nil)
 	}
-	return c.node.Wire.Unvote(ctx, c.Entry, c.Count, next.Entry, ticket, next)
+	return c.node.wire.Unvote(ctx, c.Entry, c.Count, next.Entry, ticket, next)
 }
 
 // Released ends the claim after its release: held as an answer said, or err where there was none.
@@ -112,5 +112,5 @@ func (n *Node) end(ctx context.Context, batch []*Claim) ([]bool, error) {
 		}
 		s.Release(way, c.Entry, true)
 	}
-	return n.Wire.Sweep(ctx, &s)
+	return n.wire.Sweep(ctx, &s)
 }

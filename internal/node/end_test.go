@@ -35,7 +35,7 @@ func noted(err error) step { return func(c *Claim) { c.Noted(err) } }
 func late(err error) step  { return func(c *Claim) { c.Late(err) } }
 func ending(out bool) step { return func(c *Claim) { c.Ending(out) } }
 func ended(open bool) step { return func(c *Claim) { c.End(open) } }
-func granted(c *Claim)     { c.node.Hub.Message(wire.InboxPrefix+"c", "17 1000 c:1 0 k") }
+func granted(c *Claim)     { c.node.hub.Message(wire.InboxPrefix+"c", "17 1000 c:1 0 k") }
 func releasing(c *Claim)   { c.Ear().Releasing() }
 func forgotten(c *Claim)   { c.Forget() }
 func released(held bool, err error) step {
@@ -60,9 +60,9 @@ func sweepOf(c *Claim) sweeping {
 	switch {
 	case w == nil:
 		return not
-	case w.at == clock.Now():
+	case w.Due == clock.Now():
 		return atOnce
-	case w.at == clock.Now().Add(sweepGrace):
+	case w.Due == clock.Now().Add(sweepGrace):
 		return soon
 	}
 	panic("swept at another time")
@@ -170,10 +170,10 @@ func TestGrantOfAnotherLockIsEndedThere(t *testing.T) {
 		given, _ := c.Ear().Heard()
 		require.Zero(t, given)
 		require.Equal(t, not, sweepOf(c))
-		require.Equal(t, 1, n.Sweeping())
+		require.Equal(t, 1, n.Debug().Sweeping)
 		c.End(true)
 		require.Equal(t, atOnce, sweepOf(c))
-		require.Equal(t, 2, n.Sweeping())
+		require.Equal(t, 2, n.Debug().Sweeping)
 	})
 }
 
@@ -202,6 +202,6 @@ func TestLateAnswerDuringTheRelease(t *testing.T) {
 		c.Released(held, nil)
 		synctest.Wait()
 		require.Equal(t, 2, ran, "the release, and one for what came late")
-		require.Zero(t, n.Sweeping())
+		require.Zero(t, n.Debug().Sweeping)
 	})
 }

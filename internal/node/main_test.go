@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/driver"
-	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -42,7 +42,7 @@ func entryOf(t *testing.T, name string, number int, lease time.Duration) *wire.E
 func claimOf(t *testing.T, n *Node, name string, number int, lease time.Duration) *Claim {
 	t.Helper()
 	c := new(Claim)
-	c.Start(n, entryOf(t, name, number, lease), hub.NewSignal())
+	c.Start(n, entryOf(t, name, number, lease), clock.NewSignal())
 	c.Enter()
 	return c
 }

@@ -56,7 +56,7 @@ func (n *Node) ask() (*probe, error) {
 			close(p.done) // answered meanwhile
 			return p, nil
 		}
-		if !n.Hub.Go(func() { n.answer(p) }) {
+		if !n.hub.Go(func() { n.answer(p) }) {
 			return nil, wire.ErrClosed
 		}
 		n.probing = p
@@ -69,9 +69,9 @@ func (n *Node) answer(p *probe) {
 	p.mode, p.err = n.askMode()
 	if p.err == nil {
 		if p.mode == modeRaceOnly {
-			n.Hub.StartPlain(false)
+			n.hub.StartPlain(false)
 		} else {
-			n.Hub.StartSharded()
+			n.hub.StartSharded()
 		}
 		n.mode.Store(p.mode)
 	}
@@ -91,9 +91,9 @@ func (n *Node) askMode() (int32, error) {
 	case PubSubSharded:
 		return modeSharded, nil
 	}
-	ctx, cancel := context.WithTimeout(n.Hub.Context(), n.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(n.hub.Context(), n.cfg.Timeout)
 	defer cancel()
-	got, err := n.Redis.Do(ctx, []string{"PUBSUB", "SHARDNUMSUB"})
+	got, err := n.redis.Do(ctx, []string{"PUBSUB", "SHARDNUMSUB"})
 	if err == nil {
 		err = got[0].Err()
 	}
@@ -108,10 +108,4 @@ func (n *Node) askMode() (int32, error) {
 	default:
 		return 0, err
 	}
-}
-
-// Channels tells how messages travel: "plain", "sharded", "raced" where nothing is handed over, ""
-// while that is not known.
-func (n *Node) Channels() string {
-	return map[int32]string{modePlain: "plain", modeSharded: "sharded", modeRaceOnly: "raced"}[n.mode.Load()]
 }

@@ -6,12 +6,12 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/crew"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/link"
@@ -32,28 +32,24 @@ type Grant struct {
 
 // Config is what a client says of a Redis.
 type Config struct {
-	Client    string        // uuid
-	Timeout   time.Duration // of a command whose caller has left, and of those without one
-	Retention time.Duration // of fencing counters
-	Votes     bool          // it is a node of a quorum
-	Longest   time.Duration // of a node: the longest lease that any client may rely on, 0 for no restart guard
-	PubSub    PubSub
-	Impaired  func(cause error) // told why the Redis works worse than it should
-	Presence  func(cause error) // told why a command was not answered, and nil once one is again; may be nil
+	wire.Options
+	Client   string        // uuid
+	Timeout  time.Duration // of a command whose caller has left, and of those without one
+	PubSub   PubSub
+	Impaired func(cause error) // told why the Redis works worse than it should
+	Presence func(cause error) // told why a command was not answered, and nil once one is again; may be nil
 }
 
 // Node is one Redis. It has all that runs for it in this process: the commands that are out, the
 // messages, and the sweeper.
 type Node struct {
-	Redis driver.Redis
-	Wire  *wire.Redis
-	Hub   *hub.Hub
-
-	Counts  driver.Counts // of the commands sent
 	cfg     Config
+	redis   driver.Redis
+	wire    *wire.Redis
+	hub     *hub.Hub
+	counts  driver.Counts
 	link    *link.Link
 	sweeper *sweeper
-	refills crew.Crew
 	health  *health // nil where Redis decides alone: it is asked whatever it did before
 
 	presence presence
@@ -68,18 +64,18 @@ type Node struct {
 func New(rdb driver.Redis, cfg Config) *Node {
 	n := &Node{cfg: cfg}
 	n.presence.tell = cfg.Presence
-	rdb = n.Counts.Counted(rdb)
-	n.Redis = rdb
+	rdb = n.counts.Counted(rdb)
+	n.redis = rdb
 	if cfg.Votes {
 		n.health = newHealth(cfg.Timeout)
 	}
 	n.link = link.New(rdb, cfg.Timeout, n.answered)
-	n.Wire = wire.New(n.link, wire.Options{Votes: cfg.Votes, Retention: cfg.Retention, Longest: cfg.Longest})
+	n.wire = wire.New(n.link, cfg.Options)
 	n.sweeper = newSweeper(n)
-	n.Hub = hub.New(rdb, cfg.Client, cfg.Impaired, n.orphan)
+	n.hub = hub.New(rdb, cfg.Client, cfg.Impaired, n.orphan)
 	if !rdb.Cluster() {
 		n.mode.Store(modePlain)
-		n.Hub.StartPlain(true)
+		n.hub.StartPlain(true)
 	}
 	return n
 }
@@ -95,15 +91,42 @@ func (n *Node) answered(err error) {
 // Down reports whether the last command that had its whole time-out was not answered.
 func (n *Node) Down() bool { return n.presence.down.Load() }
 
-// Timeout is how long a command may take that no caller's time-out bounds.
-func (n *Node) Timeout() time.Duration { return n.cfg.Timeout }
-
 // Idle reports whether the node should not be asked: it did not answer lately.
 func (n *Node) Idle() bool { return n.health != nil && n.health.idle() }
 
-// Answered is told of a command that went past the link and had its whole time-out: nil when it was
-// answered.
-func (n *Node) Answered(err error) { n.answered(err) }
+// Do sends plain commands. One that its caller cut short says nothing of the node.
+func (n *Node) Do(ctx context.Context, commands ...[]string) ([]driver.Value, error) {
+	sent := clock.Now()
+	got, err := n.redis.Do(ctx, commands...)
+	if err == nil || clock.Now().Since(sent) >= n.cfg.Timeout || ctx.Err() == nil {
+		n.answered(err)
+	}
+	return got, err
+}
+
+// Sent is how many commands of one kind were sent, by what became of them.
+func (n *Node) Sent(op driver.Op) (answered, refused, unanswered uint64) { return n.counts.Of(op) }
+
+// Introduce writes a client's card, which stays for so long, or keeps the one that is there.
+func (n *Node) Introduce(ctx context.Context, client string, c *wire.Card, stay time.Duration) error {
+	return n.wire.Introduce(ctx, client, c, stay)
+}
+
+// Withdraw takes a client's card away.
+func (n *Node) Withdraw(ctx context.Context, client string) error {
+	return n.wire.Withdraw(ctx, client)
+}
+
+// Whois reads a client's card, the zero one where it has none.
+func (n *Node) Whois(ctx context.Context, client string) (wire.Card, error) {
+	return n.wire.Whois(ctx, client)
+}
+
+// Declare says that a node of that run id has forgotten no lock. It returns false where that is not
+// so any more.
+func (n *Node) Declare(ctx context.Context, run string) (bool, error) {
+	return n.wire.Declare(ctx, run, n.cfg.Longest)
+}
 
 // Voted is told of each answer to a vote.
 func (n *Node) Voted(err error) { n.health.voted(err) }
@@ -148,7 +171,7 @@ func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int,
 	}
 	groups := make(map[group][]int)
 	for i, r := range batch {
-		g := n.groupOf(r.Entry)
+		g := n.groupOf(r.Claim.Of())
 		groups[g] = append(groups[g], i)
 	}
 	for _, of := range groups {
@@ -163,15 +186,9 @@ func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int,
 
 // alike reports whether all of a batch fits into one command.
 func (n *Node) alike(batch []wire.Renewal) bool {
-	if n.mode.Load() != modePlain {
-		return len(batch) < 2
-	}
-	for _, r := range batch {
-		if r.Entry.Names.Kind != batch[0].Entry.Names.Kind {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(batch, func(r wire.Renewal) bool {
+		return n.groupOf(r.Claim.Of()) != n.groupOf(batch[0].Claim.Of())
+	})
 }
 
 // renew sends a batch whose locks are alike, in commands that keep others waiting for a short time only.
@@ -179,7 +196,7 @@ func (n *Node) renew(ctx context.Context, wg *sync.WaitGroup, batch []wire.Renew
 	for from := 0; from < len(batch); from += wire.MaxBatch {
 		part := batch[from:min(from+wire.MaxBatch, len(batch))]
 		wg.Go(func() {
-			n.Wire.RenewApart(ctx, part, func(at int, got []wire.Result, err error) {
+			n.wire.RenewApart(ctx, part, func(at int, got []wire.Result, err error) {
 				for i, r := range got {
 					note(from+at+i, r, err)
 				}
@@ -192,7 +209,7 @@ func (n *Node) renew(ctx context.Context, wg *sync.WaitGroup, batch []wire.Renew
 func (n *Node) Inspect(ctx context.Context, names *wire.Names) (wire.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
-	return n.Wire.Inspect(ctx, names)
+	return n.wire.Inspect(ctx, names)
 }
 
 // Force frees a lock, whichever owner holds it. It returns false when none did.
@@ -203,21 +220,39 @@ func (n *Node) Force(ctx context.Context, names *wire.Names) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
-	return n.Wire.Force(ctx, way, names)
+	return n.wire.Force(ctx, way, names)
 }
 
 // Stop makes contenders leave.
-func (n *Node) Stop() { n.Hub.Stop() }
+func (n *Node) Stop() { n.hub.Stop() }
+
+// Done is closed when contenders are to leave.
+func (n *Node) Done() <-chan struct{} { return n.hub.Done() }
 
 // Settle lets every sweep try once more, and waits for them.
 func (n *Node) Settle() { n.sweeper.close() }
 
-// Draining reports whether Close waits for commands that are out.
-func (n *Node) Draining() bool { return n.link.Draining() }
-
 // Close ends what runs for the node, and waits for it.
 func (n *Node) Close() {
 	n.link.Close()
-	n.Hub.Close()
-	n.refills.End(context.Background())
+	n.hub.Close()
+}
+
+// Debug is what tests look at.
+type Debug struct {
+	Wire     *wire.Redis
+	Hub      *hub.Hub
+	Channels string // how messages travel: "plain", "sharded", "raced", "" while that is not known
+	Sweeping int    // claims that are to be ended in the background
+	Draining bool   // Close waits for commands that are out
+}
+
+// Debug is for tests alone.
+func (n *Node) Debug() Debug {
+	n.sweeper.mu.Lock()
+	defer n.sweeper.mu.Unlock()
+	return Debug{
+		Wire: n.wire, Hub: n.hub, Sweeping: len(n.sweeper.all), Draining: n.link.Draining(),
+		Channels: [...]string{0: "", modePlain: "plain", modeSharded: "sharded", modeRaceOnly: "raced"}[n.mode.Load()],
+	}
 }

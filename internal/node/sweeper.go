@@ -1,7 +1,6 @@
 package node
 
 import (
-	"container/heap"
 	"context"
 	"slices"
 	"strings"
@@ -26,7 +25,6 @@ type sweeper struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	kick   chan struct{} // one slot: something is due before the timer
 	slots  chan struct{} // one for each command that is out
 
 	// mu guards what follows and every sweep. Invariant: all holds the claims that are to be ended;
@@ -35,7 +33,7 @@ type sweeper struct {
 	closed  bool
 	running bool
 	all     map[target]*sweep
-	due     clock.Heap[*sweep]
+	due     *clock.Schedule[*sweep]
 }
 
 // target is what a sweep ends: an entry at a lock. A grant that names another lock than its entry waits
@@ -46,15 +44,15 @@ func targetOf(c *Claim) target { return target{c.Entry.ID, c.Entry.Names.Lock} }
 
 // sweep is one claim that is to be ended.
 type sweep struct {
+	clock.Slot // when to try next
+
 	c        *Claim
-	at       clock.Stamp   // when to try next
 	lateEnd  clock.Stamp   // an acquire that comes later than this costs one lease
 	giveUpAt clock.Stamp   // after this every lease in Redis has expired, one lengthened by Extend included
 	again    bool          // something new about it was seen since it was last sent
 	refused  bool          // Redis answered the last try, and would not end it
 	denied   bool          // that will not pass by itself, as what may not be touched
 	apart    bool          // that was for its lock's keys: no other lock goes with it
-	index    int           // in due, -1 outside
 	failing  clock.Backoff // after a try that failed
 	declined clock.Backoff // after one that was denied
 	coming   clock.Backoff // until a late acquire came, if it comes
@@ -86,9 +84,9 @@ const (
 
 func newSweeper(n *Node) *sweeper {
 	s := &sweeper{
-		node: n, kick: make(chan struct{}, 1), slots: make(chan struct{}, sweepsOut), all: make(map[target]*sweep),
+		node: n, slots: make(chan struct{}, sweepsOut), all: make(map[target]*sweep), due: clock.NewSchedule[*sweep](),
 	}
-	if n.Redis.Cluster() {
+	if n.redis.Cluster() {
 		s.slots = make(chan struct{}, clusterSweepsOut)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -101,7 +99,7 @@ func (s *sweeper) sweep(c *Claim, answered bool) {
 	now := clock.Now()
 	s.mu.Lock()
 	if s.closed {
-		s.all[targetOf(c)] = &sweep{c: c, index: -1}
+		s.all[targetOf(c)] = &sweep{c: c}
 		s.mu.Unlock()
 		s.try([]*Claim{c}) // and one more should a late answer come; the lease ends what they do not
 		return
@@ -112,20 +110,21 @@ func (s *sweeper) sweep(c *Claim, answered bool) {
 		return
 	}
 	w := &sweep{
-		c: c, at: now, lateEnd: now.Add(c.Entry.Lease), index: -1,
+		c: c, lateEnd: now.Add(c.Entry.Lease),
 		giveUpAt: now.Add(2*c.Entry.Lease + time.Duration(c.longest.Load())),
 		failing:  clock.Backoff{Least: 20 * time.Millisecond, Most: time.Second},
 		declined: clock.Backoff{Least: 100 * time.Millisecond, Most: max(c.Entry.Lease/3, 100*time.Millisecond)},
 		coming:   clock.Backoff{Least: 10 * time.Millisecond, Most: c.Entry.Lease / 3}, // most commands that come late come soon
 	}
+	at := now
 	if answered || c.MayRunLate() {
-		w.at = now.Add(sweepGrace)
+		at = now.Add(sweepGrace)
 	}
 	s.all[targetOf(c)] = w
-	s.push(w, now)
+	s.due.Put(w, at, now)
 	if !s.running {
 		s.running = true
-		s.wg.Go(s.run)
+		s.wg.Go(func() { s.due.Run(s.ctx, s.look) })
 	}
 }
 
@@ -145,10 +144,10 @@ func (s *sweeper) answered(c *Claim) {
 	defer s.mu.Unlock()
 	switch {
 	case w == nil:
-	case c.MayStand() || w.index < 0:
+	case c.MayStand() || !w.In():
 		s.news(w, clock.Now())
 	default:
-		heap.Remove(&s.due, w.index)
+		s.due.Drop(w)
 		delete(s.all, targetOf(c))
 	}
 }
@@ -156,55 +155,31 @@ func (s *sweeper) answered(c *Claim) {
 // news makes w be sent again, even if it is out just now. The caller holds s.mu.
 func (s *sweeper) news(w *sweep, now clock.Stamp) {
 	w.again = true
-	if w.index >= 0 {
-		w.at = now
-		heap.Fix(&s.due, w.index)
-		s.wake(now, w)
+	if w.In() {
+		s.due.Put(w, now, now)
 	}
 }
 
-func (s *sweeper) push(w *sweep, now clock.Stamp) {
-	heap.Push(&s.due, w)
-	s.wake(now, w)
-}
-
-// wake makes the goroutine look if w is the first that is due. The caller holds s.mu.
-func (s *sweeper) wake(now clock.Stamp, w *sweep) {
-	if w.index == 0 {
+// look sends what is due, and returns how long nothing is.
+func (s *sweeper) look() time.Duration {
+	batches := s.take(clock.Now())
+	for _, batch := range batches {
 		select {
-		case s.kick <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (s *sweeper) run() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-s.kick:
+		case s.slots <- struct{}{}:
 		case <-s.ctx.Done():
-			return
+			return 0 // close has them all
 		}
-		batches := s.take(clock.Now())
-		for _, batch := range batches {
-			select {
-			case s.slots <- struct{}{}:
-			case <-s.ctx.Done():
-				return // close has them all
-			}
-			s.wg.Go(func() {
-				s.send(batch)
-				<-s.slots
-			})
-		}
-		if len(batches) > 0 && !clock.Sleep(s.ctx, sweepPace) {
-			return
-		}
-		timer.Reset(s.rest(clock.Now()))
+		s.wg.Go(func() {
+			s.send(batch)
+			<-s.slots
+		})
 	}
+	if len(batches) > 0 {
+		clock.Sleep(s.ctx, sweepPace)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.due.Rest(clock.Now(), time.Minute)
 }
 
 // take removes from due what is to be sent, in batches that fit into a command each.
@@ -216,8 +191,11 @@ func (s *sweeper) take(now clock.Stamp) [][]*sweep {
 		lock string // alone, "" with others
 	}
 	groups := make(map[company][]*sweep)
-	for horizon := now; len(s.due) > 0 && s.due[0].at.Reached(horizon); horizon = now.Add(sweepWindow) {
-		w := heap.Pop(&s.due).(*sweep)
+	for horizon := now; ; horizon = now.Add(sweepWindow) {
+		w, is := s.due.Next(horizon)
+		if !is {
+			break
+		}
 		w.again = false
 		with := company{group: s.node.groupOf(w.c.Entry)}
 		if w.apart {
@@ -234,16 +212,6 @@ func (s *sweeper) take(now clock.Stamp) [][]*sweep {
 		}
 	}
 	return batches
-}
-
-// rest is how long nothing is due.
-func (s *sweeper) rest(now clock.Stamp) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.due) == 0 {
-		return time.Minute
-	}
-	return max(0, s.due[0].at.Until(now))
 }
 
 // send tries to end a batch, and settles what became of each.
@@ -271,7 +239,7 @@ func (s *sweeper) send(batch []*sweep) {
 		case final || w.settled(err == nil && got[i] == swept, sent, now):
 			delete(s.all, targetOf(w.c))
 		default:
-			s.push(w, now)
+			s.due.Put(w, w.Due, now)
 		}
 	}
 	if err == nil {
@@ -290,33 +258,28 @@ func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
 		if w.denied {
 			pause = &w.declined
 		}
-		w.at = now.Add(pause.Next())
+		w.Due = now.Add(pause.Next())
 		return w.giveUpAt.Reached(now)
 	case w.again:
-		w.at = now
+		w.Due = now
 		return false
 	}
 	w.failing.Reset()
 	w.declined.Reset()
 	// The last try must be sent after lateEnd, not only answered after it: a late acquire may come
 	// between.
-	w.at = clock.Sooner(now.Add(w.coming.Next()), w.lateEnd, now)
+	w.Due = clock.Sooner(now.Add(w.coming.Next()), w.lateEnd, now)
 	return !w.c.MayRunLate() || w.lateEnd.Reached(sent)
 }
 
 // back makes what was not answered before be tried at once: Redis answers again. What it refused is
 // no better off for that. The caller holds s.mu.
 func (s *sweeper) back(now clock.Stamp) {
-	found := false
-	for _, w := range s.due {
-		if w.failing.Begun() && !w.refused {
+	for _, w := range s.all {
+		if w.In() && w.failing.Begun() && !w.refused {
 			w.failing.Reset()
-			w.at, found = now, true
+			s.due.Put(w, now, now)
 		}
-	}
-	if found {
-		heap.Init(&s.due)
-		s.wake(now, s.due[0])
 	}
 }
 
@@ -369,13 +332,6 @@ func (s *sweeper) tryOnce(batch []*Claim) ([]bool, error) {
 	return s.node.end(ctx, batch)
 }
 
-// Sweeping is how many claims are to be ended in the background.
-func (n *Node) Sweeping() int {
-	n.sweeper.mu.Lock()
-	defer n.sweeper.mu.Unlock()
-	return len(n.sweeper.all)
-}
-
 // left returns what is still to be ended, by groups.
 func (s *sweeper) left() map[group][]*Claim {
 	s.mu.Lock()
@@ -411,6 +367,3 @@ func (s *sweeper) close() {
 	}
 	wg.Wait()
 }
-
-func (w *sweep) DueAt() clock.Stamp { return w.at }
-func (w *sweep) Place() *int        { return &w.index }

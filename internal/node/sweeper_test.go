@@ -87,10 +87,10 @@ func TestOrphanedGrantIsEnded(t *testing.T) {
 				}
 				n, closes := nodeOf(rdb, func(cfg *Config) { cfg.Votes, cfg.Timeout = votes, timeout })
 				defer closes()
-				n.Hub.Message(wire.InboxPrefix+"c", c.message)
+				n.hub.Message(wire.InboxPrefix+"c", c.message)
 				synctest.Wait()
 				require.Equal(t, 1, ran)
-				require.Zero(t, n.Sweeping())
+				require.Zero(t, n.Debug().Sweeping)
 			})
 		}
 	}
@@ -105,12 +105,12 @@ func TestWhatIsNoOrphan(t *testing.T) {
 	for _, message := range []string{
 		"17 30000:latch c:9 0 k", "17 30000 d:9 0 k", "0 0 c:9 0 k", "0 30000 c:9 0 k", "17 30000 c:9 0 k}",
 	} {
-		n.Hub.Message(wire.InboxPrefix+"c", message)
-		require.Zero(t, n.Sweeping(), message)
+		n.hub.Message(wire.InboxPrefix+"c", message)
+		require.Zero(t, n.Debug().Sweeping, message)
 	}
 	c := claimOf(t, n, "k", 9, time.Second)
-	n.Hub.Message(wire.InboxPrefix+"c", "17 30000 c:9 0 k")
-	require.Zero(t, n.Sweeping(), "it is not over")
+	n.hub.Message(wire.InboxPrefix+"c", "17 30000 c:9 0 k")
+	require.Zero(t, n.Debug().Sweeping, "it is not over")
 	c.Forget()
 }
 
@@ -121,7 +121,7 @@ func TestSweepsAreBatchedByKind(t *testing.T) {
 	n.sweeper.running = true // nothing is sent
 	for i := range 2 * (sweepBatch + 1) {
 		kind := []string{"", ":mutex"}[i%2]
-		n.Hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000%s c:%d 0 k%d", kind, i, i))
+		n.hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000%s c:%d 0 k%d", kind, i, i))
 	}
 	sizes := make(map[*wire.Kind][]int)
 	for _, batch := range n.sweeper.take(clock.Now()) {
@@ -147,7 +147,7 @@ func TestRefusedSweepsBackOff(t *testing.T) {
 			},
 		})
 		defer closes()
-		n.Hub.Message(wire.InboxPrefix+"c", "17 30000 c:9 0 k")
+		n.hub.Message(wire.InboxPrefix+"c", "17 30000 c:9 0 k")
 		time.Sleep(5 * time.Second)
 		require.Greater(t, swept.Load(), int32(5))
 		require.Less(t, swept.Load(), int32(20))
@@ -167,11 +167,11 @@ func refusedSweeps(t *testing.T, claims, locks int, answer func(keys []string) (
 			},
 		})
 		for i := range claims {
-			n.Hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 k%d", i, i%locks))
+			n.hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 k%d", i, i%locks))
 		}
 		time.Sleep(time.Second)
 		commands = swept.Load()
-		require.Equal(t, claims, n.Sweeping(), "it may be allowed again")
+		require.Equal(t, claims, n.Debug().Sweeping, "it may be allowed again")
 		closes()
 	})
 	return commands
@@ -227,11 +227,11 @@ func TestSweepsComeSoonAfterARefusalThatPasses(t *testing.T) {
 			},
 		})
 		defer closes()
-		n.Hub.Message(wire.InboxPrefix+"c", "17 30000 c:9 0 k")
+		n.hub.Message(wire.InboxPrefix+"c", "17 30000 c:9 0 k")
 		time.Sleep(lasts - time.Millisecond)
-		require.Equal(t, 1, n.Sweeping())
+		require.Equal(t, 1, n.Debug().Sweeping)
 		time.Sleep(1100 * time.Millisecond)
-		require.Zero(t, n.Sweeping())
+		require.Zero(t, n.Debug().Sweeping)
 	})
 }
 
@@ -253,12 +253,12 @@ func TestSweepsThatFollowEachOtherGoTogether(t *testing.T) {
 		})
 		defer closes()
 		for i := range 1000 {
-			n.Hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 k%d", i, i))
+			n.hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 k%d", i, i))
 			time.Sleep(100 * time.Microsecond)
 		}
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
-		require.Zero(t, n.Sweeping())
+		require.Zero(t, n.Debug().Sweeping)
 		require.Zero(t, at[0], "nothing was sent just before")
 		require.LessOrEqual(t, len(at), 110, "one each millisecond")
 		require.GreaterOrEqual(t, len(at), 50, "none waits for long")
@@ -300,12 +300,12 @@ func TestSweepsOfManySlotsGoTogether(t *testing.T) {
 			for i := 0; len(taken) < c.locks; i++ {
 				if name := fmt.Sprint("k", i); !taken[driver.Slot(name)] {
 					taken[driver.Slot(name)] = true
-					n.Hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 %s", i, name))
+					n.hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 %s", i, name))
 				}
 			}
 			if !c.closing {
 				time.Sleep(time.Second)
-				require.Zero(t, n.Sweeping())
+				require.Zero(t, n.Debug().Sweeping)
 			}
 			closes()
 			require.Equal(t, c.locks, ended)

@@ -3,10 +3,10 @@ package quorum
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -14,77 +14,65 @@ import (
 // timeout, so a waiter needs no time limit of its own.
 type answers struct {
 	op, name string
-	need, of int
+	need     int
+	changed  clock.Signal // says that something changed, not what
 
-	mu        sync.Mutex // guards the rest
-	agree     int
-	lost      int // answers that the lock is not held there
-	errs      []*wire.MemberError
-	heardFrom []bool        // by node
-	heard     int           // how many of them
-	changed   chan struct{} // one slot: it says that something changed, not what
+	mu   sync.Mutex // guards from
+	from []answer   // by node
+}
+
+// answer is a node's, with no error if it agreed.
+type answer struct {
+	heard bool
+	err   error
 }
 
 func (q *Quorum) answers(op, name string) *answers {
-	return &answers{
-		op: op, name: name, need: q.need, of: len(q.members),
-		heardFrom: make([]bool, len(q.members)), changed: make(chan struct{}, 1),
-	}
+	return &answers{op: op, name: name, need: q.need, changed: clock.NewSignal(), from: make([]answer, len(q.members))}
 }
 
 // add takes a node's answer, and wakes the waiter.
 func (o *answers) add(m *member, err error) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.heardFrom[m.index-1] {
-		o.heardFrom[m.index-1] = true
-		o.heard++
-	}
-	switch {
-	case err == nil:
-		o.agree++
-	case wire.IsLost(err):
-		o.lost++
-		o.errs = append(o.errs, &wire.MemberError{Node: m.index, Err: wire.ErrNotThere})
-	default:
-		o.errs = append(o.errs, &wire.MemberError{Node: m.index, Err: err})
-	}
-	select {
-	case o.changed <- struct{}{}:
-	default:
-	}
+	o.from[m.index-1] = answer{true, err}
+	o.mu.Unlock()
+	o.changed.Poke()
 }
 
-func (o *answers) agreed() int {
+// count tells how many nodes agreed, how many answered that the lock is not held there, and how many
+// have not answered.
+func (o *answers) count() (agree, lost, out int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.agree
+	for _, a := range o.from {
+		switch {
+		case !a.heard:
+			out++
+		case a.err == nil:
+			agree++
+		case wire.IsLost(a.err):
+			lost++
+		}
+	}
+	return agree, lost, out
 }
 
 // invalid returns the first error that the nodes are no quorum. No later answer can mend that.
 func (o *answers) invalid() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, err := range o.errs {
-		if errors.Is(err, wire.ErrInvalidNodes) {
-			return err
+	for i, a := range o.from {
+		if errors.Is(a.err, wire.ErrInvalidNodes) {
+			return &wire.MemberError{Node: i + 1, Err: a.err}
 		}
 	}
 	return nil
 }
 
-// outstanding is how many nodes have not answered.
-func (o *answers) outstanding() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.of - o.heard
-}
-
 // complete reports whether all nodes have answered.
 func (o *answers) complete() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.heard == o.of
+	_, _, out := o.count()
+	return out == 0
 }
 
 // gaveUp is the error of a caller that gives up, for cause: what the nodes have answered, and which
@@ -99,22 +87,12 @@ func (o *answers) gaveUp(cause error) error {
 // decided reports whether nothing that is still to come can change err: a quorum agreed, no quorum
 // can any more since the lock is lost at too many nodes, or all have answered.
 func (o *answers) decided() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.agree >= o.need || o.lost > o.of-o.need || o.heard == o.of
+	agree, lost, out := o.count()
+	return agree >= o.need || lost > len(o.from)-o.need || out == 0
 }
 
 // wait blocks until the nodes have decided, or ctx ends.
-func (o *answers) wait(ctx context.Context) error {
-	for !o.decided() {
-		select {
-		case <-o.changed:
-		case <-ctx.Done():
-			return o.gaveUp(wire.CauseOf(ctx))
-		}
-	}
-	return o.err()
-}
+func (o *answers) wait(ctx context.Context) error { return o.waitMost(ctx, o.decided, 0) }
 
 // waitMost waits for all nodes, since each may add to what is known. Once enough is known without
 // the rest, it waits no longer than late for them.
@@ -122,6 +100,9 @@ func (o *answers) waitMost(ctx context.Context, enough func() bool, late time.Du
 	var over <-chan time.Time
 	for !o.complete() {
 		if over == nil && enough() {
+			if late == 0 {
+				return o.err()
+			}
 			t := time.NewTimer(late)
 			defer t.Stop()
 			over = t.C
@@ -143,13 +124,11 @@ func (o *answers) waitMost(ctx context.Context, enough func() bool, late time.Du
 // err is nil when a quorum agreed, ErrLost when none can hold the lock any more, else what the
 // nodes said.
 func (o *answers) err() error {
-	o.mu.Lock()
-	agree, lost := o.agree, o.lost
-	o.mu.Unlock()
+	agree, lost, _ := o.count()
 	switch {
 	case agree >= o.need:
 		return nil
-	case lost > o.of-o.need:
+	case lost > len(o.from)-o.need:
 		return wire.ErrLost
 	}
 	return o.refusal(nil)
@@ -160,12 +139,17 @@ func (o *answers) err() error {
 func (o *answers) refusal(cause error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	said := slices.Clone(o.errs)
-	for i, noted := range o.heardFrom {
-		if !noted && cause != nil {
-			said = append(said, &wire.MemberError{Node: i + 1, Err: wire.ErrNoAnswer})
+	out := &wire.QuorumError{Op: o.op, Name: o.name, Need: o.need, Of: len(o.from), Cause: cause}
+	for i, a := range o.from {
+		switch {
+		case !a.heard && cause != nil:
+			a.err = wire.ErrNoAnswer
+		case wire.IsLost(a.err):
+			a.err = wire.ErrNotThere
+		}
+		if a.err != nil {
+			out.Nodes = append(out.Nodes, &wire.MemberError{Node: i + 1, Err: a.err})
 		}
 	}
-	slices.SortStableFunc(said, func(a, b *wire.MemberError) int { return a.Node - b.Node })
-	return &wire.QuorumError{Op: o.op, Name: o.name, Need: o.need, Of: o.of, Nodes: said, Cause: cause}
+	return out
 }

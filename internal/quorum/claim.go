@@ -16,21 +16,21 @@ type Claim struct {
 	Entry *wire.Entry
 
 	q       *Quorum
-	wake    hub.Signal
+	wake    clock.Signal
 	contest *contest // nil before the nodes were first asked
 
 	// These are touched only by the goroutine that contends. There is one at a time.
 	report  claim.Report // takes what was heard, for the lock's gate; may be nil
 	failure error        // of the last round of votes; nil when enough were answered
-	holder  string       // the owner in the way, "" for unknown
-	ttl     time.Duration
-	wanted  bool // the holder's client was told that the lock is wanted
+	wanted  bool         // the holder's client was told that the lock is wanted
 }
 
 // Claim returns the claim of an entry. Nothing is sent.
 func (q *Quorum) Claim(e wire.Entry) claim.Claim { return q.newClaim(&e) }
 
-func (q *Quorum) newClaim(e *wire.Entry) *Claim { return &Claim{Entry: e, q: q, wake: hub.NewSignal()} }
+func (q *Quorum) newClaim(e *wire.Entry) *Claim {
+	return &Claim{Entry: e, q: q, wake: clock.NewSignal()}
+}
 
 // Of is the entry.
 func (c *Claim) Of() *wire.Entry { return c.Entry }
@@ -53,9 +53,6 @@ func (c *Claim) Wait(ctx context.Context, remark claim.Report) (node.Grant, erro
 		c.keepFailure(err)
 		if !clock.Sleep(ctx, pause.Next()) {
 			return node.Grant{}, wire.GivenUp("acquire", c.Entry.Names.Name, err, wire.CauseOf(ctx))
-		}
-		if c.q.ctx.Err() != nil {
-			return node.Grant{}, wire.ErrClosed
 		}
 	}
 	if c.contest == nil {
@@ -100,12 +97,24 @@ func (c *Claim) Try(ctx context.Context) (node.Grant, error) {
 }
 
 func (c *Claim) held(cause error) error {
-	return &wire.HeldError{Name: c.Entry.Names.Name, Holder: c.holder, TTL: c.ttl, Wanted: c.wanted, Cause: cause}
+	holder, ttl := c.Seen()
+	return &wire.HeldError{Name: c.Entry.Names.Name, Holder: holder, TTL: ttl, Wanted: c.wanted, Cause: cause}
 }
 
-// Seen returns which owner held the lock when the entry asked, and what was left of the lease: of
-// all answers, the one with the most left.
-func (c *Claim) Seen() (holder string, ttl time.Duration) { return c.holder, c.ttl }
+// Seen returns which owner held the lock when the entry last asked, and what was left of the lease:
+// of the nodes' last answers, the one with the most left.
+func (c *Claim) Seen() (holder string, ttl time.Duration) {
+	if c.contest == nil {
+		return "", 0
+	}
+	for _, v := range c.contest.voters {
+		taken := v.Belief.Number == 0 && v.holder != "" && v.holder != c.Entry.ID
+		if taken && (holder == "" || v.ttl > ttl) {
+			holder, ttl = v.holder, v.ttl
+		}
+	}
+	return holder, ttl
+}
 
 // Watch makes news about the lock go to what keeps it.
 func (c *Claim) Watch(w *hub.Watcher) {
@@ -118,13 +127,7 @@ func (c *Claim) Watch(w *hub.Watcher) {
 // must hear that at a quorum of nodes: a waiter that is queued at a quorum is then queued at one of
 // them.
 func (c *Claim) Attend() bool {
-	hear := 0
-	for _, v := range c.contest.voters {
-		if v.Ear().Attend() {
-			hear++
-		}
-	}
-	return hear >= c.q.need
+	return c.contest.count(func(v *voter) bool { return v.Ear().Attend() }) >= c.q.need
 }
 
 // Asks notes that the nodes are about to be asked to keep the lock for lease. It comes before the
@@ -143,11 +146,12 @@ func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (c
 	sent := clock.Now()
 	out := c.q.answers("set count", c.Entry.Names.Name)
 	c.q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
-		held, err := m.Wire.SetCount(ctx, c.Entry, count, lease)
+		v := c.contest.voters[m.index-1]
+		held, err := v.SetCount(ctx, count, lease)
 		switch {
 		case err == nil && !held:
 			return wire.ErrLost
-		case err == nil && !c.contest.voters[m.index-1].confirms(sent):
+		case err == nil && !v.confirms(sent):
 			return errYielding
 		}
 		return err
@@ -210,43 +214,38 @@ func (c *Claim) release(next *Claim) error {
 	}
 	now, least := clock.Now(), c.q.least()
 	out := c.q.answers("release", c.Entry.Names.Name)
-	idle := c.q.idle()
-	for i, v := range c.contest.voters {
+	for _, v := range c.contest.voters {
 		v.Ear().Releasing() // a grant that arrives from here on may have to be swept
 		v.Count.Least = least
-		switch {
-		case idle[i]:
-			out.add(v.member, node.ErrIdle)
-			v.End(true)
-		case next == nil:
-			if !c.q.crew.Start(func() { c.releaseAt(v, nil, "", out) }) {
-				out.add(v.member, wire.ErrClosed)
-				v.End(true)
-			}
-		default:
-			c.releaseFor(v, next.contest, next.contest.voters[i], out, now)
-		}
 	}
+	c.q.each(func(m *member) func() {
+		v := c.contest.voters[m.index-1]
+		if next == nil {
+			return func() { c.releaseAt(v, nil, "", out) }
+		}
+		return c.releaseFor(v, next.contest.voters[m.index-1], out, now)
+	}, func(m *member, why error) {
+		out.add(m, why)
+		c.contest.voters[m.index-1].End(true)
+		if next != nil && why != node.ErrIdle { // the vote was begun
+			close(next.contest.voters[m.index-1].voteDone)
+		}
+	})
 	return out.wait(context.Background())
 }
 
-// releaseFor releases at one node. Its answer is a vote of next's contest, and is begun and cast as
-// one, so that next sends no other vote there before it is over.
-func (c *Claim) releaseFor(v *voter, next *contest, n *voter, out *answers, now clock.Stamp) {
+// releaseFor returns what releases at one node. Its answer is a vote of n's contest, and is begun and
+// cast as one, so that n sends no other vote there before it is over.
+func (c *Claim) releaseFor(v, n *voter, out *answers, now clock.Stamp) func() {
 	n.Belief.Begin(now)
 	answered := n.beginVote(now)
-	if c.q.crew.Start(func() {
+	return func() {
 		got := vote{voter: n, sent: now}
 		began := time.Now()
-		got.Answer, got.err = c.releaseAt(v, &n.Claim, next.ticketText, out)
+		got.Answer, got.err = c.releaseAt(v, &n.Claim, n.contest.ticketText, out)
 		got.took = time.Since(began)
-		next.cast(got, answered)
-	}) {
-		return
+		n.contest.cast(got, answered)
 	}
-	close(answered)
-	out.add(v.member, wire.ErrClosed)
-	v.End(true)
 }
 
 // releaseAt releases at one node, and waits before for a vote of c that is out there. A node that

@@ -73,7 +73,7 @@ func TestAbandonedClaimIsSweptWhereItMayStand(t *testing.T) {
 				}
 				return driver.List(driver.Int(0), driver.Int(7), driver.Int(1), driver.Int(5000), driver.String("another"),
 					driver.Int(1_800_000_000_000_000), driver.Int(0)), nil
-			}, func(c *Config) { c.Timeout = 4 * patience })
+			}, func(c *setup) { c.Timeout = 4 * patience })
 			c := contender(t, q)
 			e := c.contest
 			for range tc.votes {
@@ -94,7 +94,8 @@ func TestClaimIsSweptWhereARenewalTookIt(t *testing.T) {
 	for name, ends := range map[string]func(q *Quorum, c *Claim){
 		"abandoned": func(_ *Quorum, c *Claim) { c.Abandon() },
 		"released while the node is left alone": func(q *Quorum, c *Claim) {
-			q.members[0].Answered(faults.ErrNoAnswer)
+			_, err := q.members[0].Do(t.Context(), []string{"PING"})
+			require.Error(t, err)
 			require.True(t, q.members[0].Idle())
 			_ = c.release(nil) // the others have nothing of it
 		},
@@ -111,7 +112,7 @@ func TestClaimIsSweptWhereARenewalTookIt(t *testing.T) {
 					}
 					return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
 						driver.Int(1_800_000_000_000_000), driver.Int(1)), nil
-				}, func(c *Config) { c.Timeout = 4 * patience })
+				}, func(c *setup) { c.Timeout = 4 * patience })
 				c := contender(t, q)
 				v, found := c.contest.voters[0], clock.Now()
 				v.missingSince.Store(&found)
@@ -143,7 +144,7 @@ func TestLateVoteIsSwept(t *testing.T) {
 				}
 				return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
 					driver.Int(1_800_000_000_000_000), driver.Int(1)), nil
-			}, func(c *Config) { c.Timeout = 4 * patience })
+			}, func(c *setup) { c.Timeout = 4 * patience })
 			c := contender(t, q)
 			c.contest.ask(wire.ToWait)
 			require.Equal(t, "vote", within(t, d.news))
@@ -169,7 +170,7 @@ func TestAbandonWaitsForNoVote(t *testing.T) {
 		d.note("vote ends")
 		return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
 			driver.Int(1_800_000_000_000_000), driver.Int(1)), nil
-	}, func(c *Config) { c.Timeout, c.Lease = time.Hour, 30*time.Hour })
+	}, func(c *setup) { c.Timeout, c.Lease = time.Hour, 30*time.Hour })
 	q.rtt.Store(int64(time.Hour)) // a vote that is out for an hour may still be answered
 	let := sync.OnceFunc(func() { close(release) })
 	defer let()
@@ -185,4 +186,27 @@ func TestAbandonWaitsForNoVote(t *testing.T) {
 	let()
 	require.Equal(t, "vote ends", within(t, d.news))
 	require.Equal(t, "sweep", within(t, d.news))
+}
+
+// What a contender has seen is what the nodes answered last, not the longest lease that it ever heard of.
+func TestSeenIsOfTheLastAnswers(t *testing.T) {
+	q := stubs(t, 3, unsaid)
+	c := contender(t, q)
+	answers := func(holder string, left ...time.Duration) {
+		for i, ttl := range left {
+			v := c.contest.voters[i]
+			c.contest.takeVote(vote{voter: v, sent: clock.Now(), Answer: wire.Answer{Number: 1, Holder: holder, TTL: ttl}})
+		}
+	}
+	seen := func(holder string, ttl time.Duration) {
+		t.Helper()
+		gotHolder, gotTTL := c.Seen()
+		require.Equal(t, holder, gotHolder)
+		require.Equal(t, ttl, gotTTL)
+	}
+	seen("", 0)
+	answers("one", 20*time.Second, 30*time.Second, 10*time.Second)
+	seen("one", 30*time.Second)
+	answers("two", 5*time.Second, 6*time.Second, 7*time.Second)
+	seen("two", 7*time.Second)
 }

@@ -19,7 +19,7 @@ const firstPause = 20 * time.Millisecond
 // A grant of a node whose clock is off does not count, until it is right again; the user is told once.
 func TestAstrayNodeGrantsNothing(t *testing.T) {
 	var told []string
-	q := prepared(t, masters(t, 3), func(c *Config) {
+	q := prepared(t, masters(t, 3), func(c *setup) {
 		c.Impaired = func(node int, cause error) { told = append(told, fmt.Sprint(node, cause)) }
 	})
 	c := contender(t, q)
@@ -69,7 +69,7 @@ func TestAstrayNodeGrantsNothingByMessage(t *testing.T) {
 			m.readClock(1_800_000_000_000_000+map[bool]int64{i == 0: off.Microseconds()}[true], now)
 		}
 		standing{counter: 50}.give(v, now)
-		v.member.Hub.Message(wire.InboxPrefix+q.cfg.Client, "61:10 30000 "+c.Entry.ID+" 0 k")
+		v.member.Debug().Hub.Message(wire.InboxPrefix+clientOf(q), "61:10 30000 "+c.Entry.ID+" 0 k")
 		c.contest.takeMessages(clock.Now())
 		require.Equal(t, want, v.Belief.Number, off)
 	}
@@ -89,7 +89,7 @@ func TestEachVoteTellsTheClock(t *testing.T) {
 		}
 		return driver.List(driver.Int(0), driver.Int(7), driver.Int(1), driver.Int(5000), driver.String("another"),
 			driver.Int(now), driver.Int(0)), nil
-	}, func(c *Config) { c.Timeout = 4 * patience })
+	}, func(c *setup) { c.Timeout = 4 * patience })
 	e := contender(t, q).contest
 	for _, hour := range []int64{0, 1, 0, -1, 0} {
 		off.Store(hour * time.Hour.Microseconds())
@@ -130,7 +130,7 @@ func TestSlowAnswerTellsOfNoWrongClock(t *testing.T) {
 func TestAstrayTakesAMajority(t *testing.T) {
 	for _, q := range []*Quorum{
 		prepared(t, masters(t, 2)),
-		prepared(t, masters(t, 3), func(c *Config) { c.Guard, c.Auto, c.Longest = false, false, 0 }),
+		prepared(t, masters(t, 3), func(c *setup) { c.Guard, c.Auto, c.Longest = false, false, 0 }),
 	} {
 		q.members[1].readClock(1, clock.Now())
 		require.False(t, q.clockOff(q.members[1]))

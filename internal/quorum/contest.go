@@ -74,6 +74,8 @@ func newContest(c *Claim) *contest {
 // each event it looks at all voters anew, since what one node answers decides what others are
 // asked: a refusal here makes a minority yield there.
 func (t *contest) run(ctx context.Context) (node.Grant, error) {
+	next := time.NewTimer(0)
+	defer next.Stop()
 	for {
 		now := clock.Now()
 		t.takeMessages(now)
@@ -86,13 +88,14 @@ func (t *contest) run(ctx context.Context) (node.Grant, error) {
 		}
 		t.relinquish(now) // marks what ask sends back
 		t.ask(wire.ToWait)
+		next.Reset(t.rest())
 		select {
 		case v := <-t.votes:
 			t.takeVote(v)
 		case r := <-t.writeBacks:
 			t.takeWriteBack(r)
 		case <-t.claim.wake:
-		case <-time.After(t.rest()):
+		case <-next.C:
 		case <-ctx.Done():
 			return node.Grant{}, t.gaveUp(ctx)
 		case <-t.q.done:
@@ -138,9 +141,13 @@ func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 // owned counts the nodes believed to be ours at now. A grant ends by itself when its lease has run
 // out, so two calls may differ though no answer came between them.
 func (t *contest) owned(now clock.Stamp) int {
-	n := 0
+	return t.count(func(v *voter) bool { return v.owns(now) })
+}
+
+// count is how many voters are so.
+func (t *contest) count(so func(v *voter) bool) (n int) {
 	for _, v := range t.voters {
-		if v.owns(now) {
+		if so(v) {
 			n++
 		}
 	}
@@ -149,19 +156,20 @@ func (t *contest) owned(now clock.Stamp) int {
 
 // takeMessages takes what came by message: grants, and hints to look again.
 func (t *contest) takeMessages(now clock.Stamp) {
-	look, had := false, t.owned(now)
+	look, had, got := false, false, false
 	for _, v := range t.voters {
+		had = had || v.owns(now)
 		given, news := v.Ear().Heard()
 		look = look || news.Look
 		t.nudged = t.nudged || news.Nudged
 		before := v.Belief.Number
 		if given.First > 0 && !t.q.clockOff(v.member) && v.Belief.Told(given, v.Entry, now) {
 			v.believe(before)
-			v.regranted = false
+			v.regranted, got = false, true
 			t.retryAt = now.Add(t.voteTimeout) // the other nodes' messages have so long to arrive
 		}
 	}
-	if had == 0 && t.owned(now) > 0 {
+	if got && !had {
 		// A hand-over has begun. Low tickets that were heard of while another client held the lock
 		// are that client's, and over. This contest must not yield to them.
 		for _, v := range t.voters {
@@ -241,9 +249,6 @@ func (t *contest) refused(v *voter, got vote) {
 	}
 	v.refusals++
 	t.claim.wanted = t.claim.wanted || got.Wanted
-	if c := t.claim; c.holder == "" || v.ttl > c.ttl {
-		c.holder, c.ttl = v.holder, v.ttl
-	}
 }
 
 // lookAgain is how long after a vote to vote again if no message comes. Messages are only faster:

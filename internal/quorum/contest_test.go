@@ -127,7 +127,7 @@ func TestNewsDuringAVoteIsAskedAbout(t *testing.T) {
 	v := e.voters[0]
 	got := sendAt(e, 0)
 	require.NoError(t, got.err)
-	v.member.Hub.Subscribed(wire.InboxPrefix + e.q.cfg.Client) // messages may have been missed before
+	v.member.Debug().Hub.Subscribed(wire.InboxPrefix + clientOf(e.q)) // messages may have been missed before
 	e.takeMessages(clock.Now())
 	e.takeVote(got)
 	require.True(t, v.due.Reached(clock.Now()))

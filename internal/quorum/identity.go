@@ -12,7 +12,6 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/link"
-	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -28,25 +27,14 @@ type identity struct {
 // With Auto, and if no node that answered is marked, it waits for all nodes. If every one of them
 // is fresh it declares them new: no client can hold a lock then.
 func (q *Quorum) prepare(ctx context.Context) error {
-	if q.ready.Load() {
+	switch {
+	case q.ready.Load():
 		return nil
+	case q.ctx.Err() != nil:
+		return wire.ErrClosed
 	}
 	out := q.answers("prepare", "")
-	idle := q.idle()
-	for i, m := range q.members {
-		if idle[i] {
-			out.add(m, node.ErrIdle)
-			continue
-		}
-		// The check has the client's context: other callers wait for it when this one has left.
-		if !q.crew.Start(func() {
-			ctx, cancel := context.WithTimeout(q.ctx, q.cfg.Timeout)
-			defer cancel()
-			out.add(m, q.check(ctx, m))
-		}) {
-			return wire.ErrClosed
-		}
-	}
+	q.askTimed(q.ctx, out, q.check) // the client's context: other callers wait for it when this one has left
 	for !q.known(out) {
 		select {
 		case <-out.changed:
@@ -62,7 +50,7 @@ func (q *Quorum) prepare(ctx context.Context) error {
 	if err := out.err(); err != nil {
 		return err
 	}
-	if q.cfg.Auto && out.agreed() == len(q.members) && !q.marked() {
+	if agree, _, _ := out.count(); q.cfg.Auto && agree == len(q.members) && !q.marked() {
 		if err := q.declare(ctx); err != nil {
 			return err
 		}
@@ -73,7 +61,8 @@ func (q *Quorum) prepare(ctx context.Context) error {
 
 // known reports whether the answers are enough to go on, or no more are to come.
 func (q *Quorum) known(out *answers) bool {
-	enough := out.agreed() >= q.need && (!q.cfg.Auto || q.marked())
+	agree, _, _ := out.count()
+	enough := agree >= q.need && (!q.cfg.Auto || q.marked())
 	return enough || out.invalid() != nil || out.complete()
 }
 
@@ -156,12 +145,12 @@ func (q *Quorum) declare(ctx context.Context) error {
 		}
 		return err
 	})
-	if err := out.err(); err != nil || changed.Load() || out.agreed() < len(q.members) {
-		return err
+	if agree, _, _ := out.count(); changed.Load() || agree < len(q.members) {
+		return out.err()
 	}
 	out = q.answers("initialize", "")
 	q.askAll(ctx, out, func(ctx context.Context, m *member) error {
-		_, err := m.Wire.Declare(ctx, m.identity.Load().run, q.cfg.Longest)
+		_, err := m.Declare(ctx, m.identity.Load().run)
 		return err
 	})
 	return out.err()
@@ -199,12 +188,8 @@ func (m *member) endCheck() { <-m.checking }
 // of its own.
 func (m *member) identify(ctx context.Context) (id identity, err error) {
 	sent := clock.Now()
-	got, err := m.Redis.Do(ctx, []string{"TIME"}, []string{"EXISTS", wire.IncarnationKey},
+	got, err := m.Do(ctx, []string{"TIME"}, []string{"EXISTS", wire.IncarnationKey},
 		[]string{"INFO", "server"}, []string{"INFO", "replication"})
-	// A command that its caller cut short says nothing of the node.
-	if err == nil || clock.Now().Since(sent) >= m.Timeout() || ctx.Err() == nil {
-		m.Answered(err)
-	}
 	if err != nil {
 		return id, err
 	}
@@ -251,7 +236,7 @@ func (m *member) initialize(ctx context.Context, longest time.Duration) error {
 	if id.run == "" {
 		id.run = "unknown" // what guard.lua compares the marker with
 	}
-	got, err := m.Redis.Do(ctx, []string{
+	got, err := m.Do(ctx, []string{
 		"HSET", wire.IncarnationKey, "run", id.run, "born", "0", "longest", wire.MS(longest),
 	})
 	if err != nil {

@@ -56,7 +56,7 @@ func TestNodeThatIsNotKnownWasNotAsked(t *testing.T) {
 	require.Error(t, got.err)
 	require.False(t, c.contest.voters[0].MayRunLate())
 	c.Abandon()
-	require.Zero(t, q.members[0].Sweeping())
+	require.Zero(t, q.members[0].Debug().Sweeping)
 }
 
 // A server that may not be asked which process it is might be any: it is no node, now or later. Restarts of it would not be
@@ -114,7 +114,7 @@ func TestNodeWithoutRunIDIsToldOfOnce(t *testing.T) {
 					}
 					return info, nil
 				},
-			}}, func(c *Config) {
+			}}, func(c *setup) {
 				c.Impaired = func(node int, cause error) { told = append(told, fmt.Sprint(node, cause)) }
 			})
 			for range 3 {

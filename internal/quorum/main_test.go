@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
@@ -55,26 +57,51 @@ func masters(t *testing.T, n int) []*redistest.Server {
 
 // over returns a client's quorum of nodes, with what a client says of them by default, but for the time-out: a busy
 // machine is no node that is silent.
-func over(t *testing.T, nodes []driver.Redis, changes ...func(*Config)) *Quorum {
+func over(t *testing.T, nodes []driver.Redis, changes ...func(*setup)) *Quorum {
 	t.Helper()
-	cfg := Config{
-		Client: uuid.NewString(), Need: len(nodes)/2 + 1, Timeout: 8 * time.Second, Lease: 30 * time.Second,
-		Guard: true, Auto: true, Longest: 30 * time.Second, Retention: 10 * time.Minute,
-		Impaired: func(int, error) {},
-	}
+	cfg := setup{retention: 10 * time.Minute, Config: Config{
+		Need: len(nodes)/2 + 1, Timeout: 8 * time.Second, Lease: 30 * time.Second,
+		Guard: true, Auto: true, Longest: 30 * time.Second, Impaired: func(int, error) {},
+	}}
 	for _, change := range changes {
 		change(&cfg)
 	}
-	q := New(nodes, cfg)
+	is := wire.Options{Votes: true, Retention: cfg.retention}
+	if cfg.Guard {
+		is.Longest = cfg.Longest
+	}
+	id, all := uuid.NewString(), make([]*node.Node, len(nodes))
+	for i, rdb := range nodes {
+		all[i] = node.New(rdb, node.Config{
+			Options: is, Client: id, Timeout: cfg.Timeout, Impaired: func(cause error) { cfg.Impaired(i+1, cause) },
+		})
+	}
+	q := New(all, cfg.Config)
+	clients.Store(q, id)
 	t.Cleanup(func() {
 		q.Stop()
 		q.Close()
+		clients.Delete(q)
 	})
 	return q
 }
 
+// setup is what a client says of its quorum and its nodes.
+type setup struct {
+	Config
+	retention time.Duration
+}
+
+// clients are the uuids of the quorums' clients.
+var clients sync.Map
+
+func clientOf(q *Quorum) string {
+	id, _ := clients.Load(q)
+	return id.(string)
+}
+
 // tapped returns a quorum of servers, with connections of its own, and where each has its faults.
-func tapped(t *testing.T, servers []*redistest.Server, changes ...func(*Config)) (*Quorum, []*faults.Redis) {
+func tapped(t *testing.T, servers []*redistest.Server, changes ...func(*setup)) (*Quorum, []*faults.Redis) {
 	t.Helper()
 	var nodes []driver.Redis
 	var taps []*faults.Redis
@@ -86,14 +113,14 @@ func tapped(t *testing.T, servers []*redistest.Server, changes ...func(*Config))
 }
 
 // quorumOf is tapped where no faults are wanted.
-func quorumOf(t *testing.T, servers []*redistest.Server, changes ...func(*Config)) *Quorum {
+func quorumOf(t *testing.T, servers []*redistest.Server, changes ...func(*setup)) *Quorum {
 	t.Helper()
 	q, _ := tapped(t, servers, changes...)
 	return q
 }
 
 // prepared is quorumOf whose nodes have been checked.
-func prepared(t *testing.T, servers []*redistest.Server, changes ...func(*Config)) *Quorum {
+func prepared(t *testing.T, servers []*redistest.Server, changes ...func(*setup)) *Quorum {
 	t.Helper()
 	q := quorumOf(t, servers, changes...)
 	require.NoError(t, q.prepare(context.Background()))
@@ -102,7 +129,7 @@ func prepared(t *testing.T, servers []*redistest.Server, changes ...func(*Config
 
 // stubs returns a quorum of n nodes whose scripts a test answers. The nodes are known already, so nothing else is sent.
 func stubs(t *testing.T, n int, run func(node int, c *faults.Call) (driver.Value, error),
-	changes ...func(*Config)) *Quorum {
+	changes ...func(*setup)) *Quorum {
 	t.Helper()
 	var nodes []driver.Redis
 	for i := range n {
@@ -132,7 +159,7 @@ func entry(t *testing.T, q *Quorum) *wire.Entry {
 	names, err := wire.Mutex.Names("", "k")
 	require.NoError(t, err)
 	return &wire.Entry{
-		Names: names, ID: q.cfg.Client + ":" + strconv.FormatInt(entries.Add(1), 10),
+		Names: names, ID: clientOf(q) + ":" + strconv.FormatInt(entries.Add(1), 10),
 		Lease: q.cfg.Lease, Block: 256, Timeout: q.cfg.Timeout,
 	}
 }

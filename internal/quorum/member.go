@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -20,24 +19,6 @@ type member struct {
 	identity atomic.Pointer[identity]
 	clock    atomic.Pointer[reading] // nil until first read
 	clockOff atomic.Bool             // its clock was too far off when last looked at
-}
-
-func newMember(index int, rdb driver.Redis, cfg Config) *member {
-	longest := cfg.Longest
-	if !cfg.Guard {
-		longest = 0
-	}
-	var presence func(error)
-	if cfg.Presence != nil {
-		presence = cfg.Presence(index)
-	}
-	return &member{
-		index: index, checking: make(chan struct{}, 1),
-		Node: node.New(rdb, node.Config{
-			Client: cfg.Client, Timeout: cfg.Timeout, Retention: cfg.Retention, Votes: true, Longest: longest,
-			Impaired: func(cause error) { cfg.Impaired(index, cause) }, Presence: presence,
-		}),
-	}
 }
 
 // voter is one entry's claim at one member, and the state of its votes there. One goroutine at a

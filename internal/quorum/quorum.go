@@ -12,23 +12,19 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/crew"
-	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
 )
 
 // Config is how a client uses its nodes.
 type Config struct {
-	Client    string                           // uuid
-	Need      int                              // nodes that have to agree
-	Timeout   time.Duration                    // of one command
-	Lease     time.Duration                    // that locks are first taken with
-	Guard     bool                             // nodes that may have forgotten locks wait
-	Auto      bool                             // nodes that are all fresh are taken for new
-	Longest   time.Duration                    // the longest lease that any client may rely on
-	Retention time.Duration                    // of fencing counters
-	Impaired  func(node int, cause error)      // called with why a node, from 1, works worse than it should
-	Presence  func(node int) func(cause error) // returns what a node, from 1, calls when it goes and comes; may be nil
+	Need     int                         // nodes that have to agree
+	Timeout  time.Duration               // of one command
+	Lease    time.Duration               // that locks are first taken with
+	Guard    bool                        // nodes that may have forgotten locks wait
+	Auto     bool                        // nodes that are all fresh are taken for new
+	Longest  time.Duration               // the longest lease that any client may rely on
+	Impaired func(node int, cause error) // called with why a node, from 1, works worse than it should
 }
 
 // Quorum is a client's way to its nodes.
@@ -48,12 +44,12 @@ type Quorum struct {
 	mu    sync.Mutex // held while a node's run id is compared with the others'
 }
 
-// New returns a quorum of nodes.
-func New(nodes []driver.Redis, cfg Config) *Quorum {
+// New returns a quorum of nodes, which are its own from here on.
+func New(nodes []*node.Node, cfg Config) *Quorum {
 	q := &Quorum{need: cfg.Need, cfg: cfg, done: make(chan struct{})}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
-	for i, rdb := range nodes {
-		q.members = append(q.members, newMember(i+1, rdb, cfg))
+	for i, n := range nodes {
+		q.members = append(q.members, &member{Node: n, index: i + 1, checking: make(chan struct{}, 1)})
 	}
 	q.rtt.Store(int64(time.Millisecond))
 	return q
@@ -88,37 +84,39 @@ func (q *Quorum) idle() []bool {
 	return idle
 }
 
-// ask asks every member and returns at once. Answers go into out as they come. A member that is not
-// asked counts as one that failed: out must hear of each, or its waiter would wait for ever.
-func (q *Quorum) ask(ctx context.Context, out *answers, do func(context.Context, *member) error) {
+// each starts what work returns for every member, and returns at once. For a member that is left
+// alone, or once the client is closed, it calls not instead, with why.
+func (q *Quorum) each(work func(m *member) func(), not func(m *member, why error)) {
 	for i, idle := range q.idle() {
-		m := q.members[i]
-		if idle {
-			out.add(m, node.ErrIdle)
-			continue
-		}
-		if !q.crew.Start(func() { out.add(m, do(ctx, m)) }) {
-			out.add(m, wire.ErrClosed)
+		if m := q.members[i]; idle {
+			not(m, node.ErrIdle)
+		} else if !q.crew.Start(work(m)) {
+			not(m, wire.ErrClosed)
 		}
 	}
 }
 
-// askAll asks every member and returns when all have answered or timed out.
+// ask asks every member and returns at once. Answers go into out as they come. A member that is not
+// asked counts as one that failed: out must hear of each, or its waiter would wait for ever.
+func (q *Quorum) ask(ctx context.Context, out *answers, do func(context.Context, *member) error) {
+	q.each(func(m *member) func() { return func() { out.add(m, do(ctx, m)) } }, out.add)
+}
+
+// askTimed is ask for what has no timeout of its own, since it goes past the link.
+func (q *Quorum) askTimed(ctx context.Context, out *answers, do func(context.Context, *member) error) {
+	q.ask(ctx, out, func(ctx context.Context, m *member) error {
+		ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
+		defer cancel()
+		return do(ctx, m)
+	})
+}
+
+// askAll is askTimed, and returns when all have answered or timed out.
 func (q *Quorum) askAll(ctx context.Context, out *answers, do func(context.Context, *member) error) {
-	var wg sync.WaitGroup
-	for i, idle := range q.idle() {
-		m := q.members[i]
-		if idle {
-			out.add(m, node.ErrIdle)
-			continue
-		}
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
-			defer cancel()
-			out.add(m, do(ctx, m))
-		})
+	q.askTimed(ctx, out, do)
+	for !out.complete() {
+		<-out.changed
 	}
-	wg.Wait()
 }
 
 // Inspect returns what a quorum of nodes knows of a lock.
@@ -133,7 +131,7 @@ func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 	}
 	// The caller's end is waitMost's to see. To the nodes it would look like a failure of theirs.
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
-		st, err := m.Wire.Inspect(ctx, n)
+		st, err := m.Inspect(ctx, n)
 		if err == nil {
 			mu.Lock()
 			states = append(states, st)
@@ -142,7 +140,7 @@ func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 		return err
 	})
 	enough := func() bool {
-		left := out.outstanding() // read first: else an answer in between would be in neither
+		_, _, left := out.count() // read first: else an answer in between would be in neither
 		return q.decides(seen(), left)
 	}
 	if err := out.waitMost(ctx, enough, q.voteTimeout()); err != nil {
@@ -214,7 +212,7 @@ func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
 	var freed atomic.Bool
 	// A caller that leaves must not leave the lock forced at half of the nodes.
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
-		ok, err := m.Wire.Force(ctx, wire.Plain, n)
+		ok, err := m.Force(ctx, n)
 		if ok {
 			freed.Store(true)
 		}
@@ -235,11 +233,6 @@ func (q *Quorum) Silence(op, name string, cause error) error {
 
 // Stop makes contenders leave.
 func (q *Quorum) Stop() { close(q.done) }
-
-// Draining reports whether Close waits for commands that are out to a node.
-func (q *Quorum) Draining() bool {
-	return slices.ContainsFunc(q.members, func(m *member) bool { return m.Draining() })
-}
 
 // Close ends the questions that are out, then everything that runs for a node. Abandoned claims
 // come first, while the sweepers still run: what they leave in Redis is to be swept.

@@ -15,23 +15,17 @@ import (
 // command.
 func (q *Quorum) Renew(ctx context.Context, batch []claim.Renewal, settle claim.Settle) {
 	t := &renewalRound{q: q, sent: clock.Now(), settle: settle, batch: batch, answers: make([]renewalAnswers, len(batch))}
-	asks := make([]wire.Renewal, len(batch))
-	for i, r := range batch {
-		asks[i] = wire.Renewal{Entry: r.Claim.Of(), Count: r.Count, Lease: r.Lease}
-	}
-	var wg sync.WaitGroup
-	for i, idle := range q.idle() {
-		m := q.members[i]
-		if idle { // counts as one that does not answer
-			continue
-		}
-		wg.Go(func() {
+	var out sync.WaitGroup
+	out.Add(len(q.members))
+	q.each(func(m *member) func() {
+		return func() {
+			defer out.Done()
 			ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
 			defer cancel()
-			m.Renew(ctx, asks, func(i int, r wire.Result, err error) { t.add(m, i, r, err) })
-		})
-	}
-	wg.Wait()
+			m.Renew(ctx, batch, func(i int, r wire.Result, err error) { t.add(m, i, r, err) })
+		}
+	}, func(*member, error) { out.Done() }) // counts as one that does not answer
+	out.Wait()
 	// A loss may be repaired once it is a timeout old. The second round does that. It settles
 	// nothing, so no lease is believed for longer by it.
 	if again := t.finish(); len(again) > 0 {

@@ -108,7 +108,7 @@ func TestRepair(t *testing.T) {
 					votes[i]++
 				}
 				return driver.Value{}, &driver.ReplyError{Text: "ERR no matter"}
-			}, func(c *Config) { c.Timeout = 4 * patience })
+			}, func(c *setup) { c.Timeout = 4 * patience })
 			c, began := contender(t, q), clock.Now()
 			for _, r := range tc.rounds {
 				settled := renewed(c, began.Add(time.Duration(r.sent*float64(q.cfg.Timeout))), r.said)
@@ -136,7 +136,7 @@ func renewed(c *Claim, sent clock.Stamp, said []wire.Result) (settled []wire.Res
 // Renewals take a node again by themselves, where the lock was deleted behind everybody's back.
 func TestRenewalsTakeANodeAgain(t *testing.T) {
 	nodes := masters(t, 3)
-	q := quorumOf(t, nodes, func(c *Config) { c.Timeout = time.Second })
+	q := quorumOf(t, nodes, func(c *setup) { c.Timeout = time.Second })
 	c := q.newClaim(entry(t, q))
 	_, err := c.Wait(context.Background(), nil)
 	require.NoError(t, err)
@@ -162,7 +162,7 @@ func TestLossIsRepairedBeforeTheNextRenewal(t *testing.T) {
 	for _, unlocked := range []bool{false, true} {
 		t.Run(fmt.Sprint("unlocked ", unlocked), func(t *testing.T) {
 			nodes := masters(t, 3)
-			q, taps := tapped(t, nodes, func(c *Config) { c.Timeout = time.Second })
+			q, taps := tapped(t, nodes, func(c *setup) { c.Timeout = time.Second })
 			c := q.newClaim(entry(t, q))
 			_, err := c.Wait(t.Context(), nil)
 			require.NoError(t, err)
@@ -217,7 +217,7 @@ func TestLateRepairIsUndone(t *testing.T) {
 // node's word does not count for Extend, a re-entry or a renewal, unless they were sent after that vote was answered.
 func TestNodeThatMayGiveBackConfirmsNothing(t *testing.T) {
 	servers := masters(t, 3)
-	q, taps := tapped(t, servers, func(c *Config) { c.Timeout = 2 * time.Second })
+	q, taps := tapped(t, servers, func(c *setup) { c.Timeout = 2 * time.Second })
 	c := q.newClaim(entry(t, q))
 	_, err := c.Wait(t.Context(), nil)
 	require.NoError(t, err)

@@ -133,7 +133,7 @@ func (t *contest) askHolders(ctx context.Context) (reached int64, known bool) {
 	keep := 0
 	// Nodes that do not keep the lock answer 0: what they know may be from before they forgot.
 	for _, v := range t.voters {
-		if n, err := v.member.Wire.Counter(ctx, v.Entry); err == nil && n > 0 {
+		if n, err := v.Counter(ctx); err == nil && n > 0 {
 			reached = max(reached, n)
 			keep++
 		}
@@ -180,6 +180,5 @@ func (v *voter) sendSeed(ctx context.Context, s seed) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, v.Entry.Timeout)
 	defer cancel()
-	_, err := v.member.Wire.Seed(ctx, v.Entry, s.born, s.reached)
-	return err
+	return v.Seed(ctx, s.born, s.reached)
 }

@@ -417,7 +417,7 @@ func TestForgettingIsForgotten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			nodes := masters(t, 1)
-			c := contender(t, prepared(t, nodes, func(c *Config) { c.Retention = tc.retention }))
+			c := contender(t, prepared(t, nodes, func(c *setup) { c.retention = tc.retention }))
 			defer c.Abandon()
 			c.Entry.Owner = tc.owner
 			nodes[0].Do("HSET", born, "born", strconv.FormatInt(time.Now().Add(-tc.ago).UnixMilli(), 10))

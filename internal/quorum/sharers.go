@@ -24,13 +24,7 @@ func (t *contest) yieldAt(v *voter) int64 {
 // ownerMayHold reports whether the entry's owner may have a quorum, as the last votes told. That
 // may be out of date: a vote that enters the owner's hold finds out.
 func (t *contest) ownerMayHold() bool {
-	n := 0
-	for _, v := range t.voters {
-		if v.err == nil && v.holder == v.Entry.Owner {
-			n++
-		}
-	}
-	return n >= t.q.need
+	return t.count(func(v *voter) bool { return v.err == nil && v.holder == v.Entry.Owner }) >= t.q.need
 }
 
 // rejoin makes all lacking nodes due in one round, once the owner may have a quorum and the contest

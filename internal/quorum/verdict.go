@@ -41,26 +41,14 @@ func (t *contest) report() {
 }
 
 // failed counts the nodes of which the last completed vote was not answered, or was refused.
-func (t *contest) failed() int {
-	n := 0
-	for _, v := range t.voters {
-		if v.err != nil {
-			n++
-		}
-	}
-	return n
-}
+func (t *contest) failed() int { return t.count(func(v *voter) bool { return v.err != nil }) }
 
 // heard counts the nodes that answer: the last completed vote was answered, and none is out for
 // longer than a command may take. A vote that just began does not make a node silent.
 func (t *contest) heard(now clock.Stamp) int {
-	n := 0
-	for _, v := range t.voters {
-		if v.err == nil && !v.answeredAt.IsZero() && (!v.pending || now.Since(v.askedAt) <= v.Entry.Timeout) {
-			n++
-		}
-	}
-	return n
+	return t.count(func(v *voter) bool {
+		return v.err == nil && !v.answeredAt.IsZero() && (!v.pending || now.Since(v.askedAt) <= v.Entry.Timeout)
+	})
 }
 
 // refusal is the error of the nodes that failed or refused, cannot reach the entry by message, or

@@ -104,7 +104,7 @@ func (t *contest) sendWriteBack(v *voter, reached int64) {
 	v.writingBack = true
 	r := writeBack{voter: v, number: v.Belief.Number, reached: reached}
 	t.q.crew.Start(func() {
-		r.held, r.err = v.member.Wire.Raise(t.q.ctx, v.Entry, reached)
+		r.held, r.err = v.Raise(t.q.ctx, reached)
 		t.writeBacks <- r
 	})
 }

@@ -1,8 +1,9 @@
 package redistest
 
 import (
-	"net"
+	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -19,17 +20,18 @@ const (
 // Option returns the options of a client that talks to this server alone, even
 // when it is a node of a cluster: no client-side caching, 2 seconds to connect,
 // 3 seconds without an answer until a connection counts as broken.
-func (s *Server) Option() rueidis.ClientOption {
-	option := baseOption(s)
-	option.ForceSingleClient = true
-	option.TLSConfig = s.secure
-	return option
-}
+func (s *Server) Option() rueidis.ClientOption { return s.Target().Rueidis() }
 
 // Client returns a client with [Server.Option] that is closed at the cleanup.
 func (s *Server) Client() rueidis.Client {
 	s.tb.Helper()
-	return openClient(s.tb, s.Option(), s)
+	return s.ClientFor(s.tb)
+}
+
+// ClientFor is [Server.Client], closed at the cleanup of tb: a subtest's, say.
+func (s *Server) ClientFor(tb TB) rueidis.Client {
+	tb.Helper()
+	return openClient(tb, s.Option(), s)
 }
 
 // AddUser creates an ACL user and returns the options of a client that logs in
@@ -38,31 +40,38 @@ func (s *Server) Client() rueidis.Client {
 func (s *Server) AddUser(name, password string, rules ...string) rueidis.ClientOption {
 	s.tb.Helper()
 	s.Do(slices.Concat([]string{"ACL", "SETUSER", name, "reset", "resetchannels", "on", ">" + password}, rules)...)
-	option := s.Option()
-	option.Username, option.Password = name, password
-	return option
+	return s.Target().As(name, password).Rueidis()
 }
 
-// baseOption is what the clients of every kind of server have in common.
-func baseOption(servers ...*Server) rueidis.ClientOption {
-	addrs := make([]string, len(servers))
-	for i, s := range servers {
-		addrs[i] = s.Addr()
+// made are the options of clients.
+var made sync.Map
+
+// Open is rueidis.NewClient, and remembers what the client was made with.
+func Open(option rueidis.ClientOption) (rueidis.Client, error) {
+	client, err := rueidis.NewClient(option)
+	if err == nil {
+		made.Store(client, option)
 	}
-	return rueidis.ClientOption{
-		InitAddress:         addrs,
-		DisableCache:        true,
-		Dialer:              net.Dialer{Timeout: dialTimeout},
-		ConnWriteTimeout:    connTimeout,
-		ReadBufferEachConn:  bufferSize,
-		WriteBufferEachConn: bufferSize,
+	return client, err
+}
+
+// OptionOf tells what Open made a client with, for tests that open the like of it over another
+// client library.
+func OptionOf(client rueidis.Client) (option rueidis.ClientOption, known bool) {
+	if !reflect.ValueOf(client).Comparable() {
+		return option, false // a test's own
 	}
+	o, known := made.Load(client)
+	if known {
+		option = o.(rueidis.ClientOption)
+	}
+	return option, known
 }
 
 // openClient returns a client that tb's cleanup closes.
 func openClient(tb TB, option rueidis.ClientOption, servers ...*Server) rueidis.Client {
 	tb.Helper()
-	client, err := rueidis.NewClient(option)
+	client, err := Open(option)
 	if err != nil {
 		tb.Fatalf("redistest: client of %v: %v", option.InitAddress, err)
 		return nil

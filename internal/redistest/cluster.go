@@ -119,7 +119,7 @@ func clusterInfo(s *Server, field, want string) error {
 }
 
 // Option returns the options of a cluster client that knows every node.
-func (c *Cluster) Option() rueidis.ClientOption { return baseOption(c.nodes...) }
+func (c *Cluster) Option() rueidis.ClientOption { return c.Target().Rueidis() }
 
 // Client returns a client with [Cluster.Option] that is closed at the cleanup.
 func (c *Cluster) Client() rueidis.Client {
@@ -263,5 +263,5 @@ func (c *Cluster) owner(ranges []slotRange, slot uint16) (*Server, error) {
 			return byPort(c.nodes, r.port)
 		}
 	}
-	return nil, fmt.Errorf("slot %d is served by none of %s", slot, strings.Join(baseOption(c.nodes...).InitAddress, " "))
+	return nil, fmt.Errorf("slot %d is served by none of %s", slot, strings.Join(addrsOf(c.nodes...), " "))
 }

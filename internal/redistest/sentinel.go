@@ -92,15 +92,7 @@ func (g *Sentinel) configure() {
 
 // Option returns the options of a client that finds the master through the
 // sentinels, and asks them every second in case it missed a change.
-func (g *Sentinel) Option() rueidis.ClientOption {
-	option := baseOption(g.sentinels...)
-	option.Sentinel = rueidis.SentinelOption{
-		Dialer:                  option.Dialer,
-		MasterSet:               masterSet,
-		TopologyRefreshInterval: time.Second,
-	}
-	return option
-}
+func (g *Sentinel) Option() rueidis.ClientOption { return g.Target().Rueidis() }
 
 // Client returns a client with [Sentinel.Option] that is closed at the cleanup.
 func (g *Sentinel) Client() rueidis.Client {

@@ -6,6 +6,8 @@
 // write them to its connections. Lua runs in gopher-lua with the conversions, the errors and the number formats of
 // Redis.
 //
+// The simulation in package world stands on it, and so does contrib/relocktest, by which users test their code.
+//
 // # How it is kept honest
 //
 // The tests send random commands, all scripts of the locks among them, to a simulated and to a real redis-server and

@@ -1,11 +1,11 @@
 module github.com/relock-go/relock/internal/sim
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/google/uuid v1.6.0
-	github.com/relock-go/relock v0.0.0-00010101000000-000000000000
+	github.com/relock-go/relock v0.1.0
 	github.com/stretchr/testify v1.12.1
 	github.com/yuin/gopher-lua v1.1.1
 )

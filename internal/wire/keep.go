@@ -37,9 +37,11 @@ func (r *Redis) Refill(ctx context.Context, way Route, e *Entry) (Tokens, error)
 
 // Renewal asks to lengthen one lease.
 type Renewal struct {
-	Entry *Entry
-	Count int // hold count to write; 0 leaves it alone
+	Claim interface{ Of() *Entry } // the claim that has the lease
+	Count int                      // hold count to write; 0 leaves it alone
 	Lease time.Duration
+
+	Timeout time.Duration // of the command
 }
 
 // Result is what became of a renewal.
@@ -64,10 +66,11 @@ const MaxParts = 2*MaxBatch - 1
 func (r *Redis) Renew(ctx context.Context, batch []Renewal) ([]Result, error) {
 	keys, args := make([]string, 0, len(batch)), make([]string, 0, 3*len(batch))
 	for _, one := range batch {
-		keys = append(keys, one.Entry.Names.keysTo(1)...)
-		args = append(args, one.Entry.ID, strconv.Itoa(one.Count), MS(one.Lease))
+		e := one.Claim.Of()
+		keys = append(keys, e.Names.keysTo(1)...)
+		args = append(args, e.ID, strconv.Itoa(one.Count), MS(one.Lease))
 	}
-	v, err := r.link.Urge(ctx, r.of(batch[0].Entry.Names.Kind).renew, keys, args)
+	v, err := r.link.Urge(ctx, r.of(batch[0].Claim.Of().Names.Kind).renew, keys, args)
 	if r.vetted.heard(err) != nil {
 		return nil, err
 	}

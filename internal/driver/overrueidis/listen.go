@@ -2,6 +2,7 @@ package overrueidis
 
 import (
 	"context"
+	"errors"
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/driver"
@@ -9,11 +10,13 @@ import (
 
 // Listen takes a connection out of the user's pool.
 func (d *Redis) Listen(ctx context.Context, h driver.Handler) (driver.Listener, error) {
-	conn, release, err := d.dedicate(ctx)
+	conn, err := d.dedicate(ctx)
 	if err != nil {
 		return nil, err
 	}
-	dropped := conn.SetPubSubHooks(rueidis.PubSubHooks{
+	l := &listener{conn: conn, dropped: make(chan error, 1)}
+	l.works, l.lose = context.WithCancelCause(context.Background())
+	lost := conn.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { h.Message(m.Channel, m.Message) },
 		OnSubscription: func(s rueidis.PubSubSubscription) {
 			if s.Kind == "subscribe" {
@@ -21,41 +24,53 @@ func (d *Redis) Listen(ctx context.Context, h driver.Handler) (driver.Listener, 
 			}
 		},
 	})
-	return &listener{conn: conn, release: release, dropped: dropped}, nil
+	if !d.crew.Start(func() { l.watch(lost) }) {
+		conn.Close()
+		return nil, driver.ErrClosed
+	}
+	return l, nil
 }
 
 // dedicate takes a connection out of the user's pool. If all are in use the client library waits
 // for one without a bound. When ctx ends, dedicate leaves that wait behind: whenever the connection
 // comes, it is given back unused.
-func (d *Redis) dedicate(ctx context.Context) (rueidis.DedicatedClient, func(), error) {
-	type dedicated struct {
-		conn    rueidis.DedicatedClient
-		release func()
-	}
-	got := make(chan dedicated) // without a slot: a connection that nothing receives must not stay in it
+func (d *Redis) dedicate(ctx context.Context) (rueidis.DedicatedClient, error) {
+	got := make(chan rueidis.DedicatedClient) // without a slot: a connection that nothing receives must not stay in it
 	if !d.crew.Start(func() {
 		conn, release := d.rdb.Dedicate()
 		select {
-		case got <- dedicated{conn, release}:
+		case got <- conn:
 		case <-ctx.Done():
 			release()
 		}
 	}) {
-		return nil, nil, driver.ErrClosed
+		return nil, driver.ErrClosed
 	}
 	select {
-	case d := <-got:
-		return d.conn, d.release, nil
+	case conn := <-got:
+		return conn, nil
 	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
 // listener is one connection out of the user's pool.
 type listener struct {
 	conn    rueidis.DedicatedClient
-	release func()
-	dropped <-chan error // receives the reason, then is closed
+	dropped chan error // one slot
+	works   context.Context
+	lose    context.CancelCauseFunc // ends works
+}
+
+// watch ends when the connection does. lost receives why, and is then closed; it is closed at once
+// where Close ended the connection.
+func (l *listener) watch(lost <-chan error) {
+	why := <-lost
+	if why == nil {
+		why = rueidis.ErrClosing
+	}
+	l.lose(why)
+	l.dropped <- why
 }
 
 // Subscribe subscribes channels with one command.
@@ -68,8 +83,26 @@ func (l *listener) Unsubscribe(ctx context.Context, channels ...string) error {
 	return l.do(ctx, l.conn.B().Unsubscribe().Channel(channels...).Build())
 }
 
-func (l *listener) do(ctx context.Context, cmd rueidis.Completed) error {
-	return failure(l.conn.Do(ctx, cmd).Error())
+func (l *listener) do(ctx context.Context, cmd rueidis.Completed) (err error) {
+	l.whileItWorks(ctx, func(ctx context.Context) { err = l.failure(l.conn.Do(ctx, cmd).Error()) })
+	return err
+}
+
+// whileItWorks sends with a context that ends with the connection as well: else the library would
+// try to subscribe over a lost connection for as long as ctx lives.
+func (l *listener) whileItWorks(ctx context.Context, send func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.works, cancel)()
+	send(ctx)
+}
+
+// failure is an error of the library. What failed because the connection was lost says so.
+func (l *listener) failure(err error) error {
+	if lost := context.Cause(l.works); lost != nil && errors.Is(err, context.Canceled) {
+		err = lost
+	}
+	return failure(err)
 }
 
 // SubscribeApart subscribes each channel with a command of its own.
@@ -79,23 +112,19 @@ func (l *listener) SubscribeApart(ctx context.Context, channels ...string) []err
 		cmds[i] = l.conn.B().Subscribe().Channel(channel).Build()
 	}
 	errs := make([]error, len(channels))
-	for i, res := range l.conn.DoMulti(ctx, cmds...) {
-		errs[i] = failure(res.Error())
-	}
+	l.whileItWorks(ctx, func(ctx context.Context) {
+		for i, res := range l.conn.DoMulti(ctx, cmds...) {
+			errs[i] = l.failure(res.Error())
+		}
+	})
 	return errs
 }
 
 // Dropped receives why the connection was lost.
 func (l *listener) Dropped() <-chan error { return l.dropped }
 
-// Close gives the connection up. No subscription of ours may stay on a connection that goes back to
-// the user's pool: so it is closed, unless it was lost. If its server hangs, that takes the client
-// library a second.
-func (l *listener) Close() {
-	select {
-	case <-l.dropped:
-		l.release()
-	default:
-		l.conn.Close()
-	}
-}
+// Close gives the connection up. It is closed, since no subscription of ours may stay on one that
+// goes back to the user's pool. That holds for one that was lost, too: in RESP2 it is two, of which
+// the one that subscribes may be lost alone, and the pool would take the pair for one that works. If
+// the server hangs, it takes the client library a second.
+func (l *listener) Close() { l.conn.Close() }

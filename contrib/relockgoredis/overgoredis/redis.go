@@ -1,0 +1,134 @@
+// Package overgoredis is the driver over the client library go-redis.
+package overgoredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/relock-go/relock/internal/crew"
+	"github.com/relock-go/relock/internal/driver"
+)
+
+// Redis is one Redis behind a client of go-redis.
+type Redis struct {
+	rdb     redis.UniversalClient
+	node    *redis.Client        // nil for a Cluster
+	cluster *redis.ClusterClient // nil for a node
+	crew    crew.Crew
+
+	mu    sync.Mutex               // guards lines
+	lines map[*redis.Client]*shard // the connections for sharded subscriptions, by their masters
+}
+
+var _ driver.Redis = (*Redis)(nil)
+
+// New returns the driver over rdb, which stays the caller's. Its errors say what is wrong with rdb.
+// A nil rdb makes a driver whose Client is nil.
+func New(rdb redis.UniversalClient) (*Redis, error) {
+	d := &Redis{rdb: rdb, lines: map[*redis.Client]*shard{}}
+	switch rdb := rdb.(type) {
+	case nil:
+	case *redis.Client:
+		d.node = rdb
+		if rdb != nil {
+			o := rdb.Options()
+			return d, unbounded(o.ReadTimeout, o.ContextTimeoutEnabled)
+		}
+	case *redis.ClusterClient:
+		d.cluster = rdb
+		if rdb != nil {
+			o := rdb.Options()
+			if o.ClusterSlots != nil {
+				return nil, errors.New("the ClusterClient has ClusterSlots of its own: for Sentinel take NewFailoverClient")
+			}
+			return d, unbounded(o.ReadTimeout, o.ContextTimeoutEnabled)
+		}
+	case *redis.Ring:
+		return nil, errors.New("a Ring's shards know nothing of one another: take a Client, a ClusterClient, or NewRedlock over Clients")
+	default:
+		return nil, fmt.Errorf("a %T is neither a *redis.Client nor a *redis.ClusterClient", rdb)
+	}
+	return d, nil
+}
+
+// unbounded refuses settings by which a command to a server that hangs would never end.
+func unbounded(readTimeout time.Duration, contexts bool) error {
+	if readTimeout <= 0 && !contexts {
+		return errors.New("ReadTimeout is off: set it, or ContextTimeoutEnabled")
+	}
+	return nil
+}
+
+// Client is the client that New was given.
+func (d *Redis) Client() any { return d.rdb }
+
+// Cluster reports whether this is a Redis Cluster.
+func (d *Redis) Cluster() bool { return d.cluster != nil }
+
+// Run runs a script on the master of the keys' slot.
+func (d *Redis) Run(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
+	v, err := d.eval(ctx, "evalsha", &s.SHA, keys, args)
+	if reply, ok := err.(*driver.ReplyError); ok && redis.HasErrorPrefix(reply.Err, "NOSCRIPT") {
+		return d.eval(ctx, "eval", &s.Text, keys, args)
+	}
+	return v, err
+}
+
+func (d *Redis) eval(ctx context.Context, name string, text *string, keys, args []string) (driver.Value, error) {
+	c := newCommand(3 + len(keys) + len(args))
+	c.words = append(c.words, name, text, len(keys))
+	c.words = appendWords(c.words, keys)
+	c.words = appendWords(c.words, args)
+	c.seal(ctx)
+	if len(keys) > 0 {
+		c.SetFirstKeyPos(3)
+	}
+	return answer(c, d.rdb.Process(ctx, c))
+}
+
+// Do sends commands in one round trip.
+func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, error) {
+	node := d.node
+	if d.cluster != nil {
+		master, err := d.cluster.MasterForKey(ctx, "any")
+		if err != nil {
+			return nil, failure(err)
+		}
+		node = master
+	}
+	sent := make([]redis.Cmder, len(commands))
+	for i, words := range commands {
+		c := newCommand(len(words))
+		c.words = appendWords(c.words, words)
+		c.seal(ctx)
+		sent[i] = c
+	}
+	_, whole := node.Pipelined(ctx, func(p redis.Pipeliner) error { return p.BatchProcess(ctx, sent...) })
+	answers, borne := make([]driver.Value, len(sent)), false
+	for i, c := range sent {
+		v, err := answer(c.(*command), c.Err())
+		var reply *driver.ReplyError
+		switch {
+		case errors.As(err, &reply):
+			v = driver.Error(reply)
+		case err != nil:
+			return nil, err
+		}
+		borne = borne || c.Err() != nil
+		answers[i] = v
+	}
+	// A failure that no command bears is of them all: of the login, say.
+	if whole != nil && !borne {
+		return nil, failure(whole)
+	}
+	return answers, nil
+}
+
+// Close returns when none of the driver's goroutines is left, or ctx has ended. None starts any
+// more.
+func (d *Redis) Close(ctx context.Context) { d.crew.End(ctx) }

@@ -1,0 +1,102 @@
+package overgoredis
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/relock-go/relock/internal/driver"
+)
+
+// answer is what a command came to.
+func answer(c *command, err error) (driver.Value, error) {
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return driver.Value{}, failure(err)
+	}
+	return valueOf(c.Val()), nil
+}
+
+// valueOf is an answer of the library as a Value: what only RESP3 has is spelled as RESP2 would.
+func valueOf(v any) driver.Value {
+	switch v := v.(type) {
+	case nil:
+		return driver.Value{}
+	case int64:
+		return driver.Int(v)
+	case string:
+		return driver.String(v)
+	case []any:
+		list := make([]driver.Value, len(v))
+		for i := range v {
+			list[i] = valueOf(v[i])
+		}
+		return driver.List(list...)
+	case map[any]any:
+		return pairsOf(v)
+	case bool:
+		if v {
+			return driver.Int(1)
+		}
+		return driver.Int(0)
+	case float64:
+		return driver.String(strconv.FormatFloat(v, 'g', -1, 64))
+	case *big.Int:
+		return driver.String(v.String())
+	case error:
+		if errors.Is(v, redis.Nil) {
+			return driver.Value{}
+		}
+		return driver.Error(&driver.ReplyError{Text: v.Error(), Err: v})
+	}
+	return driver.String(fmt.Sprint(v))
+}
+
+// pairsOf is a map's keys, in order, and values by turns: the library does not tell in which order
+// they came.
+func pairsOf(pairs map[any]any) driver.Value {
+	keys := make([]any, 0, len(pairs))
+	for key := range pairs {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	list := make([]driver.Value, 0, 2*len(keys))
+	for _, key := range keys {
+		list = append(list, valueOf(key), valueOf(pairs[key]))
+	}
+	return driver.List(list...)
+}
+
+// failure is an error of the library as driver.Redis promises it.
+func failure(err error) error {
+	var reply redis.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &reply):
+		return &driver.ReplyError{Text: reply.Error(), Err: err}
+	case errors.Is(err, redis.ErrClosed):
+		return closedError{err}
+	case unsent(err):
+		return driver.Unsent(err)
+	}
+	return err
+}
+
+// unsent reports whether a command failed because no connection was to be had: none could be
+// dialled, or none of the pool was free in time.
+func unsent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
+}
+
+// closedError is the library's error, which says that the user has closed the client.
+type closedError struct{ error }
+
+// Unwrap returns the library's error as well.
+func (e closedError) Unwrap() []error { return []error{driver.ErrClosed, e.error} }

@@ -1,0 +1,66 @@
+// Package relockgoredis makes clients of package relock over go-redis, for services that have a
+// client of go-redis already. All else is package relock's: options, locks, leases, errors, and the
+// format in Redis, so that clients over go-redis share locks with those over rueidis.
+//
+// A *redis.Client will do, for a single Redis or a Sentinel group, and a *redis.ClusterClient.
+// Commands of locks are never repeated by go-redis, whatever MaxRetries says: a second run must be
+// relock's own. Each client has one more connection beside go-redis's pool, for its subscriptions;
+// in a Cluster one to each master on which it waits for a lock.
+//
+// Set ContextTimeoutEnabled in the options of go-redis. Without it a call of relock returns in time
+// all the same, but a goroutine and a connection wait for a server that hangs until ReadTimeout is
+// over.
+package relockgoredis
+
+import (
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/contrib/relockgoredis/overgoredis"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/opening"
+)
+
+// New returns a client over rdb as relock.New does: a single Redis, a Sentinel group or a Cluster.
+// rdb stays the caller's: close it after the Client.
+//
+// New sends no command of its own. It fails with relock.ErrInvalidOption for
+//   - a nil rdb, or an option that cannot work;
+//   - a *redis.Ring, whose shards know nothing of one another;
+//   - a type that is neither *redis.Client nor *redis.ClusterClient: what it leads to is not to be
+//     seen;
+//   - a *redis.ClusterClient with ClusterSlots of its own, as NewFailoverClusterClient makes it:
+//     NewFailoverClient is for Sentinel;
+//   - a ReadTimeout that is off while ContextTimeoutEnabled is off, too: nothing would end a command
+//     to a server that hangs.
+//
+// A failover client with ReplicaOnly passes, since go-redis does not show it; its locks fail with
+// Redis's own READONLY.
+func New(rdb redis.UniversalClient, opts ...relock.Option) (*relock.Client, error) {
+	d, err := overgoredis.New(rdb)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", relock.ErrInvalidOption, err)
+	}
+	c, err := opening.New(d, opts)
+	return c.(*relock.Client), err
+}
+
+// NewRedlock returns a client whose locks are held by a quorum of nodes, as relock.NewRedlock does.
+// Each node is a *redis.Client of a master that knows no other.
+//
+// It fails with relock.ErrInvalidOption for no node, a node that New would refuse, a Cluster, or a
+// client that is given twice.
+func NewRedlock(nodes []redis.UniversalClient, opts ...relock.Option) (*relock.Client, error) {
+	drivers := make([]driver.Redis, len(nodes))
+	for i, rdb := range nodes {
+		d, err := overgoredis.New(rdb)
+		if err != nil {
+			return nil, fmt.Errorf("%w: node %d: %w", relock.ErrInvalidOption, i+1, err)
+		}
+		drivers[i] = d
+	}
+	c, err := opening.NewRedlock(drivers, opts)
+	return c.(*relock.Client), err
+}

@@ -1,0 +1,118 @@
+package clock
+
+import (
+	"container/heap"
+	"context"
+	"math"
+	"time"
+)
+
+// Slot is a place in a Schedule. What is put into one embeds it.
+type Slot struct {
+	Due   Stamp // when to look at it
+	place int   // in the heap, from 1; 0 outside
+}
+
+// Placed is the slot.
+func (s *Slot) Placed() *Slot { return s }
+
+// In reports whether what has the slot is in its schedule.
+func (s *Slot) In() bool { return s.place > 0 }
+
+// Schedule holds what one goroutine is to look at, the earliest first. But for Run, which is that
+// goroutine, its methods and the slots are guarded by a mutex of its owner's.
+type Schedule[T interface{ Placed() *Slot }] struct {
+	queue queue[T]
+	wake  Signal // something is due before wakes
+	wakes Stamp  // when the goroutine wakes by itself, zero for not yet
+}
+
+// NewSchedule returns an empty schedule.
+func NewSchedule[T interface{ Placed() *Slot }]() *Schedule[T] {
+	return &Schedule[T]{wake: NewSignal()}
+}
+
+// Run calls look at once, and from then on when what look returned is over, or earlier if something
+// is put in that is due before. It returns when ctx has ended.
+func (s *Schedule[T]) Run(ctx context.Context, look func() time.Duration) {
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-next.C:
+		case <-s.wake:
+		case <-ctx.Done():
+			return
+		}
+		next.Reset(look())
+	}
+}
+
+// Put adds x, or moves it, to be due then.
+func (s *Schedule[T]) Put(x T, due, now Stamp) {
+	slot := x.Placed()
+	slot.Due = due
+	if slot.In() {
+		heap.Fix(&s.queue, slot.place-1)
+	} else {
+		heap.Push(&s.queue, x)
+	}
+	if s.wakes.IsZero() || due.Until(now) < s.wakes.Until(now) {
+		s.wakes = due
+		s.wake.Poke()
+	}
+}
+
+// Drop removes x, if it is in. The goroutine wakes all the same: that costs less than to tell it.
+func (s *Schedule[T]) Drop(x T) {
+	if slot := x.Placed(); slot.In() {
+		heap.Remove(&s.queue, slot.place-1)
+	}
+}
+
+// Next removes what is due first, if that is by horizon.
+func (s *Schedule[T]) Next(horizon Stamp) (x T, due bool) {
+	if len(s.queue) == 0 || !s.queue[0].Placed().Due.Reached(horizon) {
+		return x, false
+	}
+	return heap.Pop(&s.queue).(T), true
+}
+
+// Rest is what look returns: how long nothing is due, most at most unless nothing is in.
+func (s *Schedule[T]) Rest(now Stamp, most time.Duration) time.Duration {
+	if len(s.queue) == 0 {
+		s.wakes = Stamp{}
+		return math.MaxInt64
+	}
+	rest := min(max(0, s.queue[0].Placed().Due.Until(now)), most)
+	s.wakes = now.Add(rest)
+	return rest
+}
+
+// All is what is in, in no order.
+func (s *Schedule[T]) All() []T { return s.queue }
+
+// queue is a heap by when its members are due.
+type queue[T interface{ Placed() *Slot }] []T
+
+func (q queue[T]) Len() int           { return len(q) }
+func (q queue[T]) Less(i, j int) bool { return q[i].Placed().Due.Before(q[j].Placed().Due) }
+
+func (q queue[T]) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].Placed().place, q[j].Placed().place = i+1, j+1
+}
+
+func (q *queue[T]) Push(x any) {
+	*q = append(*q, x.(T))
+	x.(T).Placed().place = len(*q)
+}
+
+func (q *queue[T]) Pop() any {
+	var none T
+	last := len(*q) - 1
+	x := (*q)[last]
+	(*q)[last], *q = none, (*q)[:last]
+	x.Placed().place = 0
+	return x
+}

@@ -1,0 +1,133 @@
+// Package drivertest checks that a driver is what package driver says. Each driver's module calls
+// Run from a test.
+package drivertest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// A Maker opens a client of a driver's library and the driver over it. Dials and answers that do not
+// come should fail within a few seconds, and nothing should be cached on the client's side. The
+// driver is closed before closeClient is called.
+type Maker func(t testing.TB, to redistest.Target) (rdb driver.Redis, closeClient func())
+
+// patience is how long a check waits for what must happen.
+var patience = driver.Silence
+
+// tick is the pause between two looks at a server.
+const tick = 5 * time.Millisecond
+
+// check is a rule of the seam.
+type check struct {
+	name string
+	run  func(t testing.TB, b *bed)
+}
+
+// checks are made in this order, those of a Cluster on one for all.
+var (
+	checks  = []check{}
+	ofSlots = []check{}
+)
+
+// Run makes all checks, in both versions of the protocol.
+func Run(t *testing.T, open Maker) {
+	cl := redistest.StartCluster(t)
+	for name, old := range map[string]bool{"resp2": true, "resp3": false} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range checks {
+				t.Run(c.name, func(t *testing.T) { c.run(t, &bed{open: open, resp2: old}) })
+			}
+			for _, c := range ofSlots {
+				t.Run(c.name, func(t *testing.T) { c.run(t, &bed{open: open, resp2: old, cluster: cl}) })
+			}
+		})
+	}
+}
+
+// bed is what a check is made in.
+type bed struct {
+	open    Maker
+	resp2   bool
+	cluster *redistest.Cluster // for the checks of a Cluster
+}
+
+// client is an open client and its driver.
+type client struct {
+	driver.Redis
+	close func() // closes the library's client, once
+}
+
+// over opens a client. At the test's end the driver must close by itself, and then the client does.
+func (b *bed) over(t testing.TB, to redistest.Target) *client {
+	t.Helper()
+	to.RESP2 = b.resp2
+	rdb, closeClient := b.open(t, to)
+	c := &client{rdb, sync.OnceFunc(closeClient)}
+	t.Cleanup(func() {
+		defer c.close()
+		closes(t, rdb)
+	})
+	return c
+}
+
+// closes requires that a driver closes in time.
+func closes(t testing.TB, rdb driver.Redis) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	rdb.Close(ctx)
+	require.NoError(t, ctx.Err(), "the driver's goroutines do not end")
+}
+
+// within takes what comes from ch, which must come.
+func within[T any](t testing.TB, ch <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-ch:
+	case <-time.After(patience):
+		require.FailNow(t, "it did not come in time", what)
+	}
+	return v
+}
+
+// eventually requires that a condition comes true.
+func eventually(t testing.TB, holds func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, holds, patience, tick, what)
+}
+
+// returns runs a script without keys that returns an expression.
+func returns(t testing.TB, rdb driver.Redis, expression string) (driver.Value, error) {
+	t.Helper()
+	return rdb.Run(t.Context(), driver.NewScript("return "+expression), nil, nil)
+}
+
+// works requires that a script is answered, if need be by a new connection.
+func works(t testing.TB, rdb driver.Redis) {
+	t.Helper()
+	eventually(t, func() bool { _, err := returns(t, rdb, "1"); return err == nil }, "a script's answer")
+}
+
+// refused requires that the server answered with an error that has this text.
+func refused(t testing.TB, err error, text string) {
+	t.Helper()
+	var reply *driver.ReplyError
+	require.ErrorAs(t, err, &reply)
+	require.Contains(t, reply.Text, text)
+	require.NotErrorIs(t, err, driver.ErrUnsent)
+}
+
+// unanswered requires that a command failed without an answer, and may have run.
+func unanswered(t testing.TB, err error) {
+	t.Helper()
+	require.Error(t, err)
+	require.False(t, isReply(err), "the server answered nothing: %v", err)
+	require.NotErrorIs(t, err, driver.ErrUnsent)
+}

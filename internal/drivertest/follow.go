@@ -1,0 +1,178 @@
+package drivertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+func init() {
+	ofSlots = append(ofSlots,
+		check{"a Cluster's commands", clusterCommands},
+		check{"follow", follows},
+		check{"a follower who may not", followsForbidden},
+		check{"a follower whose client reads from replicas", followsAtMasters},
+		check{"a slot that moves", followsMove},
+		check{"a master that is silent", followsSilence},
+	)
+}
+
+// following is a call of Follow in the background.
+type following struct {
+	*ear
+	end   context.CancelFunc
+	ended chan error
+}
+
+func follow(t testing.TB, rdb driver.Redis, channels ...string) *following {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &following{newEar(t), cancel, make(chan error, 1)}
+	go func() { f.ended <- rdb.Follow(ctx, f.ear, channels...) }()
+	t.Cleanup(cancel)
+	return f
+}
+
+// stop ends the subscription, which must be up.
+func (f *following) stop(t testing.TB) {
+	t.Helper()
+	f.end()
+	require.ErrorIs(t, within(t, f.ended, "the end of Follow"), context.Canceled)
+}
+
+// sharded skips a check where there are no sharded channels.
+func sharded(t testing.TB, cl *redistest.Cluster) {
+	if major, _, _ := cl.Nodes()[0].Version(); major < 7 {
+		t.Skip("no sharded channels")
+	}
+}
+
+// counted requires that the master of a channel comes to count so many subscribers of it.
+func counted(t testing.TB, cl *redistest.Cluster, channel, subscribers string) {
+	t.Helper()
+	master := cl.MasterFor(channel)
+	eventually(t, func() bool {
+		return master.Do("PUBSUB", "SHARDNUMSUB", channel) == channel+"\n"+subscribers
+	}, "subscribers of "+channel+": "+subscribers)
+}
+
+// spublisher publishes at the channel's master.
+func spublisher(cl *redistest.Cluster) func(channel, message string) {
+	return func(channel, message string) { cl.MasterFor(channel).Do("SPUBLISH", channel, message) }
+}
+
+// tags are of slots at different masters.
+var tags = []string{"{a}", "{b}", "{c}"}
+
+// Scripts run on the master of their slot, also when the client reads from replicas.
+func clusterCommands(t testing.TB, b *bed) {
+	to := b.cluster.Target()
+	for _, to.Replicas = range []bool{false, true} {
+		d := b.over(t, to)
+		require.True(t, d.Cluster())
+		for _, tag := range tags {
+			got, err := d.Run(t.Context(), driver.NewScript("return redis.call('INFO','replication')"), []string{tag + "k"}, nil)
+			require.NoError(t, err)
+			info, err := got.Text()
+			require.NoError(t, err)
+			require.Contains(t, info, "role:master")
+			_, err = d.Run(t.Context(), increase, []string{tag + "k"}, nil)
+			require.NoError(t, err)
+		}
+		for range 10 {
+			got, err := d.Do(t.Context(), []string{"CLUSTER", "MYID"}, []string{"NONSENSE"}, []string{"CLUSTER", "MYID"})
+			require.NoError(t, err)
+			require.Len(t, got, 3)
+			require.Equal(t, got[0], got[2], "one node answers all")
+			refused(t, got[1].Err(), "unknown command")
+		}
+	}
+}
+
+func follows(t testing.TB, b *bed) {
+	sharded(t, b.cluster)
+	d := b.over(t, b.cluster.Target())
+	for _, tag := range tags {
+		f := follow(t, d, tag+"1", tag+"2")
+		f.confirms(t, tag+"1", tag+"2")
+		counted(t, b.cluster, tag+"1", "1")
+		f.hears(t, spublisher(b.cluster), tag+"1", "hello")
+		f.hears(t, spublisher(b.cluster), tag+"2", "hello")
+		require.Empty(t, f.ended)
+		f.stop(t)
+		counted(t, b.cluster, tag+"1", "0")
+		counted(t, b.cluster, tag+"2", "0")
+	}
+}
+
+func followsForbidden(t testing.TB, b *bed) {
+	sharded(t, b.cluster)
+	for _, s := range b.cluster.Nodes() {
+		s.AddUser("app", "secret", "~*", "+@all", "&*{good}*")
+	}
+	d := b.over(t, b.cluster.Target().As("app", "secret"))
+	f := follow(t, d, "{bad}1", "{bad}2")
+	refused(t, within(t, f.ended, "the end of Follow"), "NOPERM")
+	good := follow(t, d, "{good}1")
+	good.confirms(t, "{good}1")
+	good.stop(t)
+}
+
+// A client of replicas comes to subscribe at the masters, within one call.
+func followsAtMasters(t testing.TB, b *bed) {
+	sharded(t, b.cluster)
+	to := b.cluster.Target()
+	to.Replicas = true
+	d := b.over(t, to)
+	for _, tag := range tags {
+		f := follow(t, d, tag+"1", tag+"2")
+		counted(t, b.cluster, tag+"1", "1")
+		counted(t, b.cluster, tag+"2", "1")
+		f.hears(t, spublisher(b.cluster), tag+"2", "hello")
+		require.Empty(t, f.ended)
+		f.stop(t)
+		counted(t, b.cluster, tag+"1", "0")
+	}
+}
+
+// A subscription whose slot moves ends without an error, and another one comes to be at the new
+// master. Scripts go there, too.
+func followsMove(t testing.TB, b *bed) {
+	sharded(t, b.cluster)
+	d := b.over(t, b.cluster.Target())
+	f := follow(t, d, "{moving}1")
+	f.confirms(t, "{moving}1")
+	counted(t, b.cluster, "{moving}1", "1")
+	b.cluster.MoveSlot("{moving}1")
+	require.NoError(t, within(t, f.ended, "the end of Follow"))
+	_, err := d.Run(t.Context(), increase, []string{"{moving}k"}, nil)
+	require.NoError(t, err)
+	f = follow(t, d, "{moving}1")
+	counted(t, b.cluster, "{moving}1", "1")
+	f.stop(t)
+}
+
+// A subscription whose master says no more ends in time, or is confirmed anew by another master.
+func followsSilence(t testing.TB, b *bed) {
+	sharded(t, b.cluster)
+	d := b.over(t, b.cluster.Target())
+	f := follow(t, d, "{silent}1")
+	f.confirms(t, "{silent}1")
+	counted(t, b.cluster, "{silent}1", "1")
+	master := b.cluster.MasterFor("{silent}1")
+	master.Pause()
+	defer b.cluster.Return(master)
+	select {
+	case err := <-f.ended:
+		require.Error(t, err)
+	case channel := <-f.subscribed:
+		require.Equal(t, "{silent}1", channel)
+		f.stop(t)
+	case <-time.After(patience):
+		require.Fail(t, "the subscription neither ends nor is confirmed anew")
+	}
+}

@@ -1,0 +1,172 @@
+package drivertest
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// line passes connections on to one server until told otherwise.
+type line struct {
+	listener net.Listener
+	upstream string
+	ends     sync.WaitGroup // the goroutines
+
+	mu     sync.Mutex    // guards what follows
+	pass   chan struct{} // closed while requests pass
+	free   func()        // closes pass
+	marker []byte        // the first request that has it loses its answer; nil for none
+	met    int           // how many have had it
+	conns  map[net.Conn]struct{}
+	shut   bool
+}
+
+// newLine returns a line to a server.
+func newLine(t testing.TB, s *redistest.Server) *line {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l := &line{listener: listener, upstream: s.Addr(), conns: make(map[net.Conn]struct{})}
+	l.hold()()
+	l.ends.Go(l.accept)
+	t.Cleanup(l.close)
+	return l
+}
+
+// target is the server behind the line.
+func (l *line) target() redistest.Target {
+	return redistest.Target{Addrs: []string{l.listener.Addr().String()}}
+}
+
+// loseAnswer cuts the connection of the next request that has the marker, in place of its answer.
+// It returns a function that counts how often the marker was sent.
+func (l *line) loseAnswer(marker string) (sent func() int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.marker, l.met = []byte(marker), 0
+	return func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.met
+	}
+}
+
+// hold keeps all requests back until the returned function is called.
+func (l *line) hold() (release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := make(chan struct{})
+	l.pass, l.free = held, sync.OnceFunc(func() { close(held) })
+	return l.free
+}
+
+func (l *line) close() {
+	l.listener.Close()
+	l.mu.Lock()
+	l.shut = true
+	l.free()
+	for conn := range l.conns {
+		conn.Close()
+	}
+	l.mu.Unlock()
+	l.ends.Wait()
+}
+
+func (l *line) accept() {
+	for {
+		near, err := l.listener.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", l.upstream)
+		if err != nil {
+			near.Close()
+			continue
+		}
+		if !l.keep(near, far) {
+			return
+		}
+		deaf := make(chan struct{}) // closed when an answer is to be lost
+		l.ends.Go(func() { l.requests(near, far, deaf) })
+		l.ends.Go(func() { answers(near, far, deaf); near.Close() })
+	}
+}
+
+// keep notes the two ends of a connection, so that they are closed. Once the line is, it closes them.
+func (l *line) keep(near, far net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shut {
+		near.Close()
+		far.Close()
+		return false
+	}
+	l.conns[near], l.conns[far] = struct{}{}, struct{}{}
+	return true
+}
+
+// requests passes on what the client sends. Then it closes the server's end, unless an answer is
+// lost: the server is to run all that it was sent.
+func (l *line) requests(near, far net.Conn, deaf chan struct{}) {
+	data := make([]byte, 64<<10)
+	lost := false
+	defer func() {
+		if !lost {
+			far.Close()
+		}
+	}()
+	for {
+		n, err := near.Read(data)
+		if err != nil {
+			return
+		}
+		pass, losing := l.meets(data[:n])
+		<-pass
+		if losing && !lost {
+			lost = true
+			close(deaf)
+		}
+		if _, err := far.Write(data[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// meets returns what a request waits for, and whether its answer is to be lost.
+func (l *line) meets(request []byte) (pass <-chan struct{}, losing bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.marker == nil {
+		return l.pass, false
+	}
+	before := l.met
+	l.met += bytes.Count(request, l.marker)
+	return l.pass, before == 0 && l.met > 0
+}
+
+// answers passes on what the server sends, until an answer is to be lost. Then it closes the
+// client's end, and reads on.
+func answers(near, far net.Conn, deaf chan struct{}) {
+	data := make([]byte, 64<<10)
+	for {
+		n, err := far.Read(data)
+		if err != nil {
+			return
+		}
+		select {
+		case <-deaf:
+			near.Close()
+			_, _ = io.Copy(io.Discard, far)
+			return
+		default:
+		}
+		if _, err := near.Write(data[:n]); err != nil {
+			return
+		}
+	}
+}

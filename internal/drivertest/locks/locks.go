@@ -1,0 +1,234 @@
+// Package locks checks what must hold of locks over any driver, on every kind of Redis. Each
+// driver's module calls Run from a test.
+package locks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/drivertest"
+	"github.com/relock-go/relock/internal/opening"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// A Source returns another driver over one client of a library each time.
+type Source func() driver.Redis
+
+// An Opener opens a client of a library, which is closed at the test's end.
+type Opener func(t testing.TB, to redistest.Target) Source
+
+// Mode is how waiters hear of their turn.
+type Mode string
+
+// The modes.
+const (
+	Plain   Mode = "plain"   // they are told by plain messages
+	Sharded Mode = "sharded" // they are told by sharded messages
+	Raced   Mode = "raced"   // they hear that a lock is free, by plain messages, and race for it
+)
+
+// patience is how long the checks wait for what must happen. It is no promise of the library.
+const patience = 15 * time.Second
+
+// prefix is what the names of locks begin with.
+const prefix = "suite:"
+
+// Run runs the suite on every kind of Redis that a user may have.
+func Run(t *testing.T, open Opener) {
+	t.Run("server", func(t *testing.T) { onServers(t, open) })
+	t.Run("sentinel", func(t *testing.T) { Suite(t, open(t, redistest.StartSentinel(t).Target()), Plain) })
+	t.Run("cluster", func(t *testing.T) { onCluster(t, open) })
+	t.Run("quorum", func(t *testing.T) { onQuorum(t, open) })
+}
+
+func onServers(t *testing.T, open Opener) {
+	s := redistest.Start(t)
+	resp2, resp3, database := s.Target(), s.Target(), s.Target()
+	resp2.RESP2, database.DB = true, 3
+	every, _, _ := drivertest.Rights(t, prefix)
+	s.AddUser("locks", "secret", every...)
+	for name, to := range map[string]redistest.Target{
+		"resp2": resp2, "resp3": resp3, "own database": database, "least privilege": s.Target().As("locks", "secret"),
+	} {
+		t.Run(name, func(t *testing.T) { Suite(t, open(t, to), Plain) })
+	}
+	t.Run("tls", func(t *testing.T) {
+		s, _ := redistest.StartTLS(t)
+		Suite(t, open(t, s.Target()), Plain)
+	})
+}
+
+func onCluster(t *testing.T, open Opener) {
+	cl := redistest.StartCluster(t)
+	mode := Sharded
+	every, more, _ := drivertest.Rights(t, prefix)
+	rights := slices.Concat(every, more)
+	if _, err := cl.Nodes()[0].Try("PUBSUB", "SHARDNUMSUB"); err != nil { // before Redis 7
+		mode, rights = Raced, append(every, "+cluster")
+	} else {
+		rights[slices.Index(rights, "&relock_inbox:*")] = "&relock_inbox:{" + prefix + "*" // as docs/wire.md says
+	}
+	for _, node := range cl.Nodes() {
+		node.AddUser("locks", "secret", rights...)
+	}
+	resp2, replicas := cl.Target(), cl.Target()
+	resp2.RESP2, replicas.Replicas = true, true
+	for name, to := range map[string]redistest.Target{
+		"resp2": resp2, "resp3": cl.Target(), "replicas": replicas, "least privilege": cl.Target().As("locks", "secret"),
+	} {
+		t.Run(name, func(t *testing.T) { Suite(t, open(t, to), mode) })
+	}
+	t.Run("plain", func(t *testing.T) {
+		Suite(t, open(t, cl.Target()), Raced, relock.WithPubSub(relock.PubSubPlain))
+	})
+}
+
+// onQuorum runs what a quorum must do, also without one of its nodes.
+func onQuorum(t *testing.T, open Opener) {
+	var nodes []*redistest.Server
+	var sources []Source
+	every, _, quorum := drivertest.Rights(t, prefix)
+	for range 3 {
+		s := redistest.Start(t)
+		s.AddUser("locks", "secret", slices.Concat(every, quorum)...)
+		nodes, sources = append(nodes, s), append(sources, open(t, s.Target().As("locks", "secret")))
+	}
+	client := func() *relock.Client {
+		var rdbs []driver.Redis
+		for _, source := range sources {
+			rdbs = append(rdbs, source())
+		}
+		c, err := opening.NewRedlock(rdbs, []relock.Option{})
+		return opened(t, c, err)
+	}
+	c, d := client(), client()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	Exclusive(ctx, t, prefix+"whole", c, d)
+	nodes[0].Kill()
+	Exclusive(ctx, t, prefix+"one down", c, d)
+}
+
+// opened is a client that was opened, which is closed at the test's end.
+func opened(t *testing.T, made any, err error) *relock.Client {
+	t.Helper()
+	require.NoError(t, err)
+	c := made.(*relock.Client)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// Suite runs what must hold through any client, by two clients of locks over one of a library.
+func Suite(t *testing.T, source Source, mode Mode, opts ...relock.Option) {
+	seen := &watched{Redis: source()}
+	made, err := opening.New(source(), opts)
+	c := opened(t, made, err)
+	made, err = opening.New(seen, opts)
+	d := opened(t, made, err)
+	name := func(t *testing.T) string { return prefix + fmt.Sprint(t.Name(), time.Now().UnixNano()) }
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+
+	t.Run("re-enters", func(t *testing.T) {
+		m := c.Mutex(name(t))
+		l, err := m.Lock(ctx)
+		require.NoError(t, err)
+		inner, err := m.TryLock(l.Context())
+		require.NoError(t, err)
+		st, err := m.State(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 2, st.Count)
+		_, err = d.Mutex(m.Name()).TryLock(ctx)
+		require.ErrorIs(t, err, relock.ErrNotAcquired)
+		require.NoError(t, inner.Unlock(ctx))
+		require.NoError(t, l.Extend(ctx, time.Minute))
+		require.NoError(t, l.Unlock(ctx))
+		st, err = m.State(ctx)
+		require.NoError(t, err)
+		require.False(t, st.Held)
+	})
+	t.Run("wakes a waiter", func(t *testing.T) {
+		key := name(t)
+		l, err := c.Mutex(key).Lock(ctx)
+		require.NoError(t, err)
+		granted := make(chan *relock.Lease, 1)
+		go func() {
+			l, err := d.Mutex(key).Lock(ctx)
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- l
+		}()
+		require.Eventually(t, func() bool { return seen.settled(key) }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return seen.mode() == mode }, patience, time.Millisecond)
+		released := time.Now()
+		require.NoError(t, l.Unlock(ctx))
+		second := <-granted
+		require.NotNil(t, second)
+		require.Less(t, time.Since(released), 5*time.Second, "woken, not by the poll after 10 s")
+		require.Greater(t, second.Token(), l.Token())
+		require.NoError(t, second.Unlock(ctx))
+		require.Equal(t, mode, seen.mode())
+	})
+	t.Run("is exclusive", func(t *testing.T) { Exclusive(ctx, t, name(t), c, d) })
+	t.Run("tells the deposed", func(t *testing.T) {
+		m := c.Mutex(name(t))
+		l, err := m.Lock(ctx)
+		require.NoError(t, err)
+		freed, err := d.Mutex(m.Name()).ForceUnlock(ctx)
+		require.NoError(t, err)
+		require.True(t, freed)
+		if mode != Plain {
+			require.ErrorIs(t, l.Extend(ctx, time.Second), relock.ErrLost, "no channel is subscribed; the next command tells")
+		}
+		select {
+		case <-l.Context().Done():
+		case <-ctx.Done():
+			require.Fail(t, "the holder is not told")
+		}
+		require.ErrorIs(t, context.Cause(l.Context()), relock.ErrLost)
+	})
+}
+
+// Exclusive lets goroutines of clients do an unguarded read-modify-write under the lock.
+func Exclusive(ctx context.Context, t *testing.T, key string, clients ...*relock.Client) {
+	t.Helper()
+	const workers, rounds = 6, 20
+	var (
+		wg     sync.WaitGroup
+		inside int // guarded by the lock under test alone: the race detector is a second judge
+		last   int64
+	)
+	for _, c := range clients {
+		for range workers {
+			wg.Go(func() {
+				for range rounds {
+					err := c.Mutex(key).Do(ctx, func(ctx context.Context) error {
+						l, err := c.Mutex(key).Held(ctx)
+						if err == nil && l.Token() <= last {
+							err = fmt.Errorf("token %d after %d", l.Token(), last)
+						}
+						if err == nil {
+							last = l.Token()
+							inside++
+						}
+						return err
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.Equal(t, len(clients)*workers*rounds, inside)
+}
