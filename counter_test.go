@@ -30,7 +30,7 @@ func (c *clocked) eval(script string, at int64, args ...string) []int64 {
 	c.t.Helper()
 	at += c.origin
 	stub := fmt.Sprintf("{%d, %d}", at/1_000_000, at%1_000_000)
-	text, err := lua.Scripts{Retention: c.retention}.Complete("-- needs: kept token\n" + script)
+	text, err := lua.Scripts{Retention: c.retention, Hooks: "-- needs: kept token\n" + script}.Text("kind")
 	require.NoError(c.t, err)
 	text = strings.ReplaceAll(text, "redis.call('TIME')", stub)
 	cmd := c.rdb.B().Eval().Script(text).Numkeys(5).Key("k", "q", counterOfK, "u", "s").Arg(args...).Build()

@@ -243,6 +243,7 @@ func outward(err error) error {
 var (
 	errNilContext = fmt.Errorf("%w: the context is nil", ErrMisuse)
 	errNilFunc    = fmt.Errorf("%w: the function is nil", ErrMisuse)
+	errEntersMore = fmt.Errorf("%w: a re-entry that takes more of the lock than its outer lease has", ErrMisuse)
 	errNoClient   = fmt.Errorf("%w: Mutex made without a Client; use Client.Mutex", ErrMisuse)
 	errNotNew     = fmt.Errorf("%w: Client made without New or NewRedlock", ErrMisuse)
 )

@@ -242,6 +242,9 @@ type entering func(h *hold, ctx context.Context, s, outer *share) error
 // others. wctx bounds the waiting, ctx becomes the new lease's.
 func (lk *lock) reenter(ctx, wctx context.Context, seen *call, enter entering) (_ *Lease, entered bool, _ error) {
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
+		if lk.names.Kind.Shared() && lk.parts() > outer.h.entry.Block {
+			return nil, true, errEntersMore
+		}
 		seen.begins()
 		l := new(Lease)
 		l.begin(ctx, lk, outer.h, HowReentered)
@@ -288,6 +291,9 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 		return lk.accept(ctx, wctx, b.hold, how, now)
 	case b.next == nil:
 		b.next = lk.newClaim("")
+	case lk.names.Kind.Shared() && b.next.Of().Block != lk.parts(): // the place of a caller that wanted another amount
+		b.next.Abandon()
+		b.next = lk.newClaim("")
 	}
 	return lk.contend(ctx, wctx, b.next, true, seen)
 }
@@ -305,10 +311,13 @@ func ownerOf(ctx context.Context) (string, error) {
 func (lk *lock) newClaim(owner string) claim.Claim {
 	e := lk.k.entry(lk.names, owner, lk.cfg)
 	if lk.names.Kind.Shared() { // it is not passed on here, so it needs no tokens but one for each part
-		e.Block = max(1, lk.amount)
+		e.Block = lk.parts()
 	}
 	return lk.k.arb.Claim(e)
 }
+
+// parts is how much of a lock that several may hold a lease takes.
+func (lk *lock) parts() int { return max(1, lk.amount) }
 
 // entry is a new one. Sharers of an owner do not pass the lock on in memory.
 func (k *keeper) entry(names *wire.Names, owner string, cfg *config) wire.Entry {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/redistest"
 	"go.uber.org/goleak"
 )
 
@@ -108,7 +109,7 @@ func (j job) open() (*relock.Client, func(), error) {
 	if j.Quorum != nil {
 		return j.openQuorum()
 	}
-	rdb, err := rueidis.NewClient(j.options())
+	rdb, err := redistest.Open(j.options())
 	if err != nil {
 		return nil, nil, err
 	}

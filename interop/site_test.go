@@ -70,7 +70,7 @@ func (s site) yaml(more ...string) string {
 
 // open returns a connection for relock, its own for each client as in processes of their own.
 func (s site) open() (rueidis.Client, error) {
-	return rueidis.NewClient(rueidis.ClientOption{
+	return redistest.Open(rueidis.ClientOption{
 		InitAddress:  s.Addrs,
 		DisableCache: true,
 		Sentinel:     rueidis.SentinelOption{MasterSet: s.MasterSet},

@@ -36,14 +36,17 @@ local function hand_over(inbox, publish, me)
         local tokens = colon == ':' and owner == '' and first .. ':' .. many or first
         redis.call(publish, inbox .. client, table.concat({ tokens, more .. lease .. named, id, #owner, owner .. KEYS[1] }, ' '))
       end
-      if owner ~= '' or batch > 1 then
-        announce(publish) -- other waiters of this owner, or of a batch, may enter now
+      if owner ~= '' then
+        announce(publish) -- other waiters of this owner may enter now
       end
       if not winner or winner ~= me then
         winner, token, count = member, first, many
       end
       room = room - 1
     end
+  end
+  if batch > 1 and room == 0 then
+    announce(publish) -- the lock may be open to those behind the batch
   end
   return winner, token, count
 end

@@ -14,6 +14,7 @@ var (
 	returns    = regexp.MustCompile(`(?m)^-- Returns `)
 	placed     = regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
 	title      = regexp.MustCompile(`^-- (\w+): `)
+	behind     = strings.NewReplacer("keys[k + ", "KEYS[", "args[a + ", "ARGV[") // those of one entry among many
 	ofHash     = regexp.MustCompile(`redis\.p?call\(['"]\w+['"], KEYS\[1\]`)
 )
 
@@ -30,7 +31,9 @@ func TestHeadersAreTrue(t *testing.T) {
 		require.Equal(t, "-- "+file+": ", title.FindString(header), file)
 		require.Regexp(t, returns, header, file)
 		lines, most := strings.Count(text, "\n"), 60
-		if slices.Contains(hashFiles, file) {
+		if strings.HasSuffix(file, "_many") { // two functions
+			most = 100
+		} else if slices.Contains(hashFiles, file) {
 			most = 80
 		} else if strings.Contains(text, "\n-- below: ") { // two halves
 			most = 75
@@ -40,7 +43,7 @@ func TestHeadersAreTrue(t *testing.T) {
 		if !slices.Contains(hashFiles, file) {
 			require.NotRegexp(t, ofHash, body, "%s names the lock's hash", file)
 		}
-		inHeader, inBody := places(documented, header), places(placed, body)
+		inHeader, inBody := places(documented, header), places(placed, behind.Replace(body))
 		switch {
 		case file == "sweep" || file == "many": // as many as another script takes, for each acquisition
 			require.Equal(t, map[string]bool{"KEYS[n]": true, "ARGV[1]": true, "ARGV[n]": true}, inHeader)

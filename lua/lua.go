@@ -6,19 +6,28 @@
 //	-- quorum: ballot                    on a node of a quorum
 //	-- alone: noballot                   on a Redis that decides alone
 //
-// A word is another file, or kind for the file of the kind of lock, which defines the hooks that the scripts call, or a
-// setting: retention or longest. What is needed by several stands there once, before the first of them. Functions that
-// nothing calls are left out, and so is each other line that only defines what nothing uses.
+// A word is another file, or one of these:
 //
-// Redis makes every function anew whenever a script comes by, which is a good part of its time. So a script that most often
-// ends early parts itself by a line that begins with "-- below:", and functions that only what is below calls stand there.
-// For the most frequent case of all a kind may have a text of its own, say mutex_acquire, which stands before the script.
+//	kind       the file of the kind of lock, say mutex, which defines the hooks that the scripts call
+//	together   what the kind has for many entries of a script at once, say mutex_release_many; else nomany
+//	retention  longest   settings, in milliseconds
+//
+// What is needed by several stands there once, before the first of them. Functions that nothing calls are left out, and so is
+// each other line that only defines what nothing uses: Redis makes every function anew whenever a script comes by, which is a
+// good part of its time. So a script that most often ends early parts itself by a line that begins with "-- below:", and
+// what only the text below it uses is defined there.
+//
+// For the most frequent case of all a kind may have a text of its own, say mutex_acquire, which stands before the script. A
+// kind that has none is handled by the script alone.
 package lua
 
 import (
+	"embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -31,287 +40,242 @@ type Scripts struct {
 	Longest   time.Duration // quorum: the longest lease that any client may rely on, 0 for no guard
 }
 
-// Text returns the whole text of a script, say acquire. An unknown file, or a cycle of needs, is an error.
+// Text returns the whole text of a script, say acquire. A file that is missing is an error.
 func (s Scripts) Text(name string) (string, error) {
-	l := s.loader()
-	short, err := l.short(name)
-	if err != nil {
-		return "", err
+	l := s.linker(name)
+	var body []*piece
+	if frequent := s.Kind + "_" + name; l.find(frequent) != nil {
+		body = l.load(frequent)
 	}
-	body, err := l.enter(name)
-	if err != nil {
-		return "", err
+	body = slices.Concat(body, l.load(name))
+	end := slices.IndexFunc(body, func(p *piece) bool { return strings.HasPrefix(p.text, below) })
+	if end < 0 {
+		end = len(body) - 1
 	}
-	if short != nil {
-		body = slices.Concat(short, []piece{{text: shortEnds, parts: true}}, body)
-	}
-	return join(arrange(l.gathered, body)), nil
+	return l.link(body[:end+1], body[end+1:])
 }
 
 // Sweep returns the text of sweep, which runs the script name for many acquisitions: KEYS and ARGV become locals, which
-// its loop sets anew for each of them that survey did not end.
-func (s Scripts) Sweep(name string) (string, error) { return s.loop(name, "sweep") }
+// its loop sets anew for each of them.
+func (s Scripts) Sweep(name string) (string, error) { return s.loop("sweep", name) }
 
-// Many returns the text of many, which runs the script name for many entries, likewise. What the kind has for the most
-// frequent case is the function quick, which finds its keys and arguments among those of all.
-func (s Scripts) Many(name string) (string, error) { return s.loop(name, "many") }
+// Many returns the text of many, which runs the script name for many entries, likewise.
+func (s Scripts) Many(name string) (string, error) { return s.loop("many", name) }
 
-// loop wraps a script as the function one. What refuses a lock stands in it: it is to be asked for each of them.
-func (s Scripts) loop(name, over string) (string, error) {
-	l := s.loader()
-	var first []piece
-	if own, err := l.read(name); err == nil && slices.Contains(own.needs(s.Quorum), "rights") {
-		if first, err = l.enter("rights"); err != nil {
-			return "", err
-		}
-		l.done["rights"] = true
+// loop puts a script as the function one before the text over, which runs it. What refuses a lock stands in the function: it
+// is asked for each.
+func (s Scripts) loop(over, name string) (string, error) {
+	l := s.linker(name)
+	body := []*piece{{text: "local function one()\n"}}
+	if script := l.find(name); script != nil && slices.Contains(script.needs[s.Quorum], "rights") {
+		body = append(body, l.load("rights")...)
 	}
-	quick, err := l.survey(name)
-	if over == "many" && err == nil {
-		var each []piece
-		each, err = l.quick(name, first != nil)
-		quick = append(quick, each...)
-	}
-	if err != nil {
-		return "", err
-	}
-	body, err := l.enter(name)
-	if err != nil {
-		return "", err
-	}
-	loop, err := l.read(over)
-	if err != nil {
-		return "", err
-	}
-	before := pick(l.gathered, needed(l.gathered, quick, first, body))
-	return join(one("local KEYS, ARGV = KEYS, ARGV\n"), before, quick, one("local function one()\n"), first, body,
-		one("end\n"), loop.pieces), nil
+	body = slices.Concat(body, l.load(name), []*piece{{text: "end\n"}}, l.load(over))
+	text, err := l.link(body, nil)
+	return "local KEYS, ARGV = KEYS, ARGV\n" + text, err
 }
 
-// survey returns what the kind has for the most frequent case of a script among many entries, which asks for all of them at
-// once (<kind>_<script>_many). Where it has nothing it does nothing.
-func (l *loader) survey(name string) ([]piece, error) {
-	survey, err := l.short(name + "_many")
-	if err != nil {
-		return nil, err
-	}
-	if survey == nil {
-		survey = one("local function survey() end\n")
-	}
-	return embedded().split(indexed(join(survey))), nil
+// linker gathers what stands before a script.
+type linker struct {
+	Scripts
+	script string
+	hooks  *file
+	loaded map[string]bool // words whose text is there
+	before []*piece
+	err    error
 }
 
-// quick returns the kind's own text for the most frequent case of a script as a function for one among many entries, which
-// may rely on what survey found.
-func (l *loader) quick(name string, asks bool) ([]piece, error) {
-	short, err := l.short(name)
-	if err != nil {
-		return nil, err
-	}
-	return embedded().split(among(join(short), asks)), nil
-}
-
-// eachBegins parts what a short text has once for all entries from what it has for each.
-const eachBegins = "-- each:\n"
-
-// surveyed is what a survey tells of an entry, in place of asking for it, and an answer in one word.
-var surveyed = strings.NewReplacer(
-	"redis.call('EXISTS', KEYS[1], KEYS[2]) == 0", "(known.idle or redis.call('EXISTS', KEYS[1], KEYS[2]) == 0)",
-	"  local had = redis.call('GET', KEYS[3])\n", "  local had = known.idle and known.counters[i]\n"+
-		"  if had == nil then\n    had = redis.call('GET', KEYS[3])\n  end\n",
-	"return said.answer", "return said.tokens")
-
-// among makes a short text the function quick of one among many entries, whose keys stand behind the first k and whose
-// arguments, so many as wide, behind the first a. It leaves an entry whose rights are to be asked for to the script.
-func among(short string, asks bool) string {
-	once, each, _ := strings.Cut(short, eachBegins)
-	if asks {
-		each = "if (ARGV[9] or '') ~= '' then return end\n" + each
-	}
-	each = indexed(surveyed.Replace(each))
-	return once + "local function quick(keys, args, k, a, wide, known, i)\n" + each + "end\n"
-}
-
-// indexed makes a text find its keys and arguments, each named by its number, among those of many entries.
-func indexed(text string) string {
-	var b strings.Builder
-	text = strings.ReplaceAll(text, "KEYS[", "keys[k + ")
-	for {
-		before, after, found := strings.Cut(text, "ARGV[")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		var n string
-		n, text, _ = strings.Cut(after, "]")
-		b.WriteString("(wide >= " + n + " and args[a + " + n + "])")
-	}
-}
-
-// Complete returns a text that is no file with all that its header names put before it.
-func (s Scripts) Complete(body string) (string, error) {
-	l := s.loader()
-	own := embedded().parse(body)
-	if err := l.before(own); err != nil {
-		return "", err
-	}
-	return join(arrange(l.gathered, own.pieces)), nil
-}
-
-// loader gathers what stands before a script.
-type loader struct {
-	scripts  Scripts
-	read     func(file string) (*source, error)
-	path     []string        // the files that are being loaded, each needed by the one before it
-	done     map[string]bool // words whose text is there
-	gathered []piece
-}
-
-func (s Scripts) loader() *loader {
-	lib := embedded()
+func (s Scripts) linker(script string) *linker {
+	l := &linker{Scripts: s, script: script, hooks: embedded()[s.Kind], loaded: make(map[string]bool)}
 	if s.Hooks != "" {
-		lib = lib.with(s.Kind, s.Hooks)
+		l.hooks = parse(s.Hooks)
+		l.hooks.note(nil)
 	}
-	return &loader{scripts: s, read: lib.read, done: make(map[string]bool)}
+	return l
 }
 
-// enter puts all that a file needs before it, and returns the file's own text.
-func (l *loader) enter(file string) ([]piece, error) {
-	if slices.Contains(l.path, file) {
-		return nil, fmt.Errorf("lua: %s needs itself: %s", file, strings.Join(append(l.path, file), " > "))
-	}
-	own, err := l.read(file)
-	if err != nil {
-		return nil, fmt.Errorf("%w (%s)", err, strings.Join(append(l.path, file), " > "))
-	}
-	l.path = append(l.path, file)
-	if err := l.before(own); err != nil {
-		return nil, err
-	}
-	l.path = l.path[:len(l.path)-1]
-	return own.pieces, nil
-}
-
-// shortEnds parts the kind's own text for the most frequent case from the script.
-const shortEnds = "-- below: all other cases\n"
-
-// short returns the kind's own text for the most frequent case of a script, <kind>_<script>; nothing where it has none.
-func (l *loader) short(name string) ([]piece, error) {
-	file := l.scripts.Kind + "_" + name
-	if _, err := l.read(file); err != nil {
-		return nil, nil
-	}
-	return l.enter(file)
-}
-
-// before puts all that a file names in its header.
-func (l *loader) before(own *source) error {
-	for _, word := range own.needs(l.scripts.Quorum) {
-		if err := l.put(word); err != nil {
-			return err
+// find returns what a word stands for, nil for nothing.
+func (l *linker) find(word string) *file {
+	switch word {
+	case "kind":
+		return l.hooks
+	case "together":
+		if own := embedded()[l.Kind+"_"+l.script+"_many"]; own != nil {
+			return own
 		}
+		return embedded()["nomany"]
+	case "retention":
+		return setting(word, l.Retention)
+	case "longest":
+		return setting(word, l.Longest)
 	}
-	return nil
+	return embedded()[word]
 }
 
-// put adds what a word stands for, unless it is there.
-func (l *loader) put(word string) error {
-	if l.done[word] {
+func setting(word string, value time.Duration) *file {
+	return &file{pieces: []*piece{{text: fmt.Sprintf("local %s = %d\n", word, value.Milliseconds()), defines: []string{word}}}}
+}
+
+// load puts before the script what a word needs and is not there yet, and returns the pieces of the word itself.
+func (l *linker) load(word string) []*piece {
+	own := l.find(word)
+	if own == nil {
+		l.err = fmt.Errorf("lua: no file %q for the kind of lock %q", word+".lua", l.Kind)
 		return nil
 	}
-	var pieces []piece
-	if text, known := l.scripts.setting(word); known {
-		pieces = []piece{{text: text, defines: []string{word}}}
-	} else {
-		file := word
-		if word == "kind" {
-			file = l.scripts.Kind
-		}
-		if file == "" {
-			return fmt.Errorf("lua: no kind of lock is named (%s)", strings.Join(l.path, " > "))
-		}
-		var err error
-		if pieces, err = l.enter(file); err != nil {
-			return err
+	l.loaded[word] = true
+	for _, need := range own.needs[l.Quorum] {
+		if !l.loaded[need] {
+			l.before = append(l.before, l.load(need)...)
 		}
 	}
-	l.done[word] = true
-	l.gathered = append(l.gathered, pieces...)
-	return nil
+	return own.pieces
 }
 
-// setting returns the definition of a setting.
-func (s Scripts) setting(word string) (text string, known bool) {
-	var value time.Duration
-	switch word {
-	case "retention":
-		value = s.Retention
-	case "longest":
-		value = s.Longest
-	default:
-		return "", false
+// link returns a script of two parts, each behind the definitions that it uses and does not find there yet.
+func (l *linker) link(head, tail []*piece) (string, error) {
+	early := needed(l.before, head)
+	late := slices.DeleteFunc(needed(l.before, slices.Concat(head, tail)), func(p *piece) bool { return slices.Contains(early, p) })
+	var parts []string
+	for _, p := range slices.Concat(early, head, late, tail) {
+		parts = append(parts, p.text)
 	}
-	return fmt.Sprintf("local %s = %d\n", word, value.Milliseconds()), true
+	return strings.Join(parts, ""), l.err
 }
 
-// arrange puts each function no earlier than it is needed.
-func arrange(before, body []piece) []piece {
-	called := needed(before, body)
-	at := slices.IndexFunc(body, func(p piece) bool { return p.parts })
-	if at < 0 {
-		return slices.Concat(pick(before, called), body)
-	}
-	early := needed(before, body[:at])
-	for i := range called {
-		called[i] = called[i] && !early[i]
-	}
-	return slices.Concat(pick(before, early), body[:at+1], pick(before, called), body[at+1:])
-}
-
-// needed tells which pieces to keep before a script: all but the functions that are not called, and other definitions that
-// are not used. Each is defined before it is used, so one pass from the end finds them all.
-func needed(before []piece, script ...[]piece) []bool {
-	called := make(map[string]bool)
-	note := func(p piece) {
-		for _, name := range p.calls {
-			called[name] = true
+// needed returns the pieces to keep before a script: all but definitions of what nothing uses. Each is defined before it is
+// used, so one pass from the end finds them all.
+func needed(before, script []*piece) (kept []*piece) {
+	used := make(map[string]bool)
+	for i, p := range slices.Backward(slices.Concat(before, script)) {
+		ofScript := i >= len(before)
+		if ofScript || p.defines == nil || slices.ContainsFunc(p.defines, func(name string) bool { return used[name] }) {
+			for _, word := range p.uses {
+				used[word] = true
+			}
+			if !ofScript {
+				kept = append(kept, p)
+			}
 		}
 	}
-	for _, pieces := range script {
-		for _, p := range pieces {
-			note(p)
-		}
-	}
-	kept := make([]bool, len(before))
-	for i, p := range slices.Backward(before) {
-		used := func(name string) bool { return called[name] }
-		if kept[i] = p.defines == nil || slices.ContainsFunc(p.defines, used); kept[i] {
-			note(p)
-		}
-	}
+	slices.Reverse(kept)
 	return kept
 }
 
-// pick returns the pieces that are chosen.
-func pick(pieces []piece, chosen []bool) (picked []piece) {
-	for i, p := range pieces {
-		if chosen[i] {
-			picked = append(picked, p)
-		}
-	}
-	return picked
+// file is a text taken apart.
+type file struct {
+	needs  map[bool][]string // the words that its header names, on a node of a quorum and else
+	pieces []*piece
 }
 
-// one is a text that is a single piece and calls nothing.
-func one(text string) []piece { return []piece{{text: text}} }
+// piece is a function, a line that defines something else, the line that parts a script, or what stands between them.
+type piece struct {
+	text    string
+	defines []string // names, none for what defines nothing
+	uses    []string // names that are defined by a piece
+}
 
-// join is the text of pieces, one list after the other.
-func join(lists ...[]piece) string {
-	var texts []string
-	for _, pieces := range lists {
-		for _, p := range pieces {
-			texts = append(texts, p.text)
+//go:embed *.lua
+var texts embed.FS
+
+// embedded are the files of this package, each taken apart once: a client puts a dozen scripts together before its first
+// command, most of them from the same files.
+var embedded = sync.OnceValue(takeApart)
+
+func takeApart() map[string]*file {
+	files := make(map[string]*file)
+	entries, err := texts.ReadDir(".")
+	for _, entry := range entries {
+		var text []byte
+		if text, err = texts.ReadFile(entry.Name()); err != nil {
+			break
+		}
+		files[strings.TrimSuffix(entry.Name(), ".lua")] = parse(string(text))
+	}
+	if err != nil {
+		panic(err) // the files are part of the program
+	}
+	defined := map[string]bool{"retention": true, "longest": true}
+	for _, f := range files {
+		for _, p := range f.pieces {
+			for _, name := range p.defines {
+				defined[name] = true
+			}
 		}
 	}
-	return strings.Join(texts, "")
+	for _, f := range files {
+		f.note(defined)
+	}
+	return files
+}
+
+// below begins the line that parts a script.
+const below = "-- below: "
+
+// constant is a line that defines something for others, and all there is to that.
+var constant = regexp.MustCompile(`^local (\w+(?:, \w+)*)(?: = (?:'[^']*'|[\w.]+|math\..*))?(?: --.*)?\n$`)
+
+// parse takes a text apart. A function ends with the first line that is end and no more.
+func parse(text string) *file {
+	f := &file{needs: make(map[bool][]string)}
+	var function []string // the name of the one that is open
+	begun, at := 0, 0
+	cut := func(to int, defines []string) {
+		if begun < to {
+			f.pieces = append(f.pieces, &piece{text[begun:to], defines, nil})
+		}
+		begun = to
+	}
+	for line := range strings.Lines(text) {
+		word, rest, _ := strings.Cut(line, ": ")
+		name, begins := strings.CutPrefix(line, "local function ")
+		before, behind := at, at+len(line)
+		at = behind
+		switch {
+		case function != nil:
+			if line == "end\n" {
+				cut(behind, function)
+				function = nil
+			}
+		case begins:
+			cut(before, nil)
+			name, _, _ = strings.Cut(name, "(")
+			function = []string{name}
+		case strings.HasPrefix(line, below):
+			cut(before, nil)
+			cut(behind, nil)
+		case word == "-- needs" || word == "-- quorum" || word == "-- alone":
+			for _, quorum := range []bool{false, true} {
+				if word == "-- needs" || word == "-- quorum" == quorum {
+					f.needs[quorum] = append(f.needs[quorum], strings.Fields(rest)...)
+				}
+			}
+		case strings.HasPrefix(line, "local "):
+			if found := constant.FindStringSubmatch(line); found != nil {
+				cut(before, nil)
+				cut(behind, strings.Split(found[1], ", "))
+			}
+		}
+	}
+	cut(len(text), nil)
+	return f
+}
+
+// note finds which of the defined names the code of each piece has, nil for all words that there are.
+func (f *file) note(defined map[string]bool) {
+	for _, p := range f.pieces {
+		for line := range strings.Lines(p.text) {
+			code, _, _ := strings.Cut(line, "--")
+			for word := range strings.FieldsFuncSeq(code, apart) {
+				if (defined == nil || defined[word]) && !slices.Contains(p.uses, word) {
+					p.uses = append(p.uses, word)
+				}
+			}
+		}
+	}
+}
+
+// apart tells what stands between two words.
+func apart(r rune) bool {
+	return r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
 }

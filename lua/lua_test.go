@@ -1,7 +1,6 @@
 package lua
 
 import (
-	"errors"
 	"io/fs"
 	"maps"
 	"regexp"
@@ -34,17 +33,30 @@ var topologies = []struct {
 // every returns the texts of all files.
 func every(t *testing.T) map[string]string {
 	t.Helper()
-	paths, err := fs.Glob(files, "*.lua")
+	paths, err := fs.Glob(texts, "*.lua")
 	require.NoError(t, err)
-	texts := make(map[string]string)
+	all := make(map[string]string)
 	for _, path := range paths {
 		name := strings.TrimSuffix(path, ".lua")
-		own, err := embedded().read(name)
+		text, err := texts.ReadFile(path)
 		require.NoError(t, err)
-		texts[name] = join(own.pieces)
+		require.Equal(t, string(text), join(embedded()[name].pieces), name)
+		all[name] = string(text)
 	}
-	return texts
+	return all
 }
+
+// join is the text of pieces.
+func join(pieces []*piece) string {
+	var text strings.Builder
+	for _, p := range pieces {
+		text.WriteString(p.text)
+	}
+	return text.String()
+}
+
+// needs are the words that a text names in its header.
+func needs(text string, quorum bool) []string { return parse(text).needs[quorum] }
 
 // Whatever is run holds all that it needs, each once and before what needs it, and nothing else.
 func TestTextsAreWhole(t *testing.T) {
@@ -56,7 +68,7 @@ func TestTextsAreWhole(t *testing.T) {
 			}
 			s := Scripts{Kind: kind, Quorum: topology.quorum, Retention: 2 * time.Second, Longest: 3 * time.Second}
 			for _, name := range topology.scripts {
-				before, body := parts(t, s, name)
+				before, body := halves(t, s, name)
 				requireOrder(t, before+body, name, s, used)
 				text, err := s.Text(name)
 				require.NoError(t, err)
@@ -66,6 +78,7 @@ func TestTextsAreWhole(t *testing.T) {
 			text, err := s.Sweep(topology.swept)
 			require.NoError(t, err)
 			own, loop := every(t)[topology.swept], every(t)["sweep"]
+			require.NotContains(t, text, "local function quick(", "a sweep does not call it")
 			require.True(t, strings.HasPrefix(text, "local KEYS, ARGV = KEYS, ARGV\n"))
 			require.True(t, strings.HasSuffix(text, "local function one()\n"+own+"end\n"+loop))
 		}
@@ -76,33 +89,35 @@ func TestTextsAreWhole(t *testing.T) {
 // requireMany holds what runs a script for many entries: what refuses a lock is asked for each.
 func requireMany(t *testing.T, s Scripts, swept string, used map[string]bool) {
 	t.Helper()
-	texts := every(t)
-	for script, first := range map[string]string{swept: "", "acquire": texts["rights"], "vote": texts["rights"]} {
+	all := every(t)
+	for script, first := range map[string]string{swept: "", "acquire": all["rights"], "vote": all["rights"]} {
 		text, err := s.Many(script)
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(text, "local KEYS, ARGV = KEYS, ARGV\n"))
-		require.True(t, strings.HasSuffix(text, "local function one()\n"+first+texts[script]+"end\n"+texts["many"]), script)
-		require.Equal(t, min(1, len(first)), strings.Count(text, texts["rights"]), script)
-		survey, own := "local function survey() end\n", s.Kind+"_"+script+"_many"
-		if texts[own] != "" {
-			survey, used[own] = indexed(texts[own]), true
+		require.True(t, strings.HasSuffix(text, "local function one()\n"+first+all[script]+"end\n"+all["many"]), script)
+		require.Equal(t, min(1, len(first)), strings.Count(text, all["rights"]), script)
+		together := s.Kind + "_" + script + "_many"
+		if all[together] == "" {
+			together = "nomany"
 		}
-		require.Equal(t, 1, strings.Count(text, survey), script)
+		used[together] = true
+		for _, name := range []string{"survey", "quick"} {
+			require.Equal(t, 1, strings.Count(text, "\nlocal function "+name+"("), "%s of %s", name, script)
+		}
+		require.Contains(t, text, all[together], script)
 	}
 }
 
-// parts returns all that stands before a script, and the script behind the short text that its kind has for it.
-func parts(t *testing.T, s Scripts, name string) (before, body string) {
+// halves returns all that stands before a script, and the script behind the short text that its kind has for it.
+func halves(t *testing.T, s Scripts, name string) (before, body string) {
 	t.Helper()
-	l := s.loader()
-	short, err := l.short(name)
-	require.NoError(t, err)
-	if short != nil {
-		short = append(slices.Clip(short), piece{text: shortEnds})
+	l := s.linker(name)
+	if short := s.Kind + "_" + name; l.find(short) != nil {
+		body = join(l.load(short))
 	}
-	own, err := l.enter(name)
-	require.NoError(t, err)
-	return join(l.gathered), join(short, own)
+	body += join(l.load(name))
+	require.NoError(t, l.err)
+	return join(l.before), body
 }
 
 // requireOrder looks for the parts of a text in the order in which they must stand.
@@ -110,9 +125,6 @@ func requireOrder(t *testing.T, text, name string, s Scripts, used map[string]bo
 	t.Helper()
 	texts := every(t)
 	want := 0
-	if texts[s.Kind+"_"+name] != "" {
-		want = len(shortEnds)
-	}
 	for file := range closure(texts, name, s) {
 		switch file {
 		case "retention":
@@ -166,8 +178,8 @@ var constants = regexp.MustCompile(`(?m)^local [A-Za-z_]+(, \w+)*( = ('[^']*'|[\
 
 // mentioned reports whether code uses a name that a line defines.
 func mentioned(line, code string) bool {
-	words := strings.FieldsFunc(comment.ReplaceAllString(code, ""), parted)
-	return slices.ContainsFunc(defines(line), func(name string) bool { return slices.Contains(words, name) })
+	used := strings.FieldsFunc(comment.ReplaceAllString(code, ""), apart)
+	return slices.ContainsFunc(parse(line).pieces[0].defines, func(name string) bool { return slices.Contains(used, name) })
 }
 
 // closure is a file and all that it needs.
@@ -184,8 +196,11 @@ func closure(texts map[string]string, file string, s Scripts) map[string]bool {
 
 // named is the file that a word stands for.
 func named(word, kind string) string {
-	if word == "kind" {
+	switch word {
+	case "kind":
 		return kind
+	case "together":
+		return "nomany"
 	}
 	return word
 }
@@ -198,35 +213,14 @@ func TestHooksStandWhereTheyAreNeeded(t *testing.T) {
 		require.Equal(t, every(t)[name], text)
 	}
 	_, err := Scripts{}.Text("acquire")
-	require.EqualError(t, err, "lua: no kind of lock is named (acquire > rights)")
+	require.EqualError(t, err, `lua: no file "kind.lua" for the kind of lock ""`)
 }
 
 func TestWhatCannotBePutTogetherIsAnError(t *testing.T) {
 	_, err := Scripts{Kind: "mutex"}.Text("borrow")
-	require.EqualError(t, err, `lua: no file "borrow.lua" (borrow)`)
+	require.EqualError(t, err, `lua: no file "borrow.lua" for the kind of lock "mutex"`)
 	_, err = Scripts{Kind: "mutex"}.Sweep("borrow")
-	require.EqualError(t, err, `lua: no file "borrow.lua" (borrow)`)
+	require.EqualError(t, err, `lua: no file "borrow.lua" for the kind of lock "mutex"`)
 	_, err = Scripts{Kind: "latch"}.Text("release")
-	require.EqualError(t, err, `lua: no file "latch.lua" (release > latch)`)
-
-	_, err = Scripts{}.Complete("-- needs: paper\nreturn 1\n")
-	require.EqualError(t, err, `lua: no file "paper.lua" (paper)`)
-	text, err := Scripts{Retention: time.Second}.Complete("-- needs: retention lease\nreturn retention\n")
-	require.NoError(t, err)
-	require.True(t, strings.HasPrefix(text, "local retention = 1000\n"))
-	require.NotContains(t, text, "local function keep")
-
-	texts := map[string]string{"a": "-- a: \n-- needs: b kind\n", "b": "-- b: \n-- alone: c\n", "c": "-- c: \n-- needs: b\n"}
-	load := func(file string, s Scripts) error {
-		l := loader{scripts: s, done: make(map[string]bool), read: func(file string) (*source, error) {
-			if text, ok := texts[file]; ok {
-				return embedded().parse(text), nil
-			}
-			return nil, errors.New("none")
-		}}
-		_, err := l.enter(file)
-		return err
-	}
-	require.EqualError(t, load("a", Scripts{Kind: "c"}), "lua: b needs itself: a > b > c > b")
-	require.NoError(t, load("a", Scripts{Kind: "c", Quorum: true}))
+	require.EqualError(t, err, `lua: no file "kind.lua" for the kind of lock "latch"`)
 }

@@ -1,5 +1,6 @@
 -- many: run a script for many entries in one command; an acquire or a release is wrapped as the function one.
 --
+-- needs: together
 -- KEYS[n]  as many for each entry, as one takes them
 -- ARGV[1]  how many entries
 -- ARGV[n]  as many for each entry, as one takes them

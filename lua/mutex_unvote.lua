@@ -19,3 +19,4 @@ if (ARGV[6] or '') == '' and (ARGV[7] or '') == '' and redis.pcall('EXISTS', KEY
     return { 1 }
   end
 end
+-- below: all other cases

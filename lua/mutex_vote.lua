@@ -64,3 +64,4 @@ if (ARGV[6] or '') == '' and (ARGV[7] or '') == '' and redis.call('EXISTS', KEYS
     end
   end
 end
+-- below: all other cases

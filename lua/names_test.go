@@ -17,6 +17,7 @@ var (
 	defined  = regexp.MustCompile(`(?m)^local (?:function )?(\w+(?:, \w+)*)`)
 	local    = regexp.MustCompile(`\blocal (?:function )?(\w+(?:, \w+)*)`)
 	params   = regexp.MustCompile(`\bfunction ?\w*\(([\w, ]*)\)`)
+	keyed    = regexp.MustCompile(`[{,] (\w+) = `)
 	counter  = regexp.MustCompile(`\bfor (\w+(?:, \w+)*) (?:in|=)`)
 )
 
@@ -25,7 +26,26 @@ var language = strings.Fields(`and break do else elseif end false for function i
 	true until while KEYS ARGV error ipairs math pcall redis setmetatable string table tonumber type unpack`)
 
 // given is what is defined before a file without being a file: sweep and many wrap what they run.
-var given = map[string][]string{"retention": {"retention"}, "longest": {"longest"}, "sweep": {"one", "survey"}, "many": {"one", "quick", "survey"}}
+var given = map[string][]string{"retention": {"retention"}, "longest": {"longest"}, "sweep": {"one"}, "many": {"one"}}
+
+// together are the files that a kind has for many entries of a script at once.
+func together(texts map[string]string) (files []string) {
+	for file := range texts {
+		if strings.HasSuffix(file, "_many") {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// What a kind has for many entries defines what it would have by default.
+func TestWhatIsDoneTogetherIsDefined(t *testing.T) {
+	texts := every(t)
+	require.NotEmpty(t, together(texts))
+	for _, file := range together(texts) {
+		require.ElementsMatch(t, names(function, texts["nomany"]), names(function, texts[file]), file)
+	}
+}
 
 // A file uses what it defines, and what the files that it names define. It names none that it uses nothing of.
 func TestNeedsAreExact(t *testing.T) {
@@ -36,7 +56,7 @@ func TestNeedsAreExact(t *testing.T) {
 				continue
 			}
 			s := Scripts{Kind: kind, Quorum: topology.quorum}
-			for _, script := range append([]string{"sweep", "many", topology.swept}, topology.scripts...) {
+			for _, script := range slices.Concat([]string{"sweep", "many", topology.swept}, topology.scripts, together(texts)) {
 				for file := range closure(texts, script, s) {
 					requireNames(t, texts, file, kind, needs(texts[file], s.Quorum), s.Quorum)
 				}
@@ -50,6 +70,7 @@ func requireNames(t *testing.T, texts map[string]string, file, kind string, need
 	code := bare(texts[file])
 	known := append(names(local, code), names(params, code)...)
 	known = append(known, names(counter, code)...)
+	known = append(known, names(keyed, code)...)
 	known = append(known, language...)
 	if file == "sweep" || file == "many" {
 		known = append(known, given[file]...)

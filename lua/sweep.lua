@@ -1,5 +1,6 @@
 -- sweep: end many acquisitions in one command; a release or an unvote is wrapped as the function one.
 --
+-- needs: together
 -- KEYS[n]  as many for each acquisition, as one takes them
 -- ARGV[1]  width: how many arguments one takes
 -- ARGV[n]  width for each acquisition, as one takes them

@@ -85,3 +85,17 @@ func (s *Server) Line(key string, to []Waiting) []Waiting {
 
 // Listeners is how many are subscribed to a channel.
 func (s *Server) Listeners(channel string) int { return len(s.hub.channels[channel]) }
+
+// Listed reports whether a member stands in the sorted set of a key, and for how long its score, in milliseconds of the
+// server's clock, lies ahead as time goes outside of the server.
+func (s *Server) Listed(key, member string) (left time.Duration, listed bool) {
+	for _, m := range s.Line(key, nil) {
+		if m.Member == member && s.clock.rate == 0 {
+			return math.MaxInt64, true
+		} else if m.Member == member {
+			micros := m.Ticket*1000 - float64(s.clock.Micro())
+			return time.Duration(micros / s.clock.rate * float64(time.Microsecond)), true
+		}
+	}
+	return 0, false
+}

@@ -14,7 +14,10 @@ type Kind struct {
 	Queue, Line string
 	Counter     string // starts the name of the fencing counter
 	Channel     *Channel
-	Further     []string // keys that scripts take behind the first five; {} stands for the lock's hash tag
+
+	// Further are keys that scripts take behind the first five. {} stands for the lock's hash tag, [] for
+	// its name: as the locks a and {a} have the same tag, a key that is not to be theirs together has both.
+	Further []string
 
 	// Acquires and Releases are how many entries one command asks for, or ends: as many as keep others
 	// waiting for some 0.2 ms.

@@ -129,7 +129,7 @@ func (k *Kind) namesIn(logical, name, tag string) *Names {
 	n.five = [...]string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}
 	n.keys = n.five[:]
 	for _, key := range k.Further {
-		n.keys = append(n.keys, strings.ReplaceAll(key, "{}", tag))
+		n.keys = append(n.keys, strings.NewReplacer("{}", tag, "[]", name).Replace(key))
 	}
 	return n
 }

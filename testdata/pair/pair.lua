@@ -5,7 +5,7 @@
 --          <how much of the lock>:<first token>:<how many>
 -- KEYS[2]  queue of waiters relock_pairs:{name}
 -- KEYS[4]  unlock channel   relock_pair_free:{name}
--- KEYS[6]  leases           relock_pair:{name}; a ZSET of acquisition ids by when their leases end, ms
+-- KEYS[6]  leases           relock_pair:{name}:name; a ZSET of acquisition ids by when their leases end, ms
 --
 -- Returns nothing: it only defines the hooks.
 local batch, named = 2, ':pair'
@@ -36,15 +36,25 @@ local function share(_, _)
   return false
 end
 
+-- lengthen sets the hash's expiry first: after a write a full Redis takes a ZADD too.
 local function lengthen(lease, id)
+  redis.call('PEXPIRE', KEYS[1], math.max(lease, redis.call('PTTL', KEYS[1])))
   local ends = math.max(tonumber(redis.call('ZSCORE', KEYS[6], id) or 0), clock() / 1000 + lease)
   redis.call('ZADD', KEYS[6], decimal(ends), id)
   keep(KEYS[6], lease)
-  keep(KEYS[1], lease)
+end
+local function leave(id, _, _)
+  local gone = redis.call('HDEL', KEYS[1], id, 'relock:' .. id) > 0
+  redis.call('ZREM', KEYS[6], id)
+  return gone, gone
 end
 local function put(lease, block, id, _, _, first, count)
   redis.call('HSET', KEYS[1], id, 1, 'relock:' .. id, block .. ':' .. first .. ':' .. count)
-  lengthen(lease, id)
+  local kept, why = pcall(lengthen, lease, id)
+  if not kept then
+    leave(id) -- what nothing ends would outlive its holder
+    error(type(why) == 'table' and why.err or why, 0)
+  end
 end
 local function standing(_, _, id, _)
   return string.match(redis.call('HGET', KEYS[1], 'relock:' .. id), ':(%d+):(%d+)')
@@ -62,11 +72,6 @@ end
 local function prolong(id, count, lease)
   local ok, answer = pcall(recounted, id, count, lease)
   return ok and answer or -1
-end
-local function leave(id, _, _)
-  local gone = redis.call('HDEL', KEYS[1], id, 'relock:' .. id) > 0
-  redis.call('ZREM', KEYS[6], id)
-  return gone, gone
 end
 local function clear()
   return redis.call('DEL', KEYS[1], KEYS[6]) > 0

@@ -22,7 +22,7 @@ build() {
 	tree=$(mktemp -d)
 	(cd "$root" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -c) | tar -x -C "$tree"
 	[ "$1" = none ] || (cd "$tree" && git apply "$here/$1.patch")
-	(cd "$tree/internal/sim" && go test -trimpath -c -o "$out/$1.test" ./world)
+	(cd "$tree/internal/sim" && go test $(go run ./overlay/write -o "$out/overlay") -trimpath -c -o "$out/$1.test" ./world)
 	rm -rf "$tree"
 }
 

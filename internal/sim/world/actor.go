@@ -37,6 +37,7 @@ func (a *Actor) run() {
 // Try is what an actor asks for.
 type Try struct {
 	Name   string
+	Amount int    // how much of the lock, where several may hold it
 	Owner  string // of WithOwner, "" for none
 	Once   bool   // TryLock
 	Apart  bool   // detached from what ctx holds
@@ -63,7 +64,7 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	if outer != nil {
 		p = outer.proc
 	}
-	m := p.client.Mutex(t.Name, t.Opts...)
+	m := a.w.kind.Of(p.client, t.Name, t.Amount, t.Opts...)
 	ended := ending(ctx)
 	var l *relock.Lease
 	var err error
@@ -74,7 +75,7 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	if t.Once {
 		l, err = m.TryLock(ctx)
 	} else {
-		done := a.w.judge.waits(&call{name: t.Name, proc: p, lease: t.Lease})
+		done := a.w.judge.waits(&call{name: t.Name, proc: p, lease: t.Lease, amount: max(t.Amount, 1)})
 		l, err = m.Lock(ctx)
 		done()
 	}
@@ -93,7 +94,7 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	h := &Held{
 		Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: scopeOf(ctx).whose(),
 		at: time.Since(a.w.trace.start), fixed: t.Fixed, lease: t.Lease, asked: began, under: ctx,
-		bound: t.bound(), linger: t.linger, passes: t.passes,
+		bound: t.bound(), linger: t.linger, passes: t.passes, amount: max(t.Amount, 1),
 	}
 	h.ctx = within(ctx, h)
 	a.w.note(p.index, t.Name, "HAS", h.Token, nil)

@@ -36,7 +36,7 @@ func (w *World) fulfils(l *line, c *command, v driver.Value) {
 // turned demands that nobody leaves a lock to Redisson where there is none. Where rights were taken away channels are
 // subscribed one by one, and a client that has the unlock channel alone looks like Redisson until it has the other. It is called under the world's mutex.
 func (w *World) turned(channel string) {
-	if w.plan.JVMs == 0 && !w.forbade && strings.HasPrefix(channel, "relock_listen:") {
+	if w.plan.JVMs == 0 && !w.forbade && strings.HasPrefix(channel, w.form.Channel.Listen) {
 		w.failed("", "%s: a free lock is left to Redisson, which nobody uses", channel)
 	}
 }

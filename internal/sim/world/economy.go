@@ -32,14 +32,15 @@ func (j *judge) extended(name string) {
 
 // dear demands, where nothing went wrong, that calls cost no more commands than they should: of a
 // call one that asks and one that ends, and one for each third of a lease of waiting; of a re-entry
-// two, and one more where its hold count is not sure. On a quorum who votes in vain votes again.
+// two, and one more where its hold count is not sure. On a quorum who votes in vain votes again; of what several may hold
+// an end wakes all that wait where it makes no room for the first of them.
 func (w *World) dear() {
 	if w.plan.Class != "none" || w.plan.JVMs > 0 {
 		return
 	}
 	all, ran := w.spent()
 	slack, factor := 10+2*len(w.plan.Names), 1
-	if w.plan.Topology.Quorum {
+	if w.plan.Topology.Quorum || w.form.Shared() {
 		factor = 2
 	}
 	polls := int(3 * all.waited / w.plan.shortest())

@@ -209,23 +209,19 @@ func flushScripts(w *World, e event) { w.nodes[e.Node].server.FlushScripts() }
 func loseCounter(w *World, e event) {
 	name := w.plan.Names[e.N%len(w.plan.Names)]
 	n := w.nodes[e.Node]
-	if v, ok := n.ask("GET", beside("redisson_lock_token:", name)); ok {
+	if v, ok := n.ask("GET", w.form.counterOf(name)); ok {
 		for _, of := range w.plan.Names {
 			if beside("", of) == beside("", name) {
 				w.judge.uncounted(of, v.number(), n.server.Clock().Micro())
 			}
 		}
 	}
-	n.ask("DEL", beside("redisson_lock_token:", name))
+	n.ask("DEL", w.form.counterOf(name))
 }
 
 func loseQueue(w *World, e event) {
 	name := w.plan.Names[e.N%len(w.plan.Names)]
-	queue := beside("relock_queue:", name)
-	if name == tagged {
-		queue = beside("relock_line:", name)
-	}
-	w.nodes[e.Node].ask("DEL", queue)
+	w.nodes[e.Node].ask("DEL", w.form.queueOf(name))
 }
 
 func deleteLock(w *World, e event) {
@@ -233,6 +229,9 @@ func deleteLock(w *World, e event) {
 	w.strike(name, "delete")
 	for _, n := range w.nodes {
 		n.ask("DEL", name)
+		if w.form.Leases != "" {
+			n.ask("DEL", w.form.leasesOf(name))
+		}
 	}
 }
 
@@ -336,7 +335,7 @@ func step(w *World, e event) {
 		w.strike("", "clock set forward")
 	}
 	for _, name := range w.plan.Names {
-		if v, ok := w.nodes[e.Node].ask("EXISTS", beside("redisson_lock_token:", name)); e.Step < 0 && (!ok || v.number() == 0) {
+		if v, ok := w.nodes[e.Node].ask("EXISTS", w.form.counterOf(name)); e.Step < 0 && (!ok || v.number() == 0) {
 			w.judge.unbounded(name)
 		}
 	}

@@ -132,11 +132,19 @@ func (j *judge) unsound() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for name, r := range j.locks {
-		if r.horizon == 0 && r.loose == 0 && !r.history.sound(j.w.kind.Together) {
+		if r.horizon == 0 && r.loose == 0 && !j.ordered(&r.history) {
 			return name
 		}
 	}
 	return ""
+}
+
+// ordered reports whether a history has an order, by how many may hold the lock.
+func (j *judge) ordered(h *history) bool {
+	if j.w.form.Shared() {
+		return h.fits(j.w.form.Holders)
+	}
+	return h.sound(j.w.kind.Together)
 }
 
 // retell looks for an order of each history, when the bubble is over.

@@ -30,6 +30,7 @@ type Held struct {
 	passes handoff       // of passing on in memory
 	bound  *bound        // nil for none
 	id     string        // of its hold in Redis
+	amount int           // of the lock that the hold takes
 	first  time.Duration // the lease that the hold was asked for with
 	on     footing       // on the nodes
 	over   atomic.Bool   // Unlock was called, or its process was killed
@@ -189,8 +190,12 @@ func (j *judge) granted(h, outer *Held) {
 		j.w.inTurn(h)
 		j.w.countedTo(h)
 	}
-	for _, other := range others {
-		j.compare(h, other, r)
+	if j.w.form.Shared() {
+		j.crowded(h, others, r)
+	} else {
+		for _, other := range others {
+			j.compare(h, other, r)
+		}
 	}
 	j.beside(h)
 	// Granted before what was granted after a loss; or the loss brought the hold of an owner back, who
@@ -213,12 +218,14 @@ func (j *judge) enter(h, outer *Held) ([]*Held, record) {
 	}
 	before := record{highest: r.highest, horizon: r.horizon, struck: r.struck, loose: r.loose}
 	for _, l := range r.given[h.proc] {
-		if h.Token > l.Token && h.Token-l.Token < mostPassed && l.asked.Before(h.asked) {
+		if !j.w.form.Shared() && h.Token > l.Token && h.Token-l.Token < mostPassed && l.asked.Before(h.asked) {
 			h.asked = l.asked // perhaps passed on in memory
 		}
 	}
 	r.given[h.proc] = append(r.given[h.proc], h)
 	switch {
+	case j.w.form.Shared():
+		before.highest = r.history.highestBefore(since)
 	case h.owner != "":
 		before.highest = r.besides(h.owner)
 	case h.Token <= r.alien: // Redisson may have been given the lock since, and need not respect it

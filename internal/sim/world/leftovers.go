@@ -125,7 +125,7 @@ func (w *World) closed(p *process, began time.Time) {
 					w.failed(name, "p%d has closed and left %s on node %d", p.index, id, n.index)
 				}
 			})
-			w.glimpse.line = n.server.Line(queueOf(name), w.glimpse.line[:0])
+			w.glimpse.line = n.server.Line(w.form.queueOf(name), w.glimpse.line[:0])
 			for _, waiter := range w.glimpse.line {
 				if id, client := waiterOf(waiter.Member); client == p.client.ID() && left(id) {
 					w.failed(name, "p%d has closed and left %s in the queue of node %d", p.index, id, n.index)

@@ -151,6 +151,7 @@ func (m Mutexes) reenter(a *Actor, r *rand.Rand, h *Held, depth int) {
 	if r.IntN(2) == 0 { // what the hold in force does not go by
 		t.caps(h.lease * time.Duration(1+r.IntN(3)))
 	}
+	t.Amount = h.amount
 	in := a.Acquire(ctx, t)
 	if in == nil {
 		return
@@ -180,11 +181,13 @@ func (Mutexes) extend(a *Actor, r *rand.Rand, h *Held) {
 
 // look asks what is known of the lock; what Held says must agree with the lease.
 func (Mutexes) look(a *Actor, h *Held) {
-	m := h.proc.client.Mutex(h.Lease.Name())
-	if got, err := m.Held(h.ctx); err == nil && got != h.Lease && got.Token() != h.Token {
-		a.w.fail(h.Name, "Held found token %d under %d", got.Token(), h.Token)
+	lock := a.w.kind.Of(h.proc.client, h.Lease.Name(), h.amount)
+	if m, ok := lock.(*relock.Mutex); ok {
+		if got, err := m.Held(h.ctx); err == nil && got != h.Lease && got.Token() != h.Token {
+			a.w.fail(h.Name, "Held found token %d under %d", got.Token(), h.Token)
+		}
 	}
-	_, _ = m.State(a.w.ctx)
+	_, _ = lock.State(a.w.ctx)
 }
 
 // other takes another lock under the context of this one. Actors may so wait for each other: they
@@ -217,7 +220,7 @@ func (Mutexes) force(a *Actor, r *rand.Rand, h *Held) {
 	if a.w.plan.Class != "operator" && a.w.plan.Class != "mixed" || r.IntN(6) > 0 {
 		return
 	}
-	_, err := a.w.process(a.place).client.Mutex(pick(r, a.w.plan.Names)).ForceUnlock(a.w.ctx)
+	_, err := a.w.kind.Of(a.w.process(a.place).client, pick(r, a.w.plan.Names), 1).ForceUnlock(a.w.ctx)
 	a.w.note(h.proc.index, h.Name, "forces a lock", 0, err)
 }
 

@@ -31,21 +31,15 @@ type reign struct{ run, lock string }
 type glimpsed struct {
 	lock, first string // the field relock:first, "" where the lock is not relock's
 	line        []sim.Waiting
+	ids         []string // that hold it, where several may
 }
 
 // grantedAs is where a lock's hash keeps which tokens its grant has: it changes with every grant.
 const grantedAs = "relock:first"
 
-// queueOf is the key of a lock's queue.
-func queueOf(name string) string {
-	if name == tagged {
-		return beside("relock_line:", name)
-	}
-	return beside("relock_queue:", name)
-}
-
 // looks notes how the locks of a script stand that may grant one.
 func (g *glimpse) looks(n *node, c *command) {
+	form := n.w.form
 	room := g.locks
 	g.locks = g.locks[:0]
 	switch c.op {
@@ -61,7 +55,10 @@ func (g *glimpse) looks(n *node, c *command) {
 		if i := len(g.locks); i < cap(room) {
 			at.line = room[:i+1][i].line[:0]
 		}
-		at.line = n.server.Line(queueOf(key), at.line)
+		at.line = n.server.Line(form.queueOf(key), at.line)
+		if form.Shared() {
+			at.ids = idsOn(n, key)
+		}
 		g.locks = append(g.locks, at)
 	}
 }
@@ -91,7 +88,9 @@ func argsOf(args []string) []string { return args[min(3+len(keysOf(args)), len(a
 func (w *World) grants(n *node, c *command, v driver.Value) {
 	for i := range w.glimpse.locks {
 		g := &w.glimpse.locks[i]
-		if now := n.server.Field(g.lock, grantedAs); now != "" && now != g.first {
+		if w.form.Shared() {
+			w.grantsBeside(n, c, g, v)
+		} else if now := n.server.Field(g.lock, grantedAs); now != "" && now != g.first {
 			w.rises(n, g.lock, now)
 			if !partly(c, v) {
 				w.lowest(n, c, g)
@@ -150,14 +149,17 @@ func (w *World) lowest(n *node, c *command, g *glimpsed) {
 	if len(g.line) == 0 {
 		return
 	}
-	winner, ticket := w.winner(n, c, g)
-	if winner == "" {
-		return
+	if winner, ticket := w.winner(n, c, g); winner != "" {
+		w.nobodyBefore(n, c, g, winner, ticket, nil)
 	}
+}
+
+// nobodyBefore demands that of one winner. others were granted the lock by the same command.
+func (w *World) nobodyBefore(n *node, c *command, g *glimpsed, winner string, ticket float64, others []string) {
 	args := argsOf(c.args)
 	for _, other := range g.line {
 		id, client := waiterOf(other.Member)
-		if other.Ticket >= ticket || id == "" || id == winner || asksFor(args, id) {
+		if other.Ticket >= ticket || id == "" || id == winner || asksFor(args, id) || slices.Contains(others, id) {
 			continue // or it leaves, or is asked for in the same command
 		}
 		if n.server.Listeners("relock_inbox:"+client) > 0 {
@@ -170,8 +172,7 @@ func (w *World) lowest(n *node, c *command, g *glimpsed) {
 
 // winner is the only holder of the lock, and its ticket: that of the queue, or of the question; else it came last.
 func (w *World) winner(n *node, c *command, g *glimpsed) (winner string, ticket float64) {
-	ticket = math.Inf(1)
-	args, ids := argsOf(c.args), 0
+	ids := 0
 	n.server.Fields(g.lock, func(id string) {
 		if strings.HasPrefix(id, "relock:") || !strings.Contains(id, ":") {
 			return
@@ -181,9 +182,15 @@ func (w *World) winner(n *node, c *command, g *glimpsed) (winner string, ticket 
 	if ids > 1 {
 		return "", 0 // one had the turn, and let in the sharers of its owner
 	}
+	return winner, ticketOf(c, g, winner)
+}
+
+// ticketOf is the ticket of one that a command has granted the lock.
+func ticketOf(c *command, g *glimpsed, winner string) float64 {
+	ticket, args := math.Inf(1), argsOf(c.args)
 	for _, other := range g.line {
 		if id, _ := waiterOf(other.Member); id == winner && winner != "" {
-			return winner, other.Ticket
+			return other.Ticket
 		}
 	}
 	for i, arg := range args {
@@ -192,7 +199,7 @@ func (w *World) winner(n *node, c *command, g *glimpsed) (winner string, ticket 
 		case arg != winner:
 			continue
 		case c.op == "vote" && i+2 < len(args) && args[i+2] == "try":
-			return winner, ticket
+			return ticket
 		case c.op == "vote":
 			at = i + 1
 		case c.op == "unvote":
@@ -204,7 +211,7 @@ func (w *World) winner(n *node, c *command, g *glimpsed) (winner string, ticket 
 			}
 		}
 	}
-	return winner, ticket
+	return ticket
 }
 
 // waiterOf is the id and the client of a member of the queue, "" where it is none.
@@ -295,7 +302,7 @@ func (w *World) inTurn(h *Held) {
 
 // strangerWaits reports whether another process than the holder's stands in the queue and listens.
 func (w *World) strangerWaits(n *node, h *Held) bool {
-	w.glimpse.line = n.server.Line(queueOf(h.Name), w.glimpse.line[:0])
+	w.glimpse.line = n.server.Line(w.form.queueOf(h.Name), w.glimpse.line[:0])
 	for _, other := range w.glimpse.line {
 		if _, client := waiterOf(other.Member); client != "" && client != h.proc.client.ID() {
 			return true

@@ -24,10 +24,10 @@ func (k overtakers) Round(a *Actor, _ *rand.Rand) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, client := w.nodes[0], h.proc.client.ID()
-	n.ask("ZADD", queueOf("other"), "7", "1000:1:"+client+":90")
+	n.ask("ZADD", w.form.queueOf("other"), "7", "1000:1:"+client+":90")
 	c := &command{op: "many", lock: "other", args: scriptCall("EVALSHA", "", []string{"other"}, []string{"1", client + ":91"})}
 	w.glimpse.looks(n, c)
-	n.ask("DEL", queueOf("other"))
+	n.ask("DEL", w.form.queueOf("other"))
 	n.ask("HSET", "other", client+":91", "1", grantedAs, "70:1")
 	w.grants(n, c, k.answer)
 	n.ask("DEL", "other")

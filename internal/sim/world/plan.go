@@ -17,7 +17,8 @@ var Classes = []string{"none", "net", "refusals", "counter", "restart", "failove
 // Plan is all that is drawn before a run.
 type Plan struct {
 	Seed     uint64
-	Class    string
+	Class    string // of faults; a scene that makes its own has its name here
+	Scene    string // "" for none
 	Topology topology
 	Procs    int
 	Actors   int // of each process

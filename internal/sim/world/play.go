@@ -118,7 +118,7 @@ func (w *World) serveOne(p *process, name string) {
 	ctx, cancel := context.WithTimeout(w.ctx, 3*w.plan.Longest())
 	defer cancel()
 	before := w.costs(name)
-	m := p.client.Mutex(name)
+	m := w.kind.Of(p.client, name, w.form.Holders)
 	outer, err := m.Lock(ctx)
 	if err != nil {
 		if w.ctx.Err() == nil {
@@ -179,7 +179,7 @@ func (w *World) end() {
 	}
 	w.waitFor(&closing, "Close has not returned")
 	for _, p := range w.procs {
-		if _, err := p.client.Mutex("x").Lock(context.Background()); !errors.Is(err, relock.ErrClosed) {
+		if _, err := w.kind.Of(p.client, "x", 1).Lock(context.Background()); !errors.Is(err, relock.ErrClosed) {
 			w.fail("", "Lock of a closed client returned %v", err)
 		}
 	}
@@ -193,7 +193,7 @@ func (w *World) end() {
 	for _, n := range w.nodes {
 		v, _ := n.ask("KEYS", "*")
 		for _, key := range v.texts() {
-			if !stays(key) {
+			if !w.form.stays(key) {
 				w.failed(strings.Trim(key, "{}"), "%s is left on node %d", key, n.index)
 			}
 		}
@@ -202,6 +202,6 @@ func (w *World) end() {
 }
 
 // stays reports whether a key is one that outlives its lock.
-func stays(key string) bool {
-	return strings.HasPrefix(key, "redisson_lock_token:") || strings.HasPrefix(key, "relock_seed:") || key == "relock_incarnation"
+func (f Form) stays(key string) bool {
+	return strings.HasPrefix(key, f.Counter) || strings.HasPrefix(key, "relock_seed:") || key == "relock_incarnation"
 }

@@ -46,8 +46,8 @@ func ParseWord(word string) (seed uint64, class, topology string, err error) {
 // Again is how a run is repeated, and what of that may be left out.
 func (r *Result) Again() string {
 	o, class, topology := r.options, r.Plan.Class, r.Plan.Topology.Name
-	if sceneOf(class) != nil {
-		topology = o.Topology // else its own
+	if r.Plan.Scene != "" {
+		class, topology = r.Plan.Scene, o.Topology // else its own
 	}
 	text := "again: make sim SEED=" + Word(r.Plan.Seed, class, topology)
 	if slices.Contains(r.Spare, "ROUNDS") && len(o.Rounds) > 12 {

@@ -48,7 +48,7 @@ var Scenes = []Scene{
 // Play plays a seed of the scene in a bubble.
 func (s Scene) Play(t *testing.T, seed uint64, o Options) *Result {
 	plan := Draw(seed, "none", o.Topology)
-	plan.Class, plan.Fresh, plan.Events, plan.JVMs, plan.Throng = s.Name, false, nil, 0, 0
+	plan.Class, plan.Scene, plan.Fresh, plan.Events, plan.JVMs, plan.Throng = s.Name, s.Name, false, nil, 0, 0
 	plan.Rounds /= 2 // a scene is made for few
 	s.Shape(plan, throw(seed, "scene", s.Name).stream())
 	o.Kind = s.Kind()

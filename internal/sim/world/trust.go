@@ -63,7 +63,7 @@ func (w *World) keeps(h *Held, until time.Time) time.Duration {
 	defer w.mu.Unlock()
 	left := make([]time.Duration, 0, 5)
 	for _, n := range w.nodes {
-		d, kept := n.server.Keeps(h.Name, h.id)
+		d, kept := w.form.keeps(n, h.Name, h.id)
 		w.regained(h, n, kept, until)
 		if !n.server.Running() || n.lapsed.After(time.Now()) {
 			d = math.MaxInt64 / 2
@@ -77,3 +77,13 @@ func (w *World) keeps(h *Held, until time.Time) time.Duration {
 // lapses notes that what a node has confirmed so far may end, or have ended, before its time. What it confirms from now
 // on does not.
 func (n *node) lapses() { n.lapsed = later(n.lapsed, time.Now().Add(n.w.plan.Longest())) }
+
+// keeps is for how long a node keeps an id, and whether it does.
+func (f Form) keeps(n *node, name, id string) (left time.Duration, kept bool) {
+	left, kept = n.server.Keeps(name, id)
+	if f.Leases != "" && kept {
+		own, listed := n.server.Listed(f.leasesOf(name), id)
+		return min(left, own), listed
+	}
+	return left, kept
+}

@@ -9,6 +9,7 @@ type call struct {
 	name   string
 	proc   *process
 	lease  time.Duration
+	amount int // of the lock
 	passed int // grants of the other side since it waits
 }
 
@@ -74,6 +75,9 @@ func (j *judge) waiters(name string) map[*process]bool {
 func (j *judge) look(name string, now time.Time) {
 	free := j.w.isFree(name)
 	held := j.heldNow(name) || j.w.javaHas(name) != ""
+	if j.w.form.Shared() {
+		free, held = j.room(name)
+	}
 	unheard := !held && j.w.plan.Topology.Quorum && j.w.unheard(name, j.waiters(name))
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -52,6 +52,7 @@ type Result struct {
 type World struct {
 	plan     *Plan
 	kind     Kind
+	form     Form // of the kind
 	seedName string
 	lines    int
 	options  Options
@@ -135,6 +136,7 @@ func newWorld(plan *Plan, o Options) *World {
 	if w.kind == nil {
 		w.kind = Mutexes{}
 	}
+	w.form = w.kind.Form()
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	w.trace.start = time.Now()
 	w.judge = newJudge(w)
@@ -343,17 +345,17 @@ func (w *World) executed(l *line, c *command, v driver.Value, answered bool) {
 		trip: c.trip, names: c.names,
 	})
 	w.grants(l.node, c, v)
-	if c.op == "sweep" && v.Err() != nil && aloneIn(c) {
+	if c.op == "sweep" && v.Err() != nil && aloneIn(c, w.form.keys()) {
 		l.proc.denied[c.lock] = true
 	}
 	w.quarantines(l.node, c)
 	w.fulfils(l, c, v)
 }
 
-// aloneIn reports whether a sweep is for one lock.
-func aloneIn(c *command) bool {
+// aloneIn reports whether a sweep, with so many keys for each entry, is for one lock.
+func aloneIn(c *command, deep int) bool {
 	keys := keysOf(c.args)
-	for i := 5; i < len(keys); i += 5 {
+	for i := deep; i < len(keys); i += deep {
 		if keys[i] != c.lock {
 			return false
 		}
@@ -371,7 +373,7 @@ func (w *World) strike(lock, why string) {
 	for _, name := range names {
 		var counter, clock int64
 		for _, n := range w.nodes {
-			if v, ok := n.ask("GET", beside("redisson_lock_token:", name)); ok {
+			if v, ok := n.ask("GET", w.form.counterOf(name)); ok {
 				counter = max(counter, v.number())
 			}
 			if now := n.clock(); clock == 0 || now < clock {

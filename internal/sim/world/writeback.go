@@ -14,7 +14,7 @@ func (w *World) countedTo(h *Held) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	counted, key := 0, beside("redisson_lock_token:", h.Name)
+	counted, key := 0, w.form.counterOf(h.Name)
 	for _, n := range w.nodes {
 		at, _ := strconv.ParseInt(n.server.Text(key), 10, 64)
 		if at >= h.Token || !n.server.Running() || n.anew.After(h.asked) || n.off {

@@ -1,0 +1,174 @@
+// Code generated from internal/driver/overrueidis by go generate. DO NOT EDIT.
+
+package overvalkey
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/valkey-io/valkey-go"
+)
+
+const (
+	askTimeout = 2 * time.Second // of each question about where a subscription is, or should be
+	byeTimeout = time.Second     // of telling the server that a subscription ends
+)
+
+// errReplicas is reported to the user once.
+var errReplicas = errors.New("the client subscribes at replicas, whose subscribers the masters do not count, " +
+	"and the masters cannot be told: locks are not handed over but raced for")
+
+// errAstray ends a subscription that is not at its slot's master.
+var errAtReplica = errors.New("subscribed at a replica")
+
+// Follow subscribes sharded channels of one slot. If the first attempt turns out not to be at the
+// master, the second one goes straight there.
+func (d *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string) error {
+	err := d.receive(ctx, h, channels)
+	if errors.Is(err, errAtReplica) {
+		if err = ctx.Err(); err == nil {
+			err = d.receive(ctx, h, channels)
+		}
+	}
+	return failure(err)
+}
+
+// receive subscribes once and passes on what comes until the subscription ends. It fails with
+// errAtReplica if it did not subscribe at the master. It sets atReplicas then, so that the next
+// call goes straight to the master.
+func (d *Redis) receive(ctx context.Context, h driver.Handler, channels []string) error {
+	if d.crew.Ended() {
+		return driver.ErrClosed
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	source, direct := d.rdb, d.atReplicas.Load()
+	confirmed := make(chan struct{}, 1)
+	if direct {
+		source = d.atMaster(ctx, h, channels[0])
+	} else if !d.crew.Start(func() { d.checkMaster(ctx, cancel, confirmed, channels) }) {
+		return driver.ErrClosed
+	}
+	subscribe := source.B().Ssubscribe().Channel(channels...).Build()
+	err := source.Receive(hooked(ctx, h, confirmed, channels), subscribe, func(m valkey.PubSubMessage) {
+		h.Message(m.Channel, m.Message)
+	})
+	if cause := context.Cause(ctx); errors.Is(cause, errAtReplica) {
+		return cause
+	}
+	return err
+}
+
+// hooked is ctx with the hooks that the library calls. The first confirmation goes into confirmed,
+// and the server is told when the subscription ends: else it would go on sending, because the
+// connection is shared.
+//
+// The connection is shared with other users of the client, too. One of them may unsubscribe a
+// channel that it has in common with this subscription, which ends this one. Then only the last
+// channel, which no other subscriber uses, is unsubscribed here: the others may have been
+// subscribed anew by then.
+func hooked(ctx context.Context, h driver.Handler, confirmed chan<- struct{}, channels []string) context.Context {
+	hooks := valkey.WithOnSubscriptionHook(ctx, func(s valkey.PubSubSubscription) {
+		if s.Kind == "ssubscribe" {
+			h.Subscribed(s.Channel)
+			select {
+			case confirmed <- struct{}{}:
+			default:
+			}
+		}
+	})
+	return valkey.WithOnReceiveReturnHook(hooks, func(err error, conn valkey.CommandClient) error {
+		leave := channels
+		if ctx.Err() == nil {
+			leave = channels[len(channels)-1:]
+		}
+		// ctx may have ended: the command needs a context of its own.
+		bye, cancel := context.WithTimeout(context.Background(), byeTimeout)
+		defer cancel()
+		conn.Do(bye, conn.B().Sunsubscribe().Channel(leave...).Build())
+		return err
+	})
+}
+
+// checkMaster ends a subscription with errAtReplica once it is confirmed and found not to be at the
+// master. Before that the master could not know of it.
+func (d *Redis) checkMaster(ctx context.Context, end context.CancelCauseFunc, confirmed <-chan struct{}, channels []string) {
+	select {
+	case <-confirmed:
+		// A subscription that has ended meanwhile is at no master.
+		if d.missedMaster(ctx, channels) && ctx.Err() == nil {
+			d.atReplicas.Store(true)
+			end(errAtReplica)
+		}
+	case <-ctx.Done():
+	}
+}
+
+// missedMaster reports whether the master of the channels' slot does not know of the subscription
+// to the last of them, which no other subscriber uses. The others would prove nothing: another user
+// of the client may just have left them. If the master cannot be asked, the subscription counts as
+// right.
+func (d *Redis) missedMaster(ctx context.Context, channels []string) bool {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	// Routed by its slot, and no read that a client would send to a replica.
+	own := channels[len(channels)-1]
+	ask := d.rdb.B().Arbitrary("PUBSUB", "SHARDNUMSUB", own).Build().SetSlot(own)
+	counts, err := d.rdb.Do(ctx, ask).AsIntMap()
+	if err != nil {
+		return false
+	}
+	count, found := counts[own]
+	return found && count == 0
+}
+
+// atMaster is what to subscribe with if the user's client subscribes at replicas: the client of the
+// slot's master. If that is not to be found, it is the user's client. Messages then still come, but
+// scripts at the master do not count the subscription.
+func (d *Redis) atMaster(ctx context.Context, h driver.Handler, channel string) valkey.Client {
+	if master := d.master(ctx, int64(driver.Slot(channel))); master != nil {
+		return master
+	}
+	if ctx.Err() == nil && !d.warned.Swap(true) {
+		h.Impaired(errReplicas)
+	}
+	return d.rdb
+}
+
+// master returns the client of the node that owns a slot, nil when that cannot be told.
+func (d *Redis) master(ctx context.Context, slot int64) valkey.Client {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	ranges, err := d.rdb.Do(ctx, d.rdb.B().ClusterSlots().Build()).ToArray()
+	if err != nil {
+		return nil
+	}
+	for _, r := range ranges {
+		if addr, owns := masterIn(r, slot); owns {
+			return d.rdb.Nodes()[addr]
+		}
+	}
+	return nil
+}
+
+// masterIn reads one entry of CLUSTER SLOTS: first slot, last slot, the master's host and port and
+// more, its replicas.
+func masterIn(entry valkey.ValkeyMessage, slot int64) (addr string, owns bool) {
+	parts, err := entry.ToArray()
+	if err != nil || len(parts) < 3 {
+		return "", false
+	}
+	first, err1 := parts[0].AsInt64()
+	last, err2 := parts[1].AsInt64()
+	master, err3 := parts[2].ToArray()
+	if err1 != nil || err2 != nil || err3 != nil || len(master) < 2 || slot < first || slot > last {
+		return "", false
+	}
+	host, err1 := master[0].ToString()
+	port, err2 := master[1].AsInt64()
+	return net.JoinHostPort(host, strconv.FormatInt(port, 10)), err1 == nil && err2 == nil
+}

@@ -1,0 +1,132 @@
+// Code generated from internal/driver/overrueidis by go generate. DO NOT EDIT.
+
+package overvalkey
+
+import (
+	"context"
+	"errors"
+
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/valkey-io/valkey-go"
+)
+
+// Listen takes a connection out of the user's pool.
+func (d *Redis) Listen(ctx context.Context, h driver.Handler) (driver.Listener, error) {
+	conn, err := d.dedicate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &listener{conn: conn, dropped: make(chan error, 1)}
+	l.works, l.lose = context.WithCancelCause(context.Background())
+	lost := conn.SetPubSubHooks(valkey.PubSubHooks{
+		OnMessage: func(m valkey.PubSubMessage) { h.Message(m.Channel, m.Message) },
+		OnSubscription: func(s valkey.PubSubSubscription) {
+			if s.Kind == "subscribe" {
+				h.Subscribed(s.Channel)
+			}
+		},
+	})
+	if !d.crew.Start(func() { l.watch(lost) }) {
+		conn.Close()
+		return nil, driver.ErrClosed
+	}
+	return l, nil
+}
+
+// dedicate takes a connection out of the user's pool. If all are in use the client library waits
+// for one without a bound. When ctx ends, dedicate leaves that wait behind: whenever the connection
+// comes, it is given back unused.
+func (d *Redis) dedicate(ctx context.Context) (valkey.DedicatedClient, error) {
+	got := make(chan valkey.DedicatedClient) // without a slot: a connection that nothing receives must not stay in it
+	if !d.crew.Start(func() {
+		conn, release := d.rdb.Dedicate()
+		select {
+		case got <- conn:
+		case <-ctx.Done():
+			release()
+		}
+	}) {
+		return nil, driver.ErrClosed
+	}
+	select {
+	case conn := <-got:
+		return conn, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// listener is one connection out of the user's pool.
+type listener struct {
+	conn    valkey.DedicatedClient
+	dropped chan error // one slot
+	works   context.Context
+	lose    context.CancelCauseFunc // ends works
+}
+
+// watch ends when the connection does. lost receives why, and is then closed; it is closed at once
+// where Close ended the connection.
+func (l *listener) watch(lost <-chan error) {
+	why := <-lost
+	if why == nil {
+		why = valkey.ErrClosing
+	}
+	l.lose(why)
+	l.dropped <- why
+}
+
+// Subscribe subscribes channels with one command.
+func (l *listener) Subscribe(ctx context.Context, channels ...string) error {
+	return l.do(ctx, l.conn.B().Subscribe().Channel(channels...).Build())
+}
+
+// Unsubscribe ends subscriptions with one command.
+func (l *listener) Unsubscribe(ctx context.Context, channels ...string) error {
+	return l.do(ctx, l.conn.B().Unsubscribe().Channel(channels...).Build())
+}
+
+func (l *listener) do(ctx context.Context, cmd valkey.Completed) (err error) {
+	l.whileItWorks(ctx, func(ctx context.Context) { err = l.failure(l.conn.Do(ctx, cmd).Error()) })
+	return err
+}
+
+// whileItWorks sends with a context that ends with the connection as well: else the library would
+// try to subscribe over a lost connection for as long as ctx lives.
+func (l *listener) whileItWorks(ctx context.Context, send func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.works, cancel)()
+	send(ctx)
+}
+
+// failure is an error of the library. What failed because the connection was lost says so.
+func (l *listener) failure(err error) error {
+	if lost := context.Cause(l.works); lost != nil && errors.Is(err, context.Canceled) {
+		err = lost
+	}
+	return failure(err)
+}
+
+// SubscribeApart subscribes each channel with a command of its own.
+func (l *listener) SubscribeApart(ctx context.Context, channels ...string) []error {
+	cmds := make([]valkey.Completed, len(channels))
+	for i, channel := range channels {
+		cmds[i] = l.conn.B().Subscribe().Channel(channel).Build()
+	}
+	errs := make([]error, len(channels))
+	l.whileItWorks(ctx, func(ctx context.Context) {
+		for i, res := range l.conn.DoMulti(ctx, cmds...) {
+			errs[i] = l.failure(res.Error())
+		}
+	})
+	return errs
+}
+
+// Dropped receives why the connection was lost.
+func (l *listener) Dropped() <-chan error { return l.dropped }
+
+// Close gives the connection up. It is closed, since no subscription of ours may stay on one that
+// goes back to the user's pool. That holds for one that was lost, too: in RESP2 it is two, of which
+// the one that subscribes may be lost alone, and the pool would take the pair for one that works. If
+// the server hangs, it takes the client library a second.
+func (l *listener) Close() { l.conn.Close() }

@@ -1,0 +1,75 @@
+// Code generated from internal/driver/overrueidis by go generate. DO NOT EDIT.
+
+// Package overvalkey is the driver over the client library valkey-go.
+package overvalkey
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/relock-go/relock/internal/crew"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/valkey-io/valkey-go"
+)
+
+// Redis is one Redis behind a client of valkey-go.
+type Redis struct {
+	rdb     valkey.Client
+	scripts sync.Map // *valkey.Lua by *driver.Script
+	crew    crew.Crew
+
+	// atReplicas is set once a subscription was found not to be at its slot's master: a client that
+	// reads from replicas subscribes there, too. The master counts only its own subscribers when it
+	// hands a lock over. From then on each subscription goes straight to its master.
+	atReplicas atomic.Bool
+	warned     atomic.Bool // the user was told that subscriptions stay at replicas
+}
+
+var _ driver.Redis = (*Redis)(nil)
+
+// New returns the driver over rdb, which stays the caller's.
+func New(rdb valkey.Client) *Redis { return &Redis{rdb: rdb} }
+
+// Client is the client that New was given.
+func (d *Redis) Client() any { return d.rdb }
+
+// Cluster reports whether this is a Redis Cluster.
+func (d *Redis) Cluster() bool { return d.rdb.Mode() == valkey.ClientModeCluster }
+
+// Run runs a script on the master of the keys' slot.
+func (d *Redis) Run(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
+	return answer(d.lua(s).Exec(ctx, d.rdb, keys, args))
+}
+
+// lua is the library's form of a script. Of its forms this is the one that the library never
+// repeats.
+func (d *Redis) lua(s *driver.Script) *valkey.Lua {
+	lua, known := d.scripts.Load(s)
+	if !known {
+		lua, _ = d.scripts.LoadOrStore(s, valkey.NewLuaScript(s.Text))
+	}
+	return lua.(*valkey.Lua)
+}
+
+// Do sends commands in one round trip. They are built as arbitrary ones, so the library takes none
+// of them for one that it may repeat, or send to a replica.
+func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, error) {
+	cmds := make([]valkey.Completed, len(commands))
+	for i, c := range commands {
+		cmds[i] = d.rdb.B().Arbitrary(c[0]).Args(c[1:]...).Build()
+	}
+	answers := make([]driver.Value, len(commands))
+	for i, res := range d.rdb.DoMulti(ctx, cmds...) {
+		if err := res.NonValkeyError(); err != nil {
+			return nil, failure(err)
+		}
+		msg, _ := res.ToMessage()
+		answers[i] = valueOf(&msg)
+	}
+	return answers, nil
+}
+
+// Close returns when none of the driver's goroutines is left, or ctx has ended. None starts any
+// more.
+func (d *Redis) Close(ctx context.Context) { d.crew.End(ctx) }

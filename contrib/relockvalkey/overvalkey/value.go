@@ -1,0 +1,131 @@
+// Code generated from internal/driver/overrueidis by go generate. DO NOT EDIT.
+
+package overvalkey
+
+import (
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/valkey-io/valkey-go"
+)
+
+// answer is what a command came to.
+func answer(res valkey.ValkeyResult) (driver.Value, error) {
+	msg, err := res.ToMessage()
+	if err != nil && !valkey.IsValkeyNil(err) {
+		return driver.Value{}, failure(err)
+	}
+	return valueOf(&msg), nil
+}
+
+// valueOf is a message of the library as a Value.
+func valueOf(m *valkey.ValkeyMessage) driver.Value {
+	switch {
+	case m.IsInt64():
+		n, _ := m.ToInt64()
+		return driver.Int(n)
+	case m.IsString():
+		s, _ := m.ToString()
+		return driver.String(s)
+	case m.IsArray():
+		return listOf(m)
+	case m.IsNil():
+		return driver.Value{}
+	}
+	if err := m.Error(); err != nil {
+		return driver.Error(refusal(err))
+	}
+	return typedValueOf(m)
+}
+
+func listOf(m *valkey.ValkeyMessage) driver.Value {
+	parts, _ := m.ToArray()
+	list := make([]driver.Value, len(parts))
+	for i := range parts {
+		list[i] = valueOf(&parts[i])
+	}
+	return driver.List(list...)
+}
+
+// typedValueOf is a message of a type that only RESP3 has, as RESP2 would spell it.
+func typedValueOf(m *valkey.ValkeyMessage) driver.Value {
+	if m.IsMap() {
+		return pairsOf(m)
+	}
+	switch known, _ := m.ToAny(); known := known.(type) {
+	case bool:
+		if known {
+			return driver.Int(1)
+		}
+		return driver.Int(0)
+	case float64:
+		return driver.String(strconv.FormatFloat(known, 'g', -1, 64))
+	case string:
+		return driver.String(verbatim(known))
+	}
+	return driver.Value{}
+}
+
+// pairsOf is a map's keys, in order, and values by turns: the library does not tell in which order
+// they came.
+func pairsOf(m *valkey.ValkeyMessage) driver.Value {
+	pairs, _ := m.ToMap()
+	list := make([]driver.Value, 0, 2*len(pairs))
+	for _, key := range slices.Sorted(maps.Keys(pairs)) {
+		value := pairs[key]
+		list = append(list, driver.String(key), valueOf(&value))
+	}
+	return driver.List(list...)
+}
+
+// verbatim cuts the format off a verbatim string, "txt:" mostly. A big number, the other string of
+// RESP3, has no colon.
+func verbatim(s string) string {
+	const format = len("txt:")
+	if len(s) >= format && s[format-1] == ':' {
+		return s[format:]
+	}
+	return s
+}
+
+// failure is an error of the library as driver.Redis promises it.
+func failure(err error) error {
+	var reply *valkey.ValkeyError
+	switch {
+	case errors.As(err, &reply):
+		return refusal(err)
+	case errors.Is(err, valkey.ErrClosing):
+		return closedError{err}
+	case undialled(err):
+		return driver.Unsent(err)
+	}
+	return err
+}
+
+// undialled reports whether a command failed because no connection was to be had: one that is
+// refused carries nothing.
+func undialled(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// refusal is an error that the server answered. The library leaves out a plain ERR that its text
+// begins with.
+func refusal(err error) *driver.ReplyError {
+	text := err.Error()
+	var reply *valkey.ValkeyError
+	if errors.As(err, &reply) {
+		text = reply.Error()
+	}
+	return &driver.ReplyError{Text: text, Err: err}
+}
+
+// closedError is the library's error, which says that the user has closed the client.
+type closedError struct{ error }
+
+// Unwrap returns the library's error as well.
+func (e closedError) Unwrap() []error { return []error{driver.ErrClosed, e.error} }
