@@ -110,7 +110,7 @@ func BenchmarkRenewal(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		c.keeper.arb.Renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
+		c.core.arbiter.Renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
 			if r != wire.Renewed {
 				b.Errorf("%s was not renewed", batch[i].Claim.Of().Names.Lock)
 			}

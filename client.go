@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"reflect"
 	"sync"
 
@@ -22,7 +21,7 @@ import (
 // A Client makes locks on one Redis and keeps the leases of all of them. Create one Client per
 // process and Redis. Its methods may be called from any goroutine.
 type Client struct {
-	keeper *keeper
+	core   *core
 	close  sync.Once
 	closed []func() // to be called when it is
 }
@@ -69,11 +68,11 @@ func isNil(rdb driver.Redis) bool {
 }
 
 func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
-	k := &keeper{id: id, cfg: cfg, arb: arb, gates: gate.New[baton](), idle: make(chan struct{}, 1)}
-	k.remark = func(key string, heard error) { k.gates.Report(key, heard) }
-	k.plate = newPlate(id, &cfg, arb)
-	k.dog = newWatchdog(arb.Renew, k.plate.rounds())
-	c := &Client{keeper: k}
+	k := &core{id: id, cfg: cfg, arbiter: arb, gates: gate.New[baton](), idle: make(chan struct{}, 1)}
+	k.report = func(key string, heard error) { k.gates.Report(key, heard) }
+	k.presence = newPresence(id, &cfg, arb)
+	k.watchdog = newWatchdog(arb.Renew, k.presence.rounds())
+	c := &Client{core: k}
 	c.introduce(cfg.observer)
 	return c
 }
@@ -95,7 +94,7 @@ func (c *Client) Initialize(ctx context.Context) error {
 		return err
 	}
 	defer k.end(&k.tally[0])
-	return outward(k.arb.Initialize(ctx))
+	return outward(k.arbiter.Initialize(ctx))
 }
 
 // Mutex returns the lock named name, with the client's options changed by opts. A name or an option
@@ -129,7 +128,7 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 // known is what a name stands for, kept for callers that make a Mutex each time they lock. It never
 // changes. As the key of a context's value it finds the innermost lease of the lock.
 type known struct {
-	k     *keeper // of the client
+	k     *core // of the client
 	names *wire.Names
 	tally *tally
 }
@@ -139,33 +138,12 @@ func (n *known) same(other *known) bool {
 	return n == other || n.k == other.k && n.names.Kind == other.names.Kind && n.names.Lock == other.names.Lock
 }
 
-// maxKnown is how many names a client keeps at most: a few thousand locks, in half a kilobyte each.
-const maxKnown = 4096
-
-var nameSeed = maphash.MakeSeed()
-
-// knownAs looks a name up, or works out what it stands for. A name that was kept in the same place
-// before is forgotten.
-func (k *keeper) knownAs(kind *wire.Kind, name string) (*known, error) {
-	place := &k.known[maphash.String(nameSeed, name)%maxKnown]
-	if was := place.Load(); was != nil && was.names.Name == name && was.names.Kind == kind {
-		return was, nil
-	}
-	names, err := kind.Names(k.cfg.prefix, name)
-	if err != nil {
-		return nil, err
-	}
-	is := &known{k: k, names: names, tally: k.tallyOf(names)}
-	place.Store(is)
-	return is, nil
-}
-
 // keeperOf is nil for a Client that New did not make.
-func (c *Client) keeperOf() *keeper {
+func (c *Client) keeperOf() *core {
 	if c == nil {
 		return nil
 	}
-	return c.keeper
+	return c.core
 }
 
 // ID returns the client's uuid: the part before the colon in the owner fields of its locks.
@@ -196,13 +174,13 @@ func (c *Client) Close() {
 	c.close.Do(func() {
 		k.closed.Store(true)
 		k.gates.Close()
-		for _, h := range k.dog.close() {
+		for _, h := range k.watchdog.close() {
 			h.lose(ErrClosed)
 		}
-		k.arb.Stop()
+		k.arbiter.Stop()
 		k.settle()
-		k.plate.close()
-		k.arb.Close()
+		k.presence.close()
+		k.arbiter.Close()
 		k.cfg.logged.close()
 		for _, closed := range c.closed {
 			closed()
@@ -215,7 +193,7 @@ func init() {
 	opening.New = func(rdb driver.Redis, opts any) (any, error) { return newOver(rdb, opts.([]Option)) }
 	opening.NewRedlock = func(nodes []driver.Redis, opts any) (any, error) { return redlockOver(nodes, opts.([]Option)) }
 	opening.Beside = func(client any, rdb driver.Redis) (any, error) {
-		is := &client.(*Client).keeper.cfg
+		is := &client.(*Client).core.cfg
 		opts := []Option{
 			WithLease(is.lease), WithNamePrefix(is.prefix), WithPubSub(is.pubsub),
 			WithTokenRetention(is.retention), WithRestartGuard(is.guard, is.longest),

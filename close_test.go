@@ -96,7 +96,7 @@ func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
 func TestCloseGivesBackALateGrant(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		m := c.Mutex("k")
-		h := c.keeper.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1}, m.cfg, false)
+		h := c.core.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1}, m.cfg, false)
 		c.Close()
 		_, err := m.start(t.Context(), h, new(Lease), HowLocal, clock.Now())
 		require.ErrorIs(t, err, ErrClosed)
@@ -119,9 +119,9 @@ func TestLockReturnsWhenClosedWhileItLengthensItsLease(t *testing.T) {
 	closed := make(chan struct{})
 	go func() { c.Close(); close(closed) }()
 	require.Eventually(t, func() bool { // the hold is lost
-		c.keeper.dog.mu.Lock()
-		defer c.keeper.dog.mu.Unlock()
-		return len(c.keeper.dog.holds.All()) == 0
+		c.core.watchdog.mu.Lock()
+		defer c.core.watchdog.mu.Unlock()
+		return len(c.core.watchdog.holds.All()) == 0
 	}, patience, time.Millisecond)
 	w.Filter(nil)
 	w.Release()
@@ -258,11 +258,11 @@ func TestCloseUndoesWhatComesLate(t *testing.T) {
 	}{
 		{
 			"one Redis", func(w rueidis.Client) (*Client, error) { return New(w) },
-			func(c *Client) bool { return c.keeper.arb.(*single).node.Debug().Draining },
+			func(c *Client) bool { return c.core.arbiter.(*single).node.Debug().Draining },
 		},
 		{
 			"quorum", func(w rueidis.Client) (*Client, error) { return NewRedlock([]rueidis.Client{w}) },
-			func(c *Client) bool { return c.keeper.arb.Nodes()[0].Debug().Draining },
+			func(c *Client) bool { return c.core.arbiter.Nodes()[0].Debug().Draining },
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -312,14 +312,14 @@ func TestCloseOnAHungRedisIsBounded(t *testing.T) {
 				ended <- err
 			}()
 		}
-		require.Eventually(t, func() bool { return c.keeper.underWay() == 10 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return c.core.underWay() == 10 }, patience, time.Millisecond)
 		go func() { ended <- l.Unlock(context.Background()) }()
 		go func() { _, err := c.Mutex("held").Lock(held.Context()); ended <- err }()
 		go func() { ended <- held.Extend(context.Background(), time.Minute) }()
 		began := time.Now()
 		c.Close()
 		const leisure = 2 * time.Second // of a busy machine
-		require.Less(t, time.Since(began), 7*c.keeper.cfg.commandTimeout+leisure)
+		require.Less(t, time.Since(began), 7*c.core.cfg.commandTimeout+leisure)
 		for range cap(ended) {
 			require.Error(t, within(t, ended))
 		}

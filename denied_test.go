@@ -109,7 +109,7 @@ func TestRightsWithdrawnAndGivenBack(t *testing.T) {
 	require.NoError(t, l.Unlock(ctx))
 
 	s.Do("ACL", "SETUSER", "app", "allchannels")
-	next := contenderOf(t, c.keeper.arb.(*single), "k", c.ID(), 1<<60, far)
+	next := contenderOf(t, c.core.arbiter.(*single), "k", c.ID(), 1<<60, far)
 	next.Enter()
 	require.Eventually(t, func() bool { return next.Ear().Deafness() == nil }, patience, time.Millisecond)
 	next.Forget()

@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
@@ -13,43 +12,12 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// keeper is what the locks and holds of a client have in common: what decides, the goroutines that wait here, and
-// what is kept.
-type keeper struct {
-	id     string // uuid: fields and inbox of the client
-	cfg    config
-	arb    claim.Arbiter
-	gates  *gate.Gates[baton]
-	remark claim.Report // at a gate
-	dog    *watchdog
-	plate  *plate        // nil where the client has no name
-	idle   chan struct{} // one slot: a last call of a tally ended on a closed client
-	closed atomic.Bool   // every call reads it: nothing that calls write lies beside it
-	known  [maxKnown]atomic.Pointer[known]
-	tally  [tallies]tally
-	count  atomic.Uint64 // of entries
-}
-
 // baton is what one goroutine hands to the next at a lock's gate: the lock itself, or its place in
 // Redis's queue.
 type baton struct {
 	hold *hold
 	next claim.Claim
 	idle bool // the hold lay at the gate, and may be over
-}
-
-// settle waits for the calls under way. They may hold what they have to give back, and leave within
-// a command timeout where Redis answers.
-func (k *keeper) settle() {
-	t := time.NewTimer(2 * k.cfg.commandTimeout)
-	defer t.Stop()
-	for k.underWay() > 0 {
-		select {
-		case <-k.idle:
-		case <-t.C:
-			return
-		}
-	}
 }
 
 // finish passes the hold to the next goroutine of this process, lays it down at the gate, or gives
@@ -69,7 +37,7 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 	h.fate.state = holdEnded
 	atGate := h.atGate
 	h.mu.Unlock()
-	h.k.dog.remove(h)
+	h.k.watchdog.remove(h)
 	if !atGate {
 		_, _, err := h.claim.Release(ctx, nil)
 		return err
@@ -144,7 +112,7 @@ func (h *hold) layDown(now clock.Stamp) {
 	if h.lookAt.IsZero() { // granted for a waiter that had left, so it never began
 		due := h.next(now)
 		h.lookAt = due.at
-		h.k.dog.schedule(h, due, now)
+		h.k.watchdog.schedule(h, due, now)
 	}
 }
 
@@ -179,7 +147,7 @@ func (h *hold) giveBack() {
 	h.withdraw()
 	h.fate.state = holdEnded
 	h.mu.Unlock()
-	h.k.dog.remove(h)
+	h.k.watchdog.remove(h)
 	h.claim.Abandon()
 }
 
@@ -192,7 +160,7 @@ func (h *hold) withdraw() {
 
 // releaseAtGate gives h's lock back. If others wait at the gate, the next place in Redis's queue is
 // taken for them in the same command.
-func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
+func (k *core) releaseAtGate(ctx context.Context, h *hold) error {
 	key := h.entry.Names.Gate()
 	var next claim.Claim
 	if k.gates.Report(key, gate.ErrUnreported) {
@@ -206,7 +174,7 @@ func (k *keeper) releaseAtGate(ctx context.Context, h *hold) error {
 		if !alone {
 			e.Block = h.cfg.passes
 		}
-		next = k.arb.Claim(e)
+		next = k.arbiter.Claim(e)
 	}
 	g, granted, err := h.claim.Release(ctx, next)
 	if !granted {

@@ -26,7 +26,7 @@ import (
 // what serializes commands. And no share is told under it, since contexts that derive from one
 // another call back into the hold.
 type hold struct {
-	k     *keeper
+	k     *core
 	tally *tally
 	claim claim.Claim
 	entry *wire.Entry
@@ -56,7 +56,7 @@ type hold struct {
 }
 
 // newHold makes h a hold by an entry's grant.
-func (k *keeper) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool) *hold {
+func (k *core) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool) *hold {
 	e, now := c.Of(), clock.Now()
 	if atGate {
 		k.gates.Report(e.Names.Gate(), nil)
@@ -93,7 +93,7 @@ func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
 	}
 	h.mu.Unlock()
 	if sooner {
-		h.k.dog.schedule(h, due, now)
+		h.k.watchdog.schedule(h, due, now)
 	}
 	if h.k.isClosed() {
 		h.lose(ErrClosed) // Close may have counted the holds before this one was among them
@@ -315,7 +315,7 @@ func (h *hold) cut(s *share) error {
 	h.fate.state = holdEnded
 	atGate := h.atGate
 	h.mu.Unlock()
-	h.k.dog.remove(h)
+	h.k.watchdog.remove(h)
 	h.claim.Abandon()
 	if atGate {
 		h.k.gates.Leave(h.entry.Names.Gate())
@@ -356,13 +356,13 @@ func (h *hold) lost(cause error, shares []*share, atGate bool) {
 	for _, s := range shares {
 		s.of.lost(cause)
 	}
-	h.k.dog.remove(h)
+	h.k.watchdog.remove(h)
 	// A hold that Close ends may still guard the work of its callers, which Close cannot stop. To free
 	// the lock would let others in beside them. Any other loss is released, so that no one waits
 	// for the end of a lease that is not trusted.
 	if cause == ErrClosed && len(shares) > 0 {
 		h.claim.Forget() // the code under the lock may still run: let the lease end by itself
-		h.k.plate.stays()
+		h.k.presence.stays()
 	} else {
 		h.claim.Abandon()
 	}

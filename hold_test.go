@@ -127,7 +127,7 @@ func TestUntilOfAnEndedLease(t *testing.T) {
 func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 	begun := func(c *Client) *Lease {
 		m := c.Mutex("k", WithMaxHold(time.Minute))
-		h := c.keeper.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 1000, Sent: clock.Now()}, m.cfg, false)
+		h := c.core.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 1000, Sent: clock.Now()}, m.cfg, false)
 		l, err := m.start(t.Context(), h, new(Lease), HowFree, clock.Now())
 		require.NoError(t, err)
 		return l

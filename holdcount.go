@@ -113,7 +113,7 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 func (h *hold) countMissed(now clock.Stamp) {
 	h.count.Missed(now, h.entry.Lease)
 	h.term.AskSoon(now)
-	h.k.dog.schedule(h, h.next(now), now)
+	h.k.watchdog.schedule(h, h.next(now), now)
 }
 
 // leave writes the lower count of an inner unlock. The count kept here is what decides, so a Redis

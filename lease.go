@@ -10,6 +10,7 @@ import (
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/wire"
 )
 
 // A Lease is a lock held by the caller, from a successful Lock, TryLock or Do until Unlock. Its
@@ -386,4 +387,33 @@ func (l *locker) Unlock() {
 	if err := lease.Unlock(l.ctx); err == ErrLost || err == ErrMaxHold {
 		panic(err)
 	}
+}
+
+// short reports whether a fixed lease is trusted for noticeably less than it promises.
+func (l *Lease) short() bool {
+	now := clock.Now()
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	return l.h.term.Short(now)
+}
+
+// fill extends a fixed lease that was granted for less than it promises, once for a caller that tries.
+func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
+	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
+	for l.short() {
+		err := l.h.extend(ctx, &l.share, lk.cfg.fixed, false)
+		if err == nil || wire.IsLost(err) {
+			return err
+		}
+		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
+			// The caller is told why it does not get the lock, not how it was given back.
+			lk.k.behind(lk.tally, func() {
+				if l.h.drop(ctx, &l.share) == ErrClosed {
+					l.h.claim.Abandon() // Close took it for a lock that a caller has
+				}
+			})
+			return lk.explain(ctx, err, nil)
+		}
+	}
+	return nil
 }

@@ -62,8 +62,8 @@ func commands(c *faults.Client, lock string) *atomic.Int64 {
 
 // idleAt reports how many holds lie idle in a client.
 func idleAt(c *Client) (n int) {
-	for i := range c.keeper.tally {
-		n += int(c.keeper.tally[i].lingering.Load())
+	for i := range c.core.tally {
+		n += int(c.core.tally[i].lingering.Load())
 	}
 	return n
 }
@@ -143,7 +143,7 @@ func TestIdleLockEndsWithItsTime(t *testing.T) {
 		require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, 10*time.Second, time.Millisecond)
 		require.Equal(t, 0, idleAt(c))
 	}
-	require.Zero(t, c.keeper.gates.Len())
+	require.Zero(t, c.core.gates.Len())
 }
 
 func TestWantedIsTold(t *testing.T) {
@@ -194,7 +194,7 @@ func TestOwnTryLockIsNotWanted(t *testing.T) {
 		}
 		for i, s := range servers { // what was published before has come
 			s.Do("PUBLISH", wire.InboxPrefix+c.ID(), "nonsense")
-			heard := c.keeper.arb.Nodes()[i].Debug().Hub
+			heard := c.core.arbiter.Nodes()[i].Debug().Hub
 			require.Eventually(t, func() bool { return heard.Skipped() == 1 }, patience, time.Millisecond)
 		}
 		require.Empty(t, o.of(EventWanted))
@@ -515,7 +515,7 @@ func TestLingerRacesWithClose(t *testing.T) {
 		c.Close()
 		wg.Wait()
 		require.EqualValues(t, 0, idleAt(c))
-		require.EqualValues(t, 0, c.keeper.gates.Len())
+		require.EqualValues(t, 0, c.core.gates.Len())
 	}
 }
 
@@ -566,7 +566,7 @@ func TestLingeringHoldOfAWaiterThatLeftEnds(t *testing.T) {
 		_, err := m.Lock(ctx)
 		left <- err
 	}()
-	require.Eventually(t, func() bool { return c.keeper.gates.Waiting(l.h.entry.Names.Gate()) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.core.gates.Waiting(l.h.entry.Names.Gate()) }, 10*time.Second, time.Millisecond)
 	time.Sleep(linger) // so that the hold is given back
 	var once sync.Once
 	release := faults.Script("release")

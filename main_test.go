@@ -73,7 +73,7 @@ func waitWith(ctx context.Context, t *testing.T, m *Mutex) <-chan *Lease {
 func lined(t *testing.T, c *Client, name string) {
 	t.Helper()
 	gate := c.Mutex(name).names.Gate()
-	require.Eventually(t, func() bool { return c.keeper.gates.Waiting(gate) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return c.core.gates.Waiting(gate) }, patience, time.Millisecond)
 }
 
 // stateOf is what Redis knows of a lock. It asks again where a short time-out was too short for a busy machine.

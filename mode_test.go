@@ -38,7 +38,7 @@ func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 		_, err := c.Mutex("other").Lock(ctx)
 		gone <- err
 	}()
-	require.Eventually(t, func() bool { return c.keeper.underWay() == 6 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return c.core.underWay() == 6 }, patience, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, within(t, gone), context.Canceled)
 	rdb.Release()
@@ -46,7 +46,7 @@ func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 		require.NoError(t, within(t, tried))
 	}
 	require.Empty(t, rdb.Told())
-	require.Equal(t, "raced", c.keeper.arb.(*single).node.Debug().Channels)
+	require.Equal(t, "raced", c.core.arbiter.(*single).node.Debug().Channels)
 }
 
 // Only an answer that sharded channels are unknown decides against them: not one of a Cluster in trouble, nor a missing
@@ -64,5 +64,5 @@ func TestModeIsNotDecidedByTrouble(t *testing.T) {
 	l, err := c.Mutex("k").Lock(context.Background())
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(context.Background()))
-	require.Equal(t, "raced", c.keeper.arb.(*single).node.Debug().Channels)
+	require.Equal(t, "raced", c.core.arbiter.(*single).node.Debug().Channels)
 }

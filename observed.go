@@ -134,7 +134,7 @@ func (c *call) how() How {
 	return HowFree
 }
 
-// noticing is a remark that is the call's too.
+// noticing is a report that is the call's too.
 func (c *call) noticing(then claim.Report) claim.Report {
 	if c == nil {
 		return then
@@ -258,7 +258,7 @@ func (l *Lease) unlockedWith(err error) {
 }
 
 // tell tells of what becomes of an entry's hold, unless that is nothing.
-func (k *keeper) tell(e *wire.Entry, kind EventKind, cause error) {
+func (k *core) tell(e *wire.Entry, kind EventKind, cause error) {
 	if o := k.cfg.observer; o != nil && kind != 0 {
 		o.Observe(Event{Kind: kind, Lock: e.Names.Name, Sort: e.Names.Kind.Name, Cause: cause})
 	}

@@ -165,9 +165,9 @@ func TestALossIsToldAfterTheLease(t *testing.T) {
 	o.acquired = func() {
 		s.Do("DEL", "k")
 		kept := func() bool {
-			c.keeper.dog.mu.Lock()
-			defer c.keeper.dog.mu.Unlock()
-			return len(c.keeper.dog.holds.All()) > 0
+			c.core.watchdog.mu.Lock()
+			defer c.core.watchdog.mu.Unlock()
+			return len(c.core.watchdog.holds.All()) > 0
 		}
 		for kept() { // a lost hold is forgotten after all else was told
 			time.Sleep(time.Millisecond)

@@ -109,9 +109,9 @@ func whileItHangs(t *testing.T, test func(t *testing.T, c *Client, r *hanging), 
 func TestLateReceiverOfAHoldIsNotKept(t *testing.T) {
 	whileItHangs(t, func(t *testing.T, c *Client, r *hanging) {
 		m := c.Mutex("k")
-		_, free := c.keeper.gates.TryEnter(m.names.Gate())
+		_, free := c.core.gates.TryEnter(m.names.Gate())
 		require.True(t, free)
-		h := c.keeper.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 10, Sent: clock.Now()}, m.cfg, true)
+		h := c.core.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 10, Sent: clock.Now()}, m.cfg, true)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		resume := r.hang()
@@ -121,7 +121,7 @@ func TestLateReceiverOfAHoldIsNotKept(t *testing.T) {
 		require.Zero(t, time.Since(began))
 		resume()
 		c.Close()
-		require.Zero(t, c.keeper.gates.Len())
+		require.Zero(t, c.core.gates.Len())
 		require.EqualValues(t, 1, r.released.Load())
 	})
 }
@@ -162,7 +162,7 @@ func TestFixedLeaseOnAHungRedisKeepsNobody(t *testing.T) {
 				}
 				resume()
 				c.Close()
-				require.Zero(t, c.keeper.gates.Len())
+				require.Zero(t, c.core.gates.Len())
 				require.Equal(t, 1, int(r.released.Load())+len(r.abandoned), "it is given back")
 			}, lease, WithCommandTimeout(timeout))
 		})
@@ -187,7 +187,7 @@ func TestOperationsOfAHoldAreBoundedTogether(t *testing.T) {
 					other := time.AfterFunc(left, func() { l.h.ops.unlock(&l.h.mu) })
 					began := time.Now()
 					err = operate(m, l)
-					require.Equal(t, c.keeper.cfg.commandTimeout, time.Since(began))
+					require.Equal(t, c.core.cfg.commandTimeout, time.Since(began))
 					var node *NodeError
 					require.ErrorAs(t, err, &node)
 					require.NoError(t, node.Cause, "the caller has not given up")

@@ -99,7 +99,7 @@ func TestOfferedHoldIsLost(t *testing.T) {
 				require.Equal(t, ErrLost, err)
 			}
 			wg.Wait()
-			require.Zero(t, c.keeper.gates.Len())
+			require.Zero(t, c.core.gates.Len())
 		}
 	})
 }

@@ -92,8 +92,8 @@ func TestPair(t *testing.T) {
 	unlocked(t, leases[0], within(t, third))
 	require.Equal(t, "0", s.Do("EXISTS", "k", "relock_pair:{k}:k", "relock_pairs:{k}"))
 	for _, c := range []*Client{a, b, d} {
-		require.Zero(t, c.keeper.arb.Nodes()[0].Debug().Hub.Skipped())
-		require.Zero(t, c.keeper.gates.Len())
+		require.Zero(t, c.core.arbiter.Nodes()[0].Debug().Hub.Skipped())
+		require.Zero(t, c.core.gates.Len())
 	}
 }
 
@@ -128,7 +128,7 @@ func TestPairInheritsNoOtherAmount(t *testing.T) {
 	p := b.Pair("k", 2)
 	require.Eventually(t, func() bool { return s.Do("ZCARD", p.names.Queue) == "1" }, patience, time.Millisecond)
 	behind := p.waits(t, s, 1)
-	require.Eventually(t, func() bool { return b.keeper.gates.Waiting(p.names.Gate()) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return b.core.gates.Waiting(p.names.Gate()) }, patience, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, within(t, gaveUp), context.Canceled)
 	unlocked(t, both)
@@ -229,7 +229,7 @@ func TestPairRenewal(t *testing.T) {
 		return faults.Pass
 	})
 	results := make(chan wire.Result, locks)
-	c.keeper.arb.Renew(t.Context(), batch, func(_ int, got wire.Result, _ clock.Stamp, _ error) { results <- got })
+	c.core.arbiter.Renew(t.Context(), batch, func(_ int, got wire.Result, _ clock.Stamp, _ error) { results <- got })
 	for i, l := range leases {
 		require.Equal(t, wire.Renewed, within(t, results))
 		require.Greater(t, ends("k"+strconv.Itoa(i), l), granted[i]+9*60e3)

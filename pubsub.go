@@ -47,7 +47,7 @@ type contender struct {
 	single *single
 	wake   clock.Signal
 
-	remark  claim.Report
+	report  claim.Report
 	failure error // of the last poll that ended; nil when it was answered
 	ticket  string
 	holder  string // the owner that was in the way
@@ -61,8 +61,8 @@ type contender struct {
 func (c *contender) Of() *wire.Entry { return &c.entry }
 
 // Wait polls, sleeps until a message or for as long as it is safe, and polls again.
-func (c *contender) Wait(ctx context.Context, remark claim.Report) (node.Grant, error) {
-	c.remark = remark
+func (c *contender) Wait(ctx context.Context, report claim.Report) (node.Grant, error) {
+	c.report = report
 	c.Enter()
 	failing := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
 	for {
@@ -145,8 +145,8 @@ func (c *contender) answered(a *wire.Answer, sent clock.Stamp) {
 // polled keeps what became of a poll, and tells the goroutines that wait at the gate.
 func (c *contender) polled(failure error) {
 	c.failure = failure
-	if c.remark != nil {
-		c.remark(c.entry.Names.Gate(), failure)
+	if c.report != nil {
+		c.report(c.entry.Names.Gate(), failure)
 	}
 }
 

@@ -3,8 +3,6 @@ package relock
 import (
 	"context"
 	"errors"
-	"hash/maphash"
-	"sync/atomic"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
@@ -175,52 +173,6 @@ func (lk *lock) valid(ctx context.Context) error {
 	return nil
 }
 
-// tallies is how many counters of a kind a client has, so that locks which have nothing to do with
-// each other seldom write the same one.
-const tallies = 16
-
-// tally counts what goes on at the locks whose names have one hash, on cache lines of its own.
-type tally struct {
-	_         [8]uint64
-	calls     atomic.Int64 // that are under way
-	lingering atomic.Int64 // holds that lie idle
-}
-
-// tallyOf returns where a lock counts.
-func (k *keeper) tallyOf(names *wire.Names) *tally {
-	return &k.tally[maphash.String(nameSeed, names.Lock)%tallies]
-}
-
-// underWay is how many calls are. One that begins while they are added up may be missed.
-func (k *keeper) underWay() (n int64) {
-	for i := range k.tally {
-		n += k.tally[i].calls.Load()
-	}
-	return n
-}
-
-// begin counts at t a call that is under way, which Close waits for. On a closed client it returns
-// ErrClosed and counts nothing.
-func (k *keeper) begin(t *tally) error {
-	t.calls.Add(1)
-	if k.isClosed() {
-		k.end(t)
-		return ErrClosed
-	}
-	return nil
-}
-
-func (k *keeper) end(t *tally) {
-	if t.calls.Add(-1) == 0 && k.isClosed() {
-		select {
-		case k.idle <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (k *keeper) isClosed() bool { return k.closed.Load() }
-
 // enclosing returns the innermost lease of this lock that ctx carries and that has not been
 // unlocked.
 func (lk *lock) enclosing(ctx context.Context) *Lease {
@@ -313,23 +265,11 @@ func (lk *lock) newClaim(owner string) claim.Claim {
 	if lk.names.Kind.Shared() { // it is not passed on here, so it needs no tokens but one for each part
 		e.Block = lk.parts()
 	}
-	return lk.k.arb.Claim(e)
+	return lk.k.arbiter.Claim(e)
 }
 
 // parts is how much of a lock that several may hold a lease takes.
 func (lk *lock) parts() int { return max(1, lk.amount) }
-
-// entry is a new one. Sharers of an owner do not pass the lock on in memory.
-func (k *keeper) entry(names *wire.Names, owner string, cfg *config) wire.Entry {
-	e := wire.Entry{
-		Names: names, ID: wire.NewID(k.id, k.count.Add(1)), Owner: owner,
-		Lease: cfg.firstLease, Block: cfg.block(), Timeout: cfg.commandTimeout,
-	}
-	if owner != "" {
-		e.Block = 1
-	}
-	return e
-}
 
 // accept starts a lease on a hold that came through the gate, unless the caller has given up.
 func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.Stamp) (*Lease, error) {
@@ -342,15 +282,15 @@ func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.St
 
 // contend waits for the lock with a claim, at its gate or past it.
 func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, seen *call) (*Lease, error) {
-	var remark claim.Report
+	var report claim.Report
 	if atGate {
-		remark = lk.k.remark
+		report = lk.k.report
 	}
-	g, err := c.Wait(wctx, lk.k.plate.asking(c, seen.noticing(remark)))
+	g, err := c.Wait(wctx, lk.k.presence.asking(c, seen.noticing(report)))
 	if err == nil {
 		return lk.startFirst(ctx, c, g, atGate, seen.how())
 	}
-	err = lk.k.plate.named(lk.explain(wctx, err, c))
+	err = lk.k.presence.named(lk.explain(wctx, err, c))
 	// The queued entry goes to the next goroutine here, which so inherits its place; else it is
 	// abandoned.
 	if !atGate {

@@ -26,7 +26,7 @@ func relay(t *testing.T, c *Client, passes, answered int, turn func(i int), opts
 		tripOf(l, 0)
 		turn(i)
 		next = waitWith(t.Context(), t, m)
-		require.Eventually(t, func() bool { return c.keeper.gates.Waiting(m.names.Gate()) }, patience, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return c.core.gates.Waiting(m.names.Gate()) }, patience, 10*time.Microsecond)
 		require.Eventually(t, func() bool {
 			l.h.mu.Lock()
 			defer l.h.mu.Unlock()
@@ -89,7 +89,7 @@ func TestShortBlocksAreNotFollowed(t *testing.T) {
 		l := within(t, next)
 		tripOf(l, time.Hour)
 		next = waitWith(t.Context(), t, m)
-		require.Eventually(t, func() bool { return c.keeper.gates.Waiting(m.names.Gate()) }, patience, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return c.core.gates.Waiting(m.names.Gate()) }, patience, 10*time.Microsecond)
 		require.NoError(t, l.Unlock(t.Context()))
 	}
 	require.NoError(t, within(t, next).Unlock(t.Context()))
@@ -166,7 +166,7 @@ func TestNobodyRefillsWhatOthersWant(t *testing.T) {
 	m := c.Mutex("k")
 	l, err := m.Lock(t.Context())
 	require.NoError(t, err)
-	arb := c.keeper.arb.(*single)
+	arb := c.core.arbiter.(*single)
 	refill := func() int64 {
 		got, err := arb.node.Debug().Wire.Refill(t.Context(), wire.Plain, l.h.entry)
 		require.NoError(t, err)

@@ -68,7 +68,7 @@ func renewalsOf(t *testing.T, c *Client, leases []*Lease, count int) map[string]
 	got := make(map[string]wire.Result)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c.keeper.arb.Renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
+	c.core.arbiter.Renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
 		mu.Lock()
 		defer mu.Unlock()
 		name := batch[i].Claim.Of().Names.Lock
@@ -249,7 +249,7 @@ func TestSlowAnswersLengthenNoLease(t *testing.T) {
 		"renewal": {faults.Script("renew"), false, func(c *Client, l, _ *Lease) (*Lease, error) {
 			batch := []claim.Renewal{{Claim: l.h.claim, Lease: lease}}
 			var failed error
-			c.keeper.arb.Renew(ctx, batch, func(_ int, r wire.Result, sent clock.Stamp, err error) {
+			c.core.arbiter.Renew(ctx, batch, func(_ int, r wire.Result, sent clock.Stamp, err error) {
 				l.h.settle(batch[0], r, sent, err)
 				failed = err
 			})

@@ -59,7 +59,7 @@ func (h *hold) settled(r claim.Renewal, got wire.Result, sent clock.Stamp) (news
 			h.term.AskAgain(now)
 		}
 	}
-	h.k.dog.schedule(h, h.next(now), now)
+	h.k.watchdog.schedule(h, h.next(now), now)
 	return news
 }
 
@@ -74,7 +74,7 @@ func (h *hold) Doubt() {
 	defer h.mu.Unlock()
 	if h.fate.live() {
 		h.term.Doubt(now)
-		h.k.dog.schedule(h, h.next(now), now)
+		h.k.watchdog.schedule(h, h.next(now), now)
 	}
 }
 
@@ -88,7 +88,7 @@ func (h *hold) Wanted(sure bool) {
 		close(h.notice)
 	}
 	if h.rest.Idle {
-		h.k.dog.schedule(h, look{at: now}, now)
+		h.k.watchdog.schedule(h, look{at: now}, now)
 	}
 	h.mu.Unlock()
 	if news {
@@ -134,6 +134,6 @@ func (h *hold) tick(now clock.Stamp) (r claim.Renewal, renew bool) {
 	}
 	next := h.next(now)
 	h.lookAt = next.at
-	h.k.dog.schedule(h, next, now)
+	h.k.watchdog.schedule(h, next, now)
 	return r, renew
 }

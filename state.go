@@ -75,13 +75,13 @@ func (lk *lock) inspect(ctx context.Context) (State, error) {
 		return State{}, outward(err)
 	}
 	defer lk.k.end(lk.tally)
-	st, err := lk.k.arb.Inspect(ctx, lk.names)
+	st, err := lk.k.arbiter.Inspect(ctx, lk.names)
 	if err != nil {
 		return State{}, outward(err)
 	}
 	return State{
 		Held: st.Held, Holder: st.Holder, Count: st.Count, TTL: st.TTL, Waiters: st.Waiters,
-		Token: st.Token, HolderToken: st.HolderToken, By: lk.k.plate.whois(ctx, st.Client),
+		Token: st.Token, HolderToken: st.HolderToken, By: lk.k.presence.whois(ctx, st.Client),
 	}, nil
 }
 
@@ -98,6 +98,6 @@ func (lk *lock) force(ctx context.Context) (bool, error) {
 		return false, outward(err)
 	}
 	defer lk.k.end(lk.tally)
-	freed, err := lk.k.arb.Force(ctx, lk.names)
+	freed, err := lk.k.arbiter.Force(ctx, lk.names)
 	return freed, outward(err)
 }

@@ -48,7 +48,7 @@ func (c *Client) Stats() Stats {
 	if k == nil {
 		return Stats{}
 	}
-	nodes := k.arb.Nodes()
+	nodes := k.arbiter.Nodes()
 	all := Stats{Commands: make([]CommandStats, 0, len(nodes)*driver.Ops)}
 	for i, n := range nodes {
 		at := 0

@@ -144,8 +144,8 @@ func TestWhatLingersTakesNothingAlong(t *testing.T) {
 		time.Sleep(linger/2 - 2*time.Millisecond)
 		synctest.Wait()
 		now := clock.Now()
-		due := c.keeper.dog.take(now.Add(12*time.Millisecond), false) // as if it were so late
-		c.keeper.dog.look(due, now)
+		due := c.core.watchdog.take(now.Add(12*time.Millisecond), false) // as if it were so late
+		c.core.watchdog.look(due, now)
 		require.NotEmpty(t, due)
 		require.LessOrEqual(t, len(due), 2*(12+int(tenure.Grain/time.Millisecond)), "two a millisecond, of grains that end in time")
 		require.Equal(t, locks, idleAt(c), "and it is not")
@@ -233,7 +233,7 @@ func TestLateConfirmationRevivesNothing(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		c.keeper.dog.remove(l.h) // a watchdog that is not run in time
+		c.core.watchdog.remove(l.h) // a watchdog that is not run in time
 		sent := clock.Now()
 		time.Sleep(defaultLease)
 		l.h.settle(claim.Renewal{Claim: l.h.claim, Lease: defaultLease}, wire.Renewed, sent.Add(time.Second), nil)

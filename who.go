@@ -54,15 +54,15 @@ type Holder struct {
 // String is as in "billing on pod-7f9c (pid 12)", and "" for the zero Holder.
 func (h Holder) String() string { return wire.Card(h).String() }
 
-// plate is what a client says of itself, at each Redis. The watchdog calls round; a write is never
+// presence is what a client says of itself, at each Redis. The watchdog calls round; a write is never
 // waited for but by Close. A write that comes later than Close's deletion stands for p.stay at most:
 // all that is written ends by itself.
-type plate struct {
+type presence struct {
 	client string // uuid
 	card   wire.Card
 	stay   time.Duration // how long Redis keeps it
 	enough int           // nodes that do not know a client, to believe that none does
-	posts  []*post
+	posts  []*presenceAt
 	writes sync.WaitGroup
 	left   atomic.Bool // by Close: locks that go on until their leases end
 
@@ -81,27 +81,27 @@ type plate struct {
 // kept of them.
 const maxCards = 256
 
-// post is where a plate stands.
-type post struct {
+// presenceAt is a presence at one Redis.
+type presenceAt struct {
 	node   *node.Node
 	due    clock.Stamp // when to write next
 	out    bool        // a write is under way
 	stands bool        // one was sent, and was not refused
 }
 
-// newPlate is nil for a client without a name.
-func newPlate(id string, cfg *config, arb claim.Arbiter) *plate {
+// newPresence is nil for a client without a name.
+func newPresence(id string, cfg *config, arb claim.Arbiter) *presence {
 	if cfg.name == "" {
 		return nil
 	}
 	host, _ := os.Hostname()
-	p := &plate{client: id, stay: cfg.lease, enough: cfg.quorumSize(), card: wire.Card{
+	p := &presence{client: id, stay: cfg.lease, enough: cfg.quorumSize(), card: wire.Card{
 		Name: cfg.name, Host: host, PID: os.Getpid(), Started: time.UnixMilli(time.Now().UnixMilli()), Version: version(),
 	}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.cards = make(map[string]wire.Card)
 	for _, n := range arb.Nodes() {
-		p.posts = append(p.posts, &post{node: n})
+		p.posts = append(p.posts, &presenceAt{node: n})
 	}
 	return p
 }
@@ -122,7 +122,7 @@ var version = sync.OnceValue(func() string {
 })
 
 // rounds is what the watchdog is to call beside renewals, nil for nothing.
-func (p *plate) rounds() besideFunc {
+func (p *presence) rounds() besideFunc {
 	if p == nil {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (p *plate) rounds() besideFunc {
 }
 
 // round writes where that is due, in the background, and returns when to come again.
-func (p *plate) round(now clock.Stamp) clock.Stamp {
+func (p *presence) round(now clock.Stamp) clock.Stamp {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := clock.Never()
@@ -148,7 +148,7 @@ func (p *plate) round(now clock.Stamp) clock.Stamp {
 }
 
 // write is one write. A Redis that refuses it is left alone for as long as it would have stood.
-func (p *plate) write(at *post) {
+func (p *presence) write(at *presenceAt) {
 	err := at.node.Introduce(context.Background(), p.client, &p.card, p.stay)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,14 +159,14 @@ func (p *plate) write(at *post) {
 }
 
 // stays notes that Close leaves a lock to its lease, which should go on saying whose it is.
-func (p *plate) stays() {
+func (p *presence) stays() {
 	if p != nil {
 		p.left.Store(true)
 	}
 }
 
-// close takes the plate away, unless it has to stay. The watchdog has ended before.
-func (p *plate) close() {
+// close takes it away, unless it has to stay. The watchdog has ended before.
+func (p *presence) close() {
 	if p == nil {
 		return
 	}
@@ -187,7 +187,7 @@ func (p *plate) close() {
 }
 
 // whois asks what a client says of itself.
-func (p *plate) whois(ctx context.Context, client string) Holder {
+func (p *presence) whois(ctx context.Context, client string) Holder {
 	switch {
 	case p == nil || client == "":
 		return Holder{}
@@ -199,15 +199,15 @@ func (p *plate) whois(ctx context.Context, client string) Holder {
 }
 
 // named adds to the error of a busy lock the client that holds it, as far as that is known.
-func (p *plate) named(err error) error {
+func (p *presence) named(err error) error {
 	if held, is := err.(*wire.HeldError); is {
 		held.By = p.known(held.Holder)
 	}
 	return err
 }
 
-// asking is a remark that asks, too, which client holds what c waits for.
-func (p *plate) asking(c claim.Claim, then claim.Report) claim.Report {
+// asking is a report that asks, too, which client holds what c waits for.
+func (p *presence) asking(c claim.Claim, then claim.Report) claim.Report {
 	if p == nil {
 		return then
 	}
@@ -223,7 +223,7 @@ func (p *plate) asking(c claim.Claim, then claim.Report) claim.Report {
 // known is what is known of a holder's client. It waits for nothing: what was not read since the last
 // turn is asked for in the background. Until it is answered the older card counts, since a client
 // says the same of itself for as long as it lives.
-func (p *plate) known(holder string) wire.Card {
+func (p *presence) known(holder string) wire.Card {
 	if p == nil {
 		return wire.Card{}
 	}
@@ -255,8 +255,8 @@ func (p *plate) known(holder string) wire.Card {
 }
 
 // ask asks for the clients that are wanted, one after the other. Where that fails, say for want of rights, none
-// is asked for as long as the plate's own would have stood.
-func (p *plate) ask() {
+// is asked for as long as the presence's own would have stood.
+func (p *presence) ask() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.wanted) > 0 {
@@ -273,7 +273,7 @@ func (p *plate) ask() {
 }
 
 // read asks for a client's card, until one Redis knows it, or enough do not. What is sure is kept.
-func (p *plate) read(ctx context.Context, client string) (card wire.Card, sure bool) {
+func (p *presence) read(ctx context.Context, client string) (card wire.Card, sure bool) {
 	var asked sync.WaitGroup
 	defer asked.Wait()
 	ctx, cancel := context.WithCancel(ctx)

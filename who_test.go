@@ -42,7 +42,7 @@ func fades(t *testing.T, servers ...*redistest.Server) {
 
 // hasten makes what a client says due again. The watchdog looks once a second while there are holds.
 func hasten(c *Client) {
-	p := c.keeper.plate
+	p := c.core.presence
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, at := range p.posts {
@@ -111,9 +111,9 @@ func TestNamelessClientsAskNobody(t *testing.T) {
 	before := calls()
 	_ = stateOf(t, nameless.Mutex("k"))
 	require.Equal(t, before+1, calls(), "the lock's")
-	require.Nil(t, nameless.keeper.plate.rounds())
+	require.Nil(t, nameless.core.presence.rounds())
 	empty := newClient(t, s.Client(), WithClientName(""))
-	require.Nil(t, empty.keeper.plate)
+	require.Nil(t, empty.core.presence)
 }
 
 // Who has a lock under WithOwner is told where one client has it alone; a lock of Redisson's costs no question.
@@ -252,12 +252,12 @@ func clientsOf(servers []*redistest.Server) (nodes []rueidis.Client) {
 // refused waits until all of c's Redis have refused to be told, and requires that none is asked again within a lease.
 func refused(t *testing.T, c *Client) {
 	t.Helper()
-	p := c.keeper.plate
+	p := c.core.presence
 	until := func(due func(left time.Duration) bool) bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		now := clock.Now()
-		return !slices.ContainsFunc(p.posts, func(at *post) bool { return at.out || at.due.IsZero() || !due(at.due.Until(now)) })
+		return !slices.ContainsFunc(p.posts, func(at *presenceAt) bool { return at.out || at.due.IsZero() || !due(at.due.Until(now)) })
 	}
 	// One that does not answer in time is asked again after a third.
 	require.Eventually(t, func() bool { return until(func(left time.Duration) bool { return left > p.stay*2/3 }) },
@@ -490,7 +490,7 @@ func questions(c *Client) (n uint64) {
 // answered waits until a client asks nobody any more who he is.
 func answered(t *testing.T, c *Client) {
 	t.Helper()
-	p := c.keeper.plate
+	p := c.core.presence
 	require.Eventually(t, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -500,7 +500,7 @@ func answered(t *testing.T, c *Client) {
 
 // turned makes all that a client knows of others older.
 func turned(c *Client) {
-	p := c.keeper.plate
+	p := c.core.presence
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turn = clock.Stamp{}
@@ -527,7 +527,7 @@ func TestHeldErrorsNameTheHolder(t *testing.T) {
 			l, err := c.Mutex("k").Lock(t.Context())
 			require.NoError(t, err)
 			stands(t, c, servers...)
-			billing := Holder(c.keeper.plate.card)
+			billing := Holder(c.core.presence.card)
 
 			first := refusedBy(t, d, "k")
 			require.Zero(t, first.By, "it is not waited for")
@@ -549,7 +549,7 @@ func TestHeldErrorsNameTheHolder(t *testing.T) {
 				_, err := waits.Mutex("k").Lock(ctx)
 				failed <- err
 			}()
-			p := waits.keeper.plate
+			p := waits.core.presence
 			require.Eventually(t, func() bool {
 				p.mu.Lock()
 				defer p.mu.Unlock()
@@ -628,7 +628,7 @@ func TestHoldersAreAskedForOnceInATurn(t *testing.T) {
 // However many hold locks, a client asks for so many in a turn, and keeps no more of them.
 func TestHoldersThatAreKeptAreBounded(t *testing.T) {
 	c := newClient(t, redistest.Start(t).Client(), WithClientName("ops"))
-	p := c.keeper.plate
+	p := c.core.presence
 	for range 3 {
 		before := questions(c)
 		for range 3 * maxCards {
@@ -665,7 +665,7 @@ func TestForbiddenQuestionsAreAskedOnceInALease(t *testing.T) {
 		require.NoError(t, l.Unlock(t.Context()))
 	}
 	require.Equal(t, uint64(1), questions(c))
-	p := c.keeper.plate
+	p := c.core.presence
 	p.mu.Lock()
 	left := p.rested.Until(clock.Now())
 	p.rested = clock.Stamp{}
@@ -690,7 +690,7 @@ func TestUnansweredQuestionsHarmNothing(t *testing.T) {
 		require.Zero(t, refusedBy(t, c, "k").By)
 	}
 	c.Close()
-	p := c.keeper.plate
+	p := c.core.presence
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	require.Empty(t, p.wanted)

@@ -125,9 +125,13 @@ func (w *World) silentSince(t Try, p *process, q *questions, began time.Time, er
 	if p.calls > 1 || len(q.out) > 0 || p.subscribing > 0 || !p.failed.Before(lately) || w.forbade {
 		return
 	}
-	heard := 0
+	heard, own := 0, w.plan.Timeout() // a lock of a shorter lease has less time for a command
+	if t.Lease > 0 {
+		own = min(own, time.Duration(float64(own)*float64(t.Lease)/float64(w.plan.Longest())))
+	}
 	for i, n := range w.nodes {
-		if one := q.asked[i]; one.asks && !one.sent.Before(began) && one.answered.Before(now) && !n.off {
+		one := q.asked[i]
+		if one.asks && !one.sent.Before(began) && one.answered.Before(now) && one.answered.Sub(one.sent) < own && !n.off {
 			heard++
 		}
 	}
