@@ -79,8 +79,8 @@ type Redis interface {
 	Close(ctx context.Context)
 }
 
-// Handler receives what comes over subscriptions, one call at a time for each connection. It must
-// not block.
+// Handler receives what comes over subscriptions, in its order and one call at a time for each
+// connection. It must not block.
 type Handler interface {
 	// Subscribed is called for each channel when the server has confirmed its subscription, never
 	// before. It may be called again for a channel that is subscribed: the client library may have

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -123,11 +124,35 @@ func (l *brokenLine) Close() {
 	l.Listener.Close()
 }
 
-// scattered passes messages on in goroutines of their own.
-type scattered struct{ driver.Handler }
+// swapped passes each second message on before the one that came before it.
+type swapped struct {
+	driver.Handler
+	first string
+}
 
-func (s scattered) Message(channel, message string) {
-	go func() { s.Handler.Message(channel, message) }()
+func (s *swapped) Message(channel, message string) {
+	if s.first == "" {
+		s.first = message
+		return
+	}
+	s.Handler.Message(channel, message)
+	s.Handler.Message(channel, s.first)
+	s.first = ""
+}
+
+// crowded tells of a subscription in two goroutines, again and again.
+type crowded struct{ driver.Handler }
+
+func (c crowded) Subscribed(channel string) {
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			for range 100 {
+				c.Handler.Subscribed(channel)
+			}
+		})
+	}
+	both.Wait()
 }
 
 // changed changes the parts of a list.
@@ -398,8 +423,11 @@ var flaws = map[string]struct {
 			}
 		}
 	}},
-	"tells two messages at once": {"listen", "", func(_ testing.TB, b *broken) {
-		b.handle = func(h driver.Handler) driver.Handler { return scattered{h} }
+	"tells messages out of order": {"listen", "Not equal", func(_ testing.TB, b *broken) {
+		b.handle = func(h driver.Handler) driver.Handler { return &swapped{Handler: h} }
+	}},
+	"calls its handler twice at once": {"listen", "called once at a time", func(_ testing.TB, b *broken) {
+		b.handle = func(h driver.Handler) driver.Handler { return crowded{h} }
 	}},
 	"asks several nodes": {"a Cluster's commands", "one node answers all", func(_ testing.TB, b *broken) {
 		b.do = func(ctx context.Context, commands [][]string) ([]driver.Value, error) {

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -26,6 +27,7 @@ func (e *ear) enter(call func()) {
 	if !e.busy.CompareAndSwap(false, true) {
 		e.together.Store(true)
 	}
+	runtime.Gosched() // so that a second call would come in between
 	call()
 	e.busy.Store(false)
 }
