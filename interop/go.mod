@@ -1,6 +1,6 @@
 module github.com/relock-go/relock/interop
 
-go 1.25.0
+go 1.26.0
 
 replace github.com/relock-go/relock => ../
 
@@ -13,5 +13,6 @@ require (
 require (
 	github.com/google/uuid v1.6.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
 )
