@@ -125,6 +125,9 @@ func (w *World) closed(p *process, began time.Time) {
 					w.failed(name, "p%d has closed and left %s on node %d", p.index, id, n.index)
 				}
 			})
+			if w.torn[name] { // it may have queued its entry again, behind the sweep; a hand-over takes that out
+				continue
+			}
 			w.glimpse.line = n.server.Line(w.form.queueOf(name), w.glimpse.line[:0])
 			for _, waiter := range w.glimpse.line {
 				if id, client := waiterOf(waiter.Member); client == p.client.ID() && left(id) {

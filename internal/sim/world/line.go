@@ -296,6 +296,9 @@ func (l *line) execute(c *command, answered bool) {
 	}
 	l.w.executed(l, c, v, answered)
 	if !answered {
+		if v.Err() != nil {
+			l.w.torn[c.lock] = true
+		}
 		return
 	}
 	switch {

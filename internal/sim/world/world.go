@@ -81,6 +81,7 @@ type World struct {
 	serving bool               // all faults are over, and each process is given each lock
 	tenures map[string]*tenure // by lock
 	ran     map[work]int       // scripts that ran, but for those that a server did not know
+	torn    map[string]bool    // locks of which a run that no process asked for was refused, perhaps in its middle
 	forbade bool               // rights were taken away: channels are asked for again only after a while
 	labels  map[string]string  // of clients, by their uuid
 	what    string             // the violation
@@ -128,7 +129,7 @@ func perform(t *testing.T, plan *Plan, o Options) (res *Result) {
 func newWorld(plan *Plan, o Options) *World {
 	w := &World{
 		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, options: o, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{},
-		javas: map[string]bool{}, stays: map[string]*stay{}, tenures: map[string]*tenure{}, ran: map[work]int{},
+		javas: map[string]bool{}, stays: map[string]*stay{}, torn: map[string]bool{}, tenures: map[string]*tenure{}, ran: map[work]int{},
 		labels: map[string]string{}, events: map[int64][]event{}, left: newPortion(o),
 	}
 	w.fates = newFates(plan, w.left.faults)
