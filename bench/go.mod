@@ -10,7 +10,8 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
-	github.com/relock-go/relock v0.0.0-00010101000000-000000000000
+	github.com/relock-go/relock v0.1.0
+	github.com/relock-go/relock/contrib/relockgoredis v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
@@ -38,3 +39,5 @@ require (
 )
 
 replace github.com/relock-go/relock => ../
+
+replace github.com/relock-go/relock/contrib/relockgoredis => ../contrib/relockgoredis

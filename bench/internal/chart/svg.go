@@ -29,18 +29,19 @@ type look struct {
 
 func lookOf(peer string) look {
 	looks := map[string]look{
-		"relock":        {"relock", false, true, "circle"},
-		"relock-remote": {"relock", true, true, "circle"},
-		"redsync":       {"redsync", false, false, "square"},
-		"redislock":     {"redislock", false, false, "diamond"},
-		"rueidislock":   {"rueidislock", false, false, "up"},
-		"spin":          {"spin", false, false, "down"},
-		"retry":         {"retry", true, false, "square"},
-		"etcd":          {"etcd", false, false, "diamond"},
-		"redisson":      {"redisson", false, false, "up"},
-		"redisson-fair": {"redisson", true, false, "down"},
-		"relock-cached": {"cached", false, true, "diamond"},
-		"relock-linger": {"cached", true, true, "diamond"},
+		"relock":         {"relock", false, true, "circle"},
+		"relock-remote":  {"relock", true, true, "circle"},
+		"relock-goredis": {"relock", true, true, "square"},
+		"redsync":        {"redsync", false, false, "square"},
+		"redislock":      {"redislock", false, false, "diamond"},
+		"rueidislock":    {"rueidislock", false, false, "up"},
+		"spin":           {"spin", false, false, "down"},
+		"retry":          {"retry", true, false, "square"},
+		"etcd":           {"etcd", false, false, "diamond"},
+		"redisson":       {"redisson", false, false, "up"},
+		"redisson-fair":  {"redisson", true, false, "down"},
+		"relock-cached":  {"cached", false, true, "diamond"},
+		"relock-linger":  {"cached", true, true, "diamond"},
 	}
 	if l, ok := looks[peer]; ok {
 		return l

@@ -75,7 +75,7 @@ type Spec struct {
 // All returns the peers of a run in the order of its tables.
 func All() []Spec {
 	return []Spec{
-		relockSpec(), relockRemoteSpec(), relockCachedSpec(), relockLingerSpec(), redsyncSpec(), redislockSpec(), rueidislockSpec(), spinSpec(), retrySpec(),
+		relockSpec(), relockRemoteSpec(), relockCachedSpec(), relockLingerSpec(), relockGoRedisSpec(), redsyncSpec(), redislockSpec(), rueidislockSpec(), spinSpec(), retrySpec(),
 		etcdSpec(), redissonSpec("redisson"), redissonSpec("redisson-fair"), rawSpec(), oneNodeSpec(), noneSpec(),
 	}
 }

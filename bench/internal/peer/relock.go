@@ -5,9 +5,11 @@ import (
 	"sync"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/contrib/relockgoredis"
 )
 
 func relockSpec() Spec {
@@ -82,8 +84,8 @@ func oneNodeSpec() Spec {
 }
 
 type relockPeer struct {
-	nodes []rueidis.Client
-	locks *relock.Client
+	disconnect func()
+	locks      *relock.Client
 }
 
 func openRelock(e Env, opts ...relock.Option) (*relockPeer, error) {
@@ -94,11 +96,44 @@ func openRelock(e Env, opts ...relock.Option) (*relockPeer, error) {
 	if e.Lease > 0 {
 		opts = append(opts, relock.WithLease(e.Lease))
 	}
-	p := &relockPeer{nodes: nodes}
+	return locksOver(e, nodes, relock.New, relock.NewRedlock, rueidis.Client.Close, opts)
+}
+
+// relockGoRedisSpec is relock over the client library that redsync and redislock use.
+func relockGoRedisSpec() Spec {
+	s := relockSpec()
+	s.Name, s.Module = "relock-goredis", "github.com/relock-go/relock/contrib/relockgoredis"
+	s.Setup = "relock over go-redis with default options of both, by contrib/relockgoredis"
+	s.Open = func(e Env) (Peer, error) {
+		nodes, err := connectAll(e, Env.goRedisClient, closeGoRedis)
+		if err != nil {
+			return nil, err
+		}
+		var opts []relock.Option
+		if e.Lease > 0 {
+			opts = append(opts, relock.WithLease(e.Lease))
+		}
+		return opened(locksOver(e, nodes, relockgoredis.New, relockgoredis.NewRedlock, closeGoRedis, opts))
+	}
+	return s
+}
+
+func closeGoRedis(rdb goredis.UniversalClient) { _ = rdb.Close() }
+
+// locksOver makes locks over clients of any library, which are closed with them.
+func locksOver[C any](e Env, nodes []C, one func(C, ...relock.Option) (*relock.Client, error),
+	many func([]C, ...relock.Option) (*relock.Client, error), disconnect func(C), opts []relock.Option,
+) (*relockPeer, error) {
+	p := &relockPeer{disconnect: func() {
+		for _, rdb := range nodes {
+			disconnect(rdb)
+		}
+	}}
+	var err error
 	if len(e.Nodes) > 0 {
-		p.locks, err = relock.NewRedlock(nodes, opts...)
+		p.locks, err = many(nodes, opts...)
 	} else {
-		p.locks, err = relock.New(nodes[0], opts...)
+		p.locks, err = one(nodes[0], opts...)
 	}
 	if err != nil {
 		p.disconnect()
@@ -126,10 +161,4 @@ func (p *relockPeer) Lock(ctx context.Context, key string) (Held, error) {
 func (p *relockPeer) Close() {
 	p.locks.Close()
 	p.disconnect()
-}
-
-func (p *relockPeer) disconnect() {
-	for _, rdb := range p.nodes {
-		rdb.Close()
-	}
 }
