@@ -42,6 +42,16 @@ test: redis ## run the tests of the library and of the command
 test-goredis: redis ## the library's tests over go-redis in place of rueidis
 	go test -count=1 $(GOREDIS) .
 
+goredis-oldest: redis ## contrib/relockgoredis with the oldest go-redis that it works with
+	@cd contrib/relockgoredis && dir=$$(mktemp -d) && cp go.mod $$dir/go.mod && cp go.sum $$dir/go.sum && \
+		go mod edit -replace $(LIBRARY)=$(CURDIR) $$dir/go.mod && \
+		GOWORK=off go list -modfile=$$dir/go.mod -m github.com/redis/go-redis/v9 && \
+		GOWORK=off go test -modfile=$$dir/go.mod -mod=mod -count=1 . ; ended=$$?; rm -rf $$dir; exit $$ended
+
+cross: ## build for other systems and processors
+	@for on in windows/amd64 darwin/arm64 linux/arm64 linux/386; do echo $$on; \
+		for m in . cmd/relock $(CONTRIB); do (cd $$m && GOOS=$${on%/*} GOARCH=$${on#*/} go build ./...) || exit 1; done; done
+
 race: redis ## the same under the race detector
 	go test -race -count=1 $(PACKAGES)
 
@@ -104,4 +114,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus test test-goredis race contrib integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus test test-goredis goredis-oldest cross race contrib integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
