@@ -55,7 +55,7 @@ func TestVariablesAreBlamed(t *testing.T) {
 	t.Setenv("RELOCK_TLS", "perhaps")
 	got = relockRun("inspect", "orders")
 	require.Equal(t, statusUsage, got.status)
-	require.Contains(t, got.err, `RELOCK_TLS: strconv.ParseBool: parsing "perhaps"`)
+	require.Contains(t, got.err, "RELOCK_TLS: must be true or false")
 }
 
 func TestPasswords(t *testing.T) {
