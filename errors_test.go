@@ -193,7 +193,7 @@ func TestOwnersOfOthersAreEscaped(t *testing.T) {
 		c, other := open(), open()
 		l, err := other.Mutex("k").Lock(WithOwner(t.Context(), forged))
 		require.NoError(t, err, name)
-		standsAt(t, "k", servers...)
+		onAll(t, servers, "k")
 		_, err = c.Mutex("k").TryLock(t.Context())
 		var held *HeldError
 		require.ErrorAs(t, err, &held, name)

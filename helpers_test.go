@@ -9,6 +9,8 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/drivertest"
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -74,3 +76,25 @@ func rights(t *testing.T, prefix string) [][]string {
 
 // mutexOf is the Mutex that a lease is of.
 func mutexOf(l *Lease) *Mutex { return &Mutex{*l.of} }
+
+// tapped returns a client over servers and where each has its faults.
+func tapped(t *testing.T, servers []*redistest.Server, opts ...Option) (*Client, []*faults.Client) {
+	t.Helper()
+	var nodes []rueidis.Client
+	var taps []*faults.Client
+	for _, s := range servers {
+		w := faulty(s)
+		nodes, taps = append(nodes, w), append(taps, w)
+	}
+	if len(servers) == 1 {
+		return newClient(t, nodes[0], opts...), taps
+	}
+	c, err := NewRedlock(nodes, opts...)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c, taps
+}
+
+func nothing(context.Context) error { return nil }
+
+const counterOfK = "redisson_lock_token:{k}"

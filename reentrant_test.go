@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -325,4 +326,34 @@ func TestStateTellsWaitersAndToken(t *testing.T) {
 	cancel()
 	within(t, done)
 	require.NoError(t, l.Unlock(context.Background()))
+}
+
+// Thousands may share an owner: State names the owner, and who waits does not read them all at each poll.
+func TestManySharers(t *testing.T) {
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		const sharers = 4000
+		ctx := WithOwner(t.Context(), "job")
+		l, err := c.Mutex("k").Lock(ctx)
+		require.NoError(t, err)
+		onAll(t, servers, "k")
+		for _, s := range servers {
+			s.Do("EVAL", "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', 'k', ARGV[2] .. i, 1) end "+
+				"return redis.call('HINCRBY', 'k', 'job', ARGV[1])", "0", strconv.Itoa(sharers), "00000000-0000-4000-8000-000000000000:")
+			s.ResetCommandCounts()
+		}
+		st, err := c.Mutex("k").State(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "job", st.Holder)
+		require.Equal(t, sharers+1, st.Count)
+		if len(servers) == 1 {
+			require.Equal(t, l.Token(), st.HolderToken)
+		}
+		_, err = c.Mutex("k").TryLock(t.Context())
+		var held *HeldError
+		require.ErrorAs(t, err, &held)
+		require.Equal(t, "job", held.Holder)
+		for _, s := range servers {
+			require.Zero(t, s.CommandCounts()["hkeys"])
+		}
+	})
 }
