@@ -40,7 +40,7 @@ test: redis ## run the tests of the library and of the command
 	go test $(PACKAGES)
 
 test-goredis: redis ## the library's tests over go-redis in place of rueidis
-	go test -count=1 $(GOREDIS) .
+	go test -count=1 $(GOREDIS) . ./internal/link ./internal/quorum ./internal/wire ./lua
 
 goredis-oldest: redis ## contrib/relockgoredis with the oldest go-redis that it works with
 	@cd contrib/relockgoredis && dir=$$(mktemp -d) && cp go.mod $$dir/go.mod && cp go.sum $$dir/go.sum && \

@@ -1,12 +1,54 @@
 package relock
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 )
+
+func TestUnusableOptions(t *testing.T) {
+	_, err := New(nil)
+	require.ErrorIs(t, err, ErrInvalidOption)
+	rdb := ownRedis(t)
+	for _, c := range []struct {
+		option Option
+		why    string
+	}{
+		{WithLease(99 * time.Millisecond), "WithLease"},
+		{WithLease(-time.Second), "WithLease"},
+		{WithLease(400 * 24 * time.Hour), "WithLease"},
+		{WithFixedLease(0), "WithFixedLease"},
+		{WithMaxHold(time.Nanosecond), "WithMaxHold"},
+		{WithWait(0), "use TryLock"},
+		{WithWait(-time.Second), "WithWait"},
+		{WithLocalHandoff(0, time.Second), "WithLocalHandoff"},
+		{WithLocalHandoff(1, -time.Second), "negative"},
+		{WithCommandTimeout(0), "WithCommandTimeout"},
+		{WithCommandTimeout(time.Minute), "a third of it at most"},
+		{Option{}, "use a With function"},
+		{WithPubSub(7), "WithPubSub"},
+		{WithNamePrefix(strings.Repeat("x", 1024)), "1024 bytes"},
+		{WithLogger(nil), "the logger is nil"},
+	} {
+		_, err := New(rdb, c.option)
+		require.ErrorIs(t, err, ErrInvalidOption)
+		require.ErrorContains(t, err, c.why)
+	}
+	locks := newClient(t, rdb)
+	_, err = locks.Mutex("k", WithPubSub(PubSubPlain)).Lock(context.Background())
+	require.ErrorIs(t, err, ErrInvalidOption)
+	require.ErrorContains(t, err, "belongs to New")
+	_, err = locks.Mutex("k", WithLease(time.Millisecond)).TryLock(context.Background())
+	require.ErrorIs(t, err, ErrInvalidOption)
+	l, err := locks.Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	require.ErrorIs(t, l.Extend(context.Background(), -time.Second), ErrInvalidOption)
+	require.NoError(t, l.Unlock(context.Background()))
+}
 
 // What the guard waits is the user's word where it was given, and follows the lease only where it was not.
 func TestRestartGuardOption(t *testing.T) {
@@ -98,5 +140,19 @@ func TestDefaultTokenRetention(t *testing.T) {
 		cfg, err := defaultConfig().with(c.opts, true)
 		require.NoError(t, err)
 		require.Equal(t, c.want, cfg.retention)
+	}
+}
+
+func TestUnusableOwners(t *testing.T) {
+	m := newClient(t, ownRedis(t)).Mutex("k")
+	for _, id := range []string{"", strings.Repeat("o", 257), "relock:vote"} {
+		ctx := WithOwner(context.Background(), id)
+		_, err := m.Lock(ctx)
+		require.ErrorIs(t, err, ErrInvalidOwner)
+		_, err = m.TryLock(ctx)
+		require.ErrorIs(t, err, ErrInvalidOwner)
+		l, err := m.Lock(Detach(ctx))
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock(ctx))
 	}
 }

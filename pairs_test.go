@@ -305,7 +305,7 @@ func TestPairsGoTogether(t *testing.T) {
 	tap := faulty(s)
 	c := newClient(t, tap)
 	unlocked(t, c.Pair("warm", 1).holds(t))
-	leases, errs := lockTogether(t, tap, func(name string) (*Lease, error) { return c.Pair(name, 1).Lock(t.Context()) })
+	leases, errs := faults.Together(t, tap, func(name string) (*Lease, error) { return c.Pair(name, 1).Lock(t.Context()) })
 	for i, err := range errs {
 		require.NoError(t, err)
 		require.Equal(t, "1", s.Do("ZCARD", fmt.Sprintf("relock_pair:{lock-%[1]d}:lock-%[1]d", i)))

@@ -581,3 +581,66 @@ func TestDeposedIsToldOnSubscribing(t *testing.T) {
 	}
 	require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 }
+
+// A Redis that is out of memory lets go of a lock although somebody here is to be queued in the same step.
+func TestOutOfMemoryLetsGoWithALocalWaiter(t *testing.T) {
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		l, err := c.Mutex("k").Lock(t.Context())
+		require.NoError(t, err)
+		onAll(t, servers, "k")
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			if l, err := c.Mutex("k").Lock(ctx); err == nil {
+				_ = l.Unlock(ctx)
+			}
+		}()
+		lined(t, c, "k")
+		for _, s := range servers {
+			s.Do("CONFIG", "SET", "maxmemory", "1")
+		}
+		require.NoError(t, l.Unlock(t.Context()))
+		cancel()
+		within(t, gone)
+	}, WithLocalHandoff(1, 0))
+}
+
+// A lock whose lease cannot be set is not left behind: nothing would ever end it.
+func TestNoLockWithoutLease(t *testing.T) {
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		for _, s := range servers {
+			s.Do("ACL", "SETUSER", "app", "-pexpire")
+		}
+		_, err := c.Mutex("k").TryLock(t.Context())
+		require.Error(t, err)
+		for _, s := range servers {
+			require.Equal(t, "0", s.Do("EXISTS", "k"))
+		}
+	})
+}
+
+// Nodes that are out of memory let go of a lock beside a goroutine that waits for it, whether they can queue that or not.
+func TestRedlockOutOfMemoryLetsGo(t *testing.T) {
+	nodes := masters(t, 3)
+	c := newRedlock(t, nodes, WithLocalHandoff(1, 0))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	waited := make(chan error, 1)
+	go func() { waited <- c.Mutex("k").Do(ctx, func(context.Context) error { return nil }) }()
+	lined(t, c, "k")
+	for _, s := range nodes {
+		s.Do("CONFIG", "SET", "maxmemory", "1")
+	}
+	require.NoError(t, l.Unlock(ctx))
+	if err := within(t, waited); err != nil {
+		require.ErrorContains(t, err, "OOM")
+	}
+	for _, s := range nodes {
+		require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+		s.Do("CONFIG", "SET", "maxmemory", "0")
+	}
+	require.NoError(t, c.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
+}

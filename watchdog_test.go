@@ -380,3 +380,32 @@ func TestLocalHandOffIsBoundedInTime(t *testing.T) {
 		require.Equal(t, []int64{1, 2, 3, 1, 2}, tokensOf(t, m, 5))
 	})
 }
+
+// Renewals that fall together are cut short each by its own lock's time-out.
+func TestShortTimeoutCutsNoOtherRenewal(t *testing.T) {
+	c := newClient(t, ownRedis(t))
+	ctx := context.Background()
+	long, err := c.Mutex("long").Lock(ctx)
+	require.NoError(t, err)
+	short, err := c.Mutex("short", WithLease(10*time.Second)).Lock(ctx)
+	require.NoError(t, err)
+	left := make(chan [2]time.Duration, 2)
+	d := newWatchdog(func(ctx context.Context, batch []claim.Renewal, _ claim.Settle) {
+		end, _ := ctx.Deadline()
+		for _, r := range batch {
+			left <- [2]time.Duration{r.Claim.Of().Timeout, time.Until(end)}
+		}
+	}, nil)
+	defer d.close()
+	now := clock.Now()
+	for _, l := range []*Lease{long, short} {
+		l.h.mu.Lock()
+		l.h.term.Doubt(now)
+		l.h.mu.Unlock()
+	}
+	d.look([]*hold{long.h, short.h}, now)
+	for range 2 {
+		got := within(t, left)
+		require.InDelta(t, got[0], got[1], float64(got[0]/10), "a time-out of its own")
+	}
+}

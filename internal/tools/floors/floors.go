@@ -32,8 +32,8 @@ var Order = slices.Concat(
 )
 
 // helpers serve tests, tools and programs. No floor may import them or what lies below them.
-var helpers = []string{"internal/drivertest", "internal/faults", "internal/model", "internal/operator", "internal/redistest",
-	"internal/sim", "internal/tools"}
+var helpers = []string{"internal/drivertest", "internal/faults", "internal/locktest", "internal/model", "internal/operator",
+	"internal/redistest", "internal/sim", "internal/tools"}
 
 // programs lie below this directory. Nobody else may import them.
 const programs = "cmd"

@@ -119,3 +119,13 @@ func TestReadLooksAtOneModule(t *testing.T) {
 	_, _, err = Read(dir)
 	require.Error(t, err)
 }
+
+// The packages of the library stand on these floors, and each imports only what is below it.
+func TestImportsLeadDown(t *testing.T) {
+	files, imports, err := Read("../../..")
+	require.NoError(t, err)
+	require.Contains(t, files, "client.go")
+	require.NotEmpty(t, imports)
+	require.Empty(t, Strangers(files), "packages that stand on no floor")
+	require.Empty(t, Broken(imports))
+}

@@ -1,4 +1,4 @@
-package relock
+package quorum_test
 
 import (
 	"context"
@@ -9,26 +9,28 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/locktest"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
 // hangsOnItsName returns a client that does not answer who it is until its question has timed out, which is told.
 func hangsOnItsName(s *redistest.Server) *faults.Client {
-	c := faulty(s)
+	c := locktest.Faulty(s)
 	c.Filter(faults.All(faults.Command("TIME"), faults.LoseCall.Hanging().Telling()))
 	return c
 }
 
 // The first lock of a client does not wait for a node that hangs, where a quorum says that the nodes are in use.
 func TestFirstUseDoesNotWaitForAHungNode(t *testing.T) {
-	nodes := masters(t, 3)
+	nodes := locktest.Masters(t, 3)
 	ctx := context.Background()
-	require.NoError(t, newRedlock(t, nodes).Mutex("k").Do(ctx, func(context.Context) error { return nil }))
+	require.NoError(t, locktest.Redlock(t, nodes).Mutex("k").Do(ctx, func(context.Context) error { return nil }))
 	hung := hangsOnItsName(nodes[2])
-	c, err := NewRedlock([]rueidis.Client{nodes[0].Client(), nodes[1].Client(), hung}, WithLease(3*time.Minute),
-		WithRestartGuard(GuardAuto, 3*time.Minute), WithCommandTimeout(30*time.Second))
+	c, err := relock.NewRedlock([]rueidis.Client{nodes[0].Client(), nodes[1].Client(), hung},
+		relock.WithLease(3*time.Minute), relock.WithRestartGuard(relock.GuardAuto, 3*time.Minute), relock.WithCommandTimeout(30*time.Second))
 	require.NoError(t, err)
 	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
@@ -43,10 +45,10 @@ func TestFirstUseDoesNotWaitForAHungNode(t *testing.T) {
 
 // A caller does not wait for the nodes longer than its context.
 func TestFirstUseHearsItsContext(t *testing.T) {
-	nodes := masters(t, 1)
+	nodes := locktest.Masters(t, 1)
 	hung := hangsOnItsName(nodes[0])
-	c, err := NewRedlock([]rueidis.Client{hung}, WithLease(3*time.Minute), WithRestartGuard(GuardAuto, 3*time.Minute),
-		WithCommandTimeout(30*time.Second))
+	c, err := relock.NewRedlock([]rueidis.Client{hung}, relock.WithLease(3*time.Minute),
+		relock.WithRestartGuard(relock.GuardAuto, 3*time.Minute), relock.WithCommandTimeout(30*time.Second))
 	require.NoError(t, err)
 	gone := errors.New("gone")
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 50*time.Millisecond, gone)
@@ -56,20 +58,20 @@ func TestFirstUseHearsItsContext(t *testing.T) {
 	_, err = c.Mutex("k").Lock(ctx)
 	require.ErrorIs(t, err, gone)
 	c.Close()
-	require.ErrorIs(t, c.Initialize(context.Background()), ErrClosed)
+	require.ErrorIs(t, c.Initialize(context.Background()), relock.ErrClosed)
 }
 
 // A context that ends because another lock was lost says nothing of this one, which nobody held yet.
 func TestFirstUseHearsThatAnotherLockWasLost(t *testing.T) {
 	node := redistest.Start(t)
-	for _, lost := range []error{ErrLost, ErrMaxHold} {
-		for name, lock := range map[string]func(*Mutex, context.Context) (*Lease, error){
-			"Lock": (*Mutex).Lock, "TryLock": (*Mutex).TryLock,
+	for _, lost := range []error{relock.ErrLost, relock.ErrMaxHold} {
+		for name, lock := range map[string]func(*relock.Mutex, context.Context) (*relock.Lease, error){
+			"Lock": (*relock.Mutex).Lock, "TryLock": (*relock.Mutex).TryLock,
 		} {
-			silent := faulty(node)
+			silent := locktest.Faulty(node)
 			silent.Filter(faults.Next(faults.Command("TIME"), faults.Hold))
-			c, err := NewRedlock([]rueidis.Client{silent}, WithLease(3*time.Minute),
-				WithRestartGuard(GuardAuto, 3*time.Minute), WithCommandTimeout(30*time.Second))
+			c, err := relock.NewRedlock([]rueidis.Client{silent}, relock.WithLease(3*time.Minute),
+				relock.WithRestartGuard(relock.GuardAuto, 3*time.Minute), relock.WithCommandTimeout(30*time.Second))
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			failed := make(chan error, 1)
@@ -77,10 +79,10 @@ func TestFirstUseHearsThatAnotherLockWasLost(t *testing.T) {
 				_, err := lock(c.Mutex("k"), ctx)
 				failed <- err
 			}()
-			within(t, silent.Told())
+			locktest.Within(t, silent.Told())
 			cancel(lost)
-			err = within(t, failed)
-			var quorum *QuorumError
+			err = locktest.Within(t, failed)
+			var quorum *relock.QuorumError
 			require.ErrorAs(t, err, &quorum, name)
 			require.ErrorIs(t, err, lost, name)
 			silent.Release()
@@ -91,11 +93,11 @@ func TestFirstUseHearsThatAnotherLockWasLost(t *testing.T) {
 
 // Many first uses at once, with Initialize beside them, share nothing unguarded.
 func TestFirstUsesAtOnce(t *testing.T) {
-	nodes := masters(t, 3)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	nodes := locktest.Masters(t, 3)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*locktest.Patience)
 	defer cancel()
 	for range 5 {
-		c := newRedlock(t, nodes)
+		c := locktest.Redlock(t, nodes)
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
@@ -115,10 +117,11 @@ func TestFirstUsesAtOnce(t *testing.T) {
 
 // Close may come while everything is under way: no goroutine starts behind it.
 func TestRedlockClosesDuringUse(t *testing.T) {
-	nodes := masters(t, 3)
+	nodes := locktest.Masters(t, 3)
 	bg := context.Background()
 	for range 20 {
-		c := newRedlock(t, nodes, WithLease(10*time.Second), WithRestartGuard(GuardAuto, 10*time.Second))
+		c := locktest.Redlock(t, nodes, relock.WithLease(10*time.Second),
+			relock.WithRestartGuard(relock.GuardAuto, 10*time.Second))
 		var wg sync.WaitGroup
 		used := make(chan struct{})
 		var once sync.Once
@@ -135,7 +138,7 @@ func TestRedlockClosesDuringUse(t *testing.T) {
 						once.Do(func() { close(used) })
 						err = l.Unlock(bg)
 					}
-					if errors.Is(err, ErrClosed) {
+					if errors.Is(err, relock.ErrClosed) {
 						return
 					}
 				}

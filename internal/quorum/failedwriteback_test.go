@@ -1,4 +1,4 @@
-package relock
+package quorum_test
 
 import (
 	"context"
@@ -6,29 +6,12 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/locktest"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
-
-// tapped returns a client over servers and where each has its faults.
-func tapped(t *testing.T, servers []*redistest.Server, opts ...Option) (*Client, []*faults.Client) {
-	t.Helper()
-	var nodes []rueidis.Client
-	var taps []*faults.Client
-	for _, s := range servers {
-		w := faulty(s)
-		nodes, taps = append(nodes, w), append(taps, w)
-	}
-	if len(servers) == 1 {
-		return newClient(t, nodes[0], opts...), taps
-	}
-	c, err := NewRedlock(nodes, opts...)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c, taps
-}
 
 // writeBack picks the commands that raise the counter of a lock that is held.
 var writeBack = faults.Script("fence").And(faults.Carrying("hold"))
@@ -43,8 +26,8 @@ func countApart(nodes []*redistest.Server) {
 // A write-back that fails is no evidence; its contest goes on listening, to its caller and to Close.
 func TestFailedWriteBackListens(t *testing.T) {
 	for _, ends := range []string{"context", "client"} {
-		nodes := masters(t, 3)
-		c, taps := tapped(t, nodes)
+		nodes := locktest.Masters(t, 3)
+		c, taps := locktest.Tapped(t, nodes)
 		ctx, cancel := context.WithCancelCause(context.Background())
 		defer cancel(nil)
 		require.NoError(t, c.Mutex("other").Do(ctx, func(context.Context) error { return nil }))
@@ -68,14 +51,14 @@ func TestFailedWriteBackListens(t *testing.T) {
 			_, err := c.Mutex("k").Lock(ctx)
 			done <- err
 		}()
-		within(t, failed)
+		locktest.Within(t, failed)
 		gone := errors.New("gone")
 		if ends == "context" {
 			cancel(gone)
-			require.ErrorIs(t, within(t, done), gone)
+			require.ErrorIs(t, locktest.Within(t, done), gone)
 		} else {
 			c.Close()
-			require.ErrorIs(t, within(t, done), ErrClosed)
+			require.ErrorIs(t, locktest.Within(t, done), relock.ErrClosed)
 		}
 		require.Less(t, sent.Load(), int64(20), "it backs off")
 		nodes[2].Resume()
@@ -84,9 +67,9 @@ func TestFailedWriteBackListens(t *testing.T) {
 
 // The lock was lost at the node that is written back to: another node's vote, which comes later, makes the quorum.
 func TestFailedWriteBackCountsVotes(t *testing.T) {
-	nodes := masters(t, 3)
-	c, taps := tapped(t, nodes)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	nodes := locktest.Masters(t, 3)
+	c, taps := locktest.Tapped(t, nodes)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*locktest.Patience)
 	defer cancel()
 	require.NoError(t, c.Mutex("other").Do(ctx, func(context.Context) error { return nil }))
 	countApart(nodes)
@@ -99,13 +82,13 @@ func TestFailedWriteBackCountsVotes(t *testing.T) {
 		return faults.LoseCall.Telling()
 	})
 	taps[2].Filter(faults.All(faults.Script("vote"), faults.Hold))
-	granted := waitWith(ctx, t, c.Mutex("k"))
+	granted := locktest.Locks(ctx, t, c.Mutex("k"))
 	for range 2 {
-		within(t, taps[0].Told())
+		locktest.Within(t, taps[0].Told())
 	}
 	taps[2].Filter(nil)
 	taps[2].Release()
-	l := within(t, granted)
+	l := locktest.Within(t, granted)
 	require.Greater(t, l.Token(), int64(8000000000020000))
 	require.NoError(t, l.Unlock(ctx))
 	require.Less(t, sent.Load(), int64(20), "it backs off")
@@ -113,8 +96,8 @@ func TestFailedWriteBackCountsVotes(t *testing.T) {
 
 // TryLock asks once: what a failed write-back leaves undecided is no lock.
 func TestTryLockWithAFailedWriteBack(t *testing.T) {
-	nodes := masters(t, 3)
-	c, taps := tapped(t, nodes)
+	nodes := locktest.Masters(t, 3)
+	c, taps := locktest.Tapped(t, nodes)
 	ctx := context.Background()
 	require.NoError(t, c.Mutex("other").Do(ctx, func(context.Context) error { return nil }))
 	countApart(nodes)

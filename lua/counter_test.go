@@ -1,4 +1,4 @@
-package relock
+package lua_test
 
 import (
 	"context"
@@ -10,10 +10,14 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/locktest"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/lua"
 	"github.com/stretchr/testify/require"
 )
+
+const counterOfK = "redisson_lock_token:{k}"
 
 // clocked runs the rule by which tokens are counted, on a Redis whose clock says what the test says.
 type clocked struct {
@@ -23,8 +27,6 @@ type clocked struct {
 	retention time.Duration
 	origin    int64 // microseconds; the test's clocks count from here
 }
-
-const counterOfK = "redisson_lock_token:{k}"
 
 func (c *clocked) eval(script string, at int64, args ...string) []int64 {
 	c.t.Helper()
@@ -198,7 +200,7 @@ func TestCounterWithoutExpiryKeepsNone(t *testing.T) {
 
 // The scripts' texts for the most frequent case leave it so too: one lock at a time and many together, and on a quorum.
 func TestGrantsGiveNoCounterAnExpiry(t *testing.T) {
-	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+	locktest.BothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *relock.Client) {
 		const names = 200
 		key := func(i int) string { return fmt.Sprintf("redisson_lock_token:{name %d}", i) }
 		for i := range names {
@@ -231,7 +233,7 @@ func TestGrantsGiveNoCounterAnExpiry(t *testing.T) {
 // What is no number, or too great for exact reckoning, is refused before anything is written.
 func TestUnusableCounters(t *testing.T) {
 	s := redistest.Start(t)
-	c := newClient(t, s.Client())
+	c := locktest.Client(t, s.Client())
 	for value, why := range map[string]string{
 		"x": "not an integer", "0x10": "not an integer", "1e3": "not an integer", "1.5": "not an integer",
 		"9007199254740990": "beyond 2^53", "9223372036854775000": "beyond 2^53",

@@ -1,15 +1,14 @@
-package relock
+package link_test
 
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/locktest"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -20,13 +19,13 @@ func TestManyLocksGoTogether(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", "lock-77", "no lock")
 	s.Do("HSET", "redisson_lock_token:{lock-177}", "no", "counter")
-	tap := faulty(s)
-	c := newClient(t, tap)
+	tap := locktest.Faulty(s)
+	c := locktest.Client(t, tap)
 	warm, err := c.Mutex("warm").Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, warm.Unlock(t.Context()))
 
-	leases, errs := lockTogether(t, tap, func(name string) (*Lease, error) { return c.Mutex(name).Lock(t.Context()) })
+	leases, errs := faults.Together(t, tap, func(name string) (*relock.Lease, error) { return c.Mutex(name).Lock(t.Context()) })
 	var wg sync.WaitGroup
 	for i, err := range errs {
 		if i == 77 || i == 177 {
@@ -58,30 +57,6 @@ func TestManyLocksGoTogether(t *testing.T) {
 	}
 }
 
-// lockTogether asks for many locks so that they go together, and returns what became of each.
-func lockTogether(t *testing.T, tap *faults.Client, lock func(name string) (*Lease, error)) ([]*Lease, []error) {
-	t.Helper()
-	const locks, alone = 200, 32 // so many are out before others wait for one another
-	var together atomic.Int64
-	held := faults.Next(faults.Script("acquire"), slices.Repeat([]faults.Fate{faults.Hold}, alone)...)
-	counted := func(call *faults.Call) faults.Fate {
-		if call.ScriptName() == "many" {
-			together.Add(1)
-		}
-		return faults.Pass
-	}
-	tap.Filter(faults.Each(counted, held))
-	leases, errs := make([]*Lease, locks), make([]error, locks)
-	var wg sync.WaitGroup
-	for i := range locks {
-		wg.Go(func() { leases[i], errs[i] = lock(fmt.Sprintf("lock-%d", i)) })
-	}
-	require.Eventually(t, func() bool { return together.Load() > 0 }, patience, time.Millisecond)
-	tap.Release()
-	wg.Wait()
-	return leases, errs
-}
-
 // A lock that the user has no right to is refused by itself, though Redis refuses the whole command for it.
 func TestOneForbiddenLockAmongMany(t *testing.T) {
 	s := redistest.Start(t)
@@ -90,11 +65,11 @@ func TestOneForbiddenLockAmongMany(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	tap := faults.NewClient(rdb)
-	c := newClient(t, tap)
+	c := locktest.Client(t, tap)
 	warm, err := c.Mutex("warm").Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, warm.Unlock(t.Context()))
-	leases, errs := lockTogether(t, tap, func(name string) (*Lease, error) { return c.Mutex(name).Lock(t.Context()) })
+	leases, errs := faults.Together(t, tap, func(name string) (*relock.Lease, error) { return c.Mutex(name).Lock(t.Context()) })
 	for i, err := range errs {
 		if i >= 190 {
 			require.ErrorContains(t, err, "NOPERM")

@@ -1,10 +1,11 @@
-package relock
+package wire_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/locktest"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -29,8 +30,8 @@ func TestMissingRightsAreToldBeforeTheLockIsHeld(t *testing.T) {
 		{"publish on the channel relock_inbox:", []string{"resetchannels", "&relock_listen:*", "&redisson_lock__channel:*"}},
 	} {
 		t.Run(strings.Join(c.acl, " "), func(t *testing.T) {
-			bothTopologies(t, func(t *testing.T, servers []*redistest.Server, client *Client) {
-				require.NoError(t, client.Mutex("known").Do(t.Context(), nothing))
+			locktest.BothTopologies(t, func(t *testing.T, servers []*redistest.Server, client *relock.Client) {
+				require.NoError(t, client.Mutex("known").Do(t.Context(), locktest.Nothing))
 				for _, s := range servers {
 					s.Do(append([]string{"ACL", "SETUSER", "app"}, c.acl...)...)
 				}
@@ -38,7 +39,7 @@ func TestMissingRightsAreToldBeforeTheLockIsHeld(t *testing.T) {
 				require.ErrorContains(t, err, "NOPERM")
 				require.ErrorContains(t, err, c.says)
 				for _, s := range servers {
-					require.Equal(t, "0", s.Do("EXISTS", "k", "relock_queue:{k}", counterOfK))
+					require.Equal(t, "0", s.Do("EXISTS", "k", "relock_queue:{k}", "redisson_lock_token:{k}"))
 				}
 			})
 		})
@@ -51,9 +52,9 @@ func TestOneHolderMissesARightThatIsWithdrawn(t *testing.T) {
 	if major, _, valkey := redistest.Start(t).Version(); major < 7 && !valkey {
 		t.Skip("scripts cannot ask for rights before Redis 7")
 	}
-	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, client *Client) {
+	locktest.BothTopologies(t, func(t *testing.T, servers []*redistest.Server, client *relock.Client) {
 		for _, name := range []string{"a", "b"} {
-			require.NoError(t, client.Mutex(name).Do(t.Context(), nothing))
+			require.NoError(t, client.Mutex(name).Do(t.Context(), locktest.Nothing))
 		}
 		for _, s := range servers {
 			s.Do("ACL", "SETUSER", "app", "-del")
@@ -73,5 +74,3 @@ func TestOneHolderMissesARightThatIsWithdrawn(t *testing.T) {
 		require.LessOrEqual(t, granted, len(servers)/2)
 	})
 }
-
-func nothing(context.Context) error { return nil }
