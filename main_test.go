@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) {
 	// rueidis's Cluster client closes nodes it no longer needs five seconds later, whether it is closed or not.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
+	goleak.VerifyTestMain(redistest.Main{M: m},
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
 }
 
 // patience is how long tests wait for what must happen. It is no promise of the library.
@@ -136,7 +137,7 @@ func await[T any](t *testing.T, ch <-chan T, limit time.Duration) T {
 
 // shared returns a source of one client.
 func shared(t *testing.T, opt rueidis.ClientOption) func() rueidis.Client {
-	rdb, err := rueidis.NewClient(opt)
+	rdb, err := redistest.Open(opt)
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	return func() rueidis.Client { return rdb }
