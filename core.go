@@ -35,7 +35,7 @@ var nameSeed = maphash.MakeSeed()
 // knownAs looks a name up, or works out what it stands for. A name that was kept in the same place
 // before is forgotten.
 func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
-	place := &k.known[maphash.String(nameSeed, name)%maxKnown]
+	place := &k.known[(maphash.String(nameSeed, name)+kind.Nr)%maxKnown]
 	if was := place.Load(); was != nil && was.names.Name == name && was.names.Kind == kind {
 		return was, nil
 	}

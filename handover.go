@@ -18,6 +18,8 @@ type baton struct {
 	hold *hold
 	next claim.Claim
 	idle bool // the hold lay at the gate, and may be over
+	open bool // the hold is shared, and may be over: the goroutine that gets this is not at the gate
+	let  bool // the hold is shared, and waits for the goroutine that gets this
 }
 
 // finish passes the hold to the next goroutine of this process, lays it down at the gate, or gives
@@ -26,6 +28,11 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 	if h.passOn(now) {
 		return nil
 	}
+	return h.conclude(ctx)
+}
+
+// conclude gives the lock back.
+func (h *hold) conclude(ctx context.Context) error {
 	h.mu.Lock()
 	if !h.fate.live() {
 		defer h.mu.Unlock()
@@ -155,6 +162,10 @@ func (h *hold) giveBack() {
 // will find it over. The caller holds h.mu, and ends the hold.
 func (h *hold) withdraw() {
 	h.pickUp()
+	if h.isOpen() {
+		h.shut()
+		return
+	}
 	h.k.gates.Withdraw(h.entry.Names.Gate(), baton{hold: h, idle: true})
 }
 

@@ -52,6 +52,8 @@ type hold struct {
 	last   uint64        // number of the latest lease that was observed; the latest holder's
 	notice chan struct{} // closed once another process wants the lock; nil while no caller asked
 
+	open sharing // of a kind whose holds are shared
+
 	slot // guarded by the watchdog's mutex
 }
 
@@ -66,7 +68,7 @@ func (k *core) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate
 		term:  tenure.Granted(g.Sent, e.Lease, &cfg.rules),
 		block: tenure.Reserved(tenure.More{Token: g.Token, Count: g.Passes, Sent: g.Sent}, now),
 	}
-	if atGate && g.Fresh && cfg.lingers() && c.Attend() {
+	if atGate && g.Fresh && (cfg.lingers() || h.isOpen()) && c.Attend() {
 		h.rest = tenure.Free(g.Sent)
 	}
 	h.watcher, h.shares.all = h, h.shares.room[:0]
@@ -84,7 +86,7 @@ func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
 	}
 	h.cfg = cfg
 	h.term.Begin(&cfg.rules, now)
-	s.token, s.since = h.block.Take(), now.Mono()
+	s.token, s.since = h.nextToken(), now.Mono()
 	h.shares.add(s)
 	due := h.next(now)
 	sooner := h.lookAt.IsZero() || due.at.Until(now) < h.lookAt.Until(now)
@@ -109,6 +111,7 @@ func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
 type share struct {
 	token int64
 	over  bool          // given back
+	at    int           // its place in the roster
 	since time.Duration // it began, on the monotonic clock; once it is over, how long it was
 	of    bearer
 }
@@ -128,15 +131,23 @@ type roster struct {
 	room [1]*share // the backing array of all, as long as no caller re-enters
 }
 
-func (r *roster) add(s *share) { r.all = append(r.all, s) }
+func (r *roster) add(s *share) {
+	s.at = len(r.all)
+	r.all = append(r.all, s)
+}
 
-// remove takes s off. It returns false where s is not there.
+// remove takes s off. It returns false where s is not there. The last one takes its place: of
+// thousands of readers none is searched for.
 func (r *roster) remove(s *share) bool {
-	i := slices.Index(r.all, s)
-	if i >= 0 {
-		r.all = slices.Delete(r.all, i, i+1)
+	last := len(r.all) - 1
+	if s.at > last || r.all[s.at] != s {
+		return false
 	}
-	return i >= 0
+	r.all[s.at] = r.all[last]
+	r.all[s.at].at = s.at
+	r.all[last] = nil
+	r.all = r.all[:last]
+	return true
 }
 
 // fate is what became of a hold.
@@ -249,6 +260,9 @@ func (h *hold) drop(ctx context.Context, s *share) error {
 	if ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
 	}
+	if h.isOpen() {
+		return h.part(ctx, s)
+	}
 	if !h.ops.tryLock(&h.mu) {
 		if h.gaveBack(s) {
 			return ErrNotHeld // at once: ops may be busy for a stranger
@@ -348,6 +362,7 @@ func (h *hold) forfeit(cause error) (shares []*share, atGate bool) {
 	if h.rest.Idle {
 		h.withdraw()
 	}
+	h.shut()
 	return shares, atGate
 }
 

@@ -102,10 +102,11 @@ func (l *Lease) introduce(e *Event) {
 	h := l.h
 	l.number = leases.Add(1)
 	e.Lease, e.How, e.Token = l.number, l.how, l.share.token
-	if e.How == HowLocal || e.How == HowCached {
+	shared := h.isOpen() // its leases do not follow each other
+	if !shared && (e.How == HowLocal || e.How == HowCached) {
 		e.From = h.last
 	}
-	if e.How != HowReentered {
+	if !shared && e.How != HowReentered {
 		h.last = l.number // the lease before returned from here before its Unlock passed the hold on
 	}
 	h.k.cfg.observer.Observe(*e)

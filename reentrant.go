@@ -81,10 +81,15 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 // was lost before fn returned. That releasing the lock took more than one try is no failure of fn's
 // and is not returned. A panic of fn unlocks and goes on.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
+	return do(ctx, m.Lock, fn)
+}
+
+// do is Do, for every kind.
+func do(ctx context.Context, lock func(context.Context) (*Lease, error), fn func(context.Context) error) error {
 	if fn == nil {
 		return errNilFunc
 	}
-	l, err := m.Lock(ctx)
+	l, err := lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -222,7 +227,16 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 		// Sharers of an owner are contenders of their own: one may enter what another holds.
 		return lk.contend(ctx, wctx, lk.newClaim(owner), false, seen)
 	}
+	if !lk.joins() {
+		return lk.contend(ctx, wctx, lk.newClaim(""), false, seen)
+	}
 	b, err := lk.enter(wctx, seen)
+	for err == nil && b.open {
+		if l, err := lk.join(ctx, wctx, b); l != nil || err != nil {
+			return l, err
+		}
+		b, err = lk.enter(wctx, seen) // it was shared no more
+	}
 	var now clock.Stamp
 	if b.hold != nil {
 		now = clock.Now()

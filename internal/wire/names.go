@@ -39,7 +39,12 @@ type Names struct {
 }
 
 // Gate is the lock's name in this process, which no lock of another kind has.
-func (n *Names) Gate() string { return n.Queue }
+func (n *Names) Gate() string {
+	if at := n.Kind.Waits; at > 0 {
+		return n.keys[at]
+	}
+	return n.Queue
+}
 
 // keysTo are a script's keys if it needs those up to that place: all of a kind that has further ones.
 func (n *Names) keysTo(place int) []string {
