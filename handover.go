@@ -110,6 +110,14 @@ func (h *hold) cacheable(now clock.Stamp) bool {
 		h.term.Left(now) > h.entry.Lease/3 && !h.term.Lengthened(now) && !h.count.Unsure() && !h.k.isClosed()
 }
 
+// mayRest reports whether the hold may go on lying idle. The caller holds h.mu.
+func (h *hold) mayRest(now clock.Stamp) bool {
+	if h.isOpen() {
+		return h.joinable(now) && h.rest.May(h.cfg.rests(), now) && !h.term.Lengthened(now)
+	}
+	return h.cacheable(now)
+}
+
 // layDown notes that the hold lies at the gate, which the caller has left by that. The caller holds
 // h.mu: what ends the hold from here on finds it there, or with the caller that took it.
 func (h *hold) layDown(now clock.Stamp) {

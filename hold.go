@@ -105,6 +105,17 @@ func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
 	return nil
 }
 
+// isOpen reports whether the hold is of a kind whose holds are shared.
+func (h *hold) isOpen() bool { return h.entry.Names.Kind.Open }
+
+// nextToken is the token of the next lease, which is one for all that share. The caller holds h.mu.
+func (h *hold) nextToken() int64 {
+	if h.isOpen() {
+		return h.block.Next()
+	}
+	return h.block.Take()
+}
+
 // share is what one caller has of a hold: a mutex's lease. The hold knows no leases, so that other
 // kinds of locks can give out something else. The hold's mutex guards it, but for token
 // and of, which never change once it was given out.

@@ -25,16 +25,6 @@ type sharing struct {
 	awaited int  // goroutines that were let in and have not come yet: the hold waits for them
 }
 
-// isOpen reports whether the hold is of a kind whose holds are shared.
-func (h *hold) isOpen() bool { return h.entry.Names.Kind.Open }
-
-// joins reports whether the lock goes through its gate: all that may be shared or passed on do. A
-// shared hold has one end, so a lease that has one of its own is no part of it.
-func (lk *lock) joins() bool {
-	c := lk.cfg
-	return !lk.names.Kind.Open || c.fixed == 0 && c.maxHold == 0 && c.passes > 1
-}
-
 // openGate lets in the goroutines that wait behind the hold's first lease, and where the hold may be
 // shared those that come.
 func (h *hold) openGate() {
@@ -61,22 +51,6 @@ func (h *hold) shut() {
 func (h *hold) joinable(now clock.Stamp) bool {
 	return h.open.stays && h.fate.live() && h.rest.May(h.cfg.shares(), now) &&
 		h.term.Left(now) > h.entry.Lease/3 && !h.term.Doubted() && !h.k.isClosed()
-}
-
-// mayRest reports whether the hold may go on lying idle. The caller holds h.mu.
-func (h *hold) mayRest(now clock.Stamp) bool {
-	if h.isOpen() {
-		return h.joinable(now) && h.rest.May(h.cfg.rests(), now) && !h.term.Lengthened(now)
-	}
-	return h.cacheable(now)
-}
-
-// nextToken is the token of the next lease, which is one for all that share. The caller holds h.mu.
-func (h *hold) nextToken() int64 {
-	if h.isOpen() {
-		return h.block.Next()
-	}
-	return h.block.Take()
 }
 
 // join makes a lease of the hold that b is for, unless the caller has given up. Neither a lease nor an

@@ -264,6 +264,13 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 	return lk.contend(ctx, wctx, b.next, true, seen)
 }
 
+// joins reports whether the lock goes through its gate: all that may be shared or passed on do. A
+// shared hold has one end, so a lease that has one of its own is no part of it.
+func (lk *lock) joins() bool {
+	c := lk.cfg
+	return !lk.names.Kind.Open || c.fixed == 0 && c.maxHold == 0 && c.passes > 1
+}
+
 // ownerOf returns the owner id that WithOwner put into ctx, "" when there is none.
 func ownerOf(ctx context.Context) (string, error) {
 	c, _ := ctx.Value(ownerKey{}).(*ownerCtx)

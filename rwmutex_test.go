@@ -291,7 +291,7 @@ func TestKindsDoNotMix(t *testing.T) {
 	}
 	l := taken(t, m.Lock)
 	for _, lock := range []func(context.Context) (*Lease, error){rw.Lock, rw.TryLock, rw.RLock, rw.TryRLock} {
-		requireWrong(lock, "a mutex is held by that name")
+		requireWrong(lock, "what is held by that name is no read-write lock")
 	}
 	unlocked(t, l)
 	for _, lock := range []func(context.Context) (*Lease, error){rw.RLock, rw.Lock} {

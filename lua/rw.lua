@@ -19,7 +19,7 @@ end
 local function mode()
   local is = redis.call('HGET', KEYS[1], 'mode')
   if not is and redis.call('EXISTS', KEYS[1]) == 1 then
-    error('relock: WRONGKIND a mutex is held by that name', 0)
+    error('relock: WRONGKIND what is held by that name is no read-write lock', 0)
   end
   return is or nil
 end
