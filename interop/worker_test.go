@@ -138,6 +138,17 @@ func (w *worker) run(thread, command string, args []string) (string, error) {
 		defer w.mu.Unlock()
 		w.leases[thread+" "+args[0]] = lease
 		return "", err
+	case "rlock", "wlock":
+		rw := w.locks.RWMutex(args[0])
+		lock := rw.Lock
+		if command == "rlock" {
+			lock = rw.RLock
+		}
+		lease, err := lock(ctx)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.leases[thread+" "+args[0]] = lease
+		return "", err
 	case "unlock":
 		w.mu.Lock()
 		defer w.mu.Unlock()

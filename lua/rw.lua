@@ -67,6 +67,10 @@ local function enter(lease, id)
   redis.call('HSET', KEYS[1], id, 1)
   keep(KEYS[1], lease)
 end
+
+-- announce tells all who listen that the lock may be open, and returns how many they are. A 1 wakes each thread of Redisson's
+-- that sleeps by then, and a 0 one of those that are about to.
 local function announce(publish)
-  return redis.call(publish, KEYS[4], '1')
+  redis.call(publish, KEYS[4], '1')
+  return redis.call(publish, KEYS[4], '0')
 end
