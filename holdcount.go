@@ -144,7 +144,10 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	if c := &h.k.cfg; c.guard != GuardOff && d > c.longest {
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
 	}
-	if most := h.cfg.most; most > 0 && d > most {
+	h.mu.Lock()
+	most := h.cfg.most
+	h.mu.Unlock()
+	if most > 0 && d > most {
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that WithRedissonWatchdog lets a reader rely on", ErrInvalidOption, d, most)
 	}
 	if h.gaveBack(s) {

@@ -75,6 +75,7 @@ func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 			h.pickUp()
 			l.how = HowCached
 		}
+		h.cfg = lk.cfg // whether it lingers is the latest one's option, as of a lock that passes on
 		l.share.token, l.share.since = h.nextToken(), now.Mono()
 		h.shares.add(&l.share)
 		h.mu.Unlock()

@@ -402,3 +402,41 @@ func TestRWMutexExcludes(t *testing.T) {
 		wg.Wait()
 	}
 }
+
+// A full Redis renews readers and writers, and takes unlocks; a re-entry that it refuses lengthens the lease all the same.
+func TestRWMutexOnAFullRedis(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLease(600*time.Millisecond))
+	r, w := taken(t, c.RWMutex("k").RLock), taken(t, c.RWMutex("w").Lock)
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	time.Sleep(1500 * time.Millisecond)
+	require.NoError(t, r.Context().Err())
+	require.NoError(t, w.Context().Err())
+	_, err := c.RWMutex("w").Lock(w.Context())
+	require.ErrorContains(t, err, "OOM")
+	require.NoError(t, w.Context().Err())
+	unlocked(t, r, w)
+	s.Do("CONFIG", "SET", "maxmemory", "0")
+	require.Equal(t, "0", s.Do("EXISTS", "w"))
+	requireNothingLeft(t, s)
+}
+
+// What a reader that died has left goes with the next end of another.
+func TestRWMutexDeadReadersAreTakenOut(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	dead := taken(t, newClient(t, s.Client()).RWMutex("k").RLock)
+	one, two := taken(t, a.RLock), taken(t, b.RLock)
+	for _, key := range strings.Fields(s.Do("KEYS", "*rwlock_timeout*")) {
+		if strings.Contains(key, dead.h.entry.ID) {
+			s.Do("DEL", key)
+		}
+	}
+	require.Equal(t, "4", s.Do("HLEN", "k"))
+	unlocked(t, one)
+	require.Equal(t, "2", s.Do("HLEN", "k"))
+	require.NoError(t, two.Context().Err())
+	unlocked(t, two)
+	require.ErrorIs(t, dead.Unlock(t.Context()), ErrLost)
+	requireNothingLeft(t, s)
+}

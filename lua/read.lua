@@ -1,6 +1,6 @@
 -- read: the readers of a read-write lock, RedissonReadLock, as a kind of lock: the hooks by which all scripts handle it.
 --
--- needs: counter lease rw rw_line rw_grant
+-- needs: counter rw rw_line rw_grant
 -- KEYS[1]  lock hash          name
 -- KEYS[2]  queue of writers   relock_writers:{name}
 -- KEYS[6]  queue of readers   relock_readers:{name}:name
@@ -24,8 +24,8 @@ local function holds(id)
   return redis.call('HEXISTS', KEYS[1], id) == 1
 end
 local function lengthen(lease, id)
-  redis.call('SET', pulse(id), 1, 'PX', math.max(lease, redis.call('PTTL', pulse(id))))
-  keep(KEYS[1], lease)
+  redis.call('PEXPIRE', KEYS[1], math.max(lease, redis.call('PTTL', KEYS[1])))
+  redis.call('SET', pulse(id), 1, 'PX', math.max(lease, redis.call('PTTL', pulse(id)))) -- after a write: so a full Redis takes it
 end
 
 -- share lets id in beside the writer that owner is: a downgrade. It is the writer that unlocks then.

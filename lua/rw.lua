@@ -38,16 +38,21 @@ local function holder()
   return holders()[1] or ''
 end
 
--- readers_left is for how many ms readers hold the lock at most, -2 where none lives; with any, for how many one of them
--- does. Of Redisson's a thread that entered more than once has a key for each.
+-- readers_left is for how many ms readers hold the lock at most, -2 where none lives. Of Redisson's a thread that entered more
+-- than once has a key for each. With any, the first that lives is enough, and relock's dead ones before it are taken out: else
+-- those of processes that crash would gather where a lock is always read.
 local function readers_left(any)
   local most, all = -2, redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do
+    local left = -2
     for n = 1, math.min(tonumber(all[i + 1]) or 0, 1000) do
-      most = math.max(most, redis.call('PTTL', pulse(all[i], n)))
+      left = math.max(left, redis.call('PTTL', pulse(all[i], n)))
     end
+    most = math.max(most, left)
     if any and most > 0 then
       break
+    elseif any and left == -2 and string.find(all[i], ':%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d+$') then
+      redis.call('HDEL', KEYS[1], all[i])
     end
   end
   return most

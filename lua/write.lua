@@ -65,13 +65,14 @@ local function recounted(id, count, lease)
   if not counts then
     return 0
   end
-  keep(KEYS[1], lease)
-  if count ~= '0' and count ~= counts then
+  local written = tonumber(count) <= tonumber(counts) or redis.pcall('HSET', KEYS[1], id .. ':write', count .. rest)
+  redis.call('PEXPIRE', KEYS[1], math.max(lease, redis.call('PTTL', KEYS[1])))
+  if written == true and count ~= '0' and count ~= counts then
     redis.call('HSET', KEYS[1], id .. ':write', count .. rest) -- after a write: so a full Redis takes it
   end
-  return 1
+  return type(written) == 'table' and written or 1
 end
 local function prolong(id, count, lease)
-  local ok, answer = pcall(recounted, id, count, tonumber(lease))
-  return ok and answer or type(answer) == 'string' and string.find(answer, 'WRONGTYPE') and 0 or -1
+  local ok, answer = pcall(recounted, id, count, lease)
+  return type(answer) == 'number' and answer or type(answer) == 'string' and string.find(answer, 'WRONGTYPE') and 0 or -1
 end
