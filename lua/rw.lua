@@ -66,9 +66,11 @@ local function wipe()
   return redis.call('DEL', KEYS[1]) == 1
 end
 
--- enter makes id a reader, beside those who read, and beside the own writer too.
+-- enter makes id a reader, beside those who read. The key by which it lives comes first: what is refused that key, for want of
+-- a right, has written nothing.
 local function enter(lease, id)
   redis.call('SET', pulse(id), 1, 'PX', lease)
+  redis.call('HSETNX', KEYS[1], 'mode', 'read')
   redis.call('HSET', KEYS[1], id, 1)
   keep(KEYS[1], lease)
 end

@@ -13,18 +13,17 @@ local function put(lease, _, id, _, line, first_token, count)
   local field, ok, why = id .. ':write'
   if line == KEYS[6] then
     field = id
-    redis.call('HSETNX', KEYS[1], 'mode', 'read')
     ok, why = pcall(enter, lease, id)
   else
     redis.call('HSET', KEYS[1], 'mode', 'write', field, '1:' .. first_token .. ':' .. count)
     ok, why = pcall(keep, KEYS[1], lease)
   end
   if not ok then
-    redis.call('DEL', pulse(id))
-    redis.call('HDEL', KEYS[1], field)
-    if redis.call('HLEN', KEYS[1]) == 1 then
-      redis.call('DEL', KEYS[1]) -- a lock that nothing ends would outlive its holder
+    redis.pcall('HDEL', KEYS[1], field)
+    if redis.pcall('HLEN', KEYS[1]) == 1 then
+      redis.pcall('DEL', KEYS[1]) -- a lock that nothing ends would outlive its holder
     end
+    redis.pcall('DEL', pulse(id))
     error(type(why) == 'table' and why.err or why, 0)
   end
 end
