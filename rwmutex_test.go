@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -439,4 +442,20 @@ func TestRWMutexDeadReadersAreTakenOut(t *testing.T) {
 	unlocked(t, two)
 	require.ErrorIs(t, dead.Unlock(t.Context()), ErrLost)
 	requireNothingLeft(t, s)
+}
+
+// A renewal that comes after the end writes no key again.
+func TestRWMutexLateRenewal(t *testing.T) {
+	s := redistest.Start(t)
+	rw := newClient(t, s.Client()).RWMutex("k")
+	for _, lock := range []func(context.Context) (*Lease, error){rw.RLock, rw.Lock} {
+		l := taken(t, lock)
+		unlocked(t, l)
+		late := []claim.Renewal{{Claim: l.h.claim, Lease: time.Minute, Timeout: time.Second}}
+		rw.read.k.arbiter.Renew(t.Context(), late, func(_ int, got wire.Result, _ clock.Stamp, err error) {
+			require.NoError(t, err)
+			require.Equal(t, wire.Lost, got)
+		})
+		requireNothingLeft(t, s)
+	}
 }
