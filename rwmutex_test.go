@@ -459,3 +459,13 @@ func TestRWMutexLateRenewal(t *testing.T) {
 		requireNothingLeft(t, s)
 	}
 }
+
+// What lingers for the readers of a process gives way to its own writer at once, and the other way round.
+func TestRWMutexLingersForOneSide(t *testing.T) {
+	s := redistest.Start(t)
+	rw := newClient(t, s.Client(), WithLinger(time.Hour), WithLease(time.Hour)).RWMutex("k")
+	for range 3 {
+		unlocked(t, taken(t, rw.RLock), taken(t, rw.RLock))
+		unlocked(t, taken(t, rw.Lock))
+	}
+}
