@@ -46,6 +46,9 @@ func (n *Names) Gate() string {
 	return n.Queue
 }
 
+// Readers is the queue of a read-write lock's readers.
+func (n *Names) Readers() string { return n.keys[Read.Waits] }
+
 // keysTo are a script's keys if it needs those up to that place: all of a kind that has further ones.
 func (n *Names) keysTo(place int) []string {
 	if len(n.keys) > len(n.five) {
