@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/drivertest"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
@@ -468,4 +470,43 @@ func TestRWMutexLingersForOneSide(t *testing.T) {
 		unlocked(t, taken(t, rw.RLock), taken(t, rw.RLock))
 		unlocked(t, taken(t, rw.Lock))
 	}
+}
+
+// The rights of docs/wire.md are enough for read-write locks, and without one of them a lock is refused before it is held.
+func TestRWMutexWithLeastPrivilege(t *testing.T) {
+	s := redistest.Start(t)
+	every := append(rights(t, "suite:")[0], drivertest.ReadWriteRights(t, "suite:")...)
+	a := newClient(t, shared(t, s.AddUser("a", "secret", every...))(), WithLease(500*time.Millisecond)).RWMutex("suite:k")
+	b := newClient(t, shared(t, s.AddUser("b", "secret", every...))(), WithLease(500*time.Millisecond)).RWMutex("suite:k")
+	one, two := taken(t, a.RLock), taken(t, b.RLock)
+	got := make(chan *Lease, 1)
+	go func() {
+		l, err := a.Lock(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		got <- l
+	}()
+	within(t, two.Wanted())
+	unlocked(t, one, two)
+	w := within(t, got)
+	time.Sleep(time.Second) // it is renewed
+	r, err := w.Downgrade(t.Context())
+	require.NoError(t, err)
+	_, err = b.State(t.Context())
+	require.NoError(t, err)
+	freed, err := b.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+	within(t, r.Context().Done())
+	if major, _, valkey := s.Version(); major < 7 && !valkey {
+		return // scripts cannot ask for rights
+	}
+	for _, missing := range []string{"+hlen", "+hsetnx", "+zrangebyscore", "~relock_phase:{suite:*", "~{suite:*", "~relock_readers:{suite:*"} {
+		less := slices.DeleteFunc(slices.Clone(every), func(rule string) bool { return rule == missing })
+		rw := newClient(t, shared(t, s.AddUser("less"+missing, "secret", less...))()).RWMutex("suite:k")
+		_, err := rw.RLock(t.Context())
+		require.ErrorContains(t, err, "NOPERM", missing)
+	}
+	require.Equal(t, "0", s.Do("EXISTS", "suite:k"))
 }
