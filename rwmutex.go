@@ -232,7 +232,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		return nil, outward(err)
 	}
 	defer lk.k.end(lk.tally)
-	enter := func(lk *lock, ctx context.Context, _ *call) (*Lease, error) { return l.h.downgrade(ctx, lk, l) }
+	enter := func(lk *lock, ctx context.Context, _ *call) (*Lease, error) { return lk.downgrade(ctx, l) }
 	if lk.watched() {
 		reader, err := lk.observed(ctx, enter)
 		return reader, outward(err)
@@ -241,15 +241,16 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	return reader, outward(err)
 }
 
-// downgrade enters the lock as a reader beside the hold, which is the writer, and then gives the writer's
-// part back. It is not passed on to a writer of this process: that would be beside a reader.
-func (h *hold) downgrade(ctx context.Context, read *lock, l *Lease) (*Lease, error) {
+// downgrade enters the lock, of whose readers' side it is a method, beside the writer's lease, and then
+// gives that back. It is not passed on to a writer of this process: that would be beside a reader.
+func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
+	h := l.h
 	soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and the command
 	defer cancel()
 	if h.ops.lock(soon, &h.mu) != nil {
-		return nil, &wire.NodeError{Op: "downgrade", Name: read.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
+		return nil, &wire.NodeError{Op: "downgrade", Name: lk.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
 	}
-	reader, err := h.enterAsReader(soon, read, l)
+	reader, err := lk.enterBeside(soon, l)
 	h.ops.unlock(&h.mu)
 	if err != nil {
 		return nil, err
@@ -277,8 +278,9 @@ func (h *hold) downgrade(ctx context.Context, read *lock, l *Lease) (*Lease, err
 	return reader, nil
 }
 
-// enterAsReader asks Redis to let a new entry in beside the hold. The caller holds h.ops.
-func (h *hold) enterAsReader(ctx context.Context, read *lock, l *Lease) (*Lease, error) {
+// enterBeside asks Redis to let a new entry in beside a writer's lease. The caller has the ops of its hold.
+func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
+	h := l.h
 	h.expire()
 	h.mu.Lock()
 	shares, err := len(h.shares.all), error(nil)
@@ -292,8 +294,7 @@ func (h *hold) enterAsReader(ctx context.Context, read *lock, l *Lease) (*Lease,
 	case shares > 1:
 		return nil, errEnteredTwice
 	}
-	e := read.k.entry(read.names, h.entry.ID, read.cfg)
-	c := read.k.arbiter.Claim(e)
+	c := lk.k.arbiter.Claim(lk.k.entry(lk.names, h.entry.ID, lk.cfg))
 	g, err := c.Try(ctx)
 	if _, held := err.(*wire.HeldError); held { // the writer's field is gone
 		h.Doubt()
@@ -301,7 +302,7 @@ func (h *hold) enterAsReader(ctx context.Context, read *lock, l *Lease) (*Lease,
 	} else if err != nil {
 		return nil, err
 	}
-	return read.startFirst(l.ctx.Context, c, g, false, HowReentered)
+	return lk.startFirst(l.ctx.Context, c, g, false, HowReentered)
 }
 
 var (
