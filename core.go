@@ -20,7 +20,7 @@ type core struct {
 	report   claim.Report // at a gate
 	watchdog *watchdog
 	presence *presence     // nil where the client has no name
-	idle     chan struct{} // one slot: a last call of a tally ended on a closed client
+	idle     chan struct{} // one slot, filled when the last call of a tally ends after Close
 	closed   atomic.Bool   // every call reads it: nothing that calls write lies beside it
 	known    [maxKnown]atomic.Pointer[known]
 	tally    [tallies]tally

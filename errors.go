@@ -236,9 +236,12 @@ func wrong(err error) bool {
 // final reports whether Redis answered err, and answers it to a retry too.
 func final(err error) bool { return link.Reply(err) != "" && !wire.Transient(err) }
 
-// outward makes an error of the rooms below one of this package's, whose fields godoc shows, what
-// Redis answered the client library's own, and why a caller left the caller's. All that the package
-// returns goes through it.
+// outward turns an error of an internal package into the one that the caller sees. Every error that
+// this package returns goes through it.
+//
+//   - An error of an internal type becomes one of this package's, whose fields godoc shows.
+//   - An error that Redis answered becomes the client library's own.
+//   - A caller that left gets the cause of its context.
 func outward(err error) error {
 	switch e := err.(type) {
 	case *wire.HeldError:

@@ -135,7 +135,7 @@ func (c *call) how() How {
 	return HowFree
 }
 
-// noticing is a report that is the call's too.
+// noticing returns a report that tells the observed call of each poll first, and then calls then.
 func (c *call) noticing(then claim.Report) claim.Report {
 	if c == nil {
 		return then
@@ -244,13 +244,14 @@ func (l *Lease) held() time.Duration {
 	return clock.Mono() - l.share.since
 }
 
-// unlockedWith tells what became of an Unlock, unless the lease was over before.
+// unlockedWith tells the observer how an Unlock ended. If the lease was over before, the observer
+// has been told, and is not told again.
 func (l *Lease) unlockedWith(err error) {
 	switch {
 	case l.h.k.cfg.observer == nil:
 	case err == nil:
 		l.ended(EventReleased, nil)
-	case err == ErrNotHeld, err == ErrClosed: // a node's word may be either, too
+	case err == ErrNotHeld, err == ErrClosed: // by identity: a node's error may wrap either
 	case !wire.IsLost(err):
 		l.ended(EventReleased, err)
 	case l.unlocked(): // the goroutine that lost the hold did not find this lease in it any more
