@@ -94,7 +94,7 @@ func (s Scripts) linker(script string) *linker {
 	return l
 }
 
-// find returns the file that a word in the code of a script stands for, nil for none. Four words depend on what the
+// find returns the file that a word in a script's header stands for, nil for none. Four words depend on what the
 // script is for: kind is the hooks of the kind of lock, together is the kind's own file for many calls of the script at
 // once or else nomany, and retention and longest are settings. Any other word is the name of a file.
 func (l *linker) find(word string) *file {
