@@ -301,3 +301,39 @@ func TestReadWriteCached(t *testing.T) {
 	t.Logf("a writer of Redisson's waited %v in the median, %v at most", waits[writes/20], waits[writes/10-1])
 	require.Less(t, waits[writes/10-1], 1500*time.Millisecond)
 }
+
+// TestReadWriteReadersGetTheirTurn has readers in Go beside readers in Java that never pause and a writer in Java that waits: what
+// lets that writer come in keeps no reader out for long.
+func TestReadWriteReadersGetTheirTurn(t *testing.T) {
+	s := singleSite(redistest.Start(t))
+	const lasts = 4 * time.Second
+	readers, writer := startJVM(t, current, s.yaml()), startJVM(t, current, s.yaml())
+	all := readers.Go("r", "load", load{which: "rw:100:turns", counter: "n", threads: 4, duration: lasts}.args(t.TempDir()+"/r")...)
+	writes := writer.Go("w", "load", load{which: "rw:0:turns", counter: "n", threads: 1, duration: lasts}.args(t.TempDir()+"/w")...)
+	rw := s.locks(t).RWMutex("turns")
+	end := time.Now().Add(lasts)
+	longest, count := make([]time.Duration, 4), make([]int, 4)
+	var wg sync.WaitGroup
+	for i := range longest {
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				began := time.Now()
+				l, err := rw.RLock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				longest[i] = max(longest[i], time.Since(began))
+				count[i]++
+				time.Sleep(time.Millisecond)
+				_ = l.Unlock(t.Context())
+			}
+		})
+	}
+	wg.Wait()
+	read, wrote := await(t, all), await(t, writes)
+	require.NoError(t, read.err)
+	require.NoError(t, wrote.err)
+	t.Logf("reads in Go %v, the longest waits %v; reads in Java %s, writes %s", count, longest, read.value, wrote.value)
+	require.Less(t, slices.Max(longest), 1500*time.Millisecond)
+}
