@@ -510,3 +510,22 @@ func TestRWMutexWithLeastPrivilege(t *testing.T) {
 	}
 	require.Equal(t, "0", s.Do("EXISTS", "suite:k"))
 }
+
+// A new ticket is above the phase and above both lines, although the server's clock was set back since: no reader that comes
+// passes a writer that waits.
+func TestRWMutexTicketsOutliveTheClock(t *testing.T) {
+	s := redistest.Start(t)
+	a, b, c := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	r := taken(t, a.RLock)
+	writer := inLine(t, s, b.Lock, 0, 1)
+	later := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
+	s.Do("SET", "relock_phase:{k}:k", later, "PX", "60000") // as a clock wrote it that was an hour ahead
+	reader := inLine(t, s, c.RLock, 1, 1)
+	require.Greater(t, strings.Fields(s.Do("ZRANGE", "relock_readers:{k}:k", "0", "0", "WITHSCORES"))[1], later)
+	unlocked(t, r)
+	w := within(t, writer)
+	require.Empty(t, reader)
+	unlocked(t, w)
+	unlocked(t, within(t, reader))
+	requireNothingLeft(t, s)
+}

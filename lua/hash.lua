@@ -66,6 +66,11 @@ local function holder()
   return ''
 end
 
+-- last_ticket is the highest that stands in line; a new one is above it, whatever the clock says.
+local function last_ticket(line)
+  return redis.call('ZREVRANGE', line, 0, 0, 'WITHSCORES')[2]
+end
+
 -- crowded reports whether others wait that a holder from that line keeps out.
 local function crowded(line)
   return redis.call('EXISTS', line) == 1

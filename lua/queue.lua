@@ -17,7 +17,7 @@ local function join(member, ticket, lease)
   if not score then
     score = tonumber(ticket)
     if not score then
-      local last = redis.call('ZREVRANGE', line, 0, 0, 'WITHSCORES')[2]
+      local last = last_ticket(line)
       score = math.max(clock(), (tonumber(last) or 0) + 1)
     end
     redis.call('ZADD', line, string.format('%.0f', score), member)

@@ -34,6 +34,15 @@ local function phase()
   return tonumber(redis.call('GET', KEYS[7]) or 0) or 0
 end
 
+-- last_ticket is the highest of both lines and the phase: a clock that is set back must not put a new reader before a writer.
+local function last_ticket(_)
+  local last = phase()
+  for _, line in ipairs({ KEYS[2], KEYS[6] }) do
+    last = math.max(last, tonumber(redis.call('ZREVRANGE', line, 0, 0, 'WITHSCORES')[2]) or 0)
+  end
+  return last
+end
+
 -- let_readers makes the readers that wait now come before the next writer. Where that cannot be written they come by age.
 local function let_readers()
   local last = redis.pcall('ZREVRANGE', KEYS[6], 0, 0, 'WITHSCORES')[2]
