@@ -22,8 +22,8 @@ type baton struct {
 	let  bool // the hold is shared, and waits for the goroutine that gets this
 }
 
-// finish passes the hold to the next goroutine of this process, lays it down at the gate, or gives
-// the lock back.
+// finish passes the hold to the next goroutine of this process. Where none waits it leaves the hold
+// at the gate for the next that comes, if it may linger. Else it gives the lock back.
 func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 	if h.passOn(now) {
 		return nil

@@ -98,7 +98,7 @@ func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
 		h.k.watchdog.schedule(h, due, now)
 	}
 	if h.k.isClosed() {
-		h.lose(ErrClosed) // Close may have counted the holds before this one was among them
+		h.lose(ErrClosed) // Close may have listed the holds to end before this one was among them
 		h.claim.Abandon() // and where it did, it left the lock to a lease that no caller is given
 		return ErrClosed
 	}
@@ -129,7 +129,8 @@ type share struct {
 
 // bearer is what a share is of. It hears what becomes of it.
 type bearer interface {
-	// end ends trust in the share, by cause, unless that has ended. The hold's mutex is free.
+	// end tells the bearer that the share can no longer be trusted, and why. It acts once. The caller
+	// does not hold the hold's mutex.
 	end(cause error)
 	// losing is called under the hold's mutex once the hold is lost, and lost after it was freed.
 	losing()
@@ -303,7 +304,8 @@ func (h *hold) drop(ctx context.Context, s *share) error {
 	return h.leave(ctx, count, lease)
 }
 
-// take removes s from the shares, which is what an Unlock is: all else follows from it. It returns how many are left, and what to lengthen their lease to.
+// take removes s from the shares: from then on its caller holds nothing, whatever becomes of the
+// commands that follow. It returns how many shares are left, and the lease to renew for them.
 func (h *hold) take(s *share, now clock.Stamp) (count int, lease time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -194,9 +194,10 @@ func (lk *lock) enclosingLost(ctx context.Context) bool {
 // entering is how a hold is entered once more, by another share inside outer, while ctx lives.
 type entering func(h *hold, ctx context.Context, s, outer *share) error
 
-// reenter enters, by enter, what an enclosing lease holds. A lease that is unlocked meanwhile
-// counts no more: the next one outward is tried, and without any the caller is a contender like
-// others. wctx bounds the waiting, ctx becomes the new lease's.
+// reenter adds a lease to the hold of the innermost lease that ctx carries, by calling enter. If that
+// lease is unlocked meanwhile, reenter tries the next one outward. It returns false if there is none
+// left: then the caller has to wait for the lock as others do. wctx bounds the waiting, ctx becomes the
+// new lease's.
 func (lk *lock) reenter(ctx, wctx context.Context, seen *call, enter entering) (_ *Lease, entered bool, _ error) {
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
 		if lk.names.Kind.Shared() && lk.parts() > outer.h.entry.Block {

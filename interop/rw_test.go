@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -206,4 +207,97 @@ func TestReadWriteCrashes(t *testing.T) {
 		require.NoError(t, was.err)
 		require.Less(t, was.ended.Sub(began), crashLimit, side)
 	}
+}
+
+// TestReadWriteBelief kills a JVM whose watchdog shortens a lock beside readers in Go that cannot renew theirs any more: each has
+// heard that its lease is over before a writer of either language comes in.
+func TestReadWriteBelief(t *testing.T) {
+	const names = 100
+	const yaml = "lockWatchdogTimeout: 4000"
+	server := redistest.Start(t)
+	s := singleSite(server)
+	dying, java := startJVM(t, current, s.yaml(yaml)), startJVM(t, oldest, s.yaml(yaml))
+	rdb, err := redistest.Open(server.AddUser("reader", "secret", "~*", "&*", "+@all"))
+	require.NoError(t, err)
+	t.Cleanup(rdb.Close)
+	readers, err := relock.New(rdb, relock.WithLease(2*time.Minute), relock.WithRedissonWatchdog(4*time.Second))
+	require.NoError(t, err)
+	t.Cleanup(readers.Close)
+	writers := s.locks(t)
+	ended, inGo, inJava := make([]time.Time, names), make([]<-chan taken, names), make([]<-chan answer, names)
+	var over sync.WaitGroup
+	for i := range names {
+		name := fmt.Sprintf("belief-%d", i)
+		l := lease(t, readers.RWMutex(name).RLock)
+		over.Go(func() {
+			<-l.Context().Done()
+			ended[i] = time.Now()
+		})
+		dying.Do("a", "lock", "read:"+name, "-1")
+		if i%2 == 0 {
+			inGo[i] = later(writers.RWMutex(name).Lock)
+		} else {
+			inJava[i] = java.Go(name, "lock", "write:"+name, "-1")
+		}
+	}
+	time.Sleep(2 * time.Second) // the JVM renews
+	server.Do("ACL", "SETUSER", "reader", "-evalsha", "-eval")
+	dying.Kill()
+	over.Wait()
+	for i := range names {
+		var came time.Time
+		if i%2 == 0 {
+			got := await(t, inGo[i])
+			require.NoError(t, got.err)
+			came = got.at
+		} else {
+			got := await(t, inJava[i])
+			require.NoError(t, got.err)
+			came = got.ended
+		}
+		require.False(t, came.Before(ended[i]), "a writer came in %v before the reader %d had heard of its end", ended[i].Sub(came), i)
+	}
+}
+
+// TestReadWriteCached measures how long a writer waits beside eight processes that read all the time and keep the lock for a
+// second: one of relock's for what runs, one of Redisson's, which says nothing, for that second.
+func TestReadWriteCached(t *testing.T) {
+	const section, writes = 20 * time.Millisecond, 200
+	server := redistest.Start(t)
+	s := singleSite(server)
+	reading := func(name string, do func()) {
+		for range 8 {
+			p := startGo(t, s, 10*time.Second)
+			p.Go("r", "reads", name, "16", strconv.FormatInt(section.Microseconds(), 10), "600000")
+			defer p.Kill()
+		}
+		eventually(t, "all read", func() bool { n, _ := strconv.Atoi(server.Do("HLEN", name)); return n >= 8 })
+		do()
+	}
+	rw := s.locks(t).RWMutex("cached")
+	var waits []time.Duration
+	reading("cached", func() {
+		for range writes {
+			time.Sleep(5 * time.Millisecond)
+			began := time.Now()
+			l := lease(t, rw.Lock)
+			waits = append(waits, time.Since(began))
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+	})
+	slices.Sort(waits)
+	t.Logf("a writer of relock's waited %v in the median, %v p99, %v at most, beside sections of %v", waits[writes/2], waits[writes*99/100], waits[writes-1], section)
+	jvm := startJVM(t, current, s.yaml())
+	waits = nil
+	reading("shared", func() {
+		for range writes / 10 {
+			began := time.Now()
+			jvm.Do("w", "lock", "write:shared", "-1")
+			waits = append(waits, time.Since(began))
+			jvm.Do("w", "unlock", "write:shared")
+		}
+	})
+	slices.Sort(waits)
+	t.Logf("a writer of Redisson's waited %v in the median, %v at most", waits[writes/20], waits[writes/10-1])
+	require.Less(t, waits[writes/10-1], 1500*time.Millisecond)
 }

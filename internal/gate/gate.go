@@ -163,8 +163,9 @@ func (g *Gates[T]) Enter(ctx context.Context, key string) (T, error) {
 // then.
 type Watcher interface{ Waits() }
 
-// EnterSeen is Enter, and calls seen.Waits, unless seen is nil, when the caller is in the line. At
-// a gate that is free or offered, or where a baton rests, the caller is in no line.
+// EnterSeen is Enter, and calls seen.Waits, unless seen is nil, once the caller stands in the line. It
+// does not call it where the caller need not wait: at a gate that is free, offered or open, or where a
+// baton rests.
 func (g *Gates[T]) EnterSeen(ctx context.Context, key string, seen Watcher) (T, error) {
 	baton, w := g.join(key)
 	if w == nil {

@@ -123,7 +123,7 @@ func (k *Kind) queueOf(name, tag string) string {
 	return k.Queue
 }
 
-// namesIn cuts all that begins with a prefix and ends with the tag from one string, which is one allocation.
+// namesIn makes a lock's names. Those of a prefix and the tag are parts of one string, so that they take one allocation.
 func (k *Kind) namesIn(logical, name, tag string) *Names {
 	queue, channel := k.queueOf(name, tag), k.Channel
 	all := queue + tag + k.Counter + tag + channel.Unlock + tag + seedPrefix + tag + channel.Listen + tag
