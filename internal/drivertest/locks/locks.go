@@ -88,7 +88,11 @@ func onCluster(t *testing.T, open Opener) {
 	t.Run("plain", func(t *testing.T) {
 		Suite(t, open(t, cl.Target()), Raced, relock.WithPubSub(relock.PubSubPlain))
 	})
-	t.Run("failover", func(t *testing.T) { failover(t, cl, open(t, cl.Target())) })
+	t.Run("failover", func(t *testing.T) {
+		// Libraries rest for a second before they look for masters again, closed or not.
+		t.Cleanup(func() { time.Sleep(1500 * time.Millisecond) })
+		failover(t, cl, open(t, cl.Target()))
+	})
 }
 
 // failover kills a master that locks were at. Its replica is promoted, and locks are there in seconds,
