@@ -89,13 +89,13 @@ type RWRules struct {
 	NoPhase        bool // the end of a writer lets nobody in
 	SweepPhase     bool // a release of what is not held lets readers in as a writer's end does
 	ReadPhase      bool // so does the end of readers
-	PhaseNow       bool // the phase never ends: a new ticket is in it
 	DeadKept       bool // a waiter whose process is gone keeps its place
 	QuietLeaver    bool // who leaves the line serves nobody
 	NoAnnounce     bool // nobody is told of those that a batch leaves behind
 	Recreate       bool // a renewal writes what it does not find
 	ModeLeft       bool // a downgrade leaves the mode as it was
 	Gap            bool // a downgrade releases first
+	DownBlind      bool // one that is granted does not look whether its writer still holds
 	AnyAnswer      bool // a grant by a repeated question is shared with those who come
 	Handed         bool // so is one by message
 	WantedIgnored  bool // that somebody wants the lock shuts nothing
@@ -104,7 +104,6 @@ type RWRules struct {
 	NoWindow       bool // a hold is shared for as long as no message comes
 	RenewWindow    bool // a renewal begins its window anew
 	NoAwait        bool // a hold ends although some who were let in are on their way
-	LoseLetIn      bool // who was let in has a lease without a look at the hold
 	ReaderAsWriter bool // a reader's token is not counted
 }
 
@@ -144,7 +143,7 @@ func RW(scope RWScope, rules RWRules) System[rwState] {
 			{"exclusion", w.exclusion}, {"belief is ownership", w.ownership}, {"the hash is Redisson's", w.wellFormed},
 			{"tokens rise", rwBroken("token")}, {"no gap", rwBroken("gap")}, {"no reader past a writer", rwBroken("past")},
 			{"readers wait for one writer", w.oneWriter}, {"no sleeper", w.noSleeper}, {"wanted is minded", w.wantedMinded},
-			{"no lease past the window", rwBroken("window")}, {"no orphan", w.noOrphan},
+			{"no lease past the window", rwBroken("window")}, {"no orphan", w.noOrphan}, {"the dead keep nobody out", rwBroken("dead")},
 		},
 		Goal: w.quiet,
 		Show: w.show,
@@ -189,6 +188,9 @@ func (w *rwSystem) believes(s *rwState, i int) bool {
 
 // exclusion: beside a writer that believes nobody does. A downgrade's reader and its writer are one.
 func (w *rwSystem) exclusion(s rwState) string {
+	if strings.HasPrefix(s.broken, "exclusion") {
+		return s.broken
+	}
 	for i := range s.id {
 		if w.Side[i] != writes || !w.believes(&s, i) {
 			continue
@@ -270,13 +272,14 @@ func (e *rwEntry) busy() bool {
 		e.let > 0 || e.phase == ends && !e.quit
 }
 
-// noSleeper: with nothing under way, no waiter stands beside a lock that is open to it.
+// noSleeper: with nothing under way, no waiter stands beside a lock that is open to it. Who comes to a lock that is read is
+// told to ask once more when Redisson's waiters shut it out no more.
 func (w *rwSystem) noSleeper(s rwState) string {
 	if !w.still(&s) {
 		return ""
 	}
 	for i := range s.id {
-		if s.id[i].place > 0 && (s.mode == noMode || w.Side[i] == reads && w.opens(&s, i)) {
+		if s.id[i].place > 0 && (s.mode == noMode || w.Side[i] == reads && s.id[i].waited > 0 && w.opens(&s, i)) {
 			return letter(i) + " sleeps beside a lock that is open to it"
 		}
 	}

@@ -83,7 +83,7 @@ func (w *rwSystem) opens(s *rwState, i int) bool {
 		return true
 	}
 	e := &s.id[i]
-	return e.place > 0 && (e.place <= s.upTo || w.rules.PhaseNow && s.upTo > 0) || w.alive(s, writes) < 0 && !w.shut(s)
+	return e.place > 0 && e.place <= s.upTo || w.alive(s, writes) < 0 && !w.shut(s)
 }
 
 // nextLine is the side that is served next.
@@ -145,10 +145,6 @@ func (w *rwSystem) handOver(s *rwState, me int) (mine, anybody bool) {
 		}
 		if i != me && w.dead(s, i) {
 			s.id[i].place = 0
-			if w.rules.DeadKept {
-				w.take(s, i)
-				return mine, true
-			}
 			continue
 		}
 		w.take(s, i)
@@ -207,12 +203,26 @@ func (w *rwSystem) acquire(s *rwState, i int) int8 {
 			return isMine
 		}
 	}
+	w.judgeWait(s, i)
 	for k := range s.id {
 		if k != i && s.id[k].in && !(w.rules.OwnUnheard && w.Proc[k] == w.Proc[i]) {
 			s.id[k].look = !w.dead(s, k)
 		}
 	}
 	return isQueued
+}
+
+// judgeWait notes a reader that is told to wait beside readers where no writer that lives is why.
+func (w *rwSystem) judgeWait(s *rwState, i int) {
+	for k := range s.id {
+		if w.Side[k] == writes && s.id[k].place > 0 && !w.dead(s, k) {
+			return
+		}
+	}
+	e := &s.id[i]
+	if w.Side[i] == reads && e.phase == asking && !e.wake && s.mode == readMode && !w.shut(s) {
+		s.broken = "dead: " + letter(i) + " waits for a writer that is gone"
+	}
 }
 
 // release is the script.
@@ -303,7 +313,7 @@ func (w *rwSystem) redisson(s rwState, emit rwEmit) {
 		if s.waits == 0 {
 			next.comes--
 		}
-		next.waits, next.java, next.turn = 0, w.Java, false
+		next.waits, next.java = 0, w.Java
 		next.mode = w.Java
 		next.ttl = max(next.ttl, w.Dog)
 		if w.Java == writes {

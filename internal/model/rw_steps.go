@@ -66,10 +66,11 @@ func (w *rwSystem) tidy(s *rwState) {
 	for i := range s.id {
 		e := &s.id[i]
 		if e.phase == ends && e.quit && !e.rel && (!e.late && !e.relLate && e.renew == 0 || w.rules.NoSweep) {
-			*e = rwEntry{in: e.in, place: e.place}
+			*e = rwEntry{in: e.in, place: e.place, late: e.late}
 		}
 		if e.phase != asking {
-			e.told, e.base, e.known, e.owed, e.wake, e.again, e.repeated = false, 0, 0, false, false, false, false
+			e.told, e.base, e.known, e.wake, e.again, e.repeated = false, 0, 0, false, false, false
+			e.owed = e.owed && e.place > 0
 			if e.down > 0 && (e.phase != working || !s.id[e.down-1].in) && !e.late {
 				e.down = 0
 			}
@@ -84,7 +85,10 @@ func (w *rwSystem) tidy(s *rwState) {
 			e.over, e.waited = 0, 0
 		}
 		if e.phase != working {
-			e.num, e.bound = 0, 0
+			e.bound = 0
+			if e.phase != asking || e.down == 0 {
+				e.num = 0
+			}
 		}
 		if !e.in && e.reply != isMine && !e.push {
 			e.first = 0
@@ -214,7 +218,7 @@ func (w *rwSystem) end(s *rwState, i int) {
 	e := &s.id[i]
 	s.line[w.seat(i)] += e.let
 	*e = rwEntry{
-		phase: ends, in: e.in, key: e.key, place: e.place, first: e.first, over: e.over, waited: e.waited, down: e.down,
+		phase: ends, in: e.in, key: e.key, place: e.place, first: e.first, owed: e.owed, over: e.over, waited: e.waited, down: e.down,
 		late: e.late || e.ask > 0, rel: e.rel, relLate: e.relLate, renew: e.renew,
 	}
 }
@@ -223,7 +227,7 @@ func (w *rwSystem) end(s *rwState, i int) {
 func (w *rwSystem) begin(s *rwState, i int) {
 	e := &s.id[i]
 	e.uses++
-	if e.num <= s.topWriter || w.Side[i] == writes && e.num <= s.top {
+	if e.num < s.topWriter || e.num == s.topWriter && e.down == 0 || w.Side[i] == writes && e.num <= s.top {
 		s.broken = "token of " + letter(i) + " is not above all before that it may not meet"
 	}
 	s.top = max(s.top, e.num)
@@ -235,12 +239,16 @@ func (w *rwSystem) begin(s *rwState, i int) {
 // granted makes i hold the lock, and lets in those behind the gate.
 func (w *rwSystem) granted(s *rwState, i int, bound int8, fresh bool) {
 	e, seat := &s.id[i], w.seat(i)
-	if bound <= 0 {
+	writer := int(e.down) - 1
+	if bound <= 0 || writer >= 0 && s.id[writer].phase != working && !w.rules.DownBlind && !w.rules.Gap {
 		w.end(s, i)
 		return
 	}
 	e.late = e.late || e.ask > 0
 	e.ask, e.reply, e.push = 0, unheard, false
+	if e.down > 0 && s.lastWriter != e.num {
+		s.broken = "gap: another wrote before " + letter(i) + " read"
+	}
 	e.phase, e.bound, e.num = working, bound, e.first
 	w.begin(s, i)
 	if w.Side[i] == reads && e.down == 0 {
@@ -248,14 +256,9 @@ func (w *rwSystem) granted(s *rwState, i int, bound int8, fresh bool) {
 		e.open = fresh && !e.told
 		e.open = w.joinable(s, i)
 	}
-	if writer := int(e.down) - 1; writer >= 0 {
-		if s.lastWriter != s.id[writer].num && s.id[writer].phase == working || s.lastWriter > e.num {
-			s.broken = "gap: another wrote before " + letter(i) + " read"
-		}
-		if s.id[writer].phase == working {
-			w.end(s, writer)
-			s.id[writer].rel = true
-		}
+	if writer >= 0 && s.id[writer].phase == working {
+		w.end(s, writer)
+		s.id[writer].rel = true
 	}
 }
 
@@ -398,7 +401,7 @@ func (w *rwSystem) works(s rwState, i int, emit rwEmit) {
 		for k := range s.id {
 			if w.Side[k] == reads && w.Proc[k] == w.Proc[i] && s.id[k] == (rwEntry{}) {
 				next = s
-				next.id[k] = rwEntry{phase: asking, ask: 1, down: int8(i + 1)}
+				next.id[k] = rwEntry{phase: asking, ask: 1, down: int8(i + 1), num: e.num}
 				if w.rules.Gap {
 					w.end(&next, i)
 					next.id[i].rel = true
@@ -475,12 +478,9 @@ func (w *rwSystem) deliver(s rwState, i int, emit rwEmit) {
 		}
 		emit("{c} hears that another wants the lock", next, false, i)
 	}
-	if next := s; e.wake {
+	if next := s; e.wake && e.ask == 0 && e.reply == unheard { // else it asks once it has its answer
 		me := &next.id[i]
-		me.wake = false
-		if e.ask == 0 && e.reply == unheard {
-			me.ask, me.again = 1, true
-		}
+		me.wake, me.ask, me.again = false, 1, true
 		emit("{c} hears that the lock may be open", next, false, i)
 	}
 }
@@ -524,8 +524,8 @@ func (w *rwSystem) older(s *rwState, i int) {
 		}
 	}
 	if e.place > 0 {
-		if e.waited == 0 && w.Side[i] == reads && s.waits > 0 {
-			e.wake = e.phase == asking // from when it is shut out no more
+		if e.waited == 0 && w.Side[i] == reads && s.mode == readMode {
+			e.wake = e.phase == asking && !w.dead(s, i) // it is shut out no more
 		}
 		e.waited = min(e.waited+1, max(w.Window, 1))
 	}
