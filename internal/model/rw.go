@@ -89,6 +89,7 @@ type RWRules struct {
 	NoPhase        bool // the end of a writer lets nobody in
 	SweepPhase     bool // a release of what is not held lets readers in as a writer's end does
 	ReadPhase      bool // so does the end of readers
+	Unshut         bool // new readers join while Redisson's waiters listen
 	DeadKept       bool // a waiter whose process is gone keeps its place
 	QuietLeaver    bool // who leaves the line serves nobody
 	NoAnnounce     bool // nobody is told of those that a batch leaves behind
@@ -140,10 +141,12 @@ func RW(scope RWScope, rules RWRules) System[rwState] {
 		Init:  rwState{calls: scope.Calls, comes: scope.Comes, faults: scope.Faults},
 		Steps: w.steps,
 		Rules: []Rule[rwState]{
-			{"exclusion", w.exclusion}, {"belief is ownership", w.ownership}, {"the hash is Redisson's", w.wellFormed},
+			{"exclusion", w.exclusion}, {"belief is ownership", w.ownership},
+			{"the hash is Redisson's", w.wellFormed},
 			{"tokens rise", rwBroken("token")}, {"no gap", rwBroken("gap")}, {"no reader past a writer", rwBroken("past")},
 			{"readers wait for one writer", w.oneWriter}, {"no sleeper", w.noSleeper}, {"wanted is minded", w.wantedMinded},
-			{"no lease past the window", rwBroken("window")}, {"no orphan", w.noOrphan}, {"the dead keep nobody out", rwBroken("dead")},
+			{"no lease past the window", rwBroken("window")}, {"no orphan", w.noOrphan},
+			{"the dead keep nobody out", rwBroken("dead")},
 		},
 		Goal: w.quiet,
 		Show: w.show,
@@ -272,8 +275,8 @@ func (e *rwEntry) busy() bool {
 		e.let > 0 || e.phase == ends && !e.quit
 }
 
-// noSleeper: with nothing under way, no waiter stands beside a lock that is open to it. Who comes to a lock that is read is
-// told to ask once more when Redisson's waiters shut it out no more.
+// noSleeper: with nothing under way, no waiter stands beside a lock that is open to it. Who comes to a lock that is
+// read is told to ask once more when Redisson's waiters shut it out no more.
 func (w *rwSystem) noSleeper(s rwState) string {
 	if !w.still(&s) {
 		return ""

@@ -65,7 +65,7 @@ func (w *rwSystem) readersLeft(s *rwState) int8 {
 // shut reports whether Redisson's waiters keep new readers out of a lock that is read.
 func (w *rwSystem) shut(s *rwState) bool {
 	head := w.head(s, reads)
-	return s.waits > 0 && (head < 0 || s.id[head].waited < 1)
+	return s.waits > 0 && !w.rules.Unshut && (head < 0 || s.id[head].waited < 1)
 }
 
 // opens reports whether i, which is or would be in line, may come in now.
@@ -112,6 +112,9 @@ func (w *rwSystem) take(s *rwState, i int) {
 	if !w.rules.ReaderAsWriter || w.Side[i] == writes {
 		s.counter++
 	}
+	if w.Side[i] == reads && s.mode == readMode && s.waits > 0 && !e.owed && e.waited < 1 {
+		s.broken = "past: " + letter(i) + " comes in past one of Redisson's, which waits"
+	}
 	if s.waits > 0 {
 		s.waits = 1
 	}
@@ -135,7 +138,8 @@ func (w *rwSystem) enter(s *rwState, i int) {
 	s.ttl = max(s.ttl, w.Lease)
 }
 
-// handOver lets in as many as one command may, and returns whether me or anybody was. me is answered, others get a message.
+// handOver lets in as many as one command may, and returns whether me or anybody was. me is answered, others get a
+// message.
 func (w *rwSystem) handOver(s *rwState, me int) (mine, anybody bool) {
 	room := w.Batch
 	for room > 0 {

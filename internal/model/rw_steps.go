@@ -218,7 +218,8 @@ func (w *rwSystem) end(s *rwState, i int) {
 	e := &s.id[i]
 	s.line[w.seat(i)] += e.let
 	*e = rwEntry{
-		phase: ends, in: e.in, key: e.key, place: e.place, first: e.first, owed: e.owed, over: e.over, waited: e.waited, down: e.down,
+		phase: ends, in: e.in, key: e.key, place: e.place, first: e.first, down: e.down,
+		owed: e.owed, over: e.over, waited: e.waited,
 		late: e.late || e.ask > 0, rel: e.rel, relLate: e.relLate, renew: e.renew,
 	}
 }

@@ -22,7 +22,8 @@ var (
 		Lease: 3, Window: 1, Linger: true, Batch: 1,
 	}
 	rwDown = RWScope{
-		Side: [4]int8{reads, writes, writes}, Proc: [4]int8{0, 0, 1}, Calls: [4]int8{0, 1, 1}, Lease: 2, Batch: 2, Down: true,
+		Side: [4]int8{reads, writes, writes}, Proc: [4]int8{0, 0, 1}, Calls: [4]int8{0, 1, 1},
+		Lease: 2, Batch: 2, Down: true,
 	}
 	rwJavaWrites = RWScope{
 		Side: [4]int8{reads, reads, writes}, Proc: [4]int8{0, 0, 1}, Calls: [4]int8{2, 0, 1},
@@ -33,10 +34,12 @@ var (
 		Lease: 2, Dog: 1, Batch: 1, Java: reads, Comes: 1,
 	}
 	rwWriters3 = RWScope{
-		Side: [4]int8{reads, writes, writes, writes}, Proc: [4]int8{0, 1, 2, 3}, Calls: [4]int8{1, 1, 1, 1}, Lease: 2, Batch: 2,
+		Side: [4]int8{reads, writes, writes, writes}, Proc: [4]int8{0, 1, 2, 3}, Calls: [4]int8{1, 1, 1, 1},
+		Lease: 2, Batch: 2,
 	}
 	rwWritersShared = RWScope{
-		Side: [4]int8{reads, writes, writes}, Proc: [4]int8{0, 1, 2}, Calls: [4]int8{1, 1, 1}, Lease: 2, Window: 1, Batch: 2,
+		Side: [4]int8{reads, writes, writes}, Proc: [4]int8{0, 1, 2}, Calls: [4]int8{1, 1, 1},
+		Lease: 2, Window: 1, Batch: 2,
 	}
 	rwSharesOwn = RWScope{
 		Side: [4]int8{reads, reads, writes}, Proc: [4]int8{0, 0, 0}, Calls: [4]int8{2, 0, 1},
@@ -101,28 +104,45 @@ func TestBrokenReadWriteIsCaught(t *testing.T) {
 	crowd.Batch = 1
 	catch(t, []broken{
 		readWrite("a reader has no timeout key", "belief is ownership", 3, rwPlain, RWRules{NoKey: true}),
-		readWrite("a reader that leaves frees the lock", "belief is ownership", 8, rwPlain, RWRules{LeaverDeletes: true}),
+		readWrite("a reader that leaves frees the lock", "belief is ownership", 8, rwPlain,
+			RWRules{LeaverDeletes: true}),
 		readWrite("a writer does not look who reads", "exclusion", 6, rwPlain, RWRules{BlindWriter: true}),
-		readWrite("a reader believes more than Redisson leaves it", "belief is ownership", 5, rwJavaReads, RWRules{BelieveLease: true}),
-		readWrite("a reader believes from the answer on", "belief is ownership", 4, rwPlain.failing(1), RWRules{DateByReply: true}),
+		readWrite("a reader believes more than Redisson leaves it", "belief is ownership", 5, rwJavaReads,
+			RWRules{BelieveLease: true}),
+		readWrite("a reader believes from the answer on", "belief is ownership", 4, rwPlain.failing(1),
+			RWRules{DateByReply: true}),
 		readWrite("a late question is not swept", "no orphan", 5, rwPlain.failing(1), RWRules{NoSweep: true}),
-		readWrite("a writer's end lets nobody in", "readers wait for one writer", 14, rwWriters3, RWRules{NoPhase: true}),
-		readWrite("a sweep lets readers in", "no reader past a writer", 11, rwPlain.failing(1), RWRules{SweepPhase: true}),
-		readWrite("the end of readers lets readers in", "no reader past a writer", 9, rwPlain, RWRules{ReadPhase: true}),
-		readWrite("the dead keep their place", "the dead keep nobody out", 7, rwPlain.crashing(), RWRules{DeadKept: true}),
-		readWrite("who leaves the line serves nobody", "no sleeper", 18, rwPlain.failing(1), RWRules{QuietLeaver: true}),
+		readWrite("a writer's end lets nobody in", "readers wait for one writer", 14, rwWriters3,
+			RWRules{NoPhase: true}),
+		readWrite("a sweep lets readers in", "no reader past a writer", 11, rwPlain.failing(1),
+			RWRules{SweepPhase: true}),
+		readWrite("the end of readers lets readers in", "no reader past a writer", 9, rwPlain,
+			RWRules{ReadPhase: true}),
+		readWrite("readers join while Redisson's writer waits", "no reader past a writer", 7, rwJavaWrites,
+			RWRules{Unshut: true}),
+		readWrite("the dead keep their place", "the dead keep nobody out", 7, rwPlain.crashing(),
+			RWRules{DeadKept: true}),
+		readWrite("who leaves the line serves nobody", "no sleeper", 18, rwPlain.failing(1),
+			RWRules{QuietLeaver: true}),
 		readWrite("nobody is told of a batch", "no sleeper", 14, crowd, RWRules{NoAnnounce: true}),
-		readWrite("a late renewal writes what is gone", "the hash is Redisson's", 8, rwRenews, RWRules{Recreate: true}),
+		readWrite("a late renewal writes what is gone", "the hash is Redisson's", 8, rwRenews,
+			RWRules{Recreate: true}),
 		readWrite("a downgrade leaves the mode", "the hash is Redisson's", 7, rwDown, RWRules{ModeLeft: true}),
 		readWrite("a downgrade releases first", "no gap", 12, rwDown, RWRules{Gap: true}),
-		readWrite("a downgrade does not look at its writer", "no gap", 16, rwDown.failing(1), RWRules{DownBlind: true}),
-		readWrite("a repeated question is shared by all who come", "wanted is minded", 14, rwWritersShared, RWRules{AnyAnswer: true}),
-		readWrite("a grant by message is shared by all who come", "wanted is minded", 11, rwWritersShared, RWRules{Handed: true}),
+		readWrite("a downgrade does not look at its writer", "no gap", 16, rwDown.failing(1),
+			RWRules{DownBlind: true}),
+		readWrite("a repeated question is shared by all who come", "wanted is minded", 14, rwWritersShared,
+			RWRules{AnyAnswer: true}),
+		readWrite("a grant by message is shared by all who come", "wanted is minded", 11, rwWritersShared,
+			RWRules{Handed: true}),
 		readWrite("wanted shuts nothing", "wanted is minded", 7, rwShares, RWRules{WantedIgnored: true}),
 		readWrite("wanted before the grant is dropped", "wanted is minded", 7, rwShares, RWRules{WantedAwaits: true}),
-		readWrite("wanted is not told to the asker's process", "wanted is minded", 6, rwSharesOwn, RWRules{OwnUnheard: true}),
-		readWrite("a hold is shared without end", "no lease past the window", 6, rwJavaWrites, RWRules{NoWindow: true}),
-		readWrite("a renewal begins the window anew", "no lease past the window", 10, rwJavaRenews, RWRules{RenewWindow: true}),
+		readWrite("wanted is not told to the asker's process", "wanted is minded", 6, rwSharesOwn,
+			RWRules{OwnUnheard: true}),
+		readWrite("a hold is shared without end", "no lease past the window", 6, rwJavaWrites,
+			RWRules{NoWindow: true}),
+		readWrite("a renewal begins the window anew", "no lease past the window", 10, rwJavaRenews,
+			RWRules{RenewWindow: true}),
 		readWrite("a hold does not await who was let in", "belief is ownership", 9, rwShares, RWRules{NoAwait: true}),
 		readWrite("readers are not counted", "tokens rise", 3, rwPlain, RWRules{ReaderAsWriter: true}),
 	})
@@ -135,15 +155,17 @@ func TestReadWriteReaches(t *testing.T) {
 	reached(t, RW(rwShares, RWRules{}), "an idle hold", func(s rwState) bool {
 		return s.id[0].phase == working && s.id[0].uses == 0
 	})
-	reached(t, RW(rwShares, RWRules{}), "a hold that drains while the next reader of its process waits behind a writer", func(s rwState) bool {
-		return s.id[0].phase == working && s.id[1].place > s.id[2].place && s.id[2].place > 0
-	})
+	reached(t, RW(rwShares, RWRules{}), "a hold that drains while the next reader of its process waits behind a writer",
+		func(s rwState) bool {
+			return s.id[0].phase == working && s.id[1].place > s.id[2].place && s.id[2].place > 0
+		})
 	reached(t, RW(rwPlain, RWRules{}), "readers that a writer's end let in together", func(s rwState) bool {
 		return s.id[0].phase == working && s.id[1].phase == working && s.topWriter > 0
 	})
-	reached(t, RW(rwBoth, RWRules{}), "a reader behind a full batch that comes in past a writer", func(s rwState) bool {
-		return s.id[0].in && s.id[2].in && s.id[1].place > 0 && s.topWriter > 0
-	})
+	reached(t, RW(rwBoth, RWRules{}), "a reader behind a full batch that comes in past a writer",
+		func(s rwState) bool {
+			return s.id[0].in && s.id[2].in && s.id[1].place > 0 && s.topWriter > 0
+		})
 	reached(t, RW(rwDown, RWRules{}), "a writer that reads on while another waits", func(s rwState) bool {
 		return s.id[0].phase == working && s.mode == readMode && s.id[2].place > 0
 	})
@@ -153,7 +175,8 @@ func TestReadWriteReaches(t *testing.T) {
 	reached(t, RW(rwJavaWrites, RWRules{}), "Redisson's turn while readers wait", func(s rwState) bool {
 		return s.turn && s.id[0].place > 0
 	})
-	reached(t, RW(rwPlain.crashing(), RWRules{}), "a dead reader's field whose key is gone, beside one that reads", func(s rwState) bool {
-		return s.crashed[0] && s.id[0].in && s.id[0].key == 0 && s.id[1].phase == working
-	})
+	reached(t, RW(rwPlain.crashing(), RWRules{}), "a dead reader's field whose key is gone, beside one that reads",
+		func(s rwState) bool {
+			return s.crashed[0] && s.id[0].in && s.id[0].key == 0 && s.id[1].phase == working
+		})
 }
