@@ -44,7 +44,8 @@
 // RW is a read-write lock of one Redis: its hash as Redisson keeps it, with a timeout key for each reader, the lines of
 // readers and of writers, and the phase by which the readers that waited at a writer's end come before the next writer.
 // The readers of a process share a hold, writers become readers, and one of Redisson's threads reads or writes beside
-// them. Questions, releases, answers and messages are lost, late and doubled, and processes crash.
+// them. Questions, releases, answers and messages are lost, late and doubled, and processes crash. Tickets are above all
+// in both lines and above the phase, whatever the server's clock says.
 //
 // # What is abstracted
 //

@@ -29,13 +29,14 @@ type rwEntry struct {
 	known int8 // ticket that its process was told
 	down  int8 // 1 + the writer that it is the downgrade of
 
-	in     bool // the hash has its field
-	key    int8 // ticks that a reader's timeout key has left
-	place  int8 // ticket in its line, 0 for none
-	first  int8 // number of its grant
-	owed   bool // it waited when a writer ended
-	over   int8 // writers that came in since it waits
-	waited int8 // ticks that it has stood there
+	in     bool  // the hash has its field
+	key    int8  // ticks that a reader's timeout key has left
+	place  int8  // ticket in its line, 0 for none
+	first  int8  // number of its grant
+	owed   bool  // it waited when a writer ended
+	over   int8  // writers that came in since it waits
+	before uint8 // readers that stood in line when it came
+	waited int8  // ticks that it has stood there
 
 	ask      int8 // 1 + ticks since the question was sent that is under way
 	again    bool // which is not the first
@@ -64,6 +65,7 @@ type rwState struct {
 	counter int8 // fencing counter
 	clock   int8 // last ticket
 	upTo    int8 // the phase: readers with tickets up to it come before the next writer
+	back    bool // the server's clock has jumped back
 	turn    bool // the lock is left to Redisson's waiters
 
 	java  int8 // reads or writes: it holds the lock
@@ -88,6 +90,7 @@ type RWRules struct {
 	NoSweep        bool // a release that is answered is the last one
 	NoPhase        bool // the end of a writer lets nobody in
 	SweepPhase     bool // a release of what is not held lets readers in as a writer's end does
+	TicketByClock  bool // a ticket is above those of its own line alone
 	ReadPhase      bool // so does the end of readers
 	Unshut         bool // new readers join while Redisson's waiters listen
 	DeadKept       bool // a waiter whose process is gone keeps its place
@@ -121,6 +124,7 @@ type RWScope struct {
 	Java              int8 // side of Redisson's calls
 	Comes             int8 // how many they are
 	Crash             bool // faults may be crashes
+	Back              bool // or that the server's clock jumps back
 	Faults            int8 // messages late, lost or doubled, callers that give up
 }
 

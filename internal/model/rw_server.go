@@ -23,16 +23,48 @@ func (w *rwSystem) alive(s *rwState, side int8) int {
 	return i
 }
 
-func (s *rwState) join(i int) {
+// join stands i in its line: at the ticket that it knows, else behind all that wait and behind the phase, whatever the
+// clock says.
+func (w *rwSystem) join(s *rwState, i int) {
 	e := &s.id[i]
 	if e.place > 0 {
 		return
 	}
-	if e.place = e.known; e.place == 0 {
+	switch {
+	case e.known > 0:
+		e.place = e.known
+	case w.rules.TicketByClock && s.back:
+		e.place = s.squeeze(w.lastIn(s, w.Side[i]))
+	default:
 		s.clock++
 		e.place = s.clock
 	}
-	e.waited, e.over = 0, 0
+	e.waited, e.over, e.before = 0, 0, 0
+	for k := range s.id {
+		if v := &s.id[k]; w.Side[k] == reads && (v.place > 0 || v.known > 0) {
+			e.before |= 1 << k
+		}
+	}
+}
+
+// lastIn is the last ticket in the line of a side.
+func (w *rwSystem) lastIn(s *rwState, side int8) (last int8) {
+	for i := range s.id {
+		if w.Side[i] == side {
+			last = max(last, s.id[i].place)
+		}
+	}
+	return last
+}
+
+// squeeze makes room for a ticket behind last, and returns it.
+func (s *rwState) squeeze(last int8) int8 {
+	s.tickets(func(t *int8) {
+		if *t > last {
+			*t++
+		}
+	})
+	return last + 1
 }
 
 // wipe ends all that hold.
@@ -105,7 +137,7 @@ func (w *rwSystem) take(s *rwState, i int) {
 		}
 		if w.Side[i] == writes {
 			v.over = min(v.over+1, 2)
-		} else if !e.owed && (s.mode != noMode || e.place == 0 || e.place > v.place) {
+		} else if !e.owed && (s.mode != noMode || v.before&(1<<i) == 0) {
 			s.broken = "past: " + letter(i) + " comes in past " + letter(k) + ", who waits to write"
 		}
 	}
@@ -198,7 +230,7 @@ func (w *rwSystem) acquire(s *rwState, i int) int8 {
 		return isMine
 	}
 	open := w.opens(s, i)
-	s.join(i)
+	w.join(s, i)
 	if open && s.turn {
 		return isQueued
 	}

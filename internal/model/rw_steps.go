@@ -33,6 +33,12 @@ func (w *rwSystem) steps(s rwState, emitRaw func(Step[rwState])) {
 	if w.Crash && s.faults > 0 {
 		w.crash(s, emit)
 	}
+	if w.Back && s.faults > 0 {
+		next := s
+		next.faults--
+		next.back = true
+		emit("the server's clock jumps back", next, true)
+	}
 	w.redisson(s, emit)
 	w.tick(s, emit)
 }
@@ -71,6 +77,9 @@ func (w *rwSystem) tidy(s *rwState) {
 		if e.phase != asking {
 			e.told, e.base, e.known, e.wake, e.again, e.repeated = false, 0, 0, false, false, false
 			e.owed = e.owed && e.place > 0
+			if e.place == 0 {
+				e.before = 0
+			}
 			if e.down > 0 && (e.phase != working || !s.id[e.down-1].in) && !e.late {
 				e.down = 0
 			}
@@ -121,14 +130,14 @@ func (s *rwState) rank() {
 	if least == 64 {
 		s.clock = 0
 	}
-	rank(func(do func(*int8)) {
-		do(&s.clock)
-		do(&s.upTo)
-		for i := range s.id {
-			do(&s.id[i].place)
-			do(&s.id[i].known)
+	for i := range s.id {
+		for k := range s.id {
+			if s.id[k].place == 0 && s.id[k].known == 0 {
+				s.id[i].before &^= 1 << k
+			}
 		}
-	})
+	}
+	rank(s.tickets)
 	rank(func(do func(*int8)) {
 		for _, n := range [...]*int8{&s.counter, &s.lastWriter, &s.topWriter, &s.top} {
 			do(n)
@@ -138,6 +147,16 @@ func (s *rwState) rank() {
 			do(&s.id[i].num)
 		}
 	})
+}
+
+// tickets visits them.
+func (s *rwState) tickets(do func(*int8)) {
+	do(&s.clock)
+	do(&s.upTo)
+	for i := range s.id {
+		do(&s.id[i].place)
+		do(&s.id[i].known)
+	}
 }
 
 // serve emits what the server does with commands.
@@ -219,7 +238,7 @@ func (w *rwSystem) end(s *rwState, i int) {
 	s.line[w.seat(i)] += e.let
 	*e = rwEntry{
 		phase: ends, in: e.in, key: e.key, place: e.place, first: e.first, down: e.down,
-		owed: e.owed, over: e.over, waited: e.waited,
+		owed: e.owed, before: e.before, over: e.over, waited: e.waited,
 		late: e.late || e.ask > 0, rel: e.rel, relLate: e.relLate, renew: e.renew,
 	}
 }

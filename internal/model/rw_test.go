@@ -49,6 +49,28 @@ var (
 		Side: [4]int8{reads, reads}, Proc: [4]int8{0, 0}, Calls: [4]int8{2, 0},
 		Lease: 3, Window: 2, Linger: true, Renews: true, Batch: 2, Java: writes, Comes: 1,
 	}
+	rwBack = RWScope{
+		Side: [4]int8{reads, reads, writes}, Proc: [4]int8{0, 1, 2}, Calls: [4]int8{1, 1, 1}, Lease: 2, Batch: 2, Back: true,
+	}
+	rwDownAmong = RWScope{
+		Side: [4]int8{reads, writes, reads}, Proc: [4]int8{0, 0, 1}, Calls: [4]int8{0, 1, 1},
+		Lease: 2, Dog: 1, Batch: 1, Down: true, Java: reads, Comes: 1,
+	}
+	rwDownRenews = RWScope{
+		Side: [4]int8{reads, writes, writes}, Proc: [4]int8{0, 0, 1}, Calls: [4]int8{1, 1, 1},
+		Lease: 2, Batch: 1, Down: true, Renews: true,
+	}
+	rwSharesRenews = RWScope{
+		Side: [4]int8{reads, reads, writes}, Proc: [4]int8{0, 0, 1}, Calls: [4]int8{2, 0, 1},
+		Lease: 2, Window: 2, Linger: true, Renews: true, Batch: 2,
+	}
+	rwPair = RWScope{
+		Side: [4]int8{reads, writes}, Proc: [4]int8{0, 1}, Calls: [4]int8{1, 1}, Lease: 2, Batch: 2, Crash: true,
+	}
+	rwRenewsJava = RWScope{
+		Side: [4]int8{reads, writes}, Proc: [4]int8{0, 1}, Calls: [4]int8{1, 1},
+		Lease: 3, Dog: 2, Batch: 2, Renews: true, Java: reads, Comes: 2,
+	}
 	rwRenews = RWScope{
 		Side: [4]int8{reads, writes}, Proc: [4]int8{0, 1}, Calls: [4]int8{1, 1}, Lease: 2, Batch: 2, Renews: true,
 	}
@@ -80,7 +102,11 @@ func TestReadWriteHolds(t *testing.T) {
 		all(RW(rwJavaReads, RWRules{})),
 		all(RW(rwRenews.failing(1), RWRules{})),
 		all(RW(rwRenews.crashing(), RWRules{})),
+		all(RW(rwSharesRenews, RWRules{})),
+		all(RW(rwDownRenews, RWRules{})),
 	}, []run{
+		all(RW(rwPair.failing(3), RWRules{})),
+		all(RW(rwDownAmong.failing(1), RWRules{})),
 		all(RW(rwPlain.crashing(), RWRules{})),
 		all(RW(rwWriters.failing(1), RWRules{})),
 		all(RW(one.failing(1), RWRules{})),
@@ -91,6 +117,8 @@ func TestReadWriteHolds(t *testing.T) {
 		all(RW(rwSharesTwo, RWRules{})),
 		all(RW(rwJavaWrites.failing(1), RWRules{})),
 		all(RW(rwJavaReads.failing(1), RWRules{})),
+		all(RW(rwRenewsJava.failing(2), RWRules{})),
+		all(RW(rwShares.crashing(), RWRules{})),
 	})
 }
 
@@ -118,6 +146,7 @@ func TestBrokenReadWriteIsCaught(t *testing.T) {
 			RWRules{SweepPhase: true}),
 		readWrite("the end of readers lets readers in", "no reader past a writer", 9, rwPlain,
 			RWRules{ReadPhase: true}),
+		readWrite("a ticket is the clock's", "no reader past a writer", 10, rwBack.failing(1), RWRules{TicketByClock: true}),
 		readWrite("readers join while Redisson's writer waits", "no reader past a writer", 7, rwJavaWrites,
 			RWRules{Unshut: true}),
 		readWrite("the dead keep their place", "the dead keep nobody out", 7, rwPlain.crashing(),
