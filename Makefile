@@ -15,14 +15,14 @@ WORKERS ?= -1
 # Of Go's runtime, so that a seed repeats exactly. OVERLAY= goes without: then a failure repeats only mostly.
 OVERLAY ?= $(shell cd internal/sim && go run ./overlay/write -o $(or $(TMPDIR),/tmp)/relock-sim-overlay)
 # Gives the driver over rueidis a New that opens the like of a client over go-redis.
-GOREDIS = $$(go run ./contrib/relockgoredis/roottests -o $(or $(TMPDIR),/tmp)/relock-roottests)
+GOREDIS = $$(go run $(LIBRARY)/contrib/relockgoredis/roottests -o $(or $(TMPDIR),/tmp)/relock-roottests)
 BASE ?= HEAD
 COUNT ?= 8
 
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 redis: ## install redis-server where it is missing
 	@command -v "$${RELOCK_REDIS_SERVER:-redis-server}" >/dev/null || \
@@ -52,8 +52,11 @@ cross: ## build for other systems and processors
 	@for on in windows/amd64 darwin/arm64 linux/arm64 linux/386; do echo $$on; \
 		for m in . cmd/relock $(CONTRIB); do (cd $$m && GOOS=$${on%/*} GOARCH=$${on#*/} go build ./...) || exit 1; done; done
 
+# What builds a program and runs that shows nothing under the race detector.
+BUILT = ^(TestInstall|TestImport|TestImportOfTheTestKit|TestAWalkLeadsThroughTheGate|TestTheDesignShowsTheWalk)$$
+
 race: redis ## the same under the race detector
-	go test -race -count=1 $(PACKAGES)
+	go test -race -count=1 -skip '$(BUILT)' $(PACKAGES)
 
 integration: redis ## kill, stop, cut and restart everything around the lock
 	cd integration && go test -count=1 -timeout 15m ./...
@@ -63,8 +66,14 @@ matrix: ## both of these against SERVER=<path of a redis-server or valkey-server
 	$(SERVER) --version
 	RELOCK_REDIS_SERVER=$(abspath $(SERVER)) $(MAKE) test integration
 
+integration-goredis: redis ## integration over go-redis in place of rueidis
+	cd integration && go test $(GOREDIS) -count=1 -timeout 20m ./...
+
 interop: redis java ## share locks with the real Redisson
 	cd interop && go test -count=1 -timeout 10m ./...
+
+interop-goredis: redis java ## the same over go-redis in place of rueidis
+	cd interop && go test $(GOREDIS) -count=1 -timeout 10m ./...
 
 lint: ## gofmt, go vet (once more for 32 bits) and staticcheck over all modules
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
@@ -114,4 +123,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus test test-goredis goredis-oldest cross race contrib integration interop matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus test test-goredis goredis-oldest cross race contrib integration integration-goredis interop interop-goredis matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare

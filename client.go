@@ -115,7 +115,7 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 		return lock{err: err}
 	}
 	lk := lock{known: known, cfg: &k.cfg}
-	if kind.Shared() && k.cfg.nodes > 0 {
+	if !kind.Quorum && k.cfg.nodes > 0 {
 		return lock{err: fmt.Errorf("relock: a %s over a quorum of nodes: %w", kind.Name, errors.ErrUnsupported)}
 	}
 	if len(opts) > 0 {

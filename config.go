@@ -48,6 +48,8 @@ type leaseConfig struct {
 	maxHold time.Duration // 0: no cap
 	wait    time.Duration // 0: as long as ctx allows
 	timeout time.Duration // of one command; 0: derived from the lease
+	javaDog time.Duration // lockWatchdogTimeout of Redisson's readers; 0: there are none
+	most    time.Duration // that a lease may be extended to; 0: MaxLease
 }
 
 // lineConfig is how a lock passes between the goroutines of a process.
@@ -80,7 +82,7 @@ type quorumConfig struct {
 
 func defaultConfig() config {
 	return config{
-		leaseConfig: leaseConfig{lease: defaultLease},
+		leaseConfig: leaseConfig{lease: defaultLease, javaDog: defaultLease},
 		lineConfig:  lineConfig{passes: defaultPasses, passTime: defaultPassTime},
 		nodeConfig:  nodeConfig{retention: defaultRetention},
 	}

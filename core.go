@@ -20,7 +20,7 @@ type core struct {
 	report   claim.Report // at a gate
 	watchdog *watchdog
 	presence *presence     // nil where the client has no name
-	idle     chan struct{} // one slot: a last call of a tally ended on a closed client
+	idle     chan struct{} // one slot, filled when the last call of a tally ends after Close
 	closed   atomic.Bool   // every call reads it: nothing that calls write lies beside it
 	known    [maxKnown]atomic.Pointer[known]
 	tally    [tallies]tally
@@ -35,7 +35,7 @@ var nameSeed = maphash.MakeSeed()
 // knownAs looks a name up, or works out what it stands for. A name that was kept in the same place
 // before is forgotten.
 func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
-	place := &k.known[maphash.String(nameSeed, name)%maxKnown]
+	place := &k.known[(maphash.String(nameSeed, name)+kind.Nr)%maxKnown]
 	if was := place.Load(); was != nil && was.names.Name == name && was.names.Kind == kind {
 		return was, nil
 	}

@@ -26,6 +26,12 @@
 // lock that it has unlocked, and takes it again without a command, until another process wants it;
 // [Lease.Wanted] tells a holder of that.
 //
+// # Readers and writers
+//
+// An [RWMutex] lets readers in beside each other, and a writer alone, in the order of sync.RWMutex.
+// The readers of a process share one hold, so a further one costs no command. [Lease.Downgrade] makes
+// a writer a reader with no gap.
+//
 // # Leases
 //
 // A lock lives in Redis for as long as its lease, and a watchdog renews it every third of that. If
@@ -55,6 +61,6 @@
 //
 // # Redisson
 //
-// Locks, hold counts, the unlock channel and fencing tokens are those of Redisson's RLock and
-// RFencedLock, so services in Java and Go share them.
+// Locks, hold counts, the unlock channel and fencing tokens are those of Redisson's RLock,
+// RFencedLock and RReadWriteLock, so services in Java and Go share them.
 package relock

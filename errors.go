@@ -44,6 +44,15 @@ var (
 	// made by this package's functions.
 	ErrMisuse = wire.ErrMisuse
 
+	// ErrUpgrade is returned by RWMutex.Lock under the context of a read lease of the same lock: the
+	// writer would wait for itself. It matches ErrMisuse.
+	ErrUpgrade = wire.ErrUpgrade
+
+	// ErrWrongKind says that the name belongs to something else than a lock of this kind: a
+	// read-write lock where a mutex was asked for, a mutex where a read-write lock was, or a key that
+	// is no lock. A *NodeError that matches it says what stands there.
+	ErrWrongKind = wire.ErrWrongKind
+
 	// ErrMaxHold says that a hold ended because WithMaxHold's time was up. It matches ErrLost.
 	ErrMaxHold = wire.ErrMaxHold
 
@@ -108,6 +117,7 @@ type NodeError struct {
 
 	hint  string // what to do about Err
 	final bool   // Err is an answer of Redis's that no retry heals
+	wrong bool   // Err says that the name is something else's
 }
 
 // Error says what failed on which lock and, for errors that waiting does not heal, what to do.
@@ -122,12 +132,17 @@ func (e *NodeError) Error() string {
 	return msg
 }
 
-// Unwrap returns the client's error, and the cause where the caller gave up.
+// Unwrap returns the client's error, ErrWrongKind where Redis says that the name is something else's, and
+// the cause where the caller gave up.
 func (e *NodeError) Unwrap() []error {
-	if e.Cause == nil {
-		return []error{e.Err}
+	all := []error{e.Err}
+	if e.wrong {
+		all = append(all, ErrWrongKind)
 	}
-	return []error{e.Err, e.Cause}
+	if e.Cause != nil {
+		all = append(all, e.Cause)
+	}
+	return all
 }
 
 // QuorumError tells why a quorum could not be had: what each node said that did not agree. It wraps
@@ -201,6 +216,8 @@ func hintFor(err error) string {
 		return "check the client's user name and password"
 	case "NOPERM":
 		return "the user lacks a permission, docs/wire.md lists what relock needs"
+	case "WRONGKIND":
+		return "one name has one kind of lock: choose another name"
 	case "WRONGTYPE":
 		return "the key, or a key beside it, belongs to something else: choose another lock name"
 	case "OOM":
@@ -210,12 +227,21 @@ func hintFor(err error) string {
 	}
 }
 
+// wrong reports whether err says that what stands in Redis is no lock of the kind that was asked for.
+func wrong(err error) bool {
+	code := wire.ReplyCode(link.Reply(err))
+	return code == "WRONGKIND" || code == "WRONGTYPE"
+}
+
 // final reports whether Redis answered err, and answers it to a retry too.
 func final(err error) bool { return link.Reply(err) != "" && !wire.Transient(err) }
 
-// outward makes an error of the rooms below one of this package's, whose fields godoc shows, what
-// Redis answered the client library's own, and why a caller left the caller's. All that the package
-// returns goes through it.
+// outward turns an error of an internal package into the one that the caller sees. Every error that
+// this package returns goes through it.
+//
+//   - An error of an internal type becomes one of this package's, whose fields godoc shows.
+//   - An error that Redis answered becomes the client library's own.
+//   - A caller that left gets the cause of its context.
 func outward(err error) error {
 	switch e := err.(type) {
 	case *wire.HeldError:
@@ -223,7 +249,9 @@ func outward(err error) error {
 			Name: e.Name, Holder: e.Holder, By: Holder(e.By), TTL: e.TTL, Wanted: e.Wanted, Local: e.Local, Cause: outward(e.Cause),
 		}
 	case *wire.NodeError:
-		return &NodeError{Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, hint: hintFor(e.Err), final: final(e.Err)}
+		return &NodeError{
+			Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, hint: hintFor(e.Err), final: final(e.Err), wrong: wrong(e.Err),
+		}
 	case *wire.MemberError:
 		return &SeatError{Node: e.Node, Err: outward(e.Err), Quarantine: e.Mute, final: final(e.Err)}
 	case *wire.QuorumError:

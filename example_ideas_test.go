@@ -208,6 +208,39 @@ func ExampleWithWait() {
 	// Output: true
 }
 
+// Readers work beside each other; a writer works alone.
+func ExampleRWMutex() {
+	locks, done := opened()
+	defer done()
+	ctx := context.Background()
+
+	prices := locks.RWMutex("prices")
+	err := prices.RDo(ctx, func(ctx context.Context) error {
+		fmt.Println("read beside others")
+		return prices.RDo(ctx, func(context.Context) error { return nil }) // re-enters
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	writer, err := prices.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	reader, err := writer.Downgrade(ctx) // no other can write in between
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = prices.Lock(reader.Context())
+	fmt.Println(errors.Is(err, relock.ErrUpgrade))
+	if err := reader.Unlock(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// read beside others
+	// true
+}
+
 // A lock that lingers costs no command while this process alone wants it. Others get it as soon as
 // they ask, unless somebody works under it, who can hear that it is wanted.
 func ExampleWithLinger() {

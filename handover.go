@@ -18,14 +18,21 @@ type baton struct {
 	hold *hold
 	next claim.Claim
 	idle bool // the hold lay at the gate, and may be over
+	open bool // the hold is shared, and may be over: the goroutine that gets this is not at the gate
+	let  bool // the hold is shared, and waits for the goroutine that gets this
 }
 
-// finish passes the hold to the next goroutine of this process, lays it down at the gate, or gives
-// the lock back.
+// finish passes the hold to the next goroutine of this process. Where none waits it leaves the hold
+// at the gate for the next that comes, if it may linger. Else it gives the lock back.
 func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 	if h.passOn(now) {
 		return nil
 	}
+	return h.conclude(ctx)
+}
+
+// conclude gives the lock back.
+func (h *hold) conclude(ctx context.Context) error {
 	h.mu.Lock()
 	if !h.fate.live() {
 		defer h.mu.Unlock()
@@ -103,6 +110,14 @@ func (h *hold) cacheable(now clock.Stamp) bool {
 		h.term.Left(now) > h.entry.Lease/3 && !h.term.Lengthened(now) && !h.count.Unsure() && !h.k.isClosed()
 }
 
+// mayRest reports whether the hold may go on lying idle. The caller holds h.mu.
+func (h *hold) mayRest(now clock.Stamp) bool {
+	if h.isOpen() {
+		return h.joinable(now) && h.rest.May(h.cfg.rests(), now) && !h.term.Lengthened(now)
+	}
+	return h.cacheable(now)
+}
+
 // layDown notes that the hold lies at the gate, which the caller has left by that. The caller holds
 // h.mu: what ends the hold from here on finds it there, or with the caller that took it.
 func (h *hold) layDown(now clock.Stamp) {
@@ -155,6 +170,10 @@ func (h *hold) giveBack() {
 // will find it over. The caller holds h.mu, and ends the hold.
 func (h *hold) withdraw() {
 	h.pickUp()
+	if h.isOpen() {
+		h.shut()
+		return
+	}
 	h.k.gates.Withdraw(h.entry.Names.Gate(), baton{hold: h, idle: true})
 }
 

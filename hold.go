@@ -52,6 +52,8 @@ type hold struct {
 	last   uint64        // number of the latest lease that was observed; the latest holder's
 	notice chan struct{} // closed once another process wants the lock; nil while no caller asked
 
+	open sharing // of a kind whose holds are shared
+
 	slot // guarded by the watchdog's mutex
 }
 
@@ -66,7 +68,7 @@ func (k *core) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate
 		term:  tenure.Granted(g.Sent, e.Lease, &cfg.rules),
 		block: tenure.Reserved(tenure.More{Token: g.Token, Count: g.Passes, Sent: g.Sent}, now),
 	}
-	if atGate && g.Fresh && cfg.lingers() && c.Attend() {
+	if atGate && g.Fresh && (cfg.lingers() || h.isOpen()) && c.Attend() {
 		h.rest = tenure.Free(g.Sent)
 	}
 	h.watcher, h.shares.all = h, h.shares.room[:0]
@@ -84,7 +86,7 @@ func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
 	}
 	h.cfg = cfg
 	h.term.Begin(&cfg.rules, now)
-	s.token, s.since = h.block.Take(), now.Mono()
+	s.token, s.since = h.nextToken(), now.Mono()
 	h.shares.add(s)
 	due := h.next(now)
 	sooner := h.lookAt.IsZero() || due.at.Until(now) < h.lookAt.Until(now)
@@ -96,11 +98,22 @@ func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
 		h.k.watchdog.schedule(h, due, now)
 	}
 	if h.k.isClosed() {
-		h.lose(ErrClosed) // Close may have counted the holds before this one was among them
+		h.lose(ErrClosed) // Close may have listed the holds to end before this one was among them
 		h.claim.Abandon() // and where it did, it left the lock to a lease that no caller is given
 		return ErrClosed
 	}
 	return nil
+}
+
+// isOpen reports whether the hold is of a kind whose holds are shared.
+func (h *hold) isOpen() bool { return h.entry.Names.Kind.Open }
+
+// nextToken is the token of the next lease, which is one for all that share. The caller holds h.mu.
+func (h *hold) nextToken() int64 {
+	if h.isOpen() {
+		return h.block.Next()
+	}
+	return h.block.Take()
 }
 
 // share is what one caller has of a hold: a mutex's lease. The hold knows no leases, so that other
@@ -109,13 +122,15 @@ func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
 type share struct {
 	token int64
 	over  bool          // given back
+	at    int           // its place in the roster
 	since time.Duration // it began, on the monotonic clock; once it is over, how long it was
 	of    bearer
 }
 
 // bearer is what a share is of. It hears what becomes of it.
 type bearer interface {
-	// end ends trust in the share, by cause, unless that has ended. The hold's mutex is free.
+	// end tells the bearer that the share can no longer be trusted, and why. It acts once. The caller
+	// does not hold the hold's mutex.
 	end(cause error)
 	// losing is called under the hold's mutex once the hold is lost, and lost after it was freed.
 	losing()
@@ -128,15 +143,23 @@ type roster struct {
 	room [1]*share // the backing array of all, as long as no caller re-enters
 }
 
-func (r *roster) add(s *share) { r.all = append(r.all, s) }
+func (r *roster) add(s *share) {
+	s.at = len(r.all)
+	r.all = append(r.all, s)
+}
 
-// remove takes s off. It returns false where s is not there.
+// remove takes s off. It returns false where s is not there. The last one takes its place: of
+// thousands of readers none is searched for.
 func (r *roster) remove(s *share) bool {
-	i := slices.Index(r.all, s)
-	if i >= 0 {
-		r.all = slices.Delete(r.all, i, i+1)
+	last := len(r.all) - 1
+	if s.at > last || r.all[s.at] != s {
+		return false
 	}
-	return i >= 0
+	r.all[s.at] = r.all[last]
+	r.all[s.at].at = s.at
+	r.all[last] = nil
+	r.all = r.all[:last]
+	return true
 }
 
 // fate is what became of a hold.
@@ -249,6 +272,9 @@ func (h *hold) drop(ctx context.Context, s *share) error {
 	if ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
 	}
+	if h.isOpen() {
+		return h.part(ctx, s)
+	}
 	if !h.ops.tryLock(&h.mu) {
 		if h.gaveBack(s) {
 			return ErrNotHeld // at once: ops may be busy for a stranger
@@ -278,7 +304,8 @@ func (h *hold) drop(ctx context.Context, s *share) error {
 	return h.leave(ctx, count, lease)
 }
 
-// take removes s from the shares, which is what an Unlock is: all else follows from it. It returns how many are left, and what to lengthen their lease to.
+// take removes s from the shares: from then on its caller holds nothing, whatever becomes of the
+// commands that follow. It returns how many shares are left, and the lease to renew for them.
 func (h *hold) take(s *share, now clock.Stamp) (count int, lease time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -348,6 +375,7 @@ func (h *hold) forfeit(cause error) (shares []*share, atGate bool) {
 	if h.rest.Idle {
 		h.withdraw()
 	}
+	h.shut()
 	return shares, atGate
 }
 

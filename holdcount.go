@@ -29,6 +29,9 @@ func (h *hold) reenter(ctx context.Context, s, outer *share) error {
 // out after that, so that Redis never counts fewer shares than there are: to other clients of a
 // shared owner, and to Redisson, the count is what keeps the lock.
 func (h *hold) reenterOnce(ctx context.Context, s, outer *share) error {
+	if h.isOpen() {
+		return h.joinInside(s, outer)
+	}
 	if err := h.ops.lock(ctx, &h.mu); err != nil {
 		// No other owner can have what is re-entered: Redis has not answered what was asked before.
 		return h.notReentered(wire.ErrNoAnswer, err)
@@ -141,6 +144,12 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	if c := &h.k.cfg; c.guard != GuardOff && d > c.longest {
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
 	}
+	h.mu.Lock()
+	most := h.cfg.most
+	h.mu.Unlock()
+	if most > 0 && d > most {
+		return fmt.Errorf("%w: Extend: %v is longer than the %v that WithRedissonWatchdog lets a reader rely on", ErrInvalidOption, d, most)
+	}
 	if h.gaveBack(s) {
 		return ErrNotHeld
 	}
@@ -159,7 +168,7 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 		defer h.mu.Unlock()
 		return h.fate.whyGone(s)
 	}
-	count, asked := len(h.shares.all), clock.Now()
+	count, asked := h.counts(), clock.Now()
 	left := h.term.MayLast(asked, MaxLease)
 	h.mu.Unlock()
 	if d-clock.Margin(d) > left {

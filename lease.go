@@ -45,12 +45,16 @@ func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock
 // startFirst is start for a hold that begins by an entry's grant.
 func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atGate bool, how How) (*Lease, error) {
 	first := new(firstLease)
-	if atGate && lk.names.Kind.Shared() {
+	if atGate && lk.names.Kind.Shared() && !lk.names.Kind.Open {
 		lk.k.gates.Leave(lk.names.Gate()) // to the next here, which may hold the lock beside this one
 		atGate = false
 	}
 	h := lk.k.newHold(&first.hold, c, g, lk.cfg, atGate)
-	return lk.start(ctx, h, &first.lease, how, h.block.Since())
+	l, err := lk.start(ctx, h, &first.lease, how, h.block.Since())
+	if err == nil && h.isOpen() {
+		h.openGate()
+	}
+	return l, err
 }
 
 // begin makes l a lease of h, whose context derives from ctx.
@@ -278,7 +282,7 @@ func (l *Lease) Count() int {
 	if l.share.over || !l.h.fate.live() {
 		return 0
 	}
-	return len(l.h.shares.all)
+	return l.h.counts()
 }
 
 // Unlock ends this lease. The hold count falls by one; when it comes to nothing the lock goes to
@@ -378,6 +382,8 @@ func (l *locker) Lock() {
 	l.lease = lease
 }
 
+// Unlock panics where the caller may have worked without the lock. A release that Redis did not
+// answer is no such case: it is repeated in the background.
 func (l *locker) Unlock() {
 	lease := l.lease
 	l.lease = nil

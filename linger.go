@@ -73,6 +73,9 @@ func (c *config) rests() time.Duration {
 	return c.linger
 }
 
+// shares is for how long the goroutines of this process may share one hold with this config.
+func (c *config) shares() time.Duration { return max(c.passTime, c.rests()) }
+
 // lingers reports whether locks with this config linger.
 func (c *config) lingers() bool { return c.rests() > 0 }
 

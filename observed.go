@@ -102,10 +102,11 @@ func (l *Lease) introduce(e *Event) {
 	h := l.h
 	l.number = leases.Add(1)
 	e.Lease, e.How, e.Token = l.number, l.how, l.share.token
-	if e.How == HowLocal || e.How == HowCached {
+	shared := h.isOpen() // its leases do not follow each other
+	if !shared && (e.How == HowLocal || e.How == HowCached) {
 		e.From = h.last
 	}
-	if e.How != HowReentered {
+	if !shared && e.How != HowReentered {
 		h.last = l.number // the lease before returned from here before its Unlock passed the hold on
 	}
 	h.k.cfg.observer.Observe(*e)
@@ -134,7 +135,7 @@ func (c *call) how() How {
 	return HowFree
 }
 
-// noticing is a report that is the call's too.
+// noticing returns a report that tells the observed call of each poll first, and then calls then.
 func (c *call) noticing(then claim.Report) claim.Report {
 	if c == nil {
 		return then
@@ -243,13 +244,14 @@ func (l *Lease) held() time.Duration {
 	return clock.Mono() - l.share.since
 }
 
-// unlockedWith tells what became of an Unlock, unless the lease was over before.
+// unlockedWith tells the observer how an Unlock ended. If the lease was over before, the observer
+// has been told, and is not told again.
 func (l *Lease) unlockedWith(err error) {
 	switch {
 	case l.h.k.cfg.observer == nil:
 	case err == nil:
 		l.ended(EventReleased, nil)
-	case err == ErrNotHeld, err == ErrClosed: // a node's word may be either, too
+	case err == ErrNotHeld, err == ErrClosed: // by identity: a node's error may wrap either
 	case !wire.IsLost(err):
 		l.ended(EventReleased, err)
 	case l.unlocked(): // the goroutine that lost the hold did not find this lease in it any more

@@ -187,7 +187,8 @@ var warnings = map[EventKind]string{
 	EventRenewalFailed: "relock: Redis refuses a renewal",
 }
 
-// warn writes a line of an event, the last of so many.
+// warn writes one line for some events of the same topic: e is the last of them, events is how many
+// there were, and locks are the names of their locks.
 func (o *logged) warn(e Event, events int, locks []string) {
 	attrs := e.attrs()
 	if events > 1 || locks != nil {

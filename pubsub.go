@@ -21,14 +21,15 @@ func newSingle(rdb driver.Redis, id string, cfg *config) *single {
 	return &single{newNode(rdb, id, cfg, 0)}
 }
 
-// newNode is a node of a quorum, from 1, or with 0 the Redis that decides alone.
+// newNode returns the node with that index. A quorum's nodes are numbered from 1. Index 0 is the
+// Redis that decides alone.
 func newNode(rdb driver.Redis, id string, cfg *config, index int) *node.Node {
-	is := wire.Options{Votes: index > 0, Retention: cfg.retention}
+	options := wire.Options{Votes: index > 0, Retention: cfg.retention}
 	if cfg.guard != GuardOff {
-		is.Longest = cfg.longest
+		options.Longest = cfg.longest
 	}
 	return node.New(rdb, node.Config{
-		Options: is, Client: id, Timeout: cfg.commandTimeout, PubSub: node.PubSub(cfg.pubsub),
+		Options: options, Client: id, Timeout: cfg.commandTimeout, PubSub: node.PubSub(cfg.pubsub),
 		Presence: cfg.presence(index), Impaired: func(cause error) { cfg.impaired(index, cause) },
 	})
 }
@@ -89,7 +90,8 @@ func (c *contender) Wait(ctx context.Context, report claim.Report) (node.Grant, 
 }
 
 // look polls, unless a release has just queued the entry, and returns how long to rest if no
-// message comes.
+// message comes. It fails where no message can reach this client: a granted lock must not be kept
+// then (Verdict), and to wait for a message would be in vain (Deafness).
 func (c *contender) look(ctx context.Context, failing *clock.Backoff) (time.Duration, node.Grant, error) {
 	if !c.queued {
 		g, err := c.poll(ctx)
@@ -113,7 +115,8 @@ func (c *contender) look(ctx context.Context, failing *clock.Backoff) (time.Dura
 	return rest, node.Grant{}, c.Ear().Deafness()
 }
 
-// poll asks for the lock once.
+// poll asks for the lock once. The grant may also come as a message while the question is out: then
+// the contender has the lock, whatever the answer says, and also if the answer is lost.
 func (c *contender) poll(ctx context.Context) (node.Grant, error) {
 	a, sent, err := c.Ask(ctx, c.ticket)
 	switch {
@@ -142,7 +145,8 @@ func (c *contender) answered(a *wire.Answer, sent clock.Stamp) {
 	c.answers++
 }
 
-// polled keeps what became of a poll, and tells the goroutines that wait at the gate.
+// polled keeps the error of a poll, nil where Redis answered. It reports that to the goroutines of
+// this process that wait behind this one for the same lock.
 func (c *contender) polled(failure error) {
 	c.failure = failure
 	if c.report != nil {
@@ -224,8 +228,9 @@ func (c *contender) releaseOnce(ctx context.Context, next *contender) (bool, wir
 	return c.Claim.Release(ctx, &next.Claim)
 }
 
-// after takes the answer of the release that queued the contender, which is nil where none was to
-// be. Without one the contender has to ask for itself.
+// after takes what a release answered for c, the waiter that it was to queue next. c is nil where
+// the release was to queue no waiter. An empty answer says that c was not queued: c then polls for
+// itself.
 func (c *contender) after(a *wire.Answer, sent clock.Stamp) (node.Grant, bool) {
 	switch {
 	case c == nil || *a == wire.Answer{}:

@@ -81,10 +81,15 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 // was lost before fn returned. That releasing the lock took more than one try is no failure of fn's
 // and is not returned. A panic of fn unlocks and goes on.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
+	return do(ctx, m.Lock, fn)
+}
+
+// do is Do, for every kind.
+func do(ctx context.Context, lock func(context.Context) (*Lease, error), fn func(context.Context) error) error {
 	if fn == nil {
 		return errNilFunc
 	}
-	l, err := m.Lock(ctx)
+	l, err := lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -189,9 +194,10 @@ func (lk *lock) enclosingLost(ctx context.Context) bool {
 // entering is how a hold is entered once more, by another share inside outer, while ctx lives.
 type entering func(h *hold, ctx context.Context, s, outer *share) error
 
-// reenter enters, by enter, what an enclosing lease holds. A lease that is unlocked meanwhile
-// counts no more: the next one outward is tried, and without any the caller is a contender like
-// others. wctx bounds the waiting, ctx becomes the new lease's.
+// reenter adds a lease to the hold of the innermost lease that ctx carries, by calling enter. If that
+// lease is unlocked meanwhile, reenter tries the next one outward. It returns false if there is none
+// left: then the caller has to wait for the lock as others do. wctx bounds the waiting, ctx becomes the
+// new lease's.
 func (lk *lock) reenter(ctx, wctx context.Context, seen *call, enter entering) (_ *Lease, entered bool, _ error) {
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
 		if lk.names.Kind.Shared() && lk.parts() > outer.h.entry.Block {
@@ -222,7 +228,16 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 		// Sharers of an owner are contenders of their own: one may enter what another holds.
 		return lk.contend(ctx, wctx, lk.newClaim(owner), false, seen)
 	}
+	if !lk.joins() {
+		return lk.contend(ctx, wctx, lk.newClaim(""), false, seen)
+	}
 	b, err := lk.enter(wctx, seen)
+	for err == nil && b.open {
+		if l, err := lk.join(ctx, wctx, b); l != nil || err != nil {
+			return l, err
+		}
+		b, err = lk.enter(wctx, seen) // it was shared no more
+	}
 	var now clock.Stamp
 	if b.hold != nil {
 		now = clock.Now()
@@ -248,6 +263,13 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 		b.next = lk.newClaim("")
 	}
 	return lk.contend(ctx, wctx, b.next, true, seen)
+}
+
+// joins reports whether the lock goes through its gate: all that may be shared or passed on do. A
+// shared hold has one end, so a lease that has one of its own is no part of it.
+func (lk *lock) joins() bool {
+	c := lk.cfg
+	return !lk.names.Kind.Open || c.fixed == 0 && c.maxHold == 0 && c.passes > 1
 }
 
 // ownerOf returns the owner id that WithOwner put into ctx, "" when there is none.

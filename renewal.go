@@ -63,9 +63,14 @@ func (h *hold) settled(r claim.Renewal, got wire.Result, sent clock.Stamp) (news
 	return news
 }
 
-// counts is the hold count that Redis is to have: a hold that passes on has one. The caller holds
-// h.mu.
-func (h *hold) counts() int { return max(1, len(h.shares.all)) }
+// counts is the hold count that Redis is to have: a hold that passes on has one, and so has one that
+// is shared. The caller holds h.mu.
+func (h *hold) counts() int {
+	if h.isOpen() {
+		return 1
+	}
+	return max(1, len(h.shares.all))
+}
 
 // Doubt asks Redis at once whether the lock is still held: a message said it may not be.
 func (h *hold) Doubt() {
@@ -109,7 +114,7 @@ func (h *hold) tick(now clock.Stamp) (r claim.Renewal, renew bool) {
 		return r, false
 	}
 	h.mu.Lock()
-	if h.rest.Idle && !h.cacheable(now) {
+	if h.rest.Idle && !h.mayRest(now) {
 		h.mu.Unlock()
 		h.giveBack()
 		return r, false

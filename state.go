@@ -16,6 +16,7 @@ type State struct {
 	Held    bool
 	Holder  string        // owner field: an id of WithOwner, <client uuid>:<n>, or Redisson's <uuid>:<thread id>
 	Count   int           // the holder's hold count
+	Readers int           // of an RWMutex: how many hold it for reading; one for each process of relock's, for each thread of Redisson's
 	TTL     time.Duration // what is left of its lease; negative when it never ends
 	Waiters int           // relock processes in the queue; Redisson's waiters are not known to Redis
 
@@ -38,6 +39,7 @@ type stateJSON struct {
 	Held        bool   `json:"held"`
 	Holder      string `json:"holder,omitempty"`
 	Count       int    `json:"count"`
+	Readers     int    `json:"readers,omitempty"`
 	TTL         int64  `json:"ttl_ms"`
 	Waiters     int    `json:"waiters"`
 	Token       int64  `json:"reserved,omitempty"`
@@ -47,7 +49,7 @@ type stateJSON struct {
 
 // MarshalJSON has short names and milliseconds.
 func (s State) MarshalJSON() ([]byte, error) {
-	j := stateJSON{s.Held, s.Holder, s.Count, s.TTL.Milliseconds(), s.Waiters, s.Token, s.HolderToken, s.By}
+	j := stateJSON{s.Held, s.Holder, s.Count, s.Readers, s.TTL.Milliseconds(), s.Waiters, s.Token, s.HolderToken, s.By}
 	if s.TTL < 0 {
 		j.TTL = -1
 	}
@@ -60,7 +62,7 @@ func (s *State) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &j); err != nil {
 		return err
 	}
-	*s = State{j.Held, j.Holder, j.Count, time.Duration(j.TTL) * time.Millisecond, j.Waiters, j.Token, j.HolderToken, j.By}
+	*s = State{j.Held, j.Holder, j.Count, j.Readers, time.Duration(j.TTL) * time.Millisecond, j.Waiters, j.Token, j.HolderToken, j.By}
 	return nil
 }
 
@@ -80,7 +82,7 @@ func (lk *lock) inspect(ctx context.Context) (State, error) {
 		return State{}, outward(err)
 	}
 	return State{
-		Held: st.Held, Holder: st.Holder, Count: st.Count, TTL: st.TTL, Waiters: st.Waiters,
+		Held: st.Held, Holder: st.Holder, Count: st.Count, Readers: st.Readers, TTL: st.TTL, Waiters: st.Waiters,
 		Token: st.Token, HolderToken: st.HolderToken, By: lk.k.presence.whois(ctx, st.Client),
 	}, nil
 }

@@ -43,8 +43,14 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 	}
 	var b baton
 	atGate := false
-	if owner == "" {
+	if owner == "" && lk.joins() {
 		b, atGate = lk.k.gates.TryEnter(lk.names.Gate())
+		for b.open {
+			if l, err := lk.join(ctx, ctx, b); l != nil || err != nil {
+				return l, err
+			}
+			b, atGate = lk.k.gates.TryEnter(lk.names.Gate())
+		}
 	}
 	if b.idle {
 		if now := clock.Now(); b.hold.resume(now) {

@@ -81,6 +81,8 @@ func (d *watchdog) remove(h *hold) {
 	d.holds.Drop(h)
 }
 
+// run looks at the holds that are due, until the watchdog is closed. The wall clock gains on the
+// monotonic one when it is set forward or the machine sleeps: then run looks at all holds.
 func (d *watchdog) run() {
 	skew := clock.Now().Skew()
 	d.holds.Run(d.ctx, func() time.Duration {
@@ -92,7 +94,8 @@ func (d *watchdog) run() {
 	})
 }
 
-// goBeside calls beside where there are or were holds, and returns when that is due again.
+// goBeside calls beside, the client's other periodic task, while there are holds and once after. It
+// returns when beside is due again: never, without holds.
 func (d *watchdog) goBeside(now clock.Stamp) clock.Stamp {
 	if d.beside == nil {
 		return clock.Never()

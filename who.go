@@ -64,7 +64,7 @@ type presence struct {
 	enough int           // nodes that do not know a client, to believe that none does
 	posts  []*presenceAt
 	writes sync.WaitGroup
-	left   atomic.Bool // by Close: locks that go on until their leases end
+	left   atomic.Bool // Close leaves a lock to its lease, so the card stays
 
 	ctx  context.Context // of questions in the background, until Close
 	stop context.CancelFunc
@@ -272,7 +272,8 @@ func (p *presence) ask() {
 	}
 }
 
-// read asks for a client's card, until one Redis knows it, or enough do not. What is sure is kept.
+// read asks every node for a client's card. It is sure once a node has the card, or once so many
+// have answered without it that none is believed to have it. Only a sure answer is kept.
 func (p *presence) read(ctx context.Context, client string) (card wire.Card, sure bool) {
 	var asked sync.WaitGroup
 	defer asked.Wait()
@@ -289,7 +290,7 @@ func (p *presence) read(ctx context.Context, client string) (card wire.Card, sur
 			heard <- answer{card, err}
 		})
 	}
-	strangers := 0
+	strangers := 0 // nodes that answered without a card
 	for range p.posts {
 		a := <-heard
 		if a.err == nil {

@@ -94,6 +94,7 @@ func work(spec string) error {
 			stop()
 			p.wg.Wait()
 			closeAll()
+			redistest.End()
 			return goleak.Find()
 		}
 		if err := p.obey(strings.Fields(orders.Text())); err != nil {

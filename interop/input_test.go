@@ -21,7 +21,7 @@ func TestOtherRedissonObject(t *testing.T) {
 		jvm.Do("reader", "readLock", "rw", "-1")
 		before := server.Do("HGETALL", "rw")
 		_, err := locks.Mutex("rw").TryLock(t.Context())
-		require.ErrorIs(t, err, relock.ErrNotAcquired)
+		require.ErrorIs(t, err, relock.ErrWrongKind)
 		state, err := locks.Mutex("rw").State(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, jvm.id+":"+jvm.Do("reader", "threadId"), state.Holder, "the mode is no holder")

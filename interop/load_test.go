@@ -65,8 +65,11 @@ func (e entry) wait() time.Duration { return time.Duration(e.locked-e.asked) * t
 
 // run is the Go side of the load command. It returns the entries of all threads.
 func (l load) run(ctx context.Context, locks *relock.Client, rdb rueidis.Client) ([]entry, error) {
-	_, name, _ := strings.Cut(l.which, ":")
-	mutex := locks.Mutex(name)
+	kind, name, _ := strings.Cut(l.which, ":")
+	round := func(ctx context.Context) (entry, error) { return l.increment(ctx, locks.Mutex(name).Lock, rdb) }
+	if kind == "rw" {
+		round = l.readOrWrite(locks, rdb)
+	}
 	began := time.Now()
 	entries, errs := make([][]entry, l.threads), make([]error, l.threads)
 	var wg sync.WaitGroup
@@ -77,7 +80,7 @@ func (l load) run(ctx context.Context, locks *relock.Client, rdb rueidis.Client)
 					return
 				}
 				var e entry
-				e, errs[i] = l.increment(ctx, mutex, rdb)
+				e, errs[i] = round(ctx)
 				entries[i] = append(entries[i], e)
 			}
 		})
@@ -86,9 +89,31 @@ func (l load) run(ctx context.Context, locks *relock.Client, rdb rueidis.Client)
 	return slices.Concat(entries...), errors.Join(errs...)
 }
 
-func (l load) increment(ctx context.Context, mutex *relock.Mutex, rdb rueidis.Client) (entry, error) {
+// readOrWrite is a round of the kind rw:percent:name: so many of a hundred read.
+func (l load) readOrWrite(locks *relock.Client, rdb rueidis.Client) func(context.Context) (entry, error) {
+	_, rest, _ := strings.Cut(l.which, ":")
+	percent, name, _ := strings.Cut(rest, ":")
+	n, err := strconv.Atoi(percent)
+	rw := locks.RWMutex(name)
+	reads := load{}
+	return func(ctx context.Context) (entry, error) {
+		if err != nil {
+			return entry{}, err
+		}
+		if rand.IntN(100) < n {
+			e, err := reads.increment(ctx, rw.RLock, rdb)
+			e.token = 0
+			return e, err
+		}
+		e, err := l.increment(ctx, rw.Lock, rdb)
+		e.token = 1
+		return e, err
+	}
+}
+
+func (l load) increment(ctx context.Context, lock func(context.Context) (*relock.Lease, error), rdb rueidis.Client) (entry, error) {
 	e := entry{asked: time.Now().UnixMicro()}
-	lease, err := mutex.Lock(ctx)
+	lease, err := lock(ctx)
 	if err != nil {
 		return e, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -138,10 +139,56 @@ func (w *worker) run(thread, command string, args []string) (string, error) {
 		defer w.mu.Unlock()
 		w.leases[thread+" "+args[0]] = lease
 		return "", err
+	case "rlock", "wlock":
+		rw := w.locks.RWMutex(args[0])
+		lock := rw.Lock
+		if command == "rlock" {
+			lock = rw.RLock
+		}
+		lease, err := lock(ctx)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.leases[thread+" "+args[0]] = lease
+		return "", err
+	case "reads":
+		return w.reads(ctx, args)
 	case "unlock":
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return "", w.leases[thread+" "+args[0]].Unlock(ctx)
 	}
 	return "", fmt.Errorf("no command %s", command)
+}
+
+// reads has goroutines read under a read-write lock that lingers for a second, again and again: name, how many, microseconds of
+// each, milliseconds of all. It returns how often they did.
+func (w *worker) reads(ctx context.Context, args []string) (string, error) {
+	var n [3]int
+	for i := range n {
+		var err error
+		if n[i], err = strconv.Atoi(args[1+i]); err != nil {
+			return "", err
+		}
+	}
+	rw := w.locks.RWMutex(args[0], relock.WithLinger(time.Second))
+	end := time.Now().Add(time.Duration(n[2]) * time.Millisecond)
+	counts, errs := make([]int, n[0]), make([]error, n[0])
+	var wg sync.WaitGroup
+	for i := range n[0] {
+		wg.Go(func() {
+			for errs[i] == nil && time.Now().Before(end) {
+				errs[i] = rw.RDo(ctx, func(context.Context) error {
+					time.Sleep(time.Duration(n[1]) * time.Microsecond)
+					return nil
+				})
+				counts[i]++
+			}
+		})
+	}
+	wg.Wait()
+	sum := 0
+	for _, count := range counts {
+		sum += count
+	}
+	return strconv.Itoa(sum), errors.Join(errs...)
 }

@@ -20,7 +20,7 @@
 -- Wire: RedissonLock.tryLockInnerAsync, RedissonFencedLock.
 local lease, block, id, owner, ticket = ARGV[1], ARGV[2], ARGV[3], ARGV[4] or '', ARGV[5] or ''
 local inbox, publish = ARGV[7] or 'relock_inbox:', ARGV[8] or 'PUBLISH'
-if idle(lease, block, id, owner) then
+if idle(lease, block, id, owner, inbox, publish) then
   return { 1, take(lease, block, id, owner) }
 end
 local member = member_of(lease, block, id, owner)
@@ -34,7 +34,7 @@ if mine or share(id, owner) then
 end
 
 local queued = ''
-if open(lease, block, id, owner, own_line()) then
+if open(lease, block, id, owner, own_line(), inbox, publish) then
   if inbox == '' then
     return { 1, take(lease, block, id, owner) }
   end
@@ -51,7 +51,7 @@ if open(lease, block, id, owner, own_line()) then
   if me and winner == me then
     return { 1, token, count }
   end
-  if not me and (batch == 1 and not winner or batch > 1 and idle(lease, block, id, owner)) then
+  if not me and (batch == 1 and not winner or batch > 1 and idle(lease, block, id, owner, inbox, publish)) then
     return { 1, take(lease, block, id, owner) }
   end
 elseif ticket ~= '-' and inbox ~= '' then

@@ -14,14 +14,16 @@ local function take(lease, block, id, owner, line, whole)
 end
 
 -- pop takes the next waiter out of line. An exclusive lock that is handed over is free, so nothing is asked before. Else the
--- head stays, and all behind it, until the lock is open to it.
-local function pop(line)
-  if batch > 1 then
-    local head = redis.call('ZRANGE', line, 0, 0)[1]
-    local lease, block, id, owner = string.match(head or '', '^(%d+):(%d+):([^:]+:%d+):?(.*)$')
-    if not head or lease and not open(lease, block, id, owner, line) then
-      return nil
-    end
+-- head stays, and all behind it, until the lock is open to it. What stands below 0 is no waiter.
+local function pop(line, inbox, publish)
+  if batch == 1 then
+    return unpack(redis.call('ZPOPMIN', line))
   end
-  return unpack(redis.call('ZPOPMIN', line))
+  local head = redis.call('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local lease, block, id, owner = string.match(head[1] or '', '^(%d+):(%d+):([^:]+:%d+):?(.*)$')
+  if not head[1] or lease and not open(lease, block, id, owner, line, inbox, publish) then
+    return nil
+  end
+  redis.call('ZREM', line, head[1])
+  return head[1], head[2]
 end

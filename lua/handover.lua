@@ -12,15 +12,15 @@
 -- too. A + before the lease in its message says that others wait behind the new holder. Returns me, else the last one
 -- granted, with its token and how many, or nothing. A member that ends behind its id is an older client's.
 local function hand_over(inbox, publish, me)
-  local line = next_line()
-  if barred and (redis.call('EXISTS', line) == 0 or barred()) then
+  if barred and (redis.call('EXISTS', next_line()) == 0 or barred()) then
     return nil
   end
   local numsub = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
   local winner, token, count
   local room = batch
   while room > 0 do
-    local member, ticket = pop(line)
+    local line = next_line()
+    local member, ticket = pop(line, inbox, publish)
     if not member then
       break
     end
@@ -32,9 +32,9 @@ local function hand_over(inbox, publish, me)
         record_grant(first, ticket)
       end
       if member ~= me then
-        local more = (me or redis.call('EXISTS', line) == 1) and '+' or ''
+        local more = (me and batch == 1 or crowded(line)) and '+' or ''
         local tokens = colon == ':' and owner == '' and first .. ':' .. many or first
-        redis.call(publish, inbox .. client, table.concat({ tokens, more .. lease .. named, id, #owner, owner .. KEYS[1] }, ' '))
+        redis.call(publish, inbox .. client, table.concat({ tokens, more .. lease .. named(line), id, #owner, owner .. KEYS[1] }, ' '))
       end
       if owner ~= '' then
         announce(publish) -- other waiters of this owner may enter now
@@ -45,8 +45,8 @@ local function hand_over(inbox, publish, me)
       room = room - 1
     end
   end
-  if batch > 1 and room == 0 then
-    announce(publish) -- the lock may be open to those behind the batch
+  if batched then
+    batched(publish, room)
   end
   return winner, token, count
 end

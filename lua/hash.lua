@@ -57,11 +57,18 @@ local function holder()
   local _, _, owner = granted()
   local fields = owner and owner ~= '' and { owner } or holders()
   for _, field in ipairs(fields) do
-    if string.sub(field, 1, 7) ~= 'relock:' then
+    if field == 'mode' then
+      error('relock: WRONGKIND a read-write lock is held by that name', 0)
+    elseif string.sub(field, 1, 7) ~= 'relock:' then
       return field
     end
   end
   return ''
+end
+
+-- crowded reports whether others wait that a holder from that line keeps out.
+local function crowded(line)
+  return redis.call('EXISTS', line) == 1
 end
 
 -- note, noted and unnote keep what a quorum remembers of the grant in force.

@@ -89,12 +89,14 @@ func (s Scripts) linker(script string) *linker {
 	l := &linker{Scripts: s, script: script, hooks: embedded()[s.Kind], loaded: make(map[string]bool)}
 	if s.Hooks != "" {
 		l.hooks = parse(s.Hooks)
-		l.hooks.note(nil)
+		l.hooks.findUses(nil)
 	}
 	return l
 }
 
-// find returns what a word stands for, nil for nothing.
+// find returns the file that a word in a script's header stands for, nil for none. Four words depend on what the
+// script is for: kind is the hooks of the kind of lock, together is the kind's own file for many calls of the script at
+// once or else nomany, and retention and longest are settings. Any other word is the name of a file.
 func (l *linker) find(word string) *file {
 	switch word {
 	case "kind":
@@ -204,7 +206,7 @@ func takeApart() map[string]*file {
 		}
 	}
 	for _, f := range files {
-		f.note(defined)
+		f.findUses(defined)
 	}
 	return files
 }
@@ -261,8 +263,8 @@ func parse(text string) *file {
 	return f
 }
 
-// note finds which of the defined names the code of each piece has, nil for all words that there are.
-func (f *file) note(defined map[string]bool) {
+// findUses finds which of the defined names the code of each piece uses. With a nil map it takes every word.
+func (f *file) findUses(defined map[string]bool) {
 	for _, p := range f.pieces {
 		for line := range strings.Lines(p.text) {
 			code, _, _ := strings.Cut(line, "--")

@@ -16,7 +16,7 @@ import (
 var (
 	aloneScripts  = []string{"acquire", "release", "force", "recount", "renew", "refill", "inspect", "introduce", "whois"}
 	quorumScripts = []string{"vote", "unvote", "fence", "declare", "force", "recount", "renew"}
-	kinds         = []string{"mutex"}
+	kinds         = []string{"mutex", "read", "write"}
 	quorumKinds   = map[string]bool{"mutex": true} // have the hooks of a quorum too
 )
 

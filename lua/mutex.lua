@@ -8,12 +8,16 @@
 -- Returns nothing: it only defines the hooks.
 -- Wire: RedissonLock, RedissonFencedLock; ids are never reused, so HSET 1 stands for HINCRBY.
 
--- batch is how many waiters one hand-over may grant. Of more than one, open and idle are asked before each.
+-- batch is how many waiters one hand-over may grant. Of more than one, open and idle are asked before each, and batched is
+-- called behind them.
 local batch = 1
+local batched
 
--- named follows the lease in the message of a grant, so that a grant which comes too late is ended by its kind: a colon and
--- the kind's name, but for the mutex, as older clients know it.
-local named = ''
+-- named follows the lease in the message of a grant to line, so that a grant which comes too late is ended by its kind: a
+-- colon and the kind's name, but for the mutex, as older clients know it.
+local function named(_)
+  return ''
+end
 
 -- own_line is the queue in which the caller waits, next_line the one that is served next.
 local function own_line()
@@ -22,12 +26,12 @@ end
 local next_line = own_line
 
 -- idle reports whether the entry may take the lock and is not in it, and no one waits.
-local function idle(_, _, _, _)
+local function idle(_, _, _, _, _, _)
   return redis.call('EXISTS', KEYS[1], KEYS[2]) == 0
 end
 
 -- open reports whether the entry, which is or would be in line, may take the lock now. It is not in yet.
-local function open(_, _, _, _, _)
+local function open(_, _, _, _, _, _, _)
   return redis.call('EXISTS', KEYS[1]) == 0
 end
 

@@ -6,13 +6,13 @@
 -- Returns nothing: it only defines functions.
 
 -- want makes an answer to an entry that is not granted the lock tell the holder's client that the lock is wanted, or all
--- holders' clients where several may hold, and how many heard. A client hears nothing of its own entries: only that one of
--- them shares an owner, for which its idle hold is in the way.
+-- holders' clients where several may hold, and how many heard. Where one holds, a client hears nothing of its own entries: only
+-- that one of them shares an owner, for which its idle hold is in the way. Where several may, its holds do not know each other.
 local function want(answer, inbox, publish, id, owner)
   if answer[1] ~= 0 or inbox == '' then
     return answer
   end
-  local own, heard = owner == '' and string.match(id, '^[^:]+')
+  local own, heard = batch == 1 and owner == '' and string.match(id, '^[^:]+')
   for _, field in ipairs(batch == 1 and { answer[5] } or holders()) do
     local client = string.match(field, '^([^:]+):%d+$')
     if client and client ~= own then

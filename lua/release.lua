@@ -40,7 +40,7 @@ end
 -- below: what a lock that no one waits for does not need
 if not held then
   give_up(member_of(ARGV[2], ARGV[3], id, owner))
-  if batch > 1 and inbox ~= '' then
+  if batch > 1 and inbox ~= '' and not turn_left() then
     pcall(hand_over, inbox, publish) -- one at the head may have kept out those behind it
   end
   return { 0 }

@@ -81,6 +81,7 @@ func TestLs(t *testing.T) {
 	java := seenLock{Name: "java", Kind: operator.KindRedisson, Held: true, Holder: javaOwner, Count: 2, TTL: -1}
 	require.Equal(t, java, locks["java"], "its age is unknown")
 	require.Equal(t, "redisson read", locks["java:rw"].Kind)
+	lsReadWrite(t, srv)
 
 	require.Len(t, listed(t, "-redis", srv.Addr(), "-match", "order:*"), 2)
 	require.Len(t, listed(t, "-redis", srv.Addr(), "-prefix", "order:", "-match", "[2]"), 1)
@@ -91,6 +92,31 @@ func TestLs(t *testing.T) {
 	require.Contains(t, table.out, `"night\nly" `)
 	names := relockRun("__complete", "inspect", "-redis", srv.Addr(), "order:")
 	require.Contains(t, names.out, "order:1\norder:2\n")
+}
+
+// lsReadWrite looks at a read-write lock that is read by two, that is written, and that is forced open.
+func lsReadWrite(t *testing.T, srv *redistest.Server) {
+	t.Helper()
+	a, b := other(t, srv).RWMutex("{rw}"), other(t, srv).RWMutex("{rw}")
+	for _, rw := range []*relock.RWMutex{a, b} {
+		_, err := rw.RLock(t.Context())
+		require.NoError(t, err)
+	}
+	waiting := make(chan *relock.Lease, 1)
+	go func() {
+		l, _ := a.Lock(t.Context())
+		waiting <- l
+	}()
+	require.Eventually(t, func() bool {
+		s := listed(t, "-redis", srv.Addr(), "-match", "*rw*")["{rw}"]
+		return s.Kind == "relock read" && s.Count == 2 && s.Waiters == 1
+	}, 10*time.Second, 10*time.Millisecond)
+	forced := relockRun("unlock", "-redis", srv.Addr(), "-force", "-y", "{rw}")
+	require.Equal(t, statusOK, forced.status, forced.err)
+	lease := <-waiting
+	s := listed(t, "-redis", srv.Addr(), "-match", "*rw*")["{rw}"]
+	require.Equal(t, []any{"relock write", 1, lease.Token()}, []any{s.Kind, s.Count, s.Token})
+	require.NoError(t, lease.Unlock(t.Context()))
 }
 
 // A shared owner's lock has a field for each who shares it.

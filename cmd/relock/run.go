@@ -27,6 +27,8 @@ type locked struct {
 	atLeast  time.Duration
 	conflict int // exit status when somebody else holds the lock
 	quiet    bool
+	shared   bool // as a reader of a read-write lock
+	writes   bool // as its writer
 	healthz  string
 	name     string
 	cmd      *exec.Cmd      // nil: hold the lock until told to stop
@@ -62,6 +64,8 @@ func (a *app) runCommand() *cobra.Command {
 		"differ start it once")
 	l.flags.IntVarP(&l.conflict, "conflict-exit-code", "E", statusNotAcquired, "exit `status` when somebody else has the lock")
 	l.flags.BoolVarP(&l.quiet, "quiet", "q", false, "do not say that it waits, and for whom")
+	l.flags.BoolVar(&l.shared, "shared", false, "run beside others that are shared: as a reader of the read-write lock NAME")
+	l.flags.BoolVar(&l.writes, "exclusive", false, "run alone, beside none that is shared: as the writer of the read-write lock NAME")
 	l.flags.StringVar(&l.healthz, "healthz", "", "answer probes at `[host]:port`: /healthz is 503 once the lock is lost, /readyz "+
 		"unless it is held")
 	l.conn.add(l.flags)
@@ -73,6 +77,8 @@ func (l *locked) check() error {
 	switch {
 	case l.atLeast < 0 || l.atLeast > relock.MaxLease:
 		return fmt.Errorf("-at-least %v: between 0 and %v are possible", l.atLeast, relock.MaxLease)
+	case l.shared && l.writes:
+		return errors.New("-shared and -exclusive exclude each other")
 	case l.conflict < 0 || l.conflict > 255:
 		return fmt.Errorf("-conflict-exit-code %d: between 0 and 255 are possible", l.conflict)
 	case l.healthz != "":
@@ -260,10 +266,33 @@ func (l *locked) acquire(locks *relock.Client) (*relock.Lease, error) {
 func (l *locked) lock(ctx context.Context, locks *relock.Client) (*relock.Lease, error) {
 	switch {
 	case !l.wait.limited:
-		return locks.Mutex(l.name).Lock(ctx)
+		return l.side(locks).Lock(ctx)
 	case l.wait.Duration == 0:
-		return locks.Mutex(l.name).TryLock(ctx)
+		return l.side(locks).TryLock(ctx)
 	default:
-		return locks.Mutex(l.name, relock.WithWait(l.wait.Duration)).Lock(ctx)
+		return l.side(locks, relock.WithWait(l.wait.Duration)).Lock(ctx)
 	}
+}
+
+// locker is a mutex, or a side of a read-write lock.
+type locker interface {
+	Lock(ctx context.Context) (*relock.Lease, error)
+	TryLock(ctx context.Context) (*relock.Lease, error)
+}
+
+// reader is the side of a read-write lock that is shared.
+type reader struct{ *relock.RWMutex }
+
+func (r reader) Lock(ctx context.Context) (*relock.Lease, error)    { return r.RLock(ctx) }
+func (r reader) TryLock(ctx context.Context) (*relock.Lease, error) { return r.TryRLock(ctx) }
+
+// side is the lock that the flags ask for.
+func (l *locked) side(locks *relock.Client, opts ...relock.Option) locker {
+	switch {
+	case l.shared:
+		return reader{locks.RWMutex(l.name, opts...)}
+	case l.writes:
+		return locks.RWMutex(l.name, opts...)
+	}
+	return locks.Mutex(l.name, opts...)
 }

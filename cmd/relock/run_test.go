@@ -52,6 +52,22 @@ func TestRun(t *testing.T) {
 		require.Greater(t, tokens[1], tokens[0])
 		require.Empty(t, srv.Do("HGETALL", "orders"), "the lock is given back")
 	})
+	t.Run("shared and exclusive", func(t *testing.T) {
+		rw := other(t, srv).RWMutex("sides")
+		side := func(flag string) int {
+			return relockRun("run", "-redis", url, "-wait", "0", "-"+flag, "sides", "--", "true").status
+		}
+		reads, err := rw.RLock(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, statusOK, side("shared"))
+		require.Equal(t, statusNotAcquired, side("exclusive"))
+		require.NoError(t, reads.Unlock(t.Context()))
+		require.Equal(t, statusOK, side("exclusive"))
+		writes, err := rw.Lock(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, statusNotAcquired, side("shared"))
+		require.NoError(t, writes.Unlock(t.Context()))
+	})
 	t.Run("ended by a signal", func(t *testing.T) {
 		require.Equal(t, statusSignal+int(syscall.SIGKILL), shell("kill -9 $$").status)
 	})

@@ -10,7 +10,7 @@ import (
 // seenLock is a lock as -json prints it. Durations are milliseconds.
 type seenLock struct {
 	Name    string      `json:"name"`
-	Kind    string      `json:"kind,omitempty"` // relock, redisson, redisson read, redisson write
+	Kind    string      `json:"kind,omitempty"` // relock, relock read, relock write, redisson, redisson read, redisson write
 	Held    bool        `json:"held"`
 	Holder  string      `json:"holder,omitempty"` // the owner field in Redis
 	By      *seenClient `json:"by,omitempty"`     // what the holder's client says of itself

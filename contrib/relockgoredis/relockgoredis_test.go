@@ -96,6 +96,18 @@ func TestOptionsOfTheLibrary(t *testing.T) {
 	}
 }
 
+// The library goes on without a password where one is asked for. What the server then says of a script
+// is told as what is missing.
+func TestWithoutAPassword(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := client(t, s)
+	locks := open(t, rdb)
+	s.Do("CONFIG", "SET", "requirepass", "secret")
+	_, err := locks.Mutex("m").Lock(t.Context())
+	require.ErrorContains(t, err, "NOAUTH")
+	require.ErrorContains(t, err, "check the client's user name and password")
+}
+
 func TestRedlock(t *testing.T) {
 	var nodes []redis.UniversalClient
 	for range 3 {

@@ -49,7 +49,8 @@ type Redis interface {
 
 	// Run runs a script on the master of the keys' slot: by its hash, and by its text if the server
 	// does not know the hash. It may return later than ctx ends, if the client library does. Once
-	// it has returned, keys and args may be written.
+	// it has returned, keys and args may be written. Where a Cluster's master is gone, it reaches
+	// the one that was promoted in seconds: a failure has the library look, not the clock alone.
 	Run(ctx context.Context, s *Script, keys, args []string) (Value, error)
 
 	// Do sends commands to the master in one round trip and returns an answer to each. In a Cluster

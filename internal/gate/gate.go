@@ -14,13 +14,17 @@
 // maxOvertakes times: Offer then passes.
 //
 // If no goroutine waits, the one at the gate may leave a baton to rest there for the next to enter.
+// Or it opens the gate: then all that wait are given a baton, and so are all that come until that is
+// withdrawn, and none of them is at the gate.
 //
-// So a gate is free, taken or offered, or a baton rests there:
+// So a gate is free, taken or offered, or a baton rests there, or it is open:
 //
 //	free     Enter: taken.
 //	taken    Enter: joins the line. Pass: taken by the first. Offer: offered, or as Pass.
 //	         Leave: taken by the first with no baton, or free. Rest: as Offer or Pass, or rests.
+//	         Open: open.
 //	rests    Enter: taken, with the baton. Withdraw: free.
+//	open     Enter: open, with the baton. Withdraw: free.
 //	offered  Enter: taken, with the baton. The first comes, because it was called or because it
 //	         gives up: taken, with the baton. Leave, for what was offered is worth nothing any
 //	         more: taken by the first with no baton.
@@ -89,7 +93,7 @@ type shard[T comparable] struct {
 	// mu guards what follows, every line, and sending to a waiter. Invariants:
 	//
 	//   - A key has a line exactly while its gate is taken or offered, or a baton rests there.
-	//   - While a baton rests, the line has no waiter.
+	//   - While a baton rests, or the gate is open, the line has no waiter.
 	//   - A waiter is in its line until it was given the gate, took an offer, or gave up.
 	//   - A waiter that was called, and has not come in vain, will look: the call is in its channel, or
 	//     the waiter has received it and is about to lock mu.
@@ -117,7 +121,8 @@ type line[T comparable] struct {
 
 	offered bool
 	rests   bool
-	baton   T // the one that is offered, or that rests
+	open    bool
+	baton   T // the one that is offered, that rests, or that all are given
 
 	report error         // nil: all is well
 	since  time.Duration // since when the report is other than nil
@@ -158,8 +163,9 @@ func (g *Gates[T]) Enter(ctx context.Context, key string) (T, error) {
 // then.
 type Watcher interface{ Waits() }
 
-// EnterSeen is Enter, and calls seen.Waits, unless seen is nil, when the caller is in the line. At
-// a gate that is free or offered, or where a baton rests, the caller is in no line.
+// EnterSeen is Enter, and calls seen.Waits, unless seen is nil, once the caller stands in the line. It
+// does not call it where the caller need not wait: at a gate that is free, offered or open, or where a
+// baton rests.
 func (g *Gates[T]) EnterSeen(ctx context.Context, key string, seen Watcher) (T, error) {
 	baton, w := g.join(key)
 	if w == nil {
@@ -195,7 +201,8 @@ func (g *Gates[T]) EnterSeen(ctx context.Context, key string, seen Watcher) (T, 
 	return told.baton, ErrClosed
 }
 
-// TryEnter takes key's gate if it is free, and returns the baton that rests there, if one does.
+// TryEnter takes key's gate if it is free, and returns the baton that rests there, if one does. At an
+// open gate it returns that baton, and the caller is not at the gate.
 func (g *Gates[T]) TryEnter(key string) (baton T, free bool) {
 	s := g.lockShard(key)
 	defer s.mu.Unlock()
@@ -203,6 +210,8 @@ func (g *Gates[T]) TryEnter(key string) (baton T, free bool) {
 	switch {
 	case l == nil:
 		s.open(key)
+	case l.open:
+		return l.baton, false
 	case l.rests:
 		baton = l.takeBaton()
 	default:
@@ -211,11 +220,29 @@ func (g *Gates[T]) TryEnter(key string) (baton T, free bool) {
 	return baton, true
 }
 
-// Withdraw takes away the baton that rests at key's gate, if it is that one.
+// Open opens key's gate, where the caller is. It gives waited to all that wait, and returns how many
+// they were. With stays, those that come are given came, until that is withdrawn. Else the gate is
+// free.
+func (g *Gates[T]) Open(key string, waited, came T, stays bool) (given int) {
+	s := g.lockShard(key)
+	defer s.mu.Unlock()
+	l := s.gates[key]
+	for l.give(waited) {
+		given++
+	}
+	if !stays {
+		s.free(key, l)
+		return given
+	}
+	l.baton, l.open = came, true
+	return given
+}
+
+// Withdraw takes away the baton that rests at key's gate, or that is given to all, if it is that one.
 func (g *Gates[T]) Withdraw(key string, baton T) {
 	s := g.lockShard(key)
 	defer s.mu.Unlock()
-	if l := s.gates[key]; l != nil && l.rests && l.baton == baton {
+	if l := s.gates[key]; l != nil && (l.rests || l.open) && l.baton == baton {
 		l.takeBaton()
 		s.free(key, l)
 	}
@@ -315,6 +342,8 @@ func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
 	case l == nil:
 		s.open(key)
 		return baton, nil
+	case l.open:
+		return l.baton, nil
 	case l.rests:
 		return l.takeBaton(), nil
 	case l.offered:
@@ -409,9 +438,9 @@ func (l *line[T]) setReport(report error) {
 	l.report = report
 }
 
-// takeBaton ends an offer or a rest, if there is one, and returns its baton.
+// takeBaton ends an offer, a rest or that the gate is open, if so it is, and returns its baton.
 func (l *line[T]) takeBaton() (baton T) {
-	baton, l.baton, l.offered, l.rests = l.baton, baton, false, false
+	baton, l.baton, l.offered, l.rests, l.open = l.baton, baton, false, false, false
 	return baton
 }
 

@@ -22,7 +22,8 @@ type turns struct {
 	rare   time.Time // none is given before this instant
 }
 
-// opened notes that a turn began. The "0" that told Redisson of it came before.
+// opened notes that a turn began. The release published a "0" to wake Redisson's waiters before it
+// told of the turn. So the next "0" is of an unlock within the turn.
 func (t *turns) opened(name string, now time.Time) {
 	t.last, t.began, t.used, t.judged = name, now, false, false
 }

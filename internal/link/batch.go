@@ -28,8 +28,8 @@ type Script struct {
 var BatchFrom = 32
 
 const (
-	fewCommands  = 2                      // commands out: with fewer, what is queued goes as it is
-	mostCommands = 64                     // commands out: with so many, a full batch waits, too
+	fewCommands  = 2                      // with fewer out, a batch is sent before it is full
+	mostCommands = 64                     // with as many out, even a full batch waits
 	maxWait      = 250 * time.Microsecond // after it, any answer sends the first batch, however small
 )
 

@@ -25,5 +25,9 @@ func Force(ctx context.Context, nodes []rueidis.Client, prefix, name string) (bo
 	defer locks.Close()
 	ctx, cancel := Soon(ctx)
 	defer cancel()
-	return locks.Mutex(name).ForceUnlock(ctx)
+	seen, err := NewReader(nodes, prefix).One(ctx, name)
+	if err == nil && seen.ReadWrite() {
+		return locks.RWMutex(name).ForceUnlock(ctx)
+	}
+	return locks.Mutex(name).ForceUnlock(ctx) // a user may force what it may not look at
 }

@@ -239,7 +239,27 @@ func read(ctx context.Context, rdb rueidis.Client, names []*wire.Names) ([]Sight
 			s.TTL = 0
 		}
 	}
-	return seen, patiences(ctx, rdb, seen, now)
+	return seen, errors.Join(readWriteLines(ctx, rdb, seen), patiences(ctx, rdb, seen, now))
+}
+
+// readWriteLines has the queues of read-write locks in the place of a mutex's: writers', and how many readers wait beside.
+func readWriteLines(ctx context.Context, rdb rueidis.Client, seen []Sighting) error {
+	for i := range seen {
+		s := &seen[i]
+		if !s.ReadWrite() {
+			continue
+		}
+		n, err := wire.Write.Names(strings.TrimSuffix(s.Names.Lock, s.Names.Name), s.Names.Name)
+		if err != nil {
+			return fmt.Errorf("read lock %q: %w", s.Names.Name, err)
+		}
+		s.Names = n
+		for _, line := range []string{n.Queue, n.Readers()} { // a user may see locks and no queues
+			waiters, _ := rdb.Do(ctx, rdb.B().Zcount().Key(line).Min("0").Max("+inf").Build()).AsInt64()
+			s.Waiters += int(waiters)
+		}
+	}
+	return nil
 }
 
 // large returns those fields of a hash of many that tell whose it is.

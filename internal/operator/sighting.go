@@ -17,7 +17,7 @@ type Sighting struct {
 	Kind    string // "" for a hash that is no lock
 	Held    bool
 	Holder  string        // owner field
-	Count   int           // the holder's hold count
+	Count   int           // the holder's hold count; of a lock that is read, how many read it
 	TTL     time.Duration // negative where it never ends
 	Age     time.Duration // since the grant, negative where it is unknown
 	Waiters int
@@ -29,7 +29,7 @@ type Sighting struct {
 	client string // the holder's uuid
 }
 
-// Kinds of locks. Redisson's read and write locks are "redisson read" and "redisson write".
+// Kinds of locks. Read-write locks are "relock read", "redisson write" and so on, by who was found first and the mode.
 const (
 	KindRelock   = "relock"
 	KindRedisson = "redisson"
@@ -39,12 +39,15 @@ const (
 const (
 	firstField = "relock:first" // <first token>:<how many>[:<shared owner>]
 	voteField  = "relock:vote"  // <grant number>:<ticket>, on a node of a quorum
-	modeField  = "mode"         // of Redisson's read and write locks
+	modeField  = "mode"         // of read-write locks
 )
 
 // ownerField is what clients of relock and Redisson name an acquisition, but for relock's shared
 // owners.
 var ownerField = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:[0-9]+`)
+
+// entryField is what relock alone names one: with random digits behind the count.
+var entryField = regexp.MustCompile(ownerField.String() + `[0-9]{16}(:write)?$`)
 
 // read finds out what the fields of a hash and their values, one behind the other, say. now is the
 // server's time. Beside a shared owner's count stand the entries that share it. Where the grant
@@ -57,6 +60,10 @@ func (s *Sighting) read(fields []string, now time.Time) {
 	}
 	s.classify(values)
 	s.Age = -1
+	if s.ReadWrite() {
+		s.readSides(fields, now)
+		return
+	}
 	owner := ""
 	if first, found := values[firstField]; found {
 		number, rest, _ := strings.Cut(first, ":")
@@ -81,6 +88,32 @@ func (s *Sighting) read(fields []string, now time.Time) {
 	}
 }
 
+// ReadWrite reports whether it is a read-write lock.
+func (s *Sighting) ReadWrite() bool { return strings.Contains(s.Kind, " ") }
+
+// readSides finds out what the fields of a read-write lock say: a writer is shown, else the first reader and how many they are.
+func (s *Sighting) readSides(fields []string, now time.Time) {
+	for i := 0; i+1 < len(fields); i += 2 {
+		field, value := fields[i], fields[i+1]
+		if field == modeField {
+			continue
+		}
+		holder, writes := strings.CutSuffix(field, ":write")
+		if !writes {
+			if s.Count++; !s.Held {
+				s.Held, s.Holder = true, holder
+			}
+			continue
+		}
+		count, tokens, _ := strings.Cut(value, ":")
+		first, _, _ := strings.Cut(tokens, ":")
+		s.Held, s.Holder, s.Age = true, holder, Since(first, now)
+		s.Count, _ = strconv.Atoi(count)
+		s.Token, _ = strconv.ParseInt(first, 10, 64)
+		return
+	}
+}
+
 // Since reads a fencing token, which is the server's time of the grant in microseconds, unless the
 // counter ran ahead.
 func Since(token string, now time.Time) time.Duration {
@@ -100,6 +133,11 @@ func (s *Sighting) classify(values map[string]string) {
 		return
 	case mode == "read" || mode == "write":
 		s.Kind = KindRedisson + " " + mode
+		for field, value := range values {
+			if entryField.MatchString(field) || strings.Contains(value, ":") {
+				s.Kind = KindRelock + " " + mode
+			}
+		}
 		return
 	}
 	for field, count := range values {

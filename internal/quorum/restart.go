@@ -26,16 +26,17 @@ func (v *voter) noteMemory(got vote, now clock.Stamp) {
 	}
 }
 
-// planSeeds plans to tell the nodes that forgot how far the lock was counted, with their next vote,
-// once enough of the others have told that since. Those that have not are asked.
+// planSeeds plans to tell each node that forgot, with its next vote, how far the lock was counted.
+// That is done once enough of the other nodes have told their counters since the node forgot. Other
+// nodes that have not told theirs are asked.
 //
-// If too many forgot, no node is told before they and those that remember are a quorum together. A
-// node that was told counts as one that remembers. With one told too early, and another that does
-// not answer, nothing would be known for the next.
+// If too many forgot, a node is told only once the nodes to tell and the nodes that remember are a
+// quorum together. A node that was told counts as one that remembers. If one were told too early,
+// and another did not answer, the counter would not be known for the next node that forgot.
 //
-// A node that was told once counts among these, also if the others' answers are no longer enough.
-// Its first seed may not have arrived. Since that may still come late, a second one does no more
-// harm.
+// A node that was told once may be told again in such a quorum, even if the other nodes' answers
+// are no longer enough. The first seed may not have arrived. Since it may still come late, a second
+// seed does no more harm.
 func (t *contest) planSeeds() {
 	able := 0 // nodes that may grant, as far as memory is concerned
 	var forgot []*voter

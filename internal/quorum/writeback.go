@@ -76,9 +76,9 @@ func byAge(a, b *voter, now clock.Stamp) int {
 	return cmp.Compare(now.Since(a.Belief.Sent), now.Since(b.Belief.Sent))
 }
 
-// quorumCounted reports whether a quorum of the nodes that are ours has counted as far as reached.
-// Until it has, the others are asked to. A node counts only while it is ours: its counter is known
-// only under the grant that is believed.
+// quorumCounted reports whether a quorum of nodes has raised its counter to reached. It looks only
+// at ours, the nodes whose grant to this entry is believed: other nodes' counters are not known.
+// Without a quorum, it sends reached to each of ours that is behind.
 func (t *contest) quorumCounted(ours []*voter, reached int64) bool {
 	n := 0
 	for _, v := range ours {

@@ -12,20 +12,28 @@ type Main struct{ M interface{ Run() int } }
 // Run runs the tests and returns the code to exit with.
 func (m Main) Run() int {
 	code := m.M.Run()
-	endMu.Lock()
-	defer endMu.Unlock()
-	for _, end := range slices.Backward(ends) {
-		end()
-	}
+	End()
 	return code
 }
 
-// AtEnd has end called when all tests of a package with Main are over, the last one first. It is for
-// clients that no test can close, since it does not know of them.
+// AtEnd has end called by End, the last one first. It is for clients that no test can close, since it
+// does not know of them.
 func AtEnd(end func()) {
 	endMu.Lock()
 	defer endMu.Unlock()
 	ends = append(ends, end)
+}
+
+// End closes what was left for the end. It is called when no client of the package's tests is in use: by
+// Main, or where a check for goroutines that are left comes earlier.
+func End() {
+	endMu.Lock()
+	due := ends
+	ends = nil
+	endMu.Unlock()
+	for _, end := range slices.Backward(due) {
+		end()
+	}
 }
 
 var (

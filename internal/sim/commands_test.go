@@ -74,6 +74,8 @@ func (p *pair) randomCommand() []string {
 			[]string{"CH"}, []string{"INCR"}, []string{"XX", "INCR"}, []string{"NX", "XX"}, []string{"GT", "LT"}), s, f},
 		list{"ZADD", k, s}, list{"ZADD", k, s, f, s}, list{"ZREM", k, f}, list{"ZREM", k, f, f}, list{"ZSCORE", k, f}, list{"ZRANK", k, f},
 		list{"ZCARD", k}, list{"ZCOUNT", k, someBounds, someBounds}, list{"ZRANGEBYSCORE", k, someBounds, someBounds},
+		list{"ZRANGEBYSCORE", k, someBounds, someBounds, maybe([]string{"WITHSCORES"}, []string{"WITHSCORES", "LIMIT", "0", "1"},
+			[]string{"LIMIT", "1", "-1"}, []string{"limit", "-1", "2", "withscores"}, []string{"LIMIT", "1"}, []string{"LIMIT", "x", "1"}, []string{"y"})},
 		list{"ZRANGE", k, someRanks, someRanks, maybe([]string{"WITHSCORES"}, []string{"x"})},
 		list{"ZREVRANGE", k, someRanks, someRanks, maybe([]string{"WITHSCORES"})},
 		list{"ZPOPMIN", k}, list{"ZPOPMIN", k, counts},

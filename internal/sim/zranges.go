@@ -45,16 +45,41 @@ func zcount(z *zset, args []string) reply {
 }
 
 func zrangebyscore(z *zset, args []string) reply {
-	withScores := len(args) == 3 && strings.EqualFold(args[2], "WITHSCORES")
-	if len(args) > 2 && !withScores {
-		return syntaxError
+	withScores, offset, count := false, int64(0), int64(-1)
+	for i := 2; i < len(args); i++ {
+		switch {
+		case strings.EqualFold(args[i], "WITHSCORES"):
+			withScores = true
+		case strings.EqualFold(args[i], "LIMIT") && i+2 < len(args):
+			var ok, ok2 bool
+			offset, ok = parseInt(args[i+1])
+			count, ok2 = parseInt(args[i+2])
+			if !ok || !ok2 {
+				return notInteger
+			}
+			i += 2
+		default:
+			return syntaxError
+		}
 	}
 	low, ok := parseBound(args[0])
 	high, ok2 := parseBound(args[1])
 	if !ok || !ok2 {
 		return badBound
 	}
-	return tell(z.between(low, high), withScores, false)
+	return tell(limited(z.between(low, high), offset, count), withScores, false)
+}
+
+// limited is what LIMIT leaves of a range: count members from offset on, a negative count for all.
+func limited(found []scored, offset, count int64) []scored {
+	size := int64(len(found))
+	if offset < 0 || offset >= size {
+		return nil
+	}
+	if found = found[offset:]; count >= 0 && count < size-offset {
+		found = found[:count]
+	}
+	return found
 }
 
 // ranging is ZRANGE by rank.

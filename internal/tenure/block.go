@@ -41,6 +41,9 @@ func Reserved(m More, now clock.Stamp) Block {
 // Since is when this process got the lock.
 func (b *Block) Since() clock.Stamp { return b.since }
 
+// Next is the next token.
+func (b *Block) Next() int64 { return b.token }
+
 // Take takes the next token for a lease.
 func (b *Block) Take() int64 {
 	token := b.token

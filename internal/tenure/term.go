@@ -69,7 +69,8 @@ func (t *Term) Vacate() { t.cap = clock.Never() }
 // Began is when the lease in force began.
 func (t *Term) Began() clock.Stamp { return t.began }
 
-// Deadline is the end of trust.
+// Deadline is when the process must stop trusting the lock: at the lease's cap, or when Redis may
+// let the lock go, whichever is sooner as seen from now.
 func (t *Term) Deadline(now clock.Stamp) clock.Stamp { return clock.Sooner(t.cap, t.Until, now) }
 
 // Left is for how long Redis keeps the lock at least.

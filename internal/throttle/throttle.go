@@ -180,7 +180,8 @@ type Budget struct {
 	lines, skipped int
 }
 
-// Take reports whether a line may be written, and how many were not in the time before.
+// Take reports whether a line may be written. The first line of a period also learns how
+// many lines were refused in the period before.
 func (b *Budget) Take() (skipped int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

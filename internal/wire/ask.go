@@ -211,9 +211,9 @@ type Ballot struct {
 	Least  int64 // token that a grant should begin at or above, 0 for none
 }
 
-// Vote acquires at a node of a quorum, looks again there, or gives a grant back.
+// Vote acquires at a node of a quorum, looks again there, or gives a grant back, as b says.
 func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, who link.Latecomer) (Answer, error) {
-	number := ""
+	number := "" // what the script takes for b.Yield: a grant's number, or one of two words
 	switch {
 	case b.Yield > 0:
 		number = strconv.FormatInt(b.Yield, 10)

@@ -105,7 +105,8 @@ func (r *Redis) Withdraw(ctx context.Context, client string) error {
 	return r.introduce(ctx, client, "0")
 }
 
-// introduce sends a command by which no lock stands or falls: that it fails is no word on the Redis.
+// introduce writes or deletes a client's card. No lock depends on it, so its failure does not
+// count as one of the Redis.
 func (r *Redis) introduce(ctx context.Context, client string, args ...string) error {
 	_, err := integer(r.link.Do(ctx, r.link.Timeout, r.plain.introduce, []string{ClientKey(client)}, args, link.Unheeded))
 	return err

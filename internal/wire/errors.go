@@ -25,6 +25,8 @@ var (
 	ErrInvalidOption = errors.New("relock: invalid option")
 	ErrInvalidNodes  = errors.New("relock: unusable nodes")
 	ErrMisuse        = errors.New("relock: misuse")
+	ErrUpgrade       = fmt.Errorf("%w: a reader cannot become the writer of the same lock: unlock the read lease first", ErrMisuse)
+	ErrWrongKind     = errors.New("relock: wrong kind of lock")
 )
 
 // ErrUnlocked says that the enclosing lease was unlocked before it could be re-entered.

@@ -5,8 +5,10 @@ package wire
 // written once for all kinds.
 type Kind struct {
 	Name    string // lua/<Name>.lua has the hooks
+	Nr      uint64 // no other kind's
 	Hooks   string // the text of that file where package lua has none such
 	Holders int    // how many may hold at once, 0 for any number
+	Quorum  bool   // a quorum may decide it, and not one Redis alone
 
 	// Queue starts the name of the waiters' key, and Line does where the lock's name is a hash tag and
 	// nothing else: the locks a and {a} have the same tag, and in one queue each would be given to the
@@ -15,9 +17,16 @@ type Kind struct {
 	Counter     string // starts the name of the fencing counter
 	Channel     *Channel
 
+	// Open says that the callers of one process share a hold, which counts once in Redis however many
+	// they are.
+	Open bool
+
 	// Further are keys that scripts take behind the first five. {} stands for the lock's hash tag, [] for
 	// its name: as the locks a and {a} have the same tag, a key that is not to be theirs together has both.
 	Further []string
+
+	// Waits is the place among the keys, from 0, of the key in which its waiters stand: 0 for the queue.
+	Waits int
 
 	// Acquires and Releases are how many entries one command asks for, or ends: as many as keep others
 	// waiting for some 0.2 ms.
@@ -42,6 +51,7 @@ func (k *Kind) Shared() bool { return k.Holders != 1 }
 var Mutex = Add(&Kind{
 	Name:    "mutex",
 	Holders: 1,
+	Quorum:  true,
 	Queue:   "relock_queue:",
 	Line:    "relock_line:",
 	Counter: "redisson_lock_token:",
@@ -54,6 +64,27 @@ var Mutex = Add(&Kind{
 	Releases: 32,
 	Read:     readHash,
 })
+
+// Read and Write are the two sides of Redisson's RReadWriteLock, which have the same keys.
+var (
+	Read  = Add(rw(Kind{Name: "read", Open: true, Waits: 5}))
+	Write = Add(rw(Kind{Name: "write", Holders: 1}))
+)
+
+// rwChannel is where Redisson's read-write locks tell that they may be free: 0 to one waiter, 1 to all.
+var rwChannel = &Channel{
+	Unlock: "redisson_rwlock:",
+	Listen: "relock_rwlisten:",
+	Frees:  func(message string) bool { return message == "0" || message == "1" },
+}
+
+// rw is a side of a read-write lock, with what both have.
+func rw(k Kind) *Kind {
+	k.Queue, k.Line, k.Counter, k.Channel = "relock_writers:", "relock_writer_line:", "redisson_lock_token:", rwChannel
+	k.Further = []string{"relock_readers:{}:[]", "relock_phase:{}:[]"}
+	k.Acquires, k.Releases, k.Read = 8, 8, readRW
+	return &k
+}
 
 // kinds are all there are, by name: a grant that comes for an entry that is not known any more names its
 // kind.
@@ -71,6 +102,7 @@ func kindOf(name string, named bool) *Kind {
 // Add makes a kind known, so that its orphaned grants can be ended. It is called by init functions
 // only.
 func Add(k *Kind) *Kind {
+	k.Nr = uint64(len(kinds))
 	kinds[k.Name] = k
 	ownPrefixes = append(ownPrefixes, k.prefixes()...)
 	return k

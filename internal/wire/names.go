@@ -39,7 +39,15 @@ type Names struct {
 }
 
 // Gate is the lock's name in this process, which no lock of another kind has.
-func (n *Names) Gate() string { return n.Queue }
+func (n *Names) Gate() string {
+	if at := n.Kind.Waits; at > 0 {
+		return n.keys[at]
+	}
+	return n.Queue
+}
+
+// Readers is the queue of a read-write lock's readers.
+func (n *Names) Readers() string { return n.keys[Read.Waits] }
 
 // keysTo are a script's keys if it needs those up to that place: all of a kind that has further ones.
 func (n *Names) keysTo(place int) []string {
@@ -115,7 +123,7 @@ func (k *Kind) queueOf(name, tag string) string {
 	return k.Queue
 }
 
-// namesIn cuts all that begins with a prefix and ends with the tag from one string, which is one allocation.
+// namesIn makes a lock's names. Those of a prefix and the tag are parts of one string, so that they take one allocation.
 func (k *Kind) namesIn(logical, name, tag string) *Names {
 	queue, channel := k.queueOf(name, tag), k.Channel
 	all := queue + tag + k.Counter + tag + channel.Unlock + tag + seedPrefix + tag + channel.Listen + tag

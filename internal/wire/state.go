@@ -15,6 +15,7 @@ type State struct {
 	Held        bool
 	Holder      string // owner field
 	Count       int
+	Readers     int           // of a read-write lock: how many hold it for reading
 	TTL         time.Duration // negative when it never ends
 	Waiters     int
 	Token       int64  // the last fencing token reserved
@@ -62,6 +63,38 @@ func readHash(st *State, fields []string) error {
 	}
 	st.read(fields)
 	st.Client = ClientIn(fields)
+	return nil
+}
+
+// readRW is Read for a read-write lock.
+func readRW(st *State, fields []string) error {
+	if len(fields)%2 != 0 {
+		return fmt.Errorf("a hash of %d parts", len(fields))
+	}
+	for i := 0; i < len(fields); i += 2 {
+		field, value := fields[i], fields[i+1]
+		switch field {
+		case "mode":
+			continue
+		case "waiting": // readers; inspect counts writers
+			n, _ := strconv.Atoi(value)
+			st.Waiters += n
+			continue
+		}
+		holder, writes := strings.CutSuffix(field, ":write")
+		if !writes {
+			st.Readers++
+		}
+		if count, rest, _ := strings.Cut(value, ":"); writes || !st.Held {
+			st.Held, st.Holder = true, holder
+			st.Count, _ = strconv.Atoi(count)
+			first, _, _ := strings.Cut(rest, ":")
+			st.HolderToken, _ = strconv.ParseInt(first, 10, 64)
+		}
+	}
+	if st.Readers <= 1 && sharer.MatchString(st.Holder) {
+		st.Client, _, _ = strings.Cut(st.Holder, ":")
+	}
 	return nil
 }
 

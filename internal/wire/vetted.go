@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// firstNames is of how many names each is asked about by itself: more than most clients lock.
+	// firstNames is how many names a client asks about one by one, before it asks by families. Most
+	// clients lock fewer.
 	firstNames = 256
 	// maxFamilies bounds how many families a client remembers. Names of others are taken for such as
 	// have no prefix at all.

@@ -8,7 +8,10 @@
 -- KEYS[6]  leases           relock_pair:{name}:name; a ZSET of acquisition ids by when their leases end, ms
 --
 -- Returns nothing: it only defines the hooks.
-local batch, named = 2, ':pair'
+local batch = 2
+local function named(_)
+  return ':pair'
+end
 local function own_line()
   return KEYS[2]
 end
@@ -82,6 +85,11 @@ local function time_left()
 end
 local function announce(publish)
   return redis.call(publish, KEYS[4], 'free')
+end
+local function batched(publish, room)
+  if room == 0 then
+    announce(publish) -- the lock may be open to those behind the batch
+  end
 end
 local function rights_of_holders()
   return { { 'HSET', KEYS[1], '', '1' }, { 'HDEL', KEYS[1], '' }, { 'ZADD', KEYS[6], '1', '' }, { 'ZREM', KEYS[6], '' } }

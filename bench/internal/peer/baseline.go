@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -38,6 +39,40 @@ func (p rawPeer) Lock(ctx context.Context, key string) (Held, error) {
 }
 
 func (p rawPeer) Close() { p.rdb.Close() }
+
+// inProcessSpec is what no lock in Redis can be faster than.
+func inProcessSpec() Spec {
+	return Spec{
+		Name: "sync.RWMutex", Baseline: true, Setup: "a sync.RWMutex of one process, without Redis, leases or contexts",
+		Open: func(Env) (Peer, error) { return &inProcess{}, nil }, Keeps: true, RenewEvery: third, Lease: 30 * time.Second,
+	}
+}
+
+type inProcess struct{ locks sync.Map } // of *sync.RWMutex by key
+
+func (p *inProcess) of(key string) *sync.RWMutex {
+	if l, ok := p.locks.Load(key); ok {
+		return l.(*sync.RWMutex)
+	}
+	l, _ := p.locks.LoadOrStore(key, new(sync.RWMutex))
+	return l.(*sync.RWMutex)
+}
+
+func (p *inProcess) Lock(ctx context.Context, key string) (Held, error) { return p.WLock(ctx, key) }
+
+func (p *inProcess) WLock(ctx context.Context, key string) (Held, error) {
+	l := p.of(key)
+	l.Lock()
+	return heldFunc{ctx, func(context.Context) error { l.Unlock(); return nil }}, nil
+}
+
+func (p *inProcess) RLock(ctx context.Context, key string) (Held, error) {
+	l := p.of(key)
+	l.RLock()
+	return heldFunc{ctx, func(context.Context) error { l.RUnlock(); return nil }}, nil
+}
+
+func (p *inProcess) Close() {}
 
 // noneSpec is no lock at all: with one goroutine it measures what the bench itself costs, with more it must be caught.
 func noneSpec() Spec {

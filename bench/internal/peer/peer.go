@@ -23,6 +23,12 @@ type Peer interface {
 	Close()
 }
 
+// ReadWriter is a peer that has read-write locks. Those that have none take part with their mutexes.
+type ReadWriter interface {
+	RLock(ctx context.Context, key string) (Held, error)
+	WLock(ctx context.Context, key string) (Held, error)
+}
+
 // Held is a lock that is held.
 type Held interface {
 	// Context is what a nested Lock is called with. Where the peer can tell, it is done when the lock is lost.
@@ -76,7 +82,7 @@ type Spec struct {
 func All() []Spec {
 	return []Spec{
 		relockSpec(), relockRemoteSpec(), relockCachedSpec(), relockLingerSpec(), relockGoRedisSpec(), redsyncSpec(), redislockSpec(), rueidislockSpec(), spinSpec(), retrySpec(),
-		etcdSpec(), redissonSpec("redisson"), redissonSpec("redisson-fair"), rawSpec(), oneNodeSpec(), noneSpec(),
+		etcdSpec(), redissonSpec("redisson"), redissonSpec("redisson-fair"), rawSpec(), oneNodeSpec(), inProcessSpec(), noneSpec(),
 	}
 }
 

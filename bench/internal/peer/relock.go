@@ -158,6 +158,22 @@ func (p *relockPeer) Lock(ctx context.Context, key string) (Held, error) {
 	return l, nil
 }
 
+func (p *relockPeer) RLock(ctx context.Context, key string) (Held, error) {
+	l, err := p.locks.RWMutex(key).RLock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (p *relockPeer) WLock(ctx context.Context, key string) (Held, error) {
+	l, err := p.locks.RWMutex(key).Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
 func (p *relockPeer) Close() {
 	p.locks.Close()
 	p.disconnect()

@@ -45,6 +45,8 @@ func (r *Run) check(res *Result, cell []Result) string {
 		return againstUncached(res, cell)
 	case res.Scenario == "hot-local" && res.Peer == "relock":
 		return againstBest(res, cell)
+	case res.Scenario == "rw":
+		return againstBest(res, cell)
 	case res.Scenario == "hot-processes":
 		return turnsTaken(res)
 	case res.Scenario == "idle-waiters":

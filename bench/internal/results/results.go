@@ -57,6 +57,7 @@ type Params struct {
 	CSMicros   *int64 `json:"cs_us,omitempty"`    // length of the critical section
 	DelayUS    int64  `json:"delay_us,omitempty"` // added to each round trip to Redis
 	Depth      int    `json:"depth,omitempty"`    // of re-entry
+	Reads      int    `json:"reads,omitempty"`    // of a hundred acquisitions, those that read
 	Leases     int    `json:"leases,omitempty"`
 	HoldMS     int64  `json:"hold_ms,omitempty"`
 	LeaseMS    int64  `json:"lease_ms,omitempty"` // 0: each peer's default
@@ -145,6 +146,7 @@ func (p Params) String() string {
 	add(p.Processes > 1, "%d processes", p.Processes)
 	add(p.Goroutines > 0, "%s", plural(p.Goroutines, "goroutine"))
 	add(p.Leases > 0, "%d leases", p.Leases)
+	add(p.Reads > 0, "%d %% reads", p.Reads)
 	add(p.Depth > 1, "%d deep", p.Depth)
 	add(p.Crash != "", "%s killed", crashed(p.Crash))
 	add(p.CSMicros != nil && *p.CSMicros > 0, "cs %v", micros(p.CSMicros))

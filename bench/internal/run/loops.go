@@ -122,7 +122,7 @@ func startOf(n int, warm time.Duration) int64 {
 
 func (r *runner) loopRequest(c cell, key string, begin int64, warm time.Duration) worker.Request {
 	return worker.Request{
-		Do: worker.Loop, Key: key, KeyEach: c.keyEach, KeyOnce: c.keyOnce, Goroutines: c.params.Goroutines, Depth: c.params.Depth,
+		Do: worker.Loop, Key: key, KeyEach: c.keyEach, KeyOnce: c.keyOnce, Goroutines: c.params.Goroutines, Depth: c.params.Depth, Reads: c.params.Reads,
 		CSMicros: *c.params.CSMicros, Start: begin, WarmMS: warm.Milliseconds(), Millis: r.plan.sliceOf(c).Milliseconds(),
 	}
 }

@@ -11,7 +11,7 @@ import (
 // Scenarios returns the names of all scenarios in the order they run.
 func Scenarios() []string {
 	return []string{
-		"uncontended", "many-keys", "names-once", "reentry", "cached", "hot-local", "hot-processes", "giving-way",
+		"uncontended", "many-keys", "names-once", "reentry", "cached", "hot-local", "hot-processes", "rw", "giving-way",
 		"idle-waiters", "watchdog", "crash", "redlock",
 	}
 }
@@ -64,7 +64,7 @@ func quickCells(hold time.Duration) []cell {
 	for _, g := range []int{8, 64, 512} {
 		cells = append(cells, hotLocal(g, 0, 0))
 	}
-	cells = append(cells, hotProcesses(8, 1000, 0), givingWay("idle", 1, 0, 0))
+	cells = append(cells, hotProcesses(8, 1000, 0), readWrite(90, 1, 64, 0), givingWay("idle", 1, 0, 0))
 	cells = append(cells, idleWaiters(1000, orElse(hold, 600*time.Millisecond)),
 		watchdogs(10_000, orElse(hold, 1200*time.Millisecond)))
 	cells = append(cells, crashes(time.Second)...)
@@ -86,6 +86,9 @@ func fullCells(hold time.Duration) []cell {
 		cells = append(cells, hotProcesses(p, 1000, 0))
 	}
 	cells = append(cells, hotProcesses(8, 1000, 1000))
+	for _, reads := range []int{100, 99, 90, 50} {
+		cells = append(cells, readWrite(reads, 1, 64, 0), readWrite(reads, 8, 16, 1000))
+	}
 	cells = append(cells, givingWay("idle", 1, 0, 0), givingWay("idle", 1, 1000, 0), givingWay("idle", 1, 0, 5),
 		givingWay("busy", 1, 0, 0), givingWay("busy", 64, 0, 0), takingTurns())
 	cells = append(cells, idleWaiters(1000, orElse(hold, 2*time.Second)), idleWaiters(10_000, orElse(hold, 3*time.Second)),
@@ -177,6 +180,20 @@ func hotLocal(goroutines int, cs, delay int64) cell {
 func hotProcesses(processes int, cs, delay int64) cell {
 	return cell{scenario: "hot-processes", weight: 2, // many workers share what is granted one by one
 		params: results.Params{Processes: processes, Goroutines: 1, CSMicros: us(cs), DelayUS: delay}}
+}
+
+// readWrite is goroutines of which most read, by the read-write locks of the peers that have one, else by their mutexes.
+func readWrite(reads, processes, goroutines int, cs int64) cell {
+	c := cell{scenario: "rw", cached: true, fits: func(s peer.Spec) bool {
+		return differs(s) && s.JVM != "redisson-fair" && s.Worker == nil
+	}}
+	c.params = results.Params{Processes: processes, Goroutines: goroutines, CSMicros: us(cs), Reads: reads}
+	if processes > 1 {
+		c.weight = 3
+	} else {
+		c.baseline = []string{"sync.RWMutex"}
+	}
+	return c
 }
 
 // differs leaves out relock-remote where nothing is handed over within a process: there it is relock.

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -172,12 +173,20 @@ func (l *loop) run(ctx context.Context, g int) {
 // until takes the lock, again if the peer gives up, as a user does who needs it.
 func (l *loop) until(ctx context.Context, key string, slot int, id int64) (holding, error) {
 	for {
-		h, err := l.w.enter(ctx, key, slot, id, &l.overlaps)
+		h, err := l.enter(ctx, key, slot, id)
 		if err == nil || ctx.Err() != nil {
 			return h, err
 		}
 		l.fail(err)
 	}
+}
+
+// enter takes the lock, or one side of it.
+func (l *loop) enter(ctx context.Context, key string, slot int, id int64) (holding, error) {
+	if l.r.Reads > 0 {
+		return l.w.enterRW(ctx, rand.IntN(100) < l.r.Reads, key, slot, id, &l.overlaps)
+	}
+	return l.w.enter(ctx, key, slot, id, &l.overlaps)
 }
 
 // fail counts what went wrong while it counted: at the end everybody is sent home.

@@ -47,6 +47,7 @@ type Request struct {
 	Slot       int    `json:"slot,omitempty"`     // on the board; the first one if KeyEach
 	Goroutines int    `json:"goroutines,omitempty"`
 	Depth      int    `json:"depth,omitempty"`   // how often a goroutine enters the lock before it leaves; 0 is 1
+	Reads      int    `json:"reads,omitempty"`   // of a hundred acquisitions, those that read; 0: no read-write lock
 	CSMicros   int64  `json:"cs_us,omitempty"`   // length of the critical section
 	Start      int64  `json:"start,omitempty"`   // of what counts in a Loop, board.Now's nanoseconds
 	WarmMS     int64  `json:"warm_ms,omitempty"` // how long before Start a Loop begins

@@ -35,6 +35,7 @@ type holding struct {
 	held   peer.Held
 	slot   int
 	id     int64
+	shared bool               // a reader's
 	cancel context.CancelFunc // of Hold's
 }
 
@@ -156,7 +157,12 @@ func id(goroutine int) int64 { return int64(os.Getpid())<<24 | int64(goroutine+1
 
 // enter takes the lock and marks the board. Overlaps are counted in o.
 func (w *worker) enter(ctx context.Context, key string, slot int, id int64, o *overlaps) (holding, error) {
-	h, err := w.peer.Lock(ctx, key)
+	return w.enterBy(ctx, w.peer.Lock, key, slot, id, o)
+}
+
+// enterBy is enter, by one of the peer's locks.
+func (w *worker) enterBy(ctx context.Context, lock locking, key string, slot int, id int64, o *overlaps) (holding, error) {
+	h, err := lock(ctx, key)
 	if err != nil {
 		return holding{}, err
 	}
@@ -166,9 +172,25 @@ func (w *worker) enter(ctx context.Context, key string, slot int, id int64, o *o
 	return holding{held: h, slot: slot, id: id}, nil
 }
 
+// locking takes a peer's lock.
+type locking func(ctx context.Context, key string) (peer.Held, error)
+
+// enterRW takes a peer's read-write lock, or its mutex where it has none. A reader beside others is not on the board.
+func (w *worker) enterRW(ctx context.Context, reads bool, key string, slot int, id int64, o *overlaps) (holding, error) {
+	rw, has := w.peer.(peer.ReadWriter)
+	switch {
+	case !has:
+		return w.enter(ctx, key, slot, id, o)
+	case !reads:
+		return w.enterBy(ctx, rw.WLock, key, slot, id, o)
+	}
+	h, err := rw.RLock(ctx, key)
+	return holding{held: h, shared: true}, err
+}
+
 // leave clears the board and unlocks.
 func (w *worker) leave(h holding, o *overlaps) error {
-	if !w.board.Exit(h.slot, h.id) {
+	if !h.shared && !w.board.Exit(h.slot, h.id) {
 		o.add()
 	}
 	return h.held.Unlock(context.Background())

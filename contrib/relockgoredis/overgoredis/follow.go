@@ -52,6 +52,9 @@ func (d *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string
 		err = d.follow(ctx, master, h, channels)
 		reply, refused := err.(*driver.ReplyError)
 		if !refused || !strings.HasPrefix(reply.Text, "MOVED ") || turn == redirects {
+			if ctx.Err() == nil {
+				d.look(err)
+			}
 			return err
 		}
 		d.cluster.ReloadState(ctx)

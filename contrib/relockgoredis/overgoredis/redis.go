@@ -74,9 +74,21 @@ func (d *Redis) Cluster() bool { return d.cluster != nil }
 func (d *Redis) Run(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
 	v, err := d.eval(ctx, "evalsha", &s.SHA, keys, args)
 	if reply, ok := err.(*driver.ReplyError); ok && redis.HasErrorPrefix(reply.Err, "NOSCRIPT") {
-		return d.eval(ctx, "eval", &s.Text, keys, args)
+		v, err = d.eval(ctx, "eval", &s.Text, keys, args)
 	}
+	d.look(err)
 	return v, err
+}
+
+// look has the library ask a Cluster for its masters anew after a failure that is no answer. The library
+// does so by itself when it is sent elsewhere, and once a minute: a master that is gone sends it nowhere,
+// and commands that the library sends once would go to it for that minute. It asks in the background, and
+// five times a second at most.
+func (d *Redis) look(err error) {
+	if _, answered := err.(*driver.ReplyError); err == nil || answered || d.cluster == nil {
+		return
+	}
+	d.cluster.ReloadState(context.Background())
 }
 
 func (d *Redis) eval(ctx context.Context, name string, text *string, keys, args []string) (driver.Value, error) {

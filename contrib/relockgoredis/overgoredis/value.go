@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -79,6 +80,13 @@ func failure(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &reply):
+		if strings.HasPrefix(reply.Error(), "ERR Protocol error: unauthenticated") {
+			// The library takes a refused HELLO without a password for an old server, so what is refused is
+			// the first command. A script's has more words than a server reads before the login, and is not
+			// refused with the word for that.
+			err = fmt.Errorf("NOAUTH Authentication required: %w", err)
+			return &driver.ReplyError{Text: err.Error(), Err: err}
+		}
 		return &driver.ReplyError{Text: reply.Error(), Err: err}
 	case errors.Is(err, redis.ErrClosed):
 		return closedError{err}

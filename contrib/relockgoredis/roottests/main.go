@@ -22,10 +22,10 @@ import (
 //go:embed twin.go.txt
 var twin string
 
-// skip are two tests of rueidis alone: what its own functions know of an error, of which package
-// relockgoredis has the like, and that its pool of blocking connections is used up, beside which
-// go-redis has its subscriptions.
-const skip = "^(TestErrorsHoldTheClientsOwn|TestMissingConnectionIsLogged)$"
+// skip are tests of rueidis alone: what its own functions know of an error and that its client can be
+// closed, of which package relockgoredis has the like, and that its pool of blocking connections is used
+// up, beside which go-redis has its subscriptions.
+const skip = "^(TestErrorsHoldTheClientsOwn|TestClosedRedisClient|TestMissingConnectionIsLogged)$"
 
 const (
 	driver  = "internal/driver/overrueidis"

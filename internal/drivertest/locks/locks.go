@@ -88,6 +88,24 @@ func onCluster(t *testing.T, open Opener) {
 	t.Run("plain", func(t *testing.T) {
 		Suite(t, open(t, cl.Target()), Raced, relock.WithPubSub(relock.PubSubPlain))
 	})
+	t.Run("failover", func(t *testing.T) { failover(t, cl, open(t, cl.Target())) })
+}
+
+// failover kills a master that locks were at. Its replica is promoted, and locks are there in seconds,
+// whenever the library looks for masters of its own accord.
+func failover(t *testing.T, cl *redistest.Cluster, source Source) {
+	made, err := opening.New(source(), []relock.Option{})
+	c, name := opened(t, made, err), prefix+"failover"
+	lockAndUnlock := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		lease, err := c.Mutex(name).Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	lockAndUnlock()
+	cl.WaitFailover(name, cl.KillMasterFor(name))
+	lockAndUnlock()
 }
 
 // onQuorum runs what a quorum must do, also without one of its nodes.

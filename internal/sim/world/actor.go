@@ -56,6 +56,9 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	if !a.w.plays(t.Name) {
 		return nil
 	}
+	if a.w.form.RW && t.Owner != "" { // which no read-write lock has
+		t.Owner, t.Apart = "", true
+	}
 	if t.Owner != "" || t.Apart {
 		ctx = withOwner(ctx, t.Owner)
 	}

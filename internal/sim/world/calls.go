@@ -27,7 +27,7 @@ func (w *World) fulfils(l *line, c *command, v driver.Value) {
 	if c.op == "recount" && !l.node.quarantined() && v.Err() != nil && strings.HasPrefix(v.Err().Error(), "OOM") {
 		args := argsOf(c.args)
 		lease, _ := strconv.ParseInt(args[2], 10, 64)
-		if left := l.node.server.Left(c.lock); l.node.server.Field(c.lock, args[0]) != "" && left >= 0 && left < lease-1 {
+		if left := l.node.server.Left(c.lock); w.form.held(l.node, c.lock, args[0]) && left >= 0 && left < lease-1 {
 			w.failed(c.lock, "a re-entry that a full Redis refused has not lengthened the lease: %d ms are left of %d", left, lease)
 		}
 	}

@@ -218,7 +218,7 @@ func (w *World) standsOn(lock, id string) int {
 	defer w.mu.Unlock()
 	count := 0
 	for _, n := range w.nodes {
-		if n.server.Field(lock, id) != "" || !n.server.Running() {
+		if w.form.held(n, lock, id) || !n.server.Running() {
 			count++
 		}
 	}

@@ -256,7 +256,7 @@ func (w *World) rests(s *stay) {
 // stillKept reports whether some node has the acquisition. The caller holds the world's mutex.
 func (w *World) stillKept(s *stay) bool {
 	for _, n := range w.nodes {
-		if n.server.Field(s.lock, s.id) != "" {
+		if w.form.held(n, s.lock, s.id) {
 			return true
 		}
 	}

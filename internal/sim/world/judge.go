@@ -208,10 +208,15 @@ func (j *judge) granted(h, outer *Held) {
 
 // enter notes a lease, and returns those that were held before it with what was known until then.
 func (j *judge) enter(h, outer *Held) ([]*Held, record) {
-	since := max(0, h.asked.Sub(j.w.trace.start))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(h.Name)
+	for _, l := range r.given[h.proc] {
+		if j.w.form.RW && l.id == h.id && l.asked.Before(h.asked) {
+			h.asked = l.asked // readers share what one of them asked for
+		}
+	}
+	since := max(0, h.asked.Sub(j.w.trace.start))
 	j.grants++
 	if outer == nil {
 		j.passes(r, h.Name)
@@ -225,7 +230,7 @@ func (j *judge) enter(h, outer *Held) ([]*Held, record) {
 	r.given[h.proc] = append(r.given[h.proc], h)
 	switch {
 	case j.w.form.Shared():
-		before.highest = r.history.highestBefore(since)
+		before.highest = r.history.highestBefore(since, j.w.form.above(h))
 	case h.owner != "":
 		before.highest = r.besides(h.owner)
 	case h.Token <= r.alien: // Redisson may have been given the lock since, and need not respect it

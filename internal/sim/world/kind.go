@@ -37,6 +37,8 @@ type Form struct {
 	// Leases is, as in Further, the key of a sorted set: ids by when their leases end, in ms. It is "" where
 	// the hash ends with the lease.
 	Leases string
+	// RW says that it is a read-write lock, as readwrite.go tells.
+	RW bool
 }
 
 // queueOf is the key of a lock's queue.

@@ -33,6 +33,10 @@ func (w *World) strayedAll(now time.Time) {
 		}
 		for _, name := range w.plan.Names {
 			n.server.Fields(name, func(id string) {
+				if w.form.RW && deadRW(n, name, id) {
+					return
+				}
+				id = w.form.idOf(id)
 				client, _, _ := strings.Cut(id, ":")
 				if p := clients[client]; p != nil {
 					w.strayed(n, p, stray{n.index, name, id}, seen, now)
@@ -121,6 +125,7 @@ func (w *World) closed(p *process, began time.Time) {
 		}
 		for _, name := range w.plan.Names {
 			n.server.Fields(name, func(id string) {
+				id = w.form.idOf(id)
 				if strings.HasPrefix(id, p.client.ID()+":") && left(id) {
 					w.failed(name, "p%d has closed and left %s on node %d", p.index, id, n.index)
 				}

@@ -266,7 +266,7 @@ func (t *Try) handsOff(passes int, d time.Duration) {
 func (w *World) inTurn(h *Held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if h.proc.dead || h.owner != "" || h.passes.most == 0 { // a scene does not say what was asked for
+	if w.form.RW || h.proc.dead || h.owner != "" || h.passes.most == 0 { // a scene does not say what was asked for
 		return
 	}
 	n, now := w.nodes[0], time.Now()

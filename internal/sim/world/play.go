@@ -158,7 +158,7 @@ func (w *World) counts(p *process, name, want string) {
 		fields := v.texts()
 		told = append(told, strings.Join(fields, " "))
 		for i := 0; i+1 < len(fields); i += 2 {
-			if strings.HasPrefix(fields[i], p.client.ID()) && fields[i+1] == want {
+			if value, _, _ := strings.Cut(fields[i+1], ":"); strings.HasPrefix(fields[i], p.client.ID()) && value == want {
 				right++
 			}
 		}
@@ -205,5 +205,5 @@ func (w *World) end() {
 
 // stays reports whether a key is one that outlives its lock.
 func (f Form) stays(key string) bool {
-	return strings.HasPrefix(key, f.Counter) || strings.HasPrefix(key, "relock_seed:") || key == "relock_incarnation"
+	return strings.HasPrefix(key, f.Counter) || f.RW && strings.HasPrefix(key, "relock_phase:") || strings.HasPrefix(key, "relock_seed:") || key == "relock_incarnation"
 }

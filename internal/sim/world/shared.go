@@ -60,6 +60,9 @@ func (j *judge) room(name string) (free, full bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.nodes[0]
+	if w.form.RW {
+		return n.server.Running() && freeRW(n, name), taken > 0
+	}
 	need := least
 	if line := n.server.Line(w.form.queueOf(name), nil); len(line) > 0 {
 		need = amountIn(line[0].Member)
@@ -92,6 +95,10 @@ func (w *World) takenOn(n *node, name string) (taken int) {
 
 // grantOf is how much a node has granted an acquisition, and which tokens.
 func (w *World) grantOf(n *node, name, id string) (amount int, tokens string) {
+	if w.form.RW {
+		_, tokens, _ = strings.Cut(n.server.Field(name, id+":write"), ":")
+		return 0, tokens
+	}
 	text, tokens, _ := strings.Cut(n.server.Field(name, "relock:"+id), ":")
 	amount, _ = strconv.Atoi(text)
 	return amount, tokens
@@ -101,7 +108,7 @@ func (w *World) grantOf(n *node, name, id string) (amount int, tokens string) {
 func idsOn(n *node, name string) (ids []string) {
 	n.server.Fields(name, func(id string) {
 		if !strings.HasPrefix(id, "relock:") && strings.Contains(id, ":") {
-			ids = append(ids, id)
+			ids = append(ids, strings.TrimSuffix(id, ":write"))
 		}
 	})
 	return ids
@@ -119,17 +126,23 @@ func (w *World) grantsBeside(n *node, c *command, g *glimpsed, v driver.Value) {
 	tokensOf := func(id string) string { _, tokens := w.grantOf(n, g.lock, id); return tokens }
 	slices.SortFunc(came, func(a, b string) int { return cmp.Compare(tokensOf(a), tokensOf(b)) }) // numbers of one length
 	for _, id := range came {
+		if tokensOf(id) == "" {
+			continue // a reader, whose number no one compares with another reader's
+		}
 		w.rises(n, g.lock, tokensOf(id))
+		if w.form.RW {
+			continue
+		}
 		if !partly(c, v) {
 			w.nobodyBefore(n, c, g, id, ticketOf(c, g, id), came)
 		}
 	}
 }
 
-// highestBefore is the highest token of the leases that calls had returned by a moment.
-func (h *history) highestBefore(at time.Duration) (highest int64) {
+// highestBefore is the highest token of the leases that calls had returned by a moment, of those that take so much or more.
+func (h *history) highestBefore(at time.Duration, least int) (highest int64) {
 	for _, t := range h.told {
-		if !t.ends && t.to < at {
+		if !t.ends && t.to < at && h.leases[t.lease].amount >= least {
 			highest = max(highest, h.leases[t.lease].Token)
 		}
 	}

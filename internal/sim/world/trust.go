@@ -80,6 +80,9 @@ func (n *node) lapses() { n.lapsed = later(n.lapsed, time.Now().Add(n.w.plan.Lon
 
 // keeps is for how long a node keeps an id, and whether it does.
 func (f Form) keeps(n *node, name, id string) (left time.Duration, kept bool) {
+	if f.RW {
+		return keepsRW(n, name, id)
+	}
 	left, kept = n.server.Keeps(name, id)
 	if f.Leases != "" && kept {
 		own, listed := n.server.Listed(f.leasesOf(name), id)

@@ -296,7 +296,11 @@ func (w *World) sent(l *line, op string) {
 	quiet := time.Since(p.asked)
 	each := burst + int(quiet*time.Duration(rate)/time.Second)
 	allowed := each * (w.plan.actorsOf(p.index) + p.calls + 1)
-	allowed += len(p.denied) * (deniedBurst + int(quiet/max(w.plan.Longest()/4, deniedPause)))
+	denied := len(p.denied)
+	if w.form.RW {
+		denied *= 2 // its readers and its writers are ended by commands of their own
+	}
+	allowed += denied * (deniedBurst + int(quiet/max(w.plan.Longest()/4, deniedPause)))
 	if allowed *= len(w.nodes); p.commands > allowed {
 		w.failed("", "a storm: p%d has sent %d commands in the %v since one of its callers asked or was answered", p.index,
 			p.commands, quiet)

@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.concurrent.locks.LockSupport;
@@ -103,16 +104,17 @@ final class Loop {
 
     private void once(int g) throws InterruptedException {
         int slot = r.keyEach ? r.slot + g : r.slot;
-        RLock lock = session.lock(r.keyEach ? r.key + ":" + g : r.key);
+        boolean reads = r.reads > ThreadLocalRandom.current().nextInt(100);
+        RLock lock = r.reads > 0 ? session.side(r.key, reads) : session.lock(r.keyEach ? r.key + ":" + g : r.key);
         long began = Board.now();
         since.set(g, began);
-        enter(lock, slot, g);
+        enter(lock, slot, g, reads);
         long granted = Board.now();
         since.set(g, 0);
         long last = session.board[0].lastExit(slot);
         long inner = nest(lock, granted);
         work(r.csMicros * 1000);
-        leave(lock, slot, g);
+        leave(lock, slot, g, reads);
         if (granted < r.start || granted > end) {
             return;
         }
@@ -127,7 +129,7 @@ final class Loop {
     }
 
     /** Takes the lock, again if Redisson gives up. */
-    private void enter(RLock lock, int slot, int g) throws InterruptedException {
+    private void enter(RLock lock, int slot, int g, boolean shared) throws InterruptedException {
         for (boolean held = false; !held; ) {
             try {
                 lock.lockInterruptibly();
@@ -139,13 +141,13 @@ final class Loop {
                 fail(e);
             }
         }
-        if (!session.board[0].enter(slot, id(g))) {
+        if (!shared && !session.board[0].enter(slot, id(g))) {
             overlaps.incrementAndGet();
         }
     }
 
-    private void leave(RLock lock, int slot, int g) {
-        if (!session.board[0].exit(slot, id(g))) {
+    private void leave(RLock lock, int slot, int g, boolean shared) {
+        if (!shared && !session.board[0].exit(slot, id(g))) {
             overlaps.incrementAndGet();
         }
         try {
@@ -174,11 +176,11 @@ final class Loop {
             asked.countDown();
             long began = Board.now();
             RLock lock = session.lock(r.key);
-            enter(lock, r.slot, g);
+            enter(lock, r.slot, g, false);
             long granted = Board.now();
             first.compareAndSet(0, granted);
             long last = session.board[0].lastExit(r.slot);
-            leave(lock, r.slot, g);
+            leave(lock, r.slot, g, false);
             record(wait, granted - began);
             if (last > began) {
                 record(handover, granted - last);

@@ -12,6 +12,7 @@ final class Request {
     public int slot;
     public int goroutines;
     public int depth;
+    public int reads;
     public long start;
     public long millis;
     @SerializedName("lease_ms") public long leaseMs;

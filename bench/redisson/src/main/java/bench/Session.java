@@ -78,6 +78,10 @@ final class Session {
         return fair ? redisson.getFairLock(key) : redisson.getLock(key);
     }
 
+    RLock side(String key, boolean reads) {
+        return reads ? redisson.getReadWriteLock(key).readLock() : redisson.getReadWriteLock(key).writeLock();
+    }
+
     private void hold(Request r, Reply reply) throws Exception {
         held = lock(r.key);
         slot = r.slot;

@@ -15,7 +15,7 @@ final class Commands {
         this.redisson = redisson;
     }
 
-    /** Runs a command whose first argument, where it has one, is kind:name with kind lock, fenced, spin or fair. */
+    /** Runs a command whose first argument, where it has one, is kind:name with kind lock, fenced, spin, fair, read or write. */
     Object run(String command, String[] args) throws Exception {
         switch (command) {
             case "threadId":
@@ -75,6 +75,10 @@ final class Commands {
                 return redisson.getFairLock(kindAndName[1]);
             case "spin":
                 return redisson.getSpinLock(kindAndName[1]);
+            case "read":
+                return redisson.getReadWriteLock(kindAndName[1]).readLock();
+            case "write":
+                return redisson.getReadWriteLock(kindAndName[1]).writeLock();
             default:
                 throw new IllegalArgumentException("no kind of lock " + kindAndName[0]);
         }

@@ -4,6 +4,7 @@ import java.io.PrintWriter;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Random;
 import org.redisson.api.RBucket;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
@@ -12,7 +13,8 @@ import org.redisson.client.codec.StringCodec;
 
 /**
  * Increments a number in Redis under a lock, by reading it and writing it back, in several threads. Each increment is a
- * line of a journal: token, asked, locked and unlocking in microseconds, the last two taken inside the lock.
+ * line of a journal: token, asked, locked and unlocking in microseconds, the last two taken inside the lock. Of the kind
+ * rw:percent:name, so many of a hundred rounds read the number only; for a token stands 0 for a reader, 1 for a writer.
  */
 final class Load {
     private final RedissonClient redisson;
@@ -64,13 +66,38 @@ final class Load {
         @Override
         public void run() {
             try {
-                RLock lock = Commands.lock(redisson, which);
                 RBucket<String> number = redisson.getBucket(counter, StringCodec.INSTANCE);
+                String[] kindAndName = which.split(":", 2);
+                if (kindAndName[0].equals("rw")) {
+                    String[] percentAndName = kindAndName[1].split(":", 2);
+                    readOrWrite(Integer.parseInt(percentAndName[0]), percentAndName[1], number);
+                    return;
+                }
+                RLock lock = Commands.lock(redisson, which);
                 for (int i = 0; i < rounds && Driver.micros() < until; i++) {
                     increment(lock, number);
                 }
             } catch (Exception e) {
                 failure = e;
+            }
+        }
+
+        private void readOrWrite(int percent, String name, RBucket<String> number) {
+            RLock reader = Commands.lock(redisson, "read:" + name);
+            RLock writer = Commands.lock(redisson, "write:" + name);
+            Random random = new Random();
+            for (int i = 0; i < rounds && Driver.micros() < until; i++) {
+                boolean reads = random.nextInt(100) < percent;
+                RLock lock = reads ? reader : writer;
+                long asked = Driver.micros();
+                lock.lock();
+                long locked = Driver.micros();
+                String old = number.get();
+                if (!reads) {
+                    number.set(Long.toString(old == null ? 1 : Long.parseLong(old) + 1));
+                }
+                lines.add(new long[] {reads ? 0 : 1, asked, locked, Driver.micros()});
+                lock.unlock();
             }
         }
 

@@ -1,0 +1,303 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// lease takes a side of a read-write lock.
+func lease(t *testing.T, lock func(context.Context) (*relock.Lease, error)) *relock.Lease {
+	t.Helper()
+	l, err := lock(t.Context())
+	require.NoError(t, err)
+	return l
+}
+
+// later takes a side of a read-write lock in a goroutine.
+func later(lock func(context.Context) (*relock.Lease, error)) <-chan taken {
+	out := make(chan taken, 1)
+	go func() {
+		lease, err := lock(context.Background())
+		out <- taken{lease, time.Now(), err}
+	}()
+	return out
+}
+
+// TestReadWriteLock runs what both languages can do with a read-write lock.
+func TestReadWriteLock(t *testing.T) {
+	server := redistest.Start(t)
+	s := singleSite(server)
+	for _, version := range []string{current, oldest} {
+		jvm := startJVM(t, version, s.yaml())
+		locks := s.locks(t)
+		for i, name := range []string{"rw", "{tenant}:rw", "two words é"} {
+			name := fmt.Sprintf("%s-%d-%s", version, i, name)
+			rw := locks.RWMutex(name)
+			try := func(thread, side string) string { return jvm.Do(thread, "tryLock", side+":"+name, "0", "-1") }
+
+			r := lease(t, rw.RLock)
+			require.Equal(t, "true", try("a", "read"), "beside a reader of ours")
+			require.Equal(t, "false", try("b", "write"))
+			st, err := rw.State(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 2, st.Readers)
+			_, err = rw.TryLock(t.Context())
+			require.ErrorIs(t, err, relock.ErrNotAcquired)
+			jvm.Do("a", "lock", "read:"+name, "-1")
+			jvm.Do("a", "unlock", "read:"+name)
+			require.NoError(t, r.Unlock(t.Context()))
+			_, err = rw.TryLock(t.Context())
+			require.ErrorIs(t, err, relock.ErrNotAcquired, "a reader of Redisson's is left")
+			jvm.Do("a", "unlock", "read:"+name)
+
+			w := lease(t, rw.Lock)
+			require.Equal(t, "false", try("a", "read"))
+			require.Equal(t, "false", try("a", "write"))
+			r, err = w.Downgrade(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, "true", try("a", "read"))
+			jvm.Do("a", "unlock", "read:"+name)
+			require.NoError(t, r.Unlock(t.Context()))
+
+			require.Equal(t, "true", try("a", "write"))
+			require.Equal(t, "true", try("a", "read"), "its own downgrade")
+			_, err = rw.TryRLock(t.Context())
+			require.ErrorIs(t, err, relock.ErrNotAcquired)
+			jvm.Do("a", "unlock", "write:"+name)
+			r = lease(t, rw.TryRLock)
+			_, err = rw.TryLock(t.Context())
+			require.ErrorIs(t, err, relock.ErrNotAcquired)
+			require.NoError(t, r.Unlock(t.Context()))
+			jvm.Do("a", "unlock", "read:"+name)
+			require.NoError(t, lease(t, rw.TryLock).Unlock(t.Context()))
+			require.Equal(t, "0", server.Do("EXISTS", name))
+		}
+	}
+}
+
+// TestReadWriteWakeUps measures how soon a waiter of either side and language is woken by the other language's end.
+func TestReadWriteWakeUps(t *testing.T) {
+	server := redistest.Start(t)
+	s := singleSite(server)
+	for _, version := range []string{current, oldest} {
+		jvm := startJVM(t, version, s.yaml())
+		rw := s.locks(t).RWMutex("wake" + version)
+		goSide := map[string]func(context.Context) (*relock.Lease, error){"read": rw.RLock, "write": rw.Lock}
+		channel := "redisson_rwlock:{wake" + version + "}"
+		for _, sides := range [][2]string{{"read", "write"}, {"write", "read"}, {"write", "write"}} {
+			java := func(side string) string { return side + ":wake" + version }
+			requireP99(t, wakeLimit, 100, func() time.Duration { // Go wakes Java
+				l := lease(t, goSide[sides[0]])
+				waiter := jvm.Go("a", "lock", java(sides[1]), "-1")
+				eventually(t, "Java waits", func() bool {
+					return server.Do("PUBSUB", "NUMSUB", channel) != channel+"\n0"
+				})
+				time.Sleep(2 * time.Millisecond)
+				began := time.Now()
+				require.NoError(t, l.Unlock(t.Context()))
+				got := await(t, waiter)
+				require.NoError(t, got.err)
+				jvm.Do("a", "unlock", java(sides[1]))
+				return got.ended.Sub(began)
+			})
+			requireP99(t, wakeLimit, 100, func() time.Duration { // Java wakes Go
+				jvm.Do("a", "lock", java(sides[0]), "-1")
+				waiter := later(goSide[sides[1]])
+				eventually(t, "Go waits", func() bool {
+					st, err := rw.State(t.Context())
+					return err == nil && st.Waiters == 1
+				})
+				time.Sleep(2 * time.Millisecond)
+				released := jvm.Try("a", "unlock", java(sides[0]))
+				require.NoError(t, released.err)
+				got := await(t, waiter)
+				require.NoError(t, got.err)
+				require.NoError(t, got.lease.Unlock(t.Context()))
+				return got.at.Sub(released.began)
+			})
+		}
+	}
+}
+
+// TestReadWriteUnderLoad has both languages read and write under one lock: no writer is beside anybody.
+func TestReadWriteUnderLoad(t *testing.T) {
+	server := redistest.Start(t)
+	s := singleSite(server)
+	l := load{which: "rw:70:both", counter: "number", threads: 4, rounds: 1250}
+	peers := map[string]*peer{
+		"java " + current: startJVM(t, current, s.yaml()), "java " + oldest: startJVM(t, oldest, s.yaml()),
+		"go 1": startGo(t, s, 10*time.Second), "go 2": startGo(t, s, 10*time.Second),
+	}
+	type run struct {
+		who, path string
+		answer    <-chan answer
+	}
+	var runs []run
+	for who, p := range peers {
+		path := fmt.Sprintf("%s/%s", t.TempDir(), who)
+		runs = append(runs, run{who, path, p.Go("load", "load", l.args(path)...)})
+	}
+	var entries []entry
+	for _, r := range runs {
+		require.NoError(t, await(t, r.answer).err, r.who)
+		entries = append(entries, readJournal(t, r.who, r.path)...)
+	}
+	require.Len(t, entries, 4*l.threads*l.rounds)
+	writes := requireNoWriterBeside(t, entries)
+	require.Equal(t, strconv.Itoa(writes), server.Do("GET", "number"))
+	require.Equal(t, "0", server.Do("EXISTS", "both"))
+	longest := make(map[string]time.Duration)
+	for _, e := range entries {
+		longest[e.who] = max(longest[e.who], e.wait())
+	}
+	t.Logf("%d operations, %d of them writes; longest waits %v", len(entries), writes, longest)
+}
+
+// requireNoWriterBeside fails the test when a writer, whose token is 1, overlaps with another entry. It returns how many
+// writers there were.
+func requireNoWriterBeside(t *testing.T, entries []entry) (writes int) {
+	t.Helper()
+	slices.SortFunc(entries, order)
+	var readers, writer entry // those that end last so far
+	for _, e := range entries {
+		require.False(t, overlap(writer, e), "%+v and %+v", writer, e)
+		if e.token == 0 {
+			if e.unlocking > readers.unlocking {
+				readers = e
+			}
+			continue
+		}
+		require.False(t, overlap(readers, e), "%+v and %+v", readers, e)
+		writer = e
+		writes++
+	}
+	return writes
+}
+
+// TestReadWriteCrashes kills a holder of one language: the other goes on within a lease and a second.
+func TestReadWriteCrashes(t *testing.T) {
+	s := singleSite(redistest.Start(t))
+	for _, side := range []string{"read", "write"} {
+		name := "crash" + side
+		jvm, rw := startJVM(t, current, s.yaml(crashYAML)), s.locks(t, relock.WithLease(crashLease)).RWMutex(name)
+		jvm.Do("a", "lock", side+":"+name, "-1")
+		waiter := later(rw.Lock)
+		jvm.Kill()
+		began := time.Now()
+		got := await(t, waiter)
+		require.NoError(t, got.err)
+		require.Less(t, got.at.Sub(began), crashLimit, side)
+		require.NoError(t, got.lease.Unlock(t.Context()))
+
+		jvm, process := startJVM(t, current, s.yaml(crashYAML)), startGo(t, s, crashLease)
+		process.Do("a", map[string]string{"read": "rlock", "write": "wlock"}[side], name)
+		java := jvm.Go("a", "lock", "write:"+name, "-1")
+		process.Kill()
+		began = time.Now()
+		was := await(t, java)
+		require.NoError(t, was.err)
+		require.Less(t, was.ended.Sub(began), crashLimit, side)
+	}
+}
+
+// TestReadWriteBelief kills a JVM whose watchdog shortens a lock beside readers in Go that cannot renew theirs any more: each has
+// heard that its lease is over before a writer of either language comes in.
+func TestReadWriteBelief(t *testing.T) {
+	const names = 100
+	const yaml = "lockWatchdogTimeout: 4000"
+	server := redistest.Start(t)
+	s := singleSite(server)
+	dying, java := startJVM(t, current, s.yaml(yaml)), startJVM(t, oldest, s.yaml(yaml))
+	rdb, err := redistest.Open(server.AddUser("reader", "secret", "~*", "&*", "+@all"))
+	require.NoError(t, err)
+	t.Cleanup(rdb.Close)
+	readers, err := relock.New(rdb, relock.WithLease(2*time.Minute), relock.WithRedissonWatchdog(4*time.Second))
+	require.NoError(t, err)
+	t.Cleanup(readers.Close)
+	writers := s.locks(t)
+	ended, inGo, inJava := make([]time.Time, names), make([]<-chan taken, names), make([]<-chan answer, names)
+	var over sync.WaitGroup
+	for i := range names {
+		name := fmt.Sprintf("belief-%d", i)
+		l := lease(t, readers.RWMutex(name).RLock)
+		over.Go(func() {
+			<-l.Context().Done()
+			ended[i] = time.Now()
+		})
+		dying.Do("a", "lock", "read:"+name, "-1")
+		if i%2 == 0 {
+			inGo[i] = later(writers.RWMutex(name).Lock)
+		} else {
+			inJava[i] = java.Go(name, "lock", "write:"+name, "-1")
+		}
+	}
+	time.Sleep(2 * time.Second) // the JVM renews
+	server.Do("ACL", "SETUSER", "reader", "-evalsha", "-eval")
+	dying.Kill()
+	over.Wait()
+	for i := range names {
+		var came time.Time
+		if i%2 == 0 {
+			got := await(t, inGo[i])
+			require.NoError(t, got.err)
+			came = got.at
+		} else {
+			got := await(t, inJava[i])
+			require.NoError(t, got.err)
+			came = got.ended
+		}
+		require.False(t, came.Before(ended[i]), "a writer came in %v before the reader %d had heard of its end", ended[i].Sub(came), i)
+	}
+}
+
+// TestReadWriteCached measures how long a writer waits beside eight processes that read all the time and keep the lock for a
+// second: one of relock's for what runs, one of Redisson's, which says nothing, for that second.
+func TestReadWriteCached(t *testing.T) {
+	const section, writes = 20 * time.Millisecond, 200
+	server := redistest.Start(t)
+	s := singleSite(server)
+	reading := func(name string, do func()) {
+		for range 8 {
+			p := startGo(t, s, 10*time.Second)
+			p.Go("r", "reads", name, "16", strconv.FormatInt(section.Microseconds(), 10), "600000")
+			defer p.Kill()
+		}
+		eventually(t, "all read", func() bool { n, _ := strconv.Atoi(server.Do("HLEN", name)); return n >= 8 })
+		do()
+	}
+	rw := s.locks(t).RWMutex("cached")
+	var waits []time.Duration
+	reading("cached", func() {
+		for range writes {
+			time.Sleep(5 * time.Millisecond)
+			began := time.Now()
+			l := lease(t, rw.Lock)
+			waits = append(waits, time.Since(began))
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+	})
+	slices.Sort(waits)
+	t.Logf("a writer of relock's waited %v in the median, %v p99, %v at most, beside sections of %v", waits[writes/2], waits[writes*99/100], waits[writes-1], section)
+	jvm := startJVM(t, current, s.yaml())
+	waits = nil
+	reading("shared", func() {
+		for range writes / 10 {
+			began := time.Now()
+			jvm.Do("w", "lock", "write:shared", "-1")
+			waits = append(waits, time.Since(began))
+			jvm.Do("w", "unlock", "write:shared")
+		}
+	})
+	slices.Sort(waits)
+	t.Logf("a writer of Redisson's waited %v in the median, %v at most", waits[writes/20], waits[writes/10-1])
+	require.Less(t, waits[writes/10-1], 1500*time.Millisecond)
+}

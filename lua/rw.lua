@@ -1,0 +1,83 @@
+-- rw: the hash that RedissonReadWriteLock keeps, which any number of readers or one writer hold: hooks of the kinds read and write.
+--
+-- needs: lease
+-- KEYS[1]  lock hash        name; mode, which is read or write; for a reader <client uuid>:<n> with 1, and for a writer
+--          <client uuid>:<n>:write with <hold count>:<first token>:<how many>. Redisson counts from a number in it down to 1:
+--          so a token must not look like one. It takes any other field for a holder.
+-- KEYS[4]  unlock channel   redisson_rwlock:{name}
+--
+-- Returns nothing: it only defines hooks.
+-- Wire: RedissonReadLock, RedissonWriteLock.
+
+-- pulse is the key by which a reader lives: Redisson ends a lock of which all such keys are gone.
+local function pulse(reader, n)
+  local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
+  return tag .. ':' .. reader .. ':rwlock_timeout:' .. (n or 1)
+end
+
+-- mode is read or write, or nothing where the lock is free. A hash without it is a lock of another kind.
+local function mode()
+  local is = redis.call('HGET', KEYS[1], 'mode')
+  if not is and redis.call('EXISTS', KEYS[1]) == 1 then
+    error('relock: WRONGKIND what is held by that name is no read-write lock', 0)
+  end
+  return is or nil
+end
+
+-- holders are all that hold: of a writer the field without :write, as its client knows it.
+local function holders()
+  local all = {}
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if field ~= 'mode' then
+      all[#all + 1] = string.gsub(field, ':write$', '')
+    end
+  end
+  return all
+end
+local function holder()
+  return holders()[1] or ''
+end
+
+-- readers_left is for how many ms readers hold the lock at most, -2 where none lives. Of Redisson's a thread that entered more
+-- than once has a key for each. With any, the first that lives is enough, and relock's dead ones before it are taken out: else
+-- those of processes that crash would gather where a lock is always read.
+local function readers_left(any)
+  local most, all = -2, redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    local left = -2
+    for n = 1, math.min(tonumber(all[i + 1]) or 0, 1000) do
+      left = math.max(left, redis.call('PTTL', pulse(all[i], n)))
+    end
+    most = math.max(most, left)
+    if any and most > 0 then
+      break
+    elseif any and left == -2 and string.find(all[i], ':%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d+$') then
+      redis.call('HDEL', KEYS[1], all[i])
+    end
+  end
+  return most
+end
+
+-- wipe ends all that hold, and reports whether there were any.
+local function wipe()
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    redis.call('DEL', pulse(field))
+  end
+  return redis.call('DEL', KEYS[1]) == 1
+end
+
+-- enter makes id a reader, beside those who read. The key by which it lives comes first: what is refused that key, for want of
+-- a right, has written nothing.
+local function enter(lease, id)
+  redis.call('SET', pulse(id), 1, 'PX', lease)
+  redis.call('HSETNX', KEYS[1], 'mode', 'read')
+  redis.call('HSET', KEYS[1], id, 1)
+  keep(KEYS[1], lease)
+end
+
+-- announce tells all who listen that the lock may be open, and returns how many they are. A 1 wakes each thread of Redisson's
+-- that sleeps by then, and a 0 one of those that are about to.
+local function announce(publish)
+  redis.call(publish, KEYS[4], '1')
+  return redis.call(publish, KEYS[4], '0')
+end

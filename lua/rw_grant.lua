@@ -1,0 +1,63 @@
+-- rw_grant: coming in to a read-write lock and staying in: hooks of the kinds read and write.
+--
+-- needs: lease turn rw rw_line
+-- KEYS[1]  lock hash          name
+-- KEYS[2]  queue of writers   relock_writers:{name}
+-- KEYS[6]  queue of readers   relock_readers:{name}:name
+-- KEYS[7]  phase              relock_phase:{name}:name
+--
+-- Returns nothing: it only defines hooks.
+
+-- put writes the entry, which waited in line, as a reader or as the writer with its tokens.
+local function put(lease, _, id, _, line, first_token, count)
+  local field, ok, why = id .. ':write'
+  if line == KEYS[6] then
+    field = id
+    ok, why = pcall(enter, lease, id)
+  else
+    redis.call('HSET', KEYS[1], 'mode', 'write', field, '1:' .. first_token .. ':' .. count)
+    ok, why = pcall(keep, KEYS[1], lease)
+  end
+  if not ok then
+    redis.pcall('HDEL', KEYS[1], field)
+    if redis.pcall('HLEN', KEYS[1]) == 1 then
+      redis.pcall('DEL', KEYS[1]) -- a lock that nothing ends would outlive its holder
+    end
+    redis.pcall('DEL', pulse(id))
+    error(type(why) == 'table' and why.err or why, 0)
+  end
+end
+
+-- clear ends all that hold, and reports whether there were any.
+local function clear()
+  if mode() == 'write' then
+    let_readers()
+  end
+  return wipe()
+end
+
+-- batched tells Redisson's readers that others came in together: they may come in too. So may those behind a whole batch.
+local function batched(publish, room)
+  if room == 0 or room < batch and mode() == 'read' and foreigners(publish) then
+    announce(publish)
+  end
+end
+
+-- contents is all that is kept of the holders, and how many readers wait.
+local function contents()
+  local all = redis.call('HGETALL', KEYS[1])
+  all[#all + 1], all[#all + 2] = 'waiting', redis.call('ZCOUNT', KEYS[6], 0, '+inf')
+  return all
+end
+
+-- rights_of_holders are the commands on the kind's keys without which a lock must not be held.
+local function rights_of_holders()
+  local key, alive = KEYS[1], pulse('')
+  return {
+    { 'HGET', key, '' }, { 'HSET', key, '', '1' }, { 'HSETNX', key, '', '1' }, { 'HDEL', key, '' }, { 'HKEYS', key },
+    { 'HGETALL', key }, { 'HLEN', key }, { 'HEXISTS', key, '' }, { 'PEXPIRE', key, '1' }, { 'PTTL', key }, { 'DEL', key },
+    { 'SET', alive, '1' }, { 'DEL', alive }, { 'PTTL', alive }, { 'GET', KEYS[7] }, { 'SET', KEYS[7], '1' },
+    { 'ZADD', KEYS[6], '0', '' }, { 'ZREM', KEYS[6], '' }, { 'ZRANGEBYSCORE', KEYS[6], '0', '0' },
+    { 'ZREVRANGE', KEYS[6], '0', '0' }, { 'ZSCORE', KEYS[6], '' },
+  }
+end

@@ -1,0 +1,80 @@
+-- rw_line: which waiter of a read-write lock comes next: hooks of the kinds read and write. Phase-fair, as sync.RWMutex: a
+-- waiting writer keeps new readers out; the end of a writer lets in all readers that wait then, and after them the next writer.
+--
+-- needs: counter rw turn
+-- KEYS[1]  lock hash          name
+-- KEYS[2]  queue of writers   relock_writers:{name}
+-- KEYS[6]  queue of readers   relock_readers:{name}:name
+-- KEYS[7]  phase              relock_phase:{name}:name; the highest ticket of the readers that come before the next writer
+--
+-- Returns nothing: it only defines hooks.
+local batch = 32
+
+-- named follows the lease in the message of a grant from that line: the kind of lock.
+local function named(line)
+  return line == KEYS[6] and ':read' or ':write'
+end
+
+-- first_alive is the first waiter in line that its client still listens for, and its ticket; those before it are taken out. The
+-- client that asks is heard, though its inbox may not be subscribed yet.
+local function first_alive(line, inbox, publish, own)
+  local numsub = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
+  while true do
+    local head = redis.call('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local client = string.match(head[1] or '', '^%d+:%d+:([^:]+):')
+    if not head[1] or client and (client == own or tonumber(redis.call('PUBSUB', numsub, inbox .. client)[2]) > 0) then
+      return head[1], tonumber(head[2])
+    end
+    redis.call('ZREM', line, head[1])
+  end
+end
+
+-- phase is the highest ticket of the readers that come before the next writer.
+local function phase()
+  return tonumber(redis.call('GET', KEYS[7]) or 0) or 0
+end
+
+-- let_readers makes the readers that wait now come before the next writer. Where that cannot be written they come by age.
+local function let_readers()
+  local last = redis.pcall('ZREVRANGE', KEYS[6], 0, 0, 'WITHSCORES')[2]
+  if last then
+    redis.pcall('SET', KEYS[7], decimal(math.max(clock(), last)), 'PX', math.max(1, redis.call('PTTL', KEYS[6])))
+  end
+end
+
+-- ticket_of is the ticket of the first waiter in line, nothing where none waits.
+local function ticket_of(line)
+  return tonumber(redis.call('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
+end
+
+-- next_line is the line that is served next: while readers hold the lock no other than theirs.
+local function next_line()
+  local reader, writer = ticket_of(KEYS[6]), ticket_of(KEYS[2])
+  return reader and (not writer or reader < writer or reader <= phase() or mode() == 'read') and KEYS[6] or KEYS[2]
+end
+
+-- crowded reports whether others wait whom a holder from that line keeps out.
+local function crowded(line)
+  return ticket_of(KEYS[2]) or line == KEYS[2] and ticket_of(KEYS[6])
+end
+
+-- shut reports whether Redisson's waiters keep new readers out of a lock that is read: for a second from when the first of
+-- these came. Without it readers that overlap would keep its writers out, and without the second Redisson's would keep ours.
+local function shut(publish)
+  if foreigners(publish) then
+    return clock() - (ticket_of(KEYS[6]) or clock()) < 1000000
+  end
+end
+
+-- open reports whether the entry, which is or would be in line, may come in now. It is not in yet.
+local function open(lease, block, id, owner, line, inbox, publish)
+  local is = mode()
+  if line == KEYS[2] or not is then
+    return not is or is == 'read' and readers_left(true) <= 0 and wipe()
+  elseif is == 'write' then
+    return false
+  end
+  local ticket = redis.call('ZSCORE', line, table.concat({ lease, block, id, owner }, ':'))
+  return ticket and tonumber(ticket) <= phase()
+    or not first_alive(KEYS[2], inbox, publish, string.match(id, '^[^:]+')) and not (inbox ~= '' and shut(publish))
+end

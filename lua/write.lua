@@ -1,0 +1,78 @@
+-- write: the writer of a read-write lock, RedissonWriteLock, as a kind of lock: the hooks by which all scripts handle it.
+--
+-- needs: lease token rw rw_line rw_grant
+-- KEYS[1]  lock hash          name
+-- KEYS[2]  queue of writers   relock_writers:{name}
+-- KEYS[6]  queue of readers   relock_readers:{name}:name
+--
+-- Returns nothing: it only defines the hooks.
+-- Wire: RedissonWriteLock.
+local function own_line()
+  return KEYS[2]
+end
+
+-- idle reports whether the entry may take the lock and is not in it, and no one waits.
+local function idle(_, _, _, _, _, _)
+  return redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[6]) == 0
+end
+
+-- counts_of returns the hold count of id, and what stands behind it, where it is the writer.
+local function counts_of(id)
+  return string.match(redis.call('HGET', KEYS[1], id .. ':write') or '', '^(%d+)(.*)$')
+end
+local function holds(id)
+  return redis.call('HEXISTS', KEYS[1], id .. ':write') == 1
+end
+local function lengthen(lease, _)
+  keep(KEYS[1], lease)
+end
+local function share(_, _)
+  return false
+end
+local function standing(_, block, id, _)
+  local _, rest = counts_of(id)
+  local first_token, count = string.match(rest or '', '^:(%d+):(%d+)$')
+  if not first_token then
+    return reserve(block)
+  end
+  return first_token, count
+end
+
+-- time_left is how long the lock is held at most, in ms. A reader that died ends with its key, however long the others stayed.
+local function time_left()
+  local left = redis.call('PTTL', KEYS[1])
+  return mode() == 'read' and math.min(left, math.max(0, readers_left())) or left
+end
+
+-- leave ends id, and returns whether it was in and whether the lock is open since. Where a reader is left beside it, that is
+-- its own, by a downgrade.
+local function leave(id, _, _)
+  if redis.call('HDEL', KEYS[1], id .. ':write') == 0 then
+    return false, false
+  end
+  if redis.call('HLEN', KEYS[1]) > 1 then
+    redis.call('HSET', KEYS[1], 'mode', 'read')
+  else
+    redis.call('DEL', KEYS[1])
+  end
+  let_readers()
+  return true, true
+end
+
+-- recounted is recount's answer, for id and its hold count, 0 to leave that as it is.
+local function recounted(id, count, lease)
+  local counts, rest = counts_of(id)
+  if not counts then
+    return 0
+  end
+  local written = tonumber(count) <= tonumber(counts) or redis.pcall('HSET', KEYS[1], id .. ':write', count .. rest)
+  redis.call('PEXPIRE', KEYS[1], math.max(lease, redis.call('PTTL', KEYS[1])))
+  if written == true and count ~= '0' and count ~= counts then
+    redis.call('HSET', KEYS[1], id .. ':write', count .. rest) -- after a write: so a full Redis takes it
+  end
+  return type(written) == 'table' and written or 1
+end
+local function prolong(id, count, lease)
+  local ok, answer = pcall(recounted, id, count, lease)
+  return type(answer) == 'number' and answer or type(answer) == 'string' and string.find(answer, 'WRONGTYPE') and 0 or -1
+end

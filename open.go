@@ -1,0 +1,152 @@
+package relock
+
+import (
+	"context"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// Holds that are shared. A reader of a read-write lock that is granted the lock opens the readers'
+// gate: the other readers of this process come in through it and have leases of the same hold. Redis
+// counts one reader, and hears nothing of the others. So that writers elsewhere are not kept out by
+// readers that overlap here, a hold may be joined
+//
+//   - by those that waited at the gate when it was granted, in any case;
+//   - by all that come, where the answer to its first question granted it, so that no one waited then:
+//     until a message says that another process wants the lock, and for the longer of the times of
+//     WithLocalHandoff and WithLinger after that question was sent. No later command moves that.
+//
+// Then the gate is shut. The next reader asks Redis anew, while the hold ends with its last lease.
+
+// sharing is how a hold is shared. The hold's mutex guards it.
+type sharing struct {
+	stays   bool // the gate is open: all that come may join
+	awaited int  // goroutines that were let in and have not come yet: the hold waits for them
+}
+
+// openGate lets in the goroutines that wait behind the hold's first lease, and where the hold may be
+// shared those that come.
+func (h *hold) openGate() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.atGate {
+		return // it asked past the gate, or was lost and left it
+	}
+	h.atGate, h.open.stays = false, true // as joinable asks for
+	h.open.stays = h.joinable(clock.Now())
+	waited, came := baton{hold: h, open: true, let: true}, baton{hold: h, open: true}
+	h.open.awaited = h.k.gates.Open(h.entry.Names.Gate(), waited, came, h.open.stays)
+}
+
+// shut ends that all who come may join. The caller holds h.mu.
+func (h *hold) shut() {
+	if h.open.stays {
+		h.open.stays = false
+		h.k.gates.Withdraw(h.entry.Names.Gate(), baton{hold: h, open: true})
+	}
+}
+
+// joinable reports whether one that comes may share the hold. The caller holds h.mu.
+func (h *hold) joinable(now clock.Stamp) bool {
+	return h.open.stays && h.fate.live() && h.rest.May(h.cfg.shares(), now) &&
+		h.term.Left(now) > h.entry.Lease/3 && !h.term.Doubted() && !h.k.isClosed()
+}
+
+// join makes a lease of the hold that b is for, unless the caller has given up. Neither a lease nor an
+// error is returned where the hold is shared no more: the gate is shut then.
+func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
+	h, now := b.hold, clock.Now()
+	if wctx.Err() != nil {
+		if b.let {
+			lk.k.behind(lk.tally, func() { h.decline(context.WithoutCancel(ctx)) })
+		}
+		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
+	}
+	l := new(Lease)
+	l.begin(ctx, lk, h, HowLocal)
+	h.mu.Lock()
+	if b.let {
+		h.open.awaited--
+	}
+	switch {
+	case h.fate.live() && (b.let || h.joinable(now)) && !h.term.Deadline(now).Reached(now):
+		if h.rest.Idle {
+			h.pickUp()
+			l.how = HowCached
+		}
+		h.cfg = lk.cfg // whether it lingers is the latest one's option, as of a lock that passes on
+		l.share.token, l.share.since = h.nextToken(), now.Mono()
+		h.shares.add(&l.share)
+		h.mu.Unlock()
+		return l, nil
+	case h.rest.Idle:
+		h.mu.Unlock()
+		h.giveBack()
+	default:
+		h.shut()
+		h.mu.Unlock()
+	}
+	return nil, nil
+}
+
+// joinInside makes s a share of the hold inside outer. No command is needed, and a writer that waits
+// is no obstacle: what is held already keeps it out.
+func (h *hold) joinInside(s, outer *share) error {
+	h.expire()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if outer.over || !h.fate.live() {
+		return h.fate.whyNoEntry(outer)
+	}
+	s.token, s.since = outer.token, clock.Now().Mono()
+	h.shares.add(s)
+	return nil
+}
+
+// part takes s back. The last one ends the hold, or leaves it idle.
+func (h *hold) part(ctx context.Context, s *share) error {
+	now := clock.Now()
+	h.expireBy(now)
+	h.mu.Lock()
+	if !h.fate.live() || !h.shares.remove(s) {
+		defer h.mu.Unlock()
+		return h.fate.whyGone(s)
+	}
+	s.over, s.since = true, now.Mono()-s.since
+	h.mu.Unlock()
+	s.of.end(ErrNotHeld)
+	return h.endShared(ctx, now)
+}
+
+// decline notes that a goroutine which was let in has given up.
+func (h *hold) decline(ctx context.Context) {
+	h.mu.Lock()
+	h.open.awaited--
+	h.mu.Unlock()
+	_ = h.endShared(ctx, clock.Now()) // the sweeper mends what fails
+}
+
+// endShared gives the lock back, or lays the hold down at the gate, if no lease and no goroutine that
+// was let in is left. Several may call it at once: the first one acts.
+func (h *hold) endShared(ctx context.Context, now clock.Stamp) error {
+	h.mu.Lock()
+	switch {
+	case !h.fate.live() || h.rest.Idle || len(h.shares.all) > 0 || h.open.awaited > 0:
+		h.mu.Unlock()
+		return nil
+	case h.mayRest(now) && h.tally.lingering.Load() < maxLingering/tallies:
+		h.tally.lingering.Add(1)
+		h.rest.Idle = true
+		due := h.next(now)
+		h.k.watchdog.schedule(h, due, now)
+		h.mu.Unlock()
+		return nil
+	}
+	h.shut()
+	h.fate.state = holdEnded
+	h.mu.Unlock()
+	h.k.watchdog.remove(h)
+	_, _, err := h.claim.Release(ctx, nil)
+	return err
+}

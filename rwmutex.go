@@ -1,0 +1,312 @@
+package relock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// An RWMutex is a named lock that any number of readers, or one writer, hold, among all processes
+// that use the same Redis. It is Redisson's RReadWriteLock of the same name. It holds no state of its
+// own: any number of values may be made for one name, and all methods may be called from any
+// goroutine.
+//
+// Order, as of sync.RWMutex:
+//
+//   - A writer that waits keeps new readers out.
+//   - The end of a writer lets in all readers that wait then, and after them the next writer.
+//   - Writers come in order of arrival.
+//
+// Redisson's readers and writers know no order. They are kept out, and keep out, but its readers may
+// pass a writer of relock's that waits.
+//
+// The readers of one process share one hold in Redis, so that a further reader costs no command. They
+// do so for the longer of the times of WithLocalHandoff (10 ms by default) and WithLinger, counted
+// from when the process asked, and until another process wants the lock. With WithLinger the lock
+// also stays for the process while no one reads, see there.
+//
+// An RWMutex works on one Redis. Over NewRedlock, and under WithRestartGuard, its methods return
+// errors.ErrUnsupported.
+type RWMutex struct{ write, read lock }
+
+// RWMutex returns the read-write lock named name, with the client's options changed by opts. A name or
+// an option that cannot work is reported by the first method called on it, with ErrInvalidName or
+// ErrInvalidOption.
+func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
+	rw := &RWMutex{write: c.newLock(wire.Write, name, opts), read: c.newLock(wire.Read, name, opts)}
+	if r := &rw.read; r.err == nil && r.cfg.javaDog > 0 {
+		r.cfg, r.err = r.cfg.beside(r.cfg.javaDog)
+	}
+	return rw
+}
+
+// beside returns the config for readers beside Redisson's, whose watchdog may shorten the lock to dog
+// whatever others were told.
+func (c *config) beside(dog time.Duration) (*config, error) {
+	if c.fixed > dog {
+		return c, fmt.Errorf("%w: a fixed lease of %v is longer than the %v that a reader may rely on beside Redisson; see WithRedissonWatchdog",
+			ErrInvalidOption, c.fixed, dog)
+	}
+	own := *c
+	own.most, own.lease = dog, min(c.lease, dog)
+	own.derive()
+	return &own, nil
+}
+
+// WithRedissonWatchdog says what lockWatchdogTimeout the Redisson clients have that read under the same
+// read-write locks, 30 s where they say nothing. With each renewal they shorten a lock to that, whatever
+// others were told. So a reader of relock's relies on its lease for no longer, and no longer lease may be
+// fixed or extended to. With 0 there are none, and nothing is shortened.
+//
+// Defaults to 30 seconds.
+func WithRedissonWatchdog(d time.Duration) Option {
+	return Option{name: "WithRedissonWatchdog", apply: func(c *config) error {
+		c.javaDog = d
+		if d == 0 {
+			return nil
+		}
+		return leaseInRange(d)
+	}}
+}
+
+// Name returns the lock's name.
+func (rw *RWMutex) Name() string {
+	if rw == nil || rw.write.known == nil {
+		return ""
+	}
+	return rw.write.names.Name
+}
+
+// Lock takes the lock for writing, and waits as Mutex.Lock does, until no other reader or writer has it.
+// Under the context of its own write lease it re-enters. Errors, beside those of Mutex.Lock:
+//
+//   - ErrUpgrade, at once, under the context of a read lease of this lock.
+//   - ErrWrongKind, in a *NodeError, where a mutex or something else has the name.
+func (rw *RWMutex) Lock(ctx context.Context) (*Lease, error) {
+	return rw.writer(ctx, (*lock).acquire)
+}
+
+// TryLock takes the lock for writing if no one holds it or waits for it, in one round trip. Errors are
+// those of Mutex.TryLock, and of Lock.
+func (rw *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
+	return rw.writer(ctx, (*lock).try)
+}
+
+// RLock takes the lock for reading, beside other readers. It waits while a writer has the lock or
+// waits for it, as Mutex.Lock does. Under the context of a read lease of this lock it re-enters, also past
+// a writer that waits. Under that of a write lease it re-enters that: the lock stays exclusive until all
+// are unlocked; see Lease.Downgrade. Errors are those of Mutex.Lock, and ErrWrongKind.
+//
+// What differs from a writer's lease:
+//
+//   - Until, Extend and a loss are those of the hold that the readers of this process share. So is the
+//     lease, which is that of the first of them.
+//   - Count is 1, or that of the write lease that was re-entered.
+//   - Token is the same for all who share the hold. It is above the tokens of all writers before, and
+//     below those of all writers after.
+//   - A reader with WithFixedLease, WithMaxHold or WithLocalHandoff(1, 0) has a hold of its own.
+func (rw *RWMutex) RLock(ctx context.Context) (*Lease, error) {
+	return rw.reader(ctx, (*lock).acquire)
+}
+
+// TryRLock takes the lock for reading if no writer holds it or waits for it, in no more than one round
+// trip. Errors are those of Mutex.TryLock, and ErrWrongKind.
+func (rw *RWMutex) TryRLock(ctx context.Context) (*Lease, error) {
+	return rw.reader(ctx, (*lock).try)
+}
+
+// Do runs fn under the lock for writing, as Mutex.Do does.
+func (rw *RWMutex) Do(ctx context.Context, fn func(context.Context) error) error {
+	return do(ctx, rw.Lock, fn)
+}
+
+// RDo runs fn under the lock for reading, as Mutex.Do does.
+func (rw *RWMutex) RDo(ctx context.Context, fn func(context.Context) error) error {
+	return do(ctx, rw.RLock, fn)
+}
+
+// Held returns the lease of this lock that ctx carries, a reader's or the writer's, as Mutex.Held does.
+func (rw *RWMutex) Held(ctx context.Context) (*Lease, error) {
+	if l, err := rw.of(wire.Write).held(ctx); err != ErrNotHeld {
+		return l, err
+	}
+	return rw.read.held(ctx)
+}
+
+// State returns what Redis knows of the lock at this instant, as Mutex.State does. Readers is how many
+// hold it for reading; of a process of relock's that is one, however many share the hold.
+func (rw *RWMutex) State(ctx context.Context) (State, error) { return rw.of(wire.Write).inspect(ctx) }
+
+// ForceUnlock frees the lock, whether a writer has it or readers, and hands it on, as
+// Mutex.ForceUnlock does. Redisson: forceUnlock of both sides.
+func (rw *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
+	return rw.of(wire.Write).force(ctx)
+}
+
+// of is a side of the lock, nil for a nil RWMutex.
+func (rw *RWMutex) of(kind *wire.Kind) *lock {
+	switch {
+	case rw == nil:
+		return nil
+	case kind == wire.Read:
+		return &rw.read
+	}
+	return &rw.write
+}
+
+// taking is acquire or try.
+type taking func(*lock, context.Context) (*Lease, error)
+
+func (rw *RWMutex) writer(ctx context.Context, take taking) (*Lease, error) {
+	write := rw.of(wire.Write)
+	if write.valid(ctx) == nil {
+		if err := noOwner(ctx); err != nil {
+			return nil, err
+		}
+		if rw.read.enclosing(ctx) != nil && write.enclosing(ctx) == nil {
+			return nil, ErrUpgrade
+		}
+	}
+	l, err := take(write, ctx)
+	return l, outward(err)
+}
+
+func (rw *RWMutex) reader(ctx context.Context, take taking) (*Lease, error) {
+	side := rw.of(wire.Read)
+	if side.valid(ctx) == nil {
+		if err := noOwner(ctx); err != nil {
+			return nil, err
+		}
+		if rw.write.enclosing(ctx) != nil {
+			side = &rw.write
+		}
+	}
+	l, err := take(side, ctx)
+	return l, outward(err)
+}
+
+// noOwner refuses a context of WithOwner: owners that are shared have no part in Redisson's read-write
+// locks.
+func noOwner(ctx context.Context) error {
+	if owner, err := ownerOf(ctx); owner != "" || err != nil {
+		return cmp.Or(err, errOwned)
+	}
+	return nil
+}
+
+// Downgrade makes a write lease of an RWMutex a read lease, with no gap in which another could write. The
+// readers that wait come in beside it. The write lease ends, and so does its context: the new lease's
+// context derives from the one that was given to Lock. ctx bounds the call.
+//
+// On failure the write lease is as it was, unless the error says otherwise. Errors:
+//
+//   - ErrMisuse for a lease that is no write lease, or that was entered more than once.
+//   - ErrNotHeld after Unlock, ErrLost when the lock was lost, ErrClosed.
+//   - a *NodeError if Redis failed or was silent for a command timeout.
+func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
+	switch {
+	case l.zero():
+		return nil, ErrNotHeld
+	case ctx == nil:
+		return nil, errNilContext
+	case l.h.entry.Names.Kind != wire.Write:
+		return nil, errNoWriter
+	}
+	lk := *l.of
+	known, err := lk.k.knownAs(wire.Read, lk.names.Name)
+	if err != nil {
+		return nil, err
+	}
+	lk.known = known
+	if lk.cfg.javaDog > 0 {
+		if lk.cfg, err = lk.cfg.beside(lk.cfg.javaDog); err != nil {
+			return nil, err
+		}
+	}
+	if err := lk.begin(ctx, "acquire"); err != nil {
+		return nil, outward(err)
+	}
+	defer lk.k.end(lk.tally)
+	enter := func(lk *lock, ctx context.Context, _ *call) (*Lease, error) { return lk.downgrade(ctx, l) }
+	if lk.watched() {
+		reader, err := lk.observed(ctx, enter)
+		return reader, outward(err)
+	}
+	reader, err := enter(&lk, ctx, nil)
+	return reader, outward(err)
+}
+
+// downgrade enters the lock, of whose readers' side it is a method, beside the writer's lease, and then
+// gives that back. It is not passed on to a writer of this process: that would be beside a reader.
+func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
+	h := l.h
+	soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and the command
+	defer cancel()
+	if h.ops.lock(soon, &h.mu) != nil {
+		return nil, &wire.NodeError{Op: "downgrade", Name: lk.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
+	}
+	reader, err := lk.enterBeside(soon, l)
+	h.ops.unlock(&h.mu)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	lost := !h.fate.live() || !h.shares.remove(&l.share)
+	if lost {
+		err = h.fate.whyGone(&l.share)
+	}
+	now := clock.Now()
+	if !lost {
+		l.share.over, l.share.since = true, now.Mono()-l.share.since
+	}
+	last := !lost && len(h.shares.all) == 0
+	h.mu.Unlock()
+	if lost {
+		_ = reader.Unlock(ctx)
+		return nil, err
+	}
+	l.end(ErrNotHeld)
+	if last {
+		_ = h.conclude(context.WithoutCancel(ctx)) // what fails is repeated in the background
+	}
+	l.unlockedWith(nil)
+	return reader, nil
+}
+
+// enterBeside asks Redis to let a new entry in beside a writer's lease. The caller has the ops of its hold.
+func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
+	h := l.h
+	h.expire()
+	h.mu.Lock()
+	shares, err := len(h.shares.all), error(nil)
+	if l.share.over || !h.fate.live() {
+		err = h.fate.whyGone(&l.share)
+	}
+	h.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, err
+	case shares > 1:
+		return nil, errEnteredTwice
+	}
+	c := lk.k.arbiter.Claim(lk.k.entry(lk.names, h.entry.ID, lk.cfg))
+	g, err := c.Try(ctx)
+	if _, held := err.(*wire.HeldError); held { // the writer's field is gone
+		h.Doubt()
+		return nil, ErrLost
+	} else if err != nil {
+		return nil, err
+	}
+	return lk.startFirst(l.ctx.Context, c, g, false, HowReentered)
+}
+
+var (
+	errOwned        = fmt.Errorf("relock: an RWMutex under WithOwner: %w", errors.ErrUnsupported)
+	errNoWriter     = fmt.Errorf("%w: Downgrade of a lease that is no write lease of an RWMutex", ErrMisuse)
+	errEnteredTwice = fmt.Errorf("%w: Downgrade of a write lease that was entered more than once: unlock the inner leases first", ErrMisuse)
+)

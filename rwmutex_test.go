@@ -1,0 +1,512 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/drivertest"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// inLine has lock wait in the background until Redis has so many readers and writers in line.
+func inLine(t *testing.T, s *redistest.Server, lock func(context.Context) (*Lease, error), readers, writers int) <-chan *Lease {
+	t.Helper()
+	got := make(chan *Lease, 1)
+	go func() {
+		l, err := lock(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		got <- l
+	}()
+	want := strconv.Itoa(readers) + " " + strconv.Itoa(writers)
+	require.Eventually(t, func() bool {
+		return s.Do("ZCARD", "relock_readers:{k}:k")+" "+s.Do("ZCARD", "relock_writers:{k}") == want
+	}, patience, time.Millisecond)
+	return got
+}
+
+// taken is the lease that lock gives.
+func taken(t *testing.T, lock func(context.Context) (*Lease, error)) *Lease {
+	t.Helper()
+	l, err := lock(t.Context())
+	require.NoError(t, err)
+	return l
+}
+
+// requireNothingLeft demands that Redis keeps nothing of the lock k but its counter.
+func requireNothingLeft(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	require.Eventually(t, func() bool { return s.Do("KEYS", "*rwlock_timeout*") == "" }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return s.Do("EXISTS", "k", "relock_readers:{k}:k", "relock_writers:{k}") == "0"
+	}, patience, time.Millisecond)
+}
+
+// Readers share the lock; a writer that waits keeps new ones out; its end lets in all readers that wait, and they the next
+// writer. Tokens follow that order.
+func TestRWMutexIsPhaseFair(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	c := newClient(t, s.Client(), WithLocalHandoff(1, 0)).RWMutex("k") // else the writers of a process come together
+	one, two := taken(t, a.RLock), taken(t, b.TryRLock)
+	_, err := c.TryLock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	writer := inLine(t, s, c.Lock, 0, 1)
+	within(t, one.Wanted())
+	within(t, two.Wanted())
+	_, err = b.TryRLock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired, "past a writer that waits")
+	st, err := a.State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []any{true, 2, 1}, []any{st.Held, st.Readers, st.Waiters})
+	unlocked(t, one, two)
+	w := within(t, writer)
+	require.Greater(t, w.Token(), two.Token())
+
+	readers := []<-chan *Lease{inLine(t, s, a.RLock, 1, 0)}
+	next := inLine(t, s, c.Lock, 1, 0) // it waits behind the other writer of its process
+	other := inLine(t, s, b.Lock, 1, 1)
+	readers = append(readers, inLine(t, s, b.RLock, 2, 1))
+	require.Empty(t, next)
+	unlocked(t, w)
+	first, second := within(t, readers[0]), within(t, readers[1])
+	require.Greater(t, first.Token(), w.Token())
+	require.Empty(t, other)
+	unlocked(t, first)
+	require.Empty(t, other)
+	unlocked(t, second)
+	third := within(t, other)
+	require.Greater(t, third.Token(), max(first.Token(), second.Token()))
+	unlocked(t, third)
+	unlocked(t, within(t, next))
+	requireNothingLeft(t, s)
+}
+
+// The readers of one process share a hold: further ones send no command.
+func TestRWMutexReadersOfAProcessShare(t *testing.T) {
+	s := redistest.Start(t)
+	rw := newClient(t, s.Client(), WithLocalHandoff(256, time.Hour)).RWMutex("k")
+	unlocked(t, taken(t, rw.RLock)) // it subscribes
+	first := taken(t, rw.RLock)
+	before := s.Do("INFO", "commandstats")
+	count := func(stats string) string { return strings.Join(statsOf(stats, "evalsha", "eval"), " ") }
+	var leases []*Lease
+	for range 50 {
+		leases = append(leases, taken(t, rw.RLock), taken(t, rw.TryRLock))
+	}
+	require.Equal(t, "2", s.Do("HLEN", "k"), "mode, and one reader")
+	for _, l := range leases {
+		require.Equal(t, first.Token(), l.Token())
+		require.Equal(t, 1, l.Count())
+	}
+	unlocked(t, leases...)
+	require.Equal(t, count(before), count(s.Do("INFO", "commandstats")))
+	require.NoError(t, first.Context().Err())
+	unlocked(t, first)
+	requireNothingLeft(t, s)
+}
+
+// statsOf are the calls of some commands.
+func statsOf(stats string, commands ...string) (calls []string) {
+	for _, c := range commands {
+		_, rest, _ := strings.Cut(stats, "cmdstat_"+c+":calls=")
+		n, _, _ := strings.Cut(rest, ",")
+		calls = append(calls, n)
+	}
+	return calls
+}
+
+// Readers that waited behind a local one while a writer had the lock come in with it.
+func TestRWMutexReadersWaitTogether(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	w := taken(t, b.Lock)
+	var readers []<-chan *Lease
+	for range 20 {
+		readers = append(readers, inLine(t, s, a.RLock, 1, 0))
+	}
+	require.Eventually(t, func() bool { return a.read.k.gates.Waiting(a.read.names.Gate()) }, patience, time.Millisecond)
+	unlocked(t, w)
+	var leases []*Lease
+	for _, r := range readers {
+		leases = append(leases, within(t, r))
+	}
+	unlocked(t, leases...)
+	requireNothingLeft(t, s)
+}
+
+// With WithLinger the lock stays for the next reader, and for the next writer, and a process that wants it ends that.
+func TestRWMutexLingers(t *testing.T) {
+	s := redistest.Start(t)
+	a := newClient(t, s.Client(), WithLinger(time.Hour), WithLease(time.Hour)).RWMutex("k")
+	b := newClient(t, s.Client()).RWMutex("k")
+	unlocked(t, taken(t, a.RLock)) // it subscribes
+	unlocked(t, taken(t, a.RLock))
+	before := strings.Join(statsOf(s.Do("INFO", "commandstats"), "evalsha"), "")
+	for range 1000 {
+		unlocked(t, taken(t, a.RLock))
+	}
+	require.Equal(t, before, strings.Join(statsOf(s.Do("INFO", "commandstats"), "evalsha"), ""))
+	unlocked(t, taken(t, b.RLock))
+	unlocked(t, taken(t, b.Lock))
+	unlocked(t, taken(t, a.Lock))
+	unlocked(t, taken(t, a.Lock))
+	require.Equal(t, "1", s.Do("EXISTS", "k"))
+	unlocked(t, taken(t, b.RLock))
+	requireNothingLeft(t, s)
+}
+
+func TestRWMutexReentry(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	r := taken(t, a.RLock)
+	writer := inLine(t, s, b.Lock, 0, 1)
+	inner, err := a.RLock(r.Context())
+	require.NoError(t, err, "past the writer that waits")
+	_, err = a.Lock(r.Context())
+	require.ErrorIs(t, err, ErrUpgrade)
+	require.ErrorIs(t, err, ErrMisuse)
+	_, err = a.TryLock(inner.Context())
+	require.ErrorIs(t, err, ErrUpgrade)
+	held, err := a.Held(inner.Context())
+	require.NoError(t, err)
+	require.Same(t, inner, held)
+	unlocked(t, inner, r)
+
+	w := within(t, writer)
+	again, err := b.Lock(w.Context())
+	require.NoError(t, err)
+	reads, err := b.RLock(again.Context())
+	require.NoError(t, err)
+	require.Equal(t, 3, reads.Count())
+	require.Equal(t, w.Token(), reads.Token())
+	_, err = a.TryRLock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	unlocked(t, again, w)
+	_, err = a.TryRLock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired, "a reader inside a writer")
+	unlocked(t, reads)
+	_, err = a.RLock(WithOwner(t.Context(), "me"))
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	requireNothingLeft(t, s)
+}
+
+// A downgrade lets readers in, and no writer between.
+func TestRWMutexDowngrade(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := newClient(t, s.Client(), WithLinger(time.Hour)).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	w := taken(t, a.Lock)
+	here, there := inLine(t, s, a.Lock, 0, 0), inLine(t, s, b.Lock, 0, 1)
+	reader := inLine(t, s, b.RLock, 1, 1)
+	r, err := w.Downgrade(w.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, context.Cause(w.Context()), ErrNotHeld)
+	require.ErrorIs(t, w.Unlock(t.Context()), ErrNotHeld)
+	other := within(t, reader)
+	require.GreaterOrEqual(t, r.Token(), w.Token())
+	require.Empty(t, there)
+	require.Empty(t, here)
+	_, err = r.Downgrade(t.Context())
+	require.ErrorIs(t, err, ErrMisuse)
+	unlocked(t, r, other)
+	last := within(t, there)
+	require.Greater(t, last.Token(), r.Token())
+	unlocked(t, last)
+	unlocked(t, within(t, here))
+	unlocked(t, taken(t, b.Lock)) // it ends what lingers
+	requireNothingLeft(t, s)
+
+	w = taken(t, b.Lock)
+	inner, err := b.Lock(w.Context())
+	require.NoError(t, err)
+	_, err = w.Downgrade(t.Context())
+	require.ErrorIs(t, err, ErrMisuse)
+	unlocked(t, inner, w)
+	_, err = w.Downgrade(t.Context())
+	require.ErrorIs(t, err, ErrNotHeld)
+	m := taken(t, newClient(t, s.Client()).Mutex("m").Lock)
+	_, err = m.Downgrade(t.Context())
+	require.ErrorIs(t, err, ErrMisuse)
+	unlocked(t, m)
+}
+
+// Leases of readers and of a writer are renewed past their first end, and what Redis keeps of a reader goes with it.
+func TestRWMutexRenewal(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLease(300*time.Millisecond))
+	leases := []*Lease{taken(t, c.RWMutex("w").Lock)}
+	for i := range 5 {
+		leases = append(leases, taken(t, c.RWMutex("k"+strconv.Itoa(i/2)).RLock))
+	}
+	time.Sleep(time.Second)
+	for _, l := range leases {
+		require.NoError(t, l.Context().Err())
+	}
+	s.Do("DEL", "k1")
+	within(t, leases[3].Context().Done())
+	require.ErrorIs(t, context.Cause(leases[4].Context()), ErrLost)
+	require.Equal(t, "0", s.Do("EXISTS", "k1"))
+	unlocked(t, leases[:3]...)
+	unlocked(t, leases[5])
+	requireNothingLeft(t, s)
+}
+
+// ForceUnlock ends readers or the writer, tells them, and lets in those that wait.
+func TestRWMutexForceUnlock(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	one, two := taken(t, a.RLock), taken(t, b.RLock)
+	writer := inLine(t, s, b.Lock, 0, 1)
+	freed, err := a.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+	within(t, one.Context().Done())
+	within(t, two.Context().Done())
+	w := within(t, writer)
+	readers := []<-chan *Lease{inLine(t, s, a.RLock, 1, 0), inLine(t, s, b.RLock, 2, 0)}
+	freed, err = a.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+	within(t, w.Context().Done())
+	unlocked(t, within(t, readers[0]), within(t, readers[1]))
+	requireNothingLeft(t, s)
+}
+
+// A name has one kind of lock.
+func TestKindsDoNotMix(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	rw, m := c.RWMutex("k"), c.Mutex("k")
+	requireWrong := func(lock func(context.Context) (*Lease, error), says string) {
+		t.Helper()
+		_, err := lock(t.Context())
+		require.ErrorIs(t, err, ErrWrongKind)
+		require.ErrorContains(t, err, says)
+	}
+	l := taken(t, m.Lock)
+	for _, lock := range []func(context.Context) (*Lease, error){rw.Lock, rw.TryLock, rw.RLock, rw.TryRLock} {
+		requireWrong(lock, "what is held by that name is no read-write lock")
+	}
+	unlocked(t, l)
+	for _, lock := range []func(context.Context) (*Lease, error){rw.RLock, rw.Lock} {
+		l := taken(t, lock)
+		requireWrong(m.Lock, "a read-write lock is held by that name")
+		requireWrong(m.TryLock, "one name has one kind of lock")
+		unlocked(t, l)
+	}
+	s.Do("SET", "k", "1")
+	requireWrong(rw.Lock, "WRONGTYPE")
+	requireWrong(m.Lock, "WRONGTYPE")
+	s.Do("DEL", "k")
+	requireNothingLeft(t, s)
+}
+
+// What Redisson could count down from must be a hold count: else its read unlock would stop Redis.
+func TestRWMutexWritesNoLargeNumbers(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := newClient(t, s.Client(), WithLinger(time.Second)).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	requireSmall := func() {
+		t.Helper()
+		for _, value := range strings.Fields(s.Do("HVALS", "k")) {
+			n, err := strconv.ParseFloat(value, 64)
+			require.True(t, err != nil || n <= 1000, value)
+		}
+	}
+	w := taken(t, a.Lock)
+	requireSmall()
+	inner, err := a.Lock(w.Context())
+	require.NoError(t, err)
+	requireSmall()
+	unlocked(t, inner)
+	requireSmall()
+	r, err := w.Downgrade(t.Context())
+	require.NoError(t, err)
+	requireSmall()
+	other := taken(t, b.RLock)
+	requireSmall()
+	unlocked(t, r, other)
+}
+
+// A process that dies as a reader, or as a writer that waits, costs a lease.
+func TestRWMutexDeadProcesses(t *testing.T) {
+	s := redistest.Start(t)
+	lease := WithLease(2 * time.Second)
+	dead, b := newClient(t, s.Client(), lease), newClient(t, s.Client(), lease).RWMutex("k")
+	gone := taken(t, dead.RWMutex("k").RLock)
+	staying := taken(t, b.RLock)
+	line := "2000:256:" + strings.Repeat("0", 8) + "-0000-0000-0000-000000000000:1:"
+	s.Do("ZADD", "relock_writers:{k}", "1", line) // of a client that listens no more
+	third := newClient(t, s.Client(), lease).RWMutex("k")
+	unlocked(t, taken(t, third.TryRLock))
+	require.Equal(t, "0", s.Do("ZCARD", "relock_writers:{k}"))
+	dead.Close() // what is held stays for its lease
+	writer := inLine(t, s, third.Lock, 0, 1)
+	unlocked(t, staying)
+	w := within(t, writer)
+	require.NoError(t, w.Context().Err())
+	require.ErrorIs(t, context.Cause(gone.Context()), ErrClosed)
+	unlocked(t, w)
+}
+
+// Sixteen goroutines of four processes read and write: no writer is beside anybody, and all come.
+func TestRWMutexExcludes(t *testing.T) {
+	s := redistest.Start(t)
+	for _, opts := range [][]Option{{}, {WithLinger(50 * time.Millisecond)}, {WithLocalHandoff(1, 0)}} {
+		var mu sync.Mutex
+		readers, writers := 0, 0
+		change := func(r, w int) (int, int) {
+			mu.Lock()
+			defer mu.Unlock()
+			readers, writers = readers+r, writers+w
+			return readers, writers
+		}
+		var wg sync.WaitGroup
+		for range 4 {
+			rw := newClient(t, s.Client(), opts...).RWMutex("k")
+			for g := range 4 {
+				wg.Go(func() {
+					for i := range 150 {
+						if (g+i)%4 == 0 {
+							l, err := rw.Lock(t.Context())
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							if r, w := change(0, 1); r != 0 || w != 1 {
+								t.Errorf("a writer beside %d readers, %d writers", r, w-1)
+							}
+							change(0, -1)
+							_ = l.Unlock(t.Context())
+							continue
+						}
+						l, err := rw.RLock(t.Context())
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if _, w := change(1, 0); w != 0 {
+							t.Errorf("a reader beside a writer")
+						}
+						change(-1, 0)
+						_ = l.Unlock(t.Context())
+					}
+				})
+			}
+		}
+		wg.Wait()
+	}
+}
+
+// A full Redis renews readers and writers, and takes unlocks; a re-entry that it refuses lengthens the lease all the same.
+func TestRWMutexOnAFullRedis(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLease(600*time.Millisecond))
+	r, w := taken(t, c.RWMutex("k").RLock), taken(t, c.RWMutex("w").Lock)
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	time.Sleep(1500 * time.Millisecond)
+	require.NoError(t, r.Context().Err())
+	require.NoError(t, w.Context().Err())
+	_, err := c.RWMutex("w").Lock(w.Context())
+	require.ErrorContains(t, err, "OOM")
+	require.NoError(t, w.Context().Err())
+	unlocked(t, r, w)
+	s.Do("CONFIG", "SET", "maxmemory", "0")
+	require.Equal(t, "0", s.Do("EXISTS", "w"))
+	requireNothingLeft(t, s)
+}
+
+// What a reader that died has left goes with the next end of another.
+func TestRWMutexDeadReadersAreTakenOut(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	dead := taken(t, newClient(t, s.Client()).RWMutex("k").RLock)
+	one, two := taken(t, a.RLock), taken(t, b.RLock)
+	for _, key := range strings.Fields(s.Do("KEYS", "*rwlock_timeout*")) {
+		if strings.Contains(key, dead.h.entry.ID) {
+			s.Do("DEL", key)
+		}
+	}
+	require.Equal(t, "4", s.Do("HLEN", "k"))
+	unlocked(t, one)
+	require.Equal(t, "2", s.Do("HLEN", "k"))
+	require.NoError(t, two.Context().Err())
+	unlocked(t, two)
+	require.ErrorIs(t, dead.Unlock(t.Context()), ErrLost)
+	requireNothingLeft(t, s)
+}
+
+// A renewal that comes after the end writes no key again.
+func TestRWMutexLateRenewal(t *testing.T) {
+	s := redistest.Start(t)
+	rw := newClient(t, s.Client()).RWMutex("k")
+	for _, lock := range []func(context.Context) (*Lease, error){rw.RLock, rw.Lock} {
+		l := taken(t, lock)
+		unlocked(t, l)
+		late := []claim.Renewal{{Claim: l.h.claim, Lease: time.Minute, Timeout: time.Second}}
+		rw.read.k.arbiter.Renew(t.Context(), late, func(_ int, got wire.Result, _ clock.Stamp, err error) {
+			require.NoError(t, err)
+			require.Equal(t, wire.Lost, got)
+		})
+		requireNothingLeft(t, s)
+	}
+}
+
+// What lingers for the readers of a process gives way to its own writer at once, and the other way round.
+func TestRWMutexLingersForOneSide(t *testing.T) {
+	s := redistest.Start(t)
+	rw := newClient(t, s.Client(), WithLinger(time.Hour), WithLease(time.Hour)).RWMutex("k")
+	for range 3 {
+		unlocked(t, taken(t, rw.RLock), taken(t, rw.RLock))
+		unlocked(t, taken(t, rw.Lock))
+	}
+}
+
+// The rights of docs/wire.md are enough for read-write locks, and without one of them a lock is refused before it is held.
+func TestRWMutexWithLeastPrivilege(t *testing.T) {
+	s := redistest.Start(t)
+	every := append(rights(t, "suite:")[0], drivertest.ReadWriteRights(t, "suite:")...)
+	a := newClient(t, shared(t, s.AddUser("a", "secret", every...))(), WithLease(500*time.Millisecond)).RWMutex("suite:k")
+	b := newClient(t, shared(t, s.AddUser("b", "secret", every...))(), WithLease(500*time.Millisecond)).RWMutex("suite:k")
+	one, two := taken(t, a.RLock), taken(t, b.RLock)
+	got := make(chan *Lease, 1)
+	go func() {
+		l, err := a.Lock(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		got <- l
+	}()
+	within(t, two.Wanted())
+	unlocked(t, one, two)
+	w := within(t, got)
+	time.Sleep(time.Second) // it is renewed
+	r, err := w.Downgrade(t.Context())
+	require.NoError(t, err)
+	_, err = b.State(t.Context())
+	require.NoError(t, err)
+	freed, err := b.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+	within(t, r.Context().Done())
+	if major, _, valkey := s.Version(); major < 7 && !valkey {
+		return // scripts cannot ask for rights
+	}
+	for _, missing := range []string{"+hlen", "+hsetnx", "+zrangebyscore", "~relock_phase:{suite:*", "~{suite:*", "~relock_readers:{suite:*"} {
+		less := slices.DeleteFunc(slices.Clone(every), func(rule string) bool { return rule == missing })
+		rw := newClient(t, shared(t, s.AddUser("less"+missing, "secret", less...))()).RWMutex("suite:k")
+		_, err := rw.RLock(t.Context())
+		require.ErrorContains(t, err, "NOPERM", missing)
+	}
+	require.Equal(t, "0", s.Do("EXISTS", "suite:k"))
+}
