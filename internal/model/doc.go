@@ -41,6 +41,12 @@
 // how long, the messages that others want it, Redisson's waiters who send none, and processes that were stopped.
 // LingerQuorum is the same on three nodes, for what they add: that such a hold ends at once, and at all of them.
 //
+// RW is a read-write lock of one Redis: its hash as Redisson keeps it, with a timeout key for each reader, the lines of
+// readers and of writers, and the phase by which the readers that waited at a writer's end come before the next writer.
+// The readers of a process share a hold, writers become readers, and one of Redisson's threads reads or writes beside
+// them. Questions, releases, answers and messages are lost, late and doubled, and processes crash. Tickets are above all
+// in both lines and above the phase, whatever the server's clock says.
+//
 // # What is abstracted
 //
 // Time in Node is ticks, and a lease is one or two of them. Beliefs are counted from when a command was sent, leases
@@ -70,6 +76,12 @@
 // that is older than an answer "queued" is dropped, as Node shows. Waiting is counted in ticks, as long as a hold may be
 // kept. LingerQuorum has no time: that a hold has been kept for long enough may be found at any time, and nothing relies
 // on it. Grants there are Split's and Fence's.
+//
+// In RW ticks pass as in Linger, and a grant's message that is older than an answer "queued" is dropped, too. At each
+// gate of readers no more than one goroutine waits, and a process has two acquisitions for its readers at most: the one
+// that they share or ask by, and the one that drains. Writers wait for nobody at their gate: what is passed on there is
+// Local's. One thread of Redisson's comes once, waits and is told, and its lease does not run out. Its turn ends at any
+// time, but before a tick does.
 //
 // # What is left out
 //
@@ -107,6 +119,12 @@
 // Fence lets come at any time. Yields beside other sharers of the owner, and how those come back, as all of shared
 // owners: the simulation has them, with lost and late commands, and found a livelock there.
 //
+// Of read-write locks: TryLock and TryRLock, which wait for nothing and take by the script's same conditions; ForceUnlock;
+// a release that queues the writer's next acquisition; lines and a phase that expire or are evicted, after which the
+// order is that of tickets; Redisson's re-entry and its downgrade, which tells nobody; and how long a writer of Redisson's
+// waits: what is shown is that no hold is shared past its window beside it, and that no reader of relock's who has not
+// waited for a second comes in past it.
+//
 // That acquires and releases of several locks go in one command. Each runs as by itself, under its own id, and is told
 // its own answer; a command that is lost, late, doubled or refused is that of each of them, which the models of one lock
 // have. What is new is that one's refusal ran for none, so that all are sent again in halves (TestFailuresOfACrowd,
@@ -137,7 +155,8 @@
 //
 // Processes, clients and goroutines are A, B and C, nodes n1 to n3, holds h1 to h3. In Fence "n1 A:2" is a node owned
 // by A with its counter at 2, "a" an attempt of A that is over, "-" nobody. In Split "n1 Abc" is owned by A with B and
-// C in the queue. In Local "h1 live A B, ops B" is a hold with leases of A and B of whom B has ops. In Batch "A 3 of
+// C in the queue. In RW A to D are acquisitions, "waits at 2" is a place among all tickets, "phase 2" that readers up to it
+// come before the next writer, and "open" a hold that those who come may share. In Local "h1 live A B, ops B" is a hold with leases of A and B of whom B has ops. In Batch "A 3 of
 // 4?" is a lock believed in for 3 ticks that Redis keeps for 4, its count unsure. Where the rule is that something
 // must come, the run ends in a circle, marked "and again and again", or in a state that nothing leaves.
 //
