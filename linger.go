@@ -100,7 +100,7 @@ var closedNotice = func() chan struct{} {
 // then a third. The channel is closed for all later leases too that the same grant of Redis's is
 // passed on to. It is not closed
 //
-//   - for goroutines of this process that wait behind the lease,
+//   - for goroutines of this process that wait behind the lease, but those at the other side of an RWMutex,
 //   - for Redisson's waiters,
 //   - for leases under WithOwner.
 func (l *Lease) Wanted() <-chan struct{} {

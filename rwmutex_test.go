@@ -529,3 +529,66 @@ func TestRWMutexTicketsOutliveTheClock(t *testing.T) {
 	unlocked(t, within(t, reader))
 	requireNothingLeft(t, s)
 }
+
+// On a Cluster the keys of a read-write lock are of one slot, with sharded channels and with plain ones, where waiters race.
+func TestRWMutexOnACluster(t *testing.T) {
+	nodes := redistest.StartCluster(t)
+	for _, mode := range []PubSubMode{PubSubAuto, PubSubPlain} {
+		open := func() *RWMutex {
+			rdb, err := redistest.Open(nodes.Option())
+			require.NoError(t, err)
+			t.Cleanup(rdb.Close)
+			return newClient(t, rdb, WithPubSub(mode), WithLease(2*time.Second), WithLinger(50*time.Millisecond)).RWMutex("k" + strconv.Itoa(int(mode)))
+		}
+		a, b := open(), open()
+		one, two := taken(t, a.RLock), taken(t, b.RLock)
+		_, err := a.TryLock(t.Context())
+		require.ErrorIs(t, err, ErrNotAcquired)
+		unlocked(t, one, two)
+		for range 10 {
+			w := taken(t, a.Lock)
+			_, err = b.TryRLock(t.Context())
+			require.ErrorIs(t, err, ErrNotAcquired)
+			r, err := w.Downgrade(t.Context())
+			require.NoError(t, err)
+			unlocked(t, taken(t, b.RLock), r)
+			unlocked(t, taken(t, b.Lock))
+		}
+	}
+}
+
+// A quorum has no read-write locks, and neither has what was not made by a client.
+func TestRWMutexThatCannotBe(t *testing.T) {
+	rw := newRedlock(t, masters(t, 3)).RWMutex("k")
+	for _, lock := range []func(context.Context) (*Lease, error){rw.Lock, rw.TryLock, rw.RLock, rw.TryRLock, rw.Held} {
+		_, err := lock(t.Context())
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+	}
+	for _, rw := range []*RWMutex{nil, {}, (*Client)(nil).RWMutex("k"), new(Client).RWMutex("k")} {
+		for _, lock := range []func(context.Context) (*Lease, error){rw.Lock, rw.TryLock, rw.RLock, rw.TryRLock, rw.Held} {
+			_, err := lock(t.Context())
+			require.ErrorIs(t, err, ErrMisuse)
+		}
+		_, err := rw.State(t.Context())
+		require.ErrorIs(t, err, ErrMisuse)
+		_, err = rw.ForceUnlock(t.Context())
+		require.ErrorIs(t, err, ErrMisuse)
+		require.ErrorIs(t, rw.Do(t.Context(), nil), ErrMisuse)
+		require.Empty(t, rw.Name())
+	}
+	c := newClient(t, redistest.Start(t).Client())
+	_, err := c.RWMutex("").RLock(t.Context())
+	require.ErrorIs(t, err, ErrInvalidName)
+	_, err = c.RWMutex("k", WithFixedLease(time.Minute)).RLock(t.Context())
+	require.ErrorIs(t, err, ErrInvalidOption, "longer than Redisson's watchdog")
+	_, err = c.RWMutex("k", WithRedissonWatchdog(-1)).Lock(t.Context())
+	require.ErrorIs(t, err, ErrInvalidOption)
+	l := taken(t, c.RWMutex("k", WithFixedLease(time.Minute), WithRedissonWatchdog(0)).RLock)
+	unlocked(t, l)
+	l = taken(t, c.RWMutex("k").RLock)
+	require.ErrorIs(t, l.Extend(t.Context(), time.Minute), ErrInvalidOption)
+	require.NoError(t, l.Extend(t.Context(), 20*time.Second))
+	unlocked(t, l)
+	_, err = (*Lease)(nil).Downgrade(t.Context())
+	require.ErrorIs(t, err, ErrNotHeld)
+}

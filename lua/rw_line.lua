@@ -75,9 +75,13 @@ local function shut(publish)
   end
 end
 
--- open reports whether the entry, which is or would be in line, may come in now. It is not in yet.
+-- open reports whether the entry, which is or would be in line, may come in now. It is not in yet. One that names an owner comes
+-- in by share only: a downgrade must not come after its writer.
 local function open(lease, block, id, owner, line, inbox, publish)
   local is = mode()
+  if owner ~= '' then
+    return false
+  end
   if line == KEYS[2] or not is then
     return not is or is == 'read' and readers_left(true) <= 0 and wipe()
   elseif is == 'write' then
