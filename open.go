@@ -39,7 +39,7 @@ func (h *hold) openGate() {
 	h.open.awaited = h.k.gates.Open(h.entry.Names.Gate(), waited, came, h.open.stays)
 }
 
-// shut ends that all who come may join. The caller holds h.mu.
+// shut closes the gate to those that come. The caller holds h.mu.
 func (h *hold) shut() {
 	if h.open.stays {
 		h.open.stays = false

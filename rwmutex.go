@@ -107,7 +107,7 @@ func (rw *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
 //   - Until, Extend and a loss are those of the hold that the readers of this process share. So is the
 //     lease, which is that of the first of them.
 //   - Count is 1, or that of the write lease that was re-entered.
-//   - Token is the same for all who share the hold. It is above the tokens of all writers before, and
+//   - Token is the same for all that share the hold. It is above the tokens of all writers before, and
 //     below those of all writers after.
 //   - A reader with WithFixedLease, WithMaxHold or WithLocalHandoff(1, 0) has a hold of its own.
 func (rw *RWMutex) RLock(ctx context.Context) (*Lease, error) {

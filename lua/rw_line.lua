@@ -62,7 +62,7 @@ local function next_line()
   return reader and (not writer or reader < writer or reader <= phase() or mode() == 'read') and KEYS[6] or KEYS[2]
 end
 
--- crowded reports whether others wait whom a holder from that line keeps out.
+-- crowded reports whether others wait that a holder from that line keeps out.
 local function crowded(line)
   return ticket_of(KEYS[2]) or line == KEYS[2] and ticket_of(KEYS[6])
 end
