@@ -117,6 +117,23 @@ func TestRWMutexReadersOfAProcessShare(t *testing.T) {
 	requireNothingLeft(t, s)
 }
 
+// A hold is shared for the time of WithLocalHandoff alone, counted from when it was asked for.
+func TestRWMutexIsSharedForATime(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	unlocked(t, taken(t, c.RWMutex("k").RLock)) // it subscribes
+	long, short := c.RWMutex("k", WithLocalHandoff(256, time.Hour)), c.RWMutex("k", WithLocalHandoff(256, time.Nanosecond))
+	one := taken(t, short.RLock)
+	two := taken(t, short.RLock)
+	require.Equal(t, "3", s.Do("HLEN", "k"))
+	unlocked(t, one, two)
+	three := taken(t, long.RLock)
+	four := taken(t, long.RLock)
+	require.Equal(t, "2", s.Do("HLEN", "k"))
+	unlocked(t, three, four)
+	requireNothingLeft(t, s)
+}
+
 // statsOf are the calls of some commands.
 func statsOf(stats string, commands ...string) (calls []string) {
 	for _, c := range commands {
@@ -142,7 +159,10 @@ func TestRWMutexReadersWaitTogether(t *testing.T) {
 	for _, r := range readers {
 		leases = append(leases, within(t, r))
 	}
-	unlocked(t, leases...)
+	require.Equal(t, "2", s.Do("HLEN", "k"), "mode, and one reader")
+	late := taken(t, a.RLock)
+	require.Equal(t, "3", s.Do("HLEN", "k"), "what others waited for is shared by those that stood in line alone")
+	unlocked(t, append(leases, late)...)
 	requireNothingLeft(t, s)
 }
 
