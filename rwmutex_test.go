@@ -36,6 +36,15 @@ func inLine(t *testing.T, s *redistest.Server, lock func(context.Context) (*Leas
 	return got
 }
 
+// hearing returns a client whose inbox is subscribed: one that is not yet is taken for dead where it waits, until it asks again.
+func hearing(t *testing.T, s *redistest.Server, opts ...Option) *Client {
+	t.Helper()
+	c := newClient(t, s.Client(), opts...)
+	unlocked(t, taken(t, c.RWMutex("first of "+c.ID()).Lock))
+	require.Eventually(t, func() bool { return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", wire.InboxPrefix+c.ID()), "1") }, patience, time.Millisecond)
+	return c
+}
+
 // taken is the lease that lock gives.
 func taken(t *testing.T, lock func(context.Context) (*Lease, error)) *Lease {
 	t.Helper()
@@ -57,8 +66,8 @@ func requireNothingLeft(t *testing.T, s *redistest.Server) {
 // writer. Tokens follow that order.
 func TestRWMutexIsPhaseFair(t *testing.T) {
 	s := redistest.Start(t)
-	a, b := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
-	c := newClient(t, s.Client(), WithLocalHandoff(1, 0)).RWMutex("k") // else the writers of a process come together
+	a, b := hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k")
+	c := hearing(t, s, WithLocalHandoff(1, 0)).RWMutex("k") // else the writers of a process come together
 	one, two := taken(t, a.RLock), taken(t, b.TryRLock)
 	_, err := c.TryLock(t.Context())
 	require.ErrorIs(t, err, ErrNotAcquired)
@@ -96,7 +105,7 @@ func TestRWMutexIsPhaseFair(t *testing.T) {
 // The readers of one process share a hold: further ones send no command.
 func TestRWMutexReadersOfAProcessShare(t *testing.T) {
 	s := redistest.Start(t)
-	rw := newClient(t, s.Client(), WithLocalHandoff(256, time.Hour)).RWMutex("k")
+	rw := hearing(t, s, WithLocalHandoff(256, time.Hour)).RWMutex("k")
 	unlocked(t, taken(t, rw.RLock)) // it subscribes
 	first := taken(t, rw.RLock)
 	before := s.Do("INFO", "commandstats")
@@ -120,7 +129,7 @@ func TestRWMutexReadersOfAProcessShare(t *testing.T) {
 // A hold is shared for the time of WithLocalHandoff alone, counted from when it was asked for.
 func TestRWMutexIsSharedForATime(t *testing.T) {
 	s := redistest.Start(t)
-	c := newClient(t, s.Client())
+	c := hearing(t, s)
 	unlocked(t, taken(t, c.RWMutex("k").RLock)) // it subscribes
 	long, short := c.RWMutex("k", WithLocalHandoff(256, time.Hour)), c.RWMutex("k", WithLocalHandoff(256, time.Nanosecond))
 	one := taken(t, short.RLock)
@@ -147,7 +156,7 @@ func statsOf(stats string, commands ...string) (calls []string) {
 // Readers that waited behind a local one while a writer had the lock come in with it.
 func TestRWMutexReadersWaitTogether(t *testing.T) {
 	s := redistest.Start(t)
-	a, b := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	a, b := hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k")
 	w := taken(t, b.Lock)
 	var readers []<-chan *Lease
 	for range 20 {
@@ -169,8 +178,8 @@ func TestRWMutexReadersWaitTogether(t *testing.T) {
 // With WithLinger the lock stays for the next reader, and for the next writer, and a process that wants it ends that.
 func TestRWMutexLingers(t *testing.T) {
 	s := redistest.Start(t)
-	a := newClient(t, s.Client(), WithLinger(time.Hour), WithLease(time.Hour)).RWMutex("k")
-	b := newClient(t, s.Client()).RWMutex("k")
+	a := hearing(t, s, WithLinger(time.Hour), WithLease(time.Hour)).RWMutex("k")
+	b := hearing(t, s).RWMutex("k")
 	unlocked(t, taken(t, a.RLock)) // it subscribes
 	unlocked(t, taken(t, a.RLock))
 	before := strings.Join(statsOf(s.Do("INFO", "commandstats"), "evalsha"), "")
@@ -189,7 +198,7 @@ func TestRWMutexLingers(t *testing.T) {
 
 func TestRWMutexReentry(t *testing.T) {
 	s := redistest.Start(t)
-	a, b := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	a, b := hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k")
 	r := taken(t, a.RLock)
 	writer := inLine(t, s, b.Lock, 0, 1)
 	inner, err := a.RLock(r.Context())
@@ -225,7 +234,7 @@ func TestRWMutexReentry(t *testing.T) {
 // A downgrade lets readers in, and no writer between.
 func TestRWMutexDowngrade(t *testing.T) {
 	s := redistest.Start(t)
-	a, b := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	a, b := hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k")
 	w := taken(t, a.Lock)
 	here, there := inLine(t, s, a.Lock, 0, 0), inLine(t, s, b.Lock, 0, 1)
 	reader := inLine(t, s, b.RLock, 1, 1)
@@ -254,7 +263,7 @@ func TestRWMutexDowngrade(t *testing.T) {
 	unlocked(t, inner, w)
 	_, err = w.Downgrade(t.Context())
 	require.ErrorIs(t, err, ErrNotHeld)
-	m := taken(t, newClient(t, s.Client()).Mutex("m").Lock)
+	m := taken(t, hearing(t, s).Mutex("m").Lock)
 	_, err = m.Downgrade(t.Context())
 	require.ErrorIs(t, err, ErrMisuse)
 	unlocked(t, m)
@@ -263,7 +272,7 @@ func TestRWMutexDowngrade(t *testing.T) {
 // Leases of readers and of a writer are renewed past their first end, and what Redis keeps of a reader goes with it.
 func TestRWMutexRenewal(t *testing.T) {
 	s := redistest.Start(t)
-	c := newClient(t, s.Client(), WithLease(300*time.Millisecond))
+	c := hearing(t, s, WithLease(300*time.Millisecond))
 	leases := []*Lease{taken(t, c.RWMutex("w").Lock)}
 	for i := range 5 {
 		leases = append(leases, taken(t, c.RWMutex("k"+strconv.Itoa(i/2)).RLock))
@@ -284,7 +293,7 @@ func TestRWMutexRenewal(t *testing.T) {
 // ForceUnlock ends readers or the writer, tells them, and lets in those that wait.
 func TestRWMutexForceUnlock(t *testing.T) {
 	s := redistest.Start(t)
-	a, b := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	a, b := hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k")
 	one, two := taken(t, a.RLock), taken(t, b.RLock)
 	writer := inLine(t, s, b.Lock, 0, 1)
 	freed, err := a.ForceUnlock(t.Context())
@@ -305,7 +314,7 @@ func TestRWMutexForceUnlock(t *testing.T) {
 // A name has one kind of lock.
 func TestKindsDoNotMix(t *testing.T) {
 	s := redistest.Start(t)
-	c := newClient(t, s.Client())
+	c := hearing(t, s)
 	rw, m := c.RWMutex("k"), c.Mutex("k")
 	requireWrong := func(lock func(context.Context) (*Lease, error), says string) {
 		t.Helper()
@@ -334,7 +343,7 @@ func TestKindsDoNotMix(t *testing.T) {
 // What Redisson could count down from must be a hold count: else its read unlock would stop Redis.
 func TestRWMutexWritesNoLargeNumbers(t *testing.T) {
 	s := redistest.Start(t)
-	a, b := newClient(t, s.Client(), WithLinger(time.Second)).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	a, b := hearing(t, s, WithLinger(time.Second)).RWMutex("k"), hearing(t, s).RWMutex("k")
 	requireSmall := func() {
 		t.Helper()
 		for _, value := range strings.Fields(s.Do("HVALS", "k")) {
@@ -361,12 +370,12 @@ func TestRWMutexWritesNoLargeNumbers(t *testing.T) {
 func TestRWMutexDeadProcesses(t *testing.T) {
 	s := redistest.Start(t)
 	lease := WithLease(2 * time.Second)
-	dead, b := newClient(t, s.Client(), lease), newClient(t, s.Client(), lease).RWMutex("k")
+	dead, b := hearing(t, s, lease), hearing(t, s, lease).RWMutex("k")
 	gone := taken(t, dead.RWMutex("k").RLock)
 	staying := taken(t, b.RLock)
 	line := "2000:256:" + strings.Repeat("0", 8) + "-0000-0000-0000-000000000000:1:"
 	s.Do("ZADD", "relock_writers:{k}", "1", line) // of a client that listens no more
-	third := newClient(t, s.Client(), lease).RWMutex("k")
+	third := hearing(t, s, lease).RWMutex("k")
 	unlocked(t, taken(t, third.TryRLock))
 	require.Equal(t, "0", s.Do("ZCARD", "relock_writers:{k}"))
 	dead.Close() // what is held stays for its lease
@@ -392,7 +401,7 @@ func TestRWMutexExcludes(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		for range 4 {
-			rw := newClient(t, s.Client(), opts...).RWMutex("k")
+			rw := hearing(t, s, opts...).RWMutex("k")
 			for g := range 4 {
 				wg.Go(func() {
 					for i := range 150 {
@@ -430,7 +439,7 @@ func TestRWMutexExcludes(t *testing.T) {
 // A full Redis renews readers and writers, and takes unlocks; a re-entry that it refuses lengthens the lease all the same.
 func TestRWMutexOnAFullRedis(t *testing.T) {
 	s := redistest.Start(t)
-	c := newClient(t, s.Client(), WithLease(600*time.Millisecond))
+	c := hearing(t, s, WithLease(600*time.Millisecond))
 	r, w := taken(t, c.RWMutex("k").RLock), taken(t, c.RWMutex("w").Lock)
 	s.Do("CONFIG", "SET", "maxmemory", "1")
 	time.Sleep(1500 * time.Millisecond)
@@ -448,8 +457,8 @@ func TestRWMutexOnAFullRedis(t *testing.T) {
 // What a reader that died has left goes with the next end of another.
 func TestRWMutexDeadReadersAreTakenOut(t *testing.T) {
 	s := redistest.Start(t)
-	a, b := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
-	dead := taken(t, newClient(t, s.Client()).RWMutex("k").RLock)
+	a, b := hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k")
+	dead := taken(t, hearing(t, s).RWMutex("k").RLock)
 	one, two := taken(t, a.RLock), taken(t, b.RLock)
 	for _, key := range strings.Fields(s.Do("KEYS", "*rwlock_timeout*")) {
 		if strings.Contains(key, dead.h.entry.ID) {
@@ -468,7 +477,7 @@ func TestRWMutexDeadReadersAreTakenOut(t *testing.T) {
 // A renewal that comes after the end writes no key again.
 func TestRWMutexLateRenewal(t *testing.T) {
 	s := redistest.Start(t)
-	rw := newClient(t, s.Client()).RWMutex("k")
+	rw := hearing(t, s).RWMutex("k")
 	for _, lock := range []func(context.Context) (*Lease, error){rw.RLock, rw.Lock} {
 		l := taken(t, lock)
 		unlocked(t, l)
@@ -484,7 +493,7 @@ func TestRWMutexLateRenewal(t *testing.T) {
 // What lingers for the readers of a process gives way to its own writer at once, and the other way round.
 func TestRWMutexLingersForOneSide(t *testing.T) {
 	s := redistest.Start(t)
-	rw := newClient(t, s.Client(), WithLinger(time.Hour), WithLease(time.Hour)).RWMutex("k")
+	rw := hearing(t, s, WithLinger(time.Hour), WithLease(time.Hour)).RWMutex("k")
 	for range 3 {
 		unlocked(t, taken(t, rw.RLock), taken(t, rw.RLock))
 		unlocked(t, taken(t, rw.Lock))
@@ -534,7 +543,7 @@ func TestRWMutexWithLeastPrivilege(t *testing.T) {
 // passes a writer that waits.
 func TestRWMutexTicketsOutliveTheClock(t *testing.T) {
 	s := redistest.Start(t)
-	a, b, c := newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k"), newClient(t, s.Client()).RWMutex("k")
+	a, b, c := hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k")
 	r := taken(t, a.RLock)
 	writer := inLine(t, s, b.Lock, 0, 1)
 	later := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
