@@ -62,7 +62,7 @@ func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over s
 	if !v.IsList() {
 		a, err := parseTokens(v)
 		if err == nil && !known {
-			r.vetted.note(n.Lock)
+			r.vetted.note(n.rights)
 		}
 		return a, err
 	}
@@ -71,7 +71,7 @@ func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over s
 		return Answer{}, err
 	}
 	if !known {
-		r.vetted.note(n.Lock)
+		r.vetted.note(n.rights)
 	}
 	return parseAnswer(got)
 }
@@ -235,7 +235,7 @@ func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, who link.Latecomer
 		return Answer{}, err
 	}
 	if !known {
-		r.vetted.note(e.Names.Lock)
+		r.vetted.note(e.Names.rights)
 	}
 	if len(got) == 4 {
 		return parseGrant(got, e)

@@ -34,8 +34,9 @@ type Names struct {
 	Listen  string // channel beside Unlock that only relock clients subscribe; turns of the others are told there
 	Tag     string // the lock's name as a hash tag
 
-	five [5]string
-	keys []string // Lock, Queue, Counter, Unlock, Listen, and the kind's further ones: KEYS of its scripts
+	rights string // the name by which it is known that the user has the rights: other kinds take others
+	five   [5]string
+	keys   []string // Lock, Queue, Counter, Unlock, Listen, and the kind's further ones: KEYS of its scripts
 }
 
 // Gate is the lock's name in this process, which no lock of another kind has.
@@ -131,11 +132,14 @@ func (k *Kind) namesIn(logical, name, tag string) *Names {
 		key, all = all[:len(prefix)+len(tag)], all[len(prefix)+len(tag):]
 		return key
 	}
-	n := &Names{Kind: k, Name: logical, Lock: name, Tag: tag}
+	n := &Names{Kind: k, Name: logical, Lock: name, Tag: tag, rights: name}
 	n.Queue, n.Counter, n.Unlock = next(queue), next(k.Counter), next(channel.Unlock)
 	n.Seed, n.Listen = next(seedPrefix), next(channel.Listen)
 	n.five = [...]string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Listen}
 	n.keys = n.five[:]
+	if len(k.Further) > 0 {
+		n.rights = k.Name + "/" + name
+	}
 	for _, key := range k.Further {
 		n.keys = append(n.keys, strings.NewReplacer("{}", tag, "[]", name).Replace(key))
 	}

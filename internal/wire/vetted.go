@@ -40,7 +40,7 @@ type vetted struct {
 // ask appends the arguments by which a script checks the rights to a lock: three empty ones where it
 // need not.
 func (v *vetted) ask(args []string, way Route, e *Entry) (_ []string, known bool) {
-	if v.known(e.Names.Lock) {
+	if v.known(e.Names.rights) {
 		return append(args, "", "", ""), true
 	}
 	inbox := ""
