@@ -246,7 +246,7 @@ func TestQuorumWithoutServers(t *testing.T) {
 func TestCachesTakePartWhereALockMayStay(t *testing.T) {
 	keeper := peer.Spec{Name: "keeper", Cached: true, Quorum: true, Cluster: true, Keeps: true, Reentrant: true}
 	for _, c := range append(fullCells(0), quickCells(0)...) {
-		want := c.scenario == "cached" || c.scenario == "giving-way"
+		want := c.scenario == "cached" || c.scenario == "giving-way" || c.scenario == "rw"
 		require.Equal(t, want, c.takes(keeper), c.title())
 		simple := c.takes(peer.Spec{Name: "simple", Keeps: true, Reentrant: true})
 		require.Equal(t, c.params.Nodes == 0 && c.params.Masters == 0, simple, c.title())
