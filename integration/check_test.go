@@ -23,6 +23,7 @@ type span struct {
 	who         string
 	token       int64
 	first, last time.Duration
+	shared      bool // a reader's
 }
 
 func (s span) String() string {
@@ -53,7 +54,7 @@ func spans(events []event, lock string) []span {
 			out[i].first, out[i].last = min(out[i].first, e.at), max(out[i].last, e.at)
 		} else {
 			found[key] = len(out)
-			out = append(out, span{who: e.who, token: e.token, first: e.at, last: e.at})
+			out = append(out, span{who: e.who, token: e.token, first: e.at, last: e.at, shared: e.note == reads})
 		}
 	}
 	slices.SortFunc(out, func(a, b span) int {
@@ -69,40 +70,61 @@ func (o overlap) String() string {
 	return fmt.Sprintf("%v and %v were valid at once", o.earlier, o.later)
 }
 
-// overlaps returns, for each span that begins before another one has ended, that pair. One that begins with the reading
-// at which another one ends may have begun later: a clock has a grain.
+// overlaps returns, for each span that begins before another one has ended, that pair, unless both are readers'. One that
+// begins with the reading at which another one ends may have begun later: a clock has a grain.
 func overlaps(sorted []span) []overlap {
 	var out []overlap
-	for i := 1; i < len(sorted); i++ {
-		reach := sorted[0]
-		for _, s := range sorted[1:i] {
-			if s.last > reach.last {
-				reach = s
+	var reader, writer span // those that last longest so far
+	for _, s := range sorted {
+		for _, before := range []span{reader, writer} {
+			if s.first < before.last && !(s.shared && before.shared) {
+				out = append(out, overlap{before, s})
+				break
 			}
 		}
-		if sorted[i].first < reach.last {
-			out = append(out, overlap{reach, sorted[i]})
+		longest := &writer
+		if s.shared {
+			longest = &reader
+		}
+		if s.last > longest.last {
+			*longest = s
 		}
 	}
 	return out
 }
 
-// disorder returns, for each lease with a token not above all earlier ones, what is wrong.
+// disorder returns, for each lease with a token not above all earlier ones, what is wrong. A reader's is above all earlier
+// writers' alone.
 func disorder(sorted []span) []string {
 	var out []string
-	for i := 1; i < len(sorted); i++ {
-		if sorted[i].token <= sorted[i-1].token {
-			out = append(out, fmt.Sprintf("%v came after %v", sorted[i], sorted[i-1]))
+	var reader, writer span // those with the highest token so far
+	for _, s := range sorted {
+		last := &writer
+		if s.token <= writer.token || !s.shared && s.token <= reader.token {
+			before := writer
+			if s.token > writer.token {
+				before = reader
+			}
+			out = append(out, fmt.Sprintf("%v came after %v", s, before))
+		}
+		if s.shared {
+			last = &reader
+		}
+		if s.token > last.token {
+			*last = s
 		}
 	}
 	return out
 }
 
-// repeated returns the tokens of one lock that were granted twice, be it to leases that were never valid.
+// repeated returns the tokens of one lock that were granted twice, be it to leases that were never valid. Readers may share one.
 func repeated(events []event, lock string) []int64 {
 	var out []int64
 	seen := make(map[int64]bool)
 	for _, e := range only(events, kind(granted, lock)) {
+		if e.note == reads {
+			continue
+		}
 		if seen[e.token] {
 			out = append(out, e.token)
 		}

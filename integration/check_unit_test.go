@@ -81,6 +81,41 @@ func TestCheckerFindsDisorder(t *testing.T) {
 	require.Equal(t, []int64{2}, repeated(join(told(granted, "a", 2, 10), told(granted, "b", 2, 30)), "l"))
 }
 
+// TestCheckerLetsReadersBeTogether has readers of one token, and with a lower one than another reader before. A writer is beside
+// none of them, and has the highest token so far.
+func TestCheckerLetsReadersBeTogether(t *testing.T) {
+	read := func(who string, token int64, ats ...time.Duration) []event {
+		events := told(trusted, who, token, ats...)
+		for i := range events {
+			events[i].note = reads
+		}
+		return events
+	}
+	writes := func(token int64, ats ...time.Duration) []event { return told(trusted, "w", token, ats...) }
+	fine := join(writes(1, 5, 9), read("a", 3, 10, 30), read("b", 2, 15, 20), read("c", 3, 25, 40), writes(4, 41, 50))
+	require.Empty(t, overlaps(spans(fine, "l")))
+	require.Empty(t, disorder(spans(fine, "l")))
+	granted := told(granted, "a", 2, 10, 11)
+	granted[0].note, granted[1].note = reads, reads
+	require.Empty(t, repeated(granted, "l"))
+	for name, events := range map[string][]event{
+		"a writer within":             join(read("a", 1, 10, 30), writes(2, 20)),
+		"a reader within":             join(writes(1, 10, 30), read("a", 2, 20)),
+		"a writer beside the first":   join(read("a", 1, 10, 30), read("b", 1, 12, 15), writes(2, 20, 25)),
+		"a reader behind its reader":  join(writes(1, 10, 30), read("a", 2, 12, 40)),
+		"a writer that ends a reader": join(read("a", 1, 10, 30), writes(2, 29, 40)),
+	} {
+		require.Len(t, overlaps(spans(events, "l")), 1, name)
+	}
+	for name, events := range map[string][]event{
+		"a reader as old as a writer":  join(writes(2, 10, 20), read("a", 2, 30)),
+		"a writer as old as a reader":  join(read("a", 2, 10, 20), writes(2, 30)),
+		"a writer older than a reader": join(read("a", 3, 10, 20), read("b", 1, 12), writes(2, 30)),
+	} {
+		require.Len(t, disorder(spans(events, "l")), 1, name)
+	}
+}
+
 func TestCheckerMeasuresTimes(t *testing.T) {
 	events := join(
 		told(want, "a", 0, 10), told(granted, "a", 1, 12), // free, wanted for 2

@@ -36,6 +36,9 @@ const (
 	unlocked  = "unlocked"  // Unlock returned; note: ok, lost or unanswered
 )
 
+// reads is the note of what a reader wrote that was granted, or trusted its lease.
+const reads = "reads"
+
 // event is one entry of a journal.
 type event struct {
 	at    time.Duration

@@ -118,8 +118,8 @@ func (j job) open() (*relock.Client, func(), error) {
 	return locks, func() { locks.Close(); rdb.Close() }, err
 }
 
-// obey carries out one order: lock <name>, unlock <name>, look <name>, contend <name> <goroutines> <hold> <pause>, idle
-// <name> <locks>.
+// obey carries out one order: lock <name>, unlock <name>, look <name>, contend <name> <goroutines> <hold> <pause>, share with
+// the same, idle <name> <locks>.
 func (p *performer) obey(order []string) error {
 	p.who++
 	who, m := p.who, p.locks.Mutex(order[1])
@@ -129,13 +129,13 @@ func (p *performer) obey(order []string) error {
 	case "unlock":
 		p.unlockKept(m, who)
 	case "look":
-		p.look(m.Name(), p.kept(m.Name()), who)
-	case "contend":
+		p.look(m, p.kept(m.Name()), who)
+	case "contend", "share":
 		n, err1 := strconv.Atoi(order[2])
 		hold, err2 := time.ParseDuration(order[3])
 		pause, err3 := time.ParseDuration(order[4])
 		for i := range n {
-			p.wg.Go(func() { p.contend(m, 1000*who+i, hold, pause) })
+			p.wg.Go(func() { p.contend(p.sides(m, order[0] == "share"), 1000*who+i, hold, pause) })
 		}
 		return errors.Join(err1, err2, err3)
 	case "idle":
@@ -173,9 +173,43 @@ func (p *performer) write(at time.Duration, kind, lock string, who int, token in
 	_, _ = p.out.Write(line)
 }
 
+// locker is a Mutex, or a side of a read-write lock.
+type locker interface {
+	Name() string
+	Lock(ctx context.Context) (*relock.Lease, error)
+	Held(ctx context.Context) (*relock.Lease, error)
+}
+
+// reader is the readers' side.
+type reader struct{ *relock.RWMutex }
+
+func (r reader) Lock(ctx context.Context) (*relock.Lease, error) { return r.RLock(ctx) }
+
+// noteOf is what is written beside a lease of m.
+func noteOf(m locker) string {
+	if _, is := m.(reader); is {
+		return reads
+	}
+	return ""
+}
+
+// sides returns what to take next: the mutex, or of a read-write lock that has its name mostly the readers' side.
+func (p *performer) sides(m *relock.Mutex, shared bool) func() locker {
+	rw := p.locks.RWMutex(m.Name())
+	return func() locker {
+		switch {
+		case !shared:
+			return m
+		case rand.IntN(3) > 0:
+			return reader{rw}
+		}
+		return rw
+	}
+}
+
 // lock calls Lock and writes what comes of it; nil when it gave no lease. A lease is kept for later orders before the
 // test can read of it.
-func (p *performer) lock(m *relock.Mutex, who int, keep bool) *relock.Lease {
+func (p *performer) lock(m locker, who int, keep bool) *relock.Lease {
 	p.write(now(), want, m.Name(), who, 0, "")
 	// Only waiting ends with p.ctx: a lease that derived from it would look lost when the worker is told to stop.
 	l, err := lockUntil(p.ctx, m)
@@ -187,7 +221,7 @@ func (p *performer) lock(m *relock.Mutex, who int, keep bool) *relock.Lease {
 	}
 	switch {
 	case err == nil:
-		p.write(at, granted, m.Name(), who, l.Token(), "")
+		p.write(at, granted, m.Name(), who, l.Token(), noteOf(m))
 	case p.ctx.Err() != nil && errors.Is(err, context.Cause(p.ctx)):
 		p.write(at, gaveUp, m.Name(), who, 0, "")
 	default:
@@ -197,7 +231,7 @@ func (p *performer) lock(m *relock.Mutex, who int, keep bool) *relock.Lease {
 }
 
 // lockUntil waits until ctx ends, and gives a lease whose context does not end with ctx.
-func lockUntil(ctx context.Context, m *relock.Mutex) (*relock.Lease, error) {
+func lockUntil(ctx context.Context, m locker) (*relock.Lease, error) {
 	waiting, cancel := context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	l, err := m.Lock(waiting)
@@ -215,7 +249,7 @@ func (p *performer) kept(name string) *relock.Lease {
 }
 
 // lockAndKeep takes a lock and keeps it until an unlock order, watching that the loss is told.
-func (p *performer) lockAndKeep(m *relock.Mutex, who int) {
+func (p *performer) lockAndKeep(m locker, who int) {
 	l := p.lock(m, who, true)
 	if l == nil {
 		return
@@ -233,7 +267,7 @@ func (p *performer) lockAndKeep(m *relock.Mutex, who int) {
 	}
 }
 
-func (p *performer) unlockKept(m *relock.Mutex, who int) {
+func (p *performer) unlockKept(m locker, who int) {
 	l := p.kept(m.Name())
 	if l == nil {
 		p.write(now(), failed, m.Name(), who, 0, "told to unlock what is not held")
@@ -243,25 +277,25 @@ func (p *performer) unlockKept(m *relock.Mutex, who int) {
 }
 
 // look writes a point if the lease is trusted, and asks in one of the ways there are.
-func (p *performer) look(name string, l *relock.Lease, who int) bool {
+func (p *performer) look(m locker, l *relock.Lease, who int) bool {
 	if l == nil {
 		return false
 	}
-	at := now() // before asking: see span
-	if way := rand.IntN(4); !p.valid(l, way) {
+	name, at := m.Name(), now() // before asking: see span
+	if way := rand.IntN(4); !valid(m, l, way) {
 		if l.Context().Err() == nil {
 			p.write(now(), failed, name, who, l.Token(), fmt.Sprintf("lost by way %d of asking, but the context goes on", way))
 		}
 		p.write(now(), lost, name, who, l.Token(), fmt.Sprint(context.Cause(l.Context())))
 		return false
 	}
-	p.write(at, trusted, name, who, l.Token(), "")
+	p.write(at, trusted, name, who, l.Token(), noteOf(m))
 	return true
 }
 
 // valid asks a lease whether it can be trusted: a process that was stopped past its lease must be told by each way of
 // asking, though its timers have not run yet.
-func (p *performer) valid(l *relock.Lease, way int) bool {
+func valid(m locker, l *relock.Lease, way int) bool {
 	switch way {
 	case 0:
 		return l.Context().Err() == nil
@@ -273,7 +307,7 @@ func (p *performer) valid(l *relock.Lease, way int) bool {
 			return true
 		}
 	case 2:
-		_, err := p.locks.Mutex(l.Name()).Held(l.Context())
+		_, err := m.Held(l.Context())
 		return err == nil
 	default:
 		return l.Count() > 0
@@ -281,13 +315,14 @@ func (p *performer) valid(l *relock.Lease, way int) bool {
 }
 
 // contend takes the lock again and again and holds it for up to hold, looking at the lease all the time.
-func (p *performer) contend(m *relock.Mutex, who int, hold, pause time.Duration) {
+func (p *performer) contend(next func() locker, who int, hold, pause time.Duration) {
 	for p.ctx.Err() == nil {
+		m := next()
 		l := p.lock(m, who, false)
 		if l == nil {
 			continue
 		}
-		for end := now() + rand.N(hold); p.look(m.Name(), l, who) && now() < end; {
+		for end := now() + rand.N(hold); p.look(m, l, who) && now() < end; {
 			time.Sleep(min(hold/4, time.Millisecond))
 		}
 		p.release(m, l, who)
@@ -296,7 +331,7 @@ func (p *performer) contend(m *relock.Mutex, who int, hold, pause time.Duration)
 }
 
 // release unlocks and writes what came of it. A lock that was lost, or a Redis that did not answer, may happen.
-func (p *performer) release(m *relock.Mutex, l *relock.Lease, who int) {
+func (p *performer) release(m locker, l *relock.Lease, who int) {
 	p.write(now(), unlocking, m.Name(), who, l.Token(), "")
 	err := l.Unlock(context.Background())
 	var node *relock.NodeError
