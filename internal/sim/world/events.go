@@ -239,6 +239,7 @@ func deleteLock(w *World, e event) {
 // and then the judge is told.
 func (w *World) forgets(n *node, marked bool) bool {
 	n.begunAnew()
+	w.bringsBack()
 	w.excuse(2 * w.plan.Longest())
 	if !w.plan.Topology.Quorum {
 		w.forgetsJava()

@@ -29,7 +29,7 @@ type stay struct {
 	doubt   time.Time // when its process heard that the lock was taken away, zero once it has renewed it since
 	kept    time.Time // Redis was asked to keep it up to here
 	ended   bool      // a command was sent that ends it
-	copied  bool      // a copy of a command for it ran, which its process does not hear of
+	copied  bool      // a copy of a command for it ran, or it is back in a queue: its process does not hear of that
 	live    int       // leases that are not let go
 	leaving int       // leases whose Unlock has not returned
 	given   bool      // it had a lease
@@ -109,6 +109,14 @@ func (w *World) copied(c *command) {
 		if s := w.stays[arg]; s != nil {
 			s.copied = true
 		}
+	}
+}
+
+// bringsBack notes that a node which forgets may have an acquisition back in its queue that has ended. The message of its grant
+// may be lost. The caller holds the world's mutex.
+func (w *World) bringsBack() {
+	for _, s := range w.stays {
+		s.copied = s.copied || !s.has()
 	}
 }
 
