@@ -130,6 +130,38 @@ func (rw *RWMutex) RDo(ctx context.Context, fn func(context.Context) error) erro
 	return do(ctx, rw.RLock, fn)
 }
 
+// Reader returns the readers' side of the lock, for code that takes any lock by its methods Lock, TryLock
+// and Do.
+func (rw *RWMutex) Reader() *Reader { return &Reader{rw} }
+
+// A Reader is the readers' side of an RWMutex, as sync.RWMutex has an RLocker.
+type Reader struct{ rw *RWMutex }
+
+// Name returns the lock's name.
+func (r *Reader) Name() string { return r.side().Name() }
+
+// Lock is RWMutex.RLock.
+func (r *Reader) Lock(ctx context.Context) (*Lease, error) { return r.side().RLock(ctx) }
+
+// TryLock is RWMutex.TryRLock.
+func (r *Reader) TryLock(ctx context.Context) (*Lease, error) { return r.side().TryRLock(ctx) }
+
+// Do is RWMutex.RDo.
+func (r *Reader) Do(ctx context.Context, fn func(context.Context) error) error {
+	return r.side().RDo(ctx, fn)
+}
+
+// Held is RWMutex.Held.
+func (r *Reader) Held(ctx context.Context) (*Lease, error) { return r.side().Held(ctx) }
+
+// side is the lock, nil for a nil Reader.
+func (r *Reader) side() *RWMutex {
+	if r == nil {
+		return nil
+	}
+	return r.rw
+}
+
 // Held returns the lease of this lock that ctx carries, a reader's or the writer's, as Mutex.Held does.
 func (rw *RWMutex) Held(ctx context.Context) (*Lease, error) {
 	if l, err := rw.of(wire.Write).held(ctx); err != ErrNotHeld {

@@ -592,6 +592,34 @@ func TestRWMutexOnACluster(t *testing.T) {
 }
 
 // A quorum has no read-write locks, and neither has what was not made by a client.
+// Reader is the readers' side, as a lock like any other.
+func TestRWMutexReader(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k")
+	require.Equal(t, "k", a.Reader().Name())
+	one, two := taken(t, a.Reader().Lock), taken(t, b.Reader().TryLock)
+	state, err := a.State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, state.Readers)
+	unlocked(t, one, two)
+	require.NoError(t, a.Reader().Do(t.Context(), func(ctx context.Context) error {
+		held, err := a.Reader().Held(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "k", held.Name())
+		_, err = b.TryLock(ctx)
+		require.ErrorIs(t, err, ErrNotAcquired)
+		return nil
+	}))
+	for _, r := range []*Reader{nil, {}, (*RWMutex)(nil).Reader()} {
+		for _, lock := range []func(context.Context) (*Lease, error){r.Lock, r.TryLock, r.Held} {
+			_, err := lock(t.Context())
+			require.ErrorIs(t, err, ErrMisuse)
+		}
+		require.ErrorIs(t, r.Do(t.Context(), nil), ErrMisuse)
+		require.Empty(t, r.Name())
+	}
+}
+
 func TestRWMutexThatCannotBe(t *testing.T) {
 	rw := newRedlock(t, masters(t, 3)).RWMutex("k")
 	for _, lock := range []func(context.Context) (*Lease, error){rw.Lock, rw.TryLock, rw.RLock, rw.TryRLock, rw.Held} {

@@ -180,14 +180,9 @@ type locker interface {
 	Held(ctx context.Context) (*relock.Lease, error)
 }
 
-// reader is the readers' side.
-type reader struct{ *relock.RWMutex }
-
-func (r reader) Lock(ctx context.Context) (*relock.Lease, error) { return r.RLock(ctx) }
-
 // noteOf is what is written beside a lease of m.
 func noteOf(m locker) string {
-	if _, is := m.(reader); is {
+	if _, is := m.(*relock.Reader); is {
 		return reads
 	}
 	return ""
@@ -201,7 +196,7 @@ func (p *performer) sides(m *relock.Mutex, shared bool) func() locker {
 		case !shared:
 			return m
 		case rand.IntN(3) > 0:
-			return reader{rw}
+			return rw.Reader()
 		}
 		return rw
 	}

@@ -280,17 +280,11 @@ type locker interface {
 	TryLock(ctx context.Context) (*relock.Lease, error)
 }
 
-// reader is the side of a read-write lock that is shared.
-type reader struct{ *relock.RWMutex }
-
-func (r reader) Lock(ctx context.Context) (*relock.Lease, error)    { return r.RLock(ctx) }
-func (r reader) TryLock(ctx context.Context) (*relock.Lease, error) { return r.TryRLock(ctx) }
-
 // side is the lock that the flags ask for.
 func (l *locked) side(locks *relock.Client, opts ...relock.Option) locker {
 	switch {
 	case l.shared:
-		return reader{locks.RWMutex(l.name, opts...)}
+		return locks.RWMutex(l.name, opts...).Reader()
 	case l.writes:
 		return locks.RWMutex(l.name, opts...)
 	}
