@@ -300,7 +300,7 @@ func TestReadWriteCached(t *testing.T) {
 			return func() { require.NoError(t, l.Unlock(t.Context())) }
 		}
 	}
-	few, many := 20, 200
+	few, many := 5, 100
 	if os.Getenv("RELOCK_LONG") != "" {
 		few, many = 100, 1000
 	}
