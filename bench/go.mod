@@ -12,7 +12,9 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/relock-go/relock v0.1.0
 	github.com/relock-go/relock/contrib/relockgoredis v0.1.0
+	github.com/relock-go/relock/contrib/relockvalkey v0.1.0
 	github.com/stretchr/testify v1.12.1
+	github.com/valkey-io/valkey-go v1.0.79
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
 	google.golang.org/grpc v1.85.0
@@ -41,3 +43,5 @@ require (
 replace github.com/relock-go/relock => ../
 
 replace github.com/relock-go/relock/contrib/relockgoredis => ../contrib/relockgoredis
+
+replace github.com/relock-go/relock/contrib/relockvalkey => ../contrib/relockvalkey

@@ -32,6 +32,7 @@ func lookOf(peer string) look {
 		"relock":         {"relock", false, true, "circle"},
 		"relock-remote":  {"relock", true, true, "circle"},
 		"relock-goredis": {"relock", true, true, "square"},
+		"relock-valkey":  {"relock", true, true, "diamond"},
 		"redsync":        {"redsync", false, false, "square"},
 		"redislock":      {"redislock", false, false, "diamond"},
 		"rueidislock":    {"rueidislock", false, false, "up"},

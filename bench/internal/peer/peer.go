@@ -10,6 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"github.com/valkey-io/valkey-go"
 
 	"github.com/relock-go/relock/bench/internal/wire"
 )
@@ -81,7 +82,7 @@ type Spec struct {
 // All returns the peers of a run in the order of its tables.
 func All() []Spec {
 	return []Spec{
-		relockSpec(), relockRemoteSpec(), relockCachedSpec(), relockLingerSpec(), relockGoRedisSpec(), redsyncSpec(), redislockSpec(), rueidislockSpec(), spinSpec(), retrySpec(),
+		relockSpec(), relockRemoteSpec(), relockCachedSpec(), relockLingerSpec(), relockGoRedisSpec(), relockValkeySpec(), redsyncSpec(), redislockSpec(), rueidislockSpec(), spinSpec(), retrySpec(),
 		etcdSpec(), redissonSpec("redisson"), redissonSpec("redisson-fair"), rawSpec(), oneNodeSpec(), inProcessSpec(), noneSpec(),
 	}
 }
@@ -117,6 +118,21 @@ func (e Env) rueidisClient() (rueidis.Client, error) {
 		return nil, err
 	}
 	return rueidis.NewClient(o)
+}
+
+// valkeyClient returns a valkey-go client with its default options and a dialer that counts.
+func (e Env) valkeyClient() (valkey.Client, error) {
+	o, err := valkey.ParseURL(e.Redis)
+	if err != nil {
+		return nil, fmt.Errorf("redis URL: %w", err)
+	}
+	o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, t *tls.Config) (net.Conn, error) {
+		return e.Wire.Dial(ctx, d, addr, t)
+	}
+	if e.Embedded {
+		o.DisableCache, o.ForceSingleClient, o.AlwaysRESP2 = true, true, true
+	}
+	return valkey.NewClient(o)
 }
 
 // goRedisClient returns a go-redis client with its default options and a dialer that counts.

@@ -7,9 +7,11 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"github.com/valkey-io/valkey-go"
 
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/contrib/relockgoredis"
+	"github.com/relock-go/relock/contrib/relockvalkey"
 )
 
 func relockSpec() Spec {
@@ -93,10 +95,15 @@ func openRelock(e Env, opts ...relock.Option) (*relockPeer, error) {
 	if err != nil {
 		return nil, err
 	}
+	return locksOver(e, nodes, relock.New, relock.NewRedlock, rueidis.Client.Close, e.relockOptions(opts...))
+}
+
+// relockOptions are opts and the lease that was asked for.
+func (e Env) relockOptions(opts ...relock.Option) []relock.Option {
 	if e.Lease > 0 {
 		opts = append(opts, relock.WithLease(e.Lease))
 	}
-	return locksOver(e, nodes, relock.New, relock.NewRedlock, rueidis.Client.Close, opts)
+	return opts
 }
 
 // relockGoRedisSpec is relock over the client library that redsync and redislock use.
@@ -109,11 +116,22 @@ func relockGoRedisSpec() Spec {
 		if err != nil {
 			return nil, err
 		}
-		var opts []relock.Option
-		if e.Lease > 0 {
-			opts = append(opts, relock.WithLease(e.Lease))
+		return opened(locksOver(e, nodes, relockgoredis.New, relockgoredis.NewRedlock, closeGoRedis, e.relockOptions()))
+	}
+	return s
+}
+
+// relockValkeySpec is relock over Valkey's fork of rueidis.
+func relockValkeySpec() Spec {
+	s := relockSpec()
+	s.Name, s.Module = "relock-valkey", "github.com/relock-go/relock/contrib/relockvalkey"
+	s.Setup = "relock over valkey-go with default options of both, by contrib/relockvalkey"
+	s.Open = func(e Env) (Peer, error) {
+		nodes, err := connectAll(e, Env.valkeyClient, valkey.Client.Close)
+		if err != nil {
+			return nil, err
 		}
-		return opened(locksOver(e, nodes, relockgoredis.New, relockgoredis.NewRedlock, closeGoRedis, opts))
+		return opened(locksOver(e, nodes, relockvalkey.New, relockvalkey.NewRedlock, valkey.Client.Close, e.relockOptions()))
 	}
 	return s
 }
