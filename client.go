@@ -15,6 +15,7 @@ import (
 	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/opening"
+	"github.com/relock-go/relock/internal/presence"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -70,8 +71,10 @@ func isNil(rdb driver.Redis) bool {
 func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
 	k := &core{id: id, cfg: cfg, arbiter: arb, gates: gate.New[baton](), idle: make(chan struct{}, 1)}
 	k.report = func(key string, heard error) { k.gates.Report(key, heard) }
-	k.presence = newPresence(id, &cfg, arb)
-	k.watchdog = newWatchdog(arb.Renew, k.presence.rounds())
+	if cfg.name != "" {
+		k.presence = presence.New(presence.Config{Client: id, Name: cfg.name, Stay: cfg.lease, Enough: cfg.quorumSize()}, arb.Nodes())
+	}
+	k.watchdog = newWatchdog(arb.Renew, k.presence.Rounds())
 	c := &Client{core: k}
 	c.introduce(cfg.observer)
 	return c
@@ -179,7 +182,7 @@ func (c *Client) Close() {
 		}
 		k.arbiter.Stop()
 		k.settle()
-		k.presence.close()
+		k.presence.Close()
 		k.arbiter.Close()
 		k.cfg.logged.close()
 		for _, closed := range c.closed {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/gate"
+	"github.com/relock-go/relock/internal/presence"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -19,9 +20,9 @@ type core struct {
 	gates    *gate.Gates[baton]
 	report   claim.Report // at a gate
 	watchdog *watchdog
-	presence *presence     // nil where the client has no name
-	idle     chan struct{} // one slot, filled when the last call of a tally ends after Close
-	closed   atomic.Bool   // every call reads it: nothing that calls write lies beside it
+	presence *presence.Presence // nil where the client has no name
+	idle     chan struct{}      // one slot, filled when the last call of a tally ends after Close
+	closed   atomic.Bool        // every call reads it: nothing that calls write lies beside it
 	known    [maxKnown]atomic.Pointer[known]
 	tally    [tallies]tally
 	count    atomic.Uint64 // of entries

@@ -390,7 +390,7 @@ func (h *hold) lost(cause error, shares []*share, atGate bool) {
 	// for the end of a lease that is not trusted.
 	if cause == ErrClosed && len(shares) > 0 {
 		h.claim.Forget() // the code under the lock may still run: let the lease end by itself
-		h.k.presence.stays()
+		h.k.presence.Stays()
 	} else {
 		h.claim.Abandon()
 	}

@@ -169,6 +169,32 @@ func WithNamePrefix(prefix string) Option {
 	}}
 }
 
+// WithClientName makes the client say its name in Redis, so that a holder is shown by more than a
+// uuid: by name, which is the service's, say "billing", and beside it host, process id, when the
+// client was made, and the library's version. State.By and the command relock tell it.
+//
+//   - It is written in the background beside the first hold, and renewed each third of the client's
+//     lease as long as there are holds. No Lock is slower or fails for it. On a quorum it is written
+//     to every node that takes it.
+//   - It stays for a lease, so it is gone a lease after the process died. Close takes it away, unless
+//     a lock is left to its lease.
+//   - A user without the right to the key (docs/wire.md) locks as without the option: the commands for
+//     it are refused twice in a lease at most.
+//
+// Only a client that has a name itself asks for those of holders. State sends one command more. Lock
+// and TryLock ask in the background, when a Lock waits or fails or a TryLock fails, and once in a
+// third of a lease for each client that holds what they want. Nothing waits for the answer, so the
+// first *HeldError for a new holder may show a uuid, and later ones its name.
+//
+// By default, and with "", nothing is written: what is not asked for should not stand in Redis, nor
+// need a right. A name has up to 256 bytes that can be printed.
+func WithClientName(name string) Option {
+	return Option{name: "WithClientName", clientOnly: true, apply: func(c *config) error {
+		c.name = name
+		return wire.ValidClientName(name)
+	}}
+}
+
 // WithQuorum sets how many nodes of NewRedlock must keep a lock. It must be more than half of them,
 // or two could hold the same lock. More than that survives fewer nodes that are down, and more that
 // forget.

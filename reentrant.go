@@ -308,11 +308,11 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, s
 	if atGate {
 		report = lk.k.report
 	}
-	g, err := c.Wait(wctx, lk.k.presence.asking(c, seen.noticing(report)))
+	g, err := c.Wait(wctx, lk.k.presence.Asking(c, seen.noticing(report)))
 	if err == nil {
 		return lk.startFirst(ctx, c, g, atGate, seen.how())
 	}
-	err = lk.k.presence.named(lk.explain(wctx, err, c))
+	err = lk.k.presence.Named(lk.explain(wctx, err, c))
 	// The queued entry goes to the next goroutine here, which so inherits its place; else it is
 	// abandoned.
 	if !atGate {

@@ -64,7 +64,7 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 		if atGate {
 			lk.k.gates.Leave(lk.names.Gate())
 		}
-		return nil, lk.k.presence.named(err)
+		return nil, lk.k.presence.Named(err)
 	}
 	return lk.startFirst(ctx, c, g, atGate, HowFree)
 }

@@ -28,7 +28,7 @@ var drivers = map[string]string{
 var Order = slices.Concat(
 	[]string{"internal/clock", "internal/crew", "internal/tenure", "internal/gate", "internal/driver"}, driverDirs(),
 	[]string{"internal/throttle", "internal/opening", "internal/link", "lua", "internal/wire", "internal/hub", "internal/node",
-		"internal/claim", "internal/quorum", Root},
+		"internal/claim", "internal/presence", "internal/quorum", Root},
 )
 
 // helpers serve tests, tools and programs. No floor may import them or what lies below them.
@@ -45,6 +45,7 @@ var makers = []string{"client.go", "redlock.go"}
 var importers = map[string][]string{
 	"internal/gate":     {Root},
 	"internal/opening":  {Root},
+	"internal/presence": {Root},
 	"internal/throttle": {Root},
 	"internal/tenure":   {Root},
 }
