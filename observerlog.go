@@ -2,16 +2,11 @@ package relock
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
-	"sync"
-	"time"
 
-	"github.com/relock-go/relock/internal/throttle"
-	"github.com/relock-go/relock/internal/wire"
+	"github.com/relock-go/relock/internal/eventlog"
 )
 
 // WithLogger sets the logger. A client writes what no caller is told. At warn:
@@ -43,83 +38,65 @@ func WithLogger(log *slog.Logger) Option {
 }
 
 // logged is the Observer that writes to a logger.
-type logged struct {
-	log   *slog.Logger
-	warns *throttle.Lines[Event]
-	debug [len(eventNames)]throttle.Budget
-
-	mu   sync.Mutex
-	down map[int]time.Time // since when a node does not answer; guarded by mu
-}
+type logged struct{ *eventlog.Log }
 
 func newLogged(log *slog.Logger) *logged {
-	o := &logged{log: log, down: make(map[int]time.Time)}
-	o.warns = throttle.New(o.warn, map[int]int{int(EventNodeUp): int(EventWaiting)}) // what waited for the node is told first
-	return o
+	before := map[int]int{int(EventNodeUp): int(EventWaiting)} // what waited for the node is told first
+	return &logged{eventlog.New(log, len(eventNames), before)}
 }
 
 // Observe writes a line, or keeps the event for a later one.
 func (o *logged) Observe(e Event) {
-	switch {
-	case e.Kind == EventNodeUp:
-		o.up(e)
-		return
-	case e.Kind == EventNodeDown:
-		o.wentDown(e.Node)
-	}
-	if e.alarms() && o.warns.Add(e.topic(), e, e.Lock) {
-		return
-	}
-	if o.log.Enabled(context.Background(), slog.LevelDebug) {
-		o.tell(e)
+	if rank := e.rank(); rank != eventlog.Quiet || o.Debugs() {
+		o.Tell(e.record(rank))
 	}
 }
 
-// tell writes a line at debug, if there were not too many of the kind lately.
-func (o *logged) tell(e Event) {
-	skipped, ok := o.debug[e.Kind].Take()
-	if !ok {
-		return
+// record is the event for the log.
+func (e *Event) record(rank eventlog.Rank) eventlog.Record {
+	r := eventlog.Record{
+		Rank: rank, Kind: int(e.Kind), Name: e.Kind.String(), Alarm: alarms[e.Kind], Node: e.Node, Lock: e.Lock, Sort: e.Sort,
+		How: e.How.String(), Token: e.Token, Wait: e.Wait, Hold: e.Hold, Cause: e.Cause,
 	}
-	attrs := e.attrs()
-	if skipped > 0 {
-		attrs = append(attrs, slog.Int("skipped", skipped))
+	if rank != eventlog.Quiet {
+		r.Topic = cmp.Or(refusal(e.Cause), e.Cause)
 	}
-	o.log.LogAttrs(context.Background(), slog.LevelDebug, "relock: "+e.Kind.String(), attrs...)
+	return r
 }
 
-// wentDown notes since when a node does not answer.
-func (o *logged) wentDown(node int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.down[node].IsZero() {
-		o.down[node] = time.Now()
-	}
-}
-
-// up writes that a node answers again, if a line said that it does not.
-func (o *logged) up(e Event) {
-	o.mu.Lock()
-	since, told := o.down[e.Node]
-	delete(o.down, e.Node)
-	o.mu.Unlock()
-	if told {
-		e.Wait = time.Since(since)
-		o.warns.Add(e.topic(), e, "")
-	}
-}
-
-// alarms reports whether an event is one for the level warn. What Close ended was meant to end.
-func (e Event) alarms() bool {
+// rank says which events are for the level warn. What Close ended was meant to end.
+func (e *Event) rank() eventlog.Rank {
+	loud := false
 	switch e.Kind {
+	case EventNodeDown:
+		return eventlog.Down
+	case EventNodeUp:
+		return eventlog.Up
+	case EventNodeImpaired:
+		loud = true
 	case EventLost:
-		return !errors.Is(e.Cause, ErrClosed)
+		loud = !errors.Is(e.Cause, ErrClosed)
 	case EventWaiting:
-		return e.Cause != nil
+		loud = e.Cause != nil
 	case EventAbandoned, EventReleased, EventRenewalFailed:
-		return refusal(e.Cause) != nil
+		loud = refusal(e.Cause) != nil
 	}
-	return e.Kind == EventNodeDown || e.Kind == EventNodeImpaired
+	if loud {
+		return eventlog.Alarm
+	}
+	return eventlog.Quiet
+}
+
+// alarms are what lines at warn begin with.
+var alarms = [len(eventNames)]string{
+	EventLost:          "a lock was lost",
+	EventNodeDown:      "Redis does not answer",
+	EventNodeUp:        "Redis answers again",
+	EventWaiting:       "Lock waits for Redis itself",
+	EventNodeImpaired:  "Redis works worse than it should",
+	EventAbandoned:     "Redis refuses a lock",
+	EventReleased:      "Redis refuses to unlock",
+	EventRenewalFailed: "Redis refuses a renewal",
 }
 
 // refusal is what Redis answered that no retry heals, nil where err is nothing of that kind.
@@ -147,92 +124,11 @@ func refusal(err error) error {
 	return nil
 }
 
-// topic is what lines at warn are counted by.
-func (e Event) topic() throttle.Key {
-	return throttle.Key{Kind: int(e.Kind), Node: e.Node, Cause: root(cmp.Or(refusal(e.Cause), e.Cause))}
-}
-
-// root is the text of what is at the bottom of an error: that does not name the lock. Of an answer of
-// Redis's it is the code: what follows may tell how much time is left.
-func root(err error) string {
-	for err != nil {
-		var next error
-		switch err := err.(type) {
-		case interface{ Unwrap() error }:
-			next = err.Unwrap()
-		case interface{ Unwrap() []error }:
-			if all := err.Unwrap(); len(all) > 0 {
-				next = all[0]
-			}
-		}
-		if next == nil {
-			return cmp.Or(wire.ReplyCode(err.Error()), err.Error())
-		}
-		err = next
-	}
-	return ""
-}
-
-// warnings are what lines at warn begin with.
-var warnings = map[EventKind]string{
-	EventLost:     "relock: a lock was lost",
-	EventNodeDown: "relock: Redis does not answer",
-	EventNodeUp:   "relock: Redis answers again",
-	EventWaiting:  "relock: Lock waits for Redis itself",
-
-	EventNodeImpaired: "relock: Redis works worse than it should",
-
-	EventAbandoned:     "relock: Redis refuses a lock",
-	EventReleased:      "relock: Redis refuses to unlock",
-	EventRenewalFailed: "relock: Redis refuses a renewal",
-}
-
-// warn writes one line for some events of the same topic: e is the last of them, events is how many
-// there were, and locks are the names of their locks.
-func (o *logged) warn(e Event, events int, locks []string) {
-	attrs := e.attrs()
-	if events > 1 || locks != nil {
-		attrs = append(attrs, slog.Int("since the line before", events))
-	}
-	if len(locks) > 0 {
-		attrs = append(attrs, slog.String("locks", strings.Join(locks, " ")))
-	}
-	o.log.LogAttrs(context.Background(), slog.LevelWarn, warnings[e.Kind], attrs...)
-}
-
 // close writes what has not been written.
 func (o *logged) close() {
 	if o != nil {
-		o.warns.Close()
+		o.Close()
 	}
-}
-
-// attrs are what a line says of an event.
-func (e Event) attrs() []slog.Attr {
-	attrs := make([]slog.Attr, 0, 8)
-	if e.Lock != "" {
-		attrs = append(attrs, slog.String("lock", e.Lock), slog.String("sort", e.Sort))
-	}
-	if e.Node > 0 {
-		attrs = append(attrs, slog.Int("node", e.Node))
-	}
-	if e.How > 0 {
-		attrs = append(attrs, slog.String("how", e.How.String()), slog.Int64("token", e.Token))
-	}
-	if d := cmp.Or(e.Wait, e.Hold); d > 0 {
-		name := "held"
-		switch {
-		case e.Kind == EventNodeUp:
-			name = "after"
-		case e.Wait > 0:
-			name = "waited"
-		}
-		attrs = append(attrs, slog.Duration(name, d.Round(time.Microsecond)))
-	}
-	if e.Cause != nil {
-		attrs = append(attrs, slog.Any("cause", e.Cause))
-	}
-	return attrs
 }
 
 // observers tells several.

@@ -84,25 +84,6 @@ func TestALineForEachCauseAndTenSeconds(t *testing.T) {
 	})
 }
 
-func TestANodeThatGoesAndComes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log, p := logAt(slog.LevelInfo)
-		o := newLogged(log)
-		o.Observe(Event{Kind: EventNodeDown, Node: 3, Cause: io.EOF})
-		pass(8 * time.Second)
-		o.Observe(Event{Kind: EventNodeUp, Node: 3})
-		require.Len(t, p.with("level=WARN"), 2)
-		require.Contains(t, p.with("answers again")[0], "node=3 after=8s")
-		for range 100 { // it flaps
-			o.Observe(Event{Kind: EventNodeDown, Node: 3, Cause: io.EOF})
-			o.Observe(Event{Kind: EventNodeUp, Node: 3})
-		}
-		require.Len(t, p.with("level=WARN"), 2)
-		pass(5 * throttle.Every)
-		require.Len(t, p.with("level=WARN"), 4)
-	})
-}
-
 // Who waited for Redis is told of before the line that says that it answers again, be the lines held back.
 func TestWaitsAreToldBeforeTheNodeIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -194,23 +175,6 @@ func TestRefusedRenewalsAreLogged(t *testing.T) {
 		_ = l.Unlock(t.Context())
 		require.NotEmpty(t, p.with("Redis refuses to unlock"))
 	}, WithLogger(log), WithLease(6*time.Second))
-}
-
-func TestDebugIsNoFlood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log, p := logAt(slog.LevelDebug)
-		o := newLogged(log)
-		for range 10_000 {
-			o.Observe(Event{Kind: EventAcquired, Lock: "k"})
-		}
-		o.Observe(Event{Kind: EventReleased, Lock: "k"})
-		require.Len(t, p.with("relock: acquired"), throttle.MaxLines)
-		require.Len(t, p.with("relock: released"), 1)
-		pass(throttle.Every)
-		o.Observe(Event{Kind: EventAcquired, Lock: "k"})
-		require.Contains(t, p.with("relock: acquired")[throttle.MaxLines], "skipped=9900")
-		o.close()
-	})
 }
 
 func TestLoggerAndObserverAreBothTold(t *testing.T) {

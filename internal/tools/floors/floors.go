@@ -27,8 +27,8 @@ var drivers = map[string]string{
 // Order is the floors' directories from the ground up.
 var Order = slices.Concat(
 	[]string{"internal/clock", "internal/crew", "internal/tenure", "internal/gate", "internal/driver"}, driverDirs(),
-	[]string{"internal/throttle", "internal/opening", "internal/link", "lua", "internal/wire", "internal/hub", "internal/node",
-		"internal/claim", "internal/presence", "internal/quorum", Root},
+	[]string{"internal/throttle", "internal/opening", "internal/link", "lua", "internal/wire", "internal/eventlog",
+		"internal/hub", "internal/node", "internal/claim", "internal/presence", "internal/quorum", Root},
 )
 
 // helpers serve tests, tools and programs. No floor may import them or what lies below them.
@@ -46,7 +46,8 @@ var importers = map[string][]string{
 	"internal/gate":     {Root},
 	"internal/opening":  {Root},
 	"internal/presence": {Root},
-	"internal/throttle": {Root},
+	"internal/eventlog": {Root},
+	"internal/throttle": {"internal/eventlog"},
 	"internal/tenure":   {Root},
 }
 
