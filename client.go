@@ -128,19 +128,6 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 	return lk
 }
 
-// known is what a name stands for, kept for callers that make a Mutex each time they lock. It never
-// changes. As the key of a context's value it finds the innermost lease of the lock.
-type known struct {
-	k     *core // of the client
-	names *wire.Names
-	tally *tally
-}
-
-// same reports whether both are one lock's: a name that was forgotten is made anew.
-func (n *known) same(other *known) bool {
-	return n == other || n.k == other.k && n.names.Kind == other.names.Kind && n.names.Lock == other.names.Lock
-}
-
 // keeperOf is nil for a Client that New did not make.
 func (c *Client) keeperOf() *core {
 	if c == nil {

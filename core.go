@@ -49,6 +49,19 @@ func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
 	return is, nil
 }
 
+// known is what a name stands for, kept for callers that make a Mutex each time they lock. It never
+// changes. As the key of a context's value it finds the innermost lease of the lock.
+type known struct {
+	k     *core // of the client
+	names *wire.Names
+	tally *tally
+}
+
+// same reports whether both are one lock's: a name that was forgotten is made anew.
+func (n *known) same(other *known) bool {
+	return n == other || n.k == other.k && n.names.Kind == other.names.Kind && n.names.Lock == other.names.Lock
+}
+
 // entry is a new one. Sharers of an owner do not pass the lock on in memory.
 func (k *core) entry(names *wire.Names, owner string, cfg *config) wire.Entry {
 	e := wire.Entry{
@@ -127,5 +140,12 @@ func (k *core) settle() {
 		case <-t.C:
 			return
 		}
+	}
+}
+
+// tell tells of what becomes of an entry's hold, unless that is nothing.
+func (k *core) tell(e *wire.Entry, kind EventKind, cause error) {
+	if o := k.cfg.observer; o != nil && kind != 0 {
+		o.Observe(Event{Kind: kind, Lock: e.Names.Name, Sort: e.Names.Kind.Name, Cause: cause})
 	}
 }

@@ -86,35 +86,3 @@ func (c *config) block() int {
 	}
 	return c.passes
 }
-
-// closedNotice is for callers that ask when it is known already.
-var closedNotice = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
-// Wanted returns a channel that is closed once another process of relock's waits for the lock, or has
-// tried to take it: a leader or a long batch may then give way by itself, by Unlock. It is a hint. A
-// lost message is repeated with the waiter's polls, at first a twelfth and a sixth of its lease apart,
-// then a third. The channel is closed for all later leases too that the same grant of Redis's is
-// passed on to. It is not closed
-//
-//   - for goroutines of this process that wait behind the lease, but those at the other side of an RWMutex,
-//   - for Redisson's waiters,
-//   - for leases under WithOwner.
-func (l *Lease) Wanted() <-chan struct{} {
-	if l.zero() {
-		return nil
-	}
-	h := l.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.rest.IsWanted():
-		return closedNotice
-	case h.notice == nil:
-		h.notice = make(chan struct{})
-	}
-	return h.notice
-}

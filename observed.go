@@ -258,14 +258,6 @@ func (l *Lease) unlockedWith(err error) {
 		l.ended(EventLost, err)
 	}
 }
-
-// tell tells of what becomes of an entry's hold, unless that is nothing.
-func (k *core) tell(e *wire.Entry, kind EventKind, cause error) {
-	if o := k.cfg.observer; o != nil && kind != 0 {
-		o.Observe(Event{Kind: kind, Lock: e.Names.Name, Sort: e.Names.Kind.Name, Cause: cause})
-	}
-}
-
 // impaired tells why a Redis works worse than it should, the node of that index.
 func (c *config) impaired(index int, cause error) {
 	if o := c.observer; o != nil {

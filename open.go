@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/wire"
 )
 
 // Holds that are shared. A reader of a read-write lock that is granted the lock opens the readers'
@@ -51,43 +50,6 @@ func (h *hold) shut() {
 func (h *hold) joinable(now clock.Stamp) bool {
 	return h.open.stays && h.fate.live() && h.rest.May(h.cfg.shares(), now) &&
 		h.term.Left(now) > h.entry.Lease/3 && !h.term.Doubted() && !h.k.isClosed()
-}
-
-// join makes a lease of the hold that b is for, unless the caller has given up. Neither a lease nor an
-// error is returned where the hold is shared no more: the gate is shut then.
-func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
-	h, now := b.hold, clock.Now()
-	if wctx.Err() != nil {
-		if b.let {
-			lk.k.behind(lk.tally, func() { h.decline(context.WithoutCancel(ctx)) })
-		}
-		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
-	}
-	l := new(Lease)
-	l.begin(ctx, lk, h, HowLocal)
-	h.mu.Lock()
-	if b.let {
-		h.open.awaited--
-	}
-	switch {
-	case h.fate.live() && (b.let || h.joinable(now)) && !h.term.Deadline(now).Reached(now):
-		if h.rest.Idle {
-			h.pickUp()
-			l.how = HowCached
-		}
-		h.cfg = lk.cfg // whether it lingers is the latest one's option, as of a lock that passes on
-		l.share.token, l.share.since = h.nextToken(), now.Mono()
-		h.shares.add(&l.share)
-		h.mu.Unlock()
-		return l, nil
-	case h.rest.Idle:
-		h.mu.Unlock()
-		h.giveBack()
-	default:
-		h.shut()
-		h.mu.Unlock()
-	}
-	return nil, nil
 }
 
 // joinInside makes s a share of the hold inside outer. No command is needed, and a writer that waits

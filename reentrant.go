@@ -265,6 +265,43 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 	return lk.contend(ctx, wctx, b.next, true, seen)
 }
 
+// join makes a lease of the hold that b is for, unless the caller has given up. Neither a lease nor an
+// error is returned where the hold is shared no more: the gate is shut then.
+func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
+	h, now := b.hold, clock.Now()
+	if wctx.Err() != nil {
+		if b.let {
+			lk.k.behind(lk.tally, func() { h.decline(context.WithoutCancel(ctx)) })
+		}
+		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
+	}
+	l := new(Lease)
+	l.begin(ctx, lk, h, HowLocal)
+	h.mu.Lock()
+	if b.let {
+		h.open.awaited--
+	}
+	switch {
+	case h.fate.live() && (b.let || h.joinable(now)) && !h.term.Deadline(now).Reached(now):
+		if h.rest.Idle {
+			h.pickUp()
+			l.how = HowCached
+		}
+		h.cfg = lk.cfg // whether it lingers is the latest one's option, as of a lock that passes on
+		l.share.token, l.share.since = h.nextToken(), now.Mono()
+		h.shares.add(&l.share)
+		h.mu.Unlock()
+		return l, nil
+	case h.rest.Idle:
+		h.mu.Unlock()
+		h.giveBack()
+	default:
+		h.shut()
+		h.mu.Unlock()
+	}
+	return nil, nil
+}
+
 // joins reports whether the lock goes through its gate: all that may be shared or passed on do. A
 // shared hold has one end, so a lease that has one of its own is no part of it.
 func (lk *lock) joins() bool {

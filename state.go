@@ -61,18 +61,6 @@ func (s State) String() string {
 	return text
 }
 
-// Holder is what a client with WithClientName says of itself. The zero Holder says nothing.
-type Holder struct {
-	Name    string    `json:"name"`
-	Host    string    `json:"host,omitempty"`
-	PID     int       `json:"pid,omitempty"`
-	Started time.Time `json:"started,omitzero"`  // when the client was made, by its own clock, in milliseconds
-	Version string    `json:"version,omitempty"` // of the library
-}
-
-// String is as in "billing on pod-7f9c (pid 12)", and "" for the zero Holder.
-func (h Holder) String() string { return wire.Card(h).String() }
-
 // stateJSON is State as JSON has it.
 type stateJSON struct {
 	Held        bool   `json:"held"`
