@@ -76,9 +76,9 @@ func (k *core) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate
 	return h
 }
 
-// start gives out s as the hold's only share, with its next token, from now on and by cfg. It fails
+// start gives out the hold's only share, to b, with its next token, from now on and by cfg. It fails
 // when the hold was lost on its way here.
-func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
+func (h *hold) start(b bearer, cfg *config, now clock.Stamp) error {
 	h.mu.Lock()
 	if !h.fate.live() {
 		defer h.mu.Unlock()
@@ -86,8 +86,7 @@ func (h *hold) start(s *share, cfg *config, now clock.Stamp) error {
 	}
 	h.cfg = cfg
 	h.term.Begin(&cfg.rules, now)
-	s.token, s.since = h.nextToken(), now.Mono()
-	h.shares.add(s)
+	h.shares.add(b, h.nextToken(), now)
 	due := h.next(now)
 	sooner := h.lookAt.IsZero() || due.at.Until(now) < h.lookAt.Until(now)
 	if sooner {
@@ -117,18 +116,18 @@ func (h *hold) nextToken() int64 {
 }
 
 // share is what one caller has of a hold: a mutex's lease. The hold knows no leases, so that other
-// kinds of locks can give out something else. The hold's mutex guards it, but for token
-// and of, which never change once it was given out.
+// kinds of locks can give out something else. The hold's mutex guards it, but for token, which never
+// changes once it was given out.
 type share struct {
 	token int64
-	over  bool          // given back
-	at    int           // its place in the roster
 	since time.Duration // it began, on the monotonic clock; once it is over, how long it was
-	of    bearer
+	at    int32         // its place in the roster
+	over  bool          // given back
 }
 
-// bearer is what a share is of. It hears what becomes of it.
+// bearer has a share of a hold. It hears what becomes of it.
 type bearer interface {
+	shared() *share
 	// end tells the bearer that the share can no longer be trusted, and why. It acts once. The caller
 	// does not hold the hold's mutex.
 	end(cause error)
@@ -139,26 +138,28 @@ type bearer interface {
 
 // roster is the shares that are given out and not yet given back.
 type roster struct {
-	all  []*share
-	room [1]*share // the backing array of all, as long as no caller re-enters
+	all  []bearer
+	room [1]bearer // the backing array of all, as long as no caller re-enters
 }
 
-func (r *roster) add(s *share) {
-	s.at = len(r.all)
-	r.all = append(r.all, s)
+// add gives b a share from now on.
+func (r *roster) add(b bearer, token int64, now clock.Stamp) {
+	*b.shared() = share{token: token, since: now.Mono(), at: int32(len(r.all))}
+	r.all = append(r.all, b)
 }
 
-// remove takes s off. It returns false where s is not there. The last one takes its place: of
+// remove ends b's share. It returns false where b has none. The last one takes its place: of
 // thousands of readers none is searched for.
-func (r *roster) remove(s *share) bool {
-	last := len(r.all) - 1
-	if s.at > last || r.all[s.at] != s {
+func (r *roster) remove(b bearer, now clock.Stamp) bool {
+	s, last := b.shared(), int32(len(r.all)-1)
+	if s.at > last || r.all[s.at] != b {
 		return false
 	}
 	r.all[s.at] = r.all[last]
-	r.all[s.at].at = s.at
+	r.all[s.at].shared().at = s.at
 	r.all[last] = nil
 	r.all = r.all[:last]
+	s.over, s.since = true, now.Mono()-s.since
 	return true
 }
 
@@ -264,38 +265,38 @@ func (o *ops) leave() {
 	o.line = slices.Delete(o.line, 0, 1)
 }
 
-// drop takes a share back: the count falls, the hold passes on, or the lock is released. The
+// drop takes b's share back: the count falls, the hold passes on, or the lock is released. The
 // caller's cancellation is left out: a lock is given back whatever becomes of its caller, within a
 // time of its own. Trust in the share ends before Redis is told, so no caller ever believes in what
 // it gave back.
-func (h *hold) drop(ctx context.Context, s *share) error {
+func (h *hold) drop(ctx context.Context, b bearer) error {
 	if ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if h.isOpen() {
-		return h.part(ctx, s)
+		return h.part(ctx, b)
 	}
 	if !h.ops.tryLock(&h.mu) {
-		if h.gaveBack(s) {
+		if h.gaveBack(b.shared()) {
 			return ErrNotHeld // at once: ops may be busy for a stranger
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, unlockTimeout(h.entry)) // for the wait and what follows
 		defer cancel()
 		if h.ops.lock(ctx, &h.mu) != nil {
-			return h.cut(s)
+			return h.cut(b)
 		}
 	}
 	// One reading of the clock decides both whether the share was still good, and what is passed on.
 	// With two, a lease could end between them and its Unlock succeed.
 	now := clock.Now()
 	h.expireBy(now)
-	count, lease, err := h.take(s, now)
+	count, lease, err := h.take(b, now)
 	if err != nil {
 		h.ops.unlock(&h.mu)
 		return err
 	}
-	s.of.end(ErrNotHeld)
+	b.end(ErrNotHeld)
 	if count == 0 {
 		h.ops.unlock(&h.mu)
 		return h.finish(ctx, now)
@@ -304,31 +305,30 @@ func (h *hold) drop(ctx context.Context, s *share) error {
 	return h.leave(ctx, count, lease)
 }
 
-// take removes s from the shares: from then on its caller holds nothing, whatever becomes of the
+// take removes b from the shares: from then on its caller holds nothing, whatever becomes of the
 // commands that follow. It returns how many shares are left, and the lease to renew for them.
-func (h *hold) take(s *share, now clock.Stamp) (count int, lease time.Duration, err error) {
+func (h *hold) take(b bearer, now clock.Stamp) (count int, lease time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.fate.live() || !h.shares.remove(s) {
-		return 0, 0, h.fate.whyGone(s)
+	if !h.fate.live() || !h.shares.remove(b, now) {
+		return 0, 0, h.fate.whyGone(b.shared())
 	}
-	s.over, s.since = true, now.Mono()-s.since
 	if len(h.shares.all) == 0 {
 		h.term.Vacate()
 	}
 	return len(h.shares.all), h.term.RenewFor(now), nil
 }
 
-// cut takes a share back without ops, which another call has had for as long as an Unlock may take,
+// cut takes b's share back without ops, which another call has had for as long as an Unlock may take,
 // since Redis does not answer. Renewals mend the count; the last share leaves the lock to the sweeper.
-func (h *hold) cut(s *share) error {
+func (h *hold) cut(b bearer) error {
 	now := clock.Now()
 	h.expireBy(now)
-	count, _, err := h.take(s, now)
+	count, _, err := h.take(b, now)
 	if err != nil {
 		return err
 	}
-	defer s.of.end(ErrNotHeld)
+	defer b.end(ErrNotHeld)
 	h.mu.Lock()
 	if !h.fate.live() {
 		defer h.mu.Unlock()
@@ -365,12 +365,12 @@ func (h *hold) lose(cause error) {
 
 // forfeit marks a live hold as lost. It returns the shares that were out, and whether the hold was at
 // the gate, which the caller has to tell lost. The caller holds h.mu.
-func (h *hold) forfeit(cause error) (shares []*share, atGate bool) {
+func (h *hold) forfeit(cause error) (shares []bearer, atGate bool) {
 	shares, atGate = h.shares.all, h.atGate
 	h.fate = fate{state: holdLost, cause: cause}
 	h.shares.all, h.atGate = nil, false
-	for _, s := range shares {
-		s.of.losing()
+	for _, b := range shares {
+		b.losing()
 	}
 	if h.rest.Idle {
 		h.withdraw()
@@ -380,9 +380,9 @@ func (h *hold) forfeit(cause error) (shares []*share, atGate bool) {
 }
 
 // lost ends what a hold had that was forfeited.
-func (h *hold) lost(cause error, shares []*share, atGate bool) {
-	for _, s := range shares {
-		s.of.lost(cause)
+func (h *hold) lost(cause error, shares []bearer, atGate bool) {
+	for _, b := range shares {
+		b.lost(cause)
 	}
 	h.k.watchdog.remove(h)
 	// A hold that Close ends may still guard the work of its callers, which Close cannot stop. To free

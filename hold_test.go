@@ -135,7 +135,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 	}
 	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
 		l, now := begun(c), clock.Now()
-		_, _, err := l.h.take(&l.share, now)
+		_, _, err := l.h.take(l, now)
 		require.NoError(t, err)
 		late := now.Add(time.Minute)
 		l.h.term.Until = late.Add(time.Minute) // it was renewed
@@ -159,7 +159,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 			all.Go(func() { l.h.expireBy(late) })
 			all.Go(func() {
 				runtime.Gosched()
-				_, _, _ = l.h.take(&l.share, now)
+				_, _, _ = l.h.take(l, now)
 			})
 			all.Wait()
 			if l.unlocked() {

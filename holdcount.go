@@ -9,12 +9,12 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// reenter adds s to the hold, inside outer, after Redis counts it. It repeats while the failure may
+// reenter gives b a share of the hold inside outer once Redis counts it. It repeats while the failure may
 // pass.
-func (h *hold) reenter(ctx context.Context, s, outer *share) error {
+func (h *hold) reenter(ctx context.Context, b bearer, outer *share) error {
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
 	for {
-		err := h.reenterOnce(ctx, s, outer)
+		err := h.reenterOnce(ctx, b, outer)
 		if !wire.FromRedis(err) || !wire.Transient(err) {
 			return err
 		}
@@ -28,9 +28,9 @@ func (h *hold) reenter(ctx context.Context, s, outer *share) error {
 // the hold on, and what was entered would be a stranger's. Redis is told first and the share is given
 // out after that, so that Redis never counts fewer shares than there are: to other clients of a
 // shared owner, and to Redisson, the count is what keeps the lock.
-func (h *hold) reenterOnce(ctx context.Context, s, outer *share) error {
+func (h *hold) reenterOnce(ctx context.Context, b bearer, outer *share) error {
 	if h.isOpen() {
-		return h.joinInside(s, outer)
+		return h.joinInside(b, outer)
 	}
 	if err := h.ops.lock(ctx, &h.mu); err != nil {
 		// No other owner can have what is re-entered: Redis has not answered what was asked before.
@@ -54,8 +54,7 @@ func (h *hold) reenterOnce(ctx context.Context, s, outer *share) error {
 		defer h.mu.Unlock()
 		return h.fate.whyNoEntry(outer)
 	}
-	h.shares.add(s)
-	s.token, s.since = outer.token, began.Mono()
+	h.shares.add(b, outer.token, began)
 	if len(h.shares.all) != count { // an Unlock did not wait for ops: what was written is one too many
 		h.countMissed(clock.Now())
 	}
@@ -65,10 +64,10 @@ func (h *hold) reenterOnce(ctx context.Context, s, outer *share) error {
 
 // tryReenter is reenter for a caller that does not wait: what it asks for takes a command timeout at
 // most, others before it included.
-func (h *hold) tryReenter(ctx context.Context, s, outer *share) error {
+func (h *hold) tryReenter(ctx context.Context, b bearer, outer *share) error {
 	soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
 	defer cancel()
-	return h.reenterOnce(soon, s, outer)
+	return h.reenterOnce(soon, b, outer)
 }
 
 // notReentered is the error of a caller that gave up, by cause, before Redis had counted it.

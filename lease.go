@@ -19,10 +19,11 @@ type Lease struct {
 	of     *lock
 	h      *hold
 	share  share
-	ctx    leaseCtx
+	parent context.Context         // that was given to Lock
+	made   atomic.Pointer[madeCtx] // nil while no caller asked for the context and the lease has not ended
+	told   atomic.Uint32           // what an observer knows of it
 	how    How
-	told   atomic.Uint32 // what an observer knows of it
-	number uint64        // for observers
+	number uint64 // for observers
 }
 
 // firstLease is a hold with the lease that it is made for: both in one piece of memory.
@@ -35,7 +36,7 @@ type firstLease struct {
 // the hold was lost on its way here.
 func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock.Stamp) (*Lease, error) {
 	l.begin(ctx, lk, h, how)
-	if err := h.start(&l.share, lk.cfg, now); err != nil {
+	if err := h.start(l, lk.cfg, now); err != nil {
 		l.end(ErrLost)
 		return nil, err
 	}
@@ -59,18 +60,19 @@ func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atG
 
 // begin makes l a lease of h, whose context derives from ctx.
 func (l *Lease) begin(ctx context.Context, of *lock, h *hold, how How) {
-	l.of, l.h, l.how, l.share.of = of, h, how, l
-	l.ctx.Context, l.ctx.lease = ctx, l
+	l.of, l.h, l.how, l.parent = of, h, how, ctx
 }
 
 // A lease is the bearer of its share: its context ends with that, and an observer is told.
 
-func (l *Lease) end(cause error) { l.ctx.end(cause) }
+func (l *Lease) shared() *share { return &l.share }
+
+func (l *Lease) end(cause error) { l.ctx().end(cause) }
 
 func (l *Lease) losing() { l.told.CompareAndSwap(toldNothing, owedLost) }
 
 func (l *Lease) lost(cause error) {
-	l.ctx.end(cause)
+	l.ctx().end(cause)
 	if l.told.Load() != owedLost {
 		l.ended(EventLost, cause)
 	}
@@ -81,11 +83,14 @@ func (l *Lease) lost(cause error) {
 //
 // Most leases end, and no goroutine has waited for that. So the standard library's context, which
 // wakes the waiters and ends what is derived from it, is made only once a caller asks for it.
-type leaseCtx struct {
-	context.Context // that was given to Lock
-	lease           *Lease
-	made            atomic.Pointer[madeCtx] // nil while no caller asked and the lease has not ended
-}
+type leaseCtx Lease
+
+func (l *Lease) ctx() *leaseCtx { return (*leaseCtx)(l) }
+
+func (c *leaseCtx) lease() *Lease { return (*Lease)(c) }
+
+// Deadline is the caller's: a lease may be renewed beyond any of its own.
+func (c *leaseCtx) Deadline() (time.Time, bool) { return c.parent.Deadline() }
 
 // madeCtx is a lease's context as the standard library knows it, or how one ended that was not
 // made by then. It never changes.
@@ -107,16 +112,16 @@ type leaseKey struct{}
 func (c *leaseCtx) Value(key any) any {
 	switch key := key.(type) {
 	case *known:
-		if key.same(c.lease.of.known) && !c.lease.unlocked() {
-			return c.lease
+		if key.same(c.of.known) && !c.lease().unlocked() {
+			return c.lease()
 		}
 	case leaseKey:
-		return c.Value(c.lease.of.known)
+		return c.Value(c.of.known)
 	case ownerKey:
 	default:
 		return c.whole().Value(key)
 	}
-	return c.Context.Value(key)
+	return c.parent.Value(key)
 }
 
 // whole makes the context unless it was made before. It takes no mutex: what the caller's context is
@@ -129,9 +134,9 @@ func (c *leaseCtx) whole() context.Context {
 		}
 		var is madeCtx
 		if was == nil {
-			is.ctx, is.cancel = context.WithCancelCause(c.Context)
+			is.ctx, is.cancel = context.WithCancelCause(c.parent)
 		} else { // it had ended before whatever became of the caller's context since
-			is.ctx, is.cancel = context.WithCancelCause(context.WithoutCancel(c.Context))
+			is.ctx, is.cancel = context.WithCancelCause(context.WithoutCancel(c.parent))
 			is.cancel(was.cause)
 		}
 		if c.made.CompareAndSwap(was, &is) {
@@ -156,7 +161,7 @@ func (c *leaseCtx) end(cause error) {
 			return
 		case was != nil:
 			return
-		case c.Context.Err() != nil:
+		case c.parent.Err() != nil:
 			// With the caller's it has ended already. Made, it remembers that: to ask the caller's again
 			// is to ask every lease that this one is nested in, each of them twice.
 			c.whole()
@@ -170,7 +175,7 @@ func (c *leaseCtx) end(cause error) {
 // settle ends the context if the hold is gone: a goroutine that loses a hold marks it first, ends
 // its contexts after, and may be stopped in between.
 func (c *leaseCtx) settle() {
-	h := c.lease.h
+	h := c.h
 	h.expire()
 	h.mu.Lock()
 	lost, cause := h.fate.state == holdLost, h.fate.cause
@@ -188,7 +193,7 @@ func (c *leaseCtx) Done() <-chan struct{} {
 func (c *leaseCtx) Err() error {
 	c.settle()
 	switch made := c.made.Load(); {
-	case made == nil && c.Context.Err() == nil:
+	case made == nil && c.parent.Err() == nil:
 		return nil
 	case made != nil && made.ctx == nil:
 		return context.Canceled
@@ -205,7 +210,7 @@ func (l *Lease) Context() context.Context {
 	if l.zero() {
 		return neverHeld
 	}
-	return &l.ctx
+	return l.ctx()
 }
 
 // FromContext returns the lease that ctx carries: ctx is a lease's context, the one that Do gave to
@@ -302,7 +307,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	}
 	l.h.tally.calls.Add(1)
 	defer l.h.k.end(l.h.tally)
-	err := outward(l.h.drop(ctx, &l.share))
+	err := outward(l.h.drop(ctx, l))
 	l.unlockedWith(err)
 	return err
 }
@@ -446,7 +451,7 @@ func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
 			// The caller is told why it does not get the lock, not how it was given back.
 			lk.k.behind(lk.tally, func() {
-				if l.h.drop(ctx, &l.share) == ErrClosed {
+				if l.h.drop(ctx, l) == ErrClosed {
 					l.h.claim.Abandon() // Close took it for a lock that a caller has
 				}
 			})

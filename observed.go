@@ -231,7 +231,7 @@ func (l *Lease) ended(kind EventKind, cause error) {
 		return
 	}
 	e := l.of.event(kind)
-	e.Context, e.Lease = l.ctx.Context, l.number
+	e.Context, e.Lease = l.parent, l.number
 	e.How, e.Token, e.Hold, e.Cause = l.how, l.share.token, l.held(), outward(cause)
 	o.Observe(e)
 }
@@ -258,6 +258,7 @@ func (l *Lease) unlockedWith(err error) {
 		l.ended(EventLost, err)
 	}
 }
+
 // impaired tells why a Redis works worse than it should, the node of that index.
 func (c *config) impaired(index int, cause error) {
 	if o := c.observer; o != nil {

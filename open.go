@@ -52,32 +52,30 @@ func (h *hold) joinable(now clock.Stamp) bool {
 		h.term.Left(now) > h.entry.Lease/3 && !h.term.Doubted() && !h.k.isClosed()
 }
 
-// joinInside makes s a share of the hold inside outer. No command is needed, and a writer that waits
+// joinInside gives b a share of the hold inside outer. No command is needed, and a writer that waits
 // is no obstacle: what is held already keeps it out.
-func (h *hold) joinInside(s, outer *share) error {
+func (h *hold) joinInside(b bearer, outer *share) error {
 	h.expire()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if outer.over || !h.fate.live() {
 		return h.fate.whyNoEntry(outer)
 	}
-	s.token, s.since = outer.token, clock.Now().Mono()
-	h.shares.add(s)
+	h.shares.add(b, outer.token, clock.Now())
 	return nil
 }
 
-// part takes s back. The last one ends the hold, or leaves it idle.
-func (h *hold) part(ctx context.Context, s *share) error {
+// part takes b's share back. The last one ends the hold, or leaves it idle.
+func (h *hold) part(ctx context.Context, b bearer) error {
 	now := clock.Now()
 	h.expireBy(now)
 	h.mu.Lock()
-	if !h.fate.live() || !h.shares.remove(s) {
+	if !h.fate.live() || !h.shares.remove(b, now) {
 		defer h.mu.Unlock()
-		return h.fate.whyGone(s)
+		return h.fate.whyGone(b.shared())
 	}
-	s.over, s.since = true, now.Mono()-s.since
 	h.mu.Unlock()
-	s.of.end(ErrNotHeld)
+	b.end(ErrNotHeld)
 	return h.endShared(ctx, now)
 }
 

@@ -192,7 +192,7 @@ func (lk *lock) enclosingLost(ctx context.Context) bool {
 }
 
 // entering is how a hold is entered once more, by another share inside outer, while ctx lives.
-type entering func(h *hold, ctx context.Context, s, outer *share) error
+type entering func(h *hold, ctx context.Context, b bearer, outer *share) error
 
 // reenter adds a lease to the hold of the innermost lease that ctx carries, by calling enter. If that
 // lease is unlocked meanwhile, reenter tries the next one outward. It returns false if there is none
@@ -206,7 +206,7 @@ func (lk *lock) reenter(ctx, wctx context.Context, seen *call, enter entering) (
 		seen.begins()
 		l := new(Lease)
 		l.begin(ctx, lk, outer.h, HowReentered)
-		switch err := enter(outer.h, wctx, &l.share, &outer.share); err {
+		switch err := enter(outer.h, wctx, l, &outer.share); err {
 		case nil:
 			return l, true, nil
 		case wire.ErrUnlocked:
@@ -288,8 +288,7 @@ func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 			l.how = HowCached
 		}
 		h.cfg = lk.cfg // whether it lingers is the latest one's option, as of a lock that passes on
-		l.share.token, l.share.since = h.nextToken(), now.Mono()
-		h.shares.add(&l.share)
+		h.shares.add(l, h.nextToken(), now)
 		h.mu.Unlock()
 		return l, nil
 	case h.rest.Idle:

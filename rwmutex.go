@@ -288,13 +288,9 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 		return nil, err
 	}
 	h.mu.Lock()
-	lost := !h.fate.live() || !h.shares.remove(&l.share)
+	lost := !h.fate.live() || !h.shares.remove(l, clock.Now())
 	if lost {
 		err = h.fate.whyGone(&l.share)
-	}
-	now := clock.Now()
-	if !lost {
-		l.share.over, l.share.since = true, now.Mono()-l.share.since
 	}
 	last := !lost && len(h.shares.all) == 0
 	h.mu.Unlock()
@@ -334,7 +330,7 @@ func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	return lk.startFirst(l.ctx.Context, c, g, false, HowReentered)
+	return lk.startFirst(l.parent, c, g, false, HowReentered)
 }
 
 var (
