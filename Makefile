@@ -14,8 +14,9 @@ SIMTIME ?= 60s
 WORKERS ?= -1
 # Of Go's runtime, so that a seed repeats exactly. OVERLAY= goes without: then a failure repeats only mostly.
 OVERLAY ?= $(shell cd internal/sim && go run ./overlay/write -o $(or $(TMPDIR),/tmp)/relock-sim-overlay)
-# Gives the driver over rueidis a New that opens the like of a client over go-redis.
-GOREDIS = $$(go run $(LIBRARY)/contrib/relockgoredis/roottests -o $(or $(TMPDIR),/tmp)/relock-roottests)
+# Give the driver over rueidis a New that opens the like of a client over another library.
+LIKE = $$(go run $(LIBRARY)/internal/tools/twin -o $(or $(TMPDIR),/tmp)/relock-twin-$(1) $(CURDIR)/contrib/relock$(1)/like.go.txt)
+ROOTTESTS = . ./internal/link ./internal/quorum ./internal/wire ./lua
 BASE ?= HEAD
 COUNT ?= 8
 
@@ -39,8 +40,8 @@ prometheus: ## install Prometheus and promtool where they are missing
 test: redis ## run the tests of the library and of the command
 	go test $(PACKAGES)
 
-test-goredis: redis ## the library's tests over go-redis in place of rueidis
-	go test -count=1 $(GOREDIS) . ./internal/link ./internal/quorum ./internal/wire ./lua
+test-goredis test-valkey: test-%: redis ## the library's tests over go-redis, over valkey-go in place of rueidis
+	go test -count=1 $(call LIKE,$*) $(ROOTTESTS)
 
 goredis-oldest: redis ## contrib/relockgoredis with the oldest go-redis that it works with
 	@cd contrib/relockgoredis && dir=$$(mktemp -d) && cp go.mod $$dir/go.mod && cp go.sum $$dir/go.sum && \
@@ -50,7 +51,7 @@ goredis-oldest: redis ## contrib/relockgoredis with the oldest go-redis that it 
 
 cross: ## build for other systems and processors
 	@for on in windows/amd64 darwin/arm64 linux/arm64 linux/386; do echo $$on; \
-		for m in . cmd/relock $(CONTRIB); do (cd $$m && GOOS=$${on%/*} GOARCH=$${on#*/} go build ./...) || exit 1; done; done
+		for m in . cmd/relock $(CONTRIB); do (cd $$m && GOOS=$${on%/*} GOARCH=$${on#*/} go build -o /dev/null ./...) || exit 1; done; done
 
 # What builds a program and runs that shows nothing under the race detector, nor does the model, which has one goroutine.
 BUILT = ^(TestInstall|TestImport|TestImportOfTheTestKit|TestAWalkLeadsThroughTheGate|TestTheDesignShowsTheWalk)$$
@@ -66,14 +67,14 @@ matrix: ## both of these against SERVER=<path of a redis-server or valkey-server
 	$(SERVER) --version
 	RELOCK_REDIS_SERVER=$(abspath $(SERVER)) $(MAKE) test integration
 
-integration-goredis: redis ## integration over go-redis in place of rueidis
-	cd integration && go test $(GOREDIS) -count=1 -timeout 20m ./...
+integration-goredis integration-valkey: integration-%: redis ## integration over one of these
+	cd integration && go test $(call LIKE,$*) -count=1 -timeout 20m ./...
 
 interop: redis java ## share locks with the real Redisson
 	cd interop && go test -count=1 -timeout 10m ./...
 
-interop-goredis: redis java ## the same over go-redis in place of rueidis
-	cd interop && go test $(GOREDIS) -count=1 -timeout 10m ./...
+interop-goredis interop-valkey: interop-%: redis java ## the same over one of these
+	cd interop && go test $(call LIKE,$*) -count=1 -timeout 10m ./...
 
 lint: ## gofmt, go vet (once more for 32 bits) and staticcheck over all modules
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
@@ -123,4 +124,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus test test-goredis goredis-oldest cross race contrib integration integration-goredis interop interop-goredis matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus test test-goredis test-valkey goredis-oldest cross race contrib integration integration-goredis integration-valkey interop interop-goredis interop-valkey matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
