@@ -1,11 +1,11 @@
-// Command roottests makes an overlay by which the tests of package relock, and others that open
-// clients of rueidis by package redistest, run over go-redis. It prints the flags that use it:
+// Command twin makes an overlay by which the tests of package relock, and others that open clients of
+// rueidis by package redistest, run over another client library. It prints the flags that use it:
 //
-//	go test $(go run ./contrib/relockgoredis/roottests -o DIR) .
+//	go test $(go run ./internal/tools/twin -o DIR contrib/relockgoredis/like.go.txt) .
 //
-// The overlay gives the driver over rueidis another New, which opens a client of go-redis for what
-// the client of rueidis was made for. So no test names a client library, and the library's module
-// does not need go-redis.
+// The overlay gives the driver over rueidis another New, which opens the like of the client that it is
+// given. So no test names a client library, and the library's module needs none of the others. The file
+// that is named has like, which makes the like, and may name tests to leave out: "// skip: NAME NAME".
 package main
 
 import (
@@ -16,16 +16,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
 //go:embed twin.go.txt
 var twin string
 
-// skip are tests of rueidis alone: what its own functions know of an error and that its client can be
-// closed, of which package relockgoredis has the like, and that its pool of blocking connections is used
-// up, beside which go-redis has its subscriptions.
-const skip = "^(TestErrorsHoldTheClientsOwn|TestClosedRedisClient|TestMissingConnectionIsLogged)$"
+// left finds the tests that a file leaves out.
+var left = regexp.MustCompile(`(?m)^// skip: (.+)$`)
 
 const (
 	driver  = "internal/driver/overrueidis"
@@ -36,18 +35,26 @@ const (
 func main() {
 	dir := flag.String("o", "", "the `directory` to write to")
 	flag.Parse()
-	if *dir == "" || flag.NArg() > 0 {
+	if *dir == "" || flag.NArg() != 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := write(*dir); err != nil {
+	like, err := os.ReadFile(flag.Arg(0))
+	if err == nil {
+		err = write(*dir, string(like))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	fmt.Println("-overlay="+filepath.Join(*dir, "overlay.json"), "-skip="+skip)
+	fmt.Print("-overlay=", filepath.Join(*dir, "overlay.json"))
+	if skip := left.FindSubmatch(like); skip != nil {
+		fmt.Printf(" -skip=^(%s)$", strings.ReplaceAll(string(skip[1]), " ", "|"))
+	}
+	fmt.Println()
 }
 
-func write(dir string) error {
+func write(dir, like string) error {
 	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/relock-go/relock/"+driver).Output()
 	if err != nil {
 		return fmt.Errorf("go list: %w", err)
@@ -70,6 +77,7 @@ func write(dir string) error {
 	for name, text := range map[string]string{
 		"redis.go": strings.Replace(string(text), madeBy, renamed, 1),
 		"twin.go":  twin,
+		"like.go":  like,
 	} {
 		replace[filepath.Join(at, name)] = filepath.Join(dir, name)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
