@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -268,53 +270,101 @@ func TestReadWriteBelief(t *testing.T) {
 // second: one of relock's for what runs; one whose request to give way no reader hears, and one of Redisson's, which makes none,
 // for that second.
 func TestReadWriteCached(t *testing.T) {
-	const section, kept = 20 * time.Millisecond, time.Second
+	const kept = time.Second
 	server := redistest.Start(t)
 	s := singleSite(server)
 	deaf, dropped := withoutWanted(t, server)
-	// beside returns how long each of n calls of write waited beside the readers, sorted.
-	beside := func(readers site, name string, n int, write func() func()) []time.Duration {
-		for range 8 {
-			p := startGo(t, readers, 10*time.Second)
-			p.Go("r", "reads", name, "16", strconv.FormatInt(section.Microseconds(), 10), "600000")
-			defer p.Kill()
-		}
-		eventually(t, "all read", func() bool { n, _ := strconv.Atoi(server.Do("HLEN", name)); return n >= 8 })
-		waits := make([]time.Duration, n)
-		for i := range waits {
-			time.Sleep(3 * section) // the readers have the lock for themselves again
-			began := time.Now()
-			unlock := write()
-			waits[i] = time.Since(began)
-			unlock()
-		}
-		slices.Sort(waits)
-		t.Logf("%s: %d writers waited %v in the median, %v p99, %v at most, beside sections of %v",
-			name, n, waits[n/2], waits[n*99/100], waits[n-1], section)
-		return waits
-	}
-	ours := func(name string) func() func() {
-		rw := s.locks(t).RWMutex(name)
-		return func() func() {
-			l := lease(t, rw.Lock)
-			return func() { require.NoError(t, l.Unlock(t.Context())) }
-		}
-	}
 	few, many := 5, 100
 	if os.Getenv("RELOCK_LONG") != "" {
 		few, many = 100, 1000
 	}
-	heard := beside(s, "heard", many, ours("heard"))
+	heard := beside(t, server, s, "heard", kept, many, writer(t, s, "heard"))
 	require.Less(t, heard[many/2], kept/2)
-	waits := beside(deaf, "unheard", few, ours("unheard"))
+	waits := beside(t, server, deaf, "unheard", kept, few, writer(t, s, "unheard"))
 	require.NotZero(t, dropped.Load(), "no request to give way was dropped")
 	require.Less(t, waits[few-1], kept+500*time.Millisecond)
 	jvm := startJVM(t, current, s.yaml())
-	waits = beside(s, "redisson", few, func() func() {
+	waits = beside(t, server, s, "redisson", kept, few, func() func() {
 		jvm.Do("w", "lock", "write:redisson", "-1")
 		return func() { jvm.Do("w", "unlock", "write:redisson") }
 	})
 	require.Less(t, waits[few-1], kept+500*time.Millisecond)
+}
+
+// TestReadWriteSaturated measures how long a writer waits beside eight processes that read all the time, and how evenly writers
+// of as many processes come in beside them. Readers that came without a pause and without regard to it would keep it out for ever.
+func TestReadWriteSaturated(t *testing.T) {
+	server := redistest.Start(t)
+	s := singleSite(server)
+	n, lasts := 60, 2*time.Second
+	if os.Getenv("RELOCK_LONG") != "" {
+		n, lasts = 1000, time.Minute
+	}
+	beside(t, server, s, "one", 0, n, writer(t, s, "one"))
+
+	saturate(t, server, s, "all", 0)
+	var answers []<-chan answer
+	for range 8 {
+		p := startGo(t, s, 10*time.Second)
+		answers = append(answers, p.Go("w", "writes", "all", "2", "1000", strconv.FormatInt(lasts.Milliseconds(), 10)))
+	}
+	var counts []int
+	for _, a := range answers {
+		got := await(t, a)
+		require.NoError(t, got.err)
+		for count := range strings.FieldsSeq(got.value) {
+			n, err := strconv.Atoi(count)
+			require.NoError(t, err)
+			require.NotZero(t, n, "a writer never came in")
+			counts = append(counts, n)
+		}
+	}
+	t.Logf("writers came in %v times, worst/best %.2f", counts, float64(slices.Min(counts))/float64(slices.Max(counts)))
+}
+
+// section is how long each of these readers reads.
+const section = 20 * time.Millisecond
+
+// saturate starts eight processes that read all the time, 16 goroutines in each, under a lock that lingers.
+func saturate(t *testing.T, server *redistest.Server, s site, name string, linger time.Duration) (stop func()) {
+	var all []*peer
+	for range 8 {
+		p := startGo(t, s, 10*time.Second)
+		p.Go("r", "reads", name, "16", strconv.FormatInt(section.Microseconds(), 10), strconv.FormatInt(linger.Milliseconds(), 10), "600000")
+		all = append(all, p)
+	}
+	eventually(t, "all read", func() bool { n, _ := strconv.Atoi(server.Do("HLEN", name)); return n >= 8 })
+	return func() {
+		for _, p := range all {
+			p.Kill()
+		}
+	}
+}
+
+// beside returns how long each of n calls of write waited beside such readers, sorted.
+func beside(t *testing.T, server *redistest.Server, s site, name string, linger time.Duration, n int, write func() func()) []time.Duration {
+	defer saturate(t, server, s, name, linger)()
+	waits := make([]time.Duration, n)
+	for i := range waits {
+		time.Sleep(3*section + rand.N(section)) // the readers have the lock for themselves again
+		began := time.Now()
+		unlock := write()
+		waits[i] = time.Since(began)
+		unlock()
+	}
+	slices.Sort(waits)
+	t.Logf("%s: %d writers waited %v in the median, %v p99, %v at most, beside sections of %v",
+		name, n, waits[n/2], waits[n*99/100], waits[n-1], section)
+	return waits
+}
+
+// writer is relock's own, of this process.
+func writer(t *testing.T, s site, name string) func() func() {
+	rw := s.locks(t).RWMutex(name)
+	return func() func() {
+		l := lease(t, rw.Lock)
+		return func() { require.NoError(t, l.Unlock(t.Context())) }
+	}
 }
 
 // wantedMessage is a message that tells a holder's client that its lock is wanted, as Redis sends it in RESP3.

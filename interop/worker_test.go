@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -152,6 +153,8 @@ func (w *worker) run(thread, command string, args []string) (string, error) {
 		return "", err
 	case "reads":
 		return w.reads(ctx, args)
+	case "writes":
+		return w.writes(ctx, args)
 	case "unlock":
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -160,24 +163,39 @@ func (w *worker) run(thread, command string, args []string) (string, error) {
 	return "", fmt.Errorf("no command %s", command)
 }
 
-// reads has goroutines read under a read-write lock that lingers for a second, again and again: name, how many, microseconds of
-// each, milliseconds of all. It returns how often they did.
+// reads has goroutines read under a read-write lock again and again: name, how many, microseconds of each, milliseconds that
+// the lock lingers, milliseconds of all. It returns how often each did.
 func (w *worker) reads(ctx context.Context, args []string) (string, error) {
+	linger, err := strconv.Atoi(args[3])
+	if err != nil {
+		return "", err
+	}
+	rw := w.locks.RWMutex(args[0], relock.WithLinger(time.Duration(linger)*time.Millisecond))
+	return again(ctx, rw.RDo, slices.Delete(args[1:], 2, 3))
+}
+
+// writes is reads for writers, which do not linger.
+func (w *worker) writes(ctx context.Context, args []string) (string, error) {
+	return again(ctx, w.locks.RWMutex(args[0]).Do, args[1:])
+}
+
+// again has goroutines do something again and again: how many, microseconds of each, milliseconds of all. It returns how often
+// each did.
+func again(ctx context.Context, do func(context.Context, func(context.Context) error) error, args []string) (string, error) {
 	var n [3]int
 	for i := range n {
 		var err error
-		if n[i], err = strconv.Atoi(args[1+i]); err != nil {
+		if n[i], err = strconv.Atoi(args[i]); err != nil {
 			return "", err
 		}
 	}
-	rw := w.locks.RWMutex(args[0], relock.WithLinger(time.Second))
 	end := time.Now().Add(time.Duration(n[2]) * time.Millisecond)
 	counts, errs := make([]int, n[0]), make([]error, n[0])
 	var wg sync.WaitGroup
 	for i := range n[0] {
 		wg.Go(func() {
 			for errs[i] == nil && time.Now().Before(end) {
-				errs[i] = rw.RDo(ctx, func(context.Context) error {
+				errs[i] = do(ctx, func(context.Context) error {
 					time.Sleep(time.Duration(n[1]) * time.Microsecond)
 					return nil
 				})
@@ -186,9 +204,5 @@ func (w *worker) reads(ctx context.Context, args []string) (string, error) {
 		})
 	}
 	wg.Wait()
-	sum := 0
-	for _, count := range counts {
-		sum += count
-	}
-	return strconv.Itoa(sum), errors.Join(errs...)
+	return strings.Trim(fmt.Sprint(counts), "[]"), errors.Join(errs...)
 }
