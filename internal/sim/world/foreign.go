@@ -65,7 +65,12 @@ func (j *judge) overtaken(v *jvm, name string, last int64) {
 
 // beside demands that Redisson does not hold what relock was just given.
 func (j *judge) beside(h *Held) {
-	field := j.w.javaHas(h.Name)
+	field := ""
+	if j.w.form.RW {
+		field = j.w.javaKeepsOut(h.Name, h.amount < allOf)
+	} else {
+		field = j.w.javaHas(h.Name)
+	}
 	if field == "" || !h.live() {
 		return
 	}
@@ -80,8 +85,11 @@ func (j *judge) beside(h *Held) {
 
 // javaHas is the field of a thread of Redisson's that a server keeps the lock for, "" for none.
 func (w *World) javaHas(name string) string {
-	if w.plan.JVMs == 0 {
+	switch {
+	case w.plan.JVMs == 0:
 		return ""
+	case w.form.RW:
+		return w.javaKeepsOut(name, false)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -3,6 +3,7 @@ package world
 import (
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -19,6 +20,7 @@ type want struct {
 	lease       time.Duration // given, or the watchdog's
 	watched     bool
 	fenced      bool
+	side        string        // of a read-write lock, "" for a mutex
 	wait        time.Duration // of tryLock, negative for lock()
 }
 
@@ -53,6 +55,11 @@ func (t *thread) round(r *rand.Rand) {
 		o.lease, o.watched = pick(r, plan.Leases), false
 	}
 	o.fenced = r.IntN(5) == 0
+	if t.w.form.RW {
+		if o.side, o.fenced = "read", false; r.IntN(3) == 0 {
+			o.side = "write"
+		}
+	}
 	switch r.IntN(6) {
 	case 0:
 		o.wait = 0
@@ -64,6 +71,16 @@ func (t *thread) round(r *rand.Rand) {
 	}
 	began := time.Now()
 	v.pause(t.w.hold(r))
+	if o.side == "write" && r.IntN(3) == 0 { // it goes on as a reader
+		in := o
+		in.side, in.wait = "read", 0
+		if t.lock(v, r, in) {
+			t.unlock(v, o, began)
+			v.pause(t.w.hold(r))
+			t.unlock(v, in, began)
+			return
+		}
+	}
 	if r.IntN(4) == 0 {
 		o.wait = 0
 		if t.lock(v, r, o) {
@@ -80,7 +97,7 @@ func (t *thread) lock(v *jvm, r *rand.Rand, o want) bool {
 		return false
 	}
 	began := time.Now()
-	got, _, err := v.take(o.name, o.field, o.lease, o.fenced)
+	got, _, err := v.takes(o)
 	if err != nil || !got && o.wait == 0 {
 		return false
 	}
@@ -93,7 +110,7 @@ func (t *thread) lock(v *jvm, r *rand.Rand, o want) bool {
 		done := t.w.judge.threadWaits(o.name)
 		defer done()
 		for {
-			got, ttl, err := v.take(o.name, o.field, o.lease, o.fenced)
+			got, ttl, err := v.takes(o)
 			if err != nil {
 				return false
 			} else if got {
@@ -110,9 +127,9 @@ func (t *thread) lock(v *jvm, r *rand.Rand, o want) bool {
 		}
 	}
 	if o.watched {
-		v.renews(o.name, o.field)
+		v.watches(o)
 	}
-	t.w.note(v.index, o.name, "JAVA HAS", 0, nil)
+	t.w.note(v.index, o.name, strings.TrimSuffix("JAVA HAS "+o.side, " "), 0, nil)
 	return true
 }
 
@@ -127,6 +144,8 @@ func (v *jvm) sleep(e *latchEntry, ttl, wakes time.Duration) bool {
 		defer t.Stop()
 		ends = t.C
 	}
+	v.sleeps(e, 1)
+	defer v.sleeps(e, -1)
 	select {
 	case <-e.permits:
 	case <-ends:
@@ -140,9 +159,9 @@ func (v *jvm) sleep(e *latchEntry, ttl, wakes time.Duration) bool {
 
 func (t *thread) unlock(v *jvm, o want, began time.Time) {
 	if o.watched {
-		v.renews(o.name, "")
+		v.watchesNot(o)
 	}
-	held, err := v.unlock(o.name, o.field, o.lease)
+	held, err := v.gives(o)
 	t.w.note(v.index, o.name, "java unlocked", 0, err)
 	short := !o.watched && time.Since(began) > o.lease*9/10
 	if err == nil && !held && t.w.plan.Class == "none" && !short {

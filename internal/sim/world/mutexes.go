@@ -65,7 +65,7 @@ func (Mutexes) draw(a *Actor, r *rand.Rand) Try {
 	}
 	switch r.IntN(12) {
 	case 0:
-		t.fixes(t.Lease)
+		t.fixes(a.w.plan.fixable(t.Lease))
 		if r.IntN(2) == 0 {
 			t.caps(t.Lease + time.Duration(r.Int64N(int64(t.Lease))))
 		}

@@ -31,7 +31,9 @@ type reign struct{ run, lock string }
 type glimpsed struct {
 	lock, first string // the field relock:first, "" where the lock is not relock's
 	line        []sim.Waiting
-	ids         []string // that hold it, where several may
+	ids         []string      // that hold it, where several may
+	writer      bool          // a writer has it
+	readers     []sim.Waiting // that wait
 }
 
 // grantedAs is where a lock's hash keeps which tokens its grant has: it changes with every grant.
@@ -58,6 +60,10 @@ func (g *glimpse) looks(n *node, c *command) {
 		at.line = n.server.Line(form.queueOf(key), at.line)
 		if form.Shared() {
 			at.ids = idsOn(n, key)
+		}
+		if form.RW {
+			at.writer = n.server.Field(key, "mode") == "write"
+			at.readers = n.server.Line(readersOf(key), nil)
 		}
 		g.locks = append(g.locks, at)
 	}

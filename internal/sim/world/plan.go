@@ -221,6 +221,9 @@ func (p *Plan) options() []relock.Option {
 	if p.JVMs > 0 && p.Seed%2 == 0 { // in the others Redisson counts first
 		opts = append(opts, relock.WithTokenRetention(0))
 	}
+	if p.JVMs > 0 && p.Scene == "languages" {
+		opts = append(opts, relock.WithRedissonWatchdog(p.Lease))
+	}
 	return opts
 }
 

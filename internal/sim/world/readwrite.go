@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,10 +12,11 @@ import (
 )
 
 // The read-write lock: for the judge it is a lock that as many may hold as there are readers, and that a writer takes all of.
-// It is in the scene readers, which has any faults on one Redis.
+// It is in the scenes readers and languages, which have any faults on one Redis.
 
 func init() {
-	Scenes = append(Scenes, Scene{"readers", shapeReaders, func() Kind { return Readers{} }})
+	Scenes = append(Scenes, Scene{"readers", shapeReaders, func() Kind { return Readers{} }},
+		Scene{"languages", shapeLanguages, func() Kind { return Readers{} }})
 }
 
 // allOf is what a writer takes of the lock.
@@ -29,6 +31,20 @@ func shapeReaders(p *Plan, r *rand.Rand) {
 		p.Topology = pair
 	}
 	p.Events = drawEvents(r, p)
+}
+
+// shapeLanguages has Redisson's read-write locks beside relock's.
+func shapeLanguages(p *Plan, r *rand.Rand) {
+	shapeReaders(p, r)
+	p.JVMs, p.Threads = 1+r.IntN(2), 1+r.IntN(3)
+}
+
+// fixable is how long a lease may be fixed: no reader relies on more than Redisson's watchdog leaves it.
+func (p *Plan) fixable(d time.Duration) time.Duration {
+	if p.Scene == "languages" {
+		return min(d, p.Lease)
+	}
+	return d
 }
 
 // Readers is the workload of a read-write lock.
@@ -106,6 +122,11 @@ func (f Form) held(n *node, lock, id string) bool {
 	return n.server.Field(lock, id) != "" || f.RW && n.server.Field(lock, id+":write") != ""
 }
 
+// readersOf is the queue of readers.
+func readersOf(name string) string {
+	return strings.NewReplacer("{}", beside("", name), "[]", name).Replace(wire.Read.Further[0])
+}
+
 // pulseOf is the key by which a reader lives.
 func pulseOf(name, id string) string { return beside("", name) + ":" + id + ":rwlock_timeout:1" }
 
@@ -127,7 +148,7 @@ func freeRW(n *node, name string) bool {
 	n.server.Fields(name, func(field string) {
 		switch {
 		case field == "mode":
-		case strings.HasSuffix(field, ":write"), n.server.Left(pulseOf(name, field)) > 0:
+		case strings.HasSuffix(field, ":write"), livesRW(n, name, field):
 			free = false
 		}
 	})
@@ -136,5 +157,63 @@ func freeRW(n *node, name string) bool {
 
 // deadRW reports whether a field is that of a reader whose key is gone: it keeps no one out.
 func deadRW(n *node, name, field string) bool {
-	return field != "mode" && !strings.HasSuffix(field, ":write") && n.server.Left(pulseOf(name, field)) <= 0
+	return field != "mode" && !strings.HasSuffix(field, ":write") && !livesRW(n, name, field)
+}
+
+// livesRW reports whether a reader lives. A thread of Redisson's that has entered more than once has a key for each.
+func livesRW(n *node, name, field string) bool {
+	count, _ := strconv.Atoi(n.server.Field(name, field))
+	for i := range max(count, 1) {
+		if n.server.Left(strings.TrimSuffix(pulseOf(name, field), "1")+strconv.Itoa(i+1)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// write is what is known of the writers of a lock: whether one has it, and when the last one was seen to have ended, on the clock of
+// tickets.
+type write struct {
+	on    bool
+	ended float64
+}
+
+// writes notes when a write has ended: by this command, or since the one before.
+func (w *World) writes(n *node, g *glimpsed) {
+	was := w.written[g.lock]
+	on := n.server.Field(g.lock, "mode") == "write"
+	if (was.on || g.writer) && !on || was.on && !g.writer {
+		was.ended = float64(n.server.Clock().Micro())
+	}
+	was.on = on
+	w.written[g.lock] = was
+}
+
+// pastWriters demands that a reader which comes in passes no writer that waits, listens and came before it: but for those that have
+// waited since before a write ended, who come in together behind that, and one that the writer itself becomes. Redisson's readers
+// wait for no one.
+func (w *World) pastWriters(n *node, c *command, g *glimpsed, id string) {
+	if len(id) < 36+6 || w.plan.Class != "none" || w.written[g.lock].on {
+		return
+	}
+	ticket := min(ticketOf(c, g, id), float64(n.server.Clock().Micro()))
+	for _, other := range g.readers {
+		if waits, _ := waiterOf(other.Member); waits == id {
+			ticket = other.Ticket
+		}
+	}
+	if ticket <= w.written[g.lock].ended {
+		return
+	}
+	for _, other := range g.line {
+		waits, client := waiterOf(other.Member)
+		if waits == "" || other.Ticket >= ticket || asksFor(argsOf(c.args), waits) {
+			continue
+		}
+		if n.server.Listeners("relock_inbox:"+client) > 0 {
+			w.failed(g.lock, "node %d lets reader %s with ticket %.0f in past writer %s, which listens with %.0f", n.index, id, ticket, waits,
+				other.Ticket)
+			return
+		}
+	}
 }

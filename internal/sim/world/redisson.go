@@ -26,14 +26,16 @@ type jvm struct {
 
 	mu      sync.Mutex // guards what follows
 	entries map[string]*latchEntry
-	renewed map[string]string // lock to the field that the watchdog renews
-	ear     driver.Listener   // nil while it is connecting
-	ids     dice              // of requests
+	renewed map[string]string   // lock to the field that the watchdog renews
+	reads   map[string][]string // lock to its readers' fields, which it renews too
+	ear     driver.Listener     // nil while it is connecting
+	ids     dice                // of requests
 }
 
 // latchEntry is RedissonLockEntry: one subscription for all threads that wait for a lock.
 type latchEntry struct {
 	users   int
+	sleep   int           // of them
 	permits chan struct{} // a semaphore, which a message releases once
 	heard   chan struct{} // closed when the subscription is confirmed
 }
@@ -95,7 +97,7 @@ func newJVM(w *World, index int) *jvm {
 	ids := throw(w.plan.Seed, "jvm", strconv.Itoa(index), strconv.Itoa(len(w.javas)))
 	v := &jvm{
 		process: &process{w: w, index: index, asked: time.Now(), foreign: true}, lease: w.plan.Lease,
-		over: make(chan struct{}), sole: make(chan struct{}, 1), entries: map[string]*latchEntry{}, renewed: map[string]string{},
+		over: make(chan struct{}), sole: make(chan struct{}, 1), entries: map[string]*latchEntry{}, renewed: map[string]string{}, reads: map[string][]string{},
 		id: uuid.Must(uuid.NewRandomFromReader(&ids)).String(), ids: ids,
 	}
 	v.line = newLine(v.process, w.nodes[0])
@@ -192,23 +194,38 @@ func (v *jvm) take(name, field string, lease time.Duration, fenced bool) (got bo
 
 // unlock ends a hold of a thread, and reports whether there was one.
 func (v *jvm) unlock(name, field string, lease time.Duration) (held bool, err error) {
-	v.mu.Lock()
-	latch := "redisson_unlock_latch:{" + name + "}:" + fmt.Sprintf("%016x%016x", v.ids.next(), v.ids.next())
-	v.mu.Unlock()
+	latch := v.latch(name)
 	args := []string{"0", millis(lease), field, "PUBLISH", millis(6 * v.timeout())}
-	answer, err := v.eval(javaUnlock, 4, nil, []string{name, unlockChannel(name), latch}, args)
+	answer, err := v.eval(javaUnlock, 4, nil, []string{name, v.channelOf(name), latch}, args)
 	if err != nil {
 		return false, err
 	}
+	v.drops(latch)
+	return !answer.IsNil(), nil
+}
+
+// latch is the key by which an unlock that runs twice knows of the first.
+func (v *jvm) latch(name string) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return "redisson_unlock_latch:{" + name + "}:" + fmt.Sprintf("%016x%016x", v.ids.next(), v.ids.next())
+}
+
+// drops deletes it, in the background.
+func (v *jvm) drops(latch string) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), v.timeout())
 		defer cancel()
 		_, _ = v.line.Do(ctx, []string{"DEL", latch})
 	}()
-	return !answer.IsNil(), nil
 }
 
-func unlockChannel(name string) string { return "redisson_lock__channel:{" + name + "}" }
+// sleeps counts those that sleep until a message wakes them.
+func (v *jvm) sleeps(e *latchEntry, n int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	e.sleep += n
+}
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
@@ -228,6 +245,7 @@ func (v *jvm) renews(name, field string) {
 func (v *jvm) renew() {
 	for v.pause(v.lease / 3) {
 		keys, args := v.due()
+		v.renewReads()
 		if len(keys) == 0 {
 			continue
 		}
@@ -296,7 +314,7 @@ func (v *jvm) resume(ctx context.Context, ear driver.Listener) error {
 	var channels []string
 	for _, name := range v.w.plan.Names {
 		if v.entries[name] != nil {
-			channels = append(channels, unlockChannel(name))
+			channels = append(channels, v.channelOf(name))
 		}
 	}
 	v.mu.Unlock()
@@ -336,12 +354,21 @@ func (v *jvm) Message(channel, message string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	e := v.entries[lockOf(channel, "")]
-	if e == nil || message != "0" {
+	if e == nil {
 		return
 	}
-	select {
-	case e.permits <- struct{}{}:
-	default:
+	wakes := 0
+	switch message {
+	case "0":
+		wakes = 1
+	case "1": // of a read-write lock: all that sleep
+		wakes = e.sleep
+	}
+	for range wakes {
+		select {
+		case e.permits <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -375,7 +402,7 @@ func (v *jvm) join(ctx context.Context, name string) *latchEntry {
 	e.users++
 	v.mu.Unlock()
 	if ear != nil {
-		_ = ear.Subscribe(ctx, unlockChannel(name))
+		_ = ear.Subscribe(ctx, v.channelOf(name))
 	}
 	return e
 }
@@ -395,6 +422,6 @@ func (v *jvm) leave(name string, e *latchEntry) {
 	if ear != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), v.timeout())
 		defer cancel()
-		_ = ear.Unsubscribe(ctx, unlockChannel(name))
+		_ = ear.Unsubscribe(ctx, v.channelOf(name))
 	}
 }

@@ -33,8 +33,14 @@ var forbidden = [...][]string{
 	{"resetchannels", "&relock_inbox:*"},
 }
 
-// withoutEnd is the one without which Redisson's script leaves a lock that never ends.
-const withoutEnd = 0
+// endless reports whether Redisson's scripts leave a lock that never ends where these rights are missing: without PEXPIRE, and of a
+// read-write lock's reader without the right to write the key by which it lives.
+func (w *World) endless(at int) bool {
+	if w.plan.JVMs == 0 {
+		return false
+	}
+	return at == 0 || w.form.RW && (at >= len(forbidden) || forbidden[at][0] == "-set")
+}
 
 // forbid takes a right away for a while: a command, channels, or the keys of all locks but some.
 // Who may not hear any more is cut off, as a server does when channels are forbidden.
@@ -50,8 +56,8 @@ func forbid(w *World, e event) {
 	s := n.server              // which a failover may replace meanwhile
 	permit(s)                  // one at a time: who may neither let a key expire nor delete it leaves it behind
 	at := e.N % (len(forbidden) + 2)
-	if at == withoutEnd && w.plan.JVMs > 0 {
-		at++
+	if w.endless(at) {
+		at = 1
 	}
 	if at < len(forbidden) {
 		rule(s, forbidden[at]...)

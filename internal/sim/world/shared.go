@@ -117,6 +117,9 @@ func idsOn(n *node, name string) (ids []string) {
 // grantsBeside judges what a command did to a lock: each acquisition that has come in had the lowest ticket, and has tokens
 // above all before. It is called under the world's mutex.
 func (w *World) grantsBeside(n *node, c *command, g *glimpsed, v driver.Value) {
+	if w.form.RW {
+		w.writes(n, g)
+	}
 	var came []string
 	for _, id := range idsOn(n, g.lock) {
 		if !slices.Contains(g.ids, id) {
@@ -126,8 +129,9 @@ func (w *World) grantsBeside(n *node, c *command, g *glimpsed, v driver.Value) {
 	tokensOf := func(id string) string { _, tokens := w.grantOf(n, g.lock, id); return tokens }
 	slices.SortFunc(came, func(a, b string) int { return cmp.Compare(tokensOf(a), tokensOf(b)) }) // numbers of one length
 	for _, id := range came {
-		if tokensOf(id) == "" {
-			continue // a reader, whose number no one compares with another reader's
+		if tokensOf(id) == "" { // a reader, whose number no one compares with another reader's
+			w.pastWriters(n, c, g, id)
+			continue
 		}
 		w.rises(n, g.lock, tokensOf(id))
 		if w.form.RW {

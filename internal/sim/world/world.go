@@ -70,8 +70,9 @@ type World struct {
 	procs   []*process
 	opened  []*process // all there ever were
 	jvms    []*jvm
-	javas   map[string]bool // uuids of all there ever were
-	ending  sync.WaitGroup  // JVMs that were killed
+	javas   map[string]bool  // uuids of all there ever were
+	written map[string]write // by read-write lock
+	ending  sync.WaitGroup   // JVMs that were killed
 	parts   map[[2]int]*parting
 	events  map[int64][]event
 	scripts int
@@ -129,7 +130,7 @@ func perform(t *testing.T, plan *Plan, o Options) (res *Result) {
 func newWorld(plan *Plan, o Options) *World {
 	w := &World{
 		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, options: o, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{},
-		javas: map[string]bool{}, stays: map[string]*stay{}, torn: map[string]bool{}, tenures: map[string]*tenure{}, ran: map[work]int{},
+		javas: map[string]bool{}, written: map[string]write{}, stays: map[string]*stay{}, torn: map[string]bool{}, tenures: map[string]*tenure{}, ran: map[work]int{},
 		labels: map[string]string{}, events: map[int64][]event{}, left: newPortion(o),
 	}
 	w.fates = newFates(plan, w.left.faults)
