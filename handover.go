@@ -187,9 +187,9 @@ func (k *core) releaseAtGate(ctx context.Context, h *hold) error {
 		h.mu.Lock()
 		alone := h.rest.Alone()
 		h.mu.Unlock()
-		// Where another process wants the lock, a grant ends with the bounds of passing on, and a block
-		// for longer would only carry the counter ahead of the server's clock, until few tokens are left
-		// for a grant.
+		// Where another process wants the lock, it is passed on here no more than WithLocalHandoff says.
+		// A larger block of tokens would be wasted. It would carry the counter ahead of the server's
+		// clock, until few tokens are left for a grant.
 		if !alone {
 			e.Block = h.cfg.passes
 		}

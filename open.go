@@ -46,7 +46,7 @@ func (h *hold) shut() {
 	}
 }
 
-// joinable reports whether one that comes may share the hold. The caller holds h.mu.
+// joinable reports whether a reader that comes now may share the hold. The caller holds h.mu.
 func (h *hold) joinable(now clock.Stamp) bool {
 	return h.open.stays && h.fate.live() && h.rest.May(h.cfg.shares(), now) &&
 		h.term.Left(now) > h.entry.Lease/3 && !h.term.Doubted() && !h.k.isClosed()

@@ -438,7 +438,7 @@ func (l *line[T]) setReport(report error) {
 	l.report = report
 }
 
-// takeBaton ends an offer, a rest or that the gate is open, if so it is, and returns its baton.
+// takeBaton ends what the gate has: an offer, a rest, or that it is open. It returns the baton of that.
 func (l *line[T]) takeBaton() (baton T) {
 	baton, l.baton, l.offered, l.rests, l.open = l.baton, baton, false, false, false
 	return baton
@@ -463,7 +463,7 @@ func (l *line[T]) offer(baton T, now time.Duration) bool {
 }
 
 // give sends baton to the first waiter. The caller holds the mutex, so no other goroutine fills the
-// channel's one slot. A call that is still in the slot has become needless, and is taken out.
+// channel's one slot. A wake-up that is still in the slot is taken out: the baton says more.
 func (l *line[T]) give(baton T) bool {
 	w := l.first
 	if w == nil {

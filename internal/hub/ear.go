@@ -30,7 +30,7 @@ type Hints struct{ Look, Nudged bool }
 type Ear struct {
 	hub   *Hub
 	entry *wire.Entry
-	wake  clock.Signal // makes the contender look for grants, and at Redis
+	wake  clock.Signal // wakes the contender: it looks for grants, then asks Redis
 
 	// These are read by the goroutine that receives messages.
 	phase   atomic.Int32

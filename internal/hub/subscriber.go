@@ -53,6 +53,7 @@ func (f *plainFeed) listen() {
 	}
 }
 
+// change notes that channels are to be subscribed, or left. The session finds out which, and does it.
 func (f *plainFeed) change(channels ...string) {
 	if !f.up {
 		return // a session begins with all that is wanted

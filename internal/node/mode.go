@@ -33,6 +33,7 @@ type probe struct {
 	err  error
 }
 
+// probe returns the mode once Redis has told it. It waits for the answer as long as ctx lives.
 func (n *Node) probe(ctx context.Context) (int32, error) {
 	p, err := n.ask()
 	if err != nil {

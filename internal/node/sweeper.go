@@ -50,9 +50,9 @@ type sweep struct {
 	lateEnd  clock.Stamp   // an acquire that comes later than this costs one lease
 	giveUpAt clock.Stamp   // after this every lease in Redis has expired, one lengthened by Extend included
 	again    bool          // something new about it was seen since it was last sent
-	refused  bool          // Redis answered the last try, and would not end it
-	denied   bool          // that will not pass by itself, as what may not be touched
-	apart    bool          // that was for its lock's keys: no other lock goes with it
+	refused  bool          // Redis answered the last try with a refusal
+	denied   bool          // that refusal will not pass by itself: a right is missing, say
+	apart    bool          // the right to this lock's keys may be missing: it is swept by a command of its own
 	failing  clock.Backoff // after a try that failed
 	declined clock.Backoff // after one that was denied
 	coming   clock.Backoff // until a late acquire came, if it comes
@@ -74,8 +74,8 @@ const (
 	// the permits that its link has for all.
 	clusterSweepsOut = 256
 	sweepWindow      = 20 * time.Millisecond // what is due so soon is taken along
-	// sweepPace is between two looks at what is due: the first that comes goes at once, and those that
-	// follow each other closely go together, as locks do of WithLinger that are locked once each.
+	// sweepPace is the time between two looks at what is due. The first claim goes at once. Those that
+	// follow closely go together: with WithLinger many locks may end in one moment.
 	sweepPace = time.Millisecond
 	// sweepGrace is how long an answer that is still out may end the matter before anything is
 	// sent.
@@ -182,7 +182,8 @@ func (s *sweeper) look() time.Duration {
 	return s.due.Rest(clock.Now(), time.Minute)
 }
 
-// take removes from due what is to be sent, in batches that fit into a command each.
+// take removes from due what is to be sent, in batches that fit into a command each. Once one claim is
+// due, those that will be within sweepWindow go along.
 func (s *sweeper) take(now clock.Stamp) [][]*sweep {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -255,6 +255,7 @@ func section(v driver.Value) (string, error) {
 	return text, err
 }
 
+// infoField is the value of a field in what INFO answers, "" where there is none.
 func infoField(info, field string) string {
 	_, rest, found := strings.Cut(info, field+":")
 	if !found {

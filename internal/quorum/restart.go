@@ -92,8 +92,8 @@ func (v *voter) answeredSince(moment clock.Stamp) bool {
 	return !v.answeredAt.IsZero() && moment.Before(v.answeredAt)
 }
 
-// reachedElsewhere returns how far the others have counted, and whether enough of them have told
-// that. Enough are so many that no quorum's counter can have been on the rest alone.
+// reachedElsewhere returns how far the other nodes have counted, and whether enough of them have told
+// that. They are enough if the rest is too few for a quorum: then no counter was on the rest alone.
 //
 // If more nodes have forgotten than a quorum survives, there are not so many. Then tooMany is set,
 // and reached is the most that any node knows: the clocks, and the quarantine, see to it that

@@ -135,8 +135,8 @@ func (t *Term) RenewalAt(now clock.Stamp, unsure bool) clock.Stamp {
 	return t.renewAt
 }
 
-// RenewFor is what a renewal lengthens the lease to: nothing for a fixed one, and for a capped one no
-// further than that it can be trusted up to its cap.
+// RenewFor is what a renewal lengthens the lease to. A fixed one is not lengthened: it is a millisecond
+// then, and Redis never shortens. A capped one is trusted up to its cap, and lengthened no further.
 func (t *Term) RenewFor(now clock.Stamp) time.Duration {
 	if t.rules.Fixed > 0 {
 		return time.Millisecond

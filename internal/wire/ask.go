@@ -48,14 +48,14 @@ func (a *Answer) Tokens() Tokens { return Tokens{a.Number, a.Count} }
 const NoTicket = "-"
 
 // Acquire takes the lock for e, enters it, or queues e unless ticket is NoTicket. over is the turn
-// of Redisson's waiters that is known to be over. who hears of an answer that comes after the
+// of Redisson's waiters that is known to be over. late hears of an answer that comes after the
 // caller has left.
-func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over string, who link.Latecomer) (Answer, error) {
+func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over string, late link.Latecomer) (Answer, error) {
 	n := e.Names
 	var room [acquireArgs]string
 	args := append(room[:0], MS(e.Lease), lastBlock.text(int64(e.Block)), e.ID, e.Owner, ticket, over, way.Inbox, way.Publish)
 	args, known := r.vetted.ask(args, way, e)
-	v, err := r.link.Share(ctx, e.Timeout, r.of(n.Kind).acquire, n.keysTo(4), trim(args, acquireRoute), who)
+	v, err := r.link.Share(ctx, e.Timeout, r.of(n.Kind).acquire, n.keysTo(4), trim(args, acquireRoute), late)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -196,8 +196,8 @@ const (
 	ToNudge = "nudge" // wait, and make the owner look again
 )
 
-// What a vote does, instead of giving a grant back, where the entry gave one back before that other
-// sharers of its owner may keep.
+// An entry that shares an owner may have given back a grant that other sharers keep. A vote then has one
+// of these in place of the number of a grant to give back.
 const (
 	Apart int64 = -1 // stay out of the owner's hold
 	Again int64 = -2 // enter it, under another number
@@ -212,7 +212,7 @@ type Ballot struct {
 }
 
 // Vote acquires at a node of a quorum, looks again there, or gives a grant back, as b says.
-func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, who link.Latecomer) (Answer, error) {
+func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, late link.Latecomer) (Answer, error) {
 	number := "" // what the script takes for b.Yield: a grant's number, or one of two words
 	switch {
 	case b.Yield > 0:
@@ -226,7 +226,7 @@ func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, who link.Latecomer
 	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, b.Ticket, b.How, e.Owner, number, proposal(b.Least))
 	args, known := r.vetted.ask(args, Plain, e)
 	args = trim(args, none)
-	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).vote, e.Names.voteKeys(), args, who)
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).vote, e.Names.voteKeys(), args, late)
 	if err != nil {
 		return Answer{}, err
 	}

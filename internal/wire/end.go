@@ -12,9 +12,9 @@ import (
 // Release ends e. With a next entry, and if e did hold the lock, next is queued behind everyone in
 // the same step, and the answer is next's: the zero Answer when Redis could not queue it. With
 // turns the lock is left to Redisson's waiters where some listen.
-func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry, who link.Latecomer) (bool, Answer, error) {
+func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry, late link.Latecomer) (bool, Answer, error) {
 	args := releaseArgs(way, e, turns, next)
-	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Names.Kind).release, e.Names.keys, trim(args[:], releaseRoute), who)
+	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Names.Kind).release, e.Names.keys, trim(args[:], releaseRoute), late)
 	got, held, err := first(v, r.vetted.heard(err))
 	if err != nil || len(got) <= 1 {
 		return held, Answer{}, err
@@ -44,12 +44,12 @@ type Count struct {
 }
 
 // Unvote ends e at a node of a quorum, and queues next there by its ticket if there is one.
-func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, ticket string, who link.Latecomer) (bool, Answer, error) {
+func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, ticket string, late link.Latecomer) (bool, Answer, error) {
 	args := unvoteArgs(e, n)
 	if next != nil {
 		args[6], args[7], args[8], args[9] = next.ID, MS(next.Lease), strconv.Itoa(next.Block), ticket
 	}
-	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).unvote, e.Names.voteKeys(), trim(args, none), who)
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).unvote, e.Names.voteKeys(), trim(args, none), late)
 	got, held, err := first(v, r.vetted.heard(err))
 	if err != nil || next == nil {
 		return held, Answer{}, err
