@@ -70,3 +70,19 @@ func TestRefused(t *testing.T) {
 	require.NotNil(t, locks)
 	locks.Close()
 }
+
+// What Redis answered stands in the errors as the library has it, whose own functions then know it.
+func TestErrorsHoldTheClientsOwn(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("SET", "string", "x")
+	rdb := clientOf(t, s.Target())
+	t.Cleanup(rdb.Close)
+	locks, err := relockvalkey.New(rdb)
+	require.NoError(t, err)
+	t.Cleanup(locks.Close)
+	_, err = locks.Mutex("string").Lock(t.Context())
+	var node *relock.NodeError
+	require.ErrorAs(t, err, &node)
+	_, known := valkey.IsValkeyErr(node.Err)
+	require.True(t, known, "%T", node.Err)
+}
