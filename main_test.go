@@ -20,7 +20,8 @@ import (
 func TestMain(m *testing.M) {
 	// rueidis's Cluster client closes nodes it no longer needs five seconds later, whether it is closed or not.
 	goleak.VerifyTestMain(redistest.Main{M: m},
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }
 
 // patience is how long tests wait for what must happen. It is no promise of the library.
