@@ -16,7 +16,7 @@ func (w *World) javaTook(v *jvm, name, field string, token int64) {
 	if a, ok := w.nodes[0].ask("GET", beside("redisson_lock_token:", name)); ok {
 		counter = a.number()
 	}
-	above := w.judge.taken(name, counter, token)
+	above := w.judge.taken(name, counter, token, true)
 	if token > 0 && token <= above {
 		w.failed(name, "Redisson's token %d of p%d is not above %d", token, v.index, above)
 	}
@@ -24,14 +24,17 @@ func (w *World) javaTook(v *jvm, name, field string, token int64) {
 }
 
 // taken notes a grant to Redisson, with its token if it has one, and returns the highest that was
-// given out before.
-func (j *judge) taken(name string, counter, token int64) (above int64) {
+// given out before. passes is whether it counts as one past those that wait.
+func (j *judge) taken(name string, counter, token int64, passes bool) (above int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(name)
 	j.javas++
 	r.free, r.nobody = time.Time{}, time.Time{} // it may be over before watch looks again
 	for c := range r.waiting {
+		if !passes {
+			break
+		}
 		c.passed++
 		j.most = max(j.most, c.passed)
 		if c.passed > patienceOfOthers && j.w.fair() {

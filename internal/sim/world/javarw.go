@@ -266,9 +266,10 @@ func (v *jvm) renewReads() {
 }
 
 // javaCame is told, under the world's mutex, that a server let a thread of Redisson's into a read-write lock, perhaps once more:
-// no lease of relock's is live then, but for readers' beside a reader.
+// no lease of relock's is live then, but for readers' beside a reader. Redisson's readers come in beside one another and wait for
+// no writer, so they count as none that passes one.
 func (w *World) javaCame(v *jvm, o want) {
-	w.judge.taken(o.name, 0, 0)
+	w.judge.taken(o.name, 0, 0, o.side == "write")
 	go w.judge.cameBeside(v, o)
 }
 
