@@ -96,7 +96,7 @@ func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
 func TestCloseGivesBackALateGrant(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		m := c.Mutex("k")
-		h := c.core.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1}, m.cfg, false)
+		h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1}, m.cfg, false)
 		c.Close()
 		_, err := m.start(t.Context(), h, new(Lease), HowLocal, clock.Now())
 		require.ErrorIs(t, err, ErrClosed)

@@ -62,10 +62,10 @@ func (n *known) same(other *known) bool {
 	return n == other || n.k == other.k && n.names.Kind == other.names.Kind && n.names.Lock == other.names.Lock
 }
 
-// entry is a new one. Sharers of an owner do not pass the lock on in memory.
-func (k *core) entry(names *wire.Names, owner string, cfg *config) wire.Entry {
+// newEntry returns one for the lock. Sharers of an owner do not pass the lock on in memory.
+func (n *known) newEntry(owner string, cfg *config) wire.Entry {
 	e := wire.Entry{
-		Names: names, ID: wire.NewID(k.id, k.count.Add(1)), Owner: owner,
+		Names: n.names, ID: wire.NewID(n.k.id, n.k.count.Add(1)), Owner: owner,
 		Lease: cfg.firstLease, Block: cfg.block(), Timeout: cfg.commandTimeout,
 	}
 	if owner != "" {

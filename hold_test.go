@@ -128,7 +128,7 @@ func TestUntilOfAnEndedLease(t *testing.T) {
 func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 	begun := func(c *Client) *Lease {
 		m := c.Mutex("k", WithMaxHold(time.Minute))
-		h := c.core.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 1000, Sent: clock.Now()}, m.cfg, false)
+		h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 1000, Sent: clock.Now()}, m.cfg, false)
 		l, err := m.start(t.Context(), h, new(Lease), HowFree, clock.Now())
 		require.NoError(t, err)
 		return l
@@ -139,7 +139,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 		require.NoError(t, err)
 		late := now.Add(time.Minute)
 		l.h.term.Until = late.Add(time.Minute) // it was renewed
-		require.False(t, l.h.expireBy(late))
+		require.False(t, l.h.expire(late))
 		_, err = c.Mutex("k").start(t.Context(), l.h, new(Lease), HowLocal, late)
 		require.NoError(t, err, "it goes to the next")
 	})
@@ -156,7 +156,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 					}
 				})
 			}
-			all.Go(func() { l.h.expireBy(late) })
+			all.Go(func() { l.h.expire(late) })
 			all.Go(func() {
 				runtime.Gosched()
 				_, _, _ = l.h.take(l, now)

@@ -50,9 +50,9 @@ func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atG
 		lk.k.gates.Leave(lk.names.Gate()) // to the next here, which may hold the lock beside this one
 		atGate = false
 	}
-	h := lk.k.newHold(&first.hold, c, g, lk.cfg, atGate)
+	h := lk.newHold(&first.hold, c, g, lk.cfg, atGate)
 	l, err := lk.start(ctx, h, &first.lease, how, h.block.Since())
-	if err == nil && h.isOpen() {
+	if err == nil && lk.names.Kind.Open {
 		h.openGate()
 	}
 	return l, err
@@ -175,12 +175,8 @@ func (c *leaseCtx) end(cause error) {
 // settle ends the context if the hold is gone: a goroutine that loses a hold marks it first, ends
 // its contexts after, and may be stopped in between.
 func (c *leaseCtx) settle() {
-	h := c.h
-	h.expire()
-	h.mu.Lock()
-	lost, cause := h.fate.state == holdLost, h.fate.cause
-	h.mu.Unlock()
-	if lost {
+	c.h.expire(clock.Now())
+	if cause := c.h.why(); cause != ErrNotHeld {
 		c.end(cause)
 	}
 }
@@ -265,14 +261,11 @@ func (l *Lease) Until() time.Time {
 	if l.zero() {
 		return time.Time{}
 	}
-	now := clock.Now()
-	l.h.expireBy(now)
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
-	if l.share.over || !l.h.fate.live() {
+	until, _, err := l.h.trusted(&l.share)
+	if err != nil {
 		return time.Time{}
 	}
-	return l.h.term.Deadline(now).Wall()
+	return until.Wall()
 }
 
 // Count returns the hold count: how many Locks of this owner are not unlocked yet. It is 0 once the
@@ -281,13 +274,8 @@ func (l *Lease) Count() int {
 	if l.zero() {
 		return 0
 	}
-	l.h.expire()
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
-	if l.share.over || !l.h.fate.live() {
-		return 0
-	}
-	return l.h.counts()
+	_, count, _ := l.h.trusted(&l.share)
+	return count
 }
 
 // Unlock ends this lease. The hold count falls by one; when it comes to nothing the lock goes to
@@ -389,11 +377,8 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 	if l == nil {
 		return nil, ErrNotHeld
 	}
-	l.h.expire()
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
-	if l.share.over || !l.h.fate.live() {
-		return nil, l.h.fate.whyGone(&l.share)
+	if _, _, err := l.h.trusted(&l.share); err != nil {
+		return nil, err
 	}
 	return l, nil
 }

@@ -102,7 +102,7 @@ func (l *Lease) introduce(e *Event) {
 	h := l.h
 	l.number = leases.Add(1)
 	e.Lease, e.How, e.Token = l.number, l.how, l.share.token
-	shared := h.isOpen() // its leases do not follow each other
+	shared := h.names.Kind.Open // its leases do not follow each other
 	if !shared && (e.How == HowLocal || e.How == HowCached) {
 		e.From = h.last
 	}

@@ -134,7 +134,7 @@ func (lk *lock) acquireAs(ctx context.Context, seen *call) (*Lease, error) {
 		wctx, cancel = context.WithTimeoutCause(ctx, lk.cfg.wait, errWaited)
 		defer cancel()
 	}
-	if l, entered, err := lk.reenter(ctx, wctx, seen, (*hold).reenter); entered {
+	if l, entered, err := lk.reenter(ctx, wctx, seen, true); entered {
 		return l, err
 	}
 	for {
@@ -191,14 +191,11 @@ func (lk *lock) enclosingLost(ctx context.Context) bool {
 	return l != nil && wire.IsLost(l.h.why())
 }
 
-// entering is how a hold is entered once more, by another share inside outer, while ctx lives.
-type entering func(h *hold, ctx context.Context, b bearer, outer *share) error
-
-// reenter adds a lease to the hold of the innermost lease that ctx carries, by calling enter. If that
-// lease is unlocked meanwhile, reenter tries the next one outward. It returns false if there is none
-// left: then the caller has to wait for the lock as others do. wctx bounds the waiting, ctx becomes the
-// new lease's.
-func (lk *lock) reenter(ctx, wctx context.Context, seen *call, enter entering) (_ *Lease, entered bool, _ error) {
+// reenter adds a lease to the hold of the innermost lease that ctx carries. If that lease is unlocked
+// meanwhile, reenter tries the next one outward. It returns false if there is none left: then the
+// caller has to wait for the lock as others do. wctx bounds the waiting, and ctx becomes the new
+// lease's.
+func (lk *lock) reenter(ctx, wctx context.Context, seen *call, waits bool) (_ *Lease, entered bool, _ error) {
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
 		if lk.names.Kind.Shared() && lk.parts() > outer.h.entry.Block {
 			return nil, true, errEntersMore
@@ -206,7 +203,7 @@ func (lk *lock) reenter(ctx, wctx context.Context, seen *call, enter entering) (
 		seen.begins()
 		l := new(Lease)
 		l.begin(ctx, lk, outer.h, HowReentered)
-		switch err := enter(outer.h, wctx, l, &outer.share); err {
+		switch err := outer.h.reenter(wctx, l, &outer.share, waits); err {
 		case nil:
 			return l, true, nil
 		case wire.ErrUnlocked:
@@ -319,7 +316,7 @@ func ownerOf(ctx context.Context) (string, error) {
 
 // newClaim returns the claim of a new entry.
 func (lk *lock) newClaim(owner string) claim.Claim {
-	e := lk.k.entry(lk.names, owner, lk.cfg)
+	e := lk.newEntry(owner, lk.cfg)
 	if lk.names.Kind.Shared() { // it is not passed on here, so it needs no tokens but one for each part
 		e.Block = lk.parts()
 	}

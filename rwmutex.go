@@ -309,20 +309,13 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 // enterBeside asks Redis to let a new entry in beside a writer's lease. The caller has the ops of its hold.
 func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 	h := l.h
-	h.expire()
-	h.mu.Lock()
-	shares, err := len(h.shares.all), error(nil)
-	if l.share.over || !h.fate.live() {
-		err = h.fate.whyGone(&l.share)
-	}
-	h.mu.Unlock()
-	switch {
+	switch _, count, err := h.trusted(&l.share); {
 	case err != nil:
 		return nil, err
-	case shares > 1:
+	case count > 1:
 		return nil, errEnteredTwice
 	}
-	c := lk.k.arbiter.Claim(lk.k.entry(lk.names, h.entry.ID, lk.cfg))
+	c := lk.k.arbiter.Claim(lk.newEntry(h.entry.ID, lk.cfg))
 	g, err := c.Try(ctx)
 	if _, held := err.(*wire.HeldError); held { // the writer's field is gone
 		h.Doubt()

@@ -20,7 +20,7 @@ func (lk *lock) tryAs(ctx context.Context, seen *call) (*Lease, error) {
 		return nil, err
 	}
 	defer lk.k.end(lk.tally)
-	if l, entered, err := lk.reenter(ctx, ctx, seen, (*hold).tryReenter); entered {
+	if l, entered, err := lk.reenter(ctx, ctx, seen, false); entered {
 		return l, err
 	}
 	for {
