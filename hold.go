@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/tenure"
+	"github.com/relock-go/relock/internal/turn"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -32,11 +32,15 @@ type hold struct {
 
 	watcher hub.Watcher // itself, as the hub knows it
 
+	// ops is held by the goroutine that tells Redis a new hold count or ends the hold, while its command
+	// is out, for as long as that takes: counts must reach Redis in the order in which they are true. It
+	// is taken before mu, or without it.
+	ops turn.Mutex
+
 	// mu guards what follows, but for slot. Invariant: shares are exactly those given out and not yet
 	// given back, and none of them is trusted past the term's deadline. Once the hold is not live it
 	// never is again.
 	mu     sync.Mutex
-	ops    ops // held by the goroutine that tells Redis a new hold count or ends the hold
 	fate   fate
 	cfg    *config
 	shares roster
@@ -199,68 +203,6 @@ func (f *fate) whyNoEntry(outer *share) error {
 	return f.cause
 }
 
-// ops is a mutex whose waiters may give up, first come first served. It is guarded by a hold's
-// mutex, which its methods take as mu, but for take and leave. A goroutine has it while its command
-// is out, for as long as that takes: counts must reach Redis in the order in which they are true. A
-// sync.Mutex would not do, since a waiter's own context bounds its wait.
-type ops struct {
-	taken bool
-	line  []chan struct{} // the waiters'; closed when it is their turn
-}
-
-// tryLock takes the ops if they are free.
-func (o *ops) tryLock(mu *sync.Mutex) bool {
-	mu.Lock()
-	defer mu.Unlock()
-	return o.take()
-}
-
-// lock takes the ops. It fails when ctx ends first.
-func (o *ops) lock(ctx context.Context, mu *sync.Mutex) error {
-	mu.Lock()
-	if o.take() {
-		mu.Unlock()
-		return nil
-	}
-	turn := make(chan struct{})
-	o.line = append(o.line, turn)
-	mu.Unlock()
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if i := slices.Index(o.line, turn); i >= 0 {
-		o.line = slices.Delete(o.line, i, i+1)
-	} else {
-		o.leave() // its turn came in that moment
-	}
-	return context.Cause(ctx)
-}
-
-func (o *ops) unlock(mu *sync.Mutex) {
-	mu.Lock()
-	defer mu.Unlock()
-	o.leave()
-}
-
-func (o *ops) take() bool {
-	free := !o.taken
-	o.taken = true
-	return free
-}
-
-func (o *ops) leave() {
-	if len(o.line) == 0 {
-		o.taken = false
-		return
-	}
-	close(o.line[0])
-	o.line = slices.Delete(o.line, 0, 1)
-}
-
 // drop takes b's share back: the count falls, the hold passes on, or the lock is released. The
 // caller's cancellation is left out: a lock is given back whatever becomes of its caller, within a
 // time of its own. Trust in the share ends before Redis is told, so no caller ever believes in what
@@ -272,14 +214,14 @@ func (h *hold) drop(ctx context.Context, b bearer) error {
 	if h.names.Kind.Open {
 		return h.part(ctx, b)
 	}
-	if !h.ops.tryLock(&h.mu) {
+	if !h.ops.TryLock() {
 		if h.gaveBack(b.shared()) {
 			return ErrNotHeld // at once: ops may be busy for a stranger
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, unlockTimeout(h.entry)) // for the wait and what follows
 		defer cancel()
-		if h.ops.lock(ctx, &h.mu) != nil {
+		if h.ops.Lock(ctx) != nil {
 			return h.cut(b)
 		}
 	}
@@ -289,15 +231,15 @@ func (h *hold) drop(ctx context.Context, b bearer) error {
 	h.expire(now)
 	count, lease, err := h.take(b, now)
 	if err != nil {
-		h.ops.unlock(&h.mu)
+		h.ops.Unlock()
 		return err
 	}
 	b.end(ErrNotHeld)
 	if count == 0 {
-		h.ops.unlock(&h.mu)
+		h.ops.Unlock()
 		return h.finish(ctx, now)
 	}
-	defer h.ops.unlock(&h.mu)
+	defer h.ops.Unlock()
 	return h.leave(ctx, count, lease)
 }
 

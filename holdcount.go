@@ -38,11 +38,11 @@ func (h *hold) reenterOnce(ctx context.Context, b bearer, outer *share) error {
 	if h.names.Kind.Open {
 		return h.joinInside(b, outer)
 	}
-	if err := h.ops.lock(ctx, &h.mu); err != nil {
+	if err := h.ops.Lock(ctx); err != nil {
 		// No other owner can have what is re-entered: Redis has not answered what was asked before.
 		return h.notReentered(wire.ErrNoAnswer, err)
 	}
-	defer h.ops.unlock(&h.mu)
+	defer h.ops.Unlock()
 	h.mu.Lock()
 	if outer.over || !h.fate.live() {
 		defer h.mu.Unlock()
@@ -159,15 +159,15 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	if h.gaveBack(s) {
 		return ErrNotHeld
 	}
-	if !h.ops.tryLock(&h.mu) {
+	if !h.ops.TryLock() {
 		soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and what follows
 		defer cancel()
-		if h.ops.lock(soon, &h.mu) != nil {
+		if h.ops.Lock(soon) != nil {
 			return &wire.NodeError{Op: "extend", Name: h.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
 		}
 		ctx = soon
 	}
-	defer h.ops.unlock(&h.mu)
+	defer h.ops.Unlock()
 	h.expire(clock.Now())
 	h.mu.Lock()
 	if s.over || !h.fate.live() {

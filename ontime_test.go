@@ -182,9 +182,9 @@ func TestOperationsOfAHoldAreBoundedTogether(t *testing.T) {
 					m := c.Mutex("k")
 					l, err := m.Lock(context.Background())
 					require.NoError(t, err)
-					require.NoError(t, l.h.ops.lock(context.Background(), &l.h.mu))
+					require.NoError(t, l.h.ops.Lock(context.Background()))
 					resume := r.hang()
-					other := time.AfterFunc(left, func() { l.h.ops.unlock(&l.h.mu) })
+					other := time.AfterFunc(left, func() { l.h.ops.Unlock() })
 					began := time.Now()
 					err = operate(m, l)
 					require.Equal(t, c.core.cfg.commandTimeout, time.Since(began))
@@ -194,7 +194,7 @@ func TestOperationsOfAHoldAreBoundedTogether(t *testing.T) {
 					require.NotErrorIs(t, err, ErrNotAcquired)
 					require.ErrorIs(t, err, wire.ErrNoAnswer)
 					if other.Stop() {
-						l.h.ops.unlock(&l.h.mu)
+						l.h.ops.Unlock()
 					}
 					resume()
 					require.NoError(t, l.Unlock(context.Background()))

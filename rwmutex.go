@@ -279,11 +279,11 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	h := l.h
 	soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and the command
 	defer cancel()
-	if h.ops.lock(soon, &h.mu) != nil {
+	if h.ops.Lock(soon) != nil {
 		return nil, &wire.NodeError{Op: "downgrade", Name: lk.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
 	}
 	reader, err := lk.enterBeside(soon, l)
-	h.ops.unlock(&h.mu)
+	h.ops.Unlock()
 	if err != nil {
 		return nil, err
 	}

@@ -207,7 +207,7 @@ func (h *hold) settle(r claim.Renewal, got wire.Result, sent clock.Stamp) (news 
 			news = EventRecovered
 		}
 		// A count is confirmed only if it is still true, and no other is on its way.
-		if r.Count > 0 && !h.ops.taken && r.Count == h.counts() {
+		if r.Count > 0 && !h.ops.Taken() && r.Count == h.counts() {
 			h.count.Confirmed(sent)
 		}
 		if h.count.Unsure() {
@@ -276,7 +276,7 @@ func (h *hold) tick(now clock.Stamp) (r claim.Renewal, renew bool) {
 			Claim: h.claim, Lease: h.term.RenewFor(now), Timeout: min(h.entry.Timeout, h.cfg.commandTimeout, 2*time.Second),
 		}
 		// A renewal does not compete with the goroutine that has ops, whose count is newer.
-		if h.count.Unsure() && !h.ops.taken {
+		if h.count.Unsure() && !h.ops.Taken() {
 			r.Count = h.counts()
 		}
 		h.term.Asks(r.Lease, now)
