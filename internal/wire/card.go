@@ -108,13 +108,13 @@ func (r *Redis) Withdraw(ctx context.Context, client string) error {
 // introduce writes or deletes a client's card. No lock depends on it, so its failure does not
 // count as one of the Redis.
 func (r *Redis) introduce(ctx context.Context, client string, args ...string) error {
-	_, err := integer(r.link.Do(ctx, r.link.Timeout, r.plain.introduce, []string{ClientKey(client)}, args, link.Unheeded))
+	_, err := integer(r.link.Do(ctx, r.link.Timeout, r.of(nil).introduce, []string{ClientKey(client)}, args, link.Unheeded))
 	return err
 }
 
 // Whois reads a client's card, the zero one where it has none.
 func (r *Redis) Whois(ctx context.Context, client string) (Card, error) {
-	v, err := r.link.Do(ctx, r.link.Timeout, r.plain.whois, []string{ClientKey(client)}, nil, link.Unheeded)
+	v, err := r.link.Do(ctx, r.link.Timeout, r.of(nil).whois, []string{ClientKey(client)}, nil, link.Unheeded)
 	if err != nil {
 		return Card{}, err
 	}

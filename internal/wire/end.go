@@ -14,12 +14,12 @@ import (
 // turns the lock is left to Redisson's waiters where some listen.
 func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry, late link.Latecomer) (bool, Answer, error) {
 	args := releaseArgs(way, e, turns, next)
-	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Names.Kind).release, e.Names.keys, trim(args[:], releaseRoute), late)
+	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Names.Kind).release, e.Names.keys, trim(args[:], releaseSpare), late)
 	got, held, err := first(v, r.vetted.heard(err))
 	if err != nil || len(got) <= 1 {
 		return held, Answer{}, err
 	}
-	a, err := parseAnswer(got[1:])
+	a, err := parseAnswer(driver.List(got[1:]...))
 	return true, a, err
 }
 
@@ -49,7 +49,7 @@ func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, tick
 	if next != nil {
 		args[6], args[7], args[8], args[9] = next.ID, MS(next.Lease), strconv.Itoa(next.Block), ticket
 	}
-	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).unvote, e.Names.voteKeys(), trim(args, none), late)
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).unvote, e.Names.voteKeys(), trim(args, voteSpare), late)
 	got, held, err := first(v, r.vetted.heard(err))
 	if err != nil || next == nil {
 		return held, Answer{}, err

@@ -144,7 +144,7 @@ func (r *Redis) Declare(ctx context.Context, run string, longest time.Duration) 
 	if run == "" {
 		run = "unknown" // as guard.lua has it
 	}
-	n, err := integer(r.link.Do(ctx, r.link.Timeout, r.plain.declare, nil, []string{run, MS(longest)}, nil))
+	n, err := integer(r.link.Do(ctx, r.link.Timeout, r.of(nil).declare, nil, []string{run, MS(longest)}, nil))
 	return n == 1, err
 }
 
