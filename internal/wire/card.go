@@ -143,26 +143,20 @@ func ClientOf(holder string) string {
 	return client
 }
 
-// ClientIn finds out which client's hold the fields of a lock's hash and their values, by turns, tell: the
-// uuid of relock's client, "" for another's lock. A shared owner's is that of its sharers, if they
-// are of one client.
+// ClientIn returns the uuid of the client of relock's that holds a lock, the fields of the lock's
+// hash and their values by turns given: "" for a lock of another library's. A shared owner's is that
+// of its sharers, if they are of one client.
 func ClientIn(fields []string) (client string) {
-	ours, owner := false, ""
-	for i := 0; i+1 < len(fields); i += 2 {
-		if fields[i] == firstField {
-			ours = true
-			_, rest, _ := strings.Cut(fields[i+1], ":")
-			_, owner, _ = strings.Cut(rest, ":")
-		}
-	}
+	_, owner, ours := grantIn(fields)
 	for i := 0; ours && i+1 < len(fields); i += 2 {
-		if field := fields[i]; field != owner && sharer.MatchString(field) {
-			of, _, _ := strings.Cut(field, ":")
-			if client != "" && client != of {
-				return ""
-			}
-			client = of
+		of := ClientOf(fields[i])
+		if of == "" || fields[i] == owner {
+			continue
 		}
+		if client != "" && client != of {
+			return ""
+		}
+		client = of
 	}
 	return client
 }

@@ -58,10 +58,6 @@ const (
 // ms.
 const MaxBatch = 200
 
-// MaxParts is how many commands RenewApart makes of one batch at most: so many halve it down to
-// single locks.
-const MaxParts = 2*MaxBatch - 1
-
 // Renew lengthens leases of one kind's locks, which share a slot, and tells what became of each.
 func (r *Redis) Renew(ctx context.Context, batch []Renewal) ([]Result, error) {
 	keys, args := make([]string, 0, len(batch)), make([]string, 0, 3*len(batch))

@@ -32,8 +32,8 @@ type Kind struct {
 	// waiting for some 0.2 ms.
 	Acquires, Releases int
 
-	// Read takes what the hook contents answers for a lock into its state.
-	Read func(st *State, contents []string) error
+	// Read takes what the hook contents answers for a lock, fields and values by turns, into its state.
+	Read func(st *State, contents []string)
 }
 
 // Channel is where waiters hear of a lock that do not stand in relock's queue. Kinds that

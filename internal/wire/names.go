@@ -2,7 +2,6 @@ package wire
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -103,7 +102,7 @@ func (k *Kind) prefixes() []string {
 		prefix, _, _ := strings.Cut(key, "{}")
 		all = append(all, prefix)
 	}
-	return slices.DeleteFunc(all, func(prefix string) bool { return prefix == "" })
+	return all
 }
 
 // ownPrefix returns which of them name begins with, "" for none.
