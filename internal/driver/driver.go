@@ -20,11 +20,18 @@ var ErrClosed = errors.New("the Redis client is closed")
 var ErrUnsent = errors.New("not sent")
 
 // Unsent returns err as a failure that is ErrUnsent as well. Its text is err's.
-func Unsent(err error) error { return unsentError{err} }
+func Unsent(err error) error { return classed{err, ErrUnsent} }
 
-type unsentError struct{ error }
+// Closed returns err as a failure that is ErrClosed as well. Its text is err's.
+func Closed(err error) error { return classed{err, ErrClosed} }
 
-func (e unsentError) Unwrap() []error { return []error{ErrUnsent, e.error} }
+// classed is a client library's error, with what it means to the locks.
+type classed struct {
+	error
+	class error
+}
+
+func (e classed) Unwrap() []error { return []error{e.class, e.error} }
 
 // Silence is how long a subscription may last, at most, whose server says no more. A driver keeps
 // to it with the client library's settings as they are by default.

@@ -33,11 +33,13 @@ func valueOf(m *valkey.ValkeyMessage) driver.Value {
 		return driver.String(s)
 	case m.IsArray():
 		return listOf(m)
+	case m.IsMap():
+		return pairsOf(m)
 	case m.IsNil():
 		return driver.Value{}
 	}
 	if err := m.Error(); err != nil {
-		return driver.Error(refusal(err))
+		return driver.Error(&driver.ReplyError{Text: err.Error(), Err: err})
 	}
 	return typedValueOf(m)
 }
@@ -51,11 +53,8 @@ func listOf(m *valkey.ValkeyMessage) driver.Value {
 	return driver.List(list...)
 }
 
-// typedValueOf is a message of a type that only RESP3 has, as RESP2 would spell it.
+// typedValueOf is a message of another type that only RESP3 has, as RESP2 would spell it.
 func typedValueOf(m *valkey.ValkeyMessage) driver.Value {
-	if m.IsMap() {
-		return pairsOf(m)
-	}
 	switch known, _ := m.ToAny(); known := known.(type) {
 	case bool:
 		if known {
@@ -92,14 +91,15 @@ func verbatim(s string) string {
 	return s
 }
 
-// failure is an error of the library as driver.Redis promises it.
+// failure is an error of the library as driver.Redis promises it. The library leaves out a plain ERR
+// that a server's text begins with.
 func failure(err error) error {
 	var reply *valkey.ValkeyError
 	switch {
 	case errors.As(err, &reply):
-		return refusal(err)
+		return &driver.ReplyError{Text: reply.Error(), Err: err}
 	case errors.Is(err, valkey.ErrClosing):
-		return closedError{err}
+		return driver.Closed(err)
 	case undialled(err):
 		return driver.Unsent(err)
 	}
@@ -112,20 +112,3 @@ func undialled(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
-
-// refusal is an error that the server answered. The library leaves out a plain ERR that its text
-// begins with.
-func refusal(err error) *driver.ReplyError {
-	text := err.Error()
-	var reply *valkey.ValkeyError
-	if errors.As(err, &reply) {
-		text = reply.Error()
-	}
-	return &driver.ReplyError{Text: text, Err: err}
-}
-
-// closedError is the library's error, which says that the user has closed the client.
-type closedError struct{ error }
-
-// Unwrap returns the library's error as well.
-func (e closedError) Unwrap() []error { return []error{driver.ErrClosed, e.error} }

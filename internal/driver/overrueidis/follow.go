@@ -20,7 +20,7 @@ const (
 var errReplicas = errors.New("the client subscribes at replicas, whose subscribers the masters do not count, " +
 	"and the masters cannot be told: locks are not handed over but raced for")
 
-// errAstray ends a subscription that is not at its slot's master.
+// errAtReplica ends a subscription that is not at its slot's master.
 var errAtReplica = errors.New("subscribed at a replica")
 
 // Follow subscribes sharded channels of one slot. If the first attempt turns out not to be at the
@@ -44,9 +44,8 @@ func (d *Redis) receive(ctx context.Context, h driver.Handler, channels []string
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	source, direct := d.rdb, d.atReplicas.Load()
-	confirmed := make(chan struct{}, 1)
-	if direct {
+	source, confirmed := d.rdb, make(chan struct{}, 1)
+	if d.atReplicas.Load() {
 		source = d.atMaster(ctx, h, channels[0])
 	} else if !d.crew.Start(func() { d.checkMaster(ctx, cancel, confirmed, channels) }) {
 		return driver.ErrClosed
