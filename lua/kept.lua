@@ -9,7 +9,8 @@
 
 local SPAN = math.min(retention * 250, 2 ^ 24) -- in microseconds: a quarter of the retention, at most 17 seconds
 
--- deadline is when to forget what was counted up to n, in ms: the retention after the span of the later of clock and n.
+-- deadline is the time, in ms, from which a counter that is at n may be forgotten: the retention after the end of a span, of
+-- that in which n lies, or the clock if that is later.
 local function deadline(n)
   return decimal((math.floor(math.max(clock(), n) / SPAN) + 1) * SPAN / 1000 + retention)
 end
