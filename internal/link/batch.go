@@ -35,10 +35,10 @@ const (
 // batcher is the group commit of one Redis, or of one slot of a Cluster.
 //
 // It has two states. While few callers have a command out, each call is a command of its own. While
-// many have, calls queue, and the answers to earlier commands pace the batches: an answer sends the
-// batch that has waited longest, if that is full, if it has waited for maxWait, or if hardly any
-// other command is out. A batch that fills up while it waits does not wait for an answer. So a queue
-// that is not empty always has a command out, whose end sends it.
+// many have, calls queue, and the ends of earlier commands pace the batches. When a command ends, the
+// batch that has waited longest is sent: if it is full, if it has waited for maxWait, or if hardly any
+// other command is out. A batch that fills up meanwhile is sent at once, unless too many commands are
+// out. While a batch waits, at least one command is out, so that its end may send the batch.
 type batcher struct {
 	mu       sync.Mutex // guards what follows
 	out      int        // callers with a command out

@@ -45,11 +45,12 @@ type Answer struct {
 // Tokens are those of a grant.
 func (a *Answer) Tokens() Tokens { return Tokens{a.Number, a.Count} }
 
-// NoTicket leaves without waiting.
+// NoTicket is the ticket of an entry that does not wait.
 const NoTicket = "-"
 
-// Acquire takes the lock for e, enters the hold of its owner, or queues e unless ticket is NoTicket.
-// over is the turn of Redisson's waiters that is known to be over. late hears of an answer that comes
+// Acquire takes the lock for e, or enters the hold of e's shared owner. If it can do neither, it queues
+// e, unless ticket is NoTicket. Sent again, it looks whether e has the lock by now. over is the turn
+// of Redisson's waiters that is known to be over, "" for none. late hears of an answer that comes
 // after the caller has left.
 func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over string, late link.Latecomer) (Answer, error) {
 	var room [acquireArgs]string // an append to it allocates nothing
@@ -90,10 +91,10 @@ func trim(args, spare []string) []string {
 // MS is a duration on the wire: whole milliseconds, at least one.
 func MS(d time.Duration) string { return lastMS.text(max(1, d.Milliseconds())) }
 
-// lastMS and lastBlock are what was told last: most locks have the same lease, and the same block.
+// lastMS and lastBlock are as they were sent last: most locks have the same lease, and the same block.
 var lastMS, lastBlock spelled
 
-// spelled is a number as text, kept for the next caller that needs the same.
+// spelled keeps a number's text for the next caller that needs the same, which allocates none then.
 type spelled struct{ last atomic.Pointer[number] }
 
 type number struct {
@@ -183,8 +184,8 @@ const (
 	ToNudge = "nudge" // wait, and make the owner look again
 )
 
-// An entry that shares an owner may have given back a grant that other sharers keep. A vote then has one
-// of these in place of the number of a grant to give back.
+// Several entries may share an owner's hold at a node. One of them may have given its part back while
+// the others keep theirs. Its later votes say one of these in place of a grant to give back.
 const (
 	Apart int64 = -1 // stay out of the owner's hold
 	Again int64 = -2 // enter it, under another number
@@ -198,7 +199,8 @@ type Ballot struct {
 	Least  int64 // token that a grant should begin at or above, 0 for none
 }
 
-// Vote acquires at a node of a quorum, looks again there, or gives a grant back, as b says.
+// Vote asks a node of a quorum for the lock, looks again there, or gives a grant back, as b says. The
+// error of a node that may have forgotten locks is one that RefusalOf reads.
 func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, late link.Latecomer) (Answer, error) {
 	number := "" // what the script takes for b.Yield: a grant's number, or one of two words
 	switch {

@@ -19,8 +19,9 @@ type Options struct {
 	Longest   time.Duration // of a node: the longest lease that any client may rely on, 0 for no restart guard
 }
 
-// Redis sends scripts to one Redis: a typed method each, so that positions are written once. They
-// are never repeated below it: a second run must be known to its sender, so that it may come late.
+// Redis sends scripts to one Redis. It has a typed method for each script, so that the places of keys
+// and arguments are written once. No room below repeats a script: its sender must know of a second
+// run, since that may come late.
 type Redis struct {
 	link    *link.Link
 	from    Options
@@ -28,7 +29,7 @@ type Redis struct {
 	scripts sync.Map // *Kind -> *scripts; nil stands for the scripts that are about no lock
 }
 
-// New returns the scripts' way to a Redis.
+// New returns the Redis at the end of l.
 func New(l *link.Link, o Options) *Redis {
 	l.Apart = OfOneKey
 	return &Redis{link: l, from: o}
