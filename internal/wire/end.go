@@ -13,24 +13,22 @@ import (
 // that was held goes to the first waiter; with turns it is left to Redisson's waiters for a moment, if
 // any listen.
 //
-// If e held the lock and next is not nil, the same step queues next behind all that wait. The Answer
-// is then next's, as Acquire returns it. It is the zero Answer if next was not queued, because others
+// If e held the lock and next is not nil, the same step queues next behind all that wait. forNext is
+// then what Acquire would return for next. It is the zero Answer if next was not queued, because others
 // share the lock still or Redis failed.
-func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry, late link.Latecomer) (bool, Answer, error) {
+func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry,
+	late link.Latecomer) (held bool, forNext Answer, err error) {
 	args := releaseArgs(way, e, turns, next)
 	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Names.Kind).release, e.Names.keys, trim(args[:], releaseSpare), late)
 	got, held, err := first(v, r.vetted.heard(err))
 	if err != nil || len(got) <= 1 {
 		return held, Answer{}, err
 	}
-	a, err := parseAnswer(driver.List(got[1:]...))
-	return true, a, err
+	forNext, err = parseAnswer(driver.List(got[1:]...))
+	return true, forNext, err
 }
 
-// releaseCount is how many arguments a release has.
-const releaseCount = 10
-
-func releaseArgs(way Route, e *Entry, turns bool, next *Entry) [releaseCount]string {
+func releaseArgs(way Route, e *Entry, turns bool, next *Entry) [10]string {
 	args := [...]string{e.ID, MS(e.Lease), lastBlock.text(int64(e.Block)), e.Owner, "", "", "", "", way.Inbox, way.Publish}
 	if !turns {
 		args[4] = "0"
@@ -49,8 +47,10 @@ type Count struct {
 
 // Unvote ends e at a node of a quorum, whether it holds the lock there or waits, and reports whether it
 // held it. If next is not nil, it is queued there by its ticket in the same step, also where e did
-// not hold the lock, and the Answer is next's. A node that may grant nothing says why in Barred.
-func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, ticket string, late link.Latecomer) (bool, Answer, error) {
+// not hold the lock. forNext is then what Vote would return for next; of a node that may grant nothing
+// it has only Barred.
+func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, ticket string,
+	late link.Latecomer) (held bool, forNext Answer, err error) {
 	args := unvoteArgs(e, n)
 	if next != nil {
 		args[6], args[7], args[8], args[9] = next.ID, MS(next.Lease), strconv.Itoa(next.Block), ticket
@@ -63,8 +63,8 @@ func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, tick
 	if len(got) == 2 && got[1].Err() != nil {
 		return held, Answer{Barred: got[1].Err()}, nil
 	}
-	a, err := parseVote(got[1:])
-	return held, a, err
+	forNext, err = parseVote(got[1:])
+	return held, forNext, err
 }
 
 func unvoteArgs(e *Entry, n Count) []string {
@@ -93,7 +93,8 @@ func first(v driver.Value, err error) ([]driver.Value, bool, error) {
 	return got, held == 1, err
 }
 
-// Sweep gathers entries of one kind that are to be ended with one command.
+// Sweep gathers entries of one kind that are to be ended with one command. All of them are added by
+// Release, or all by Unvote.
 type Sweep struct {
 	kind       *Kind
 	entries    int
