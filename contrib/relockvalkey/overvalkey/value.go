@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/valkey-io/valkey-go"
@@ -64,7 +65,10 @@ func typedValueOf(m *valkey.ValkeyMessage) driver.Value {
 	case float64:
 		return driver.String(strconv.FormatFloat(known, 'g', -1, 64))
 	case string:
-		return driver.String(verbatim(known))
+		if _, text, found := strings.Cut(known, ":"); found {
+			known = text // of a verbatim string, "txt:" mostly; a big number has no colon
+		}
+		return driver.String(known)
 	}
 	return driver.Value{}
 }
@@ -79,16 +83,6 @@ func pairsOf(m *valkey.ValkeyMessage) driver.Value {
 		list = append(list, driver.String(key), valueOf(&value))
 	}
 	return driver.List(list...)
-}
-
-// verbatim cuts the format off a verbatim string, "txt:" mostly. A big number, the other string of
-// RESP3, has no colon.
-func verbatim(s string) string {
-	const format = len("txt:")
-	if len(s) >= format && s[format-1] == ':' {
-		return s[format:]
-	}
-	return s
 }
 
 // failure is an error of the library as driver.Redis promises it. The library leaves out a plain ERR
