@@ -75,7 +75,7 @@ func (l *Link) Share(ctx context.Context, timeout time.Duration, s *Script, keys
 	}
 	c := l.newCommand(ctx, timeout, keys, args, late)
 	l.dispatch(b, b.enqueue(c, s))
-	got, answered := c.wait(ctx, nil)
+	got, answered := c.wait(nil)
 	if answered {
 		l.recycle(c)
 	} else if b.withdraw(c) {

@@ -212,7 +212,7 @@ func (l *Link) send(c *command, timeout time.Duration, s *driver.Script, permit 
 		defer t.Stop()
 		early = t.C
 	}
-	got, answered := c.wait(c.Context, early)
+	got, answered := c.wait(early)
 	if answered {
 		l.recycle(c)
 	}
@@ -234,15 +234,16 @@ func (l *Link) run(c *command, s *driver.Script, permit chan struct{}, b *batche
 	c.deliver(answer{value, err}, err)
 }
 
-// wait returns the answer, or why the caller left before it came. A caller that leaves must claim
-// the command. If the sender was faster, the answer is there in a moment, and the caller takes it.
-func (c *command) wait(ctx context.Context, early <-chan time.Time) (got answer, answered bool) {
+// wait returns the answer, or why the caller left before it came: its context ended, early came, or
+// the command's own time is over. A caller that leaves must claim the command. If the sender was
+// faster, the answer is there in a moment, and the caller takes it.
+func (c *command) wait(early <-chan time.Time) (got answer, answered bool) {
 	err := context.DeadlineExceeded
 	select {
 	case got := <-c.answer:
 		return got, true
-	case <-ctx.Done():
-		err = &Left{Cause: context.Cause(ctx)}
+	case <-c.Context.Done():
+		err = &Left{Cause: context.Cause(c.Context)}
 	case <-early:
 	case <-c.done: // the library may return much later
 	}
