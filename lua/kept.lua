@@ -29,8 +29,8 @@ local function store(n, had)
   end
 end
 
--- raise sets the counter to n unless it is there already. Where it is unknown it becomes no less than counted told: else
--- a late command would set it below, and a waiter would believe in a grant that was made before it was forgotten.
+-- raise sets the counter to n unless it is that far already. A counter that was forgotten becomes no less than counted told
+-- for it. Else a late command would set it below that, and a waiter would believe in a grant of before it was forgotten.
 local function raise(n)
   n = tonumber(n)
   local had = redis.call('GET', KEYS[3])

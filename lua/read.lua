@@ -11,7 +11,7 @@ local function own_line()
   return KEYS[6]
 end
 
--- idle reports whether the entry may come in and is not in, and no one waits. One that names an owner comes in by share only.
+-- idle reports whether the entry may come in and is not in, and none waits. One that names an owner comes in by share only.
 local function idle(_, _, id, owner, inbox, publish)
   if owner ~= '' or redis.call('EXISTS', KEYS[2], KEYS[6]) > 0 then
     return false

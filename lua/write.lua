@@ -11,7 +11,7 @@ local function own_line()
   return KEYS[2]
 end
 
--- idle reports whether the entry may take the lock and is not in it, and no one waits.
+-- idle reports whether the entry may take the lock and is not in it, and no entry waits.
 local function idle(_, _, _, _, _, _)
   return redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[6]) == 0
 end

@@ -132,8 +132,10 @@ func (r *Redis) Seed(ctx context.Context, e *Entry, born string, counter int64) 
 	return n == 1, err
 }
 
-func (r *Redis) fence(ctx context.Context, e *Entry, how, who string, counter int64) (int64, error) {
-	args := []string{how, who, strconv.FormatInt(counter, 10)}
+// fence runs the script of that name: for an entry's id where how is "hold", for an incarnation's where
+// it is "seed".
+func (r *Redis) fence(ctx context.Context, e *Entry, how, id string, counter int64) (int64, error) {
+	args := []string{how, id, strconv.FormatInt(counter, 10)}
 	return integer(r.link.Do(ctx, r.link.Timeout, r.of(e.Names.Kind).fence, e.Names.voteKeys(), args, nil))
 }
 
