@@ -26,14 +26,19 @@ type Redis struct {
 	link    *link.Link
 	from    Options
 	vetted  vetted
-	scripts sync.Map // *Kind -> *scripts; nil stands for the scripts that are about no lock
+	scripts *sync.Map // of made
 }
 
 // New returns the Redis at the end of l.
 func New(l *link.Link, o Options) *Redis {
 	l.Apart = OfOneKey
-	return &Redis{link: l, from: o}
+	all, _ := made.LoadOrStore(o, new(sync.Map))
+	return &Redis{link: l, from: o, scripts: all.(*sync.Map)}
 }
+
+// made are all scripts that were put together so far: the clients of a process share them. Those that
+// are about no lock stand under the nil kind.
+var made sync.Map // Options -> *sync.Map, which is *Kind -> *scripts
 
 // Route is how grants and wake-ups travel for one lock.
 type Route struct {
@@ -58,48 +63,29 @@ func (r *Redis) of(k *Kind) *scripts {
 	if s, known := r.scripts.Load(k); known {
 		return s.(*scripts)
 	}
-	s := r.from.scripts(k)
-	r.scripts.Store(k, s)
-	return s
+	s, _ := r.scripts.LoadOrStore(k, r.from.scriptsFor(k))
+	return s.(*scripts)
 }
 
-// made are all scripts that were put together so far: clients of one process share them.
-var made sync.Map // making -> *scripts
-
-// making is what scripts are made from.
-type making struct {
-	kind *Kind // nil for the scripts that are about no lock
-	Options
-}
-
-func (o Options) scripts(k *Kind) *scripts {
-	if s, known := made.Load(making{k, o}); known {
-		return s.(*scripts)
-	}
+func (o Options) scriptsFor(k *Kind) *scripts {
 	from, s := lua.Scripts{Quorum: o.Votes, Retention: o.Retention, Longest: o.Longest}, new(scripts)
 	if k == nil {
 		s.declare = script(driver.Check, from.Text, "declare")
 		s.introduce, s.whois = script(driver.Introduce, from.Text, "introduce"), script(driver.Inspect, from.Text, "whois")
-	} else {
-		from.Kind, from.Hooks = k.Name, k.Hooks
-		s.ofLocks(from, k)
+		return s
 	}
-	kept, _ := made.LoadOrStore(making{k, o}, s)
-	return kept.(*scripts)
-}
-
-// ofLocks makes the scripts for locks of a kind.
-func (s *scripts) ofLocks(from lua.Scripts, k *Kind) {
+	from.Kind, from.Hooks = k.Name, k.Hooks
 	s.force, s.inspect = script(driver.Force, from.Text, "force"), script(driver.Inspect, from.Text, "inspect")
 	s.setCount, s.renew = script(driver.Recount, from.Text, "recount"), script(driver.Renew, from.Text, "renew")
-	if from.Quorum {
+	if o.Votes {
 		s.vote, s.unvote = script(driver.Acquire, from.Text, "vote"), script(driver.Release, from.Text, "unvote")
 		s.fence, s.sweep = script(driver.Fence, from.Text, "fence"), script(driver.Sweep, from.Sweep, "unvote")
-		return
+		return s
 	}
 	s.acquire = shared(driver.Acquire, from, "acquire", k.Acquires, acquireSpare)
 	s.release = shared(driver.Release, from, "release", k.Releases, releaseSpare)
 	s.refill, s.sweep = script(driver.Refill, from.Text, "refill"), script(driver.Sweep, from.Sweep, "release")
+	return s
 }
 
 // shared is a script that goes for several callers too.
