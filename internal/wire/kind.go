@@ -90,6 +90,14 @@ func rw(k Kind) *Kind {
 // is not known any more.
 var kinds = make(map[string]*Kind)
 
+// kindOf returns the kind that a grant names, nil for an unknown one, and the mutex where it names none.
+func kindOf(name string, named bool) *Kind {
+	if !named {
+		return Mutex
+	}
+	return kinds[name]
+}
+
 // Add makes a kind known, so that its orphaned grants can be ended. It is called by init functions
 // only.
 func Add(k *Kind) *Kind {

@@ -49,10 +49,7 @@ func ParseGrant(s string) (g Grant, err error) {
 	if err != nil {
 		return g, err
 	}
-	if g.Kind = Mutex; named {
-		g.Kind = kinds[kind]
-	}
-	if g.Kind == nil {
+	if g.Kind = kindOf(kind, named); g.Kind == nil {
 		return g, fmt.Errorf("grant of the unknown kind %q", kind)
 	}
 	length, err := strconv.Atoi(parts[3])
