@@ -70,8 +70,8 @@ func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over s
 // acquireArgs is how many arguments acquire takes, and vote.
 const acquireArgs = 11
 
-// These are the arguments of scripts as they take those to be that are left out at the end: the route
-// where Redis is no Cluster, and the others empty.
+// A script takes each argument that is left out at the end for what stands here: for the route of a
+// Redis that is no Cluster, and else for "".
 var (
 	acquireSpare = []string{6: Plain.Inbox, 7: Plain.Publish, acquireArgs - 1: ""}
 	releaseSpare = []string{8: Plain.Inbox, 9: Plain.Publish}
@@ -91,7 +91,7 @@ func trim(args, spare []string) []string {
 // MS is a duration on the wire: whole milliseconds, at least one.
 func MS(d time.Duration) string { return lastMS.text(max(1, d.Milliseconds())) }
 
-// lastMS and lastBlock are as they were sent last: most locks have the same lease, and the same block.
+// lastMS and lastBlock keep what was sent last: most locks have the same lease, and the same block.
 var lastMS, lastBlock spelled
 
 // spelled keeps a number's text for the next caller that needs the same, which allocates none then.
