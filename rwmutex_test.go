@@ -340,6 +340,65 @@ func TestKindsDoNotMix(t *testing.T) {
 	requireNothingLeft(t, s)
 }
 
+// A mutex is refused where a writer of the same name holds, also by a client that has made many entries: the field of its writer
+// is longer than 64 bytes, and Redis does not keep such a hash in the order in which it was written.
+func TestKindsDoNotMixInAnyOrder(t *testing.T) {
+	c := hearing(t, redistest.Start(t))
+	c.core.count.Store(100_000)
+	for i := range 20 {
+		name := "k" + strconv.Itoa(i)
+		w := taken(t, c.RWMutex(name).Lock)
+		_, err := c.Mutex(name).TryLock(t.Context())
+		require.ErrorIs(t, err, ErrWrongKind)
+		unlocked(t, w)
+	}
+}
+
+// A Mutex neither frees a read-write lock of its name, whose writer would not be told, nor says that it is free.
+func TestAMutexRefusesToForceAReadWriteLock(t *testing.T) {
+	s := redistest.Start(t)
+	w := taken(t, hearing(t, s).RWMutex("k").Lock)
+	m := newClient(t, s.Client()).Mutex("k")
+	_, err := m.State(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
+	_, err = m.ForceUnlock(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
+	require.NoError(t, w.Context().Err())
+	unlocked(t, w)
+}
+
+// Of thousands of readers with holds of their own, Redis tells a part with each question of a writer, and in the end all.
+func TestRWMutexTellsManyReadersByParts(t *testing.T) {
+	const n = 500
+	s := redistest.Start(t)
+	readers, writer := hearing(t, s).RWMutex("k", WithMaxHold(time.Hour)), hearing(t, s).RWMutex("k")
+	var held []*Lease
+	for range n {
+		held = append(held, taken(t, readers.RLock))
+	}
+	published := s.CommandCounts()["publish"]
+	_, err := writer.TryLock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.LessOrEqual(t, s.CommandCounts()["publish"]-published, int64(130), "for one question")
+	require.Eventually(t, func() bool {
+		_, err := writer.TryLock(t.Context())
+		require.ErrorIs(t, err, ErrNotAcquired)
+		return !slices.ContainsFunc(held, func(l *Lease) bool {
+			select {
+			case <-l.Wanted():
+				return false
+			default:
+				return true
+			}
+		})
+	}, patience, time.Millisecond)
+	looked := s.CommandCounts()["hgetall"]
+	unlocked(t, held[:n/2]...)
+	require.Equal(t, looked, s.CommandCounts()["hgetall"], "a reader that leaves looks at a few others")
+	unlocked(t, held[n/2:]...)
+	requireNothingLeft(t, s)
+}
+
 // What Redisson could count down from must be a hold count: else its read unlock would stop Redis.
 func TestRWMutexWritesNoLargeNumbers(t *testing.T) {
 	s := redistest.Start(t)

@@ -13,8 +13,9 @@
 -- Returns 1 when there was a lock to free, else 0.
 -- Wire: RedissonLock.forceUnlockAsync.
 local ok, winner
+local all = holders() -- fails where they are of another kind
 if ARGV[1] ~= '' then
-  ok, winner = pcall(tell, holders(), ARGV[1], ARGV[2], 0)
+  ok, winner = pcall(tell, all, ARGV[1], ARGV[2], 0)
   if barred and not ok then
     error(winner, 0) -- the waiters of a quorum hear their inboxes alone: they would sleep beside the free lock
   end

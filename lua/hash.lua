@@ -27,11 +27,6 @@ local function time_left()
   return redis.call('PTTL', KEYS[1])
 end
 
--- holders are the fields of all that hold.
-local function holders()
-  return redis.call('HKEYS', KEYS[1])
-end
-
 -- granted returns first token, how many, and shared owner of the grant in force: nothing if Redisson took the lock, or an
 -- older client granted it.
 local function granted()
@@ -51,20 +46,6 @@ local function standing(_, block, _, _)
     end
   end
   return first, count
-end
-
--- holder is the owner field of the lock, '' when there is none. The sharers of an owner, which may be thousands, are not read.
-local function holder()
-  local _, _, owner = granted()
-  local fields = owner and owner ~= '' and { owner } or holders()
-  for _, field in ipairs(fields) do
-    if field == 'mode' then
-      error('relock: WRONGKIND a read-write lock is held by that name', 0)
-    elseif string.sub(field, 1, 7) ~= 'relock:' then
-      return field
-    end
-  end
-  return ''
 end
 
 -- last_ticket is the highest that stands in line; a new one is above it, whatever the clock says.

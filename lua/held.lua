@@ -1,6 +1,7 @@
 -- held: a hold of a lock that is a hash with a field for each holder: hooks for its renewal, its hold
--- count, its state and the rights that it takes.
+-- count, its holders, its state and the rights that it takes.
 --
+-- needs: hash
 -- KEYS[1]  lock hash        name; a field for each acquisition, with its hold count
 --
 -- Returns nothing: it only defines functions.
@@ -38,9 +39,39 @@ local function recounted(id, count, lease)
   return type(written) == 'table' and written or 1
 end
 
+-- of_this_kind returns a hash's fields, one in each step of the list, and fails if they are a read-write lock's. All are looked
+-- at: Redis keeps no order in a hash that has a long field.
+local function of_this_kind(list, step)
+  for i = 1, #list, step do
+    if list[i] == 'mode' then
+      error('relock: WRONGKIND a read-write lock is held by that name', 0)
+    end
+  end
+  return list
+end
+
+-- holders are the fields of all that hold.
+local function holders()
+  return of_this_kind(redis.call('HKEYS', KEYS[1]), 1)
+end
+
+-- holder is the owner field of the lock, '' when there is none. The sharers of an owner, which may be thousands, are not read.
+local function holder()
+  local _, _, owner = granted()
+  if owner and owner ~= '' then
+    return owner
+  end
+  for _, field in ipairs(holders()) do
+    if string.sub(field, 1, 7) ~= 'relock:' then
+      return field
+    end
+  end
+  return ''
+end
+
 -- contents is all that is kept of the holders.
 local function contents()
-  return redis.call('HGETALL', KEYS[1])
+  return of_this_kind(redis.call('HGETALL', KEYS[1]), 2)
 end
 
 -- rights_of_holders are the commands on the kind's keys without which a lock must not be held.

@@ -1,6 +1,6 @@
 -- read: the readers of a read-write lock, RedissonReadLock, as a kind of lock: the hooks by which all scripts handle it.
 --
--- needs: counter rw rw_line rw_grant
+-- needs: counter rw rw_alive rw_line rw_grant
 -- KEYS[1]  lock hash          name
 -- KEYS[2]  queue of writers   relock_writers:{name}
 -- KEYS[6]  queue of readers   relock_readers:{name}:name
@@ -54,7 +54,7 @@ local function leave(id, _, _)
   if redis.call('HDEL', KEYS[1], id) == 0 then
     return false, false
   end
-  if mode() == 'write' or redis.call('HLEN', KEYS[1]) > 1 and readers_left(true) > 0 then
+  if mode() == 'write' or redis.call('HLEN', KEYS[1]) > 1 and any_reader() then
     return true, false
   end
   redis.call('DEL', KEYS[1])

@@ -1,6 +1,6 @@
 -- rw: the hash that RedissonReadWriteLock keeps, which any number of readers hold, or one writer: hooks of both kinds.
 --
--- needs: lease
+-- needs: lease rw_alive
 -- KEYS[1]  lock hash        name; mode, which is read or write; for a reader <client uuid>:<n> with 1, and for a writer
 --          <client uuid>:<n>:write with <hold count>:<first token>:<how many>. Redisson counts from a number in it down to 1:
 --          so a token must not look like one. It takes any other field for a holder.
@@ -8,12 +8,6 @@
 --
 -- Returns nothing: it only defines hooks.
 -- Wire: RedissonReadLock, RedissonWriteLock.
-
--- pulse is the key by which a reader lives: Redisson ends a lock of which all such keys are gone.
-local function pulse(reader, n)
-  local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
-  return tag .. ':' .. reader .. ':rwlock_timeout:' .. (n or 1)
-end
 
 -- mode is read or write, or nothing where the lock is free. A hash without it is a lock of another kind.
 local function mode()
@@ -24,38 +18,19 @@ local function mode()
   return is or nil
 end
 
--- holders are all that hold: of a writer the field without :write, as its client knows it.
-local function holders()
-  local all = {}
-  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+-- holders are all that hold, or with most some of them where there are more: of a writer the field without :write, as its
+-- client knows it.
+local function holders(most)
+  local some = {}
+  for _, field in ipairs(most and fields(most) or redis.call('HKEYS', KEYS[1])) do
     if field ~= 'mode' then
-      all[#all + 1] = string.gsub(field, ':write$', '')
+      some[#some + 1] = string.gsub(field, ':write$', '')
     end
   end
-  return all
+  return some
 end
 local function holder()
-  return holders()[1] or ''
-end
-
--- readers_left is for how many ms readers hold the lock at most, -2 where none lives. A thread of Redisson's that entered
--- more than once has a key for each time. With any, the first reader that lives is enough, and relock's dead readers before
--- it are taken out of the hash. Else, in a lock that is always read, those of processes that crashed would gather.
-local function readers_left(any)
-  local most, all = -2, redis.call('HGETALL', KEYS[1])
-  for i = 1, #all, 2 do
-    local left = -2
-    for n = 1, math.min(tonumber(all[i + 1]) or 0, 1000) do
-      left = math.max(left, redis.call('PTTL', pulse(all[i], n)))
-    end
-    most = math.max(most, left)
-    if any and most > 0 then
-      break
-    elseif any and left == -2 and string.find(all[i], ':%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d+$') then
-      redis.call('HDEL', KEYS[1], all[i])
-    end
-  end
-  return most
+  return holders(1)[1] or ''
 end
 
 -- wipe ends all that hold, and reports whether there were any.

@@ -1,6 +1,6 @@
 -- rw_grant: coming in to a read-write lock and staying in: hooks of the kinds read and write.
 --
--- needs: lease turn rw rw_line
+-- needs: lease turn rw rw_alive rw_line
 -- KEYS[1]  lock hash          name
 -- KEYS[2]  queue of writers   relock_writers:{name}
 -- KEYS[6]  queue of readers   relock_readers:{name}:name
@@ -56,8 +56,8 @@ local function rights_of_holders()
   local key, alive = KEYS[1], pulse('')
   return {
     { 'HGET', key, '' }, { 'HSET', key, '', '1' }, { 'HSETNX', key, '', '1' }, { 'HDEL', key, '' }, { 'HKEYS', key },
-    { 'HGETALL', key }, { 'HLEN', key }, { 'HEXISTS', key, '' }, { 'PEXPIRE', key, '1' }, { 'PTTL', key }, { 'DEL', key },
-    { 'SET', alive, '1' }, { 'DEL', alive }, { 'PTTL', alive }, { 'GET', KEYS[7] }, { 'SET', KEYS[7], '1' },
+    { 'HGETALL', key }, { 'HLEN', key }, { 'HRANDFIELD', key }, { 'HEXISTS', key, '' }, { 'PEXPIRE', key, '1' }, { 'PTTL', key },
+    { 'DEL', key }, { 'SET', alive, '1' }, { 'DEL', alive }, { 'PTTL', alive }, { 'GET', KEYS[7] }, { 'SET', KEYS[7], '1' },
     { 'ZADD', KEYS[6], '0', '' }, { 'ZREM', KEYS[6], '' }, { 'ZRANGEBYSCORE', KEYS[6], '0', '0' },
     { 'ZREVRANGE', KEYS[6], '0', '0' }, { 'ZSCORE', KEYS[6], '' },
   }

@@ -1,7 +1,7 @@
 -- rw_line: which waiter of a read-write lock comes next: hooks of the kinds read and write. Phase-fair, as sync.RWMutex: a
 -- waiting writer keeps new readers out; the end of a writer lets in all readers that wait then, and after them the next writer.
 --
--- needs: counter rw turn
+-- needs: counter rw rw_alive turn
 -- KEYS[1]  lock hash          name
 -- KEYS[2]  queue of writers   relock_writers:{name}
 -- KEYS[6]  queue of readers   relock_readers:{name}:name
@@ -85,7 +85,7 @@ local function open(lease, block, id, owner, line, inbox, publish)
     return false
   end
   if line == KEYS[2] or not is then
-    return not is or is == 'read' and readers_left(true) <= 0 and wipe()
+    return not is or is == 'read' and not any_reader() and wipe()
   elseif is == 'write' then
     return false
   end

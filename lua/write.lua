@@ -1,6 +1,6 @@
 -- write: the writer of a read-write lock, RedissonWriteLock, as a kind of lock: the hooks by which all scripts handle it.
 --
--- needs: lease token rw rw_line rw_grant
+-- needs: lease token rw rw_alive rw_line rw_grant
 -- KEYS[1]  lock hash          name
 -- KEYS[2]  queue of writers   relock_writers:{name}
 -- KEYS[6]  queue of readers   relock_readers:{name}:name
@@ -39,10 +39,13 @@ local function standing(_, block, id, _)
 end
 
 -- time_left is how long the lock is held at most, in ms. Readers hold it until the last of their own keys ends, which may be
--- before the hash does.
+-- before the hash does. Of more readers than 128 the keys are not looked at.
 local function time_left()
   local left = redis.call('PTTL', KEYS[1])
-  return mode() == 'read' and math.min(left, math.max(0, readers_left())) or left
+  if mode() == 'read' and redis.call('HLEN', KEYS[1]) <= 129 then
+    return math.min(left, math.max(0, readers_left()))
+  end
+  return left
 end
 
 -- leave ends id, and returns whether it was in and whether the lock is open since. A reader that is left in the hash is this

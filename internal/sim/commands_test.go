@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,7 +70,7 @@ func (p *pair) randomCommand() []string {
 		list{"HSET", k, f, v}, list{"HSET", k, f, v, f, v}, list{"HSET", k, f}, list{"HSET", k, f, v, f}, list{"HMSET", k, f, v},
 		list{"HSETNX", k, f, v}, list{"HGET", k, f}, list{"HDEL", k, f}, list{"HDEL", k, f, f}, list{"HEXISTS", k, f},
 		list{"HINCRBY", k, f, v}, list{"HINCRBY", k, f, "1"}, list{"HKEYS", k}, list{"HVALS", k}, list{"HGETALL", k},
-		list{"HMGET", k, f, f}, list{"HLEN", k},
+		list{"HMGET", k, f, f}, list{"HLEN", k}, list{"HRANDFIELD", k, "1000"},
 		list{"ZADD", k, s, f}, list{"ZADD", k, s, f, s, f}, list{"ZADD", k, maybe([]string{"NX"}, []string{"XX"}, []string{"GT", "CH"}, []string{"LT"},
 			[]string{"CH"}, []string{"INCR"}, []string{"XX", "INCR"}, []string{"NX", "XX"}, []string{"GT", "LT"}), s, f},
 		list{"ZADD", k, s}, list{"ZADD", k, s, f, s}, list{"ZREM", k, f}, list{"ZREM", k, f, f}, list{"ZSCORE", k, f}, list{"ZRANK", k, f},
@@ -119,7 +120,7 @@ func (p *pair) ordered() []string {
 
 // disordered reports whether the answer has an order of its own on each server.
 func (p *pair) disordered(args []string) bool {
-	if args[0] != "HGETALL" && args[0] != "HKEYS" && args[0] != "HVALS" {
+	if !slices.Contains([]string{"HGETALL", "HKEYS", "HVALS", "HRANDFIELD"}, args[0]) {
 		return false
 	}
 	e := p.sim.keys[args[1]]

@@ -12,6 +12,7 @@ func hashCommands() []*command {
 		oneKey("hlen", 2, 0, reading(func(h *hash, _ []string) reply { return integer(int64(len(h.fields))) })),
 		oneKey("hmget", -3, reads, reading(hmget)),
 		oneKey("hkeys", 2, reads, reading(func(h *hash, _ []string) reply { return walk(h, true, false) })),
+		oneKey("hrandfield", -2, reads, hrandfield),
 		oneKey("hvals", 2, reads, reading(func(h *hash, _ []string) reply { return walk(h, false, true) })),
 		oneKey("hgetall", 2, reads, reading(func(h *hash, _ []string) reply { return walk(h, true, true) })),
 		oneKey("hdel", -3, write|changes, hdel),
@@ -56,6 +57,44 @@ func walk(h *hash, names, values bool) reply {
 		}
 	}
 	return listing(list)
+}
+
+// hrandfield draws other fields each time, but not by chance: a seed of the simulation repeats. Of its forms it has those that
+// draw fields alone, none twice.
+func hrandfield(s *Server, _ *Conn, args []string) reply {
+	e, bad := s.typed(args[1], hashKind)
+	if bad {
+		return wrongType
+	}
+	most, single := 1, len(args) == 2
+	if !single {
+		n, err := strconv.Atoi(args[2])
+		switch {
+		case err != nil:
+			return notInteger
+		case n < 0 || len(args) > 3:
+			return failure("ERR this form of HRANDFIELD is not simulated")
+		}
+		most = n
+	}
+	list := []reply{}
+	if e != nil {
+		fields, first := e.hash.all(), 0
+		if most < len(fields) {
+			first = s.drawn
+			s.drawn += most
+		}
+		for i := range min(most, len(fields)) {
+			list = append(list, bulk(fields[(first+i)%len(fields)].name))
+		}
+	}
+	switch {
+	case !single:
+		return listing(list)
+	case len(list) == 0:
+		return optional("", false)
+	}
+	return list[0]
 }
 
 func hset(s *Server, _ *Conn, args []string) reply {

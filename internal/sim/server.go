@@ -44,6 +44,7 @@ type Server struct {
 	hub     hub
 	scripts map[string]*script // those that EVALSHA knows, by hash
 	script  run                // of the script that runs
+	drawn   int                // fields, by HRANDFIELD
 
 	replication
 }

@@ -68,6 +68,13 @@ func (m *Mutex) Taken() bool {
 	return m.taken
 }
 
+// Awaited reports whether a goroutine waits for the mutex.
+func (m *Mutex) Awaited() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.line) > 0
+}
+
 // pass gives the mutex to the next in line. The caller holds m.mu.
 func (m *Mutex) pass() {
 	if len(m.line) == 0 {
