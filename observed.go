@@ -25,22 +25,30 @@ type call struct {
 	next   time.Duration   // when to tell that again
 }
 
-// observed makes a call of the lock's, and tells what became of it.
-func (lk *lock) observed(ctx context.Context, enter func(*lock, context.Context, *call) (*Lease, error)) (*Lease, error) {
+// observed makes a call of the lock's, and tells the observer, if there is one, what became of it.
+func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, error)) (*Lease, error) {
+	if !lk.watched() {
+		l, err := enter(nil)
+		if err != nil {
+			return nil, outward(err)
+		}
+		return l, nil
+	}
 	lk.tally.calls.Add(1) // until it is told, which Close waits for
 	defer lk.k.end(lk.tally)
 	c := newCall(lk, ctx)
 	if lk.cfg.fixed > 0 {
 		c.begins()
 	}
-	l, err := enter(lk, ctx, c)
+	l, err := enter(c)
 	if c.waits {
 		pprof.SetGoroutineLabels(ctx)
 	}
 	e := lk.event(EventAcquired)
 	e.Context, e.Waited = ctx, c.waits
 	if err != nil {
-		e.Kind, e.Cause, e.Wait = EventAbandoned, outward(err), c.until(clock.Mono())
+		err = outward(err)
+		e.Kind, e.Cause, e.Wait = EventAbandoned, err, c.until(clock.Mono())
 		c.free()
 		lk.k.cfg.observer.Observe(e)
 		return nil, err
@@ -150,16 +158,12 @@ func (c *call) noticing(then claim.Report) claim.Report {
 	}
 }
 
-// enter goes to the gate.
-func (lk *lock) enter(ctx context.Context, seen *call) (baton, error) {
-	if seen == nil {
-		return lk.k.gates.Enter(ctx, lk.names.Gate())
+// Waits is told that the call stands in its gate's line.
+func (c *call) Waits() {
+	if c != nil {
+		c.queued(nil)
 	}
-	return lk.k.gates.EnterSeen(ctx, lk.names.Gate(), seen)
 }
-
-// Waits is told that the call is in its gate's line.
-func (c *call) Waits() { c.queued(nil) }
 
 // event is one of the lock.
 func (lk *lock) event(kind EventKind) Event {

@@ -25,12 +25,7 @@ type lock struct {
 }
 
 // Name returns the lock's name.
-func (m *Mutex) Name() string {
-	if m == nil || m.known == nil {
-		return ""
-	}
-	return m.names.Name
-}
+func (m *Mutex) Name() string { return m.of().name() }
 
 // Lock takes the lock and returns its lease. Under the context of a lease of the same lock it
 // re-enters at once. Otherwise it waits, in order of arrival, until the lock is granted, ctx ends,
@@ -51,11 +46,7 @@ func (m *Mutex) Name() string {
 // An error of a caller that gave up also matches what ended its wait. A goroutine that waited behind
 // another one of this process is told what that one heard of Redis.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
-	l, err := m.of().acquire(ctx)
-	if err != nil {
-		return nil, outward(err)
-	}
-	return l, nil
+	return m.of().acquire(ctx, waiting)
 }
 
 // TryLock takes the lock if no one holds it or waits for it, in one round trip, or two for a
@@ -69,11 +60,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 //   - the same if ctx had ended before the call. Redis was not asked, so it says nothing of whether
 //     the lock is free.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
-	l, err := m.of().try(ctx)
-	if err != nil {
-		return nil, outward(err)
-	}
-	return l, nil
+	return m.of().acquire(ctx, once)
 }
 
 // Do runs fn under the lock. fn's context carries the ownership and ends, with cause ErrLost, the
@@ -115,38 +102,61 @@ func (m *Mutex) of() *lock {
 	return &m.lock
 }
 
-// acquire is Mutex.Lock, for every kind.
-func (lk *lock) acquire(ctx context.Context) (*Lease, error) {
-	if lk.watched() {
-		return lk.observed(ctx, (*lock).acquireAs)
+// name is Mutex.Name, for every kind.
+func (lk *lock) name() string {
+	if lk == nil || lk.known == nil {
+		return ""
 	}
-	return lk.acquireAs(ctx, nil)
+	return lk.names.Name
 }
 
-func (lk *lock) acquireAs(ctx context.Context, seen *call) (*Lease, error) {
+// How a lock is acquired.
+const (
+	waiting = false // as by Lock
+	once    = true  // as by TryLock
+)
+
+// acquire is Mutex.Lock or, once, Mutex.TryLock, for every kind.
+func (lk *lock) acquire(ctx context.Context, once bool) (*Lease, error) {
+	return lk.observed(ctx, func(seen *call) (*Lease, error) { return lk.take(ctx, once, seen) })
+}
+
+// take re-enters the lock that ctx carries, or else gets it.
+func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error) {
 	if err := lk.begin(ctx, "acquire"); err != nil {
 		return nil, err
 	}
 	defer lk.k.end(lk.tally)
-	wctx := ctx
-	if lk.cfg.wait > 0 {
+	wctx, enter := ctx, (*hold).reenter
+	if once {
+		enter = (*hold).tryReenter
+	} else if lk.cfg.wait > 0 {
 		var cancel context.CancelFunc
 		wctx, cancel = context.WithTimeoutCause(ctx, lk.cfg.wait, errWaited)
 		defer cancel()
 	}
-	if l, entered, err := lk.reenter(ctx, wctx, seen, (*hold).reenter); entered {
+	if l, entered, err := lk.reenter(ctx, wctx, seen, enter); entered {
 		return l, err
 	}
 	for {
-		l, err := lk.wait(ctx, wctx, seen)
+		l, err := lk.get(ctx, wctx, once, seen)
 		if err == nil && lk.cfg.fixed > 0 {
-			err = lk.fill(wctx, l, false)
+			err = lk.fill(wctx, l, once)
 		}
-		// Lost between its grant and here, say by a stop of the whole process: the wait goes on.
+		// A lease that was lost between its grant and here, say by a stop of the whole process, was
+		// never the caller's: it is as if the lock had not been granted yet.
 		if err == nil || !wire.IsLost(err) || lk.enclosingLost(ctx) {
 			return l, err
 		}
 	}
+}
+
+// get takes the lock as an owner of its own.
+func (lk *lock) get(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
+	if once {
+		return lk.tryOnce(ctx, seen)
+	}
+	return lk.wait(ctx, wctx, seen)
 }
 
 // begin counts a call of the lock that is under way. It fails, and counts nothing, if the lock
@@ -224,42 +234,35 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if owner != "" {
-		// Sharers of an owner are contenders of their own: one may enter what another holds.
+	if owner != "" || !lk.joins() {
 		return lk.contend(ctx, wctx, lk.newClaim(owner), false, seen)
 	}
-	if !lk.joins() {
-		return lk.contend(ctx, wctx, lk.newClaim(""), false, seen)
-	}
-	b, err := lk.enter(wctx, seen)
+	key := lk.names.Gate()
+	b, err := lk.k.gates.EnterSeen(wctx, key, seen)
 	for err == nil && b.open {
 		if l, err := lk.join(ctx, wctx, b); l != nil || err != nil {
 			return l, err
 		}
-		b, err = lk.enter(wctx, seen) // it was shared no more
+		b, err = lk.k.gates.EnterSeen(wctx, key, seen) // the hold is shared no more
 	}
-	var now clock.Stamp
-	if b.hold != nil {
-		now = clock.Now()
-	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, lk.leftTheLine(err)
-	case b.idle && !b.hold.resume(now):
-		b = baton{}
-		lk.k.gates.Report(lk.names.Gate(), gate.ErrUnreported)
 	}
-	switch {
-	case b.hold != nil:
-		how := HowLocal
-		if b.idle {
-			how = HowCached
+	if b.hold != nil {
+		now := clock.Now()
+		if !b.idle {
+			return lk.accept(ctx, wctx, b.hold, HowLocal, now)
 		}
-		return lk.accept(ctx, wctx, b.hold, how, now)
-	case b.next == nil:
-		b.next = lk.newClaim("")
-	case lk.names.Kind.Shared() && b.next.Of().Block != lk.parts(): // the place of a caller that wanted another amount
-		b.next.Abandon()
+		if b.hold.resume(now) {
+			return lk.accept(ctx, wctx, b.hold, HowCached, now)
+		}
+		lk.k.gates.Report(key, gate.ErrUnreported) // the hold is over: Redis is to be asked
+	}
+	if b.next != nil && lk.names.Kind.Shared() && b.next.Of().Block != lk.parts() {
+		b.next.Abandon() // the place of a caller that wanted another amount
+		b.next = nil
+	}
+	if b.next == nil {
 		b.next = lk.newClaim("")
 	}
 	return lk.contend(ctx, wctx, b.next, true, seen)
@@ -301,8 +304,9 @@ func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 	return nil, nil
 }
 
-// joins reports whether the lock goes through its gate: all that may be shared or passed on do. A
-// shared hold has one end, so a lease that has one of its own is no part of it.
+// joins reports whether a Lock without an owner goes through the gate: where its lock may be shared or
+// passed on in this process. A shared hold has one end, so a lease with an end of its own is no part
+// of it.
 func (lk *lock) joins() bool {
 	c := lk.cfg
 	return !lk.names.Kind.Open || c.fixed == 0 && c.maxHold == 0 && c.passes > 1

@@ -75,12 +75,7 @@ func WithRedissonWatchdog(d time.Duration) Option {
 }
 
 // Name returns the lock's name.
-func (rw *RWMutex) Name() string {
-	if rw == nil || rw.write.known == nil {
-		return ""
-	}
-	return rw.write.names.Name
-}
+func (rw *RWMutex) Name() string { return rw.of(wire.Write).name() }
 
 // Lock takes the lock for writing, and waits as Mutex.Lock does, until no other reader or writer has it.
 // Under the context of its own write lease it re-enters. Errors, beside those of Mutex.Lock:
@@ -88,13 +83,13 @@ func (rw *RWMutex) Name() string {
 //   - ErrUpgrade, at once, under the context of a read lease of this lock.
 //   - ErrWrongKind, in a *NodeError, where a mutex or something else has the name.
 func (rw *RWMutex) Lock(ctx context.Context) (*Lease, error) {
-	return rw.writer(ctx, (*lock).acquire)
+	return rw.acquire(ctx, wire.Write, waiting)
 }
 
 // TryLock takes the lock for writing if no one holds it or waits for it, in one round trip. Errors are
 // those of Mutex.TryLock, and of Lock.
 func (rw *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
-	return rw.writer(ctx, (*lock).try)
+	return rw.acquire(ctx, wire.Write, once)
 }
 
 // RLock takes the lock for reading, beside other readers. It waits while a writer has the lock or
@@ -111,13 +106,13 @@ func (rw *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
 //     below those of all writers after.
 //   - A reader with WithFixedLease, WithMaxHold or WithLocalHandoff(1, 0) has a hold of its own.
 func (rw *RWMutex) RLock(ctx context.Context) (*Lease, error) {
-	return rw.reader(ctx, (*lock).acquire)
+	return rw.acquire(ctx, wire.Read, waiting)
 }
 
 // TryRLock takes the lock for reading if no writer holds it or waits for it, in no more than one round
 // trip. Errors are those of Mutex.TryLock, and ErrWrongKind.
 func (rw *RWMutex) TryRLock(ctx context.Context) (*Lease, error) {
-	return rw.reader(ctx, (*lock).try)
+	return rw.acquire(ctx, wire.Read, once)
 }
 
 // Do runs fn under the lock for writing, as Mutex.Do does.
@@ -191,44 +186,21 @@ func (rw *RWMutex) of(kind *wire.Kind) *lock {
 	return &rw.write
 }
 
-// taking is acquire or try.
-type taking func(*lock, context.Context) (*Lease, error)
-
-func (rw *RWMutex) writer(ctx context.Context, take taking) (*Lease, error) {
-	write := rw.of(wire.Write)
-	if write.valid(ctx) == nil {
-		if err := noOwner(ctx); err != nil {
-			return nil, err
+// acquire takes the lock for reading or for writing. Under a write lease of the lock both re-enter that
+// lease. A context of WithOwner is refused: Redisson's read-write locks know no shared owners.
+func (rw *RWMutex) acquire(ctx context.Context, kind *wire.Kind, once bool) (*Lease, error) {
+	lk := rw.of(kind)
+	if lk.valid(ctx) == nil {
+		if owner, err := ownerOf(ctx); owner != "" || err != nil {
+			return nil, cmp.Or(err, errOwned)
 		}
-		if rw.read.enclosing(ctx) != nil && write.enclosing(ctx) == nil {
+		if rw.write.enclosing(ctx) != nil {
+			lk = &rw.write
+		} else if kind == wire.Write && rw.read.enclosing(ctx) != nil {
 			return nil, ErrUpgrade
 		}
 	}
-	l, err := take(write, ctx)
-	return l, outward(err)
-}
-
-func (rw *RWMutex) reader(ctx context.Context, take taking) (*Lease, error) {
-	side := rw.of(wire.Read)
-	if side.valid(ctx) == nil {
-		if err := noOwner(ctx); err != nil {
-			return nil, err
-		}
-		if rw.write.enclosing(ctx) != nil {
-			side = &rw.write
-		}
-	}
-	l, err := take(side, ctx)
-	return l, outward(err)
-}
-
-// noOwner refuses a context of WithOwner: owners that are shared have no part in Redisson's read-write
-// locks.
-func noOwner(ctx context.Context) error {
-	if owner, err := ownerOf(ctx); owner != "" || err != nil {
-		return cmp.Or(err, errOwned)
-	}
-	return nil
+	return lk.acquire(ctx, once)
 }
 
 // Downgrade makes a write lease of an RWMutex a read lease, with no gap in which another could write. The
@@ -264,13 +236,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		return nil, outward(err)
 	}
 	defer lk.k.end(lk.tally)
-	enter := func(lk *lock, ctx context.Context, _ *call) (*Lease, error) { return lk.downgrade(ctx, l) }
-	if lk.watched() {
-		reader, err := lk.observed(ctx, enter)
-		return reader, outward(err)
-	}
-	reader, err := enter(&lk, ctx, nil)
-	return reader, outward(err)
+	return lk.observed(ctx, func(*call) (*Lease, error) { return lk.downgrade(ctx, l) })
 }
 
 // downgrade enters the lock, of whose readers' side it is a method, beside the writer's lease, and then

@@ -4,36 +4,7 @@ import (
 	"context"
 
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/wire"
 )
-
-// try is Mutex.TryLock, for every kind.
-func (lk *lock) try(ctx context.Context) (*Lease, error) {
-	if lk.watched() {
-		return lk.observed(ctx, (*lock).tryAs)
-	}
-	return lk.tryAs(ctx, nil)
-}
-
-func (lk *lock) tryAs(ctx context.Context, seen *call) (*Lease, error) {
-	if err := lk.begin(ctx, "acquire"); err != nil {
-		return nil, err
-	}
-	defer lk.k.end(lk.tally)
-	if l, entered, err := lk.reenter(ctx, ctx, seen, (*hold).tryReenter); entered {
-		return l, err
-	}
-	for {
-		l, err := lk.tryOnce(ctx, seen)
-		if err == nil && lk.cfg.fixed > 0 {
-			err = lk.fill(ctx, l, true)
-		}
-		// Lost between its grant and here: the caller never had it.
-		if err == nil || !wire.IsLost(err) || lk.enclosingLost(ctx) {
-			return l, err
-		}
-	}
-}
 
 // tryOnce takes the lock if it lies here, or else asks for it.
 func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
@@ -42,14 +13,14 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 		return nil, err
 	}
 	var b baton
-	atGate := false
+	key, atGate := lk.names.Gate(), false
 	if owner == "" && lk.joins() {
-		b, atGate = lk.k.gates.TryEnter(lk.names.Gate())
+		b, atGate = lk.k.gates.TryEnter(key)
 		for b.open {
 			if l, err := lk.join(ctx, ctx, b); l != nil || err != nil {
 				return l, err
 			}
-			b, atGate = lk.k.gates.TryEnter(lk.names.Gate())
+			b, atGate = lk.k.gates.TryEnter(key)
 		}
 	}
 	if b.idle {
@@ -62,7 +33,7 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 	g, err := c.Try(ctx)
 	if err != nil {
 		if atGate {
-			lk.k.gates.Leave(lk.names.Gate())
+			lk.k.gates.Leave(key)
 		}
 		return nil, lk.k.presence.Named(err)
 	}
