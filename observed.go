@@ -3,14 +3,13 @@ package relock
 import (
 	"context"
 	"errors"
-	"hash/maphash"
-	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/profile"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -42,7 +41,7 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 	}
 	l, err := enter(c)
 	if c.waits {
-		pprof.SetGoroutineLabels(ctx)
+		profile.Waited(ctx)
 	}
 	e := lk.event(EventAcquired)
 	e.Context, e.Waited = ctx, c.waits
@@ -198,34 +197,9 @@ func (c *call) queued(heard error) {
 	}
 	if !c.waits {
 		c.waits = true
-		pprof.SetGoroutineLabels(labelledAs(c.ctx, c.lk.names.Name))
+		profile.Waits(c.ctx, c.lk.names.Name)
 	}
 	c.lk.k.cfg.observer.Observe(e)
-}
-
-// labelled is a context with a lock's name for profiles, and nothing else.
-type labelled struct {
-	name string
-	ctx  context.Context
-}
-
-// labelCache keeps them. A name that was kept in the same place before is forgotten.
-var labelCache [maxKnown]atomic.Pointer[labelled]
-
-// labelledAs has the labels of ctx, and a lock's name.
-func labelledAs(ctx context.Context, name string) context.Context {
-	others := false
-	pprof.ForLabels(ctx, func(string, string) bool { others = true; return false })
-	if others {
-		return pprof.WithLabels(ctx, pprof.Labels("relock.lock", name))
-	}
-	place := &labelCache[maphash.String(nameSeed, name)%maxKnown]
-	is := place.Load()
-	if is == nil || is.name != name {
-		is = &labelled{name: name, ctx: pprof.WithLabels(context.Background(), pprof.Labels("relock.lock", name))}
-		place.Store(is)
-	}
-	return is.ctx
 }
 
 // ended tells that a lease is over.
