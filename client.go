@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 
 	"github.com/google/uuid"
@@ -39,15 +38,15 @@ func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
 
 // newOver is New over a driver.
 func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
-	if isNil(rdb) {
+	if driver.Missing(rdb) {
 		return nil, fmt.Errorf("%w: the Redis client is nil", ErrInvalidOption)
 	}
 	cfg, err := defaultConfig().with(opts, true)
 	if err != nil {
 		return nil, err
 	}
-	id := uuid.NewString()
 	if cfg.guard == GuardOff {
+		id := uuid.NewString()
 		return newClientOver(id, cfg, newSingle(rdb, id, &cfg)), nil
 	}
 	// The guard is a quorum's. One Redis is a quorum of one.
@@ -56,16 +55,7 @@ func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
 	}
 	cfg.nodes = 1
 	cfg.derive()
-	return newClientOver(id, cfg, newQuorum([]driver.Redis{rdb}, id, &cfg)), nil
-}
-
-// isNil reports whether rdb is over no client, or over a nil pointer to one.
-func isNil(rdb driver.Redis) bool {
-	if rdb == nil {
-		return true
-	}
-	v := reflect.ValueOf(rdb.Client())
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+	return overQuorum([]driver.Redis{rdb}, cfg), nil
 }
 
 func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
@@ -89,7 +79,7 @@ func (c *Client) Initialize(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	k := c.keeperOf()
+	k := c.coreOrNil()
 	if k == nil {
 		return errNotNew
 	}
@@ -109,7 +99,7 @@ func (c *Client) Mutex(name string, opts ...Option) *Mutex {
 
 // newLock returns what every kind of lock embeds.
 func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
-	k := c.keeperOf()
+	k := c.coreOrNil()
 	if k == nil {
 		return lock{err: errNotNew}
 	}
@@ -128,8 +118,8 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 	return lk
 }
 
-// keeperOf is nil for a Client that New did not make.
-func (c *Client) keeperOf() *core {
+// coreOrNil is nil for a Client that New did not make.
+func (c *Client) coreOrNil() *core {
 	if c == nil {
 		return nil
 	}
@@ -138,7 +128,7 @@ func (c *Client) keeperOf() *core {
 
 // ID returns the client's uuid: the part before the colon in the owner fields of its locks.
 func (c *Client) ID() string {
-	k := c.keeperOf()
+	k := c.coreOrNil()
 	if k == nil {
 		return ""
 	}
@@ -157,7 +147,7 @@ func (c *Client) ID() string {
 //   - it returns after seven command timeouts at most: 14 seconds by default, 7 on a quorum;
 //   - after two to four if only a Lock or an Unlock is under way.
 func (c *Client) Close() {
-	k := c.keeperOf()
+	k := c.coreOrNil()
 	if k == nil {
 		return
 	}

@@ -2,7 +2,6 @@ package relock
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/google/uuid"
@@ -42,10 +41,11 @@ func redlockOver(nodes []driver.Redis, opts []Option) (*Client, error) {
 		return nil, fmt.Errorf("%w: no nodes", ErrInvalidOption)
 	}
 	for i, rdb := range nodes {
-		if isNil(rdb) {
+		if driver.Missing(rdb) {
 			return nil, fmt.Errorf("%w: node %d is nil", ErrInvalidOption, i+1)
 		}
-		twin := slices.IndexFunc(nodes[:i], func(other driver.Redis) bool { return same(rdb.Client(), other.Client()) })
+		// Clients that cannot be compared pass: their servers' run ids tell whether they are one.
+		twin := slices.IndexFunc(nodes[:i], func(other driver.Redis) bool { return driver.Same(rdb, other) })
 		switch {
 		case twin >= 0:
 			return nil, fmt.Errorf("%w: node %d is node %d again", ErrInvalidOption, i+1, twin+1)
@@ -59,23 +59,17 @@ func redlockOver(nodes []driver.Redis, opts []Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := uuid.NewString()
-	return newClientOver(id, cfg, newQuorum(nodes, id, &cfg)), nil
+	return overQuorum(nodes, cfg), nil
 }
 
-// same reports whether two clients are one. Wrappers that cannot be compared are told apart by the
-// server behind them.
-func same(a, b any) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
-}
-
-func newQuorum(nodes []driver.Redis, id string, cfg *config) *quorum.Quorum {
-	of := make([]*node.Node, len(nodes))
+// overQuorum returns a client over the nodes of a quorum.
+func overQuorum(nodes []driver.Redis, cfg config) *Client {
+	id, of := uuid.NewString(), make([]*node.Node, len(nodes))
 	for i, rdb := range nodes {
-		of[i] = newNode(rdb, id, cfg, i+1)
+		of[i] = newNode(rdb, id, &cfg, i+1)
 	}
-	return quorum.New(of, quorum.Config{
+	return newClientOver(id, cfg, quorum.New(of, quorum.Config{
 		Need: cfg.quorumSize(), Timeout: cfg.commandTimeout, Lease: cfg.firstLease, Impaired: cfg.impaired,
 		Guard: cfg.guard != GuardOff, Auto: cfg.guard == GuardAuto, Longest: cfg.longest,
-	})
+	}))
 }

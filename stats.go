@@ -44,7 +44,7 @@ type CommandStats struct {
 // Stats returns what the client has counted, which costs microseconds and no command. It works on a
 // closed client too.
 func (c *Client) Stats() Stats {
-	k := c.keeperOf()
+	k := c.coreOrNil()
 	if k == nil {
 		return Stats{}
 	}
