@@ -145,7 +145,7 @@ func (k *core) settle() {
 
 // tell tells of what becomes of an entry's hold, unless that is nothing.
 func (k *core) tell(e *wire.Entry, kind EventKind, cause error) {
-	if o := k.cfg.observer; o != nil && kind != 0 {
-		o.Observe(Event{Kind: kind, Lock: e.Names.Name, Sort: e.Names.Kind.Name, Cause: cause})
+	if kind != 0 {
+		k.cfg.tell(Event{Kind: kind, Lock: e.Names.Name, Sort: e.Names.Kind.Name, Cause: cause})
 	}
 }

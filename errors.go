@@ -125,16 +125,15 @@ type NodeError struct {
 	Err   error
 	Cause error // why the caller gave up; nil where Err alone ended the call
 
-	hint  string // what to do about Err
+	code  string // of the answer that Err is; "" where it is none
 	final bool   // Err is an answer of Redis's that no retry heals
-	wrong bool   // Err says that the name is something else's
 }
 
 // Error says what failed on which lock and, for errors that waiting does not heal, what to do.
 func (e *NodeError) Error() string {
 	msg := fmt.Sprintf("relock: %s %q: %s", e.Op, e.Name, inWords(e.Err))
-	if e.hint != "" {
-		msg += " (" + e.hint + ")"
+	if hint := hints[e.code]; hint != "" {
+		msg += " (" + hint + ")"
 	}
 	if e.Cause != nil {
 		msg += fmt.Sprintf(": gave up waiting: %v", e.Cause)
@@ -146,7 +145,7 @@ func (e *NodeError) Error() string {
 // the cause where the caller gave up.
 func (e *NodeError) Unwrap() []error {
 	all := []error{e.Err}
-	if e.wrong {
+	if e.code == "WRONGKIND" || e.code == "WRONGTYPE" {
 		all = append(all, ErrWrongKind)
 	}
 	if e.Cause != nil {
@@ -220,27 +219,14 @@ func inWords(err error) string {
 	return err.Error()
 }
 
-func hintFor(err error) string {
-	switch wire.ReplyCode(link.Reply(err)) {
-	case "NOAUTH", "WRONGPASS":
-		return "check the client's user name and password"
-	case "NOPERM":
-		return "the user lacks a permission, docs/wire.md lists what relock needs"
-	case "WRONGKIND":
-		return "one name has one kind of lock: choose another name"
-	case "WRONGTYPE":
-		return "the key, or a key beside it, belongs to something else: choose another lock name"
-	case "OOM":
-		return "Redis is out of memory: unlocking works, locking does not"
-	default:
-		return ""
-	}
-}
-
-// wrong reports whether err says that what stands in Redis is no lock of the kind that was asked for.
-func wrong(err error) bool {
-	code := wire.ReplyCode(link.Reply(err))
-	return code == "WRONGKIND" || code == "WRONGTYPE"
+// hints say what to do about an answer of Redis's, by its code.
+var hints = map[string]string{
+	"NOAUTH":    "check the client's user name and password",
+	"WRONGPASS": "check the client's user name and password",
+	"NOPERM":    "the user lacks a permission, docs/wire.md lists what relock needs",
+	"WRONGKIND": "one name has one kind of lock: choose another name",
+	"WRONGTYPE": "the key, or a key beside it, belongs to something else: choose another lock name",
+	"OOM":       "Redis is out of memory: unlocking works, locking does not",
 }
 
 // final reports whether Redis answered err, and answers it to a retry too.
@@ -260,7 +246,7 @@ func outward(err error) error {
 		}
 	case *wire.NodeError:
 		return &NodeError{
-			Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, hint: hintFor(e.Err), final: final(e.Err), wrong: wrong(e.Err),
+			Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, code: wire.ReplyCode(link.Reply(e.Err)), final: final(e.Err),
 		}
 	case *wire.MemberError:
 		return &SeatError{Node: e.Node, Err: outward(e.Err), Quarantine: e.Mute, final: final(e.Err)}

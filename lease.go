@@ -175,13 +175,9 @@ func (c *leaseCtx) end(cause error) {
 // settle ends the context if the hold is gone: a goroutine that loses a hold marks it first, ends
 // its contexts after, and may be stopped in between.
 func (c *leaseCtx) settle() {
-	h := c.h
-	h.expire()
-	h.mu.Lock()
-	lost, cause := h.fate.state == holdLost, h.fate.cause
-	h.mu.Unlock()
-	if lost {
-		c.end(cause)
+	c.h.expire()
+	if why := c.h.why(); why != ErrNotHeld {
+		c.end(why)
 	}
 }
 
@@ -261,33 +257,32 @@ func (l *Lease) Token() int64 {
 
 // Until returns when the lease ends unless it is renewed, as seen now: what Redis confirmed, less a
 // margin for drift. It returns the zero Time once the lease has ended.
-func (l *Lease) Until() time.Time {
-	if l.zero() {
-		return time.Time{}
-	}
+func (l *Lease) Until() (end time.Time) {
 	now := clock.Now()
-	l.h.expireBy(now)
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
-	if l.share.over || !l.h.fate.live() {
-		return time.Time{}
-	}
-	return l.h.term.Deadline(now).Wall()
+	_ = l.trusted(now, func(h *hold) { end = h.term.Deadline(now).Wall() })
+	return end
 }
 
 // Count returns the hold count: how many Locks of this owner are not unlocked yet. It is 0 once the
 // lock is not held.
-func (l *Lease) Count() int {
+func (l *Lease) Count() (count int) {
+	_ = l.trusted(clock.Now(), func(h *hold) { count = h.counts() })
+	return count
+}
+
+// trusted calls look, under the hold's mutex, if the lease can be trusted at now. Else it returns why not.
+func (l *Lease) trusted(now clock.Stamp, look func(h *hold)) error {
 	if l.zero() {
-		return 0
+		return ErrNotHeld
 	}
-	l.h.expire()
+	l.h.expireBy(now)
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
 	if l.share.over || !l.h.fate.live() {
-		return 0
+		return l.h.fate.whyGone(&l.share)
 	}
-	return l.h.counts()
+	look(l.h)
+	return nil
 }
 
 // Unlock ends this lease. The hold count falls by one; when it comes to nothing the lock goes to
@@ -338,13 +333,6 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	return outward(l.h.extend(ctx, &l.share, d, true))
 }
 
-// closedNotice is for callers that ask when it is known already.
-var closedNotice = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
 // Wanted returns a channel that is closed once another process of relock's waits for the lock, or has
 // tried to take it: a leader or a long batch may then give way by itself, by Unlock. It is a hint. A
 // lost message is repeated with the waiter's polls, at first a twelfth and a sixth of its lease apart,
@@ -361,11 +349,11 @@ func (l *Lease) Wanted() <-chan struct{} {
 	h := l.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.rest.IsWanted():
-		return closedNotice
-	case h.notice == nil:
+	if h.notice == nil {
 		h.notice = make(chan struct{})
+		if h.rest.IsWanted() {
+			close(h.notice)
+		}
 	}
 	return h.notice
 }
@@ -386,14 +374,8 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	l := lk.enclosing(ctx)
-	if l == nil {
-		return nil, ErrNotHeld
-	}
-	l.h.expire()
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
-	if l.share.over || !l.h.fate.live() {
-		return nil, l.h.fate.whyGone(&l.share)
+	if err := l.trusted(clock.Now(), func(*hold) {}); err != nil {
+		return nil, err
 	}
 	return l, nil
 }

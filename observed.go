@@ -35,7 +35,8 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 	}
 	lk.tally.calls.Add(1) // until it is told, which Close waits for
 	defer lk.k.end(lk.tally)
-	c := newCall(lk, ctx)
+	c := calls.Get().(*call)
+	c.lk, c.ctx = lk, ctx
 	if lk.cfg.fixed > 0 {
 		c.begins()
 	}
@@ -61,16 +62,7 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 }
 
 // calls are those that ended, for reuse.
-var calls sync.Pool
-
-func newCall(lk *lock, ctx context.Context) *call {
-	c, _ := calls.Get().(*call)
-	if c == nil {
-		c = new(call)
-	}
-	c.lk, c.ctx = lk, ctx
-	return c
-}
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 // begins notes when the call began, before it does anything that takes long. A lock that this process
 // has to give is got without reading a clock for this.
@@ -239,22 +231,14 @@ func (l *Lease) unlockedWith(err error) {
 
 // impaired tells why a Redis works worse than it should, the node of that index.
 func (c *config) impaired(index int, cause error) {
-	if o := c.observer; o != nil {
-		o.Observe(Event{Kind: EventNodeImpaired, Node: index, Cause: cause})
-	}
+	c.tell(Event{Kind: EventNodeImpaired, Node: index, Cause: cause})
 }
 
-// presence tells of a Redis that goes and comes, the node of that index.
-func (c *config) presence(index int) func(error) {
-	o := c.observer
-	if o == nil {
-		return nil
+// answers tells that a Redis, the node of that index, answers again, or why it does not.
+func (c *config) answers(index int, cause error) {
+	kind := EventNodeUp
+	if cause != nil {
+		kind = EventNodeDown
 	}
-	return func(cause error) {
-		kind := EventNodeDown
-		if cause == nil {
-			kind = EventNodeUp
-		}
-		o.Observe(Event{Kind: kind, Node: index, Cause: cause})
-	}
+	c.tell(Event{Kind: kind, Node: index, Cause: cause})
 }

@@ -133,3 +133,10 @@ func WithObserver(o Observer) Option {
 		return nil
 	}}
 }
+
+// tell tells the observer, if there is one.
+func (c *config) tell(e Event) {
+	if c.observer != nil {
+		c.observer.Observe(e)
+	}
+}

@@ -39,15 +39,19 @@ type RWMutex struct{ write, read lock }
 // ErrInvalidOption.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 	rw := &RWMutex{write: c.newLock(wire.Write, name, opts), read: c.newLock(wire.Read, name, opts)}
-	if r := &rw.read; r.err == nil && r.cfg.javaDog > 0 {
-		r.cfg, r.err = r.cfg.beside(r.cfg.javaDog)
+	if r := &rw.read; r.err == nil {
+		r.cfg, r.err = r.cfg.ofReaders()
 	}
 	return rw
 }
 
-// beside returns the config for readers beside Redisson's, whose watchdog may shorten the lock to dog
-// whatever others were told.
-func (c *config) beside(dog time.Duration) (*config, error) {
+// ofReaders returns the config for readers. Beside Redisson's, whose watchdog may shorten the lock to its
+// own lease whatever others were told, they rely on no longer one.
+func (c *config) ofReaders() (*config, error) {
+	dog := c.javaDog
+	if dog == 0 {
+		return c, nil
+	}
 	if c.fixed > dog {
 		return c, fmt.Errorf("%w: a fixed lease of %v is longer than the %v that a reader may rely on beside Redisson; see WithRedissonWatchdog",
 			ErrInvalidOption, c.fixed, dog)
@@ -227,10 +231,8 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	lk.known = known
-	if lk.cfg.javaDog > 0 {
-		if lk.cfg, err = lk.cfg.beside(lk.cfg.javaDog); err != nil {
-			return nil, err
-		}
+	if lk.cfg, err = lk.cfg.ofReaders(); err != nil {
+		return nil, err
 	}
 	if err := lk.begin(ctx, "acquire"); err != nil {
 		return nil, outward(err)
@@ -274,24 +276,17 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 
 // enterBeside asks Redis to let a new entry in beside a writer's lease. The caller has the ops of its hold.
 func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
-	h := l.h
-	h.expire()
-	h.mu.Lock()
-	shares, err := len(h.shares.all), error(nil)
-	if l.share.over || !h.fate.live() {
-		err = h.fate.whyGone(&l.share)
-	}
-	h.mu.Unlock()
-	switch {
-	case err != nil:
+	shares := 0
+	if err := l.trusted(clock.Now(), func(h *hold) { shares = len(h.shares.all) }); err != nil {
 		return nil, err
-	case shares > 1:
+	}
+	if shares > 1 {
 		return nil, errEnteredTwice
 	}
-	c := lk.k.arbiter.Claim(lk.k.entry(lk.names, h.entry.ID, lk.cfg))
+	c := lk.k.arbiter.Claim(lk.k.entry(lk.names, l.h.entry.ID, lk.cfg))
 	g, err := c.Try(ctx)
 	if _, held := err.(*wire.HeldError); held { // the writer's field is gone
-		h.Doubt()
+		l.h.Doubt()
 		return nil, ErrLost
 	} else if err != nil {
 		return nil, err
