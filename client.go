@@ -161,7 +161,9 @@ func (c *Client) Close() {
 		k.settle()
 		k.presence.Close()
 		k.arbiter.Close()
-		k.cfg.logged.close()
+		if k.cfg.logged != nil {
+			k.cfg.logged.Close()
+		}
 		for _, closed := range c.closed {
 			closed()
 		}

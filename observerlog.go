@@ -124,13 +124,6 @@ func refusal(err error) error {
 	return nil
 }
 
-// close writes what has not been written.
-func (o *logged) close() {
-	if o != nil {
-		o.Close()
-	}
-}
-
 // observers tells several.
 type observers []Observer
 

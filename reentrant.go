@@ -127,15 +127,13 @@ func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error)
 		return nil, err
 	}
 	defer lk.k.end(lk.tally)
-	wctx, enter := ctx, (*hold).reenter
-	if once {
-		enter = (*hold).tryReenter
-	} else if lk.cfg.wait > 0 {
+	wctx := ctx
+	if lk.cfg.wait > 0 && !once {
 		var cancel context.CancelFunc
 		wctx, cancel = context.WithTimeoutCause(ctx, lk.cfg.wait, errWaited)
 		defer cancel()
 	}
-	if l, entered, err := lk.reenter(ctx, wctx, seen, enter); entered {
+	if l, err := lk.reenter(ctx, wctx, once, seen); l != nil || err != nil {
 		return l, err
 	}
 	for {
@@ -201,30 +199,31 @@ func (lk *lock) enclosingLost(ctx context.Context) bool {
 	return l != nil && wire.IsLost(l.h.why())
 }
 
-// entering is how a hold is entered once more, by another share inside outer, while ctx lives.
-type entering func(h *hold, ctx context.Context, b bearer, outer *share) error
-
-// reenter adds a lease to the hold of the innermost lease that ctx carries, by calling enter. If that
-// lease is unlocked meanwhile, reenter tries the next one outward. It returns false if there is none
-// left: then the caller has to wait for the lock as others do. wctx bounds the waiting, ctx becomes the
-// new lease's.
-func (lk *lock) reenter(ctx, wctx context.Context, seen *call, enter entering) (_ *Lease, entered bool, _ error) {
+// reenter adds a lease to the hold of the innermost lease that ctx carries. If that lease is unlocked
+// meanwhile, reenter tries the next one outward. It returns neither a lease nor an error if there is none
+// left: then the caller has to get the lock as others do. wctx bounds the waiting, ctx becomes the new
+// lease's.
+func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
+	enter := (*hold).reenter
+	if once {
+		enter = (*hold).tryReenter
+	}
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
 		if lk.names.Kind.Shared() && lk.parts() > outer.h.entry.Block {
-			return nil, true, errEntersMore
+			return nil, errEntersMore
 		}
 		seen.begins()
 		l := new(Lease)
 		l.begin(ctx, lk, outer.h, HowReentered)
 		switch err := enter(outer.h, wctx, l, &outer.share); err {
 		case nil:
-			return l, true, nil
+			return l, nil
 		case wire.ErrUnlocked:
 		default:
-			return nil, true, err
+			return nil, err
 		}
 	}
-	return nil, false, nil
+	return nil, nil
 }
 
 // wait goes the way of a lock: through the gate, then to the arbiter. wctx bounds the waiting, ctx

@@ -255,19 +255,13 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.mu.Lock()
-	lost := !h.fate.live() || !h.shares.remove(l, clock.Now())
-	if lost {
-		err = h.fate.whyGone(&l.share)
-	}
-	last := !lost && len(h.shares.all) == 0
-	h.mu.Unlock()
-	if lost {
+	left, _, err := h.take(l, clock.Now())
+	if err != nil { // the write lease was lost meanwhile
 		_ = reader.Unlock(ctx)
 		return nil, err
 	}
 	l.end(ErrNotHeld)
-	if last {
+	if left == 0 {
 		_ = h.conclude(context.WithoutCancel(ctx)) // what fails is repeated in the background
 	}
 	l.unlockedWith(nil)
