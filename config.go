@@ -69,8 +69,8 @@ func leaseInRange(d time.Duration) error {
 	return nil
 }
 
-// with returns the config changed by opts, or ErrInvalidOption naming the option and what is wrong
-// with it.
+// with returns the config changed by opts, which were given to New if client is set, else to a lock. Its
+// error is ErrInvalidOption, and names the option and what is wrong with it.
 func (c config) with(opts []Option, client bool) (config, error) {
 	for _, o := range opts {
 		if o.apply == nil {

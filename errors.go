@@ -14,22 +14,21 @@ import (
 )
 
 var (
-	// ErrNotAcquired is returned by TryLock when another owner has the lock, and by Lock when the
-	// caller gave up waiting: then the error also wraps the cause of the context's end. The error
-	// is a *HeldError. It says that the lock is busy. A Redis that did not answer is a *NodeError or
-	// *QuorumError, which does not match it.
+	// ErrNotAcquired says that the lock is busy. TryLock returns it, and Lock when the caller gave up
+	// waiting: then the error also wraps why the context ended. It is a *HeldError. A Redis that did
+	// not answer is a *NodeError or *QuorumError, which does not match ErrNotAcquired.
 	ErrNotAcquired = wire.ErrNotAcquired
 
 	// ErrNotHeld is returned by Unlock, Extend and Held when the lock is not held by the caller:
 	// never taken, or unlocked already. It is also the cause of a lease's context after Unlock.
 	ErrNotHeld = wire.ErrNotHeld
 
-	// ErrLost says that a lock that was held no longer is: its lease ran out, or it was forced open.
+	// ErrLost says that the caller's lock is no longer held: its lease ran out, or it was forced open.
 	// It is the cause of the lease's context and is returned by every later call on the lease.
 	ErrLost = wire.ErrLost
 
-	// ErrClosed is returned by every call on a closed Client, and is the cause of the contexts of
-	// the leases it held.
+	// ErrClosed is returned by every call on a closed Client. It is the cause of the contexts of leases
+	// that were held when the Client was closed.
 	ErrClosed = wire.ErrClosed
 
 	// ErrInvalidName is returned for a lock name that Redis, or a Redis Cluster, cannot serve.
@@ -46,9 +45,9 @@ var (
 	// writer would wait for itself. It matches ErrMisuse.
 	ErrUpgrade = wire.ErrUpgrade
 
-	// ErrWrongKind says that the name belongs to something else than a lock of this kind: a
-	// read-write lock where a mutex was asked for, a mutex where a read-write lock was, or a key that
-	// is no lock. A *NodeError that matches it says what stands there.
+	// ErrWrongKind says that the name is no lock of this kind: a read-write lock where a mutex was
+	// asked for, a mutex where a read-write lock was, or a key that is no lock. A *NodeError that
+	// matches it says what stands there.
 	ErrWrongKind = wire.ErrWrongKind
 
 	// ErrMaxHold says that a hold ended because WithMaxHold's time was up. It matches ErrLost.
@@ -67,14 +66,14 @@ var (
 type HeldError struct {
 	Name   string        // the lock
 	Holder string        // field of the holder in Redis, "" when unknown; see Mutex.State
-	By     Holder        // name of the holder, zero when unknown, as by the first TryLock against it; see WithClientName
+	By     Holder        // name of the holder, zero when unknown, as for the first TryLock against it; see WithClientName
 	TTL    time.Duration // what was left of the holder's lease, 0 when unknown, negative when it never ends
 	Wanted bool          // TryLock asked the holder to give way; if the lock was idle there, try again
 	Local  bool          // the caller waited behind another goroutine of this process
 	Cause  error         // why waiting ended; nil for TryLock
 }
 
-// Error names the lock, its holder, by By where that says something, and the cause.
+// Error names the lock, its holder (as By says, or else Holder), and the cause.
 func (e *HeldError) Error() string {
 	msg := fmt.Sprintf("relock: lock %q not acquired", e.Name)
 	who := wire.Shown(cmp.Or(e.By.String(), e.Holder))
@@ -105,7 +104,7 @@ func (e *HeldError) Unwrap() []error {
 	return []error{ErrNotAcquired, e.Cause}
 }
 
-// Holder is what a client with WithClientName says of itself. The zero Holder says nothing.
+// Holder is what a client with WithClientName says of itself. It is zero where nothing is known.
 type Holder struct {
 	Name    string    `json:"name"`
 	Host    string    `json:"host,omitempty"`
@@ -117,8 +116,8 @@ type Holder struct {
 // String is as in "billing on pod-7f9c (pid 12)", and "" for the zero Holder.
 func (h Holder) String() string { return wire.Card(h).String() }
 
-// NodeError is what one Redis answered, or the failure to reach it. Whether the command ran is
-// unknown unless the wrapped error is a reply of Redis.
+// NodeError is what one Redis answered, or the failure to reach it. Unless the wrapped error is a reply
+// of Redis, the command may have run.
 type NodeError struct {
 	Op    string // acquire, release, renew, ...
 	Name  string // the lock
@@ -141,8 +140,8 @@ func (e *NodeError) Error() string {
 	return msg
 }
 
-// Unwrap returns the client's error, ErrWrongKind where Redis says that the name is something else's, and
-// the cause where the caller gave up.
+// Unwrap returns Err, ErrWrongKind where Redis says that the name is something else's, and the cause
+// where the caller gave up.
 func (e *NodeError) Unwrap() []error {
 	all := []error{e.Err}
 	if e.code == "WRONGKIND" || e.code == "WRONGTYPE" {
@@ -154,8 +153,8 @@ func (e *NodeError) Unwrap() []error {
 	return all
 }
 
-// QuorumError tells why a quorum could not be had: what each node said that did not agree. It wraps
-// those errors, each a *SeatError.
+// QuorumError says why no quorum agreed. Nodes has an error of each node that did not, a *SeatError, and
+// is wrapped.
 type QuorumError struct {
 	Op    string
 	Name  string // the lock, "" when it concerned the nodes themselves
@@ -192,7 +191,7 @@ type SeatError struct {
 	Err  error
 
 	// Quarantine is for how much longer the node grants nothing, since it may have forgotten locks (see
-	// WithRestartGuard); 0 where that is not why it did not agree.
+	// WithRestartGuard). It is 0 where the node did not agree for another reason.
 	Quarantine time.Duration
 
 	final bool // Err is an answer of Redis's that no retry heals
@@ -211,7 +210,7 @@ func (e *SeatError) Error() string {
 // Unwrap returns the node's error.
 func (e *SeatError) Unwrap() error { return e.Err }
 
-// inWords is the text of an error, in which a command's time-out is no deadline of the caller's.
+// inWords is the text of an error. That of a command's time-out must not read as the caller's deadline.
 func inWords(err error) string {
 	if err == context.DeadlineExceeded {
 		return "no answer in time"
@@ -229,7 +228,7 @@ var hints = map[string]string{
 	"OOM":       "Redis is out of memory: unlocking works, locking does not",
 }
 
-// final reports whether Redis answered err, and answers it to a retry too.
+// final reports whether err is an answer of Redis's that it gives to a retry too.
 func final(err error) bool { return link.Reply(err) != "" && !wire.Transient(err) }
 
 // outward turns an error of an internal package into the one that the caller sees. Every error that
