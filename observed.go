@@ -13,18 +13,20 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// call is one Lock or TryLock that is observed; nil for one that is not.
+// call is one Lock, TryLock or Downgrade that is observed. It is nil for one that is not. Its times are
+// those of clock.Mono.
 type call struct {
 	lk     *lock
 	ctx    context.Context // of the caller
 	began  time.Duration   // 0 while it has done nothing that takes long
-	waits  bool            // that was told
-	lent   bool            // to what may tell it something later still
-	failed time.Duration   // since when Redis does not answer, 0 for it does
+	waits  bool            // EventWaiting was told
+	lent   bool            // a claim may still tell it something: it is not to be used again
+	failed time.Duration   // since when Redis does not answer; 0 if it answers
 	next   time.Duration   // when to tell that again
 }
 
-// observed makes a call of the lock's, and tells the observer, if there is one, what became of it.
+// observed calls enter, and tells the observer, if there is one, what became of that. Its errors are
+// those that callers see.
 func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, error)) (*Lease, error) {
 	if !lk.watched() {
 		l, err := enter(nil)
@@ -33,7 +35,7 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 		}
 		return l, nil
 	}
-	lk.tally.calls.Add(1) // until it is told, which Close waits for
+	lk.tally.calls.Add(1) // Close waits until the observer was told
 	defer lk.k.end(lk.tally)
 	c := calls.Get().(*call)
 	c.lk, c.ctx = lk, ctx
@@ -53,7 +55,8 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 		lk.k.cfg.observer.Observe(e)
 		return nil, err
 	}
-	if e.Wait = c.until(l.share.since); lk.cfg.fixed > 0 { // it may have been lengthened since
+	e.Wait = c.until(l.share.since)
+	if lk.cfg.fixed > 0 { // fill may have taken time since
 		e.Wait = c.until(clock.Mono())
 	}
 	c.free()
@@ -61,18 +64,18 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 	return l, nil
 }
 
-// calls are those that ended, for reuse.
+// calls are used again once they have ended.
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-// begins notes when the call began, before it does anything that takes long. A lock that this process
-// has to give is got without reading a clock for this.
+// begins notes when the call began. It is called before the first thing that takes long: a lock that this
+// process has to give is taken without a look at the clock.
 func (c *call) begins() {
 	if c != nil && c.began == 0 {
 		c.began = clock.Mono()
 	}
 }
 
-// until is for how long the call waited.
+// until returns for how long the call has waited at now.
 func (c *call) until(now time.Duration) time.Duration {
 	if c.began == 0 {
 		return 0
@@ -80,7 +83,7 @@ func (c *call) until(now time.Duration) time.Duration {
 	return now - c.began
 }
 
-// free ends the call.
+// free ends the call, which may be used again unless it is lent.
 func (c *call) free() {
 	if !c.lent {
 		*c = call{}
@@ -88,25 +91,25 @@ func (c *call) free() {
 	}
 }
 
-// leases counts those that were observed, in this process. The counter has its cache lines to itself:
-// each lease writes it, and what lies beside it is only read.
+// leases counts the observed leases of this process. The counter has cache lines of its own: each lease
+// writes it, and what would lie beside it is only read.
 var leases struct {
 	_ [8]uint64
 	atomic.Uint64
 	_ [8]uint64
 }
 
-// introduce tells that the lease was got, and what was held back until then.
+// introduce tells that the lease was acquired. If it was lost before, that is told now, after it.
 func (l *Lease) introduce(e *Event) {
 	h := l.h
 	l.number = leases.Add(1)
 	e.Lease, e.How, e.Token = l.number, l.how, l.share.token
-	shared := h.isOpen() // its leases do not follow each other
+	shared := h.isOpen() // its leases lie beside one another: none has one before it
 	if !shared && (e.How == HowLocal || e.How == HowCached) {
 		e.From = h.last
 	}
 	if !shared && e.How != HowReentered {
-		h.last = l.number // the lease before returned from here before its Unlock passed the hold on
+		h.last = l.number // needs no mutex: the next lease comes only after this one is returned and unlocked
 	}
 	h.k.cfg.observer.Observe(*e)
 	if !l.told.CompareAndSwap(toldNothing, toldAcquired) {
@@ -117,8 +120,8 @@ func (l *Lease) introduce(e *Event) {
 // What an observer knows of a lease.
 const (
 	toldNothing  = iota
-	toldAcquired // what ends the lease tells
-	owedLost     // the lease was lost before: its caller tells
+	toldAcquired // the goroutine that ends the lease tells of its end
+	owedLost     // the lease was lost before it was told: introduce tells both
 )
 
 // watched reports whether the lock's events are observed.
@@ -126,7 +129,7 @@ func (lk *lock) watched() bool {
 	return lk != nil && lk.err == nil && lk.known != nil && lk.k.cfg.observer != nil
 }
 
-// how says how the call got the lock from Redis.
+// how says how the call was granted the lock by Redis.
 func (c *call) how() How {
 	if c != nil && c.waits {
 		return HowRemote
@@ -134,7 +137,7 @@ func (c *call) how() How {
 	return HowFree
 }
 
-// noticing returns a report that tells the observed call of each poll first, and then calls then.
+// noticing returns a report for a claim. It notes each poll at the call, and then calls then.
 func (c *call) noticing(then claim.Report) claim.Report {
 	if c == nil {
 		return then
@@ -156,12 +159,14 @@ func (c *call) Waits() {
 	}
 }
 
-// event is one of the lock.
+// event returns an event of the lock.
 func (lk *lock) event(kind EventKind) Event {
 	return Event{Kind: kind, Lock: lk.names.Name, Sort: lk.names.Kind.Name}
 }
 
-// queued notes that the call was not granted at once, and why Redis does not answer, if it does not.
+// queued notes that the call was not granted the lock at once. heard is what Redis failed with, nil if it
+// answers. It tells EventWaiting the first time, and again while Redis does not answer: after a second,
+// then every minute.
 func (c *call) queued(heard error) {
 	now := clock.Mono()
 	if c.began == 0 {
@@ -171,11 +176,11 @@ func (c *call) queued(heard error) {
 		c.failed = 0
 	} else if c.failed == 0 {
 		c.failed = now
-		if errors.Is(heard, context.DeadlineExceeded) { // it was not answered for so long already
+		if errors.Is(heard, context.DeadlineExceeded) { // the poll has waited for its answer that long already
 			c.failed = max(c.began, now-c.lk.cfg.commandTimeout)
 		}
 		if c.next = c.failed + time.Second; wire.MuteFor(heard) > time.Second {
-			c.next = now // that nothing is granted meanwhile is sure
+			c.next = now // Redis says that it grants nothing: there is no need to wait and see
 		}
 	}
 	again := heard != nil && now >= c.next
@@ -206,7 +211,7 @@ func (l *Lease) ended(kind EventKind, cause error) {
 	o.Observe(e)
 }
 
-// held is how long the lease was, when it is over. Only the goroutine that ended it asks.
+// held returns how long the lease was held. Only the goroutine that ended it calls this.
 func (l *Lease) held() time.Duration {
 	if l.share.over {
 		return l.share.since
@@ -214,8 +219,8 @@ func (l *Lease) held() time.Duration {
 	return clock.Mono() - l.share.since
 }
 
-// unlockedWith tells the observer how an Unlock ended. If the lease was over before, the observer
-// has been told, and is not told again.
+// unlockedWith tells the observer how an Unlock ended. If the lease was over before, the observer was told
+// then.
 func (l *Lease) unlockedWith(err error) {
 	switch {
 	case l.h.k.cfg.observer == nil:
@@ -224,7 +229,7 @@ func (l *Lease) unlockedWith(err error) {
 	case err == ErrNotHeld, err == ErrClosed: // by identity: a node's error may wrap either
 	case !wire.IsLost(err):
 		l.ended(EventReleased, err)
-	case l.unlocked(): // the goroutine that lost the hold did not find this lease in it any more
+	case l.unlocked(): // the goroutine that lost the hold no longer found this lease in it, and told nothing
 		l.ended(EventLost, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/internal/eventlog"
 )
 
-// WithLogger sets the logger. A client writes what no caller is told. At warn:
+// WithLogger makes the client write to log what it tells no caller. At warn:
 //
 //   - leases that were lost;
 //   - a Redis that stops answering and answers again, and one that works worse than it should: see
@@ -18,13 +18,13 @@ import (
 //   - commands that Redis refuses and that no retry heals, for want of memory or rights or for a key
 //     of another type.
 //
-// Of one cause there is a line at once and then one every 10 seconds, with the number of what it
-// stands for and the names of the first 20 locks. At debug stand the Events of an Observer, of each
-// kind the first 100 in 10 seconds.
+// One cause has a line at once and then one every 10 seconds, with how many events it stands for and
+// the names of the first 20 locks. At debug stand all Events of an Observer, of each kind the first 100
+// in 10 seconds.
 //
-// Lines are written where things happen: a handler that blocks delays wake-ups and renewals. With a
-// logger locks cost what they cost with an Observer, and goroutines that wait get pprof labels as
-// WithObserver says.
+// A line is written by the goroutine that has something to tell: a handler that blocks delays wake-ups
+// and renewals. With a logger locks cost what they cost with an Observer, and goroutines that wait get
+// pprof labels as WithObserver says.
 //
 // By default nothing is written.
 func WithLogger(log *slog.Logger) Option {
@@ -64,7 +64,7 @@ func (e *Event) record(rank eventlog.Rank) eventlog.Record {
 	return r
 }
 
-// rank says which events are for the level warn. What Close ended was meant to end.
+// rank says which events are for the level warn. A lease that Close ended is not: that was meant.
 func (e *Event) rank() eventlog.Rank {
 	loud := false
 	switch e.Kind {
@@ -99,7 +99,7 @@ var alarms = [len(eventNames)]string{
 	EventRenewalFailed: "Redis refuses a renewal",
 }
 
-// refusal is what Redis answered that no retry heals, nil where err is nothing of that kind.
+// refusal returns the answer in err that Redis gives to a retry too, nil if there is none.
 func refusal(err error) error {
 	switch e := err.(type) {
 	case *NodeError:
@@ -124,7 +124,7 @@ func refusal(err error) error {
 	return nil
 }
 
-// observers tells several.
+// observers are several that are told the same.
 type observers []Observer
 
 // Observe tells all of them.
@@ -134,7 +134,7 @@ func (all observers) Observe(e Event) {
 	}
 }
 
-// addLogged adds the logger to the observer that an option named. It is called once a client.
+// addLogged adds the logger to the observer of WithObserver. It is called once a client.
 func (c *config) addLogged() {
 	switch {
 	case c.logged == nil:
