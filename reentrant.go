@@ -32,7 +32,7 @@ func (m *Mutex) Name() string { return m.of().name() }
 // WithWait's time is up, or the Client is closed. It waits out what heals: lost connections, a Redis
 // that is loading or failing over.
 //
-// On failure the caller does not hold the lock; if Redis granted it, it is given back. Errors:
+// On failure the caller does not hold the lock: if Redis granted it, it is given back. Errors:
 //
 //   - *HeldError, which matches ErrNotAcquired, if the caller gave up and another owner has the lock.
 //   - *NodeError (*QuorumError on a quorum) if the caller gave up and Redis failed or was silent, or
@@ -40,33 +40,31 @@ func (m *Mutex) Name() string { return m.of().name() }
 //   - the same at once, with Cause nil, if no retry helps: missing permissions, a key of another
 //     type, a Redis out of memory.
 //   - ErrLost under a context whose lease of this lock was lost.
-//   - ErrClosed, and what tells of a mistake: ErrInvalidName, ErrInvalidOption, ErrInvalidOwner,
-//     ErrMisuse.
+//   - ErrClosed.
+//   - ErrInvalidName, ErrInvalidOption, ErrInvalidOwner or ErrMisuse, which say that the program is wrong.
 //
-// An error of a caller that gave up also matches what ended its wait. A goroutine that waited behind
+// The error of a caller that gave up also matches what ended its wait. A goroutine that waited behind
 // another one of this process is told what that one heard of Redis.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.of().acquire(ctx, waiting)
 }
 
-// TryLock takes the lock if no one holds it or waits for it, in one round trip, or two for a
+// TryLock takes the lock if no other owner holds it or waits for it, in one round trip, or two for a
 // WithFixedLease that is longer than the client's lease. Under the context of a lease of the same lock
-// it re-enters. Errors:
+// it re-enters. Errors are those of Lock, but for these:
 //
 //   - *HeldError, at once, if another owner has the lock. It names the holder and what is left of its
-//     lease, and matches ErrNotAcquired.
+//     lease.
 //   - *NodeError (*QuorumError on a quorum) if Redis failed or was silent: after one command timeout
 //     for each round trip at most. Whatever ran is undone in the background.
-//   - the same if ctx had ended before the call. Redis was not asked, so it says nothing of whether
-//     the lock is free.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.of().acquire(ctx, once)
 }
 
 // Do runs fn under the lock. fn's context carries the ownership and ends, with cause ErrLost, the
-// moment the lease can no longer be trusted. Do returns fn's error, joined with ErrLost if the lock
-// was lost before fn returned. That releasing the lock took more than one try is no failure of fn's
-// and is not returned. A panic of fn unlocks and goes on.
+// moment the lease can no longer be trusted. Do returns fn's error, joined with ErrLost or ErrClosed if
+// the lock was lost or the client closed before fn returned. A release that Redis did not answer is no
+// failure of fn's, and is not returned. A panic of fn unlocks and goes on.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
 	return do(ctx, m.Lock, fn)
 }
@@ -86,15 +84,15 @@ func do(ctx context.Context, lock func(context.Context) (*Lease, error), fn func
 	if (errors.Is(uerr, ErrLost) || errors.Is(uerr, ErrClosed)) && !errors.Is(err, uerr) {
 		return errors.Join(err, uerr)
 	}
-	return err // which tells of the loss already, if fn returned its context's cause
+	return err // it says that the lock was lost already, if fn returned its context's cause
 }
 
-// Held returns the lease of this lock that ctx carries. It fails with ErrNotHeld when ctx carries
-// none, or one that was unlocked, and with ErrLost when it was lost: deep in a call it asserts that
-// the caller holds the lock.
+// Held returns the lease of this lock that ctx carries: deep in a call it asserts that the caller holds
+// the lock. It fails with ErrNotHeld if ctx carries none, or one that was unlocked. If the lease was lost,
+// it fails with the cause of the lease's context, such as ErrLost.
 func (m *Mutex) Held(ctx context.Context) (*Lease, error) { return m.of().held(ctx) }
 
-// of is nil for a nil Mutex.
+// of returns what every kind of lock embeds, nil for a nil Mutex.
 func (m *Mutex) of() *lock {
 	if m == nil {
 		return nil
@@ -121,7 +119,7 @@ func (lk *lock) acquire(ctx context.Context, once bool) (*Lease, error) {
 	return lk.observed(ctx, func(seen *call) (*Lease, error) { return lk.take(ctx, once, seen) })
 }
 
-// take re-enters the lock that ctx carries, or else gets it.
+// take re-enters the lock if ctx carries a lease of it. Else it takes the lock.
 func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error) {
 	if err := lk.begin(ctx, "acquire"); err != nil {
 		return nil, err
@@ -149,7 +147,7 @@ func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error)
 	}
 }
 
-// get takes the lock as an owner of its own.
+// get takes the lock for an owner that does not have it yet.
 func (lk *lock) get(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
 	if once {
 		return lk.tryOnce(ctx, seen)
@@ -173,7 +171,7 @@ func (lk *lock) begin(ctx context.Context, op string) error {
 	return nil
 }
 
-// valid returns what is wrong with the lock or ctx.
+// valid returns what is wrong with the lock or ctx, nil if nothing is.
 func (lk *lock) valid(ctx context.Context) error {
 	switch {
 	case lk == nil, lk.known == nil && lk.err == nil:
@@ -201,8 +199,8 @@ func (lk *lock) enclosingLost(ctx context.Context) bool {
 
 // reenter adds a lease to the hold of the innermost lease that ctx carries. If that lease is unlocked
 // meanwhile, reenter tries the next one outward. It returns neither a lease nor an error if there is none
-// left: then the caller has to get the lock as others do. wctx bounds the waiting, ctx becomes the new
-// lease's.
+// left: then the caller has to take the lock as others do. wctx bounds the waiting, the lease's context
+// derives from ctx.
 func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
 	enter := (*hold).reenter
 	if once {
@@ -226,8 +224,8 @@ func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Leas
 	return nil, nil
 }
 
-// wait goes the way of a lock: through the gate, then to the arbiter. wctx bounds the waiting, ctx
-// becomes the lease's.
+// wait takes the lock at its gate, where this process has it to give, or else waits for it with a claim.
+// wctx bounds the waiting, the lease's context derives from ctx.
 func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
@@ -267,8 +265,43 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 	return lk.contend(ctx, wctx, b.next, true, seen)
 }
 
-// join makes a lease of the hold that b is for, unless the caller has given up. Neither a lease nor an
-// error is returned where the hold is shared no more: the gate is shut then.
+// tryOnce takes the lock if it lies at its gate, or else asks Redis for it, once. Where another goroutine is
+// at the gate it asks past that one, and Redis says which owner is in the way.
+func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
+	owner, err := ownerOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var b baton
+	key, atGate := lk.names.Gate(), false
+	if owner == "" && lk.joins() {
+		b, atGate = lk.k.gates.TryEnter(key)
+		for b.open {
+			if l, err := lk.join(ctx, ctx, b); l != nil || err != nil {
+				return l, err
+			}
+			b, atGate = lk.k.gates.TryEnter(key)
+		}
+	}
+	if b.idle {
+		if now := clock.Now(); b.hold.resume(now) {
+			return lk.start(ctx, b.hold, new(Lease), HowCached, now)
+		}
+	}
+	seen.begins()
+	c := lk.newClaim(owner)
+	g, err := c.Try(ctx)
+	if err != nil {
+		if atGate {
+			lk.k.gates.Leave(key)
+		}
+		return nil, lk.k.presence.Named(err)
+	}
+	return lk.startFirst(ctx, c, g, atGate, HowFree)
+}
+
+// join makes a lease of the shared hold of b, unless the caller has given up. It returns neither a lease
+// nor an error if the hold is shared no more: then the gate is shut.
 func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 	h, now := b.hold, clock.Now()
 	if wctx.Err() != nil {
@@ -289,7 +322,7 @@ func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 			h.pickUp()
 			l.how = HowCached
 		}
-		h.cfg = lk.cfg // whether it lingers is the latest one's option, as of a lock that passes on
+		h.cfg = lk.cfg // whether it lingers is the option of the latest, as where a lock is passed on
 		h.shares.add(l, h.nextToken(), now)
 		h.mu.Unlock()
 		return l, nil
@@ -320,19 +353,20 @@ func ownerOf(ctx context.Context) (string, error) {
 	return c.owner, c.err
 }
 
-// newClaim returns the claim of a new entry.
+// newClaim returns the claim of a new entry, for an owner that is shared or, with "", one of its own.
 func (lk *lock) newClaim(owner string) claim.Claim {
 	e := lk.k.entry(lk.names, owner, lk.cfg)
-	if lk.names.Kind.Shared() { // it is not passed on here, so it needs no tokens but one for each part
+	if lk.names.Kind.Shared() { // it is not passed on in memory, and needs one token for each part
 		e.Block = lk.parts()
 	}
 	return lk.k.arbiter.Claim(e)
 }
 
-// parts is how much of a lock that several may hold a lease takes.
+// parts returns how much of the lock a lease takes; of a mutex that is 1, all of it.
 func (lk *lock) parts() int { return max(1, lk.amount) }
 
-// accept starts a lease on a hold that came through the gate, unless the caller has given up.
+// accept starts a lease of a hold that came through the gate. If the caller has given up, the hold goes on
+// to the next.
 func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.Stamp) (*Lease, error) {
 	if wctx.Err() != nil {
 		lk.k.behind(lk.tally, func() { _ = h.finish(context.WithoutCancel(ctx), now) }) // the sweeper mends what fails
@@ -341,7 +375,9 @@ func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.St
 	return lk.start(ctx, h, new(Lease), how, now)
 }
 
-// contend waits for the lock with a claim, at its gate or past it.
+// contend waits for the lock with a claim. At the gate, it reports to the goroutines behind it what it hears
+// of Redis. If it fails there, its claim goes to the next of them, which so inherits its place in Redis's
+// queue.
 func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, seen *call) (*Lease, error) {
 	var report claim.Report
 	if atGate {
@@ -352,14 +388,11 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, s
 		return lk.startFirst(ctx, c, g, atGate, seen.how())
 	}
 	err = lk.k.presence.Named(lk.explain(wctx, err, c))
-	// The queued entry goes to the next goroutine here, which so inherits its place; else it is
-	// abandoned.
-	if !atGate {
-		c.Abandon()
-	} else if !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.names.Gate(), baton{next: c}) {
+	if atGate && !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.names.Gate(), baton{next: c}) {
 		return nil, err
-	} else {
-		c.Abandon()
+	}
+	c.Abandon()
+	if atGate {
 		lk.k.gates.Leave(lk.names.Gate())
 	}
 	return nil, err

@@ -22,13 +22,13 @@ import (
 //   - The end of a writer lets in all readers that wait then, and after them the next writer.
 //   - Writers come in order of arrival.
 //
-// Redisson's readers and writers know no order. They are kept out, and keep out, but its readers may
-// pass a writer of relock's that waits.
+// Redisson's readers and writers exclude relock's and are excluded by them, but know no order: its readers
+// may pass a writer of relock's that waits.
 //
-// The readers of one process share one hold in Redis, so that a further reader costs no command. They
-// do so for the longer of the times of WithLocalHandoff (10 ms by default) and WithLinger, counted
-// from when the process asked, and until another process wants the lock. With WithLinger the lock
-// also stays for the process while no one reads, see there.
+// The readers of one process share one hold in Redis, so that a further reader costs no command. A reader
+// may join the hold for the longer of the times of WithLocalHandoff (10 ms by default) and WithLinger,
+// counted from when the process asked for it, and until another process wants the lock. With WithLinger
+// the lock also stays for the process while no one reads, see there.
 //
 // An RWMutex works on one Redis. Over NewRedlock, and under WithRestartGuard, its methods return
 // errors.ErrUnsupported.
@@ -62,10 +62,10 @@ func (c *config) ofReaders() (*config, error) {
 	return &own, nil
 }
 
-// WithRedissonWatchdog says what lockWatchdogTimeout the Redisson clients have that read under the same
-// read-write locks, 30 s where they say nothing. With each renewal they shorten a lock to that, whatever
-// others were told. So a reader of relock's relies on its lease for no longer, and no longer lease may be
-// fixed or extended to. With 0 there are none, and nothing is shortened.
+// WithRedissonWatchdog says which lockWatchdogTimeout the Redisson clients have that read under the same
+// read-write locks; their default is 30 s. With each renewal they shorten a lock to that, whatever lease
+// other readers have. So a reader of relock's relies on its lease for no longer than d, and WithFixedLease
+// and Extend take no longer one. With 0 there are no such clients, and nothing is shortened.
 //
 // Defaults to 30 seconds.
 func WithRedissonWatchdog(d time.Duration) Option {
@@ -96,15 +96,15 @@ func (rw *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
 	return rw.acquire(ctx, wire.Write, once)
 }
 
-// RLock takes the lock for reading, beside other readers. It waits while a writer has the lock or
-// waits for it, as Mutex.Lock does. Under the context of a read lease of this lock it re-enters, also past
-// a writer that waits. Under that of a write lease it re-enters that: the lock stays exclusive until all
-// are unlocked; see Lease.Downgrade. Errors are those of Mutex.Lock, and ErrWrongKind.
+// RLock takes the lock for reading, beside other readers. It waits, as Mutex.Lock does, while a writer has
+// the lock or waits for it. Under the context of a read lease of this lock it re-enters, also past a
+// writer that waits. Under the context of a write lease it re-enters the write lease: the lock stays
+// exclusive until all are unlocked; see Lease.Downgrade. Errors are those of Mutex.Lock, and ErrWrongKind.
 //
-// What differs from a writer's lease:
+// A reader's lease differs from a writer's:
 //
-//   - Until, Extend and a loss are those of the hold that the readers of this process share. So is the
-//     lease, which is that of the first of them.
+//   - The readers of this process share a hold, with the lease that the first of them asked for. Until,
+//     Extend and a loss concern all of them.
 //   - Count is 1, or that of the write lease that was re-entered.
 //   - Token is the same for all that share the hold. It is above the tokens of all writers before, and
 //     below those of all writers after.
@@ -113,8 +113,8 @@ func (rw *RWMutex) RLock(ctx context.Context) (*Lease, error) {
 	return rw.acquire(ctx, wire.Read, waiting)
 }
 
-// TryRLock takes the lock for reading if no writer holds it or waits for it, in no more than one round
-// trip. Errors are those of Mutex.TryLock, and ErrWrongKind.
+// TryRLock takes the lock for reading if no writer holds it or waits for it, in one round trip, or none
+// where it joins a reader of this process. Errors are those of Mutex.TryLock, and ErrWrongKind.
 func (rw *RWMutex) TryRLock(ctx context.Context) (*Lease, error) {
 	return rw.acquire(ctx, wire.Read, once)
 }
@@ -153,7 +153,7 @@ func (r *Reader) Do(ctx context.Context, fn func(context.Context) error) error {
 // Held is RWMutex.Held.
 func (r *Reader) Held(ctx context.Context) (*Lease, error) { return r.side().Held(ctx) }
 
-// side is the lock, nil for a nil Reader.
+// side returns the whole lock, nil for a nil Reader.
 func (r *Reader) side() *RWMutex {
 	if r == nil {
 		return nil
@@ -169,8 +169,8 @@ func (rw *RWMutex) Held(ctx context.Context) (*Lease, error) {
 	return rw.read.held(ctx)
 }
 
-// State returns what Redis knows of the lock at this instant, as Mutex.State does. Readers is how many
-// hold it for reading; of a process of relock's that is one, however many share the hold.
+// State returns what Redis knows of the lock at this instant, as Mutex.State does. Its Readers counts a
+// process of relock's once, however many readers share its hold.
 func (rw *RWMutex) State(ctx context.Context) (State, error) { return rw.of(wire.Write).inspect(ctx) }
 
 // ForceUnlock frees the lock, whether a writer has it or readers, and hands it on, as
@@ -179,7 +179,7 @@ func (rw *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	return rw.of(wire.Write).force(ctx)
 }
 
-// of is a side of the lock, nil for a nil RWMutex.
+// of returns a side of the lock, nil for a nil RWMutex.
 func (rw *RWMutex) of(kind *wire.Kind) *lock {
 	switch {
 	case rw == nil:
@@ -207,11 +207,11 @@ func (rw *RWMutex) acquire(ctx context.Context, kind *wire.Kind, once bool) (*Le
 	return lk.acquire(ctx, once)
 }
 
-// Downgrade makes a write lease of an RWMutex a read lease, with no gap in which another could write. The
-// readers that wait come in beside it. The write lease ends, and so does its context: the new lease's
+// Downgrade makes a write lease of an RWMutex a read lease, with no gap in which another could write.
+// Readers that wait come in beside it. The write lease ends, and so does its context. The new lease's
 // context derives from the one that was given to Lock. ctx bounds the call.
 //
-// On failure the write lease is as it was, unless the error says otherwise. Errors:
+// On failure the write lease is as it was, unless the error says that it is over. Errors:
 //
 //   - ErrMisuse for a lease that is no write lease, or that was entered more than once.
 //   - ErrNotHeld after Unlock, ErrLost when the lock was lost, ErrClosed.
@@ -241,8 +241,9 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	return lk.observed(ctx, func(*call) (*Lease, error) { return lk.downgrade(ctx, l) })
 }
 
-// downgrade enters the lock, of whose readers' side it is a method, beside the writer's lease, and then
-// gives that back. It is not passed on to a writer of this process: that would be beside a reader.
+// downgrade is a method of the readers' side. It enters the lock for reading beside the write lease l, and
+// then gives l back. The writer's hold is not passed on to a writer of this process, which would then write
+// beside a reader.
 func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	h := l.h
 	soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and the command
@@ -268,7 +269,7 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	return reader, nil
 }
 
-// enterBeside asks Redis to let a new entry in beside a writer's lease. The caller has the ops of its hold.
+// enterBeside asks Redis to let a reader in beside the write lease l. The caller has the ops of l's hold.
 func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 	shares := 0
 	if err := l.trusted(clock.Now(), func(h *hold) { shares = len(h.shares.all) }); err != nil {

@@ -5,8 +5,8 @@ import "github.com/relock-go/relock/internal/driver"
 // Stats is what a Client has counted since it was made. The numbers are read one after the other
 // while commands go on.
 type Stats struct {
-	// Commands are what the client sent to Redis: for each node all kinds of commands, always in the
-	// same order, whether or not there were any:
+	// Commands are what the client sent to Redis: for each node all kinds of commands, in this order,
+	// whether or not there were any:
 	//
 	//	acquire    questions for a lock; on a quorum votes
 	//	release    locks given back
@@ -21,13 +21,13 @@ type Stats struct {
 	//	check      whether a Redis was restarted, which channels a Cluster has
 	//	subscribe  subscriptions, and their ends
 	//
-	// What several goroutines asked for in one command counts once. So does a script that is sent
-	// again since Redis did not know it.
+	// A command that several goroutines share counts once. So does a script that is sent again since
+	// Redis did not know it.
 	Commands []CommandStats
 
-	// Down lists the nodes that left a command unanswered and have answered none since. A node leaves
-	// the list with its next answer, and so not before it is sent a command. A single Redis is node 0.
-	// EventNodeDown and EventNodeUp tell of the same.
+	// Down lists the nodes that left a command unanswered and have answered none since. A node stays
+	// there until it is sent a command and answers. A single Redis is node 0. EventNodeDown and
+	// EventNodeUp tell of the same.
 	Down []int
 }
 
@@ -76,7 +76,7 @@ type ClientObserver interface {
 	ObserveClient(c *Client) (closed func())
 }
 
-// introduce tells observers of the client.
+// introduce gives the client to each ClientObserver of to.
 func (c *Client) introduce(to Observer) {
 	all, several := to.(observers)
 	if !several {
