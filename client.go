@@ -66,7 +66,7 @@ func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
 	}
 	k.watchdog = newWatchdog(arb.Renew, k.presence.Rounds())
 	c := &Client{core: k}
-	c.introduce(cfg.observer)
+	c.introduce()
 	return c
 }
 

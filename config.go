@@ -41,7 +41,7 @@ type config struct {
 	prefix    string        // of all names in Redis
 	name      string        // by which the client is known to others; "": by none
 	logged    *logged       // writes events to the logger; nil for none
-	observer  Observer      // nil for none
+	observers observers     // nil for none
 
 	// A quorum of them, and the restart guard.
 	nodes   int // of a quorum; 0: one Redis decides alone
@@ -98,8 +98,8 @@ func (c config) with(opts []Option, client bool) (config, error) {
 		return c, fmt.Errorf("%w: a lease of %v wants fencing counters kept for %v at least, not %v; see WithTokenRetention",
 			ErrInvalidOption, lease, 4*lease, c.retention)
 	}
-	if client {
-		c.addLogged()
+	if client && c.logged != nil {
+		c.observers = append(c.observers, c.logged)
 	}
 	c.derive()
 	if c.timeout > 0 && c.timeout > c.firstLease/3 {

@@ -90,19 +90,11 @@ func (e *HeldError) Error() string {
 	if e.Local {
 		msg += ": another goroutine of this process was first"
 	}
-	if e.Cause != nil {
-		msg += fmt.Sprintf(": gave up waiting: %v", e.Cause)
-	}
-	return msg
+	return gaveUp(msg, e.Cause)
 }
 
 // Unwrap returns ErrNotAcquired and the cause.
-func (e *HeldError) Unwrap() []error {
-	if e.Cause == nil {
-		return []error{ErrNotAcquired}
-	}
-	return []error{ErrNotAcquired, e.Cause}
-}
+func (e *HeldError) Unwrap() []error { return causedBy(e.Cause, ErrNotAcquired) }
 
 // Holder is what a client with WithClientName says of itself. It is zero where nothing is known.
 type Holder struct {
@@ -134,23 +126,16 @@ func (e *NodeError) Error() string {
 	if hint := hints[e.code]; hint != "" {
 		msg += " (" + hint + ")"
 	}
-	if e.Cause != nil {
-		msg += fmt.Sprintf(": gave up waiting: %v", e.Cause)
-	}
-	return msg
+	return gaveUp(msg, e.Cause)
 }
 
 // Unwrap returns Err, ErrWrongKind where Redis says that the name is something else's, and the cause
 // where the caller gave up.
 func (e *NodeError) Unwrap() []error {
-	all := []error{e.Err}
 	if e.code == "WRONGKIND" || e.code == "WRONGTYPE" {
-		all = append(all, ErrWrongKind)
+		return causedBy(e.Cause, e.Err, ErrWrongKind)
 	}
-	if e.Cause != nil {
-		all = append(all, e.Cause)
-	}
-	return all
+	return causedBy(e.Cause, e.Err)
 }
 
 // QuorumError says why no quorum agreed. Nodes has an error of each node that did not, a *SeatError, and
@@ -171,18 +156,26 @@ func (e *QuorumError) Error() string {
 		said[i] = err.Error()
 	}
 	msg := fmt.Sprintf("relock: %s %q: no quorum of %d of %d nodes: %s", e.Op, e.Name, e.Need, e.Of, strings.Join(said, "; "))
-	if e.Cause != nil {
-		msg += fmt.Sprintf(": gave up waiting: %v", e.Cause)
-	}
-	return msg
+	return gaveUp(msg, e.Cause)
 }
 
 // Unwrap returns the nodes' errors, and the cause where the caller gave up.
-func (e *QuorumError) Unwrap() []error {
-	if e.Cause == nil {
-		return e.Nodes
+func (e *QuorumError) Unwrap() []error { return causedBy(e.Cause, e.Nodes...) }
+
+// gaveUp adds to an error's text why the caller gave up, if it did.
+func gaveUp(msg string, cause error) string {
+	if cause == nil {
+		return msg
 	}
-	return append(slices.Clone(e.Nodes), e.Cause)
+	return fmt.Sprintf("%s: gave up waiting: %v", msg, cause)
+}
+
+// causedBy returns the errors, and why the caller gave up, if it did.
+func causedBy(cause error, errs ...error) []error {
+	if cause == nil {
+		return errs
+	}
+	return append(slices.Clip(errs), cause)
 }
 
 // SeatError is what one node of a quorum answered, or the failure to reach it.

@@ -48,20 +48,20 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 	}
 	e := lk.event(EventAcquired)
 	e.Context, e.Waited = ctx, c.waits
-	if err != nil {
-		err = outward(err)
-		e.Kind, e.Cause, e.Wait = EventAbandoned, err, c.until(clock.Mono())
-		c.free()
-		lk.k.cfg.observer.Observe(e)
-		return nil, err
-	}
-	e.Wait = c.until(l.share.since)
-	if lk.cfg.fixed > 0 { // fill may have taken time since
+	if err == nil && lk.cfg.fixed == 0 {
+		e.Wait = c.until(l.share.since)
+	} else { // of a fixed lease, fill may have taken time since
 		e.Wait = c.until(clock.Mono())
 	}
 	c.free()
-	l.introduce(&e)
-	return l, nil
+	if err == nil {
+		l.introduce(&e)
+		return l, nil
+	}
+	err = outward(err)
+	e.Kind, e.Cause = EventAbandoned, err
+	lk.k.cfg.tell(e)
+	return nil, err
 }
 
 // calls are used again once they have ended.
@@ -111,7 +111,7 @@ func (l *Lease) introduce(e *Event) {
 	if !shared && e.How != HowReentered {
 		h.last = l.number // needs no mutex: the next lease comes only after this one is returned and unlocked
 	}
-	h.k.cfg.observer.Observe(*e)
+	h.k.cfg.tell(*e)
 	if !l.told.CompareAndSwap(toldNothing, toldAcquired) {
 		l.ended(EventLost, h.why())
 	}
@@ -126,7 +126,7 @@ const (
 
 // watched reports whether the lock's events are observed.
 func (lk *lock) watched() bool {
-	return lk != nil && lk.err == nil && lk.known != nil && lk.k.cfg.observer != nil
+	return lk != nil && lk.err == nil && lk.known != nil && lk.k.cfg.observers != nil
 }
 
 // how says how the call was granted the lock by Redis.
@@ -168,10 +168,8 @@ func (lk *lock) event(kind EventKind) Event {
 // answers. It tells EventWaiting the first time, and again while Redis does not answer: after a second,
 // then every minute.
 func (c *call) queued(heard error) {
+	c.begins()
 	now := clock.Mono()
-	if c.began == 0 {
-		c.began = now
-	}
 	if heard == nil {
 		c.failed = 0
 	} else if c.failed == 0 {
@@ -196,19 +194,18 @@ func (c *call) queued(heard error) {
 		c.waits = true
 		profile.Waits(c.ctx, c.lk.names.Name)
 	}
-	c.lk.k.cfg.observer.Observe(e)
+	c.lk.k.cfg.tell(e)
 }
 
 // ended tells that a lease is over.
 func (l *Lease) ended(kind EventKind, cause error) {
-	o := l.h.k.cfg.observer
-	if o == nil {
+	if l.h.k.cfg.observers == nil {
 		return
 	}
 	e := l.of.event(kind)
 	e.Context, e.Lease = l.parent, l.number
 	e.How, e.Token, e.Hold, e.Cause = l.how, l.share.token, l.held(), outward(cause)
-	o.Observe(e)
+	l.h.k.cfg.tell(e)
 }
 
 // held returns how long the lease was held. Only the goroutine that ended it calls this.
@@ -223,7 +220,7 @@ func (l *Lease) held() time.Duration {
 // then.
 func (l *Lease) unlockedWith(err error) {
 	switch {
-	case l.h.k.cfg.observer == nil:
+	case l.h.k.cfg.observers == nil:
 	case err == nil:
 		l.ended(EventReleased, nil)
 	case err == ErrNotHeld, err == ErrClosed: // by identity: a node's error may wrap either

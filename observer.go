@@ -129,14 +129,17 @@ func (h How) String() string {
 // By default there is no observer.
 func WithObserver(o Observer) Option {
 	return Option{name: "WithObserver", clientOnly: true, apply: func(c *config) error {
-		c.observer = o
+		c.observers = nil
+		if o != nil {
+			c.observers = observers{o}
+		}
 		return nil
 	}}
 }
 
 // tell tells the observer, if there is one.
 func (c *config) tell(e Event) {
-	if c.observer != nil {
-		c.observer.Observe(e)
+	if c.observers != nil {
+		c.observers.Observe(e)
 	}
 }

@@ -124,23 +124,12 @@ func refusal(err error) error {
 	return nil
 }
 
-// observers are several that are told the same.
+// observers are those of a client, nil for none: the user's, and the logger.
 type observers []Observer
 
 // Observe tells all of them.
 func (all observers) Observe(e Event) {
 	for _, o := range all {
 		o.Observe(e)
-	}
-}
-
-// addLogged adds the logger to the observer of WithObserver. It is called once a client.
-func (c *config) addLogged() {
-	switch {
-	case c.logged == nil:
-	case c.observer == nil:
-		c.observer = c.logged
-	default:
-		c.observer = observers{c.observer, c.logged}
 	}
 }

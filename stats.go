@@ -76,13 +76,9 @@ type ClientObserver interface {
 	ObserveClient(c *Client) (closed func())
 }
 
-// introduce gives the client to each ClientObserver of to.
-func (c *Client) introduce(to Observer) {
-	all, several := to.(observers)
-	if !several {
-		all = observers{to}
-	}
-	for _, o := range all {
+// introduce gives the client to each of its observers that is a ClientObserver.
+func (c *Client) introduce() {
+	for _, o := range c.core.cfg.observers {
 		if o, wants := o.(ClientObserver); wants {
 			if closed := o.ObserveClient(c); closed != nil {
 				c.closed = append(c.closed, closed)
