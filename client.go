@@ -71,10 +71,10 @@ func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
 }
 
 // Initialize tells the restart guard that no lock is held which a node may have forgotten: then all
-// nodes grant locks at once. It is for new nodes under GuardStrict, or for an operator that knows more
-// than the guard. If a forgotten lock is held after all, a second owner may be granted it. Without
-// WithRestartGuard Initialize does nothing. It fails with a *QuorumError if fewer than a quorum of
-// nodes could be told.
+// nodes grant locks at once. It is for new nodes under GuardStrict, or for an operator that knows
+// more than the guard. If a forgotten lock is held after all, a second owner may be granted it.
+// Without WithRestartGuard Initialize does nothing. It fails with a *QuorumError if fewer than a
+// quorum of nodes could be told.
 func (c *Client) Initialize(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext

@@ -17,7 +17,7 @@ const (
 	maxRetention     = 10 * MaxLease
 )
 
-// config is what options set. A lock that is made with options of its own has a copy of its client's.
+// config is what options set. A lock with options of its own has a copy of its client's.
 type config struct {
 	// How long a lock is held, and waited for.
 	lease   time.Duration // of the watchdog
@@ -69,8 +69,8 @@ func leaseInRange(d time.Duration) error {
 	return nil
 }
 
-// with returns the config changed by opts, which were given to New if client is set, else to a lock. Its
-// error is ErrInvalidOption, and names the option and what is wrong with it.
+// with returns the config changed by opts, which were given to New if client is set, else to a
+// lock. Its error is ErrInvalidOption, and names the option and what is wrong with it.
 func (c config) with(opts []Option, client bool) (config, error) {
 	for _, o := range opts {
 		if o.apply == nil {
@@ -109,8 +109,8 @@ func (c config) with(opts []Option, client bool) (config, error) {
 	return c, nil
 }
 
-// derive sets what follows from the rest. No lock is taken with a longer lease than the watchdog's, so a
-// command that comes late never holds it for longer. A longer fixed lease is set once the lock is held.
+// derive sets what follows from the rest. No lock is taken with a longer lease than the watchdog's,
+// so none that comes late holds it for longer. A longer fixed lease is set once the lock is held.
 func (c *config) derive() {
 	end := max(c.fixed, c.maxHold) // from the grant, whatever is renewed; 0 for none
 	if c.fixed > 0 && c.maxHold > 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// core is what the locks and holds of a client share: the arbiter, the gates where goroutines wait, the
-// watchdog, the names that were used, and counters.
+// core is what the locks and holds of a client share: the arbiter, the gates where goroutines wait,
+// the watchdog, the names that were used, and counters.
 type core struct {
 	id       string // uuid: fields and inbox of the client
 	cfg      config
@@ -33,8 +33,8 @@ const maxKnown = 4096
 
 var nameSeed = maphash.MakeSeed()
 
-// knownAs looks up what a name stands for, or works it out and keeps it, in place of the name that was
-// kept there before.
+// knownAs looks up what a name stands for, or works it out and keeps it, in place of the name that
+// was kept there before.
 func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
 	place := &k.known[(maphash.String(nameSeed, name)+kind.Nr)%maxKnown]
 	if was := place.Load(); was != nil && was.names.Name == name && was.names.Kind == kind {
@@ -49,22 +49,21 @@ func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
 	return is, nil
 }
 
-// known is what a name stands for. It is kept for callers that make a Mutex each time they lock, and
-// never changes. It is also a key of context.Value: a context returns its innermost lease of the lock.
+// known is what a name stands for. It is kept for callers that make a Mutex each time they lock,
+// and never changes. As a key of context.Value it finds the innermost lease of the lock.
 type known struct {
 	k     *core // of the client
 	names *wire.Names
 	tally *tally
 }
 
-// same reports whether both are of one lock. They may be two, since a name may be forgotten and made
-// anew.
+// same reports whether both are of one lock. A name may be forgotten and made anew.
 func (n *known) same(other *known) bool {
 	return n == other || n.k == other.k && n.names.Kind == other.names.Kind && n.names.Lock == other.names.Lock
 }
 
-// entry returns a new entry. With an owner it reserves one token: sharers of an owner do not pass the
-// lock on in memory.
+// entry returns a new entry. With an owner it reserves one token: sharers of an owner do not pass
+// the lock on in memory.
 func (k *core) entry(names *wire.Names, owner string, cfg *config) wire.Entry {
 	e := wire.Entry{
 		Names: names, ID: wire.NewID(k.id, k.count.Add(1)), Owner: owner,
@@ -76,8 +75,7 @@ func (k *core) entry(names *wire.Names, owner string, cfg *config) wire.Entry {
 	return e
 }
 
-// tallies is how many of them a client has: goroutines that want different locks seldom write the same
-// one.
+// tallies is how many of them a client has: different locks seldom write the same one.
 const tallies = 16
 
 // tally counts for the locks whose names have one hash, on cache lines of its own.
@@ -112,8 +110,7 @@ func (k *core) end(t *tally) {
 	}
 }
 
-// behind runs do in the background, for a caller that must not wait for it. Close waits for it, as for
-// a call.
+// behind runs do in the background, for a caller that must not wait. Close waits, as for a call.
 func (k *core) behind(t *tally, do func()) {
 	t.calls.Add(1)
 	go func() {
@@ -124,7 +121,7 @@ func (k *core) behind(t *tally, do func()) {
 
 func (k *core) isClosed() bool { return k.closed.Load() }
 
-// underWay returns how many calls are under way. One that begins while they are added up may be missed.
+// underWay returns how many calls are under way. One that begins meanwhile may be missed.
 func (k *core) underWay() (n int64) {
 	for i := range k.tally {
 		n += k.tally[i].calls.Load()
@@ -132,8 +129,8 @@ func (k *core) underWay() (n int64) {
 	return n
 }
 
-// settle waits for the calls under way, for two command timeouts at most: they may have locks to give
-// back. Where Redis answers they end within one.
+// settle waits for the calls under way, for two command timeouts at most: they may have locks to
+// give back. Where Redis answers they end within one.
 func (k *core) settle() {
 	t := time.NewTimer(2 * k.cfg.commandTimeout)
 	defer t.Stop()
@@ -146,8 +143,8 @@ func (k *core) settle() {
 	}
 }
 
-// tell tells the observer, if there is one, what became of an entry's hold. A kind of 0 is nothing to
-// tell.
+// tell tells the observer, if there is one, what became of an entry's hold. A kind of 0 tells
+// nothing.
 func (k *core) tell(e *wire.Entry, kind EventKind, cause error) {
 	if kind != 0 {
 		k.cfg.tell(Event{Kind: kind, Lock: e.Names.Name, Sort: e.Names.Kind.Name, Cause: cause})

@@ -14,21 +14,21 @@ import (
 )
 
 var (
-	// ErrNotAcquired says that the lock is busy. TryLock returns it, and Lock when the caller gave up
-	// waiting: then the error also wraps why the context ended. It is a *HeldError. A Redis that did
-	// not answer is a *NodeError or *QuorumError, which does not match ErrNotAcquired.
+	// ErrNotAcquired says that the lock is busy. TryLock returns it, and Lock when the caller gave
+	// up waiting: then the error also wraps why the context ended. It is a *HeldError. A Redis that
+	// did not answer is a *NodeError or *QuorumError, which does not match ErrNotAcquired.
 	ErrNotAcquired = wire.ErrNotAcquired
 
 	// ErrNotHeld is returned by Unlock, Extend and Held when the lock is not held by the caller:
 	// never taken, or unlocked already. It is also the cause of a lease's context after Unlock.
 	ErrNotHeld = wire.ErrNotHeld
 
-	// ErrLost says that the caller's lock is no longer held: its lease ran out, or it was forced open.
-	// It is the cause of the lease's context and is returned by every later call on the lease.
+	// ErrLost says that the caller's lock is no longer held: its lease ran out, or it was forced
+	// open. It is the cause of the lease's context and what every later call on the lease returns.
 	ErrLost = wire.ErrLost
 
-	// ErrClosed is returned by every call on a closed Client. It is the cause of the contexts of leases
-	// that were held when the Client was closed.
+	// ErrClosed is returned by every call on a closed Client. It is the cause of the contexts of
+	// leases that were held when the Client was closed.
 	ErrClosed = wire.ErrClosed
 
 	// ErrInvalidName is returned for a lock name that Redis, or a Redis Cluster, cannot serve.
@@ -108,8 +108,8 @@ type Holder struct {
 // String is as in "billing on pod-7f9c (pid 12)", and "" for the zero Holder.
 func (h Holder) String() string { return wire.Card(h).String() }
 
-// NodeError is what one Redis answered, or the failure to reach it. Unless the wrapped error is a reply
-// of Redis, the command may have run.
+// NodeError is what one Redis answered, or the failure to reach it. Unless the wrapped error is a
+// reply of Redis, the command may have run.
 type NodeError struct {
 	Op    string // acquire, release, renew, ...
 	Name  string // the lock
@@ -138,8 +138,7 @@ func (e *NodeError) Unwrap() []error {
 	return causedBy(e.Cause, e.Err)
 }
 
-// QuorumError says why no quorum agreed. Nodes has an error of each node that did not, a *SeatError, and
-// is wrapped.
+// QuorumError says why no quorum agreed. It wraps Nodes: a *SeatError of each that did not.
 type QuorumError struct {
 	Op    string
 	Name  string // the lock, "" when it concerned the nodes themselves
@@ -183,8 +182,8 @@ type SeatError struct {
 	Node int // its place in NewRedlock's list, from 1
 	Err  error
 
-	// Quarantine is for how much longer the node grants nothing, since it may have forgotten locks (see
-	// WithRestartGuard). It is 0 where the node did not agree for another reason.
+	// Quarantine is for how much longer the node grants nothing, since it may have forgotten locks
+	// (see WithRestartGuard). It is 0 where the node did not agree for another reason.
 	Quarantine time.Duration
 
 	final bool // Err is an answer of Redis's that no retry heals
@@ -203,7 +202,7 @@ func (e *SeatError) Error() string {
 // Unwrap returns the node's error.
 func (e *SeatError) Unwrap() error { return e.Err }
 
-// inWords is the text of an error. That of a command's time-out must not read as the caller's deadline.
+// inWords is the text of an error. A command's time-out must not read as the caller's.
 func inWords(err error) string {
 	if err == context.DeadlineExceeded {
 		return "no answer in time"

@@ -18,8 +18,8 @@ func (waited) Error() string { return "the time to wait is up" }
 // Unwrap makes it match what ends a context whose own time is up.
 func (waited) Unwrap() error { return context.DeadlineExceeded }
 
-// refused is the error of a call whose ctx had ended before it began. Redis was not asked, so the error
-// does not say that another owner has the lock.
+// refused is the error of a call whose ctx had ended before it began. Redis was not asked, so the
+// error does not say that another owner has the lock.
 func (lk *lock) refused(ctx context.Context, op string) error {
 	if op == "acquire" && lk.enclosingLost(ctx) {
 		return ErrLost
@@ -27,8 +27,8 @@ func (lk *lock) refused(ctx context.Context, op string) error {
 	return lk.k.arbiter.Silence(op, lk.names.Name, context.Cause(ctx))
 }
 
-// explain turns the error of a caller that gave up, of claim c, into one that says what it waited for:
-// another owner, or Redis. Other errors stay.
+// explain turns the error of a caller that gave up, of claim c, into one that says what it waited
+// for: another owner, or Redis. Other errors stay.
 func (lk *lock) explain(ctx context.Context, err error, c claim.Claim) error {
 	switch {
 	case err == wire.ErrBusy:
@@ -40,9 +40,9 @@ func (lk *lock) explain(ctx context.Context, err error, c claim.Claim) error {
 	return err
 }
 
-// leftTheLine is the error of a caller that gave up in the line of this process, by what the goroutine
-// at the gate has reported. If that one cannot reach Redis, or has heard nothing for as long as the
-// caller waited or a command may take, Redis is not there. Else the lock is busy.
+// leftTheLine is the error of a caller that gave up in the line of this process, by what the
+// goroutine at the gate has reported. If that one cannot reach Redis, or has heard nothing for as
+// long as the caller waited or a command may take, Redis is not there. Else the lock is busy.
 func (lk *lock) leftTheLine(err error) error {
 	left, ok := err.(*gate.Left)
 	switch {

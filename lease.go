@@ -32,8 +32,8 @@ type firstLease struct {
 	lease Lease
 }
 
-// start makes l a lease of h, with the hold's next token and a context that derives from ctx. It fails
-// when the hold was lost on its way here.
+// start makes l a lease of h, with the hold's next token and a context that derives from ctx. It
+// fails when the hold was lost on its way here.
 func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock.Stamp) (*Lease, error) {
 	l.begin(ctx, lk, h, how)
 	if err := h.start(l, lk.cfg, now); err != nil {
@@ -43,8 +43,8 @@ func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock
 	return l, nil
 }
 
-// startFirst makes the hold that begins with a grant, and starts its first lease. The caller is at the
-// lock's gate if atGate is set. A lock that several may hold does not keep its gate.
+// startFirst makes the hold that begins with a grant, and starts its first lease. The caller is at
+// the lock's gate if atGate is set. A lock that several may hold does not keep its gate.
 func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atGate bool, how How) (*Lease, error) {
 	first := new(firstLease)
 	if atGate && lk.names.Kind.Shared() && !lk.names.Kind.Open {
@@ -93,8 +93,8 @@ func (c *leaseCtx) lease() *Lease { return (*Lease)(c) }
 // Deadline is that of the caller's context. A lease has none, since it may be renewed.
 func (c *leaseCtx) Deadline() (time.Time, bool) { return c.parent.Deadline() }
 
-// madeCtx is the context of the standard library that was made for a lease. If the lease ended before
-// any was made, it is the cause of that end. It never changes.
+// madeCtx is the context of the standard library that was made for a lease. If the lease ended
+// before any was made, it is the cause of that end. It never changes.
 type madeCtx struct {
 	ctx    context.Context // nil if none was made
 	cancel context.CancelCauseFunc
@@ -104,13 +104,13 @@ type madeCtx struct {
 // unlockedUnasked is the end of most leases: by Unlock, before a context was made.
 var unlockedUnasked = &madeCtx{cause: ErrNotHeld}
 
-// leaseKey is the key by which FromContext asks a context for its innermost lease, of whichever lock.
+// leaseKey is the key by which FromContext asks for the innermost lease, whichever lock that is of.
 type leaseKey struct{}
 
-// Value returns the lease for its lock and for leaseKey. If it was unlocked, a lease further out may
-// still hold the same lock, and is returned. One of another lock is not: it says nothing of this one.
-// Other keys may be the standard library's own, by which it finds a cause or the context to derive
-// from: whole answers them.
+// Value returns the lease for its lock and for leaseKey. If it was unlocked, a lease further out
+// may still hold the same lock, and is returned. One of another lock is not: it says nothing of
+// this one. Other keys may be the standard library's own, by which it finds a cause or the context
+// to derive from: whole answers them.
 func (c *leaseCtx) Value(key any) any {
 	switch key := key.(type) {
 	case *known:
@@ -126,8 +126,8 @@ func (c *leaseCtx) Value(key any) any {
 	return c.parent.Value(key)
 }
 
-// whole returns the context of the standard library, and makes it at the first call. It takes no mutex:
-// to derive from the caller's context may call a lease's methods again, if that context is a lease's.
+// whole returns the context of the standard library, and makes it at the first call. It takes no
+// mutex: deriving from the caller's context may come back here, where locks are nested.
 func (c *leaseCtx) whole() context.Context {
 	for {
 		was := c.made.Load()
@@ -164,8 +164,8 @@ func (c *leaseCtx) end(cause error) {
 		case was != nil:
 			return
 		case c.parent.Err() != nil:
-			// It ended with the caller's context already. Made now, it remembers that. To ask the caller's
-			// context each time would ask every lease that this one is nested in, each of them twice.
+			// It ended with the caller's context already. Made now, it remembers that. To ask the
+			// caller's context each time would ask every lease that this one is nested in, twice.
 			c.whole()
 			return
 		case c.made.CompareAndSwap(nil, how):
@@ -174,8 +174,8 @@ func (c *leaseCtx) end(cause error) {
 	}
 }
 
-// settle ends the context if the hold was lost. The goroutine that loses a hold marks it first and ends
-// its contexts after, and may be stopped in between.
+// settle ends the context if the hold was lost. The goroutine that loses a hold marks it first and
+// ends its contexts after, and may be stopped in between.
 func (c *leaseCtx) settle() {
 	c.h.expire()
 	if why := c.h.why(); why != ErrNotHeld {
@@ -203,7 +203,7 @@ func (c *leaseCtx) Err() error {
 // Context returns the lease's context, derived from the one given to Lock. A Lock of the same lock
 // under it re-enters. It is done as soon as the lease can no longer be trusted. Its cause is
 //
-//   - ErrLost when the lock was lost, or ErrMaxHold, which matches ErrLost, when WithMaxHold ended it,
+//   - ErrLost when the lock was lost (ErrMaxHold, which matches it, when WithMaxHold ended it),
 //   - ErrClosed when the Client was closed,
 //   - ErrNotHeld after Unlock.
 func (l *Lease) Context() context.Context {
@@ -213,13 +213,12 @@ func (l *Lease) Context() context.Context {
 	return l.ctx()
 }
 
-// FromContext returns the lease that ctx carries, if ctx is a lease's context, or the one that Do gave
-// to its function, or derived from either. Of nested locks it returns the innermost lease, whichever
-// lock that is of; Mutex.Held finds the lease of one lock. If ctx carries none, lease is nil and ok is
-// false.
+// FromContext returns the lease that ctx carries, if ctx is a lease's context, or the one that Do
+// gave to its function, or derived from either. Of nested locks it returns the innermost lease,
+// whichever lock that is of; Mutex.Held finds the lease of one lock. If there is none, ok is false.
 //
-//   - A lease that was lost is returned: ctx is done, Until is zero, and the store that is handed its
-//     Token can refuse it. Mutex.Held fails instead.
+//   - A lease that was lost is returned: ctx is done, Until is zero, and the store that is handed
+//     its Token can refuse it. Mutex.Held fails instead.
 //   - A lease that was unlocked is not returned. If it was a re-entry, the next lease outward of the
 //     same lock is returned. One of another lock never is: its tokens say nothing of this lock.
 //   - Detach and WithOwner hide the leases above them.
@@ -231,8 +230,8 @@ func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 	return lease, ok
 }
 
-// Token returns the fencing token of the lease that FromContext finds, lost or not. If ctx carries no
-// lease it returns 0, which is below every token: a store is to refuse it.
+// Token returns the fencing token of the lease that FromContext finds, lost or not. If ctx carries
+// no lease it returns 0, which is below every token: a store is to refuse it.
 func Token(ctx context.Context) int64 {
 	lease, _ := FromContext(ctx)
 	return lease.Token()
@@ -248,10 +247,10 @@ var neverHeld = func() context.Context {
 // zero reports whether no Lock returned the lease: then its methods say that it holds nothing.
 func (l *Lease) zero() bool { return l == nil || l.h == nil }
 
-// Token returns the fencing token of the lease, which its re-entries share. Every later grant of the
-// lock has a greater one, whichever process gets it, Java's RFencedLock included. A store that remembers
-// the greatest token it has seen, and refuses lower ones, is safe from a holder that acts late.
-// docs/safety.md says what resets the count.
+// Token returns the fencing token of the lease, which its re-entries share. Every later grant of
+// the lock has a greater one, whichever process gets it, Java's RFencedLock included. A store that
+// remembers the greatest token it has seen, and refuses lower ones, is safe from a holder that acts
+// late. docs/safety.md says what resets the count.
 func (l *Lease) Token() int64 {
 	if l.zero() {
 		return 0
@@ -259,22 +258,21 @@ func (l *Lease) Token() int64 {
 	return l.share.token
 }
 
-// Until returns when the lease ends unless it is renewed: what Redis confirmed so far, less a margin for
-// the drift of clocks. It returns the zero Time once the lease has ended.
+// Until returns when the lease ends unless it is renewed: what Redis confirmed so far, less a
+// margin for the drift of clocks. It returns the zero Time once the lease has ended.
 func (l *Lease) Until() (end time.Time) {
 	now := clock.Now()
 	_ = l.trusted(now, func(h *hold) { end = h.term.Deadline(now).Wall() })
 	return end
 }
 
-// Count returns the hold count: how many Locks of this owner are not unlocked yet. It is 0 once the
-// lease has ended.
+// Count returns the hold count, of Locks that are not unlocked yet. Once the lease is over it is 0.
 func (l *Lease) Count() (count int) {
 	_ = l.trusted(clock.Now(), func(h *hold) { count = h.counts() })
 	return count
 }
 
-// trusted calls look, under the hold's mutex, if the lease can be trusted at now. Else it returns why not.
+// trusted calls look, under the hold's mutex, if the lease can be trusted. Else it returns why not.
 func (l *Lease) trusted(now clock.Stamp, look func(h *hold)) error {
 	if l.zero() {
 		return ErrNotHeld
@@ -289,13 +287,13 @@ func (l *Lease) trusted(now clock.Stamp, look func(h *hold)) error {
 	return nil
 }
 
-// Unlock ends this lease. The hold count falls by one; at 0 the lock goes to the next waiter. Unlock goes
-// on if ctx is cancelled: a time limit of its own, five command timeouts, bounds it. Errors:
+// Unlock ends this lease. The hold count falls by one; at 0 the lock goes to the next waiter.
+// Unlock goes on if ctx is cancelled, for five command timeouts at most. Errors:
 //
 //   - ErrNotHeld when this lease was unlocked before.
 //   - ErrLost when the lock was lost before: another owner may have held it meanwhile.
-//   - a *NodeError (on a quorum also a *QuorumError) if Redis did not answer in time. The caller no longer
-//     holds the lock then either. The release is repeated in the background until Redis answers.
+//   - a *NodeError (on a quorum also a *QuorumError) if Redis did not answer in time. The caller no
+//     longer holds the lock then either. The release is repeated until Redis answers.
 func (l *Lease) Unlock(ctx context.Context) error {
 	if l.zero() {
 		return ErrNotHeld
@@ -314,12 +312,12 @@ func (l *Lease) Unlock(ctx context.Context) error {
 // Until. If more than d is left, nothing changes: no call shortens a lease. Of a lock with
 // WithFixedLease it moves the end. Errors:
 //
-//   - ErrInvalidOption for a d that is no possible lease, that is longer than WithRestartGuard waits or
-//     WithRedissonWatchdog allows, or that WithMaxHold would cut short. Nothing changes.
+//   - ErrInvalidOption for a d that is no possible lease, that is longer than WithRestartGuard
+//     waits or WithRedissonWatchdog allows, or that WithMaxHold would cut short. Nothing changes.
 //   - ErrNotHeld after Unlock, and ErrLost when the lock was lost.
-//   - a *NodeError (on a quorum also a *QuorumError) if Redis did not answer within one command timeout.
-//     Extend may spend that time waiting for an Unlock or a re-entry of the same hold. The lease then
-//     ends when it would have ended.
+//   - a *NodeError (on a quorum also a *QuorumError) if Redis did not answer within one command
+//     timeout. Extend may spend that time waiting for an Unlock or a re-entry of the same hold. The
+//     lease then ends when it would have ended.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if l.zero() {
 		return ErrNotHeld
@@ -335,13 +333,13 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	return outward(l.h.extend(ctx, &l.share, d, true))
 }
 
-// Wanted returns a channel that is closed once another process of relock's waits for the lock, or has
-// tried to take it: a leader or a long batch may then give way, by Unlock. It is a hint that comes as a
-// message. A lost message is repeated with the waiter's polls: after a twelfth and a sixth of the
-// waiter's lease, then every third. Once closed, the channel is closed for all leases to which the same
-// grant is passed on. It is not closed
+// Wanted returns a channel that is closed once another process of relock's waits for the lock, or
+// has tried to take it: a leader or a long batch may then give way, by Unlock. It is a hint that
+// comes as a message. A lost message is repeated with the waiter's polls: after a twelfth and a
+// sixth of the waiter's lease, then every third. Once closed, the channel is closed for all leases
+// to which the same grant is passed on. It is not closed
 //
-//   - for goroutines of this process that wait for the lock, but for those at the other side of an RWMutex,
+//   - for goroutines of this process, but for those at the other side of an RWMutex,
 //   - for Redisson's waiters,
 //   - for leases under WithOwner.
 func (l *Lease) Wanted() <-chan struct{} {
@@ -382,10 +380,10 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 	return l, nil
 }
 
-// Locker returns the Mutex as a sync.Locker, for code that takes one. Its Lock waits as Mutex.Lock does.
-// A sync.Locker cannot return an error, and going on without the lock would be worse than a panic. So
-// Lock panics with the error when ctx ends or Redis refuses, and Unlock panics when the lock was lost or
-// is not held. A Locker is not reentrant.
+// Locker returns the Mutex as a sync.Locker, for code that takes one. Its Lock waits as Mutex.Lock
+// does. A sync.Locker cannot return an error, and going on without the lock would be worse than a
+// panic. So Lock panics with the error when ctx ends or Redis refuses, and Unlock panics when the
+// lock was lost or is not held. A Locker is not reentrant.
 func (m *Mutex) Locker(ctx context.Context) sync.Locker { return &locker{m: m, ctx: ctx} }
 
 // locker is a Mutex as a sync.Locker.
@@ -424,8 +422,8 @@ func (l *Lease) short() bool {
 	return l.h.term.Short(now)
 }
 
-// fill extends a fixed lease that was granted for less than WithFixedLease says, until that succeeds or
-// ctx ends, or with once by one try. If it fails, the lock is given back.
+// fill extends a fixed lease that was granted for less than WithFixedLease says, until that
+// succeeds or ctx ends, or with once by one try. If it fails, the lock is given back.
 func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
 	for l.short() {

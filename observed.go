@@ -13,8 +13,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// call is one Lock, TryLock or Downgrade that is observed. It is nil for one that is not. Its times are
-// those of clock.Mono.
+// call is one Lock, TryLock or Downgrade that is observed. It is nil for one that is not. Its times
+// are those of clock.Mono.
 type call struct {
 	lk     *lock
 	ctx    context.Context // of the caller
@@ -67,8 +67,8 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 // calls are used again once they have ended.
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-// begins notes when the call began. It is called before the first thing that takes long: a lock that this
-// process has to give is taken without a look at the clock.
+// begins notes when the call began. It is called before the first thing that takes long: a lock
+// that this process has to give is taken without a look at the clock.
 func (c *call) begins() {
 	if c != nil && c.began == 0 {
 		c.began = clock.Mono()
@@ -91,8 +91,8 @@ func (c *call) free() {
 	}
 }
 
-// leases counts the observed leases of this process. The counter has cache lines of its own: each lease
-// writes it, and what would lie beside it is only read.
+// leases counts the observed leases of this process. The counter has cache lines of its own: each
+// lease writes it, and what would lie beside it is only read.
 var leases struct {
 	_ [8]uint64
 	atomic.Uint64
@@ -164,9 +164,9 @@ func (lk *lock) event(kind EventKind) Event {
 	return Event{Kind: kind, Lock: lk.names.Name, Sort: lk.names.Kind.Name}
 }
 
-// queued notes that the call was not granted the lock at once. heard is what Redis failed with, nil if it
-// answers. It tells EventWaiting the first time, and again while Redis does not answer: after a second,
-// then every minute.
+// queued notes that the call was not granted the lock at once. heard is what Redis failed with, nil
+// if it answers. It tells EventWaiting the first time, and again while Redis does not answer: after
+// a second, then every minute.
 func (c *call) queued(heard error) {
 	c.begins()
 	now := clock.Mono()
@@ -216,8 +216,7 @@ func (l *Lease) held() time.Duration {
 	return clock.Mono() - l.share.since
 }
 
-// unlockedWith tells the observer how an Unlock ended. If the lease was over before, the observer was told
-// then.
+// unlockedWith tells the observer how an Unlock ended. If the lease was over before, that was told.
 func (l *Lease) unlockedWith(err error) {
 	switch {
 	case l.h.k.cfg.observers == nil:

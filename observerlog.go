@@ -15,16 +15,15 @@ import (
 //   - a Redis that stops answering and answers again, and one that works worse than it should: see
 //     EventNodeDown, EventNodeUp and EventNodeImpaired;
 //   - a Lock that has waited for Redis itself for a second, and for every minute more;
-//   - commands that Redis refuses and that no retry heals, for want of memory or rights or for a key
-//     of another type.
+//   - commands that Redis refuses for good: no memory, no right, a key of another type.
 //
-// One cause has a line at once and then one every 10 seconds, with how many events it stands for and
-// the names of the first 20 locks. At debug stand all Events of an Observer, of each kind the first 100
-// in 10 seconds.
+// One cause has a line at once and then one every 10 seconds, with how many events it stands for
+// and the names of the first 20 locks. At debug stand all Events of an Observer, of each kind the
+// first 100 in 10 seconds.
 //
-// A line is written by the goroutine that has something to tell: a handler that blocks delays wake-ups
-// and renewals. With a logger locks cost what they cost with an Observer, and goroutines that wait get
-// pprof labels as WithObserver says.
+// A line is written by the goroutine that has something to tell: a handler that blocks delays
+// wake-ups and renewals. With a logger locks cost what they cost with an Observer, and goroutines
+// that wait get pprof labels as WithObserver says.
 //
 // By default nothing is written.
 func WithLogger(log *slog.Logger) Option {

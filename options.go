@@ -15,8 +15,8 @@ const (
 	MaxLease = wire.MaxLease
 )
 
-// An Option given to New holds for all locks of the client. Given to Mutex or RWMutex it holds for that
-// lock instead. Options about the client as a whole belong to New and NewRedlock alone.
+// An Option given to New holds for all locks of the client. Given to Mutex or RWMutex it holds for
+// that lock instead. Options about the client as a whole belong to New and NewRedlock alone.
 type Option struct {
 	name       string
 	clientOnly bool
@@ -47,8 +47,7 @@ func WithFixedLease(d time.Duration) Option {
 }
 
 // WithMaxHold ends a hold after d although its holder lives: the lease's context is cancelled with
-// ErrMaxHold and the lock is released. It caps holders that are stuck. Lease.Extend refuses what
-// would last longer.
+// ErrMaxHold and the lock is released. It caps holders that are stuck. Lease.Extend refuses more.
 //
 // By default a hold is renewed as long as its process lives.
 func WithMaxHold(d time.Duration) Option {
@@ -58,9 +57,9 @@ func WithMaxHold(d time.Duration) Option {
 	}}
 }
 
-// WithWait makes Lock give up after d, also where it re-enters. It does not bound the lease's context. The
-// error is as if the context's deadline had passed: it matches context.DeadlineExceeded, though ctx.Err
-// is nil.
+// WithWait makes Lock give up after d, also where it re-enters. It does not bound the lease's
+// context. The error is as if the context's deadline had passed: it matches
+// context.DeadlineExceeded, though ctx.Err is nil.
 //
 // By default Lock waits as long as its context allows.
 func WithWait(d time.Duration) Option {
@@ -79,9 +78,9 @@ func WithWait(d time.Duration) Option {
 //
 //   - A grant reserves as many fencing tokens as there are passes. If they would run half a second
 //     (500,000) ahead of the server's clock, it reserves 32 at most.
-//   - Once three quarters of the passes are used, Redis is asked whether another process waits, unless
-//     the last quarter lasts for less time than an answer takes. If none waits, both bounds begin anew,
-//     from that question: a lock that only this process wants is not given back.
+//   - Once three quarters of the passes are used, Redis is asked whether another process waits,
+//     unless the last quarter lasts for less time than an answer takes. If none waits, both bounds
+//     begin anew, from that question: a lock that only this process wants is not given back.
 //   - A quorum, and a Redis under WithRestartGuard, are not asked.
 //
 // Defaults to 256 passes and 10 milliseconds.
@@ -99,7 +98,7 @@ func WithLocalHandoff(passes int, d time.Duration) Option {
 }
 
 // WithStrictOrder makes the goroutines of this process get the lock in exactly the order in which
-// they asked for it. The option of the Mutex that unlocks counts: give it to every Mutex of the name.
+// they asked for it. The unlocking Mutex's option counts: give it to every Mutex of the name.
 //
 // By default a goroutine that asks may overtake the next one in line while that is being woken. It
 // happens only after holds of a few microseconds, and to one goroutine three times at most. With
@@ -133,8 +132,7 @@ type PubSubMode int
 const (
 	// PubSubAuto uses sharded channels on a Cluster that knows them (Redis 7), as Redisson does.
 	PubSubAuto PubSubMode = iota
-	// PubSubPlain uses plain channels on a Cluster too. Waiters then race for a freed lock instead
-	// of being handed it.
+	// PubSubPlain uses plain channels on a Cluster too. Waiters then race for a freed lock.
 	PubSubPlain
 	// PubSubSharded uses sharded channels on a Cluster without asking it first.
 	PubSubSharded
@@ -169,20 +167,20 @@ func WithNamePrefix(prefix string) Option {
 	}}
 }
 
-// WithClientName makes the client write its name to Redis, so that a holder is shown by more than a uuid:
-// by that name, which is the service's, say "billing", by host and process id, by when the client was
-// made and by the library's version. State.By, HeldError.By and the command relock show it.
+// WithClientName makes the client write its name to Redis, so that a holder is shown by more than a
+// uuid: by that name, which is the service's, say "billing", by host and process id, by when the
+// client was made and by the library's version. State.By and HeldError.By have it.
 //
 //   - The name is written in the background beside the first hold, and renewed each third of the
-//     client's lease while there are holds. No Lock is slower or fails for it. On a quorum it is written
-//     to every node that takes it.
-//   - It is gone a lease after the process died. Close removes it, unless a lock is left to its lease.
-//   - A user without the right to the key (docs/wire.md) locks as without the option. Redis refuses two
-//     commands in a lease at most.
+//     client's lease while there are holds. No Lock is slower or fails for it. On a quorum it is
+//     written to every node that takes it.
+//   - It is gone a lease after the process died. Close removes it, unless locks are still held.
+//   - A user without the right to the key (docs/wire.md) locks as without the option. Redis refuses
+//     two commands in a lease at most.
 //
-// Only a client with a name asks for the names of others. State sends one command more for that. Lock and
-// TryLock ask in the background, once in a third of a lease for each client that holds what they want,
-// and wait for no answer: so the first *HeldError for a new holder may show a uuid.
+// Only a client with a name asks for the names of others. State sends one command more for that.
+// Lock and TryLock ask in the background, once in a third of a lease for each client that holds
+// what they want, and wait for no answer: so the first *HeldError for a new holder may show a uuid.
 //
 // By default, and with "", nothing is written. A name has up to 256 bytes that can be printed.
 func WithClientName(name string) Option {
@@ -192,11 +190,11 @@ func WithClientName(name string) Option {
 	}}
 }
 
-// WithQuorum sets how many nodes of NewRedlock must keep a lock. n must be more than half of them: any two
-// quorums then share a node, which grants the lock to one owner only. Of five nodes,
+// WithQuorum sets how many nodes of NewRedlock must keep a lock. n must be more than half of them:
+// any two quorums then share a node, which grants the lock to one owner only. Of five nodes,
 //
-//   - with 3, two may be down. A second owner is possible if one node has forgotten the lock, the one
-//     that both quorums share.
+//   - with 3, two may be down. A second owner is possible if one node has forgotten the lock, the
+//     one that both quorums share.
 //   - with 4, one may be down. Quorums share three nodes, and all of them must have forgotten it.
 //
 // WithRestartGuard keeps out nodes that may have forgotten.
@@ -222,26 +220,23 @@ const (
 	// GuardOff trusts that Redis never forgets.
 	GuardOff GuardMode = iota
 	// GuardAuto keeps a Redis that was restarted, promoted or emptied out until the longest lease
-	// has passed. Nodes that are all fresh when a client first uses them are taken for new, and
-	// used at once.
+	// has passed. Nodes that are all fresh when first used are taken for new, and used at once.
 	GuardAuto
-	// GuardStrict takes no node for new: each must have been initialised, by Client.Initialize, or
-	// waits.
+	// GuardStrict takes no node for new: each waits unless Client.Initialize was called.
 	GuardStrict
 )
 
 // WithRestartGuard keeps a Redis that may have forgotten locks from granting any until longest has
-// passed: then every lease that it may have forgotten is over. It is the delayed restart of the Redlock
-// paper.
+// passed: then every forgotten lease is over. It is the delayed restart of the Redlock paper.
 //
-//   - No lease may be longer than longest, and all clients of the same nodes must give the same.
-//     GuardOff takes 0.
+//   - No lease may be longer than longest, which all clients of the nodes must give. GuardOff takes
+//     0.
 //   - A restart is noticed by the server's run id and by a marker key, inside the same scripts.
 //     Without the right to run INFO every lock is refused.
-//   - A single Redis or a Sentinel group grants no lock for that long after each restart or failover.
+//   - A single Redis or Sentinel group grants no lock for longest after each restart or failover.
 //
-// Defaults to GuardOff in New. In NewRedlock it defaults to GuardAuto and 30 seconds, or the client's
-// lease if that is longer.
+// Defaults to GuardOff in New. In NewRedlock it defaults to GuardAuto and 30 seconds, or the
+// client's lease if that is longer.
 func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
 	return Option{name: "WithRestartGuard", clientOnly: true, apply: func(c *config) error {
 		c.guard, c.longest, c.guarded = mode, longest, true
@@ -256,25 +251,24 @@ func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
 }
 
 // WithTokenRetention sets how long Redis keeps a lock's fencing counter after the lock was last
-// granted, so that names used once do not stay. It may keep it for longer, by a quarter of d or by 17
-// seconds, whichever is less.
+// granted, so that names used once do not stay. It may keep it for longer, by a quarter of d or by
+// 17 seconds, whichever is less.
 //
-// Tokens go on rising once a counter is gone, since each is at least the server's clock in microseconds.
-// They can fall only if that clock lacks d or more: because it was set back, or a replica was promoted whose
-// clock is behind. Give a longer d where clocks may be off by more than minutes, as without NTP or in
-// virtual machines that are put back to a snapshot. docs/safety.md has the details.
+// Tokens go on rising once a counter is gone, since each is at least the server's clock in
+// microseconds. They can fall only if that clock lacks d or more: because it was set back, or a
+// replica was promoted whose clock is behind. Give a longer d where clocks may be off by more than
+// minutes, as without NTP or in virtual machines that go back to a snapshot. See docs/safety.md.
 //
 //   - d must be a minute or more, and four times each lease that is given to New or Mutex beside it.
 //     With 0 counters stay for ever.
 //   - All clients of a name are to give the same d.
-//   - Give 0 where Redisson's RFencedLock uses the same names: it starts at 1 where a counter is gone.
-//     Give 0 also while clients older than this option use the same Redis.
-//   - A counter that has no expiry keeps none, whatever d is: Redisson made it, or an operator wants it
-//     to stay.
+//   - Give 0 where Redisson's RFencedLock uses the same names: it starts at 1 where a counter is
+//     gone. Give 0 also while clients older than this option use the same Redis.
+//   - A counter that has no expiry keeps none, whatever d is: Redisson made it, or an operator.
 //
-// Defaults to 10 minutes, or if that is longer to four times the longest lease that New is told of by
-// WithLease, WithFixedLease or WithRestartGuard. A lease may still be longer than d, by Extend or by an
-// option of Mutex: then its counter may be gone before it ends.
+// Defaults to 10 minutes, or if that is longer to four times the longest lease that New is told of
+// by WithLease, WithFixedLease or WithRestartGuard. A lease may still be longer than d, by Extend
+// or by an option of Mutex: then its counter may be gone before it ends.
 func WithTokenRetention(d time.Duration) Option {
 	return Option{name: "WithTokenRetention", clientOnly: true, apply: func(c *config) error {
 		c.retention, c.retained = d, true

@@ -26,15 +26,15 @@ func (c *ownerCtx) Value(key any) any {
 	}
 }
 
-// WithOwner returns a context whose locks belong to the owner named id, for a workflow that moves between
-// processes. All contexts with one id, in this process and in others, are one owner: they hold the lock
-// together, and a Lock under one re-enters what another holds.
+// WithOwner returns a context whose locks belong to the owner named id, for a workflow that moves
+// between processes. All contexts with one id, in this process and in others, are one owner: they
+// hold the lock together, and a Lock under one re-enters what another holds.
 //
-//   - On one Redis they get the same fencing token. On a quorum each gets one of its own, above those of
-//     all earlier owners and below those of all later ones.
-//   - An id has up to 256 bytes, is not empty and does not start with "relock:", else each Lock under it
-//     fails with ErrInvalidOwner. It must not be an owner of something else's, such as Redisson's
-//     <uuid>:<thread>.
+//   - On one Redis they get the same fencing token. On a quorum each gets one of its own, above
+//     those of all earlier owners and below those of all later ones.
+//   - An id has up to 256 bytes, is not empty and does not start with "relock:", else each Lock
+//     under it fails with ErrInvalidOwner. It must not be an owner of something else's, such as
+//     Redisson's <uuid>:<thread>.
 //   - An RWMutex refuses such a context, with errors.ErrUnsupported.
 //
 // Without WithOwner every Lock is its own owner, and only the lease's own context re-enters.

@@ -41,20 +41,20 @@ func (s *single) Claim(e wire.Entry) claim.Claim {
 	return c
 }
 
-// contender is an entry's claim at the one Redis, with what the goroutine that contends remembers of it.
+// contender is an entry's claim at the one Redis, and what its goroutine remembers of it.
 //
-// It learns of a grant in two ways: from the answer to its own poll, or from a message that the release
-// of the holder before sends. The two are not ordered, and each may be lost:
+// It learns of a grant in two ways: from the answer to its own poll, or from a message that the
+// release of the holder before sends. The two are not ordered, and each may be lost:
 //
-//   - A message may come while a poll is out, before its answer. It is looked for after each poll, also
-//     after one that failed.
-//   - A message may have been sent before the subscription stood. Once it stands the contender is woken,
-//     and polls.
+//   - A message may come while a poll is out, before its answer. It is looked for after each poll,
+//     also after one that failed.
+//   - A message may go out before the subscription stands. That then wakes the contender, which
+//     polls.
 //   - A message may be lost. The next poll finds the entry to be the owner.
-//   - A poll's answer may be lost. The entry is then in the queue, or owns the lock, without knowing it:
-//     the next poll or a message tells.
-//   - A message may be an old one, or come late. It says nothing of when Redis granted, so node.Belief
-//     counts the lease from the last answered poll, and believes only a grant that came after that.
+//   - A poll's answer may be lost. The entry is then in the queue, or owns the lock, without
+//     knowing it: the next poll or a message tells.
+//   - A message may be an old one, or come late. It says nothing of when Redis granted, so
+//     node.Belief counts the lease from the last answered poll, and believes no earlier grant.
 type contender struct {
 	node.Claim
 	entry  wire.Entry
@@ -74,8 +74,8 @@ type contender struct {
 // Of is the entry.
 func (c *contender) Of() *wire.Entry { return &c.entry }
 
-// Wait polls, sleeps until there may be news or for as long as it is safe, and polls again. A message
-// that can be believed ends the wait without another poll.
+// Wait polls, sleeps until there may be news or for as long as it is safe, and polls again. A
+// message that can be believed ends the wait without another poll.
 func (c *contender) Wait(ctx context.Context, report claim.Report) (node.Grant, error) {
 	c.report = report
 	c.Enter() // before the first poll: from then on a message may come
@@ -115,8 +115,8 @@ func (c *contender) look(ctx context.Context, failing *clock.Backoff) (time.Dura
 	}
 	c.queued = false
 	failing.Reset()
-	// A message that was sent between the poll and here may have gone unheard: what is subscribed from
-	// now on wakes the contender once it stands.
+	// A message that was sent between the poll and here may have gone unheard: what is subscribed
+	// from now on wakes the contender once it stands.
 	c.Ear().Listen()
 	rest := max(c.entry.LookAgain(c.ttl, c.answers)-clock.Now().Since(c.asked), wire.MinLook)
 	return rest, node.Grant{}, c.Ear().Deafness()
@@ -156,7 +156,8 @@ func (c *contender) poll(ctx context.Context) (node.Grant, error) {
 
 // granted is the grant that is believed.
 func (c *contender) granted() node.Grant {
-	return node.Grant{Token: c.Belief.Number, Passes: c.Ear().Granted(c.Belief.Tokens()), Sent: c.Belief.Sent, Fresh: c.Belief.Fresh}
+	b := &c.Belief
+	return node.Grant{Token: b.Number, Passes: c.Ear().Granted(b.Tokens()), Sent: b.Sent, Fresh: b.Fresh}
 }
 
 // answered notes the answer "you wait" to a command sent at sent.
@@ -174,9 +175,9 @@ func (c *contender) polled(failure error) {
 	}
 }
 
-// gaveUp is the error of a contender whose ctx has ended, with a poll out or not. The lock is busy if
-// Redis has answered lately. Redis is not there if the last poll failed, if none was ever answered, or
-// if one is out and the answer before is older than a command may take.
+// gaveUp is the error of a contender whose ctx has ended, with a poll out or not. The lock is busy
+// if Redis has answered lately. Redis is not there if the last poll failed, if none was ever
+// answered, or if one is out and the answer before is older than a command may take.
 func (c *contender) gaveUp(ctx context.Context, out bool) error {
 	err := c.failure
 	if err == nil && (c.asked.IsZero() || out && clock.Now().Since(c.asked) > c.entry.Timeout) {
@@ -203,9 +204,9 @@ func (c *contender) Try(ctx context.Context) (node.Grant, error) {
 	return c.granted(), nil
 }
 
-// Release repeats until answered or unlockTimeout is over. Only its first command queues next. After an
-// unanswered one next may be queued or not, and a repeated one finds the entry gone: so next polls for
-// itself. Its grant may come as a message while the release is out, so it is entered before.
+// Release repeats until answered or unlockTimeout is over. Only its first command queues next.
+// After an unanswered one next may be queued or not, and a repeated one finds the entry gone: so
+// next polls for itself. Its grant may come as a message first, so it is entered before.
 func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, bool, error) {
 	c.Ear().Releasing()
 	n, _ := next.(*contender)
@@ -236,8 +237,7 @@ func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, 
 }
 
 // after takes what a release answered for c, the waiter that it was to queue next. c is nil where
-// the release was to queue no waiter. An empty answer says that c was not queued: c then polls for
-// itself.
+// the release was to queue no waiter. An empty answer says that c was not queued: it polls.
 func (c *contender) after(a *wire.Answer, sent clock.Stamp) (node.Grant, bool) {
 	switch {
 	case c == nil || *a == wire.Answer{}:

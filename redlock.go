@@ -14,19 +14,19 @@ import (
 )
 
 // NewRedlock returns a client whose locks are held by a quorum of nodes: independent Redis masters,
-// usually five. It is a Client like any other. A lock is held while more than half of the nodes (or as
-// many as WithQuorum says) keep it. The others may be down, hung, cut off or in another owner's hands.
-// The idea is Redlock's, with queues instead of random retries; docs/safety.md says what it takes and
-// what it gives.
+// usually five. It is a Client like any other. A lock is held while more than half of the nodes (or
+// as many as WithQuorum says) keep it. The others may be down, hung, cut off or in another owner's
+// hands. The idea is Redlock's, with queues instead of random retries; docs/safety.md says what it
+// takes and what it gives.
 //
 //   - All nodes are asked at once, each with a timeout of its own (WithCommandTimeout, by default a
-//     twentieth of the lease and at most one second). A call returns as soon as a quorum has decided.
+//     twentieth of the lease and at most one second). A call returns once a quorum has decided.
 //   - A node that lost its memory stays out for a lease (WithRestartGuard).
 //   - Nodes are checked when they are first used: locks fail with ErrInvalidNodes if they make no
 //     quorum. A node that cannot be reached is no error while a quorum can.
 //
-// The clients in nodes stay the caller's. NewRedlock fails with ErrInvalidOption for no node, a nil or
-// doubled client, a Cluster, or an option that cannot work.
+// The clients in nodes stay the caller's. NewRedlock fails with ErrInvalidOption for no node, a nil
+// or doubled client, a Cluster, or an option that cannot work.
 func NewRedlock(nodes []rueidis.Client, opts ...Option) (*Client, error) {
 	drivers := make([]driver.Redis, len(nodes))
 	for i, rdb := range nodes {

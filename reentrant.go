@@ -34,27 +34,26 @@ func (m *Mutex) Name() string { return m.of().name() }
 //
 // On failure the caller does not hold the lock: if Redis granted it, it is given back. Errors:
 //
-//   - *HeldError, which matches ErrNotAcquired, if the caller gave up and another owner has the lock.
+//   - *HeldError, which matches ErrNotAcquired, if the caller gave up and the lock is busy.
 //   - *NodeError (*QuorumError on a quorum) if the caller gave up and Redis failed or was silent, or
 //     if ctx had ended before the call, so that Redis was not asked.
 //   - the same at once, with Cause nil, if no retry helps: missing permissions, a key of another
 //     type, a Redis out of memory.
 //   - ErrLost under a context whose lease of this lock was lost.
 //   - ErrClosed.
-//   - ErrInvalidName, ErrInvalidOption, ErrInvalidOwner or ErrMisuse, which say that the program is wrong.
+//   - ErrInvalidName, ErrInvalidOption, ErrInvalidOwner or ErrMisuse, which tell of a mistake.
 //
-// The error of a caller that gave up also matches what ended its wait. A goroutine that waited behind
-// another one of this process is told what that one heard of Redis.
+// The error of a caller that gave up also matches what ended its wait. A goroutine that waited
+// behind another one of this process is told what that one heard of Redis.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.of().acquire(ctx, waiting)
 }
 
-// TryLock takes the lock if no other owner holds it or waits for it, in one round trip, or two for a
-// WithFixedLease that is longer than the client's lease. Under the context of a lease of the same lock
-// it re-enters. Errors are those of Lock, but for these:
+// TryLock takes the lock if no other owner holds it or waits for it, in one round trip, or two for
+// a WithFixedLease that is longer than the client's lease. Under the context of a lease of the same
+// lock it re-enters. Errors are those of Lock, but for these:
 //
-//   - *HeldError, at once, if another owner has the lock. It names the holder and what is left of its
-//     lease.
+//   - *HeldError, at once, if another owner has the lock, with that and what is left of its lease.
 //   - *NodeError (*QuorumError on a quorum) if Redis failed or was silent: after one command timeout
 //     for each round trip at most. Whatever ran is undone in the background.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
@@ -62,9 +61,9 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 }
 
 // Do runs fn under the lock. fn's context carries the ownership and ends, with cause ErrLost, the
-// moment the lease can no longer be trusted. Do returns fn's error, joined with ErrLost or ErrClosed if
-// the lock was lost or the client closed before fn returned. A release that Redis did not answer is no
-// failure of fn's, and is not returned. A panic of fn unlocks and goes on.
+// moment the lease can no longer be trusted. Do returns fn's error, joined with ErrLost or
+// ErrClosed if the lock was lost or the client closed before fn returned. A release that Redis did
+// not answer is no failure of fn's, and is not returned. A panic of fn unlocks and goes on.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
 	return do(ctx, m.Lock, fn)
 }
@@ -87,9 +86,9 @@ func do(ctx context.Context, lock func(context.Context) (*Lease, error), fn func
 	return err // it says that the lock was lost already, if fn returned its context's cause
 }
 
-// Held returns the lease of this lock that ctx carries: deep in a call it asserts that the caller holds
-// the lock. It fails with ErrNotHeld if ctx carries none, or one that was unlocked. If the lease was lost,
-// it fails with the cause of the lease's context, such as ErrLost.
+// Held returns the lease of this lock that ctx carries: deep in a call it asserts that the caller
+// holds the lock. It fails with ErrNotHeld if ctx carries none, or one that was unlocked. If the
+// lease was lost, it fails with the cause of the lease's context, such as ErrLost.
 func (m *Mutex) Held(ctx context.Context) (*Lease, error) { return m.of().held(ctx) }
 
 // of returns what every kind of lock embeds, nil for a nil Mutex.
@@ -184,8 +183,7 @@ func (lk *lock) valid(ctx context.Context) error {
 	return nil
 }
 
-// enclosing returns the innermost lease of this lock that ctx carries and that has not been
-// unlocked.
+// enclosing returns the innermost lease of this lock that ctx carries and that is not unlocked.
 func (lk *lock) enclosing(ctx context.Context) *Lease {
 	l, _ := ctx.Value(lk.known).(*Lease)
 	return l
@@ -197,10 +195,10 @@ func (lk *lock) enclosingLost(ctx context.Context) bool {
 	return l != nil && wire.IsLost(l.h.why())
 }
 
-// reenter adds a lease to the hold of the innermost lease that ctx carries. If that lease is unlocked
-// meanwhile, reenter tries the next one outward. It returns neither a lease nor an error if there is none
-// left: then the caller has to take the lock as others do. wctx bounds the waiting, the lease's context
-// derives from ctx.
+// reenter adds a lease to the hold of the innermost lease that ctx carries. If that lease is
+// unlocked meanwhile, reenter tries the next one outward. It returns neither a lease nor an error
+// if there is none left: then the caller has to take the lock as others do. wctx bounds the
+// waiting, the lease's context derives from ctx.
 func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
 	enter := (*hold).reenter
 	if once {
@@ -224,8 +222,8 @@ func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Leas
 	return nil, nil
 }
 
-// wait takes the lock at its gate, where this process has it to give, or else waits for it with a claim.
-// wctx bounds the waiting, the lease's context derives from ctx.
+// wait takes the lock at its gate, where this process has it to give, or else waits for it with a
+// claim. wctx bounds the waiting, the lease's context derives from ctx.
 func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
@@ -265,8 +263,8 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 	return lk.contend(ctx, wctx, b.next, true, seen)
 }
 
-// tryOnce takes the lock if it lies at its gate, or else asks Redis for it, once. Where another goroutine is
-// at the gate it asks past that one, and Redis says which owner is in the way.
+// tryOnce takes the lock if it lies at its gate, or else asks Redis for it, once. Where another
+// goroutine is at the gate it asks past that one, and Redis says which owner is in the way.
 func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
@@ -300,8 +298,8 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 	return lk.startFirst(ctx, c, g, atGate, HowFree)
 }
 
-// join makes a lease of the shared hold of b, unless the caller has given up. It returns neither a lease
-// nor an error if the hold is shared no more: then the gate is shut.
+// join makes a lease of the shared hold of b, unless the caller has given up. It returns neither a
+// lease nor an error if the hold is shared no more: then the gate is shut.
 func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 	h, now := b.hold, clock.Now()
 	if wctx.Err() != nil {
@@ -336,9 +334,8 @@ func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 	return nil, nil
 }
 
-// joins reports whether a Lock without an owner goes through the gate: where its lock may be shared or
-// passed on in this process. A shared hold has one end, so a lease with an end of its own is no part
-// of it.
+// joins reports whether a Lock without an owner goes through the gate: where its lock may be shared
+// or passed on in this process. A shared hold has one end: a lease with its own is no part of it.
 func (lk *lock) joins() bool {
 	c := lk.cfg
 	return !lk.names.Kind.Open || c.fixed == 0 && c.maxHold == 0 && c.passes > 1
@@ -353,7 +350,7 @@ func ownerOf(ctx context.Context) (string, error) {
 	return c.owner, c.err
 }
 
-// newClaim returns the claim of a new entry, for an owner that is shared or, with "", one of its own.
+// newClaim returns the claim of a new entry, for a shared owner or, with "", a new one.
 func (lk *lock) newClaim(owner string) claim.Claim {
 	e := lk.k.entry(lk.names, owner, lk.cfg)
 	if lk.names.Kind.Shared() { // it is not passed on in memory, and needs one token for each part
@@ -365,8 +362,7 @@ func (lk *lock) newClaim(owner string) claim.Claim {
 // parts returns how much of the lock a lease takes; of a mutex that is 1, all of it.
 func (lk *lock) parts() int { return max(1, lk.amount) }
 
-// accept starts a lease of a hold that came through the gate. If the caller has given up, the hold goes on
-// to the next.
+// accept starts a lease of a hold from the gate, or passes that on if the caller has given up.
 func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.Stamp) (*Lease, error) {
 	if wctx.Err() != nil {
 		lk.k.behind(lk.tally, func() { _ = h.finish(context.WithoutCancel(ctx), now) }) // the sweeper mends what fails
@@ -375,9 +371,9 @@ func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.St
 	return lk.start(ctx, h, new(Lease), how, now)
 }
 
-// contend waits for the lock with a claim. At the gate, it reports to the goroutines behind it what it hears
-// of Redis. If it fails there, its claim goes to the next of them, which so inherits its place in Redis's
-// queue.
+// contend waits for the lock with a claim. At the gate, it reports to the goroutines behind it what
+// it hears of Redis. If it fails there, its claim goes to the next of them, which so inherits its
+// place in Redis's queue.
 func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, seen *call) (*Lease, error) {
 	var report claim.Report
 	if atGate {

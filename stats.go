@@ -2,11 +2,10 @@ package relock
 
 import "github.com/relock-go/relock/internal/driver"
 
-// Stats is what a Client has counted since it was made. The numbers are read one after the other
-// while commands go on.
+// Stats is what a Client has counted since it was made. Commands go on while it is read.
 type Stats struct {
-	// Commands are what the client sent to Redis: for each node all kinds of commands, in this order,
-	// whether or not there were any:
+	// Commands are what the client sent to Redis: for each node all kinds of commands, in this
+	// order, whether or not there were any:
 	//
 	//	acquire    questions for a lock; on a quorum votes
 	//	release    locks given back
@@ -41,8 +40,7 @@ type CommandStats struct {
 	Unanswered uint64 // not answered, or not sent because there was no connection
 }
 
-// Stats returns what the client has counted, which costs microseconds and no command. It works on a
-// closed client too.
+// Stats returns what the client has counted. It sends no command, and works on a closed client too.
 func (c *Client) Stats() Stats {
 	k := c.coreOrNil()
 	if k == nil {
