@@ -260,14 +260,16 @@ func (l *Lease) Token() int64 {
 
 // Until returns when the lease ends unless it is renewed: what Redis confirmed so far, less a
 // margin for the drift of clocks. It returns the zero Time once the lease has ended.
-func (l *Lease) Until() (end time.Time) {
-	now := clock.Now()
+func (l *Lease) Until() time.Time {
+	now, end := clock.Now(), time.Time{}
 	_ = l.trusted(now, func(h *hold) { end = h.term.Deadline(now).Wall() })
 	return end
 }
 
-// Count returns the hold count, of Locks that are not unlocked yet. Once the lease is over it is 0.
-func (l *Lease) Count() (count int) {
+// Count returns the hold count: how many Locks of this owner are not unlocked yet. It is 0 once the
+// lease is over.
+func (l *Lease) Count() int {
+	count := 0
 	_ = l.trusted(clock.Now(), func(h *hold) { count = h.counts() })
 	return count
 }
@@ -339,7 +341,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 // sixth of the waiter's lease, then every third. Once closed, the channel is closed for all leases
 // to which the same grant is passed on. It is not closed
 //
-//   - for goroutines of this process, but for those at the other side of an RWMutex,
+//   - for goroutines of this process, except at the other side of an RWMutex,
 //   - for Redisson's waiters,
 //   - for leases under WithOwner.
 func (l *Lease) Wanted() <-chan struct{} {

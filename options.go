@@ -175,8 +175,8 @@ func WithNamePrefix(prefix string) Option {
 //     client's lease while there are holds. No Lock is slower or fails for it. On a quorum it is
 //     written to every node that takes it.
 //   - It is gone a lease after the process died. Close removes it, unless locks are still held.
-//   - A user without the right to the key (docs/wire.md) locks as without the option. Redis refuses
-//     two commands in a lease at most.
+//   - A user without the right to the key (docs/wire.md) locks as without the option. Redis then
+//     refuses two commands in a lease at most.
 //
 // Only a client with a name asks for the names of others. State sends one command more for that.
 // Lock and TryLock ask in the background, once in a third of a lease for each client that holds
@@ -264,11 +264,11 @@ func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
 //   - All clients of a name are to give the same d.
 //   - Give 0 where Redisson's RFencedLock uses the same names: it starts at 1 where a counter is
 //     gone. Give 0 also while clients older than this option use the same Redis.
-//   - A counter that has no expiry keeps none, whatever d is: Redisson made it, or an operator.
+//   - A counter that has no expiry keeps none, whatever d is: Redisson or an operator made it so.
 //
-// Defaults to 10 minutes, or if that is longer to four times the longest lease that New is told of
-// by WithLease, WithFixedLease or WithRestartGuard. A lease may still be longer than d, by Extend
-// or by an option of Mutex: then its counter may be gone before it ends.
+// Defaults to 10 minutes, or to four times the longest lease that New is told of (WithLease,
+// WithFixedLease, WithRestartGuard) if that is longer. A lease may still be longer than d, by
+// Extend or by an option of Mutex: then its counter may be gone before it ends.
 func WithTokenRetention(d time.Duration) Option {
 	return Option{name: "WithTokenRetention", clientOnly: true, apply: func(c *config) error {
 		c.retention, c.retained = d, true

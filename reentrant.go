@@ -53,7 +53,8 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 // a WithFixedLease that is longer than the client's lease. Under the context of a lease of the same
 // lock it re-enters. Errors are those of Lock, but for these:
 //
-//   - *HeldError, at once, if another owner has the lock, with that and what is left of its lease.
+//   - *HeldError, at once, if another owner has the lock. It names the owner and what is left of
+//     its lease.
 //   - *NodeError (*QuorumError on a quorum) if Redis failed or was silent: after one command timeout
 //     for each round trip at most. Whatever ran is undone in the background.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {

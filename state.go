@@ -96,7 +96,7 @@ func (s *State) UnmarshalJSON(text []byte) error {
 
 // State returns what Redis knows of the lock at this instant. It may have changed when State
 // returns. It fails with a *NodeError (*QuorumError on a quorum) if Redis does not answer, or is
-// not asked since ctx had ended before the call.
+// not asked because ctx had ended before.
 func (m *Mutex) State(ctx context.Context) (State, error) { return m.of().inspect(ctx) }
 
 // inspect is Mutex.State, for every kind.

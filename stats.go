@@ -2,9 +2,10 @@ package relock
 
 import "github.com/relock-go/relock/internal/driver"
 
-// Stats is what a Client has counted since it was made. Commands go on while it is read.
+// Stats is what a Client has counted since it was made. It is no snapshot: commands go on while it
+// is read.
 type Stats struct {
-	// Commands are what the client sent to Redis: for each node all kinds of commands, in this
+	// Commands are what the client sent to Redis: for each node all kinds, always in the same
 	// order, whether or not there were any:
 	//
 	//	acquire    questions for a lock; on a quorum votes
