@@ -25,16 +25,8 @@ type call struct {
 	next   time.Duration   // when to tell that again
 }
 
-// observed calls enter, and tells the observer, if there is one, what became of that. Its errors are
-// those that callers see.
+// observed calls enter, and tells the observer what became of that.
 func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, error)) (*Lease, error) {
-	if !lk.watched() {
-		l, err := enter(nil)
-		if err != nil {
-			return nil, outward(err)
-		}
-		return l, nil
-	}
 	lk.tally.calls.Add(1) // Close waits until the observer was told
 	defer lk.k.end(lk.tally)
 	c := calls.Get().(*call)

@@ -116,7 +116,19 @@ const (
 
 // acquire is Mutex.Lock or, once, Mutex.TryLock, for every kind.
 func (lk *lock) acquire(ctx context.Context, once bool) (*Lease, error) {
-	return lk.observed(ctx, func(seen *call) (*Lease, error) { return lk.take(ctx, once, seen) })
+	return lk.run(ctx, func(seen *call) (*Lease, error) { return lk.take(ctx, once, seen) })
+}
+
+// run calls enter, and has that observed if the client has an observer. Its error is the caller's.
+func (lk *lock) run(ctx context.Context, enter func(seen *call) (*Lease, error)) (*Lease, error) {
+	if lk.watched() {
+		return lk.observed(ctx, enter)
+	}
+	l, err := enter(nil)
+	if err != nil {
+		return nil, outward(err)
+	}
+	return l, nil
 }
 
 // take re-enters the lock if ctx carries a lease of it. Else it takes the lock.

@@ -238,7 +238,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		return nil, outward(err)
 	}
 	defer lk.k.end(lk.tally)
-	return lk.observed(ctx, func(*call) (*Lease, error) { return lk.downgrade(ctx, l) })
+	return lk.run(ctx, func(*call) (*Lease, error) { return lk.downgrade(ctx, l) })
 }
 
 // downgrade is a method of the readers' side. It enters the lock for reading beside the write lease
