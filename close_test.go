@@ -96,7 +96,7 @@ func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
 func TestCloseGivesBackALateGrant(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		m := c.Mutex("k")
-		h := c.core.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1}, m.cfg, false)
+		h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1}, m.cfg, false)
 		c.Close()
 		_, err := m.start(t.Context(), h, new(Lease), HowLocal, clock.Now())
 		require.ErrorIs(t, err, ErrClosed)
@@ -179,12 +179,12 @@ func TestSecondUnlockWaitsForNobody(t *testing.T) {
 		require.NoError(t, first.Unlock(t.Context()))
 		stranger := <-second
 		require.Same(t, first.h, stranger.h)
-		require.NoError(t, stranger.h.ops.lock(t.Context(), &stranger.h.mu)) // its command is not answered
+		require.NoError(t, stranger.h.ops.Lock(t.Context())) // its command is not answered
 		began := time.Now()
 		require.ErrorIs(t, first.Unlock(t.Context()), ErrNotHeld)
 		require.ErrorIs(t, first.Extend(t.Context(), time.Minute), ErrNotHeld)
 		require.Zero(t, time.Since(began))
-		stranger.h.ops.unlock(&stranger.h.mu)
+		stranger.h.ops.Unlock()
 		require.NoError(t, stranger.Unlock(t.Context()))
 	})
 }
@@ -197,7 +197,7 @@ func TestUnlockAndExtendAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		inner, err := m.Lock(outer.Context())
 		require.NoError(t, err)
-		require.NoError(t, outer.h.ops.lock(t.Context(), &outer.h.mu))
+		require.NoError(t, outer.h.ops.Lock(t.Context()))
 		var node *NodeError
 		began := time.Now()
 		require.ErrorAs(t, outer.Extend(t.Context(), time.Minute), &node)
@@ -224,7 +224,7 @@ func TestUnlockAndExtendAreBounded(t *testing.T) {
 		require.Equal(t, 5*time.Second, time.Since(began))
 		require.Equal(t, []string{"k"}, s.abandoned)
 		require.NoError(t, <-next, "the gate is free")
-		outer.h.ops.unlock(&outer.h.mu)
+		outer.h.ops.Unlock()
 		require.ErrorIs(t, outer.Unlock(t.Context()), ErrNotHeld)
 	})
 }

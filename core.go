@@ -62,11 +62,11 @@ func (n *known) same(other *known) bool {
 	return n == other || n.k == other.k && n.names.Kind == other.names.Kind && n.names.Lock == other.names.Lock
 }
 
-// entry returns a new entry. With an owner it reserves one token: sharers of an owner do not pass
-// the lock on in memory.
-func (k *core) entry(names *wire.Names, owner string, cfg *config) wire.Entry {
+// newEntry returns a new entry for the lock. With an owner it reserves one token: sharers of an
+// owner do not pass the lock on in memory.
+func (n *known) newEntry(owner string, cfg *config) wire.Entry {
 	e := wire.Entry{
-		Names: names, ID: wire.NewID(k.id, k.count.Add(1)), Owner: owner,
+		Names: n.names, ID: wire.NewID(n.k.id, n.k.count.Add(1)), Owner: owner,
 		Lease: cfg.firstLease, Block: cfg.block(), Timeout: cfg.commandTimeout,
 	}
 	if owner != "" {

@@ -49,7 +49,7 @@ func (h *hold) conclude(ctx context.Context) error {
 		_, _, err := h.claim.Release(ctx, nil)
 		return err
 	}
-	return h.k.releaseAtGate(ctx, h)
+	return h.releaseAtGate(ctx)
 }
 
 // passOn gives the hold to the next local waiter, within the bounds that keep other processes from
@@ -72,7 +72,7 @@ func (h *hold) passOn(now clock.Stamp) bool {
 	if !cached { // what may linger has tokens for longer, and is bound by no more
 		h.refill(now)
 	}
-	key, soon := h.entry.Names.Gate(), !h.cfg.strict && now.Since(h.term.Began()) <= gate.Soon
+	key, soon := h.names.Gate(), !h.cfg.strict && now.Since(h.term.Began()) <= gate.Soon
 	// Passed, or laid down, under h.mu: a loss that comes now finds the gate with the goroutine that
 	// has the hold by then. And last of all, since that goroutine asks for h.mu at once.
 	switch {
@@ -89,7 +89,7 @@ func (h *hold) passOn(now clock.Stamp) bool {
 
 // refill asks for the next block of tokens where this one runs out. The caller holds h.mu.
 func (h *hold) refill(now clock.Stamp) {
-	if !h.block.Runs(h.entry.Block, h.cfg.passes, now) || !h.k.gates.Waiting(h.entry.Names.Gate()) {
+	if !h.block.Runs(h.entry.Block, h.cfg.passes, now) || !h.k.gates.Waiting(h.names.Gate()) {
 		return
 	}
 	h.block.Ask()
@@ -112,7 +112,7 @@ func (h *hold) cacheable(now clock.Stamp) bool {
 
 // mayRest reports whether the hold may go on lying idle. The caller holds h.mu.
 func (h *hold) mayRest(now clock.Stamp) bool {
-	if h.isOpen() {
+	if h.names.Kind.Open {
 		return h.joinable(now) && h.rest.May(h.cfg.rests(), now) && !h.term.Lengthened(now)
 	}
 	return h.cacheable(now)
@@ -170,20 +170,20 @@ func (h *hold) giveBack() {
 // will find it over. The caller holds h.mu, and ends the hold.
 func (h *hold) withdraw() {
 	h.pickUp()
-	if h.isOpen() {
+	if h.names.Kind.Open {
 		h.shut()
 		return
 	}
-	h.k.gates.Withdraw(h.entry.Names.Gate(), baton{hold: h, idle: true})
+	h.k.gates.Withdraw(h.names.Gate(), baton{hold: h, idle: true})
 }
 
-// releaseAtGate gives h's lock back. If others wait at the gate, the next place in Redis's queue is
+// releaseAtGate gives the lock back. If others wait at the gate, the next place in Redis's queue is
 // taken for them in the same command.
-func (k *core) releaseAtGate(ctx context.Context, h *hold) error {
-	key := h.entry.Names.Gate()
+func (h *hold) releaseAtGate(ctx context.Context) error {
+	k, key := h.k, h.names.Gate()
 	var next claim.Claim
 	if k.gates.Report(key, gate.ErrUnreported) {
-		e := k.entry(h.entry.Names, "", h.cfg)
+		e := h.newEntry("", h.cfg)
 		h.mu.Lock()
 		alone := h.rest.Alone()
 		h.mu.Unlock()
@@ -201,7 +201,7 @@ func (k *core) releaseAtGate(ctx context.Context, h *hold) error {
 	}
 	switch {
 	case granted:
-		nh := k.newHold(new(hold), next, g, h.cfg, true)
+		nh := h.newHold(new(hold), next, g, h.cfg, true)
 		nh.last = h.last
 		if !k.gates.Pass(key, baton{hold: nh}) {
 			_ = nh.finish(ctx, clock.Now()) // all that waited have given up

@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/tenure"
+	"github.com/relock-go/relock/internal/turn"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -26,18 +26,21 @@ import (
 // what serializes commands. And no share is told under it, since contexts that derive from one
 // another call back into the hold.
 type hold struct {
-	k     *core
-	tally *tally
-	claim claim.Claim
-	entry *wire.Entry
+	*known // the lock
+	claim  claim.Claim
+	entry  *wire.Entry
 
 	watcher hub.Watcher // itself, as the hub knows it
+
+	// ops is held by the goroutine that tells Redis a new hold count or ends the hold, while its command
+	// is out, for as long as that takes: counts must reach Redis in the order in which they are true. It
+	// is taken before mu, or without it.
+	ops turn.Mutex
 
 	// mu guards what follows, but for slot. Invariant: shares are exactly those given out and not yet
 	// given back, and none of them is trusted past the term's deadline. Once the hold is not live it
 	// never is again.
 	mu     sync.Mutex
-	ops    ops // held by the goroutine that tells Redis a new hold count or ends the hold
 	fate   fate
 	cfg    *config
 	shares roster
@@ -57,18 +60,18 @@ type hold struct {
 	slot // guarded by the watchdog's mutex
 }
 
-// newHold makes h a hold by an entry's grant.
-func (k *core) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool) *hold {
+// newHold makes h a hold of the lock by an entry's grant.
+func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool) *hold {
 	e, now := c.Of(), clock.Now()
 	if atGate {
-		k.gates.Report(e.Names.Gate(), nil)
+		n.k.gates.Report(n.names.Gate(), nil)
 	}
 	*h = hold{
-		k: k, tally: k.tallyOf(e.Names), claim: c, entry: e, cfg: cfg, atGate: atGate,
+		known: n, claim: c, entry: e, cfg: cfg, atGate: atGate,
 		term:  tenure.Granted(g.Sent, e.Lease, &cfg.rules),
 		block: tenure.Reserved(tenure.More{Token: g.Token, Count: g.Passes, Sent: g.Sent}, now),
 	}
-	if atGate && g.Fresh && (cfg.lingers() || h.isOpen()) && c.Attend() {
+	if atGate && g.Fresh && (cfg.lingers() || n.names.Kind.Open) && c.Attend() {
 		h.rest = tenure.Free(g.Sent)
 	}
 	h.watcher, h.shares.all = h, h.shares.room[:0]
@@ -104,12 +107,9 @@ func (h *hold) start(b bearer, cfg *config, now clock.Stamp) error {
 	return nil
 }
 
-// isOpen reports whether the hold is of a kind whose holds are shared.
-func (h *hold) isOpen() bool { return h.entry.Names.Kind.Open }
-
 // nextToken is the token of the next lease, which is one for all that share. The caller holds h.mu.
 func (h *hold) nextToken() int64 {
-	if h.isOpen() {
+	if h.names.Kind.Open {
 		return h.block.Next()
 	}
 	return h.block.Take()
@@ -203,68 +203,6 @@ func (f *fate) whyNoEntry(outer *share) error {
 	return f.cause
 }
 
-// ops is a mutex whose waiters may give up, first come first served. It is guarded by a hold's
-// mutex, which its methods take as mu, but for take and leave. A goroutine has it while its command
-// is out, for as long as that takes: counts must reach Redis in the order in which they are true. A
-// sync.Mutex would not do, since a waiter's own context bounds its wait.
-type ops struct {
-	taken bool
-	line  []chan struct{} // the waiters'; closed when it is their turn
-}
-
-// tryLock takes the ops if they are free.
-func (o *ops) tryLock(mu *sync.Mutex) bool {
-	mu.Lock()
-	defer mu.Unlock()
-	return o.take()
-}
-
-// lock takes the ops. It fails when ctx ends first.
-func (o *ops) lock(ctx context.Context, mu *sync.Mutex) error {
-	mu.Lock()
-	if o.take() {
-		mu.Unlock()
-		return nil
-	}
-	turn := make(chan struct{})
-	o.line = append(o.line, turn)
-	mu.Unlock()
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if i := slices.Index(o.line, turn); i >= 0 {
-		o.line = slices.Delete(o.line, i, i+1)
-	} else {
-		o.leave() // its turn came in that moment
-	}
-	return context.Cause(ctx)
-}
-
-func (o *ops) unlock(mu *sync.Mutex) {
-	mu.Lock()
-	defer mu.Unlock()
-	o.leave()
-}
-
-func (o *ops) take() bool {
-	free := !o.taken
-	o.taken = true
-	return free
-}
-
-func (o *ops) leave() {
-	if len(o.line) == 0 {
-		o.taken = false
-		return
-	}
-	close(o.line[0])
-	o.line = slices.Delete(o.line, 0, 1)
-}
-
 // drop takes b's share back: the count falls, the hold passes on, or the lock is released. The
 // caller's cancellation is left out: a lock is given back whatever becomes of its caller, within a
 // time of its own. Trust in the share ends before Redis is told, so no caller ever believes in what
@@ -273,35 +211,35 @@ func (h *hold) drop(ctx context.Context, b bearer) error {
 	if ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if h.isOpen() {
+	if h.names.Kind.Open {
 		return h.part(ctx, b)
 	}
-	if !h.ops.tryLock(&h.mu) {
+	if !h.ops.TryLock() {
 		if h.gaveBack(b.shared()) {
 			return ErrNotHeld // at once: ops may be busy for a stranger
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, unlockTimeout(h.entry)) // for the wait and what follows
 		defer cancel()
-		if h.ops.lock(ctx, &h.mu) != nil {
+		if h.ops.Lock(ctx) != nil {
 			return h.cut(b)
 		}
 	}
 	// One reading of the clock decides both whether the share was still good, and what is passed on.
 	// With two, a lease could end between them and its Unlock succeed.
 	now := clock.Now()
-	h.expireBy(now)
+	h.expire(now)
 	count, lease, err := h.take(b, now)
 	if err != nil {
-		h.ops.unlock(&h.mu)
+		h.ops.Unlock()
 		return err
 	}
 	b.end(ErrNotHeld)
 	if count == 0 {
-		h.ops.unlock(&h.mu)
+		h.ops.Unlock()
 		return h.finish(ctx, now)
 	}
-	defer h.ops.unlock(&h.mu)
+	defer h.ops.Unlock()
 	return h.leave(ctx, count, lease)
 }
 
@@ -323,7 +261,7 @@ func (h *hold) take(b bearer, now clock.Stamp) (count int, lease time.Duration, 
 // since Redis does not answer. Renewals mend the count; the last share leaves the lock to the sweeper.
 func (h *hold) cut(b bearer) error {
 	now := clock.Now()
-	h.expireBy(now)
+	h.expire(now)
 	count, _, err := h.take(b, now)
 	if err != nil {
 		return err
@@ -345,28 +283,43 @@ func (h *hold) cut(b bearer) error {
 	h.k.watchdog.remove(h)
 	h.claim.Abandon()
 	if atGate {
-		h.k.gates.Leave(h.entry.Names.Gate())
+		h.k.gates.Leave(h.names.Gate())
 	}
-	return &wire.NodeError{Op: "release", Name: h.entry.Names.Name, Err: wire.ErrNoAnswer}
+	return &wire.NodeError{Op: "release", Name: h.names.Name, Err: wire.ErrNoAnswer}
 }
 
 // lose ends trust in the hold: every share's context is done before anyone else, here or elsewhere,
 // can be granted the lock by our doing. It acts once.
 func (h *hold) lose(cause error) {
 	h.mu.Lock()
-	if !h.fate.live() {
+	if h.fate.live() {
+		h.forfeit(cause)
+	} else {
 		h.mu.Unlock()
-		return
 	}
-	shares, atGate := h.forfeit(cause)
-	h.mu.Unlock()
-	h.lost(cause, shares, atGate)
 }
 
-// forfeit marks a live hold as lost. It returns the shares that were out, and whether the hold was at
-// the gate, which the caller has to tell lost. The caller holds h.mu.
-func (h *hold) forfeit(cause error) (shares []bearer, atGate bool) {
-	shares, atGate = h.shares.all, h.atGate
+// expire loses the hold if its deadline has passed. It is called wherever trust is asked for, since
+// a process that was stopped wakes up before its timers have run. It looks and loses under one hold
+// of the mutex: in between, an Unlock whose clock was read before the end could pass the hold on, and
+// the next one's lease would be ended by that end.
+func (h *hold) expire(now clock.Stamp) bool {
+	h.mu.Lock()
+	if !h.fate.live() || !h.term.Deadline(now).Reached(now) {
+		h.mu.Unlock()
+		return false
+	}
+	cause := ErrLost
+	if h.term.EndsByMaxHold(now) {
+		cause = ErrMaxHold
+	}
+	h.forfeit(cause)
+	return true
+}
+
+// forfeit loses a live hold. The caller holds h.mu, which forfeit unlocks before it tells the shares.
+func (h *hold) forfeit(cause error) {
+	shares, atGate := h.shares.all, h.atGate
 	h.fate = fate{state: holdLost, cause: cause}
 	h.shares.all, h.atGate = nil, false
 	for _, b := range shares {
@@ -376,11 +329,7 @@ func (h *hold) forfeit(cause error) (shares []bearer, atGate bool) {
 		h.withdraw()
 	}
 	h.shut()
-	return shares, atGate
-}
-
-// lost ends what a hold had that was forfeited.
-func (h *hold) lost(cause error, shares []bearer, atGate bool) {
+	h.mu.Unlock()
 	for _, b := range shares {
 		b.lost(cause)
 	}
@@ -395,8 +344,20 @@ func (h *hold) lost(cause error, shares []bearer, atGate bool) {
 		h.claim.Abandon()
 	}
 	if atGate {
-		h.k.gates.Leave(h.entry.Names.Gate())
+		h.k.gates.Leave(h.names.Gate())
 	}
+}
+
+// trusted returns until when a share is trusted, and the hold count; or why it is trusted no more.
+func (h *hold) trusted(s *share) (until clock.Stamp, count int, err error) {
+	now := clock.Now()
+	h.expire(now)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.over || !h.fate.live() {
+		return until, 0, h.fate.whyGone(s)
+	}
+	return h.term.Deadline(now), h.counts(), nil
 }
 
 // why is the error for a hold that is not live any more.
@@ -411,26 +372,4 @@ func (h *hold) gaveBack(s *share) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return s.over
-}
-
-// expire loses the hold if its deadline has passed. It is called wherever trust is asked for, since
-// a process that was stopped wakes up before its timers have run.
-func (h *hold) expire() bool { return h.expireBy(clock.Now()) }
-
-// expireBy looks and loses under one hold of the mutex: in between, an Unlock whose clock was read
-// before the end could pass the hold on, and the next one's lease would be ended by that end.
-func (h *hold) expireBy(now clock.Stamp) bool {
-	h.mu.Lock()
-	if !h.fate.live() || !h.term.Deadline(now).Reached(now) {
-		h.mu.Unlock()
-		return false
-	}
-	cause := ErrLost
-	if h.term.EndsByMaxHold(now) {
-		cause = ErrMaxHold
-	}
-	shares, atGate := h.forfeit(cause)
-	h.mu.Unlock()
-	h.lost(cause, shares, atGate)
-	return true
 }

@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"testing"
@@ -128,7 +127,7 @@ func TestUntilOfAnEndedLease(t *testing.T) {
 func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 	begun := func(c *Client) *Lease {
 		m := c.Mutex("k", WithMaxHold(time.Minute))
-		h := c.core.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 1000, Sent: clock.Now()}, m.cfg, false)
+		h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 1000, Sent: clock.Now()}, m.cfg, false)
 		l, err := m.start(t.Context(), h, new(Lease), HowFree, clock.Now())
 		require.NoError(t, err)
 		return l
@@ -139,7 +138,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 		require.NoError(t, err)
 		late := now.Add(time.Minute)
 		l.h.term.Until = late.Add(time.Minute) // it was renewed
-		require.False(t, l.h.expireBy(late))
+		require.False(t, l.h.expire(late))
 		_, err = c.Mutex("k").start(t.Context(), l.h, new(Lease), HowLocal, late)
 		require.NoError(t, err, "it goes to the next")
 	})
@@ -156,7 +155,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 					}
 				})
 			}
-			all.Go(func() { l.h.expireBy(late) })
+			all.Go(func() { l.h.expire(late) })
 			all.Go(func() {
 				runtime.Gosched()
 				_, _, _ = l.h.take(l, now)
@@ -167,56 +166,5 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 			}
 			require.NotErrorIs(t, l.h.finish(context.Background(), now), ErrClosed)
 		}
-	})
-}
-
-// Operations of one hold come one at a time, in order; who gives up is passed over, at whatever moment.
-func TestOpsComeInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var o ops
-		enough := errors.New("enough")
-		ctx, leave := context.WithCancelCause(t.Context())
-		require.True(t, o.tryLock(&mu))
-		var order []int
-		for i := range 5 {
-			go func() {
-				wait := t.Context()
-				if i == 0 || i == 2 {
-					wait = ctx
-				}
-				if err := o.lock(wait, &mu); err != nil {
-					if err != enough {
-						t.Error(err)
-					}
-					return
-				}
-				order = append(order, i)
-				o.unlock(&mu)
-			}()
-			synctest.Wait()
-		}
-		require.False(t, o.tryLock(&mu))
-		leave(enough)
-		synctest.Wait()
-		o.unlock(&mu)
-		synctest.Wait()
-		require.Equal(t, []int{1, 3, 4}, order)
-		require.True(t, o.tryLock(&mu))
-
-		for range 200 { // one that gives up as its turn comes
-			ctx, leave := context.WithCancel(t.Context())
-			go func() {
-				if o.lock(ctx, &mu) == nil {
-					o.unlock(&mu)
-				}
-			}()
-			synctest.Wait()
-			go leave()
-			o.unlock(&mu)
-			synctest.Wait()
-			require.True(t, o.tryLock(&mu))
-		}
-		o.unlock(&mu)
 	})
 }

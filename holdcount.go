@@ -9,9 +9,15 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// reenter gives b a share of the hold inside outer once Redis counts it. It repeats while the failure may
-// pass.
-func (h *hold) reenter(ctx context.Context, b bearer, outer *share) error {
+// reenter gives b a share of the hold inside outer once Redis counts it. It repeats while the failure
+// may pass, unless the caller does not wait: then what it asks for takes a command timeout at most,
+// others before it included.
+func (h *hold) reenter(ctx context.Context, b bearer, outer *share, waits bool) error {
+	if !waits {
+		soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
+		defer cancel()
+		return h.reenterOnce(soon, b, outer)
+	}
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
 	for {
 		err := h.reenterOnce(ctx, b, outer)
@@ -29,14 +35,14 @@ func (h *hold) reenter(ctx context.Context, b bearer, outer *share) error {
 // out after that, so that Redis never counts fewer shares than there are: to other clients of a
 // shared owner, and to Redisson, the count is what keeps the lock.
 func (h *hold) reenterOnce(ctx context.Context, b bearer, outer *share) error {
-	if h.isOpen() {
+	if h.names.Kind.Open {
 		return h.joinInside(b, outer)
 	}
-	if err := h.ops.lock(ctx, &h.mu); err != nil {
+	if err := h.ops.Lock(ctx); err != nil {
 		// No other owner can have what is re-entered: Redis has not answered what was asked before.
 		return h.notReentered(wire.ErrNoAnswer, err)
 	}
-	defer h.ops.unlock(&h.mu)
+	defer h.ops.Unlock()
 	h.mu.Lock()
 	if outer.over || !h.fate.live() {
 		defer h.mu.Unlock()
@@ -62,23 +68,15 @@ func (h *hold) reenterOnce(ctx context.Context, b bearer, outer *share) error {
 	return nil
 }
 
-// tryReenter is reenter for a caller that does not wait: what it asks for takes a command timeout at
-// most, others before it included.
-func (h *hold) tryReenter(ctx context.Context, b bearer, outer *share) error {
-	soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
-	defer cancel()
-	return h.reenterOnce(soon, b, outer)
-}
-
 // notReentered is the error of a caller that gave up, by cause, before Redis had counted it.
 func (h *hold) notReentered(err, cause error) error {
 	if why := h.why(); why != ErrNotHeld {
 		return why
 	}
 	if cause == wire.ErrNoAnswer {
-		cause = nil // tryReenter's time was up, the caller's was not
+		cause = nil // the command timeout was up, the caller's time was not
 	}
-	return wire.GivenUp("set count", h.entry.Names.Name, err, cause)
+	return wire.GivenUp("set count", h.names.Name, err, cause)
 }
 
 // setCount tells Redis a hold count. The caller holds h.ops. The count is absolute, so that a command
@@ -96,7 +94,7 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 	}
 	// The hold may have been lost while the command was out. Its answer revives nothing, though Redis
 	// may have lengthened the lease: another process could have been told meanwhile that it is free.
-	if h.expire() {
+	if h.expire(clock.Now()) {
 		return h.why()
 	}
 	now := clock.Now()
@@ -109,6 +107,15 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 	h.count.Written(now, h.term.Asking())
 	h.term.Extended(sent, lease, now)
 	return nil
+}
+
+// counts is the hold count that Redis is to have: a hold that passes on has one, and so has one that
+// is shared. The caller holds h.mu.
+func (h *hold) counts() int {
+	if h.names.Kind.Open {
+		return 1
+	}
+	return max(1, len(h.shares.all))
 }
 
 // countMissed notes that a count may or may not be written, now or later. The caller holds h.mu.
@@ -152,16 +159,16 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	if h.gaveBack(s) {
 		return ErrNotHeld
 	}
-	if !h.ops.tryLock(&h.mu) {
+	if !h.ops.TryLock() {
 		soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and what follows
 		defer cancel()
-		if h.ops.lock(soon, &h.mu) != nil {
-			return &wire.NodeError{Op: "extend", Name: h.entry.Names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
+		if h.ops.Lock(soon) != nil {
+			return &wire.NodeError{Op: "extend", Name: h.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
 		}
 		ctx = soon
 	}
-	defer h.ops.unlock(&h.mu)
-	h.expire()
+	defer h.ops.Unlock()
+	h.expire(clock.Now())
 	h.mu.Lock()
 	if s.over || !h.fate.live() {
 		defer h.mu.Unlock()

@@ -51,9 +51,9 @@ func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atG
 		lk.k.gates.Leave(lk.names.Gate()) // the next here may hold the lock beside this one
 		atGate = false
 	}
-	h := lk.k.newHold(&first.hold, c, g, lk.cfg, atGate)
+	h := lk.newHold(&first.hold, c, g, lk.cfg, atGate)
 	l, err := lk.start(ctx, h, &first.lease, how, h.block.Since())
-	if err == nil && h.isOpen() {
+	if err == nil && lk.names.Kind.Open {
 		h.openGate()
 	}
 	return l, err
@@ -177,9 +177,9 @@ func (c *leaseCtx) end(cause error) {
 // settle ends the context if the hold was lost. The goroutine that loses a hold marks it first and
 // ends its contexts after, and may be stopped in between.
 func (c *leaseCtx) settle() {
-	c.h.expire()
-	if why := c.h.why(); why != ErrNotHeld {
-		c.end(why)
+	c.h.expire(clock.Now())
+	if cause := c.h.why(); cause != ErrNotHeld {
+		c.end(cause)
 	}
 }
 
@@ -261,32 +261,24 @@ func (l *Lease) Token() int64 {
 // Until returns when the lease ends unless it is renewed: what Redis confirmed so far, less a
 // margin for the drift of clocks. It returns the zero Time once the lease has ended.
 func (l *Lease) Until() time.Time {
-	now, end := clock.Now(), time.Time{}
-	_ = l.trusted(now, func(h *hold) { end = h.term.Deadline(now).Wall() })
-	return end
+	if l.zero() {
+		return time.Time{}
+	}
+	until, _, err := l.h.trusted(&l.share)
+	if err != nil {
+		return time.Time{}
+	}
+	return until.Wall()
 }
 
 // Count returns the hold count: how many Locks of this owner are not unlocked yet. It is 0 once the
 // lease is over.
 func (l *Lease) Count() int {
-	count := 0
-	_ = l.trusted(clock.Now(), func(h *hold) { count = h.counts() })
-	return count
-}
-
-// trusted calls look, under the hold's mutex, if the lease can be trusted. Else it returns why not.
-func (l *Lease) trusted(now clock.Stamp, look func(h *hold)) error {
 	if l.zero() {
-		return ErrNotHeld
+		return 0
 	}
-	l.h.expireBy(now)
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
-	if l.share.over || !l.h.fate.live() {
-		return l.h.fate.whyGone(&l.share)
-	}
-	look(l.h)
-	return nil
+	_, count, _ := l.h.trusted(&l.share)
+	return count
 }
 
 // Unlock ends this lease. The hold count falls by one; at 0 the lock goes to the next waiter.
@@ -376,7 +368,10 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	l := lk.enclosing(ctx)
-	if err := l.trusted(clock.Now(), func(*hold) {}); err != nil {
+	if l == nil {
+		return nil, ErrNotHeld
+	}
+	if _, _, err := l.h.trusted(&l.share); err != nil {
 		return nil, err
 	}
 	return l, nil

@@ -35,14 +35,14 @@ func (h *hold) openGate() {
 	h.atGate, h.open.stays = false, true // as joinable asks for
 	h.open.stays = h.joinable(clock.Now())
 	waited, came := baton{hold: h, open: true, let: true}, baton{hold: h, open: true}
-	h.open.awaited = h.k.gates.Open(h.entry.Names.Gate(), waited, came, h.open.stays)
+	h.open.awaited = h.k.gates.Open(h.names.Gate(), waited, came, h.open.stays)
 }
 
 // shut closes the gate to those that come. The caller holds h.mu.
 func (h *hold) shut() {
 	if h.open.stays {
 		h.open.stays = false
-		h.k.gates.Withdraw(h.entry.Names.Gate(), baton{hold: h, open: true})
+		h.k.gates.Withdraw(h.names.Gate(), baton{hold: h, open: true})
 	}
 }
 
@@ -55,7 +55,7 @@ func (h *hold) joinable(now clock.Stamp) bool {
 // joinInside gives b a share of the hold inside outer. No command is needed, and a writer that waits
 // is no obstacle: what is held already keeps it out.
 func (h *hold) joinInside(b bearer, outer *share) error {
-	h.expire()
+	h.expire(clock.Now())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if outer.over || !h.fate.live() {
@@ -68,13 +68,10 @@ func (h *hold) joinInside(b bearer, outer *share) error {
 // part takes b's share back. The last one ends the hold, or leaves it idle.
 func (h *hold) part(ctx context.Context, b bearer) error {
 	now := clock.Now()
-	h.expireBy(now)
-	h.mu.Lock()
-	if !h.fate.live() || !h.shares.remove(b, now) {
-		defer h.mu.Unlock()
-		return h.fate.whyGone(b.shared())
+	h.expire(now)
+	if _, _, err := h.take(b, now); err != nil {
+		return err
 	}
-	h.mu.Unlock()
 	b.end(ErrNotHeld)
 	return h.endShared(ctx, now)
 }

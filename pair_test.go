@@ -20,13 +20,12 @@ var Pairs = wire.Add(&wire.Kind{
 	Channel: &wire.Channel{
 		Unlock: "relock_pair_free:", Listen: "relock_pair_listen:", Frees: func(message string) bool { return message == "free" },
 	},
-	Read: func(st *wire.State, fields []string) error {
+	Read: func(st *wire.State, fields []string) {
 		for i := 0; i+1 < len(fields); i += 2 {
 			if !strings.HasPrefix(fields[i], "relock:") {
 				st.Held, st.Holder, st.Count = true, fields[i], st.Count+1
 			}
 		}
-		return nil
 	},
 })
 

@@ -213,10 +213,6 @@ func (lk *lock) enclosingLost(ctx context.Context) bool {
 // if there is none left: then the caller has to take the lock as others do. wctx bounds the
 // waiting, the lease's context derives from ctx.
 func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
-	enter := (*hold).reenter
-	if once {
-		enter = (*hold).tryReenter
-	}
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
 		if lk.names.Kind.Shared() && lk.parts() > outer.h.entry.Block {
 			return nil, errEntersMore
@@ -224,7 +220,7 @@ func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Leas
 		seen.begins()
 		l := new(Lease)
 		l.begin(ctx, lk, outer.h, HowReentered)
-		switch err := enter(outer.h, wctx, l, &outer.share); err {
+		switch err := outer.h.reenter(wctx, l, &outer.share, !once); err {
 		case nil:
 			return l, nil
 		case wire.ErrUnlocked:
@@ -365,7 +361,7 @@ func ownerOf(ctx context.Context) (string, error) {
 
 // newClaim returns the claim of a new entry, for a shared owner or, with "", a new one.
 func (lk *lock) newClaim(owner string) claim.Claim {
-	e := lk.k.entry(lk.names, owner, lk.cfg)
+	e := lk.newEntry(owner, lk.cfg)
 	if lk.names.Kind.Shared() { // it is not passed on in memory, and needs one token for each part
 		e.Block = lk.parts()
 	}

@@ -379,7 +379,7 @@ func TestReentryBesideUnlockIsAStrangers(t *testing.T) {
 					stranger <- l
 				}()
 				synctest.Wait()
-				require.NoError(t, parent.h.ops.lock(ctx, &parent.h.mu)) // an operation of somebody else inside the parent's hold
+				require.NoError(t, parent.h.ops.Lock(ctx)) // an operation of somebody else inside the parent's hold
 				unlocked := make(chan error, 1)
 				go func() { unlocked <- parent.Unlock(ctx) }()
 				synctest.Wait()
@@ -393,7 +393,7 @@ func TestReentryBesideUnlockIsAStrangers(t *testing.T) {
 					child <- entry{l, err}
 				}()
 				synctest.Wait()
-				parent.h.ops.unlock(&parent.h.mu)
+				parent.h.ops.Unlock()
 				require.NoError(t, <-unlocked)
 				second := <-stranger
 				synctest.Wait()

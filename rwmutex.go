@@ -248,11 +248,11 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	h := l.h
 	soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and the command
 	defer cancel()
-	if h.ops.lock(soon, &h.mu) != nil {
+	if h.ops.Lock(soon) != nil {
 		return nil, &wire.NodeError{Op: "downgrade", Name: lk.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
 	}
 	reader, err := lk.enterBeside(soon, l)
-	h.ops.unlock(&h.mu)
+	h.ops.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -271,14 +271,13 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 
 // enterBeside asks Redis to let a reader in beside the write lease l, whose ops the caller has.
 func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
-	shares := 0
-	if err := l.trusted(clock.Now(), func(h *hold) { shares = len(h.shares.all) }); err != nil {
+	switch _, count, err := l.h.trusted(&l.share); {
+	case err != nil:
 		return nil, err
-	}
-	if shares > 1 {
+	case count > 1:
 		return nil, errEnteredTwice
 	}
-	c := lk.k.arbiter.Claim(lk.k.entry(lk.names, l.h.entry.ID, lk.cfg))
+	c := lk.k.arbiter.Claim(lk.newEntry(l.h.entry.ID, lk.cfg))
 	g, err := c.Try(ctx)
 	if _, held := err.(*wire.HeldError); held { // the writer's field is gone
 		l.h.Doubt()

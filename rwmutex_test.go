@@ -576,7 +576,7 @@ func TestRWMutexOnACluster(t *testing.T) {
 		unlocked(t, one, two)
 		unlocked(t, taken(t, b.Lock))
 		read := a.read // what is left of a downgrade takes nothing once its writer is gone
-		_, err = read.k.arbiter.Claim(read.k.entry(read.names, "gone:1", read.cfg)).Try(t.Context())
+		_, err = read.k.arbiter.Claim(read.newEntry("gone:1", read.cfg)).Try(t.Context())
 		var held *wire.HeldError
 		require.ErrorAs(t, err, &held)
 		for range 10 {

@@ -236,7 +236,7 @@ func TestLateConfirmationRevivesNothing(t *testing.T) {
 		c.core.watchdog.remove(l.h) // a watchdog that is not run in time
 		sent := clock.Now()
 		time.Sleep(defaultLease)
-		l.h.settle(claim.Renewal{Claim: l.h.claim, Lease: defaultLease}, wire.Renewed, sent.Add(time.Second), nil)
+		l.h.settle(claim.Renewal{Claim: l.h.claim, Lease: defaultLease}, wire.Renewed, sent.Add(time.Second))
 		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 	})
 }

@@ -14,14 +14,10 @@ local function record_grant(first, ticket)
   seed_lasts(first)
 end
 
--- unseeded: this Redis forgot, and has not yet been told again how far the others counted.
-local function unseeded()
-  return born ~= '0' and redis.call('GET', KEYS[5]) ~= born
-end
-
--- barred keeps the lock from being granted here.
+-- barred reports whether this Redis may not grant the lock: it may have forgotten locks, or it forgot and has not yet been told
+-- again how far the others counted.
 local function barred()
-  return quarantined() or unseeded()
+  return quarantined() or born ~= '0' and redis.call('GET', KEYS[5]) ~= born
 end
 
 -- why_barred is the answer to a voter then: QUARANTINED <born> <ms left> or UNSEEDED <born> <counter>.

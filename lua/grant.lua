@@ -4,17 +4,18 @@
 --
 -- Returns nothing: it only defines functions.
 
--- take writes the open lock for an acquisition that waited in line, its kind's own where it did not wait. It returns the
--- first fencing token and how many there are. The counter goes first: one that is no number must fail before anything is
--- held.
+-- take gives the open lock to an entry, and returns its first fencing token and how many there are. line is the queue in
+-- which it waited; without it the entry did not wait. The counter is written first: if that is no number, this must fail
+-- before anything is held.
 local function take(lease, block, id, owner, line, whole)
   local first, count = reserve(tonumber(block), whole)
   put(lease, block, id, owner, line or own_line(), first, count)
   return first, count
 end
 
--- pop takes the next waiter out of line. An exclusive lock that is handed over is free, so nothing is asked before. Else the
--- head stays, and all behind it, until the lock is open to it. What stands below 0 is no waiter.
+-- pop takes the next waiter out of line, and returns its member and its ticket. An exclusive lock that is handed over is
+-- free, so that nothing is asked before. Where several may hold, the first waiter stays in line until the lock is open to
+-- it, and all behind it stay too. What has a score below 0 is no waiter.
 local function pop(line, inbox, publish)
   if batch == 1 then
     return unpack(redis.call('ZPOPMIN', line))

@@ -7,8 +7,8 @@
 --
 -- Returns nothing: it only defines what follows.
 
--- run_id is the server's own of this process, 'unknown' where it has none, as an embedded one. One that may not be asked
--- might be any process.
+-- run_id is this server process's own, 'unknown' where it has none, as an embedded server. If the user may not ask for it,
+-- that is an error: it might be any process.
 local function run_id()
   local info = redis.pcall('INFO', 'server')
   if type(info) == 'table' and not string.find(info.err, 'not supported', 1, true) then
@@ -18,10 +18,10 @@ local function run_id()
   return at and string.match(info, '%x+', at + 7) or 'unknown'
 end
 
--- incarnation returns how long this one must grant nothing yet, nil when it may, and when it was noticed, both in ms;
--- '0' for one that never forgot. A run id that is not the marker's says that the process was restarted or is a promoted
--- replica, a missing marker that everything was deleted. Others may rely on locks of before for `longest`. That it forgot
--- is forgotten when the clock has passed all that was counted before: docs/wire.md has the reason.
+-- incarnation returns for how many ms this process must grant nothing yet, nil when it may, and the time in ms when that was
+-- noticed, '0' if it never forgot. A run id that is not the marker's says that the process was restarted, or is a promoted
+-- replica; a missing marker says that everything was deleted. Clients may rely on locks of before for `longest`. Once the
+-- clock has passed all that was counted before, it no longer matters that it forgot: docs/wire.md has the reason.
 local function incarnation()
   if longest == 0 then
     return nil, '0'
@@ -43,8 +43,8 @@ end
 
 local left, born, known
 
--- quarantined returns left. Asking costs a third of a script's time, INFO most of it: once, and only where something is
--- at stake.
+-- quarantined returns left. To ask costs a third of a script's time, INFO most of it. So it is asked once in a script, and
+-- only where something is at stake.
 local function quarantined()
   if not known then
     left, born = incarnation()

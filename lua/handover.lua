@@ -7,10 +7,13 @@
 --
 -- Returns nothing: it only defines functions.
 
--- hand_over gives the free lock to the first waiters whose clients still listen: to one, or to as many as a batch has while
--- the lock is open to them. me is granted by the caller's reply. NUMSUB decides, because PUBLISH counts pattern subscribers
--- too. A + before the lease in its message says that others wait behind the new holder. Returns me, else the last one
--- granted, with its token and how many, or nothing. A member that ends behind its id is an older client's.
+-- hand_over gives the free lock to the first waiters whose clients still listen: to one of them, or where several may hold
+-- to as many as a batch has while the lock is open to them. A waiter whose client is gone leaves the queue without it.
+-- Whether a client listens NUMSUB tells, because PUBLISH counts pattern subscribers too.
+-- me is the member of the caller's own entry, if that waits. The caller's reply grants it, and it needs no listener. All
+-- others are told by a message to their client's inbox. A + before the lease there says that others wait behind the new
+-- holder. A member that ends behind its id, without a colon, is an older client's, which must have its whole block.
+-- Returns me if that was granted, else the last member that was, with its first token and how many; nothing for none.
 local function hand_over(inbox, publish, me)
   if barred and (redis.call('EXISTS', next_line()) == 0 or barred()) then
     return nil

@@ -32,14 +32,15 @@ local function holders()
   return redis.call('HKEYS', KEYS[1])
 end
 
--- granted returns first token, how many, and shared owner of the grant in force; nothing where Redisson or an older client
--- gave it.
+-- granted returns first token, how many, and shared owner of the grant in force: nothing if Redisson took the lock, or an
+-- older client granted it.
 local function granted()
   return string.match(redis.call('HGET', KEYS[1], 'relock:first') or '', '^(%d+):(%d+):?(.*)$')
 end
 
--- standing returns the tokens of the grant in force to one who has a part in it. An older client's are the last that were
--- counted. Where they are forgotten too, new ones are as good: they are above all that the same owner was given before.
+-- standing returns the tokens of the grant in force, for an entry that has a part in it. An older client did not write its
+-- tokens down: they are the last that were counted. If the counter is forgotten too, new tokens are as good: they are above
+-- all that the same owner was given before.
 local function standing(_, block, _, _)
   local first, count = granted()
   if not first then

@@ -5,8 +5,8 @@
 --
 -- Returns nothing: it only defines functions.
 
--- prolong is lengthen for a renewal, and writes the hold count where it is another than count, unless that is 0. It returns 1,
--- or 0 where id is not in, or -1 where this lock alone failed.
+-- prolong lengthens the lease of id for a renewal, and writes its hold count if that is not count, unless count is 0. It
+-- returns 1, or 0 where id is not in, or -1 where this lock alone failed.
 local function prolong(id, count, lease)
   local key = KEYS[1]
   local had = redis.pcall('HGET', key, id)
@@ -23,7 +23,8 @@ local function prolong(id, count, lease)
   return type(kept) == 'number' and 1 or -1
 end
 
--- recounted is recount's answer, for id and its hold count.
+-- recounted writes the hold count of id, lengthens its lease, and returns recount's answer. A higher count that a full Redis
+-- refuses is that error, but the lease is lengthened all the same.
 local function recounted(id, count, lease)
   local had = redis.call('HGET', KEYS[1], id)
   if not had then

@@ -9,7 +9,8 @@
 
 local SPAN = math.min(retention * 250, 2 ^ 24) -- in microseconds: a quarter of the retention, at most 17 seconds
 
--- deadline is when to forget what was counted up to n, in ms: the retention after the span of the later of clock and n.
+-- deadline is the time, in ms, from which a counter that is at n may be forgotten: the retention after the end of a span, of
+-- that in which n lies, or the clock if that is later.
 local function deadline(n)
   return decimal((math.floor(math.max(clock(), n) / SPAN) + 1) * SPAN / 1000 + retention)
 end
@@ -28,8 +29,8 @@ local function store(n, had)
   end
 end
 
--- raise sets the counter to n unless it is there already. Where it is unknown it becomes no less than counted told: else
--- a late command would set it below, and a waiter would believe in a grant that was made before it was forgotten.
+-- raise sets the counter to n unless it is that far already. A counter that was forgotten becomes no less than counted told
+-- for it. Else a late command would set it below that, and a waiter would believe in a grant of before it was forgotten.
 local function raise(n)
   n = tonumber(n)
   local had = redis.call('GET', KEYS[3])

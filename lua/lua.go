@@ -1,6 +1,7 @@
 // Package lua holds the scripts that Redis runs and puts their texts together.
 //
-// A script is crossed with a kind of lock and with a topology. It names in its header what must stand before it:
+// A script is written once for all kinds of lock and both topologies. Its header names what must stand
+// before it:
 //
 //	-- needs: counter kind retention     in any case
 //	-- quorum: ballot                    on a node of a quorum
@@ -12,17 +13,19 @@
 //	together   what the kind has for many entries of a script at once, say mutex_release_many; else nomany
 //	retention  longest   settings, in milliseconds
 //
-// What is needed by several stands there once, before the first of them. Functions that nothing calls are left out, and so is
-// each other line that only defines what nothing uses: Redis makes every function anew whenever a script comes by, which is a
-// good part of its time. So a script that most often ends early parts itself by a line that begins with "-- below:", and
-// what only the text below it uses is defined there.
+// What is needed by several stands there once, before the first of them. Functions that nothing calls
+// are left out, and so is each other line that only defines what nothing uses: Redis makes every
+// function anew whenever a script runs, which is a good part of its time. A script that mostly ends
+// early parts itself by a line that begins with "-- below:": what only the text below that line uses
+// is defined there.
 //
-// For the most frequent case of all a kind may have a text of its own, say mutex_acquire, which stands before the script. A
-// kind that has none is handled by the script alone.
+// For the most frequent case of all a kind may have a text of its own, say mutex_acquire. It stands
+// before the script, answers that case, and leaves all others to the script.
 package lua
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -33,8 +36,8 @@ import (
 
 // Scripts puts together the scripts for one kind of lock in one topology.
 type Scripts struct {
-	Kind      string        // the file that holds the hooks, say mutex
-	Hooks     string        // its text where it is none of this package's files
+	Kind      string        // the file of the hooks, say mutex
+	Hooks     string        // the text of that file where it is none of this package's
 	Quorum    bool          // for a node of a quorum, else for a Redis that decides alone
 	Retention time.Duration // how long a fencing counter outlives its last grant, 0 for ever
 	Longest   time.Duration // quorum: the longest lease that any client may rely on, 0 for no guard
@@ -55,20 +58,20 @@ func (s Scripts) Text(name string) (string, error) {
 	return l.link(body[:end+1], body[end+1:])
 }
 
-// Sweep returns the text of sweep, which runs the script name for many acquisitions: KEYS and ARGV become locals, which
-// its loop sets anew for each of them.
+// Sweep returns the text of sweep, which runs a script, say release, for many entries that are to be
+// ended.
 func (s Scripts) Sweep(name string) (string, error) { return s.loop("sweep", name) }
 
-// Many returns the text of many, which runs the script name for many entries, likewise.
+// Many returns the text of many, which runs a script, say acquire, for many entries.
 func (s Scripts) Many(name string) (string, error) { return s.loop("many", name) }
 
-// loop puts a script as the function one before the text over, which runs it. What refuses a lock stands in the function: it
-// is asked for each.
+// loop puts a script as the function one before the text over, which calls it for each entry. KEYS and
+// ARGV become locals, which over sets before each call.
 func (s Scripts) loop(over, name string) (string, error) {
 	l := s.linker(name)
 	body := []*piece{{text: "local function one()\n"}}
 	if script := l.find(name); script != nil && slices.Contains(script.needs[s.Quorum], "rights") {
-		body = append(body, l.load("rights")...)
+		body = append(body, l.load("rights")...) // in the function: they are another lock's each time
 	}
 	body = slices.Concat(body, l.load(name), []*piece{{text: "end\n"}}, l.load(over))
 	text, err := l.link(body, nil)
@@ -78,11 +81,11 @@ func (s Scripts) loop(over, name string) (string, error) {
 // linker gathers what stands before a script.
 type linker struct {
 	Scripts
-	script string
-	hooks  *file
-	loaded map[string]bool // words whose text is there
+	script string          // its name
+	hooks  *file           // the kind's
+	loaded map[string]bool // words whose text is in before already, or will be in the body
 	before []*piece
-	err    error
+	err    error // a file that is missing
 }
 
 func (s Scripts) linker(script string) *linker {
@@ -94,9 +97,7 @@ func (s Scripts) linker(script string) *linker {
 	return l
 }
 
-// find returns the file that a word in a script's header stands for, nil for none. Four words depend on what the
-// script is for: kind is the hooks of the kind of lock, together is the kind's own file for many calls of the script at
-// once or else nomany, and retention and longest are settings. Any other word is the name of a file.
+// find returns the file that a word of a header stands for, as the package comment says, nil for none.
 func (l *linker) find(word string) *file {
 	switch word {
 	case "kind":
@@ -118,7 +119,8 @@ func setting(word string, value time.Duration) *file {
 	return &file{pieces: []*piece{{text: fmt.Sprintf("local %s = %d\n", word, value.Milliseconds()), defines: []string{word}}}}
 }
 
-// load puts before the script what a word needs and is not there yet, and returns the pieces of the word itself.
+// load puts before the script what a word needs and is not there yet. It returns the pieces of the word
+// itself.
 func (l *linker) load(word string) []*piece {
 	own := l.find(word)
 	if own == nil {
@@ -134,7 +136,8 @@ func (l *linker) load(word string) []*piece {
 	return own.pieces
 }
 
-// link returns a script of two parts, each behind the definitions that it uses and does not find there yet.
+// link returns the text of a script of two parts. Before each stand the definitions that it uses, and
+// that do not stand there yet.
 func (l *linker) link(head, tail []*piece) (string, error) {
 	early := needed(l.before, head)
 	late := slices.DeleteFunc(needed(l.before, slices.Concat(head, tail)), func(p *piece) bool { return slices.Contains(early, p) })
@@ -145,8 +148,8 @@ func (l *linker) link(head, tail []*piece) (string, error) {
 	return strings.Join(parts, ""), l.err
 }
 
-// needed returns the pieces to keep before a script: all but definitions of what nothing uses. Each is defined before it is
-// used, so one pass from the end finds them all.
+// needed returns the pieces to keep before a script: all but definitions of what nothing uses. A name is
+// defined before it is used, so one pass from the end finds all that are.
 func needed(before, script []*piece) (kept []*piece) {
 	used := make(map[string]bool)
 	for i, p := range slices.Backward(slices.Concat(before, script)) {
@@ -170,7 +173,8 @@ type file struct {
 	pieces []*piece
 }
 
-// piece is a function, a line that defines something else, the line that parts a script, or what stands between them.
+// piece is a function, a line that defines something else, the line that parts a script, or what stands
+// between them.
 type piece struct {
 	text    string
 	defines []string // names, none for what defines nothing
@@ -180,30 +184,26 @@ type piece struct {
 //go:embed *.lua
 var texts embed.FS
 
-// embedded are the files of this package, each taken apart once: a client puts a dozen scripts together before its first
-// command, most of them from the same files.
+// embedded are the files of this package, taken apart once: a client puts a dozen scripts together
+// before its first command, most of them from the same files.
 var embedded = sync.OnceValue(takeApart)
 
 func takeApart() map[string]*file {
-	files := make(map[string]*file)
+	files, defined := make(map[string]*file), map[string]bool{"retention": true, "longest": true}
 	entries, err := texts.ReadDir(".")
 	for _, entry := range entries {
-		var text []byte
-		if text, err = texts.ReadFile(entry.Name()); err != nil {
-			break
-		}
-		files[strings.TrimSuffix(entry.Name(), ".lua")] = parse(string(text))
-	}
-	if err != nil {
-		panic(err) // the files are part of the program
-	}
-	defined := map[string]bool{"retention": true, "longest": true}
-	for _, f := range files {
+		text, failure := texts.ReadFile(entry.Name())
+		err = errors.Join(err, failure)
+		f := parse(string(text))
 		for _, p := range f.pieces {
 			for _, name := range p.defines {
 				defined[name] = true
 			}
 		}
+		files[strings.TrimSuffix(entry.Name(), ".lua")] = f
+	}
+	if err != nil {
+		panic(err) // the files are part of the program
 	}
 	for _, f := range files {
 		f.findUses(defined)
@@ -214,7 +214,7 @@ func takeApart() map[string]*file {
 // below begins the line that parts a script.
 const below = "-- below: "
 
-// constant is a line that defines something for others, and all there is to that.
+// constant is a line that by itself defines a name, or several, without a function.
 var constant = regexp.MustCompile(`^local (\w+(?:, \w+)*)(?: = (?:'[^']*'|[\w.]+|math\..*))?(?: --.*)?\n$`)
 
 // parse takes a text apart. A function ends with the first line that is end and no more.
@@ -263,7 +263,8 @@ func parse(text string) *file {
 	return f
 }
 
-// findUses finds which of the defined names the code of each piece uses. With a nil map it takes every word.
+// findUses finds which of the defined names the code of each piece uses. With a nil map it takes every
+// word, which does no harm: a name that nothing defines keeps nothing.
 func (f *file) findUses(defined map[string]bool) {
 	for _, p := range f.pieces {
 		for line := range strings.Lines(p.text) {

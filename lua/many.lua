@@ -5,10 +5,10 @@
 -- ARGV[1]  how many entries
 -- ARGV[n]  as many for each entry, as one takes them
 --
--- Returns for each entry what one answers, {1} also as 1 and {1, first token, how many} also as 'first:how many', since
--- Redis takes half a microsecond for each table. What fails for one is its answer, and does not stop the others. The kind has
--- two functions for the most frequent case: survey asks for all at once and may have answers, quick does one entry, and
--- answers nothing in other cases. What they cannot do, and whatever survey may not do, is left to one.
+-- Returns for each entry what one answers. {1} may be 1, and {1, first token, how many} may be 'first:how many', since Redis
+-- takes half a microsecond for each table. An entry that fails has its error for an answer, and does not stop the others.
+-- The kind has two functions for the most frequent case. survey sees all entries at once, and may answer some of them. quick
+-- does one entry, or answers nothing. What neither answers is left to one, and so is all that survey was refused.
 local keys, args, entries, answers = KEYS, ARGV, tonumber(ARGV[1]), {}
 local deep, wide = #keys / entries, (#args - 1) / entries
 local surveyed, known = pcall(survey, keys, args, entries, deep, wide)

@@ -8,13 +8,13 @@
 -- Returns nothing: it only defines the hooks.
 -- Wire: RedissonLock, RedissonFencedLock; ids are never reused, so HSET 1 stands for HINCRBY.
 
--- batch is how many waiters one hand-over may grant. Of more than one, open and idle are asked before each, and batched is
--- called behind them.
+-- batch is how many waiters one hand-over may grant. If it is more than one, the script asks open before each, and calls
+-- batched behind them all.
 local batch = 1
 local batched
 
--- named follows the lease in the message of a grant to line, so that a grant which comes too late is ended by its kind: a
--- colon and the kind's name, but for the mutex, as older clients know it.
+-- named is what follows the lease in the message of a grant to line: a colon and the kind's name, so that a grant which comes
+-- too late is given back as one of its kind. The mutex's has none, as older clients know it.
 local function named(_)
   return ''
 end
@@ -25,7 +25,7 @@ local function own_line()
 end
 local next_line = own_line
 
--- idle reports whether the entry may take the lock and is not in it, and no one waits.
+-- idle reports whether the entry may take the lock and is not in it, and no entry waits.
 local function idle(_, _, _, _, _, _)
   return redis.call('EXISTS', KEYS[1], KEYS[2]) == 0
 end
@@ -73,7 +73,7 @@ local function leave(id, owner, known)
   return true, open_now
 end
 
--- announce tells all who listen that the lock may be open, and returns how many they are.
+-- announce tells all that listen that the lock may be open, and returns how many they are.
 local function announce(publish)
   return redis.call(publish, KEYS[4], '0')
 end

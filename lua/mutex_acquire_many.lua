@@ -14,9 +14,9 @@
 --
 -- Returns nothing: it only defines survey and quick.
 
--- survey returns that all are idle, and their counters. Where they are not, or may not be asked for together, each is asked
--- for by itself. A counter that MGET knows nothing of is not there, or no string: then quick cannot write it, and leaves the
--- entry to the script.
+-- survey finds out by one command whether all are idle, and by another reads their counters. It returns nothing where they
+-- are not all idle, and no counters where the user may not read them together: then quick asks for each. A counter that MGET
+-- knows nothing of is missing, or no string: then quick cannot write it, and leaves the entry to the script.
 local function survey(keys, args, entries, deep, wide)
   local asked, counters, seen = {}, {}, {}
   for i = 1, entries do
@@ -33,7 +33,8 @@ local function survey(keys, args, entries, deep, wide)
   end
 end
 
-local said = {} -- what was said of the entry before, which mostly holds for the next: to ask and to write numbers takes long
+-- said is what was found for the entry before, and mostly holds for the next: to ask Redis, and to write numbers, takes long.
+local said = {}
 
 -- quick takes the lock for the entry i where it is idle, and returns first:how many tokens, else nothing: idle, reserve and
 -- put say the same for all cases.

@@ -11,8 +11,8 @@
 --
 -- Returns nothing: it only defines survey and quick.
 
--- survey returns the answers of those that it ended. It asks and tells before it deletes: what fails or is heard by a waiter
--- is left to release, which tells once more.
+-- survey ends what no one waits for, and returns the answers to those entries. It asks and tells before it deletes. An entry
+-- for which that fails, or that a waiter heard of, is left to release, which tells once more.
 local function survey(keys, args, entries, deep, wide)
   local queues, free, answers = {}, {}, {}
   for i = 1, entries do

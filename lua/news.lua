@@ -5,9 +5,10 @@
 --
 -- Returns nothing: it only defines functions.
 
--- want makes an answer to an entry that is not granted the lock tell the holder's client that the lock is wanted, or all
--- holders' clients where several may hold, and how many heard. Where one holds, a client hears nothing of its own entries: only
--- that one of them shares an owner, for which its idle hold is in the way. Where several may, its holds do not know each other.
+-- want ends the answer to an entry. If that was not granted the lock, the clients of all holders are told that the lock is
+-- wanted, and the answer says how many heard, if any was told. Where only one may hold, a client is not told of its own
+-- entries: it knows of them. It is told of one that shares an owner, since the client's own idle hold may be in its way.
+-- Where several may hold it is always told: the holds of one client do not know of each other.
 local function want(answer, inbox, publish, id, owner)
   if answer[1] ~= 0 or inbox == '' then
     return answer
@@ -17,14 +18,15 @@ local function want(answer, inbox, publish, id, owner)
     local client = string.match(field, '^([^:]+):%d+$')
     if client and client ~= own then
       local hears = redis.pcall(publish, inbox .. client, '0 2 ' .. field .. ' 0 ' .. KEYS[1])
-      heard = (heard or 0) + (type(hears) == 'number' and hears or 0) -- what cannot be told is no failure of who asks
+      heard = (heard or 0) + (type(hears) == 'number' and hears or 0) -- if it cannot be told, the entry did not fail
     end
   end
   answer[#answer + 1] = heard
   return answer
 end
 
--- tell sends the clients of a lock's holders news that is no grant: 0 deposed, 1 look again; 2, wanted, is want's.
+-- tell sends the clients of a lock's holders news that is no grant: 0 that they hold it no more, 1 to look again. 2, that it
+-- is wanted, is want's.
 local function tell(fields, inbox, publish, news)
   for _, field in ipairs(fields) do
     local client = string.match(field, '^([^:]+):%d+$')

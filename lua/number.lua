@@ -13,8 +13,8 @@ local function seed_lasts(number)
   end
 end
 
--- number_of is the grant number of id, which is in: first, that of the grant. But a sharer that gave the lock back and is in
--- again has one of its own: so a copy of what it gave back by, which comes late, names nothing that it has now.
+-- number_of is the grant number of id, which is in. It is first, that of the grant. But a sharer that gave the lock back and
+-- is in again has a number of its own. A late copy of the command that gave it back names the old number, and does nothing.
 local function number_of(id, owner, first)
   return owner ~= '' and noted('again:' .. id) or first
 end

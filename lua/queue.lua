@@ -4,13 +4,15 @@
 --
 -- Returns nothing: it only defines functions.
 
--- member_of is a waiter's entry in the queue: all that a hand-over to it needs to know. What ends in a colon, or in
--- an owner whose block is one, says that its client can be told of fewer tokens than the block.
+-- member_of is what stands in the queue for a waiter: all that a hand-over to it needs to know. A member that ends in a
+-- colon, or in an owner whose block is one, says that its client can be granted fewer tokens than the block.
 local function member_of(lease, block, id, owner)
   return lease .. ':' .. block .. ':' .. id .. ':' .. owner
 end
 
--- join stands member in the queue of its kind, behind everyone there unless it knows its ticket, and returns the ticket.
+-- join puts member into the queue of its kind, and returns its ticket. One that is there already keeps its place. Else it
+-- stands where the ticket says, or without a ticket behind all others. Waiters ask again well within their leases: so a
+-- queue that was not asked for during four of them has no waiter left, and ends by itself.
 local function join(member, ticket, lease)
   local line = own_line()
   local score = redis.call('ZSCORE', line, member)
@@ -31,8 +33,8 @@ local function give_up(member)
   redis.call('ZREM', own_line(), member)
 end
 
--- waiting is the reply to an entry that does not hold the lock: {0, counter, ticket, holder's PTTL, holder}. Where no entry holds
--- it, left is how long it is left to others.
+-- waiting is the reply to an entry that does not hold the lock: {0, counter, ticket, holder's PTTL, holder}. left stands in
+-- for the PTTL of a free lock that is left to Redisson's waiters: for how long.
 local function waiting(ticket, left)
   return { 0, decimal(counted()), ticket, left or time_left(), holder() }
 end

@@ -11,7 +11,7 @@ local function own_line()
   return KEYS[6]
 end
 
--- idle reports whether the entry may come in and is not in, and no one waits. One that names an owner comes in by share only.
+-- idle reports whether the entry may come in and is not in, and none waits. One that names an owner comes in by share only.
 local function idle(_, _, id, owner, inbox, publish)
   if owner ~= '' or redis.call('EXISTS', KEYS[2], KEYS[6]) > 0 then
     return false
@@ -28,23 +28,27 @@ local function lengthen(lease, id)
   redis.call('SET', pulse(id), 1, 'PX', math.max(lease, redis.call('PTTL', pulse(id)))) -- after a write: so a full Redis takes it
 end
 
--- share lets id in beside the writer that owner is: a downgrade. It is the writer that unlocks then.
+-- share lets id in as a reader beside owner, if that is the writer. This is a downgrade: the writer then unlocks, and id stays.
 local function share(id, owner)
   return owner ~= '' and redis.call('HEXISTS', KEYS[1], owner .. ':write') == 1
     and redis.call('HSET', KEYS[1], id, 1) == 1
 end
 
--- standing is the number of a reader that is in: no writer came in since it did.
+-- standing is the token of a reader that is in: what the counter says now, since no writer came in since that reader did.
 local function standing(_, _, _, _)
   return decimal(counted()), 1
 end
+
+-- time_left is how long the lock is held at most, in ms. Where readers hold it and a reader waits, Redisson's waiters may have
+-- shut that out, for a second at most: then it is what is left of the second.
 local function time_left()
   local shut_out = mode() == 'read' and ticket_of(KEYS[6])
   local left = shut_out and 1000 - math.floor((clock() - shut_out) / 1000) or 0
   return left > 0 and math.min(left, 1000) or redis.call('PTTL', KEYS[1])
 end
 
--- leave ends id, and returns whether it was in and whether the lock is open since. Readers whose keys are gone keep no one out.
+-- leave ends id, and returns whether it was in and whether the lock is open since. A reader whose key is gone keeps no other
+-- entry out.
 local function leave(id, _, _)
   redis.call('DEL', pulse(id))
   if redis.call('HDEL', KEYS[1], id) == 0 then

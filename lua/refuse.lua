@@ -2,8 +2,8 @@
 --
 -- needs: guard
 --
--- Returns QUARANTINED <born> <ms left> then, else goes on. Scripts that need it begin where it ends: what a node may have
--- forgotten it confirms to no one.
+-- Returns QUARANTINED <born> <ms left> then, else goes on with the script that needs it: a node confirms no lock that it may
+-- have forgotten.
 
 if quarantined() then
   return refused()

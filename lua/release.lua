@@ -22,7 +22,7 @@
 -- {1, acquire's reply ...}.
 -- Wire: RedissonLock.unlockInnerAsync, without its latch: ids are never reused, so a second run finds nothing.
 local id, owner, inbox, publish = ARGV[1], ARGV[4] or '', ARGV[9] or 'relock_inbox:', ARGV[10] or 'PUBLISH'
-local next_id = ARGV[6] ~= '' and inbox ~= '' and ARGV[6] -- a queue is for those who can be handed the lock
+local next_id = ARGV[6] ~= '' and inbox ~= '' and ARGV[6] -- without an inbox it could not be handed the lock
 local held, waited, heard = holds(id)
 if held then
   local _, free = leave(id, owner, true)

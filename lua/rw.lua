@@ -1,4 +1,4 @@
--- rw: the hash that RedissonReadWriteLock keeps, which any number of readers or one writer hold: hooks of the kinds read and write.
+-- rw: the hash that RedissonReadWriteLock keeps, which any number of readers hold, or one writer: hooks of both kinds.
 --
 -- needs: lease
 -- KEYS[1]  lock hash        name; mode, which is read or write; for a reader <client uuid>:<n> with 1, and for a writer
@@ -38,9 +38,9 @@ local function holder()
   return holders()[1] or ''
 end
 
--- readers_left is for how many ms readers hold the lock at most, -2 where none lives. Of Redisson's a thread that entered more
--- than once has a key for each. With any, the first that lives is enough, and relock's dead ones before it are taken out: else
--- those of processes that crash would gather where a lock is always read.
+-- readers_left is for how many ms readers hold the lock at most, -2 where none lives. A thread of Redisson's that entered
+-- more than once has a key for each time. With any, the first reader that lives is enough, and relock's dead readers before
+-- it are taken out of the hash. Else, in a lock that is always read, those of processes that crashed would gather.
 local function readers_left(any)
   local most, all = -2, redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do
@@ -66,8 +66,8 @@ local function wipe()
   return redis.call('DEL', KEYS[1]) == 1
 end
 
--- enter makes id a reader, beside those who read. The key by which it lives comes first: what is refused that key, for want of
--- a right, has written nothing.
+-- enter makes id a reader beside the others. The key by which it lives is written first: if the user has no right to that
+-- key, nothing has been written.
 local function enter(lease, id)
   redis.call('SET', pulse(id), 1, 'PX', lease)
   redis.call('HSETNX', KEYS[1], 'mode', 'read')
@@ -75,8 +75,8 @@ local function enter(lease, id)
   keep(KEYS[1], lease)
 end
 
--- announce tells all who listen that the lock may be open, and returns how many they are. A 1 wakes each thread of Redisson's
--- that sleeps by then, and a 0 one of those that are about to.
+-- announce tells all that listen that the lock may be open, and returns how many they are. A 1 wakes all threads of Redisson's
+-- that sleep by then. A 0 wakes one of those that are about to sleep.
 local function announce(publish)
   redis.call(publish, KEYS[4], '1')
   return redis.call(publish, KEYS[4], '0')

@@ -36,7 +36,8 @@ local function clear()
   return wipe()
 end
 
--- batched tells Redisson's readers that others came in together: they may come in too. So may those behind a whole batch.
+-- batched runs behind a hand-over, after which the batch had room for so many more. Without room, more waiters may come in:
+-- so all are told. When readers came in, Redisson's may too: so they are told, where any listen.
 local function batched(publish, room)
   if room == 0 or room < batch and mode() == 'read' and foreigners(publish) then
     announce(publish)

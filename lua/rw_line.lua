@@ -15,8 +15,8 @@ local function named(line)
   return line == KEYS[6] and ':read' or ':write'
 end
 
--- first_alive is the first waiter in line that its client still listens for, and its ticket; those before it are taken out. The
--- client that asks is heard, though its inbox may not be subscribed yet.
+-- first_alive is the first waiter in line whose client still listens, and its ticket. It takes those before it out of the
+-- line. own is the client that asks: it lives, though its inbox may not be subscribed yet.
 local function first_alive(line, inbox, publish, own)
   local numsub = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
   while true do
@@ -43,7 +43,7 @@ local function last_ticket(_)
   return last
 end
 
--- let_readers makes the readers that wait now come before the next writer. Where that cannot be written they come by age.
+-- let_readers lets the readers that wait now come before the next writer. Where a full Redis refuses that, age decides.
 local function let_readers()
   local last = redis.pcall('ZREVRANGE', KEYS[6], 0, 0, 'WITHSCORES')[2]
   if last then
@@ -56,7 +56,8 @@ local function ticket_of(line)
   return tonumber(redis.call('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
 end
 
--- next_line is the line that is served next: while readers hold the lock no other than theirs.
+-- next_line is the line to serve next. It is the readers' where their first is older than the first writer or of the phase,
+-- and while readers hold the lock, if any reader waits. Else it is the writers'.
 local function next_line()
   local reader, writer = ticket_of(KEYS[6]), ticket_of(KEYS[2])
   return reader and (not writer or reader < writer or reader <= phase() or mode() == 'read') and KEYS[6] or KEYS[2]
@@ -67,16 +68,17 @@ local function crowded(line)
   return ticket_of(KEYS[2]) or line == KEYS[2] and ticket_of(KEYS[6])
 end
 
--- shut reports whether Redisson's waiters keep new readers out of a lock that is read: for a second from when the first of
--- these came. Without it readers that overlap would keep its writers out, and without the second Redisson's would keep ours.
+-- shut reports whether Redisson's waiters keep new readers out of a lock that is read: for a second after the first reader in
+-- line came. Without it, overlapping readers would keep Redisson's writers out. Without an end, Redisson's would keep ours out.
 local function shut(publish)
   if foreigners(publish) then
     return clock() - (ticket_of(KEYS[6]) or clock()) < 1000000
   end
 end
 
--- open reports whether the entry, which is or would be in line, may come in now. It is not in yet. One that names an owner comes
--- in by share only: a downgrade must not come after its writer.
+-- open reports whether the entry, which is or would be in line and is not in yet, may come in now. One that names an owner
+-- comes in by share only: a downgrade must not come after its writer. A reader comes in beside readers if it is of the phase,
+-- or if no writer waits.
 local function open(lease, block, id, owner, line, inbox, publish)
   local is = mode()
   if owner ~= '' then

@@ -5,8 +5,8 @@
 -- ARGV[1]  width: how many arguments one takes
 -- ARGV[n]  width for each acquisition, as one takes them
 --
--- Returns for each acquisition 1 when it was held, 0 when not, and -1 when it could not be ended. What fails for one
--- does not stop the others. Those that no one waits for the kind may end together, by its function survey.
+-- Returns for each acquisition 1 when it was held, 0 when not, and -1 when it could not be ended. One that fails does not
+-- stop the others. The kind's function survey may end several together. The others are ended one by one.
 local keys, args, width = KEYS, ARGV, tonumber(ARGV[1])
 local entries = (#args - 1) / width
 local deep = #keys / entries

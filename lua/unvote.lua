@@ -10,7 +10,7 @@
 -- ARGV[2]  block
 -- ARGV[3]  acquisition id   <client uuid>:<n>
 -- ARGV[4]  fencing counter that the quorum reached, so that the nodes count alike again
--- ARGV[5]  token to begin at or above for who waits, '' for none
+-- ARGV[5]  token that the grant to a waiter should begin at or above, '' for none
 -- ARGV[6]  shared owner, '' when the acquisition id is the owner
 -- ARGV[7]  acquisition id to queue in its place, '' for none
 -- ARGV[8]  its lease, milliseconds

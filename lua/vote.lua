@@ -33,8 +33,8 @@ if shut then
   end
   return why_barred()
 end
--- An entry that is in again after a yield has a new number: a copy of this command that comes late names nothing that stands. The
--- owner's other sharers stay in.
+-- Give back the grant of that number. An entry that is in again after a yield has a new number, so a late copy of this command
+-- gives nothing back. The owner's other sharers stay in.
 local first = yield ~= '' and string.match(noted('vote') or '', '^(%d+)')
 if first and yield == number_of(id, owner, first) and leave(id, owner) then
   forget_number(id)

@@ -11,7 +11,7 @@ local function own_line()
   return KEYS[2]
 end
 
--- idle reports whether the entry may take the lock and is not in it, and no one waits.
+-- idle reports whether the entry may take the lock and is not in it, and no entry waits.
 local function idle(_, _, _, _, _, _)
   return redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[6]) == 0
 end
@@ -38,14 +38,15 @@ local function standing(_, block, id, _)
   return first_token, count
 end
 
--- time_left is how long the lock is held at most, in ms. A reader that died ends with its key, however long the others stayed.
+-- time_left is how long the lock is held at most, in ms. Readers hold it until the last of their own keys ends, which may be
+-- before the hash does.
 local function time_left()
   local left = redis.call('PTTL', KEYS[1])
   return mode() == 'read' and math.min(left, math.max(0, readers_left())) or left
 end
 
--- leave ends id, and returns whether it was in and whether the lock is open since. Where a reader is left beside it, that is
--- its own, by a downgrade.
+-- leave ends id, and returns whether it was in and whether the lock is open since. A reader that is left in the hash is this
+-- writer's own: it came in by a downgrade.
 local function leave(id, _, _)
   if redis.call('HDEL', KEYS[1], id .. ':write') == 0 then
     return false, false
@@ -59,7 +60,8 @@ local function leave(id, _, _)
   return true, true
 end
 
--- recounted is recount's answer, for id and its hold count, 0 to leave that as it is.
+-- recounted writes the hold count of id, unless that is 0, lengthens its lease, and returns recount's answer. A higher count
+-- that a full Redis refuses is that error, but the lease is lengthened all the same.
 local function recounted(id, count, lease)
   local counts, rest = counts_of(id)
   if not counts then

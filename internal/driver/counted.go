@@ -73,16 +73,14 @@ func (r *counted) Run(ctx context.Context, s *Script, keys, args []string) (Valu
 
 func (r *counted) Do(ctx context.Context, commands ...[]string) ([]Value, error) {
 	answers, err := r.Redis.Do(ctx, commands...)
-	if err != nil {
-		for range commands {
-			r.by.note(Check, err)
+	for i := range commands {
+		failure := err
+		if err == nil {
+			failure = answers[i].Err()
 		}
-		return answers, err
+		r.by.note(Check, failure)
 	}
-	for _, v := range answers {
-		r.by.note(Check, v.Err())
-	}
-	return answers, nil
+	return answers, err
 }
 
 func (r *counted) Listen(ctx context.Context, h Handler) (Listener, error) {

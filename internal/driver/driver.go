@@ -15,19 +15,26 @@ import (
 // ErrClosed is what a command fails with, perhaps wrapped, once the client library was closed.
 var ErrClosed = errors.New("the Redis client is closed")
 
-// ErrUnsent is what a command fails with, perhaps wrapped, that was surely never sent: no connection
+// ErrUnsent is what a command fails with, perhaps wrapped, if it was surely never sent: no connection
 // could be dialled, or none of a pool was to be had in time.
 var ErrUnsent = errors.New("not sent")
 
 // Unsent returns err as a failure that is ErrUnsent as well. Its text is err's.
-func Unsent(err error) error { return unsentError{err} }
+func Unsent(err error) error { return classed{err, ErrUnsent} }
 
-type unsentError struct{ error }
+// Closed returns err as a failure that is ErrClosed as well. Its text is err's.
+func Closed(err error) error { return classed{err, ErrClosed} }
 
-func (e unsentError) Unwrap() []error { return []error{ErrUnsent, e.error} }
+// classed is a client library's error, with what it means to the locks.
+type classed struct {
+	error
+	class error
+}
 
-// Silence is how long a subscription may last, at most, whose server says no more. A driver keeps
-// to it with the client library's settings as they are by default.
+func (e classed) Unwrap() []error { return []error{e.class, e.error} }
+
+// Silence is how long, at most, a subscription may last after its server has fallen silent. A driver
+// keeps to it with the client library's default settings.
 const Silence = 15 * time.Second
 
 // Redis is one Redis: a single server, a Sentinel group or a Cluster. All methods may be called by
@@ -60,8 +67,8 @@ type Redis interface {
 	Do(ctx context.Context, commands ...[]string) ([]Value, error)
 
 	// Listen opens a connection of its own for plain subscriptions. If it has to wait for one, it
-	// waits until ctx ends. It may also return before it has one; then Subscribe waits for it, and
-	// fails if there is none to be had.
+	// waits until ctx ends. It may also return before it has one. Then Subscribe waits for the
+	// connection, and fails if there is none to be had.
 	Listen(ctx context.Context, h Handler) (Listener, error)
 
 	// Follow subscribes sharded channels of one slot. It does so at the master that owns the slot,

@@ -98,33 +98,23 @@ func (v Value) Values() ([]Value, error) {
 }
 
 // Ints returns a list of integers.
-func (v Value) Ints() ([]int64, error) {
-	list, err := v.Values()
-	if err != nil {
-		return nil, err
-	}
-	ints := make([]int64, len(list))
-	for i, part := range list {
-		if ints[i], err = part.Int64(); err != nil {
-			return nil, err
-		}
-	}
-	return ints, nil
-}
+func (v Value) Ints() ([]int64, error) { return each(v, Value.Int64) }
 
 // Texts returns a list of strings.
-func (v Value) Texts() ([]string, error) {
+func (v Value) Texts() ([]string, error) { return each(v, Value.Text) }
+
+func each[T any](v Value, read func(Value) (T, error)) ([]T, error) {
 	list, err := v.Values()
 	if err != nil {
 		return nil, err
 	}
-	texts := make([]string, len(list))
+	all := make([]T, len(list))
 	for i, part := range list {
-		if texts[i], err = part.Text(); err != nil {
+		if all[i], err = read(part); err != nil {
 			return nil, err
 		}
 	}
-	return texts, nil
+	return all, nil
 }
 
 // not is the error for an answer that is not what was asked for: the server's own where it is one.

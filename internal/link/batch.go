@@ -3,7 +3,6 @@ package link
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -18,7 +17,7 @@ import (
 type Script struct {
 	One   *driver.Script // for one caller
 	Many  *driver.Script // for several: how many, and behind it the arguments of each, as many for all
-	Spare []string       // arguments as they are taken to be where the last ones are left out
+	Spare []string       // the arguments of a call that leaves all of them out; a call may leave out the last ones
 	Most  int            // callers in one command: as many as Redis is busy with for 0.2 ms
 }
 
@@ -34,6 +33,12 @@ const (
 )
 
 // batcher is the group commit of one Redis, or of one slot of a Cluster.
+//
+// It has two states. While few callers have a command out, each call is a command of its own. While
+// many have, calls queue, and the ends of earlier commands pace the batches. When a command ends, the
+// batch that has waited longest is sent: if it is full, if it has waited for maxWait, or if hardly any
+// other command is out. A batch that fills up meanwhile is sent at once, unless too many commands are
+// out. While a batch waits, at least one command is out, so that its end may send the batch.
 type batcher struct {
 	mu       sync.Mutex // guards what follows
 	out      int        // callers with a command out
@@ -52,15 +57,8 @@ type batch struct {
 // joined is the keys and arguments of a batch, in memory that is reused.
 type joined struct{ keys, args []string }
 
-// call is what one caller asks for in a batch.
-type call struct {
-	keys, args []string
-	timeout    time.Duration
-	late       Latecomer
-}
-
 // Share is Do for a script that may be batched with other callers' calls. A batch runs without the
-// values of its callers' contexts. Share keeps a copy of args.
+// values of its callers' contexts.
 func (l *Link) Share(ctx context.Context, timeout time.Duration, s *Script, keys, args []string,
 	late Latecomer) (driver.Value, error) {
 	b := l.batcherOf(keys)
@@ -70,22 +68,23 @@ func (l *Link) Share(ctx context.Context, timeout time.Duration, s *Script, keys
 			l.dispatch(b, b.ended(1))
 			return driver.Value{}, err
 		}
-		return l.send(ctx, timeout, lane, b, s.One, keys, slices.Clone(args), late)
+		return l.send(l.newCommand(ctx, max(timeout, l.Timeout), keys, args, late), timeout, s.One, lane, b)
 	}
 	if ctx.Err() != nil {
-		return driver.Value{}, unsent(ctx)
+		return driver.Value{}, unsent(context.Cause(ctx))
 	}
-	c := l.newCommand(ctx, timeout)
-	c.call = call{keys: keys, args: append(c.call.args, args...), timeout: timeout, late: late}
-	// The timer may have fired before batched was set. Then it has sent no errOverdue, and await
-	// would wait for it in vain.
-	if c.batched.Store(true); c.expired.Load() {
-		return driver.Value{}, fmt.Errorf("%w: %w", driver.ErrUnsent, &Left{Cause: context.DeadlineExceeded})
-	}
+	c := l.newCommand(ctx, timeout, keys, args, late)
 	l.dispatch(b, b.enqueue(c, s))
-	return l.await(ctx, b, c)
+	got, answered := c.wait(nil)
+	if answered {
+		l.recycle(c)
+	} else if b.withdraw(c) {
+		got.err = unsent(got.err)
+	}
+	return got.value, got.err
 }
 
+// batcherOf returns the batcher of the keys' slot, or the only one.
 func (l *Link) batcherOf(keys []string) *batcher {
 	if l.batchers == nil {
 		return &l.batcher
@@ -95,74 +94,6 @@ func (l *Link) batcherOf(keys []string) *batcher {
 		slot.CompareAndSwap(nil, new(batcher))
 	}
 	return slot.Load()
-}
-
-// dispatch sends a batch, and those that are due when it has ended. It does nothing for nil.
-func (l *Link) dispatch(b *batcher, ready *batch) {
-	if ready == nil {
-		return
-	}
-	l.out.Join()
-	go func() {
-		defer l.out.Leave()
-		l.sendBatch(ready.script, ready.calls)
-		l.sendNext(b, len(ready.calls))
-	}()
-}
-
-// await waits for the answer to a batched call. A caller that leaves while its call is queued takes
-// the call out of the queue.
-func (l *Link) await(ctx context.Context, b *batcher, c *command) (driver.Value, error) {
-	got, err := c.receive(ctx)
-	switch {
-	case err == nil && got.err != errOverdue:
-		if c.timer.Stop() { // the batch is done with c, and the timer will not touch it
-			c.call = call{args: emptied(c.call.args)}
-			c.batched.Store(false)
-			c.claimed.Store(false)
-			l.commands.Put(c)
-		}
-		return got.value, got.err
-	case err == nil:
-		err = context.DeadlineExceeded
-	}
-	if b.withdraw(c) {
-		return driver.Value{}, fmt.Errorf("%w: %w", driver.ErrUnsent, &Left{Cause: err})
-	}
-	// The call is out, or has been answered in this moment. An overdue call was claimed by the
-	// timer.
-	if got.err != errOverdue && !c.claimed.CompareAndSwap(false, true) {
-		if got = <-c.answer; got.err != errOverdue {
-			return got.value, got.err
-		}
-	}
-	return driver.Value{}, err
-}
-
-// receive returns what came by c.answer, which is errOverdue once the time is over. It returns an
-// error if the caller leaves before.
-func (c *command) receive(ctx context.Context) (answer, error) {
-	done := ctx.Done()
-	if done == nil { // a select takes as long as a wake-up
-		return <-c.answer, nil
-	}
-	select {
-	case got := <-c.answer:
-		return got, nil
-	case <-done:
-		return answer{}, &Left{Cause: context.Cause(ctx)}
-	}
-}
-
-// errOverdue is what the timer of a batched call sends to its caller.
-var errOverdue = errors.New("no answer in time")
-
-// overdue tells the caller of a batched call that its time is over. The caller waits for c.answer
-// alone.
-func (c *command) overdue() {
-	if c.batched.Load() && c.claimed.CompareAndSwap(false, true) {
-		c.answer <- answer{err: errOverdue}
-	}
 }
 
 // alone reports whether a caller's command goes by itself, and counts it then. Batching starts at
@@ -202,15 +133,6 @@ func (b *batcher) enqueue(c *command, s *Script) *batch {
 	return nil
 }
 
-// take removes a batch from the queue and counts it as sent. The caller holds b.mu.
-func (b *batcher) take(ready *batch) *batch {
-	at := slices.Index(b.queue, ready)
-	b.queue = slices.Delete(b.queue, at, at+1)
-	b.out += len(ready.calls)
-	b.inFlight++
-	return ready
-}
-
 // withdraw removes a call that is still queued. It reports whether it did.
 func (b *batcher) withdraw(c *command) bool {
 	b.mu.Lock()
@@ -228,7 +150,8 @@ func (b *batcher) withdraw(c *command) bool {
 	return false
 }
 
-// ended notes that a command for n callers is no longer out. It returns the batch to send next.
+// ended notes that a command for n callers is no longer out. It returns the batch to send next, nil
+// for none.
 func (b *batcher) ended(n int) *batch {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -245,6 +168,28 @@ func (b *batcher) ended(n int) *batch {
 	return nil
 }
 
+// take removes a batch from the queue and counts it as sent. The caller holds b.mu.
+func (b *batcher) take(ready *batch) *batch {
+	at := slices.Index(b.queue, ready)
+	b.queue = slices.Delete(b.queue, at, at+1)
+	b.out += len(ready.calls)
+	b.inFlight++
+	return ready
+}
+
+// dispatch sends a batch, and those that are due when it has ended. It does nothing for nil.
+func (l *Link) dispatch(b *batcher, ready *batch) {
+	if ready == nil {
+		return
+	}
+	l.out.Join()
+	go func() {
+		defer l.out.Leave()
+		l.sendBatch(ready.script, ready.calls)
+		l.sendNext(b, len(ready.calls))
+	}()
+}
+
 // sendNext sends the batch that is due when a command for n callers has ended, and the batch that
 // is due after that one, until none is.
 func (l *Link) sendNext(b *batcher, n int) {
@@ -259,30 +204,21 @@ func (l *Link) sendNext(b *batcher, n int) {
 // refusal is not told to the others.
 func (l *Link) sendBatch(s *Script, calls []*command) {
 	answers, err := l.runBatch(s, calls)
-	if len(calls) > 1 && err != nil && Reply(err) != "" && l.Apart != nil && l.Apart(err) {
+	if len(calls) > 1 && Reply(err) != "" && l.Apart != nil && l.Apart(err) {
 		half := len(calls) / 2
 		l.sendBatch(s, calls[:half])
 		l.sendBatch(s, calls[half:])
 		return
 	}
-	silent := err
-	if !Unanswered(err) {
-		silent = nil
-	}
-	if l.ended != nil {
-		l.ended(silent)
+	if l.report != nil {
+		l.report(silence(err))
 	}
 	for i, c := range calls {
 		got := answer{err: err}
 		if err == nil {
 			got = answer{value: answers[i], err: answers[i].Err()}
 		}
-		late := c.call.late // read before: a caller that has its answer gives c away
-		if c.claimed.CompareAndSwap(false, true) {
-			c.answer <- got
-		} else if late != nil {
-			late.Late(silent)
-		}
+		c.deliver(got, err)
 	}
 }
 
@@ -290,18 +226,13 @@ func (l *Link) sendBatch(s *Script, calls []*command) {
 func (l *Link) runBatch(s *Script, calls []*command) ([]driver.Value, error) {
 	timeout := l.Timeout
 	for _, c := range calls {
-		timeout = max(timeout, c.call.timeout)
+		timeout = max(timeout, c.timeout)
 	}
 	// A command of its own is the context: no caller's end must cut the others' command short.
-	f := l.newCommand(context.Background(), timeout)
-	defer func() {
-		if f.timer.Stop() {
-			l.commands.Put(f)
-		}
-	}()
+	f := l.newCommand(context.Background(), timeout, nil, nil, nil)
+	defer l.recycle(f)
 	if len(calls) == 1 {
-		one := &calls[0].call
-		value, err := l.rdb.Run(f, s.One, one.keys, one.args)
+		value, err := l.rdb.Run(f, s.One, calls[0].keys, calls[0].args)
 		return []driver.Value{value}, err
 	}
 	j, _ := l.joined.Get().(*joined)
@@ -327,12 +258,12 @@ func (l *Link) runBatch(s *Script, calls []*command) ([]driver.Value, error) {
 func (j *joined) fill(s *Script, calls []*command) {
 	width := 0
 	for _, c := range calls {
-		width = max(width, len(c.call.args))
+		width = max(width, len(c.args))
 	}
 	j.args = append(j.args, strconv.Itoa(len(calls)))
 	for _, c := range calls {
-		j.keys = append(j.keys, c.call.keys...)
-		j.args = append(append(j.args, c.call.args...), s.Spare[len(c.call.args):width]...)
+		j.keys = append(j.keys, c.keys...)
+		j.args = append(append(j.args, c.args...), s.Spare[len(c.args):width]...)
 	}
 }
 

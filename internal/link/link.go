@@ -22,14 +22,17 @@ import (
 
 // Link sends the scripts of one client to one Redis.
 type Link struct {
-	Timeout time.Duration // of a command, which its caller's end does not shorten
+	Timeout time.Duration // of a command; a caller that leaves does not shorten it
 
-	rdb driver.Redis
-	// Apart reports whether a batch was refused for one of its calls, so that it ran for none.
-	Apart    func(error) bool
-	ended    func(error) // called when a sent command has ended: nil if Redis answered; may be nil
-	commands sync.Pool   // *command: those that were answered in time
-	joined   sync.Pool   // *joined
+	// Apart reports whether a batch was refused for one of its calls, so that it ran for none. It
+	// may be nil.
+	Apart func(error) bool
+
+	rdb    driver.Redis
+	report func(silent error) // of New; may be nil
+
+	commands sync.Pool // *command: those whose callers have their answers
+	joined   sync.Pool // *joined
 
 	// lanes hold the permits. A Cluster has several, by slot, so that a master that hangs does not
 	// stop the others.
@@ -40,7 +43,7 @@ type Link struct {
 	batchers []atomic.Pointer[batcher]
 	batcher  batcher
 
-	out crew.Crew // the commands
+	out crew.Crew // the goroutines that have a command out
 }
 
 const (
@@ -49,10 +52,10 @@ const (
 	clusterLanePermits = 64
 )
 
-// New returns a link. It calls ended, unless that is nil, when a command has ended that had its
-// whole timeout: with nil if Redis answered, be it with an error.
-func New(rdb driver.Redis, timeout time.Duration, ended func(error)) *Link {
-	l := &Link{rdb: rdb, Timeout: timeout, ended: ended}
+// New returns a link. It calls report, unless that is nil, when a command has ended that had its
+// whole timeout: with nil if Redis answered, be it with an error, else with why it did not.
+func New(rdb driver.Redis, timeout time.Duration, report func(silent error)) *Link {
+	l := &Link{rdb: rdb, Timeout: timeout, report: report}
 	lanes, permits := 1, lanePermits
 	if rdb.Cluster() {
 		lanes, permits = clusterLanes, clusterLanePermits
@@ -76,75 +79,80 @@ type unheeded struct{}
 
 func (unheeded) Late(error) {}
 
-// Do runs a script and returns its answer, or an error when ctx ended or timeout was over first.
-// The error is driver.ErrUnsent where the command surely never ran. Where it may have, late hears what
-// became of it in the end, unless late is nil.
+// Do runs a script and returns its answer. It returns an error when ctx ends or timeout is over
+// first: driver.ErrUnsent where the command surely never ran. Where it may have, late hears what
+// became of it in the end, unless late is nil. Do keeps a copy of args.
 func (l *Link) Do(ctx context.Context, timeout time.Duration, s *driver.Script, keys, args []string,
 	late Latecomer) (driver.Value, error) {
 	lane := l.lane(keys)
 	if err := enter(ctx, timeout, lane); err != nil {
 		return driver.Value{}, err
 	}
-	return l.send(ctx, timeout, lane, nil, s, keys, args, late)
+	return l.send(l.newCommand(ctx, max(timeout, l.Timeout), keys, args, late), timeout, s, lane, nil)
 }
 
 // Urge is Do for what keeps leases alive. It waits for no permit: a lease must not run out behind a
 // full lane. Its sender bounds how many such commands are out.
 func (l *Link) Urge(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
-	return l.send(ctx, l.Timeout, nil, nil, s, keys, args, nil)
+	return l.send(l.newCommand(ctx, l.Timeout, keys, args, nil), l.Timeout, s, nil, nil)
+}
+
+// lane returns the lane of the keys' slot.
+func (l *Link) lane(keys []string) chan struct{} {
+	if len(l.lanes) == 1 {
+		return l.lanes[0]
+	}
+	return l.lanes[int(driver.Slot(keys[0]))*len(l.lanes)/driver.Slots]
 }
 
 // enter takes a permit while ctx lives, and for timeout at most.
 func enter(ctx context.Context, timeout time.Duration, lane chan struct{}) error {
-	if ctx.Err() == nil {
-		select {
-		case lane <- struct{}{}:
-			return nil
-		default:
-		}
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		select {
-		case lane <- struct{}{}:
-			return nil
-		case <-ctx.Done():
-			return unsent(ctx)
-		}
+	if ctx.Err() != nil { // a select could take a permit all the same
+		return unsent(context.Cause(ctx))
 	}
-	return unsent(ctx)
+	select {
+	case lane <- struct{}{}: // without a timer
+		return nil
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	select {
+	case lane <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return unsent(context.Cause(ctx))
+	}
 }
 
-func unsent(ctx context.Context) error {
-	return fmt.Errorf("%w: %w", driver.ErrUnsent, &Left{Cause: context.Cause(ctx)})
-}
+// unsent is the error of a caller that left, for a cause, before its command was sent.
+func unsent(cause error) error { return fmt.Errorf("%w: %w", driver.ErrUnsent, &Left{Cause: cause}) }
 
-// command is a command that is out, or a call that is queued for a batch. It is its own context,
-// which keeps the caller's values and ends by a timeout alone.
+// command is a command that is out, or a call of a batch. It is the context that the client library
+// is given: it keeps the values of the caller's context, and ends by a timeout alone.
 //
-// The first to set claimed decides what becomes of it:
+// The caller and the sender race to set claimed. The first decides what becomes of the command:
 //
-//	queued    In a batcher's queue. Taken with its batch: sent. Withdrawn by the caller: never sent.
-//	sent      Claimed by the sender: answered. By the timer, if batched: overdue. By the caller: left.
-//	answered  The caller receives the answer.
-//	overdue   The caller receives errOverdue. A call that is still queued is then withdrawn.
-//	left      The caller has returned.
+//	answered  The sender was first. The caller receives the answer.
+//	left      The caller was first: its context ended, or its time was over. It has returned. The
+//	          sender gives the answer to the latecomer.
 //
-// The answer to a command that is overdue or left goes to its latecomer. Only a caller that has
-// received the answer while the timer had not fired may give the command to the pool: neither the
-// sender nor the timer refers to it then.
+// A call of a batch is queued before it is sent. A caller that leaves takes its call out of the
+// queue, if it is still there; it then was surely never sent.
+//
+// An answered command goes back to the pool. By then only its timer may still refer to it, so it
+// goes back only if the timer was stopped before it fired.
 type command struct {
 	context.Context
-	deadline time.Time
-	timer    *time.Timer
-	done     chan struct{} // closed by timer
-	expired  atomic.Bool   // set by timer before it closes done
-
-	answer  chan answer // one slot
-	claimed atomic.Bool
-	fired   bool // the timer has fired; written before the answer is sent, and not for a batched call
-
-	call    call        // of a batched call
-	batched atomic.Bool // the caller waits for answer alone, so the timer has to send errOverdue there
+	keys, args []string
+	late       Latecomer // may be nil
+	timeout    time.Duration
+	deadline   time.Time
+	timer      *time.Timer
+	expired    atomic.Bool   // set by timer before it closes done
+	done       chan struct{} // closed by timer
+	claimed    atomic.Bool
+	answer     chan answer // one slot
 }
 
 type answer struct {
@@ -152,20 +160,30 @@ type answer struct {
 	err   error
 }
 
-func (l *Link) newCommand(ctx context.Context, timeout time.Duration) *command {
+// newCommand returns a command whose timeout begins now. It keeps a copy of args.
+func (l *Link) newCommand(ctx context.Context, timeout time.Duration, keys, args []string, late Latecomer) *command {
 	c, _ := l.commands.Get().(*command)
 	if c == nil {
 		c = &command{answer: make(chan answer, 1), done: make(chan struct{})}
 		c.timer = time.AfterFunc(timeout, func() {
 			c.expired.Store(true)
 			close(c.done)
-			c.overdue()
 		})
 	} else {
 		c.timer.Reset(timeout)
 	}
-	c.Context, c.deadline = ctx, time.Now().Add(timeout)
+	c.Context, c.keys, c.args, c.late = ctx, keys, append(c.args, args...), late
+	c.timeout, c.deadline = timeout, time.Now().Add(timeout)
 	return c
+}
+
+// recycle gives a command that was answered to the pool. The caller must not use it any more.
+func (l *Link) recycle(c *command) {
+	if c.timer.Stop() {
+		c.args = emptied(c.args)
+		c.claimed.Store(false)
+		l.commands.Put(c)
+	}
 }
 
 // Deadline is when the command gives up by itself.
@@ -182,56 +200,50 @@ func (c *command) Err() error {
 	return nil
 }
 
-func (l *Link) send(ctx context.Context, timeout time.Duration, permit chan struct{}, b *batcher, s *driver.Script,
-	keys, args []string, late Latecomer) (driver.Value, error) {
+// send runs a script as the command c, and gives its permit back when it has ended. The caller
+// waits for the answer for timeout at most. A command of a batcher counts as out there until it has
+// ended, which may send the next batch.
+func (l *Link) send(c *command, timeout time.Duration, s *driver.Script, permit chan struct{}, b *batcher) (driver.Value, error) {
 	l.out.Join()
-	c := l.newCommand(ctx, max(timeout, l.Timeout))
-	go l.run(c, permit, b, s, keys, args, late)
+	go l.run(c, s, permit, b)
 	var early <-chan time.Time
-	if timeout < l.Timeout {
+	if timeout < c.timeout {
 		t := time.NewTimer(timeout)
 		defer t.Stop()
 		early = t.C
 	}
-	got, answered := c.wait(ctx, early)
-	if answered && !c.fired { // neither the sender nor the timer refers to it any more
-		c.claimed.Store(false)
-		l.commands.Put(c)
+	got, answered := c.wait(early)
+	if answered {
+		l.recycle(c)
 	}
 	return got.value, got.err
 }
 
-func (l *Link) run(c *command, permit chan struct{}, b *batcher, s *driver.Script, keys, args []string, late Latecomer) {
+func (l *Link) run(c *command, s *driver.Script, permit chan struct{}, b *batcher) {
 	defer l.out.Leave()
 	if b != nil {
 		defer l.sendNext(b, 1)
 	}
-	value, err := l.rdb.Run(c, s, keys, args)
-	c.fired = !c.timer.Stop()
-	leave(permit)
-	silent := err
-	if !Unanswered(err) {
-		silent = nil
+	value, err := l.rdb.Run(c, s, c.keys, c.args)
+	if permit != nil {
+		<-permit
 	}
-	if l.ended != nil && late != Unheeded {
-		l.ended(silent)
+	if l.report != nil && c.late != Unheeded {
+		l.report(silence(err))
 	}
-	if c.claimed.CompareAndSwap(false, true) {
-		c.answer <- answer{value, err}
-	} else if late != nil {
-		late.Late(silent)
-	}
+	c.deliver(answer{value, err}, err)
 }
 
-// wait returns the answer, or why the caller left before it came. A caller that leaves must claim
-// the command. If the sender was faster, the answer is there in a moment, and the caller takes it.
-func (c *command) wait(ctx context.Context, early <-chan time.Time) (got answer, answered bool) {
+// wait returns the answer, or why the caller left before it came: its context ended, early came, or
+// the command's own time is over. A caller that leaves must claim the command. If the sender was
+// faster, the answer is there in a moment, and the caller takes it.
+func (c *command) wait(early <-chan time.Time) (got answer, answered bool) {
 	err := context.DeadlineExceeded
 	select {
 	case got := <-c.answer:
 		return got, true
-	case <-ctx.Done():
-		err = &Left{Cause: context.Cause(ctx)}
+	case <-c.Context.Done():
+		err = &Left{Cause: context.Cause(c.Context)}
 	case <-early:
 	case <-c.done: // the library may return much later
 	}
@@ -241,17 +253,26 @@ func (c *command) wait(ctx context.Context, early <-chan time.Time) (got answer,
 	return answer{err: err}, false
 }
 
-func (l *Link) lane(keys []string) chan struct{} {
-	if len(l.lanes) == 1 {
-		return l.lanes[0]
+// deliver gives the answer to the caller, or tells the latecomer if the caller has left. failure is
+// why the command as a whole failed. The sender must not use c any more: a caller that has its
+// answer gives c away.
+func (c *command) deliver(got answer, failure error) {
+	if c.claimed.CompareAndSwap(false, true) {
+		c.answer <- got
+		return
 	}
-	return l.lanes[int(driver.Slot(keys[0]))*len(l.lanes)/driver.Slots]
+	c.timer.Stop() // nothing waits for it
+	if c.late != nil {
+		c.late.Late(silence(failure))
+	}
 }
 
-func leave(lane chan struct{}) {
-	if lane != nil {
-		<-lane
+// silence is err if Redis did not answer, nil if it did.
+func silence(err error) error {
+	if Unanswered(err) {
+		return err
 	}
+	return nil
 }
 
 // Close returns when no command is out, at the latest after two timeouts. Where the library's ring

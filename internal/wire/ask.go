@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -44,103 +45,56 @@ type Answer struct {
 // Tokens are those of a grant.
 func (a *Answer) Tokens() Tokens { return Tokens{a.Number, a.Count} }
 
-// NoTicket leaves without waiting.
+// NoTicket is the ticket of an entry that does not wait.
 const NoTicket = "-"
 
-// Acquire takes the lock for e, enters it, or queues e unless ticket is NoTicket. over is the turn
-// of Redisson's waiters that is known to be over. late hears of an answer that comes after the
-// caller has left.
+// Acquire takes the lock for e, or enters the hold of e's shared owner. If it can do neither, it queues
+// e, unless ticket is NoTicket. Sent again, it looks whether e has the lock by now. over is the turn
+// of Redisson's waiters that is known to be over, "" for none. late hears of an answer that comes
+// after the caller has left.
 func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over string, late link.Latecomer) (Answer, error) {
-	n := e.Names
-	var room [acquireArgs]string
+	var room [acquireArgs]string // an append to it allocates nothing
 	args := append(room[:0], MS(e.Lease), lastBlock.text(int64(e.Block)), e.ID, e.Owner, ticket, over, way.Inbox, way.Publish)
 	args, known := r.vetted.ask(args, way, e)
-	v, err := r.link.Share(ctx, e.Timeout, r.of(n.Kind).acquire, n.keysTo(4), trim(args, acquireRoute), late)
+	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Names.Kind).acquire, e.Names.keysTo(4), trim(args, acquireSpare), late)
 	if err != nil {
 		return Answer{}, err
 	}
-	if !v.IsList() {
-		a, err := parseTokens(v)
-		if err == nil && !known {
-			r.vetted.note(n.rights)
-		}
-		return a, err
+	a, err := parseAnswer(v)
+	if err == nil && !known {
+		r.vetted.note(e.Names.rights)
 	}
-	got, err := v.Values()
-	if err != nil {
-		return Answer{}, err
-	}
-	if !known {
-		r.vetted.note(n.rights)
-	}
-	return parseAnswer(got)
-}
-
-// parseTokens reads a grant in one word, as a script for many has it: <first token>:<how many>.
-func parseTokens(v driver.Value) (a Answer, err error) {
-	text, err := v.Text()
-	if err != nil {
-		return a, err
-	}
-	first, count, _ := strings.Cut(text, ":")
-	a.Number, err = strconv.ParseInt(first, 10, 64)
-	if err != nil || a.Number < 1 {
-		return Answer{}, fmt.Errorf("acquire: granted %q", text)
-	}
-	a.Count, err = strconv.Atoi(count)
-	if err != nil || a.Count < 1 {
-		return Answer{}, fmt.Errorf("acquire: granted %q", text)
-	}
-	a.Mine = true
-	return a, nil
+	return a, err
 }
 
 // acquireArgs is how many arguments acquire takes, and vote.
 const acquireArgs = 11
 
-// acquireRoute and releaseRoute are the places of the route in their arguments.
-const (
-	acquireRoute = 6
-	releaseRoute = 8
+// A script takes each argument that is left out at the end for what stands here: for the route of a
+// Redis that is no Cluster, and else for "".
+var (
+	acquireSpare = []string{6: Plain.Inbox, 7: Plain.Publish, acquireArgs - 1: ""}
+	releaseSpare = []string{8: Plain.Inbox, 9: Plain.Publish}
+	voteSpare    = make([]string, acquireArgs) // and unvote's: nodes of a quorum are no Clusters
 )
 
-// none is the place of the route in arguments that have none.
-const none = -9
-
-// trim leaves out the last arguments that are as a script takes them to be where they are missing:
-// inbox and PUBLISH, at place route and behind it, as where Redis is no Cluster, and others empty.
-// Redis reads and copies each, and most locks need three.
-func trim(args []string, route int) []string {
-	for n := len(args); n > 0; n = len(args) {
-		spare := ""
-		switch n - 1 {
-		case route:
-			spare = Plain.Inbox
-		case route + 1:
-			spare = Plain.Publish
-		}
-		if args[n-1] != spare {
-			break
-		}
-		args = args[:n-1]
+// trim leaves out the last arguments that say no more than spare does. Redis reads and copies each,
+// and most locks need three.
+func trim(args, spare []string) []string {
+	n := len(args)
+	for n > 0 && args[n-1] == spare[n-1] {
+		n--
 	}
-	return args
-}
-
-// spare are the arguments that a script takes those to be that trim has left out.
-func spare(n, route int) []string {
-	args := make([]string, n)
-	args[route], args[route+1] = Plain.Inbox, Plain.Publish
-	return args
+	return args[:n]
 }
 
 // MS is a duration on the wire: whole milliseconds, at least one.
 func MS(d time.Duration) string { return lastMS.text(max(1, d.Milliseconds())) }
 
-// lastMS and lastBlock are what was told last: most locks have the same lease, and the same block.
+// lastMS and lastBlock keep what was sent last: most locks have the same lease, and the same block.
 var lastMS, lastBlock spelled
 
-// spelled is a number as text, kept for the next caller that needs the same.
+// spelled keeps a number's text for the next caller that needs the same, which allocates none then.
 type spelled struct{ last atomic.Pointer[number] }
 
 type number struct {
@@ -157,36 +111,70 @@ func (s *spelled) text(n int64) string {
 	return last.text
 }
 
-// parseAnswer reads {1, first token, how many} or {0, counter, ticket, TTL, holder}, and how many
-// heard that the lock is wanted, where any was told.
-func parseAnswer(got []driver.Value) (a Answer, err error) {
-	granted := len(got) == 3
-	if !granted && len(got) != 5 && len(got) != 6 {
+// parseAnswer reads {1, first token, how many}, or the same in one word, or {0, counter, ticket, TTL,
+// holder}, and how many heard that the lock is wanted, where any was told.
+func parseAnswer(v driver.Value) (a Answer, err error) {
+	if !v.IsList() {
+		return parseTokens(v)
+	}
+	got, _ := v.Values()
+	if len(got) == 3 {
+		n, err := numbers("acquire", got)
+		if err != nil {
+			return a, err
+		}
+		return grant("acquire", n[0], n[1], n[2])
+	}
+	if len(got) != 5 && len(got) != 6 {
 		return a, fmt.Errorf("acquire: answer of %d parts", len(got))
 	}
-	var n [6]int64
-	for i, part := range got {
-		if i == 2 && !granted || i == 4 {
-			continue
-		}
-		if n[i], err = part.Int64(); err != nil {
-			return a, fmt.Errorf("acquire: %w", err)
-		}
+	n, err := numbers("acquire", got, 2, 4)
+	if err != nil {
+		return a, err
 	}
-	a.Number = n[1]
-	if granted {
-		a.Mine, a.Count = true, int(n[2])
-		if n[0] != 1 || n[1] < 1 || n[2] < 1 {
-			return a, fmt.Errorf("acquire: granted %d tokens from %d on", n[2], n[1])
-		}
-		return a, nil
-	}
-	a.TTL, a.Wanted = time.Duration(n[3])*time.Millisecond, n[5] > 0
+	a.Number, a.TTL, a.Wanted = n[1], time.Duration(n[3])*time.Millisecond, n[5] > 0
 	if a.Ticket, err = got[2].Text(); err != nil {
 		return a, err
 	}
 	a.Holder, err = got[4].Text()
 	return a, err
+}
+
+// parseTokens reads a grant in one word, as a script for many has it: <first token>:<how many>.
+func parseTokens(v driver.Value) (Answer, error) {
+	text, err := v.Text()
+	if err != nil {
+		return Answer{}, err
+	}
+	token, many, _ := strings.Cut(text, ":")
+	first, err1 := strconv.ParseInt(token, 10, 64)
+	count, err2 := strconv.ParseInt(many, 10, 64)
+	if err1 != nil || err2 != nil {
+		return Answer{}, fmt.Errorf("acquire: granted %q", text)
+	}
+	return grant("acquire", 1, first, count)
+}
+
+// numbers reads the integers of an answer that has eight parts at most. It passes over those that
+// stand at the places of texts.
+func numbers(op string, got []driver.Value, texts ...int) (n [8]int64, err error) {
+	for i, part := range got {
+		if slices.Contains(texts, i) {
+			continue
+		}
+		if n[i], err = part.Int64(); err != nil {
+			return n, fmt.Errorf("%s: %w", op, err)
+		}
+	}
+	return n, nil
+}
+
+// grant is an answer that gives the lock: mine is 1 then.
+func grant(op string, mine, first, count int64) (Answer, error) {
+	if mine != 1 || first < 1 || count < 1 {
+		return Answer{}, fmt.Errorf("%s: granted %d tokens from %d on", op, count, first)
+	}
+	return Answer{Mine: true, Number: first, Count: int(count)}, nil
 }
 
 // How a vote treats a lock that is taken.
@@ -196,8 +184,8 @@ const (
 	ToNudge = "nudge" // wait, and make the owner look again
 )
 
-// An entry that shares an owner may have given back a grant that other sharers keep. A vote then has one
-// of these in place of the number of a grant to give back.
+// Several entries may share an owner's hold at a node. One of them may have given its part back while
+// the others keep theirs. Its later votes say one of these in place of a grant to give back.
 const (
 	Apart int64 = -1 // stay out of the owner's hold
 	Again int64 = -2 // enter it, under another number
@@ -211,7 +199,8 @@ type Ballot struct {
 	Least  int64 // token that a grant should begin at or above, 0 for none
 }
 
-// Vote acquires at a node of a quorum, looks again there, or gives a grant back, as b says.
+// Vote asks a node of a quorum for the lock, looks again there, or gives a grant back, as b says. The
+// error of a node that may have forgotten locks is one that RefusalOf reads.
 func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, late link.Latecomer) (Answer, error) {
 	number := "" // what the script takes for b.Yield: a grant's number, or one of two words
 	switch {
@@ -225,8 +214,7 @@ func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, late link.Latecome
 	args := make([]string, 0, acquireArgs)
 	args = append(args, MS(e.Lease), strconv.Itoa(e.Block), e.ID, b.Ticket, b.How, e.Owner, number, proposal(b.Least))
 	args, known := r.vetted.ask(args, Plain, e)
-	args = trim(args, none)
-	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).vote, e.Names.voteKeys(), args, late)
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).vote, e.Names.voteKeys(), trim(args, voteSpare), late)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -257,14 +245,9 @@ func parseVote(got []driver.Value) (a Answer, err error) {
 	if len(got) != 7 && len(got) != 8 {
 		return a, fmt.Errorf("vote: answer of %d parts", len(got))
 	}
-	var n [8]int64
-	for i, part := range got {
-		if i == 4 {
-			continue
-		}
-		if n[i], err = part.Int64(); err != nil {
-			return a, fmt.Errorf("vote: %w", err)
-		}
+	n, err := numbers("vote", got, 4)
+	if err != nil {
+		return a, err
 	}
 	a.Mine, a.Number, a.Low, a.Now, a.Count = n[0] == 1, n[1], n[2], n[5], int(n[6])
 	a.TTL, a.Wanted = time.Duration(n[3])*time.Millisecond, n[7] > 0
@@ -274,15 +257,14 @@ func parseVote(got []driver.Value) (a Answer, err error) {
 
 // parseGrant reads {1, first token, the node's clock, how many tokens}, which answers a vote for an
 // idle lock: the rest is what e says.
-func parseGrant(got []driver.Value, e *Entry) (a Answer, err error) {
-	var n [4]int64
-	for i, part := range got {
-		if n[i], err = part.Int64(); err != nil {
-			return a, fmt.Errorf("vote: %w", err)
-		}
+func parseGrant(got []driver.Value, e *Entry) (Answer, error) {
+	n, err := numbers("vote", got)
+	if err != nil {
+		return Answer{}, err
 	}
-	if n[0] != 1 || n[1] < 1 || n[3] < 1 {
-		return a, fmt.Errorf("vote: granted %d tokens from %d on", n[3], n[1])
+	a, err := grant("vote", n[0], n[1], n[3])
+	if err == nil {
+		a.Now, a.Holder, a.TTL = n[2], e.ID, e.Lease
 	}
-	return Answer{Mine: true, Number: n[1], Now: n[2], Count: int(n[3]), Holder: e.ID, TTL: e.Lease}, nil
+	return a, err
 }

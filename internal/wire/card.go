@@ -40,7 +40,7 @@ func (c Card) String() string {
 	return strings.TrimSpace(text)
 }
 
-// ValidClientName returns what is wrong with the name of a client.
+// ValidClientName returns what is wrong with the name of a client, nil if nothing is.
 func ValidClientName(name string) error {
 	if len(name) > maxOwner {
 		return fmt.Errorf("%q… has %d bytes, %d are allowed", name[:32], len(name), maxOwner)
@@ -51,8 +51,8 @@ func ValidClientName(name string) error {
 	return nil
 }
 
-// Shown is what others wrote as it can stand in an error, a log or on a terminal, where control
-// characters would do as they like: quoted, if it has some.
+// Shown returns a text that others wrote as it can stand in an error, in a log or on a terminal. It is
+// quoted if it has characters that cannot be printed: a terminal would obey them.
 func Shown(text string) string {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, unprintable) {
 		return strconv.Quote(text)
@@ -71,7 +71,7 @@ const (
 	versionField = "version"
 )
 
-// CardOf reads the fields of a card. What it returns can be printed, whoever wrote them.
+// CardOf reads the fields of a card. All that it returns can be printed, whatever stands in them.
 func CardOf(fields map[string]string) Card {
 	c := Card{Name: printable(fields[nameField]), Host: printable(fields[hostField]), Version: printable(fields[versionField])}
 	c.PID, _ = strconv.Atoi(fields[pidField])
@@ -81,7 +81,7 @@ func CardOf(fields map[string]string) Card {
 	return c
 }
 
-// printable is a text of Redis's as it may stand on a terminal.
+// printable cuts a text to the length of a name, and replaces what cannot be printed.
 func printable(text string) string {
 	if len(text) > maxOwner {
 		text = text[:maxOwner]
@@ -94,7 +94,8 @@ func printable(text string) string {
 	}, text)
 }
 
-// Introduce writes a client's card, which stays for so long, or keeps the one that is there.
+// Introduce writes a client's card, which stays for so long from now on. A card that is there already
+// is kept as it is, and stays for so long.
 func (r *Redis) Introduce(ctx context.Context, client string, c *Card, stay time.Duration) error {
 	return r.introduce(ctx, client, MS(stay), nameField, c.Name, hostField, c.Host, pidField, strconv.Itoa(c.PID),
 		startedField, strconv.FormatInt(c.Started.UnixMilli(), 10), versionField, c.Version)
@@ -108,13 +109,13 @@ func (r *Redis) Withdraw(ctx context.Context, client string) error {
 // introduce writes or deletes a client's card. No lock depends on it, so its failure does not
 // count as one of the Redis.
 func (r *Redis) introduce(ctx context.Context, client string, args ...string) error {
-	_, err := integer(r.link.Do(ctx, r.link.Timeout, r.plain.introduce, []string{ClientKey(client)}, args, link.Unheeded))
+	_, err := integer(r.link.Do(ctx, r.link.Timeout, r.of(nil).introduce, []string{ClientKey(client)}, args, link.Unheeded))
 	return err
 }
 
 // Whois reads a client's card, the zero one where it has none.
 func (r *Redis) Whois(ctx context.Context, client string) (Card, error) {
-	v, err := r.link.Do(ctx, r.link.Timeout, r.plain.whois, []string{ClientKey(client)}, nil, link.Unheeded)
+	v, err := r.link.Do(ctx, r.link.Timeout, r.of(nil).whois, []string{ClientKey(client)}, nil, link.Unheeded)
 	if err != nil {
 		return Card{}, err
 	}
@@ -133,8 +134,8 @@ func parseCard(v driver.Value) (Card, error) {
 	return CardOf(fields), nil
 }
 
-// ClientOf is the uuid in the owner field of an entry that shares no owner, relock's or Redisson's; ""
-// for another.
+// ClientOf returns the uuid of the client that an entry's field in a lock's hash names, relock's or
+// Redisson's: "" for any other field, such as a shared owner's.
 func ClientOf(holder string) string {
 	if !sharer.MatchString(holder) {
 		return ""
@@ -143,26 +144,20 @@ func ClientOf(holder string) string {
 	return client
 }
 
-// ClientIn finds out which client's hold the fields of a lock's hash and their values, by turns, tell: the
-// uuid of relock's client, "" for another's lock. A shared owner's is that of its sharers, if they
-// are of one client.
+// ClientIn returns the uuid of the client of relock's that holds a lock, the fields of the lock's
+// hash and their values by turns given: "" for a lock of another library's. A shared owner's is that
+// of its sharers, if they are of one client.
 func ClientIn(fields []string) (client string) {
-	ours, owner := false, ""
-	for i := 0; i+1 < len(fields); i += 2 {
-		if fields[i] == firstField {
-			ours = true
-			_, rest, _ := strings.Cut(fields[i+1], ":")
-			_, owner, _ = strings.Cut(rest, ":")
-		}
-	}
+	_, owner, ours := grantIn(fields)
 	for i := 0; ours && i+1 < len(fields); i += 2 {
-		if field := fields[i]; field != owner && sharer.MatchString(field) {
-			of, _, _ := strings.Cut(field, ":")
-			if client != "" && client != of {
-				return ""
-			}
-			client = of
+		of := ClientOf(fields[i])
+		if of == "" || fields[i] == owner {
+			continue
 		}
+		if client != "" && client != of {
+			return ""
+		}
+		client = of
 	}
 	return client
 }

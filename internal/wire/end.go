@@ -9,24 +9,26 @@ import (
 	"github.com/relock-go/relock/internal/link"
 )
 
-// Release ends e. With a next entry, and if e did hold the lock, next is queued behind everyone in
-// the same step, and the answer is next's: the zero Answer when Redis could not queue it. With
-// turns the lock is left to Redisson's waiters where some listen.
-func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry, late link.Latecomer) (bool, Answer, error) {
+// Release ends e, whether it holds the lock or waits for it, and reports whether it held it. A lock
+// that was held goes to the first waiter; with turns it is left to Redisson's waiters for a moment, if
+// any listen.
+//
+// If e held the lock and next is not nil, the same step queues next behind all that wait. forNext is
+// then what Acquire would return for next. It is the zero Answer if next was not queued, because others
+// share the lock still or Redis failed.
+func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry,
+	late link.Latecomer) (held bool, forNext Answer, err error) {
 	args := releaseArgs(way, e, turns, next)
-	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Names.Kind).release, e.Names.keys, trim(args[:], releaseRoute), late)
+	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Names.Kind).release, e.Names.keys, trim(args[:], releaseSpare), late)
 	got, held, err := first(v, r.vetted.heard(err))
 	if err != nil || len(got) <= 1 {
 		return held, Answer{}, err
 	}
-	a, err := parseAnswer(got[1:])
-	return true, a, err
+	forNext, err = parseAnswer(driver.List(got[1:]...))
+	return true, forNext, err
 }
 
-// releaseCount is how many arguments a release has.
-const releaseCount = 10
-
-func releaseArgs(way Route, e *Entry, turns bool, next *Entry) [releaseCount]string {
+func releaseArgs(way Route, e *Entry, turns bool, next *Entry) [10]string {
 	args := [...]string{e.ID, MS(e.Lease), lastBlock.text(int64(e.Block)), e.Owner, "", "", "", "", way.Inbox, way.Publish}
 	if !turns {
 		args[4] = "0"
@@ -43,13 +45,17 @@ type Count struct {
 	Least   int64 // token that the next grant should begin at or above, 0 for none
 }
 
-// Unvote ends e at a node of a quorum, and queues next there by its ticket if there is one.
-func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, ticket string, late link.Latecomer) (bool, Answer, error) {
+// Unvote ends e at a node of a quorum, whether it holds the lock there or waits, and reports whether it
+// held it. If next is not nil, it is queued there by its ticket in the same step, also where e did
+// not hold the lock. forNext is then what Vote would return for next; of a node that may grant nothing
+// it has only Barred.
+func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, ticket string,
+	late link.Latecomer) (held bool, forNext Answer, err error) {
 	args := unvoteArgs(e, n)
 	if next != nil {
 		args[6], args[7], args[8], args[9] = next.ID, MS(next.Lease), strconv.Itoa(next.Block), ticket
 	}
-	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).unvote, e.Names.voteKeys(), trim(args, none), late)
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).unvote, e.Names.voteKeys(), trim(args, voteSpare), late)
 	got, held, err := first(v, r.vetted.heard(err))
 	if err != nil || next == nil {
 		return held, Answer{}, err
@@ -57,8 +63,8 @@ func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, tick
 	if len(got) == 2 && got[1].Err() != nil {
 		return held, Answer{Barred: got[1].Err()}, nil
 	}
-	a, err := parseVote(got[1:])
-	return held, a, err
+	forNext, err = parseVote(got[1:])
+	return held, forNext, err
 }
 
 func unvoteArgs(e *Entry, n Count) []string {
@@ -66,7 +72,8 @@ func unvoteArgs(e *Entry, n Count) []string {
 	return []string{MS(e.Lease), strconv.Itoa(e.Block), e.ID, reached, proposal(n.Least), e.Owner, "", "", "", ""}
 }
 
-// first reads an answer that begins with 1 where the caller did hold the lock, or is 1.
+// first reads whether the caller held the lock: the answer is 1 or 0, or a list that begins with that.
+// It returns the list, nil where there is none.
 func first(v driver.Value, err error) ([]driver.Value, bool, error) {
 	if err != nil {
 		return nil, false, err
@@ -86,7 +93,8 @@ func first(v driver.Value, err error) ([]driver.Value, bool, error) {
 	return got, held == 1, err
 }
 
-// Sweep gathers entries of one kind that are to be ended with one command.
+// Sweep gathers entries of one kind that are to be ended with one command. All of them are added by
+// Release, or all by Unvote.
 type Sweep struct {
 	kind       *Kind
 	entries    int
@@ -112,7 +120,8 @@ func (s *Sweep) add(k *Kind, keys, args []string) {
 	s.keys, s.args = append(s.keys, keys...), append(s.args, args...)
 }
 
-// Sweep ends all that s gathered, and answers for each whether it was ended.
+// Sweep ends all that s gathered. It returns for each whether it was ended: one that was not stands as
+// before, and did not stop the others. With an error nothing is known of any.
 func (r *Redis) Sweep(ctx context.Context, s *Sweep) ([]bool, error) {
 	v, err := r.link.Do(ctx, r.link.Timeout, r.of(s.kind).sweep, s.keys, s.args, nil)
 	if r.vetted.heard(err) != nil {
@@ -128,7 +137,7 @@ func (r *Redis) Sweep(ctx context.Context, s *Sweep) ([]bool, error) {
 	ended := make([]bool, len(got))
 	for i, n := range got {
 		if ended[i] = n >= 0; !ended[i] {
-			r.vetted.forget() // which right is missing, if one is, a sweep does not tell
+			r.vetted.forget() // a right may be missing: a sweep does not tell why it failed
 		}
 	}
 	return ended, nil

@@ -19,11 +19,11 @@ type Entry struct {
 	Timeout time.Duration // of one command about it
 }
 
-// NewID returns the id of a client's nth entry, <client uuid>:<n><16 random digits>. No other entry
-// ever has it, for n. For the digits it cannot be guessed: before the lock is granted only readers of
-// its queue know it, so nothing else can forge the grant. The digits are drawn for each entry: so
-// the copies of a process that was cloned draw different ones. An id of up to 10^11 entries has 64
-// bytes, the longest field with which Redis keeps a hash small.
+// NewID returns the id of a client's nth entry, <client uuid>:<n><16 random digits>. By n, no other
+// entry ever has it. By the digits it cannot be guessed: until the lock is granted, only readers of
+// its queue know the id, so that nothing else can forge the grant. They are drawn for each entry, so
+// that the copies of a process that was cloned draw different ones. Up to 10^11 entries an id has at
+// most 64 bytes, the longest field with which Redis keeps a hash small.
 func NewID(client string, n uint64) string {
 	var drawn [8]byte
 	_, _ = crand.Read(drawn[:]) // it never fails
@@ -44,12 +44,12 @@ func WaitingID(client, n string) string {
 // MinLook keeps looks apart when a holder's lease is always about to end.
 const MinLook = 2 * time.Millisecond
 
-// LookAgain is how long after a question to ask again if no message comes: at the end of the
-// holder's lease, since expiry publishes nothing, and after a third of the entry's own, so that a
-// grant can be dated; sooner after the first two answers, a twelfth and a sixth of the lease, since
-// what they told a holder that keeps the lock idle may have been lost. ttl is what the holder had
-// left, negative where that is unknown, and answers how many there were. A random part keeps
-// processes apart.
+// LookAgain is how long after a question to ask again if no message comes. That is at the end of the
+// holder's lease, since expiry publishes nothing, but no later than after a third of the entry's own
+// lease, so that a grant can be dated. After the first answer it is a twelfth of the lease, and after
+// the second a sixth: those questions told a holder that keeps the lock idle that it is wanted, and
+// that message may have been lost. ttl is what the holder had left, negative where that is unknown,
+// and answers how many there were. A random part keeps processes apart.
 func (e *Entry) LookAgain(ttl time.Duration, answers int) time.Duration {
 	pause := e.Lease / 3 >> max(0, 3-max(1, answers))
 	pause += rand.N(pause/20 + 1)

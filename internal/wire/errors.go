@@ -32,11 +32,12 @@ var (
 // ErrUnlocked says that the enclosing lease was unlocked before it could be re-entered.
 var ErrUnlocked = errors.New("the enclosing lease was unlocked")
 
-// ErrNotThere is what one node of a quorum says that does not keep a lock. It is no ErrNotHeld: the
-// lock may be held, by others.
+// ErrNotThere is what a node of a quorum says that does not keep a lock. It is no ErrNotHeld: other nodes
+// may keep the lock.
 var ErrNotThere = errors.New("not held there")
 
-// ErrBusy is what a contender hears that gave up while Redis answered: another owner has the lock.
+// ErrBusy is why a contender that gave up was not granted the lock, although Redis answered: another
+// owner has it.
 var ErrBusy = errors.New("busy")
 
 // ErrNoAnswer says that what was asked before is still not answered.
@@ -96,8 +97,8 @@ func (e *MemberError) Error() string { return fmt.Sprintf("node %d: %v", e.Node,
 // Unwrap returns the node's error.
 func (e *MemberError) Unwrap() error { return e.Err }
 
-// GivenUp makes err that of a caller that gave up, by cause, while Redis did not answer or failed
-// with err.
+// GivenUp returns err as the error of a caller that gave up because of cause. Redis had failed with
+// err, or had not answered.
 func GivenUp(op, name string, err, cause error) error {
 	switch err := err.(type) {
 	case *QuorumError:
@@ -115,7 +116,7 @@ func GivenUp(op, name string, err, cause error) error {
 	return &NodeError{Op: op, Name: name, Err: err, Cause: cause}
 }
 
-// FromRedis reports whether err is what a node, or the nodes, answered or failed to.
+// FromRedis reports whether err is what a node, or the nodes, answered, or why they did not.
 func FromRedis(err error) bool {
 	switch err.(type) {
 	case *NodeError, *QuorumError:
@@ -124,9 +125,8 @@ func FromRedis(err error) bool {
 	return false
 }
 
-// IsLost reports whether err says of the very lock that was asked about that it is no longer held.
-// An error that wraps ErrLost may only tell why a caller left that waited under the context of
-// another lock.
+// IsLost reports whether err says that the very lock that was asked about is lost. An error that only
+// wraps ErrLost may be about another lock: about one under whose context the caller waited.
 func IsLost(err error) bool { return err == ErrLost || err == ErrMaxHold }
 
 // finalErrors are those without an answer of Redis that no repetition changes.

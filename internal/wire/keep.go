@@ -9,16 +9,16 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 )
 
-// SetCount writes the hold count of e and lengthens its lease. It returns false when e no longer
-// holds the lock.
+// SetCount writes the hold count of e and lengthens its lease. It returns false when e does not hold
+// the lock any more.
 func (r *Redis) SetCount(ctx context.Context, e *Entry, count int, lease time.Duration) (bool, error) {
 	args := []string{e.ID, strconv.Itoa(count), MS(lease)}
 	n, err := integer(r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).setCount, e.Names.keysTo(1), args, nil))
 	return n == 1, r.vetted.heard(err)
 }
 
-// Refill reserves the next block of tokens for e at a Redis that decides alone. It returns none where
-// e holds the lock no more, or another entry waits for it.
+// Refill reserves the next block of tokens for e at a Redis that decides alone. It returns the zero
+// Tokens where e does not hold the lock any more, or another entry waits for it.
 func (r *Redis) Refill(ctx context.Context, way Route, e *Entry) (Tokens, error) {
 	args := []string{e.ID, strconv.Itoa(e.Block), way.Publish}
 	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).refill, e.Names.keys, args, nil)
@@ -54,13 +54,9 @@ const (
 	Lost
 )
 
-// MaxBatch bounds how many leases one command renews: it keeps everyone else waiting for about 0.3
-// ms.
+// MaxBatch bounds how many leases one command renews. For about 0.3 ms Redis then serves no other
+// client.
 const MaxBatch = 200
-
-// MaxParts is how many commands RenewApart makes of one batch at most: so many halve it down to
-// single locks.
-const MaxParts = 2*MaxBatch - 1
 
 // Renew lengthens leases of one kind's locks, which share a slot, and tells what became of each.
 func (r *Redis) Renew(ctx context.Context, batch []Renewal) ([]Result, error) {
@@ -95,10 +91,12 @@ func (r *Redis) Renew(ctx context.Context, batch []Renewal) ([]Result, error) {
 	return results, nil
 }
 
-// RenewApart renews a batch and calls note for each part of it, with where the part begins, its
-// results, and why all of them are unanswered. Redis refuses a command as a whole when the user has
-// lost the rights to one of its keys. So what is refused is asked again in halves, the larger parts
-// first, down to single locks: one lock's refusal takes no other along.
+// RenewApart renews a batch, in parts where Redis refuses it as a whole: it does so when the user has
+// lost the rights to one of its keys. A part that is refused is sent again in halves, the larger
+// parts first, down to single locks, so that one lock's refusal is told to no other.
+//
+// It calls note for each part whose fate is known, with where the part begins, and its results. With
+// an error they are all Unanswered.
 func (r *Redis) RenewApart(ctx context.Context, batch []Renewal, note func(from int, got []Result, err error)) {
 	type part struct{ from, to int }
 	parts := []part{{0, len(batch)}}
@@ -127,24 +125,28 @@ func (r *Redis) Counter(ctx context.Context, e *Entry) (int64, error) {
 	return r.fence(ctx, e, "hold", e.ID, 0)
 }
 
-// Seed tells a node that forgot how far the others counted, if it still is the incarnation born.
+// Seed tells a node that forgot how far the others counted. It returns false where the node is not the
+// incarnation born any more.
 func (r *Redis) Seed(ctx context.Context, e *Entry, born string, counter int64) (bool, error) {
 	n, err := r.fence(ctx, e, "seed", born, counter)
 	return n == 1, err
 }
 
-func (r *Redis) fence(ctx context.Context, e *Entry, how, who string, counter int64) (int64, error) {
-	args := []string{how, who, strconv.FormatInt(counter, 10)}
+// fence runs the script of that name: for an entry's id where how is "hold", for an incarnation's where
+// it is "seed".
+func (r *Redis) fence(ctx context.Context, e *Entry, how, id string, counter int64) (int64, error) {
+	args := []string{how, id, strconv.FormatInt(counter, 10)}
 	return integer(r.link.Do(ctx, r.link.Timeout, r.of(e.Names.Kind).fence, e.Names.voteKeys(), args, nil))
 }
 
-// Declare says that a node has forgotten no lock: it is new. It returns false where the node has a
-// marker by now, or is another process than the one whose run id that is, "" where it told none.
+// Declare says that a node is new, so that it has forgotten no lock. run is the run id that the node's
+// process told, "" for none. It returns false where the node has a marker by now, or is another
+// process.
 func (r *Redis) Declare(ctx context.Context, run string, longest time.Duration) (bool, error) {
 	if run == "" {
 		run = "unknown" // as guard.lua has it
 	}
-	n, err := integer(r.link.Do(ctx, r.link.Timeout, r.plain.declare, nil, []string{run, MS(longest)}, nil))
+	n, err := integer(r.link.Do(ctx, r.link.Timeout, r.of(nil).declare, nil, []string{run, MS(longest)}, nil))
 	return n == 1, err
 }
 

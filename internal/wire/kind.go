@@ -5,10 +5,10 @@ package wire
 // written once for all kinds.
 type Kind struct {
 	Name    string // lua/<Name>.lua has the hooks
-	Nr      uint64 // no other kind's
-	Hooks   string // the text of that file where package lua has none such
+	Nr      uint64 // a number of its own
+	Hooks   string // the text of that file, for a kind whose file is not in package lua
 	Holders int    // how many may hold at once, 0 for any number
-	Quorum  bool   // a quorum may decide it, and not one Redis alone
+	Quorum  bool   // a quorum may decide it, not only a single Redis
 
 	// Queue starts the name of the waiters' key, and Line does where the lock's name is a hash tag and
 	// nothing else: the locks a and {a} have the same tag, and in one queue each would be given to the
@@ -32,15 +32,15 @@ type Kind struct {
 	// waiting for some 0.2 ms.
 	Acquires, Releases int
 
-	// Read takes what the hook contents answers for a lock into its state.
-	Read func(st *State, contents []string) error
+	// Read takes what the hook contents answers for a lock, fields and values by turns, into its state.
+	Read func(st *State, contents []string)
 }
 
-// Channel is where waiters hear of a lock that do not stand in relock's queue. Kinds that
-// Redisson tells over one channel share a Channel.
+// Channel is where waiters that are not in relock's queue hear of a lock. Kinds that Redisson tells over
+// one channel share a Channel.
 type Channel struct {
 	Unlock string                    // starts the channel that tells that the lock may be free
-	Listen string                    // starts the one beside it, which relock alone subscribes and tells turns on
+	Listen string                    // starts the one beside it, for turns: only relock's clients subscribe it
 	Frees  func(message string) bool // whether a message says that the lock may be free
 }
 
@@ -86,12 +86,11 @@ func rw(k Kind) *Kind {
 	return &k
 }
 
-// kinds are all there are, by name: a grant that comes for an entry that is not known any more names its
-// kind.
+// kinds are all there are, by name. A grant names its kind, so that it can be given back when the entry
+// is not known any more.
 var kinds = make(map[string]*Kind)
 
-// kindOf returns the kind that a grant names, nil for an unknown one. The mutex's name none, as they
-// did when there was no other.
+// kindOf returns the kind that a grant names, nil for an unknown one, and the mutex where it names none.
 func kindOf(name string, named bool) *Kind {
 	if !named {
 		return Mutex

@@ -13,13 +13,14 @@ const MaxLease = 366 * 24 * time.Hour
 // wantedNews stands where a grant has its lease, as in news.lua.
 const wantedNews = 2
 
-// Grant is a message to a client: one of its entries owns the lock. With the token 0 it is news of
-// another sort: that the entry no longer does, or that the owner is to look again.
+// Grant is a message to a client: one of its entries owns the lock. If Tokens.First is 0 it is no grant
+// but news for an entry that owns the lock: with Nudge or Wanted what they say, else that the lock
+// was taken from it.
 type Grant struct {
 	Tokens Tokens
 	Lease  time.Duration
-	Nudge  bool // Tokens.First is 0: on a node of a quorum, a contender with a lower ticket asks for the lock
-	Wanted bool // Tokens.First is 0: another entry wants the lock; else: others wait behind the entry
+	Nudge  bool // on a node of a quorum, a contender with a lower ticket asks for the lock: look again
+	Wanted bool // another entry wants the lock; in a grant: others wait behind the entry
 	ID     string
 	Owner  string
 	Name   string // of the lock in Redis
@@ -27,8 +28,8 @@ type Grant struct {
 }
 
 // ParseGrant reads "<token>[:<how many>] <lease>[:<kind>] <id> <length of owner> <owner><name>". A
-// mutex says no kind. A + before the lease says that others wait behind the entry; clients of before
-// that read it as a sign.
+// mutex's names no kind, as in the days when there was no other. A + before the lease says that
+// others wait behind the entry; older clients read it as a sign.
 func ParseGrant(s string) (g Grant, err error) {
 	parts := strings.SplitN(s, " ", 5)
 	if len(parts) != 5 {
@@ -43,12 +44,12 @@ func ParseGrant(s string) (g Grant, err error) {
 			return g, err
 		}
 	}
-	lease, kind, other := strings.Cut(parts[1], ":")
+	lease, kind, named := strings.Cut(parts[1], ":")
 	millis, err := strconv.ParseInt(lease, 10, 64)
 	if err != nil {
 		return g, err
 	}
-	if g.Kind = kindOf(kind, other); g.Kind == nil {
+	if g.Kind = kindOf(kind, named); g.Kind == nil {
 		return g, fmt.Errorf("grant of the unknown kind %q", kind)
 	}
 	length, err := strconv.Atoi(parts[3])

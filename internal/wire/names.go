@@ -2,7 +2,6 @@ package wire
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -34,12 +33,12 @@ type Names struct {
 	Listen  string // channel beside Unlock that only relock clients subscribe; turns of the others are told there
 	Tag     string // the lock's name as a hash tag
 
-	rights string // the name by which it is known that the user has the rights: other kinds take others
+	rights string // what vetted knows the lock by: its name, behind the kind's where that takes rights of its own
 	five   [5]string
 	keys   []string // Lock, Queue, Counter, Unlock, Listen, and the kind's further ones: KEYS of its scripts
 }
 
-// Gate is the lock's name in this process, which no lock of another kind has.
+// Gate is the lock's name at this process's gate, which no lock of another kind has.
 func (n *Names) Gate() string {
 	if at := n.Kind.Waits; at > 0 {
 		return n.keys[at]
@@ -50,7 +49,8 @@ func (n *Names) Gate() string {
 // Readers is the queue of a read-write lock's readers.
 func (n *Names) Readers() string { return n.keys[Read.Waits] }
 
-// keysTo are a script's keys if it needs those up to that place: all of a kind that has further ones.
+// keysTo returns the keys of a script that needs those up to that place. A kind that has further keys
+// sends all of them, since its hooks may use each.
 func (n *Names) keysTo(place int) []string {
 	if len(n.keys) > len(n.five) {
 		place = len(n.keys)
@@ -92,8 +92,8 @@ func (k *Kind) Names(prefix, name string) (*Names, error) {
 
 const seedPrefix = "relock_seed:"
 
-// ownPrefixes start the names of keys and channels: a lock of such a name could be another lock's
-// queue or counter. Those of the kinds are added to it.
+// ownPrefixes start the names of the library's keys and channels: a lock of such a name could be
+// another lock's queue or counter. Add puts those of each kind here.
 var ownPrefixes = []string{seedPrefix, ClientPrefix, InboxPrefix}
 
 // prefixes start the names of a kind's keys and channels.
@@ -103,10 +103,10 @@ func (k *Kind) prefixes() []string {
 		prefix, _, _ := strings.Cut(key, "{}")
 		all = append(all, prefix)
 	}
-	return slices.DeleteFunc(all, func(prefix string) bool { return prefix == "" })
+	return all
 }
 
-// ownPrefix returns which of them name begins with, "" for none.
+// ownPrefix returns which of ownPrefixes name begins with, "" for none.
 func ownPrefix(name string) string {
 	for _, prefix := range ownPrefixes {
 		if strings.HasPrefix(name, prefix) {
@@ -116,7 +116,8 @@ func ownPrefix(name string) string {
 	return ""
 }
 
-// queueOf returns what the name of a lock's queue starts with.
+// queueOf returns what the name of a lock's queue starts with: Line where the lock's name is a hash tag
+// and nothing else, otherwise Queue.
 func (k *Kind) queueOf(name, tag string) string {
 	if name == tag && strings.LastIndexByte(name, '{') == 0 && strings.IndexByte(name, '}') == len(name)-1 {
 		return k.Line
@@ -124,7 +125,8 @@ func (k *Kind) queueOf(name, tag string) string {
 	return k.Queue
 }
 
-// namesIn makes a lock's names. Those of a prefix and the tag are parts of one string, so that they take one allocation.
+// namesIn makes a lock's names. Those that are a prefix and the tag are parts of one string, which takes
+// one allocation.
 func (k *Kind) namesIn(logical, name, tag string) *Names {
 	queue, channel := k.queueOf(name, tag), k.Channel
 	all := queue + tag + k.Counter + tag + channel.Unlock + tag + seedPrefix + tag + channel.Listen + tag

@@ -59,13 +59,14 @@ func OfNode(err error) bool {
 	}
 }
 
-// OfOneKey reports whether err may be about one key of several: the rights to it, or where a
-// Cluster keeps it, now or always; one that hides behind a proxy shows no slots before. A command
-// that may not be run at all is about none of them.
+// OfOneKey reports whether err may be about one key of several. Then the user lacks the rights to it,
+// or a Cluster keeps it elsewhere than the others: for now, or always, where a proxy hides the slots.
+// A command that the user may not run at all is about no key.
 func OfOneKey(err error) bool {
 	code := ReplyCode(link.Reply(err))
 	return code == "NOPERM" && !OfNode(err) || code == "TRYAGAIN" || code == "CROSSSLOT"
 }
 
-// OfChannel reports whether err is an answer to a subscription that waiting alone does not change.
+// OfChannel reports whether err is Redis's refusal of a subscription, and one that does not pass by
+// itself.
 func OfChannel(err error) bool { return link.Reply(err) != "" && !Transient(err) }

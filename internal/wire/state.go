@@ -44,33 +44,21 @@ func parseState(v driver.Value, k *Kind) (st State, err error) {
 	}
 	st.TTL, st.Waiters, st.Token = time.Duration(n[0])*time.Millisecond, int(n[1]), n[2]
 	contents, err := got[3].Texts()
-	if err == nil {
-		err = k.Read(&st, contents)
-	}
 	if err != nil {
 		return st, fmt.Errorf("inspect: %w", err)
 	}
+	if len(contents)%2 != 0 {
+		return st, fmt.Errorf("inspect: a hash of %d parts", len(contents))
+	}
+	k.Read(&st, contents)
 	if !st.Held {
 		st.TTL = 0
 	}
 	return st, nil
 }
 
-// readHash is Read for a lock that is a hash with a field for each holder.
-func readHash(st *State, fields []string) error {
-	if len(fields)%2 != 0 {
-		return fmt.Errorf("a hash of %d parts", len(fields))
-	}
-	st.read(fields)
-	st.Client = ClientIn(fields)
-	return nil
-}
-
 // readRW is Read for a read-write lock.
-func readRW(st *State, fields []string) error {
-	if len(fields)%2 != 0 {
-		return fmt.Errorf("a hash of %d parts", len(fields))
-	}
+func readRW(st *State, fields []string) {
 	for i := 0; i < len(fields); i += 2 {
 		field, value := fields[i], fields[i+1]
 		switch field {
@@ -85,34 +73,27 @@ func readRW(st *State, fields []string) error {
 		if !writes {
 			st.Readers++
 		}
-		if count, rest, _ := strings.Cut(value, ":"); writes || !st.Held {
+		if writes || !st.Held {
 			st.Held, st.Holder = true, holder
+			count, grant, _ := strings.Cut(value, ":") // a reader has no grant there
 			st.Count, _ = strconv.Atoi(count)
-			first, _, _ := strings.Cut(rest, ":")
-			st.HolderToken, _ = strconv.ParseInt(first, 10, 64)
+			st.HolderToken, _ = readGrant(grant)
 		}
 	}
-	if st.Readers <= 1 && sharer.MatchString(st.Holder) {
-		st.Client, _, _ = strings.Cut(st.Holder, ":")
+	if st.Readers <= 1 {
+		st.Client = ClientOf(st.Holder)
 	}
-	return nil
 }
 
 // sharer is the field of an entry that shares an owner: a client's uuid and a number.
 var sharer = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f-]{27}:[0-9]+$`)
 
-// read finds the holder among a hash's fields and their values. Beside a shared owner's count stand
-// the entries that share it, one field each. Where the grant does not name the owner, it is the
-// field that counts most, and among those that count alike the one that no client made.
-func (st *State) read(fields []string) {
-	owner := ""
-	for i := 0; i < len(fields); i += 2 {
-		if fields[i] == firstField {
-			first, rest, _ := strings.Cut(fields[i+1], ":")
-			st.HolderToken, _ = strconv.ParseInt(first, 10, 64)
-			_, owner, _ = strings.Cut(rest, ":")
-		}
-	}
+// readHash is Read for a lock that is a hash with a field for each holder. Beside a shared owner's
+// count stand the entries that share it, one field each. Where the grant does not name the owner, it
+// is the field that counts most, and among those that count alike the one that no client made.
+func readHash(st *State, fields []string) {
+	token, owner, _ := grantIn(fields)
+	st.HolderToken = token
 	for i := 0; i < len(fields); i += 2 {
 		field := fields[i]
 		count, err := strconv.Atoi(fields[i+1])
@@ -124,4 +105,25 @@ func (st *State) read(fields []string) {
 		}
 		st.Held = true
 	}
+	st.Client = ClientIn(fields)
+}
+
+// grantIn finds the grant among the fields of a lock's hash and their values: its first token, and
+// its shared owner, "" for none.
+func grantIn(fields []string) (token int64, owner string, found bool) {
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i] == firstField {
+			token, owner = readGrant(fields[i+1])
+			return token, owner, true
+		}
+	}
+	return 0, "", false
+}
+
+// readGrant reads <first token>:<how many>[:<shared owner>].
+func readGrant(text string) (token int64, owner string) {
+	first, rest, _ := strings.Cut(text, ":")
+	token, _ = strconv.ParseInt(first, 10, 64)
+	_, owner, _ = strings.Cut(rest, ":")
+	return token, owner
 }

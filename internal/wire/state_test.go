@@ -21,7 +21,7 @@ func TestHolderOfAnOlderGrant(t *testing.T) {
 		"write":   {"mode", "write", "write", "1"},
 	} {
 		var st State
-		st.read(fields)
+		readHash(&st, fields)
 		require.Equal(t, want, st.Holder)
 		require.Equal(t, want != "", st.Held)
 	}

@@ -12,24 +12,28 @@ const (
 	// firstNames is how many names a client asks about one by one, before it asks by families. Most
 	// clients lock fewer.
 	firstNames = 256
-	// maxFamilies bounds how many families a client remembers. Names of others are taken for such as
-	// have no prefix at all.
+	// maxFamilies bounds how many families a client remembers. Beyond it, names seem to have no
+	// prefixes, and only one lock in vetEvery asks.
 	maxFamilies = 1024
-	// vetEvery is how many questions for locks there are to one that asks for rights whatever is known.
+	// vetEvery is how many questions for locks have one among them that asks for rights in any case.
 	vetEvery = 256
 )
 
 // vetted decides which questions for a lock ask as well whether the user has all the rights that the
-// lock takes. What a script is refused it is refused whether that was asked or not, so no lock is ever
-// held by two for want of a right. But a right that only an Unlock or a renewal needs is missed when
-// the lock is held, which then stays until its lease ends. To ask takes Redis as long as all else for a
-// lock that no entry wants. Rights are for commands, for all names alike, or for patterns of names, most
-// of which are prefixes. So it is asked
+// lock takes.
 //
-//   - for each of the first names of a client, and then for each family of names: the first of them,
+// Redis refuses a script that lacks a right, whether rights were asked for or not. So no lock is ever
+// held by two for want of a right. But a right that only an Unlock or a renewal needs is missed when
+// the lock is held already, and the lock then stays until its lease ends. So it is asked for beforehand.
+//
+// To ask takes Redis as long as all else for a lock that no other entry wants: too long to ask each
+// time. But rights are for commands, for all names alike, or for patterns of names, most of which are
+// prefixes. So rights are asked for
+//
+//   - for each of the first names of a client, and then for the first name of each family,
 //   - for one in 256 locks, whatever is known of its name: that finds rights that were withdrawn, and
 //     patterns finer than a family,
-//   - for all of them anew once a holder was refused: then others lack the same right.
+//   - for all names anew, once a holder was refused a command: others may lack the same right.
 type vetted struct {
 	mu       sync.Mutex // guards what follows
 	asked    int        // questions for locks so far
@@ -80,7 +84,8 @@ func (v *vetted) note(name string) {
 	}
 }
 
-// heard is told what became of a command for a lock that was held. It returns err.
+// heard is told what became of a command for a lock that was held. It forgets all names where a right
+// was missing, and returns err.
 func (v *vetted) heard(err error) error {
 	if err != nil && ReplyCode(link.Reply(err)) == "NOPERM" {
 		v.forget()

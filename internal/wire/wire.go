@@ -5,7 +5,6 @@ package wire
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/driver"
@@ -20,22 +19,26 @@ type Options struct {
 	Longest   time.Duration // of a node: the longest lease that any client may rely on, 0 for no restart guard
 }
 
-// Redis sends scripts to one Redis: a typed method each, so that positions are written once. They
-// are never repeated below it: a second run must be known to its sender, so that it may come late.
+// Redis sends scripts to one Redis. It has a typed method for each script, so that the places of keys
+// and arguments are written once. No room below repeats a script: its sender must know of a second
+// run, since that may come late.
 type Redis struct {
-	link   *link.Link
-	from   Options
-	vetted vetted
-	plain  plainScripts
-	latest atomic.Pointer[scripts] // those of the kind that was asked for last: most clients use one
-	others sync.Map                // *Kind -> *scripts
+	link    *link.Link
+	from    Options
+	vetted  vetted
+	scripts *sync.Map // of made
 }
 
-// New returns the scripts' way to a Redis.
+// New returns the Redis at the end of l.
 func New(l *link.Link, o Options) *Redis {
 	l.Apart = OfOneKey
-	return &Redis{link: l, from: o, plain: o.plainScripts()}
+	all, _ := made.LoadOrStore(o, new(sync.Map))
+	return &Redis{link: l, from: o, scripts: all.(*sync.Map)}
 }
+
+// made are all scripts that were put together so far: the clients of a process share them. Those that
+// are about no lock stand under the nil kind.
+var made sync.Map // Options -> *sync.Map, which is *Kind -> *scripts
 
 // Route is how grants and wake-ups travel for one lock.
 type Route struct {
@@ -46,99 +49,58 @@ type Route struct {
 // Plain is the route of all locks but those of a Cluster.
 var Plain = Route{Inbox: InboxPrefix, Publish: "PUBLISH"}
 
-// scripts are those of one kind in one topology.
+// scripts are those of one kind in one topology, or those that are about no lock. What does not
+// apply is nil.
 type scripts struct {
-	kind                                                                *Kind
 	acquire, release                                                    *link.Script
 	vote, unvote, fence, sweep, force, setCount, renew, refill, inspect *driver.Script
+
+	declare, introduce, whois *driver.Script // about no lock
 }
 
-// plainScripts are those that are about no lock.
-type plainScripts struct{ declare, introduce, whois *driver.Script }
-
-// of returns the scripts of a kind.
+// of returns the scripts of a kind, those that are about no lock for nil.
 func (r *Redis) of(k *Kind) *scripts {
-	if s := r.latest.Load(); s != nil && s.kind == k {
-		return s
-	}
-	got, known := r.others.Load(k)
-	if !known {
-		got, _ = r.others.LoadOrStore(k, r.from.scripts(k))
-	}
-	s := got.(*scripts)
-	r.latest.Store(s)
-	return s
-}
-
-// made are all scripts that were put together so far: clients of one process share them.
-var made sync.Map // making -> *scripts, or plainScripts
-
-// making is what scripts are made from.
-type making struct {
-	kind *Kind // nil for plainScripts
-	lua  lua.Scripts
-}
-
-func (o Options) lua() lua.Scripts {
-	return lua.Scripts{Quorum: o.Votes, Retention: o.Retention, Longest: o.Longest}
-}
-
-func (o Options) scripts(k *Kind) *scripts {
-	from := o.lua()
-	from.Kind, from.Hooks = k.Name, k.Hooks
-	if s, known := made.Load(making{k, from}); known {
+	if s, known := r.scripts.Load(k); known {
 		return s.(*scripts)
 	}
-	s := &scripts{
-		kind:     k,
-		force:    script(driver.Force)(from.Text("force")),
-		setCount: script(driver.Recount)(from.Text("recount")),
-		renew:    script(driver.Renew)(from.Text("renew")),
-		inspect:  script(driver.Inspect)(from.Text("inspect")),
-	}
-	if o.Votes {
-		s.vote, s.unvote = script(driver.Acquire)(from.Text("vote")), script(driver.Release)(from.Text("unvote"))
-		s.fence, s.sweep = script(driver.Fence)(from.Text("fence")), script(driver.Sweep)(from.Sweep("unvote"))
-	} else {
-		s.acquire = shared(driver.Acquire, from, "acquire", k.Acquires, spare(acquireArgs, acquireRoute))
-		s.release = shared(driver.Release, from, "release", k.Releases, spare(releaseCount, releaseRoute))
-		s.sweep = script(driver.Sweep)(from.Sweep("release"))
-		s.refill = script(driver.Refill)(from.Text("refill"))
-	}
-	kept, _ := made.LoadOrStore(making{k, from}, s)
-	return kept.(*scripts)
+	s, _ := r.scripts.LoadOrStore(k, r.from.scriptsFor(k))
+	return s.(*scripts)
 }
 
-func (o Options) plainScripts() plainScripts {
-	from := o.lua()
-	if s, known := made.Load(making{nil, from}); known {
-		return s.(plainScripts)
+func (o Options) scriptsFor(k *Kind) *scripts {
+	from, s := lua.Scripts{Quorum: o.Votes, Retention: o.Retention, Longest: o.Longest}, new(scripts)
+	if k == nil {
+		s.declare = script(driver.Check, from.Text, "declare")
+		s.introduce, s.whois = script(driver.Introduce, from.Text, "introduce"), script(driver.Inspect, from.Text, "whois")
+		return s
 	}
-	s := plainScripts{
-		introduce: script(driver.Introduce)(from.Text("introduce")),
-		whois:     script(driver.Inspect)(from.Text("whois")),
-	}
+	from.Kind, from.Hooks = k.Name, k.Hooks
+	s.force, s.inspect = script(driver.Force, from.Text, "force"), script(driver.Inspect, from.Text, "inspect")
+	s.setCount, s.renew = script(driver.Recount, from.Text, "recount"), script(driver.Renew, from.Text, "renew")
 	if o.Votes {
-		s.declare = script(driver.Check)(from.Text("declare"))
+		s.vote, s.unvote = script(driver.Acquire, from.Text, "vote"), script(driver.Release, from.Text, "unvote")
+		s.fence, s.sweep = script(driver.Fence, from.Text, "fence"), script(driver.Sweep, from.Sweep, "unvote")
+		return s
 	}
-	kept, _ := made.LoadOrStore(making{nil, from}, s)
-	return kept.(plainScripts)
+	s.acquire = shared(driver.Acquire, from, "acquire", k.Acquires, acquireSpare)
+	s.release = shared(driver.Release, from, "release", k.Releases, releaseSpare)
+	s.refill, s.sweep = script(driver.Refill, from.Text, "refill"), script(driver.Sweep, from.Sweep, "release")
+	return s
 }
 
 // shared is a script that goes for several callers too.
 func shared(as driver.Op, from lua.Scripts, name string, most int, spare []string) *link.Script {
-	return &link.Script{One: script(as)(from.Text(name)), Many: script(as)(from.Many(name)), Most: most, Spare: spare}
+	return &link.Script{One: script(as, from.Text, name), Many: script(as, from.Many, name), Most: most, Spare: spare}
 }
 
-// script makes one that is counted as such. Its files are embedded, so that a missing one is a
+// script makes one whose commands are counted as such. Its files are embedded, so a missing one is a
 // mistake of this package's.
-func script(as driver.Op) func(text string, err error) *driver.Script {
-	return func(text string, err error) *driver.Script {
-		if err != nil {
-			panic(err)
-		}
-		s := driver.NewScript(text)
-		s.For = as
-		return s
+func script(as driver.Op, from func(name string) (string, error), name string) *driver.Script {
+	text, err := from(name)
+	if err != nil {
+		panic(err)
 	}
+	s := driver.NewScript(text)
+	s.For = as
+	return s
 }

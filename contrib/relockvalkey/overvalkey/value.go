@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/valkey-io/valkey-go"
@@ -33,11 +34,13 @@ func valueOf(m *valkey.ValkeyMessage) driver.Value {
 		return driver.String(s)
 	case m.IsArray():
 		return listOf(m)
+	case m.IsMap():
+		return pairsOf(m)
 	case m.IsNil():
 		return driver.Value{}
 	}
 	if err := m.Error(); err != nil {
-		return driver.Error(refusal(err))
+		return driver.Error(&driver.ReplyError{Text: err.Error(), Err: err})
 	}
 	return typedValueOf(m)
 }
@@ -51,11 +54,8 @@ func listOf(m *valkey.ValkeyMessage) driver.Value {
 	return driver.List(list...)
 }
 
-// typedValueOf is a message of a type that only RESP3 has, as RESP2 would spell it.
+// typedValueOf is a message of another type that only RESP3 has, as RESP2 would spell it.
 func typedValueOf(m *valkey.ValkeyMessage) driver.Value {
-	if m.IsMap() {
-		return pairsOf(m)
-	}
 	switch known, _ := m.ToAny(); known := known.(type) {
 	case bool:
 		if known {
@@ -65,7 +65,10 @@ func typedValueOf(m *valkey.ValkeyMessage) driver.Value {
 	case float64:
 		return driver.String(strconv.FormatFloat(known, 'g', -1, 64))
 	case string:
-		return driver.String(verbatim(known))
+		if _, text, found := strings.Cut(known, ":"); found {
+			known = text // of a verbatim string, "txt:" mostly; a big number has no colon
+		}
+		return driver.String(known)
 	}
 	return driver.Value{}
 }
@@ -82,24 +85,15 @@ func pairsOf(m *valkey.ValkeyMessage) driver.Value {
 	return driver.List(list...)
 }
 
-// verbatim cuts the format off a verbatim string, "txt:" mostly. A big number, the other string of
-// RESP3, has no colon.
-func verbatim(s string) string {
-	const format = len("txt:")
-	if len(s) >= format && s[format-1] == ':' {
-		return s[format:]
-	}
-	return s
-}
-
-// failure is an error of the library as driver.Redis promises it.
+// failure is an error of the library as driver.Redis promises it. The library leaves out a plain ERR
+// that a server's text begins with.
 func failure(err error) error {
 	var reply *valkey.ValkeyError
 	switch {
 	case errors.As(err, &reply):
-		return refusal(err)
+		return &driver.ReplyError{Text: reply.Error(), Err: err}
 	case errors.Is(err, valkey.ErrClosing):
-		return closedError{err}
+		return driver.Closed(err)
 	case undialled(err):
 		return driver.Unsent(err)
 	}
@@ -112,20 +106,3 @@ func undialled(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
-
-// refusal is an error that the server answered. The library leaves out a plain ERR that its text
-// begins with.
-func refusal(err error) *driver.ReplyError {
-	text := err.Error()
-	var reply *valkey.ValkeyError
-	if errors.As(err, &reply) {
-		text = reply.Error()
-	}
-	return &driver.ReplyError{Text: text, Err: err}
-}
-
-// closedError is the library's error, which says that the user has closed the client.
-type closedError struct{ error }
-
-// Unwrap returns the library's error as well.
-func (e closedError) Unwrap() []error { return []error{driver.ErrClosed, e.error} }

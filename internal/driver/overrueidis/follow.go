@@ -16,11 +16,11 @@ const (
 	byeTimeout = time.Second     // of telling the server that a subscription ends
 )
 
-// errReplicas is reported to the user once.
+// errReplicas is reported to the user, once.
 var errReplicas = errors.New("the client subscribes at replicas, whose subscribers the masters do not count, " +
 	"and the masters cannot be told: locks are not handed over but raced for")
 
-// errAstray ends a subscription that is not at its slot's master.
+// errAtReplica ends a subscription that is not at its slot's master.
 var errAtReplica = errors.New("subscribed at a replica")
 
 // Follow subscribes sharded channels of one slot. If the first attempt turns out not to be at the
@@ -35,18 +35,17 @@ func (d *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string
 	return failure(err)
 }
 
-// receive subscribes once and passes on what comes until the subscription ends. It fails with
-// errAtReplica if it did not subscribe at the master. It sets atReplicas then, so that the next
-// call goes straight to the master.
+// receive subscribes once and passes on what comes until the subscription ends. If the user's client
+// did not subscribe at the master, it fails with errAtReplica. atReplicas is set then, so that the
+// next call goes straight to the master.
 func (d *Redis) receive(ctx context.Context, h driver.Handler, channels []string) error {
 	if d.crew.Ended() {
 		return driver.ErrClosed
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	source, direct := d.rdb, d.atReplicas.Load()
-	confirmed := make(chan struct{}, 1)
-	if direct {
+	source, confirmed := d.rdb, make(chan struct{}, 1)
+	if d.atReplicas.Load() {
 		source = d.atMaster(ctx, h, channels[0])
 	} else if !d.crew.Start(func() { d.checkMaster(ctx, cancel, confirmed, channels) }) {
 		return driver.ErrClosed
@@ -61,14 +60,13 @@ func (d *Redis) receive(ctx context.Context, h driver.Handler, channels []string
 	return err
 }
 
-// hooked is ctx with the hooks that the library calls. The first confirmation goes into confirmed,
-// and the server is told when the subscription ends: else it would go on sending, because the
-// connection is shared.
+// hooked is ctx with the two hooks that the library calls. The first hook puts the first confirmation
+// into confirmed. The second unsubscribes when the subscription ends: the connection is shared, so
+// the library leaves it open, and the server would go on sending.
 //
-// The connection is shared with other users of the client, too. One of them may unsubscribe a
-// channel that it has in common with this subscription, which ends this one. Then only the last
-// channel, which no other subscriber uses, is unsubscribed here: the others may have been
-// subscribed anew by then.
+// Other users of the client share the connection too. If one of them unsubscribes a channel that it
+// has in common with this subscription, this one ends before ctx does. Then only the last channel is
+// unsubscribed here, which no other subscriber uses: another user may have subscribed the others anew.
 func hooked(ctx context.Context, h driver.Handler, confirmed chan<- struct{}, channels []string) context.Context {
 	hooks := rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
 		if s.Kind == "ssubscribe" {
@@ -92,12 +90,12 @@ func hooked(ctx context.Context, h driver.Handler, confirmed chan<- struct{}, ch
 	})
 }
 
-// checkMaster ends a subscription with errAtReplica once it is confirmed and found not to be at the
-// master. Before that the master could not know of it.
+// checkMaster waits until a subscription is confirmed, since no master knows of it before. If the
+// subscription is then found not to be at the master, checkMaster ends it with errAtReplica.
 func (d *Redis) checkMaster(ctx context.Context, end context.CancelCauseFunc, confirmed <-chan struct{}, channels []string) {
 	select {
 	case <-confirmed:
-		// A subscription that has ended meanwhile is at no master.
+		// No master knows of a subscription that has ended meanwhile: that proves nothing.
 		if d.missedMaster(ctx, channels) && ctx.Err() == nil {
 			d.atReplicas.Store(true)
 			end(errAtReplica)
@@ -106,14 +104,14 @@ func (d *Redis) checkMaster(ctx context.Context, end context.CancelCauseFunc, co
 	}
 }
 
-// missedMaster reports whether the master of the channels' slot does not know of the subscription
-// to the last of them, which no other subscriber uses. The others would prove nothing: another user
-// of the client may just have left them. If the master cannot be asked, the subscription counts as
-// right.
+// missedMaster reports whether the master of the channels' slot does not know of the subscription. It
+// asks for the last channel, which no other subscriber uses: another user of the client may just have
+// left the others, which would prove nothing. If the master cannot be asked, the subscription counts
+// as one at the master.
 func (d *Redis) missedMaster(ctx context.Context, channels []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	// Routed by its slot, and no read that a client would send to a replica.
+	// Arbitrary, so that no client takes it for a read and sends it to a replica.
 	own := channels[len(channels)-1]
 	ask := d.rdb.B().Arbitrary("PUBSUB", "SHARDNUMSUB", own).Build().SetSlot(own)
 	counts, err := d.rdb.Do(ctx, ask).AsIntMap()
@@ -124,9 +122,9 @@ func (d *Redis) missedMaster(ctx context.Context, channels []string) bool {
 	return found && count == 0
 }
 
-// atMaster is what to subscribe with if the user's client subscribes at replicas: the client of the
-// slot's master. If that is not to be found, it is the user's client. Messages then still come, but
-// scripts at the master do not count the subscription.
+// atMaster returns what to subscribe with if the user's client subscribes at replicas: the client of
+// the slot's master. If that is not found, it returns the user's client, and tells the user so. Messages
+// then still come, but scripts at the master do not count the subscription.
 func (d *Redis) atMaster(ctx context.Context, h driver.Handler, channel string) rueidis.Client {
 	if master := d.master(ctx, int64(driver.Slot(channel))); master != nil {
 		return master

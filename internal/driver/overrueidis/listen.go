@@ -31,9 +31,9 @@ func (d *Redis) Listen(ctx context.Context, h driver.Handler) (driver.Listener, 
 	return l, nil
 }
 
-// dedicate takes a connection out of the user's pool. If all are in use the client library waits
-// for one without a bound. When ctx ends, dedicate leaves that wait behind: whenever the connection
-// comes, it is given back unused.
+// dedicate takes a connection out of the user's pool. If all are in use, the client library waits for
+// one without a bound. So it waits in a goroutine, which dedicate leaves behind when ctx ends: whenever
+// the connection comes then, it is given back unused.
 func (d *Redis) dedicate(ctx context.Context) (rueidis.DedicatedClient, error) {
 	got := make(chan rueidis.DedicatedClient) // without a slot: a connection that nothing receives must not stay in it
 	if !d.crew.Start(func() {
@@ -62,8 +62,8 @@ type listener struct {
 	lose    context.CancelCauseFunc // ends works
 }
 
-// watch ends when the connection does. lost receives why, and is then closed; it is closed at once
-// where Close ended the connection.
+// watch waits for the end of the connection, and tells why it was lost. The library sends that to lost.
+// It only closes lost where Close ended the connection.
 func (l *listener) watch(lost <-chan error) {
 	why := <-lost
 	if why == nil {
@@ -88,8 +88,8 @@ func (l *listener) do(ctx context.Context, cmd rueidis.Completed) (err error) {
 	return err
 }
 
-// whileItWorks sends with a context that ends with the connection as well: else the library would
-// try to subscribe over a lost connection for as long as ctx lives.
+// whileItWorks calls send with a context that ends with ctx, and with the connection: else the library
+// would try to subscribe over a lost connection for as long as ctx lives.
 func (l *listener) whileItWorks(ctx context.Context, send func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -123,8 +123,8 @@ func (l *listener) SubscribeApart(ctx context.Context, channels ...string) []err
 // Dropped receives why the connection was lost.
 func (l *listener) Dropped() <-chan error { return l.dropped }
 
-// Close gives the connection up. It is closed, since no subscription of ours may stay on one that
-// goes back to the user's pool. That holds for one that was lost, too: in RESP2 it is two, of which
-// the one that subscribes may be lost alone, and the pool would take the pair for one that works. If
-// the server hangs, it takes the client library a second.
+// Close closes the connection: no subscription of ours may stay on one that goes back to the user's
+// pool. It does so even if the connection was lost. In RESP2 it is a pair of connections. The one
+// that subscribes may be lost alone, and the pool would take the pair for one that works. If the
+// server hangs, it takes the client library a second.
 func (l *listener) Close() { l.conn.Close() }

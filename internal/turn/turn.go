@@ -1,0 +1,79 @@
+// Package turn has a mutex that a goroutine waits for as long as its context lives.
+package turn
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Mutex is locked by one goroutine at a time, first come first served. A sync.Mutex would not do
+// for what takes as long as a command to Redis: its waiters could not give up. The zero Mutex is
+// unlocked. It must not be copied.
+type Mutex struct {
+	mu    sync.Mutex // guards what follows
+	taken bool
+	line  []chan struct{} // the waiters'; closed when it is their turn. No one waits unless taken.
+}
+
+// TryLock locks the mutex if it is free.
+func (m *Mutex) TryLock() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	free := !m.taken
+	m.taken = true
+	return free
+}
+
+// Lock locks the mutex. If ctx ends first it returns the cause of that, and the caller does not
+// have the mutex. A free mutex is locked even under a context that has ended.
+func (m *Mutex) Lock(ctx context.Context) error {
+	m.mu.Lock()
+	if !m.taken {
+		m.taken = true
+		m.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	m.line = append(m.line, turn)
+	m.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := slices.Index(m.line, turn); i >= 0 {
+		m.line = slices.Delete(m.line, i, i+1)
+	} else {
+		m.pass() // its turn came in that moment
+	}
+	return context.Cause(ctx)
+}
+
+// Unlock gives the mutex to the goroutine that has waited longest, if one waits. Any goroutine may
+// call it for the one that locked the mutex.
+func (m *Mutex) Unlock() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pass()
+}
+
+// Taken reports whether the mutex is locked. By the time the caller looks at that, it may be no
+// longer so.
+func (m *Mutex) Taken() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.taken
+}
+
+// pass gives the mutex to the next in line. The caller holds m.mu.
+func (m *Mutex) pass() {
+	if len(m.line) == 0 {
+		m.taken = false
+		return
+	}
+	close(m.line[0])
+	m.line = slices.Delete(m.line, 0, 1)
+}
