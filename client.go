@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 
 	"github.com/google/uuid"
@@ -24,14 +23,14 @@ import (
 type Client struct {
 	core   *core
 	close  sync.Once
-	closed []func() // to be called when it is
+	closed []func() // of its observers: called at the end of Close
 }
 
 // New returns a client over rdb: a single Redis, a Sentinel group or a Cluster, whatever rdb was
 // made for. rdb stays the caller's: close it after the Client.
 //
-// New sends no command of its own. It opens one connection in the background, which subscribes once a
-// lock is waited for or held. A Redis that cannot be reached is no error here. New fails with
+// New sends no command. It opens one connection in the background, which subscribes once a lock is
+// waited for or held. A Redis that cannot be reached is no error here. New fails with
 // ErrInvalidOption for a nil rdb or an option that cannot work.
 func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
 	return newOver(overrueidis.New(rdb), opts)
@@ -39,15 +38,15 @@ func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
 
 // newOver is New over a driver.
 func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
-	if isNil(rdb) {
+	if driver.Missing(rdb) {
 		return nil, fmt.Errorf("%w: the Redis client is nil", ErrInvalidOption)
 	}
 	cfg, err := defaultConfig().with(opts, true)
 	if err != nil {
 		return nil, err
 	}
-	id := uuid.NewString()
 	if cfg.guard == GuardOff {
+		id := uuid.NewString()
 		return newClientOver(id, cfg, newSingle(rdb, id, &cfg)), nil
 	}
 	// The guard is a quorum's. One Redis is a quorum of one.
@@ -56,16 +55,7 @@ func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
 	}
 	cfg.nodes = 1
 	cfg.derive()
-	return newClientOver(id, cfg, newQuorum([]driver.Redis{rdb}, id, &cfg)), nil
-}
-
-// isNil reports whether rdb is over no client, or over a nil pointer to one.
-func isNil(rdb driver.Redis) bool {
-	if rdb == nil {
-		return true
-	}
-	v := reflect.ValueOf(rdb.Client())
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+	return overQuorum([]driver.Redis{rdb}, cfg), nil
 }
 
 func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
@@ -76,20 +66,20 @@ func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
 	}
 	k.watchdog = newWatchdog(arb.Renew, k.presence.Rounds())
 	c := &Client{core: k}
-	c.introduce(cfg.observer)
+	c.introduce()
 	return c
 }
 
-// Initialize declares that no owner holds a lock that a node may have forgotten, so that the restart
-// guard lets all nodes grant locks at once. It is for new nodes under GuardStrict, or for an operator
-// that knows better than the guard. Calling it while locks are held gives up what the guard is for.
-// Without WithRestartGuard it does nothing. It fails with a *QuorumError if fewer than a quorum of
-// nodes could be told.
+// Initialize tells the restart guard that no lock is held which a node may have forgotten: then all
+// nodes grant locks at once. It is for new nodes under GuardStrict, or for an operator that knows
+// more than the guard. If a forgotten lock is held after all, a second owner may be granted it.
+// Without WithRestartGuard Initialize does nothing. It fails with a *QuorumError if fewer than a
+// quorum of nodes could be told.
 func (c *Client) Initialize(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	k := c.keeperOf()
+	k := c.coreOrNil()
 	if k == nil {
 		return errNotNew
 	}
@@ -109,7 +99,7 @@ func (c *Client) Mutex(name string, opts ...Option) *Mutex {
 
 // newLock returns what every kind of lock embeds.
 func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
-	k := c.keeperOf()
+	k := c.coreOrNil()
 	if k == nil {
 		return lock{err: errNotNew}
 	}
@@ -128,8 +118,8 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 	return lk
 }
 
-// keeperOf is nil for a Client that New did not make.
-func (c *Client) keeperOf() *core {
+// coreOrNil returns the client's core, nil for a Client that New did not make.
+func (c *Client) coreOrNil() *core {
 	if c == nil {
 		return nil
 	}
@@ -138,7 +128,7 @@ func (c *Client) keeperOf() *core {
 
 // ID returns the client's uuid: the part before the colon in the owner fields of its locks.
 func (c *Client) ID() string {
-	k := c.keeperOf()
+	k := c.coreOrNil()
 	if k == nil {
 		return ""
 	}
@@ -147,17 +137,16 @@ func (c *Client) ID() string {
 
 // Close ends the client. Waiting Locks return ErrClosed, the contexts of held leases end with cause
 // ErrClosed, and renewals stop. Locks that callers hold are not released, since the code under them
-// may still run: they end with their leases. Close releases what no caller was given, or has
-// unlocked, and tries once more to undo what was left unanswered.
+// may still run: they end with their leases. Close releases locks that lie idle (WithLinger) or were
+// granted to no caller, and tries once more to undo commands that were not answered.
 //
-// It returns when no call and no goroutine of the client is left, and the observer was told all.
-// Where Redis answers that takes milliseconds. Where Redis hangs, Close leaves behind what does not
-// end:
+// Close returns when no call and no goroutine of the client is left, and the observer was told all.
+// Where Redis answers, that takes milliseconds. Where Redis hangs, Close gives up
 //
-//   - it returns after seven command timeouts at most: 14 seconds by default, 7 on a quorum;
+//   - after seven command timeouts at most: 14 seconds by default, 7 on a quorum;
 //   - after two to four if only a Lock or an Unlock is under way.
 func (c *Client) Close() {
-	k := c.keeperOf()
+	k := c.coreOrNil()
 	if k == nil {
 		return
 	}
@@ -171,7 +160,9 @@ func (c *Client) Close() {
 		k.settle()
 		k.presence.Close()
 		k.arbiter.Close()
-		k.cfg.logged.close()
+		if k.cfg.logged != nil {
+			k.cfg.logged.Close()
+		}
 		for _, closed := range c.closed {
 			closed()
 		}

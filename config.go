@@ -17,32 +17,9 @@ const (
 	maxRetention     = 10 * MaxLease
 )
 
-// config is what options set. A Mutex copies its client's and changes its own.
+// config is what options set. A lock with options of its own has a copy of its client's.
 type config struct {
-	leaseConfig
-	lineConfig
-	nodeConfig
-	quorumConfig
-	derivedConfig
-}
-
-// derivedConfig follows from the rest, see derive.
-type derivedConfig struct {
-	// firstLease is what a lock is taken and queued with. A longer fixed lease is set once the lock
-	// is held, so that a command that comes late can never hold a lock longer than the watchdog's
-	// lease.
-	firstLease time.Duration
-	// maxLease is when a hold ends whatever is renewed, counted from the grant; 0 when nothing caps
-	// it.
-	maxLease time.Duration
-	// rules are what of all this a hold goes by.
-	rules tenure.Rules
-	// commandTimeout is how long one command may take.
-	commandTimeout time.Duration
-}
-
-// leaseConfig is how long a lock is held, and waited for.
-type leaseConfig struct {
+	// How long a lock is held, and waited for.
 	lease   time.Duration // of the watchdog
 	fixed   time.Duration // 0: renewed by the watchdog
 	maxHold time.Duration // 0: no cap
@@ -50,41 +27,38 @@ type leaseConfig struct {
 	timeout time.Duration // of one command; 0: derived from the lease
 	javaDog time.Duration // lockWatchdogTimeout of Redisson's readers; 0: there are none
 	most    time.Duration // that a lease may be extended to; 0: MaxLease
-}
 
-// lineConfig is how a lock passes between the goroutines of a process.
-type lineConfig struct {
+	// How a lock passes between the goroutines of a process.
 	passes   int // local hand-overs in a row; 1: none
 	passTime time.Duration
 	strict   bool          // no goroutine overtakes one that is being woken
 	linger   time.Duration // how long an unlocked lock may be kept; 0: not at all
-}
 
-// nodeConfig is about each Redis, and the client as a whole.
-type nodeConfig struct {
+	// Each Redis, and the client as a whole.
 	pubsub    PubSubMode
 	retention time.Duration // how long Redis keeps a fencing counter after its last grant; 0: for ever
 	retained  bool          // retention is what the user said
 	prefix    string        // of all names in Redis
 	name      string        // by which the client is known to others; "": by none
 	logged    *logged       // writes events to the logger; nil for none
-	observer  Observer      // nil for none
-}
+	observers observers     // nil for none
 
-// quorumConfig is about several of them, and the restart guard.
-type quorumConfig struct {
+	// A quorum of them, and the restart guard.
 	nodes   int // of a quorum; 0: one Redis decides alone
 	quorum  int // how many of them must agree; 0: more than half
 	guard   GuardMode
 	longest time.Duration // lease, as far as the guard knows
 	guarded bool          // the guard was asked for by an option: longest is what the user said
+
+	// What derive makes of all that.
+	firstLease     time.Duration // what a lock is taken and queued with
+	rules          tenure.Rules  // what a hold goes by
+	commandTimeout time.Duration // how long one command may take
 }
 
 func defaultConfig() config {
 	return config{
-		leaseConfig: leaseConfig{lease: defaultLease, javaDog: defaultLease},
-		lineConfig:  lineConfig{passes: defaultPasses, passTime: defaultPassTime},
-		nodeConfig:  nodeConfig{retention: defaultRetention},
+		lease: defaultLease, javaDog: defaultLease, passes: defaultPasses, passTime: defaultPassTime, retention: defaultRetention,
 	}
 }
 
@@ -95,8 +69,8 @@ func leaseInRange(d time.Duration) error {
 	return nil
 }
 
-// with returns the config changed by opts, or ErrInvalidOption naming the option and what is wrong
-// with it.
+// with returns the config changed by opts, which were given to New if client is set, else to a
+// lock. Its error is ErrInvalidOption, and names the option and what is wrong with it.
 func (c config) with(opts []Option, client bool) (config, error) {
 	for _, o := range opts {
 		if o.apply == nil {
@@ -109,23 +83,23 @@ func (c config) with(opts []Option, client bool) (config, error) {
 			return c, fmt.Errorf("%w: %s: %w", ErrInvalidOption, o.name, err)
 		}
 	}
+	lease := max(c.lease, c.fixed)
 	if client && c.nodes > 0 && !c.guarded {
 		c.longest = max(c.longest, c.lease)
 	}
-	if d := max(c.lease, c.fixed); c.guard != GuardOff && d > c.longest {
+	if c.guard != GuardOff && lease > c.longest {
 		return c, fmt.Errorf("%w: a lease of %v is longer than the %v that the restart guard waits; see WithRestartGuard",
-			ErrInvalidOption, d, c.longest)
+			ErrInvalidOption, lease, c.longest)
 	}
-	least := 4 * max(c.lease, c.fixed)
 	if client && !c.retained {
-		c.retention = max(c.retention, least, 4*c.longest)
+		c.retention = max(c.retention, 4*lease, 4*c.longest)
 	}
-	if c.retained && c.retention > 0 && c.retention < least {
+	if c.retained && c.retention > 0 && c.retention < 4*lease {
 		return c, fmt.Errorf("%w: a lease of %v wants fencing counters kept for %v at least, not %v; see WithTokenRetention",
-			ErrInvalidOption, max(c.lease, c.fixed), least, c.retention)
+			ErrInvalidOption, lease, 4*lease, c.retention)
 	}
-	if client {
-		c.addLogged()
+	if client && c.logged != nil {
+		c.observers = append(c.observers, c.logged)
 	}
 	c.derive()
 	if c.timeout > 0 && c.timeout > c.firstLease/3 {
@@ -135,16 +109,18 @@ func (c config) with(opts []Option, client bool) (config, error) {
 	return c, nil
 }
 
-// derive sets what follows from the rest.
+// derive sets what follows from the rest. No lock is taken with a longer lease than the watchdog's,
+// so none that comes late holds it for longer. A longer fixed lease is set once the lock is held.
 func (c *config) derive() {
-	c.firstLease, c.maxLease = c.lease, max(c.fixed, c.maxHold)
+	end := max(c.fixed, c.maxHold) // from the grant, whatever is renewed; 0 for none
 	if c.fixed > 0 && c.maxHold > 0 {
-		c.maxLease = min(c.fixed, c.maxHold)
+		end = min(c.fixed, c.maxHold)
 	}
-	if c.maxLease > 0 {
-		c.firstLease = min(c.firstLease, c.maxLease)
+	c.firstLease = c.lease
+	if end > 0 {
+		c.firstLease = min(c.lease, end)
 	}
-	c.rules = tenure.Rules{Lease: c.lease, Fixed: c.fixed, MaxHold: c.maxHold, Max: c.maxLease}
+	c.rules = tenure.Rules{Lease: c.lease, Fixed: c.fixed, MaxHold: c.maxHold, Max: end}
 	switch {
 	case c.timeout > 0:
 		c.commandTimeout = c.timeout
@@ -155,6 +131,7 @@ func (c *config) derive() {
 	}
 }
 
+// quorumSize is how many nodes must agree; 1 where one Redis decides alone.
 func (c *config) quorumSize() int {
 	if c.quorum > 0 {
 		return c.quorum

@@ -11,14 +11,14 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// core is what the locks and holds of a client have in common: what decides, the goroutines that wait here, and
-// what is kept.
+// core is what the locks and holds of a client share: the arbiter, the gates where goroutines wait,
+// the watchdog, the names that were used, and counters.
 type core struct {
 	id       string // uuid: fields and inbox of the client
 	cfg      config
 	arbiter  claim.Arbiter
 	gates    *gate.Gates[baton]
-	report   claim.Report // at a gate
+	report   claim.Report // to a gate: made once, for all that contend
 	watchdog *watchdog
 	presence *presence.Presence // nil where the client has no name
 	idle     chan struct{}      // one slot, filled when the last call of a tally ends after Close
@@ -33,8 +33,8 @@ const maxKnown = 4096
 
 var nameSeed = maphash.MakeSeed()
 
-// knownAs looks a name up, or works out what it stands for. A name that was kept in the same place
-// before is forgotten.
+// knownAs looks up what a name stands for, or works it out and keeps it, in place of the name that
+// was kept there before.
 func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
 	place := &k.known[(maphash.String(nameSeed, name)+kind.Nr)%maxKnown]
 	if was := place.Load(); was != nil && was.names.Name == name && was.names.Kind == kind {
@@ -49,20 +49,21 @@ func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
 	return is, nil
 }
 
-// known is what a name stands for, kept for callers that make a Mutex each time they lock. It never
-// changes. As the key of a context's value it finds the innermost lease of the lock.
+// known is what a name stands for. It is kept for callers that make a Mutex each time they lock,
+// and never changes. As a key of context.Value it finds the innermost lease of the lock.
 type known struct {
 	k     *core // of the client
 	names *wire.Names
 	tally *tally
 }
 
-// same reports whether both are one lock's: a name that was forgotten is made anew.
+// same reports whether both are of one lock. A name may be forgotten and made anew.
 func (n *known) same(other *known) bool {
 	return n == other || n.k == other.k && n.names.Kind == other.names.Kind && n.names.Lock == other.names.Lock
 }
 
-// newEntry returns one for the lock. Sharers of an owner do not pass the lock on in memory.
+// newEntry returns a new entry for the lock. With an owner it reserves one token: sharers of an
+// owner do not pass the lock on in memory.
 func (n *known) newEntry(owner string, cfg *config) wire.Entry {
 	e := wire.Entry{
 		Names: n.names, ID: wire.NewID(n.k.id, n.k.count.Add(1)), Owner: owner,
@@ -74,23 +75,22 @@ func (n *known) newEntry(owner string, cfg *config) wire.Entry {
 	return e
 }
 
-// tallies is how many counters of a kind a client has, so that locks which have nothing to do with
-// each other seldom write the same one.
+// tallies is how many of them a client has: different locks seldom write the same one.
 const tallies = 16
 
-// tally counts what goes on at the locks whose names have one hash, on cache lines of its own.
+// tally counts for the locks whose names have one hash, on cache lines of its own.
 type tally struct {
 	_         [8]uint64
 	calls     atomic.Int64 // that are under way
 	lingering atomic.Int64 // holds that lie idle
 }
 
-// tallyOf returns where a lock counts.
+// tallyOf returns the tally of a lock.
 func (k *core) tallyOf(names *wire.Names) *tally {
 	return &k.tally[maphash.String(nameSeed, names.Lock)%tallies]
 }
 
-// begin counts at t a call that is under way, which Close waits for. On a closed client it returns
+// begin counts a call that begins, until end: Close waits for it. On a closed client it returns
 // ErrClosed and counts nothing.
 func (k *core) begin(t *tally) error {
 	t.calls.Add(1)
@@ -110,7 +110,7 @@ func (k *core) end(t *tally) {
 	}
 }
 
-// behind does what a caller that gave up must not wait for. Close waits for it, as for a call.
+// behind runs do in the background, for a caller that must not wait. Close waits, as for a call.
 func (k *core) behind(t *tally, do func()) {
 	t.calls.Add(1)
 	go func() {
@@ -121,7 +121,7 @@ func (k *core) behind(t *tally, do func()) {
 
 func (k *core) isClosed() bool { return k.closed.Load() }
 
-// underWay is how many calls are. One that begins while they are added up may be missed.
+// underWay returns how many calls are under way. One that begins meanwhile may be missed.
 func (k *core) underWay() (n int64) {
 	for i := range k.tally {
 		n += k.tally[i].calls.Load()
@@ -129,8 +129,8 @@ func (k *core) underWay() (n int64) {
 	return n
 }
 
-// settle waits for the calls under way. They may hold what they have to give back, and leave within
-// a command timeout where Redis answers.
+// settle waits for the calls under way, for two command timeouts at most: they may have locks to
+// give back. Where Redis answers they end within one.
 func (k *core) settle() {
 	t := time.NewTimer(2 * k.cfg.commandTimeout)
 	defer t.Stop()
@@ -143,9 +143,10 @@ func (k *core) settle() {
 	}
 }
 
-// tell tells of what becomes of an entry's hold, unless that is nothing.
+// tell tells the observer, if there is one, what became of an entry's hold. A kind of 0 tells
+// nothing.
 func (k *core) tell(e *wire.Entry, kind EventKind, cause error) {
-	if o := k.cfg.observer; o != nil && kind != 0 {
-		o.Observe(Event{Kind: kind, Lock: e.Names.Name, Sort: e.Names.Kind.Name, Cause: cause})
+	if kind != 0 {
+		k.cfg.tell(Event{Kind: kind, Lock: e.Names.Name, Sort: e.Names.Kind.Name, Cause: cause})
 	}
 }

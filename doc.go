@@ -19,25 +19,24 @@
 // # Waiting
 //
 // The goroutines of a process that want the same lock stand in line in memory, first come first
-// served, and only the first of them talks to Redis: it queues there once and sleeps until it is
-// told. An unlock hands the lock to the next in line, here or in another process, with no one
-// racing for it. A lock passes between goroutines of one process without a command, for a bounded
-// number of times and a bounded time (see [WithLocalHandoff]). With [WithLinger] a process keeps a
-// lock that it has unlocked, and takes it again without a command, until another process wants it;
-// [Lease.Wanted] tells a holder of that.
+// served. Only the first of them talks to Redis: it queues there once, and sleeps until a message
+// wakes it. An unlock hands the lock to the next in line, here or in another process. Within a
+// process it passes without a command, for a bounded number of times and a bounded time (see
+// [WithLocalHandoff]). With [WithLinger] a process keeps a lock that it has unlocked, and takes it
+// again without a command, until another process wants it. [Lease.Wanted] tells a holder of that.
 //
 // # Readers and writers
 //
 // An [RWMutex] lets readers in beside each other, and a writer alone, in the order of sync.RWMutex.
-// The readers of a process share one hold, so a further one costs no command. [Lease.Downgrade] makes
-// a writer a reader with no gap.
+// The readers of a process share one hold, so a further one costs no command. [Lease.Downgrade]
+// makes a writer a reader with no gap.
 //
 // # Leases
 //
 // A lock lives in Redis for as long as its lease, and a watchdog renews it every third of that. If
 // the holder's process dies, others get the lock when the lease has run out. If Redis does not
 // answer the renewals, or the lock is forced open, the context of the [Lease] ends with cause
-// [ErrLost] before another owner can be granted the lock by a working Redis. [WithFixedLease] and
+// [ErrLost], before a Redis that works can grant the lock to another owner. [WithFixedLease] and
 // [WithMaxHold] bound a hold.
 //
 // # Fencing
@@ -50,14 +49,14 @@
 // # Errors
 //
 // What waiting heals (a lost connection, a failover, a Redis that is loading) is waited out until
-// the context ends. What it does not (missing permissions, a key of another type) is returned at
-// once, as a [NodeError]. [ErrNotAcquired], [ErrNotHeld], [ErrLost], [ErrClosed], [ErrInvalidName]
-// and [ErrInvalidOption] are what to compare with errors.Is.
+// the context ends. What it does not heal (missing permissions, a key of another type) is returned
+// at once, as a [NodeError]. Compare with errors.Is: [ErrNotAcquired], [ErrNotHeld], [ErrLost],
+// [ErrClosed], [ErrInvalidName] and [ErrInvalidOption].
 //
 // # Testing
 //
 // The module github.com/relock-go/relock/contrib/relocktest has a Redis in memory for unit tests of
-// code that uses locks, and the trouble that such code is to be seen under.
+// code that uses locks, and the faults that such code is to be tested under.
 //
 // # Redisson
 //

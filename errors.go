@@ -14,22 +14,21 @@ import (
 )
 
 var (
-	// ErrNotAcquired is returned by TryLock when another owner has the lock, and by Lock when the
-	// caller gave up waiting: then the error also wraps the cause of the context's end. The error
-	// is a *HeldError. It says that the lock is busy. A Redis that did not answer is a *NodeError or
-	// *QuorumError, which does not match it.
+	// ErrNotAcquired says that the lock is busy. TryLock returns it, and Lock when the caller gave
+	// up waiting: then the error also wraps why the context ended. It is a *HeldError. A Redis that
+	// did not answer is a *NodeError or *QuorumError, which does not match ErrNotAcquired.
 	ErrNotAcquired = wire.ErrNotAcquired
 
 	// ErrNotHeld is returned by Unlock, Extend and Held when the lock is not held by the caller:
 	// never taken, or unlocked already. It is also the cause of a lease's context after Unlock.
 	ErrNotHeld = wire.ErrNotHeld
 
-	// ErrLost says that a lock that was held no longer is: its lease ran out, or it was forced open.
-	// It is the cause of the lease's context and is returned by every later call on the lease.
+	// ErrLost says that the caller's lock is no longer held: its lease ran out, or it was forced
+	// open. It is the cause of the lease's context and what every later call on the lease returns.
 	ErrLost = wire.ErrLost
 
-	// ErrClosed is returned by every call on a closed Client, and is the cause of the contexts of
-	// the leases it held.
+	// ErrClosed is returned by every call on a closed Client. It is the cause of the contexts of
+	// leases that were held when the Client was closed.
 	ErrClosed = wire.ErrClosed
 
 	// ErrInvalidName is returned for a lock name that Redis, or a Redis Cluster, cannot serve.
@@ -46,9 +45,9 @@ var (
 	// writer would wait for itself. It matches ErrMisuse.
 	ErrUpgrade = wire.ErrUpgrade
 
-	// ErrWrongKind says that the name belongs to something else than a lock of this kind: a
-	// read-write lock where a mutex was asked for, a mutex where a read-write lock was, or a key that
-	// is no lock. A *NodeError that matches it says what stands there.
+	// ErrWrongKind says that the name is no lock of this kind: a read-write lock where a mutex was
+	// asked for, a mutex where a read-write lock was, or a key that is no lock. A *NodeError that
+	// matches it says what stands there.
 	ErrWrongKind = wire.ErrWrongKind
 
 	// ErrMaxHold says that a hold ended because WithMaxHold's time was up. It matches ErrLost.
@@ -67,14 +66,14 @@ var (
 type HeldError struct {
 	Name   string        // the lock
 	Holder string        // field of the holder in Redis, "" when unknown; see Mutex.State
-	By     Holder        // name of the holder, zero when unknown, as by the first TryLock against it; see WithClientName
+	By     Holder        // name of the holder, zero when unknown, as for the first TryLock against it; see WithClientName
 	TTL    time.Duration // what was left of the holder's lease, 0 when unknown, negative when it never ends
 	Wanted bool          // TryLock asked the holder to give way; if the lock was idle there, try again
 	Local  bool          // the caller waited behind another goroutine of this process
 	Cause  error         // why waiting ended; nil for TryLock
 }
 
-// Error names the lock, its holder, by By where that says something, and the cause.
+// Error names the lock, its holder (as By says, or else Holder), and the cause.
 func (e *HeldError) Error() string {
 	msg := fmt.Sprintf("relock: lock %q not acquired", e.Name)
 	who := wire.Shown(cmp.Or(e.By.String(), e.Holder))
@@ -91,21 +90,13 @@ func (e *HeldError) Error() string {
 	if e.Local {
 		msg += ": another goroutine of this process was first"
 	}
-	if e.Cause != nil {
-		msg += fmt.Sprintf(": gave up waiting: %v", e.Cause)
-	}
-	return msg
+	return gaveUp(msg, e.Cause)
 }
 
 // Unwrap returns ErrNotAcquired and the cause.
-func (e *HeldError) Unwrap() []error {
-	if e.Cause == nil {
-		return []error{ErrNotAcquired}
-	}
-	return []error{ErrNotAcquired, e.Cause}
-}
+func (e *HeldError) Unwrap() []error { return causedBy(e.Cause, ErrNotAcquired) }
 
-// Holder is what a client with WithClientName says of itself. The zero Holder says nothing.
+// Holder is what a client with WithClientName says of itself. It is zero where nothing is known.
 type Holder struct {
 	Name    string    `json:"name"`
 	Host    string    `json:"host,omitempty"`
@@ -117,46 +108,37 @@ type Holder struct {
 // String is as in "billing on pod-7f9c (pid 12)", and "" for the zero Holder.
 func (h Holder) String() string { return wire.Card(h).String() }
 
-// NodeError is what one Redis answered, or the failure to reach it. Whether the command ran is
-// unknown unless the wrapped error is a reply of Redis.
+// NodeError is what one Redis answered, or the failure to reach it. Unless the wrapped error is a
+// reply of Redis, the command may have run.
 type NodeError struct {
 	Op    string // acquire, release, renew, ...
 	Name  string // the lock
 	Err   error
 	Cause error // why the caller gave up; nil where Err alone ended the call
 
-	hint  string // what to do about Err
+	code  string // of the answer that Err is; "" where it is none
 	final bool   // Err is an answer of Redis's that no retry heals
-	wrong bool   // Err says that the name is something else's
 }
 
 // Error says what failed on which lock and, for errors that waiting does not heal, what to do.
 func (e *NodeError) Error() string {
 	msg := fmt.Sprintf("relock: %s %q: %s", e.Op, e.Name, inWords(e.Err))
-	if e.hint != "" {
-		msg += " (" + e.hint + ")"
+	if hint := hints[e.code]; hint != "" {
+		msg += " (" + hint + ")"
 	}
-	if e.Cause != nil {
-		msg += fmt.Sprintf(": gave up waiting: %v", e.Cause)
-	}
-	return msg
+	return gaveUp(msg, e.Cause)
 }
 
-// Unwrap returns the client's error, ErrWrongKind where Redis says that the name is something else's, and
-// the cause where the caller gave up.
+// Unwrap returns Err, ErrWrongKind where Redis says that the name is something else's, and the cause
+// where the caller gave up.
 func (e *NodeError) Unwrap() []error {
-	all := []error{e.Err}
-	if e.wrong {
-		all = append(all, ErrWrongKind)
+	if e.code == "WRONGKIND" || e.code == "WRONGTYPE" {
+		return causedBy(e.Cause, e.Err, ErrWrongKind)
 	}
-	if e.Cause != nil {
-		all = append(all, e.Cause)
-	}
-	return all
+	return causedBy(e.Cause, e.Err)
 }
 
-// QuorumError tells why a quorum could not be had: what each node said that did not agree. It wraps
-// those errors, each a *SeatError.
+// QuorumError says why no quorum agreed. It wraps Nodes: a *SeatError of each that did not.
 type QuorumError struct {
 	Op    string
 	Name  string // the lock, "" when it concerned the nodes themselves
@@ -173,18 +155,26 @@ func (e *QuorumError) Error() string {
 		said[i] = err.Error()
 	}
 	msg := fmt.Sprintf("relock: %s %q: no quorum of %d of %d nodes: %s", e.Op, e.Name, e.Need, e.Of, strings.Join(said, "; "))
-	if e.Cause != nil {
-		msg += fmt.Sprintf(": gave up waiting: %v", e.Cause)
-	}
-	return msg
+	return gaveUp(msg, e.Cause)
 }
 
 // Unwrap returns the nodes' errors, and the cause where the caller gave up.
-func (e *QuorumError) Unwrap() []error {
-	if e.Cause == nil {
-		return e.Nodes
+func (e *QuorumError) Unwrap() []error { return causedBy(e.Cause, e.Nodes...) }
+
+// gaveUp adds to an error's text why the caller gave up, if it did.
+func gaveUp(msg string, cause error) string {
+	if cause == nil {
+		return msg
 	}
-	return append(slices.Clone(e.Nodes), e.Cause)
+	return fmt.Sprintf("%s: gave up waiting: %v", msg, cause)
+}
+
+// causedBy returns the errors, and why the caller gave up, if it did.
+func causedBy(cause error, errs ...error) []error {
+	if cause == nil {
+		return errs
+	}
+	return append(slices.Clip(errs), cause)
 }
 
 // SeatError is what one node of a quorum answered, or the failure to reach it.
@@ -192,8 +182,8 @@ type SeatError struct {
 	Node int // its place in NewRedlock's list, from 1
 	Err  error
 
-	// Quarantine is for how much longer the node grants nothing, since it may have forgotten locks (see
-	// WithRestartGuard); 0 where that is not why it did not agree.
+	// Quarantine is for how much longer the node grants nothing, since it may have forgotten locks
+	// (see WithRestartGuard). It is 0 where the node did not agree for another reason.
 	Quarantine time.Duration
 
 	final bool // Err is an answer of Redis's that no retry heals
@@ -212,7 +202,7 @@ func (e *SeatError) Error() string {
 // Unwrap returns the node's error.
 func (e *SeatError) Unwrap() error { return e.Err }
 
-// inWords is the text of an error, in which a command's time-out is no deadline of the caller's.
+// inWords is the text of an error. A command's time-out must not read as the caller's.
 func inWords(err error) string {
 	if err == context.DeadlineExceeded {
 		return "no answer in time"
@@ -220,30 +210,17 @@ func inWords(err error) string {
 	return err.Error()
 }
 
-func hintFor(err error) string {
-	switch wire.ReplyCode(link.Reply(err)) {
-	case "NOAUTH", "WRONGPASS":
-		return "check the client's user name and password"
-	case "NOPERM":
-		return "the user lacks a permission, docs/wire.md lists what relock needs"
-	case "WRONGKIND":
-		return "one name has one kind of lock: choose another name"
-	case "WRONGTYPE":
-		return "the key, or a key beside it, belongs to something else: choose another lock name"
-	case "OOM":
-		return "Redis is out of memory: unlocking works, locking does not"
-	default:
-		return ""
-	}
+// hints say what to do about an answer of Redis's, by its code.
+var hints = map[string]string{
+	"NOAUTH":    "check the client's user name and password",
+	"WRONGPASS": "check the client's user name and password",
+	"NOPERM":    "the user lacks a permission, docs/wire.md lists what relock needs",
+	"WRONGKIND": "one name has one kind of lock: choose another name",
+	"WRONGTYPE": "the key, or a key beside it, belongs to something else: choose another lock name",
+	"OOM":       "Redis is out of memory: unlocking works, locking does not",
 }
 
-// wrong reports whether err says that what stands in Redis is no lock of the kind that was asked for.
-func wrong(err error) bool {
-	code := wire.ReplyCode(link.Reply(err))
-	return code == "WRONGKIND" || code == "WRONGTYPE"
-}
-
-// final reports whether Redis answered err, and answers it to a retry too.
+// final reports whether err is an answer of Redis's that it gives to a retry too.
 func final(err error) bool { return link.Reply(err) != "" && !wire.Transient(err) }
 
 // outward turns an error of an internal package into the one that the caller sees. Every error that
@@ -260,7 +237,7 @@ func outward(err error) error {
 		}
 	case *wire.NodeError:
 		return &NodeError{
-			Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, hint: hintFor(e.Err), final: final(e.Err), wrong: wrong(e.Err),
+			Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, code: wire.ReplyCode(link.Reply(e.Err)), final: final(e.Err),
 		}
 	case *wire.MemberError:
 		return &SeatError{Node: e.Node, Err: outward(e.Err), Quarantine: e.Mute, final: final(e.Err)}

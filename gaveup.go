@@ -15,11 +15,11 @@ type waited struct{}
 
 func (waited) Error() string { return "the time to wait is up" }
 
-// Unwrap makes it match what it would be had the caller's own time been up.
+// Unwrap makes it match what ends a context whose own time is up.
 func (waited) Unwrap() error { return context.DeadlineExceeded }
 
-// refused is the error for a ctx that had ended before anything was done. Redis was not asked, so it must
-// not say that another owner has the lock.
+// refused is the error of a call whose ctx had ended before it began. Redis was not asked, so the
+// error does not say that another owner has the lock.
 func (lk *lock) refused(ctx context.Context, op string) error {
 	if op == "acquire" && lk.enclosingLost(ctx) {
 		return ErrLost
@@ -27,7 +27,8 @@ func (lk *lock) refused(ctx context.Context, op string) error {
 	return lk.k.arbiter.Silence(op, lk.names.Name, context.Cause(ctx))
 }
 
-// explain makes the error of a caller that gave up tell what it waited for.
+// explain turns the error of a caller that gave up, of claim c, into one that says what it waited
+// for: another owner, or Redis. Other errors stay.
 func (lk *lock) explain(ctx context.Context, err error, c claim.Claim) error {
 	switch {
 	case err == wire.ErrBusy:
@@ -39,9 +40,9 @@ func (lk *lock) explain(ctx context.Context, err error, c claim.Claim) error {
 	return err
 }
 
-// leftTheLine is the error of a caller that gave up behind others of this process. Where the one at
-// the gate does not reach Redis, or has heard nothing for as long as the caller waited, Redis is
-// not there; else the lock is busy.
+// leftTheLine is the error of a caller that gave up in the line of this process, by what the
+// goroutine at the gate has reported. If that one cannot reach Redis, or has heard nothing for as
+// long as the caller waited or a command may take, Redis is not there. Else the lock is busy.
 func (lk *lock) leftTheLine(err error) error {
 	left, ok := err.(*gate.Left)
 	switch {

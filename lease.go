@@ -18,7 +18,7 @@ import (
 type Lease struct {
 	of     *lock
 	h      *hold
-	share  share
+	share  share                   // of h
 	parent context.Context         // that was given to Lock
 	made   atomic.Pointer[madeCtx] // nil while no caller asked for the context and the lease has not ended
 	told   atomic.Uint32           // what an observer knows of it
@@ -26,14 +26,14 @@ type Lease struct {
 	number uint64 // for observers
 }
 
-// firstLease is a hold with the lease that it is made for: both in one piece of memory.
+// firstLease is a hold with its first lease: both in one piece of memory.
 type firstLease struct {
 	hold  hold
 	lease Lease
 }
 
-// start makes l a lease of h, whose context derives from ctx, by the hold's next token. It fails when
-// the hold was lost on its way here.
+// start makes l a lease of h, with the hold's next token and a context that derives from ctx. It
+// fails when the hold was lost on its way here.
 func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock.Stamp) (*Lease, error) {
 	l.begin(ctx, lk, h, how)
 	if err := h.start(l, lk.cfg, now); err != nil {
@@ -43,11 +43,12 @@ func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock
 	return l, nil
 }
 
-// startFirst is start for a hold that begins by an entry's grant.
+// startFirst makes the hold that begins with a grant, and starts its first lease. The caller is at
+// the lock's gate if atGate is set. A lock that several may hold does not keep its gate.
 func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atGate bool, how How) (*Lease, error) {
 	first := new(firstLease)
 	if atGate && lk.names.Kind.Shared() && !lk.names.Kind.Open {
-		lk.k.gates.Leave(lk.names.Gate()) // to the next here, which may hold the lock beside this one
+		lk.k.gates.Leave(lk.names.Gate()) // the next here may hold the lock beside this one
 		atGate = false
 	}
 	h := lk.newHold(&first.hold, c, g, lk.cfg, atGate)
@@ -58,12 +59,12 @@ func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atG
 	return l, err
 }
 
-// begin makes l a lease of h, whose context derives from ctx.
+// begin makes l a lease of h, with a context that derives from ctx. It has no share of h yet.
 func (l *Lease) begin(ctx context.Context, of *lock, h *hold, how How) {
 	l.of, l.h, l.how, l.parent = of, h, how, ctx
 }
 
-// A lease is the bearer of its share: its context ends with that, and an observer is told.
+// A lease is the bearer of its share: when that ends, its context does, and an observer is told.
 
 func (l *Lease) shared() *share { return &l.share }
 
@@ -81,34 +82,35 @@ func (l *Lease) lost(cause error) {
 // leaseCtx is the context of a lease. It carries the ownership, and it asks the clock: in a process
 // that was stopped past the lease, Err tells the truth before the watchdog's timer has fired.
 //
-// Most leases end, and no goroutine has waited for that. So the standard library's context, which
-// wakes the waiters and ends what is derived from it, is made only once a caller asks for it.
+// Most leases end and no goroutine has waited for that. So a context of the standard library, which
+// wakes goroutines and ends derived contexts, is made only once a caller needs one.
 type leaseCtx Lease
 
 func (l *Lease) ctx() *leaseCtx { return (*leaseCtx)(l) }
 
 func (c *leaseCtx) lease() *Lease { return (*Lease)(c) }
 
-// Deadline is the caller's: a lease may be renewed beyond any of its own.
+// Deadline is that of the caller's context. A lease has none, since it may be renewed.
 func (c *leaseCtx) Deadline() (time.Time, bool) { return c.parent.Deadline() }
 
-// madeCtx is a lease's context as the standard library knows it, or how one ended that was not
-// made by then. It never changes.
+// madeCtx is the context of the standard library that was made for a lease. If the lease ended
+// before any was made, it is the cause of that end. It never changes.
 type madeCtx struct {
-	ctx    context.Context // nil where it was not made
+	ctx    context.Context // nil if none was made
 	cancel context.CancelCauseFunc
-	cause  error // where it was not made
+	cause  error // if none was made
 }
 
-// unlockedUnasked is what becomes of most leases.
+// unlockedUnasked is the end of most leases: by Unlock, before a context was made.
 var unlockedUnasked = &madeCtx{cause: ErrNotHeld}
 
-// leaseKey is what a context is asked by for its innermost lease, of whichever lock.
+// leaseKey is the key by which FromContext asks for the innermost lease, whichever lock that is of.
 type leaseKey struct{}
 
-// Value finds the lease, unless it was unlocked: one further out may still hold the lock. One of
-// another lock says nothing of this one, and is not found in its place. The library asks its own
-// contexts by keys of its own, for a cause or to derive from them.
+// Value returns the lease for its lock and for leaseKey. If it was unlocked, a lease further out
+// may still hold the same lock, and is returned. One of another lock is not: it says nothing of
+// this one. Other keys may be the standard library's own, by which it finds a cause or the context
+// to derive from: whole answers them.
 func (c *leaseCtx) Value(key any) any {
 	switch key := key.(type) {
 	case *known:
@@ -124,8 +126,8 @@ func (c *leaseCtx) Value(key any) any {
 	return c.parent.Value(key)
 }
 
-// whole makes the context unless it was made before. It takes no mutex: what the caller's context is
-// asked may come back here, where that is a lease's too.
+// whole returns the context of the standard library, and makes it at the first call. It takes no
+// mutex: deriving from the caller's context may come back here, where locks are nested.
 func (c *leaseCtx) whole() context.Context {
 	for {
 		was := c.made.Load()
@@ -135,7 +137,7 @@ func (c *leaseCtx) whole() context.Context {
 		var is madeCtx
 		if was == nil {
 			is.ctx, is.cancel = context.WithCancelCause(c.parent)
-		} else { // it had ended before whatever became of the caller's context since
+		} else { // the lease has ended: it ends with its own cause, whatever became of the caller's context since
 			is.ctx, is.cancel = context.WithCancelCause(context.WithoutCancel(c.parent))
 			is.cancel(was.cause)
 		}
@@ -146,8 +148,8 @@ func (c *leaseCtx) whole() context.Context {
 	}
 }
 
-// end ends the context, unless it has ended. It must be called without the hold's mutex: contexts
-// of one hold hang on each other, and they ask the hold.
+// end ends the context, unless it has ended. The caller does not hold the hold's mutex: contexts of
+// one hold may derive from one another, and they ask the hold.
 func (c *leaseCtx) end(cause error) {
 	how := unlockedUnasked
 	if cause != ErrNotHeld {
@@ -162,8 +164,8 @@ func (c *leaseCtx) end(cause error) {
 		case was != nil:
 			return
 		case c.parent.Err() != nil:
-			// With the caller's it has ended already. Made, it remembers that: to ask the caller's again
-			// is to ask every lease that this one is nested in, each of them twice.
+			// It ended with the caller's context already. Made now, it remembers that. To ask the
+			// caller's context each time would ask every lease that this one is nested in, twice.
 			c.whole()
 			return
 		case c.made.CompareAndSwap(nil, how):
@@ -172,8 +174,8 @@ func (c *leaseCtx) end(cause error) {
 	}
 }
 
-// settle ends the context if the hold is gone: a goroutine that loses a hold marks it first, ends
-// its contexts after, and may be stopped in between.
+// settle ends the context if the hold was lost. The goroutine that loses a hold marks it first and
+// ends its contexts after, and may be stopped in between.
 func (c *leaseCtx) settle() {
 	c.h.expire(clock.Now())
 	if cause := c.h.why(); cause != ErrNotHeld {
@@ -193,15 +195,17 @@ func (c *leaseCtx) Err() error {
 		return nil
 	case made != nil && made.ctx == nil:
 		return context.Canceled
-	default: // what is told of the caller's end must be what becomes of this one
+	default: // Err must go on saying what it says now of the end of the caller's context
 		return c.whole().Err()
 	}
 }
 
-// Context returns the lease's context, derived from the one given to Lock. A Lock of the same Mutex
-// under it re-enters. It is done no later than the lease can be trusted, with cause ErrLost when
-// the lock was lost (ErrMaxHold, which matches it, when WithMaxHold ended it), ErrClosed when the
-// Client was closed, and ErrNotHeld after Unlock.
+// Context returns the lease's context, derived from the one given to Lock. A Lock of the same lock
+// under it re-enters. It is done as soon as the lease can no longer be trusted. Its cause is
+//
+//   - ErrLost when the lock was lost (ErrMaxHold, which matches it, when WithMaxHold ended it),
+//   - ErrClosed when the Client was closed,
+//   - ErrNotHeld after Unlock.
 func (l *Lease) Context() context.Context {
 	if l.zero() {
 		return neverHeld
@@ -209,14 +213,14 @@ func (l *Lease) Context() context.Context {
 	return l.ctx()
 }
 
-// FromContext returns the lease that ctx carries: ctx is a lease's context, the one that Do gave to
-// its function, or derived from either. Of nested locks it is the innermost, whichever lock that is;
-// Mutex.Held finds the lease of one lock. ok is false, and the lease nil, where ctx carries none.
+// FromContext returns the lease that ctx carries, if ctx is a lease's context, or the one that Do
+// gave to its function, or derived from either. Of nested locks it returns the innermost lease,
+// whichever lock that is of; Mutex.Held finds the lease of one lock. If there is none, ok is false.
 //
-//   - A lease that was lost is returned: ctx is done, Until is zero, and the store that is handed its
-//     Token can refuse it. Mutex.Held tells of the loss in its error.
-//   - A lease that was unlocked is not returned. Where it was a re-entry, the next lease outward of
-//     the same lock is; one of another lock, whose tokens say nothing of this one, never is.
+//   - A lease that was lost is returned: ctx is done, Until is zero, and the store that is handed
+//     its Token can refuse it. Mutex.Held fails instead.
+//   - A lease that was unlocked is not returned. If it was a re-entry, the next lease outward of the
+//     same lock is returned. One of another lock never is: its tokens say nothing of this lock.
 //   - Detach and WithOwner hide the leases above them.
 func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 	if ctx == nil {
@@ -226,9 +230,8 @@ func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 	return lease, ok
 }
 
-// Token returns the fencing token of the lease that FromContext finds, a lost one's included. Where
-// ctx carries no lease it returns 0, which no lease has and which is below every token: a store is to
-// refuse it.
+// Token returns the fencing token of the lease that FromContext finds, lost or not. If ctx carries
+// no lease it returns 0, which is below every token: a store is to refuse it.
 func Token(ctx context.Context) int64 {
 	lease, _ := FromContext(ctx)
 	return lease.Token()
@@ -241,13 +244,13 @@ var neverHeld = func() context.Context {
 	return ctx
 }()
 
-// zero reports whether no Lock returned the lease: it holds nothing, and its methods say so.
+// zero reports whether no Lock returned the lease: then its methods say that it holds nothing.
 func (l *Lease) zero() bool { return l == nil || l.h == nil }
 
-// Token returns the fencing token of the hold, the same for all its re-entries. Every later grant
-// of the same lock has a greater one, whichever process or program gets it, RFencedLock's included.
-// A store that remembers the greatest token it has seen and refuses lower ones is safe from a
-// holder that acts late. See docs/safety.md for what resets the count.
+// Token returns the fencing token of the lease, which its re-entries share. Every later grant of
+// the lock has a greater one, whichever process gets it, Java's RFencedLock included. A store that
+// remembers the greatest token it has seen, and refuses lower ones, is safe from a holder that acts
+// late. docs/safety.md says what resets the count.
 func (l *Lease) Token() int64 {
 	if l.zero() {
 		return 0
@@ -255,8 +258,8 @@ func (l *Lease) Token() int64 {
 	return l.share.token
 }
 
-// Until returns when the lease ends unless it is renewed, as seen now: what Redis confirmed, less a
-// margin for drift. It returns the zero Time once the lease has ended.
+// Until returns when the lease ends unless it is renewed: what Redis confirmed so far, less a
+// margin for the drift of clocks. It returns the zero Time once the lease has ended.
 func (l *Lease) Until() time.Time {
 	if l.zero() {
 		return time.Time{}
@@ -269,7 +272,7 @@ func (l *Lease) Until() time.Time {
 }
 
 // Count returns the hold count: how many Locks of this owner are not unlocked yet. It is 0 once the
-// lock is not held.
+// lease is over.
 func (l *Lease) Count() int {
 	if l.zero() {
 		return 0
@@ -278,14 +281,13 @@ func (l *Lease) Count() int {
 	return count
 }
 
-// Unlock ends this lease. The hold count falls by one; when it comes to nothing the lock goes to
-// the next waiter. It takes as long as it takes even if ctx is cancelled, and gives up after its
-// own time limit of five command timeouts.
+// Unlock ends this lease. The hold count falls by one; at 0 the lock goes to the next waiter.
+// Unlock goes on if ctx is cancelled, for five command timeouts at most. Errors:
 //
-// It returns ErrNotHeld when this lease was unlocked before, and ErrLost when the lock was lost
-// before it could be unlocked: then another owner may have held it meanwhile. A *NodeError says
-// that Redis did not answer in time. The caller no longer holds the lock then either; the release
-// is repeated in the background until Redis answers.
+//   - ErrNotHeld when this lease was unlocked before.
+//   - ErrLost when the lock was lost before: another owner may have held it meanwhile.
+//   - a *NodeError (on a quorum also a *QuorumError) if Redis did not answer in time. The caller no
+//     longer holds the lock then either. The release is repeated until Redis answers.
 func (l *Lease) Unlock(ctx context.Context) error {
 	if l.zero() {
 		return ErrNotHeld
@@ -300,17 +302,16 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	return err
 }
 
-// Extend makes the lease last at least d from now, in Redis and in what the caller may trust.
-// Nothing ever shortens a lease, so a smaller d than what is left changes nothing. For a lock
-// WithFixedLease it moves the end. What may be trusted is d less a margin for drift, as in Until.
+// Extend makes the lease last at least d from now in Redis, and for the caller d less the margin of
+// Until. If more than d is left, nothing changes: no call shortens a lease. Of a lock with
+// WithFixedLease it moves the end. Errors:
 //
-// It fails with
-//
-//   - ErrInvalidOption, and changes nothing, for a d that is no possible lease, that is longer than
-//     WithRestartGuard waits, or that WithMaxHold would cut short,
-//   - ErrNotHeld after Unlock, and ErrLost when the lock was lost,
-//   - a *NodeError when Redis did not answer within one command timeout. An Unlock or a re-entry of
-//     the same hold that it had to wait for counts. Then the lease ends when it would have ended.
+//   - ErrInvalidOption for a d that is no possible lease, that is longer than WithRestartGuard
+//     waits or WithRedissonWatchdog allows, or that WithMaxHold would cut short. Nothing changes.
+//   - ErrNotHeld after Unlock, and ErrLost when the lock was lost.
+//   - a *NodeError (on a quorum also a *QuorumError) if Redis did not answer within one command
+//     timeout. Extend may spend that time waiting for an Unlock or a re-entry of the same hold. The
+//     lease then ends when it would have ended.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if l.zero() {
 		return ErrNotHeld
@@ -326,20 +327,13 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	return outward(l.h.extend(ctx, &l.share, d, true))
 }
 
-// closedNotice is for callers that ask when it is known already.
-var closedNotice = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
-// Wanted returns a channel that is closed once another process of relock's waits for the lock, or has
-// tried to take it: a leader or a long batch may then give way by itself, by Unlock. It is a hint. A
-// lost message is repeated with the waiter's polls, at first a twelfth and a sixth of its lease apart,
-// then a third. The channel is closed for all later leases too that the same grant of Redis's is
-// passed on to. It is not closed
+// Wanted returns a channel that is closed once another process of relock's waits for the lock, or
+// has tried to take it: a leader or a long batch may then give way, by Unlock. It is a hint that
+// comes as a message. A lost message is repeated with the waiter's polls: after a twelfth and a
+// sixth of the waiter's lease, then every third. Once closed, the channel is closed for all leases
+// to which the same grant is passed on. It is not closed
 //
-//   - for goroutines of this process that wait behind the lease, but those at the other side of an RWMutex,
+//   - for goroutines of this process, except at the other side of an RWMutex,
 //   - for Redisson's waiters,
 //   - for leases under WithOwner.
 func (l *Lease) Wanted() <-chan struct{} {
@@ -349,11 +343,11 @@ func (l *Lease) Wanted() <-chan struct{} {
 	h := l.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.rest.IsWanted():
-		return closedNotice
-	case h.notice == nil:
+	if h.notice == nil {
 		h.notice = make(chan struct{})
+		if h.rest.IsWanted() {
+			close(h.notice)
+		}
 	}
 	return h.notice
 }
@@ -383,10 +377,10 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 	return l, nil
 }
 
-// Locker returns the Mutex as a sync.Locker for code that takes one. Its Lock waits as Mutex.Lock
-// does. Since a sync.Locker cannot fail, Lock panics with the error when ctx ends or Redis refuses,
-// and Unlock panics when the lock was lost or is not held: going on without the lock would be
-// worse. A Locker is not reentrant.
+// Locker returns the Mutex as a sync.Locker, for code that takes one. Its Lock waits as Mutex.Lock
+// does. A sync.Locker cannot return an error, and going on without the lock would be worse than a
+// panic. So Lock panics with the error when ctx ends or Redis refuses, and Unlock panics when the
+// lock was lost or is not held. A Locker is not reentrant.
 func (m *Mutex) Locker(ctx context.Context) sync.Locker { return &locker{m: m, ctx: ctx} }
 
 // locker is a Mutex as a sync.Locker.
@@ -417,7 +411,7 @@ func (l *locker) Unlock() {
 	}
 }
 
-// short reports whether a fixed lease is trusted for noticeably less than it promises.
+// short reports whether a fixed lease is noticeably shorter than WithFixedLease says.
 func (l *Lease) short() bool {
 	now := clock.Now()
 	l.h.mu.Lock()
@@ -425,7 +419,8 @@ func (l *Lease) short() bool {
 	return l.h.term.Short(now)
 }
 
-// fill extends a fixed lease that was granted for less than it promises, once for a caller that tries.
+// fill extends a fixed lease that was granted for less than WithFixedLease says, until that
+// succeeds or ctx ends, or with once by one try. If it fails, the lock is given back.
 func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
 	for l.short() {

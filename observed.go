@@ -3,77 +3,71 @@ package relock
 import (
 	"context"
 	"errors"
-	"hash/maphash"
-	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/profile"
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// call is one Lock or TryLock that is observed; nil for one that is not.
+// call is one Lock, TryLock or Downgrade that is observed. It is nil for one that is not. Its times
+// are those of clock.Mono.
 type call struct {
 	lk     *lock
 	ctx    context.Context // of the caller
 	began  time.Duration   // 0 while it has done nothing that takes long
-	waits  bool            // that was told
-	lent   bool            // to what may tell it something later still
-	failed time.Duration   // since when Redis does not answer, 0 for it does
+	waits  bool            // EventWaiting was told
+	lent   bool            // a claim may still tell it something: it is not to be used again
+	failed time.Duration   // since when Redis does not answer; 0 if it answers
 	next   time.Duration   // when to tell that again
 }
 
-// observed makes a call of the lock's, and tells what became of it.
-func (lk *lock) observed(ctx context.Context, enter func(*lock, context.Context, *call) (*Lease, error)) (*Lease, error) {
-	lk.tally.calls.Add(1) // until it is told, which Close waits for
+// observed calls enter, and tells the observer what became of that.
+func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, error)) (*Lease, error) {
+	lk.tally.calls.Add(1) // Close waits until the observer was told
 	defer lk.k.end(lk.tally)
-	c := newCall(lk, ctx)
+	c := calls.Get().(*call)
+	c.lk, c.ctx = lk, ctx
 	if lk.cfg.fixed > 0 {
 		c.begins()
 	}
-	l, err := enter(lk, ctx, c)
+	l, err := enter(c)
 	if c.waits {
-		pprof.SetGoroutineLabels(ctx)
+		profile.Waited(ctx)
 	}
 	e := lk.event(EventAcquired)
 	e.Context, e.Waited = ctx, c.waits
-	if err != nil {
-		e.Kind, e.Cause, e.Wait = EventAbandoned, outward(err), c.until(clock.Mono())
-		c.free()
-		lk.k.cfg.observer.Observe(e)
-		return nil, err
-	}
-	if e.Wait = c.until(l.share.since); lk.cfg.fixed > 0 { // it may have been lengthened since
+	if err == nil && lk.cfg.fixed == 0 {
+		e.Wait = c.until(l.share.since)
+	} else { // of a fixed lease, fill may have taken time since
 		e.Wait = c.until(clock.Mono())
 	}
 	c.free()
-	l.introduce(&e)
-	return l, nil
-}
-
-// calls are those that ended, for reuse.
-var calls sync.Pool
-
-func newCall(lk *lock, ctx context.Context) *call {
-	c, _ := calls.Get().(*call)
-	if c == nil {
-		c = new(call)
+	if err == nil {
+		l.introduce(&e)
+		return l, nil
 	}
-	c.lk, c.ctx = lk, ctx
-	return c
+	err = outward(err)
+	e.Kind, e.Cause = EventAbandoned, err
+	lk.k.cfg.tell(e)
+	return nil, err
 }
 
-// begins notes when the call began, before it does anything that takes long. A lock that this process
-// has to give is got without reading a clock for this.
+// calls are used again once they have ended.
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+// begins notes when the call began. It is called before the first thing that takes long: a lock
+// that this process has to give is taken without a look at the clock.
 func (c *call) begins() {
 	if c != nil && c.began == 0 {
 		c.began = clock.Mono()
 	}
 }
 
-// until is for how long the call waited.
+// until returns for how long the call has waited at now.
 func (c *call) until(now time.Duration) time.Duration {
 	if c.began == 0 {
 		return 0
@@ -81,7 +75,7 @@ func (c *call) until(now time.Duration) time.Duration {
 	return now - c.began
 }
 
-// free ends the call.
+// free ends the call, which may be used again unless it is lent.
 func (c *call) free() {
 	if !c.lent {
 		*c = call{}
@@ -89,27 +83,27 @@ func (c *call) free() {
 	}
 }
 
-// leases counts those that were observed, in this process. The counter has its cache lines to itself:
-// each lease writes it, and what lies beside it is only read.
+// leases counts the observed leases of this process. The counter has cache lines of its own: each
+// lease writes it, and what would lie beside it is only read.
 var leases struct {
 	_ [8]uint64
 	atomic.Uint64
 	_ [8]uint64
 }
 
-// introduce tells that the lease was got, and what was held back until then.
+// introduce tells that the lease was acquired. If it was lost before, that is told now, after it.
 func (l *Lease) introduce(e *Event) {
 	h := l.h
 	l.number = leases.Add(1)
 	e.Lease, e.How, e.Token = l.number, l.how, l.share.token
-	shared := h.names.Kind.Open // its leases do not follow each other
+	shared := h.names.Kind.Open // its leases lie beside one another: none has one before it
 	if !shared && (e.How == HowLocal || e.How == HowCached) {
 		e.From = h.last
 	}
 	if !shared && e.How != HowReentered {
-		h.last = l.number // the lease before returned from here before its Unlock passed the hold on
+		h.last = l.number // needs no mutex: the next lease comes only after this one is returned and unlocked
 	}
-	h.k.cfg.observer.Observe(*e)
+	h.k.cfg.tell(*e)
 	if !l.told.CompareAndSwap(toldNothing, toldAcquired) {
 		l.ended(EventLost, h.why())
 	}
@@ -118,16 +112,16 @@ func (l *Lease) introduce(e *Event) {
 // What an observer knows of a lease.
 const (
 	toldNothing  = iota
-	toldAcquired // what ends the lease tells
-	owedLost     // the lease was lost before: its caller tells
+	toldAcquired // the goroutine that ends the lease tells of its end
+	owedLost     // the lease was lost before it was told: introduce tells both
 )
 
 // watched reports whether the lock's events are observed.
 func (lk *lock) watched() bool {
-	return lk != nil && lk.err == nil && lk.known != nil && lk.k.cfg.observer != nil
+	return lk != nil && lk.err == nil && lk.known != nil && lk.k.cfg.observers != nil
 }
 
-// how says how the call got the lock from Redis.
+// how says how the call was granted the lock by Redis.
 func (c *call) how() How {
 	if c != nil && c.waits {
 		return HowRemote
@@ -135,7 +129,7 @@ func (c *call) how() How {
 	return HowFree
 }
 
-// noticing returns a report that tells the observed call of each poll first, and then calls then.
+// noticing returns a report for a claim. It notes each poll at the call, and then calls then.
 func (c *call) noticing(then claim.Report) claim.Report {
 	if c == nil {
 		return then
@@ -150,37 +144,33 @@ func (c *call) noticing(then claim.Report) claim.Report {
 	}
 }
 
-// enter goes to the gate.
-func (lk *lock) enter(ctx context.Context, seen *call) (baton, error) {
-	if seen == nil {
-		return lk.k.gates.Enter(ctx, lk.names.Gate())
+// Waits is told that the call stands in its gate's line.
+func (c *call) Waits() {
+	if c != nil {
+		c.queued(nil)
 	}
-	return lk.k.gates.EnterSeen(ctx, lk.names.Gate(), seen)
 }
 
-// Waits is told that the call is in its gate's line.
-func (c *call) Waits() { c.queued(nil) }
-
-// event is one of the lock.
+// event returns an event of the lock.
 func (lk *lock) event(kind EventKind) Event {
 	return Event{Kind: kind, Lock: lk.names.Name, Sort: lk.names.Kind.Name}
 }
 
-// queued notes that the call was not granted at once, and why Redis does not answer, if it does not.
+// queued notes that the call was not granted the lock at once. heard is what Redis failed with, nil
+// if it answers. It tells EventWaiting the first time, and again while Redis does not answer: after
+// a second, then every minute.
 func (c *call) queued(heard error) {
+	c.begins()
 	now := clock.Mono()
-	if c.began == 0 {
-		c.began = now
-	}
 	if heard == nil {
 		c.failed = 0
 	} else if c.failed == 0 {
 		c.failed = now
-		if errors.Is(heard, context.DeadlineExceeded) { // it was not answered for so long already
+		if errors.Is(heard, context.DeadlineExceeded) { // the poll has waited for its answer that long already
 			c.failed = max(c.began, now-c.lk.cfg.commandTimeout)
 		}
 		if c.next = c.failed + time.Second; wire.MuteFor(heard) > time.Second {
-			c.next = now // that nothing is granted meanwhile is sure
+			c.next = now // Redis says that it grants nothing: there is no need to wait and see
 		}
 	}
 	again := heard != nil && now >= c.next
@@ -194,49 +184,23 @@ func (c *call) queued(heard error) {
 	}
 	if !c.waits {
 		c.waits = true
-		pprof.SetGoroutineLabels(labelledAs(c.ctx, c.lk.names.Name))
+		profile.Waits(c.ctx, c.lk.names.Name)
 	}
-	c.lk.k.cfg.observer.Observe(e)
-}
-
-// labelled is a context with a lock's name for profiles, and nothing else.
-type labelled struct {
-	name string
-	ctx  context.Context
-}
-
-// labelCache keeps them. A name that was kept in the same place before is forgotten.
-var labelCache [maxKnown]atomic.Pointer[labelled]
-
-// labelledAs has the labels of ctx, and a lock's name.
-func labelledAs(ctx context.Context, name string) context.Context {
-	others := false
-	pprof.ForLabels(ctx, func(string, string) bool { others = true; return false })
-	if others {
-		return pprof.WithLabels(ctx, pprof.Labels("relock.lock", name))
-	}
-	place := &labelCache[maphash.String(nameSeed, name)%maxKnown]
-	is := place.Load()
-	if is == nil || is.name != name {
-		is = &labelled{name: name, ctx: pprof.WithLabels(context.Background(), pprof.Labels("relock.lock", name))}
-		place.Store(is)
-	}
-	return is.ctx
+	c.lk.k.cfg.tell(e)
 }
 
 // ended tells that a lease is over.
 func (l *Lease) ended(kind EventKind, cause error) {
-	o := l.h.k.cfg.observer
-	if o == nil {
+	if l.h.k.cfg.observers == nil {
 		return
 	}
 	e := l.of.event(kind)
 	e.Context, e.Lease = l.parent, l.number
 	e.How, e.Token, e.Hold, e.Cause = l.how, l.share.token, l.held(), outward(cause)
-	o.Observe(e)
+	l.h.k.cfg.tell(e)
 }
 
-// held is how long the lease was, when it is over. Only the goroutine that ended it asks.
+// held returns how long the lease was held. Only the goroutine that ended it calls this.
 func (l *Lease) held() time.Duration {
 	if l.share.over {
 		return l.share.since
@@ -244,39 +208,30 @@ func (l *Lease) held() time.Duration {
 	return clock.Mono() - l.share.since
 }
 
-// unlockedWith tells the observer how an Unlock ended. If the lease was over before, the observer
-// has been told, and is not told again.
+// unlockedWith tells the observer how an Unlock ended. If the lease was over before, that was told.
 func (l *Lease) unlockedWith(err error) {
 	switch {
-	case l.h.k.cfg.observer == nil:
+	case l.h.k.cfg.observers == nil:
 	case err == nil:
 		l.ended(EventReleased, nil)
 	case err == ErrNotHeld, err == ErrClosed: // by identity: a node's error may wrap either
 	case !wire.IsLost(err):
 		l.ended(EventReleased, err)
-	case l.unlocked(): // the goroutine that lost the hold did not find this lease in it any more
+	case l.unlocked(): // the goroutine that lost the hold no longer found this lease in it, and told nothing
 		l.ended(EventLost, err)
 	}
 }
 
 // impaired tells why a Redis works worse than it should, the node of that index.
 func (c *config) impaired(index int, cause error) {
-	if o := c.observer; o != nil {
-		o.Observe(Event{Kind: EventNodeImpaired, Node: index, Cause: cause})
-	}
+	c.tell(Event{Kind: EventNodeImpaired, Node: index, Cause: cause})
 }
 
-// presence tells of a Redis that goes and comes, the node of that index.
-func (c *config) presence(index int) func(error) {
-	o := c.observer
-	if o == nil {
-		return nil
+// answers tells that a Redis, the node of that index, answers again, or why it does not.
+func (c *config) answers(index int, cause error) {
+	kind := EventNodeUp
+	if cause != nil {
+		kind = EventNodeDown
 	}
-	return func(cause error) {
-		kind := EventNodeDown
-		if cause == nil {
-			kind = EventNodeUp
-		}
-		o.Observe(Event{Kind: kind, Node: index, Cause: cause})
-	}
+	c.tell(Event{Kind: kind, Node: index, Cause: cause})
 }

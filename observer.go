@@ -11,7 +11,7 @@ type Observer interface {
 	//
 	//   - It must not block, and must not use the client.
 	//   - Calls of it overlap.
-	//   - What an event says is true when it is told. Events of one lease come in order; those of
+	//   - What an event says is true when it is told. Events of one lease come in order. Those of
 	//     different leases need not.
 	Observe(e Event)
 }
@@ -51,21 +51,19 @@ type EventKind uint8
 // The kinds of events. Each Lock, TryLock and Do ends in EventAcquired or EventAbandoned, and each
 // EventAcquired in one EventReleased or EventLost.
 const (
-	// EventWaiting: a Lock was not granted by the first answer. It is told once. It is told again,
-	// with a Cause, where Redis itself is what the Lock waits for: after a second without an answer,
-	// then every minute. Where Redis says that it grants nothing for longer than a second (see
-	// WithRestartGuard), it is told with that Cause at once.
+	// EventWaiting: a Lock was not granted by the first answer. It is told once, and again with a
+	// Cause while the Lock waits for Redis itself: after a second without an answer, and then every
+	// minute. If Redis says that it grants nothing for longer than a second (see WithRestartGuard),
+	// the event with that Cause comes at once.
 	EventWaiting EventKind = iota + 1
 	// EventAcquired: a lease was returned.
 	EventAcquired
-	// EventReleased: Unlock has ended a lease. With a Cause, Redis was not told yet: it is told in
-	// the background.
+	// EventReleased: Unlock has ended a lease. With a Cause, Redis is told later.
 	EventReleased
-	// EventLost: a lease ended before it was unlocked. The Cause is that of its context: ErrClosed
-	// where the client was closed.
+	// EventLost: a lease ended before it was unlocked. The Cause is that of its context.
 	EventLost
-	// EventRenewalFailed: a renewal was not answered; it is repeated. Only the first failure after a
-	// success is told.
+	// EventRenewalFailed: a renewal was not answered, and is repeated. Only the first in a row is
+	// told.
 	EventRenewalFailed
 	// EventRecovered: a renewal was answered again.
 	EventRecovered
@@ -77,10 +75,10 @@ const (
 	EventNodeUp
 	// EventAbandoned: a Lock or TryLock failed. The Cause is what it returned.
 	EventAbandoned
-	// EventNodeImpaired: a Redis works worse than it should, which an operator has to mend. The Cause
-	// says what is wrong: a channel that may not be subscribed, a subscription that fails, a message
-	// that neither relock nor Redisson can have sent, a node of a quorum whose clock is off or that
-	// tells no run id.
+	// EventNodeImpaired: a Redis works worse than it should, and an operator has to mend it. The
+	// Cause says what is wrong: a channel that may not be subscribed, a subscription that fails, a
+	// message that neither relock nor Redisson can have sent, or a node of a quorum whose clock is
+	// off or that tells no run id.
 	EventNodeImpaired
 )
 
@@ -119,17 +117,26 @@ func (h How) String() string {
 	return ""
 }
 
-// WithObserver has o told what happens to the client's locks. What it costs is up to o; without one it
-// costs a branch.
+// WithObserver makes the client tell o what happens to its locks. Without one that costs a branch.
 //
-// A goroutine that waits has the pprof label relock.lock, with the lock's name, beside the labels of
-// the context given to Lock. Once it has waited it has only the labels of that context. Labels that
-// were set on the goroutine otherwise are gone, since Go cannot tell which it had.
+// A goroutine that waits has the pprof label relock.lock, with the lock's name, beside the labels
+// of the context given to Lock. Once it has waited it has only the labels of that context: Go
+// cannot tell which others it had before.
 //
 // By default there is no observer.
 func WithObserver(o Observer) Option {
 	return Option{name: "WithObserver", clientOnly: true, apply: func(c *config) error {
-		c.observer = o
+		c.observers = nil
+		if o != nil {
+			c.observers = observers{o}
+		}
 		return nil
 	}}
+}
+
+// tell tells the observer, if there is one.
+func (c *config) tell(e Event) {
+	if c.observers != nil {
+		c.observers.Observe(e)
+	}
 }

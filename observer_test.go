@@ -270,18 +270,6 @@ func TestWaitersAreLabelled(t *testing.T) {
 	require.Eventually(t, func() bool { return !labelled("orders") }, patience, time.Millisecond)
 }
 
-// Labels of the caller's stay.
-func TestLabelsOfALock(t *testing.T) {
-	of := func(ctx context.Context) map[string]string {
-		got := map[string]string{}
-		pprof.ForLabels(labelledAs(ctx, "orders"), func(key, value string) bool { got[key] = value; return true })
-		return got
-	}
-	require.Equal(t, map[string]string{"relock.lock": "orders"}, of(t.Context()))
-	require.Equal(t, map[string]string{"relock.lock": "orders", "job": "night"}, of(pprof.WithLabels(t.Context(), pprof.Labels("job", "night"))))
-	require.Equal(t, map[string]string{"relock.lock": "orders"}, of(t.Context()))
-}
-
 // What this process has to give is got without reading a clock for its observer.
 func TestLockThatIsThereIsNotWaitedFor(t *testing.T) {
 	srv, o := redistest.Start(t), &seen{}

@@ -9,22 +9,21 @@ import (
 	"github.com/relock-go/relock/internal/eventlog"
 )
 
-// WithLogger sets the logger. A client writes what no caller is told. At warn:
+// WithLogger makes the client write to log what it tells no caller. At warn:
 //
 //   - leases that were lost;
 //   - a Redis that stops answering and answers again, and one that works worse than it should: see
 //     EventNodeDown, EventNodeUp and EventNodeImpaired;
 //   - a Lock that has waited for Redis itself for a second, and for every minute more;
-//   - commands that Redis refuses and that no retry heals, for want of memory or rights or for a key
-//     of another type.
+//   - commands that Redis refuses for good: no memory, no right, a key of another type.
 //
-// Of one cause there is a line at once and then one every 10 seconds, with the number of what it
-// stands for and the names of the first 20 locks. At debug stand the Events of an Observer, of each
-// kind the first 100 in 10 seconds.
+// One cause has a line at once and then one every 10 seconds, with how many events it stands for
+// and the names of the first 20 locks. At debug stand all Events of an Observer, of each kind the
+// first 100 in 10 seconds.
 //
-// Lines are written where things happen: a handler that blocks delays wake-ups and renewals. With a
-// logger locks cost what they cost with an Observer, and goroutines that wait get pprof labels as
-// WithObserver says.
+// A line is written by the goroutine that has something to tell: a handler that blocks delays
+// wake-ups and renewals. With a logger locks cost what they cost with an Observer, and goroutines
+// that wait get pprof labels as WithObserver says.
 //
 // By default nothing is written.
 func WithLogger(log *slog.Logger) Option {
@@ -64,7 +63,7 @@ func (e *Event) record(rank eventlog.Rank) eventlog.Record {
 	return r
 }
 
-// rank says which events are for the level warn. What Close ended was meant to end.
+// rank says which events are for the level warn. A lease that Close ended is not: that was meant.
 func (e *Event) rank() eventlog.Rank {
 	loud := false
 	switch e.Kind {
@@ -99,7 +98,7 @@ var alarms = [len(eventNames)]string{
 	EventRenewalFailed: "Redis refuses a renewal",
 }
 
-// refusal is what Redis answered that no retry heals, nil where err is nothing of that kind.
+// refusal returns the answer in err that Redis gives to a retry too, nil if there is none.
 func refusal(err error) error {
 	switch e := err.(type) {
 	case *NodeError:
@@ -124,30 +123,12 @@ func refusal(err error) error {
 	return nil
 }
 
-// close writes what has not been written.
-func (o *logged) close() {
-	if o != nil {
-		o.Close()
-	}
-}
-
-// observers tells several.
+// observers are those of a client, nil for none: the user's, and the logger.
 type observers []Observer
 
 // Observe tells all of them.
 func (all observers) Observe(e Event) {
 	for _, o := range all {
 		o.Observe(e)
-	}
-}
-
-// addLogged adds the logger to the observer that an option named. It is called once a client.
-func (c *config) addLogged() {
-	switch {
-	case c.logged == nil:
-	case c.observer == nil:
-		c.observer = c.logged
-	default:
-		c.observer = observers{c.observer, c.logged}
 	}
 }

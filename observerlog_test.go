@@ -78,7 +78,7 @@ func TestALineForEachCauseAndTenSeconds(t *testing.T) {
 		lost(8, gone)
 		require.Len(t, p.with("level=WARN"), 4, "and at once when it comes again")
 		lost(9, gone)
-		o.close()
+		o.Close()
 		require.Len(t, p.with("level=WARN"), 5, "the rest is written at last")
 		require.Contains(t, p.with("level=WARN")[4], "lock=order:9")
 	})

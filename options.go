@@ -15,8 +15,8 @@ const (
 	MaxLease = wire.MaxLease
 )
 
-// An Option changes how locks behave. Given to New it is the default of every lock of the client,
-// given to Mutex it overrides that default, but for those that are about the client as a whole.
+// An Option given to New holds for all locks of the client. Given to Mutex or RWMutex it holds for
+// that lock instead. Options about the client as a whole belong to New and NewRedlock alone.
 type Option struct {
 	name       string
 	clientOnly bool
@@ -47,8 +47,7 @@ func WithFixedLease(d time.Duration) Option {
 }
 
 // WithMaxHold ends a hold after d although its holder lives: the lease's context is cancelled with
-// ErrMaxHold and the lock is released. It caps holders that are stuck. Lease.Extend refuses what
-// would last longer.
+// ErrMaxHold and the lock is released. It caps holders that are stuck. Lease.Extend refuses more.
 //
 // By default a hold is renewed as long as its process lives.
 func WithMaxHold(d time.Duration) Option {
@@ -58,9 +57,9 @@ func WithMaxHold(d time.Duration) Option {
 	}}
 }
 
-// WithWait makes Lock give up after d, a re-entry included, without touching the context that the
-// lease derives from. The error is as if the context's deadline had passed: it matches
-// context.DeadlineExceeded, while ctx.Err is nil.
+// WithWait makes Lock give up after d, also where it re-enters. It does not bound the lease's
+// context. The error is as if the context's deadline had passed: it matches
+// context.DeadlineExceeded, though ctx.Err is nil.
 //
 // By default Lock waits as long as its context allows.
 func WithWait(d time.Duration) Option {
@@ -77,11 +76,11 @@ func WithWait(d time.Duration) Option {
 // before other processes get their turn: at most passes acquisitions in a row, and none later than d
 // after Redis granted the lock. WithLocalHandoff(1, 0) turns it off.
 //
-//   - passes is also how many fencing tokens a grant reserves. Where they would run half a second
-//     (500,000) ahead of the server's clock, the grant has 32 at most.
-//   - While the last quarter of passes is used, Redis is asked whether anyone else waits, if the
-//     quarter lasts longer than the answer takes. If no one does, both bounds begin anew, from that
-//     question: so a lock that only this process wants is not given back.
+//   - A grant reserves as many fencing tokens as there are passes. If they would run half a second
+//     (500,000) ahead of the server's clock, it reserves 32 at most.
+//   - Once three quarters of the passes are used, Redis is asked whether another process waits,
+//     unless the last quarter lasts for less time than an answer takes. If none waits, both bounds
+//     begin anew, from that question: a lock that only this process wants is not given back.
 //   - A quorum, and a Redis under WithRestartGuard, are not asked.
 //
 // Defaults to 256 passes and 10 milliseconds.
@@ -101,9 +100,9 @@ func WithLocalHandoff(passes int, d time.Duration) Option {
 // WithStrictOrder makes the goroutines of this process get the lock in exactly the order in which
 // they asked for it. The unlocking Mutex's option counts: give it to every Mutex of the name.
 //
-// By default a goroutine that asks while the next one is being woken may overtake that one, which is
-// overtaken three times at most. That happens only after holds of a few microseconds. Where critical
-// sections are that short it nearly doubles how often a lock is taken.
+// By default a goroutine that asks may overtake the next one in line while that is being woken. It
+// happens only after holds of a few microseconds, and to one goroutine three times at most. With
+// critical sections that short, a lock is taken nearly twice as often.
 func WithStrictOrder() Option {
 	return Option{name: "WithStrictOrder", apply: func(c *config) error {
 		c.strict = true
@@ -133,8 +132,7 @@ type PubSubMode int
 const (
 	// PubSubAuto uses sharded channels on a Cluster that knows them (Redis 7), as Redisson does.
 	PubSubAuto PubSubMode = iota
-	// PubSubPlain uses plain channels on a Cluster too. Waiters then race for a freed lock instead
-	// of being handed it.
+	// PubSubPlain uses plain channels on a Cluster too. Waiters then race for a freed lock.
 	PubSubPlain
 	// PubSubSharded uses sharded channels on a Cluster without asking it first.
 	PubSubSharded
@@ -169,25 +167,22 @@ func WithNamePrefix(prefix string) Option {
 	}}
 }
 
-// WithClientName makes the client say its name in Redis, so that a holder is shown by more than a
-// uuid: by name, which is the service's, say "billing", and beside it host, process id, when the
-// client was made, and the library's version. State.By and the command relock tell it.
+// WithClientName makes the client write its name to Redis, so that a holder is shown by more than a
+// uuid: by that name, which is the service's, say "billing", by host and process id, by when the
+// client was made and by the library's version. State.By and HeldError.By have it.
 //
-//   - It is written in the background beside the first hold, and renewed each third of the client's
-//     lease as long as there are holds. No Lock is slower or fails for it. On a quorum it is written
-//     to every node that takes it.
-//   - It stays for a lease, so it is gone a lease after the process died. Close takes it away, unless
-//     a lock is left to its lease.
-//   - A user without the right to the key (docs/wire.md) locks as without the option: the commands for
-//     it are refused twice in a lease at most.
+//   - The name is written in the background beside the first hold, and renewed each third of the
+//     client's lease while there are holds. No Lock is slower or fails for it. On a quorum it is
+//     written to every node that takes it.
+//   - It is gone a lease after the process died. Close removes it, unless locks are still held.
+//   - A user without the right to the key (docs/wire.md) locks as without the option. Redis then
+//     refuses two commands in a lease at most.
 //
-// Only a client that has a name itself asks for those of holders. State sends one command more. Lock
-// and TryLock ask in the background, when a Lock waits or fails or a TryLock fails, and once in a
-// third of a lease for each client that holds what they want. Nothing waits for the answer, so the
-// first *HeldError for a new holder may show a uuid, and later ones its name.
+// Only a client with a name asks for the names of others. State sends one command more for that.
+// Lock and TryLock ask in the background, once in a third of a lease for each client that holds
+// what they want, and wait for no answer: so the first *HeldError for a new holder may show a uuid.
 //
-// By default, and with "", nothing is written: what is not asked for should not stand in Redis, nor
-// need a right. A name has up to 256 bytes that can be printed.
+// By default, and with "", nothing is written. A name has up to 256 bytes that can be printed.
 func WithClientName(name string) Option {
 	return Option{name: "WithClientName", clientOnly: true, apply: func(c *config) error {
 		c.name = name
@@ -195,9 +190,14 @@ func WithClientName(name string) Option {
 	}}
 }
 
-// WithQuorum sets how many nodes of NewRedlock must keep a lock. It must be more than half of them,
-// or two could hold the same lock. More than that survives fewer nodes that are down, and more that
-// forget.
+// WithQuorum sets how many nodes of NewRedlock must keep a lock. n must be more than half of them:
+// any two quorums then share a node, which grants the lock to one owner only. Of five nodes,
+//
+//   - with 3, two may be down. A second owner is possible if one node has forgotten the lock, the
+//     one that both quorums share.
+//   - with 4, one may be down. Quorums share three nodes, and all of them must have forgotten it.
+//
+// WithRestartGuard keeps out nodes that may have forgotten.
 //
 // Defaults to the smallest number that is more than half.
 func WithQuorum(n int) Option {
@@ -220,27 +220,23 @@ const (
 	// GuardOff trusts that Redis never forgets.
 	GuardOff GuardMode = iota
 	// GuardAuto keeps a Redis that was restarted, promoted or emptied out until the longest lease
-	// has passed. Nodes that are all fresh when a client first uses them are taken for new, and
-	// used at once.
+	// has passed. Nodes that are all fresh when first used are taken for new, and used at once.
 	GuardAuto
-	// GuardStrict takes no node for new: each must have been initialised, by Client.Initialize, or
-	// waits.
+	// GuardStrict takes no node for new: each waits unless Client.Initialize was called.
 	GuardStrict
 )
 
 // WithRestartGuard keeps a Redis that may have forgotten locks from granting any until longest has
-// passed, when every lease it may have forgotten is over. It is the delayed restart of the Redlock
-// paper.
+// passed: then every forgotten lease is over. It is the delayed restart of the Redlock paper.
 //
-//   - No lease may be longer than longest, and all clients of the same nodes must give the same.
-//     GuardOff takes 0.
+//   - No lease may be longer than longest, which all clients of the nodes must give. GuardOff takes
+//     0.
 //   - A restart is noticed by the server's run id and by a marker key, inside the same scripts.
 //     Without the right to run INFO every lock is refused.
-//   - On a single Redis or a Sentinel group no lock is granted for that long after each restart or
-//     failover.
+//   - A single Redis or Sentinel group grants no lock for longest after each restart or failover.
 //
-// Defaults to GuardAuto and 30 seconds in NewRedlock, or the client's lease if that is longer, and
-// to GuardOff in New.
+// Defaults to GuardOff in New. In NewRedlock it defaults to GuardAuto and 30 seconds, or the
+// client's lease if that is longer.
 func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
 	return Option{name: "WithRestartGuard", clientOnly: true, apply: func(c *config) error {
 		c.guard, c.longest, c.guarded = mode, longest, true
@@ -255,27 +251,24 @@ func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
 }
 
 // WithTokenRetention sets how long Redis keeps a lock's fencing counter after the lock was last
-// granted, so that names used once do not stay. Redis keeps it a quarter of d longer at most, or 17
-// seconds.
+// granted, so that names used once do not stay. It may keep it for longer, by a quarter of d or by
+// 17 seconds, whichever is less.
 //
-// Tokens rise after a counter is gone, too: each grant's is at least the server's clock in
-// microseconds. The counter protects from that clock, where it is set back, or a replica is promoted
-// whose clock is behind. The next grant's token is still above all before it, as long as the clock
-// lacks less than d. Give a longer d where clocks may be off by more than minutes: without NTP, in
-// virtual machines that are put back to a snapshot, or where clocks are set by hand.
+// Tokens go on rising once a counter is gone, since each is at least the server's clock in
+// microseconds. They can fall only if that clock lacks d or more: because it was set back, or a
+// replica was promoted whose clock is behind. Give a longer d where clocks may be off by more than
+// minutes, as without NTP or in virtual machines that go back to a snapshot. See docs/safety.md.
 //
 //   - d must be a minute or more, and four times each lease that is given to New or Mutex beside it.
-//     0 keeps the counters for ever.
-//   - Give 0 where Redisson's RFencedLock uses the same names, since it starts at 1 again where a
-//     counter is gone; and while clients older than this option use the same Redis. docs/safety.md
-//     says how to roll out.
-//   - A counter that has no expiry keeps none, whatever d is: Redisson made it so, or an operator
-//     wants it to stay.
+//     With 0 counters stay for ever.
 //   - All clients of a name are to give the same d.
+//   - Give 0 where Redisson's RFencedLock uses the same names: it starts at 1 where a counter is
+//     gone. Give 0 also while clients older than this option use the same Redis.
+//   - A counter that has no expiry keeps none, whatever d is: Redisson or an operator made it so.
 //
-// Defaults to 10 minutes, or four times the longest lease that New is told of by WithLease,
-// WithFixedLease or WithRestartGuard, if that is longer. A lease may be longer than d, by Extend or
-// by an option of Mutex where New had the default: its counter may be gone before it ends.
+// Defaults to 10 minutes, or to four times the longest lease that New is told of (WithLease,
+// WithFixedLease, WithRestartGuard) if that is longer. A lease may still be longer than d, by
+// Extend or by an option of Mutex: then its counter may be gone before it ends.
 func WithTokenRetention(d time.Duration) Option {
 	return Option{name: "WithTokenRetention", clientOnly: true, apply: func(c *config) error {
 		c.retention, c.retained = d, true

@@ -26,13 +26,16 @@ func (c *ownerCtx) Value(key any) any {
 	}
 }
 
-// WithOwner returns a context whose locks belong to the owner named id. Whoever uses the same id,
-// in this process or in another, is the same owner and re-enters its locks: use it for a workflow
-// that moves between processes. All who share an owner id hold the lock together. On one Redis they
-// get the same fencing token; on a quorum each gets one of its own, above those of all earlier
-// owners and below those of all later ones. An id has up to 256 bytes, is not empty and does not
-// start with "relock:", else each Lock under it fails with ErrInvalidOwner. It must not be
-// something else's owner, such as Redisson's <uuid>:<thread>.
+// WithOwner returns a context whose locks belong to the owner named id, for a workflow that moves
+// between processes. All contexts with one id, in this process and in others, are one owner: they
+// hold the lock together, and a Lock under one re-enters what another holds.
+//
+//   - On one Redis they get the same fencing token. On a quorum each gets one of its own, above
+//     those of all earlier owners and below those of all later ones.
+//   - An id has up to 256 bytes, is not empty and does not start with "relock:", else each Lock
+//     under it fails with ErrInvalidOwner. It must not be an owner of something else's, such as
+//     Redisson's <uuid>:<thread>.
+//   - An RWMutex refuses such a context, with errors.ErrUnsupported.
 //
 // Without WithOwner every Lock is its own owner, and only the lease's own context re-enters.
 func WithOwner(ctx context.Context, id string) context.Context {
@@ -55,7 +58,7 @@ func detached(ctx context.Context) *ownerCtx {
 	}
 	c := &ownerCtx{Context: ctx}
 	if was, _ := ctx.Value(ownerKey{}).(*ownerCtx); was != nil && was.err == errNilContext {
-		c.err = errNilContext // the owner of before is hidden, what is wrong with the context is not
+		c.err = errNilContext // the outer owner is hidden, but not that the context was nil
 	}
 	return c
 }

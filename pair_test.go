@@ -39,13 +39,11 @@ func (c *Client) Pair(name string, amount int, opts ...Option) *Pair {
 }
 
 func (p *Pair) Lock(ctx context.Context) (*Lease, error) {
-	l, err := p.acquire(ctx)
-	return l, outward(err)
+	return p.acquire(ctx, waiting)
 }
 
 func (p *Pair) TryLock(ctx context.Context) (*Lease, error) {
-	l, err := p.try(ctx)
-	return l, outward(err)
+	return p.acquire(ctx, once)
 }
 
 func (p *Pair) State(ctx context.Context) (State, error) { return p.inspect(ctx) }

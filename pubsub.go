@@ -30,7 +30,8 @@ func newNode(rdb driver.Redis, id string, cfg *config, index int) *node.Node {
 	}
 	return node.New(rdb, node.Config{
 		Options: options, Client: id, Timeout: cfg.commandTimeout, PubSub: node.PubSub(cfg.pubsub),
-		Presence: cfg.presence(index), Impaired: func(cause error) { cfg.impaired(index, cause) },
+		Presence: func(cause error) { cfg.answers(index, cause) },
+		Impaired: func(cause error) { cfg.impaired(index, cause) },
 	})
 }
 
@@ -40,13 +41,25 @@ func (s *single) Claim(e wire.Entry) claim.Claim {
 	return c
 }
 
-// contender is an entry's claim at the one Redis, and what the goroutine that contends remembers of
-// it.
+// contender is an entry's claim at the one Redis, and what its goroutine remembers of it.
+//
+// It learns of a grant in two ways: from the answer to its own poll, or from a message that the
+// release of the holder before sends. The two are not ordered, and each may be lost:
+//
+//   - A message may come while a poll is out, before its answer. It is looked for after each poll,
+//     also after one that failed.
+//   - A message may go out before the subscription stands. That then wakes the contender, which
+//     polls.
+//   - A message may be lost. The next poll finds the entry to be the owner.
+//   - A poll's answer may be lost. The entry is then in the queue, or owns the lock, without
+//     knowing it: the next poll or a message tells.
+//   - A message may be an old one, or come late. It says nothing of when Redis granted, so
+//     node.Belief counts the lease from the last answered poll, and believes no earlier grant.
 type contender struct {
 	node.Claim
 	entry  wire.Entry
 	single *single
-	wake   clock.Signal
+	wake   clock.Signal // there may be news: a message, or a subscription that stands
 
 	report  claim.Report
 	failure error // of the last poll that ended; nil when it was answered
@@ -55,34 +68,26 @@ type contender struct {
 	ttl     time.Duration
 	asked   clock.Stamp // when the last answered poll was sent
 	answers int         // that told it to wait
-	queued  bool        // by a release: wait before polling
+	queued  bool        // by a release: its answer stands for the first poll
 }
 
 // Of is the entry.
 func (c *contender) Of() *wire.Entry { return &c.entry }
 
-// Wait polls, sleeps until a message or for as long as it is safe, and polls again.
+// Wait polls, sleeps until there may be news or for as long as it is safe, and polls again. A
+// message that can be believed ends the wait without another poll.
 func (c *contender) Wait(ctx context.Context, report claim.Report) (node.Grant, error) {
 	c.report = report
-	c.Enter()
+	c.Enter() // before the first poll: from then on a message may come
 	failing := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
 	for {
 		rest, g, err := c.look(ctx, &failing)
 		if g.Token > 0 || err != nil {
 			return g, err
 		}
-		t := time.NewTimer(rest)
-		select {
-		case <-c.wake:
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return node.Grant{}, c.gaveUp(ctx, false)
-		case <-c.single.node.Done():
-			t.Stop()
-			return node.Grant{}, ErrClosed
+		if err := c.sleep(ctx, rest); err != nil {
+			return node.Grant{}, err
 		}
-		t.Stop()
 		if c.Told(clock.Now()) {
 			return c.granted(), nil
 		}
@@ -110,33 +115,49 @@ func (c *contender) look(ctx context.Context, failing *clock.Backoff) (time.Dura
 	}
 	c.queued = false
 	failing.Reset()
+	// A message that was sent between the poll and here may have gone unheard: what is subscribed
+	// from now on wakes the contender once it stands.
 	c.Ear().Listen()
 	rest := max(c.entry.LookAgain(c.ttl, c.answers)-clock.Now().Since(c.asked), wire.MinLook)
 	return rest, node.Grant{}, c.Ear().Deafness()
+}
+
+// sleep returns when there may be news, or after rest: an expiry of the holder's lease publishes
+// nothing. It fails if the caller gives up or the client is closed.
+func (c *contender) sleep(ctx context.Context, rest time.Duration) error {
+	t := time.NewTimer(rest)
+	defer t.Stop()
+	select {
+	case <-c.wake:
+	case <-t.C:
+	case <-ctx.Done():
+		return c.gaveUp(ctx, false)
+	case <-c.single.node.Done():
+		return ErrClosed
+	}
+	return nil
 }
 
 // poll asks for the lock once. The grant may also come as a message while the question is out: then
 // the contender has the lock, whatever the answer says, and also if the answer is lost.
 func (c *contender) poll(ctx context.Context) (node.Grant, error) {
 	a, sent, err := c.Ask(ctx, c.ticket)
+	if err == nil && !a.Mine {
+		c.answered(&a, sent)
+	}
 	switch {
-	case err != nil && c.Told(clock.Now()):
+	case err == nil && a.Mine, c.Told(clock.Now()):
 		return c.granted(), nil
 	case err != nil:
 		return node.Grant{}, &wire.NodeError{Op: "acquire", Name: c.entry.Names.Name, Err: err}
-	case a.Mine:
-		return c.granted(), nil
-	}
-	c.answered(&a, sent)
-	if c.Told(clock.Now()) {
-		return c.granted(), nil
 	}
 	return node.Grant{}, nil
 }
 
 // granted is the grant that is believed.
 func (c *contender) granted() node.Grant {
-	return node.Grant{Token: c.Belief.Number, Passes: c.Ear().Granted(c.Belief.Tokens()), Sent: c.Belief.Sent, Fresh: c.Belief.Fresh}
+	b := &c.Belief
+	return node.Grant{Token: b.Number, Passes: c.Ear().Granted(b.Tokens()), Sent: b.Sent, Fresh: b.Fresh}
 }
 
 // answered notes the answer "you wait" to a command sent at sent.
@@ -154,26 +175,18 @@ func (c *contender) polled(failure error) {
 	}
 }
 
-// gaveUp is the error of a contender whose ctx has ended, with a poll out or not.
+// gaveUp is the error of a contender whose ctx has ended, with a poll out or not. The lock is busy
+// if Redis has answered lately. Redis is not there if the last poll failed, if none was ever
+// answered, or if one is out and the answer before is older than a command may take.
 func (c *contender) gaveUp(ctx context.Context, out bool) error {
-	if err := c.unheard(out, clock.Now()); err != nil {
-		return wire.GivenUp("acquire", c.entry.Names.Name, err, wire.CauseOf(ctx))
+	err := c.failure
+	if err == nil && (c.asked.IsZero() || out && clock.Now().Since(c.asked) > c.entry.Timeout) {
+		err = wire.ErrNoAnswer
 	}
-	return wire.ErrBusy
-}
-
-// unheard is what a contender did not hear that gives up while a poll of its own is out, or waits
-// for the next; nil when Redis has answered it lately. Then the lock is busy, else Redis is not
-// there: no poll was ever answered, the last one failed, or one is out and the answer before is
-// older than a command may take.
-func (c *contender) unheard(out bool, now clock.Stamp) error {
-	switch {
-	case c.failure != nil:
-		return c.failure
-	case c.asked.IsZero(), out && now.Since(c.asked) > c.entry.Timeout:
-		return wire.ErrNoAnswer
+	if err == nil {
+		return wire.ErrBusy
 	}
-	return nil
+	return wire.GivenUp("acquire", c.entry.Names.Name, err, wire.CauseOf(ctx))
 }
 
 // Try takes the lock if it is free.
@@ -191,20 +204,22 @@ func (c *contender) Try(ctx context.Context) (node.Grant, error) {
 	return c.granted(), nil
 }
 
-// Release repeats until answered or unlockTimeout is over. Only its first command queues next: a
-// repeated one finds the entry gone, and next must then find out by its own poll whether it was
-// queued.
+// Release repeats until answered or unlockTimeout is over. Only its first command queues next.
+// After an unanswered one next may be queued or not, and a repeated one finds the entry gone: so
+// next polls for itself. Its grant may come as a message first, so it is entered before.
 func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, bool, error) {
 	c.Ear().Releasing()
 	n, _ := next.(*contender)
+	var queue *node.Claim
 	if n != nil {
 		n.Enter()
+		queue = &n.Claim
 	}
 	began := clock.Now()
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
 	for again := false; ; again = true {
 		sent := clock.Now()
-		held, a, err := c.releaseOnce(ctx, n)
+		held, a, err := c.Claim.Release(ctx, queue)
 		if err == nil {
 			c.Released(held, nil)
 			if !held && !again {
@@ -213,7 +228,7 @@ func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, 
 			g, granted := n.after(&a, sent)
 			return g, granted, nil
 		}
-		n = nil
+		n, queue = nil, nil
 		if !wire.Transient(err) || clock.Now().Since(began) > unlockTimeout(&c.entry) || !clock.Sleep(ctx, pause.Next()) {
 			c.Released(false, err)
 			return node.Grant{}, false, &wire.NodeError{Op: "release", Name: c.entry.Names.Name, Err: err}
@@ -221,16 +236,8 @@ func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, 
 	}
 }
 
-func (c *contender) releaseOnce(ctx context.Context, next *contender) (bool, wire.Answer, error) {
-	if next == nil {
-		return c.Claim.Release(ctx, nil)
-	}
-	return c.Claim.Release(ctx, &next.Claim)
-}
-
 // after takes what a release answered for c, the waiter that it was to queue next. c is nil where
-// the release was to queue no waiter. An empty answer says that c was not queued: c then polls for
-// itself.
+// the release was to queue no waiter. An empty answer says that c was not queued: it polls.
 func (c *contender) after(a *wire.Answer, sent clock.Stamp) (node.Grant, bool) {
 	switch {
 	case c == nil || *a == wire.Answer{}:

@@ -2,7 +2,6 @@ package relock
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/google/uuid"
@@ -15,19 +14,19 @@ import (
 )
 
 // NewRedlock returns a client whose locks are held by a quorum of nodes: independent Redis masters,
-// none of which knows another, usually five. It is a Client like any other. A lock is held while
-// more than half of the nodes (or as many as WithQuorum says) keep it; the others may be down,
-// hung, cut off or in another owner's hands. The idea is Redlock's, with queues instead of
-// random retries; docs/safety.md says what it takes and what it gives.
+// usually five. It is a Client like any other. A lock is held while more than half of the nodes (or
+// as many as WithQuorum says) keep it. The others may be down, hung, cut off or in another owner's
+// hands. The idea is Redlock's, with queues instead of random retries; docs/safety.md says what it
+// takes and what it gives.
 //
-// Each node is asked with a timeout of its own (WithCommandTimeout, by default a twentieth of the
-// lease and at most one second), all at once, and a call returns as soon as a quorum has decided. A
-// node that lost its memory stays out for a lease (WithRestartGuard). Nodes are checked when they
-// are first used, with ErrInvalidNodes if they make no quorum; a node that cannot be reached is no
-// error while a quorum can. The clients in nodes stay the caller's.
+//   - All nodes are asked at once, each with a timeout of its own (WithCommandTimeout, by default a
+//     twentieth of the lease and at most one second). A call returns once a quorum has decided.
+//   - A node that lost its memory stays out for a lease (WithRestartGuard).
+//   - Nodes are checked when they are first used: locks fail with ErrInvalidNodes if they make no
+//     quorum. A node that cannot be reached is no error while a quorum can.
 //
-// It fails with ErrInvalidOption for no node, a nil or doubled client, a Cluster, or an option that
-// cannot work.
+// The clients in nodes stay the caller's. NewRedlock fails with ErrInvalidOption for no node, a nil
+// or doubled client, a Cluster, or an option that cannot work.
 func NewRedlock(nodes []rueidis.Client, opts ...Option) (*Client, error) {
 	drivers := make([]driver.Redis, len(nodes))
 	for i, rdb := range nodes {
@@ -42,10 +41,11 @@ func redlockOver(nodes []driver.Redis, opts []Option) (*Client, error) {
 		return nil, fmt.Errorf("%w: no nodes", ErrInvalidOption)
 	}
 	for i, rdb := range nodes {
-		if isNil(rdb) {
+		if driver.Missing(rdb) {
 			return nil, fmt.Errorf("%w: node %d is nil", ErrInvalidOption, i+1)
 		}
-		twin := slices.IndexFunc(nodes[:i], func(other driver.Redis) bool { return same(rdb.Client(), other.Client()) })
+		// Clients that cannot be compared pass: their servers' run ids tell whether they are one.
+		twin := slices.IndexFunc(nodes[:i], func(other driver.Redis) bool { return driver.Same(rdb, other) })
 		switch {
 		case twin >= 0:
 			return nil, fmt.Errorf("%w: node %d is node %d again", ErrInvalidOption, i+1, twin+1)
@@ -59,23 +59,17 @@ func redlockOver(nodes []driver.Redis, opts []Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := uuid.NewString()
-	return newClientOver(id, cfg, newQuorum(nodes, id, &cfg)), nil
+	return overQuorum(nodes, cfg), nil
 }
 
-// same reports whether two clients are one. Wrappers that cannot be compared are told apart by the
-// server behind them.
-func same(a, b any) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
-}
-
-func newQuorum(nodes []driver.Redis, id string, cfg *config) *quorum.Quorum {
-	of := make([]*node.Node, len(nodes))
+// overQuorum returns a client over the nodes of a quorum.
+func overQuorum(nodes []driver.Redis, cfg config) *Client {
+	id, of := uuid.NewString(), make([]*node.Node, len(nodes))
 	for i, rdb := range nodes {
-		of[i] = newNode(rdb, id, cfg, i+1)
+		of[i] = newNode(rdb, id, &cfg, i+1)
 	}
-	return quorum.New(of, quorum.Config{
+	return newClientOver(id, cfg, quorum.New(of, quorum.Config{
 		Need: cfg.quorumSize(), Timeout: cfg.commandTimeout, Lease: cfg.firstLease, Impaired: cfg.impaired,
 		Guard: cfg.guard != GuardOff, Auto: cfg.guard == GuardAuto, Longest: cfg.longest,
-	})
+	}))
 }

@@ -25,61 +25,46 @@ type lock struct {
 }
 
 // Name returns the lock's name.
-func (m *Mutex) Name() string {
-	if m == nil || m.known == nil {
-		return ""
-	}
-	return m.names.Name
-}
+func (m *Mutex) Name() string { return m.of().name() }
 
 // Lock takes the lock and returns its lease. Under the context of a lease of the same lock it
 // re-enters at once. Otherwise it waits, in order of arrival, until the lock is granted, ctx ends,
 // WithWait's time is up, or the Client is closed. It waits out what heals: lost connections, a Redis
 // that is loading or failing over.
 //
-// On failure the caller does not hold the lock; if Redis granted it, it is given back. Errors:
+// On failure the caller does not hold the lock: if Redis granted it, it is given back. Errors:
 //
-//   - *HeldError, which matches ErrNotAcquired, if the caller gave up and another owner has the lock.
+//   - *HeldError, which matches ErrNotAcquired, if the caller gave up and the lock is busy.
 //   - *NodeError (*QuorumError on a quorum) if the caller gave up and Redis failed or was silent, or
 //     if ctx had ended before the call, so that Redis was not asked.
 //   - the same at once, with Cause nil, if no retry helps: missing permissions, a key of another
 //     type, a Redis out of memory.
 //   - ErrLost under a context whose lease of this lock was lost.
-//   - ErrClosed, and what tells of a mistake: ErrInvalidName, ErrInvalidOption, ErrInvalidOwner,
-//     ErrMisuse.
+//   - ErrClosed.
+//   - ErrInvalidName, ErrInvalidOption, ErrInvalidOwner or ErrMisuse, which tell of a mistake.
 //
-// An error of a caller that gave up also matches what ended its wait. A goroutine that waited behind
-// another one of this process is told what that one heard of Redis.
+// The error of a caller that gave up also matches what ended its wait. A goroutine that waited
+// behind another one of this process is told what that one heard of Redis.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
-	l, err := m.of().acquire(ctx)
-	if err != nil {
-		return nil, outward(err)
-	}
-	return l, nil
+	return m.of().acquire(ctx, waiting)
 }
 
-// TryLock takes the lock if no one holds it or waits for it, in one round trip, or two for a
-// WithFixedLease that is longer than the client's lease. Under the context of a lease of the same lock
-// it re-enters. Errors:
+// TryLock takes the lock if no other owner holds it or waits for it, in one round trip, or two for
+// a WithFixedLease that is longer than the client's lease. Under the context of a lease of the same
+// lock it re-enters. Errors are those of Lock, but for these:
 //
-//   - *HeldError, at once, if another owner has the lock. It names the holder and what is left of its
-//     lease, and matches ErrNotAcquired.
+//   - *HeldError, at once, if another owner has the lock. It names the owner and what is left of
+//     its lease.
 //   - *NodeError (*QuorumError on a quorum) if Redis failed or was silent: after one command timeout
 //     for each round trip at most. Whatever ran is undone in the background.
-//   - the same if ctx had ended before the call. Redis was not asked, so it says nothing of whether
-//     the lock is free.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
-	l, err := m.of().try(ctx)
-	if err != nil {
-		return nil, outward(err)
-	}
-	return l, nil
+	return m.of().acquire(ctx, once)
 }
 
 // Do runs fn under the lock. fn's context carries the ownership and ends, with cause ErrLost, the
-// moment the lease can no longer be trusted. Do returns fn's error, joined with ErrLost if the lock
-// was lost before fn returned. That releasing the lock took more than one try is no failure of fn's
-// and is not returned. A panic of fn unlocks and goes on.
+// moment the lease can no longer be trusted. Do returns fn's error, joined with ErrLost or
+// ErrClosed if the lock was lost or the client closed before fn returned. A release that Redis did
+// not answer is no failure of fn's, and is not returned. A panic of fn unlocks and goes on.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
 	return do(ctx, m.Lock, fn)
 }
@@ -99,15 +84,15 @@ func do(ctx context.Context, lock func(context.Context) (*Lease, error), fn func
 	if (errors.Is(uerr, ErrLost) || errors.Is(uerr, ErrClosed)) && !errors.Is(err, uerr) {
 		return errors.Join(err, uerr)
 	}
-	return err // which tells of the loss already, if fn returned its context's cause
+	return err // it says that the lock was lost already, if fn returned its context's cause
 }
 
-// Held returns the lease of this lock that ctx carries. It fails with ErrNotHeld when ctx carries
-// none, or one that was unlocked, and with ErrLost when it was lost: deep in a call it asserts that
-// the caller holds the lock.
+// Held returns the lease of this lock that ctx carries: deep in a call it asserts that the caller
+// holds the lock. It fails with ErrNotHeld if ctx carries none, or one that was unlocked. If the
+// lease was lost, it fails with the cause of the lease's context, such as ErrLost.
 func (m *Mutex) Held(ctx context.Context) (*Lease, error) { return m.of().held(ctx) }
 
-// of is nil for a nil Mutex.
+// of returns what every kind of lock embeds, nil for a nil Mutex.
 func (m *Mutex) of() *lock {
 	if m == nil {
 		return nil
@@ -115,38 +100,71 @@ func (m *Mutex) of() *lock {
 	return &m.lock
 }
 
-// acquire is Mutex.Lock, for every kind.
-func (lk *lock) acquire(ctx context.Context) (*Lease, error) {
-	if lk.watched() {
-		return lk.observed(ctx, (*lock).acquireAs)
+// name is Mutex.Name, for every kind.
+func (lk *lock) name() string {
+	if lk == nil || lk.known == nil {
+		return ""
 	}
-	return lk.acquireAs(ctx, nil)
+	return lk.names.Name
 }
 
-func (lk *lock) acquireAs(ctx context.Context, seen *call) (*Lease, error) {
+// How a lock is acquired.
+const (
+	waiting = false // as by Lock
+	once    = true  // as by TryLock
+)
+
+// acquire is Mutex.Lock or, once, Mutex.TryLock, for every kind.
+func (lk *lock) acquire(ctx context.Context, once bool) (*Lease, error) {
+	return lk.run(ctx, func(seen *call) (*Lease, error) { return lk.take(ctx, once, seen) })
+}
+
+// run calls enter, and has that observed if the client has an observer. Its error is the caller's.
+func (lk *lock) run(ctx context.Context, enter func(seen *call) (*Lease, error)) (*Lease, error) {
+	if lk.watched() {
+		return lk.observed(ctx, enter)
+	}
+	l, err := enter(nil)
+	if err != nil {
+		return nil, outward(err)
+	}
+	return l, nil
+}
+
+// take re-enters the lock if ctx carries a lease of it. Else it takes the lock.
+func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error) {
 	if err := lk.begin(ctx, "acquire"); err != nil {
 		return nil, err
 	}
 	defer lk.k.end(lk.tally)
 	wctx := ctx
-	if lk.cfg.wait > 0 {
+	if lk.cfg.wait > 0 && !once {
 		var cancel context.CancelFunc
 		wctx, cancel = context.WithTimeoutCause(ctx, lk.cfg.wait, errWaited)
 		defer cancel()
 	}
-	if l, entered, err := lk.reenter(ctx, wctx, seen, true); entered {
+	if l, err := lk.reenter(ctx, wctx, once, seen); l != nil || err != nil {
 		return l, err
 	}
 	for {
-		l, err := lk.wait(ctx, wctx, seen)
+		l, err := lk.get(ctx, wctx, once, seen)
 		if err == nil && lk.cfg.fixed > 0 {
-			err = lk.fill(wctx, l, false)
+			err = lk.fill(wctx, l, once)
 		}
-		// Lost between its grant and here, say by a stop of the whole process: the wait goes on.
+		// A lease that was lost between its grant and here, say by a stop of the whole process, was
+		// never the caller's: it is as if the lock had not been granted yet.
 		if err == nil || !wire.IsLost(err) || lk.enclosingLost(ctx) {
 			return l, err
 		}
 	}
+}
+
+// get takes the lock for an owner that does not have it yet.
+func (lk *lock) get(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
+	if once {
+		return lk.tryOnce(ctx, seen)
+	}
+	return lk.wait(ctx, wctx, seen)
 }
 
 // begin counts a call of the lock that is under way. It fails, and counts nothing, if the lock
@@ -165,7 +183,7 @@ func (lk *lock) begin(ctx context.Context, op string) error {
 	return nil
 }
 
-// valid returns what is wrong with the lock or ctx.
+// valid returns what is wrong with the lock or ctx, nil if nothing is.
 func (lk *lock) valid(ctx context.Context) error {
 	switch {
 	case lk == nil, lk.known == nil && lk.err == nil:
@@ -178,8 +196,7 @@ func (lk *lock) valid(ctx context.Context) error {
 	return nil
 }
 
-// enclosing returns the innermost lease of this lock that ctx carries and that has not been
-// unlocked.
+// enclosing returns the innermost lease of this lock that ctx carries and that is not unlocked.
 func (lk *lock) enclosing(ctx context.Context) *Lease {
 	l, _ := ctx.Value(lk.known).(*Lease)
 	return l
@@ -191,79 +208,107 @@ func (lk *lock) enclosingLost(ctx context.Context) bool {
 	return l != nil && wire.IsLost(l.h.why())
 }
 
-// reenter adds a lease to the hold of the innermost lease that ctx carries. If that lease is unlocked
-// meanwhile, reenter tries the next one outward. It returns false if there is none left: then the
-// caller has to wait for the lock as others do. wctx bounds the waiting, and ctx becomes the new
-// lease's.
-func (lk *lock) reenter(ctx, wctx context.Context, seen *call, waits bool) (_ *Lease, entered bool, _ error) {
+// reenter adds a lease to the hold of the innermost lease that ctx carries. If that lease is
+// unlocked meanwhile, reenter tries the next one outward. It returns neither a lease nor an error
+// if there is none left: then the caller has to take the lock as others do. wctx bounds the
+// waiting, the lease's context derives from ctx.
+func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
 		if lk.names.Kind.Shared() && lk.parts() > outer.h.entry.Block {
-			return nil, true, errEntersMore
+			return nil, errEntersMore
 		}
 		seen.begins()
 		l := new(Lease)
 		l.begin(ctx, lk, outer.h, HowReentered)
-		switch err := outer.h.reenter(wctx, l, &outer.share, waits); err {
+		switch err := outer.h.reenter(wctx, l, &outer.share, !once); err {
 		case nil:
-			return l, true, nil
+			return l, nil
 		case wire.ErrUnlocked:
 		default:
-			return nil, true, err
+			return nil, err
 		}
 	}
-	return nil, false, nil
+	return nil, nil
 }
 
-// wait goes the way of a lock: through the gate, then to the arbiter. wctx bounds the waiting, ctx
-// becomes the lease's.
+// wait takes the lock at its gate, where this process has it to give, or else waits for it with a
+// claim. wctx bounds the waiting, the lease's context derives from ctx.
 func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if owner != "" {
-		// Sharers of an owner are contenders of their own: one may enter what another holds.
+	if owner != "" || !lk.joins() {
 		return lk.contend(ctx, wctx, lk.newClaim(owner), false, seen)
 	}
-	if !lk.joins() {
-		return lk.contend(ctx, wctx, lk.newClaim(""), false, seen)
-	}
-	b, err := lk.enter(wctx, seen)
+	key := lk.names.Gate()
+	b, err := lk.k.gates.EnterSeen(wctx, key, seen)
 	for err == nil && b.open {
 		if l, err := lk.join(ctx, wctx, b); l != nil || err != nil {
 			return l, err
 		}
-		b, err = lk.enter(wctx, seen) // it was shared no more
+		b, err = lk.k.gates.EnterSeen(wctx, key, seen) // the hold is shared no more
 	}
-	var now clock.Stamp
-	if b.hold != nil {
-		now = clock.Now()
-	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, lk.leftTheLine(err)
-	case b.idle && !b.hold.resume(now):
-		b = baton{}
-		lk.k.gates.Report(lk.names.Gate(), gate.ErrUnreported)
 	}
-	switch {
-	case b.hold != nil:
-		how := HowLocal
-		if b.idle {
-			how = HowCached
+	if b.hold != nil {
+		now := clock.Now()
+		if !b.idle {
+			return lk.accept(ctx, wctx, b.hold, HowLocal, now)
 		}
-		return lk.accept(ctx, wctx, b.hold, how, now)
-	case b.next == nil:
-		b.next = lk.newClaim("")
-	case lk.names.Kind.Shared() && b.next.Of().Block != lk.parts(): // the place of a caller that wanted another amount
-		b.next.Abandon()
+		if b.hold.resume(now) {
+			return lk.accept(ctx, wctx, b.hold, HowCached, now)
+		}
+		lk.k.gates.Report(key, gate.ErrUnreported) // the hold is over: Redis is to be asked
+	}
+	if b.next != nil && lk.names.Kind.Shared() && b.next.Of().Block != lk.parts() {
+		b.next.Abandon() // the place of a caller that wanted another amount
+		b.next = nil
+	}
+	if b.next == nil {
 		b.next = lk.newClaim("")
 	}
 	return lk.contend(ctx, wctx, b.next, true, seen)
 }
 
-// join makes a lease of the hold that b is for, unless the caller has given up. Neither a lease nor an
-// error is returned where the hold is shared no more: the gate is shut then.
+// tryOnce takes the lock if it lies at its gate, or else asks Redis for it, once. Where another
+// goroutine is at the gate it asks past that one, and Redis says which owner is in the way.
+func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
+	owner, err := ownerOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var b baton
+	key, atGate := lk.names.Gate(), false
+	if owner == "" && lk.joins() {
+		b, atGate = lk.k.gates.TryEnter(key)
+		for b.open {
+			if l, err := lk.join(ctx, ctx, b); l != nil || err != nil {
+				return l, err
+			}
+			b, atGate = lk.k.gates.TryEnter(key)
+		}
+	}
+	if b.idle {
+		if now := clock.Now(); b.hold.resume(now) {
+			return lk.start(ctx, b.hold, new(Lease), HowCached, now)
+		}
+	}
+	seen.begins()
+	c := lk.newClaim(owner)
+	g, err := c.Try(ctx)
+	if err != nil {
+		if atGate {
+			lk.k.gates.Leave(key)
+		}
+		return nil, lk.k.presence.Named(err)
+	}
+	return lk.startFirst(ctx, c, g, atGate, HowFree)
+}
+
+// join makes a lease of the shared hold of b, unless the caller has given up. It returns neither a
+// lease nor an error if the hold is shared no more: then the gate is shut.
 func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 	h, now := b.hold, clock.Now()
 	if wctx.Err() != nil {
@@ -284,7 +329,7 @@ func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 			h.pickUp()
 			l.how = HowCached
 		}
-		h.cfg = lk.cfg // whether it lingers is the latest one's option, as of a lock that passes on
+		h.cfg = lk.cfg // whether it lingers is the option of the latest, as where a lock is passed on
 		h.shares.add(l, h.nextToken(), now)
 		h.mu.Unlock()
 		return l, nil
@@ -298,8 +343,8 @@ func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 	return nil, nil
 }
 
-// joins reports whether the lock goes through its gate: all that may be shared or passed on do. A
-// shared hold has one end, so a lease that has one of its own is no part of it.
+// joins reports whether a Lock without an owner goes through the gate: where its lock may be shared
+// or passed on in this process. A shared hold has one end: a lease with its own is no part of it.
 func (lk *lock) joins() bool {
 	c := lk.cfg
 	return !lk.names.Kind.Open || c.fixed == 0 && c.maxHold == 0 && c.passes > 1
@@ -314,19 +359,19 @@ func ownerOf(ctx context.Context) (string, error) {
 	return c.owner, c.err
 }
 
-// newClaim returns the claim of a new entry.
+// newClaim returns the claim of a new entry, for a shared owner or, with "", a new one.
 func (lk *lock) newClaim(owner string) claim.Claim {
 	e := lk.newEntry(owner, lk.cfg)
-	if lk.names.Kind.Shared() { // it is not passed on here, so it needs no tokens but one for each part
+	if lk.names.Kind.Shared() { // it is not passed on in memory, and needs one token for each part
 		e.Block = lk.parts()
 	}
 	return lk.k.arbiter.Claim(e)
 }
 
-// parts is how much of a lock that several may hold a lease takes.
+// parts returns how much of the lock a lease takes; of a mutex that is 1, all of it.
 func (lk *lock) parts() int { return max(1, lk.amount) }
 
-// accept starts a lease on a hold that came through the gate, unless the caller has given up.
+// accept starts a lease of a hold from the gate, or passes that on if the caller has given up.
 func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.Stamp) (*Lease, error) {
 	if wctx.Err() != nil {
 		lk.k.behind(lk.tally, func() { _ = h.finish(context.WithoutCancel(ctx), now) }) // the sweeper mends what fails
@@ -335,7 +380,9 @@ func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.St
 	return lk.start(ctx, h, new(Lease), how, now)
 }
 
-// contend waits for the lock with a claim, at its gate or past it.
+// contend waits for the lock with a claim. At the gate, it reports to the goroutines behind it what
+// it hears of Redis. If it fails there, its claim goes to the next of them, which so inherits its
+// place in Redis's queue.
 func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, seen *call) (*Lease, error) {
 	var report claim.Report
 	if atGate {
@@ -346,14 +393,11 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, s
 		return lk.startFirst(ctx, c, g, atGate, seen.how())
 	}
 	err = lk.k.presence.Named(lk.explain(wctx, err, c))
-	// The queued entry goes to the next goroutine here, which so inherits its place; else it is
-	// abandoned.
-	if !atGate {
-		c.Abandon()
-	} else if !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.names.Gate(), baton{next: c}) {
+	if atGate && !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.names.Gate(), baton{next: c}) {
 		return nil, err
-	} else {
-		c.Abandon()
+	}
+	c.Abandon()
+	if atGate {
 		lk.k.gates.Leave(lk.names.Gate())
 	}
 	return nil, err

@@ -12,8 +12,8 @@ import (
 )
 
 // An RWMutex is a named lock that any number of readers, or one writer, hold, among all processes
-// that use the same Redis. It is Redisson's RReadWriteLock of the same name. It holds no state of its
-// own: any number of values may be made for one name, and all methods may be called from any
+// that use the same Redis. It is Redisson's RReadWriteLock of the same name. It holds no state of
+// its own: any number of values may be made for one name, and all methods may be called from any
 // goroutine.
 //
 // Order, as of sync.RWMutex:
@@ -22,35 +22,39 @@ import (
 //   - The end of a writer lets in all readers that wait then, and after them the next writer.
 //   - Writers come in order of arrival.
 //
-// Redisson's readers and writers know no order. They are kept out, and keep out, but its readers may
-// pass a writer of relock's that waits.
+// Redisson's readers and writers exclude relock's and are excluded by them, but know no order: its
+// readers may pass a writer of relock's that waits.
 //
-// The readers of one process share one hold in Redis, so that a further reader costs no command. They
-// do so for the longer of the times of WithLocalHandoff (10 ms by default) and WithLinger, counted
-// from when the process asked, and until another process wants the lock. With WithLinger the lock
-// also stays for the process while no one reads, see there.
+// The readers of one process share one hold in Redis, so that a further reader costs no command. A
+// reader may join the hold for the longer of the times of WithLocalHandoff (10 ms by default) and
+// WithLinger, counted from when the process asked for it, and until another process wants the lock.
+// With WithLinger the lock also stays for the process while no goroutine reads.
 //
 // An RWMutex works on one Redis. Over NewRedlock, and under WithRestartGuard, its methods return
 // errors.ErrUnsupported.
 type RWMutex struct{ write, read lock }
 
-// RWMutex returns the read-write lock named name, with the client's options changed by opts. A name or
-// an option that cannot work is reported by the first method called on it, with ErrInvalidName or
-// ErrInvalidOption.
+// RWMutex returns the read-write lock named name, with the client's options changed by opts. A name
+// or an option that cannot work is reported by the first method called on it, with ErrInvalidName
+// or ErrInvalidOption.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 	rw := &RWMutex{write: c.newLock(wire.Write, name, opts), read: c.newLock(wire.Read, name, opts)}
-	if r := &rw.read; r.err == nil && r.cfg.javaDog > 0 {
-		r.cfg, r.err = r.cfg.beside(r.cfg.javaDog)
+	if r := &rw.read; r.err == nil {
+		r.cfg, r.err = r.cfg.ofReaders()
 	}
 	return rw
 }
 
-// beside returns the config for readers beside Redisson's, whose watchdog may shorten the lock to dog
-// whatever others were told.
-func (c *config) beside(dog time.Duration) (*config, error) {
+// ofReaders returns the config for readers. Beside Redisson's, whose watchdog may shorten the lock
+// to its own lease whatever others were told, they rely on no longer one.
+func (c *config) ofReaders() (*config, error) {
+	dog := c.javaDog
+	if dog == 0 {
+		return c, nil
+	}
 	if c.fixed > dog {
-		return c, fmt.Errorf("%w: a fixed lease of %v is longer than the %v that a reader may rely on beside Redisson; see WithRedissonWatchdog",
-			ErrInvalidOption, c.fixed, dog)
+		return c, fmt.Errorf("%w: a fixed lease of %v is longer than the %v that a reader may rely on beside Redisson; "+
+			"see WithRedissonWatchdog", ErrInvalidOption, c.fixed, dog)
 	}
 	own := *c
 	own.most, own.lease = dog, min(c.lease, dog)
@@ -58,10 +62,10 @@ func (c *config) beside(dog time.Duration) (*config, error) {
 	return &own, nil
 }
 
-// WithRedissonWatchdog says what lockWatchdogTimeout the Redisson clients have that read under the same
-// read-write locks, 30 s where they say nothing. With each renewal they shorten a lock to that, whatever
-// others were told. So a reader of relock's relies on its lease for no longer, and no longer lease may be
-// fixed or extended to. With 0 there are none, and nothing is shortened.
+// WithRedissonWatchdog says which lockWatchdogTimeout the Redisson clients have that read under the
+// same read-write locks; their default is 30 s. With each renewal they shorten a lock to that,
+// whatever lease other readers have. So a reader of relock's relies on its lease for no longer than
+// d, and WithFixedLease and Extend take no longer one. With 0 nothing is shortened.
 //
 // Defaults to 30 seconds.
 func WithRedissonWatchdog(d time.Duration) Option {
@@ -75,49 +79,45 @@ func WithRedissonWatchdog(d time.Duration) Option {
 }
 
 // Name returns the lock's name.
-func (rw *RWMutex) Name() string {
-	if rw == nil || rw.write.known == nil {
-		return ""
-	}
-	return rw.write.names.Name
-}
+func (rw *RWMutex) Name() string { return rw.of(wire.Write).name() }
 
-// Lock takes the lock for writing, and waits as Mutex.Lock does, until no other reader or writer has it.
-// Under the context of its own write lease it re-enters. Errors, beside those of Mutex.Lock:
+// Lock takes the lock for writing, and waits as Mutex.Lock does, until no other reader or writer
+// has it. Under the context of a write lease it re-enters. Errors, beside those of Mutex.Lock:
 //
 //   - ErrUpgrade, at once, under the context of a read lease of this lock.
 //   - ErrWrongKind, in a *NodeError, where a mutex or something else has the name.
 func (rw *RWMutex) Lock(ctx context.Context) (*Lease, error) {
-	return rw.writer(ctx, (*lock).acquire)
+	return rw.acquire(ctx, wire.Write, waiting)
 }
 
-// TryLock takes the lock for writing if no one holds it or waits for it, in one round trip. Errors are
-// those of Mutex.TryLock, and of Lock.
+// TryLock takes the lock for writing if no other owner holds it or waits for it, in one round trip.
+// Errors are those of Mutex.TryLock, and ErrUpgrade and ErrWrongKind as of Lock.
 func (rw *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
-	return rw.writer(ctx, (*lock).try)
+	return rw.acquire(ctx, wire.Write, once)
 }
 
-// RLock takes the lock for reading, beside other readers. It waits while a writer has the lock or
-// waits for it, as Mutex.Lock does. Under the context of a read lease of this lock it re-enters, also past
-// a writer that waits. Under that of a write lease it re-enters that: the lock stays exclusive until all
-// are unlocked; see Lease.Downgrade. Errors are those of Mutex.Lock, and ErrWrongKind.
+// RLock takes the lock for reading, beside other readers. It waits, as Mutex.Lock does, while a
+// writer has the lock or waits for it. Under the context of a read lease of this lock it re-enters,
+// also past a writer that waits. Under the context of a write lease it re-enters the write lease:
+// the lock stays exclusive until all are unlocked; see Lease.Downgrade. Errors are those of
+// Mutex.Lock, and ErrWrongKind.
 //
-// What differs from a writer's lease:
+// A reader's lease differs from a writer's:
 //
-//   - Until, Extend and a loss are those of the hold that the readers of this process share. So is the
-//     lease, which is that of the first of them.
+//   - The readers of this process share a hold, with the lease that the first of them asked for.
+//     Until, Extend and a loss concern all of them.
 //   - Count is 1, or that of the write lease that was re-entered.
-//   - Token is the same for all that share the hold. It is above the tokens of all writers before, and
-//     below those of all writers after.
+//   - Token is the same for all that share the hold. It is above the tokens of all writers before,
+//     and below those of all writers after.
 //   - A reader with WithFixedLease, WithMaxHold or WithLocalHandoff(1, 0) has a hold of its own.
 func (rw *RWMutex) RLock(ctx context.Context) (*Lease, error) {
-	return rw.reader(ctx, (*lock).acquire)
+	return rw.acquire(ctx, wire.Read, waiting)
 }
 
-// TryRLock takes the lock for reading if no writer holds it or waits for it, in no more than one round
-// trip. Errors are those of Mutex.TryLock, and ErrWrongKind.
+// TryRLock takes the lock for reading if no writer holds it or waits for it, in one round trip, or
+// none beside a reader of this process. Errors are those of Mutex.TryLock, and ErrWrongKind.
 func (rw *RWMutex) TryRLock(ctx context.Context) (*Lease, error) {
-	return rw.reader(ctx, (*lock).try)
+	return rw.acquire(ctx, wire.Read, once)
 }
 
 // Do runs fn under the lock for writing, as Mutex.Do does.
@@ -130,8 +130,7 @@ func (rw *RWMutex) RDo(ctx context.Context, fn func(context.Context) error) erro
 	return do(ctx, rw.RLock, fn)
 }
 
-// Reader returns the readers' side of the lock, for code that takes any lock by its methods Lock, TryLock
-// and Do.
+// Reader returns the readers' side, for code that takes any lock with Lock, TryLock and Do.
 func (rw *RWMutex) Reader() *Reader { return &Reader{rw} }
 
 // A Reader is the readers' side of an RWMutex, as sync.RWMutex has an RLocker.
@@ -154,7 +153,7 @@ func (r *Reader) Do(ctx context.Context, fn func(context.Context) error) error {
 // Held is RWMutex.Held.
 func (r *Reader) Held(ctx context.Context) (*Lease, error) { return r.side().Held(ctx) }
 
-// side is the lock, nil for a nil Reader.
+// side returns the whole lock, nil for a nil Reader.
 func (r *Reader) side() *RWMutex {
 	if r == nil {
 		return nil
@@ -162,7 +161,7 @@ func (r *Reader) side() *RWMutex {
 	return r.rw
 }
 
-// Held returns the lease of this lock that ctx carries, a reader's or the writer's, as Mutex.Held does.
+// Held returns the lease of this lock that ctx carries, for reading or writing, as Mutex.Held does.
 func (rw *RWMutex) Held(ctx context.Context) (*Lease, error) {
 	if l, err := rw.of(wire.Write).held(ctx); err != ErrNotHeld {
 		return l, err
@@ -170,8 +169,8 @@ func (rw *RWMutex) Held(ctx context.Context) (*Lease, error) {
 	return rw.read.held(ctx)
 }
 
-// State returns what Redis knows of the lock at this instant, as Mutex.State does. Readers is how many
-// hold it for reading; of a process of relock's that is one, however many share the hold.
+// State returns what Redis knows of the lock at this instant, as Mutex.State does. Its Readers
+// counts a process of relock's once, however many readers share its hold.
 func (rw *RWMutex) State(ctx context.Context) (State, error) { return rw.of(wire.Write).inspect(ctx) }
 
 // ForceUnlock frees the lock, whether a writer has it or readers, and hands it on, as
@@ -180,7 +179,7 @@ func (rw *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	return rw.of(wire.Write).force(ctx)
 }
 
-// of is a side of the lock, nil for a nil RWMutex.
+// of returns a side of the lock, nil for a nil RWMutex.
 func (rw *RWMutex) of(kind *wire.Kind) *lock {
 	switch {
 	case rw == nil:
@@ -191,51 +190,28 @@ func (rw *RWMutex) of(kind *wire.Kind) *lock {
 	return &rw.write
 }
 
-// taking is acquire or try.
-type taking func(*lock, context.Context) (*Lease, error)
-
-func (rw *RWMutex) writer(ctx context.Context, take taking) (*Lease, error) {
-	write := rw.of(wire.Write)
-	if write.valid(ctx) == nil {
-		if err := noOwner(ctx); err != nil {
-			return nil, err
+// acquire takes the lock for reading or for writing. Under a write lease of the lock both re-enter
+// that lease. A context of WithOwner is refused: Redisson's read-write locks know no shared owners.
+func (rw *RWMutex) acquire(ctx context.Context, kind *wire.Kind, once bool) (*Lease, error) {
+	lk := rw.of(kind)
+	if lk.valid(ctx) == nil {
+		if owner, err := ownerOf(ctx); owner != "" || err != nil {
+			return nil, cmp.Or(err, errOwned)
 		}
-		if rw.read.enclosing(ctx) != nil && write.enclosing(ctx) == nil {
+		if rw.write.enclosing(ctx) != nil {
+			lk = &rw.write
+		} else if kind == wire.Write && rw.read.enclosing(ctx) != nil {
 			return nil, ErrUpgrade
 		}
 	}
-	l, err := take(write, ctx)
-	return l, outward(err)
+	return lk.acquire(ctx, once)
 }
 
-func (rw *RWMutex) reader(ctx context.Context, take taking) (*Lease, error) {
-	side := rw.of(wire.Read)
-	if side.valid(ctx) == nil {
-		if err := noOwner(ctx); err != nil {
-			return nil, err
-		}
-		if rw.write.enclosing(ctx) != nil {
-			side = &rw.write
-		}
-	}
-	l, err := take(side, ctx)
-	return l, outward(err)
-}
-
-// noOwner refuses a context of WithOwner: owners that are shared have no part in Redisson's read-write
-// locks.
-func noOwner(ctx context.Context) error {
-	if owner, err := ownerOf(ctx); owner != "" || err != nil {
-		return cmp.Or(err, errOwned)
-	}
-	return nil
-}
-
-// Downgrade makes a write lease of an RWMutex a read lease, with no gap in which another could write. The
-// readers that wait come in beside it. The write lease ends, and so does its context: the new lease's
-// context derives from the one that was given to Lock. ctx bounds the call.
+// Downgrade makes a write lease of an RWMutex a read lease, with no gap in which another could
+// write. Readers that wait come in beside it. The write lease ends, and so does its context. The
+// new lease's context derives from the one that was given to Lock. ctx bounds the call.
 //
-// On failure the write lease is as it was, unless the error says otherwise. Errors:
+// On failure the write lease is as it was, unless the error says that it is over. Errors:
 //
 //   - ErrMisuse for a lease that is no write lease, or that was entered more than once.
 //   - ErrNotHeld after Unlock, ErrLost when the lock was lost, ErrClosed.
@@ -255,26 +231,19 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	lk.known = known
-	if lk.cfg.javaDog > 0 {
-		if lk.cfg, err = lk.cfg.beside(lk.cfg.javaDog); err != nil {
-			return nil, err
-		}
+	if lk.cfg, err = lk.cfg.ofReaders(); err != nil {
+		return nil, err
 	}
 	if err := lk.begin(ctx, "acquire"); err != nil {
 		return nil, outward(err)
 	}
 	defer lk.k.end(lk.tally)
-	enter := func(lk *lock, ctx context.Context, _ *call) (*Lease, error) { return lk.downgrade(ctx, l) }
-	if lk.watched() {
-		reader, err := lk.observed(ctx, enter)
-		return reader, outward(err)
-	}
-	reader, err := enter(&lk, ctx, nil)
-	return reader, outward(err)
+	return lk.run(ctx, func(*call) (*Lease, error) { return lk.downgrade(ctx, l) })
 }
 
-// downgrade enters the lock, of whose readers' side it is a method, beside the writer's lease, and then
-// gives that back. It is not passed on to a writer of this process: that would be beside a reader.
+// downgrade is a method of the readers' side. It enters the lock for reading beside the write lease
+// l, and then gives l back. The writer's hold is not passed on to a writer of this process, which
+// would then write beside a reader.
 func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	h := l.h
 	soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and the command
@@ -287,38 +256,31 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.mu.Lock()
-	lost := !h.fate.live() || !h.shares.remove(l, clock.Now())
-	if lost {
-		err = h.fate.whyGone(&l.share)
-	}
-	last := !lost && len(h.shares.all) == 0
-	h.mu.Unlock()
-	if lost {
+	left, _, err := h.take(l, clock.Now())
+	if err != nil { // the write lease was lost meanwhile
 		_ = reader.Unlock(ctx)
 		return nil, err
 	}
 	l.end(ErrNotHeld)
-	if last {
+	if left == 0 {
 		_ = h.conclude(context.WithoutCancel(ctx)) // what fails is repeated in the background
 	}
 	l.unlockedWith(nil)
 	return reader, nil
 }
 
-// enterBeside asks Redis to let a new entry in beside a writer's lease. The caller has the ops of its hold.
+// enterBeside asks Redis to let a reader in beside the write lease l, whose ops the caller has.
 func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
-	h := l.h
-	switch _, count, err := h.trusted(&l.share); {
+	switch _, count, err := l.h.trusted(&l.share); {
 	case err != nil:
 		return nil, err
 	case count > 1:
 		return nil, errEnteredTwice
 	}
-	c := lk.k.arbiter.Claim(lk.newEntry(h.entry.ID, lk.cfg))
+	c := lk.k.arbiter.Claim(lk.newEntry(l.h.entry.ID, lk.cfg))
 	g, err := c.Try(ctx)
 	if _, held := err.(*wire.HeldError); held { // the writer's field is gone
-		h.Doubt()
+		l.h.Doubt()
 		return nil, ErrLost
 	} else if err != nil {
 		return nil, err
@@ -329,5 +291,6 @@ func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 var (
 	errOwned        = fmt.Errorf("relock: an RWMutex under WithOwner: %w", errors.ErrUnsupported)
 	errNoWriter     = fmt.Errorf("%w: Downgrade of a lease that is no write lease of an RWMutex", ErrMisuse)
-	errEnteredTwice = fmt.Errorf("%w: Downgrade of a write lease that was entered more than once: unlock the inner leases first", ErrMisuse)
+	errEnteredTwice = fmt.Errorf("%w: Downgrade of a write lease that was entered more than once: unlock the inner leases first",
+		ErrMisuse)
 )

@@ -14,30 +14,30 @@ import (
 //	{"held":true,"holder":"6f1c...:7","count":1,"ttl_ms":28500,"waiters":3,"reserved":1763870400000256,
 //	 "holder_token":1763870400000001,"by":{"name":"billing","host":"pod-7f9c","pid":12}}
 //
-// where reserved is Token, ttl_ms is -1 for a lease that never ends, and what is unknown is left out.
+// where reserved is Token, and ttl_ms is -1 if the lease never ends. What is unknown is left out.
 type State struct {
 	Held    bool
 	Holder  string        // owner field: an id of WithOwner, <client uuid>:<n>, or Redisson's <uuid>:<thread id>
 	Count   int           // the holder's hold count
-	Readers int           // of an RWMutex: how many hold it for reading; one for each process of relock's, for each thread of Redisson's
+	Readers int           // of an RWMutex: a process of relock's counts once, and so does a thread of Redisson's
 	TTL     time.Duration // what is left of its lease; negative when it never ends
 	Waiters int           // relock processes in the queue; Redisson's waiters are not known to Redis
 
-	// Token is the last fencing token reserved, 0 when Redis keeps none. It is ahead of those in
-	// use: a grant reserves as many as the lock may be passed on in memory.
+	// Token is the last fencing token that was reserved, 0 when Redis keeps none. It is ahead of
+	// those in use: a grant reserves one for each time that the lock may be passed on in memory.
 	Token int64
 	// HolderToken is the first fencing token of the holder's grant. The lease in force has this one
-	// or one of those reserved behind it. It is 0 where Redis does not know it: of a lock of
-	// Redisson's, and on several nodes, where it is a quorum's.
+	// or one of those reserved behind it. It is 0 where Redis does not know it: for a holder of
+	// Redisson's, and on a quorum.
 	HolderToken int64
 
-	// By says which client holds the lock, where the holder's client has WithClientName and so has the client
-	// that asks; else it is zero. It is zero for Redisson's holders, and for an owner of WithOwner that
-	// several clients share.
+	// By says which client holds the lock. It is zero unless both the holder's client and the
+	// client that asks have WithClientName. It is zero for Redisson's holders, and for an owner of
+	// WithOwner that several clients share.
 	By Holder
 }
 
-// String tells a state in words, such as "held by billing on pod-7f9c (pid 12), 28s left, 3 waiting".
+// String tells a state in words, as in "held by billing on pod-7f9c (pid 12), 28s left, 3 waiting".
 func (s State) String() string {
 	text := "free"
 	if s.Held {
@@ -74,7 +74,7 @@ type stateJSON struct {
 	By          Holder `json:"by,omitzero"`
 }
 
-// MarshalJSON has short names and milliseconds.
+// MarshalJSON writes the lock's state with short names, and its TTL in milliseconds.
 func (s State) MarshalJSON() ([]byte, error) {
 	j := stateJSON{s.Held, s.Holder, s.Count, s.Readers, s.TTL.Milliseconds(), s.Waiters, s.Token, s.HolderToken, s.By}
 	if s.TTL < 0 {
@@ -89,13 +89,14 @@ func (s *State) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &j); err != nil {
 		return err
 	}
-	*s = State{j.Held, j.Holder, j.Count, j.Readers, time.Duration(j.TTL) * time.Millisecond, j.Waiters, j.Token, j.HolderToken, j.By}
+	ttl := time.Duration(j.TTL) * time.Millisecond
+	*s = State{j.Held, j.Holder, j.Count, j.Readers, ttl, j.Waiters, j.Token, j.HolderToken, j.By}
 	return nil
 }
 
 // State returns what Redis knows of the lock at this instant. It may have changed when State
-// returns. With a ctx that has ended nothing is asked: like a Redis that does not answer, that is a
-// *NodeError (*QuorumError on a quorum).
+// returns. It fails with a *NodeError (*QuorumError on a quorum) if Redis does not answer, or is
+// not asked because ctx had ended before.
 func (m *Mutex) State(ctx context.Context) (State, error) { return m.of().inspect(ctx) }
 
 // inspect is Mutex.State, for every kind.
@@ -114,11 +115,11 @@ func (lk *lock) inspect(ctx context.Context) (State, error) {
 	}, nil
 }
 
-// ForceUnlock frees the lock, whichever owner holds it, and hands it to the next waiter. A relock holder is
-// told at once, or with its next renewal if it cannot be reached, or hears nothing, as on a Cluster
-// without sharded channels. Until then it believes that it
-// holds the lock, so exclusion rests on the fencing token. It returns false when no owner held the
-// lock. With a ctx that has ended nothing is asked, as by State. Redisson: RLock.forceUnlock.
+// ForceUnlock frees the lock, whichever owner holds it, and hands it to the next waiter. It returns
+// false when no owner held the lock, and fails as State does. A relock holder is told at once by a
+// message, or with its next renewal if no message reaches it, as on a Cluster without sharded
+// channels. Until then it believes that it holds the lock, so exclusion rests on the fencing token.
+// Redisson: RLock.forceUnlock.
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return m.of().force(ctx) }
 
 // force is Mutex.ForceUnlock, for every kind.

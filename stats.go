@@ -2,11 +2,11 @@ package relock
 
 import "github.com/relock-go/relock/internal/driver"
 
-// Stats is what a Client has counted since it was made. The numbers are read one after the other
-// while commands go on.
+// Stats is what a Client has counted since it was made. It is no snapshot: commands go on while it
+// is read.
 type Stats struct {
-	// Commands are what the client sent to Redis: for each node all kinds of commands, always in the
-	// same order, whether or not there were any:
+	// Commands are what the client sent to Redis: for each node all kinds, always in the same
+	// order, whether or not there were any:
 	//
 	//	acquire    questions for a lock; on a quorum votes
 	//	release    locks given back
@@ -21,13 +21,13 @@ type Stats struct {
 	//	check      whether a Redis was restarted, which channels a Cluster has
 	//	subscribe  subscriptions, and their ends
 	//
-	// What several goroutines asked for in one command counts once. So does a script that is sent
-	// again since Redis did not know it.
+	// A command that several goroutines share counts once. So does a script that is sent again since
+	// Redis did not know it.
 	Commands []CommandStats
 
-	// Down lists the nodes that left a command unanswered and have answered none since. A node leaves
-	// the list with its next answer, and so not before it is sent a command. A single Redis is node 0.
-	// EventNodeDown and EventNodeUp tell of the same.
+	// Down lists the nodes that left a command unanswered and have answered none since. A node stays
+	// there until it is sent a command and answers. A single Redis is node 0. EventNodeDown and
+	// EventNodeUp tell of the same.
 	Down []int
 }
 
@@ -41,10 +41,9 @@ type CommandStats struct {
 	Unanswered uint64 // not answered, or not sent because there was no connection
 }
 
-// Stats returns what the client has counted, which costs microseconds and no command. It works on a
-// closed client too.
+// Stats returns what the client has counted. It sends no command, and works on a closed client too.
 func (c *Client) Stats() Stats {
-	k := c.keeperOf()
+	k := c.coreOrNil()
 	if k == nil {
 		return Stats{}
 	}
@@ -76,13 +75,9 @@ type ClientObserver interface {
 	ObserveClient(c *Client) (closed func())
 }
 
-// introduce tells observers of the client.
-func (c *Client) introduce(to Observer) {
-	all, several := to.(observers)
-	if !several {
-		all = observers{to}
-	}
-	for _, o := range all {
+// introduce gives the client to each of its observers that is a ClientObserver.
+func (c *Client) introduce() {
+	for _, o := range c.core.cfg.observers {
 		if o, wants := o.(ClientObserver); wants {
 			if closed := o.ObserveClient(c); closed != nil {
 				c.closed = append(c.closed, closed)
