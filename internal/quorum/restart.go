@@ -30,9 +30,10 @@ func (v *voter) noteMemory(got vote, now clock.Stamp) {
 // That is done once enough of the other nodes have told their counters since the node forgot. Other
 // nodes that have not told theirs are asked.
 //
-// If too many forgot, a node is told only once the nodes to tell and the nodes that remember are a
-// quorum together. A node that was told counts as one that remembers. If one were told too early,
-// and another did not answer, the counter would not be known for the next node that forgot.
+// If too many forgot, be it all of them, a node is told only once the nodes to tell and the nodes
+// that remember are a quorum together. A node that was told counts as one that remembers. If one
+// were told before the others, and a node fell silent then, the others could not be told any more:
+// too few would have forgotten for the silent node not to be waited for.
 //
 // A node that was told once may be told again in such a quorum, even if the other nodes' answers
 // are no longer enough. The first seed may not have arrived. Since it may still come late, a second
@@ -51,7 +52,7 @@ func (t *contest) planSeeds() {
 		}
 		reached, known, tooMany := t.reachedElsewhere(v, r)
 		switch {
-		case known && !tooMany: // the others alone are proof enough
+		case known && !tooMany: // the nodes that remember are proof enough
 			v.planSeed(reached)
 			able++
 		case known, v.timesSeeded > 0: // told only together with a quorum
@@ -93,12 +94,14 @@ func (v *voter) answeredSince(moment clock.Stamp) bool {
 }
 
 // reachedElsewhere returns how far the other nodes have counted, and whether enough of them have told
-// that. They are enough if the rest is too few for a quorum: then no counter was on the rest alone.
+// that. They are enough if those that remember leave too few for a quorum: then no counter was on
+// the rest alone.
 //
-// If more nodes have forgotten than a quorum survives, there are not so many. Then tooMany is set,
-// and reached is the most that any node knows: the clocks, and the quarantine, see to it that
-// tokens rise. A node that does not answer is not waited for then, nor one that is quarantined:
-// else the lock would be granted nowhere for as long as that is so.
+// If more nodes have forgotten than a quorum survives, v among them, so many do not remember. Then
+// tooMany is set once each other node has told or does not answer, and reached is the most that
+// any of them knows. The clocks, and the quarantine, see to it that tokens rise all the same. A node
+// that does not answer is not waited for then, nor one that is quarantined: else the lock would be
+// granted nowhere for as long as that is so.
 func (t *contest) reachedElsewhere(v *voter, r wire.Refusal) (reached int64, known, tooMany bool) {
 	reached = r.Counter
 	healthy, forgot, silent := 0, 0, 0
@@ -119,10 +122,12 @@ func (t *contest) reachedElsewhere(v *voter, r wire.Refusal) (reached int64, kno
 		}
 	}
 	others, survived := len(t.voters)-1, len(t.voters)-t.q.need
-	if healthy >= min(survived+1, others) || forgot+healthy >= others {
+	if healthy >= min(survived+1, others) { // of a single node there are no others
 		return reached, true, false
 	}
-	tooMany = forgot >= survived && forgot+healthy+silent >= others // with v; else another node may still know
+	// If fewer forgot, a node that does not answer may still know. If all others answered, and too
+	// few of them remember, so many did forget.
+	tooMany = forgot >= survived && forgot+healthy+silent >= others
 	return reached, tooMany, tooMany
 }
 

@@ -161,6 +161,38 @@ func TestAllThatForgotAreTold(t *testing.T) {
 		require.True(t, first.seeded)
 		require.True(t, second.seeded)
 	})
+	t.Run("all forgot, and one falls silent after it was heard", func(t *testing.T) {
+		e, says := begun()
+		first, second, third := e.voters[0], e.voters[1], e.voters[2]
+		quarantined := func(born int) error { return &driver.ReplyError{Text: fmt.Sprintf("QUARANTINED %d 3000", born)} }
+		for range 2 {
+			says(first, unseeded(1000))
+			says(second, quarantined(1001))
+			says(third, quarantined(1002))
+		}
+		require.False(t, first.seeded, "the second could not be told any more, were the third silent then")
+		says(third, context.DeadlineExceeded)
+		for range 2 {
+			says(second, unseeded(1001))
+			says(first, unseeded(1000))
+		}
+		require.True(t, first.seeded)
+		require.True(t, second.seeded)
+	})
+	t.Run("all forgot, and a vote is out", func(t *testing.T) {
+		e, says := begun()
+		first, second, third := e.voters[0], e.voters[1], e.voters[2]
+		says(first, unseeded(1000))
+		says(second, unseeded(1001))
+		says(third, unseeded(1002))
+		second.pending = true
+		says(third, unseeded(1002))
+		says(first, unseeded(1000)) // all others have answered since it forgot, but the third is not to be told yet
+		require.False(t, first.seeded)
+		says(second, unseeded(1001))
+		require.True(t, first.seeded)
+		require.True(t, second.seeded)
+	})
 	t.Run("one forgot alone", func(t *testing.T) {
 		e, says := begun()
 		remembers(e, e.voters[0])
@@ -180,6 +212,33 @@ func TestNodeThatHasNotAnsweredIsNotRecalled(t *testing.T) {
 	}
 	_, known, _ := e.reachedElsewhere(v, wire.RefusalOf(v.err))
 	require.False(t, known)
+}
+
+// Once all other nodes have answered, it is known how far they counted, whichever of them forgot. Then either so many of them
+// remember that they are proof alone, or so many forgot, with the one to be told, that a quorum is told together.
+func TestAnswersOfAllOthersAreEnough(t *testing.T) {
+	refusal := &driver.ReplyError{Text: "UNSEEDED 1000 7"}
+	for nodes := 1; nodes <= 7; nodes++ {
+		for need := nodes/2 + 1; need <= nodes; need++ {
+			e := contender(t, stubs(t, nodes, unsaid, func(s *setup) { s.Need = need })).contest
+			for remember := range nodes {
+				now := clock.Now()
+				v := e.voters[0]
+				v.forgotAt, v.err = now, refusal
+				for i, other := range e.voters[1:] {
+					other.answeredAt, other.err, other.Belief.Counter = now.Add(time.Millisecond), refusal, -1
+					if i < remember {
+						other.err, other.Belief.Counter = nil, 42
+					}
+				}
+				_, known, tooMany := e.reachedElsewhere(v, wire.RefusalOf(refusal))
+				require.True(t, known, "%d nodes, of which %d are needed and %d remember", nodes, need, remember)
+				others, survived := nodes-1, nodes-need
+				require.Equal(t, remember < min(survived+1, others), tooMany, "%d nodes, of which %d are needed and %d remember",
+					nodes, need, remember)
+			}
+		}
+	}
 }
 
 // Where more nodes have forgotten than a quorum survives, one that does not answer is not waited for. It is where fewer have.
