@@ -57,6 +57,21 @@ func (o *answers) count() (agree, lost, out int) {
 	return agree, lost, out
 }
 
+// agreed returns the states of the nodes that agreed, and how many nodes have not answered.
+func (o *answers) agreed(states []wire.State) (seen []wire.State, out int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, a := range o.from {
+		switch {
+		case !a.heard:
+			out++
+		case a.err == nil:
+			seen = append(seen, states[i])
+		}
+	}
+	return seen, out
+}
+
 // invalid returns the first error that the nodes are no quorum. No later answer can mend that.
 func (o *answers) invalid() error {
 	o.mu.Lock()
@@ -73,15 +88,6 @@ func (o *answers) invalid() error {
 func (o *answers) complete() bool {
 	_, _, out := o.count()
 	return out == 0
-}
-
-// gaveUp is the error of a caller that gives up, for cause: what the nodes have answered, and which
-// have not. If the nodes have decided in that moment, their decision is returned.
-func (o *answers) gaveUp(cause error) error {
-	if o.decided() {
-		return o.err()
-	}
-	return o.refusal(cause)
 }
 
 // decided reports whether nothing that is still to come can change err: a quorum agreed, no quorum

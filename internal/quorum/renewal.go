@@ -15,17 +15,10 @@ import (
 // command.
 func (q *Quorum) Renew(ctx context.Context, batch []claim.Renewal, settle claim.Settle) {
 	t := &renewalRound{q: q, sent: clock.Now(), settle: settle, batch: batch, answers: make([]renewalAnswers, len(batch))}
-	var out sync.WaitGroup
-	out.Add(len(q.members))
-	q.each(func(m *member) func() {
-		return func() {
-			defer out.Done()
-			ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
-			defer cancel()
-			m.Renew(ctx, batch, func(i int, r wire.Result, err error) { t.add(m, i, r, err) })
-		}
-	}, func(*member, error) { out.Done() }) // counts as one that does not answer
-	out.Wait()
+	q.askAll(ctx, "renew", func(ctx context.Context, m *member) error {
+		m.Renew(ctx, batch, func(i int, r wire.Result, err error) { t.add(m, i, r, err) })
+		return nil
+	})
 	// A loss may be repaired once it is a timeout old. The second round does that. It settles
 	// nothing, so no lease is believed for longer by it.
 	if again := t.finish(); len(again) > 0 {
@@ -51,10 +44,10 @@ type renewalRound struct {
 
 // renewalAnswers is what the nodes have answered about one lease.
 type renewalAnswers struct {
-	held, lost int
-	decided    bool
-	failure    error     // of the last node that did not answer
-	lostAt     []*member // nodes that answered that the lock is not held there
+	held    int
+	lostAt  []*member // nodes that answered that the lock is not held there
+	failure error     // of the last node that did not answer
+	decided bool
 }
 
 // add counts one node's answer, and settles the lease if that decides it. It settles without the
@@ -80,7 +73,6 @@ func (t *renewalRound) decide(m *member, i int, result wire.Result, err error) w
 		r.held++
 		v.missingSince.Store(nil)
 	case wire.Lost:
-		r.lost++
 		r.lostAt = append(r.lostAt, m)
 		v.missingSince.CompareAndSwap(nil, &t.sent) // the pointer tells finish which round found it
 	}
@@ -89,7 +81,7 @@ func (t *renewalRound) decide(m *member, i int, result wire.Result, err error) w
 	case r.held >= t.q.need:
 		r.decided = true
 		return wire.Renewed
-	case r.lost > len(t.q.members)-t.q.need: // the rest is no quorum, whatever it answers
+	case len(r.lostAt) > len(t.q.members)-t.q.need: // the rest is no quorum, whatever it answers
 		r.decided = true
 		return wire.Lost
 	}
