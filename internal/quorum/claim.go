@@ -20,9 +20,8 @@ type Claim struct {
 	contest *contest // nil before the nodes were first asked
 
 	// These are touched only by the goroutine that contends. There is one at a time.
-	report  claim.Report // takes what was heard, for the lock's gate; may be nil
-	failure error        // of the last round of votes; nil when enough were answered
-	wanted  bool         // the holder's client was told that the lock is wanted
+	report claim.Report // takes what was heard, for the lock's gate; may be nil
+	wanted bool         // the holder's client was told that the lock is wanted
 }
 
 // Claim returns the claim of an entry. Nothing is sent.
@@ -38,8 +37,8 @@ func (c *Claim) Of() *wire.Entry { return c.Entry }
 // Wait blocks until the entry holds the lock. It calls report, unless that is nil, with what is
 // heard: nil for enough of the nodes. After a failure the entry may still be queued, or own the
 // lock unknowingly: another contender may wait for it, or it has to be abandoned.
-func (c *Claim) Wait(ctx context.Context, remark claim.Report) (node.Grant, error) {
-	c.report = remark
+func (c *Claim) Wait(ctx context.Context, report claim.Report) (node.Grant, error) {
+	c.report = report
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
 	for {
 		err := c.q.prepare(ctx)
@@ -50,7 +49,7 @@ func (c *Claim) Wait(ctx context.Context, remark claim.Report) (node.Grant, erro
 			return node.Grant{}, err
 		}
 		// A failure that may pass is ridden out. The waiters behind this one learn of it.
-		c.keepFailure(err)
+		c.tellGate(err)
 		if !clock.Sleep(ctx, pause.Next()) {
 			return node.Grant{}, wire.GivenUp("acquire", c.Entry.Names.Name, err, wire.CauseOf(ctx))
 		}
@@ -61,9 +60,8 @@ func (c *Claim) Wait(ctx context.Context, remark claim.Report) (node.Grant, erro
 	return c.contest.run(ctx)
 }
 
-// keepFailure keeps what became of the last votes, nil if enough were answered, and reports it.
-func (c *Claim) keepFailure(failure error) {
-	c.failure = failure
+// tellGate reports what became of the last votes: nil if enough were answered.
+func (c *Claim) tellGate(failure error) {
 	if c.report != nil {
 		c.report(c.Entry.Names.Gate(), failure)
 	}
@@ -80,7 +78,7 @@ func (c *Claim) Try(ctx context.Context) (node.Grant, error) {
 	if won {
 		return g, nil
 	}
-	nodes := t.refusal("acquire") // before Abandon, which passes the voters to other goroutines
+	nodes := t.refusal() // before Abandon, which passes the voters to other goroutines
 	down := t.failed() > len(c.q.members)-c.q.need
 	c.Abandon() // also after a refusal: votes that are out may still take their nodes
 	switch {
@@ -133,10 +131,8 @@ func (c *Claim) Attend() bool {
 // Asks notes that the nodes are about to be asked to keep the lock for lease. It comes before the
 // command, which may lengthen the lease also if its answer is lost.
 func (c *Claim) Asks(lease time.Duration) {
-	if lease > c.Entry.Lease {
-		for _, v := range c.contest.voters {
-			v.Asks(lease)
-		}
+	for _, v := range c.contest.voters {
+		v.Asks(lease)
 	}
 }
 
@@ -237,7 +233,6 @@ func (c *Claim) release(next *Claim) error {
 // releaseFor returns what releases at one node. Its answer is a vote of n's contest, and is begun and
 // cast as one, so that n sends no other vote there before it is over.
 func (c *Claim) releaseFor(v, n *voter, out *answers, now clock.Stamp) func() {
-	n.Belief.Begin(now)
 	answered := n.beginVote(now)
 	return func() {
 		got := vote{voter: n, sent: now}

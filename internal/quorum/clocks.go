@@ -93,7 +93,7 @@ func (q *Quorum) clockOff(m *member) bool {
 	most := max(q.cfg.Longest-500*time.Millisecond, q.cfg.Longest/2) / 2
 	off := max(r.ahead-median, median-r.ahead) - r.uncertainty
 	tooFar := off > most.Microseconds()
-	if m.clockOff.Swap(tooFar) != tooFar && tooFar {
+	if !m.clockOff.Swap(tooFar) && tooFar {
 		q.cfg.Impaired(m.index, fmt.Errorf("its clock is %v off the others', of at most %v: its grants do not count",
 			time.Duration(r.ahead-median)*time.Microsecond, most))
 	}

@@ -65,7 +65,10 @@ func newContest(c *Claim) *contest {
 		Most:  min(c.Entry.Lease/3, max(q.cfg.Timeout, 20*time.Millisecond)),
 	}
 	for _, m := range q.members {
-		t.voters = append(t.voters, newVoter(t, m, pause))
+		v := &voter{member: m, contest: t, writeBackPause: pause, votePause: pause}
+		v.Start(m.Node, c.Entry, c.wake)
+		v.Enter() // before the first vote: a message may be faster than the vote's answer
+		t.voters = append(t.voters, v)
 	}
 	return t
 }
@@ -86,22 +89,30 @@ func (t *contest) run(ctx context.Context) (node.Grant, error) {
 		if err := t.hopeless(true); err != nil {
 			return node.Grant{}, err
 		}
-		t.relinquish(now) // marks what ask sends back
-		t.ask(wire.ToWait)
+		t.ask(t.relinquish(now))
 		next.Reset(t.rest())
-		select {
-		case v := <-t.votes:
-			t.takeVote(v)
-		case r := <-t.writeBacks:
-			t.takeWriteBack(r)
-		case <-t.claim.wake:
-		case <-next.C:
-		case <-ctx.Done():
-			return node.Grant{}, t.gaveUp(ctx)
-		case <-t.q.done:
-			return node.Grant{}, wire.ErrClosed
+		if err := t.await(ctx, t.claim.wake, next.C); err != nil {
+			return node.Grant{}, err
 		}
 	}
+}
+
+// await takes the next answer, or returns when news or the time to look again comes first. It fails
+// when the contest is to end.
+func (t *contest) await(ctx context.Context, news clock.Signal, due <-chan time.Time) error {
+	select {
+	case v := <-t.votes:
+		t.takeVote(v)
+	case r := <-t.writeBacks:
+		t.takeWriteBack(r)
+	case <-news:
+	case <-due:
+	case <-ctx.Done():
+		return t.gaveUp(ctx)
+	case <-t.q.done:
+		return wire.ErrClosed
+	}
+	return nil
 }
 
 // once asks every node for a lock that is free, and returns when a quorum has decided either way. A
@@ -125,23 +136,10 @@ func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 		if refused > len(t.voters)-t.q.need || out == 0 { // no quorum is left, or no answer to wait for
 			return node.Grant{}, false, t.hopeless(false)
 		}
-		select {
-		case v := <-t.votes:
-			t.takeVote(v)
-		case r := <-t.writeBacks:
-			t.takeWriteBack(r)
-		case <-ctx.Done():
-			return node.Grant{}, false, t.gaveUp(ctx)
-		case <-t.q.done:
-			return node.Grant{}, false, wire.ErrClosed
+		if err := t.await(ctx, nil, nil); err != nil {
+			return node.Grant{}, false, err
 		}
 	}
-}
-
-// owned counts the nodes believed to be ours at now. A grant ends by itself when its lease has run
-// out, so two calls may differ though no answer came between them.
-func (t *contest) owned(now clock.Stamp) int {
-	return t.count(func(v *voter) bool { return v.owns(now) })
 }
 
 // count is how many voters are so.
@@ -231,7 +229,12 @@ func (t *contest) takeVote(got vote) {
 	case !got.Mine:
 		t.refused(v, got)
 	}
-	v.due = v.askedAt.Add(v.lookAgain())
+	// Messages are only faster: any of them may be lost, so a waiting entry polls.
+	left := v.ttl
+	if v.Belief.Number > 0 {
+		left = -1
+	}
+	v.due = v.askedAt.Add(v.Entry.LookAgain(left, v.refusals))
 	if v.voteAgain || v.yield > 0 { // news, or a yield, came while this vote was out: neither must wait
 		v.due, v.voteAgain = now, false
 	}
@@ -251,22 +254,13 @@ func (t *contest) refused(v *voter, got vote) {
 	t.claim.wanted = t.claim.wanted || got.Wanted
 }
 
-// lookAgain is how long after a vote to vote again if no message comes. Messages are only faster:
-// any of them may be lost, so a waiting entry polls.
-func (v *voter) lookAgain() time.Duration {
-	if v.Belief.Number > 0 {
-		return v.Entry.LookAgain(-1, v.refusals)
-	}
-	return v.Entry.LookAgain(v.ttl, v.refusals)
-}
-
 // relinquish gives back what a minority owns, if a lower ticket waits for it. It does so at once
 // when no quorum can come of the votes that are out, else when the vote timeout is over.
 //
 // A node may answer our yield by granting us again, under a new number, since it knows no lower
 // ticket. As long as we own such a node we yield only when the vote timeout is over: else we would
 // give it back as fast as it answers.
-func (t *contest) relinquish(now clock.Stamp) {
+func (t *contest) relinquish(now clock.Stamp) (how string) {
 	owned, out, low, kept := 0, 0, false, false
 	for _, v := range t.voters {
 		if v.owns(now) {
@@ -277,33 +271,34 @@ func (t *contest) relinquish(now clock.Stamp) {
 		}
 		low = low || v.lowest > 0 && v.lowest < t.ticket
 	}
+	nudged := t.nudged
+	t.nudged = false
 	if owned == 0 || owned >= t.q.need { // a quorum keeps what it has: its token is being written back
-		t.nudged = false
-		return
+		return wire.ToWait
 	}
 	timedOut := t.retryAt.Reached(now)
 	if timedOut {
 		t.voteTimeout = min(2*t.voteTimeout, t.claim.Entry.Lease/3) // slow nodes get longer each time
 		t.retryAt = now.Add(t.voteTimeout)
 	}
-	if (low || t.nudged) && (timedOut || !kept && owned+out < t.q.need) {
+	if (low || nudged) && (timedOut || !kept && owned+out < t.q.need) {
 		for _, v := range t.voters {
 			if v.owns(now) {
 				v.yieldGrant(now)
 			}
 		}
 	}
-	if timedOut {
-		// Another minority may wait for us as we wait for it. The nudge makes the owners of the
-		// nodes that we lack run their own relinquish.
-		for _, v := range t.voters {
-			if v.Belief.Number == 0 && v.yield == 0 {
-				v.due = now
-			}
-		}
-		t.ask(wire.ToNudge)
+	if !timedOut {
+		return wire.ToWait
 	}
-	t.nudged = false
+	// Another minority may wait for us as we wait for it. The nudge makes the owners of the nodes
+	// that we lack run their own relinquish.
+	for _, v := range t.voters {
+		if v.Belief.Number == 0 && v.yield == 0 {
+			v.due = now
+		}
+	}
+	return wire.ToNudge
 }
 
 // ask sends the votes that are due. All of them carry one proposal for the first token, so that the
@@ -313,7 +308,6 @@ func (t *contest) ask(how string) {
 	t.rejoin(now)
 	least := t.q.least()
 	for _, v := range t.due(now, how == wire.ToTry) {
-		v.Belief.Begin(now) // before it is sent: belief in a grant counts from here
 		b, s := wire.Ballot{Ticket: t.ticketText, Yield: t.yieldAt(v), How: how, Least: least}, v.nextSeed()
 		if b.Yield > 0 {
 			v.yielded.Store(&yieldIsOut)
@@ -406,7 +400,7 @@ func (t *contest) rest() time.Duration {
 			rest = min(rest, v.due.Until(now))
 		}
 	}
-	if n := t.owned(now); n > 0 && n < t.q.need { // only a minority tries again by the clock
+	if n := t.count(func(v *voter) bool { return v.owns(now) }); n > 0 && n < t.q.need { // only a minority tries again by the clock
 		rest = min(rest, t.retryAt.Until(now))
 	}
 	return max(rest, 100*time.Microsecond)

@@ -216,10 +216,6 @@ func (m *member) identify(ctx context.Context) (id identity, err error) {
 // marker as of the process that answers now: after another restart the marker is stale, and the
 // guard holds again.
 func (m *member) initialize(ctx context.Context, longest time.Duration) error {
-	if err := m.beginCheck(ctx); err != nil {
-		return err
-	}
-	defer m.endCheck()
 	id, err := m.identify(ctx) // it may have been restarted since it was checked
 	if err != nil {
 		return err

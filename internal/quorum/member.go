@@ -85,16 +85,10 @@ func (v *voter) confirms(sent clock.Stamp) bool {
 // errYielding is why the answer of a node does not count.
 var errYielding = errors.New("it may still give back what it was granted for")
 
-func newVoter(t *contest, m *member, pause clock.Backoff) *voter {
-	v := &voter{member: m, contest: t, writeBackPause: pause, votePause: pause}
-	v.Start(m.Node, t.claim.Entry, t.claim.wake)
-	v.Belief.Counter = -1
-	v.Enter() // before the first vote: a message may be faster than the vote's answer
-	return v
-}
-
-// beginVote notes that a vote is sent. The caller closes what it returns when the vote is over.
+// beginVote notes that a vote is about to be sent: belief in a grant counts from here. The caller
+// closes what it returns when the vote is over.
 func (v *voter) beginVote(now clock.Stamp) chan struct{} {
+	v.Belief.Begin(now)
 	v.pending, v.askedAt, v.voteDone = true, now, make(chan struct{})
 	return v.voteDone
 }

@@ -17,12 +17,8 @@ func (v *voter) noteMemory(got vote, now clock.Stamp) {
 		return
 	}
 	v.answeredAt = got.sent
-	r := wire.RefusalOf(got.err)
-	switch {
-	case r.Born == "":
-		v.forgotBorn, v.timesSeeded = "", 0
-	case r.Born != v.forgotBorn:
-		v.forgotBorn, v.forgotAt, v.timesSeeded = r.Born, now, 0
+	if born := wire.RefusalOf(got.err).Born; born != v.forgotBorn {
+		v.forgotBorn, v.forgotAt, v.timesSeeded = born, now, 0
 	}
 }
 

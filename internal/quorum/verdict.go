@@ -15,7 +15,7 @@ func (t *contest) gaveUp(ctx context.Context) error {
 	if t.heard(clock.Now()) >= t.q.need {
 		return wire.ErrBusy
 	}
-	out := t.refusal("acquire")
+	out := t.refusal()
 	for _, v := range t.voters {
 		if v.err == nil && v.answeredAt.IsZero() {
 			out.Nodes = append(out.Nodes, &wire.MemberError{Node: v.member.index, Err: wire.ErrNoAnswer})
@@ -33,9 +33,9 @@ func (t *contest) report() {
 	// Good news is reported once, and a failure each time: its nodes and causes may be others.
 	switch {
 	case enough && !t.reportedUp:
-		t.claim.keepFailure(nil)
+		t.claim.tellGate(nil)
 	case !enough && t.failed() > len(t.voters)-t.q.need:
-		t.claim.keepFailure(t.refusal("acquire"))
+		t.claim.tellGate(t.refusal())
 	}
 	t.reportedUp = enough
 }
@@ -53,8 +53,8 @@ func (t *contest) heard(now clock.Stamp) int {
 
 // refusal is the error of the nodes that failed or refused, cannot reach the entry by message, or
 // named another holder.
-func (t *contest) refusal(op string) *wire.QuorumError {
-	out := &wire.QuorumError{Op: op, Name: t.claim.Entry.Names.Name, Need: t.q.need, Of: len(t.voters)}
+func (t *contest) refusal() *wire.QuorumError {
+	out := &wire.QuorumError{Op: "acquire", Name: t.claim.Entry.Names.Name, Need: t.q.need, Of: len(t.voters)}
 	now := clock.Now()
 	for _, v := range t.voters {
 		err := v.err
@@ -94,5 +94,5 @@ func (t *contest) hopeless(waits bool) error {
 	if final <= len(t.voters)-t.q.need {
 		return nil
 	}
-	return t.refusal("acquire")
+	return t.refusal()
 }
