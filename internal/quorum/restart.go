@@ -8,10 +8,12 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// noteMemory notes what an answered vote told of the node's memory. A node says that it forgot only
-// after its quarantine. What it had counted was counted before that, and every lock that relied on
-// it is over. So what the others answer from then on is enough to tell it. An older answer is not:
-// the node may have counted further after it, and then have forgotten that.
+// noteMemory notes what an answered vote told of the node's memory.
+//
+// A node says that it forgot only after its quarantine. All that it had counted was counted before,
+// and every lock that relied on that is over. So the other nodes' answers to votes that are sent
+// from then on are enough to tell it. An older answer is not: the node may have counted further
+// after it, and then have forgotten that.
 func (v *voter) noteMemory(got vote, now clock.Stamp) {
 	if link.Unanswered(got.err) {
 		return
@@ -23,35 +25,35 @@ func (v *voter) noteMemory(got vote, now clock.Stamp) {
 }
 
 // planSeeds plans to tell each node that forgot, with its next vote, how far the lock was counted.
-// That is done once enough of the other nodes have told their counters since the node forgot. Other
-// nodes that have not told theirs are asked.
+// For that the other nodes must have told how far they counted since the node said that it forgot.
+// Those that have not told it are asked.
 //
-// If too many forgot, be it all of them, a node is told only once the nodes to tell and the nodes
-// that remember are a quorum together. A node that was told counts as one that remembers. If one
-// were told before the others, and a node fell silent then, the others could not be told any more:
-// too few would have forgotten for the silent node not to be waited for.
+// If enough of the others remember, a node is told alone. If too many forgot, nodes are told only
+// once the nodes to tell and the nodes that remember are a quorum together. For a node that was
+// told counts as one that remembers. Were one told before the others, and another fell silent, too
+// few would have forgotten for the others to be told without the silent one: the lock would be
+// granted nowhere.
 //
-// A node that was told once may be told again in such a quorum, even if the other nodes' answers
-// are no longer enough. The first seed may not have arrived. Since it may still come late, a second
-// seed does no more harm.
+// A node that says again that it forgot, though it was told, may be told again in such a quorum,
+// even if the other nodes' answers are not enough any more: its seed was lost. If that seed was
+// only late, a second one does no more harm.
 func (t *contest) planSeeds() {
 	able := 0 // nodes that may grant, as far as memory is concerned
 	var forgot []*voter
 	for _, v := range t.voters {
-		r := wire.RefusalOf(v.err)
 		switch {
 		case v.seeded, v.err == nil && !v.answeredAt.IsZero():
 			able++
 			continue
-		case r.Born == "", v.pending:
+		case wire.RefusalOf(v.err).Born == "", v.pending:
 			continue
 		}
-		reached, known, tooMany := t.reachedElsewhere(v, r)
+		reached, enough, tooMany := t.countedByOthers(v)
 		switch {
-		case known && !tooMany: // the nodes that remember are proof enough
+		case enough:
 			v.planSeed(reached)
 			able++
-		case known, v.timesSeeded > 0: // told only together with a quorum
+		case tooMany, v.timesSeeded > 0: // told only together with a quorum
 			v.seedValue = max(reached, v.seedValue)
 			forgot = append(forgot, v)
 		default:
@@ -89,17 +91,18 @@ func (v *voter) answeredSince(moment clock.Stamp) bool {
 	return !v.answeredAt.IsZero() && moment.Before(v.answeredAt)
 }
 
-// reachedElsewhere returns how far the other nodes have counted, and whether enough of them have told
-// that. They are enough if those that remember leave too few for a quorum: then no counter was on
-// the rest alone.
+// countedByOthers returns how far the nodes other than v have counted, as they told since v said
+// that it forgot, and what that is worth.
 //
-// If more nodes have forgotten than a quorum survives, v among them, so many do not remember. Then
-// tooMany is set once each other node has told or does not answer, and reached is the most that
-// any of them knows. The clocks, and the quarantine, see to it that tokens rise all the same. A node
+// It is enough if so many of them remember that the rest, with v, is too few for a quorum: then no
+// counter was on the rest alone.
+//
+// It is the most that can be had if tooMany forgot, v among them: more nodes than a quorum
+// survives. Then the clocks, and the quarantine, see to it that tokens rise all the same. A node
 // that does not answer is not waited for then, nor one that is quarantined: else the lock would be
-// granted nowhere for as long as that is so.
-func (t *contest) reachedElsewhere(v *voter, r wire.Refusal) (reached int64, known, tooMany bool) {
-	reached = r.Counter
+// granted nowhere for as long as that is so. Once all others have answered, it is one or the other.
+func (t *contest) countedByOthers(v *voter) (reached int64, enough, tooMany bool) {
+	reached = wire.RefusalOf(v.err).Counter
 	healthy, forgot, silent := 0, 0, 0
 	for _, other := range t.voters {
 		n := max(other.Belief.Counter, other.Belief.Number)
@@ -118,13 +121,11 @@ func (t *contest) reachedElsewhere(v *voter, r wire.Refusal) (reached int64, kno
 		}
 	}
 	others, survived := len(t.voters)-1, len(t.voters)-t.q.need
-	if healthy >= min(survived+1, others) { // of a single node there are no others
-		return reached, true, false
-	}
+	enough = healthy >= min(survived+1, others) // a single node has no others
 	// If fewer forgot, a node that does not answer may still know. If all others answered, and too
 	// few of them remember, so many did forget.
 	tooMany = forgot >= survived && forgot+healthy+silent >= others
-	return reached, tooMany, tooMany
+	return reached, enough, tooMany
 }
 
 // askHolders asks the nodes that keep the lock how far they have counted. Where a quorum keeps it,

@@ -202,6 +202,12 @@ func TestAllThatForgotAreTold(t *testing.T) {
 	})
 }
 
+// knows reports whether v can be told how far the others counted, alone or together with a quorum.
+func knows(e *contest, v *voter) bool {
+	_, enough, tooMany := e.countedByOthers(v)
+	return enough || tooMany
+}
+
 // A node that has answered nothing yet has not told how far it counted, though no stamp is no moment of any clock.
 func TestNodeThatHasNotAnsweredIsNotRecalled(t *testing.T) {
 	e := contender(t, stubs(t, 3, unsaid)).contest
@@ -210,7 +216,7 @@ func TestNodeThatHasNotAnsweredIsNotRecalled(t *testing.T) {
 	for _, other := range e.voters[1:] {
 		other.pending = true
 	}
-	_, known, _ := e.reachedElsewhere(v, wire.RefusalOf(v.err))
+	known := knows(e, v)
 	require.False(t, known)
 }
 
@@ -231,11 +237,10 @@ func TestAnswersOfAllOthersAreEnough(t *testing.T) {
 						other.err, other.Belief.Counter = nil, 42
 					}
 				}
-				_, known, tooMany := e.reachedElsewhere(v, wire.RefusalOf(refusal))
-				require.True(t, known, "%d nodes, of which %d are needed and %d remember", nodes, need, remember)
-				others, survived := nodes-1, nodes-need
-				require.Equal(t, remember < min(survived+1, others), tooMany, "%d nodes, of which %d are needed and %d remember",
-					nodes, need, remember)
+				_, enough, tooMany := e.countedByOthers(v)
+				what := fmt.Sprintf("%d nodes, of which %d are needed and %d remember", nodes, need, remember)
+				require.True(t, enough || tooMany, what)
+				require.Equal(t, remember > nodes-need || nodes == 1, enough, what)
 			}
 		}
 	}
@@ -268,16 +273,15 @@ func TestSilentNodeIsNotAskedWhenTooManyForgot(t *testing.T) {
 			}
 			last := e.voters[tc.nodes-1]
 			last.answeredAt, last.Belief.Counter = clock.Stamp{}, -1
-			r := wire.RefusalOf(refusal)
-			require.Equal(t, int64(7), r.Counter)
+			require.Equal(t, int64(7), wire.RefusalOf(refusal).Counter)
 			last.pending = true
-			_, known, _ := e.reachedElsewhere(v, r)
+			known := knows(e, v)
 			require.False(t, known, "its answer is still out")
 			last.pending, last.err = false, context.DeadlineExceeded
-			_, known, _ = e.reachedElsewhere(v, r)
+			known = knows(e, v)
 			require.Equal(t, tc.known, known)
 			last.err = node.ErrIdle
-			_, known, _ = e.reachedElsewhere(v, r)
+			known = knows(e, v)
 			require.Equal(t, tc.known, known, "it is left alone, since it did not answer")
 		})
 	}
@@ -307,7 +311,7 @@ func TestQuarantinedNodeIsNotWaitedFor(t *testing.T) {
 			if !tc.since {
 				other.answeredAt = now.Add(-time.Millisecond)
 			}
-			_, known, _ := e.reachedElsewhere(v, wire.RefusalOf(v.err))
+			known := knows(e, v)
 			require.Equal(t, tc.known, known)
 			e.planSeeds()
 			require.Equal(t, tc.known, v.seeded)
