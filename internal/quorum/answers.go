@@ -27,7 +27,7 @@ type answer struct {
 	err   error
 }
 
-func (q *Quorum) answers(op, name string) *answers {
+func (q *Quorum) newAnswers(op, name string) *answers {
 	return &answers{op: op, name: name, need: q.need, changed: clock.NewSignal(), from: make([]answer, len(q.members))}
 }
 
@@ -39,8 +39,8 @@ func (o *answers) add(m *member, err error) {
 	o.changed.Poke()
 }
 
-// count tells how many nodes agreed, how many answered that the lock is not held there, and how many
-// have not answered.
+// count tells how many nodes agreed, how many answered that the lock is not held there, and how
+// many have not answered.
 func (o *answers) count() (agree, lost, out int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -100,8 +100,8 @@ func (o *answers) decided() bool {
 // wait blocks until the nodes have decided, or ctx ends.
 func (o *answers) wait(ctx context.Context) error { return o.waitMost(ctx, o.decided, 0) }
 
-// waitMost waits for all nodes, since each may add to what is known. Once enough is known without
-// the rest, it waits no longer than late for them.
+// waitMost waits for all nodes, since each may add to what is known, and returns err. Once enough
+// is known without the rest, it waits no longer than late for them. If ctx ends before, it fails.
 func (o *answers) waitMost(ctx context.Context, enough func() bool, late time.Duration) error {
 	var over <-chan time.Time
 	for !o.complete() {

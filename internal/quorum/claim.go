@@ -140,7 +140,7 @@ func (c *Claim) Asks(lease time.Duration) {
 // it was sent. If ctx ends SetCount returns, and the nodes may still write the count.
 func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
-	out := c.q.answers("set count", c.Entry.Names.Name)
+	out := c.q.newAnswers("set count", c.Entry.Names.Name)
 	c.q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
 		v := c.contest.voters[m.index-1]
 		held, err := v.SetCount(ctx, count, lease)
@@ -208,11 +208,11 @@ func (c *Claim) release(next *Claim) error {
 		next.contest = newContest(next) // its ticket is of now: behind the entries that wait already
 		next.contest.requeued = true
 	}
-	now, least := clock.Now(), c.q.least()
-	out := c.q.answers("release", c.Entry.Names.Name)
+	now, proposed := clock.Now(), c.q.proposedToken()
+	out := c.q.newAnswers("release", c.Entry.Names.Name)
 	for _, v := range c.contest.voters {
 		v.Ear().Releasing() // a grant that arrives from here on may have to be swept
-		v.Count.Least = least
+		v.Count.Least = proposed
 	}
 	c.q.each(func(m *member) func() {
 		v := c.contest.voters[m.index-1]
@@ -223,15 +223,15 @@ func (c *Claim) release(next *Claim) error {
 	}, func(m *member, why error) {
 		out.add(m, why)
 		c.contest.voters[m.index-1].End(true)
-		if next != nil && why != node.ErrIdle { // the vote was begun
+		if next != nil && why == wire.ErrClosed { // releaseFor has begun the vote
 			close(next.contest.voters[m.index-1].voteDone)
 		}
 	})
 	return out.wait(context.Background())
 }
 
-// releaseFor returns what releases at one node. Its answer is a vote of n's contest, and is begun and
-// cast as one, so that n sends no other vote there before it is over.
+// releaseFor returns what releases at one node. The node's answer is a vote for n. So it begins as
+// a vote, and goes to n's contest: that sends no other vote there before this one is over.
 func (c *Claim) releaseFor(v, n *voter, out *answers, now clock.Stamp) func() {
 	answered := n.beginVote(now)
 	return func() {
@@ -239,12 +239,12 @@ func (c *Claim) releaseFor(v, n *voter, out *answers, now clock.Stamp) func() {
 		began := time.Now()
 		got.Answer, got.err = c.releaseAt(v, &n.Claim, n.contest.ticketText, out)
 		got.took = time.Since(began)
-		n.contest.cast(got, answered)
+		n.contest.deliver(got, answered)
 	}
 }
 
-// releaseAt releases at one node, and waits before for a vote of c that is out there. A node that
-// must not grant yet still releases, and answers why it is barred: that error is for next's vote
+// releaseAt releases at one node. Before, it waits for a vote of c that is out there. A node that
+// must not grant yet still releases, and answers why it must not: that error is for next's vote
 // alone.
 func (c *Claim) releaseAt(v *voter, next *node.Claim, ticket string, out *answers) (wire.Answer, error) {
 	v.awaitVote(c.q.voteTimeout())

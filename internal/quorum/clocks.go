@@ -55,11 +55,11 @@ func (q *Quorum) ticket() int64 {
 // node accepts, which is LEAD in token.lua.
 const maxLead = 250 * time.Millisecond
 
-// least is the token that nodes are to begin a grant at, 0 while no clock was read. It lies ahead
-// of their clocks by what those differ, and by the time that a question takes. So all of them grant
-// the same tokens, and nothing has to be written back. Nodes that are reached after this time
+// proposedToken is the token that nodes are to begin a grant at, 0 while no clock was read. It lies
+// ahead of their clocks by what those differ, and by the time that a question takes. So all of them
+// grant the same tokens, and nothing has to be written back. Nodes that are reached after this time
 // ignore the proposal, and use their own clock.
-func (q *Quorum) least() int64 {
+func (q *Quorum) proposedToken() int64 {
 	median, known := q.median()
 	if !known {
 		return 0

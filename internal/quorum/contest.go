@@ -89,8 +89,8 @@ func (t *contest) run(ctx context.Context) (node.Grant, error) {
 		if err := t.hopeless(true); err != nil {
 			return node.Grant{}, err
 		}
-		t.ask(t.relinquish(now))
-		next.Reset(t.rest())
+		t.ask(t.yieldOrNudge(now))
+		next.Reset(t.untilDue())
 		if err := t.await(ctx, t.claim.wake, next.C); err != nil {
 			return node.Grant{}, err
 		}
@@ -116,8 +116,8 @@ func (t *contest) await(ctx context.Context, news clock.Signal, due <-chan time.
 }
 
 // once asks every node for a lock that is free, and returns when a quorum has decided either way. A
-// node that forgot how far the lock was counted has decided nothing. It is told the counter and
-// asked once more. Other nodes may have to be asked again before, to learn the counter.
+// node that forgot how far the lock was counted decides nothing before it is told. It is told as in
+// run, and asked once more; other nodes may be asked once more for that, too.
 func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 	for {
 		t.ask(wire.ToTry)
@@ -162,7 +162,7 @@ func (t *contest) takeMessages(now clock.Stamp) {
 		t.nudged = t.nudged || news.Nudged
 		before := v.Belief.Number
 		if given.First > 0 && !t.q.clockOff(v.member) && v.Belief.Told(given, v.Entry, now) {
-			v.believe(before)
+			v.noteGrant(before)
 			v.regranted, got = false, true
 			t.retryAt = now.Add(t.voteTimeout) // the other nodes' messages have so long to arrive
 		}
@@ -224,7 +224,7 @@ func (t *contest) takeVote(got vote) {
 			t.retryAt = now.Add(t.voteTimeout)
 		}
 		v.regranted = v.regranted || v.yield > 0 // the node answered the yield by a new grant to us
-		v.believe(before)
+		v.noteGrant(before)
 		v.yield, v.gaveBack = 0, false
 	case !got.Mine:
 		t.refused(v, got)
@@ -254,13 +254,15 @@ func (t *contest) refused(v *voter, got vote) {
 	t.claim.wanted = t.claim.wanted || got.Wanted
 }
 
-// relinquish gives back what a minority owns, if a lower ticket waits for it. It does so at once
-// when no quorum can come of the votes that are out, else when the vote timeout is over.
+// yieldOrNudge is what a minority does about a split vote. It marks what it owns to be given back,
+// if a lower ticket waits for that, or another contender nudged it. That is at once when no quorum
+// can come of the votes that are out, else when the vote timeout is over. Then it nudges, too: how
+// says by which votes the contest is to ask.
 //
-// A node may answer our yield by granting us again, under a new number, since it knows no lower
+// A node may answer our yield by granting to us again, under a new number, if it knows no lower
 // ticket. As long as we own such a node we yield only when the vote timeout is over: else we would
 // give it back as fast as it answers.
-func (t *contest) relinquish(now clock.Stamp) (how string) {
+func (t *contest) yieldOrNudge(now clock.Stamp) (how string) {
 	owned, out, low, kept := 0, 0, false, false
 	for _, v := range t.voters {
 		if v.owns(now) {
@@ -292,7 +294,7 @@ func (t *contest) relinquish(now clock.Stamp) (how string) {
 		return wire.ToWait
 	}
 	// Another minority may wait for us as we wait for it. The nudge makes the owners of the nodes
-	// that we lack run their own relinquish.
+	// that we lack look whether they are to yield.
 	for _, v := range t.voters {
 		if v.Belief.Number == 0 && v.yield == 0 {
 			v.due = now
@@ -306,14 +308,14 @@ func (t *contest) relinquish(now clock.Stamp) (how string) {
 func (t *contest) ask(how string) {
 	now := clock.Now()
 	t.rejoin(now)
-	least := t.q.least()
+	proposed := t.q.proposedToken()
 	for _, v := range t.due(now, how == wire.ToTry) {
-		b, s := wire.Ballot{Ticket: t.ticketText, Yield: t.yieldAt(v), How: how, Least: least}, v.nextSeed()
+		b, s := wire.Ballot{Ticket: t.ticketText, Yield: t.yieldAt(v), How: how, Least: proposed}, v.nextSeed()
 		if b.Yield > 0 {
 			v.yielded.Store(&yieldIsOut)
 		}
 		answered := v.beginVote(now)
-		if !t.q.crew.Start(func() { t.cast(t.send(v, now, b, s), answered) }) {
+		if !t.q.crew.Start(func() { t.deliver(t.send(v, now, b, s), answered) }) {
 			close(answered) // the client is being closed: the contest hears that by q.done
 		}
 	}
@@ -345,9 +347,9 @@ func (t *contest) due(now clock.Stamp, once bool) (due []*voter) {
 	return due
 }
 
-// cast hands an answer to the contest. The contest may be over; then the answer stays in the
+// deliver hands an answer to the contest. The contest may be over; then the answer stays in the
 // channel, and what counts is that the claim learns that no vote is out any more.
-func (t *contest) cast(got vote, answered chan struct{}) {
+func (t *contest) deliver(got vote, answered chan struct{}) {
 	if got.err == nil {
 		t.q.measure(got.took)
 	}
@@ -390,9 +392,9 @@ func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 	return got
 }
 
-// rest is how long nothing is due. Its lower bound keeps run from spinning while a due vote cannot
-// be sent.
-func (t *contest) rest() time.Duration {
+// untilDue is how long it takes until a vote is due. Its lower bound keeps run from spinning while
+// a due vote cannot be sent.
+func (t *contest) untilDue() time.Duration {
 	now := clock.Now()
 	rest := t.claim.Entry.Lease / 3
 	for _, v := range t.voters {

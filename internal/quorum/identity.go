@@ -34,9 +34,9 @@ func (q *Quorum) prepare(ctx context.Context) error {
 	case q.ctx.Err() != nil:
 		return wire.ErrClosed
 	}
-	out := q.answers("prepare", "")
+	out := q.newAnswers("prepare", "")
 	q.askTimed(q.ctx, out, q.check) // the client's context: other callers wait for it when this one has left
-	for !q.known(out) {
+	for !q.settled(out) {
 		select {
 		case <-out.changed:
 		case <-ctx.Done():
@@ -51,7 +51,7 @@ func (q *Quorum) prepare(ctx context.Context) error {
 	if err := cmp.Or(out.invalid(), out.err()); err != nil {
 		return err
 	}
-	if agree, _, _ := out.count(); q.cfg.Auto && agree == len(q.members) && !q.marked() {
+	if agree, _, _ := out.count(); q.cfg.Auto && agree == len(q.members) && !q.anyMarked() {
 		if err := q.declare(ctx); err != nil {
 			return err
 		}
@@ -60,16 +60,16 @@ func (q *Quorum) prepare(ctx context.Context) error {
 	return nil
 }
 
-// known reports whether the answers are enough to go on, or no more are to come.
-func (q *Quorum) known(out *answers) bool {
+// settled reports whether the answers are enough to go on, or no more are to come.
+func (q *Quorum) settled(out *answers) bool {
 	agree, _, _ := out.count()
-	enough := agree >= q.need && (!q.cfg.Auto || q.marked())
+	enough := agree >= q.need && (!q.cfg.Auto || q.anyMarked())
 	return enough || out.invalid() != nil || out.complete()
 }
 
-// marked reports whether a node that was asked was not fresh. Then the nodes are not new, and what
-// is missing on another may have been forgotten.
-func (q *Quorum) marked() bool {
+// anyMarked reports whether a node that was asked was not fresh. Then the nodes are not new, and
+// what is missing on another may have been forgotten.
+func (q *Quorum) anyMarked() bool {
 	return slices.ContainsFunc(q.members, func(m *member) bool { id := m.identity.Load(); return id != nil && id.marked })
 }
 

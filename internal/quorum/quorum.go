@@ -84,14 +84,14 @@ func (q *Quorum) idle() []bool {
 	return idle
 }
 
-// each starts what work returns for every member, and returns at once. For a member that is left
-// alone, or once the client is closed, it calls not instead, with why.
-func (q *Quorum) each(work func(m *member) func(), not func(m *member, why error)) {
+// each calls work for every member, starts what that returns, and waits for none of it. If a member
+// is left alone, or the client is closed, it calls skipped instead, with the reason.
+func (q *Quorum) each(work func(m *member) func(), skipped func(m *member, why error)) {
 	for i, idle := range q.idle() {
 		if m := q.members[i]; idle {
-			not(m, node.ErrIdle)
+			skipped(m, node.ErrIdle)
 		} else if !q.crew.Start(work(m)) {
-			not(m, wire.ErrClosed)
+			skipped(m, wire.ErrClosed)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (q *Quorum) askTimed(ctx context.Context, out *answers, do func(context.Con
 
 // askAll is askTimed, and returns the answers when all have answered or timed out.
 func (q *Quorum) askAll(ctx context.Context, op string, do func(context.Context, *member) error) *answers {
-	out := q.answers(op, "")
+	out := q.newAnswers(op, "")
 	q.askTimed(ctx, out, do)
 	for !out.complete() {
 		<-out.changed
@@ -123,7 +123,7 @@ func (q *Quorum) askAll(ctx context.Context, op string, do func(context.Context,
 
 // Inspect returns what a quorum of nodes knows of a lock.
 func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error) {
-	out := q.answers("inspect", n.Name)
+	out := q.newAnswers("inspect", n.Name)
 	states := make([]wire.State, len(q.members)) // one is read only after its node has agreed
 	// The caller's end is waitMost's to see. To the nodes it would look like a failure of theirs.
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) (err error) {
@@ -138,8 +138,8 @@ func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 	return q.merge(seen), nil
 }
 
-// decides reports whether the states settle whether the lock is held, and by which owner, whatever
-// the nodes that are left answer.
+// decides reports whether it is settled which owner holds the lock, if any does: the nodes that are
+// left cannot change it, whatever they answer.
 func (q *Quorum) decides(states []wire.State, left int) bool {
 	_, keep := mostNamed(states)
 	return len(states) >= q.need && (keep >= q.need || keep+left < q.need)
@@ -198,7 +198,7 @@ func (q *Quorum) Nodes() []*node.Node {
 // Force frees a lock on all nodes, and returns once a quorum has freed it: any quorum that held the
 // lock has lost a node then. It returns false if none of them had a holder.
 func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
-	out := q.answers("force unlock", n.Name)
+	out := q.newAnswers("force unlock", n.Name)
 	var freed atomic.Bool
 	// A caller that leaves must not leave the lock forced at half of the nodes.
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
@@ -214,7 +214,7 @@ func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
 
 // Silence is the error of a caller that gave up, for cause, before anything was heard.
 func (q *Quorum) Silence(op, name string, cause error) error {
-	return q.answers(op, name).refusal(cause)
+	return q.newAnswers(op, name).refusal(cause)
 }
 
 // Stop makes contenders leave.

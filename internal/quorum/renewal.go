@@ -58,7 +58,8 @@ func (t *renewalRound) add(m *member, i int, result wire.Result, err error) {
 	}
 }
 
-// decide returns what this answer decides, [wire.Unanswered] for nothing. It decides a lease once.
+// decide counts an answer and returns what it decides, [wire.Unanswered] for nothing. A lease is
+// decided once.
 func (t *renewalRound) decide(m *member, i int, result wire.Result, err error) wire.Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()

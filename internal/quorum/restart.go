@@ -128,10 +128,10 @@ func (t *contest) countedByOthers(v *voter) (reached int64, enough, tooMany bool
 	return reached, enough, tooMany
 }
 
-// askHolders asks the nodes that keep the lock how far they have counted. Where a quorum keeps it,
-// a holder may tell that to a node that said before that it forgot. The holder's own tokens would
-// not do: it may have been stopped for long, or forced, and another owner may have had higher ones
-// since. It may be called from any goroutine.
+// askHolders asks the nodes that keep the lock how far they have counted. If they are a quorum,
+// that is known, and a holder may tell it to a node that had said before that it forgot. The
+// holder's own tokens would not do: it may have been stopped for long, or forced, and another owner
+// may have had higher ones since. Any goroutine may call it.
 func (t *contest) askHolders(ctx context.Context) (reached int64, known bool) {
 	keep := 0
 	// Nodes that do not keep the lock answer 0: what they know may be from before they forgot.
@@ -144,10 +144,10 @@ func (t *contest) askHolders(ctx context.Context) (reached int64, known bool) {
 	return reached, keep >= t.q.need
 }
 
-// seedRest seeds the nodes that forgot with what a quorum has reached now. That is above all that
-// they had counted. Grants that stood on them are lost to their clients. If such a token was
-// counted at a node of our quorum, too, ours is above it. The seeds are sent in the background: the
-// lock is ours without these nodes.
+// seedRest tells the nodes that forgot how far a quorum has counted now. No token that was given
+// out before is above that: a quorum had counted it, which shares a node with ours (see win). If
+// too many forgot to say so, the clocks see to it (see countedByOthers). The seeds are sent in the
+// background: the lock is ours without these nodes.
 func (t *contest) seedRest(reached int64) {
 	for _, v := range t.voters {
 		// A vote that is out with a seed tells the node already.
@@ -159,8 +159,8 @@ func (t *contest) seedRest(reached int64) {
 	}
 }
 
-// seed is what a node that forgot is told. It names the incarnation that forgot: one that has
-// restarted since must not take it, since more may have been counted by then. The zero seed is
+// seed is what a node that forgot is told. It names the incarnation that forgot. If the node has
+// restarted since, it must not take the seed: more may have been counted by then. The zero seed is
 // none.
 type seed struct {
 	born    string // the incarnation that forgot
@@ -175,8 +175,7 @@ func (v *voter) nextSeed() seed {
 	return seed{v.forgotBorn, v.seedValue}
 }
 
-// sendSeed tells a node that forgot how far the others counted. It may be called from any
-// goroutine.
+// sendSeed tells a node that forgot how far the others counted. Any goroutine may call it.
 func (v *voter) sendSeed(ctx context.Context, s seed) error {
 	if s.born == "" {
 		return nil

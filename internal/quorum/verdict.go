@@ -12,7 +12,7 @@ import (
 // gaveUp is the error of a contender when its ctx has ended. If enough nodes answer, the lock is
 // busy. Else the error names the nodes, with those that have not answered at all.
 func (t *contest) gaveUp(ctx context.Context) error {
-	if t.heard(clock.Now()) >= t.q.need {
+	if t.answering(clock.Now()) >= t.q.need {
 		return wire.ErrBusy
 	}
 	out := t.refusal()
@@ -29,7 +29,7 @@ func (t *contest) gaveUp(ctx context.Context) error {
 // long as they do not. Before enough nodes have answered, or so many have failed that a quorum
 // cannot answer, it reports nothing new: silence that is only beginning is no failure.
 func (t *contest) report() {
-	enough := t.heard(clock.Now()) >= t.q.need
+	enough := t.answering(clock.Now()) >= t.q.need
 	// Good news is reported once, and a failure each time: its nodes and causes may be others.
 	switch {
 	case enough && !t.reportedUp:
@@ -43,9 +43,9 @@ func (t *contest) report() {
 // failed counts the nodes of which the last completed vote was not answered, or was refused.
 func (t *contest) failed() int { return t.count(func(v *voter) bool { return v.err != nil }) }
 
-// heard counts the nodes that answer: the last completed vote was answered, and none is out for
+// answering counts the nodes that answer: the last completed vote was answered, and none is out for
 // longer than a command may take. A vote that just began does not make a node silent.
-func (t *contest) heard(now clock.Stamp) int {
+func (t *contest) answering(now clock.Stamp) int {
 	return t.count(func(v *voter) bool {
 		return v.err == nil && !v.answeredAt.IsZero() && (!v.pending || now.Since(v.askedAt) <= v.Entry.Timeout)
 	})
