@@ -25,14 +25,15 @@ type Claim struct {
 }
 
 // Claim returns the claim of an entry. Nothing is sent.
-func (q *Quorum) Claim(e wire.Entry) claim.Claim { return q.newClaim(&e) }
-
-func (q *Quorum) newClaim(e *wire.Entry) *Claim {
-	return &Claim{Entry: e, q: q, wake: clock.NewSignal()}
+func (q *Quorum) Claim(e wire.Entry) claim.Claim {
+	return &Claim{Entry: &e, q: q, wake: clock.NewSignal()}
 }
 
 // Of is the entry.
 func (c *Claim) Of() *wire.Entry { return c.Entry }
+
+// at is the claim's voter at a member.
+func (c *Claim) at(m *member) *voter { return c.contest.voters[m.index-1] }
 
 // Wait blocks until the entry holds the lock. It calls report, unless that is nil, with what is
 // heard: nil for enough of the nodes. After a failure the entry may still be queued, or own the
@@ -142,7 +143,7 @@ func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (c
 	sent := clock.Now()
 	out := c.q.newAnswers("set count", c.Entry.Names.Name)
 	c.q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
-		v := c.contest.voters[m.index-1]
+		v := c.at(m)
 		held, err := v.SetCount(ctx, count, lease)
 		switch {
 		case err == nil && !held:
@@ -187,23 +188,18 @@ func (c *Claim) Abandon() {
 	}
 }
 
-// Release ends the claim at all nodes. It never returns a grant. The nodes answer by votes for
-// next, and next counts them when it waits.
-func (c *Claim) Release(_ context.Context, next claim.Claim) (node.Grant, bool, error) {
-	n, _ := next.(*Claim)
-	return node.Grant{}, false, c.release(n)
-}
-
 // Refill does nothing: what a quorum's nodes count is reconciled by grants alone.
 func (c *Claim) Refill(func(node.Grant)) {}
 
-// release ends the claim at all nodes. In the same step it queues next, unless that is nil, at all
-// of them: their answers are votes for next. A node that does not answer is told in the background.
-// ErrLost says that the lock was not held any more.
+// Release ends the claim at all nodes. In the same step it queues the next claim, unless that is nil,
+// at all of them. Their answers are votes for it, which it counts when it waits: Release never
+// returns a grant. A node that does not answer is told in the background. ErrLost says that the lock
+// was not held any more.
 //
 // It returns once a quorum has decided, also if the caller's context has ended: Unlock is to tell
 // whether the lock was given back.
-func (c *Claim) release(next *Claim) error {
+func (c *Claim) Release(_ context.Context, following claim.Claim) (node.Grant, bool, error) {
+	next, _ := following.(*Claim)
 	if next != nil {
 		next.contest = newContest(next) // its ticket is of now: behind the entries that wait already
 		next.contest.requeued = true
@@ -215,19 +211,19 @@ func (c *Claim) release(next *Claim) error {
 		v.Count.Least = proposed
 	}
 	c.q.each(func(m *member) func() {
-		v := c.contest.voters[m.index-1]
+		v := c.at(m)
 		if next == nil {
 			return func() { c.releaseAt(v, nil, "", out) }
 		}
-		return c.releaseFor(v, next.contest.voters[m.index-1], out, now)
+		return c.releaseFor(v, next.at(m), out, now)
 	}, func(m *member, why error) {
 		out.add(m, why)
-		c.contest.voters[m.index-1].End(true)
+		c.at(m).End(true)
 		if next != nil && why == wire.ErrClosed { // releaseFor has begun the vote
-			close(next.contest.voters[m.index-1].voteDone)
+			close(next.at(m).voteDone)
 		}
 	})
-	return out.wait(context.Background())
+	return node.Grant{}, false, out.wait(context.Background())
 }
 
 // releaseFor returns what releases at one node. The node's answer is a vote for n. So it begins as

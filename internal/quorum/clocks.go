@@ -82,14 +82,11 @@ var errClockOff = errors.New("its clock is too far from the other nodes'")
 // clockOff reports whether a node's clock is so far from the median that its grants must not count.
 // Of two clocks, neither is known to be the wrong one. The user is told once each time it begins.
 func (q *Quorum) clockOff(m *member) bool {
-	if !q.cfg.Guard || len(q.members) < 3 {
-		return false
-	}
 	r := m.clock.Load()
-	median, known := q.median()
-	if r == nil || !known {
+	if r == nil || !q.cfg.Guard || len(q.members) < 3 {
 		return false
 	}
+	median, _ := q.median() // known: r is one of the clocks
 	most := max(q.cfg.Longest-500*time.Millisecond, q.cfg.Longest/2) / 2
 	off := max(r.ahead-median, median-r.ahead) - r.uncertainty
 	tooFar := off > most.Microseconds()

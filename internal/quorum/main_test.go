@@ -164,6 +164,15 @@ func entry(t *testing.T, q *Quorum) *wire.Entry {
 	}
 }
 
+// newClaim is Claim for tests, which look into it.
+func (q *Quorum) newClaim(e *wire.Entry) *Claim { return q.Claim(*e).(*Claim) }
+
+// release is Release for tests, with no next where that is nil.
+func (c *Claim) release(next *Claim) error {
+	_, _, err := c.Release(context.Background(), next)
+	return err
+}
+
 // contender makes a claim of q to the lock k, with its contest.
 func contender(t *testing.T, q *Quorum) *Claim {
 	t.Helper()

@@ -45,8 +45,8 @@ type renewalRound struct {
 // renewalAnswers is what the nodes have answered about one lease.
 type renewalAnswers struct {
 	held    int
-	lostAt  []*member // nodes that answered that the lock is not held there
-	failure error     // of the last node that did not answer
+	lostAt  []*voter // at nodes that answered that the lock is not held there
+	failure error    // of the last node that did not answer
 	decided bool
 }
 
@@ -63,7 +63,7 @@ func (t *renewalRound) add(m *member, i int, result wire.Result, err error) {
 func (t *renewalRound) decide(m *member, i int, result wire.Result, err error) wire.Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, v := &t.answers[i], t.voterOf(i, m)
+	r, v := &t.answers[i], t.batch[i].Claim.(*Claim).at(m)
 	if result == wire.Renewed && !v.confirms(t.sent) {
 		result, err = wire.Unanswered, errYielding
 	}
@@ -74,7 +74,7 @@ func (t *renewalRound) decide(m *member, i int, result wire.Result, err error) w
 		r.held++
 		v.missingSince.Store(nil)
 	case wire.Lost:
-		r.lostAt = append(r.lostAt, m)
+		r.lostAt = append(r.lostAt, v)
 		v.missingSince.CompareAndSwap(nil, &t.sent) // the pointer tells finish which round found it
 	}
 	switch {
@@ -89,10 +89,6 @@ func (t *renewalRound) decide(m *member, i int, result wire.Result, err error) w
 	return wire.Unanswered
 }
 
-func (t *renewalRound) voterOf(i int, m *member) *voter {
-	return t.batch[i].Claim.(*Claim).contest.voters[m.index-1]
-}
-
 // finish settles what no quorum has decided. All nodes have answered by now, or will not. Where a
 // quorum keeps a lock, finish has the nodes that lost it take it again.
 //
@@ -105,8 +101,7 @@ func (t *renewalRound) finish() (again []claim.Renewal) {
 			t.settle(i, wire.Unanswered, t.sent, cmp.Or(r.failure, wire.ErrNoAnswer))
 		} else if r.held >= t.q.need {
 			found := false
-			for _, m := range r.lostAt {
-				v := t.voterOf(i, m)
+			for _, v := range r.lostAt {
 				t.repair(v)
 				found = found || v.missingSince.Load() == &t.sent
 			}
@@ -130,9 +125,8 @@ func (t *renewalRound) repair(v *voter) {
 	if found == nil || t.sent.Mono()-found.Mono() < t.q.cfg.Timeout {
 		return
 	}
-	written := v.contest.ticketText
 	t.q.crew.Start(func() {
-		b := wire.Ballot{Ticket: written, How: wire.ToTry}
+		b := wire.Ballot{Ticket: v.contest.ticketText, How: wire.ToTry}
 		_, err := v.Vote(t.q.ctx, b)
 		v.Noted(err)
 		r := wire.RefusalOf(err)
