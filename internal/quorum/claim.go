@@ -35,9 +35,9 @@ func (c *Claim) Of() *wire.Entry { return c.Entry }
 // at is the claim's voter at a member.
 func (c *Claim) at(m *member) *voter { return c.contest.voters[m.index-1] }
 
-// Wait blocks until the entry holds the lock. It calls report, unless that is nil, with what is
-// heard: nil for enough of the nodes. After a failure the entry may still be queued, or own the
-// lock unknowingly: another contender may wait for it, or it has to be abandoned.
+// Wait blocks until the entry holds the lock. It calls report, unless that is nil, with why too few
+// nodes answer, or with nil when enough do. After a failure the entry may still be queued, or own
+// the lock unknowingly: another contender may wait for it, or it has to be abandoned.
 func (c *Claim) Wait(ctx context.Context, report claim.Report) (node.Grant, error) {
 	c.report = report
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}

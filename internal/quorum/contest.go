@@ -205,12 +205,7 @@ func (t *contest) takeVote(got vote) {
 	}
 	v.lowest, v.holder, v.ttl = got.Low, got.Holder, got.TTL
 	before, above := v.Belief.Number, got.Number > v.Belief.Counter
-	believed := v.Belief.Answered(&got.Answer, v.Entry, true, got.sent)
-	if believed {
-		v.votePause.Reset()
-	}
-	switch {
-	case !believed:
+	if !v.Belief.Answered(&got.Answer, v.Entry, true, got.sent) {
 		// The node still grants what was given back: that message was lost. A grant that is not
 		// believed must not stand, or it would keep the node from all others.
 		v.yield, v.due = got.Number, now
@@ -219,6 +214,9 @@ func (t *contest) takeVote(got vote) {
 			v.due = now.Add(pause) // the node lost its counter: its numbers must first pass what we know
 		}
 		return
+	}
+	v.votePause.Reset()
+	switch {
 	case got.Mine && above:
 		if before == 0 {
 			t.retryAt = now.Add(t.voteTimeout)
