@@ -188,7 +188,7 @@ func (t *contest) takeMessages(now clock.Stamp) {
 func (t *contest) takeVote(got vote) {
 	v, now := got.voter, clock.Now()
 	v.pending, v.err, v.seeded = false, got.err, false
-	v.noteMemory(got, now)
+	v.noteIfForgot(got, now)
 	defer t.planSeeds() // reads what this answer leaves in v
 	if got.err == nil && t.q.clockOff(v.member) {
 		got.err, v.err = errClockOff, errClockOff

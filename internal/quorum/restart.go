@@ -8,13 +8,14 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// noteMemory notes what an answered vote told of the node's memory.
+// noteIfForgot notes that a vote was answered, and whether the node said in it that it forgot how far
+// the lock was counted.
 //
 // A node says that it forgot only after its quarantine. All that it had counted was counted before,
 // and every lock that relied on that is over. So the other nodes' answers to votes that are sent
 // from then on are enough to tell it. An older answer is not: the node may have counted further
 // after it, and then have forgotten that.
-func (v *voter) noteMemory(got vote, now clock.Stamp) {
+func (v *voter) noteIfForgot(got vote, now clock.Stamp) {
 	if link.Unanswered(got.err) {
 		return
 	}
@@ -100,7 +101,7 @@ func (v *voter) answeredSince(moment clock.Stamp) bool {
 // It is the most that can be had if tooMany forgot, v among them: more nodes than a quorum
 // survives. Then the clocks, and the quarantine, see to it that tokens rise all the same. A node
 // that does not answer is not waited for then, nor one that is quarantined: else the lock would be
-// granted nowhere for as long as that is so. Once all others have answered, it is one or the other.
+// granted nowhere for as long as that is so. Once all others have told, it is one or the other.
 func (t *contest) countedByOthers(v *voter) (reached int64, enough, tooMany bool) {
 	reached = wire.RefusalOf(v.err).Counter
 	healthy, forgot, silent := 0, 0, 0
@@ -122,7 +123,7 @@ func (t *contest) countedByOthers(v *voter) (reached int64, enough, tooMany bool
 	}
 	others, survived := len(t.voters)-1, len(t.voters)-t.q.need
 	enough = healthy >= min(survived+1, others) // a single node has no others
-	// If fewer forgot, a node that does not answer may still know. If all others answered, and too
+	// If fewer forgot, a node that does not answer may still know. If all others told, and too
 	// few of them remember, so many did forget.
 	tooMany = forgot >= survived && forgot+healthy+silent >= others
 	return reached, enough, tooMany

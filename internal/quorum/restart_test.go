@@ -220,9 +220,9 @@ func TestNodeThatHasNotAnsweredIsNotRecalled(t *testing.T) {
 	require.False(t, known)
 }
 
-// Once all other nodes have answered, it is known how far they counted, whichever of them forgot. Then either so many of them
+// Once all other nodes have told, it is known how far they counted, whichever of them forgot. Then either so many of them
 // remember that they are proof alone, or so many forgot, with the one to be told, that a quorum is told together.
-func TestAnswersOfAllOthersAreEnough(t *testing.T) {
+func TestWhatAllOthersToldIsEnough(t *testing.T) {
 	refusal := &driver.ReplyError{Text: "UNSEEDED 1000 7"}
 	for nodes := 1; nodes <= 7; nodes++ {
 		for need := nodes/2 + 1; need <= nodes; need++ {
