@@ -27,7 +27,7 @@ type answer struct {
 	err   error
 }
 
-func (q *Quorum) answers(op, name string) *answers {
+func (q *Quorum) newAnswers(op, name string) *answers {
 	return &answers{op: op, name: name, need: q.need, changed: clock.NewSignal(), from: make([]answer, len(q.members))}
 }
 
@@ -39,8 +39,8 @@ func (o *answers) add(m *member, err error) {
 	o.changed.Poke()
 }
 
-// count tells how many nodes agreed, how many answered that the lock is not held there, and how many
-// have not answered.
+// count tells how many nodes agreed, how many answered that the lock is not held there, and how
+// many have not answered.
 func (o *answers) count() (agree, lost, out int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,6 +55,21 @@ func (o *answers) count() (agree, lost, out int) {
 		}
 	}
 	return agree, lost, out
+}
+
+// agreed returns the states of the nodes that agreed, and how many nodes have not answered.
+func (o *answers) agreed(states []wire.State) (seen []wire.State, out int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, a := range o.from {
+		switch {
+		case !a.heard:
+			out++
+		case a.err == nil:
+			seen = append(seen, states[i])
+		}
+	}
+	return seen, out
 }
 
 // invalid returns the first error that the nodes are no quorum. No later answer can mend that.
@@ -75,15 +90,6 @@ func (o *answers) complete() bool {
 	return out == 0
 }
 
-// gaveUp is the error of a caller that gives up, for cause: what the nodes have answered, and which
-// have not. If the nodes have decided in that moment, their decision is returned.
-func (o *answers) gaveUp(cause error) error {
-	if o.decided() {
-		return o.err()
-	}
-	return o.refusal(cause)
-}
-
 // decided reports whether nothing that is still to come can change err: a quorum agreed, no quorum
 // can any more since the lock is lost at too many nodes, or all have answered.
 func (o *answers) decided() bool {
@@ -94,8 +100,8 @@ func (o *answers) decided() bool {
 // wait blocks until the nodes have decided, or ctx ends.
 func (o *answers) wait(ctx context.Context) error { return o.waitMost(ctx, o.decided, 0) }
 
-// waitMost waits for all nodes, since each may add to what is known. Once enough is known without
-// the rest, it waits no longer than late for them.
+// waitMost waits for all nodes, since each may add to what is known, and returns err. Once enough
+// is known without the rest, it waits no longer than late for them. If ctx ends before, it fails.
 func (o *answers) waitMost(ctx context.Context, enough func() bool, late time.Duration) error {
 	var over <-chan time.Time
 	for !o.complete() {

@@ -20,26 +20,26 @@ type Claim struct {
 	contest *contest // nil before the nodes were first asked
 
 	// These are touched only by the goroutine that contends. There is one at a time.
-	report  claim.Report // takes what was heard, for the lock's gate; may be nil
-	failure error        // of the last round of votes; nil when enough were answered
-	wanted  bool         // the holder's client was told that the lock is wanted
+	report claim.Report // takes what was heard, for the lock's gate; may be nil
+	wanted bool         // the holder's client was told that the lock is wanted
 }
 
 // Claim returns the claim of an entry. Nothing is sent.
-func (q *Quorum) Claim(e wire.Entry) claim.Claim { return q.newClaim(&e) }
-
-func (q *Quorum) newClaim(e *wire.Entry) *Claim {
-	return &Claim{Entry: e, q: q, wake: clock.NewSignal()}
+func (q *Quorum) Claim(e wire.Entry) claim.Claim {
+	return &Claim{Entry: &e, q: q, wake: clock.NewSignal()}
 }
 
 // Of is the entry.
 func (c *Claim) Of() *wire.Entry { return c.Entry }
 
-// Wait blocks until the entry holds the lock. It calls report, unless that is nil, with what is
-// heard: nil for enough of the nodes. After a failure the entry may still be queued, or own the
-// lock unknowingly: another contender may wait for it, or it has to be abandoned.
-func (c *Claim) Wait(ctx context.Context, remark claim.Report) (node.Grant, error) {
-	c.report = remark
+// at is the claim's voter at a member.
+func (c *Claim) at(m *member) *voter { return c.contest.voters[m.index-1] }
+
+// Wait blocks until the entry holds the lock. It calls report, unless that is nil, with why too few
+// nodes answer, or with nil when enough do. After a failure the entry may still be queued, or own
+// the lock unknowingly: another contender may wait for it, or it has to be abandoned.
+func (c *Claim) Wait(ctx context.Context, report claim.Report) (node.Grant, error) {
+	c.report = report
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
 	for {
 		err := c.q.prepare(ctx)
@@ -50,7 +50,7 @@ func (c *Claim) Wait(ctx context.Context, remark claim.Report) (node.Grant, erro
 			return node.Grant{}, err
 		}
 		// A failure that may pass is ridden out. The waiters behind this one learn of it.
-		c.keepFailure(err)
+		c.tellGate(err)
 		if !clock.Sleep(ctx, pause.Next()) {
 			return node.Grant{}, wire.GivenUp("acquire", c.Entry.Names.Name, err, wire.CauseOf(ctx))
 		}
@@ -61,9 +61,8 @@ func (c *Claim) Wait(ctx context.Context, remark claim.Report) (node.Grant, erro
 	return c.contest.run(ctx)
 }
 
-// keepFailure keeps what became of the last votes, nil if enough were answered, and reports it.
-func (c *Claim) keepFailure(failure error) {
-	c.failure = failure
+// tellGate reports what became of the last votes: nil if enough were answered.
+func (c *Claim) tellGate(failure error) {
 	if c.report != nil {
 		c.report(c.Entry.Names.Gate(), failure)
 	}
@@ -80,7 +79,7 @@ func (c *Claim) Try(ctx context.Context) (node.Grant, error) {
 	if won {
 		return g, nil
 	}
-	nodes := t.refusal("acquire") // before Abandon, which passes the voters to other goroutines
+	nodes := t.refusal() // before Abandon, which passes the voters to other goroutines
 	down := t.failed() > len(c.q.members)-c.q.need
 	c.Abandon() // also after a refusal: votes that are out may still take their nodes
 	switch {
@@ -133,10 +132,8 @@ func (c *Claim) Attend() bool {
 // Asks notes that the nodes are about to be asked to keep the lock for lease. It comes before the
 // command, which may lengthen the lease also if its answer is lost.
 func (c *Claim) Asks(lease time.Duration) {
-	if lease > c.Entry.Lease {
-		for _, v := range c.contest.voters {
-			v.Asks(lease)
-		}
+	for _, v := range c.contest.voters {
+		v.Asks(lease)
 	}
 }
 
@@ -144,9 +141,9 @@ func (c *Claim) Asks(lease time.Duration) {
 // it was sent. If ctx ends SetCount returns, and the nodes may still write the count.
 func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
-	out := c.q.answers("set count", c.Entry.Names.Name)
+	out := c.q.newAnswers("set count", c.Entry.Names.Name)
 	c.q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
-		v := c.contest.voters[m.index-1]
+		v := c.at(m)
 		held, err := v.SetCount(ctx, count, lease)
 		switch {
 		case err == nil && !held:
@@ -191,65 +188,59 @@ func (c *Claim) Abandon() {
 	}
 }
 
-// Release ends the claim at all nodes. It never returns a grant. The nodes answer by votes for
-// next, and next counts them when it waits.
-func (c *Claim) Release(_ context.Context, next claim.Claim) (node.Grant, bool, error) {
-	n, _ := next.(*Claim)
-	return node.Grant{}, false, c.release(n)
-}
-
 // Refill does nothing: what a quorum's nodes count is reconciled by grants alone.
 func (c *Claim) Refill(func(node.Grant)) {}
 
-// release ends the claim at all nodes. In the same step it queues next, unless that is nil, at all
-// of them: their answers are votes for next. A node that does not answer is told in the background.
-// ErrLost says that the lock was not held any more.
+// Release ends the claim at all nodes. In the same step it queues the next claim, unless that is nil,
+// at all of them. Their answers are votes for it, which it counts when it waits: Release never
+// returns a grant. A node that does not answer is told in the background. ErrLost says that the lock
+// was not held any more.
 //
 // It returns once a quorum has decided, also if the caller's context has ended: Unlock is to tell
 // whether the lock was given back.
-func (c *Claim) release(next *Claim) error {
+func (c *Claim) Release(_ context.Context, following claim.Claim) (node.Grant, bool, error) {
+	next, _ := following.(*Claim)
 	if next != nil {
 		next.contest = newContest(next) // its ticket is of now: behind the entries that wait already
 		next.contest.requeued = true
 	}
-	now, least := clock.Now(), c.q.least()
-	out := c.q.answers("release", c.Entry.Names.Name)
+	now, proposed := clock.Now(), c.q.proposedToken()
+	out := c.q.newAnswers("release", c.Entry.Names.Name)
 	for _, v := range c.contest.voters {
 		v.Ear().Releasing() // a grant that arrives from here on may have to be swept
-		v.Count.Least = least
+		v.Count.Least = proposed
 	}
 	c.q.each(func(m *member) func() {
-		v := c.contest.voters[m.index-1]
+		v := c.at(m)
 		if next == nil {
 			return func() { c.releaseAt(v, nil, "", out) }
 		}
-		return c.releaseFor(v, next.contest.voters[m.index-1], out, now)
+		return c.releaseFor(v, next.at(m), out, now)
 	}, func(m *member, why error) {
 		out.add(m, why)
-		c.contest.voters[m.index-1].End(true)
-		if next != nil && why != node.ErrIdle { // the vote was begun
-			close(next.contest.voters[m.index-1].voteDone)
+		c.at(m).End(true)
+		if next != nil && why == wire.ErrClosed { // releaseFor has begun the vote
+			close(next.at(m).voteDone)
 		}
 	})
-	return out.wait(context.Background())
+	return node.Grant{}, false, out.wait(context.Background())
 }
 
-// releaseFor returns what releases at one node. Its answer is a vote of n's contest, and is begun and
-// cast as one, so that n sends no other vote there before it is over.
+// releaseFor returns what releases at one node. The node's answer is a vote for n. So it begins as
+// a vote, and goes to n's contest: that sends no other vote there before this one is over.
 func (c *Claim) releaseFor(v, n *voter, out *answers, now clock.Stamp) func() {
-	n.Belief.Begin(now)
 	answered := n.beginVote(now)
 	return func() {
 		got := vote{voter: n, sent: now}
 		began := time.Now()
 		got.Answer, got.err = c.releaseAt(v, &n.Claim, n.contest.ticketText, out)
 		got.took = time.Since(began)
-		n.contest.cast(got, answered)
+		n.contest.deliver(got, answered)
 	}
 }
 
-// releaseAt releases at one node, and waits before for a vote of c that is out there. A node that
-// must not grant yet still releases, and answers why it is barred: that error is for next's vote
+// releaseAt releases at one node. Before, it waits for a vote of c that is out there. A node that
+// must not grant yet still releases, and answers why it must not: that error is for next's vote
 // alone.
 func (c *Claim) releaseAt(v *voter, next *node.Claim, ticket string, out *answers) (wire.Answer, error) {
 	v.awaitVote(c.q.voteTimeout())

@@ -55,11 +55,11 @@ func (q *Quorum) ticket() int64 {
 // node accepts, which is LEAD in token.lua.
 const maxLead = 250 * time.Millisecond
 
-// least is the token that nodes are to begin a grant at, 0 while no clock was read. It lies ahead
-// of their clocks by what those differ, and by the time that a question takes. So all of them grant
-// the same tokens, and nothing has to be written back. Nodes that are reached after this time
+// proposedToken is the token that nodes are to begin a grant at, 0 while no clock was read. It lies
+// ahead of their clocks by what those differ, and by the time that a question takes. So all of them
+// grant the same tokens, and nothing has to be written back. Nodes that are reached after this time
 // ignore the proposal, and use their own clock.
-func (q *Quorum) least() int64 {
+func (q *Quorum) proposedToken() int64 {
 	median, known := q.median()
 	if !known {
 		return 0
@@ -82,18 +82,15 @@ var errClockOff = errors.New("its clock is too far from the other nodes'")
 // clockOff reports whether a node's clock is so far from the median that its grants must not count.
 // Of two clocks, neither is known to be the wrong one. The user is told once each time it begins.
 func (q *Quorum) clockOff(m *member) bool {
-	if !q.cfg.Guard || len(q.members) < 3 {
-		return false
-	}
 	r := m.clock.Load()
-	median, known := q.median()
-	if r == nil || !known {
+	if r == nil || !q.cfg.Guard || len(q.members) < 3 {
 		return false
 	}
+	median, _ := q.median() // known: r is one of the clocks
 	most := max(q.cfg.Longest-500*time.Millisecond, q.cfg.Longest/2) / 2
 	off := max(r.ahead-median, median-r.ahead) - r.uncertainty
 	tooFar := off > most.Microseconds()
-	if m.clockOff.Swap(tooFar) != tooFar && tooFar {
+	if !m.clockOff.Swap(tooFar) && tooFar {
 		q.cfg.Impaired(m.index, fmt.Errorf("its clock is %v off the others', of at most %v: its grants do not count",
 			time.Duration(r.ahead-median)*time.Microsecond, most))
 	}

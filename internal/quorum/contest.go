@@ -65,7 +65,10 @@ func newContest(c *Claim) *contest {
 		Most:  min(c.Entry.Lease/3, max(q.cfg.Timeout, 20*time.Millisecond)),
 	}
 	for _, m := range q.members {
-		t.voters = append(t.voters, newVoter(t, m, pause))
+		v := &voter{member: m, contest: t, writeBackPause: pause, votePause: pause}
+		v.Start(m.Node, c.Entry, c.wake)
+		v.Enter() // before the first vote: a message may be faster than the vote's answer
+		t.voters = append(t.voters, v)
 	}
 	return t
 }
@@ -86,27 +89,35 @@ func (t *contest) run(ctx context.Context) (node.Grant, error) {
 		if err := t.hopeless(true); err != nil {
 			return node.Grant{}, err
 		}
-		t.relinquish(now) // marks what ask sends back
-		t.ask(wire.ToWait)
-		next.Reset(t.rest())
-		select {
-		case v := <-t.votes:
-			t.takeVote(v)
-		case r := <-t.writeBacks:
-			t.takeWriteBack(r)
-		case <-t.claim.wake:
-		case <-next.C:
-		case <-ctx.Done():
-			return node.Grant{}, t.gaveUp(ctx)
-		case <-t.q.done:
-			return node.Grant{}, wire.ErrClosed
+		t.ask(t.yieldOrNudge(now))
+		next.Reset(t.untilDue())
+		if err := t.await(ctx, t.claim.wake, next.C); err != nil {
+			return node.Grant{}, err
 		}
 	}
 }
 
+// await takes the next answer, or returns when news or the time to look again comes first. It fails
+// when the contest is to end.
+func (t *contest) await(ctx context.Context, news clock.Signal, due <-chan time.Time) error {
+	select {
+	case v := <-t.votes:
+		t.takeVote(v)
+	case r := <-t.writeBacks:
+		t.takeWriteBack(r)
+	case <-news:
+	case <-due:
+	case <-ctx.Done():
+		return t.gaveUp(ctx)
+	case <-t.q.done:
+		return wire.ErrClosed
+	}
+	return nil
+}
+
 // once asks every node for a lock that is free, and returns when a quorum has decided either way. A
-// node that forgot how far the lock was counted has decided nothing. It is told the counter and
-// asked once more. Other nodes may have to be asked again before, to learn the counter.
+// node that forgot how far the lock was counted decides nothing before it is told. It is told as in
+// run, and asked once more; other nodes may be asked once more for that, too.
 func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 	for {
 		t.ask(wire.ToTry)
@@ -125,23 +136,10 @@ func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 		if refused > len(t.voters)-t.q.need || out == 0 { // no quorum is left, or no answer to wait for
 			return node.Grant{}, false, t.hopeless(false)
 		}
-		select {
-		case v := <-t.votes:
-			t.takeVote(v)
-		case r := <-t.writeBacks:
-			t.takeWriteBack(r)
-		case <-ctx.Done():
-			return node.Grant{}, false, t.gaveUp(ctx)
-		case <-t.q.done:
-			return node.Grant{}, false, wire.ErrClosed
+		if err := t.await(ctx, nil, nil); err != nil {
+			return node.Grant{}, false, err
 		}
 	}
-}
-
-// owned counts the nodes believed to be ours at now. A grant ends by itself when its lease has run
-// out, so two calls may differ though no answer came between them.
-func (t *contest) owned(now clock.Stamp) int {
-	return t.count(func(v *voter) bool { return v.owns(now) })
 }
 
 // count is how many voters are so.
@@ -164,7 +162,7 @@ func (t *contest) takeMessages(now clock.Stamp) {
 		t.nudged = t.nudged || news.Nudged
 		before := v.Belief.Number
 		if given.First > 0 && !t.q.clockOff(v.member) && v.Belief.Told(given, v.Entry, now) {
-			v.believe(before)
+			v.noteGrant(before)
 			v.regranted, got = false, true
 			t.retryAt = now.Add(t.voteTimeout) // the other nodes' messages have so long to arrive
 		}
@@ -190,7 +188,7 @@ func (t *contest) takeMessages(now clock.Stamp) {
 func (t *contest) takeVote(got vote) {
 	v, now := got.voter, clock.Now()
 	v.pending, v.err, v.seeded = false, got.err, false
-	v.noteMemory(got, now)
+	v.noteIfForgot(got, now)
 	defer t.planSeeds() // reads what this answer leaves in v
 	if got.err == nil && t.q.clockOff(v.member) {
 		got.err, v.err = errClockOff, errClockOff
@@ -207,12 +205,7 @@ func (t *contest) takeVote(got vote) {
 	}
 	v.lowest, v.holder, v.ttl = got.Low, got.Holder, got.TTL
 	before, above := v.Belief.Number, got.Number > v.Belief.Counter
-	believed := v.Belief.Answered(&got.Answer, v.Entry, true, got.sent)
-	if believed {
-		v.votePause.Reset()
-	}
-	switch {
-	case !believed:
+	if !v.Belief.Answered(&got.Answer, v.Entry, true, got.sent) {
 		// The node still grants what was given back: that message was lost. A grant that is not
 		// believed must not stand, or it would keep the node from all others.
 		v.yield, v.due = got.Number, now
@@ -221,17 +214,25 @@ func (t *contest) takeVote(got vote) {
 			v.due = now.Add(pause) // the node lost its counter: its numbers must first pass what we know
 		}
 		return
+	}
+	v.votePause.Reset()
+	switch {
 	case got.Mine && above:
 		if before == 0 {
 			t.retryAt = now.Add(t.voteTimeout)
 		}
 		v.regranted = v.regranted || v.yield > 0 // the node answered the yield by a new grant to us
-		v.believe(before)
+		v.noteGrant(before)
 		v.yield, v.gaveBack = 0, false
 	case !got.Mine:
 		t.refused(v, got)
 	}
-	v.due = v.askedAt.Add(v.lookAgain())
+	// Messages are only faster: any of them may be lost, so a waiting entry polls.
+	left := v.ttl
+	if v.Belief.Number > 0 {
+		left = -1
+	}
+	v.due = v.askedAt.Add(v.Entry.LookAgain(left, v.refusals))
 	if v.voteAgain || v.yield > 0 { // news, or a yield, came while this vote was out: neither must wait
 		v.due, v.voteAgain = now, false
 	}
@@ -251,22 +252,15 @@ func (t *contest) refused(v *voter, got vote) {
 	t.claim.wanted = t.claim.wanted || got.Wanted
 }
 
-// lookAgain is how long after a vote to vote again if no message comes. Messages are only faster:
-// any of them may be lost, so a waiting entry polls.
-func (v *voter) lookAgain() time.Duration {
-	if v.Belief.Number > 0 {
-		return v.Entry.LookAgain(-1, v.refusals)
-	}
-	return v.Entry.LookAgain(v.ttl, v.refusals)
-}
-
-// relinquish gives back what a minority owns, if a lower ticket waits for it. It does so at once
-// when no quorum can come of the votes that are out, else when the vote timeout is over.
+// yieldOrNudge is what a minority does about a split vote. It marks what it owns to be given back,
+// if a lower ticket waits for that, or another contender nudged it. That is at once when no quorum
+// can come of the votes that are out, else when the vote timeout is over. Then it nudges, too: how
+// says by which votes the contest is to ask.
 //
-// A node may answer our yield by granting us again, under a new number, since it knows no lower
+// A node may answer our yield by granting to us again, under a new number, if it knows no lower
 // ticket. As long as we own such a node we yield only when the vote timeout is over: else we would
 // give it back as fast as it answers.
-func (t *contest) relinquish(now clock.Stamp) {
+func (t *contest) yieldOrNudge(now clock.Stamp) (how string) {
 	owned, out, low, kept := 0, 0, false, false
 	for _, v := range t.voters {
 		if v.owns(now) {
@@ -277,33 +271,34 @@ func (t *contest) relinquish(now clock.Stamp) {
 		}
 		low = low || v.lowest > 0 && v.lowest < t.ticket
 	}
+	nudged := t.nudged
+	t.nudged = false
 	if owned == 0 || owned >= t.q.need { // a quorum keeps what it has: its token is being written back
-		t.nudged = false
-		return
+		return wire.ToWait
 	}
 	timedOut := t.retryAt.Reached(now)
 	if timedOut {
 		t.voteTimeout = min(2*t.voteTimeout, t.claim.Entry.Lease/3) // slow nodes get longer each time
 		t.retryAt = now.Add(t.voteTimeout)
 	}
-	if (low || t.nudged) && (timedOut || !kept && owned+out < t.q.need) {
+	if (low || nudged) && (timedOut || !kept && owned+out < t.q.need) {
 		for _, v := range t.voters {
 			if v.owns(now) {
 				v.yieldGrant(now)
 			}
 		}
 	}
-	if timedOut {
-		// Another minority may wait for us as we wait for it. The nudge makes the owners of the
-		// nodes that we lack run their own relinquish.
-		for _, v := range t.voters {
-			if v.Belief.Number == 0 && v.yield == 0 {
-				v.due = now
-			}
-		}
-		t.ask(wire.ToNudge)
+	if !timedOut {
+		return wire.ToWait
 	}
-	t.nudged = false
+	// Another minority may wait for us as we wait for it. The nudge makes the owners of the nodes
+	// that we lack look whether they are to yield.
+	for _, v := range t.voters {
+		if v.Belief.Number == 0 && v.yield == 0 {
+			v.due = now
+		}
+	}
+	return wire.ToNudge
 }
 
 // ask sends the votes that are due. All of them carry one proposal for the first token, so that the
@@ -311,15 +306,14 @@ func (t *contest) relinquish(now clock.Stamp) {
 func (t *contest) ask(how string) {
 	now := clock.Now()
 	t.rejoin(now)
-	least := t.q.least()
+	proposed := t.q.proposedToken()
 	for _, v := range t.due(now, how == wire.ToTry) {
-		v.Belief.Begin(now) // before it is sent: belief in a grant counts from here
-		b, s := wire.Ballot{Ticket: t.ticketText, Yield: t.yieldAt(v), How: how, Least: least}, v.nextSeed()
+		b, s := wire.Ballot{Ticket: t.ticketText, Yield: t.yieldAt(v), How: how, Least: proposed}, v.nextSeed()
 		if b.Yield > 0 {
 			v.yielded.Store(&yieldIsOut)
 		}
 		answered := v.beginVote(now)
-		if !t.q.crew.Start(func() { t.cast(t.send(v, now, b, s), answered) }) {
+		if !t.q.crew.Start(func() { t.deliver(t.send(v, now, b, s), answered) }) {
 			close(answered) // the client is being closed: the contest hears that by q.done
 		}
 	}
@@ -351,9 +345,9 @@ func (t *contest) due(now clock.Stamp, once bool) (due []*voter) {
 	return due
 }
 
-// cast hands an answer to the contest. The contest may be over; then the answer stays in the
+// deliver hands an answer to the contest. The contest may be over; then the answer stays in the
 // channel, and what counts is that the claim learns that no vote is out any more.
-func (t *contest) cast(got vote, answered chan struct{}) {
+func (t *contest) deliver(got vote, answered chan struct{}) {
 	if got.err == nil {
 		t.q.measure(got.took)
 	}
@@ -396,9 +390,9 @@ func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 	return got
 }
 
-// rest is how long nothing is due. Its lower bound keeps run from spinning while a due vote cannot
-// be sent.
-func (t *contest) rest() time.Duration {
+// untilDue is how long it takes until a vote is due. Its lower bound keeps run from spinning while
+// a due vote cannot be sent.
+func (t *contest) untilDue() time.Duration {
 	now := clock.Now()
 	rest := t.claim.Entry.Lease / 3
 	for _, v := range t.voters {
@@ -406,7 +400,7 @@ func (t *contest) rest() time.Duration {
 			rest = min(rest, v.due.Until(now))
 		}
 	}
-	if n := t.owned(now); n > 0 && n < t.q.need { // only a minority tries again by the clock
+	if n := t.count(func(v *voter) bool { return v.owns(now) }); n > 0 && n < t.q.need { // only a minority tries again by the clock
 		rest = min(rest, t.retryAt.Until(now))
 	}
 	return max(rest, 100*time.Microsecond)

@@ -94,13 +94,13 @@ func TestLateVoteDoesNotOvertakeTheRelease(t *testing.T) {
 
 	answered := v.beginVote(clock.Now()) // a poll, whose answer is slow
 	v.awaitVote(time.Millisecond)
-	c.contest.cast(vote{voter: v}, answered)
+	c.contest.deliver(vote{voter: v}, answered)
 	select {
 	case early := <-taps[0].Told():
 		require.Fail(t, "it overtook the release", early.ScriptName())
 	case <-time.After(50 * time.Millisecond): // a sweep would be sent at once
 	}
-	out := q.answers("release", "k")
+	out := q.newAnswers("release", "k")
 	_, err = c.releaseAt(v, nil, "", out)
 	require.NoError(t, err)
 	require.NoError(t, out.wait(context.Background()), "the release is the first to end it")

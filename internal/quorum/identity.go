@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,24 +34,24 @@ func (q *Quorum) prepare(ctx context.Context) error {
 	case q.ctx.Err() != nil:
 		return wire.ErrClosed
 	}
-	out := q.answers("prepare", "")
+	out := q.newAnswers("prepare", "")
 	q.askTimed(q.ctx, out, q.check) // the client's context: other callers wait for it when this one has left
-	for !q.known(out) {
+	for !q.settled(out) {
 		select {
 		case <-out.changed:
 		case <-ctx.Done():
-			return out.gaveUp(wire.CauseOf(ctx))
+			if out.decided() { // in this moment
+				return out.err()
+			}
+			return out.refusal(wire.CauseOf(ctx))
 		case <-q.done:
 			return wire.ErrClosed
 		}
 	}
-	if err := out.invalid(); err != nil {
+	if err := cmp.Or(out.invalid(), out.err()); err != nil {
 		return err
 	}
-	if err := out.err(); err != nil {
-		return err
-	}
-	if agree, _, _ := out.count(); q.cfg.Auto && agree == len(q.members) && !q.marked() {
+	if agree, _, _ := out.count(); q.cfg.Auto && agree == len(q.members) && !q.anyMarked() {
 		if err := q.declare(ctx); err != nil {
 			return err
 		}
@@ -59,16 +60,16 @@ func (q *Quorum) prepare(ctx context.Context) error {
 	return nil
 }
 
-// known reports whether the answers are enough to go on, or no more are to come.
-func (q *Quorum) known(out *answers) bool {
+// settled reports whether the answers are enough to go on, or no more are to come.
+func (q *Quorum) settled(out *answers) bool {
 	agree, _, _ := out.count()
-	enough := agree >= q.need && (!q.cfg.Auto || q.marked())
+	enough := agree >= q.need && (!q.cfg.Auto || q.anyMarked())
 	return enough || out.invalid() != nil || out.complete()
 }
 
-// marked reports whether a node that was asked was not fresh. Then the nodes are not new, and what
-// is missing on another may have been forgotten.
-func (q *Quorum) marked() bool {
+// anyMarked reports whether a node that was asked was not fresh. Then the nodes are not new, and
+// what is missing on another may have been forgotten.
+func (q *Quorum) anyMarked() bool {
 	return slices.ContainsFunc(q.members, func(m *member) bool { id := m.identity.Load(); return id != nil && id.marked })
 }
 
@@ -123,9 +124,9 @@ func (q *Quorum) Initialize(ctx context.Context) error {
 	if !q.cfg.Guard {
 		return nil
 	}
-	out := q.answers("initialize", "")
-	q.askAll(ctx, out, func(ctx context.Context, m *member) error { return m.initialize(ctx, q.cfg.Longest) })
-	return out.err()
+	return q.askAll(ctx, "initialize", func(ctx context.Context, m *member) error {
+		return m.initialize(ctx, q.cfg.Longest)
+	}).err()
 }
 
 // declare takes nodes for new that were all found to be fresh.
@@ -136,9 +137,8 @@ func (q *Quorum) Initialize(ctx context.Context) error {
 // marker. A lock that was taken before one of these answers is then seen on a node that kept it.
 // What a node becomes after that, the script itself sees.
 func (q *Quorum) declare(ctx context.Context) error {
-	out := q.answers("initialize", "")
 	var changed atomic.Bool
-	q.askAll(ctx, out, func(ctx context.Context, m *member) error {
+	out := q.askAll(ctx, "initialize", func(ctx context.Context, m *member) error {
 		same, err := m.unchanged(ctx)
 		if err == nil && !same {
 			changed.Store(true)
@@ -148,12 +148,10 @@ func (q *Quorum) declare(ctx context.Context) error {
 	if agree, _, _ := out.count(); changed.Load() || agree < len(q.members) {
 		return out.err()
 	}
-	out = q.answers("initialize", "")
-	q.askAll(ctx, out, func(ctx context.Context, m *member) error {
+	return q.askAll(ctx, "initialize", func(ctx context.Context, m *member) error {
 		_, err := m.Declare(ctx, m.identity.Load().run)
 		return err
-	})
-	return out.err()
+	}).err()
 }
 
 // unchanged asks a node again which server it is, and reports whether it is the same process as
@@ -201,20 +199,13 @@ func (m *member) identify(ctx context.Context) (id identity, err error) {
 		return id, fmt.Errorf("TIME answered %d parts", len(parts))
 	}
 	m.readClock(parts[0]*1e6+parts[1], sent)
-	marked, err := got[1].Int64()
-	if err != nil {
+	marked, errMarked := got[1].Int64()
+	server, errServer := section(got[2])
+	replication, errReplication := section(got[3])
+	if err := cmp.Or(errMarked, errServer, errReplication); err != nil {
 		return id, err
 	}
-	id.marked = marked == 1
-	server, err := section(got[2])
-	if err != nil {
-		return id, err
-	}
-	replication, err := section(got[3])
-	if err != nil {
-		return id, err
-	}
-	id.run = infoField(server, "run_id")
+	id.marked, id.run = marked == 1, infoField(server, "run_id")
 	if role := infoField(replication, "role"); role != "" && role != "master" {
 		return id, fmt.Errorf("%w: node %d is a %s; a quorum is of masters that do not know each other", wire.ErrInvalidNodes, m.index, role)
 	}
@@ -225,10 +216,6 @@ func (m *member) identify(ctx context.Context) (id identity, err error) {
 // marker as of the process that answers now: after another restart the marker is stale, and the
 // guard holds again.
 func (m *member) initialize(ctx context.Context, longest time.Duration) error {
-	if err := m.beginCheck(ctx); err != nil {
-		return err
-	}
-	defer m.endCheck()
 	id, err := m.identify(ctx) // it may have been restarted since it was checked
 	if err != nil {
 		return err

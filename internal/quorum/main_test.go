@@ -164,6 +164,15 @@ func entry(t *testing.T, q *Quorum) *wire.Entry {
 	}
 }
 
+// newClaim is Claim for tests, which look into it.
+func (q *Quorum) newClaim(e *wire.Entry) *Claim { return q.Claim(*e).(*Claim) }
+
+// release is Release for tests, with no next where that is nil.
+func (c *Claim) release(next *Claim) error {
+	_, _, err := c.Release(context.Background(), next)
+	return err
+}
+
 // contender makes a claim of q to the lock k, with its contest.
 func contender(t *testing.T, q *Quorum) *Claim {
 	t.Helper()
@@ -185,6 +194,6 @@ func sendAt(e *contest, i int) vote {
 	v, now := e.voters[i], clock.Now()
 	v.Belief.Base = now
 	answered := v.beginVote(now)
-	e.cast(e.send(v, now, wire.Ballot{Ticket: e.ticketText, Yield: e.yieldAt(v), How: wire.ToWait, Least: e.q.least()}, v.nextSeed()), answered)
+	e.deliver(e.send(v, now, wire.Ballot{Ticket: e.ticketText, Yield: e.yieldAt(v), How: wire.ToWait, Least: e.q.proposedToken()}, v.nextSeed()), answered)
 	return <-e.votes
 }

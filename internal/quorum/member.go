@@ -36,7 +36,7 @@ type voter struct {
 	writeBackPause clock.Backoff // between write-backs that the node did not confirm
 	yield          int64         // grant to give back with the next vote
 	gaveBack       bool          // a grant was given back there, and none was got since
-	staysOut       bool          // the last vote stayed out of the owner's hold for that
+	staysOut       bool          // for that, the last vote kept out of the owner's hold (see yieldAt)
 
 	// The last vote, what it answered, and the next.
 	pending    bool          // a vote is unanswered
@@ -57,9 +57,9 @@ type voter struct {
 	// A node that forgot how far the lock was counted.
 	forgotBorn  string      // the incarnation that forgot how far it counted, "" for none
 	forgotAt    clock.Stamp // when that was first heard
-	seeded      bool        // it was told the counter since, or is with the next vote
-	timesSeeded int         // how often that incarnation was
-	seedValue   int64       // what it is told
+	seeded      bool        // it was told the counter since, or will be with the next vote
+	timesSeeded int         // how often that incarnation was told, or was to be
+	seedValue   int64       // the counter that it is told
 
 	// missingSince is when the renewal was sent that first found the lock lost there. It is nil
 	// while the lock is not known to be lost. Renewals read and write it in their own goroutines.
@@ -73,10 +73,10 @@ type voter struct {
 // yieldIsOut is what yielded is while a vote that gives the grant back may still run.
 var yieldIsOut = clock.Never()
 
-// confirms reports whether the node's answer counts that it keeps the lock, to a question of sent.
-// It does not while a vote may still run that gives the node's grant back. A contender may have
-// sent that vote before it got its quorum elsewhere. Until the vote runs the node keeps the lock,
-// and says so. Then the lock goes to another contender, or is ours for another lease.
+// confirms reports whether to count a node's answer that it keeps the lock; it was asked at sent.
+// The answer does not count while a vote may still run that gives the grant back. A contender may
+// have sent such a vote before it got its quorum elsewhere. Until the vote runs the node keeps the
+// lock, and says so. Then the lock goes to another contender, or is ours for another lease.
 func (v *voter) confirms(sent clock.Stamp) bool {
 	answered := v.yielded.Load()
 	return answered == nil || answered.Before(sent)
@@ -85,16 +85,10 @@ func (v *voter) confirms(sent clock.Stamp) bool {
 // errYielding is why the answer of a node does not count.
 var errYielding = errors.New("it may still give back what it was granted for")
 
-func newVoter(t *contest, m *member, pause clock.Backoff) *voter {
-	v := &voter{member: m, contest: t, writeBackPause: pause, votePause: pause}
-	v.Start(m.Node, t.claim.Entry, t.claim.wake)
-	v.Belief.Counter = -1
-	v.Enter() // before the first vote: a message may be faster than the vote's answer
-	return v
-}
-
-// beginVote notes that a vote is sent. The caller closes what it returns when the vote is over.
+// beginVote notes that a vote is about to be sent: belief in a grant counts from here. The caller
+// closes what it returns when the vote is over.
 func (v *voter) beginVote(now clock.Stamp) chan struct{} {
+	v.Belief.Begin(now)
 	v.pending, v.askedAt, v.voteDone = true, now, make(chan struct{})
 	return v.voteDone
 }
@@ -130,9 +124,9 @@ func (v *voter) awaitVote(voteTimeout time.Duration) {
 // owns reports whether the voter's grant is believed at now. Belief ends with the lease.
 func (v *voter) owns(now clock.Stamp) bool { return v.Belief.Owns(v.Entry, now) }
 
-// believe takes the grant that Belief has come to. A new grant tells how far its node has counted:
-// to the end of the block.
-func (v *voter) believe(before int64) {
+// noteGrant notes what the believed grant tells, if it is new: before is the number that was
+// believed until now. The node has counted to the end of the new grant's block.
+func (v *voter) noteGrant(before int64) {
 	if b := &v.Belief; b.Number != before {
 		v.yielded.Store(nil) // a vote that comes late names another grant
 		v.counted = b.Number + int64(b.Count) - 1

@@ -84,14 +84,14 @@ func (q *Quorum) idle() []bool {
 	return idle
 }
 
-// each starts what work returns for every member, and returns at once. For a member that is left
-// alone, or once the client is closed, it calls not instead, with why.
-func (q *Quorum) each(work func(m *member) func(), not func(m *member, why error)) {
+// each calls work for every member, starts what that returns, and waits for none of it. If a member
+// is left alone, or the client is closed, it calls skipped instead, with the reason.
+func (q *Quorum) each(work func(m *member) func(), skipped func(m *member, why error)) {
 	for i, idle := range q.idle() {
 		if m := q.members[i]; idle {
-			not(m, node.ErrIdle)
+			skipped(m, node.ErrIdle)
 		} else if !q.crew.Start(work(m)) {
-			not(m, wire.ErrClosed)
+			skipped(m, wire.ErrClosed)
 		}
 	}
 }
@@ -111,85 +111,75 @@ func (q *Quorum) askTimed(ctx context.Context, out *answers, do func(context.Con
 	})
 }
 
-// askAll is askTimed, and returns when all have answered or timed out.
-func (q *Quorum) askAll(ctx context.Context, out *answers, do func(context.Context, *member) error) {
+// askAll is askTimed, and returns the answers when all have answered or timed out.
+func (q *Quorum) askAll(ctx context.Context, op string, do func(context.Context, *member) error) *answers {
+	out := q.newAnswers(op, "")
 	q.askTimed(ctx, out, do)
 	for !out.complete() {
 		<-out.changed
 	}
+	return out
 }
 
 // Inspect returns what a quorum of nodes knows of a lock.
 func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error) {
-	out := q.answers("inspect", n.Name)
-	var mu sync.Mutex
-	var states []wire.State
-	seen := func() []wire.State {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(states)
-	}
+	out := q.newAnswers("inspect", n.Name)
+	states := make([]wire.State, len(q.members)) // one is read only after its node has agreed
 	// The caller's end is waitMost's to see. To the nodes it would look like a failure of theirs.
-	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
-		st, err := m.Inspect(ctx, n)
-		if err == nil {
-			mu.Lock()
-			states = append(states, st)
-			mu.Unlock()
-		}
+	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) (err error) {
+		states[m.index-1], err = m.Inspect(ctx, n)
 		return err
 	})
-	enough := func() bool {
-		_, _, left := out.count() // read first: else an answer in between would be in neither
-		return q.decides(seen(), left)
-	}
+	enough := func() bool { return q.decides(out.agreed(states)) }
 	if err := out.waitMost(ctx, enough, q.voteTimeout()); err != nil {
 		return wire.State{}, err
 	}
-	return q.merge(seen()), nil
+	seen, _ := out.agreed(states)
+	return q.merge(seen), nil
 }
 
-// decides reports whether the states settle whether the lock is held, and by which owner, whatever
-// the nodes that are left answer.
+// decides reports whether it is settled which owner holds the lock, if any does: the nodes that are
+// left cannot change it, whatever they answer.
 func (q *Quorum) decides(states []wire.State, left int) bool {
-	most, keep := 0, make(map[string]int)
+	_, keep := mostNamed(states)
+	return len(states) >= q.need && (keep >= q.need || keep+left < q.need)
+}
+
+// mostNamed returns the holder that most of the states name, and how many of them do.
+func mostNamed(states []wire.State) (holder string, keep int) {
+	named := make(map[string]int)
 	for _, s := range states {
 		if s.Held {
-			keep[s.Holder]++
-			most = max(most, keep[s.Holder])
+			named[s.Holder]++
+			if n := named[s.Holder]; n > keep {
+				holder, keep = s.Holder, n
+			}
 		}
 	}
-	return len(states) >= q.need && (most >= q.need || most+left < q.need)
+	return holder, keep
 }
 
 // merge is what the states say together. The lock is held by the owner that a quorum of nodes
 // names. Less than a quorum may be what is left of a hold that ended, or of a contender that will
 // yield.
 func (q *Quorum) merge(states []wire.State) (st wire.State) {
-	ttls := make(map[string][]time.Duration)
 	for _, s := range states {
 		st.Waiters, st.Token = max(st.Waiters, s.Waiters), max(st.Token, s.Token)
-		if s.Held {
-			ttls[s.Holder] = append(ttls[s.Holder], s.TTL)
-		}
 	}
-	if len(q.members) == 1 && len(states) == 1 {
+	if len(q.members) == 1 {
 		st.HolderToken = states[0].HolderToken // where there are more, each has a number of its own
 	}
-	for holder, ttl := range ttls {
-		if len(ttl) < q.need {
-			continue
-		}
-		// A quorum keeps the lock for the need-th longest of the leases.
-		slices.SortFunc(ttl, func(a, b time.Duration) int { return cmp.Compare(b, a) })
-		st.Held, st.Holder, st.TTL = true, holder, ttl[q.need-1]
-		clients := make(map[string]bool)
-		for _, s := range states {
-			if s.Holder == holder {
-				st.Count, st.Client, clients[s.Client] = max(st.Count, s.Count), s.Client, true
-			}
-		}
-		if len(clients) > 1 {
+	holder, keep := mostNamed(states)
+	if keep < q.need {
+		return st
+	}
+	states = slices.DeleteFunc(states, func(s wire.State) bool { return !s.Held || s.Holder != holder })
+	// A quorum keeps the lock for the need-th longest of the leases.
+	slices.SortFunc(states, func(a, b wire.State) int { return cmp.Compare(b.TTL, a.TTL) })
+	st.Held, st.Holder, st.TTL, st.Client = true, holder, states[q.need-1].TTL, states[0].Client
+	for _, s := range states {
+		st.Count = max(st.Count, s.Count)
+		if s.Client != st.Client {
 			st.Client = "" // sharers of one owner, of different clients on different nodes
 		}
 	}
@@ -208,7 +198,7 @@ func (q *Quorum) Nodes() []*node.Node {
 // Force frees a lock on all nodes, and returns once a quorum has freed it: any quorum that held the
 // lock has lost a node then. It returns false if none of them had a holder.
 func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
-	out := q.answers("force unlock", n.Name)
+	out := q.newAnswers("force unlock", n.Name)
 	var freed atomic.Bool
 	// A caller that leaves must not leave the lock forced at half of the nodes.
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
@@ -224,11 +214,7 @@ func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
 
 // Silence is the error of a caller that gave up, for cause, before anything was heard.
 func (q *Quorum) Silence(op, name string, cause error) error {
-	out := &wire.QuorumError{Op: op, Name: name, Need: q.need, Of: len(q.members), Cause: cause}
-	for _, m := range q.members {
-		out.Nodes = append(out.Nodes, &wire.MemberError{Node: m.index, Err: wire.ErrNoAnswer})
-	}
-	return out
+	return q.newAnswers(op, name).refusal(cause)
 }
 
 // Stop makes contenders leave.

@@ -15,17 +15,10 @@ import (
 // command.
 func (q *Quorum) Renew(ctx context.Context, batch []claim.Renewal, settle claim.Settle) {
 	t := &renewalRound{q: q, sent: clock.Now(), settle: settle, batch: batch, answers: make([]renewalAnswers, len(batch))}
-	var out sync.WaitGroup
-	out.Add(len(q.members))
-	q.each(func(m *member) func() {
-		return func() {
-			defer out.Done()
-			ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
-			defer cancel()
-			m.Renew(ctx, batch, func(i int, r wire.Result, err error) { t.add(m, i, r, err) })
-		}
-	}, func(*member, error) { out.Done() }) // counts as one that does not answer
-	out.Wait()
+	q.askAll(ctx, "renew", func(ctx context.Context, m *member) error {
+		m.Renew(ctx, batch, func(i int, r wire.Result, err error) { t.add(m, i, r, err) })
+		return nil
+	})
 	// A loss may be repaired once it is a timeout old. The second round does that. It settles
 	// nothing, so no lease is believed for longer by it.
 	if again := t.finish(); len(again) > 0 {
@@ -51,10 +44,10 @@ type renewalRound struct {
 
 // renewalAnswers is what the nodes have answered about one lease.
 type renewalAnswers struct {
-	held, lost int
-	decided    bool
-	failure    error     // of the last node that did not answer
-	lostAt     []*member // nodes that answered that the lock is not held there
+	held    int
+	lostAt  []*voter // at nodes that answered that the lock is not held there
+	failure error    // of the last node that did not answer
+	decided bool
 }
 
 // add counts one node's answer, and settles the lease if that decides it. It settles without the
@@ -65,11 +58,12 @@ func (t *renewalRound) add(m *member, i int, result wire.Result, err error) {
 	}
 }
 
-// decide returns what this answer decides, [wire.Unanswered] for nothing. It decides a lease once.
+// decide counts an answer and returns what it decides, [wire.Unanswered] for nothing. A lease is
+// decided once.
 func (t *renewalRound) decide(m *member, i int, result wire.Result, err error) wire.Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, v := &t.answers[i], t.voterOf(i, m)
+	r, v := &t.answers[i], t.batch[i].Claim.(*Claim).at(m)
 	if result == wire.Renewed && !v.confirms(t.sent) {
 		result, err = wire.Unanswered, errYielding
 	}
@@ -80,8 +74,7 @@ func (t *renewalRound) decide(m *member, i int, result wire.Result, err error) w
 		r.held++
 		v.missingSince.Store(nil)
 	case wire.Lost:
-		r.lost++
-		r.lostAt = append(r.lostAt, m)
+		r.lostAt = append(r.lostAt, v)
 		v.missingSince.CompareAndSwap(nil, &t.sent) // the pointer tells finish which round found it
 	}
 	switch {
@@ -89,15 +82,11 @@ func (t *renewalRound) decide(m *member, i int, result wire.Result, err error) w
 	case r.held >= t.q.need:
 		r.decided = true
 		return wire.Renewed
-	case r.lost > len(t.q.members)-t.q.need: // the rest is no quorum, whatever it answers
+	case len(r.lostAt) > len(t.q.members)-t.q.need: // the rest is no quorum, whatever it answers
 		r.decided = true
 		return wire.Lost
 	}
 	return wire.Unanswered
-}
-
-func (t *renewalRound) voterOf(i int, m *member) *voter {
-	return t.batch[i].Claim.(*Claim).contest.voters[m.index-1]
 }
 
 // finish settles what no quorum has decided. All nodes have answered by now, or will not. Where a
@@ -112,8 +101,7 @@ func (t *renewalRound) finish() (again []claim.Renewal) {
 			t.settle(i, wire.Unanswered, t.sent, cmp.Or(r.failure, wire.ErrNoAnswer))
 		} else if r.held >= t.q.need {
 			found := false
-			for _, m := range r.lostAt {
-				v := t.voterOf(i, m)
+			for _, v := range r.lostAt {
 				t.repair(v)
 				found = found || v.missingSince.Load() == &t.sent
 			}
@@ -137,9 +125,8 @@ func (t *renewalRound) repair(v *voter) {
 	if found == nil || t.sent.Mono()-found.Mono() < t.q.cfg.Timeout {
 		return
 	}
-	written := v.contest.ticketText
 	t.q.crew.Start(func() {
-		b := wire.Ballot{Ticket: written, How: wire.ToTry}
+		b := wire.Ballot{Ticket: v.contest.ticketText, How: wire.ToTry}
 		_, err := v.Vote(t.q.ctx, b)
 		v.Noted(err)
 		r := wire.RefusalOf(err)

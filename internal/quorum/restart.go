@@ -8,53 +8,53 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// noteMemory notes what an answered vote told of the node's memory. A node says that it forgot only
-// after its quarantine. What it had counted was counted before that, and every lock that relied on
-// it is over. So what the others answer from then on is enough to tell it. An older answer is not:
-// the node may have counted further after it, and then have forgotten that.
-func (v *voter) noteMemory(got vote, now clock.Stamp) {
+// noteIfForgot notes that a vote was answered, and whether the node said in it that it forgot how far
+// the lock was counted.
+//
+// A node says that it forgot only after its quarantine. All that it had counted was counted before,
+// and every lock that relied on that is over. So the other nodes' answers to votes that are sent
+// from then on are enough to tell it. An older answer is not: the node may have counted further
+// after it, and then have forgotten that.
+func (v *voter) noteIfForgot(got vote, now clock.Stamp) {
 	if link.Unanswered(got.err) {
 		return
 	}
 	v.answeredAt = got.sent
-	r := wire.RefusalOf(got.err)
-	switch {
-	case r.Born == "":
-		v.forgotBorn, v.timesSeeded = "", 0
-	case r.Born != v.forgotBorn:
-		v.forgotBorn, v.forgotAt, v.timesSeeded = r.Born, now, 0
+	if born := wire.RefusalOf(got.err).Born; born != v.forgotBorn {
+		v.forgotBorn, v.forgotAt, v.timesSeeded = born, now, 0
 	}
 }
 
 // planSeeds plans to tell each node that forgot, with its next vote, how far the lock was counted.
-// That is done once enough of the other nodes have told their counters since the node forgot. Other
-// nodes that have not told theirs are asked.
+// For that the other nodes must have told how far they counted since the node said that it forgot.
+// Those that have not told it are asked.
 //
-// If too many forgot, a node is told only once the nodes to tell and the nodes that remember are a
-// quorum together. A node that was told counts as one that remembers. If one were told too early,
-// and another did not answer, the counter would not be known for the next node that forgot.
+// If enough of the others remember, a node is told alone. If too many forgot, nodes are told only
+// once the nodes to tell and the nodes that remember are a quorum together. For a node that was
+// told counts as one that remembers. Were one told before the others, and another fell silent, too
+// few would have forgotten for the others to be told without the silent one: the lock would be
+// granted nowhere.
 //
-// A node that was told once may be told again in such a quorum, even if the other nodes' answers
-// are no longer enough. The first seed may not have arrived. Since it may still come late, a second
-// seed does no more harm.
+// A node that says again that it forgot, though it was told, may be told again in such a quorum,
+// even if the other nodes' answers are not enough any more: its seed was lost. If that seed was
+// only late, a second one does no more harm.
 func (t *contest) planSeeds() {
 	able := 0 // nodes that may grant, as far as memory is concerned
 	var forgot []*voter
 	for _, v := range t.voters {
-		r := wire.RefusalOf(v.err)
 		switch {
 		case v.seeded, v.err == nil && !v.answeredAt.IsZero():
 			able++
 			continue
-		case r.Born == "", v.pending:
+		case wire.RefusalOf(v.err).Born == "", v.pending:
 			continue
 		}
-		reached, known, tooMany := t.reachedElsewhere(v, r)
+		reached, enough, tooMany := t.countedByOthers(v)
 		switch {
-		case known && !tooMany: // the others alone are proof enough
+		case enough:
 			v.planSeed(reached)
 			able++
-		case known, v.timesSeeded > 0: // told only together with a quorum
+		case tooMany, v.timesSeeded > 0: // told only together with a quorum
 			v.seedValue = max(reached, v.seedValue)
 			forgot = append(forgot, v)
 		default:
@@ -92,15 +92,18 @@ func (v *voter) answeredSince(moment clock.Stamp) bool {
 	return !v.answeredAt.IsZero() && moment.Before(v.answeredAt)
 }
 
-// reachedElsewhere returns how far the other nodes have counted, and whether enough of them have told
-// that. They are enough if the rest is too few for a quorum: then no counter was on the rest alone.
+// countedByOthers returns how far the nodes other than v have counted, as they told since v said
+// that it forgot, and what that is worth.
 //
-// If more nodes have forgotten than a quorum survives, there are not so many. Then tooMany is set,
-// and reached is the most that any node knows: the clocks, and the quarantine, see to it that
-// tokens rise. A node that does not answer is not waited for then, nor one that is quarantined:
-// else the lock would be granted nowhere for as long as that is so.
-func (t *contest) reachedElsewhere(v *voter, r wire.Refusal) (reached int64, known, tooMany bool) {
-	reached = r.Counter
+// It is enough if so many of them remember that the rest, with v, is too few for a quorum: then no
+// counter was on the rest alone.
+//
+// It is the most that can be had if tooMany forgot, v among them: more nodes than a quorum
+// survives. Then the clocks, and the quarantine, see to it that tokens rise all the same. A node
+// that does not answer is not waited for then, nor one that is quarantined: else the lock would be
+// granted nowhere for as long as that is so. Once all others have told, it is one or the other.
+func (t *contest) countedByOthers(v *voter) (reached int64, enough, tooMany bool) {
+	reached = wire.RefusalOf(v.err).Counter
 	healthy, forgot, silent := 0, 0, 0
 	for _, other := range t.voters {
 		n := max(other.Belief.Counter, other.Belief.Number)
@@ -119,17 +122,17 @@ func (t *contest) reachedElsewhere(v *voter, r wire.Refusal) (reached int64, kno
 		}
 	}
 	others, survived := len(t.voters)-1, len(t.voters)-t.q.need
-	if healthy >= min(survived+1, others) || forgot+healthy >= others {
-		return reached, true, false
-	}
-	tooMany = forgot >= survived && forgot+healthy+silent >= others // with v; else another node may still know
-	return reached, tooMany, tooMany
+	enough = healthy >= min(survived+1, others) // a single node has no others
+	// If fewer forgot, a node that does not answer may still know. If all others told, and too
+	// few of them remember, so many did forget.
+	tooMany = forgot >= survived && forgot+healthy+silent >= others
+	return reached, enough, tooMany
 }
 
-// askHolders asks the nodes that keep the lock how far they have counted. Where a quorum keeps it,
-// a holder may tell that to a node that said before that it forgot. The holder's own tokens would
-// not do: it may have been stopped for long, or forced, and another owner may have had higher ones
-// since. It may be called from any goroutine.
+// askHolders asks the nodes that keep the lock how far they have counted. If they are a quorum,
+// that is known, and a holder may tell it to a node that had said before that it forgot. The
+// holder's own tokens would not do: it may have been stopped for long, or forced, and another owner
+// may have had higher ones since. Any goroutine may call it.
 func (t *contest) askHolders(ctx context.Context) (reached int64, known bool) {
 	keep := 0
 	// Nodes that do not keep the lock answer 0: what they know may be from before they forgot.
@@ -142,10 +145,10 @@ func (t *contest) askHolders(ctx context.Context) (reached int64, known bool) {
 	return reached, keep >= t.q.need
 }
 
-// seedRest seeds the nodes that forgot with what a quorum has reached now. That is above all that
-// they had counted. Grants that stood on them are lost to their clients. If such a token was
-// counted at a node of our quorum, too, ours is above it. The seeds are sent in the background: the
-// lock is ours without these nodes.
+// seedRest tells the nodes that forgot how far a quorum has counted now. No token that was given
+// out before is above that: a quorum had counted it, which shares a node with ours (see win). If
+// too many forgot to say so, the clocks see to it (see countedByOthers). The seeds are sent in the
+// background: the lock is ours without these nodes.
 func (t *contest) seedRest(reached int64) {
 	for _, v := range t.voters {
 		// A vote that is out with a seed tells the node already.
@@ -157,8 +160,8 @@ func (t *contest) seedRest(reached int64) {
 	}
 }
 
-// seed is what a node that forgot is told. It names the incarnation that forgot: one that has
-// restarted since must not take it, since more may have been counted by then. The zero seed is
+// seed is what a node that forgot is told. It names the incarnation that forgot. If the node has
+// restarted since, it must not take the seed: more may have been counted by then. The zero seed is
 // none.
 type seed struct {
 	born    string // the incarnation that forgot
@@ -173,8 +176,7 @@ func (v *voter) nextSeed() seed {
 	return seed{v.forgotBorn, v.seedValue}
 }
 
-// sendSeed tells a node that forgot how far the others counted. It may be called from any
-// goroutine.
+// sendSeed tells a node that forgot how far the others counted. Any goroutine may call it.
 func (v *voter) sendSeed(ctx context.Context, s seed) error {
 	if s.born == "" {
 		return nil

@@ -27,9 +27,9 @@ func (t *contest) ownerMayHold() bool {
 	return t.count(func(v *voter) bool { return v.err == nil && v.holder == v.Entry.Owner }) >= t.q.need
 }
 
-// rejoin makes all lacking nodes due in one round, once the owner may have a quorum and the contest
-// is to ask a node again that the entry stays out of or has left. Asked one by one, they would be
-// given back to a lower ticket, each before the next is won.
+// rejoin makes all nodes that a sharer lacks due in one round. It does so once the owner may have a
+// quorum, and the sharer is to ask one of the nodes that it gave back again. If they were asked one
+// by one, each would be given back to a lower ticket before the next is won.
 func (t *contest) rejoin(now clock.Stamp) {
 	if t.claim.Entry.Owner == "" || !t.ownerMayHold() {
 		return

@@ -12,10 +12,10 @@ import (
 // gaveUp is the error of a contender when its ctx has ended. If enough nodes answer, the lock is
 // busy. Else the error names the nodes, with those that have not answered at all.
 func (t *contest) gaveUp(ctx context.Context) error {
-	if t.heard(clock.Now()) >= t.q.need {
+	if t.answering(clock.Now()) >= t.q.need {
 		return wire.ErrBusy
 	}
-	out := t.refusal("acquire")
+	out := t.refusal()
 	for _, v := range t.voters {
 		if v.err == nil && v.answeredAt.IsZero() {
 			out.Nodes = append(out.Nodes, &wire.MemberError{Node: v.member.index, Err: wire.ErrNoAnswer})
@@ -29,13 +29,13 @@ func (t *contest) gaveUp(ctx context.Context) error {
 // long as they do not. Before enough nodes have answered, or so many have failed that a quorum
 // cannot answer, it reports nothing new: silence that is only beginning is no failure.
 func (t *contest) report() {
-	enough := t.heard(clock.Now()) >= t.q.need
+	enough := t.answering(clock.Now()) >= t.q.need
 	// Good news is reported once, and a failure each time: its nodes and causes may be others.
 	switch {
 	case enough && !t.reportedUp:
-		t.claim.keepFailure(nil)
+		t.claim.tellGate(nil)
 	case !enough && t.failed() > len(t.voters)-t.q.need:
-		t.claim.keepFailure(t.refusal("acquire"))
+		t.claim.tellGate(t.refusal())
 	}
 	t.reportedUp = enough
 }
@@ -43,9 +43,9 @@ func (t *contest) report() {
 // failed counts the nodes of which the last completed vote was not answered, or was refused.
 func (t *contest) failed() int { return t.count(func(v *voter) bool { return v.err != nil }) }
 
-// heard counts the nodes that answer: the last completed vote was answered, and none is out for
+// answering counts the nodes that answer: the last completed vote was answered, and none is out for
 // longer than a command may take. A vote that just began does not make a node silent.
-func (t *contest) heard(now clock.Stamp) int {
+func (t *contest) answering(now clock.Stamp) int {
 	return t.count(func(v *voter) bool {
 		return v.err == nil && !v.answeredAt.IsZero() && (!v.pending || now.Since(v.askedAt) <= v.Entry.Timeout)
 	})
@@ -53,8 +53,8 @@ func (t *contest) heard(now clock.Stamp) int {
 
 // refusal is the error of the nodes that failed or refused, cannot reach the entry by message, or
 // named another holder.
-func (t *contest) refusal(op string) *wire.QuorumError {
-	out := &wire.QuorumError{Op: op, Name: t.claim.Entry.Names.Name, Need: t.q.need, Of: len(t.voters)}
+func (t *contest) refusal() *wire.QuorumError {
+	out := &wire.QuorumError{Op: "acquire", Name: t.claim.Entry.Names.Name, Need: t.q.need, Of: len(t.voters)}
 	now := clock.Now()
 	for _, v := range t.voters {
 		err := v.err
@@ -94,5 +94,5 @@ func (t *contest) hopeless(waits bool) error {
 	if final <= len(t.voters)-t.q.need {
 		return nil
 	}
-	return t.refusal("acquire")
+	return t.refusal()
 }

@@ -58,13 +58,10 @@ func (t *contest) win() (node.Grant, bool) {
 	// The lease counts from the need-th youngest grant: a quorum of them lasts for at least as
 	// long.
 	slices.SortFunc(ours, func(a, b *voter) int { return byAge(a, b, now) })
-	return node.Grant{Token: token, Passes: count, Sent: ours[t.q.need-1].Belief.Sent, Fresh: t.fresh(ours)}, true
-}
-
-// fresh reports whether no entry waited when the lock was asked for: every node that is ours
-// granted in answer to its first vote.
-func (t *contest) fresh(ours []*voter) bool {
-	return !t.requeued && !slices.ContainsFunc(ours, func(v *voter) bool { return !v.Belief.Fresh })
+	sent := ours[t.q.need-1].Belief.Sent
+	// No entry waited if every node that is ours granted in answer to its first vote.
+	fresh := !t.requeued && !slices.ContainsFunc(ours, func(v *voter) bool { return !v.Belief.Fresh })
+	return node.Grant{Token: token, Passes: count, Sent: sent, Fresh: fresh}, true
 }
 
 // byNumber orders grants by their number.
