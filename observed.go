@@ -153,9 +153,9 @@ func (c *call) noticing(then claim.Report) claim.Report {
 // enter goes to the gate.
 func (lk *lock) enter(ctx context.Context, seen *call) (baton, error) {
 	if seen == nil {
-		return lk.k.gates.Enter(ctx, lk.names.Gate())
+		return lk.k.gates.Enter(ctx, lk.names.Gate(), nil)
 	}
-	return lk.k.gates.EnterSeen(ctx, lk.names.Gate(), seen)
+	return lk.k.gates.Enter(ctx, lk.names.Gate(), seen)
 }
 
 // Waits is told that the call is in its gate's line.

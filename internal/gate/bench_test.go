@@ -25,7 +25,7 @@ func benchHandOver(b *testing.B, handOver func(g *gate.Gates[int], key string, b
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			baton, err := g.Enter(b.Context(), "k")
+			baton, err := g.Enter(b.Context(), "k", nil)
 			if err != nil {
 				b.Error(err)
 				return
