@@ -27,7 +27,7 @@ var drivers = map[string]string{
 // Order is the floors' directories from the ground up.
 var Order = slices.Concat(
 	[]string{"internal/clock", "internal/crew", "internal/tenure", "internal/gate", "internal/driver"}, driverDirs(),
-	[]string{"internal/throttle", "internal/opening", "internal/link", "lua", "internal/wire", "internal/eventlog",
+	[]string{"internal/opening", "internal/link", "lua", "internal/wire", "internal/eventlog",
 		"internal/hub", "internal/node", "internal/claim", "internal/presence", "internal/quorum", Root},
 )
 
@@ -47,7 +47,6 @@ var importers = map[string][]string{
 	"internal/opening":  {Root},
 	"internal/presence": {Root},
 	"internal/eventlog": {Root},
-	"internal/throttle": {"internal/eventlog"},
 	"internal/tenure":   {Root},
 }
 
