@@ -30,7 +30,7 @@ func newNode(rdb driver.Redis, id string, cfg *config, index int) *node.Node {
 	}
 	return node.New(rdb, node.Config{
 		Options: options, Client: id, Timeout: cfg.commandTimeout, PubSub: node.PubSub(cfg.pubsub),
-		Presence: cfg.presence(index), Impaired: func(cause error) { cfg.impaired(index, cause) },
+		Reachable: cfg.presence(index), Impaired: func(cause error) { cfg.impaired(index, cause) },
 	})
 }
 
