@@ -33,7 +33,7 @@ func earOf(t testing.TB, h *Hub, name string, n int) *Ear {
 	e.Register(h, &wire.Entry{
 		Names: names, ID: h.client + ":" + strconv.Itoa(n), Lease: time.Minute, Block: 256,
 		Timeout: time.Second,
-	}, clock.NewSignal())
+	}, clock.NewSignal(), false)
 	return e
 }
 

@@ -127,11 +127,7 @@ func (c *Claim) Start(n *Node, e *wire.Entry, wake clock.Signal) {
 
 // Enter makes the claim known to the hub, which must come before the first question.
 func (c *Claim) Enter() {
-	if c.node.cfg.Votes {
-		c.ear.RegisterVoter(c.node.hub, c.Entry, c.wake)
-	} else {
-		c.ear.Register(c.node.hub, c.Entry, c.wake)
-	}
+	c.ear.Register(c.node.hub, c.Entry, c.wake, c.node.cfg.Votes)
 }
 
 // Ear is what the claim hears.
