@@ -14,9 +14,9 @@ import (
 // left alone for a while. A node that answers but refuses votes is asked for no votes for a while.
 type health struct {
 	mu      sync.Mutex // guards the rest
-	silent  rest  // the node did not answer
-	refuses rest  // the node refused a vote
-	refusal error // the last
+	silent  rest       // the node did not answer
+	refuses rest       // the node refused a vote
+	refusal error      // the last
 }
 
 // rest is a time in which a node is not asked. When the time is over, one caller is let through: the

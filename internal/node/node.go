@@ -1,6 +1,6 @@
-// Package node is one Redis as this process sees it: what is claimed there, what is believed of it,
-// what may still have to be ended, and whether it answers. It is the same for a Redis that decides
-// alone and for a node of a quorum.
+// Package node is one Redis as this process sees it: what is claimed there (Claim), what is believed of
+// that (Belief), what may still have to be ended there (sweeper), and whether it answers (health). It
+// serves both a Redis that decides alone and a node of a quorum.
 package node
 
 import (
@@ -29,12 +29,12 @@ type Grant struct {
 	Fresh  bool        // no one waited for the lock when it was asked for at Sent
 }
 
-// Config is what a client says of a Redis.
+// Config is how a client uses a Redis.
 type Config struct {
 	wire.Options
-	Client   string        // uuid
-	Timeout  time.Duration // of a command whose caller has left, and of those without one
-	PubSub   PubSub
+	Client  string        // uuid
+	Timeout time.Duration // of a command whose caller has left, and of those without one
+	PubSub  PubSub
 
 	// Impaired is told why the Redis works worse than it should.
 	Impaired func(cause error)
@@ -43,8 +43,8 @@ type Config struct {
 	Reachable func(cause error)
 }
 
-// Node is one Redis. It has all that runs for it in this process: the commands that are out, the
-// messages, and the sweeper.
+// Node is one Redis, and all that runs for it in this process: the commands that are out, the messages,
+// and the sweeper.
 type Node struct {
 	cfg     Config
 	redis   driver.Redis
@@ -124,8 +124,8 @@ func (n *Node) Whois(ctx context.Context, client string) (wire.Card, error) {
 	return n.wire.Whois(ctx, client)
 }
 
-// Declare says that a node of that run id has forgotten no lock. It returns false where that is not
-// so any more.
+// Declare tells the node that it has forgotten no lock. It returns false if the node has the restart
+// guard's marker by now, or is another process than the one with that run id.
 func (n *Node) Declare(ctx context.Context, run string) (bool, error) {
 	return n.wire.Declare(ctx, run, n.cfg.Longest)
 }
