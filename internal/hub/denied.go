@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -95,11 +96,15 @@ func (e *Ear) Deafness() error {
 	return nil
 }
 
-// verdict waits until it is known whether the inbox may be subscribed, for vetTimeout at most, and
-// returns the ear's Deafness. So a missing right makes the first Lock of a client fail, though that
-// Lock found its lock free. Else the right would be missed only by the first Lock that has to wait,
-// perhaps much later.
-func (e *Ear) verdict(ctx context.Context) error {
+// Verdict tells why the entry must not keep the lock that it was granted: no message can reach its
+// client. If it is not known yet whether the inbox may be subscribed, Verdict waits for that, for
+// vetTimeout at most. So a missing right makes the first Lock of a client fail, though that Lock found
+// its lock free. Else only the first Lock that has to wait would find out, perhaps much later.
+func (e *Ear) Verdict(ctx context.Context) error {
+	if !e.unvetted {
+		return nil
+	}
+	e.unvetted = false
 	late := time.NewTimer(min(vetTimeout, e.entry.Timeout))
 	defer late.Stop()
 	select {
@@ -110,7 +115,7 @@ func (e *Ear) verdict(ctx context.Context) error {
 	return e.Deafness()
 }
 
-// vet ends the waits in verdict: it is known now whether the inbox may be subscribed, or that Redis does
+// vet ends the waits in Verdict: it is known now whether the inbox may be subscribed, or that Redis does
 // not tell. The caller holds the hub's mutex.
 func (h *Hub) vet() {
 	if !h.isVetted() {
@@ -128,15 +133,17 @@ func (h *Hub) isVetted() bool {
 	}
 }
 
-// nextRetry is how long it is until the next denied channel is to be asked for again. It returns false
-// if no channel is denied.
-func (h *Hub) nextRetry(now time.Time) (left time.Duration, some bool) {
+// nextRetry receives when the next denied channel is to be asked for again. It is nil if no channel is
+// denied.
+func (h *Hub) nextRetry(now time.Time) <-chan time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, d := range h.denied {
-		if until := d.again.Sub(now); !some || until < left {
-			left, some = until, true
-		}
+	if len(h.denied) == 0 {
+		return nil
 	}
-	return left, some
+	left := time.Duration(math.MaxInt64)
+	for _, d := range h.denied {
+		left = min(left, d.again.Sub(now))
+	}
+	return time.After(left)
 }

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"context"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -134,16 +133,6 @@ func (e *Ear) Granted(given wire.Tokens) int {
 		}
 	}
 	return passes
-}
-
-// Verdict tells why the entry must not keep the lock that it was granted: no message can reach its
-// client. Only the first entries of a client have to ask, and each asks once.
-func (e *Ear) Verdict(ctx context.Context) error {
-	if !e.unvetted {
-		return nil
-	}
-	e.unvetted = false
-	return e.verdict(ctx)
 }
 
 // Watch makes w hear what comes for the entry, which holds the lock now. w may be told at once what

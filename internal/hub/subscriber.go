@@ -175,16 +175,12 @@ func (f *plainFeed) follow(ctx context.Context, conn driver.Listener) error {
 		if err := s.update(ctx); err != nil {
 			return err
 		}
-		var retry <-chan time.Time
-		if left, some := f.h.nextRetry(time.Now()); some {
-			retry = time.After(left)
-		}
 		select {
 		case err := <-conn.Dropped():
 			return fmt.Errorf("%w: %v", errDropped, err)
 		case <-f.changed:
-		case <-retry:
-			s.retry(time.Now())
+		case now := <-f.h.nextRetry(time.Now()):
+			s.retry(now)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
