@@ -255,7 +255,7 @@ func TestCloseEndsQuestions(t *testing.T) {
 		began := time.Now()
 		p.Close()
 		require.Zero(t, time.Since(began))
-		require.Empty(t, p.wanted)
+		require.Empty(t, p.toAskFor)
 		require.Equal(t, 1, nodes[0].asked())
 	})
 	among(t, 1, func(t *testing.T, p *Presence, nodes []*fake) {
