@@ -14,61 +14,62 @@ import (
 // left alone for a while. A node that answers but refuses votes is asked for no votes for a while.
 type health struct {
 	mu      sync.Mutex // guards the rest
-	silent  rest       // the node did not answer
-	refuses rest       // the node refused a vote
-	refusal error      // the last
+	silent  breaker    // the node did not answer
+	refuses breaker    // the node refused a vote
+	refusal error      // the last one
 }
 
-// rest is a time in which a node is not asked. When the time is over, one caller is let through: the
-// probe. The others rest on until it has its answer.
-type rest struct {
+// breaker is a circuit breaker: while it is open, a node is not asked. When its pause is over, one
+// caller is let through: the probe. To the others the breaker stays open until the probe has its answer.
+type breaker struct {
 	pause   clock.Backoff
-	until   time.Time // zero for no rest
+	until   time.Time // it is open; zero for closed
 	probing bool      // the probe is out
 }
 
 func newHealth(timeout time.Duration) *health {
 	pause := clock.Backoff{Least: min(20*time.Millisecond, timeout), Most: timeout}
-	return &health{silent: rest{pause: pause}, refuses: rest{pause: pause}}
+	return &health{silent: breaker{pause: pause}, refuses: breaker{pause: pause}}
 }
 
-// left is how much of the rest is left at now, 0 if there is none. If the rest has just passed, left
-// makes its caller the probe: the others rest on, for a time-out at most.
-func (r *rest) left(now time.Time) time.Duration {
-	if r.until.IsZero() {
+// left is for how long the breaker is still open, 0 if it is closed. If its pause has just passed, left
+// returns 0 too, and its caller is the probe: to the others the breaker is open for another time-out, or
+// until the probe has its answer.
+func (b *breaker) left(now time.Time) time.Duration {
+	if b.until.IsZero() {
 		return 0
 	}
-	if left := r.until.Sub(now); left > 0 {
+	if left := b.until.Sub(now); left > 0 {
 		return left
 	}
-	r.until, r.probing = now.Add(r.pause.Most), true
+	b.until, b.probing = now.Add(b.pause.Most), true
 	return 0
 }
 
-// lengthen begins the next rest. It does nothing during a rest, unless the probe is out: a command
-// that fails then was sent before the rest began, and tells nothing new.
-func (r *rest) lengthen(now time.Time) {
-	if !r.probing && now.Before(r.until) {
+// open opens the breaker for its next pause. While it is open and no probe is out it does nothing: a
+// command that fails then was sent before, and tells nothing new.
+func (b *breaker) open(now time.Time) {
+	if !b.probing && now.Before(b.until) {
 		return
 	}
-	r.until, r.probing = now.Add(r.pause.Next()), false
+	b.until, b.probing = now.Add(b.pause.Next()), false
 }
 
-// end ends the rest. The next one is as short as the first.
-func (r *rest) end() {
-	r.until, r.probing = time.Time{}, false
-	r.pause.Reset()
+// close closes the breaker. Its next pause is as short as the first.
+func (b *breaker) close() {
+	b.until, b.probing = time.Time{}, false
+	b.pause.Reset()
 }
 
-// answered is Node.answered, as far as it concerns rests.
+// answered is Node.answered, as far as it concerns the breaker.
 func (h *health) answered(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err == nil {
-		h.silent.end()
+		h.silent.close()
 		return
 	}
-	h.silent.lengthen(time.Now())
+	h.silent.open(time.Now())
 }
 
 // Idle reports whether the node should not be asked: it did not answer lately.
@@ -88,15 +89,15 @@ func (h *health) Voted(err error) {
 	switch {
 	case link.Unanswered(err):
 	case !wire.OfNode(err):
-		h.refuses.end()
+		h.refuses.close()
 	default:
 		h.refusal = err
-		h.refuses.lengthen(time.Now())
+		h.refuses.open(time.Now())
 	}
 }
 
 // Refusing is how long no vote should be asked for again, and why. A caller that gets 0 may be the
-// probe, as rest.left says.
+// probe, as breaker.left says.
 func (h *health) Refusing() (time.Duration, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

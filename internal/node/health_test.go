@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A node that is silent rests, once for all that fails together, and is asked by one probe after each rest.
+// A node that is silent is left alone, once for all that fails together, and is asked by one probe after each pause.
 func TestSilentNodeIsProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHealth(time.Second)
@@ -22,14 +22,14 @@ func TestSilentNodeIsProbed(t *testing.T) {
 		}
 		require.True(t, h.Idle())
 		require.LessOrEqual(t, h.silent.until.Sub(began), time.Since(began)+20*time.Millisecond, "one outage")
-		time.Sleep(25 * time.Millisecond) // the first rest, and a quarter at most
+		time.Sleep(25 * time.Millisecond) // the first pause, and a quarter at most
 		require.False(t, h.Idle(), "the probe")
 		require.True(t, h.Idle(), "the probe is out")
 		before := time.Now()
 		h.answered(context.DeadlineExceeded)
-		rest := h.silent.until.Sub(before)
-		require.GreaterOrEqual(t, rest, 30*time.Millisecond, "twice the first, less a quarter at most")
-		require.LessOrEqual(t, rest, time.Since(before)+40*time.Millisecond)
+		pause := h.silent.until.Sub(before)
+		require.GreaterOrEqual(t, pause, 30*time.Millisecond, "twice the first, less a quarter at most")
+		require.LessOrEqual(t, pause, time.Since(before)+40*time.Millisecond)
 		h.answered(nil)
 		require.False(t, h.Idle())
 	})
