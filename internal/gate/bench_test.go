@@ -14,7 +14,7 @@ func BenchmarkPass(b *testing.B) {
 	benchHandOver(b, (*gate.Gates[int]).Pass)
 }
 
-// BenchmarkOffer is one that those who run may have before those who are being woken.
+// BenchmarkOffer is a hand-over at which running goroutines may overtake the one that is being woken.
 func BenchmarkOffer(b *testing.B) {
 	benchHandOver(b, func(g *gate.Gates[int], key string, baton int) bool { return g.Offer(key, baton, clock.Mono()) })
 }

@@ -12,16 +12,17 @@
 // goroutines. Overtaking is bounded: Offer does as Pass once the first waiter has come and found the
 // baton taken, was called longer ago than Soon, or was overtaken maxOvertakes times.
 //
-// A gate at which no goroutine waits can be left in two more ways. Rest lets a baton lie there for
-// the next goroutine that enters. Open lets every goroutine in, with the same baton, until that is
-// withdrawn; none of those goroutines is at the gate.
+// There are two more ways to leave the gate. Rest is for a gate at which no goroutine waits: a baton
+// lies there for the next goroutine that enters. Open gives a baton to every goroutine that waits, and
+// then to every goroutine that enters, until it is withdrawn. None of those goroutines is at the gate.
 //
 // So a gate is in one of five states. This is what its methods do in each:
 //
 //	free     Enter: taken.
 //	taken    Enter: joins the line. Pass: taken, by the first waiter. Offer: offered, or as Pass.
 //	         Leave: taken, by the first waiter with no baton; free if none waits.
-//	         Rest: as Offer or Pass; rests if none waits. Open: open, or free.
+//	         Rest: as Offer or Pass; rests if none waits. Open: open, or free. Either way all that
+//	         waited have left the line.
 //	offered  Enter: taken, with the baton. The first waiter looks, since it was called or gives up:
 //	         taken, with the baton. Leave, since what was offered is worth nothing any more: taken,
 //	         by the first waiter with no baton.

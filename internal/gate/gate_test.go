@@ -148,7 +148,7 @@ func TestABatonRestsAtTheGate(t *testing.T) {
 		require.True(t, free)
 		require.Equal(t, 7, baton)
 		g.Withdraw("k", 7)
-		require.Equal(t, 1, g.Len(), "somebody took it")
+		require.Equal(t, 1, g.Len(), "a goroutine took it")
 
 		got := make(chan int)
 		go func() {
@@ -160,7 +160,7 @@ func TestABatonRestsAtTheGate(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.False(t, g.Rest("k", 9, 8, false, 0))
-		require.Equal(t, 9, <-got, "who waits is given it")
+		require.Equal(t, 9, <-got, "the waiter is given it")
 
 		require.True(t, g.Rest("k", 9, 10, false, 0))
 		baton, err := g.Enter(t.Context(), "k", nil)
@@ -172,8 +172,8 @@ func TestABatonRestsAtTheGate(t *testing.T) {
 	})
 }
 
-// Leaving by Rest a goroutine may overtake the one that is called, as by Offer, and that one finds no baton which rests.
-func TestRestIsAnOfferToWhoWaits(t *testing.T) {
+// At a gate that is left by Rest, a goroutine may overtake the called one, as by Offer. No baton rests there then.
+func TestRestIsAnOfferToAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gate.New[int]()
 		_, free := g.TryEnter("k")
@@ -200,12 +200,12 @@ func TestRestIsAnOfferToWhoWaits(t *testing.T) {
 	})
 }
 
-// waits counts who is told that they wait.
+// waits counts how often it is told of a wait.
 type waits struct{ n int }
 
 func (w *waits) Waits() { w.n++ }
 
-func TestOnlyWhoWaitsIsSeenWaiting(t *testing.T) {
+func TestOnlyAWaiterIsSeenWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, seen := gate.New[int](), &waits{}
 		_, err := g.Enter(t.Context(), "k", seen)

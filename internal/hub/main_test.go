@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long tests wait for what must happen. It is no promise of the library.
 const patience = 15 * time.Second
 
-// quiet tells nobody.
+// quiet takes what a user would be told.
 func quiet(error) {}
 
 // noOrphan is for a hub to which no grant comes for an entry that is over.

@@ -35,7 +35,7 @@ func TestSilentNodeIsProbed(t *testing.T) {
 	})
 }
 
-// That a node went and came is told by turns, in this order, and who is told holds up nobody else's command.
+// That a node went and came is told by turns, in this order. While it is being told, no other goroutine's command waits.
 func TestReachabilityIsToldByTurns(t *testing.T) {
 	var mu sync.Mutex
 	var told []bool // down

@@ -22,7 +22,7 @@ const (
 const (
 	modePlain    = 1 + iota // grants and unlocks by PUBLISH
 	modeSharded             // both by SPUBLISH, on a Cluster
-	modeRaceOnly            // unlocks by PUBLISH, on a Cluster. No grants: scripts cannot count who listens
+	modeRaceOnly            // unlocks by PUBLISH, on a Cluster. No grants: scripts cannot count listeners
 )
 
 // probe is the question which channels a Cluster has. One is out at a time.

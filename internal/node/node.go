@@ -26,7 +26,7 @@ type Grant struct {
 	Token  int64       // the first fencing token
 	Passes int         // how many of the grant's tokens may be used in a row
 	Sent   clock.Stamp // the lease runs from here at the latest
-	Fresh  bool        // no one waited for the lock when it was asked for at Sent
+	Fresh  bool        // no entry waited for the lock when it was asked for at Sent
 }
 
 // Config is how a client uses a Redis.

@@ -137,7 +137,7 @@ func (p *Presence) write(at *post) {
 	}
 }
 
-// Stays makes Close leave the card: a lock is left to its lease, and others may ask who holds it.
+// Stays makes Close leave the card: a lock is left to its lease, and others may ask for its holder.
 func (p *Presence) Stays() {
 	if p != nil {
 		p.stays.Store(true)

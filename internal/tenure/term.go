@@ -1,6 +1,6 @@
 // Package tenure says what a process may believe of a lock that Redis has granted it: until when it
 // has the lock (Term), which fencing tokens are left (Block), whether Redis knows the hold count
-// (Count), and whether the lock may be kept while no one uses it (Rest).
+// (Count), and whether the lock may be kept while no caller uses it (Rest).
 //
 // All four are plain values. They know no Redis, start no goroutine and lock no mutex: the hold that
 // embeds them does, and passes the time in. So each rule can be tested by a table.
