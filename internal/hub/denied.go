@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"fmt"
-	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -18,9 +17,9 @@ const (
 	vetTimeout = 250 * time.Millisecond // how long the first Lock waits to learn whether it may have an inbox
 )
 
-// denial says that Redis refuses to let this user subscribe a channel. It concerns the waiters for the
-// channel's messages alone: a Lock that would have to wait fails. Locks that are free, and locks that
-// are held, go on.
+// denial says that Redis does not let this user subscribe a channel. It concerns those alone that wait
+// for the channel's messages: a Lock that would have to wait fails. A Lock that finds its lock free, and
+// locks that are held, are not concerned.
 type denial struct {
 	err   error
 	pause clock.Backoff
@@ -38,8 +37,8 @@ func (h *Hub) deny(channel string, err error) time.Duration {
 	return pause
 }
 
-// noteDenial is deny, up to telling: it returns whether that is to be done. Telling goes without the
-// hub's mutex.
+// noteDenial is deny but for telling, which must be done without the hub's mutex. It returns whether to
+// tell.
 func (h *Hub) noteDenial(channel string, err error) (pause time.Duration, telling bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,24 +56,20 @@ func (h *Hub) noteDenial(channel string, err error) (pause time.Duration, tellin
 	d.err = fmt.Errorf("channel %s: %w", channel, err)
 	pause = d.pause.Next()
 	d.again = time.Now().Add(pause)
+	ears := maps.Values(h.ears)
 	if sub != nil {
 		sub.ready = false
-		wakeWaiting(slices.Values(sub.ears))
+		ears = slices.Values(sub.ears)
 	} else {
 		h.vet()
 		h.hears.Store(false)
-		wakeWaiting(maps.Values(h.ears))
 	}
-	return pause, telling
-}
-
-// wakeWaiting wakes the waiters among some ears: they find out by Deafness.
-func wakeWaiting(all iter.Seq[*Ear]) {
-	for e := range all {
+	for e := range ears {
 		if e.phase.Load() == earWaits {
-			e.wake.Poke()
+			e.wake.Poke() // it finds out by Deafness
 		}
 	}
+	return pause, telling
 }
 
 // Deafness tells why no message can reach the ear: one of its channels is denied. It returns nil if
