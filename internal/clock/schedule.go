@@ -19,8 +19,8 @@ func (s *Slot) Placed() *Slot { return s }
 // In reports whether the slot's value is in its schedule.
 func (s *Slot) In() bool { return s.place > 0 }
 
-// Schedule holds values that one goroutine is to look at, each at its time. Run is that goroutine. The
-// other methods, and the slots, are guarded by a mutex of the schedule's owner.
+// Schedule holds values that one goroutine is to look at, each at its time. Run is that goroutine.
+// The other methods, and the slots, are guarded by a mutex of the schedule's owner.
 type Schedule[T interface{ Placed() *Slot }] struct {
 	queue queue[T]
 	wake  Signal // given if a value is due before wakes
@@ -32,8 +32,8 @@ func NewSchedule[T interface{ Placed() *Slot }]() *Schedule[T] {
 	return &Schedule[T]{wake: NewSignal()}
 }
 
-// Run calls look at once, and again whenever the time is over that look returned, or a value is put in
-// that is due before. It returns when ctx has ended.
+// Run calls look at once, and again whenever the time is over that look returned, or a value is put
+// in that is due before. It returns when ctx has ended.
 func (s *Schedule[T]) Run(ctx context.Context, look func() time.Duration) {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -78,8 +78,8 @@ func (s *Schedule[T]) Next(horizon Stamp) (x T, due bool) {
 	return heap.Pop(&s.queue).(T), true
 }
 
-// Rest is for look to return: for how long nothing is due, but most at most. If nothing is in, that is
-// for ever.
+// Rest is for look to return: for how long nothing is due, but most at most. If nothing is in, that
+// is for ever.
 func (s *Schedule[T]) Rest(now Stamp, most time.Duration) time.Duration {
 	if len(s.queue) == 0 {
 		s.wakes = Stamp{}

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Crew is what is under way. The zero Crew is ready. All methods may be called from any goroutine. A
-// WaitGroup would not do: its Add must not race with its Wait, and its Wait has no context.
+// Crew is what is under way. The zero Crew is ready. All methods may be called from any goroutine.
+// A WaitGroup would not do: its Add must not race with its Wait, and its Wait has no context.
 type Crew struct {
 	mu     sync.Mutex // guards what follows
 	out    int
@@ -31,8 +31,8 @@ func (c *Crew) Start(work func()) bool {
 	return true
 }
 
-// Join counts one more, also once the crew was ended: some work, such as giving a lock back, must run
-// while its package is closed. Leave must follow.
+// Join counts one more, also once the crew was ended: some work, such as giving a lock back, must
+// run while its package is closed. Leave must follow.
 func (c *Crew) Join() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -52,8 +52,8 @@ type Log struct {
 	down map[int]time.Time // by node, since when it does not answer; guarded by mu
 }
 
-// New returns a Log of so many kinds of events, numbered from 0. before maps a kind to the kind that must come first:
-// what is held back of that one is written before a line of the kind.
+// New returns a Log of so many kinds of events, numbered from 0. before maps a kind to the kind
+// that must come first: what is held back of that one is written before a line of the kind.
 func New(log *slog.Logger, kinds int, before map[int]int) *Log {
 	l := &Log{log: log, debug: make([]budget, kinds), down: make(map[int]time.Time)}
 	l.warns = newLines(l.warn, before)

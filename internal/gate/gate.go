@@ -9,12 +9,13 @@
 // There are two ways to hand on. Pass gives gate and baton to the first waiter, however long that
 // waiter takes to wake up. Offer wakes the first waiter and leaves the baton at the gate. Until the
 // first waiter has come for it, any goroutine that enters takes the baton. That saves a switch of
-// goroutines. Overtaking is bounded: Offer does as Pass once the first waiter has come and found the
-// baton taken, was called longer ago than Soon, or was overtaken maxOvertakes times.
+// goroutines. Overtaking is bounded: Offer does as Pass once the first waiter has come and found
+// the baton taken, was called longer ago than Soon, or was overtaken maxOvertakes times.
 //
-// There are two more ways to leave the gate. Rest is for a gate at which no goroutine waits: a baton
-// lies there for the next goroutine that enters. Open gives a baton to every goroutine that waits, and
-// then to every goroutine that enters, until it is withdrawn. None of those goroutines is at the gate.
+// There are two more ways to leave the gate. Rest is for a gate at which no goroutine waits: a
+// baton lies there for the next goroutine that enters. Open gives a baton to every goroutine that
+// waits, and then to every goroutine that enters, until it is withdrawn. None of those goroutines
+// is at the gate.
 //
 // So a gate is in one of five states. This is what its methods do in each:
 //
@@ -84,8 +85,8 @@ type Gates[T comparable] struct {
 	shards  [shards]shard[T]
 }
 
-// shards is how many mutexes the gates have: so many that goroutines that want different keys seldom
-// wait for the same mutex.
+// shards is how many mutexes the gates have: so many that goroutines that want different keys
+// seldom wait for the same mutex.
 const shards = 64
 
 // shard has the gates of the keys with one hash, on cache lines of its own.
@@ -109,7 +110,8 @@ func (g *Gates[T]) shardOf(key string) *shard[T] {
 	return &g.shards[maphash.String(g.seed, key)%shards]
 }
 
-// lock locks the shard of key's gate. It returns the shard and the gate's line, nil for a free gate.
+// lock locks the shard of key's gate. It returns the shard and the gate's line, nil for a free
+// gate.
 func (g *Gates[T]) lock(key string) (*shard[T], *line[T]) {
 	s := g.shardOf(key)
 	s.mu.Lock()
@@ -165,13 +167,13 @@ func New[T comparable]() *Gates[T] {
 type Watcher interface{ Waits() }
 
 // Enter waits for the caller's turn at key's gate. It returns the baton that was handed over or lay
-// there, the zero T if there was none. At an open gate it returns at once with that gate's baton, and
-// the caller is not at the gate. If the caller has to wait, Enter calls seen.Waits once it is in the
-// line, unless seen is nil.
+// there, the zero T if there was none. At an open gate it returns at once with that gate's baton,
+// and the caller is not at the gate. If the caller has to wait, Enter calls seen.Waits once it is
+// in the line, unless seen is nil.
 //
-// On failure the caller is not at the gate: ctx ended (a *Left is returned), or the gates were closed
-// (ErrClosed). If the turn comes just as ctx ends, Enter returns without error, and the caller
-// decides what becomes of the baton.
+// On failure the caller is not at the gate: ctx ended (a *Left is returned), or the gates were
+// closed (ErrClosed). If the turn comes just as ctx ends, Enter returns without error, and the
+// caller decides what becomes of the baton.
 func (g *Gates[T]) Enter(ctx context.Context, key string, seen Watcher) (T, error) {
 	baton, w := g.join(key)
 	if w == nil {
@@ -225,8 +227,9 @@ func (g *Gates[T]) TryEnter(key string) (baton T, atGate bool) {
 }
 
 // Open ends the caller's turn at key's gate and lets all others in. It gives the baton waited to
-// every goroutine that waits, and returns how many those were. If stays is set, the gate stays open:
-// goroutines that come later are given the baton came, until that is withdrawn. Else the gate is free.
+// every goroutine that waits, and returns how many those were. If stays is set, the gate stays
+// open: goroutines that come later are given the baton came, until that is withdrawn. Else the gate
+// is free.
 func (g *Gates[T]) Open(key string, waited, came T, stays bool) (given int) {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
@@ -281,8 +284,8 @@ func (g *Gates[T]) Pass(key string, baton T) bool {
 }
 
 // Offer is Pass, except that a goroutine which enters before the next waiter has woken up takes the
-// gate and the baton. It is for callers that had the baton for no longer than Soon: a goroutine that
-// overtakes will probably hand it on as fast, so the waiter loses little. now is a reading of
+// gate and the baton. It is for callers that had the baton for no longer than Soon: a goroutine
+// that overtakes will probably hand it on as fast, so the waiter loses little. now is a reading of
 // clock.Mono.
 func (g *Gates[T]) Offer(key string, baton T, now time.Duration) bool {
 	s, l := g.lock(key)
@@ -291,8 +294,8 @@ func (g *Gates[T]) Offer(key string, baton T, now time.Duration) bool {
 }
 
 // Rest ends the caller's turn at key's gate. If a goroutine waits, Rest hands baton on, by Offer if
-// soon is set and else by Pass. If none waits, the baton rest lies there for the next goroutine that
-// enters, and Rest returns true.
+// soon is set and else by Pass. If none waits, the baton rest lies there for the next goroutine
+// that enters, and Rest returns true.
 func (g *Gates[T]) Rest(key string, baton, rest T, soon bool, now time.Duration) (lies bool) {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
@@ -443,10 +446,10 @@ func (l *line[T]) takeBaton() (baton T) {
 	return baton
 }
 
-// offer leaves baton at the gate for the first waiter, or for a goroutine that enters before that one
-// looks. It calls the waiter unless it has done so before: a waiter that was called, and has not
-// looked since, will look. A waiter that has looked, or must not be overtaken again, is given the
-// baton. If none waits, offer returns false. The caller holds the mutex.
+// offer leaves baton at the gate for the first waiter, or for a goroutine that enters before that
+// one looks. It calls the waiter unless it has done so before: a waiter that was called, and has
+// not looked since, will look. A waiter that has looked, or must not be overtaken again, is given
+// the baton. If none waits, offer returns false. The caller holds the mutex.
 func (l *line[T]) offer(baton T, now time.Duration) bool {
 	w := l.first
 	switch {
@@ -462,9 +465,9 @@ func (l *line[T]) offer(baton T, now time.Duration) bool {
 	return true
 }
 
-// give gives gate and baton to the first waiter. It returns false if none waits. A call that is still
-// in the waiter's channel is taken out. The send does not block then: the caller holds the mutex, so
-// no other goroutine fills the channel's one slot.
+// give gives gate and baton to the first waiter. It returns false if none waits. A call that is
+// still in the waiter's channel is taken out. The send does not block then: the caller holds the
+// mutex, so no other goroutine fills the channel's one slot.
 func (l *line[T]) give(baton T) bool {
 	w := l.first
 	if w == nil {

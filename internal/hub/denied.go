@@ -17,18 +17,18 @@ const (
 	vetTimeout = 250 * time.Millisecond // how long the first Lock waits to learn whether it may have an inbox
 )
 
-// denial says that Redis does not let this user subscribe a channel. It concerns those alone that wait
-// for the channel's messages: a Lock that would have to wait fails. A Lock that finds its lock free, and
-// locks that are held, are not concerned.
+// denial says that Redis does not let this user subscribe a channel. It concerns those alone that
+// wait for the channel's messages: a Lock that would have to wait fails. A Lock that finds its lock
+// free, and locks that are held, are not concerned.
 type denial struct {
 	err   error
 	pause clock.Backoff
 	again time.Time // when to ask for the channel again: the user may be given the right
 }
 
-// deny notes that a channel is denied, wakes those that wait for its messages, and tells of it: of the
-// first channel and of every hundredth. It returns how long to wait before the channel is asked for
-// again.
+// deny notes that a channel is denied, wakes those that wait for its messages, and tells of it: of
+// the first channel and of every hundredth. It returns how long to wait before the channel is asked
+// for again.
 func (h *Hub) deny(channel string, err error) time.Duration {
 	pause, telling := h.noteDenial(channel, err)
 	if telling {
@@ -37,8 +37,8 @@ func (h *Hub) deny(channel string, err error) time.Duration {
 	return pause
 }
 
-// noteDenial is deny but for telling, which must be done without the hub's mutex. It returns whether to
-// tell.
+// noteDenial is deny but for telling, which must be done without the hub's mutex. It returns
+// whether to tell.
 func (h *Hub) noteDenial(channel string, err error) (pause time.Duration, telling bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,8 +73,8 @@ func (h *Hub) noteDenial(channel string, err error) (pause time.Duration, tellin
 }
 
 // Deafness tells why no message can reach the ear: one of its channels is denied. It returns nil if
-// messages can, or if that is not known yet. An entry that is deaf must not wait: it would not hear that
-// its lock is free.
+// messages can, or if that is not known yet. An entry that is deaf must not wait: it would not hear
+// that its lock is free.
 func (e *Ear) Deafness() error {
 	h := e.hub
 	h.mu.Lock()
@@ -93,8 +93,9 @@ func (e *Ear) Deafness() error {
 
 // Verdict tells why the entry must not keep the lock that it was granted: no message can reach its
 // client. If it is not known yet whether the inbox may be subscribed, Verdict waits for that, for
-// vetTimeout at most. So a missing right makes the first Lock of a client fail, though that Lock found
-// its lock free. Else only the first Lock that has to wait would find out, perhaps much later.
+// vetTimeout at most. So a missing right makes the first Lock of a client fail, though that Lock
+// found its lock free. Else only the first Lock that has to wait would find out, perhaps much
+// later.
 func (e *Ear) Verdict(ctx context.Context) error {
 	if !e.unvetted {
 		return nil
@@ -110,8 +111,8 @@ func (e *Ear) Verdict(ctx context.Context) error {
 	return e.Deafness()
 }
 
-// vet ends the waits in Verdict: it is known now whether the inbox may be subscribed, or that Redis does
-// not tell. The caller holds the hub's mutex.
+// vet ends the waits in Verdict: it is known now whether the inbox may be subscribed, or that Redis
+// does not tell. The caller holds the hub's mutex.
 func (h *Hub) vet() {
 	if !h.isVetted() {
 		close(h.vetted)
@@ -128,8 +129,8 @@ func (h *Hub) isVetted() bool {
 	}
 }
 
-// nextRetry receives when the next denied channel is to be asked for again. It is nil if no channel is
-// denied.
+// nextRetry receives when the next denied channel is to be asked for again. It is nil if no channel
+// is denied.
 func (h *Hub) nextRetry(now time.Time) <-chan time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// A Watcher keeps a lock that was granted to an entry, and is told what its ear hears. Its methods may
-// be called with the hub's mutex held, except Wanted(true). They must neither block nor call the hub.
+// A Watcher keeps a lock that was granted to an entry, and is told what its ear hears. Its methods
+// may be called with the hub's mutex held, except Wanted(true). They must neither block nor call
+// the hub.
 type Watcher interface {
 	// Doubt says that the lock may have been lost.
 	Doubt()
@@ -25,9 +26,9 @@ type Hints struct {
 	Nudged bool // a client with a lower ticket may wait for what the entry has
 }
 
-// Ear is what one entry hears. Its phase goes from earWaits to earHolds to earReleases, and Close ends
-// it. Its methods are called by the goroutine that has the entry, one at a time. As long as no process
-// waits for the lock, only Register and Close lock the hub's mutex.
+// Ear is what one entry hears. Its phase goes from earWaits to earHolds to earReleases, and Close
+// ends it. Its methods are called by the goroutine that has the entry, one at a time. As long as no
+// process waits for the lock, only Register and Close lock the hub's mutex.
 type Ear struct {
 	hub   *Hub
 	entry *wire.Entry
@@ -73,9 +74,9 @@ const (
 )
 
 // Register makes an entry known, before its first command is sent: else a grant could arrive for an
-// unknown id. If the lock's channels are subscribed already, the ear hears them from now on, and its
-// first answer needs no second look. A voter, which is an entry at a node of a quorum, hears the inbox
-// alone.
+// unknown id. If the lock's channels are subscribed already, the ear hears them from now on, and
+// its first answer needs no second look. A voter, which is an entry at a node of a quorum, hears
+// the inbox alone.
 func (e *Ear) Register(h *Hub, entry *wire.Entry, wake clock.Signal, voter bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,8 +89,8 @@ func (e *Ear) Register(h *Hub, entry *wire.Entry, wake clock.Signal, voter bool)
 	}
 }
 
-// Listen makes the ear hear the inbox and the lock's channels. Once the subscription is confirmed, the
-// ear's goroutine is woken: it may have missed something before.
+// Listen makes the ear hear the inbox and the lock's channels. Once the subscription is confirmed,
+// the ear's goroutine is woken: it may have missed something before.
 func (e *Ear) Listen() {
 	if e.sub != nil {
 		return
@@ -145,9 +146,9 @@ func (e *Ear) Watch(w *Watcher) {
 	}
 }
 
-// Attend makes the ear hear that another process wants the lock, and reports whether it does so by now.
-// Such a message comes over the inbox. Where that is subscribed lock by lock, the lock's subscription
-// has to be confirmed, and Attend asks for it.
+// Attend makes the ear hear that another process wants the lock, and reports whether it does so by
+// now. Such a message comes over the inbox. Where that is subscribed lock by lock, the lock's
+// subscription has to be confirmed, and Attend asks for it.
 func (e *Ear) Attend() bool {
 	h := e.hub
 	if h.hears.Load() {
@@ -163,11 +164,11 @@ func (e *Ear) Attend() bool {
 	return ready
 }
 
-// granted takes a grant that a message told of. Before the first such message only clients that read
-// the lock's keys know the entry's id. Then every client that listens to the inbox knows it, and could
-// forge a second message. So if two messages differ neither is believed, and the waiter asks Redis. A
-// voter may be granted again what it has given back: it believes a new grant once it has taken the one
-// before. The caller holds the hub's mutex.
+// granted takes a grant that a message told of. Before the first such message only clients that
+// read the lock's keys know the entry's id. Then every client that listens to the inbox knows it,
+// and could forge a second message. So if two messages differ neither is believed, and the waiter
+// asks Redis. A voter may be granted again what it has given back: it believes a new grant once it
+// has taken the one before. The caller holds the hub's mutex.
 func (e *Ear) granted(t wire.Tokens) {
 	switch {
 	case t.First == e.last: // the message came twice
@@ -237,8 +238,8 @@ func (e *Ear) Heard() (wire.Tokens, Hints) {
 	return given, told
 }
 
-// Close ends the ear: a grant that comes for its entry from now on is an orphan. An ear that was never
-// registered has nothing to end.
+// Close ends the ear: a grant that comes for its entry from now on is an orphan. An ear that was
+// never registered has nothing to end.
 func (e *Ear) Close() {
 	h := e.hub
 	if h == nil {
@@ -266,8 +267,8 @@ func (h *Hub) join(sub *subscription, e *Ear) {
 	e.sub = sub
 }
 
-// news makes a waiter ask Redis, and a holder ask whether it still holds. The caller holds the hub's
-// mutex.
+// news makes a waiter ask Redis, and a holder ask whether it still holds. The caller holds the
+// hub's mutex.
 func (e *Ear) news() {
 	if e.phase.Load() == earWaits {
 		e.hints.Look = true

@@ -1,10 +1,10 @@
 // Package hub receives the messages of one Redis and tells the entries of this process of them. A
-// message is a hint at what to do at once. One that is lost costs time, never a lock: waiters also ask
-// Redis from time to time.
+// message is a hint at what to do at once. One that is lost costs time, never a lock: waiters also
+// ask Redis from time to time.
 //
-// An entry hears by an Ear. Two kinds of channels are subscribed. On the inbox the client is told of
-// what concerns one of its entries: a grant, above all. For each lock that is waited for there is a
-// subscription of the lock's own channels, which tell when the lock may be free.
+// An entry hears by an Ear. Two kinds of channels are subscribed. On the inbox the client is told
+// of what concerns one of its entries: a grant, above all. For each lock that is waited for there
+// is a subscription of the lock's own channels, which tell when the lock may be free.
 package hub
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// keepIdle is how long the channels of a lock stay subscribed after the last ear has left them, so that
-// steady contention subscribes once.
+// keepIdle is how long the channels of a lock stay subscribed after the last ear has left them, so
+// that steady contention subscribes once.
 const keepIdle = 30 * time.Second
 
 const (
@@ -92,8 +92,8 @@ type subscription struct {
 }
 
 // New returns a hub that hears nothing before StartPlain or StartSharded. orphan takes grants of
-// entries that are over. tell takes why messages are not heard as they should be. The hub calls both
-// without its mutex held.
+// entries that are over. tell takes why messages are not heard as they should be. The hub calls
+// both without its mutex held.
 func New(rdb driver.Redis, client string, tell func(cause error), orphan func(wire.Grant)) *Hub {
 	h := &Hub{
 		rdb: rdb, client: client, tell: tell, orphan: orphan,
@@ -113,8 +113,8 @@ func (h *Hub) Context() context.Context { return h.ctx }
 // Done is closed when contenders are to leave.
 func (h *Hub) Done() <-chan struct{} { return h.done }
 
-// wantInbox subscribes the inbox unless that was done before. A waiter is told there of its grant, a
-// holder that it was deposed. The caller holds the hub's mutex.
+// wantInbox subscribes the inbox unless that was done before. A waiter is told there of its grant,
+// a holder that it was deposed. The caller holds the hub's mutex.
 func (h *Hub) wantInbox() {
 	if !h.inboxWanted && h.feed != nil {
 		h.inboxWanted = true
@@ -124,8 +124,8 @@ func (h *Hub) wantInbox() {
 }
 
 // Subscribed notes that Redis has confirmed a subscription: the first one, or one after a lost
-// connection. Messages may have been missed before. So waiters ask Redis, and holders ask whether they
-// were deposed.
+// connection. Messages may have been missed before. So waiters ask Redis, and holders ask whether
+// they were deposed.
 func (h *Hub) Subscribed(channel string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -203,10 +203,11 @@ func (h *Hub) Go(f func()) bool { return h.crew.Start(f) }
 // Stop turns contenders away. Messages are still received, so that grants which come now are ended.
 func (h *Hub) Stop() { close(h.done) }
 
-// Close ends all subscriptions and returns when no goroutine is left. If a connection does not answer,
-// or the client library still waits for one, Close returns after leaveTimeout. The goroutines that are
-// left then end by themselves and send nothing more than the end of their subscriptions: the client
-// library gives up a connection after a second, and one that it still hands out is given back at once.
+// Close ends all subscriptions and returns when no goroutine is left. If a connection does not
+// answer, or the client library still waits for one, Close returns after leaveTimeout. The
+// goroutines that are left then end by themselves and send nothing more than the end of their
+// subscriptions: the client library gives up a connection after a second, and one that it still
+// hands out is given back at once.
 func (h *Hub) Close() {
 	h.cancel()
 	late, cancel := context.WithTimeout(context.Background(), leaveTimeout)
@@ -215,8 +216,8 @@ func (h *Hub) Close() {
 	h.rdb.Close(late)
 }
 
-// Listening tells how many ears hear a lock's unlock channel, whether its subscription is confirmed,
-// and whether each ear's goroutine has taken its last signal. It is for tests.
+// Listening tells how many ears hear a lock's unlock channel, whether its subscription is
+// confirmed, and whether each ear's goroutine has taken its last signal. It is for tests.
 func (h *Hub) Listening(unlock string) (ears int, confirmed, quiet bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Message handles one message. It runs in the goroutine that reads the connection, and never blocks.
+// Message handles one message. It runs in the goroutine that reads the connection, and never
+// blocks.
 func (h *Hub) Message(channel, message string) {
 	var err error
 	if strings.HasPrefix(channel, wire.InboxPrefix) {
@@ -65,8 +66,9 @@ func (h *Hub) receiveGrant(message string) error {
 }
 
 // deliver tells the entry that g names of g, by its ear, and returns the ear. It returns nil if the
-// entry has none, as one that is over, or if the entry waits for another lock than g is of. That the
-// lock is wanted the caller tells: an observer hears of it, and must not with the hub's mutex held.
+// entry has none, as one that is over, or if the entry waits for another lock than g is of. That
+// the lock is wanted the caller tells: an observer hears of it, and must not with the hub's mutex
+// held.
 func (h *Hub) deliver(g wire.Grant) *Ear {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// shardedFeed subscribes lock by lock, each at the Cluster node that owns the lock's slot. A lock has an
-// inbox of its own there, which is subscribed together with the lock's two channels. So a client has
-// no inbox for all locks, and listen has nothing to do.
+// shardedFeed subscribes lock by lock, each at the Cluster node that owns the lock's slot. A lock
+// has an inbox of its own there, which is subscribed together with the lock's two channels. So a
+// client has no inbox for all locks, and listen has nothing to do.
 type shardedFeed struct{ h *Hub }
 
 // StartSharded makes the hub hear over sharded channels.
@@ -32,10 +32,10 @@ func (f *shardedFeed) close(sub *subscription) { sub.stop() }
 
 func (f *shardedFeed) listen() {}
 
-// run keeps one lock's channels subscribed until ctx ends: when the subscription is closed, or the hub
-// is. Follow may return before, with an error or, if the slot has moved to another node, without. A
-// channel that is denied is asked for again when its denial says so, what else failed after a growing
-// pause.
+// run keeps one lock's channels subscribed until ctx ends: when the subscription is closed, or the
+// hub is. Follow may return before, with an error or, if the slot has moved to another node,
+// without. A channel that is denied is asked for again when its denial says so, what else failed
+// after a growing pause.
 func (f *shardedFeed) run(ctx context.Context, sub *subscription) {
 	n := sub.names
 	inbox := wire.InboxPrefix + n.Tag + ":" + f.h.client

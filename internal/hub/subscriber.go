@@ -28,8 +28,8 @@ type plainFeed struct {
 	stale []string // channels that are to be compared with what is subscribed
 }
 
-// StartPlain makes the hub hear over one dedicated connection. Without inbox, grants cannot be sent to
-// this client, and no inbox is subscribed.
+// StartPlain makes the hub hear over one dedicated connection. Without inbox, grants cannot be sent
+// to this client, and no inbox is subscribed.
 func (h *Hub) StartPlain(inbox bool) {
 	f := &plainFeed{h: h, changed: clock.NewSignal()}
 	h.mu.Lock()
@@ -53,8 +53,8 @@ func (f *plainFeed) listen() {
 	}
 }
 
-// change notes that channels are to be subscribed, or to be left. The session finds out which of the
-// two, and does it.
+// change notes that channels are to be subscribed, or to be left. The session finds out which of
+// the two, and does it.
 func (f *plainFeed) change(channels ...string) {
 	if !f.up {
 		return // a session begins with all that is wanted
@@ -224,8 +224,9 @@ func (s *subscriber) update(ctx context.Context) error {
 	}
 }
 
-// next takes a batch of stale channels and returns what the connection has to send for them, and notes
-// that as done: add mends have where a channel is denied. next returns false if no channel was stale.
+// next takes a batch of stale channels and returns what the connection has to send for them, and
+// notes that as done: add mends have where a channel is denied. next returns false if no channel
+// was stale.
 func (s *subscriber) next() (step changes, more bool) {
 	f, h := s.feed, s.feed.h
 	h.mu.Lock()
@@ -267,9 +268,9 @@ func (s *subscriber) retry(now time.Time) {
 	}
 }
 
-// add subscribes channels with one command. Redis refuses the whole command if one of its channels is
-// not allowed. Then add asks for each by itself, so that no lock's channel costs another lock its
-// messages.
+// add subscribes channels with one command. Redis refuses the whole command if one of its channels
+// is not allowed. Then add asks for each by itself, so that no lock's channel costs another lock
+// its messages.
 func (s *subscriber) add(ctx context.Context, channels []string) error {
 	if len(channels) == 0 {
 		return nil

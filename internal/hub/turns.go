@@ -14,10 +14,10 @@ const (
 )
 
 // turns follows the turns of Redisson's waiters at one lock, as far as this client hears of them.
-// Redisson's waiters cannot be handed a lock. They race for it when it is unlocked, and would nearly
-// always lose to relock's, which are faster. So a release that finds some of them listening gives them
-// a turn: it leaves the lock free, and relock's waiters stay away until the lock is unlocked again, or
-// 10 ms are over. All methods need the hub's mutex.
+// Redisson's waiters cannot be handed a lock. They race for it when it is unlocked, and would
+// nearly always lose to relock's, which are faster. So a release that finds some of them listening
+// gives them a turn: it leaves the lock free, and relock's waiters stay away until the lock is
+// unlocked again, or 10 ms are over. All methods need the hub's mutex.
 type turns struct {
 	last   string    // name of the last turn heard of, "" for none
 	began  time.Time // when it was heard of
@@ -36,17 +36,19 @@ func (t *turns) receive(name string) error {
 	return nil
 }
 
-// opened notes that a turn began. The release that gave it has woken Redisson's waiters by an unlock
-// message, and told of the turn only then. So the next unlock message is of an unlock in the turn.
+// opened notes that a turn began. The release that gave it has woken Redisson's waiters by an
+// unlock message, and told of the turn only then. So the next unlock message is of an unlock in the
+// turn.
 func (t *turns) opened(name string, now time.Time) {
 	t.last, t.began, t.used, t.judged = name, now, false, false
 }
 
-// unlocked notes an unlock message. The first one in a turn ends the turn: one of Redisson's waiters
-// has had the lock.
+// unlocked notes an unlock message. The first one in a turn ends the turn: one of Redisson's
+// waiters has had the lock.
 func (t *turns) unlocked() { t.used = true }
 
-// over names the last turn if it was used, "" otherwise. An acquire that names it need not stay away.
+// over names the last turn if it was used, "" otherwise. An acquire that names it need not stay
+// away.
 func (t *turns) over() string {
 	if t.used {
 		return t.last
@@ -55,9 +57,9 @@ func (t *turns) over() string {
 }
 
 // granted judges the last turn, once this client is granted the lock after it. If the lock was not
-// unlocked in the turn, none of Redisson's waiters came. After some such turns in a row, none is given
-// for a time that doubles up to turnMemory: a subscriber that never comes, such as a process that was
-// stopped, must not cost every acquisition 10 ms.
+// unlocked in the turn, none of Redisson's waiters came. After some such turns in a row, none is
+// given for a time that doubles up to turnMemory: a subscriber that never comes, such as a process
+// that was stopped, must not cost every acquisition 10 ms.
 func (t *turns) granted(now time.Time) {
 	switch {
 	case t.last == "" || t.judged:

@@ -16,11 +16,11 @@ import (
 // quorum:
 //
 //   - A grant in an answer is believed from when the question was sent. At a node of a quorum its
-//     number must also be above Counter. A grant with a lower number may have been given back, or be
-//     of a node that forgot how far it had counted.
+//     number must also be above Counter. A grant with a lower number may have been given back, or
+//     be of a node that forgot how far it had counted.
 //   - A grant in a message does not say when it was given. It is believed if its number is above
-//     Counter: then Redis gave it after the question at Base, and its lease is counted from Base. It
-//     must also be above the grant that is believed already, if one is.
+//     Counter: then Redis gave it after the question at Base, and its lease is counted from Base.
+//     It must also be above the grant that is believed already, if one is.
 //   - No grant is believed for longer than its lease less the margin.
 type Belief struct {
 	Number  int64       // of the grant that is believed, which is its first fencing token; 0 for none
@@ -38,9 +38,9 @@ func (b *Belief) Begin(now clock.Stamp) {
 	}
 }
 
-// Answered takes the answer to a question that was sent at sent. votes says that the Redis is a node of
-// a quorum. It returns false if Redis says that the entry has the lock, but no grant is believed: the
-// lock must be given back then.
+// Answered takes the answer to a question that was sent at sent. votes says that the Redis is a
+// node of a quorum. It returns false if Redis says that the entry has the lock, but no grant is
+// believed: the lock must be given back then.
 func (b *Belief) Answered(a *wire.Answer, e *wire.Entry, votes bool, sent clock.Stamp) bool {
 	switch {
 	case a.Mine && (a.Number > b.Counter || !votes):
@@ -68,8 +68,8 @@ func (b *Belief) Told(t wire.Tokens, e *wire.Entry, now clock.Stamp) bool {
 	return true
 }
 
-// take makes a grant the one that is believed, with a lease from sent. One that is taken again keeps its
-// count of tokens.
+// take makes a grant the one that is believed, with a lease from sent. One that is taken again
+// keeps its count of tokens.
 func (b *Belief) take(t wire.Tokens, e *wire.Entry, sent clock.Stamp) {
 	if b.Number != t.First {
 		b.Count = t.Among(e.Block)
@@ -82,7 +82,8 @@ func (b *Belief) Owns(e *wire.Entry, now clock.Stamp) bool {
 	return b.Number > 0 && !b.Sent.Add(e.Lease-clock.Margin(e.Lease)).Reached(now)
 }
 
-// Drop ends belief in the grant. Messages and answers that still tell of it are not believed either.
+// Drop ends belief in the grant. Messages and answers that still tell of it are not believed
+// either.
 func (b *Belief) Drop() {
 	b.Counter = max(b.Counter, b.Number)
 	b.Number = 0
@@ -91,8 +92,9 @@ func (b *Belief) Drop() {
 // Tokens are those of the grant that is believed.
 func (b *Belief) Tokens() wire.Tokens { return wire.Tokens{First: b.Number, Count: b.Count} }
 
-// Claim is one entry at one Redis, until Redis surely knows that it is over. The goroutine that has the
-// entry calls its methods, one at a time. Vote, Noted, Late and Asks may be called by any goroutine.
+// Claim is one entry at one Redis, until Redis surely knows that it is over. The goroutine that has
+// the entry calls its methods, one at a time. Vote, Noted, Late and Asks may be called by any
+// goroutine.
 type Claim struct {
 	Entry  *wire.Entry
 	Belief Belief
@@ -102,8 +104,8 @@ type Claim struct {
 	ear  hub.Ear
 	wake clock.Signal
 
-	// A question is an acquire or a vote, or a release that queues this claim's entry: each may put the
-	// entry into Redis.
+	// A question is an acquire or a vote, or a release that queues this claim's entry: each may put
+	// the entry into Redis.
 
 	// unanswered counts the questions that may still run though their caller has left. While there are
 	// any, the sweeper comes back, until a lease has passed.
@@ -139,8 +141,8 @@ func (c *Claim) Enter() {
 // Ear is what the claim hears.
 func (c *Claim) Ear() *hub.Ear { return &c.ear }
 
-// Ask asks a Redis that decides alone for the lock. If another entry has it, this one is queued, unless
-// ticket is wire.NoTicket. The stamp is when the question was sent.
+// Ask asks a Redis that decides alone for the lock. If another entry has it, this one is queued,
+// unless ticket is wire.NoTicket. The stamp is when the question was sent.
 func (c *Claim) Ask(ctx context.Context, ticket string) (wire.Answer, clock.Stamp, error) {
 	sent := clock.Now()
 	way, err := c.node.route(ctx, c.Entry.Names)
@@ -157,8 +159,8 @@ func (c *Claim) Ask(ctx context.Context, ticket string) (wire.Answer, clock.Stam
 	return a, sent, err
 }
 
-// Noted is told what became of each question. One that comes back after the claim began to end may have
-// put the entry into Redis behind what ended it: so the end must be repeated.
+// Noted is told what became of each question. One that comes back after the claim began to end may
+// have put the entry into Redis behind what ended it: so the end must be repeated.
 func (c *Claim) Noted(err error) {
 	switch {
 	case !link.Unanswered(err):
@@ -171,10 +173,10 @@ func (c *Claim) Noted(err error) {
 	c.cameLate()
 }
 
-// cameLate is called when a question comes back. It returns false while the claim runs. Else it notes
-// that the end is to be repeated. If the claim is over, it starts the sweep that does so. If a release
-// is out, over will do that: a sweep that overtook the release would end the lock, and the release would
-// report it as lost.
+// cameLate is called when a question comes back. It returns false while the claim runs. Else it
+// notes that the end is to be repeated. If the claim is over, it starts the sweep that does so. If
+// a release is out, over will do that: a sweep that overtook the release would end the lock, and
+// the release would report it as lost.
 func (c *Claim) cameLate() bool {
 	if c.stage.Load() == stageRuns {
 		return false
@@ -186,8 +188,9 @@ func (c *Claim) cameLate() bool {
 	return true
 }
 
-// Refill asks, in the background, for the tokens of another block. If the entry holds the lock, and no
-// other entry waits for it, Refill calls done with them: they are as good as those of a new grant.
+// Refill asks, in the background, for the tokens of another block. If the entry holds the lock, and
+// no other entry waits for it, Refill calls done with them: they are as good as those of a new
+// grant.
 func (c *Claim) Refill(done func(Grant)) {
 	c.node.hub.Go(func() {
 		ctx := c.node.hub.Context()
@@ -208,20 +211,20 @@ func (c *Claim) Told(now clock.Stamp) bool {
 	return given.First > 0 && c.Belief.Told(given, c.Entry, now)
 }
 
-// Vote asks a node of a quorum. Unlike Ask it may be called by any goroutine, since it touches nothing
-// of the claim: the caller has to tell Belief and Noted of the answer.
+// Vote asks a node of a quorum. Unlike Ask it may be called by any goroutine, since it touches
+// nothing of the claim: the caller has to tell Belief and Noted of the answer.
 func (c *Claim) Vote(ctx context.Context, b wire.Ballot) (wire.Answer, error) {
 	return c.node.wire.Vote(ctx, c.Entry, b, c)
 }
 
-// SetCount writes the hold count and lengthens the lease. It returns false if the entry does not hold
-// the lock any more.
+// SetCount writes the hold count and lengthens the lease. It returns false if the entry does not
+// hold the lock any more.
 func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (bool, error) {
 	return c.node.wire.SetCount(ctx, c.Entry, count, lease)
 }
 
-// Raise raises the fencing counter of a node where the entry holds the lock. It returns false if the
-// entry does not hold it.
+// Raise raises the fencing counter of a node where the entry holds the lock. It returns false if
+// the entry does not hold it.
 func (c *Claim) Raise(ctx context.Context, counter int64) (bool, error) {
 	return c.node.wire.Raise(ctx, c.Entry, counter)
 }
@@ -229,8 +232,8 @@ func (c *Claim) Raise(ctx context.Context, counter int64) (bool, error) {
 // Counter returns the fencing counter of a node where the entry holds the lock, else 0.
 func (c *Claim) Counter(ctx context.Context) (int64, error) { return c.node.wire.Counter(ctx, c.Entry) }
 
-// Seed tells a node, which forgot its locks, how far the others have counted. It does nothing if the
-// node is another incarnation than born by now.
+// Seed tells a node, which forgot its locks, how far the others have counted. It does nothing if
+// the node is another incarnation than born by now.
 func (c *Claim) Seed(ctx context.Context, born string, counter int64) error {
 	_, err := c.node.wire.Seed(ctx, c.Entry, born, counter)
 	return err
@@ -246,7 +249,8 @@ func (c *Claim) Asks(lease time.Duration) {
 	}
 }
 
-// route returns how messages about a lock travel. On a Cluster it asks Redis until it has an answer.
+// route returns how messages about a lock travel. On a Cluster it asks Redis until it has an
+// answer.
 func (n *Node) route(ctx context.Context, names *wire.Names) (wire.Route, error) {
 	mode := n.mode.Load()
 	if mode == 0 {

@@ -20,7 +20,8 @@ type health struct {
 }
 
 // breaker is a circuit breaker: while it is open, a node is not asked. When its pause is over, one
-// caller is let through: the probe. To the others the breaker stays open until the probe has its answer.
+// caller is let through: the probe. To the others the breaker stays open until the probe has its
+// answer.
 type breaker struct {
 	pause   clock.Backoff
 	until   time.Time // it is open; zero for closed
@@ -32,9 +33,9 @@ func newHealth(timeout time.Duration) *health {
 	return &health{silent: breaker{pause: pause}, refuses: breaker{pause: pause}}
 }
 
-// left is for how long the breaker is still open, 0 if it is closed. If its pause has just passed, left
-// returns 0 too, and its caller is the probe: to the others the breaker is open for another time-out, or
-// until the probe has its answer.
+// left is for how long the breaker is still open, 0 if it is closed. If its pause has just passed,
+// left returns 0 too, and its caller is the probe: to the others the breaker is open for another
+// time-out, or until the probe has its answer.
 func (b *breaker) left(now time.Time) time.Duration {
 	if b.until.IsZero() {
 		return 0
@@ -46,8 +47,8 @@ func (b *breaker) left(now time.Time) time.Duration {
 	return 0
 }
 
-// open opens the breaker for its next pause. While it is open and no probe is out it does nothing: a
-// command that fails then was sent before, and tells nothing new.
+// open opens the breaker for its next pause. While it is open and no probe is out it does nothing:
+// a command that fails then was sent before, and tells nothing new.
 func (b *breaker) open(now time.Time) {
 	if !b.probing && now.Before(b.until) {
 		return

@@ -72,9 +72,9 @@ func (n *Node) answer(p *probe) {
 	n.mode.Store(p.mode)
 }
 
-// askMode asks a Cluster whether it has sharded channels, as Redisson does. Only an answer that they
-// are unknown counts as no: an answer of a Cluster in trouble must not decide for the client's whole
-// life.
+// askMode asks a Cluster whether it has sharded channels, as Redisson does. Only an answer that
+// they are unknown counts as no: an answer of a Cluster in trouble must not decide for the client's
+// whole life.
 func (n *Node) askMode() (int32, error) {
 	switch n.cfg.PubSub {
 	case PubSubPlain:

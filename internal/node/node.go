@@ -1,6 +1,6 @@
-// Package node is one Redis as this process sees it: what is claimed there (Claim), what is believed of
-// that (Belief), what may still have to be ended there (sweeper), and whether it answers (health). It
-// serves both a Redis that decides alone and a node of a quorum.
+// Package node is one Redis as this process sees it: what is claimed there (Claim), what is
+// believed of that (Belief), what may still have to be ended there (sweeper), and whether it
+// answers (health). It serves both a Redis that decides alone and a node of a quorum.
 package node
 
 import (
@@ -43,8 +43,8 @@ type Config struct {
 	Reachable func(cause error)
 }
 
-// Node is one Redis, and all that runs for it in this process: the commands that are out, the messages,
-// and the sweeper.
+// Node is one Redis, and all that runs for it in this process: the commands that are out, the
+// messages, and the sweeper.
 type Node struct {
 	cfg     Config
 	redis   driver.Redis
@@ -124,8 +124,8 @@ func (n *Node) Whois(ctx context.Context, client string) (wire.Card, error) {
 	return n.wire.Whois(ctx, client)
 }
 
-// Declare tells the node that it has forgotten no lock. It returns false if the node has the restart
-// guard's marker by now, or is another process than the one with that run id.
+// Declare tells the node that it has forgotten no lock. It returns false if the node has the
+// restart guard's marker by now, or is another process than the one with that run id.
 func (n *Node) Declare(ctx context.Context, run string) (bool, error) {
 	return n.wire.Declare(ctx, run, n.cfg.Longest)
 }
@@ -157,9 +157,9 @@ func (n *Node) groupOf(e *wire.Entry) group {
 }
 
 // Renew lengthens leases, with as few commands as may be: each takes locks of one group, and so few
-// that it keeps other clients waiting for a short time only. Renew calls note once for each renewal,
-// from any goroutine, with its place in the batch, and with err where it was not answered. It returns
-// when all have been noted.
+// that it keeps other clients waiting for a short time only. Renew calls note once for each
+// renewal, from any goroutine, with its place in the batch, and with err where it was not answered.
+// It returns when all have been noted.
 func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int, r wire.Result, err error)) {
 	groups := make(map[group][]int) // places in the batch
 	for i, r := range batch {

@@ -12,15 +12,15 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// sweeper ends claims in the background that are over here, but perhaps not in Redis: a release was not
-// answered, a question may come late, or a grant came that no goroutine waits for. It sends a release
-// for each, and repeats that until Redis has answered. If a question may still run, one answer is not
-// enough: the sweeper comes back, soon at first and then every third of a lease, until it has sent a
-// release more than a lease after the claim was over.
+// sweeper ends claims in the background that are over here, but perhaps not in Redis: a release was
+// not answered, a question may come late, or a grant came that no goroutine waits for. It sends a
+// release for each, and repeats that until Redis has answered. If a question may still run, one
+// answer is not enough: the sweeper comes back, soon at first and then every third of a lease,
+// until it has sent a release more than a lease after the claim was over.
 //
 // One goroutine waits for what is due first. What is due together is sent together: one command for
-// each group of locks, with sweepBatch of them at most. Each command has a goroutine of its own, and the
-// number of commands that are out is bounded.
+// each group of locks, with sweepBatch of them at most. Each command has a goroutine of its own,
+// and the number of commands that are out is bounded.
 type sweeper struct {
 	node *Node
 
@@ -29,8 +29,8 @@ type sweeper struct {
 	wg     sync.WaitGroup
 	slots  chan struct{} // one for each command that is out
 
-	// mu guards what follows and every sweep. Invariant: all holds every claim that is to be ended. Those
-	// that are in no command are in due, too. wg grows only while closed is not set.
+	// mu guards what follows and every sweep. Invariant: all holds every claim that is to be ended.
+	// Those that are in no command are in due, too. wg grows only while closed is not set.
 	mu      sync.Mutex
 	closed  bool
 	running bool
@@ -38,8 +38,8 @@ type sweeper struct {
 	due     *clock.Schedule[*sweep]
 }
 
-// target is what a sweep ends: an entry at a lock. The id alone would not do. A message may grant an
-// entry another lock than the one it waits for; then the entry is ended at either.
+// target is what a sweep ends: an entry at a lock. The id alone would not do. A message may grant
+// an entry another lock than the one it waits for; then the entry is ended at either.
 type target struct{ id, lock string }
 
 func targetOf(c *Claim) target { return target{c.Entry.ID, c.Entry.Names.Lock} }
@@ -95,8 +95,8 @@ func newSweeper(n *Node) *sweeper {
 	return s
 }
 
-// sweep starts to end c. If answered is set, a release of c was answered already: then only questions
-// that may still run are left to undo.
+// sweep starts to end c. If answered is set, a release of c was answered already: then only
+// questions that may still run are left to undo.
 func (s *sweeper) sweep(c *Claim, answered bool) {
 	now := clock.Now()
 	s.mu.Lock()
@@ -130,10 +130,10 @@ func (s *sweeper) sweep(c *Claim, answered bool) {
 	}
 }
 
-// answered is told that a question of c was answered late, or is known never to have run. What it did
-// can be undone for good now; if no question of c ever ran, nothing is left to do. It is called in the
-// question's goroutine, for which closing the node waits: so also what is answered after the last try of
-// close is undone.
+// answered is told that a question of c was answered late, or is known never to have run. What it
+// did can be undone for good now; if no question of c ever ran, nothing is left to do. It is called
+// in the question's goroutine, for which closing the node waits: so also what is answered after the
+// last try of close is undone.
 func (s *sweeper) answered(c *Claim) {
 	s.mu.Lock()
 	w := s.all[targetOf(c)]
@@ -185,8 +185,8 @@ func (s *sweeper) look() time.Duration {
 	return s.due.Rest(clock.Now(), time.Minute)
 }
 
-// take removes from due what is to be sent, and returns it in batches of one command each. If any claim
-// is due, those that will be within sweepWindow go along.
+// take removes from due what is to be sent, and returns it in batches of one command each. If any
+// claim is due, those that will be within sweepWindow go along.
 func (s *sweeper) take(now clock.Stamp) [][]*sweep {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,8 +248,8 @@ func (s *sweeper) send(batch []*sweep) {
 	}
 }
 
-// settled notes whether a try, which was sent at sent, ended the claim. It returns true if nothing is
-// left to do, and else sets when the next try is due. The caller holds the sweeper's mutex.
+// settled notes whether a try, which was sent at sent, ended the claim. It returns true if nothing
+// is left to do, and else sets when the next try is due. The caller holds the sweeper's mutex.
 func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
 	switch {
 	case !w.c.MayStand():
@@ -273,8 +273,8 @@ func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
 }
 
 // back is called when Redis has answered. It makes due at once what failed before for want of an
-// answer. What Redis did answer, but not end, keeps its pause: else it would be sent without any. The
-// caller holds s.mu.
+// answer. What Redis did answer, but not end, keeps its pause: else it would be sent without any.
+// The caller holds s.mu.
 func (s *sweeper) back(now clock.Stamp) {
 	for _, w := range s.all {
 		if w.In() && w.failing.Begun() && !w.refused {
@@ -284,9 +284,9 @@ func (s *sweeper) back(now clock.Stamp) {
 	}
 }
 
-// try sends one command for a batch and waits for its answer. A missing right to one lock's keys makes
-// Redis refuse the whole command. Then try sends either half of the batch by itself, and so on down to
-// single locks, so that the one lock does not keep the others from being ended.
+// try sends one command for a batch and waits for its answer. A missing right to one lock's keys
+// makes Redis refuse the whole command. Then try sends either half of the batch by itself, and so
+// on down to single locks, so that the one lock does not keep the others from being ended.
 func (s *sweeper) try(batch []*Claim) ([]outcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.node.cfg.Timeout)
 	done, err := s.node.end(ctx, batch)
@@ -314,8 +314,8 @@ func (s *sweeper) try(batch []*Claim) ([]outcome, error) {
 	return got, nil
 }
 
-// between returns a place near the middle of a batch, sorted by lock, where one lock's claims end and
-// the next one's begin. It returns 0 if all claims are of one lock.
+// between returns a place near the middle of a batch, sorted by lock, where one lock's claims end
+// and the next one's begin. It returns 0 if all claims are of one lock.
 func between(batch []*Claim) int {
 	middle := len(batch) / 2
 	for off := range middle + 1 {

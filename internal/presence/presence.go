@@ -1,6 +1,6 @@
-// Package presence is what a client says of itself in Redis, and what it knows of the clients that hold
-// the locks that it wants. What a client says is its card: a key of its own in Redis, which ends by
-// itself.
+// Package presence is what a client says of itself in Redis, and what it knows of the clients that
+// hold the locks that it wants. What a client says is its card: a key of its own in Redis, which
+// ends by itself.
 package presence
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Presence is that of one client. The client's card is written to every node, and again each third of
-// the time for which Redis keeps it: the watchdog calls round. Only Close waits for a write. A write that
-// runs later than Close's deletion leaves a card, which ends by itself.
+// Presence is that of one client. The client's card is written to every node, and again each third
+// of the time for which Redis keeps it: the watchdog calls round. Only Close waits for a write. A
+// write that runs later than Close's deletion leaves a card, which ends by itself.
 //
 // A client without a name has a nil Presence, whose methods do nothing.
 type Presence struct {
@@ -99,8 +99,8 @@ var Version = sync.OnceValue(func() string {
 	return ""
 })
 
-// Rounds returns the function that the watchdog is to call beside renewals, or nil. That function does
-// not block, and returns when it is due again.
+// Rounds returns the function that the watchdog is to call beside renewals, or nil. That function
+// does not block, and returns when it is due again.
 func (p *Presence) Rounds() func(now clock.Stamp) clock.Stamp {
 	if p == nil {
 		return nil
@@ -185,8 +185,8 @@ func (p *Presence) Named(err error) error {
 	return err
 }
 
-// Asking returns a report that also asks for the client that holds the lock which c waits for, and then
-// calls then.
+// Asking returns a report that also asks for the client that holds the lock which c waits for, and
+// then calls then.
 func (p *Presence) Asking(c claim.Claim, then claim.Report) claim.Report {
 	if p == nil {
 		return then
@@ -200,9 +200,9 @@ func (p *Presence) Asking(c claim.Claim, then claim.Report) claim.Report {
 	}
 }
 
-// known is what is known of a holder's client, without waiting. If the client was not asked for in this
-// turn, that begins in the background. Until there is an answer, the card of the turn before counts: a
-// client's card never changes.
+// known is what is known of a holder's client, without waiting. If the client was not asked for in
+// this turn, that begins in the background. Until there is an answer, the card of the turn before
+// counts: a client's card never changes.
 func (p *Presence) known(holder string) wire.Card {
 	client := wire.ClientOf(holder)
 	switch {
@@ -231,8 +231,8 @@ func (p *Presence) known(holder string) wire.Card {
 	return card
 }
 
-// ask asks for the clients in toAskFor, one after the other. If that fails, for want of a right perhaps,
-// no client is asked for during a whole Stay.
+// ask asks for the clients in toAskFor, one after the other. If that fails, for want of a right
+// perhaps, no client is asked for during a whole Stay.
 func (p *Presence) ask() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -249,8 +249,8 @@ func (p *Presence) ask() {
 	}
 }
 
-// read asks every node for a client's card. It is sure once a node has the card, or once Enough nodes
-// have answered that they have none. Only a sure answer is kept.
+// read asks every node for a client's card. It is sure once a node has the card, or once Enough
+// nodes have answered that they have none. Only a sure answer is kept.
 func (p *Presence) read(ctx context.Context, client string) (card wire.Card, sure bool) {
 	var asked sync.WaitGroup
 	defer asked.Wait()

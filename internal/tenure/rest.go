@@ -9,14 +9,15 @@ import (
 // Grain is by how much a lock may be kept for less than its time.
 const Grain = 5 * time.Millisecond
 
-// Rest is whether a lock may be kept for this process while no caller uses it (WithLinger). Two things
-// must be so:
+// Rest is whether a lock may be kept for this process while no caller uses it (WithLinger). Two
+// things must be so:
 //
-//   - No process waited for the lock when it was granted. Only the answer to a first question proves
-//     that. The option's time counts from when that question was sent. No later command moves it:
-//     neither a renewal, which does not ask for waiters, nor a question that was sent again.
-//   - No message has said since that another process wants the lock, and no such message can have been
-//     missed. So a lock rests only where such messages are heard.
+//   - No process waited for the lock when it was granted. Only the answer to a first question
+//     proves that. The option's time counts from when that question was sent. No later command
+//     moves it: neither a renewal, which does not ask for waiters, nor a question that was sent
+//     again.
+//   - No message has said since that another process wants the lock, and no such message can have
+//     been missed. So a lock rests only where such messages are heard.
 //
 // Its methods take d, the option's time, which is 0 for a lock that is not to rest.
 type Rest struct {
@@ -28,8 +29,8 @@ type Rest struct {
 	wanted bool        // another process surely does
 }
 
-// Free is the Rest of a lock that was granted by the first question, sent at asked, and that no process
-// waited for. The zero Rest is that of any other lock.
+// Free is the Rest of a lock that was granted by the first question, sent at asked, and that no
+// process waited for. The zero Rest is that of any other lock.
 func Free(asked clock.Stamp) Rest { return Rest{free: true, asked: asked} }
 
 // Alone reports whether no other process wants the lock, as far as is known.
@@ -38,8 +39,8 @@ func (r *Rest) Alone() bool { return r.free && !r.stale }
 // Overtaken reports whether the lock might have been kept, had no other process come to want it.
 func (r *Rest) Overtaken() bool { return r.free && r.stale }
 
-// Wanted notes that another process wants the lock or, if not sure, that a message which says so may have
-// been missed. It reports whether it is news that another process surely wants the lock.
+// Wanted notes that another process wants the lock or, if not sure, that a message which says so
+// may have been missed. It reports whether it is news that another process surely wants the lock.
 func (r *Rest) Wanted(sure bool) (news bool) {
 	news = sure && !r.wanted
 	r.stale, r.wanted = true, r.wanted || sure
@@ -65,8 +66,8 @@ func (r *Rest) LookAt(d time.Duration, now clock.Stamp) clock.Stamp {
 	return clock.Never()
 }
 
-// end is until when the lock may be kept. It is rounded down to the grain, so that many locks that would
-// end at about the same time end together: the watchdog wakes up once for all of them.
+// end is until when the lock may be kept. It is rounded down to the grain, so that many locks that
+// would end at about the same time end together: the watchdog wakes up once for all of them.
 func (r *Rest) end(d time.Duration) clock.Stamp {
 	end, grain := r.asked.Add(d), min(d/8, Grain)
 	return end.Add(-time.Duration(end.Wall().UnixNano() % max(1, int64(grain))))
