@@ -215,10 +215,8 @@ func (s *subscriber) update(ctx context.Context) error {
 		if err := s.addApart(ctx, step.apart); err != nil {
 			return err
 		}
-		if len(step.drop) > 0 {
-			if err := s.within(ctx, s.conn.Unsubscribe, step.drop); err != nil {
-				return err
-			}
+		if err := s.within(ctx, s.conn.Unsubscribe, step.drop); err != nil {
+			return err
 		}
 		s.feed.heard()
 	}
@@ -272,9 +270,6 @@ func (s *subscriber) retry(now time.Time) {
 // is not allowed. Then add asks for each by itself, so that no lock's channel costs another lock
 // its messages.
 func (s *subscriber) add(ctx context.Context, channels []string) error {
-	if len(channels) == 0 {
-		return nil
-	}
 	err := s.within(ctx, s.conn.Subscribe, channels)
 	if wire.OfChannel(err) {
 		return s.addApart(ctx, channels)
@@ -300,8 +295,12 @@ func (s *subscriber) addApart(ctx context.Context, channels []string) error {
 	return nil
 }
 
-// within sends one command and waits for its answer, for subscribeTimeout at most.
+// within sends one command, if it has channels, and waits for its answer for subscribeTimeout at
+// most.
 func (s *subscriber) within(ctx context.Context, send func(context.Context, ...string) error, channels []string) error {
+	if len(channels) == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
 	defer cancel()
 	return send(ctx, channels...)
