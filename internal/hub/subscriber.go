@@ -223,8 +223,8 @@ func (s *subscriber) update(ctx context.Context) error {
 }
 
 // next takes a batch of stale channels and returns what the connection has to send for them, and
-// notes that as done: add mends have where a channel is denied. next returns false if no channel
-// was stale.
+// notes that as done: addApart takes that back for a channel that is denied. next returns false if
+// no channel was stale.
 func (s *subscriber) next() (step changes, more bool) {
 	f, h := s.feed, s.feed.h
 	h.mu.Lock()
