@@ -209,24 +209,15 @@ func (e *Ear) Releasing() { e.phase.Store(earReleases) }
 // Regranted reports whether a grant arrived since Releasing.
 func (e *Ear) Regranted() bool { return e.regranted.Load() }
 
-// TurnDue reports whether a release may give Redisson's waiters a turn.
-func (e *Ear) TurnDue() bool {
+// Turns names the last turn of Redisson's waiters if it was used, "" otherwise. It also reports
+// whether a release may give them another one.
+func (e *Ear) Turns() (used string, due bool) {
 	if e.sub == nil {
-		return true
+		return "", true
 	}
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
-	return e.sub.turns.due(time.Now())
-}
-
-// TurnOver names the last turn of Redisson's waiters if it was used, "" otherwise.
-func (e *Ear) TurnOver() string {
-	if e.sub == nil {
-		return ""
-	}
-	e.hub.mu.Lock()
-	defer e.hub.mu.Unlock()
-	return e.sub.turns.over()
+	return e.sub.turns.over(), e.sub.turns.due(time.Now())
 }
 
 // Heard takes what came since the last call: the tokens of a grant, zero for none, and the hints.

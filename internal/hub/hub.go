@@ -38,7 +38,6 @@ type Hub struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	done   chan struct{} // closed by Stop: contenders leave
 	crew   crew.Crew
 	feed   feed
 
@@ -97,7 +96,7 @@ type subscription struct {
 func New(rdb driver.Redis, client string, tell func(cause error), orphan func(wire.Grant)) *Hub {
 	h := &Hub{
 		rdb: rdb, client: client, tell: tell, orphan: orphan,
-		done: make(chan struct{}), vetted: make(chan struct{}), ears: make(map[string]*Ear),
+		vetted: make(chan struct{}), ears: make(map[string]*Ear),
 		subs: make(map[string]*subscription), idle: list.New(), denied: make(map[string]*denial),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
@@ -109,9 +108,6 @@ func (h *Hub) Impaired(cause error) { h.tell(cause) }
 
 // Context ends when the hub is closed.
 func (h *Hub) Context() context.Context { return h.ctx }
-
-// Done is closed when contenders are to leave.
-func (h *Hub) Done() <-chan struct{} { return h.done }
 
 // wantInbox subscribes the inbox unless that was done before. A waiter is told there of its grant,
 // a holder that it was deposed. The caller holds the hub's mutex.
@@ -199,9 +195,6 @@ func (h *Hub) end(sub *subscription) {
 
 // Go runs f in a goroutine that Close waits for. It returns false when the hub is closed.
 func (h *Hub) Go(f func()) bool { return h.crew.Start(f) }
-
-// Stop turns contenders away. Messages are still received, so that grants which come now are ended.
-func (h *Hub) Stop() { close(h.done) }
 
 // Close ends all subscriptions and returns when no goroutine is left. If a connection does not
 // answer, or the client library still waits for one, Close returns after leaveTimeout. The

@@ -144,14 +144,14 @@ func (c *Claim) Ear() *hub.Ear { return &c.ear }
 // Ask asks a Redis that decides alone for the lock. If another entry has it, this one is queued,
 // unless ticket is wire.NoTicket. The stamp is when the question was sent.
 func (c *Claim) Ask(ctx context.Context, ticket string) (wire.Answer, clock.Stamp, error) {
-	sent := clock.Now()
 	way, err := c.node.route(ctx, c.Entry.Names)
 	if err != nil {
-		return wire.Answer{}, sent, err
+		return wire.Answer{}, clock.Stamp{}, err
 	}
-	sent = clock.Now()
+	sent := clock.Now()
 	c.Belief.Begin(sent)
-	a, err := c.node.wire.Acquire(ctx, way, c.Entry, ticket, c.ear.TurnOver(), c)
+	turn, _ := c.ear.Turns()
+	a, err := c.node.wire.Acquire(ctx, way, c.Entry, ticket, turn, c)
 	c.Noted(err)
 	if err == nil {
 		c.Belief.Answered(&a, c.Entry, false, sent)

@@ -51,7 +51,7 @@ func (c *Claim) Release(ctx context.Context, next *Claim) (held bool, a wire.Ans
 		return false, a, err
 	}
 	c.stage.Store(stageEnds)
-	turns := c.ear.TurnDue()
+	_, turns := c.ear.Turns()
 	if next == nil {
 		return c.node.wire.Release(ctx, way, c.Entry, turns, nil, nil)
 	}

@@ -53,6 +53,7 @@ type Node struct {
 	counts  driver.Counts
 	link    *link.Link
 	sweeper *sweeper
+	done    chan struct{} // closed by Stop
 
 	*health      // nil where Redis decides alone: that is asked whatever it did before
 	reachability reachability
@@ -65,7 +66,7 @@ type Node struct {
 
 // New returns a node. It takes a connection in the background, and sends nothing by itself.
 func New(rdb driver.Redis, cfg Config) *Node {
-	n := &Node{cfg: cfg}
+	n := &Node{cfg: cfg, done: make(chan struct{})}
 	n.reachability.tell = cfg.Reachable
 	rdb = n.counts.Counted(rdb)
 	n.redis = rdb
@@ -203,11 +204,11 @@ func (n *Node) Force(ctx context.Context, names *wire.Names) (bool, error) {
 	return n.wire.Force(ctx, way, names)
 }
 
-// Stop makes contenders leave.
-func (n *Node) Stop() { n.hub.Stop() }
+// Stop makes contenders leave. Messages are still received, so that grants which come now are ended.
+func (n *Node) Stop() { close(n.done) }
 
 // Done is closed when contenders are to leave.
-func (n *Node) Done() <-chan struct{} { return n.hub.Done() }
+func (n *Node) Done() <-chan struct{} { return n.done }
 
 // Settle lets every sweep try once more, and waits for them.
 func (n *Node) Settle() { n.sweeper.close() }
