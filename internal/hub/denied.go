@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -89,26 +88,6 @@ func (e *Ear) Deafness() error {
 		}
 	}
 	return nil
-}
-
-// Verdict tells why the entry must not keep the lock that it was granted: no message can reach its
-// client. If it is not known yet whether the inbox may be subscribed, Verdict waits for that, for
-// vetTimeout at most. So a missing right makes the first Lock of a client fail, though that Lock
-// found its lock free. Else only the first Lock that has to wait would find out, perhaps much
-// later.
-func (e *Ear) Verdict(ctx context.Context) error {
-	if !e.unvetted {
-		return nil
-	}
-	e.unvetted = false
-	late := time.NewTimer(min(vetTimeout, e.entry.Timeout))
-	defer late.Stop()
-	select {
-	case <-e.hub.vetted:
-	case <-late.C:
-	case <-ctx.Done():
-	}
-	return e.Deafness()
 }
 
 // vet ends the waits in Verdict: it is known now whether the inbox may be subscribed, or that Redis
