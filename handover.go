@@ -64,7 +64,7 @@ func (h *hold) passOn(now clock.Stamp) bool {
 	cached := h.cacheable(now)
 	spent := func() bool { return h.block.Spent(h.cfg.passes, h.cfg.passTime, now) }
 	if !cached && spent() {
-		h.block.Go()
+		h.block.Continue()
 	}
 	if !cached && (spent() || h.term.Left(now) < h.entry.Lease/10) || h.term.Lengthened(now) {
 		return false
@@ -89,7 +89,7 @@ func (h *hold) passOn(now clock.Stamp) bool {
 
 // refill asks for the next block of tokens where this one runs out. The caller holds h.mu.
 func (h *hold) refill(now clock.Stamp) {
-	if !h.block.Runs(h.entry.Block, h.cfg.passes, now) || !h.k.gates.Waiting(h.names.Gate()) {
+	if !h.block.RunsLow(h.entry.Block, h.cfg.passes, now) || !h.k.gates.Waiting(h.names.Gate()) {
 		return
 	}
 	h.block.Ask()

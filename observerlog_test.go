@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/internal/eventlog"
 	"github.com/relock-go/relock/internal/redistest"
-	"github.com/relock-go/relock/internal/throttle"
 )
 
 // page is what a logger wrote.
@@ -69,11 +69,11 @@ func TestALineForEachCauseAndTenSeconds(t *testing.T) {
 		require.Contains(t, p.with("lost")[0], "lock=order:0")
 		lost(7, errors.New("something else"))
 		require.Len(t, p.with("level=WARN"), 2, "of another cause at once")
-		pass(throttle.Every + time.Second)
+		pass(eventlog.Every + time.Second)
 		require.Len(t, p.with("level=WARN"), 3)
 		require.Contains(t, p.with("level=WARN")[2], `"since the line before"=999`)
 		require.Contains(t, p.with("level=WARN")[2], "order:1 order:2 ")
-		pass(3 * throttle.Every)
+		pass(3 * eventlog.Every)
 		require.Len(t, p.with("level=WARN"), 3, "nothing came")
 		lost(8, gone)
 		require.Len(t, p.with("level=WARN"), 4, "and at once when it comes again")
@@ -109,7 +109,7 @@ func TestWaitsAreToldBeforeTheNodeIsBack(t *testing.T) {
 			o.Observe(Event{Kind: EventNodeUp})
 		}
 		require.Len(t, p.with("level=WARN"), 4)
-		pass(throttle.Every + time.Second)
+		pass(eventlog.Every + time.Second)
 		all = p.with("level=WARN")
 		last := 0
 		for i, line := range all {
@@ -119,7 +119,7 @@ func TestWaitsAreToldBeforeTheNodeIsBack(t *testing.T) {
 		}
 		require.Equal(t, len(all)-1, last, "%q", all)
 		require.Contains(t, strings.Join(all, ""), `"since the line before"=500`)
-		pass(3 * throttle.Every)
+		pass(3 * eventlog.Every)
 		require.Len(t, p.with("level=WARN"), len(all), "nothing came")
 	})
 }

@@ -203,7 +203,7 @@ func TestReportOutlivesItsGoroutine(t *testing.T) {
 		errs := make(chan error, 3)
 		for range 2 {
 			go func() {
-				_, err := g.Enter(ctx, "k")
+				_, err := g.Enter(ctx, "k", nil)
 				if err == nil {
 					time.Sleep(time.Hour)
 				}

@@ -30,8 +30,8 @@ func newNode(rdb driver.Redis, id string, cfg *config, index int) *node.Node {
 	}
 	return node.New(rdb, node.Config{
 		Options: options, Client: id, Timeout: cfg.commandTimeout, PubSub: node.PubSub(cfg.pubsub),
-		Presence: func(cause error) { cfg.answers(index, cause) },
-		Impaired: func(cause error) { cfg.impaired(index, cause) },
+		Reachable: func(cause error) { cfg.answers(index, cause) },
+		Impaired:  func(cause error) { cfg.impaired(index, cause) },
 	})
 }
 

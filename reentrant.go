@@ -242,12 +242,12 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 		return lk.contend(ctx, wctx, lk.newClaim(owner), false, seen)
 	}
 	key := lk.names.Gate()
-	b, err := lk.k.gates.EnterSeen(wctx, key, seen)
+	b, err := lk.k.gates.Enter(wctx, key, seen)
 	for err == nil && b.open {
 		if l, err := lk.join(ctx, wctx, b); l != nil || err != nil {
 			return l, err
 		}
-		b, err = lk.k.gates.EnterSeen(wctx, key, seen) // the hold is shared no more
+		b, err = lk.k.gates.Enter(wctx, key, seen) // the hold is shared no more
 	}
 	if err != nil {
 		return nil, lk.leftTheLine(err)

@@ -19,7 +19,7 @@ type Arbiter interface {
 	Claim(e wire.Entry) Claim
 	// Renew lengthens leases and calls settle once for each of them.
 	Renew(ctx context.Context, batch []Renewal, settle Settle)
-	// Silence is the error of a caller that gave up, for cause, before anything was heard.
+	// Silence is the error of a caller that gave up, for cause, before Redis had answered anything.
 	Silence(op, name string, cause error) error
 	Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 	Force(ctx context.Context, n *wire.Names) (bool, error)
@@ -40,31 +40,30 @@ type Claim interface {
 	// Of is the entry.
 	Of() *wire.Entry
 	// Wait blocks until the entry holds the lock. It calls report, unless that is nil, with what is
-	// heard meanwhile. After a failure the entry may still be queued, or own the lock unknowingly:
-	// another contender waits for it, or it has to be abandoned.
+	// heard meanwhile. After a failure Redis may still have the entry queued, or give it the lock: the
+	// caller has to Abandon the claim, or to let another goroutine Wait for it.
 	Wait(ctx context.Context, report Report) (node.Grant, error)
 	// Try takes the lock if it is free, in one round trip. After a failure the claim is over.
 	Try(ctx context.Context) (node.Grant, error)
-	// Release ends the claim, which is then over whatever is returned. With next, next is queued in
-	// the same step, behind all others; the grant is next's when the bool says so. ErrLost says
-	// that the lock was not held any more.
+	// Release ends the claim, which is then over whatever is returned. Unless next is nil, it is
+	// queued in the same step, behind all others. If it is granted the lock at once, Release returns
+	// that grant and true. ErrLost says that the lock was not held any more.
 	Release(ctx context.Context, next Claim) (node.Grant, bool, error)
-	// SetCount writes the hold count and lengthens the lease; the stamp is when the confirmed
-	// command was sent.
+	// SetCount writes the hold count and lengthens the lease. The stamp is when the command was sent.
 	SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error)
 	// Refill asks for the tokens of another block, and calls done with them, from any goroutine. If
 	// another entry waits for the lock, and on a quorum, there are none, and done is not called.
 	Refill(done func(node.Grant))
-	// Attend reports whether the entry, which holds the lock, hears that another wants it.
+	// Attend reports whether the entry, which holds the lock, would hear that another one wants it.
 	Attend() bool
 	// Asks notes that Redis is about to be asked to keep the lock for lease.
 	Asks(lease time.Duration)
 	// Seen returns which owner held the lock when the entry last asked, "" for unknown, and what
-	// was left of the lease.
+	// was left of that owner's lease.
 	Seen() (holder string, ttl time.Duration)
-	// Watch makes news about the lock go to what keeps it.
+	// Watch makes w hear what messages say of the entry, which holds the lock now.
 	Watch(w *hub.Watcher)
-	// Abandon ends the claim in the background, however often it takes.
+	// Abandon ends the claim in the background, in as many tries as that takes.
 	Abandon()
 	// Forget drops a claim that holds the lock, and leaves its lease to run out.
 	Forget()

@@ -1,8 +1,8 @@
 // Package clock measures how long a lease has run.
 //
-// CLOCK_MONOTONIC stands still while a machine sleeps, and the wall clock can be set back. A lease
-// in Redis runs on through both. Elapsed time is therefore the larger of the two: an error can only
-// shorten what we believe.
+// The monotonic clock stands still while a machine sleeps, and the wall clock can be set back. A
+// lease in Redis runs on through both. Elapsed time is therefore the larger of what the two clocks
+// say. An error of one of them can only shorten the time for which a lease is trusted.
 package clock
 
 import (
@@ -24,7 +24,8 @@ func Now() Stamp {
 	return Stamp{mono: int64(now.Sub(origin)), wall: now.UnixNano()}
 }
 
-// Mono reads the monotonic clock alone: for what is measured within this process, and costs half.
+// Mono reads the monotonic clock alone, for half the cost: that will do for times within this
+// process.
 func Mono() time.Duration { return time.Since(origin) }
 
 // At is the stamp of two given readings, in nanoseconds.
@@ -83,6 +84,6 @@ func (s Stamp) Wall() time.Time { return time.Unix(0, s.wall) }
 // IsZero reports whether s is no instant.
 func (s Stamp) IsZero() bool { return s == Stamp{} }
 
-// Margin is what a lease is believed shorter than Redis keeps it: 1 % for clocks that drift, and 2
-// ms for Redis's own rounding and expiry.
+// Margin is by how much a lease is trusted for less than Redis keeps it: 1 % for clocks that drift,
+// and 2 ms for Redis's own rounding and expiry.
 func Margin(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }

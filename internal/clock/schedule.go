@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Slot is a place in a Schedule. What is put into one embeds it.
+// Slot is a place in a Schedule. A type whose values are put into one embeds it.
 type Slot struct {
-	Due   Stamp // when to look at it
-	place int   // in the heap, from 1; 0 outside
+	Due   Stamp // when to look at the value
+	place int   // of the value in the heap, from 1; 0 outside
 }
 
-// Placed is the slot.
+// Placed is the slot itself: by it a Schedule finds the slot of a value that embeds one.
 func (s *Slot) Placed() *Slot { return s }
 
-// In reports whether what has the slot is in its schedule.
+// In reports whether the slot's value is in its schedule.
 func (s *Slot) In() bool { return s.place > 0 }
 
-// Schedule holds what one goroutine is to look at, the earliest first. But for Run, which is that
-// goroutine, its methods and the slots are guarded by a mutex of its owner's.
+// Schedule holds values that one goroutine is to look at, each at its time. Run is that goroutine.
+// The other methods, and the slots, are guarded by a mutex of the schedule's owner.
 type Schedule[T interface{ Placed() *Slot }] struct {
 	queue queue[T]
-	wake  Signal // something is due before wakes
-	wakes Stamp  // when the goroutine wakes by itself, zero for not yet
+	wake  Signal // given if a value is due before wakes
+	wakes Stamp  // when Run wakes by itself; zero if nothing was in
 }
 
 // NewSchedule returns an empty schedule.
@@ -32,8 +32,8 @@ func NewSchedule[T interface{ Placed() *Slot }]() *Schedule[T] {
 	return &Schedule[T]{wake: NewSignal()}
 }
 
-// Run calls look at once, and from then on when what look returned is over, or earlier if something
-// is put in that is due before. It returns when ctx has ended.
+// Run calls look at once, and again whenever the time is over that look returned, or a value is put
+// in that is due before. It returns when ctx has ended.
 func (s *Schedule[T]) Run(ctx context.Context, look func() time.Duration) {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -48,7 +48,7 @@ func (s *Schedule[T]) Run(ctx context.Context, look func() time.Duration) {
 	}
 }
 
-// Put adds x, or moves it, to be due then.
+// Put adds x, or moves it if it is in, so that it is due at due.
 func (s *Schedule[T]) Put(x T, due, now Stamp) {
 	slot := x.Placed()
 	slot.Due = due
@@ -63,14 +63,14 @@ func (s *Schedule[T]) Put(x T, due, now Stamp) {
 	}
 }
 
-// Drop removes x, if it is in. The goroutine wakes all the same: that costs less than to tell it.
+// Drop removes x, if it is in. Run may wake for it all the same: that costs less than to tell it.
 func (s *Schedule[T]) Drop(x T) {
 	if slot := x.Placed(); slot.In() {
 		heap.Remove(&s.queue, slot.place-1)
 	}
 }
 
-// Next removes what is due first, if that is by horizon.
+// Next removes and returns the value that is due first, if that is at horizon or before.
 func (s *Schedule[T]) Next(horizon Stamp) (x T, due bool) {
 	if len(s.queue) == 0 || !s.queue[0].Placed().Due.Reached(horizon) {
 		return x, false
@@ -78,7 +78,8 @@ func (s *Schedule[T]) Next(horizon Stamp) (x T, due bool) {
 	return heap.Pop(&s.queue).(T), true
 }
 
-// Rest is what look returns: how long nothing is due, most at most unless nothing is in.
+// Rest is for look to return: for how long nothing is due, but most at most. If nothing is in, that
+// is for ever.
 func (s *Schedule[T]) Rest(now Stamp, most time.Duration) time.Duration {
 	if len(s.queue) == 0 {
 		s.wakes = Stamp{}
@@ -89,10 +90,10 @@ func (s *Schedule[T]) Rest(now Stamp, most time.Duration) time.Duration {
 	return rest
 }
 
-// All is what is in, in no order.
+// All returns the values that are in, in no order. It is valid until the next Put, Drop or Next.
 func (s *Schedule[T]) All() []T { return s.queue }
 
-// queue is a heap by when its members are due.
+// queue is a heap of values, ordered by when they are due, for container/heap.
 type queue[T interface{ Placed() *Slot }] []T
 
 func (q queue[T]) Len() int           { return len(q) }

@@ -1,7 +1,7 @@
 package clock
 
-// Signal wakes a goroutine to look at what changed. It has one slot: wake-ups coalesce, and none is
-// lost.
+// Signal wakes a goroutine to look at what changed. It has one slot: signals that are given before
+// the goroutine takes one are one signal, and none is lost.
 type Signal chan struct{}
 
 // NewSignal returns a signal that was not given.

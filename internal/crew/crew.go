@@ -8,15 +8,15 @@ import (
 )
 
 // Crew is what is under way. The zero Crew is ready. All methods may be called from any goroutine.
+// A WaitGroup would not do: its Add must not race with its Wait, and its Wait has no context.
 type Crew struct {
 	mu     sync.Mutex // guards what follows
 	out    int
-	barred bool
-	idle   chan struct{} // closed when out falls to 0; nil while nothing waits for that
+	barred bool          // no goroutine may start any more
+	idle   chan struct{} // closed when out falls to 0; nil if out is 0, or nothing has waited for that
 }
 
-// Start runs work in a goroutine. Once the crew was ended it returns false, and nothing runs. A
-// WaitGroup would not do: there a late Add races with Wait.
+// Start runs work in a goroutine. Once the crew was ended it returns false, and nothing runs.
 func (c *Crew) Start(work func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,8 +31,8 @@ func (c *Crew) Start(work func()) bool {
 	return true
 }
 
-// Join counts one more, also once the crew was ended: some work, as giving a lock back, must run
-// while its package is closed. Leave is to follow.
+// Join counts one more, also once the crew was ended: some work, such as giving a lock back, must
+// run while its package is closed. Leave must follow.
 func (c *Crew) Join() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *Crew) Leave() {
 	}
 }
 
-// Out is how much is under way.
+// Out is how much is under way. It is for tests.
 func (c *Crew) Out() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,34 +65,21 @@ func (c *Crew) Ended() bool {
 }
 
 // End lets no goroutine start any more, and returns when nothing is under way or ctx has ended.
-func (c *Crew) End(ctx context.Context) { wait(ctx, c.bar(true)) }
+func (c *Crew) End(ctx context.Context) {
+	c.mu.Lock()
+	c.barred = true
+	c.mu.Unlock()
+	c.Wait(ctx)
+}
 
 // Wait returns when nothing is under way or ctx has ended.
-func (c *Crew) Wait(ctx context.Context) { wait(ctx, c.bar(false)) }
-
-// Awaited reports whether an End or a Wait waits, or has given up waiting, for what is under way.
-func (c *Crew) Awaited() bool {
+func (c *Crew) Wait(ctx context.Context) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.idle != nil
-}
-
-// bar returns a channel that is closed when nothing is under way any more, nil if nothing is now.
-// With end it bars Start, in the same step: else work could start between the two.
-func (c *Crew) bar(end bool) <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.barred = c.barred || end
-	if c.out == 0 {
-		return nil
-	}
-	if c.idle == nil {
+	if c.out > 0 && c.idle == nil {
 		c.idle = make(chan struct{})
 	}
-	return c.idle
-}
-
-func wait(ctx context.Context, idle <-chan struct{}) {
+	idle := c.idle
+	c.mu.Unlock()
 	if idle == nil {
 		return
 	}
@@ -100,4 +87,11 @@ func wait(ctx context.Context, idle <-chan struct{}) {
 	case <-idle:
 	case <-ctx.Done():
 	}
+}
+
+// Awaited reports whether an End or a Wait waits, or has given up waiting, for what is under way.
+func (c *Crew) Awaited() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.idle != nil
 }

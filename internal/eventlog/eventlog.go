@@ -1,5 +1,5 @@
-// Package eventlog writes what a client's observer is told to a logger, and bounds how much that is. It
-// knows events by numbers and texts: what they mean, and which of them alarm, is said above.
+// Package eventlog writes a client's events to a logger, and bounds how many lines that takes. It
+// knows events by numbers and texts. What they mean, and which of them alarm, the caller says.
 package eventlog
 
 import (
@@ -9,23 +9,20 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/relock-go/relock/internal/throttle"
-	"github.com/relock-go/relock/internal/wire"
 )
 
-// Record is one event. What is zero is not written.
+// Record is one event. A field that is zero is not written.
 type Record struct {
 	Rank  Rank
-	Kind  int    // its number
-	Name  string // of the kind, for a line at debug
+	Kind  int    // the kind's number
+	Name  string // of the kind: what a line at debug begins with
 	Alarm string // what a line at warn begins with
-	Topic error  // why there is one: lines at warn are counted by what is at the bottom of it
+	Topic error  // why there is a line at warn: those whose innermost error is the same count as one topic
 
 	Node       int
 	Lock, Sort string
-	How        string // the lease was got, with its
-	Token      int64
+	How        string // how the lease was got
+	Token      int64  // the lease's, written beside How
 	Wait, Hold time.Duration
 	Cause      error
 }
@@ -36,33 +33,34 @@ type Rank uint8
 const (
 	// Quiet is written at debug.
 	Quiet Rank = iota
-	// Alarm is written at warn, and what is held back of it at debug too.
+	// Alarm is written at warn. One that is held back there is written at debug.
 	Alarm
 	// Down is an Alarm: from now on the node does not answer.
 	Down
-	// Up is written at warn, if a Down was told before. It says how long that was.
+	// Up is an Alarm if a Down was told before, and is not written otherwise. Its line says how long
+	// the node was down.
 	Up
 )
 
 // Log writes to a logger. Its methods may be called from any goroutine.
 type Log struct {
 	log   *slog.Logger
-	warns *throttle.Lines[Record]
-	debug []throttle.Budget // by kind
+	warns *lines
+	debug []budget // by kind
 
 	mu   sync.Mutex
-	down map[int]time.Time // since when a node does not answer; guarded by mu
+	down map[int]time.Time // by node, since when it does not answer; guarded by mu
 }
 
-// New returns a Log of so many kinds of events. before maps a kind to the kind that must come first:
-// what is held back of that one is written before a line of the kind.
+// New returns a Log of so many kinds of events, numbered from 0. before maps a kind to the kind
+// that must come first: what is held back of that one is written before a line of the kind.
 func New(log *slog.Logger, kinds int, before map[int]int) *Log {
-	l := &Log{log: log, debug: make([]throttle.Budget, kinds), down: make(map[int]time.Time)}
-	l.warns = throttle.New(l.warn, before)
+	l := &Log{log: log, debug: make([]budget, kinds), down: make(map[int]time.Time)}
+	l.warns = newLines(l.warn, before)
 	return l
 }
 
-// Debugs reports whether lines at debug are wanted: else what is Quiet need not be told.
+// Debugs reports whether lines at debug are wanted. If not, a Quiet event need not be told.
 func (l *Log) Debugs() bool { return l.log.Enabled(context.Background(), slog.LevelDebug) }
 
 // Tell writes a line, or keeps the event for a later one.
@@ -74,17 +72,15 @@ func (l *Log) Tell(r Record) {
 	case Down:
 		l.wentDown(r.Node)
 	}
-	if r.Rank != Quiet && l.warns.Add(r.topic(), r, r.Lock) {
-		return
-	}
-	if l.Debugs() {
+	written := r.Rank != Quiet && l.warns.add(r)
+	if !written && l.Debugs() {
 		l.tell(&r)
 	}
 }
 
 // tell writes a line at debug, if there were not too many of the kind lately.
 func (l *Log) tell(r *Record) {
-	skipped, ok := l.debug[r.Kind].Take()
+	skipped, ok := l.debug[r.Kind].take()
 	if !ok {
 		return
 	}
@@ -104,7 +100,7 @@ func (l *Log) wentDown(node int) {
 	}
 }
 
-// up writes that a node answers again, if a line said that it does not.
+// up writes that a node answers again, if a Down was told before.
 func (l *Log) up(r Record) {
 	l.mu.Lock()
 	since, told := l.down[r.Node]
@@ -112,38 +108,12 @@ func (l *Log) up(r Record) {
 	l.mu.Unlock()
 	if told {
 		r.Wait = time.Since(since)
-		l.warns.Add(r.topic(), r, "")
+		l.warns.add(r)
 	}
 }
 
-// topic is what lines at warn are counted by.
-func (r *Record) topic() throttle.Key {
-	return throttle.Key{Kind: r.Kind, Node: r.Node, Cause: root(r.Topic)}
-}
-
-// root is the text of what is at the bottom of an error: that does not name the lock. Of an answer of
-// Redis's it is the code: what follows may tell how much time is left.
-func root(err error) string {
-	for err != nil {
-		var next error
-		switch err := err.(type) {
-		case interface{ Unwrap() error }:
-			next = err.Unwrap()
-		case interface{ Unwrap() []error }:
-			if all := err.Unwrap(); len(all) > 0 {
-				next = all[0]
-			}
-		}
-		if next == nil {
-			return cmp.Or(wire.ReplyCode(err.Error()), err.Error())
-		}
-		err = next
-	}
-	return ""
-}
-
-// warn writes one line for some events of the same topic: r is the last of them, events is how many
-// there were, and locks are the names of their locks.
+// warn writes one line for some events of the same topic. Of these r is the last, and locks are the
+// names of some of their locks.
 func (l *Log) warn(r Record, events int, locks []string) {
 	attrs := r.attrs()
 	if events > 1 || locks != nil {
@@ -155,10 +125,10 @@ func (l *Log) warn(r Record, events int, locks []string) {
 	l.log.LogAttrs(context.Background(), slog.LevelWarn, "relock: "+r.Alarm, attrs...)
 }
 
-// Close writes what has not been written.
-func (l *Log) Close() { l.warns.Close() }
+// Close writes what is held back.
+func (l *Log) Close() { l.warns.close() }
 
-// attrs are what a line says of an event.
+// attrs are what a line says of an event, beside its first words.
 func (r *Record) attrs() []slog.Attr {
 	attrs := make([]slog.Attr, 0, 8)
 	if r.Lock != "" {

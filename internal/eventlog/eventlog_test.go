@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/relock-go/relock/internal/throttle"
 	"github.com/stretchr/testify/require"
 )
 
@@ -71,7 +70,7 @@ func TestANodeThatGoesAndComes(t *testing.T) {
 			l.Tell(up)
 		}
 		require.Len(t, p.with("level=WARN"), 2)
-		pass(5 * throttle.Every)
+		pass(5 * Every)
 		require.Len(t, p.with("level=WARN"), 4)
 	})
 }
@@ -84,11 +83,11 @@ func TestDebugIsNoFlood(t *testing.T) {
 			l.Tell(one)
 		}
 		l.Tell(other)
-		require.Len(t, p.with("relock: one"), throttle.MaxLines)
+		require.Len(t, p.with("relock: one"), maxDebug)
 		require.Len(t, p.with("relock: other"), 1)
-		pass(throttle.Every)
+		pass(Every)
 		l.Tell(one)
-		require.Contains(t, p.with("relock: one")[throttle.MaxLines], "skipped=9900")
+		require.Contains(t, p.with("relock: one")[maxDebug], "skipped=9900")
 	})
 }
 
@@ -100,7 +99,7 @@ func TestWhatIsHeldBackStandsAtDebug(t *testing.T) {
 		}
 		require.Len(t, p.with("level=WARN msg=\"relock: mind\""), 1)
 		require.Len(t, p.with("level=DEBUG msg=\"relock: one\""), 2)
-		pass(throttle.Every)
+		pass(Every)
 		require.Contains(t, p.with("level=WARN")[1], `lock=k2 sort="" "since the line before"=2 locks="k1 k2"`)
 	})
 	at(t, slog.LevelInfo, func(t *testing.T, l *Log, p *page) {

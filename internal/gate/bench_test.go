@@ -14,7 +14,7 @@ func BenchmarkPass(b *testing.B) {
 	benchHandOver(b, (*gate.Gates[int]).Pass)
 }
 
-// BenchmarkOffer is one that those who run may have before those who are being woken.
+// BenchmarkOffer is a hand-over at which running goroutines may overtake the one that is being woken.
 func BenchmarkOffer(b *testing.B) {
 	benchHandOver(b, func(g *gate.Gates[int], key string, baton int) bool { return g.Offer(key, baton, clock.Mono()) })
 }
@@ -25,7 +25,7 @@ func benchHandOver(b *testing.B, handOver func(g *gate.Gates[int], key string, b
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			baton, err := g.Enter(b.Context(), "k")
+			baton, err := g.Enter(b.Context(), "k", nil)
 			if err != nil {
 				b.Error(err)
 				return

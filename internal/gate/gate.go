@@ -1,36 +1,37 @@
 // Package gate queues the goroutines of one process that want the same key. They are served in the
 // order in which they came, except that a running goroutine may overtake the first waiter while
-// that is being woken.
+// that waiter is being woken.
 //
-// Only the goroutine at the gate talks to Redis. It got there with a baton from the one before it:
-// what that one had already achieved, or nothing. However many goroutines wait, Redis sees one
-// contender per process and key.
+// Only the goroutine at the gate talks to Redis. However many goroutines wait behind it, Redis sees
+// one contender per process and key. When a goroutine leaves the gate it hands a baton to the next
+// one: what it has achieved so far, or nothing.
 //
-// The goroutine at the gate hands on in one of two ways. Pass gives gate and baton to the first
-// waiter. It is that waiter's turn, however long it takes to wake up. Offer calls the first waiter
-// and leaves the baton where it is. Until the called waiter comes, a goroutine that enters takes
-// the baton at once, which costs no switch of goroutines. Overtaking is bounded. A waiter is no
-// longer overtaken if it has come in vain, was called longer ago than Soon, or was overtaken
-// maxOvertakes times: Offer then passes.
+// There are two ways to hand on. Pass gives gate and baton to the first waiter, however long that
+// waiter takes to wake up. Offer wakes the first waiter and leaves the baton at the gate. Until the
+// first waiter has come for it, any goroutine that enters takes the baton. That saves a switch of
+// goroutines. Overtaking is bounded: Offer does as Pass once the first waiter has come and found
+// the baton taken, was called longer ago than Soon, or was overtaken maxOvertakes times.
 //
-// If no goroutine waits, the one at the gate may leave a baton to rest there for the next to enter.
-// Or it opens the gate: then all that wait are given a baton, and so are all that come until that is
-// withdrawn, and none of them is at the gate.
+// There are two more ways to leave the gate. Rest is for a gate at which no goroutine waits: a
+// baton lies there for the next goroutine that enters. Open gives a baton to every goroutine that
+// waits, and then to every goroutine that enters, until it is withdrawn. None of those goroutines
+// is at the gate.
 //
-// So a gate is free, taken or offered, or a baton rests there, or it is open:
+// So a gate is in one of five states. This is what its methods do in each:
 //
 //	free     Enter: taken.
-//	taken    Enter: joins the line. Pass: taken by the first. Offer: offered, or as Pass.
-//	         Leave: taken by the first with no baton, or free. Rest: as Offer or Pass, or rests.
-//	         Open: open.
+//	taken    Enter: joins the line. Pass: taken, by the first waiter. Offer: offered, or as Pass.
+//	         Leave: taken, by the first waiter with no baton; free if none waits.
+//	         Rest: as Offer or Pass; rests if none waits. Open: open, or free. Either way all that
+//	         waited have left the line.
+//	offered  Enter: taken, with the baton. The first waiter looks, since it was called or gives up:
+//	         taken, with the baton. Leave, since what was offered is worth nothing any more: taken,
+//	         by the first waiter with no baton.
 //	rests    Enter: taken, with the baton. Withdraw: free.
 //	open     Enter: open, with the baton. Withdraw: free.
-//	offered  Enter: taken, with the baton. The first comes, because it was called or because it
-//	         gives up: taken, with the baton. Leave, for what was offered is worth nothing any
-//	         more: taken by the first with no baton.
 //
-// No waiter sleeps beside an offer. The first in the line has been called, and whatever else wakes
-// it makes it look, too. A waiter that gives up in that moment returns with the baton.
+// No waiter sleeps beside an offer: the first in the line has been called. If it gives up at that
+// moment, it looks for the offer before it leaves, and returns with the baton.
 package gate
 
 import (
@@ -46,18 +47,18 @@ import (
 // ErrClosed is returned to goroutines that wait at gates that have been closed.
 var ErrClosed = errors.New("gates closed")
 
-// ErrUnreported stands for the report of a goroutine that came to a gate with no baton and has
-// reported nothing yet.
+// ErrUnreported is the report of a gate whose goroutine came with no baton and has not reported
+// anything yet.
 var ErrUnreported = errors.New("nothing heard yet")
 
 const (
-	// Soon is about what a goroutine needs to wake up.
+	// Soon is about the time that a goroutine takes to wake up.
 	Soon = 4 * time.Microsecond
 	// maxOvertakes is how often one waiter is overtaken at most.
 	maxOvertakes = 3
 )
 
-// A Left error is returned to a waiter that gave up. It matches the cause of that.
+// A Left error is returned to a waiter that gave up. It wraps the cause.
 type Left struct {
 	Cause  error
 	Report error         // the last one from the gate, nil if all is well
@@ -84,20 +85,20 @@ type Gates[T comparable] struct {
 	shards  [shards]shard[T]
 }
 
-// shards is how many mutexes the gates have. Goroutines that want different keys seldom meet at one
-// mutex, however many processors there are.
+// shards is how many mutexes the gates have: so many that goroutines that want different keys
+// seldom wait for the same mutex.
 const shards = 64
 
 // shard has the gates of the keys with one hash, on cache lines of its own.
 type shard[T comparable] struct {
 	// mu guards what follows, every line, and sending to a waiter. Invariants:
 	//
-	//   - A key has a line exactly while its gate is taken or offered, or a baton rests there.
-	//   - While a baton rests, or the gate is open, the line has no waiter.
-	//   - A waiter is in its line until it was given the gate, took an offer, or gave up.
-	//   - A waiter that was called, and has not come in vain, will look: the call is in its channel, or
-	//     the waiter has received it and is about to lock mu.
-	//   - While something is offered, the first in the line is such a waiter.
+	//   - A key has a line exactly while its gate is not free.
+	//   - A line has no waiter while its gate rests or is open.
+	//   - A waiter is in its line until it is given the gate, takes an offer, or gives up.
+	//   - A waiter that was called, and has not come in vain, is about to look: the call is in its
+	//     channel, or the waiter has received the call and is about to lock mu.
+	//   - While its gate is offered, the first waiter of a line is such a waiter.
 	mu    sync.Mutex
 	gates map[string]*line[T]
 	spare []*line[T]
@@ -109,38 +110,48 @@ func (g *Gates[T]) shardOf(key string) *shard[T] {
 	return &g.shards[maphash.String(g.seed, key)%shards]
 }
 
-// lockShard returns the shard of key's gate, locked.
-func (g *Gates[T]) lockShard(key string) *shard[T] {
+// lock locks the shard of key's gate. It returns the shard and the gate's line, nil for a free
+// gate.
+func (g *Gates[T]) lock(key string) (*shard[T], *line[T]) {
 	s := g.shardOf(key)
 	s.mu.Lock()
-	return s
+	return s, s.gates[key]
 }
 
+// line is a gate that is not free, and the waiters there, the one that came first in front.
 type line[T comparable] struct {
 	first, last *waiter[T]
 
-	offered bool
-	rests   bool
-	open    bool
-	baton   T // the one that is offered, that rests, or that all are given
+	state state
+	baton T // that is offered, rests, or is given to all; the zero T of a gate that is taken
 
-	report error         // nil: all is well
-	since  time.Duration // since when the report is other than nil
+	report error         // for waiters that give up; nil says that all is well
+	since  time.Duration // when the report became other than nil
 }
+
+// state is that of a gate. The package comment says what each allows.
+type state uint8
+
+const (
+	taken state = iota
+	offered
+	rests
+	open
+)
 
 type waiter[T comparable] struct {
 	prev, next *waiter[T]
 	signals    chan signal[T] // one slot
 	joined     time.Duration
 
-	called    bool
-	vain      bool          // it answered the call, and the offer was taken
-	calledAt  time.Duration // the first time
-	overtaken int
+	called     bool
+	calledAt   time.Duration // the first time
+	cameInVain bool          // it answered a call, and the baton had been taken
+	overtaken  int           // how often
 }
 
-// signal is sent to a waiter. With given, the gate is its own. Else it is a call: the waiter is to
-// look whether the offer still stands.
+// signal is what a waiter is sent. If given is set, the gate is the waiter's, with the baton. Else
+// the signal is a call: the waiter is to look whether there still is an offer.
 type signal[T any] struct {
 	given bool
 	baton T
@@ -151,22 +162,19 @@ func New[T comparable]() *Gates[T] {
 	return &Gates[T]{closed: make(chan struct{}), seed: maphash.MakeSeed()}
 }
 
-// Enter waits for the turn at key's gate and returns the baton handed over, the zero T when the
-// gate was free. On failure the caller is not at the gate: ctx ended (a *Left is returned) or the
-// gates were closed. A baton that arrives together with the end of ctx is returned without error;
-// the caller decides what becomes of it.
-func (g *Gates[T]) Enter(ctx context.Context, key string) (T, error) {
-	return g.EnterSeen(ctx, key, nil)
-}
-
-// A Watcher is told once its goroutine is in a line, and must not block: the gate may be its own by
-// then.
+// A Watcher is told that its goroutine has joined a line. It must not block, since by then the gate
+// may have been given to that goroutine.
 type Watcher interface{ Waits() }
 
-// EnterSeen is Enter, and calls seen.Waits, unless seen is nil, once the caller stands in the line. It
-// does not call it where the caller need not wait: at a gate that is free, offered or open, or where a
-// baton rests.
-func (g *Gates[T]) EnterSeen(ctx context.Context, key string, seen Watcher) (T, error) {
+// Enter waits for the caller's turn at key's gate. It returns the baton that was handed over or lay
+// there, the zero T if there was none. At an open gate it returns at once with that gate's baton,
+// and the caller is not at the gate. If the caller has to wait, Enter calls seen.Waits once it is
+// in the line, unless seen is nil.
+//
+// On failure the caller is not at the gate: ctx ended (a *Left is returned), or the gates were
+// closed (ErrClosed). If the turn comes just as ctx ends, Enter returns without error, and the
+// caller decides what becomes of the baton.
+func (g *Gates[T]) Enter(ctx context.Context, key string, seen Watcher) (T, error) {
 	baton, w := g.join(key)
 	if w == nil {
 		return baton, nil
@@ -188,45 +196,43 @@ func (g *Gates[T]) EnterSeen(ctx context.Context, key string, seen Watcher) (T, 
 		case <-ctx.Done():
 		case <-g.closed:
 		}
-		break
+		told, left := g.giveUp(key, w)
+		switch {
+		case told.given:
+			return told.baton, nil
+		case ctx.Err() != nil: // without the mutex: ctx may be a lease, which locks its hold's mutex
+			left.Cause = context.Cause(ctx)
+			return told.baton, left
+		}
+		return told.baton, ErrClosed
 	}
-	told, left := g.giveUp(key, w)
-	switch {
-	case told.given:
-		return told.baton, nil
-	case ctx.Err() != nil:
-		left.Cause = context.Cause(ctx)
-		return told.baton, left
-	}
-	return told.baton, ErrClosed
 }
 
-// TryEnter takes key's gate if it is free, and returns the baton that rests there, if one does. At an
-// open gate it returns that baton, and the caller is not at the gate.
-func (g *Gates[T]) TryEnter(key string) (baton T, free bool) {
-	s := g.lockShard(key)
+// TryEnter takes key's gate if it is free or rests, with the baton that rests there, and reports
+// whether it did. At an open gate it returns that gate's baton and false: the caller is not at the
+// gate.
+func (g *Gates[T]) TryEnter(key string) (baton T, atGate bool) {
+	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	l := s.gates[key]
 	switch {
 	case l == nil:
-		s.open(key)
-	case l.open:
+		s.take(key)
+		return baton, true
+	case l.state == rests:
+		return l.takeBaton(), true
+	case l.state == open:
 		return l.baton, false
-	case l.rests:
-		baton = l.takeBaton()
-	default:
-		return baton, false
 	}
-	return baton, true
+	return baton, false
 }
 
-// Open opens key's gate, where the caller is. It gives waited to all that wait, and returns how many
-// they were. With stays, those that come are given came, until that is withdrawn. Else the gate is
-// free.
+// Open ends the caller's turn at key's gate and lets all others in. It gives the baton waited to
+// every goroutine that waits, and returns how many those were. If stays is set, the gate stays
+// open: goroutines that come later are given the baton came, until that is withdrawn. Else the gate
+// is free.
 func (g *Gates[T]) Open(key string, waited, came T, stays bool) (given int) {
-	s := g.lockShard(key)
+	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	l := s.gates[key]
 	for l.give(waited) {
 		given++
 	}
@@ -234,27 +240,27 @@ func (g *Gates[T]) Open(key string, waited, came T, stays bool) (given int) {
 		s.free(key, l)
 		return given
 	}
-	l.baton, l.open = came, true
+	l.state, l.baton = open, came
 	return given
 }
 
-// Withdraw takes away the baton that rests at key's gate, or that is given to all, if it is that one.
+// Withdraw takes away baton, and key's gate is free. It does nothing unless that baton rests there,
+// or is the one that the open gate gives to all.
 func (g *Gates[T]) Withdraw(key string, baton T) {
-	s := g.lockShard(key)
+	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	if l := s.gates[key]; l != nil && (l.rests || l.open) && l.baton == baton {
+	if l != nil && (l.state == rests || l.state == open) && l.baton == baton {
 		l.takeBaton()
 		s.free(key, l)
 	}
 }
 
-// Report sets what the waiters at key's gate return with if they give up. The caller is at the
-// gate; nil says that all is well. The report stays when the gate goes to the next goroutine.
+// Report sets the report that waiters at key's gate return with if they give up; nil says that all
+// is well. The caller is at the gate. The report stays when the gate goes to the next goroutine.
 // Report returns whether any goroutine waits.
-func (g *Gates[T]) Report(key string, report error) bool {
-	s := g.lockShard(key)
+func (g *Gates[T]) Report(key string, report error) (waiting bool) {
+	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	l := s.gates[key]
 	if l == nil {
 		return false
 	}
@@ -264,50 +270,47 @@ func (g *Gates[T]) Report(key string, report error) bool {
 
 // Waiting reports whether any goroutine waits behind the caller, which is at key's gate.
 func (g *Gates[T]) Waiting(key string) bool {
-	s := g.lockShard(key)
+	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	l := s.gates[key]
 	return l != nil && l.first != nil
 }
 
 // Pass hands the gate and a baton to the next waiter. If there is none it returns false, and the
 // caller stays at the gate.
 func (g *Gates[T]) Pass(key string, baton T) bool {
-	s := g.lockShard(key)
+	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	return s.gates[key].give(baton)
+	return l.give(baton)
 }
 
 // Offer is Pass, except that a goroutine which enters before the next waiter has woken up takes the
-// gate and the baton. It is for callers that had the baton for no longer than Soon, as the next
-// ones probably will. now is a reading of clock.Mono.
+// gate and the baton. It is for callers that had the baton for no longer than Soon: a goroutine
+// that overtakes will probably hand it on as fast, so the waiter loses little. now is a reading of
+// clock.Mono.
 func (g *Gates[T]) Offer(key string, baton T, now time.Duration) bool {
-	s := g.lockShard(key)
+	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	l := s.gates[key]
 	return l.offer(baton, now)
 }
 
-// Rest leaves key's gate, where the caller is. If a goroutine waits, baton goes to it: by Offer if
-// soon is set, else by Pass. If none waits, the baton rest stays there for the next goroutine that
-// enters, and Rest returns true.
-func (g *Gates[T]) Rest(key string, baton, rest T, soon bool, now time.Duration) (rests bool) {
-	s := g.lockShard(key)
+// Rest ends the caller's turn at key's gate. If a goroutine waits, Rest hands baton on, by Offer if
+// soon is set and else by Pass. If none waits, the baton rest lies there for the next goroutine
+// that enters, and Rest returns true.
+func (g *Gates[T]) Rest(key string, baton, rest T, soon bool, now time.Duration) (lies bool) {
+	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	l := s.gates[key]
 	if soon && l.offer(baton, now) || !soon && l.give(baton) {
 		return false
 	}
-	l.baton, l.rests = rest, true
+	l.state, l.baton = rests, rest
 	return true
 }
 
-// Leave gives up the gate, and what the caller may have offered there. The next waiter comes to the
-// gate with no baton.
+// Leave ends the caller's turn at key's gate, and takes back what the caller has offered there. The
+// next waiter comes to the gate with no baton.
 func (g *Gates[T]) Leave(key string) {
-	s := g.lockShard(key)
+	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	l := s.gates[key]
 	l.takeBaton()
 	var none T
 	if !l.give(none) {
@@ -321,7 +324,7 @@ func (g *Gates[T]) Leave(key string) {
 // at a gate keeps it until it leaves.
 func (g *Gates[T]) Close() { close(g.closed) }
 
-// Len returns how many gates are taken.
+// Len returns how many gates are not free. It is for tests.
 func (g *Gates[T]) Len() int {
 	n := 0
 	for i := range g.shards {
@@ -333,21 +336,21 @@ func (g *Gates[T]) Len() int {
 	return n
 }
 
-// join appends a waiter, or takes the gate, with what is offered there, and returns no waiter.
+// join takes the gate, with the baton that rests or is offered there, and returns no waiter. At an
+// open gate it returns that gate's baton. If the gate is taken, it appends a waiter to the line.
 func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
-	s := g.lockShard(key)
+	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	l := s.gates[key]
 	switch {
 	case l == nil:
-		s.open(key)
+		s.take(key)
 		return baton, nil
-	case l.open:
+	case l.state == open:
 		return l.baton, nil
-	case l.rests:
-		return l.takeBaton(), nil
-	case l.offered:
+	case l.state == offered:
 		l.first.overtaken++
+		return l.takeBaton(), nil
+	case l.state == rests:
 		return l.takeBaton(), nil
 	}
 	if w, _ = g.waiters.Get().(*waiter[T]); w == nil {
@@ -363,23 +366,20 @@ func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
 	return baton, w
 }
 
-// answerCall takes the offer that w was called for, unless another goroutine was faster.
-func (g *Gates[T]) answerCall(key string, w *waiter[T]) (told signal[T]) {
-	s := g.lockShard(key)
+// answerCall is how w answers a call: it takes the offer, unless another goroutine was faster.
+func (g *Gates[T]) answerCall(key string, w *waiter[T]) signal[T] {
+	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	if told, came := w.takeTurn(s.gates[key]); came {
-		return told
-	}
-	w.vain = true
+	told := w.takeTurn(l)
+	w.cameInVain = !told.given
 	return told
 }
 
-// giveUp takes w out of the line, unless the gate is its own by now.
+// giveUp takes w out of the line, unless it is w's turn by now. The error has no cause yet.
 func (g *Gates[T]) giveUp(key string, w *waiter[T]) (told signal[T], left *Left) {
-	s := g.lockShard(key)
+	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	l := s.gates[key]
-	if told, came := w.takeTurn(l); came {
+	if told = w.takeTurn(l); told.given {
 		return told, nil
 	}
 	l.remove(w)
@@ -390,25 +390,26 @@ func (g *Gates[T]) giveUp(key string, w *waiter[T]) (told signal[T], left *Left)
 	return told, left
 }
 
-// takeTurn returns what w was given, or the offer if w is the first in the line. It empties w's
-// channel: a call that w has not received yet is answered by this look. The caller holds the mutex.
-func (w *waiter[T]) takeTurn(l *line[T]) (told signal[T], came bool) {
+// takeTurn returns what w was given. If w is the first in the line, it takes the offer, if there is
+// one. It empties w's channel: by looking now, w has answered a call that is still in there. The
+// caller holds the mutex.
+func (w *waiter[T]) takeTurn(l *line[T]) (told signal[T]) {
 	select {
 	case told = <-w.signals:
 	default:
 	}
-	if !told.given && l.offered && l.first == w {
+	if !told.given && l.state == offered && l.first == w {
 		l.remove(w)
 		told = signal[T]{given: true, baton: l.takeBaton()}
 	}
-	return told, told.given
+	return told
 }
 
 // maxSpare is how many lines a shard keeps for reuse.
 const maxSpare = 4
 
-// open makes a line for a free gate, which is taken then. The caller holds the mutex.
-func (s *shard[T]) open(key string) {
+// take takes a free gate: it makes a line for it. The caller holds the mutex.
+func (s *shard[T]) take(key string) {
 	var l *line[T]
 	if n := len(s.spare); n > 0 {
 		l, s.spare = s.spare[n-1], s.spare[:n-1]
@@ -422,7 +423,8 @@ func (s *shard[T]) open(key string) {
 	s.gates[key] = l
 }
 
-// free ends the line of a gate that becomes free. The caller holds the mutex.
+// free makes a gate free that has neither waiter nor baton: it ends its line. The caller holds the
+// mutex.
 func (s *shard[T]) free(key string, l *line[T]) {
 	delete(s.gates, key)
 	if len(s.spare) < maxSpare {
@@ -430,7 +432,7 @@ func (s *shard[T]) free(key string, l *line[T]) {
 	}
 }
 
-// setReport changes the report. Failures in a row stand since the first of them.
+// setReport changes the report. Failures that follow one another count as one, since the first.
 func (l *line[T]) setReport(report error) {
 	if l.report == nil {
 		l.since = clock.Mono()
@@ -438,15 +440,16 @@ func (l *line[T]) setReport(report error) {
 	l.report = report
 }
 
-// takeBaton ends what the gate has: an offer, a rest, or that it is open. It returns the baton of that.
+// takeBaton makes a gate taken that was offered, rested or was open, and returns its baton.
 func (l *line[T]) takeBaton() (baton T) {
-	baton, l.baton, l.offered, l.rests, l.open = l.baton, baton, false, false, false
+	baton, l.baton, l.state = l.baton, baton, taken
 	return baton
 }
 
-// offer calls the first waiter, and leaves baton where it is until that waiter comes. A waiter that
-// was called before, and must not be overtaken again, is given the baton. The caller holds the
-// mutex.
+// offer leaves baton at the gate for the first waiter, or for a goroutine that enters before that
+// one looks. It calls the waiter unless it has done so before: a waiter that was called, and has
+// not looked since, will look. A waiter that has looked, or must not be overtaken again, is given
+// the baton. If none waits, offer returns false. The caller holds the mutex.
 func (l *line[T]) offer(baton T, now time.Duration) bool {
 	w := l.first
 	switch {
@@ -455,15 +458,16 @@ func (l *line[T]) offer(baton T, now time.Duration) bool {
 	case !w.called:
 		w.called, w.calledAt = true, now
 		w.signals <- signal[T]{}
-	case w.vain || w.overtaken >= maxOvertakes || now-w.calledAt > Soon:
+	case w.cameInVain || w.overtaken >= maxOvertakes || now-w.calledAt > Soon:
 		return l.give(baton)
 	}
-	l.offered, l.baton = true, baton
+	l.state, l.baton = offered, baton
 	return true
 }
 
-// give sends baton to the first waiter. The caller holds the mutex, so no other goroutine fills the
-// channel's one slot. A wake-up that is still in the slot is taken out: the baton says more.
+// give gives gate and baton to the first waiter. It returns false if none waits. A call that is
+// still in the waiter's channel is taken out. The send does not block then: the caller holds the
+// mutex, so no other goroutine fills the channel's one slot.
 func (l *line[T]) give(baton T) bool {
 	w := l.first
 	if w == nil {

@@ -18,12 +18,12 @@ import (
 func TestGateIsFirstComeFirstServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gate.New[int]()
-		_, err := g.Enter(t.Context(), "k")
+		_, err := g.Enter(t.Context(), "k", nil)
 		require.NoError(t, err)
 		var order []int
 		for i := range 5 {
 			go func() {
-				baton, err := g.Enter(t.Context(), "k")
+				baton, err := g.Enter(t.Context(), "k", nil)
 				if err != nil || baton != 10*i {
 					t.Errorf("waiter %d got %d, %v", i, baton, err)
 				}
@@ -54,7 +54,7 @@ func TestGivingUpLeavesTheLine(t *testing.T) {
 		errs := make(chan error)
 		for range 3 {
 			go func() {
-				_, err := g.Enter(ctx, "k")
+				_, err := g.Enter(ctx, "k", nil)
 				errs <- err
 			}()
 		}
@@ -77,7 +77,7 @@ func TestCloseTurnsWaitersAway(t *testing.T) {
 		require.True(t, free)
 		got := make(chan error)
 		go func() {
-			_, err := g.Enter(t.Context(), "k")
+			_, err := g.Enter(t.Context(), "k", nil)
 			got <- err
 		}()
 		synctest.Wait()
@@ -100,7 +100,7 @@ func TestBatonsSurviveGivingUp(t *testing.T) {
 		wg.Go(func() {
 			for range 500 {
 				ctx, cancel := context.WithTimeout(context.Background(), rand.N(100*time.Microsecond))
-				_, err := g.Enter(ctx, "k")
+				_, err := g.Enter(ctx, "k", nil)
 				cancel()
 				if err != nil {
 					continue
@@ -129,7 +129,7 @@ func BenchmarkEnterLeave(b *testing.B) {
 	g := gate.New[int]()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := g.Enter(b.Context(), "k"); err != nil {
+		if _, err := g.Enter(b.Context(), "k", nil); err != nil {
 			b.Fatal(err)
 		}
 		g.Leave("k")
@@ -148,11 +148,11 @@ func TestABatonRestsAtTheGate(t *testing.T) {
 		require.True(t, free)
 		require.Equal(t, 7, baton)
 		g.Withdraw("k", 7)
-		require.Equal(t, 1, g.Len(), "somebody took it")
+		require.Equal(t, 1, g.Len(), "a goroutine took it")
 
 		got := make(chan int)
 		go func() {
-			baton, err := g.Enter(t.Context(), "k")
+			baton, err := g.Enter(t.Context(), "k", nil)
 			if err != nil {
 				t.Error(err)
 			}
@@ -160,10 +160,10 @@ func TestABatonRestsAtTheGate(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.False(t, g.Rest("k", 9, 8, false, 0))
-		require.Equal(t, 9, <-got, "who waits is given it")
+		require.Equal(t, 9, <-got, "the waiter is given it")
 
 		require.True(t, g.Rest("k", 9, 10, false, 0))
-		baton, err := g.Enter(t.Context(), "k")
+		baton, err := g.Enter(t.Context(), "k", nil)
 		require.NoError(t, err)
 		require.Equal(t, 10, baton)
 		require.True(t, g.Rest("k", 9, 11, false, 0))
@@ -172,15 +172,15 @@ func TestABatonRestsAtTheGate(t *testing.T) {
 	})
 }
 
-// Leaving by Rest a goroutine may overtake the one that is called, as by Offer, and that one finds no baton which rests.
-func TestRestIsAnOfferToWhoWaits(t *testing.T) {
+// At a gate that is left by Rest, a goroutine may overtake the called one, as by Offer. No baton rests there then.
+func TestRestIsAnOfferToAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gate.New[int]()
 		_, free := g.TryEnter("k")
 		require.True(t, free)
 		got := make(chan int, 1)
 		go func() {
-			baton, err := g.Enter(t.Context(), "k")
+			baton, err := g.Enter(t.Context(), "k", nil)
 			if err != nil {
 				t.Error(err)
 			}
@@ -188,7 +188,7 @@ func TestRestIsAnOfferToWhoWaits(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.False(t, g.Rest("k", 1, 2, true, clock.Mono()))
-		baton, err := g.Enter(t.Context(), "k")
+		baton, err := g.Enter(t.Context(), "k", nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, baton, "the gate was offered")
 		synctest.Wait()
@@ -200,21 +200,21 @@ func TestRestIsAnOfferToWhoWaits(t *testing.T) {
 	})
 }
 
-// waits counts who is told that they wait.
+// waits counts how often it is told of a wait.
 type waits struct{ n int }
 
 func (w *waits) Waits() { w.n++ }
 
-func TestOnlyWhoWaitsIsSeenWaiting(t *testing.T) {
+func TestOnlyAWaiterIsSeenWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, seen := gate.New[int](), &waits{}
-		_, err := g.EnterSeen(t.Context(), "k", seen)
+		_, err := g.Enter(t.Context(), "k", seen)
 		require.NoError(t, err)
 		require.Zero(t, seen.n, "the gate was free")
 		first, second := &waits{}, &waits{}
 		got := make(chan int, 1)
 		go func() {
-			baton, err := g.EnterSeen(t.Context(), "k", first)
+			baton, err := g.Enter(t.Context(), "k", first)
 			if err != nil {
 				t.Error(err)
 			}
@@ -223,7 +223,7 @@ func TestOnlyWhoWaitsIsSeenWaiting(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, first.n)
 		require.True(t, g.Offer("k", 7, clock.Mono()))
-		baton, err := g.EnterSeen(t.Context(), "k", second)
+		baton, err := g.Enter(t.Context(), "k", second)
 		require.NoError(t, err)
 		require.Equal(t, 7, baton)
 		require.Zero(t, second.n, "it was offered")

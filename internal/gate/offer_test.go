@@ -18,7 +18,7 @@ func heard(t *testing.T, w *waiter[int]) signal[int] {
 	return <-w.signals
 }
 
-// lineOf is a gate that somebody is at, and n who wait.
+// lineOf is a gate that is taken, and n waiters there.
 func lineOf(t *testing.T, n int) (*Gates[int], []*waiter[int]) {
 	t.Helper()
 	g := New[int]()
@@ -33,7 +33,7 @@ func lineOf(t *testing.T, n int) (*Gates[int], []*waiter[int]) {
 	return g, waiters
 }
 
-func TestOfferIsForWhoComesFirst(t *testing.T) {
+func TestOfferIsForTheFirstToCome(t *testing.T) {
 	t.Run("the called one", func(t *testing.T) {
 		g, ws := lineOf(t, 2)
 		require.True(t, g.Offer(key, 7, 0))
@@ -43,11 +43,11 @@ func TestOfferIsForWhoComesFirst(t *testing.T) {
 		_, w := g.join(key)
 		require.NotNil(t, w, "the gate is taken")
 	})
-	t.Run("one who runs already", func(t *testing.T) {
+	t.Run("a goroutine that runs", func(t *testing.T) {
 		g, ws := lineOf(t, 2)
 		require.True(t, g.Offer(key, 7, 0))
 		_, free := g.TryEnter(key)
-		require.False(t, free, "somebody waits")
+		require.False(t, free, "there is a waiter")
 		baton, w := g.join(key)
 		require.Nil(t, w)
 		require.Equal(t, 7, baton)
@@ -55,7 +55,7 @@ func TestOfferIsForWhoComesFirst(t *testing.T) {
 		require.False(t, g.answerCall(key, ws[0]).given, "it was overtaken")
 		require.True(t, g.Waiting(key))
 	})
-	t.Run("nobody waits", func(t *testing.T) {
+	t.Run("no waiter", func(t *testing.T) {
 		g, _ := lineOf(t, 0)
 		require.False(t, g.Offer(key, 7, 0))
 		g.Leave(key)
@@ -76,7 +76,7 @@ func TestOvertakingIsBounded(t *testing.T) {
 			}
 		}},
 		"in time": {bound: func(*Gates[int], *waiter[int]) {}, now: Soon + 1},
-		"by the called one, who has come": {bound: func(g *Gates[int], first *waiter[int]) {
+		"by the called one, which has come": {bound: func(g *Gates[int], first *waiter[int]) {
 			<-first.signals
 			g.answerCall(key, first)
 		}, heard: true},
@@ -90,7 +90,7 @@ func TestOvertakingIsBounded(t *testing.T) {
 			require.Equal(t, !c.heard, len(ws[0].signals) == 1)
 			require.True(t, g.Offer(key, 7, c.now))
 			_, w = g.join(key)
-			require.NotNil(t, w, "nobody overtakes any more")
+			require.NotNil(t, w, "it is not overtaken any more")
 			require.Equal(t, signal[int]{given: true, baton: 7}, heard(t, ws[0]))
 			require.True(t, g.Offer(key, 8, c.now), "each has bounds of its own")
 			require.Equal(t, signal[int]{}, heard(t, ws[1]))
@@ -145,7 +145,7 @@ func TestGivingUpTakesTheOffer(t *testing.T) {
 	})
 }
 
-// What was offered may be lost before anybody takes it. The first in the line then comes with nothing.
+// What was offered may be lost before a goroutine takes it. The first in the line then comes with nothing.
 func TestLeaveTakesTheOfferBack(t *testing.T) {
 	g, ws := lineOf(t, 1)
 	require.True(t, g.Offer(key, 7, 0))
@@ -158,10 +158,10 @@ func TestLeaveTakesTheOfferBack(t *testing.T) {
 	require.Zero(t, g.Len())
 }
 
-// Whoever has the mutex of one key keeps those of most others from nothing.
+// A goroutine that has the mutex of one key does not hold up those that want most other keys.
 func TestKeysHaveMutexesOfTheirOwn(t *testing.T) {
 	g := New[int]()
-	taken := g.lockShard(key)
+	taken, _ := g.lock(key)
 	defer taken.mu.Unlock()
 	met := 0
 	for i := range 1000 {
@@ -189,8 +189,8 @@ type actors struct {
 	called []*waiter[int] // that have heard a call and not come yet
 }
 
-// TestNobodySleepsBesideAnOffer takes random walks and looks after each step whether the gate's promises hold.
-func TestNobodySleepsBesideAnOffer(t *testing.T) {
+// TestNoWaiterSleepsBesideAnOffer takes random walks and looks after each step whether the gate's promises hold.
+func TestNoWaiterSleepsBesideAnOffer(t *testing.T) {
 	for seed := range uint64(200) {
 		a := &actors{t: t, g: New[int](), dice: rand.New(rand.NewPCG(seed, 1))}
 		for range 60 {
@@ -198,7 +198,7 @@ func TestNobodySleepsBesideAnOffer(t *testing.T) {
 			a.check()
 		}
 		for steps := 0; a.g.Len() > 0; steps++ {
-			require.Less(t, steps, 100, "somebody sleeps, seed %d", seed)
+			require.Less(t, steps, 100, "a waiter sleeps, seed %d", seed)
 			a.finish()
 			a.check()
 		}
@@ -237,7 +237,7 @@ func (a *actors) step() {
 	}
 }
 
-// finish goes on with whoever can: one that was told something, else the one at the gate.
+// finish lets one goroutine go on: a waiter that was told something, else the one at the gate.
 func (a *actors) finish() {
 	for _, w := range a.waits {
 		var told signal[int]
@@ -304,8 +304,7 @@ func (a *actors) drop(w *waiter[int]) {
 }
 
 func (a *actors) check() {
-	s := a.g.lockShard(key)
-	l := s.gates[key]
+	s, l := a.g.lock(key)
 	s.mu.Unlock()
 	if l == nil {
 		require.Empty(a.t, a.waits)
@@ -322,14 +321,14 @@ func (a *actors) check() {
 			}
 		}
 	}
-	offered := 0
-	if l.offered {
-		offered = 1
+	lies := 0
+	if l.state == offered {
+		lies = 1
 		pending := len(l.first.signals) == 1
 		for _, w := range a.called {
 			pending = pending || w == l.first
 		}
 		require.True(a.t, pending, "the first was called and is on its way")
 	}
-	require.Equal(a.t, 1, a.at+given+offered, "one has the gate, or it is offered")
+	require.Equal(a.t, 1, a.at+given+lies, "one has the gate, or it is offered")
 }

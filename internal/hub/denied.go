@@ -1,11 +1,9 @@
 package hub
 
 import (
-	"cmp"
-	"context"
 	"fmt"
-	"iter"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -14,74 +12,68 @@ import (
 )
 
 const (
-	firstRetry = time.Second            // until a channel that was refused is asked for again; doubles up to linger
-	vetTimeout = 250 * time.Millisecond // how long the first Lock waits for the inbox's answer
+	firstRetry = time.Second            // until a denied channel is asked for again; doubles up to keepIdle
+	vetTimeout = 250 * time.Millisecond // how long the first Lock waits to learn whether it may have an inbox
 )
 
-// denial is a channel that Redis does not let this user subscribe. It concerns the waiters for its
-// messages alone: neither other locks nor holders.
+// denial says that Redis does not let this user subscribe a channel. It concerns those alone that
+// wait for the channel's messages: a Lock that would have to wait fails. A Lock that finds its lock
+// free, and locks that are held, are not concerned.
 type denial struct {
 	err   error
 	pause clock.Backoff
-	again time.Time // when to ask once more
+	again time.Time // when to ask for the channel again: the user may be given the right
 }
 
-// deny notes that channel may not be subscribed, tells its waiters, and returns how long to wait
-// before asking again.
+// deny notes that a channel is denied, wakes those that wait for its messages, and tells of it: of
+// the first channel and of every hundredth. It returns how long to wait before the channel is asked
+// for again.
 func (h *Hub) deny(channel string, err error) time.Duration {
-	pause, told := h.noteDenial(channel, err)
-	if told {
+	pause, telling := h.noteDenial(channel, err)
+	if telling {
 		h.Impaired(fmt.Errorf("may not subscribe channel %q, Lock fails where it would have to wait: %w", channel, err))
 	}
 	return pause
 }
 
-// noteDenial also reports whether the user is to be told: of the first channel and of every
-// hundredth.
-func (h *Hub) noteDenial(channel string, err error) (time.Duration, bool) {
+// noteDenial is deny but for telling, which must be done without the hub's mutex. It returns
+// whether to tell.
+func (h *Hub) noteDenial(channel string, err error) (pause time.Duration, telling bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.roomOf(channel)
-	if r == nil && channel != wire.InboxPrefix+h.client {
-		return linger, false // no entry wants it any more
+	sub := h.subs[channel]
+	if sub == nil && channel != wire.InboxPrefix+h.client {
+		return keepIdle, false // its subscription has ended meanwhile
 	}
-	d, first := h.denied[channel], false
+	d := h.denied[channel]
 	if d == nil {
-		d = &denial{pause: clock.Backoff{Least: firstRetry, Most: linger}}
+		d = &denial{pause: clock.Backoff{Least: firstRetry, Most: keepIdle}}
 		h.denied[channel] = d
-		first = h.denials%100 == 0
+		telling = h.denials%100 == 0
 		h.denials++
 	}
 	d.err = fmt.Errorf("channel %s: %w", channel, err)
-	pause := d.pause.Next()
+	pause = d.pause.Next()
 	d.again = time.Now().Add(pause)
-	if r != nil {
-		r.ready = false
-		wakeWaiting(slices.Values(r.members))
+	ears := maps.Values(h.ears)
+	if sub != nil {
+		sub.ready = false
+		ears = slices.Values(sub.ears)
 	} else {
 		h.vet()
 		h.hears.Store(false)
-		wakeWaiting(maps.Values(h.ears))
 	}
-	return pause, first
-}
-
-func wakeWaiting(all iter.Seq[*Ear]) {
-	for e := range all {
+	for e := range ears {
 		if e.phase.Load() == earWaits {
-			e.wake.Poke()
+			e.wake.Poke() // it finds out by Deafness
 		}
 	}
+	return pause, telling
 }
 
-// roomOf returns the room that a channel of a lock belongs to, nil for the inbox and for what is
-// over.
-func (h *Hub) roomOf(channel string) *room {
-	return cmp.Or(h.rooms[channel], h.beside[channel])
-}
-
-// Deafness tells why no message can reach the ear, nil where one can or where that is not known
-// yet: its entry would wait beside a free lock.
+// Deafness tells why no message can reach the ear: one of its channels is denied. It returns nil if
+// messages can, or if that is not known yet. An entry that is deaf must not wait: it would not hear
+// that its lock is free.
 func (e *Ear) Deafness() error {
 	h := e.hub
 	h.mu.Lock()
@@ -98,27 +90,13 @@ func (e *Ear) Deafness() error {
 	return nil
 }
 
-// verdict holds an entry back that was granted its lock before it was known whether the inbox may
-// be subscribed, until that is known: a missing right is told to the first Lock, not to waiters that
-// will wait one day.
-func (e *Ear) verdict(ctx context.Context) error {
-	late := time.NewTimer(min(vetTimeout, e.entry.Timeout))
-	defer late.Stop()
-	select {
-	case <-e.hub.vetted:
-	case <-late.C:
-	case <-ctx.Done():
-	}
-	return e.Deafness()
-}
-
-// vet ends the wait of the first holders: it is known whether the inbox may be subscribed, or
-// nobody can tell. The caller holds the hub's mutex.
+// vet ends the waits in Verdict: it is known now whether the inbox may be subscribed, or that Redis
+// does not tell. The caller holds the hub's mutex.
 func (h *Hub) vet() {
 	if !h.isVetted() {
 		close(h.vetted)
 	}
-	h.settled.Store(h.inbox)
+	h.settled.Store(h.inboxWanted)
 }
 
 func (h *Hub) isVetted() bool {
@@ -130,16 +108,17 @@ func (h *Hub) isVetted() bool {
 	}
 }
 
-// nextRetry is how long until a channel that was refused is to be asked for again; false when there
-// is none.
-func (h *Hub) nextRetry(now time.Time) (time.Duration, bool) {
+// nextRetry receives when the next denied channel is to be asked for again. It is nil if no channel
+// is denied.
+func (h *Hub) nextRetry(now time.Time) <-chan time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	least, found := time.Duration(0), false
-	for _, d := range h.denied {
-		if left := d.again.Sub(now); !found || left < least {
-			least, found = left, true
-		}
+	if len(h.denied) == 0 {
+		return nil
 	}
-	return least, found
+	left := time.Duration(math.MaxInt64)
+	for _, d := range h.denied {
+		left = min(left, d.again.Sub(now))
+	}
+	return time.After(left)
 }

@@ -10,52 +10,55 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// A Watcher keeps a lock that was granted. Its methods may be called with the hub's mutex held, but
-// for Wanted when sure: they must neither block nor call the hub.
+// A Watcher keeps a lock that was granted to an entry, and is told what its ear hears. Its methods
+// may be called with the hub's mutex held, except Wanted(true). They must neither block nor call
+// the hub.
 type Watcher interface {
 	// Doubt says that the lock may have been lost.
 	Doubt()
-	// Wanted says that another process wants the lock, or when not sure, that word of that may have
-	// been missed.
+	// Wanted says that another process wants the lock; if not sure, that a message which says so may
+	// have been missed.
 	Wanted(sure bool)
 }
 
-// Hints are what messages told a waiter beside grants: that it should look again, and that a client
-// with a lower ticket may wait for what it has.
-type Hints struct{ Look, Nudged bool }
+// Hints are what messages told a waiter beside grants.
+type Hints struct {
+	Look   bool // ask Redis
+	Nudged bool // a client with a lower ticket may wait for what the entry has
+}
 
-// Ear is what one entry hears. It lives: waiting, held, releasing, closed. Its methods are called
-// by the goroutine that has the entry, one at a time. As long as no one waits for the lock the ear
-// is quiet: then only Register and Close ask the hub.
+// Ear is what one entry hears. Its phase goes from earWaits to earHolds to earReleases, and Close
+// ends it. Its methods are called by the goroutine that has the entry, one at a time. As long as no
+// process waits for the lock, only Register and Close lock the hub's mutex.
 type Ear struct {
 	hub   *Hub
 	entry *wire.Entry
-	wake  clock.Signal // wakes the contender: it looks for grants, then asks Redis
+	wake  clock.Signal // wakes the contender: it looks for a grant here, then asks Redis
 
-	// These are read by the goroutine that receives messages.
+	// These are read by the goroutine that receives messages, too.
 	phase   atomic.Int32
 	watcher atomic.Pointer[Watcher]
-	// regranted is set when a grant arrives while a release is unanswered: unless the release found
-	// the lock held, it may have run before that grant.
+	// regranted is set if a grant arrives while a release is unanswered. The release may have run
+	// before that grant, unless it found the lock held.
 	regranted atomic.Bool
 
-	// wanted and deposed remember what the watcher is to be told, which may come before there is one:
-	// a message may overtake the answer that grants the lock.
+	// wanted and deposed are what the watcher is to be told, for a watcher that comes later: a message
+	// may overtake the answer that grants the lock.
 	wanted  atomic.Int32
 	deposed atomic.Bool
 
-	// unvetted is set when the lock was granted before it was known whether the inbox may be
-	// subscribed.
+	// unvetted is set if the lock was granted before it was known whether the inbox may be subscribed.
 	unvetted bool
 
-	// room is written with the hub's mutex held, and only by the goroutine that has the entry: so
-	// that one may read it without.
-	room *room
+	// sub is the lock's subscription, nil if the ear does not hear it. It is written by the goroutine
+	// that has the entry alone, and with the hub's mutex held. So that goroutine reads it without the
+	// mutex, any other one with it.
+	sub *subscription
 
 	// Guarded by the hub's mutex.
 	voter bool        // at a node of a quorum, which may grant again what was given back
-	grant wire.Tokens // of the message that granted it, zero when taken
-	last  int64       // the first token that a message told of last, 0 for none yet
+	grant wire.Tokens // of the grant that a message told of; zero once taken, and where none is believed
+	last  int64       // the first token of the last message's grant, 0 for none yet
 	hints Hints
 }
 
@@ -71,33 +74,26 @@ const (
 	earReleases
 )
 
-// Register makes an entry known before its first command is sent; otherwise a grant could arrive
-// for an unknown id. If the lock's channel is subscribed already the ear hears it from now on, and
-// its first answer needs no second look.
-func (e *Ear) Register(h *Hub, entry *wire.Entry, wake clock.Signal) {
+// Register makes an entry known, before its first command is sent: else a grant could arrive for an
+// unknown id. If the lock's channels are subscribed already, the ear hears them from now on, and
+// its first answer needs no second look. A voter, which is an entry at a node of a quorum, hears
+// the inbox alone.
+func (e *Ear) Register(h *Hub, entry *wire.Entry, wake clock.Signal, voter bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e.hub, e.entry, e.wake = h, entry, wake
+	e.hub, e.entry, e.wake, e.voter = h, entry, wake, voter
 	h.ears[entry.ID] = e
-	if r := h.rooms[entry.Names.Unlock]; r != nil && e.room == nil {
-		h.join(r, e)
+	if voter {
+		h.wantInbox()
+	} else if sub := h.subs[entry.Names.Unlock]; sub != nil && e.sub == nil {
+		h.join(sub, e)
 	}
 }
 
-// RegisterVoter is Register at a node of a quorum, where an entry may have to wait without hearing
-// the unlock channel.
-func (e *Ear) RegisterVoter(h *Hub, entry *wire.Entry, wake clock.Signal) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	e.hub, e.entry, e.wake, e.voter = h, entry, wake, true
-	h.ears[entry.ID] = e
-	h.expect()
-}
-
-// Listen makes the ear hear its client's inbox and the lock's unlock channel. It is woken once the
-// subscription is confirmed, for what it may have missed before.
+// Listen makes the ear hear the inbox and the lock's channels. Once the subscription is confirmed,
+// the ear's goroutine is woken: it may have missed something before.
 func (e *Ear) Listen() {
-	if e.room != nil {
+	if e.sub != nil {
 		return
 	}
 	h := e.hub
@@ -106,16 +102,16 @@ func (e *Ear) Listen() {
 	if h.feed == nil {
 		return
 	}
-	h.expect()
-	r := h.rooms[e.entry.Names.Unlock]
-	if r == nil {
-		r = &room{names: e.entry.Names}
-		h.rooms[r.names.Unlock], h.beside[r.names.Listen] = r, r
-		h.feed.open(r)
-	} else if r.ready {
+	h.wantInbox()
+	sub := h.subs[e.entry.Names.Unlock]
+	if sub == nil {
+		sub = &subscription{names: e.entry.Names}
+		h.subs[sub.names.Unlock], h.subs[sub.names.Listen] = sub, sub
+		h.feed.open(sub)
+	} else if sub.ready {
 		e.wake.Poke() // what was published since the last look went unheard
 	}
-	h.join(r, e)
+	h.join(sub, e)
 }
 
 // Granted notes that the entry was granted its lock, and returns how many of the grant's tokens may
@@ -123,18 +119,18 @@ func (e *Ear) Listen() {
 func (e *Ear) Granted(given wire.Tokens) int {
 	passes := given.Among(e.entry.Block)
 	e.phase.Store(earHolds)
-	h := e.hub
-	if e.room == nil && h.settled.Load() {
-		return passes
+	h, sub := e.hub, e.sub
+	if sub == nil && h.settled.Load() {
+		return passes // without the mutex: this is the way of a lock that no process waits for
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.expect()
-	e.unvetted = h.inbox && !h.isVetted()
-	if r := e.room; r != nil {
+	h.wantInbox()
+	e.unvetted = h.inboxWanted && !h.isVetted()
+	if sub != nil {
 		now := time.Now()
-		r.turns.granted(now)
-		if r.turns.near(now) {
+		sub.turns.granted(now)
+		if sub.turns.near(now) {
 			return min(passes, turnPasses)
 		}
 	}
@@ -142,17 +138,27 @@ func (e *Ear) Granted(given wire.Tokens) int {
 }
 
 // Verdict tells why the entry must not keep the lock that it was granted: no message can reach its
-// client. That is asked once, of the first entries of a client.
+// client. If it is not known yet whether the inbox may be subscribed, Verdict waits for that, for
+// vetTimeout at most. So a missing right makes the first Lock of a client fail, though that Lock
+// found its lock free. Else only the first Lock that has to wait would find out, perhaps much
+// later.
 func (e *Ear) Verdict(ctx context.Context) error {
 	if !e.unvetted {
 		return nil
 	}
 	e.unvetted = false
-	return e.verdict(ctx)
+	late := time.NewTimer(min(vetTimeout, e.entry.Timeout))
+	defer late.Stop()
+	select {
+	case <-e.hub.vetted:
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return e.Deafness()
 }
 
-// Watch makes news about the entry go to what keeps the lock. It may be told at once what came
-// before.
+// Watch makes w hear what comes for the entry, which holds the lock now. w may be told at once what
+// came before.
 func (e *Ear) Watch(w *Watcher) {
 	e.watcher.Store(w)
 	e.tellWanted()
@@ -161,7 +167,9 @@ func (e *Ear) Watch(w *Watcher) {
 	}
 }
 
-// Attend makes the ear hear that another process wants the lock, and reports whether it does by now.
+// Attend makes the ear hear that another process wants the lock, and reports whether it does so by
+// now. Such a message comes over the inbox. Where that is subscribed lock by lock, the lock's
+// subscription has to be confirmed, and Attend asks for it.
 func (e *Ear) Attend() bool {
 	h := e.hub
 	if h.hears.Load() {
@@ -169,7 +177,7 @@ func (e *Ear) Attend() bool {
 	}
 	h.mu.Lock()
 	_, lockByLock := h.feed.(*shardedFeed)
-	ready := lockByLock && e.room != nil && e.room.ready
+	ready := lockByLock && e.sub != nil && e.sub.ready
 	h.mu.Unlock()
 	if lockByLock {
 		e.Listen()
@@ -177,9 +185,11 @@ func (e *Ear) Attend() bool {
 	return ready
 }
 
-// granted takes the grant of a message. Before the grant only readers of the lock's keys know the
-// entry's id; from then on all listeners to the inbox do, and can forge a second grant. So where two
-// differ neither is believed: the waiter asks. The caller holds the hub's mutex.
+// granted takes a grant that a message told of. Before the first such message only clients that
+// read the lock's keys know the entry's id. Then every client that listens to the inbox knows it,
+// and could forge a second message. So if two messages differ neither is believed, and the waiter
+// asks Redis. A voter may be granted again what it has given back: it believes a new grant once it
+// has taken the one before. The caller holds the hub's mutex.
 func (e *Ear) granted(t wire.Tokens) {
 	switch {
 	case t.First == e.last: // the message came twice
@@ -191,8 +201,8 @@ func (e *Ear) granted(t wire.Tokens) {
 	e.wake.Poke()
 }
 
-// want notes that another process wants the lock, or when not sure that it may be so. When sure, the
-// caller does not hold the hub's mutex.
+// want notes that another process wants the lock or, if not sure, that this may be so. It tells the
+// watcher of news. If sure, the caller does not hold the hub's mutex.
 func (e *Ear) want(sure bool) {
 	news := int32(maybeWanted)
 	if sure {
@@ -217,30 +227,21 @@ func (e *Ear) tellWanted() {
 // Releasing notes that a release is about to be sent.
 func (e *Ear) Releasing() { e.phase.Store(earReleases) }
 
-// Regranted reports whether a grant arrived since.
+// Regranted reports whether a grant arrived since Releasing.
 func (e *Ear) Regranted() bool { return e.regranted.Load() }
 
-// TurnDue reports whether a release may leave the lock to Redisson's waiters.
-func (e *Ear) TurnDue() bool {
-	if e.room == nil {
-		return true
+// Turns names the last turn of Redisson's waiters if it was used, "" otherwise. It also reports
+// whether a release may give them another one.
+func (e *Ear) Turns() (used string, due bool) {
+	if e.sub == nil {
+		return "", true
 	}
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
-	return e.room.turns.due(time.Now())
+	return e.sub.turns.over(), e.sub.turns.due(time.Now())
 }
 
-// TurnOver names the last turn of Redisson's waiters if it was used, "" otherwise.
-func (e *Ear) TurnOver() string {
-	if e.room == nil {
-		return ""
-	}
-	e.hub.mu.Lock()
-	defer e.hub.mu.Unlock()
-	return e.room.turns.over()
-}
-
-// Heard returns the tokens of the last grant that came, none when there is none, and the hints.
+// Heard takes what came since the last call: the tokens of a grant, zero for none, and the hints.
 func (e *Ear) Heard() (wire.Tokens, Hints) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
@@ -249,7 +250,8 @@ func (e *Ear) Heard() (wire.Tokens, Hints) {
 	return given, told
 }
 
-// Close ends the ear: a grant that still comes for its entry is an orphan.
+// Close ends the ear: a grant that comes for its entry from now on is an orphan. An ear that was
+// never registered has nothing to end.
 func (e *Ear) Close() {
 	h := e.hub
 	if h == nil {
@@ -257,30 +259,28 @@ func (e *Ear) Close() {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ears[e.entry.ID] == e {
-		delete(h.ears, e.entry.ID)
-	}
-	if r := e.room; r != nil {
-		r.members = slices.DeleteFunc(r.members, func(m *Ear) bool { return m == e })
-		e.room = nil
-		if len(r.members) == 0 {
-			r.empty, r.vacancy = time.Now(), h.vacant.PushBack(r)
+	delete(h.ears, e.entry.ID)
+	if sub := e.sub; sub != nil {
+		sub.ears = slices.DeleteFunc(sub.ears, func(other *Ear) bool { return other == e })
+		e.sub = nil
+		if len(sub.ears) == 0 {
+			sub.idle, sub.idleSince = h.idle.PushBack(sub), time.Now()
 		}
 	}
 }
 
-// join puts an ear into a room. The caller holds the hub's mutex.
-func (h *Hub) join(r *room, e *Ear) {
-	if r.vacancy != nil {
-		h.vacant.Remove(r.vacancy)
-		r.vacancy = nil
+// join makes an ear hear a subscription. The caller holds the hub's mutex.
+func (h *Hub) join(sub *subscription, e *Ear) {
+	if sub.idle != nil {
+		h.idle.Remove(sub.idle)
+		sub.idle = nil
 	}
-	r.members = append(r.members, e)
-	e.room = r
+	sub.ears = append(sub.ears, e)
+	e.sub = sub
 }
 
-// news makes a waiter look and a holder ask whether it still holds. The caller holds the hub's
-// mutex.
+// news makes a waiter ask Redis, and a holder ask whether it still holds. The caller holds the
+// hub's mutex.
 func (e *Ear) news() {
 	if e.phase.Load() == earWaits {
 		e.hints.Look = true
@@ -290,9 +290,9 @@ func (e *Ear) news() {
 	}
 }
 
-// depose notes that the entry was deposed, and tells the watcher: now, or as soon as there is one.
+// depose notes that the entry was deposed, and tells the watcher. If there is none yet, Watch will.
 func (e *Ear) depose() {
-	e.deposed.Store(true) // before the watcher is looked for, as Watch looks after it is there
+	e.deposed.Store(true) // before looking for the watcher: Watch sets that first, and then looks here
 	e.doubt()
 }
 

@@ -1,6 +1,10 @@
 // Package hub receives the messages of one Redis and tells the entries of this process of them. A
-// message is a hint at what to do at once; one that is lost costs time, never a lock, because
-// waiters look for themselves.
+// message is a hint at what to do at once. One that is lost costs time, never a lock: waiters also
+// ask Redis from time to time.
+//
+// An entry hears by an Ear. Two kinds of channels are subscribed. On the inbox the client is told
+// of what concerns one of its entries: a grant, above all. For each lock that is waited for there
+// is a subscription of the lock's own channels, which tell when the lock may be free.
 package hub
 
 import (
@@ -15,17 +19,17 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// linger is how long the channels of a lock stay subscribed after its last waiter here has left, so
+// keepIdle is how long the channels of a lock stay subscribed after the last ear has left them, so
 // that steady contention subscribes once.
-const linger = 30 * time.Second
+const keepIdle = 30 * time.Second
 
 const (
-	maxChannels      = 500                    // in one command, and rooms ended in one go
+	maxChannels      = 500                    // in one command, and subscriptions ended in one go
 	subscribeTimeout = 2 * time.Second        // of each command that subscribes
 	leaveTimeout     = 300 * time.Millisecond // how long Close waits for connections that do not answer
 )
 
-// Hub is a client's ears at one Redis.
+// Hub has a client's ears at one Redis.
 type Hub struct {
 	rdb    driver.Redis
 	client string // uuid, the inbox's name
@@ -34,62 +38,66 @@ type Hub struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	done   chan struct{} // closed by Stop: contenders leave
 	crew   crew.Crew
 	feed   feed
-	vetted chan struct{} // closed once it is known whether the inbox may be subscribed, or that Redis cannot tell
 
-	// settled is set once the inbox is wanted and vetted, which it then stays: a grant has nothing
-	// more to ask for.
+	// vetted is closed once it is known whether the inbox may be subscribed, or that this cannot be
+	// known because Redis does not answer.
+	vetted chan struct{}
+	// settled is set for good once the inbox is wanted and vetted: Granted has nothing left to do
+	// then, unless its ear hears a lock's channels.
 	settled atomic.Bool
-	// hears is set while the inbox is subscribed for all locks at once.
+	// hears is set while the inbox is subscribed. With sharded channels it never is: each lock has an
+	// inbox of its own there.
 	hears atomic.Bool
 	// skipped counts messages that no relock and no Redisson can have sent.
 	skipped atomic.Int64
 
-	// mu guards what follows and the hub's fields in every Ear. Invariant: ears holds exactly those
-	// of entries that are not over; a room holds exactly those of them that want to hear of its
-	// lock's unlock channel; vacant holds exactly the rooms that are empty; and only channels
-	// that are wanted are denied.
-	mu      sync.Mutex
-	ears    map[string]*Ear    // by the entry's id
-	rooms   map[string]*room   // by unlock channel
-	beside  map[string]*room   // the same by the channel of turns
-	vacant  *list.List         // of *room, the longest empty one first
-	denied  map[string]*denial // by channel
-	denials int                // so far
-	inbox   bool               // an entry has waited or held: the inbox is wanted
+	// mu guards what follows and the hub's fields in every Ear. Invariants:
+	//
+	//   - ears holds exactly the ears of entries that are not over.
+	//   - A subscription holds exactly those ears that want to hear its lock's channels.
+	//   - idle holds exactly the subscriptions that have no ears.
+	//   - Only channels that are wanted are denied.
+	mu          sync.Mutex
+	ears        map[string]*Ear          // by the entry's id
+	subs        map[string]*subscription // by each of its two channels
+	idle        *list.List               // of *subscription, the one that has been idle for longest first
+	denied      map[string]*denial       // by channel
+	denials     int                      // how many channels were denied so far
+	inboxWanted bool                     // an entry has waited or held
 }
 
-// feed subscribes for a hub: all locks over one connection, or a subscription for each lock's
-// Cluster slot.
+// feed subscribes what a hub wants. A plainFeed has one connection for all channels; a shardedFeed
+// subscribes lock by lock, at the Cluster node of the lock's slot. All methods are called with the
+// hub's mutex held.
 type feed interface {
-	// All are called with the hub's mutex held.
-	open(r *room)  // a room wants its channels
-	close(r *room) // it no longer does
-	listen()       // the inbox is wanted
+	open(sub *subscription)  // its channels are wanted
+	close(sub *subscription) // they no longer are
+	listen()                 // the inbox is wanted
 }
 
-// room is a lock's unlock channel and the entries that listen to it here. Locks of two kinds meet in it only where
-// Redisson tells both over one channel.
-type room struct {
-	names   *wire.Names
-	members []*Ear
-	turns   turns
-	ready   bool          // the subscription is confirmed
-	empty   time.Time     // when the last member left
-	vacancy *list.Element // its place in the hub's vacant, nil while it has members
-	stop    context.CancelFunc
+// subscription is that of one lock's two channels, and the ears that hear them. On Unlock a message
+// tells that the lock may be free, on Listen that a turn of Redisson's waiters begins. Locks of two
+// kinds have one subscription only where Redisson uses one channel for both.
+type subscription struct {
+	names     *wire.Names
+	ears      []*Ear
+	turns     turns
+	ready     bool               // Redis has confirmed Unlock
+	idle      *list.Element      // its place in the hub's idle; nil while it has ears
+	idleSince time.Time          // when the last ear left
+	stop      context.CancelFunc // of a shardedFeed
 }
 
-// New returns a hub that hears nothing before StartPlain or StartSharded. Grants of entries that
-// are over go to orphan. tell is told, without the hub's mutex held, why messages are not heard as
-// they should be.
+// New returns a hub that hears nothing before StartPlain or StartSharded. orphan takes grants of
+// entries that are over. tell takes why messages are not heard as they should be. The hub calls
+// both without its mutex held.
 func New(rdb driver.Redis, client string, tell func(cause error), orphan func(wire.Grant)) *Hub {
 	h := &Hub{
 		rdb: rdb, client: client, tell: tell, orphan: orphan,
-		done: make(chan struct{}), vetted: make(chan struct{}), ears: make(map[string]*Ear),
-		rooms: make(map[string]*room), beside: make(map[string]*room), vacant: list.New(), denied: make(map[string]*denial),
+		vetted: make(chan struct{}), ears: make(map[string]*Ear),
+		subs: make(map[string]*subscription), idle: list.New(), denied: make(map[string]*denial),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
@@ -101,22 +109,19 @@ func (h *Hub) Impaired(cause error) { h.tell(cause) }
 // Context ends when the hub is closed.
 func (h *Hub) Context() context.Context { return h.ctx }
 
-// Done is closed when contenders are to leave.
-func (h *Hub) Done() <-chan struct{} { return h.done }
-
-// expect subscribes the inbox, on which a waiter is told of its grant and a holder that it was
-// deposed. The caller holds the hub's mutex.
-func (h *Hub) expect() {
-	if !h.inbox && h.feed != nil {
-		h.inbox = true
+// wantInbox subscribes the inbox unless that was done before. A waiter is told there of its grant,
+// a holder that it was deposed. The caller holds the hub's mutex.
+func (h *Hub) wantInbox() {
+	if !h.inboxWanted && h.feed != nil {
+		h.inboxWanted = true
 		h.feed.listen()
 	}
-	h.settled.Store(h.inbox && h.isVetted())
+	h.settled.Store(h.inboxWanted && h.isVetted())
 }
 
-// Subscribed is called for each confirmed subscription, the first and those after a lost
-// connection. A waiter may have missed a message and looks for itself; a holder may have missed
-// that it was deposed.
+// Subscribed notes that Redis has confirmed a subscription: the first one, or one after a lost
+// connection. Messages may have been missed before. So waiters ask Redis, and holders ask whether
+// they were deposed.
 func (h *Hub) Subscribed(channel string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -126,9 +131,9 @@ func (h *Hub) Subscribed(channel string) {
 // confirm is Subscribed for callers that hold the hub's mutex.
 func (h *Hub) confirm(channel string) {
 	delete(h.denied, channel)
-	if r := h.rooms[channel]; r != nil {
-		r.ready = true
-		for _, e := range r.members {
+	if sub := h.subs[channel]; sub != nil && channel == sub.names.Unlock {
+		sub.ready = true
+		for _, e := range sub.ears {
 			e.news()
 			e.want(false)
 		}
@@ -137,16 +142,16 @@ func (h *Hub) confirm(channel string) {
 		h.hears.Store(true)
 		for _, e := range h.ears {
 			e.want(false)
-			if e.watcher.Load() != nil || e.room == nil { // a waiter in a room hears of that
+			if e.watcher.Load() != nil || e.sub == nil { // another waiter is woken by its lock's channel
 				e.news()
 			}
 		}
 	}
 }
 
-// tidy ends idle rooms until the hub is closed.
+// tidy ends idle subscriptions until the hub is closed.
 func (h *Hub) tidy() {
-	tick := time.NewTicker(linger / 2)
+	tick := time.NewTicker(keepIdle / 2)
 	defer tick.Stop()
 	for {
 		select {
@@ -159,45 +164,43 @@ func (h *Hub) tidy() {
 	}
 }
 
-// endIdle ends rooms that have been empty for a while, as many as may be ended in one go. It
-// reports whether there may be more.
+// endIdle ends subscriptions that have been idle for longer than keepIdle, maxChannels of them at
+// most. It reports whether there may be more.
 func (h *Hub) endIdle(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for range maxChannels {
-		first := h.vacant.Front()
+		first := h.idle.Front()
 		if first == nil {
 			return false
 		}
-		r := first.Value.(*room)
-		if now.Sub(r.empty) <= linger {
+		sub := first.Value.(*subscription)
+		if now.Sub(sub.idleSince) <= keepIdle {
 			return false
 		}
-		h.end(r)
+		h.end(sub)
 	}
 	return true
 }
 
-// end leaves the channels of a vacant room. The caller holds the hub's mutex.
-func (h *Hub) end(r *room) {
-	h.vacant.Remove(r.vacancy)
-	delete(h.rooms, r.names.Unlock)
-	delete(h.beside, r.names.Listen)
-	delete(h.denied, r.names.Unlock)
-	delete(h.denied, r.names.Listen)
-	h.feed.close(r)
+// end ends an idle subscription. The caller holds the hub's mutex.
+func (h *Hub) end(sub *subscription) {
+	h.idle.Remove(sub.idle)
+	for _, channel := range [...]string{sub.names.Unlock, sub.names.Listen} {
+		delete(h.subs, channel)
+		delete(h.denied, channel)
+	}
+	h.feed.close(sub)
 }
 
 // Go runs f in a goroutine that Close waits for. It returns false when the hub is closed.
 func (h *Hub) Go(f func()) bool { return h.crew.Start(f) }
 
-// Stop turns contenders away. Messages are still received: grants that come now are ended.
-func (h *Hub) Stop() { close(h.done) }
-
-// Close ends all subscriptions and returns when no goroutine is left, or after a moment where a
-// connection does not answer, or none was to be had yet. What is left then sends nothing but its
-// good-bye and ends by itself: the client library gives up a connection after a second, and one
-// that it still hands out is given back at once.
+// Close ends all subscriptions and returns when no goroutine is left. If a connection does not
+// answer, or the client library still waits for one, Close returns after leaveTimeout. The
+// goroutines that are left then end by themselves and send nothing more than the end of their
+// subscriptions: the client library gives up a connection after a second, and one that it still
+// hands out is given back at once.
 func (h *Hub) Close() {
 	h.cancel()
 	late, cancel := context.WithTimeout(context.Background(), leaveTimeout)
@@ -206,21 +209,21 @@ func (h *Hub) Close() {
 	h.rdb.Close(late)
 }
 
-// Listening tells how many entries listen for a lock's unlock channel here, whether its
-// subscription is confirmed, and whether all that woke them has been looked at.
-func (h *Hub) Listening(unlock string) (members int, confirmed, quiet bool) {
+// Listening tells how many ears hear a lock's unlock channel, whether its subscription is
+// confirmed, and whether each ear's goroutine has taken its last signal. It is for tests.
+func (h *Hub) Listening(unlock string) (ears int, confirmed, quiet bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.rooms[unlock]
-	if r == nil {
+	sub := h.subs[unlock]
+	if sub == nil {
 		return 0, false, true
 	}
 	quiet = true
-	for _, e := range r.members {
+	for _, e := range sub.ears {
 		quiet = quiet && len(e.wake) == 0
 	}
-	return len(r.members), r.ready, quiet
+	return len(sub.ears), sub.ready, quiet
 }
 
-// Skipped is how many messages came that no relock and no Redisson can have sent.
+// Skipped is how many messages came that no relock and no Redisson can have sent. It is for tests.
 func (h *Hub) Skipped() int64 { return h.skipped.Load() }

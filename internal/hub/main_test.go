@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long tests wait for what must happen. It is no promise of the library.
 const patience = 15 * time.Second
 
-// quiet tells nobody.
+// quiet takes what a user would be told.
 func quiet(error) {}
 
 // noOrphan is for a hub to which no grant comes for an entry that is over.
@@ -33,7 +33,7 @@ func earOf(t testing.TB, h *Hub, name string, n int) *Ear {
 	e.Register(h, &wire.Entry{
 		Names: names, ID: h.client + ":" + strconv.Itoa(n), Lease: time.Minute, Block: 256,
 		Timeout: time.Second,
-	}, clock.NewSignal())
+	}, clock.NewSignal(), false)
 	return e
 }
 

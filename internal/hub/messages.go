@@ -2,14 +2,13 @@ package hub
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Message handles one message. It runs in the connection's reader and never blocks.
+// Message handles one message. It runs in the goroutine that reads the connection, and never
+// blocks.
 func (h *Hub) Message(channel, message string) {
 	var err error
 	if strings.HasPrefix(channel, wire.InboxPrefix) {
@@ -22,7 +21,7 @@ func (h *Hub) Message(channel, message string) {
 	}
 }
 
-// skip counts a message that means nothing, and tells of the first and every hundredth.
+// skip counts a message that means nothing, and tells of the first, the 101st and so on.
 func (h *Hub) skip(channel, message string, why error) {
 	if n := h.skipped.Add(1); n%100 == 1 {
 		h.Impaired(fmt.Errorf("skipped a message on channel %q, %d so far: %q: %w",
@@ -30,36 +29,27 @@ func (h *Hub) skip(channel, message string, why error) {
 	}
 }
 
-// receive handles a message on one of the two channels of a room.
+// receive handles a message on one of a lock's two channels.
 func (h *Hub) receive(channel, message string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r := h.beside[channel]; r != nil {
-		return r.receiveTurn(message)
-	}
-	r := h.rooms[channel]
+	sub := h.subs[channel]
 	switch {
-	case r == nil:
-		return nil
-	case !r.names.Kind.Channel.Frees(message):
-		return fmt.Errorf("no word that a %s is free", r.names.Kind.Name)
+	case sub == nil:
+		return nil // it was ended meanwhile
+	case channel == sub.names.Listen:
+		return sub.turns.receive(message)
+	case !sub.names.Kind.Channel.Frees(message):
+		return fmt.Errorf("no word that a %s is free", sub.names.Kind.Name)
 	}
-	r.turns.unlocked()
-	for _, e := range r.members {
+	sub.turns.unlocked()
+	for _, e := range sub.ears {
 		e.news()
 	}
 	return nil
 }
 
-// receiveTurn takes the word that a turn begins. The caller holds the hub's mutex.
-func (r *room) receiveTurn(message string) error {
-	if _, err := strconv.ParseUint(message, 10, 64); err != nil {
-		return fmt.Errorf("no turn, which is a number of microseconds")
-	}
-	r.turns.opened(message, time.Now())
-	return nil
-}
-
+// receiveGrant handles a message on an inbox.
 func (h *Hub) receiveGrant(message string) error {
 	g, err := wire.ParseGrant(message)
 	if err != nil {
@@ -75,9 +65,10 @@ func (h *Hub) receiveGrant(message string) error {
 	return nil
 }
 
-// deliver tells an entry's ear of a message. It returns the ear, which the caller tells that its lock
-// is wanted: without the hub's mutex, since an observer hears of that. A grant of another lock than
-// the entry waits for finds no ear.
+// deliver tells the entry that g names of g, by its ear, and returns the ear. It returns nil if the
+// entry has none, as one that is over, or if the entry waits for another lock than g is of. That
+// the lock is wanted the caller tells: an observer hears of it, and must not with the hub's mutex
+// held.
 func (h *Hub) deliver(g wire.Grant) *Ear {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,14 +78,14 @@ func (h *Hub) deliver(g wire.Grant) *Ear {
 	}
 	phase := e.phase.Load()
 	switch {
-	case g.Wanted && g.Tokens.First == 0:
+	case g.Wanted && g.Tokens.First == 0: // for the caller
 	case g.Tokens.First == 0 && phase == earWaits: // nudged, or deposed before it knew of its grant
 		e.hints.Nudged = true
 		e.wake.Poke()
 		if !g.Nudge {
 			e.depose() // the grant may be on its way
 		}
-	case g.Nudge:
+	case g.Nudge: // for waiters only
 	case g.Tokens.First == 0:
 		e.depose()
 	case phase == earWaits:

@@ -14,7 +14,7 @@ import (
 func TestStrayMessagesAreSkipped(t *testing.T) {
 	h := New(&faults.Stub{}, "c", quiet, noOrphan(t))
 	defer h.Close()
-	h.rooms["u"] = &room{names: &wire.Names{Kind: wire.Mutex}}
+	h.subs["u"] = &subscription{names: &wire.Names{Kind: wire.Mutex}}
 	for i, message := range []string{"1", "hello", "", "00"} {
 		h.Message("u", message)
 		require.EqualValues(t, i+1, h.skipped.Load())
@@ -33,8 +33,8 @@ func TestSkippedMessagesAreTold(t *testing.T) {
 	defer h.Close()
 	n, err := wire.Mutex.Names("", "k")
 	require.NoError(t, err)
-	r := &room{names: n, empty: time.Now()}
-	h.rooms[n.Unlock], h.beside[n.Listen] = r, r
+	sub := &subscription{names: n, idleSince: time.Now()}
+	h.subs[n.Unlock], h.subs[n.Listen] = sub, sub
 	for range 100 {
 		h.Message(n.Unlock, strings.Repeat("9", 1000))
 	}

@@ -8,39 +8,44 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// shardedFeed subscribes for each lock at the node that owns its slot: the lock's inbox and its two
-// channels at once.
+// shardedFeed subscribes lock by lock, each at the Cluster node that owns the lock's slot. A lock
+// has an inbox of its own there, which is subscribed together with the lock's two channels. So a
+// client has no inbox for all locks, and listen has nothing to do.
 type shardedFeed struct{ h *Hub }
 
-// StartSharded subscribes lock by lock, at the Cluster node of the lock's slot.
+// StartSharded makes the hub hear over sharded channels.
 func (h *Hub) StartSharded() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.vet() // a lock's inbox comes with its room
+	h.vet() // there is no inbox that the first holder would have to wait for
 	h.feed = &shardedFeed{h: h}
 	h.Go(h.tidy)
 }
 
-func (f *shardedFeed) open(r *room) {
+func (f *shardedFeed) open(sub *subscription) {
 	ctx, cancel := context.WithCancel(f.h.ctx)
-	r.stop = cancel
-	names := r.names
-	f.h.Go(func() { f.run(ctx, names) })
+	sub.stop = cancel
+	f.h.Go(func() { f.run(ctx, sub) })
 }
 
-func (f *shardedFeed) close(r *room) { r.stop() }
+func (f *shardedFeed) close(sub *subscription) { sub.stop() }
 
 func (f *shardedFeed) listen() {}
 
-// run receives until ctx ends. A subscription ends without error too, when its slot moves to
-// another node.
-func (f *shardedFeed) run(ctx context.Context, n *wire.Names) {
+// run keeps one lock's channels subscribed until ctx ends: when the subscription is closed, or the
+// hub is. Follow may return before, with an error or, if the slot has moved to another node,
+// without. A channel that is denied is asked for again when its denial says so, what else failed
+// after a growing pause.
+func (f *shardedFeed) run(ctx context.Context, sub *subscription) {
+	n := sub.names
 	inbox := wire.InboxPrefix + n.Tag + ":" + f.h.client
 	pause := clock.Backoff{Least: 2 * time.Millisecond, Most: 250 * time.Millisecond}
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := f.h.rdb.Follow(ctx, f.h, n.Unlock, n.Listen, inbox)
-		f.unheard(ctx, n.Unlock)
+		f.h.mu.Lock()
+		sub.ready = false
+		f.h.mu.Unlock()
 		if wire.OfChannel(err) {
 			clock.Sleep(ctx, f.h.deny(n.Unlock, err))
 			continue
@@ -49,15 +54,5 @@ func (f *shardedFeed) run(ctx context.Context, n *wire.Names) {
 			pause.Reset()
 		}
 		clock.Sleep(ctx, pause.Next())
-	}
-}
-
-// unheard notes that a room's subscription has ended. A room that was closed meanwhile may stand open
-// anew: its ctx ends with the hub's mutex held.
-func (f *shardedFeed) unheard(ctx context.Context, unlock string) {
-	f.h.mu.Lock()
-	defer f.h.mu.Unlock()
-	if r := f.h.rooms[unlock]; r != nil && ctx.Err() == nil {
-		r.ready = false
 	}
 }

@@ -35,8 +35,8 @@ func (d *dropping) Follow(ctx context.Context, h driver.Handler, channels ...str
 	}
 }
 
-// A holder of a lock whose subscription is gone is not told that it hears who wants the lock.
-func TestRoomIsReadyWhileItIsSubscribed(t *testing.T) {
+// A holder of a lock whose subscription is gone is not told that it hears of others that want the lock.
+func TestSubscriptionIsReadyWhileItStands(t *testing.T) {
 	d := &dropping{drop: make(chan struct{})}
 	h := New(d, "c", quiet, noOrphan(t))
 	defer h.Close()

@@ -14,22 +14,22 @@ import (
 // plainFeed holds all subscriptions of a hub on one connection of its own.
 type plainFeed struct {
 	h       *Hub
-	inbox   string       // "" when grants cannot be sent
+	inbox   string       // "" where grants cannot be sent
 	changed clock.Signal // stale is not empty
 
-	// Of the run goroutine.
+	// Touched by the run goroutine alone.
 	began  time.Time // when the session got its connection, zero while there is none
 	worked time.Time // when the connection was last known to work
-	warned bool      // the logger was told that it does not
+	warned bool      // the user was told that it does not work
 
-	// Guarded by the hub's mutex. Invariant: a channel whose subscription is not as it is wanted is
-	// in stale, or being sent, or denied.
-	up    bool     // a session is up; without one nothing is noted
-	stale []string // channels to look at
+	// Guarded by the hub's mutex. Invariant: while a session is up, a channel that is wanted and not
+	// subscribed, or subscribed and not wanted, is in stale, or being sent, or denied.
+	up    bool
+	stale []string // channels that are to be compared with what is subscribed
 }
 
-// StartPlain subscribes over one dedicated connection, the inbox included unless grants cannot be
-// sent.
+// StartPlain makes the hub hear over one dedicated connection. Without inbox, grants cannot be sent
+// to this client, and no inbox is subscribed.
 func (h *Hub) StartPlain(inbox bool) {
 	f := &plainFeed{h: h, changed: clock.NewSignal()}
 	h.mu.Lock()
@@ -44,8 +44,8 @@ func (h *Hub) StartPlain(inbox bool) {
 	h.Go(h.tidy)
 }
 
-func (f *plainFeed) open(r *room)  { f.change(r.names.Unlock, r.names.Listen) }
-func (f *plainFeed) close(r *room) { f.change(r.names.Unlock, r.names.Listen) }
+func (f *plainFeed) open(sub *subscription)  { f.change(sub.names.Unlock, sub.names.Listen) }
+func (f *plainFeed) close(sub *subscription) { f.change(sub.names.Unlock, sub.names.Listen) }
 
 func (f *plainFeed) listen() {
 	if f.inbox != "" {
@@ -53,7 +53,8 @@ func (f *plainFeed) listen() {
 	}
 }
 
-// change notes that channels are to be subscribed, or left. The session finds out which, and does it.
+// change notes that channels are to be subscribed, or to be left. The session finds out which of
+// the two, and does it.
 func (f *plainFeed) change(channels ...string) {
 	if !f.up {
 		return // a session begins with all that is wanted
@@ -62,11 +63,11 @@ func (f *plainFeed) change(channels ...string) {
 	f.changed.Poke()
 }
 
-// slowConnection is how long nothing may be heard before the logger is told.
+// slowConnection is how long there may be no working connection before the user is told.
 const slowConnection = 2 * time.Second
 
-// run keeps a session up. A new one starts at once after a drop, then with growing pauses while it
-// fails early.
+// run keeps a session up. After one that lasted, a new one starts at once; as long as sessions fail
+// within a second, the pauses between them grow.
 func (f *plainFeed) run() {
 	pause := clock.Backoff{Least: 2 * time.Millisecond, Most: 250 * time.Millisecond}
 	f.heard()
@@ -128,26 +129,26 @@ func (f *plainFeed) connect(ctx context.Context) (driver.Listener, error) {
 	}
 }
 
-// begin lists what a new session is to subscribe: first what entries wait for.
+// begin lists what a new session is to subscribe: first what ears want to hear, then what is idle.
 func (f *plainFeed) begin() {
 	f.began = time.Now()
 	f.h.mu.Lock()
 	defer f.h.mu.Unlock()
 	f.up, f.stale = true, nil
-	if f.h.inbox {
+	if f.h.inboxWanted {
 		f.listen()
 	}
-	for _, r := range f.h.rooms {
-		if r.vacancy == nil {
-			f.open(r)
+	for channel, sub := range f.h.subs {
+		if sub.idle == nil && channel == sub.names.Unlock { // once for its two channels
+			f.open(sub)
 		}
 	}
-	for e := f.h.vacant.Front(); e != nil; e = e.Next() {
-		f.open(e.Value.(*room))
+	for e := f.h.idle.Front(); e != nil; e = e.Next() {
+		f.open(e.Value.(*subscription))
 	}
 }
 
-// end notes that nothing is heard, and tells the user once if that lasts: waiters poll meanwhile.
+// end notes that nothing is heard. Waiters poll meanwhile. If this lasts, the user is told once.
 func (f *plainFeed) end(why error) {
 	f.h.mu.Lock()
 	f.up, f.stale = false, nil
@@ -174,23 +175,19 @@ func (f *plainFeed) follow(ctx context.Context, conn driver.Listener) error {
 		if err := s.update(ctx); err != nil {
 			return err
 		}
-		var retry <-chan time.Time
-		if left, some := f.h.nextRetry(time.Now()); some {
-			retry = time.After(left)
-		}
 		select {
 		case err := <-conn.Dropped():
 			return fmt.Errorf("%w: %v", errDropped, err)
 		case <-f.changed:
-		case <-retry:
-			s.retry(time.Now())
+		case now := <-f.h.nextRetry(time.Now()):
+			s.retry(now)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// subscriber sends what changes between the channels that one connection has and those that are
+// subscriber sends the difference between the channels that one connection has and those that are
 // wanted.
 type subscriber struct {
 	feed *plainFeed
@@ -198,14 +195,14 @@ type subscriber struct {
 	have map[string]bool
 }
 
-// changes is what one step sends.
+// changes are what one step sends.
 type changes struct {
 	add   []string
-	apart []string // to add, but refused the last time: each is asked for by itself
+	apart []string // to add, but denied the last time: each is asked for by itself
 	drop  []string
 }
 
-// update works the stale channels off, batch by batch.
+// update sends what stale channels need, batch by batch, until none is stale.
 func (s *subscriber) update(ctx context.Context) error {
 	for {
 		step, more := s.next()
@@ -218,27 +215,26 @@ func (s *subscriber) update(ctx context.Context) error {
 		if err := s.addApart(ctx, step.apart); err != nil {
 			return err
 		}
-		if len(step.drop) > 0 {
-			if err := s.within(ctx, s.conn.Unsubscribe, step.drop); err != nil {
-				return err
-			}
+		if err := s.within(ctx, s.conn.Unsubscribe, step.drop); err != nil {
+			return err
 		}
 		s.feed.heard()
 	}
 }
 
-// next takes a batch off the stale channels and compares it with what the connection has. It
-// returns false when there was none.
+// next takes a batch of stale channels and returns what the connection has to send for them, and
+// notes that as done: addApart takes that back for a channel that is denied. next returns false if
+// no channel was stale.
 func (s *subscriber) next() (step changes, more bool) {
 	f, h := s.feed, s.feed.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := min(len(f.stale), maxChannels)
 	for _, channel := range f.stale[:n] {
-		want := channel == f.inbox && h.inbox || h.roomOf(channel) != nil
+		want := channel == f.inbox && h.inboxWanted || h.subs[channel] != nil
 		switch {
 		case want && s.have[channel]:
-			h.confirm(channel) // a room was ended, and opened anew before that was sent
+			h.confirm(channel) // it was closed, and opened anew before that was sent
 		case want && h.denied[channel] != nil:
 			step.apart = append(step.apart, channel)
 		case want:
@@ -258,7 +254,7 @@ func (s *subscriber) next() (step changes, more bool) {
 	return step, n > 0
 }
 
-// retry makes those refused channels stale that are to be asked for again.
+// retry makes the denied channels stale that are to be asked for again.
 func (s *subscriber) retry(now time.Time) {
 	f := s.feed
 	f.h.mu.Lock()
@@ -270,12 +266,10 @@ func (s *subscriber) retry(now time.Time) {
 	}
 }
 
-// add subscribes channels with one command. Redis refuses all of them for one that is not allowed:
-// then each is asked for by itself, so that no lock's channel costs another lock its messages.
+// add subscribes channels with one command. Redis refuses the whole command if one of its channels
+// is not allowed. Then add asks for each by itself, so that no lock's channel costs another lock
+// its messages.
 func (s *subscriber) add(ctx context.Context, channels []string) error {
-	if len(channels) == 0 {
-		return nil
-	}
 	err := s.within(ctx, s.conn.Subscribe, channels)
 	if wire.OfChannel(err) {
 		return s.addApart(ctx, channels)
@@ -301,8 +295,12 @@ func (s *subscriber) addApart(ctx context.Context, channels []string) error {
 	return nil
 }
 
-// within sends one command, whose answer has its time.
+// within sends one command, if it has channels, and waits for its answer for subscribeTimeout at
+// most.
 func (s *subscriber) within(ctx context.Context, send func(context.Context, ...string) error, channels []string) error {
+	if len(channels) == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
 	defer cancel()
 	return send(ctx, channels...)

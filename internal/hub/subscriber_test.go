@@ -49,7 +49,7 @@ func TestChannelsAreSubscribedInBatches(t *testing.T) {
 	require.LessOrEqual(t, s.CommandCounts()["subscribe"], int64(2*locks/maxChannels+1))
 
 	s.ResetCommandCounts()
-	for h.endIdle(time.Now().Add(linger + time.Second)) {
+	for h.endIdle(time.Now().Add(keepIdle + time.Second)) {
 	}
 	require.Eventually(t, subscribed(locks), patience, 10*time.Millisecond)
 	listens(t, h, "batch0", locks+1)
@@ -58,8 +58,8 @@ func TestChannelsAreSubscribedInBatches(t *testing.T) {
 	require.LessOrEqual(t, s.CommandCounts()["unsubscribe"], int64(locks/maxChannels+2))
 }
 
-// Rooms are ended in the order in which they became empty, and only those that nobody listens in.
-func TestIdleRoomsAreEndedInOrder(t *testing.T) {
+// Subscriptions are ended in the order in which they became idle, and only those that no ear hears.
+func TestIdleSubscriptionsAreEndedInOrder(t *testing.T) {
 	h := New(&faults.Stub{}, "c", quiet, noOrphan(t))
 	defer h.Close()
 	h.feed = &plainFeed{h: h}
@@ -69,20 +69,20 @@ func TestIdleRoomsAreEndedInOrder(t *testing.T) {
 		ears[i].Close()
 	}
 	again := earOf(t, h, "k0", 9)
-	later := h.rooms[ears[1].entry.Names.Unlock].empty.Add(linger)
+	later := h.subs[ears[1].entry.Names.Unlock].idleSince.Add(keepIdle)
 	require.False(t, h.endIdle(later.Add(-1)))
-	require.Len(t, h.rooms, 3)
+	require.Len(t, h.subs, 2*3, "each by two channels")
 	require.False(t, h.endIdle(later.Add(time.Minute)))
-	require.Len(t, h.rooms, 1, "k0 is listened in again")
+	require.Len(t, h.subs, 2, "k0 is heard again")
 	again.Close()
-	require.Equal(t, 1, h.vacant.Len())
-	require.False(t, h.endIdle(time.Now().Add(2*linger)))
-	require.Empty(t, h.rooms)
-	require.Zero(t, h.vacant.Len())
+	require.Equal(t, 1, h.idle.Len())
+	require.False(t, h.endIdle(time.Now().Add(2*keepIdle)))
+	require.Empty(t, h.subs)
+	require.Zero(t, h.idle.Len())
 }
 
-// A room that is opened anew before its channels were left is confirmed without a command: none would be answered.
-func TestReopenedRoomIsReady(t *testing.T) {
+// A subscription that is opened anew before its channels were left is confirmed without a command: none would be answered.
+func TestReopenedSubscriptionIsReady(t *testing.T) {
 	h := New(&faults.Stub{}, "c", quiet, noOrphan(t))
 	defer h.Close()
 	f := &plainFeed{h: h, inbox: wire.InboxPrefix + "c", up: true, changed: make(chan struct{}, 1)}
@@ -93,18 +93,18 @@ func TestReopenedRoomIsReady(t *testing.T) {
 	n := a.entry.Names
 	require.ElementsMatch(t, []string{f.inbox, n.Unlock, n.Listen}, step.add)
 	a.Close()
-	require.False(t, h.endIdle(time.Now().Add(2*linger)))
+	require.False(t, h.endIdle(time.Now().Add(2*keepIdle)))
 	b := listens(t, h, "k", 2)
-	require.False(t, b.room.ready)
+	require.False(t, b.sub.ready)
 	step, _ = s.next()
 	require.Empty(t, step)
-	require.True(t, b.room.ready)
+	require.True(t, b.sub.ready)
 	require.Len(t, b.wake, 1)
 }
 
-// BenchmarkRoomAmongThousands is what the hub does for a lock that begins to be waited for and no longer is, while the
+// BenchmarkSubscriptionAmongThousands is what the hub does for a lock that begins to be waited for and no longer is, while the
 // channels of 10,000 others are still subscribed.
-func BenchmarkRoomAmongThousands(b *testing.B) {
+func BenchmarkSubscriptionAmongThousands(b *testing.B) {
 	h := New(&faults.Stub{}, "c", quiet, noOrphan(b))
 	b.Cleanup(h.Close)
 	f := &plainFeed{h: h, up: true, changed: make(chan struct{}, 1)}
@@ -124,7 +124,7 @@ func BenchmarkRoomAmongThousands(b *testing.B) {
 		pass()
 		if n > 10_000 { // and the oldest is left
 			h.mu.Lock()
-			h.end(h.vacant.Front().Value.(*room))
+			h.end(h.idle.Front().Value.(*subscription))
 			h.mu.Unlock()
 		}
 	}

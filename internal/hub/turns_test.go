@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A turn is over when somebody unlocked in it, and only then.
+// A turn is over when the lock was unlocked in it, and only then.
 func TestTurnIsOverOnceUsed(t *testing.T) {
 	var ts turns
 	now := time.Now()
@@ -24,7 +24,7 @@ func TestTurnIsOverOnceUsed(t *testing.T) {
 	require.False(t, ts.near(now.Add(turnMemory)), "a second without a turn")
 }
 
-// Eight turns that nobody uses make them rare, each further one twice as rare, and a used one frequent again.
+// Eight turns that no waiter uses make them rare, each further one twice as rare, and a used one frequent again.
 func TestUnusedTurnsGetRare(t *testing.T) {
 	var ts turns
 	now := time.Now()

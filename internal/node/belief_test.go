@@ -150,7 +150,7 @@ func TestBelief(t *testing.T) {
 			{"lost to others since", []event{
 				begin(10), mine(votes, 17, 3, 10, true), others(40, 20), owns(at(20), false),
 			}, state{counter: 40, base: 20}},
-			{"lost, and nobody had it since", []event{
+			{"lost, and no entry had it since", []event{
 				begin(10), mine(votes, 17, 3, 10, true), others(17, 20),
 			}, state{counter: 17, base: 20}},
 			{"refused before it was granted", []event{
@@ -263,7 +263,7 @@ func TestBelief(t *testing.T) {
 	}
 }
 
-// Nobody waited where the first question of all was answered with the grant, and only there: neither where it was asked
+// No entry waited where the first question of all was answered with the grant, and only there: neither where it was asked
 // again, nor where a message told of the grant.
 func TestFreshBelief(t *testing.T) {
 	for what, tc := range map[string]struct {

@@ -11,24 +11,24 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Belief is what may be believed of an entry's grant at one Redis. It is touched by the goroutine
-// that contends. The rules are the same where one Redis decides and where it is one of a quorum:
+// Belief is what this process may believe of an entry's grant at one Redis. Only the goroutine that
+// contends touches it. The rules are the same for a Redis that decides alone and for a node of a
+// quorum:
 //
-//   - A grant that an answer tells of is believed from when the question was sent. At a node of a
-//     quorum its number must be above Counter: what was given back counts no more, and a node
-//     that forgot how far it counted proves nothing.
-//   - A grant that a message tells of has no time of its own. It is believed if its number is
-//     above Counter, so that it happened after the question that told Counter, and above a grant
-//     that is believed already. It is dated from that question, and so believed for no longer
-//     than a lease from there.
+//   - A grant in an answer is believed from when the question was sent. At a node of a quorum its
+//     number must also be above Counter. A grant with a lower number may have been given back, or
+//     be of a node that forgot how far it had counted.
+//   - A grant in a message does not say when it was given. It is believed if its number is above
+//     Counter: then Redis gave it after the question at Base, and its lease is counted from Base.
+//     It must also be above the grant that is believed already, if one is.
 //   - No grant is believed for longer than its lease less the margin.
 type Belief struct {
-	Number  int64 // of the grant, which is its first fencing token; 0 for none
-	Count   int   // how many tokens it has
-	Sent    clock.Stamp
-	Base    clock.Stamp // when the question was sent whose answer told Counter, or the first question
-	Counter int64       // the fencing counter at Base, -1 for unknown
-	Fresh   bool        // the first question of all was answered with it: no one waited then
+	Number  int64       // of the grant that is believed, which is its first fencing token; 0 for none
+	Count   int         // how many tokens that grant has
+	Sent    clock.Stamp // when its lease began, at the latest
+	Base    clock.Stamp // when the last question was sent whose answer told Counter; before that, the first question
+	Counter int64       // the lock's fencing counter at Base, -1 for unknown
+	Fresh   bool        // the first question was answered with the grant: no process waited for the lock then
 }
 
 // Begin notes that the first question is about to be sent.
@@ -38,8 +38,9 @@ func (b *Belief) Begin(now clock.Stamp) {
 	}
 }
 
-// Answered takes the answer to a question that was sent at sent. It returns false where Redis
-// grants what cannot be believed, and no other grant is: then that must be given back.
+// Answered takes the answer to a question that was sent at sent. votes says that the Redis is a
+// node of a quorum. It returns false if Redis says that the entry has the lock, but no grant is
+// believed: the lock must be given back then.
 func (b *Belief) Answered(a *wire.Answer, e *wire.Entry, votes bool, sent clock.Stamp) bool {
 	switch {
 	case a.Mine && (a.Number > b.Counter || !votes):
@@ -56,7 +57,7 @@ func (b *Belief) Answered(a *wire.Answer, e *wire.Entry, votes bool, sent clock.
 	return true
 }
 
-// Told takes a grant that a message told of. It returns false where that is not believed.
+// Told takes a grant that a message told of, and reports whether it is believed.
 func (b *Belief) Told(t wire.Tokens, e *wire.Entry, now clock.Stamp) bool {
 	if b.Base.IsZero() || t.First <= b.Counter || t.First <= b.Number ||
 		b.Base.Add(e.Lease-clock.Margin(e.Lease)).Reached(now) {
@@ -67,6 +68,8 @@ func (b *Belief) Told(t wire.Tokens, e *wire.Entry, now clock.Stamp) bool {
 	return true
 }
 
+// take makes a grant the one that is believed, with a lease from sent. One that is taken again
+// keeps its count of tokens.
 func (b *Belief) take(t wire.Tokens, e *wire.Entry, sent clock.Stamp) {
 	if b.Number != t.First {
 		b.Count = t.Among(e.Block)
@@ -74,12 +77,13 @@ func (b *Belief) take(t wire.Tokens, e *wire.Entry, sent clock.Stamp) {
 	b.Number, b.Sent = t.First, sent
 }
 
-// Owns reports whether a grant is believed at now.
+// Owns reports whether a grant is believed at now: its lease has not run out.
 func (b *Belief) Owns(e *wire.Entry, now clock.Stamp) bool {
 	return b.Number > 0 && !b.Sent.Add(e.Lease-clock.Margin(e.Lease)).Reached(now)
 }
 
-// Drop ends belief in the grant, and in all that may still tell of it.
+// Drop ends belief in the grant. Messages and answers that still tell of it are not believed
+// either.
 func (b *Belief) Drop() {
 	b.Counter = max(b.Counter, b.Number)
 	b.Number = 0
@@ -88,32 +92,35 @@ func (b *Belief) Drop() {
 // Tokens are those of the grant that is believed.
 func (b *Belief) Tokens() wire.Tokens { return wire.Tokens{First: b.Number, Count: b.Count} }
 
-// Claim is one entry at one Redis, until Redis surely knows that it is over. Its methods are called
-// by the goroutine that has the entry, one at a time, but for Noted and Late.
+// Claim is one entry at one Redis, until Redis surely knows that it is over. The goroutine that has
+// the entry calls its methods, one at a time. Vote, Noted, Late and Asks may be called by any
+// goroutine.
 type Claim struct {
 	Entry  *wire.Entry
 	Belief Belief
-	Count  wire.Count // of a quorum: what its end tells a node
+	Count  wire.Count // at a node of a quorum: what the claim's end tells the node
 
 	node *Node
 	ear  hub.Ear
 	wake clock.Signal
 
-	// unanswered counts the questions that may still run, after the claim is over. The sweeper then
-	// comes back until they were answered or that cannot be.
+	// A question is an acquire or a vote, or a release that queues this claim's entry: each may put
+	// the entry into Redis.
+
+	// unanswered counts the questions that may still run though their caller has left. While there are
+	// any, the sweeper comes back, until a lease has passed.
 	unanswered atomic.Int32
-	// known is set once a question was answered, or a release that queued the entry: Redis may keep
-	// it.
+	// known is set once a question was answered: Redis may know of the entry.
 	known atomic.Bool
-	// longest is what the lock may last in Redis, in nanoseconds, where that was asked to be longer
-	// than the lease.
+	// longest is how long Redis may keep the lock, in nanoseconds, if it was asked to for longer than
+	// the lease; else 0.
 	longest atomic.Int64
 
-	stage atomic.Int32 // stageRuns, stageEnds or stageOver, in this order
-	late  atomic.Bool  // a question was answered after the claim was to end: it may stand again
+	stage atomic.Int32
+	late  atomic.Bool // a question came back after the claim began to end: the entry may stand again
 }
 
-// The stages of a claim.
+// The stages of a claim, in their order.
 const (
 	stageRuns = iota
 	stageEnds // a release may be out
@@ -125,29 +132,26 @@ func (c *Claim) Start(n *Node, e *wire.Entry, wake clock.Signal) {
 	c.node, c.Entry, c.wake = n, e, wake
 }
 
-// Enter makes the claim known to the hub, which must come before the first question.
+// Enter makes the claim known to the hub. It must come before the first question: a message may be
+// faster than the answer.
 func (c *Claim) Enter() {
-	if c.node.cfg.Votes {
-		c.ear.RegisterVoter(c.node.hub, c.Entry, c.wake)
-	} else {
-		c.ear.Register(c.node.hub, c.Entry, c.wake)
-	}
+	c.ear.Register(c.node.hub, c.Entry, c.wake, c.node.cfg.Votes)
 }
 
 // Ear is what the claim hears.
 func (c *Claim) Ear() *hub.Ear { return &c.ear }
 
-// Ask asks a Redis that decides alone for the lock, and stands in its queue unless ticket is
-// wire.NoTicket.
+// Ask asks a Redis that decides alone for the lock. If another entry has it, this one is queued,
+// unless ticket is wire.NoTicket. The stamp is when the question was sent.
 func (c *Claim) Ask(ctx context.Context, ticket string) (wire.Answer, clock.Stamp, error) {
-	sent := clock.Now()
 	way, err := c.node.route(ctx, c.Entry.Names)
 	if err != nil {
-		return wire.Answer{}, sent, err
+		return wire.Answer{}, clock.Stamp{}, err
 	}
-	sent = clock.Now()
+	sent := clock.Now()
 	c.Belief.Begin(sent)
-	a, err := c.node.wire.Acquire(ctx, way, c.Entry, ticket, c.ear.TurnOver(), c)
+	turn, _ := c.ear.Turns()
+	a, err := c.node.wire.Acquire(ctx, way, c.Entry, ticket, turn, c)
 	c.Noted(err)
 	if err == nil {
 		c.Belief.Answered(&a, c.Entry, false, sent)
@@ -155,10 +159,8 @@ func (c *Claim) Ask(ctx context.Context, ticket string) (wire.Answer, clock.Stam
 	return a, sent, err
 }
 
-// Noted is told what became of each command that may have put the entry into Redis: a question, or
-// a release that queued it. One that was answered after the claim was to end may have undone what
-// ended it. While the release is out it is left to end: a sweep that overtook the release would
-// make the lock look lost.
+// Noted is told what became of each question. One that comes back after the claim began to end may
+// have put the entry into Redis behind what ended it: so the end must be repeated.
 func (c *Claim) Noted(err error) {
 	switch {
 	case !link.Unanswered(err):
@@ -166,13 +168,15 @@ func (c *Claim) Noted(err error) {
 	case link.MayHaveRun(err):
 		c.unanswered.Add(1)
 	default:
-		return // it never ran, and undid nothing
+		return // it never ran
 	}
 	c.cameLate()
 }
 
-// cameLate makes an end that was begun before a question came not be the last word. It reports
-// whether there was one.
+// cameLate is called when a question comes back. It returns false while the claim runs. Else it
+// notes that the end is to be repeated. If the claim is over, it starts the sweep that does so. If
+// a release is out, over will do that: a sweep that overtook the release would end the lock, and
+// the release would report it as lost.
 func (c *Claim) cameLate() bool {
 	if c.stage.Load() == stageRuns {
 		return false
@@ -184,8 +188,9 @@ func (c *Claim) cameLate() bool {
 	return true
 }
 
-// Refill asks, in the background, for the tokens of another block, and tells done of them where the
-// entry holds the lock and no one waits for it. They are as good as a new grant's at that moment.
+// Refill asks, in the background, for the tokens of another block. If the entry holds the lock, and
+// no other entry waits for it, Refill calls done with them: they are as good as those of a new
+// grant.
 func (c *Claim) Refill(done func(Grant)) {
 	c.node.hub.Go(func() {
 		ctx := c.node.hub.Context()
@@ -200,26 +205,26 @@ func (c *Claim) Refill(done func(Grant)) {
 	})
 }
 
-// Told takes a grant that came as a message, if it can be believed.
+// Told takes the grant that a message told of, if one came, and reports whether it is believed.
 func (c *Claim) Told(now clock.Stamp) bool {
 	given, _ := c.ear.Heard()
 	return given.First > 0 && c.Belief.Told(given, c.Entry, now)
 }
 
-// Vote asks a node of a quorum. It may be called by any goroutine: the caller has to tell Belief
-// and Noted.
+// Vote asks a node of a quorum. Unlike Ask it may be called by any goroutine, since it touches
+// nothing of the claim: the caller has to tell Belief and Noted of the answer.
 func (c *Claim) Vote(ctx context.Context, b wire.Ballot) (wire.Answer, error) {
 	return c.node.wire.Vote(ctx, c.Entry, b, c)
 }
 
-// SetCount writes the hold count and lengthens the lease. It returns false where the entry holds the
-// lock no more.
+// SetCount writes the hold count and lengthens the lease. It returns false if the entry does not
+// hold the lock any more.
 func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (bool, error) {
 	return c.node.wire.SetCount(ctx, c.Entry, count, lease)
 }
 
-// Raise raises the fencing counter of a node where the entry holds the lock. It returns false where
-// that is not so.
+// Raise raises the fencing counter of a node where the entry holds the lock. It returns false if
+// the entry does not hold it.
 func (c *Claim) Raise(ctx context.Context, counter int64) (bool, error) {
 	return c.node.wire.Raise(ctx, c.Entry, counter)
 }
@@ -227,7 +232,8 @@ func (c *Claim) Raise(ctx context.Context, counter int64) (bool, error) {
 // Counter returns the fencing counter of a node where the entry holds the lock, else 0.
 func (c *Claim) Counter(ctx context.Context) (int64, error) { return c.node.wire.Counter(ctx, c.Entry) }
 
-// Seed tells a node that forgot how far the others counted, if it still is the incarnation born.
+// Seed tells a node, which forgot its locks, how far the others have counted. It does nothing if
+// the node is another incarnation than born by now.
 func (c *Claim) Seed(ctx context.Context, born string, counter int64) error {
 	_, err := c.node.wire.Seed(ctx, c.Entry, born, counter)
 	return err
@@ -243,7 +249,8 @@ func (c *Claim) Asks(lease time.Duration) {
 	}
 }
 
-// route returns how messages about a lock travel. On a Cluster the first calls ask the server.
+// route returns how messages about a lock travel. On a Cluster it asks Redis until it has an
+// answer.
 func (n *Node) route(ctx context.Context, names *wire.Names) (wire.Route, error) {
 	mode := n.mode.Load()
 	if mode == 0 {

@@ -8,12 +8,12 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Late hears what became of a question, or of a release that queued the entry, after its caller has
-// left and so noted it as unanswered. It ends what is not known of the claim. It may come before the
-// caller has noted that: only the sum matters.
+// Late is told what became of a question whose caller has left. The caller tells Noted that the
+// question is unanswered, perhaps after this: only the sum of unanswered matters. Once it is known
+// what the question did, what the claim may have left in Redis can be ended for good.
 func (c *Claim) Late(err error) {
 	if link.MayHaveRun(err) {
-		return
+		return // it stays unanswered
 	}
 	if err == nil {
 		c.known.Store(true)
@@ -25,15 +25,15 @@ func (c *Claim) Late(err error) {
 	c.wake.Poke()
 }
 
-// MayRunLate reports whether a question may still be executed.
+// MayRunLate reports whether Redis may still execute a question.
 func (c *Claim) MayRunLate() bool { return c.unanswered.Load() > 0 }
 
-// MayStand reports whether Redis may know of the entry: it does not where every connection was
-// refused.
+// MayStand reports whether Redis may know of the entry. It does not if no question ever ran, as
+// when every connection was refused.
 func (c *Claim) MayStand() bool { return c.known.Load() || c.MayRunLate() }
 
-// Ending notes that the claim is to end. With out, a question is out for so long that it counts as
-// one that ran, as far as can be told now.
+// Ending notes that the claim is about to end. If out is set, a question has been out for so long
+// that it counts as one that ran.
 func (c *Claim) Ending(out bool) {
 	if out {
 		c.known.Store(true)
@@ -41,16 +41,17 @@ func (c *Claim) Ending(out bool) {
 	c.stage.Store(stageEnds)
 }
 
-// Release ends the claim at a Redis that decides alone. With a next claim that is queued in the
-// same step if this one did hold the lock; the answer is next's, the zero Answer where next has to
-// ask for itself.
+// Release sends the release of a claim to a Redis that decides alone; Released is to follow. held
+// reports whether the claim held the lock. If it did, next is queued in the same step, unless it is
+// nil. a is then the answer to next, as to a question. It is the zero Answer if next was not queued
+// and has to ask for itself.
 func (c *Claim) Release(ctx context.Context, next *Claim) (held bool, a wire.Answer, err error) {
 	way, err := c.node.route(ctx, c.Entry.Names)
 	if err != nil {
 		return false, a, err
 	}
 	c.stage.Store(stageEnds)
-	turns := c.ear.TurnDue()
+	_, turns := c.ear.Turns()
 	if next == nil {
 		return c.node.wire.Release(ctx, way, c.Entry, turns, nil, nil)
 	}
@@ -64,8 +65,8 @@ func (c *Claim) Release(ctx context.Context, next *Claim) (held bool, a wire.Ans
 	return held, a, err
 }
 
-// Unvote ends the claim at a node of a quorum, and queues next there, by its ticket, if there is
-// one.
+// Unvote sends the release of a claim to a node of a quorum; Released is to follow. It queues next
+// there, by its ticket, unless next is nil.
 func (c *Claim) Unvote(ctx context.Context, next *Claim, ticket string) (held bool, a wire.Answer, err error) {
 	if next == nil {
 		return c.node.wire.Unvote(ctx, c.Entry, c.Count, nil, "", nil)
@@ -73,23 +74,27 @@ func (c *Claim) Unvote(ctx context.Context, next *Claim, ticket string) (held bo
 	return c.node.wire.Unvote(ctx, c.Entry, c.Count, next.Entry, ticket, next)
 }
 
-// Released ends the claim after its release: held as an answer said, or err where there was none.
+// Released ends the claim after its release, which was answered with held, or failed with err. The
+// end is repeated if the release was not answered. It is also if the release found no lock and a
+// grant came meanwhile: Redis may have granted the lock after the release had run.
 func (c *Claim) Released(held bool, err error) {
-	c.ear.Close() // before it is asked: a grant that comes from here on is an orphan, and ended as such
+	c.ear.Close() // before Regranted: a grant that comes from here on is an orphan, and ended as such
 	c.over(err != nil || !held && c.ear.Regranted())
 }
 
-// Forget ends the claim here and leaves its lease in Redis to run out.
+// Forget ends the claim here alone: what Redis knows of it is left to its lease.
 func (c *Claim) Forget() { c.ear.Close() }
 
-// End ends the claim here. With open, Redis may not know yet that it is over. The entry is swept
-// where it may still stand or be queued, or where a question may come late and put it back.
+// End ends the claim without a release of its caller's. If open is set, Redis may not know yet that
+// the claim is over, and the sweeper tells it.
 func (c *Claim) End(open bool) {
 	c.ear.Close() // first: a sweep that a late answer begins must find no ear in use
 	c.over(open)
 }
 
-// over is End once the ear is closed.
+// over is End once the ear is closed. The sweeper ends the entry if it may stand in Redis, or if a
+// question may still run and put it back. A question that cameLate finds in stageOver starts the
+// sweep itself, so over sets the stage before it looks.
 func (c *Claim) over(open bool) {
 	c.stage.Store(stageOver)
 	late := c.late.Load()
@@ -98,7 +103,8 @@ func (c *Claim) over(open bool) {
 	}
 }
 
-// end is the sweeper's: one release for each of a batch, without callers.
+// end releases a batch of claims with one command, for the sweeper. It reports for each whether it
+// was ended.
 func (n *Node) end(ctx context.Context, batch []*Claim) ([]bool, error) {
 	var s wire.Sweep
 	for _, c := range batch {

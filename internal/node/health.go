@@ -10,128 +10,132 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// health is how a node has answered this client of late, to all its locks. A node that does not
-// answer is left alone for a while, for votes and all else. One that refuses votes, though it
-// answers, is asked for fewer.
+// health is how a node of a quorum has answered this client of late. A node that does not answer is
+// left alone for a while. A node that answers but refuses votes is asked for no votes for a while.
 type health struct {
 	mu      sync.Mutex // guards the rest
-	silent  rest
-	refuses rest
-	refusal error // the last
+	silent  breaker    // the node did not answer
+	refuses breaker    // the node refused a vote
+	refusal error      // the last one
 }
 
-// rest is a time in which a node is not asked, but by one probe when it is over.
-type rest struct {
+// breaker is a circuit breaker: while it is open, a node is not asked. When its pause is over, one
+// caller is let through: the probe. To the others the breaker stays open until the probe has its
+// answer.
+type breaker struct {
 	pause   clock.Backoff
-	until   time.Time // zero for none
+	until   time.Time // it is open; zero for closed
 	probing bool      // the probe is out
 }
 
 func newHealth(timeout time.Duration) *health {
 	pause := clock.Backoff{Least: min(20*time.Millisecond, timeout), Most: timeout}
-	return &health{silent: rest{pause: pause}, refuses: rest{pause: pause}}
+	return &health{silent: breaker{pause: pause}, refuses: breaker{pause: pause}}
 }
 
-// left is how much of the rest is left at now. A caller that gets 0 is the probe: the others wait
-// for what it finds.
-func (r *rest) left(now time.Time) time.Duration {
-	if r.until.IsZero() {
+// left is for how long the breaker is still open, 0 if it is closed. If its pause has just passed,
+// left returns 0 too, and its caller is the probe: to the others the breaker is open for another
+// time-out, or until the probe has its answer.
+func (b *breaker) left(now time.Time) time.Duration {
+	if b.until.IsZero() {
 		return 0
 	}
-	if left := r.until.Sub(now); left > 0 {
+	if left := b.until.Sub(now); left > 0 {
 		return left
 	}
-	r.until, r.probing = now.Add(r.pause.Most), true
+	b.until, b.probing = now.Add(b.pause.Most), true
 	return 0
 }
 
-// lengthen begins the next rest. What else fails during one was sent before it, and tells nothing
-// more.
-func (r *rest) lengthen(now time.Time) {
-	if !r.probing && now.Before(r.until) {
+// open opens the breaker for its next pause. While it is open and no probe is out it does nothing:
+// a command that fails then was sent before, and tells nothing new.
+func (b *breaker) open(now time.Time) {
+	if !b.probing && now.Before(b.until) {
 		return
 	}
-	r.until, r.probing = now.Add(r.pause.Next()), false
+	b.until, b.probing = now.Add(b.pause.Next()), false
 }
 
-func (r *rest) end() {
-	r.until, r.probing = time.Time{}, false
-	r.pause.Reset()
+// close closes the breaker. Its next pause is as short as the first.
+func (b *breaker) close() {
+	b.until, b.probing = time.Time{}, false
+	b.pause.Reset()
 }
 
-// presence is whether a node answers, as is told of it: that it went and that it came, by turns.
-type presence struct {
-	tell func(cause error) // may be nil
-	down atomic.Bool       // a command was not answered, and none was since; written under mu
-
-	mu      sync.Mutex // guards the rest
-	cause   error      // why it was not answered, nil while the node is not down
-	told    bool       // that it is down
-	telling bool       // a goroutine tells, and sees to what comes meanwhile
-}
-
-// answered is told of each command as health is. What tell does may take its time: no other goroutine
-// waits for that.
-func (p *presence) answered(err error) {
-	if p.down.Load() == (err != nil) {
-		return
-	}
-	p.mu.Lock()
-	p.cause = err
-	p.down.Store(err != nil)
-	if p.telling || p.tell == nil {
-		p.mu.Unlock()
-		return
-	}
-	p.telling = true
-	for p.told != (p.cause != nil) {
-		cause := p.cause
-		p.told = cause != nil
-		p.mu.Unlock()
-		p.tell(cause)
-		p.mu.Lock()
-	}
-	p.telling = false
-	p.mu.Unlock()
-}
-
-// answered is told of each command that the node had its whole time-out for: nil when it was
-// answered. A command that was cut short, by its caller or by a lock's shorter time-out, is not
-// told: it says nothing of the node.
+// answered is Node.answered, as far as it concerns the breaker.
 func (h *health) answered(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err == nil {
-		h.silent.end()
+		h.silent.close()
 		return
 	}
-	h.silent.lengthen(time.Now())
+	h.silent.open(time.Now())
 }
 
-// idle reports whether the node should not be asked: it did not answer lately.
-func (h *health) idle() bool {
+// Idle reports whether the node should not be asked: it did not answer lately.
+func (h *health) Idle() bool {
+	if h == nil {
+		return false
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.silent.left(time.Now()) > 0
 }
 
-// voted is told of each answer to a vote.
-func (h *health) voted(err error) {
+// Voted is told of each answer to a vote.
+func (h *health) Voted(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case link.Unanswered(err):
 	case !wire.OfNode(err):
-		h.refuses.end()
+		h.refuses.close()
 	default:
 		h.refusal = err
-		h.refuses.lengthen(time.Now())
+		h.refuses.open(time.Now())
 	}
 }
 
-// refusing is how long no vote should be asked for again, and why.
-func (h *health) refusing() (time.Duration, error) {
+// Refusing is how long no vote should be asked for again, and why. A caller that gets 0 may be the
+// probe, as breaker.left says.
+func (h *health) Refusing() (time.Duration, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.refuses.left(time.Now()), h.refusal
+}
+
+// reachability tells an observer that a node went and that it came back, by turns.
+type reachability struct {
+	tell func(cause error) // may be nil
+	down atomic.Bool       // the last command was not answered; written under mu
+
+	mu      sync.Mutex // guards the rest
+	cause   error      // why it was not answered; nil if the node is not down
+	told    bool       // that it is down
+	telling bool       // a goroutine calls tell, and then tells what came meanwhile
+}
+
+// answered is Node.answered. tell may take its time: no other goroutine waits for that.
+func (r *reachability) answered(err error) {
+	if r.down.Load() == (err != nil) {
+		return
+	}
+	r.mu.Lock()
+	r.cause = err
+	r.down.Store(err != nil)
+	if r.telling || r.tell == nil {
+		r.mu.Unlock()
+		return
+	}
+	r.telling = true
+	for r.told != (r.cause != nil) {
+		cause := r.cause
+		r.told = cause != nil
+		r.mu.Unlock()
+		r.tell(cause)
+		r.mu.Lock()
+	}
+	r.telling = false
+	r.mu.Unlock()
 }

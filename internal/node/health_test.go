@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A node that is silent rests, once for all that fails together, and is asked by one probe after each rest.
+// A node that is silent is left alone, once for all that fails together, and is asked by one probe after each pause.
 func TestSilentNodeIsProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHealth(time.Second)
@@ -20,28 +20,28 @@ func TestSilentNodeIsProbed(t *testing.T) {
 		for range 10 {
 			h.answered(context.DeadlineExceeded)
 		}
-		require.True(t, h.idle())
+		require.True(t, h.Idle())
 		require.LessOrEqual(t, h.silent.until.Sub(began), time.Since(began)+20*time.Millisecond, "one outage")
-		time.Sleep(25 * time.Millisecond) // the first rest, and a quarter at most
-		require.False(t, h.idle(), "the probe")
-		require.True(t, h.idle(), "the probe is out")
+		time.Sleep(25 * time.Millisecond) // the first pause, and a quarter at most
+		require.False(t, h.Idle(), "the probe")
+		require.True(t, h.Idle(), "the probe is out")
 		before := time.Now()
 		h.answered(context.DeadlineExceeded)
-		rest := h.silent.until.Sub(before)
-		require.GreaterOrEqual(t, rest, 30*time.Millisecond, "twice the first, less a quarter at most")
-		require.LessOrEqual(t, rest, time.Since(before)+40*time.Millisecond)
+		pause := h.silent.until.Sub(before)
+		require.GreaterOrEqual(t, pause, 30*time.Millisecond, "twice the first, less a quarter at most")
+		require.LessOrEqual(t, pause, time.Since(before)+40*time.Millisecond)
 		h.answered(nil)
-		require.False(t, h.idle())
+		require.False(t, h.Idle())
 	})
 }
 
-// That a node went and came is told by turns, in this order, and who is told holds up nobody else's command.
-func TestPresenceIsToldByTurns(t *testing.T) {
+// That a node went and came is told by turns, in this order. While it is being told, no other goroutine's command waits.
+func TestReachabilityIsToldByTurns(t *testing.T) {
 	var mu sync.Mutex
 	var told []bool // down
 	began, goOn := make(chan struct{}), make(chan struct{})
 	var calls atomic.Int32
-	p := presence{tell: func(cause error) {
+	p := reachability{tell: func(cause error) {
 		if calls.Add(1) == 1 {
 			close(began)
 			<-goOn

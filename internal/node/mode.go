@@ -18,27 +18,34 @@ const (
 	PubSubSharded
 )
 
-// How messages travel.
+// How messages travel. 0 says that it is not known yet.
 const (
-	modePlain    = 1 + iota // inbox and unlock channels by PUBLISH
-	modeSharded             // both by SPUBLISH
-	modeRaceOnly            // PUBLISH on a Cluster: listeners cannot be counted, so nothing is handed over
+	modePlain    = 1 + iota // grants and unlocks by PUBLISH
+	modeSharded             // both by SPUBLISH, on a Cluster
+	modeRaceOnly            // unlocks by PUBLISH, on a Cluster. No grants: scripts cannot count listeners
 )
 
-// probe is the question which channels a Cluster has. One is out at a time; a caller that needs the answer
-// waits for it as long as the own context lives.
+// probe is the question which channels a Cluster has. One is out at a time.
 type probe struct {
 	done chan struct{} // closed once mode or err is set
 	mode int32
 	err  error
 }
 
-// probe returns the mode once Redis has told it. It waits for the answer as long as ctx lives.
+// probe returns the mode once Redis has told it. It waits for the answer as long as ctx lives, and
+// asks unless the question is out already or was answered.
 func (n *Node) probe(ctx context.Context) (int32, error) {
-	p, err := n.ask()
-	if err != nil {
-		return 0, err
+	n.modeMu.Lock()
+	p := n.probing
+	if p == nil {
+		p = &probe{done: make(chan struct{})}
+		if !n.hub.Go(func() { n.answer(p) }) {
+			n.modeMu.Unlock()
+			return 0, wire.ErrClosed
+		}
+		n.probing = p
 	}
+	n.modeMu.Unlock()
 	select {
 	case <-p.done:
 		return p.mode, p.err
@@ -47,44 +54,27 @@ func (n *Node) probe(ctx context.Context) (int32, error) {
 	}
 }
 
-// ask returns the question that is out, or a new one.
-func (n *Node) ask() (*probe, error) {
-	n.modeMu.Lock()
-	defer n.modeMu.Unlock()
-	if n.probing == nil {
-		p := &probe{done: make(chan struct{})}
-		if p.mode = n.mode.Load(); p.mode != 0 {
-			close(p.done) // answered meanwhile
-			return p, nil
-		}
-		if !n.hub.Go(func() { n.answer(p) }) {
-			return nil, wire.ErrClosed
-		}
-		n.probing = p
-	}
-	return n.probing, nil
-}
-
-// answer settles p, and the node's mode where Redis answered.
+// answer settles p. If Redis answered, it settles the node's mode too; else the next caller asks
+// again.
 func (n *Node) answer(p *probe) {
-	p.mode, p.err = n.askMode()
-	if p.err == nil {
-		if p.mode == modeRaceOnly {
-			n.hub.StartPlain(false)
-		} else {
-			n.hub.StartSharded()
-		}
-		n.mode.Store(p.mode)
+	defer close(p.done)
+	if p.mode, p.err = n.askMode(); p.err != nil {
+		n.modeMu.Lock()
+		n.probing = nil
+		n.modeMu.Unlock()
+		return
 	}
-	n.modeMu.Lock()
-	n.probing = nil
-	n.modeMu.Unlock()
-	close(p.done)
+	if p.mode == modeRaceOnly {
+		n.hub.StartPlain(false)
+	} else {
+		n.hub.StartSharded()
+	}
+	n.mode.Store(p.mode)
 }
 
-// askMode asks a Cluster for sharded channels, as Redisson does. Only an answer that they are
-// unknown says that there are none: one that comes from a Cluster in trouble must not decide for
-// the client's whole life.
+// askMode asks a Cluster whether it has sharded channels, as Redisson does. Only an answer that
+// they are unknown counts as no: an answer of a Cluster in trouble must not decide for the client's
+// whole life.
 func (n *Node) askMode() (int32, error) {
 	switch n.cfg.PubSub {
 	case PubSubPlain:
@@ -105,7 +95,7 @@ func (n *Node) askMode() (int32, error) {
 	case wire.PlainError(reply):
 		return modeRaceOnly, nil
 	case strings.HasPrefix(reply, "NOPERM ") && !strings.Contains(reply, "pubsub|shardnumsub"):
-		return modeRaceOnly, nil // before Redis 7, which would name the subcommand
+		return modeRaceOnly, nil // a Redis before 7: a newer one would name the subcommand
 	default:
 		return 0, err
 	}

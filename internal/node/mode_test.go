@@ -29,7 +29,7 @@ func cluster(answer func() (driver.Value, error)) *faults.Stub {
 	}
 }
 
-// The question which channels a Cluster has is asked once, and nobody waits for its answer longer than their context.
+// The question which channels a Cluster has is asked once, and no caller waits for its answer longer than its context lives.
 func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, free := 0, make(chan struct{})

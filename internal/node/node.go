@@ -1,6 +1,6 @@
-// Package node is one Redis as this process sees it: what is claimed there, what is believed of it,
-// what may still have to be ended, and whether it answers. It is the same for a Redis that decides
-// alone and for a node of a quorum.
+// Package node is one Redis as this process sees it: what is claimed there (Claim), what is
+// believed of that (Belief), what may still have to be ended there (sweeper), and whether it
+// answers (health). It serves both a Redis that decides alone and a node of a quorum.
 package node
 
 import (
@@ -18,8 +18,7 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// ErrIdle stands for the answer of a node that was not asked, because it did not answer the
-// questions before.
+// ErrIdle stands for the answer of a node that was not asked, since it did not answer lately.
 var ErrIdle = errors.New("not asked: it did not answer lately")
 
 // Grant is a lock given to an entry.
@@ -27,20 +26,24 @@ type Grant struct {
 	Token  int64       // the first fencing token
 	Passes int         // how many of the grant's tokens may be used in a row
 	Sent   clock.Stamp // the lease runs from here at the latest
-	Fresh  bool        // no one waited for the lock when it was asked for at Sent
+	Fresh  bool        // no entry waited for the lock when it was asked for at Sent
 }
 
-// Config is what a client says of a Redis.
+// Config is how a client uses a Redis.
 type Config struct {
 	wire.Options
-	Client   string        // uuid
-	Timeout  time.Duration // of a command whose caller has left, and of those without one
-	PubSub   PubSub
-	Impaired func(cause error) // told why the Redis works worse than it should
-	Presence func(cause error) // told why a command was not answered, and nil once one is again; may be nil
+	Client  string        // uuid
+	Timeout time.Duration // of a command whose caller has left, and of those without one
+	PubSub  PubSub
+
+	// Impaired is told why the Redis works worse than it should.
+	Impaired func(cause error)
+	// Reachable is told why a command was not answered, and then nil once one is answered again. It
+	// may be nil.
+	Reachable func(cause error)
 }
 
-// Node is one Redis. It has all that runs for it in this process: the commands that are out, the
+// Node is one Redis, and all that runs for it in this process: the commands that are out, the
 // messages, and the sweeper.
 type Node struct {
 	cfg     Config
@@ -50,20 +53,21 @@ type Node struct {
 	counts  driver.Counts
 	link    *link.Link
 	sweeper *sweeper
-	health  *health // nil where Redis decides alone: it is asked whatever it did before
+	done    chan struct{} // closed by Stop
 
-	presence presence
+	*health      // nil where Redis decides alone: that is asked whatever it did before
+	reachability reachability
 
-	// mode is 0 until the kind of channels is known; only a Cluster has to be asked.
+	// mode is 0 until it is known how messages travel. Only a Cluster has to be asked.
 	mode    atomic.Int32
 	modeMu  sync.Mutex // guards probing; never held across a round trip
-	probing *probe     // the question that is out, nil for none
+	probing *probe     // the question that is out, or was answered; nil for none
 }
 
 // New returns a node. It takes a connection in the background, and sends nothing by itself.
 func New(rdb driver.Redis, cfg Config) *Node {
-	n := &Node{cfg: cfg}
-	n.presence.tell = cfg.Presence
+	n := &Node{cfg: cfg, done: make(chan struct{})}
+	n.reachability.tell = cfg.Reachable
 	rdb = n.counts.Counted(rdb)
 	n.redis = rdb
 	if cfg.Votes {
@@ -80,21 +84,20 @@ func New(rdb driver.Redis, cfg Config) *Node {
 	return n
 }
 
-// answered is told of each command that had its whole time-out: nil when Redis answered.
+// answered is told of each command that had the node's whole time-out: nil if Redis answered, else
+// why it did not. A command that was cut short, by its caller or by a lock's shorter time-out, says
+// nothing of the node.
 func (n *Node) answered(err error) {
 	if n.health != nil {
 		n.health.answered(err)
 	}
-	n.presence.answered(err)
+	n.reachability.answered(err)
 }
 
 // Down reports whether the last command that had its whole time-out was not answered.
-func (n *Node) Down() bool { return n.presence.down.Load() }
+func (n *Node) Down() bool { return n.reachability.down.Load() }
 
-// Idle reports whether the node should not be asked: it did not answer lately.
-func (n *Node) Idle() bool { return n.health != nil && n.health.idle() }
-
-// Do sends plain commands. One that its caller cut short says nothing of the node.
+// Do sends plain commands.
 func (n *Node) Do(ctx context.Context, commands ...[]string) ([]driver.Value, error) {
 	sent := clock.Now()
 	got, err := n.redis.Do(ctx, commands...)
@@ -122,19 +125,13 @@ func (n *Node) Whois(ctx context.Context, client string) (wire.Card, error) {
 	return n.wire.Whois(ctx, client)
 }
 
-// Declare says that a node of that run id has forgotten no lock. It returns false where that is not
-// so any more.
+// Declare tells the node that it has forgotten no lock. It returns false if the node has the
+// restart guard's marker by now, or is another process than the one with that run id.
 func (n *Node) Declare(ctx context.Context, run string) (bool, error) {
 	return n.wire.Declare(ctx, run, n.cfg.Longest)
 }
 
-// Voted is told of each answer to a vote.
-func (n *Node) Voted(err error) { n.health.voted(err) }
-
-// Refusing is how long no vote should be asked for again, and why.
-func (n *Node) Refusing() (time.Duration, error) { return n.health.refusing() }
-
-// orphan ends the entry of a grant that came when it was over.
+// orphan ends an entry that was granted its lock when it was over here: a release is swept for it.
 func (n *Node) orphan(g wire.Grant) {
 	names, err := g.Kind.Names("", g.Name)
 	if err != nil {
@@ -147,7 +144,7 @@ func (n *Node) orphan(g wire.Grant) {
 	n.sweeper.sweep(c, false)
 }
 
-// group is what the locks of one command have in common.
+// group is what the locks of one command must have in common.
 type group struct {
 	slot uint16 // on a Cluster
 	kind *wire.Kind
@@ -160,49 +157,33 @@ func (n *Node) groupOf(e *wire.Entry) group {
 	return group{slot: driver.Slot(e.Names.Lock), kind: e.Names.Kind}
 }
 
-// Renew lengthens leases. It calls note once for each renewal, by its place in the batch, with why it
-// was not answered where it was not, from any goroutine, and returns when all have been noted.
+// Renew lengthens leases, with as few commands as may be: each takes locks of one group, and so few
+// that it keeps other clients waiting for a short time only. Renew calls note once for each
+// renewal, from any goroutine, with its place in the batch, and with err where it was not answered.
+// It returns when all have been noted.
 func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int, r wire.Result, err error)) {
-	var wg sync.WaitGroup
-	if n.alike(batch) {
-		n.renew(ctx, &wg, batch, note)
-		wg.Wait()
-		return
-	}
-	groups := make(map[group][]int)
+	groups := make(map[group][]int) // places in the batch
 	for i, r := range batch {
 		g := n.groupOf(r.Claim.Of())
 		groups[g] = append(groups[g], i)
 	}
-	for _, of := range groups {
-		part := make([]wire.Renewal, len(of))
-		for i, at := range of {
-			part[i] = batch[at]
+	var wg sync.WaitGroup
+	for _, alike := range groups {
+		for places := range slices.Chunk(alike, wire.MaxBatch) {
+			part := make([]wire.Renewal, len(places))
+			for i, at := range places {
+				part[i] = batch[at]
+			}
+			wg.Go(func() {
+				n.wire.RenewApart(ctx, part, func(from int, got []wire.Result, err error) {
+					for i, r := range got {
+						note(places[from+i], r, err)
+					}
+				})
+			})
 		}
-		n.renew(ctx, &wg, part, func(i int, r wire.Result, err error) { note(of[i], r, err) })
 	}
 	wg.Wait()
-}
-
-// alike reports whether all of a batch fits into one command.
-func (n *Node) alike(batch []wire.Renewal) bool {
-	return !slices.ContainsFunc(batch, func(r wire.Renewal) bool {
-		return n.groupOf(r.Claim.Of()) != n.groupOf(batch[0].Claim.Of())
-	})
-}
-
-// renew sends a batch whose locks are alike, in commands that keep others waiting for a short time only.
-func (n *Node) renew(ctx context.Context, wg *sync.WaitGroup, batch []wire.Renewal, note func(i int, r wire.Result, err error)) {
-	for from := 0; from < len(batch); from += wire.MaxBatch {
-		part := batch[from:min(from+wire.MaxBatch, len(batch))]
-		wg.Go(func() {
-			n.wire.RenewApart(ctx, part, func(at int, got []wire.Result, err error) {
-				for i, r := range got {
-					note(from+at+i, r, err)
-				}
-			})
-		})
-	}
 }
 
 // Inspect reads a lock's state.
@@ -223,11 +204,11 @@ func (n *Node) Force(ctx context.Context, names *wire.Names) (bool, error) {
 	return n.wire.Force(ctx, way, names)
 }
 
-// Stop makes contenders leave.
-func (n *Node) Stop() { n.hub.Stop() }
+// Stop makes contenders leave. Messages are still received, so that grants which come now are ended.
+func (n *Node) Stop() { close(n.done) }
 
 // Done is closed when contenders are to leave.
-func (n *Node) Done() <-chan struct{} { return n.hub.Done() }
+func (n *Node) Done() <-chan struct{} { return n.done }
 
 // Settle lets every sweep try once more, and waits for them.
 func (n *Node) Settle() { n.sweeper.close() }

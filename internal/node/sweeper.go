@@ -12,13 +12,15 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// sweeper ends claims that are over here but perhaps not in Redis: a release that went unanswered,
-// an acquire that may still come late, a grant that no goroutine waits for. It repeats until Redis
-// answered. Where an acquire may still run it comes back, soon at first and then every third of a
-// lease, until one whole lease has passed.
+// sweeper ends claims in the background that are over here, but perhaps not in Redis: a release was
+// not answered, a question may come late, or a grant came that no goroutine waits for. It sends a
+// release for each, and repeats that until Redis has answered. If a question may still run, one
+// answer is not enough: the sweeper comes back, soon at first and then every third of a lease,
+// until it has sent a release more than a lease after the claim was over.
 //
-// One goroutine waits for the earliest of all that is due. What is due together goes in one command
-// for each group, with at most sweepBatch in it, and a bounded number of commands is out at once.
+// One goroutine waits for what is due first. What is due together is sent together: one command for
+// each group of locks, with sweepBatch of them at most. Each command has a goroutine of its own,
+// and the number of commands that are out is bounded.
 type sweeper struct {
 	node *Node
 
@@ -27,8 +29,8 @@ type sweeper struct {
 	wg     sync.WaitGroup
 	slots  chan struct{} // one for each command that is out
 
-	// mu guards what follows and every sweep. Invariant: all holds the claims that are to be ended;
-	// those of them that are in no command are in due. wg grows only while closed is not set.
+	// mu guards what follows and every sweep. Invariant: all holds every claim that is to be ended.
+	// Those that are in no command are in due, too. wg grows only while closed is not set.
 	mu      sync.Mutex
 	closed  bool
 	running bool
@@ -36,8 +38,8 @@ type sweeper struct {
 	due     *clock.Schedule[*sweep]
 }
 
-// target is what a sweep ends: an entry at a lock. A grant that names another lock than its entry waits
-// for is ended there, and the entry at its own.
+// target is what a sweep ends: an entry at a lock. The id alone would not do. A message may grant
+// an entry another lock than the one it waits for; then the entry is ended at either.
 type target struct{ id, lock string }
 
 func targetOf(c *Claim) target { return target{c.Entry.ID, c.Entry.Names.Lock} }
@@ -47,38 +49,38 @@ type sweep struct {
 	clock.Slot // when to try next
 
 	c        *Claim
-	lateEnd  clock.Stamp   // an acquire that comes later than this costs one lease
-	giveUpAt clock.Stamp   // after this every lease in Redis has expired, one lengthened by Extend included
-	again    bool          // something new about it was seen since it was last sent
-	refused  bool          // Redis answered the last try with a refusal
-	denied   bool          // that refusal will not pass by itself: a right is missing, say
-	apart    bool          // the right to this lock's keys may be missing: it is swept by a command of its own
-	failing  clock.Backoff // after a try that failed
-	declined clock.Backoff // after one that was denied
-	coming   clock.Backoff // until a late acquire came, if it comes
+	lateEnd  clock.Stamp   // a question that runs later than this is not swept: it costs one lease
+	giveUpAt clock.Stamp   // by then every lease in Redis has run out, one lengthened by Extend included
+	again    bool          // something new was heard of the claim since it was last sent
+	refused  bool          // Redis answered the last try, or a part of it, but did not end the claim
+	denied   bool          // Redis refused it, and will as long as the cause lasts: a missing right, say
+	apart    bool          // the right to this lock's keys may be missing: it is sent in a command of its own
+	failing  clock.Backoff // between tries that failed
+	declined clock.Backoff // between tries that were denied
+	coming   clock.Backoff // between tries that were answered, while a question may still run
 }
 
 // outcome is what became of one claim of a batch.
 type outcome uint8
 
 const (
-	stands    outcome = iota // it could not be swept
-	forbidden                // the command for its lock alone was refused
-	swept
+	stands    outcome = iota // Redis did not end it, or did not answer
+	forbidden                // Redis refused the command, which had claims of its lock alone
+	swept                    // Redis ended it, or knew nothing of it
 )
 
 const (
-	sweepBatch = 50 // keeps others waiting for about half a millisecond
-	sweepsOut  = 8  // commands at once to one Redis
-	// clusterSweepsOut is likewise for a Cluster, where each slot takes a command of its own: a quarter of
-	// the permits that its link has for all.
+	sweepBatch = 50 // claims in one command, which keeps other clients waiting for about half a millisecond
+	sweepsOut  = 8  // commands that are out at once
+	// clusterSweepsOut is the same for a Cluster, where each slot takes a command of its own. It is a
+	// quarter of the commands that a link lets out.
 	clusterSweepsOut = 256
-	sweepWindow      = 20 * time.Millisecond // what is due so soon is taken along
-	// sweepPace is the time between two looks at what is due. The first claim goes at once. Those that
-	// follow closely go together: with WithLinger many locks may end in one moment.
+	sweepWindow      = 20 * time.Millisecond // what is due so soon is sent along with what is due now
+	// sweepPace is the time between two looks at what is due. The first claim is sent at once. Those
+	// that follow within the pace are sent together: with WithLinger many locks may end in one moment.
 	sweepPace = time.Millisecond
-	// sweepGrace is how long an answer that is still out may end the matter before anything is
-	// sent.
+	// sweepGrace is how long the sweeper waits for an answer that is out, which may leave nothing to
+	// end, before it sends a release.
 	sweepGrace = 10 * time.Millisecond
 )
 
@@ -93,15 +95,15 @@ func newSweeper(n *Node) *sweeper {
 	return s
 }
 
-// sweep starts to end c. With answered, a release of c was already answered, so only late commands
-// are left to undo.
+// sweep starts to end c. If answered is set, a release of c was answered already: then only
+// questions that may still run are left to undo.
 func (s *sweeper) sweep(c *Claim, answered bool) {
 	now := clock.Now()
 	s.mu.Lock()
 	if s.closed {
 		s.all[targetOf(c)] = &sweep{c: c}
 		s.mu.Unlock()
-		s.try([]*Claim{c}) // and one more should a late answer come; the lease ends what they do not
+		s.try([]*Claim{c}) // and once more if a late answer comes; the lease ends what these do not
 		return
 	}
 	defer s.mu.Unlock()
@@ -128,9 +130,10 @@ func (s *sweeper) sweep(c *Claim, answered bool) {
 	}
 }
 
-// answered is told what became of a late command of c: what it did can be undone now, for good. It
-// is called in the command's goroutine, for which closing waits: so what comes behind the last try
-// of close is undone too.
+// answered is told that a question of c was answered late, or is known never to have run. What it
+// did can be undone for good now; if no question of c ever ran, nothing is left to do. It is called
+// in the question's goroutine, for which closing the node waits: so also what is answered after the
+// last try of close is undone.
 func (s *sweeper) answered(c *Claim) {
 	s.mu.Lock()
 	w := s.all[targetOf(c)]
@@ -152,7 +155,7 @@ func (s *sweeper) answered(c *Claim) {
 	}
 }
 
-// news makes w be sent again, even if it is out just now. The caller holds s.mu.
+// news makes w due now, or, if it is being sent, as soon as that is over. The caller holds s.mu.
 func (s *sweeper) news(w *sweep, now clock.Stamp) {
 	w.again = true
 	if w.In() {
@@ -160,7 +163,7 @@ func (s *sweeper) news(w *sweep, now clock.Stamp) {
 	}
 }
 
-// look sends what is due, and returns how long nothing is.
+// look sends what is due, and returns for how long nothing else will be.
 func (s *sweeper) look() time.Duration {
 	batches := s.take(clock.Now())
 	for _, batch := range batches {
@@ -182,14 +185,14 @@ func (s *sweeper) look() time.Duration {
 	return s.due.Rest(clock.Now(), time.Minute)
 }
 
-// take removes from due what is to be sent, in batches that fit into a command each. Once one claim is
-// due, those that will be within sweepWindow go along.
+// take removes from due what is to be sent, and returns it in batches of one command each. If any
+// claim is due, those that will be within sweepWindow go along.
 func (s *sweeper) take(now clock.Stamp) [][]*sweep {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	type company struct {
 		group
-		lock string // alone, "" with others
+		lock string // of claims that are sent apart; "" for those of all other locks
 	}
 	groups := make(map[company][]*sweep)
 	for horizon := now; ; horizon = now.Add(sweepWindow) {
@@ -207,10 +210,7 @@ func (s *sweeper) take(now clock.Stamp) [][]*sweep {
 	var batches [][]*sweep
 	for _, g := range groups {
 		slices.SortStableFunc(g, func(a, b *sweep) int { return strings.Compare(a.c.lock(), b.c.lock()) })
-		for len(g) > 0 {
-			n := min(len(g), sweepBatch)
-			batches, g = append(batches, g[:n]), g[n:]
-		}
+		batches = slices.AppendSeq(batches, slices.Chunk(g, sweepBatch))
 	}
 	return batches
 }
@@ -227,8 +227,8 @@ func (s *sweeper) send(batch []*sweep) {
 	if !s.node.Idle() {
 		got, err = s.try(claims)
 	}
-	denied := link.Reply(err) != "" && !wire.Transient(err) // rights, or memory, may come back
-	final := err != nil && !denied && !wire.Transient(err)
+	denied := link.Reply(err) != "" && !wire.Transient(err) // but rights, or memory, may come back
+	final := err != nil && !denied && !wire.Transient(err)  // no try can succeed any more
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := clock.Now()
@@ -248,12 +248,12 @@ func (s *sweeper) send(batch []*sweep) {
 	}
 }
 
-// settled notes what became of a try sent at sent. It returns true when nothing is left to do. The
-// caller holds the sweeper's mutex.
+// settled notes whether a try, which was sent at sent, ended the claim. It returns true if nothing
+// is left to do, and else sets when the next try is due. The caller holds the sweeper's mutex.
 func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
 	switch {
 	case !w.c.MayStand():
-		return true // a late answer said that it never ran
+		return true // an answer said meanwhile that no question ever ran
 	case !ended:
 		pause := &w.failing
 		if w.denied {
@@ -267,14 +267,14 @@ func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
 	}
 	w.failing.Reset()
 	w.declined.Reset()
-	// The last try must be sent after lateEnd, not only answered after it: a late acquire may come
-	// between.
+	// The last try must be sent after lateEnd, not only answered after it: a question may run between.
 	w.Due = clock.Sooner(now.Add(w.coming.Next()), w.lateEnd, now)
 	return !w.c.MayRunLate() || w.lateEnd.Reached(sent)
 }
 
-// back makes what was not answered before be tried at once: Redis answers again. What it refused is
-// no better off for that. The caller holds s.mu.
+// back is called when Redis has answered. It makes due at once what failed before for want of an
+// answer. What Redis did answer, but not end, keeps its pause: else it would be sent without any.
+// The caller holds s.mu.
 func (s *sweeper) back(now clock.Stamp) {
 	for _, w := range s.all {
 		if w.In() && w.failing.Begun() && !w.refused {
@@ -284,11 +284,14 @@ func (s *sweeper) back(now clock.Stamp) {
 	}
 }
 
-// try sends one command and waits for its answer. A batch that is refused for one lock's key is
-// halved between locks, so that it does not keep the others from being ended.
+// try sends one command for a batch and waits for its answer. A missing right to one lock's keys
+// makes Redis refuse the whole command. Then try sends either half of the batch by itself, and so
+// on down to single locks, so that the one lock does not keep the others from being ended.
 func (s *sweeper) try(batch []*Claim) ([]outcome, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.node.cfg.Timeout)
+	done, err := s.node.end(ctx, batch)
+	cancel()
 	got := make([]outcome, len(batch))
-	done, err := s.tryOnce(batch)
 	switch {
 	case err == nil:
 		for i, is := range done {
@@ -311,7 +314,8 @@ func (s *sweeper) try(batch []*Claim) ([]outcome, error) {
 	return got, nil
 }
 
-// between returns about the middle of a batch, where one lock's claims end; 0 for claims of one lock.
+// between returns a place near the middle of a batch, sorted by lock, where one lock's claims end
+// and the next one's begin. It returns 0 if all claims are of one lock.
 func between(batch []*Claim) int {
 	middle := len(batch) / 2
 	for off := range middle + 1 {
@@ -327,23 +331,6 @@ func between(batch []*Claim) int {
 // lock is the key of the claim's lock.
 func (c *Claim) lock() string { return c.Entry.Names.Lock }
 
-func (s *sweeper) tryOnce(batch []*Claim) ([]bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.node.cfg.Timeout)
-	defer cancel()
-	return s.node.end(ctx, batch)
-}
-
-// left returns what is still to be ended, by groups.
-func (s *sweeper) left() map[group][]*Claim {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	groups := make(map[group][]*Claim)
-	for _, w := range s.all {
-		groups[s.node.groupOf(w.c.Entry)] = append(groups[s.node.groupOf(w.c.Entry)], w.c)
-	}
-	return groups
-}
-
 // close lets every sweep try once more and waits for them.
 func (s *sweeper) close() {
 	s.mu.Lock()
@@ -351,18 +338,23 @@ func (s *sweeper) close() {
 	s.mu.Unlock()
 	s.cancel()
 	s.wg.Wait()
+	s.mu.Lock()
+	groups := make(map[group][]*Claim)
+	for _, w := range s.all {
+		g := s.node.groupOf(w.c.Entry)
+		groups[g] = append(groups[g], w.c)
+	}
+	s.mu.Unlock()
 	slots := make(chan struct{}, cap(s.slots))
 	var wg sync.WaitGroup
-	for _, g := range s.left() {
+	for _, g := range groups {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			for len(g) > 0 {
-				n := min(len(g), sweepBatch)
-				if _, err := s.try(g[:n]); link.Unanswered(err) {
+			for batch := range slices.Chunk(g, sweepBatch) {
+				if _, err := s.try(batch); link.Unanswered(err) {
 					return // Redis does not answer: the leases end what is left
 				}
-				g = g[n:]
 			}
 		})
 	}

@@ -1,5 +1,6 @@
-// Package presence is what a client says of itself in Redis, and what it knows of the clients that hold
-// what it wants.
+// Package presence is what a client says of itself in Redis, and what it knows of the clients that
+// hold the locks that it wants. What a client says is its card: a key of its own in Redis, which
+// ends by itself.
 package presence
 
 import (
@@ -16,42 +17,45 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Presence is a client's. The watchdog calls round; a write is never waited for but by Close. A write
-// that comes later than Close's deletion stands for a stay at most: all that is written ends by itself.
-// The methods of a nil Presence, which a client without a name has, do nothing.
+// Presence is that of one client. The client's card is written to every node, and again each third
+// of the time for which Redis keeps it: the watchdog calls round. Only Close waits for a write. A
+// write that runs later than Close's deletion leaves a card, which ends by itself.
+//
+// A client without a name has a nil Presence, whose methods do nothing.
 type Presence struct {
 	Config
 	card   wire.Card
 	posts  []*post
-	writes sync.WaitGroup
-	left   atomic.Bool // Close leaves a lock to its lease, so the card stays
+	writes sync.WaitGroup // writes and questions in the background
+	stays  atomic.Bool    // Close leaves the card: a lock is left to its lease
 
 	ctx  context.Context // of questions in the background, until Close
 	stop context.CancelFunc
 
-	mu     sync.Mutex           // guards what changes of the posts, and what follows
-	cards  map[string]wire.Card // of other clients, by uuid, that were read or are asked for since the last turn
-	older  map[string]wire.Card // in the turn before
-	turn   clock.Stamp          // when cards become older, and are asked for anew
-	rested clock.Stamp          // nothing is asked before
-	wanted []string             // clients to ask for; as long as there are any, one goroutine does
+	// mu guards what changes of the posts, and what follows. A turn is a third of Stay: each client is
+	// asked for once in a turn.
+	mu       sync.Mutex
+	cards    map[string]wire.Card // by uuid, of clients that were read in this turn, or are being asked for
+	older    map[string]wire.Card // cards of the turn before
+	turn     clock.Stamp          // when this turn is over
+	quiet    clock.Stamp          // after a failure: no client is asked for before
+	toAskFor []string             // clients; while there are any, one goroutine asks
 }
 
-// maxCards bounds how many clients are asked for in a turn, which is a third of a lease, and how much is
-// kept of them.
+// maxCards bounds for how many clients Redis is asked in a turn, and how many cards are kept.
 const maxCards = 256
 
 // Config is what a Presence is made by.
 type Config struct {
 	Client string        // uuid
 	Name   string        // of WithClientName
-	Stay   time.Duration // how long Redis keeps what is written
-	Enough int           // nodes that do not know a client, to believe that none does
+	Stay   time.Duration // how long Redis keeps a card
+	Enough int           // if so many nodes do not have a client's card, no node is believed to have it
 }
 
 // Redis is a node as a Presence sees it.
 type Redis interface {
-	// Introduce writes a client's card, which stays for so long, or keeps the one that is there.
+	// Introduce writes a client's card, or keeps the one that is there, for another stay.
 	Introduce(ctx context.Context, client string, card *wire.Card, stay time.Duration) error
 	// Withdraw takes it away.
 	Withdraw(ctx context.Context, client string) error
@@ -64,7 +68,7 @@ type post struct {
 	Redis
 	due    clock.Stamp // when to write next
 	out    bool        // a write is under way
-	stands bool        // one was sent, and was not refused
+	stands bool        // the last write was not refused, so Redis may have the card
 }
 
 // New returns the presence of a client that has a name.
@@ -95,8 +99,8 @@ var Version = sync.OnceValue(func() string {
 	return ""
 })
 
-// Rounds is what the watchdog is to call beside renewals, nil for nothing. It does not block, and
-// returns when it is due again.
+// Rounds returns the function that the watchdog is to call beside renewals, or nil. That function
+// does not block, and returns when it is due again.
 func (p *Presence) Rounds() func(now clock.Stamp) clock.Stamp {
 	if p == nil {
 		return nil
@@ -104,7 +108,7 @@ func (p *Presence) Rounds() func(now clock.Stamp) clock.Stamp {
 	return p.round
 }
 
-// round writes where that is due, in the background, and returns when to come again.
+// round writes the card where that is due, in the background, and returns when it is due again.
 func (p *Presence) round(now clock.Stamp) clock.Stamp {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +126,7 @@ func (p *Presence) round(now clock.Stamp) clock.Stamp {
 	return next
 }
 
-// write is one write. A Redis that refuses it is left alone for as long as it would have stood.
+// write writes the card once. A Redis that refuses it is left alone for a whole Stay.
 func (p *Presence) write(at *post) {
 	err := at.Introduce(context.Background(), p.Client, &p.card, p.Stay)
 	p.mu.Lock()
@@ -133,14 +137,14 @@ func (p *Presence) write(at *post) {
 	}
 }
 
-// Stays notes that Close leaves a lock to its lease, which should go on saying whose it is.
+// Stays makes Close leave the card: a lock is left to its lease, and others may ask for its holder.
 func (p *Presence) Stays() {
 	if p != nil {
-		p.left.Store(true)
+		p.stays.Store(true)
 	}
 }
 
-// Close takes it away, unless it has to stay. The watchdog has ended before.
+// Close takes the card away, unless Stays was called. The caller has ended the watchdog before.
 func (p *Presence) Close() {
 	if p == nil {
 		return
@@ -148,8 +152,8 @@ func (p *Presence) Close() {
 	p.mu.Lock()
 	p.stop() // under mu, so that no question begins behind Wait
 	p.mu.Unlock()
-	p.writes.Wait() // what is written later than the deletion would stand
-	if p.left.Load() {
+	p.writes.Wait() // a write that runs later than the deletion would leave a card
+	if p.stays.Load() {
 		return
 	}
 	var gone sync.WaitGroup
@@ -161,7 +165,7 @@ func (p *Presence) Close() {
 	gone.Wait()
 }
 
-// Whois asks what a client says of itself.
+// Whois asks Redis for a client's card. It returns the zero Card if there is none or Redis fails.
 func (p *Presence) Whois(ctx context.Context, client string) wire.Card {
 	switch {
 	case p == nil || client == "":
@@ -173,7 +177,7 @@ func (p *Presence) Whois(ctx context.Context, client string) wire.Card {
 	return card
 }
 
-// Named adds to the error of a busy lock the client that holds it, as far as that is known.
+// Named adds to the error of a busy lock the card of the client that holds it, if that is known.
 func (p *Presence) Named(err error) error {
 	if held, is := err.(*wire.HeldError); is {
 		held.By = p.known(held.Holder)
@@ -181,7 +185,8 @@ func (p *Presence) Named(err error) error {
 	return err
 }
 
-// Asking is a report that asks, too, which client holds what c waits for.
+// Asking returns a report that also asks for the client that holds the lock which c waits for, and
+// then calls then.
 func (p *Presence) Asking(c claim.Claim, then claim.Report) claim.Report {
 	if p == nil {
 		return then
@@ -195,18 +200,15 @@ func (p *Presence) Asking(c claim.Claim, then claim.Report) claim.Report {
 	}
 }
 
-// known is what is known of a holder's client. It waits for nothing: what was not read since the last
-// turn is asked for in the background. Until it is answered the older card counts, since a client
-// says the same of itself for as long as it lives.
+// known is what is known of a holder's client, without waiting. If the client was not asked for in
+// this turn, that begins in the background. Until there is an answer, the card of the turn before
+// counts: a client's card never changes.
 func (p *Presence) known(holder string) wire.Card {
-	if p == nil {
-		return wire.Card{}
-	}
 	client := wire.ClientOf(holder)
-	switch client {
-	case "":
+	switch {
+	case p == nil || client == "":
 		return wire.Card{}
-	case p.Client:
+	case client == p.Client:
 		return p.card
 	}
 	now := clock.Now()
@@ -220,35 +222,35 @@ func (p *Presence) known(holder string) wire.Card {
 		return card
 	}
 	card = p.older[client]
-	if len(p.cards) < maxCards && p.rested.Reached(now) && p.ctx.Err() == nil {
+	if len(p.cards) < maxCards && p.quiet.Reached(now) && p.ctx.Err() == nil {
 		p.cards[client] = card
-		if p.wanted = append(p.wanted, client); len(p.wanted) == 1 {
+		if p.toAskFor = append(p.toAskFor, client); len(p.toAskFor) == 1 {
 			p.writes.Go(p.ask)
 		}
 	}
 	return card
 }
 
-// ask asks for the clients that are wanted, one after the other. Where that fails, say for want of rights, none
-// is asked for as long as the presence's own would have stood.
+// ask asks for the clients in toAskFor, one after the other. If that fails, for want of a right
+// perhaps, no client is asked for during a whole Stay.
 func (p *Presence) ask() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.wanted) > 0 {
-		client := p.wanted[0]
+	for len(p.toAskFor) > 0 {
+		client := p.toAskFor[0]
 		p.mu.Unlock()
 		_, sure := p.read(p.ctx, client)
 		p.mu.Lock()
 		if !sure {
-			p.wanted, p.rested = nil, clock.Now().Add(p.Stay)
+			p.toAskFor, p.quiet = nil, clock.Now().Add(p.Stay)
 			return
 		}
-		p.wanted = p.wanted[1:]
+		p.toAskFor = p.toAskFor[1:]
 	}
 }
 
-// read asks every node for a client's card. It is sure once a node has the card, or once so many
-// have answered without it that none is believed to have it. Only a sure answer is kept.
+// read asks every node for a client's card. It is sure once a node has the card, or once Enough
+// nodes have answered that they have none. Only a sure answer is kept.
 func (p *Presence) read(ctx context.Context, client string) (card wire.Card, sure bool) {
 	var asked sync.WaitGroup
 	defer asked.Wait()
@@ -265,13 +267,13 @@ func (p *Presence) read(ctx context.Context, client string) (card wire.Card, sur
 			heard <- answer{card, err}
 		})
 	}
-	strangers := 0 // nodes that answered without a card
+	answered := 0 // nodes, without the card so far
 	for range p.posts {
 		a := <-heard
 		if a.err == nil {
-			strangers++
+			answered++
 		}
-		card, sure = a.card, a.card != (wire.Card{}) || strangers == p.Enough
+		card, sure = a.card, a.card != (wire.Card{}) || answered == p.Enough
 		if sure {
 			break
 		}

@@ -227,7 +227,7 @@ func TestHoldersThatAreKeptAreBounded(t *testing.T) {
 	})
 }
 
-// Who is refused the question asks no more for as long as a card stays, whoever holds locks meanwhile.
+// A client that is refused the question does not ask again for as long as a card stays, whichever client it would ask for.
 func TestRefusedQuestionsAreAskedOnceInAStay(t *testing.T) {
 	among(t, 1, func(t *testing.T, p *Presence, nodes []*fake) {
 		nodes[0].set(false, errRefused)
@@ -255,7 +255,7 @@ func TestCloseEndsQuestions(t *testing.T) {
 		began := time.Now()
 		p.Close()
 		require.Zero(t, time.Since(began))
-		require.Empty(t, p.wanted)
+		require.Empty(t, p.toAskFor)
 		require.Equal(t, 1, nodes[0].asked())
 	})
 	among(t, 1, func(t *testing.T, p *Presence, nodes []*fake) {

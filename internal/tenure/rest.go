@@ -6,39 +6,41 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 )
 
-// Grain is by how much less than its time a lock rests, at most.
+// Grain is by how much a lock may be kept for less than its time.
 const Grain = 5 * time.Millisecond
 
-// Rest is whether a lock may be kept for this process while no one uses it (WithLinger). It may
+// Rest is whether a lock may be kept for this process while no caller uses it (WithLinger). Two
+// things must be so:
 //
-//   - if no one waited when it was granted, which only the answer to a first question proves, and for
-//     the option's time from when that question was sent. No later command moves that: neither a
-//     renewal, which does not ask for waiters, nor a question that was sent again.
-//   - as long as no message says that another process wants the lock, or was missed. So a lock rests
-//     only where such messages are heard.
+//   - No process waited for the lock when it was granted. Only the answer to a first question
+//     proves that. The option's time counts from when that question was sent. No later command
+//     moves it: neither a renewal, which does not ask for waiters, nor a question that was sent
+//     again.
+//   - No message has said since that another process wants the lock, and no such message can have
+//     been missed. So a lock rests only where such messages are heard.
 //
-// Its methods take d, the option's time, 0 for a lock that is not to rest.
+// Its methods take d, the option's time, which is 0 for a lock that is not to rest.
 type Rest struct {
-	Idle bool // it has no lease, and lies at the gate
+	Idle bool // no lease has the lock, and it lies at the gate
 
-	free   bool        // no one waited when it was granted, and messages are heard
-	asked  clock.Stamp // when the question was sent that this was the answer to
-	stale  bool        // another process may have begun to wait since
-	wanted bool        // one has
+	free   bool        // no process waited when it was granted, and messages are heard
+	asked  clock.Stamp // when the question was sent whose answer granted it
+	stale  bool        // another process may want it by now
+	wanted bool        // another process surely does
 }
 
-// Free is the rest of a lock that no one waited for when a question was sent at asked. The zero Rest
-// is that of any other.
+// Free is the Rest of a lock that was granted by the first question, sent at asked, and that no
+// process waited for. The zero Rest is that of any other lock.
 func Free(asked clock.Stamp) Rest { return Rest{free: true, asked: asked} }
 
-// Alone reports whether no one else wanted the lock, as far as is known.
+// Alone reports whether no other process wants the lock, as far as is known.
 func (r *Rest) Alone() bool { return r.free && !r.stale }
 
-// Overtaken reports whether the lock might have been kept until another process wanted it.
+// Overtaken reports whether the lock might have been kept, had no other process come to want it.
 func (r *Rest) Overtaken() bool { return r.free && r.stale }
 
-// Wanted notes that another process wants the lock or, when not sure, that word of it may have been
-// missed. It reports whether the first is news.
+// Wanted notes that another process wants the lock or, if not sure, that a message which says so
+// may have been missed. It reports whether it is news that another process surely wants the lock.
 func (r *Rest) Wanted(sure bool) (news bool) {
 	news = sure && !r.wanted
 	r.stale, r.wanted = true, r.wanted || sure
@@ -48,12 +50,12 @@ func (r *Rest) Wanted(sure bool) (news bool) {
 // IsWanted reports whether another process surely wants the lock.
 func (r *Rest) IsWanted() bool { return r.wanted }
 
-// May reports whether the lock may be kept.
+// May reports whether the lock may be kept now.
 func (r *Rest) May(d time.Duration, now clock.Stamp) bool {
 	return r.Alone() && !r.end(d).Reached(now)
 }
 
-// LookAt is when to look whether the lock lies idle for too long, which may be never.
+// LookAt is when the watchdog is to end the lock if it lies idle, which may be never.
 func (r *Rest) LookAt(d time.Duration, now clock.Stamp) clock.Stamp {
 	if !r.free || d == 0 {
 		return clock.Never()
@@ -64,8 +66,8 @@ func (r *Rest) LookAt(d time.Duration, now clock.Stamp) clock.Stamp {
 	return clock.Never()
 }
 
-// end is until when the lock may be kept. Of many locks those end together that would end at about
-// the same time: so one of them wakes the watchdog for all.
+// end is until when the lock may be kept. It is rounded down to the grain, so that many locks that
+// would end at about the same time end together: the watchdog wakes up once for all of them.
 func (r *Rest) end(d time.Duration) clock.Stamp {
 	end, grain := r.asked.Add(d), min(d/8, Grain)
 	return end.Add(-time.Duration(end.Wall().UnixNano() % max(1, int64(grain))))

@@ -1,9 +1,9 @@
 // Package tenure says what a process may believe of a lock that Redis has granted it: until when it
 // has the lock (Term), which fencing tokens are left (Block), whether Redis knows the hold count
-// (Count), and whether the lock may be kept while no one uses it (Rest).
+// (Count), and whether the lock may be kept while no caller uses it (Rest).
 //
-// All four are plain values. They know no Redis, start no goroutine and lock no mutex: the hold that
-// embeds them does, and passes the time in. So each rule can be tested by a table.
+// All four are plain values. They know no Redis, start no goroutine and lock no mutex: the hold
+// that embeds them does, and passes the time in. So each rule can be tested by a table.
 package tenure
 
 import (
@@ -17,23 +17,22 @@ type Rules struct {
 	Lease   time.Duration // the watchdog's
 	Fixed   time.Duration // 0 for a lease that the watchdog renews
 	MaxHold time.Duration // 0 for none
-	Max     time.Duration // when a lease ends, counted from its begin, whatever is renewed; 0 for never
+	Max     time.Duration // after it a lease ends, whatever is renewed, unless Move moves its end; 0 for never
 }
 
 // Term is how long a process may trust a lock, and when to ask Redis to lengthen that. The rules:
 //
-//   - A confirmed command counts from when it was sent, for the lease that it asked for less a margin
-//     for drift. The answer may have been on its way for any time.
+//   - A confirmed command counts from when it was sent, for the lease that it asked for less a
+//     margin for drift. The answer may have been on its way for any time.
 //   - Trust never shrinks, since no command shortens a lease; and an answer that is missing moves
 //     nothing.
-//   - A lease in force ends at its cap, whatever Redis confirmed: a fixed lease at its end, one with
-//     WithMaxHold at the maximum. The cap is the lease's, so the next lease of the same grant has its
-//     own.
-//   - A fixed lease is not renewed, nor one that reaches to its cap. Either is asked for once a
-//     message has said that the lock may be lost.
+//   - The lease in force ends at its cap, whatever Redis confirmed: a fixed lease at its end, one
+//     with WithMaxHold at the maximum. The next lease of the same grant has a cap of its own.
+//   - A fixed lease is not renewed, nor one that is trusted up to its cap. But once a message has
+//     said that the lock may be lost, Redis is asked about either.
 type Term struct {
 	Until clock.Stamp // Redis keeps the lock up to here at least
-	Kept  clock.Stamp // Redis may keep the lock up to here, if no command went unheard
+	Kept  clock.Stamp // Redis may keep the lock up to here, also if answers were lost
 
 	rules *Rules
 	lease time.Duration // that Redis granted the lock for
@@ -43,8 +42,8 @@ type Term struct {
 	renewAt clock.Stamp
 	asking  bool        // a renewal is under way
 	failing bool        // the last renewal was not answered
-	suspect bool        // a message said that the lock may be lost: ask at renewAt, whatever else
-	doubted clock.Stamp // when the last such message came, unless a renewal that was sent since was answered
+	suspect bool        // a message said that the lock may be lost: ask at renewAt, whatever the cap
+	doubted clock.Stamp // when the last such message came; zero once a renewal that was sent since is answered
 }
 
 // Granted is the term of a lock that was granted for lease by a command sent at sent.
@@ -76,8 +75,8 @@ func (t *Term) Deadline(now clock.Stamp) clock.Stamp { return clock.Sooner(t.cap
 // Left is for how long Redis keeps the lock at least.
 func (t *Term) Left(now clock.Stamp) time.Duration { return t.Until.Until(now) }
 
-// Lengthened reports whether Redis may keep the lock for longer than it was granted for. Were the
-// process to die, the lock would stand for as long.
+// Lengthened reports whether Redis may keep the lock for longer than it was granted for. If the
+// process died, the lock would stand for as long.
 func (t *Term) Lengthened(now clock.Stamp) bool { return t.Kept.Until(now) > t.lease }
 
 // Short reports whether a fixed lease is trusted for noticeably less than it promises: it was taken
@@ -103,8 +102,9 @@ func (t *Term) MayLast(now clock.Stamp, most time.Duration) time.Duration {
 	return t.began.Add(t.rules.MaxHold).Until(now)
 }
 
-// Move moves the end of a fixed lease to d after asked, or to the maximum if that comes first. An end
-// is never moved back: so another lease, whose end is never or the maximum, keeps it.
+// Move moves the end of a fixed lease to d after asked, or to the maximum if that comes first. It
+// never moves an end back. So it does nothing to a lease that is not fixed, whose end is the
+// maximum or never.
 func (t *Term) Move(asked clock.Stamp, d time.Duration) {
 	t.cap = clock.Later(t.cap, asked.Add(d), asked)
 	if t.rules.MaxHold > 0 {
@@ -120,13 +120,13 @@ func (t *Term) Asks(lease time.Duration, now clock.Stamp) {
 // Extended notes that a command which was sent at sent has lengthened the lease.
 func (t *Term) Extended(sent clock.Stamp, lease time.Duration, now clock.Stamp) {
 	t.Until = clock.Later(t.Until, sent.Add(lease-clock.Margin(lease)), now)
-	if !t.suspect { // else what raised the suspicion may be younger than this answer
+	if !t.suspect { // else the message that raised the suspicion may be newer than this answer
 		t.renewAt = clock.Later(t.renewAt, sent.Add(lease/3), now)
 	}
 }
 
-// RenewalAt is when to ask Redis next, which may be never. The hold count has to be written where it
-// is unsure.
+// RenewalAt is when to ask Redis next, which may be never. An unsure hold count has to be written
+// also where the lease need not be lengthened.
 func (t *Term) RenewalAt(now clock.Stamp, unsure bool) clock.Stamp {
 	capped := t.rules.Fixed > 0 || t.Until.Until(now) >= t.cap.Until(now)
 	if t.asking || capped && !t.suspect && !unsure {
@@ -135,8 +135,9 @@ func (t *Term) RenewalAt(now clock.Stamp, unsure bool) clock.Stamp {
 	return t.renewAt
 }
 
-// RenewFor is what a renewal lengthens the lease to. A fixed one is not lengthened: it is a millisecond
-// then, and Redis never shortens. A capped one is trusted up to its cap, and lengthened no further.
+// RenewFor is the lease that a renewal asks for. A fixed lease is not to be lengthened, so its
+// renewal asks for a millisecond: Redis never shortens a lease. A lease that has a cap is
+// lengthened to there, and by two margins more, so that it can be trusted up to the cap.
 func (t *Term) RenewFor(now clock.Stamp) time.Duration {
 	if t.rules.Fixed > 0 {
 		return time.Millisecond
@@ -144,8 +145,8 @@ func (t *Term) RenewFor(now clock.Stamp) time.Duration {
 	return max(time.Millisecond, min(t.rules.Lease, t.cap.Until(now)+2*clock.Margin(t.rules.Lease)))
 }
 
-// Shortest is the lease that renewals go by: the one that the lock was granted for, or that of the
-// caller to which it was passed on, which may be shorter.
+// Shortest is the lease by which renewals are timed: that for which the lock was granted, or the
+// shorter one of the caller to which it was passed on.
 func (t *Term) Shortest() time.Duration {
 	if t.rules.Fixed > 0 {
 		return t.lease
@@ -153,19 +154,19 @@ func (t *Term) Shortest() time.Duration {
 	return min(t.lease, t.rules.Lease)
 }
 
-// soon is after what time to ask again what was not answered.
+// soon is how long to wait before a renewal that was not answered is repeated.
 func (t *Term) soon() time.Duration {
 	return min(max(t.Shortest()/30, 10*time.Millisecond), time.Second)
 }
 
-// Renewing notes that a renewal is about to be sent. Redis is asked once at a time.
+// Renewing notes that a renewal is about to be sent. One is under way at a time.
 func (t *Term) Renewing() { t.asking, t.suspect = true, false }
 
 // Asking reports whether a renewal is under way.
 func (t *Term) Asking() bool { return t.asking }
 
-// Renewed takes the answer to a renewal that was sent at sent. It reports whether the one before was
-// not answered.
+// Renewed takes the answer to a renewal that was sent at sent. It reports whether the one before
+// was not answered.
 func (t *Term) Renewed(sent clock.Stamp, lease time.Duration, now clock.Stamp) (recovered bool) {
 	recovered, t.asking, t.failing = t.failing, false, false
 	if t.doubted.Before(sent) {
@@ -175,8 +176,8 @@ func (t *Term) Renewed(sent clock.Stamp, lease time.Duration, now clock.Stamp) (
 	return recovered
 }
 
-// Unanswered notes that a renewal was not answered: it is repeated soon, until the deadline. A fixed
-// lease is asked for only on suspicion, which remains. It reports whether the one before was
+// Unanswered notes that a renewal was not answered: it is repeated soon, until the deadline. A
+// fixed lease is asked for only on suspicion, which remains. It reports whether the one before was
 // answered.
 func (t *Term) Unanswered(now clock.Stamp) (first bool) {
 	first, t.asking, t.failing = !t.failing, false, true
@@ -185,7 +186,7 @@ func (t *Term) Unanswered(now clock.Stamp) (first bool) {
 	return first
 }
 
-// AskSoon makes the next renewal one that comes soon.
+// AskSoon makes the next renewal come soon.
 func (t *Term) AskSoon(now clock.Stamp) { t.renewAt = clock.Sooner(t.renewAt, now.Add(t.soon()), now) }
 
 // AskAgain makes a renewal that was just answered be followed by another, a third of a lease later:

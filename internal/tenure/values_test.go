@@ -73,13 +73,13 @@ func TestNextBlockIsAskedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := begin(c.used)
-			require.Equal(t, c.want, b.Runs(8, c.passes, at(c.now)))
+			require.Equal(t, c.want, b.RunsLow(8, c.passes, at(c.now)))
 		})
 	}
 	b := begin(6)
 	b.Ask()
 	require.True(t, b.Awaited())
-	require.False(t, b.Runs(8, 8, at(1)), "once")
+	require.False(t, b.RunsLow(8, 8, at(1)), "once")
 }
 
 func TestNextBlockGoesOn(t *testing.T) {
@@ -87,14 +87,14 @@ func TestNextBlockGoesOn(t *testing.T) {
 	take(t, &b, 1, 6)
 	b.Ask()
 	take(t, &b, 7, 2)
-	b.Go()
+	b.Continue()
 	require.Zero(t, b.Left(), "no answer came")
 	b.Answered(More{Token: 5, Count: 8, Sent: at(1)})
-	b.Go()
+	b.Continue()
 	require.Zero(t, b.Left(), "it counts lower")
 	b.Answered(More{Token: 20, Count: 8, Sent: at(1)})
 	require.False(t, b.Awaited())
-	b.Go()
+	b.Continue()
 	require.Equal(t, 8, b.Left())
 	require.Equal(t, at(1), b.Since(), "the bounds count from when it was asked for")
 	require.False(t, b.Spent(8, time.Second, at(1.5)))
@@ -103,7 +103,7 @@ func TestNextBlockGoesOn(t *testing.T) {
 	take(t, &b, 25, 1)
 	require.True(t, b.Spent(8, time.Hour, at(2)))
 	require.False(t, b.Awaited(), "another one may be asked for")
-	require.True(t, b.Runs(8, 10, at(5)))
+	require.True(t, b.RunsLow(8, 10, at(5)))
 }
 
 func TestRest(t *testing.T) {

@@ -27,7 +27,7 @@ var drivers = map[string]string{
 // Order is the floors' directories from the ground up.
 var Order = slices.Concat(
 	[]string{"internal/clock", "internal/crew", "internal/turn", "internal/tenure", "internal/gate", "internal/driver"}, driverDirs(),
-	[]string{"internal/throttle", "internal/opening", "internal/link", "lua", "internal/wire", "internal/eventlog", "internal/profile",
+	[]string{"internal/opening", "internal/link", "lua", "internal/wire", "internal/eventlog", "internal/profile",
 		"internal/hub", "internal/node", "internal/claim", "internal/presence", "internal/quorum", Root},
 )
 
@@ -48,7 +48,6 @@ var importers = map[string][]string{
 	"internal/presence": {Root},
 	"internal/eventlog": {Root},
 	"internal/profile":  {Root},
-	"internal/throttle": {"internal/eventlog"},
 	"internal/tenure":   {Root},
 	"internal/turn":     {Root},
 }
