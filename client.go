@@ -184,11 +184,11 @@ func init() {
 		}
 		return newOver(rdb, opts)
 	}
-	opening.ClientOf = func(lease any) string {
+	opening.HolderOf = func(lease any) (client, kind string) {
 		l := lease.(*Lease)
 		if l.zero() {
-			return ""
+			return "", ""
 		}
-		return l.h.k.id
+		return l.h.k.id, l.h.names.Kind.Name
 	}
 }

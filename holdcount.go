@@ -183,13 +183,13 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 		}
 		d = max(time.Millisecond, left+clock.Margin(left))
 	}
-	if err := h.setCount(ctx, count, d); err != nil {
+	if err := h.setCount(ctx, count, d); err != nil && !wire.IsLost(err) {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.over || !h.fate.live() {
-		return h.fate.whyGone(s)
+		return h.fate.whyGone(s) // a reader's Unlock does not wait for ops: what it ended was not lost
 	}
 	h.term.Move(asked, d)
 	return nil

@@ -329,7 +329,9 @@ func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 			h.pickUp()
 			l.how = HowCached
 		}
-		h.cfg = lk.cfg // whether it lingers is the option of the latest, as where a lock is passed on
+		if !lk.cfg.looser(h.cfg) {
+			h.cfg = lk.cfg // whether it lingers is the option of the latest, as where a lock is passed on
+		}
 		h.shares.add(l, h.nextToken(), now)
 		h.mu.Unlock()
 		return l, nil

@@ -62,6 +62,11 @@ func (c *config) ofReaders() (*config, error) {
 	return &own, nil
 }
 
+// looser reports whether c lets a hold be extended further than other does.
+func (c *config) looser(other *config) bool {
+	return other.most > 0 && (c.most == 0 || c.most > other.most)
+}
+
 // WithRedissonWatchdog says which lockWatchdogTimeout the Redisson clients have that read under the
 // same read-write locks; their default is 30 s. With each renewal they shorten a lock to that,
 // whatever lease other readers have. So a reader of relock's relies on its lease for no longer than
@@ -200,6 +205,8 @@ func (rw *RWMutex) acquire(ctx context.Context, kind *wire.Kind, once bool) (*Le
 		}
 		if rw.write.enclosing(ctx) != nil {
 			lk = &rw.write
+		} else if kind == wire.Write && rw.read.enclosingLost(ctx) {
+			return nil, ErrLost
 		} else if kind == wire.Write && rw.read.enclosing(ctx) != nil {
 			return nil, ErrUpgrade
 		}
@@ -209,11 +216,13 @@ func (rw *RWMutex) acquire(ctx context.Context, kind *wire.Kind, once bool) (*Le
 
 // Downgrade makes a write lease of an RWMutex a read lease, with no gap in which another could
 // write. Readers that wait come in beside it. The write lease ends, and so does its context. The
-// new lease's context derives from the one that was given to Lock. ctx bounds the call.
+// new lease's context derives from the one that was given to Lock. A time of WithFixedLease begins
+// anew. ctx bounds the call.
 //
 // On failure the write lease is as it was, unless the error says that it is over. Errors:
 //
 //   - ErrMisuse for a lease that is no write lease, or that was entered more than once.
+//   - ErrInvalidOption for a fixed lease that is longer than WithRedissonWatchdog allows a reader.
 //   - ErrNotHeld after Unlock, ErrLost when the lock was lost, ErrClosed.
 //   - a *NodeError if Redis failed or was silent for a command timeout.
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
@@ -251,20 +260,24 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	if h.ops.Lock(soon) != nil {
 		return nil, &wire.NodeError{Op: "downgrade", Name: lk.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
 	}
+	// The ops are kept until the write lease is over. A re-entry that came in between would go on writing
+	// beside the reader.
 	reader, err := lk.enterBeside(soon, l)
-	h.ops.Unlock()
-	if err != nil {
-		return nil, err
+	lost := false
+	if err == nil {
+		_, _, err = h.take(l, clock.Now())
+		lost = err != nil
 	}
-	left, _, err := h.take(l, clock.Now())
-	if err != nil { // the write lease was lost meanwhile
-		_ = reader.Unlock(ctx)
+	h.ops.Unlock()
+	switch {
+	case lost:
+		_ = reader.h.drop(ctx, reader) // an observer was told nothing of it
+		return nil, err
+	case err != nil:
 		return nil, err
 	}
 	l.end(ErrNotHeld)
-	if left == 0 {
-		_ = h.conclude(context.WithoutCancel(ctx)) // what fails is repeated in the background
-	}
+	_ = h.conclude(context.WithoutCancel(ctx)) // what fails is repeated in the background
 	l.unlockedWith(nil)
 	return reader, nil
 }
@@ -285,7 +298,13 @@ func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	return lk.startFirst(l.parent, c, g, false, HowReentered)
+	reader, err := lk.startFirst(l.parent, c, g, false, HowReentered)
+	if err == nil && lk.cfg.fixed > 0 {
+		if err = lk.fill(ctx, reader, true); wire.IsLost(err) {
+			l.h.Doubt() // what both held may be gone
+		}
+	}
+	return reader, err
 }
 
 var (

@@ -13,6 +13,7 @@ import (
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/drivertest"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
@@ -267,6 +268,116 @@ func TestRWMutexDowngrade(t *testing.T) {
 	_, err = m.Downgrade(t.Context())
 	require.ErrorIs(t, err, ErrMisuse)
 	unlocked(t, m)
+}
+
+// A re-entry under a write lease that waits while a Downgrade is out comes after it, and enters nothing. Else the write hold
+// would live on beside the reader, and its last Unlock would pass it in memory to a writer of this process.
+func TestDowngradeBesideAReentry(t *testing.T) {
+	w := faulty(redistest.Start(t))
+	rw := newClient(t, w).RWMutex("k")
+	writer := taken(t, rw.Lock)
+	w.Filter(faults.Next(faults.Script("acquire"), faults.Hold))
+	reader, inner := make(chan *Lease, 1), make(chan error, 1)
+	go func() {
+		l, err := writer.Downgrade(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		reader <- l
+	}()
+	within(t, w.Told())
+	go func() {
+		_, err := rw.Lock(writer.Context())
+		inner <- err
+	}()
+	h := writer.h
+	require.Eventually(t, h.ops.Awaited, patience, time.Millisecond)
+	h.mu.Lock() // so that Downgrade cannot take the write lease back
+	w.Release()
+	time.Sleep(50 * time.Millisecond)
+	waits := h.ops.Awaited()
+	h.mu.Unlock()
+	require.True(t, waits, "until the write lease is over")
+	require.Error(t, within(t, inner))
+	unlocked(t, within(t, reader))
+}
+
+// A reader that a downgrade makes has the fixed lease that it would have by RLock.
+func TestDowngradeKeepsAFixedLease(t *testing.T) {
+	rw := hearing(t, redistest.Start(t), WithLease(300*time.Millisecond), WithRedissonWatchdog(0)).RWMutex("k", WithFixedLease(10*time.Second))
+	r, err := taken(t, rw.Lock).Downgrade(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, time.Until(r.Until()), 9*time.Second)
+	unlocked(t, r)
+}
+
+// An observer is told nothing of the reader of a Downgrade whose write lease ends meanwhile.
+func TestAFailedDowngradeTellsOfNoReader(t *testing.T) {
+	s := redistest.Start(t)
+	o, w := &seen{}, faulty(s)
+	rw := newClient(t, w, WithObserver(o)).RWMutex("k", WithMaxHold(2*time.Second))
+	writer := taken(t, rw.Lock)
+	time.Sleep(time.Until(writer.Until()) - 300*time.Millisecond)
+	w.Filter(faults.Next(faults.Script("acquire"), faults.Hold))
+	failed := make(chan error, 1)
+	go func() {
+		_, err := writer.Downgrade(t.Context())
+		failed <- err
+	}()
+	within(t, writer.Context().Done())
+	w.Release()
+	require.ErrorIs(t, within(t, failed), ErrMaxHold)
+	requireNothingLeft(t, s)
+	require.Len(t, o.of(EventAcquired), 1)
+	require.Len(t, o.of(EventLost), 1)
+	require.Empty(t, o.of(EventReleased))
+}
+
+// An Extend that an Unlock of the same lease overtakes says that the lease is over: nothing was lost.
+func TestExtendBesideUnlockLosesNothing(t *testing.T) {
+	for name, side := range map[string]func(*RWMutex) func(context.Context) (*Lease, error){
+		"writer": func(rw *RWMutex) func(context.Context) (*Lease, error) { return rw.Lock },
+		"reader": func(rw *RWMutex) func(context.Context) (*Lease, error) { return rw.RLock },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := faulty(redistest.Start(t))
+			l := taken(t, side(newClient(t, w).RWMutex("k")))
+			w.Filter(faults.Next(faults.Script("recount"), faults.Hold))
+			extended, ended := make(chan error, 1), make(chan error, 1)
+			go func() { extended <- l.Extend(t.Context(), 20*time.Second) }()
+			within(t, w.Told())
+			go func() { ended <- l.Unlock(t.Context()) }()
+			if name == "reader" {
+				require.NoError(t, within(t, ended))
+				w.Release()
+				require.Equal(t, ErrNotHeld, within(t, extended))
+				return
+			}
+			require.Eventually(t, l.h.ops.Awaited, patience, time.Millisecond)
+			w.Release()
+			require.NoError(t, within(t, ended))
+			require.NoError(t, within(t, extended))
+		})
+	}
+}
+
+// A reader that joins a hold does not let it be extended beyond what Redisson's watchdog may cut short for the others.
+func TestReadersKeepTheStrictestBound(t *testing.T) {
+	c := hearing(t, redistest.Start(t))
+	first := taken(t, c.RWMutex("k").RLock)
+	second := taken(t, c.RWMutex("k", WithRedissonWatchdog(0)).RLock)
+	require.Same(t, first.h, second.h)
+	require.ErrorIs(t, second.Extend(t.Context(), time.Minute), ErrInvalidOption)
+	unlocked(t, first, second)
+}
+
+// A writer under the context of a read lease that was lost is told that, as under any other lost lease.
+func TestWriterUnderALostReadLease(t *testing.T) {
+	rw := hearing(t, redistest.Start(t)).RWMutex("k")
+	r := taken(t, rw.RLock)
+	r.h.lose(ErrLost)
+	_, err := rw.Lock(context.WithoutCancel(r.Context()))
+	require.Equal(t, ErrLost, err)
 }
 
 // Leases of readers and of a writer are renewed past their first end, and what Redis keeps of a reader goes with it.

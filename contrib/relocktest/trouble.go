@@ -19,6 +19,9 @@ const pause = 10 * time.Millisecond
 // that lease is unlocked, or the test ends. Locks that linger at client (relock.WithLinger) are given
 // up for it. The test fails if the lock cannot be had within ten seconds, as when client's own code
 // holds it.
+//
+// The lock is a Mutex. Of an RWMutex let another process take the side that the test needs:
+// Beside(t, client).RWMutex(name).Lock.
 func Hold(t testing.TB, client *relock.Client, name string) *relock.Lease {
 	t.Helper()
 	other := processOf(t, "Hold", client).beside(t)
@@ -28,6 +31,27 @@ func Hold(t testing.TB, client *relock.Client, name string) *relock.Lease {
 	}
 	t.Cleanup(func() { other.unlock(lease) })
 	return lease
+}
+
+// exclusive is what Mutex and RWMutex have in common: RWMutex.Lock is the writer's.
+type exclusive interface {
+	Lock(context.Context) (*relock.Lease, error)
+	ForceUnlock(context.Context) (bool, error)
+}
+
+// lock is the lock of that kind and name as the process has it.
+func (p *process) lock(kind, name string) exclusive {
+	if kind == "mutex" {
+		return p.client.Mutex(name)
+	}
+	return p.client.RWMutex(name)
+}
+
+// holderOf is the process that has a lease, and the kind of its lock.
+func holderOf(t testing.TB, call string, lease *relock.Lease) (p *process, kind string) {
+	t.Helper()
+	client, kind := opening.HolderOf(lease)
+	return processBy(t, call, client), kind
 }
 
 // unlock gives a lock back, where that can be done at once.
@@ -45,7 +69,7 @@ func (p *process) unlock(l *relock.Lease) {
 // lasts the holder finds out when its lease ends. The test fails if the lease is over already.
 func Lose(t testing.TB, lease *relock.Lease) {
 	t.Helper()
-	p := processBy(t, "Lose", opening.ClientOf(lease))
+	p, kind := holderOf(t, "Lose", lease)
 	if lease.Context().Err() != nil {
 		t.Fatalf("relocktest: Lose: the lease of %q is over: %v", lease.Name(), context.Cause(lease.Context()))
 	}
@@ -53,7 +77,7 @@ func Lose(t testing.TB, lease *relock.Lease) {
 	other.wire.mend() // while Redis is down for all others
 	for began := time.Now(); lease.Context().Err() == nil; {
 		// Where it frees nothing, an answer was lost before, or the lease has just run out.
-		_, err := other.client.Mutex(lease.Name()).ForceUnlock(context.Background())
+		_, err := other.lock(kind, lease.Name()).ForceUnlock(context.Background())
 		if err == nil {
 			break
 		}
@@ -65,7 +89,7 @@ func Lose(t testing.TB, lease *relock.Lease) {
 	<-lease.Context().Done() // when its lease ends at the latest
 }
 
-// Want has another process wait for the lock of lease, and returns once the holder is told of that:
+// Want has another process wait for the lock of lease, of an RWMutex for writing, and returns once the holder is told of that:
 // relock.Lease.Wanted is closed. The other's lease comes over the channel once the lock was granted to
 // it; it is unlocked when the test ends. The test fails if the holder is not told within ten seconds,
 // as under relock.WithOwner, or if the lease is over.
@@ -73,13 +97,14 @@ func Lose(t testing.TB, lease *relock.Lease) {
 // To have another process want a lock that lingers without a lease (relock.WithLinger), call Hold.
 func Want(t testing.TB, lease *relock.Lease) <-chan *relock.Lease {
 	t.Helper()
-	other := processBy(t, "Want", opening.ClientOf(lease)).beside(t)
+	p, kind := holderOf(t, "Want", lease)
+	other := p.beside(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	granted, ended := make(chan *relock.Lease, 1), make(chan struct{})
 	var got *relock.Lease // once ended is closed
 	go func() {
 		defer close(ended)
-		if l, err := other.client.Mutex(lease.Name()).Lock(ctx); err == nil {
+		if l, err := other.lock(kind, lease.Name()).Lock(ctx); err == nil {
 			got = l
 			granted <- l
 		}

@@ -18,5 +18,6 @@ var NewRedlock func(nodes []driver.Redis, opts any) (client any, err error)
 // as in client, a *relock.Client; all else is as by default.
 var Beside func(client any, rdb driver.Redis) (other any, err error)
 
-// ClientOf returns the id of the client whose lock a *relock.Lease holds, "" for one that no Lock returned.
-var ClientOf func(lease any) string
+// HolderOf returns the id of the client whose lock a *relock.Lease holds, and the name of the lock's kind; "" for a
+// lease that no Lock returned.
+var HolderOf func(lease any) (client, kind string)
