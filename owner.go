@@ -32,9 +32,9 @@ func (c *ownerCtx) Value(key any) any {
 //
 //   - On one Redis they get the same fencing token. On a quorum each gets one of its own, above
 //     those of all earlier owners and below those of all later ones.
-//   - An id has up to 256 bytes, is not empty and does not start with "relock:", else each Lock
-//     under it fails with ErrInvalidOwner. It must not be an owner of something else's, such as
-//     Redisson's <uuid>:<thread>.
+//   - An id has up to 256 bytes. It is not empty, not "mode", and does not start with "relock:", else
+//     each Lock under it fails with ErrInvalidOwner. It must not be an owner of something else's,
+//     such as Redisson's <uuid>:<thread>.
 //   - An RWMutex refuses such a context, with errors.ErrUnsupported.
 //
 // Without WithOwner every Lock is its own owner, and only the lease's own context re-enters.

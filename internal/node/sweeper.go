@@ -34,6 +34,7 @@ type sweeper struct {
 	mu      sync.Mutex
 	closed  bool
 	running bool
+	silent  bool // a try was not answered since back looked
 	all     map[target]*sweep
 	due     *clock.Schedule[*sweep]
 }
@@ -231,6 +232,7 @@ func (s *sweeper) send(batch []*sweep) {
 	final := err != nil && !denied && !wire.Transient(err)  // no try can succeed any more
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.silent = s.silent || err != nil && !denied
 	now := clock.Now()
 	for i, w := range batch {
 		w.apart = err == nil && got[i] == forbidden
@@ -274,8 +276,13 @@ func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
 
 // back is called when Redis has answered. It makes due at once what failed before for want of an
 // answer. What Redis did answer, but not end, keeps its pause: else it would be sent without any.
-// The caller holds s.mu.
+// It looks at all claims once, not with each answer: an outage may leave a hundred thousand. The
+// caller holds s.mu.
 func (s *sweeper) back(now clock.Stamp) {
+	if !s.silent {
+		return
+	}
+	s.silent = false
 	for _, w := range s.all {
 		if w.In() && w.failing.Begun() && !w.refused {
 			w.failing.Reset()

@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -232,6 +234,40 @@ func TestSweepsComeSoonAfterARefusalThatPasses(t *testing.T) {
 		require.Equal(t, 1, n.Debug().Sweeping)
 		time.Sleep(1100 * time.Millisecond)
 		require.Zero(t, n.Debug().Sweeping)
+	})
+}
+
+// After an outage, and after the next one, all that waits is ended with the first answer, not by pauses of its own.
+func TestSweepsComeWithTheFirstAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const claims = 1000
+		down := true
+		n, closes := nodeOf(&faults.Stub{
+			OnRun: func(_ context.Context, _ *driver.Script, keys, _ []string) (driver.Value, error) {
+				if down {
+					return driver.Value{}, errors.New("down")
+				}
+				time.Sleep(time.Millisecond)
+				return driver.List(slices.Repeat([]driver.Value{driver.Int(1)}, len(keys)/5)...), nil
+			},
+		})
+		defer closes()
+		for outage := range 2 {
+			down = true
+			for i := range claims {
+				n.hub.Message(wire.InboxPrefix+"c", fmt.Sprintf("17 30000 c:%d 0 k%d", outage*claims+i, i))
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(10 * time.Second)
+			require.Equal(t, claims, n.Debug().Sweeping)
+			down = false
+			for n.Debug().Sweeping == claims {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(50 * time.Millisecond)
+			require.Zero(t, n.Debug().Sweeping)
+			require.False(t, n.sweeper.silent, "each answer would look at all claims")
+		}
 	})
 }
 

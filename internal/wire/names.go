@@ -164,6 +164,8 @@ func ValidOwner(id string) error {
 		return fmt.Errorf("%w: the id is empty; Detach is the context without an owner", ErrInvalidOwner)
 	case len(id) > maxOwner:
 		return fmt.Errorf("%w: %q… has %d bytes, %d are allowed", ErrInvalidOwner, id[:32], len(id), maxOwner)
+	case id == "mode":
+		return fmt.Errorf("%w: %q: Redisson's read-write locks keep a field of that name", ErrInvalidOwner, id)
 	case strings.HasPrefix(id, ownFields):
 		return fmt.Errorf("%w: %q: the library keeps its own fields under %q", ErrInvalidOwner, id, ownFields)
 	}

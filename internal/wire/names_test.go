@@ -94,7 +94,7 @@ func TestValidOwner(t *testing.T) {
 		require.NoError(t, ValidOwner(id))
 	}
 	for id, why := range map[string]string{
-		"": "empty", "relock:vote": "its own fields", "relock:": "its own fields", strings.Repeat("x", 257): "257 bytes",
+		"": "empty", "mode": "read-write", "relock:vote": "its own fields", "relock:": "its own fields", strings.Repeat("x", 257): "257 bytes",
 	} {
 		err := ValidOwner(id)
 		require.ErrorIs(t, err, ErrInvalidOwner)

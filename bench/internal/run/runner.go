@@ -30,7 +30,7 @@ type Config struct {
 	Scenarios []string      // all if empty
 	Peers     []string      // all that are there if empty
 	Match     string        // only cells whose description holds this
-	For       time.Duration // 0: under a minute if Quick, else under ten
+	For       time.Duration // 0: as long as the plan takes
 	Hold      time.Duration // of idle-waiters and watchdog; 0: as the mode has it
 	Rounds    int           // 0: as the mode has it
 	Redis     string        // URL; "": one of our own
