@@ -109,8 +109,10 @@ func (c config) with(opts []Option, client bool) (config, error) {
 	return c, nil
 }
 
-// derive sets what follows from the rest. No lock is taken with a longer lease than the watchdog's,
-// so none that comes late holds it for longer. A longer fixed lease is set once the lock is held.
+// derive sets what follows from the rest. No question for a lock asks for a longer lease than the
+// watchdog's: if it runs late, after its caller has left, it keeps others out for no longer. A longer
+// fixed lease is set by another command once the lock is held. A command may take a small part of the
+// lease, so that several tries fit in; a smaller one on a quorum, where a grant may take several rounds.
 func (c *config) derive() {
 	end := max(c.fixed, c.maxHold) // from the grant, whatever is renewed; 0 for none
 	if c.fixed > 0 && c.maxHold > 0 {

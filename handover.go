@@ -31,13 +31,14 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp) error {
 	return h.conclude(ctx)
 }
 
-// conclude gives the lock back.
+// conclude gives the lock back. A hold at the gate gives its turn there to the next goroutine, too. One
+// that was asked for past the gate, as for a shared owner, only tells Redis.
 func (h *hold) conclude(ctx context.Context) error {
 	h.mu.Lock()
 	if !h.fate.live() {
 		defer h.mu.Unlock()
 		if h.fate.cause == ErrClosed {
-			return nil // Close found no lease and gives the lock back
+			return nil // Close came first, found no lease and gives the lock back itself
 		}
 		return h.fate.why()
 	}
@@ -96,7 +97,7 @@ func (h *hold) refill(now clock.Stamp) {
 	h.claim.Refill(func(g node.Grant) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.block.Answered(tenure.More{Token: g.Token, Count: g.Passes, Sent: g.Sent}) // a hold that is over by now is not asked any more
+		h.block.Answered(tenure.More{Token: g.Token, Count: g.Passes, Sent: g.Sent}) // in vain if the hold is over by now
 	})
 }
 

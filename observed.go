@@ -32,7 +32,7 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 	c := calls.Get().(*call)
 	c.lk, c.ctx = lk, ctx
 	if lk.cfg.fixed > 0 {
-		c.begins()
+		c.begins() // it may be lengthened by a command; other calls are timed once they must wait
 	}
 	l, err := enter(c)
 	if c.waits {
@@ -42,7 +42,7 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 	e.Context, e.Waited = ctx, c.waits
 	if err == nil && lk.cfg.fixed == 0 {
 		e.Wait = c.until(l.share.since)
-	} else { // of a fixed lease, fill may have taken time since
+	} else { // a fixed lease may be lengthened by one command more, which its caller waited for too
 		e.Wait = c.until(clock.Mono())
 	}
 	c.free()
@@ -200,7 +200,8 @@ func (l *Lease) ended(kind EventKind, cause error) {
 	l.h.k.cfg.tell(e)
 }
 
-// held returns how long the lease was held. Only the goroutine that ended it calls this.
+// held returns how long the lease was held: of one that was unlocked its share says so, of one that
+// was lost it is up to now. Only the goroutine that ended it calls this.
 func (l *Lease) held() time.Duration {
 	if l.share.over {
 		return l.share.since

@@ -255,12 +255,12 @@ func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
 // 17 seconds, whichever is less.
 //
 // Tokens go on rising once a counter is gone, since each is at least the server's clock in
-// microseconds. They can fall only if that clock lacks d or more: because it was set back, or a
-// replica was promoted whose clock is behind. Give a longer d where clocks may be off by more than
+// microseconds. They can fall only if that clock is behind by d or more: because it was set back, or
+// a replica was promoted whose clock is behind. Give a longer d where clocks may be off by more than
 // minutes, as without NTP or in virtual machines that go back to a snapshot. See docs/safety.md.
 //
-//   - d must be a minute or more, and four times each lease that is given to New or Mutex beside it.
-//     With 0 counters stay for ever.
+//   - d must be a minute or more, and at least four times each lease that is given to the same New, or
+//     to a Mutex of that client. With 0 counters stay for ever.
 //   - All clients of a name are to give the same d.
 //   - Give 0 where Redisson's RFencedLock uses the same names: it starts at 1 where a counter is
 //     gone. Give 0 also while clients older than this option use the same Redis.

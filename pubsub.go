@@ -204,9 +204,11 @@ func (c *contender) Try(ctx context.Context) (node.Grant, error) {
 	return c.granted(), nil
 }
 
-// Release repeats until answered or unlockTimeout is over. Only its first command queues next.
-// After an unanswered one next may be queued or not, and a repeated one finds the entry gone: so
-// next polls for itself. Its grant may come as a message first, so it is entered before.
+// Release repeats until it is answered or unlockTimeout is over. Its first command also queues the
+// contender that is to come next. If that command is not answered, the next contender may be queued
+// or not. A repeated one cannot tell, since it finds the entry gone. So the next contender then polls
+// for itself. It is made known to the hub before, because its grant may come as a message before the
+// answer does.
 func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, bool, error) {
 	c.Ear().Releasing()
 	n, _ := next.(*contender)

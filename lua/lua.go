@@ -83,9 +83,9 @@ type linker struct {
 	Scripts
 	script string          // its name
 	hooks  *file           // the kind's
-	loaded map[string]bool // words whose text is in before already, or will be in the body
-	before []*piece
-	err    error // a file that is missing
+	before []*piece        // the pieces of text gathered so far
+	loaded map[string]bool // words that need no piece any more: they are in before, or in the script's body
+	err    error           // a file that is missing
 }
 
 func (s Scripts) linker(script string) *linker {

@@ -71,6 +71,7 @@ func (r *counted) Run(ctx context.Context, s *Script, keys, args []string) (Valu
 	return v, err
 }
 
+// Do counts as Check: what does not go by a script asks what a Redis is.
 func (r *counted) Do(ctx context.Context, commands ...[]string) ([]Value, error) {
 	answers, err := r.Redis.Do(ctx, commands...)
 	for i := range commands {

@@ -226,21 +226,21 @@ func (g *Gates[T]) TryEnter(key string) (baton T, atGate bool) {
 	return baton, false
 }
 
-// Open ends the caller's turn at key's gate and lets all others in. It gives the baton waited to
-// every goroutine that waits, and returns how many those were. If stays is set, the gate stays
-// open: goroutines that come later are given the baton came, until that is withdrawn. Else the gate
-// is free.
-func (g *Gates[T]) Open(key string, waited, came T, stays bool) (given int) {
+// Open ends the caller's turn at key's gate and lets all others in. Every goroutine that waits gets
+// a baton, toWaiters, and Open returns how many those were. If stays is set, the gate stays open:
+// goroutines that come later get the baton toLater, until Withdraw takes that away. Else the gate is
+// free.
+func (g *Gates[T]) Open(key string, toWaiters, toLater T, stays bool) (given int) {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	for l.give(waited) {
+	for l.give(toWaiters) {
 		given++
 	}
 	if !stays {
 		s.free(key, l)
 		return given
 	}
-	l.state, l.baton = open, came
+	l.state, l.baton = open, toLater
 	return given
 }
 
@@ -366,7 +366,8 @@ func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
 	return baton, w
 }
 
-// answerCall is how w answers a call: it takes the offer, unless another goroutine was faster.
+// answerCall is how w, which was woken by an offer, answers that. It takes the offer, unless another
+// goroutine was faster. Then w waits on, and is not overtaken once more.
 func (g *Gates[T]) answerCall(key string, w *waiter[T]) signal[T] {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()

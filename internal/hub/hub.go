@@ -73,7 +73,7 @@ type Hub struct {
 // hub's mutex held.
 type feed interface {
 	open(sub *subscription)  // its channels are wanted
-	close(sub *subscription) // they no longer are
+	close(sub *subscription) // its channels are not wanted any more
 	listen()                 // the inbox is wanted
 }
 

@@ -65,10 +65,14 @@ func (h *Hub) receiveGrant(message string) error {
 	return nil
 }
 
-// deliver tells the entry that g names of g, by its ear, and returns the ear. It returns nil if the
-// entry has none, as one that is over, or if the entry waits for another lock than g is of. That
-// the lock is wanted the caller tells: an observer hears of it, and must not with the hub's mutex
-// held.
+// deliver passes a message to the ear of the entry that it names, and returns the ear. It returns nil
+// if the entry is over, and so has no ear, or waits for another lock. A message is one of four:
+//
+//   - a grant, which has tokens;
+//   - a nudge: a waiter is to ask Redis again;
+//   - that the entry was deposed: the lock was forced open;
+//   - that another wants the lock. The caller tells the entry of that, without the hub's mutex, since
+//     an observer hears of it.
 func (h *Hub) deliver(g wire.Grant) *Ear {
 	h.mu.Lock()
 	defer h.mu.Unlock()

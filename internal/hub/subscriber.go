@@ -57,7 +57,7 @@ func (f *plainFeed) listen() {
 // the two, and does it.
 func (f *plainFeed) change(channels ...string) {
 	if !f.up {
-		return // a session begins with all that is wanted
+		return // there is no session; the next one begins by subscribing all that is wanted
 	}
 	f.stale = append(f.stale, channels...)
 	f.changed.Poke()

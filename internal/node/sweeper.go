@@ -86,12 +86,11 @@ const (
 )
 
 func newSweeper(n *Node) *sweeper {
-	s := &sweeper{
-		node: n, slots: make(chan struct{}, sweepsOut), all: make(map[target]*sweep), due: clock.NewSchedule[*sweep](),
-	}
+	out := sweepsOut
 	if n.redis.Cluster() {
-		s.slots = make(chan struct{}, clusterSweepsOut)
+		out = clusterSweepsOut // a command there takes the locks of one slot alone
 	}
+	s := &sweeper{node: n, slots: make(chan struct{}, out), all: make(map[target]*sweep), due: clock.NewSchedule[*sweep]()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -164,14 +163,14 @@ func (s *sweeper) news(w *sweep, now clock.Stamp) {
 	}
 }
 
-// look sends what is due, and returns for how long nothing else will be.
+// look sends what is due, and returns for how long nothing else will be due.
 func (s *sweeper) look() time.Duration {
 	batches := s.take(clock.Now())
 	for _, batch := range batches {
 		select {
 		case s.slots <- struct{}{}:
 		case <-s.ctx.Done():
-			return 0 // close has them all
+			return 0 // the sweeper is closing: close tries all that is left, these too
 		}
 		s.wg.Go(func() {
 			s.send(batch)

@@ -252,8 +252,8 @@ func (p *Presence) ask() {
 // read asks every node for a client's card. It is sure once a node has the card, or once Enough
 // nodes have answered that they have none. Only a sure answer is kept.
 func (p *Presence) read(ctx context.Context, client string) (card wire.Card, sure bool) {
-	var asked sync.WaitGroup
-	defer asked.Wait()
+	var asking sync.WaitGroup
+	defer asking.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
@@ -262,7 +262,7 @@ func (p *Presence) read(ctx context.Context, client string) (card wire.Card, sur
 	}
 	heard := make(chan answer, len(p.posts))
 	for _, at := range p.posts {
-		asked.Go(func() {
+		asking.Go(func() {
 			card, err := at.Whois(ctx, client)
 			heard <- answer{card, err}
 		})
@@ -280,7 +280,7 @@ func (p *Presence) read(ctx context.Context, client string) (card wire.Card, sur
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, asked := p.cards[client]; sure && (asked || len(p.cards) < maxCards) {
+	if _, kept := p.cards[client]; sure && (kept || len(p.cards) < maxCards) {
 		p.cards[client] = card
 	}
 	return card, sure

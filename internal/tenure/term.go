@@ -125,8 +125,9 @@ func (t *Term) Extended(sent clock.Stamp, lease time.Duration, now clock.Stamp) 
 	}
 }
 
-// RenewalAt is when to ask Redis next, which may be never. An unsure hold count has to be written
-// also where the lease need not be lengthened.
+// RenewalAt is when to ask Redis next, which may be never. Redis is asked although the lease need not
+// be lengthened, if the hold count in Redis may be wrong (unsure), or if a message said that the lock
+// may be lost.
 func (t *Term) RenewalAt(now clock.Stamp, unsure bool) clock.Stamp {
 	capped := t.rules.Fixed > 0 || t.Until.Until(now) >= t.cap.Until(now)
 	if t.asking || capped && !t.suspect && !unsure {

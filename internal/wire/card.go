@@ -94,8 +94,8 @@ func printable(text string) string {
 	}, text)
 }
 
-// Introduce writes a client's card, which stays for so long from now on. A card that is there already
-// is kept as it is, and stays for so long.
+// Introduce writes a client's card, which expires stay from now. If a card of the client is there
+// already, only its expiry is set anew.
 func (r *Redis) Introduce(ctx context.Context, client string, c *Card, stay time.Duration) error {
 	return r.introduce(ctx, client, MS(stay), nameField, c.Name, hostField, c.Host, pidField, strconv.Itoa(c.PID),
 		startedField, strconv.FormatInt(c.Started.UnixMilli(), 10), versionField, c.Version)

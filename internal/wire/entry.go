@@ -12,8 +12,8 @@ import (
 // so every command about it can be sent twice.
 type Entry struct {
 	Names   *Names
-	ID      string // of NewID: the owner's field in Redis
-	Owner   string // of WithOwner; "" when the id is the owner
+	ID      string // made by NewID; the field of the lock's hash that stands for the entry
+	Owner   string // the id given to WithOwner, whose field stands beside it; "" for none
 	Lease   time.Duration
 	Block   int           // fencing tokens that a grant reserves; of a kind that several may hold, how much it takes
 	Timeout time.Duration // of one command about it

@@ -69,7 +69,9 @@ func (v *vetted) known(name string) bool {
 	return v.families[familyOf(name)] || len(v.families) >= maxFamilies
 }
 
-// note remembers that the rights to a lock were found to be there.
+// note remembers that the rights to a lock were found to be there. The first names are remembered
+// one by one. From then on the rights to one name stand for those of its family: users are given
+// rights by patterns.
 func (v *vetted) note(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

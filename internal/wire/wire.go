@@ -20,8 +20,8 @@ type Options struct {
 }
 
 // Redis sends scripts to one Redis. It has a typed method for each script, so that the places of keys
-// and arguments are written once. No room below repeats a script: its sender must know of a second
-// run, since that may come late.
+// and arguments are written once. No room below repeats a script by itself: the second run may reach
+// Redis late, and the sender has to reckon with that.
 type Redis struct {
 	link    *link.Link
 	from    Options
