@@ -133,6 +133,11 @@ func (c *config) derive() {
 	}
 }
 
+// looser reports whether c lets a hold be extended further than other does.
+func (c *config) looser(other *config) bool {
+	return other.most > 0 && (c.most == 0 || c.most > other.most)
+}
+
 // quorumSize is how many nodes must agree; 1 where one Redis decides alone.
 func (c *config) quorumSize() int {
 	if c.quorum > 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/lazyctx"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -18,10 +19,9 @@ import (
 type Lease struct {
 	of     *lock
 	h      *hold
-	share  share                   // of h
-	parent context.Context         // that was given to Lock
-	made   atomic.Pointer[madeCtx] // nil while no caller asked for the context and the lease has not ended
-	told   atomic.Uint32           // what an observer knows of it
+	share  share         // of h
+	std    lazyctx.Ctx   // derives from the context that was given to Lock
+	told   atomic.Uint32 // what an observer knows of it
 	how    How
 	number uint64 // for observers
 }
@@ -61,19 +61,30 @@ func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atG
 
 // begin makes l a lease of h, with a context that derives from ctx. It has no share of h yet.
 func (l *Lease) begin(ctx context.Context, of *lock, h *hold, how How) {
-	l.of, l.h, l.how, l.parent = of, h, how, ctx
+	l.of, l.h, l.how, l.std.Parent = of, h, how, ctx
 }
 
 // A lease is the bearer of its share: when that ends, its context does, and an observer is told.
 
 func (l *Lease) shared() *share { return &l.share }
 
-func (l *Lease) end(cause error) { l.ctx().end(cause) }
+// end ends the context, unless it has ended. The caller does not hold the hold's mutex: contexts of
+// one hold may derive from one another, and they ask the hold.
+func (l *Lease) end(cause error) {
+	if cause == ErrNotHeld {
+		l.std.End(byUnlock)
+	} else {
+		l.std.End(lazyctx.By(cause))
+	}
+}
+
+// byUnlock is the end of most leases.
+var byUnlock = lazyctx.By(ErrNotHeld)
 
 func (l *Lease) losing() { l.told.CompareAndSwap(toldNothing, owedLost) }
 
 func (l *Lease) lost(cause error) {
-	l.ctx().end(cause)
+	l.end(cause)
 	if l.told.Load() != owedLost {
 		l.ended(EventLost, cause)
 	}
@@ -81,9 +92,6 @@ func (l *Lease) lost(cause error) {
 
 // leaseCtx is the context of a lease. It carries the ownership, and it asks the clock: in a process
 // that was stopped past the lease, Err tells the truth before the watchdog's timer has fired.
-//
-// Most leases end and no goroutine has waited for that. So a context of the standard library, which
-// wakes goroutines and ends derived contexts, is made only once a caller needs one.
 type leaseCtx Lease
 
 func (l *Lease) ctx() *leaseCtx { return (*leaseCtx)(l) }
@@ -91,18 +99,7 @@ func (l *Lease) ctx() *leaseCtx { return (*leaseCtx)(l) }
 func (c *leaseCtx) lease() *Lease { return (*Lease)(c) }
 
 // Deadline is that of the caller's context. A lease has none, since it may be renewed.
-func (c *leaseCtx) Deadline() (time.Time, bool) { return c.parent.Deadline() }
-
-// madeCtx is the context of the standard library that was made for a lease. If the lease ended
-// before any was made, it is the cause of that end. It never changes.
-type madeCtx struct {
-	ctx    context.Context // nil if none was made
-	cancel context.CancelCauseFunc
-	cause  error // if none was made
-}
-
-// unlockedUnasked is the end of most leases: by Unlock, before a context was made.
-var unlockedUnasked = &madeCtx{cause: ErrNotHeld}
+func (c *leaseCtx) Deadline() (time.Time, bool) { return c.std.Parent.Deadline() }
 
 // leaseKey is the key by which FromContext asks for the innermost lease, whichever lock that is of.
 type leaseKey struct{}
@@ -110,7 +107,7 @@ type leaseKey struct{}
 // Value returns the lease for its lock and for leaseKey. If it was unlocked, a lease further out
 // may still hold the same lock, and is returned. One of another lock is not: it says nothing of
 // this one. Other keys may be the standard library's own, by which it finds a cause or the context
-// to derive from: whole answers them.
+// to derive from: its context answers them.
 func (c *leaseCtx) Value(key any) any {
 	switch key := key.(type) {
 	case *known:
@@ -121,57 +118,9 @@ func (c *leaseCtx) Value(key any) any {
 		return c.Value(c.of.known)
 	case ownerKey:
 	default:
-		return c.whole().Value(key)
+		return c.std.Context().Value(key)
 	}
-	return c.parent.Value(key)
-}
-
-// whole returns the context of the standard library, and makes it at the first call. It takes no
-// mutex: deriving from the caller's context may come back here, where locks are nested.
-func (c *leaseCtx) whole() context.Context {
-	for {
-		was := c.made.Load()
-		if was != nil && was.ctx != nil {
-			return was.ctx
-		}
-		var is madeCtx
-		if was == nil {
-			is.ctx, is.cancel = context.WithCancelCause(c.parent)
-		} else { // the lease has ended: it ends with its own cause, whatever became of the caller's context since
-			is.ctx, is.cancel = context.WithCancelCause(context.WithoutCancel(c.parent))
-			is.cancel(was.cause)
-		}
-		if c.made.CompareAndSwap(was, &is) {
-			return is.ctx
-		}
-		is.cancel(nil)
-	}
-}
-
-// end ends the context, unless it has ended. The caller does not hold the hold's mutex: contexts of
-// one hold may derive from one another, and they ask the hold.
-func (c *leaseCtx) end(cause error) {
-	how := unlockedUnasked
-	if cause != ErrNotHeld {
-		how = &madeCtx{cause: cause}
-	}
-	for {
-		was := c.made.Load()
-		switch {
-		case was != nil && was.ctx != nil:
-			was.cancel(cause)
-			return
-		case was != nil:
-			return
-		case c.parent.Err() != nil:
-			// It ended with the caller's context already. Made now, it remembers that. To ask the
-			// caller's context each time would ask every lease that this one is nested in, twice.
-			c.whole()
-			return
-		case c.made.CompareAndSwap(nil, how):
-			return
-		}
-	}
+	return c.std.Parent.Value(key)
 }
 
 // settle ends the context if the hold was lost. The goroutine that loses a hold marks it first and
@@ -179,25 +128,18 @@ func (c *leaseCtx) end(cause error) {
 func (c *leaseCtx) settle() {
 	c.h.expire(clock.Now())
 	if cause := c.h.why(); cause != ErrNotHeld {
-		c.end(cause)
+		c.lease().end(cause)
 	}
 }
 
 func (c *leaseCtx) Done() <-chan struct{} {
 	c.settle()
-	return c.whole().Done()
+	return c.std.Context().Done()
 }
 
 func (c *leaseCtx) Err() error {
 	c.settle()
-	switch made := c.made.Load(); {
-	case made == nil && c.parent.Err() == nil:
-		return nil
-	case made != nil && made.ctx == nil:
-		return context.Canceled
-	default: // Err must go on saying what it says now of the end of the caller's context
-		return c.whole().Err()
-	}
+	return c.std.Err()
 }
 
 // Context returns the lease's context, derived from the one given to Lock. A Lock of the same lock

@@ -195,7 +195,7 @@ func (l *Lease) ended(kind EventKind, cause error) {
 		return
 	}
 	e := l.of.event(kind)
-	e.Context, e.Lease = l.parent, l.number
+	e.Context, e.Lease = l.std.Parent, l.number
 	e.How, e.Token, e.Hold, e.Cause = l.how, l.share.token, l.held(), outward(cause)
 	l.h.k.cfg.tell(e)
 }

@@ -62,11 +62,6 @@ func (c *config) ofReaders() (*config, error) {
 	return &own, nil
 }
 
-// looser reports whether c lets a hold be extended further than other does.
-func (c *config) looser(other *config) bool {
-	return other.most > 0 && (c.most == 0 || c.most > other.most)
-}
-
 // WithRedissonWatchdog says which lockWatchdogTimeout the Redisson clients have that read under the
 // same read-write locks; their default is 30 s. With each renewal they shorten a lock to that,
 // whatever lease other readers have. So a reader of relock's relies on its lease for no longer than
@@ -298,7 +293,7 @@ func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	reader, err := lk.startFirst(l.parent, c, g, false, HowReentered)
+	reader, err := lk.startFirst(l.std.Parent, c, g, false, HowReentered)
 	if err == nil && lk.cfg.fixed > 0 {
 		if err = lk.fill(ctx, reader, true); wire.IsLost(err) {
 			l.h.Doubt() // what both held may be gone

@@ -1,0 +1,84 @@
+// Package lazyctx has a context that is made only once a caller needs it.
+//
+// Most contexts of leases end, and no goroutine has waited for that. A context of the standard
+// library wakes goroutines and ends derived contexts, but costs memory and time from the start.
+package lazyctx
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// Ctx is a context that derives from Parent and ends by End, or with Parent. All methods may be
+// called from any goroutine. It must not be copied.
+type Ctx struct {
+	Parent context.Context     // set before the first call
+	state  atomic.Pointer[End] // nil while the context was neither made nor ended
+}
+
+// End is the end of a context. It may be the end of several: it never changes.
+type End struct {
+	cause error // if no context was made before it ended
+
+	// What was made, else nil. A context that was made ends by cancel.
+	made   context.Context
+	cancel context.CancelCauseFunc
+}
+
+// By returns an end for that cause.
+func By(cause error) *End { return &End{cause: cause} }
+
+// Context returns the context of the standard library, and makes it at the first call. It takes no
+// mutex: deriving from Parent may come back here, where contexts are nested.
+func (c *Ctx) Context() context.Context {
+	for {
+		was := c.state.Load()
+		if was != nil && was.made != nil {
+			return was.made
+		}
+		var is End
+		if was == nil {
+			is.made, is.cancel = context.WithCancelCause(c.Parent)
+		} else { // it has ended: it keeps its own cause, whatever became of Parent since
+			is.made, is.cancel = context.WithCancelCause(context.WithoutCancel(c.Parent))
+			is.cancel(was.cause)
+		}
+		if c.state.CompareAndSwap(was, &is) {
+			return is.made
+		}
+		is.cancel(nil)
+	}
+}
+
+// End ends the context, unless it has ended.
+func (c *Ctx) End(end *End) {
+	for {
+		was := c.state.Load()
+		switch {
+		case was != nil && was.made != nil:
+			was.cancel(end.cause)
+			return
+		case was != nil:
+			return
+		case c.Parent.Err() != nil:
+			// It ended with Parent already. Made now, it remembers that. To ask Parent each time would ask
+			// every context that this one is nested in, twice.
+			c.Context()
+			return
+		case c.state.CompareAndSwap(nil, end):
+			return
+		}
+	}
+}
+
+// Err is nil while the context lives, and else says how it ended, as of every context.
+func (c *Ctx) Err() error {
+	switch is := c.state.Load(); {
+	case is == nil && c.Parent.Err() == nil:
+		return nil
+	case is != nil && is.made == nil:
+		return context.Canceled
+	default: // Err must go on saying what it says now of Parent's end
+		return c.Context().Err()
+	}
+}
