@@ -15,6 +15,12 @@ const (
 	defaultRetention = 10 * time.Minute
 	minRetention     = time.Minute
 	maxRetention     = 10 * MaxLease
+
+	// lingerBlock is how many fencing tokens a grant reserves that may linger: a few milliseconds'
+	// worth, even where nothing is done under the lock.
+	lingerBlock = 8192
+	// maxLingering bounds how many holds of a client linger at one time; each tally has a share.
+	maxLingering = 16384
 )
 
 // config is what options set. A lock with options of its own has a copy of its client's.
@@ -144,4 +150,26 @@ func (c *config) quorumSize() int {
 		return c.quorum
 	}
 	return c.nodes/2 + 1
+}
+
+// rests is for how long locks with this config linger, 0 for not at all.
+func (c *config) rests() time.Duration {
+	if c.fixed > 0 {
+		return 0
+	}
+	return c.linger
+}
+
+// shares is for how long the goroutines of this process may share one hold with this config.
+func (c *config) shares() time.Duration { return max(c.passTime, c.rests()) }
+
+// lingers reports whether locks with this config linger.
+func (c *config) lingers() bool { return c.rests() > 0 }
+
+// block is how many tokens an entry without an owner asks for.
+func (c *config) block() int {
+	if c.lingers() {
+		return max(c.passes, lingerBlock)
+	}
+	return c.passes
 }

@@ -101,6 +101,10 @@ func (h *hold) refill(now clock.Stamp) {
 	})
 }
 
+// Cached leases. A hold whose last lease was unlocked may linger (WithLinger): Redis keeps it for this
+// process, it lies at its lock's gate, and the next Lock takes it from there without a command, with the
+// next token of its block.
+
 // cacheable reports whether the hold may be kept for another lease of this process: by its rest, and
 // while Redis confirmed more than a third of the lease, so that a process which was stopped finds it
 // over whatever its timers have seen. It ends as any hold that is over: once, and released until
