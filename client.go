@@ -70,6 +70,17 @@ func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
 	return c
 }
 
+// introduce gives the client to each of its observers that is a ClientObserver.
+func (c *Client) introduce() {
+	for _, o := range c.core.cfg.observers {
+		if o, wants := o.(ClientObserver); wants {
+			if closed := o.ObserveClient(c); closed != nil {
+				c.closed = append(c.closed, closed)
+			}
+		}
+	}
+}
+
 // Initialize tells the restart guard that no lock is held which a node may have forgotten: then all
 // nodes grant locks at once. It is for new nodes under GuardStrict, or for an operator that knows
 // more than the guard. If a forgotten lock is held after all, a second owner may be granted it.

@@ -115,6 +115,15 @@ func (h *hold) nextToken() int64 {
 	return h.block.Take()
 }
 
+// counts is the hold count that Redis is to have: a hold that passes on has one, and so has one that
+// is shared. The caller holds h.mu.
+func (h *hold) counts() int {
+	if h.names.Kind.Open {
+		return 1
+	}
+	return max(1, len(h.shares.all))
+}
+
 // share is what one caller has of a hold: a mutex's lease. The hold knows no leases, so that other
 // kinds of locks can give out something else. The hold's mutex guards it, but for token, which never
 // changes once it was given out.

@@ -109,15 +109,6 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 	return nil
 }
 
-// counts is the hold count that Redis is to have: a hold that passes on has one, and so has one that
-// is shared. The caller holds h.mu.
-func (h *hold) counts() int {
-	if h.names.Kind.Open {
-		return 1
-	}
-	return max(1, len(h.shares.all))
-}
-
 // countMissed notes that a count may or may not be written, now or later. The caller holds h.mu.
 func (h *hold) countMissed(now clock.Stamp) {
 	h.count.Missed(now, h.entry.Lease)

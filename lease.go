@@ -101,9 +101,6 @@ func (c *leaseCtx) lease() *Lease { return (*Lease)(c) }
 // Deadline is that of the caller's context. A lease has none, since it may be renewed.
 func (c *leaseCtx) Deadline() (time.Time, bool) { return c.std.Parent.Deadline() }
 
-// leaseKey is the key by which FromContext asks for the innermost lease, whichever lock that is of.
-type leaseKey struct{}
-
 // Value returns the lease for its lock and for leaseKey. If it was unlocked, a lease further out
 // may still hold the same lock, and is returned. One of another lock is not: it says nothing of
 // this one. Other keys may be the standard library's own, by which it finds a cause or the context

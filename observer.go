@@ -140,3 +140,13 @@ func (c *config) tell(e Event) {
 		c.observers.Observe(e)
 	}
 }
+
+// observers are those of a client, nil for none: the user's, and the logger.
+type observers []Observer
+
+// Observe tells all of them.
+func (all observers) Observe(e Event) {
+	for _, o := range all {
+		o.Observe(e)
+	}
+}

@@ -122,13 +122,3 @@ func refusal(err error) error {
 	}
 	return nil
 }
-
-// observers are those of a client, nil for none: the user's, and the logger.
-type observers []Observer
-
-// Observe tells all of them.
-func (all observers) Observe(e Event) {
-	for _, o := range all {
-		o.Observe(e)
-	}
-}

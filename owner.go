@@ -8,6 +8,9 @@ import (
 
 type ownerKey struct{}
 
+// leaseKey is the key by which FromContext asks for the innermost lease, whichever lock that is of.
+type leaseKey struct{}
+
 // ownerCtx names the owner of what is locked under it, and hides the leases above it.
 type ownerCtx struct {
 	context.Context

@@ -74,14 +74,3 @@ type ClientObserver interface {
 	// called at the end of Close, when nothing is counted any more.
 	ObserveClient(c *Client) (closed func())
 }
-
-// introduce gives the client to each of its observers that is a ClientObserver.
-func (c *Client) introduce() {
-	for _, o := range c.core.cfg.observers {
-		if o, wants := o.(ClientObserver); wants {
-			if closed := o.ObserveClient(c); closed != nil {
-				c.closed = append(c.closed, closed)
-			}
-		}
-	}
-}
