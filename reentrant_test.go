@@ -456,3 +456,43 @@ func TestWaitBoundsReentry(t *testing.T) {
 	require.NoError(t, l.Context().Err(), "the wait is over, not the lease")
 	require.NoError(t, l.Unlock(context.Background()))
 }
+
+// A hand-over to a shared owner wakes the waiters of that owner, and none of the others: each would ask, with each hand-over.
+func TestAHandOverWakesSharersAlone(t *testing.T) {
+	const n = 30
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLease(10*time.Minute)) // so that no one polls meanwhile
+	var wg sync.WaitGroup
+	locked := func(owner string, together func()) {
+		wg.Go(func() {
+			l, err := c.Mutex("k").Lock(WithOwner(context.Background(), owner))
+			if err == nil {
+				together()
+				err = l.Unlock(context.Background())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	first, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	var sharers sync.WaitGroup
+	sharers.Add(2)
+	both := func() { sharers.Done(); sharers.Wait() }
+	locked("shared", both)
+	waiting := func(n int) {
+		require.Eventually(t, func() bool { return stateOf(t, c.Mutex("k")).Waiters == n }, patience, time.Millisecond)
+	}
+	waiting(1)
+	for i := range n {
+		locked("owner "+strconv.Itoa(i), func() {})
+		waiting(i + 2)
+	}
+	locked("shared", both) // behind all others, and let in with the first
+	waiting(n + 2)
+	asked := s.CommandCounts()["zscore"]
+	require.NoError(t, first.Unlock(t.Context()))
+	wg.Wait()
+	require.Less(t, s.CommandCounts()["zscore"]-asked, int64(3*n), "each question asks for its place in the queue")
+}

@@ -302,6 +302,29 @@ func TestDowngradeBesideAReentry(t *testing.T) {
 	unlocked(t, within(t, reader))
 }
 
+// A reader that a writer becomes has a token above the writer's, also where that was the last of its block.
+func TestDowngradedReaderHasATokenAboveItsWriters(t *testing.T) {
+	c := hearing(t, redistest.Start(t))
+	for range 3 {
+		w := taken(t, c.RWMutex("k", WithLocalHandoff(1, 0)).Lock)
+		r, err := w.Downgrade(t.Context())
+		require.NoError(t, err)
+		require.Greater(t, r.Token(), w.Token())
+		unlocked(t, r)
+	}
+}
+
+// No owner is called mode, but an older client may have let one be: that mutex is no read-write lock.
+func TestAFieldNamedModeIsNoMode(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s)
+	s.Do("HSET", "k", "mode", "1")
+	_, err := c.RWMutex("k").TryRLock(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
+	_, err = c.RWMutex("k").TryLock(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
+}
+
 // A reader that a downgrade makes has the fixed lease that it would have by RLock.
 func TestDowngradeKeepsAFixedLease(t *testing.T) {
 	rw := hearing(t, redistest.Start(t), WithLease(300*time.Millisecond), WithRedissonWatchdog(0)).RWMutex("k", WithFixedLease(10*time.Second))
@@ -315,7 +338,7 @@ func TestDowngradeKeepsAFixedLease(t *testing.T) {
 func TestAFailedDowngradeTellsOfNoReader(t *testing.T) {
 	s := redistest.Start(t)
 	o, w := &seen{}, faulty(s)
-	rw := newClient(t, w, WithObserver(o)).RWMutex("k", WithMaxHold(2*time.Second))
+	rw := newClient(t, w, WithObserver(o)).RWMutex("k", WithMaxHold(3*time.Second), WithCommandTimeout(time.Second))
 	writer := taken(t, rw.Lock)
 	time.Sleep(time.Until(writer.Until()) - 300*time.Millisecond)
 	w.Filter(faults.Next(faults.Script("acquire"), faults.Hold))

@@ -1,9 +1,10 @@
 -- handover: give the free lock to its waiters.
 --
--- needs: kind grant
+-- needs: counter kind grant
 -- quorum: ballot
 -- alone: noballot
 -- KEYS[1]  lock hash        name
+-- KEYS[4]  unlock channel   redisson_lock__channel:{name}
 --
 -- Returns nothing: it only defines functions.
 
@@ -40,7 +41,8 @@ local function hand_over(inbox, publish, me)
         redis.call(publish, inbox .. client, table.concat({ tokens, more .. lease .. named(line), id, #owner, owner .. KEYS[1] }, ' '))
       end
       if owner ~= '' then
-        announce(publish) -- other waiters of this owner may enter now
+        -- Its other waiters may enter now. A number stands for the owner: a 0 would have the waiters of all others ask, too.
+        redis.call(publish, KEYS[4], decimal(tonumber(string.sub(redis.sha1hex(owner), 1, 12), 16) + 2))
       end
       if not winner or winner ~= me then
         winner, token, count = member, first, many

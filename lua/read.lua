@@ -1,6 +1,6 @@
 -- read: the readers of a read-write lock, RedissonReadLock, as a kind of lock: the hooks by which all scripts handle it.
 --
--- needs: counter rw rw_alive rw_line rw_grant
+-- needs: counter token rw rw_alive rw_line rw_grant
 -- KEYS[1]  lock hash          name
 -- KEYS[2]  queue of writers   relock_writers:{name}
 -- KEYS[6]  queue of readers   relock_readers:{name}:name
@@ -28,10 +28,14 @@ local function lengthen(lease, id)
   redis.call('SET', pulse(id), 1, 'PX', math.max(lease, redis.call('PTTL', pulse(id)))) -- after a write: so a full Redis takes it
 end
 
--- share lets id in as a reader beside owner, if that is the writer. This is a downgrade: the writer then unlocks, and id stays.
+-- share lets id in as a reader beside owner, if that is the writer, with a token above the writer's. This is a downgrade: the
+-- writer then unlocks, and id stays.
 local function share(id, owner)
-  return owner ~= '' and redis.call('HEXISTS', KEYS[1], owner .. ':write') == 1
-    and redis.call('HSET', KEYS[1], id, 1) == 1
+  if owner == '' or redis.call('HEXISTS', KEYS[1], owner .. ':write') == 0 then
+    return false
+  end
+  reserve(1)
+  return redis.call('HSET', KEYS[1], id, 1) == 1
 end
 
 -- standing is the token of a reader that is in: what the counter says now, since no writer came in since that reader did.

@@ -12,7 +12,7 @@
 -- mode is read or write, or nothing where the lock is free. A hash without it is a lock of another kind.
 local function mode()
   local is = redis.call('HGET', KEYS[1], 'mode')
-  if not is and redis.call('EXISTS', KEYS[1]) == 1 then
+  if is and is ~= 'read' and is ~= 'write' or not is and redis.call('EXISTS', KEYS[1]) == 1 then
     error('relock: WRONGKIND what is held by that name is no read-write lock', 0)
   end
   return is or nil

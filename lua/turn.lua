@@ -15,11 +15,15 @@ local function foreigners(publish)
   return tonumber(subs[2]) > tonumber(subs[4])
 end
 
--- open_turn keeps relock off the free lock, and returns for how many milliseconds.
+-- open_turn keeps relock off the free lock, and returns for how many milliseconds: nothing where the queue may not expire, which
+-- would then stay for ever.
 local function open_turn(publish)
   local ends = decimal(clock() + TURN * 1000)
   redis.pcall('ZADD', KEYS[2], '-' .. ends, 'turn') -- a full Redis gives no turn, and still lets go
-  keep(KEYS[2], TURN)
+  if not pcall(keep, KEYS[2], TURN) then
+    redis.pcall('ZREM', KEYS[2], 'turn')
+    return nil
+  end
   redis.call(publish, KEYS[5], ends)
   return TURN
 end

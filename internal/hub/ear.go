@@ -34,6 +34,7 @@ type Ear struct {
 	hub   *Hub
 	entry *wire.Entry
 	wake  clock.Signal // wakes the contender: it looks for a grant here, then asks Redis
+	code  string       // of the owner that the entry shares, see wire.SharersCode; "" for none
 
 	// These are read by the goroutine that receives messages, too.
 	phase   atomic.Int32
@@ -82,6 +83,9 @@ func (e *Ear) Register(h *Hub, entry *wire.Entry, wake clock.Signal, voter bool)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e.hub, e.entry, e.wake, e.voter = h, entry, wake, voter
+	if entry.Owner != "" {
+		e.code = wire.SharersCode(entry.Owner)
+	}
 	h.ears[entry.ID] = e
 	if voter {
 		h.wantInbox()

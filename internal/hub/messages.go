@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/relock-go/relock/internal/wire"
@@ -40,11 +41,24 @@ func (h *Hub) receive(channel, message string) error {
 	case channel == sub.names.Listen:
 		return sub.turns.receive(message)
 	case !sub.names.Kind.Channel.Frees(message):
-		return fmt.Errorf("no word that a %s is free", sub.names.Kind.Name)
+		return sub.sharers(message)
 	}
 	sub.turns.unlocked()
 	for _, e := range sub.ears {
 		e.news()
+	}
+	return nil
+}
+
+// sharers handles a message for the waiters of one owner.
+func (sub *subscription) sharers(message string) error {
+	if n, err := strconv.ParseUint(message, 10, 49); err != nil || n < 2 || message[0] == '0' {
+		return fmt.Errorf("no word that a %s is free", sub.names.Kind.Name)
+	}
+	for _, e := range sub.ears {
+		if e.code == message && e.phase.Load() == earWaits {
+			e.news()
+		}
 	}
 	return nil
 }

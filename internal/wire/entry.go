@@ -2,6 +2,7 @@ package wire
 
 import (
 	crand "crypto/rand"
+	"crypto/sha1"
 	"encoding/binary"
 	"math/rand/v2"
 	"strconv"
@@ -17,6 +18,13 @@ type Entry struct {
 	Lease   time.Duration
 	Block   int           // fencing tokens that a grant reserves; of a kind that several may hold, how much it takes
 	Timeout time.Duration // of one command about it
+}
+
+// SharersCode is the message on an unlock channel that tells the waiters of an owner that they may
+// enter: a number that stands for the owner, and is neither 0 nor 1. Redisson ignores all others.
+func SharersCode(owner string) string {
+	sum := sha1.Sum([]byte(owner))
+	return strconv.FormatUint(binary.BigEndian.Uint64(sum[:])>>16+2, 10)
 }
 
 // NewID returns the id of a client's nth entry, <client uuid>:<n><16 random digits>. By n, no other

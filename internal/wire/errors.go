@@ -157,7 +157,7 @@ func Transient(err error) bool {
 	}
 	switch ReplyCode(reply) {
 	case "LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "NOREPLICAS",
-		"QUARANTINED", "UNSEEDED":
+		"QUARANTINED", "UNSEEDED", "MAXCLIENTS":
 		return true
 	default:
 		return false
@@ -178,6 +178,9 @@ func ReplyCode(reply string) string {
 	}
 	if strings.Contains(reply, "ACL failure in script") || strings.Contains(reply, "The user executing the script") {
 		return "NOPERM"
+	}
+	if strings.Contains(reply, "max number of clients") {
+		return "MAXCLIENTS"
 	}
 	return ""
 }

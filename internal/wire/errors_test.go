@@ -39,6 +39,7 @@ func TestReplyCode(t *testing.T) {
 		"ERR value is not an integer or out of range":            "",
 		"ERR user_script:9: WRONGTYPE Operation against a key":   "WRONGTYPE",
 		"ERR index out of RANGE":                                 "",
+		"ERR max number of clients reached":                      "MAXCLIENTS",
 		"":                                                       "",
 		before7 + "WRONGTYPE Operation against a key holding the wrong kind of value":            "WRONGTYPE",
 		before7 + "@user_script: 1: -READONLY You can't write against a read only replica.":      "READONLY",
