@@ -195,7 +195,13 @@ func (a *Actor) Sleep(d time.Duration) {
 }
 
 // Go starts a goroutine that the round waits for.
-func (a *Actor) Go(f func()) { a.side.Go(f) }
+func (a *Actor) Go(f func()) {
+	a.w.starts(a.place, 1)
+	a.side.Go(func() {
+		defer a.w.starts(a.place, -1)
+		f()
+	})
+}
 
 // pick is one of the list.
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -23,7 +24,7 @@ type stay struct {
 	id      string
 	lock    string    // that a lease of it is for
 	first   time.Time // when it was first asked for
-	asked   int       // how often, of all nodes
+	asked   int       // how often, of all nodes; a question that is sent again apart from others counts once
 	handed  bool      // a message told that it was granted
 	wanted  time.Time // when its process heard that the lock is wanted
 	doubt   time.Time // when its process heard that the lock was taken away, zero once it has renewed it since
@@ -85,21 +86,36 @@ func (w *World) follows(p *process, c *command) {
 			ids++
 			queued := ids > 1 && c.op != "sweep" && c.op != "renew" // in the place of what is released
 			s := w.stays[id]
+			if s == nil && (asks || queued) {
+				s = &stay{proc: p, id: id, first: time.Now()}
+				w.stays[id] = s
+			}
 			switch {
-			case s == nil && (asks || queued):
-				w.stays[id] = &stay{proc: p, id: id, first: time.Now(), asked: 1}
 			case s == nil:
 			case asks || queued:
-				s.asked++
+				s.asks(c)
 			case c.op == "renew" || c.op == "recount":
 				s.lengthens(c.op, args[i+2])
 				if before := s.doubt; !before.IsZero() {
-					c.heard = append(c.heard, func() { s.sure(before) })
+					c.heard = append(c.heard, func(driver.Value) { s.sure(before) })
 				}
 			case c.op != "refill":
 				s.ended = true
 			}
 		}
+	}
+}
+
+// asks notes that a command asks for it. One for many that Redis refuses for one of its keys runs for none: each is asked for
+// again, apart from that key, and only that question counts.
+func (s *stay) asks(c *command) {
+	s.asked++
+	if c.op == "many" {
+		c.heard = append(c.heard, func(v driver.Value) {
+			if wire.OfOneKey(v.Err()) {
+				s.asked--
+			}
+		})
 	}
 }
 

@@ -57,10 +57,10 @@ func newLine(p *process, n *node) *line {
 type command struct {
 	op, lock string
 	args     []string
-	conn     func() *sim.Conn   // that it is sent over
-	ordered  bool               // nothing that is sent over it later overtakes a copy
-	then     func(driver.Value) // told under the world's mutex that it ran, nil for nobody
-	heard    []func()           // called under the world's mutex when its answer comes
+	conn     func() *sim.Conn     // that it is sent over
+	ordered  bool                 // nothing that is sent over it later overtakes a copy
+	then     func(driver.Value)   // told under the world's mutex that it ran, nil for nobody
+	heard    []func(driver.Value) // called under the world's mutex when its answer comes
 	fate     fate
 	question *question // about a lock
 	epoch    int
@@ -332,7 +332,7 @@ func (l *line) reply(c *command, o outcome) {
 		} else {
 			l.w.trace.add(entry{proc: l.proc.index, node: l.node.index, what: "hears " + c.verb(), lock: c.lock, trip: c.trip})
 			for _, do := range c.heard {
-				do()
+				do(o.value)
 			}
 		}
 	default:

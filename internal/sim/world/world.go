@@ -77,6 +77,7 @@ type World struct {
 	events  map[int64][]event
 	scripts int
 	stays   map[string]*stay // by acquisition id
+	started map[int]int      // goroutines of actors, by place
 	glimpse glimpse
 	strays  strays
 	serving bool               // all faults are over, and each process is given each lock
@@ -130,7 +131,7 @@ func perform(t *testing.T, plan *Plan, o Options) (res *Result) {
 func newWorld(plan *Plan, o Options) *World {
 	w := &World{
 		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, options: o, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{},
-		javas: map[string]bool{}, written: map[string]write{}, stays: map[string]*stay{}, torn: map[string]bool{}, tenures: map[string]*tenure{}, ran: map[work]int{},
+		javas: map[string]bool{}, written: map[string]write{}, stays: map[string]*stay{}, started: map[int]int{}, torn: map[string]bool{}, tenures: map[string]*tenure{}, ran: map[work]int{},
 		labels: map[string]string{}, events: map[int64][]event{}, left: newPortion(o),
 	}
 	w.fates = newFates(plan, w.left.faults)
@@ -282,7 +283,7 @@ const (
 
 // sent counts what a client sends. While its callers neither ask nor are answered that must be
 // little: polls, renewals, and tries again, for each call under way and each actor who may hold
-// something.
+// something. Where actors start more goroutines than there are calls, each of those may hold something.
 func (w *World) sent(l *line, op string) {
 	w.scripts++
 	p := l.proc
@@ -296,7 +297,7 @@ func (w *World) sent(l *line, op string) {
 	}
 	quiet := time.Since(p.asked)
 	each := burst + int(quiet*time.Duration(rate)/time.Second)
-	allowed := each * (w.plan.actorsOf(p.index) + p.calls + 1)
+	allowed := each * (w.plan.actorsOf(p.index) + max(p.calls, w.started[p.index]) + 1)
 	denied := len(p.denied)
 	if w.form.RW {
 		denied *= 2 // its readers and its writers are ended by commands of their own
@@ -306,6 +307,13 @@ func (w *World) sent(l *line, op string) {
 		w.failed("", "a storm: p%d has sent %d commands in the %v since one of its callers asked or was answered", p.index,
 			p.commands, quiet)
 	}
+}
+
+// starts counts the goroutines that the actors in a place have started.
+func (w *World) starts(place, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.started[place] += n
 }
 
 // called is told that a caller of a process asks.
