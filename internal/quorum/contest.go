@@ -376,7 +376,7 @@ func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 			return got
 		}
 	}
-	if err := v.sendSeed(t.q.ctx, s); link.Unanswered(err) {
+	if err := v.sendSeed(s); link.Unanswered(err) {
 		got.err, got.unsent = err, true
 		return got
 	}

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"time"
 
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/link"
@@ -155,7 +156,7 @@ func (t *contest) seedRest(reached int64) {
 		if told := v.seeded && v.pending; !told && wire.RefusalOf(v.err).Born != "" {
 			v.seeded = true
 			s := seed{v.forgotBorn, reached}
-			t.q.crew.Start(func() { _ = v.sendSeed(t.q.ctx, s) })
+			t.q.crew.Start(func() { _ = v.sendSeed(s) })
 		}
 	}
 }
@@ -177,11 +178,34 @@ func (v *voter) nextSeed() seed {
 }
 
 // sendSeed tells a node that forgot how far the others counted. Any goroutine may call it.
-func (v *voter) sendSeed(ctx context.Context, s seed) error {
+//
+// A seed that is not answered is sent again in the background, also when its contender has left.
+// For other nodes may have been told together with this one (see planSeeds). They count as nodes
+// that remember from then on, and so many may be too few for the next contender to tell this one.
+func (v *voter) sendSeed(s seed) error {
 	if s.born == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, v.Entry.Timeout)
+	err := v.sendSeedOnce(s)
+	if link.Unanswered(err) {
+		v.contest.q.crew.Start(func() { v.sendSeedAgain(s) })
+	}
+	return err
+}
+
+// sendSeedAgain sends a seed ever less often until it is answered, for a lease at most. While the
+// node is silent, it sends only the probe.
+func (v *voter) sendSeedAgain(s seed) {
+	began, pause := clock.Now(), clock.Backoff{Least: 20 * time.Millisecond, Most: v.Entry.Lease / 3}
+	for clock.Now().Since(began) < v.Entry.Lease && clock.Sleep(v.contest.q.ctx, pause.Next()) {
+		if !v.member.Idle() && !link.Unanswered(v.sendSeedOnce(s)) {
+			return
+		}
+	}
+}
+
+func (v *voter) sendSeedOnce(s seed) error {
+	ctx, cancel := context.WithTimeout(v.contest.q.ctx, v.Entry.Timeout)
 	defer cancel()
 	return v.Seed(ctx, s.born, s.reached)
 }

@@ -3,9 +3,12 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -200,6 +203,59 @@ func TestAllThatForgotAreTold(t *testing.T) {
 		remembers(e, e.voters[0])
 		require.False(t, e.voters[1].seeded, "the third may know more")
 	})
+}
+
+// Two nodes that forgot are told together, since the third is silent, and one of the seeds is lost. The contender leaves, and
+// the next one could not tell that node any more: the seed is sent again without a contender. A node that never answers is
+// sent its seed ever less often, and no longer than for a lease.
+func TestLostSeedIsSentAgain(t *testing.T) {
+	for name, lost := range map[string]int{"once": 1, "several times": 4, "always": math.MaxInt} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				told, sent := make([]bool, 3), []clock.Stamp(nil) // the stamps are those of seeds to node 2
+				q := stubs(t, 3, func(i int, c *faults.Call) (driver.Value, error) {
+					time.Sleep(time.Millisecond) // what is sent later has a later stamp
+					mu.Lock()
+					defer mu.Unlock()
+					switch c.ScriptName() {
+					case "vote":
+						if i == 2 {
+							return driver.Value{}, faults.ErrNoAnswer
+						} else if !told[i] {
+							return driver.Value{}, &driver.ReplyError{Text: "UNSEEDED 1000 7"}
+						}
+						return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
+							driver.Int(time.Now().UnixMicro()), driver.Int(1)), nil
+					case "fence":
+						if i == 1 {
+							if sent = append(sent, clock.Now()); len(sent) <= lost {
+								return driver.Value{}, faults.ErrNoAnswer
+							}
+						}
+						told[i] = true
+						return driver.Int(1), nil
+					}
+					return swept()
+				}, func(c *setup) { c.Timeout = time.Second })
+				_, err := q.newClaim(entry(t, q)).Try(t.Context())
+				require.Error(t, err)
+				time.Sleep(2 * q.cfg.Lease)
+				synctest.Wait()
+				if lost < math.MaxInt {
+					require.Len(t, sent, lost+1)
+					_, err = q.newClaim(entry(t, q)).Try(t.Context())
+					require.NoError(t, err)
+					return
+				}
+				require.Greater(t, len(sent), 5)
+				require.Less(t, len(sent), 20)
+				last := sent[len(sent)-1]
+				require.Greater(t, last.Since(sent[len(sent)-2]), q.cfg.Lease/5)
+				require.Less(t, last.Since(sent[0]), 3*q.cfg.Lease/2)
+			})
+		})
+	}
 }
 
 // knows reports whether v can be told how far the others counted, alone or together with a quorum.
