@@ -196,6 +196,33 @@ func TestAllThatForgotAreTold(t *testing.T) {
 		require.True(t, first.seeded)
 		require.True(t, second.seeded)
 	})
+	t.Run("the clock of one is off", func(t *testing.T) {
+		e := contender(t, stubs(t, 5, unsaid)).contest
+		for _, v := range e.voters {
+			v.member.clock.Store(&reading{})
+		}
+		remembering, first, second, off := e.voters[0], e.voters[1], e.voters[2], e.voters[3]
+		off.member.clock.Store(&reading{ahead: time.Hour.Microseconds()})
+		say := func(v *voter, err error) { e.takeVote(vote{voter: v, err: err, sent: clock.Now()}) }
+		say(e.voters[4], context.DeadlineExceeded)
+		say(second, &driver.ReplyError{Text: "QUARANTINED 1002 3000"})
+		for range 2 {
+			say(first, unseeded(1001))
+			say(off, unseeded(1003))
+			say(second, &driver.ReplyError{Text: "QUARANTINED 1002 3000"})
+			remembers(e, remembering)
+		}
+		require.False(t, first.seeded, "only two of the three count, and the second could not be told any more")
+		for range 2 {
+			for _, v := range e.voters[1:4] {
+				say(v, unseeded(1000+v.member.index))
+			}
+			remembers(e, remembering)
+		}
+		require.True(t, first.seeded)
+		require.True(t, second.seeded)
+		require.True(t, off.seeded, "it may be set right")
+	})
 	t.Run("one forgot alone", func(t *testing.T) {
 		e, says := begun()
 		remembers(e, e.voters[0])
@@ -256,6 +283,41 @@ func TestLostSeedIsSentAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A node that forgot tells no time when it refuses. Where its clock was off it is asked for that: as long as the clock is
+// taken to be off, the node may be told nothing.
+func TestClockOfAForgetfulNodeIsReadAgain(t *testing.T) {
+	var nodes []driver.Redis
+	for range 3 {
+		nodes = append(nodes, &faults.Stub{
+			OnRun: func(context.Context, *driver.Script, []string, []string) (driver.Value, error) {
+				return driver.Value{}, &driver.ReplyError{Text: "UNSEEDED 1000 7"}
+			},
+			OnDo: func(_ context.Context, command []string) (driver.Value, error) {
+				switch now := time.Now(); command[0] {
+				case "TIME":
+					return driver.List(driver.String(strconv.FormatInt(now.Unix(), 10)), driver.String("0")), nil
+				case "EXISTS":
+					return driver.Int(1), nil
+				default:
+					return driver.String("run_id:" + command[1] + "\r\nrole:master\r\n"), nil
+				}
+			},
+		})
+	}
+	q := over(t, nodes)
+	e := contender(t, q).contest
+	for _, m := range q.members {
+		m.identity.Store(&identity{run: fmt.Sprint("run ", m.index), marked: true})
+		_, err := m.identify(t.Context())
+		require.NoError(t, err)
+	}
+	m := q.members[0]
+	m.clock.Store(&reading{ahead: m.clock.Load().ahead + time.Hour.Microseconds()})
+	require.True(t, q.clockOff(m))
+	require.ErrorContains(t, sendAt(e, 0).err, "UNSEEDED")
+	require.False(t, q.clockOff(m))
 }
 
 // knows reports whether v can be told how far the others counted, alone or together with a quorum.
