@@ -376,7 +376,7 @@ func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 			return got
 		}
 	}
-	if err := v.sendSeed(t.q.ctx, s); link.Unanswered(err) {
+	if err := v.sendSeed(s); link.Unanswered(err) {
 		got.err, got.unsent = err, true
 		return got
 	}
@@ -384,8 +384,15 @@ func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 	got.Answer, got.err = v.Vote(t.q.ctx, b)
 	got.took = clock.Now().Since(began)
 	v.member.Voted(got.err)
-	if got.err == nil {
+	switch {
+	case got.err == nil:
 		v.member.readClock(got.Now, began)
+	case wire.RefusalOf(got.err).Born != "" && t.q.clockOff(v.member):
+		// A refusal tells no time, and the clock may be right by now: else the node would not be
+		// told, and would refuse, for ever.
+		ctx, cancel := context.WithTimeout(t.q.ctx, v.Entry.Timeout)
+		defer cancel()
+		_, _ = v.member.identify(ctx) // reads the clock
 	}
 	return got
 }

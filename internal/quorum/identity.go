@@ -136,10 +136,17 @@ func (q *Quorum) Initialize(ctx context.Context) error {
 // more. None is declared unless all of them still are the processes that were found, without a
 // marker. A lock that was taken before one of these answers is then seen on a node that kept it.
 // What a node becomes after that, the script itself sees.
+//
+// Other callers ask the nodes at the same time, and note what they find. So the caller keeps what
+// was found before its own looks: a process that another caller found since may have forgotten.
 func (q *Quorum) declare(ctx context.Context) error {
+	found := make([]identity, len(q.members))
+	for i, m := range q.members {
+		found[i] = *m.identity.Load()
+	}
 	var changed atomic.Bool
 	out := q.askAll(ctx, "initialize", func(ctx context.Context, m *member) error {
-		same, err := m.unchanged(ctx)
+		same, err := m.unchanged(ctx, found[m.index-1])
 		if err == nil && !same {
 			changed.Store(true)
 		}
@@ -149,14 +156,14 @@ func (q *Quorum) declare(ctx context.Context) error {
 		return out.err()
 	}
 	return q.askAll(ctx, "initialize", func(ctx context.Context, m *member) error {
-		_, err := m.Declare(ctx, m.identity.Load().run)
+		_, err := m.Declare(ctx, found[m.index-1].run)
 		return err
 	}).err()
 }
 
-// unchanged asks a node again which server it is, and reports whether it is the same process as
-// before and fresh.
-func (m *member) unchanged(ctx context.Context) (bool, error) {
+// unchanged asks a node again which server it is, and reports whether it is the same process as was
+// found, and fresh both times.
+func (m *member) unchanged(ctx context.Context, found identity) (bool, error) {
 	if err := m.beginCheck(ctx); err != nil {
 		return false, err
 	}
@@ -165,9 +172,8 @@ func (m *member) unchanged(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	same := !id.marked && id.run == m.identity.Load().run
 	m.identity.Store(&id)
-	return same, nil
+	return id == found && !id.marked, nil
 }
 
 // beginCheck takes the node's slot for checks. It fails when ctx ends first.

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -29,6 +30,73 @@ func TestDeclaresOnlyTheProcessThatItFound(t *testing.T) {
 	require.NoError(t, within(t, prepared))
 	require.Empty(t, nodes[0].Do("HGET", born, "born"), "its guard decides")
 	require.Equal(t, "0", nodes[1].Do("HGET", born, "born"))
+}
+
+// Two callers declare nodes new at once, and one node is restarted meanwhile. To the caller that looks last, the new
+// process is the one that the other caller noted. Neither declares it: it may have forgotten what a third client locked.
+func TestDeclaresNoProcessThatAnotherCallerFound(t *testing.T) {
+	for when, heldUp := range map[string]int{"after the own look": 2, "before the own look": 0} {
+		t.Run(when, func(t *testing.T) {
+			nodes := make([]freshNode, 3)
+			var redises []driver.Redis
+			for i := range nodes {
+				nodes[i].told = make(chan struct{}, 10)
+				nodes[i].run.Store(fmt.Sprint("process ", i))
+				redises = append(redises, &nodes[i])
+			}
+			q := over(t, redises)
+			for i, m := range q.members {
+				require.NoError(t, q.check(t.Context(), m))
+				within(t, nodes[i].told)
+			}
+			declared := make(chan error, 2)
+			declare := func() { declared <- q.declare(t.Context()) }
+			require.NoError(t, q.members[heldUp].beginCheck(t.Context())) // as if the looks at this node took long
+			go declare()
+			looked := func() {
+				for i := range nodes {
+					if i != heldUp {
+						within(t, nodes[i].told)
+					}
+				}
+			}
+			looked()
+			if heldUp != 0 {
+				nodes[0].run.Store("another process")
+			}
+			go declare()
+			looked()
+			nodes[0].run.Store("another process")
+			q.members[heldUp].endCheck()
+			require.NoError(t, within(t, declared))
+			require.NoError(t, within(t, declared))
+			require.NotEqual(t, "another process", nodes[0].declared.Load())
+		})
+	}
+}
+
+// freshNode is a node without a marker. A test says which process it is.
+type freshNode struct {
+	faults.Stub
+	run, declared atomic.Value  // run ids; declared only of the process that was asked
+	told          chan struct{} // one for each time that the node told which process it is
+}
+
+func (n *freshNode) Do(context.Context, ...[]string) ([]driver.Value, error) {
+	run := n.run.Load().(string)
+	n.told <- struct{}{}
+	return []driver.Value{
+		driver.List(driver.String("1800000000"), driver.String("0")), driver.Int(0),
+		driver.String("run_id:" + run + "\r\n"), driver.String("role:master\r\n"),
+	}, nil
+}
+
+func (n *freshNode) Run(_ context.Context, s *driver.Script, _, args []string) (driver.Value, error) {
+	if args[0] != n.run.Load() {
+		return driver.Int(0), nil
+	}
+	n.declared.Store(args[0])
+	return driver.Int(1), nil
 }
 
 // Nodes were found fresh, but by now another client has declared them new, and may hold a lock that one of them forgot

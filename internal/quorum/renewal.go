@@ -134,7 +134,7 @@ func (t *renewalRound) repair(v *voter) {
 			return
 		}
 		// The node forgot how far the lock was counted: it grants nothing before it is told.
-		if reached, known := v.contest.askHolders(t.q.ctx); known && v.sendSeed(t.q.ctx, seed{r.Born, max(reached, r.Counter)}) == nil {
+		if reached, known := v.contest.askHolders(t.q.ctx); known && v.sendSeed(seed{r.Born, max(reached, r.Counter)}) == nil {
 			_, err = v.Vote(t.q.ctx, b)
 			v.Noted(err)
 		}

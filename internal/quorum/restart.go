@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"time"
 
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/link"
@@ -33,18 +34,18 @@ func (v *voter) noteIfForgot(got vote, now clock.Stamp) {
 // once the nodes to tell and the nodes that remember are a quorum together. For a node that was
 // told counts as one that remembers. Were one told before the others, and another fell silent, too
 // few would have forgotten for the others to be told without the silent one: the lock would be
-// granted nowhere.
+// granted nowhere. A node whose clock is off is none of the quorum, and is told along with it.
 //
 // A node that says again that it forgot, though it was told, may be told again in such a quorum,
 // even if the other nodes' answers are not enough any more: its seed was lost. If that seed was
 // only late, a second one does no more harm.
 func (t *contest) planSeeds() {
-	able := 0 // nodes that may grant, as far as memory is concerned
+	able := 0 // nodes whose grants count, as soon as those that forgot are told
 	var forgot []*voter
 	for _, v := range t.voters {
 		switch {
 		case v.seeded, v.err == nil && !v.answeredAt.IsZero():
-			able++
+			able += t.counts(v)
 			continue
 		case wire.RefusalOf(v.err).Born == "", v.pending:
 			continue
@@ -53,19 +54,28 @@ func (t *contest) planSeeds() {
 		switch {
 		case enough:
 			v.planSeed(reached)
-			able++
+			able += t.counts(v)
 		case tooMany, v.timesSeeded > 0: // told only together with a quorum
 			v.seedValue = max(reached, v.seedValue)
 			forgot = append(forgot, v)
+			able += t.counts(v)
 		default:
 			t.askOthers(v)
 		}
 	}
-	if able+len(forgot) >= t.q.need {
+	if able >= t.q.need {
 		for _, v := range forgot {
 			v.planSeed(v.seedValue)
 		}
 	}
+}
+
+// counts is 1, but 0 for a node whose clock is off: its grants count for nothing, told or not.
+func (t *contest) counts(v *voter) int {
+	if t.q.clockOff(v.member) {
+		return 0
+	}
+	return 1
 }
 
 // planSeed makes the next vote tell a node that forgot how far the lock was counted.
@@ -155,7 +165,7 @@ func (t *contest) seedRest(reached int64) {
 		if told := v.seeded && v.pending; !told && wire.RefusalOf(v.err).Born != "" {
 			v.seeded = true
 			s := seed{v.forgotBorn, reached}
-			t.q.crew.Start(func() { _ = v.sendSeed(t.q.ctx, s) })
+			t.q.crew.Start(func() { _ = v.sendSeed(s) })
 		}
 	}
 }
@@ -177,11 +187,34 @@ func (v *voter) nextSeed() seed {
 }
 
 // sendSeed tells a node that forgot how far the others counted. Any goroutine may call it.
-func (v *voter) sendSeed(ctx context.Context, s seed) error {
+//
+// A seed that is not answered is sent again in the background, also when its contender has left.
+// For other nodes may have been told together with this one (see planSeeds). They count as nodes
+// that remember from then on, and so many may be too few for the next contender to tell this one.
+func (v *voter) sendSeed(s seed) error {
 	if s.born == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, v.Entry.Timeout)
+	err := v.sendSeedOnce(s)
+	if link.Unanswered(err) {
+		v.contest.q.crew.Start(func() { v.sendSeedAgain(s) })
+	}
+	return err
+}
+
+// sendSeedAgain sends a seed ever less often until it is answered, for a lease at most. While the
+// node is silent, it sends only the probe.
+func (v *voter) sendSeedAgain(s seed) {
+	began, pause := clock.Now(), clock.Backoff{Least: 20 * time.Millisecond, Most: v.Entry.Lease / 3}
+	for clock.Now().Since(began) < v.Entry.Lease && clock.Sleep(v.contest.q.ctx, pause.Next()) {
+		if !v.member.Idle() && !link.Unanswered(v.sendSeedOnce(s)) {
+			return
+		}
+	}
+}
+
+func (v *voter) sendSeedOnce(s seed) error {
+	ctx, cancel := context.WithTimeout(v.contest.q.ctx, v.Entry.Timeout)
 	defer cancel()
 	return v.Seed(ctx, s.born, s.reached)
 }

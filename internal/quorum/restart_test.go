@@ -3,9 +3,12 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -193,6 +196,33 @@ func TestAllThatForgotAreTold(t *testing.T) {
 		require.True(t, first.seeded)
 		require.True(t, second.seeded)
 	})
+	t.Run("the clock of one is off", func(t *testing.T) {
+		e := contender(t, stubs(t, 5, unsaid)).contest
+		for _, v := range e.voters {
+			v.member.clock.Store(&reading{})
+		}
+		remembering, first, second, off := e.voters[0], e.voters[1], e.voters[2], e.voters[3]
+		off.member.clock.Store(&reading{ahead: time.Hour.Microseconds()})
+		say := func(v *voter, err error) { e.takeVote(vote{voter: v, err: err, sent: clock.Now()}) }
+		say(e.voters[4], context.DeadlineExceeded)
+		say(second, &driver.ReplyError{Text: "QUARANTINED 1002 3000"})
+		for range 2 {
+			say(first, unseeded(1001))
+			say(off, unseeded(1003))
+			say(second, &driver.ReplyError{Text: "QUARANTINED 1002 3000"})
+			remembers(e, remembering)
+		}
+		require.False(t, first.seeded, "only two of the three count, and the second could not be told any more")
+		for range 2 {
+			for _, v := range e.voters[1:4] {
+				say(v, unseeded(1000+v.member.index))
+			}
+			remembers(e, remembering)
+		}
+		require.True(t, first.seeded)
+		require.True(t, second.seeded)
+		require.True(t, off.seeded, "it may be set right")
+	})
 	t.Run("one forgot alone", func(t *testing.T) {
 		e, says := begun()
 		remembers(e, e.voters[0])
@@ -200,6 +230,94 @@ func TestAllThatForgotAreTold(t *testing.T) {
 		remembers(e, e.voters[0])
 		require.False(t, e.voters[1].seeded, "the third may know more")
 	})
+}
+
+// Two nodes that forgot are told together, since the third is silent, and one of the seeds is lost. The contender leaves, and
+// the next one could not tell that node any more: the seed is sent again without a contender. A node that never answers is
+// sent its seed ever less often, and no longer than for a lease.
+func TestLostSeedIsSentAgain(t *testing.T) {
+	for name, lost := range map[string]int{"once": 1, "several times": 4, "always": math.MaxInt} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				told, sent := make([]bool, 3), []clock.Stamp(nil) // the stamps are those of seeds to node 2
+				q := stubs(t, 3, func(i int, c *faults.Call) (driver.Value, error) {
+					time.Sleep(time.Millisecond) // what is sent later has a later stamp
+					mu.Lock()
+					defer mu.Unlock()
+					switch c.ScriptName() {
+					case "vote":
+						if i == 2 {
+							return driver.Value{}, faults.ErrNoAnswer
+						} else if !told[i] {
+							return driver.Value{}, &driver.ReplyError{Text: "UNSEEDED 1000 7"}
+						}
+						return driver.List(driver.Int(1), driver.Int(8), driver.Int(1), driver.Int(5000), driver.String("us"),
+							driver.Int(time.Now().UnixMicro()), driver.Int(1)), nil
+					case "fence":
+						if i == 1 {
+							if sent = append(sent, clock.Now()); len(sent) <= lost {
+								return driver.Value{}, faults.ErrNoAnswer
+							}
+						}
+						told[i] = true
+						return driver.Int(1), nil
+					}
+					return swept()
+				}, func(c *setup) { c.Timeout = time.Second })
+				_, err := q.newClaim(entry(t, q)).Try(t.Context())
+				require.Error(t, err)
+				time.Sleep(2 * q.cfg.Lease)
+				synctest.Wait()
+				if lost < math.MaxInt {
+					require.Len(t, sent, lost+1)
+					_, err = q.newClaim(entry(t, q)).Try(t.Context())
+					require.NoError(t, err)
+					return
+				}
+				require.Greater(t, len(sent), 5)
+				require.Less(t, len(sent), 20)
+				last := sent[len(sent)-1]
+				require.Greater(t, last.Since(sent[len(sent)-2]), q.cfg.Lease/5)
+				require.Less(t, last.Since(sent[0]), 3*q.cfg.Lease/2)
+			})
+		})
+	}
+}
+
+// A node that forgot tells no time when it refuses. Where its clock was off it is asked for that: as long as the clock is
+// taken to be off, the node may be told nothing.
+func TestClockOfAForgetfulNodeIsReadAgain(t *testing.T) {
+	var nodes []driver.Redis
+	for range 3 {
+		nodes = append(nodes, &faults.Stub{
+			OnRun: func(context.Context, *driver.Script, []string, []string) (driver.Value, error) {
+				return driver.Value{}, &driver.ReplyError{Text: "UNSEEDED 1000 7"}
+			},
+			OnDo: func(_ context.Context, command []string) (driver.Value, error) {
+				switch now := time.Now(); command[0] {
+				case "TIME":
+					return driver.List(driver.String(strconv.FormatInt(now.Unix(), 10)), driver.String("0")), nil
+				case "EXISTS":
+					return driver.Int(1), nil
+				default:
+					return driver.String("run_id:" + command[1] + "\r\nrole:master\r\n"), nil
+				}
+			},
+		})
+	}
+	q := over(t, nodes)
+	e := contender(t, q).contest
+	for _, m := range q.members {
+		m.identity.Store(&identity{run: fmt.Sprint("run ", m.index), marked: true})
+		_, err := m.identify(t.Context())
+		require.NoError(t, err)
+	}
+	m := q.members[0]
+	m.clock.Store(&reading{ahead: m.clock.Load().ahead + time.Hour.Microseconds()})
+	require.True(t, q.clockOff(m))
+	require.ErrorContains(t, sendAt(e, 0).err, "UNSEEDED")
+	require.False(t, q.clockOff(m))
 }
 
 // knows reports whether v can be told how far the others counted, alone or together with a quorum.
