@@ -83,7 +83,9 @@ func (w *World) calm() {
 		if w.plan.Topology.Quorum { // nobody counts on a node whose clock is off
 			n.lapses()
 			n.server.Clock().Drift(1)
-			n.server.Clock().Step(time.Until(n.server.Clock().Now()) * -1)
+			off := time.Until(n.server.Clock().Now())
+			n.server.Clock().Step(-off)
+			n.mute = n.mute.Add(min(off, 0)) // a clock set forward makes a quarantine shorter by as much
 		}
 	}
 	w.judge.pardon()
