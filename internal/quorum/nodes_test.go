@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +43,16 @@ func standsAt(t *testing.T, name string, servers ...*redistest.Server) {
 	}
 }
 
+// votesAnswered is how many votes a node has answered, or will not.
+func votesAnswered(c *relock.Client, node int) (n int64) {
+	for _, s := range c.Stats().Commands {
+		if s.Node == node && s.Command == "acquire" {
+			n += int64(s.Answered + s.Refused + s.Unanswered)
+		}
+	}
+	return n
+}
+
 // A quorum has not confirmed what a lease asked for: one node does not keep the lock, and one does not answer. It is no
 // lease that was unlocked before, and its end is told.
 func TestOneNodesWordIsNotTheQuorums(t *testing.T) {
@@ -56,10 +67,19 @@ func TestOneNodesWordIsNotTheQuorums(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			servers, o := locktest.Masters(t, 3), &locktest.Seen{}
 			c, taps := locktest.Tapped(t, servers, relock.WithObserver(o), relock.WithRestartGuard(relock.GuardAuto, time.Minute))
+			var votes atomic.Int64
+			taps[0].Filter(func(call *faults.Call) faults.Fate {
+				if faults.Script("vote")(call) {
+					votes.Add(1)
+				}
+				return faults.Pass
+			})
 			m := c.Mutex("k")
 			l, err := m.Lock(t.Context())
 			require.NoError(t, err)
 			standsAt(t, "k", servers...)
+			taps[0].Filter(faults.All(faults.Script("vote"), faults.LoseCall)) // one more would take the lock again
+			require.Eventually(t, func() bool { return votesAnswered(c, 1) == votes.Load() }, locktest.Patience, time.Millisecond)
 			servers[0].Do("DEL", "k")
 			taps[2].Filter(faults.All(faults.Script("unvote", "recount"), faults.LoseCall))
 			err = do(m, l)
