@@ -55,10 +55,11 @@ func (q *Quorum) ticket() int64 {
 // node accepts, which is LEAD in token.lua.
 const maxLead = 250 * time.Millisecond
 
-// proposedToken is the token that nodes are to begin a grant at, 0 while no clock was read. It lies
-// ahead of their clocks by what those differ, and by the time that a question takes. So all of them
-// grant the same tokens, and nothing has to be written back. Nodes that are reached after this time
-// ignore the proposal, and use their own clock.
+// proposedToken is the token that nodes are to begin a grant at, 0 while no clock was read. It is a
+// time in the near future on every node's clock: that of the median clock, and beyond it the lead of
+// the clock that is ahead of all others and a round trip. So all nodes that are asked before that time
+// grant the same tokens, and none has to be told of another's. A node that is reached later uses its
+// own clock. A clock that is further ahead than maxLead is left out: it is taken to be wrong.
 func (q *Quorum) proposedToken() int64 {
 	median, known := q.median()
 	if !known {

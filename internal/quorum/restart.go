@@ -178,7 +178,8 @@ type seed struct {
 	reached int64  // how far the lock was counted
 }
 
-// nextSeed is what the node is to be told with its next vote.
+// nextSeed is the seed to send with the node's next vote: which incarnation of the node forgot its
+// locks, and how far the others counted. It is the zero seed if there is nothing to tell.
 func (v *voter) nextSeed() seed {
 	if !v.seeded {
 		return seed{}

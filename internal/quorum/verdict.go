@@ -51,8 +51,8 @@ func (t *contest) answering(now clock.Stamp) int {
 	})
 }
 
-// refusal is the error of the nodes that failed or refused, cannot reach the entry by message, or
-// named another holder.
+// refusal is the error that lists the nodes which stood in the way: a node failed or refused, its
+// messages cannot reach this process (deaf), or another owner holds the lock there.
 func (t *contest) refusal() *wire.QuorumError {
 	out := &wire.QuorumError{Op: "acquire", Name: t.claim.Entry.Names.Name, Need: t.q.need, Of: len(t.voters)}
 	now := clock.Now()
@@ -66,7 +66,7 @@ func (t *contest) refusal() *wire.QuorumError {
 		}
 		if err != nil {
 			said := &wire.MemberError{Node: v.member.index, Err: err}
-			// The node counted Left when it was asked, which may be a while ago.
+			// Left is for how long the node stays in quarantine, as of its answer. Time has passed since.
 			if left := wire.RefusalOf(err).Left; left > 0 {
 				said.Mute = max(left-now.Since(v.answeredAt), time.Millisecond)
 			}
