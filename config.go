@@ -166,7 +166,8 @@ func (c *config) shares() time.Duration { return max(c.passTime, c.rests()) }
 // lingers reports whether locks with this config linger.
 func (c *config) lingers() bool { return c.rests() > 0 }
 
-// block is how many tokens an entry without an owner asks for.
+// block is how many tokens an entry asks for: as many as the lock may be passed on in memory, and more
+// where it may linger, since the same grant then serves many leases. Under WithOwner it is 1.
 func (c *config) block() int {
 	if c.lingers() {
 		return max(c.passes, lingerBlock)

@@ -123,8 +123,9 @@ func (h *hold) mayRest(now clock.Stamp) bool {
 	return h.cacheable(now)
 }
 
-// layDown notes that the hold lies at the gate, which the caller has left by that. The caller holds
-// h.mu: what ends the hold from here on finds it there, or with the caller that took it.
+// layDown notes that the hold lies at the gate without a lease, and that the caller has left the gate.
+// From here on, whatever ends the hold looks for it there, or with the goroutine that has taken it up.
+// The caller holds h.mu.
 func (h *hold) layDown(now clock.Stamp) {
 	h.tally.lingering.Add(1)
 	h.rest.Idle, h.atGate = true, false

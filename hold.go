@@ -51,7 +51,7 @@ type hold struct {
 	rest  tenure.Rest
 
 	lookAt clock.Stamp   // the watchdog looks by then; zero before it knows the hold
-	atGate bool          // others of this process wait behind it
+	atGate bool          // its holder is at the lock's gate, so that the others of this process wait behind it
 	last   uint64        // number of the latest lease that was observed; the latest holder's
 	notice chan struct{} // closed once another process wants the lock; nil while no caller asked
 

@@ -96,7 +96,7 @@ func (l *Lease) introduce(e *Event) {
 	h := l.h
 	l.number = leases.Add(1)
 	e.Lease, e.How, e.Token = l.number, l.how, l.share.token
-	shared := h.names.Kind.Open // its leases lie beside one another: none has one before it
+	shared := h.names.Kind.Open // its leases are held at the same time: none comes from another
 	if !shared && (e.How == HowLocal || e.How == HowCached) {
 		e.From = h.last
 	}

@@ -364,7 +364,7 @@ func ownerOf(ctx context.Context) (string, error) {
 // newClaim returns the claim of a new entry, for a shared owner or, with "", a new one.
 func (lk *lock) newClaim(owner string) claim.Claim {
 	e := lk.newEntry(owner, lk.cfg)
-	if lk.names.Kind.Shared() { // it is not passed on in memory, and needs one token for each part
+	if lk.names.Kind.Shared() { // its hold is not passed on in memory, and takes a token for each part of the lock
 		e.Block = lk.parts()
 	}
 	return lk.k.arbiter.Claim(e)

@@ -188,6 +188,8 @@ var texts embed.FS
 // before its first command, most of them from the same files.
 var embedded = sync.OnceValue(takeApart)
 
+// takeApart parses all files, and finds which names each uses that another defines. retention and
+// longest stand in no file: the linker defines them.
 func takeApart() map[string]*file {
 	files, defined := make(map[string]*file), map[string]bool{"retention": true, "longest": true}
 	entries, err := texts.ReadDir(".")

@@ -50,7 +50,7 @@ func (c *Crew) Leave() {
 	}
 }
 
-// Out is how much is under way. It is for tests.
+// Out is how many goroutines and calls are under way. It is for tests.
 func (c *Crew) Out() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

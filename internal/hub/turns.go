@@ -47,8 +47,8 @@ func (t *turns) opened(name string, now time.Time) {
 // waiters has had the lock.
 func (t *turns) unlocked() { t.used = true }
 
-// over names the last turn if it was used, "" otherwise. An acquire that names it need not stay
-// away.
+// over returns the last turn's name if one of Redisson's waiters has used it, "" otherwise. An acquire
+// that names the turn is not kept off the free lock by it.
 func (t *turns) over() string {
 	if t.used {
 		return t.last

@@ -245,7 +245,7 @@ func (c *command) wait(early <-chan time.Time) (got answer, answered bool) {
 	case <-c.Context.Done():
 		err = &Left{Cause: context.Cause(c.Context)}
 	case <-early:
-	case <-c.done: // the library may return much later
+	case <-c.done: // the client library may return much later: it is not waited for
 	}
 	if !c.claimed.CompareAndSwap(false, true) {
 		return <-c.answer, true

@@ -239,7 +239,8 @@ func (c *Claim) Seed(ctx context.Context, born string, counter int64) error {
 	return err
 }
 
-// Asks notes that Redis is about to be asked to keep the lock for lease.
+// Asks notes that Redis is about to be asked to keep the lock for lease. The longest that it was ever
+// asked for is kept, if that is more than the entry's own lease: the claim may stand for as long.
 func (c *Claim) Asks(lease time.Duration) {
 	for {
 		longest := c.longest.Load()

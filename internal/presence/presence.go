@@ -32,17 +32,17 @@ type Presence struct {
 	ctx  context.Context // of questions in the background, until Close
 	stop context.CancelFunc
 
-	// mu guards what changes of the posts, and what follows. A turn is a third of Stay: each client is
-	// asked for once in a turn.
-	mu       sync.Mutex
-	cards    map[string]wire.Card // by uuid, of clients that were read in this turn, or are being asked for
-	older    map[string]wire.Card // cards of the turn before
-	turn     clock.Stamp          // when this turn is over
-	quiet    clock.Stamp          // after a failure: no client is asked for before
-	toAskFor []string             // clients; while there are any, one goroutine asks
+	// mu guards what changes of the posts, and what follows. A period is a third of Stay: each client is
+	// asked for once in a period.
+	mu        sync.Mutex
+	cards     map[string]wire.Card // by uuid, of clients that were read in this period, or are being asked for
+	older     map[string]wire.Card // cards of the period before
+	periodEnd clock.Stamp          // when this period is over
+	quiet     clock.Stamp          // after a failure: no client is asked for before
+	toAskFor  []string             // clients; while there are any, one goroutine asks
 }
 
-// maxCards bounds for how many clients Redis is asked in a turn, and how many cards are kept.
+// maxCards bounds for how many clients Redis is asked in a period, and how many cards are kept.
 const maxCards = 256
 
 // Config is what a Presence is made by.
@@ -200,9 +200,9 @@ func (p *Presence) Asking(c claim.Claim, then claim.Report) claim.Report {
 	}
 }
 
-// known is what is known of a holder's client, without waiting. If the client was not asked for in
-// this turn, that begins in the background. Until there is an answer, the card of the turn before
-// counts: a client's card never changes.
+// known is what is known of a holder's client, without waiting. Answers are kept for a period of a
+// third of Stay. A client that was not asked for in this period is asked for in the background, and
+// until there is an answer its card of the period before counts: a client's card never changes.
 func (p *Presence) known(holder string) wire.Card {
 	client := wire.ClientOf(holder)
 	switch {
@@ -214,8 +214,8 @@ func (p *Presence) known(holder string) wire.Card {
 	now := clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.turn.Reached(now) {
-		p.older, p.cards, p.turn = p.cards, make(map[string]wire.Card), now.Add(p.Stay/3)
+	if p.periodEnd.Reached(now) {
+		p.older, p.cards, p.periodEnd = p.cards, make(map[string]wire.Card), now.Add(p.Stay/3)
 	}
 	card, asked := p.cards[client]
 	if asked {

@@ -113,8 +113,8 @@ func (q *Quorum) admit(m *member, id *identity) error {
 	return nil
 }
 
-// Initialize declares that no node has forgotten a lock that is held. It does nothing without the
-// guard.
+// Initialize tells all nodes that none has forgotten a lock that is held, so that they grant at once.
+// It does nothing without the restart guard.
 func (q *Quorum) Initialize(ctx context.Context) error {
 	select {
 	case <-q.done:

@@ -12,10 +12,10 @@ import (
 // noteIfForgot notes that a vote was answered, and whether the node said in it that it forgot how far
 // the lock was counted.
 //
-// A node says that it forgot only after its quarantine. All that it had counted was counted before,
-// and every lock that relied on that is over. So the other nodes' answers to votes that are sent
-// from then on are enough to tell it. An older answer is not: the node may have counted further
-// after it, and then have forgotten that.
+// A node says that it forgot only after its quarantine. By then every lock that relied on what it had
+// counted is over. So the other nodes' answers to votes that are sent from then on say how far the
+// lock was counted. An older answer does not: the node may have counted further after it, and then
+// have forgotten that.
 func (v *voter) noteIfForgot(got vote, now clock.Stamp) {
 	if link.Unanswered(got.err) {
 		return

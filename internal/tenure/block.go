@@ -86,9 +86,9 @@ func (b *Block) Awaited() bool { return b.asked && b.next == More{} }
 // Answered takes the answer to Ask: the next block.
 func (b *Block) Answered(m More) { b.next = m }
 
-// Continue makes the next block the current one, if it was answered. A Redis that forgot how far it
-// counted, and whose clock was set back, may count lower: its block is not used, since tokens never
-// fall.
+// Continue makes the next block the current one, if it was answered. Leases that began before it was
+// asked for count no longer. A Redis that forgot how far it counted, and whose clock was set back, may
+// count lower: its block is not used, since tokens never fall, and no other is asked for.
 func (b *Block) Continue() {
 	if b.next.Token < b.token {
 		return

@@ -112,6 +112,8 @@ func (s *Sweep) Unvote(e *Entry, n Count) {
 	s.add(e.Names.Kind, e.Names.voteKeys(), unvoteArgs(e, n))
 }
 
+// add appends one entry. All entries of a sweep are of one kind, so they have as many arguments each:
+// the script is told how many.
 func (s *Sweep) add(k *Kind, keys, args []string) {
 	if s.args == nil {
 		s.kind, s.args = k, append(s.args, strconv.Itoa(len(args)))

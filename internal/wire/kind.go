@@ -10,9 +10,9 @@ type Kind struct {
 	Holders int    // how many may hold at once, 0 for any number
 	Quorum  bool   // a quorum may decide it, not only a single Redis
 
-	// Queue starts the name of the waiters' key, and Line does where the lock's name is a hash tag and
-	// nothing else: the locks a and {a} have the same tag, and in one queue each would be given to the
-	// other's waiters.
+	// Queue starts the name of the waiters' key. A lock whose whole name is a hash tag has Line in its
+	// place: the locks a and {a} have the same tag, and in one queue each would be given to the other's
+	// waiters.
 	Queue, Line string
 	Counter     string // starts the name of the fencing counter
 	Channel     *Channel

@@ -93,8 +93,8 @@ func shared(as driver.Op, from lua.Scripts, name string, most int, spare []strin
 	return &link.Script{One: script(as, from.Text, name), Many: script(as, from.Many, name), Most: most, Spare: spare}
 }
 
-// script makes one whose commands are counted as such. Its files are embedded, so a missing one is a
-// mistake of this package's.
+// script makes the script of that name, whose commands are counted as the operation as. Its files are
+// embedded, so a missing one is a mistake of this package's.
 func script(as driver.Op, from func(name string) (string, error), name string) *driver.Script {
 	text, err := from(name)
 	if err != nil {

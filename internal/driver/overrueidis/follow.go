@@ -24,7 +24,7 @@ var errReplicas = errors.New("the client subscribes at replicas, whose subscribe
 var errAtReplica = errors.New("subscribed at a replica")
 
 // Follow subscribes sharded channels of one slot. If the first attempt turns out not to be at the
-// master, the second one goes straight there.
+// master, receive has learnt of that, and its second attempt goes straight to the master.
 func (d *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string) error {
 	err := d.receive(ctx, h, channels)
 	if errors.Is(err, errAtReplica) {
