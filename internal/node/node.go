@@ -165,14 +165,21 @@ func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int,
 	groups := make(map[group][]int) // places in the batch
 	for i, r := range batch {
 		g := n.groupOf(r.Claim.Of())
+		if len(groups) == 0 {
+			groups[g] = make([]int, 0, len(batch)) // most often the only one
+		}
 		groups[g] = append(groups[g], i)
 	}
 	var wg sync.WaitGroup
 	for _, alike := range groups {
 		for places := range slices.Chunk(alike, wire.MaxBatch) {
-			part := make([]wire.Renewal, len(places))
-			for i, at := range places {
-				part[i] = batch[at]
+			first, last := places[0], places[len(places)-1]
+			part := batch[first : last+1]
+			if len(part) > len(places) { // others stand in between
+				part = make([]wire.Renewal, len(places))
+				for i, at := range places {
+					part[i] = batch[at]
+				}
 			}
 			wg.Go(func() {
 				n.wire.RenewApart(ctx, part, func(from int, got []wire.Result, err error) {

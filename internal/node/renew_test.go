@@ -1,0 +1,72 @@
+package node
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// However the kinds of a batch lie among each other, each renewal is told what became of its own lease.
+func TestRenewalsOfSeveralKindsAreToldApart(t *testing.T) {
+	for name, of := range map[string]func(i int) *wire.Kind{
+		"one":      func(int) *wire.Kind { return wire.Mutex },
+		"by turns": func(i int) *wire.Kind { return []*wire.Kind{wire.Mutex, kindred}[i%2] },
+		"halves":   func(i int) *wire.Kind { return []*wire.Kind{wire.Mutex, kindred}[i/250] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, closes := nodeOf(&faults.Stub{
+				OnRun: func(_ context.Context, _ *driver.Script, keys, args []string) (driver.Value, error) {
+					var got []driver.Value
+					for i := range keys {
+						_, number, _ := strings.Cut(args[3*i], ":")
+						nr, err := strconv.Atoi(number)
+						if err != nil {
+							return driver.Value{}, err
+						}
+						got = append(got, driver.Int(int64(nr%3%2))) // every third is renewed
+					}
+					return driver.List(got...), nil
+				},
+			})
+			defer closes()
+			batch := make([]wire.Renewal, 500)
+			for i := range batch {
+				names, err := of(i).Names("", "k"+strconv.Itoa(i))
+				require.NoError(t, err)
+				e := entryOf(t, "k", i, time.Minute)
+				e.Names, e.ID = names, "c:"+strconv.Itoa(i)
+				batch[i] = wire.Renewal{Claim: renewed{e}, Lease: time.Minute}
+			}
+			var mu sync.Mutex
+			told := make(map[int]wire.Result)
+			n.Renew(t.Context(), batch, func(i int, r wire.Result, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					t.Error(err)
+				}
+				told[i] = r
+			})
+			require.Len(t, told, len(batch))
+			for i, r := range told {
+				want := wire.Lost
+				if i%3 == 1 {
+					want = wire.Renewed
+				}
+				require.Equal(t, want, r, i)
+			}
+		})
+	}
+}
+
+type renewed struct{ entry *wire.Entry }
+
+func (r renewed) Of() *wire.Entry { return r.entry }
