@@ -9,6 +9,16 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
+// The hold count. What counts is the number of shares here. Redis keeps it too, for other clients of a
+// shared owner and for Redisson, to whom the count is what keeps the lock. So
+//
+//   - Redis never counts fewer than there are: a re-entry is written before its share is given out, and
+//     an Unlock takes its share back before it is written.
+//   - One goroutine at a time writes a count, the one that has ops. A count is written as it is to be,
+//     not by adding: a command that runs twice adds nothing.
+//   - A count that was not answered may still be written, up to a lease later. Renewals write the right
+//     one until then. The last Unlock deletes the lock, whatever Redis counts.
+
 // reenter gives b a share of the hold inside outer once Redis counts it. It repeats while the failure
 // may pass, unless the caller does not wait: then what it asks for takes a command timeout at most,
 // others before it included.
@@ -135,8 +145,8 @@ func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error 
 }
 
 // extend lengthens the lease to d from now, and moves a fixed lease's end. It waits for ops for one
-// command timeout only, and not for the caller's context: the lease runs out meanwhile. What WithMaxHold would cut
-// short is refused, or without all is lengthened up to there.
+// command timeout only, and not for the caller's context: the lease runs out meanwhile. What
+// WithMaxHold would cut short is refused, or without all is lengthened up to there.
 func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) error {
 	if c := &h.k.cfg; c.guard != GuardOff && d > c.longest {
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
