@@ -3,6 +3,7 @@ package world
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -336,8 +337,9 @@ func step(w *World, e event) {
 		w.strike("", "clock set forward")
 	}
 	for _, name := range w.plan.Names {
-		if v, ok := w.nodes[e.Node].ask("EXISTS", w.form.counterOf(name)); e.Step < 0 && (!ok || v.number() == 0) {
-			w.judge.unbounded(name)
+		if e.Step < 0 {
+			counter, _ := strconv.ParseInt(w.nodes[e.Node].server.Text(w.form.counterOf(name)), 10, 64)
+			w.judge.unbounded(name, counter)
 		}
 	}
 	w.nodes[e.Node].server.Clock().Step(e.Step)

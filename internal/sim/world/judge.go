@@ -110,13 +110,16 @@ func (j *judge) struck(name string, counter, clock int64) {
 	}
 }
 
-// unbounded is told that a lock's counter is gone when the clock is set back: what is granted next
-// may be below all that was, also below a grant that no caller has heard of yet.
-func (j *judge) unbounded(name string) {
+// unbounded is told how far a lock is counted when the clock is set back, 0 where its counter is gone.
+// If that is less than it was, say on a replica that was promoted, what is granted next may be below
+// all that was, also below a grant that no caller has heard of yet.
+func (j *judge) unbounded(name string, counter int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(name)
-	r.loose = max(r.loose, r.highest, r.reserved)
+	if last := max(r.highest, r.reserved); counter < last {
+		r.loose = max(r.loose, last)
+	}
 }
 
 // uncounted is told that a counter was lost.
