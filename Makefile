@@ -109,7 +109,7 @@ demo: ## the main job, on an embedded Redis and on five of them
 	go run ./cmd/relock demo
 	go run ./cmd/relock demo -nodes 5
 
-bench: redis ## compare with other locks, in some two minutes
+bench: redis ## compare with other locks, in a minute and a half
 	go run ./bench -quick
 
 bench-test: redis ## the bench's own tests that need no calm machine

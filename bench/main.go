@@ -98,7 +98,7 @@ func measure(ctx context.Context, args []string) error {
 	f.Usage = func() { usage(f) }
 	var out output
 	cfg := run.Config{Specs: peer.All(), Progress: os.Stderr, Live: isTerminal(os.Stderr)}
-	f.BoolVar(&cfg.Quick, "quick", false, "the short run, some two minutes, to get an impression")
+	f.BoolVar(&cfg.Quick, "quick", false, "the short run, a minute and a half, to get an impression")
 	scenarios := f.String("scenario", "", "only these `NAMES`, with commas between: "+strings.Join(run.Scenarios(), " "))
 	peers := f.String("peers", "", "only these `NAMES`, with commas between: "+strings.Join(peerNames(), " "))
 	f.StringVar(&cfg.Match, "match", "", "only cells whose title holds `TEXT`, as \"64 goroutines\"")

@@ -56,7 +56,7 @@ const (
 
 func us(n int64) *int64 { return &n }
 
-// quickCells are those of the short run, some two minutes with all peers.
+// quickCells are those of the short run, a minute and a half with all peers.
 func quickCells(hold time.Duration) []cell {
 	var cells []cell
 	cells = append(cells, soloCells(0)...)
