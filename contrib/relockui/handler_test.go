@@ -147,6 +147,7 @@ func TestReaders(t *testing.T) {
 	require.Regexp(t, `<dt>Holder</dt><dd class="code">&lt;a&gt; on .* and 1 more</dd></div>`, body)
 	require.Regexp(t, `(?s)Who reads.*>&lt;a&gt; on [^<]*</td>.*>b on [^<]*</td>`, body)
 	require.Regexp(t, `>writes on [^<]* <span class="badge">write</span></th>`, body)
+	require.Contains(t, body, "<dt>Readers</dt><dd>2</dd>")
 	require.NotContains(t, body, "These are some")
 }
 
