@@ -219,9 +219,9 @@ func WithNamePrefix(prefix string) Option {
 // uuid: by that name, which is the service's, say "billing", by host and process id, by when the
 // client was made and by the library's version. State.By and HeldError.By have it.
 //
-//   - The name is written in the background beside the first hold, and renewed each third of the
-//     client's lease while there are holds. No Lock is slower or fails for it. On a quorum it is
-//     written to every node that takes it.
+//   - The name is written in the background beside the first hold, or once the client waits for a
+//     lock, and renewed each third of the client's lease while it holds or waits. No Lock is slower or
+//     fails for it. On a quorum it is written to every node that takes it.
 //   - It is gone a lease after the process died. Close removes it, unless locks are still held.
 //   - A user without the right to the key (docs/wire.md) locks as without the option. Redis then
 //     refuses two commands in a lease at most.
