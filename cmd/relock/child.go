@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"strconv"
 	"time"
@@ -19,10 +18,9 @@ func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
 	if group {
 		ownGroup(l.cmd)
 	}
-	if err := l.cmd.Start(); errors.Is(err, fs.ErrNotExist) {
-		return l.say(statusNotFound, err), false
-	} else if err != nil {
-		return l.say(statusNoExec, err), false
+	if err := l.cmd.Start(); err != nil {
+		l.atLeast = 0 // nothing ran: whoever can run it may have the lock
+		return l.cannotStart(err), false
 	}
 	ended := make(chan struct{})
 	go func() {
