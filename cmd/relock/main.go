@@ -98,6 +98,7 @@ func (a *app) commands() *cobra.Command {
 	}
 	root.AddCommand(a.runCommand(), a.lsCommand(), a.topCommand(), a.uiCommand(), a.inspectCommand(), a.unlockCommand(),
 		a.demoCommand(), a.versionCommand(), a.workerCommand())
+	root.AddCommand(a.witnessCommand()...)
 	for _, c := range root.Commands() {
 		c.DisableFlagsInUseLine = true
 		c.Flags().SortFlags = false

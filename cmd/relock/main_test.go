@@ -15,6 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// stands are programs that the test binary stands in for, by its first argument.
+var stands = make(map[string]func(args []string) int)
+
 // TestMain lets the test binary stand in for relock: the demo starts its own program again, and signals want a process.
 func TestMain(m *testing.M) {
 	for _, name := range append(slices.Collect(maps.Values(variables)), passwords...) {
@@ -23,6 +26,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == polite:
 		os.Exit(runPolite())
+	case len(os.Args) > 2 && stands[os.Args[1]] != nil:
+		os.Exit(stands[os.Args[1]](os.Args[2:]))
 	case len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test."):
 		main()
 	}

@@ -34,6 +34,7 @@ type locked struct {
 	healthz  string
 	name     string
 	cmd      *exec.Cmd      // nil: hold the lock until told to stop
+	child    *child         // cmd as it runs
 	sigs     chan os.Signal // to forward
 	health   health
 	heard    heard
@@ -161,6 +162,10 @@ func (l *locked) start() int {
 		}
 	}
 	defer signal.Stop(l.sigs)
+	if l.cmd != nil {
+		l.child = newChild(l.cmd)
+		defer l.child.close()
+	}
 	if l.healthz != "" {
 		if err := l.health.serve(l.healthz); err != nil {
 			return l.say(statusBroken, err)
