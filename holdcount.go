@@ -126,11 +126,11 @@ func (h *hold) countMissed(now clock.Stamp) {
 	h.k.watchdog.schedule(h, h.next(now), now)
 }
 
-// leave writes the lower count of an inner unlock. The count kept here is what decides, so a Redis
-// that does not answer is no failure: renewals repair its number and the last unlock deletes the
-// lock whatever it says.
+// leave writes the lower count of an inner unlock, for a command timeout at most. The count kept here
+// is what decides, so a Redis that does not answer is no failure: renewals repair its number and the
+// last unlock deletes the lock whatever it says.
 func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, unlockTimeout(h.entry))
+	ctx, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
 	defer cancel()
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
 	for {

@@ -64,7 +64,8 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 // Do runs fn under the lock. fn's context carries the ownership and ends, with cause ErrLost, the
 // moment the lease can no longer be trusted. Do returns fn's error, joined with ErrLost or
 // ErrClosed if the lock was lost or the client closed before fn returned. A release that Redis did
-// not answer is no failure of fn's, and is not returned. A panic of fn unlocks and goes on.
+// not answer is no failure of fn's, and is not returned: it costs one command timeout, as in Unlock.
+// A panic of fn unlocks and goes on.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
 	return do(ctx, m.Lock, fn)
 }

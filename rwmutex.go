@@ -266,13 +266,13 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	h.ops.Unlock()
 	switch {
 	case lost:
-		_ = reader.h.drop(ctx, reader) // an observer was told nothing of it
+		lk.k.behind(lk.tally, func() { _ = reader.h.drop(ctx, reader) }) // an observer was told nothing of it
 		return nil, err
 	case err != nil:
 		return nil, err
 	}
 	l.end(ErrNotHeld)
-	_ = h.conclude(context.WithoutCancel(ctx)) // what fails is repeated in the background
+	_ = h.conclude(soon) // what fails, or is cut short, is repeated in the background
 	l.unlockedWith(nil)
 	return reader, nil
 }
