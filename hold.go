@@ -326,6 +326,15 @@ func (h *hold) expire(now clock.Stamp) bool {
 	return true
 }
 
+// gone is told that Redis no longer has the lock for the hold. It returns why the hold is over, which
+// may be older than that news: its maximum, Close, or an Unlock that waited for no answer.
+func (h *hold) gone() error {
+	if !h.expire(clock.Now()) {
+		h.lose(ErrLost)
+	}
+	return h.why()
+}
+
 // forfeit loses a live hold. The caller holds h.mu, which forfeit unlocks before it tells the shares.
 func (h *hold) forfeit(cause error) {
 	shares, atGate := h.shares.all, h.atGate

@@ -61,7 +61,9 @@ func (h *hold) reenterOnce(ctx context.Context, b bearer, outer *share) error {
 	count, lease := len(h.shares.all)+1, h.term.RenewFor(clock.Now())
 	h.mu.Unlock()
 
-	if err := h.setCount(ctx, count, lease); err != nil {
+	if err := h.setCount(ctx, count, lease); err == ErrNotHeld {
+		return wire.ErrUnlocked // outer was given back meanwhile, by an Unlock that did not wait for ops
+	} else if err != nil {
 		return err
 	}
 	began := clock.Now()
@@ -99,8 +101,7 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 	h.mu.Unlock()
 	sent, err := h.claim.SetCount(ctx, count, lease)
 	if wire.IsLost(err) {
-		h.lose(ErrLost)
-		return ErrLost
+		return h.gone()
 	}
 	// The hold may have been lost while the command was out. Its answer revives nothing, though Redis
 	// may have lengthened the lease: another process could have been told meanwhile that it is free.
@@ -138,7 +139,8 @@ func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error 
 		if err == nil || wire.IsLost(err) {
 			return err
 		}
-		if !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
+		// ErrNotHeld: the outer lease was unlocked meanwhile, and the lock given back.
+		if err == ErrNotHeld || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
 			return nil
 		}
 	}

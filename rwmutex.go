@@ -287,9 +287,8 @@ func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 	}
 	c := lk.k.arbiter.Claim(lk.newEntry(l.h.entry.ID, lk.cfg))
 	g, err := c.Try(ctx)
-	if _, held := err.(*wire.HeldError); held { // the writer's field is gone
-		l.h.Doubt()
-		return nil, ErrLost
+	if _, held := err.(*wire.HeldError); held { // the writer's field is gone, perhaps since its maximum ended the hold
+		return nil, l.h.gone()
 	} else if err != nil {
 		return nil, err
 	}
