@@ -93,10 +93,9 @@ func TestUnlockOnAHungRedisTakesOneCommandTimeout(t *testing.T) {
 		}
 		for what, e := range got {
 			require.Less(t, e.took, hungTimeout+leisure, what)
+			require.NotErrorIs(t, e.err, ErrLost, what)
 		}
-		for _, what := range []string{"plain", "outer", "owned"} {
-			require.False(t, got[what].err == nil || got[what].err == ErrLost, "%s: %v", what, got[what].err)
-		}
+		require.Error(t, got["plain"].err)
 		require.NoError(t, got["Do"].err, "the work is done")
 		for _, granted := range waiting {
 			l := within(t, granted)
