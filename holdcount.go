@@ -154,10 +154,10 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
 	}
 	h.mu.Lock()
-	most := h.cfg.most
+	err := h.beyond(d)
 	h.mu.Unlock()
-	if most > 0 && d > most {
-		return fmt.Errorf("%w: Extend: %v is longer than the %v that WithRedissonWatchdog lets a reader rely on", ErrInvalidOption, d, most)
+	if err != nil {
+		return err
 	}
 	if h.gaveBack(s) {
 		return ErrNotHeld
@@ -179,11 +179,18 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	}
 	count, asked := h.counts(), clock.Now()
 	left := h.term.MayLast(asked, MaxLease)
+	within := d-clock.Margin(d) <= left
+	if err = h.beyond(d); err == nil && within { // a reader may have joined
+		h.term.Asks(d, asked) // from here on none does that may not rely on so much
+	}
 	h.mu.Unlock()
-	if d-clock.Margin(d) > left {
-		if all {
-			return fmt.Errorf("%w: Extend: %v is longer than the %v that WithMaxHold leaves", ErrInvalidOption, d, left)
-		}
+	switch {
+	case err != nil:
+		return err
+	case within:
+	case all:
+		return fmt.Errorf("%w: Extend: %v is longer than the %v that WithMaxHold leaves", ErrInvalidOption, d, left)
+	default:
 		d = max(time.Millisecond, left+clock.Margin(left))
 	}
 	if err := h.setCount(ctx, count, d); err != nil && !wire.IsLost(err) {
@@ -196,4 +203,13 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	}
 	h.term.Move(asked, d)
 	return nil
+}
+
+// beyond is the error of an Extend to more than the readers that share the hold may rely on. The caller
+// holds h.mu.
+func (h *hold) beyond(d time.Duration) error {
+	if h.cfg.trusts(d) {
+		return nil
+	}
+	return fmt.Errorf("%w: Extend: %v is longer than the %v that WithRedissonWatchdog lets a reader rely on", ErrInvalidOption, d, h.cfg.most)
 }

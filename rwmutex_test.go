@@ -402,6 +402,108 @@ func TestReadersKeepTheStrictestBound(t *testing.T) {
 	unlocked(t, first, second)
 }
 
+// A reader that may rely on its lease for ten seconds joins no hold that may come to rely on an hour, as it was asked for, as a
+// renewal asks for it, or by an Extend that is out: it has a hold of its own, which all may join.
+func TestNoReaderReliesOnMoreThanItsWatchdog(t *testing.T) {
+	const dog = 10 * time.Second
+	s := redistest.Start(t)
+	w := faulty(s)
+	c := lingeringClient(t, w, time.Hour)
+	for name, hold := range map[string]struct {
+		opts []Option
+		then func(t *testing.T, long *Lease) (after func())
+	}{
+		"asked for": {opts: []Option{WithLease(time.Hour)}},
+		"idle": {[]Option{WithLease(time.Hour)}, func(t *testing.T, long *Lease) func() {
+			unlocked(t, long)
+			return func() {}
+		}},
+		"renewed": {[]Option{WithLease(dog + time.Second)}, func(t *testing.T, long *Lease) func() {
+			long.h.mu.Lock()
+			long.h.term.Kept = clock.Now().Add(dog / 2)
+			long.h.mu.Unlock()
+			return func() {}
+		}},
+		"extended": {[]Option{WithLease(dog)}, func(t *testing.T, long *Lease) func() {
+			w.Filter(faults.Next(faults.Script("recount"), faults.Hold))
+			extended := make(chan error, 1)
+			go func() { extended <- long.Extend(context.Background(), time.Hour) }()
+			within(t, w.Told())
+			return func() {
+				w.Release()
+				require.NoError(t, within(t, extended))
+			}
+		}},
+	} {
+		for way, lock := range map[string]func(*RWMutex, context.Context) (*Lease, error){"RLock": (*RWMutex).RLock, "TryRLock": (*RWMutex).TryRLock} {
+			t.Run(name+" "+way, func(t *testing.T) {
+				key := name + way
+				long := taken(t, c.RWMutex(key, append(hold.opts, WithRedissonWatchdog(0))...).RLock)
+				after := func() {}
+				if hold.then != nil {
+					after = hold.then(t, long)
+				}
+				short, err := lock(c.RWMutex(key, WithRedissonWatchdog(dog)), t.Context())
+				require.NoError(t, err)
+				require.NotSame(t, long.h, short.h)
+				after()
+				require.LessOrEqual(t, time.Until(short.Until()), dog)
+				third := taken(t, c.RWMutex(key, WithRedissonWatchdog(0), WithLease(time.Hour)).RLock)
+				require.Same(t, short.h, third.h, "what is shorter than it has to be may be shared")
+				require.ErrorIs(t, third.Extend(t.Context(), time.Minute), ErrInvalidOption)
+				unlocked(t, short, third)
+				if name != "idle" {
+					unlocked(t, long)
+				}
+			})
+		}
+	}
+}
+
+// Readers that were let in at a grant, and may not rely on so much, keep no hold: it is over with its last lease.
+func TestHoldThatNoneLetInMayJoinEnds(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s)
+	writer := taken(t, hearing(t, s).RWMutex("k").Lock)
+	long := inLine(t, s, c.RWMutex("k", WithRedissonWatchdog(0), WithLease(time.Hour)).RLock, 1, 0)
+	var short [3]chan *Lease
+	for i := range short {
+		short[i] = make(chan *Lease, 1)
+		go func() {
+			l, err := c.RWMutex("k", WithRedissonWatchdog(10*time.Second)).RLock(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+			short[i] <- l
+		}()
+	}
+	gate := c.RWMutex("k").read.names.Gate()
+	require.Eventually(t, func() bool { return c.core.gates.Waiting(gate) && c.core.underWay() == int64(1+len(short)) }, patience, time.Millisecond)
+	unlocked(t, writer)
+	unlocked(t, within(t, long))
+	for i := range short {
+		l := within(t, short[i])
+		require.NotNil(t, l)
+		require.LessOrEqual(t, time.Until(l.Until()), 10*time.Second)
+		unlocked(t, l)
+	}
+	requireNothingLeft(t, s)
+}
+
+// The time of WithMaxHold begins anew by a Downgrade.
+func TestDowngradeBeginsMaxHoldAnew(t *testing.T) {
+	const most = 2 * time.Second
+	c := hearing(t, redistest.Start(t))
+	writer := taken(t, c.RWMutex("k", WithMaxHold(most)).Lock)
+	time.Sleep(most / 2)
+	began := time.Now()
+	reader, err := writer.Downgrade(t.Context())
+	require.NoError(t, err)
+	within(t, reader.Context().Done())
+	require.Equal(t, ErrMaxHold, context.Cause(reader.Context()))
+	require.GreaterOrEqual(t, time.Since(began), most-most/50)
+}
+
 // A writer under the context of a read lease that was lost is told that, as under any other lost lease.
 func TestWriterUnderALostReadLease(t *testing.T) {
 	rw := hearing(t, redistest.Start(t)).RWMutex("k")
