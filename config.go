@@ -131,7 +131,7 @@ func (c *config) derive() {
 	c.rules = tenure.Rules{Lease: c.lease, Fixed: c.fixed, MaxHold: c.maxHold, Max: end}
 	switch {
 	case c.timeout > 0:
-		c.commandTimeout = min(c.timeout, c.firstLease/3) // with refuses a longer one, but for ofReaders, whose lease is shorter
+		c.commandTimeout = min(c.timeout, c.firstLease/3) // with refuses more, but ofReaders shortens the lease
 	case c.nodes > 0:
 		c.commandTimeout = min(c.firstLease/20, time.Second)
 	default:

@@ -327,7 +327,7 @@ func TestAFieldNamedModeIsNoMode(t *testing.T) {
 
 // A reader that a downgrade makes has the fixed lease that it would have by RLock.
 func TestDowngradeKeepsAFixedLease(t *testing.T) {
-	rw := hearing(t, redistest.Start(t), WithLease(300*time.Millisecond), WithRedissonWatchdog(0)).RWMutex("k", WithFixedLease(10*time.Second))
+	rw := hearing(t, redistest.Start(t), WithLease(1500*time.Millisecond), WithCommandTimeout(500*time.Millisecond), WithRedissonWatchdog(0)).RWMutex("k", WithFixedLease(10*time.Second))
 	r, err := taken(t, rw.Lock).Downgrade(t.Context())
 	require.NoError(t, err)
 	require.Greater(t, time.Until(r.Until()), 9*time.Second)
@@ -394,7 +394,7 @@ func TestExtendBesideUnlockLosesNothing(t *testing.T) {
 
 // A reader that joins a hold does not let it be extended beyond what Redisson's watchdog may cut short for the others.
 func TestReadersKeepTheStrictestBound(t *testing.T) {
-	c := hearing(t, redistest.Start(t))
+	c := hearing(t, redistest.Start(t), WithLocalHandoff(256, time.Minute))
 	first := taken(t, c.RWMutex("k").RLock)
 	second := taken(t, c.RWMutex("k", WithRedissonWatchdog(0)).RLock)
 	require.Same(t, first.h, second.h)
@@ -516,12 +516,12 @@ func TestWriterUnderALostReadLease(t *testing.T) {
 // Leases of readers and of a writer are renewed past their first end, and what Redis keeps of a reader goes with it.
 func TestRWMutexRenewal(t *testing.T) {
 	s := redistest.Start(t)
-	c := hearing(t, s, WithLease(300*time.Millisecond))
+	c := hearing(t, s, WithLease(900*time.Millisecond), WithCommandTimeout(300*time.Millisecond))
 	leases := []*Lease{taken(t, c.RWMutex("w").Lock)}
 	for i := range 5 {
 		leases = append(leases, taken(t, c.RWMutex("k"+strconv.Itoa(i/2)).RLock))
 	}
-	time.Sleep(time.Second)
+	time.Sleep(2 * time.Second)
 	for _, l := range leases {
 		require.NoError(t, l.Context().Err())
 	}
@@ -742,7 +742,7 @@ func TestRWMutexExcludes(t *testing.T) {
 // A full Redis renews readers and writers, and takes unlocks; a re-entry that it refuses lengthens the lease all the same.
 func TestRWMutexOnAFullRedis(t *testing.T) {
 	s := redistest.Start(t)
-	c := hearing(t, s, WithLease(600*time.Millisecond))
+	c := hearing(t, s, WithLease(900*time.Millisecond), WithCommandTimeout(300*time.Millisecond))
 	r, w := taken(t, c.RWMutex("k").RLock), taken(t, c.RWMutex("w").Lock)
 	s.Do("CONFIG", "SET", "maxmemory", "1")
 	time.Sleep(1500 * time.Millisecond)
@@ -807,8 +807,9 @@ func TestRWMutexLingersForOneSide(t *testing.T) {
 func TestRWMutexWithLeastPrivilege(t *testing.T) {
 	s := redistest.Start(t)
 	every := append(rights(t, "suite:")[0], drivertest.ReadWriteRights(t, "suite:")...)
-	a := newClient(t, shared(t, s.AddUser("a", "secret", every...))(), WithLease(500*time.Millisecond)).RWMutex("suite:k")
-	b := newClient(t, shared(t, s.AddUser("b", "secret", every...))(), WithLease(500*time.Millisecond)).RWMutex("suite:k")
+	short := []Option{WithLease(900 * time.Millisecond), WithCommandTimeout(300 * time.Millisecond)}
+	a := newClient(t, shared(t, s.AddUser("a", "secret", every...))(), short...).RWMutex("suite:k")
+	b := newClient(t, shared(t, s.AddUser("b", "secret", every...))(), short...).RWMutex("suite:k")
 	one, two := taken(t, a.RLock), taken(t, b.RLock)
 	got := make(chan *Lease, 1)
 	go func() {
@@ -870,7 +871,7 @@ func TestRWMutexOnACluster(t *testing.T) {
 			rdb, err := redistest.Open(nodes.Option())
 			require.NoError(t, err)
 			t.Cleanup(rdb.Close)
-			return newClient(t, rdb, WithPubSub(mode), WithLease(2*time.Second), WithLinger(50*time.Millisecond)).RWMutex("k" + strconv.Itoa(int(mode)))
+			return newClient(t, rdb, WithPubSub(mode), WithLease(2*time.Second), WithCommandTimeout(600*time.Millisecond), WithLinger(50*time.Millisecond)).RWMutex("k" + strconv.Itoa(int(mode)))
 		}
 		a, b := open(), open()
 		one, two := taken(t, a.RLock), taken(t, b.RLock)
