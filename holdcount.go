@@ -211,5 +211,6 @@ func (h *hold) beyond(d time.Duration) error {
 	if h.cfg.trusts(d) {
 		return nil
 	}
-	return fmt.Errorf("%w: Extend: %v is longer than the %v that WithRedissonWatchdog lets a reader rely on", ErrInvalidOption, d, h.cfg.most)
+	return fmt.Errorf("%w: Extend: %v is longer than the %v that WithRedissonWatchdog lets a reader rely on",
+		ErrInvalidOption, d, h.cfg.most)
 }

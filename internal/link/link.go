@@ -80,8 +80,8 @@ type unheeded struct{}
 func (unheeded) Late(error) {}
 
 // Do runs a script and returns its answer. It returns an error when ctx ends or timeout is over
-// first, the wait for a permit included: driver.ErrUnsent where the command surely never ran. Where it may have, late hears what
-// became of it in the end, unless late is nil. Do keeps a copy of args.
+// first, the wait for a permit included: driver.ErrUnsent where the command surely never ran. Where
+// it may have, late hears what became of it in the end, unless late is nil. Do keeps a copy of args.
 func (l *Link) Do(ctx context.Context, timeout time.Duration, s *driver.Script, keys, args []string,
 	late Latecomer) (driver.Value, error) {
 	lane := l.lane(keys)

@@ -79,8 +79,8 @@ func (t *Term) Left(now clock.Stamp) time.Duration { return t.Until.Until(now) }
 // process died, the lock would stand for as long.
 func (t *Term) Lengthened(now clock.Stamp) bool { return t.Kept.Until(now) > t.lease }
 
-// Reach is for how long from now on the lease may come to be trusted: for what a renewal asks for, or for
-// what Redis was asked for before.
+// Reach is for how long from now on the lease may come to be trusted: for what a renewal asks for, or
+// for what Redis was asked for before.
 func (t *Term) Reach(now clock.Stamp) time.Duration {
 	return max(t.rules.Lease, t.Kept.Until(now))
 }
