@@ -47,7 +47,8 @@ func WithFixedLease(d time.Duration) Option {
 }
 
 // WithMaxHold ends a hold after d although its holder lives: the lease's context is cancelled with
-// ErrMaxHold and the lock is released. It caps holders that are stuck. Lease.Extend refuses more.
+// ErrMaxHold and the lock is released. It caps holders that are stuck. Lease.Extend refuses more;
+// Lease.Downgrade begins d anew.
 //
 // By default a hold is renewed as long as its process lives.
 func WithMaxHold(d time.Duration) Option {
@@ -159,7 +160,8 @@ func WithStrictOrder() Option {
 }
 
 // WithCommandTimeout sets how long one command to Redis may take before it counts as unanswered.
-// Lock then tries again, safely. It must be shorter than a third of the lease.
+// Lock then tries again, safely. It may be a third of the lease at most. For readers of an RWMutex,
+// whose lease WithRedissonWatchdog may make shorter, it is cut to a third of that.
 //
 // Defaults to a sixth of the lease, at most 2 seconds; for a node of a quorum to a twentieth, at
 // most 1 second.

@@ -217,7 +217,7 @@ func TestLateRepairIsUndone(t *testing.T) {
 // node's word does not count for Extend, a re-entry or a renewal, unless they were sent after that vote was answered.
 func TestNodeThatMayGiveBackConfirmsNothing(t *testing.T) {
 	servers := masters(t, 3)
-	q, taps := tapped(t, servers, func(c *setup) { c.Timeout = 2 * time.Second })
+	q, taps := tapped(t, servers, func(c *setup) { c.Timeout = patience })
 	c := q.newClaim(entry(t, q))
 	_, err := c.Wait(t.Context(), nil)
 	require.NoError(t, err)
