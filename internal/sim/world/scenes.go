@@ -43,6 +43,7 @@ var Scenes = []Scene{
 	{"idle", shapeIdle, func() Kind { return idlers{} }},
 	{"missed", shapeMissed, func() Kind { return keepers{} }},
 	{"forgetful", shapeForgetful, func() Kind { return Mutexes{} }},
+	{"ties", shapeTies, func() Kind { return tied{} }},
 }
 
 // Play plays a seed of the scene in a bubble.
