@@ -44,6 +44,7 @@ var Scenes = []Scene{
 	{"missed", shapeMissed, func() Kind { return keepers{} }},
 	{"forgetful", shapeForgetful, func() Kind { return Mutexes{} }},
 	{"ties", shapeTies, func() Kind { return tied{} }},
+	{"hearing", shapeHearing, func() Kind { return idlers{} }},
 }
 
 // Play plays a seed of the scene in a bubble.
