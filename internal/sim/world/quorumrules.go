@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -137,4 +138,16 @@ func shapeHearing(p *Plan, r *rand.Rand) {
 	shapeIdle(p, r)
 	p.Topology = quorumOf3
 	p.Rates.LoseSubscribe = .5
+}
+
+// shapeGuards has a client that asks for a longer quarantine than the others, and a node that loses its memory: the longest
+// counts, whichever client asks.
+func shapeGuards(p *Plan, r *rand.Rand) {
+	p.Topology, p.Guard = quorumOf3, pick(r, []relock.GuardMode{relock.GuardAuto, relock.GuardStrict})
+	p.lasts(pick(r, []time.Duration{time.Second, 3 * time.Second}))
+	p.Longer = 2 * p.Longest()
+	p.Rates = rates{Delay: p.Rates.Delay}
+	p.with(r, 1, "crash", crash)
+	e := &p.Events[0]
+	e.Round, e.N, e.Last = int64(p.allRounds()/6), 0, p.Lease/10
 }

@@ -45,6 +45,7 @@ var Scenes = []Scene{
 	{"forgetful", shapeForgetful, func() Kind { return Mutexes{} }},
 	{"ties", shapeTies, func() Kind { return tied{} }},
 	{"hearing", shapeHearing, func() Kind { return idlers{} }},
+	{"guards", shapeGuards, func() Kind { return Mutexes{} }},
 }
 
 // Play plays a seed of the scene in a bubble.
