@@ -291,9 +291,9 @@ func (l *line) execute(c *command, answered bool) {
 		l.w.copied(c)
 	}
 	l.w.before(n, c)
-	shut, first := l.w.shuts(n, c), n.server.Field(c.lock, grantedAs)
+	shut := l.w.shuts(n, c)
 	v := n.server.Exec(conn, c.args)
-	l.w.staysShut(n, c, v, shut, first)
+	l.w.staysShut(n, c, v, shut)
 	if c.then != nil {
 		c.then(v)
 	}

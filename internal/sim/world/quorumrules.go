@@ -22,8 +22,11 @@ import (
 // keptUnused is how long a counter, and with it what a node forgot, matters after a quarantine: the library's retention.
 const keptUnused = 10 * time.Minute
 
-// shut is why a node may neither grant nor confirm a lock now.
-type shut struct{ quarantined, untold bool }
+// shut is why a node may neither grant nor confirm a lock now, and what the lock's last grant was until now.
+type shut struct {
+	quarantined, untold bool
+	first               string
+}
 
 // shuts is what keeps a node from a command about a lock. It is called under the world's mutex.
 func (w *World) shuts(n *node, c *command) (s shut) {
@@ -35,8 +38,11 @@ func (w *World) shuts(n *node, c *command) (s shut) {
 	default:
 		return s
 	}
-	s.quarantined = n.quarantined()
 	born := n.server.Field(wire.IncarnationKey, "born")
+	if born == "0" && n.server.Field(wire.IncarnationKey, "run") == n.server.RunID() {
+		return s // it never forgot: most commands are asked no more than this
+	}
+	s.quarantined, s.first = n.quarantined(), n.server.Field(c.lock, grantedAs)
 	at, _ := strconv.ParseInt(born, 10, 64)
 	longest, _ := strconv.ParseInt(n.server.Field(wire.IncarnationKey, "longest"), 10, 64)
 	late := at+longest+keptUnused.Milliseconds() < n.server.Clock().Micro()/1000
@@ -44,10 +50,9 @@ func (w *World) shuts(n *node, c *command) (s shut) {
 	return s
 }
 
-// staysShut demands that a command did nothing that its node was shut for. first is what the lock's grant was before. It is
-// called under the world's mutex.
-func (w *World) staysShut(n *node, c *command, v driver.Value, s shut, first string) {
-	if s == (shut{}) || v.Err() != nil && c.op != "sweep" {
+// staysShut demands that a command did nothing that its node was shut for. It is called under the world's mutex.
+func (w *World) staysShut(n *node, c *command, v driver.Value, s shut) {
+	if !s.quarantined && !s.untold || v.Err() != nil && c.op != "sweep" {
 		return
 	}
 	why := "was not told how far the lock was counted"
@@ -56,7 +61,7 @@ func (w *World) staysShut(n *node, c *command, v driver.Value, s shut, first str
 	}
 	switch c.op {
 	case "vote", "unvote", "sweep":
-		if now := n.server.Field(c.lock, grantedAs); now != "" && now != first {
+		if now := n.server.Field(c.lock, grantedAs); now != "" && now != s.first {
 			w.failed(c.lock, "node %d granted the lock by %s, and %s", n.index, c.op, why)
 		}
 	default:
