@@ -3,6 +3,7 @@ package relock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,6 +50,13 @@ var (
 	// asked for, a mutex where a read-write lock was, or a key that is no lock. A *NodeError that
 	// matches it says what stands there.
 	ErrWrongKind = wire.ErrWrongKind
+
+	// ErrRefused says that Redis answers, and that no retry helps before an operator or the program
+	// is changed: a missing right, a wrong password, a key of another type, no memory. A *NodeError
+	// or a *SeatError matches it if its answer is such a one, and a *QuorumError if so many nodes
+	// answer so that the others are no quorum. A Redis that is down, loading or failing over does not
+	// match it.
+	ErrRefused = wire.ErrRefused
 
 	// ErrMaxHold says that a hold ended because WithMaxHold's time was up. It matches ErrLost.
 	ErrMaxHold = wire.ErrMaxHold
@@ -117,7 +125,7 @@ type NodeError struct {
 	Cause error // why the caller gave up; nil where Err alone ended the call
 
 	code  string // of the answer that Err is; "" where it is none
-	final bool   // Err is an answer of Redis's that no retry heals
+	final bool   // Err is an answer of Redis's that no retry heals: then it matches ErrRefused
 }
 
 // Error says what failed on which lock and, for errors that waiting does not heal, what to do.
@@ -129,16 +137,17 @@ func (e *NodeError) Error() string {
 	return gaveUp(msg, e.Cause)
 }
 
-// Unwrap returns Err, ErrWrongKind where Redis says that the name is something else's, and the cause
-// where the caller gave up.
-func (e *NodeError) Unwrap() []error {
-	if e.code == "WRONGKIND" || e.code == "WRONGTYPE" {
-		return causedBy(e.Cause, e.Err, ErrWrongKind)
-	}
-	return causedBy(e.Cause, e.Err)
+// Is reports whether target is ErrRefused and no retry helps, or ErrWrongKind and Redis says that the
+// name is something else's.
+func (e *NodeError) Is(target error) bool {
+	return target == ErrRefused && e.final || target == ErrWrongKind && (e.code == "WRONGKIND" || e.code == "WRONGTYPE")
 }
 
-// QuorumError says why no quorum agreed. It wraps Nodes: a *SeatError of each that did not.
+// Unwrap returns Err, and the cause where the caller gave up.
+func (e *NodeError) Unwrap() []error { return causedBy(e.Cause, e.Err) }
+
+// QuorumError says why no quorum agreed. It wraps Nodes: a *SeatError of each that did not. It
+// matches ErrRefused only if so many nodes refuse for good that the others are no quorum.
 type QuorumError struct {
 	Op    string
 	Name  string // the lock, "" when it concerned the nodes themselves
@@ -158,8 +167,42 @@ func (e *QuorumError) Error() string {
 	return gaveUp(msg, e.Cause)
 }
 
+// Is reports whether target is ErrRefused and so many nodes refuse for good that no retry helps.
+func (e *QuorumError) Is(target error) bool {
+	return target == ErrRefused && e.refusals() > e.Of-e.Need
+}
+
+// refusals counts the nodes whose answers no retry heals.
+func (e *QuorumError) refusals() (n int) {
+	for _, said := range e.Nodes {
+		if errors.Is(said, ErrRefused) {
+			n++
+		}
+	}
+	return n
+}
+
 // Unwrap returns the nodes' errors, and the cause where the caller gave up.
-func (e *QuorumError) Unwrap() []error { return causedBy(e.Cause, e.Nodes...) }
+func (e *QuorumError) Unwrap() []error {
+	nodes := e.Nodes
+	if n := e.refusals(); n > 0 && n <= e.Of-e.Need {
+		nodes = make([]error, len(e.Nodes))
+		for i, said := range e.Nodes {
+			nodes[i] = dispensable{said}
+		}
+	}
+	return causedBy(e.Cause, nodes...)
+}
+
+// dispensable is the error of one node where there may be a quorum without it. The error of them all
+// must not match ErrRefused for its sake.
+type dispensable struct{ error }
+
+func (e dispensable) Is(target error) bool { return target != ErrRefused && errors.Is(e.error, target) }
+
+func (e dispensable) As(target any) bool { return errors.As(e.error, target) }
+
+func (e dispensable) Unwrap() error { return errors.Unwrap(e.error) }
 
 // gaveUp adds to an error's text why the caller gave up, if it did.
 func gaveUp(msg string, cause error) string {
@@ -187,7 +230,7 @@ type SeatError struct {
 	Quarantine time.Duration
 
 	code  string // of the answer that Err is; "" where it is none
-	final bool   // Err is an answer of Redis's that no retry heals
+	final bool   // Err is an answer of Redis's that no retry heals: then it matches ErrRefused
 }
 
 // Error names the node. It says what to do about an error that waiting does not heal, and how long
@@ -203,6 +246,9 @@ func (e *SeatError) Error() string {
 	}
 	return msg
 }
+
+// Is reports whether target is ErrRefused and no retry helps.
+func (e *SeatError) Is(target error) bool { return target == ErrRefused && e.final }
 
 // Unwrap returns the node's error.
 func (e *SeatError) Unwrap() error { return e.Err }

@@ -15,7 +15,8 @@ import (
 //   - a Redis that stops answering and answers again, and one that works worse than it should: see
 //     EventNodeDown, EventNodeUp and EventNodeImpaired;
 //   - a Lock that has waited for Redis itself for a second, and for every minute more;
-//   - commands that Redis refuses for good: no memory, no right, a key of another type.
+//   - commands that Redis refuses for good: no memory, no right, a key of another type. See
+//     ErrRefused.
 //
 // One cause has a line at once and then one every 10 seconds, with how many events it stands for
 // and the names of the first 20 locks. At debug stand all Events of an Observer, of each kind the

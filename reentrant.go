@@ -37,7 +37,7 @@ func (m *Mutex) Name() string { return m.of().name() }
 //   - *HeldError, which matches ErrNotAcquired, if the caller gave up and the lock is busy.
 //   - *NodeError (*QuorumError on a quorum) if the caller gave up and Redis failed or was silent, or
 //     if ctx had ended before the call, so that Redis was not asked.
-//   - the same at once, with Cause nil, if no retry helps: missing permissions, a key of another
+//   - the same at once, matching ErrRefused, if no retry helps: missing permissions, a key of another
 //     type, a Redis out of memory.
 //   - ErrLost under a context whose lease of this lock was lost.
 //   - ErrClosed.
@@ -56,7 +56,8 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 //   - *HeldError, at once, if another owner has the lock. It names the owner and what is left of
 //     its lease.
 //   - *NodeError (*QuorumError on a quorum) if Redis failed or was silent: after one command timeout
-//     for each round trip at most. Whatever ran is undone in the background.
+//     for each round trip at most. Whatever ran is undone in the background. It matches ErrRefused if
+//     Redis answered and no retry helps.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.of().acquire(ctx, once)
 }

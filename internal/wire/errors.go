@@ -27,6 +27,7 @@ var (
 	ErrMisuse        = errors.New("relock: misuse")
 	ErrUpgrade       = fmt.Errorf("%w: a reader cannot become the writer of the same lock: unlock the read lease first", ErrMisuse)
 	ErrWrongKind     = errors.New("relock: wrong kind of lock")
+	ErrRefused       = errors.New("relock: Redis refuses, and no retry helps")
 )
 
 // ErrUnlocked says that the enclosing lease was unlocked before it could be re-entered.
