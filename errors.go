@@ -2,7 +2,6 @@ package relock
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -57,6 +56,11 @@ var (
 	// answer so that the others are no quorum. A Redis that is down, loading or failing over does not
 	// match it.
 	ErrRefused = wire.ErrRefused
+
+	// ErrNotAsked says that the caller's context had ended before the call, so that Redis was not
+	// asked: nothing is known of the lock or of Redis. It is in a *NodeError (*QuorumError on a
+	// quorum), which also matches what ended the context.
+	ErrNotAsked = wire.ErrNotAsked
 
 	// ErrMaxHold says that a hold ended because WithMaxHold's time was up. It matches ErrLost.
 	ErrMaxHold = wire.ErrMaxHold
@@ -130,7 +134,7 @@ type NodeError struct {
 
 // Error says what failed on which lock and, for errors that waiting does not heal, what to do.
 func (e *NodeError) Error() string {
-	msg := fmt.Sprintf("relock: %s %q: %s", e.Op, e.Name, inWords(e.Err))
+	msg := fmt.Sprintf("relock: %s %q: %s", e.Op, e.Name, wire.InWords(e.Err))
 	if hint := hints[e.code]; hint != "" {
 		msg += " (" + hint + ")"
 	}
@@ -159,12 +163,25 @@ type QuorumError struct {
 
 // Error names the operation and each node's answer.
 func (e *QuorumError) Error() string {
+	if e.asked() == 0 && len(e.Nodes) > 0 {
+		return gaveUp(fmt.Sprintf("relock: %s %q: %s", e.Op, e.Name, wire.InWords(ErrNotAsked)), e.Cause)
+	}
 	said := make([]string, len(e.Nodes))
 	for i, err := range e.Nodes {
 		said[i] = err.Error()
 	}
 	msg := fmt.Sprintf("relock: %s %q: no quorum of %d of %d nodes: %s", e.Op, e.Name, e.Need, e.Of, strings.Join(said, "; "))
 	return gaveUp(msg, e.Cause)
+}
+
+// asked counts the nodes that were asked.
+func (e *QuorumError) asked() (n int) {
+	for _, said := range e.Nodes {
+		if !errors.Is(said, ErrNotAsked) {
+			n++
+		}
+	}
+	return n
 }
 
 // Is reports whether target is ErrRefused and so many nodes refuse for good that no retry helps.
@@ -236,7 +253,7 @@ type SeatError struct {
 // Error names the node. It says what to do about an error that waiting does not heal, and how long
 // the node is waited for if that is known.
 func (e *SeatError) Error() string {
-	msg := fmt.Sprintf("node %d: %s", e.Node, inWords(e.Err))
+	msg := fmt.Sprintf("node %d: %s", e.Node, wire.InWords(e.Err))
 	if hint := hints[e.code]; hint != "" {
 		msg += " (" + hint + ")"
 	}
@@ -252,14 +269,6 @@ func (e *SeatError) Is(target error) bool { return target == ErrRefused && e.fin
 
 // Unwrap returns the node's error.
 func (e *SeatError) Unwrap() error { return e.Err }
-
-// inWords is the text of an error. A command's time-out must not read as the caller's.
-func inWords(err error) string {
-	if err == context.DeadlineExceeded {
-		return "no answer in time"
-	}
-	return err.Error()
-}
 
 // hints say what to do about an answer of Redis's, by its code.
 var hints = map[string]string{

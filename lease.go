@@ -236,7 +236,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	}
 	l.h.tally.calls.Add(1)
 	defer l.h.k.end(l.h.tally)
-	err := outward(l.h.drop(ctx, l))
+	err := l.h.k.outward(l.h.drop(ctx, l))
 	l.unlockedWith(err)
 	return err
 }
@@ -250,7 +250,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 //   - ErrNotHeld after Unlock, and ErrLost when the lock was lost.
 //   - a *NodeError (on a quorum also a *QuorumError) if Redis did not answer within one command
 //     timeout. Extend may spend that time waiting for an Unlock or a re-entry of the same hold. The
-//     lease then ends when it would have ended.
+//     lease then ends when it would have ended. It matches ErrNotAsked if ctx had ended before.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if l.zero() {
 		return ErrNotHeld
@@ -261,9 +261,15 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := leaseInRange(d); err != nil {
 		return fmt.Errorf("%w: Extend: %w", ErrInvalidOption, err)
 	}
+	if ctx.Err() != nil {
+		if _, _, err := l.h.trusted(&l.share); err != nil {
+			return err
+		}
+		return l.h.k.outward(l.of.refused(ctx, "extend"))
+	}
 	l.h.tally.calls.Add(1)
 	defer l.h.k.end(l.h.tally)
-	return outward(l.h.extend(ctx, &l.share, d, true))
+	return l.h.k.outward(l.h.extend(ctx, &l.share, d, true))
 }
 
 // Wanted returns a channel that is closed once another process of relock's waits for the lock, or

@@ -13,7 +13,7 @@ import (
 //
 //   - leases that were lost;
 //   - a Redis that stops answering and answers again, and one that works worse than it should: see
-//     EventNodeDown, EventNodeUp and EventNodeImpaired;
+//     EventNodeDown, EventNodeUp, EventNodeImpaired and EventNodeMended;
 //   - a Lock that has waited for Redis itself for a second, and for every minute more;
 //   - commands that Redis refuses for good: no memory, no right, a key of another type. See
 //     ErrRefused.
@@ -41,7 +41,10 @@ func WithLogger(log *slog.Logger) Option {
 type logged struct{ *eventlog.Log }
 
 func newLogged(log *slog.Logger) *logged {
-	before := map[int]int{int(EventNodeUp): int(EventWaiting)} // what waited for the node is told first
+	before := map[int]int{
+		int(EventNodeUp):     int(EventWaiting), // what waited for the node is told first
+		int(EventNodeMended): int(EventNodeImpaired),
+	}
 	return &logged{eventlog.New(log, len(eventNames), before)}
 }
 
@@ -72,7 +75,7 @@ func (e *Event) rank() eventlog.Rank {
 		return eventlog.Down
 	case EventNodeUp:
 		return eventlog.Up
-	case EventNodeImpaired:
+	case EventNodeImpaired, EventNodeMended:
 		loud = true
 	case EventLost:
 		loud = !errors.Is(e.Cause, ErrClosed)
@@ -94,6 +97,7 @@ var alarms = [len(eventNames)]string{
 	EventNodeUp:        "Redis answers again",
 	EventWaiting:       "Lock waits for Redis itself",
 	EventNodeImpaired:  "Redis works worse than it should",
+	EventNodeMended:    "Redis works as it should again",
 	EventAbandoned:     "Redis refuses a lock",
 	EventReleased:      "Redis refuses to unlock",
 	EventRenewalFailed: "Redis refuses a renewal",

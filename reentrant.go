@@ -127,9 +127,17 @@ func (lk *lock) run(ctx context.Context, enter func(seen *call) (*Lease, error))
 	}
 	l, err := enter(nil)
 	if err != nil {
-		return nil, outward(err)
+		return nil, lk.outward(err)
 	}
 	return l, nil
+}
+
+// outward is the error of a call as its caller sees it.
+func (lk *lock) outward(err error) error {
+	if lk == nil || lk.known == nil {
+		return outward(err)
+	}
+	return lk.k.outward(err)
 }
 
 // take re-enters the lock if ctx carries a lease of it. Else it takes the lock.
