@@ -78,7 +78,7 @@ var (
 type HeldError struct {
 	Name   string        // the lock
 	Holder string        // field of the holder in Redis, "" when unknown; see Mutex.State
-	By     Holder        // name of the holder, zero when unknown, as for the first TryLock against it; see WithClientName
+	By     Holder        // name of the holder, zero when unknown; see WithClientName
 	TTL    time.Duration // what was left of the holder's lease, 0 when unknown, negative when it never ends
 	Wanted bool          // TryLock asked the holder to give way; if the lock was idle there, try again
 	Local  bool          // the caller waited behind another goroutine of this process
@@ -97,7 +97,7 @@ func (e *HeldError) Error() string {
 		msg += fmt.Sprintf(": held by %s for another %v unless renewed", who, e.TTL)
 	}
 	if e.Wanted {
-		msg += " or idle there: its process was told that it is wanted"
+		msg += "; it was asked to give the lock back if no code runs under it there: try again"
 	}
 	if e.Local {
 		msg += ": another goroutine of this process was first"

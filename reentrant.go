@@ -49,8 +49,9 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.of().acquire(ctx, waiting)
 }
 
-// TryLock takes the lock if no other owner holds it or waits for it, in one round trip, or two for
-// a WithFixedLease that is longer than the client's lease. Under the context of a lease of the same
+// TryLock takes the lock if no other owner holds it or waits for it, in one round trip. It takes a
+// second one for a WithFixedLease that is longer than the client's lease, and for the name of a
+// holder that a client with WithClientName has not asked for yet. Under the context of a lease of the same
 // lock it re-enters. Errors are those of Lock, but for these:
 //
 //   - *HeldError, at once, if another owner has the lock. It names the owner and what is left of
@@ -311,7 +312,7 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 		if atGate {
 			lk.k.gates.Leave(key)
 		}
-		return nil, lk.k.presence.Named(err)
+		return nil, lk.k.presence.Named(ctx, err)
 	}
 	return lk.startFirst(ctx, c, g, atGate, HowFree)
 }
@@ -403,7 +404,7 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, s
 	if err == nil {
 		return lk.startFirst(ctx, c, g, atGate, seen.how())
 	}
-	err = lk.k.presence.Named(lk.explain(wctx, err, c))
+	err = lk.k.presence.Named(wctx, lk.explain(wctx, err, c))
 	if atGate && !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.names.Gate(), baton{next: c}) {
 		return nil, err
 	}
