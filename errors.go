@@ -79,10 +79,21 @@ type HeldError struct {
 	Name   string        // the lock
 	Holder string        // field of the holder in Redis, "" when unknown; see Mutex.State
 	By     Holder        // name of the holder, zero when unknown; see WithClientName
-	TTL    time.Duration // what was left of the holder's lease, 0 when unknown, negative when it never ends
-	Wanted bool          // TryLock asked the holder to give way; if the lock was idle there, try again
-	Local  bool          // the caller waited behind another goroutine of this process
-	Cause  error         // why waiting ended; nil for TryLock
+	TTL    time.Duration // what was left of the holder's lease unless renewed, 0 when unknown, negative when it never ends
+
+	// RetryAfter is when it is worth to try again: after about as long as a hold of this lock lasts.
+	// It is never 0, and tells nothing of how many wait. It is the greatest of
+	//
+	//   - the mean of the holds of this name that this client has seen, in which the latest weighs a
+	//     fourth: from its own Locks to their Unlocks, and those of others as its refusals found them.
+	//     Where it has seen none, one second;
+	//   - for how long this client has been refused for the sake of this holder, but no longer than
+	//     TTL, or 30 seconds where that is not known.
+	RetryAfter time.Duration
+
+	Wanted bool  // TryLock asked the holder to give way; if the lock was idle there, try again
+	Local  bool  // the caller waited behind another goroutine of this process
+	Cause  error // why waiting ended; nil for TryLock
 }
 
 // Error names the lock, its holder (as By says, or else Holder), and the cause.

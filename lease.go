@@ -47,6 +47,7 @@ func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock
 // the lock's gate if atGate is set. A lock that several may hold does not keep its gate.
 func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atGate bool, how How) (*Lease, error) {
 	first := new(firstLease)
+	lk.lasts.free()
 	if atGate && lk.names.Kind.Shared() && !lk.names.Kind.Open {
 		lk.k.gates.Leave(lk.names.Gate()) // the next here may hold the lock beside this one
 		atGate = false
@@ -236,7 +237,11 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	}
 	l.h.tally.calls.Add(1)
 	defer l.h.k.end(l.h.tally)
-	err := l.h.k.outward(l.h.drop(ctx, l))
+	err := l.h.drop(ctx, l)
+	if err == nil && l.how != HowReentered {
+		l.h.lasts.lasted(l.share.since)
+	}
+	err = l.h.k.outward(err)
 	l.unlockedWith(err)
 	return err
 }

@@ -138,7 +138,11 @@ func (lk *lock) outward(err error) error {
 	if lk == nil || lk.known == nil {
 		return outward(err)
 	}
-	return lk.k.outward(err)
+	err = lk.k.outward(err)
+	if held, is := err.(*HeldError); is {
+		held.RetryAfter = lk.lasts.refused(held.Holder, held.TTL)
+	}
+	return err
 }
 
 // take re-enters the lock if ctx carries a lease of it. Else it takes the lock.
