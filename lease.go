@@ -47,11 +47,11 @@ func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock
 // the lock's gate if atGate is set. A lock that several may hold does not keep its gate.
 func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atGate bool, how How) (*Lease, error) {
 	first := new(firstLease)
-	lk.lasts.free()
 	if atGate && lk.names.Kind.Shared() && !lk.names.Kind.Open {
 		lk.k.gates.Leave(lk.names.Gate()) // the next here may hold the lock beside this one
 		atGate = false
 	}
+	lk.lasts.free()
 	h := lk.newHold(&first.hold, c, g, lk.cfg, atGate)
 	l, err := lk.start(ctx, h, &first.lease, how, h.block.Since())
 	if err == nil && lk.names.Kind.Open {
