@@ -98,7 +98,7 @@ func (c *Client) Initialize(ctx context.Context) error {
 		return err
 	}
 	defer k.end(&k.tally[0])
-	return outward(k.arbiter.Initialize(ctx))
+	return k.outward(k.arbiter.Initialize(ctx))
 }
 
 // Mutex returns the lock named name, with the client's options changed by opts. A name or an option

@@ -2,7 +2,7 @@ package relock
 
 import (
 	"cmp"
-	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,6 +50,18 @@ var (
 	// matches it says what stands there.
 	ErrWrongKind = wire.ErrWrongKind
 
+	// ErrRefused says that Redis answers, and that no retry helps before an operator or the program
+	// is changed: a missing right, a wrong password, a key of another type, no memory. A *NodeError
+	// or a *SeatError matches it if its answer is such a one, and a *QuorumError if so many nodes
+	// answer so that the others are no quorum. A Redis that is down, loading or failing over does not
+	// match it.
+	ErrRefused = wire.ErrRefused
+
+	// ErrNotAsked says that the caller's context had ended before the call, so that Redis was not
+	// asked: nothing is known of the lock or of Redis. It is in a *NodeError (*QuorumError on a
+	// quorum), which also matches what ended the context.
+	ErrNotAsked = wire.ErrNotAsked
+
 	// ErrMaxHold says that a hold ended because WithMaxHold's time was up. It matches ErrLost.
 	ErrMaxHold = wire.ErrMaxHold
 
@@ -66,11 +78,22 @@ var (
 type HeldError struct {
 	Name   string        // the lock
 	Holder string        // field of the holder in Redis, "" when unknown; see Mutex.State
-	By     Holder        // name of the holder, zero when unknown, as for the first TryLock against it; see WithClientName
-	TTL    time.Duration // what was left of the holder's lease, 0 when unknown, negative when it never ends
-	Wanted bool          // TryLock asked the holder to give way; if the lock was idle there, try again
-	Local  bool          // the caller waited behind another goroutine of this process
-	Cause  error         // why waiting ended; nil for TryLock
+	By     Holder        // name of the holder, zero when unknown; see WithClientName
+	TTL    time.Duration // what was left of the holder's lease unless renewed, 0 when unknown, negative when it never ends
+
+	// RetryAfter is when it is worth to try again: after about as long as a hold of this lock lasts.
+	// It is never 0, and tells nothing of how many wait. It is the greatest of
+	//
+	//   - the mean of the holds of this name that this client has seen, in which the latest weighs a
+	//     fourth: from its own Locks to their Unlocks, and those of others as its refusals found them.
+	//     Where it has seen none, one second;
+	//   - for how long this client has been refused for the sake of this holder, but no longer than
+	//     TTL, or 30 seconds where that is not known.
+	RetryAfter time.Duration
+
+	Wanted bool  // TryLock asked the holder to give way; if the lock was idle there, try again
+	Local  bool  // the caller waited behind another goroutine of this process
+	Cause  error // why waiting ended; nil for TryLock
 }
 
 // Error names the lock, its holder (as By says, or else Holder), and the cause.
@@ -85,7 +108,7 @@ func (e *HeldError) Error() string {
 		msg += fmt.Sprintf(": held by %s for another %v unless renewed", who, e.TTL)
 	}
 	if e.Wanted {
-		msg += " or idle there: its process was told that it is wanted"
+		msg += "; it was asked to give the lock back if no code runs under it there: try again"
 	}
 	if e.Local {
 		msg += ": another goroutine of this process was first"
@@ -117,28 +140,29 @@ type NodeError struct {
 	Cause error // why the caller gave up; nil where Err alone ended the call
 
 	code  string // of the answer that Err is; "" where it is none
-	final bool   // Err is an answer of Redis's that no retry heals
+	final bool   // Err is an answer of Redis's that no retry heals: then it matches ErrRefused
 }
 
 // Error says what failed on which lock and, for errors that waiting does not heal, what to do.
 func (e *NodeError) Error() string {
-	msg := fmt.Sprintf("relock: %s %q: %s", e.Op, e.Name, inWords(e.Err))
+	msg := fmt.Sprintf("relock: %s %q: %s", e.Op, e.Name, wire.InWords(e.Err))
 	if hint := hints[e.code]; hint != "" {
 		msg += " (" + hint + ")"
 	}
 	return gaveUp(msg, e.Cause)
 }
 
-// Unwrap returns Err, ErrWrongKind where Redis says that the name is something else's, and the cause
-// where the caller gave up.
-func (e *NodeError) Unwrap() []error {
-	if e.code == "WRONGKIND" || e.code == "WRONGTYPE" {
-		return causedBy(e.Cause, e.Err, ErrWrongKind)
-	}
-	return causedBy(e.Cause, e.Err)
+// Is reports whether target is ErrRefused and no retry helps, or ErrWrongKind and Redis says that the
+// name is something else's.
+func (e *NodeError) Is(target error) bool {
+	return target == ErrRefused && e.final || target == ErrWrongKind && (e.code == "WRONGKIND" || e.code == "WRONGTYPE")
 }
 
-// QuorumError says why no quorum agreed. It wraps Nodes: a *SeatError of each that did not.
+// Unwrap returns Err, and the cause where the caller gave up.
+func (e *NodeError) Unwrap() []error { return causedBy(e.Cause, e.Err) }
+
+// QuorumError says why no quorum agreed. It wraps Nodes: a *SeatError of each that did not. It
+// matches ErrRefused only if so many nodes refuse for good that the others are no quorum.
 type QuorumError struct {
 	Op    string
 	Name  string // the lock, "" when it concerned the nodes themselves
@@ -150,6 +174,9 @@ type QuorumError struct {
 
 // Error names the operation and each node's answer.
 func (e *QuorumError) Error() string {
+	if e.asked() == 0 && len(e.Nodes) > 0 {
+		return gaveUp(fmt.Sprintf("relock: %s %q: %s", e.Op, e.Name, wire.InWords(ErrNotAsked)), e.Cause)
+	}
 	said := make([]string, len(e.Nodes))
 	for i, err := range e.Nodes {
 		said[i] = err.Error()
@@ -158,8 +185,52 @@ func (e *QuorumError) Error() string {
 	return gaveUp(msg, e.Cause)
 }
 
+// asked counts the nodes that were asked.
+func (e *QuorumError) asked() (n int) {
+	for _, said := range e.Nodes {
+		if !errors.Is(said, ErrNotAsked) {
+			n++
+		}
+	}
+	return n
+}
+
+// Is reports whether target is ErrRefused and so many nodes refuse for good that no retry helps.
+func (e *QuorumError) Is(target error) bool {
+	return target == ErrRefused && e.refusals() > e.Of-e.Need
+}
+
+// refusals counts the nodes whose answers no retry heals.
+func (e *QuorumError) refusals() (n int) {
+	for _, said := range e.Nodes {
+		if errors.Is(said, ErrRefused) {
+			n++
+		}
+	}
+	return n
+}
+
 // Unwrap returns the nodes' errors, and the cause where the caller gave up.
-func (e *QuorumError) Unwrap() []error { return causedBy(e.Cause, e.Nodes...) }
+func (e *QuorumError) Unwrap() []error {
+	nodes := e.Nodes
+	if n := e.refusals(); n > 0 && n <= e.Of-e.Need {
+		nodes = make([]error, len(e.Nodes))
+		for i, said := range e.Nodes {
+			nodes[i] = dispensable{said}
+		}
+	}
+	return causedBy(e.Cause, nodes...)
+}
+
+// dispensable is the error of one node where there may be a quorum without it. The error of them all
+// must not match ErrRefused for its sake.
+type dispensable struct{ error }
+
+func (e dispensable) Is(target error) bool { return target != ErrRefused && errors.Is(e.error, target) }
+
+func (e dispensable) As(target any) bool { return errors.As(e.error, target) }
+
+func (e dispensable) Unwrap() error { return errors.Unwrap(e.error) }
 
 // gaveUp adds to an error's text why the caller gave up, if it did.
 func gaveUp(msg string, cause error) string {
@@ -187,13 +258,13 @@ type SeatError struct {
 	Quarantine time.Duration
 
 	code  string // of the answer that Err is; "" where it is none
-	final bool   // Err is an answer of Redis's that no retry heals
+	final bool   // Err is an answer of Redis's that no retry heals: then it matches ErrRefused
 }
 
 // Error names the node. It says what to do about an error that waiting does not heal, and how long
 // the node is waited for if that is known.
 func (e *SeatError) Error() string {
-	msg := fmt.Sprintf("node %d: %s", e.Node, inWords(e.Err))
+	msg := fmt.Sprintf("node %d: %s", e.Node, wire.InWords(e.Err))
 	if hint := hints[e.code]; hint != "" {
 		msg += " (" + hint + ")"
 	}
@@ -204,16 +275,11 @@ func (e *SeatError) Error() string {
 	return msg
 }
 
+// Is reports whether target is ErrRefused and no retry helps.
+func (e *SeatError) Is(target error) bool { return target == ErrRefused && e.final }
+
 // Unwrap returns the node's error.
 func (e *SeatError) Unwrap() error { return e.Err }
-
-// inWords is the text of an error. A command's time-out must not read as the caller's.
-func inWords(err error) string {
-	if err == context.DeadlineExceeded {
-		return "no answer in time"
-	}
-	return err.Error()
-}
 
 // hints say what to do about an answer of Redis's, by its code.
 var hints = map[string]string{

@@ -275,7 +275,8 @@ func TestEndedContextAsksNothing(t *testing.T) {
 		cancel(moved)
 		c, taps := tapped(t, servers)
 		m := c.Mutex("k")
-		lockAndUnlock(t, c.Mutex("before")) // so that the nodes are known
+		mine, err := c.Mutex("mine").Lock(t.Context()) // so that the nodes are known, too
+		require.NoError(t, err)
 		var asked []*atomic.Int64
 		for _, tap := range taps {
 			asked = append(asked, commands(tap, "k"))
@@ -288,10 +289,14 @@ func TestEndedContextAsksNothing(t *testing.T) {
 			"Do":          func(ctx context.Context) error { return m.Do(ctx, func(context.Context) error { return nil }) },
 			"State":       func(ctx context.Context) error { _, err := m.State(ctx); return err },
 			"ForceUnlock": func(ctx context.Context) error { _, err := m.ForceUnlock(ctx); return err },
+			"Extend":      func(ctx context.Context) error { return mine.Extend(ctx, time.Minute/2) },
 		} {
 			err := call(ctx)
 			require.ErrorIs(t, err, moved, name)
 			require.NotErrorIs(t, err, ErrNotAcquired, name)
+			require.ErrorIs(t, err, ErrNotAsked, name)
+			require.NotErrorIs(t, err, ErrRefused, name)
+			require.Regexp(t, `^relock: [a-z ]+ "(k|mine)": Redis was not asked: gave up waiting: .*moved$`, err.Error(), name)
 			var node *NodeError
 			var nodes *QuorumError
 			require.True(t, n == 1 && errors.As(err, &node) || n == 3 && errors.As(err, &nodes), "%s: %v", name, err)
@@ -304,6 +309,60 @@ func TestEndedContextAsksNothing(t *testing.T) {
 		}
 		require.NoError(t, held.Context().Err())
 		require.NoError(t, held.Unlock(context.Background()))
+		require.NoError(t, mine.Unlock(t.Context()))
+		require.ErrorIs(t, mine.Extend(ctx, time.Minute/2), ErrNotHeld, "that is known without Redis")
+	}
+}
+
+// A client library may try for longer than a caller waits, and only then say what is wrong. What the client has heard
+// meanwhile, over its connection for messages or of another command, its callers are told: whichever of them asked, and
+// those that wait behind another.
+func TestSilenceSaysWhatWasHeard(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		servers := masters(t, n)
+		c, taps := tapped(t, servers, WithCommandTimeout(2*time.Second), WithLease(time.Minute))
+		held, err := c.Mutex("held").Lock(t.Context())
+		require.NoError(t, err)
+		onAll(t, servers, "held")
+		for _, s := range servers {
+			require.Eventually(t, func() bool { return s.Do("PUBSUB", "CHANNELS", "relock_inbox:*") != "" }, patience, time.Millisecond)
+		}
+		for _, tap := range taps {
+			tap.Filter(faults.All(faults.AnyScript, faults.LoseCall.Hanging()))
+		}
+		for _, s := range servers {
+			s.Kill()
+		}
+		m := c.Mutex("k")
+		for name, call := range map[string]func(ctx context.Context) error{
+			"Lock":    func(ctx context.Context) error { _, err := m.Lock(ctx); return err },
+			"TryLock": func(ctx context.Context) error { _, err := m.TryLock(ctx); return err },
+			"State":   func(ctx context.Context) error { _, err := m.State(ctx); return err },
+			"Extend":  func(ctx context.Context) error { return held.Extend(ctx, time.Minute) },
+			"WithWait": func(context.Context) error {
+				_, err := c.Mutex("k", WithWait(200*time.Millisecond)).Lock(t.Context())
+				return err
+			},
+		} {
+			require.Eventually(t, func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer cancel()
+				second := make(chan error, 1)
+				go func() { second <- call(ctx) }()
+				for _, err := range []error{call(ctx), within(t, second)} {
+					require.NotErrorIs(t, err, ErrNotAcquired, name)
+					var dial *net.OpError
+					if !strings.Contains(err.Error(), "connection refused") || !errors.As(err, &dial) {
+						t.Log(n, name, err)
+						return false
+					}
+				}
+				return true
+			}, patience, time.Millisecond, name)
+		}
+		for _, tap := range taps {
+			tap.Filter(nil)
+		}
 	}
 }
 

@@ -2,9 +2,11 @@ package relock
 
 import (
 	"context"
+	"errors"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/gate"
+	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -24,7 +26,7 @@ func (lk *lock) refused(ctx context.Context, op string) error {
 	if op == "acquire" && lk.enclosingLost(ctx) {
 		return ErrLost
 	}
-	return lk.k.arbiter.Silence(op, lk.names.Name, context.Cause(ctx))
+	return lk.k.arbiter.Silence(op, lk.names.Name, wire.ErrNotAsked, context.Cause(ctx))
 }
 
 // explain turns the error of a caller that gave up, of claim c, into one that says what it waited
@@ -49,9 +51,48 @@ func (lk *lock) leftTheLine(err error) error {
 	case !ok:
 		return ErrClosed
 	case left.Report == gate.ErrUnreported && left.Stood >= min(left.Waited, lk.cfg.commandTimeout):
-		return lk.k.arbiter.Silence("acquire", lk.names.Name, left.Cause)
+		return lk.k.arbiter.Silence("acquire", lk.names.Name, wire.ErrNoAnswer, left.Cause)
 	case left.Report != nil && left.Report != gate.ErrUnreported:
 		return wire.GivenUp("acquire", lk.names.Name, left.Report, left.Cause)
 	}
 	return &wire.HeldError{Name: lk.names.Name, Local: true, Cause: left.Cause}
+}
+
+// outward is the error of an internal package as the caller sees it. A node that was silent is said to
+// be so, with what it failed with shortly before, where this client knows that.
+func (k *core) outward(err error) error { return outward(k.explained(err)) }
+
+// explained is err with what is known of nodes that were silent. In a NodeError of one Redis it also
+// tells the caller that left from the command that ran out of time.
+func (k *core) explained(err error) error {
+	switch e := err.(type) {
+	case *wire.NodeError:
+		told := *e
+		if left := new(link.Left); e.Cause == nil && errors.As(e.Err, &left) {
+			told.Err = wire.ErrNoAnswer
+			if left.Cause != wire.ErrNoAnswer { // else the time of the command was up, and not the caller's
+				told.Cause = left.Cause
+			}
+		}
+		if nodes := k.arbiter.Nodes(); k.cfg.nodes == 0 && len(nodes) == 1 {
+			told.Err = nodes[0].Explained(told.Err)
+		}
+		return &told
+	case *wire.QuorumError:
+		told, nodes := *e, k.arbiter.Nodes()
+		told.Nodes = make([]*wire.MemberError, len(e.Nodes))
+		for i, said := range e.Nodes {
+			of := *said
+			of.Err = nodes[said.Node-1].Explained(said.Err)
+			told.Nodes[i] = &of
+		}
+		return &told
+	case *wire.HeldError:
+		if e.Cause != nil {
+			told := *e
+			told.Cause = k.explained(e.Cause)
+			return &told
+		}
+	}
+	return err
 }

@@ -343,10 +343,57 @@ func TestMissingConnectionIsLogged(t *testing.T) {
 		patience, 10*time.Millisecond)
 	give()
 	handsOver(t, s, newClient(t, s.Client(), WithLease(far)), c, "k")
-	require.Equal(t, 1, strings.Count(out.String(), "level=WARN"))
 	impaired := o.of(EventNodeImpaired)
 	require.Len(t, impaired, 1)
 	require.ErrorContains(t, impaired[0].Cause, "hears no messages")
+	require.Eventually(t, func() bool { return len(o.of(EventNodeMended)) > 0 }, patience, time.Millisecond)
+	require.Equal(t, impaired[0].Cause, o.of(EventNodeMended)[0].Cause)
+	require.Empty(t, o.of(EventNodeDown, EventNodeUp), "Redis answers all the while")
+	require.Contains(t, out.String(), `"relock: Redis works as it should again" cause="hears no messages`)
+	require.Equal(t, 2, strings.Count(out.String(), "level=WARN"))
+}
+
+// Channels that may not be subscribed are told of once, and once more when none is left that may not: over plain channels,
+// and over those of a Cluster.
+func TestRightsGivenBackAreTold(t *testing.T) {
+	one, cluster := redistest.Start(t), redistest.StartCluster(t)
+	for name, c := range map[string]struct {
+		at      redistest.Target
+		servers []*redistest.Server
+	}{
+		"one Redis": {one.Target(), []*redistest.Server{one}},
+		"cluster":   {cluster.Target(), cluster.Nodes()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rights := func(channels string) {
+				for _, s := range c.servers {
+					s.AddUser("app", "secret", "~*", "+@all", "resetchannels", channels)
+				}
+			}
+			open := func(at redistest.Target, opts ...Option) *Client {
+				rdb, err := redistest.Open(at.Rueidis())
+				require.NoError(t, err)
+				t.Cleanup(rdb.Close)
+				return newClient(t, rdb, append(opts, WithLease(far))...)
+			}
+			rights("allchannels")
+			o := &seen{}
+			c, holder := open(c.at.As("app", "secret"), WithObserver(o)), open(c.at)
+			l, err := holder.Mutex("k").Lock(t.Context())
+			require.NoError(t, err)
+			waits := locks(c, "k")
+			settled(t, c, "k")
+			rights("&other")
+			mayNotHear(t, within(t, waits), "k")
+			impaired := o.nth(t, 1, EventNodeImpaired)
+			rights("allchannels")
+			require.Equal(t, impaired.Cause, o.nth(t, 1, EventNodeMended).Cause)
+			got := locks(c, "k")
+			require.NoError(t, l.Unlock(t.Context()))
+			require.NoError(t, within(t, got))
+			require.Len(t, o.of(EventNodeImpaired, EventNodeMended), 2)
+		})
+	}
 }
 
 // askedForShards picks the question for sharded channels, which a test answers as an older Cluster does.

@@ -51,6 +51,7 @@ func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atG
 		lk.k.gates.Leave(lk.names.Gate()) // the next here may hold the lock beside this one
 		atGate = false
 	}
+	lk.lasts.free()
 	h := lk.newHold(&first.hold, c, g, lk.cfg, atGate)
 	l, err := lk.start(ctx, h, &first.lease, how, h.block.Since())
 	if err == nil && lk.names.Kind.Open {
@@ -237,7 +238,11 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	}
 	l.h.tally.calls.Add(1)
 	defer l.h.k.end(l.h.tally)
-	err := outward(l.h.drop(ctx, l))
+	err := l.h.drop(ctx, l)
+	if err == nil && l.how != HowReentered {
+		l.h.lasts.lasted(l.share.since)
+	}
+	err = l.h.k.outward(err)
 	l.unlockedWith(err)
 	return err
 }
@@ -251,7 +256,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 //   - ErrNotHeld after Unlock, and ErrLost when the lock was lost.
 //   - a *NodeError (on a quorum also a *QuorumError) if Redis did not answer within one command
 //     timeout. Extend may spend that time waiting for an Unlock or a re-entry of the same hold. The
-//     lease then ends when it would have ended.
+//     lease then ends when it would have ended. It matches ErrNotAsked if ctx had ended before.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if l.zero() {
 		return ErrNotHeld
@@ -262,9 +267,15 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := leaseInRange(d); err != nil {
 		return fmt.Errorf("%w: Extend: %w", ErrInvalidOption, err)
 	}
+	if ctx.Err() != nil {
+		if _, _, err := l.h.trusted(&l.share); err != nil {
+			return err
+		}
+		return l.h.k.outward(l.of.refused(ctx, "extend"))
+	}
 	l.h.tally.calls.Add(1)
 	defer l.h.k.end(l.h.tally)
-	return outward(l.h.extend(ctx, &l.share, d, true))
+	return l.h.k.outward(l.h.extend(ctx, &l.share, d, true))
 }
 
 // Wanted returns a channel that is closed once another process of relock's waits for the lock, or

@@ -50,7 +50,7 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 		l.introduce(&e)
 		return l, nil
 	}
-	err = outward(err)
+	err = lk.outward(err)
 	e.Kind, e.Cause = EventAbandoned, err
 	lk.k.cfg.tell(e)
 	return nil, err
@@ -180,7 +180,7 @@ func (c *call) queued(heard error) {
 	e := c.lk.event(EventWaiting)
 	e.Context = c.ctx
 	if e.Wait = c.until(now); again {
-		e.Cause, c.next = outward(heard), now+time.Minute
+		e.Cause, c.next = c.lk.outward(heard), now+time.Minute
 	}
 	if !c.waits {
 		c.waits = true
@@ -196,7 +196,7 @@ func (l *Lease) ended(kind EventKind, cause error) {
 	}
 	e := l.of.event(kind)
 	e.Context, e.Lease = l.std.Parent, l.number
-	e.How, e.Token, e.Hold, e.Cause = l.how, l.share.token, l.held(), outward(cause)
+	e.How, e.Token, e.Hold, e.Cause = l.how, l.share.token, l.held(), l.h.k.outward(cause)
 	l.h.k.cfg.tell(e)
 }
 
@@ -226,6 +226,11 @@ func (l *Lease) unlockedWith(err error) {
 // impaired tells why a Redis works worse than it should, the node of that index.
 func (c *config) impaired(index int, cause error) {
 	c.tell(Event{Kind: EventNodeImpaired, Node: index, Cause: cause})
+}
+
+// mended tells that what impaired told of a node is over.
+func (c *config) mended(index int, cause error) {
+	c.tell(Event{Kind: EventNodeMended, Node: index, Cause: cause})
 }
 
 // answers tells that a Redis, the node of that index, answers again, or why it does not.

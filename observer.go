@@ -29,6 +29,7 @@ type Observer interface {
 //	EventNodeDown       Node Cause
 //	EventNodeUp         Node
 //	EventNodeImpaired   Node Cause
+//	EventNodeMended     Node Cause
 type Event struct {
 	Kind    EventKind
 	Lock    string          // name of the lock
@@ -69,9 +70,11 @@ const (
 	EventRecovered
 	// EventWanted: another process waits for a lock that is held here; see Lease.Wanted.
 	EventWanted
-	// EventNodeDown: a Redis has left a command unanswered.
+	// EventNodeDown: a Redis has left a command unanswered. A client that sends none, and whose
+	// connection for messages is lost for two seconds, asks.
 	EventNodeDown
-	// EventNodeUp: it has answered again.
+	// EventNodeUp: it has answered again. While it is down it is asked each second, so that this is
+	// told also if no lock is wanted.
 	EventNodeUp
 	// EventAbandoned: a Lock or TryLock failed. The Cause is what it returned.
 	EventAbandoned
@@ -80,11 +83,15 @@ const (
 	// message that neither relock nor Redisson can have sent, or a node of a quorum whose clock is
 	// off or that tells no run id.
 	EventNodeImpaired
+	// EventNodeMended: what EventNodeImpaired told is over, and the Cause says what that was. It is
+	// told if channels may be subscribed, or messages are heard, or a clock is right again. Of what is
+	// told once, such as a message that was skipped, no end is told.
+	EventNodeMended
 )
 
 var eventNames = [...]string{
 	"", "waiting", "acquired", "released", "lost", "renewal failed", "recovered", "wanted", "node down", "node up", "abandoned",
-	"node impaired",
+	"node impaired", "node mended",
 }
 
 // String returns the kind in words.

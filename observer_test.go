@@ -289,13 +289,13 @@ func TestLockThatIsThereIsNotWaitedFor(t *testing.T) {
 }
 
 func TestKindsHaveNames(t *testing.T) {
-	for kind := EventWaiting; kind <= EventNodeImpaired; kind++ {
+	for kind := EventWaiting; kind <= EventNodeMended; kind++ {
 		require.NotEmpty(t, kind.String())
 	}
 	for how := HowFree; how <= HowCached; how++ {
 		require.NotEmpty(t, how.String())
 	}
-	require.Empty(t, (EventNodeImpaired + 1).String())
+	require.Empty(t, (EventNodeMended + 1).String())
 	require.Empty(t, (HowCached + 1).String())
 }
 

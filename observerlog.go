@@ -13,9 +13,10 @@ import (
 //
 //   - leases that were lost;
 //   - a Redis that stops answering and answers again, and one that works worse than it should: see
-//     EventNodeDown, EventNodeUp and EventNodeImpaired;
+//     EventNodeDown, EventNodeUp, EventNodeImpaired and EventNodeMended;
 //   - a Lock that has waited for Redis itself for a second, and for every minute more;
-//   - commands that Redis refuses for good: no memory, no right, a key of another type.
+//   - commands that Redis refuses for good: no memory, no right, a key of another type. See
+//     ErrRefused.
 //
 // One cause has a line at once and then one every 10 seconds, with how many events it stands for
 // and the names of the first 20 locks. At debug stand all Events of an Observer, of each kind the
@@ -40,7 +41,10 @@ func WithLogger(log *slog.Logger) Option {
 type logged struct{ *eventlog.Log }
 
 func newLogged(log *slog.Logger) *logged {
-	before := map[int]int{int(EventNodeUp): int(EventWaiting)} // what waited for the node is told first
+	before := map[int]int{
+		int(EventNodeUp):     int(EventWaiting), // what waited for the node is told first
+		int(EventNodeMended): int(EventNodeImpaired),
+	}
 	return &logged{eventlog.New(log, len(eventNames), before)}
 }
 
@@ -71,7 +75,7 @@ func (e *Event) rank() eventlog.Rank {
 		return eventlog.Down
 	case EventNodeUp:
 		return eventlog.Up
-	case EventNodeImpaired:
+	case EventNodeImpaired, EventNodeMended:
 		loud = true
 	case EventLost:
 		loud = !errors.Is(e.Cause, ErrClosed)
@@ -93,6 +97,7 @@ var alarms = [len(eventNames)]string{
 	EventNodeUp:        "Redis answers again",
 	EventWaiting:       "Lock waits for Redis itself",
 	EventNodeImpaired:  "Redis works worse than it should",
+	EventNodeMended:    "Redis works as it should again",
 	EventAbandoned:     "Redis refuses a lock",
 	EventReleased:      "Redis refuses to unlock",
 	EventRenewalFailed: "Redis refuses a renewal",

@@ -229,8 +229,9 @@ func WithNamePrefix(prefix string) Option {
 //     refuses two commands in a lease at most.
 //
 // Only a client with a name asks for the names of others. State sends one command more for that.
-// Lock and TryLock ask in the background, once in a third of a lease for each client that holds
-// what they want, and wait for no answer: so the first *HeldError for a new holder may show a uuid.
+// Lock and TryLock ask once in a third of a lease for each client that holds what they want. The
+// first TryLock that is refused for the sake of a new holder waits for the answer, for a quarter of
+// a second at most. Where none comes, its *HeldError shows a uuid.
 //
 // By default, and with "", nothing is written. A name has up to 256 bytes that can be printed.
 func WithClientName(name string) Option {

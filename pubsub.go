@@ -32,6 +32,7 @@ func newNode(rdb driver.Redis, id string, cfg *config, index int) *node.Node {
 		Options: options, Client: id, Timeout: cfg.commandTimeout, PubSub: node.PubSub(cfg.pubsub),
 		Reachable: func(cause error) { cfg.answers(index, cause) },
 		Impaired:  func(cause error) { cfg.impaired(index, cause) },
+		Mended:    func(cause error) { cfg.mended(index, cause) },
 	})
 }
 
@@ -289,8 +290,8 @@ func (s *single) Renew(ctx context.Context, batch []claim.Renewal, settle claim.
 	s.node.Renew(ctx, batch, func(i int, r wire.Result, err error) { settle(i, r, sent, err) })
 }
 
-func (s *single) Silence(op, name string, cause error) error {
-	return &wire.NodeError{Op: op, Name: name, Err: wire.ErrNoAnswer, Cause: cause}
+func (s *single) Silence(op, name string, why, cause error) error {
+	return &wire.NodeError{Op: op, Name: name, Err: why, Cause: cause}
 }
 
 func (s *single) Inspect(ctx context.Context, n *wire.Names) (wire.State, error) {

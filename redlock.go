@@ -69,7 +69,7 @@ func overQuorum(nodes []driver.Redis, cfg config) *Client {
 		of[i] = newNode(rdb, id, &cfg, i+1)
 	}
 	return newClientOver(id, cfg, quorum.New(of, quorum.Config{
-		Need: cfg.quorumSize(), Timeout: cfg.commandTimeout, Lease: cfg.firstLease, Impaired: cfg.impaired,
+		Need: cfg.quorumSize(), Timeout: cfg.commandTimeout, Lease: cfg.firstLease, Impaired: cfg.impaired, Mended: cfg.mended,
 		Guard: cfg.guard != GuardOff, Auto: cfg.guard == GuardAuto, Longest: cfg.longest,
 	}))
 }

@@ -37,7 +37,7 @@ func (m *Mutex) Name() string { return m.of().name() }
 //   - *HeldError, which matches ErrNotAcquired, if the caller gave up and the lock is busy.
 //   - *NodeError (*QuorumError on a quorum) if the caller gave up and Redis failed or was silent, or
 //     if ctx had ended before the call, so that Redis was not asked.
-//   - the same at once, with Cause nil, if no retry helps: missing permissions, a key of another
+//   - the same at once, matching ErrRefused, if no retry helps: missing permissions, a key of another
 //     type, a Redis out of memory.
 //   - ErrLost under a context whose lease of this lock was lost.
 //   - ErrClosed.
@@ -49,14 +49,16 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.of().acquire(ctx, waiting)
 }
 
-// TryLock takes the lock if no other owner holds it or waits for it, in one round trip, or two for
-// a WithFixedLease that is longer than the client's lease. Under the context of a lease of the same
+// TryLock takes the lock if no other owner holds it or waits for it, in one round trip. It takes a
+// second one for a WithFixedLease that is longer than the client's lease, and for the name of a
+// holder that a client with WithClientName has not asked for yet. Under the context of a lease of the same
 // lock it re-enters. Errors are those of Lock, but for these:
 //
 //   - *HeldError, at once, if another owner has the lock. It names the owner and what is left of
 //     its lease.
 //   - *NodeError (*QuorumError on a quorum) if Redis failed or was silent: after one command timeout
-//     for each round trip at most. Whatever ran is undone in the background.
+//     for each round trip at most. Whatever ran is undone in the background. It matches ErrRefused if
+//     Redis answered and no retry helps.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.of().acquire(ctx, once)
 }
@@ -127,9 +129,21 @@ func (lk *lock) run(ctx context.Context, enter func(seen *call) (*Lease, error))
 	}
 	l, err := enter(nil)
 	if err != nil {
-		return nil, outward(err)
+		return nil, lk.outward(err)
 	}
 	return l, nil
+}
+
+// outward is the error of a call as its caller sees it.
+func (lk *lock) outward(err error) error {
+	if lk == nil || lk.known == nil {
+		return outward(err)
+	}
+	err = lk.k.outward(err)
+	if held, is := err.(*HeldError); is {
+		held.RetryAfter = lk.lasts.refused(held.Holder, held.TTL)
+	}
+	return err
 }
 
 // take re-enters the lock if ctx carries a lease of it. Else it takes the lock.
@@ -303,7 +317,7 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 		if atGate {
 			lk.k.gates.Leave(key)
 		}
-		return nil, lk.k.presence.Named(err)
+		return nil, lk.k.presence.Named(ctx, err)
 	}
 	return lk.startFirst(ctx, c, g, atGate, HowFree)
 }
@@ -399,7 +413,7 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, s
 	if err == nil {
 		return lk.startFirst(ctx, c, g, atGate, seen.how())
 	}
-	err = lk.k.presence.Named(lk.explain(wctx, err, c))
+	err = lk.k.presence.Named(wctx, lk.explain(wctx, err, c))
 	if atGate && !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.names.Gate(), baton{next: c}) {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func (lk *lock) inspect(ctx context.Context) (State, error) {
 	defer lk.k.end(lk.tally)
 	st, err := lk.k.arbiter.Inspect(ctx, lk.names)
 	if err != nil {
-		return State{}, outward(err)
+		return State{}, lk.k.outward(err)
 	}
 	return State{
 		Held: st.Held, Holder: st.Holder, Count: st.Count, Readers: st.Readers, TTL: st.TTL, Waiters: st.Waiters,
@@ -129,5 +129,5 @@ func (lk *lock) force(ctx context.Context) (bool, error) {
 	}
 	defer lk.k.end(lk.tally)
 	freed, err := lk.k.arbiter.Force(ctx, lk.names)
-	return freed, outward(err)
+	return freed, lk.k.outward(err)
 }

@@ -18,16 +18,16 @@ type Stats struct {
 	//	force      ForceUnlock
 	//	inspect    State
 	//	introduce  names of clients, see WithClientName
-	//	check      whether a Redis was restarted, which channels a Cluster has
+	//	check      whether a Redis answers, or was restarted; which channels a Cluster has
 	//	subscribe  subscriptions, and their ends
 	//
 	// A command that several goroutines share counts once. So does a script that is sent again since
 	// Redis did not know it.
 	Commands []CommandStats
 
-	// Down lists the nodes that left a command unanswered and have answered none since. A node stays
-	// there until it is sent a command and answers. A single Redis is node 0. EventNodeDown and
-	// EventNodeUp tell of the same.
+	// Down lists the nodes that left a command unanswered and have answered none since. Each is asked
+	// every second whether it answers again. A single Redis is node 0. EventNodeDown and EventNodeUp
+	// tell of the same.
 	Down []int
 }
 

@@ -37,6 +37,8 @@ type scriptedClaim struct {
 	entry wire.Entry
 }
 
+func (s *scripted) Nodes() []*node.Node { return nil }
+
 func (s *scripted) Claim(e wire.Entry) claim.Claim { return &scriptedClaim{s: s, entry: e} }
 
 func (c *scriptedClaim) Of() *wire.Entry { return &c.entry }

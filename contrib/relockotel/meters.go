@@ -153,10 +153,11 @@ func how(e *relock.Event) int {
 const (
 	busy = iota
 	failed
+	hopeless
 	closed
 )
 
-var results = [...]string{busy: "busy", failed: "failed", closed: "closed"}
+var results = [...]string{busy: "busy", failed: "failed", hopeless: "refused", closed: "closed"}
 
 // resultOf says why a call failed.
 func resultOf(err error) int {
@@ -165,6 +166,8 @@ func resultOf(err error) int {
 		return busy
 	case errors.Is(err, relock.ErrClosed):
 		return closed
+	case errors.Is(err, relock.ErrRefused):
+		return hopeless
 	}
 	return failed
 }

@@ -96,6 +96,16 @@ func lossIsCounted(t *testing.T, byProducer bool) {
 	require.Equal(t, 1, b.count("relock.wait.duration", "relock.result", "closed"))
 }
 
+// What no retry helps is counted apart from what may pass.
+func TestMetricsOfARefusal(t *testing.T) {
+	b := newBed(t, nil)
+	b.srv.Do("SET", "string", "no lock")
+	_, err := b.locks.Mutex("string").TryLock(t.Context())
+	require.ErrorIs(t, err, relock.ErrRefused)
+	require.Equal(t, 1, b.count("relock.wait.duration", "relock.result", "refused"))
+	require.Zero(t, b.count("relock.wait.duration", "relock.result", "failed"))
+}
+
 func TestMetricsOfAnOutage(t *testing.T) {
 	b := newBed(t, []relock.Option{relock.WithLease(6 * time.Second), relock.WithCommandTimeout(500 * time.Millisecond)})
 	l, err := b.locks.Mutex("jobs").Lock(t.Context())

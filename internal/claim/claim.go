@@ -19,8 +19,9 @@ type Arbiter interface {
 	Claim(e wire.Entry) Claim
 	// Renew lengthens leases and calls settle once for each of them.
 	Renew(ctx context.Context, batch []Renewal, settle Settle)
-	// Silence is the error of a caller that gave up, for cause, before Redis had answered anything.
-	Silence(op, name string, cause error) error
+	// Silence is the error of a caller that gave up, for cause, before Redis had answered anything:
+	// why, which is wire.ErrNoAnswer, or wire.ErrNotAsked where Redis was not even asked.
+	Silence(op, name string, why, cause error) error
 	Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 	Force(ctx context.Context, n *wire.Names) (bool, error)
 	// Initialize declares that no Redis has forgotten a lock that is held.

@@ -30,26 +30,29 @@ type denial struct {
 // for again.
 func (h *Hub) deny(channel string, err error) time.Duration {
 	pause, telling := h.noteDenial(channel, err)
-	if telling {
-		h.Impaired(fmt.Errorf("may not subscribe channel %q, Lock fails where it would have to wait: %w", channel, err))
+	if telling != nil {
+		h.owner.Impaired(telling)
 	}
 	return pause
 }
 
-// noteDenial is deny but for telling, which must be done without the hub's mutex. It returns
-// whether to tell.
-func (h *Hub) noteDenial(channel string, err error) (pause time.Duration, telling bool) {
+// noteDenial is deny but for telling, which must be done without the hub's mutex. It returns what to
+// tell, nil for nothing.
+func (h *Hub) noteDenial(channel string, err error) (pause time.Duration, telling error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	sub := h.subs[channel]
 	if sub == nil && channel != wire.InboxPrefix+h.client {
-		return keepIdle, false // its subscription has ended meanwhile
+		return keepIdle, nil // its subscription has ended meanwhile
 	}
 	d := h.denied[channel]
 	if d == nil {
 		d = &denial{pause: clock.Backoff{Least: firstRetry, Most: keepIdle}}
 		h.denied[channel] = d
-		telling = h.denials%100 == 0
+		if h.denials%100 == 0 {
+			telling = fmt.Errorf("may not subscribe channel %q, Lock fails where it would have to wait: %w", channel, err)
+			h.denialTold, h.deniedTold = telling, channel
+		}
 		h.denials++
 	}
 	d.err = fmt.Errorf("channel %s: %w", channel, err)

@@ -29,12 +29,23 @@ const (
 	leaveTimeout     = 300 * time.Millisecond // how long Close waits for connections that do not answer
 )
 
+// Owner is the node whose messages a hub receives. The hub calls its methods without its mutex held.
+type Owner interface {
+	// Impaired is told why messages are not heard as they should be, and Mended once that is over.
+	Impaired(cause error)
+	Mended(cause error)
+	// Fails is told of each failure to subscribe, and of each connection that was lost.
+	Fails(err error)
+	// Answers asks the Redis whether it answers at all, and returns why it does not.
+	Answers(ctx context.Context) error
+}
+
 // Hub has a client's ears at one Redis.
 type Hub struct {
 	rdb    driver.Redis
 	client string // uuid, the inbox's name
 	orphan func(wire.Grant)
-	tell   func(cause error) // why messages are not heard as they should be
+	owner  Owner
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -64,7 +75,9 @@ type Hub struct {
 	subs        map[string]*subscription // by each of its two channels
 	idle        *list.List               // of *subscription, the one that has been idle for longest first
 	denied      map[string]*denial       // by channel
-	denials     int                      // how many channels were denied so far
+	denials     int                      // how many channels were denied since the last all-clear
+	denialTold  error                    // the denial that the user was told of; nil for none
+	deniedTold  string                   // its channel
 	inboxWanted bool                     // an entry has waited or held
 }
 
@@ -91,11 +104,10 @@ type subscription struct {
 }
 
 // New returns a hub that hears nothing before StartPlain or StartSharded. orphan takes grants of
-// entries that are over. tell takes why messages are not heard as they should be. The hub calls
-// both without its mutex held.
-func New(rdb driver.Redis, client string, tell func(cause error), orphan func(wire.Grant)) *Hub {
+// entries that are over. The hub calls it without its mutex held.
+func New(rdb driver.Redis, client string, owner Owner, orphan func(wire.Grant)) *Hub {
 	h := &Hub{
-		rdb: rdb, client: client, tell: tell, orphan: orphan,
+		rdb: rdb, client: client, owner: owner, orphan: orphan,
 		vetted: make(chan struct{}), ears: make(map[string]*Ear),
 		subs: make(map[string]*subscription), idle: list.New(), denied: make(map[string]*denial),
 	}
@@ -104,7 +116,7 @@ func New(rdb driver.Redis, client string, tell func(cause error), orphan func(wi
 }
 
 // Impaired tells why messages are not heard as they should be.
-func (h *Hub) Impaired(cause error) { h.tell(cause) }
+func (h *Hub) Impaired(cause error) { h.owner.Impaired(cause) }
 
 // Context ends when the hub is closed.
 func (h *Hub) Context() context.Context { return h.ctx }
@@ -124,13 +136,22 @@ func (h *Hub) wantInbox() {
 // they were deposed.
 func (h *Hub) Subscribed(channel string) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.confirm(channel)
+	mended := h.confirm(channel)
+	h.mu.Unlock()
+	if mended != nil {
+		h.owner.Mended(mended)
+	}
 }
 
-// confirm is Subscribed for callers that hold the hub's mutex.
-func (h *Hub) confirm(channel string) {
-	delete(h.denied, channel)
+// confirm is Subscribed for callers that hold the hub's mutex. It returns what the user was told of
+// denied channels if that is over: none is denied any more.
+func (h *Hub) confirm(channel string) (mended error) {
+	if h.denialTold != nil {
+		lifted := h.denied[channel] != nil || channel == h.deniedTold
+		if delete(h.denied, channel); lifted && len(h.denied) == 0 {
+			mended, h.denialTold, h.denials = h.denialTold, nil, 0
+		}
+	}
 	if sub := h.subs[channel]; sub != nil && channel == sub.names.Unlock {
 		sub.ready = true
 		for _, e := range sub.ears {
@@ -147,6 +168,7 @@ func (h *Hub) confirm(channel string) {
 			}
 		}
 	}
+	return mended
 }
 
 // tidy ends idle subscriptions until the hub is closed.

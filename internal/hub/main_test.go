@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -16,8 +17,24 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long tests wait for what must happen. It is no promise of the library.
 const patience = 15 * time.Second
 
-// quiet takes what a user would be told.
-func quiet(error) {}
+// quiet is an owner that takes what a user would be told, and answers.
+type quiet struct{ impaired, mended func(cause error) }
+
+func (q quiet) Impaired(cause error) {
+	if q.impaired != nil {
+		q.impaired(cause)
+	}
+}
+
+func (q quiet) Mended(cause error) {
+	if q.mended != nil {
+		q.mended(cause)
+	}
+}
+
+func (quiet) Fails(error) {}
+
+func (quiet) Answers(context.Context) error { return nil }
 
 // noOrphan is for a hub to which no grant comes for an entry that is over.
 func noOrphan(t testing.TB) func(wire.Grant) {

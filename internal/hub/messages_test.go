@@ -12,7 +12,7 @@ import (
 
 // Messages that are none of ours are counted and skipped.
 func TestStrayMessagesAreSkipped(t *testing.T) {
-	h := New(&faults.Stub{}, "c", quiet, noOrphan(t))
+	h := New(&faults.Stub{}, "c", quiet{}, noOrphan(t))
 	defer h.Close()
 	h.subs["u"] = &subscription{names: &wire.Names{Kind: wire.Mutex}}
 	for i, message := range []string{"1", "hello", "", "00"} {
@@ -29,7 +29,7 @@ func TestStrayMessagesAreSkipped(t *testing.T) {
 // What comes over the channels and means nothing is told, but not each time.
 func TestSkippedMessagesAreTold(t *testing.T) {
 	var told []string
-	h := New(&faults.Stub{}, "c", func(cause error) { told = append(told, cause.Error()) }, noOrphan(t))
+	h := New(&faults.Stub{}, "c", quiet{impaired: func(cause error) { told = append(told, cause.Error()) }}, noOrphan(t))
 	defer h.Close()
 	n, err := wire.Mutex.Names("", "k")
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestAnotherGrantIsNotBelieved(t *testing.T) {
 		{voter: true, told: []string{"17", "", "90"}, want: 90},
 		{voter: true, told: []string{"17", "", "90", "99"}, look: true},
 	} {
-		h := New(&faults.Stub{}, "c", quiet, noOrphan(t))
+		h := New(&faults.Stub{}, "c", quiet{}, noOrphan(t))
 		e := earOf(t, h, "k", 1)
 		e.voter = c.voter
 		for _, token := range c.told {

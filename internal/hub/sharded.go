@@ -50,6 +50,9 @@ func (f *shardedFeed) run(ctx context.Context, sub *subscription) {
 			clock.Sleep(ctx, f.h.deny(n.Unlock, err))
 			continue
 		}
+		if err != nil && ctx.Err() == nil {
+			f.h.owner.Fails(err)
+		}
 		if time.Since(began) > time.Second {
 			pause.Reset()
 		}

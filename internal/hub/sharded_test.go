@@ -38,7 +38,7 @@ func (d *dropping) Follow(ctx context.Context, h driver.Handler, channels ...str
 // A holder of a lock whose subscription is gone is not told that it hears of others that want the lock.
 func TestSubscriptionIsReadyWhileItStands(t *testing.T) {
 	d := &dropping{drop: make(chan struct{})}
-	h := New(d, "c", quiet, noOrphan(t))
+	h := New(d, "c", quiet{}, noOrphan(t))
 	defer h.Close()
 	h.StartSharded()
 	e := listens(t, h, "k", 1)

@@ -18,9 +18,11 @@ type plainFeed struct {
 	changed clock.Signal // stale is not empty
 
 	// Touched by the run goroutine alone.
-	began  time.Time // when the session got its connection, zero while there is none
-	worked time.Time // when the connection was last known to work
-	warned bool      // the user was told that it does not work
+	tried  time.Time   // when the session began
+	began  time.Time   // when it got its connection, zero while there is none
+	worked time.Time   // when the connection was last known to work
+	told   error       // what the user was told, nil if it works
+	asking chan answer // whether Redis answers at all; nil while it is not asked
 
 	// Guarded by the hub's mutex. Invariant: while a session is up, a channel that is wanted and not
 	// subscribed, or subscribed and not wanted, is in stale, or being sent, or denied.
@@ -63,18 +65,26 @@ func (f *plainFeed) change(channels ...string) {
 	f.changed.Poke()
 }
 
-// slowConnection is how long there may be no working connection before the user is told.
-const slowConnection = 2 * time.Second
+// answer says that Redis answered a question, which is not about messages, or why it did not.
+type answer struct {
+	err error
+	at  time.Time
+}
+
+const (
+	slowConnection = 2 * time.Second // how long there may be no working connection before the user is told
+	lookAgain      = time.Second     // how often it is looked at meanwhile, where the library does not return
+)
 
 // run keeps a session up. After one that lasted, a new one starts at once; as long as sessions fail
 // within a second, the pauses between them grow.
 func (f *plainFeed) run() {
 	pause := clock.Backoff{Least: 2 * time.Millisecond, Most: 250 * time.Millisecond}
-	f.heard()
+	f.worked = time.Now()
 	for f.h.ctx.Err() == nil {
-		began := time.Now()
+		f.tried = time.Now()
 		f.end(f.session(f.h.ctx))
-		if time.Since(began) > time.Second {
+		if time.Since(f.tried) > time.Second {
 			pause.Reset()
 		}
 		clock.Sleep(f.h.ctx, pause.Next())
@@ -87,6 +97,9 @@ func (f *plainFeed) session(ctx context.Context) error {
 	conn, err := f.connect(ctx)
 	if err != nil {
 		return err
+	}
+	if errors.Is(f.told, errNoConn) {
+		f.heard()
 	}
 	f.begin()
 	err = f.follow(ctx, conn)
@@ -125,6 +138,7 @@ func (f *plainFeed) connect(ctx context.Context) (driver.Listener, error) {
 			return r.conn, r.err
 		case <-slow.C:
 			f.end(errNoConn)
+			slow.Reset(lookAgain)
 		}
 	}
 }
@@ -156,17 +170,54 @@ func (f *plainFeed) end(why error) {
 	f.h.hears.Store(false)
 	f.h.mu.Unlock()
 	if !f.began.IsZero() && time.Since(f.began) > slowConnection {
-		f.heard()
+		f.worked = time.Now()
 	}
 	f.began = time.Time{}
-	if !f.warned && f.h.ctx.Err() == nil && time.Since(f.worked) >= slowConnection {
-		f.warned = true
-		f.h.Impaired(fmt.Errorf("hears no messages, locks are handed over late: %w", why))
+	if f.h.ctx.Err() != nil {
+		return
+	}
+	if why != errNoConn {
+		f.h.owner.Fails(why)
+	}
+	if f.told == nil && time.Since(f.worked) >= slowConnection {
+		f.judge(why)
 	}
 }
 
-// heard notes that the connection works.
-func (f *plainFeed) heard() { f.worked, f.warned = time.Now(), false }
+// judge tells the user that no messages are heard, if Redis answers all the same. If it does not, that
+// is what is wrong, and its owner tells so. Redis may have come back while it was asked. So only what
+// failed after its answer counts, or a connection that the library does not hand out.
+func (f *plainFeed) judge(why error) {
+	if f.asking == nil {
+		asking := make(chan answer, 1)
+		if f.h.Go(func() { asking <- answer{f.h.owner.Answers(f.h.ctx), time.Now()} }) {
+			f.asking = asking
+		}
+		return
+	}
+	select {
+	case got := <-f.asking:
+		switch {
+		case got.err != nil:
+			f.asking = nil
+		case why == errNoConn || f.tried.After(got.at):
+			f.asking, f.told = nil, fmt.Errorf("hears no messages, locks are handed over late: %w", why)
+			f.h.owner.Impaired(f.told)
+		default:
+			f.asking <- got
+		}
+	default:
+	}
+}
+
+// heard notes that the connection works, and gives the all-clear if the user was told otherwise.
+func (f *plainFeed) heard() {
+	f.worked, f.asking = time.Now(), nil
+	if told := f.told; told != nil {
+		f.told = nil
+		f.h.owner.Mended(told)
+	}
+}
 
 // follow keeps a session's subscriptions as they are wanted.
 func (f *plainFeed) follow(ctx context.Context, conn driver.Listener) error {

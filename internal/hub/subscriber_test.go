@@ -18,7 +18,7 @@ import (
 func TestChannelsAreSubscribedInBatches(t *testing.T) {
 	const locks = 2000
 	s := redistest.Start(t)
-	h := New(overrueidis.New(s.Client()), "c", quiet, noOrphan(t))
+	h := New(overrueidis.New(s.Client()), "c", quiet{}, noOrphan(t))
 	defer h.Close()
 	h.StartPlain(true)
 	subscribed := func(n int) func() bool {
@@ -60,7 +60,7 @@ func TestChannelsAreSubscribedInBatches(t *testing.T) {
 
 // Subscriptions are ended in the order in which they became idle, and only those that no ear hears.
 func TestIdleSubscriptionsAreEndedInOrder(t *testing.T) {
-	h := New(&faults.Stub{}, "c", quiet, noOrphan(t))
+	h := New(&faults.Stub{}, "c", quiet{}, noOrphan(t))
 	defer h.Close()
 	h.feed = &plainFeed{h: h}
 	ears := make([]*Ear, 3)
@@ -83,7 +83,7 @@ func TestIdleSubscriptionsAreEndedInOrder(t *testing.T) {
 
 // A subscription that is opened anew before its channels were left is confirmed without a command: none would be answered.
 func TestReopenedSubscriptionIsReady(t *testing.T) {
-	h := New(&faults.Stub{}, "c", quiet, noOrphan(t))
+	h := New(&faults.Stub{}, "c", quiet{}, noOrphan(t))
 	defer h.Close()
 	f := &plainFeed{h: h, inbox: wire.InboxPrefix + "c", up: true, changed: make(chan struct{}, 1)}
 	h.feed = f
@@ -105,7 +105,7 @@ func TestReopenedSubscriptionIsReady(t *testing.T) {
 // BenchmarkSubscriptionAmongThousands is what the hub does for a lock that begins to be waited for and no longer is, while the
 // channels of 10,000 others are still subscribed.
 func BenchmarkSubscriptionAmongThousands(b *testing.B) {
-	h := New(&faults.Stub{}, "c", quiet, noOrphan(b))
+	h := New(&faults.Stub{}, "c", quiet{}, noOrphan(b))
 	b.Cleanup(h.Close)
 	f := &plainFeed{h: h, up: true, changed: make(chan struct{}, 1)}
 	h.feed = f

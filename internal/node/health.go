@@ -1,6 +1,8 @@
 package node
 
 import (
+	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,8 +109,10 @@ func (h *health) Refusing() (time.Duration, error) {
 
 // reachability tells an observer that a node went and that it came back, by turns.
 type reachability struct {
-	tell func(cause error) // may be nil
-	down atomic.Bool       // the last command was not answered; written under mu
+	tell     func(cause error) // may be nil
+	wentDown func()            // is called when it goes down; may be nil
+	down     atomic.Bool       // the last command was not answered; written under mu
+	last     atomic.Pointer[failure]
 
 	mu      sync.Mutex // guards the rest
 	cause   error      // why it was not answered; nil if the node is not down
@@ -116,14 +120,41 @@ type reachability struct {
 	telling bool       // a goroutine calls tell, and then tells what came meanwhile
 }
 
+// failure is why the node could not be reached, and when.
+type failure struct {
+	err error
+	at  time.Time
+}
+
+// fails notes what the node was heard to fail with. That an answer did not come in time tells nothing
+// that a caller which has none does not know.
+func (r *reachability) fails(err error) {
+	text := err.Error()
+	if strings.Contains(text, context.DeadlineExceeded.Error()) || strings.Contains(text, context.Canceled.Error()) {
+		return
+	}
+	r.last.Store(&failure{err, time.Now()})
+}
+
 // answered is Node.answered. tell may take its time: no other goroutine waits for that.
 func (r *reachability) answered(err error) {
+	if err != nil {
+		r.fails(err)
+	} else if r.last.Load() != nil {
+		r.last.Store(nil)
+	}
 	if r.down.Load() == (err != nil) {
 		return
 	}
 	r.mu.Lock()
 	r.cause = err
-	r.down.Store(err != nil)
+	if r.down.Swap(err != nil) == (err != nil) {
+		r.mu.Unlock()
+		return
+	}
+	if err != nil && r.wentDown != nil {
+		r.wentDown()
+	}
 	if r.telling || r.tell == nil {
 		r.mu.Unlock()
 		return

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // nodeOf is a node over rdb, of the client "c", and what closes it.
 func nodeOf(rdb driver.Redis, change ...func(*Config)) (n *Node, closes func()) {
-	cfg := Config{Client: "c", Timeout: time.Second, Impaired: func(error) {}}
+	cfg := Config{Client: "c", Timeout: time.Second, Impaired: func(error) {}, Mended: func(error) {}}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -36,8 +36,9 @@ type Config struct {
 	Timeout time.Duration // of a command whose caller has left, and of those without one
 	PubSub  PubSub
 
-	// Impaired is told why the Redis works worse than it should.
+	// Impaired is told why the Redis works worse than it should, and Mended once that is over.
 	Impaired func(cause error)
+	Mended   func(cause error)
 	// Reachable is told why a command was not answered, and then nil once one is answered again. It
 	// may be nil.
 	Reachable func(cause error)
@@ -55,6 +56,8 @@ type Node struct {
 	sweeper *sweeper
 	done    chan struct{} // closed by Stop
 
+	keepsVigil atomic.Bool // a goroutine asks whether it answers again
+
 	*health      // nil where Redis decides alone: that is asked whatever it did before
 	reachability reachability
 
@@ -67,7 +70,7 @@ type Node struct {
 // New returns a node. It takes a connection in the background, and sends nothing by itself.
 func New(rdb driver.Redis, cfg Config) *Node {
 	n := &Node{cfg: cfg, done: make(chan struct{})}
-	n.reachability.tell = cfg.Reachable
+	n.reachability.tell, n.reachability.wentDown = cfg.Reachable, n.vigil
 	rdb = n.counts.Counted(rdb)
 	n.redis = rdb
 	if cfg.Votes {
@@ -76,7 +79,7 @@ func New(rdb driver.Redis, cfg Config) *Node {
 	n.link = link.New(rdb, cfg.Timeout, n.answered)
 	n.wire = wire.New(n.link, cfg.Options)
 	n.sweeper = newSweeper(n)
-	n.hub = hub.New(rdb, cfg.Client, cfg.Impaired, n.orphan)
+	n.hub = hub.New(rdb, cfg.Client, n.owner(), n.orphan)
 	if !rdb.Cluster() {
 		n.mode.Store(modePlain)
 		n.hub.StartPlain(true)
@@ -94,6 +97,18 @@ func (n *Node) answered(err error) {
 	n.reachability.answered(err)
 }
 
+// Explained is err, what a caller of the node is told. If that only says that no answer came, and the
+// node was heard to fail within the last two time-outs, it also says with what.
+func (n *Node) Explained(err error) error {
+	if err != wire.ErrNoAnswer && err != ErrIdle && err != context.DeadlineExceeded {
+		return err
+	}
+	if last := n.reachability.last.Load(); last != nil && time.Since(last.at) < 2*n.cfg.Timeout {
+		return &wire.Silent{What: err, Last: last.err}
+	}
+	return err
+}
+
 // Down reports whether the last command that had its whole time-out was not answered.
 func (n *Node) Down() bool { return n.reachability.down.Load() }
 
@@ -105,6 +120,67 @@ func (n *Node) Do(ctx context.Context, commands ...[]string) ([]driver.Value, er
 		n.answered(err)
 	}
 	return got, err
+}
+
+// Answers asks the Redis whether it answers, and returns why it does not. One that is known to be down
+// is not asked: vigil does that.
+func (n *Node) Answers(ctx context.Context) error {
+	if n.Down() {
+		return ErrIdle
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+	defer cancel()
+	_, err := n.Do(ctx, ping)
+	return err
+}
+
+// ping makes a Redis say something. Without the right to it, that it is refused.
+var ping = []string{"PING"}
+
+// vigil asks a Redis that went down until it answers, or the node is closed. A client that sends
+// nothing would not learn of that otherwise. One goroutine does so at a time. That it still does not
+// answer is no news: what opens the breaker of a quorum's node is what locks ask.
+func (n *Node) vigil() {
+	if n.keepsVigil.Swap(true) {
+		return
+	}
+	n.hub.Go(func() {
+		pause := clock.Backoff{Least: 100 * time.Millisecond, Most: 2 * time.Second}
+		for {
+			for n.Down() {
+				if !clock.Sleep(n.hub.Context(), pause.Next()) {
+					return
+				}
+				ctx, cancel := context.WithTimeout(n.hub.Context(), n.cfg.Timeout)
+				if _, err := n.redis.Do(ctx, ping); err == nil {
+					n.answered(nil)
+				} else {
+					n.reachability.fails(err)
+				}
+				cancel()
+			}
+			n.keepsVigil.Store(false)
+			if !n.Down() || n.keepsVigil.Swap(true) { // it may have gone down in between
+				return
+			}
+			pause.Reset()
+		}
+	})
+}
+
+// owner is the node as its hub sees it.
+func (n *Node) owner() hub.Owner { return owner{n} }
+
+type owner struct{ *Node }
+
+func (o owner) Impaired(cause error) { o.cfg.Impaired(cause) }
+func (o owner) Mended(cause error)   { o.cfg.Mended(cause) }
+
+// Fails notes why the connection for messages could not be had, unless Redis answered so.
+func (o owner) Fails(err error) {
+	if link.Unanswered(err) && !errors.Is(err, driver.ErrClosed) {
+		o.reachability.fails(err)
+	}
 }
 
 // Sent is how many commands of one kind were sent, by what became of them.

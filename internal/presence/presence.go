@@ -41,7 +41,13 @@ type Presence struct {
 	periodEnd clock.Stamp          // when this period is over
 	quiet     clock.Stamp          // after a failure: no client is asked for before
 	toAskFor  []string             // clients; while there are any, one goroutine asks
+	// awaited has a channel for each of toAskFor that is worth waiting for. It is closed once that
+	// client was asked for.
+	awaited map[string]chan struct{}
 }
+
+// nameWait is how long a caller waits for a holder's name at most.
+const nameWait = 250 * time.Millisecond
 
 // maxCards bounds for how many clients Redis is asked in a period, and how many cards are kept.
 const maxCards = 256
@@ -75,7 +81,7 @@ type post struct {
 // New returns the presence of a client that has a name.
 func New[R Redis](cfg Config, nodes []R) *Presence {
 	host, _ := os.Hostname()
-	p := &Presence{Config: cfg, cards: make(map[string]wire.Card), card: wire.Card{
+	p := &Presence{Config: cfg, cards: make(map[string]wire.Card), awaited: make(map[string]chan struct{}), card: wire.Card{
 		Name: cfg.Name, Host: host, PID: os.Getpid(), Started: time.UnixMilli(time.Now().UnixMilli()), Version: Version(),
 	}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
@@ -181,11 +187,40 @@ func (p *Presence) Whois(ctx context.Context, client string) wire.Card {
 	return card
 }
 
-// Named adds to the error of a busy lock the card of the client that holds it, if that is known.
-func (p *Presence) Named(err error) error {
-	if held, is := err.(*wire.HeldError); is {
-		held.By = p.known(held.Holder)
+// Named adds to the error of a busy lock the card of the client that holds it. If that is still being
+// asked for, Named waits for the answer, while ctx lives and for nameWait at most. Of a question that
+// was waited for in vain no further caller waits for the answer.
+func (p *Presence) Named(ctx context.Context, err error) error {
+	held, is := err.(*wire.HeldError)
+	if !is || p == nil {
+		return err
 	}
+	held.By = p.known(held.Holder)
+	client := wire.ClientOf(held.Holder)
+	if held.By != (wire.Card{}) || ctx.Err() != nil {
+		return err
+	}
+	p.mu.Lock()
+	answered := p.awaited[client]
+	if answered == nil { // or it has come by now
+		held.By = p.cards[client]
+	}
+	p.mu.Unlock()
+	if answered == nil {
+		return err
+	}
+	late := time.NewTimer(nameWait)
+	defer late.Stop()
+	select {
+	case <-answered:
+	case <-ctx.Done():
+		return err
+	case <-late.C:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.awaited, client)
+	held.By = p.cards[client]
 	return err
 }
 
@@ -229,6 +264,9 @@ func (p *Presence) known(holder string) wire.Card {
 	card = p.older[client]
 	if len(p.cards) < maxCards && p.quiet.Reached(now) && p.ctx.Err() == nil {
 		p.cards[client] = card
+		if p.awaited[client] == nil {
+			p.awaited[client] = make(chan struct{})
+		}
 		if p.toAskFor = append(p.toAskFor, client); len(p.toAskFor) == 1 {
 			p.writes.Go(p.ask)
 		}
@@ -243,14 +281,29 @@ func (p *Presence) ask() {
 	defer p.mu.Unlock()
 	for len(p.toAskFor) > 0 {
 		client := p.toAskFor[0]
+		answered := p.awaited[client]
 		p.mu.Unlock()
 		_, sure := p.read(p.ctx, client)
 		p.mu.Lock()
-		if !sure {
+		if p.asked(client, answered); !sure {
+			for _, client := range p.toAskFor[1:] {
+				p.asked(client, p.awaited[client])
+			}
 			p.toAskFor, p.quiet = nil, clock.Now().Add(p.Stay)
 			return
 		}
 		p.toAskFor = p.toAskFor[1:]
+	}
+}
+
+// asked ends the waits for a client's card. The caller holds the mutex.
+func (p *Presence) asked(client string, answered chan struct{}) {
+	if answered == nil {
+		return
+	}
+	close(answered)
+	if p.awaited[client] == answered {
+		delete(p.awaited, client)
 	}
 }
 

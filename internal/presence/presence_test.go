@@ -162,12 +162,12 @@ func TestHoldersAreAskedForOnceInATurn(t *testing.T) {
 				f.cards[of("named")] = other
 			}
 			look := func(client string) wire.Card {
-				err := p.Named(&wire.HeldError{Holder: holderOf(client)})
+				err := p.Named(t.Context(), &wire.HeldError{Holder: holderOf(client)})
 				var held *wire.HeldError
 				require.ErrorAs(t, err, &held)
 				return held.By
 			}
-			require.Zero(t, look("named"), "it is not waited for")
+			require.Equal(t, other, look("named"), "it is waited for")
 			require.Zero(t, look("nameless"))
 			require.Equal(t, 2, f.asked())
 			for range 10 {
@@ -298,7 +298,7 @@ func TestNoNameNoPresence(t *testing.T) {
 	require.Nil(t, p.Rounds())
 	require.Nil(t, p.Asking(waiter{}, nil))
 	held := &wire.HeldError{Holder: holderOf("a")}
-	require.Equal(t, error(held), p.Named(held))
+	require.Equal(t, error(held), p.Named(t.Context(), held))
 	require.Zero(t, held.By)
 	require.Zero(t, p.Whois(t.Context(), of("a")))
 	p.Stays()

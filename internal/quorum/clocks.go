@@ -93,7 +93,8 @@ func (q *Quorum) proposedToken() int64 {
 var errClockOff = errors.New("its clock is too far from the other nodes'")
 
 // clockOff reports whether a node's clock is so far from the median that its grants must not count.
-// Of two clocks, neither is known to be the wrong one. The user is told once each time it begins.
+// Of two clocks, neither is known to be the wrong one. The user is told once each time it begins, and once when it
+// is over.
 func (q *Quorum) clockOff(m *member) bool {
 	r := m.clock.Load()
 	if r == nil || !q.cfg.Guard || len(q.members) < 3 {
@@ -103,7 +104,10 @@ func (q *Quorum) clockOff(m *member) bool {
 	most := max(q.cfg.Longest-500*time.Millisecond, q.cfg.Longest/2) / 2
 	off := max(r.ahead-median, median-r.ahead) - r.uncertainty
 	tooFar := off > most.Microseconds()
-	if !m.clockOff.Swap(tooFar) && tooFar {
+	switch was := m.clockOff.Swap(tooFar); {
+	case was && !tooFar:
+		q.cfg.Mended(m.index, errClockOff)
+	case tooFar && !was:
 		q.cfg.Impaired(m.index, fmt.Errorf("its clock is %v off the others', of at most %v: its grants do not count",
 			time.Duration(r.ahead-median)*time.Microsecond, most))
 	}

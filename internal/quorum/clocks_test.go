@@ -19,11 +19,12 @@ import (
 // firstPause is how long a node that fails is left alone at first.
 const firstPause = 20 * time.Millisecond
 
-// A grant of a node whose clock is off does not count, until it is right again; the user is told once.
+// A grant of a node whose clock is off does not count, until it is right again; the user is told of both once.
 func TestAstrayNodeGrantsNothing(t *testing.T) {
-	var told []string
+	var told, mended []string
 	q := prepared(t, masters(t, 3), func(c *setup) {
 		c.Impaired = func(node int, cause error) { told = append(told, fmt.Sprint(node, cause)) }
+		c.Mended = func(node int, cause error) { mended = append(mended, fmt.Sprint(node)) }
 	})
 	c := contender(t, q)
 	defer c.Abandon()
@@ -57,9 +58,11 @@ func TestAstrayNodeGrantsNothing(t *testing.T) {
 	for _, m := range q.members[:2] {
 		require.False(t, q.clockOff(m))
 	}
+	require.Empty(t, mended)
 	reads(0)
 	answers()
 	require.Positive(t, v.Belief.Number)
+	require.Equal(t, []string{"3"}, mended)
 }
 
 // A message tells of no grant that counts, either, while the node's clock is off.

@@ -61,7 +61,7 @@ func over(t *testing.T, nodes []driver.Redis, changes ...func(*setup)) *Quorum {
 	t.Helper()
 	cfg := setup{retention: 10 * time.Minute, Config: Config{
 		Need: len(nodes)/2 + 1, Timeout: 8 * time.Second, Lease: 30 * time.Second,
-		Guard: true, Auto: true, Longest: 30 * time.Second, Impaired: func(int, error) {},
+		Guard: true, Auto: true, Longest: 30 * time.Second, Impaired: func(int, error) {}, Mended: func(int, error) {},
 	}}
 	for _, change := range changes {
 		change(&cfg)
@@ -74,6 +74,7 @@ func over(t *testing.T, nodes []driver.Redis, changes ...func(*setup)) *Quorum {
 	for i, rdb := range nodes {
 		all[i] = node.New(rdb, node.Config{
 			Options: is, Client: id, Timeout: cfg.Timeout, Impaired: func(cause error) { cfg.Impaired(i+1, cause) },
+			Mended: func(cause error) { cfg.Mended(i+1, cause) },
 		})
 	}
 	q := New(all, cfg.Config)

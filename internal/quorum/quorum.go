@@ -25,6 +25,7 @@ type Config struct {
 	Auto     bool                        // nodes that are all fresh are taken for new
 	Longest  time.Duration               // the longest lease that any client may rely on
 	Impaired func(node int, cause error) // called with why a node, from 1, works worse than it should
+	Mended   func(node int, cause error) // called once that is over
 }
 
 // Quorum is a client's way to its nodes.
@@ -214,9 +215,13 @@ func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
 	return freed.Load(), err
 }
 
-// Silence is the error of a caller that gave up, for cause, before anything was heard.
-func (q *Quorum) Silence(op, name string, cause error) error {
-	return q.newAnswers(op, name).refusal(cause)
+// Silence is the error of a caller that gave up, for cause, before anything was heard of any node: why.
+func (q *Quorum) Silence(op, name string, why, cause error) error {
+	out := &wire.QuorumError{Op: op, Name: name, Need: q.need, Of: len(q.members), Cause: cause}
+	for _, m := range q.members {
+		out.Nodes = append(out.Nodes, &wire.MemberError{Node: m.index, Err: why})
+	}
+	return out
 }
 
 // Stop makes contenders leave.

@@ -27,6 +27,8 @@ var (
 	ErrMisuse        = errors.New("relock: misuse")
 	ErrUpgrade       = fmt.Errorf("%w: a reader cannot become the writer of the same lock: unlock the read lease first", ErrMisuse)
 	ErrWrongKind     = errors.New("relock: wrong kind of lock")
+	ErrRefused       = errors.New("relock: Redis refuses, and no retry helps")
+	ErrNotAsked      = errors.New("relock: Redis was not asked")
 )
 
 // ErrUnlocked says that the enclosing lease was unlocked before it could be re-entered.
@@ -42,6 +44,34 @@ var ErrBusy = errors.New("busy")
 
 // ErrNoAnswer says that what was asked before is still not answered.
 var ErrNoAnswer = errors.New("no answer")
+
+// Silent is a failure without an answer, What, of a Redis that shortly before failed with Last: to
+// others, or while the client's own connection for messages was opened. Last is about another command.
+// So Silent matches it, but never as ErrUnsent or ErrClosed of the driver.
+type Silent struct{ What, Last error }
+
+// Error says both.
+func (e *Silent) Error() string { return InWords(e.What) + ": " + e.Last.Error() }
+
+// Is reports whether one of them is target.
+func (e *Silent) Is(target error) bool {
+	return errors.Is(e.What, target) ||
+		target != driver.ErrUnsent && target != driver.ErrClosed && errors.Is(e.Last, target)
+}
+
+// As finds target in what the Redis failed with before.
+func (e *Silent) As(target any) bool { return errors.As(e.Last, target) }
+
+// InWords is the text of an error. A command's time-out must not read as the caller's.
+func InWords(err error) string {
+	switch err {
+	case context.DeadlineExceeded:
+		return "no answer in time"
+	case ErrNotAsked:
+		return "Redis was not asked" // "relock" stands before it
+	}
+	return err.Error()
+}
 
 // HeldError tells which owner was in the way.
 type HeldError struct {

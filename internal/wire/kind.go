@@ -98,6 +98,9 @@ func kindOf(name string, named bool) *Kind {
 	return kinds[name]
 }
 
+// Kinds is how many there are: their numbers are below.
+func Kinds() uint64 { return uint64(len(kinds)) }
+
 // Add makes a kind known, so that its orphaned grants can be ended. It is called by init functions
 // only.
 func Add(k *Kind) *Kind {

@@ -46,6 +46,7 @@ func Run(t *testing.T, open Opener) {
 	t.Run("sentinel", func(t *testing.T) { Suite(t, open(t, redistest.StartSentinel(t).Target()), Plain) })
 	t.Run("cluster", func(t *testing.T) { onCluster(t, open) })
 	t.Run("quorum", func(t *testing.T) { onQuorum(t, open) })
+	t.Run("outage", func(t *testing.T) { onOutage(t, open) })
 }
 
 func onServers(t *testing.T, open Opener) {
