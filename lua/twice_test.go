@@ -238,8 +238,16 @@ func (h *history) keys() []string {
 // send runs a command, and may have it meet a fault. then is called with an answer that arrives; before each run that its
 // client does not hear of, unheard is.
 func (h *history) send(script string, args []string, unheard func(), then func(any)) (answered bool) {
+	keys := h.keys()
+	switch op := script[strings.LastIndex(script, " ")+1:]; {
+	case op != "renew" && op != "recount":
+	case strings.HasPrefix(script, "read"):
+		keys = []string{h.name, fmt.Sprintf("{%s}:%s:rwlock_timeout:1", h.name, args[0])}
+	default:
+		keys = []string{h.name}
+	}
 	run := func() any {
-		all := append([]string{"EVALSHA", h.hashes[script], strconv.Itoa(len(h.keys()))}, append(h.keys(), args...)...)
+		all := append([]string{"EVALSHA", h.hashes[script], strconv.Itoa(len(keys))}, append(keys, args...)...)
 		answer := h.redis.do(all...)
 		h.trace = append(h.trace, fmt.Sprint(script, " ", args, " -> ", answer))
 		if strings.HasSuffix(script, " force") && answer == int64(1) {

@@ -180,7 +180,7 @@ func (r *reader) arguments(op string, p parameters, args []string) string {
 		for i := 0; i+2 < len(values); i += 3 {
 			text := fmt.Sprintf("%s %s %s", named(-1, values[i]), named(-2, values[i+1]), named(-3, values[i+2]))
 			if len(values) > 3 {
-				text = "[" + names[i/3] + " " + text + "]"
+				text = "[" + names[i*len(names)/len(values)] + " " + text + "]"
 			}
 			each = append(each, text)
 		}
