@@ -733,6 +733,75 @@ func TestRWMutexWithLeastPrivilege(t *testing.T) {
 	require.Equal(t, "0", s.Do("EXISTS", "suite:k"))
 }
 
+// The table of docs/wire.md has what locks take whose whole names are a hash tag, where other names take a queue's.
+func TestRightsToNamesThatAreTags(t *testing.T) {
+	s := redistest.Start(t)
+	every := drivertest.TagRights(t, "suite:", append(rights(t, "suite:")[0], drivertest.ReadWriteRights(t, "suite:")...))
+	a, b := newClient(t, shared(t, s.AddUser("a", "secret", every...))()), newClient(t, shared(t, s.AddUser("b", "secret", every...))())
+	inTurn := func(first, second func(context.Context) (*Lease, error), queue string) {
+		t.Helper()
+		l := taken(t, first)
+		got := make(chan *Lease, 1)
+		go func() {
+			l, err := second(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		require.Eventually(t, func() bool { return s.Do("ZCARD", queue) == "1" || t.Failed() }, patience, time.Millisecond)
+		require.False(t, t.Failed())
+		unlocked(t, l)
+		unlocked(t, within(t, got))
+	}
+	inTurn(a.Mutex("{suite:m}").Lock, b.Mutex("{suite:m}").Lock, "relock_line:{suite:m}")
+	inTurn(a.RWMutex("{suite:k}").RLock, b.RWMutex("{suite:k}").Lock, "relock_writer_line:{suite:k}")
+	inTurn(a.RWMutex("{suite:k}").Lock, b.RWMutex("{suite:k}").RLock, "relock_readers:{suite:k}:{suite:k}")
+}
+
+// State counts the readers that live, and a lock whose readers have all died is free.
+func TestStateTellsOfNoDeadReader(t *testing.T) {
+	s := redistest.Start(t)
+	live := hearing(t, s).RWMutex("k")
+	reader := taken(t, live.RLock)
+	for range 3 {
+		dead := taken(t, hearing(t, s).RWMutex("k").RLock)
+		s.Do("DEL", "{k}:"+dead.h.entry.ID+":rwlock_timeout:1") // as its lease would end it
+	}
+	require.Equal(t, "5", s.Do("HLEN", "k"))
+	st, err := live.State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []any{true, 1, reader.h.entry.ID}, []any{st.Held, st.Readers, st.Holder})
+	s.Do("DEL", "{k}:"+reader.h.entry.ID+":rwlock_timeout:1")
+	st, err = live.State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []any{false, 0, "", time.Duration(0)}, []any{st.Held, st.Readers, st.Holder, st.TTL})
+	unlocked(t, taken(t, live.TryLock))
+}
+
+// A lock that a downgrade leaves to a reader ends with that reader, for Redisson too, however long its writer had it.
+func TestDowngradeLeavesTheReadersLeaseAlone(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := hearing(t, s, WithLease(2*time.Second)).RWMutex("k"), hearing(t, s, WithLease(20*time.Second)).RWMutex("k")
+	left := func() time.Duration {
+		ms, err := strconv.Atoi(s.Do("PTTL", "k"))
+		require.NoError(t, err)
+		return time.Duration(ms) * time.Millisecond
+	}
+	w := taken(t, a.Lock)
+	require.NoError(t, w.Extend(t.Context(), time.Hour))
+	r, err := w.Downgrade(t.Context())
+	require.NoError(t, err)
+	require.LessOrEqual(t, left(), 2*time.Second)
+	require.Positive(t, left())
+	other := taken(t, b.RLock)
+	require.Greater(t, left(), 18*time.Second)
+	unlocked(t, r)
+	require.Greater(t, left(), 18*time.Second, "another reads on")
+	unlocked(t, other)
+	requireNothingLeft(t, s)
+}
+
 // A new ticket is above the phase and above both lines, although the server's clock was set back since: no reader that comes
 // passes a writer that waits.
 func TestRWMutexTicketsOutliveTheClock(t *testing.T) {

@@ -49,14 +49,19 @@ local function time_left()
 end
 
 -- leave ends id, and returns whether it was in and whether the lock is open since. A reader that is left in the hash is this
--- writer's own: it came in by a downgrade.
+-- writer's own: it came in by a downgrade. From then on the lock ends with the reader's key, as after an unlock of Redisson's:
+-- should the reader die, the lease of a writer that was extended by an hour would keep Redisson's writers out for so long.
 local function leave(id, _, _)
   if redis.call('HDEL', KEYS[1], id .. ':write') == 0 then
     return false, false
   end
-  if redis.call('HLEN', KEYS[1]) > 1 then
+  local left = readers_left()
+  if left > -2 then
     redis.call('HSET', KEYS[1], 'mode', 'read')
-  else
+  end
+  if left > 0 then
+    redis.call('PEXPIRE', KEYS[1], left)
+  elseif left == -2 then
     redis.call('DEL', KEYS[1])
   end
   let_readers()

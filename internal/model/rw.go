@@ -99,6 +99,7 @@ type RWRules struct {
 	Recreate       bool // a renewal writes what it does not find
 	ModeLeft       bool // a downgrade leaves the mode as it was
 	Gap            bool // a downgrade releases first
+	DownCuts       bool // its writer's end leaves the lock no longer than the next tick
 	DownBlind      bool // one that is granted does not look whether its writer still holds
 	AnyAnswer      bool // a grant by a repeated question is shared with those who come
 	Handed         bool // so is one by message

@@ -296,9 +296,13 @@ func (w *rwSystem) leave(s *rwState, i int) bool {
 	}
 	switch {
 	case w.Side[i] == writes:
-		if others {
+		if left := w.readersLeft(s); others && left > 0 {
 			if !w.rules.ModeLeft {
 				s.mode = readMode
+			}
+			s.ttl = left
+			if w.rules.DownCuts {
+				s.ttl = 1
 			}
 		} else {
 			s.wipe()

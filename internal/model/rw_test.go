@@ -157,6 +157,7 @@ func TestBrokenReadWriteIsCaught(t *testing.T) {
 		readWrite("a late renewal writes what is gone", "the hash is Redisson's", 8, rwRenews,
 			RWRules{Recreate: true}),
 		readWrite("a downgrade leaves the mode", "the hash is Redisson's", 7, rwDown, RWRules{ModeLeft: true}),
+		readWrite("a downgrade's end cuts the lock", "belief is ownership", 7, rwDown, RWRules{DownCuts: true}),
 		readWrite("a downgrade releases first", "no gap", 12, rwDown, RWRules{Gap: true}),
 		readWrite("a downgrade does not look at its writer", "no gap", 16, rwDown.failing(1),
 			RWRules{DownBlind: true}),
