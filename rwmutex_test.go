@@ -533,6 +533,37 @@ func TestRWMutexTellsManyReadersByParts(t *testing.T) {
 	requireNothingLeft(t, s)
 }
 
+// A writer that waits for a crowd which gives way asks until all were told, and no longer than for its first poll's pause where
+// they do not. Those that wait behind it ask as they would for one holder.
+func TestRWMutexTellsACrowdSoon(t *testing.T) {
+	const n = 400
+	s := redistest.Start(t)
+	readers := hearing(t, s).RWMutex("k", WithMaxHold(time.Hour)) // a hold for each
+	slow := WithLease(time.Hour)                                  // whose polls are five minutes apart
+	writer, behind := hearing(t, s, slow).RWMutex("k"), hearing(t, s, slow).RWMutex("k")
+	var held []*Lease
+	for range n {
+		held = append(held, taken(t, readers.RLock))
+	}
+	first := inLine(t, s, writer.Lock, 0, 1)
+	drawn := s.CommandCounts()["hrandfield"] // twice by each question
+	second := inLine(t, s, behind.Lock, 0, 2)
+	require.Eventually(t, func() bool { return s.CommandCounts()["hrandfield"]-drawn > 12 }, patience, time.Millisecond, "it asks soon")
+	time.Sleep(500 * time.Millisecond)
+	require.Less(t, s.CommandCounts()["hrandfield"]-drawn, int64(60), "the pauses double where none gives way")
+	for _, l := range held {
+		go func() {
+			<-l.Wanted()
+			if err := l.Unlock(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	unlocked(t, within(t, first))
+	unlocked(t, within(t, second))
+	requireNothingLeft(t, s)
+}
+
 // What Redisson could count down from must be a hold count: else its read unlock would stop Redis.
 func TestRWMutexWritesNoLargeNumbers(t *testing.T) {
 	s := redistest.Start(t)

@@ -15,8 +15,8 @@
 -- ARGV[8]  PUBLISH or SPUBLISH
 -- Left out at the end: '', and what one Redis that is no Cluster has.
 --
--- Returns {1, first token, how many} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, holder,
--- how many heard that the lock is wanted}; without a holder, what is left of the turn that the lock is left free for.
+-- Returns {1, first token, how many} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, or what is left of
+-- the turn that a free lock is left for, holder, how many heard that it is wanted, how many holders were not told}.
 -- Wire: RedissonLock.tryLockInnerAsync, RedissonFencedLock.
 local lease, block, id, owner, ticket = ARGV[1], ARGV[2], ARGV[3], ARGV[4] or '', ARGV[5] or ''
 local inbox, publish = ARGV[7] or 'relock_inbox:', ARGV[8] or 'PUBLISH'

@@ -11,6 +11,9 @@ local function own_line()
   return KEYS[6]
 end
 
+-- untold would say how many were not told that the lock is wanted: what keeps readers out is one writer, or one that waits.
+local untold
+
 -- idle reports whether the entry may come in and is not in, and none waits. One that names an owner comes in by share only.
 local function idle(_, _, id, owner, inbox, publish)
   if owner ~= '' or redis.call('EXISTS', KEYS[2], KEYS[6]) > 0 then

@@ -9,6 +9,7 @@
 --
 -- Returns nothing: it only defines the hooks.
 local batch = 2
+local untold
 local function named(_)
   return ':pair'
 end

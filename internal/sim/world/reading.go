@@ -211,7 +211,7 @@ func first(list []string) string {
 
 // answered are the parts of an answer that begins with 1 or 0.
 var answered = map[string][2][]string{
-	"acquire": {{"token", "tokens"}, {"counter", "ticket", "pttl", "holder", "heard"}},
+	"acquire": {{"token", "tokens"}, {"counter", "ticket", "pttl", "holder", "heard", "untold"}},
 	"vote": {
 		{"number", "lowest", "pttl", "holder", "clock", "tokens"}, {"counter", "lowest", "pttl", "holder", "clock", "tokens", "heard"},
 	},
