@@ -615,49 +615,55 @@ func TestRWMutexDeadProcesses(t *testing.T) {
 func TestRWMutexExcludes(t *testing.T) {
 	s := redistest.Start(t)
 	for _, opts := range [][]Option{{}, {WithLinger(50 * time.Millisecond)}, {WithLocalHandoff(1, 0)}} {
-		var mu sync.Mutex
-		readers, writers := 0, 0
-		change := func(r, w int) (int, int) {
-			mu.Lock()
-			defer mu.Unlock()
-			readers, writers = readers+r, writers+w
-			return readers, writers
-		}
-		var wg sync.WaitGroup
-		for range 4 {
-			rw := hearing(t, s, opts...).RWMutex("k")
-			for g := range 4 {
-				wg.Go(func() {
-					for i := range 150 {
-						if (g+i)%4 == 0 {
-							l, err := rw.Lock(t.Context())
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							if r, w := change(0, 1); r != 0 || w != 1 {
-								t.Errorf("a writer beside %d readers, %d writers", r, w-1)
-							}
-							change(0, -1)
-							_ = l.Unlock(t.Context())
-							continue
-						}
-						l, err := rw.RLock(t.Context())
+		excludes(t, 150, func() *RWMutex { return hearing(t, s, opts...).RWMutex("k") })
+	}
+}
+
+// excludes has four goroutines of each of four processes take so many turns, and demands that no writer is beside anybody.
+func excludes(t *testing.T, turns int, open func() *RWMutex) {
+	t.Helper()
+	var mu sync.Mutex
+	readers, writers := 0, 0
+	change := func(r, w int) (int, int) {
+		mu.Lock()
+		defer mu.Unlock()
+		readers, writers = readers+r, writers+w
+		return readers, writers
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		rw := open()
+		for g := range 4 {
+			wg.Go(func() {
+				for i := range turns {
+					if (g+i)%4 == 0 {
+						l, err := rw.Lock(t.Context())
 						if err != nil {
 							t.Error(err)
 							return
 						}
-						if _, w := change(1, 0); w != 0 {
-							t.Errorf("a reader beside a writer")
+						if r, w := change(0, 1); r != 0 || w != 1 {
+							t.Errorf("a writer beside %d readers, %d writers", r, w-1)
 						}
-						change(-1, 0)
+						change(0, -1)
 						_ = l.Unlock(t.Context())
+						continue
 					}
-				})
-			}
+					l, err := rw.RLock(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if _, w := change(1, 0); w != 0 {
+						t.Errorf("a reader beside a writer")
+					}
+					change(-1, 0)
+					_ = l.Unlock(t.Context())
+				}
+			})
 		}
-		wg.Wait()
 	}
+	wg.Wait()
 }
 
 // A full Redis renews readers and writers, and takes unlocks; a re-entry that it refuses lengthens the lease all the same.

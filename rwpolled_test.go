@@ -60,8 +60,7 @@ func TestRWMutexIsPhaseFairWhereWaitersPoll(t *testing.T) {
 
 // Where waiters poll, neither readers that overlap keep a writer out, nor writers that follow each other a reader.
 func TestRWMutexStarvesNoneWhereWaitersPoll(t *testing.T) {
-	nodes, open := polling(t)
-	_ = nodes
+	_, open := polling(t)
 	for name, sides := range map[string][2]func(*RWMutex, context.Context) (*Lease, error){
 		"a writer": {(*RWMutex).RLock, (*RWMutex).Lock},
 		"a reader": {(*RWMutex).Lock, (*RWMutex).RLock},
@@ -134,4 +133,20 @@ func TestRWMutexWaitersLeaveWhereTheyPoll(t *testing.T) {
 	require.Greater(t, time.Since(began), 900*time.Millisecond)
 	require.Less(t, time.Since(began), 3*time.Second)
 	unlocked(t, r)
+}
+
+// Waiters that poll exclude each other, and all come. On a full Redis those that wait already go on waiting.
+func TestRWMutexExcludesWhereWaitersPoll(t *testing.T) {
+	nodes, open := polling(t)
+	excludes(t, 40, func() *RWMutex { return open() })
+	s := nodes.MasterFor("k")
+	a, b := open(), open(WithLease(2*time.Second)) // which polls soon
+	r := taken(t, a.RLock)
+	writer := inLine(t, s, b.Lock, 0, 1)
+	polled := s.CommandCounts()["evalsha"]
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	require.Eventually(t, func() bool { return s.CommandCounts()["evalsha"] > polled+1 || t.Failed() }, patience, time.Millisecond)
+	s.Do("CONFIG", "SET", "maxmemory", "0")
+	unlocked(t, r)
+	unlocked(t, within(t, writer))
 }
