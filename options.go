@@ -182,7 +182,8 @@ type PubSubMode int
 const (
 	// PubSubAuto uses sharded channels on a Cluster that knows them (Redis 7), as Redisson does.
 	PubSubAuto PubSubMode = iota
-	// PubSubPlain uses plain channels on a Cluster too. Waiters then race for a freed lock.
+	// PubSubPlain uses plain channels on a Cluster too. No waiter is handed the lock then: those of a
+	// Mutex race for a freed one, those of an RWMutex come in their order by asking for it.
 	PubSubPlain
 	// PubSubSharded uses sharded channels on a Cluster without asking it first.
 	PubSubSharded

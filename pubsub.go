@@ -67,9 +67,11 @@ type contender struct {
 	ticket  string
 	holder  string // the owner that was in the way
 	ttl     time.Duration
-	asked   clock.Stamp // when the last answered poll was sent
-	answers int         // that told it to wait
-	queued  bool        // by a release: its answer stands for the first poll
+	asked   clock.Stamp   // when the last answered poll was sent
+	answers int           // that told it to wait, but for those after which it asked again soon
+	crowd   wire.Crowd    // holders that were not told that it waits
+	soon    time.Duration // when to ask again for their sake, 0 for no sooner than else
+	queued  bool          // by a release: its answer stands for the first poll
 }
 
 // Of is the entry.
@@ -119,7 +121,11 @@ func (c *contender) look(ctx context.Context, failing *clock.Backoff) (time.Dura
 	// A message that was sent between the poll and here may have gone unheard: what is subscribed
 	// from now on wakes the contender once it stands.
 	c.Ear().Listen()
-	rest := max(c.entry.LookAgain(c.ttl, c.answers)-clock.Now().Since(c.asked), wire.MinLook)
+	pause := c.entry.LookAgain(c.ttl, c.answers)
+	if c.soon > 0 {
+		pause = min(pause, c.soon)
+	}
+	rest := max(pause-clock.Now().Since(c.asked), wire.MinLook)
 	return rest, node.Grant{}, c.Ear().Deafness()
 }
 
@@ -164,7 +170,9 @@ func (c *contender) granted() node.Grant {
 // answered notes the answer "you wait" to a command sent at sent.
 func (c *contender) answered(a *wire.Answer, sent clock.Stamp) {
 	c.ticket, c.holder, c.ttl, c.asked = a.Ticket, a.Holder, a.TTL, sent
-	c.answers++
+	if c.soon = c.crowd.Soon(a.Untold, c.entry.Lease); c.soon == 0 {
+		c.answers++
+	}
 }
 
 // polled keeps the error of a poll, nil where Redis answered. It reports that to the goroutines of

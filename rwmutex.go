@@ -25,6 +25,10 @@ import (
 // Redisson's readers and writers exclude relock's and are excluded by them, but know no order: its
 // readers may pass a writer of relock's that waits.
 //
+// On a Cluster with plain channels, as before Redis 7, the order is the same, but for one thing: a
+// waiter whose process died keeps out those behind it for up to half of its lease, where elsewhere it
+// keeps out none.
+//
 // The readers of one process share one hold in Redis, so that a further reader costs no command. A
 // reader may join the hold for the longer of the times of WithLocalHandoff (10 ms by default) and
 // WithLinger, counted from when the process asked for it, and until another process wants the lock.

@@ -643,6 +643,37 @@ func TestRWMutexTellsManyReadersByParts(t *testing.T) {
 	requireNothingLeft(t, s)
 }
 
+// A writer that waits for a crowd which gives way asks until all were told, and no longer than for its first poll's pause where
+// they do not. Those that wait behind it ask as they would for one holder.
+func TestRWMutexTellsACrowdSoon(t *testing.T) {
+	const n = 400
+	s := redistest.Start(t)
+	readers := hearing(t, s).RWMutex("k", WithMaxHold(time.Hour)) // a hold for each
+	slow := WithLease(time.Hour)                                  // whose polls are five minutes apart
+	writer, behind := hearing(t, s, slow).RWMutex("k"), hearing(t, s, slow).RWMutex("k")
+	var held []*Lease
+	for range n {
+		held = append(held, taken(t, readers.RLock))
+	}
+	first := inLine(t, s, writer.Lock, 0, 1)
+	drawn := s.CommandCounts()["hrandfield"] // twice by each question
+	second := inLine(t, s, behind.Lock, 0, 2)
+	require.Eventually(t, func() bool { return s.CommandCounts()["hrandfield"]-drawn > 12 }, patience, time.Millisecond, "it asks soon")
+	time.Sleep(500 * time.Millisecond)
+	require.Less(t, s.CommandCounts()["hrandfield"]-drawn, int64(60), "the pauses double where none gives way")
+	for _, l := range held {
+		go func() {
+			<-l.Wanted()
+			if err := l.Unlock(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	unlocked(t, within(t, first))
+	unlocked(t, within(t, second))
+	requireNothingLeft(t, s)
+}
+
 // What Redisson could count down from must be a hold count: else its read unlock would stop Redis.
 func TestRWMutexWritesNoLargeNumbers(t *testing.T) {
 	s := redistest.Start(t)
@@ -694,49 +725,55 @@ func TestRWMutexDeadProcesses(t *testing.T) {
 func TestRWMutexExcludes(t *testing.T) {
 	s := redistest.Start(t)
 	for _, opts := range [][]Option{{}, {WithLinger(50 * time.Millisecond)}, {WithLocalHandoff(1, 0)}} {
-		var mu sync.Mutex
-		readers, writers := 0, 0
-		change := func(r, w int) (int, int) {
-			mu.Lock()
-			defer mu.Unlock()
-			readers, writers = readers+r, writers+w
-			return readers, writers
-		}
-		var wg sync.WaitGroup
-		for range 4 {
-			rw := hearing(t, s, opts...).RWMutex("k")
-			for g := range 4 {
-				wg.Go(func() {
-					for i := range 150 {
-						if (g+i)%4 == 0 {
-							l, err := rw.Lock(t.Context())
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							if r, w := change(0, 1); r != 0 || w != 1 {
-								t.Errorf("a writer beside %d readers, %d writers", r, w-1)
-							}
-							change(0, -1)
-							_ = l.Unlock(t.Context())
-							continue
-						}
-						l, err := rw.RLock(t.Context())
+		excludes(t, 150, func() *RWMutex { return hearing(t, s, opts...).RWMutex("k") })
+	}
+}
+
+// excludes has four goroutines of each of four processes take so many turns, and demands that no writer is beside anybody.
+func excludes(t *testing.T, turns int, open func() *RWMutex) {
+	t.Helper()
+	var mu sync.Mutex
+	readers, writers := 0, 0
+	change := func(r, w int) (int, int) {
+		mu.Lock()
+		defer mu.Unlock()
+		readers, writers = readers+r, writers+w
+		return readers, writers
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		rw := open()
+		for g := range 4 {
+			wg.Go(func() {
+				for i := range turns {
+					if (g+i)%4 == 0 {
+						l, err := rw.Lock(t.Context())
 						if err != nil {
 							t.Error(err)
 							return
 						}
-						if _, w := change(1, 0); w != 0 {
-							t.Errorf("a reader beside a writer")
+						if r, w := change(0, 1); r != 0 || w != 1 {
+							t.Errorf("a writer beside %d readers, %d writers", r, w-1)
 						}
-						change(-1, 0)
+						change(0, -1)
 						_ = l.Unlock(t.Context())
+						continue
 					}
-				})
-			}
+					l, err := rw.RLock(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if _, w := change(1, 0); w != 0 {
+						t.Errorf("a reader beside a writer")
+					}
+					change(-1, 0)
+					_ = l.Unlock(t.Context())
+				}
+			})
 		}
-		wg.Wait()
 	}
+	wg.Wait()
 }
 
 // A full Redis renews readers and writers, and takes unlocks; a re-entry that it refuses lengthens the lease all the same.
@@ -842,6 +879,75 @@ func TestRWMutexWithLeastPrivilege(t *testing.T) {
 		require.ErrorContains(t, err, "NOPERM", missing)
 	}
 	require.Equal(t, "0", s.Do("EXISTS", "suite:k"))
+}
+
+// The table of docs/wire.md has what locks take whose whole names are a hash tag, where other names take a queue's.
+func TestRightsToNamesThatAreTags(t *testing.T) {
+	s := redistest.Start(t)
+	every := drivertest.TagRights(t, "suite:", append(rights(t, "suite:")[0], drivertest.ReadWriteRights(t, "suite:")...))
+	a, b := newClient(t, shared(t, s.AddUser("a", "secret", every...))()), newClient(t, shared(t, s.AddUser("b", "secret", every...))())
+	inTurn := func(first, second func(context.Context) (*Lease, error), queue string) {
+		t.Helper()
+		l := taken(t, first)
+		got := make(chan *Lease, 1)
+		go func() {
+			l, err := second(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		require.Eventually(t, func() bool { return s.Do("ZCARD", queue) == "1" || t.Failed() }, patience, time.Millisecond)
+		require.False(t, t.Failed())
+		unlocked(t, l)
+		unlocked(t, within(t, got))
+	}
+	inTurn(a.Mutex("{suite:m}").Lock, b.Mutex("{suite:m}").Lock, "relock_line:{suite:m}")
+	inTurn(a.RWMutex("{suite:k}").RLock, b.RWMutex("{suite:k}").Lock, "relock_writer_line:{suite:k}")
+	inTurn(a.RWMutex("{suite:k}").Lock, b.RWMutex("{suite:k}").RLock, "relock_readers:{suite:k}:{suite:k}")
+}
+
+// State counts the readers that live, and a lock whose readers have all died is free.
+func TestStateTellsOfNoDeadReader(t *testing.T) {
+	s := redistest.Start(t)
+	live := hearing(t, s).RWMutex("k")
+	reader := taken(t, live.RLock)
+	for range 3 {
+		dead := taken(t, hearing(t, s).RWMutex("k").RLock)
+		s.Do("DEL", "{k}:"+dead.h.entry.ID+":rwlock_timeout:1") // as its lease would end it
+	}
+	require.Equal(t, "5", s.Do("HLEN", "k"))
+	st, err := live.State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []any{true, 1, reader.h.entry.ID}, []any{st.Held, st.Readers, st.Holder})
+	s.Do("DEL", "{k}:"+reader.h.entry.ID+":rwlock_timeout:1")
+	st, err = live.State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []any{false, 0, "", time.Duration(0)}, []any{st.Held, st.Readers, st.Holder, st.TTL})
+	unlocked(t, taken(t, live.TryLock))
+}
+
+// A lock that a downgrade leaves to a reader ends with that reader, for Redisson too, however long its writer had it.
+func TestDowngradeLeavesTheReadersLeaseAlone(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := hearing(t, s, WithLease(2*time.Second)).RWMutex("k"), hearing(t, s, WithLease(20*time.Second)).RWMutex("k")
+	left := func() time.Duration {
+		ms, err := strconv.Atoi(s.Do("PTTL", "k"))
+		require.NoError(t, err)
+		return time.Duration(ms) * time.Millisecond
+	}
+	w := taken(t, a.Lock)
+	require.NoError(t, w.Extend(t.Context(), time.Hour))
+	r, err := w.Downgrade(t.Context())
+	require.NoError(t, err)
+	require.LessOrEqual(t, left(), 2*time.Second)
+	require.Positive(t, left())
+	other := taken(t, b.RLock)
+	require.Greater(t, left(), 18*time.Second)
+	unlocked(t, r)
+	require.Greater(t, left(), 18*time.Second, "another reads on")
+	unlocked(t, other)
+	requireNothingLeft(t, s)
 }
 
 // A new ticket is above the phase and above both lines, although the server's clock was set back since: no reader that comes

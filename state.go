@@ -19,7 +19,7 @@ type State struct {
 	Held    bool
 	Holder  string        // owner field: an id of WithOwner, <client uuid>:<n>, or Redisson's <uuid>:<thread id>
 	Count   int           // the holder's hold count
-	Readers int           // of an RWMutex: a process of relock's counts once, and so does a thread of Redisson's
+	Readers int           // of an RWMutex: processes of relock's and threads of Redisson's that live, each once
 	TTL     time.Duration // what is left of its lease; negative when it never ends
 	Waiters int           // relock processes in the queue; Redisson's waiters are not known to Redis
 

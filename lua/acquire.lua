@@ -1,6 +1,6 @@
 -- acquire: take the free lock, enter the hold of a shared owner, or wait in the queue. Sent again it is the poll.
 --
--- needs: rights kind grant handover queue turn news
+-- needs: rights kind grant handover queue turn news polled
 -- KEYS[1]  lock hash        name
 -- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
@@ -15,8 +15,8 @@
 -- ARGV[8]  PUBLISH or SPUBLISH
 -- Left out at the end: '', and what one Redis that is no Cluster has.
 --
--- Returns {1, first token, how many} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, holder,
--- how many heard that the lock is wanted}; without a holder, what is left of the turn that the lock is left free for.
+-- Returns {1, first token, how many} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, or what is left of
+-- the turn that a free lock is left for, holder, how many heard that it is wanted, how many holders were not told}.
 -- Wire: RedissonLock.tryLockInnerAsync, RedissonFencedLock.
 local lease, block, id, owner, ticket = ARGV[1], ARGV[2], ARGV[3], ARGV[4] or '', ARGV[5] or ''
 local inbox, publish = ARGV[7] or 'relock_inbox:', ARGV[8] or 'PUBLISH'
@@ -34,10 +34,9 @@ if mine or share(id, owner) then
 end
 
 local queued = ''
-if open(lease, block, id, owner, own_line(), inbox, publish) then
-  if inbox == '' then
-    return { 1, take(lease, block, id, owner) }
-  end
+if inbox == '' then
+  return polled(lease, block, id, owner, ticket, member, publish)
+elseif open(lease, block, id, owner, own_line(), inbox, publish) then
   -- A command that finds the lock free with a queue serves the queue: expiry and Redisson's unlock leave it so.
   local me
   if ticket ~= '-' then
@@ -54,7 +53,7 @@ if open(lease, block, id, owner, own_line(), inbox, publish) then
   if not me and (batch == 1 and not winner or batch > 1 and idle(lease, block, id, owner, inbox, publish)) then
     return { 1, take(lease, block, id, owner) }
   end
-elseif ticket ~= '-' and inbox ~= '' then
+elseif ticket ~= '-' then
   queued = join(member, ticket, lease)
 end
 return want(waiting(queued), inbox, publish, id, owner)

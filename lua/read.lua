@@ -1,6 +1,6 @@
 -- read: the readers of a read-write lock, RedissonReadLock, as a kind of lock: the hooks by which all scripts handle it.
 --
--- needs: counter token rw rw_alive rw_line rw_grant
+-- needs: counter token rw rw_alive rw_line rw_grant rw_polled
 -- KEYS[1]  lock hash          name
 -- KEYS[2]  queue of writers   relock_writers:{name}
 -- KEYS[6]  queue of readers   relock_readers:{name}:name
@@ -10,6 +10,9 @@
 local function own_line()
   return KEYS[6]
 end
+
+-- untold would say how many were not told that the lock is wanted: what keeps readers out is one writer, or one that waits.
+local untold
 
 -- idle reports whether the entry may come in and is not in, and none waits. One that names an owner comes in by share only.
 local function idle(_, _, id, owner, inbox, publish)

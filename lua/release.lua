@@ -39,7 +39,11 @@ if held then
 end
 -- below: what a lock that no one waits for does not need
 if not held then
-  give_up(member_of(ARGV[2], ARGV[3], id, owner))
+  local member = member_of(ARGV[2], ARGV[3], id, owner)
+  if inbox == '' and leave_place and leave_place(own_line(), member) then
+    announce(publish) -- it may have kept others out
+  end
+  give_up(member)
   if batch > 1 and inbox ~= '' and not turn_left() then
     pcall(hand_over, inbox, publish) -- one at the head may have kept out those behind it
   end

@@ -2,7 +2,8 @@
 --
 -- needs: kind
 -- quorum: refuse
--- KEYS[n]  for each entry its lock, or where the kind has keys of its own all of the lock's
+-- KEYS[n]  for each entry its lock, and further keys of the kind's that are there as long as the entry holds it: while its slot
+--          is on the move, a Cluster refuses a command for a key that is not there
 -- ARGV[3n-2]  acquisition id   <client uuid>:<n>
 -- ARGV[3n-1]  hold count, 0 to leave it as it is
 -- ARGV[3n]    lease, milliseconds

@@ -78,7 +78,7 @@ end
 
 -- open reports whether the entry, which is or would be in line and is not in yet, may come in now. One that names an owner
 -- comes in by share only: a downgrade must not come after its writer. A reader comes in beside readers if it is of the phase,
--- or if no writer waits.
+-- or if no writer waits. Without an inbox kept_out has said so already.
 local function open(lease, block, id, owner, line, inbox, publish)
   local is = mode()
   if owner ~= '' then
@@ -91,5 +91,5 @@ local function open(lease, block, id, owner, line, inbox, publish)
   end
   local ticket = redis.call('ZSCORE', line, table.concat({ lease, block, id, owner }, ':'))
   return ticket and tonumber(ticket) <= phase()
-    or not first_alive(KEYS[2], inbox, publish, string.match(id, '^[^:]+')) and not (inbox ~= '' and shut(publish))
+    or inbox == '' or not first_alive(KEYS[2], inbox, publish, string.match(id, '^[^:]+')) and not shut(publish)
 end

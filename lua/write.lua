@@ -1,6 +1,6 @@
 -- write: the writer of a read-write lock, RedissonWriteLock, as a kind of lock: the hooks by which all scripts handle it.
 --
--- needs: lease token rw rw_alive rw_line rw_grant
+-- needs: lease token rw rw_alive rw_line rw_grant rw_polled
 -- KEYS[1]  lock hash          name
 -- KEYS[2]  queue of writers   relock_writers:{name}
 -- KEYS[6]  queue of readers   relock_readers:{name}:name
@@ -48,14 +48,25 @@ local function time_left()
   return left
 end
 
+-- untold is how many hold the lock beside those that were told that it is wanted, for the first writer in line: it asks again
+-- soon, and others are told. For all others it is nothing: of thousands that wait, one at a time has Redis tell so many.
+local function untold(id, told, inbox, publish)
+  local more = redis.call('HLEN', KEYS[1]) - 1 - told
+  local first = more > 0 and first_alive(KEYS[2], inbox, publish, string.match(id, '^[^:]+')) or ''
+  return string.match(first, '^%d+:%d+:([^:]+:%d+)') == id and more or nil
+end
+
 -- leave ends id, and returns whether it was in and whether the lock is open since. A reader that is left in the hash is this
--- writer's own: it came in by a downgrade.
+-- writer's own: it came in by a downgrade. From then on the lock ends with the reader's key, as after an unlock of Redisson's:
+-- should the reader die, the lease of a writer that was extended by an hour would keep Redisson's writers out for so long.
 local function leave(id, _, _)
   if redis.call('HDEL', KEYS[1], id .. ':write') == 0 then
     return false, false
   end
-  if redis.call('HLEN', KEYS[1]) > 1 then
+  local left = readers_left()
+  if left > 0 then
     redis.call('HSET', KEYS[1], 'mode', 'read')
+    redis.call('PEXPIRE', KEYS[1], left)
   else
     redis.call('DEL', KEYS[1])
   end

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -23,7 +24,39 @@ func ReadWriteRights(t testing.TB, prefix string) []string {
 	return allRights(t, prefix)[1]
 }
 
+// TagRights is rules, which are for locks whose names begin with prefix, turned by the table of
+// docs/wire.md into those for locks whose whole names are a hash tag that begins with prefix.
+func TagRights(t testing.TB, prefix string, rules []string) (turned []string) {
+	t.Helper()
+	_, row, found := strings.Cut(wireDoc(t), "\n| a tag and nothing else")
+	require.True(t, found)
+	row, _, _ = strings.Cut(strings.ReplaceAll(row, "orders:", prefix), "\n")
+	swaps := regexp.MustCompile("`(~[^`]*)` in place of `(~[^`]*)`").FindAllStringSubmatch(row, -1)
+	require.NotEmpty(t, swaps)
+	for _, rule := range rules {
+		for _, swap := range swaps {
+			if rest, ok := strings.CutPrefix(rule, swap[2]); ok {
+				rule = swap[1] + rest
+				break
+			}
+		}
+		turned = append(turned, rule)
+	}
+	return turned
+}
+
 func allRights(t testing.TB, prefix string) (rules [][]string) {
+	t.Helper()
+	for i, block := range strings.Split(wireDoc(t), "```") {
+		if rest, ok := strings.CutPrefix(block, "acl\n"); ok && i%2 == 1 {
+			rules = append(rules, strings.Fields(strings.ReplaceAll(rest, "orders:", prefix)))
+		}
+	}
+	require.Len(t, rules, 4)
+	return rules
+}
+
+func wireDoc(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	require.NoError(t, err)
@@ -33,11 +66,5 @@ func allRights(t testing.TB, prefix string) (rules [][]string) {
 		text, err = os.ReadFile(filepath.Join(dir, "docs", "wire.md"))
 	}
 	require.NoError(t, err)
-	for i, block := range strings.Split(string(text), "```") {
-		if rest, ok := strings.CutPrefix(block, "acl\n"); ok && i%2 == 1 {
-			rules = append(rules, strings.Fields(strings.ReplaceAll(rest, "orders:", prefix)))
-		}
-	}
-	require.Len(t, rules, 4)
-	return rules
+	return string(text)
 }

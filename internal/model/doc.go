@@ -45,7 +45,8 @@
 // readers and of writers, and the phase by which the readers that waited at a writer's end come before the next writer.
 // The readers of a process share a hold, writers become readers, and one of Redisson's threads reads or writes beside
 // them. Questions, releases, answers and messages are lost, late and doubled, and processes crash. Tickets are above all
-// in both lines and above the phase, whatever the server's clock says.
+// in both lines and above the phase, whatever the server's clock says. In some scopes no message grants, as on a Cluster
+// without sharded channels: waiters then come in by their questions alone, and the dead keep their places for a while.
 //
 // # What is abstracted
 //
@@ -121,7 +122,8 @@
 //
 // Of read-write locks: TryLock and TryRLock, which wait for nothing and take by the script's same conditions; ForceUnlock;
 // a release that queues the writer's next acquisition; lines and a phase that expire or are evicted, after which the
-// order is that of tickets; Redisson's re-entry and its downgrade, which tells nobody; and how long a writer of Redisson's
+// order is that of tickets; a waiter that polls too late and loses its place until it asks, which is such an expiry;
+// Redisson's re-entry and its downgrade, which tells nobody; and how long a writer of Redisson's
 // waits: what is shown is that no hold is shared past its window beside it, and that no reader of relock's who has not
 // waited for a second comes in past it.
 //

@@ -32,6 +32,7 @@ type rwEntry struct {
 	in     bool  // the hash has its field
 	key    int8  // ticks that a reader's timeout key has left
 	place  int8  // ticket in its line, 0 for none
+	keeps  int8  // ticks that the place of a waiter which polls outlives its process
 	first  int8  // number of its grant
 	owed   bool  // it waited when a writer ended
 	over   int8  // writers that came in since it waits
@@ -95,10 +96,13 @@ type RWRules struct {
 	Unshut         bool // new readers join while Redisson's waiters listen
 	DeadKept       bool // a waiter whose process is gone keeps its place
 	QuietLeaver    bool // who leaves the line serves nobody
+	Unkept         bool // readers that poll do not mind a writer that waits
+	Unyielding     bool // nor writers that poll the readers of the phase
 	NoAnnounce     bool // nobody is told of those that a batch leaves behind
 	Recreate       bool // a renewal writes what it does not find
 	ModeLeft       bool // a downgrade leaves the mode as it was
 	Gap            bool // a downgrade releases first
+	DownCuts       bool // its writer's end leaves the lock no longer than the next tick
 	DownBlind      bool // one that is granted does not look whether its writer still holds
 	AnyAnswer      bool // a grant by a repeated question is shared with those who come
 	Handed         bool // so is one by message
@@ -119,6 +123,7 @@ type RWScope struct {
 	Window            int8 // ticks for which a hold is shared
 	Linger            bool // also while no caller has it
 	Batch             int8 // waiters that one command lets in
+	Polled            bool // no message grants: waiters come in by their own questions
 	Down              bool // writers may become readers
 	Renews            bool
 	Java              int8 // side of Redisson's calls

@@ -16,7 +16,7 @@ func (w *rwSystem) head(s *rwState, side int8) int {
 // alive is the first in the line of a side whose process listens; those before it are taken out.
 func (w *rwSystem) alive(s *rwState, side int8) int {
 	i := w.head(s, side)
-	for i >= 0 && w.dead(s, i) && !w.rules.DeadKept {
+	for i >= 0 && w.dead(s, i) && !w.rules.DeadKept && !(w.Polled && s.id[i].keeps > 0) {
 		s.id[i].place = 0
 		i = w.head(s, side)
 	}
@@ -39,12 +39,20 @@ func (w *rwSystem) join(s *rwState, i int) {
 		s.clock++
 		e.place = s.clock
 	}
-	e.waited, e.over, e.before = 0, 0, 0
+	e.waited, e.over, e.before, e.keeps = 0, 0, 0, w.patience()
 	for k := range s.id {
 		if v := &s.id[k]; w.Side[k] == reads && (v.place > 0 || v.known > 0) {
 			e.before |= 1 << k
 		}
 	}
+}
+
+// patience is for how many ticks a waiter that polls keeps its place without a question: half of its lease.
+func (w *rwSystem) patience() int8 {
+	if !w.Polled {
+		return 0
+	}
+	return w.Lease / 2
 }
 
 // lastIn is the last ticket in the line of a side.
@@ -115,7 +123,32 @@ func (w *rwSystem) opens(s *rwState, i int) bool {
 		return true
 	}
 	e := &s.id[i]
-	return e.place > 0 && e.place <= s.upTo || w.alive(s, writes) < 0 && !w.shut(s)
+	return e.place > 0 && e.place <= s.upTo || w.Polled && !w.keptOut(s, i) || w.alive(s, writes) < 0 && !w.shut(s)
+}
+
+// keptOut reports whether another waiter that polls comes before i.
+func (w *rwSystem) keptOut(s *rwState, i int) bool {
+	mine := s.id[i].place
+	if mine == 0 {
+		mine = 127
+	}
+	v, r := w.alive(s, writes), w.alive(s, reads)
+	if w.Side[i] == reads {
+		return v >= 0 && mine > s.upTo && (s.mode != noMode || mine > s.id[v].place) && !w.rules.Unkept
+	}
+	return v >= 0 && v != i || r >= 0 && (s.id[r].place < mine || s.id[r].place <= s.upTo) && !w.rules.Unyielding
+}
+
+// poll is the part of acquire for what no message can grant.
+func (w *rwSystem) poll(s *rwState, i int) int8 {
+	w.join(s, i)
+	s.id[i].keeps = w.patience()
+	if !w.keptOut(s, i) && w.opens(s, i) {
+		w.take(s, i)
+		return isMine
+	}
+	w.judgeWait(s, i)
+	return isQueued
 }
 
 // nextLine is the side that is served next.
@@ -220,7 +253,7 @@ func (w *rwSystem) acquire(s *rwState, i int) int8 {
 		s.ttl = max(s.ttl, w.Lease)
 		return isMine
 	case writer >= 0 && !w.rules.Gap:
-		if s.mode == noMode && !s.turn {
+		if s.mode == noMode && !s.turn && !w.Polled {
 			w.handOver(s, -1)
 		}
 		return isHeld
@@ -228,6 +261,9 @@ func (w *rwSystem) acquire(s *rwState, i int) int8 {
 		(s.mode == noMode || s.mode == readMode && w.Side[i] == reads && !w.shut(s)):
 		w.take(s, i)
 		return isMine
+	}
+	if w.Polled {
+		return w.poll(s, i)
 	}
 	open := w.opens(s, i)
 	w.join(s, i)
@@ -251,7 +287,7 @@ func (w *rwSystem) acquire(s *rwState, i int) int8 {
 // judgeWait notes a reader that is told to wait beside readers where no writer that lives is why.
 func (w *rwSystem) judgeWait(s *rwState, i int) {
 	for k := range s.id {
-		if w.Side[k] == writes && s.id[k].place > 0 && !w.dead(s, k) {
+		if w.Side[k] == writes && s.id[k].place > 0 && (!w.dead(s, k) || s.id[k].keeps > 0) {
 			return
 		}
 	}
@@ -271,6 +307,12 @@ func (w *rwSystem) release(s *rwState, i int) {
 		if w.rules.SweepPhase {
 			w.letReaders(s)
 		}
+		if w.Polled {
+			if waited && !w.rules.QuietLeaver {
+				w.announce(s)
+			}
+			return
+		}
 		if !s.turn && !(waited && w.rules.QuietLeaver) {
 			w.handOver(s, -1)
 		}
@@ -280,7 +322,9 @@ func (w *rwSystem) release(s *rwState, i int) {
 	if !w.leave(s, i) {
 		return
 	}
-	if s.waits > 0 {
+	if w.Polled {
+		w.announce(s)
+	} else if s.waits > 0 {
 		w.announce(s)
 		s.turn = true
 	} else if _, anybody := w.handOver(s, -1); !anybody {
@@ -296,9 +340,13 @@ func (w *rwSystem) leave(s *rwState, i int) bool {
 	}
 	switch {
 	case w.Side[i] == writes:
-		if others {
+		if left := w.readersLeft(s); others && left > 0 {
 			if !w.rules.ModeLeft {
 				s.mode = readMode
+			}
+			s.ttl = left
+			if w.rules.DownCuts {
+				s.ttl = 1
 			}
 		} else {
 			s.wipe()

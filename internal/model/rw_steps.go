@@ -53,7 +53,7 @@ func (w *rwSystem) crash(s rwState, emit rwEmit) {
 			if int(w.Proc[i]) == p && w.Side[i] != noMode {
 				used = used || e.phase != blank
 				*e = rwEntry{
-					in: e.in, key: e.key, place: e.place, first: e.first, down: e.down,
+					in: e.in, key: e.key, place: e.place, keeps: e.keeps, first: e.first, down: e.down, owed: e.owed && w.Polled,
 					late: e.late || e.ask > 0, rel: e.rel, relLate: e.relLate, renew: e.renew,
 				}
 				next.calls[i], next.line[i] = 0, 0
@@ -72,7 +72,7 @@ func (w *rwSystem) tidy(s *rwState) {
 	for i := range s.id {
 		e := &s.id[i]
 		if e.phase == ends && e.quit && !e.rel && (!e.late && !e.relLate && e.renew == 0 || w.rules.NoSweep) {
-			*e = rwEntry{in: e.in, place: e.place, late: e.late}
+			*e = rwEntry{in: e.in, place: e.place, keeps: e.keeps, late: e.late}
 		}
 		if e.phase != asking {
 			e.told, e.base, e.known, e.wake, e.again, e.repeated = false, 0, 0, false, false, false
@@ -91,7 +91,7 @@ func (w *rwSystem) tidy(s *rwState) {
 			e.asked, e.told = 0, false
 		}
 		if e.place == 0 {
-			e.over, e.waited = 0, 0
+			e.over, e.waited, e.keeps = 0, 0, 0
 		}
 		if e.phase != working {
 			e.bound = 0
@@ -237,7 +237,7 @@ func (w *rwSystem) end(s *rwState, i int) {
 	e := &s.id[i]
 	s.line[w.seat(i)] += e.let
 	*e = rwEntry{
-		phase: ends, in: e.in, key: e.key, place: e.place, first: e.first, down: e.down,
+		phase: ends, in: e.in, key: e.key, place: e.place, keeps: e.keeps, first: e.first, down: e.down,
 		owed: e.owed, before: e.before, over: e.over, waited: e.waited,
 		late: e.late || e.ask > 0, rel: e.rel, relLate: e.relLate, renew: e.renew,
 	}
@@ -548,6 +548,9 @@ func (w *rwSystem) older(s *rwState, i int) {
 			e.wake = e.phase == asking && !w.dead(s, i) // it is shut out no more
 		}
 		e.waited = min(e.waited+1, max(w.Window, 1))
+		if w.dead(s, i) {
+			e.keeps = max(0, e.keeps-1)
+		}
 	}
 	if e.ask > 0 {
 		if e.ask++; e.ask > w.Lease {

@@ -82,6 +82,12 @@ func (s RWScope) failing(faults int8) RWScope {
 	return s
 }
 
+// polled is the scope where no message grants.
+func (s RWScope) polled() RWScope {
+	s.Polled = true
+	return s
+}
+
 // crashing is the scope with one fault, which may be a crash.
 func (s RWScope) crashing() RWScope {
 	s.Faults, s.Crash = 1, true
@@ -104,7 +110,15 @@ func TestReadWriteHolds(t *testing.T) {
 		all(RW(rwRenews.crashing(), RWRules{})),
 		all(RW(rwSharesRenews, RWRules{})),
 		all(RW(rwDownRenews, RWRules{})),
+		all(RW(rwPlain.polled(), RWRules{})),
+		all(RW(rwWriters.polled(), RWRules{})),
+		all(RW(rwBoth.polled(), RWRules{})),
+		all(RW(rwDown.polled().failing(1), RWRules{})),
 	}, []run{
+		all(RW(rwPair.polled().failing(2), RWRules{})),
+		all(RW(rwPlain.polled().failing(1), RWRules{})),
+		all(RW(rwWriters.polled().crashing(), RWRules{})),
+		all(RW(rwWriters3.polled(), RWRules{})),
 		all(RW(rwPair.failing(3), RWRules{})),
 		all(RW(rwDownAmong.failing(1), RWRules{})),
 		all(RW(rwPlain.crashing(), RWRules{})),
@@ -157,6 +171,7 @@ func TestBrokenReadWriteIsCaught(t *testing.T) {
 		readWrite("a late renewal writes what is gone", "the hash is Redisson's", 8, rwRenews,
 			RWRules{Recreate: true}),
 		readWrite("a downgrade leaves the mode", "the hash is Redisson's", 7, rwDown, RWRules{ModeLeft: true}),
+		readWrite("a downgrade's end cuts the lock", "belief is ownership", 7, rwDown, RWRules{DownCuts: true}),
 		readWrite("a downgrade releases first", "no gap", 12, rwDown, RWRules{Gap: true}),
 		readWrite("a downgrade does not look at its writer", "no gap", 16, rwDown.failing(1),
 			RWRules{DownBlind: true}),
@@ -173,6 +188,17 @@ func TestBrokenReadWriteIsCaught(t *testing.T) {
 		readWrite("a renewal begins the window anew", "no lease past the window", 10, rwJavaRenews,
 			RWRules{RenewWindow: true}),
 		readWrite("a hold does not await who was let in", "belief is ownership", 9, rwShares, RWRules{NoAwait: true}),
+		readWrite("readers do not mind a writer that polls", "no reader past a writer", 6, rwPlain.polled(),
+			RWRules{Unkept: true}),
+		readWrite("writers that poll do not mind the phase", "readers wait for one writer", 14, rwWriters3.polled(),
+			RWRules{Unyielding: true}),
+		readWrite("no phase where waiters poll", "readers wait for one writer", 20, rwWriters3.polled(),
+			RWRules{NoPhase: true}),
+		readWrite("one that polls and leaves the line wakes nobody", "no sleeper", 13, rwPlain.polled().failing(1),
+			RWRules{QuietLeaver: true}),
+		readWrite("the end of a hold wakes nobody that polls", "no sleeper", 8, rwPlain.polled(), RWRules{NoAnnounce: true}),
+		readWrite("the dead keep their place though they ask no more", "the dead keep nobody out", 9, rwPlain.polled().crashing(),
+			RWRules{DeadKept: true}),
 		readWrite("readers are not counted", "tokens rise", 3, rwPlain, RWRules{ReaderAsWriter: true}),
 	})
 }

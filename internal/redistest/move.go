@@ -46,12 +46,18 @@ func (m *Move) Keys() {
 		if len(keys) == 0 {
 			return
 		}
-		command := []string{"MIGRATE", loopback, strconv.Itoa(m.To.port), "", "0", migrateLimit, "KEYS"}
+		names := make([]string, 0, len(keys))
 		for _, key := range keys {
-			command = append(command, text(key))
+			names = append(names, text(key))
 		}
-		m.From.Do(command...)
+		m.Take(names...)
 	}
+}
+
+// Take moves some of the slot's keys.
+func (m *Move) Take(keys ...string) {
+	m.cluster.tb.Helper()
+	m.From.Do(append([]string{"MIGRATE", loopback, strconv.Itoa(m.To.port), "", "0", migrateLimit, "KEYS"}, keys...)...)
 }
 
 // Finish moves the keys left and makes To the owner. It returns when every node

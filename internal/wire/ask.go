@@ -40,6 +40,7 @@ type Answer struct {
 	Now    int64         // of a vote: the node's clock, microseconds
 	Barred error         // why the node may grant nothing, where an unvote found that
 	Wanted bool          // not Mine: the holder's client was told that the lock is wanted
+	Untold int           // not Mine: how many hold it that were not told, as far as the next in line is to ask soon for them
 }
 
 // Tokens are those of a grant.
@@ -112,7 +113,7 @@ func (s *spelled) text(n int64) string {
 }
 
 // parseAnswer reads {1, first token, how many}, or the same in one word, or {0, counter, ticket, TTL,
-// holder}, and how many heard that the lock is wanted, where any was told.
+// holder}, how many heard that the lock is wanted, where any was told, and how many were not told.
 func parseAnswer(v driver.Value) (a Answer, err error) {
 	if !v.IsList() {
 		return parseTokens(v)
@@ -125,14 +126,14 @@ func parseAnswer(v driver.Value) (a Answer, err error) {
 		}
 		return grant("acquire", n[0], n[1], n[2])
 	}
-	if len(got) != 5 && len(got) != 6 {
+	if len(got) < 5 || len(got) > 7 {
 		return a, fmt.Errorf("acquire: answer of %d parts", len(got))
 	}
 	n, err := numbers("acquire", got, 2, 4)
 	if err != nil {
 		return a, err
 	}
-	a.Number, a.TTL, a.Wanted = n[1], time.Duration(n[3])*time.Millisecond, n[5] > 0
+	a.Number, a.TTL, a.Wanted, a.Untold = n[1], time.Duration(n[3])*time.Millisecond, n[5] > 0, int(n[6])
 	if a.Ticket, err = got[2].Text(); err != nil {
 		return a, err
 	}

@@ -66,3 +66,28 @@ func (e *Entry) LookAgain(ttl time.Duration, answers int) time.Duration {
 	}
 	return max(pause, MinLook)
 }
+
+// Crowd paces the questions of a waiter whose lock more hold than a question tells that it is wanted.
+type Crowd struct {
+	fewest int // that were not told with an answer, 0 before the first
+	stalls int // answers since there were that few
+}
+
+// soonest is how soon a waiter asks again for the sake of holders that were not told.
+const soonest = 5 * time.Millisecond
+
+// Soon returns how soon to ask again, so that others are told, and 0 where that is no sooner than
+// LookAgain says for a lease's first answer. As long as fewer hold the lock each time, that is at once:
+// those told give way. Where they do not, the pauses double.
+func (c *Crowd) Soon(untold int, lease time.Duration) time.Duration {
+	if untold == 0 {
+		return 0
+	}
+	if c.stalls++; c.fewest == 0 || untold < c.fewest {
+		*c = Crowd{fewest: untold}
+	}
+	if soon := soonest << min(c.stalls, 20); soon < lease/12 {
+		return soon
+	}
+	return 0
+}

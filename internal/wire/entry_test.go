@@ -91,3 +91,17 @@ func TestTheFirstLooksAreSooner(t *testing.T) {
 	}
 	require.Equal(t, 11*time.Millisecond, e.LookAgain(10*time.Millisecond, 1))
 }
+
+// A crowd that gives way is asked for at once; the pauses of one that does not double, up to a twelfth of the lease, and only
+// fewer than ever before begin them anew.
+func TestCrowdIsAskedForSoon(t *testing.T) {
+	var c Crowd
+	for i, step := range []struct {
+		untold int
+		soon   time.Duration
+	}{
+		{272, 5}, {144, 5}, {144, 10}, {200, 20}, {16, 5}, {16, 10}, {17, 20}, {16, 40}, {0, 0}, {16, 80}, {16, 0}, {16, 0}, {15, 5},
+	} {
+		require.Equal(t, step.soon*time.Millisecond, c.Soon(step.untold, 1500*time.Millisecond), "answer %d", i)
+	}
+}

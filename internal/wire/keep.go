@@ -13,7 +13,7 @@ import (
 // the lock any more.
 func (r *Redis) SetCount(ctx context.Context, e *Entry, count int, lease time.Duration) (bool, error) {
 	args := []string{e.ID, strconv.Itoa(count), MS(lease)}
-	n, err := integer(r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).setCount, e.Names.keysTo(1), args, nil))
+	n, err := integer(r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).setCount, e.Names.keptBy(e.ID), args, nil))
 	return n == 1, r.vetted.heard(err)
 }
 
@@ -63,7 +63,7 @@ func (r *Redis) Renew(ctx context.Context, batch []Renewal) ([]Result, error) {
 	keys, args := make([]string, 0, len(batch)), make([]string, 0, 3*len(batch))
 	for _, one := range batch {
 		e := one.Claim.Of()
-		keys = append(keys, e.Names.keysTo(1)...)
+		keys = append(keys, e.Names.keptBy(e.ID)...)
 		args = append(args, e.ID, strconv.Itoa(one.Count), MS(one.Lease))
 	}
 	v, err := r.link.Urge(ctx, r.of(batch[0].Claim.Of().Names.Kind).renew, keys, args)

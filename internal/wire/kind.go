@@ -25,6 +25,12 @@ type Kind struct {
 	// its name: as the locks a and {a} have the same tag, a key that is not to be theirs together has both.
 	Further []string
 
+	// Keeps are the keys of a script that lengthens a lease, where that does not take all of a kind's that
+	// has further ones. They are spelled as those, and () stands for the entry's id. They must exist as long
+	// as the entry holds the lock: on a Cluster whose slot is on the move, Redis refuses a command that names
+	// a key which is not there beside one that is.
+	Keeps []string
+
 	// Waits is the place among the keys, from 0, of the key in which its waiters stand: 0 for the queue.
 	Waits int
 
@@ -67,8 +73,8 @@ var Mutex = Add(&Kind{
 
 // Read and Write are the two sides of Redisson's RReadWriteLock, which have the same keys.
 var (
-	Read  = Add(rw(Kind{Name: "read", Open: true, Waits: 5}))
-	Write = Add(rw(Kind{Name: "write", Holders: 1}))
+	Read  = Add(rw(Kind{Name: "read", Open: true, Waits: 5, Keeps: []string{"[]", "{}:():rwlock_timeout:1"}}))
+	Write = Add(rw(Kind{Name: "write", Holders: 1, Keeps: []string{"[]"}}))
 )
 
 // rwChannel is where Redisson's read-write locks tell that they may be free: 0 to one waiter, 1 to all.

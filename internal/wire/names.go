@@ -64,6 +64,18 @@ func (n *Names) keysTo(place int) []string {
 	return n.keys[:place:place]
 }
 
+// keptBy returns the keys of a script that lengthens the lease of id.
+func (n *Names) keptBy(id string) []string {
+	if n.Kind.Keeps == nil {
+		return n.keysTo(1)
+	}
+	keys := make([]string, 0, len(n.Kind.Keeps))
+	for _, key := range n.Kind.Keeps {
+		keys = append(keys, strings.NewReplacer("{}", n.Tag, "[]", n.Lock, "()", id).Replace(key))
+	}
+	return keys
+}
+
 // voteKeys are a script's keys at a node of a quorum.
 func (n *Names) voteKeys() []string {
 	return append([]string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Seed}, n.keys[len(n.five):]...)

@@ -9,6 +9,7 @@
 --
 -- Returns nothing: it only defines the hooks.
 local batch = 2
+local untold, kept_out, keep_place, leave_place
 local function named(_)
   return ':pair'
 end

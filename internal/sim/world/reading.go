@@ -180,7 +180,7 @@ func (r *reader) arguments(op string, p parameters, args []string) string {
 		for i := 0; i+2 < len(values); i += 3 {
 			text := fmt.Sprintf("%s %s %s", named(-1, values[i]), named(-2, values[i+1]), named(-3, values[i+2]))
 			if len(values) > 3 {
-				text = "[" + names[i/3] + " " + text + "]"
+				text = "[" + names[i*len(names)/len(values)] + " " + text + "]"
 			}
 			each = append(each, text)
 		}
@@ -211,7 +211,7 @@ func first(list []string) string {
 
 // answered are the parts of an answer that begins with 1 or 0.
 var answered = map[string][2][]string{
-	"acquire": {{"token", "tokens"}, {"counter", "ticket", "pttl", "holder", "heard"}},
+	"acquire": {{"token", "tokens"}, {"counter", "ticket", "pttl", "holder", "heard", "untold"}},
 	"vote": {
 		{"number", "lowest", "pttl", "holder", "clock", "tokens"}, {"counter", "lowest", "pttl", "holder", "clock", "tokens", "heard"},
 	},

@@ -1,0 +1,152 @@
+package relock
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// polling returns a way to make processes on a Cluster whose channels are plain ones: no message grants a lock there.
+func polling(t *testing.T) (nodes *redistest.Cluster, open func(...Option) *RWMutex) {
+	t.Helper()
+	nodes = redistest.StartCluster(t)
+	return nodes, func(opts ...Option) *RWMutex {
+		rdb, err := redistest.Open(nodes.Option())
+		require.NoError(t, err)
+		t.Cleanup(rdb.Close)
+		rw := newClient(t, rdb, append(opts, WithPubSub(PubSubPlain))...).RWMutex("k")
+		unlocked(t, taken(t, rw.RLock)) // so that it knows how to ask
+		return rw
+	}
+}
+
+// Where waiters poll, the order is the same as where they are handed the lock.
+func TestRWMutexIsPhaseFairWhereWaitersPoll(t *testing.T) {
+	nodes, open := polling(t)
+	a, b, c := open(), open(), open()
+	s := nodes.MasterFor("k")
+	one, two := taken(t, a.RLock), taken(t, b.TryRLock)
+	writer := inLine(t, s, c.Lock, 0, 1)
+	_, err := b.TryRLock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired, "past a writer that waits")
+	unlocked(t, one, two)
+	w := within(t, writer)
+	require.Greater(t, w.Token(), two.Token())
+
+	readers := []<-chan *Lease{inLine(t, s, a.RLock, 1, 0)}
+	next := inLine(t, s, b.Lock, 1, 1)
+	readers = append(readers, inLine(t, s, b.RLock, 2, 1))
+	unlocked(t, w)
+	first, second := within(t, readers[0]), within(t, readers[1])
+	require.Empty(t, next)
+	_, err = c.TryRLock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired, "it is not of the phase")
+	late := inLine(t, s, c.RLock, 1, 1)
+	unlocked(t, first)
+	require.Empty(t, next)
+	unlocked(t, second)
+	last := within(t, next)
+	require.Greater(t, last.Token(), max(first.Token(), second.Token()))
+	unlocked(t, last)
+	unlocked(t, within(t, late))
+	require.Empty(t, s.Do("KEYS", "relock_[rw]*{k}*"), "what keeps a place ends with the wait")
+}
+
+// Where waiters poll, neither readers that overlap keep a writer out, nor writers that follow each other a reader.
+func TestRWMutexStarvesNoneWhereWaitersPoll(t *testing.T) {
+	_, open := polling(t)
+	for name, sides := range map[string][2]func(*RWMutex, context.Context) (*Lease, error){
+		"a writer": {(*RWMutex).RLock, (*RWMutex).Lock},
+		"a reader": {(*RWMutex).Lock, (*RWMutex).RLock},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			var turns atomic.Int64
+			for range 3 {
+				rw := open()
+				for range 2 {
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							l, err := sides[0](rw, ctx)
+							if err != nil {
+								continue
+							}
+							turns.Add(1)
+							time.Sleep(10 * time.Millisecond)
+							if err := l.Unlock(context.Background()); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+			}
+			require.Eventually(t, func() bool { return turns.Load() > 10 }, patience, time.Millisecond)
+			rw := open()
+			for range 3 {
+				l, err := sides[1](rw, t.Context())
+				require.NoError(t, err)
+				before := turns.Load()
+				require.NoError(t, l.Unlock(t.Context()))
+				require.Eventually(t, func() bool { return turns.Load() > before }, patience, time.Millisecond)
+			}
+			cancel()
+			wg.Wait()
+		})
+	}
+}
+
+// A waiter that gives up wakes those that it kept out. One that died keeps its place for half of its lease.
+func TestRWMutexWaitersLeaveWhereTheyPoll(t *testing.T) {
+	nodes, open := polling(t)
+	a, b, c := open(), open(), open()
+	s := nodes.MasterFor("k")
+	r := taken(t, a.RLock)
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan error, 1)
+	go func() {
+		_, err := b.Lock(ctx)
+		gaveUp <- err
+	}()
+	require.Eventually(t, func() bool { return s.Do("ZCARD", "relock_writers:{k}") == "1" }, patience, time.Millisecond)
+	reader := inLine(t, s, c.RLock, 1, 1)
+	began := time.Now()
+	cancel()
+	require.ErrorIs(t, within(t, gaveUp), context.Canceled)
+	unlocked(t, within(t, reader))
+	require.Less(t, time.Since(began), 2*time.Second, "its next poll would come later")
+
+	gone := strings.Repeat("0", 8) + "-0000-0000-0000-000000000000:1"
+	s.Do("ZADD", "relock_writers:{k}", "1", "2000:256:"+gone+":")
+	unlocked(t, taken(t, c.TryRLock))
+	require.Equal(t, "0", s.Do("ZCARD", "relock_writers:{k}"))
+	s.Do("ZADD", "relock_writers:{k}", "1", "2000:256:"+gone+":")
+	s.Do("SET", "relock_writers:{k}:"+gone, "1", "PX", "1000") // which asked a second before
+	began = time.Now()
+	unlocked(t, taken(t, c.RLock))
+	require.Greater(t, time.Since(began), 900*time.Millisecond)
+	require.Less(t, time.Since(began), 3*time.Second)
+	unlocked(t, r)
+}
+
+// Waiters that poll exclude each other, and all come. On a full Redis those that wait already go on waiting.
+func TestRWMutexExcludesWhereWaitersPoll(t *testing.T) {
+	nodes, open := polling(t)
+	excludes(t, 40, func() *RWMutex { return open() })
+	s := nodes.MasterFor("k")
+	a, b := open(), open(WithLease(2*time.Second)) // which polls soon
+	r := taken(t, a.RLock)
+	writer := inLine(t, s, b.Lock, 0, 1)
+	polled := s.CommandCounts()["evalsha"]
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	require.Eventually(t, func() bool { return s.CommandCounts()["evalsha"] > polled+1 || t.Failed() }, patience, time.Millisecond)
+	s.Do("CONFIG", "SET", "maxmemory", "0")
+	unlocked(t, r)
+	unlocked(t, within(t, writer))
+}
