@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -187,6 +188,33 @@ func (b *broken) sends(command string, of func(*driver.Script) string) {
 	}
 }
 
+// cutsCodes makes a driver leave out the first word of what a server refused.
+func cutsCodes(_ testing.TB, b *broken) {
+	cut := func(err error) *driver.ReplyError {
+		reply := new(driver.ReplyError)
+		if !errors.As(err, &reply) {
+			return nil
+		}
+		_, text, _ := strings.Cut(reply.Text, " ")
+		return &driver.ReplyError{Text: text, Err: reply.Err}
+	}
+	b.answer = func(v driver.Value, err error) (driver.Value, error) {
+		if reply := cut(err); reply != nil {
+			err = reply
+		}
+		return v, err
+	}
+	b.do = func(ctx context.Context, commands [][]string) ([]driver.Value, error) {
+		got, err := b.Redis.Do(ctx, commands...)
+		for i, v := range got {
+			if reply := cut(v.Err()); reply != nil {
+				got[i] = driver.Error(reply)
+			}
+		}
+		return got, err
+	}
+}
+
 // subscribes is Follow by the library alone.
 func (b *broken) subscribes(ctx context.Context, h driver.Handler, channels []string) error {
 	hooked := rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
@@ -261,6 +289,8 @@ var flaws = map[string]struct {
 			return v, err
 		}
 	}},
+	"cuts codes off":                    {"codes of refusals", "WRONGTYPE", cutsCodes},
+	"cuts codes off, also in a Cluster": {"codes of a Cluster's refusals", "MOVED", cutsCodes},
 	"does not sort": {"types of RESP3", "sorted by key", func(_ testing.TB, b *broken) {
 		b.answer = func(v driver.Value, err error) (driver.Value, error) {
 			return changed(v, func(list []driver.Value) []driver.Value {
