@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -156,6 +158,17 @@ func (c crowded) Subscribed(channel string) {
 	both.Wait()
 }
 
+// signals tells of each confirmation.
+type signals struct {
+	driver.Handler
+	confirmed chan<- struct{}
+}
+
+func (s signals) Subscribed(channel string) {
+	s.Handler.Subscribed(channel)
+	s.confirmed <- struct{}{}
+}
+
 // changed changes the parts of a list.
 func changed(v driver.Value, change func(list []driver.Value) []driver.Value) driver.Value {
 	list, err := v.Values()
@@ -261,6 +274,22 @@ var flaws = map[string]struct {
 	"calls what was sent unsent": {"a hung server", "though it is said that it was not sent", func(_ testing.TB, b *broken) {
 		b.answer = func(v driver.Value, err error) (driver.Value, error) {
 			if err != nil {
+				err = driver.Unsent(err)
+			}
+			return v, err
+		}
+	}},
+	"calls what a reset connection had unsent": {"a connection that is reset", "in err chain", func(_ testing.TB, b *broken) {
+		b.answer = func(v driver.Value, err error) (driver.Value, error) {
+			if errors.Is(err, syscall.ECONNRESET) {
+				err = driver.Unsent(err)
+			}
+			return v, err
+		}
+	}},
+	"calls what was written in part unsent": {"a write that fails", "in err chain", func(_ testing.TB, b *broken) {
+		b.answer = func(v driver.Value, err error) (driver.Value, error) {
+			if op := new(net.OpError); errors.As(err, &op) {
 				err = driver.Unsent(err)
 			}
 			return v, err
@@ -392,6 +421,21 @@ var flaws = map[string]struct {
 			}, apart: func(ctx context.Context, channels []string) []error {
 				h.Subscribed(channels[0])
 				return l.SubscribeApart(ctx, channels...)
+			}}
+		}
+	}},
+	"takes one confirmation for all": {"a channel that is confirmed late", "it returned before all", func(_ testing.TB, b *broken) {
+		first := make(chan struct{}, 10)
+		b.handle = func(h driver.Handler) driver.Handler { return signals{h, first} }
+		b.line = func(l driver.Listener, _ driver.Handler) driver.Listener {
+			return &brokenLine{Listener: l, subscribe: func(ctx context.Context, channels []string) error {
+				go func() { _ = l.Subscribe(ctx, channels...) }()
+				<-first
+				return nil
+			}, apart: func(ctx context.Context, channels []string) []error {
+				go func() { _ = l.SubscribeApart(ctx, channels...) }()
+				<-first
+				return make([]error, len(channels))
 			}}
 		}
 	}},
