@@ -518,6 +518,19 @@ var flaws = map[string]struct {
 			return all, nil
 		}
 	}},
+	"listens at one node alone": {"listen in a Cluster", "another node", func(_ testing.TB, b *broken) {
+		var first string
+		b.listen = func(ctx context.Context, h driver.Handler) (driver.Listener, error) {
+			nodes := b.rdb.Nodes()
+			if first == "" {
+				first = slices.Sorted(maps.Keys(nodes))[0]
+			}
+			if nodes[first] == nil {
+				return nil, errors.New("the node is gone")
+			}
+			return overrueidis.New(nodes[first]).Listen(ctx, h)
+		}
+	}},
 	"does not tell the server that it leaves": {"follow", "subscribers of {a}1: 0", func(_ testing.TB, b *broken) {
 		b.follow = func(ctx context.Context, h driver.Handler, channels []string) error {
 			return b.subscribes(ctx, h, channels)
