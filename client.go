@@ -191,7 +191,7 @@ func init() {
 		is := &client.(*Client).core.cfg
 		opts := []Option{
 			WithLease(is.lease), WithNamePrefix(is.prefix), WithPubSub(is.pubsub),
-			WithTokenRetention(is.retention), WithRestartGuard(is.guard, is.longest),
+			WithTokenRetention(is.retention), WithRestartGuard(is.guard, is.longest), WithRedissonWatchdog(is.javaDog),
 		}
 		if is.timeout > 0 {
 			opts = append(opts, WithCommandTimeout(is.timeout))

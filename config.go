@@ -131,7 +131,7 @@ func (c *config) derive() {
 	c.rules = tenure.Rules{Lease: c.lease, Fixed: c.fixed, MaxHold: c.maxHold, Max: end}
 	switch {
 	case c.timeout > 0:
-		c.commandTimeout = c.timeout
+		c.commandTimeout = min(c.timeout, c.firstLease/3) // with refuses more, but ofReaders shortens the lease
 	case c.nodes > 0:
 		c.commandTimeout = min(c.firstLease/20, time.Second)
 	default:
@@ -143,6 +143,9 @@ func (c *config) derive() {
 func (c *config) looser(other *config) bool {
 	return other.most > 0 && (c.most == 0 || c.most > other.most)
 }
+
+// trusts reports whether a reader with this config may rely on a lease for d.
+func (c *config) trusts(d time.Duration) bool { return c.most == 0 || d <= c.most }
 
 // quorumSize is how many nodes must agree; 1 where one Redis decides alone.
 func (c *config) quorumSize() int {

@@ -186,12 +186,17 @@ type SeatError struct {
 	// (see WithRestartGuard). It is 0 where the node did not agree for another reason.
 	Quarantine time.Duration
 
-	final bool // Err is an answer of Redis's that no retry heals
+	code  string // of the answer that Err is; "" where it is none
+	final bool   // Err is an answer of Redis's that no retry heals
 }
 
-// Error names the node, and says how long it is waited for if that is known.
+// Error names the node. It says what to do about an error that waiting does not heal, and how long
+// the node is waited for if that is known.
 func (e *SeatError) Error() string {
 	msg := fmt.Sprintf("node %d: %s", e.Node, inWords(e.Err))
+	if hint := hints[e.code]; hint != "" {
+		msg += " (" + hint + ")"
+	}
 	if e.Quarantine > 0 {
 		left := max(e.Quarantine.Round(100*time.Millisecond), 100*time.Millisecond)
 		msg += fmt.Sprintf(" (it may have forgotten locks and grants none for another %v, see WithRestartGuard)", left)
@@ -252,7 +257,9 @@ func outward(err error) error {
 			Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, code: codeOf(e.Err), final: final(e.Err),
 		}
 	case *wire.MemberError:
-		return &SeatError{Node: e.Node, Err: outward(e.Err), Quarantine: e.Mute, final: final(e.Err)}
+		return &SeatError{
+			Node: e.Node, Err: outward(e.Err), Quarantine: e.Mute, code: codeOf(e.Err), final: final(e.Err),
+		}
 	case *wire.QuorumError:
 		out := &QuorumError{Op: e.Op, Name: e.Name, Need: e.Need, Of: e.Of, Cause: e.Cause}
 		for _, said := range e.Nodes {

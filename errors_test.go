@@ -16,7 +16,9 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
@@ -396,6 +398,47 @@ func TestMaxHoldIsToldApart(t *testing.T) {
 		require.NoError(t, err)
 		<-l.Context().Done()
 		require.Equal(t, ErrLost, context.Cause(l.Context()), "the fixed lease was over first")
+	})
+}
+
+// WithMaxHold ends a hold while one of its commands is out, and Redis then answers that the lock is gone: what is told is what
+// ended the hold.
+func TestMaxHoldIsToldByWhatIsOut(t *testing.T) {
+	for name, call := range map[string]func(m *Mutex, outer, inner *Lease) error{
+		"Lock": func(m *Mutex, outer, _ *Lease) error {
+			_, err := m.Lock(context.WithoutCancel(outer.Context()))
+			return err
+		},
+		"Unlock": func(_ *Mutex, _, inner *Lease) error { return inner.Unlock(context.Background()) },
+		"Extend": func(_ *Mutex, outer, _ *Lease) error { return outer.Extend(context.Background(), time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			w := faulty(s)
+			m := newClient(t, w, WithLease(MaxLease), WithCommandTimeout(patience)).Mutex("k")
+			outer := taken(t, m.Lock)
+			inner, err := m.Lock(outer.Context())
+			require.NoError(t, err)
+			w.Filter(faults.Next(faults.Script("recount"), faults.Hold))
+			failed := make(chan error, 1)
+			go func() { failed <- call(m, outer, inner) }()
+			within(t, w.Told())
+			outer.h.lose(ErrMaxHold) // as when its time is up
+			require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+			w.Release()
+			require.Equal(t, ErrMaxHold, within(t, failed))
+		})
+	}
+	t.Run("renewal", func(t *testing.T) { // of a process that stood still until the lock had run out
+		inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+			m, now := c.Mutex("k", WithMaxHold(time.Minute)), clock.Now()
+			h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Sent: now}, m.cfg, false)
+			h.term.Begin(&m.cfg.rules, now)
+			h.term.Extended(now, time.Hour, now)
+			time.Sleep(time.Minute) // no timer finds out: the watchdog does not know the hold
+			h.settle(claim.Renewal{}, wire.Lost, now)
+			require.Equal(t, ErrMaxHold, h.why())
+		})
 	})
 }
 

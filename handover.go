@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"time"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
@@ -209,8 +208,9 @@ func (h *hold) releaseAtGate(ctx context.Context) error {
 	case granted:
 		nh := h.newHold(new(hold), next, g, h.cfg, true)
 		nh.last = h.last
-		if !k.gates.Pass(key, baton{hold: nh}) {
-			_ = nh.finish(ctx, clock.Now()) // all that waited have given up
+		// If all that waited have given up, a second command may be due: the caller has waited for one.
+		if !k.gates.Pass(key, baton{hold: nh}) && !nh.passOn(clock.Now()) {
+			k.behind(nh.tally, func() { _ = nh.conclude(context.WithoutCancel(ctx)) })
 		}
 	case next != nil && k.gates.Pass(key, baton{next: next}):
 	default:
@@ -229,6 +229,3 @@ func heardBack(err error) error {
 	}
 	return nil
 }
-
-// unlockTimeout bounds an Unlock, whose caller's cancellation does not.
-func unlockTimeout(e *wire.Entry) time.Duration { return 5 * e.Timeout }

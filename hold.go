@@ -228,7 +228,7 @@ func (h *hold) drop(ctx context.Context, b bearer) error {
 			return ErrNotHeld // at once: ops may be busy for a stranger
 		}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, unlockTimeout(h.entry)) // for the wait and what follows
+		ctx, cancel = context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and what follows
 		defer cancel()
 		if h.ops.Lock(ctx) != nil {
 			return h.cut(b)
@@ -266,8 +266,8 @@ func (h *hold) take(b bearer, now clock.Stamp) (count int, lease time.Duration, 
 	return len(h.shares.all), h.term.RenewFor(now), nil
 }
 
-// cut takes b's share back without ops, which another call has had for as long as an Unlock may take,
-// since Redis does not answer. Renewals mend the count; the last share leaves the lock to the sweeper.
+// cut takes b's share back without ops, which another call has had for a whole command timeout, since
+// Redis does not answer. Renewals mend the count; the last share leaves the lock to the sweeper.
 func (h *hold) cut(b bearer) error {
 	now := clock.Now()
 	h.expire(now)
@@ -324,6 +324,15 @@ func (h *hold) expire(now clock.Stamp) bool {
 	}
 	h.forfeit(cause)
 	return true
+}
+
+// gone is told that Redis no longer has the lock for the hold. It returns why the hold is over, which
+// may be older than that news: its maximum, Close, or an Unlock that waited for no answer.
+func (h *hold) gone() error {
+	if !h.expire(clock.Now()) {
+		h.lose(ErrLost)
+	}
+	return h.why()
 }
 
 // forfeit loses a live hold. The caller holds h.mu, which forfeit unlocks before it tells the shares.

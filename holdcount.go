@@ -61,7 +61,9 @@ func (h *hold) reenterOnce(ctx context.Context, b bearer, outer *share) error {
 	count, lease := len(h.shares.all)+1, h.term.RenewFor(clock.Now())
 	h.mu.Unlock()
 
-	if err := h.setCount(ctx, count, lease); err != nil {
+	if err := h.setCount(ctx, count, lease); err == ErrNotHeld {
+		return wire.ErrUnlocked // outer was given back meanwhile, by an Unlock that did not wait for ops
+	} else if err != nil {
 		return err
 	}
 	began := clock.Now()
@@ -99,8 +101,7 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 	h.mu.Unlock()
 	sent, err := h.claim.SetCount(ctx, count, lease)
 	if wire.IsLost(err) {
-		h.lose(ErrLost)
-		return ErrLost
+		return h.gone()
 	}
 	// The hold may have been lost while the command was out. Its answer revives nothing, though Redis
 	// may have lengthened the lease: another process could have been told meanwhile that it is free.
@@ -126,11 +127,11 @@ func (h *hold) countMissed(now clock.Stamp) {
 	h.k.watchdog.schedule(h, h.next(now), now)
 }
 
-// leave writes the lower count of an inner unlock. The count kept here is what decides, so a Redis
-// that does not answer is no failure: renewals repair its number and the last unlock deletes the
-// lock whatever it says.
+// leave writes the lower count of an inner unlock, for a command timeout at most. The count kept here
+// is what decides, so a Redis that does not answer is no failure: renewals repair its number and the
+// last unlock deletes the lock whatever it says.
 func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, unlockTimeout(h.entry))
+	ctx, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
 	defer cancel()
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
 	for {
@@ -138,7 +139,8 @@ func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error 
 		if err == nil || wire.IsLost(err) {
 			return err
 		}
-		if !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
+		// ErrNotHeld: the outer lease was unlocked meanwhile, and the lock given back.
+		if err == ErrNotHeld || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
 			return nil
 		}
 	}
@@ -152,10 +154,10 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
 	}
 	h.mu.Lock()
-	most := h.cfg.most
+	err := h.beyond(d)
 	h.mu.Unlock()
-	if most > 0 && d > most {
-		return fmt.Errorf("%w: Extend: %v is longer than the %v that WithRedissonWatchdog lets a reader rely on", ErrInvalidOption, d, most)
+	if err != nil {
+		return err
 	}
 	if h.gaveBack(s) {
 		return ErrNotHeld
@@ -177,11 +179,18 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	}
 	count, asked := h.counts(), clock.Now()
 	left := h.term.MayLast(asked, MaxLease)
+	within := d-clock.Margin(d) <= left
+	if err = h.beyond(d); err == nil && within { // a reader may have joined
+		h.term.Asks(d, asked) // from here on none does that may not rely on so much
+	}
 	h.mu.Unlock()
-	if d-clock.Margin(d) > left {
-		if all {
-			return fmt.Errorf("%w: Extend: %v is longer than the %v that WithMaxHold leaves", ErrInvalidOption, d, left)
-		}
+	switch {
+	case err != nil:
+		return err
+	case within:
+	case all:
+		return fmt.Errorf("%w: Extend: %v is longer than the %v that WithMaxHold leaves", ErrInvalidOption, d, left)
+	default:
 		d = max(time.Millisecond, left+clock.Margin(left))
 	}
 	if err := h.setCount(ctx, count, d); err != nil && !wire.IsLost(err) {
@@ -194,4 +203,14 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	}
 	h.term.Move(asked, d)
 	return nil
+}
+
+// beyond is the error of an Extend to more than the readers that share the hold may rely on. The caller
+// holds h.mu.
+func (h *hold) beyond(d time.Duration) error {
+	if h.cfg.trusts(d) {
+		return nil
+	}
+	return fmt.Errorf("%w: Extend: %v is longer than the %v that WithRedissonWatchdog lets a reader rely on",
+		ErrInvalidOption, d, h.cfg.most)
 }

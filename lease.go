@@ -221,7 +221,8 @@ func (l *Lease) Count() int {
 }
 
 // Unlock ends this lease. The hold count falls by one; at 0 the lock goes to the next waiter.
-// Unlock goes on if ctx is cancelled, for five command timeouts at most. Errors:
+// Unlock goes on if ctx is cancelled. It waits for Redis for one command timeout at most; what is then
+// left to do goes on behind it. Errors:
 //
 //   - ErrNotHeld when this lease was unlocked before.
 //   - ErrLost when the lock was lost before: another owner may have held it meanwhile.

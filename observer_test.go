@@ -161,7 +161,7 @@ func (s *slow) Observe(e Event) {
 func TestALossIsToldAfterTheLease(t *testing.T) {
 	s := redistest.Start(t)
 	o := &slow{}
-	c := newClient(t, s.Client(), WithObserver(o), WithLease(300*time.Millisecond))
+	c := newClient(t, s.Client(), WithObserver(o), WithLease(1500*time.Millisecond), WithCommandTimeout(500*time.Millisecond))
 	o.acquired = func() {
 		s.Do("DEL", "k")
 		kept := func() bool {
@@ -186,7 +186,7 @@ func TestALossIsToldAfterTheLease(t *testing.T) {
 func TestObserverHearsOfALoss(t *testing.T) {
 	s := redistest.Start(t)
 	o := &seen{}
-	c := newClient(t, s.Client(), WithObserver(o), WithLease(300*time.Millisecond))
+	c := newClient(t, s.Client(), WithObserver(o), WithLease(1500*time.Millisecond), WithCommandTimeout(500*time.Millisecond))
 	m := c.Mutex("k")
 	for range 2 { // noticed by the watchdog, and by Unlock
 		l, err := m.Lock(t.Context())

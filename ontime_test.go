@@ -76,7 +76,7 @@ func (c *hangingClaim) SetCount(ctx context.Context, _ int, _ time.Duration) (cl
 }
 
 func (c *hangingClaim) Release(ctx context.Context, _ claim.Claim) (node.Grant, bool, error) {
-	err := c.silence(ctx, "release", unlockTimeout(&c.entry))
+	err := c.silence(ctx, "release", c.entry.Timeout)
 	c.r.released.Add(1)
 	return node.Grant{}, false, err
 }
@@ -214,4 +214,45 @@ func TestTryLockNeverLoses(t *testing.T) {
 		require.NoError(t, l.Context().Err())
 		require.NoError(t, l.Unlock(t.Context()))
 	})
+}
+
+// A reader's lease is as short as WithRedissonWatchdog says: its commands give up in time for another renewal, though the
+// client's command timeout is longer than all of it. What WithCommandTimeout says is kept where the lease allows that.
+func TestReadersCommandsFitTheirLease(t *testing.T) {
+	dog := WithRedissonWatchdog(time.Second)
+	for name, tc := range map[string]struct {
+		client, lock []Option
+		want         time.Duration
+	}{
+		"default":           {want: 2 * time.Second},
+		"longer lease":      {client: []Option{WithLease(10 * time.Minute)}, want: 2 * time.Second},
+		"longer timeout":    {client: []Option{WithLease(10 * time.Minute), WithCommandTimeout(3 * time.Minute)}, want: 10 * time.Second},
+		"as long as it may": {client: []Option{WithCommandTimeout(10 * time.Second)}, want: 10 * time.Second},
+		"short watchdog":    {client: []Option{WithCommandTimeout(2 * time.Second), dog}, want: time.Second / 3},
+		"the lock's":        {client: []Option{WithCommandTimeout(2 * time.Second)}, lock: []Option{dog}, want: time.Second / 3},
+		"no watchdog":       {client: []Option{WithCommandTimeout(2 * time.Second)}, lock: []Option{WithRedissonWatchdog(0)}, want: 2 * time.Second},
+		"fixed":             {client: []Option{WithCommandTimeout(300 * time.Millisecond), dog}, lock: []Option{WithFixedLease(time.Second)}, want: 300 * time.Millisecond},
+		"capped":            {client: []Option{WithCommandTimeout(time.Second), dog}, lock: []Option{WithMaxHold(time.Minute)}, want: time.Second / 3},
+		"shorter than that": {client: []Option{WithCommandTimeout(100 * time.Millisecond), dog}, want: 100 * time.Millisecond},
+		"derived":           {client: []Option{dog}, want: time.Second / 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whileItHangs(t, func(t *testing.T, c *Client, r *hanging) {
+				rw := c.RWMutex("k", tc.lock...)
+				l, err := rw.RLock(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, tc.want, l.h.entry.Timeout)
+				if l.of.cfg.fixed > 0 {
+					return // it is not renewed
+				}
+				lease := l.h.entry.Lease
+				resume := r.hang()
+				time.Sleep(lease/3 + time.Millisecond) // one renewal is not answered
+				resume()
+				time.Sleep(5 * lease)
+				require.NoError(t, context.Cause(l.Context()))
+				require.NoError(t, l.Unlock(t.Context()))
+			}, tc.client...)
+		})
+	}
 }

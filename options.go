@@ -47,7 +47,8 @@ func WithFixedLease(d time.Duration) Option {
 }
 
 // WithMaxHold ends a hold after d although its holder lives: the lease's context is cancelled with
-// ErrMaxHold and the lock is released. It caps holders that are stuck. Lease.Extend refuses more.
+// ErrMaxHold and the lock is released. It caps holders that are stuck. Lease.Extend refuses more;
+// Lease.Downgrade begins d anew.
 //
 // By default a hold is renewed as long as its process lives.
 func WithMaxHold(d time.Duration) Option {
@@ -159,7 +160,8 @@ func WithStrictOrder() Option {
 }
 
 // WithCommandTimeout sets how long one command to Redis may take before it counts as unanswered.
-// Lock then tries again, safely. It must be shorter than a third of the lease.
+// Lock then tries again, safely. It may be a third of the lease at most. For readers of an RWMutex,
+// whose lease WithRedissonWatchdog may make shorter, it is cut to a third of that.
 //
 // Defaults to a sixth of the lease, at most 2 seconds; for a node of a quorum to a twentieth, at
 // most 1 second.
@@ -219,9 +221,9 @@ func WithNamePrefix(prefix string) Option {
 // uuid: by that name, which is the service's, say "billing", by host and process id, by when the
 // client was made and by the library's version. State.By and HeldError.By have it.
 //
-//   - The name is written in the background beside the first hold, and renewed each third of the
-//     client's lease while there are holds. No Lock is slower or fails for it. On a quorum it is
-//     written to every node that takes it.
+//   - The name is written in the background beside the first hold, or once the client waits for a
+//     lock, and renewed each third of the client's lease while it holds or waits. No Lock is slower or
+//     fails for it. On a quorum it is written to every node that takes it.
 //   - It is gone a lease after the process died. Close removes it, unless locks are still held.
 //   - A user without the right to the key (docs/wire.md) locks as without the option. Redis then
 //     refuses two commands in a lease at most.

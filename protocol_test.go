@@ -171,7 +171,7 @@ func TestGrantIsDatedFromThePoll(t *testing.T) {
 func TestNothingShortensALease(t *testing.T) {
 	s := redistest.Start(t)
 	w := faulty(s)
-	c := newClient(t, w, WithLease(2*time.Second))
+	c := newClient(t, w, WithLease(2*time.Second), WithCommandTimeout(600*time.Millisecond))
 	ctx := context.Background()
 	w.Filter(faults.Next(faults.Script("renew"), faults.Late.Telling()))
 	l, err := c.Mutex("k").Lock(ctx)
@@ -192,7 +192,7 @@ func TestNothingShortensALease(t *testing.T) {
 // Who is handed a lock gets its own lease and its own block of tokens, not those of the one who let go.
 func TestHandOverGivesTheReceiversLease(t *testing.T) {
 	s := redistest.Start(t)
-	short := newClient(t, s.Client(), WithLease(2*time.Second), WithLocalHandoff(7, time.Second))
+	short := newClient(t, s.Client(), WithLease(2*time.Second), WithCommandTimeout(600*time.Millisecond), WithLocalHandoff(7, time.Second))
 	long := newClient(t, s.Client(), WithLease(far))
 	l, err := short.Mutex("k").Lock(t.Context())
 	require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestHandOverGivesTheReceiversLease(t *testing.T) {
 func TestLateAcquireIsSwept(t *testing.T) {
 	s := redistest.Start(t)
 	w := faulty(s)
-	c := newClient(t, w, WithLease(600*time.Millisecond))
+	c := newClient(t, w, WithLease(3*time.Second))
 	require.NoError(t, c.Mutex("k").Do(context.Background(), func(context.Context) error { return nil })) // loads the scripts
 	// The first sweep runs; those behind it get lost until the test has seen what came late.
 	w.Filter(faults.Each(faults.All(faults.Script("acquire"), faults.Late),
@@ -234,7 +234,7 @@ func TestLateAcquireIsSwept(t *testing.T) {
 func TestLateCopyAfterUnlockIsSwept(t *testing.T) {
 	s := redistest.Start(t)
 	w := faulty(s)
-	c := newClient(t, w, WithLease(600*time.Millisecond))
+	c := newClient(t, w, WithLease(3*time.Second))
 	require.NoError(t, c.Mutex("k").Do(context.Background(), func(context.Context) error { return nil })) // loads the scripts
 	w.Filter(faults.Next(faults.Script("acquire"), faults.Late))
 	ctx := context.Background()
@@ -417,7 +417,7 @@ func TestHoldCountSurvivesLostAndLateCommands(t *testing.T) {
 func TestRenewalKeepsTheCount(t *testing.T) {
 	s := redistest.Start(t)
 	w := faulty(s)
-	c := newClient(t, w, WithLease(2*time.Second))
+	c := newClient(t, w, WithLease(2*time.Second), WithCommandTimeout(600*time.Millisecond))
 	ctx := context.Background()
 	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
@@ -435,7 +435,7 @@ func TestRenewalKeepsTheCount(t *testing.T) {
 func TestRenewalRepairsTheCount(t *testing.T) {
 	s := redistest.Start(t)
 	w := faulty(s)
-	c := newClient(t, w, WithLease(2*time.Second))
+	c := newClient(t, w, WithLease(2*time.Second), WithCommandTimeout(600*time.Millisecond))
 	ctx := context.Background()
 	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)

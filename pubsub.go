@@ -204,11 +204,11 @@ func (c *contender) Try(ctx context.Context) (node.Grant, error) {
 	return c.granted(), nil
 }
 
-// Release repeats until it is answered or unlockTimeout is over. Its first command also queues the
-// contender that is to come next. If that command is not answered, the next contender may be queued
-// or not. A repeated one cannot tell, since it finds the entry gone. So the next contender then polls
-// for itself. It is made known to the hub before, because its grant may come as a message before the
-// answer does.
+// Release repeats until it is answered or the time of one command is over; then the sweeper goes on.
+// Its first command also queues the contender that is to come next. If that command is not answered,
+// the next contender may be queued or not. A repeated one cannot tell, since it finds the entry gone.
+// So the next contender then polls for itself. It is made known to the hub before, because its grant
+// may come as a message before the answer does.
 func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, bool, error) {
 	c.Ear().Releasing()
 	n, _ := next.(*contender)
@@ -217,23 +217,30 @@ func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, 
 		n.Enter()
 		queue = &n.Claim
 	}
-	began := clock.Now()
+	began, failure := clock.Now(), error(nil)
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
-	for again := false; ; again = true {
+	for {
 		sent := clock.Now()
 		held, a, err := c.Claim.Release(ctx, queue)
 		if err == nil {
 			c.Released(held, nil)
-			if !held && !again {
+			if !held && failure == nil {
 				return node.Grant{}, false, ErrLost
 			}
 			g, granted := n.after(&a, sent)
 			return g, granted, nil
 		}
+		if failure == nil {
+			rest, cancel := context.WithTimeoutCause(ctx, c.entry.Timeout-clock.Now().Since(began), wire.ErrNoAnswer)
+			defer cancel()
+			ctx, failure = rest, err
+		} else if ctx.Err() == nil {
+			failure = err // else the time was over, and the failure before says more
+		}
 		n, queue = nil, nil
-		if !wire.Transient(err) || clock.Now().Since(began) > unlockTimeout(&c.entry) || !clock.Sleep(ctx, pause.Next()) {
+		if !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
 			c.Released(false, err)
-			return node.Grant{}, false, &wire.NodeError{Op: "release", Name: c.entry.Names.Name, Err: err}
+			return node.Grant{}, false, &wire.NodeError{Op: "release", Name: c.entry.Names.Name, Err: failure}
 		}
 	}
 }

@@ -49,6 +49,35 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 	}
 }
 
+// All modules say the same Go, and README says it too. One that said an older Go than the library, which it requires, could
+// not be built with that.
+func TestModulesSayOneGo(t *testing.T) {
+	goOf := func(file string) string {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		_, rest, found := strings.Cut("\n"+string(text), "\ngo ")
+		require.True(t, found, file)
+		version, _, _ := strings.Cut(rest, "\n")
+		return version
+	}
+	library, modules := goOf("go.mod"), 0
+	require.NoError(t, filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case entry.Name() == "go.mod" || entry.Name() == "go.work":
+			modules++
+			require.Equal(t, library, goOf(name), name)
+		}
+		return err
+	}))
+	require.GreaterOrEqual(t, modules, 12)
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	require.Contains(t, string(readme), "It takes Go "+strings.TrimSuffix(library, ".0")+",")
+}
+
 // documents are the tree's Markdown files, but for those in what is built, downloaded or hidden.
 func documents(t *testing.T) (files []string) {
 	t.Helper()

@@ -279,7 +279,8 @@ func TestRestartedNodeStaysOut(t *testing.T) {
 func TestRestartedNodeComesBackUnderContention(t *testing.T) {
 	nodes := masters(t, 3)
 	const lease = time.Second
-	c := newRedlock(t, nodes, WithLease(lease), WithRestartGuard(GuardAuto, lease), WithLocalHandoff(1, time.Second))
+	c := newRedlock(t, nodes, WithLease(lease), WithRestartGuard(GuardAuto, lease), WithLocalHandoff(1, time.Second),
+		WithCommandTimeout(lease/3))
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -369,7 +370,7 @@ func TestTokensRiseThoughAMajorityForgot(t *testing.T) {
 // The guard serves a single Redis too: after a restart nobody is granted what somebody may still hold.
 func TestGuardOnASingleRedis(t *testing.T) {
 	s := redistest.Start(t, "--appendonly", "yes")
-	c := newClient(t, s.Client(), WithLease(time.Second), WithRestartGuard(GuardAuto, time.Second))
+	c := newClient(t, s.Client(), WithLease(time.Second), WithRestartGuard(GuardAuto, time.Second), WithCommandTimeout(300*time.Millisecond))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	l, err := c.Mutex("k").Lock(ctx)

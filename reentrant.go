@@ -64,7 +64,8 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 // Do runs fn under the lock. fn's context carries the ownership and ends, with cause ErrLost, the
 // moment the lease can no longer be trusted. Do returns fn's error, joined with ErrLost or
 // ErrClosed if the lock was lost or the client closed before fn returned. A release that Redis did
-// not answer is no failure of fn's, and is not returned. A panic of fn unlocks and goes on.
+// not answer is no failure of fn's, and is not returned: it costs one command timeout, as in Unlock.
+// A panic of fn unlocks and goes on.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
 	return do(ctx, m.Lock, fn)
 }
@@ -308,7 +309,8 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 }
 
 // join makes a lease of the shared hold of b, unless the caller has given up. It returns neither a
-// lease nor an error if the hold is shared no more: then the gate is shut.
+// lease nor an error if the hold is shared no more, or may rely on its lease for longer than the
+// caller's options allow: then the gate is shut.
 func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 	h, now := b.hold, clock.Now()
 	if wctx.Err() != nil {
@@ -323,8 +325,8 @@ func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 	if b.let {
 		h.open.awaited--
 	}
-	switch {
-	case h.fate.live() && (b.let || h.joinable(now)) && !h.term.Deadline(now).Reached(now):
+	switch trusted := lk.cfg.trusts(h.term.Reach(now)); {
+	case trusted && h.fate.live() && (b.let || h.joinable(now)) && !h.term.Deadline(now).Reached(now):
 		if h.rest.Idle {
 			h.pickUp()
 			l.how = HowCached
@@ -341,6 +343,9 @@ func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 	default:
 		h.shut()
 		h.mu.Unlock()
+		if b.let { // the hold waits for it no more
+			lk.k.behind(lk.tally, func() { _ = h.endShared(context.WithoutCancel(ctx), now) }) // the sweeper mends what fails
+		}
 	}
 	return nil, nil
 }

@@ -245,7 +245,7 @@ func TestCloseEndsEverything(t *testing.T) {
 
 func TestFixedLeaseBeyondTheClients(t *testing.T) {
 	s := redistest.Start(t)
-	c := newClient(t, s.Client(), WithLease(time.Second))
+	c := newClient(t, s.Client(), WithLease(time.Second), WithCommandTimeout(300*time.Millisecond))
 	ctx := context.Background()
 	l, err := c.Mutex("k", WithFixedLease(time.Hour)).Lock(ctx)
 	require.NoError(t, err)

@@ -65,7 +65,8 @@ func (c *config) ofReaders() (*config, error) {
 // WithRedissonWatchdog says which lockWatchdogTimeout the Redisson clients have that read under the
 // same read-write locks; their default is 30 s. With each renewal they shorten a lock to that,
 // whatever lease other readers have. So a reader of relock's relies on its lease for no longer than
-// d, and WithFixedLease and Extend take no longer one. With 0 nothing is shortened.
+// d, and WithFixedLease and Extend take no longer one. It joins no hold of readers of its process that
+// may rely on more; a re-entry relies on what its outer lease does. With 0 nothing is shortened.
 //
 // Defaults to 30 seconds.
 func WithRedissonWatchdog(d time.Duration) Option {
@@ -211,8 +212,8 @@ func (rw *RWMutex) acquire(ctx context.Context, kind *wire.Kind, once bool) (*Le
 
 // Downgrade makes a write lease of an RWMutex a read lease, with no gap in which another could
 // write. Readers that wait come in beside it. The write lease ends, and so does its context. The
-// new lease's context derives from the one that was given to Lock. A time of WithFixedLease begins
-// anew. ctx bounds the call.
+// new lease's context derives from the one that was given to Lock. The times of WithFixedLease and
+// WithMaxHold begin anew, as for a grant. ctx bounds the call.
 //
 // On failure the write lease is as it was, unless the error says that it is over. Errors:
 //
@@ -266,13 +267,13 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	h.ops.Unlock()
 	switch {
 	case lost:
-		_ = reader.h.drop(ctx, reader) // an observer was told nothing of it
+		lk.k.behind(lk.tally, func() { _ = reader.h.drop(ctx, reader) }) // an observer was told nothing of it
 		return nil, err
 	case err != nil:
 		return nil, err
 	}
 	l.end(ErrNotHeld)
-	_ = h.conclude(context.WithoutCancel(ctx)) // what fails is repeated in the background
+	_ = h.conclude(soon) // what fails, or is cut short, is repeated in the background
 	l.unlockedWith(nil)
 	return reader, nil
 }
@@ -287,9 +288,8 @@ func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 	}
 	c := lk.k.arbiter.Claim(lk.newEntry(l.h.entry.ID, lk.cfg))
 	g, err := c.Try(ctx)
-	if _, held := err.(*wire.HeldError); held { // the writer's field is gone
-		l.h.Doubt()
-		return nil, ErrLost
+	if _, held := err.(*wire.HeldError); held { // the writer's field is gone, perhaps since its maximum ended the hold
+		return nil, l.h.gone()
 	} else if err != nil {
 		return nil, err
 	}

@@ -327,33 +327,41 @@ func TestAFieldNamedModeIsNoMode(t *testing.T) {
 
 // A reader that a downgrade makes has the fixed lease that it would have by RLock.
 func TestDowngradeKeepsAFixedLease(t *testing.T) {
-	rw := hearing(t, redistest.Start(t), WithLease(300*time.Millisecond), WithRedissonWatchdog(0)).RWMutex("k", WithFixedLease(10*time.Second))
+	rw := hearing(t, redistest.Start(t), WithLease(1500*time.Millisecond), WithCommandTimeout(500*time.Millisecond), WithRedissonWatchdog(0)).RWMutex("k", WithFixedLease(10*time.Second))
 	r, err := taken(t, rw.Lock).Downgrade(t.Context())
 	require.NoError(t, err)
 	require.Greater(t, time.Until(r.Until()), 9*time.Second)
 	unlocked(t, r)
 }
 
-// An observer is told nothing of the reader of a Downgrade whose write lease ends meanwhile.
+// WithMaxHold ends a write lease while its Downgrade is out: Downgrade says so, also where the lock was given back by then. An
+// observer is told nothing of the reader.
 func TestAFailedDowngradeTellsOfNoReader(t *testing.T) {
-	s := redistest.Start(t)
-	o, w := &seen{}, faulty(s)
-	rw := newClient(t, w, WithObserver(o)).RWMutex("k", WithMaxHold(3*time.Second), WithCommandTimeout(time.Second))
-	writer := taken(t, rw.Lock)
-	time.Sleep(time.Until(writer.Until()) - 300*time.Millisecond)
-	w.Filter(faults.Next(faults.Script("acquire"), faults.Hold))
-	failed := make(chan error, 1)
-	go func() {
-		_, err := writer.Downgrade(t.Context())
-		failed <- err
-	}()
-	within(t, writer.Context().Done())
-	w.Release()
-	require.ErrorIs(t, within(t, failed), ErrMaxHold)
-	requireNothingLeft(t, s)
-	require.Len(t, o.of(EventAcquired), 1)
-	require.Len(t, o.of(EventLost), 1)
-	require.Empty(t, o.of(EventReleased))
+	for name, swept := range map[string]bool{"before it is given back": false, "after": true} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			o, w := &seen{}, faulty(s)
+			rw := newClient(t, w, WithObserver(o), WithLease(MaxLease), WithCommandTimeout(patience)).RWMutex("k", WithRedissonWatchdog(0))
+			writer := taken(t, rw.Lock)
+			w.Filter(faults.Next(faults.Script("acquire"), faults.Hold))
+			failed := make(chan error, 1)
+			go func() {
+				_, err := writer.Downgrade(t.Context())
+				failed <- err
+			}()
+			within(t, w.Told())
+			writer.h.lose(ErrMaxHold) // as when its time is up
+			if swept {
+				require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+			}
+			w.Release()
+			require.Equal(t, ErrMaxHold, within(t, failed))
+			requireNothingLeft(t, s)
+			require.Len(t, o.of(EventAcquired), 1)
+			require.Len(t, o.of(EventLost), 1)
+			require.Empty(t, o.of(EventReleased))
+		})
+	}
 }
 
 // An Extend that an Unlock of the same lease overtakes says that the lease is over: nothing was lost.
@@ -386,12 +394,114 @@ func TestExtendBesideUnlockLosesNothing(t *testing.T) {
 
 // A reader that joins a hold does not let it be extended beyond what Redisson's watchdog may cut short for the others.
 func TestReadersKeepTheStrictestBound(t *testing.T) {
-	c := hearing(t, redistest.Start(t))
+	c := hearing(t, redistest.Start(t), WithLocalHandoff(256, time.Minute))
 	first := taken(t, c.RWMutex("k").RLock)
 	second := taken(t, c.RWMutex("k", WithRedissonWatchdog(0)).RLock)
 	require.Same(t, first.h, second.h)
 	require.ErrorIs(t, second.Extend(t.Context(), time.Minute), ErrInvalidOption)
 	unlocked(t, first, second)
+}
+
+// A reader that may rely on its lease for ten seconds joins no hold that may come to rely on an hour, as it was asked for, as a
+// renewal asks for it, or by an Extend that is out: it has a hold of its own, which all may join.
+func TestNoReaderReliesOnMoreThanItsWatchdog(t *testing.T) {
+	const dog = 10 * time.Second
+	s := redistest.Start(t)
+	w := faulty(s)
+	c := lingeringClient(t, w, time.Hour)
+	for name, hold := range map[string]struct {
+		opts []Option
+		then func(t *testing.T, long *Lease) (after func())
+	}{
+		"asked for": {opts: []Option{WithLease(time.Hour)}},
+		"idle": {[]Option{WithLease(time.Hour)}, func(t *testing.T, long *Lease) func() {
+			unlocked(t, long)
+			return func() {}
+		}},
+		"renewed": {[]Option{WithLease(dog + time.Second)}, func(t *testing.T, long *Lease) func() {
+			long.h.mu.Lock()
+			long.h.term.Kept = clock.Now().Add(dog / 2)
+			long.h.mu.Unlock()
+			return func() {}
+		}},
+		"extended": {[]Option{WithLease(dog)}, func(t *testing.T, long *Lease) func() {
+			w.Filter(faults.Next(faults.Script("recount"), faults.Hold))
+			extended := make(chan error, 1)
+			go func() { extended <- long.Extend(context.Background(), time.Hour) }()
+			within(t, w.Told())
+			return func() {
+				w.Release()
+				require.NoError(t, within(t, extended))
+			}
+		}},
+	} {
+		for way, lock := range map[string]func(*RWMutex, context.Context) (*Lease, error){"RLock": (*RWMutex).RLock, "TryRLock": (*RWMutex).TryRLock} {
+			t.Run(name+" "+way, func(t *testing.T) {
+				key := name + way
+				long := taken(t, c.RWMutex(key, append(hold.opts, WithRedissonWatchdog(0))...).RLock)
+				after := func() {}
+				if hold.then != nil {
+					after = hold.then(t, long)
+				}
+				short, err := lock(c.RWMutex(key, WithRedissonWatchdog(dog)), t.Context())
+				require.NoError(t, err)
+				require.NotSame(t, long.h, short.h)
+				after()
+				require.LessOrEqual(t, time.Until(short.Until()), dog)
+				third := taken(t, c.RWMutex(key, WithRedissonWatchdog(0), WithLease(time.Hour)).RLock)
+				require.Same(t, short.h, third.h, "what is shorter than it has to be may be shared")
+				require.ErrorIs(t, third.Extend(t.Context(), time.Minute), ErrInvalidOption)
+				unlocked(t, short, third)
+				if name != "idle" {
+					unlocked(t, long)
+				}
+			})
+		}
+	}
+}
+
+// Readers that were let in at a grant, and may not rely on so much, keep no hold: it is over with its last lease.
+func TestHoldThatNoneLetInMayJoinEnds(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s)
+	writer := taken(t, hearing(t, s).RWMutex("k").Lock)
+	long := inLine(t, s, c.RWMutex("k", WithRedissonWatchdog(0), WithLease(time.Hour)).RLock, 1, 0)
+	var short [3]chan *Lease
+	for i := range short {
+		short[i] = make(chan *Lease, 1)
+		go func() {
+			l, err := c.RWMutex("k", WithRedissonWatchdog(10*time.Second)).RLock(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+			short[i] <- l
+		}()
+	}
+	gate := c.RWMutex("k").read.names.Gate()
+	require.Eventually(t, func() bool { return c.core.gates.Waiting(gate) && c.core.underWay() == int64(1+len(short)) }, patience, time.Millisecond)
+	unlocked(t, writer)
+	unlocked(t, within(t, long))
+	for i := range short {
+		l := within(t, short[i])
+		require.NotNil(t, l)
+		require.LessOrEqual(t, time.Until(l.Until()), 10*time.Second)
+		unlocked(t, l)
+	}
+	requireNothingLeft(t, s)
+}
+
+// The time of WithMaxHold begins anew by a Downgrade.
+func TestDowngradeBeginsMaxHoldAnew(t *testing.T) {
+	const most = 2 * time.Second
+	c := hearing(t, redistest.Start(t))
+	writer := taken(t, c.RWMutex("k", WithMaxHold(most)).Lock)
+	time.Sleep(most / 2)
+	began := time.Now()
+	reader, err := writer.Downgrade(t.Context())
+	require.NoError(t, err)
+	within(t, reader.Context().Done())
+	require.Equal(t, ErrMaxHold, context.Cause(reader.Context()))
+	require.GreaterOrEqual(t, time.Since(began), most-most/50)
 }
 
 // A writer under the context of a read lease that was lost is told that, as under any other lost lease.
@@ -406,12 +516,12 @@ func TestWriterUnderALostReadLease(t *testing.T) {
 // Leases of readers and of a writer are renewed past their first end, and what Redis keeps of a reader goes with it.
 func TestRWMutexRenewal(t *testing.T) {
 	s := redistest.Start(t)
-	c := hearing(t, s, WithLease(300*time.Millisecond))
+	c := hearing(t, s, WithLease(900*time.Millisecond), WithCommandTimeout(300*time.Millisecond))
 	leases := []*Lease{taken(t, c.RWMutex("w").Lock)}
 	for i := range 5 {
 		leases = append(leases, taken(t, c.RWMutex("k"+strconv.Itoa(i/2)).RLock))
 	}
-	time.Sleep(time.Second)
+	time.Sleep(2 * time.Second)
 	for _, l := range leases {
 		require.NoError(t, l.Context().Err())
 	}
@@ -632,7 +742,7 @@ func TestRWMutexExcludes(t *testing.T) {
 // A full Redis renews readers and writers, and takes unlocks; a re-entry that it refuses lengthens the lease all the same.
 func TestRWMutexOnAFullRedis(t *testing.T) {
 	s := redistest.Start(t)
-	c := hearing(t, s, WithLease(600*time.Millisecond))
+	c := hearing(t, s, WithLease(900*time.Millisecond), WithCommandTimeout(300*time.Millisecond))
 	r, w := taken(t, c.RWMutex("k").RLock), taken(t, c.RWMutex("w").Lock)
 	s.Do("CONFIG", "SET", "maxmemory", "1")
 	time.Sleep(1500 * time.Millisecond)
@@ -697,8 +807,9 @@ func TestRWMutexLingersForOneSide(t *testing.T) {
 func TestRWMutexWithLeastPrivilege(t *testing.T) {
 	s := redistest.Start(t)
 	every := append(rights(t, "suite:")[0], drivertest.ReadWriteRights(t, "suite:")...)
-	a := newClient(t, shared(t, s.AddUser("a", "secret", every...))(), WithLease(500*time.Millisecond)).RWMutex("suite:k")
-	b := newClient(t, shared(t, s.AddUser("b", "secret", every...))(), WithLease(500*time.Millisecond)).RWMutex("suite:k")
+	short := []Option{WithLease(900 * time.Millisecond), WithCommandTimeout(300 * time.Millisecond)}
+	a := newClient(t, shared(t, s.AddUser("a", "secret", every...))(), short...).RWMutex("suite:k")
+	b := newClient(t, shared(t, s.AddUser("b", "secret", every...))(), short...).RWMutex("suite:k")
 	one, two := taken(t, a.RLock), taken(t, b.RLock)
 	got := make(chan *Lease, 1)
 	go func() {
@@ -760,7 +871,7 @@ func TestRWMutexOnACluster(t *testing.T) {
 			rdb, err := redistest.Open(nodes.Option())
 			require.NoError(t, err)
 			t.Cleanup(rdb.Close)
-			return newClient(t, rdb, WithPubSub(mode), WithLease(2*time.Second), WithLinger(50*time.Millisecond)).RWMutex("k" + strconv.Itoa(int(mode)))
+			return newClient(t, rdb, WithPubSub(mode), WithLease(2*time.Second), WithCommandTimeout(600*time.Millisecond), WithLinger(50*time.Millisecond)).RWMutex("k" + strconv.Itoa(int(mode)))
 		}
 		a, b := open(), open()
 		one, two := taken(t, a.RLock), taken(t, b.RLock)

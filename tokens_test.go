@@ -167,12 +167,13 @@ func TestLateReleaseLowersNoCounter(t *testing.T) {
 	c := newRedlock(t, nodes)
 	l, err := c.Mutex("k").Lock(t.Context())
 	require.NoError(t, err)
-	token := l.Token()
+	// A grant's tokens may begin ahead of the clock, by a round trip. The counter is told by the clock once that is past them.
+	passed(t, l.Token()+defaultPasses, nodes...)
 	nodes[0].Do("DEL", "k", counterOfK) // the lease ran out, and the counter is forgotten
 	require.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
 	counter, err := strconv.ParseInt(nodes[0].Do("GET", counterOfK), 10, 64)
 	require.NoError(t, err)
-	require.Greater(t, counter, token+defaultPasses, "above all that the grant had")
+	require.GreaterOrEqual(t, counter, l.Token()+defaultPasses, "above all that the grant had")
 }
 
 // An acquisition of an older client's grant has the tokens that the counter tells, and new ones where that is lost: once,

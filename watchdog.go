@@ -180,7 +180,7 @@ func (d *watchdog) close() []*hold {
 // until then. settle returns what there is to tell, 0 for nothing.
 func (h *hold) settle(r claim.Renewal, got wire.Result, sent clock.Stamp) (news EventKind) {
 	if got == wire.Lost {
-		h.lose(ErrLost)
+		_ = h.gone()
 		return 0
 	}
 	// An answer that is looked at too late revives nothing: on a quorum another owner may have held

@@ -2,8 +2,8 @@ package main
 
 import (
 	"errors"
-	"io/fs"
 	"os"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -14,39 +14,48 @@ import (
 // lost meanwhile.
 func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
 	l.cmd.Env = append(l.cmd.Environ(), "RELOCK_TOKEN="+strconv.FormatInt(lease.Token(), 10))
-	// At a terminal the command must stay in the foreground group, else it could not read.
-	group := !isTerminal(l.std.in)
-	if group {
-		ownGroup(l.cmd)
+	// The kernel takes the end of the thread that started the command for the death of its parent.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c := l.child
+	if err := c.start(); err != nil {
+		l.atLeast = 0 // nothing ran: another host that can run it may have the lock
+		return l.cannotStart(err), false
 	}
-	if err := l.cmd.Start(); errors.Is(err, fs.ErrNotExist) {
-		return l.say(statusNotFound, err), false
-	} else if err != nil {
-		return l.say(statusNoExec, err), false
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = l.cmd.Wait() // the exit status is read from the process state
-	}()
 	gone := lease.Context().Done()
 	var kill <-chan time.Time
 	for {
 		select {
 		case s := <-l.sigs:
-			// One typed at a terminal has reached the command already.
-			if group || !typed(s) {
-				send(l.cmd, group, s)
+			c.pass(s, gone)
+		case s := <-c.control:
+			// Where the lock was lost while relock was stopped, the command goes on to its SIGTERM alone.
+			if lost || !goesOn(s) || lease.Context().Err() == nil {
+				c.pass(s, gone)
 			}
+		case c.stopped = <-c.changed:
+			c.follow()
 		case <-gone:
 			lost, gone = true, nil
 			l.say(statusLost, errors.New("the lock is lost, the command is being stopped"))
-			terminate(l.cmd, group)
+			c.terminate()
 			kill = time.After(l.grace)
 		case <-kill:
-			send(l.cmd, group, os.Kill)
-		case <-ended:
-			return exitStatus(l.cmd.ProcessState), lost
+			kill = nil
+			c.send(os.Kill)
+		case <-c.ended:
+			for kill != nil && c.leaves() { // what it started may be deaf to SIGTERM
+				select {
+				case <-kill:
+					kill = nil
+					c.send(os.Kill)
+				case <-time.After(leftEvery):
+				}
+			}
+			return c.status, lost
 		}
 	}
 }
+
+// leftEvery is how often processes are looked for that a command left behind when the lock was lost.
+const leftEvery = 20 * time.Millisecond

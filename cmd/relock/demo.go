@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/spf13/cobra"
 )
 
@@ -195,7 +196,12 @@ func (s *scene) sweep() {
 	defer cancel()
 	tag := "{" + s.job.Lock + "}"
 	keys := []string{s.job.Counter, s.job.Lock, "relock_queue:" + tag, "redisson_lock_token:" + tag}
-	if err := s.srv.rdb.Do(ctx, s.srv.rdb.B().Del().Key(keys...).Build()).Error(); err != nil {
+	err := s.srv.rdb.Do(ctx, s.srv.rdb.B().Del().Key(keys...).Build()).Error()
+	if s.crash != nil { // the others have taken their names away
+		card := wire.ClientKey(s.fleet.procs[s.crash.worker].client)
+		err = errors.Join(err, s.srv.rdb.Do(ctx, s.srv.rdb.B().Del().Key(card).Build()).Error())
+	}
+	if err != nil {
 		s.show.say("keys of lock %s may be left in Redis: %v", s.job.Lock, err)
 	}
 }

@@ -10,9 +10,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,6 +28,14 @@ func figure(t *testing.T, out, what string) float64 {
 	return n
 }
 
+// requireNarrow fails where a line is wider than a terminal of 100 columns.
+func requireNarrow(t *testing.T, out string) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 100, line)
+	}
+}
+
 // requirePlayed checks a demo that went well by its own account.
 func requirePlayed(t *testing.T, got result) {
 	t.Helper()
@@ -34,6 +44,7 @@ func requirePlayed(t *testing.T, got result) {
 	require.Contains(t, got.out, "SIGKILL to worker 2: it holds the lock 2 times")
 	require.Contains(t, got.out, "All as promised.")
 	require.NotContains(t, got.out, "\x1b", "no terminal, no control characters")
+	requireNarrow(t, got.out)
 	require.Equal(t, figure(t, got.out, "increments expected"), figure(t, got.out, "increments found"))
 	require.Greater(t, figure(t, got.out, "increments found"), 10.)
 	// A grant, a release, a re-entry and its unlock are four without local hand-over, the last two always sent.
@@ -51,6 +62,7 @@ func TestDemoOnAQuorum(t *testing.T) {
 	got := relockRun("demo", "-nodes", "5")
 	require.Equal(t, statusOK, got.status, got.out+got.err)
 	require.Empty(t, got.err)
+	requireNarrow(t, got.out)
 	require.Contains(t, got.out, "node 2 hangs, node 3 is stopped: 3 of 5 nodes are left")
 	require.Contains(t, got.out, "All as promised.")
 	require.Equal(t, figure(t, got.out, "increments expected"), figure(t, got.out, "increments found"))
@@ -60,7 +72,22 @@ func TestDemoOnAQuorum(t *testing.T) {
 
 func TestDemoOnRedis(t *testing.T) {
 	srv := redistest.Start(t)
+	rdb, named, ended := srv.Client(), make(chan bool), make(chan struct{})
+	go func() {
+		seen := false
+		for over := false; !seen && !over; runtime.Gosched() {
+			select {
+			case <-ended:
+				over = true
+			default:
+				seen = namedWorker(t, rdb)
+			}
+		}
+		named <- seen
+	}()
 	requirePlayed(t, relockRun("demo", "-for", "4s", "-lease", "1500ms", "-redis", "redis://"+srv.Addr()))
+	close(ended)
+	require.True(t, <-named, "the workers have names for those who look at the locks")
 	require.Empty(t, srv.Do("KEYS", "*"), "the demo leaves nothing in a Redis that is not its own")
 }
 
@@ -88,6 +115,17 @@ func TestDemoLosesRedis(t *testing.T) {
 	require.Contains(t, got.err, "relock demo: ")
 	require.NotContains(t, got.out, "All as promised.")
 	require.Less(t, time.Since(began), 15*time.Second)
+}
+
+// namedWorker reports whether some worker has written its name.
+func namedWorker(t *testing.T, rdb rueidis.Client) bool {
+	ctx := t.Context()
+	keys, err := rdb.Do(ctx, rdb.B().Keys().Pattern(wire.ClientPrefix+"*").Build()).AsStrSlice()
+	if err != nil || len(keys) == 0 {
+		return false
+	}
+	name, err := rdb.Do(ctx, rdb.B().Hget().Key(keys[0]).Field("name").Build()).ToString()
+	return err == nil && strings.HasPrefix(name, "relock demo, worker ")
 }
 
 // working reports whether some demo's counter has begun to count.

@@ -67,6 +67,7 @@ func (f *fleet) start(self string, j job, stderr io.Writer) error {
 	}
 	f.procs = append(f.procs, p)
 	go f.read(len(f.procs)-1, p.cmd, journal)
+	j.Name = fmt.Sprintf("relock demo, worker %d", len(f.procs))
 	return json.NewEncoder(p.orders).Encode(j)
 }
 

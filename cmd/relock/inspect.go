@@ -64,7 +64,10 @@ func (i *inspection) run(name string) error {
 	l := seenOf(&s)
 	l.Last = reserved
 	for _, p := range places {
-		l.Queue = append(l.Queue, seenPlace{p.Client, p.Owner, clientOf(p.By), p.Waited.Milliseconds()})
+		l.Queue = append(l.Queue, seenPlace{p.Client, p.Owner, clientOf(p.By), p.Side, p.Waited.Milliseconds()})
+	}
+	for _, r := range s.Readers {
+		l.Readers = append(l.Readers, seenHold{r.Owner, clientOf(r.By)})
 	}
 	return json.NewEncoder(i.std.out).Encode(l)
 }
@@ -88,6 +91,12 @@ func printState(w io.Writer, s *operator.Sighting, reserved int64) {
 	fmt.Fprintf(w, "kind      %s\nage       %s\nlongest   %s\n", kind, s.AgeText(), s.WaitText())
 	if s.Nodes > 0 {
 		fmt.Fprintf(w, "nodes     %d\n", s.Nodes)
+	}
+	if len(s.Readers) > 1 {
+		for _, r := range s.Readers {
+			fmt.Fprintf(w, "reader    %s\n", operator.Owner(r.Owner, r.By))
+		}
+		return
 	}
 	if by := s.By.String(); by != "" {
 		fmt.Fprintf(w, "owner     %s\n", operator.Plain(s.Holder))

@@ -135,7 +135,7 @@ func TestLsManySharers(t *testing.T) {
 }
 
 // reading are the commands that looking at locks may cost, none of which walks more than some keys.
-var reading = []string{"scan", "hscan", "pttl", "zcount", "zrangebyscore", "time",
+var reading = []string{"scan", "hscan", "pttl", "zcount", "zrangebyscore", "time", "hmget", "hlen",
 	"hello", "ping", "auth", "select", "client", "client|setinfo", "cluster|slots", "cluster|shards", "command", "cluster"}
 
 func TestLsTenThousand(t *testing.T) {
@@ -145,9 +145,10 @@ func TestLsTenThousand(t *testing.T) {
 		redis.call('HSET', 'order:' .. i, ARGV[2], 1, 'relock:first', '1800000000000000:256')
 		redis.call('PEXPIRE', 'order:' .. i, 600000)
 		redis.call('SET', 'redisson_lock_token:{order:' .. i .. '}', 1)
+		redis.call('HSET', 'read:' .. i, ARGV[2], 1, 'mode', 'read')
 	end`, "0", fmt.Sprint(locks), javaOwner)
 	srv.ResetCommandCounts()
-	require.Len(t, listed(t, "-redis", srv.Addr()), locks)
+	require.Len(t, listed(t, "-redis", srv.Addr()), 2*locks)
 	counts := srv.CommandCounts()
 	for name := range counts {
 		require.Contains(t, reading, name, "%v", counts)
@@ -266,6 +267,58 @@ func TestHoldersByName(t *testing.T) {
 			require.Equal(t, "billing", l.Queue[0].By.Name)
 		})
 	}
+}
+
+// Readers, writers and waiters of a read-write lock are shown by their clients' names, and its queue says who waits to
+// read and who to write.
+func TestReadWriteByName(t *testing.T) {
+	srv := redistest.Start(t)
+	access := &access{rdbs: []rueidis.Client{srv.Client()}}
+	client := func(name string) *relock.RWMutex {
+		locks, err := access.locks(relock.WithClientName(name))
+		require.NoError(t, err)
+		t.Cleanup(locks.Close)
+		return locks.RWMutex("orders")
+	}
+	for _, name := range []string{"a", "b"} {
+		_, err := client(name).RLock(t.Context())
+		require.NoError(t, err)
+	}
+	show := func(args ...string) string { return relockRun(append(args, "-redis", srv.Addr())...).out }
+	inspected := func() (l seenLock) {
+		require.NoError(t, json.Unmarshal([]byte(show("inspect", "-json", "orders")), &l))
+		return l
+	}
+	writes, reads := client("writes"), client("reads")
+	go func() { _, _ = writes.Lock(t.Context()) }()
+	require.Eventually(t, func() bool { return inspected().Waiters == 1 }, patience, 10*time.Millisecond)
+	go func() { _, _ = reads.RLock(t.Context()) }()
+	said := func() string {
+		l, text := inspected(), ""
+		for _, r := range l.Readers {
+			text += r.By.name() + " "
+		}
+		for _, p := range l.Queue {
+			text += p.By.name() + ":" + p.Side + " "
+		}
+		return text
+	}
+	require.Eventually(t, func() bool { return said() == "a b writes:write reads:read " }, patience, 10*time.Millisecond)
+	host, _ := os.Hostname()
+	who := fmt.Sprintf(" on %s (pid %d)", host, os.Getpid())
+	require.Regexp(t, `(?m)^orders +relock read +a`+regexp.QuoteMeta(who)+` and 1 more +2 `, show("ls"))
+	require.Regexp(t, `(?m) orders +a`+regexp.QuoteMeta(who)+` and 1 more$`, show("top", "-once"))
+	text := show("inspect", "orders")
+	require.Contains(t, text, "holder    a"+who+" and 1 more\n")
+	require.Contains(t, text, "reader    a"+who+"\nreader    b"+who+"\n")
+}
+
+// name is that of a client, "" for one that is not known.
+func (c *seenClient) name() string {
+	if c == nil {
+		return ""
+	}
+	return c.Name
 }
 
 func TestInspectJSON(t *testing.T) {

@@ -19,9 +19,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -96,12 +98,31 @@ func (a *app) commands() *cobra.Command {
 	}
 	root.AddCommand(a.runCommand(), a.lsCommand(), a.topCommand(), a.uiCommand(), a.inspectCommand(), a.unlockCommand(),
 		a.demoCommand(), a.versionCommand(), a.workerCommand())
+	root.AddCommand(a.witnessCommand()...)
 	for _, c := range root.Commands() {
 		c.DisableFlagsInUseLine = true
 		c.Flags().SortFlags = false
 	}
+	root.DisableFlagsInUseLine = true
+	root.SetUsageFunc(plainUsage(root.UsageFunc()))
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	return root
+}
+
+// plainUsage is the library's usage without what it says beside the point: that a switch could be given a value,
+// and that relock alone would do something.
+func plainUsage(usage func(*cobra.Command) error) func(*cobra.Command) error {
+	const value = "[=true|false]"
+	plain := strings.NewReplacer(value, strings.Repeat(" ", len(value)), "  relock\n", "")
+	return func(c *cobra.Command) error {
+		out := c.OutOrStderr()
+		var text strings.Builder
+		c.SetOut(&text)
+		err := usage(c)
+		c.SetOut(out)
+		_, failed := plain.WriteString(out, text.String())
+		return errors.Join(err, failed)
+	}
 }
 
 // misused tells what is wrong with a command line.

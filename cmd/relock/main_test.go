@@ -15,6 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// stands are programs that the test binary stands in for, by its first argument.
+var stands = make(map[string]func(args []string) int)
+
 // TestMain lets the test binary stand in for relock: the demo starts its own program again, and signals want a process.
 func TestMain(m *testing.M) {
 	for _, name := range append(slices.Collect(maps.Values(variables)), passwords...) {
@@ -23,6 +26,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == polite:
 		os.Exit(runPolite())
+	case len(os.Args) > 2 && stands[os.Args[1]] != nil:
+		os.Exit(stands[os.Args[1]](os.Args[2:]))
 	case len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test."):
 		main()
 	}
@@ -86,6 +91,10 @@ func TestBadCommandLines(t *testing.T) {
 		{"run orders -at-least -1s -- true", "-at-least -1s: between 0 and"},
 		{"run orders -E 256 -- true", "-conflict-exit-code 256: between 0 and 255"},
 		{"run orders -healthz 8080 -- true", "it looks like :8080"},
+		{"run orders -shared -lease 2m -- true", "-shared -lease 2m0s: a reader's lease is 30s at most"},
+		{"run orders -shared -exclusive -- true", "exclude each other"},
+		{"run orders -shared -redis a:1 -redis b:1 -redis c:1 -- true", "on one Redis, not on a quorum of 3"},
+		{"run orders -exclusive -redis a:1 -redis b:1 -redis c:1 -- true", "on one Redis, not on a quorum of 3"},
 		{"unlock orders", "say --force"},
 		{"unlock --force", "the name of one lock, not 0"},
 		{"ls orders", `unknown command "orders"`},
@@ -130,6 +139,8 @@ func TestHelp(t *testing.T) {
 		require.Contains(t, got.out, says, args)
 		require.Empty(t, got.err, args)
 		require.NotContains(t, got.out, "worker ", "of no use to users")
+		require.NotContains(t, got.out, "true|false", "a switch takes no value")
+		require.NotContains(t, got.out, "relock [flags]", "relock alone does nothing")
 	}
 }
 

@@ -36,7 +36,7 @@ type row struct {
 	what, value, note string
 }
 
-// print writes the table and returns whether all is as it should be.
+// print writes the table, which fits in 100 columns, and returns whether all is as it should be.
 func (r *report) print(w io.Writer) bool {
 	r.judge()
 	width := [2]int{}
@@ -103,9 +103,9 @@ func (r *report) judgeCount(t *tally) {
 	switch {
 	case r.crash == nil:
 	case t.ran:
-		note = fmt.Sprintf("%s reported, and the one in flight at the kill had run", thousands(int(r.done())))
+		note = fmt.Sprintf("%s reported; the one in flight had run too", thousands(int(r.done())))
 	default:
-		note = "all reported; the one in flight at the kill had not run"
+		note = "all reported; the one in flight had not run"
 	}
 	r.row("increments expected", thousands(int(t.expected)), "%s", note)
 	r.row("increments found", thousands(int(r.found)), "")
@@ -138,7 +138,7 @@ func (r *report) judgeRate() {
 	}
 	if c := r.crash; c != nil && !c.recovered.IsZero() {
 		took -= c.outage()
-		note += "; the time after the kill left out"
+		note += "; not counting the outage"
 	}
 	if took > 0 {
 		rate := float64(len(r.sections)) / took.Seconds()
@@ -160,7 +160,7 @@ func (r *report) judgeWaits() {
 	r.row("wait p50 / p99", percentile(plain, 50)+" / "+percentile(plain, 99), "those across the kill left out")
 	if len(across) > 0 {
 		slices.Sort(across)
-		r.row("waits across the kill p50 / longest", percentile(across, 50)+" / "+percentile(across, 100),
+		r.row("wait across the kill p50 / max", percentile(across, 50)+" / "+percentile(across, 100),
 			"%d of them", len(across))
 	}
 }
@@ -199,7 +199,7 @@ func (r *report) judgeTokens(t *tally) {
 		r.wrong("%d times a later holder had no greater token", t.fallen)
 		return
 	}
-	r.row("tokens strictly rising", "yes", "in the order of the counter, up to %s", thousands(int(t.last)))
+	r.row("tokens strictly rising", "yes", "up to %s", thousands(int(t.last)))
 }
 
 // judgeCrash checks that the killed worker held the lock, and that the lock came free when its lease ran out: neither
@@ -216,7 +216,7 @@ func (r *report) judgeCrash() {
 			c.worker+1, r.client, c.before.Holder, c.before.Count, c.after.Holder)
 	} else {
 		r.row("killed while holding", fmt.Sprintf("worker %d", c.worker+1),
-			"token %d, hold count %d; still the holder when dead", c.token, c.before.Count)
+			"hold count %d; still the holder when dead", c.before.Count)
 	}
 	if c.recovered.IsZero() {
 		r.wrong("nobody got the lock after the kill")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -29,9 +30,11 @@ type locked struct {
 	quiet    bool
 	shared   bool // as a reader of a read-write lock
 	writes   bool // as its writer
+	quorum   bool // the lock is on several Redis
 	healthz  string
 	name     string
 	cmd      *exec.Cmd      // nil: hold the lock until told to stop
+	child    *child         // cmd as it runs
 	sigs     chan os.Signal // to forward
 	health   health
 	heard    heard
@@ -63,7 +66,7 @@ func (a *app) runCommand() *cobra.Command {
 	l.flags.DurationVar(&l.atLeast, "at-least", 0, "keep the lock so long though the command ends sooner, so that clocks that "+
 		"differ start it once")
 	l.flags.IntVarP(&l.conflict, "conflict-exit-code", "E", statusNotAcquired, "exit `status` when somebody else has the lock")
-	l.flags.BoolVarP(&l.quiet, "quiet", "q", false, "do not say that it waits, and for whom")
+	l.flags.BoolVarP(&l.quiet, "quiet", "q", false, "do not say that it waits, nor that somebody else has the lock")
 	l.flags.BoolVar(&l.shared, "shared", false, "run beside others that are shared: as a reader of the read-write lock NAME")
 	l.flags.BoolVar(&l.writes, "exclusive", false, "run alone, beside none that is shared: as the writer of the read-write lock NAME")
 	l.flags.StringVar(&l.healthz, "healthz", "", "answer probes at `[host]:port`: /healthz is 503 once the lock is lost, /readyz "+
@@ -79,6 +82,9 @@ func (l *locked) check() error {
 		return fmt.Errorf("-at-least %v: between 0 and %v are possible", l.atLeast, relock.MaxLease)
 	case l.shared && l.writes:
 		return errors.New("-shared and -exclusive exclude each other")
+	case l.shared && l.lease > readersLease:
+		return fmt.Errorf("-shared -lease %v: a reader's lease is %v at most, since Redisson's readers shorten the lock to that",
+			l.lease, readersLease)
 	case l.conflict < 0 || l.conflict > 255:
 		return fmt.Errorf("-conflict-exit-code %d: between 0 and 255 are possible", l.conflict)
 	case l.healthz != "":
@@ -86,7 +92,20 @@ func (l *locked) check() error {
 			return fmt.Errorf("-healthz %s: %w; it looks like :8080", l.healthz, err)
 		}
 	}
-	return nil
+	return l.checkTargets()
+}
+
+// readersLease is the longest lease of readers, WithRedissonWatchdog's default.
+const readersLease = 30 * time.Second
+
+// checkTargets returns what is wrong with the flags and variables that name the Redis.
+func (l *locked) checkTargets() error {
+	targets, err := l.conn.targets(l.flags)
+	l.quorum = len(targets) > 1
+	if err == nil && l.quorum && (l.shared || l.writes) {
+		err = fmt.Errorf("-shared and -exclusive work on one Redis, not on a quorum of %d", len(targets))
+	}
+	return err
 }
 
 // split reads NAME [-- COMMAND]. What stands before the first -- was taken for flags and names.
@@ -134,8 +153,8 @@ func (w *wait) Type() string   { return "duration" }
 
 // start is relock run.
 func (l *locked) start() int {
-	if l.cmd != nil && l.cmd.Err != nil {
-		return l.say(statusNotFound, l.cmd.Err)
+	if err := l.lookUp(); err != nil {
+		return l.cannotStart(err)
 	}
 	for _, s := range forwarded() {
 		if !signal.Ignored(s) { // as nohup does with SIGHUP
@@ -143,6 +162,10 @@ func (l *locked) start() int {
 		}
 	}
 	defer signal.Stop(l.sigs)
+	if l.cmd != nil {
+		l.child = newChild(l.cmd)
+		defer l.child.close()
+	}
 	if l.healthz != "" {
 		if err := l.health.serve(l.healthz); err != nil {
 			return l.say(statusBroken, err)
@@ -162,6 +185,26 @@ func (l *locked) start() int {
 	return l.run(locks)
 }
 
+// lookUp returns why the command cannot be started, as far as that is known without the lock: a host
+// that cannot run it must not take the lock from one that can.
+func (l *locked) lookUp() error {
+	if l.cmd == nil {
+		return nil
+	}
+	if l.cmd.Err == nil {
+		_, l.cmd.Err = exec.LookPath(l.cmd.Path) // of a path that was given, which exec.Command does not look at
+	}
+	return l.cmd.Err
+}
+
+// cannotStart tells why the command was not started, and returns the status for that.
+func (l *locked) cannotStart(err error) int {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+		return l.say(statusNotFound, err)
+	}
+	return l.say(statusNoExec, err)
+}
+
 // say tells what went wrong and returns status.
 func (l *locked) say(status int, err error) int {
 	return failed(l.std, status, "relock run", err)
@@ -176,13 +219,15 @@ func (l *locked) run(locks *relock.Client) int {
 	switch {
 	case errors.As(err, &sig):
 		return statusSignal + sig.number()
+	case errors.Is(err, relock.ErrNotAcquired) && l.quiet:
+		return l.conflict
 	case errors.Is(err, relock.ErrNotAcquired):
-		return l.say(l.conflict, err)
+		return l.say(l.conflict, l.named(locks, err))
 	case err != nil:
 		return ended(l.std, "relock run", err)
 	}
 	granted := time.Now()
-	if l.atLeast > l.lease {
+	if l.outlasts(l.atLeast) {
 		// From now on the lock lasts as long, whatever becomes of this process.
 		if err := lease.Extend(context.Background(), l.atLeast); err != nil {
 			_ = lease.Unlock(context.Background())
@@ -212,7 +257,7 @@ func (l *locked) work(lease *relock.Lease) (status int, lost bool) {
 // giveBack unlocks, or leaves a lock behind that is to last longer, and returns the exit status.
 func (l *locked) giveBack(lease *relock.Lease, granted time.Time, status int, lost bool) int {
 	left := l.atLeast - time.Since(granted)
-	if left > l.lease && !lost {
+	if l.outlasts(left) && !lost {
 		return status // Redis keeps it to the moment: the watchdog lengthens no lease that is longer than its own
 	}
 	if left > 0 && !lost {
@@ -234,6 +279,10 @@ func (l *locked) giveBack(lease *relock.Lease, granted time.Time, status int, lo
 	}
 	return status
 }
+
+// outlasts reports whether Redis keeps the lock for d by itself. It cannot for more than a lease where
+// others count on the lease's length, as readers and the guard of a quorum do: then relock stays, and renews.
+func (l *locked) outlasts(d time.Duration) bool { return d > l.lease && !l.shared && !l.quorum }
 
 // gotSignal is why the wait for the lock ended.
 type gotSignal struct{ os.Signal }
@@ -278,6 +327,14 @@ func (l *locked) lock(ctx context.Context, locks *relock.Client) (*relock.Lease,
 type locker interface {
 	Lock(ctx context.Context) (*relock.Lease, error)
 	TryLock(ctx context.Context) (*relock.Lease, error)
+}
+
+// state is what Redis knows of the lock that the flags ask for.
+func (l *locked) state(ctx context.Context, locks *relock.Client) (relock.State, error) {
+	if l.shared || l.writes {
+		return locks.RWMutex(l.name).State(ctx)
+	}
+	return locks.Mutex(l.name).State(ctx)
 }
 
 // side is the lock that the flags ask for.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -75,6 +77,24 @@ func TestRun(t *testing.T) {
 		require.Equal(t, statusNoExec, relockRun("run", "-redis", url, "orders", "--", t.TempDir()).status)
 		require.Equal(t, statusNotFound, relockRun("run", "-redis", url, "orders", "--", t.TempDir()+"/none").status)
 	})
+	t.Run("no command that can be run leaves no lock", func(t *testing.T) {
+		script := filepath.Join(t.TempDir(), "script")
+		require.NoError(t, os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700))
+		for command, status := range map[string]int{
+			t.TempDir(): statusNoExec, t.TempDir() + "/none": statusNotFound, "no-such-command": statusNotFound,
+			script: statusNotFound, // what only the start tells
+		} {
+			for _, atLeast := range []string{"20s", "40s"} {
+				got := relockRun("run", "-redis", url, "-at-least", atLeast, "orders", "--", command)
+				require.Equal(t, status, got.status, got.err)
+				require.NotEmpty(t, got.err)
+				require.Empty(t, srv.Do("HGETALL", "orders"), "%s -at-least %s", command, atLeast)
+			}
+		}
+		tokens := srv.Do("GET", "redisson_lock_token:{orders}")
+		relockRun("run", "-redis", url, "orders", "--", t.TempDir()+"/none")
+		require.Equal(t, tokens, srv.Do("GET", "redisson_lock_token:{orders}"), "the lock was not even taken")
+	})
 	t.Run("no such command", func(t *testing.T) {
 		got := relockRun("run", "-redis", url, "orders", "--", "no-such-command")
 		require.Equal(t, statusNotFound, got.status)
@@ -92,6 +112,9 @@ func TestRun(t *testing.T) {
 		}
 		require.Equal(t, 75, shell("echo ran", "-wait", "0", "-conflict-exit-code", "75").status)
 		require.Equal(t, 0, shell("echo ran", "-wait", "50ms", "-E", "0").status)
+		for _, wait := range []string{"0", "50ms"} {
+			require.Equal(t, result{}, shell("echo ran", "-q", "-wait", wait, "-E", "0"), "cron would mail what is said")
+		}
 	})
 	t.Run("in no state to lock", func(t *testing.T) {
 		srv.Do("CONFIG", "SET", "min-replicas-to-write", "1")
@@ -279,6 +302,39 @@ func TestRunAtLeast(t *testing.T) {
 	require.False(t, st.Held, "it is given back at once when the time is up")
 }
 
+// Where no lease can be extended past that of others, relock stays until the time is up.
+func TestRunAtLeastRenewed(t *testing.T) {
+	one := redistest.Start(t)
+	quorum := []string{"-redis", one.Addr(), "-redis", redistest.Start(t).Addr(), "-redis", redistest.Start(t).Addr()}
+	for name, flags := range map[string][]string{"shared": {"-shared", "-redis", one.Addr()}, "quorum": quorum} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			args := append([]string{"run", "-lease", "1s", "-at-least", "3s"}, flags...)
+			require.Equal(t, result{status: 3}, relockRun(append(args, name, "--", "sh", "-c", "exit 3")...))
+			require.GreaterOrEqual(t, time.Since(began), 3*time.Second)
+			require.Empty(t, one.Do("HGETALL", name), "it is given back at once when the time is up")
+		})
+	}
+}
+
+// waitsFor returns what a relock run that waits says, which a signal ends then.
+func waitsFor(t *testing.T, srv *redistest.Server, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], append(append([]string{"run", "-redis", srv.Addr()}, args...), "--", "true")...)
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewReader(stderr)
+	line, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	rest, err := io.ReadAll(lines)
+	require.NoError(t, err)
+	require.Empty(t, string(rest))
+	_ = cmd.Wait()
+	return line
+}
+
 // Who waits says so, and for whom, unless told to be quiet.
 func TestRunTellsThatItWaits(t *testing.T) {
 	srv := redistest.Start(t)
@@ -286,23 +342,44 @@ func TestRunTellsThatItWaits(t *testing.T) {
 	lease, err := locks.Mutex("orders").Lock(t.Context())
 	require.NoError(t, err)
 	defer lease.Unlock(t.Context())
-	cmd := exec.Command(os.Args[0], "run", "-redis", srv.Addr(), "orders", "--", "true")
-	stderr, err := cmd.StderrPipe()
+	require.Regexp(t, `^relock run: waiting for lock "orders": held by `+locks.ID()+`:1\d{16} for `, waitsFor(t, srv, "orders"))
+
+	books := locks.RWMutex("books")
+	lease, err = books.Lock(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	lines := bufio.NewReader(stderr)
-	line, err := lines.ReadString('\n')
-	require.NoError(t, err)
-	require.Regexp(t, `relock run: waiting for lock "orders": held by `+locks.ID()+`:1\d{16} for `, line)
-	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	rest, err := io.ReadAll(lines)
-	require.NoError(t, err)
-	require.Empty(t, string(rest))
-	_ = cmd.Wait()
+	for _, side := range []string{"-shared", "-exclusive"} {
+		require.Regexp(t, `^relock run: waiting for lock "books": held by `+locks.ID()+`:\d+ for `, waitsFor(t, srv, side, "books"))
+	}
+	require.NoError(t, lease.Unlock(t.Context()))
+	for _, reads := range []*relock.RWMutex{books, other(t, srv).RWMutex("books")} {
+		lease, err := reads.RLock(t.Context())
+		require.NoError(t, err)
+		defer lease.Unlock(t.Context())
+	}
+	require.Regexp(t, `^relock run: waiting for lock "books": held by 2 readers, for another `, waitsFor(t, srv, "-exclusive", "books"))
 
 	got := relockRun("run", "-redis", srv.Addr(), "-quiet", "-wait", (tellAfter + time.Second).String(), "orders", "--", "true")
-	require.Equal(t, statusNotAcquired, got.status)
-	require.NotContains(t, got.err, "waiting for")
+	require.Equal(t, result{status: statusNotAcquired}, got)
+}
+
+// The first refusal already says by name what is in the way, where there is a name.
+func TestRunNamesTheHolder(t *testing.T) {
+	srv := redistest.Start(t)
+	locks, err := relock.New(srv.Client(), relock.WithClientName("billing"))
+	require.NoError(t, err)
+	defer locks.Close()
+	mutex, err := locks.Mutex("orders").Lock(t.Context())
+	require.NoError(t, err)
+	defer mutex.Unlock(t.Context())
+	writer, err := locks.RWMutex("books").Lock(t.Context())
+	require.NoError(t, err)
+	defer writer.Unlock(t.Context())
+	require.Eventually(t, func() bool { return srv.Do("EXISTS", wire.ClientKey(locks.ID())) == "1" }, patience, time.Millisecond)
+	for _, args := range []string{"orders", "-shared books", "-exclusive books"} {
+		got := relockRun(strings.Fields("run -redis " + srv.Addr() + " -wait 0 " + args + " -- true")...)
+		require.Equal(t, statusNotAcquired, got.status)
+		require.Regexp(t, `not acquired: held by billing on .* \(pid \d+\) for another`, got.err)
+	}
 }
 
 func TestRunHealth(t *testing.T) {

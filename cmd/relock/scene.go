@@ -147,7 +147,7 @@ func (s *scene) strike(ctx context.Context, m news) (err error) {
 		return fmt.Errorf("kill worker %d: %w", m.worker+1, err)
 	}
 	s.crash = c
-	s.show.say("SIGKILL to worker %d: it holds the lock %d times, token %d, %v of the lease left, %d processes wait",
+	s.show.say("SIGKILL to worker %d: it holds the lock %d times, token %d, %v left, %d wait",
 		m.worker+1, c.before.Count, c.token, c.before.TTL, c.before.Waiters)
 	return nil
 }

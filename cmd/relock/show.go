@@ -22,7 +22,14 @@ type seenLock struct {
 	Token   int64       `json:"token,omitempty"`    // the first fencing token of the grant
 	Nodes   int         `json:"nodes,omitempty"`    // of a quorum, how many keep it
 	Last    int64       `json:"reserved,omitempty"` // the last fencing token reserved
+	Readers []seenHold  `json:"readers,omitempty"`  // of a lock that is read, of very many some
 	Queue   []seenPlace `json:"queue,omitempty"`
+}
+
+// seenHold is one of several holders as -json prints it.
+type seenHold struct {
+	Holder string      `json:"holder"`
+	By     *seenClient `json:"by,omitempty"`
 }
 
 // seenPlace is a waiter as -json prints it.
@@ -30,6 +37,7 @@ type seenPlace struct {
 	Client string      `json:"client"`
 	Owner  string      `json:"owner"`
 	By     *seenClient `json:"by,omitempty"`
+	Side   string      `json:"side,omitempty"` // of a read-write lock: read or write
 	Waited int64       `json:"waiting_ms"`
 }
 

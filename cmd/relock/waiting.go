@@ -32,12 +32,29 @@ func (l *locked) tellWaiting(locks *relock.Client) (quiet func()) {
 		}
 		asked, done := operator.Soon(ctx)
 		defer done()
-		st, err := locks.Mutex(l.name).State(asked)
+		st, err := l.state(asked, locks)
 		if ctx.Err() == nil {
 			fmt.Fprintf(l.std.err, "relock run: waiting for lock %q: %s\n", l.name, inTheWay(st, err, l.heard.cause()))
 		}
 	}()
 	return func() { cancel(); <-over }
+}
+
+// named adds the holder's name to the error of a lock that is held, where there is one: the first refusal
+// knows the owner field alone.
+func (l *locked) named(locks *relock.Client, err error) error {
+	var held *relock.HeldError
+	if !errors.As(err, &held) || held.By != (relock.Holder{}) {
+		return err
+	}
+	asked, done := operator.Soon(context.Background())
+	defer done()
+	if st, failed := l.state(asked, locks); failed == nil && st.Holder == held.Holder {
+		told := *held
+		told.By = st.By
+		return &told
+	}
+	return err
 }
 
 // heard is an Observer that remembers why a Lock waits for Redis itself.
@@ -71,6 +88,9 @@ func inTheWay(st relock.State, err, why error) string {
 		return "nobody holds it now"
 	}
 	text := "held by " + operator.Owner(st.Holder, wire.Card(st.By))
+	if st.Readers > 1 {
+		text = fmt.Sprintf("held by %d readers", st.Readers)
+	}
 	if age := operator.Since(fmt.Sprint(st.HolderToken), time.Now()); age >= 0 {
 		text += " for " + operator.Short(age)
 	}

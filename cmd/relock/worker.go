@@ -24,6 +24,7 @@ type job struct {
 	Target     target        `json:"target"` // of the counter
 	Nodes      []target      `json:"nodes"`  // of the lock
 	Lock       string        `json:"lock"`
+	Name       string        `json:"name"` // of the worker
 	Counter    string        `json:"counter"`
 	Locked     bool          `json:"locked"`
 	Lease      time.Duration `json:"lease"`
@@ -124,7 +125,7 @@ func (w *worker) openLocks(opts []relock.Option) (*relock.Client, error) {
 		}
 		rdbs = append(rdbs, rdb)
 	}
-	return openLocksOn(rdbs, w.job.Lease, append(opts, relock.WithLease(w.job.Lease))...)
+	return openLocksOn(rdbs, w.job.Lease, append(opts, relock.WithLease(w.job.Lease), relock.WithClientName(w.job.Name))...)
 }
 
 // work runs all goroutines. The first that fails ends the others.

@@ -1,6 +1,6 @@
 module github.com/relock-go/relock/contrib/relockui
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/redis/rueidis v1.0.79

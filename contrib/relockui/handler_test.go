@@ -123,6 +123,34 @@ func TestNamesOfClients(t *testing.T) {
 	require.Contains(t, s.get("/force?name=orders"), who)
 }
 
+// A lock that is read is shown with its readers, and its queue with the side that each waits for.
+func TestReaders(t *testing.T) {
+	srv := redistest.Start(t)
+	client := func(name string) *relock.RWMutex {
+		locks, err := relock.New(srv.Client(), relock.WithClientName(name))
+		require.NoError(t, err)
+		t.Cleanup(locks.Close)
+		return locks.RWMutex("orders")
+	}
+	for _, name := range []string{"<a>", "b"} {
+		_, err := client(name).RLock(t.Context())
+		require.NoError(t, err)
+	}
+	s := open(t, Handler(srv.Client()))
+	waits := client("writes")
+	go func() { _, _ = waits.Lock(t.Context()) }()
+	var body string
+	require.Eventually(t, func() bool {
+		body = s.get("/lock?name=orders")
+		return strings.Contains(body, ">writes on ") && strings.Contains(body, ">b on ")
+	}, patience, 100*time.Millisecond)
+	require.Regexp(t, `<dt>Holder</dt><dd class="code">&lt;a&gt; on .* and 1 more</dd></div>`, body)
+	require.Regexp(t, `(?s)Who reads.*>&lt;a&gt; on [^<]*</td>.*>b on [^<]*</td>`, body)
+	require.Regexp(t, `>writes on [^<]* <span class="badge">write</span></th>`, body)
+	require.Contains(t, body, "<dt>Readers</dt><dd>2</dd>")
+	require.NotContains(t, body, "These are some")
+}
+
 // Names and owners are anybody's: they are text wherever they stand, and links lead back to them.
 func TestNamesAreText(t *testing.T) {
 	srv := redistest.Start(t)

@@ -1,6 +1,6 @@
 module github.com/relock-go/relock/contrib/relockvalkey
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/relock-go/relock v0.1.0

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // ErrNoAnswer is what the caller of a command gets whose answer is lost.
@@ -41,12 +42,21 @@ func (c *Call) Has(words ...string) bool {
 // one gives the whole its name.
 var title = regexp.MustCompile(`(?m)^-- ([a-z]+): .*\n--$`)
 
+// titles are the names of the texts that were looked at. There are few, and to search one takes milliseconds: a filter is asked
+// about one call at a time, so on a slow machine commands would run out of time behind it.
+var titles sync.Map
+
 // ScriptName is the name of the script that the call runs, as the header of its file has it, "" for none.
 func (c *Call) ScriptName() string {
-	if all := title.FindAllStringSubmatch(c.Script, -1); len(all) > 0 {
-		return all[len(all)-1][1]
+	if known, is := titles.Load(c.Script); is {
+		return known.(string)
 	}
-	return ""
+	name := ""
+	if all := title.FindAllStringSubmatch(c.Script, -1); len(all) > 0 {
+		name = all[len(all)-1][1]
+	}
+	titles.Store(c.Script, name)
+	return name
 }
 
 // Filter decides what becomes of each call. It is asked about one call at a time and must not block.

@@ -33,6 +33,7 @@ func Together[L any](t testing.TB, tap *Client, lock func(name string) (L, error
 	case <-time.After(15 * time.Second):
 		t.Error("no commands went together")
 	}
+	tap.Filter(nil)
 	tap.Release()
 	wg.Wait()
 	return leases, errs

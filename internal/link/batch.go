@@ -64,11 +64,12 @@ func (l *Link) Share(ctx context.Context, timeout time.Duration, s *Script, keys
 	b := l.batcherOf(keys)
 	if b.alone() {
 		lane := l.lane(keys)
-		if err := enter(ctx, timeout, lane); err != nil {
+		left, err := enter(ctx, timeout, lane)
+		if err != nil {
 			l.dispatch(b, b.ended(1))
 			return driver.Value{}, err
 		}
-		return l.send(l.newCommand(ctx, max(timeout, l.Timeout), keys, args, late), timeout, s.One, lane, b)
+		return l.send(l.newCommand(ctx, max(timeout, l.Timeout), keys, args, late), left, s.One, lane, b)
 	}
 	if ctx.Err() != nil {
 		return driver.Value{}, unsent(context.Cause(ctx))

@@ -81,15 +81,16 @@ type unheeded struct{}
 func (unheeded) Late(error) {}
 
 // Do runs a script and returns its answer. It returns an error when ctx ends or timeout is over
-// first: driver.ErrUnsent where the command surely never ran. Where it may have, late hears what
-// became of it in the end, unless late is nil. Do keeps a copy of args.
+// first, the wait for a permit included: driver.ErrUnsent where the command surely never ran. Where
+// it may have, late hears what became of it in the end, unless late is nil. Do keeps a copy of args.
 func (l *Link) Do(ctx context.Context, timeout time.Duration, s *driver.Script, keys, args []string,
 	late Latecomer) (driver.Value, error) {
 	lane := l.lane(keys)
-	if err := enter(ctx, timeout, lane); err != nil {
+	left, err := enter(ctx, timeout, lane)
+	if err != nil {
 		return driver.Value{}, err
 	}
-	return l.send(l.newCommand(ctx, max(timeout, l.Timeout), keys, args, late), timeout, s, lane, nil)
+	return l.send(l.newCommand(ctx, max(timeout, l.Timeout), keys, args, late), left, s, lane, nil)
 }
 
 // Urge is Do for what keeps leases alive. It waits for no permit: a lease must not run out behind a
@@ -106,23 +107,25 @@ func (l *Link) lane(keys []string) chan struct{} {
 	return l.lanes[int(driver.Slot(keys[0]))*len(l.lanes)/driver.Slots]
 }
 
-// enter takes a permit while ctx lives, and for timeout at most.
-func enter(ctx context.Context, timeout time.Duration, lane chan struct{}) error {
+// enter takes a permit while ctx lives, and for timeout at most. It returns what is left of timeout,
+// for the answer.
+func enter(ctx context.Context, timeout time.Duration, lane chan struct{}) (left time.Duration, err error) {
 	if ctx.Err() != nil { // a select could take a permit all the same
-		return unsent(context.Cause(ctx))
+		return 0, unsent(context.Cause(ctx))
 	}
 	select {
 	case lane <- struct{}{}: // without a timer
-		return nil
+		return timeout, nil
 	default:
 	}
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	select {
 	case lane <- struct{}{}:
-		return nil
+		return timeout - time.Since(began), nil
 	case <-ctx.Done():
-		return unsent(context.Cause(ctx))
+		return 0, unsent(context.Cause(ctx))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/relock-go/relock/internal/driver"
@@ -73,6 +74,38 @@ func TestLinkReturnsWithItsCallersContext(t *testing.T) {
 	close(b.free)
 	l.Close()
 	require.Zero(t, b.out.Load())
+}
+
+// The time that a caller gives is for its permit and its answer together.
+func TestPermitAndAnswerTakeOneTimeout(t *testing.T) {
+	batched := &Script{One: one, Many: one, Most: 1}
+	for name, ask := range map[string]func(l *Link) error{
+		"Do": func(l *Link) error {
+			_, err := l.Do(context.Background(), time.Minute, one, []string{"k"}, nil, nil)
+			return err
+		},
+		"Share": func(l *Link) error {
+			_, err := l.Share(context.Background(), time.Minute, batched, []string{"k"}, nil, nil)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBlocked()
+				l := New(b, time.Hour, nil)
+				for range lanePermits {
+					go func() { _, _ = l.Do(context.Background(), time.Hour, one, []string{"k"}, nil, nil) }()
+				}
+				synctest.Wait()
+				time.AfterFunc(40*time.Second, func() { b.free <- errors.New("one permit is free") })
+				began := time.Now()
+				require.ErrorIs(t, ask(l), context.DeadlineExceeded)
+				require.Equal(t, time.Minute, time.Since(began))
+				close(b.free)
+				l.Close()
+			})
+		})
+	}
 }
 
 // lateAnswers is what latecomers hear.

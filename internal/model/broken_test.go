@@ -28,6 +28,11 @@ func split(name, rule string, steps, cycle int, crashes int8, rules SplitRules) 
 	return broken{name: name, run: one(Split(scope, rules), rule), rule: rule, steps: steps, cycle: cycle}
 }
 
+func tied(name string, steps, cycle int, rules SplitRules) broken {
+	scope := SplitScope{Contenders: 2, Tied: true, NodeCrash: 1}
+	return broken{name: name, run: one(Split(scope, rules), "progress"), rule: "progress", steps: steps, cycle: cycle}
+}
+
 func fence(name, rule string, steps int, scope FenceScope, rules FenceRules) broken {
 	scope.Clients = 2
 	if scope.Spread == 0 {
@@ -96,11 +101,13 @@ func TestBrokenYieldIsCaught(t *testing.T) {
 
 func TestBrokenSplitIsCaught(t *testing.T) {
 	catch(t, []broken{
-		split("nobody yields", "progress", 7, 0, 0, SplitRules{NeverYield: true}),
+		split("nobody yields", "progress", 9, 0, 0, SplitRules{NeverYield: true}),
 		split("a minority yields to anybody", "progress", 5, 6, 0, SplitRules{AlwaysYield: true}),
 		split("a lost yield is not repeated", "progress", 9, 0, 0, SplitRules{YieldOnce: true}),
-		split("nobody serves the queue of a dead owner", "progress", 5, 3, 1, SplitRules{NeverServeDead: true}),
+		split("nobody serves the queue of a dead owner", "progress", 6, 0, 1, SplitRules{NeverServeDead: true}),
 		split("releases go only to nodes heard of", "no orphan", 2, 0, 0, SplitRules{ReleaseHeard: true}),
+		tied("a nudge before the vote timeout is forgotten", 16, 0, SplitRules{ForgetNudge: true}),
+		tied("nodes differ about equal tickets", 10, 5, SplitRules{OwnOrder: true}),
 	})
 }
 

@@ -24,8 +24,8 @@
 // proposed ahead of it; counters that expire, are evicted, lost with all there is or taken back to an older copy; and
 // what is answered to an acquire that is sent again and to a waiter.
 //
-// Split is contenders that divide the votes of three nodes, one ticket each, with compare-and-yield. What has to come
-// in every fair run is that somebody has a quorum.
+// Split is contenders that divide the votes of three nodes, with compare-and-yield: each with a ticket of its own, or all
+// with one, where only nudges tell them to yield. What has to come in every fair run is that somebody has a quorum.
 //
 // Fence is clients that hold quorums of three nodes: fencing tokens with guarded write-backs, releases to every node,
 // and nodes that lose their memory, with quarantine and re-seeding from what was asked after the loss was heard of, by
@@ -88,8 +88,8 @@
 // Nothing here reads the code: that code and model do the same is for whoever changes one of them to see to. That is
 // where defects were. A re-entry entered the next goroutine's hold while hand-over in memory was left out; a
 // write-back that failed was sent 57,000 times in a lease while it had no goal here, only rules; a forgetful node was
-// told of counters that had been heard long before while the model read them all at the moment of the seed. What is
-// still left out, and why:
+// told of counters that had been heard long before while the model read them all at the moment of the seed; contenders with
+// one ticket stood still while Split gave each its own. What is still left out, and why:
 //
 // Safe by what is explored. The hub, its connections and its subscriptions are messages that may be lost at any time.
 // A failover and a restart are the loss of all, or of what was copied last. The sweeper is releases that are repeated

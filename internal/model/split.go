@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,11 +13,12 @@ const (
 
 // What a contender knows of one node.
 const (
-	apart    int8 = iota // it is not known there
-	inQueue              // it asked, and owns nothing that it knows of
-	owning               // it believes in a grant
-	yielding             // it gave the grant back and has no answer yet
-	disowned             // that was lost, and it will not say it again
+	apart     int8 = iota // it is not known there
+	inQueue               // it asked, and owns nothing that it knows of
+	owning                // it believes in a grant
+	regranted             // likewise, in one by which the node answered its yield
+	yielding              // it gave the grant back and has no answer yet
+	disowned              // that was lost, and it will not say it again
 )
 
 // splitState is a vote of contenders over three nodes. Commands and messages are folded into the steps: what they may
@@ -25,6 +27,7 @@ type splitState struct {
 	owner  [nodes]int8  // 1 + contender, 0 for none
 	queue  [nodes]uint8 // contenders by bit
 	view   [maxProcs][nodes]int8
+	nudged uint8 // contenders by bit: another asked them to look whether they are to yield, and they have not yielded since
 	done   uint8 // contenders that unlocked or gave up; their view says where releases are still due
 	deadC  uint8
 	deadN  uint8
@@ -39,11 +42,15 @@ type SplitRules struct {
 	YieldOnce      bool // a yield that was lost is not repeated
 	ReleaseHeard   bool // releases go only to nodes that are known to have granted
 	NeverServeDead bool // nobody frees what a crashed owner left
+	ForgetNudge    bool // a nudge is dropped by a contender that waits for its vote timeout
+	OwnOrder       bool // node 2 has another order of equal tickets than the others
 }
 
-// SplitScope is how much is explored. Contender A has the lowest ticket, then B, then C.
+// SplitScope is how much is explored. Contender A has the lowest ticket, then B, then C. Where they are tied, all have one
+// ticket, which is lower than none: by their members A is first in each queue, then B, then C, and none of them knows that.
 type SplitScope struct {
 	Contenders int
+	Tied       bool
 	NodeCrash  int8
 	Crashes    int8 // of contenders
 }
@@ -67,11 +74,13 @@ func Split(scope SplitScope, rules SplitRules) System[splitState] {
 	}
 }
 
+func believes(view int8) bool { return view == owning || view == regranted }
+
 // votes counts the nodes that c believes in.
 func (s *splitState) votes(c int) int {
 	n := 0
 	for _, v := range s.view[c] {
-		if v == owning {
+		if believes(v) {
 			n++
 		}
 	}
@@ -94,12 +103,14 @@ func (w *splitSystem) steps(s splitState, emit func(Step[splitState])) {
 			next.crashC--
 			next.deadC |= 1 << c
 			next.view[c] = [nodes]int8{}
+			next.nudged &^= 1 << c
 			emit(Step[splitState]{Act: Action{"{c} crashes", [3]int8{int8(c)}}, To: next, Fault: true})
 		}
 		for n := range nodes {
 			if s.contends(c) {
 				w.contend(s, c, n, emit)
 				w.yields(s, c, n, emit)
+				w.timesOut(s, c, n, emit)
 			} else {
 				w.release(s, c, n, emit)
 			}
@@ -119,12 +130,17 @@ const (
 	isServed
 	lets
 	passes
+	nudges
 )
 
 // grant gives a free node to its lowest ticket that lives. Those who crashed are taken off the queue on the way.
-func (s *splitState) grant(n int) {
+func (w *splitSystem) grant(s *splitState, n int) {
 	s.owner[n] = 0
-	for c := range maxProcs {
+	for i := range maxProcs {
+		c := i
+		if w.rules.OwnOrder && n == 1 {
+			c = maxProcs - 1 - i
+		}
 		if s.queue[n]&(1<<c) != 0 {
 			s.queue[n] &^= 1 << c
 			if s.live(c) {
@@ -145,7 +161,7 @@ func (w *splitSystem) nodeSteps(s splitState, n int, emit func(Step[splitState])
 	}
 	if owner := int(s.owner[n]) - 1; s.up(n) && owner >= 0 && !s.live(owner) && !w.rules.NeverServeDead {
 		next := s
-		next.grant(n)
+		w.grant(&next, n)
 		act := Action{"{c}'s lease on {n} ends, a poll serves the queue", [3]int8{int8(owner), int8(n)}}
 		emit(Step[splitState]{Act: act, To: next, Class: turn(passes, 0, n)})
 	}
@@ -159,6 +175,7 @@ func (w *splitSystem) contend(s splitState, c, n int, emit func(Step[splitState]
 		if view != apart {
 			next := s
 			next.view[c][n] = apart
+			next.nudged &^= 1 << c
 			emit(Step[splitState]{Act: Action{"{c}'s belief in {n} runs out", who}, To: next, Class: turn(passes, c, n)})
 		}
 	case view == apart:
@@ -166,7 +183,7 @@ func (w *splitSystem) contend(s splitState, c, n int, emit func(Step[splitState]
 		next.queue[n] |= 1 << c
 		next.view[c][n] = inQueue
 		if next.owner[n] == 0 {
-			next.grant(n)
+			w.grant(&next, n)
 		}
 		emit(Step[splitState]{Act: Action{"{c} asks {n}", who}, To: next, Class: turn(asks, c, n)})
 	case view == inQueue && int(s.owner[n]) == c+1:
@@ -179,6 +196,9 @@ func (w *splitSystem) contend(s splitState, c, n int, emit func(Step[splitState]
 // rival reports whether c knows a node at which a lower ticket owns or waits, or any other where it always yields.
 func (w *splitSystem) rival(s *splitState, c int) bool {
 	rivals := uint8(1)<<c - 1
+	if w.Tied {
+		rivals = 0
+	}
 	if w.rules.AlwaysYield {
 		rivals = ^(uint8(1) << c)
 	}
@@ -194,13 +214,56 @@ func (w *splitSystem) rival(s *splitState, c int) bool {
 	return false
 }
 
+// gives reports whether c is to give back the one node that it has: it has too few, and a lower ticket waits for that, or
+// it was nudged.
+func (w *splitSystem) gives(s *splitState, c int) bool {
+	return s.votes(c) < quorum && !w.rules.NeverYield && (w.rival(s, c) || s.nudged&(1<<c) != 0)
+}
+
+// give gives n back.
+func (s *splitState) give(c, n int) {
+	s.view[c][n] = yielding
+	s.nudged &^= 1 << c
+}
+
+// heeds reports whether c remembers a nudge, which may come from a node that c does not know it has: not where c has a
+// quorum, or nothing to give.
+func (w *splitSystem) heeds(s *splitState, c int) bool {
+	waits := w.rules.ForgetNudge && slices.Contains(s.view[c][:], regranted)
+	return s.contends(c) && s.votes(c) > 0 && s.votes(c) < quorum && !waits
+}
+
+// timesOut emits what a minority does once its vote timeout is over: it nudges the owners of the nodes that it lacks, and
+// gives back what it was granted again.
+func (w *splitSystem) timesOut(s splitState, c, n int, emit func(Step[splitState])) {
+	if !believes(s.view[c][n]) || !s.up(n) || s.votes(c) >= quorum {
+		return
+	}
+	next := s
+	if w.gives(&s, c) {
+		next.give(c, n)
+	}
+	for m := range nodes {
+		other := int(s.owner[m]) - 1
+		if s.view[c][m] == inQueue && other >= 0 && other != c && w.heeds(&s, other) {
+			next.nudged |= 1 << other
+		}
+	}
+	if next != s {
+		act := Action{"{c}, which has {n}, nudges the other owners", [3]int8{int8(c), int8(n)}}
+		if next.view[c][n] == yielding {
+			act.Text = "{c} nudges the other owners, and yields {n}"
+		}
+		emit(Step[splitState]{Act: act, To: next, Class: turn(nudges, c, n)})
+	}
+}
+
 // yields emits what a minority does with the grants it has.
 func (w *splitSystem) yields(s splitState, c, n int, emit func(Step[splitState])) {
 	who := [3]int8{int8(c), int8(n)}
-	gives := s.votes(c) < quorum && !w.rules.NeverYield && w.rival(&s, c)
-	if s.view[c][n] == owning && s.up(n) && gives {
+	if s.view[c][n] == owning && s.up(n) && w.gives(&s, c) {
 		next := s
-		next.view[c][n] = yielding
+		next.give(c, n)
 		emit(Step[splitState]{Act: Action{"{c} yields {n}", who}, To: next, Class: turn(givesBack, c, n)})
 	}
 	if s.view[c][n] != yielding || !s.up(n) {
@@ -227,11 +290,14 @@ func (w *splitSystem) compare(s *splitState, c, n int) {
 		return
 	}
 	if w.rules.AlwaysYield {
-		s.grant(n) // to anybody but c, if there is anybody
+		w.grant(s, n) // to anybody but c, if there is anybody
 	}
 	s.queue[n] |= 1 << c
 	if int(s.owner[n]) == c+1 || s.owner[n] == 0 {
-		s.grant(n)
+		w.grant(s, n)
+	}
+	if int(s.owner[n]) == c+1 {
+		s.view[c][n] = regranted
 	}
 }
 
@@ -242,9 +308,10 @@ func (w *splitSystem) ends(s splitState, c int, emit func(Step[splitState])) {
 	}
 	next := s
 	next.done |= 1 << c
+	next.nudged &^= 1 << c
 	if w.rules.ReleaseHeard {
 		for n, view := range s.view[c] {
-			if view != owning && view != yielding {
+			if !believes(view) && view != yielding {
 				next.view[c][n] = apart
 			}
 		}
@@ -266,7 +333,7 @@ func (w *splitSystem) release(s splitState, c, n int, emit func(Step[splitState]
 	if s.up(n) {
 		next.queue[n] &^= 1 << c
 		if int(s.owner[n]) == c+1 {
-			next.grant(n)
+			w.grant(&next, n)
 		}
 	}
 	act := Action{"{c}'s release of {n} is through", [3]int8{int8(c), int8(n)}}

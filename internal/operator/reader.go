@@ -17,7 +17,7 @@ import (
 
 const (
 	scanCount = 200 // keys that one SCAN walks, in some tenths of a millisecond
-	hashCount = 32  // fields that one HSCAN walks: a lock has two, but for a shared owner's
+	hashCount = 128 // fields that one HSCAN walks: Redis keeps a hash of no more in one piece, and returns it whole
 )
 
 // AnswerTime bounds how long an operator waits for an answer of Redis.
@@ -47,8 +47,9 @@ func NewReader(nodes []rueidis.Client, prefix string) *Reader {
 func (r *Reader) All(ctx context.Context, pattern string) ([]Sighting, error) {
 	return r.everywhere(func(rdb rueidis.Client) ([]Sighting, error) {
 		var found []Sighting
+		clock := clockOf(ctx, rdb)
 		err := scan(ctx, rdb, Literal(r.prefix)+pattern, func(keys []string) error {
-			seen, err := read(ctx, rdb, r.namesOf(keys))
+			seen, err := read(ctx, rdb, r.namesOf(keys), clock)
 			found = append(found, seen...)
 			return err
 		})
@@ -61,7 +62,7 @@ func (r *Reader) All(ctx context.Context, pattern string) ([]Sighting, error) {
 // them.
 func (r *Reader) These(ctx context.Context, names []*wire.Names) ([]Sighting, error) {
 	found, err := r.everywhere(func(rdb rueidis.Client) ([]Sighting, error) {
-		seen, err := read(ctx, rdb, names)
+		seen, err := read(ctx, rdb, names, clockOf(ctx, rdb))
 		introduce(ctx, rdb, seen)
 		return seen, err
 	})
@@ -76,7 +77,7 @@ func (r *Reader) These(ctx context.Context, names []*wire.Names) ([]Sighting, er
 	return found, nil
 }
 
-// One returns what is seen of one lock.
+// One returns what is seen of one lock, with what its readers' clients say of themselves.
 func (r *Reader) One(ctx context.Context, name string) (Sighting, error) {
 	names, err := wire.Mutex.Names(r.prefix, name)
 	if err != nil {
@@ -86,6 +87,7 @@ func (r *Reader) One(ctx context.Context, name string) (Sighting, error) {
 	if err != nil {
 		return Sighting{}, err
 	}
+	r.introduceReaders(ctx, found[0].Readers)
 	return found[0], nil
 }
 
@@ -200,117 +202,4 @@ func mastersOf(ctx context.Context, rdb rueidis.Client) ([]rueidis.Client, error
 		all = append(all, master)
 	}
 	return all, nil
-}
-
-// read looks at locks on one Redis, in one round trip and, where somebody waits, a second one.
-func read(ctx context.Context, rdb rueidis.Client, names []*wire.Names) ([]Sighting, error) {
-	ctx, cancel := Soon(ctx)
-	defer cancel()
-	cmds := []rueidis.Completed{}
-	for _, n := range names {
-		cmds = append(cmds,
-			rdb.B().Hscan().Key(n.Lock).Cursor(0).Count(hashCount).Build(),
-			rdb.B().Pttl().Key(n.Lock).Build(),
-			rdb.B().Zcount().Key(n.Queue).Min("0").Max("+inf").Build())
-	}
-	now := serverTime(ctx, rdb)
-	said := rdb.DoMulti(ctx, cmds...)
-	seen := make([]Sighting, len(names))
-	for i, n := range names {
-		s := &seen[i]
-		s.Names = n
-		hash, err := said[3*i].AsScanEntry()
-		if err != nil {
-			return nil, fmt.Errorf("read lock %q: %w", n.Name, err)
-		}
-		left, err := said[3*i+1].AsInt64()
-		if err != nil {
-			return nil, fmt.Errorf("read lock %q: %w", n.Name, err)
-		}
-		waiters, _ := said[3*i+2].AsInt64() // a user may see locks and no queues
-		if hash.Cursor == 0 {
-			s.client = wire.ClientIn(hash.Elements)
-		} else {
-			hash.Elements = append(large(ctx, rdb, n), hash.Elements...)
-		}
-		s.read(hash.Elements, now)
-		s.Waiters = int(waiters)
-		if s.TTL = time.Duration(left) * time.Millisecond; !s.Held {
-			s.TTL = 0
-		}
-	}
-	return seen, errors.Join(readWriteLines(ctx, rdb, seen), patiences(ctx, rdb, seen, now))
-}
-
-// readWriteLines has the queues of read-write locks in the place of a mutex's: writers', and how many readers wait beside.
-func readWriteLines(ctx context.Context, rdb rueidis.Client, seen []Sighting) error {
-	for i := range seen {
-		s := &seen[i]
-		if !s.ReadWrite() {
-			continue
-		}
-		n, err := wire.Write.Names(strings.TrimSuffix(s.Names.Lock, s.Names.Name), s.Names.Name)
-		if err != nil {
-			return fmt.Errorf("read lock %q: %w", s.Names.Name, err)
-		}
-		s.Names = n
-		for _, line := range []string{n.Queue, n.Readers()} { // a user may see locks and no queues
-			waiters, _ := rdb.Do(ctx, rdb.B().Zcount().Key(line).Min("0").Max("+inf").Build()).AsInt64()
-			s.Waiters += int(waiters)
-		}
-	}
-	return nil
-}
-
-// large returns those fields of a hash of many that tell whose it is.
-func large(ctx context.Context, rdb rueidis.Client, n *wire.Names) []string {
-	var fields []string
-	get := func(field string) string {
-		value, err := rdb.Do(ctx, rdb.B().Hget().Key(n.Lock).Field(field).Build()).ToString()
-		if err == nil {
-			fields = append(fields, field, value)
-		}
-		return value
-	}
-	get(modeField)
-	get(voteField)
-	if parts := strings.SplitN(get(firstField), ":", 3); len(parts) == 3 {
-		get(parts[2])
-	}
-	return fields
-}
-
-// serverTime is the machine's own where a user may not ask.
-func serverTime(ctx context.Context, rdb rueidis.Client) time.Time {
-	parts, err := rdb.Do(ctx, rdb.B().Time().Build()).AsIntSlice()
-	if err != nil || len(parts) != 2 {
-		return time.Now()
-	}
-	return time.Unix(parts[0], parts[1]*1000)
-}
-
-// patiences finds out how long the first waiter of each lock that has some has waited.
-func patiences(ctx context.Context, rdb rueidis.Client, seen []Sighting, now time.Time) error {
-	var cmds []rueidis.Completed
-	var of []*Sighting
-	for i := range seen {
-		if seen[i].Waiters > 0 {
-			of = append(of, &seen[i])
-			queue := rdb.B().Zrangebyscore().Key(seen[i].Names.Queue).Min("0").Max("+inf").Withscores().Limit(0, 1).Build()
-			cmds = append(cmds, queue)
-		}
-	}
-	if len(cmds) == 0 {
-		return nil
-	}
-	for i, said := range rdb.DoMulti(ctx, cmds...) {
-		first, err := said.AsZScores()
-		if err != nil {
-			return fmt.Errorf("read the queue of %q: %w", of[i].Names.Name, err)
-		}
-		if len(first) > 0 {
-			of[i].Longest = max(0, now.Sub(time.UnixMicro(int64(first[0].Score))))
-		}
-	}
-	return nil
 }

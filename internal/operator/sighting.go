@@ -25,8 +25,15 @@ type Sighting struct {
 	Token   int64         // the first fencing token of the grant in force, 0 where it is unknown
 	Nodes   int           // of a quorum, how many keep it for the holder
 	By      wire.Card     // what the holder's client says of itself
+	Readers []Holding     // of a lock that is read: the holders, of very many some
 
 	client string // the holder's uuid
+}
+
+// A Holding is one of several that hold a lock.
+type Holding struct {
+	Owner string    // owner field
+	By    wire.Card // what its client says of itself; it is read for single locks
 }
 
 // Kinds of locks. Read-write locks are "relock read", "redisson write" and so on, by who was found first and the mode.
@@ -91,6 +98,9 @@ func (s *Sighting) read(fields []string, now time.Time) {
 // ReadWrite reports whether it is a read-write lock.
 func (s *Sighting) ReadWrite() bool { return strings.Contains(s.Kind, " ") }
 
+// reads reports whether it is a read-write lock that is read.
+func (s *Sighting) reads() bool { return strings.HasSuffix(s.Kind, " read") }
+
 // readSides finds out what the fields of a read-write lock say: a writer is shown, else the first reader and how many they are.
 func (s *Sighting) readSides(fields []string, now time.Time) {
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -103,11 +113,12 @@ func (s *Sighting) readSides(fields []string, now time.Time) {
 			if s.Count++; !s.Held {
 				s.Held, s.Holder = true, holder
 			}
+			s.Readers = append(s.Readers, Holding{Owner: holder})
 			continue
 		}
 		count, tokens, _ := strings.Cut(value, ":")
 		first, _, _ := strings.Cut(tokens, ":")
-		s.Held, s.Holder, s.Age = true, holder, Since(first, now)
+		s.Held, s.Holder, s.Age, s.Readers = true, holder, Since(first, now), nil
 		s.Count, _ = strconv.Atoi(count)
 		s.Token, _ = strconv.ParseInt(first, 10, 64)
 		return

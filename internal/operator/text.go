@@ -25,7 +25,11 @@ func (s *Sighting) HolderText() string {
 	if !s.Held {
 		return "nobody"
 	}
-	return Owner(s.Holder, s.By)
+	text := Owner(s.Holder, s.By)
+	if others := s.Count - 1; s.reads() && others > 0 {
+		text += fmt.Sprintf(" and %d more", others)
+	}
+	return text
 }
 
 // AgeText says how long ago the grant was.

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -17,6 +18,19 @@ func introduce(ctx context.Context, rdb rueidis.Client, seen []Sighting) {
 	})
 	for i := range seen {
 		seen[i].By = known[seen[i].client]
+	}
+}
+
+// introduceReaders adds what the clients of readers say of themselves, as far as any node knows it.
+func (r *Reader) introduceReaders(ctx context.Context, readers []Holding) {
+	for _, rdb := range r.nodes {
+		known := cards(ctx, rdb, func(yield func(string) bool) {
+			for i := 0; i < len(readers) && yield(wire.ClientOf(readers[i].Owner)); i++ {
+			}
+		})
+		for i := range readers {
+			readers[i].By = cmp.Or(readers[i].By, known[wire.ClientOf(readers[i].Owner)])
+		}
 	}
 }
 

@@ -17,9 +17,10 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Presence is that of one client. The client's card is written to every node, and again each third
-// of the time for which Redis keeps it: the watchdog calls round. Only Close waits for a write. A
-// write that runs later than Close's deletion leaves a card, which ends by itself.
+// Presence is that of one client. While the client holds a lock or waits for one, its card is written to
+// every node, and again each third of the time for which Redis keeps it: the watchdog and waiters call
+// round. Only Close waits for a write. A write that runs later than Close's deletion leaves a card,
+// which ends by itself.
 //
 // A client without a name has a nil Presence, whose methods do nothing.
 type Presence struct {
@@ -113,6 +114,9 @@ func (p *Presence) round(now clock.Stamp) clock.Stamp {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := clock.Never()
+	if p.ctx.Err() != nil { // closed: no write begins behind Wait
+		return next
+	}
 	for _, at := range p.posts {
 		if at.due.Reached(now) {
 			at.due = now.Add(p.Stay / 3)
@@ -186,7 +190,7 @@ func (p *Presence) Named(err error) error {
 }
 
 // Asking returns a report that also asks for the client that holds the lock which c waits for, and
-// then calls then.
+// writes this client's card where that is due, since it stands in the lock's queue. Then it calls then.
 func (p *Presence) Asking(c claim.Claim, then claim.Report) claim.Report {
 	if p == nil {
 		return then
@@ -194,6 +198,7 @@ func (p *Presence) Asking(c claim.Claim, then claim.Report) claim.Report {
 	return func(key string, heard error) {
 		holder, _ := c.Seen()
 		p.known(holder)
+		p.round(clock.Now())
 		if then != nil {
 			then(key, heard)
 		}

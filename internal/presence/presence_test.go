@@ -265,7 +265,8 @@ func TestCloseEndsQuestions(t *testing.T) {
 	})
 }
 
-// What a waiter hears makes it ask for the holder, and is told on.
+// What a waiter hears makes it ask for the holder and say who waits, and is told on. Nothing is written once the
+// client is closed.
 func TestAWaiterAsksWhoHoldsItsLock(t *testing.T) {
 	among(t, 1, func(t *testing.T, p *Presence, nodes []*fake) {
 		nodes[0].cards[of("a")] = wire.Card{Name: "other"}
@@ -277,7 +278,17 @@ func TestAWaiterAsksWhoHoldsItsLock(t *testing.T) {
 		require.Equal(t, []error{nil, gone}, heard)
 		require.Equal(t, 1, nodes[0].asked())
 		require.Equal(t, "other", p.known(holderOf("a")).Name)
+		require.Equal(t, 1, nodes[0].writes)
+		require.Equal(t, "billing", nodes[0].cards[of("c")].Name)
+		time.Sleep(stay / 3)
 		p.Asking(waiter{}, nil)("k", nil)
+		synctest.Wait()
+		require.Equal(t, 2, nodes[0].writes)
+		p.Close()
+		time.Sleep(stay)
+		report("k", nil)
+		synctest.Wait()
+		require.Equal(t, 2, nodes[0].writes)
 	})
 }
 

@@ -121,7 +121,7 @@ func (o *answers) waitMost(ctx context.Context, enough func() bool, late time.Du
 			if enough() {
 				return o.err()
 			}
-			return o.refusal(wire.CauseOf(ctx))
+			return o.unheard(wire.CauseOf(ctx))
 		}
 	}
 	return o.err()
@@ -140,9 +140,19 @@ func (o *answers) err() error {
 	return o.refusal(nil)
 }
 
+// unheard is the refusal where a wait ended before all nodes had answered. If the time of a command was
+// over, and not the caller's, the error names no cause.
+func (o *answers) unheard(cause error) error {
+	err := o.refusal(cause)
+	if cause == wire.ErrNoAnswer {
+		err.Cause = nil
+	}
+	return err
+}
+
 // refusal is the error of the nodes that did not agree. With a cause, for which the caller gave up,
 // it also names the nodes that have not answered.
-func (o *answers) refusal(cause error) error {
+func (o *answers) refusal(cause error) *wire.QuorumError {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	out := &wire.QuorumError{Op: o.op, Name: o.name, Need: o.need, Of: len(o.from), Cause: cause}

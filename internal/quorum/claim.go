@@ -196,9 +196,9 @@ func (c *Claim) Refill(func(node.Grant)) {}
 // returns a grant. A node that does not answer is told in the background. ErrLost says that the lock
 // was not held any more.
 //
-// It returns once a quorum has decided, also if the caller's context has ended: Unlock is to tell
-// whether the lock was given back.
-func (c *Claim) Release(_ context.Context, following claim.Claim) (node.Grant, bool, error) {
+// It returns once a quorum has decided, since Unlock is to tell whether the lock was given back. It
+// waits for that for the time of one command, and no longer than ctx lives. The releases go on.
+func (c *Claim) Release(ctx context.Context, following claim.Claim) (node.Grant, bool, error) {
 	next, _ := following.(*Claim)
 	if next != nil {
 		next.contest = newContest(next) // its ticket is of now: behind the entries that wait already
@@ -223,7 +223,9 @@ func (c *Claim) Release(_ context.Context, following claim.Claim) (node.Grant, b
 			close(next.at(m).voteDone)
 		}
 	})
-	return node.Grant{}, false, out.wait(context.Background())
+	soon, cancel := context.WithTimeoutCause(ctx, c.Entry.Timeout, wire.ErrNoAnswer)
+	defer cancel()
+	return node.Grant{}, false, out.wait(soon)
 }
 
 // releaseFor returns what releases at one node. The node's answer is a vote for n. So it begins as

@@ -210,3 +210,23 @@ func TestSeenIsOfTheLastAnswers(t *testing.T) {
 	answers("two", 5*time.Second, 6*time.Second, 7*time.Second)
 	seen("two", 7*time.Second)
 }
+
+// A hold may linger once its process hears a quorum of the nodes: a waiter that is queued at a quorum is then queued at one of
+// them.
+func TestAttendTakesAQuorumOfInboxes(t *testing.T) {
+	q, taps := tapped(t, masters(t, 3))
+	for _, tap := range taps[1:] {
+		tap.Filter(faults.All(faults.Command("SUBSCRIBE"), faults.Hold))
+	}
+	c := q.newClaim(entry(t, q))
+	_, err := c.Wait(t.Context(), nil)
+	require.NoError(t, err)
+	defer c.Abandon()
+	hears := func(i int) func() bool { return c.contest.voters[i].Ear().Attend }
+	require.Eventually(t, hears(0), patience, time.Millisecond)
+	require.False(t, c.Attend(), "two of three inboxes are not subscribed")
+	taps[1].Filter(nil)
+	taps[1].Release()
+	require.Eventually(t, hears(1), patience, time.Millisecond)
+	require.True(t, c.Attend())
+}

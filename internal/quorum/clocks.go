@@ -43,12 +43,24 @@ func (q *Quorum) median() (int64, bool) {
 // ticket is a place in all queues: the time on the nodes' clocks, by the median of what they told.
 // A client's own clock would not do: were it ahead, the client would wait behind others that came
 // later.
+//
+// A client's tickets rise: goroutines that are woken together read the same microsecond, and two
+// contenders with one ticket are slow to find out which of them yields. Only where the clocks were
+// set back do they begin anew. Else the client would wait behind all others for as long.
 func (q *Quorum) ticket() int64 {
-	ahead, known := q.median()
-	if !known {
-		return time.Now().UnixMicro()
+	now := time.Now().UnixMicro()
+	if ahead, known := q.median(); known {
+		now = clock.Now().Mono().Microseconds() + ahead
 	}
-	return clock.Now().Mono().Microseconds() + ahead
+	for {
+		last, next := q.lastTicket.Load(), now
+		if behind := last - now; behind >= 0 && behind < maxLead.Microseconds() {
+			next = last + 1
+		}
+		if q.lastTicket.CompareAndSwap(last, next) {
+			return next
+		}
+	}
 }
 
 // maxLead is how far ahead of the median clock tokens are proposed at most. It is half of what a

@@ -2,8 +2,11 @@ package quorum
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -144,4 +147,29 @@ func TestTicketNeedsNoWallClock(t *testing.T) {
 	const there int64 = 1_000_000_000_000_000
 	q.members[0].readClock(there, clock.At(int64(now.Mono()), now.Wall().Add(-time.Hour).UnixNano()))
 	require.InDelta(t, float64(there), float64(q.ticket()), float64(patience.Microseconds()))
+}
+
+// Goroutines of one client that begin to contend in the same microsecond have tickets of their own. Only a clock that was set
+// back by more than a moment has them begin anew: else this client would wait behind all others.
+func TestTicketsOfOneClientRise(t *testing.T) {
+	q := stubs(t, 1, unsaid)
+	synctest.Test(t, func(t *testing.T) { // where time stands still while they ask
+		read := func(there int64) { q.members[0].readClock(there, clock.Now()) }
+		const there int64 = 1_800_000_000_000_000
+		read(there)
+		var wg sync.WaitGroup
+		tickets := make([]int64, 64)
+		for i := range tickets {
+			wg.Go(func() { tickets[i] = q.ticket() })
+		}
+		wg.Wait()
+		slices.Sort(tickets)
+		for i, ticket := range tickets {
+			require.Equal(t, there+int64(i), ticket)
+		}
+		read(there - maxLead.Microseconds()/2)
+		require.Equal(t, there+64, q.ticket(), "a reading that is a little off")
+		read(there - time.Hour.Microseconds())
+		require.Equal(t, there-time.Hour.Microseconds(), q.ticket(), "a clock that was set back")
+	})
 }

@@ -20,6 +20,10 @@ import (
 // Two contenders with some nodes each would wait for each other for ever. The ticket prevents that:
 // of any two contenders the same one is lower on every node, so only the other yields.
 //
+// Contenders of different clients may have the same ticket. Then each node puts them in the order of
+// their members in its queue, which are the same on all nodes. No answer tells a contender whether it
+// is the later one. So both yield once they are nudged, and each node grants the same one of them.
+//
 // One goroutine at a time touches a contest. The goroutines that ask nodes only send into votes and
 // writeBacks. Each channel has a slot for every voter, and a voter has no more than one vote and
 // one write-back out. So an answer that comes after the contest blocks no goroutine.
@@ -34,7 +38,7 @@ type contest struct {
 
 	voteTimeout time.Duration
 	retryAt     clock.Stamp // when a minority tries again; zero until the first grant
-	nudged      bool        // another contender asked the owners of nodes to look again
+	nudged      bool        // another contender asked the owners of nodes to look again, and none was given back since
 	requeued    bool        // queued by a release: other entries may have waited before it
 
 	reportedUp bool // the last report to the gate was that enough nodes answer
@@ -271,9 +275,8 @@ func (t *contest) yieldOrNudge(now clock.Stamp) (how string) {
 		}
 		low = low || v.lowest > 0 && v.lowest < t.ticket
 	}
-	nudged := t.nudged
-	t.nudged = false
 	if owned == 0 || owned >= t.q.need { // a quorum keeps what it has: its token is being written back
+		t.nudged = false
 		return wire.ToWait
 	}
 	timedOut := t.retryAt.Reached(now)
@@ -281,7 +284,10 @@ func (t *contest) yieldOrNudge(now clock.Stamp) (how string) {
 		t.voteTimeout = min(2*t.voteTimeout, t.claim.Entry.Lease/3) // slow nodes get longer each time
 		t.retryAt = now.Add(t.voteTimeout)
 	}
-	if (low || nudged) && (timedOut || !kept && owned+out < t.q.need) {
+	// A nudge that comes before is not forgotten: the other contender may have the same ticket, and
+	// nothing else tells of it.
+	if (low || t.nudged) && (timedOut || !kept && owned+out < t.q.need) {
+		t.nudged = false
 		for _, v := range t.voters {
 			if v.owns(now) {
 				v.yieldGrant(now)

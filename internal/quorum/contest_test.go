@@ -2,7 +2,10 @@ package quorum
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,6 +51,78 @@ func TestSplitVoteIsGivenBack(t *testing.T) {
 	require.NoError(t, second.err)
 	require.Greater(t, second.g.Token, first.g.Token)
 	require.NoError(t, b.release(nil))
+}
+
+// Two contenders with one ticket own a node each, which granted it to them again before the other was queued there, and the
+// third node is down. Both give back, and both nodes grant to the same one: the first by its member in their queues, which is
+// not the first by id where leases differ.
+func TestEqualTicketsAreDecided(t *testing.T) {
+	for _, longer := range []time.Duration{0, time.Second, -time.Second} { // of the contender with the lower id
+		t.Run(longer.String(), func(t *testing.T) {
+			nodes := masters(t, 3)
+			claims := []*Claim{contender(t, prepared(t, nodes)), contender(t, prepared(t, nodes))}
+			slices.SortFunc(claims, func(a, b *Claim) int { return strings.Compare(a.Entry.ID, b.Entry.ID) })
+			claims[0].Entry.Lease += longer
+			nodes[2].Kill()
+			for i, c := range claims {
+				c.contest.ticket, c.contest.ticketText = 1_700_000_000_000_000, "1700000000000000"
+				voteAt(t, c.contest, i)
+				v := c.contest.voters[i]
+				v.yieldGrant(clock.Now())
+				voteAt(t, c.contest, i)
+				require.True(t, v.regranted)
+			}
+			won := make(chan *Claim, len(claims))
+			for _, c := range claims {
+				go func() {
+					_, err := c.Wait(context.Background(), nil)
+					assert.NoError(t, err)
+					won <- c
+				}()
+			}
+			first := await(t, won, 8*time.Second) // no poll tells of it
+			members := make([]string, len(claims))
+			for i, c := range claims {
+				members[i] = fmt.Sprintf("%d:%d:%s:", c.Entry.Lease.Milliseconds(), c.Entry.Block, c.Entry.ID)
+			}
+			want := claims[0]
+			if members[1] < members[0] {
+				want = claims[1]
+			}
+			require.Equal(t, want.Entry.ID, first.Entry.ID, "%v", members)
+			require.NoError(t, first.release(nil))
+			require.NoError(t, await(t, won, 8*time.Second).release(nil))
+		})
+	}
+}
+
+// A nudge that comes while the contest may not give back is remembered until it may. It is forgotten once the contest has
+// given back, and where it has nothing to give.
+func TestNudgeIsRemembered(t *testing.T) {
+	q := stubs(t, 3, unsaid)
+	e := contender(t, q).contest
+	now, v := clock.Now(), e.voters[0]
+	grant := func(number int64) {
+		standing{number: number, counter: number - 1, kept: true}.give(v, now)
+		e.retryAt = now.Add(time.Second)
+	}
+	grant(61)
+	e.nudged = true
+	require.Equal(t, wire.ToWait, e.yieldOrNudge(now))
+	require.Zero(t, v.yield, "the node has just granted it again")
+	require.Equal(t, wire.ToNudge, e.yieldOrNudge(now.Add(time.Second)))
+	require.EqualValues(t, 61, v.yield)
+
+	grant(71)
+	require.Equal(t, wire.ToNudge, e.yieldOrNudge(now.Add(time.Second)))
+	require.Zero(t, v.yield, "one nudge gives back once")
+
+	v.disown()
+	e.nudged = true
+	require.Equal(t, wire.ToWait, e.yieldOrNudge(now))
+	grant(81)
+	require.Equal(t, wire.ToNudge, e.yieldOrNudge(now.Add(time.Second)))
+	require.Zero(t, v.yield, "it was about what the contest had then")
 }
 
 // A token must be above all before it even where the quorums of two holders share one node only, and that node counted

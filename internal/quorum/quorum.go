@@ -40,6 +40,8 @@ type Quorum struct {
 	ending crew.Crew     // abandoned claims that wait for a vote that is out
 	rtt    atomic.Int64  // smoothed, nanoseconds
 
+	lastTicket atomic.Int64 // of this client's contenders
+
 	ready atomic.Bool
 	mu    sync.Mutex // held while a node's run id is compared with the others'
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/faults"
@@ -614,4 +615,55 @@ func TestForgettingIsForgotten(t *testing.T) {
 			require.Equal(t, "0", nodes[0].Do("EXISTS", "relock_seed:{k}"), "no key for what needs none")
 		})
 	}
+}
+
+// The quarantine is as long as the longest lease that any client may rely on: that of the marker where it is longer than this
+// client's, and this client's where that is longer, which the marker says from then on.
+func TestLongestQuarantineCounts(t *testing.T) {
+	for _, c := range []struct{ marker, own, ago, left time.Duration }{
+		{marker: time.Hour, own: time.Minute, ago: 40 * time.Minute, left: 20 * time.Minute},
+		{marker: time.Minute, own: time.Hour, ago: 40 * time.Minute, left: 20 * time.Minute},
+		{marker: time.Hour, own: time.Minute, ago: 2 * time.Hour},
+		{marker: time.Minute, own: time.Hour, ago: 2 * time.Hour},
+	} {
+		t.Run(fmt.Sprintf("%v and %v, %v ago", c.marker, c.own, c.ago), func(t *testing.T) {
+			s := masters(t, 1)
+			q := prepared(t, s, func(cfg *setup) { cfg.Longest = c.own })
+			born := strconv.FormatInt(time.Now().Add(-c.ago).UnixMilli(), 10)
+			s[0].Do("HSET", "relock_incarnation", "born", born, "longest", wire.MS(c.marker))
+			s[0].Do("SET", "relock_seed:{k}", born) // it was told: the quarantine alone is in the way
+			claim := contender(t, q)
+			defer claim.Abandon()
+			got := sendAt(claim.contest, 0)
+			if c.left == 0 {
+				require.NoError(t, got.err)
+				require.True(t, got.Mine)
+				return
+			}
+			require.InDelta(t, c.left, wire.RefusalOf(got.err).Left, float64(patience), "%v", got.err)
+			require.Equal(t, wire.MS(time.Hour), s[0].Do("HGET", "relock_incarnation", "longest"))
+			require.Equal(t, "0", s[0].Do("EXISTS", "k"))
+		})
+	}
+}
+
+// A node that was restarted with its locks confirms none of them in its quarantine: neither a renewal nor a hold count.
+func TestQuarantinedNodeConfirmsNothing(t *testing.T) {
+	s := masters(t, 1)
+	q := quorumOf(t, s)
+	c := q.newClaim(entry(t, q))
+	_, err := c.Wait(t.Context(), nil)
+	require.NoError(t, err)
+	defer c.Abandon()
+	renews := func() (got wire.Result) {
+		q.Renew(t.Context(), []claim.Renewal{{Claim: c, Lease: time.Minute}},
+			func(_ int, r wire.Result, _ clock.Stamp, _ error) { got = r })
+		return got
+	}
+	require.Equal(t, wire.Renewed, renews())
+	s[0].Do("HSET", "relock_incarnation", "run", "another")
+	require.Equal(t, wire.Unanswered, renews())
+	_, err = c.SetCount(t.Context(), 2, time.Minute)
+	require.ErrorContains(t, err, "QUARANTINED")
+	require.Equal(t, "1", s[0].Do("HGET", "k", c.Entry.ID))
 }

@@ -55,19 +55,37 @@ const (
 	deniedChannel
 )
 
-// text is the refusal of a command that a connection sent.
-func (d denial) text(cmd *command) string {
-	switch d {
-	case deniedKey:
+// text is the refusal of a command that a connection sent, in the words of the server's version.
+func (d denial) text(cmd *command, u *user, version int) string {
+	switch {
+	case version >= 8:
+		return "NOPERM " + d.since72(cmd, u)
+	case d == deniedKey:
 		return "NOPERM this user has no permissions to access one of the keys used as arguments"
-	case deniedChannel:
+	case d == deniedChannel:
 		return "NOPERM this user has no permissions to access one of the channels used as arguments"
+	case version < 7:
+		return "NOPERM this user has no permissions to run the '" + cmd.name + "' command or its subcommand"
 	}
 	return "NOPERM this user has no permissions to run the '" + cmd.name + "' command"
 }
 
+// since72 is what Redis 7.2 and later, and Valkey, say of a denial.
+func (d denial) since72(cmd *command, u *user) string {
+	switch d {
+	case deniedKey:
+		return "No permissions to access a key"
+	case deniedChannel:
+		return "No permissions to access a channel"
+	}
+	return "User " + u.name + " has no permissions to run the '" + cmd.name + "' command"
+}
+
 // inScript is the refusal of a command that a script called.
-func (d denial) inScript() string {
+func (d denial) inScript(cmd *command, u *user, version int) string {
+	if version >= 8 {
+		return "ERR ACL failure in script: " + d.since72(cmd, u)
+	}
 	switch d {
 	case deniedKey:
 		return "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"

@@ -101,12 +101,13 @@ func (s *Server) find(args []string) (*command, reply) {
 	}
 	cmd := s.named(args[0])
 	if cmd == nil {
-		return nil, unknown(args)
+		return nil, s.unknown(args)
 	}
 	if cmd.subs != nil && len(args) > 1 {
 		sub := cmd.subs[strings.ToLower(args[1])]
 		if sub == nil || sub.flags&since7 != 0 && s.version < 7 {
-			return nil, failure("ERR unknown subcommand '" + args[1] + "'. Try " + strings.ToUpper(cmd.name) + " HELP.")
+			help := "'" + args[1] + "'. Try " + strings.ToUpper(cmd.name) + " HELP."
+			return nil, s.refusal("ERR unknown subcommand "+help, "ERR Unknown subcommand or wrong number of arguments for "+help)
 		}
 		cmd = sub
 	}
@@ -133,7 +134,11 @@ func (cmd *command) takes(arguments int) bool {
 }
 
 // unknown is the refusal of a command that is not there, with what of its arguments fits in 128 bytes.
-func unknown(args []string) reply {
+func (s *Server) unknown(args []string) reply {
+	open, end, next := "'", "'", "' "
+	if s.version < 7 {
+		open, end, next = "`", "`", "`, "
+	}
 	var told strings.Builder
 	for _, arg := range args[1:] {
 		if told.Len() >= 128 {
@@ -141,8 +146,8 @@ func unknown(args []string) reply {
 		}
 		arg = arg[:min(len(arg), 128-told.Len())]
 		arg, _, _ = strings.Cut(arg, "\x00") // as C ends a string
-		told.WriteString("'" + arg + "' ")
+		told.WriteString(open + arg + next)
 	}
 	name := args[0][:min(len(args[0]), 128)]
-	return failure(oneLine("ERR unknown command '" + name + "', with args beginning with: " + told.String()))
+	return failure(oneLine("ERR unknown command " + open + name + end + ", with args beginning with: " + told.String()))
 }

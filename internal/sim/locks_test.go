@@ -108,7 +108,7 @@ func (g *players) run(name string, keys, args []string) {
 		how, what = "EVALSHA", compile(text).sha
 	}
 	words := append([]string{how, what, strconv.Itoa(len(keys))}, keys...)
-	if g.by(g.actor, append(words, args...)...).s == "NOSCRIPT No matching script. Please use EVAL." {
+	if strings.HasPrefix(g.by(g.actor, append(words, args...)...).s, "NOSCRIPT ") {
 		g.run(name, keys, args)
 	}
 	g.log[len(g.log)-1] = name + " " + g.log[len(g.log)-1]

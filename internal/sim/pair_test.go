@@ -86,7 +86,11 @@ func newPair(t *testing.T, real *redistest.Server, seed uint64) *pair {
 	p.real = real
 	major, minor, valkey := real.Version()
 	p.exact = major == 7 && minor == 0 && !valkey
-	p.sim = NewServer(Options{Name: "sim", Version: min(major, 7), Clock: NewClock(func() time.Time { return p.now })})
+	version := min(major, 8)
+	if major == 7 && minor >= 2 {
+		version = 8 // whose texts 7.2 has
+	}
+	p.sim = NewServer(Options{Name: "sim", Version: version, Valkey: valkey, Clock: NewClock(func() time.Time { return p.now })})
 	p.meet("", "")
 	p.runID = runIDLine.FindStringSubmatch(p.people[0].real.do(t, "INFO", "server").s)[1]
 	for _, words := range [][]string{

@@ -45,6 +45,9 @@ func evalsha(s *Server, c *Conn, args []string) reply {
 		script = s.scripts[strings.ToLower(args[1])]
 	}
 	if script == nil {
+		if s.valkey {
+			return failure("NOSCRIPT No matching script.")
+		}
 		return failure("NOSCRIPT No matching script. Please use EVAL.")
 	}
 	return s.runScript(c, script, args[3:3+n], args[3+n:])
@@ -94,25 +97,37 @@ func (s *Server) fromScript(args []string) (answer reply, own bool) {
 	cmd, refused := s.find(args)
 	switch {
 	case cmd == nil && strings.HasPrefix(refused.s, "ERR wrong number"):
-		return s.refusal("ERR Wrong number of args calling Redis command from script",
+		return s.refusal("ERR Wrong number of args calling "+s.redis()+"command from script",
 			"Wrong number of args calling Redis command From Lua script"), true
+	case cmd == nil && strings.HasPrefix(refused.s, "ERR Unknown subcommand"):
+		return refused, false // of Redis 6, whose commands look for it themselves
 	case cmd == nil:
-		return s.refusal("ERR Unknown Redis command called from script", "Unknown Redis command called from Lua script"), true
+		return s.refusal("ERR Unknown "+s.redis()+"command called from script", "Unknown Redis command called from Lua script"), true
 	case cmd.flags&noScript != 0:
 		return s.refusal("ERR This Redis command is not allowed from script",
 			"This Redis command is not allowed from scripts"), true
 	}
-	if denied := s.script.conn.user.refuses(cmd, args); denied != allowed {
-		return s.refusal(denied.inScript(), strings.TrimPrefix(denied.inScript(), "ERR ")), true
+	u := s.script.conn.user
+	if denied := u.refuses(cmd, args); denied != allowed {
+		text := denied.inScript(cmd, u, s.version)
+		return s.refusal(text, strings.TrimPrefix(text, "ERR ")), true
 	}
 	switch {
 	case cmd.flags&write != 0 && s.master != nil:
-		return s.refusal(readOnlyText, "-"+readOnlyText), true
+		return s.refusal(readOnlyText, "-"+readOnlyText+"\r\n"), true
 	case cmd.flags&denyOOM != 0 && s.script.full && !s.script.wrote:
-		return s.refusal(oomText, "-"+oomText), true
+		return s.refusal(oomText, "-"+oomText+"\r\n"), true
 	}
 	s.script.wrote = s.script.wrote || cmd.flags&write != 0
 	return cmd.run(s, s.script.conn, args), false
+}
+
+// redis is how the server calls its own commands in the texts of scripts' errors.
+func (s *Server) redis() string {
+	if s.valkey {
+		return ""
+	}
+	return "Redis "
 }
 
 // refusal is an error in the words of the server's version.

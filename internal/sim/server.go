@@ -21,7 +21,8 @@ var ErrKilled = errors.New("the connection was killed")
 type Options struct {
 	Name     string // tells servers and their run ids apart
 	Clock    *Clock // nil for one that shows time.Now
-	Version  int    // 7, which is 0 too, or 6 for 6.2: no sharded channels, no redis.acl_check_cmd
+	Version  int    // 7, which is 0 too; 6 for 6.2: no sharded channels, no redis.acl_check_cmd; 8, with other texts
+	Valkey   bool   // 8 of Valkey
 	Password string // of the user default, who needs none where it is ""
 }
 
@@ -29,6 +30,7 @@ type Options struct {
 type Server struct {
 	name    string
 	version int
+	valkey  bool
 	clock   *Clock
 	at      int64 // microseconds: the time of the command that runs
 
@@ -57,7 +59,7 @@ func NewServer(o Options) *Server {
 	if o.Version == 0 {
 		o.Version = 7
 	}
-	s := &Server{name: o.Name, version: o.Version, clock: o.Clock, saved: keyspace{}}
+	s := &Server{name: o.Name, version: o.Version, valkey: o.Valkey, clock: o.Clock, saved: keyspace{}}
 	s.users = map[string]*user{defaultUser: newDefaultUser(o.Password)}
 	s.boot(keyspace{})
 	return s
@@ -182,7 +184,7 @@ func (s *Server) process(c *Conn, args []string) reply {
 	}
 	if cmd.flags&noAuth == 0 {
 		if denied := c.user.refuses(cmd, args); denied != allowed {
-			return failure(denied.text(cmd))
+			return failure(denied.text(cmd, c.user, s.version))
 		}
 	}
 	switch {

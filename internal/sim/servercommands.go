@@ -66,8 +66,13 @@ func selectDatabase(_ *Server, _ *Conn, args []string) reply {
 }
 
 func (s *Server) versionText() string {
-	if s.version < 7 {
+	switch {
+	case s.version < 7:
 		return "6.2.14"
+	case s.valkey:
+		return "7.2.4" // what it says that it is compatible with
+	case s.version >= 8:
+		return "8.2.3"
 	}
 	return "7.0.15"
 }

@@ -79,6 +79,12 @@ func (t *Term) Left(now clock.Stamp) time.Duration { return t.Until.Until(now) }
 // process died, the lock would stand for as long.
 func (t *Term) Lengthened(now clock.Stamp) bool { return t.Kept.Until(now) > t.lease }
 
+// Reach is for how long from now on the lease may come to be trusted: for what a renewal asks for, or
+// for what Redis was asked for before.
+func (t *Term) Reach(now clock.Stamp) time.Duration {
+	return max(t.rules.Lease, t.Kept.Until(now))
+}
+
 // Short reports whether a fixed lease is trusted for noticeably less than it promises: it was taken
 // with the client's shorter lease, passed on in memory, or granted while the process stood still.
 func (t *Term) Short(now clock.Stamp) bool {

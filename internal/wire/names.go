@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -48,6 +49,11 @@ func (n *Names) Gate() string {
 
 // Readers is the queue of a read-write lock's readers.
 func (n *Names) Readers() string { return n.keys[Read.Waits] }
+
+// Pulse is the nth key by which a reader of a read-write lock lives.
+func (n *Names) Pulse(reader string, nth int) string {
+	return n.Tag + ":" + reader + ":rwlock_timeout:" + strconv.Itoa(nth)
+}
 
 // keysTo returns the keys of a script that needs those up to that place. A kind that has further keys
 // sends all of them, since its hooks may use each.

@@ -301,6 +301,10 @@ func (w *World) bounce(e event, down time.Duration) {
 	n.server.Stop()
 	w.after(down, func() {
 		n.server.Start(keep)
+		if n.setBackDown {
+			n.setBackDown = false
+			n.setBack()
+		}
 		if w.plan.Topology.Guarded { // a quarantine begins no sooner than it runs again
 			n.disturb(2*w.plan.Longest() + w.plan.Timeout())
 			n.refuses(2*w.plan.Longest() + w.plan.Timeout())
@@ -336,13 +340,20 @@ func step(w *World, e event) {
 		w.nodes[e.Node].lapses()
 		w.strike("", "clock set forward")
 	}
-	for _, name := range w.plan.Names {
-		if e.Step < 0 {
-			counter, _ := strconv.ParseInt(w.nodes[e.Node].server.Text(w.form.counterOf(name)), 10, 64)
-			w.judge.unbounded(name, counter)
-		}
+	if n := w.nodes[e.Node]; e.Step < 0 && n.server.Running() {
+		n.setBack()
+	} else if e.Step < 0 {
+		n.setBackDown = true // how far its locks are counted is known when it runs again
 	}
 	w.nodes[e.Node].server.Clock().Step(e.Step)
+}
+
+// setBack tells the judge how far a node whose clock is set back has counted.
+func (n *node) setBack() {
+	for _, name := range n.w.plan.Names {
+		counter, _ := strconv.ParseInt(n.server.Text(n.w.form.counterOf(name)), 10, 64)
+		n.w.judge.unbounded(name, counter)
+	}
 }
 
 // drift lets a node's clock run up to nine thousandths fast, which is promised to do no harm, or

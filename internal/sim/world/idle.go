@@ -39,6 +39,9 @@ type stay struct {
 	linger  time.Duration
 	held    []*Held   // its leases, but for those that were over when the last one was given
 	last    time.Time // when one of them was given out, or let go
+
+	askedAt, grantedAt uint8 // nodes that were asked for it, and those that granted it by the first question
+	ears               int   // nodes at which its process heard, when its first lease was given out
 }
 
 // has reports whether a lease of it may be live.
@@ -197,6 +200,9 @@ func (w *World) gives(h, outer *Held) {
 		}
 	}
 	s.lock = h.Name
+	if !s.given {
+		s.ears = w.hearing(s.proc)
+	}
 	s.given, s.live, s.turn, s.last = true, s.live+1, s.turn+1, time.Now()
 	s.held = append(slices.DeleteFunc(s.held, func(h *Held) bool { return h.over.Load() }), h)
 	if outer == nil || outer.id != h.id {
@@ -219,7 +225,7 @@ func (w *World) uncacheable(s *stay, h *Held) string {
 	case len(w.nodes) == 1 && (s.asked > 1 || s.handed):
 		return "was granted later than by its first question"
 	}
-	return ""
+	return w.unheardOf(s)
 }
 
 // going is how far the first Unlock of a lease has come.

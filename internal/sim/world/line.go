@@ -198,6 +198,7 @@ func (l *line) begin(c *command) error {
 	defer w.mu.Unlock()
 	w.sent(l, c.op)
 	w.follows(l.proc, c)
+	w.firstAsks(l, c)
 	l.proc.puts(l, c)
 	if l.proc.dead {
 		return errRefused
@@ -290,7 +291,9 @@ func (l *line) execute(c *command, answered bool) {
 		l.w.copied(c)
 	}
 	l.w.before(n, c)
+	shut := l.w.shuts(n, c)
 	v := n.server.Exec(conn, c.args)
+	l.w.staysShut(n, c, v, shut)
 	if c.then != nil {
 		c.then(v)
 	}

@@ -3,10 +3,12 @@ package world
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/sim"
+	"github.com/relock-go/relock/internal/wire"
 )
 
 // listener is a connection with subscriptions. What comes over it keeps its order. The world's
@@ -18,6 +20,7 @@ type listener struct {
 	dropped chan error // one slot
 	over    bool
 	deaf    bool // half-open: nothing comes any more, and nobody is told
+	inbox   bool // its process has heard that it is subscribed to its inbox
 	queue   []news
 	last    time.Time // when the last of the queue comes
 }
@@ -125,6 +128,7 @@ func (e *listener) first() (news, bool) {
 	if !n.subscribed {
 		e.w.hears(n.channel, n.message)
 	}
+	e.inbox = e.inbox || n.subscribed && strings.HasPrefix(n.channel, wire.InboxPrefix)
 	e.w.forcedOpen(e.proc, n.channel, n.message)
 	e.w.trace.add(entry{
 		proc: e.proc.index, node: e.node.index, what: "hears", lock: lockOf(n.channel, n.message),

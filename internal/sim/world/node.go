@@ -9,26 +9,27 @@ import (
 // node is one Redis as the clients see it: a server, or a pair of which one is the master. The
 // world's mutex guards it.
 type node struct {
-	w         *World
-	index     int
-	server    *sim.Server // the master
-	spare     *sim.Server // its replica, nil where there is none
-	eye       *sim.Conn   // the judge's connection
-	former    *sim.Server // a master that it follows for a while, nil for none
-	paused    bool
-	off       bool     // its clock was set, or drifts
-	saved     bool     // a file with the guard's marker
-	held      []func() // what arrived while the node was paused
-	lines     []*line
-	ears      []*listener
-	disturbed time.Time // until when it may not confirm what it granted
-	faults    spans     // when it might not
-	refusing  time.Time // until when it may refuse what is new
-	anew      time.Time // when it last may have forgotten
-	forgot    time.Time // until when it counts as one that forgot
-	lapsed    time.Time // until when what it confirmed before may be over early
-	mute      time.Time // until when it may grant nothing, since it forgot
-	unseen    bool      // no command has noticed yet that it forgot
+	w           *World
+	index       int
+	server      *sim.Server // the master
+	spare       *sim.Server // its replica, nil where there is none
+	eye         *sim.Conn   // the judge's connection
+	former      *sim.Server // a master that it follows for a while, nil for none
+	paused      bool
+	off         bool     // its clock was set, or drifts
+	setBackDown bool     // it was set back while the node was down
+	saved       bool     // a file with the guard's marker
+	held        []func() // what arrived while the node was paused
+	lines       []*line
+	ears        []*listener
+	disturbed   time.Time // until when it may not confirm what it granted
+	faults      spans     // when it might not
+	refusing    time.Time // until when it may refuse what is new
+	anew        time.Time // when it last may have forgotten
+	forgot      time.Time // until when it counts as one that forgot
+	lapsed      time.Time // until when what it confirmed before may be over early
+	mute        time.Time // until when it may grant nothing, since it forgot
+	unseen      bool      // no command has noticed yet that it forgot
 }
 
 func newNode(w *World, index int) *node {

@@ -35,6 +35,7 @@ type Plan struct {
 	Events   []event
 	Fresh    bool             // nobody has initialized guarded nodes
 	Guard    relock.GuardMode // of guarded ones
+	Longer   time.Duration    // the longest lease by WithRestartGuard of the first process, 0 for the same as the others
 }
 
 // topology is the servers and how clients use them.

@@ -50,6 +50,9 @@ func newProcess(w *World, index int) *process {
 	}
 	p.ledger = newLedger(p)
 	opts := append(w.plan.options(), relock.WithObserver(p.ledger))
+	if w.plan.Longer > 0 && index == 0 {
+		opts = append(opts, relock.WithRestartGuard(w.plan.Guard, w.plan.Longer))
+	}
 	var made any
 	var err error
 	if w.plan.Topology.Quorum {

@@ -43,6 +43,9 @@ var Scenes = []Scene{
 	{"idle", shapeIdle, func() Kind { return idlers{} }},
 	{"missed", shapeMissed, func() Kind { return keepers{} }},
 	{"forgetful", shapeForgetful, func() Kind { return Mutexes{} }},
+	{"ties", shapeTies, func() Kind { return tied{} }},
+	{"hearing", shapeHearing, func() Kind { return idlers{} }},
+	{"guards", shapeGuards, func() Kind { return Mutexes{} }},
 }
 
 // Play plays a seed of the scene in a bubble.

@@ -1,0 +1,274 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// glance is a lock that is being read. Its steps ask what the next one needs.
+type glance struct {
+	*Sighting
+	trip   *trip
+	now    time.Time
+	rw     *wire.Names // of the read-write lock with this name
+	fields []string    // of the hash, each before its value
+	whole  bool        // the hash has no others
+	size   int64       // how many it has, where they are not all
+	left   int64       // ms until the hash ends, negative where it never does
+	beats  []beat      // of the readers, where they were asked for
+	own    line        // of the mutex with this name
+	sides  line        // of the read-write lock, both queues
+}
+
+// line is who waits in a lock's queues.
+type line struct {
+	waiters int
+	longest time.Duration
+}
+
+// beat is what the keys say by which a reader lives.
+type beat struct {
+	left  int64 // ms until the last of them ends, -2 where there is none
+	stood bool  // the reader's field was still in the hash after that
+}
+
+// read looks at locks on one Redis, in two round trips however many they are: the first one tells of which
+// to ask for queues and readers. A third one is for hold counts that very many share.
+func read(ctx context.Context, rdb rueidis.Client, names []*wire.Names, c clock) ([]Sighting, error) {
+	ctx, cancel := Soon(ctx)
+	defer cancel()
+	seen, all := make([]Sighting, len(names)), make([]glance, len(names))
+	t, now := &trip{rdb: rdb}, c.now()
+	for i, n := range names {
+		seen[i].Names = n
+		all[i] = glance{Sighting: &seen[i], trip: t, now: now}
+	}
+	for _, step := range []func(*glance) error{(*glance).begin, (*glance).goOn, (*glance).count, (*glance).end} {
+		for i := range all {
+			if err := step(&all[i]); err != nil {
+				return nil, fmt.Errorf("read lock %q: %w", seen[i].Names.Name, err)
+			}
+		}
+		if err := t.send(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return seen, nil
+}
+
+// begin asks for the hash, and for the queue of a mutex, since most locks are one.
+func (g *glance) begin() error {
+	prefix, name := strings.TrimSuffix(g.Names.Lock, g.Names.Name), g.Names.Name
+	own, err := wire.Mutex.Names(prefix, name)
+	if err != nil {
+		return err
+	}
+	if g.rw, err = wire.Write.Names(prefix, name); err != nil {
+		return err
+	}
+	g.Names = own
+	g.ask(g.trip.rdb.B().Hscan().Key(own.Lock).Cursor(0).Count(hashCount).Build(), func(said rueidis.RedisResult) error {
+		page, err := said.AsScanEntry()
+		g.fields, g.whole = page.Elements, page.Cursor == 0
+		return err
+	})
+	g.number(g.trip.rdb.B().Pttl().Key(own.Lock).Build(), &g.left)
+	g.askWaiters(own, &g.own)
+	return nil
+}
+
+// goOn asks what the first answers left open: how long waiters have waited, who waits for a read-write
+// lock, which of its readers live, and the fields of a hash of many that tell whose it is.
+func (g *glance) goOn() error {
+	if g.own.waiters > 0 {
+		g.askLongest(g.Names, &g.own)
+	}
+	if g.whole {
+		g.read(g.fields, g.now)
+	} else {
+		g.askKind()
+	}
+	if g.ReadWrite() || !g.whole || len(g.fields) == 0 { // there may be waiters where nobody holds
+		g.askWaiters(g.rw, &g.sides)
+		g.askLongest(g.rw, &g.sides)
+	}
+	if g.whole && g.reads() {
+		g.askAlive()
+	}
+	return nil
+}
+
+// count asks for the hold count of a shared owner that very many share.
+func (g *glance) count() error {
+	if g.whole {
+		return nil
+	}
+	for i := 0; i+1 < len(g.fields); i += 2 {
+		if parts := strings.SplitN(g.fields[i+1], ":", 3); g.fields[i] == firstField && len(parts) == 3 {
+			g.askFields(parts[2])
+			break
+		}
+	}
+	return nil
+}
+
+// end makes the sighting of what was heard.
+func (g *glance) end() error {
+	if !g.whole {
+		g.read(g.fields, g.now)
+		if g.reads() {
+			g.Count = int(g.size) - 1 // the field that tells the mode
+		}
+	}
+	g.TTL = time.Duration(g.left) * time.Millisecond
+	g.bury()
+	if !g.Held {
+		g.TTL = 0
+	}
+	waits := g.own
+	if g.ReadWrite() || g.Kind == "" && waits.waiters == 0 && g.sides.waiters > 0 {
+		g.Names, waits = g.rw, g.sides
+	}
+	if g.Waiters = waits.waiters; g.Waiters > 0 {
+		g.Longest = max(0, waits.longest)
+	}
+	switch {
+	case g.ReadWrite() && strings.HasPrefix(g.Kind, KindRelock):
+		g.client = wire.ClientOf(g.Holder)
+	case g.whole && !g.ReadWrite():
+		g.client = wire.ClientIn(g.fields)
+	}
+	return nil
+}
+
+// bury takes those out of the readers whose processes have crashed: their fields stand in the hash for as
+// long as another reader lives. Without a reader that lives nobody holds the lock.
+func (g *glance) bury() {
+	if len(g.beats) == 0 {
+		return
+	}
+	var alive []Holding
+	var longest time.Duration
+	for i, b := range g.beats {
+		left := time.Duration(b.left) * time.Millisecond
+		if !b.stood { // it has unlocked since the hash was read, and is shown as it was then
+			left = g.TTL
+		} else if b.left == noKey {
+			continue
+		}
+		if len(alive) == 0 || compareTTL(left, longest) > 0 {
+			longest = left
+		}
+		alive = append(alive, g.Readers[i])
+	}
+	if g.Readers, g.Count = alive, len(alive); g.Count == 0 {
+		g.Held, g.Holder = false, ""
+		return
+	}
+	g.Holder = alive[0].Owner
+	if compareTTL(longest, g.TTL) < 0 {
+		g.TTL = longest
+	}
+}
+
+// ask adds a command about the lock to the trip.
+func (g *glance) ask(cmd rueidis.Completed, hear func(rueidis.RedisResult) error) {
+	g.trip.ask(cmd, func(said rueidis.RedisResult) error {
+		if err := hear(said); err != nil {
+			return fmt.Errorf("read lock %q: %w", g.Names.Name, err)
+		}
+		return nil
+	})
+}
+
+// number adds a command whose answer is a number.
+func (g *glance) number(cmd rueidis.Completed, into *int64) {
+	g.ask(cmd, func(said rueidis.RedisResult) (err error) {
+		*into, err = said.AsInt64()
+		return err
+	})
+}
+
+// askWaiters counts those in a lock's queues. A score below 0 is no waiter's.
+func (g *glance) askWaiters(names *wire.Names, into *line) {
+	for _, q := range queuesOf(names) {
+		g.ask(g.trip.rdb.B().Zcount().Key(q.key).Min("0").Max("+inf").Build(), func(said rueidis.RedisResult) error {
+			n, err := said.AsInt64()
+			into.waiters += int(n)
+			return err
+		})
+	}
+}
+
+// askLongest asks how long the first in a lock's queues has waited.
+func (g *glance) askLongest(names *wire.Names, into *line) {
+	for _, q := range queuesOf(names) {
+		first := g.trip.rdb.B().Zrangebyscore().Key(q.key).Min("0").Max("+inf").Withscores().Limit(0, 1).Build()
+		g.ask(first, func(said rueidis.RedisResult) error {
+			members, err := said.AsZScores()
+			for _, m := range members {
+				into.longest = max(into.longest, g.now.Sub(time.UnixMicro(int64(m.Score))))
+			}
+			return err
+		})
+	}
+}
+
+// askKind asks for those fields of a hash of many that tell what it is.
+func (g *glance) askKind() {
+	g.number(g.trip.rdb.B().Hlen().Key(g.Names.Lock).Build(), &g.size)
+	g.askFields(modeField, voteField, firstField)
+}
+
+// askFields adds fields of the hash to those that were read, where they are there.
+func (g *glance) askFields(fields ...string) {
+	g.ask(g.trip.rdb.B().Hmget().Key(g.Names.Lock).Field(fields...).Build(), func(said rueidis.RedisResult) error {
+		values, err := said.ToArray()
+		for i, v := range values {
+			if value, err := v.ToString(); err == nil {
+				g.fields = append(g.fields, fields[i], value)
+			}
+		}
+		return err
+	})
+}
+
+const (
+	noKey   = -2 // PTTL's answer where there is none
+	maxBeat = 10 // a thread of Redisson's that entered more than once has a key for each time: how many are looked at
+)
+
+// askAlive asks which readers live, and after that which of them are still in.
+func (g *glance) askAlive() {
+	times := make(map[string]int)
+	for i := 0; i+1 < len(g.fields); i += 2 {
+		times[g.fields[i]], _ = strconv.Atoi(g.fields[i+1])
+	}
+	g.beats = make([]beat, len(g.Readers))
+	owners := make([]string, len(g.Readers))
+	for i, r := range g.Readers {
+		owners[i], g.beats[i].left = r.Owner, noKey
+		for n := 1; n <= min(times[r.Owner], maxBeat); n++ {
+			g.ask(g.trip.rdb.B().Pttl().Key(g.rw.Pulse(r.Owner, n)).Build(), func(said rueidis.RedisResult) error {
+				left, err := said.AsInt64()
+				if before := &g.beats[i].left; *before == noKey || left < 0 && left != noKey || *before >= 0 && left > *before {
+					*before = left
+				}
+				return err
+			})
+		}
+	}
+	g.ask(g.trip.rdb.B().Hmget().Key(g.Names.Lock).Field(owners...).Build(), func(said rueidis.RedisResult) error {
+		values, err := said.ToArray()
+		for i, v := range values {
+			g.beats[i].stood = !v.IsNil()
+		}
+		return err
+	})
+}
