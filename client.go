@@ -32,6 +32,9 @@ type Client struct {
 // New sends no command. It opens one connection in the background, which subscribes once a lock is
 // waited for or held. A Redis that cannot be reached is no error here. New fails with
 // ErrInvalidOption for a nil rdb or an option that cannot work.
+//
+// rueidis finds out by itself that it leads to a Cluster, unless ForceSingleClient forbids it. Locks
+// that another server of the Cluster keeps then fail at once, and say why.
 func New(rdb rueidis.Client, opts ...Option) (*Client, error) {
 	return newOver(overrueidis.New(rdb), opts)
 }

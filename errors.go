@@ -289,6 +289,18 @@ var hints = map[string]string{
 	"WRONGKIND": "one name has one kind of lock: choose another name",
 	"WRONGTYPE": "the key, or a key beside it, belongs to something else: choose another lock name",
 	"OOM":       "Redis is out of memory: unlocking works, locking does not",
+	astray:      "this is one server of a Redis Cluster: make the client for the Cluster, as go-redis's NewClusterClient does",
+}
+
+// astray stands for the code of an answer that sends a client elsewhere which knows of one server.
+const astray = "MOVED to a server that the client does not know"
+
+// codeOf is the code of an answer of Redis's, "" where err is none.
+func codeOf(err error) string {
+	if link.Astray(err) {
+		return astray
+	}
+	return wire.ReplyCode(link.Reply(err))
 }
 
 // final reports whether err is an answer of Redis's that it gives to a retry too.
@@ -308,11 +320,11 @@ func outward(err error) error {
 		}
 	case *wire.NodeError:
 		return &NodeError{
-			Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, code: wire.ReplyCode(link.Reply(e.Err)), final: final(e.Err),
+			Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, code: codeOf(e.Err), final: final(e.Err),
 		}
 	case *wire.MemberError:
 		return &SeatError{
-			Node: e.Node, Err: outward(e.Err), Quarantine: e.Mute, code: wire.ReplyCode(link.Reply(e.Err)), final: final(e.Err),
+			Node: e.Node, Err: outward(e.Err), Quarantine: e.Mute, code: codeOf(e.Err), final: final(e.Err),
 		}
 	case *wire.QuorumError:
 		out := &QuorumError{Op: e.Op, Name: e.Name, Need: e.Need, Of: e.Of, Cause: e.Cause}

@@ -371,13 +371,15 @@ func TestTokensRiseThoughAMajorityForgot(t *testing.T) {
 func TestGuardOnASingleRedis(t *testing.T) {
 	s := redistest.Start(t, "--appendonly", "yes")
 	c := newClient(t, s.Client(), WithLease(time.Second), WithRestartGuard(GuardAuto, time.Second), WithCommandTimeout(300*time.Millisecond))
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
 	s.Restart()
 	_, err = c.Mutex("other").TryLock(ctx)
 	require.Error(t, err)
-	<-l.Context().Done()
+	within(t, l.Context().Done()) // which renewals would put off without the guard
+	require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 	second, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
 	require.Greater(t, second.Token(), l.Token())

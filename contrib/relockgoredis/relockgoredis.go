@@ -33,10 +33,11 @@ import (
 //     seen;
 //   - a *redis.ClusterClient with ClusterSlots of its own, as NewFailoverClusterClient makes it:
 //     NewFailoverClient is for Sentinel;
-//   - a ReadTimeout that is off while ContextTimeoutEnabled is off, too: nothing would end a command
-//     to a server that hangs.
+//   - a ReadTimeout or WriteTimeout that is off, which is -1, while ContextTimeoutEnabled is off, too,
+//     or that is -2: nothing would end a command to a server that hangs.
 //
-// A failover client with ReplicaOnly passes, since go-redis does not show it; its locks fail with
+// A *redis.Client of one server of a Redis Cluster passes. Locks that another server keeps fail at
+// once, and say that a ClusterClient is needed. A failover client with ReplicaOnly passes, since go-redis does not show it; its locks fail with
 // Redis's own READONLY.
 func New(rdb redis.UniversalClient, opts ...relock.Option) (*relock.Client, error) {
 	d, err := overgoredis.New(rdb)

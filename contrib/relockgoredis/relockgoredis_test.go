@@ -3,7 +3,9 @@ package relockgoredis_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -42,11 +44,18 @@ func client(t *testing.T, s *redistest.Server, change ...func(*redis.Options)) *
 	return rdb
 }
 
-// handsOver requires that a lock of one client is waited for, and handed over, by another.
-func handsOver(t *testing.T, from, to *relock.Client, name string) {
+// handsOver requires that a lock of one client is waited for, and handed over, by another. The servers
+// are those of the lock's Redis. A waiter stands in the queue, but for plain channels of a Cluster: there
+// it listens alone.
+func handsOver(t *testing.T, from, to *relock.Client, name string, servers ...*redistest.Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+	channel := "redisson_lock__channel:{" + name + "}"
+	listens := func() bool {
+		return slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Do("PUBSUB", "NUMSUB", channel) == channel+"\n1" })
+	}
+	require.False(t, listens())
 	held, err := from.Mutex(name).Lock(ctx)
 	require.NoError(t, err)
 	type got struct {
@@ -60,7 +69,7 @@ func handsOver(t *testing.T, from, to *relock.Client, name string) {
 	}()
 	require.Eventually(t, func() bool {
 		st, err := from.Mutex(name).State(ctx)
-		return err == nil && st.Waiters == 1
+		return err == nil && st.Waiters == 1 || listens()
 	}, patience, time.Millisecond)
 	require.NoError(t, held.Unlock(ctx))
 	next := <-woken
@@ -134,16 +143,18 @@ func TestCluster(t *testing.T) {
 		"reads from replicas": func(o *redis.ClusterOptions) { o.ReadOnly = true },
 		"routes randomly":     func(o *redis.ClusterOptions) { o.RouteRandomly = true },
 	} {
-		t.Run(name, func(t *testing.T) {
-			o := &redis.ClusterOptions{Addrs: addrs}
-			change(o)
-			rdb := redis.NewClusterClient(o)
-			t.Cleanup(func() { _ = rdb.Close() })
-			a, b := open(t, rdb), open(t, rdb)
-			for _, name := range []string{"a", "b", "c", "d"} {
-				handsOver(t, a, b, name)
-			}
-		})
+		for channels, pubSub := range map[string]relock.PubSubMode{"": relock.PubSubAuto, " by plain channels": relock.PubSubPlain} {
+			t.Run(name+channels, func(t *testing.T) {
+				o := &redis.ClusterOptions{Addrs: addrs}
+				change(o)
+				rdb := redis.NewClusterClient(o)
+				t.Cleanup(func() { _ = rdb.Close() })
+				a, b := open(t, rdb, relock.WithPubSub(pubSub)), open(t, rdb, relock.WithPubSub(pubSub))
+				for _, name := range []string{"a", "b", "c", "d"} {
+					handsOver(t, a, b, name, cl.Nodes()...)
+				}
+			})
+		}
 	}
 }
 
@@ -159,14 +170,12 @@ func TestRefused(t *testing.T) {
 		rdb  redis.UniversalClient
 		says string
 	}{
-		"nil":            {nil, "nil"},
-		"a nil client":   {(*redis.Client)(nil), "nil"},
-		"a nil cluster":  {(*redis.ClusterClient)(nil), "nil"},
-		"a ring":         {ring, "Ring"},
-		"Sentinel":       {sentinels, "NewFailoverClient"},
-		"a wrapper":      {struct{ redis.UniversalClient }{client(t, s)}, "neither a *redis.Client nor"},
-		"no bound":       {client(t, s, func(o *redis.Options) { o.ReadTimeout = -1 }), "ReadTimeout"},
-		"no bound at -2": {client(t, s, func(o *redis.Options) { o.ReadTimeout = -2 }), "ReadTimeout"},
+		"nil":           {nil, "nil"},
+		"a nil client":  {(*redis.Client)(nil), "nil"},
+		"a nil cluster": {(*redis.ClusterClient)(nil), "nil"},
+		"a ring":        {ring, "Ring"},
+		"Sentinel":      {sentinels, "NewFailoverClient"},
+		"a wrapper":     {struct{ redis.UniversalClient }{client(t, s)}, "neither a *redis.Client nor"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locks, err := relockgoredis.New(c.rdb)
@@ -184,6 +193,62 @@ func TestRefused(t *testing.T) {
 	require.ErrorIs(t, err, relock.ErrInvalidOption)
 	_, err = relockgoredis.NewRedlock(nil)
 	require.ErrorIs(t, err, relock.ErrInvalidOption)
+}
+
+// By settings that set no deadline a command to a server that hangs would never end, whatever its context says.
+func TestUnboundedIsRefused(t *testing.T) {
+	s := redistest.Start(t)
+	type settings struct {
+		read, write time.Duration
+		contexts    bool
+	}
+	makers := map[string]func(settings) redis.UniversalClient{
+		"client": func(o settings) redis.UniversalClient {
+			return redis.NewClient(&redis.Options{Addr: s.Addr(), ReadTimeout: o.read, WriteTimeout: o.write, ContextTimeoutEnabled: o.contexts})
+		},
+		"failover": func(o settings) redis.UniversalClient {
+			return redis.NewFailoverClient(&redis.FailoverOptions{
+				MasterName: "m", SentinelAddrs: []string{s.Addr()}, ReadTimeout: o.read, WriteTimeout: o.write, ContextTimeoutEnabled: o.contexts,
+			})
+		},
+		"cluster": func(o settings) redis.UniversalClient {
+			return redis.NewClusterClient(&redis.ClusterOptions{
+				Addrs: []string{s.Addr()}, ReadTimeout: o.read, WriteTimeout: o.write, ContextTimeoutEnabled: o.contexts,
+			})
+		},
+		"universal": func(o settings) redis.UniversalClient {
+			return redis.NewUniversalClient(&redis.UniversalOptions{
+				Addrs: []string{s.Addr()}, ReadTimeout: o.read, WriteTimeout: o.write, ContextTimeoutEnabled: o.contexts,
+			})
+		},
+	}
+	for o, says := range map[settings]string{
+		{}:                         "",
+		{contexts: true}:           "",
+		{read: -1, contexts: true}: "",
+		{read: time.Second, write: -1, contexts: true}: "",
+		{read: -1}:                     "ReadTimeout is off: set it, or ContextTimeoutEnabled",
+		{read: time.Second, write: -1}: "WriteTimeout is off: set it, or ContextTimeoutEnabled",
+		{read: -2}:                     "ReadTimeout is -2",
+		{read: -2, contexts: true}:     "ReadTimeout is -2",
+		{write: -2, contexts: true}:    "WriteTimeout is -2",
+	} {
+		for name, maker := range makers {
+			t.Run(fmt.Sprintf("%s %+v", name, o), func(t *testing.T) {
+				rdb := maker(o)
+				t.Cleanup(func() { _ = rdb.Close() })
+				locks, err := relockgoredis.New(rdb)
+				if says == "" {
+					require.NoError(t, err)
+					locks.Close()
+					return
+				}
+				require.ErrorIs(t, err, relock.ErrInvalidOption)
+				require.ErrorContains(t, err, says)
+				require.Nil(t, locks)
+			})
+		}
+	}
 }
 
 // cutting is a connection that is cut before the answer to a script is read, once.

@@ -18,7 +18,8 @@ import (
 // rdb stays the caller's: close it after the Client.
 //
 // New sends no command of its own. It fails with relock.ErrInvalidOption for a nil rdb or an option
-// that cannot work.
+// that cannot work. With ForceSingleClient, at one server of a Cluster, locks that another server keeps
+// fail at once, and say why.
 func New(rdb valkey.Client, opts ...relock.Option) (*relock.Client, error) {
 	c, err := opening.New(overvalkey.New(rdb), opts)
 	return c.(*relock.Client), err

@@ -5,11 +5,16 @@ import (
 	"strconv"
 )
 
-// ReplyError is an error that the server answered. Text is as the server sent it. Err is the client
-// library's own error for it, nil where there is none, as inside of a list.
+// ReplyError is an error that the server answered. Text is as the server sent it, but for a plain ERR
+// in front, which a client library may leave out. Err is the client library's own error for it, nil
+// where there is none, as inside of a list.
 type ReplyError struct {
 	Text string
 	Err  error
+
+	// Astray says that the server is one of a Cluster, that the keys are at another one, and that this
+	// Redis's client knows no other: it was made for a single server. The link sets it.
+	Astray bool
 }
 
 // Error is the server's text.

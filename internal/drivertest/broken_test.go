@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -155,6 +158,17 @@ func (c crowded) Subscribed(channel string) {
 	both.Wait()
 }
 
+// signals tells of each confirmation.
+type signals struct {
+	driver.Handler
+	confirmed chan<- struct{}
+}
+
+func (s signals) Subscribed(channel string) {
+	s.Handler.Subscribed(channel)
+	s.confirmed <- struct{}{}
+}
+
 // changed changes the parts of a list.
 func changed(v driver.Value, change func(list []driver.Value) []driver.Value) driver.Value {
 	list, err := v.Values()
@@ -184,6 +198,33 @@ func (b *broken) sends(command string, of func(*driver.Script) string) {
 			return driver.Value{}, err
 		}
 		return got[0], got[0].Err()
+	}
+}
+
+// cutsCodes makes a driver leave out the first word of what a server refused.
+func cutsCodes(_ testing.TB, b *broken) {
+	cut := func(err error) *driver.ReplyError {
+		reply := new(driver.ReplyError)
+		if !errors.As(err, &reply) {
+			return nil
+		}
+		_, text, _ := strings.Cut(reply.Text, " ")
+		return &driver.ReplyError{Text: text, Err: reply.Err}
+	}
+	b.answer = func(v driver.Value, err error) (driver.Value, error) {
+		if reply := cut(err); reply != nil {
+			err = reply
+		}
+		return v, err
+	}
+	b.do = func(ctx context.Context, commands [][]string) ([]driver.Value, error) {
+		got, err := b.Redis.Do(ctx, commands...)
+		for i, v := range got {
+			if reply := cut(v.Err()); reply != nil {
+				got[i] = driver.Error(reply)
+			}
+		}
+		return got, err
 	}
 }
 
@@ -238,6 +279,22 @@ var flaws = map[string]struct {
 			return v, err
 		}
 	}},
+	"calls what a reset connection had unsent": {"a connection that is reset", "in err chain", func(_ testing.TB, b *broken) {
+		b.answer = func(v driver.Value, err error) (driver.Value, error) {
+			if errors.Is(err, syscall.ECONNRESET) {
+				err = driver.Unsent(err)
+			}
+			return v, err
+		}
+	}},
+	"calls what was written in part unsent": {"a write that fails", "in err chain", func(_ testing.TB, b *broken) {
+		b.answer = func(v driver.Value, err error) (driver.Value, error) {
+			if op := new(net.OpError); errors.As(err, &op) {
+				err = driver.Unsent(err)
+			}
+			return v, err
+		}
+	}},
 	"never says that nothing was sent": {"no server", "ErrUnsent", func(_ testing.TB, b *broken) {
 		b.answer = func(v driver.Value, err error) (driver.Value, error) { return v, plain(err) }
 	}},
@@ -261,6 +318,8 @@ var flaws = map[string]struct {
 			return v, err
 		}
 	}},
+	"cuts codes off":                    {"codes of refusals", "WRONGTYPE", cutsCodes},
+	"cuts codes off, also in a Cluster": {"codes of a Cluster's refusals", "MOVED", cutsCodes},
 	"does not sort": {"types of RESP3", "sorted by key", func(_ testing.TB, b *broken) {
 		b.answer = func(v driver.Value, err error) (driver.Value, error) {
 			return changed(v, func(list []driver.Value) []driver.Value {
@@ -365,6 +424,21 @@ var flaws = map[string]struct {
 			}}
 		}
 	}},
+	"takes one confirmation for all": {"a channel that is confirmed late", "it returned before all", func(_ testing.TB, b *broken) {
+		first := make(chan struct{}, 10)
+		b.handle = func(h driver.Handler) driver.Handler { return signals{h, first} }
+		b.line = func(l driver.Listener, _ driver.Handler) driver.Listener {
+			return &brokenLine{Listener: l, subscribe: func(ctx context.Context, channels []string) error {
+				go func() { _ = l.Subscribe(ctx, channels...) }()
+				<-first
+				return nil
+			}, apart: func(ctx context.Context, channels []string) []error {
+				go func() { _ = l.SubscribeApart(ctx, channels...) }()
+				<-first
+				return make([]error, len(channels))
+			}}
+		}
+	}},
 	"swallows a drop": {"a connection that is cut", "Dropped", func(_ testing.TB, b *broken) {
 		b.line = func(l driver.Listener, _ driver.Handler) driver.Listener {
 			return &brokenLine{Listener: l, dropped: make(chan error)}
@@ -442,6 +516,19 @@ var flaws = map[string]struct {
 				all = append(all, got...)
 			}
 			return all, nil
+		}
+	}},
+	"listens at one node alone": {"listen in a Cluster", "another node", func(_ testing.TB, b *broken) {
+		var first string
+		b.listen = func(ctx context.Context, h driver.Handler) (driver.Listener, error) {
+			nodes := b.rdb.Nodes()
+			if first == "" {
+				first = slices.Sorted(maps.Keys(nodes))[0]
+			}
+			if nodes[first] == nil {
+				return nil, errors.New("the node is gone")
+			}
+			return overrueidis.New(nodes[first]).Listen(ctx, h)
 		}
 	}},
 	"does not tell the server that it leaves": {"follow", "subscribers of {a}1: 0", func(_ testing.TB, b *broken) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +18,8 @@ import (
 func init() {
 	checks = append(checks,
 		check{"a lost answer", lostAnswer},
+		check{"a connection that is reset", resetConnection},
+		check{"a write that fails", failedWrite},
 		check{"no server", noServer},
 		check{"a hung server", hungServer},
 		check{"an ended context", endedContext},
@@ -59,6 +62,49 @@ func lostAnswer(t testing.TB, b *bed) {
 	}
 	require.Equal(t, "1", s.Do("GET", "lost:script"))
 	require.Equal(t, "1", s.Do("GET", "lost:write"))
+}
+
+// What was sent over a connection that is reset before the answer may have run.
+func resetConnection(t testing.TB, b *bed) {
+	s := redistest.Start(t)
+	l := newLine(t, s)
+	d := b.over(t, l.target())
+	_, err := d.Run(t.Context(), increase, []string{"known"}, nil)
+	require.NoError(t, err)
+	for name, send := range map[string]func(key string) error{
+		"script": func(key string) error { _, err := d.Run(t.Context(), increase, []string{key}, nil); return err },
+		"write":  func(key string) error { _, err := d.Do(t.Context(), []string{"INCR", key}); return err },
+	} {
+		works(t, d)
+		sent := l.resetAnswer("reset:" + name)
+		unanswered(t, send("reset:"+name))
+		works(t, d)
+		require.Equal(t, 1, sent(), "how often the %s was sent", name)
+		require.Equal(t, "1", s.Do("GET", "reset:"+name))
+	}
+}
+
+// A command of which a part is written when the connection is reset was sent: the part may be all of it.
+func failedWrite(t testing.TB, b *bed) {
+	s := redistest.Start(t)
+	l := newLine(t, s)
+	d := b.over(t, l.target())
+	const large = 32 << 20 // more than what the sockets on the way take
+	works(t, d)
+	came := l.holdFrom("written:")
+	failed := make(chan error, 1)
+	go func() {
+		_, err := d.Run(t.Context(), increase, []string{"written:"}, []string{strings.Repeat("x", large)})
+		failed <- err
+	}()
+	eventually(t, came, "the command's beginning")
+	select {
+	case err := <-failed:
+		require.Fail(t, "it is written", "%v", err)
+	case <-time.After(100 * time.Millisecond): // in which the sockets fill
+	}
+	l.reset()
+	unanswered(t, within(t, failed, "the end of a write"))
 }
 
 // Where there is no server nothing was sent, and the driver comes to say so. When there is one again

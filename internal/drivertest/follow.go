@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 func init() {
 	ofSlots = append(ofSlots,
 		check{"a Cluster's commands", clusterCommands},
+		check{"listen in a Cluster", listensInCluster},
 		check{"follow", follows},
 		check{"a follower who may not", followsForbidden},
 		check{"a follower whose client reads from replicas", followsAtMasters},
@@ -91,6 +93,49 @@ func clusterCommands(t testing.TB, b *bed) {
 			refused(t, got[1].Err(), "unknown command")
 		}
 	}
+}
+
+// Plain channels are heard wherever in a Cluster a message is published. When the node is gone at which
+// they were subscribed, another one is found, though no command fails that would have the library look.
+func listensInCluster(t testing.TB, b *bed) {
+	const channel = "{a}plain"
+	d := b.over(t, b.cluster.Target())
+	l, e := listen(t, d)
+	require.NoError(t, l.Subscribe(t.Context(), channel))
+	for _, tag := range tags {
+		e.hears(t, publisher(b.cluster.MasterFor(tag)), channel, tag)
+	}
+	gone := subscribedAt(t, b.cluster, channel)
+	gone.Kill()
+	defer b.cluster.Return(gone)
+	require.Error(t, within(t, l.Dropped(), "Dropped"))
+	l.Close()
+	eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // as the hub has it
+		defer cancel()
+		again, err := d.Listen(ctx, e)
+		if err == nil {
+			if err = again.Subscribe(ctx, channel); err != nil {
+				again.Close()
+			}
+			l = again
+		}
+		return err == nil
+	}, "another node")
+	defer l.Close()
+	e.hears(t, publisher(subscribedAt(t, b.cluster, channel)), channel, "hello")
+}
+
+// subscribedAt is the node of a Cluster at which a plain channel is subscribed.
+func subscribedAt(t testing.TB, cl *redistest.Cluster, channel string) *redistest.Server {
+	t.Helper()
+	for _, s := range cl.Nodes() {
+		if count, err := s.Try("PUBSUB", "NUMSUB", channel); err == nil && fmt.Sprint(count) == fmt.Sprint([]any{channel, int64(1)}) {
+			return s
+		}
+	}
+	require.FailNow(t, "the channel is subscribed nowhere")
+	return nil
 }
 
 func follows(t testing.TB, b *bed) {

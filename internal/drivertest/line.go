@@ -21,7 +21,12 @@ type line struct {
 	pass   chan struct{} // closed while requests pass
 	free   func()        // closes pass
 	marker []byte        // the first request that has it loses its answer; nil for none
+	resets bool          // the connection is reset then, not closed
+	holds  bool          // all requests are kept back from then on
 	met    int           // how many have had it
+	late   []byte        // answers are kept back from where they have it; nil for none
+	told   chan struct{} // closed when they may come
+	tell   func()        // closes told
 	conns  map[net.Conn]struct{}
 	shut   bool
 }
@@ -33,6 +38,7 @@ func newLine(t testing.TB, s *redistest.Server) *line {
 	require.NoError(t, err)
 	l := &line{listener: listener, upstream: s.Addr(), conns: make(map[net.Conn]struct{})}
 	l.hold()()
+	l.holdAnswers("")()
 	l.ends.Go(l.accept)
 	t.Cleanup(l.close)
 	return l
@@ -48,7 +54,7 @@ func (l *line) target() redistest.Target {
 func (l *line) loseAnswer(marker string) (sent func() int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.marker, l.met = []byte(marker), 0
+	l.marker, l.met, l.resets, l.holds = []byte(marker), 0, false, false
 	return func() int {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -56,13 +62,63 @@ func (l *line) loseAnswer(marker string) (sent func() int) {
 	}
 }
 
+// resetAnswer is loseAnswer, but that the connection is reset and not closed.
+func (l *line) resetAnswer(marker string) (sent func() int) {
+	sent = l.loseAnswer(marker)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.resets = true
+	return sent
+}
+
+// holdFrom keeps all requests back from one that has the marker, of which a part may have come then. It
+// returns a function that reports whether it has come.
+func (l *line) holdFrom(marker string) (came func() bool) {
+	sent := l.loseAnswer(marker)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds = true
+	return func() bool { return sent() > 0 }
+}
+
+// reset resets all connections.
+func (l *line) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for conn := range l.conns {
+		end(conn, true)
+	}
+}
+
+// end closes a connection, or resets it: then what was sent over it may be lost on the way.
+func end(conn net.Conn, reset bool) {
+	if reset {
+		_ = conn.(*net.TCPConn).SetLinger(0)
+	}
+	conn.Close()
+}
+
+// holdAnswers keeps answers back from where they have the marker, until the returned function is called.
+func (l *line) holdAnswers(marker string) (release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	told := make(chan struct{})
+	l.late, l.told, l.tell = []byte(marker), told, sync.OnceFunc(func() { close(told) })
+	return l.tell
+}
+
 // hold keeps all requests back until the returned function is called.
 func (l *line) hold() (release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.keep()
+	return l.free
+}
+
+// keep is hold for callers that have the mutex.
+func (l *line) keep() {
 	held := make(chan struct{})
 	l.pass, l.free = held, sync.OnceFunc(func() { close(held) })
-	return l.free
 }
 
 func (l *line) close() {
@@ -70,6 +126,7 @@ func (l *line) close() {
 	l.mu.Lock()
 	l.shut = true
 	l.free()
+	l.tell()
 	for conn := range l.conns {
 		conn.Close()
 	}
@@ -88,17 +145,17 @@ func (l *line) accept() {
 			near.Close()
 			continue
 		}
-		if !l.keep(near, far) {
+		if !l.note(near, far) {
 			return
 		}
 		deaf := make(chan struct{}) // closed when an answer is to be lost
 		l.ends.Go(func() { l.requests(near, far, deaf) })
-		l.ends.Go(func() { answers(near, far, deaf); near.Close() })
+		l.ends.Go(func() { l.answers(near, far, deaf); near.Close() })
 	}
 }
 
-// keep notes the two ends of a connection, so that they are closed. Once the line is, it closes them.
-func (l *line) keep(near, far net.Conn) bool {
+// note notes the two ends of a connection, so that they are closed. Once the line is, it closes them.
+func (l *line) note(near, far net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.shut {
@@ -146,12 +203,16 @@ func (l *line) meets(request []byte) (pass <-chan struct{}, losing bool) {
 	}
 	before := l.met
 	l.met += bytes.Count(request, l.marker)
-	return l.pass, before == 0 && l.met > 0
+	losing = before == 0 && l.met > 0
+	if losing && l.holds {
+		l.keep()
+	}
+	return l.pass, losing
 }
 
-// answers passes on what the server sends, until an answer is to be lost. Then it closes the
-// client's end, and reads on.
-func answers(near, far net.Conn, deaf chan struct{}) {
+// answers passes on what the server sends, until an answer is to be lost. Then it ends the client's
+// connection, and reads on.
+func (l *line) answers(near, far net.Conn, deaf chan struct{}) {
 	data := make([]byte, 64<<10)
 	for {
 		n, err := far.Read(data)
@@ -160,13 +221,33 @@ func answers(near, far net.Conn, deaf chan struct{}) {
 		}
 		select {
 		case <-deaf:
-			near.Close()
+			l.mu.Lock()
+			end(near, l.resets)
+			l.mu.Unlock()
 			_, _ = io.Copy(io.Discard, far)
 			return
 		default:
 		}
-		if _, err := near.Write(data[:n]); err != nil {
+		at, told := l.keptFrom(data[:n])
+		if _, err := near.Write(data[:at]); err != nil {
+			return
+		}
+		<-told
+		if _, err := near.Write(data[at:n]); err != nil {
 			return
 		}
 	}
 }
+
+// keptFrom returns from where an answer is kept back, and until when.
+func (l *line) keptFrom(answer []byte) (at int, told <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at = bytes.Index(answer, l.late); at >= 0 {
+		return at, l.told
+	}
+	return len(answer), passes
+}
+
+// passes is closed.
+var passes = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()

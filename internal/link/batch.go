@@ -233,7 +233,7 @@ func (l *Link) runBatch(s *Script, calls []*command) ([]driver.Value, error) {
 	f := l.newCommand(context.Background(), timeout, nil, nil, nil)
 	defer l.recycle(f)
 	if len(calls) == 1 {
-		value, err := l.rdb.Run(f, s.One, calls[0].keys, calls[0].args)
+		value, err := l.exec(f, s.One, calls[0].keys, calls[0].args)
 		return []driver.Value{value}, err
 	}
 	j, _ := l.joined.Get().(*joined)
@@ -241,7 +241,7 @@ func (l *Link) runBatch(s *Script, calls []*command) ([]driver.Value, error) {
 		j = new(joined)
 	}
 	j.fill(s, calls)
-	value, err := l.rdb.Run(f, s.Many, j.keys, j.args)
+	value, err := l.exec(f, s.Many, j.keys, j.args)
 	j.keys, j.args = emptied(j.keys), emptied(j.args)
 	l.joined.Put(j)
 	if err != nil {

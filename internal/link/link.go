@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -227,7 +228,7 @@ func (l *Link) run(c *command, s *driver.Script, permit chan struct{}, b *batche
 	if b != nil {
 		defer l.sendNext(b, 1)
 	}
-	value, err := l.rdb.Run(c, s, c.keys, c.args)
+	value, err := l.exec(c, s, c.keys, c.args)
 	if permit != nil {
 		<-permit
 	}
@@ -235,6 +236,23 @@ func (l *Link) run(c *command, s *driver.Script, permit chan struct{}, b *batche
 		l.report(silence(err))
 	}
 	c.deliver(answer{value, err}, err)
+}
+
+// exec runs a script. It marks what only a server of a Cluster answers, where that is the only one that
+// the client knows: that the keys, or a key that a script names by itself, are at another server.
+func (l *Link) exec(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
+	value, err := l.rdb.Run(ctx, s, keys, args)
+	if reply, answered := err.(*driver.ReplyError); answered && elsewhere(reply.Text) && !l.rdb.Cluster() {
+		astray := *reply
+		astray.Astray, err = true, &astray
+	}
+	return value, err
+}
+
+// elsewhere reports whether a server of a Cluster says that another one has a key.
+func elsewhere(reply string) bool {
+	return strings.HasPrefix(reply, "MOVED ") || strings.HasPrefix(reply, "ASK ") ||
+		strings.Contains(reply, "attempted to access a non local key")
 }
 
 // wait returns the answer, or why the caller left before it came: its context ended, early came, or
@@ -308,6 +326,13 @@ func Reply(err error) string {
 		return ""
 	}
 	return reply.Text
+}
+
+// Astray reports whether err is the answer of one server of a Cluster to a client that knows no other,
+// as driver.ReplyError says.
+func Astray(err error) bool {
+	var reply *driver.ReplyError
+	return errors.As(err, &reply) && reply.Astray
 }
 
 // Unanswered reports whether a command failed with err without an answer of Redis's.

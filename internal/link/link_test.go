@@ -299,3 +299,29 @@ func TestUnheededCommandsSayNothingOfTheRedis(t *testing.T) {
 	require.EqualValues(t, 1, told.Load())
 	l.Close()
 }
+
+// A client of one server follows no answer that sends it to another one.
+func TestAClientOfOneServerIsAstray(t *testing.T) {
+	for text, astray := range map[string]bool{
+		"MOVED 866 127.0.0.1:7001": true,
+		"ASK 866 127.0.0.1:7001":   true,
+		"ERR Script attempted to access a non local key in a cluster node script: 31a1, on @user_script:1.": true,
+		"CLUSTERDOWN Hash slot not served":                        false, // it may be up again
+		"TRYAGAIN Multiple keys request during rehashing of slot": false, // then it is MOVED
+		"ERR unknown command":                                     false,
+	} {
+		for _, cluster := range []bool{false, true} {
+			rdb := &faults.Stub{Slots: cluster}
+			rdb.OnRun = func(context.Context, *driver.Script, []string, []string) (driver.Value, error) {
+				return driver.Value{}, &driver.ReplyError{Text: text}
+			}
+			l := New(rdb, patience, nil)
+			t.Cleanup(l.Close)
+			_, err := l.Do(t.Context(), patience, one, []string{"k"}, nil, nil)
+			require.Equal(t, text, Reply(err))
+			require.Equal(t, astray && !cluster, Astray(err), text)
+			_, err = l.Share(t.Context(), patience, &Script{One: one, Many: one, Most: 2}, []string{"k"}, nil, nil)
+			require.Equal(t, astray && !cluster, Astray(err), text)
+		}
+	}
+}

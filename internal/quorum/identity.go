@@ -208,6 +208,10 @@ func (m *member) identify(ctx context.Context) (id identity, err error) {
 	marked, errMarked := got[1].Int64()
 	server, errServer := section(got[2])
 	replication, errReplication := section(got[3])
+	if wire.ReplyCode(link.Reply(errMarked)) == "MOVED" {
+		return id, fmt.Errorf("%w: node %d is one server of a Redis Cluster; a quorum is of masters that do not know each other",
+			wire.ErrInvalidNodes, m.index)
+	}
 	if err := cmp.Or(errMarked, errServer, errReplication); err != nil {
 		return id, err
 	}

@@ -185,34 +185,77 @@ func Transient(err error) bool {
 	if reply == "" {
 		return !slices.ContainsFunc(finalErrors, func(final error) bool { return errors.Is(err, final) })
 	}
-	switch ReplyCode(reply) {
-	case "LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "NOREPLICAS",
-		"QUARANTINED", "UNSEEDED", "MAXCLIENTS":
-		return true
-	default:
-		return false
-	}
+	return codes[ReplyCode(reply)].passes && !link.Astray(err)
 }
 
-// ReplyCode returns the code of an error reply, "" when it has none. One that was raised inside a
-// script stands behind "ERR" and the script's place before Redis 7, with a dash or without, and a
-// refusal of rights has no code of its own.
+// codes are all codes of replies that mean something to locks: those of servers, and those of the
+// scripts. A word that is none of them is no code, however it is spelled. A client library may leave
+// a plain ERR out, and what follows that may begin with a command's name, or with "ACL".
+var codes = map[string]struct {
+	passes bool // it may pass without a change of the caller, the user's rights or the data
+	ofNode bool // it is about the node and not about one lock of it
+}{
+	"ASK":         {passes: true},
+	"BUSY":        {passes: true, ofNode: true},
+	"CLUSTERDOWN": {passes: true},
+	"CROSSSLOT":   {},
+	"LOADING":     {passes: true, ofNode: true},
+	"MASTERDOWN":  {passes: true, ofNode: true},
+	"MAXCLIENTS":  {passes: true},
+	"MISCONF":     {ofNode: true},
+	"MOVED":       {passes: true},
+	"NOAUTH":      {ofNode: true},
+	"NOPERM":      {},
+	"NOREPLICAS":  {passes: true, ofNode: true},
+	"NOSCRIPT":    {},
+	"OOM":         {ofNode: true},
+	"QUARANTINED": {passes: true},
+	"READONLY":    {passes: true, ofNode: true},
+	"TRYAGAIN":    {passes: true},
+	"UNSEEDED":    {passes: true},
+	"WRONGKIND":   {},
+	"WRONGPASS":   {ofNode: true},
+	"WRONGTYPE":   {},
+}
+
+// sentences are replies that servers give without a code, by what they have in common from version to
+// version.
+var sentences = []struct{ says, code string }{
+	{"The user executing the script", "NOPERM"}, // before Redis 7.2
+	{"ACL failure in script", "NOPERM"},
+	{"max number of clients", "MAXCLIENTS"},
+	// While a slot moves, a script finds only its KEYS checked beforehand. A key that it names by
+	// itself may have gone already.
+	{"attempted to access a non local key", "TRYAGAIN"},
+	{"attempted to access a slot not served", "CLUSTERDOWN"},
+}
+
+// ReplyCode returns the code of an error reply, "" when it has none of codes. One that was raised
+// inside a script stands behind "ERR", and before Redis 7 behind the script's place, with a dash or
+// without. A few replies have no code of their own.
 func ReplyCode(reply string) string {
-	for rest, place := strings.TrimPrefix(reply, "-"), true; rest != ""; {
+	for rest, place := reply, true; rest != ""; {
 		var word string
 		word, rest, _ = strings.Cut(rest, " ")
-		if code := strings.TrimPrefix(word, "-"); place && len(code) > 2 && upper(code) && code != "ERR" {
-			return code
+		word = strings.TrimPrefix(word, "-")
+		if _, known := codes[word]; place && known {
+			return word
 		}
-		place = strings.HasSuffix(word, ":")
+		place = strings.HasSuffix(word, ":") || place && word == "ERR"
 	}
-	if strings.Contains(reply, "ACL failure in script") || strings.Contains(reply, "The user executing the script") {
-		return "NOPERM"
-	}
-	if strings.Contains(reply, "max number of clients") {
-		return "MAXCLIENTS"
+	for _, s := range sentences {
+		if strings.Contains(reply, s.says) {
+			return s.code
+		}
 	}
 	return ""
+}
+
+// PlainError reports whether a reply is an error without a code but ERR, as that of a command which
+// is not known. A client library may leave the ERR out.
+func PlainError(reply string) bool {
+	code, _, _ := strings.Cut(reply, " ")
+	return reply != "" && (code == "ERR" || !upper(code))
 }
 
 func upper(word string) bool {
@@ -222,13 +265,6 @@ func upper(word string) bool {
 		}
 	}
 	return true
-}
-
-// PlainError reports whether a reply is an error without a code but ERR, as that of a command which
-// is not known. A client library may leave the ERR out.
-func PlainError(reply string) bool {
-	code, _, _ := strings.Cut(reply, " ")
-	return reply != "" && (code == "ERR" || !upper(code))
 }
 
 // CauseOf returns why ctx ended, or ErrClosed when the client did.

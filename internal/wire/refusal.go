@@ -49,14 +49,9 @@ func MuteFor(err error) (mute time.Duration) {
 // OfNode reports whether a refusal is about the node and not about one lock of it.
 func OfNode(err error) bool {
 	said := link.Reply(err)
-	switch ReplyCode(said) {
-	case "LOADING", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS":
-		return true
-	default:
-		// A command that the user may not run, in the words of Redis 7.0 and older, and of newer
-		// ones.
-		return strings.Contains(said, "can't run this command") || strings.Contains(said, "permissions to run")
-	}
+	// A command that the user may not run has no other code than a key that the user may not touch. The
+	// words are those of Redis 7.0 and older, and of newer ones.
+	return codes[ReplyCode(said)].ofNode || strings.Contains(said, "can't run this command") || strings.Contains(said, "permissions to run")
 }
 
 // OfOneKey reports whether err may be about one key of several. Then the user lacks the rights to it,

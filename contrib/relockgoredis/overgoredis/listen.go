@@ -2,6 +2,7 @@ package overgoredis
 
 import (
 	"context"
+	"errors"
 
 	"github.com/redis/go-redis/v9"
 
@@ -24,6 +25,9 @@ func (d *Redis) Listen(ctx context.Context, h driver.Handler) (driver.Listener, 
 		message:    h.Message,
 		alive:      func() {},
 		ended: func(cause error) {
+			if !errors.Is(cause, driver.ErrClosed) {
+				d.look(cause) // the library connects to the master of the first channel's slot, while it knows no other
+			}
 			dropped <- cause
 		},
 	})

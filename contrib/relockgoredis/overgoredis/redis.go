@@ -37,7 +37,7 @@ func New(rdb redis.UniversalClient) (*Redis, error) {
 		d.node = rdb
 		if rdb != nil {
 			o := rdb.Options()
-			return d, unbounded(o.ReadTimeout, o.ContextTimeoutEnabled)
+			return d, unbounded(o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled)
 		}
 	case *redis.ClusterClient:
 		d.cluster = rdb
@@ -46,7 +46,7 @@ func New(rdb redis.UniversalClient) (*Redis, error) {
 			if o.ClusterSlots != nil {
 				return nil, errors.New("the ClusterClient has ClusterSlots of its own: for Sentinel take NewFailoverClient")
 			}
-			return d, unbounded(o.ReadTimeout, o.ContextTimeoutEnabled)
+			return d, unbounded(o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled)
 		}
 	case *redis.Ring:
 		return nil, errors.New("a Ring's shards know nothing of one another: take a Client, a ClusterClient, or NewRedlock over Clients")
@@ -56,10 +56,20 @@ func New(rdb redis.UniversalClient) (*Redis, error) {
 	return d, nil
 }
 
-// unbounded refuses settings by which a command to a server that hangs would never end.
-func unbounded(readTimeout time.Duration, contexts bool) error {
-	if readTimeout <= 0 && !contexts {
-		return errors.New("ReadTimeout is off: set it, or ContextTimeoutEnabled")
+// unbounded refuses settings by which a command to a server that hangs would never end. The library's
+// options are as it keeps them: -1, which is no time-out, as 0, and -2, which is no deadline at all, as
+// what is below. Without a deadline a context ends nothing either.
+func unbounded(read, write time.Duration, contexts bool) error {
+	name, least := "ReadTimeout", read
+	if write < read {
+		name, least = "WriteTimeout", write
+	}
+	switch {
+	case least < 0:
+		return fmt.Errorf("%s is -2, by which go-redis sets no deadline, and no context ends a command: "+
+			"set a time, or -1 with ContextTimeoutEnabled", name)
+	case least == 0 && !contexts:
+		return fmt.Errorf("%s is off: set it, or ContextTimeoutEnabled", name)
 	}
 	return nil
 }

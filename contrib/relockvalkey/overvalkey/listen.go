@@ -5,6 +5,7 @@ package overvalkey
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/valkey-io/valkey-go"
@@ -23,6 +24,7 @@ func (d *Redis) Listen(ctx context.Context, h driver.Handler) (driver.Listener, 
 		OnSubscription: func(s valkey.PubSubSubscription) {
 			if s.Kind == "subscribe" {
 				h.Subscribed(s.Channel)
+				l.confirm(s.Channel)
 			}
 		},
 	})
@@ -62,6 +64,10 @@ type listener struct {
 	dropped chan error // one slot
 	works   context.Context
 	lose    context.CancelCauseFunc // ends works
+
+	mu      sync.Mutex      // guards what follows
+	missing map[string]bool // channels of a Subscribe that are not confirmed
+	all     chan struct{}   // closed once none is missing
 }
 
 // watch waits for the end of the connection, and tells why it was lost. The library sends that to lost.
@@ -75,9 +81,42 @@ func (l *listener) watch(lost <-chan error) {
 	l.dropped <- why
 }
 
-// Subscribe subscribes channels with one command.
+// Subscribe subscribes channels with one command. The library returns with the first confirmation.
 func (l *listener) Subscribe(ctx context.Context, channels ...string) error {
-	return l.do(ctx, l.conn.B().Subscribe().Channel(channels...).Build())
+	all := l.expect(channels)
+	if err := l.do(ctx, l.conn.B().Subscribe().Channel(channels...).Build()); err != nil {
+		return err
+	}
+	select {
+	case <-all:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.works.Done():
+		return failure(context.Cause(l.works))
+	}
+}
+
+// expect returns what is closed once the server has confirmed all of the channels from now on.
+func (l *listener) expect(channels []string) (all <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.missing, l.all = make(map[string]bool, len(channels)), make(chan struct{})
+	for _, channel := range channels {
+		l.missing[channel] = true
+	}
+	return l.all
+}
+
+// confirm notes that a channel is subscribed.
+func (l *listener) confirm(channel string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.missing[channel] {
+		if delete(l.missing, channel); len(l.missing) == 0 {
+			close(l.all)
+		}
+	}
 }
 
 // Unsubscribe ends subscriptions with one command.

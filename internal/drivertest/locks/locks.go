@@ -89,11 +89,60 @@ func onCluster(t *testing.T, open Opener) {
 	t.Run("plain", func(t *testing.T) {
 		Suite(t, open(t, cl.Target()), Raced, relock.WithPubSub(relock.PubSubPlain))
 	})
+	t.Run("one server alone", func(t *testing.T) { oneServerAlone(t, cl, open) })
 	t.Run("failover", func(t *testing.T) {
 		// Libraries rest for a second before they look for masters again, closed or not.
 		t.Cleanup(func() { time.Sleep(1500 * time.Millisecond) })
 		failover(t, cl, open(t, cl.Target()))
 	})
+}
+
+// oneServerAlone opens clients that know one server of a Cluster each. A lock that another server keeps
+// fails at once, and says why: such a client follows no answer that sends it elsewhere. A quorum of such
+// servers is refused.
+func oneServerAlone(t *testing.T, cl *redistest.Cluster, open Opener) {
+	const names = 12
+	fails := func(t *testing.T, lock func(context.Context) (*relock.Lease, error)) bool {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		l, err := lock(ctx)
+		if err == nil {
+			require.NoError(t, l.Unlock(ctx))
+			return false
+		}
+		require.NoError(t, ctx.Err(), "it must not wait: %v", err)
+		require.ErrorContains(t, err, "Redis Cluster")
+		return true
+	}
+	var nodes []driver.Redis
+	for _, name := range []string{"a", "b", "c"} {
+		source := open(t, cl.MasterFor(name).Target())
+		nodes = append(nodes, source())
+		if len(nodes) > 1 {
+			continue
+		}
+		made, err := opening.New(source(), []relock.Option{})
+		c, failed := opened(t, made, err), 0
+		for i := range names {
+			name := fmt.Sprint(prefix, "alone", i)
+			here := cl.MasterFor(name) == cl.MasterFor("a")
+			for _, lock := range []func(context.Context) (*relock.Lease, error){
+				c.Mutex(name).Lock, c.Mutex(name).TryLock, c.RWMutex(name + "rw").RLock, c.RWMutex(name + "rw").Lock,
+			} {
+				if fails(t, lock) {
+					failed++
+				}
+			}
+			require.Equal(t, !here, fails(t, c.Mutex(name).Lock), name)
+		}
+		require.Positive(t, failed)
+		require.Less(t, failed, 4*names)
+	}
+	made, err := opening.NewRedlock(nodes, []relock.Option{})
+	c := opened(t, made, err)
+	for i := range names {
+		require.True(t, fails(t, c.Mutex(fmt.Sprint(prefix, "alone", i)).Lock))
+	}
 }
 
 // failover kills a master that locks were at. Its replica is promoted, and locks are there in seconds,
@@ -183,7 +232,7 @@ func Suite(t *testing.T, source Source, mode Mode, opts ...relock.Option) {
 		require.NoError(t, err)
 		granted := make(chan *relock.Lease, 1)
 		go func() {
-			l, err := d.Mutex(key).Lock(ctx)
+			l, err := d.Mutex(key, relock.WithLease(3*time.Minute)).Lock(ctx) // polls after a twelfth of that
 			if err != nil {
 				t.Error(err)
 			}
@@ -195,7 +244,7 @@ func Suite(t *testing.T, source Source, mode Mode, opts ...relock.Option) {
 		require.NoError(t, l.Unlock(ctx))
 		second := <-granted
 		require.NotNil(t, second)
-		require.Less(t, time.Since(released), 5*time.Second, "woken, not by the poll after 10 s")
+		require.Less(t, time.Since(released), 5*time.Second, "woken, not by the poll after 15 s")
 		require.Greater(t, second.Token(), l.Token())
 		require.NoError(t, second.Unlock(ctx))
 		require.Equal(t, mode, seen.mode())
