@@ -39,6 +39,11 @@ type stay struct {
 	linger  time.Duration
 	held    []*Held   // its leases, but for those that were over when the last one was given
 	last    time.Time // when one of them was given out, or let go
+	past    past
+	asksFor string // the lock of its questions
+	placed  bool   // it was told to wait, which gave it a place in the queue
+	got     bool   // an answer told that it was granted
+	apart   bool   // it was asked for past the gate
 }
 
 // has reports whether a lease of it may be live.
@@ -83,7 +88,9 @@ func (w *World) follows(p *process, c *command) {
 			if !strings.HasPrefix(id, prefix) {
 				continue
 			}
-			ids++
+			if ids++; asks && ids > 1 {
+				continue // beside whose hold it is to come in
+			}
 			queued := ids > 1 && c.op != "sweep" && c.op != "renew" // in the place of what is released
 			s := w.stays[id]
 			if s == nil && (asks || queued) {
@@ -94,12 +101,18 @@ func (w *World) follows(p *process, c *command) {
 			case s == nil:
 			case asks || queued:
 				s.asks(c)
+				if c.op == "acquire" {
+					w.queues(s, c, args, i)
+				}
 			case c.op == "renew" || c.op == "recount":
 				s.lengthens(c.op, args[i+2])
 				if before := s.doubt; !before.IsZero() {
 					c.heard = append(c.heard, func(driver.Value) { s.sure(before) })
 				}
 			case c.op != "refill":
+				if !s.ended {
+					w.leavesPlace(s)
+				}
 				s.ended = true
 			}
 		}
@@ -163,6 +176,7 @@ func (w *World) hears(channel, message string) {
 	case err != nil || s == nil:
 	case g.Tokens.First > 0:
 		s.handed = true
+		w.cutsShort(s.proc, g.Name)
 	case g.Wanted:
 		s.wanted = time.Now()
 		w.rests(s)
@@ -195,6 +209,9 @@ func (w *World) gives(h, outer *Held) {
 		if why := w.uncacheable(s, h); why != "" {
 			w.failed(h.Name, "token %d of p%d comes from the cache, and the hold %s", h.Token, h.proc.index, why)
 		}
+	}
+	if outer == nil || outer.id != h.id {
+		w.again(s, h, how)
 	}
 	s.lock = h.Name
 	s.given, s.live, s.turn, s.last = true, s.live+1, s.turn+1, time.Now()

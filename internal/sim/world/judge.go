@@ -18,23 +18,25 @@ type Held struct {
 	Name  string
 	Token int64
 
-	proc   *process
-	ctx    context.Context // under which it is re-entered
-	under  context.Context // that it was asked for
-	owner  string          // who may hold the lock together have the same
-	at     time.Duration   // when it was given out
-	asked  time.Time       // not after the lock was granted: when its process first asked for what it was passed on from
-	fixed  bool            // nothing renews it: a loss is not noticed before its end
-	lease  time.Duration
-	linger time.Duration // WithLinger
-	passes handoff       // of passing on in memory
-	bound  *bound        // nil for none
-	id     string        // of its hold in Redis
-	amount int           // of the lock that the hold takes
-	first  time.Duration // the lease that the hold was asked for with
-	on     footing       // on the nodes
-	over   atomic.Bool   // Unlock was called, or its process was killed
-	going  going         // guarded by the world's mutex
+	proc         *process
+	ctx          context.Context // under which it is re-entered
+	under        context.Context // that it was asked for
+	owner        string          // who may hold the lock together have the same
+	at           time.Duration   // when it was given out
+	began        time.Time       // when it was called for
+	asked        time.Time       // not after the lock was granted: when its process first asked for what it was passed on from
+	fixed        bool            // nothing renews it: a loss is not noticed before its end
+	lease        time.Duration
+	linger       time.Duration // WithLinger
+	passes       handoff       // of passing on in memory
+	bound        *bound        // nil for none
+	id           string        // of its hold in Redis
+	amount       int           // of the lock that the hold takes
+	maxHold, fix time.Duration // of what it was asked for with, 0 for none
+	first        time.Duration // the lease that the hold was asked for with
+	on           footing       // on the nodes
+	over         atomic.Bool   // Unlock was called, or its process was killed
+	going        going         // guarded by the world's mutex
 
 	letGo  time.Duration // when Unlock was called, or since when it may be over
 	gone   time.Duration // when Unlock was called
@@ -73,7 +75,8 @@ type record struct {
 	struck    time.Time
 	loose     int64 // tokens up to it may repeat: a counter was lost that was ahead of the clock
 	waiting   map[*call]struct{}
-	threads   map[*call]struct{} // of Redisson's that wait
+	returned  map[*process][]time.Time // when calls at the gate did
+	threads   map[*call]struct{}       // of Redisson's that wait
 	spent     spent
 	alien     int64                // tokens up to it are of grants that Redisson need not respect
 	uncounted bool                 // a counter was lost
@@ -91,7 +94,8 @@ func (j *judge) of(name string) *record {
 	if r == nil {
 		r = &record{
 			waiting: map[*call]struct{}{}, threads: map[*call]struct{}{}, given: map[*process][]*Held{},
-			high: map[string]int64{},
+			returned: map[*process][]time.Time{},
+			high:     map[string]int64{},
 		}
 		j.locks[name] = r
 	}

@@ -3,10 +3,12 @@ package world
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/sim"
+	"github.com/relock-go/relock/internal/wire"
 )
 
 // listener is a connection with subscriptions. What comes over it keeps its order. The world's
@@ -17,6 +19,7 @@ type listener struct {
 	own     *sim.Conn
 	dropped chan error // one slot
 	over    bool
+	inbox   bool // it is subscribed to the inbox
 	deaf    bool // half-open: nothing comes any more, and nobody is told
 	queue   []news
 	last    time.Time // when the last of the queue comes
@@ -64,6 +67,7 @@ func (l *line) Follow(context.Context, driver.Handler, ...string) error { return
 
 // hear is called inside of the command that published.
 func (e *listener) hear(channel, message string) {
+	e.w.says(message)
 	if e.over || e.deaf || e.proc.dead {
 		return
 	}
@@ -157,6 +161,7 @@ func (e *listener) command(ctx context.Context, name string, channels []string) 
 	c.then = func(v driver.Value) {
 		if name == "SUBSCRIBE" && v.Err() == nil {
 			for _, channel := range channels {
+				e.inbox = e.inbox || strings.HasPrefix(channel, wire.InboxPrefix)
 				e.push(news{channel: channel, subscribed: true}, c.fate.back)
 			}
 		}
@@ -195,6 +200,7 @@ func (e *listener) drop(why error) {
 	e.own.Close()
 	e.node.ears = slices.DeleteFunc(e.node.ears, func(other *listener) bool { return other == e })
 	if why != nil {
+		e.broken()
 		e.dropped <- why
 	}
 }
