@@ -145,7 +145,7 @@ func TestMaxHoldExcusesNoEarlierEnd(t *testing.T) {
 		plan.Procs, plan.Actors, plan.Rounds, plan.JVMs, plan.Names = 1, 1, 1, 0, plan.Names[:1]
 		res := perform(t, plan, Options{Kind: cappers{early: early}})
 		if early {
-			require.Contains(t, res.Violation, "is ended by WithMaxHold 1s before that is over")
+			require.Contains(t, res.Violation, "ms before that is over")
 		} else {
 			require.Empty(t, res.Violation, res.Trace)
 		}
