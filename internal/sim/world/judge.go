@@ -18,30 +18,31 @@ type Held struct {
 	Name  string
 	Token int64
 
-	proc         *process
-	ctx          context.Context // under which it is re-entered
-	under        context.Context // that it was asked for
-	owner        string          // who may hold the lock together have the same
-	at           time.Duration   // when it was given out
-	began        time.Time       // when it was called for
-	asked        time.Time       // not after the lock was granted: when its process first asked for what it was passed on from
-	fixed        bool            // nothing renews it: a loss is not noticed before its end
-	lease        time.Duration
-	linger       time.Duration // WithLinger
-	passes       handoff       // of passing on in memory
-	bound        *bound        // nil for none
-	id           string        // of its hold in Redis
-	amount       int           // of the lock that the hold takes
-	maxHold, fix time.Duration // of what it was asked for with, 0 for none
-	first        time.Duration // the lease that the hold was asked for with
-	on           footing       // on the nodes
-	over         atomic.Bool   // Unlock was called, or its process was killed
-	going        going         // guarded by the world's mutex
+	proc   *process
+	ctx    context.Context // under which it is re-entered
+	under  context.Context // that it was asked for
+	owner  string          // who may hold the lock together have the same
+	at     time.Duration   // when it was given out
+	asked  time.Time       // not after the lock was granted: when its process first asked for what it was passed on from
+	fixed  bool            // nothing renews it: a loss is not noticed before its end
+	lease  time.Duration
+	linger time.Duration // WithLinger
+	passes handoff       // of passing on in memory
+	bound  *bound        // nil for none
+	id     string        // of its hold in Redis
+	amount int           // of the lock that the hold takes
+	first  time.Duration // the lease that the hold was asked for with
+	on     footing       // on the nodes
+	over   atomic.Bool   // Unlock was called, or its process was killed
+	going  going         // guarded by the world's mutex
 
 	letGo  time.Duration // when Unlock was called, or since when it may be over
 	gone   time.Duration // when Unlock was called
 	number int           // in the history
 	ended  bool          // in the history
+
+	began        time.Time     // when it was called for
+	maxHold, fix time.Duration // of what it was asked for with, 0 for none
 }
 
 // live reports whether its holder may believe in it.
@@ -75,8 +76,7 @@ type record struct {
 	struck    time.Time
 	loose     int64 // tokens up to it may repeat: a counter was lost that was ahead of the clock
 	waiting   map[*call]struct{}
-	returned  map[*process][]time.Time // when calls at the gate did
-	threads   map[*call]struct{}       // of Redisson's that wait
+	threads   map[*call]struct{} // of Redisson's that wait
 	spent     spent
 	alien     int64                // tokens up to it are of grants that Redisson need not respect
 	uncounted bool                 // a counter was lost
@@ -85,6 +85,8 @@ type record struct {
 	given     map[*process][]*Held // leases of each
 	free      time.Time            // since when nobody holds the lock in Redis while somebody waits, zero where that is not so
 	nobody    time.Time            // since when no lease of it is live while somebody waits
+
+	returned map[*process][]time.Time // when calls at the gate did
 }
 
 func newJudge(w *World) *judge { return &judge{w: w, locks: map[string]*record{}} }
