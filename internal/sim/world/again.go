@@ -23,6 +23,9 @@ func (w *World) again(s *stay, h *Held, how relock.How) {
 	was, now, reads := s.past, time.Now(), w.form.RW && h.amount < allOf
 	s.past.token = max(was.token, h.Token)
 	s.past.shared = max(was.shared, h.passes.time, h.linger)
+	if h.passes.most == 0 { // a scene does not say
+		s.past.shared = max(s.past.shared, usualTime)
+	}
 	if was.since.IsZero() {
 		s.past.since = now
 		return
@@ -47,9 +50,10 @@ func (w *World) again(s *stay, h *Held, how relock.How) {
 	}
 }
 
-// broken notes that a process has lost the connection over which it hears its inbox. The caller holds the world's mutex.
+// broken notes that a process has lost the connection over which it hears its inbox. One that waits for the answer to a SUBSCRIBE
+// finds out behind that. The caller holds the world's mutex.
 func (e *listener) broken() {
-	if e.inbox {
+	if e.inbox && e.proc.subscribing == 0 {
 		e.proc.broke = time.Now()
 	}
 }
