@@ -272,6 +272,7 @@ func (w *World) javaCame(v *jvm, o want) {
 	w.judge.taken(o.name, 0, 0, o.side == "write")
 	if o.side == "write" {
 		delete(w.shut, o.name)
+		delete(w.phases, o.name) // which lasts no longer than its readers' places, and Redisson's writers may
 	}
 	go w.judge.cameBeside(v, o)
 }
