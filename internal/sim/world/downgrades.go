@@ -65,9 +65,14 @@ func (k Readers) downgrade(a *Actor, r *rand.Rand, h *Held) *Held {
 // goesOn notes that a lease which was taken for over is not.
 func (j *judge) goesOn(h *Held) {
 	j.mu.Lock()
-	defer j.mu.Unlock()
 	if r := j.of(h.Name); !slices.Contains(r.held, h) {
 		r.held = append(r.held, h)
+	}
+	j.mu.Unlock()
+	j.w.mu.Lock()
+	defer j.w.mu.Unlock()
+	if s := j.w.stays[h.id]; s != nil && !slices.Contains(s.held, h) {
+		s.held = append(s.held, h)
 	}
 }
 
