@@ -20,6 +20,9 @@ import (
 
 // stay is what is known of one acquisition. The world's mutex guards it.
 type stay struct {
+	past   past
+	placed placed
+
 	proc    *process
 	id      string
 	lock    string    // that a lease of it is for
@@ -39,11 +42,6 @@ type stay struct {
 	linger  time.Duration
 	held    []*Held   // its leases, but for those that were over when the last one was given
 	last    time.Time // when one of them was given out, or let go
-	past    past
-	asksFor string // the lock of its questions
-	placed  bool   // it was told to wait, which gave it a place in the queue
-	got     bool   // an answer told that it was granted
-	apart   bool   // it was asked for past the gate
 }
 
 // has reports whether a lease of it may be live.
@@ -205,13 +203,13 @@ func (w *World) gives(h, outer *Held) {
 		return
 	}
 	how := relock.How(reflect.ValueOf(h.Lease).Elem().FieldByName("how").Uint())
+	if outer == nil || outer.id != h.id {
+		w.again(s, h, how)
+	}
 	if how == relock.HowCached && !h.fixed { // a fixed lease may be lengthened since it was taken
 		if why := w.uncacheable(s, h); why != "" {
 			w.failed(h.Name, "token %d of p%d comes from the cache, and the hold %s", h.Token, h.proc.index, why)
 		}
-	}
-	if outer == nil || outer.id != h.id {
-		w.again(s, h, how)
 	}
 	s.lock = h.Name
 	s.given, s.live, s.turn, s.last = true, s.live+1, s.turn+1, time.Now()

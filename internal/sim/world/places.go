@@ -11,6 +11,14 @@ import (
 // Places: a caller that gives up leaves its place in Redis's queue to the next of its process. So no process gives its ticket
 // up while callers of its wait at the gate: they would stand behind all others.
 
+// placed is what is known of the place of one acquisition. The world's mutex guards it.
+type placed struct {
+	lock  string // of its questions
+	waits bool   // it was told to wait, which gave it a place in the queue
+	got   bool   // an answer told that it was granted
+	apart bool   // it was asked for past the gate
+}
+
 // queues notes what a question says of its place, which is another one where it is sent past the gate. The caller holds the
 // world's mutex.
 func (w *World) queues(s *stay, c *command, args []string, at int) {
@@ -21,25 +29,25 @@ func (w *World) queues(s *stay, c *command, args []string, at int) {
 		}
 		return ""
 	}
-	s.asksFor = c.lock
-	s.apart = s.apart || arg(owner) != "" || arg(ticket) == wire.NoTicket
+	s.placed.lock = c.lock
+	s.placed.apart = s.placed.apart || arg(owner) != "" || arg(ticket) == wire.NoTicket
 	c.heard = append(c.heard, func(v driver.Value) {
 		list, err := v.Values()
 		if err == nil && v.Err() == nil && len(list) > 0 {
 			if (answer{list[0]}).number() == 1 {
 				w.cutsShort(s.proc, c.lock)
 			}
-			s.got = s.got || (answer{list[0]}).number() == 1
-			s.placed = s.placed || (answer{list[0]}).number() == 0
+			s.placed.got = s.placed.got || (answer{list[0]}).number() == 1
+			s.placed.waits = s.placed.waits || (answer{list[0]}).number() == 0
 		}
 	})
 }
 
 // leavesPlace looks at the first command that ends an acquisition. It is called under the world's mutex.
 func (w *World) leavesPlace(s *stay) {
-	p, lock := s.proc, s.asksFor
+	p, lock := s.proc, s.placed.lock
 	// Of what several may hold, a place is for as much as its caller wants, and readers may ask past their gate.
-	if !s.placed || s.got || s.handed || s.given || s.apart || s.copied || p.closed || p.dead || w.forbade || w.form.Shared() ||
+	if !s.placed.waits || s.placed.got || s.handed || s.given || s.placed.apart || s.copied || p.closed || p.dead || w.forbade || w.form.Shared() ||
 		w.plan.Topology.Guarded {
 		return
 	}
