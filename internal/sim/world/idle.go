@@ -87,7 +87,8 @@ func (w *World) follows(p *process, c *command) {
 				continue
 			}
 			if ids++; asks && ids > 1 {
-				continue // beside whose hold it is to come in
+				w.comesBeside(args[:i], id)
+				continue
 			}
 			queued := ids > 1 && c.op != "sweep" && c.op != "renew" // in the place of what is released
 			s := w.stays[id]

@@ -2,6 +2,7 @@ package world
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/relock-go/relock/internal/driver"
@@ -17,6 +18,7 @@ type placed struct {
 	waits bool   // it was told to wait, which gave it a place in the queue
 	got   bool   // an answer told that it was granted
 	apart bool   // it was asked for past the gate
+	down  bool   // a writer of its process is to become it
 }
 
 // queues notes what a question says of its place, which is another one where it is sent past the gate. The caller holds the
@@ -41,6 +43,17 @@ func (w *World) queues(s *stay, c *command, args []string, at int) {
 			s.placed.waits = s.placed.waits || (answer{list[0]}).number() == 0
 		}
 	})
+}
+
+// comesBeside notes that a question asks to come in beside a hold of its process: it is a downgrade's. The caller holds the
+// world's mutex.
+func (w *World) comesBeside(args []string, id string) {
+	client, _, _ := strings.Cut(id, ":")
+	for _, arg := range args {
+		if s := w.stays[arg]; s != nil && strings.HasPrefix(arg, client+":") {
+			s.placed.down = true
+		}
+	}
 }
 
 // leavesPlace looks at the first command that ends an acquisition. It is called under the world's mutex.
