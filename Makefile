@@ -107,8 +107,8 @@ sim: ## simulate for SIMTIME, with fresh seeds on all processors; SEED=n repeats
 	cd internal/sim && go test $(OVERLAY) ./world -count=1 -timeout 0 -v -run '$(if $(SCENE),TestScenes/^$(SCENE)$$$$,TestSimulation$$)' -kind='$(KIND)' -topology='$(TOPOLOGY)' \
 		$(if $(SEED),-seed='$(SEED)' -faults='$(FAULTS)' -rounds='$(ROUNDS)' -names='$(NAMES)' -show -lines=4000,-fresh -lasting=$(SIMTIME) -workers=$(WORKERS))
 
-sim-test: redis ## the simulator against a real server, and the seeds that once failed
-	cd internal/sim && go test -count=1 . ./overlay/... && go test $(OVERLAY) -count=1 ./world
+sim-test: redis ## the simulator against a real server, the seeds that once failed, and whether all mutants compile
+	cd internal/sim && go test -count=1 . ./mutants ./overlay/... && go test $(OVERLAY) -count=1 ./world
 
 sim-mutants: ## take back mends one by one, or those of MUTANTS, and see fresh seeds find each
 	internal/sim/mutants/run.sh $(or $(MUTANTS),all)

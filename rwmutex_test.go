@@ -80,14 +80,15 @@ func TestRWMutexIsPhaseFair(t *testing.T) {
 	st, err := a.State(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []any{true, 2, 1}, []any{st.Held, st.Readers, st.Waiters})
+	late := inLine(t, s, b.RLock, 1, 1)
 	unlocked(t, one, two)
 	w := within(t, writer)
 	require.Greater(t, w.Token(), two.Token())
+	require.Empty(t, late, "the end of readers lets no other readers in before a writer that waits")
 
-	readers := []<-chan *Lease{inLine(t, s, a.RLock, 1, 0)}
-	next := inLine(t, s, c.Lock, 1, 0) // it waits behind the other writer of its process
-	other := inLine(t, s, b.Lock, 1, 1)
-	readers = append(readers, inLine(t, s, b.RLock, 2, 1))
+	readers := []<-chan *Lease{late, inLine(t, s, a.RLock, 2, 0)}
+	next := inLine(t, s, c.Lock, 2, 0) // it waits behind the other writer of its process
+	other := inLine(t, s, b.Lock, 2, 1)
 	require.Empty(t, next)
 	unlocked(t, w)
 	first, second := within(t, readers[0]), within(t, readers[1])

@@ -93,6 +93,8 @@ const leader = "session-leader"
 func runLeader(args []string) int {
 	tell, hear := os.NewFile(3, "tell"), os.NewFile(4, "hear")
 	signal.Ignore(syscall.SIGTTOU)
+	// What is caught is not ignored in the job, even if the test was started so: as a background command of a script, or by nohup.
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP)
 	job := exec.Command(args[0], args[1:]...)
 	job.Stdin, job.Stdout, job.Stderr = os.Stdin, os.Stdout, os.Stderr
 	job.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: true, Ctty: 0}

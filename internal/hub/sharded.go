@@ -44,6 +44,11 @@ func (f *shardedFeed) run(ctx context.Context, sub *subscription) {
 		began := time.Now()
 		err := f.h.rdb.Follow(ctx, f.h, n.Unlock, n.Listen, inbox)
 		f.h.mu.Lock()
+		if sub.ready {
+			for _, e := range sub.ears {
+				e.want(false) // from now on that may be missed
+			}
+		}
 		sub.ready = false
 		f.h.mu.Unlock()
 		if wire.OfChannel(err) {

@@ -43,7 +43,12 @@ func TestSubscriptionIsReadyWhileItStands(t *testing.T) {
 	h.StartSharded()
 	e := listens(t, h, "k", 1)
 	require.Eventually(t, e.Attend, patience, time.Millisecond)
+	e.wanted.Store(notWanted)
+	told := &watching{}
+	var w Watcher = told
+	e.Watch(&w)
 	close(d.drop)
 	require.Eventually(t, func() bool { return d.calls.Load() == 2 }, patience, time.Millisecond)
 	require.False(t, e.Attend())
+	require.EqualValues(t, 1, told.wanted.Load(), "it may have missed something")
 }

@@ -167,7 +167,11 @@ func (f *plainFeed) end(why error) {
 	f.h.mu.Lock()
 	f.up, f.stale = false, nil
 	f.h.vet()
-	f.h.hears.Store(false)
+	if f.h.hears.Swap(false) {
+		for _, e := range f.h.ears {
+			e.want(false) // from now on that may be missed, and not only once the next session stands
+		}
+	}
 	f.h.mu.Unlock()
 	if !f.began.IsZero() && time.Since(f.began) > slowConnection {
 		f.worked = time.Now()

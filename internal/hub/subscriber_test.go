@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,6 +101,31 @@ func TestReopenedSubscriptionIsReady(t *testing.T) {
 	require.Empty(t, step)
 	require.True(t, b.sub.ready)
 	require.Len(t, b.wake, 1)
+}
+
+// watching is told what a holder is.
+type watching struct{ wanted atomic.Int32 }
+
+func (w *watching) Doubt()      {}
+func (w *watching) Wanted(bool) { w.wanted.Add(1) }
+
+// A holder is told that it may have missed something as soon as the connection is lost. The next one may be long in coming: until
+// then nothing says that another process wants the lock.
+func TestLostConnectionIsToldAtOnce(t *testing.T) {
+	h := New(&faults.Stub{}, "c", quiet{}, noOrphan(t))
+	defer h.Close()
+	f := &plainFeed{h: h, inbox: wire.InboxPrefix + "c", up: true, changed: make(chan struct{}, 1)}
+	h.feed = f
+	e := earOf(t, h, "k", 1)
+	h.Subscribed(f.inbox)
+	e.wanted.Store(notWanted)
+	told := &watching{}
+	var w Watcher = told
+	e.Watch(&w)
+	f.end(errDropped)
+	require.EqualValues(t, 1, told.wanted.Load())
+	f.end(errNoConn)
+	require.EqualValues(t, 1, told.wanted.Load(), "once")
 }
 
 // BenchmarkSubscriptionAmongThousands is what the hub does for a lock that begins to be waited for and no longer is, while the

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock"
@@ -17,6 +18,7 @@ type Actor struct {
 	place int // of its process
 	index int
 	side  sync.WaitGroup // goroutines that it started
+	calls atomic.Int64   // of Lock and TryLock
 }
 
 func (a *Actor) run() {
@@ -68,6 +70,10 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 		p = outer.proc
 	}
 	m := a.w.kind.Of(p.client, t.Name, t.Amount, t.Opts...)
+	short := func(bool) {}
+	if outer == nil {
+		ctx, short = a.cutShort(ctx, t, p)
+	}
 	ended := ending(ctx)
 	var l *relock.Lease
 	var err error
@@ -78,10 +84,11 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	if t.Once {
 		l, err = m.TryLock(ctx)
 	} else {
-		done := a.w.judge.waits(&call{name: t.Name, proc: p, lease: t.Lease, amount: max(t.Amount, 1)})
+		done := a.w.judge.waits(&call{name: t.Name, proc: p, lease: t.Lease, amount: max(t.Amount, 1), began: began, lines: scopeOf(ctx).whose() == "" && outer == nil})
 		l, err = m.Lock(ctx)
 		done()
 	}
+	short(err != nil)
 	a.bound("Lock", t.Name, began, ended, t.Once)
 	a.inTime(t, p, began, err)
 	a.w.judge.asked(t.Name, outer != nil, time.Since(began))
@@ -96,9 +103,10 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	}
 	h := &Held{
 		Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: scopeOf(ctx).whose(),
-		at: time.Since(a.w.trace.start), fixed: t.Fixed, lease: t.Lease, asked: began, under: ctx,
-		bound: t.bound(), linger: t.linger, passes: t.passes, amount: max(t.Amount, 1),
+		at: time.Since(a.w.trace.start), fixed: t.Fixed, lease: t.Lease, asked: began, began: began, under: ctx,
+		bound: t.bound(began), linger: t.linger, passes: t.passes, amount: max(t.Amount, 1),
 	}
+	h.maxHold, h.fix = t.maxHold, t.fix
 	h.ctx = within(ctx, h)
 	a.w.note(p.index, t.Name, "HAS", h.Token, nil)
 	a.entered(h, outer)

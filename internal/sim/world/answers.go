@@ -18,6 +18,7 @@ type questions struct {
 	out   []*question
 	heard [mostNodes]time.Time // when each node last answered one
 	asked [mostNodes]question  // the last one that each node answered that asks for the lock
+	given time.Time            // when the process last heard that it is granted the lock
 }
 
 // question is one command about a lock.
@@ -122,6 +123,9 @@ func (w *World) answeredSince(t Try, p *process, q *questions, began time.Time) 
 // its locks ask that node as seldom as one would, and tell what it said.
 func (w *World) silentSince(t Try, p *process, q *questions, began time.Time, err error) {
 	now, lately := time.Now(), began.Add(-2*w.plan.Timeout())
+	if q.given.Equal(now) { // then what the call was to ask next was not sent, since its context has ended
+		return
+	}
 	if p.calls > 1 || len(q.out) > 0 || p.subscribing > 0 || !p.failed.Before(lately) || w.forbade {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 // bound is until when a hold may last. Its leases share it. The judge's mutex guards it.
 type bound struct {
 	hold  time.Time // by WithMaxHold; zero for no end
+	least time.Time // before which WithMaxHold does not end it
 	fixed time.Time // by WithFixedLease, and by Extend, which moves that; zero for no end
 }
 
@@ -27,11 +28,11 @@ func (t *Try) fixes(d time.Duration) {
 	t.Opts = append(t.Opts, relock.WithFixedLease(d))
 }
 
-// bound is that of a lease which a call has just returned.
-func (t *Try) bound() *bound {
+// bound is that of a lease which a call that began then has just returned.
+func (t *Try) bound(began time.Time) *bound {
 	var b bound
 	if t.maxHold > 0 {
-		b.hold = time.Now().Add(t.maxHold)
+		b.hold, b.least = time.Now().Add(t.maxHold), began.Add(t.maxHold)
 	}
 	if t.fix > 0 {
 		b.fixed = time.Now().Add(t.fix)
@@ -56,6 +57,9 @@ func (j *judge) bounded(h *Held, until time.Time) {
 		b = *h.bound
 	}
 	j.mu.Unlock()
+	if dog := j.w.plan.Dog; j.w.form.RW && h.amount < allOf && dog > 0 && until.After(time.Now().Add(dog)) && !h.over.Load() {
+		j.w.fail(h.Name, "reader %d of p%d is trusted for %v, and WithRedissonWatchdog allows %v", h.Token, h.proc.index, time.Until(until), dog)
+	}
 	for option, end := range map[string]time.Time{"WithMaxHold": b.hold, "WithFixedLease": b.fixed} {
 		if !end.IsZero() && until.After(end) && !h.over.Load() {
 			j.w.fail(h.Name, "token %d of p%d is trusted for %v longer than %s says", h.Token, h.proc.index, until.Sub(end), option)
@@ -67,4 +71,20 @@ func (j *judge) bounded(h *Held, until time.Time) {
 func (t *Try) lingers(d time.Duration) {
 	t.linger = d
 	t.Opts = append(t.Opts, relock.WithLinger(d))
+}
+
+// endedByMaxHold is told, at that time or later, that WithMaxHold has ended a lease. It may, once that is over.
+func (j *judge) endedByMaxHold(h *Held) {
+	j.mu.Lock()
+	var least time.Time
+	if h.bound != nil {
+		least = h.bound.least
+	}
+	j.mu.Unlock()
+	switch now := time.Now(); {
+	case least.IsZero():
+		j.w.fail(h.Name, "token %d of p%d is ended by WithMaxHold, which it was not asked for with", h.Token, h.proc.index)
+	case now.Before(least):
+		j.w.fail(h.Name, "token %d of p%d is ended by WithMaxHold %v before that is over", h.Token, h.proc.index, least.Sub(now))
+	}
 }

@@ -90,7 +90,11 @@ func (j *judge) lost(h *Held, long time.Duration, cause error) bool {
 	if h.Lease.Count() > 0 {
 		return false // the context that it was asked for under ended, perhaps with another lock's lease
 	}
-	if h.fixed || w.ctx.Err() != nil || !errors.Is(cause, relock.ErrLost) || errors.Is(cause, relock.ErrMaxHold) {
+	if errors.Is(cause, relock.ErrMaxHold) {
+		j.endedByMaxHold(h)
+		return false
+	}
+	if h.fixed || w.ctx.Err() != nil || !errors.Is(cause, relock.ErrLost) {
 		return false
 	}
 	since := time.Now().Add(-max(w.plan.Longest(), long) - 4*w.plan.Timeout())

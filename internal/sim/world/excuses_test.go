@@ -118,3 +118,36 @@ func TestReentryInQuarantineLengthensNothing(t *testing.T) {
 		})
 	}
 }
+
+// cappers have a lock for as long as WithMaxHold lets them. The judge is told that it was to be longer, where early is set.
+type cappers struct {
+	Mutexes
+	early bool
+}
+
+func (k cappers) Round(a *Actor, _ *rand.Rand) {
+	w, lease := a.w, a.w.plan.Lease
+	t := Try{Name: w.plan.Names[0], Lease: lease, Opts: []relock.Option{relock.WithLease(lease)}}
+	t.caps(2 * lease)
+	h := a.Acquire(w.ctx, t)
+	if k.early {
+		h.bound.least = h.bound.least.Add(time.Second)
+	}
+	a.Sleep(3 * lease)
+	a.Release(w.ctx, h, false)
+}
+
+// WithMaxHold excuses the loss of a lease once its time is over, and not before.
+func TestMaxHoldExcusesNoEarlierEnd(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		plan := Draw(1, "none", alone.Name)
+		plan.lasts(30 * time.Second)
+		plan.Procs, plan.Actors, plan.Rounds, plan.JVMs, plan.Names = 1, 1, 1, 0, plan.Names[:1]
+		res := perform(t, plan, Options{Kind: cappers{early: early}})
+		if early {
+			require.Contains(t, res.Violation, "ms before that is over")
+		} else {
+			require.Empty(t, res.Violation, res.Trace)
+		}
+	}
+}

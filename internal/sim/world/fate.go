@@ -14,6 +14,7 @@ type fate struct {
 	out, back time.Duration
 	again     time.Duration // when it runs a second time, or late
 	silent    bool          // the caller hears nothing, else that its connection broke
+	lags      bool          // its answer is slow, but comes in time: that is no fault
 }
 
 type doom uint8
@@ -84,6 +85,9 @@ func (f *fates) command(m meeting) fate {
 		out.kind = loseCall
 	}
 	if out.kind == fine {
+		if out.lags = r.Lag > 0 && m.op == "renew" && d.chance(r.Lag); out.lags {
+			out.back += d.upTo(4 * f.plan.Timeout() / 5)
+		}
 		return out
 	}
 	name := fmt.Sprintf("p%d n%d %s #%d %s", m.proc, m.node, strings.TrimSpace(m.op+" "+f.shorten(m.lock)), n, dooms[out.kind])

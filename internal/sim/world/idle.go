@@ -20,6 +20,9 @@ import (
 
 // stay is what is known of one acquisition. The world's mutex guards it.
 type stay struct {
+	past   past
+	placed placed
+
 	proc    *process
 	id      string
 	lock    string    // that a lease of it is for
@@ -86,7 +89,10 @@ func (w *World) follows(p *process, c *command) {
 			if !strings.HasPrefix(id, prefix) {
 				continue
 			}
-			ids++
+			if ids++; asks && ids > 1 {
+				w.comesBeside(args[:i], id)
+				continue
+			}
 			queued := ids > 1 && c.op != "sweep" && c.op != "renew" // in the place of what is released
 			s := w.stays[id]
 			if s == nil && (asks || queued) {
@@ -97,12 +103,18 @@ func (w *World) follows(p *process, c *command) {
 			case s == nil:
 			case asks || queued:
 				s.asks(c)
+				if c.op == "acquire" {
+					w.queues(s, c, args, i)
+				}
 			case c.op == "renew" || c.op == "recount":
 				s.lengthens(c.op, args[i+2])
 				if before := s.doubt; !before.IsZero() {
 					c.heard = append(c.heard, func(driver.Value) { s.sure(before) })
 				}
 			case c.op != "refill":
+				if !s.ended {
+					w.leavesPlace(s)
+				}
 				s.ended = true
 			}
 		}
@@ -166,6 +178,7 @@ func (w *World) hears(channel, message string) {
 	case err != nil || s == nil:
 	case g.Tokens.First > 0:
 		s.handed = true
+		w.cutsShort(s.proc, g.Name)
 	case g.Wanted:
 		s.wanted = time.Now()
 		w.rests(s)
@@ -194,6 +207,9 @@ func (w *World) gives(h, outer *Held) {
 		return
 	}
 	how := relock.How(reflect.ValueOf(h.Lease).Elem().FieldByName("how").Uint())
+	if outer == nil || outer.id != h.id {
+		w.again(s, h, how)
+	}
 	if how == relock.HowCached && !h.fixed { // a fixed lease may be lengthened since it was taken
 		if why := w.uncacheable(s, h); why != "" {
 			w.failed(h.Name, "token %d of p%d comes from the cache, and the hold %s", h.Token, h.proc.index, why)

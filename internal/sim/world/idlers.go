@@ -16,7 +16,7 @@ func shapeIdle(p *Plan, _ *rand.Rand) {
 }
 
 // idlers take a lock that lingers again and again. What may not be taken from the cache happens to it in between: it is
-// lengthened, another process forces it, or its client is closed while it lies idle.
+// lengthened, another process forces it, or its client is closed, or loses its subscriptions, while it lies idle.
 type idlers struct{ Mutexes }
 
 func (idlers) Round(a *Actor, r *rand.Rand) {
@@ -40,7 +40,22 @@ func (idlers) Round(a *Actor, r *rand.Rand) {
 			a.Go(func() { _, _ = other.client.Mutex(t.Name).ForceUnlock(w.ctx) })
 		case 3:
 			(*closers)(nil).close(w, h.proc)
+		case 4:
+			h.proc.losesSubscriptions()
 		}
 		a.Sleep(some(6))
+	}
+}
+
+// losesSubscriptions breaks the connections over which a process hears messages. Its commands meet no fault.
+func (p *process) losesSubscriptions() {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	for _, n := range p.w.nodes {
+		for _, ear := range append([]*listener(nil), n.ears...) {
+			if ear.proc == p {
+				ear.drop(errBroken)
+			}
+		}
 	}
 }

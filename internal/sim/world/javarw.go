@@ -270,6 +270,10 @@ func (v *jvm) renewReads() {
 // no writer, so they count as none that passes one.
 func (w *World) javaCame(v *jvm, o want) {
 	w.judge.taken(o.name, 0, 0, o.side == "write")
+	if o.side == "write" {
+		delete(w.shut, o.name)
+		delete(w.phases, o.name) // which lasts no longer than its readers' places, and Redisson's writers may
+	}
 	go w.judge.cameBeside(v, o)
 }
 

@@ -40,6 +40,9 @@ type Held struct {
 	gone   time.Duration // when Unlock was called
 	number int           // in the history
 	ended  bool          // in the history
+
+	began        time.Time     // when it was called for
+	maxHold, fix time.Duration // of what it was asked for with, 0 for none
 }
 
 // live reports whether its holder may believe in it.
@@ -82,6 +85,8 @@ type record struct {
 	given     map[*process][]*Held // leases of each
 	free      time.Time            // since when nobody holds the lock in Redis while somebody waits, zero where that is not so
 	nobody    time.Time            // since when no lease of it is live while somebody waits
+
+	returned map[*process][]time.Time // when calls at the gate did
 }
 
 func newJudge(w *World) *judge { return &judge{w: w, locks: map[string]*record{}} }
@@ -91,7 +96,8 @@ func (j *judge) of(name string) *record {
 	if r == nil {
 		r = &record{
 			waiting: map[*call]struct{}{}, threads: map[*call]struct{}{}, given: map[*process][]*Held{},
-			high: map[string]int64{},
+			returned: map[*process][]time.Time{},
+			high:     map[string]int64{},
 		}
 		j.locks[name] = r
 	}

@@ -66,6 +66,10 @@ func (t *thread) round(r *rand.Rand) {
 	case 1:
 		o.wait = time.Duration(1 + r.Int64N(int64(2*plan.Lease)))
 	}
+	if o.side == "read" && r.IntN(6) == 0 {
+		t.readTwice(v, r, o)
+		return
+	}
 	if !t.lock(v, r, o) {
 		return
 	}
@@ -87,6 +91,21 @@ func (t *thread) round(r *rand.Rand) {
 			v.pause(t.w.hold(r))
 			t.unlock(v, o, began)
 		}
+	}
+	t.unlock(v, o, began)
+}
+
+// readTwice enters twice, with leases of its own, and reads on when the first is over: it lives by its second key then.
+func (t *thread) readTwice(v *jvm, r *rand.Rand, o want) {
+	o.lease, o.watched = t.w.plan.Lease, false
+	if !t.lock(v, r, o) {
+		return
+	}
+	began, in := time.Now(), o
+	in.lease, in.wait = 3*o.lease, 0
+	if t.lock(v, r, in) {
+		v.pause(o.lease + time.Duration(r.Int64N(int64(o.lease))))
+		t.unlock(v, in, began)
 	}
 	t.unlock(v, o, began)
 }

@@ -117,7 +117,7 @@ func (w *World) closed(p *process, began time.Time) {
 	}
 	left := func(id string) bool {
 		s := w.stays[id]
-		return s == nil || !w.judge.hadAt(s, began)
+		return s == nil || !w.judge.hadAt(s, began) && !s.placed.down // whose caller has the write lease until then
 	}
 	for _, n := range w.nodes {
 		if n.disturbed.After(before) || n.refusing.After(before) || n.off {

@@ -310,7 +310,11 @@ func (l *line) execute(c *command, answered bool) {
 			l.reply(c, outcome{err: errBroken})
 		}
 	default:
-		l.w.after(inOrder(&l.here, c.fate.kind, c.fate.back), func() { l.comeBack(c, outcome{value: v}) })
+		kind := c.fate.kind
+		if c.fate.lags {
+			kind = slow
+		}
+		l.w.after(inOrder(&l.here, kind, c.fate.back), func() { l.comeBack(c, outcome{value: v}) })
 	}
 }
 

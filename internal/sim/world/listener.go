@@ -19,8 +19,9 @@ type listener struct {
 	own     *sim.Conn
 	dropped chan error // one slot
 	over    bool
+	inbox   bool // it is subscribed to the inbox
+	heard   bool // its process has heard that it is
 	deaf    bool // half-open: nothing comes any more, and nobody is told
-	inbox   bool // its process has heard that it is subscribed to its inbox
 	queue   []news
 	last    time.Time // when the last of the queue comes
 }
@@ -67,6 +68,7 @@ func (l *line) Follow(context.Context, driver.Handler, ...string) error { return
 
 // hear is called inside of the command that published.
 func (e *listener) hear(channel, message string) {
+	e.w.says(message)
 	if e.over || e.deaf || e.proc.dead {
 		return
 	}
@@ -128,7 +130,7 @@ func (e *listener) first() (news, bool) {
 	if !n.subscribed {
 		e.w.hears(n.channel, n.message)
 	}
-	e.inbox = e.inbox || n.subscribed && strings.HasPrefix(n.channel, wire.InboxPrefix)
+	e.heard = e.heard || n.subscribed && strings.HasPrefix(n.channel, wire.InboxPrefix)
 	e.w.forcedOpen(e.proc, n.channel, n.message)
 	e.w.trace.add(entry{
 		proc: e.proc.index, node: e.node.index, what: "hears", lock: lockOf(n.channel, n.message),
@@ -161,6 +163,7 @@ func (e *listener) command(ctx context.Context, name string, channels []string) 
 	c.then = func(v driver.Value) {
 		if name == "SUBSCRIBE" && v.Err() == nil {
 			for _, channel := range channels {
+				e.inbox = e.inbox || strings.HasPrefix(channel, wire.InboxPrefix)
 				e.push(news{channel: channel, subscribed: true}, c.fate.back)
 			}
 		}
@@ -199,6 +202,7 @@ func (e *listener) drop(why error) {
 	e.own.Close()
 	e.node.ears = slices.DeleteFunc(e.node.ears, func(other *listener) bool { return other == e })
 	if why != nil {
+		e.broken()
 		e.dropped <- why
 	}
 }

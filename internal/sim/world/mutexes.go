@@ -247,7 +247,7 @@ func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
 	var had *Held
 	mutex, began, under := p.client.Mutex(t.Name, t.Opts...), time.Now(), ctx
 	a.w.note(p.index, t.Name, "calls Do", 0, nil)
-	done := sync.OnceFunc(a.w.judge.waits(&call{name: t.Name, proc: p, lease: t.Lease}))
+	done := sync.OnceFunc(a.w.judge.waits(&call{name: t.Name, proc: p, lease: t.Lease, began: began, lines: t.Owner == ""}))
 	err := mutex.Do(ctx, func(ctx context.Context) error {
 		done()
 		l, err := mutex.Held(ctx)
@@ -255,7 +255,7 @@ func (m Mutexes) do(a *Actor, r *rand.Rand, ctx context.Context, t Try) {
 			return err
 		}
 		h := &Held{Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: t.Owner, fixed: t.Fixed, lease: t.Lease, under: under,
-			at: time.Since(a.w.trace.start), asked: began, bound: t.bound(), linger: t.linger, passes: t.passes}
+			at: time.Since(a.w.trace.start), asked: began, began: began, bound: t.bound(began), linger: t.linger, passes: t.passes}
 		a.w.note(p.index, t.Name, "DOES", h.Token, nil)
 		had = h
 		a.entered(h, nil)

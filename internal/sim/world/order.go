@@ -34,6 +34,8 @@ type glimpsed struct {
 	ids         []string      // that hold it, where several may
 	writer      bool          // a writer has it
 	readers     []sim.Waiting // that wait
+	wrote       string        // which writer has it
+	java        string        // a thread of Redisson's that reads, and lives by any of its keys
 }
 
 // grantedAs is where a lock's hash keeps which tokens its grant has: it changes with every grant.
@@ -63,7 +65,11 @@ func (g *glimpse) looks(n *node, c *command) {
 		}
 		if form.RW {
 			at.writer = n.server.Field(key, "mode") == "write"
+			at.java = n.w.javaReads(n, key)
 			at.readers = n.server.Line(readersOf(key), nil)
+			if at.writer {
+				at.wrote = writerOf(n, key)
+			}
 		}
 		g.locks = append(g.locks, at)
 	}

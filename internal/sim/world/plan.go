@@ -33,6 +33,8 @@ type Plan struct {
 	Crowded  int     // link.BatchFrom
 	Handoff  handoff // of calls that ask for none, where there is a throng
 	Events   []event
+	Instants bool             // contexts end in the instant of a grant
+	Dog      time.Duration    // WithRedissonWatchdog, 0 for the default
 	Fresh    bool             // nobody has initialized guarded nodes
 	Guard    relock.GuardMode // of guarded ones
 	Longer   time.Duration    // the longest lease by WithRestartGuard of the first process, 0 for the same as the others
@@ -64,6 +66,7 @@ type rates struct {
 	Slow, LoseCall, LoseReply, Twice, Late  float64
 	Refused, Hang, LoseMessage, SlowMessage float64
 	LoseSubscribe                           float64 // of those that LoseCall leaves
+	Lag                                     float64 // of renewals: their answers are slow, though they come in time
 }
 
 // String is the rates above 0, in percent.
@@ -75,7 +78,7 @@ func (r rates) String() string {
 	}{
 		{"slow", r.Slow}, {"calls lost", r.LoseCall}, {"replies lost", r.LoseReply}, {"run twice", r.Twice}, {"run late", r.Late},
 		{"refused", r.Refused}, {"hang", r.Hang}, {"messages lost", r.LoseMessage}, {"messages slow", r.SlowMessage},
-		{"SUBSCRIBEs lost", r.LoseSubscribe},
+		{"SUBSCRIBEs lost", r.LoseSubscribe}, {"renewals lag", r.Lag},
 	} {
 		if rate.is > 0 {
 			text += fmt.Sprintf(", %.1f %% %s", 100*rate.is, rate.what)
@@ -222,8 +225,8 @@ func (p *Plan) options() []relock.Option {
 	if p.JVMs > 0 && p.Seed%2 == 0 { // in the others Redisson counts first
 		opts = append(opts, relock.WithTokenRetention(0))
 	}
-	if p.JVMs > 0 && p.Scene == "languages" {
-		opts = append(opts, relock.WithRedissonWatchdog(p.Lease))
+	if p.Dog > 0 {
+		opts = append(opts, relock.WithRedissonWatchdog(p.Dog))
 	}
 	return opts
 }

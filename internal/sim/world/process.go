@@ -27,6 +27,7 @@ type process struct {
 	faults    spans           // when they did
 	calls     int             // under way
 	closed    bool            // Close was called
+	broke     time.Time       // when the connection broke over which it heard its inbox
 	closing   sync.WaitGroup
 	ledger    *ledger
 	lines     []*line // to each node

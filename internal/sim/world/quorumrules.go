@@ -118,7 +118,7 @@ func (s *stay) firstGranted() (n int) {
 // hearing is at how many nodes a process has heard that it is subscribed to its inbox. The caller holds the world's mutex.
 func (w *World) hearing(p *process) (n int) {
 	for _, l := range p.lines {
-		if slices.ContainsFunc(l.node.ears, func(e *listener) bool { return e.proc == p && e.inbox && !e.over }) {
+		if slices.ContainsFunc(l.node.ears, func(e *listener) bool { return e.proc == p && e.heard && !e.over }) {
 			n++
 		}
 	}

@@ -31,18 +31,19 @@ func shapeReaders(p *Plan, r *rand.Rand) {
 		p.Topology = pair
 	}
 	p.Events = drawEvents(r, p)
+	p.Instants, p.Dog = true, pick(r, []time.Duration{0, p.Lease, max(p.Lease/2, 200*time.Millisecond)})
 }
 
 // shapeLanguages has Redisson's read-write locks beside relock's.
 func shapeLanguages(p *Plan, r *rand.Rand) {
 	shapeReaders(p, r)
-	p.JVMs, p.Threads = 1+r.IntN(2), 1+r.IntN(3)
+	p.JVMs, p.Threads, p.Dog = 1+r.IntN(2), 1+r.IntN(3), p.Lease
 }
 
 // fixable is how long a lease may be fixed: no reader relies on more than Redisson's watchdog leaves it.
 func (p *Plan) fixable(d time.Duration) time.Duration {
-	if p.Scene == "languages" {
-		return min(d, p.Lease)
+	if p.Dog > 0 {
+		return min(d, p.Dog)
 	}
 	return d
 }
@@ -97,6 +98,10 @@ func (k Readers) Round(a *Actor, r *rand.Rand) {
 	defer cancel()
 	if h := a.Acquire(ctx, t); h != nil {
 		k.use(a, r, h, 0)
+		if h.amount == allOf && r.IntN(2) == 0 {
+			h = k.downgrade(a, r, h)
+			k.use(a, r, h, 0)
+		}
 		k.giveBack(a, r, h)
 	}
 }

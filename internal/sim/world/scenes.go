@@ -51,7 +51,7 @@ var Scenes = []Scene{
 // Play plays a seed of the scene in a bubble.
 func (s Scene) Play(t *testing.T, seed uint64, o Options) *Result {
 	plan := Draw(seed, "none", o.Topology)
-	plan.Class, plan.Scene, plan.Fresh, plan.Events, plan.JVMs, plan.Throng = s.Name, s.Name, false, nil, 0, 0
+	plan.Class, plan.Scene, plan.Fresh, plan.Events, plan.JVMs, plan.Throng, plan.Instants = s.Name, s.Name, false, nil, 0, 0, false
 	plan.Rounds /= 2 // a scene is made for few
 	s.Shape(plan, throw(seed, "scene", s.Name).stream())
 	o.Kind = s.Kind()
@@ -136,10 +136,14 @@ func shapeFar(p *Plan, r *rand.Rand) {
 	p.Rates.Delay = time.Duration(20+r.IntN(25)) * time.Millisecond
 }
 
-func shapeLengthened(p *Plan, _ *rand.Rand) {
+// shapeLengthened loses answers in half of the seeds: then no one knows whether the lease was lengthened.
+func shapeLengthened(p *Plan, r *rand.Rand) {
 	p.Topology = alone
 	p.Names = p.Names[:1]
 	p.lasts(p.Lease)
+	if r.IntN(2) == 0 {
+		p.Rates.LoseReply = .2
+	}
 }
 
 // shapeAhead restarts a guarded Redis with a clock that is an hour ahead for a while.

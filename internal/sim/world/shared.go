@@ -118,6 +118,9 @@ func idsOn(n *node, name string) (ids []string) {
 // above all before. It is called under the world's mutex.
 func (w *World) grantsBeside(n *node, c *command, g *glimpsed, v driver.Value) {
 	if w.form.RW {
+		w.comesBefore(n, g)
+		w.forcedWhole(n, c, g)
+		w.pastJava(n, c, g)
 		w.writes(n, g)
 	}
 	var came []string

@@ -16,7 +16,7 @@ func (p *Plan) throng() {
 		return
 	}
 	all := p.allRounds()
-	p.Throng = 8 + r.IntN(23)
+	p.Throng, p.Instants = 8+r.IntN(23), true
 	p.Rounds = max(3, all/((p.Procs-1)*p.Actors+p.Throng))
 	p.Names = []string{"orders-0", "orders-1"}
 	p.Handoff = handoff{most: pick(r, []int{4, 8, 8, 16}), time: pick(r, []time.Duration{usualTime, p.Lease, time.Hour, time.Hour})}

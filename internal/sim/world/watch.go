@@ -11,6 +11,8 @@ type call struct {
 	lease  time.Duration
 	amount int // of the lock
 	passed int // grants of the other side since it waits
+	began  time.Time
+	lines  bool // at the gate of its process
 }
 
 // waits notes a Lock until the returned function is called.
@@ -23,6 +25,9 @@ func (j *judge) waits(c *call) (done func()) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		delete(r.waiting, c)
+		if c.lines {
+			r.returned[c.proc] = append(r.returned[c.proc], time.Now())
+		}
 		if len(r.waiting) == 0 {
 			r.free, r.nobody = time.Time{}, time.Time{}
 		}
@@ -38,6 +43,7 @@ func (j *judge) watch(over <-chan struct{}) {
 		case now := <-tick.C:
 			j.trustsAll()
 			j.w.strayedAll(now)
+			j.w.shutOut(now)
 			for _, name := range j.wanted() {
 				j.look(name, now)
 			}

@@ -80,6 +80,10 @@ type World struct {
 	started map[int]int      // goroutines of actors, by place
 	glimpse glimpse
 	strays  strays
+	wants   []string            // what the command that runs has told holders
+	phases  map[string]*phase   // by read-write lock
+	shut    map[string]shutting // likewise
+	cuts    map[asking][]*cut
 	serving bool               // all faults are over, and each process is given each lock
 	tenures map[string]*tenure // by lock
 	ran     map[work]int       // scripts that ran, but for those that a server did not know
@@ -133,6 +137,7 @@ func newWorld(plan *Plan, o Options) *World {
 		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, options: o, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{},
 		javas: map[string]bool{}, written: map[string]write{}, stays: map[string]*stay{}, started: map[int]int{}, torn: map[string]bool{}, tenures: map[string]*tenure{}, ran: map[work]int{},
 		labels: map[string]string{}, events: map[int64][]event{}, left: newPortion(o),
+		phases: map[string]*phase{}, shut: map[string]shutting{}, cuts: map[asking][]*cut{},
 	}
 	w.fates = newFates(plan, w.left.faults)
 	w.fates.shorten = w.shorten
@@ -341,6 +346,7 @@ func (p *process) countsAnew() {
 // before is called when a node is about to run a command.
 func (w *World) before(n *node, c *command) {
 	w.glimpse.looks(n, c)
+	w.wants = w.wants[:0]
 	if c.op == "force" {
 		w.strike(c.lock, "force")
 	}
@@ -359,6 +365,7 @@ func (w *World) executed(l *line, c *command, v driver.Value, answered bool) {
 		trip: c.trip, names: c.names,
 	})
 	w.grants(l.node, c, v)
+	w.tellsHolders(l.node, c, v)
 	if c.op == "sweep" && v.Err() != nil && aloneIn(c, w.form.keys()) {
 		l.proc.denied[c.lock] = true
 	}
