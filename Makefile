@@ -20,6 +20,8 @@ ROOTTESTS = . ./internal/link ./internal/quorum ./internal/wire ./lua
 # Where make servers puts what Debian does not have, and the servers that make matrix runs.
 SERVERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/relock-servers
 TESTED = $(or $(SERVER),redis-server $(SERVERS)/redis-6.2/redis-server $(SERVERS)/redis-8.2/redis-server $(SERVERS)/valkey-8.1/valkey-server)
+# Tests mostly wait, for what a server or a clock does: more run at a time than there are processors.
+ATONCE = -p 4 -parallel 8
 BASE ?= HEAD
 COUNT ?= 8
 
@@ -41,10 +43,10 @@ prometheus: ## install Prometheus and promtool where they are missing
 		{ $(SUDO) apt-get update && $(SUDO) apt-get install -y --no-install-recommends prometheus; }
 
 test: redis ## run the tests of the library and of the command
-	go test $(PACKAGES)
+	go test $(ATONCE) $(PACKAGES)
 
 test-goredis test-valkey: test-%: redis ## the library's tests over go-redis, over valkey-go in place of rueidis
-	go test -count=1 $(call LIKE,$*) $(ROOTTESTS)
+	go test -count=1 $(ATONCE) $(call LIKE,$*) $(ROOTTESTS)
 
 goredis-oldest: redis ## contrib/relockgoredis with the oldest go-redis that it works with
 	@cd contrib/relockgoredis && dir=$$(mktemp -d) && cp go.mod $$dir/go.mod && cp go.sum $$dir/go.sum && \
@@ -60,7 +62,7 @@ cross: ## build for other systems and processors
 BUILT = ^(TestInstall|TestImport|TestImportOfTheTestKit|TestAWalkLeadsThroughTheGate|TestTheDesignShowsTheWalk)$$
 
 race: redis ## the same under the race detector
-	go test -race -count=1 -skip '$(BUILT)' $$(go list $(PACKAGES) | grep -v '/internal/model$$')
+	go test -race -count=1 $(ATONCE) -skip '$(BUILT)' $$(go list $(PACKAGES) | grep -v '/internal/model$$')
 
 integration: redis ## kill, stop, cut and restart everything around the lock
 	cd integration && go test -count=1 -timeout 15m ./...

@@ -19,6 +19,7 @@ import (
 
 // Goroutines pass a lock around until their client is closed. Where each Unlock succeeded nobody holds the lock: it is free.
 func TestCloseReleasesWhatNobodyHolds(t *testing.T) {
+	t.Parallel()
 	one := redistest.Start(t)
 	nodes := masters(t, 3)
 	for name, open := range map[string]func() *Client{
@@ -296,6 +297,7 @@ func TestCloseUndoesWhatComesLate(t *testing.T) {
 
 // Close is done in the time that it says, whatever is out to a Redis that hangs.
 func TestCloseOnAHungRedisIsBounded(t *testing.T) {
+	t.Parallel()
 	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)

@@ -318,6 +318,7 @@ func TestEndedContextAsksNothing(t *testing.T) {
 // meanwhile, over its connection for messages or of another command, its callers are told: whichever of them asked, and
 // those that wait behind another.
 func TestSilenceSaysWhatWasHeard(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 3} {
 		servers := masters(t, n)
 		c, taps := tapped(t, servers, WithCommandTimeout(2*time.Second), WithLease(time.Minute))

@@ -14,6 +14,7 @@ import (
 // A lock that is forced open is freed node by node, and its holder is told by the first of them and asks at once. Were it
 // to take that one back while the next is not reached yet, and so on, the lock would stay held.
 func TestForcedLockIsNotTakenBack(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
 			nodes := masters(t, n)

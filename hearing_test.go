@@ -181,6 +181,7 @@ func onCluster(t *testing.T, cl *redistest.Cluster, change func(*rueidis.ClientO
 // A client that reads from replicas would subscribe there too, where the master does not count it. It is handed locks all
 // the same.
 func TestReadingFromReplicasHearsTheMaster(t *testing.T) {
+	t.Parallel()
 	cl := redistest.StartCluster(t)
 	major, _, _ := cl.Nodes()[0].Version()
 	if major < 7 {
@@ -210,6 +211,7 @@ func TestReadingFromReplicasHearsTheMaster(t *testing.T) {
 
 // A lock whose sharded channels may not be subscribed tells its waiters at once; others are not concerned.
 func TestForbiddenShardedChannel(t *testing.T) {
+	t.Parallel()
 	cl := redistest.StartCluster(t)
 	for _, s := range cl.Nodes() {
 		s.AddUser("app", "secret", "~*", "+@all", "&*{good}*")
@@ -235,6 +237,7 @@ func TestForbiddenShardedChannel(t *testing.T) {
 // Where one of them leaves it takes those from the other, which subscribes anew. When both have left nothing stays, whatever
 // the moment in which they leave.
 func TestSharersOfAConnectionLeaveNoSubscription(t *testing.T) {
+	t.Parallel()
 	cl := redistest.StartCluster(t)
 	major, _, _ := cl.Nodes()[0].Version()
 	if major < 7 {
@@ -334,6 +337,7 @@ func (g *guarded) String() string {
 
 // Where no connection is to be had for messages, logger and observer are told, and everything is heard once there is one.
 func TestMissingConnectionIsLogged(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb, give := crowded(t, s)
 	var out guarded
@@ -356,6 +360,7 @@ func TestMissingConnectionIsLogged(t *testing.T) {
 // Channels that may not be subscribed are told of once, and once more when none is left that may not: over plain channels,
 // and over those of a Cluster.
 func TestRightsGivenBackAreTold(t *testing.T) {
+	t.Parallel()
 	one, cluster := redistest.Start(t), redistest.StartCluster(t)
 	for name, c := range map[string]struct {
 		at      redistest.Target
@@ -403,6 +408,7 @@ const unknownShards = "ERR Unknown subcommand or wrong number of arguments for '
 
 // The question which channels a Cluster has is asked once, and nobody waits for its answer longer than their context.
 func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
+	t.Parallel()
 	rdb := faults.NewClient(redistest.StartCluster(t).Client())
 	rdb.Filter(faults.All(askedForShards, faults.Refuse(unknownShards).Held()))
 	c := newClient(t, rdb)
@@ -437,6 +443,7 @@ func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 // Only an answer that sharded channels are unknown decides against them: not one of a Cluster in trouble, nor a missing
 // right, which is told.
 func TestModeIsNotDecidedByTrouble(t *testing.T) {
+	t.Parallel()
 	rdb := faults.NewClient(redistest.StartCluster(t).Client())
 	rdb.Filter(faults.Each(faults.Next(askedForShards,
 		faults.Refuse("LOADING Redis is loading the dataset in memory"),

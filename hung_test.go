@@ -44,6 +44,7 @@ func endings(t *testing.T, calls map[string]func() error) map[string]ending {
 // Redis hangs when the work under a lock is done: Unlock and Do return after one command timeout, whatever else of their hold
 // is out. The release goes on behind them: once Redis answers, the goroutine that waits has the lock, here or elsewhere.
 func TestUnlockOnAHungRedisTakesOneCommandTimeout(t *testing.T) {
+	t.Parallel()
 	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
 		ctx, other := t.Context(), another(t, servers, WithLease(20*time.Second))
 		locked := func(ctx context.Context, name string) *Lease {
@@ -107,6 +108,7 @@ func TestUnlockOnAHungRedisTakesOneCommandTimeout(t *testing.T) {
 
 // The same of both sides of a read-write lock, of a write lease that was entered again, and of Downgrade.
 func TestRWMutexOnAHungRedisTakesOneCommandTimeout(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	lease := WithLease(20 * time.Second)
 	c, other := hearing(t, s, lease, WithCommandTimeout(hungTimeout)), hearing(t, s, lease)
@@ -148,6 +150,7 @@ func TestRWMutexOnAHungRedisTakesOneCommandTimeout(t *testing.T) {
 // A Downgrade let the reader in, and then Redis hangs: it takes one command timeout in all, and the reader holds. The write
 // lease is given back behind it.
 func TestDowngradeOnARedisThatBeginsToHang(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	c := hearing(t, s)
@@ -167,6 +170,7 @@ func TestDowngradeOnARedisThatBeginsToHang(t *testing.T) {
 
 // What an answer of Redis's would tell is told too: a connection that is refused is tried again for one command timeout.
 func TestUnlockWhereRedisIsGone(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := newClient(t, s.Client(), WithLease(20*time.Second), WithCommandTimeout(hungTimeout))
 	l := taken(t, c.Mutex("k").Lock)

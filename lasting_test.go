@@ -63,6 +63,7 @@ func TestHowLongHoldsLast(t *testing.T) {
 // Every refusal says when to try again, by all ways: replicas that have both had the lock say about the same, be it another
 // process that is in the way or a goroutine of their own.
 func TestRefusalsSayWhenToTryAgain(t *testing.T) {
+	t.Parallel()
 	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, a *Client) {
 		b, fresh := another(t, servers), another(t, servers)
 		kinds := []string{"mutex"}

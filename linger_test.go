@@ -552,6 +552,7 @@ func BenchmarkCachedKeysOfTheirOwn(b *testing.B) {
 
 // A hold that is granted with a release, for a waiter that has left by then, may linger as any other, and no longer.
 func TestLingeringHoldOfAWaiterThatLeftEnds(t *testing.T) {
+	t.Parallel()
 	const linger = time.Second
 	s := redistest.Start(t)
 	rdb := faulty(s)

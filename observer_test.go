@@ -205,6 +205,7 @@ func TestObserverHearsOfALoss(t *testing.T) {
 }
 
 func TestObserverHearsOfAnOutage(t *testing.T) {
+	t.Parallel()
 	rdb := faulty(redistest.Start(t))
 	o := &seen{}
 	c := newClient(t, rdb, WithObserver(o), WithLease(3*time.Second), WithCommandTimeout(100*time.Millisecond))

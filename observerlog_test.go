@@ -161,6 +161,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 
 // A holder that may no longer renew, and one that may no longer unlock, is in the log.
 func TestRefusedRenewalsAreLogged(t *testing.T) {
+	t.Parallel()
 	log, p := logAt(slog.LevelInfo)
 	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
 		before := len(p.with("Redis refuses a renewal"))

@@ -19,6 +19,7 @@ import (
 // Callers who give up while Redis is gone, or hangs, are not told that the lock is busy: neither the one who asks Redis
 // nor those who wait behind it, nor sharers of an owner.
 func TestDownIsNotBusy(t *testing.T) {
+	t.Parallel()
 	fault := map[string]func(*redistest.Server){"dead": (*redistest.Server).Kill, "hung": (*redistest.Server).Pause}
 	for name, strike := range fault {
 		for _, n := range []int{1, 3} {
@@ -321,6 +322,7 @@ func warm(t *testing.T, c *Client) {
 // A Lock that waits for Redis itself is told of with a Cause: after a second, where Redis is gone, and with its first
 // command that is not answered for longer, where it hangs.
 func TestWaitingForRedisIsToldWithItsCause(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		nodes int
 		stop  func(*redistest.Server)

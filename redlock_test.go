@@ -164,6 +164,7 @@ func TestRedlockOutlivesAMinority(t *testing.T) {
 }
 
 func TestRedlockWithoutAQuorumTellsEachNode(t *testing.T) {
+	t.Parallel()
 	nodes := masters(t, 3)
 	c := newRedlock(t, nodes, WithLease(2*time.Second), WithRestartGuard(GuardAuto, 2*time.Second),
 		WithCommandTimeout(600*time.Millisecond)) // a busy machine is no node that is down
@@ -196,6 +197,7 @@ func TestRedlockWithoutAQuorumTellsEachNode(t *testing.T) {
 }
 
 func TestRedlockNodesMustBeIndependentMasters(t *testing.T) {
+	t.Parallel()
 	a := redistest.Start(t)
 	ctx := context.Background()
 	for _, c := range []struct {
@@ -347,6 +349,7 @@ func TestInitializeDoesNothingWithoutTheGuard(t *testing.T) {
 
 // Where more nodes forgot than a quorum survives, nobody can tell them how far they counted: their clocks can.
 func TestTokensRiseThoughAMajorityForgot(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []GuardMode{GuardAuto, GuardStrict} {
 		nodes := masters(t, 3)
 		c := newRedlock(t, nodes, WithLease(time.Second), WithRestartGuard(mode, time.Second), WithCommandTimeout(300*time.Millisecond))
@@ -369,6 +372,7 @@ func TestTokensRiseThoughAMajorityForgot(t *testing.T) {
 
 // The guard serves a single Redis too: after a restart nobody is granted what somebody may still hold.
 func TestGuardOnASingleRedis(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t, "--appendonly", "yes")
 	c := newClient(t, s.Client(), WithLease(time.Second), WithRestartGuard(GuardAuto, time.Second), WithCommandTimeout(300*time.Millisecond))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -412,6 +416,7 @@ func TestSplitVotesAreResolved(t *testing.T) {
 // Fresh nodes of which one does not answer are not taken for new, since that one may have been used. They serve once their
 // quarantine is over, all the same: they are too many that know nothing for the last to tell them.
 func TestFreshNodesServeWithoutOneThatHangs(t *testing.T) {
+	t.Parallel()
 	var nodes []rueidis.Client
 	var servers []*redistest.Server
 	for range 3 {

@@ -493,6 +493,7 @@ func TestHoldThatNoneLetInMayJoinEnds(t *testing.T) {
 
 // The time of WithMaxHold begins anew by a Downgrade.
 func TestDowngradeBeginsMaxHoldAnew(t *testing.T) {
+	t.Parallel()
 	const most = 2 * time.Second
 	c := hearing(t, redistest.Start(t))
 	writer := taken(t, c.RWMutex("k", WithMaxHold(most)).Lock)
@@ -516,6 +517,7 @@ func TestWriterUnderALostReadLease(t *testing.T) {
 
 // Leases of readers and of a writer are renewed past their first end, and what Redis keeps of a reader goes with it.
 func TestRWMutexRenewal(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := hearing(t, s, WithLease(900*time.Millisecond), WithCommandTimeout(300*time.Millisecond))
 	leases := []*Lease{taken(t, c.RWMutex("w").Lock)}
@@ -703,6 +705,7 @@ func TestRWMutexWritesNoLargeNumbers(t *testing.T) {
 
 // A process that dies as a reader, or as a writer that waits, costs a lease.
 func TestRWMutexDeadProcesses(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	lease := WithLease(2 * time.Second)
 	dead, b := hearing(t, s, lease), hearing(t, s, lease).RWMutex("k")
@@ -972,6 +975,7 @@ func TestRWMutexTicketsOutliveTheClock(t *testing.T) {
 
 // On a Cluster the keys of a read-write lock are of one slot, with sharded channels and with plain ones, where waiters race.
 func TestRWMutexOnACluster(t *testing.T) {
+	t.Parallel()
 	nodes := redistest.StartCluster(t)
 	for _, mode := range []PubSubMode{PubSubAuto, PubSubPlain} {
 		open := func() *RWMutex {

@@ -28,6 +28,7 @@ func polling(t *testing.T) (nodes *redistest.Cluster, open func(...Option) *RWMu
 
 // Where waiters poll, the order is the same as where they are handed the lock.
 func TestRWMutexIsPhaseFairWhereWaitersPoll(t *testing.T) {
+	t.Parallel()
 	nodes, open := polling(t)
 	a, b, c := open(), open(), open()
 	s := nodes.MasterFor("k")
@@ -60,6 +61,7 @@ func TestRWMutexIsPhaseFairWhereWaitersPoll(t *testing.T) {
 
 // Where waiters poll, neither readers that overlap keep a writer out, nor writers that follow each other a reader.
 func TestRWMutexStarvesNoneWhereWaitersPoll(t *testing.T) {
+	t.Parallel()
 	_, open := polling(t)
 	for name, sides := range map[string][2]func(*RWMutex, context.Context) (*Lease, error){
 		"a writer": {(*RWMutex).RLock, (*RWMutex).Lock},
@@ -104,6 +106,7 @@ func TestRWMutexStarvesNoneWhereWaitersPoll(t *testing.T) {
 
 // A waiter that gives up wakes those that it kept out. One that died keeps its place for half of its lease.
 func TestRWMutexWaitersLeaveWhereTheyPoll(t *testing.T) {
+	t.Parallel()
 	nodes, open := polling(t)
 	a, b, c := open(), open(), open()
 	s := nodes.MasterFor("k")
@@ -137,6 +140,7 @@ func TestRWMutexWaitersLeaveWhereTheyPoll(t *testing.T) {
 
 // Waiters that poll exclude each other, and all come. On a full Redis those that wait already go on waiting.
 func TestRWMutexExcludesWhereWaitersPoll(t *testing.T) {
+	t.Parallel()
 	nodes, open := polling(t)
 	excludes(t, 40, func() *RWMutex { return open() })
 	s := nodes.MasterFor("k")

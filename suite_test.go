@@ -23,6 +23,7 @@ func overRueidis(t testing.TB, opt rueidis.ClientOption) locks.Source {
 
 // TestEveryRedis runs the suite on every kind of Redis.
 func TestEveryRedis(t *testing.T) {
+	t.Parallel()
 	locks.Run(t, func(t testing.TB, to redistest.Target) locks.Source { return overRueidis(t, to.Rueidis()) })
 }
 

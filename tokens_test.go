@@ -219,6 +219,7 @@ func forgetting(t *testing.T, rdb rueidis.Client, d time.Duration) *Client {
 
 // Names that were locked once leave nothing behind after the retention.
 func TestNamesDoNotStay(t *testing.T) {
+	t.Parallel()
 	names := rounds(5_000, 100_000)
 	s := redistest.Start(t)
 	c := forgetting(t, s.Client(), 2*time.Second)
@@ -270,6 +271,7 @@ func usedMemory(t *testing.T, s *redistest.Server) int {
 // Where each name is new, the keys of Redis rise for as long as a counter outlives its grant, and its memory with them; from
 // then on both are flat. With RELOCK_NEW_NAMES=25m it runs for so long, with the default retention, and tells every minute.
 func TestNewNamesKeepRedisFlat(t *testing.T) {
+	t.Parallel()
 	const rate = 1_000 // names a second
 	lasting, every, retention := 6*time.Second, 500*time.Millisecond, time.Second
 	if long := os.Getenv("RELOCK_NEW_NAMES"); long != "" {

@@ -164,6 +164,7 @@ func TestNameIsKeptWhileThereAreHolds(t *testing.T) {
 
 // A lock that is renewed, or lies idle, keeps the name too, and a Redis that lost its memory is told anew.
 func TestNameIsWrittenAnew(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	const lease = 6 * time.Second // it is written each third of it
 	c := newClient(t, s.Client(), WithClientName("billing"), WithLease(lease), WithLinger(time.Hour))
@@ -256,6 +257,7 @@ func refusals(c *Client) (n uint64) {
 
 // A Redis that leaves the name unanswered keeps no Lock and no Unlock waiting.
 func TestUnansweredNamesHarmNothing(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	w.Filter(faults.All(faults.Script("introduce"), faults.LoseCall.Hanging().Telling()))
@@ -272,6 +274,7 @@ func TestUnansweredNamesHarmNothing(t *testing.T) {
 
 // A write that is late, behind Close, stands for a lease at most.
 func TestNameThatComesLateEndsByItself(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	w.Filter(faults.Next(faults.Script("introduce"), faults.Late.Telling()))
@@ -332,6 +335,7 @@ func TestOneNodeIsEnoughToBeKnown(t *testing.T) {
 
 // On a Cluster the name is in a slot of its own, follows it to another master, and is found there.
 func TestNameOnACluster(t *testing.T) {
+	t.Parallel()
 	g := redistest.StartCluster(t)
 	const lease = 6 * time.Second // it is written each third of it
 	c := newClient(t, g.Client(), WithClientName("billing"), WithLease(lease))
@@ -351,6 +355,7 @@ func TestNameOnACluster(t *testing.T) {
 
 // Nothing is left of 100,000 clients, and at no time is there a key that nothing ends.
 func TestNoNameIsLeftBehind(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client()
 	text, err := lua.Scripts{}.Text("introduce")
@@ -577,6 +582,7 @@ func TestForbiddenQuestionsAreAskedOnceInALease(t *testing.T) {
 
 // A question that is not answered keeps no TryLock waiting, and is over with Close.
 func TestUnansweredQuestionsHarmNothing(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	w.Filter(faults.All(faults.Script("whois"), faults.LoseCall.Hanging().Telling()))
