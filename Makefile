@@ -105,8 +105,8 @@ fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) ./internal/wire
 	go test -run - -fuzz FuzzParseGrant -fuzztime $(FUZZTIME) ./internal/wire
 
-sim: ## simulate for SIMTIME, with fresh seeds on all processors; SEED=n repeats one with its trace, KIND, TOPOLOGY, SCENE choose
-	cd internal/sim && go test $(OVERLAY) ./world -count=1 -timeout 0 -v -run '$(if $(SCENE),TestScenes/^$(SCENE)$$$$,TestSimulation$$)' -kind='$(KIND)' -topology='$(TOPOLOGY)' \
+sim: ## simulate for SIMTIME, with fresh seeds on all processors; SEED=n repeats one with its trace, KIND, TOPOLOGY, SCENE, REDIS choose
+	cd internal/sim && go test $(OVERLAY) ./world -count=1 -timeout 0 -v -run '$(if $(SCENE),TestScenes/^$(SCENE)$$$$,TestSimulation$$)' -kind='$(KIND)' -topology='$(TOPOLOGY)' -redis='$(REDIS)' \
 		$(if $(SEED),-seed='$(SEED)' -faults='$(FAULTS)' -rounds='$(ROUNDS)' -names='$(NAMES)' -show -lines=4000,-fresh -lasting=$(SIMTIME) -workers=$(WORKERS))
 
 sim-test: redis ## the simulator against a real server, the seeds that once failed, and whether all mutants compile

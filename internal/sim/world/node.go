@@ -32,12 +32,22 @@ type node struct {
 	unseen      bool      // no command has noticed yet that it forgot
 }
 
+// Redises are the servers that may be simulated. "" is Redis 7.0.
+var Redises = map[string]sim.Options{"": {}, "6": {Version: 6}, "8": {Version: 8}, "valkey": {Version: 8, Valkey: true}}
+
+// newServer returns a server of the world's version, by a clock of its own where clock is nil.
+func newServer(w *World, name string, clock *sim.Clock) *sim.Server {
+	o := Redises[w.options.Redis]
+	o.Name, o.Clock = w.seedName+name, clock
+	return sim.NewServer(o)
+}
+
 func newNode(w *World, index int) *node {
 	name := string(rune('a' + index))
-	n := &node{w: w, index: index, server: sim.NewServer(sim.Options{Name: w.seedName + name})}
+	n := &node{w: w, index: index, server: newServer(w, name, nil)}
 	permit(n.server)
 	if w.plan.Topology.Replica {
-		n.spare = sim.NewServer(sim.Options{Name: w.seedName + name + "'"})
+		n.spare = newServer(w, name+"'", nil)
 		permit(n.spare)
 		n.spare.ReplicaOf(n.server)
 	}

@@ -87,7 +87,7 @@ func demote(w *World, e event) {
 	}
 	w.excuse(e.Last)
 	n.disturb(e.Last)
-	n.former = sim.NewServer(sim.Options{Name: w.seedName + e.Name, Clock: n.server.Clock()})
+	n.former = newServer(w, e.Name, n.server.Clock())
 	n.former.ReplicaOf(n.server)
 	n.former.Promote()
 	n.server.ReplicaOf(n.former)

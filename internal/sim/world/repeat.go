@@ -50,6 +50,9 @@ func (r *Result) Again() string {
 		class, topology = r.Plan.Scene, o.Topology // else its own
 	}
 	text := "again: make sim SEED=" + Word(r.Plan.Seed, class, topology)
+	if o.Redis != "" {
+		text += " REDIS=" + o.Redis
+	}
 	if slices.Contains(r.Spare, "ROUNDS") && len(o.Rounds) > 12 {
 		o.Rounds = nil
 	}

@@ -25,6 +25,7 @@ type Options struct {
 	Only            []string // where it is not nil: the only faults there are
 	Rounds, Names   []string // likewise
 	Kind            Kind     // nil for Mutexes
+	Redis           string   // a key of Redises
 	Lines           int      // of the trace at most, the last ones
 	Trace           bool     // also of a run without a violation
 }

@@ -31,6 +31,7 @@ var (
 	lasting  = flag.Duration("lasting", 0, "run seeds for so long instead of a number")
 	class    = flag.String("kind", "", "the class of faults, else the seed's own")
 	topo     = flag.String("topology", "", "the topology, else the seed's own")
+	redis    = flag.String("redis", "", "which server is simulated: 6, 8 or valkey; Redis 7.0 where it is empty")
 	lines    = flag.Int("lines", 400, "of a trace, the last ones")
 	traced   = flag.Bool("show", false, "print the trace of each seed")
 	keep     = flag.Bool("keep", false, "go on after a violation")
@@ -78,6 +79,8 @@ func TestSimulation(t *testing.T) {
 
 // chooses takes the word for a seed apart.
 func chooses(t *testing.T) {
+	_, is := Redises[*redis]
+	require.True(t, is, "no server is called %q", *redis)
 	if *word == "" {
 		return
 	}
@@ -101,7 +104,7 @@ func (s *tally) runs(t *testing.T, seed uint64, o Options) bool {
 // options are those of the flags.
 func options() Options {
 	return Options{
-		Class: *class, Topology: *topo, Lines: *lines, Trace: *traced,
+		Class: *class, Topology: *topo, Redis: *redis, Lines: *lines, Trace: *traced,
 		Only: ParseList(*only, ";"), Rounds: ParseList(*played, " "), Names: ParseList(*names, " "),
 	}
 }
