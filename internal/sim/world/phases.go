@@ -96,7 +96,7 @@ func (w *World) shutOut(now time.Time) {
 	defer w.mu.Unlock()
 	n := w.nodes[0]
 	for _, name := range w.plan.Names {
-		first, since := "", time.Time{}
+		first := ""
 		if line := n.server.Line(readersOf(name), nil); len(line) > 0 {
 			first, _ = waiterOf(line[0].Member)
 		}
@@ -107,7 +107,8 @@ func (w *World) shutOut(now time.Time) {
 			continue
 		}
 		was := w.shut[name]
-		if since = was.since; was.id != first {
+		since := was.since
+		if was.id != first {
 			since = now
 		}
 		since = later(since, earlier(now, later(later(s.proc.disturbed, n.disturbed), n.refusing)))
