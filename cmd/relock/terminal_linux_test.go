@@ -413,7 +413,7 @@ func TestLostWithoutATerminal(t *testing.T) {
 	require.Eventually(t, func() bool { return gone(pid) }, patience, time.Millisecond)
 }
 
-// Who kills relock kills the command.
+// A relock that is killed takes the command with it.
 func TestKilledWithoutATerminal(t *testing.T) {
 	srv := redistest.Start(t)
 	r := newRecord(t)
@@ -423,7 +423,7 @@ func TestKilledWithoutATerminal(t *testing.T) {
 	require.Eventually(t, func() bool { return gone(command) }, patience, time.Millisecond)
 }
 
-// Who kills relock at a terminal kills the command.
+// A relock that is killed at a terminal takes the command with it.
 func TestTerminalKilled(t *testing.T) {
 	srv := redistest.Start(t)
 	r := newRecord(t)

@@ -26,7 +26,7 @@ type glance struct {
 	sides  line        // of the read-write lock, both queues
 }
 
-// line is who waits in a lock's queues.
+// line is the waiters in a lock's queues.
 type line struct {
 	waiters int
 	longest time.Duration
