@@ -120,6 +120,122 @@ func TestRepair(t *testing.T) {
 	}
 }
 
+// A node that said that the lock is not ours there counts again once it has kept the lock for a command time-out, if the
+// quorum has lost no node since. The others decide without it, and it is as good as lost where they have lost one.
+func TestRegainedNodeCounts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		missing int // nodes that are not ours from the start, the first ones
+		rounds  []round
+		settled []wire.Result
+	}{
+		"not at once": {
+			1, []round{{0, []wire.Result{kept, kept, silent}}}, []wire.Result{silent},
+		},
+		"a time-out later": {
+			1, []round{{0, []wire.Result{kept, kept, silent}}, {2, []wire.Result{kept, kept, silent}}},
+			[]wire.Result{silent, kept},
+		},
+		"not in less than a time-out": {
+			1, []round{{0, []wire.Result{kept, kept, kept}}, {0.5, []wire.Result{kept, kept, silent}}},
+			[]wire.Result{kept, silent},
+		},
+		"the quorum loses a node later": {
+			1, []round{
+				{0, []wire.Result{kept, kept, kept}}, {2, []wire.Result{kept, kept, kept}}, {4, []wire.Result{kept, lost, kept}},
+			},
+			[]wire.Result{kept, kept, kept},
+		},
+		"the quorum loses a node meanwhile": {
+			1, []round{{0, []wire.Result{kept, kept, kept}}, {2, []wire.Result{kept, lost, kept}}},
+			[]wire.Result{kept, lost},
+		},
+		"the quorum loses a node at once": {
+			1, []round{{0, []wire.Result{kept, lost, kept}}}, []wire.Result{lost},
+		},
+		"its answer comes last": {
+			1, []round{{0, []wire.Result{kept, kept, kept}}, {0.5, []wire.Result{kept, kept, lost}}}, []wire.Result{kept, lost},
+		},
+		"a loss is not forgotten beside a silent node": {
+			1, []round{
+				{0, []wire.Result{kept, kept, lost, kept, silent}}, {2, []wire.Result{kept, kept, silent, kept, silent}},
+				{4, []wire.Result{kept, kept, silent, kept, kept}}, {6, []wire.Result{kept, kept, silent, kept, silent}},
+			},
+			[]wire.Result{silent, silent, kept, kept},
+		},
+		"two of five are handed over": {
+			2, []round{{0, []wire.Result{kept, kept, lost, kept, kept}}}, []wire.Result{lost},
+		},
+		"a quorum is left beside a loss": {
+			1, []round{
+				{0, []wire.Result{kept, lost, kept, kept, kept}}, {2, []wire.Result{kept, lost, kept, kept, kept}},
+				{4, []wire.Result{kept, lost, lost, kept, kept}},
+			},
+			[]wire.Result{kept, kept, kept},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := stubs(t, len(tc.rounds[0].said), unsaid, func(c *setup) { c.Timeout = 4 * patience })
+			c, began := contender(t, q), clock.Now()
+			for _, v := range c.contest.voters[:tc.missing] {
+				v.isMissing(true)
+			}
+			for i, r := range tc.rounds {
+				settled := renewed(c, began.Add(time.Duration(r.sent*float64(q.cfg.Timeout))), r.said)
+				require.Equal(t, tc.settled[i:i+1], settled, "round %d", i)
+			}
+		})
+	}
+}
+
+// A lock is forced open at two nodes of three. The first was another contender's, and hands the lock over to the entry that
+// the holder has left in its queue. The other was the holder's. The holder is deposed all the same, also where it asks
+// between the two.
+func TestForcedHolderIsDeposedThoughANodeIsHandedToIt(t *testing.T) {
+	for _, asks := range []bool{false, true} {
+		t.Run(fmt.Sprint("asks between ", asks), func(t *testing.T) {
+			servers := masters(t, 3)
+			other := contender(t, prepared(t, servers))
+			defer other.Abandon()
+			voteAt(t, other.contest, 0)
+			q, taps := tapped(t, servers)
+			taps[0].Filter(faults.All(faults.Script("vote"), faults.Tell))
+			c := q.newClaim(entry(t, q))
+			_, err := c.Wait(t.Context(), nil)
+			require.NoError(t, err)
+			defer c.Abandon()
+			require.Eventually(t, func() bool { return servers[0].Do("ZCARD", "relock_queue:{k}") == "1" }, patience, time.Millisecond)
+			<-c.contest.voters[0].voteDone // its answer is noted
+
+			renews := func() (got wire.Result) {
+				q.Renew(t.Context(), []claim.Renewal{{Claim: c, Lease: q.cfg.Lease}},
+					func(_ int, r wire.Result, _ clock.Stamp, _ error) { got = r })
+				return got
+			}
+			operator, lines := tapped(t, servers)
+			lines[1].Filter(faults.Next(faults.Script("force"), faults.Hold))
+			lines[2].Filter(faults.All(faults.Script("force"), faults.LoseCall))
+			forced := make(chan error, 1)
+			go func() {
+				freed, err := operator.Force(context.WithoutCancel(t.Context()), c.Entry.Names)
+				if err == nil && !freed {
+					err = wire.ErrNotHeld
+				}
+				forced <- err
+			}()
+			within(t, lines[1].Told())
+			require.Eventually(t, func() bool { return servers[0].Do("HEXISTS", "k", c.Entry.ID) == "1" }, patience, time.Millisecond,
+				"the node is handed over to the holder")
+			if asks {
+				require.Equal(t, wire.Renewed, renews())
+			}
+			lines[1].Release()
+			require.NoError(t, within(t, forced))
+			require.Equal(t, "0", servers[1].Do("EXISTS", "k"))
+			require.Equal(t, wire.Lost, renews())
+		})
+	}
+}
+
 // renewed has the nodes say what became of one renewal, and returns how it was settled.
 func renewed(c *Claim, sent clock.Stamp, said []wire.Result) (settled []wire.Result) {
 	tl := &renewalRound{
