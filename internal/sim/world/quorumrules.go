@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/relock-go/relock"
@@ -82,7 +83,7 @@ func confirmed(v driver.Value) bool {
 // firstAsks notes, of an acquisition that a command asks a node for, whether the node grants it by its first question. The
 // caller holds the world's mutex.
 func (w *World) firstAsks(l *line, c *command) {
-	if len(w.nodes) == 1 || c.args[0] != "EVALSHA" || c.op != "vote" && c.op != "unvote" {
+	if len(w.nodes) == 1 || !strings.HasPrefix(c.args[0], "EVAL") || c.op != "vote" && c.op != "unvote" {
 		return
 	}
 	n, _ := strconv.Atoi(c.args[2])
@@ -98,13 +99,15 @@ func (w *World) firstAsks(l *line, c *command) {
 		return
 	}
 	s.askedAt |= bit
-	if c.op == "vote" {
-		c.heard = append(c.heard, func(v driver.Value) {
-			if all, err := v.Values(); err == nil && len(all) > 0 && (answer{all[0]}).number() == 1 {
-				s.grantedAt |= bit
-			}
-		})
-	}
+	c.heard = append(c.heard, func(v driver.Value) {
+		if err := v.Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+			s.askedAt &^= bit // nothing ran: the whole script is sent now
+			return
+		}
+		if all, err := v.Values(); c.op == "vote" && err == nil && len(all) > 0 && (answer{all[0]}).number() == 1 {
+			s.grantedAt |= bit
+		}
+	})
 }
 
 // firstGranted is by how many nodes the first question was answered with the grant.
