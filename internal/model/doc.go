@@ -117,8 +117,7 @@
 // The first use of a quorum, where nodes that were all found fresh are asked once more and then declared new, each by a
 // script that looks again; the simulation in internal/sim has it, with restarts in between. That a node is taken again
 // only by a renewal that is a command time-out younger than the one which found the loss: it only delays a vote that
-// Fence lets come at any time. That a node which the holder has again counts a command time-out later: fewer answers count
-// than in Fence. Yields beside other sharers of the owner, and how those come back, as all of shared
+// Fence lets come at any time. Yields beside other sharers of the owner, and how those come back, as all of shared
 // owners: the simulation has them, with lost and late commands, and found a livelock there.
 //
 // Of read-write locks: TryLock and TryRLock, which wait for nothing and take by the script's same conditions; ForceUnlock;

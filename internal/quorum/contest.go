@@ -356,7 +356,6 @@ func (t *contest) due(now clock.Stamp, once bool) (due []*voter) {
 func (t *contest) deliver(got vote, answered chan struct{}) {
 	if got.err == nil {
 		t.q.measure(got.took)
-		got.voter.isMissing(!got.Mine) // also of an answer that comes once the contest is won
 	}
 	if got.yield > 0 && !got.unsent && !link.Unanswered(got.err) {
 		now := clock.Now()

@@ -23,7 +23,7 @@ type member struct {
 
 // voter is one entry's claim at one member, and the state of its votes there. One goroutine at a
 // time touches it: the one that contends, releases or abandons. Renewals run beside it, and touch
-// only missing, missingSince, regainedAt and what is fixed.
+// only missingSince and what is fixed.
 type voter struct {
 	node.Claim
 	member  *member
@@ -61,15 +61,6 @@ type voter struct {
 	timesSeeded int         // how often that incarnation was told, or was to be
 	seedValue   int64       // the counter that it is told
 
-	// missing says that the node said, to a vote or a renewal, that the lock is not ours there.
-	// Renewals do not count it from then on, until mayCount. The entry may still be queued there, and
-	// be handed the lock. Votes write it as they are answered, also after the contest is over.
-	missing atomic.Bool
-
-	// regainedAt is when a renewal first heard that a node which is missing keeps the lock again. It
-	// is nil while it does not.
-	regainedAt atomic.Pointer[clock.Stamp]
-
 	// missingSince is when the renewal was sent that first found the lock lost there. It is nil
 	// while the lock is not known to be lost. Renewals read and write it in their own goroutines.
 	missingSince atomic.Pointer[clock.Stamp]
@@ -93,38 +84,6 @@ func (v *voter) confirms(sent clock.Stamp) bool {
 
 // errYielding is why the answer of a node does not count.
 var errYielding = errors.New("it may still give back what it was granted for")
-
-// errRegained is why the answer of a node does not count: see regained.
-var errRegained = errors.New("it keeps the lock again, but for too short a time to count")
-
-// regained takes the answer that the node, which is missing, keeps the lock. It reports whether that
-// is new.
-//
-// A lock that is forced open is freed node by node. A node that the holder did not have, another
-// contender had. So it is freed too, and may hand the lock over to the holder's entry, which was
-// left in its queue. If it counted at once, the holder could lose one node of its quorum, gain
-// another, and never hear that it was deposed.
-func (v *voter) regained() bool {
-	now := clock.Now()
-	return v.regainedAt.CompareAndSwap(nil, &now)
-}
-
-// mayCount reports whether a renewal that was sent at sent may count the node, which is missing,
-// again. It must have kept the lock for longer than it takes to force one open.
-func (v *voter) mayCount(sent clock.Stamp, timeout time.Duration) bool {
-	at := v.regainedAt.Load()
-	return at != nil && sent.Mono()-at.Mono() >= timeout
-}
-
-// justLost reports whether the node lost the lock, and counted at the last renewal that was
-// confirmed. That it has not answered since does not change that.
-func (v *voter) justLost() bool { return v.missingSince.Load() != nil && !v.missing.Load() }
-
-// isMissing notes whether the node said that the lock is not ours there.
-func (v *voter) isMissing(missing bool) {
-	v.regainedAt.Store(nil)
-	v.missing.Store(missing)
-}
 
 // beginVote notes that a vote is about to be sent: belief in a grant counts from here. The caller
 // closes what it returns when the vote is over.

@@ -199,8 +199,7 @@ func (q *Quorum) Nodes() []*node.Node {
 }
 
 // Force frees a lock on all nodes, and returns once a quorum has freed it: any quorum that held the
-// lock has lost a node then, and counts none that is handed over to it instead (voter.regained). It
-// returns false if none of them had a holder.
+// lock has lost a node then. It returns false if none of them had a holder.
 func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
 	out := q.newAnswers("force unlock", n.Name)
 	var freed atomic.Bool

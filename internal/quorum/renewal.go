@@ -19,8 +19,8 @@ func (q *Quorum) Renew(ctx context.Context, batch []claim.Renewal, settle claim.
 		m.Renew(ctx, batch, func(i int, r wire.Result, err error) { t.add(m, i, r, err) })
 		return nil
 	})
-	// A loss may be repaired once it is a timeout old, and a node that is back may count. The second
-	// round does that. It settles nothing, so no lease is believed for longer by it.
+	// A loss may be repaired once it is a timeout old. The second round does that. It settles
+	// nothing, so no lease is believed for longer by it.
 	if again := t.finish(); len(again) > 0 {
 		q.crew.Start(func() {
 			if clock.Sleep(q.ctx, q.cfg.Timeout) {
@@ -44,12 +44,10 @@ type renewalRound struct {
 
 // renewalAnswers is what the nodes have answered about one lease.
 type renewalAnswers struct {
-	held     int      // nodes that count and keep it
-	regained []*voter // at nodes that keep it and are missing (voter.regained)
-	lostAt   []*voter // at nodes that answered that the lock is not held there
-	failure  error    // of the last node that did not answer
-	verdict  wire.Result
-	again    bool // a node was first heard to keep it again
+	held    int
+	lostAt  []*voter // at nodes that answered that the lock is not held there
+	failure error    // of the last node that did not answer
+	decided bool
 }
 
 // add counts one node's answer, and settles the lease if that decides it. It settles without the
@@ -73,79 +71,37 @@ func (t *renewalRound) decide(m *member, i int, result wire.Result, err error) w
 	case wire.Unanswered:
 		r.failure = err
 	case wire.Renewed:
+		r.held++
 		v.missingSince.Store(nil)
-		if v.missing.Load() {
-			r.regained = append(r.regained, v)
-			r.again = v.regained() || r.again
-		} else {
-			r.held++
-		}
 	case wire.Lost:
 		r.lostAt = append(r.lostAt, v)
-		v.regainedAt.Store(nil)
 		v.missingSince.CompareAndSwap(nil, &t.sent) // the pointer tells finish which round found it
 	}
-	return t.conclude(r, r.held, len(r.lostAt))
-}
-
-// conclude returns what so many nodes that keep a lock and that lost it decide, if nothing was
-// decided before.
-func (t *renewalRound) conclude(r *renewalAnswers, held, lost int) wire.Result {
 	switch {
-	case r.verdict != wire.Unanswered:
-		return wire.Unanswered
-	case held >= t.q.need:
-		r.verdict = wire.Renewed
-	case lost > len(t.q.members)-t.q.need: // the rest is no quorum, whatever it answers
-		r.verdict = wire.Lost
+	case r.decided:
+	case r.held >= t.q.need:
+		r.decided = true
+		return wire.Renewed
+	case len(r.lostAt) > len(t.q.members)-t.q.need: // the rest is no quorum, whatever it answers
+		r.decided = true
+		return wire.Lost
 	}
-	return r.verdict
-}
-
-// recount counts the nodes that keep a lock again, once all nodes have answered or will not. It
-// returns what that decides.
-//
-// Such a node counts once it has kept the lock for a command timeout. But if the quorum cannot do
-// without it since another node lost the lock, the lock may have been forced open, and the node was
-// handed it by that. Then it is as good as lost.
-func (t *renewalRound) recount(i int) wire.Result {
-	r := &t.answers[i]
-	held, lost := r.held, len(r.lostAt)
-	forced := held < t.q.need && t.batch[i].Claim.(*Claim).contest.count((*voter).justLost) > 0
-	for _, v := range r.regained {
-		switch {
-		case forced:
-			lost++
-		case v.mayCount(t.sent, t.q.cfg.Timeout):
-			v.isMissing(false)
-			held++
-		default:
-			r.failure = cmp.Or(r.failure, errRegained)
-		}
-	}
-	return t.conclude(r, held, lost)
+	return wire.Unanswered
 }
 
 // finish settles what no quorum has decided. All nodes have answered by now, or will not. Where a
 // quorum keeps a lock, finish has the nodes that lost it take it again.
 //
-// It returns the leases of which this round found a first loss, or a node that is first heard to
-// keep the lock again. They are to be renewed once more as soon as that loss may be repaired, or
-// that node may count. The next renewal is a third of a lease away: until then
+// It returns the leases of which this round found a first loss. They are to be renewed once more as
+// soon as that loss may be repaired. The next renewal is a third of a lease away: until then
 // another node may restart, and two losses may end the hold.
 func (t *renewalRound) finish() (again []claim.Renewal) {
-	for i := range t.answers {
-		r := &t.answers[i]
-		if verdict := t.recount(i); verdict != wire.Unanswered {
-			t.settle(i, verdict, t.sent, nil)
-		}
-		switch r.verdict {
-		case wire.Unanswered:
+	for i, r := range t.answers {
+		if !r.decided {
 			t.settle(i, wire.Unanswered, t.sent, cmp.Or(r.failure, wire.ErrNoAnswer))
-		case wire.Renewed:
-			found := r.again
+		} else if r.held >= t.q.need {
+			found := false
 			for _, v := range r.lostAt {
-				v.isMissing(true)
 				t.repair(v)
 				found = found || v.missingSince.Load() == &t.sent
 			}
@@ -163,7 +119,7 @@ func (t *renewalRound) finish() (again []claim.Renewal) {
 //
 // The loss must have been found by a renewal that is a command timeout older. A lock that is forced
 // open is freed node by node, and the first of them tells the holder. If the holder took that node
-// back before the others are reached, it would keep the next owner from it until it is deposed.
+// back before the others are reached, the lock would stay held.
 func (t *renewalRound) repair(v *voter) {
 	found := v.missingSince.Load()
 	if found == nil || t.sent.Mono()-found.Mono() < t.q.cfg.Timeout {

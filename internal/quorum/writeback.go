@@ -55,9 +55,6 @@ func (t *contest) win() (node.Grant, bool) {
 		v.Count.Reached = reached
 		v.Ear().Granted(wire.Tokens{First: v.Belief.Number, Count: count})
 	}
-	for _, v := range ours {
-		v.isMissing(false) // a message may have told of the grant
-	}
 	// The lease counts from the need-th youngest grant: a quorum of them lasts for at least as
 	// long.
 	slices.SortFunc(ours, func(a, b *voter) int { return byAge(a, b, now) })
