@@ -77,7 +77,8 @@ func (w *watched) note(channel string) {
 	w.inbox = w.inbox || strings.HasPrefix(channel, wire.InboxPrefix)
 }
 
-// settled reports whether a waiter for a lock hears all its channels, and has asked once more since.
+// settled reports whether a waiter for a lock hears all its channels, and has asked once more since. Sharded channels of a lock
+// are subscribed by one command: the first confirmation wakes the waiter, and it may ask before the last one is noted.
 func (w *watched) settled(lock string) bool {
 	names, err := wire.Mutex.Names("", lock)
 	if err != nil {
@@ -87,7 +88,7 @@ func (w *watched) settled(lock string) bool {
 	defer w.mu.Unlock()
 	last := w.confirmed[names.Unlock]
 	for channel, when := range w.confirmed {
-		if strings.HasPrefix(channel, wire.InboxPrefix) {
+		if !w.follows && strings.HasPrefix(channel, wire.InboxPrefix) {
 			last = max(last, when)
 		}
 	}
