@@ -119,7 +119,8 @@ func (s *suite) run(server string, core, race bool, log io.Writer) *result {
 		args = append(args, "-run", only)
 	}
 	cmd := exec.Command("go", append(args, packages...)...)
-	cmd.Dir, cmd.Stderr = s.dir, log
+	var said bytes.Buffer // beside what read writes
+	cmd.Dir, cmd.Stderr = s.dir, &said
 	cmd.Env = append(os.Environ(), redistest.ServerEnv+"="+server)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -133,6 +134,7 @@ func (s *suite) run(server string, core, race bool, log io.Writer) *result {
 	if err := cmd.Wait(); err != nil && len(r.failed) == 0 {
 		r.err = errors.New("go test: " + err.Error())
 	}
+	_, _ = said.WriteTo(log)
 	return r
 }
 
