@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/relock-go/relock/internal/driver"
 )
@@ -92,9 +93,17 @@ func (c *Cluster) MoveSlot(key string) *Server {
 	return m.To
 }
 
+// setSlot tells a node of the slot's move. Valkey 8 waits two seconds for the node's replicas, and refuses with NOREPLICAS where
+// they do not confirm by then: on a busy machine, or while one is on its way down. Then nothing has changed.
 func (m *Move) setSlot(node *Server, state string, peer *Server) {
 	m.cluster.tb.Helper()
-	node.Do("CLUSTER", "SETSLOT", strconv.Itoa(int(m.slot)), state, m.cluster.ids[peer])
+	until(m.cluster.tb, settleLimit, fmt.Sprintf("slot %d %s at %s", m.slot, state, node.Addr()), func() error {
+		_, err := node.Try("CLUSTER", "SETSLOT", strconv.Itoa(int(m.slot)), state, m.cluster.ids[peer])
+		if err != nil && !strings.HasPrefix(err.Error(), "NOREPLICAS ") {
+			m.cluster.tb.Fatalf("redistest: %s: CLUSTER SETSLOT %s: %v", node.Addr(), state, err)
+		}
+		return err
+	})
 }
 
 // otherMaster returns a master that answers and is not s.
