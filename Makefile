@@ -71,8 +71,11 @@ servers: ## bring Redis 6.2, Redis 8.2 and Valkey 8.1, beside Debian's 7.0, into
 	@python3 -m pip --version >/dev/null 2>&1 || { $(SUDO) apt-get update && $(SUDO) apt-get install -y python3-pip; }
 	@internal/redistest/servers/get.sh "$(SERVERS)"
 
-matrix: redis java $(if $(SERVER),,servers) ## all suites against all servers, or SERVER=<path>; ONLY=root,interop chooses
-	go run ./internal/tools/matrix -only '$(ONLY)' $(TESTED)
+matrix: redis $(if $(SERVER),,servers) ## the suites against all servers, or SERVER=<path>; ONLY=root,command chooses
+	go run ./internal/tools/matrix -at-once 3 -only '$(ONLY)' $(TESTED)
+
+matrix-interop: java servers ## locks shared with Redisson on Redis 8.2 and Valkey 8.1
+	go run ./internal/tools/matrix -only interop $(SERVERS)/redis-8.2/redis-server $(SERVERS)/valkey-8.1/valkey-server
 
 matrix-core: redis $(if $(SERVER),,servers) ## what servers differ in, against all of them, in four minutes
 	go run ./internal/tools/matrix -core -at-once 6 -only '$(ONLY)' $(TESTED)
@@ -134,4 +137,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus test test-goredis test-valkey goredis-oldest cross race contrib integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus test test-goredis test-valkey goredis-oldest cross race contrib integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
