@@ -335,7 +335,7 @@ func waitsFor(t *testing.T, srv *redistest.Server, args ...string) string {
 	return line
 }
 
-// Who waits says so, and for whom, unless told to be quiet.
+// A waiter says so, and for which holder, unless told to be quiet.
 func TestRunTellsThatItWaits(t *testing.T) {
 	srv := redistest.Start(t)
 	locks := other(t, srv)

@@ -83,7 +83,7 @@ func (g *glance) begin() error {
 	return nil
 }
 
-// goOn asks what the first answers left open: how long waiters have waited, who waits for a read-write
+// goOn asks what the first answers left open: how long waiters have waited, which wait for a read-write
 // lock, which of its readers live, and the fields of a hash of many that tell whose it is.
 func (g *glance) goOn() error {
 	if g.own.waiters > 0 {
@@ -94,7 +94,7 @@ func (g *glance) goOn() error {
 	} else {
 		g.askKind()
 	}
-	if g.ReadWrite() || !g.whole || len(g.fields) == 0 { // there may be waiters where nobody holds
+	if g.ReadWrite() || !g.whole || len(g.fields) == 0 { // there may be waiters for a free lock
 		g.askWaiters(g.rw, &g.sides)
 		g.askLongest(g.rw, &g.sides)
 	}
@@ -148,7 +148,7 @@ func (g *glance) end() error {
 }
 
 // bury takes those out of the readers whose processes have crashed: their fields stand in the hash for as
-// long as another reader lives. Without a reader that lives nobody holds the lock.
+// long as another reader lives. Without a reader that lives the lock is free.
 func (g *glance) bury() {
 	if len(g.beats) == 0 {
 		return

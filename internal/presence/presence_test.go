@@ -265,7 +265,7 @@ func TestCloseEndsQuestions(t *testing.T) {
 	})
 }
 
-// What a waiter hears makes it ask for the holder and say who waits, and is told on. Nothing is written once the
+// What a waiter hears makes it ask for the holder and write its own name, and is told on. Nothing is written once the
 // client is closed.
 func TestAWaiterAsksWhoHoldsItsLock(t *testing.T) {
 	among(t, 1, func(t *testing.T, p *Presence, nodes []*fake) {

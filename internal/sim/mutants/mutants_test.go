@@ -29,7 +29,7 @@ import (
 const root = "../../.."
 
 // Every patch applies to the tree as it is, and what comes of that compiles: the reworded comment that a patch has among its lines, and
-// the field that went, are seen here and not by whoever next runs all of them for hours.
+// the field that went, are seen here, and not when all of them are next run for hours.
 func TestPatchesApplyAndCompile(t *testing.T) {
 	patches, err := filepath.Glob("*.patch")
 	require.NoError(t, err)

@@ -7,7 +7,7 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Phases: whoever waits to read when a command ends a write comes in before the next writer, whatever becomes of the clock.
+// Phases: a reader that waits when a command ends a write comes in before the next writer, whatever becomes of the clock.
 
 // phase is the readers that come before the next writer of a lock, in the memory of one Redis.
 type phase struct {
