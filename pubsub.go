@@ -311,7 +311,7 @@ func (s *single) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 }
 
 func (s *single) Force(ctx context.Context, n *wire.Names) (bool, error) {
-	freed, err := s.node.Force(ctx, n)
+	freed, _, err := s.node.Force(ctx, n)
 	if err != nil {
 		return false, &wire.NodeError{Op: "force unlock", Name: n.Name, Err: err}
 	}

@@ -23,8 +23,9 @@ type Watcher interface {
 
 // Hints are what messages told a waiter beside grants.
 type Hints struct {
-	Look   bool // ask Redis
-	Nudged bool // a client with a lower ticket may wait for what the entry has
+	Look    bool // ask Redis
+	Nudged  bool // a client with a lower ticket may wait for what the entry has
+	Deposed bool // what Redis granted before is taken away
 }
 
 // Ear is what one entry hears. Its phase goes from earWaits to earHolds to earReleases, and Close

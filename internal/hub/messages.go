@@ -84,7 +84,7 @@ func (h *Hub) receiveGrant(message string) error {
 //
 //   - a grant, which has tokens;
 //   - a nudge: a waiter is to ask Redis again;
-//   - that the entry was deposed: the lock was forced open;
+//   - that the entry was deposed: the lock was forced open. A waiter may have lost its place in the queue;
 //   - that another wants the lock. The caller tells the entry of that, without the hub's mutex, since
 //     an observer hears of it.
 func (h *Hub) deliver(g wire.Grant) *Ear {
@@ -97,12 +97,13 @@ func (h *Hub) deliver(g wire.Grant) *Ear {
 	phase := e.phase.Load()
 	switch {
 	case g.Wanted && g.Tokens.First == 0: // for the caller
-	case g.Tokens.First == 0 && phase == earWaits: // nudged, or deposed before it knew of its grant
+	case g.Nudge && phase == earWaits:
 		e.hints.Nudged = true
 		e.wake.Poke()
-		if !g.Nudge {
-			e.depose() // the grant may be on its way
-		}
+	case g.Tokens.First == 0 && phase == earWaits:
+		e.grant, e.hints.Look, e.hints.Deposed = wire.Tokens{}, true, true
+		e.wake.Poke()
+		e.depose() // the answer that grants it may be on its way
 	case g.Nudge: // for waiters only
 	case g.Tokens.First == 0:
 		e.depose()

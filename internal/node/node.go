@@ -276,15 +276,15 @@ func (n *Node) Inspect(ctx context.Context, names *wire.Names) (wire.State, erro
 	return n.wire.Inspect(ctx, names)
 }
 
-// Force frees a lock, whichever owner holds it. It returns false when none did.
-func (n *Node) Force(ctx context.Context, names *wire.Names) (bool, error) {
+// Force frees a lock, as [wire.Redis.Force] does.
+func (n *Node) Force(ctx context.Context, names *wire.Names, owners ...string) (freed bool, owner string, err error) {
 	way, err := n.route(ctx, names)
 	if err != nil {
-		return false, err
+		return false, "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
-	return n.wire.Force(ctx, way, names)
+	return n.wire.Force(ctx, way, names, owners...)
 }
 
 // Stop makes contenders leave. Messages are still received, so that grants which come now are ended.

@@ -57,8 +57,9 @@ func (o *answers) count() (agree, lost, out int) {
 	return agree, lost, out
 }
 
-// agreed returns the states of the nodes that agreed, and how many nodes have not answered.
-func (o *answers) agreed(states []wire.State) (seen []wire.State, out int) {
+// agreed returns what the nodes that agreed have said, and how many nodes have not answered. said is
+// by node.
+func agreed[T any](o *answers, said []T) (seen []T, out int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, a := range o.from {
@@ -66,7 +67,7 @@ func (o *answers) agreed(states []wire.State) (seen []wire.State, out int) {
 		case !a.heard:
 			out++
 		case a.err == nil:
-			seen = append(seen, states[i])
+			seen = append(seen, said[i])
 		}
 	}
 	return seen, out

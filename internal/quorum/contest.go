@@ -164,6 +164,9 @@ func (t *contest) takeMessages(now clock.Stamp) {
 		given, news := v.Ear().Heard()
 		look = look || news.Look
 		t.nudged = t.nudged || news.Nudged
+		if news.Deposed {
+			v.Belief.Drop() // or a quorum would be counted of a node that has another owner by now
+		}
 		before := v.Belief.Number
 		if given.First > 0 && !t.q.clockOff(v.member) && v.Belief.Told(given, v.Entry, now) {
 			v.noteGrant(before)

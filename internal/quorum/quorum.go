@@ -133,11 +133,11 @@ func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 		states[m.index-1], err = m.Inspect(ctx, n)
 		return err
 	})
-	enough := func() bool { return q.decides(out.agreed(states)) }
+	enough := func() bool { return q.decides(agreed(out, states)) }
 	if err := out.waitMost(ctx, enough, q.voteTimeout()); err != nil {
 		return wire.State{}, err
 	}
-	seen, _ := out.agreed(states)
+	seen, _ := agreed(out, states)
 	return q.merge(seen), nil
 }
 
@@ -200,19 +200,54 @@ func (q *Quorum) Nodes() []*node.Node {
 
 // Force frees a lock on all nodes, and returns once a quorum has freed it: any quorum that held the
 // lock has lost a node then. It returns false if none of them had a holder.
+//
+// The nodes are freed one by one, and each hands the lock over to the first in its queue. Where
+// another contender had a node, that may be the holder's own entry. If another node is not reached,
+// the holder may have a quorum again. So owners that may are ended once more, at a quorum.
 func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
+	owners, silent, err := q.force(ctx, n)
+	if err != nil {
+		return false, err
+	}
+	if again := survivors(owners, silent, q.need); len(again) > 0 {
+		_, _, err = q.force(ctx, n, again...)
+	}
+	return slices.ContainsFunc(owners, func(owner string) bool { return owner != "" }), err
+}
+
+// force frees a lock on all nodes, of those owners alone if any are given. It returns which owners the
+// nodes that answered were freed of, and how many nodes have not answered.
+func (q *Quorum) force(ctx context.Context, n *wire.Names, only ...string) (owners []string, silent int, err error) {
 	out := q.newAnswers("force unlock", n.Name)
-	var freed atomic.Bool
+	freed := make([]string, len(q.members)) // one is read only after its node has agreed
 	// A caller that leaves must not leave the lock forced at half of the nodes.
-	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) error {
-		ok, err := m.Force(ctx, n)
-		if ok {
-			freed.Store(true)
-		}
+	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) (err error) {
+		_, freed[m.index-1], err = m.Force(ctx, n, only...)
 		return err
 	})
-	err := out.waitMost(ctx, out.decided, q.voteTimeout())
-	return freed.Load(), err
+	err = out.waitMost(ctx, out.decided, q.voteTimeout())
+	owners, _ = agreed(out, freed)
+	return owners, len(q.members) - len(owners), err
+}
+
+// survivors are the owners that may have had a quorum, and may have one again: each node that has not
+// answered may be theirs, and each that another owner had may have been handed over to them.
+func survivors(owners []string, silent, need int) (may []string) {
+	if silent == 0 {
+		return nil
+	}
+	for _, owner := range owners {
+		had := 0
+		for _, other := range owners {
+			if other == owner {
+				had++
+			}
+		}
+		if owner != "" && had < len(owners) && had+silent >= need && !slices.Contains(may, owner) {
+			may = append(may, owner)
+		}
+	}
+	return may
 }
 
 // Silence is the error of a caller that gave up, for cause, before anything was heard of any node: why.

@@ -150,14 +150,20 @@ func (r *Redis) Declare(ctx context.Context, run string, longest time.Duration) 
 	return n == 1, err
 }
 
-// Force frees a lock, whichever owner holds it. It returns false when none did.
-func (r *Redis) Force(ctx context.Context, way Route, n *Names) (bool, error) {
+// Force frees a lock, whichever owner holds it, and returns false when none did. A node of a quorum
+// also tells the owner. Where owners are given only they lose the node, and their places in its queue.
+func (r *Redis) Force(ctx context.Context, way Route, n *Names, owners ...string) (freed bool, owner string, err error) {
 	keys := n.keysTo(4)
 	if r.from.Votes {
 		keys = n.voteKeys()
 	}
-	freed, err := integer(r.link.Do(ctx, r.link.Timeout, r.of(n.Kind).force, keys, []string{way.Inbox, way.Publish}, nil))
-	return freed == 1, err
+	v, err := r.link.Do(ctx, r.link.Timeout, r.of(n.Kind).force, keys, append([]string{way.Inbox, way.Publish}, owners...), nil)
+	if err == nil && r.from.Votes {
+		owner, err = v.Text()
+		return owner != "", owner, err
+	}
+	was, err := integer(v, err)
+	return was == 1, "", err
 }
 
 // Inspect reads a lock's state.
