@@ -2,6 +2,7 @@ package relock_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log"
@@ -34,6 +35,20 @@ func Example() {
 func save(ctx context.Context, what string, token int64) error {
 	fmt.Println("saved", what, "under a fencing token:", token > 0)
 	return ctx.Err()
+}
+
+// The README's second example is compiled: it takes a database to run it.
+var _ = pay
+
+func pay(ctx context.Context, locks *relock.Client, db *sql.DB) error {
+	lease, err := locks.Mutex("orders:42").Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lease.Unlock(ctx)
+	_, err = db.ExecContext(lease.Context(), // no row is updated after a later holder's write
+		"UPDATE orders SET state = 'paid', token = $1 WHERE id = 42 AND token <= $1", lease.Token())
+	return err
 }
 
 func ExampleMutex_Lock() {
