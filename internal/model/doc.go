@@ -31,6 +31,9 @@
 // and nodes that lose their memory, with quarantine and re-seeding from what was asked after the loss was heard of, by
 // contenders and by holders; nodes may be taken from a holder by force, without its knowing.
 //
+// Forced is a forced unlock of a quorum's lock: the nodes are freed one by one, and may hand the lock over to the holder's own
+// entry in their queues, beside contenders that queue, give back and leave. Commands are not heard, or run late.
+//
 // WriteBack is the loop of one contender whose quorum's counters differ: it writes its token back, and listens to
 // votes, grants and its caller meanwhile. What has to come in every fair run is that it wins, or gives up with its
 // caller.
@@ -119,6 +122,9 @@
 // only by a renewal that is a command time-out younger than the one which found the loss: it only delays a vote that
 // Fence lets come at any time. Yields beside other sharers of the owner, and how those come back, as all of shared
 // owners: the simulation has them, with lost and late commands, and found a livelock there.
+//
+// Of a forced unlock: that the holder asks for a node again only when a command timeout is over, as above; how it is told;
+// and that a waiter which lost its place asks again. The simulation's scene forced has them.
 //
 // Of read-write locks: TryLock and TryRLock, which wait for nothing and take by the script's same conditions; ForceUnlock;
 // a release that queues the writer's next acquisition; lines and a phase that expire or are evicted, after which the
