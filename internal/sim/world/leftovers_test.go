@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,4 +91,52 @@ func TestLateCommandCostsALease(t *testing.T) {
 			require.Equal(t, c.left, left, res.Trace)
 		})
 	}
+}
+
+// sharers are two processes that ask for one lock as one owner. The first is cut off for longer than its lease as its question
+// runs, and has given up when the answer comes. The second keeps the lock for longer than that.
+type sharers struct {
+	Mutexes
+	free *bool
+}
+
+func (k sharers) Round(a *Actor, _ *rand.Rand) {
+	w, n, p := a.w, a.w.nodes[0], a.w.process(a.place)
+	t := Try{Name: w.plan.Names[0], Lease: w.plan.Lease, Owner: "job", Opts: []relock.Option{relock.WithLease(w.plan.Lease)}}
+	if a.place == 1 {
+		h := a.Acquire(w.ctx, t)
+		a.Sleep(20 * time.Second)
+		a.Release(w.ctx, h, false)
+		w.mu.Lock()
+		*k.free = !n.server.Stands(t.Name)
+		w.mu.Unlock()
+		return
+	}
+	a.Sleep(time.Second)
+	t.Lease, t.Opts = 3*time.Second, []relock.Option{relock.WithLease(3 * time.Second)}
+	ctx, cancel := context.WithTimeout(w.ctx, 10*time.Millisecond)
+	defer cancel()
+	a.Go(func() {
+		for cut := false; !cut; a.Sleep(time.Microsecond) {
+			w.mu.Lock()
+			n.server.Fields(t.Name, func(id string) { cut = cut || strings.HasPrefix(id, p.client.ID()) })
+			if cut {
+				part(w, event{Proc: a.place, Last: 4 * t.Lease})
+			}
+			w.mu.Unlock()
+		}
+	})
+	if a.Acquire(ctx, t) != nil {
+		w.fail(t.Name, "the answer came in time")
+	}
+}
+
+// What a caller left that gave up keeps no lock once the others of its owner have left, however long it could not be ended.
+func TestSharersLeaveNothing(t *testing.T) {
+	plan, free := Draw(1, "none", alone.Name), false
+	plan.lasts(30 * time.Second)
+	plan.Class, plan.Procs, plan.Actors, plan.Rounds, plan.JVMs, plan.Throng, plan.Names = "mixed", 2, 1, 1, 0, 0, plan.Names[:1]
+	res := perform(t, plan, Options{Kind: sharers{free: &free}})
+	require.Empty(t, res.Violation, res.Trace)
+	require.True(t, free)
 }
