@@ -51,7 +51,7 @@ type sweep struct {
 
 	c        *Claim
 	lateEnd  clock.Stamp   // a question that runs later than this is not swept: it costs one lease
-	giveUpAt clock.Stamp   // by then every lease in Redis has run out, one lengthened by Extend included
+	giveUpAt clock.Stamp   // by then its leases in Redis have run out, one lengthened by Extend included
 	again    bool          // something new was heard of the claim since it was last sent
 	refused  bool          // Redis answered the last try, or a part of it, but did not end the claim
 	denied   bool          // Redis refused it, and will as long as the cause lasts: a missing right, say
@@ -71,8 +71,9 @@ const (
 )
 
 const (
-	sweepBatch = 50 // claims in one command, which keeps other clients waiting for about half a millisecond
-	sweepsOut  = 8  // commands that are out at once
+	mostShared = 1000 // claims in all, where some that share an owner are kept beyond their leases
+	sweepBatch = 50   // claims in one command, which keeps other clients waiting for about half a millisecond
+	sweepsOut  = 8    // commands that are out at once
 	// clusterSweepsOut is the same for a Cluster, where each slot takes a command of its own. It is a
 	// quarter of the commands that a link lets out.
 	clusterSweepsOut = 256
@@ -233,12 +234,13 @@ func (s *sweeper) send(batch []*sweep) {
 	defer s.mu.Unlock()
 	s.silent = s.silent || err != nil && !denied
 	now := clock.Now()
+	crowded := len(s.all) > mostShared
 	for i, w := range batch {
 		w.apart = err == nil && got[i] == forbidden
 		w.denied = denied || w.apart
 		w.refused = w.denied || err == nil && got[i] != swept
 		switch {
-		case final || w.settled(err == nil && got[i] == swept, sent, now):
+		case final || w.settled(err == nil && got[i] == swept, crowded, sent, now):
 			delete(s.all, targetOf(w.c))
 		default:
 			s.due.Put(w, w.Due, now)
@@ -250,8 +252,9 @@ func (s *sweeper) send(batch []*sweep) {
 }
 
 // settled notes whether a try, which was sent at sent, ended the claim. It returns true if nothing
-// is left to do, and else sets when the next try is due. The caller holds the sweeper's mutex.
-func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
+// is left to do, and else sets when the next try is due. crowded says that there are too many claims
+// to keep one beyond its leases. The caller holds the sweeper's mutex.
+func (w *sweep) settled(ended, crowded bool, sent, now clock.Stamp) bool {
 	switch {
 	case !w.c.MayStand():
 		return true // an answer said meanwhile that no question ever ran
@@ -261,7 +264,9 @@ func (w *sweep) settled(ended bool, sent, now clock.Stamp) bool {
 			pause = &w.declined
 		}
 		w.Due = now.Add(pause.Next())
-		return w.giveUpAt.Reached(now)
+		// Others of a shared owner keep the lock in Redis, and what is left of this claim with it.
+		shared := w.c.Entry.Owner != "" && !w.refused
+		return w.giveUpAt.Reached(now) && (!shared || crowded)
 	case w.again:
 		w.Due = now
 		return false

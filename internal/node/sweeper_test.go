@@ -237,6 +237,42 @@ func TestSweepsComeSoonAfterARefusalThatPasses(t *testing.T) {
 	})
 }
 
+// A claim that shares its owner is ended when Redis answers again, however long that takes: others of the owner may have kept
+// the lock, and the claim in it. Another's leases are over by then. Of very many none is kept so long.
+func TestSharedClaimOutlastsItsLeases(t *testing.T) {
+	for _, c := range []struct {
+		message             string
+		claims, least, most int
+	}{
+		{"17:1 100 c:%d 3 job%d", 5, 5, 5},
+		{"17:1 100 c:%d 0 %d", 5, 0, 0},
+		{"17:1 100 c:%d 3 job%d", mostShared + 50, mostShared - sweepBatch, mostShared}, // a batch is given up together
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var up atomic.Bool
+			n, closes := nodeOf(&faults.Stub{
+				OnRun: func(_ context.Context, _ *driver.Script, keys, _ []string) (driver.Value, error) {
+					if !up.Load() {
+						return driver.Value{}, errors.New("down")
+					}
+					return driver.List(slices.Repeat([]driver.Value{driver.Int(1)}, len(keys)/5)...), nil
+				},
+			})
+			defer closes()
+			for i := range c.claims {
+				n.hub.Message(wire.InboxPrefix+"c", fmt.Sprintf(c.message, i, i))
+			}
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			require.GreaterOrEqual(t, n.Debug().Sweeping, c.least)
+			require.LessOrEqual(t, n.Debug().Sweeping, c.most)
+			up.Store(true)
+			time.Sleep(1100 * time.Millisecond)
+			require.Zero(t, n.Debug().Sweeping)
+		})
+	}
+}
+
 // After an outage, and after the next one, all that waits is ended with the first answer, not by pauses of its own.
 func TestSweepsComeWithTheFirstAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -32,7 +32,10 @@ type stay struct {
 	wanted  time.Time // when its process heard that the lock is wanted
 	doubt   time.Time // when its process heard that the lock was taken away, zero once it has renewed it since
 	kept    time.Time // Redis was asked to keep it up to here
+	lease   time.Duration
 	ended   bool      // a command was sent that ends it
+	over    time.Time // when the first of them was
+	late    bool      // a question for it ran when it had been over for more than its lease
 	copied  bool      // a copy of a command for it ran, or it is back in a queue: its process does not hear of that
 	live    int       // leases that are not let go
 	leaving int       // leases whose Unlock has not returned
@@ -103,6 +106,11 @@ func (w *World) follows(p *process, c *command) {
 			case s == nil:
 			case asks || queued:
 				s.asks(c)
+				if asks { // its lease and its block are before it, else behind
+					s.lease = msIn(args[i-2])
+				} else if i+1 < len(args) {
+					s.lease = msIn(args[i+1])
+				}
 				if c.op == "acquire" {
 					w.queues(s, c, args, i)
 				}
@@ -114,8 +122,8 @@ func (w *World) follows(p *process, c *command) {
 			case c.op != "refill":
 				if !s.ended {
 					w.leavesPlace(s)
+					s.ended, s.over = true, time.Now()
 				}
-				s.ended = true
 			}
 		}
 	}
@@ -125,12 +133,22 @@ func (w *World) follows(p *process, c *command) {
 // again, apart from that key, and only that question counts.
 func (s *stay) asks(c *command) {
 	s.asked++
+	c.asks = append(c.asks, s)
 	if c.op == "many" {
 		c.heard = append(c.heard, func(v driver.Value) {
 			if wire.OfOneKey(v.Err()) {
 				s.asked--
 			}
 		})
+	}
+}
+
+// ranLate notes the acquisitions that a command asks for and that their process has ended more than a lease ago: so long it comes
+// back to them, and no longer. The network, or a node that is paused, may keep a command for longer. The caller holds the
+// world's mutex.
+func (c *command) ranLate() {
+	for _, s := range c.asks {
+		s.late = s.late || s.ended && s.lease > 0 && time.Since(s.over) > s.lease
 	}
 }
 
@@ -153,11 +171,16 @@ func (w *World) bringsBack() {
 
 // lengthens notes that Redis is asked to keep an acquisition for so many milliseconds.
 func (s *stay) lengthens(op, lease string) {
-	ms, _ := strconv.ParseInt(lease, 10, 64)
-	s.kept = later(s.kept, time.Now().Add(time.Duration(ms)*time.Millisecond))
+	s.kept = later(s.kept, time.Now().Add(msIn(lease)))
 	if op == "recount" && s.live == 0 {
 		s.filling = time.Now() // a fixed lease that is passed on is lengthened before it is given out
 	}
+}
+
+// msIn is a duration that a command spells.
+func msIn(text string) time.Duration {
+	ms, _ := strconv.ParseInt(text, 10, 64)
+	return time.Duration(ms) * time.Millisecond
 }
 
 // sure notes that a renewal was answered that was sent after a doubt.

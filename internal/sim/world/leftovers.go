@@ -7,7 +7,8 @@ import (
 
 // Nothing left behind: an id that stands in Redis is a lease's, or one that lingers, or on its way to a waiter. Else its
 // client ends it, which takes some commands: they are counted from the last fault that touched the client or the node. The
-// lease, which ends it without them, is no excuse, but for what a copy of a command left. When Close returns it is gone.
+// lease, which ends it without them, is no excuse, but for what a copy of a command left, or one that ran more than a lease
+// after its client had ended what it asks for. When Close returns it is gone.
 
 // stray is an id in the hash of a lock on one node.
 type stray struct {
@@ -66,8 +67,14 @@ func (w *World) strayed(n *node, p *process, at stray, seen strays, now time.Tim
 			since = now
 		}
 		most += s.linger
-		if s.copied { // it may be queued anew, and granted when that is its turn
+		switch {
+		case s.copied: // it may be queued anew, and granted when that is its turn
 			most += 3 * w.plan.Longest()
+		case s.late: // it costs a lease more, once no other of its owner has the lock there
+			most += w.plan.Longest()
+			if w.livesOn(n, at.lock) {
+				since = now
+			}
 		}
 	}
 	since = later(since, earlier(now, later(later(p.disturbed, n.disturbed), n.refusing)))
@@ -75,6 +82,15 @@ func (w *World) strayed(n *node, p *process, at stray, seen strays, now time.Tim
 	if now.Sub(since) > most {
 		w.failed(at.lock, "%s of p%d has stood on node %d for %v without a lease", at.id, p.index, n.index, now.Sub(since))
 	}
+}
+
+// livesOn reports whether a node keeps a lock for an acquisition that may have a live lease.
+func (w *World) livesOn(n *node, lock string) (lives bool) {
+	n.server.Fields(lock, func(id string) {
+		s := w.stays[w.form.idOf(id)]
+		lives = lives || s != nil && s.has()
+	})
+	return lives
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -63,6 +63,7 @@ type command struct {
 	heard    []func(driver.Value) // called under the world's mutex when its answer comes
 	fate     fate
 	question *question // about a lock
+	asks     []*stay   // that it asks for
 	epoch    int
 	sent     time.Time
 	trip     int          // in the trace
@@ -290,6 +291,7 @@ func (l *line) execute(c *command, answered bool) {
 	if !answered {
 		l.w.copied(c)
 	}
+	c.ranLate()
 	l.w.before(n, c)
 	shut := l.w.shuts(n, c)
 	v := n.server.Exec(conn, c.args)

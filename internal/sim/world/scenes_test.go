@@ -1,6 +1,7 @@
 package world
 
 import (
+	"crypto/sha256"
 	"flag"
 	"testing"
 	"time"
@@ -14,6 +15,10 @@ var scene = flag.String("scene", "", "of TestScenes the only one")
 func TestScenes(t *testing.T) {
 	chooses(t)
 	defer overlay.Alone()()
+	var sum tally
+	if *digested {
+		sum.digest = sha256.New()
+	}
 	for _, s := range Scenes {
 		if *scene != "" && *scene != s.Name {
 			continue
@@ -23,29 +28,15 @@ func TestScenes(t *testing.T) {
 			if *seeds > 0 {
 				n = *seeds
 			}
-			done := 0
+			o, done := options(), 0
+			o.Class = s.Name
 			for i := 0; *lasting > 0 && time.Since(began) < *lasting || *lasting == 0 && i < n; i++ {
 				done++
-				if !s.holds(t, *from+uint64(i)) && !*keep {
+				if !sum.run(t, *from+uint64(i), o) && !*keep {
 					break
 				}
 			}
 			t.Logf("seeds %d to %d: %d seeds, in %v", *from, *from+uint64(done)-1, done, time.Since(began))
 		})
 	}
-}
-
-// holds runs a seed, and reports whether nothing was amiss.
-func (s Scene) holds(t *testing.T, seed uint64) bool {
-	play := func(o Options) (res *Result) {
-		overlay.Run(seed, func() { res = s.Play(t, seed, o) })
-		return res
-	}
-	o := options()
-	res := play(o)
-	if res.Violation == "" {
-		return true
-	}
-	tell(t, res, o, play)
-	return false
 }

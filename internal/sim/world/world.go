@@ -110,6 +110,7 @@ func Run(t *testing.T, seed uint64, o Options) *Result {
 
 // perform plays a plan in a bubble.
 func perform(t *testing.T, plan *Plan, o Options) (res *Result) {
+	warm(Redises[o.Redis])
 	ids := throw(plan.Seed, "uuid")
 	uuid.SetRand(&ids)
 	defer func(was io.Reader) { rand.Reader = was }(rand.Reader)
