@@ -22,7 +22,6 @@ type line struct {
 	free   func()        // closes pass
 	marker []byte        // the first request that has it loses its answer; nil for none
 	resets bool          // the connection is reset then, not closed
-	holds  bool          // all requests are kept back from then on
 	met    int           // how many have had it
 	late   []byte        // answers are kept back from where they have it; nil for none
 	told   chan struct{} // closed when they may come
@@ -54,7 +53,7 @@ func (l *line) target() redistest.Target {
 func (l *line) loseAnswer(marker string) (sent func() int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.marker, l.met, l.resets, l.holds = []byte(marker), 0, false, false
+	l.marker, l.met, l.resets = []byte(marker), 0, false
 	return func() int {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -69,25 +68,6 @@ func (l *line) resetAnswer(marker string) (sent func() int) {
 	defer l.mu.Unlock()
 	l.resets = true
 	return sent
-}
-
-// holdFrom keeps all requests back from one that has the marker, of which a part may have come then. It
-// returns a function that reports whether it has come.
-func (l *line) holdFrom(marker string) (came func() bool) {
-	sent := l.loseAnswer(marker)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.holds = true
-	return func() bool { return sent() > 0 }
-}
-
-// reset resets all connections.
-func (l *line) reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for conn := range l.conns {
-		end(conn, true)
-	}
 }
 
 // end closes a connection, or resets it: then what was sent over it may be lost on the way.
@@ -111,14 +91,9 @@ func (l *line) holdAnswers(marker string) (release func()) {
 func (l *line) hold() (release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.keep()
-	return l.free
-}
-
-// keep is hold for callers that have the mutex.
-func (l *line) keep() {
 	held := make(chan struct{})
 	l.pass, l.free = held, sync.OnceFunc(func() { close(held) })
+	return l.free
 }
 
 func (l *line) close() {
@@ -203,11 +178,7 @@ func (l *line) meets(request []byte) (pass <-chan struct{}, losing bool) {
 	}
 	before := l.met
 	l.met += bytes.Count(request, l.marker)
-	losing = before == 0 && l.met > 0
-	if losing && l.holds {
-		l.keep()
-	}
-	return l.pass, losing
+	return l.pass, before == 0 && l.met > 0
 }
 
 // answers passes on what the server sends, until an answer is to be lost. Then it ends the client's
