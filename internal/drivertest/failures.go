@@ -24,8 +24,8 @@ func init() {
 		check{"an ended context", endedContext},
 		check{"a closed client", closedClient},
 		check{"a closed driver", closedDriver},
-		check{"nothing is left", nothingLeft},
 	)
+	alone = append(alone, check{"nothing is left", nothingLeft})
 }
 
 // isReply reports whether the server answered with this error.
