@@ -42,8 +42,17 @@ prometheus: ## install Prometheus and promtool where they are missing
 	@{ command -v prometheus && command -v promtool; } >/dev/null || \
 		{ $(SUDO) apt-get update && $(SUDO) apt-get install -y --no-install-recommends prometheus; }
 
-test: redis ## run the tests of the library and of the command
-	go test $(ATONCE) $(PACKAGES)
+# Tests that build a program and run it. Nor do they show anything under the race detector, or the models, whose explorations
+# are one goroutine each.
+BUILT = ^(TestInstall|TestImport|TestImportOfTheTestKit|TestAWalkLeadsThroughTheGate|TestTheDesignShowsTheWalk)$$
+QUICK = -skip '$(BUILT)' $$(go list $(PACKAGES) | grep -v '/internal/model$$')
+
+test: redis ## run the tests of the library and of the command, but for those of test-slow
+	go test $(ATONCE) $(QUICK)
+
+test-slow: redis ## explore the models, and build and run programs as the documents say
+	go test -count=1 $(ATONCE) -run '$(BUILT)' ./cmd/relock ./internal/tools/walk # they read more than Go's test cache looks at
+	go test $(ATONCE) ./internal/model
 
 test-goredis test-valkey: test-%: redis ## the library's tests over go-redis, over valkey-go in place of rueidis
 	go test -count=1 $(ATONCE) $(call LIKE,$*) $(ROOTTESTS)
@@ -58,11 +67,8 @@ cross: ## build for other systems and processors
 	@for on in windows/amd64 darwin/arm64 linux/arm64 linux/386; do echo $$on; \
 		for m in . cmd/relock $(CONTRIB); do (cd $$m && GOOS=$${on%/*} GOARCH=$${on#*/} go build -o /dev/null ./...) || exit 1; done; done
 
-# What builds a program and runs that shows nothing under the race detector, nor does the model, which has one goroutine.
-BUILT = ^(TestInstall|TestImport|TestImportOfTheTestKit|TestAWalkLeadsThroughTheGate|TestTheDesignShowsTheWalk)$$
-
-race: redis ## the same under the race detector
-	go test -race -count=1 $(ATONCE) -skip '$(BUILT)' $$(go list $(PACKAGES) | grep -v '/internal/model$$')
+race: redis ## the same as test under the race detector
+	go test -race -count=1 $(ATONCE) $(QUICK)
 
 integration: redis ## kill, stop, cut and restart everything around the lock
 	cd integration && go test -count=1 -timeout 15m ./...
@@ -102,7 +108,7 @@ tidy: ## go mod tidy of the library, the command and what is below contrib, whos
 		go mod edit -dropreplace $(LIBRARY) $(foreach c,$(RELEASED),-dropreplace $(LIBRARY)/$(c)); exit $$ended; }) || exit 1; done
 
 contrib: redis prometheus ## the tests of the modules below contrib, with a real Prometheus
-	@for m in $(CONTRIB); do (cd $$m && go test -race -count=1 -timeout 10m ./...) || exit 1; done
+	go test -race -count=1 -timeout 10m -parallel 8 $(CONTRIB:%=./%/...)
 
 fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) ./internal/wire
@@ -137,4 +143,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus test test-goredis test-valkey goredis-oldest cross race contrib integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus test test-slow test-goredis test-valkey goredis-oldest cross race contrib integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare

@@ -282,6 +282,7 @@ func TestDoubtedHoldIsNotCached(t *testing.T) {
 // A hold does not linger that was granted after a wait or by a repeated question, that was lengthened, whose hold count is
 // not sure, or that may have been lost.
 func TestWhatMayNotLinger(t *testing.T) {
+	t.Parallel()
 	const lease = time.Hour // so that the watchdog does nothing by itself, however slow the machine is
 	lost := func(script string) func() faults.Filter {
 		return func() faults.Filter { return faults.All(faults.Script(script), faults.LoseReply) }

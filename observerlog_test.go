@@ -126,6 +126,7 @@ func TestWaitsAreToldBeforeTheNodeIsBack(t *testing.T) {
 
 // What Redis refuses and no retry heals is in the log, once for all locks.
 func TestRefusalsAreLogged(t *testing.T) {
+	t.Parallel()
 	for code, refuse := range map[string]func(*redistest.Server){
 		"WRONGTYPE": func(s *redistest.Server) {
 			for i := range 30 {

@@ -163,6 +163,7 @@ func TestTryLockTellsWhoHolds(t *testing.T) {
 }
 
 func TestGivingUpTellsWhyAndWhoWasInTheWay(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c, d := newClient(t, s.Client()), newClient(t, s.Client())
 	l, err := c.Mutex("k").Lock(context.Background())
@@ -176,7 +177,7 @@ func TestGivingUpTellsWhyAndWhoWasInTheWay(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotAcquired)
 	require.ErrorIs(t, err, patient)
 	require.Equal(t, stateOf(t, mutexOf(l)).Holder, held.Holder)
-	_, err = d.Mutex("k", WithWait(20*time.Millisecond)).Lock(context.Background())
+	_, err = d.Mutex("k", WithWait(time.Second)).Lock(context.Background())
 	require.ErrorIs(t, err, ErrNotAcquired)
 	queued(t, s, "k", 0)
 	require.NoError(t, l.Unlock(context.Background()))

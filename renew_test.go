@@ -82,6 +82,7 @@ func renewalsOf(t *testing.T, c *Client, leases []*Lease, count int) map[string]
 
 // What fails at one lock's key is no failure of the others that are renewed with it.
 func TestOneLocksFailureIsNoOthers(t *testing.T) {
+	t.Parallel()
 	const locks, broken = 30, "lock:7"
 	for name, c := range map[string]struct {
 		break_ func(s *redistest.Server)
@@ -233,6 +234,7 @@ func TestOutOfMemoryKeepsReentered(t *testing.T) {
 // A lease is dated from when the command was sent that Redis confirmed, however late the answer comes: of a grant, a
 // renewal, Extend, a re-entry, and the Unlock of one.
 func TestSlowAnswersLengthenNoLease(t *testing.T) {
+	t.Parallel()
 	const lease = time.Hour // so that nothing else is renewed meanwhile, however slow the machine is
 	ctx, recount := context.Background(), faults.Script("recount")
 	for name, tc := range map[string]struct {

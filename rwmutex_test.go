@@ -727,6 +727,7 @@ func TestRWMutexDeadProcesses(t *testing.T) {
 
 // Sixteen goroutines of four processes read and write: no writer is beside anybody, and all come.
 func TestRWMutexExcludes(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for _, opts := range [][]Option{{}, {WithLinger(50 * time.Millisecond)}, {WithLocalHandoff(1, 0)}} {
 		excludes(t, 150, func() *RWMutex { return hearing(t, s, opts...).RWMutex("k") })

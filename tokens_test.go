@@ -29,6 +29,7 @@ func passed(t *testing.T, token int64, servers ...*redistest.Server) {
 
 // Tokens rise although Redis forgets how far they were counted, in each of the ways in which it may.
 func TestTokensOutliveTheirRedis(t *testing.T) {
+	t.Parallel()
 	rounds := rounds(5, 50)
 	for name, lose := range map[string]func(s *redistest.Server){
 		"counter evicted": func(s *redistest.Server) { s.Do("DEL", counterOfK) },
@@ -96,6 +97,7 @@ func TestTokensOutliveAQuorum(t *testing.T) {
 // A repeated acquire, and one who shares the owner, are answered the tokens that the grant has, though the counter was
 // lost or raised since, and though the block was cut.
 func TestTokensOfTheGrantInForce(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(s *redistest.Server){
 		"nothing":       func(*redistest.Server) {},
 		"counter lost":  func(s *redistest.Server) { s.Do("DEL", counterOfK) },

@@ -120,6 +120,7 @@ func TestQuorumOfSeveral(t *testing.T) {
 }
 
 func TestClusterAndSentinel(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	requireReached(t, "-redis", cluster.Nodes()[0].Addr())
 

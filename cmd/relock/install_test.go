@@ -173,6 +173,7 @@ func says(t *testing.T, document, words string) []string {
 
 // Who has no clone installs the command with the README's line.
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	g := newGoenv(t)
 	g.run(readmeSays(t, "install "+commandPath)...)
 	out, err := exec.CommandContext(t.Context(), filepath.Join(g.bin, "relock"), "help").Output()
@@ -216,6 +217,7 @@ func main() {
 
 // Who imports the library gets it with the README's line, and the command's embedded Redis is not in the bargain.
 func TestImport(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	g := newGoenv(t)
 	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "main.go"), []byte(consumer), 0o600))
@@ -253,6 +255,7 @@ func TestBusy(t *testing.T) {
 
 // Who tests code that uses the library gets the kit, and the simulator below it, with the guide's line.
 func TestImportOfTheTestKit(t *testing.T) {
+	t.Parallel()
 	g := newGoenv(t)
 	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "main.go"), []byte(consumer), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "main_test.go"), []byte(consumerTest), 0o600))

@@ -139,6 +139,7 @@ var reading = []string{"scan", "hscan", "pttl", "zcount", "zrangebyscore", "time
 	"hello", "ping", "auth", "select", "client", "client|setinfo", "cluster|slots", "cluster|shards", "command", "cluster"}
 
 func TestLsTenThousand(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	const locks = 10_000
 	srv.Do("EVAL", `for i = 1, tonumber(ARGV[1]) do
@@ -158,6 +159,7 @@ func TestLsTenThousand(t *testing.T) {
 }
 
 func TestLsOnACluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	locks, err := relock.New(cluster.Client())
 	require.NoError(t, err)
@@ -177,6 +179,7 @@ func TestLsOnACluster(t *testing.T) {
 }
 
 func TestLsOnAQuorum(t *testing.T) {
+	t.Parallel()
 	var flags []string
 	var nodes []*redistest.Server
 	for range 3 {

@@ -167,6 +167,7 @@ func TestBadLocks(t *testing.T) {
 }
 
 func TestNoRedis(t *testing.T) {
+	t.Parallel()
 	refuses, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, refuses.Close())

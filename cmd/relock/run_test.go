@@ -32,6 +32,7 @@ func other(t *testing.T, srv *redistest.Server) *relock.Client {
 }
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	url := "redis://" + srv.Addr()
 	shell := func(script string, flags ...string) result {
@@ -169,6 +170,7 @@ func runPolite() int {
 
 // A command that runs says so on its output, and then it, or its lock, is disturbed.
 func TestRunLostAndSignalled(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	locks := other(t, srv)
 	force := func(t *testing.T, _ *exec.Cmd) {
@@ -263,6 +265,7 @@ func TestRunHoldsUntilKilled(t *testing.T) {
 
 // Redis that goes while it is waited for is not somebody else who has the lock.
 func TestRunRedisGone(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	m := other(t, srv).Mutex("orders")
 	_, err := m.Lock(t.Context())
@@ -279,6 +282,7 @@ func TestRunRedisGone(t *testing.T) {
 
 // ShedLock calls it lockAtLeastFor.
 func TestRunAtLeast(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	m := other(t, srv).Mutex("orders")
 	run := func(flags ...string) result {
@@ -308,6 +312,7 @@ func TestRunAtLeastRenewed(t *testing.T) {
 	quorum := []string{"-redis", one.Addr(), "-redis", redistest.Start(t).Addr(), "-redis", redistest.Start(t).Addr()}
 	for name, flags := range map[string][]string{"shared": {"-shared", "-redis", one.Addr()}, "quorum": quorum} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			began := time.Now()
 			args := append([]string{"run", "-lease", "1s", "-at-least", "3s"}, flags...)
 			require.Equal(t, result{status: 3}, relockRun(append(args, name, "--", "sh", "-c", "exit 3")...))
@@ -337,6 +342,7 @@ func waitsFor(t *testing.T, srv *redistest.Server, args ...string) string {
 
 // A waiter says so, and for which holder, unless told to be quiet.
 func TestRunTellsThatItWaits(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	locks := other(t, srv)
 	lease, err := locks.Mutex("orders").Lock(t.Context())
@@ -383,6 +389,7 @@ func TestRunNamesTheHolder(t *testing.T) {
 }
 
 func TestRunHealth(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	m := other(t, srv).Mutex("orders")
 	lease, err := m.Lock(t.Context())
@@ -462,6 +469,7 @@ func TestInspect(t *testing.T) {
 
 // Fresh nodes of which one is down are waited for, and so it is said.
 func TestRunTellsOfAQuarantine(t *testing.T) {
+	t.Parallel()
 	args := []string{"run", "-lease", "1m"}
 	for i := range 3 {
 		srv := redistest.Start(t)

@@ -226,6 +226,7 @@ func eachInput(t *testing.T, test func(t *testing.T, input bool)) {
 
 // A signal that is typed reaches the command from the terminal, one that is sent from relock: once in either case.
 func TestTerminalSignalsComeOnce(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	eachInput(t, func(t *testing.T, input bool) {
 		r := newRecord(t)
@@ -262,6 +263,7 @@ func TestTerminalIsTheCommands(t *testing.T) {
 
 // Ctrl-Z stops relock with its command, and both go on if that was soon enough. Else the command is ended.
 func TestTerminalStop(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	eachInput(t, func(t *testing.T, input bool) {
 		r := newRecord(t)
@@ -287,6 +289,7 @@ func TestTerminalStop(t *testing.T) {
 
 // A command that goes on working is not left behind by a relock that is stopped.
 func TestTerminalStopIgnored(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	working := t.TempDir() + "/working"
 	s := atTerminal(t, srv, true, "deaf", "--", "sh", "-c", `trap '' TSTP; echo >`+working+`; sleep 60`)
@@ -300,6 +303,7 @@ func TestTerminalStopIgnored(t *testing.T) {
 
 // What stops a command, SIGTERM ends it, and a lock is not held for ever.
 func TestTerminalStoppedCommandEnds(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	eachInput(t, func(t *testing.T, input bool) {
 		r := newRecord(t)
@@ -315,6 +319,7 @@ func TestTerminalStoppedCommandEnds(t *testing.T) {
 
 // When the lock is lost, what a command has started ends with it, also where it is deaf and the command is not.
 func TestTerminalLost(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	eachInput(t, func(t *testing.T, input bool) {
 		r, deaf := newRecord(t), t.TempDir()+"/deaf"
@@ -359,6 +364,7 @@ func alone(t *testing.T, srv *redistest.Server, args ...string) *exec.Cmd {
 
 // Without a terminal the command is stopped and relock is not: the lock is kept, and SIGTERM ends both.
 func TestStoppedWithoutATerminal(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRecord(t)
 	cmd := alone(t, srv, append([]string{"orders", "--"}, r.command()...)...)
@@ -385,6 +391,7 @@ func TestStoppedWithoutATerminal(t *testing.T) {
 
 // A stopped command does not outlive the loss of its lock, nor does what it has started and is deaf.
 func TestLostWithoutATerminal(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	locks := other(t, srv)
 	force := func() {

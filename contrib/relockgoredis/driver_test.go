@@ -19,6 +19,7 @@ func clientOf(to redistest.Target) redis.UniversalClient {
 	o := &redis.UniversalOptions{
 		Addrs: to.Addrs, MasterName: to.MasterSet, IsClusterMode: to.Cluster, ReadOnly: to.Replicas,
 		Username: to.User, Password: to.Password, DB: to.DB, TLSConfig: to.TLS, ReadTimeout: time.Second,
+		Dialer: to.Dial,
 	}
 	if to.RESP2 {
 		o.Protocol = 2

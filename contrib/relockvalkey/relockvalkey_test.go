@@ -30,7 +30,7 @@ func clientOf(t testing.TB, to redistest.Target) valkey.Client {
 		InitAddress: like.InitAddress, Username: like.Username, Password: like.Password, SelectDB: like.SelectDB,
 		TLSConfig: like.TLSConfig, AlwaysRESP2: like.AlwaysRESP2, ForceSingleClient: like.ForceSingleClient,
 		DisableCache: true, Dialer: like.Dialer, ConnWriteTimeout: like.ConnWriteTimeout,
-		ReadBufferEachConn: like.ReadBufferEachConn, WriteBufferEachConn: like.WriteBufferEachConn,
+		ReadBufferEachConn: like.ReadBufferEachConn, WriteBufferEachConn: like.WriteBufferEachConn, DialCtxFn: like.DialCtxFn,
 	}
 	if to.MasterSet != "" {
 		o.Sentinel = valkey.SentinelOption{Dialer: like.Dialer, MasterSet: to.MasterSet}

@@ -143,19 +143,20 @@ func (s *swapped) Message(channel, message string) {
 	s.first = ""
 }
 
-// crowded tells of a subscription in two goroutines, again and again.
-type crowded struct{ driver.Handler }
+// crowded calls its handler in two goroutines, until they have met there.
+type crowded struct{ *ear }
 
 func (c crowded) Subscribed(channel string) {
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
-			for range 100 {
-				c.Handler.Subscribed(channel)
+			for !c.together.Load() {
+				c.enter(func() {})
 			}
 		})
 	}
 	both.Wait()
+	c.ear.Subscribed(channel)
 }
 
 // signals tells of each confirmation.
@@ -399,16 +400,26 @@ var flaws = map[string]struct {
 			return l
 		}
 	}},
-	"does not wait for what it sent": {"a confirmation that is late", "it returned before", func(_ testing.TB, b *broken) {
+	"does not wait for what it sent": {"a confirmation that is late", "it returned before", func(t testing.TB, b *broken) {
+		ended := t.Context()
+		later := func(subscribe func()) { // than that the check has seen it return
+			go func() {
+				select {
+				case <-time.After(2 * time.Second):
+				case <-ended.Done():
+				}
+				subscribe()
+			}()
+		}
 		b.line = func(l driver.Listener, _ driver.Handler) driver.Listener {
 			return &brokenLine{Listener: l, subscribe: func(ctx context.Context, channels []string) error {
 				if channels[0] == "first" {
 					return l.Subscribe(ctx, channels...)
 				}
-				go func() { _ = l.Subscribe(ctx, channels...) }()
+				later(func() { _ = l.Subscribe(ctx, channels...) })
 				return nil
 			}, apart: func(ctx context.Context, channels []string) []error {
-				go func() { _ = l.SubscribeApart(ctx, channels...) }()
+				later(func() { _ = l.SubscribeApart(ctx, channels...) })
 				return make([]error, len(channels))
 			}}
 		}
@@ -501,7 +512,7 @@ var flaws = map[string]struct {
 		b.handle = func(h driver.Handler) driver.Handler { return &swapped{Handler: h} }
 	}},
 	"calls its handler twice at once": {"listen", "called once at a time", func(_ testing.TB, b *broken) {
-		b.handle = func(h driver.Handler) driver.Handler { return crowded{h} }
+		b.handle = func(h driver.Handler) driver.Handler { return crowded{h.(*ear)} }
 	}},
 	"asks several nodes": {"a Cluster's commands", "one node answers all", func(_ testing.TB, b *broken) {
 		b.do = func(ctx context.Context, commands [][]string) ([]driver.Value, error) {
@@ -567,11 +578,14 @@ var flaws = map[string]struct {
 
 // Each flaw is found by its check, which finds nothing in a driver without it.
 func TestFlawsAreFound(t *testing.T) {
-	cl := redistest.StartCluster(t)
+	const short = 5 * time.Second // the patience with a flaw
 	sound := make(map[string]bool)
-	for name, flaw := range flaws {
-		t.Run(name, func(t *testing.T) {
-			open := func(breaks func(testing.TB, *broken)) *bed {
+	finds := func(name string) func(t *testing.T, cl *redistest.Cluster) {
+		flaw := flaws[name]
+		first := !sound[flaw.check]
+		sound[flaw.check] = true
+		return func(t *testing.T, cl *redistest.Cluster) {
+			over := func(breaks func(testing.TB, *broken)) *bed {
 				return &bed{cluster: cl, open: func(t testing.TB, to redistest.Target) (driver.Redis, func()) {
 					rdb, err := rueidis.NewClient(to.Rueidis())
 					require.NoError(t, err)
@@ -581,21 +595,41 @@ func TestFlawsAreFound(t *testing.T) {
 				}}
 			}
 			check := named(t, flaw.check)
-			patience = 3 * time.Second
-			found := try(t, check, open(flaw.breaks))
-			patience = driver.Silence
+			found := try(t, check, over(flaw.breaks), short)
 			if found.skipped {
 				t.Skip(found.says())
 			}
 			require.True(t, found.Failed(), "the check finds nothing")
 			require.Regexp(t, flaw.says, found.says())
-			if !sound[flaw.check] {
-				sound[flaw.check] = true
-				found = try(t, check, open(func(testing.TB, *broken) {}))
+			if first {
+				found = try(t, check, over(func(testing.TB, *broken) {}), driver.Silence)
 				require.False(t, found.Failed(), found.says())
 			}
+		}
+	}
+	var slots []string
+	for _, name := range slices.Sorted(maps.Keys(flaws)) {
+		is := func(c check) bool { return c.name == flaws[name].check }
+		if slices.ContainsFunc(ofSlots, is) {
+			slots = append(slots, name)
+			continue
+		}
+		find := finds(name)
+		t.Run(name, func(t *testing.T) {
+			if !slices.ContainsFunc(alone, is) {
+				t.Parallel()
+			}
+			find(t, nil)
 		})
 	}
+	t.Run("slots", func(t *testing.T) {
+		t.Parallel()
+		cl := redistest.StartCluster(t)
+		for _, name := range slots {
+			find := finds(name)
+			t.Run(name, func(t *testing.T) { find(t, cl) })
+		}
+	})
 }
 
 // Each check is one that some flaw needs.
@@ -604,7 +638,7 @@ func TestChecksHaveFlaws(t *testing.T) {
 	for _, flaw := range flaws {
 		found[flaw.check] = true
 	}
-	for _, c := range slices.Concat(checks, ofSlots) {
+	for _, c := range slices.Concat(alone, checks, ofSlots) {
 		if c.name != "a refused login" && c.name != "a master that is silent" { // the server's word, and the library's
 			require.True(t, found[c.name], c.name)
 		}

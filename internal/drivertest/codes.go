@@ -91,7 +91,7 @@ func codesOfRefusals(t testing.TB, b *bed) {
 func busy(t testing.TB, s *redistest.Server, d driver.Redis) {
 	t.Helper()
 	s.Do("CONFIG", "SET", "lua-time-limit", "10")
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience(t))
 	defer cancel()
 	ended := make(chan struct{})
 	go func() {
@@ -106,7 +106,7 @@ func busy(t testing.TB, s *redistest.Server, d driver.Redis) {
 	require.NoError(t, err)
 	select {
 	case <-ended:
-	case <-time.After(patience):
+	case <-time.After(patience(t)):
 		require.Fail(t, "the script does not end")
 	}
 }

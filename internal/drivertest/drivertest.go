@@ -18,8 +18,13 @@ import (
 // driver is closed before closeClient is called.
 type Maker func(t testing.TB, to redistest.Target) (rdb driver.Redis, closeClient func())
 
-// patience is how long a check waits for what must happen.
-var patience = driver.Silence
+// patience is how long a check waits for what must happen: driver.Silence, unless the test says so itself.
+func patience(t testing.TB) time.Duration {
+	if t, ok := t.(interface{ patience() time.Duration }); ok {
+		return t.patience()
+	}
+	return driver.Silence
+}
 
 // tick is the pause between two looks at a server.
 const tick = 5 * time.Millisecond
@@ -30,23 +35,37 @@ type check struct {
 	run  func(t testing.TB, b *bed)
 }
 
-// checks are made in this order, those of a Cluster on one for all.
+// alone are checks during which nothing else may run. Those of slots are made one after the other, on one Cluster.
 var (
+	alone   = []check{}
 	checks  = []check{}
 	ofSlots = []check{}
 )
 
 // Run makes all checks, in both versions of the protocol.
 func Run(t *testing.T, open Maker) {
-	cl := redistest.StartCluster(t)
-	for name, old := range map[string]bool{"resp2": true, "resp3": false} {
+	protocols := map[string]bool{"resp2": true, "resp3": false}
+	for _, c := range alone {
+		for name, old := range protocols {
+			t.Run(c.name+"/"+name, func(t *testing.T) { c.run(t, &bed{open: open, resp2: old}) })
+		}
+	}
+	for name, old := range protocols {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for _, c := range checks {
-				t.Run(c.name, func(t *testing.T) { c.run(t, &bed{open: open, resp2: old}) })
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.run(t, &bed{open: open, resp2: old})
+				})
 			}
-			for _, c := range ofSlots {
-				t.Run(c.name, func(t *testing.T) { c.run(t, &bed{open: open, resp2: old, cluster: cl}) })
-			}
+			t.Run("slots", func(t *testing.T) {
+				t.Parallel()
+				cl := redistest.StartCluster(t)
+				for _, c := range ofSlots {
+					t.Run(c.name, func(t *testing.T) { c.run(t, &bed{open: open, resp2: old, cluster: cl}) })
+				}
+			})
 		})
 	}
 }
@@ -80,7 +99,7 @@ func (b *bed) over(t testing.TB, to redistest.Target) *client {
 // closes requires that a driver closes in time.
 func closes(t testing.TB, rdb driver.Redis) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience(t))
 	defer cancel()
 	rdb.Close(ctx)
 	require.NoError(t, ctx.Err(), "the driver's goroutines do not end")
@@ -91,16 +110,26 @@ func within[T any](t testing.TB, ch <-chan T, what string) (v T) {
 	t.Helper()
 	select {
 	case v = <-ch:
-	case <-time.After(patience):
+	case <-time.After(patience(t)):
 		require.FailNow(t, "it did not come in time", what)
 	}
 	return v
 }
 
+// still looks again and again, for a while, for what must not come. It counts its looks: while the process gets no processor,
+// none are made.
+func still(look func()) {
+	for range 20 {
+		look()
+		time.Sleep(2 * tick)
+	}
+	look()
+}
+
 // eventually requires that a condition comes true.
 func eventually(t testing.TB, holds func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, holds, patience, tick, what)
+	require.Eventually(t, holds, patience(t), tick, what)
 }
 
 // returns runs a script without keys that returns an expression.

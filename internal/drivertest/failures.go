@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,8 +24,8 @@ func init() {
 		check{"an ended context", endedContext},
 		check{"a closed client", closedClient},
 		check{"a closed driver", closedDriver},
-		check{"nothing is left", nothingLeft},
 	)
+	alone = append(alone, check{"nothing is left", nothingLeft})
 }
 
 // isReply reports whether the server answered with this error.
@@ -84,27 +83,33 @@ func resetConnection(t testing.TB, b *bed) {
 	}
 }
 
-// A command of which a part is written when the connection is reset was sent: the part may be all of it.
+// A command whose write fails was sent, since what was written may be all of it.
 func failedWrite(t testing.TB, b *bed) {
 	s := redistest.Start(t)
-	l := newLine(t, s)
-	d := b.over(t, l.target())
-	const large = 32 << 20 // more than what the sockets on the way take
-	works(t, d)
-	came := l.holdFrom("written:")
-	failed := make(chan error, 1)
-	go func() {
-		_, err := d.Run(t.Context(), increase, []string{"written:"}, []string{strings.Repeat("x", large)})
-		failed <- err
-	}()
-	eventually(t, came, "the command's beginning")
-	select {
-	case err := <-failed:
-		require.Fail(t, "it is written", "%v", err)
-	case <-time.After(100 * time.Millisecond): // in which the sockets fill
+	tearing := new(tear)
+	to := s.Target()
+	to.Dial = tearing.dial
+	d := b.over(t, to)
+	_, err := d.Run(t.Context(), increase, []string{"known"}, nil)
+	require.NoError(t, err)
+	for name, send := range map[string]func(key string) error{
+		"script": func(key string) error { _, err := d.Run(t.Context(), increase, []string{key}, nil); return err },
+		"write":  func(key string) error { _, err := d.Do(t.Context(), []string{"INCR", key}); return err },
+	} {
+		for _, part := range []bool{true, false} {
+			key := fmt.Sprint(name, ":part:", part)
+			works(t, d)
+			sent := tearing.at(key, part)
+			unanswered(t, send(key))
+			works(t, d)
+			require.Equal(t, 1, sent(), "how often the %s was sent", name)
+			if part {
+				require.Empty(t, s.Do("GET", key))
+			} else {
+				eventually(t, func() bool { return s.Do("GET", key) == "1" }, "what was written whole")
+			}
+		}
 	}
-	l.reset()
-	unanswered(t, within(t, failed, "the end of a write"))
 }
 
 // Where there is no server nothing was sent, and the driver comes to say so. When there is one again

@@ -217,7 +217,7 @@ func followsSilence(t testing.TB, b *bed) {
 	case channel := <-f.subscribed:
 		require.Equal(t, "{silent}1", channel)
 		f.stop(t)
-	case <-time.After(patience):
+	case <-time.After(patience(t)):
 		require.Fail(t, "the subscription neither ends nor is confirmed anew")
 	}
 }

@@ -17,16 +17,16 @@ type line struct {
 	upstream string
 	ends     sync.WaitGroup // the goroutines
 
-	mu     sync.Mutex    // guards what follows
-	pass   chan struct{} // closed while requests pass
-	free   func()        // closes pass
-	marker []byte        // the first request that has it loses its answer; nil for none
-	resets bool          // the connection is reset then, not closed
-	holds  bool          // all requests are kept back from then on
-	met    int           // how many have had it
-	late   []byte        // answers are kept back from where they have it; nil for none
-	told   chan struct{} // closed when they may come
-	tell   func()        // closes told
+	mu     sync.Mutex      // guards what follows
+	pass   <-chan struct{} // closed while requests pass
+	free   func()          // closes pass
+	marker []byte          // the first request that has it loses its answer; nil for none
+	resets bool            // the connection is reset then, not closed
+	holds  bool            // it does not lose its answer, but waits to pass, as all do that come after it
+	met    int             // how many have had it
+	late   []byte          // answers are kept back from where they have it; nil for none
+	told   chan struct{}   // closed when they may come
+	tell   func()          // closes told
 	conns  map[net.Conn]struct{}
 	shut   bool
 }
@@ -36,8 +36,7 @@ func newLine(t testing.TB, s *redistest.Server) *line {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	l := &line{listener: listener, upstream: s.Addr(), conns: make(map[net.Conn]struct{})}
-	l.hold()()
+	l := &line{listener: listener, upstream: s.Addr(), conns: make(map[net.Conn]struct{}), pass: passes, free: func() {}}
 	l.holdAnswers("")()
 	l.ends.Go(l.accept)
 	t.Cleanup(l.close)
@@ -71,25 +70,6 @@ func (l *line) resetAnswer(marker string) (sent func() int) {
 	return sent
 }
 
-// holdFrom keeps all requests back from one that has the marker, of which a part may have come then. It
-// returns a function that reports whether it has come.
-func (l *line) holdFrom(marker string) (came func() bool) {
-	sent := l.loseAnswer(marker)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.holds = true
-	return func() bool { return sent() > 0 }
-}
-
-// reset resets all connections.
-func (l *line) reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for conn := range l.conns {
-		end(conn, true)
-	}
-}
-
 // end closes a connection, or resets it: then what was sent over it may be lost on the way.
 func end(conn net.Conn, reset bool) {
 	if reset {
@@ -107,18 +87,18 @@ func (l *line) holdAnswers(marker string) (release func()) {
 	return l.tell
 }
 
-// hold keeps all requests back until the returned function is called.
-func (l *line) hold() (release func()) {
+// holdFrom keeps all requests back from one that has the marker, until release is called. came reports whether there was one.
+func (l *line) holdFrom(marker string) (came func() bool, release func()) {
+	met := l.loseAnswer(marker)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.keep()
-	return l.free
-}
-
-// keep is hold for callers that have the mutex.
-func (l *line) keep() {
-	held := make(chan struct{})
-	l.pass, l.free = held, sync.OnceFunc(func() { close(held) })
+	l.holds = true
+	return func() bool { return met() > 0 }, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.marker = nil
+		l.free()
+	}
 }
 
 func (l *line) close() {
@@ -203,11 +183,12 @@ func (l *line) meets(request []byte) (pass <-chan struct{}, losing bool) {
 	}
 	before := l.met
 	l.met += bytes.Count(request, l.marker)
-	losing = before == 0 && l.met > 0
-	if losing && l.holds {
-		l.keep()
+	first := before == 0 && l.met > 0
+	if first && l.holds {
+		held := make(chan struct{})
+		l.pass, l.free = held, sync.OnceFunc(func() { close(held) })
 	}
-	return l.pass, losing
+	return l.pass, first && !l.holds
 }
 
 // answers passes on what the server sends, until an answer is to be lost. Then it ends the client's

@@ -73,16 +73,23 @@ func lateConfirmation(t testing.TB, b *bed) {
 		"one":   func(channel string) error { return l.Subscribe(t.Context(), channel) },
 		"apart": func(channel string) error { return l.SubscribeApart(t.Context(), channel)[0] },
 	} {
-		release := line.hold()
+		came, release := line.holdFrom(name)
 		returned := make(chan error, 1)
 		go func() { returned <- subscribe(name) }()
-		select {
-		case err := <-returned:
-			require.Fail(t, "it returned before the server knew", "%v", err)
-		case channel := <-e.subscribed:
-			require.Fail(t, "it was confirmed before the server knew", channel)
-		case <-time.After(200 * time.Millisecond):
+		unconfirmed := func() {
+			select {
+			case err := <-returned:
+				require.FailNow(t, "it returned before the server knew", "%v", err)
+			case channel := <-e.subscribed:
+				require.FailNow(t, "it was confirmed before the server knew", channel)
+			default:
+			}
 		}
+		for deadline := time.Now().Add(patience(t)); !came(); time.Sleep(tick) {
+			require.True(t, time.Now().Before(deadline), "the command does not come")
+			unconfirmed()
+		}
+		still(unconfirmed)
 		release()
 		require.NoError(t, within(t, returned, "the return of Subscribe"))
 		require.Equal(t, name+"\n1", s.Do("PUBSUB", "NUMSUB", name))
@@ -110,13 +117,15 @@ func lateChannel(t testing.TB, b *bed) {
 		returned := make(chan error, 1)
 		go func() { returned <- subscribe(prompt, late) }()
 		require.Equal(t, prompt, within(t, e.subscribed, "Subscribed"))
-		select {
-		case err := <-returned:
-			require.Fail(t, "it returned before all were confirmed", "%v", err)
-		case channel := <-e.subscribed:
-			require.Fail(t, "it was confirmed before the server's word came", channel)
-		case <-time.After(200 * time.Millisecond):
-		}
+		still(func() {
+			select {
+			case err := <-returned:
+				require.FailNow(t, "it returned before all were confirmed", "%v", err)
+			case channel := <-e.subscribed:
+				require.FailNow(t, "it was confirmed before the server's word came", channel)
+			default:
+			}
+		})
 		release()
 		require.NoError(t, within(t, returned, "the return of Subscribe"))
 		e.confirms(t, late)

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // trial is a test that may fail while the test around it passes.
 type trial struct {
 	testing.TB
-	ctx context.Context
+	ctx  context.Context
+	wait time.Duration // its checks' patience
 
 	mu       sync.Mutex // guards what follows
 	failed   bool
@@ -23,9 +25,9 @@ type trial struct {
 }
 
 // try makes a check and returns what came of it.
-func try(t *testing.T, c check, b *bed) *trial {
+func try(t *testing.T, c check, b *bed, wait time.Duration) *trial {
 	ctx, cancel := context.WithCancel(t.Context())
-	tr := &trial{TB: t, ctx: ctx}
+	tr := &trial{TB: t, ctx: ctx, wait: wait}
 	apart(func() { c.run(tr, b) })
 	cancel()
 	for len(tr.cleanups) > 0 {
@@ -53,6 +55,8 @@ func (t *trial) note(failed bool, text string) {
 	t.failed = t.failed || failed
 	t.said.WriteString(text + "\n")
 }
+
+func (t *trial) patience() time.Duration { return t.wait }
 
 // Failed reports whether the check failed.
 func (t *trial) Failed() bool {
@@ -98,7 +102,7 @@ func (t *trial) Cleanup(call func()) {
 // named is the check of that name.
 func named(t *testing.T, name string) check {
 	t.Helper()
-	all := slices.Concat(checks, ofSlots)
+	all := slices.Concat(alone, checks, ofSlots)
 	i := slices.IndexFunc(all, func(c check) bool { return c.name == name })
 	if i < 0 {
 		t.Fatalf("no check is named %q", name)

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"time"
@@ -19,6 +20,8 @@ type Target struct {
 	DB             int
 	TLS            *tls.Config
 	RESP2          bool
+	// Dial connects in place of the client library, without TLS.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // As is the target for another user.
@@ -66,6 +69,11 @@ func (t Target) Rueidis() rueidis.ClientOption {
 	}
 	if t.MasterSet != "" {
 		o.Sentinel = rueidis.SentinelOption{Dialer: o.Dialer, MasterSet: t.MasterSet, TopologyRefreshInterval: time.Second}
+	}
+	if t.Dial != nil {
+		o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return t.Dial(ctx, "tcp", addr)
+		}
 	}
 	if t.Replicas {
 		o.SendToReplicas = func(cmd rueidis.Completed) bool { return cmd.IsReadOnly() }
