@@ -149,7 +149,7 @@ func (o *demoOptions) play(ctx context.Context, std stdio, show *progress, x *ex
 	for _, n := range ns {
 		rdbs = append(rdbs, n.rdb)
 	}
-	locks, err := openLocksOn(rdbs, o.lease) // it only looks: its patience need not be that of a short lease
+	locks, err := openLocksOn(rdbs, o.lease, relock.WithCommandTimeout(min(o.lease/3, 2*time.Second))) // it only looks
 	if err != nil {
 		return nil, err
 	}

@@ -168,10 +168,16 @@ func (s *scene) mourn(ctx context.Context, m news) (err error) {
 	return err
 }
 
-// look asks Redis about the lock.
-func (s *scene) look(ctx context.Context) (relock.State, error) {
-	s.looks += int64(len(s.ns))
-	return s.mutex.State(ctx)
+// look asks Redis about the lock. On a quorum of short leases one command has little time, and a busy machine is no node
+// that is silent: it asks three times.
+func (s *scene) look(ctx context.Context) (st relock.State, err error) {
+	for range 3 {
+		s.looks += int64(len(s.ns))
+		if st, err = s.mutex.State(ctx); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return st, err
 }
 
 // tell shows how far the work is.
