@@ -16,7 +16,7 @@ func (w *World) javaTook(v *jvm, name, field string, token int64) {
 	if a, ok := w.nodes[0].ask("GET", beside("redisson_lock_token:", name)); ok {
 		counter = a.number()
 	}
-	above := w.judge.taken(name, counter, token, true)
+	above := w.judge.taken(name, "", counter, token)
 	if token > 0 && token <= above {
 		w.failed(name, "Redisson's token %d of p%d is not above %d", token, v.index, above)
 	}
@@ -24,15 +24,21 @@ func (w *World) javaTook(v *jvm, name, field string, token int64) {
 }
 
 // taken notes a grant to Redisson, with its token if it has one, and returns the highest that was
-// given out before. passes is whether it counts as one past those that wait.
-func (j *judge) taken(name string, counter, token int64, passes bool) (above int64) {
+// given out before. Its readers come in beside one another and wait for no writer, so they count as
+// none that passes one. A thread that lost against others of its side has not waited for relock.
+func (j *judge) taken(name, side string, counter, token int64) (above int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(name)
 	j.javas++
 	r.free, r.nobody = time.Time{}, time.Time{} // it may be over before watch looks again
+	for c := range r.threads {
+		if c.side == side {
+			c.passed = 0
+		}
+	}
 	for c := range r.waiting {
-		if !passes {
+		if side == "read" {
 			break
 		}
 		c.passed++
@@ -106,10 +112,10 @@ func (w *World) javaHas(name string) string {
 }
 
 // threadWaits notes a thread of Redisson's that waits, until the returned function is called.
-func (j *judge) threadWaits(name string) (done func()) {
+func (j *judge) threadWaits(name, side string) (done func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	c := &call{name: name}
+	c := &call{name: name, side: side}
 	r := j.of(name)
 	r.threads[c] = struct{}{}
 	return func() {
@@ -125,7 +131,7 @@ func (j *judge) passes(r *record, name string) {
 		c.passed++
 		j.most = max(j.most, c.passed)
 		if c.passed > patienceOfOthers && j.w.fair() {
-			go j.w.fail(name, "a thread of Redisson's has waited while relock gave the lock %d times", c.passed)
+			go j.w.fail(name, "a thread of Redisson's has waited while relock gave the lock %d times, and no other thread had it", c.passed)
 		}
 	}
 }

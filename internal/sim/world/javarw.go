@@ -266,10 +266,9 @@ func (v *jvm) renewReads() {
 }
 
 // javaCame is told, under the world's mutex, that a server let a thread of Redisson's into a read-write lock, perhaps once more:
-// no lease of relock's is live then, but for readers' beside a reader. Redisson's readers come in beside one another and wait for
-// no writer, so they count as none that passes one.
+// no lease of relock's is live then, but for readers' beside a reader.
 func (w *World) javaCame(v *jvm, o want) {
-	w.judge.taken(o.name, 0, 0, o.side == "write")
+	w.judge.taken(o.name, o.side, 0, 0)
 	if o.side == "write" {
 		delete(w.shut, o.name)
 		delete(w.phases, o.name) // which lasts no longer than its readers' places, and Redisson's writers may

@@ -126,7 +126,7 @@ func (t *thread) lock(v *jvm, r *rand.Rand, o want) bool {
 			return false
 		}
 		defer v.leave(o.name, e)
-		done := t.w.judge.threadWaits(o.name)
+		done := t.w.judge.threadWaits(o.name, o.side)
 		defer done()
 		for {
 			got, ttl, err := v.takes(o)

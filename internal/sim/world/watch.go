@@ -9,8 +9,9 @@ type call struct {
 	name   string
 	proc   *process
 	lease  time.Duration
-	amount int // of the lock
-	passed int // grants of the other side since it waits
+	amount int    // of the lock
+	side   string // of a thread of Redisson's, for a read-write lock
+	passed int    // grants of the other library since it waits
 	began  time.Time
 	lines  bool // at the gate of its process
 }
