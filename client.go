@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"sync"
 
 	"github.com/google/uuid"
@@ -130,6 +131,40 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 		lk.cfg, lk.err = &own, err
 	}
 	return lk
+}
+
+// knownAs looks up what a name stands for, or works it out and keeps it, in place of the name that
+// was kept there before.
+func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
+	hash := maphash.String(nameSeed, name)
+	place := &k.known[(hash+kind.Nr)%maxKnown]
+	if was := place.Load(); was != nil && was.names.Name == name && was.names.Kind == kind {
+		return was, nil
+	}
+	names, err := kind.Names(k.cfg.prefix, name)
+	if err != nil {
+		return nil, err
+	}
+	is := &known{k: k, names: names, manner: mannerOf(kind), tally: k.tallyOf(names)}
+	is.lasts = &is.own
+	for nr := range wire.Kinds() {
+		if other := k.known[(hash+nr)%maxKnown].Load(); other != nil && other.names.Lock == names.Lock {
+			is.lasts = other.lasts // a lock with two sides has a name of each kind
+		}
+	}
+	place.Store(is)
+	return is, nil
+}
+
+// mannerOf is where the root asks how many may hold a lock at once, and whether they share a hold.
+func mannerOf(kind *wire.Kind) manner {
+	switch {
+	case kind.Open:
+		return jointly{}
+	case kind.Shared():
+		return severally{}
+	}
+	return exclusively{}
 }
 
 // coreOrNil returns the client's core, nil for a Client that New did not make.

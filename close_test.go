@@ -89,7 +89,7 @@ func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
 		require.NoError(t, err)
 		c.Close()
 		require.Equal(t, []string{"k"}, s.abandoned)
-		require.NoError(t, l.h.finish(t.Context(), clock.Now()), "it was unlocked in time")
+		require.NoError(t, l.h.finish(t.Context(), clock.Now(), toNext), "it was unlocked in time")
 	})
 }
 
@@ -97,7 +97,7 @@ func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
 func TestCloseGivesBackALateGrant(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		m := c.Mutex("k")
-		h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1}, m.cfg, false)
+		h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1}, m.cfg, false, clock.Now())
 		c.Close()
 		_, err := m.start(t.Context(), h, new(Lease), HowLocal, clock.Now())
 		require.ErrorIs(t, err, ErrClosed)

@@ -33,37 +33,15 @@ const maxKnown = 4096
 
 var nameSeed = maphash.MakeSeed()
 
-// knownAs looks up what a name stands for, or works it out and keeps it, in place of the name that
-// was kept there before.
-func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
-	hash := maphash.String(nameSeed, name)
-	place := &k.known[(hash+kind.Nr)%maxKnown]
-	if was := place.Load(); was != nil && was.names.Name == name && was.names.Kind == kind {
-		return was, nil
-	}
-	names, err := kind.Names(k.cfg.prefix, name)
-	if err != nil {
-		return nil, err
-	}
-	is := &known{k: k, names: names, tally: k.tallyOf(names)}
-	is.lasts = &is.own
-	for nr := range wire.Kinds() {
-		if other := k.known[(hash+nr)%maxKnown].Load(); other != nil && other.names.Lock == names.Lock {
-			is.lasts = other.lasts // a lock with two sides has a name of each kind
-		}
-	}
-	place.Store(is)
-	return is, nil
-}
-
 // known is what a name stands for. It is kept for callers that make a Mutex each time they lock,
 // and never changes, but for how long its holds last. As a key of context.Value it finds the innermost lease of the lock.
 type known struct {
-	k     *core // of the client
-	names *wire.Names
-	tally *tally
-	lasts *lasting // of all kinds of locks of that name
-	own   lasting  // where lasts points, unless another kind was known before
+	k      *core // of the client
+	names  *wire.Names
+	manner manner
+	tally  *tally
+	lasts  *lasting // of all kinds of locks of that name
+	own    lasting  // where lasts points, unless another kind was known before
 }
 
 // same reports whether both are of one lock. A name may be forgotten and made anew.
@@ -93,6 +71,9 @@ type tally struct {
 	calls     atomic.Int64 // that are under way
 	lingering atomic.Int64 // holds that lie idle
 }
+
+// mayLinger reports whether one more hold may lie idle.
+func (t *tally) mayLinger() bool { return t.lingering.Load() < maxLingering/tallies }
 
 // tallyOf returns the tally of a lock.
 func (k *core) tallyOf(names *wire.Names) *tally {

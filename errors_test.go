@@ -492,11 +492,11 @@ func TestMaxHoldIsToldByWhatIsOut(t *testing.T) {
 	t.Run("renewal", func(t *testing.T) { // of a process that stood still until the lock had run out
 		inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
 			m, now := c.Mutex("k", WithMaxHold(time.Minute)), clock.Now()
-			h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Sent: now}, m.cfg, false)
+			h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Sent: now}, m.cfg, false, clock.Now())
 			h.term.Begin(&m.cfg.rules, now)
 			h.term.Extended(now, time.Hour, now)
 			time.Sleep(time.Minute) // no timer finds out: the watchdog does not know the hold
-			h.settle(claim.Renewal{}, wire.Lost, now)
+			h.settle(claim.Renewal{}, wire.Lost, now, nil)
 			require.Equal(t, ErrMaxHold, h.why())
 		})
 	})

@@ -18,9 +18,8 @@ import (
 // this process. What may be believed of it is in the four values of internal/tenure; the hold guards
 // them, and acts by them.
 //
-// It lives once: it is granted, has shares, may lie idle between two of them, and ends or is lost.
-// Whichever goroutine ends it first (Unlock, the watchdog, Close, a message that it was deposed)
-// changes the fate under mu and does all that follows; the others find it over.
+// It lives once: it is granted, has shares, may lie idle between two of them, and ends or is lost
+// (ending.go). What its kind decides is its manner: exclusively, or jointly.
 //
 // Two rules keep its mutex harmless. No command is sent under it, since Redis may not answer: ops is
 // what serializes commands. And no share is told under it, since contexts that derive from one
@@ -32,14 +31,14 @@ type hold struct {
 
 	watcher hub.Watcher // itself, as the hub knows it
 
-	// ops is held by the goroutine that tells Redis a new hold count or ends the hold, while its command
-	// is out, for as long as that takes: counts must reach Redis in the order in which they are true. It
-	// is taken before mu, or without it.
+	// ops is held by the goroutine that tells Redis a new hold count, while its command is out, for as
+	// long as that takes: counts must reach Redis in the order in which they are true. It is taken
+	// before mu, or without it.
 	ops turn.Mutex
 
-	// mu guards what follows, but for slot. Invariant: shares are exactly those given out and not yet
-	// given back, and none of them is trusted past the term's deadline. Once the hold is not live it
-	// never is again.
+	// mu guards what follows, but for slot, once newHold has returned. Invariant: shares are exactly
+	// those given out and not yet given back, and none of them is trusted past the term's deadline. Once
+	// the hold is over it stays so, and end alone writes its fate.
 	mu     sync.Mutex
 	fate   fate
 	cfg    *config
@@ -60,18 +59,62 @@ type hold struct {
 	slot // guarded by the watchdog's mutex
 }
 
-// newHold makes h a hold of the lock by an entry's grant.
-func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool) *hold {
-	e, now := c.Of(), clock.Now()
+// sharing is how a hold is shared. The hold's mutex guards it.
+type sharing struct {
+	stays   bool // the gate is open: all that come may join
+	awaited int  // goroutines that were let in and have not come yet: the hold waits for them
+}
+
+// manner is how the leases of this process use one hold: one after the other (exclusively), or side by
+// side (jointly). The lock's kind decides it, once for a name. It has no state: that is the hold's.
+type manner interface {
+	// joins reports whether a Lock by these options, and no owner, goes through the lock's gate.
+	joins(c *config) bool
+	// keepsGate reports whether the gate is the holder's. Else the next goroutine asks Redis too.
+	keepsGate() bool
+	// lingers reports whether a hold by these options may outlast its leases.
+	lingers(c *config) bool
+	// begun is told that the hold has its first lease.
+	begun(h *hold)
+	// enter gives b a share of the hold inside outer; drop is hold.drop.
+	enter(ctx context.Context, h *hold, b bearer, outer *share) error
+	drop(ctx context.Context, h *hold, b bearer) error
+	// observed takes the number of a lease for an observer, and returns that of the lease before it, 0
+	// for none.
+	observed(h *hold, number uint64) (before uint64)
+
+	// Under the hold's mutex: the next lease's token; the hold count that Redis is to have; whether the
+	// hold may lie idle; passing it on, or laying it down, once it has no share; and taking it away from
+	// the gate, where it lies there or is open to all.
+	nextToken(h *hold) int64
+	counts(h *hold) int
+	mayRest(h *hold, now clock.Stamp) bool
+	passOn(h *hold, now clock.Stamp) (done bool)
+	withdraw(h *hold)
+}
+
+// baton is what one goroutine hands to the next at a lock's gate: the lock itself, or its place in
+// Redis's queue.
+type baton struct {
+	hold *hold
+	next claim.Claim
+	idle bool // the hold lay at the gate, and may be over
+	open bool // the hold is shared, and may be over: the goroutine that gets this is not at the gate
+	let  bool // the hold is shared, and waits for the goroutine that gets this
+}
+
+// newHold makes h a hold of the lock by an entry's grant, which came now. It keeps h.last.
+func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool, now clock.Stamp) *hold {
+	e := c.Of()
 	if atGate {
 		n.k.gates.Report(n.names.Gate(), nil)
 	}
 	*h = hold{
-		known: n, claim: c, entry: e, cfg: cfg, atGate: atGate,
+		known: n, claim: c, entry: e, cfg: cfg, atGate: atGate, last: h.last,
 		term:  tenure.Granted(g.Sent, e.Lease, &cfg.rules),
 		block: tenure.Reserved(tenure.More{Token: g.Token, Count: g.Passes, Sent: g.Sent}, now),
 	}
-	if atGate && g.Fresh && (cfg.lingers() || n.names.Kind.Open) && c.Attend() {
+	if atGate && g.Fresh && n.manner.lingers(cfg) && c.Attend() {
 		h.rest = tenure.Free(g.Sent)
 	}
 	h.watcher, h.shares.all = h, h.shares.room[:0]
@@ -89,48 +132,31 @@ func (h *hold) start(b bearer, cfg *config, now clock.Stamp) error {
 	}
 	h.cfg = cfg
 	h.term.Begin(&cfg.rules, now)
-	h.shares.add(b, h.nextToken(), now)
-	due := h.next(now)
-	sooner := h.lookAt.IsZero() || due.at.Until(now) < h.lookAt.Until(now)
-	if sooner {
+	if due := h.next(now); h.lookAt.IsZero() || due.at.Until(now) < h.lookAt.Until(now) {
 		h.lookAt = due.at
-	}
-	h.mu.Unlock()
-	if sooner {
 		h.k.watchdog.schedule(h, due, now)
 	}
+	// Only now, since Close ends the holds that the watchdog knows once the client is closed: it finds
+	// this one, or this one finds that. Whichever it is, no caller has a share yet.
 	if h.k.isClosed() {
-		h.lose(ErrClosed) // Close may have listed the holds to end before this one was among them
-		h.claim.Abandon() // and where it did, it left the lock to a lease that no caller is given
+		_ = h.end(context.Background(), ErrClosed, toSweeper)
 		return ErrClosed
 	}
+	h.shares.add(b, h.manner.nextToken(h), now)
+	b.shared().owed = h.term.Short(now)
+	h.mu.Unlock()
 	return nil
 }
 
-// nextToken is the token of the next lease, which is one for all that share. The caller holds h.mu.
-func (h *hold) nextToken() int64 {
-	if h.names.Kind.Open {
-		return h.block.Next()
-	}
-	return h.block.Take()
-}
-
-// counts is the hold count that Redis is to have: a hold that passes on has one, and so has one that
-// is shared. The caller holds h.mu.
-func (h *hold) counts() int {
-	if h.names.Kind.Open {
-		return 1
-	}
-	return max(1, len(h.shares.all))
-}
-
 // share is what one caller has of a hold: a mutex's lease. The hold knows no leases, so that other
-// kinds of locks can give out something else. The hold's mutex guards it, but for token, which never
-// changes once it was given out.
+// kinds of locks can give out something else. The hold's mutex guards it. Without that it is read by the
+// goroutine that wrote last: owed by the one that takes the lock, since by the one that ended the share.
+// The token never changes.
 type share struct {
 	token int64
 	since time.Duration // it began, on the monotonic clock; once it is over, how long it was
 	at    int32         // its place in the roster
+	owed  bool          // no caller has it before its fixed lease is lengthened
 	over  bool          // given back
 }
 
@@ -174,23 +200,15 @@ func (r *roster) remove(b bearer, now clock.Stamp) bool {
 
 // fate is what became of a hold.
 type fate struct {
-	state holdState
-	cause error // why it was lost
+	over  bool
+	cause error // why it was lost, nil where it was given back
 }
 
-type holdState int
-
-const (
-	holdLive holdState = iota
-	holdEnded
-	holdLost
-)
-
-func (f *fate) live() bool { return f.state == holdLive }
+func (f *fate) live() bool { return !f.over }
 
 // why is the error for a hold that is not live any more.
 func (f *fate) why() error {
-	if f.state == holdLost {
+	if f.cause != nil {
 		return f.cause
 	}
 	return ErrNotHeld
@@ -198,114 +216,49 @@ func (f *fate) why() error {
 
 // whyGone is the error for a share that is not among the hold's.
 func (f *fate) whyGone(s *share) error {
-	if f.state == holdLost && !s.over {
-		return f.cause
+	if s.over {
+		return ErrNotHeld
 	}
-	return ErrNotHeld
-}
-
-// whyNoEntry is the error for a re-entry, inside outer, that came too late.
-func (f *fate) whyNoEntry(outer *share) error {
-	if outer.over {
-		return wire.ErrUnlocked
-	}
-	return f.cause
+	return f.why()
 }
 
 // drop takes b's share back: the count falls, the hold passes on, or the lock is released. The
 // caller's cancellation is left out: a lock is given back whatever becomes of its caller, within a
-// time of its own. Trust in the share ends before Redis is told, so no caller ever believes in what
-// it gave back.
+// time of its own.
 func (h *hold) drop(ctx context.Context, b bearer) error {
 	if ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if h.names.Kind.Open {
-		return h.part(ctx, b)
-	}
-	if !h.ops.TryLock() {
-		if h.gaveBack(b.shared()) {
-			return ErrNotHeld // at once: ops may be busy for a stranger
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and what follows
-		defer cancel()
-		if h.ops.Lock(ctx) != nil {
-			return h.cut(b)
-		}
-	}
-	// One reading of the clock decides both whether the share was still good, and what is passed on.
-	// With two, a lease could end between them and its Unlock succeed.
-	now := clock.Now()
-	h.expire(now)
-	count, lease, err := h.take(b, now)
-	if err != nil {
-		h.ops.Unlock()
-		return err
-	}
-	b.end(ErrNotHeld)
-	if count == 0 {
-		h.ops.Unlock()
-		return h.finish(ctx, now)
-	}
-	defer h.ops.Unlock()
-	return h.leave(ctx, count, lease)
+	return h.manner.drop(ctx, h, b)
 }
 
 // take removes b from the shares: from then on its caller holds nothing, whatever becomes of the
-// commands that follow. It returns how many shares are left, and the lease to renew for them.
+// commands that follow, and b has been told. It returns how many shares are left, and the lease to
+// renew for them.
 func (h *hold) take(b bearer, now clock.Stamp) (count int, lease time.Duration, err error) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	if !h.fate.live() || !h.shares.remove(b, now) {
+		defer h.mu.Unlock()
 		return 0, 0, h.fate.whyGone(b.shared())
 	}
-	if len(h.shares.all) == 0 {
+	if count = len(h.shares.all); count == 0 {
 		h.term.Vacate()
 	}
-	return len(h.shares.all), h.term.RenewFor(now), nil
-}
-
-// cut takes b's share back without ops, which another call has had for a whole command timeout, since
-// Redis does not answer. Renewals mend the count; the last share leaves the lock to the sweeper.
-func (h *hold) cut(b bearer) error {
-	now := clock.Now()
-	h.expire(now)
-	count, _, err := h.take(b, now)
-	if err != nil {
-		return err
-	}
-	defer b.end(ErrNotHeld)
-	h.mu.Lock()
-	if !h.fate.live() {
-		defer h.mu.Unlock()
-		return h.fate.why()
-	}
-	if count > 0 {
-		defer h.mu.Unlock()
-		h.countMissed(now)
-		return nil
-	}
-	h.fate.state = holdEnded
-	atGate := h.atGate
+	lease = h.term.RenewFor(now)
 	h.mu.Unlock()
-	h.k.watchdog.remove(h)
-	h.claim.Abandon()
-	if atGate {
-		h.k.gates.Leave(h.names.Gate())
-	}
-	return &wire.NodeError{Op: "release", Name: h.names.Name, Err: wire.ErrNoAnswer}
+	b.end(ErrNotHeld)
+	return count, lease, nil
 }
 
 // lose ends trust in the hold: every share's context is done before anyone else, here or elsewhere,
 // can be granted the lock by our doing. It acts once.
 func (h *hold) lose(cause error) {
 	h.mu.Lock()
-	if h.fate.live() {
-		h.forfeit(cause)
-	} else {
+	if !h.fate.live() {
 		h.mu.Unlock()
+		return
 	}
+	_ = h.end(context.Background(), cause, toSweeper)
 }
 
 // expire loses the hold if its deadline has passed. It is called wherever trust is asked for, since
@@ -322,7 +275,7 @@ func (h *hold) expire(now clock.Stamp) bool {
 	if h.term.EndsByMaxHold(now) {
 		cause = ErrMaxHold
 	}
-	h.forfeit(cause)
+	_ = h.end(context.Background(), cause, toSweeper)
 	return true
 }
 
@@ -335,35 +288,19 @@ func (h *hold) gone() error {
 	return h.why()
 }
 
-// forfeit loses a live hold. The caller holds h.mu, which forfeit unlocks before it tells the shares.
-func (h *hold) forfeit(cause error) {
-	shares, atGate := h.shares.all, h.atGate
-	h.fate = fate{state: holdLost, cause: cause}
-	h.shares.all, h.atGate = nil, false
-	for _, b := range shares {
-		b.losing()
-	}
-	if h.rest.Idle {
-		h.withdraw()
-	}
-	h.shut()
-	h.mu.Unlock()
-	for _, b := range shares {
-		b.lost(cause)
-	}
-	h.k.watchdog.remove(h)
-	// A hold that Close ends may still guard the work of its callers, which Close cannot stop. To free
-	// the lock would let others in beside them. Any other loss is released, so that no one waits
-	// for the end of a lease that is not trusted.
-	if cause == ErrClosed && len(shares) > 0 {
-		h.claim.Forget() // the code under the lock may still run: let the lease end by itself
-		h.k.presence.Stays()
-	} else {
-		h.claim.Abandon()
-	}
-	if atGate {
-		h.k.gates.Leave(h.names.Gate())
-	}
+// layDown notes that the hold lies at the gate without a lease, and that the caller has left the gate.
+// From here on, whatever ends the hold looks for it there, or with the goroutine that has taken it up.
+// The caller holds h.mu.
+func (h *hold) layDown() {
+	h.tally.lingering.Add(1)
+	h.rest.Idle, h.atGate = true, false
+	h.term.Vacate()
+}
+
+// pickUp ends the idleness of a hold. The caller holds h.mu.
+func (h *hold) pickUp() {
+	h.rest.Idle = false
+	h.tally.lingering.Add(-1)
 }
 
 // trusted returns until when a share is trusted, and the hold count; or why it is trusted no more.
@@ -375,7 +312,7 @@ func (h *hold) trusted(s *share) (until clock.Stamp, count int, err error) {
 	if s.over || !h.fate.live() {
 		return until, 0, h.fate.whyGone(s)
 	}
-	return h.term.Deadline(now), h.counts(), nil
+	return h.term.Deadline(now), h.manner.counts(h), nil
 }
 
 // why is the error for a hold that is not live any more.

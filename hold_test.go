@@ -127,7 +127,7 @@ func TestUntilOfAnEndedLease(t *testing.T) {
 func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 	begun := func(c *Client) *Lease {
 		m := c.Mutex("k", WithMaxHold(time.Minute))
-		h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 1000, Sent: clock.Now()}, m.cfg, false)
+		h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 1000, Sent: clock.Now()}, m.cfg, false, clock.Now())
 		l, err := m.start(t.Context(), h, new(Lease), HowFree, clock.Now())
 		require.NoError(t, err)
 		return l
@@ -164,7 +164,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 			if l.unlocked() {
 				require.Equal(t, ErrNotHeld, l.h.why(), "it came first, and the hold is lost")
 			}
-			require.NotErrorIs(t, l.h.finish(context.Background(), now), ErrClosed)
+			require.NotErrorIs(t, l.h.finish(context.Background(), now, toNext), ErrClosed)
 		}
 	})
 }

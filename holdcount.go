@@ -19,18 +19,18 @@ import (
 //   - A count that was not answered may still be written, up to a lease later. Renewals write the right
 //     one until then. The last Unlock deletes the lock, whatever Redis counts.
 
-// reenter gives b a share of the hold inside outer once Redis counts it. It repeats while the failure
-// may pass, unless the caller does not wait: then what it asks for takes a command timeout at most,
-// others before it included.
+// reenter gives b a share of the hold inside outer once Redis counts it. It fails with ErrNotHeld if
+// outer was given back before. It repeats while the failure may pass, unless the caller does not wait:
+// then what it asks for takes a command timeout at most, others before it included.
 func (h *hold) reenter(ctx context.Context, b bearer, outer *share, waits bool) error {
 	if !waits {
 		soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
 		defer cancel()
-		return h.reenterOnce(soon, b, outer)
+		return h.manner.enter(soon, h, b, outer)
 	}
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
 	for {
-		err := h.reenterOnce(ctx, b, outer)
+		err := h.manner.enter(ctx, h, b, outer)
 		if !wire.FromRedis(err) || !wire.Transient(err) {
 			return err
 		}
@@ -45,9 +45,6 @@ func (h *hold) reenter(ctx context.Context, b bearer, outer *share, waits bool) 
 // out after that, so that Redis never counts fewer shares than there are: to other clients of a
 // shared owner, and to Redisson, the count is what keeps the lock.
 func (h *hold) reenterOnce(ctx context.Context, b bearer, outer *share) error {
-	if h.names.Kind.Open {
-		return h.joinInside(b, outer)
-	}
 	if err := h.ops.Lock(ctx); err != nil {
 		// No other owner can have what is re-entered: Redis has not answered what was asked before.
 		return h.notReentered(wire.ErrNoAnswer, err)
@@ -56,21 +53,19 @@ func (h *hold) reenterOnce(ctx context.Context, b bearer, outer *share) error {
 	h.mu.Lock()
 	if outer.over || !h.fate.live() {
 		defer h.mu.Unlock()
-		return h.fate.whyNoEntry(outer)
+		return h.fate.whyGone(outer)
 	}
 	count, lease := len(h.shares.all)+1, h.term.RenewFor(clock.Now())
 	h.mu.Unlock()
 
-	if err := h.setCount(ctx, count, lease); err == ErrNotHeld {
-		return wire.ErrUnlocked // outer was given back meanwhile, by an Unlock that did not wait for ops
-	} else if err != nil {
-		return err
+	if err := h.setCount(ctx, count, lease); err != nil {
+		return err // ErrNotHeld if outer was given back meanwhile, by an Unlock that did not wait for ops
 	}
 	began := clock.Now()
 	h.mu.Lock()
 	if !h.fate.live() {
 		defer h.mu.Unlock()
-		return h.fate.whyNoEntry(outer)
+		return h.fate.whyGone(outer)
 	}
 	h.shares.add(b, outer.token, began)
 	if len(h.shares.all) != count { // an Unlock did not wait for ops: what was written is one too many
@@ -122,9 +117,11 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 
 // countMissed notes that a count may or may not be written, now or later. The caller holds h.mu.
 func (h *hold) countMissed(now clock.Stamp) {
-	h.count.Missed(now, h.entry.Lease)
-	h.term.AskSoon(now)
-	h.k.watchdog.schedule(h, h.next(now), now)
+	if h.fate.live() {
+		h.count.Missed(now, h.entry.Lease)
+		h.term.AskSoon(now)
+		h.k.watchdog.schedule(h, h.next(now), now)
+	}
 }
 
 // leave writes the lower count of an inner unlock, for a command timeout at most. The count kept here
@@ -154,12 +151,12 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
 	}
 	h.mu.Lock()
-	err := h.beyond(d)
+	err, over := h.beyond(d), s.over
 	h.mu.Unlock()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if h.gaveBack(s) {
+	case over:
 		return ErrNotHeld
 	}
 	if !h.ops.TryLock() {
@@ -177,7 +174,7 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 		defer h.mu.Unlock()
 		return h.fate.whyGone(s)
 	}
-	count, asked := h.counts(), clock.Now()
+	count, asked := h.manner.counts(h), clock.Now()
 	left := h.term.MayLast(asked, MaxLease)
 	within := d-clock.Margin(d) <= left
 	if err = h.beyond(d); err == nil && within { // a reader may have joined
@@ -202,6 +199,7 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 		return h.fate.whyGone(s) // a reader's Unlock does not wait for ops: what it ended was not lost
 	}
 	h.term.Move(asked, d)
+	s.owed = false
 	return nil
 }
 

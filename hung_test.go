@@ -16,22 +16,22 @@ const (
 	leisure     = 1500 * time.Millisecond // of a busy machine
 )
 
-// ending is an Unlock, or what else gives a lock back, on a Redis that hangs.
-type ending struct {
+// outcome is an Unlock, or what else gives a lock back, on a Redis that hangs.
+type outcome struct {
 	what string
 	err  error
 	took time.Duration
 }
 
 // endings begins each of those calls, and returns what became of them.
-func endings(t *testing.T, calls map[string]func() error) map[string]ending {
+func endings(t *testing.T, calls map[string]func() error) map[string]outcome {
 	t.Helper()
-	ended, all := make(chan ending, len(calls)), map[string]ending{}
+	ended, all := make(chan outcome, len(calls)), map[string]outcome{}
 	for what, call := range calls {
 		go func() {
 			began := time.Now()
 			err := call()
-			ended <- ending{what, err, time.Since(began)}
+			ended <- outcome{what, err, time.Since(began)}
 		}()
 	}
 	for range calls {
@@ -56,7 +56,7 @@ func TestUnlockOnAHungRedisTakesOneCommandTimeout(t *testing.T) {
 		inner := locked(outer.Context(), "entered")
 		owned := locked(WithOwner(ctx, "workflow"), "owned")
 		step := locked(owned.Context(), "owned")
-		working, worked, done := make(chan struct{}), make(chan struct{}), make(chan ending, 1)
+		working, worked, done := make(chan struct{}), make(chan struct{}), make(chan outcome, 1)
 		go func() {
 			var over time.Time
 			err := c.Mutex("do").Do(ctx, func(context.Context) error {
@@ -65,7 +65,7 @@ func TestUnlockOnAHungRedisTakesOneCommandTimeout(t *testing.T) {
 				over = time.Now()
 				return nil
 			})
-			done <- ending{"Do", err, time.Since(over)}
+			done <- outcome{"Do", err, time.Since(over)}
 		}()
 		within(t, working)
 		var waiting []<-chan *Lease

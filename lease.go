@@ -44,18 +44,18 @@ func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock
 }
 
 // startFirst makes the hold that begins with a grant, and starts its first lease. The caller is at
-// the lock's gate if atGate is set. A lock that several may hold does not keep its gate.
+// the lock's gate if atGate is set.
 func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atGate bool, how How) (*Lease, error) {
-	first := new(firstLease)
-	if atGate && lk.names.Kind.Shared() && !lk.names.Kind.Open {
-		lk.k.gates.Leave(lk.names.Gate()) // the next here may hold the lock beside this one
+	first, now := new(firstLease), clock.Now()
+	if atGate && !lk.manner.keepsGate() {
+		lk.k.gates.Leave(lk.names.Gate())
 		atGate = false
 	}
 	lk.lasts.free()
-	h := lk.newHold(&first.hold, c, g, lk.cfg, atGate)
-	l, err := lk.start(ctx, h, &first.lease, how, h.block.Since())
-	if err == nil && lk.names.Kind.Open {
-		h.openGate()
+	h := lk.newHold(&first.hold, c, g, lk.cfg, atGate, now)
+	l, err := lk.start(ctx, h, &first.lease, how, now)
+	if err == nil {
+		lk.manner.begun(h)
 	}
 	return l, err
 }
@@ -362,30 +362,18 @@ func (l *locker) Unlock() {
 	}
 }
 
-// short reports whether a fixed lease is noticeably shorter than WithFixedLease says.
-func (l *Lease) short() bool {
-	now := clock.Now()
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
-	return l.h.term.Short(now)
-}
-
 // fill extends a fixed lease that was granted for less than WithFixedLease says, until that
 // succeeds or ctx ends, or with once by one try. If it fails, the lock is given back.
 func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
-	for l.short() {
+	for l.share.owed {
 		err := l.h.extend(ctx, &l.share, lk.cfg.fixed, false)
 		if err == nil || wire.IsLost(err) {
 			return err
 		}
 		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
 			// The caller is told why it does not get the lock, not how it was given back.
-			lk.k.behind(lk.tally, func() {
-				if l.h.drop(ctx, l) == ErrClosed {
-					l.h.claim.Abandon() // Close took it for a lock that a caller has
-				}
-			})
+			lk.k.behind(lk.tally, func() { _ = l.h.drop(ctx, l) })
 			return lk.explain(ctx, err, nil)
 		}
 	}

@@ -96,12 +96,8 @@ func (l *Lease) introduce(e *Event) {
 	h := l.h
 	l.number = leases.Add(1)
 	e.Lease, e.How, e.Token = l.number, l.how, l.share.token
-	shared := h.names.Kind.Open // its leases are held at the same time: none comes from another
-	if !shared && (e.How == HowLocal || e.How == HowCached) {
-		e.From = h.last
-	}
-	if !shared && e.How != HowReentered {
-		h.last = l.number // needs no mutex: the next lease comes only after this one is returned and unlocked
+	if e.How != HowReentered {
+		e.From = h.manner.observed(h, l.number)
 	}
 	h.k.cfg.tell(*e)
 	if !l.told.CompareAndSwap(toldNothing, toldAcquired) {

@@ -111,7 +111,7 @@ func TestLateReceiverOfAHoldIsNotKept(t *testing.T) {
 		m := c.Mutex("k")
 		_, free := c.core.gates.TryEnter(m.names.Gate())
 		require.True(t, free)
-		h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 10, Sent: clock.Now()}, m.cfg, true)
+		h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 10, Sent: clock.Now()}, m.cfg, true, clock.Now())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		resume := r.hang()

@@ -238,7 +238,7 @@ func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Leas
 		switch err := outer.h.reenter(wctx, l, &outer.share, !once); err {
 		case nil:
 			return l, nil
-		case wire.ErrUnlocked:
+		case ErrNotHeld: // outer was unlocked meanwhile
 		default:
 			return nil, err
 		}
@@ -253,7 +253,7 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if owner != "" || !lk.joins() {
+	if owner != "" || !lk.manner.joins(lk.cfg) {
 		return lk.contend(ctx, wctx, lk.newClaim(owner), false, seen)
 	}
 	key := lk.names.Gate()
@@ -272,7 +272,7 @@ func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
 		if !b.idle {
 			return lk.accept(ctx, wctx, b.hold, HowLocal, now)
 		}
-		if b.hold.resume(now) {
+		if (exclusively{}).resume(b.hold, now) {
 			return lk.accept(ctx, wctx, b.hold, HowCached, now)
 		}
 		lk.k.gates.Report(key, gate.ErrUnreported) // the hold is over: Redis is to be asked
@@ -296,7 +296,7 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 	}
 	var b baton
 	key, atGate := lk.names.Gate(), false
-	if owner == "" && lk.joins() {
+	if owner == "" && lk.manner.joins(lk.cfg) {
 		b, atGate = lk.k.gates.TryEnter(key)
 		for b.open {
 			if l, err := lk.join(ctx, ctx, b); l != nil || err != nil {
@@ -306,7 +306,7 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 		}
 	}
 	if b.idle {
-		if now := clock.Now(); b.hold.resume(now) {
+		if now := clock.Now(); (exclusively{}).resume(b.hold, now) {
 			return lk.start(ctx, b.hold, new(Lease), HowCached, now)
 		}
 	}
@@ -320,55 +320,6 @@ func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
 		return nil, lk.k.presence.Named(ctx, err)
 	}
 	return lk.startFirst(ctx, c, g, atGate, HowFree)
-}
-
-// join makes a lease of the shared hold of b, unless the caller has given up. It returns neither a
-// lease nor an error if the hold is shared no more, or may rely on its lease for longer than the
-// caller's options allow: then the gate is shut.
-func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
-	h, now := b.hold, clock.Now()
-	if wctx.Err() != nil {
-		if b.let {
-			lk.k.behind(lk.tally, func() { h.decline(context.WithoutCancel(ctx)) })
-		}
-		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
-	}
-	l := new(Lease)
-	l.begin(ctx, lk, h, HowLocal)
-	h.mu.Lock()
-	if b.let {
-		h.open.awaited--
-	}
-	switch trusted := lk.cfg.trusts(h.term.Reach(now)); {
-	case trusted && h.fate.live() && (b.let || h.joinable(now)) && !h.term.Deadline(now).Reached(now):
-		if h.rest.Idle {
-			h.pickUp()
-			l.how = HowCached
-		}
-		if !lk.cfg.looser(h.cfg) {
-			h.cfg = lk.cfg // whether it lingers is the option of the latest, as where a lock is passed on
-		}
-		h.shares.add(l, h.nextToken(), now)
-		h.mu.Unlock()
-		return l, nil
-	case h.rest.Idle:
-		h.mu.Unlock()
-		h.giveBack()
-	default:
-		h.shut()
-		h.mu.Unlock()
-		if b.let { // the hold waits for it no more
-			lk.k.behind(lk.tally, func() { _ = h.endShared(context.WithoutCancel(ctx), now) }) // the sweeper mends what fails
-		}
-	}
-	return nil, nil
-}
-
-// joins reports whether a Lock without an owner goes through the gate: where its lock may be shared
-// or passed on in this process. A shared hold has one end: a lease with its own is no part of it.
-func (lk *lock) joins() bool {
-	c := lk.cfg
-	return !lk.names.Kind.Open || c.fixed == 0 && c.maxHold == 0 && c.passes > 1
 }
 
 // ownerOf returns the owner id that WithOwner put into ctx, "" when there is none.
@@ -395,7 +346,7 @@ func (lk *lock) parts() int { return max(1, lk.amount) }
 // accept starts a lease of a hold from the gate, or passes that on if the caller has given up.
 func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.Stamp) (*Lease, error) {
 	if wctx.Err() != nil {
-		lk.k.behind(lk.tally, func() { _ = h.finish(context.WithoutCancel(ctx), now) }) // the sweeper mends what fails
+		lk.k.behind(lk.tally, func() { _ = h.finish(context.WithoutCancel(ctx), now, toNext) }) // the sweeper mends what fails
 		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
 	}
 	return lk.start(ctx, h, new(Lease), how, now)

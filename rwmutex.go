@@ -276,8 +276,7 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	case err != nil:
 		return nil, err
 	}
-	l.end(ErrNotHeld)
-	_ = h.conclude(soon) // what fails, or is cut short, is repeated in the background
+	_ = h.finish(soon, clock.Now(), toRedis) // what fails, or is cut short, is repeated in the background
 	l.unlockedWith(nil)
 	return reader, nil
 }

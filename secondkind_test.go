@@ -52,6 +52,51 @@ func TestASecondKind(t *testing.T) {
 	}
 }
 
+// TestHoldsAskTheirKindOnce: what a kind decides of its holds is their manner. It is chosen in one place, which alone asks whether
+// holds are shared, and nothing asks the manner which one it is. So too, one place writes what became of a hold.
+func TestHoldsAskTheirKindOnce(t *testing.T) {
+	paths, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	files := token.NewFileSet()
+	var asks, askedBack, fates []token.Position
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(files, path, nil, 0)
+		require.NoError(t, err)
+		note := func(found *[]token.Position, field string, of ast.Expr) {
+			if of, is := of.(*ast.SelectorExpr); is && of.Sel.Name == field {
+				*found = append(*found, files.Position(of.Pos()))
+			}
+		}
+		calls := make(map[ast.Expr]bool) // of methods: a gate has an Open, too
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				calls[n.Fun] = true
+			case *ast.SelectorExpr:
+				if !calls[n] {
+					note(&asks, "Open", n)
+				}
+			case *ast.TypeAssertExpr:
+				note(&askedBack, "manner", n.X)
+			case *ast.BinaryExpr:
+				note(&askedBack, "manner", n.X)
+				note(&askedBack, "manner", n.Y)
+			case *ast.AssignStmt:
+				for _, to := range n.Lhs {
+					note(&fates, "fate", to)
+				}
+			}
+			return true
+		})
+	}
+	require.Len(t, asks, 1)
+	require.Empty(t, askedBack)
+	require.Len(t, fates, 1)
+}
+
 // namesOfKind returns where a file names the mutex's kind, or what is the mutex's own.
 func namesOfKind(file *ast.File, own []string) (found []token.Pos) {
 	fields := make(map[*ast.Ident]bool) // of something: sync.Mutex

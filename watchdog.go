@@ -25,7 +25,7 @@ type watchdog struct {
 	// mu guards what follows and the slot of every hold. It is taken under a hold's mutex,
 	// never the other way.
 	mu    sync.Mutex
-	holds *clock.Schedule[*hold]
+	holds *clock.Schedule[watched]
 	used  bool // there was a hold since beside was called
 }
 
@@ -45,10 +45,21 @@ type renewFunc func(context.Context, []claim.Renewal, claim.Settle)
 type besideFunc func(now clock.Stamp) clock.Stamp
 
 func newWatchdog(renew renewFunc, beside besideFunc) *watchdog {
-	d := &watchdog{renew: renew, beside: beside, holds: clock.NewSchedule[*hold]()}
+	d := &watchdog{renew: renew, beside: beside, holds: clock.NewSchedule[watched]()}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.wg.Go(d.run)
 	return d
+}
+
+// watched is what a watchdog keeps: a hold.
+type watched interface {
+	slotted() *slot
+	Placed() *clock.Slot
+	// tick is the watchdog's look. It returns a renewal to send, if one is near, and settle takes what
+	// became of that.
+	tick(now clock.Stamp) (r claim.Renewal, renew bool)
+	settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err error)
+	lose(cause error)
 }
 
 // look is when the watchdog is to look at a hold.
@@ -63,19 +74,21 @@ type slot struct {
 	renews bool // to be renewed when it is due
 }
 
+func (s *slot) slotted() *slot { return s }
+
 // schedule makes the watchdog look at h at its time, or before.
-func (d *watchdog) schedule(h *hold, l look, now clock.Stamp) {
+func (d *watchdog) schedule(h watched, l look, now clock.Stamp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.used = true
-	if s := &h.slot; !s.In() || l.at.Until(now) < s.Due.Until(now) {
+	if s := h.slotted(); !s.In() || l.at.Until(now) < s.Due.Until(now) {
 		s.renews = l.renews
 		d.holds.Put(h, l.at, now)
 	}
 }
 
 // remove takes h out.
-func (d *watchdog) remove(h *hold) {
+func (d *watchdog) remove(h watched) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.holds.Drop(h)
@@ -113,7 +126,7 @@ func (d *watchdog) goBeside(now clock.Stamp) clock.Stamp {
 // take removes the holds that are due, and if one of them is to be renewed, those due soon. Others
 // take none along: of thousands that linger one is due every moment. After a clock was set forward
 // it takes all.
-func (d *watchdog) take(now clock.Stamp, all bool) (due []*hold) {
+func (d *watchdog) take(now clock.Stamp, all bool) (due []watched) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	horizon := now
@@ -125,7 +138,7 @@ func (d *watchdog) take(now clock.Stamp, all bool) (due []*hold) {
 		if !is {
 			return due
 		}
-		if h.renews && !all {
+		if h.slotted().renews && !all {
 			horizon = now.Add(batchWindow)
 		}
 		due = append(due, h)
@@ -133,10 +146,10 @@ func (d *watchdog) take(now clock.Stamp, all bool) (due []*hold) {
 }
 
 // look ends what is past its deadline, sends what is to be renewed, and puts back all that live.
-func (d *watchdog) look(due []*hold, now clock.Stamp) {
+func (d *watchdog) look(due []watched, now clock.Stamp) {
 	// A lock with a short lease has a short time-out, which must not cut the others' short.
 	batches := make(map[time.Duration][]claim.Renewal)
-	holds := make(map[time.Duration][]*hold)
+	holds := make(map[time.Duration][]watched)
 	for _, h := range due {
 		if r, renew := h.tick(now); renew {
 			batches[r.Timeout], holds[r.Timeout] = append(batches[r.Timeout], r), append(holds[r.Timeout], h)
@@ -148,8 +161,7 @@ func (d *watchdog) look(due []*hold, now clock.Stamp) {
 			ctx, cancel := context.WithTimeout(d.ctx, timeout)
 			defer cancel()
 			d.renew(ctx, batch, func(i int, r wire.Result, sent clock.Stamp, err error) {
-				h := of[i]
-				h.k.tell(h.entry, h.settle(batch[i], r, sent), err)
+				of[i].settle(batch[i], r, sent, err)
 			})
 		})
 	}
@@ -164,7 +176,7 @@ func (d *watchdog) rest(beside clock.Stamp) time.Duration {
 }
 
 // close stops the watchdog and returns the holds that were left.
-func (d *watchdog) close() []*hold {
+func (d *watchdog) close() []watched {
 	d.cancel()
 	d.wg.Wait()
 	d.mu.Lock()
@@ -177,22 +189,23 @@ func (d *watchdog) close() []*hold {
 // the clock again, and the watchdog is told anew when to look.
 
 // settle notes what became of a renewal. An unanswered one never moves the deadline and is repeated
-// until then. settle returns what there is to tell, 0 for nothing.
-func (h *hold) settle(r claim.Renewal, got wire.Result, sent clock.Stamp) (news EventKind) {
+// until then. err is why it was not answered.
+func (h *hold) settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err error) {
 	if got == wire.Lost {
 		_ = h.gone()
-		return 0
+		return
 	}
 	// An answer that is looked at too late revives nothing: on a quorum another owner may have held
 	// the lock since.
 	if h.expire(clock.Now()) {
-		return 0
+		return
 	}
+	var news EventKind // none
 	now := clock.Now()
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	if !h.fate.live() {
-		return 0
+		h.mu.Unlock()
+		return
 	}
 	if got != wire.Renewed {
 		// The count that it carried may be written yet, and overwrite one that is written in between.
@@ -207,7 +220,7 @@ func (h *hold) settle(r claim.Renewal, got wire.Result, sent clock.Stamp) (news 
 			news = EventRecovered
 		}
 		// A count is confirmed only if it is still true, and no other is on its way.
-		if r.Count > 0 && !h.ops.Taken() && r.Count == h.counts() {
+		if r.Count > 0 && !h.ops.Taken() && r.Count == h.manner.counts(h) {
 			h.count.Confirmed(sent)
 		}
 		if h.count.Unsure() {
@@ -215,7 +228,8 @@ func (h *hold) settle(r claim.Renewal, got wire.Result, sent clock.Stamp) (news 
 		}
 	}
 	h.k.watchdog.schedule(h, h.next(now), now)
-	return news
+	h.mu.Unlock()
+	h.k.tell(h.entry, news, err)
 }
 
 // Doubt asks Redis at once whether the lock is still held: a message said it may not be.
@@ -260,9 +274,8 @@ func (h *hold) tick(now clock.Stamp) (r claim.Renewal, renew bool) {
 		return r, false
 	}
 	h.mu.Lock()
-	if h.rest.Idle && !h.mayRest(now) {
-		h.mu.Unlock()
-		h.giveBack()
+	if h.rest.Idle && !h.manner.mayRest(h, now) {
+		_ = h.end(context.Background(), nil, toSweeper)
 		return r, false
 	}
 	defer h.mu.Unlock()
@@ -277,7 +290,7 @@ func (h *hold) tick(now clock.Stamp) (r claim.Renewal, renew bool) {
 		}
 		// A renewal does not compete with the goroutine that has ops, whose count is newer.
 		if h.count.Unsure() && !h.ops.Taken() {
-			r.Count = h.counts()
+			r.Count = h.manner.counts(h)
 		}
 		h.term.Asks(r.Lease, now)
 		h.claim.Asks(r.Lease)

@@ -238,7 +238,7 @@ func TestLateConfirmationRevivesNothing(t *testing.T) {
 		c.core.watchdog.remove(l.h) // a watchdog that is not run in time
 		sent := clock.Now()
 		time.Sleep(defaultLease)
-		l.h.settle(claim.Renewal{Claim: l.h.claim, Lease: defaultLease}, wire.Renewed, sent.Add(time.Second))
+		l.h.settle(claim.Renewal{Claim: l.h.claim, Lease: defaultLease}, wire.Renewed, sent.Add(time.Second), nil)
 		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 	})
 }
@@ -405,7 +405,7 @@ func TestShortTimeoutCutsNoOtherRenewal(t *testing.T) {
 		l.h.term.Doubt(now)
 		l.h.mu.Unlock()
 	}
-	d.look([]*hold{long.h, short.h}, now)
+	d.look([]watched{long.h, short.h}, now)
 	for range 2 {
 		got := within(t, left)
 		require.InDelta(t, got[0], got[1], float64(got[0]/10), "a time-out of its own")

@@ -62,7 +62,8 @@
 // known ticket, TryLock, foreign waiters, forced unlocks and shared owners are left out.
 //
 // Local has no time: a hold may be lost whenever it is watched, and a command is unanswered or not. Each goroutine
-// locks and unlocks once. In Batch Redis answers within a tick. In Tokens one unit is a tick of the server's clock and
+// locks and unlocks once. What a goroutine does under a hold's mutex is one step: so is passing on what a release was
+// granted. In Batch Redis answers within a tick. In Tokens one unit is a tick of the server's clock and
 // a token, and the lease is longer than the lead that a block may have.
 //
 // Tokens are renumbered by rank in Node and counted from the lowest in use in Fence, so that runs have no end and

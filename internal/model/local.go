@@ -98,7 +98,6 @@ type LocalRules struct {
 	HideOuter     bool // a lease that is over hides a live one around it
 	ForgetPassed  bool // Close forgets a hold that is on its way between two goroutines
 	ForgetRefused bool // who is handed a hold after Close forgets it
-	TrustClose    bool // who is handed a hold leaves it to Close where Close was quicker
 	WaitForNone   bool // Close does not wait for the calls that are under way
 	NoLeave       bool // a lost hold does not open the gate
 	NoCall        bool // an offer calls nobody

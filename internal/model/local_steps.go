@@ -244,12 +244,9 @@ func (w *localSystem) gated(s localState, g int, emit localEmit) {
 		case s.close == open && h.state == lostHold:
 			*me = localRoutine{at: outside}
 			emit("{c}'s lock was lost before Lock returned: it waits again", next, false, g)
-		case s.close == open:
+		default:
 			me.at, me.had = inside, true
 			emit("{c} HAS THE LOCK with token {t}", next, false, g, int(r.token))
-		default:
-			w.refused(&next, g)
-			emit("{c} is told that the client is closed", next, false, g)
 		}
 	}
 }
@@ -297,26 +294,21 @@ func (s *localState) grant(block int8, atGate bool) int {
 	return -1
 }
 
-// start is hold.start: the next token for an outermost lease of g.
+// start is hold.start: the next token for an outermost lease of g. In a client that is closed no caller gets the lock, so
+// it is swept: Close, which may be about to end the hold, finds it over.
 func (w *localSystem) start(s *localState, g, i int) {
 	h := &s.hold[i]
+	h.watched = true
+	if s.close != open {
+		s.routine[g].hold = int8(i) + 1
+		s.lose(i, w.rules.ForgetRefused, &w.rules)
+		s.done(g)
+		return
+	}
 	s.routine[g] = localRoutine{at: starting, hold: int8(i) + 1, owner: int8(g) + 1, token: h.token}
 	s.repeat = s.repeat || h.token <= s.issued
 	s.issued = max(s.issued, h.token)
 	h.leases |= 1 << g
 	h.token++
 	h.left--
-	h.watched = true
-}
-
-// refused is start in a client that is closed: no caller gets the lock, so it is swept, whoever has ended the hold.
-func (w *localSystem) refused(s *localState, g int) {
-	i := s.routine[g].hold - 1
-	h := &s.hold[i]
-	first := h.state == liveHold
-	if first {
-		s.lose(int(i), true, &w.rules)
-	}
-	h.owed = h.owed || !w.rules.ForgetRefused && (first || !w.rules.TrustClose)
-	s.done(g)
 }

@@ -62,7 +62,6 @@ func TestBrokenLocalIsCaught(t *testing.T) {
 			LocalScope{Parents: nested, Block: 2}, LocalRules{HideOuter: true}),
 		local("who is handed a hold after Close forgets it", "progress", 4, closes, LocalRules{ForgetRefused: true}),
 		local("Close forgets a hold that is being passed on", "progress", 9, closes, LocalRules{ForgetPassed: true}),
-		local("who is handed a hold leaves it to Close", "progress", 6, closes, LocalRules{TrustClose: true}),
 		local("Close does not wait for calls", "progress", 6, closes, LocalRules{WaitForNone: true}),
 		local("an offer calls nobody", "progress", 9, offers, LocalRules{NoCall: true}),
 		local("an offer calls nobody: it sleeps", "no sleep beside an offer", 9, offers, LocalRules{NoCall: true}),

@@ -31,9 +31,6 @@ var (
 	ErrNotAsked      = errors.New("relock: Redis was not asked")
 )
 
-// ErrUnlocked says that the enclosing lease was unlocked before it could be re-entered.
-var ErrUnlocked = errors.New("the enclosing lease was unlocked")
-
 // ErrNotThere is what a node of a quorum says that does not keep a lock. It is no ErrNotHeld: other nodes
 // may keep the lock.
 var ErrNotThere = errors.New("not held there")
@@ -162,7 +159,7 @@ func IsLost(err error) bool { return err == ErrLost || err == ErrMaxHold }
 // finalErrors are those without an answer of Redis that no repetition changes.
 var finalErrors = []error{
 	ErrClosed, ErrMisuse, ErrLost, ErrNotHeld, ErrNotThere, ErrNotAcquired, ErrInvalidName, ErrInvalidOption,
-	ErrInvalidOwner, ErrInvalidNodes, ErrUnlocked, driver.ErrClosed,
+	ErrInvalidOwner, ErrInvalidNodes, driver.ErrClosed,
 }
 
 // Transient reports whether err is a failure that may pass without a change of the caller, the

@@ -1,0 +1,140 @@
+package relock
+
+import (
+	"context"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// Holds that are shared. A reader of a read-write lock that is granted the lock opens the readers'
+// gate: the other readers of this process come in through it and have leases of the same hold. Redis
+// counts one reader, and hears nothing of the others. So that writers elsewhere are not kept out by
+// readers that overlap here, a hold may be joined
+//
+//   - by those that waited at the gate when it was granted, in any case;
+//   - by all that come, where the answer to its first question granted it, so that no one waited then:
+//     until a message says that another process wants the lock, and for the longer of the times of
+//     WithLocalHandoff and WithLinger after that question was sent. No later command moves that.
+//
+// Then the gate is shut. The next reader asks Redis anew, while the hold ends with its last lease.
+
+// jointly is the manner of a hold whose leases stand side by side, all with its one token.
+type jointly struct{}
+
+// joins leaves out a lease with its own end: a shared hold has one.
+func (jointly) joins(c *config) bool { return c.fixed == 0 && c.maxHold == 0 && c.passes > 1 }
+
+func (jointly) keepsGate() bool                        { return true }
+func (jointly) lingers(*config) bool                   { return true }
+func (jointly) nextToken(h *hold) int64                { return h.block.Next() }
+func (jointly) counts(*hold) int                       { return 1 }
+func (jointly) observed(*hold, uint64) (before uint64) { return 0 } // they are held at the same time
+
+// begun lets in the goroutines that wait behind the hold's first lease, and where the hold may be
+// shared those that come.
+func (j jointly) begun(h *hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.atGate {
+		return // it asked past the gate, or was lost and left it
+	}
+	h.atGate, h.open.stays = false, true // as joinable asks for
+	h.open.stays = j.joinable(h, clock.Now())
+	waited, came := baton{hold: h, open: true, let: true}, baton{hold: h, open: true}
+	h.open.awaited = h.k.gates.Open(h.names.Gate(), waited, came, h.open.stays)
+}
+
+// withdraw closes the gate to those that come.
+func (jointly) withdraw(h *hold) {
+	if h.open.stays {
+		h.open.stays = false
+		h.k.gates.Withdraw(h.names.Gate(), baton{hold: h, open: true})
+	}
+}
+
+// joinable reports whether a reader that comes now may share the hold. The caller holds h.mu.
+func (jointly) joinable(h *hold, now clock.Stamp) bool {
+	return h.open.stays && h.fate.live() && h.rest.May(h.cfg.shares(), now) &&
+		h.term.Left(now) > h.entry.Lease/3 && !h.term.Doubted() && !h.k.isClosed()
+}
+
+func (j jointly) mayRest(h *hold, now clock.Stamp) bool {
+	return j.joinable(h, now) && h.rest.May(h.cfg.rests(), now) && !h.term.Lengthened(now)
+}
+
+// join makes a lease of the shared hold of b, unless the caller has given up. It returns neither a
+// lease nor an error if the hold is shared no more, or may rely on its lease for longer than the
+// caller's options allow: then the gate is shut.
+func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
+	h, now, gaveUp := b.hold, clock.Now(), wctx.Err() != nil
+	l := new(Lease)
+	l.begin(ctx, lk, h, HowLocal)
+	h.mu.Lock()
+	if b.let {
+		h.open.awaited--
+	}
+	switch trusted := lk.cfg.trusts(h.term.Reach(now)); {
+	case gaveUp:
+	case trusted && h.fate.live() && (b.let || jointly{}.joinable(h, now)) && !h.term.Deadline(now).Reached(now):
+		if h.rest.Idle {
+			h.pickUp()
+			l.how = HowCached
+		}
+		if !lk.cfg.looser(h.cfg) {
+			h.cfg = lk.cfg // whether it lingers is the option of the latest, as where a lock is passed on
+		}
+		h.shares.add(l, h.manner.nextToken(h), now)
+		h.mu.Unlock()
+		return l, nil
+	case h.rest.Idle:
+		return nil, h.end(ctx, nil, toSweeper)
+	default:
+		h.manner.withdraw(h)
+	}
+	h.mu.Unlock()
+	if b.let { // the hold waits for it no more; the sweeper mends what fails
+		lk.k.behind(lk.tally, func() { _ = h.finish(context.WithoutCancel(ctx), now, toNext) })
+	}
+	if gaveUp {
+		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
+	}
+	return nil, nil
+}
+
+// enter gives b a share of the hold inside outer. No command is needed, and a writer that waits
+// is no obstacle: what is held already keeps it out.
+func (jointly) enter(_ context.Context, h *hold, b bearer, outer *share) error {
+	h.expire(clock.Now())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if outer.over || !h.fate.live() {
+		return h.fate.whyGone(outer)
+	}
+	h.shares.add(b, outer.token, clock.Now())
+	return nil
+}
+
+// drop ends the hold with its last share, or leaves it idle.
+func (jointly) drop(ctx context.Context, h *hold, b bearer) error {
+	now := clock.Now()
+	h.expire(now)
+	if count, _, err := h.take(b, now); count > 0 || err != nil {
+		return err
+	}
+	return h.finish(ctx, now, toNext)
+}
+
+// passOn lays the hold down at the open gate, unless it is still in use: by a lease, or by a goroutine
+// that was let in and has not come yet.
+func (j jointly) passOn(h *hold, now clock.Stamp) bool {
+	if h.rest.Idle || len(h.shares.all) > 0 || h.open.awaited > 0 {
+		return true
+	}
+	rests := j.mayRest(h, now) && h.tally.mayLinger()
+	if rests {
+		h.layDown()
+		h.k.watchdog.schedule(h, h.next(now), now)
+	}
+	return rests
+}
