@@ -1007,7 +1007,6 @@ func TestRWMutexOnACluster(t *testing.T) {
 	}
 }
 
-// A quorum has no read-write locks, and neither has what was not made by a client.
 // Reader is the readers' side, as a lock like any other.
 func TestRWMutexReader(t *testing.T) {
 	s := redistest.Start(t)
@@ -1036,6 +1035,7 @@ func TestRWMutexReader(t *testing.T) {
 	}
 }
 
+// A quorum has no read-write locks, and neither has what was not made by a client.
 func TestRWMutexThatCannotBe(t *testing.T) {
 	rw := newRedlock(t, masters(t, 3)).RWMutex("k")
 	for _, lock := range []func(context.Context) (*Lease, error){rw.Lock, rw.TryLock, rw.RLock, rw.TryRLock, rw.Held} {

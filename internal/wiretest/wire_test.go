@@ -1,4 +1,6 @@
-package relock_test
+// Package wiretest holds what clients send, and what scripts do, to its recordings in testdata/wire. It is tests alone,
+// through the public API.
+package wiretest
 
 import (
 	"bufio"
@@ -748,7 +750,7 @@ func (w *wireStage) parks(title string, m *relock.Mutex) (p *pending) {
 	return p
 }
 
-var running = regexp.MustCompile(`(?s)goroutine \d+ [^\n]*\[([^\],]*)[^\n]*:\n.*relock_test\.\(\*pending\)\.run\(`)
+var running = regexp.MustCompile(`(?s)goroutine \d+ [^\n]*\[([^\],]*)[^\n]*:\n.*wiretest\.\(\*pending\)\.run\(`)
 
 // parked reports whether every Lock of a pending waits for a channel.
 func parked() bool {
