@@ -431,3 +431,43 @@ func TestUnlockWhereRedisIsGone(t *testing.T) {
 	require.Less(t, got.took, hungTimeout+leisure)
 	require.Equal(t, "release", node.Op, fmt.Sprint(got.err))
 }
+
+// While Redis answers nothing that was asked before, Unlock and Extend come back within their limits.
+func TestUnlockAndExtendAreBounded(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		m := c.Mutex("k", WithLease(time.Hour), WithCommandTimeout(time.Second))
+		outer, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		inner, err := m.Lock(outer.Context())
+		require.NoError(t, err)
+		require.NoError(t, outer.h.ops.Lock(t.Context()))
+		var node *NodeError
+		began := time.Now()
+		require.ErrorAs(t, outer.Extend(t.Context(), time.Minute), &node)
+		require.Equal(t, time.Second, time.Since(began))
+		began = time.Now()
+		require.NoError(t, inner.Unlock(t.Context()), "renewals repair the count")
+		require.Equal(t, time.Second, time.Since(began))
+		require.Equal(t, 1, outer.Count())
+		require.True(t, outer.h.count.Unsure())
+		next := make(chan error, 1)
+		go func() {
+			l, err := m.Lock(context.Background())
+			if err == nil {
+				err = l.Unlock(context.Background())
+			}
+			next <- err
+		}()
+		synctest.Wait()
+		require.Empty(t, next)
+		began = time.Now()
+		err = outer.Unlock(t.Context())
+		require.ErrorAs(t, err, &node)
+		require.NotErrorIs(t, err, ErrLost)
+		require.Equal(t, time.Second, time.Since(began))
+		require.Equal(t, []string{"k"}, s.abandoned)
+		require.NoError(t, <-next, "the gate is free")
+		outer.h.ops.Unlock()
+		require.ErrorIs(t, outer.Unlock(t.Context()), ErrNotHeld)
+	})
+}

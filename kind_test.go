@@ -459,3 +459,70 @@ func namesOfKind(file *ast.File, own []string) (found []token.Pos) {
 	})
 	return found
 }
+
+// A name has one kind of lock.
+func TestKindsDoNotMix(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s)
+	rw, m := c.RWMutex("k"), c.Mutex("k")
+	requireWrong := func(lock func(context.Context) (*Lease, error), says string) {
+		t.Helper()
+		_, err := lock(t.Context())
+		require.ErrorIs(t, err, ErrWrongKind)
+		require.ErrorContains(t, err, says)
+	}
+	l := taken(t, m.Lock)
+	for _, lock := range []func(context.Context) (*Lease, error){rw.Lock, rw.TryLock, rw.RLock, rw.TryRLock} {
+		requireWrong(lock, "what is held by that name is no read-write lock")
+	}
+	unlocked(t, l)
+	for _, lock := range []func(context.Context) (*Lease, error){rw.RLock, rw.Lock} {
+		l := taken(t, lock)
+		requireWrong(m.Lock, "a read-write lock is held by that name")
+		requireWrong(m.TryLock, "one name has one kind of lock")
+		unlocked(t, l)
+	}
+	s.Do("SET", "k", "1")
+	requireWrong(rw.Lock, "WRONGTYPE")
+	requireWrong(m.Lock, "WRONGTYPE")
+	s.Do("DEL", "k")
+	requireNothingLeft(t, s)
+}
+
+// A mutex is refused where a writer of the same name holds, also by a client that has made many entries: the field of its writer
+// is longer than 64 bytes, and Redis does not keep such a hash in the order in which it was written.
+func TestKindsDoNotMixInAnyOrder(t *testing.T) {
+	c := hearing(t, redistest.Start(t))
+	c.core.count.Store(100_000)
+	for i := range 20 {
+		name := "k" + strconv.Itoa(i)
+		w := taken(t, c.RWMutex(name).Lock)
+		_, err := c.Mutex(name).TryLock(t.Context())
+		require.ErrorIs(t, err, ErrWrongKind)
+		unlocked(t, w)
+	}
+}
+
+// A Mutex neither frees a read-write lock of its name, whose writer would not be told, nor says that it is free.
+func TestAMutexRefusesToForceAReadWriteLock(t *testing.T) {
+	s := redistest.Start(t)
+	w := taken(t, hearing(t, s).RWMutex("k").Lock)
+	m := newClient(t, s.Client()).Mutex("k")
+	_, err := m.State(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
+	_, err = m.ForceUnlock(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
+	require.NoError(t, w.Context().Err())
+	unlocked(t, w)
+}
+
+// No owner is called mode, but an older client may have let one be: that mutex is no read-write lock.
+func TestAFieldNamedModeIsNoMode(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s)
+	s.Do("HSET", "k", "mode", "1")
+	_, err := c.RWMutex("k").TryRLock(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
+	_, err = c.RWMutex("k").TryLock(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
+}

@@ -323,66 +323,6 @@ func TestFixedLeaseEnds(t *testing.T) {
 	})
 }
 
-func TestMaxHoldCapsARenewedLease(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		began := time.Now()
-		l, err := c.Mutex("k", WithMaxHold(100*time.Second)).Lock(t.Context())
-		require.NoError(t, err)
-		<-l.Context().Done()
-		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
-		require.Equal(t, 100*time.Second, time.Since(began))
-		synctest.Wait()
-		require.Equal(t, []string{"k"}, s.abandoned)
-	})
-}
-
-func TestMaxHoldCountsFromEachGrant(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		m := c.Mutex("k", WithMaxHold(time.Minute), WithLocalHandoff(10, time.Hour))
-		first, err := m.Lock(t.Context())
-		require.NoError(t, err)
-		go func() {
-			time.Sleep(50 * time.Second)
-			if err := first.Unlock(context.Background()); err != nil {
-				t.Error(err)
-			}
-		}()
-		second, err := m.Lock(t.Context()) // passed on in memory
-		require.NoError(t, err)
-		require.Equal(t, first.Token()+1, second.Token())
-		began := time.Now()
-		<-second.Context().Done()
-		require.Equal(t, time.Minute, time.Since(began))
-	})
-}
-
-func TestExtendMovesTheEndOfAFixedLease(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		l, err := c.Mutex("k", WithFixedLease(10*time.Second)).Lock(t.Context())
-		require.NoError(t, err)
-		time.Sleep(5 * time.Second)
-		require.NoError(t, l.Extend(t.Context(), 20*time.Second))
-		time.Sleep(19 * time.Second)
-		require.NoError(t, l.Context().Err())
-		time.Sleep(time.Second)
-		require.Error(t, l.Context().Err())
-	})
-}
-
-func TestLocalHandOffIsBounded(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		m := c.Mutex("k", WithLocalHandoff(3, time.Hour))
-		require.Equal(t, []int64{1, 2, 3, 1, 2, 3, 1}, tokensOf(t, m, 7), "the arbiter always grants 1: each 1 went through it")
-	})
-}
-
-func TestLocalHandOffIsBoundedInTime(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		m := c.Mutex("k", WithLocalHandoff(100, 2500*time.Millisecond))
-		require.Equal(t, []int64{1, 2, 3, 1, 2}, tokensOf(t, m, 5))
-	})
-}
-
 // Renewals that fall together are cut short each by its own lock's time-out.
 func TestShortTimeoutCutsNoOtherRenewal(t *testing.T) {
 	c := newClient(t, ownRedis(t))
