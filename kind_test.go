@@ -57,13 +57,6 @@ func inboxHeard(t *testing.T, s *redistest.Server, c *Client) {
 	require.Eventually(t, func() bool { return s.Do("PUBSUB", "NUMSUB", inbox) == inbox+"\n1" }, patience, time.Millisecond)
 }
 
-func unlocked(t *testing.T, leases ...*Lease) {
-	t.Helper()
-	for _, l := range leases {
-		require.NoError(t, l.Unlock(t.Context()))
-	}
-}
-
 // TestPair: two hold, of one process or of two; a third waits, hears that it may have the lock, and both who hold hear that it
 // is wanted.
 func TestPair(t *testing.T) {

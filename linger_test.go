@@ -39,13 +39,6 @@ func hears(t *testing.T, c *Client) {
 	require.Eventually(t, func() bool { return idleAt(c) == 0 }, 10*time.Second, time.Millisecond)
 }
 
-func lockAndUnlock(t *testing.T, m *Mutex) (token int64) {
-	l, err := m.Lock(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, l.Unlock(t.Context()))
-	return l.Token()
-}
-
 // commands counts the scripts that a client sends for a lock.
 func commands(c *faults.Client, lock string) *atomic.Int64 {
 	n := new(atomic.Int64)

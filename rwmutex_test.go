@@ -36,32 +36,6 @@ func inLine(t *testing.T, s *redistest.Server, lock func(context.Context) (*Leas
 	return got
 }
 
-// hearing returns a client whose inbox is subscribed: one that is not yet is taken for dead where it waits, until it asks again.
-func hearing(t *testing.T, s *redistest.Server, opts ...Option) *Client {
-	t.Helper()
-	c := newClient(t, s.Client(), opts...)
-	unlocked(t, taken(t, c.RWMutex("first of "+c.ID()).Lock))
-	require.Eventually(t, func() bool { return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", wire.InboxPrefix+c.ID()), "1") }, patience, time.Millisecond)
-	return c
-}
-
-// taken is the lease that lock gives.
-func taken(t *testing.T, lock func(context.Context) (*Lease, error)) *Lease {
-	t.Helper()
-	l, err := lock(t.Context())
-	require.NoError(t, err)
-	return l
-}
-
-// requireNothingLeft demands that Redis keeps nothing of the lock k but its counter.
-func requireNothingLeft(t *testing.T, s *redistest.Server) {
-	t.Helper()
-	require.Eventually(t, func() bool { return s.Do("KEYS", "*rwlock_timeout*") == "" }, patience, time.Millisecond)
-	require.Eventually(t, func() bool {
-		return s.Do("EXISTS", "k", "relock_readers:{k}:k", "relock_writers:{k}") == "0"
-	}, patience, time.Millisecond)
-}
-
 // Readers share the lock; a writer that waits keeps new ones out; its end lets in all readers that wait, and they the next
 // writer. Tokens follow that order.
 func TestRWMutexIsPhaseFair(t *testing.T) {

@@ -229,7 +229,6 @@ func (c command) isNoise() bool {
 }
 
 func (c command) subscribes() bool { return c.args[0] == "SUBSCRIBE" || c.args[0] == "SSUBSCRIBE" }
-
 func (c command) runsScript() bool { return c.args[0] == "EVALSHA" || c.args[0] == "EVAL" }
 
 // again reports whether other is c with the text of the script.
