@@ -7,6 +7,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -125,18 +126,22 @@ func (t *renewalRound) repair(v *voter) {
 	if found == nil || t.sent.Mono()-found.Mono() < t.q.cfg.Timeout {
 		return
 	}
-	t.q.crew.Start(func() {
-		b := wire.Ballot{Ticket: v.contest.ticketText, How: wire.ToTry}
-		_, err := v.Vote(t.q.ctx, b)
+	take := func() error {
+		a, err := v.Vote(t.q.ctx, wire.Ballot{Ticket: v.contest.ticketText, How: wire.ToTry})
 		v.Noted(err)
-		r := wire.RefusalOf(err)
+		if a.Mine || link.Unanswered(err) {
+			v.missingSince.CompareAndSwap(found, nil) // the node may be ours: its next loss is another one
+		}
+		return err
+	}
+	t.q.crew.Start(func() {
+		r := wire.RefusalOf(take())
 		if r.Born == "" {
 			return
 		}
 		// The node forgot how far the lock was counted: it grants nothing before it is told.
 		if reached, known := v.contest.askHolders(t.q.ctx); known && v.sendSeed(seed{r.Born, max(reached, r.Counter)}) == nil {
-			_, err = v.Vote(t.q.ctx, b)
-			v.Noted(err)
+			_ = take()
 		}
 	})
 }

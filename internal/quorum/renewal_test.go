@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,6 +117,39 @@ func TestRepair(t *testing.T) {
 			}
 			q.crew.End(context.Background())
 			require.Equal(t, tc.votes, votes)
+		})
+	}
+}
+
+// A node that was taken again, or perhaps was, may be lost another time: that loss is not repaired before its own time.
+func TestNodeThatIsTakenAgainIsLostAnew(t *testing.T) {
+	mine := driver.List(driver.Int(1), driver.Int(7), driver.Int(1), driver.Int(1000), driver.String("x"), driver.Int(1), driver.Int(0))
+	for name, answer := range map[string]struct {
+		value driver.Value
+		err   error
+	}{"taken": {mine, nil}, "not answered": {driver.Value{}, context.DeadlineExceeded}} {
+		t.Run(name, func(t *testing.T) {
+			var votes atomic.Int32
+			q := stubs(t, 3, func(_ int, c *faults.Call) (driver.Value, error) {
+				if c.ScriptName() == "vote" && c.Has(wire.ToTry) {
+					votes.Add(1)
+				}
+				return answer.value, answer.err
+			}, func(c *setup) { c.Timeout = 4 * patience })
+			c, began := contender(t, q), clock.Now()
+			loses := func(sent float64) {
+				settled := renewed(c, began.Add(time.Duration(sent*float64(q.cfg.Timeout))), []wire.Result{lost, kept, kept})
+				require.Equal(t, []wire.Result{kept}, settled)
+			}
+			loses(0)
+			loses(1)
+			require.Eventually(t, func() bool { return c.contest.voters[0].missingSince.Load() == nil }, patience, time.Millisecond)
+			loses(1.2)
+			loses(2)
+			require.EqualValues(t, 1, votes.Load())
+			loses(2.2)
+			q.crew.End(context.Background())
+			require.EqualValues(t, 2, votes.Load())
 		})
 	}
 }
