@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -178,4 +180,35 @@ func BenchmarkOneScriptForMany(b *testing.B) {
 			b.ReportMetric(times[len(times)/2], "µs/"+name)
 		}
 	}
+}
+
+func BenchmarkCached(b *testing.B) {
+	s := redistest.Start(b)
+	c := benchClient(b, s.Client(), WithLinger(time.Minute))
+	m := c.Mutex("k")
+	for idleAt(c) == 0 {
+		lockUnlock(b.Context(), b, m)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		lockUnlock(b.Context(), b, m)
+	}
+}
+
+// BenchmarkCachedKeysOfTheirOwn is as many goroutines as processors (-cpu), each with a cached lock that nobody else
+// wants: two do twice what one does, as far as they share nothing.
+func BenchmarkCachedKeysOfTheirOwn(b *testing.B) {
+	c := benchClient(b, redistest.Start(b).Client(), WithLinger(time.Minute))
+	m := c.Mutex("k")
+	for idleAt(c) == 0 {
+		lockUnlock(b.Context(), b, m)
+	}
+	var goroutines atomic.Int64
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		m := c.Mutex(strconv.FormatInt(goroutines.Add(1), 10))
+		for pb.Next() {
+			lockUnlock(context.Background(), b, m)
+		}
+	})
 }

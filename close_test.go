@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -169,86 +168,6 @@ func TestClosedClientRefusesEverything(t *testing.T) {
 	}
 }
 
-// What was unlocked is answered at once, whatever the one who has the hold now waits for.
-func TestSecondUnlockWaitsForNobody(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
-		m := c.Mutex("k")
-		first, err := m.Lock(t.Context())
-		require.NoError(t, err)
-		second := waitFor(t, c, "k")
-		synctest.Wait()
-		require.NoError(t, first.Unlock(t.Context()))
-		stranger := <-second
-		require.Same(t, first.h, stranger.h)
-		require.NoError(t, stranger.h.ops.Lock(t.Context())) // its command is not answered
-		began := time.Now()
-		require.ErrorIs(t, first.Unlock(t.Context()), ErrNotHeld)
-		require.ErrorIs(t, first.Extend(t.Context(), time.Minute), ErrNotHeld)
-		require.Zero(t, time.Since(began))
-		stranger.h.ops.Unlock()
-		require.NoError(t, stranger.Unlock(t.Context()))
-	})
-}
-
-// While Redis answers nothing that was asked before, Unlock and Extend come back within their limits.
-func TestUnlockAndExtendAreBounded(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		m := c.Mutex("k", WithLease(time.Hour), WithCommandTimeout(time.Second))
-		outer, err := m.Lock(t.Context())
-		require.NoError(t, err)
-		inner, err := m.Lock(outer.Context())
-		require.NoError(t, err)
-		require.NoError(t, outer.h.ops.Lock(t.Context()))
-		var node *NodeError
-		began := time.Now()
-		require.ErrorAs(t, outer.Extend(t.Context(), time.Minute), &node)
-		require.Equal(t, time.Second, time.Since(began))
-		began = time.Now()
-		require.NoError(t, inner.Unlock(t.Context()), "renewals repair the count")
-		require.Equal(t, time.Second, time.Since(began))
-		require.Equal(t, 1, outer.Count())
-		require.True(t, outer.h.count.Unsure())
-		next := make(chan error, 1)
-		go func() {
-			l, err := m.Lock(context.Background())
-			if err == nil {
-				err = l.Unlock(context.Background())
-			}
-			next <- err
-		}()
-		synctest.Wait()
-		require.Empty(t, next)
-		began = time.Now()
-		err = outer.Unlock(t.Context())
-		require.ErrorAs(t, err, &node)
-		require.NotErrorIs(t, err, ErrLost)
-		require.Equal(t, time.Second, time.Since(began))
-		require.Equal(t, []string{"k"}, s.abandoned)
-		require.NoError(t, <-next, "the gate is free")
-		outer.h.ops.Unlock()
-		require.ErrorIs(t, outer.Unlock(t.Context()), ErrNotHeld)
-	})
-}
-
-// A lease that was made longer than usual is not left to the next goroutine: if the process died, others would wait for
-// all of it.
-func TestLengthenedLeaseIsNotPassedOn(t *testing.T) {
-	s := redistest.Start(t)
-	c := newClient(t, s.Client(), WithLocalHandoff(10, time.Hour))
-	ctx := context.Background()
-	l, err := c.Mutex("k").Lock(ctx)
-	require.NoError(t, err)
-	got := waitFor(t, c, "k")
-	lined(t, c, "k")
-	require.NoError(t, l.Extend(ctx, time.Hour))
-	require.NoError(t, l.Unlock(ctx))
-	next := within(t, got)
-	require.NotEqual(t, l.Token()+1, next.Token(), "it was granted anew")
-	require.Less(t, time.Until(next.Until()), time.Minute)
-	require.Len(t, s.Do("PTTL", "k"), len("30000"))
-	require.NoError(t, next.Unlock(ctx))
-}
-
 // A command that takes the lock, and is executed only while its client is being closed, behind all that Close sends to end
 // what was left undone, is undone when its answer comes.
 func TestCloseUndoesWhatComesLate(t *testing.T) {
@@ -326,4 +245,41 @@ func TestCloseOnAHungRedisIsBounded(t *testing.T) {
 			require.Error(t, within(t, ended))
 		}
 	}, WithLease(6*time.Second), WithCommandTimeout(time.Second), WithClientName("closing"))
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	s := redistest.Start(t)
+	c, d := newClient(t, s.Client()), newClient(t, s.Client())
+	ctx := context.Background()
+	l, err := c.Mutex("k", WithLease(time.Second)).Lock(ctx)
+	require.NoError(t, err)
+	other, err := d.Mutex("other").Lock(ctx)
+	require.NoError(t, err)
+	result := make(chan error, 2)
+	for range 2 { // one contends, one waits at the gate
+		go func() {
+			_, err := c.Mutex("other").Lock(ctx)
+			result <- err
+		}()
+	}
+	queued(t, s, "other", 1)
+	lined(t, c, "other")
+	c.Close()
+	require.ErrorIs(t, within(t, result), ErrClosed)
+	require.ErrorIs(t, within(t, result), ErrClosed)
+	queued(t, s, "other", 0)
+	require.ErrorIs(t, context.Cause(l.Context()), ErrClosed)
+	require.ErrorIs(t, l.Unlock(ctx), ErrClosed)
+	_, err = c.Mutex("k").Lock(ctx)
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = c.Mutex("k").TryLock(ctx)
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = c.Mutex("k").State(ctx)
+	require.ErrorIs(t, err, ErrClosed)
+	c.Close()
+	require.Equal(t, "1", s.Do("EXISTS", "k"), "the code under the lock may still run")
+	second, err := d.Mutex("k").Lock(ctx)
+	require.NoError(t, err, "it ends with its lease")
+	require.NoError(t, second.Unlock(ctx))
+	require.NoError(t, other.Unlock(ctx))
 }

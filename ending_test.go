@@ -7,14 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // parted is an arbiter that grants everything, and notes how its claims end.
@@ -280,4 +279,44 @@ func TestObserverOfHandOversThatAreLost(t *testing.T) {
 	for _, e := range o.of(EventAcquired) {
 		require.Equal(t, 1, over[e.Lease])
 	}
+}
+
+func TestUnlockIsOnce(t *testing.T) {
+	c := newClient(t, ownRedis(t))
+	ctx := context.Background()
+	m := c.Mutex("k")
+	l, err := m.Lock(ctx)
+	require.NoError(t, err)
+	inner, err := m.Lock(l.Context())
+	require.NoError(t, err)
+	require.NoError(t, inner.Unlock(ctx))
+	require.ErrorIs(t, inner.Unlock(ctx), ErrNotHeld)
+	require.Equal(t, 1, l.Count())
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	require.NoError(t, l.Unlock(cancelled), "a cancelled caller unlocks too")
+	require.ErrorIs(t, l.Unlock(ctx), ErrNotHeld)
+	require.ErrorIs(t, l.Extend(ctx, time.Minute), ErrNotHeld)
+	require.Zero(t, l.Count())
+}
+
+// What was unlocked is answered at once, whatever the one who has the hold now waits for.
+func TestSecondUnlockWaitsForNobody(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+		m := c.Mutex("k")
+		first, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		second := waitFor(t, c, "k")
+		synctest.Wait()
+		require.NoError(t, first.Unlock(t.Context()))
+		stranger := <-second
+		require.Same(t, first.h, stranger.h)
+		require.NoError(t, stranger.h.ops.Lock(t.Context())) // its command is not answered
+		began := time.Now()
+		require.ErrorIs(t, first.Unlock(t.Context()), ErrNotHeld)
+		require.ErrorIs(t, first.Extend(t.Context(), time.Minute), ErrNotHeld)
+		require.Zero(t, time.Since(began))
+		stranger.h.ops.Unlock()
+		require.NoError(t, stranger.Unlock(t.Context()))
+	})
 }

@@ -11,16 +11,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/relock-go/relock/internal/claim"
-	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
-	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/redistest"
-	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -434,74 +429,6 @@ func TestMisuseIsTold(t *testing.T) {
 	require.NoError(t, l.Unlock(ctx))
 }
 
-// The end of a hold that WithMaxHold capped is told apart from a loss, and matches it.
-func TestMaxHoldIsToldApart(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		m := c.Mutex("k", WithMaxHold(time.Minute))
-		l, err := m.Lock(t.Context())
-		require.NoError(t, err)
-		<-l.Context().Done()
-		require.Equal(t, ErrMaxHold, context.Cause(l.Context()))
-		require.ErrorIs(t, ErrMaxHold, ErrLost)
-		require.Equal(t, ErrMaxHold, l.Unlock(t.Context()))
-		require.Equal(t, ErrMaxHold, l.Extend(t.Context(), time.Second))
-
-		s.answer = func(claim.Renewal) wire.Result { return wire.Unanswered }
-		l, err = m.Lock(t.Context())
-		require.NoError(t, err)
-		<-l.Context().Done()
-		require.Equal(t, ErrLost, context.Cause(l.Context()), "its renewals went unanswered first")
-		synctest.Wait()
-	})
-	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
-		l, err := c.Mutex("k", WithMaxHold(time.Minute), WithFixedLease(20*time.Second)).Lock(t.Context())
-		require.NoError(t, err)
-		<-l.Context().Done()
-		require.Equal(t, ErrLost, context.Cause(l.Context()), "the fixed lease was over first")
-	})
-}
-
-// WithMaxHold ends a hold while one of its commands is out, and Redis then answers that the lock is gone: what is told is what
-// ended the hold.
-func TestMaxHoldIsToldByWhatIsOut(t *testing.T) {
-	for name, call := range map[string]func(m *Mutex, outer, inner *Lease) error{
-		"Lock": func(m *Mutex, outer, _ *Lease) error {
-			_, err := m.Lock(context.WithoutCancel(outer.Context()))
-			return err
-		},
-		"Unlock": func(_ *Mutex, _, inner *Lease) error { return inner.Unlock(context.Background()) },
-		"Extend": func(_ *Mutex, outer, _ *Lease) error { return outer.Extend(context.Background(), time.Hour) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := redistest.Start(t)
-			w := faulty(s)
-			m := newClient(t, w, WithLease(MaxLease), WithCommandTimeout(patience)).Mutex("k")
-			outer := taken(t, m.Lock)
-			inner, err := m.Lock(outer.Context())
-			require.NoError(t, err)
-			w.Filter(faults.Next(faults.Script("recount"), faults.Hold))
-			failed := make(chan error, 1)
-			go func() { failed <- call(m, outer, inner) }()
-			within(t, w.Told())
-			outer.h.lose(ErrMaxHold) // as when its time is up
-			require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
-			w.Release()
-			require.Equal(t, ErrMaxHold, within(t, failed))
-		})
-	}
-	t.Run("renewal", func(t *testing.T) { // of a process that stood still until the lock had run out
-		inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
-			m, now := c.Mutex("k", WithMaxHold(time.Minute)), clock.Now()
-			h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Sent: now}, m.cfg, false, clock.Now())
-			h.term.Begin(&m.cfg.rules, now)
-			h.term.Extended(now, time.Hour, now)
-			time.Sleep(time.Minute) // no timer finds out: the watchdog does not know the hold
-			h.settle(claim.Renewal{}, wire.Lost, now, nil)
-			require.Equal(t, ErrMaxHold, h.why())
-		})
-	})
-}
-
 // What a function under the lock returns of its context's end is not said twice.
 func TestDoTellsOfALossOnce(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
@@ -521,4 +448,41 @@ func TestDoTellsOfALossOnce(t *testing.T) {
 		require.ErrorIs(t, err, ErrMaxHold)
 		require.ErrorIs(t, err, context.Canceled)
 	})
+}
+
+func TestTryLockTellsWhoHolds(t *testing.T) {
+	s := redistest.Start(t)
+	c, d := newClient(t, s.Client()), newClient(t, s.Client())
+	l, err := c.Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	_, err = d.Mutex("k").TryLock(context.Background())
+	var held *HeldError
+	require.ErrorAs(t, err, &held)
+	require.Equal(t, "k", held.Name)
+	require.True(t, strings.HasPrefix(held.Holder, c.ID()+":"))
+	require.Greater(t, held.TTL, 25*time.Second)
+	require.ErrorContains(t, err, held.Holder)
+	require.NoError(t, l.Unlock(context.Background()))
+}
+
+func TestGivingUpTellsWhyAndWhoWasInTheWay(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, d := newClient(t, s.Client()), newClient(t, s.Client())
+	l, err := c.Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	patient := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, patient)
+	defer cancel()
+	_, err = d.Mutex("k").Lock(ctx)
+	var held *HeldError
+	require.ErrorAs(t, err, &held)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.ErrorIs(t, err, patient)
+	require.Equal(t, stateOf(t, mutexOf(l)).Holder, held.Holder)
+	_, err = d.Mutex("k", WithWait(time.Second)).Lock(context.Background())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	queued(t, s, "k", 0)
+	require.NoError(t, l.Unlock(context.Background()))
+	require.Equal(t, "0", s.Do("EXISTS", "k"))
 }

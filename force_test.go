@@ -150,3 +150,26 @@ func TestForcedOpenBeforeTheGrantIsHeard(t *testing.T) {
 		})
 	}
 }
+
+func TestForceUnlock(t *testing.T) {
+	s := redistest.Start(t)
+	c, d := newClient(t, s.Client()), newClient(t, s.Client())
+	ctx := context.Background()
+	freed, err := d.Mutex("k").ForceUnlock(ctx)
+	require.NoError(t, err)
+	require.False(t, freed)
+	for _, opts := range [][]Option{nil, {WithFixedLease(time.Minute)}} {
+		l, err := c.Mutex("k", opts...).Lock(ctx)
+		require.NoError(t, err)
+		listening(t, s, c)
+		freed, err = d.Mutex("k").ForceUnlock(ctx)
+		require.NoError(t, err)
+		require.True(t, freed)
+		select {
+		case <-l.Context().Done():
+		case <-time.After(5 * time.Second):
+			require.Fail(t, "told at once, not by the renewal after 10 s")
+		}
+		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+	}
+}

@@ -308,3 +308,40 @@ func TestLostRefills(t *testing.T) {
 		})
 	}
 }
+
+// Who waits at the gate inherits the place in Redis's queue of the one before, who gave up.
+func TestPlaceInTheQueueIsInherited(t *testing.T) {
+	s := redistest.Start(t)
+	holder, c := newClient(t, s.Client()), newClient(t, s.Client())
+	l, err := holder.Mutex("k").Lock(context.Background())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	first := make(chan error, 1)
+	go func() {
+		_, err := c.Mutex("k").Lock(ctx)
+		first <- err
+	}()
+	queued(t, s, "k", 1)
+	place := s.Do("ZRANGE", "relock_queue:{k}", "0", "-1", "WITHSCORES")
+	second := waitFor(t, c, "k")
+	lined(t, c, "k")
+	cancel()
+	require.ErrorIs(t, within(t, first), context.Canceled)
+	require.Equal(t, place, s.Do("ZRANGE", "relock_queue:{k}", "0", "-1", "WITHSCORES"))
+	require.NoError(t, l.Unlock(context.Background()))
+	require.NoError(t, within(t, second).Unlock(context.Background()))
+}
+
+func TestLocalHandOffIsBounded(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		m := c.Mutex("k", WithLocalHandoff(3, time.Hour))
+		require.Equal(t, []int64{1, 2, 3, 1, 2, 3, 1}, tokensOf(t, m, 7), "the arbiter always grants 1: each 1 went through it")
+	})
+}
+
+func TestLocalHandOffIsBoundedInTime(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		m := c.Mutex("k", WithLocalHandoff(100, 2500*time.Millisecond))
+		require.Equal(t, []int64{1, 2, 3, 1, 2}, tokensOf(t, m, 5))
+	})
+}

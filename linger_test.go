@@ -3,7 +3,6 @@ package relock
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,13 +10,12 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/require"
-
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
+	"github.com/stretchr/testify/require"
 )
 
 // lingering returns a client whose locks linger, once it hears its messages: what is granted before
@@ -39,13 +37,6 @@ func hears(t *testing.T, c *Client) {
 	require.NoError(t, err)
 	require.True(t, forced)
 	require.Eventually(t, func() bool { return idleAt(c) == 0 }, 10*time.Second, time.Millisecond)
-}
-
-func lockAndUnlock(t *testing.T, m *Mutex) (token int64) {
-	l, err := m.Lock(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, l.Unlock(t.Context()))
-	return l.Token()
 }
 
 // commands counts the scripts that a client sends for a lock.
@@ -519,37 +510,6 @@ func TestLingerRacesWithClose(t *testing.T) {
 		require.EqualValues(t, 0, idleAt(c))
 		require.EqualValues(t, 0, c.core.gates.Len())
 	}
-}
-
-func BenchmarkCached(b *testing.B) {
-	s := redistest.Start(b)
-	c := benchClient(b, s.Client(), WithLinger(time.Minute))
-	m := c.Mutex("k")
-	for idleAt(c) == 0 {
-		lockUnlock(b.Context(), b, m)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		lockUnlock(b.Context(), b, m)
-	}
-}
-
-// BenchmarkCachedKeysOfTheirOwn is as many goroutines as processors (-cpu), each with a cached lock that nobody else
-// wants: two do twice what one does, as far as they share nothing.
-func BenchmarkCachedKeysOfTheirOwn(b *testing.B) {
-	c := benchClient(b, redistest.Start(b).Client(), WithLinger(time.Minute))
-	m := c.Mutex("k")
-	for idleAt(c) == 0 {
-		lockUnlock(b.Context(), b, m)
-	}
-	var goroutines atomic.Int64
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		m := c.Mutex(strconv.FormatInt(goroutines.Add(1), 10))
-		for pb.Next() {
-			lockUnlock(context.Background(), b, m)
-		}
-	})
 }
 
 // A hold that is granted with a release, for a waiter that has left by then, may linger as any other, and no longer.

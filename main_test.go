@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,7 @@ import (
 	"github.com/relock-go/relock/internal/drivertest"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -220,3 +223,125 @@ func tapped(t *testing.T, servers []*redistest.Server, opts ...Option) (*Client,
 func nothing(context.Context) error { return nil }
 
 const counterOfK = "redisson_lock_token:{k}"
+
+// bothTopologies runs a test over one Redis and over a quorum of three. open makes a client with a user's rights.
+func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *Client), opts ...Option) {
+	for name, n := range map[string]int{"one": 1, "quorum": 3} {
+		t.Run(name, func(t *testing.T) {
+			servers := masters(t, n)
+			var nodes []rueidis.Client
+			for _, s := range servers {
+				rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+				require.NoError(t, err)
+				t.Cleanup(rdb.Close)
+				nodes = append(nodes, rdb)
+			}
+			if n == 1 {
+				test(t, servers, newClient(t, nodes[0], opts...))
+				return
+			}
+			c, err := NewRedlock(nodes, opts...)
+			require.NoError(t, err)
+			t.Cleanup(c.Close)
+			test(t, servers, c)
+		})
+	}
+}
+
+// another returns one more client of the servers, with all rights.
+func another(t *testing.T, servers []*redistest.Server, opts ...Option) *Client {
+	if len(servers) > 1 {
+		return newRedlock(t, servers, opts...)
+	}
+	return newClient(t, servers[0].Client(), opts...)
+}
+
+// onAll waits until every server knows of the lock: a quorum is content with fewer.
+func onAll(t *testing.T, servers []*redistest.Server, name string) {
+	t.Helper()
+	for _, s := range servers { // a node that was too slow to vote is asked again by the second renewal
+		require.Eventually(t, func() bool { return s.Do("EXISTS", name) == "1" }, time.Minute, time.Millisecond)
+	}
+}
+
+// masters starts independent servers.
+func masters(t *testing.T, n int) []*redistest.Server {
+	t.Helper()
+	var all []*redistest.Server
+	for range n {
+		all = append(all, redistest.Start(t))
+	}
+	return all
+}
+
+// newRedlock returns a client over servers, with connections of its own.
+func newRedlock(t *testing.T, servers []*redistest.Server, opts ...Option) *Client {
+	t.Helper()
+	var nodes []rueidis.Client
+	for _, s := range servers {
+		nodes = append(nodes, s.Client())
+	}
+	c, err := NewRedlock(nodes, opts...)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// queued waits until n waiters stand in the lock's queue.
+func queued(t *testing.T, s *redistest.Server, name string, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return s.Do("ZCARD", "relock_queue:{"+name+"}") == strconv.Itoa(n)
+	}, patience, time.Millisecond)
+}
+
+// listening waits until c's inbox is subscribed.
+func listening(t *testing.T, s *redistest.Server, c *Client) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", wire.InboxPrefix+c.ID()), "1")
+	}, patience, time.Millisecond)
+}
+
+func lockAndUnlock(t *testing.T, m *Mutex) (token int64) {
+	l, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock(t.Context()))
+	return l.Token()
+}
+
+// hearing returns a client whose inbox is subscribed: one that is not yet is taken for dead where it waits, until it asks again.
+func hearing(t *testing.T, s *redistest.Server, opts ...Option) *Client {
+	t.Helper()
+	c := newClient(t, s.Client(), opts...)
+	unlocked(t, taken(t, c.RWMutex("first of "+c.ID()).Lock))
+	require.Eventually(t, func() bool { return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", wire.InboxPrefix+c.ID()), "1") }, patience, time.Millisecond)
+	return c
+}
+
+// taken is the lease that lock gives.
+func taken(t *testing.T, lock func(context.Context) (*Lease, error)) *Lease {
+	t.Helper()
+	l, err := lock(t.Context())
+	require.NoError(t, err)
+	return l
+}
+
+// requireNothingLeft demands that Redis keeps nothing of the lock k but its counter.
+func requireNothingLeft(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	require.Eventually(t, func() bool { return s.Do("KEYS", "*rwlock_timeout*") == "" }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return s.Do("EXISTS", "k", "relock_readers:{k}:k", "relock_writers:{k}") == "0"
+	}, patience, time.Millisecond)
+}
+
+func unlocked(t *testing.T, leases ...*Lease) {
+	t.Helper()
+	for _, l := range leases {
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+}
+
+// far is a lease whose polls, a third of it apart, no test waits for: what is noticed, a message told of.
+const far = 10 * time.Minute

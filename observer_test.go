@@ -4,50 +4,15 @@ import (
 	"bytes"
 	"context"
 	"runtime/pprof"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/require"
-
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
 )
-
-// seen gathers events.
-type seen struct {
-	mu     sync.Mutex
-	events []Event
-}
-
-func (s *seen) Observe(e Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.events = append(s.events, e)
-}
-
-// of returns the events of some kinds so far.
-func (s *seen) of(kinds ...EventKind) (of []Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.events {
-		for _, kind := range kinds {
-			if e.Kind == kind {
-				of = append(of, e)
-			}
-		}
-	}
-	return of
-}
-
-// nth waits for so many events of a kind, and returns the last.
-func (s *seen) nth(t *testing.T, n int, kind EventKind) Event {
-	t.Helper()
-	require.Eventually(t, func() bool { return len(s.of(kind)) >= n }, patience, time.Millisecond, "%v", kind)
-	return s.of(kind)[n-1]
-}
 
 func TestObserverHearsOfALease(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, o Observer) *Client{

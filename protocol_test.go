@@ -268,22 +268,6 @@ func TestAbandonIsRepeated(t *testing.T) {
 	require.NoError(t, other.Unlock(context.Background()))
 }
 
-// queued waits until n waiters stand in the lock's queue.
-func queued(t *testing.T, s *redistest.Server, name string, n int) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		return s.Do("ZCARD", "relock_queue:{"+name+"}") == strconv.Itoa(n)
-	}, patience, time.Millisecond)
-}
-
-// listening waits until c's inbox is subscribed.
-func listening(t *testing.T, s *redistest.Server, c *Client) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", wire.InboxPrefix+c.ID()), "1")
-	}, patience, time.Millisecond)
-}
-
 // A grant that arrives while the abandon of its waiter is still unanswered may have happened after that abandon ran: it
 // is not the last word.
 func TestGrantDuringAbandonIsSweptAgain(t *testing.T) {

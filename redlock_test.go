@@ -20,29 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// masters starts independent servers.
-func masters(t *testing.T, n int) []*redistest.Server {
-	t.Helper()
-	var all []*redistest.Server
-	for range n {
-		all = append(all, redistest.Start(t))
-	}
-	return all
-}
-
-// newRedlock returns a client over servers, with connections of its own.
-func newRedlock(t *testing.T, servers []*redistest.Server, opts ...Option) *Client {
-	t.Helper()
-	var nodes []rueidis.Client
-	for _, s := range servers {
-		nodes = append(nodes, s.Client())
-	}
-	c, err := NewRedlock(nodes, opts...)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c
-}
-
 func TestRedlockTakesReentersAndReleases(t *testing.T) {
 	nodes := masters(t, 5)
 	c, d := newRedlock(t, nodes), newRedlock(t, nodes)

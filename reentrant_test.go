@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -128,160 +127,6 @@ func TestSharersEnterTogether(t *testing.T) {
 	require.Equal(t, "0", s.Do("EXISTS", "k"))
 }
 
-func TestUnlockIsOnce(t *testing.T) {
-	c := newClient(t, ownRedis(t))
-	ctx := context.Background()
-	m := c.Mutex("k")
-	l, err := m.Lock(ctx)
-	require.NoError(t, err)
-	inner, err := m.Lock(l.Context())
-	require.NoError(t, err)
-	require.NoError(t, inner.Unlock(ctx))
-	require.ErrorIs(t, inner.Unlock(ctx), ErrNotHeld)
-	require.Equal(t, 1, l.Count())
-	cancelled, cancel := context.WithCancel(ctx)
-	cancel()
-	require.NoError(t, l.Unlock(cancelled), "a cancelled caller unlocks too")
-	require.ErrorIs(t, l.Unlock(ctx), ErrNotHeld)
-	require.ErrorIs(t, l.Extend(ctx, time.Minute), ErrNotHeld)
-	require.Zero(t, l.Count())
-}
-
-func TestTryLockTellsWhoHolds(t *testing.T) {
-	s := redistest.Start(t)
-	c, d := newClient(t, s.Client()), newClient(t, s.Client())
-	l, err := c.Mutex("k").Lock(context.Background())
-	require.NoError(t, err)
-	_, err = d.Mutex("k").TryLock(context.Background())
-	var held *HeldError
-	require.ErrorAs(t, err, &held)
-	require.Equal(t, "k", held.Name)
-	require.True(t, strings.HasPrefix(held.Holder, c.ID()+":"))
-	require.Greater(t, held.TTL, 25*time.Second)
-	require.ErrorContains(t, err, held.Holder)
-	require.NoError(t, l.Unlock(context.Background()))
-}
-
-func TestGivingUpTellsWhyAndWhoWasInTheWay(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	c, d := newClient(t, s.Client()), newClient(t, s.Client())
-	l, err := c.Mutex("k").Lock(context.Background())
-	require.NoError(t, err)
-	patient := errors.New("enough")
-	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, patient)
-	defer cancel()
-	_, err = d.Mutex("k").Lock(ctx)
-	var held *HeldError
-	require.ErrorAs(t, err, &held)
-	require.ErrorIs(t, err, ErrNotAcquired)
-	require.ErrorIs(t, err, patient)
-	require.Equal(t, stateOf(t, mutexOf(l)).Holder, held.Holder)
-	_, err = d.Mutex("k", WithWait(time.Second)).Lock(context.Background())
-	require.ErrorIs(t, err, ErrNotAcquired)
-	queued(t, s, "k", 0)
-	require.NoError(t, l.Unlock(context.Background()))
-	require.Equal(t, "0", s.Do("EXISTS", "k"))
-}
-
-// Who waits at the gate inherits the place in Redis's queue of the one before, who gave up.
-func TestPlaceInTheQueueIsInherited(t *testing.T) {
-	s := redistest.Start(t)
-	holder, c := newClient(t, s.Client()), newClient(t, s.Client())
-	l, err := holder.Mutex("k").Lock(context.Background())
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	first := make(chan error, 1)
-	go func() {
-		_, err := c.Mutex("k").Lock(ctx)
-		first <- err
-	}()
-	queued(t, s, "k", 1)
-	place := s.Do("ZRANGE", "relock_queue:{k}", "0", "-1", "WITHSCORES")
-	second := waitFor(t, c, "k")
-	lined(t, c, "k")
-	cancel()
-	require.ErrorIs(t, within(t, first), context.Canceled)
-	require.Equal(t, place, s.Do("ZRANGE", "relock_queue:{k}", "0", "-1", "WITHSCORES"))
-	require.NoError(t, l.Unlock(context.Background()))
-	require.NoError(t, within(t, second).Unlock(context.Background()))
-}
-
-func TestCloseEndsEverything(t *testing.T) {
-	s := redistest.Start(t)
-	c, d := newClient(t, s.Client()), newClient(t, s.Client())
-	ctx := context.Background()
-	l, err := c.Mutex("k", WithLease(time.Second)).Lock(ctx)
-	require.NoError(t, err)
-	other, err := d.Mutex("other").Lock(ctx)
-	require.NoError(t, err)
-	result := make(chan error, 2)
-	for range 2 { // one contends, one waits at the gate
-		go func() {
-			_, err := c.Mutex("other").Lock(ctx)
-			result <- err
-		}()
-	}
-	queued(t, s, "other", 1)
-	lined(t, c, "other")
-	c.Close()
-	require.ErrorIs(t, within(t, result), ErrClosed)
-	require.ErrorIs(t, within(t, result), ErrClosed)
-	queued(t, s, "other", 0)
-	require.ErrorIs(t, context.Cause(l.Context()), ErrClosed)
-	require.ErrorIs(t, l.Unlock(ctx), ErrClosed)
-	_, err = c.Mutex("k").Lock(ctx)
-	require.ErrorIs(t, err, ErrClosed)
-	_, err = c.Mutex("k").TryLock(ctx)
-	require.ErrorIs(t, err, ErrClosed)
-	_, err = c.Mutex("k").State(ctx)
-	require.ErrorIs(t, err, ErrClosed)
-	c.Close()
-	require.Equal(t, "1", s.Do("EXISTS", "k"), "the code under the lock may still run")
-	second, err := d.Mutex("k").Lock(ctx)
-	require.NoError(t, err, "it ends with its lease")
-	require.NoError(t, second.Unlock(ctx))
-	require.NoError(t, other.Unlock(ctx))
-}
-
-func TestFixedLeaseBeyondTheClients(t *testing.T) {
-	s := redistest.Start(t)
-	c := newClient(t, s.Client(), WithLease(time.Second), WithCommandTimeout(300*time.Millisecond))
-	ctx := context.Background()
-	l, err := c.Mutex("k", WithFixedLease(time.Hour)).Lock(ctx)
-	require.NoError(t, err)
-	require.Greater(t, time.Until(l.Until()), 59*time.Minute)
-	require.Len(t, s.Do("PTTL", "k"), len("3600000"))
-	require.NoError(t, l.Unlock(ctx))
-	l, err = c.Mutex("k", WithFixedLease(time.Hour)).TryLock(ctx)
-	require.NoError(t, err)
-	require.Greater(t, time.Until(l.Until()), 59*time.Minute)
-	require.NoError(t, l.Unlock(ctx))
-}
-
-func TestForceUnlock(t *testing.T) {
-	s := redistest.Start(t)
-	c, d := newClient(t, s.Client()), newClient(t, s.Client())
-	ctx := context.Background()
-	freed, err := d.Mutex("k").ForceUnlock(ctx)
-	require.NoError(t, err)
-	require.False(t, freed)
-	for _, opts := range [][]Option{nil, {WithFixedLease(time.Minute)}} {
-		l, err := c.Mutex("k", opts...).Lock(ctx)
-		require.NoError(t, err)
-		listening(t, s, c)
-		freed, err = d.Mutex("k").ForceUnlock(ctx)
-		require.NoError(t, err)
-		require.True(t, freed)
-		select {
-		case <-l.Context().Done():
-		case <-time.After(5 * time.Second):
-			require.Fail(t, "told at once, not by the renewal after 10 s")
-		}
-		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
-	}
-}
-
 func TestLockerIsASyncLocker(t *testing.T) {
 	c := newClient(t, ownRedis(t))
 	var (
@@ -302,32 +147,6 @@ func TestLockerIsASyncLocker(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.Panics(t, c.Mutex("k").Locker(ended).Lock)
-}
-
-func TestStateTellsWaitersAndToken(t *testing.T) {
-	s := redistest.Start(t)
-	c, d := newClient(t, s.Client()), newClient(t, s.Client())
-	ctx, cancel := context.WithCancel(context.Background())
-	l, err := c.Mutex("k").Lock(ctx)
-	require.NoError(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = d.Mutex("k").Lock(ctx)
-	}()
-	queued(t, s, "k", 1)
-	st, err := c.Mutex("k").State(ctx)
-	require.NoError(t, err)
-	require.True(t, st.Held)
-	require.True(t, strings.HasPrefix(st.Holder, c.ID()+":"), st.Holder)
-	require.Equal(t, 1, st.Count)
-	require.Equal(t, 1, st.Waiters)
-	require.Equal(t, l.Token(), st.HolderToken)
-	require.Equal(t, l.Token()+defaultPasses-1, st.Token)
-	require.Greater(t, st.TTL, 25*time.Second)
-	cancel()
-	within(t, done)
-	require.NoError(t, l.Unlock(context.Background()))
 }
 
 // Thousands may share an owner: State names the owner, and who waits does not read them all at each poll.

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
@@ -16,46 +15,6 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
-
-// bothTopologies runs a test over one Redis and over a quorum of three. open makes a client with a user's rights.
-func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *Client), opts ...Option) {
-	for name, n := range map[string]int{"one": 1, "quorum": 3} {
-		t.Run(name, func(t *testing.T) {
-			servers := masters(t, n)
-			var nodes []rueidis.Client
-			for _, s := range servers {
-				rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
-				require.NoError(t, err)
-				t.Cleanup(rdb.Close)
-				nodes = append(nodes, rdb)
-			}
-			if n == 1 {
-				test(t, servers, newClient(t, nodes[0], opts...))
-				return
-			}
-			c, err := NewRedlock(nodes, opts...)
-			require.NoError(t, err)
-			t.Cleanup(c.Close)
-			test(t, servers, c)
-		})
-	}
-}
-
-// another returns one more client of the servers, with all rights.
-func another(t *testing.T, servers []*redistest.Server, opts ...Option) *Client {
-	if len(servers) > 1 {
-		return newRedlock(t, servers, opts...)
-	}
-	return newClient(t, servers[0].Client(), opts...)
-}
-
-// onAll waits until every server knows of the lock: a quorum is content with fewer.
-func onAll(t *testing.T, servers []*redistest.Server, name string) {
-	t.Helper()
-	for _, s := range servers { // a node that was too slow to vote is asked again by the second renewal
-		require.Eventually(t, func() bool { return s.Do("EXISTS", name) == "1" }, time.Minute, time.Millisecond)
-	}
-}
 
 // renewalsOf has all of the leases renewed in one batch, with these hold counts, and returns the outcomes by name.
 func renewalsOf(t *testing.T, c *Client, leases []*Lease, count int) map[string]wire.Result {

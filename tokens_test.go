@@ -342,3 +342,34 @@ func TestNewNamesKeepRedisFlat(t *testing.T) {
 		require.Eventually(t, func() bool { return s.Do("DBSIZE") == "0" }, patience, 50*time.Millisecond)
 	}
 }
+
+// A hand-over that fails at a broken counter wakes the waiters, who are told why.
+func TestBrokenCounterLeavesNobodyAsleep(t *testing.T) {
+	s := redistest.Start(t)
+	c, d := newClient(t, s.Client(), WithLease(far)), newClient(t, s.Client(), WithLease(far))
+	for name, free := range map[string]func(*Lease) error{
+		"unlocked": func(l *Lease) error { return l.Unlock(context.Background()) },
+		"forced": func(*Lease) error {
+			_, err := c.Mutex("forced").ForceUnlock(context.Background())
+			return err
+		},
+	} {
+		l, err := c.Mutex(name).Lock(context.Background())
+		require.NoError(t, err)
+		told := make(chan error, 1)
+		go func() {
+			_, err := d.Mutex(name).Lock(context.Background())
+			told <- err
+		}()
+		queued(t, s, name, 1)
+		require.Eventually(t, func() bool {
+			return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", "redisson_lock__channel:{"+name+"}"), "\n1")
+		}, patience, time.Millisecond)
+		s.Do("DEL", "redisson_lock_token:{"+name+"}")
+		s.Do("RPUSH", "redisson_lock_token:{"+name+"}", "a")
+		require.NoError(t, free(l), "the lock is free, whatever the counter is")
+		var node *NodeError
+		require.ErrorAs(t, within(t, told), &node)
+		require.Equal(t, "0", s.Do("EXISTS", name))
+	}
+}

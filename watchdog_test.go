@@ -3,102 +3,17 @@ package relock
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/hub"
-	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/tenure"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// scripted is an arbiter that grants everything and answers renewals as the test says. It lets the watchdog run in
-// synctest's fake time, where no real connection can be waited for.
-type scripted struct {
-	claim.Arbiter
-	mu        sync.Mutex
-	answer    func(claim.Renewal) wire.Result
-	fresh     bool        // nobody waits when a lock is granted
-	renewals  []time.Time // of commands
-	renewed   int         // leases
-	abandoned []string
-}
-
-// scriptedClaim is its claim.
-type scriptedClaim struct {
-	claim.Claim
-	s     *scripted
-	entry wire.Entry
-}
-
-func (s *scripted) Nodes() []*node.Node { return nil }
-
-func (s *scripted) Claim(e wire.Entry) claim.Claim { return &scriptedClaim{s: s, entry: e} }
-
-func (c *scriptedClaim) Of() *wire.Entry { return &c.entry }
-
-func (c *scriptedClaim) Wait(context.Context, claim.Report) (node.Grant, error) {
-	return node.Grant{Token: 1, Passes: c.entry.Block, Sent: clock.Now(), Fresh: c.s.fresh}, nil
-}
-
-func (c *scriptedClaim) Try(context.Context) (node.Grant, error) {
-	return node.Grant{}, &wire.HeldError{Name: c.entry.Names.Name}
-}
-
-func (c *scriptedClaim) Release(context.Context, claim.Claim) (node.Grant, bool, error) {
-	return node.Grant{}, false, nil
-}
-
-func (c *scriptedClaim) Attend() bool            { return true }
-func (c *scriptedClaim) Watch(*hub.Watcher)      {}
-func (c *scriptedClaim) Forget()                 {}
-func (c *scriptedClaim) Refill(func(node.Grant)) {}
-func (c *scriptedClaim) Asks(time.Duration)      {}
-func (s *scripted) Stop()                        {}
-func (s *scripted) Close()                       {}
-
-func (c *scriptedClaim) Abandon() {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	c.s.abandoned = append(c.s.abandoned, c.entry.Names.Lock)
-}
-
-func (c *scriptedClaim) SetCount(context.Context, int, time.Duration) (clock.Stamp, error) {
-	return clock.Now(), nil
-}
-
-func (s *scripted) Renew(_ context.Context, batch []claim.Renewal, settle claim.Settle) {
-	s.mu.Lock()
-	s.renewals = append(s.renewals, time.Now())
-	s.renewed += len(batch)
-	s.mu.Unlock()
-	sent := clock.Now()
-	for i, r := range batch {
-		got := wire.Renewed
-		if s.answer != nil {
-			got = s.answer(r)
-		}
-		settle(i, got, sent, nil)
-	}
-}
-
-// inFakeTime runs a test with a client over a scripted arbiter.
-func inFakeTime(t *testing.T, test func(t *testing.T, c *Client, s *scripted)) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{}
-		cfg, err := defaultConfig().with(nil, true)
-		require.NoError(t, err)
-		c := newClientOver("c", cfg, s)
-		defer c.Close()
-		test(t, c, s)
-	})
-}
 
 func TestLeaseIsRenewedEveryThird(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
@@ -320,66 +235,6 @@ func TestFixedLeaseEnds(t *testing.T) {
 		require.Equal(t, 90*time.Second-clock.Margin(90*time.Second), time.Since(began))
 		synctest.Wait()
 		require.Zero(t, s.renewed)
-	})
-}
-
-func TestMaxHoldCapsARenewedLease(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		began := time.Now()
-		l, err := c.Mutex("k", WithMaxHold(100*time.Second)).Lock(t.Context())
-		require.NoError(t, err)
-		<-l.Context().Done()
-		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
-		require.Equal(t, 100*time.Second, time.Since(began))
-		synctest.Wait()
-		require.Equal(t, []string{"k"}, s.abandoned)
-	})
-}
-
-func TestMaxHoldCountsFromEachGrant(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		m := c.Mutex("k", WithMaxHold(time.Minute), WithLocalHandoff(10, time.Hour))
-		first, err := m.Lock(t.Context())
-		require.NoError(t, err)
-		go func() {
-			time.Sleep(50 * time.Second)
-			if err := first.Unlock(context.Background()); err != nil {
-				t.Error(err)
-			}
-		}()
-		second, err := m.Lock(t.Context()) // passed on in memory
-		require.NoError(t, err)
-		require.Equal(t, first.Token()+1, second.Token())
-		began := time.Now()
-		<-second.Context().Done()
-		require.Equal(t, time.Minute, time.Since(began))
-	})
-}
-
-func TestExtendMovesTheEndOfAFixedLease(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		l, err := c.Mutex("k", WithFixedLease(10*time.Second)).Lock(t.Context())
-		require.NoError(t, err)
-		time.Sleep(5 * time.Second)
-		require.NoError(t, l.Extend(t.Context(), 20*time.Second))
-		time.Sleep(19 * time.Second)
-		require.NoError(t, l.Context().Err())
-		time.Sleep(time.Second)
-		require.Error(t, l.Context().Err())
-	})
-}
-
-func TestLocalHandOffIsBounded(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		m := c.Mutex("k", WithLocalHandoff(3, time.Hour))
-		require.Equal(t, []int64{1, 2, 3, 1, 2, 3, 1}, tokensOf(t, m, 7), "the arbiter always grants 1: each 1 went through it")
-	})
-}
-
-func TestLocalHandOffIsBoundedInTime(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		m := c.Mutex("k", WithLocalHandoff(100, 2500*time.Millisecond))
-		require.Equal(t, []int64{1, 2, 3, 1, 2}, tokensOf(t, m, 5))
 	})
 }
 

@@ -8,8 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -104,25 +108,6 @@ func TestNothingOutlivesMaxHold(t *testing.T) {
 	}
 }
 
-// A lease that is over tells of no end to come: what the next holder of the hold may trust is not its.
-func TestUntilOfAnEndedLease(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
-		m := c.Mutex("k", WithLocalHandoff(10, time.Hour), WithStrictOrder())
-		l, err := m.Lock(t.Context())
-		require.NoError(t, err)
-		require.Greater(t, time.Until(l.Until()), 29*time.Second)
-		next := waitFor(t, c, "k")
-		synctest.Wait()
-		require.NoError(t, l.Unlock(t.Context()))
-		second := <-next
-		require.Same(t, l.h, second.h, "it is passed on")
-		require.Zero(t, l.Until())
-		require.Greater(t, time.Until(second.Until()), 29*time.Second)
-		second.h.lose(ErrLost)
-		require.Zero(t, second.Until(), "it was forced open")
-	})
-}
-
 // What caps a lease ends no other one: neither a hold that has no lease in force, nor one that an Unlock passed on meanwhile.
 func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 	begun := func(c *Client) *Lease {
@@ -166,5 +151,106 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 			}
 			require.NotErrorIs(t, l.h.finish(context.Background(), now, toNext), ErrClosed)
 		}
+	})
+}
+
+// The end of a hold that WithMaxHold capped is told apart from a loss, and matches it.
+func TestMaxHoldIsToldApart(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		m := c.Mutex("k", WithMaxHold(time.Minute))
+		l, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		<-l.Context().Done()
+		require.Equal(t, ErrMaxHold, context.Cause(l.Context()))
+		require.ErrorIs(t, ErrMaxHold, ErrLost)
+		require.Equal(t, ErrMaxHold, l.Unlock(t.Context()))
+		require.Equal(t, ErrMaxHold, l.Extend(t.Context(), time.Second))
+
+		s.answer = func(claim.Renewal) wire.Result { return wire.Unanswered }
+		l, err = m.Lock(t.Context())
+		require.NoError(t, err)
+		<-l.Context().Done()
+		require.Equal(t, ErrLost, context.Cause(l.Context()), "its renewals went unanswered first")
+		synctest.Wait()
+	})
+	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+		l, err := c.Mutex("k", WithMaxHold(time.Minute), WithFixedLease(20*time.Second)).Lock(t.Context())
+		require.NoError(t, err)
+		<-l.Context().Done()
+		require.Equal(t, ErrLost, context.Cause(l.Context()), "the fixed lease was over first")
+	})
+}
+
+// WithMaxHold ends a hold while one of its commands is out, and Redis then answers that the lock is gone: what is told is what
+// ended the hold.
+func TestMaxHoldIsToldByWhatIsOut(t *testing.T) {
+	for name, call := range map[string]func(m *Mutex, outer, inner *Lease) error{
+		"Lock": func(m *Mutex, outer, _ *Lease) error {
+			_, err := m.Lock(context.WithoutCancel(outer.Context()))
+			return err
+		},
+		"Unlock": func(_ *Mutex, _, inner *Lease) error { return inner.Unlock(context.Background()) },
+		"Extend": func(_ *Mutex, outer, _ *Lease) error { return outer.Extend(context.Background(), time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			w := faulty(s)
+			m := newClient(t, w, WithLease(MaxLease), WithCommandTimeout(patience)).Mutex("k")
+			outer := taken(t, m.Lock)
+			inner, err := m.Lock(outer.Context())
+			require.NoError(t, err)
+			w.Filter(faults.Next(faults.Script("recount"), faults.Hold))
+			failed := make(chan error, 1)
+			go func() { failed <- call(m, outer, inner) }()
+			within(t, w.Told())
+			outer.h.lose(ErrMaxHold) // as when its time is up
+			require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
+			w.Release()
+			require.Equal(t, ErrMaxHold, within(t, failed))
+		})
+	}
+	t.Run("renewal", func(t *testing.T) { // of a process that stood still until the lock had run out
+		inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+			m, now := c.Mutex("k", WithMaxHold(time.Minute)), clock.Now()
+			h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Sent: now}, m.cfg, false, clock.Now())
+			h.term.Begin(&m.cfg.rules, now)
+			h.term.Extended(now, time.Hour, now)
+			time.Sleep(time.Minute) // no timer finds out: the watchdog does not know the hold
+			h.settle(claim.Renewal{}, wire.Lost, now, nil)
+			require.Equal(t, ErrMaxHold, h.why())
+		})
+	})
+}
+
+func TestMaxHoldCapsARenewedLease(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		began := time.Now()
+		l, err := c.Mutex("k", WithMaxHold(100*time.Second)).Lock(t.Context())
+		require.NoError(t, err)
+		<-l.Context().Done()
+		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+		require.Equal(t, 100*time.Second, time.Since(began))
+		synctest.Wait()
+		require.Equal(t, []string{"k"}, s.abandoned)
+	})
+}
+
+func TestMaxHoldCountsFromEachGrant(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		m := c.Mutex("k", WithMaxHold(time.Minute), WithLocalHandoff(10, time.Hour))
+		first, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		go func() {
+			time.Sleep(50 * time.Second)
+			if err := first.Unlock(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}()
+		second, err := m.Lock(t.Context()) // passed on in memory
+		require.NoError(t, err)
+		require.Equal(t, first.Token()+1, second.Token())
+		began := time.Now()
+		<-second.Context().Done()
+		require.Equal(t, time.Minute, time.Since(began))
 	})
 }

@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
@@ -437,30 +436,6 @@ func TestClientNameOption(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalidOption, "it is the client's")
 	_, err = c.Mutex(wire.ClientKey(c.ID())).TryLock(t.Context())
 	require.ErrorIs(t, err, ErrInvalidName)
-}
-
-// State goes into JSON under the names that other languages have, in milliseconds, and comes back as it was.
-func TestStateAsJSON(t *testing.T) {
-	started := time.UnixMilli(1_763_870_400_123).UTC()
-	for text, st := range map[string]State{
-		`{"held":false,"count":0,"ttl_ms":0,"waiters":0}`: {},
-		`{"held":true,"holder":"c:1","count":2,"ttl_ms":28500,"waiters":3,"reserved":256,"holder_token":1,` +
-			`"by":{"name":"billing","host":"pod","pid":12,"started":"2025-11-23T04:00:00.123Z","version":"v1"}}`: {
-			Held: true, Holder: "c:1", Count: 2, TTL: 28500 * time.Millisecond, Waiters: 3, Token: 256, HolderToken: 1,
-			By: Holder{Name: "billing", Host: "pod", PID: 12, Started: started, Version: "v1"},
-		},
-		`{"held":true,"holder":"java:1","count":1,"ttl_ms":-1,"waiters":0}`: {
-			Held: true, Holder: "java:1", Count: 1, TTL: -time.Millisecond,
-		},
-	} {
-		got, err := json.Marshal(st)
-		require.NoError(t, err)
-		require.Equal(t, text, string(got))
-		var back State
-		require.NoError(t, json.Unmarshal(got, &back))
-		require.Equal(t, st, back)
-	}
-	require.Error(t, json.Unmarshal([]byte(`{"ttl_ms":"long"}`), new(State)))
 }
 
 // refusedBy returns the error of a TryLock that finds the lock held.

@@ -16,9 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// far is a lease whose polls, a third of it apart, no test waits for: what is noticed, a message told of.
-const far = 10 * time.Minute
-
 // userOf returns a Client of a user who may do everything but subscribe what the channels rule out.
 func userOf(t *testing.T, s *redistest.Server, channels ...string) *Client {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,25 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 			}
 		}
 	}
+}
+
+// CONTRIBUTING.md says of each test file of the root what it is about, once.
+func TestTheRootsTestsHaveTheirPlace(t *testing.T) {
+	text, err := os.ReadFile("CONTRIBUTING.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "| subject | test file of the root |\n|---|---|\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	row := regexp.MustCompile("^\\| .+ \\| `(.+)` \\|$")
+	var files []string
+	for line := range strings.Lines(table) {
+		cells := row.FindStringSubmatch(strings.TrimSpace(line))
+		require.NotNil(t, cells, line)
+		files = append(files, cells[1])
+	}
+	there, err := filepath.Glob("*_test.go")
+	require.NoError(t, err)
+	require.ElementsMatch(t, there, files)
 }
 
 // All modules say the same Go, and README says it too. One that said an older Go than the library, which it requires, could

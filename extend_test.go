@@ -58,3 +58,63 @@ func TestUnansweredExtendLengthens(t *testing.T) {
 		}
 	}
 }
+
+func TestExtendMovesTheEndOfAFixedLease(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		l, err := c.Mutex("k", WithFixedLease(10*time.Second)).Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(5 * time.Second)
+		require.NoError(t, l.Extend(t.Context(), 20*time.Second))
+		time.Sleep(19 * time.Second)
+		require.NoError(t, l.Context().Err())
+		time.Sleep(time.Second)
+		require.Error(t, l.Context().Err())
+	})
+}
+
+// A lease that was made longer than usual is not left to the next goroutine: if the process died, others would wait for
+// all of it.
+func TestLengthenedLeaseIsNotPassedOn(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLocalHandoff(10, time.Hour))
+	ctx := context.Background()
+	l, err := c.Mutex("k").Lock(ctx)
+	require.NoError(t, err)
+	got := waitFor(t, c, "k")
+	lined(t, c, "k")
+	require.NoError(t, l.Extend(ctx, time.Hour))
+	require.NoError(t, l.Unlock(ctx))
+	next := within(t, got)
+	require.NotEqual(t, l.Token()+1, next.Token(), "it was granted anew")
+	require.Less(t, time.Until(next.Until()), time.Minute)
+	require.Len(t, s.Do("PTTL", "k"), len("30000"))
+	require.NoError(t, next.Unlock(ctx))
+}
+
+// An Extend that an Unlock of the same lease overtakes says that the lease is over: nothing was lost.
+func TestExtendBesideUnlockLosesNothing(t *testing.T) {
+	for name, side := range map[string]func(*RWMutex) func(context.Context) (*Lease, error){
+		"writer": func(rw *RWMutex) func(context.Context) (*Lease, error) { return rw.Lock },
+		"reader": func(rw *RWMutex) func(context.Context) (*Lease, error) { return rw.RLock },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := faulty(redistest.Start(t))
+			l := taken(t, side(newClient(t, w).RWMutex("k")))
+			w.Filter(faults.Next(faults.Script("recount"), faults.Hold))
+			extended, ended := make(chan error, 1), make(chan error, 1)
+			go func() { extended <- l.Extend(t.Context(), 20*time.Second) }()
+			within(t, w.Told())
+			go func() { ended <- l.Unlock(t.Context()) }()
+			if name == "reader" {
+				require.NoError(t, within(t, ended))
+				w.Release()
+				require.Equal(t, ErrNotHeld, within(t, extended))
+				return
+			}
+			require.Eventually(t, l.h.ops.Awaited, patience, time.Millisecond)
+			w.Release()
+			require.NoError(t, within(t, ended))
+			require.NoError(t, within(t, extended))
+		})
+	}
+}

@@ -4,6 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +21,7 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/tools/floors"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
@@ -48,13 +55,6 @@ func inboxHeard(t *testing.T, s *redistest.Server, c *Client) {
 	t.Helper()
 	inbox := wire.InboxPrefix + c.ID()
 	require.Eventually(t, func() bool { return s.Do("PUBSUB", "NUMSUB", inbox) == inbox+"\n1" }, patience, time.Millisecond)
-}
-
-func unlocked(t *testing.T, leases ...*Lease) {
-	t.Helper()
-	for _, l := range leases {
-		require.NoError(t, l.Unlock(t.Context()))
-	}
 }
 
 // TestPair: two hold, of one process or of two; a third waits, hears that it may have the lock, and both who hold hear that it
@@ -343,4 +343,179 @@ func TestPairOnAQuorum(t *testing.T) {
 	_, err = c.Pair("k", 1).TryLock(t.Context())
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.EqualError(t, err, "relock: a pair over a quorum of nodes: unsupported operation")
+}
+
+// TestASecondKind: the library names the mutex's kind where that is defined and in the constructor, and nowhere else: what is
+// written for all kinds must not hold for the mutex alone. TestPair shows that another kind works.
+func TestASecondKind(t *testing.T) {
+	own := []string{wire.Mutex.Name, wire.Mutex.Queue, wire.Mutex.Line, wire.Mutex.Counter, wire.Mutex.Channel.Unlock, wire.Mutex.Channel.Listen}
+	files := token.NewFileSet()
+	looked := 0
+	for _, dir := range floors.Order {
+		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_test.go") || path == "client.go" || path == "internal/wire/kind.go" {
+				continue
+			}
+			file, err := parser.ParseFile(files, path, nil, 0)
+			require.NoError(t, err)
+			looked++
+			for _, at := range namesOfKind(file, own) {
+				t.Errorf("%s names the mutex, which holds for no other kind", files.Position(at))
+			}
+		}
+	}
+	require.Greater(t, looked, 70)
+
+	named := regexp.MustCompile(`\b(mutex|redisson)`)
+	scripts, err := filepath.Glob("lua/*.lua")
+	require.NoError(t, err)
+	require.Greater(t, len(scripts), 30)
+	for _, path := range scripts {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) {
+			code, _, _ := strings.Cut(line, "--")
+			require.NotRegexp(t, named, code, path)
+		}
+	}
+}
+
+// TestHoldsAskTheirKindOnce: what a kind decides of its holds is their manner. It is chosen in one place, which alone asks whether
+// holds are shared, and nothing asks the manner which one it is. So too, one place writes what became of a hold.
+func TestHoldsAskTheirKindOnce(t *testing.T) {
+	paths, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	files := token.NewFileSet()
+	var asks, askedBack, fates []token.Position
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(files, path, nil, 0)
+		require.NoError(t, err)
+		note := func(found *[]token.Position, field string, of ast.Expr) {
+			if of, is := of.(*ast.SelectorExpr); is && of.Sel.Name == field {
+				*found = append(*found, files.Position(of.Pos()))
+			}
+		}
+		calls := make(map[ast.Expr]bool) // of methods: a gate has an Open, too
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				calls[n.Fun] = true
+			case *ast.SelectorExpr:
+				if !calls[n] {
+					note(&asks, "Open", n)
+				}
+			case *ast.TypeAssertExpr:
+				note(&askedBack, "manner", n.X)
+			case *ast.BinaryExpr:
+				note(&askedBack, "manner", n.X)
+				note(&askedBack, "manner", n.Y)
+			case *ast.AssignStmt:
+				for _, to := range n.Lhs {
+					note(&fates, "fate", to)
+				}
+			}
+			return true
+		})
+	}
+	require.Len(t, asks, 1)
+	require.Empty(t, askedBack)
+	require.Len(t, fates, 1)
+}
+
+// namesOfKind returns where a file names the mutex's kind, or what is the mutex's own.
+func namesOfKind(file *ast.File, own []string) (found []token.Pos) {
+	fields := make(map[*ast.Ident]bool) // of something: sync.Mutex
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			of, _ := n.X.(*ast.Ident)
+			if fields[n.Sel] = true; of != nil && of.Name == "wire" && n.Sel.Name == "Mutex" {
+				found = append(found, n.Pos())
+			}
+		case *ast.Ident:
+			if file.Name.Name == "wire" && n.Name == "Mutex" && !fields[n] {
+				found = append(found, n.Pos())
+			}
+		case *ast.BasicLit:
+			for _, text := range own {
+				if n.Kind == token.STRING && strings.HasPrefix(strings.Trim(n.Value, "\"`"), text) {
+					found = append(found, n.Pos())
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// A name has one kind of lock.
+func TestKindsDoNotMix(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s)
+	rw, m := c.RWMutex("k"), c.Mutex("k")
+	requireWrong := func(lock func(context.Context) (*Lease, error), says string) {
+		t.Helper()
+		_, err := lock(t.Context())
+		require.ErrorIs(t, err, ErrWrongKind)
+		require.ErrorContains(t, err, says)
+	}
+	l := taken(t, m.Lock)
+	for _, lock := range []func(context.Context) (*Lease, error){rw.Lock, rw.TryLock, rw.RLock, rw.TryRLock} {
+		requireWrong(lock, "what is held by that name is no read-write lock")
+	}
+	unlocked(t, l)
+	for _, lock := range []func(context.Context) (*Lease, error){rw.RLock, rw.Lock} {
+		l := taken(t, lock)
+		requireWrong(m.Lock, "a read-write lock is held by that name")
+		requireWrong(m.TryLock, "one name has one kind of lock")
+		unlocked(t, l)
+	}
+	s.Do("SET", "k", "1")
+	requireWrong(rw.Lock, "WRONGTYPE")
+	requireWrong(m.Lock, "WRONGTYPE")
+	s.Do("DEL", "k")
+	requireNothingLeft(t, s)
+}
+
+// A mutex is refused where a writer of the same name holds, also by a client that has made many entries: the field of its writer
+// is longer than 64 bytes, and Redis does not keep such a hash in the order in which it was written.
+func TestKindsDoNotMixInAnyOrder(t *testing.T) {
+	c := hearing(t, redistest.Start(t))
+	c.core.count.Store(100_000)
+	for i := range 20 {
+		name := "k" + strconv.Itoa(i)
+		w := taken(t, c.RWMutex(name).Lock)
+		_, err := c.Mutex(name).TryLock(t.Context())
+		require.ErrorIs(t, err, ErrWrongKind)
+		unlocked(t, w)
+	}
+}
+
+// A Mutex neither frees a read-write lock of its name, whose writer would not be told, nor says that it is free.
+func TestAMutexRefusesToForceAReadWriteLock(t *testing.T) {
+	s := redistest.Start(t)
+	w := taken(t, hearing(t, s).RWMutex("k").Lock)
+	m := newClient(t, s.Client()).Mutex("k")
+	_, err := m.State(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
+	_, err = m.ForceUnlock(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
+	require.NoError(t, w.Context().Err())
+	unlocked(t, w)
+}
+
+// No owner is called mode, but an older client may have let one be: that mutex is no read-write lock.
+func TestAFieldNamedModeIsNoMode(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s)
+	s.Do("HSET", "k", "mode", "1")
+	_, err := c.RWMutex("k").TryRLock(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
+	_, err = c.RWMutex("k").TryLock(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
 }

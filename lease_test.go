@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
@@ -280,5 +281,39 @@ func TestTokenInDo(t *testing.T) {
 			require.Equal(t, l.Token(), Token(ctx))
 			return nil
 		}))
+	})
+}
+
+func TestFixedLeaseBeyondTheClients(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLease(time.Second), WithCommandTimeout(300*time.Millisecond))
+	ctx := context.Background()
+	l, err := c.Mutex("k", WithFixedLease(time.Hour)).Lock(ctx)
+	require.NoError(t, err)
+	require.Greater(t, time.Until(l.Until()), 59*time.Minute)
+	require.Len(t, s.Do("PTTL", "k"), len("3600000"))
+	require.NoError(t, l.Unlock(ctx))
+	l, err = c.Mutex("k", WithFixedLease(time.Hour)).TryLock(ctx)
+	require.NoError(t, err)
+	require.Greater(t, time.Until(l.Until()), 59*time.Minute)
+	require.NoError(t, l.Unlock(ctx))
+}
+
+// A lease that is over tells of no end to come: what the next holder of the hold may trust is not its.
+func TestUntilOfAnEndedLease(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+		m := c.Mutex("k", WithLocalHandoff(10, time.Hour), WithStrictOrder())
+		l, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		require.Greater(t, time.Until(l.Until()), 29*time.Second)
+		next := waitFor(t, c, "k")
+		synctest.Wait()
+		require.NoError(t, l.Unlock(t.Context()))
+		second := <-next
+		require.Same(t, l.h, second.h, "it is passed on")
+		require.Zero(t, l.Until())
+		require.Greater(t, time.Until(second.Until()), 29*time.Second)
+		second.h.lose(ErrLost)
+		require.Zero(t, second.Until(), "it was forced open")
 	})
 }

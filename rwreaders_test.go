@@ -1,0 +1,333 @@
+package relock
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// Redis looks at a few readers first, drawn by chance. Where those are dead it goes on to look at the others: one that lives
+// keeps writers out.
+func TestOneReaderAmongTheDeadKeepsWritersOut(t *testing.T) {
+	s := redistest.Start(t)
+	// An hour: none of the dead may be renewed, which would let it live again.
+	readers, writers := hearing(t, s, WithLocalHandoff(1, 0), WithLease(time.Hour)), hearing(t, s)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		rw := readers.RWMutex(name) // without hand-offs each reader has a hold of its own
+		alive := taken(t, rw.RLock)
+		for range 40 {
+			dead := taken(t, rw.RLock)
+			s.Do("DEL", "{"+name+"}:"+dead.h.entry.ID+":rwlock_timeout:1")
+		}
+		for range 3 {
+			_, err := writers.RWMutex(name).TryLock(t.Context())
+			require.ErrorIs(t, err, ErrNotAcquired)
+		}
+		require.NoError(t, alive.Context().Err())
+		unlocked(t, alive)
+		unlocked(t, taken(t, writers.RWMutex(name).Lock))
+	}
+}
+
+// A goroutine that was let in as its context ended takes no share, and the hold does not wait for it any longer: it ends with its
+// last lease, which may be given back before or after.
+func TestReaderThatGivesUpAsItIsLetInKeepsNothing(t *testing.T) {
+	for name, last := range map[string]bool{"before the last lease": false, "behind it": true} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			rw := hearing(t, s).RWMutex("k")
+			first := taken(t, rw.RLock)
+			first.h.mu.Lock()
+			first.h.open.awaited++ // as if it had waited when the hold was granted
+			first.h.mu.Unlock()
+			ended, end := context.WithCancel(t.Context())
+			end()
+			gaveUp := func() {
+				_, err := rw.read.join(ended, ended, baton{hold: first.h, open: true, let: true})
+				require.ErrorIs(t, outward(err), ErrNotAcquired)
+			}
+			if last {
+				unlocked(t, first)
+				require.Equal(t, "1", s.Do("EXISTS", "k"), "it waits for those that were let in")
+				gaveUp()
+			} else {
+				gaveUp()
+				require.NoError(t, first.Context().Err())
+				unlocked(t, first)
+			}
+			requireNothingLeft(t, s)
+			require.Empty(t, strings.TrimSpace(s.Do("HKEYS", "k")))
+		})
+	}
+}
+
+// The readers of one process share a hold: further ones send no command.
+func TestRWMutexReadersOfAProcessShare(t *testing.T) {
+	s := redistest.Start(t)
+	rw := hearing(t, s, WithLocalHandoff(256, time.Hour)).RWMutex("k")
+	unlocked(t, taken(t, rw.RLock)) // it subscribes
+	first := taken(t, rw.RLock)
+	before := s.Do("INFO", "commandstats")
+	count := func(stats string) string { return strings.Join(statsOf(stats, "evalsha", "eval"), " ") }
+	var leases []*Lease
+	for range 50 {
+		leases = append(leases, taken(t, rw.RLock), taken(t, rw.TryRLock))
+	}
+	require.Equal(t, "2", s.Do("HLEN", "k"), "mode, and one reader")
+	for _, l := range leases {
+		require.Equal(t, first.Token(), l.Token())
+		require.Equal(t, 1, l.Count())
+	}
+	unlocked(t, leases...)
+	require.Equal(t, count(before), count(s.Do("INFO", "commandstats")))
+	require.NoError(t, first.Context().Err())
+	unlocked(t, first)
+	requireNothingLeft(t, s)
+}
+
+// A hold is shared for the time of WithLocalHandoff alone, counted from when it was asked for.
+func TestRWMutexIsSharedForATime(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s)
+	unlocked(t, taken(t, c.RWMutex("k").RLock)) // it subscribes
+	long, short := c.RWMutex("k", WithLocalHandoff(256, time.Hour)), c.RWMutex("k", WithLocalHandoff(256, time.Nanosecond))
+	one := taken(t, short.RLock)
+	two := taken(t, short.RLock)
+	require.Equal(t, "3", s.Do("HLEN", "k"))
+	unlocked(t, one, two)
+	three := taken(t, long.RLock)
+	four := taken(t, long.RLock)
+	require.Equal(t, "2", s.Do("HLEN", "k"))
+	unlocked(t, three, four)
+	requireNothingLeft(t, s)
+}
+
+// Readers that waited behind a local one while a writer had the lock come in with it.
+func TestRWMutexReadersWaitTogether(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k")
+	w := taken(t, b.Lock)
+	var readers []<-chan *Lease
+	for range 20 {
+		readers = append(readers, inLine(t, s, a.RLock, 1, 0))
+	}
+	require.Eventually(t, func() bool { return a.read.k.gates.Waiting(a.read.names.Gate()) }, patience, time.Millisecond)
+	unlocked(t, w)
+	var leases []*Lease
+	for _, r := range readers {
+		leases = append(leases, within(t, r))
+	}
+	require.Equal(t, "2", s.Do("HLEN", "k"), "mode, and one reader")
+	late := taken(t, a.RLock)
+	require.Equal(t, "3", s.Do("HLEN", "k"), "what others waited for is shared by those that stood in line alone")
+	unlocked(t, append(leases, late)...)
+	requireNothingLeft(t, s)
+}
+
+// A reader that joins a hold does not let it be extended beyond what Redisson's watchdog may cut short for the others.
+func TestReadersKeepTheStrictestBound(t *testing.T) {
+	c := hearing(t, redistest.Start(t), WithLocalHandoff(256, time.Minute))
+	first := taken(t, c.RWMutex("k").RLock)
+	second := taken(t, c.RWMutex("k", WithRedissonWatchdog(0)).RLock)
+	require.Same(t, first.h, second.h)
+	require.ErrorIs(t, second.Extend(t.Context(), time.Minute), ErrInvalidOption)
+	unlocked(t, first, second)
+}
+
+// A reader that may rely on its lease for ten seconds joins no hold that may come to rely on an hour, as it was asked for, as a
+// renewal asks for it, or by an Extend that is out: it has a hold of its own, which all may join.
+func TestNoReaderReliesOnMoreThanItsWatchdog(t *testing.T) {
+	const dog = 10 * time.Second
+	s := redistest.Start(t)
+	w := faulty(s)
+	c := lingeringClient(t, w, time.Hour)
+	for name, hold := range map[string]struct {
+		opts []Option
+		then func(t *testing.T, long *Lease) (after func())
+	}{
+		"asked for": {opts: []Option{WithLease(time.Hour)}},
+		"idle": {[]Option{WithLease(time.Hour)}, func(t *testing.T, long *Lease) func() {
+			unlocked(t, long)
+			return func() {}
+		}},
+		"renewed": {[]Option{WithLease(dog + time.Second)}, func(t *testing.T, long *Lease) func() {
+			long.h.mu.Lock()
+			long.h.term.Kept = clock.Now().Add(dog / 2)
+			long.h.mu.Unlock()
+			return func() {}
+		}},
+		"extended": {[]Option{WithLease(dog)}, func(t *testing.T, long *Lease) func() {
+			w.Filter(faults.Next(faults.Script("recount"), faults.Hold))
+			extended := make(chan error, 1)
+			go func() { extended <- long.Extend(context.Background(), time.Hour) }()
+			within(t, w.Told())
+			return func() {
+				w.Release()
+				require.NoError(t, within(t, extended))
+			}
+		}},
+	} {
+		for way, lock := range map[string]func(*RWMutex, context.Context) (*Lease, error){"RLock": (*RWMutex).RLock, "TryRLock": (*RWMutex).TryRLock} {
+			t.Run(name+" "+way, func(t *testing.T) {
+				key := name + way
+				long := taken(t, c.RWMutex(key, append(hold.opts, WithRedissonWatchdog(0))...).RLock)
+				after := func() {}
+				if hold.then != nil {
+					after = hold.then(t, long)
+				}
+				short, err := lock(c.RWMutex(key, WithRedissonWatchdog(dog)), t.Context())
+				require.NoError(t, err)
+				require.NotSame(t, long.h, short.h)
+				after()
+				require.LessOrEqual(t, time.Until(short.Until()), dog)
+				third := taken(t, c.RWMutex(key, WithRedissonWatchdog(0), WithLease(time.Hour)).RLock)
+				require.Same(t, short.h, third.h, "what is shorter than it has to be may be shared")
+				require.ErrorIs(t, third.Extend(t.Context(), time.Minute), ErrInvalidOption)
+				unlocked(t, short, third)
+				if name != "idle" {
+					unlocked(t, long)
+				}
+			})
+		}
+	}
+}
+
+// Readers that were let in at a grant, and may not rely on so much, keep no hold: it is over with its last lease.
+func TestHoldThatNoneLetInMayJoinEnds(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s)
+	writer := taken(t, hearing(t, s).RWMutex("k").Lock)
+	long := inLine(t, s, c.RWMutex("k", WithRedissonWatchdog(0), WithLease(time.Hour)).RLock, 1, 0)
+	var short [3]chan *Lease
+	for i := range short {
+		short[i] = make(chan *Lease, 1)
+		go func() {
+			l, err := c.RWMutex("k", WithRedissonWatchdog(10*time.Second)).RLock(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+			short[i] <- l
+		}()
+	}
+	gate := c.RWMutex("k").read.names.Gate()
+	require.Eventually(t, func() bool { return c.core.gates.Waiting(gate) && c.core.underWay() == int64(1+len(short)) }, patience, time.Millisecond)
+	unlocked(t, writer)
+	unlocked(t, within(t, long))
+	for i := range short {
+		l := within(t, short[i])
+		require.NotNil(t, l)
+		require.LessOrEqual(t, time.Until(l.Until()), 10*time.Second)
+		unlocked(t, l)
+	}
+	requireNothingLeft(t, s)
+}
+
+// Of thousands of readers with holds of their own, Redis tells a part with each question of a writer, and in the end all.
+func TestRWMutexTellsManyReadersByParts(t *testing.T) {
+	const n = 500
+	s := redistest.Start(t)
+	readers, writer := hearing(t, s).RWMutex("k", WithMaxHold(time.Hour)), hearing(t, s).RWMutex("k")
+	var held []*Lease
+	for range n {
+		held = append(held, taken(t, readers.RLock))
+	}
+	published := s.CommandCounts()["publish"]
+	_, err := writer.TryLock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.LessOrEqual(t, s.CommandCounts()["publish"]-published, int64(130), "for one question")
+	require.Eventually(t, func() bool {
+		_, err := writer.TryLock(t.Context())
+		require.ErrorIs(t, err, ErrNotAcquired)
+		return !slices.ContainsFunc(held, func(l *Lease) bool {
+			select {
+			case <-l.Wanted():
+				return false
+			default:
+				return true
+			}
+		})
+	}, patience, time.Millisecond)
+	looked := s.CommandCounts()["hgetall"]
+	unlocked(t, held[:n/2]...)
+	require.Equal(t, looked, s.CommandCounts()["hgetall"], "a reader that leaves looks at a few others")
+	unlocked(t, held[n/2:]...)
+	requireNothingLeft(t, s)
+}
+
+// A writer that waits for a crowd which gives way asks until all were told, and no longer than for its first poll's pause where
+// they do not. Those that wait behind it ask as they would for one holder.
+func TestRWMutexTellsACrowdSoon(t *testing.T) {
+	const n = 400
+	s := redistest.Start(t)
+	readers := hearing(t, s).RWMutex("k", WithMaxHold(time.Hour)) // a hold for each
+	slow := WithLease(time.Hour)                                  // whose polls are five minutes apart
+	writer, behind := hearing(t, s, slow).RWMutex("k"), hearing(t, s, slow).RWMutex("k")
+	var held []*Lease
+	for range n {
+		held = append(held, taken(t, readers.RLock))
+	}
+	first := inLine(t, s, writer.Lock, 0, 1)
+	drawn := s.CommandCounts()["hrandfield"] // twice by each question
+	second := inLine(t, s, behind.Lock, 0, 2)
+	require.Eventually(t, func() bool { return s.CommandCounts()["hrandfield"]-drawn > 12 }, patience, time.Millisecond, "it asks soon")
+	time.Sleep(500 * time.Millisecond)
+	require.Less(t, s.CommandCounts()["hrandfield"]-drawn, int64(60), "the pauses double where none gives way")
+	for _, l := range held {
+		go func() {
+			<-l.Wanted()
+			if err := l.Unlock(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	unlocked(t, within(t, first))
+	unlocked(t, within(t, second))
+	requireNothingLeft(t, s)
+}
+
+// What a reader that died has left goes with the next end of another.
+func TestRWMutexDeadReadersAreTakenOut(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k")
+	dead := taken(t, hearing(t, s).RWMutex("k").RLock)
+	one, two := taken(t, a.RLock), taken(t, b.RLock)
+	for _, key := range strings.Fields(s.Do("KEYS", "*rwlock_timeout*")) {
+		if strings.Contains(key, dead.h.entry.ID) {
+			s.Do("DEL", key)
+		}
+	}
+	require.Equal(t, "4", s.Do("HLEN", "k"))
+	unlocked(t, one)
+	require.Equal(t, "2", s.Do("HLEN", "k"))
+	require.NoError(t, two.Context().Err())
+	unlocked(t, two)
+	require.ErrorIs(t, dead.Unlock(t.Context()), ErrLost)
+	requireNothingLeft(t, s)
+}
+
+// State counts the readers that live, and a lock whose readers have all died is free.
+func TestStateTellsOfNoDeadReader(t *testing.T) {
+	s := redistest.Start(t)
+	live := hearing(t, s).RWMutex("k")
+	reader := taken(t, live.RLock)
+	for range 3 {
+		dead := taken(t, hearing(t, s).RWMutex("k").RLock)
+		s.Do("DEL", "{k}:"+dead.h.entry.ID+":rwlock_timeout:1") // as its lease would end it
+	}
+	require.Equal(t, "5", s.Do("HLEN", "k"))
+	st, err := live.State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []any{true, 1, reader.h.entry.ID}, []any{st.Held, st.Readers, st.Holder})
+	s.Do("DEL", "{k}:"+reader.h.entry.ID+":rwlock_timeout:1")
+	st, err = live.State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []any{false, 0, "", time.Duration(0)}, []any{st.Held, st.Readers, st.Holder, st.TTL})
+	unlocked(t, taken(t, live.TryLock))
+}
