@@ -249,6 +249,7 @@ type tenure struct {
 	first  string
 	began  time.Time
 	waited time.Time // since when another process has stood in the queue, as far as was seen
+	stood  []string  // those that did when it was last looked
 	passes int       // since then
 	most   int       // of what the grant's leases were asked for with
 	time   time.Duration
@@ -292,11 +293,13 @@ func (w *World) inTurn(h *Held) {
 		w.tenures[h.Name] = t
 	}
 	t.most, t.time, t.linger = max(t.most, h.passes.most), max(t.time, h.passes.time), max(t.linger, h.linger)
-	if !w.strangerWaits(n, h) {
+	stand := w.strangersWait(n, h)
+	stayed := slices.ContainsFunc(stand, func(member string) bool { return slices.Contains(t.stood, member) })
+	if t.stood = stand; len(stand) == 0 {
 		t.waited, t.passes = time.Time{}, 0
 		return
 	}
-	if t.waited.IsZero() {
+	if !stayed { // none of those that stood there does: it may have been empty in between
 		t.waited, t.passes = now, 0
 	}
 	t.passes++
@@ -312,13 +315,13 @@ func (w *World) inTurn(h *Held) {
 	}
 }
 
-// strangerWaits reports whether another process than the holder's stands in the queue and listens.
-func (w *World) strangerWaits(n *node, h *Held) bool {
+// strangersWait returns those of other processes than the holder's that stand in the queue.
+func (w *World) strangersWait(n *node, h *Held) (members []string) {
 	w.glimpse.line = n.server.Line(w.form.queueOf(h.Name), w.glimpse.line[:0])
 	for _, other := range w.glimpse.line {
 		if _, client := waiterOf(other.Member); client != "" && client != h.proc.client.ID() {
-			return true
+			members = append(members, other.Member)
 		}
 	}
-	return false
+	return members
 }
