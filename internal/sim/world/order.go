@@ -60,6 +60,9 @@ func (g *glimpse) looks(n *node, c *command) {
 			at.line = room[:i+1][i].line[:0]
 		}
 		at.line = n.server.Line(form.queueOf(key), at.line)
+		if owners := argsOf(c.args); c.op == "force" && len(owners) > 2 { // they lose their places in it
+			at.line = slices.DeleteFunc(at.line, func(waits sim.Waiting) bool { return slices.Contains(owners[2:], ownerOf(waits.Member)) })
+		}
 		if form.Shared() {
 			at.ids = idsOn(n, key)
 		}
@@ -73,6 +76,18 @@ func (g *glimpse) looks(n *node, c *command) {
 		}
 		g.locks = append(g.locks, at)
 	}
+}
+
+// ownerOf is the owner that a member of a queue waits for: its own id, or one that it shares.
+func ownerOf(member string) string {
+	parts := strings.SplitN(member, ":", 5) // lease:block:client:number:owner
+	if len(parts) < 4 {
+		return ""
+	}
+	if len(parts) == 5 && parts[4] != "" {
+		return parts[4]
+	}
+	return parts[2] + ":" + parts[3]
 }
 
 // knows reports whether the command names the lock a second time.
