@@ -59,7 +59,7 @@ func TestDemo(t *testing.T) {
 
 func TestDemoOnAQuorum(t *testing.T) {
 	requireNoLeaks(t)
-	got := relockRun("demo", "-nodes", "5")
+	got := relockRun("demo", "-nodes", "5", "-lease", "3s", "-for", "12s") // a busy machine may not renew one of two seconds in time
 	require.Equal(t, statusOK, got.status, got.out+got.err)
 	require.Empty(t, got.err)
 	requireNarrow(t, got.out)
@@ -67,7 +67,7 @@ func TestDemoOnAQuorum(t *testing.T) {
 	require.Contains(t, got.out, "All as promised.")
 	require.Equal(t, figure(t, got.out, "increments expected"), figure(t, got.out, "increments found"))
 	require.Positive(t, figure(t, got.out, "acquisitions with 3 of 5 nodes"))
-	require.GreaterOrEqual(t, figure(t, got.out, "restarted node kept out"), 2000.)
+	require.GreaterOrEqual(t, figure(t, got.out, "restarted node kept out"), 3000.)
 }
 
 func TestDemoOnRedis(t *testing.T) {
