@@ -83,8 +83,8 @@ matrix: redis $(if $(SERVER),,servers) ## the suites against all servers, or SER
 matrix-interop: java servers ## locks shared with Redisson on Redis 8.2 and Valkey 8.1
 	go run ./internal/tools/matrix -only interop $(SERVERS)/redis-8.2/redis-server $(SERVERS)/valkey-8.1/valkey-server
 
-matrix-core: redis $(if $(SERVER),,servers) ## what servers differ in, against all of them
-	go run ./internal/tools/matrix -core -at-once 6 -only '$(ONLY)' $(TESTED)
+matrix-core: redis $(if $(SERVER),,servers) ## what servers differ in, against all that no other target runs, or SERVER
+	go run ./internal/tools/matrix -core -at-once 6 -only '$(ONLY)' $(or $(SERVER),$(filter-out redis-server,$(TESTED)))
 
 integration-goredis integration-valkey: integration-%: redis ## integration over one of these
 	cd integration && go test $(call LIKE,$*) -count=1 -timeout 20m ./...
