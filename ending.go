@@ -26,7 +26,7 @@ import (
 //	the last reader's share         ended   before*   to Redis            withdrawn from‡
 //
 //	*  by take: the hold may also be passed on, or laid down.
-//	†  with an entry for those who wait at the gate, which so have a place in Redis's queue.
+//	†  with an entry for the waiters at the gate: so they have a place in Redis's queue.
 //	‡  by end: the hold lay there, or had opened it.
 //	§  that wait until their fixed lease is lengthened.
 //
@@ -106,7 +106,7 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 		b.lost(e.cause)
 	}
 	k.watchdog.remove(h)
-	var next baton // for the first of those who wait at the gate
+	var next baton // for the first waiter at the gate
 	switch e.claim {
 	case toNext, toRedis:
 		next.next = h.follower(e)
@@ -141,7 +141,7 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 	return err
 }
 
-// follower is a claim for those who wait at the gate, nil where there are none, or where the hold is not
+// follower is a claim for the waiters at the gate, nil where there are none, or where the hold is not
 // at its gate: it was asked for past it, as for a shared owner, or has opened it.
 func (h *hold) follower(e *ending) claim.Claim {
 	if !e.atGate || !h.k.gates.Report(h.names.Gate(), gate.ErrUnreported) {

@@ -119,8 +119,8 @@ func (lk *lock) inspect(ctx context.Context) (State, error) {
 // false when no owner held the lock, and fails as State does. A relock holder is told at once by a
 // message, or with its next renewal if no message reaches it, as on a Cluster without sharded
 // channels. Until then it believes that it holds the lock, so exclusion rests on the fencing token.
-// On a quorum it fails unless a quorum of nodes has freed the lock: then some of them may be freed.
-// Redisson: RLock.forceUnlock.
+// On a quorum it fails unless a quorum of nodes has freed the lock. After a failure some nodes may
+// be free. Redisson: RLock.forceUnlock.
 func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return m.of().force(ctx) }
 
 // force is Mutex.ForceUnlock, for every kind.

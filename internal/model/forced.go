@@ -7,9 +7,9 @@ import (
 
 const forcedClients = 3 // the first has a quorum, and no other has, when the forcing begins
 
-// forcedNode is one node: who has it, who is in its queue, and what has become of the forcer's two commands.
+// forcedNode is one node: its owner, its queue, and what has become of the forcer's two commands.
 type forcedNode struct {
-	owner  int8 // 0 for nobody, else 1 and the client
+	owner  int8 // 0 for none, else 1 and the client
 	queued uint8
 	first  int8 // unasked; yes where the answer was heard in time, failed where it was not
 	had    int8 // the owner that the answer to the first names
@@ -39,8 +39,8 @@ type ForcedRules struct {
 
 type forcedSystem struct{ rules ForcedRules }
 
-// Forced is the system of a lock of a quorum that is forced open node by node, beside contenders in any queue. Who comes next
-// is left open: tickets are not in it. The holder does not ask for nodes again meanwhile, as it does only after the time of a
+// Forced is the system of a lock of a quorum that is forced open node by node, beside contenders in any queue. The order
+// of a queue is left open: tickets are not in it. The holder does not ask for nodes again meanwhile, as it does only after the time of a
 // command, and each node answers within it or not at all.
 func Forced(rules ForcedRules) System[forcedState] {
 	w := &forcedSystem{rules}
@@ -58,7 +58,7 @@ func Forced(rules ForcedRules) System[forcedState] {
 	}
 }
 
-// deposed: whoever had a quorum when the forcing began has none once it was said to be over.
+// deposed: the owner that had a quorum when the forcing began has none once it was said to be over.
 func deposed(s forcedState) string {
 	if n := s.owned(0); s.phase == freed && n >= quorum {
 		return fmt.Sprintf("the lock was forced open, and its holder has %d nodes", n)
@@ -66,7 +66,7 @@ func deposed(s forcedState) string {
 	return ""
 }
 
-// goesOn: where all nodes have answered nobody is ended but those that were found.
+// goesOn: where all nodes have answered no owner is ended but those that were found.
 func goesOn(s forcedState) string {
 	for n := range s.node {
 		if s.node[n].first != yes {

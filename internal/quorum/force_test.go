@@ -2,12 +2,15 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
@@ -66,6 +69,28 @@ func TestForcedHolderIsDeposedThoughANodeIsHandedToIt(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A holder that was handed a node, and cannot be ended at a quorum, is not said to be deposed.
+func TestForceFailsWhereTheHolderCannotBeEnded(t *testing.T) {
+	forces := make([]int, 3)
+	var mu sync.Mutex
+	q := stubs(t, 3, func(node int, c *faults.Call) (driver.Value, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		forces[node]++
+		if node == 2 || forces[node] > 1 {
+			return driver.Value{}, errors.New("down")
+		}
+		return driver.String([]string{"other:1", "holder:1"}[node]), nil
+	})
+	_, err := q.Force(t.Context(), entry(t, q).Names)
+	var failed *wire.QuorumError
+	require.ErrorAs(t, err, &failed)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, 2, forces[0])
+	require.Equal(t, 2, forces[1])
 }
 
 // Only an owner that may have had a quorum, and may have one again, is ended once more.
