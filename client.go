@@ -85,12 +85,12 @@ func (c *Client) introduce() {
 	}
 }
 
-// Initialize tells the restart guard that no lock is held which a node may have forgotten: then all
+// TrustNodes tells the restart guard that no lock is held which a node may have forgotten: then all
 // nodes grant locks at once. It is for new nodes under GuardStrict, or for an operator that knows
 // more than the guard. If a forgotten lock is held after all, a second owner may be granted it.
-// Without WithRestartGuard Initialize does nothing. It fails with a *QuorumError if fewer than a
+// Without WithRestartGuard TrustNodes does nothing. It fails with a *QuorumError if fewer than a
 // quorum of nodes could be told.
-func (c *Client) Initialize(ctx context.Context) error {
+func (c *Client) TrustNodes(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
@@ -102,7 +102,7 @@ func (c *Client) Initialize(ctx context.Context) error {
 		return err
 	}
 	defer k.end(&k.tally[0])
-	return k.outward(k.arbiter.Initialize(ctx))
+	return k.outward(k.arbiter.TrustNodes(ctx))
 }
 
 // Mutex returns the lock named name, with the client's options changed by opts. A name or an option

@@ -163,7 +163,7 @@ func TestClosedClientRefusesEverything(t *testing.T) {
 			require.ErrorIs(t, m.Do(ctx, func(context.Context) error { return nil }), ErrClosed)
 			require.ErrorIs(t, l.Extend(ctx, time.Second), ErrClosed)
 			require.ErrorIs(t, l.Unlock(ctx), ErrClosed)
-			require.ErrorIs(t, c.Initialize(ctx), ErrClosed)
+			require.ErrorIs(t, c.TrustNodes(ctx), ErrClosed)
 		})
 	}
 }

@@ -137,6 +137,6 @@ func (k *core) settle() {
 // nothing.
 func (k *core) tell(e *wire.Entry, kind EventKind, cause error) {
 	if kind != 0 {
-		k.cfg.tell(Event{Kind: kind, Lock: e.Names.Name, Sort: e.Names.Kind.Name, Cause: cause})
+		k.cfg.tell(Event{Kind: kind, Lock: e.Names.Name, LockKind: e.Names.Kind.Name, Cause: cause})
 	}
 }

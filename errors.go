@@ -78,7 +78,7 @@ var (
 type HeldError struct {
 	Name   string        // the lock
 	Holder string        // field of the holder in Redis, "" when unknown; see Mutex.State
-	By     Holder        // name of the holder, zero when unknown; see WithClientName
+	Client ClientInfo    // name of the holder, zero when unknown; see WithClientName
 	TTL    time.Duration // what was left of the holder's lease unless renewed, 0 when unknown, negative when it never ends
 
 	// RetryAfter is when it is worth to try again: after about as long as a hold of this lock lasts.
@@ -96,10 +96,10 @@ type HeldError struct {
 	Cause  error // why waiting ended; nil for TryLock
 }
 
-// Error names the lock, its holder (as By says, or else Holder), and the cause.
+// Error names the lock, its holder (as Client says, or else Holder), and the cause.
 func (e *HeldError) Error() string {
 	msg := fmt.Sprintf("relock: lock %q not acquired", e.Name)
-	who := wire.Shown(cmp.Or(e.By.String(), e.Holder))
+	who := wire.Shown(cmp.Or(e.Client.String(), e.Holder))
 	switch {
 	case who == "":
 	case e.TTL < 0:
@@ -119,8 +119,8 @@ func (e *HeldError) Error() string {
 // Unwrap returns ErrNotAcquired and the cause.
 func (e *HeldError) Unwrap() []error { return causedBy(e.Cause, ErrNotAcquired) }
 
-// Holder is what a client with WithClientName says of itself. It is zero where nothing is known.
-type Holder struct {
+// ClientInfo is what a client with WithClientName says of itself. It is zero where nothing is known.
+type ClientInfo struct {
 	Name    string    `json:"name"`
 	Host    string    `json:"host,omitempty"`
 	PID     int       `json:"pid,omitempty"`
@@ -128,8 +128,8 @@ type Holder struct {
 	Version string    `json:"version,omitempty"` // of the library
 }
 
-// String is as in "billing on pod-7f9c (pid 12)", and "" for the zero Holder.
-func (h Holder) String() string { return wire.Card(h).String() }
+// String is as in "billing on pod-7f9c (pid 12)", and "" for the zero ClientInfo.
+func (h ClientInfo) String() string { return wire.Card(h).String() }
 
 // NodeError is what one Redis answered, or the failure to reach it. Unless the wrapped error is a
 // reply of Redis, the command may have run.
@@ -316,7 +316,7 @@ func outward(err error) error {
 	switch e := err.(type) {
 	case *wire.HeldError:
 		return &HeldError{
-			Name: e.Name, Holder: e.Holder, By: Holder(e.By), TTL: e.TTL, Wanted: e.Wanted, Local: e.Local, Cause: outward(e.Cause),
+			Name: e.Name, Holder: e.Holder, Client: ClientInfo(e.By), TTL: e.TTL, Wanted: e.Wanted, Local: e.Local, Cause: outward(e.Cause),
 		}
 	case *wire.NodeError:
 		return &NodeError{

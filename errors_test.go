@@ -405,10 +405,10 @@ func TestMisuseIsTold(t *testing.T) {
 	require.ErrorIs(t, calls["TryLock"](m, WithOwner(none, "x")), ErrMisuse)
 	require.ErrorIs(t, calls["Lock"](m, WithOwner(Detach(none), "x")), ErrMisuse)
 	require.ErrorIs(t, calls["TryLock"](m, Detach(WithOwner(none, "x"))), ErrMisuse)
-	require.ErrorIs(t, c.Initialize(none), ErrMisuse)
+	require.ErrorIs(t, c.TrustNodes(none), ErrMisuse)
 	for _, zero := range []*Client{nil, {}} {
 		zero.Close()
-		require.ErrorIs(t, zero.Initialize(ctx), ErrMisuse)
+		require.ErrorIs(t, zero.TrustNodes(ctx), ErrMisuse)
 	}
 	for _, zero := range []*Lease{nil, {}} {
 		require.ErrorIs(t, zero.Unlock(ctx), ErrNotHeld)

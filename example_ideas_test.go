@@ -122,11 +122,11 @@ func ExampleMutex_ForceUnlock() {
 	// relock: lock lost
 }
 
-// A Locker serves code that takes a sync.Locker.
-func ExampleMutex_Locker() {
+// A SyncLocker serves code that takes a sync.Locker.
+func ExampleMutex_SyncLocker() {
 	locks, done := opened()
 	defer done()
-	l := locks.Mutex("cache").Locker(context.Background())
+	l := locks.Mutex("cache").SyncLocker(context.Background())
 	l.Lock()
 	fmt.Println("locked")
 	l.Unlock()

@@ -3,7 +3,6 @@ package relock
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -326,40 +325,6 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	return l, nil
-}
-
-// Locker returns the Mutex as a sync.Locker, for code that takes one. Its Lock waits as Mutex.Lock
-// does. A sync.Locker cannot return an error, and going on without the lock would be worse than a
-// panic. So Lock panics with the error when ctx ends or Redis refuses, and Unlock panics when the
-// lock was lost or is not held. A Locker is not reentrant.
-func (m *Mutex) Locker(ctx context.Context) sync.Locker { return &locker{m: m, ctx: ctx} }
-
-// locker is a Mutex as a sync.Locker.
-type locker struct {
-	m     *Mutex
-	ctx   context.Context
-	lease *Lease // written and read only by the holder of the lock
-}
-
-func (l *locker) Lock() {
-	lease, err := l.m.Lock(Detach(l.ctx))
-	if err != nil {
-		panic(err)
-	}
-	l.lease = lease
-}
-
-// Unlock panics where the caller may have worked without the lock. A release that Redis did not
-// answer is no such case: it is repeated in the background.
-func (l *locker) Unlock() {
-	lease := l.lease
-	l.lease = nil
-	if lease == nil {
-		panic(ErrNotHeld)
-	}
-	if err := lease.Unlock(l.ctx); err == ErrLost || err == ErrMaxHold {
-		panic(err)
-	}
 }
 
 // fill extends a fixed lease that was granted for less than WithFixedLease says, until that

@@ -149,7 +149,7 @@ func (c *call) Waits() {
 
 // event returns an event of the lock.
 func (lk *lock) event(kind EventKind) Event {
-	return Event{Kind: kind, Lock: lk.names.Name, Sort: lk.names.Kind.Name}
+	return Event{Kind: kind, Lock: lk.names.Name, LockKind: lk.names.Kind.Name}
 }
 
 // queued notes that the call was not granted the lock at once. heard is what Redis failed with, nil

@@ -18,32 +18,32 @@ type Observer interface {
 
 // Event is what an Observer is told. Its fields by kind; others are zero:
 //
-//	EventWaiting        Lock Sort Context Wait, and Cause where Redis is waited for
-//	EventAcquired       Lock Sort Context Wait Waited Lease How Token, and From if HowLocal or HowCached
-//	EventAbandoned      Lock Sort Context Wait Waited Cause
-//	EventReleased       Lock Sort Context Lease How Token Hold, and Cause if Redis was not told yet
-//	EventLost           Lock Sort Context Lease How Token Hold Cause
-//	EventRenewalFailed  Lock Sort Cause
-//	EventRecovered      Lock Sort
-//	EventWanted         Lock Sort
+//	EventWaiting        Lock LockKind Context Wait, and Cause where Redis is waited for
+//	EventAcquired       Lock LockKind Context Wait Waited Lease How Token, and From if HowLocal or HowCached
+//	EventAbandoned      Lock LockKind Context Wait Waited Cause
+//	EventReleased       Lock LockKind Context Lease How Token Hold, and Cause if Redis was not told yet
+//	EventLost           Lock LockKind Context Lease How Token Hold Cause
+//	EventRenewalFailed  Lock LockKind Cause
+//	EventRecovered      Lock LockKind
+//	EventWanted         Lock LockKind
 //	EventNodeDown       Node Cause
 //	EventNodeUp         Node
 //	EventNodeImpaired   Node Cause
 //	EventNodeMended     Node Cause
 type Event struct {
-	Kind    EventKind
-	Lock    string          // name of the lock
-	Sort    string          // kind of the lock: "mutex"
-	Context context.Context // as given to Lock or TryLock
-	Lease   uint64          // its number, unique in this process
-	From    uint64          // number of the lease before it
-	How     How             // how the lease was got
-	Waited  bool            // EventWaiting was told before
-	Token   int64           // fencing token of the lease
-	Wait    time.Duration   // from the call to the grant; 0 if this process had the lock to give
-	Hold    time.Duration   // from the grant to the call of Unlock, or the loss
-	Node    int             // of a quorum, from 1; else 0
-	Cause   error           // why it failed or ended
+	Kind     EventKind
+	Lock     string          // name of the lock
+	LockKind string          // kind of the lock: "mutex"
+	Context  context.Context // as given to Lock or TryLock
+	Lease    uint64          // its number, unique in this process
+	From     uint64          // number of the lease before it
+	How      How             // how the lease was got
+	Waited   bool            // EventWaiting was told before
+	Token    int64           // fencing token of the lease
+	Wait     time.Duration   // from the call to the grant; 0 if this process had the lock to give
+	Hold     time.Duration   // from the grant to the call of Unlock, or the loss
+	Node     int             // of a quorum, from 1; else 0
+	Cause    error           // why it failed or ended
 }
 
 // EventKind says what happened.

@@ -54,7 +54,7 @@ func TestObserverHearsOfALease(t *testing.T) {
 			var told []brief
 			for _, e := range got {
 				require.Equal(t, "orders", e.Lock)
-				require.Equal(t, "mutex", e.Sort)
+				require.Equal(t, "mutex", e.LockKind)
 				if name == "quorum" && e.How != HowReentered && e.How > 0 {
 					e.How = HowFree // tokens may have to be written back first, and be too few to pass on
 				}

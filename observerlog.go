@@ -58,7 +58,7 @@ func (o *logged) Observe(e Event) {
 // record is the event for the log.
 func (e *Event) record(rank eventlog.Rank) eventlog.Record {
 	r := eventlog.Record{
-		Rank: rank, Kind: int(e.Kind), Name: e.Kind.String(), Alarm: alarms[e.Kind], Node: e.Node, Lock: e.Lock, Sort: e.Sort,
+		Rank: rank, Kind: int(e.Kind), Name: e.Kind.String(), Alarm: alarms[e.Kind], Node: e.Node, Lock: e.Lock, LockKind: e.LockKind,
 		How: e.How.String(), Token: e.Token, Wait: e.Wait, Hold: e.Hold, Cause: e.Cause,
 	}
 	if rank != eventlog.Quiet {

@@ -58,7 +58,7 @@ func TestALineForEachCauseAndTenSeconds(t *testing.T) {
 		log, p := logAt(slog.LevelInfo)
 		o := newLogged(log)
 		lost := func(i int, cause error) {
-			o.Observe(Event{Kind: EventLost, Lock: fmt.Sprintf("order:%d", i), Sort: "mutex", How: HowFree, Token: int64(i), Cause: cause})
+			o.Observe(Event{Kind: EventLost, Lock: fmt.Sprintf("order:%d", i), LockKind: "mutex", How: HowFree, Token: int64(i), Cause: cause})
 		}
 		gone := &NodeError{Op: "renew", Name: "order:1", Err: io.ErrUnexpectedEOF}
 		for i := range 1000 {
@@ -92,7 +92,7 @@ func TestWaitsAreToldBeforeTheNodeIsBack(t *testing.T) {
 		o.Observe(Event{Kind: EventNodeDown, Cause: io.EOF})
 		wait := func() {
 			for i := range 5 {
-				o.Observe(Event{Kind: EventWaiting, Lock: fmt.Sprint("k", i), Sort: "mutex", Wait: time.Second, Cause: io.EOF})
+				o.Observe(Event{Kind: EventWaiting, Lock: fmt.Sprint("k", i), LockKind: "mutex", Wait: time.Second, Cause: io.EOF})
 			}
 		}
 		wait()
@@ -189,7 +189,7 @@ func TestLoggerAndObserverAreBothTold(t *testing.T) {
 	require.Len(t, o.of(EventAcquired), 1)
 	require.Len(t, o.of(EventLost), 1)
 	require.Len(t, p.with("relock: acquired"), 1)
-	require.Contains(t, p.with("relock: acquired")[0], fmt.Sprintf("lock=orders sort=mutex how=free token=%d", l.Token()))
+	require.Contains(t, p.with("relock: acquired")[0], fmt.Sprintf("lock=orders kind=mutex how=free token=%d", l.Token()))
 	require.Len(t, p.with("relock: lost"), 1)
 	require.Empty(t, p.with("level=WARN"), "who closes a client means to")
 }

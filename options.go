@@ -220,7 +220,7 @@ func WithNamePrefix(prefix string) Option {
 
 // WithClientName makes the client write its name to Redis, so that a holder is shown by more than a
 // uuid: by that name, which is the service's, say "billing", by host and process id, by when the
-// client was made and by the library's version. State.By and HeldError.By have it.
+// client was made and by the library's version. State.Client and HeldError.Client have it.
 //
 //   - The name is written in the background beside the first hold, or once the client waits for a
 //     lock, and renewed each third of the client's lease while it holds or waits. No Lock is slower or
@@ -274,7 +274,7 @@ const (
 	// GuardAuto keeps a Redis that was restarted, promoted or emptied out until the longest lease
 	// has passed. Nodes that are all fresh when first used are taken for new, and used at once.
 	GuardAuto
-	// GuardStrict takes no node for new: each waits unless Client.Initialize was called.
+	// GuardStrict takes no node for new: each waits unless Client.TrustNodes was called.
 	GuardStrict
 )
 

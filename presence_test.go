@@ -60,7 +60,7 @@ func TestClientSaysWhoItIs(t *testing.T) {
 			}
 			before := time.Now().Add(-time.Millisecond)
 			c, other, nameless := open(WithClientName("billing")), open(WithClientName("ops")), open()
-			require.Zero(t, stateOf(t, other.Mutex("k")).By)
+			require.Zero(t, stateOf(t, other.Mutex("k")).Client)
 			require.Equal(t, "free", stateOf(t, other.Mutex("k")).String())
 			l, err := c.Mutex("k").Lock(t.Context())
 			require.NoError(t, err)
@@ -69,12 +69,12 @@ func TestClientSaysWhoItIs(t *testing.T) {
 			require.NoError(t, err)
 			st := stateOf(t, other.Mutex("k"))
 			require.Regexp(t, "^"+c.ID()+":1", st.Holder)
-			require.WithinRange(t, st.By.Started, before, time.Now())
-			require.Equal(t, Holder{Name: "billing", Host: host, PID: os.Getpid(), Started: st.By.Started, Version: presence.Version()}, st.By)
-			require.Equal(t, fmt.Sprintf("billing on %s (pid %d)", host, os.Getpid()), st.By.String())
-			require.Equal(t, fmt.Sprintf("held by %v, %v left", st.By, st.TTL), st.String())
-			require.Equal(t, st.By, stateOf(t, c.Mutex("k")).By, "its own")
-			require.Zero(t, stateOf(t, nameless.Mutex("k")).By)
+			require.WithinRange(t, st.Client.Started, before, time.Now())
+			require.Equal(t, ClientInfo{Name: "billing", Host: host, PID: os.Getpid(), Started: st.Client.Started, Version: presence.Version()}, st.Client)
+			require.Equal(t, fmt.Sprintf("billing on %s (pid %d)", host, os.Getpid()), st.Client.String())
+			require.Equal(t, fmt.Sprintf("held by %v, %v left", st.Client, st.TTL), st.String())
+			require.Equal(t, st.Client, stateOf(t, c.Mutex("k")).Client, "its own")
+			require.Zero(t, stateOf(t, nameless.Mutex("k")).Client)
 			for _, s := range servers {
 				timed(t, s, cardKey(c), defaultLease)
 				require.Equal(t, "0", s.Do("EXISTS", cardKey(other)), "it holds nothing")
@@ -116,21 +116,21 @@ func TestWhoseSharedLocksAre(t *testing.T) {
 	stands(t, c, s)
 	st := stateOf(t, d.Mutex("k"))
 	require.Equal(t, "order 7", st.Holder)
-	require.Equal(t, "first", st.By.Name)
-	require.Equal(t, fmt.Sprintf("held by %v 2 times, %v left", st.By, st.TTL), st.String())
+	require.Equal(t, "first", st.Client.Name)
+	require.Equal(t, fmt.Sprintf("held by %v 2 times, %v left", st.Client, st.TTL), st.String())
 	two, err := d.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
-	require.Zero(t, stateOf(t, d.Mutex("k")).By, "both have it")
+	require.Zero(t, stateOf(t, d.Mutex("k")).Client, "both have it")
 	require.NoError(t, one.Unlock(ctx))
 	require.NoError(t, again.Unlock(ctx))
 	stands(t, d, s)
-	require.Equal(t, "second", stateOf(t, c.Mutex("k")).By.Name)
+	require.Equal(t, "second", stateOf(t, c.Mutex("k")).Client.Name)
 	require.NoError(t, two.Unlock(ctx))
 
 	s.Do("HSET", "java", c.ID()+":57", "1")
 	s.Do("PEXPIRE", "java", "60000")
 	asked := s.CommandCounts()["hgetall"]
-	require.Zero(t, stateOf(t, d.Mutex("java")).By)
+	require.Zero(t, stateOf(t, d.Mutex("java")).Client)
 	require.Equal(t, asked+1, s.CommandCounts()["hgetall"])
 	require.Contains(t, stateOf(t, d.Mutex("java")).String(), "held by "+c.ID()+":57, ")
 }
@@ -219,7 +219,7 @@ func TestForbiddenNamesHarmNothing(t *testing.T) {
 			stands(t, other, servers...)
 			st := stateOf(t, c.Mutex("k2"))
 			require.Regexp(t, "^"+other.ID()+":1", st.Holder)
-			require.Zero(t, st.By)
+			require.Zero(t, st.Client)
 			require.NoError(t, theirs.Unlock(t.Context()))
 			require.NoError(t, l.Unlock(t.Context()))
 			c.Close()
@@ -301,7 +301,7 @@ func TestCloseLeavesTheNameBesideALock(t *testing.T) {
 	require.NoError(t, err)
 	stands(t, c, s)
 	c.Close()
-	require.Equal(t, "billing", stateOf(t, other.Mutex("k")).By.Name)
+	require.Equal(t, "billing", stateOf(t, other.Mutex("k")).Client.Name)
 	timed(t, s, cardKey(c), defaultLease)
 }
 
@@ -327,7 +327,7 @@ func TestOneNodeIsEnoughToBeKnown(t *testing.T) {
 	l, err := c.Mutex("k").Lock(t.Context())
 	require.NoError(t, err)
 	stands(t, c, servers[2])
-	require.Equal(t, "billing", stateOf(t, other.Mutex("k")).By.Name)
+	require.Equal(t, "billing", stateOf(t, other.Mutex("k")).Client.Name)
 	require.Equal(t, "0", servers[0].Do("EXISTS", cardKey(c)))
 	require.NoError(t, l.Unlock(t.Context()))
 }
@@ -342,7 +342,7 @@ func TestNameOnACluster(t *testing.T) {
 	l, err := c.Mutex("k").Lock(t.Context())
 	require.NoError(t, err)
 	stands(t, c, g.MasterFor(cardKey(c)))
-	require.Equal(t, "billing", stateOf(t, other.Mutex("k")).By.Name)
+	require.Equal(t, "billing", stateOf(t, other.Mutex("k")).Client.Name)
 	to := g.MoveSlot(cardKey(c))
 	to.Do("DEL", cardKey(c))
 	stands(t, c, to)
@@ -478,13 +478,13 @@ func TestHeldErrorsNameTheHolder(t *testing.T) {
 			l, err := c.Mutex("k").Lock(t.Context())
 			require.NoError(t, err)
 			stands(t, c, servers...)
-			billing := stateOf(t, c.Mutex("k")).By
+			billing := stateOf(t, c.Mutex("k")).Client
 
 			first := refusedBy(t, d, "k")
-			require.Equal(t, billing, first.By, "it is waited for")
+			require.Equal(t, billing, first.Client, "it is waited for")
 			for range 20 {
 				held := refusedBy(t, d, "k")
-				require.Equal(t, billing, held.By)
+				require.Equal(t, billing, held.Client)
 				require.Equal(t, first.Holder, held.Holder)
 				require.ErrorContains(t, held, fmt.Sprintf(": held by %v for another ", billing))
 				require.NotContains(t, held.Error(), held.Holder+" for another")
@@ -498,17 +498,17 @@ func TestHeldErrorsNameTheHolder(t *testing.T) {
 				failed <- err
 			}()
 			require.Eventually(t, func() bool { return questions(waits) > 0 }, patience, time.Millisecond)
-			require.Eventually(t, func() bool { return refusedBy(t, waits, "k").By == billing }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return refusedBy(t, waits, "k").Client == billing }, patience, time.Millisecond)
 			leave()
 			var held *HeldError
 			require.ErrorAs(t, within(t, failed), &held)
-			require.Equal(t, billing, held.By)
+			require.Equal(t, billing, held.Client)
 
 			own := refusedBy(t, c, "k")
-			require.Equal(t, billing, own.By, "its own needs no question")
+			require.Equal(t, billing, own.Client, "its own needs no question")
 			require.LessOrEqual(t, questions(c), uint64(len(servers)), "for the lock's state")
-			require.Zero(t, refusedBy(t, nameless, "k").By)
-			require.Zero(t, refusedBy(t, nameless, "k").By)
+			require.Zero(t, refusedBy(t, nameless, "k").Client)
+			require.Zero(t, refusedBy(t, nameless, "k").Client)
 			require.Zero(t, questions(nameless))
 			require.NoError(t, l.Unlock(t.Context()))
 		})
@@ -527,7 +527,7 @@ func TestWhatStateReadsIsKnown(t *testing.T) {
 			for _, s := range servers {
 				s.Do("HSET", cardKey(c), "name", "x\n\x1b[2Jlevel=ERROR")
 			}
-			require.NotZero(t, stateOf(t, d.Mutex("k")).By)
+			require.NotZero(t, stateOf(t, d.Mutex("k")).Client)
 			text := refusedBy(t, d, "k").Error()
 			require.Contains(t, text, "[2Jlevel=ERROR")
 			require.NotContains(t, text, "\x1b")
@@ -548,7 +548,7 @@ func TestForbiddenQuestionsAreAskedOnceInALease(t *testing.T) {
 		other := newClient(t, s.Client(), WithClientName("billing"))
 		l, err := other.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		require.Zero(t, refusedBy(t, c, "k").By)
+		require.Zero(t, refusedBy(t, c, "k").Client)
 		require.Eventually(t, func() bool { return questions(c) > 0 }, patience, time.Millisecond)
 		require.NoError(t, l.Unlock(t.Context()))
 	}
@@ -564,10 +564,10 @@ func TestUnansweredQuestionsHarmNothing(t *testing.T) {
 	c, other := newClient(t, w, WithClientName("ops")), newClient(t, s.Client(), WithClientName("billing"))
 	_, err := other.Mutex("k").Lock(t.Context())
 	require.NoError(t, err)
-	require.Zero(t, refusedBy(t, c, "k").By)
+	require.Zero(t, refusedBy(t, c, "k").Client)
 	within(t, w.Told())
 	for range 20 {
-		require.Zero(t, refusedBy(t, c, "k").By)
+		require.Zero(t, refusedBy(t, c, "k").Client)
 	}
 	c.Close()
 }
@@ -598,7 +598,7 @@ func TestTheFirstRefusalNamesTheHolder(t *testing.T) {
 		for range cap(refused) {
 			var held *HeldError
 			require.ErrorAs(t, within(t, refused), &held, name)
-			require.Equal(t, "alpha", held.By.Name, name)
+			require.Equal(t, "alpha", held.Client.Name, name)
 		}
 		require.Equal(t, uint64(1), questions(c), name)
 		require.NoError(t, l.Unlock(t.Context()))

@@ -318,8 +318,8 @@ func (s *single) Force(ctx context.Context, n *wire.Names) (bool, error) {
 	return freed, nil
 }
 
-// Initialize has nothing to declare: without the restart guard Redis is trusted not to forget.
-func (s *single) Initialize(context.Context) error { return nil }
+// TrustNodes has nothing to declare: without the restart guard Redis is trusted not to forget.
+func (s *single) TrustNodes(context.Context) error { return nil }
 
 func (s *single) Nodes() []*node.Node { return []*node.Node{s.node} }
 

@@ -302,23 +302,23 @@ func TestRestartedNodeWithoutTheGuardBreaksExclusion(t *testing.T) {
 	require.NoError(t, second.Unlock(ctx))
 }
 
-func TestStrictGuardWaitsForInitialize(t *testing.T) {
+func TestStrictGuardWaitsForTrustNodes(t *testing.T) {
 	nodes := masters(t, 3)
 	c := newRedlock(t, nodes, WithRestartGuard(GuardStrict, time.Minute))
 	ctx := context.Background()
 	_, err := c.Mutex("k").TryLock(ctx)
 	require.ErrorContains(t, err, "QUARANTINED")
-	require.NoError(t, c.Initialize(ctx))
+	require.NoError(t, c.TrustNodes(ctx))
 	l, err := c.Mutex("k").TryLock(ctx)
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(ctx))
 }
 
-// Without the guard Initialize does nothing: another client's guard would take the nodes for such that forgot no lock.
-func TestInitializeDoesNothingWithoutTheGuard(t *testing.T) {
+// Without the guard TrustNodes does nothing: another client's guard would take the nodes for such that forgot no lock.
+func TestTrustNodesDoesNothingWithoutTheGuard(t *testing.T) {
 	nodes := masters(t, 3)
 	c := newRedlock(t, nodes, WithRestartGuard(GuardOff, 0))
-	require.NoError(t, c.Initialize(context.Background()))
+	require.NoError(t, c.TrustNodes(context.Background()))
 	for _, s := range nodes {
 		require.Equal(t, "0", s.Do("EXISTS", wire.IncarnationKey))
 	}
@@ -332,7 +332,7 @@ func TestTokensRiseThoughAMajorityForgot(t *testing.T) {
 		c := newRedlock(t, nodes, WithLease(time.Second), WithRestartGuard(mode, time.Second), WithCommandTimeout(300*time.Millisecond))
 		ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
 		defer cancel()
-		require.Eventually(t, func() bool { return c.Initialize(ctx) == nil }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return c.TrustNodes(ctx) == nil }, patience, time.Millisecond)
 		var last int64
 		for forgetful := range 4 {
 			for _, s := range nodes[:forgetful] {

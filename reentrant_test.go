@@ -133,7 +133,7 @@ func TestLockerIsASyncLocker(t *testing.T) {
 		wg sync.WaitGroup
 		n  int
 	)
-	cond := sync.NewCond(c.Mutex("k").Locker(context.Background()))
+	cond := sync.NewCond(c.Mutex("k").SyncLocker(context.Background()))
 	for range 10 {
 		wg.Go(func() {
 			cond.L.Lock()
@@ -146,7 +146,7 @@ func TestLockerIsASyncLocker(t *testing.T) {
 	require.PanicsWithValue(t, ErrNotHeld, cond.L.Unlock)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	require.Panics(t, c.Mutex("k").Locker(ended).Lock)
+	require.Panics(t, c.Mutex("k").SyncLocker(ended).Lock)
 }
 
 // Thousands may share an owner: State names the owner, and who waits does not read them all at each poll.

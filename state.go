@@ -12,9 +12,9 @@ import (
 // State is what Redis knows of a lock at one instant. As JSON it is as in
 //
 //	{"held":true,"holder":"6f1c...:7","count":1,"ttl_ms":28500,"waiters":3,"reserved":1763870400000256,
-//	 "holder_token":1763870400000001,"by":{"name":"billing","host":"pod-7f9c","pid":12}}
+//	 "holder_token":1763870400000001,"client":{"name":"billing","host":"pod-7f9c","pid":12}}
 //
-// where reserved is Token, and ttl_ms is -1 if the lease never ends. What is unknown is left out.
+// where ttl_ms is -1 if the lease never ends. What is unknown is left out.
 type State struct {
 	Held    bool
 	Holder  string        // owner field: an id of WithOwner, <client uuid>:<n>, or Redisson's <uuid>:<thread id>
@@ -23,25 +23,25 @@ type State struct {
 	TTL     time.Duration // what is left of its lease; negative when it never ends
 	Waiters int           // relock processes in the queue; Redisson's waiters are not known to Redis
 
-	// Token is the last fencing token that was reserved, 0 when Redis keeps none. It is ahead of
+	// Reserved is the last fencing token that was reserved, 0 when Redis keeps none. It is ahead of
 	// those in use: a grant reserves one for each time that the lock may be passed on in memory.
-	Token int64
+	Reserved int64
 	// HolderToken is the first fencing token of the holder's grant. The lease in force has this one
 	// or one of those reserved behind it. It is 0 where Redis does not know it: for a holder of
 	// Redisson's, and on a quorum.
 	HolderToken int64
 
-	// By says which client holds the lock. It is zero unless both the holder's client and the
+	// Client says which client holds the lock. It is zero unless both the holder's client and the
 	// client that asks have WithClientName. It is zero for Redisson's holders, and for an owner of
 	// WithOwner that several clients share.
-	By Holder
+	Client ClientInfo
 }
 
 // String tells a state in words, as in "held by billing on pod-7f9c (pid 12), 28s left, 3 waiting".
 func (s State) String() string {
 	text := "free"
 	if s.Held {
-		who := s.By.String()
+		who := s.Client.String()
 		if who == "" {
 			who = wire.Shown(s.Holder)
 		}
@@ -63,20 +63,20 @@ func (s State) String() string {
 
 // stateJSON is State as JSON has it.
 type stateJSON struct {
-	Held        bool   `json:"held"`
-	Holder      string `json:"holder,omitempty"`
-	Count       int    `json:"count"`
-	Readers     int    `json:"readers,omitempty"`
-	TTL         int64  `json:"ttl_ms"`
-	Waiters     int    `json:"waiters"`
-	Token       int64  `json:"reserved,omitempty"`
-	HolderToken int64  `json:"holder_token,omitempty"`
-	By          Holder `json:"by,omitzero"`
+	Held        bool       `json:"held"`
+	Holder      string     `json:"holder,omitempty"`
+	Count       int        `json:"count"`
+	Readers     int        `json:"readers,omitempty"`
+	TTL         int64      `json:"ttl_ms"`
+	Waiters     int        `json:"waiters"`
+	Reserved    int64      `json:"reserved,omitempty"`
+	HolderToken int64      `json:"holder_token,omitempty"`
+	Client      ClientInfo `json:"client,omitzero"`
 }
 
 // MarshalJSON writes the lock's state with short names, and its TTL in milliseconds.
 func (s State) MarshalJSON() ([]byte, error) {
-	j := stateJSON{s.Held, s.Holder, s.Count, s.Readers, s.TTL.Milliseconds(), s.Waiters, s.Token, s.HolderToken, s.By}
+	j := stateJSON{s.Held, s.Holder, s.Count, s.Readers, s.TTL.Milliseconds(), s.Waiters, s.Reserved, s.HolderToken, s.Client}
 	if s.TTL < 0 {
 		j.TTL = -1
 	}
@@ -90,7 +90,7 @@ func (s *State) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	ttl := time.Duration(j.TTL) * time.Millisecond
-	*s = State{j.Held, j.Holder, j.Count, j.Readers, ttl, j.Waiters, j.Token, j.HolderToken, j.By}
+	*s = State{j.Held, j.Holder, j.Count, j.Readers, ttl, j.Waiters, j.Reserved, j.HolderToken, j.Client}
 	return nil
 }
 
@@ -111,7 +111,7 @@ func (lk *lock) inspect(ctx context.Context) (State, error) {
 	}
 	return State{
 		Held: st.Held, Holder: st.Holder, Count: st.Count, Readers: st.Readers, TTL: st.TTL, Waiters: st.Waiters,
-		Token: st.Token, HolderToken: st.HolderToken, By: Holder(lk.k.presence.Whois(ctx, st.Client)),
+		Reserved: st.Token, HolderToken: st.HolderToken, Client: ClientInfo(lk.k.presence.Whois(ctx, st.Client)),
 	}, nil
 }
 

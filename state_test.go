@@ -30,7 +30,7 @@ func TestStateTellsWaitersAndToken(t *testing.T) {
 	require.Equal(t, 1, st.Count)
 	require.Equal(t, 1, st.Waiters)
 	require.Equal(t, l.Token(), st.HolderToken)
-	require.Equal(t, l.Token()+defaultPasses-1, st.Token)
+	require.Equal(t, l.Token()+defaultPasses-1, st.Reserved)
 	require.Greater(t, st.TTL, 25*time.Second)
 	cancel()
 	within(t, done)
@@ -43,9 +43,9 @@ func TestStateAsJSON(t *testing.T) {
 	for text, st := range map[string]State{
 		`{"held":false,"count":0,"ttl_ms":0,"waiters":0}`: {},
 		`{"held":true,"holder":"c:1","count":2,"ttl_ms":28500,"waiters":3,"reserved":256,"holder_token":1,` +
-			`"by":{"name":"billing","host":"pod","pid":12,"started":"2025-11-23T04:00:00.123Z","version":"v1"}}`: {
-			Held: true, Holder: "c:1", Count: 2, TTL: 28500 * time.Millisecond, Waiters: 3, Token: 256, HolderToken: 1,
-			By: Holder{Name: "billing", Host: "pod", PID: 12, Started: started, Version: "v1"},
+			`"client":{"name":"billing","host":"pod","pid":12,"started":"2025-11-23T04:00:00.123Z","version":"v1"}}`: {
+			Held: true, Holder: "c:1", Count: 2, TTL: 28500 * time.Millisecond, Waiters: 3, Reserved: 256, HolderToken: 1,
+			Client: ClientInfo{Name: "billing", Host: "pod", PID: 12, Started: started, Version: "v1"},
 		},
 		`{"held":true,"holder":"java:1","count":1,"ttl_ms":-1,"waiters":0}`: {
 			Held: true, Holder: "java:1", Count: 1, TTL: -time.Millisecond,

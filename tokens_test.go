@@ -155,7 +155,7 @@ func TestCutBlockIsNotOverdrawn(t *testing.T) {
 			require.Greater(t, l.Token(), last)
 			st, err := c.Mutex("k").State(t.Context())
 			require.NoError(t, err)
-			require.GreaterOrEqual(t, st.Token, l.Token()+31, "all of them are reserved")
+			require.GreaterOrEqual(t, st.Reserved, l.Token()+31, "all of them are reserved")
 			last = l.Token() + 31
 			require.NoError(t, l.Unlock(t.Context()))
 		}

@@ -31,7 +31,7 @@ func TestKilledProcessIsForgotten(t *testing.T) {
 		w.order("lock %s", name)
 		require.Eventually(t, func() bool {
 			st, err := look.Mutex(name).State(t.Context())
-			return err == nil && st.By.Name == "billing" && st.By.PID == w.cmd.Process.Pid
+			return err == nil && st.Client.Name == "billing" && st.Client.PID == w.cmd.Process.Pid
 		}, soon, time.Millisecond)
 	}
 	dies.kill()

@@ -173,7 +173,7 @@ func (p pair) tokensRise() {
 		token, err := strconv.ParseInt(p.java("a", "lockAndGetToken"), 10, 64)
 		require.NoError(p.t, err)
 		require.Greater(p.t, token, last)
-		require.Equal(p.t, p.java("a", "getToken"), strconv.FormatInt(p.state().Token, 10))
+		require.Equal(p.t, p.java("a", "getToken"), strconv.FormatInt(p.state().Reserved, 10))
 		last = token
 		p.java("a", "unlock")
 	}

@@ -458,7 +458,7 @@ func TestInspect(t *testing.T) {
 	st, err := m.State(t.Context())
 	require.NoError(t, err)
 	require.Regexp(t, fmt.Sprintf(`(?m)^lock      orders\nholder    %s\ncount     1\nTTL       (30|2\d\.\d+)s\n`+
-		`waiters   0\ntoken     %d\nreserved  %d$`, st.Holder, lease.Token(), st.Token), got.out)
+		`waiters   0\ntoken     %d\nreserved  %d$`, st.Holder, lease.Token(), st.Reserved), got.out)
 
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.Regexp(t, `holder    nobody\ncount     0\nTTL       -\nwaiters   0\ntoken     -`, inspect().out)

@@ -44,14 +44,14 @@ func (l *locked) tellWaiting(locks *relock.Client) (quiet func()) {
 // knows the owner field alone.
 func (l *locked) named(locks *relock.Client, err error) error {
 	var held *relock.HeldError
-	if !errors.As(err, &held) || held.By != (relock.Holder{}) {
+	if !errors.As(err, &held) || held.Client != (relock.ClientInfo{}) {
 		return err
 	}
 	asked, done := operator.Soon(context.Background())
 	defer done()
 	if st, failed := l.state(asked, locks); failed == nil && st.Holder == held.Holder {
 		told := *held
-		told.By = st.By
+		told.Client = st.Client
 		return &told
 	}
 	return err
@@ -87,7 +87,7 @@ func inTheWay(st relock.State, err, why error) string {
 	case !st.Held:
 		return "nobody holds it now"
 	}
-	text := "held by " + operator.Owner(st.Holder, wire.Card(st.By))
+	text := "held by " + operator.Owner(st.Holder, wire.Card(st.Client))
 	if st.Readers > 1 {
 		text = fmt.Sprintf("held by %d readers", st.Readers)
 	}

@@ -19,7 +19,7 @@ func everyDurationIsCollected(t *testing.T, byProducer bool) {
 	const goroutines, leases = 4, 3*mostWaiting + 7
 	b := newBedFor(t, byProducer, nil)
 	lease := func() {
-		e := relock.Event{Kind: relock.EventAcquired, Lock: "k", Sort: "mutex", How: relock.HowFree, Wait: time.Second}
+		e := relock.Event{Kind: relock.EventAcquired, Lock: "k", LockKind: "mutex", How: relock.HowFree, Wait: time.Second}
 		b.observer.Observe(e)
 		e.Kind, e.Hold = relock.EventReleased, 2*time.Second
 		b.observer.Observe(e)

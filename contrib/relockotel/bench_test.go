@@ -163,7 +163,7 @@ func BenchmarkObserve(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				e := relock.Event{Kind: relock.EventAcquired, Lock: lock(i), Sort: "mutex", How: relock.HowFree, Context: b.Context()}
+				e := relock.Event{Kind: relock.EventAcquired, Lock: lock(i), LockKind: "mutex", How: relock.HowFree, Context: b.Context()}
 				o.Observe(e)
 				e.Kind = relock.EventReleased
 				o.Observe(e)

@@ -55,7 +55,7 @@ func exposed(t *testing.T) (series, labels map[string]bool) {
 	o, err := New(WithMeterProvider(sdk.NewMeterProvider(sdk.WithReader(e))))
 	require.NoError(t, err)
 	for kind := relock.EventWaiting; kind <= relock.EventAbandoned; kind++ {
-		o.Observe(relock.Event{Kind: kind, Lock: "order:1", Sort: "mutex", How: relock.HowFree, Cause: relock.ErrLost})
+		o.Observe(relock.Event{Kind: kind, Lock: "order:1", LockKind: "mutex", How: relock.HowFree, Cause: relock.ErrLost})
 	}
 	quorum, err := relock.NewRedlock([]rueidis.Client{redistest.Start(t).Client()}, relock.WithObserver(o))
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 // The attributes' keys.
 const (
 	keyName   = attribute.Key("relock.lock.name")
-	keySort   = attribute.Key("relock.lock.sort")
+	keyKind   = attribute.Key("relock.lock.kind")
 	keyResult = attribute.Key("relock.result")
 	keyHow    = attribute.Key("relock.how")
 	keyCause  = attribute.Key("relock.cause")
@@ -250,7 +250,7 @@ func (s *series) heldNow() (n int64) {
 
 // newSeries has its durations counted where a Producer hands them on.
 func newSeries(sort, name string, produced bool) *series {
-	s := &series{name: name, produced: produced, of: []attribute.KeyValue{keySort.String(sort)}}
+	s := &series{name: name, produced: produced, of: []attribute.KeyValue{keyKind.String(sort)}}
 	if name != "" {
 		s.of = append(s.of, keyName.String(name))
 	}

@@ -35,7 +35,7 @@ func runIsCounted(t *testing.T, byProducer bool) {
 	require.NoError(t, err)
 	inner, err := m.Lock(l.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, 2, b.sum("relock.held", "relock.lock.name", "order:*", "relock.lock.sort", "mutex"))
+	require.EqualValues(t, 2, b.sum("relock.held", "relock.lock.name", "order:*", "relock.lock.kind", "mutex"))
 	require.NoError(t, inner.Unlock(t.Context()))
 	_, err = m.TryLock(t.Context())
 	require.ErrorIs(t, err, relock.ErrNotAcquired)
@@ -233,7 +233,7 @@ func TestStrangeEvents(t *testing.T) {
 	require.NoError(t, err)
 	for kind := range relock.EventKind(100) {
 		o.Observe(relock.Event{Kind: kind, How: 99, Cause: relock.ErrLost})
-		o.Observe(relock.Event{Kind: kind, How: 99, Cause: relock.ErrLost, Lock: "k", Sort: "semaphore"})
+		o.Observe(relock.Event{Kind: kind, How: 99, Cause: relock.ErrLost, Lock: "k", LockKind: "semaphore"})
 	}
 	var all metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(t.Context(), &all))

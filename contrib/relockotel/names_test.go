@@ -60,7 +60,7 @@ func TestNamesFromManyGoroutines(t *testing.T) {
 		wg.Go(func() {
 			for i := range 2000 {
 				name := fmt.Sprintf("%c:%d", 'a'+(i+g)%7, i%600)
-				o.Observe(relock.Event{Kind: relock.EventAcquired, Lock: name, Sort: "mutex", How: relock.HowFree})
+				o.Observe(relock.Event{Kind: relock.EventAcquired, Lock: name, LockKind: "mutex", How: relock.HowFree})
 			}
 		})
 	}

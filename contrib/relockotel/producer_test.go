@@ -27,7 +27,7 @@ func TestProducerCountsAsTheSDKDoes(t *testing.T) {
 	}
 	for _, b := range []*bed{sdks, own} {
 		for i, d := range lasting {
-			e := relock.Event{Lock: "order:4711", Sort: "mutex", How: relock.How(i % hows), Wait: d, Hold: 2 * d}
+			e := relock.Event{Lock: "order:4711", LockKind: "mutex", How: relock.How(i % hows), Wait: d, Hold: 2 * d}
 			for kind := relock.EventAcquired; kind <= relock.EventLost; kind++ {
 				e.Kind, e.Lease = kind, uint64(i+1)
 				e.Cause = []error{nil, relock.ErrMaxHold}[int(kind)/int(relock.EventLost)]
@@ -101,7 +101,7 @@ func TestProducerAfterAFailedNew(t *testing.T) {
 	require.ErrorIs(t, err, errRefused)
 	o, err := New(WithProducer(p), WithMeterProvider(noop.NewMeterProvider()))
 	require.NoError(t, err)
-	o.Observe(relock.Event{Kind: relock.EventAcquired, Lock: "k", Sort: "mutex", How: relock.HowFree, Wait: time.Second})
+	o.Observe(relock.Event{Kind: relock.EventAcquired, Lock: "k", LockKind: "mutex", How: relock.HowFree, Wait: time.Second})
 	told, err := p.Produce(t.Context())
 	require.NoError(t, err)
 	require.Len(t, told, 1)
@@ -138,7 +138,7 @@ func TestProducerThroughTheExporter(t *testing.T) {
 	require.NoError(t, err)
 	o, err := New(WithProducer(p), WithMeterProvider(sdk.NewMeterProvider(sdk.WithReader(reader))))
 	require.NoError(t, err)
-	o.Observe(relock.Event{Kind: relock.EventAcquired, Lock: "k", Sort: "mutex", How: relock.HowFree, Wait: time.Second})
+	o.Observe(relock.Event{Kind: relock.EventAcquired, Lock: "k", LockKind: "mutex", How: relock.HowFree, Wait: time.Second})
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	found := map[string]bool{}

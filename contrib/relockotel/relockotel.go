@@ -19,7 +19,7 @@
 // Their attributes:
 //
 //	relock.lock.name  what WithLockName makes of the lock's name; no node has it
-//	relock.lock.sort  "mutex"
+//	relock.lock.kind  "mutex"
 //	relock.result     of waits: acquired, busy, failed, refused (no retry helps) or closed; of
 //	                  holds: released or lost
 //	relock.how        of waits that were granted, and of holds: free, local, remote, reentered, cached
@@ -193,7 +193,7 @@ func (o *Observer) Observe(e relock.Event) {
 	if e.Lock == "" { // a node's: clients are asked which are down
 		return
 	}
-	s := o.names.series(e.Sort, e.Lock)
+	s := o.names.series(e.LockKind, e.Lock)
 	o.meters.lock(ctx, s, &e)
 	switch e.Kind {
 	case relock.EventAcquired, relock.EventAbandoned:

@@ -24,8 +24,8 @@ type Arbiter interface {
 	Silence(op, name string, why, cause error) error
 	Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 	Force(ctx context.Context, n *wire.Names) (bool, error)
-	// Initialize declares that no Redis has forgotten a lock that is held.
-	Initialize(ctx context.Context) error
+	// TrustNodes declares that no Redis has forgotten a lock that is held.
+	TrustNodes(ctx context.Context) error
 	// Nodes are those that decide.
 	Nodes() []*node.Node
 	// Stop makes all contenders leave, with ErrClosed.

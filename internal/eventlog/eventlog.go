@@ -19,12 +19,12 @@ type Record struct {
 	Alarm string // what a line at warn begins with
 	Topic error  // why there is a line at warn: those whose innermost error is the same count as one topic
 
-	Node       int
-	Lock, Sort string
-	How        string // how the lease was got
-	Token      int64  // the lease's, written beside How
-	Wait, Hold time.Duration
-	Cause      error
+	Node           int
+	Lock, LockKind string
+	How            string // how the lease was got
+	Token          int64  // the lease's, written beside How
+	Wait, Hold     time.Duration
+	Cause          error
 }
 
 // Rank says what becomes of an event.
@@ -132,7 +132,7 @@ func (l *Log) Close() { l.warns.close() }
 func (r *Record) attrs() []slog.Attr {
 	attrs := make([]slog.Attr, 0, 8)
 	if r.Lock != "" {
-		attrs = append(attrs, slog.String("lock", r.Lock), slog.String("sort", r.Sort))
+		attrs = append(attrs, slog.String("lock", r.Lock), slog.String("kind", r.LockKind))
 	}
 	if r.Node > 0 {
 		attrs = append(attrs, slog.Int("node", r.Node))

@@ -100,7 +100,7 @@ func TestWhatIsHeldBackStandsAtDebug(t *testing.T) {
 		require.Len(t, p.with("level=WARN msg=\"relock: mind\""), 1)
 		require.Len(t, p.with("level=DEBUG msg=\"relock: one\""), 2)
 		pass(Every)
-		require.Contains(t, p.with("level=WARN")[1], `lock=k2 sort="" "since the line before"=2 locks="k1 k2"`)
+		require.Contains(t, p.with("level=WARN")[1], `lock=k2 kind="" "since the line before"=2 locks="k1 k2"`)
 	})
 	at(t, slog.LevelInfo, func(t *testing.T, l *Log, p *page) {
 		require.False(t, l.Debugs())
@@ -111,9 +111,9 @@ func TestWhatIsHeldBackStandsAtDebug(t *testing.T) {
 
 func TestWhatALineSays(t *testing.T) {
 	at(t, slog.LevelDebug, func(t *testing.T, l *Log, p *page) {
-		l.Tell(Record{Name: "got", Lock: "k", Sort: "mutex", How: "free", Token: 7, Wait: 1500 * time.Nanosecond, Hold: time.Hour})
+		l.Tell(Record{Name: "got", Lock: "k", LockKind: "mutex", How: "free", Token: 7, Wait: 1500 * time.Nanosecond, Hold: time.Hour})
 		l.Tell(Record{Name: "kept", Node: 2, Hold: time.Second, Cause: io.EOF})
-		require.Contains(t, p.with("got")[0], "lock=k sort=mutex how=free token=7 waited=2µs\n")
+		require.Contains(t, p.with("got")[0], "lock=k kind=mutex how=free token=7 waited=2µs\n")
 		require.Contains(t, p.with("kept")[0], "node=2 held=1s cause=EOF\n")
 	})
 }

@@ -58,7 +58,7 @@ func TestFirstUseHearsItsContext(t *testing.T) {
 	_, err = c.Mutex("k").Lock(ctx)
 	require.ErrorIs(t, err, gone)
 	c.Close()
-	require.ErrorIs(t, c.Initialize(context.Background()), relock.ErrClosed)
+	require.ErrorIs(t, c.TrustNodes(context.Background()), relock.ErrClosed)
 }
 
 // A context that ends because another lock was lost says nothing of this one, which nobody held yet.
@@ -91,7 +91,7 @@ func TestFirstUseHearsThatAnotherLockWasLost(t *testing.T) {
 	}
 }
 
-// Many first uses at once, with Initialize beside them, share nothing unguarded.
+// Many first uses at once, with TrustNodes beside them, share nothing unguarded.
 func TestFirstUsesAtOnce(t *testing.T) {
 	nodes := locktest.Masters(t, 3)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*locktest.Patience)
@@ -101,7 +101,7 @@ func TestFirstUsesAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
-				if err := c.Initialize(ctx); err != nil {
+				if err := c.TrustNodes(ctx); err != nil {
 					t.Error(err)
 				}
 			})

@@ -113,9 +113,9 @@ func (q *Quorum) admit(m *member, id *identity) error {
 	return nil
 }
 
-// Initialize tells all nodes that none has forgotten a lock that is held, so that they grant at once.
+// TrustNodes tells all nodes that none has forgotten a lock that is held, so that they grant at once.
 // It does nothing without the restart guard.
-func (q *Quorum) Initialize(ctx context.Context) error {
+func (q *Quorum) TrustNodes(ctx context.Context) error {
 	select {
 	case <-q.done:
 		return wire.ErrClosed

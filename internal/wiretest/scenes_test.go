@@ -230,7 +230,7 @@ var quorums = []scene{
 	{name: "quorum-initialize", nodes: 3, acts: func(w *wireStage) {
 		w.counted()
 		a, heard := w.cold(relock.WithRestartGuard(relock.GuardStrict, time.Minute))
-		w.step("A initializes", func() { require.NoError(w.t, a.Initialize(w.t.Context())) })
+		w.step("A initializes", func() { require.NoError(w.t, a.TrustNodes(w.t.Context())) })
 		w.begins(a, heard)
 		w.unlocks("A unlocks", w.locks("A locks", a.Mutex("orders")))
 	}},
