@@ -14,8 +14,10 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/gate"
+	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/presence"
+	"github.com/relock-go/relock/internal/single"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -51,7 +53,7 @@ func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
 	}
 	if cfg.guard == GuardOff {
 		id := uuid.NewString()
-		return newClientOver(id, cfg, newSingle(rdb, id, &cfg)), nil
+		return newClientOver(id, cfg, single.New(newNode(rdb, id, &cfg, 0))), nil
 	}
 	// The guard is a quorum's. One Redis is a quorum of one.
 	if rdb.Cluster() {
@@ -60,6 +62,21 @@ func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
 	cfg.nodes = 1
 	cfg.derive()
 	return overQuorum([]driver.Redis{rdb}, cfg), nil
+}
+
+// newNode returns the node with that index. A quorum's nodes are numbered from 1. Index 0 is the
+// Redis that decides alone.
+func newNode(rdb driver.Redis, id string, cfg *config, index int) *node.Node {
+	options := wire.Options{Votes: index > 0, Retention: cfg.retention}
+	if cfg.guard != GuardOff {
+		options.Longest = cfg.longest
+	}
+	return node.New(rdb, node.Config{
+		Options: options, Client: id, Timeout: cfg.commandTimeout, PubSub: node.PubSub(cfg.pubsub),
+		Reachable: func(cause error) { cfg.answers(index, cause) },
+		Impaired:  func(cause error) { cfg.impaired(index, cause) },
+		Mended:    func(cause error) { cfg.mended(index, cause) },
+	})
 }
 
 func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {

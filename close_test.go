@@ -178,7 +178,7 @@ func TestCloseUndoesWhatComesLate(t *testing.T) {
 	}{
 		{
 			"one Redis", func(w rueidis.Client) (*Client, error) { return New(w) },
-			func(c *Client) bool { return c.core.arbiter.(*single).node.Debug().Draining },
+			func(c *Client) bool { return c.core.arbiter.Nodes()[0].Debug().Draining },
 		},
 		{
 			"quorum", func(w rueidis.Client) (*Client, error) { return NewRedlock([]rueidis.Client{w}) },

@@ -28,7 +28,7 @@ var drivers = map[string]string{
 var Order = slices.Concat(
 	[]string{"internal/clock", "internal/crew", "internal/turn", "internal/lazyctx", "internal/tenure", "internal/gate", "internal/driver"}, driverDirs(),
 	[]string{"internal/opening", "internal/link", "lua", "internal/wire", "internal/eventlog", "internal/profile",
-		"internal/hub", "internal/node", "internal/claim", "internal/presence", "internal/quorum", Root},
+		"internal/hub", "internal/node", "internal/claim", "internal/presence", "internal/single", "internal/quorum", Root},
 )
 
 // helpers serve tests, tools and programs. No floor may import them or what lies below them.
