@@ -7,6 +7,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/gate"
+	"github.com/relock-go/relock/internal/lasting"
 	"github.com/relock-go/relock/internal/presence"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -40,8 +41,8 @@ type known struct {
 	names  *wire.Names
 	manner manner
 	tally  *tally
-	lasts  *lasting // of all kinds of locks of that name
-	own    lasting  // where lasts points, unless another kind was known before
+	lasts  *lasting.Holds // of all kinds of locks of that name
+	own    lasting.Holds  // where lasts points, unless another kind was known before
 }
 
 // same reports whether both are of one lock. A name may be forgotten and made anew.

@@ -51,7 +51,7 @@ func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atG
 		lk.k.gates.Leave(lk.names.Gate())
 		atGate = false
 	}
-	lk.lasts.free()
+	lk.lasts.Free()
 	h := lk.newHold(&first.hold, c, g, lk.cfg, atGate, now)
 	l, err := lk.start(ctx, h, &first.lease, how, now)
 	if err == nil {
@@ -240,7 +240,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	defer l.h.k.end(l.h.tally)
 	err := l.h.drop(ctx, l)
 	if err == nil && l.how != HowReentered {
-		l.h.lasts.lasted(l.share.since)
+		l.h.lasts.Lasted(l.share.since)
 	}
 	err = l.h.k.outward(err)
 	l.unlockedWith(err)

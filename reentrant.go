@@ -141,7 +141,7 @@ func (lk *lock) outward(err error) error {
 	}
 	err = lk.k.outward(err)
 	if held, is := err.(*HeldError); is {
-		held.RetryAfter = lk.lasts.refused(held.Holder, held.TTL)
+		held.RetryAfter = lk.lasts.Refused(held.Holder, held.TTL)
 	}
 	return err
 }
