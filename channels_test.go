@@ -430,7 +430,7 @@ func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 		_, err := c.Mutex("other").Lock(ctx)
 		gone <- err
 	}()
-	require.Eventually(t, func() bool { return c.core.underWay() == 6 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return c.core.calls.UnderWay() == 6 }, patience, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, within(t, gone), context.Canceled)
 	rdb.Release()

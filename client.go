@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
+	"github.com/relock-go/relock/internal/calls"
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/driver/overrueidis"
@@ -80,7 +81,7 @@ func newNode(rdb driver.Redis, id string, cfg *config, index int) *node.Node {
 }
 
 func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
-	k := &core{id: id, cfg: cfg, arbiter: arb, gates: gate.New[baton](), idle: make(chan struct{}, 1)}
+	k := &core{id: id, cfg: cfg, arbiter: arb, gates: gate.New[baton](), calls: calls.New()}
 	k.report = func(key string, heard error) { k.gates.Report(key, heard) }
 	if cfg.name != "" {
 		k.presence = presence.New(presence.Config{Client: id, Name: cfg.name, Stay: cfg.lease, Enough: cfg.quorumSize()}, arb.Nodes())
@@ -115,10 +116,11 @@ func (c *Client) Initialize(ctx context.Context) error {
 	if k == nil {
 		return errNotNew
 	}
-	if err := k.begin(&k.tally[0]); err != nil {
-		return err
+	t := k.calls.Of(0)
+	if !t.Begin() {
+		return ErrClosed
 	}
-	defer k.end(&k.tally[0])
+	defer t.End()
 	return k.outward(k.arbiter.Initialize(ctx))
 }
 
@@ -162,7 +164,7 @@ func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
 	if err != nil {
 		return nil, err
 	}
-	is := &known{k: k, names: names, manner: mannerOf(kind), tally: k.tallyOf(names)}
+	is := &known{k: k, names: names, manner: mannerOf(kind), tally: k.calls.Of(maphash.String(nameSeed, names.Lock))}
 	is.lasts = &is.own
 	for nr := range wire.Kinds() {
 		if other := k.known[(hash+nr)%maxKnown].Load(); other != nil && other.names.Lock == names.Lock {
@@ -217,13 +219,13 @@ func (c *Client) Close() {
 		return
 	}
 	c.close.Do(func() {
-		k.closed.Store(true)
+		k.calls.Close()
 		k.gates.Close()
 		for _, h := range k.watchdog.close() {
 			h.lose(ErrClosed)
 		}
 		k.arbiter.Stop()
-		k.settle()
+		k.calls.Wait(2 * k.cfg.commandTimeout) // where Redis answers they end within one
 		k.presence.Close()
 		k.arbiter.Close()
 		if k.cfg.logged != nil {

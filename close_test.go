@@ -233,7 +233,7 @@ func TestCloseOnAHungRedisIsBounded(t *testing.T) {
 				ended <- err
 			}()
 		}
-		require.Eventually(t, func() bool { return c.core.underWay() == 10 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return c.core.calls.UnderWay() == 10 }, patience, time.Millisecond)
 		go func() { ended <- l.Unlock(context.Background()) }()
 		go func() { _, err := c.Mutex("held").Lock(held.Context()); ended <- err }()
 		go func() { ended <- held.Extend(context.Background(), time.Minute) }()

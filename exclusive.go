@@ -103,7 +103,7 @@ func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
 	// Passed, or laid down, under h.mu: a loss that comes now finds the gate with the goroutine that
 	// has the hold by then. And last of all, since that goroutine asks for h.mu at once.
 	switch {
-	case cached && h.tally.mayLinger():
+	case cached && h.mayLinger():
 		if h.k.gates.Rest(key, baton{hold: h}, baton{hold: h, idle: true}, soon, now.Mono()) {
 			h.layDown()
 			if h.lookAt.IsZero() { // granted for a waiter that had left, so it never began

@@ -292,7 +292,7 @@ func (h *hold) gone() error {
 // From here on, whatever ends the hold looks for it there, or with the goroutine that has taken it up.
 // The caller holds h.mu.
 func (h *hold) layDown() {
-	h.tally.lingering.Add(1)
+	h.tally.Lingering.Add(1)
 	h.rest.Idle, h.atGate = true, false
 	h.term.Vacate()
 }
@@ -300,7 +300,7 @@ func (h *hold) layDown() {
 // pickUp ends the idleness of a hold. The caller holds h.mu.
 func (h *hold) pickUp() {
 	h.rest.Idle = false
-	h.tally.lingering.Add(-1)
+	h.tally.Lingering.Add(-1)
 }
 
 // trusted returns until when a share is trusted, and the hold count; or why it is trusted no more.

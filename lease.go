@@ -236,8 +236,8 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background() // a lock is given back whatever else is wrong
 	}
-	l.h.tally.calls.Add(1)
-	defer l.h.k.end(l.h.tally)
+	l.h.tally.Enter()
+	defer l.h.tally.End()
 	err := l.h.drop(ctx, l)
 	if err == nil && l.how != HowReentered {
 		l.h.lasts.Lasted(l.share.since)
@@ -273,8 +273,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		}
 		return l.h.k.outward(l.of.refused(ctx, "extend"))
 	}
-	l.h.tally.calls.Add(1)
-	defer l.h.k.end(l.h.tally)
+	l.h.tally.Enter()
+	defer l.h.tally.End()
 	return l.h.k.outward(l.h.extend(ctx, &l.share, d, true))
 }
 
@@ -373,7 +373,7 @@ func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 		}
 		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
 			// The caller is told why it does not get the lock, not how it was given back.
-			lk.k.behind(lk.tally, func() { _ = l.h.drop(ctx, l) })
+			lk.tally.Go(func() { _ = l.h.drop(ctx, l) })
 			return lk.explain(ctx, err, nil)
 		}
 	}
