@@ -19,6 +19,7 @@ import (
 	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/presence"
 	"github.com/relock-go/relock/internal/single"
+	"github.com/relock-go/relock/internal/watchdog"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -86,7 +87,7 @@ func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
 	if cfg.name != "" {
 		k.presence = presence.New(presence.Config{Client: id, Name: cfg.name, Stay: cfg.lease, Enough: cfg.quorumSize()}, arb.Nodes())
 	}
-	k.watchdog = newWatchdog(arb.Renew, k.presence.Rounds())
+	k.watchdog = watchdog.New(arb.Renew, k.presence.Rounds())
 	c := &Client{core: k}
 	c.introduce()
 	return c
@@ -221,8 +222,8 @@ func (c *Client) Close() {
 	c.close.Do(func() {
 		k.calls.Close()
 		k.gates.Close()
-		for _, h := range k.watchdog.close() {
-			h.lose(ErrClosed)
+		for _, h := range k.watchdog.Close() {
+			h.(*hold).lose(ErrClosed)
 		}
 		k.arbiter.Stop()
 		k.calls.Wait(2 * k.cfg.commandTimeout) // where Redis answers they end within one

@@ -119,9 +119,7 @@ func TestLockReturnsWhenClosedWhileItLengthensItsLease(t *testing.T) {
 	closed := make(chan struct{})
 	go func() { c.Close(); close(closed) }()
 	require.Eventually(t, func() bool { // the hold is lost
-		c.core.watchdog.mu.Lock()
-		defer c.core.watchdog.mu.Unlock()
-		return len(c.core.watchdog.holds.All()) == 0
+		return c.core.watchdog.Len() == 0
 	}, patience, time.Millisecond)
 	w.Filter(nil)
 	w.Release()

@@ -9,6 +9,7 @@ import (
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/lasting"
 	"github.com/relock-go/relock/internal/presence"
+	"github.com/relock-go/relock/internal/watchdog"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -20,7 +21,7 @@ type core struct {
 	arbiter  claim.Arbiter
 	gates    *gate.Gates[baton]
 	report   claim.Report // to a gate: made once, for all that contend
-	watchdog *watchdog
+	watchdog *watchdog.Watchdog
 	presence *presence.Presence // nil where the client has no name
 	calls    *calls.Calls
 	known    [maxKnown]atomic.Pointer[known]

@@ -105,7 +105,7 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 	for _, b := range e.told {
 		b.lost(e.cause)
 	}
-	k.watchdog.remove(h)
+	k.watchdog.Remove(h)
 	var next baton // for the first waiter at the gate
 	switch e.claim {
 	case toNext, toRedis:

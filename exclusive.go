@@ -108,8 +108,8 @@ func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
 			h.layDown()
 			if h.lookAt.IsZero() { // granted for a waiter that had left, so it never began
 				due := h.next(now)
-				h.lookAt = due.at
-				h.k.watchdog.schedule(h, due, now)
+				h.lookAt = due.At
+				h.k.watchdog.Schedule(h, due, now)
 			}
 		}
 		return true

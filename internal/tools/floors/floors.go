@@ -28,7 +28,7 @@ var drivers = map[string]string{
 var Order = slices.Concat(
 	[]string{"internal/clock", "internal/crew", "internal/calls", "internal/turn", "internal/lazyctx", "internal/lasting", "internal/tenure", "internal/gate", "internal/driver"}, driverDirs(),
 	[]string{"internal/opening", "internal/link", "lua", "internal/wire", "internal/eventlog", "internal/profile",
-		"internal/hub", "internal/node", "internal/claim", "internal/presence", "internal/single", "internal/quorum", Root},
+		"internal/hub", "internal/node", "internal/claim", "internal/watchdog", "internal/presence", "internal/single", "internal/quorum", Root},
 )
 
 // helpers serve tests, tools and programs. No floor may import them or what lies below them.
@@ -53,6 +53,7 @@ var importers = map[string][]string{
 	"internal/lazyctx":  {Root},
 	"internal/lasting":  {Root},
 	"internal/calls":    {Root},
+	"internal/watchdog": {Root},
 }
 
 func init() {
