@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -112,7 +114,9 @@ func TestRightsWithdrawnAndGivenBack(t *testing.T) {
 	require.NoError(t, l.Unlock(ctx))
 
 	s.Do("ACL", "SETUSER", "app", "allchannels")
-	next := contenderOf(t, c.core.arbiter.(*single), "k", c.ID(), 1<<60, far)
+	k, next := c.Mutex("k"), new(node.Claim)
+	e := k.newEntry("", k.cfg)
+	next.Start(c.core.arbiter.Nodes()[0], &e, clock.NewSignal())
 	next.Enter()
 	require.Eventually(t, func() bool { return next.Ear().Deafness() == nil }, patience, time.Millisecond)
 	next.Forget()
@@ -426,7 +430,7 @@ func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 		_, err := c.Mutex("other").Lock(ctx)
 		gone <- err
 	}()
-	require.Eventually(t, func() bool { return c.core.underWay() == 6 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return c.core.calls.UnderWay() == 6 }, patience, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, within(t, gone), context.Canceled)
 	rdb.Release()
@@ -434,7 +438,7 @@ func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 		require.NoError(t, within(t, tried))
 	}
 	require.Empty(t, rdb.Told())
-	require.Equal(t, "raced", c.core.arbiter.(*single).node.Debug().Channels)
+	require.Equal(t, "raced", c.core.arbiter.Nodes()[0].Debug().Channels)
 }
 
 // Only an answer that sharded channels are unknown decides against them: not one of a Cluster in trouble, nor a missing
@@ -453,5 +457,5 @@ func TestModeIsNotDecidedByTrouble(t *testing.T) {
 	l, err := c.Mutex("k").Lock(context.Background())
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(context.Background()))
-	require.Equal(t, "raced", c.core.arbiter.(*single).node.Debug().Channels)
+	require.Equal(t, "raced", c.core.arbiter.Nodes()[0].Debug().Channels)
 }

@@ -10,12 +10,16 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
+	"github.com/relock-go/relock/internal/calls"
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/gate"
+	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/presence"
+	"github.com/relock-go/relock/internal/single"
+	"github.com/relock-go/relock/internal/watchdog"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -51,7 +55,7 @@ func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
 	}
 	if cfg.guard == GuardOff {
 		id := uuid.NewString()
-		return newClientOver(id, cfg, newSingle(rdb, id, &cfg)), nil
+		return newClientOver(id, cfg, single.New(newNode(rdb, id, &cfg, 0))), nil
 	}
 	// The guard is a quorum's. One Redis is a quorum of one.
 	if rdb.Cluster() {
@@ -62,13 +66,28 @@ func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
 	return overQuorum([]driver.Redis{rdb}, cfg), nil
 }
 
+// newNode returns the node with that index. A quorum's nodes are numbered from 1. Index 0 is the
+// Redis that decides alone.
+func newNode(rdb driver.Redis, id string, cfg *config, index int) *node.Node {
+	options := wire.Options{Votes: index > 0, Retention: cfg.retention}
+	if cfg.guard != GuardOff {
+		options.Longest = cfg.longest
+	}
+	return node.New(rdb, node.Config{
+		Options: options, Client: id, Timeout: cfg.commandTimeout, PubSub: node.PubSub(cfg.pubsub),
+		Reachable: func(cause error) { cfg.answers(index, cause) },
+		Impaired:  func(cause error) { cfg.impaired(index, cause) },
+		Mended:    func(cause error) { cfg.mended(index, cause) },
+	})
+}
+
 func newClientOver(id string, cfg config, arb claim.Arbiter) *Client {
-	k := &core{id: id, cfg: cfg, arbiter: arb, gates: gate.New[baton](), idle: make(chan struct{}, 1)}
+	k := &core{id: id, cfg: cfg, arbiter: arb, gates: gate.New[baton](), calls: calls.New()}
 	k.report = func(key string, heard error) { k.gates.Report(key, heard) }
 	if cfg.name != "" {
 		k.presence = presence.New(presence.Config{Client: id, Name: cfg.name, Stay: cfg.lease, Enough: cfg.quorumSize()}, arb.Nodes())
 	}
-	k.watchdog = newWatchdog(arb.Renew, k.presence.Rounds())
+	k.watchdog = watchdog.New(arb.Renew, k.presence.Rounds())
 	c := &Client{core: k}
 	c.introduce()
 	return c
@@ -98,10 +117,11 @@ func (c *Client) TrustNodes(ctx context.Context) error {
 	if k == nil {
 		return errNotNew
 	}
-	if err := k.begin(&k.tally[0]); err != nil {
-		return err
+	t := k.calls.Of(0)
+	if !t.Begin() {
+		return ErrClosed
 	}
-	defer k.end(&k.tally[0])
+	defer t.End()
 	return k.outward(k.arbiter.TrustNodes(ctx))
 }
 
@@ -145,7 +165,7 @@ func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
 	if err != nil {
 		return nil, err
 	}
-	is := &known{k: k, names: names, manner: mannerOf(kind), tally: k.tallyOf(names)}
+	is := &known{k: k, names: names, manner: mannerOf(kind), tally: k.calls.Of(maphash.String(nameSeed, names.Lock))}
 	is.lasts = &is.own
 	for nr := range wire.Kinds() {
 		if other := k.known[(hash+nr)%maxKnown].Load(); other != nil && other.names.Lock == names.Lock {
@@ -200,13 +220,13 @@ func (c *Client) Close() {
 		return
 	}
 	c.close.Do(func() {
-		k.closed.Store(true)
+		k.calls.Close()
 		k.gates.Close()
-		for _, h := range k.watchdog.close() {
-			h.lose(ErrClosed)
+		for _, h := range k.watchdog.Close() {
+			h.(*hold).lose(ErrClosed)
 		}
 		k.arbiter.Stop()
-		k.settle()
+		k.calls.Wait(2 * k.cfg.commandTimeout) // where Redis answers they end within one
 		k.presence.Close()
 		k.arbiter.Close()
 		if k.cfg.logged != nil {

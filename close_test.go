@@ -119,9 +119,7 @@ func TestLockReturnsWhenClosedWhileItLengthensItsLease(t *testing.T) {
 	closed := make(chan struct{})
 	go func() { c.Close(); close(closed) }()
 	require.Eventually(t, func() bool { // the hold is lost
-		c.core.watchdog.mu.Lock()
-		defer c.core.watchdog.mu.Unlock()
-		return len(c.core.watchdog.holds.All()) == 0
+		return c.core.watchdog.Len() == 0
 	}, patience, time.Millisecond)
 	w.Filter(nil)
 	w.Release()
@@ -178,7 +176,7 @@ func TestCloseUndoesWhatComesLate(t *testing.T) {
 	}{
 		{
 			"one Redis", func(w rueidis.Client) (*Client, error) { return New(w) },
-			func(c *Client) bool { return c.core.arbiter.(*single).node.Debug().Draining },
+			func(c *Client) bool { return c.core.arbiter.Nodes()[0].Debug().Draining },
 		},
 		{
 			"quorum", func(w rueidis.Client) (*Client, error) { return NewRedlock([]rueidis.Client{w}) },
@@ -233,7 +231,7 @@ func TestCloseOnAHungRedisIsBounded(t *testing.T) {
 				ended <- err
 			}()
 		}
-		require.Eventually(t, func() bool { return c.core.underWay() == 10 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return c.core.calls.UnderWay() == 10 }, patience, time.Millisecond)
 		go func() { ended <- l.Unlock(context.Background()) }()
 		go func() { _, err := c.Mutex("held").Lock(held.Context()); ended <- err }()
 		go func() { ended <- held.Extend(context.Background(), time.Minute) }()

@@ -3,11 +3,13 @@ package relock
 import (
 	"hash/maphash"
 	"sync/atomic"
-	"time"
 
+	"github.com/relock-go/relock/internal/calls"
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/gate"
+	"github.com/relock-go/relock/internal/lasting"
 	"github.com/relock-go/relock/internal/presence"
+	"github.com/relock-go/relock/internal/watchdog"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -19,12 +21,11 @@ type core struct {
 	arbiter  claim.Arbiter
 	gates    *gate.Gates[baton]
 	report   claim.Report // to a gate: made once, for all that contend
-	watchdog *watchdog
+	watchdog *watchdog.Watchdog
 	presence *presence.Presence // nil where the client has no name
-	idle     chan struct{}      // one slot, filled when the last call of a tally ends after Close
-	closed   atomic.Bool        // every call reads it: nothing that calls write lies beside it
+	calls    *calls.Calls
 	known    [maxKnown]atomic.Pointer[known]
-	tally    [tallies]tally
+	_        [8]uint64     // every call reads what is above, and writes what is below
 	count    atomic.Uint64 // of entries
 }
 
@@ -39,9 +40,9 @@ type known struct {
 	k      *core // of the client
 	names  *wire.Names
 	manner manner
-	tally  *tally
-	lasts  *lasting // of all kinds of locks of that name
-	own    lasting  // where lasts points, unless another kind was known before
+	tally  *calls.Tally
+	lasts  *lasting.Holds // of all kinds of locks of that name
+	own    lasting.Holds  // where lasts points, unless another kind was known before
 }
 
 // same reports whether both are of one lock. A name may be forgotten and made anew.
@@ -62,76 +63,10 @@ func (n *known) newEntry(owner string, cfg *config) wire.Entry {
 	return e
 }
 
-// tallies is how many of them a client has: different locks seldom write the same one.
-const tallies = 16
-
-// tally counts for the locks whose names have one hash, on cache lines of its own.
-type tally struct {
-	_         [8]uint64
-	calls     atomic.Int64 // that are under way
-	lingering atomic.Int64 // holds that lie idle
-}
-
 // mayLinger reports whether one more hold may lie idle.
-func (t *tally) mayLinger() bool { return t.lingering.Load() < maxLingering/tallies }
+func (n *known) mayLinger() bool { return n.tally.Lingering.Load() < maxLingering/calls.Tallies }
 
-// tallyOf returns the tally of a lock.
-func (k *core) tallyOf(names *wire.Names) *tally {
-	return &k.tally[maphash.String(nameSeed, names.Lock)%tallies]
-}
-
-// begin counts a call that begins, until end: Close waits for it. On a closed client it returns
-// ErrClosed and counts nothing.
-func (k *core) begin(t *tally) error {
-	t.calls.Add(1)
-	if k.isClosed() {
-		k.end(t)
-		return ErrClosed
-	}
-	return nil
-}
-
-func (k *core) end(t *tally) {
-	if t.calls.Add(-1) == 0 && k.isClosed() {
-		select {
-		case k.idle <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// behind runs do in the background, for a caller that must not wait. Close waits, as for a call.
-func (k *core) behind(t *tally, do func()) {
-	t.calls.Add(1)
-	go func() {
-		defer k.end(t)
-		do()
-	}()
-}
-
-func (k *core) isClosed() bool { return k.closed.Load() }
-
-// underWay returns how many calls are under way. One that begins meanwhile may be missed.
-func (k *core) underWay() (n int64) {
-	for i := range k.tally {
-		n += k.tally[i].calls.Load()
-	}
-	return n
-}
-
-// settle waits for the calls under way, for two command timeouts at most: they may have locks to
-// give back. Where Redis answers they end within one.
-func (k *core) settle() {
-	t := time.NewTimer(2 * k.cfg.commandTimeout)
-	defer t.Stop()
-	for k.underWay() > 0 {
-		select {
-		case <-k.idle:
-		case <-t.C:
-			return
-		}
-	}
-}
+func (k *core) isClosed() bool { return k.calls.Closed() }
 
 // tell tells the observer, if there is one, what became of an entry's hold. A kind of 0 tells
 // nothing.

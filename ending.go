@@ -105,7 +105,7 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 	for _, b := range e.told {
 		b.lost(e.cause)
 	}
-	k.watchdog.remove(h)
+	k.watchdog.Remove(h)
 	var next baton // for the first waiter at the gate
 	switch e.claim {
 	case toNext, toRedis:
@@ -130,7 +130,7 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 		passed := !h.fate.live() || k.gates.Pass(key, next) || h.manner.passOn(h, clock.Now())
 		h.mu.Unlock()
 		if !passed { // all have given up, and the caller has waited for one command
-			k.behind(h.tally, func() { _ = h.finish(context.WithoutCancel(ctx), clock.Now(), toRedis) })
+			h.tally.Go(func() { _ = h.finish(context.WithoutCancel(ctx), clock.Now(), toRedis) })
 		}
 	default:
 		if next.next != nil {

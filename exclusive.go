@@ -103,13 +103,13 @@ func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
 	// Passed, or laid down, under h.mu: a loss that comes now finds the gate with the goroutine that
 	// has the hold by then. And last of all, since that goroutine asks for h.mu at once.
 	switch {
-	case cached && h.tally.mayLinger():
+	case cached && h.mayLinger():
 		if h.k.gates.Rest(key, baton{hold: h}, baton{hold: h, idle: true}, soon, now.Mono()) {
 			h.layDown()
 			if h.lookAt.IsZero() { // granted for a waiter that had left, so it never began
 				due := h.next(now)
-				h.lookAt = due.at
-				h.k.watchdog.schedule(h, due, now)
+				h.lookAt = due.At
+				h.k.watchdog.Schedule(h, due, now)
 			}
 		}
 		return true

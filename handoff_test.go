@@ -262,9 +262,9 @@ func TestNobodyRefillsWhatOthersWant(t *testing.T) {
 	m := c.Mutex("k")
 	l, err := m.Lock(t.Context())
 	require.NoError(t, err)
-	arb := c.core.arbiter.(*single)
+	n := c.core.arbiter.Nodes()[0]
 	refill := func() int64 {
-		got, err := arb.node.Debug().Wire.Refill(t.Context(), wire.Plain, l.h.entry)
+		got, err := n.Debug().Wire.Refill(t.Context(), wire.Plain, l.h.entry)
 		require.NoError(t, err)
 		return got.First
 	}

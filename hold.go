@@ -11,6 +11,7 @@ import (
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/tenure"
 	"github.com/relock-go/relock/internal/turn"
+	"github.com/relock-go/relock/internal/watchdog"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -36,7 +37,7 @@ type hold struct {
 	// before mu, or without it.
 	ops turn.Mutex
 
-	// mu guards what follows, but for slot, once newHold has returned. Invariant: shares are exactly
+	// mu guards what follows, but for Slot, once newHold has returned. Invariant: shares are exactly
 	// those given out and not yet given back, and none of them is trusted past the term's deadline. Once
 	// the hold is over it stays so, and end alone writes its fate.
 	mu     sync.Mutex
@@ -56,7 +57,7 @@ type hold struct {
 
 	open sharing // of a kind whose holds are shared
 
-	slot // guarded by the watchdog's mutex
+	watchdog.Slot // guarded by the watchdog's mutex
 }
 
 // sharing is how a hold is shared. The hold's mutex guards it.
@@ -132,9 +133,9 @@ func (h *hold) start(b bearer, cfg *config, now clock.Stamp) error {
 	}
 	h.cfg = cfg
 	h.term.Begin(&cfg.rules, now)
-	if due := h.next(now); h.lookAt.IsZero() || due.at.Until(now) < h.lookAt.Until(now) {
-		h.lookAt = due.at
-		h.k.watchdog.schedule(h, due, now)
+	if due := h.next(now); h.lookAt.IsZero() || due.At.Until(now) < h.lookAt.Until(now) {
+		h.lookAt = due.At
+		h.k.watchdog.Schedule(h, due, now)
 	}
 	// Only now, since Close ends the holds that the watchdog knows once the client is closed: it finds
 	// this one, or this one finds that. Whichever it is, no caller has a share yet.
@@ -292,7 +293,7 @@ func (h *hold) gone() error {
 // From here on, whatever ends the hold looks for it there, or with the goroutine that has taken it up.
 // The caller holds h.mu.
 func (h *hold) layDown() {
-	h.tally.lingering.Add(1)
+	h.tally.Lingering.Add(1)
 	h.rest.Idle, h.atGate = true, false
 	h.term.Vacate()
 }
@@ -300,7 +301,7 @@ func (h *hold) layDown() {
 // pickUp ends the idleness of a hold. The caller holds h.mu.
 func (h *hold) pickUp() {
 	h.rest.Idle = false
-	h.tally.lingering.Add(-1)
+	h.tally.Lingering.Add(-1)
 }
 
 // trusted returns until when a share is trusted, and the hold count; or why it is trusted no more.

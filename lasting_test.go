@@ -3,62 +3,12 @@ package relock
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
-
-// What is told of a lock is what was seen of its holds.
-func TestHowLongHoldsLast(t *testing.T) {
-	const far = time.Hour // a lease
-	holds := func(l *lasting, of ...time.Duration) {
-		for _, d := range of {
-			l.lasted(d)
-		}
-	}
-	// meets refuses for the sake of an owner, each second for so long.
-	meets := func(l *lasting, owner string, times int) {
-		for range times {
-			l.refused(owner, far)
-			time.Sleep(time.Second)
-		}
-	}
-	for name, c := range map[string]struct {
-		saw  func(l *lasting)
-		want time.Duration
-	}{
-		"nothing":                        {func(*lasting) {}, time.Second},
-		"own holds":                      {func(l *lasting) { holds(l, 3*time.Second, 3*time.Second) }, 3 * time.Second},
-		"longer ones of late":            {func(l *lasting) { holds(l, time.Second, 5*time.Second) }, 2 * time.Second},
-		"holds of no time":               {func(l *lasting) { holds(l, time.Nanosecond, time.Microsecond) }, time.Millisecond},
-		"another's hold, from its start": {func(l *lasting) { meets(l, "a:1", 4); l.free() }, 3500 * time.Millisecond},
-		"one behind the other":           {func(l *lasting) { meets(l, "a:1", 4); l.refused("b:1", far) }, 3500 * time.Millisecond},
-		"another's, met once":            {func(l *lasting) { meets(l, "a:1", 1); l.free() }, time.Second},
-		"another's, long ago":            {func(l *lasting) { meets(l, "a:1", 4); time.Sleep(time.Minute); l.free() }, time.Second},
-		"a holder that stays":            {func(l *lasting) { holds(l, time.Millisecond); meets(l, "x:1", 20) }, 20 * time.Second},
-		"one that stays, unknown lease":  {func(l *lasting) { meets(l, "x:1", 100) }, 100 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var l lasting
-				c.saw(&l)
-				require.Equal(t, c.want, l.refused("x:1", far))
-			})
-		})
-	}
-	synctest.Test(t, func(t *testing.T) {
-		var l lasting
-		meets(&l, "x:1", 100)
-		require.Equal(t, 5*time.Second, l.refused("x:1", 5*time.Second), "a holder that is gone keeps the lock no longer")
-		require.Equal(t, defaultLease, l.refused("x:1", 0))
-		require.Equal(t, defaultLease, l.refused("x:1", -1))
-		require.Equal(t, time.Second, l.refused("", 0), "nothing is known of a goroutine of this process")
-	})
-}
 
 // Every refusal says when to try again, by all ways: replicas that have both had the lock say about the same, be it another
 // process that is in the way or a goroutine of their own.
@@ -132,8 +82,7 @@ func TestRefusalsSayWhenToTryAgain(t *testing.T) {
 	})
 }
 
-// What is kept of holds ends with what is kept of their names. It takes no memory of its own, and a lock that is held again
-// and again changes nothing.
+// What is kept of holds ends with what is kept of their names, and takes no memory of its own.
 func TestHowLongHoldsLastIsKeptWithTheName(t *testing.T) {
 	c := newClient(t, ownRedis(t))
 	k := c.core
@@ -151,23 +100,4 @@ func TestHowLongHoldsLastIsKeptWithTheName(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, n, maxKnown)
-	var l lasting
-	require.Zero(t, testing.AllocsPerRun(1000, func() { l.lasted(time.Microsecond); l.free() }))
-}
-
-// Many goroutines may learn and ask at once.
-func TestHowLongHoldsLastUnderConcurrency(t *testing.T) {
-	var l lasting
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			for n := range 1000 {
-				l.lasted(time.Duration(n) * time.Millisecond)
-				l.refused(fmt.Sprint("x:", (i+n)%3), time.Second)
-				l.free()
-			}
-		})
-	}
-	all.Wait()
-	require.Positive(t, l.refused("", 0))
 }

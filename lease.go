@@ -50,7 +50,7 @@ func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atG
 		lk.k.gates.Leave(lk.names.Gate())
 		atGate = false
 	}
-	lk.lasts.free()
+	lk.lasts.Free()
 	h := lk.newHold(&first.hold, c, g, lk.cfg, atGate, now)
 	l, err := lk.start(ctx, h, &first.lease, how, now)
 	if err == nil {
@@ -235,11 +235,11 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background() // a lock is given back whatever else is wrong
 	}
-	l.h.tally.calls.Add(1)
-	defer l.h.k.end(l.h.tally)
+	l.h.tally.Enter()
+	defer l.h.tally.End()
 	err := l.h.drop(ctx, l)
 	if err == nil && l.how != HowReentered {
-		l.h.lasts.lasted(l.share.since)
+		l.h.lasts.Lasted(l.share.since)
 	}
 	err = l.h.k.outward(err)
 	l.unlockedWith(err)
@@ -272,8 +272,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		}
 		return l.h.k.outward(l.of.refused(ctx, "extend"))
 	}
-	l.h.tally.calls.Add(1)
-	defer l.h.k.end(l.h.tally)
+	l.h.tally.Enter()
+	defer l.h.tally.End()
 	return l.h.k.outward(l.h.extend(ctx, &l.share, d, true))
 }
 
@@ -338,7 +338,7 @@ func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 		}
 		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
 			// The caller is told why it does not get the lock, not how it was given back.
-			lk.k.behind(lk.tally, func() { _ = l.h.drop(ctx, l) })
+			lk.tally.Go(func() { _ = l.h.drop(ctx, l) })
 			return lk.explain(ctx, err, nil)
 		}
 	}

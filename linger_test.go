@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/calls"
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
@@ -53,8 +54,8 @@ func commands(c *faults.Client, lock string) *atomic.Int64 {
 
 // idleAt reports how many holds lie idle in a client.
 func idleAt(c *Client) (n int) {
-	for i := range c.core.tally {
-		n += int(c.core.tally[i].lingering.Load())
+	for i := range uint64(calls.Tallies) {
+		n += int(c.core.calls.Of(i).Lingering.Load())
 	}
 	return n
 }
@@ -420,10 +421,10 @@ func TestLingeringIsBounded(t *testing.T) {
 	s := redistest.Start(t)
 	c := lingeringClient(t, s.Client(), time.Hour)
 	m := c.Mutex("k")
-	m.tally.lingering.Add(maxLingering / tallies)
+	m.tally.Lingering.Add(maxLingering / calls.Tallies)
 	lockAndUnlock(t, m)
 	require.Equal(t, "0", s.Do("EXISTS", "k"))
-	m.tally.lingering.Add(-maxLingering / tallies)
+	m.tally.Lingering.Add(-maxLingering / calls.Tallies)
 	lockAndUnlock(t, m)
 	require.Equal(t, "1", s.Do("EXISTS", "k"))
 }

@@ -150,7 +150,7 @@ func shared(t *testing.T, opt rueidis.ClientOption) func() rueidis.Client {
 // settled waits until c's waiter for key hears the lock's channels and has looked once more since.
 func settled(t *testing.T, c *Client, key string) {
 	t.Helper()
-	h, unlock := c.core.arbiter.(*single).node.Debug().Hub, c.Mutex(key).names.Unlock
+	h, unlock := c.core.arbiter.Nodes()[0].Debug().Hub, c.Mutex(key).names.Unlock
 	require.Eventually(t, func() bool {
 		members, confirmed, quiet := h.Listening(unlock)
 		return members == 1 && confirmed && quiet

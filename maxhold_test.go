@@ -216,7 +216,7 @@ func TestMaxHoldIsToldByWhatIsOut(t *testing.T) {
 			h.term.Begin(&m.cfg.rules, now)
 			h.term.Extended(now, time.Hour, now)
 			time.Sleep(time.Minute) // no timer finds out: the watchdog does not know the hold
-			h.settle(claim.Renewal{}, wire.Lost, now, nil)
+			h.Settle(claim.Renewal{}, wire.Lost, now, nil)
 			require.Equal(t, ErrMaxHold, h.why())
 		})
 	})

@@ -27,9 +27,9 @@ type call struct {
 
 // observed calls enter, and tells the observer what became of that.
 func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, error)) (*Lease, error) {
-	lk.tally.calls.Add(1) // Close waits until the observer was told
-	defer lk.k.end(lk.tally)
-	c := calls.Get().(*call)
+	lk.tally.Enter() // Close waits until the observer was told
+	defer lk.tally.End()
+	c := usedCalls.Get().(*call)
 	c.lk, c.ctx = lk, ctx
 	if lk.cfg.fixed > 0 {
 		c.begins() // it may be lengthened by a command; other calls are timed once they must wait
@@ -56,8 +56,8 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 	return nil, err
 }
 
-// calls are used again once they have ended.
-var calls = sync.Pool{New: func() any { return new(call) }}
+// usedCalls have ended, and are used again.
+var usedCalls = sync.Pool{New: func() any { return new(call) }}
 
 // begins notes when the call began. It is called before the first thing that takes long: a lock
 // that this process has to give is taken without a look at the clock.
@@ -79,7 +79,7 @@ func (c *call) until(now time.Duration) time.Duration {
 func (c *call) free() {
 	if !c.lent {
 		*c = call{}
-		calls.Put(c)
+		usedCalls.Put(c)
 	}
 }
 

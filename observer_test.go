@@ -129,11 +129,7 @@ func TestALossIsToldAfterTheLease(t *testing.T) {
 	c := newClient(t, s.Client(), WithObserver(o), WithLease(1500*time.Millisecond), WithCommandTimeout(500*time.Millisecond))
 	o.acquired = func() {
 		s.Do("DEL", "k")
-		kept := func() bool {
-			c.core.watchdog.mu.Lock()
-			defer c.core.watchdog.mu.Unlock()
-			return len(c.core.watchdog.holds.All()) > 0
-		}
+		kept := func() bool { return c.core.watchdog.Len() > 0 }
 		for kept() { // a lost hold is forgotten after all else was told
 			time.Sleep(time.Millisecond)
 		}

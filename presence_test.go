@@ -148,7 +148,8 @@ func TestNameIsKeptWhileThereAreHolds(t *testing.T) {
 	within(t, w.Told())
 	within(t, w.Told())
 	began, gap := time.Now(), patience
-	for gap > glance/2 { // a busy machine makes some of them late, not all
+	const glance = time.Second // of the watchdog
+	for gap > glance/2 {       // a busy machine makes some of them late, not all
 		require.Less(t, time.Since(began), patience, "it comes only when the watchdog looks by itself")
 		last := time.Now()
 		within(t, w.Told())

@@ -2,18 +2,13 @@ package relock
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/driver"
-	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/faults"
-	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
@@ -21,65 +16,6 @@ import (
 
 // The tests of this file replay, step by step on a real Redis, the traces by which an exhaustive exploration broke
 // earlier drafts of the protocol. docs/decisions.md tells each flaw and the rule that came of it.
-
-// deafRedis is a Redis whose messages nobody receives.
-type deafRedis struct {
-	driver.Redis
-	cluster bool // it says so
-}
-
-func (r deafRedis) Cluster() bool { return r.cluster }
-
-func (deafRedis) Listen(ctx context.Context, _ driver.Handler) (driver.Listener, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
-// deaf is an arbiter that receives no messages but those the test hands it.
-func deaf(t *testing.T, rdb rueidis.Client, id string, lease time.Duration) *single {
-	t.Helper()
-	return deafOver(t, deafRedis{Redis: overrueidis.New(rdb)}, id, lease)
-}
-
-func deafOver(t *testing.T, rdb driver.Redis, id string, lease time.Duration, opts ...Option) *single {
-	t.Helper()
-	cfg, err := defaultConfig().with(append(opts, WithLease(lease)), true)
-	require.NoError(t, err)
-	s := newSingle(rdb, id, &cfg)
-	t.Cleanup(func() { s.Stop(); s.Close() })
-	return s
-}
-
-// asks sends one acquire and notes its answer, as wait does.
-func asks(t *testing.T, c *contender) (node.Grant, bool) {
-	t.Helper()
-	c.Enter()
-	g, err := c.poll(context.Background())
-	require.NoError(t, err)
-	return g, g.Token > 0
-}
-
-func contenderOf(t *testing.T, s *single, name, client string, n uint64, lease time.Duration) *contender {
-	t.Helper()
-	names, err := wire.Mutex.Names("", name)
-	require.NoError(t, err)
-	return s.Claim(wire.Entry{
-		Names: names, ID: fmt.Sprintf("%s:%d", client, n), Lease: lease, Block: defaultPasses,
-		Timeout: min(lease/6, 2*time.Second),
-	}).(*contender)
-}
-
-// inboxOf subscribes a client's inbox in its place and returns what arrives.
-func inboxOf(t *testing.T, s *redistest.Server, client string) <-chan string {
-	t.Helper()
-	got := make(chan string, 16)
-	subscribe(t, s, wire.InboxPrefix+client, func(message string) {
-		if !strings.HasPrefix(message, "0 2 ") { // that the lock is wanted is known
-			got <- message
-		}
-	})
-	return got
-}
 
 // A grant that was delayed beyond the end of the ownership it tells of must not be believed, although the waiter's last
 // poll was answered after it: the fencing counter in that answer gives it away. Where the counter is lost too, a waiter is
@@ -143,28 +79,6 @@ func awake(t *testing.T, s *redistest.Server, c *Client, name string) {
 	queued(t, s, name, 1)
 	listening(t, s, c)
 	settled(t, c, name)
-}
-
-// The same grant in time is believed, and dated from the poll before it.
-func TestGrantIsDatedFromThePoll(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client()
-	holder, waiter := deaf(t, rdb, "h", 30*time.Second), deaf(t, rdb, "w", 30*time.Second)
-	inbox := inboxOf(t, s, "w")
-	a, b := contenderOf(t, holder, "k", "h", 1, 30*time.Second), contenderOf(t, waiter, "k", "w", 1, 30*time.Second)
-	asks(t, a)
-	asks(t, b)
-	polled, counter := b.Belief.Base, b.Belief.Counter
-	_, _, err := a.Release(context.Background(), nil)
-	require.NoError(t, err)
-	messages := waiter.node.Debug().Hub
-	messages.Message(wire.InboxPrefix+"w", within(t, inbox))
-	require.True(t, b.Told(clock.Now()))
-	g := b.granted()
-	require.Equal(t, polled, g.Sent)
-	require.Greater(t, g.Token, counter)
-	messages.Message(wire.InboxPrefix+"w", "1 1 nobody")
-	require.EqualValues(t, 1, messages.Skipped(), "what is no grant is counted and skipped")
 }
 
 // No command shortens a lease: neither a renewal, nor a late one, nor a re-entry.
@@ -460,25 +374,6 @@ func TestRenewalRepairsALateCount(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Where grants cannot be sent, a release queues nobody: no hand-over would ever take the entry out again, and the
-// successor would sleep beside the free lock.
-func TestRaceQueuesNobody(t *testing.T) {
-	s := redistest.Start(t)
-	raced := deafRedis{Redis: overrueidis.New(s.Client()), cluster: true}
-	n := deafOver(t, raced, "h", 30*time.Second, WithPubSub(PubSubPlain))
-	a, next := contenderOf(t, n, "k", "h", 1, 30*time.Second), contenderOf(t, n, "k", "h", 2, 30*time.Second)
-	_, held := asks(t, a)
-	require.True(t, held)
-	require.Equal(t, "raced", n.node.Debug().Channels)
-	_, held, err := a.Release(context.Background(), next)
-	require.NoError(t, err)
-	require.False(t, held)
-	require.False(t, next.queued, "it has to ask for itself")
-	require.Equal(t, "0", s.Do("EXISTS", "k", "relock_queue:{k}"))
-	_, held = asks(t, next)
-	require.True(t, held)
 }
 
 // A dead waiter is not handed the lock because somebody watches all channels by pattern.

@@ -141,7 +141,7 @@ func (lk *lock) outward(err error) error {
 	}
 	err = lk.k.outward(err)
 	if held, is := err.(*HeldError); is {
-		held.RetryAfter = lk.lasts.refused(held.Holder, held.TTL)
+		held.RetryAfter = lk.lasts.Refused(held.Holder, held.TTL)
 	}
 	return err
 }
@@ -151,7 +151,7 @@ func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error)
 	if err := lk.begin(ctx, "acquire"); err != nil {
 		return nil, err
 	}
-	defer lk.k.end(lk.tally)
+	defer lk.tally.End()
 	wctx := ctx
 	if lk.cfg.wait > 0 && !once {
 		var cancel context.CancelFunc
@@ -188,11 +188,11 @@ func (lk *lock) begin(ctx context.Context, op string) error {
 	if err := lk.valid(ctx); err != nil {
 		return err
 	}
-	if err := lk.k.begin(lk.tally); err != nil {
-		return err
+	if !lk.tally.Begin() {
+		return ErrClosed
 	}
 	if ctx.Err() != nil {
-		lk.k.end(lk.tally)
+		lk.tally.End()
 		return lk.refused(ctx, op)
 	}
 	return nil
@@ -346,7 +346,7 @@ func (lk *lock) parts() int { return max(1, lk.amount) }
 // accept starts a lease of a hold from the gate, or passes that on if the caller has given up.
 func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.Stamp) (*Lease, error) {
 	if wctx.Err() != nil {
-		lk.k.behind(lk.tally, func() { _ = h.finish(context.WithoutCancel(ctx), now, toNext) }) // the sweeper mends what fails
+		lk.tally.Go(func() { _ = h.finish(context.WithoutCancel(ctx), now, toNext) }) // the sweeper mends what fails
 		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
 	}
 	return lk.start(ctx, h, new(Lease), how, now)

@@ -211,7 +211,7 @@ func TestSlowAnswersLengthenNoLease(t *testing.T) {
 			batch := []claim.Renewal{{Claim: l.h.claim, Lease: lease}}
 			var failed error
 			c.core.arbiter.Renew(ctx, batch, func(_ int, r wire.Result, sent clock.Stamp, err error) {
-				l.h.settle(batch[0], r, sent, err)
+				l.h.Settle(batch[0], r, sent, err)
 				failed = err
 			})
 			return l, failed

@@ -246,7 +246,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if err := lk.begin(ctx, "acquire"); err != nil {
 		return nil, outward(err)
 	}
-	defer lk.k.end(lk.tally)
+	defer lk.tally.End()
 	return lk.run(ctx, func(*call) (*Lease, error) { return lk.downgrade(ctx, l) })
 }
 
@@ -271,7 +271,7 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	h.ops.Unlock()
 	switch {
 	case lost:
-		lk.k.behind(lk.tally, func() { _ = reader.h.drop(ctx, reader) }) // an observer was told nothing of it
+		lk.tally.Go(func() { _ = reader.h.drop(ctx, reader) }) // an observer was told nothing of it
 		return nil, err
 	case err != nil:
 		return nil, err

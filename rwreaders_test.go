@@ -217,7 +217,7 @@ func TestHoldThatNoneLetInMayJoinEnds(t *testing.T) {
 		}()
 	}
 	gate := c.RWMutex("k").read.names.Gate()
-	require.Eventually(t, func() bool { return c.core.gates.Waiting(gate) && c.core.underWay() == int64(1+len(short)) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return c.core.gates.Waiting(gate) && c.core.calls.UnderWay() == int64(1+len(short)) }, patience, time.Millisecond)
 	unlocked(t, writer)
 	unlocked(t, within(t, long))
 	for i := range short {

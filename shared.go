@@ -94,7 +94,7 @@ func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 	}
 	h.mu.Unlock()
 	if b.let { // the hold waits for it no more; the sweeper mends what fails
-		lk.k.behind(lk.tally, func() { _ = h.finish(context.WithoutCancel(ctx), now, toNext) })
+		lk.tally.Go(func() { _ = h.finish(context.WithoutCancel(ctx), now, toNext) })
 	}
 	if gaveUp {
 		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
@@ -131,10 +131,10 @@ func (j jointly) passOn(h *hold, now clock.Stamp) bool {
 	if h.rest.Idle || len(h.shares.all) > 0 || h.open.awaited > 0 {
 		return true
 	}
-	rests := j.mayRest(h, now) && h.tally.mayLinger()
+	rests := j.mayRest(h, now) && h.mayLinger()
 	if rests {
 		h.layDown()
-		h.k.watchdog.schedule(h, h.next(now), now)
+		h.k.watchdog.Schedule(h, h.next(now), now)
 	}
 	return rests
 }

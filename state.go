@@ -104,7 +104,7 @@ func (lk *lock) inspect(ctx context.Context) (State, error) {
 	if err := lk.begin(ctx, "inspect"); err != nil {
 		return State{}, outward(err)
 	}
-	defer lk.k.end(lk.tally)
+	defer lk.tally.End()
 	st, err := lk.k.arbiter.Inspect(ctx, lk.names)
 	if err != nil {
 		return State{}, lk.k.outward(err)
@@ -128,7 +128,7 @@ func (lk *lock) force(ctx context.Context) (bool, error) {
 	if err := lk.begin(ctx, "force unlock"); err != nil {
 		return false, outward(err)
 	}
-	defer lk.k.end(lk.tally)
+	defer lk.tally.End()
 	freed, err := lk.k.arbiter.Force(ctx, lk.names)
 	return freed, lk.k.outward(err)
 }

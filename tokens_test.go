@@ -13,6 +13,7 @@ import (
 	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/single"
 	"github.com/stretchr/testify/require"
 )
 
@@ -214,7 +215,7 @@ func forgetting(t *testing.T, rdb rueidis.Client, d time.Duration) *Client {
 	require.NoError(t, err)
 	cfg.retention = d
 	id := fmt.Sprintf("00000000-0000-4000-8000-%012d", time.Now().UnixNano()%1e12)
-	c := newClientOver(id, cfg, newSingle(overrueidis.New(rdb), id, &cfg))
+	c := newClientOver(id, cfg, single.New(newNode(overrueidis.New(rdb), id, &cfg, 0)))
 	t.Cleanup(c.Close)
 	return c
 }

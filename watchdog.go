@@ -2,195 +2,23 @@ package relock
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/watchdog"
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// watchdog keeps every lease of a client alive and ends trust in those it cannot. One goroutine
-// waits for the earliest of all deadlines and renewals; renewals that come up close to each other
-// are sent together.
-type watchdog struct {
-	renew  renewFunc
-	beside besideFunc // nil for nothing
-
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-
-	// mu guards what follows and the slot of every hold. It is taken under a hold's mutex,
-	// never the other way.
-	mu    sync.Mutex
-	holds *clock.Schedule[watched]
-	used  bool // there was a hold since beside was called
-}
-
-const (
-	// batchWindow is how far ahead renewals are taken along with one that is due.
-	batchWindow = 250 * time.Millisecond
-	// glance is how often both clocks are compared while leases are held: a timer sleeps through a
-	// suspended machine.
-	glance = time.Second
-)
-
-// renewFunc is arbiter's renew.
-type renewFunc func(context.Context, []claim.Renewal, claim.Settle)
-
-// besideFunc is called with each look at holds, and once after there were any. It must not block,
-// and returns when it is due again.
-type besideFunc func(now clock.Stamp) clock.Stamp
-
-func newWatchdog(renew renewFunc, beside besideFunc) *watchdog {
-	d := &watchdog{renew: renew, beside: beside, holds: clock.NewSchedule[watched]()}
-	d.ctx, d.cancel = context.WithCancel(context.Background())
-	d.wg.Go(d.run)
-	return d
-}
-
-// watched is what a watchdog keeps: a hold.
-type watched interface {
-	slotted() *slot
-	Placed() *clock.Slot
-	// tick is the watchdog's look. It returns a renewal to send, if one is near, and settle takes what
-	// became of that.
-	tick(now clock.Stamp) (r claim.Renewal, renew bool)
-	settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err error)
-	lose(cause error)
-}
-
-// look is when the watchdog is to look at a hold.
-type look struct {
-	at     clock.Stamp
-	renews bool // to renew it, which it does for many at a time
-}
-
-// slot is a hold's place in the watchdog's schedule.
-type slot struct {
-	clock.Slot
-	renews bool // to be renewed when it is due
-}
-
-func (s *slot) slotted() *slot { return s }
-
-// schedule makes the watchdog look at h at its time, or before.
-func (d *watchdog) schedule(h watched, l look, now clock.Stamp) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.used = true
-	if s := h.slotted(); !s.In() || l.at.Until(now) < s.Due.Until(now) {
-		s.renews = l.renews
-		d.holds.Put(h, l.at, now)
-	}
-}
-
-// remove takes h out.
-func (d *watchdog) remove(h watched) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.holds.Drop(h)
-}
-
-// run looks at the holds that are due, until the watchdog is closed. The wall clock gains on the
-// monotonic one when it is set forward or the machine sleeps: then run looks at all holds.
-func (d *watchdog) run() {
-	skew := clock.Now().Skew()
-	d.holds.Run(d.ctx, func() time.Duration {
-		now := clock.Now()
-		due := d.take(now, now.Skew()-skew > glance/20)
-		skew = now.Skew()
-		d.look(due, now)
-		return d.rest(d.goBeside(now))
-	})
-}
-
-// goBeside calls beside, the client's other periodic task, while there are holds and once after. It
-// returns when beside is due again: never, without holds.
-func (d *watchdog) goBeside(now clock.Stamp) clock.Stamp {
-	if d.beside == nil {
-		return clock.Never()
-	}
-	d.mu.Lock()
-	used := d.used || len(d.holds.All()) > 0
-	d.used = false
-	d.mu.Unlock()
-	if !used {
-		return clock.Never()
-	}
-	return d.beside(now)
-}
-
-// take removes the holds that are due, and if one of them is to be renewed, those due soon. Others
-// take none along: of thousands that linger one is due every moment. After a clock was set forward
-// it takes all.
-func (d *watchdog) take(now clock.Stamp, all bool) (due []watched) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	horizon := now
-	if all {
-		horizon = clock.Never()
-	}
-	for {
-		h, is := d.holds.Next(horizon)
-		if !is {
-			return due
-		}
-		if h.slotted().renews && !all {
-			horizon = now.Add(batchWindow)
-		}
-		due = append(due, h)
-	}
-}
-
-// look ends what is past its deadline, sends what is to be renewed, and puts back all that live.
-func (d *watchdog) look(due []watched, now clock.Stamp) {
-	// A lock with a short lease has a short time-out, which must not cut the others' short.
-	batches := make(map[time.Duration][]claim.Renewal)
-	holds := make(map[time.Duration][]watched)
-	for _, h := range due {
-		if r, renew := h.tick(now); renew {
-			batches[r.Timeout], holds[r.Timeout] = append(batches[r.Timeout], r), append(holds[r.Timeout], h)
-		}
-	}
-	for timeout, batch := range batches {
-		of := holds[timeout]
-		d.wg.Go(func() {
-			ctx, cancel := context.WithTimeout(d.ctx, timeout)
-			defer cancel()
-			d.renew(ctx, batch, func(i int, r wire.Result, sent clock.Stamp, err error) {
-				of[i].settle(batch[i], r, sent, err)
-			})
-		})
-	}
-}
-
-// rest is how long to wait for the next look.
-func (d *watchdog) rest(beside clock.Stamp) time.Duration {
-	now := clock.Now()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.holds.Rest(now, min(max(0, beside.Until(now)), glance))
-}
-
-// close stops the watchdog and returns the holds that were left.
-func (d *watchdog) close() []watched {
-	d.cancel()
-	d.wg.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.holds.All())
-}
-
+// What a hold answers the watchdog, and tells it.
+//
 // A renewal is sent by the watchdog, for many holds together, and settled by the goroutine that
-// hears its answer. In between everything may happen to the hold: so settled looks at its fate and at
+// hears its answer. In between everything may happen to the hold: so Settle looks at its fate and at
 // the clock again, and the watchdog is told anew when to look.
 
-// settle notes what became of a renewal. An unanswered one never moves the deadline and is repeated
+// Settle notes what became of a renewal. An unanswered one never moves the deadline and is repeated
 // until then. err is why it was not answered.
-func (h *hold) settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err error) {
+func (h *hold) Settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err error) {
 	if got == wire.Lost {
 		_ = h.gone()
 		return
@@ -227,7 +55,7 @@ func (h *hold) settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err er
 			h.term.AskAgain(now)
 		}
 	}
-	h.k.watchdog.schedule(h, h.next(now), now)
+	h.k.watchdog.Schedule(h, h.next(now), now)
 	h.mu.Unlock()
 	h.k.tell(h.entry, news, err)
 }
@@ -239,7 +67,7 @@ func (h *hold) Doubt() {
 	defer h.mu.Unlock()
 	if h.fate.live() {
 		h.term.Doubt(now)
-		h.k.watchdog.schedule(h, h.next(now), now)
+		h.k.watchdog.Schedule(h, h.next(now), now)
 	}
 }
 
@@ -253,7 +81,7 @@ func (h *hold) Wanted(sure bool) {
 		close(h.notice)
 	}
 	if h.rest.Idle {
-		h.k.watchdog.schedule(h, look{at: now}, now)
+		h.k.watchdog.Schedule(h, watchdog.Look{At: now}, now)
 	}
 	h.mu.Unlock()
 	if news {
@@ -262,14 +90,14 @@ func (h *hold) Wanted(sure bool) {
 }
 
 // next is when the watchdog has to look again. The caller holds h.mu.
-func (h *hold) next(now clock.Stamp) look {
+func (h *hold) next(now clock.Stamp) watchdog.Look {
 	end := clock.Sooner(h.term.Deadline(now), h.rest.LookAt(h.cfg.rests(), now), now)
 	renewal := h.term.RenewalAt(now, h.count.Unsure())
-	return look{at: clock.Sooner(renewal, end, now), renews: renewal.Until(now) <= end.Until(now)}
+	return watchdog.Look{At: clock.Sooner(renewal, end, now), Renews: renewal.Until(now) <= end.Until(now)}
 }
 
-// tick is the watchdog's look at one hold. It returns a renewal to send, if one is near.
-func (h *hold) tick(now clock.Stamp) (r claim.Renewal, renew bool) {
+// Tick is the watchdog's look at one hold. It returns a renewal to send, if one is near.
+func (h *hold) Tick(now clock.Stamp) (r claim.Renewal, renew bool) {
 	if h.expire(clock.Now()) {
 		return r, false
 	}
@@ -282,7 +110,7 @@ func (h *hold) tick(now clock.Stamp) (r claim.Renewal, renew bool) {
 	if !h.fate.live() {
 		return r, false
 	}
-	window := min(batchWindow, h.term.Shortest()/20)
+	window := min(watchdog.Window, h.term.Shortest()/20)
 	renew = h.term.RenewalAt(now, h.count.Unsure()).Until(now) <= window
 	if renew {
 		r = claim.Renewal{
@@ -297,7 +125,7 @@ func (h *hold) tick(now clock.Stamp) (r claim.Renewal, renew bool) {
 		h.term.Renewing()
 	}
 	next := h.next(now)
-	h.lookAt = next.at
-	h.k.watchdog.schedule(h, next, now)
+	h.lookAt = next.At
+	h.k.watchdog.Schedule(h, next, now)
 	return r, renew
 }

@@ -45,8 +45,8 @@ func TestRenewalsAreBatched(t *testing.T) {
 	})
 }
 
-// Of many locks that linger the watchdog looks at those whose time is up, and not again and again at all that soon follow.
-func TestWhatLingersTakesNothingAlong(t *testing.T) {
+// Many locks that linger end with their time.
+func TestWhatLingersEndsInTime(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		const locks, linger = 1000, time.Second
 		s.fresh = true
@@ -60,12 +60,7 @@ func TestWhatLingersTakesNothingAlong(t *testing.T) {
 		require.Equal(t, locks, idleAt(c))
 		time.Sleep(linger/2 - 2*time.Millisecond)
 		synctest.Wait()
-		now := clock.Now()
-		due := c.core.watchdog.take(now.Add(12*time.Millisecond), false) // as if it were so late
-		c.core.watchdog.look(due, now)
-		require.NotEmpty(t, due)
-		require.LessOrEqual(t, len(due), 2*(12+int(tenure.Grain/time.Millisecond)), "two a millisecond, of grains that end in time")
-		require.Equal(t, locks, idleAt(c), "and it is not")
+		require.Equal(t, locks, idleAt(c), "the time of none is up")
 		time.Sleep(locks/2*time.Millisecond + 3*tenure.Grain)
 		synctest.Wait()
 		require.Zero(t, idleAt(c))
@@ -150,10 +145,10 @@ func TestLateConfirmationRevivesNothing(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		c.core.watchdog.remove(l.h) // a watchdog that is not run in time
+		c.core.watchdog.Remove(l.h) // a watchdog that is not run in time
 		sent := clock.Now()
 		time.Sleep(defaultLease)
-		l.h.settle(claim.Renewal{Claim: l.h.claim, Lease: defaultLease}, wire.Renewed, sent.Add(time.Second), nil)
+		l.h.Settle(claim.Renewal{Claim: l.h.claim, Lease: defaultLease}, wire.Renewed, sent.Add(time.Second), nil)
 		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 	})
 }
@@ -236,33 +231,4 @@ func TestFixedLeaseEnds(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, s.renewed)
 	})
-}
-
-// Renewals that fall together are cut short each by its own lock's time-out.
-func TestShortTimeoutCutsNoOtherRenewal(t *testing.T) {
-	c := newClient(t, ownRedis(t))
-	ctx := context.Background()
-	long, err := c.Mutex("long").Lock(ctx)
-	require.NoError(t, err)
-	short, err := c.Mutex("short", WithLease(10*time.Second)).Lock(ctx)
-	require.NoError(t, err)
-	left := make(chan [2]time.Duration, 2)
-	d := newWatchdog(func(ctx context.Context, batch []claim.Renewal, _ claim.Settle) {
-		end, _ := ctx.Deadline()
-		for _, r := range batch {
-			left <- [2]time.Duration{r.Claim.Of().Timeout, time.Until(end)}
-		}
-	}, nil)
-	defer d.close()
-	now := clock.Now()
-	for _, l := range []*Lease{long, short} {
-		l.h.mu.Lock()
-		l.h.term.Doubt(now)
-		l.h.mu.Unlock()
-	}
-	d.look([]watched{long.h, short.h}, now)
-	for range 2 {
-		got := within(t, left)
-		require.InDelta(t, got[0], got[1], float64(got[0]/10), "a time-out of its own")
-	}
 }

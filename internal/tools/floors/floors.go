@@ -26,9 +26,9 @@ var drivers = map[string]string{
 
 // Order is the floors' directories from the ground up.
 var Order = slices.Concat(
-	[]string{"internal/clock", "internal/crew", "internal/turn", "internal/lazyctx", "internal/tenure", "internal/gate", "internal/driver"}, driverDirs(),
+	[]string{"internal/clock", "internal/crew", "internal/calls", "internal/turn", "internal/lazyctx", "internal/lasting", "internal/tenure", "internal/gate", "internal/driver"}, driverDirs(),
 	[]string{"internal/opening", "internal/link", "lua", "internal/wire", "internal/eventlog", "internal/profile",
-		"internal/hub", "internal/node", "internal/claim", "internal/presence", "internal/quorum", Root},
+		"internal/hub", "internal/node", "internal/claim", "internal/watchdog", "internal/presence", "internal/single", "internal/quorum", Root},
 )
 
 // helpers serve tests, tools and programs. No floor may import them or what lies below them.
@@ -51,6 +51,9 @@ var importers = map[string][]string{
 	"internal/tenure":   {Root},
 	"internal/turn":     {Root},
 	"internal/lazyctx":  {Root},
+	"internal/lasting":  {Root},
+	"internal/calls":    {Root},
+	"internal/watchdog": {Root},
 }
 
 func init() {

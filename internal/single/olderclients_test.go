@@ -1,4 +1,4 @@
-package relock
+package single
 
 import (
 	"os"
@@ -65,14 +65,14 @@ func TestOldAndNewClientsShareTokens(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"in step": -time.Hour, "far ahead": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
-			s.Do("SET", counterOfK, strconv.FormatInt(time.Now().Add(ahead).UnixMicro(), 10))
+			s.Do("SET", "redisson_lock_token:{k}", strconv.FormatInt(time.Now().Add(ahead).UnixMicro(), 10))
 			rdb := s.Client()
 			oldInbox, newInbox := inboxOf(t, s, "old"), inboxOf(t, s, "new")
-			fresh := deaf(t, rdb, "new", time.Minute)
+			fresh := deaf(t, rdb, "new")
 			last := int64(0)
 			for i := range 20 {
 				old := &forerunner{t: t, rdb: rdb, id: "old:" + strconv.Itoa(i)}
-				a := contenderOf(t, fresh, "k", "new", uint64(2*i), time.Minute)
+				a := contenderOf(t, fresh, "new", uint64(2*i), time.Minute)
 				token, held := old.acquire()
 				require.True(t, held)
 				require.Greater(t, token, last)
@@ -85,7 +85,7 @@ func TestOldAndNewClientsShareTokens(t *testing.T) {
 				require.True(t, a.Told(clock.Now()))
 				g := a.granted()
 				require.Greater(t, g.Token, last)
-				require.Equal(t, defaultPasses, g.Passes)
+				require.Equal(t, block, g.Passes)
 				again, held := asks(t, a)
 				require.True(t, held)
 				require.Equal(t, g.Token, again.Token, "asked again")
@@ -107,7 +107,7 @@ func TestOldAndNewClientsShareTokens(t *testing.T) {
 				last = token + 255
 				next.release()
 
-				b := contenderOf(t, fresh, "k", "new", uint64(2*i+1), time.Minute)
+				b := contenderOf(t, fresh, "new", uint64(2*i+1), time.Minute)
 				g, held = asks(t, b)
 				require.True(t, held)
 				require.Greater(t, g.Token, last)

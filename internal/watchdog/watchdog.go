@@ -1,0 +1,194 @@
+// Package watchdog keeps every lease of a client alive, and ends trust in those it cannot. It knows
+// when to look at a hold, and what that wants of Redis; all else is the hold's.
+package watchdog
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// Watchdog is a client's. One goroutine waits for the earliest of all deadlines and renewals; renewals
+// that come up close to each other are sent together. All methods may be called from any goroutine.
+type Watchdog struct {
+	renew  Renew
+	beside Beside // nil for nothing
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	// mu guards what follows and the slot of every hold. It is taken under a hold's mutex,
+	// never the other way.
+	mu    sync.Mutex
+	holds *clock.Schedule[Watched]
+	used  bool // there was a hold since beside was called
+}
+
+const (
+	// Window is how far ahead renewals are taken along with one that is due.
+	Window = 250 * time.Millisecond
+	// glance is how often both clocks are compared while leases are held: a timer sleeps through a
+	// suspended machine.
+	glance = time.Second
+)
+
+// Renew is the arbiter's.
+type Renew func(context.Context, []claim.Renewal, claim.Settle)
+
+// Beside is called with each look at holds, and once after there were any. It must not block,
+// and returns when it is due again.
+type Beside func(now clock.Stamp) clock.Stamp
+
+// New returns a watchdog of no holds, which runs until Close. beside may be nil.
+func New(renew Renew, beside Beside) *Watchdog {
+	d := &Watchdog{renew: renew, beside: beside, holds: clock.NewSchedule[Watched]()}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.wg.Go(d.run)
+	return d
+}
+
+// Watched is what a watchdog keeps: a hold. It embeds a Slot.
+type Watched interface {
+	Slotted() *Slot
+	Placed() *clock.Slot
+	// Tick is the watchdog's look. It returns a renewal to send, if one is near, and Settle takes what
+	// became of that.
+	Tick(now clock.Stamp) (r claim.Renewal, renew bool)
+	Settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err error)
+}
+
+// Look is when the watchdog is to look at a hold.
+type Look struct {
+	At     clock.Stamp
+	Renews bool // to renew it, which it does for many at a time
+}
+
+// Slot is a hold's place in the watchdog's schedule.
+type Slot struct {
+	clock.Slot
+	renews bool // to be renewed when it is due
+}
+
+// Slotted is the slot itself.
+func (s *Slot) Slotted() *Slot { return s }
+
+// Schedule makes the watchdog look at h at its time, or before.
+func (d *Watchdog) Schedule(h Watched, l Look, now clock.Stamp) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.used = true
+	if s := h.Slotted(); !s.In() || l.At.Until(now) < s.Due.Until(now) {
+		s.renews = l.Renews
+		d.holds.Put(h, l.At, now)
+	}
+}
+
+// Remove takes h out.
+func (d *Watchdog) Remove(h Watched) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holds.Drop(h)
+}
+
+// run looks at the holds that are due, until the watchdog is closed. The wall clock gains on the
+// monotonic one when it is set forward or the machine sleeps: then run looks at all holds.
+func (d *Watchdog) run() {
+	skew := clock.Now().Skew()
+	d.holds.Run(d.ctx, func() time.Duration {
+		now := clock.Now()
+		due := d.take(now, now.Skew()-skew > glance/20)
+		skew = now.Skew()
+		d.look(due, now)
+		return d.rest(d.goBeside(now))
+	})
+}
+
+// goBeside calls beside, the client's other periodic task, while there are holds and once after. It
+// returns when beside is due again: never, without holds.
+func (d *Watchdog) goBeside(now clock.Stamp) clock.Stamp {
+	if d.beside == nil {
+		return clock.Never()
+	}
+	d.mu.Lock()
+	used := d.used || len(d.holds.All()) > 0
+	d.used = false
+	d.mu.Unlock()
+	if !used {
+		return clock.Never()
+	}
+	return d.beside(now)
+}
+
+// take removes the holds that are due, and if one of them is to be renewed, those due soon. Others
+// take none along: of thousands that linger one is due every moment. After a clock was set forward
+// it takes all.
+func (d *Watchdog) take(now clock.Stamp, all bool) (due []Watched) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	horizon := now
+	if all {
+		horizon = clock.Never()
+	}
+	for {
+		h, is := d.holds.Next(horizon)
+		if !is {
+			return due
+		}
+		if h.Slotted().renews && !all {
+			horizon = now.Add(Window)
+		}
+		due = append(due, h)
+	}
+}
+
+// look ends what is past its deadline, sends what is to be renewed, and puts back all that live.
+func (d *Watchdog) look(due []Watched, now clock.Stamp) {
+	// A lock with a short lease has a short time-out, which must not cut the others' short.
+	batches := make(map[time.Duration][]claim.Renewal)
+	holds := make(map[time.Duration][]Watched)
+	for _, h := range due {
+		if r, renew := h.Tick(now); renew {
+			batches[r.Timeout], holds[r.Timeout] = append(batches[r.Timeout], r), append(holds[r.Timeout], h)
+		}
+	}
+	for timeout, batch := range batches {
+		of := holds[timeout]
+		d.wg.Go(func() {
+			ctx, cancel := context.WithTimeout(d.ctx, timeout)
+			defer cancel()
+			d.renew(ctx, batch, func(i int, r wire.Result, sent clock.Stamp, err error) {
+				of[i].Settle(batch[i], r, sent, err)
+			})
+		})
+	}
+}
+
+// rest is how long to wait for the next look.
+func (d *Watchdog) rest(beside clock.Stamp) time.Duration {
+	now := clock.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.holds.Rest(now, min(max(0, beside.Until(now)), glance))
+}
+
+// Close stops the watchdog and returns the holds that were left.
+func (d *Watchdog) Close() []Watched {
+	d.cancel()
+	d.wg.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.holds.All())
+}
+
+// Len is how many holds it watches. It is for tests.
+func (d *Watchdog) Len() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.holds.All())
+}
