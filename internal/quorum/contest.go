@@ -194,7 +194,8 @@ func (t *contest) takeMessages(now clock.Stamp) {
 // takeVote takes the answer to a vote.
 func (t *contest) takeVote(got vote) {
 	v, now := got.voter, clock.Now()
-	v.pending, v.err, v.seeded = false, got.err, false
+	missed := v.voteAgain
+	v.pending, v.voteAgain, v.err, v.seeded = false, false, got.err, false
 	v.noteIfForgot(got, now)
 	defer t.planSeeds() // reads what this answer leaves in v
 	if got.err == nil && t.q.clockOff(v.member) {
@@ -240,8 +241,8 @@ func (t *contest) takeVote(got vote) {
 		left = -1
 	}
 	v.due = v.askedAt.Add(v.Entry.LookAgain(left, v.refusals))
-	if v.voteAgain || v.yield > 0 { // news, or a yield, came while this vote was out: neither must wait
-		v.due, v.voteAgain = now, false
+	if missed || v.yield > 0 { // news, or a yield, came while this vote was out: neither must wait
+		v.due = now
 	}
 	v.staysOut = got.yield == wire.Apart
 }

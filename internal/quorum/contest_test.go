@@ -209,6 +209,20 @@ func TestNewsDuringAVoteIsAskedAbout(t *testing.T) {
 	require.True(t, v.due.Reached(clock.Now()))
 }
 
+// Where that vote fails, the next one is put off, and is younger than the news: none has to follow it.
+func TestNewsDuringAVoteThatFailsIsAskedAboutOnce(t *testing.T) {
+	e := busy(t)
+	v := e.voters[0]
+	got := sendAt(e, 0)
+	require.NoError(t, got.err)
+	v.member.Debug().Hub.Subscribed(wire.InboxPrefix + clientOf(e.q))
+	e.takeMessages(clock.Now())
+	e.takeVote(vote{voter: v, sent: got.sent, err: faults.ErrNoAnswer})
+	require.False(t, v.due.Reached(clock.Now()), "the node does not answer")
+	voteAt(t, e, 0)
+	require.False(t, v.due.Reached(clock.Now()))
+}
+
 // A grant that is given back while a vote is out is given back as soon as that is answered, not with the next poll.
 func TestYieldDuringAVoteIsSentNext(t *testing.T) {
 	e := busy(t)
