@@ -70,7 +70,7 @@ func TestEqualTicketsAreDecided(t *testing.T) {
 				v := c.contest.voters[i]
 				v.yieldGrant(clock.Now())
 				voteAt(t, c.contest, i)
-				require.True(t, v.regranted)
+				require.Equal(t, regranted, v.lastYield)
 			}
 			won := make(chan *Claim, len(claims))
 			for _, c := range claims {
@@ -103,7 +103,7 @@ func TestNudgeIsRemembered(t *testing.T) {
 	e := contender(t, q).contest
 	now, v := clock.Now(), e.voters[0]
 	grant := func(number int64) {
-		standing{number: number, counter: number - 1, kept: true}.give(v, now)
+		standing{number: number, counter: number - 1, last: regranted}.give(v, now)
 		e.retryAt = now.Add(time.Second)
 	}
 	grant(61)

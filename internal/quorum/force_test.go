@@ -125,7 +125,7 @@ func TestDeposedContenderCountsTheNodeNoMore(t *testing.T) {
 	c := contender(t, q)
 	defer c.Abandon()
 	now, v := clock.Now(), c.contest.voters[0]
-	standing{number: 61, counter: 60, kept: false}.give(v, now)
+	standing{number: 61, counter: 60}.give(v, now)
 	answered := v.beginVote(now)
 	close(answered)
 	v.member.Debug().Hub.Message(wire.InboxPrefix+clientOf(q), fmt.Sprintf("0 0 %s 0 k", c.Entry.ID))
