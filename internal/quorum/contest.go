@@ -165,7 +165,7 @@ func (t *contest) takeMessages(now clock.Stamp) {
 		look = look || news.Look
 		t.nudged = t.nudged || news.Nudged
 		if news.Deposed {
-			v.Belief.Drop() // or a quorum would be counted of a node that has another owner by now
+			v.drop() // or a quorum would be counted of a node that has another owner by now
 		}
 		before := v.Belief.Number
 		if given.First > 0 && !t.q.clockOff(v.member) && v.Belief.Told(given, v.Entry, now) {

@@ -34,8 +34,8 @@ import (
 //	the grant ends or is replaced*    noYield    noYield     gaveBack   staysOut
 //	its owner may hold the lock       noYield    regranted   gaveBack   gaveBack
 //
-//	*  otherwise than by an answer: it is to be given back, or not confirmed, or a message tells of
-//	   a newer one.
+//	*  otherwise than by an answer: it is to be given back, or not confirmed, or a message tells
+//	   that it was taken away, or of a newer one.
 type voter struct {
 	node.Claim
 	member  *member
