@@ -37,7 +37,7 @@ func TestAstrayNodeGrantsNothing(t *testing.T) {
 		}
 	}
 	answers := func() {
-		v.pending = true
+		v.phase = voting
 		e.takeVote(vote{
 			voter: v, sent: clock.Now(), Answer: wire.Answer{Mine: true, Number: v.Belief.Counter + 1, Count: 1},
 		})

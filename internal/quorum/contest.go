@@ -131,7 +131,7 @@ func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 		refused, out := 0, 0
 		for _, v := range t.voters {
 			switch {
-			case v.pending, v.writingBack:
+			case v.pending(), v.writingBack:
 				out++
 			case v.Belief.Number == 0 && (v.forgotBorn == "" || v.timesSeeded > 1):
 				refused++
@@ -165,12 +165,13 @@ func (t *contest) takeMessages(now clock.Stamp) {
 		look = look || news.Look
 		t.nudged = t.nudged || news.Nudged
 		if news.Deposed {
-			v.Belief.Drop() // or a quorum would be counted of a node that has another owner by now
+			v.drop() // or a quorum would be counted of a node that has another owner by now
 		}
 		before := v.Belief.Number
 		if given.First > 0 && !t.q.clockOff(v.member) && v.Belief.Told(given, v.Entry, now) {
 			v.noteGrant(before)
-			v.regranted, got = false, true
+			v.endRegrant()
+			got = true
 			t.retryAt = now.Add(t.voteTimeout) // the other nodes' messages have so long to arrive
 		}
 	}
@@ -186,7 +187,7 @@ func (t *contest) takeMessages(now clock.Stamp) {
 	}
 	for _, v := range t.voters {
 		if v.Belief.Number == 0 {
-			v.due, v.voteAgain = now, v.pending // a vote that is out may have run before the news
+			v.news(now)
 		}
 	}
 }
@@ -194,7 +195,8 @@ func (t *contest) takeMessages(now clock.Stamp) {
 // takeVote takes the answer to a vote.
 func (t *contest) takeVote(got vote) {
 	v, now := got.voter, clock.Now()
-	v.pending, v.err, v.seeded = false, got.err, false
+	missed := v.phase == overtaken
+	v.phase, v.err, v.seed.born = resting, got.err, ""
 	v.noteIfForgot(got, now)
 	defer t.planSeeds() // reads what this answer leaves in v
 	if got.err == nil && t.q.clockOff(v.member) {
@@ -223,16 +225,16 @@ func (t *contest) takeVote(got vote) {
 		return
 	}
 	v.votePause.Reset()
+	v.noteYield(&got, above)
 	switch {
 	case got.Mine && above:
 		if before == 0 {
 			t.retryAt = now.Add(t.voteTimeout)
 		}
-		v.regranted = v.regranted || v.yield > 0 // the node answered the yield by a new grant to us
 		v.noteGrant(before)
-		v.yield, v.gaveBack = 0, false
 	case !got.Mine:
-		t.refused(v, got)
+		v.refusals++
+		t.claim.wanted = t.claim.wanted || got.Wanted
 	}
 	// Messages are only faster: any of them may be lost, so a waiting entry polls.
 	left := v.ttl
@@ -240,40 +242,28 @@ func (t *contest) takeVote(got vote) {
 		left = -1
 	}
 	v.due = v.askedAt.Add(v.Entry.LookAgain(left, v.refusals))
-	if v.voteAgain || v.yield > 0 { // news, or a yield, came while this vote was out: neither must wait
-		v.due, v.voteAgain = now, false
+	if missed || v.yield > 0 { // news, or a yield, came while this vote was out: neither must wait
+		v.due = now
 	}
-	v.staysOut = got.yield == wire.Apart
 }
 
-// refused takes the answer that another client holds a node, or is before us in its queue.
-func (t *contest) refused(v *voter, got vote) {
-	if v.yield == got.yield { // else another yield was decided on since, and is still to be sent
-		v.gaveBack = v.gaveBack || v.yield > 0
-		v.yield = 0
-	}
-	if v.Belief.Number == 0 { // else a message told of a newer grant while this vote was out
-		v.regranted = false
-	}
-	v.refusals++
-	t.claim.wanted = t.claim.wanted || got.Wanted
-}
-
-// yieldOrNudge is what a minority does about a split vote. It marks what it owns to be given back,
-// if a lower ticket waits for that, or another contender nudged it. That is at once when no quorum
-// can come of the votes that are out, else when the vote timeout is over. Then it nudges, too: how
-// says by which votes the contest is to ask.
+// yieldOrNudge is what a minority does about a split vote. To yield is to mark all that it owns to be
+// given back. To nudge is what its next votes do: how says by which the contest is to ask.
 //
-// A node may answer our yield by granting to us again, under a new number, if it knows no lower
-// ticket. As long as we own such a node we yield only when the vote timeout is over: else we would
-// give it back as fast as it answers.
+//	                             a lower ticket waits, or we are nudged   neither
+//	a quorum may come yet        wait                                     wait
+//	none can of the votes out    yield*                                   wait
+//	the vote timeout is over     yield and nudge                          nudge
+//
+//	*  not as long as we own a node that answered a yield by granting to us again, under a new
+//	   number, since it knows no lower ticket: else we would give it back as fast as it answers.
 func (t *contest) yieldOrNudge(now clock.Stamp) (how string) {
 	owned, out, low, kept := 0, 0, false, false
 	for _, v := range t.voters {
 		if v.owns(now) {
 			owned++
-			kept = kept || v.regranted
-		} else if v.pending && now.Since(v.askedAt) < t.voteTimeout { // an older one counts as lost
+			kept = kept || v.lastYield == regranted
+		} else if v.pending() && now.Since(v.askedAt) < t.voteTimeout { // an older one counts as lost
 			out++
 		}
 		low = low || v.lowest > 0 && v.lowest < t.ticket
@@ -317,7 +307,7 @@ func (t *contest) ask(how string) {
 	t.rejoin(now)
 	proposed := t.q.proposedToken()
 	for _, v := range t.due(now, how == wire.ToTry) {
-		b, s := wire.Ballot{Ticket: t.ticketText, Yield: t.yieldAt(v), How: how, Least: proposed}, v.nextSeed()
+		b, s := wire.Ballot{Ticket: t.ticketText, Yield: t.yieldAt(v), How: how, Least: proposed}, v.seed
 		if b.Yield > 0 {
 			v.yielded.Store(&yieldIsOut)
 		}
@@ -329,9 +319,9 @@ func (t *contest) ask(how string) {
 }
 
 // due returns the voters that are to vote. With once that is every voter in the first round, and
-// later only one that must vote again at once (voteNow). It puts off voters at nodes that did not
-// answer lately, and from the second round on those at nodes that refuse. The first round spares no
-// node that refuses: a refusal still queues an entry that waits.
+// later only one that is called. It puts off voters at nodes that did not answer lately, and from
+// the second round on those at nodes that refuse. The first round spares no node that refuses: a
+// refusal still queues an entry that waits.
 func (t *contest) due(now clock.Stamp, once bool) (due []*voter) {
 	first := !slices.ContainsFunc(t.voters, func(v *voter) bool { return !v.askedAt.IsZero() })
 	var idle []bool
@@ -339,10 +329,10 @@ func (t *contest) due(now clock.Stamp, once bool) (due []*voter) {
 		idle = t.q.idle() // leaves no node alone that a quorum needs
 	}
 	for i, v := range t.voters {
-		if v.pending || !v.voteNow && (!v.due.Reached(now) || once && !first) {
+		if v.pending() || v.phase != called && (!v.due.Reached(now) || once && !first) {
 			continue
 		}
-		v.voteNow = false
+		v.phase = resting
 		if first && idle[i] || !first && v.member.Idle() {
 			v.due, v.err = now.Add(50*time.Millisecond), node.ErrIdle
 		} else if left, err := v.member.Refusing(); left > 0 && !first {
@@ -412,7 +402,7 @@ func (t *contest) untilDue() time.Duration {
 	now := clock.Now()
 	rest := t.claim.Entry.Lease / 3
 	for _, v := range t.voters {
-		if !v.pending {
+		if !v.pending() {
 			rest = min(rest, v.due.Until(now))
 		}
 	}

@@ -70,7 +70,7 @@ func TestEqualTicketsAreDecided(t *testing.T) {
 				v := c.contest.voters[i]
 				v.yieldGrant(clock.Now())
 				voteAt(t, c.contest, i)
-				require.True(t, v.regranted)
+				require.Equal(t, regranted, v.lastYield)
 			}
 			won := make(chan *Claim, len(claims))
 			for _, c := range claims {
@@ -103,7 +103,7 @@ func TestNudgeIsRemembered(t *testing.T) {
 	e := contender(t, q).contest
 	now, v := clock.Now(), e.voters[0]
 	grant := func(number int64) {
-		standing{number: number, counter: number - 1, kept: true}.give(v, now)
+		standing{number: number, counter: number - 1, last: regranted}.give(v, now)
 		e.retryAt = now.Add(time.Second)
 	}
 	grant(61)
@@ -207,6 +207,20 @@ func TestNewsDuringAVoteIsAskedAbout(t *testing.T) {
 	e.takeMessages(clock.Now())
 	e.takeVote(got)
 	require.True(t, v.due.Reached(clock.Now()))
+}
+
+// Where that vote fails, the next one is put off, and is younger than the news: none has to follow it.
+func TestNewsDuringAVoteThatFailsIsAskedAboutOnce(t *testing.T) {
+	e := busy(t)
+	v := e.voters[0]
+	got := sendAt(e, 0)
+	require.NoError(t, got.err)
+	v.member.Debug().Hub.Subscribed(wire.InboxPrefix + clientOf(e.q))
+	e.takeMessages(clock.Now())
+	e.takeVote(vote{voter: v, sent: got.sent, err: faults.ErrNoAnswer})
+	require.False(t, v.due.Reached(clock.Now()), "the node does not answer")
+	voteAt(t, e, 0)
+	require.False(t, v.due.Reached(clock.Now()))
 }
 
 // A grant that is given back while a vote is out is given back as soon as that is answered, not with the next poll.

@@ -17,17 +17,17 @@ import (
 type standing struct {
 	number, counter int64
 	yield           int64
-	kept            bool
+	last            lastYield
 	counted         int64
 }
 
 func (s standing) give(v *voter, sent clock.Stamp) {
 	v.Belief = node.Belief{Number: s.number, Count: 10, Sent: sent, Base: sent, Counter: s.counter}
-	v.yield, v.regranted, v.counted = s.yield, s.kept, s.counted
+	v.yield, v.lastYield, v.counted = s.yield, s.last, s.counted
 }
 
 func standingOf(v *voter) standing {
-	return standing{v.Belief.Number, v.Belief.Counter, v.yield, v.regranted, v.counted}
+	return standing{v.Belief.Number, v.Belief.Counter, v.yield, v.lastYield, v.counted}
 }
 
 // granted is a node's answer that the lock is ours there by the grant of a number, which has ten tokens.
@@ -66,7 +66,7 @@ func TestCount(t *testing.T) {
 		},
 		"a yield left us the node": {
 			before: standing{counter: 51, yield: 51}, yields: 51, answer: granted(61),
-			after: standing{number: 61, counter: 51, kept: true, counted: 70}, dated: true,
+			after: standing{number: 61, counter: 51, last: regranted, counted: 70}, dated: true,
 		},
 		"the yield was lost": {
 			before: standing{counter: 51}, answer: granted(51),
@@ -91,17 +91,37 @@ func TestCount(t *testing.T) {
 			before: standing{counter: 80}, answer: taken(30), after: standing{counter: 80},
 		},
 		"refused after the grant": {
-			before: standing{number: 51, counter: 50, kept: true}, answer: taken(60), after: standing{counter: 60},
+			before: standing{number: 51, counter: 50, last: regranted}, answer: taken(60), after: standing{counter: 60},
 		},
 		"refused as far as the grant counted": {
-			before: standing{number: 51, counter: 50, kept: true}, answer: taken(51), after: standing{counter: 51},
+			before: standing{number: 51, counter: 50, last: regranted}, answer: taken(51), after: standing{counter: 51},
 		},
 		"refused before a grant that a message told of": {
-			before: standing{number: 51, counter: 40, kept: true}, answer: taken(50),
-			after: standing{number: 51, counter: 50, kept: true},
+			before: standing{number: 51, counter: 40}, answer: taken(50),
+			after: standing{number: 51, counter: 50},
 		},
 		"refused as the yield wanted": {
-			before: standing{counter: 51, yield: 51}, yields: 51, answer: taken(60), after: standing{counter: 60},
+			before: standing{counter: 51, yield: 51}, yields: 51, answer: taken(60), after: standing{counter: 60, last: gaveBack},
+		},
+		"a sharer stays out": {
+			before: standing{counter: 60, last: gaveBack}, yields: wire.Apart, answer: taken(70),
+			after: standing{counter: 70, last: staysOut},
+		},
+		"a sharer is refused though it asks again": {
+			before: standing{counter: 60, last: staysOut}, yields: wire.Again, answer: taken(70),
+			after: standing{counter: 70, last: gaveBack},
+		},
+		"a sharer is in again": {
+			before: standing{counter: 60, last: staysOut}, yields: wire.Again, answer: granted(71),
+			after: standing{number: 71, counter: 60, counted: 80}, dated: true,
+		},
+		"a grant beside a newer one, to a sharer that stays out": {
+			before: standing{number: 61, counter: 51, last: gaveBack, counted: 70}, yields: wire.Apart, answer: granted(51),
+			after: standing{number: 61, counter: 51, last: staysOut, counted: 70},
+		},
+		"the node is kept": {
+			before: standing{number: 51, counter: 50, last: regranted, counted: 60}, answer: granted(51),
+			after: standing{number: 51, counter: 50, last: regranted, counted: 60}, dated: true,
 		},
 		"refused while a yield was decided on": {
 			before: standing{counter: 61, yield: 61}, yields: 51, answer: taken(60),
@@ -122,7 +142,7 @@ func TestCount(t *testing.T) {
 			require.NoError(t, v.err)
 			require.Equal(t, tc.after, standingOf(v))
 			require.Equal(t, tc.again, v.due.Reached(clock.Now()))
-			require.False(t, v.pending)
+			require.False(t, v.pending())
 			switch {
 			case tc.dated:
 				require.Equal(t, now, v.Belief.Sent)
@@ -136,7 +156,7 @@ func TestCount(t *testing.T) {
 // A node whose clock is off, or that fails or refuses, proves nothing. What was believed of one that is off ends, and
 // what it grants meanwhile never counts.
 func TestCountOfNodesThatProveNothing(t *testing.T) {
-	mine := standing{number: 51, counter: 50, kept: true, counted: 60}
+	mine := standing{number: 51, counter: 50, last: regranted, counted: 60}
 	for name, tc := range map[string]struct {
 		off    bool
 		answer wire.Answer
@@ -202,11 +222,11 @@ func TestLostYieldIsSentAgain(t *testing.T) {
 	require.Eventually(t, func() bool { // a node that did not answer is left alone for a while
 		v.due = clock.Now()
 		e.ask(wire.ToWait)
-		return v.pending
+		return v.pending()
 	}, patience, time.Millisecond)
 	e.takeVote(within(t, e.votes))
 	require.NoError(t, v.err)
 	require.Greater(t, v.Belief.Number, mine, "nobody else waits there: it is granted anew")
 	require.Zero(t, v.yield)
-	require.True(t, v.regranted)
+	require.Equal(t, regranted, v.lastYield)
 }

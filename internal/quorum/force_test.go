@@ -125,12 +125,13 @@ func TestDeposedContenderCountsTheNodeNoMore(t *testing.T) {
 	c := contender(t, q)
 	defer c.Abandon()
 	now, v := clock.Now(), c.contest.voters[0]
-	standing{number: 61, counter: 60, kept: false}.give(v, now)
+	standing{number: 61, counter: 60, last: regranted}.give(v, now)
 	answered := v.beginVote(now)
 	close(answered)
 	v.member.Debug().Hub.Message(wire.InboxPrefix+clientOf(q), fmt.Sprintf("0 0 %s 0 k", c.Entry.ID))
 	c.contest.takeMessages(clock.Now())
 	require.Zero(t, v.Belief.Number)
+	require.Equal(t, noYield, v.lastYield)
 
 	c.contest.takeVote(vote{voter: v, sent: now, Answer: wire.Answer{Mine: true, Number: 61, Count: 256}})
 	require.Zero(t, v.Belief.Number)

@@ -195,6 +195,6 @@ func sendAt(e *contest, i int) vote {
 	v, now := e.voters[i], clock.Now()
 	v.Belief.Base = now
 	answered := v.beginVote(now)
-	e.deliver(e.send(v, now, wire.Ballot{Ticket: e.ticketText, Yield: e.yieldAt(v), How: wire.ToWait, Least: e.q.proposedToken()}, v.nextSeed()), answered)
+	e.deliver(e.send(v, now, wire.Ballot{Ticket: e.ticketText, Yield: e.yieldAt(v), How: wire.ToWait, Least: e.q.proposedToken()}, v.seed), answered)
 	return <-e.votes
 }

@@ -47,6 +47,17 @@ type Quorum struct {
 	mu    sync.Mutex // held while a node's run id is compared with the others'
 }
 
+// member is one of the masters.
+type member struct {
+	*node.Node
+	index int // from 1, as errors name it
+
+	checking chan struct{} // one slot: one check at a time
+	identity atomic.Pointer[identity]
+	clock    atomic.Pointer[reading] // nil until first read
+	clockOff atomic.Bool             // its clock was too far off when last looked at
+}
+
 // New returns a quorum of nodes, which are its own from here on.
 func New(nodes []*node.Node, cfg Config) *Quorum {
 	q := &Quorum{need: cfg.Need, cfg: cfg, done: make(chan struct{})}

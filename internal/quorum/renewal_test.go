@@ -260,7 +260,7 @@ func TestNodeThatMayGiveBackConfirmsNothing(t *testing.T) {
 	for _, s := range servers {
 		require.Eventually(t, func() bool { return s.Do("HEXISTS", "k", c.Entry.ID) == "1" }, patience, time.Millisecond)
 	}
-	for e.count(func(v *voter) bool { return v.pending }) > 0 { // the winner has waited for two of three
+	for e.count(func(v *voter) bool { return v.pending() }) > 0 { // the winner has waited for two of three
 		e.takeVote(within(t, e.votes))
 	}
 	require.True(t, e.voters[0].owns(clock.Now()))

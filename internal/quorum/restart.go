@@ -44,10 +44,10 @@ func (t *contest) planSeeds() {
 	var forgot []*voter
 	for _, v := range t.voters {
 		switch {
-		case v.seeded, v.err == nil && !v.answeredAt.IsZero():
+		case v.seeded(), v.err == nil && !v.answeredAt.IsZero():
 			able += t.counts(v)
 			continue
-		case wire.RefusalOf(v.err).Born == "", v.pending:
+		case wire.RefusalOf(v.err).Born == "", v.pending():
 			continue
 		}
 		reached, enough, tooMany := t.countedByOthers(v)
@@ -56,7 +56,7 @@ func (t *contest) planSeeds() {
 			v.planSeed(reached)
 			able += t.counts(v)
 		case tooMany, v.timesSeeded > 0: // told only together with a quorum
-			v.seedValue = max(reached, v.seedValue)
+			v.seed.reached = max(reached, v.seed.reached)
 			forgot = append(forgot, v)
 			able += t.counts(v)
 		default:
@@ -65,7 +65,7 @@ func (t *contest) planSeeds() {
 	}
 	if able >= t.q.need {
 		for _, v := range forgot {
-			v.planSeed(v.seedValue)
+			v.planSeed(v.seed.reached)
 		}
 	}
 }
@@ -80,9 +80,11 @@ func (t *contest) counts(v *voter) int {
 
 // planSeed makes the next vote tell a node that forgot how far the lock was counted.
 func (v *voter) planSeed(reached int64) {
-	v.seeded, v.seedValue = true, reached
+	v.seed = seed{v.forgotBorn, reached}
 	v.timesSeeded++
-	v.voteNow = v.timesSeeded == 1 // a node that refuses its seed keeps the pause of a refusal
+	if v.phase = resting; v.timesSeeded == 1 { // a node that refuses its seed keeps the pause of a refusal
+		v.phase = called
+	}
 }
 
 // askOthers asks the nodes that have not told how far they counted since v said that it forgot. A
@@ -90,8 +92,8 @@ func (v *voter) planSeed(reached int64) {
 func (t *contest) askOthers(v *voter) {
 	for _, other := range t.voters {
 		asked := other.err == nil || wire.RefusalOf(other.err) != wire.Refusal{}
-		if asked && other != v && !other.pending && !other.answeredSince(v.forgotAt) {
-			other.voteNow = true
+		if asked && other != v && !other.pending() && !other.answeredSince(v.forgotAt) {
+			other.phase = called
 		}
 	}
 }
@@ -120,7 +122,7 @@ func (t *contest) countedByOthers(v *voter) (reached int64, enough, tooMany bool
 		theirs := wire.RefusalOf(other.err)
 		switch {
 		case other == v:
-		case !other.pending && link.Unanswered(other.err) && other.err != errClockOff:
+		case !other.pending() && link.Unanswered(other.err) && other.err != errClockOff:
 			silent++
 		case !other.answeredSince(v.forgotAt): // an answer from before v forgot proves nothing
 		case theirs != wire.Refusal{}:
@@ -162,30 +164,23 @@ func (t *contest) askHolders(ctx context.Context) (reached int64, known bool) {
 func (t *contest) seedRest(reached int64) {
 	for _, v := range t.voters {
 		// A vote that is out with a seed tells the node already.
-		if told := v.seeded && v.pending; !told && wire.RefusalOf(v.err).Born != "" {
-			v.seeded = true
+		if told := v.seeded() && v.pending(); !told && wire.RefusalOf(v.err).Born != "" {
 			s := seed{v.forgotBorn, reached}
+			v.seed = s
 			t.q.crew.Start(func() { _ = v.sendSeed(s) })
 		}
 	}
 }
 
 // seed is what a node that forgot is told. It names the incarnation that forgot. If the node has
-// restarted since, it must not take the seed: more may have been counted by then. The zero seed is
-// none.
+// restarted since, it must not take the seed: more may have been counted by then.
 type seed struct {
-	born    string // the incarnation that forgot
+	born    string // the incarnation that forgot; "" where there is nothing to tell
 	reached int64  // how far the lock was counted
 }
 
-// nextSeed is the seed to send with the node's next vote: which incarnation of the node forgot its
-// locks, and how far the others counted. It is the zero seed if there is nothing to tell.
-func (v *voter) nextSeed() seed {
-	if !v.seeded {
-		return seed{}
-	}
-	return seed{v.forgotBorn, v.seedValue}
-}
+// seeded reports whether the node was told since its last answer, or will be with the next vote.
+func (v *voter) seeded() bool { return v.seed.born != "" }
 
 // sendSeed tells a node that forgot how far the others counted. Any goroutine may call it.
 //

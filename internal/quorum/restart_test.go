@@ -62,18 +62,18 @@ func TestForgetfulNodeIsToldWhatWasAskedSince(t *testing.T) {
 	v, got := e.voters[0], sendAt(e, 0)
 	require.ErrorContains(t, got.err, "UNSEEDED")
 	e.takeVote(got)
-	require.False(t, v.seeded, "by votes of before")
+	require.False(t, v.seeded(), "by votes of before")
 	for _, other := range e.voters[1:] {
-		require.True(t, other.voteNow, "they are asked at once")
+		require.Equal(t, called, other.phase, "they are asked at once")
 	}
 	voteAt(t, e, 1)
-	require.False(t, v.seeded, "node 3 may know more")
+	require.False(t, v.seeded(), "node 3 may know more")
 	voteAt(t, e, 2)
-	require.True(t, v.voteNow, "it is told, and asked, at once")
+	require.Equal(t, called, v.phase, "it is told, and asked, at once")
 	voteAt(t, e, 0)
 	reaches(t, nodes[0], reached)
 	for range 6 { // it was full, and refused to be told
-		v.pending = true
+		v.phase = voting
 		e.takeVote(vote{voter: v, err: got.err, sent: clock.Now()})
 	}
 	require.Greater(t, v.due.Until(clock.Now()), 6*firstPause, "it is asked less and less often")
@@ -94,14 +94,14 @@ func TestWinnerTellsTheForgetfulNode(t *testing.T) {
 	e := c.contest
 	v, now := e.voters[0], clock.Now()
 	e.takeVote(sendAt(e, 0))
-	require.False(t, v.seeded)
+	require.False(t, v.seeded())
 	for _, other := range e.voters[1:] {
-		other.pending = true
+		other.phase = voting
 		e.takeVote(vote{voter: other, sent: now, Answer: wire.Answer{Mine: true, Number: 1 << 52}})
 	}
 	g, won := e.win()
 	require.True(t, won)
-	require.True(t, v.seeded)
+	require.True(t, v.seeded())
 	reaches(t, nodes[0], g.Token)
 }
 
@@ -111,7 +111,7 @@ func TestAllThatForgotAreTold(t *testing.T) {
 	begun := func() (e *contest, says func(v *voter, err error)) {
 		e = contender(t, stubs(t, 3, unsaid)).contest
 		says = func(v *voter, err error) {
-			v.pending = true
+			v.phase = voting
 			e.takeVote(vote{voter: v, err: err, sent: clock.Now()})
 		}
 		says(e.voters[2], context.DeadlineExceeded)
@@ -126,12 +126,12 @@ func TestAllThatForgotAreTold(t *testing.T) {
 		first, second := e.voters[0], e.voters[1]
 		says(first, unseeded(1000))
 		says(second, unseeded(1001)) // sent after the first had said so, and not the other way round
-		require.False(t, first.seeded, "the second could not be told any more")
-		require.False(t, second.seeded)
-		require.True(t, first.voteNow, "it is asked whether that is still so")
+		require.False(t, first.seeded(), "the second could not be told any more")
+		require.False(t, second.seeded())
+		require.Equal(t, called, first.phase, "it is asked whether that is still so")
 		says(first, unseeded(1000))
-		require.True(t, first.seeded)
-		require.True(t, second.seeded)
+		require.True(t, first.seeded())
+		require.True(t, second.seeded())
 	})
 	t.Run("a seed is lost", func(t *testing.T) {
 		e, says := begun()
@@ -140,15 +140,15 @@ func TestAllThatForgotAreTold(t *testing.T) {
 			says(first, unseeded(1000))
 			says(second, unseeded(1001))
 		}
-		require.True(t, second.seeded)
+		require.True(t, second.seeded())
 		says(second, context.DeadlineExceeded)
 		remembers(e, first)
-		require.False(t, second.seeded)
+		require.False(t, second.seeded())
 		says(second, unseeded(1001))
-		require.True(t, second.seeded, "though the first one remembers now")
+		require.True(t, second.seeded(), "though the first one remembers now")
 		says(second, unseeded(1002))
 		remembers(e, first)
-		require.False(t, second.seeded, "it forgot once more, and the third may know what the first does not")
+		require.False(t, second.seeded(), "it forgot once more, and the third may know what the first does not")
 	})
 	t.Run("one is quarantined for longer", func(t *testing.T) {
 		e, says := begun()
@@ -157,13 +157,13 @@ func TestAllThatForgotAreTold(t *testing.T) {
 			says(first, unseeded(1000))
 			says(second, &driver.ReplyError{Text: "QUARANTINED 1001 3000"})
 		}
-		require.False(t, first.seeded, "the two alone make a quorum")
+		require.False(t, first.seeded(), "the two alone make a quorum")
 		for range 2 {
 			says(second, unseeded(1001))
 			says(first, unseeded(1000))
 		}
-		require.True(t, first.seeded)
-		require.True(t, second.seeded)
+		require.True(t, first.seeded())
+		require.True(t, second.seeded())
 	})
 	t.Run("all forgot, and one falls silent after it was heard", func(t *testing.T) {
 		e, says := begun()
@@ -174,14 +174,14 @@ func TestAllThatForgotAreTold(t *testing.T) {
 			says(second, quarantined(1001))
 			says(third, quarantined(1002))
 		}
-		require.False(t, first.seeded, "the second could not be told any more, were the third silent then")
+		require.False(t, first.seeded(), "the second could not be told any more, were the third silent then")
 		says(third, context.DeadlineExceeded)
 		for range 2 {
 			says(second, unseeded(1001))
 			says(first, unseeded(1000))
 		}
-		require.True(t, first.seeded)
-		require.True(t, second.seeded)
+		require.True(t, first.seeded())
+		require.True(t, second.seeded())
 	})
 	t.Run("all forgot, and a vote is out", func(t *testing.T) {
 		e, says := begun()
@@ -189,13 +189,13 @@ func TestAllThatForgotAreTold(t *testing.T) {
 		says(first, unseeded(1000))
 		says(second, unseeded(1001))
 		says(third, unseeded(1002))
-		second.pending = true
+		second.phase = voting
 		says(third, unseeded(1002))
 		says(first, unseeded(1000)) // all others have answered since it forgot, but the third is not to be told yet
-		require.False(t, first.seeded)
+		require.False(t, first.seeded())
 		says(second, unseeded(1001))
-		require.True(t, first.seeded)
-		require.True(t, second.seeded)
+		require.True(t, first.seeded())
+		require.True(t, second.seeded())
 	})
 	t.Run("the clock of one is off", func(t *testing.T) {
 		e := contender(t, stubs(t, 5, unsaid)).contest
@@ -213,23 +213,23 @@ func TestAllThatForgotAreTold(t *testing.T) {
 			say(second, &driver.ReplyError{Text: "QUARANTINED 1002 3000"})
 			remembers(e, remembering)
 		}
-		require.False(t, first.seeded, "only two of the three count, and the second could not be told any more")
+		require.False(t, first.seeded(), "only two of the three count, and the second could not be told any more")
 		for range 2 {
 			for _, v := range e.voters[1:4] {
 				say(v, unseeded(1000+v.member.index))
 			}
 			remembers(e, remembering)
 		}
-		require.True(t, first.seeded)
-		require.True(t, second.seeded)
-		require.True(t, off.seeded, "it may be set right")
+		require.True(t, first.seeded())
+		require.True(t, second.seeded())
+		require.True(t, off.seeded(), "it may be set right")
 	})
 	t.Run("one forgot alone", func(t *testing.T) {
 		e, says := begun()
 		remembers(e, e.voters[0])
 		says(e.voters[1], unseeded(1001))
 		remembers(e, e.voters[0])
-		require.False(t, e.voters[1].seeded, "the third may know more")
+		require.False(t, e.voters[1].seeded(), "the third may know more")
 	})
 }
 
@@ -333,7 +333,7 @@ func TestNodeThatHasNotAnsweredIsNotRecalled(t *testing.T) {
 	v := e.voters[0]
 	v.err, v.forgotBorn, v.forgotAt = &driver.ReplyError{Text: "UNSEEDED 1000 7"}, "1000", clock.At(-1, -1)
 	for _, other := range e.voters[1:] {
-		other.pending = true
+		other.phase = voting
 	}
 	known := knows(e, v)
 	require.False(t, known)
@@ -393,10 +393,10 @@ func TestSilentNodeIsNotAskedWhenTooManyForgot(t *testing.T) {
 			last := e.voters[tc.nodes-1]
 			last.answeredAt, last.Belief.Counter = clock.Stamp{}, -1
 			require.Equal(t, int64(7), wire.RefusalOf(refusal).Counter)
-			last.pending = true
+			last.phase = voting
 			known := knows(e, v)
 			require.False(t, known, "its answer is still out")
-			last.pending, last.err = false, context.DeadlineExceeded
+			last.phase, last.err = resting, context.DeadlineExceeded
 			known = knows(e, v)
 			require.Equal(t, tc.known, known)
 			last.err = node.ErrIdle
@@ -433,9 +433,9 @@ func TestQuarantinedNodeIsNotWaitedFor(t *testing.T) {
 			known := knows(e, v)
 			require.Equal(t, tc.known, known)
 			e.planSeeds()
-			require.Equal(t, tc.known, v.seeded)
-			require.Equal(t, !tc.since, other.voteNow)
-			require.False(t, healthy.voteNow)
+			require.Equal(t, tc.known, v.seeded())
+			require.Equal(t, !tc.since, other.phase == called)
+			require.Equal(t, resting, healthy.phase)
 		})
 	}
 }
@@ -531,7 +531,7 @@ func TestTryAsksAnewForTheForgetfulAlone(t *testing.T) {
 	}
 	require.Len(t, e.due(now, false), 3, "who waits asks when it is time to")
 	require.Empty(t, e.due(now, true))
-	e.voters[1].voteNow = true
+	e.voters[1].phase = called
 	require.Equal(t, []*voter{e.voters[1]}, e.due(now, true))
 	require.Empty(t, e.due(now, true), "once")
 }

@@ -13,7 +13,7 @@ import (
 // node would ever be free.
 func (t *contest) yieldAt(v *voter) int64 {
 	switch {
-	case v.yield > 0 || !v.gaveBack || v.Entry.Owner == "":
+	case v.yield > 0 || v.lastYield < gaveBack || v.Entry.Owner == "":
 		return v.yield
 	case t.ownerMayHold():
 		return wire.Again
@@ -36,11 +36,15 @@ func (t *contest) rejoin(now clock.Stamp) {
 	}
 	asks := false // one of the lacking nodes is due now
 	for _, v := range t.voters {
-		asks = asks || v.gaveBack && v.Belief.Number == 0 && !v.pending && (v.staysOut || v.due.Reached(now))
+		again := v.lastYield == staysOut || v.lastYield == gaveBack && v.due.Reached(now)
+		asks = asks || again && v.Belief.Number == 0 && !v.pending()
 	}
 	for _, v := range t.voters {
 		if asks && v.Belief.Number == 0 && v.yield == 0 {
-			v.due, v.voteAgain, v.staysOut = now, v.pending, false
+			v.news(now)
+			if v.lastYield == staysOut {
+				v.lastYield = gaveBack
+			}
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (t *contest) failed() int { return t.count(func(v *voter) bool { return v.e
 // longer than a command may take. A vote that just began does not make a node silent.
 func (t *contest) answering(now clock.Stamp) int {
 	return t.count(func(v *voter) bool {
-		return v.err == nil && !v.answeredAt.IsZero() && (!v.pending || now.Since(v.askedAt) <= v.Entry.Timeout)
+		return v.err == nil && !v.answeredAt.IsZero() && (!v.pending() || now.Since(v.askedAt) <= v.Entry.Timeout)
 	})
 }
 
@@ -84,7 +84,7 @@ func (t *contest) hopeless(waits bool) error {
 	final := 0
 	for _, v := range t.voters {
 		v.deaf = nil
-		if waits && v.err == nil && v.Belief.Number == 0 && !v.pending && !v.askedAt.IsZero() {
+		if waits && v.err == nil && v.Belief.Number == 0 && !v.pending() && !v.askedAt.IsZero() {
 			v.deaf = v.Ear().Deafness()
 		}
 		if v.deaf != nil || v.err != nil && !wire.Transient(v.err) {

@@ -118,8 +118,7 @@ func (t *contest) takeWriteBack(r writeBack) {
 		v.err = r.err
 		v.putOff(r.err, v.writeBackPause.Next(), now)
 	case !r.held:
-		v.Belief.Drop() // the grant is over: a message about it that comes late must not be believed
-		v.regranted = false
+		v.drop() // the grant is over: a message about it that comes late must not be believed
 		v.due = now.Add(v.writeBackPause.Next())
 	default:
 		v.counted = max(v.counted, r.reached)

@@ -10,42 +10,50 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// member is one of the masters.
-type member struct {
-	*node.Node
-	index int // from 1, as errors name it
-
-	checking chan struct{} // one slot: one check at a time
-	identity atomic.Pointer[identity]
-	clock    atomic.Pointer[reading] // nil until first read
-	clockOff atomic.Bool             // its clock was too far off when last looked at
-}
-
 // voter is one entry's claim at one member, and the state of its votes there. One goroutine at a
 // time touches it: the one that contends, releases or abandons. Renewals run beside it, and touch
 // only missingSince and what is fixed.
+//
+// Its votes are in one of four phases. An answer ends the vote that is out, and says when the next
+// one is due; after a failure that is put off.
+//
+//	           call     news       sent    answered           failed
+//	resting    called   due now    out
+//	called     called   due now    out
+//	voting              overtaken          resting            resting
+//	overtaken           overtaken          resting, due now   resting
+//
+// What the last yield came to changes so:
+//
+//	                                  noYield    regranted   gaveBack   staysOut
+//	new grant, in answer to a yield   regranted  regranted   regranted  regranted
+//	new grant, in another answer      noYield    regranted   noYield    noYield
+//	the yield is confirmed            gaveBack   gaveBack    gaveBack   gaveBack
+//	the node is not ours              noYield    noYield     gaveBack   gaveBack
+//	so, to a vote that stays out      noYield    noYield     staysOut   staysOut
+//	the grant ends or is replaced*    noYield    noYield     gaveBack   staysOut
+//	its owner may hold the lock       noYield    regranted   gaveBack   gaveBack
+//
+//	*  otherwise than by an answer: it is to be given back, or not confirmed, or a message tells
+//	   that it was taken away, or of a newer one.
 type voter struct {
 	node.Claim
 	member  *member
 	contest *contest
 
 	// The grant at the node, beside what Belief knows of it.
-	regranted      bool          // the node granted us again after a yield: it knew no lower ticket
+	yield          int64         // grant to give back with the next vote
+	lastYield      lastYield     // what the one before came to
 	counted        int64         // how far the node has counted, as is known under the believed grant
 	writingBack    bool          // a write-back is unanswered
 	writeBackPause clock.Backoff // between write-backs that the node did not confirm
-	yield          int64         // grant to give back with the next vote
-	gaveBack       bool          // a grant was given back there, and none was got since
-	staysOut       bool          // for that, the last vote kept out of the owner's hold (see yieldAt)
 
 	// The last vote, what it answered, and the next.
-	pending    bool          // a vote is unanswered
+	phase      phase
 	voteDone   chan struct{} // closed once the last vote is over; nil if there was none
 	askedAt    clock.Stamp   // when the last vote was sent, zero for never
 	votePause  clock.Backoff // between votes that were refused or not answered
 	due        clock.Stamp   // when to vote next
-	voteNow    bool          // vote at once: to tell a node that forgot, or to learn a counter
-	voteAgain  bool          // news came while a vote was out, and the vote may have missed it
 	err        error         // of the last vote
 	deaf       error         // why no message can tell of a grant there; set by hopeless
 	answeredAt clock.Stamp   // when the last answered vote was sent, zero for none
@@ -57,9 +65,8 @@ type voter struct {
 	// A node that forgot how far the lock was counted.
 	forgotBorn  string      // the incarnation that forgot how far it counted, "" for none
 	forgotAt    clock.Stamp // when that was first heard
-	seeded      bool        // it was told the counter since, or will be with the next vote
+	seed        seed        // what it was told since its last answer, or will be with the next vote
 	timesSeeded int         // how often that incarnation was told, or was to be
-	seedValue   int64       // the counter that it is told
 
 	// missingSince is when the renewal was sent that first found the lock lost there. It is nil
 	// while the lock is not known to be lost. Renewals read and write it in their own goroutines.
@@ -69,6 +76,27 @@ type voter struct {
 	// while that vote is out, and nil if there was none since the grant that is believed.
 	yielded atomic.Pointer[clock.Stamp]
 }
+
+// phase is where a voter's votes are.
+type phase uint8
+
+const (
+	resting   phase = iota // none is out, and the next one is due at its time
+	called                 // none is out, and the next one is sent at once, by a try too: for a node that forgot
+	voting                 // one is out
+	overtaken              // one is out, and may have run before the news that came since
+)
+
+// lastYield is what the last grant that was given back came to. From gaveBack on, the node has not
+// answered with a grant since.
+type lastYield uint8
+
+const (
+	noYield   lastYield = iota // nothing that matters now
+	regranted                  // the node granted to us again: it knew no lower ticket
+	gaveBack                   // the node took it
+	staysOut                   // so, and the last vote kept out of the owner's hold (see yieldAt)
+)
 
 // yieldIsOut is what yielded is while a vote that gives the grant back may still run.
 var yieldIsOut = clock.Never()
@@ -89,8 +117,18 @@ var errYielding = errors.New("it may still give back what it was granted for")
 // closes what it returns when the vote is over.
 func (v *voter) beginVote(now clock.Stamp) chan struct{} {
 	v.Belief.Begin(now)
-	v.pending, v.askedAt, v.voteDone = true, now, make(chan struct{})
+	v.phase, v.askedAt, v.voteDone = voting, now, make(chan struct{})
 	return v.voteDone
+}
+
+// pending reports whether a vote is unanswered.
+func (v *voter) pending() bool { return v.phase >= voting }
+
+// news makes the next vote due now: one that is out may have run before the news.
+func (v *voter) news(now clock.Stamp) {
+	if v.due = now; v.pending() {
+		v.phase = overtaken
+	}
 }
 
 // voteOver reports whether no vote is out.
@@ -133,17 +171,55 @@ func (v *voter) noteGrant(before int64) {
 	}
 }
 
+// noteYield notes what an answer tells of what was given back. above says that a grant in it is new.
+func (v *voter) noteYield(got *vote, above bool) {
+	switch {
+	case got.Mine && above && v.yield > 0:
+		v.lastYield, v.yield = regranted, 0
+	case got.Mine && above:
+		if v.lastYield != regranted {
+			v.lastYield = noYield
+		}
+	case !got.Mine && v.yield > 0 && v.yield == got.yield: // else another yield is still to be sent
+		v.lastYield, v.yield = gaveBack, 0
+	case !got.Mine:
+		v.endRegrant()
+	}
+	if v.lastYield >= gaveBack {
+		v.lastYield = gaveBack
+		if got.yield == wire.Apart {
+			v.lastYield = staysOut
+		}
+	}
+}
+
+// endRegrant notes that the believed grant ends, or that a message tells of a newer one.
+func (v *voter) endRegrant() {
+	if v.lastYield == regranted {
+		v.lastYield = noYield
+	}
+}
+
 // yieldGrant marks the voter's grant to be given back. It is not believed from here on, whatever
 // becomes of the message: the node may grant to another as soon as it has it.
 func (v *voter) yieldGrant(now clock.Stamp) {
 	v.yield = v.Belief.Number
-	v.Belief.Drop()
-	v.regranted, v.due = false, now
+	v.drop()
+	v.due = now
 }
 
-// disown ends belief in the voter's grant, which the node does not confirm. Unlike Drop it leaves
+// drop ends belief in the voter's grant for good.
+func (v *voter) drop() {
+	v.Belief.Drop()
+	v.endRegrant()
+}
+
+// disown ends belief in the voter's grant, which the node does not confirm. Unlike drop it leaves
 // the counter: a vote that confirms the grant makes it believed again.
-func (v *voter) disown() { v.Belief.Number, v.regranted = 0, false }
+func (v *voter) disown() {
+	v.Belief.Number = 0
+	v.endRegrant()
+}
 
 // putOff sets when to ask a node again that did not answer, or refused: after pause, and not before
 // the time that it said itself.
