@@ -93,7 +93,7 @@ func (c *Calls) UnderWay() (n int64) {
 	return n
 }
 
-// Wait, after Close, returns when no call is under way, or after most.
+// Wait returns when no call is under way, or after most. It is for a client that was closed.
 func (c *Calls) Wait(most time.Duration) {
 	t := time.NewTimer(most)
 	defer t.Stop()
