@@ -54,15 +54,15 @@ type hold struct {
 	last   uint64        // number of the latest lease that was observed; the latest holder's
 	notice chan struct{} // closed once another process wants the lock; nil while no caller asked
 
-	open sharing // of a kind whose holds are shared
+	sharing sharing // of a joint hold
 
 	slot // guarded by the watchdog's mutex
 }
 
-// sharing is how a hold is shared. The hold's mutex guards it.
+// sharing is which goroutines may join a hold. The hold's mutex guards it.
 type sharing struct {
 	stays   bool // the gate is open: all that come may join
-	awaited int  // goroutines that were let in and have not come yet: the hold waits for them
+	awaited int  // goroutines that were invited and have not come yet: the hold waits for them
 }
 
 // manner is how the leases of this process use one hold: one after the other (exclusively), or side by
@@ -91,16 +91,6 @@ type manner interface {
 	mayRest(h *hold, now clock.Stamp) bool
 	passOn(h *hold, now clock.Stamp) (done bool)
 	withdraw(h *hold)
-}
-
-// baton is what one goroutine hands to the next at a lock's gate: the lock itself, or its place in
-// Redis's queue.
-type baton struct {
-	hold *hold
-	next claim.Claim
-	idle bool // the hold lay at the gate, and may be over
-	open bool // the hold is shared, and may be over: the goroutine that gets this is not at the gate
-	let  bool // the hold is shared, and waits for the goroutine that gets this
 }
 
 // newHold makes h a hold of the lock by an entry's grant, which came now. It keeps h.last.
