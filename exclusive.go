@@ -150,7 +150,7 @@ func (exclusively) refill(h *hold, now clock.Stamp) {
 // Redis has answered. internal/model explores that, with each of these rules taken away. The caller
 // holds h.mu.
 func (exclusively) mayRest(h *hold, now clock.Stamp) bool {
-	return h.rest.May(h.cfg.rests(), now) && h.fate.live() && h.block.Left() > 0 &&
+	return h.rest.May(h.cfg.lingersFor(), now) && h.fate.live() && h.block.Left() > 0 &&
 		h.term.Left(now) > h.entry.Lease/3 && !h.term.Lengthened(now) && !h.count.Unsure() && !h.k.isClosed()
 }
 

@@ -7,10 +7,10 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/ctxmutex"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/tenure"
-	"github.com/relock-go/relock/internal/turn"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -34,7 +34,7 @@ type hold struct {
 	// ops is held by the goroutine that tells Redis a new hold count, while its command is out, for as
 	// long as that takes: counts must reach Redis in the order in which they are true. It is taken
 	// before mu, or without it.
-	ops turn.Mutex
+	ops ctxmutex.Mutex
 
 	// mu guards what follows, but for slot, once newHold has returned. Invariant: shares are exactly
 	// those given out and not yet given back, and none of them is trusted past the term's deadline. Once

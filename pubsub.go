@@ -326,6 +326,6 @@ func (s *single) Nodes() []*node.Node { return []*node.Node{s.node} }
 func (s *single) Stop() { s.node.Stop() }
 
 func (s *single) Close() {
-	s.node.Settle()
+	s.node.LastSweep()
 	s.node.Close()
 }

@@ -53,12 +53,12 @@ func (jointly) withdraw(h *hold) {
 
 // joinable reports whether a reader that comes now may share the hold. The caller holds h.mu.
 func (jointly) joinable(h *hold, now clock.Stamp) bool {
-	return h.sharing.stays && h.fate.live() && h.rest.May(h.cfg.shares(), now) &&
+	return h.sharing.stays && h.fate.live() && h.rest.May(h.cfg.sharesFor(), now) &&
 		h.term.Left(now) > h.entry.Lease/3 && !h.term.Doubted() && !h.k.isClosed()
 }
 
 func (j jointly) mayRest(h *hold, now clock.Stamp) bool {
-	return j.joinable(h, now) && h.rest.May(h.cfg.rests(), now) && !h.term.Lengthened(now)
+	return j.joinable(h, now) && h.rest.May(h.cfg.lingersFor(), now) && !h.term.Lengthened(now)
 }
 
 // join makes a lease of a joint hold, unless the caller has given up. invited says that the hold waits

@@ -15,8 +15,8 @@ import (
 // waits for the earliest of all deadlines and renewals; renewals that come up close to each other
 // are sent together.
 type watchdog struct {
-	renew  renewFunc
-	beside besideFunc // nil for nothing
+	renew renewFunc
+	round roundFunc // nil for none
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -26,7 +26,7 @@ type watchdog struct {
 	// never the other way.
 	mu    sync.Mutex
 	holds *clock.Schedule[watched]
-	used  bool // there was a hold since beside was called
+	used  bool // there was a hold since the last round
 }
 
 const (
@@ -40,12 +40,12 @@ const (
 // renewFunc is arbiter's renew.
 type renewFunc func(context.Context, []claim.Renewal, claim.Settle)
 
-// besideFunc is called with each look at holds, and once after there were any. It must not block,
-// and returns when it is due again.
-type besideFunc func(now clock.Stamp) clock.Stamp
+// roundFunc is the client's other periodic task: rounds of presence. It is called with each look at
+// holds, and once after there were any. It must not block, and returns when it is due again.
+type roundFunc func(now clock.Stamp) clock.Stamp
 
-func newWatchdog(renew renewFunc, beside besideFunc) *watchdog {
-	d := &watchdog{renew: renew, beside: beside, holds: clock.NewSchedule[watched]()}
+func newWatchdog(renew renewFunc, round roundFunc) *watchdog {
+	d := &watchdog{renew: renew, round: round, holds: clock.NewSchedule[watched]()}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.wg.Go(d.run)
 	return d
@@ -103,14 +103,14 @@ func (d *watchdog) run() {
 		due := d.take(now, now.Skew()-skew > glance/20)
 		skew = now.Skew()
 		d.look(due, now)
-		return d.rest(d.goBeside(now))
+		return d.untilNext(d.goRound(now))
 	})
 }
 
-// goBeside calls beside, the client's other periodic task, while there are holds and once after. It
-// returns when beside is due again: never, without holds.
-func (d *watchdog) goBeside(now clock.Stamp) clock.Stamp {
-	if d.beside == nil {
+// goRound goes a round while there are holds, and once after. It returns when the next round is due:
+// never, without holds.
+func (d *watchdog) goRound(now clock.Stamp) clock.Stamp {
+	if d.round == nil {
 		return clock.Never()
 	}
 	d.mu.Lock()
@@ -120,7 +120,7 @@ func (d *watchdog) goBeside(now clock.Stamp) clock.Stamp {
 	if !used {
 		return clock.Never()
 	}
-	return d.beside(now)
+	return d.round(now)
 }
 
 // take removes the holds that are due, and if one of them is to be renewed, those due soon. Others
@@ -167,12 +167,12 @@ func (d *watchdog) look(due []watched, now clock.Stamp) {
 	}
 }
 
-// rest is how long to wait for the next look.
-func (d *watchdog) rest(beside clock.Stamp) time.Duration {
+// untilNext is how long to wait for the next look, or the next round.
+func (d *watchdog) untilNext(round clock.Stamp) time.Duration {
 	now := clock.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.holds.Rest(now, min(max(0, beside.Until(now)), glance))
+	return d.holds.UntilNext(now, min(max(0, round.Until(now)), glance))
 }
 
 // close stops the watchdog and returns the holds that were left.
@@ -263,7 +263,7 @@ func (h *hold) Wanted(sure bool) {
 
 // next is when the watchdog has to look again. The caller holds h.mu.
 func (h *hold) next(now clock.Stamp) look {
-	end := clock.Sooner(h.term.Deadline(now), h.rest.LookAt(h.cfg.rests(), now), now)
+	end := clock.Sooner(h.term.Deadline(now), h.rest.LookAt(h.cfg.lingersFor(), now), now)
 	renewal := h.term.RenewalAt(now, h.count.Unsure())
 	return look{at: clock.Sooner(renewal, end, now), renews: renewal.Until(now) <= end.Until(now)}
 }
