@@ -179,7 +179,7 @@ func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
 // mannerOf is where the root asks how many may hold a lock at once, and whether they share a hold.
 func mannerOf(kind *wire.Kind) manner {
 	switch {
-	case kind.Open:
+	case kind.Joint:
 		return jointly{}
 	case kind.Shared():
 		return severally{}

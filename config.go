@@ -155,19 +155,19 @@ func (c *config) quorumSize() int {
 	return c.nodes/2 + 1
 }
 
-// rests is for how long locks with this config linger, 0 for not at all.
-func (c *config) rests() time.Duration {
+// lingersFor is for how long locks with this config linger, 0 for not at all.
+func (c *config) lingersFor() time.Duration {
 	if c.fixed > 0 {
 		return 0
 	}
 	return c.linger
 }
 
-// shares is for how long the goroutines of this process may share one hold with this config.
-func (c *config) shares() time.Duration { return max(c.passTime, c.rests()) }
+// sharesFor is for how long the goroutines of this process may share one hold with this config.
+func (c *config) sharesFor() time.Duration { return max(c.passTime, c.lingersFor()) }
 
 // lingers reports whether locks with this config linger.
-func (c *config) lingers() bool { return c.rests() > 0 }
+func (c *config) lingers() bool { return c.lingersFor() > 0 }
 
 // block is how many tokens an entry asks for: as many as the lock may be passed on in memory, and more
 // where it may linger, since the same grant then serves many leases. Under WithOwner it is 1.

@@ -106,13 +106,14 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 		b.lost(e.cause)
 	}
 	k.watchdog.Remove(h)
-	var next baton // for the first waiter at the gate
+	var place claim.Claim // of the waiters at the gate
+	var next *hold        // of theirs, by the same command
 	switch e.claim {
 	case toNext, toRedis:
-		next.next = h.follower(e)
-		g, granted, failed := h.claim.Release(ctx, next.next)
+		place = h.follower(e)
+		g, granted, failed := h.claim.Release(ctx, place)
 		if err = failed; granted {
-			next = baton{hold: h.newHold(&hold{last: e.last}, next.next, g, e.cfg, true, clock.Now())}
+			next = h.newHold(&hold{last: e.last}, place, g, e.cfg, true, clock.Now())
 		} else if e.atGate {
 			k.gates.Report(key, heardBack(err))
 		}
@@ -123,18 +124,18 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 		k.presence.Stays()
 	}
 	switch {
-	case !e.atGate, next.next != nil && k.gates.Pass(key, next):
-	case next.hold != nil:
-		h := next.hold
-		h.mu.Lock() // a loss before has left the gate; one from here on finds it with the goroutine that has the hold
-		passed := !h.fate.live() || k.gates.Pass(key, next) || h.manner.passOn(h, clock.Now())
-		h.mu.Unlock()
+	case !e.atGate:
+	case next != nil:
+		next.mu.Lock() // a loss before has left the gate; one from here on finds it with the goroutine that has the hold
+		passed := !next.fate.live() || k.gates.Pass(key, held{next}) || h.manner.passOn(next, clock.Now())
+		next.mu.Unlock()
 		if !passed { // all have given up, and the caller has waited for one command
-			h.tally.Go(func() { _ = h.finish(context.WithoutCancel(ctx), clock.Now(), toRedis) })
+			next.tally.Go(func() { _ = next.finish(context.WithoutCancel(ctx), clock.Now(), toRedis) })
 		}
+	case place != nil && k.gates.Pass(key, place):
 	default:
-		if next.next != nil {
-			next.next.Abandon()
+		if place != nil {
+			place.Abandon()
 		}
 		k.gates.Leave(key)
 	}

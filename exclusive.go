@@ -81,30 +81,27 @@ func (exclusively) drop(ctx context.Context, h *hold, b bearer) error {
 	return err
 }
 
-// passOn gives the hold to the next local waiter, within the bounds that keep other processes from
-// starving. A hold that may linger is bound by nothing more, and is laid down where no goroutine waits.
-// One that might have lingered until another process wanted it goes to that process.
+// passOn gives the hold to the next local waiter. One that may linger is laid down where no goroutine
+// waits. Passed, or laid down, under h.mu: a loss that comes now finds the gate with the goroutine that
+// has the hold by then. And last of all, since that goroutine asks for h.mu at once.
 func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
-	if !h.atGate || h.rest.Overtaken() {
+	if !h.atGate {
 		return false
 	}
-	cached := x.mayRest(h, now)
-	spent := func() bool { return h.block.Spent(h.cfg.passes, h.cfg.passTime, now) }
-	if !cached && spent() {
-		h.block.Continue()
-	}
-	if !cached && (spent() || h.term.Left(now) < h.entry.Lease/10) || h.term.Lengthened(now) {
-		return false
-	}
-	if !cached { // what may linger has tokens for longer, and is bound by no more
+	lingers := x.mayRest(h, now) // it has tokens for longer, and is bound by nothing more
+	if !lingers {
+		if h.spent(now) {
+			h.block.Continue()
+		}
+		if !x.mayPass(h, now) {
+			return false
+		}
 		x.refill(h, now)
 	}
 	key, soon := h.names.Gate(), !h.cfg.strict && now.Since(h.term.Began()) <= gate.Soon
-	// Passed, or laid down, under h.mu: a loss that comes now finds the gate with the goroutine that
-	// has the hold by then. And last of all, since that goroutine asks for h.mu at once.
 	switch {
-	case cached && h.mayLinger():
-		if h.k.gates.Rest(key, baton{hold: h}, baton{hold: h, idle: true}, soon, now.Mono()) {
+	case lingers && h.mayLinger():
+		if h.k.gates.LayDown(key, held{h}, idle{h}, soon, now.Mono()) {
 			h.layDown()
 			if h.lookAt.IsZero() { // granted for a waiter that had left, so it never began
 				due := h.next(now)
@@ -114,10 +111,21 @@ func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
 		}
 		return true
 	case soon:
-		return h.k.gates.Offer(key, baton{hold: h}, now.Mono())
+		return h.k.gates.Offer(key, held{h}, now.Mono())
 	}
-	return h.k.gates.Pass(key, baton{hold: h})
+	return h.k.gates.Pass(key, held{h})
 }
+
+// mayPass reports whether a hold that may not linger may be passed on, within the bounds that keep other
+// processes from starving. One that might have lingered until another process wanted it goes to that
+// process. The caller holds h.mu.
+func (exclusively) mayPass(h *hold, now clock.Stamp) bool {
+	return !h.rest.Overtaken() && !h.spent(now) && h.term.Left(now) >= h.entry.Lease/10 && !h.term.Lengthened(now)
+}
+
+// spent reports whether the hold was passed on as often, or for as long, as WithLocalHandoff says. The
+// caller holds h.mu.
+func (h *hold) spent(now clock.Stamp) bool { return h.block.Spent(h.cfg.passes, h.cfg.passTime, now) }
 
 // refill asks for the next block of tokens where this one runs out. The caller holds h.mu.
 func (exclusively) refill(h *hold, now clock.Stamp) {
@@ -142,7 +150,7 @@ func (exclusively) refill(h *hold, now clock.Stamp) {
 // Redis has answered. internal/model explores that, with each of these rules taken away. The caller
 // holds h.mu.
 func (exclusively) mayRest(h *hold, now clock.Stamp) bool {
-	return h.rest.May(h.cfg.rests(), now) && h.fate.live() && h.block.Left() > 0 &&
+	return h.rest.May(h.cfg.lingersFor(), now) && h.fate.live() && h.block.Left() > 0 &&
 		h.term.Left(now) > h.entry.Lease/3 && !h.term.Lengthened(now) && !h.count.Unsure() && !h.k.isClosed()
 }
 
@@ -150,7 +158,7 @@ func (exclusively) mayRest(h *hold, now clock.Stamp) bool {
 // over.
 func (exclusively) withdraw(h *hold) {
 	if h.rest.Idle {
-		h.k.gates.Withdraw(h.names.Gate(), baton{hold: h, idle: true})
+		h.k.gates.Withdraw(h.names.Gate(), idle{h})
 	}
 }
 

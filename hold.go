@@ -7,10 +7,10 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/ctxmutex"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/tenure"
-	"github.com/relock-go/relock/internal/turn"
 	"github.com/relock-go/relock/internal/watchdog"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -35,7 +35,7 @@ type hold struct {
 	// ops is held by the goroutine that tells Redis a new hold count, while its command is out, for as
 	// long as that takes: counts must reach Redis in the order in which they are true. It is taken
 	// before mu, or without it.
-	ops turn.Mutex
+	ops ctxmutex.Mutex
 
 	// mu guards what follows, but for Slot, once newHold has returned. Invariant: shares are exactly
 	// those given out and not yet given back, and none of them is trusted past the term's deadline. Once
@@ -55,15 +55,15 @@ type hold struct {
 	last   uint64        // number of the latest lease that was observed; the latest holder's
 	notice chan struct{} // closed once another process wants the lock; nil while no caller asked
 
-	open sharing // of a kind whose holds are shared
+	sharing sharing // of a joint hold
 
 	watchdog.Slot // guarded by the watchdog's mutex
 }
 
-// sharing is how a hold is shared. The hold's mutex guards it.
+// sharing is which goroutines may join a hold. The hold's mutex guards it.
 type sharing struct {
 	stays   bool // the gate is open: all that come may join
-	awaited int  // goroutines that were let in and have not come yet: the hold waits for them
+	awaited int  // goroutines that were invited and have not come yet: the hold waits for them
 }
 
 // manner is how the leases of this process use one hold: one after the other (exclusively), or side by
@@ -92,16 +92,6 @@ type manner interface {
 	mayRest(h *hold, now clock.Stamp) bool
 	passOn(h *hold, now clock.Stamp) (done bool)
 	withdraw(h *hold)
-}
-
-// baton is what one goroutine hands to the next at a lock's gate: the lock itself, or its place in
-// Redis's queue.
-type baton struct {
-	hold *hold
-	next claim.Claim
-	idle bool // the hold lay at the gate, and may be over
-	open bool // the hold is shared, and may be over: the goroutine that gets this is not at the gate
-	let  bool // the hold is shared, and waits for the goroutine that gets this
 }
 
 // newHold makes h a hold of the lock by an entry's grant, which came now. It keeps h.last.

@@ -147,11 +147,8 @@ func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error 
 // command timeout only, and not for the caller's context: the lease runs out meanwhile. What
 // WithMaxHold would cut short is refused, or without all is lengthened up to there.
 func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) error {
-	if c := &h.k.cfg; c.guard != GuardOff && d > c.longest {
-		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
-	}
 	h.mu.Lock()
-	err, over := h.beyond(d), s.over
+	err, over := h.beyond(d), s.over // at once: ops may be busy
 	h.mu.Unlock()
 	switch {
 	case err != nil:
@@ -169,26 +166,10 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	}
 	defer h.ops.Unlock()
 	h.expire(clock.Now())
-	h.mu.Lock()
-	if s.over || !h.fate.live() {
-		defer h.mu.Unlock()
-		return h.fate.whyGone(s)
-	}
-	count, asked := h.manner.counts(h), clock.Now()
-	left := h.term.MayLast(asked, MaxLease)
-	within := d-clock.Margin(d) <= left
-	if err = h.beyond(d); err == nil && within { // a reader may have joined
-		h.term.Asks(d, asked) // from here on none does that may not rely on so much
-	}
-	h.mu.Unlock()
-	switch {
-	case err != nil:
+	asked := clock.Now()
+	count, d, err := h.extendsTo(s, d, all, asked)
+	if err != nil {
 		return err
-	case within:
-	case all:
-		return fmt.Errorf("%w: Extend: %v is longer than the %v that WithMaxHold leaves", ErrInvalidOption, d, left)
-	default:
-		d = max(time.Millisecond, left+clock.Margin(left))
 	}
 	if err := h.setCount(ctx, count, d); err != nil && !wire.IsLost(err) {
 		return err
@@ -203,12 +184,36 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	return nil
 }
 
-// beyond is the error of an Extend to more than the readers that share the hold may rely on. The caller
-// holds h.mu.
-func (h *hold) beyond(d time.Duration) error {
-	if h.cfg.trusts(d) {
-		return nil
+// extendsTo returns the lease that an Extend to d asks for now, and the hold count to send with it. From
+// here on no reader joins that may not rely on so much.
+func (h *hold) extendsTo(s *share, d time.Duration, all bool, now clock.Stamp) (count int, lease time.Duration, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.over || !h.fate.live() {
+		return 0, 0, h.fate.whyGone(s)
 	}
-	return fmt.Errorf("%w: Extend: %v is longer than the %v that WithRedissonWatchdog lets a reader rely on",
-		ErrInvalidOption, d, h.cfg.most)
+	if err := h.beyond(d); err != nil { // a reader may have joined
+		return 0, 0, err
+	}
+	if left := h.term.MayLast(now, MaxLease); d-clock.Margin(d) > left {
+		if all {
+			return 0, 0, fmt.Errorf("%w: Extend: %v is longer than the %v that WithMaxHold leaves", ErrInvalidOption, d, left)
+		}
+		d = max(time.Millisecond, left+clock.Margin(left))
+	}
+	h.term.Asks(d, now)
+	return h.manner.counts(h), d, nil
+}
+
+// beyond is the error of an Extend to more than the restart guard waits, or than the readers that share
+// the hold may rely on. The caller holds h.mu.
+func (h *hold) beyond(d time.Duration) error {
+	switch c := &h.k.cfg; {
+	case c.guard != GuardOff && d > c.longest:
+		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
+	case !h.cfg.trusts(d):
+		return fmt.Errorf("%w: Extend: %v is longer than the %v that WithRedissonWatchdog lets a reader rely on",
+			ErrInvalidOption, d, h.cfg.most)
+	}
+	return nil
 }

@@ -120,9 +120,9 @@ func (c *leaseCtx) Value(key any) any {
 	return c.std.Parent.Value(key)
 }
 
-// settle ends the context if the hold was lost. The goroutine that loses a hold marks it first and
+// endIfLost ends the context if the hold was lost. The goroutine that loses a hold marks it first and
 // ends its contexts after, and may be stopped in between.
-func (c *leaseCtx) settle() {
+func (c *leaseCtx) endIfLost() {
 	c.h.expire(clock.Now())
 	if cause := c.h.why(); cause != ErrNotHeld {
 		c.lease().end(cause)
@@ -130,12 +130,12 @@ func (c *leaseCtx) settle() {
 }
 
 func (c *leaseCtx) Done() <-chan struct{} {
-	c.settle()
+	c.endIfLost()
 	return c.std.Context().Done()
 }
 
 func (c *leaseCtx) Err() error {
-	c.settle()
+	c.endIfLost()
 	return c.std.Err()
 }
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 
 	"github.com/relock-go/relock/internal/claim"
-	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -174,12 +172,27 @@ func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error)
 	}
 }
 
-// get takes the lock for an owner that does not have it yet.
-func (lk *lock) get(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
-	if once {
-		return lk.tryOnce(ctx, seen)
+// get takes the lock for an owner that does not have it yet: from its gate, where this process has it
+// to give, or from Redis. wctx bounds the waiting, the lease's context derives from ctx. Where another
+// goroutine is at the gate, TryLock asks past that one, and Redis says which owner is in the way.
+func (lk *lock) get(ctx, wctx context.Context, once bool, seen *call) (l *Lease, err error) {
+	owner, err := ownerOf(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return lk.wait(ctx, wctx, seen)
+	var c claim.Claim
+	atGate := false
+	if owner == "" && lk.manner.joins(lk.cfg) {
+		if l, c, atGate, err = lk.enter(ctx, wctx, once, seen); c == nil {
+			return l, err
+		}
+	} else {
+		c = lk.newClaim(owner)
+	}
+	if once {
+		return lk.try(ctx, c, atGate, seen)
+	}
+	return lk.contend(ctx, wctx, c, atGate, seen)
 }
 
 // begin counts a call of the lock that is under way. It fails, and counts nothing, if the lock
@@ -246,82 +259,6 @@ func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Leas
 	return nil, nil
 }
 
-// wait takes the lock at its gate, where this process has it to give, or else waits for it with a
-// claim. wctx bounds the waiting, the lease's context derives from ctx.
-func (lk *lock) wait(ctx, wctx context.Context, seen *call) (*Lease, error) {
-	owner, err := ownerOf(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if owner != "" || !lk.manner.joins(lk.cfg) {
-		return lk.contend(ctx, wctx, lk.newClaim(owner), false, seen)
-	}
-	key := lk.names.Gate()
-	b, err := lk.k.gates.Enter(wctx, key, seen)
-	for err == nil && b.open {
-		if l, err := lk.join(ctx, wctx, b); l != nil || err != nil {
-			return l, err
-		}
-		b, err = lk.k.gates.Enter(wctx, key, seen) // the hold is shared no more
-	}
-	if err != nil {
-		return nil, lk.leftTheLine(err)
-	}
-	if b.hold != nil {
-		now := clock.Now()
-		if !b.idle {
-			return lk.accept(ctx, wctx, b.hold, HowLocal, now)
-		}
-		if (exclusively{}).resume(b.hold, now) {
-			return lk.accept(ctx, wctx, b.hold, HowCached, now)
-		}
-		lk.k.gates.Report(key, gate.ErrUnreported) // the hold is over: Redis is to be asked
-	}
-	if b.next != nil && lk.names.Kind.Shared() && b.next.Of().Block != lk.parts() {
-		b.next.Abandon() // the place of a caller that wanted another amount
-		b.next = nil
-	}
-	if b.next == nil {
-		b.next = lk.newClaim("")
-	}
-	return lk.contend(ctx, wctx, b.next, true, seen)
-}
-
-// tryOnce takes the lock if it lies at its gate, or else asks Redis for it, once. Where another
-// goroutine is at the gate it asks past that one, and Redis says which owner is in the way.
-func (lk *lock) tryOnce(ctx context.Context, seen *call) (*Lease, error) {
-	owner, err := ownerOf(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var b baton
-	key, atGate := lk.names.Gate(), false
-	if owner == "" && lk.manner.joins(lk.cfg) {
-		b, atGate = lk.k.gates.TryEnter(key)
-		for b.open {
-			if l, err := lk.join(ctx, ctx, b); l != nil || err != nil {
-				return l, err
-			}
-			b, atGate = lk.k.gates.TryEnter(key)
-		}
-	}
-	if b.idle {
-		if now := clock.Now(); (exclusively{}).resume(b.hold, now) {
-			return lk.start(ctx, b.hold, new(Lease), HowCached, now)
-		}
-	}
-	seen.begins()
-	c := lk.newClaim(owner)
-	g, err := c.Try(ctx)
-	if err != nil {
-		if atGate {
-			lk.k.gates.Leave(key)
-		}
-		return nil, lk.k.presence.Named(ctx, err)
-	}
-	return lk.startFirst(ctx, c, g, atGate, HowFree)
-}
-
 // ownerOf returns the owner id that WithOwner put into ctx, "" when there is none.
 func ownerOf(ctx context.Context) (string, error) {
 	c, _ := ctx.Value(ownerKey{}).(*ownerCtx)
@@ -343,13 +280,17 @@ func (lk *lock) newClaim(owner string) claim.Claim {
 // parts returns how much of the lock a lease takes; of a mutex that is 1, all of it.
 func (lk *lock) parts() int { return max(1, lk.amount) }
 
-// accept starts a lease of a hold from the gate, or passes that on if the caller has given up.
-func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.Stamp) (*Lease, error) {
-	if wctx.Err() != nil {
-		lk.tally.Go(func() { _ = h.finish(context.WithoutCancel(ctx), now, toNext) }) // the sweeper mends what fails
-		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
+// try asks Redis for the lock once.
+func (lk *lock) try(ctx context.Context, c claim.Claim, atGate bool, seen *call) (*Lease, error) {
+	seen.begins()
+	g, err := c.Try(ctx)
+	if err == nil {
+		return lk.startFirst(ctx, c, g, atGate, HowFree)
 	}
-	return lk.start(ctx, h, new(Lease), how, now)
+	if atGate {
+		lk.k.gates.Leave(lk.names.Gate())
+	}
+	return nil, lk.k.presence.Named(ctx, err)
 }
 
 // contend waits for the lock with a claim. At the gate, it reports to the goroutines behind it what
@@ -365,7 +306,7 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, s
 		return lk.startFirst(ctx, c, g, atGate, seen.how())
 	}
 	err = lk.k.presence.Named(wctx, lk.explain(wctx, err, c))
-	if atGate && !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.names.Gate(), baton{next: c}) {
+	if atGate && !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.names.Gate(), c) {
 		return nil, err
 	}
 	c.Abandon()

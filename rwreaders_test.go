@@ -45,12 +45,12 @@ func TestReaderThatGivesUpAsItIsLetInKeepsNothing(t *testing.T) {
 			rw := hearing(t, s).RWMutex("k")
 			first := taken(t, rw.RLock)
 			first.h.mu.Lock()
-			first.h.open.awaited++ // as if it had waited when the hold was granted
+			first.h.sharing.awaited++ // as if it had waited when the hold was granted
 			first.h.mu.Unlock()
 			ended, end := context.WithCancel(t.Context())
 			end()
 			gaveUp := func() {
-				_, err := rw.read.join(ended, ended, baton{hold: first.h, open: true, let: true})
+				_, err := rw.read.join(ended, ended, first.h, true)
 				require.ErrorIs(t, outward(err), ErrNotAcquired)
 			}
 			if last {

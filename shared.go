@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/wire"
 )
 
 // Holds that are shared. A reader of a read-write lock that is granted the lock opens the readers'
@@ -39,44 +38,43 @@ func (j jointly) begun(h *hold) {
 	if !h.atGate {
 		return // it asked past the gate, or was lost and left it
 	}
-	h.atGate, h.open.stays = false, true // as joinable asks for
-	h.open.stays = j.joinable(h, clock.Now())
-	waited, came := baton{hold: h, open: true, let: true}, baton{hold: h, open: true}
-	h.open.awaited = h.k.gates.Open(h.names.Gate(), waited, came, h.open.stays)
+	h.atGate, h.sharing.stays = false, true // as joinable asks for
+	h.sharing.stays = j.joinable(h, clock.Now())
+	h.sharing.awaited = h.k.gates.Open(h.names.Gate(), invited{h}, joint{h}, h.sharing.stays)
 }
 
 // withdraw closes the gate to those that come.
 func (jointly) withdraw(h *hold) {
-	if h.open.stays {
-		h.open.stays = false
-		h.k.gates.Withdraw(h.names.Gate(), baton{hold: h, open: true})
+	if h.sharing.stays {
+		h.sharing.stays = false
+		h.k.gates.Withdraw(h.names.Gate(), joint{h})
 	}
 }
 
 // joinable reports whether a reader that comes now may share the hold. The caller holds h.mu.
 func (jointly) joinable(h *hold, now clock.Stamp) bool {
-	return h.open.stays && h.fate.live() && h.rest.May(h.cfg.shares(), now) &&
+	return h.sharing.stays && h.fate.live() && h.rest.May(h.cfg.sharesFor(), now) &&
 		h.term.Left(now) > h.entry.Lease/3 && !h.term.Doubted() && !h.k.isClosed()
 }
 
 func (j jointly) mayRest(h *hold, now clock.Stamp) bool {
-	return j.joinable(h, now) && h.rest.May(h.cfg.rests(), now) && !h.term.Lengthened(now)
+	return j.joinable(h, now) && h.rest.May(h.cfg.lingersFor(), now) && !h.term.Lengthened(now)
 }
 
-// join makes a lease of the shared hold of b, unless the caller has given up. It returns neither a
-// lease nor an error if the hold is shared no more, or may rely on its lease for longer than the
-// caller's options allow: then the gate is shut.
-func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
-	h, now, gaveUp := b.hold, clock.Now(), wctx.Err() != nil
+// join makes a lease of a joint hold, unless the caller has given up. invited says that the hold waits
+// for the caller. It returns neither a lease nor an error if the hold may be joined no more, or may rely
+// on its lease for longer than the caller's options allow: then the gate is shut.
+func (lk *lock) join(ctx, wctx context.Context, h *hold, invited bool) (*Lease, error) {
+	now, gaveUp := clock.Now(), wctx.Err() != nil
 	l := new(Lease)
 	l.begin(ctx, lk, h, HowLocal)
 	h.mu.Lock()
-	if b.let {
-		h.open.awaited--
+	if invited {
+		h.sharing.awaited--
 	}
 	switch trusted := lk.cfg.trusts(h.term.Reach(now)); {
 	case gaveUp:
-	case trusted && h.fate.live() && (b.let || jointly{}.joinable(h, now)) && !h.term.Deadline(now).Reached(now):
+	case trusted && h.fate.live() && (invited || jointly{}.joinable(h, now)) && !h.term.Deadline(now).Reached(now):
 		if h.rest.Idle {
 			h.pickUp()
 			l.how = HowCached
@@ -93,11 +91,11 @@ func (lk *lock) join(ctx, wctx context.Context, b baton) (*Lease, error) {
 		h.manner.withdraw(h)
 	}
 	h.mu.Unlock()
-	if b.let { // the hold waits for it no more; the sweeper mends what fails
-		lk.tally.Go(func() { _ = h.finish(context.WithoutCancel(ctx), now, toNext) })
+	if invited { // the hold waits for it no more
+		lk.finishBehind(ctx, h, now)
 	}
 	if gaveUp {
-		return nil, &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
+		return nil, lk.gaveUpHere(wctx)
 	}
 	return nil, nil
 }
@@ -126,9 +124,9 @@ func (jointly) drop(ctx context.Context, h *hold, b bearer) error {
 }
 
 // passOn lays the hold down at the open gate, unless it is still in use: by a lease, or by a goroutine
-// that was let in and has not come yet.
+// that was invited and has not come yet.
 func (j jointly) passOn(h *hold, now clock.Stamp) bool {
-	if h.rest.Idle || len(h.shares.all) > 0 || h.open.awaited > 0 {
+	if h.rest.Idle || len(h.shares.all) > 0 || h.sharing.awaited > 0 {
 		return true
 	}
 	rests := j.mayRest(h, now) && h.mayLinger()

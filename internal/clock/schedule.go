@@ -78,16 +78,16 @@ func (s *Schedule[T]) Next(horizon Stamp) (x T, due bool) {
 	return heap.Pop(&s.queue).(T), true
 }
 
-// Rest is for look to return: for how long nothing is due, but most at most. If nothing is in, that
+// UntilNext is for look to return: for how long nothing is due, but most at most. If nothing is in, that
 // is for ever.
-func (s *Schedule[T]) Rest(now Stamp, most time.Duration) time.Duration {
+func (s *Schedule[T]) UntilNext(now Stamp, most time.Duration) time.Duration {
 	if len(s.queue) == 0 {
 		s.wakes = Stamp{}
 		return math.MaxInt64
 	}
-	rest := min(max(0, s.queue[0].Placed().Due.Until(now)), most)
-	s.wakes = now.Add(rest)
-	return rest
+	wait := min(max(0, s.queue[0].Placed().Due.Until(now)), most)
+	s.wakes = now.Add(wait)
+	return wait
 }
 
 // All returns the values that are in, in no order. It is valid until the next Put, Drop or Next.

@@ -78,7 +78,7 @@ func TestScheduleWakes(t *testing.T) {
 						put(4, 3*time.Second)
 					}
 				}
-				return s.Rest(clock.Now(), time.Minute)
+				return s.UntilNext(clock.Now(), time.Minute)
 			})
 		}()
 		at := func(after time.Duration, do func()) {

@@ -48,7 +48,7 @@ func BenchmarkKeysOfTheirOwn(b *testing.B) {
 		baton := 1
 		for pb.Next() {
 			g.TryEnter(key)
-			g.Rest(key, baton, baton, true, 0)
+			g.LayDown(key, baton, baton, true, 0)
 		}
 	})
 }

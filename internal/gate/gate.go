@@ -12,7 +12,7 @@
 // goroutines. Overtaking is bounded: Offer does as Pass once the first waiter has come and found
 // the baton taken, was called longer ago than Soon, or was overtaken maxOvertakes times.
 //
-// There are two more ways to leave the gate. Rest is for a gate at which no goroutine waits: a
+// There are two more ways to leave the gate. LayDown is for a gate at which no goroutine waits: a
 // baton lies there for the next goroutine that enters. Open gives a baton to every goroutine that
 // waits, and then to every goroutine that enters, until it is withdrawn. None of those goroutines
 // is at the gate.
@@ -22,12 +22,12 @@
 //	free     Enter: taken.
 //	taken    Enter: joins the line. Pass: taken, by the first waiter. Offer: offered, or as Pass.
 //	         Leave: taken, by the first waiter with no baton; free if none waits.
-//	         Rest: as Offer or Pass; rests if none waits. Open: open, or free. Either way all that
+//	         LayDown: as Offer or Pass; laid if none waits. Open: open, or free. Either way all that
 //	         waited have left the line.
 //	offered  Enter: taken, with the baton. The first waiter looks, since it was called or gives up:
 //	         taken, with the baton. Leave, since what was offered is worth nothing any more: taken,
 //	         by the first waiter with no baton.
-//	rests    Enter: taken, with the baton. Withdraw: free.
+//	laid     Enter: taken, with the baton. Withdraw: free.
 //	open     Enter: open, with the baton. Withdraw: free.
 //
 // No waiter sleeps beside an offer: the first in the line has been called. If it gives up at that
@@ -94,7 +94,7 @@ type shard[T comparable] struct {
 	// mu guards what follows, every line, and sending to a waiter. Invariants:
 	//
 	//   - A key has a line exactly while its gate is not free.
-	//   - A line has no waiter while its gate rests or is open.
+	//   - A line has no waiter while a baton is laid at its gate, or the gate is open.
 	//   - A waiter is in its line until it is given the gate, takes an offer, or gives up.
 	//   - A waiter that was called, and has not come in vain, is about to look: the call is in its
 	//     channel, or the waiter has received the call and is about to lock mu.
@@ -123,7 +123,7 @@ type line[T comparable] struct {
 	first, last *waiter[T]
 
 	state state
-	baton T // that is offered, rests, or is given to all; the zero T of a gate that is taken
+	baton T // that is offered, laid, or given to all; the zero T of a gate that is taken
 
 	report error         // for waiters that give up; nil says that all is well
 	since  time.Duration // when the report became other than nil
@@ -135,7 +135,7 @@ type state uint8
 const (
 	taken state = iota
 	offered
-	rests
+	laid
 	open
 )
 
@@ -150,8 +150,8 @@ type waiter[T comparable] struct {
 	overtaken  int           // how often
 }
 
-// signal is what a waiter is sent. If given is set, the gate is the waiter's, with the baton. Else
-// the signal is a call: the waiter is to look whether there still is an offer.
+// signal is what a waiter is sent. If given is set, the gate is the waiter's, with the baton.
+// Otherwise the signal is a call: the waiter is to look whether there still is an offer.
 type signal[T any] struct {
 	given bool
 	baton T
@@ -166,14 +166,14 @@ func New[T comparable]() *Gates[T] {
 // may have been given to that goroutine.
 type Watcher interface{ Waits() }
 
-// Enter waits for the caller's turn at key's gate. It returns the baton that was handed over or lay
+// Enter waits until the caller is at key's gate. It returns the baton that was handed over or lay
 // there, the zero T if there was none. At an open gate it returns at once with that gate's baton,
 // and the caller is not at the gate. If the caller has to wait, Enter calls seen.Waits once it is
 // in the line, unless seen is nil.
 //
 // On failure the caller is not at the gate: ctx ended (a *Left is returned), or the gates were
-// closed (ErrClosed). If the turn comes just as ctx ends, Enter returns without error, and the
-// caller decides what becomes of the baton.
+// closed (ErrClosed). If the caller is given the gate just as ctx ends, Enter returns without error,
+// and the caller decides what becomes of the baton.
 func (g *Gates[T]) Enter(ctx context.Context, key string, seen Watcher) (T, error) {
 	baton, w := g.join(key)
 	if w == nil {
@@ -208,7 +208,7 @@ func (g *Gates[T]) Enter(ctx context.Context, key string, seen Watcher) (T, erro
 	}
 }
 
-// TryEnter takes key's gate if it is free or rests, with the baton that rests there, and reports
+// TryEnter takes key's gate if it is free, or if a baton is laid there, with that baton. It reports
 // whether it did. At an open gate it returns that gate's baton and false: the caller is not at the
 // gate.
 func (g *Gates[T]) TryEnter(key string) (baton T, atGate bool) {
@@ -218,7 +218,7 @@ func (g *Gates[T]) TryEnter(key string) (baton T, atGate bool) {
 	case l == nil:
 		s.take(key)
 		return baton, true
-	case l.state == rests:
+	case l.state == laid:
 		return l.takeBaton(), true
 	case l.state == open:
 		return l.baton, false
@@ -226,10 +226,10 @@ func (g *Gates[T]) TryEnter(key string) (baton T, atGate bool) {
 	return baton, false
 }
 
-// Open ends the caller's turn at key's gate and lets all others in. Every goroutine that waits gets
-// a baton, toWaiters, and Open returns how many those were. If stays is set, the gate stays open:
-// goroutines that come later get the baton toLater, until Withdraw takes that away. Else the gate is
-// free.
+// Open makes the caller leave key's gate, and lets all others in. Every goroutine that waits gets a
+// baton, toWaiters, and Open returns how many those were. If stays is set, the gate stays open:
+// goroutines that come later get the baton toLater, until Withdraw takes that away. Otherwise the
+// gate is free.
 func (g *Gates[T]) Open(key string, toWaiters, toLater T, stays bool) (given int) {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
@@ -244,12 +244,12 @@ func (g *Gates[T]) Open(key string, toWaiters, toLater T, stays bool) (given int
 	return given
 }
 
-// Withdraw takes away baton, and key's gate is free. It does nothing unless that baton rests there,
+// Withdraw takes away baton, and key's gate is free. It does nothing unless that baton is laid there,
 // or is the one that the open gate gives to all.
 func (g *Gates[T]) Withdraw(key string, baton T) {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	if l != nil && (l.state == rests || l.state == open) && l.baton == baton {
+	if l != nil && (l.state == laid || l.state == open) && l.baton == baton {
 		l.takeBaton()
 		s.free(key, l)
 	}
@@ -293,21 +293,21 @@ func (g *Gates[T]) Offer(key string, baton T, now time.Duration) bool {
 	return l.offer(baton, now)
 }
 
-// Rest ends the caller's turn at key's gate. If a goroutine waits, Rest hands baton on, by Offer if
-// soon is set and else by Pass. If none waits, the baton rest lies there for the next goroutine
-// that enters, and Rest returns true.
-func (g *Gates[T]) Rest(key string, baton, rest T, soon bool, now time.Duration) (lies bool) {
+// LayDown makes the caller leave key's gate. If a goroutine waits, LayDown hands baton on, by Offer
+// if soon is set and otherwise by Pass. If none waits, the baton idle lies there for the next
+// goroutine that enters, and LayDown returns true.
+func (g *Gates[T]) LayDown(key string, baton, idle T, soon bool, now time.Duration) (lies bool) {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
 	if soon && l.offer(baton, now) || !soon && l.give(baton) {
 		return false
 	}
-	l.state, l.baton = rests, rest
+	l.state, l.baton = laid, idle
 	return true
 }
 
-// Leave ends the caller's turn at key's gate, and takes back what the caller has offered there. The
-// next waiter comes to the gate with no baton.
+// Leave makes the caller leave key's gate, and takes back what the caller has offered there. The next
+// waiter comes to the gate with no baton.
 func (g *Gates[T]) Leave(key string) {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
@@ -336,7 +336,7 @@ func (g *Gates[T]) Len() int {
 	return n
 }
 
-// join takes the gate, with the baton that rests or is offered there, and returns no waiter. At an
+// join takes the gate, with the baton that is laid or offered there, and returns no waiter. At an
 // open gate it returns that gate's baton. If the gate is taken, it appends a waiter to the line.
 func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
 	s, l := g.lock(key)
@@ -350,7 +350,7 @@ func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
 	case l.state == offered:
 		l.first.overtaken++
 		return l.takeBaton(), nil
-	case l.state == rests:
+	case l.state == laid:
 		return l.takeBaton(), nil
 	}
 	if w, _ = g.waiters.Get().(*waiter[T]); w == nil {
@@ -371,16 +371,16 @@ func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
 func (g *Gates[T]) answerCall(key string, w *waiter[T]) signal[T] {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	told := w.takeTurn(l)
+	told := w.look(l)
 	w.cameInVain = !told.given
 	return told
 }
 
-// giveUp takes w out of the line, unless it is w's turn by now. The error has no cause yet.
+// giveUp takes w out of the line, unless w has the gate by now. The error has no cause yet.
 func (g *Gates[T]) giveUp(key string, w *waiter[T]) (told signal[T], left *Left) {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	if told = w.takeTurn(l); told.given {
+	if told = w.look(l); told.given {
 		return told, nil
 	}
 	l.remove(w)
@@ -391,10 +391,10 @@ func (g *Gates[T]) giveUp(key string, w *waiter[T]) (told signal[T], left *Left)
 	return told, left
 }
 
-// takeTurn returns what w was given. If w is the first in the line, it takes the offer, if there is
+// look returns what w was given. If w is the first in the line, it takes the offer, if there is
 // one. It empties w's channel: by looking now, w has answered a call that is still in there. The
 // caller holds the mutex.
-func (w *waiter[T]) takeTurn(l *line[T]) (told signal[T]) {
+func (w *waiter[T]) look(l *line[T]) (told signal[T]) {
 	select {
 	case told = <-w.signals:
 	default:
@@ -441,7 +441,7 @@ func (l *line[T]) setReport(report error) {
 	l.report = report
 }
 
-// takeBaton makes a gate taken that was offered, rested or was open, and returns its baton.
+// takeBaton makes a gate taken that was offered, laid or open, and returns its baton.
 func (l *line[T]) takeBaton() (baton T) {
 	baton, l.baton, l.state = l.baton, baton, taken
 	return baton

@@ -136,14 +136,14 @@ func BenchmarkEnterLeave(b *testing.B) {
 	}
 }
 
-func TestABatonRestsAtTheGate(t *testing.T) {
+func TestABatonLiesAtTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gate.New[int]()
 		_, free := g.TryEnter("k")
 		require.True(t, free)
-		require.True(t, g.Rest("k", 6, 7, true, clock.Mono()))
+		require.True(t, g.LayDown("k", 6, 7, true, clock.Mono()))
 		g.Withdraw("k", 8)
-		require.Equal(t, 1, g.Len(), "another baton rests there")
+		require.Equal(t, 1, g.Len(), "another baton lies there")
 		baton, free := g.TryEnter("k")
 		require.True(t, free)
 		require.Equal(t, 7, baton)
@@ -159,21 +159,21 @@ func TestABatonRestsAtTheGate(t *testing.T) {
 			got <- baton
 		}()
 		synctest.Wait()
-		require.False(t, g.Rest("k", 9, 8, false, 0))
+		require.False(t, g.LayDown("k", 9, 8, false, 0))
 		require.Equal(t, 9, <-got, "the waiter is given it")
 
-		require.True(t, g.Rest("k", 9, 10, false, 0))
+		require.True(t, g.LayDown("k", 9, 10, false, 0))
 		baton, err := g.Enter(t.Context(), "k", nil)
 		require.NoError(t, err)
 		require.Equal(t, 10, baton)
-		require.True(t, g.Rest("k", 9, 11, false, 0))
+		require.True(t, g.LayDown("k", 9, 11, false, 0))
 		g.Withdraw("k", 11)
 		require.Zero(t, g.Len())
 	})
 }
 
-// At a gate that is left by Rest, a goroutine may overtake the called one, as by Offer. No baton rests there then.
-func TestRestIsAnOfferToAWaiter(t *testing.T) {
+// At a gate that is left by LayDown, a goroutine may overtake the called one, as by Offer. No baton lies there then.
+func TestLayDownIsAnOfferToAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gate.New[int]()
 		_, free := g.TryEnter("k")
@@ -187,13 +187,13 @@ func TestRestIsAnOfferToAWaiter(t *testing.T) {
 			got <- baton
 		}()
 		synctest.Wait()
-		require.False(t, g.Rest("k", 1, 2, true, clock.Mono()))
+		require.False(t, g.LayDown("k", 1, 2, true, clock.Mono()))
 		baton, err := g.Enter(t.Context(), "k", nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, baton, "the gate was offered")
 		synctest.Wait()
 		require.Empty(t, got, "it was overtaken")
-		require.False(t, g.Rest("k", 3, 4, true, clock.Mono()))
+		require.False(t, g.LayDown("k", 3, 4, true, clock.Mono()))
 		require.Equal(t, 3, <-got)
 		g.Leave("k")
 		require.Zero(t, g.Len())

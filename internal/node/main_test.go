@@ -23,7 +23,7 @@ func nodeOf(rdb driver.Redis, change ...func(*Config)) (n *Node, closes func()) 
 	n = New(rdb, cfg)
 	return n, func() {
 		n.Stop()
-		n.Settle()
+		n.LastSweep()
 		n.Close()
 	}
 }

@@ -293,8 +293,8 @@ func (n *Node) Stop() { close(n.done) }
 // Done is closed when contenders are to leave.
 func (n *Node) Done() <-chan struct{} { return n.done }
 
-// Settle lets every sweep try once more, and waits for them.
-func (n *Node) Settle() { n.sweeper.close() }
+// LastSweep lets every sweep try once more, and waits for them.
+func (n *Node) LastSweep() { n.sweeper.close() }
 
 // Close ends what runs for the node, and waits for it.
 func (n *Node) Close() {

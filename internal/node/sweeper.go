@@ -183,7 +183,7 @@ func (s *sweeper) look() time.Duration {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.due.Rest(clock.Now(), time.Minute)
+	return s.due.UntilNext(clock.Now(), time.Minute)
 }
 
 // take removes from due what is to be sent, and returns it in batches of one command each. If any

@@ -82,7 +82,7 @@ func TestAbandonedClaimIsSweptWhereItMayStand(t *testing.T) {
 				left = left[1:]
 			}
 			c.Abandon()
-			q.members[0].Settle() // what was to be swept has been tried now
+			q.members[0].LastSweep() // what was to be swept has been tried now
 			require.Equal(t, tc.swept, d.has("sweep"), d.said)
 		})
 	}

@@ -279,7 +279,7 @@ func (q *Quorum) Close() {
 	q.ending.End(context.Background())
 	var wg sync.WaitGroup
 	for _, m := range q.members {
-		wg.Go(m.Settle)
+		wg.Go(m.LastSweep)
 	}
 	wg.Wait()
 	q.cancel()

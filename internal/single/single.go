@@ -64,6 +64,6 @@ func (s *Single) Stop() { s.node.Stop() }
 
 // Close tries once more to end what was abandoned, then ends everything that runs for the node.
 func (s *Single) Close() {
-	s.node.Settle()
+	s.node.LastSweep()
 	s.node.Close()
 }

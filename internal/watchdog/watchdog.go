@@ -105,7 +105,7 @@ func (d *Watchdog) run() {
 		due := d.take(now, now.Skew()-skew > glance/20)
 		skew = now.Skew()
 		d.look(due, now)
-		return d.rest(d.goBeside(now))
+		return d.untilNext(d.goBeside(now))
 	})
 }
 
@@ -169,12 +169,12 @@ func (d *Watchdog) look(due []Watched, now clock.Stamp) {
 	}
 }
 
-// rest is how long to wait for the next look.
-func (d *Watchdog) rest(beside clock.Stamp) time.Duration {
+// untilNext is how long to wait for the next look.
+func (d *Watchdog) untilNext(beside clock.Stamp) time.Duration {
 	now := clock.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.holds.Rest(now, min(max(0, beside.Until(now)), glance))
+	return d.holds.UntilNext(now, min(max(0, beside.Until(now)), glance))
 }
 
 // Close stops the watchdog and returns the holds that were left.

@@ -17,9 +17,9 @@ type Kind struct {
 	Counter     string // starts the name of the fencing counter
 	Channel     *Channel
 
-	// Open says that the callers of one process share a hold, which counts once in Redis however many
+	// Joint says that the callers of one process share a hold, which counts once in Redis however many
 	// they are.
-	Open bool
+	Joint bool
 
 	// Further are keys that scripts take behind the first five. {} stands for the lock's hash tag, [] for
 	// its name: as the locks a and {a} have the same tag, a key that is not to be theirs together has both.
@@ -73,7 +73,7 @@ var Mutex = Add(&Kind{
 
 // Read and Write are the two sides of Redisson's RReadWriteLock, which have the same keys.
 var (
-	Read  = Add(rw(Kind{Name: "read", Open: true, Waits: 5, Keeps: []string{"[]", "{}:():rwlock_timeout:1"}}))
+	Read  = Add(rw(Kind{Name: "read", Joint: true, Waits: 5, Keeps: []string{"[]", "{}:():rwlock_timeout:1"}}))
 	Write = Add(rw(Kind{Name: "write", Holders: 1, Keeps: []string{"[]"}}))
 )
 

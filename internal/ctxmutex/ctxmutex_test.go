@@ -1,4 +1,4 @@
-package turn_test
+package ctxmutex_test
 
 import (
 	"context"
@@ -8,13 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/relock-go/relock/internal/turn"
+	"github.com/relock-go/relock/internal/ctxmutex"
 )
 
 // Goroutines get the mutex one at a time, in order. One that gives up is passed over, at whatever moment.
 func TestInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var m turn.Mutex
+		var m ctxmutex.Mutex
 		enough := errors.New("enough")
 		ctx, leave := context.WithCancelCause(t.Context())
 		require.True(t, m.TryLock())

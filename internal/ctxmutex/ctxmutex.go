@@ -1,5 +1,5 @@
-// Package turn has a mutex that a goroutine waits for as long as its context lives.
-package turn
+// Package ctxmutex has a mutex that a goroutine waits for as long as its context lives.
+package ctxmutex
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 type Mutex struct {
 	mu    sync.Mutex // guards what follows
 	taken bool
-	line  []chan struct{} // the waiters'; closed when it is their turn. No one waits unless taken.
+	line  []chan struct{} // the waiters'; closed when the mutex is theirs. No one waits unless taken.
 }
 
 // TryLock locks the mutex if it is free.
@@ -34,20 +34,20 @@ func (m *Mutex) Lock(ctx context.Context) error {
 		m.mu.Unlock()
 		return nil
 	}
-	turn := make(chan struct{})
-	m.line = append(m.line, turn)
+	given := make(chan struct{})
+	m.line = append(m.line, given)
 	m.mu.Unlock()
 	select {
-	case <-turn:
+	case <-given:
 		return nil
 	case <-ctx.Done():
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if i := slices.Index(m.line, turn); i >= 0 {
+	if i := slices.Index(m.line, given); i >= 0 {
 		m.line = slices.Delete(m.line, i, i+1)
 	} else {
-		m.pass() // its turn came in that moment
+		m.pass() // it was given in that moment
 	}
 	return context.Cause(ctx)
 }
