@@ -147,7 +147,7 @@ func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error 
 // command timeout only, and not for the caller's context: the lease runs out meanwhile. What
 // WithMaxHold would cut short is refused, or without all is lengthened up to there.
 func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) error {
-	if c := &h.k.cfg; c.guard != GuardOff && d > c.longest {
+	if c := &h.k.cfg; c.longest > 0 && d > c.longest {
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
 	}
 	h.mu.Lock()

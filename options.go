@@ -265,40 +265,41 @@ func WithQuorum(n int) Option {
 	}}
 }
 
-// GuardMode says what happens on a Redis that may have forgotten locks.
-type GuardMode int
-
-const (
-	// GuardOff trusts that Redis never forgets.
-	GuardOff GuardMode = iota
-	// GuardAuto keeps a Redis that was restarted, promoted or emptied out until the longest lease
-	// has passed. Nodes that are all fresh when first used are taken for new, and used at once.
-	GuardAuto
-	// GuardStrict takes no node for new: each waits unless Client.TrustNodes was called.
-	GuardStrict
-)
-
-// WithRestartGuard keeps a Redis that may have forgotten locks from granting any until longest has
-// passed: then every forgotten lease is over. It is the delayed restart of the Redlock paper.
+// WithRestartGuard keeps a Redis that was restarted, promoted or emptied from granting locks until
+// longest has passed: then every lease that it may have forgotten is over. Nodes that are all fresh
+// when a client first uses them are taken for new, and used at once.
 //
-//   - No lease may be longer than longest, which all clients of the nodes must give. GuardOff takes
-//     0.
-//   - A restart is noticed by the server's run id and by a marker key, inside the same scripts.
-//     Without the right to run INFO every lock is refused.
+//   - No lease may be longer than longest, and all clients of a Redis must give the same.
 //   - A single Redis or Sentinel group grants no lock for longest after each restart or failover.
+//   - The user must have the right to run INFO: without it every lock is refused.
 //
-// Defaults to GuardOff in New. In NewRedlock it defaults to GuardAuto and 30 seconds, or the
-// client's lease if that is longer.
-func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
-	return Option{name: "WithRestartGuard", clientOnly: true, apply: func(c *config) error {
-		c.guard, c.longest, c.guarded = mode, longest, true
-		if mode < GuardOff || mode > GuardStrict {
-			return fmt.Errorf("unknown GuardMode %d", mode)
-		}
-		if mode == GuardOff && longest == 0 {
-			return nil
-		}
+// By default New has no guard, and NewRedlock one of 30 seconds, or of the client's lease if that is
+// longer. See docs/safety.md.
+func WithRestartGuard(longest time.Duration) Option {
+	return restartGuard("WithRestartGuard", longest, false)
+}
+
+// WithStrictRestartGuard is WithRestartGuard, but takes no node for new: a Redis that does not know
+// its past grants no lock for longest, unless Client.TrustNodes was called.
+func WithStrictRestartGuard(longest time.Duration) Option {
+	return restartGuard("WithStrictRestartGuard", longest, true)
+}
+
+func restartGuard(name string, longest time.Duration, strict bool) Option {
+	return Option{name: name, clientOnly: true, apply: func(c *config) error {
+		c.longest, c.wary, c.guarded = longest, strict, true
 		return leaseInRange(longest)
+	}}
+}
+
+// WithoutRestartGuard makes NewRedlock trust that no node forgets a lock. If nodes forget one after
+// all, a second owner can be granted it while the first holds it.
+//
+// New has no guard by default, NewRedlock has that of WithRestartGuard.
+func WithoutRestartGuard() Option {
+	return Option{name: "WithoutRestartGuard", clientOnly: true, apply: func(c *config) error {
+		c.longest, c.wary, c.guarded = 0, false, true
+		return nil
 	}}
 }
 

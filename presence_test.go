@@ -316,7 +316,7 @@ func TestOneNodeIsEnoughToBeKnown(t *testing.T) {
 			t.Cleanup(rdb.Close)
 			nodes = append(nodes, rdb)
 		}
-		c, err := NewRedlock(nodes, WithClientName(name), WithRestartGuard(GuardOff, 0))
+		c, err := NewRedlock(nodes, WithClientName(name), WithoutRestartGuard())
 		require.NoError(t, err)
 		t.Cleanup(c.Close)
 		return c

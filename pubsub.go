@@ -24,12 +24,8 @@ func newSingle(rdb driver.Redis, id string, cfg *config) *single {
 // newNode returns the node with that index. A quorum's nodes are numbered from 1. Index 0 is the
 // Redis that decides alone.
 func newNode(rdb driver.Redis, id string, cfg *config, index int) *node.Node {
-	options := wire.Options{Votes: index > 0, Retention: cfg.retention}
-	if cfg.guard != GuardOff {
-		options.Longest = cfg.longest
-	}
 	return node.New(rdb, node.Config{
-		Options: options, Client: id, Timeout: cfg.commandTimeout, PubSub: node.PubSub(cfg.pubsub),
+		Options: wire.Options{Votes: index > 0, Retention: cfg.retention, Longest: cfg.longest}, Client: id, Timeout: cfg.commandTimeout, PubSub: node.PubSub(cfg.pubsub),
 		Reachable: func(cause error) { cfg.answers(index, cause) },
 		Impaired:  func(cause error) { cfg.impaired(index, cause) },
 		Mended:    func(cause error) { cfg.mended(index, cause) },

@@ -54,7 +54,7 @@ func redlockOver(nodes []driver.Redis, opts []Option) (*Client, error) {
 		}
 	}
 	cfg := defaultConfig()
-	cfg.nodes, cfg.guard, cfg.longest = len(nodes), GuardAuto, defaultLease
+	cfg.nodes, cfg.longest = len(nodes), defaultLease
 	cfg, err := cfg.with(opts, true)
 	if err != nil {
 		return nil, err
@@ -70,6 +70,6 @@ func overQuorum(nodes []driver.Redis, cfg config) *Client {
 	}
 	return newClientOver(id, cfg, quorum.New(of, quorum.Config{
 		Need: cfg.quorumSize(), Timeout: cfg.commandTimeout, Lease: cfg.firstLease, Impaired: cfg.impaired, Mended: cfg.mended,
-		Guard: cfg.guard != GuardOff, Auto: cfg.guard == GuardAuto, Longest: cfg.longest,
+		Guard: cfg.longest > 0, Auto: cfg.longest > 0 && !cfg.wary, Longest: cfg.longest,
 	}))
 }
