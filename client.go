@@ -226,7 +226,7 @@ func init() {
 		is := &client.(*Client).core.cfg
 		return newOver(rdb, []Option{{name: "Beside", clientOnly: true, apply: func(c *config) error {
 			c.lease, c.timeout, c.javaDog = is.lease, is.timeout, is.javaDog
-			c.pubsub, c.retention, c.retained, c.prefix = is.pubsub, is.retention, is.retained, is.prefix
+			c.plain, c.retention, c.retained, c.prefix = is.plain, is.retention, is.retained, is.prefix
 			c.longest, c.wary, c.guarded = is.longest, is.wary, is.guarded
 			return nil
 		}}})

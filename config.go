@@ -41,7 +41,7 @@ type config struct {
 	linger   time.Duration // how long an unlocked lock may be kept; 0: not at all
 
 	// Each Redis, and the client as a whole.
-	pubsub    PubSubMode
+	plain     bool          // no sharded channels, on a Cluster that has them too
 	retention time.Duration // how long Redis keeps a fencing counter after its last grant; 0: for ever
 	retained  bool          // retention is what the user said
 	prefix    string        // of all names in Redis

@@ -30,7 +30,6 @@ func TestUnusableOptions(t *testing.T) {
 		{WithCommandTimeout(0), "WithCommandTimeout"},
 		{WithCommandTimeout(time.Minute), "a third of it at most"},
 		{Option{}, "use a With function"},
-		{WithPubSub(7), "WithPubSub"},
 		{WithNamePrefix(strings.Repeat("x", 1024)), "1024 bytes"},
 		{WithLogger(nil), "the logger is nil"},
 	} {
@@ -39,7 +38,7 @@ func TestUnusableOptions(t *testing.T) {
 		require.ErrorContains(t, err, c.why)
 	}
 	locks := newClient(t, rdb)
-	_, err = locks.Mutex("k", WithPubSub(PubSubPlain)).Lock(context.Background())
+	_, err = locks.Mutex("k", WithPlainChannels()).Lock(context.Background())
 	require.ErrorIs(t, err, ErrInvalidOption)
 	require.ErrorContains(t, err, "belongs to New")
 	_, err = locks.Mutex("k", WithLease(time.Millisecond)).TryLock(context.Background())
@@ -79,7 +78,6 @@ func TestRefusedOptionsSayWhatTheyTake(t *testing.T) {
 		"WithWait: -1s; it must be positive":              WithWait(-time.Second),
 		"WithCommandTimeout: 0s; it must be positive":     WithCommandTimeout(0),
 		"WithLocalHandoff: -1s; it must not be negative":  WithLocalHandoff(1, -time.Second),
-		"WithPubSub: unknown PubSubMode 7":                WithPubSub(7),
 		"WithRestartGuard: 0s is out of range":            WithRestartGuard(0),
 		"WithStrictRestartGuard: -1s is out of range":     WithStrictRestartGuard(-time.Second),
 		"WithLease: 1ms is out of range, between 100ms":   WithLease(time.Millisecond),

@@ -467,7 +467,7 @@ func TestRenewalRepairsALateCount(t *testing.T) {
 func TestRaceQueuesNobody(t *testing.T) {
 	s := redistest.Start(t)
 	raced := deafRedis{Redis: overrueidis.New(s.Client()), cluster: true}
-	n := deafOver(t, raced, "h", 30*time.Second, WithPubSub(PubSubPlain))
+	n := deafOver(t, raced, "h", 30*time.Second, WithPlainChannels())
 	a, next := contenderOf(t, n, "k", "h", 1, 30*time.Second), contenderOf(t, n, "k", "h", 2, 30*time.Second)
 	_, held := asks(t, a)
 	require.True(t, held)

@@ -25,7 +25,7 @@ func newSingle(rdb driver.Redis, id string, cfg *config) *single {
 // Redis that decides alone.
 func newNode(rdb driver.Redis, id string, cfg *config, index int) *node.Node {
 	return node.New(rdb, node.Config{
-		Options: wire.Options{Votes: index > 0, Retention: cfg.retention, Longest: cfg.longest}, Client: id, Timeout: cfg.commandTimeout, PubSub: node.PubSub(cfg.pubsub),
+		Options: wire.Options{Votes: index > 0, Retention: cfg.retention, Longest: cfg.longest}, Client: id, Timeout: cfg.commandTimeout, Plain: cfg.plain,
 		Reachable: func(cause error) { cfg.answers(index, cause) },
 		Impaired:  func(cause error) { cfg.impaired(index, cause) },
 		Mended:    func(cause error) { cfg.mended(index, cause) },

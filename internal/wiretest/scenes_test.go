@@ -325,7 +325,7 @@ var clusters = []scene{{name: "cluster", nodes: 1, args: clustered, acts: func(w
 	sharesOwner(w, w.sharder(), w.sharder())
 	w.sends("HSET", "orders", "11111111-2222-3333-4444-555555555555:1", "1")
 	w.forces("the lock is forced open", w.sharder().Mutex("orders"), true)
-	plain := w.sharder(relock.WithPubSub(relock.PubSubPlain)).Mutex("orders")
+	plain := w.sharder(relock.WithPlainChannels()).Mutex("orders")
 	w.unlocks("it is unlocked", w.locks("it is locked with plain channels", plain))
 }}}
 
