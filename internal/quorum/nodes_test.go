@@ -46,7 +46,7 @@ func standsAt(t *testing.T, name string, servers ...*redistest.Server) {
 // votesAnswered is how many votes a node has answered, or will not.
 func votesAnswered(c *relock.Client, node int) (n int64) {
 	for _, s := range c.Stats().Commands {
-		if s.Node == node && s.Command == "acquire" {
+		if s.Node == node && s.Command == relock.CommandAcquire {
 			n += int64(s.Answered + s.Refused + s.Unanswered)
 		}
 	}
