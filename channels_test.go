@@ -136,7 +136,7 @@ func TestForbiddenInboxesOfAQuorum(t *testing.T) {
 		servers, mine, theirs = append(servers, s), append(mine, rdb), append(theirs, s.Client())
 	}
 	ofNodes := func(nodes []rueidis.Client) *Client {
-		c, err := NewRedlock(nodes, WithLease(far), WithRestartGuard(GuardAuto, far))
+		c, err := NewRedlock(nodes, WithLease(far), WithRestartGuard(far))
 		require.NoError(t, err)
 		t.Cleanup(c.Close)
 		return c

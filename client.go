@@ -53,7 +53,7 @@ func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.guard == GuardOff {
+	if cfg.longest == 0 {
 		id := uuid.NewString()
 		return newClientOver(id, cfg, single.New(newNode(rdb, id, &cfg, 0))), nil
 	}
@@ -69,12 +69,9 @@ func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
 // newNode returns the node with that index. A quorum's nodes are numbered from 1. Index 0 is the
 // Redis that decides alone.
 func newNode(rdb driver.Redis, id string, cfg *config, index int) *node.Node {
-	options := wire.Options{Votes: index > 0, Retention: cfg.retention}
-	if cfg.guard != GuardOff {
-		options.Longest = cfg.longest
-	}
 	return node.New(rdb, node.Config{
-		Options: options, Client: id, Timeout: cfg.commandTimeout, PubSub: node.PubSub(cfg.pubsub),
+		Options: wire.Options{Votes: index > 0, Retention: cfg.retention, Longest: cfg.longest},
+		Client:  id, Timeout: cfg.commandTimeout, Plain: cfg.plain,
 		Reachable: func(cause error) { cfg.answers(index, cause) },
 		Impaired:  func(cause error) { cfg.impaired(index, cause) },
 		Mended:    func(cause error) { cfg.mended(index, cause) },
@@ -105,7 +102,7 @@ func (c *Client) introduce() {
 }
 
 // TrustNodes tells the restart guard that no lock is held which a node may have forgotten: then all
-// nodes grant locks at once. It is for new nodes under GuardStrict, or for an operator that knows
+// nodes grant locks at once. It is for new nodes under WithStrictRestartGuard, or for an operator that knows
 // more than the guard. If a forgotten lock is held after all, a second owner may be granted it.
 // Without WithRestartGuard TrustNodes does nothing. It fails with a *QuorumError if fewer than a
 // quorum of nodes could be told.
@@ -244,14 +241,12 @@ func init() {
 	opening.NewRedlock = func(nodes []driver.Redis, opts any) (any, error) { return redlockOver(nodes, opts.([]Option)) }
 	opening.Beside = func(client any, rdb driver.Redis) (any, error) {
 		is := &client.(*Client).core.cfg
-		opts := []Option{
-			WithLease(is.lease), WithNamePrefix(is.prefix), WithPubSub(is.pubsub),
-			WithTokenRetention(is.retention), WithRestartGuard(is.guard, is.longest), WithRedissonWatchdog(is.javaDog),
-		}
-		if is.timeout > 0 {
-			opts = append(opts, WithCommandTimeout(is.timeout))
-		}
-		return newOver(rdb, opts)
+		return newOver(rdb, []Option{{name: "Beside", clientOnly: true, apply: func(c *config) error {
+			c.lease, c.timeout, c.javaDog = is.lease, is.timeout, is.javaDog
+			c.plain, c.retention, c.retained, c.prefix = is.plain, is.retention, is.retained, is.prefix
+			c.longest, c.wary, c.guarded = is.longest, is.wary, is.guarded
+			return nil
+		}}})
 	}
 	opening.HolderOf = func(lease any) (client, kind string) {
 		l := lease.(*Lease)

@@ -41,7 +41,7 @@ type config struct {
 	linger   time.Duration // how long an unlocked lock may be kept; 0: not at all
 
 	// Each Redis, and the client as a whole.
-	pubsub    PubSubMode
+	plain     bool          // no sharded channels, on a Cluster that has them too
 	retention time.Duration // how long Redis keeps a fencing counter after its last grant; 0: for ever
 	retained  bool          // retention is what the user said
 	prefix    string        // of all names in Redis
@@ -50,11 +50,11 @@ type config struct {
 	observers observers     // nil for none
 
 	// A quorum of them, and the restart guard.
-	nodes   int // of a quorum; 0: one Redis decides alone
-	quorum  int // how many of them must agree; 0: more than half
-	guard   GuardMode
-	longest time.Duration // lease, as far as the guard knows
-	guarded bool          // the guard was asked for by an option: longest is what the user said
+	nodes   int           // of a quorum; 0: one Redis decides alone
+	quorum  int           // how many of them must agree; 0: more than half
+	longest time.Duration // lease that the restart guard waits for; 0: there is no guard
+	wary    bool          // the guard takes no node for new
+	guarded bool          // longest is what the user said
 
 	// What derive makes of all that.
 	firstLease     time.Duration // what a lock is taken and queued with
@@ -93,7 +93,7 @@ func (c config) with(opts []Option, client bool) (config, error) {
 	if client && c.nodes > 0 && !c.guarded {
 		c.longest = max(c.longest, c.lease)
 	}
-	if c.guard != GuardOff && lease > c.longest {
+	if c.longest > 0 && lease > c.longest {
 		return c, fmt.Errorf("%w: a lease of %v is longer than the %v that the restart guard waits; see WithRestartGuard",
 			ErrInvalidOption, lease, c.longest)
 	}

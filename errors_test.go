@@ -208,11 +208,11 @@ func TestWhyTheCallerLeftIsSaidOnce(t *testing.T) {
 func TestAQuarantineIsSaid(t *testing.T) {
 	for name, open := range map[string]func(opts ...Option) *Client{
 		"one Redis": func(opts ...Option) *Client {
-			return newClient(t, ownRedis(t), append(opts, WithRestartGuard(GuardStrict, time.Minute))...)
+			return newClient(t, ownRedis(t), append(opts, WithStrictRestartGuard(time.Minute))...)
 		},
 		"a quorum of fresh nodes with one down": func(opts ...Option) *Client {
 			servers := masters(t, 3)
-			c := newRedlock(t, servers, append(opts, WithRestartGuard(GuardAuto, time.Minute))...)
+			c := newRedlock(t, servers, append(opts, WithRestartGuard(time.Minute))...)
 			servers[2].Kill()
 			return c
 		},

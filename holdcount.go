@@ -209,7 +209,7 @@ func (h *hold) extendsTo(s *share, d time.Duration, all bool, now clock.Stamp) (
 // the hold may rely on. The caller holds h.mu.
 func (h *hold) beyond(d time.Duration) error {
 	switch c := &h.k.cfg; {
-	case c.guard != GuardOff && d > c.longest:
+	case c.longest > 0 && d > c.longest:
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
 	case !h.cfg.trusts(d):
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that WithRedissonWatchdog lets a reader rely on",

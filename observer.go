@@ -124,13 +124,14 @@ func (h How) String() string {
 	return ""
 }
 
-// WithObserver makes the client tell o what happens to its locks. Without one that costs a branch.
+// WithObserver makes the client tell o what happens to its locks. An o that is a ClientObserver too
+// is given the client, to read its Stats. Without an observer that costs a branch.
 //
 // A goroutine that waits has the pprof label relock.lock, with the lock's name, beside the labels
 // of the context given to Lock. Once it has waited it has only the labels of that context: Go
 // cannot tell which others it had before.
 //
-// By default there is no observer.
+// By default, and with nil, there is no observer.
 func WithObserver(o Observer) Option {
 	return Option{name: "WithObserver", clientOnly: true, apply: func(c *config) error {
 		c.observers = nil

@@ -9,22 +9,14 @@ import (
 	"github.com/relock-go/relock/internal/eventlog"
 )
 
-// WithLogger makes the client write to log what it tells no caller. At warn:
+// WithLogger makes the client write to log what it tells no caller. At warn: leases that were lost, a
+// Redis that stops answering or works worse than it should and the end of that (see EventNodeDown and
+// EventNodeImpaired), a Lock that has waited for Redis itself for a second and each minute more, and
+// commands that Redis refuses for good (ErrRefused). At debug: all Events of an Observer.
 //
-//   - leases that were lost;
-//   - a Redis that stops answering and answers again, and one that works worse than it should: see
-//     EventNodeDown, EventNodeUp, EventNodeImpaired and EventNodeMended;
-//   - a Lock that has waited for Redis itself for a second, and for every minute more;
-//   - commands that Redis refuses for good: no memory, no right, a key of another type. See
-//     ErrRefused.
-//
-// One cause has a line at once and then one every 10 seconds, with how many events it stands for
-// and the names of the first 20 locks. At debug stand all Events of an Observer, of each kind the
-// first 100 in 10 seconds.
-//
-// A line is written by the goroutine that has something to tell: a handler that blocks delays
-// wake-ups and renewals. With a logger locks cost what they cost with an Observer, and goroutines
-// that wait get pprof labels as WithObserver says.
+// One cause has a line at once and then one every 10 seconds, with the number of its events and the
+// names of the first 20 locks. At debug each kind of event has 100 lines in 10 seconds. A handler that
+// blocks delays wake-ups and renewals. Waiting goroutines get pprof labels as WithObserver says.
 //
 // By default nothing is written.
 func WithLogger(log *slog.Logger) Option {

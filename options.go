@@ -75,14 +75,11 @@ func WithWait(d time.Duration) Option {
 
 // WithLocalHandoff bounds how long a lock may pass between goroutines of this process, in memory,
 // before other processes get their turn: at most passes acquisitions in a row, and none later than d
-// after Redis granted the lock. WithLocalHandoff(1, 0) turns it off.
+// after Redis granted the lock. WithLocalHandoff(1, 0) turns it off; passes may be 1 to 1,000,000.
 //
-//   - A grant reserves as many fencing tokens as there are passes. If they would run half a second
-//     (500,000) ahead of the server's clock, it reserves 32 at most.
-//   - Once three quarters of the passes are used, Redis is asked whether another process waits,
-//     unless the last quarter lasts for less time than an answer takes. If none waits, both bounds
-//     begin anew, from that question: a lock that only this process wants is not given back.
-//   - A quorum, and a Redis under WithRestartGuard, are not asked.
+// A grant reserves as many fencing tokens as there are passes, so tokens have gaps. Where Redis says
+// in time that no other process waits, both bounds begin anew: a lock that only this process wants is
+// not given back. A quorum, and a Redis under WithRestartGuard, are not asked.
 //
 // Defaults to 256 passes and 10 milliseconds.
 func WithLocalHandoff(passes int, d time.Duration) Option {
@@ -98,42 +95,14 @@ func WithLocalHandoff(passes int, d time.Duration) Option {
 	}}
 }
 
-// WithLinger keeps an unlocked lock for this process, for up to d, as long as no other process wants
-// it. The next Lock or TryLock here takes it without a command to Redis, with a fencing token of its
-// own. The lock managers of VMS and Lustre call that lock caching.
+// WithLinger keeps an unlocked lock in Redis for this process, for up to d, as long as no other
+// process wants it. The next Lock or TryLock here takes it without a command to Redis, with a fencing
+// token of its own. A lease got so is worth what every lease is. d counts from when the process asked
+// for the lock; a lock that is held for longer at a time does not linger.
 //
-// How long: d at most, counted from when the process asked for the lock and no one waited. Then the
-// lock is given back, idle or with its next Unlock, and asked for anew. A lock that is held for longer
-// than d at a time does not linger. Within d it passes between the goroutines of this process
-// regardless of WithLocalHandoff, as long as no other process wants it.
-//
-// What others see:
-//
-//   - An idle lock looks held: State shows it. TryLock fails with HeldError.Wanted set, and finds it
-//     free a moment later.
-//   - A process that waits or tries is told of to the holder's process, which gives an idle lock back
-//     at once, else with its next Unlock, whatever WithLocalHandoff says. So others wait about twice
-//     as long for an idle lock as for a free one.
-//   - That takes a message. A lost one is repeated with each poll of the waiter; at the latest d ends
-//     the wait. Redisson's waiters send none and wait for d: keep it at some ten milliseconds where
-//     Java shares the lock.
-//   - If the process dies, the lock stays held for the rest of its lease. Close gives idle locks back.
-//
-// A lease from the cache is worth what every lease is: it ends with ErrLost before another can have
-// the lock, also where the process was stopped while the lock lay idle.
-//
-// Limits:
-//
-//   - A grant reserves 8,192 fencing tokens, if they do not run half a second ahead of the server's
-//     clock, so tokens have larger gaps.
-//   - At most 16,384 locks of a client lie idle at one time.
-//   - Locks of WithFixedLease and of WithOwner do not linger.
-//   - Nor do locks where messages cannot be heard, such as with PubSubPlain on a Cluster. With sharded
-//     channels each lock that lingers costs a subscription.
-//   - A lock that was granted while others waited passes on as without this option.
-//
-// Where each name is locked only once it still pays for one goroutine at a time: Unlock does not wait
-// for Redis, and what is given back within a millisecond goes together.
+// To others an idle lock looks held, and they wait about twice as long for it as for a free one.
+// Redisson's waiters wait for d: keep it at some ten milliseconds where Java shares the lock.
+// docs/choosing.md has the limits.
 //
 // By default, and with 0, a lock is given back with its last Unlock.
 func WithLinger(d time.Duration) Option {
@@ -190,23 +159,16 @@ func WithNamePrefix(prefix string) Option {
 	}}
 }
 
-// WithClientName makes the client write its name to Redis, so that a holder is shown by more than a
-// uuid: by that name, which is the service's, say "billing", by host and process id, by when the
-// client was made and by the library's version. State.Client and HeldError.Client have it.
+// WithClientName makes the client write its name to Redis, which is the service's, say "billing".
+// State.Client and HeldError.Client then say by it which process holds a lock, with its host and
+// process id. It has up to 256 bytes that can be printed.
 //
-//   - The name is written in the background beside the first hold, or once the client waits for a
-//     lock, and renewed each third of the client's lease while it holds or waits. No Lock is slower or
-//     fails for it. On a quorum it is written to every node that takes it.
-//   - It is gone a lease after the process died. Close removes it, unless locks are still held.
-//   - A user without the right to the key (docs/wire.md) locks as without the option. Redis then
-//     refuses two commands in a lease at most.
+// It is written beside holds and waits, in the background: no Lock is slower or fails for it. It
+// expires one lease after the process died. Only a client with a name asks for the names of others,
+// which takes State one command more. A first TryLock that is refused waits for the answer, for a
+// quarter of a second at most. docs/wire.md has the key and the right that it needs.
 //
-// Only a client with a name asks for the names of others. State sends one command more for that.
-// Lock and TryLock ask once in a third of a lease for each client that holds what they want. The
-// first TryLock that is refused for the sake of a new holder waits for the answer, for a quarter of
-// a second at most. Where none comes, its *HeldError shows a uuid.
-//
-// By default, and with "", nothing is written. A name has up to 256 bytes that can be printed.
+// By default, and with "", nothing is written.
 func WithClientName(name string) Option {
 	return Option{name: "WithClientName", clientOnly: true, apply: func(c *config) error {
 		c.name = name
@@ -215,13 +177,10 @@ func WithClientName(name string) Option {
 }
 
 // WithQuorum sets how many nodes of NewRedlock must keep a lock. n must be more than half of them:
-// any two quorums then share a node, which grants the lock to one owner only. Of five nodes,
-//
-//   - with 3, two may be down. A second owner is possible if one node has forgotten the lock, the
-//     one that both quorums share.
-//   - with 4, one may be down. Quorums share three nodes, and all of them must have forgotten it.
-//
-// WithRestartGuard keeps out nodes that may have forgotten.
+// any two quorums then share a node, which grants the lock to one owner only. With 3 of five nodes,
+// two may be down; a second owner is possible if the node that two quorums share forgot the lock.
+// With 4, one may be down, and three nodes must have forgotten it. WithRestartGuard keeps out nodes
+// that may have forgotten.
 //
 // Defaults to the smallest number that is more than half.
 func WithQuorum(n int) Option {
@@ -237,62 +196,54 @@ func WithQuorum(n int) Option {
 	}}
 }
 
-// GuardMode says what happens on a Redis that may have forgotten locks.
-type GuardMode int
-
-const (
-	// GuardOff trusts that Redis never forgets.
-	GuardOff GuardMode = iota
-	// GuardAuto keeps a Redis that was restarted, promoted or emptied out until the longest lease
-	// has passed. Nodes that are all fresh when first used are taken for new, and used at once.
-	GuardAuto
-	// GuardStrict takes no node for new: each waits unless Client.TrustNodes was called.
-	GuardStrict
-)
-
-// WithRestartGuard keeps a Redis that may have forgotten locks from granting any until longest has
-// passed: then every forgotten lease is over. It is the delayed restart of the Redlock paper.
+// WithRestartGuard keeps a Redis that was restarted, promoted or emptied from granting locks until
+// longest has passed: then every lease that it may have forgotten is over. Nodes that are all fresh
+// when a client first uses them are taken for new, and used at once.
 //
-//   - No lease may be longer than longest, which all clients of the nodes must give. GuardOff takes
-//     0.
-//   - A restart is noticed by the server's run id and by a marker key, inside the same scripts.
-//     Without the right to run INFO every lock is refused.
+//   - No lease may be longer than longest, and all clients of a Redis must give the same.
 //   - A single Redis or Sentinel group grants no lock for longest after each restart or failover.
+//   - The user must have the right to run INFO: without it every lock is refused.
 //
-// Defaults to GuardOff in New. In NewRedlock it defaults to GuardAuto and 30 seconds, or the
-// client's lease if that is longer.
-func WithRestartGuard(mode GuardMode, longest time.Duration) Option {
-	return Option{name: "WithRestartGuard", clientOnly: true, apply: func(c *config) error {
-		c.guard, c.longest, c.guarded = mode, longest, true
-		if mode < GuardOff || mode > GuardStrict {
-			return fmt.Errorf("unknown GuardMode %d", mode)
-		}
-		if mode == GuardOff && longest == 0 {
-			return nil
-		}
+// By default New has no guard, and NewRedlock one of 30 seconds, or of the client's lease if that is
+// longer. See docs/safety.md.
+func WithRestartGuard(longest time.Duration) Option {
+	return restartGuard("WithRestartGuard", longest, false)
+}
+
+// WithStrictRestartGuard is WithRestartGuard, but takes no node for new: a Redis that does not know
+// its past grants no lock for longest, unless Client.TrustNodes was called.
+func WithStrictRestartGuard(longest time.Duration) Option {
+	return restartGuard("WithStrictRestartGuard", longest, true)
+}
+
+func restartGuard(name string, longest time.Duration, strict bool) Option {
+	return Option{name: name, clientOnly: true, apply: func(c *config) error {
+		c.longest, c.wary, c.guarded = longest, strict, true
 		return leaseInRange(longest)
 	}}
 }
 
+// WithoutRestartGuard makes NewRedlock trust that no node forgets a lock. If nodes forget one after
+// all, a second owner can be granted it while the first holds it.
+//
+// New has no guard by default, NewRedlock has that of WithRestartGuard.
+func WithoutRestartGuard() Option {
+	return Option{name: "WithoutRestartGuard", clientOnly: true, apply: func(c *config) error {
+		c.longest, c.wary, c.guarded = 0, false, true
+		return nil
+	}}
+}
+
 // WithTokenRetention sets how long Redis keeps a lock's fencing counter after the lock was last
-// granted, so that names used once do not stay. It may keep it for longer, by a quarter of d or by
-// 17 seconds, whichever is less.
+// granted, so that names used once do not stay. Tokens go on rising once it is gone, unless the
+// server's clock was set back by d or more: give a longer d where clocks may be off by minutes.
 //
-// Tokens go on rising once a counter is gone, since each is at least the server's clock in
-// microseconds. They can fall only if that clock is behind by d or more: because it was set back, or
-// a replica was promoted whose clock is behind. Give a longer d where clocks may be off by more than
-// minutes, as without NTP or in virtual machines that go back to a snapshot. See docs/safety.md.
-//
-//   - d must be a minute or more, and at least four times each lease that is given to the same New, or
-//     to a Mutex of that client. With 0 counters stay for ever.
-//   - All clients of a name are to give the same d.
-//   - Give 0 where Redisson's RFencedLock uses the same names: it starts at 1 where a counter is
-//     gone. Give 0 also while clients older than this option use the same Redis.
-//   - A counter that has no expiry keeps none, whatever d is: Redisson or an operator made it so.
+//   - d is a minute or more, and four times each lease given to New or its locks, or 0: for ever.
+//   - All clients of a name must give the same d.
+//   - Give 0 where Redisson's RFencedLock uses the same names: it starts at 1 without a counter.
 //
 // Defaults to 10 minutes, or to four times the longest lease that New is told of (WithLease,
-// WithFixedLease, WithRestartGuard) if that is longer. A lease may still be longer than d, by
-// Extend or by an option of Mutex: then its counter may be gone before it ends.
+// WithFixedLease, WithRestartGuard) if that is longer. See docs/safety.md.
 func WithTokenRetention(d time.Duration) Option {
 	return Option{name: "WithTokenRetention", clientOnly: true, apply: func(c *config) error {
 		c.retention, c.retained = d, true

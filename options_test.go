@@ -30,7 +30,6 @@ func TestUnusableOptions(t *testing.T) {
 		{WithCommandTimeout(0), "WithCommandTimeout"},
 		{WithCommandTimeout(time.Minute), "a third of it at most"},
 		{Option{}, "use a With function"},
-		{WithPubSub(7), "WithPubSub"},
 		{WithNamePrefix(strings.Repeat("x", 1024)), "1024 bytes"},
 		{WithLogger(nil), "the logger is nil"},
 	} {
@@ -39,7 +38,7 @@ func TestUnusableOptions(t *testing.T) {
 		require.ErrorContains(t, err, c.why)
 	}
 	locks := newClient(t, rdb)
-	_, err = locks.Mutex("k", WithPubSub(PubSubPlain)).Lock(context.Background())
+	_, err = locks.Mutex("k", WithPlainChannels()).Lock(context.Background())
 	require.ErrorIs(t, err, ErrInvalidOption)
 	require.ErrorContains(t, err, "belongs to New")
 	_, err = locks.Mutex("k", WithLease(time.Millisecond)).TryLock(context.Background())
@@ -60,14 +59,16 @@ func TestRestartGuardOption(t *testing.T) {
 		}
 		return err
 	}
-	require.NoError(t, open(WithRestartGuard(GuardOff, 0)))
-	require.NoError(t, open(WithRestartGuard(GuardOff, 0), WithLease(time.Hour)))
+	require.NoError(t, open(WithoutRestartGuard()))
+	require.NoError(t, open(WithoutRestartGuard(), WithLease(time.Hour)))
 	require.NoError(t, open(WithLease(time.Minute)))
-	require.NoError(t, open(WithLease(time.Minute), WithRestartGuard(GuardAuto, time.Minute)))
+	require.NoError(t, open(WithLease(time.Minute), WithRestartGuard(time.Minute)))
 	for _, longest := range []time.Duration{29 * time.Second, 30 * time.Second, 31 * time.Second} {
-		require.ErrorIs(t, open(WithLease(time.Minute), WithRestartGuard(GuardAuto, longest)), ErrInvalidOption, longest)
+		require.ErrorIs(t, open(WithLease(time.Minute), WithRestartGuard(longest)), ErrInvalidOption, longest)
 	}
-	require.ErrorIs(t, open(WithRestartGuard(GuardAuto, 0)), ErrInvalidOption)
+	require.ErrorIs(t, open(WithRestartGuard(0)), ErrInvalidOption)
+	require.ErrorIs(t, open(WithLease(time.Minute), WithoutRestartGuard(), WithRestartGuard(30*time.Second)), ErrInvalidOption)
+	require.NoError(t, open(WithLease(time.Minute), WithRestartGuard(30*time.Second), WithoutRestartGuard()), "the last one counts")
 }
 
 // Refusals name the option and what it takes.
@@ -77,8 +78,8 @@ func TestRefusedOptionsSayWhatTheyTake(t *testing.T) {
 		"WithWait: -1s; it must be positive":              WithWait(-time.Second),
 		"WithCommandTimeout: 0s; it must be positive":     WithCommandTimeout(0),
 		"WithLocalHandoff: -1s; it must not be negative":  WithLocalHandoff(1, -time.Second),
-		"WithPubSub: unknown PubSubMode 7":                WithPubSub(7),
-		"WithRestartGuard: unknown GuardMode -1":          WithRestartGuard(-1, time.Minute),
+		"WithRestartGuard: 0s is out of range":            WithRestartGuard(0),
+		"WithStrictRestartGuard: -1s is out of range":     WithStrictRestartGuard(-time.Second),
 		"WithLease: 1ms is out of range, between 100ms":   WithLease(time.Millisecond),
 		"WithQuorum: it belongs to NewRedlock":            WithQuorum(1),
 		"WithLogger: the logger is nil":                   WithLogger(nil),
@@ -134,8 +135,8 @@ func TestDefaultTokenRetention(t *testing.T) {
 		{10 * time.Minute, []Option{WithLease(150 * time.Second)}},
 		{20 * time.Minute, []Option{WithLease(5 * time.Minute)}},
 		{4 * time.Hour, []Option{WithFixedLease(time.Hour)}},
-		{4 * time.Hour, []Option{WithRestartGuard(GuardAuto, time.Hour)}},
-		{8 * time.Hour, []Option{WithRestartGuard(GuardAuto, 2*time.Hour), WithFixedLease(time.Hour)}},
+		{4 * time.Hour, []Option{WithRestartGuard(time.Hour)}},
+		{8 * time.Hour, []Option{WithRestartGuard(2 * time.Hour), WithFixedLease(time.Hour)}},
 	} {
 		cfg, err := defaultConfig().with(c.opts, true)
 		require.NoError(t, err)

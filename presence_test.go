@@ -248,7 +248,7 @@ func refused(t *testing.T, c *Client, n uint64) {
 // refusals is how often c was refused to say who it is.
 func refusals(c *Client) (n uint64) {
 	for _, of := range c.Stats().Commands {
-		if of.Command == "introduce" {
+		if of.Command == CommandIntroduce {
 			n += of.Refused
 		}
 	}
@@ -317,7 +317,7 @@ func TestOneNodeIsEnoughToBeKnown(t *testing.T) {
 			t.Cleanup(rdb.Close)
 			nodes = append(nodes, rdb)
 		}
-		c, err := NewRedlock(nodes, WithClientName(name), WithRestartGuard(GuardOff, 0))
+		c, err := NewRedlock(nodes, WithClientName(name), WithoutRestartGuard())
 		require.NoError(t, err)
 		t.Cleanup(c.Close)
 		return c
@@ -451,7 +451,7 @@ func refusedBy(t *testing.T, c *Client, name string) *HeldError {
 // questions is how often a client asked who another is, where it asked for no State.
 func questions(c *Client) (n uint64) {
 	for _, of := range c.Stats().Commands {
-		if of.Command == "inspect" {
+		if of.Command == CommandInspect {
 			n += of.Answered + of.Refused + of.Unanswered
 		}
 	}

@@ -1,31 +1,17 @@
 package relock
 
-import "fmt"
-
-// PubSubMode is the kind of Pub/Sub channels that is used on a Redis Cluster: Redisson's
-// shardedSubscriptionMode.
-type PubSubMode int
-
-const (
-	// PubSubAuto uses sharded channels on a Cluster that knows them (Redis 7), as Redisson does.
-	PubSubAuto PubSubMode = iota
-	// PubSubPlain uses plain channels on a Cluster too. No waiter is handed the lock then: those of a
-	// Mutex race for a freed one, those of an RWMutex come in their order by asking for it.
-	PubSubPlain
-	// PubSubSharded uses sharded channels on a Cluster without asking it first.
-	PubSubSharded
-)
-
-// WithPubSub chooses the channels on a Redis Cluster; all clients and Redisson's must agree.
-// Elsewhere channels are plain.
+// WithPlainChannels makes locks on a Redis Cluster use plain Pub/Sub channels though it has sharded
+// ones, as Redisson does before 3.22 and with shardedSubscriptionMode OFF. All clients of a Cluster
+// must agree on that, Redisson's too: otherwise waiters sleep until they ask again by themselves.
 //
-// Defaults to PubSubAuto.
-func WithPubSub(mode PubSubMode) Option {
-	return Option{name: "WithPubSub", clientOnly: true, apply: func(c *config) error {
-		c.pubsub = mode
-		if mode < PubSubAuto || mode > PubSubSharded {
-			return fmt.Errorf("unknown PubSubMode %d", mode)
-		}
+// On plain channels of a Cluster no waiter is handed the lock: those of a Mutex race for a freed one,
+// those of an RWMutex come in their order by asking for it.
+//
+// By default a Cluster that has sharded channels (Redis 7) is used with them. Elsewhere channels are
+// always plain.
+func WithPlainChannels() Option {
+	return Option{name: "WithPlainChannels", clientOnly: true, apply: func(c *config) error {
+		c.plain = true
 		return nil
 	}}
 }

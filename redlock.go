@@ -13,11 +13,11 @@ import (
 	"github.com/relock-go/relock/internal/quorum"
 )
 
-// NewRedlock returns a client whose locks are held by a quorum of nodes: independent Redis masters,
-// usually five. It is a Client like any other. A lock is held while more than half of the nodes (or
-// as many as WithQuorum says) keep it. The others may be down, hung, cut off or in another owner's
-// hands. The idea is Redlock's, with queues instead of random retries; docs/safety.md says what it
-// takes and what it gives.
+// NewRedlock returns a client whose locks are held by a quorum of nodes, as Redlock's are, but with
+// queues in place of random retries, fencing tokens and a restart guard. Nodes are independent Redis
+// masters, usually five. A lock is held while more than half of them (or as many as WithQuorum says)
+// keep it. The others may be down, hung, cut off or in another owner's hands. docs/safety.md says what
+// it takes and what it gives.
 //
 //   - All nodes are asked at once, each with a timeout of its own (WithCommandTimeout, by default a
 //     twentieth of the lease and at most one second). A call returns once a quorum has decided.
@@ -54,7 +54,7 @@ func redlockOver(nodes []driver.Redis, opts []Option) (*Client, error) {
 		}
 	}
 	cfg := defaultConfig()
-	cfg.nodes, cfg.guard, cfg.longest = len(nodes), GuardAuto, defaultLease
+	cfg.nodes, cfg.longest = len(nodes), defaultLease
 	cfg, err := cfg.with(opts, true)
 	if err != nil {
 		return nil, err
@@ -70,6 +70,6 @@ func overQuorum(nodes []driver.Redis, cfg config) *Client {
 	}
 	return newClientOver(id, cfg, quorum.New(of, quorum.Config{
 		Need: cfg.quorumSize(), Timeout: cfg.commandTimeout, Lease: cfg.firstLease, Impaired: cfg.impaired, Mended: cfg.mended,
-		Guard: cfg.guard != GuardOff, Auto: cfg.guard == GuardAuto, Longest: cfg.longest,
+		Guard: cfg.longest > 0, Auto: cfg.longest > 0 && !cfg.wary, Longest: cfg.longest,
 	}))
 }

@@ -143,7 +143,7 @@ func TestRedlockOutlivesAMinority(t *testing.T) {
 func TestRedlockWithoutAQuorumTellsEachNode(t *testing.T) {
 	t.Parallel()
 	nodes := masters(t, 3)
-	c := newRedlock(t, nodes, WithLease(2*time.Second), WithRestartGuard(GuardAuto, 2*time.Second),
+	c := newRedlock(t, nodes, WithLease(2*time.Second), WithRestartGuard(2*time.Second),
 		WithCommandTimeout(600*time.Millisecond)) // a busy machine is no node that is down
 	ctx := context.Background()
 	l, err := c.Mutex("held").Lock(ctx)
@@ -187,7 +187,7 @@ func TestRedlockNodesMustBeIndependentMasters(t *testing.T) {
 		{[]rueidis.Client{a.Client()}, []Option{WithQuorum(2)}, "between 1 and 1"},
 		{[]rueidis.Client{a.Client(), a.Client()}, []Option{WithQuorum(1)}, "between 2 and 2"},
 		{[]rueidis.Client{a.Client()}, []Option{WithLease(time.Second), WithCommandTimeout(time.Second)}, "a third of it"},
-		{[]rueidis.Client{a.Client()}, []Option{WithRestartGuard(GuardAuto, 10*time.Second)}, "longer than"},
+		{[]rueidis.Client{a.Client()}, []Option{WithRestartGuard(10 * time.Second)}, "longer than"},
 	} {
 		_, err := NewRedlock(c.nodes, c.opts...)
 		require.ErrorIs(t, err, ErrInvalidOption)
@@ -218,7 +218,7 @@ func TestRedlockNodesMustBeIndependentMasters(t *testing.T) {
 	_, err = NewRedlock([]rueidis.Client{g.Client()})
 	require.ErrorIs(t, err, ErrInvalidOption)
 	require.ErrorContains(t, err, "Cluster")
-	_, err = New(g.Client(), WithRestartGuard(GuardAuto, time.Minute))
+	_, err = New(g.Client(), WithRestartGuard(time.Minute))
 	require.ErrorIs(t, err, ErrInvalidOption)
 }
 
@@ -233,7 +233,7 @@ func TestRestartedNodeStaysOut(t *testing.T) {
 	nodes := masters(t, 3)
 	const lease = 2 * time.Second
 	// A machine that is busy for a moment is no node that is down: with node 1 empty, node 3 is needed to unlock.
-	opts := []Option{WithLease(lease), WithRestartGuard(GuardAuto, lease), WithCommandTimeout(lease / 4)}
+	opts := []Option{WithLease(lease), WithRestartGuard(lease), WithCommandTimeout(lease / 4)}
 	c, d := newRedlock(t, nodes, opts...), newRedlock(t, nodes, opts...)
 	ctx := context.Background()
 	require.NoError(t, c.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
@@ -258,7 +258,7 @@ func TestRestartedNodeStaysOut(t *testing.T) {
 func TestRestartedNodeComesBackUnderContention(t *testing.T) {
 	nodes := masters(t, 3)
 	const lease = time.Second
-	c := newRedlock(t, nodes, WithLease(lease), WithRestartGuard(GuardAuto, lease), WithLocalHandoff(1, time.Second),
+	c := newRedlock(t, nodes, WithLease(lease), WithRestartGuard(lease), WithLocalHandoff(1, time.Second),
 		WithCommandTimeout(lease/3))
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -285,8 +285,8 @@ func TestRestartedNodeComesBackUnderContention(t *testing.T) {
 // The same with the guard off finds the violation that the guard prevents.
 func TestRestartedNodeWithoutTheGuardBreaksExclusion(t *testing.T) {
 	servers := masters(t, 3)
-	c, taps := tapped(t, servers, WithRestartGuard(GuardOff, time.Minute))
-	d := newRedlock(t, servers, WithRestartGuard(GuardOff, time.Minute))
+	c, taps := tapped(t, servers, WithoutRestartGuard())
+	d := newRedlock(t, servers, WithoutRestartGuard())
 	ctx := context.Background()
 	servers[2].Pause()
 	l, err := c.Mutex("k").Lock(ctx)
@@ -304,7 +304,7 @@ func TestRestartedNodeWithoutTheGuardBreaksExclusion(t *testing.T) {
 
 func TestStrictGuardWaitsForTrustNodes(t *testing.T) {
 	nodes := masters(t, 3)
-	c := newRedlock(t, nodes, WithRestartGuard(GuardStrict, time.Minute))
+	c := newRedlock(t, nodes, WithStrictRestartGuard(time.Minute))
 	ctx := context.Background()
 	_, err := c.Mutex("k").TryLock(ctx)
 	require.ErrorContains(t, err, "QUARANTINED")
@@ -317,7 +317,7 @@ func TestStrictGuardWaitsForTrustNodes(t *testing.T) {
 // Without the guard TrustNodes does nothing: another client's guard would take the nodes for such that forgot no lock.
 func TestTrustNodesDoesNothingWithoutTheGuard(t *testing.T) {
 	nodes := masters(t, 3)
-	c := newRedlock(t, nodes, WithRestartGuard(GuardOff, 0))
+	c := newRedlock(t, nodes, WithoutRestartGuard())
 	require.NoError(t, c.TrustNodes(context.Background()))
 	for _, s := range nodes {
 		require.Equal(t, "0", s.Do("EXISTS", wire.IncarnationKey))
@@ -327,9 +327,9 @@ func TestTrustNodesDoesNothingWithoutTheGuard(t *testing.T) {
 // Where more nodes forgot than a quorum survives, nobody can tell them how far they counted: their clocks can.
 func TestTokensRiseThoughAMajorityForgot(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []GuardMode{GuardAuto, GuardStrict} {
+	for _, guard := range []Option{WithRestartGuard(time.Second), WithStrictRestartGuard(time.Second)} {
 		nodes := masters(t, 3)
-		c := newRedlock(t, nodes, WithLease(time.Second), WithRestartGuard(mode, time.Second), WithCommandTimeout(300*time.Millisecond))
+		c := newRedlock(t, nodes, WithLease(time.Second), guard, WithCommandTimeout(300*time.Millisecond))
 		ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
 		defer cancel()
 		require.Eventually(t, func() bool { return c.TrustNodes(ctx) == nil }, patience, time.Millisecond)
@@ -351,7 +351,7 @@ func TestTokensRiseThoughAMajorityForgot(t *testing.T) {
 func TestGuardOnASingleRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--appendonly", "yes")
-	c := newClient(t, s.Client(), WithLease(time.Second), WithRestartGuard(GuardAuto, time.Second), WithCommandTimeout(300*time.Millisecond))
+	c := newClient(t, s.Client(), WithLease(time.Second), WithRestartGuard(time.Second), WithCommandTimeout(300*time.Millisecond))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	l, err := c.Mutex("k").Lock(ctx)
@@ -404,7 +404,7 @@ func TestFreshNodesServeWithoutOneThatHangs(t *testing.T) {
 	t.Cleanup(servers[2].Resume)
 	const quarantine = 3 * time.Second
 	events := &seen{}
-	c, err := NewRedlock(nodes, WithLease(quarantine), WithRestartGuard(GuardAuto, quarantine), WithObserver(events))
+	c, err := NewRedlock(nodes, WithLease(quarantine), WithRestartGuard(quarantine), WithObserver(events))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -435,7 +435,7 @@ func TestOpeningChecksDrivers(t *testing.T) {
 		require.Nil(t, c.(*Client))
 	}
 	for _, rdb := range []driver.Redis{nil, overrueidis.New(nil), &faults.Stub{Slots: true}} {
-		c, err := opening.New(rdb, []Option{WithRestartGuard(GuardAuto, time.Minute)})
+		c, err := opening.New(rdb, []Option{WithRestartGuard(time.Minute)})
 		require.ErrorIs(t, err, ErrInvalidOption)
 		require.Nil(t, c.(*Client))
 	}

@@ -67,12 +67,12 @@ func (c *config) ofReaders() (*config, error) {
 }
 
 // WithRedissonWatchdog says which lockWatchdogTimeout the Redisson clients have that read under the
-// same read-write locks; their default is 30 s. With each renewal they shorten a lock to that,
-// whatever lease other readers have. So a reader of relock's relies on its lease for no longer than
-// d, and WithFixedLease and Extend take no longer one. It joins no hold of readers of its process that
-// may rely on more; a re-entry relies on what its outer lease does. With 0 nothing is shortened.
+// same read-write locks. With each renewal they shorten a lock to that, whatever lease others have.
+// So a reader of relock's relies on its lease for d at most, and WithFixedLease and Extend take no
+// longer one. It joins no hold of readers of its process that may rely on more; a re-entry relies on
+// what its outer lease does. With 0 nothing is shortened.
 //
-// Defaults to 30 seconds.
+// Defaults to 30 seconds, Redisson's default.
 func WithRedissonWatchdog(d time.Duration) Option {
 	return Option{name: "WithRedissonWatchdog", apply: func(c *config) error {
 		c.javaDog = d

@@ -433,12 +433,13 @@ func TestRWMutexTicketsOutliveTheClock(t *testing.T) {
 func TestRWMutexOnACluster(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t)
-	for _, mode := range []PubSubMode{PubSubAuto, PubSubPlain} {
+	for name, channels := range map[string][]Option{"sharded": nil, "plain": {WithPlainChannels()}} {
 		open := func() *RWMutex {
 			rdb, err := redistest.Open(nodes.Option())
 			require.NoError(t, err)
 			t.Cleanup(rdb.Close)
-			return newClient(t, rdb, WithPubSub(mode), WithLease(2*time.Second), WithCommandTimeout(600*time.Millisecond), WithLinger(50*time.Millisecond)).RWMutex("k" + strconv.Itoa(int(mode)))
+			return newClient(t, rdb, append(channels, WithLease(2*time.Second), WithCommandTimeout(600*time.Millisecond),
+				WithLinger(50*time.Millisecond))...).RWMutex(name)
 		}
 		a, b := open(), open()
 		one, two := taken(t, a.RLock), taken(t, b.RLock)

@@ -20,7 +20,7 @@ func polling(t *testing.T) (nodes *redistest.Cluster, open func(...Option) *RWMu
 		rdb, err := redistest.Open(nodes.Option())
 		require.NoError(t, err)
 		t.Cleanup(rdb.Close)
-		rw := newClient(t, rdb, append(opts, WithPubSub(PubSubPlain))...).RWMutex("k")
+		rw := newClient(t, rdb, append(opts, WithPlainChannels())...).RWMutex("k")
 		unlocked(t, taken(t, rw.RLock)) // so that it knows how to ask
 		return rw
 	}

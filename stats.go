@@ -5,21 +5,8 @@ import "github.com/relock-go/relock/internal/driver"
 // Stats is what a Client has counted since it was made. It is no snapshot: commands go on while it
 // is read.
 type Stats struct {
-	// Commands are what the client sent to Redis: for each node all kinds, always in the same
-	// order, whether or not there were any:
-	//
-	//	acquire    questions for a lock; on a quorum votes
-	//	release    locks given back
-	//	renew      renewals of leases
-	//	recount    re-entries, inner Unlocks, Extend
-	//	refill     the next fencing tokens
-	//	sweep      ends of what was left unanswered
-	//	fence      counters of a quorum
-	//	force      ForceUnlock
-	//	inspect    State
-	//	introduce  names of clients, see WithClientName
-	//	check      whether a Redis answers, or was restarted; which channels a Cluster has
-	//	subscribe  subscriptions, and their ends
+	// Commands are what the client sent to Redis: for each node one entry for each Command, in an
+	// order that never changes, whether or not there were any.
 	//
 	// A command that several goroutines share counts once. So does a script that is sent again since
 	// Redis did not know it.
@@ -34,12 +21,31 @@ type Stats struct {
 // CommandStats counts the commands of one kind that one Redis was sent. A command is counted when it
 // is answered, or the Redis client gives it up.
 type CommandStats struct {
-	Node       int    // of a quorum, from 1; else 0
-	Command    string // its kind, see Stats
+	Node       int // of a quorum, from 1; else 0
+	Command    Command
 	Answered   uint64
 	Refused    uint64 // answered with an error
 	Unanswered uint64 // not answered, or not sent because there was no connection
 }
+
+// Command says what commands to Redis are for, in a word that fits a metric's attribute.
+type Command string
+
+// What commands are for.
+const (
+	CommandAcquire   Command = "acquire"   // questions for a lock; on a quorum votes
+	CommandRelease   Command = "release"   // locks given back
+	CommandRenew     Command = "renew"     // renewals of leases
+	CommandRecount   Command = "recount"   // re-entries, inner Unlocks, Extend
+	CommandRefill    Command = "refill"    // the next fencing tokens
+	CommandSweep     Command = "sweep"     // ends of what was left unanswered
+	CommandFence     Command = "fence"     // counters of a quorum
+	CommandForce     Command = "force"     // ForceUnlock
+	CommandInspect   Command = "inspect"   // State
+	CommandIntroduce Command = "introduce" // names of clients, see WithClientName
+	CommandCheck     Command = "check"     // whether a Redis answers, or was restarted; which channels a Cluster has
+	CommandSubscribe Command = "subscribe" // subscriptions, and their ends
+)
 
 // Stats returns what the client has counted. It sends no command, and works on a closed client too.
 func (c *Client) Stats() Stats {
@@ -58,7 +64,7 @@ func (c *Client) Stats() Stats {
 			all.Down = append(all.Down, at)
 		}
 		for op := range driver.Op(driver.Ops) {
-			s := CommandStats{Node: at, Command: op.String()}
+			s := CommandStats{Node: at, Command: Command(op.String())}
 			s.Answered, s.Refused, s.Unanswered = n.Sent(op)
 			all.Commands = append(all.Commands, s)
 		}
@@ -66,7 +72,8 @@ func (c *Client) Stats() Stats {
 	return all
 }
 
-// A ClientObserver is an Observer that wants to know which clients it observes, to read their Stats.
+// A ClientObserver is an Observer that is given the clients it observes, to read their Stats. It is
+// optional: WithObserver looks whether its Observer is one.
 type ClientObserver interface {
 	Observer
 	// ObserveClient is called once for each client, before New or NewRedlock returns it. It may keep

@@ -14,7 +14,7 @@ import (
 )
 
 // sentFor is what a client counted of one kind of command, at all nodes together.
-func sentFor(c *Client, command string) (sum CommandStats) {
+func sentFor(c *Client, command Command) (sum CommandStats) {
 	for _, s := range c.Stats().Commands {
 		if s.Command == command {
 			sum.Answered += s.Answered
@@ -37,16 +37,30 @@ func TestCommandsAreCounted(t *testing.T) {
 	_, err = m.State(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(t.Context()))
-	for command, n := range map[string]uint64{"acquire": 1, "recount": 2, "inspect": 1, "release": 1, "renew": 0, "force": 0} {
+	for command, n := range map[Command]uint64{
+		CommandAcquire: 1, CommandRecount: 2, CommandInspect: 1, CommandRelease: 1, CommandRenew: 0, CommandForce: 0,
+	} {
 		require.Equal(t, CommandStats{Answered: n}, sentFor(c, command), command)
 	}
 	s.Do("SET", "stranger", "no lock")
 	_, err = c.Mutex("stranger").TryLock(t.Context())
 	require.Error(t, err)
-	require.Equal(t, CommandStats{Answered: 1, Refused: 1}, sentFor(c, "acquire"))
-	require.Eventually(t, func() bool { return sentFor(c, "subscribe").Answered > 0 }, patience, time.Millisecond)
+	require.Equal(t, CommandStats{Answered: 1, Refused: 1}, sentFor(c, CommandAcquire))
+	require.Eventually(t, func() bool { return sentFor(c, CommandSubscribe).Answered > 0 }, patience, time.Millisecond)
 	c.Close()
-	require.Equal(t, CommandStats{Answered: 1, Refused: 1}, sentFor(c, "acquire"), "a closed client tells too")
+	require.Equal(t, CommandStats{Answered: 1, Refused: 1}, sentFor(c, CommandAcquire), "a closed client tells too")
+}
+
+// No command is counted under a word that has no constant, and no constant is for nothing.
+func TestEachCommandHasItsConstant(t *testing.T) {
+	var counted []Command
+	for _, s := range newClient(t, ownRedis(t)).Stats().Commands {
+		counted = append(counted, s.Command)
+	}
+	require.ElementsMatch(t, []Command{
+		CommandAcquire, CommandRelease, CommandRenew, CommandRecount, CommandRefill, CommandSweep, CommandFence, CommandForce,
+		CommandInspect, CommandIntroduce, CommandCheck, CommandSubscribe,
+	}, counted)
 }
 
 func TestCommandsThatGoUnansweredAreCounted(t *testing.T) {
@@ -55,10 +69,10 @@ func TestCommandsThatGoUnansweredAreCounted(t *testing.T) {
 	rdb.Filter(faults.All(faults.AnyScript, faults.LoseCall))
 	_, err := c.Mutex("k").TryLock(t.Context())
 	require.Error(t, err)
-	require.Eventually(t, func() bool { return sentFor(c, "acquire").Unanswered == 1 }, patience, time.Millisecond)
-	require.Zero(t, sentFor(c, "acquire").Answered)
+	require.Eventually(t, func() bool { return sentFor(c, CommandAcquire).Unanswered == 1 }, patience, time.Millisecond)
+	require.Zero(t, sentFor(c, CommandAcquire).Answered)
 	rdb.Filter(nil)
-	require.Eventually(t, func() bool { return sentFor(c, "sweep").Answered > 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return sentFor(c, CommandSweep).Answered > 0 }, patience, time.Millisecond)
 }
 
 // Callers whose commands go together are counted as what was sent.
@@ -79,7 +93,7 @@ func TestWhatGoesTogetherCountsOnce(t *testing.T) {
 	require.Eventually(t, func() bool { return c.core.calls.UnderWay() == callers }, patience, time.Millisecond)
 	s.Resume()
 	wg.Wait()
-	got := sentFor(c, "acquire")
+	got := sentFor(c, CommandAcquire)
 	require.NotZero(t, got.Answered)
 	require.Less(t, got.Answered, uint64(callers))
 }
@@ -99,9 +113,9 @@ func TestCommandsAreCountedByNode(t *testing.T) {
 	voted, checked := map[int]uint64{}, map[int]uint64{}
 	for _, s := range c.Stats().Commands {
 		switch s.Command {
-		case "acquire":
+		case CommandAcquire:
 			voted[s.Node] = s.Answered
-		case "check":
+		case CommandCheck:
 			checked[s.Node] = s.Answered
 		}
 	}

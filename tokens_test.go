@@ -73,7 +73,7 @@ func TestTokensOutliveAQuorum(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			nodes := masters(t, 3)
-			c := newRedlock(t, nodes, WithLease(lease), WithRestartGuard(GuardAuto, lease), WithCommandTimeout(lease/3))
+			c := newRedlock(t, nodes, WithLease(lease), WithRestartGuard(lease), WithCommandTimeout(lease/3))
 			last := int64(0)
 			for i := range rounds {
 				l, err := c.Mutex("k").Lock(t.Context())

@@ -214,7 +214,7 @@ func openQuorum(t *testing.T) (*relock.Client, []*redistest.Server) {
 		rdbs = append(rdbs, s.Client())
 	}
 	locks, err := relock.NewRedlock(rdbs, relock.WithLease(outageLease),
-		relock.WithRestartGuard(relock.GuardAuto, outageLease))
+		relock.WithRestartGuard(outageLease))
 	require.NoError(t, err)
 	t.Cleanup(locks.Close)
 	return locks, nodes

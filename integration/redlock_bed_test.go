@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/integration/faultproxy"
 	"github.com/relock-go/relock/internal/redistest"
 )
@@ -30,15 +29,15 @@ type bed struct {
 	t       *testing.T
 	jl      *journal
 	lease   time.Duration
-	guard   relock.GuardMode
 	nodes   []*redistest.Server
 	lines   [][]*faultproxy.Proxy // of a worker, to a node
 	workers []*worker
 
-	only     []string // mishaps that happen; empty for all
-	troubles []trouble
-	forgot   [bedNodes]forgetting
-	counts   map[string]int
+	unguarded bool     // the nodes have no restart guard
+	only      []string // mishaps that happen; empty for all
+	troubles  []trouble
+	forgot    [bedNodes]forgetting
+	counts    map[string]int
 }
 
 // trouble is a fault in force.
@@ -57,7 +56,7 @@ type forgetting struct {
 func startBed(t *testing.T, lease time.Duration, q quorumJob) *bed {
 	t.Helper()
 	q.Longest = lease
-	b := &bed{t: t, jl: newJournal(), lease: lease, guard: q.Guard, counts: make(map[string]int)}
+	b := &bed{t: t, jl: newJournal(), lease: lease, unguarded: q.Unguarded, counts: make(map[string]int)}
 	for _, ahead := range bedClocks {
 		s, jump := startJumpy(t)
 		jump(ahead)
@@ -103,7 +102,7 @@ func (b *bed) forgetful(n int) bool {
 	if f.since == 0 {
 		return false
 	}
-	if b.troubled(n, -1) || now()-f.since < b.lease || b.guard != relock.GuardOff && !b.serves(n) {
+	if b.troubled(n, -1) || now()-f.since < b.lease || !b.unguarded && !b.serves(n) {
 		return true
 	}
 	f.since = 0

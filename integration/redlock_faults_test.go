@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/integration/faultproxy"
 	"github.com/stretchr/testify/require"
 )
@@ -164,7 +163,7 @@ func (b *bed) round() {
 func TestRedlockUnderRandomFaults(t *testing.T) {
 	begin(t)
 	const wanted, most = 1000, 60 * time.Second
-	b := startBed(t, 500*time.Millisecond, quorumJob{Guard: relock.GuardAuto})
+	b := startBed(t, 500*time.Millisecond, quorumJob{})
 	begun, happened := now(), 0
 	for happened < wanted && (long() || now()-begun < most) {
 		b.round()
@@ -198,8 +197,8 @@ func TestRedlockNeedsEachGuard(t *testing.T) {
 		only   []string
 		broken func([]event, string) int
 	}{
-		"restart guard": {quorumJob{Guard: relock.GuardOff}, []string{"line cut", "node restarted empty"}, overlapping},
-		"write-back":    {quorumJob{Guard: relock.GuardAuto, NoFence: true}, nil, disordered},
+		"restart guard": {quorumJob{Unguarded: true}, []string{"line cut", "node restarted empty"}, overlapping},
+		"write-back":    {quorumJob{NoFence: true}, nil, disordered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin(t)

@@ -34,8 +34,10 @@ func (s fencedStore) write(token, by string) bool {
 	return s.server.Do(append(fencedWrite, token, by)...) == "1"
 }
 
+var guarded = relock.WithRestartGuard(analysisLease)
+
 // quorumOf returns a client over servers, each reached through a line of its own.
-func quorumOf(t *testing.T, mode relock.GuardMode, servers []*redistest.Server) (*relock.Client, []*faultproxy.Proxy) {
+func quorumOf(t *testing.T, guard relock.Option, servers []*redistest.Server) (*relock.Client, []*faultproxy.Proxy) {
 	t.Helper()
 	var nodes []rueidis.Client
 	var lines []*faultproxy.Proxy
@@ -46,7 +48,7 @@ func quorumOf(t *testing.T, mode relock.GuardMode, servers []*redistest.Server) 
 		t.Cleanup(rdb.Close)
 		nodes, lines = append(nodes, rdb), append(lines, p)
 	}
-	c, err := relock.NewRedlock(nodes, relock.WithLease(analysisLease), relock.WithRestartGuard(mode, analysisLease))
+	c, err := relock.NewRedlock(nodes, relock.WithLease(analysisLease), guard)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	t.Cleanup(func() { heal(lines) })
@@ -80,7 +82,7 @@ func supersede(t *testing.T, store fencedStore, stale, next *relock.Lease) {
 func TestKleppmannStoppedHolder(t *testing.T) {
 	begin(t)
 	nodes, store := fiveNodes(t), fencedStore{redistest.Start(t)}
-	j := job{Lease: analysisLease, Quorum: &quorumJob{Guard: relock.GuardAuto, Longest: analysisLease}}
+	j := job{Lease: analysisLease, Quorum: &quorumJob{Longest: analysisLease}}
 	for _, s := range nodes {
 		j.Addrs = append(j.Addrs, s.Addr())
 	}
@@ -90,7 +92,7 @@ func TestKleppmannStoppedHolder(t *testing.T) {
 	stale := jl.await(t, soon, 0, "the grant", kind(granted, "orders"))
 	require.True(t, store.write(itoa(stale.token), "first"))
 	w.pause()
-	second, _ := quorumOf(t, relock.GuardAuto, nodes)
+	second, _ := quorumOf(t, guarded, nodes)
 	next := lockOn(t, second)
 	require.True(t, store.write(itoa(next.Token()), "second"))
 	resumed := now()
@@ -110,8 +112,8 @@ func TestKleppmannLateWrite(t *testing.T) {
 	rdb, err := redistest.Open(through(store.server.Option(), road))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
-	first, _ := quorumOf(t, relock.GuardAuto, nodes)
-	second, _ := quorumOf(t, relock.GuardAuto, nodes)
+	first, _ := quorumOf(t, guarded, nodes)
+	second, _ := quorumOf(t, guarded, nodes)
 	stale := lockOn(t, first)
 	road.Stall()
 	answer := make(chan rueidis.RedisResult, 1)
@@ -136,8 +138,8 @@ func TestKleppmannClockJump(t *testing.T) {
 	ordinary := fiveNodes(t)[:4]
 	jumpy, jump := startJumpy(t)
 	nodes := append(ordinary, jumpy)
-	first, lines := quorumOf(t, relock.GuardOff, nodes)
-	second, _ := quorumOf(t, relock.GuardOff, nodes)
+	first, lines := quorumOf(t, relock.WithoutRestartGuard(), nodes)
+	second, _ := quorumOf(t, relock.WithoutRestartGuard(), nodes)
 	require.NoError(t, first.Mutex("warm").Do(t.Context(), nothing))
 	lines[0].Cut()
 	lines[1].Cut()
@@ -158,8 +160,8 @@ func TestKleppmannClockJumpGuarded(t *testing.T) {
 	ordinary := fiveNodes(t)[:4]
 	jumpy, jump := startJumpy(t)
 	nodes := append(ordinary, jumpy)
-	first, lines := quorumOf(t, relock.GuardAuto, nodes)
-	second, _ := quorumOf(t, relock.GuardAuto, nodes)
+	first, lines := quorumOf(t, guarded, nodes)
+	second, _ := quorumOf(t, guarded, nodes)
 	require.NoError(t, first.Mutex("warm").Do(t.Context(), nothing))
 	lines[0].Cut()
 	lines[1].Cut()
@@ -207,8 +209,8 @@ func clockOf(t *testing.T) (jump func(time.Duration)) {
 func TestKleppmannAmnesia(t *testing.T) {
 	begin(t)
 	nodes := fiveNodes(t)
-	first, lines := quorumOf(t, relock.GuardAuto, nodes)
-	second, _ := quorumOf(t, relock.GuardAuto, nodes)
+	first, lines := quorumOf(t, guarded, nodes)
+	second, _ := quorumOf(t, guarded, nodes)
 	require.NoError(t, first.Mutex("warm").Do(t.Context(), nothing))
 	lines[0].Cut()
 	lines[1].Cut()
@@ -256,7 +258,7 @@ func TestKleppmannStoppedBeforeTheGrants(t *testing.T) {
 	nodes := fiveNodes(t)
 	const lease = 8 * time.Second
 	jl, store := newJournal(), fencedStore{redistest.Start(t)}
-	j := job{Lease: lease, Quorum: &quorumJob{Guard: relock.GuardAuto, Longest: lease}}
+	j := job{Lease: lease, Quorum: &quorumJob{Longest: lease}}
 	var lines []*faultproxy.Proxy
 	for _, s := range nodes {
 		lines = append(lines, faultproxy.New(t, s.Addr()))
@@ -274,7 +276,7 @@ func TestKleppmannStoppedBeforeTheGrants(t *testing.T) {
 	for _, s := range nodes {
 		direct = append(direct, s.Client())
 	}
-	second, err := relock.NewRedlock(direct, relock.WithLease(lease), relock.WithRestartGuard(relock.GuardAuto, lease))
+	second, err := relock.NewRedlock(direct, relock.WithLease(lease), relock.WithRestartGuard(lease))
 	require.NoError(t, err)
 	t.Cleanup(second.Close)
 	next := lockOn(t, second)

@@ -14,9 +14,9 @@ import (
 
 // quorumJob is what a worker on a quorum of nodes needs beside the rest of its job.
 type quorumJob struct {
-	Guard   relock.GuardMode
-	Longest time.Duration // lease, as the guard has it
-	NoFence bool          // leave out what unfenced does
+	Unguarded bool          // by no restart guard
+	Longest   time.Duration // lease, as the guard has it
+	NoFence   bool          // leave out what unfenced does
 }
 
 // openQuorum makes a client of the nodes at j.Addrs.
@@ -42,8 +42,11 @@ func (j job) openQuorum() (*relock.Client, func(), error) {
 		}
 		nodes = append(nodes, rdb)
 	}
-	locks, err := relock.NewRedlock(nodes, relock.WithLease(j.Lease),
-		relock.WithRestartGuard(j.Quorum.Guard, j.Quorum.Longest))
+	guard := relock.WithRestartGuard(j.Quorum.Longest)
+	if j.Quorum.Unguarded {
+		guard = relock.WithoutRestartGuard()
+	}
+	locks, err := relock.NewRedlock(nodes, relock.WithLease(j.Lease), guard)
 	return locks, func() { locks.Close(); closeNodes() }, err
 }
 

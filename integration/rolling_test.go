@@ -39,7 +39,7 @@ func (r *rolling) client() *relock.Client {
 	for _, s := range r.nodes {
 		rdbs = append(rdbs, s.Client())
 	}
-	c, err := relock.NewRedlock(rdbs, relock.WithLease(r.lease), relock.WithRestartGuard(relock.GuardAuto, r.lease),
+	c, err := relock.NewRedlock(rdbs, relock.WithLease(r.lease), relock.WithRestartGuard(r.lease),
 		relock.WithCommandTimeout(r.lease/6)) // a busy machine is no node that is silent
 	require.NoError(r.t, err)
 	r.t.Cleanup(c.Close)

@@ -19,7 +19,7 @@ func TestExactIncrements(t *testing.T) {
 
 func TestExactIncrementsInCluster(t *testing.T) {
 	group := redistest.StartCluster(t)
-	s := clusterSite(group, relock.PubSubAuto)
+	s := clusterSite(group)
 	requireExact(t, s, group.MasterFor("{exact}"), 50, 50)
 }
 
@@ -43,7 +43,7 @@ func TestFencingTokens(t *testing.T) {
 
 func TestFencingTokensInCluster(t *testing.T) {
 	group := redistest.StartCluster(t)
-	requireRising(t, clusterSite(group, relock.PubSubAuto), group.MasterFor("tokens"), 50)
+	requireRising(t, clusterSite(group), group.MasterFor("tokens"), 50)
 }
 
 func requireRising(t *testing.T, s site, server *redistest.Server, rounds int) {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -48,7 +47,7 @@ func TestFairShares(t *testing.T) {
 // gets no processor for some time uses none of its turns, and is given fewer. A busy machine does not do that thrice.
 func TestFairSharesInCluster(t *testing.T) {
 	group := redistest.StartCluster(t)
-	s := clusterSite(group, relock.PubSubAuto)
+	s := clusterSite(group)
 	l := load{which: "lock:shares", threads: 10, duration: 10 * time.Second}
 	peers, why := pairs(t, s), "untried"
 	for try := 0; why != "" && try < 3; try++ {

@@ -62,9 +62,9 @@ func TestOneLock(t *testing.T) {
 		{"standalone", oldest, singleSite(alone), nil},
 		{"sentinel", current, sentinelSite(group), nil},
 		{"sentinel", oldest, sentinelSite(group), nil},
-		{"cluster sharded", current, clusterSite(nodes, relock.PubSubAuto), nil},
-		{"cluster plain", current, clusterSite(nodes, relock.PubSubPlain), []string{off}},
-		{"cluster plain", oldest, clusterSite(nodes, relock.PubSubPlain), nil},
+		{"cluster sharded", current, clusterSite(nodes), nil},
+		{"cluster plain", current, plainSite(nodes), []string{off}},
+		{"cluster plain", oldest, plainSite(nodes), nil},
 	} {
 		t.Run(tc.mode+" "+tc.version, func(t *testing.T) {
 			jvm := startJVM(t, tc.version, tc.site.yaml(tc.more...))

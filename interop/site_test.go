@@ -19,7 +19,7 @@ type site struct {
 	Kind      string // key of Redisson's configuration
 	Addrs     []string
 	MasterSet string
-	PubSub    relock.PubSubMode
+	Plain     bool          // no sharded channels on a Cluster
 	Linger    time.Duration // how long Go keeps unlocked locks
 }
 
@@ -36,8 +36,14 @@ func sentinelSite(g *redistest.Sentinel) site {
 	return site{Kind: sentinel, Addrs: option.InitAddress, MasterSet: option.Sentinel.MasterSet}
 }
 
-func clusterSite(c *redistest.Cluster, mode relock.PubSubMode) site {
-	return site{Kind: cluster, Addrs: c.Option().InitAddress, PubSub: mode}
+func clusterSite(c *redistest.Cluster) site {
+	return site{Kind: cluster, Addrs: c.Option().InitAddress}
+}
+
+func plainSite(c *redistest.Cluster) site {
+	s := clusterSite(c)
+	s.Plain = true
+	return s
 }
 
 // yaml is Redisson's configuration. more are further lines of it, such as "lockWatchdogTimeout: 3000".
@@ -91,7 +97,11 @@ func (s site) locks(t testing.TB, opts ...relock.Option) *relock.Client {
 
 // options are those of every relock client on the site.
 func (s site) options() []relock.Option {
-	return []relock.Option{relock.WithPubSub(s.PubSub), relock.WithLinger(s.Linger)}
+	opts := []relock.Option{relock.WithLinger(s.Linger)}
+	if s.Plain {
+		opts = append(opts, relock.WithPlainChannels())
+	}
+	return opts
 }
 
 func (s site) String() string {

@@ -88,7 +88,7 @@ func TestWakeUps(t *testing.T) {
 
 func TestWakeUpsInCluster(t *testing.T) {
 	group := redistest.StartCluster(t)
-	s := clusterSite(group, relock.PubSubAuto)
+	s := clusterSite(group)
 	p := pair{t: t, jvm: startJVM(t, current, s.yaml()), kind: "lock", name: "wake", mutex: s.locks(t).Mutex("wake")}
 	w := wakers{pair: p, server: group.MasterFor("wake"), numsub: "SHARDNUMSUB", rounds: 200}
 	t.Run("Java unlocks", w.javaUnlockWakesGo)

@@ -71,7 +71,7 @@ func openLocksOn(rdbs []rueidis.Client, lease time.Duration, opts ...relock.Opti
 	if len(rdbs) == 1 {
 		return relock.New(rdbs[0], opts...)
 	}
-	return relock.NewRedlock(rdbs, append(opts, relock.WithLease(lease), relock.WithRestartGuard(relock.GuardAuto, lease))...)
+	return relock.NewRedlock(rdbs, append(opts, relock.WithLease(lease), relock.WithRestartGuard(lease))...)
 }
 
 // faults is what a demo does to a quorum: one node hangs, another is stopped, and comes back having forgotten

@@ -143,13 +143,13 @@ func TestCluster(t *testing.T) {
 		"reads from replicas": func(o *redis.ClusterOptions) { o.ReadOnly = true },
 		"routes randomly":     func(o *redis.ClusterOptions) { o.RouteRandomly = true },
 	} {
-		for channels, pubSub := range map[string]relock.PubSubMode{"": relock.PubSubAuto, " by plain channels": relock.PubSubPlain} {
+		for channels, opts := range map[string][]relock.Option{"": nil, " by plain channels": {relock.WithPlainChannels()}} {
 			t.Run(name+channels, func(t *testing.T) {
 				o := &redis.ClusterOptions{Addrs: addrs}
 				change(o)
 				rdb := redis.NewClusterClient(o)
 				t.Cleanup(func() { _ = rdb.Close() })
-				a, b := open(t, rdb, relock.WithPubSub(pubSub)), open(t, rdb, relock.WithPubSub(pubSub))
+				a, b := open(t, rdb, opts...), open(t, rdb, opts...)
 				for _, name := range []string{"a", "b", "c", "d"} {
 					handsOver(t, a, b, name, cl.Nodes()...)
 				}

@@ -63,7 +63,7 @@ func (s *servers) join(c *relock.Client) (left func()) {
 // add adds up what a client sent.
 func add(to map[command]tally, sent []relock.CommandStats) {
 	for _, of := range sent {
-		at := command{node: of.Node, name: of.Command}
+		at := command{node: of.Node, name: string(of.Command)}
 		sum := to[at]
 		sum[answered] += int64(of.Answered)
 		sum[refused] += int64(of.Refused)

@@ -114,7 +114,7 @@ func TestLoseWhileRedisIsDown(t *testing.T) {
 // Others wait for the guard as the client does, or they would be granted what it is not.
 func TestOthersAreGuarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locks := New(t, relock.WithRestartGuard(relock.GuardStrict, 5*time.Second), relock.WithLease(5*time.Second))
+		locks := New(t, relock.WithStrictRestartGuard(5*time.Second), relock.WithLease(5*time.Second))
 		began := time.Now()
 		Hold(t, locks, "k")
 		require.GreaterOrEqual(t, time.Since(began), 5*time.Second)
@@ -305,7 +305,7 @@ func TestOthersAgreeWithTheClient(t *testing.T) {
 	var told told
 	for name, opts := range map[string][]relock.Option{
 		"prefix":   {relock.WithNamePrefix("app:")},
-		"guard":    {relock.WithRestartGuard(relock.GuardAuto, 5*time.Second), relock.WithLease(5 * time.Second)},
+		"guard":    {relock.WithRestartGuard(5 * time.Second), relock.WithLease(5 * time.Second)},
 		"named":    {relock.WithClientName("billing")},
 		"observed": {relock.WithObserver(&told)},
 		"for ever": {relock.WithTokenRetention(0)},

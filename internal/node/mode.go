@@ -8,16 +8,6 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// PubSub says which kind of channels a Cluster is used with.
-type PubSub int
-
-// The kinds of channels.
-const (
-	PubSubAuto PubSub = iota
-	PubSubPlain
-	PubSubSharded
-)
-
 // How messages travel. 0 says that it is not known yet.
 const (
 	modePlain    = 1 + iota // grants and unlocks by PUBLISH
@@ -76,11 +66,8 @@ func (n *Node) answer(p *probe) {
 // they are unknown counts as no: an answer of a Cluster in trouble must not decide for the client's
 // whole life.
 func (n *Node) askMode() (int32, error) {
-	switch n.cfg.PubSub {
-	case PubSubPlain:
+	if n.cfg.Plain {
 		return modeRaceOnly, nil
-	case PubSubSharded:
-		return modeSharded, nil
 	}
 	ctx, cancel := context.WithTimeout(n.hub.Context(), n.cfg.Timeout)
 	defer cancel()

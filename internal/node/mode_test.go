@@ -105,18 +105,14 @@ func TestAnswersToTheQuestionForChannels(t *testing.T) {
 
 // What the user says is not asked for.
 func TestModeOfTheUser(t *testing.T) {
-	for said, want := range map[PubSub]int32{PubSubPlain: modeRaceOnly, PubSubSharded: modeSharded} {
-		synctest.Test(t, func(t *testing.T) {
-			n, closes := nodeOf(cluster(func() (driver.Value, error) { panic("asked") }), func(c *Config) { c.PubSub = said })
-			defer closes()
-			way, err := n.route(t.Context(), entryOf(t, "k", 1, time.Minute).Names)
-			require.NoError(t, err)
-			require.Equal(t, want, n.mode.Load())
-			require.Equal(t, map[int32]wire.Route{
-				modeRaceOnly: {Publish: "PUBLISH"}, modeSharded: {Inbox: "relock_inbox:{k}:", Publish: "SPUBLISH"},
-			}[want], way)
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n, closes := nodeOf(cluster(func() (driver.Value, error) { panic("asked") }), func(c *Config) { c.Plain = true })
+		defer closes()
+		way, err := n.route(t.Context(), entryOf(t, "k", 1, time.Minute).Names)
+		require.NoError(t, err)
+		require.Equal(t, int32(modeRaceOnly), n.mode.Load())
+		require.Equal(t, wire.Route{Publish: "PUBLISH"}, way)
+	})
 }
 
 // A question that is asked as the client closes is answered with that.

@@ -34,7 +34,7 @@ type Config struct {
 	wire.Options
 	Client  string        // uuid
 	Timeout time.Duration // of a command whose caller has left, and of those without one
-	PubSub  PubSub
+	Plain   bool          // no sharded channels, on a Cluster that has them too
 
 	// Impaired is told why the Redis works worse than it should, and Mended once that is over.
 	Impaired func(cause error)

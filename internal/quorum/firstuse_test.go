@@ -30,7 +30,7 @@ func TestFirstUseDoesNotWaitForAHungNode(t *testing.T) {
 	require.NoError(t, locktest.Redlock(t, nodes).Mutex("k").Do(ctx, func(context.Context) error { return nil }))
 	hung := hangsOnItsName(nodes[2])
 	c, err := relock.NewRedlock([]rueidis.Client{nodes[0].Client(), nodes[1].Client(), hung},
-		relock.WithLease(3*time.Minute), relock.WithRestartGuard(relock.GuardAuto, 3*time.Minute), relock.WithCommandTimeout(30*time.Second))
+		relock.WithLease(3*time.Minute), relock.WithRestartGuard(3*time.Minute), relock.WithCommandTimeout(30*time.Second))
 	require.NoError(t, err)
 	l, err := c.Mutex("k").Lock(ctx)
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestFirstUseHearsItsContext(t *testing.T) {
 	nodes := locktest.Masters(t, 1)
 	hung := hangsOnItsName(nodes[0])
 	c, err := relock.NewRedlock([]rueidis.Client{hung}, relock.WithLease(3*time.Minute),
-		relock.WithRestartGuard(relock.GuardAuto, 3*time.Minute), relock.WithCommandTimeout(30*time.Second))
+		relock.WithRestartGuard(3*time.Minute), relock.WithCommandTimeout(30*time.Second))
 	require.NoError(t, err)
 	gone := errors.New("gone")
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 50*time.Millisecond, gone)
@@ -71,7 +71,7 @@ func TestFirstUseHearsThatAnotherLockWasLost(t *testing.T) {
 			silent := locktest.Faulty(node)
 			silent.Filter(faults.Next(faults.Command("TIME"), faults.Hold))
 			c, err := relock.NewRedlock([]rueidis.Client{silent}, relock.WithLease(3*time.Minute),
-				relock.WithRestartGuard(relock.GuardAuto, 3*time.Minute), relock.WithCommandTimeout(30*time.Second))
+				relock.WithRestartGuard(3*time.Minute), relock.WithCommandTimeout(30*time.Second))
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			failed := make(chan error, 1)
@@ -121,7 +121,7 @@ func TestRedlockClosesDuringUse(t *testing.T) {
 	bg := context.Background()
 	for range 20 {
 		c := locktest.Redlock(t, nodes, relock.WithLease(10*time.Second),
-			relock.WithRestartGuard(relock.GuardAuto, 10*time.Second))
+			relock.WithRestartGuard(10*time.Second))
 		var wg sync.WaitGroup
 		used := make(chan struct{})
 		var once sync.Once

@@ -23,7 +23,7 @@ import (
 func TestQuarantineByAClockThatWasAhead(t *testing.T) {
 	nodes := locktest.Masters(t, 1)
 	const lease = 500 * time.Millisecond
-	c := locktest.Redlock(t, nodes, relock.WithLease(lease), relock.WithRestartGuard(relock.GuardAuto, lease))
+	c := locktest.Redlock(t, nodes, relock.WithLease(lease), relock.WithRestartGuard(lease))
 	ctx, cancel := context.WithTimeout(context.Background(), locktest.Patience)
 	defer cancel()
 	require.NoError(t, c.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
@@ -46,7 +46,7 @@ func standsAt(t *testing.T, name string, servers ...*redistest.Server) {
 // votesAnswered is how many votes a node has answered, or will not.
 func votesAnswered(c *relock.Client, node int) (n int64) {
 	for _, s := range c.Stats().Commands {
-		if s.Node == node && s.Command == "acquire" {
+		if s.Node == node && s.Command == relock.CommandAcquire {
 			n += int64(s.Answered + s.Refused + s.Unanswered)
 		}
 	}
@@ -66,7 +66,7 @@ func TestOneNodesWordIsNotTheQuorums(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			servers, o := locktest.Masters(t, 3), &locktest.Seen{}
-			c, taps := locktest.Tapped(t, servers, relock.WithObserver(o), relock.WithRestartGuard(relock.GuardAuto, time.Minute))
+			c, taps := locktest.Tapped(t, servers, relock.WithObserver(o), relock.WithRestartGuard(time.Minute))
 			var votes atomic.Int64
 			taps[0].Filter(func(call *faults.Call) faults.Fate {
 				if faults.Script("vote")(call) {
@@ -103,7 +103,7 @@ func TestOneNodesWordIsNotTheQuorums(t *testing.T) {
 
 // A re-entry does not outlive its context, though no node answers, and says so.
 func TestReentryOnAHungQuorumEndsWithItsContext(t *testing.T) {
-	c, taps := locktest.Tapped(t, locktest.Masters(t, 3), relock.WithLease(time.Hour), relock.WithCommandTimeout(time.Minute), relock.WithRestartGuard(relock.GuardAuto, time.Hour))
+	c, taps := locktest.Tapped(t, locktest.Masters(t, 3), relock.WithLease(time.Hour), relock.WithCommandTimeout(time.Minute), relock.WithRestartGuard(time.Hour))
 	m := c.Mutex("k")
 	l, err := m.Lock(t.Context())
 	require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestReentryOnAHungQuorumEndsWithItsContext(t *testing.T) {
 // State and ForceUnlock return once a quorum has decided, whatever one node does, and with their context where none has.
 func TestStateWaitsForNoNodeThatHangs(t *testing.T) {
 	servers := locktest.Masters(t, 3)
-	c, taps := locktest.Tapped(t, servers, relock.WithLease(time.Hour), relock.WithCommandTimeout(time.Minute), relock.WithRestartGuard(relock.GuardAuto, time.Hour))
+	c, taps := locktest.Tapped(t, servers, relock.WithLease(time.Hour), relock.WithCommandTimeout(time.Minute), relock.WithRestartGuard(time.Hour))
 	m := c.Mutex("k")
 	l, err := m.Lock(t.Context())
 	require.NoError(t, err)

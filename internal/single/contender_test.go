@@ -40,7 +40,7 @@ func TestGrantIsDatedFromThePoll(t *testing.T) {
 func TestRaceQueuesNobody(t *testing.T) {
 	s := redistest.Start(t)
 	raced := deafRedis{Redis: overrueidis.New(s.Client()), cluster: true}
-	n := over(t, raced, "h", func(c *node.Config) { c.PubSub = node.PubSubPlain })
+	n := over(t, raced, "h", func(c *node.Config) { c.Plain = true })
 	a, next := contenderOf(t, n, "h", 1, 30*time.Second), contenderOf(t, n, "h", 2, 30*time.Second)
 	_, held := asks(t, a)
 	require.True(t, held)

@@ -229,7 +229,7 @@ var quorums = []scene{
 	}},
 	{name: "quorum-initialize", nodes: 3, acts: func(w *wireStage) {
 		w.counted()
-		a, heard := w.cold(relock.WithRestartGuard(relock.GuardStrict, time.Minute))
+		a, heard := w.cold(relock.WithStrictRestartGuard(time.Minute))
 		w.step("A initializes", func() { require.NoError(w.t, a.TrustNodes(w.t.Context())) })
 		w.begins(a, heard)
 		w.unlocks("A unlocks", w.locks("A locks", a.Mutex("orders")))
@@ -294,21 +294,21 @@ var quorums = []scene{
 		w.renews(1)
 	}},
 	{name: "guarded", nodes: 1, acts: func(w *wireStage) {
-		handsOver(w, w.client(relock.WithRestartGuard(relock.GuardAuto, time.Minute)),
-			w.client(relock.WithRestartGuard(relock.GuardAuto, time.Minute)))
+		handsOver(w, w.client(relock.WithRestartGuard(time.Minute)),
+			w.client(relock.WithRestartGuard(time.Minute)))
 	}},
 	{name: "guarded-gives-up", nodes: 1, acts: func(w *wireStage) {
-		givesUp(w, w.client(relock.WithRestartGuard(relock.GuardAuto, time.Minute)),
-			w.client(relock.WithRestartGuard(relock.GuardAuto, time.Minute)))
+		givesUp(w, w.client(relock.WithRestartGuard(time.Minute)),
+			w.client(relock.WithRestartGuard(time.Minute)))
 	}},
 	{name: "guarded-force-unlock", nodes: 1, acts: func(w *wireStage) {
-		a := w.client(relock.WithRestartGuard(relock.GuardAuto, time.Minute))
+		a := w.client(relock.WithRestartGuard(time.Minute))
 		w.locks("A locks", a.Mutex("orders"))
-		b := w.client(relock.WithRestartGuard(relock.GuardAuto, time.Minute))
+		b := w.client(relock.WithRestartGuard(time.Minute))
 		w.forces("B forces", b.Mutex("orders"), true)
 	}},
 	{name: "guarded-quarantine", nodes: 1, acts: func(w *wireStage) {
-		a, _ := w.cold(relock.WithRestartGuard(relock.GuardStrict, time.Minute))
+		a, _ := w.cold(relock.WithStrictRestartGuard(time.Minute))
 		w.step("A tries", func() {
 			_, err := a.Mutex("orders").TryLock(w.t.Context())
 			require.ErrorContains(w.t, err, "QUARANTINED")
@@ -325,13 +325,13 @@ var clusters = []scene{{name: "cluster", nodes: 1, args: clustered, acts: func(w
 	sharesOwner(w, w.sharder(), w.sharder())
 	w.sends("HSET", "orders", "11111111-2222-3333-4444-555555555555:1", "1")
 	w.forces("the lock is forced open", w.sharder().Mutex("orders"), true)
-	plain := w.sharder(relock.WithPubSub(relock.PubSubPlain)).Mutex("orders")
+	plain := w.sharder(relock.WithPlainChannels()).Mutex("orders")
 	w.unlocks("it is unlocked", w.locks("it is locked with plain channels", plain))
 }}}
 
 var clustered = []string{"--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"}
 
-var unguarded = relock.WithRestartGuard(relock.GuardOff, 0)
+var unguarded = relock.WithoutRestartGuard()
 
 // counting returns an unguarded client of nodes that count alike.
 func (w *wireStage) counting(opts ...relock.Option) *relock.Client {

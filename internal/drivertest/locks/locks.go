@@ -87,7 +87,7 @@ func onCluster(t *testing.T, open Opener) {
 		t.Run(name, func(t *testing.T) { Suite(t, open(t, to), mode) })
 	}
 	t.Run("plain", func(t *testing.T) {
-		Suite(t, open(t, cl.Target()), Raced, relock.WithPubSub(relock.PubSubPlain))
+		Suite(t, open(t, cl.Target()), Raced, relock.WithPlainChannels())
 	})
 	t.Run("one server alone", func(t *testing.T) { oneServerAlone(t, cl, open) })
 	t.Run("failover", func(t *testing.T) {

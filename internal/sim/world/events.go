@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/sim"
 )
 
@@ -248,7 +247,7 @@ func (w *World) forgets(n *node, marked bool) bool {
 			w.strike("", "clocks apart")
 		}
 		// A client that comes to a guarded node without a marker takes it for new.
-		if !w.plan.Topology.Guarded || w.plan.Guard == relock.GuardAuto && !marked {
+		if !w.plan.Topology.Guarded || !w.plan.Strict && !marked {
 			w.strike("", "memory lost")
 		}
 		return true

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/sim"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -22,7 +21,7 @@ const silence = 9
 // clock.
 func shapeForgetful(p *Plan, r *rand.Rand) {
 	p.Topology = pick(r, []topology{quorumOf3, quorumOf3, quorumOf5})
-	p.Guard = pick(r, []relock.GuardMode{relock.GuardAuto, relock.GuardStrict})
+	p.Strict = pick(r, []bool{false, true})
 	p.lasts(pick(r, []time.Duration{3 * time.Second, 10 * time.Second}))
 	if r.IntN(2) == 0 {
 		p.Rates = rates{Delay: p.Rates.Delay, LoseCall: .02, LoseReply: .02}

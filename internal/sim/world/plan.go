@@ -33,11 +33,11 @@ type Plan struct {
 	Crowded  int     // link.BatchFrom
 	Handoff  handoff // of calls that ask for none, where there is a throng
 	Events   []event
-	Instants bool             // contexts end in the instant of a grant
-	Dog      time.Duration    // WithRedissonWatchdog, 0 for the default
-	Fresh    bool             // nobody has initialized guarded nodes
-	Guard    relock.GuardMode // of guarded ones
-	Longer   time.Duration    // the longest lease by WithRestartGuard of the first process, 0 for the same as the others
+	Instants bool          // contexts end in the instant of a grant
+	Dog      time.Duration // WithRedissonWatchdog, 0 for the default
+	Fresh    bool          // nobody has initialized guarded nodes
+	Strict   bool          // WithStrictRestartGuard for guarded ones
+	Longer   time.Duration // the longest lease by WithRestartGuard of the first process, 0 for the same as the others
 }
 
 // topology is the servers and how clients use them.
@@ -133,10 +133,7 @@ func Draw(seed uint64, class, topo string) *Plan {
 		p.JVMs, p.Threads = 1+r.IntN(2), 1+r.IntN(3)
 	}
 	p.Fresh = r.IntN(4) == 0
-	p.Guard = relock.GuardAuto
-	if !p.Fresh && r.IntN(2) == 0 {
-		p.Guard = relock.GuardStrict
-	}
+	p.Strict = !p.Fresh && r.IntN(2) == 0
 	p.Rates = drawRates(r, p)
 	p.throng()
 	p.Events = drawEvents(r, p)
@@ -217,7 +214,7 @@ func drawRates(r *rand.Rand, p *Plan) rates {
 func (p *Plan) options() []relock.Option {
 	opts := []relock.Option{relock.WithLease(p.Lease)}
 	if p.Topology.Guarded {
-		opts = append(opts, relock.WithRestartGuard(p.Guard, p.Longest()))
+		opts = append(opts, p.guard(p.Longest()))
 	}
 	if p.Seed%4 == 0 { // no dice: the other seeds go on as they went
 		opts = append(opts, relock.WithClientName("billing"))
@@ -229,6 +226,13 @@ func (p *Plan) options() []relock.Option {
 		opts = append(opts, relock.WithRedissonWatchdog(p.Dog))
 	}
 	return opts
+}
+
+func (p *Plan) guard(longest time.Duration) relock.Option {
+	if p.Strict {
+		return relock.WithStrictRestartGuard(longest)
+	}
+	return relock.WithRestartGuard(longest)
 }
 
 func (p *Plan) String() string {

@@ -52,7 +52,7 @@ func newProcess(w *World, index int) *process {
 	p.ledger = newLedger(p)
 	opts := append(w.plan.options(), relock.WithObserver(p.ledger))
 	if w.plan.Longer > 0 && index == 0 {
-		opts = append(opts, relock.WithRestartGuard(w.plan.Guard, w.plan.Longer))
+		opts = append(opts, w.plan.guard(w.plan.Longer))
 	}
 	var made any
 	var err error

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -151,7 +150,7 @@ func shapeHearing(p *Plan, r *rand.Rand) {
 // shapeGuards has a client that asks for a longer quarantine than the others, and a node that loses its memory: the longest
 // counts, whichever client asks.
 func shapeGuards(p *Plan, r *rand.Rand) {
-	p.Topology, p.Guard = quorumOf3, pick(r, []relock.GuardMode{relock.GuardAuto, relock.GuardStrict})
+	p.Topology, p.Strict = quorumOf3, pick(r, []bool{false, true})
 	p.lasts(pick(r, []time.Duration{time.Second, 3 * time.Second}))
 	p.Longer = 2 * p.Longest()
 	p.Rates = rates{Delay: p.Rates.Delay}

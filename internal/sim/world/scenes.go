@@ -148,7 +148,7 @@ func shapeLengthened(p *Plan, r *rand.Rand) {
 
 // shapeAhead restarts a guarded Redis with a clock that is an hour ahead for a while.
 func shapeAhead(p *Plan, r *rand.Rand) {
-	p.Topology, p.Guard = guarded, relock.GuardStrict
+	p.Topology, p.Strict = guarded, true
 	p.lasts(p.Lease)
 	p.with(r, 1, "ahead", ahead)
 }

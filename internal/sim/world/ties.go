@@ -15,7 +15,7 @@ import (
 
 // shapeTies has three nodes, of which two count.
 func shapeTies(p *Plan, r *rand.Rand) {
-	p.Topology, p.Guard = quorumOf3, relock.GuardAuto
+	p.Topology, p.Strict = quorumOf3, false
 	p.Names, p.Procs, p.Actors = p.Names[:1], 2, 3
 	p.lasts(pick(r, []time.Duration{3 * time.Second, 10 * time.Second}))
 	p.Rates = rates{Delay: p.Rates.Delay, LoseCall: .05, LoseReply: .05}
