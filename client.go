@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -124,7 +123,7 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 	}
 	lk := lock{known: known, cfg: &k.cfg}
 	if !kind.Quorum && k.cfg.nodes > 0 {
-		return lock{err: fmt.Errorf("relock: a %s over a quorum of nodes: %w", kind.Name, errors.ErrUnsupported)}
+		return lock{err: fmt.Errorf("%w: a %s over a quorum of nodes", wire.Unsupported, kind.Name)}
 	}
 	if len(opts) > 0 {
 		own, err := lk.cfg.with(opts, false)

@@ -84,10 +84,12 @@ func do(ctx context.Context, lock func(context.Context) (*Lease, error), fn func
 	defer l.Unlock(ctx) // for a panic; after the regular Unlock it finds nothing to do
 	err = fn(l.Context())
 	uerr := l.Unlock(ctx)
-	if (errors.Is(uerr, ErrLost) || errors.Is(uerr, ErrClosed)) && !errors.Is(err, uerr) {
-		return errors.Join(err, uerr)
+	if lost := errors.Is(uerr, ErrLost) || errors.Is(uerr, ErrClosed); !lost || err == uerr {
+		return err // at a loss it may be the cause of its context
+	} else if err == nil {
+		return uerr
 	}
-	return err // it says that the lock was lost already, if fn returned its context's cause
+	return &undone{err, uerr}
 }
 
 // Held returns the lease of this lock that ctx carries: deep in a call it asserts that the caller

@@ -3,7 +3,6 @@ package relock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -306,7 +305,7 @@ func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 }
 
 var (
-	errOwned        = fmt.Errorf("relock: an RWMutex under WithOwner: %w", errors.ErrUnsupported)
+	errOwned        = fmt.Errorf("%w: an RWMutex under WithOwner", wire.Unsupported)
 	errNoWriter     = fmt.Errorf("%w: Downgrade of a lease that is no write lease of an RWMutex", ErrMisuse)
 	errEnteredTwice = fmt.Errorf("%w: Downgrade of a write lease that was entered more than once: unlock the inner leases first",
 		ErrMisuse)
