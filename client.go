@@ -87,8 +87,9 @@ func (c *Client) introduce() {
 // TrustNodes tells the restart guard that no lock is held which a node may have forgotten: then all
 // nodes grant locks at once. It is for new nodes under GuardStrict, or for an operator that knows
 // more than the guard. If a forgotten lock is held after all, a second owner may be granted it.
-// Without WithRestartGuard TrustNodes does nothing. It fails with a *QuorumError if fewer than a
-// quorum of nodes could be told.
+// Without WithRestartGuard TrustNodes does nothing. It fails with ErrUnavailable or ErrRefused, in a
+// *QuorumError, if fewer than a quorum of nodes could be told; with ErrClosed or ErrMisuse as Lock
+// does.
 func (c *Client) TrustNodes(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
