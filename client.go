@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -104,8 +103,9 @@ func (c *Client) introduce() {
 // TrustNodes tells the restart guard that no lock is held which a node may have forgotten: then all
 // nodes grant locks at once. It is for new nodes under WithStrictRestartGuard, or for an operator that knows
 // more than the guard. If a forgotten lock is held after all, a second owner may be granted it.
-// Without WithRestartGuard TrustNodes does nothing. It fails with a *QuorumError if fewer than a
-// quorum of nodes could be told.
+// Without WithRestartGuard TrustNodes does nothing. It fails with ErrUnavailable or ErrRefused, in a
+// *QuorumError, if fewer than a quorum of nodes could be told; with ErrClosed or ErrMisuse as Lock
+// does.
 func (c *Client) TrustNodes(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -141,7 +141,7 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 	}
 	lk := lock{known: known, cfg: &k.cfg}
 	if !kind.Quorum && k.cfg.nodes > 0 {
-		return lock{err: fmt.Errorf("relock: a %s over a quorum of nodes: %w", kind.Name, errors.ErrUnsupported)}
+		return lock{err: fmt.Errorf("%w: a %s over a quorum of nodes", wire.Unsupported, kind.Name)}
 	}
 	if len(opts) > 0 {
 		own, err := lk.cfg.with(opts, false)

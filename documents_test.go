@@ -33,6 +33,24 @@ func TestReadmeShowsTheExample(t *testing.T) {
 	require.LessOrEqual(t, len(strings.Fields(string(readme))), 900, "words: what is long has a page of its own")
 }
 
+// The page on errors has a row for each sentinel, and its code is an Example's.
+func TestThePageOnErrorsHasThemAll(t *testing.T) {
+	page, err := os.ReadFile("docs/errors.md")
+	require.NoError(t, err)
+	source, err := os.ReadFile("errors.go")
+	require.NoError(t, err)
+	names := regexp.MustCompile(`(?m)^\t(Err\w+) += `).FindAllStringSubmatch(string(source), -1)
+	require.Len(t, names, 15)
+	for _, name := range names {
+		require.Regexp(t, "(?m)^\\| .*`"+name[1]+"`", string(page))
+	}
+	_, code, _ := strings.Cut(string(page), "```go\n")
+	code, _, _ = strings.Cut(code, "```")
+	example, err := os.ReadFile("example_ideas_test.go")
+	require.NoError(t, err)
+	require.Contains(t, string(example), code)
+}
+
 // What the documents point at exists: files, and headings in them.
 func TestDocumentsLinkToWhatExists(t *testing.T) {
 	for _, file := range documents(t) {

@@ -13,23 +13,66 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
+// Each error of this package belongs to one class, and matches the class's sentinel by errors.Is. The
+// classes exclude each other, so a switch may ask for them in any order:
+//
+//   - ErrNotAcquired: another owner has the lock;
+//   - ErrUnavailable: Redis gave no answer;
+//   - ErrRefused: Redis answers, and no retry helps;
+//   - ErrLost: the caller's lock is no longer held;
+//   - ErrMisuse: a mistake in the program or its configuration;
+//   - ErrClosed: the Client is closed;
+//   - errors.ErrUnsupported: the lock cannot do this, as a read-write lock over a quorum.
+//
+// A wait may end by an error of this package: as the cause of its context, when the lease that it ran
+// under was lost. Then the wait's error is of that error's class alone. Any other cause matches beside
+// the class.
 var (
 	// ErrNotAcquired says that the lock is busy. TryLock returns it, and Lock when the caller gave
-	// up waiting: then the error also wraps why the context ended. It is a *HeldError. A Redis that
-	// did not answer is a *NodeError or *QuorumError, which does not match ErrNotAcquired.
+	// up waiting. It is a *HeldError.
 	ErrNotAcquired = wire.ErrNotAcquired
 
-	// ErrNotHeld is returned by Unlock, Extend and Held when the lock is not held by the caller:
-	// never taken, or unlocked already. It is also the cause of a lease's context after Unlock.
-	ErrNotHeld = wire.ErrNotHeld
+	// ErrUnavailable says that Redis gave no answer: it could not be reached, was silent, is loading or
+	// failing over, may have forgotten locks, or was not asked (ErrNotAsked). Nothing is known of the
+	// lock. It is a *NodeError, on a quorum a *QuorumError.
+	ErrUnavailable = wire.ErrUnavailable
+
+	// ErrNotAsked says that the caller's context had ended before the call, so that Redis was not
+	// asked. It is of the class ErrUnavailable.
+	ErrNotAsked = wire.ErrNotAsked
+
+	// ErrRefused says that Redis answers, and that no retry helps before an operator or the program
+	// is changed: a missing right, a wrong password, a key of another type, no memory. It is a
+	// *NodeError, or a *QuorumError if so many nodes answer so that the others are no quorum.
+	ErrRefused = wire.ErrRefused
+
+	// ErrWrongKind says that the name is no lock of this kind: a read-write lock where a mutex was
+	// asked for, a mutex where a read-write lock was, or a key that is no lock. It is of the class
+	// ErrRefused.
+	ErrWrongKind = wire.ErrWrongKind
 
 	// ErrLost says that the caller's lock is no longer held: its lease ran out, or it was forced
 	// open. It is the cause of the lease's context and what every later call on the lease returns.
 	ErrLost = wire.ErrLost
 
+	// ErrMaxHold says that a hold ended because WithMaxHold's time was up. It is of the class ErrLost.
+	ErrMaxHold = wire.ErrMaxHold
+
 	// ErrClosed is returned by every call on a closed Client. It is the cause of the contexts of
 	// leases that were held when the Client was closed.
 	ErrClosed = wire.ErrClosed
+
+	// ErrMisuse is the class of what follows. By itself it says that a nil context or function was
+	// given, or that a Mutex or Client was not made by this package's functions.
+	ErrMisuse = wire.ErrMisuse
+
+	// ErrNotHeld is returned by Unlock, Extend and Held when the lock is not held by the caller:
+	// never taken, or unlocked already. It is also the cause of a lease's context after Unlock.
+	ErrNotHeld = wire.ErrNotHeld
+
+	// ErrUpgrade is returned by RWMutex.Lock under the context of a read lease of the same lock: the
+	// writer would wait for itself.
+	ErrUpgrade = wire.ErrUpgrade
 
 	// ErrInvalidName is returned for a lock name that Redis, or a Redis Cluster, cannot serve.
 	ErrInvalidName = wire.ErrInvalidName
@@ -37,44 +80,16 @@ var (
 	// ErrInvalidOwner is returned for an owner id that WithOwner cannot use.
 	ErrInvalidOwner = wire.ErrInvalidOwner
 
-	// ErrMisuse is returned where a nil context or function is given, or a Mutex or Client was not
-	// made by this package's functions.
-	ErrMisuse = wire.ErrMisuse
-
-	// ErrUpgrade is returned by RWMutex.Lock under the context of a read lease of the same lock: the
-	// writer would wait for itself. It matches ErrMisuse.
-	ErrUpgrade = wire.ErrUpgrade
-
-	// ErrWrongKind says that the name is no lock of this kind: a read-write lock where a mutex was
-	// asked for, a mutex where a read-write lock was, or a key that is no lock. A *NodeError that
-	// matches it says what stands there.
-	ErrWrongKind = wire.ErrWrongKind
-
-	// ErrRefused says that Redis answers, and that no retry helps before an operator or the program
-	// is changed: a missing right, a wrong password, a key of another type, no memory. A *NodeError
-	// or a *SeatError matches it if its answer is such a one, and a *QuorumError if so many nodes
-	// answer so that the others are no quorum. A Redis that is down, loading or failing over does not
-	// match it.
-	ErrRefused = wire.ErrRefused
-
-	// ErrNotAsked says that the caller's context had ended before the call, so that Redis was not
-	// asked: nothing is known of the lock or of Redis. It is in a *NodeError (*QuorumError on a
-	// quorum), which also matches what ended the context.
-	ErrNotAsked = wire.ErrNotAsked
-
-	// ErrMaxHold says that a hold ended because WithMaxHold's time was up. It matches ErrLost.
-	ErrMaxHold = wire.ErrMaxHold
-
-	// ErrInvalidNodes says that the nodes of a quorum are no independent masters: one is a replica,
-	// or two are the same server.
-	ErrInvalidNodes = wire.ErrInvalidNodes
-
 	// ErrInvalidOption is returned for an option whose value cannot work.
 	ErrInvalidOption = wire.ErrInvalidOption
+
+	// ErrInvalidNodes says that the nodes of a quorum are no independent masters: one is a replica,
+	// or two are the same server. It is in a *NodeError.
+	ErrInvalidNodes = wire.ErrInvalidNodes
 )
 
-// HeldError tells why a lock was not acquired and which holder was in the way. It matches
-// ErrNotAcquired and, where the caller gave up waiting, the cause of that.
+// HeldError tells why a lock was not acquired and which holder was in the way. Its class is
+// ErrNotAcquired, unless Cause is of another.
 type HeldError struct {
 	Name   string        // the lock
 	Holder string        // field of the holder in Redis, "" when unknown; see Mutex.State
@@ -93,7 +108,9 @@ type HeldError struct {
 
 	Wanted bool  // TryLock asked the holder to give way; if the lock was idle there, try again
 	Local  bool  // the caller waited behind another goroutine of this process
-	Cause  error // why waiting ended; nil for TryLock
+	Cause  error // why waiting ended; nil for TryLock, but for a *QuorumError with what nodes said
+
+	nodes bool // Cause is that QuorumError, and none of the caller's
 }
 
 // Error names the lock, its holder (as Client says, or else Holder), and the cause.
@@ -116,8 +133,17 @@ func (e *HeldError) Error() string {
 	return gaveUp(msg, e.Cause)
 }
 
-// Unwrap returns ErrNotAcquired and the cause.
-func (e *HeldError) Unwrap() []error { return causedBy(e.Cause, ErrNotAcquired) }
+// Is reports whether target is the error's class, or the cause matches it.
+func (e *HeldError) Is(target error) bool {
+	is := ErrNotAcquired
+	if !e.nodes {
+		is = cmp.Or(wire.ClassOf(e.Cause), is)
+	}
+	return wire.Matches(target, is, e.Cause)
+}
+
+// As finds target in the cause.
+func (e *HeldError) As(target any) bool { return errors.As(e.Cause, target) }
 
 // ClientInfo is what a client with WithClientName says of itself. It is zero where nothing is known.
 type ClientInfo struct {
@@ -132,141 +158,36 @@ type ClientInfo struct {
 func (h ClientInfo) String() string { return wire.Card(h).String() }
 
 // NodeError is what one Redis answered, or the failure to reach it. Unless the wrapped error is a
-// reply of Redis, the command may have run.
+// reply of Redis, the command may have run. Its class is ErrUnavailable, or ErrRefused if no retry
+// helps, unless Cause is of another. Of a quorum's node it may also be ErrNotAcquired or ErrLost, as
+// far as that node knows, or ErrMisuse (ErrInvalidNodes).
 type NodeError struct {
 	Op    string // acquire, release, renew, ...
-	Name  string // the lock
+	Name  string // the lock, "" when it concerned the node itself
+	Node  int    // the place in NewRedlock's list, from 1; 0 where one Redis decides alone
 	Err   error
 	Cause error // why the caller gave up; nil where Err alone ended the call
-
-	code  string // of the answer that Err is; "" where it is none
-	final bool   // Err is an answer of Redis's that no retry heals: then it matches ErrRefused
-}
-
-// Error says what failed on which lock and, for errors that waiting does not heal, what to do.
-func (e *NodeError) Error() string {
-	msg := fmt.Sprintf("relock: %s %q: %s", e.Op, e.Name, wire.InWords(e.Err))
-	if hint := hints[e.code]; hint != "" {
-		msg += " (" + hint + ")"
-	}
-	return gaveUp(msg, e.Cause)
-}
-
-// Is reports whether target is ErrRefused and no retry helps, or ErrWrongKind and Redis says that the
-// name is something else's.
-func (e *NodeError) Is(target error) bool {
-	return target == ErrRefused && e.final || target == ErrWrongKind && (e.code == "WRONGKIND" || e.code == "WRONGTYPE")
-}
-
-// Unwrap returns Err, and the cause where the caller gave up.
-func (e *NodeError) Unwrap() []error { return causedBy(e.Cause, e.Err) }
-
-// QuorumError says why no quorum agreed. It wraps Nodes: a *SeatError of each that did not. It
-// matches ErrRefused only if so many nodes refuse for good that the others are no quorum.
-type QuorumError struct {
-	Op    string
-	Name  string // the lock, "" when it concerned the nodes themselves
-	Need  int    // nodes that had to agree
-	Of    int    // nodes in all
-	Nodes []error
-	Cause error // why the caller gave up; nil where the nodes alone ended the call
-}
-
-// Error names the operation and each node's answer.
-func (e *QuorumError) Error() string {
-	if e.asked() == 0 && len(e.Nodes) > 0 {
-		return gaveUp(fmt.Sprintf("relock: %s %q: %s", e.Op, e.Name, wire.InWords(ErrNotAsked)), e.Cause)
-	}
-	said := make([]string, len(e.Nodes))
-	for i, err := range e.Nodes {
-		said[i] = err.Error()
-	}
-	msg := fmt.Sprintf("relock: %s %q: no quorum of %d of %d nodes: %s", e.Op, e.Name, e.Need, e.Of, strings.Join(said, "; "))
-	return gaveUp(msg, e.Cause)
-}
-
-// asked counts the nodes that were asked.
-func (e *QuorumError) asked() (n int) {
-	for _, said := range e.Nodes {
-		if !errors.Is(said, ErrNotAsked) {
-			n++
-		}
-	}
-	return n
-}
-
-// Is reports whether target is ErrRefused and so many nodes refuse for good that no retry helps.
-func (e *QuorumError) Is(target error) bool {
-	return target == ErrRefused && e.refusals() > e.Of-e.Need
-}
-
-// refusals counts the nodes whose answers no retry heals.
-func (e *QuorumError) refusals() (n int) {
-	for _, said := range e.Nodes {
-		if errors.Is(said, ErrRefused) {
-			n++
-		}
-	}
-	return n
-}
-
-// Unwrap returns the nodes' errors, and the cause where the caller gave up.
-func (e *QuorumError) Unwrap() []error {
-	nodes := e.Nodes
-	if n := e.refusals(); n > 0 && n <= e.Of-e.Need {
-		nodes = make([]error, len(e.Nodes))
-		for i, said := range e.Nodes {
-			nodes[i] = dispensable{said}
-		}
-	}
-	return causedBy(e.Cause, nodes...)
-}
-
-// dispensable is the error of one node where there may be a quorum without it. The error of them all
-// must not match ErrRefused for its sake.
-type dispensable struct{ error }
-
-func (e dispensable) Is(target error) bool { return target != ErrRefused && errors.Is(e.error, target) }
-
-func (e dispensable) As(target any) bool { return errors.As(e.error, target) }
-
-func (e dispensable) Unwrap() error { return errors.Unwrap(e.error) }
-
-// gaveUp adds to an error's text why the caller gave up, if it did.
-func gaveUp(msg string, cause error) string {
-	if cause == nil {
-		return msg
-	}
-	return fmt.Sprintf("%s: gave up waiting: %v", msg, cause)
-}
-
-// causedBy returns the errors, and why the caller gave up, if it did.
-func causedBy(cause error, errs ...error) []error {
-	if cause == nil {
-		return errs
-	}
-	return append(slices.Clip(errs), cause)
-}
-
-// SeatError is what one node of a quorum answered, or the failure to reach it.
-type SeatError struct {
-	Node int // its place in NewRedlock's list, from 1
-	Err  error
 
 	// Quarantine is for how much longer the node grants nothing, since it may have forgotten locks
 	// (see WithRestartGuard). It is 0 where the node did not agree for another reason.
 	Quarantine time.Duration
 
-	code  string // of the answer that Err is; "" where it is none
-	final bool   // Err is an answer of Redis's that no retry heals: then it matches ErrRefused
+	is   error  // the sentinel that Err is; nil for ErrUnavailable
+	hint string // what to do about Err
 }
 
-// Error names the node. It says what to do about an error that waiting does not heal, and how long
-// the node is waited for if that is known.
-func (e *SeatError) Error() string {
-	msg := fmt.Sprintf("node %d: %s", e.Node, wire.InWords(e.Err))
-	if hint := hints[e.code]; hint != "" {
-		msg += " (" + hint + ")"
+// Error says what failed on which lock and, for errors that waiting does not heal, what to do. It says
+// how long a node is waited for if that is known.
+func (e *NodeError) Error() string { return gaveUp(began(e.Op, e.Name)+e.said(), e.Cause) }
+
+// said is what the node said.
+func (e *NodeError) said() string {
+	msg := wire.InWords(e.Err)
+	if e.Node > 0 {
+		msg = fmt.Sprintf("node %d: %s", e.Node, msg)
+	}
+	if e.hint != "" {
+		msg += " (" + e.hint + ")"
 	}
 	if e.Quarantine > 0 {
 		left := max(e.Quarantine.Round(100*time.Millisecond), 100*time.Millisecond)
@@ -275,36 +196,115 @@ func (e *SeatError) Error() string {
 	return msg
 }
 
-// Is reports whether target is ErrRefused and no retry helps.
-func (e *SeatError) Is(target error) bool { return target == ErrRefused && e.final }
-
-// Unwrap returns the node's error.
-func (e *SeatError) Unwrap() error { return e.Err }
-
-// hints say what to do about an answer of Redis's, by its code.
-var hints = map[string]string{
-	"NOAUTH":    "check the client's user name and password",
-	"WRONGPASS": "check the client's user name and password",
-	"NOPERM":    "the user lacks a permission, docs/wire.md lists what relock needs",
-	"WRONGKIND": "one name has one kind of lock: choose another name",
-	"WRONGTYPE": "the key, or a key beside it, belongs to something else: choose another lock name",
-	"OOM":       "Redis is out of memory: unlocking works, locking does not",
-	astray:      "this is one server of a Redis Cluster: make the client for the Cluster, as go-redis's NewClusterClient does",
+// Is reports whether target is the error's class or finer, or Err or the cause matches it.
+func (e *NodeError) Is(target error) bool {
+	return wire.Matches(target, cmp.Or(wire.ClassOf(e.Cause), e.is, ErrUnavailable), e.Err, e.Cause)
 }
 
-// astray stands for the code of an answer that sends a client elsewhere which knows of one server.
-const astray = "MOVED to a server that the client does not know"
+// As finds target in Err, or in the cause.
+func (e *NodeError) As(target any) bool {
+	return errors.As(e.Err, target) || errors.As(e.Cause, target)
+}
 
-// codeOf is the code of an answer of Redis's, "" where err is none.
-func codeOf(err error) string {
-	if link.Astray(err) {
-		return astray
+// QuorumError says why no quorum agreed, by Nodes: those that did not. Its class is ErrUnavailable, or
+// ErrRefused if so many nodes refuse for good that the others are no quorum, unless Cause is of
+// another. No node's class is that of all.
+type QuorumError struct {
+	Op    string
+	Name  string // the lock, "" when it concerned the nodes themselves
+	Need  int    // nodes that had to agree
+	Of    int    // nodes in all
+	Nodes []*NodeError
+	Cause error // why the caller gave up; nil where the nodes alone ended the call
+}
+
+// Error names the operation and each node's answer.
+func (e *QuorumError) Error() string {
+	if len(e.Nodes) > 0 && e.count(ErrNotAsked) == len(e.Nodes) {
+		return gaveUp(began(e.Op, e.Name)+wire.InWords(ErrNotAsked), e.Cause)
 	}
-	return wire.ReplyCode(link.Reply(err))
+	said := make([]string, len(e.Nodes))
+	for i, node := range e.Nodes {
+		said[i] = node.said()
+	}
+	msg := fmt.Sprintf("%sno quorum of %d of %d nodes: %s", began(e.Op, e.Name), e.Need, e.Of, strings.Join(said, "; "))
+	return gaveUp(msg, e.Cause)
 }
 
-// final reports whether err is an answer of Redis's that it gives to a retry too.
-func final(err error) bool { return link.Reply(err) != "" && !wire.Transient(err) }
+// count is how many nodes' errors match one of the targets.
+func (e *QuorumError) count(targets ...error) (n int) {
+	for _, node := range e.Nodes {
+		if slices.ContainsFunc(targets, node.Is) {
+			n++
+		}
+	}
+	return n
+}
+
+// Is reports whether target is the error's class or finer, or a node's error or the cause matches it.
+func (e *QuorumError) Is(target error) bool {
+	is := wire.ClassOf(e.Cause)
+	switch {
+	case is != nil:
+	case e.count(ErrClosed) > 0: // the Client was: no other node will say less
+		is = ErrClosed
+	case e.count(ErrRefused, ErrMisuse) > e.Of-e.Need:
+		is = ErrRefused
+	default:
+		is = ErrUnavailable
+	}
+	return wire.Matches(target, is, append(e.all(), e.Cause)...)
+}
+
+// As finds target in a node's error, or in the cause.
+func (e *QuorumError) As(target any) bool {
+	return slices.ContainsFunc(append(e.all(), e.Cause), func(err error) bool { return errors.As(err, target) })
+}
+
+// all are the nodes' errors.
+func (e *QuorumError) all() []error {
+	errs := make([]error, len(e.Nodes), len(e.Nodes)+1)
+	for i, node := range e.Nodes {
+		errs[i] = node
+	}
+	return errs
+}
+
+// undone is the error of a Do whose lock was lost, or whose Client was closed, before its function
+// returned: with fn's error, which says nothing of its class.
+type undone struct{ fn, lost error }
+
+// Error says both, once where fn's says both.
+func (e *undone) Error() string {
+	if errors.Is(e.fn, e.lost) {
+		return e.fn.Error()
+	}
+	return e.fn.Error() + "\n" + e.lost.Error()
+}
+
+// Is reports whether the loss matches target, or fn's error does and target is of no class.
+func (e *undone) Is(target error) bool {
+	return wire.Matches(target, wire.ClassOf(e.lost), e.lost, e.fn)
+}
+
+// As finds target in fn's error.
+func (e *undone) As(target any) bool { return errors.As(e.fn, target) || errors.As(e.lost, target) }
+
+// began is what the errors of nodes begin with.
+func began(op, name string) string {
+	if name == "" {
+		return fmt.Sprintf("relock: %s: ", op)
+	}
+	return fmt.Sprintf("relock: %s %q: ", op, name)
+}
+
+// gaveUp adds to an error's text why the caller gave up, if it did.
+func gaveUp(msg string, cause error) string {
+	if cause == nil {
+		return msg
+	}
+	return fmt.Sprintf("%s: gave up waiting: %v", msg, cause)
+}
 
 // outward turns an error of an internal package into the one that the caller sees. Every error that
 // this package returns goes through it.
@@ -315,21 +315,17 @@ func final(err error) bool { return link.Reply(err) != "" && !wire.Transient(err
 func outward(err error) error {
 	switch e := err.(type) {
 	case *wire.HeldError:
+		_, nodes := e.Cause.(*wire.QuorumError)
 		return &HeldError{
-			Name: e.Name, Holder: e.Holder, Client: ClientInfo(e.By), TTL: e.TTL, Wanted: e.Wanted, Local: e.Local, Cause: outward(e.Cause),
+			Name: e.Name, Holder: e.Holder, Client: ClientInfo(e.By), TTL: e.TTL, Wanted: e.Wanted, Local: e.Local,
+			Cause: outward(e.Cause), nodes: nodes,
 		}
 	case *wire.NodeError:
-		return &NodeError{
-			Op: e.Op, Name: e.Name, Err: outward(e.Err), Cause: e.Cause, code: codeOf(e.Err), final: final(e.Err),
-		}
-	case *wire.MemberError:
-		return &SeatError{
-			Node: e.Node, Err: outward(e.Err), Quarantine: e.Mute, code: codeOf(e.Err), final: final(e.Err),
-		}
+		return outwardNode(e)
 	case *wire.QuorumError:
 		out := &QuorumError{Op: e.Op, Name: e.Name, Need: e.Need, Of: e.Of, Cause: e.Cause}
 		for _, said := range e.Nodes {
-			out.Nodes = append(out.Nodes, outward(said))
+			out.Nodes = append(out.Nodes, outwardNode(said))
 		}
 		return out
 	case *driver.ReplyError:
@@ -340,6 +336,13 @@ func outward(err error) error {
 		return e.Cause
 	}
 	return err
+}
+
+func outwardNode(e *wire.NodeError) *NodeError {
+	return &NodeError{
+		Op: e.Op, Name: e.Name, Node: e.Node, Err: outward(e.Err), Cause: e.Cause, Quarantine: e.Mute,
+		is: wire.Said(e.Err), hint: wire.Hint(e.Err),
+	}
 }
 
 var (

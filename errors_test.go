@@ -76,10 +76,9 @@ func TestErrorsHoldTheClientsOwn(t *testing.T) {
 	require.True(t, known, "%T", node.Err)
 	require.ErrorContains(t, err, "choose another lock name")
 	_, err = d.Mutex("string").Lock(t.Context())
-	var seat *SeatError
-	require.ErrorAs(t, err, &seat)
-	_, known = rueidis.IsRedisErr(seat.Err)
-	require.True(t, known, "%T", seat.Err)
+	require.ErrorAs(t, err, &node)
+	_, known = rueidis.IsRedisErr(node.Err)
+	require.True(t, known, "%T", node.Err)
 }
 
 // Why the caller left is the caller's own, which errors.As finds.
@@ -236,9 +235,9 @@ func TestAQuarantineIsSaid(t *testing.T) {
 					}
 					var quorum *QuorumError
 					if errors.As(err, &quorum) {
-						var seat *SeatError
-						if !errors.As(quorum.Nodes[0], &seat) || seat.Quarantine <= 0 || seat.Quarantine > time.Minute {
-							t.Error(seat)
+						var node *NodeError
+						if !errors.As(quorum.Nodes[0], &node) || node.Quarantine <= 0 || node.Quarantine > time.Minute {
+							t.Error(node)
 						}
 					}
 				})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -206,6 +207,30 @@ func ExampleWithWait() {
 	_, err := locks.Mutex("busy", relock.WithWait(50*time.Millisecond)).Lock(context.Background())
 	fmt.Println(errors.Is(err, relock.ErrNotAcquired))
 	// Output: true
+}
+
+// An error has one class, so a service asks for those that it tells apart, in any order.
+func Example_errors() {
+	locks, done := opened()
+	defer done()
+	taken(context.Background(), locks.Mutex("report"))
+	_, err := locks.Mutex("report").TryLock(context.Background())
+	fmt.Println(status(err))
+	_, err = locks.Mutex("").TryLock(context.Background())
+	fmt.Println(status(err))
+	// Output:
+	// 409
+	// 500
+}
+
+func status(err error) int {
+	switch {
+	case errors.Is(err, relock.ErrNotAcquired):
+		return http.StatusConflict
+	case errors.Is(err, relock.ErrUnavailable), errors.Is(err, relock.ErrLost), errors.Is(err, relock.ErrClosed):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
 }
 
 // Readers work beside each other; a writer works alone.

@@ -80,7 +80,7 @@ func (k *core) explained(err error) error {
 		return &told
 	case *wire.QuorumError:
 		told, nodes := *e, k.arbiter.Nodes()
-		told.Nodes = make([]*wire.MemberError, len(e.Nodes))
+		told.Nodes = make([]*wire.NodeError, len(e.Nodes))
 		for i, said := range e.Nodes {
 			of := *said
 			of.Err = nodes[said.Node-1].Explained(said.Err)

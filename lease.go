@@ -224,10 +224,12 @@ func (l *Lease) Count() int {
 // Unlock goes on if ctx is cancelled. It waits for Redis for one command timeout at most; what is then
 // left to do goes on behind it. Errors:
 //
-//   - ErrNotHeld when this lease was unlocked before.
+//   - ErrMisuse (ErrNotHeld) when this lease was unlocked before.
 //   - ErrLost when the lock was lost before: another owner may have held it meanwhile.
-//   - a *NodeError (on a quorum also a *QuorumError) if Redis did not answer in time. The caller no
-//     longer holds the lock then either. The release is repeated until Redis answers.
+//   - ErrClosed when the Client was closed before.
+//   - ErrUnavailable if Redis did not answer in time, ErrRefused if it refuses, each in a *NodeError
+//     (on a quorum also a *QuorumError). The caller no longer holds the lock then either. The release
+//     is repeated until Redis answers.
 func (l *Lease) Unlock(ctx context.Context) error {
 	if l.zero() {
 		return ErrNotHeld
@@ -250,12 +252,14 @@ func (l *Lease) Unlock(ctx context.Context) error {
 // Until. If more than d is left, nothing changes: no call shortens a lease. Of a lock with
 // WithFixedLease it moves the end. Errors:
 //
-//   - ErrInvalidOption for a d that is no possible lease, that is longer than WithRestartGuard
-//     waits or WithRedissonWatchdog allows, or that WithMaxHold would cut short. Nothing changes.
-//   - ErrNotHeld after Unlock, and ErrLost when the lock was lost.
-//   - a *NodeError (on a quorum also a *QuorumError) if Redis did not answer within one command
-//     timeout. Extend may spend that time waiting for an Unlock or a re-entry of the same hold. The
-//     lease then ends when it would have ended. It matches ErrNotAsked if ctx had ended before.
+//   - ErrMisuse: ErrInvalidOption for a d that is no possible lease, that is longer than
+//     WithRestartGuard waits or WithRedissonWatchdog allows, or that WithMaxHold would cut short, and
+//     nothing changes; ErrNotHeld after Unlock.
+//   - ErrLost when the lock was lost, ErrClosed.
+//   - ErrUnavailable, in a *NodeError (on a quorum also a *QuorumError), if Redis did not answer within
+//     one command timeout. Extend may spend that time waiting for an Unlock or a re-entry of the same
+//     hold. The lease then ends when it would have ended. It is ErrNotAsked if ctx had ended before.
+//   - ErrRefused, in the same types, if no retry helps.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if l.zero() {
 		return ErrNotHeld

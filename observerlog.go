@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/relock-go/relock/internal/eventlog"
+	"github.com/relock-go/relock/internal/wire"
 )
 
 // WithLogger makes the client write to log what it tells no caller. At warn: leases that were lost, a
@@ -99,11 +100,7 @@ var alarms = [len(eventNames)]string{
 func refusal(err error) error {
 	switch e := err.(type) {
 	case *NodeError:
-		if e.final {
-			return e.Err
-		}
-	case *SeatError:
-		if e.final {
+		if wire.Family(e.is) == ErrRefused {
 			return e.Err
 		}
 	case *QuorumError:
@@ -113,7 +110,7 @@ func refusal(err error) error {
 			}
 		}
 	default:
-		if final(err) { // a renewal's, which goes to no caller
+		if wire.Final(err) { // a renewal's, which goes to no caller
 			return err
 		}
 	}

@@ -156,8 +156,8 @@ func TestRedlockWithoutAQuorumTellsEachNode(t *testing.T) {
 	var quorum *QuorumError
 	require.ErrorAs(t, err, &quorum)
 	require.Len(t, quorum.Nodes, 2)
-	var seat *SeatError
-	require.ErrorAs(t, quorum.Nodes[0], &seat)
+	var node *NodeError
+	require.ErrorAs(t, quorum.Nodes[0], &node)
 	require.ErrorContains(t, err, "node 1: ")
 	wctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()

@@ -30,19 +30,21 @@ func (m *Mutex) Name() string { return m.of().name() }
 // WithWait's time is up, or the Client is closed. It waits out what heals: lost connections, a Redis
 // that is loading or failing over.
 //
-// On failure the caller does not hold the lock: if Redis granted it, it is given back. Errors:
+// On failure the caller does not hold the lock: if Redis granted it, it is given back. Errors, by
+// class:
 //
-//   - *HeldError, which matches ErrNotAcquired, if the caller gave up and the lock is busy.
-//   - *NodeError (*QuorumError on a quorum) if the caller gave up and Redis failed or was silent, or
-//     if ctx had ended before the call, so that Redis was not asked.
-//   - the same at once, matching ErrRefused, if no retry helps: missing permissions, a key of another
-//     type, a Redis out of memory.
-//   - ErrLost under a context whose lease of this lock was lost.
+//   - ErrNotAcquired, in a *HeldError, if the caller gave up and the lock is busy.
+//   - ErrUnavailable, in a *NodeError (*QuorumError on a quorum), if the caller gave up and Redis
+//     failed or was silent, or was not asked since ctx had ended before the call.
+//   - ErrRefused, in the same types and at once, if no retry helps: missing permissions, a key of
+//     another type, a Redis out of memory.
+//   - ErrLost under a context whose lease was lost, of this lock or of another.
 //   - ErrClosed.
-//   - ErrInvalidName, ErrInvalidOption, ErrInvalidOwner or ErrMisuse, which tell of a mistake.
+//   - ErrMisuse, which tells of a mistake: of a name, an option, an owner or a context.
 //
-// The error of a caller that gave up also matches what ended its wait. A goroutine that waited
-// behind another one of this process is told what that one heard of Redis.
+// The error of a caller that gave up also matches what ended its wait. If that is an error with a
+// class, as ErrLost, then the error is of that class. A goroutine that waited behind another one of
+// this process is told what that one heard of Redis.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.of().acquire(ctx, waiting)
 }
@@ -52,18 +54,18 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 // holder that a client with WithClientName has not asked for yet. Under the context of a lease of the same
 // lock it re-enters. Errors are those of Lock, but for these:
 //
-//   - *HeldError, at once, if another owner has the lock. It names the owner and what is left of
-//     its lease.
-//   - *NodeError (*QuorumError on a quorum) if Redis failed or was silent: after one command timeout
-//     for each round trip at most. Whatever ran is undone in the background. It matches ErrRefused if
-//     Redis answered and no retry helps.
+//   - ErrNotAcquired, at once, if another owner has the lock. The *HeldError names the owner and what
+//     is left of its lease.
+//   - ErrUnavailable if Redis failed or was silent: after one command timeout for each round trip at
+//     most. Whatever ran is undone in the background.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.of().acquire(ctx, once)
 }
 
 // Do runs fn under the lock. fn's context carries the ownership and ends, with cause ErrLost, the
-// moment the lease can no longer be trusted. Do returns fn's error, joined with ErrLost or
-// ErrClosed if the lock was lost or the client closed before fn returned. A release that Redis did
+// moment the lease can no longer be trusted. Do returns Lock's error, or fn's. If the lock was lost or
+// the client closed before fn returned, the error is ErrLost or ErrClosed, and of no other class of
+// this package: fn's error is then found by errors.Is and errors.As beside it. A release that Redis did
 // not answer is no failure of fn's, and is not returned: it costs one command timeout, as in Unlock.
 // A panic of fn unlocks and goes on.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
@@ -82,15 +84,18 @@ func do(ctx context.Context, lock func(context.Context) (*Lease, error), fn func
 	defer l.Unlock(ctx) // for a panic; after the regular Unlock it finds nothing to do
 	err = fn(l.Context())
 	uerr := l.Unlock(ctx)
-	if (errors.Is(uerr, ErrLost) || errors.Is(uerr, ErrClosed)) && !errors.Is(err, uerr) {
-		return errors.Join(err, uerr)
+	if lost := errors.Is(uerr, ErrLost) || errors.Is(uerr, ErrClosed); !lost || err == uerr {
+		return err // at a loss it may be the cause of its context
+	} else if err == nil {
+		return uerr
 	}
-	return err // it says that the lock was lost already, if fn returned its context's cause
+	return &undone{err, uerr}
 }
 
 // Held returns the lease of this lock that ctx carries: deep in a call it asserts that the caller
-// holds the lock. It fails with ErrNotHeld if ctx carries none, or one that was unlocked. If the
-// lease was lost, it fails with the cause of the lease's context, such as ErrLost.
+// holds the lock. It fails with ErrNotHeld (of the class ErrMisuse) if ctx carries none, or one that
+// was unlocked. If the lease was lost, it fails with the cause of the lease's context: ErrLost or
+// ErrClosed.
 func (m *Mutex) Held(ctx context.Context) (*Lease, error) { return m.of().held(ctx) }
 
 // of returns what every kind of lock embeds, nil for a nil Mutex.

@@ -68,12 +68,12 @@ func TestAnotherKindIsRefused(t *testing.T) {
 
 // A quorum's failure is final only if that of too many nodes is. What one node said can still be looked at.
 func TestAQuorumRefusesByTooManyOfItsNodes(t *testing.T) {
-	refuses, down := &SeatError{Node: 1, Err: errors.New("NOPERM"), final: true}, &SeatError{Node: 2, Err: context.DeadlineExceeded}
+	refuses, down := &NodeError{Node: 1, Err: errors.New("NOPERM"), is: ErrRefused}, &NodeError{Node: 2, Err: context.DeadlineExceeded}
 	require.ErrorIs(t, refuses, ErrRefused)
 	require.NotErrorIs(t, down, ErrRefused)
-	for want, nodes := range map[bool][]error{
+	for want, nodes := range map[bool][]*NodeError{
 		false: {refuses, down},
-		true:  {refuses, down, &SeatError{Node: 3, Err: errors.New("OOM"), final: true}},
+		true:  {refuses, down, &NodeError{Node: 3, Err: errors.New("OOM"), is: ErrRefused}},
 	} {
 		quorum := &QuorumError{Op: "acquire", Need: 2, Of: 3, Nodes: nodes, Cause: context.Canceled}
 		for _, err := range []error{quorum, fmt.Errorf("wrapped: %w", quorum), &HeldError{Cause: quorum}} {
@@ -81,9 +81,9 @@ func TestAQuorumRefusesByTooManyOfItsNodes(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded, "of a node")
 			require.ErrorIs(t, err, context.Canceled, "of the caller")
 			require.ErrorIs(t, err, refuses.Err)
-			var seat *SeatError
-			require.ErrorAs(t, err, &seat)
-			require.Same(t, refuses, seat)
+			var node *NodeError
+			require.ErrorAs(t, err, &node)
+			require.Same(t, refuses, node)
 		}
 	}
 }

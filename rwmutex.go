@@ -3,7 +3,6 @@ package relock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -34,7 +33,7 @@ import (
 // WithLinger, counted from when the process asked for it, and until another process wants the lock.
 // With WithLinger the lock also stays for the process while no goroutine reads.
 //
-// An RWMutex works on one Redis. Over NewRedlock, and under WithRestartGuard, its methods return
+// An RWMutex works on one Redis. Over NewRedlock, and under WithRestartGuard, its methods fail with
 // errors.ErrUnsupported.
 type RWMutex struct{ write, read lock }
 
@@ -89,14 +88,15 @@ func (rw *RWMutex) Name() string { return rw.of(wire.Write).name() }
 // Lock takes the lock for writing, and waits as Mutex.Lock does, until no other reader or writer
 // has it. Under the context of a write lease it re-enters. Errors, beside those of Mutex.Lock:
 //
-//   - ErrUpgrade, at once, under the context of a read lease of this lock.
-//   - ErrWrongKind, in a *NodeError, where a mutex or something else has the name.
+//   - ErrMisuse (ErrUpgrade), at once, under the context of a read lease of this lock.
+//   - ErrRefused (ErrWrongKind), where a mutex or something else has the name.
+//   - errors.ErrUnsupported over a quorum, and under a context of WithOwner.
 func (rw *RWMutex) Lock(ctx context.Context) (*Lease, error) {
 	return rw.acquire(ctx, wire.Write, waiting)
 }
 
 // TryLock takes the lock for writing if no other owner holds it or waits for it, in one round trip.
-// Errors are those of Mutex.TryLock, and ErrUpgrade and ErrWrongKind as of Lock.
+// Errors are those of Mutex.TryLock, and of Lock.
 func (rw *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
 	return rw.acquire(ctx, wire.Write, once)
 }
@@ -104,8 +104,8 @@ func (rw *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
 // RLock takes the lock for reading, beside other readers. It waits, as Mutex.Lock does, while a
 // writer has the lock or waits for it. Under the context of a read lease of this lock it re-enters,
 // also past a writer that waits. Under the context of a write lease it re-enters the write lease:
-// the lock stays exclusive until all are unlocked; see Lease.Downgrade. Errors are those of
-// Mutex.Lock, and ErrWrongKind.
+// the lock stays exclusive until all are unlocked; see Lease.Downgrade. Errors are those of Lock, but
+// for ErrUpgrade.
 //
 // A reader's lease differs from a writer's:
 //
@@ -120,7 +120,7 @@ func (rw *RWMutex) RLock(ctx context.Context) (*Lease, error) {
 }
 
 // TryRLock takes the lock for reading if no writer holds it or waits for it, in one round trip, or
-// none beside a reader of this process. Errors are those of Mutex.TryLock, and ErrWrongKind.
+// none beside a reader of this process. Errors are those of TryLock, but for ErrUpgrade.
 func (rw *RWMutex) TryRLock(ctx context.Context) (*Lease, error) {
 	return rw.acquire(ctx, wire.Read, once)
 }
@@ -221,10 +221,12 @@ func (rw *RWMutex) acquire(ctx context.Context, kind *wire.Kind, once bool) (*Le
 //
 // On failure the write lease is as it was, unless the error says that it is over. Errors:
 //
-//   - ErrMisuse for a lease that is no write lease, or that was entered more than once.
-//   - ErrInvalidOption for a fixed lease that is longer than WithRedissonWatchdog allows a reader.
-//   - ErrNotHeld after Unlock, ErrLost when the lock was lost, ErrClosed.
-//   - a *NodeError if Redis failed or was silent for a command timeout.
+//   - ErrMisuse for a lease that is no write lease, that was entered more than once, or that was
+//     unlocked (ErrNotHeld), and for a fixed lease that is longer than WithRedissonWatchdog allows a
+//     reader (ErrInvalidOption).
+//   - ErrLost when the lock was lost, ErrClosed.
+//   - ErrUnavailable, in a *NodeError, if Redis failed or was silent for a command timeout; ErrRefused
+//     if no retry helps.
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	switch {
 	case l.zero():
@@ -306,7 +308,7 @@ func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 }
 
 var (
-	errOwned        = fmt.Errorf("relock: an RWMutex under WithOwner: %w", errors.ErrUnsupported)
+	errOwned        = fmt.Errorf("%w: an RWMutex under WithOwner", wire.Unsupported)
 	errNoWriter     = fmt.Errorf("%w: Downgrade of a lease that is no write lease of an RWMutex", ErrMisuse)
 	errEnteredTwice = fmt.Errorf("%w: Downgrade of a write lease that was entered more than once: unlock the inner leases first",
 		ErrMisuse)

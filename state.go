@@ -95,8 +95,9 @@ func (s *State) UnmarshalJSON(text []byte) error {
 }
 
 // State returns what Redis knows of the lock at this instant. It may have changed when State
-// returns. It fails with a *NodeError (*QuorumError on a quorum) if Redis does not answer, or is
-// not asked because ctx had ended before.
+// returns. It fails with ErrUnavailable, in a *NodeError (*QuorumError on a quorum), if Redis does not
+// answer, or is not asked because ctx had ended before; with ErrRefused if no retry helps; with
+// ErrClosed or ErrMisuse as Lock does.
 func (m *Mutex) State(ctx context.Context) (State, error) { return m.of().inspect(ctx) }
 
 // inspect is Mutex.State, for every kind.

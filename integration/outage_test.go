@@ -54,10 +54,7 @@ func (o *outage) callUntil(end time.Duration, who int) {
 		o.mu.Lock()
 		o.calls++
 		o.late = append(o.late, over)
-		var node *relock.NodeError
-		var quorum *relock.QuorumError
-		down := errors.As(err, &node) || errors.As(err, &quorum)
-		if err != nil && ended < end && (!down || errors.Is(err, relock.ErrNotAcquired)) { // nobody else has the lock
+		if err != nil && ended < end && !errors.Is(err, relock.ErrUnavailable) { // nobody else has the lock
 			o.wrong = append(o.wrong, err)
 		}
 		o.mu.Unlock()

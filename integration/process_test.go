@@ -329,13 +329,11 @@ func (p *performer) contend(next func() locker, who int, hold, pause time.Durati
 func (p *performer) release(m locker, l *relock.Lease, who int) {
 	p.write(now(), unlocking, m.Name(), who, l.Token(), "")
 	err := l.Unlock(context.Background())
-	var node *relock.NodeError
-	var quorum *relock.QuorumError
 	note := "ok"
 	switch {
 	case errors.Is(err, relock.ErrLost):
 		note = "lost"
-	case errors.As(err, &node), errors.As(err, &quorum):
+	case errors.Is(err, relock.ErrUnavailable):
 		note = "unanswered: " + err.Error()
 	case err != nil:
 		p.write(now(), failed, m.Name(), who, l.Token(), fmt.Sprintf("Unlock: %v", err))

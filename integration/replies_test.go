@@ -96,11 +96,10 @@ func (m *mess) run(c *relock.Client, who int) {
 		if waited := now() - asked; waited > noticed {
 			m.fail(who, l, "waited %v behind an orphan", waited)
 		}
-		var node *relock.NodeError
 		switch {
 		case err == nil:
 			m.use(c, l, who)
-		case errors.Is(err, relock.ErrNotAcquired), errors.As(err, &node):
+		case errors.Is(err, relock.ErrNotAcquired), errors.Is(err, relock.ErrUnavailable):
 		default:
 			m.fail(who, nil, "taking: %v", err)
 		}
@@ -147,8 +146,7 @@ func (m *mess) use(c *relock.Client, l *relock.Lease, who int) {
 		last := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		m.did("unlock")
-		var node *relock.NodeError
-		if err := last.Unlock(context.Background()); errors.As(err, &node) {
+		if err := last.Unlock(context.Background()); errors.Is(err, relock.ErrUnavailable) {
 			m.note("unlock unanswered")
 		} else if err != nil {
 			m.fail(who, l, "unlocking: %v", err)

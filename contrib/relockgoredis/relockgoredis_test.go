@@ -320,6 +320,6 @@ func TestErrorsHoldTheClientsOwn(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(locks.Close)
 	_, err = locks.Mutex("string").Lock(t.Context())
-	require.ErrorAs(t, err, new(*relock.SeatError))
+	require.ErrorAs(t, err, new(*relock.NodeError))
 	require.ErrorAs(t, err, new(redis.Error))
 }

@@ -151,23 +151,26 @@ func how(e *relock.Event) int {
 
 // What becomes of calls and leases, as indices and in words.
 const (
-	busy = iota
-	failed
+	failed = iota // no answer, or a mistake of the caller's
+	busy
 	hopeless
+	over
 	closed
 )
 
-var results = [...]string{busy: "busy", failed: "failed", hopeless: "refused", closed: "closed"}
+var results = [...]string{failed: "failed", busy: "busy", hopeless: "refused", over: "lost", closed: "closed"}
 
-// resultOf says why a call failed.
+// resultOf says why a call failed, by the class of its error.
 func resultOf(err error) int {
 	switch {
 	case errors.Is(err, relock.ErrNotAcquired):
 		return busy
-	case errors.Is(err, relock.ErrClosed):
-		return closed
 	case errors.Is(err, relock.ErrRefused):
 		return hopeless
+	case errors.Is(err, relock.ErrLost):
+		return over
+	case errors.Is(err, relock.ErrClosed):
+		return closed
 	}
 	return failed
 }

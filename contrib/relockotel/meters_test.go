@@ -106,6 +106,20 @@ func TestMetricsOfARefusal(t *testing.T) {
 	require.Zero(t, b.count("relock.wait.duration", "relock.result", "failed"))
 }
 
+// A wait that ended with the lease around it is counted as lost: the lock that it waited for was busy, but the caller's
+// work is to be undone.
+func TestMetricsOfAWaitUnderALostLease(t *testing.T) {
+	b := newBed(t, nil)
+	_, err := b.locks.Mutex("busy").Lock(t.Context())
+	require.NoError(t, err)
+	around, err := b.locks.Mutex("around", relock.WithMaxHold(100*time.Millisecond)).Lock(t.Context())
+	require.NoError(t, err)
+	_, err = b.locks.Mutex("busy").Lock(around.Context())
+	require.ErrorIs(t, err, relock.ErrLost)
+	require.Equal(t, 1, b.count("relock.wait.duration", "relock.result", "lost"))
+	require.Zero(t, b.count("relock.wait.duration", "relock.result", "busy"))
+}
+
 func TestMetricsOfAnOutage(t *testing.T) {
 	b := newBed(t, []relock.Option{relock.WithLease(6 * time.Second), relock.WithCommandTimeout(500 * time.Millisecond)})
 	l, err := b.locks.Mutex("jobs").Lock(t.Context())

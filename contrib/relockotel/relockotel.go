@@ -20,8 +20,8 @@
 //
 //	relock.lock.name  what WithLockName makes of the lock's name; no node has it
 //	relock.lock.kind  "mutex"
-//	relock.result     of waits: acquired, busy, failed, refused (no retry helps) or closed; of
-//	                  holds: released or lost
+//	relock.result     of waits: acquired, busy, failed (no answer), refused (no retry helps), lost (the
+//	                  lease around the call) or closed; of holds: released or lost
 //	relock.how        of waits that were granted, and of holds: free, local, remote, reentered, cached
 //	relock.cause      of losses: lost, max_hold, closed
 //	relock.node       of nodes.down and commands: which of a quorum, from 1, as NewRedlock was given them

@@ -79,7 +79,7 @@ func (o *answers) invalid() error {
 	defer o.mu.Unlock()
 	for i, a := range o.from {
 		if errors.Is(a.err, wire.ErrInvalidNodes) {
-			return &wire.MemberError{Node: i + 1, Err: a.err}
+			return &wire.NodeError{Op: o.op, Name: o.name, Node: i + 1, Err: a.err}
 		}
 	}
 	return nil
@@ -141,6 +141,15 @@ func (o *answers) err() error {
 	return o.refusal(nil)
 }
 
+// errOf is err of nodes that were asked under the context of a caller: of one that has left it says why.
+func (o *answers) errOf(ctx context.Context) error {
+	err := o.err()
+	if of, is := err.(*wire.QuorumError); is && ctx.Err() != nil {
+		of.Cause = wire.CauseOf(ctx)
+	}
+	return err
+}
+
 // unheard is the refusal where a wait ended before all nodes had answered. If the time of a command was
 // over, and not the caller's, the error names no cause.
 func (o *answers) unheard(cause error) error {
@@ -165,7 +174,7 @@ func (o *answers) refusal(cause error) *wire.QuorumError {
 			a.err = wire.ErrNotThere
 		}
 		if a.err != nil {
-			out.Nodes = append(out.Nodes, &wire.MemberError{Node: i + 1, Err: a.err})
+			out.Nodes = append(out.Nodes, &wire.NodeError{Op: out.Op, Name: out.Name, Node: i + 1, Err: a.err})
 		}
 	}
 	return out

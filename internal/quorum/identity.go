@@ -126,7 +126,7 @@ func (q *Quorum) TrustNodes(ctx context.Context) error {
 	}
 	return q.askAll(ctx, "initialize", func(ctx context.Context, m *member) error {
 		return m.initialize(ctx, q.cfg.Longest)
-	}).err()
+	}).errOf(ctx)
 }
 
 // declare takes nodes for new that were all found to be fresh.
@@ -153,12 +153,12 @@ func (q *Quorum) declare(ctx context.Context) error {
 		return err
 	})
 	if agree, _, _ := out.count(); changed.Load() || agree < len(q.members) {
-		return out.err()
+		return out.errOf(ctx)
 	}
 	return q.askAll(ctx, "initialize", func(ctx context.Context, m *member) error {
 		_, err := m.Declare(ctx, found[m.index-1].run)
 		return err
-	}).err()
+	}).errOf(ctx)
 }
 
 // unchanged asks a node again which server it is, and reports whether it is the same process as was

@@ -265,7 +265,7 @@ func survivors(owners []string, silent, need int) (may []string) {
 func (q *Quorum) Silence(op, name string, why, cause error) error {
 	out := &wire.QuorumError{Op: op, Name: name, Need: q.need, Of: len(q.members), Cause: cause}
 	for _, m := range q.members {
-		out.Nodes = append(out.Nodes, &wire.MemberError{Node: m.index, Err: why})
+		out.Nodes = append(out.Nodes, &wire.NodeError{Op: out.Op, Name: out.Name, Node: m.index, Err: why})
 	}
 	return out
 }

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
@@ -18,7 +17,7 @@ func (t *contest) gaveUp(ctx context.Context) error {
 	out := t.refusal()
 	for _, v := range t.voters {
 		if v.err == nil && v.answeredAt.IsZero() {
-			out.Nodes = append(out.Nodes, &wire.MemberError{Node: v.member.index, Err: wire.ErrNoAnswer})
+			out.Nodes = append(out.Nodes, &wire.NodeError{Op: out.Op, Name: out.Name, Node: v.member.index, Err: wire.ErrNoAnswer})
 		}
 	}
 	out.Cause = wire.CauseOf(ctx)
@@ -62,10 +61,10 @@ func (t *contest) refusal() *wire.QuorumError {
 			err = v.deaf
 		}
 		if err == nil && v.Belief.Number == 0 && v.holder != "" {
-			err = fmt.Errorf("held by %s", wire.Shown(v.holder))
+			err = wire.HeldThere(v.holder)
 		}
 		if err != nil {
-			said := &wire.MemberError{Node: v.member.index, Err: err}
+			said := &wire.NodeError{Op: out.Op, Name: out.Name, Node: v.member.index, Err: err}
 			// Left is for how long the node stays in quarantine, as of its answer. Time has passed since.
 			if left := wire.RefusalOf(err).Left; left > 0 {
 				said.Mute = max(left-now.Since(v.answeredAt), time.Millisecond)

@@ -18,7 +18,7 @@ func TestTransient(t *testing.T) {
 		saying := func(n int) error {
 			q := &QuorumError{Need: 3, Of: 5}
 			for i := range n {
-				q.Nodes = append(q.Nodes, &MemberError{Node: i + 1, Err: final})
+				q.Nodes = append(q.Nodes, &NodeError{Node: i + 1, Err: final})
 			}
 			return q
 		}

@@ -38,11 +38,10 @@ func (s *Service) Pay(ctx context.Context, invoice string) error {
 		}
 		return s.Ledger.Pay(ctx, invoice, relock.Token(ctx))
 	})
-	var redis *relock.NodeError
 	switch {
 	case errors.Is(err, relock.ErrNotAcquired):
 		return ErrBusy
-	case errors.As(err, &redis):
+	case errors.Is(err, relock.ErrUnavailable):
 		return ErrUnavailable
 	}
 	return err

@@ -75,10 +75,8 @@ func (p *process) hearsOf(c *command, v driver.Value, err error) {
 func (a *Actor) told(ctx context.Context, t Try, p *process, began time.Time, err error) {
 	w := a.w
 	var held *relock.HeldError
-	var node *relock.NodeError
-	var quorum *relock.QuorumError
 	busy := errors.As(err, &held) && errors.Is(err, relock.ErrNotAcquired)
-	down := !busy && (errors.As(err, &node) || errors.As(err, &quorum)) && !errors.Is(err, relock.ErrLost)
+	down := errors.Is(err, relock.ErrUnavailable) || errors.Is(err, relock.ErrRefused)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p.dead || p.closed || w.plan.Crowded == 1 || scopeOf(ctx).find(t.Name) != nil {

@@ -1,0 +1,122 @@
+package wire
+
+import (
+	"errors"
+
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/link"
+)
+
+// sentinel is an error of the library's: a class, or a finer error within the class that it wraps.
+type sentinel struct {
+	text  string
+	class error // nil for a class
+}
+
+func (s *sentinel) Error() string { return s.text }
+
+// Unwrap returns the class of a finer error.
+func (s *sentinel) Unwrap() error { return s.class }
+
+// These are the library's classes of errors, which exclude each other; the root package tells what they
+// mean under the same names. Unsupported is the standard library's ErrUnsupported as this library says
+// it: another's is no class here.
+var (
+	ErrNotAcquired error = &sentinel{text: "relock: lock not acquired"}
+	ErrUnavailable error = &sentinel{text: "relock: Redis gave no answer"}
+	ErrRefused     error = &sentinel{text: "relock: Redis refuses, and no retry helps"}
+	ErrLost        error = &sentinel{text: "relock: lock lost"}
+	ErrMisuse      error = &sentinel{text: "relock: misuse"}
+	ErrClosed      error = &sentinel{text: "relock: client closed"}
+	Unsupported    error = &sentinel{"relock: not supported", errors.ErrUnsupported}
+)
+
+// These are finer than their classes.
+var (
+	ErrNotAsked      error = &sentinel{"relock: Redis was not asked", ErrUnavailable}
+	ErrWrongKind     error = &sentinel{"relock: wrong kind of lock", ErrRefused}
+	ErrMaxHold       error = &sentinel{"relock: lock lost: held for as long as WithMaxHold allows", ErrLost}
+	ErrNotHeld       error = &sentinel{"relock: lock not held", ErrMisuse}
+	ErrInvalidName   error = &sentinel{"relock: invalid lock name", ErrMisuse}
+	ErrInvalidOwner  error = &sentinel{"relock: invalid owner id", ErrMisuse}
+	ErrInvalidOption error = &sentinel{"relock: invalid option", ErrMisuse}
+	ErrInvalidNodes  error = &sentinel{"relock: unusable nodes", ErrMisuse}
+	ErrUpgrade       error = &sentinel{
+		"relock: misuse: a reader cannot become the writer of the same lock: unlock the read lease first", ErrMisuse,
+	}
+)
+
+// Family returns the class of a sentinel, which may be one itself. It is nil for any other error.
+func Family(target error) error {
+	switch s, ours := target.(*sentinel); {
+	case target == errors.ErrUnsupported, ours && s.class == nil:
+		return target
+	case ours:
+		return s.class
+	}
+	return nil
+}
+
+// ClassOf returns the class that err belongs to, nil for an error that is none of the library's. Of a
+// caller's own error that joins several it is the one that asks most of the caller.
+func ClassOf(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, class := range [...]error{ErrLost, ErrClosed, ErrMisuse, Unsupported, ErrRefused, ErrUnavailable, ErrNotAcquired} {
+		if errors.Is(err, class) {
+			return Family(class)
+		}
+	}
+	return nil
+}
+
+// Matches is errors.Is for an error that is said by a sentinel, is, and has parts. No part makes it one
+// of another class.
+func Matches(target, is error, parts ...error) bool {
+	class, family := Family(is), Family(target)
+	if target == is || target == class {
+		return true
+	}
+	if family != nil && family != class {
+		return false
+	}
+	for _, part := range parts {
+		if errors.Is(part, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// Said is the sentinel for what a node answered, or why it did not.
+func Said(err error) error {
+	switch _, held := err.(HeldThere); {
+	case err == ErrNotThere:
+		return ErrLost
+	case held:
+		return ErrNotAcquired
+	case Final(err):
+		if code := ReplyCode(link.Reply(err)); code == "WRONGKIND" || code == "WRONGTYPE" {
+			return ErrWrongKind
+		}
+		return ErrRefused
+	}
+	for _, is := range [...]error{ErrInvalidNodes, ErrClosed, ErrNotAsked} {
+		if errors.Is(err, is) {
+			return is
+		}
+	}
+	return ErrUnavailable
+}
+
+// Final reports whether err is an answer of Redis's that it gives to a retry too.
+func Final(err error) bool { return link.Reply(err) != "" && !Transient(err) }
+
+// HeldThere is what a node of a quorum says where another owner has the lock: that one.
+type HeldThere string
+
+func (holder HeldThere) Error() string { return "held by " + Shown(string(holder)) }
+
+// finalErrors are those without an answer of Redis that no repetition changes.
+var finalErrors = []error{ErrClosed, ErrMisuse, ErrLost, ErrNotThere, ErrNotAcquired, driver.ErrClosed}

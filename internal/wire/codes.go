@@ -1,0 +1,95 @@
+package wire
+
+import (
+	"strings"
+
+	"github.com/relock-go/relock/internal/link"
+)
+
+// codes are all codes of replies that mean something to locks: those of servers, and those of the
+// scripts. A word that is none of them is no code, however it is spelled. A client library may leave
+// a plain ERR out, and what follows that may begin with a command's name, or with "ACL".
+var codes = map[string]struct {
+	passes bool   // it may pass without a change of the caller, the user's rights or the data
+	ofNode bool   // it is about the node and not about one lock of it
+	hint   string // what to do about it
+}{
+	"ASK":         {passes: true},
+	"BUSY":        {passes: true, ofNode: true},
+	"CLUSTERDOWN": {passes: true},
+	"CROSSSLOT":   {},
+	"LOADING":     {passes: true, ofNode: true},
+	"MASTERDOWN":  {passes: true, ofNode: true},
+	"MAXCLIENTS":  {passes: true},
+	"MISCONF":     {ofNode: true},
+	"MOVED":       {passes: true},
+	"NOAUTH":      {ofNode: true, hint: "check the client's user name and password"},
+	"NOPERM":      {hint: "the user lacks a permission, docs/wire.md lists what relock needs"},
+	"NOREPLICAS":  {passes: true, ofNode: true},
+	"NOSCRIPT":    {},
+	"OOM":         {ofNode: true, hint: "Redis is out of memory: unlocking works, locking does not"},
+	"QUARANTINED": {passes: true},
+	"READONLY":    {passes: true, ofNode: true},
+	"TRYAGAIN":    {passes: true},
+	"UNSEEDED":    {passes: true},
+	"WRONGKIND":   {hint: "one name has one kind of lock: choose another name"},
+	"WRONGPASS":   {ofNode: true, hint: "check the client's user name and password"},
+	"WRONGTYPE":   {hint: "the key, or a key beside it, belongs to something else: choose another lock name"},
+}
+
+// sentences are replies that servers give without a code, by what they have in common from version to
+// version.
+var sentences = []struct{ says, code string }{
+	{"The user executing the script", "NOPERM"}, // before Redis 7.2
+	{"ACL failure in script", "NOPERM"},
+	{"max number of clients", "MAXCLIENTS"},
+	// While a slot moves, a script finds only its KEYS checked beforehand. A key that it names by
+	// itself may have gone already.
+	{"attempted to access a non local key", "TRYAGAIN"},
+	{"attempted to access a slot not served", "CLUSTERDOWN"},
+}
+
+// ReplyCode returns the code of an error reply, "" when it has none of codes. One that was raised
+// inside a script stands behind "ERR", and before Redis 7 behind the script's place, with a dash or
+// without. A few replies have no code of their own.
+func ReplyCode(reply string) string {
+	for rest, place := reply, true; rest != ""; {
+		var word string
+		word, rest, _ = strings.Cut(rest, " ")
+		word = strings.TrimPrefix(word, "-")
+		if _, known := codes[word]; place && known {
+			return word
+		}
+		place = strings.HasSuffix(word, ":") || place && word == "ERR"
+	}
+	for _, s := range sentences {
+		if strings.Contains(reply, s.says) {
+			return s.code
+		}
+	}
+	return ""
+}
+
+// PlainError reports whether a reply is an error without a code but ERR, as that of a command which
+// is not known. A client library may leave the ERR out.
+func PlainError(reply string) bool {
+	code, _, _ := strings.Cut(reply, " ")
+	return reply != "" && (code == "ERR" || !upper(code))
+}
+
+func upper(word string) bool {
+	for i := range len(word) {
+		if word[i] < 'A' || word[i] > 'Z' {
+			return false
+		}
+	}
+	return true
+}
+
+// Hint says what to do about err, if that is an answer of Redis's that no retry helps; it is "" for others.
+func Hint(err error) string {
+	if link.Astray(err) {
+		return "this is one server of a Redis Cluster: make the client for the Cluster, as go-redis's NewClusterClient does"
+	}
+	return codes[ReplyCode(link.Reply(err))].hint
+}
