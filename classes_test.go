@@ -373,7 +373,7 @@ func TestEveryErrorHasItsClass(t *testing.T) {
 // its cause's class.
 func TestQuarantineIsNoAnswer(t *testing.T) {
 	t.Parallel()
-	c, taps := tapped(t, masters(t, 1), WithRestartGuard(GuardStrict, time.Minute))
+	c, taps := tapped(t, masters(t, 1), WithStrictRestartGuard(time.Minute))
 	_, err := c.Mutex("k").TryLock(t.Context())
 	requireClass(t, ErrUnavailable, err)
 	taps[0].Filter(faults.All(func(*faults.Call) bool { return true }, faults.LoseCall.Hanging()))
