@@ -294,7 +294,6 @@ func (h *hold) gone() error {
 func (h *hold) layDown() {
 	h.tally.lingering.Add(1)
 	h.rest.Idle, h.atGate = true, false
-	h.term.Vacate()
 }
 
 // pickUp ends the idleness of a hold. The caller holds h.mu.
