@@ -285,7 +285,6 @@ func (h *hold) gone() error {
 func (h *hold) layDown() {
 	h.tally.Lingering.Add(1)
 	h.rest.Idle, h.atGate = true, false
-	h.term.Vacate()
 }
 
 // pickUp ends the idleness of a hold. The caller holds h.mu.

@@ -52,23 +52,48 @@ type sweep struct {
 	c        *Claim
 	lateEnd  clock.Stamp   // a question that runs later than this is not swept: it costs one lease
 	giveUpAt clock.Stamp   // by then its leases in Redis have run out, one lengthened by Extend included
+	last     outcome       // what the last try came to
 	again    bool          // something new was heard of the claim since it was last sent
-	refused  bool          // Redis answered the last try, or a part of it, but did not end the claim
-	denied   bool          // Redis refused it, and will as long as the cause lasts: a missing right, say
-	apart    bool          // the right to this lock's keys may be missing: it is sent in a command of its own
 	failing  clock.Backoff // between tries that failed
 	declined clock.Backoff // between tries that were denied
 	coming   clock.Backoff // between tries that were answered, while a question may still run
 }
 
-// outcome is what became of one claim of a batch.
+// outcome is what a try came to for one claim of a batch. It says when the sweep is over, and else
+// when the next try is due. A sweep is over, too, once it is known that no question ever ran.
+//
+//	            over                  next try
+//	failed      giveUpAt has come*    after failing; at once when Redis answers again
+//	stands      giveUpAt has come     after failing
+//	denied      giveUpAt has come     after declined
+//	forbidden   giveUpAt has come     after declined, in a command of its own
+//	swept       no more may come†     after coming, or at lateEnd; at once if again
+//	hopeless    at once
+//
+//	*  a sharer's goes on, unless there are too many claims: others of the owner keep the lock in
+//	   Redis, and what is left of this claim with it.
+//	†  no question may run late, or the try was sent after lateEnd; and nothing was heard since.
 type outcome uint8
 
 const (
-	stands    outcome = iota // Redis did not end it, or did not answer
-	forbidden                // Redis refused the command, which had claims of its lock alone
+	failed    outcome = iota // Redis did not answer, or refused for a time
+	stands                   // Redis did not end it, or did not answer to a part of the batch
+	denied                   // Redis refused the command, as long as the cause lasts: a missing right, say
+	forbidden                // so, and it had claims of this lock alone: the right to its keys may be missing
 	swept                    // Redis ended it, or knew nothing of it
+	hopeless                 // no try can succeed any more
 )
+
+// outcomeOf is what a try that failed with err came to for all its claims.
+func outcomeOf(err error) outcome {
+	switch {
+	case wire.Transient(err):
+		return failed
+	case link.Reply(err) != "": // rights, or memory, may come back
+		return denied
+	}
+	return hopeless
+}
 
 const (
 	mostShared = 1000 // claims in all, where some that share an owner are kept beyond their leases
@@ -203,7 +228,7 @@ func (s *sweeper) take(now clock.Stamp) [][]*sweep {
 		}
 		w.again = false
 		with := company{group: s.node.groupOf(w.c.Entry)}
-		if w.apart {
+		if w.last == forbidden {
 			with.lock = w.c.lock()
 		}
 		groups[with] = append(groups[with], w)
@@ -228,22 +253,19 @@ func (s *sweeper) send(batch []*sweep) {
 	if !s.node.Idle() {
 		got, err = s.try(claims)
 	}
-	denied := link.Reply(err) != "" && !wire.Transient(err) // but rights, or memory, may come back
-	final := err != nil && !denied && !wire.Transient(err)  // no try can succeed any more
+	if err != nil {
+		got = slices.Repeat([]outcome{outcomeOf(err)}, len(batch))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.silent = s.silent || err != nil && !denied
+	s.silent = s.silent || err != nil && got[0] != denied
 	now := clock.Now()
 	crowded := len(s.all) > mostShared
 	for i, w := range batch {
-		w.apart = err == nil && got[i] == forbidden
-		w.denied = denied || w.apart
-		w.refused = w.denied || err == nil && got[i] != swept
-		switch {
-		case final || w.settled(err == nil && got[i] == swept, crowded, sent, now):
+		if w.last = got[i]; w.over(crowded, sent, now) {
 			delete(s.all, targetOf(w.c))
-		default:
-			s.due.Put(w, w.Due, now)
+		} else {
+			s.due.Put(w, w.next(now), now)
 		}
 	}
 	if err == nil {
@@ -251,31 +273,35 @@ func (s *sweeper) send(batch []*sweep) {
 	}
 }
 
-// settled notes whether a try, which was sent at sent, ended the claim. It returns true if nothing
-// is left to do, and else sets when the next try is due. crowded says that there are too many claims
-// to keep one beyond its leases. The caller holds the sweeper's mutex.
-func (w *sweep) settled(ended, crowded bool, sent, now clock.Stamp) bool {
+// over reports whether nothing is left to do after a try that was sent at sent. crowded says that
+// there are too many claims to keep one beyond its leases. The caller holds the sweeper's mutex.
+func (w *sweep) over(crowded bool, sent, now clock.Stamp) bool {
 	switch {
-	case !w.c.MayStand():
-		return true // an answer said meanwhile that no question ever ran
-	case !ended:
-		pause := &w.failing
-		if w.denied {
-			pause = &w.declined
-		}
-		w.Due = now.Add(pause.Next())
-		// Others of a shared owner keep the lock in Redis, and what is left of this claim with it.
-		shared := w.c.Entry.Owner != "" && !w.refused
-		return w.giveUpAt.Reached(now) && (!shared || crowded)
-	case w.again:
-		w.Due = now
-		return false
+	case w.last == hopeless, !w.c.MayStand():
+		return true
+	case w.last == swept:
+		// The last try must be sent after lateEnd, not only answered after it: a question may run between.
+		return !w.again && (!w.c.MayRunLate() || w.lateEnd.Reached(sent))
+	}
+	stays := w.last == failed && w.c.Entry.Owner != "" && !crowded
+	return w.giveUpAt.Reached(now) && !stays
+}
+
+// next returns when the next try is due, and lengthens the pause before the one after it. The caller
+// holds the sweeper's mutex.
+func (w *sweep) next(now clock.Stamp) clock.Stamp {
+	switch w.last {
+	case failed, stands:
+		return now.Add(w.failing.Next())
+	case denied, forbidden:
+		return now.Add(w.declined.Next())
+	}
+	if w.again {
+		return now
 	}
 	w.failing.Reset()
 	w.declined.Reset()
-	// The last try must be sent after lateEnd, not only answered after it: a question may run between.
-	w.Due = clock.Sooner(now.Add(w.coming.Next()), w.lateEnd, now)
-	return !w.c.MayRunLate() || w.lateEnd.Reached(sent)
+	return clock.Sooner(now.Add(w.coming.Next()), w.lateEnd, now)
 }
 
 // back is called when Redis has answered. It makes due at once what failed before for want of an
@@ -288,7 +314,7 @@ func (s *sweeper) back(now clock.Stamp) {
 	}
 	s.silent = false
 	for _, w := range s.all {
-		if w.In() && w.failing.Begun() && !w.refused {
+		if w.In() && w.failing.Begun() && (w.last == failed || w.last == swept) {
 			w.failing.Reset()
 			s.due.Put(w, now, now)
 		}
@@ -302,7 +328,7 @@ func (s *sweeper) try(batch []*Claim) ([]outcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.node.cfg.Timeout)
 	done, err := s.node.end(ctx, batch)
 	cancel()
-	got := make([]outcome, len(batch))
+	got := slices.Repeat([]outcome{stands}, len(batch))
 	switch {
 	case err == nil:
 		for i, is := range done {

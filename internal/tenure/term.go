@@ -54,7 +54,7 @@ func Granted(sent clock.Stamp, lease time.Duration, rules *Rules) Term {
 	}
 }
 
-// Begin notes that a lease by these rules begins.
+// Begin notes that a lease by these rules begins. The one before has ended by Vacate.
 func (t *Term) Begin(rules *Rules, now clock.Stamp) {
 	t.rules, t.began, t.cap = rules, now, clock.Never()
 	if rules.Max > 0 {
@@ -62,7 +62,8 @@ func (t *Term) Begin(rules *Rules, now clock.Stamp) {
 	}
 }
 
-// Vacate notes that the lease in force was given back: its cap was the lease's, not the lock's.
+// Vacate notes that the lease in force was given back: its cap was the lease's, not the lock's. Until
+// the next one begins, only Redis's lease ends the hold.
 func (t *Term) Vacate() { t.cap = clock.Never() }
 
 // Began is when the lease in force began.
