@@ -6,7 +6,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
 CONTRIB := $(wildcard contrib/*)
 # Modules that are released beside the library and the command: relocktest's Redis in memory is the simulator's.
 RELEASED := $(CONTRIB) internal/sim
-MODULES := . cmd/relock $(CONTRIB) integration interop bench internal/sim
+MODULES := . cmd/relock $(CONTRIB) integration interop bench internal/sim internal/tools/api
 PACKAGES := ./... ./cmd/relock/...
 FUZZTIME ?= 60s
 SIMTIME ?= 60s
@@ -95,7 +95,10 @@ interop: redis java ## share locks with the real Redisson
 interop-goredis interop-valkey: interop-%: redis java ## the same over one of these
 	cd interop && go test $(call LIKE,$*) -count=1 -timeout 10m ./...
 
-lint: ## gofmt, go vet (once more for 32 bits) and staticcheck over all modules
+api: ## compare what programs can import with api/*.txt; RELOCK_RECORD=1 records it anew
+	cd internal/tools/api && go test -count=1 ./...
+
+lint: api ## the same, gofmt, go vet (once more for 32 bits) and staticcheck over all modules
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
 	@for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; done
 	@GOARCH=386 go vet $(PACKAGES) # durations do not fit an int there
@@ -143,4 +146,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus test test-slow test-goredis test-valkey goredis-oldest cross race contrib integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus test test-slow test-goredis test-valkey goredis-oldest cross race contrib integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop api lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare

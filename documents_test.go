@@ -74,6 +74,35 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 	}
 }
 
+// A test that a document names, as what shows a promise, is there.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	there := make(map[string]bool)
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	require.NoError(t, filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case strings.HasSuffix(name, "_test.go"):
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			for _, match := range declared.FindAllSubmatch(text, -1) {
+				there[string(match[1])] = true
+			}
+		}
+		return nil
+	}))
+	named := regexp.MustCompile("`(Test[A-Z]\\w*)`")
+	for _, file := range documents(t) {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, match := range named.FindAllSubmatch(text, -1) {
+			require.True(t, there[string(match[1])], "%s names %s", file, match[1])
+		}
+	}
+}
+
 // CONTRIBUTING.md says of each test file of the root what it is about, once.
 func TestTheRootsTestsHaveTheirPlace(t *testing.T) {
 	text, err := os.ReadFile("CONTRIBUTING.md")

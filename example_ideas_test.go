@@ -289,3 +289,131 @@ func ExampleWithLinger() {
 	}
 	// Output: nobody else wants it
 }
+
+// Code that only locks takes a Locker: a Mutex, or either side of an RWMutex.
+func ExampleLocker() {
+	locks, done := opened()
+	defer done()
+	under := func(l relock.Locker) {
+		err := l.Do(context.Background(), func(context.Context) error {
+			fmt.Println("under", l.Name())
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	under(locks.Mutex("ledger"))
+	under(locks.RWMutex("prices"))
+	under(locks.RWMutex("prices").Reader())
+	// Output:
+	// under ledger
+	// under prices
+	// under prices
+}
+
+// What a caller can do about an error, the most special first. docs/errors.md in the repository has all rows.
+func ExampleNodeError() {
+	answer := func(err error) string {
+		var node *relock.NodeError
+		var quorum *relock.QuorumError
+		switch {
+		case errors.Is(err, relock.ErrNotAcquired):
+			return "busy: try later"
+		case errors.Is(err, relock.ErrNotAsked):
+			return "too late: Redis was not asked"
+		case errors.Is(err, relock.ErrRefused):
+			return "tell an operator"
+		case errors.As(err, &node), errors.As(err, &quorum):
+			return "Redis failed: try later"
+		case errors.Is(err, relock.ErrClosed):
+			return "this process shuts down"
+		}
+		return "a mistake in the program"
+	}
+	locks, done := opened()
+	late, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := locks.Mutex("orders").Lock(late)
+	fmt.Println(answer(err))
+	_, err = locks.Mutex("").Lock(context.Background())
+	fmt.Println(answer(err), errors.Is(err, relock.ErrInvalidName))
+	done()
+	_, err = locks.Mutex("orders").Lock(context.Background())
+	fmt.Println(answer(err))
+	// Output:
+	// too late: Redis was not asked
+	// a mistake in the program true
+	// this process shuts down
+}
+
+// notes prints how leases were got, and how they ended.
+type notes struct{}
+
+func (notes) Observe(e relock.Event) {
+	switch e.Kind {
+	case relock.EventAcquired:
+		fmt.Println("acquired", e.Lock, e.How == relock.HowReentered)
+	case relock.EventReleased:
+		fmt.Println("released", e.Lock)
+	case relock.EventLost:
+		fmt.Println("lost", e.Lock, e.Cause)
+	}
+}
+
+// An Observer is told what happens to locks, and Stats count commands.
+func ExampleWithObserver() {
+	locks, done := opened(relock.WithObserver(notes{}))
+	defer done()
+	ctx := context.Background()
+	outer := taken(ctx, locks.Mutex("orders"))
+	inner := taken(outer.Context(), locks.Mutex("orders"))
+	fmt.Println(inner.Unlock(ctx), outer.Unlock(ctx))
+	for _, c := range locks.Stats().Commands {
+		if c.Command == "acquire" {
+			fmt.Println("Redis was asked for the lock:", c.Answered > 0)
+		}
+	}
+	// Output:
+	// acquired orders false
+	// acquired orders true
+	// released orders
+	// released orders
+	// <nil> <nil>
+	// Redis was asked for the lock: true
+}
+
+// A client with a name is known to those that wait for it.
+func ExampleWithClientName() {
+	locks, done := opened(relock.WithClientName("billing"))
+	defer done()
+	report := locks.Mutex("report")
+	taken(context.Background(), report)
+	_, err := report.TryLock(context.Background())
+	var held *relock.HeldError
+	if errors.As(err, &held) {
+		fmt.Println("held by", held.Client.Name)
+	}
+	// Output: held by billing
+}
+
+// A reader that would have to wait can go elsewhere.
+func ExampleRWMutex_TryRLock() {
+	locks, done := opened()
+	defer done()
+	ctx := context.Background()
+	prices := locks.RWMutex("prices")
+	reader, err := prices.RLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = prices.TryLock(ctx)
+	fmt.Println("writer beside a reader:", errors.Is(err, relock.ErrNotAcquired))
+	_, err = prices.TryRLock(ctx)
+	fmt.Println("reader beside a reader:", err)
+	fmt.Println(reader.Unlock(ctx))
+	// Output:
+	// writer beside a reader: true
+	// reader beside a reader: <nil>
+	// <nil>
+}

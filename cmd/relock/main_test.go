@@ -65,6 +65,12 @@ func relockRun(args ...string) result {
 	return result{status, out.String(), errs.String()}
 }
 
+// Scripts compare with these numbers, which docs/cli.md lists.
+func TestStatusesStay(t *testing.T) {
+	require.Equal(t, []int{0, 1, 2, 123, 124, 125, 126, 127, 128}, []int{statusOK, statusFailed, statusUsage, statusLost,
+		statusNotAcquired, statusBroken, statusNoExec, statusNotFound, statusSignal})
+}
+
 func TestBadCommandLines(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"", "relock [command]"},
