@@ -50,8 +50,8 @@
 //
 // What waiting heals (a lost connection, a failover, a Redis that is loading) is waited out until
 // the context ends. What it does not heal (missing permissions, a key of another type) is returned
-// at once, as a [NodeError]. Compare with errors.Is: [ErrNotAcquired], [ErrNotHeld], [ErrLost],
-// [ErrClosed], [ErrInvalidName] and [ErrInvalidOption].
+// at once. Each error is of one class, which errors.Is finds: [ErrNotAcquired], [ErrUnavailable],
+// [ErrRefused], [ErrLost], [ErrMisuse], [ErrClosed] or [errors.ErrUnsupported].
 //
 // # Testing
 //
