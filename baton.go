@@ -33,50 +33,32 @@ type (
 // Of is the entry that has the lock.
 func (h *hold) Of() *wire.Entry { return h.entry }
 
-// enter goes to the lock's gate, or once looks there, and uses the baton that is there. It returns a
-// lease, or the claim with which the caller is to ask Redis, and whether the caller is at the gate then.
-func (lk *lock) enter(ctx, wctx context.Context, once bool, seen *call) (l *Lease, c claim.Claim, atGate bool, err error) {
-	for l == nil && c == nil && err == nil {
-		var b baton
-		if once {
-			b, atGate = lk.k.gates.TryEnter(lk.names.Gate())
-		} else if b, err = lk.k.gates.Enter(wctx, lk.names.Gate(), seen); err != nil {
-			return nil, nil, false, lk.leftTheLine(err)
-		} else {
-			atGate = true // unless the baton is a lease to join: then no claim comes of it
-		}
-		l, c, err = lk.use(ctx, wctx, b)
-	}
-	return l, c, atGate, err
-}
-
 // use makes a lease of a baton, or a claim with which the caller is to ask Redis. It returns neither,
 // and no error, if the caller is to enter the gate again: the hold that it was to join is over.
 func (lk *lock) use(ctx, wctx context.Context, b baton) (l *Lease, c claim.Claim, err error) {
 	switch b := b.(type) {
 	case held:
 		l, err = lk.accept(ctx, wctx, b.hold, HowLocal, clock.Now())
-		return l, nil, err
 	case joint:
 		l, err = lk.join(ctx, wctx, b.hold, false)
-		return l, nil, err
 	case invited:
 		l, err = lk.join(ctx, wctx, b.hold, true)
-		return l, nil, err
 	case idle:
-		now := clock.Now()
-		if (exclusively{}).resume(b.hold, now) {
+		if now := clock.Now(); (exclusively{}).resume(b.hold, now) {
 			l, err = lk.accept(ctx, wctx, b.hold, HowCached, now)
-			return l, nil, err
+			break
 		}
 		lk.k.gates.Report(lk.names.Gate(), gate.ErrUnreported) // the hold is over: Redis is to be asked
+		c = lk.newClaim("")
 	case claim.Claim:
-		if !lk.names.Kind.Shared() || b.Of().Block == lk.parts() {
-			return nil, b, nil
+		if c = b; lk.names.Kind.Shared() && b.Of().Block != lk.parts() {
+			b.Abandon() // the place of a caller that wanted another amount
+			c = lk.newClaim("")
 		}
-		b.Abandon() // the place of a caller that wanted another amount
+	default:
+		c = lk.newClaim("")
 	}
-	return nil, lk.newClaim(""), nil
+	return l, c, err
 }
 
 // accept starts a lease of a hold from the gate, or passes that on if the caller has given up.

@@ -186,13 +186,22 @@ func (lk *lock) get(ctx, wctx context.Context, once bool, seen *call) (l *Lease,
 		return nil, err
 	}
 	var c claim.Claim
-	atGate := false
-	if owner == "" && lk.manner.joins(lk.cfg) {
-		if l, c, atGate, err = lk.enter(ctx, wctx, once, seen); c == nil {
+	if owner != "" || !lk.manner.joins(lk.cfg) {
+		c = lk.newClaim(owner)
+	}
+	atGate := false // whether the caller is there, once it has a claim
+	for c == nil {
+		var b baton
+		if once {
+			b, atGate = lk.k.gates.TryEnter(lk.names.Gate())
+		} else if b, err = lk.k.gates.Enter(wctx, lk.names.Gate(), seen); err != nil {
+			return nil, lk.leftTheLine(err)
+		} else {
+			atGate = true
+		}
+		if l, c, err = lk.use(ctx, wctx, b); l != nil || err != nil {
 			return l, err
 		}
-	} else {
-		c = lk.newClaim(owner)
 	}
 	if once {
 		return lk.try(ctx, c, atGate, seen)

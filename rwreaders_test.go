@@ -36,7 +36,7 @@ func TestOneReaderAmongTheDeadKeepsWritersOut(t *testing.T) {
 	}
 }
 
-// A goroutine that was let in as its context ended takes no share, and the hold does not wait for it any longer: it ends with its
+// A goroutine that was invited as its context ended takes no share, and the hold does not wait for it any longer: it ends with its
 // last lease, which may be given back before or after.
 func TestReaderThatGivesUpAsItIsLetInKeepsNothing(t *testing.T) {
 	for name, last := range map[string]bool{"before the last lease": false, "behind it": true} {
@@ -55,7 +55,7 @@ func TestReaderThatGivesUpAsItIsLetInKeepsNothing(t *testing.T) {
 			}
 			if last {
 				unlocked(t, first)
-				require.Equal(t, "1", s.Do("EXISTS", "k"), "it waits for those that were let in")
+				require.Equal(t, "1", s.Do("EXISTS", "k"), "it waits for those that were invited")
 				gaveUp()
 			} else {
 				gaveUp()
@@ -199,7 +199,7 @@ func TestNoReaderReliesOnMoreThanItsWatchdog(t *testing.T) {
 	}
 }
 
-// Readers that were let in at a grant, and may not rely on so much, keep no hold: it is over with its last lease.
+// Readers that were invited at a grant, and may not rely on so much, keep no hold: it is over with its last lease.
 func TestHoldThatNoneLetInMayJoinEnds(t *testing.T) {
 	s := redistest.Start(t)
 	c := hearing(t, s)
