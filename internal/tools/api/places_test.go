@@ -17,7 +17,7 @@ import (
 )
 
 // called are methods that fmt, errors and encoding/json call, so that programs need not.
-var called = []string{"Error", "Is", "Unwrap", "String", "MarshalJSON", "UnmarshalJSON"}
+var called = []string{"Error", "Is", "As", "Unwrap", "String", "MarshalJSON", "UnmarshalJSON"}
 
 // An exported name is used in an Example, or docs/api.md says when to use it. What it says of a name that an Example uses,
 // or that is gone, is to go.
