@@ -61,7 +61,7 @@ var (
 func causesOfWaits() map[error]error {
 	held := &HeldError{Name: "other", Cause: own}
 	return map[error]error{
-		nil: nil, own: nil, ownTyped: nil, context.Canceled: nil, context.DeadlineExceeded: nil, errWaited: nil,
+		nil: nil, own: nil, ownTyped: nil, context.Canceled: nil, context.DeadlineExceeded: nil, wire.ErrWaited: nil,
 		errors.ErrUnsupported: nil, // another library's, that only says the same
 		syscall.ENOTSUP:       nil,
 		ErrLost:               ErrLost, ErrMaxHold: ErrLost, ErrClosed: ErrClosed, ErrNotHeld: ErrMisuse, errOwned: errors.ErrUnsupported,
@@ -70,7 +70,7 @@ func causesOfWaits() map[error]error {
 		&HeldError{Name: "other", Cause: ErrLost}:                              ErrLost,
 		fmt.Errorf("wrapped: %w", ErrMaxHold):                                  ErrLost,
 		errors.Join(held, own, ErrLost):                                        ErrLost, // the caller's, of two: to undo comes first
-		&undone{fn: held, lost: ErrClosed}:                                     ErrClosed,
+		&wire.Undone{Fn: held, Lost: ErrClosed}:                                ErrClosed,
 	}
 }
 

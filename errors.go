@@ -130,7 +130,7 @@ func (e *HeldError) Error() string {
 	if e.Local {
 		msg += ": another goroutine of this process was first"
 	}
-	return gaveUp(msg, e.Cause)
+	return wire.GaveUp(msg, e.Cause)
 }
 
 // Is reports whether target is the error's class, or the cause matches it.
@@ -178,7 +178,7 @@ type NodeError struct {
 
 // Error says what failed on which lock and, for errors that waiting does not heal, what to do. It says
 // how long a node is waited for if that is known.
-func (e *NodeError) Error() string { return gaveUp(began(e.Op, e.Name)+e.said(), e.Cause) }
+func (e *NodeError) Error() string { return wire.GaveUp(wire.Began(e.Op, e.Name)+e.said(), e.Cause) }
 
 // said is what the node said.
 func (e *NodeError) said() string {
@@ -221,14 +221,14 @@ type QuorumError struct {
 // Error names the operation and each node's answer.
 func (e *QuorumError) Error() string {
 	if len(e.Nodes) > 0 && e.count(ErrNotAsked) == len(e.Nodes) {
-		return gaveUp(began(e.Op, e.Name)+wire.InWords(ErrNotAsked), e.Cause)
+		return wire.GaveUp(wire.Began(e.Op, e.Name)+wire.InWords(ErrNotAsked), e.Cause)
 	}
 	said := make([]string, len(e.Nodes))
 	for i, node := range e.Nodes {
 		said[i] = node.said()
 	}
-	msg := fmt.Sprintf("%sno quorum of %d of %d nodes: %s", began(e.Op, e.Name), e.Need, e.Of, strings.Join(said, "; "))
-	return gaveUp(msg, e.Cause)
+	msg := fmt.Sprintf("%sno quorum of %d of %d nodes: %s", wire.Began(e.Op, e.Name), e.Need, e.Of, strings.Join(said, "; "))
+	return wire.GaveUp(msg, e.Cause)
 }
 
 // count is how many nodes' errors match one of the targets.
@@ -268,42 +268,6 @@ func (e *QuorumError) all() []error {
 		errs[i] = node
 	}
 	return errs
-}
-
-// undone is the error of a Do whose lock was lost, or whose Client was closed, before its function
-// returned: with fn's error, which says nothing of its class.
-type undone struct{ fn, lost error }
-
-// Error says both, once where fn's says both.
-func (e *undone) Error() string {
-	if errors.Is(e.fn, e.lost) {
-		return e.fn.Error()
-	}
-	return e.fn.Error() + "\n" + e.lost.Error()
-}
-
-// Is reports whether the loss matches target, or fn's error does and target is of no class.
-func (e *undone) Is(target error) bool {
-	return wire.Matches(target, wire.ClassOf(e.lost), e.lost, e.fn)
-}
-
-// As finds target in fn's error.
-func (e *undone) As(target any) bool { return errors.As(e.fn, target) || errors.As(e.lost, target) }
-
-// began is what the errors of nodes begin with.
-func began(op, name string) string {
-	if name == "" {
-		return fmt.Sprintf("relock: %s: ", op)
-	}
-	return fmt.Sprintf("relock: %s %q: ", op, name)
-}
-
-// gaveUp adds to an error's text why the caller gave up, if it did.
-func gaveUp(msg string, cause error) string {
-	if cause == nil {
-		return msg
-	}
-	return fmt.Sprintf("%s: gave up waiting: %v", msg, cause)
 }
 
 // outward turns an error of an internal package into the one that the caller sees. Every error that

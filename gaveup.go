@@ -2,23 +2,12 @@ package relock
 
 import (
 	"context"
-	"errors"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/gate"
-	"github.com/relock-go/relock/internal/link"
+	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
 )
-
-// errWaited is the cause when WithWait's time is up.
-var errWaited error = waited{}
-
-type waited struct{}
-
-func (waited) Error() string { return "the time to wait is up" }
-
-// Unwrap makes it match what ends a context whose own time is up.
-func (waited) Unwrap() error { return context.DeadlineExceeded }
 
 // refused is the error of a call whose ctx had ended before it began. Redis was not asked, so the
 // error does not say that another owner has the lock.
@@ -60,39 +49,6 @@ func (lk *lock) leftTheLine(err error) error {
 
 // outward is the error of an internal package as the caller sees it. A node that was silent is said to
 // be so, with what it failed with shortly before, where this client knows that.
-func (k *core) outward(err error) error { return outward(k.explained(err)) }
-
-// explained is err with what is known of nodes that were silent. In a NodeError of one Redis it also
-// tells the caller that left from the command that ran out of time.
-func (k *core) explained(err error) error {
-	switch e := err.(type) {
-	case *wire.NodeError:
-		told := *e
-		if left := new(link.Left); e.Cause == nil && errors.As(e.Err, &left) {
-			told.Err = wire.ErrNoAnswer
-			if left.Cause != wire.ErrNoAnswer { // else the time of the command was up, and not the caller's
-				told.Cause = left.Cause
-			}
-		}
-		if nodes := k.arbiter.Nodes(); k.cfg.nodes == 0 && len(nodes) == 1 {
-			told.Err = nodes[0].Explained(told.Err)
-		}
-		return &told
-	case *wire.QuorumError:
-		told, nodes := *e, k.arbiter.Nodes()
-		told.Nodes = make([]*wire.NodeError, len(e.Nodes))
-		for i, said := range e.Nodes {
-			of := *said
-			of.Err = nodes[said.Node-1].Explained(said.Err)
-			told.Nodes[i] = &of
-		}
-		return &told
-	case *wire.HeldError:
-		if e.Cause != nil {
-			told := *e
-			told.Cause = k.explained(e.Cause)
-			return &told
-		}
-	}
-	return err
+func (k *core) outward(err error) error {
+	return outward(node.Explained(err, k.arbiter.Nodes(), k.cfg.nodes > 0))
 }

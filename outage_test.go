@@ -12,6 +12,7 @@ import (
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,7 +53,7 @@ func TestDownIsNotBusy(t *testing.T) {
 				}
 				wg.Wait()
 				_, err := c.Mutex("k", WithWait(50*time.Millisecond)).Lock(context.Background())
-				require.ErrorIs(t, err, errWaited)
+				require.ErrorIs(t, err, wire.ErrWaited)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				require.NotErrorIs(t, err, ErrNotAcquired)
 				ctx, cancel = context.WithTimeout(context.Background(), 50*time.Millisecond)

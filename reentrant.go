@@ -89,7 +89,7 @@ func do(ctx context.Context, lock func(context.Context) (*Lease, error), fn func
 	} else if err == nil {
 		return uerr
 	}
-	return &undone{err, uerr}
+	return &wire.Undone{Fn: err, Lost: uerr}
 }
 
 // Held returns the lease of this lock that ctx carries: deep in a call it asserts that the caller
@@ -158,7 +158,7 @@ func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error)
 	wctx := ctx
 	if lk.cfg.wait > 0 && !once {
 		var cancel context.CancelFunc
-		wctx, cancel = context.WithTimeoutCause(ctx, lk.cfg.wait, errWaited)
+		wctx, cancel = context.WithTimeoutCause(ctx, lk.cfg.wait, wire.ErrWaited)
 		defer cancel()
 	}
 	if l, err := lk.reenter(ctx, wctx, once, seen); l != nil || err != nil {

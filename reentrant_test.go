@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -271,7 +272,7 @@ func TestWaitBoundsReentry(t *testing.T) {
 	require.NoError(t, err)
 	s.Pause()
 	_, err = m.Lock(l.Context())
-	require.ErrorIs(t, err, errWaited)
+	require.ErrorIs(t, err, wire.ErrWaited)
 	s.Resume()
 	require.NoError(t, l.Context().Err(), "the wait is over, not the lease")
 	require.NoError(t, l.Unlock(context.Background()))

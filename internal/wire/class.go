@@ -89,6 +89,26 @@ func Matches(target, is error, parts ...error) bool {
 	return false
 }
 
+// Undone is the error of a Do whose lock was lost, or whose Client was closed, before its function
+// returned: with the function's error, which says nothing of its class.
+type Undone struct{ Fn, Lost error }
+
+// Error says both, once where the function's says both.
+func (e *Undone) Error() string {
+	if errors.Is(e.Fn, e.Lost) {
+		return e.Fn.Error()
+	}
+	return e.Fn.Error() + "\n" + e.Lost.Error()
+}
+
+// Is reports whether the loss matches target, or the function's error does and target is of no class.
+func (e *Undone) Is(target error) bool {
+	return Matches(target, ClassOf(e.Lost), e.Lost, e.Fn)
+}
+
+// As finds target in the function's error, or in the loss.
+func (e *Undone) As(target any) bool { return errors.As(e.Fn, target) || errors.As(e.Lost, target) }
+
 // Said is the sentinel for what a node answered, or why it did not.
 func Said(err error) error {
 	switch _, held := err.(HeldThere); {

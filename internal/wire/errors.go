@@ -23,6 +23,15 @@ var ErrBusy = errors.New("busy")
 // ErrNoAnswer says that what was asked before is still not answered.
 var ErrNoAnswer = errors.New("no answer")
 
+// ErrWaited is the cause when WithWait's time is up. It matches what ends a context whose own time is up.
+var ErrWaited error = waited{}
+
+type waited struct{}
+
+func (waited) Error() string { return "the time to wait is up" }
+
+func (waited) Unwrap() error { return context.DeadlineExceeded }
+
 // Silent is a failure without an answer, What, of a Redis that shortly before failed with Last: to
 // others, or while the client's own connection for messages was opened. Last is about another command.
 // So Silent matches it, but never as ErrUnsent or ErrClosed of the driver.
@@ -46,6 +55,22 @@ func InWords(err error) string {
 		return "no answer in time"
 	}
 	return strings.TrimPrefix(err.Error(), "relock: ")
+}
+
+// Began is what the errors of nodes begin with.
+func Began(op, name string) string {
+	if name == "" {
+		return fmt.Sprintf("relock: %s: ", op)
+	}
+	return fmt.Sprintf("relock: %s %q: ", op, name)
+}
+
+// GaveUp adds to an error's text why the caller gave up, if it did.
+func GaveUp(msg string, cause error) string {
+	if cause == nil {
+		return msg
+	}
+	return fmt.Sprintf("%s: gave up waiting: %v", msg, cause)
 }
 
 // HeldError tells which owner was in the way.
