@@ -9,30 +9,6 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// baton is what one goroutine hands to the next at a lock's gate: an entry that has the lock, or waits
-// for it. It is one of these:
-//
-//	nil          nothing: the goroutine is to ask Redis
-//	held         the lock
-//	idle         a hold that lay at the gate, and may be over
-//	joint        a hold that all may join that come, and may be over; the goroutine is not at the gate
-//	invited      a hold that waits for the goroutine to join, which is not at the gate
-//	claim.Claim  a place in Redis's queue
-type baton interface {
-	// Of is the entry.
-	Of() *wire.Entry
-}
-
-type (
-	held    struct{ *hold }
-	idle    struct{ *hold }
-	joint   struct{ *hold }
-	invited struct{ *hold }
-)
-
-// Of is the entry that has the lock.
-func (h *hold) Of() *wire.Entry { return h.entry }
-
 // use makes a lease of a baton, or a claim with which the caller is to ask Redis. It returns neither,
 // and no error, if the caller is to enter the gate again: the hold that it was to join is over.
 func (lk *lock) use(ctx, wctx context.Context, b baton) (l *Lease, c claim.Claim, err error) {
@@ -68,6 +44,45 @@ func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.St
 		return nil, lk.gaveUpHere(wctx)
 	}
 	return lk.start(ctx, h, new(Lease), how, now)
+}
+
+// join makes a lease of a joint hold, unless the caller has given up. invited says that the hold waits
+// for the caller. It returns neither a lease nor an error if the hold may be joined no more, or may rely
+// on its lease for longer than the caller's options allow: then the gate is shut.
+func (lk *lock) join(ctx, wctx context.Context, h *hold, invited bool) (*Lease, error) {
+	now, gaveUp := clock.Now(), wctx.Err() != nil
+	l := new(Lease)
+	l.begin(ctx, lk, h, HowLocal)
+	h.mu.Lock()
+	if invited {
+		h.sharing.awaited--
+	}
+	switch trusted := lk.cfg.trusts(h.term.Reach(now)); {
+	case gaveUp:
+	case trusted && h.fate.live() && (invited || jointly{}.joinable(h, now)) && !h.term.Deadline(now).Reached(now):
+		if h.rest.Idle {
+			h.pickUp()
+			l.how = HowCached
+		}
+		if !lk.cfg.looser(h.cfg) {
+			h.cfg = lk.cfg // whether it lingers is the option of the latest, as where a lock is passed on
+		}
+		h.shares.add(l, h.manner.nextToken(h), now)
+		h.mu.Unlock()
+		return l, nil
+	case h.rest.Idle:
+		return nil, h.end(ctx, nil, toSweeper)
+	default:
+		h.manner.withdraw(h)
+	}
+	h.mu.Unlock()
+	if invited { // the hold waits for it no more
+		lk.finishBehind(ctx, h, now)
+	}
+	if gaveUp {
+		return nil, lk.gaveUpHere(wctx)
+	}
+	return nil, nil
 }
 
 // finishBehind passes a hold on, or ends it, for a caller that has given it up. The sweeper mends what

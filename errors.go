@@ -303,10 +303,13 @@ func outward(err error) error {
 }
 
 func outwardNode(e *wire.NodeError) *NodeError {
-	return &NodeError{
-		Op: e.Op, Name: e.Name, Node: e.Node, Err: outward(e.Err), Cause: e.Cause, Quarantine: e.Mute,
-		is: wire.Said(e.Err), hint: wire.Hint(e.Err),
+	out := &NodeError{
+		Op: e.Op, Name: e.Name, Node: e.Node, Err: outward(e.Err), Cause: e.Cause, Quarantine: e.Mute, is: wire.Said(e.Err),
 	}
+	if _, hints := out.Err.(*NodeError); !hints {
+		out.hint = wire.Hint(e.Err)
+	}
+	return out
 }
 
 var (

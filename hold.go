@@ -94,6 +94,30 @@ type manner interface {
 	withdraw(h *hold)
 }
 
+// baton is what one goroutine hands to the next at a lock's gate: an entry that has the lock, or waits
+// for it. It is one of these:
+//
+//	nil          nothing: the goroutine is to ask Redis
+//	held         the lock
+//	idle         a hold that lay at the gate, and may be over
+//	joint        a hold that all may join that come, and may be over; the goroutine is not at the gate
+//	invited      a hold that waits for the goroutine to join, which is not at the gate
+//	claim.Claim  a place in Redis's queue
+type baton interface {
+	// Of is the entry.
+	Of() *wire.Entry
+}
+
+type (
+	held    struct{ *hold }
+	idle    struct{ *hold }
+	joint   struct{ *hold }
+	invited struct{ *hold }
+)
+
+// Of is the entry that has the lock.
+func (h *hold) Of() *wire.Entry { return h.entry }
+
 // newHold makes h a hold of the lock by an entry's grant, which came now. It keeps h.last.
 func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool, now clock.Stamp) *hold {
 	e := c.Of()

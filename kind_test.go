@@ -342,7 +342,7 @@ func TestPairOnAQuorum(t *testing.T) {
 	defer c.Close()
 	_, err = c.Pair("k", 1).TryLock(t.Context())
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.EqualError(t, err, "relock: a pair over a quorum of nodes: unsupported operation")
+	require.EqualError(t, err, "relock: not supported: a pair over a quorum of nodes")
 }
 
 // TestASecondKind: the library names the mutex's kind where that is defined and in the constructor, and nowhere else: what is

@@ -1,7 +1,6 @@
 package relock
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,7 +54,7 @@ func (e *Event) record(rank eventlog.Rank) eventlog.Record {
 		How: e.How.String(), Token: e.Token, Wait: e.Wait, Hold: e.Hold, Cause: e.Cause,
 	}
 	if rank != eventlog.Quiet {
-		r.Topic = cmp.Or(refusal(e.Cause), e.Cause)
+		r.Topic, _ = topic(e.Cause)
 	}
 	return r
 }
@@ -75,7 +74,7 @@ func (e *Event) rank() eventlog.Rank {
 	case EventWaiting:
 		loud = e.Cause != nil
 	case EventAbandoned, EventReleased, EventRenewalFailed:
-		loud = refusal(e.Cause) != nil
+		_, loud = topic(e.Cause)
 	}
 	if loud {
 		return eventlog.Alarm
@@ -96,23 +95,17 @@ var alarms = [len(eventNames)]string{
 	EventRenewalFailed: "Redis refuses a renewal",
 }
 
-// refusal returns the answer in err that Redis gives to a retry too, nil if there is none.
-func refusal(err error) error {
+// topic returns what err comes from, below what names the lock: the answer in it that Redis gives to a
+// retry too, if there is one.
+func topic(err error) (why error, refused bool) {
 	switch e := err.(type) {
 	case *NodeError:
-		if wire.Family(e.is) == ErrRefused {
-			return e.Err
-		}
+		return e.Err, wire.Family(e.is) == ErrRefused
 	case *QuorumError:
-		for _, said := range e.Nodes {
-			if answer := refusal(said); answer != nil {
-				return answer
-			}
+		for i := len(e.Nodes) - 1; i >= 0 && !refused; i-- {
+			why, refused = topic(e.Nodes[i])
 		}
-	default:
-		if wire.Final(err) { // a renewal's, which goes to no caller
-			return err
-		}
+		return why, refused
 	}
-	return nil
+	return err, wire.Final(err) // of a renewal, which goes to no caller
 }

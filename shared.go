@@ -61,45 +61,6 @@ func (j jointly) mayRest(h *hold, now clock.Stamp) bool {
 	return j.joinable(h, now) && h.rest.May(h.cfg.lingersFor(), now) && !h.term.Lengthened(now)
 }
 
-// join makes a lease of a joint hold, unless the caller has given up. invited says that the hold waits
-// for the caller. It returns neither a lease nor an error if the hold may be joined no more, or may rely
-// on its lease for longer than the caller's options allow: then the gate is shut.
-func (lk *lock) join(ctx, wctx context.Context, h *hold, invited bool) (*Lease, error) {
-	now, gaveUp := clock.Now(), wctx.Err() != nil
-	l := new(Lease)
-	l.begin(ctx, lk, h, HowLocal)
-	h.mu.Lock()
-	if invited {
-		h.sharing.awaited--
-	}
-	switch trusted := lk.cfg.trusts(h.term.Reach(now)); {
-	case gaveUp:
-	case trusted && h.fate.live() && (invited || jointly{}.joinable(h, now)) && !h.term.Deadline(now).Reached(now):
-		if h.rest.Idle {
-			h.pickUp()
-			l.how = HowCached
-		}
-		if !lk.cfg.looser(h.cfg) {
-			h.cfg = lk.cfg // whether it lingers is the option of the latest, as where a lock is passed on
-		}
-		h.shares.add(l, h.manner.nextToken(h), now)
-		h.mu.Unlock()
-		return l, nil
-	case h.rest.Idle:
-		return nil, h.end(ctx, nil, toSweeper)
-	default:
-		h.manner.withdraw(h)
-	}
-	h.mu.Unlock()
-	if invited { // the hold waits for it no more
-		lk.finishBehind(ctx, h, now)
-	}
-	if gaveUp {
-		return nil, lk.gaveUpHere(wctx)
-	}
-	return nil, nil
-}
-
 // enter gives b a share of the hold inside outer. No command is needed, and a writer that waits
 // is no obstacle: what is held already keeps it out.
 func (jointly) enter(_ context.Context, h *hold, b bearer, outer *share) error {

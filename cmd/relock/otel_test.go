@@ -47,7 +47,7 @@ func TestDemoServesMetrics(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(out.String(), "metrics stay") }, 4*patience, 10*time.Millisecond)
 	text := scraped(t, &out)
 	for _, worker := range []string{"1", "3"} {
-		of := `relock_lock_name="relock-demo",relock_lock_kind="mutex"`
+		of := `relock_lock_kind="mutex",relock_lock_name="relock-demo"`
 		require.Contains(t, text, `relock_held{`+of+`,worker="`+worker+`"} 0`)
 		require.Contains(t, text, `relock_waiting{`+of+`,worker="`+worker+`"} 0`)
 		require.Regexp(t, `relock_wait_duration_seconds_count{[^}]*,relock_result="acquired",worker="`+worker+`"} [1-9]`, text)
