@@ -52,7 +52,7 @@ func newGoenv(t *testing.T) *goenv {
 		"GOPROXY=" + strings.Join(proxies, ","), "GONOPROXY=none", "GOSUMDB=off", "GOWORK=off",
 		"GOMODCACHE=" + t.TempDir(), "GOBIN=" + g.bin,
 		// A cache that can be deleted, and builds that do not depend on where it was.
-		"GOFLAGS=-mod=mod -modcacherw -trimpath", "CGO_ENABLED=0",
+		"GOFLAGS=-mod=mod -modcacherw -trimpath",
 	}
 	return g
 }
