@@ -7,6 +7,7 @@ CONTRIB := $(wildcard contrib/*)
 # Modules that are released beside the library and the command: relocktest's Redis in memory is the simulator's.
 RELEASED := $(CONTRIB) internal/sim
 MODULES := . cmd/relock $(CONTRIB) integration interop bench internal/sim internal/tools/api
+EVERY := $(patsubst ././...,./...,$(MODULES:%=./%/...))
 PACKAGES := ./... ./cmd/relock/...
 FUZZTIME ?= 60s
 SIMTIME ?= 60s
@@ -51,8 +52,8 @@ test: redis ## run the tests of the library and of the command, but for those of
 	go test $(ATONCE) $(QUICK)
 
 test-slow: redis ## explore the models, and build and run programs as the documents say
-	go test -count=1 $(ATONCE) -run '$(BUILT)' ./cmd/relock ./internal/tools/walk # they read more than Go's test cache looks at
-	go test $(ATONCE) ./internal/model
+	go test -count=1 -timeout 30m $(ATONCE) -run '$(BUILT)' ./cmd/relock ./internal/tools/walk # they read more than Go's test cache looks at
+	go test -timeout 30m $(ATONCE) ./internal/model
 
 test-goredis test-valkey: test-%: redis ## the library's tests over go-redis, over valkey-go in place of rueidis
 	go test -count=1 $(ATONCE) $(call LIKE,$*) $(ROOTTESTS)
@@ -89,6 +90,9 @@ matrix-core: redis $(if $(SERVER),,servers) ## what servers differ in, against a
 integration-goredis integration-valkey: integration-%: redis ## integration over one of these
 	cd integration && go test $(call LIKE,$*) -count=1 -timeout 20m ./...
 
+redisson: java ## bring Redisson, and build what interop runs it by
+	cd interop && go test -count=1 -timeout 20m -run '^TestRedissonIsBuilt$$' .
+
 interop: redis java ## share locks with the real Redisson
 	cd interop && go test -count=1 -timeout 10m ./...
 
@@ -100,8 +104,9 @@ api: ## compare what programs can import with api/*.txt; RELOCK_RECORD=1 records
 
 lint: api ## the same, gofmt, go vet (once more for 32 bits) and staticcheck over all modules
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
-	@for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; done
-	@GOARCH=386 go vet $(PACKAGES) # durations do not fit an int there
+	go vet $(EVERY)
+	go run $(STATICCHECK) $(EVERY)
+	@GOARCH=386 go vet -gcflags='all=-N -l' $(PACKAGES) # durations do not fit an int there; nobody runs what it compiles
 
 tidy: ## go mod tidy of the library, the command and what is below contrib, whose library is the tree's
 	GOWORK=off go mod tidy
@@ -122,7 +127,7 @@ sim: ## simulate for SIMTIME, with fresh seeds on all processors; SEED=n repeats
 		$(if $(SEED),-seed='$(SEED)' -faults='$(FAULTS)' -rounds='$(ROUNDS)' -names='$(NAMES)' -show -lines=4000,-fresh -lasting=$(SIMTIME) -workers=$(WORKERS))
 
 sim-test: redis ## the simulator against a real server, the seeds that once failed, and whether all mutants compile
-	cd internal/sim && go test -count=1 . ./mutants ./overlay/... && go test $(OVERLAY) -count=1 ./world
+	cd internal/sim && go test -count=1 -timeout 30m . ./mutants ./overlay/... && go test $(OVERLAY) -count=1 -timeout 30m ./world
 
 sim-mutants: ## take back mends one by one, or those of MUTANTS, and see fresh seeds find each
 	internal/sim/mutants/run.sh $(or $(MUTANTS),all)
@@ -146,4 +151,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus test test-slow test-goredis test-valkey goredis-oldest cross race contrib integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop api lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus redisson test test-slow test-goredis test-valkey goredis-oldest cross race contrib integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop api lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare

@@ -27,9 +27,9 @@ func maven(version string) (string, error) {
 	return string(bytes.TrimSpace(out)), err
 }
 
-// startJVM runs Redisson with the given configuration. A machine without Java is a failure: compatibility that was not
+// requireBuilt fails the test where Redisson cannot be run. A machine without Java is a failure: compatibility that was not
 // tried is not compatibility.
-func startJVM(t testing.TB, version, yaml string, prefix ...string) *peer {
+func requireBuilt(t testing.TB, version string) {
 	t.Helper()
 	for _, tool := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -39,6 +39,19 @@ func startJVM(t testing.TB, version, yaml string, prefix ...string) *peer {
 	if out, err := build[version](); err != nil {
 		t.Fatalf("mvn package in interop/java with Redisson %s: %v\n%s", version, err, out)
 	}
+}
+
+// TestRedissonIsBuilt has Maven download and build all that the other tests need: `make redisson` does so ahead of them.
+func TestRedissonIsBuilt(t *testing.T) {
+	for version := range build {
+		requireBuilt(t, version)
+	}
+}
+
+// startJVM runs Redisson with the given configuration.
+func startJVM(t testing.TB, version, yaml string, prefix ...string) *peer {
+	t.Helper()
+	requireBuilt(t, version)
 	dir := filepath.Join("java", "target", version)
 	classes := filepath.Join(dir, "driver.jar") + ":" + filepath.Join(dir, "lib", "*")
 	args := append([]string{"-Xmx512m", "-cp", classes, "relock.interop.Driver", yaml}, prefix...)

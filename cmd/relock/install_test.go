@@ -51,8 +51,8 @@ func newGoenv(t *testing.T) *goenv {
 	g.setenv = []string{
 		"GOPROXY=" + strings.Join(proxies, ","), "GONOPROXY=none", "GOSUMDB=off", "GOWORK=off",
 		"GOMODCACHE=" + t.TempDir(), "GOBIN=" + g.bin,
-		// A cache that can be deleted, and builds that do not depend on where it was.
-		"GOFLAGS=-mod=mod -modcacherw -trimpath", "CGO_ENABLED=0",
+		// A cache that can be deleted, and builds that do not depend on where it was: CI builds so too, and has most of them.
+		"GOFLAGS=-mod=mod -modcacherw -trimpath",
 	}
 	return g
 }
