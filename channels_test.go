@@ -163,7 +163,7 @@ func TestForbiddenInboxesOfAQuorum(t *testing.T) {
 	var quorum *QuorumError
 	require.ErrorAs(t, err, &quorum)
 	require.ErrorContains(t, err, "node 1: subscribe")
-	require.ErrorContains(t, err, "node 2: relock: subscribe")
+	require.ErrorContains(t, err, "node 2: subscribe")
 	require.ErrorContains(t, err, "docs/wire.md")
 	require.NoError(t, l.Unlock(ctx))
 }
