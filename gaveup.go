@@ -50,5 +50,8 @@ func (lk *lock) leftTheLine(err error) error {
 // outward is the error of an internal package as the caller sees it. A node that was silent is said to
 // be so, with what it failed with shortly before, where this client knows that.
 func (k *core) outward(err error) error {
+	if err == nil {
+		return nil // most often: and the nodes are a slice
+	}
 	return outward(node.Explained(err, k.arbiter.Nodes(), k.cfg.nodes > 0))
 }
