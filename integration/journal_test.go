@@ -34,6 +34,7 @@ const (
 	lost      = "lost"      // the lease's context was seen to be done
 	unlocking = "unlocking" // Unlock is about to be called
 	unlocked  = "unlocked"  // Unlock returned; note: ok, lost or unanswered
+	resigning = "resigning" // Resign is about to be called
 )
 
 // reads is the note of what a reader wrote that was granted, or trusted its lease.

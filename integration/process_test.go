@@ -20,6 +20,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/election"
 	"github.com/relock-go/relock/internal/redistest"
 	"go.uber.org/goleak"
 )
@@ -69,9 +70,10 @@ type performer struct {
 	wg    sync.WaitGroup
 	who   int // of goroutines; touched by the reader of orders alone
 
-	mu   sync.Mutex // guards out and held
-	out  io.Writer
-	held map[string]*relock.Lease
+	mu    sync.Mutex // guards what follows
+	out   io.Writer
+	held  map[string]*relock.Lease
+	parts map[string]*election.Election
 }
 
 // work is a worker's main: it obeys until it is told to stop, or until the test's process is gone.
@@ -86,7 +88,7 @@ func work(spec string) error {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	p := &performer{id: j.ID, locks: locks, ctx: ctx, out: os.Stdout, held: make(map[string]*relock.Lease)}
+	p := &performer{id: j.ID, locks: locks, ctx: ctx, out: os.Stdout, held: make(map[string]*relock.Lease), parts: make(map[string]*election.Election)}
 	p.write(now(), ready, "-", 0, 0, locks.ID())
 	orders := bufio.NewScanner(os.Stdin)
 	for orders.Scan() {
@@ -119,7 +121,7 @@ func (j job) open() (*relock.Client, func(), error) {
 }
 
 // obey carries out one order: lock <name>, unlock <name>, look <name>, contend <name> <goroutines> <hold> <pause>, share with
-// the same, idle <name> <locks>.
+// the same, idle <name> <locks>, lead <name>, resign <name>.
 func (p *performer) obey(order []string) error {
 	p.who++
 	who, m := p.who, p.locks.Mutex(order[1])
@@ -142,6 +144,10 @@ func (p *performer) obey(order []string) error {
 		n, err := strconv.Atoi(order[2])
 		p.wg.Go(func() { p.idle(m.Name(), who, n) })
 		return err
+	case "lead":
+		p.wg.Go(func() { p.lead(m, who) })
+	case "resign":
+		p.resign(m.Name(), who)
 	default:
 		return fmt.Errorf("unknown order %q", order)
 	}

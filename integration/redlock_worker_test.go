@@ -46,7 +46,7 @@ func (j job) openQuorum() (*relock.Client, func(), error) {
 	if j.Quorum.Unguarded {
 		guard = relock.WithoutRestartGuard()
 	}
-	locks, err := relock.NewRedlock(nodes, relock.WithLease(j.Lease), guard)
+	locks, err := relock.NewRedlock(nodes, relock.WithLease(j.Lease), guard, relock.WithClientName(j.Name))
 	return locks, func() { locks.Close(); closeNodes() }, err
 }
 

@@ -31,6 +31,9 @@ var Order = slices.Concat(
 		"internal/hub", "internal/node", "internal/claim", "internal/watchdog", "internal/presence", "internal/single", "internal/quorum", Root},
 )
 
+// guests stand on what users see of the root, and on nothing else. No floor may import them.
+var guests = []string{"election"}
+
 // helpers serve tests, tools and programs. No floor may import them or what lies below them.
 var helpers = []string{"internal/drivertest", "internal/faults", "internal/locktest", "internal/model", "internal/operator",
 	"internal/redistest", "internal/sim", "internal/tools"}
@@ -105,8 +108,12 @@ func (i Import) broken(tolerated []string) string {
 		return ""
 	case within(programs, to):
 		return "a program is imported by nobody"
-	case isHelper(from):
+	case isHelper(from), slices.Contains(guests, from) && to == Root:
 		return ""
+	case slices.Contains(guests, from):
+		return "it stands on the root alone"
+	case slices.Contains(guests, to):
+		return "that leads up"
 	case level < 0:
 		return from + " stands on no floor"
 	case isHelper(to):
@@ -151,12 +158,12 @@ func isHelper(dir string) bool {
 // within reports whether p is parent or lies below it.
 func within(parent, p string) bool { return p == parent || strings.HasPrefix(p, parent+"/") }
 
-// Strangers returns the directories of the files that are no floor, no helper and no program,
-// sorted.
+// Strangers returns the directories of the files that are no floor, no guest, no helper and no
+// program, sorted.
 func Strangers(files []string) (dirs []string) {
 	for _, file := range files {
 		dir := path.Dir(file)
-		if !slices.Contains(Order, dir) && !isHelper(dir) && !within(programs, dir) {
+		if !slices.Contains(Order, dir) && !slices.Contains(guests, dir) && !isHelper(dir) && !within(programs, dir) {
 			dirs = append(dirs, dir)
 		}
 	}

@@ -25,6 +25,8 @@ func TestImportsThatLeadDownAreFine(t *testing.T) {
 		{"hold.go", Module + "/internal/gate"},
 		{"hold.go", Module + "/internal/clock"},
 		{"hold.go", "github.com/google/uuid"},
+		{"election/election.go", Module},
+		{"election/election.go", "iter"},
 		{"client.go", Library},
 		{"redlock.go", Library},
 		{"client.go", Module + "/internal/driver/overrueidis"},
@@ -51,6 +53,10 @@ func TestImportsThatAreBroken(t *testing.T) {
 		{"internal/driver/driver.go", Module + "/internal/driver/overrueidis", "that leads up"},
 		{"internal/quorum/election.go", Module, "that leads up"},
 		{"lua/texts.go", Module + "/internal/wire", "that leads up"},
+		{"client.go", Module + "/election", "that leads up"},
+		{"election/watch.go", Module + "/internal/clock", "it stands on the root alone"},
+		{"election/watch.go", Module + "/internal/redistest", "it stands on the root alone"},
+		{"election/watch.go", Library, "it stands on the root alone"},
 		{"internal/node/node.go", Module + "/internal/quorum", "that leads up"},
 		{"internal/hub/hub.go", Module + "/internal/gate", "that is for . alone"},
 		{"internal/gate/gate.go", Library, "that is for internal/driver/overrueidis, client.go, redlock.go alone"},
@@ -88,7 +94,7 @@ func TestAToleratedFileMayKnowTheClientLibrary(t *testing.T) {
 func TestStrangersStandOnNoFloor(t *testing.T) {
 	require.Equal(t, []string{"internal/attic", "luas"}, Strangers([]string{
 		"hold.go", "lua/texts.go", "luas/a.go", "internal/attic/b.go", "internal/attic/a.go", "internal/tools/walk/main.go",
-		"cmd/relock/main.go", "internal/driver/driver.go",
+		"cmd/relock/main.go", "internal/driver/driver.go", "election/election.go",
 	}))
 }
 
