@@ -17,7 +17,7 @@ WORKERS ?= -1
 OVERLAY ?= $(shell cd internal/sim && go run ./overlay/write -o $(or $(TMPDIR),/tmp)/relock-sim-overlay)
 # Give the driver over rueidis a New that opens the like of a client over another library.
 LIKE = $$(go run $(LIBRARY)/internal/tools/twin -o $(or $(TMPDIR),/tmp)/relock-twin-$(1) $(CURDIR)/contrib/relock$(1)/like.go.txt)
-ROOTTESTS = . ./internal/link ./internal/quorum ./internal/single ./internal/wire ./internal/wiretest ./lua
+ROOTTESTS = . ./election ./internal/link ./internal/quorum ./internal/single ./internal/wire ./internal/wiretest ./lua
 # Where make servers puts what Debian does not have, and the servers that make matrix runs.
 SERVERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/relock-servers
 TESTED = $(or $(SERVER),redis-server $(SERVERS)/redis-6.2/redis-server $(SERVERS)/redis-8.2/redis-server $(SERVERS)/valkey-8.1/valkey-server)
