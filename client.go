@@ -56,7 +56,7 @@ func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
 		id := uuid.NewString()
 		return newClientOver(id, cfg, single.New(newNode(rdb, id, &cfg, 0))), nil
 	}
-	// The guard is a quorum's. One Redis is a quorum of one.
+	// Only a quorum has the guard, so one Redis becomes a quorum of one.
 	if rdb.Cluster() {
 		return nil, fmt.Errorf("%w: WithRestartGuard: a Cluster's nodes cannot be told apart", ErrInvalidOption)
 	}

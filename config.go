@@ -76,7 +76,7 @@ func leaseInRange(d time.Duration) error {
 }
 
 // with returns the config changed by opts. They were given to New if client is set, else to a lock.
-// Its error is ErrInvalidOption, and names the option and what is wrong with it.
+// The error is ErrInvalidOption, and names the option and what is wrong with it.
 func (c config) with(opts []Option, client bool) (config, error) {
 	for _, o := range opts {
 		if o.apply == nil {

@@ -159,8 +159,8 @@ func (h *hold) follower(e *ending) claim.Claim {
 	return h.k.arbiter.Claim(entry)
 }
 
-// failureOfRedis returns err if Redis failed or was silent. It returns nil for an answer about the lock,
-// as ErrLost.
+// failureOfRedis returns err if Redis refused, failed or was silent. It returns nil if err tells of the
+// lock, as ErrLost does.
 func failureOfRedis(err error) error {
 	if wire.FromRedis(err) {
 		return err

@@ -46,9 +46,8 @@ var (
 	// *NodeError, or a *QuorumError if the nodes that do not refuse are no quorum.
 	ErrRefused = wire.ErrRefused
 
-	// ErrWrongKind says that the name is no lock of this kind: a read-write lock where a mutex was
-	// asked for, a mutex where a read-write lock was, or a key that is no lock. It is of the class
-	// ErrRefused.
+	// ErrWrongKind says that the name belongs to a lock of another kind, as to a read-write lock if a
+	// mutex was asked for, or to a key that is no lock. It is of the class ErrRefused.
 	ErrWrongKind = wire.ErrWrongKind
 
 	// ErrLost says that the caller's lock is no longer held: its lease ran out, or it was forced
@@ -145,7 +144,7 @@ func (e *HeldError) Is(target error) bool {
 // As finds target in the cause.
 func (e *HeldError) As(target any) bool { return errors.As(e.Cause, target) }
 
-// ClientInfo is what a client with WithClientName says of itself. It is zero where nothing is known.
+// ClientInfo is what a client with WithClientName says of itself. It is zero if nothing is known.
 type ClientInfo struct {
 	Name    string    `json:"name"`
 	Host    string    `json:"host,omitempty"`
@@ -154,7 +153,7 @@ type ClientInfo struct {
 	Version string    `json:"version,omitempty"` // of the library
 }
 
-// String is as in "billing on pod-7f9c (pid 12)", and "" for the zero ClientInfo.
+// String returns a text such as "billing on pod-7f9c (pid 12)", and "" for the zero ClientInfo.
 func (h ClientInfo) String() string { return wire.Card(h).String() }
 
 // NodeError is what one Redis answered, or the failure to reach it. Unless the wrapped error is a
@@ -164,7 +163,7 @@ func (h ClientInfo) String() string { return wire.Card(h).String() }
 type NodeError struct {
 	Op    string // acquire, release, renew, ...
 	Name  string // the lock, "" when it concerned the node itself
-	Node  int    // the place in NewRedlock's list, from 1; 0 where one Redis decides alone
+	Node  int    // the place in NewRedlock's list, from 1; 0 if one Redis decides alone
 	Err   error
 	Cause error // why the caller gave up; nil if Err alone ended the call
 

@@ -99,7 +99,7 @@ func (l *Lease) ctx() *leaseCtx { return (*leaseCtx)(l) }
 
 func (c *leaseCtx) lease() *Lease { return (*Lease)(c) }
 
-// Deadline is that of the caller's context. A lease has none, since it may be renewed.
+// Deadline returns the deadline of the caller's context. A lease adds none, since it may be renewed.
 func (c *leaseCtx) Deadline() (time.Time, bool) { return c.std.Parent.Deadline() }
 
 // Value returns the lease for the key of its lock and for leaseKey. If the lease was unlocked, Value
@@ -152,9 +152,10 @@ func (l *Lease) Context() context.Context {
 	return l.ctx()
 }
 
-// FromContext returns the lease that ctx carries, if ctx is a lease's context, or the one that Do
-// gave to its function, or derived from either. Of nested locks it returns the innermost lease,
-// whichever lock that is of; Mutex.Held finds the lease of one lock. If there is none, ok is false.
+// FromContext returns the lease that ctx carries. ctx carries one if it is a lease's context, is the
+// context that Do gave to its function, or derives from either. Of nested locks FromContext returns the
+// innermost lease, of whichever lock; Mutex.Held finds the lease of one lock. Without a lease ok is
+// false.
 //
 //   - A lease that was lost is returned: ctx is done, Until is zero, and the store that is handed
 //     its Token can refuse it. Mutex.Held fails instead.

@@ -18,7 +18,7 @@ type Observer interface {
 
 // Event is what an Observer is told. Its fields by kind; others are zero:
 //
-//	EventWaiting        Lock LockKind Context Wait, and Cause where Redis is waited for
+//	EventWaiting        Lock LockKind Context Wait, and Cause if the call waits for Redis itself
 //	EventAcquired       Lock LockKind Context Wait Waited Lease How Token, and From if HowLocal or HowCached
 //	EventAbandoned      Lock LockKind Context Wait Waited Cause
 //	EventReleased       Lock LockKind Context Lease How Token Hold, and Cause if Redis was not told yet
@@ -61,7 +61,7 @@ const (
 	EventAcquired
 	// EventReleased: Unlock has ended a lease. With a Cause, Redis is told later.
 	EventReleased
-	// EventLost: a lease ended before it was unlocked. The Cause is that of its context.
+	// EventLost: a lease ended before it was unlocked. The Cause is that of the lease's context.
 	EventLost
 	// EventRenewalFailed: a renewal was not answered, and is repeated. Only the first in a row is
 	// told.
@@ -76,7 +76,7 @@ const (
 	// EventNodeUp: the Redis has answered again. While it is down it is asked each second, so that the
 	// event comes even if no lock is wanted.
 	EventNodeUp
-	// EventAbandoned: a Lock or TryLock failed. The Cause is what it returned.
+	// EventAbandoned: a Lock or TryLock failed. The Cause is the error that it returned.
 	EventAbandoned
 	// EventNodeImpaired: a Redis works worse than it should, and an operator has to mend it. The
 	// Cause says what is wrong: a channel that may not be subscribed, a subscription that fails, a

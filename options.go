@@ -77,9 +77,9 @@ func WithWait(d time.Duration) Option {
 // before other processes get their turn: at most passes acquisitions in a row, and none later than d
 // after Redis granted the lock. WithLocalHandoff(1, 0) turns it off; passes may be 1 to 1,000,000.
 //
-// A grant reserves as many fencing tokens as there are passes, so tokens have gaps. Where Redis says
-// in time that no other process waits, both bounds begin anew: a lock that only this process wants is
-// not given back. A quorum, and a Redis under WithRestartGuard, are not asked.
+// A grant reserves as many fencing tokens as there are passes, so tokens have gaps. If Redis answers in
+// time that no other process waits, both bounds begin anew: a lock that only this process wants is not
+// given back. A quorum, and a Redis under WithRestartGuard, are not asked.
 //
 // Defaults to 256 passes and 10 milliseconds.
 func WithLocalHandoff(passes int, d time.Duration) Option {
@@ -226,7 +226,7 @@ func restartGuard(name string, longest time.Duration, strict bool) Option {
 // WithoutRestartGuard makes NewRedlock trust that no node forgets a lock. If nodes forget one after
 // all, a second owner can be granted it while the first holds it.
 //
-// New has no guard by default, NewRedlock has that of WithRestartGuard.
+// By default New has no guard, and NewRedlock the guard that WithRestartGuard describes.
 func WithoutRestartGuard() Option {
 	return Option{name: "WithoutRestartGuard", clientOnly: true, apply: func(c *config) error {
 		c.longest, c.wary, c.guarded = 0, false, true

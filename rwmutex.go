@@ -88,7 +88,7 @@ func (rw *RWMutex) Name() string { return rw.of(wire.Write).name() }
 // has it. Under the context of a write lease it re-enters. Errors, beside those of Mutex.Lock:
 //
 //   - ErrMisuse (ErrUpgrade), at once, under the context of a read lease of this lock.
-//   - ErrRefused (ErrWrongKind), where a mutex or something else has the name.
+//   - ErrRefused (ErrWrongKind), if a mutex or something else has the name.
 //   - errors.ErrUnsupported over a quorum, and under a context of WithOwner.
 func (rw *RWMutex) Lock(ctx context.Context) (*Lease, error) {
 	return rw.acquire(ctx, wire.Write, waiting)
