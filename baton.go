@@ -9,8 +9,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// use makes a lease of a baton, or a claim with which the caller is to ask Redis. It returns neither,
-// and no error, if the caller is to enter the gate again: the hold that it was to join is over.
+// use turns a baton into a lease, or into a claim with which the caller asks Redis. It returns neither,
+// and no error, if the hold to join may be joined no more: then the caller enters the gate again.
 func (lk *lock) use(ctx, wctx context.Context, b baton) (l *Lease, c claim.Claim, err error) {
 	switch b := b.(type) {
 	case held:
@@ -24,11 +24,11 @@ func (lk *lock) use(ctx, wctx context.Context, b baton) (l *Lease, c claim.Claim
 			l, err = lk.accept(ctx, wctx, b.hold, HowCached, now)
 			break
 		}
-		lk.k.gates.Report(lk.names.Gate(), gate.ErrUnreported) // the hold is over: Redis is to be asked
+		lk.k.gates.Report(lk.names.Gate(), gate.ErrUnreported) // the hold is over: ask Redis
 		c = lk.newClaim("")
 	case claim.Claim:
 		if c = b; lk.names.Kind.Shared() && b.Of().Block != lk.parts() {
-			b.Abandon() // the place of a caller that wanted another amount
+			b.Abandon() // it asks for another amount than this caller
 			c = lk.newClaim("")
 		}
 	default:
@@ -37,18 +37,18 @@ func (lk *lock) use(ctx, wctx context.Context, b baton) (l *Lease, c claim.Claim
 	return l, c, err
 }
 
-// accept starts a lease of a hold from the gate, or passes that on if the caller has given up.
+// accept starts a lease of a hold from the gate, or passes the hold on if the caller has given up.
 func (lk *lock) accept(ctx, wctx context.Context, h *hold, how How, now clock.Stamp) (*Lease, error) {
 	if wctx.Err() != nil {
-		lk.finishBehind(ctx, h, now)
+		lk.finishInBackground(ctx, h, now)
 		return nil, lk.gaveUpHere(wctx)
 	}
 	return lk.start(ctx, h, new(Lease), how, now)
 }
 
-// join makes a lease of a joint hold, unless the caller has given up. invited says that the hold waits
-// for the caller. It returns neither a lease nor an error if the hold may be joined no more, or may rely
-// on its lease for longer than the caller's options allow: then the gate is shut.
+// join gives the caller a lease of a joint hold, unless the caller has given up. invited says that the
+// hold waits for the caller. If the hold may be joined no more, or trusts its lease for longer than the
+// caller's options allow, join shuts the gate and returns neither a lease nor an error.
 func (lk *lock) join(ctx, wctx context.Context, h *hold, invited bool) (*Lease, error) {
 	now, gaveUp := clock.Now(), wctx.Err() != nil
 	l := new(Lease)
@@ -65,7 +65,7 @@ func (lk *lock) join(ctx, wctx context.Context, h *hold, invited bool) (*Lease, 
 			l.how = HowCached
 		}
 		if !lk.cfg.looser(h.cfg) {
-			h.cfg = lk.cfg // whether it lingers is the option of the latest, as where a lock is passed on
+			h.cfg = lk.cfg // the latest reader decides whether the hold lingers, as the latest holder does
 		}
 		h.shares.add(l, h.manner.nextToken(h), now)
 		h.mu.Unlock()
@@ -76,8 +76,8 @@ func (lk *lock) join(ctx, wctx context.Context, h *hold, invited bool) (*Lease, 
 		h.manner.withdraw(h)
 	}
 	h.mu.Unlock()
-	if invited { // the hold waits for it no more
-		lk.finishBehind(ctx, h, now)
+	if invited { // the hold no longer waits for the caller
+		lk.finishInBackground(ctx, h, now)
 	}
 	if gaveUp {
 		return nil, lk.gaveUpHere(wctx)
@@ -85,13 +85,13 @@ func (lk *lock) join(ctx, wctx context.Context, h *hold, invited bool) (*Lease, 
 	return nil, nil
 }
 
-// finishBehind passes a hold on, or ends it, for a caller that has given it up. The sweeper mends what
-// fails.
-func (lk *lock) finishBehind(ctx context.Context, h *hold, now clock.Stamp) {
+// finishInBackground passes a hold on, or ends it, for a caller that has given up. The sweeper repeats
+// a release that fails.
+func (lk *lock) finishInBackground(ctx context.Context, h *hold, now clock.Stamp) {
 	lk.tally.Go(func() { _ = h.finish(context.WithoutCancel(ctx), now, toNext) })
 }
 
-// gaveUpHere is the error of a caller that gave up while this process had the lock.
+// gaveUpHere returns the error of a caller that gave up while this process had the lock.
 func (lk *lock) gaveUpHere(wctx context.Context) error {
 	return &wire.HeldError{Name: lk.names.Name, Local: true, Cause: context.Cause(wctx)}
 }

@@ -27,7 +27,7 @@ import (
 type Client struct {
 	core   *core
 	close  sync.Once
-	closed []func() // of its observers: called at the end of Close
+	closed []func() // returned by its observers, called at the end of Close
 }
 
 // New returns a client over rdb: a single Redis, a Sentinel group or a Cluster, whatever rdb was
@@ -56,7 +56,7 @@ func newOver(rdb driver.Redis, opts []Option) (*Client, error) {
 		id := uuid.NewString()
 		return newClientOver(id, cfg, single.New(newNode(rdb, id, &cfg, 0))), nil
 	}
-	// The guard is a quorum's. One Redis is a quorum of one.
+	// Only a quorum has the guard, so one Redis becomes a quorum of one.
 	if rdb.Cluster() {
 		return nil, fmt.Errorf("%w: WithRestartGuard: a Cluster's nodes cannot be told apart", ErrInvalidOption)
 	}
@@ -100,12 +100,11 @@ func (c *Client) introduce() {
 	}
 }
 
-// TrustNodes tells the restart guard that no lock is held which a node may have forgotten: then all
-// nodes grant locks at once. It is for new nodes under WithStrictRestartGuard, or for an operator that knows
-// more than the guard. If a forgotten lock is held after all, a second owner may be granted it.
-// Without WithRestartGuard TrustNodes does nothing. It fails with ErrUnavailable or ErrRefused, in a
-// *QuorumError, if fewer than a quorum of nodes could be told; with ErrClosed or ErrMisuse as Lock
-// does.
+// TrustNodes tells the restart guard that no lock is still held that a node may have forgotten. All
+// nodes then grant locks at once. It is for new nodes under WithStrictRestartGuard, and for an operator
+// that knows more than the guard. If a forgotten lock is held after all, a second owner may be granted
+// it. Without WithRestartGuard TrustNodes does nothing. It fails with ErrUnavailable or ErrRefused, in a
+// *QuorumError, if fewer than a quorum of nodes could be told; with ErrClosed or ErrMisuse as Lock does.
 func (c *Client) TrustNodes(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -150,8 +149,8 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 	return lk
 }
 
-// knownAs looks up what a name stands for, or works it out and keeps it, in place of the name that
-// was kept there before.
+// knownAs returns what the client keeps of a name. It makes that on first use, and keeps it in a table
+// where it may displace another name.
 func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
 	hash := maphash.String(nameSeed, name)
 	place := &k.known[(hash+kind.Nr)%maxKnown]
@@ -166,14 +165,15 @@ func (k *core) knownAs(kind *wire.Kind, name string) (*known, error) {
 	is.lasts = &is.own
 	for nr := range wire.Kinds() {
 		if other := k.known[(hash+nr)%maxKnown].Load(); other != nil && other.names.Lock == names.Lock {
-			is.lasts = other.lasts // a lock with two sides has a name of each kind
+			is.lasts = other.lasts // the other side of a read-write lock, or a lock of another kind
 		}
 	}
 	place.Store(is)
 	return is, nil
 }
 
-// mannerOf is where the root asks how many may hold a lock at once, and whether they share a hold.
+// mannerOf returns the manner of holds of a kind: by how many owners may have the lock at once, and
+// whether they share a hold.
 func mannerOf(kind *wire.Kind) manner {
 	switch {
 	case kind.Joint:
@@ -206,11 +206,11 @@ func (c *Client) ID() string {
 // may still run: they end with their leases. Close releases locks that lie idle (WithLinger) or were
 // granted to no caller, and tries once more to undo commands that were not answered.
 //
-// Close returns when no call and no goroutine of the client is left, and the observer was told all.
-// Where Redis answers, that takes milliseconds. Where Redis hangs, Close gives up
+// Close returns when no call and no goroutine of the client is left, and observers have heard of all
+// events. If Redis answers, that takes milliseconds. If Redis hangs, Close gives up
 //
 //   - after seven command timeouts at most: 14 seconds by default, 7 on a quorum;
-//   - after two to four if only a Lock or an Unlock is under way.
+//   - after two to four command timeouts if only a Lock or an Unlock is under way.
 func (c *Client) Close() {
 	k := c.coreOrNil()
 	if k == nil {
@@ -223,7 +223,7 @@ func (c *Client) Close() {
 			h.(*hold).lose(ErrClosed)
 		}
 		k.arbiter.Stop()
-		k.calls.Wait(2 * k.cfg.commandTimeout) // where Redis answers they end within one
+		k.calls.Wait(2 * k.cfg.commandTimeout) // if Redis answers, calls end within one timeout
 		k.presence.Close()
 		k.arbiter.Close()
 		if k.cfg.logged != nil {

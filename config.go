@@ -16,10 +16,10 @@ const (
 	minRetention     = time.Minute
 	maxRetention     = 10 * MaxLease
 
-	// lingerBlock is how many fencing tokens a grant reserves that may linger: a few milliseconds'
-	// worth, even where nothing is done under the lock.
+	// lingerBlock is how many fencing tokens a grant reserves if the lock may linger: enough for a few
+	// milliseconds, even if callers do nothing under the lock.
 	lingerBlock = 8192
-	// maxLingering bounds how many holds of a client linger at one time; each tally has a share.
+	// maxLingering is how many holds of a client linger at one time at most. Each tally counts a part.
 	maxLingering = 16384
 )
 
@@ -32,7 +32,7 @@ type config struct {
 	wait    time.Duration // 0: as long as ctx allows
 	timeout time.Duration // of one command; 0: derived from the lease
 	javaDog time.Duration // lockWatchdogTimeout of Redisson's readers; 0: there are none
-	most    time.Duration // that a lease may be extended to; 0: MaxLease
+	most    time.Duration // longest lease that a reader may rely on; 0: MaxLease
 
 	// How a lock passes between the goroutines of a process.
 	passes   int // local hand-overs in a row; 1: none
@@ -41,24 +41,24 @@ type config struct {
 	linger   time.Duration // how long an unlocked lock may be kept; 0: not at all
 
 	// Each Redis, and the client as a whole.
-	plain     bool          // no sharded channels, on a Cluster that has them too
+	plain     bool          // plain channels, even on a Cluster that has sharded ones
 	retention time.Duration // how long Redis keeps a fencing counter after its last grant; 0: for ever
-	retained  bool          // retention is what the user said
+	retained  bool          // the user gave retention
 	prefix    string        // of all names in Redis
-	name      string        // by which the client is known to others; "": by none
+	name      string        // the client's, which it writes to Redis; "": none
 	logged    *logged       // writes events to the logger; nil for none
 	observers observers     // nil for none
 
 	// A quorum of them, and the restart guard.
 	nodes   int           // of a quorum; 0: one Redis decides alone
-	quorum  int           // how many of them must agree; 0: more than half
-	longest time.Duration // lease that the restart guard waits for; 0: there is no guard
+	quorum  int           // how many nodes must agree; 0: more than half
+	longest time.Duration // how long the restart guard waits; 0: there is no guard
 	wary    bool          // the guard takes no node for new
-	guarded bool          // longest is what the user said
+	guarded bool          // the user gave longest, or 0
 
-	// What derive makes of all that.
-	firstLease     time.Duration // what a lock is taken and queued with
-	rules          tenure.Rules  // what a hold goes by
+	// What derive computes from the fields above.
+	firstLease     time.Duration // lease of an entry: it is queued and granted with it
+	rules          tenure.Rules  // how long a hold's leases last
 	commandTimeout time.Duration // how long one command may take
 }
 
@@ -75,8 +75,8 @@ func leaseInRange(d time.Duration) error {
 	return nil
 }
 
-// with returns the config changed by opts, which were given to New if client is set, else to a
-// lock. Its error is ErrInvalidOption, and names the option and what is wrong with it.
+// with returns the config changed by opts. They were given to New if client is set, else to a lock.
+// The error is ErrInvalidOption, and names the option and what is wrong with it.
 func (c config) with(opts []Option, client bool) (config, error) {
 	for _, o := range opts {
 		if o.apply == nil {
@@ -115,12 +115,12 @@ func (c config) with(opts []Option, client bool) (config, error) {
 	return c, nil
 }
 
-// derive sets what follows from the rest. No question for a lock asks for a longer lease than the
-// watchdog's: if it runs late, after its caller has left, it keeps others out for no longer. A longer
-// fixed lease is set by another command once the lock is held. A command may take a small part of the
-// lease, so that several tries fit in; a smaller one on a quorum, where a grant may take several rounds.
+// derive computes the last fields. A command that asks for a lock never asks for a longer lease than
+// the watchdog's: if it runs late, after its caller has left, it keeps others out for no longer. Another
+// command sets a longer fixed lease once the lock is held. The command timeout is a small part of the
+// lease, so that several tries fit in. It is smaller on a quorum: a grant may take several rounds there.
 func (c *config) derive() {
-	end := max(c.fixed, c.maxHold) // from the grant, whatever is renewed; 0 for none
+	end := max(c.fixed, c.maxHold) // how long after its start a lease ends at the latest; 0: never
 	if c.fixed > 0 && c.maxHold > 0 {
 		end = min(c.fixed, c.maxHold)
 	}
@@ -131,7 +131,7 @@ func (c *config) derive() {
 	c.rules = tenure.Rules{Lease: c.lease, Fixed: c.fixed, MaxHold: c.maxHold, Max: end}
 	switch {
 	case c.timeout > 0:
-		c.commandTimeout = min(c.timeout, c.firstLease/3) // with refuses more, but ofReaders shortens the lease
+		c.commandTimeout = min(c.timeout, c.firstLease/3) // with refuses a longer one, but ofReaders shortens the lease
 	case c.nodes > 0:
 		c.commandTimeout = min(c.firstLease/20, time.Second)
 	default:
@@ -147,7 +147,7 @@ func (c *config) looser(other *config) bool {
 // trusts reports whether a reader with this config may rely on a lease for d.
 func (c *config) trusts(d time.Duration) bool { return c.most == 0 || d <= c.most }
 
-// quorumSize is how many nodes must agree; 1 where one Redis decides alone.
+// quorumSize is how many nodes must agree: 1 if one Redis decides alone.
 func (c *config) quorumSize() int {
 	if c.quorum > 0 {
 		return c.quorum
@@ -155,7 +155,7 @@ func (c *config) quorumSize() int {
 	return c.nodes/2 + 1
 }
 
-// lingersFor is for how long locks with this config linger, 0 for not at all.
+// lingersFor is how long locks with this config linger, 0 for not at all.
 func (c *config) lingersFor() time.Duration {
 	if c.fixed > 0 {
 		return 0
@@ -163,14 +163,14 @@ func (c *config) lingersFor() time.Duration {
 	return c.linger
 }
 
-// sharesFor is for how long the goroutines of this process may share one hold with this config.
+// sharesFor is how long goroutines of this process may share one hold with this config.
 func (c *config) sharesFor() time.Duration { return max(c.passTime, c.lingersFor()) }
 
 // lingers reports whether locks with this config linger.
 func (c *config) lingers() bool { return c.lingersFor() > 0 }
 
-// block is how many tokens an entry asks for: as many as the lock may be passed on in memory, and more
-// where it may linger, since the same grant then serves many leases. Under WithOwner it is 1.
+// block is how many tokens an entry asks for: one for each time the lock may pass in memory, and more
+// if it may linger, since one grant then serves many leases. newEntry replaces it by 1 for an owner.
 func (c *config) block() int {
 	if c.lingers() {
 		return max(c.passes, lingerBlock)

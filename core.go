@@ -14,18 +14,18 @@ import (
 )
 
 // core is what the locks and holds of a client share: the arbiter, the gates where goroutines wait,
-// the watchdog, the names that were used, and counters.
+// the watchdog, a table of names, and counters.
 type core struct {
 	id       string // uuid: fields and inbox of the client
 	cfg      config
 	arbiter  claim.Arbiter
 	gates    *gate.Gates[baton]
-	report   claim.Report // to a gate: made once, for all that contend
+	report   claim.Report // reports to a gate; made once, for all contenders
 	watchdog *watchdog.Watchdog
-	presence *presence.Presence // nil where the client has no name
+	presence *presence.Presence // nil if the client has no name
 	calls    *calls.Calls
 	known    [maxKnown]atomic.Pointer[known]
-	_        [8]uint64     // every call reads what is above, and writes what is below
+	_        [8]uint64     // every call reads the fields above, and writes the field below
 	count    atomic.Uint64 // of entries
 }
 
@@ -34,18 +34,19 @@ const maxKnown = 4096
 
 var nameSeed = maphash.MakeSeed()
 
-// known is what a name stands for. It is kept for callers that make a Mutex each time they lock,
-// and never changes, but for how long its holds last. As a key of context.Value it finds the innermost lease of the lock.
+// known is what a client keeps of a lock's name, for callers that make a Mutex each time they lock. It
+// never changes, except for the times of holds in lasts. As a key of context.Value it finds the
+// innermost lease of the lock.
 type known struct {
-	k      *core // of the client
+	k      *core
 	names  *wire.Names
 	manner manner
 	tally  *calls.Tally
-	lasts  *lasting.Holds // of all kinds of locks of that name
-	own    lasting.Holds  // where lasts points, unless another kind was known before
+	lasts  *lasting.Holds // how long holds last; one for all kinds of locks of that name
+	own    lasting.Holds  // lasts points to it, unless another kind of that name was known before
 }
 
-// same reports whether both are of one lock. A name may be forgotten and made anew.
+// same reports whether both stand for one lock. A name that was displaced has a new known.
 func (n *known) same(other *known) bool {
 	return n == other || n.k == other.k && n.names.Kind == other.names.Kind && n.names.Lock == other.names.Lock
 }

@@ -10,35 +10,35 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// The end of a hold. Whichever goroutine finds first that a hold has to end, it ends here: end writes
-// the fate under the hold's mutex, and takes shares, idleness and place at the gate away. What is left
-// to do is an ending, which is carried out once the mutex is free. The first rule: trust ends before
-// Redis is told. No other goroutine, here or elsewhere, is granted the lock by our doing while a caller
+// The end of a hold. The goroutine that first finds that a hold must end calls end. It writes the fate
+// under the hold's mutex, and takes away the shares, the idleness and the place at the gate. The rest
+// is an ending, which is carried out once the mutex is free. The first rule: trust ends before Redis is
+// told. This process never frees the lock, for another goroutine here or elsewhere, while a caller
 // still believes in it. So an ending goes through this table from left to right:
 //
 //	what ends it                    fate    told      the claim goes      the gate
-//	the last share is given back    ended   before*   to Redis†           to the next, with what Redis said
-//	so, Redis does not answer       ended   before*   to the sweeper      left
+//	the last share is given back    ended   before*   to Redis†           to the next, with the answer
+//	the same, Redis is silent       ended   before*   to the sweeper      left
 //	its deadline, a message         lost    all       to the sweeper      left, or withdrawn from‡
 //	Close, a caller has a share     lost    all       to nobody           left, or withdrawn from‡
 //	Close, no caller has one        lost    all§      to the sweeper      left, or withdrawn from‡
 //	idle for long, or wanted        ended   none      to the sweeper      withdrawn from‡
 //	the last reader's share         ended   before*   to Redis            withdrawn from‡
 //
-//	*  by take: the hold may also be passed on, or laid down.
-//	†  with an entry for the waiters at the gate: so they have a place in Redis's queue.
-//	‡  by end: the hold lay there, or had opened it.
-//	§  that wait until their fixed lease is lengthened.
+//	*  by take. The hold may also be passed on, or laid down; then it does not end.
+//	†  with an entry for the waiters at the gate, which gives them a place in Redis's queue.
+//	‡  by end, if the hold lay there or had opened it.
+//	§  Locks that still wait for their fixed lease to be lengthened.
 //
-// A hold that Close ends may still guard the work of its callers, which Close cannot stop. To free the
-// lock would let others in beside them. Any other loss is released, so that no process waits for the
-// end of a lease that is not trusted.
+// A hold that Close ends may still guard the work of its callers, which Close cannot stop. Freeing the
+// lock would let others in beside them. After any other loss the lock is released, so that no process
+// waits for the end of a lease that is not trusted.
 
 // parting is where a hold's claim goes.
 type parting int
 
 const (
-	toNext    parting = iota // to the next goroutine here, which ends nothing; to Redis where none may have it
+	toNext    parting = iota // the hold is passed on or laid down, and does not end; if it cannot be, as toRedis
 	toRedis                  // released, by a command that the caller waits for
 	toSweeper                // released in the background
 	toNobody                 // left to its lease
@@ -46,20 +46,20 @@ const (
 
 // ending is what is left to do for a hold that has just ended.
 type ending struct {
-	cause  error    // why it was lost
-	told   []bearer // of that
+	cause  error    // why the hold was lost
+	told   []bearer // to be told of the loss
 	claim  parting
-	atGate bool // its holder was at the lock's gate
+	atGate bool // the holder was at the lock's gate
 
-	// For the hold that may follow it there.
+	// For the next hold there, if the release also grants the lock to the waiters.
 	cfg   *config
 	last  uint64
 	alone bool // no other process wants the lock
 }
 
-// end ends a live hold: with a cause it is lost, with none given back. The caller holds h.mu, which end
-// frees: so no caller can forget to carry out what is left to do, or do it too early. The error is that
-// of the command that gives the lock back, where there is one.
+// end ends a live hold: with a cause it is lost, without one it is given back. The caller holds h.mu.
+// end unlocks it and then carries out the ending, so that no caller can forget that, or do it too early.
+// The error is that of the command that gives the lock back, if there is one.
 func (h *hold) end(ctx context.Context, cause error, claim parting) error {
 	e := ending{
 		cause: cause, told: h.shares.all, claim: claim, atGate: h.atGate,
@@ -82,14 +82,15 @@ func (h *hold) end(ctx context.Context, cause error, claim parting) error {
 	return h.carryOut(ctx, &e)
 }
 
-// finish ends a hold without a share, unless it is toNext and may be passed on or laid down.
+// finish ends a hold for a caller that no longer uses it. With toNext, the hold goes on if it can be
+// passed on or laid down, or is still in use.
 func (h *hold) finish(ctx context.Context, now clock.Stamp, to parting) error {
 	h.mu.Lock()
 	switch {
 	case !h.fate.live():
 		defer h.mu.Unlock()
 		if h.fate.cause == ErrClosed {
-			return nil // Close came first, found no lease and gives the lock back itself
+			return nil // Close came first, found no share and gives the lock back itself
 		}
 		return h.fate.cause
 	case to == toNext && h.manner.passOn(h, now):
@@ -99,7 +100,7 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp, to parting) error {
 	return h.end(ctx, nil, to)
 }
 
-// carryOut does what an end has left to do.
+// carryOut does what end has left to do.
 func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 	k, key := h.k, h.names.Gate()
 	for _, b := range e.told {
@@ -107,7 +108,7 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 	}
 	k.watchdog.Remove(h)
 	var place claim.Claim // of the waiters at the gate
-	var next *hold        // of theirs, by the same command
+	var next *hold        // theirs, if the release grants them the lock
 	switch e.claim {
 	case toNext, toRedis:
 		place = h.follower(e)
@@ -115,7 +116,7 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 		if err = failed; granted {
 			next = h.newHold(&hold{last: e.last}, place, g, e.cfg, true, clock.Now())
 		} else if e.atGate {
-			k.gates.Report(key, heardBack(err))
+			k.gates.Report(key, failureOfRedis(err))
 		}
 	case toSweeper:
 		h.claim.Abandon()
@@ -126,10 +127,10 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 	switch {
 	case !e.atGate:
 	case next != nil:
-		next.mu.Lock() // a loss before has left the gate; one from here on finds it with the goroutine that has the hold
+		next.mu.Lock() // an earlier loss has left the gate; a later one finds the gate with the hold's goroutine
 		passed := !next.fate.live() || k.gates.Pass(key, held{next}) || h.manner.passOn(next, clock.Now())
 		next.mu.Unlock()
-		if !passed { // all have given up, and the caller has waited for one command
+		if !passed { // all waiters have given up, and the caller has waited for one command already
 			next.tally.Go(func() { _ = next.finish(context.WithoutCancel(ctx), clock.Now(), toRedis) })
 		}
 	case place != nil && k.gates.Pass(key, place):
@@ -142,24 +143,25 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 	return err
 }
 
-// follower is a claim for the waiters at the gate, nil where there are none, or where the hold is not
-// at its gate: it was asked for past it, as for a shared owner, or has opened it.
+// follower returns a claim for the waiters at the gate. It returns nil if there are none, or if the
+// hold is not at the gate: it was acquired past the gate, as for a shared owner, or has opened it.
 func (h *hold) follower(e *ending) claim.Claim {
 	if !e.atGate || !h.k.gates.Report(h.names.Gate(), gate.ErrUnreported) {
 		return nil
 	}
 	entry := h.newEntry("", e.cfg)
-	// Where another process wants the lock, it is passed on here no more than WithLocalHandoff says. A
-	// larger block of tokens would be wasted. It would carry the counter ahead of the server's clock,
-	// until few tokens are left for a grant.
+	// If another process wants the lock, it passes here only as often as WithLocalHandoff says. More
+	// tokens would be wasted. They would carry the counter ahead of the server's clock, until few tokens
+	// are left for a grant.
 	if !e.alone {
 		entry.Block = e.cfg.passes
 	}
 	return h.k.arbiter.Claim(entry)
 }
 
-// heardBack is err unless it is what Redis answered.
-func heardBack(err error) error {
+// failureOfRedis returns err if Redis refused, failed or was silent. It returns nil if err tells of the
+// lock, as ErrLost does.
+func failureOfRedis(err error) error {
 	if wire.FromRedis(err) {
 		return err
 	}

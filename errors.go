@@ -43,12 +43,11 @@ var (
 
 	// ErrRefused says that Redis answers, and that no retry helps before an operator or the program
 	// is changed: a missing right, a wrong password, a key of another type, no memory. It is a
-	// *NodeError, or a *QuorumError if so many nodes answer so that the others are no quorum.
+	// *NodeError, or a *QuorumError if the nodes that do not refuse are no quorum.
 	ErrRefused = wire.ErrRefused
 
-	// ErrWrongKind says that the name is no lock of this kind: a read-write lock where a mutex was
-	// asked for, a mutex where a read-write lock was, or a key that is no lock. It is of the class
-	// ErrRefused.
+	// ErrWrongKind says that the name belongs to a lock of another kind, as to a read-write lock if a
+	// mutex was asked for, or to a key that is no lock. It is of the class ErrRefused.
 	ErrWrongKind = wire.ErrWrongKind
 
 	// ErrLost says that the caller's lock is no longer held: its lease ran out, or it was forced
@@ -62,7 +61,7 @@ var (
 	// leases that were held when the Client was closed.
 	ErrClosed = wire.ErrClosed
 
-	// ErrMisuse is the class of what follows. By itself it says that a nil context or function was
+	// ErrMisuse is the class of the errors below. By itself it says that a nil context or function was
 	// given, or that a Mutex or Client was not made by this package's functions.
 	ErrMisuse = wire.ErrMisuse
 
@@ -96,21 +95,21 @@ type HeldError struct {
 	Client ClientInfo    // name of the holder, zero when unknown; see WithClientName
 	TTL    time.Duration // what was left of the holder's lease unless renewed, 0 when unknown, negative when it never ends
 
-	// RetryAfter is when it is worth to try again: after about as long as a hold of this lock lasts.
-	// It is never 0, and tells nothing of how many wait. It is the greatest of
+	// RetryAfter is how long to wait before the next try: about as long as a hold of this lock lasts. It
+	// is never 0, and does not depend on how many wait. It is the greater of
 	//
-	//   - the mean of the holds of this name that this client has seen, in which the latest weighs a
-	//     fourth: from its own Locks to their Unlocks, and those of others as its refusals found them.
-	//     Where it has seen none, one second;
-	//   - for how long this client has been refused for the sake of this holder, but no longer than
-	//     TTL, or 30 seconds where that is not known.
+	//   - the running mean of the holds of this name that this client has seen, in which the latest
+	//     weighs a quarter: its own from Lock to Unlock, others' as far as its refusals showed them. It
+	//     is one second if the client has seen none;
+	//   - how long this holder has been in this client's way so far, but at most TTL, or 30 seconds if
+	//     TTL is not known.
 	RetryAfter time.Duration
 
 	Wanted bool  // TryLock asked the holder to give way; if the lock was idle there, try again
 	Local  bool  // the caller waited behind another goroutine of this process
-	Cause  error // why waiting ended; nil for TryLock, but for a *QuorumError with what nodes said
+	Cause  error // why waiting ended; nil for TryLock, or a *QuorumError with the nodes' answers
 
-	nodes bool // Cause is that QuorumError, and none of the caller's
+	nodes bool // Cause is that QuorumError, not why the caller gave up
 }
 
 // Error names the lock, its holder (as Client says, or else Holder), and the cause.
@@ -145,7 +144,7 @@ func (e *HeldError) Is(target error) bool {
 // As finds target in the cause.
 func (e *HeldError) As(target any) bool { return errors.As(e.Cause, target) }
 
-// ClientInfo is what a client with WithClientName says of itself. It is zero where nothing is known.
+// ClientInfo is what a client with WithClientName says of itself. It is zero if nothing is known.
 type ClientInfo struct {
 	Name    string    `json:"name"`
 	Host    string    `json:"host,omitempty"`
@@ -154,33 +153,33 @@ type ClientInfo struct {
 	Version string    `json:"version,omitempty"` // of the library
 }
 
-// String is as in "billing on pod-7f9c (pid 12)", and "" for the zero ClientInfo.
+// String returns a text such as "billing on pod-7f9c (pid 12)", and "" for the zero ClientInfo.
 func (h ClientInfo) String() string { return wire.Card(h).String() }
 
 // NodeError is what one Redis answered, or the failure to reach it. Unless the wrapped error is a
 // reply of Redis, the command may have run. Its class is ErrUnavailable, or ErrRefused if no retry
-// helps, unless Cause is of another. Of a quorum's node it may also be ErrNotAcquired or ErrLost, as
-// far as that node knows, or ErrMisuse (ErrInvalidNodes).
+// helps, unless Cause is of another. For a quorum's node it may also be ErrNotAcquired or ErrLost, by
+// what that node knows, or ErrMisuse (ErrInvalidNodes).
 type NodeError struct {
 	Op    string // acquire, release, renew, ...
 	Name  string // the lock, "" when it concerned the node itself
-	Node  int    // the place in NewRedlock's list, from 1; 0 where one Redis decides alone
+	Node  int    // the place in NewRedlock's list, from 1; 0 if one Redis decides alone
 	Err   error
-	Cause error // why the caller gave up; nil where Err alone ended the call
+	Cause error // why the caller gave up; nil if Err alone ended the call
 
-	// Quarantine is for how much longer the node grants nothing, since it may have forgotten locks
-	// (see WithRestartGuard). It is 0 where the node did not agree for another reason.
+	// Quarantine is how much longer the node grants nothing, since it may have forgotten locks (see
+	// WithRestartGuard). It is 0 if the node failed for another reason.
 	Quarantine time.Duration
 
 	is   error  // the sentinel that Err is; nil for ErrUnavailable
 	hint string // what to do about Err
 }
 
-// Error says what failed on which lock and, for errors that waiting does not heal, what to do. It says
-// how long a node is waited for if that is known.
+// Error says what failed on which lock, what to do if waiting does not help, and how long the node's
+// Quarantine lasts.
 func (e *NodeError) Error() string { return wire.GaveUp(wire.Began(e.Op, e.Name)+e.said(), e.Cause) }
 
-// said is what the node said.
+// said is the text of Err, with its node, what to do and the Quarantine.
 func (e *NodeError) said() string {
 	msg := wire.InWords(e.Err)
 	if e.Node > 0 {
@@ -206,16 +205,16 @@ func (e *NodeError) As(target any) bool {
 	return errors.As(e.Err, target) || errors.As(e.Cause, target)
 }
 
-// QuorumError says why no quorum agreed, by Nodes: those that did not. Its class is ErrUnavailable, or
-// ErrRefused if so many nodes refuse for good that the others are no quorum, unless Cause is of
-// another. No node's class is that of all.
+// QuorumError says why no quorum agreed. Its class is ErrUnavailable, or ErrRefused if the nodes that do
+// not refuse for good are no quorum, unless Cause is of another. The class of a single node's error is
+// not the QuorumError's.
 type QuorumError struct {
 	Op    string
-	Name  string // the lock, "" when it concerned the nodes themselves
-	Need  int    // nodes that had to agree
-	Of    int    // nodes in all
-	Nodes []*NodeError
-	Cause error // why the caller gave up; nil where the nodes alone ended the call
+	Name  string       // the lock, "" when it concerned the nodes themselves
+	Need  int          // nodes that had to agree
+	Of    int          // nodes in all
+	Nodes []*NodeError // those that did not agree
+	Cause error        // why the caller gave up; nil if the nodes alone ended the call
 }
 
 // Error names the operation and each node's answer.
@@ -231,7 +230,7 @@ func (e *QuorumError) Error() string {
 	return wire.GaveUp(msg, e.Cause)
 }
 
-// count is how many nodes' errors match one of the targets.
+// count returns how many nodes' errors match one of the targets.
 func (e *QuorumError) count(targets ...error) (n int) {
 	for _, node := range e.Nodes {
 		if slices.ContainsFunc(targets, node.Is) {
@@ -246,7 +245,7 @@ func (e *QuorumError) Is(target error) bool {
 	is := wire.ClassOf(e.Cause)
 	switch {
 	case is != nil:
-	case e.count(ErrClosed) > 0: // the Client was: no other node will say less
+	case e.count(ErrClosed) > 0: // the Client is closed, whatever the other nodes failed with
 		is = ErrClosed
 	case e.count(ErrRefused, ErrMisuse) > e.Of-e.Need:
 		is = ErrRefused
@@ -275,7 +274,7 @@ func (e *QuorumError) all() []error {
 //
 //   - An error of an internal type becomes one of this package's, whose fields godoc shows.
 //   - An error that Redis answered becomes the client library's own.
-//   - A caller that left gets the cause of its context.
+//   - A caller that gave up gets the cause of its context.
 func outward(err error) error {
 	switch e := err.(type) {
 	case *wire.HeldError:

@@ -10,24 +10,24 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// exclusively is the manner of a hold whose leases follow one another, each with a token of its own. Its
-// holder keeps the lock's gate, and passes the hold on there. Re-entries share it meanwhile: they are
-// the same owner's.
+// exclusively is the manner of a hold whose leases follow one another, each with a token of its own. The
+// holder stays at the lock's gate, and passes the hold on there. Re-entries of the same owner share the
+// hold meanwhile.
 type exclusively struct{}
 
-// severally is the manner of a lock that more than one owner may hold, each by a hold of its own: the
-// next goroutine here may hold the lock beside this one.
+// severally is the manner of a lock that several owners may hold at once, each with a hold of its own.
+// The holder leaves the gate, so that the next goroutine may get the lock beside it.
 type severally struct{ exclusively }
 
 func (severally) keepsGate() bool { return false }
 
-func (exclusively) joins(*config) bool      { return true }
+func (exclusively) usesGate(*config) bool   { return true }
 func (exclusively) keepsGate() bool         { return true }
 func (exclusively) lingers(c *config) bool  { return c.lingers() }
 func (exclusively) begun(*hold)             {}
 func (exclusively) nextToken(h *hold) int64 { return h.block.Take() }
 
-// counts is one at least: a hold that is passed on has no share.
+// counts is at least one: a hold that is being passed on has no share.
 func (exclusively) counts(h *hold) int { return max(1, len(h.shares.all)) }
 
 func (exclusively) enter(ctx context.Context, h *hold, b bearer, outer *share) error {
@@ -41,22 +41,22 @@ func (exclusively) observed(h *hold, number uint64) (before uint64) {
 	return before
 }
 
-// drop takes ops first, so that no re-entry is under way. Where another call has had ops for a whole
-// command timeout, Redis does not answer: then renewals mend the count, and the last share leaves the
+// drop takes ops first, so that no re-entry is under way. If another call keeps ops for a whole command
+// timeout, Redis does not answer. Then renewals write the lower count, and the last share leaves the
 // lock to the sweeper.
 func (exclusively) drop(ctx context.Context, h *hold, b bearer) error {
 	busy := !h.ops.TryLock()
 	if busy {
 		if h.gaveBack(b.shared()) {
-			return ErrNotHeld // at once: ops may be busy for a stranger
+			return ErrNotHeld // at once: ops may be busy for another owner by now
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer) // for the wait and what follows
 		defer cancel()
 		busy = h.ops.Lock(ctx) != nil
 	}
-	// One reading of the clock decides both whether the share was still good, and what is passed on.
-	// With two, a lease could end between them and its Unlock succeed.
+	// One reading of the clock decides whether the share is still good, and whether the hold passes on.
+	// With two readings, a lease could end in between, and its Unlock would succeed.
 	now := clock.Now()
 	h.expire(now)
 	count, lease, err := h.take(b, now)
@@ -69,7 +69,7 @@ func (exclusively) drop(ctx context.Context, h *hold, b bearer) error {
 		defer h.mu.Unlock()
 		h.countMissed(now)
 	case !busy:
-		h.ops.Unlock() // the next holder needs them
+		h.ops.Unlock() // the next holder needs ops
 		if err == nil {
 			return h.finish(ctx, now, toNext)
 		}
@@ -81,16 +81,16 @@ func (exclusively) drop(ctx context.Context, h *hold, b bearer) error {
 	return err
 }
 
-// passOn gives the hold to the next local waiter. One that may linger is laid down where no goroutine
-// waits. Passed, or laid down, under h.mu: a loss that comes now finds the gate with the goroutine that
-// has the hold by then. And last of all, since that goroutine asks for h.mu at once.
+// passOn gives the hold to the next local waiter. If no goroutine waits, it lays down a hold that may
+// linger. It does so under h.mu, so that a loss finds the gate with the goroutine that then has the
+// hold. It does so last, since that goroutine locks h.mu at once.
 func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
 	if !h.atGate {
 		return false
 	}
-	lingers := x.mayRest(h, now) // it has tokens for longer, and is bound by nothing more
+	lingers := x.mayRest(h, now) // if so, WithLocalHandoff does not bound the hold
 	if !lingers {
-		if h.spent(now) {
+		if x.spent(h, now) {
 			h.block.Continue()
 		}
 		if !x.mayPass(h, now) {
@@ -103,7 +103,7 @@ func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
 	case lingers && h.mayLinger():
 		if h.k.gates.LayDown(key, held{h}, idle{h}, soon, now.Mono()) {
 			h.layDown()
-			if h.lookAt.IsZero() { // granted for a waiter that had left, so it never began
+			if h.lookAt.IsZero() { // the waiters had left before the grant, so start was never called
 				due := h.next(now)
 				h.lookAt = due.At
 				h.k.watchdog.Schedule(h, due, now)
@@ -117,17 +117,17 @@ func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
 }
 
 // mayPass reports whether a hold that may not linger may be passed on, within the bounds that keep other
-// processes from starving. One that might have lingered until another process wanted it goes to that
+// processes from starving. If it could linger until another process came to want it, it goes to that
 // process. The caller holds h.mu.
-func (exclusively) mayPass(h *hold, now clock.Stamp) bool {
-	return !h.rest.Overtaken() && !h.spent(now) && h.term.Left(now) >= h.entry.Lease/10 && !h.term.Lengthened(now)
+func (x exclusively) mayPass(h *hold, now clock.Stamp) bool {
+	return !h.rest.Overtaken() && !x.spent(h, now) && h.term.Left(now) >= h.entry.Lease/10 && !h.term.Lengthened(now)
 }
 
 // spent reports whether the hold was passed on as often, or for as long, as WithLocalHandoff says. The
 // caller holds h.mu.
-func (h *hold) spent(now clock.Stamp) bool { return h.block.Spent(h.cfg.passes, h.cfg.passTime, now) }
+func (exclusively) spent(h *hold, now clock.Stamp) bool { return h.block.Spent(h.cfg.passes, h.cfg.passTime, now) }
 
-// refill asks for the next block of tokens where this one runs out. The caller holds h.mu.
+// refill asks for the next block of tokens if this one runs low. The caller holds h.mu.
 func (exclusively) refill(h *hold, now clock.Stamp) {
 	if !h.block.RunsLow(h.entry.Block, h.cfg.passes, now) || !h.k.gates.Waiting(h.names.Gate()) {
 		return
@@ -144,18 +144,17 @@ func (exclusively) refill(h *hold, now clock.Stamp) {
 // process, it lies at its lock's gate, and the next Lock takes it from there without a command, with the
 // next token of its block.
 
-// mayRest reports whether the hold may be kept for another lease of this process: by its rest, and
-// while Redis confirmed more than a third of the lease, so that a process which was stopped finds it
-// over whatever its timers have seen. It ends as any hold that is over: once, and released until
-// Redis has answered. internal/model explores that, with each of these rules taken away. The caller
-// holds h.mu.
+// mayRest reports whether the hold may be kept for another lease of this process. Its rest must allow
+// that, and more than a third of the lease must be left: so a process that was stopped finds the hold
+// over, even before its timers have run. internal/model explores these rules, and what happens without
+// each of them. The caller holds h.mu.
 func (exclusively) mayRest(h *hold, now clock.Stamp) bool {
 	return h.rest.May(h.cfg.lingersFor(), now) && h.fate.live() && h.block.Left() > 0 &&
 		h.term.Left(now) > h.entry.Lease/3 && !h.term.Lengthened(now) && !h.count.Unsure() && !h.k.isClosed()
 }
 
-// withdraw leaves a hold with the goroutine that has just taken it up at the gate, which will find it
-// over.
+// withdraw takes an idle hold away from the gate. If a goroutine has just taken it up there, withdraw
+// does nothing: that goroutine will find the hold over.
 func (exclusively) withdraw(h *hold) {
 	if h.rest.Idle {
 		h.k.gates.Withdraw(h.names.Gate(), idle{h})
@@ -163,7 +162,7 @@ func (exclusively) withdraw(h *hold) {
 }
 
 // resume takes up a hold that lay at the gate, for a caller that is at the gate now. It returns false
-// where the lock has to be asked for: then the hold is over.
+// if the hold is over: then the caller has to ask Redis.
 func (x exclusively) resume(h *hold, now clock.Stamp) bool {
 	h.mu.Lock()
 	switch {

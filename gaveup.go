@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// refused is the error of a call whose ctx had ended before it began. Redis was not asked, so the
+// refused returns the error of a call whose ctx had ended before the call. Redis was not asked, so the
 // error does not say that another owner has the lock.
 func (lk *lock) refused(ctx context.Context, op string) error {
 	if op == "acquire" && lk.enclosingLost(ctx) {
@@ -18,8 +18,8 @@ func (lk *lock) refused(ctx context.Context, op string) error {
 	return lk.k.arbiter.Silence(op, lk.names.Name, wire.ErrNotAsked, context.Cause(ctx))
 }
 
-// explain turns the error of a caller that gave up, of claim c, into one that says what it waited
-// for: another owner, or Redis. Other errors stay.
+// explain turns the error of a caller that gave up into one that says what it waited for: another owner,
+// as claim c has seen, or Redis. Other errors stay.
 func (lk *lock) explain(ctx context.Context, err error, c claim.Claim) error {
 	switch {
 	case err == wire.ErrBusy:
@@ -31,9 +31,9 @@ func (lk *lock) explain(ctx context.Context, err error, c claim.Claim) error {
 	return err
 }
 
-// leftTheLine is the error of a caller that gave up in the line of this process, by what the
-// goroutine at the gate has reported. If that one cannot reach Redis, or has heard nothing for as
-// long as the caller waited or a command may take, Redis is not there. Else the lock is busy.
+// leftTheLine returns the error of a caller that gave up in the line of this process. It blames Redis if
+// the goroutine at the gate has reported a failure, or has heard nothing for the caller's whole wait, or
+// for a command timeout. Otherwise the lock is busy.
 func (lk *lock) leftTheLine(err error) error {
 	left, ok := err.(*gate.Left)
 	switch {
@@ -47,11 +47,11 @@ func (lk *lock) leftTheLine(err error) error {
 	return &wire.HeldError{Name: lk.names.Name, Local: true, Cause: left.Cause}
 }
 
-// outward is the error of an internal package as the caller sees it. A node that was silent is said to
-// be so, with what it failed with shortly before, where this client knows that.
+// outward turns an error of an internal package into the one that the caller sees. Of a silent node, it
+// also says how that node failed shortly before, if this client knows.
 func (k *core) outward(err error) error {
 	if err == nil {
-		return nil // most often: and the nodes are a slice
+		return nil // the usual case, which is not to allocate the slice of nodes
 	}
 	return outward(node.Explained(err, k.arbiter.Nodes(), k.cfg.nodes > 0))
 }

@@ -20,10 +20,10 @@ import (
 // them, and acts by them.
 //
 // It lives once: it is granted, has shares, may lie idle between two of them, and ends or is lost
-// (ending.go). What its kind decides is its manner: exclusively, or jointly.
+// (ending.go). Its kind decides its manner: exclusively, severally or jointly.
 //
-// Two rules keep its mutex harmless. No command is sent under it, since Redis may not answer: ops is
-// what serializes commands. And no share is told under it, since contexts that derive from one
+// Two rules keep its mutex harmless. No command is sent under it, since Redis may not answer: ops
+// serializes commands. No share's context is ended under it, since contexts that derive from one
 // another call back into the hold.
 type hold struct {
 	*known // the lock
@@ -32,14 +32,14 @@ type hold struct {
 
 	watcher hub.Watcher // itself, as the hub knows it
 
-	// ops is held by the goroutine that tells Redis a new hold count, while its command is out, for as
-	// long as that takes: counts must reach Redis in the order in which they are true. It is taken
-	// before mu, or without it.
+	// ops serializes the commands that write the hold count: counts must reach Redis in the order in
+	// which they became true. A goroutine holds it until its command is answered or given up. It is
+	// locked before mu, or without mu.
 	ops ctxmutex.Mutex
 
-	// mu guards what follows, but for Slot, once newHold has returned. Invariant: shares are exactly
-	// those given out and not yet given back, and none of them is trusted past the term's deadline. Once
-	// the hold is over it stays so, and end alone writes its fate.
+	// mu guards the fields below except Slot, once newHold has returned. Invariant: shares has exactly
+	// the shares that were given out and not yet given back, and none of them is trusted past the term's
+	// deadline. A hold that is over stays over, and only end writes its fate.
 	mu     sync.Mutex
 	fate   fate
 	cfg    *config
@@ -50,58 +50,61 @@ type hold struct {
 	count tenure.Count
 	rest  tenure.Rest
 
-	lookAt clock.Stamp   // the watchdog looks by then; zero before it knows the hold
-	atGate bool          // its holder is at the lock's gate, so that the others of this process wait behind it
-	last   uint64        // number of the latest lease that was observed; the latest holder's
-	notice chan struct{} // closed once another process wants the lock; nil while no caller asked
+	lookAt clock.Stamp   // when the watchdog looks at the latest; zero before it knows the hold
+	atGate bool          // the holder is at the lock's gate, and other goroutines wait behind it
+	last   uint64        // number of the latest observed lease, re-entries left out
+	notice chan struct{} // closed once another process wants the lock; nil until a caller asks for it
 
 	sharing sharing // of a joint hold
 
 	watchdog.Slot // guarded by the watchdog's mutex
 }
 
-// sharing is which goroutines may join a hold. The hold's mutex guards it.
+// sharing says which goroutines may join a hold. The hold's mutex guards it.
 type sharing struct {
-	stays   bool // the gate is open: all that come may join
+	stays   bool // the gate is open: every goroutine that comes may join
 	awaited int  // goroutines that were invited and have not come yet: the hold waits for them
 }
 
 // manner is how the leases of this process use one hold: one after the other (exclusively), or side by
-// side (jointly). The lock's kind decides it, once for a name. It has no state: that is the hold's.
+// side (jointly). The lock's kind decides it, once for a name. A manner has no state of its own.
 type manner interface {
-	// joins reports whether a Lock by these options, and no owner, goes through the lock's gate.
-	joins(c *config) bool
-	// keepsGate reports whether the gate is the holder's. Else the next goroutine asks Redis too.
+	// usesGate reports whether a Lock with these options goes through the lock's gate, unless it has an
+	// owner of WithOwner.
+	usesGate(c *config) bool
+	// keepsGate reports whether the holder stays at the gate. If not, the next goroutine asks Redis too.
 	keepsGate() bool
-	// lingers reports whether a hold by these options may outlast its leases.
+	// lingers reports whether a hold with these options may outlast its leases.
 	lingers(c *config) bool
 	// begun is told that the hold has its first lease.
 	begun(h *hold)
 	// enter gives b a share of the hold inside outer; drop is hold.drop.
 	enter(ctx context.Context, h *hold, b bearer, outer *share) error
 	drop(ctx context.Context, h *hold, b bearer) error
-	// observed takes the number of a lease for an observer, and returns that of the lease before it, 0
+	// observed notes the number of a new observed lease. It returns the number of the lease before, 0
 	// for none.
 	observed(h *hold, number uint64) (before uint64)
 
-	// Under the hold's mutex: the next lease's token; the hold count that Redis is to have; whether the
-	// hold may lie idle; passing it on, or laying it down, once it has no share; and taking it away from
-	// the gate, where it lies there or is open to all.
-	nextToken(h *hold) int64
-	counts(h *hold) int
-	mayRest(h *hold, now clock.Stamp) bool
+	// The methods below are called under the hold's mutex.
+
+	nextToken(h *hold) int64               // of the next lease
+	counts(h *hold) int                    // the hold count that Redis is to have
+	mayRest(h *hold, now clock.Stamp) bool // whether the hold may lie idle
+	// passOn passes the hold on, or lays it down, once it has no share. If it can do neither it returns
+	// false, and the hold has to end.
 	passOn(h *hold, now clock.Stamp) (done bool)
+	// withdraw takes the hold away from the gate, if it lies there or the gate is open for it.
 	withdraw(h *hold)
 }
 
 // baton is what one goroutine hands to the next at a lock's gate: an entry that has the lock, or waits
 // for it. It is one of these:
 //
-//	nil          nothing: the goroutine is to ask Redis
+//	nil          nothing: the goroutine has to ask Redis
 //	held         the lock
-//	idle         a hold that lay at the gate, and may be over
-//	joint        a hold that all may join that come, and may be over; the goroutine is not at the gate
-//	invited      a hold that waits for the goroutine to join, which is not at the gate
+//	idle         a hold that lay at the gate; it may be over
+//	joint        a hold that every goroutine may join; it may be over, and no joiner is at the gate
+//	invited      a hold that waits for this goroutine to join; the goroutine is not at the gate
 //	claim.Claim  a place in Redis's queue
 type baton interface {
 	// Of is the entry.
@@ -118,7 +121,7 @@ type (
 // Of is the entry that has the lock.
 func (h *hold) Of() *wire.Entry { return h.entry }
 
-// newHold makes h a hold of the lock by an entry's grant, which came now. It keeps h.last.
+// newHold fills h with the hold that the grant g of c's entry begins now. It keeps h.last.
 func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool, now clock.Stamp) *hold {
 	e := c.Of()
 	if atGate {
@@ -137,8 +140,8 @@ func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGat
 	return h
 }
 
-// start gives out the hold's only share, to b, with its next token, from now on and by cfg. It fails
-// when the hold was lost on its way here.
+// start gives b the hold's only share, with the hold's next token, from now on and by cfg. It fails if
+// the hold was lost before.
 func (h *hold) start(b bearer, cfg *config, now clock.Stamp) error {
 	h.mu.Lock()
 	if !h.fate.live() {
@@ -151,8 +154,8 @@ func (h *hold) start(b bearer, cfg *config, now clock.Stamp) error {
 		h.lookAt = due.At
 		h.k.watchdog.Schedule(h, due, now)
 	}
-	// Only now, since Close ends the holds that the watchdog knows once the client is closed: it finds
-	// this one, or this one finds that. Whichever it is, no caller has a share yet.
+	// After Schedule, since Close marks the client closed before it ends the holds that the watchdog
+	// knows. So either Close finds this hold, or isClosed is seen here. No caller has a share yet.
 	if h.k.isClosed() {
 		_ = h.end(context.Background(), ErrClosed, toSweeper)
 		return ErrClosed
@@ -163,33 +166,33 @@ func (h *hold) start(b bearer, cfg *config, now clock.Stamp) error {
 	return nil
 }
 
-// share is what one caller has of a hold: a mutex's lease. The hold knows no leases, so that other
-// kinds of locks can give out something else. The hold's mutex guards it. Without that it is read by the
-// goroutine that wrote last: owed by the one that takes the lock, since by the one that ended the share.
-// The token never changes.
+// share is one caller's part of a hold: a mutex's lease. The hold knows no leases, so that other kinds
+// of locks can give out something else. The hold's mutex guards a share. Without the mutex, only the
+// goroutine that wrote a field reads it: owed while it takes the lock, since once it has ended the
+// share. The token never changes.
 type share struct {
 	token int64
-	since time.Duration // it began, on the monotonic clock; once it is over, how long it was
+	since time.Duration // when it began, by clock.Mono; once it is over, how long it lasted
 	at    int32         // its place in the roster
-	owed  bool          // no caller has it before its fixed lease is lengthened
+	owed  bool          // its caller does not get it before its fixed lease is lengthened
 	over  bool          // given back
 }
 
-// bearer has a share of a hold. It hears what becomes of it.
+// A bearer has a share of a hold, and is told what becomes of the share.
 type bearer interface {
 	shared() *share
 	// end tells the bearer that the share can no longer be trusted, and why. It acts once. The caller
 	// does not hold the hold's mutex.
 	end(cause error)
-	// losing is called under the hold's mutex once the hold is lost, and lost after it was freed.
+	// losing is called under the hold's mutex when the hold is lost, and lost once the mutex is free.
 	losing()
 	lost(cause error)
 }
 
-// roster is the shares that are given out and not yet given back.
+// roster has the shares that were given out and not yet given back.
 type roster struct {
 	all  []bearer
-	room [1]bearer // the backing array of all, as long as no caller re-enters
+	room [1]bearer // the backing array of all, until a second share is added
 }
 
 // add gives b a share from now on.
@@ -198,8 +201,8 @@ func (r *roster) add(b bearer, token int64, now clock.Stamp) {
 	r.all = append(r.all, b)
 }
 
-// remove ends b's share. It returns false where b has none. The last one takes its place: of
-// thousands of readers none is searched for.
+// remove ends b's share. It returns false if b has none. The last share takes its place in the roster,
+// so that nothing is searched or moved among thousands of readers.
 func (r *roster) remove(b bearer, now clock.Stamp) bool {
 	s, last := b.shared(), int32(len(r.all)-1)
 	if s.at > last || r.all[s.at] != b {
@@ -216,12 +219,12 @@ func (r *roster) remove(b bearer, now clock.Stamp) bool {
 // fate is what became of a hold.
 type fate struct {
 	over  bool
-	cause error // why it was lost, nil where it was given back
+	cause error // why it was lost, nil if it was given back
 }
 
 func (f *fate) live() bool { return !f.over }
 
-// why is the error for a hold that is not live any more.
+// why is the error for a hold that is over.
 func (f *fate) why() error {
 	if f.cause != nil {
 		return f.cause
@@ -229,7 +232,7 @@ func (f *fate) why() error {
 	return ErrNotHeld
 }
 
-// whyGone is the error for a share that is not among the hold's.
+// whyGone is the error for a share that the hold no longer has.
 func (f *fate) whyGone(s *share) error {
 	if s.over {
 		return ErrNotHeld
@@ -237,9 +240,9 @@ func (f *fate) whyGone(s *share) error {
 	return f.why()
 }
 
-// drop takes b's share back: the count falls, the hold passes on, or the lock is released. The
-// caller's cancellation is left out: a lock is given back whatever becomes of its caller, within a
-// time of its own.
+// drop takes b's share back: the count falls, the hold passes on, or the lock is released. It ignores
+// the cancellation of ctx: a lock is given back whatever becomes of its caller, within a time limit of
+// its own.
 func (h *hold) drop(ctx context.Context, b bearer) error {
 	if ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
@@ -247,9 +250,9 @@ func (h *hold) drop(ctx context.Context, b bearer) error {
 	return h.manner.drop(ctx, h, b)
 }
 
-// take removes b from the shares: from then on its caller holds nothing, whatever becomes of the
-// commands that follow, and b has been told. It returns how many shares are left, and the lease to
-// renew for them.
+// take removes b's share, and ends b: its caller holds nothing from then on, whatever becomes of the
+// commands that follow. It returns how many shares are left, and the lease that a command for them asks
+// for.
 func (h *hold) take(b bearer, now clock.Stamp) (count int, lease time.Duration, err error) {
 	h.mu.Lock()
 	if !h.fate.live() || !h.shares.remove(b, now) {
@@ -265,8 +268,8 @@ func (h *hold) take(b bearer, now clock.Stamp) (count int, lease time.Duration, 
 	return count, lease, nil
 }
 
-// lose ends trust in the hold: every share's context is done before anyone else, here or elsewhere,
-// can be granted the lock by our doing. It acts once.
+// lose ends the hold with a cause. Every share's context ends before this process lets another owner,
+// here or elsewhere, have the lock. It acts once.
 func (h *hold) lose(cause error) {
 	h.mu.Lock()
 	if !h.fate.live() {
@@ -276,10 +279,10 @@ func (h *hold) lose(cause error) {
 	_ = h.end(context.Background(), cause, toSweeper)
 }
 
-// expire loses the hold if its deadline has passed. It is called wherever trust is asked for, since
-// a process that was stopped wakes up before its timers have run. It looks and loses under one hold
-// of the mutex: in between, an Unlock whose clock was read before the end could pass the hold on, and
-// the next one's lease would be ended by that end.
+// expire loses the hold if its deadline has passed, and reports that. It is called wherever trust is
+// asked for, since a process that was stopped wakes up before its timers have run. It checks and loses
+// without unlocking the mutex in between: there, an Unlock with an earlier reading of the clock could
+// pass the hold on, and expire would end the next holder's lease.
 func (h *hold) expire(now clock.Stamp) bool {
 	h.mu.Lock()
 	if !h.fate.live() || !h.term.Deadline(now).Reached(now) {
@@ -294,8 +297,8 @@ func (h *hold) expire(now clock.Stamp) bool {
 	return true
 }
 
-// gone is told that Redis no longer has the lock for the hold. It returns why the hold is over, which
-// may be older than that news: its maximum, Close, or an Unlock that waited for no answer.
+// gone loses a hold whose lock Redis no longer has. It returns why the hold is over. That may be an
+// earlier cause: its maximum, Close, or an Unlock that did not wait for an answer.
 func (h *hold) gone() error {
 	if !h.expire(clock.Now()) {
 		h.lose(ErrLost)
@@ -304,20 +307,20 @@ func (h *hold) gone() error {
 }
 
 // layDown notes that the hold lies at the gate without a lease, and that the caller has left the gate.
-// From here on, whatever ends the hold looks for it there, or with the goroutine that has taken it up.
+// Whatever ends the hold from here on takes it away from the gate, unless a goroutine has taken it up.
 // The caller holds h.mu.
 func (h *hold) layDown() {
 	h.tally.Lingering.Add(1)
 	h.rest.Idle, h.atGate = true, false
 }
 
-// pickUp ends the idleness of a hold. The caller holds h.mu.
+// pickUp notes that the hold is no longer idle. The caller holds h.mu.
 func (h *hold) pickUp() {
 	h.rest.Idle = false
 	h.tally.Lingering.Add(-1)
 }
 
-// trusted returns until when a share is trusted, and the hold count; or why it is trusted no more.
+// trusted returns until when a share is trusted, and the hold count; or why it is no longer trusted.
 func (h *hold) trusted(s *share) (until clock.Stamp, count int, err error) {
 	now := clock.Now()
 	h.expire(now)
@@ -329,7 +332,7 @@ func (h *hold) trusted(s *share) (until clock.Stamp, count int, err error) {
 	return h.term.Deadline(now), h.manner.counts(h), nil
 }
 
-// why is the error for a hold that is not live any more.
+// why is the error for a hold that is over.
 func (h *hold) why() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,19 +9,19 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// The hold count. What counts is the number of shares here. Redis keeps it too, for other clients of a
-// shared owner and for Redisson, to whom the count is what keeps the lock. So
+// The hold count. This process goes by the number of shares here. Redis keeps a count too, for other
+// clients of a shared owner and for Redisson: for them the lock is held as long as the count says. So
 //
-//   - Redis never counts fewer than there are: a re-entry is written before its share is given out, and
-//     an Unlock takes its share back before it is written.
-//   - One goroutine at a time writes a count, the one that has ops. A count is written as it is to be,
-//     not by adding: a command that runs twice adds nothing.
-//   - A count that was not answered may still be written, up to a lease later. Renewals write the right
-//     one until then. The last Unlock deletes the lock, whatever Redis counts.
+//   - Redis never counts fewer shares than there are: a re-entry is written before its share is given
+//     out, and an Unlock takes its share back before the lower count is written.
+//   - Only the goroutine that has ops writes a count. It writes the number itself, and never adds to
+//     what is there: a command that runs twice changes nothing.
+//   - If a command is not answered, its count may still be written, up to a lease later. Until then
+//     renewals write the right count. The last Unlock deletes the lock, whatever Redis counts.
 
-// reenter gives b a share of the hold inside outer once Redis counts it. It fails with ErrNotHeld if
-// outer was given back before. It repeats while the failure may pass, unless the caller does not wait:
-// then what it asks for takes a command timeout at most, others before it included.
+// reenter gives b a share of the hold inside outer, once Redis counts it. It fails with ErrNotHeld if
+// outer was given back before. If the caller waits, transient failures are repeated. If not, reenter
+// takes one command timeout at most, earlier commands of the hold included.
 func (h *hold) reenter(ctx context.Context, b bearer, outer *share, waits bool) error {
 	if !waits {
 		soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
@@ -40,13 +40,12 @@ func (h *hold) reenter(ctx context.Context, b bearer, outer *share, waits bool) 
 	}
 }
 
-// reenterOnce asks whether outer still holds only once it has ops: until then an Unlock could pass
-// the hold on, and what was entered would be a stranger's. Redis is told first and the share is given
-// out after that, so that Redis never counts fewer shares than there are: to other clients of a
-// shared owner, and to Redisson, the count is what keeps the lock.
+// reenterOnce tries once. It checks outer only once it has ops: until then an Unlock could pass the
+// hold on, and b would enter another owner's hold. Redis is told before the share is given out, so that
+// it never counts fewer shares than there are.
 func (h *hold) reenterOnce(ctx context.Context, b bearer, outer *share) error {
 	if err := h.ops.Lock(ctx); err != nil {
-		// No other owner can have what is re-entered: Redis has not answered what was asked before.
+		// The owner itself has the lock. Redis is at fault: an earlier command has no answer yet.
 		return h.notReentered(wire.ErrNoAnswer, err)
 	}
 	defer h.ops.Unlock()
@@ -68,14 +67,14 @@ func (h *hold) reenterOnce(ctx context.Context, b bearer, outer *share) error {
 		return h.fate.whyGone(outer)
 	}
 	h.shares.add(b, outer.token, began)
-	if len(h.shares.all) != count { // an Unlock did not wait for ops: what was written is one too many
+	if len(h.shares.all) != count { // an Unlock did not wait for ops: the written count is too high
 		h.countMissed(clock.Now())
 	}
 	h.mu.Unlock()
 	return nil
 }
 
-// notReentered is the error of a caller that gave up, by cause, before Redis had counted it.
+// notReentered is the error of a caller that gave up, by cause, before Redis had counted its re-entry.
 func (h *hold) notReentered(err, cause error) error {
 	if why := h.why(); why != ErrNotHeld {
 		return why
@@ -86,9 +85,8 @@ func (h *hold) notReentered(err, cause error) error {
 	return wire.GivenUp("set count", h.names.Name, err, cause)
 }
 
-// setCount tells Redis a hold count. The caller holds h.ops. The count is absolute, so that a command
-// which is repeated, or comes late, adds nothing; and the same command lengthens the lease, so that
-// a re-entry is not followed by a renewal.
+// setCount writes the hold count to Redis. The same command lengthens the lease, which saves a renewal
+// after a re-entry. The caller holds h.ops.
 func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) error {
 	h.mu.Lock()
 	h.term.Asks(lease, clock.Now())
@@ -98,8 +96,8 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 	if wire.IsLost(err) {
 		return h.gone()
 	}
-	// The hold may have been lost while the command was out. Its answer revives nothing, though Redis
-	// may have lengthened the lease: another process could have been told meanwhile that it is free.
+	// If the hold was lost while the command was out, the answer revives nothing, even if Redis has
+	// lengthened the lease: another process may have been told meanwhile that the lock is free.
 	if h.expire(clock.Now()) {
 		return h.why()
 	}
@@ -115,7 +113,8 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 	return nil
 }
 
-// countMissed notes that a count may or may not be written, now or later. The caller holds h.mu.
+// countMissed notes that the count in Redis may be wrong, now or later, and has a renewal write it soon.
+// The caller holds h.mu.
 func (h *hold) countMissed(now clock.Stamp) {
 	if h.fate.live() {
 		h.count.Missed(now, h.entry.Lease)
@@ -124,9 +123,9 @@ func (h *hold) countMissed(now clock.Stamp) {
 	}
 }
 
-// leave writes the lower count of an inner unlock, for a command timeout at most. The count kept here
-// is what decides, so a Redis that does not answer is no failure: renewals repair its number and the
-// last unlock deletes the lock whatever it says.
+// leave writes the lower count of an inner Unlock, for a command timeout at most. The count here
+// decides, so a Redis that does not answer is no failure: renewals repair its count, and the last Unlock
+// deletes the lock whatever the count is.
 func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
 	defer cancel()
@@ -144,11 +143,11 @@ func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error 
 }
 
 // extend lengthens the lease to d from now, and moves a fixed lease's end. It waits for ops for one
-// command timeout only, and not for the caller's context: the lease runs out meanwhile. What
-// WithMaxHold would cut short is refused, or without all is lengthened up to there.
+// command timeout at most, even if ctx allows more: the lease runs out meanwhile. If WithMaxHold leaves
+// less than d, extend fails if all is set, and otherwise lengthens the lease up to that maximum.
 func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) error {
 	h.mu.Lock()
-	err, over := h.beyond(d), s.over // at once: ops may be busy
+	err, over := h.tooLong(d), s.over // at once: ops may be busy
 	h.mu.Unlock()
 	switch {
 	case err != nil:
@@ -177,7 +176,7 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.over || !h.fate.live() {
-		return h.fate.whyGone(s) // a reader's Unlock does not wait for ops: what it ended was not lost
+		return h.fate.whyGone(s) // a reader's Unlock, which does not wait for ops, is no loss
 	}
 	h.term.Move(asked, d)
 	s.owed = false
@@ -185,14 +184,14 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 }
 
 // extendsTo returns the lease that an Extend to d asks for now, and the hold count to send with it. From
-// here on no reader joins that may not rely on so much.
+// here on, no reader joins whose options forbid to rely on that lease.
 func (h *hold) extendsTo(s *share, d time.Duration, all bool, now clock.Stamp) (count int, lease time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.over || !h.fate.live() {
 		return 0, 0, h.fate.whyGone(s)
 	}
-	if err := h.beyond(d); err != nil { // a reader may have joined
+	if err := h.tooLong(d); err != nil { // a reader may have joined
 		return 0, 0, err
 	}
 	if left := h.term.MayLast(now, MaxLease); d-clock.Margin(d) > left {
@@ -205,9 +204,9 @@ func (h *hold) extendsTo(s *share, d time.Duration, all bool, now clock.Stamp) (
 	return h.manner.counts(h), d, nil
 }
 
-// beyond is the error of an Extend to more than the restart guard waits, or than the readers that share
-// the hold may rely on. The caller holds h.mu.
-func (h *hold) beyond(d time.Duration) error {
+// tooLong is the error of an Extend to a d that is longer than the restart guard waits, or than the
+// readers that share the hold may rely on. The caller holds h.mu.
+func (h *hold) tooLong(d time.Duration) error {
 	switch c := &h.k.cfg; {
 	case c.longest > 0 && d > c.longest:
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)

@@ -31,8 +31,8 @@ type firstLease struct {
 	lease Lease
 }
 
-// start makes l a lease of h, with the hold's next token and a context that derives from ctx. It
-// fails when the hold was lost on its way here.
+// start makes l a lease of h, with the hold's next token and a context that derives from ctx. It fails
+// if the hold was lost before.
 func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock.Stamp) (*Lease, error) {
 	l.begin(ctx, lk, h, how)
 	if err := h.start(l, lk.cfg, now); err != nil {
@@ -64,7 +64,8 @@ func (l *Lease) begin(ctx context.Context, of *lock, h *hold, how How) {
 	l.of, l.h, l.how, l.std.Parent = of, h, how, ctx
 }
 
-// A lease is the bearer of its share: when that ends, its context does, and an observer is told.
+// A lease is the bearer of its share. When the share ends, so does the lease's context, and an observer
+// is told.
 
 func (l *Lease) shared() *share { return &l.share }
 
@@ -98,13 +99,12 @@ func (l *Lease) ctx() *leaseCtx { return (*leaseCtx)(l) }
 
 func (c *leaseCtx) lease() *Lease { return (*Lease)(c) }
 
-// Deadline is that of the caller's context. A lease has none, since it may be renewed.
+// Deadline returns the deadline of the caller's context. A lease adds none, since it may be renewed.
 func (c *leaseCtx) Deadline() (time.Time, bool) { return c.std.Parent.Deadline() }
 
-// Value returns the lease for its lock and for leaseKey. If it was unlocked, a lease further out
-// may still hold the same lock, and is returned. One of another lock is not: it says nothing of
-// this one. Other keys may be the standard library's own, by which it finds a cause or the context
-// to derive from: its context answers them.
+// Value returns the lease for the key of its lock and for leaseKey. If the lease was unlocked, Value
+// returns a lease of the same lock further out, if there is one, but never another lock's. Other keys
+// may be the standard library's own, which look for a cause or a parent: its context answers them.
 func (c *leaseCtx) Value(key any) any {
 	switch key := key.(type) {
 	case *known:
@@ -120,8 +120,8 @@ func (c *leaseCtx) Value(key any) any {
 	return c.std.Parent.Value(key)
 }
 
-// endIfLost ends the context if the hold was lost. The goroutine that loses a hold marks it first and
-// ends its contexts after, and may be stopped in between.
+// endIfLost ends the context if the hold was lost. The goroutine that loses a hold first marks it as
+// over and then ends its contexts. It may be stopped in between.
 func (c *leaseCtx) endIfLost() {
 	c.h.expire(clock.Now())
 	if cause := c.h.why(); cause != ErrNotHeld {
@@ -152,14 +152,15 @@ func (l *Lease) Context() context.Context {
 	return l.ctx()
 }
 
-// FromContext returns the lease that ctx carries, if ctx is a lease's context, or the one that Do
-// gave to its function, or derived from either. Of nested locks it returns the innermost lease,
-// whichever lock that is of; Mutex.Held finds the lease of one lock. If there is none, ok is false.
+// FromContext returns the lease that ctx carries. ctx carries one if it is a lease's context, is the
+// context that Do gave to its function, or derives from either. Of nested locks FromContext returns the
+// innermost lease, of whichever lock; Mutex.Held finds the lease of one lock. Without a lease ok is
+// false.
 //
 //   - A lease that was lost is returned: ctx is done, Until is zero, and the store that is handed
 //     its Token can refuse it. Mutex.Held fails instead.
 //   - A lease that was unlocked is not returned. If it was a re-entry, the next lease outward of the
-//     same lock is returned. One of another lock never is: its tokens say nothing of this lock.
+//     same lock is returned, but never another lock's: its tokens say nothing of this lock.
 //   - Detach and WithOwner hide the leases above them.
 func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 	if ctx == nil {
@@ -186,8 +187,8 @@ var neverHeld = func() context.Context {
 // zero reports whether no Lock returned the lease: then its methods say that it holds nothing.
 func (l *Lease) zero() bool { return l == nil || l.h == nil }
 
-// Token returns the fencing token of the lease, which its re-entries share. Every later grant of
-// the lock has a greater one, whichever process gets it, Java's RFencedLock included. A store that
+// Token returns the fencing token of the lease, which its re-entries share. Every later grant of the
+// lock has a greater token, whichever process gets it, Java's RFencedLock included. A store that
 // remembers the greatest token it has seen, and refuses lower ones, is safe from a holder that acts
 // late. docs/safety.md says what resets the count.
 func (l *Lease) Token() int64 {
@@ -221,15 +222,15 @@ func (l *Lease) Count() int {
 }
 
 // Unlock ends this lease. The hold count falls by one; at 0 the lock goes to the next waiter.
-// Unlock goes on if ctx is cancelled. It waits for Redis for one command timeout at most; what is then
-// left to do goes on behind it. Errors:
+// Unlock goes on if ctx is cancelled. It waits for Redis for one command timeout at most; the rest goes
+// on in the background. Errors:
 //
 //   - ErrMisuse (ErrNotHeld) when this lease was unlocked before.
 //   - ErrLost when the lock was lost before: another owner may have held it meanwhile.
 //   - ErrClosed when the Client was closed before.
 //   - ErrUnavailable if Redis did not answer in time, ErrRefused if it refuses, each in a *NodeError
-//     (on a quorum also a *QuorumError). The caller no longer holds the lock then either. The release
-//     is repeated until Redis answers.
+//     (on a quorum also a *QuorumError). Even then the caller no longer holds the lock. The release is
+//     repeated until Redis answers.
 func (l *Lease) Unlock(ctx context.Context) error {
 	if l.zero() {
 		return ErrNotHeld
@@ -249,16 +250,17 @@ func (l *Lease) Unlock(ctx context.Context) error {
 }
 
 // Extend makes the lease last at least d from now in Redis, and for the caller d less the margin of
-// Until. If more than d is left, nothing changes: no call shortens a lease. Of a lock with
-// WithFixedLease it moves the end. Errors:
+// Until. If more than d is left, nothing changes: no call shortens a lease. With WithFixedLease, Extend
+// moves the lease's end. Errors:
 //
-//   - ErrMisuse: ErrInvalidOption for a d that is no possible lease, that is longer than
-//     WithRestartGuard waits or WithRedissonWatchdog allows, or that WithMaxHold would cut short, and
-//     nothing changes; ErrNotHeld after Unlock.
+//   - ErrMisuse: ErrInvalidOption for a d that is no possible lease, or is longer than WithRestartGuard
+//     waits, WithRedissonWatchdog allows or WithMaxHold leaves, and nothing changes; ErrNotHeld after
+//     Unlock.
 //   - ErrLost when the lock was lost, ErrClosed.
 //   - ErrUnavailable, in a *NodeError (on a quorum also a *QuorumError), if Redis did not answer within
 //     one command timeout. Extend may spend that time waiting for an Unlock or a re-entry of the same
-//     hold. The lease then ends when it would have ended. It is ErrNotAsked if ctx had ended before.
+//     hold. The lease then ends when it would have ended. The error is ErrNotAsked if ctx had ended
+//     before.
 //   - ErrRefused, in the same types, if no retry helps.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if l.zero() {
@@ -284,8 +286,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 // Wanted returns a channel that is closed once another process of relock's waits for the lock, or
 // has tried to take it: a leader or a long batch may then give way, by Unlock. It is a hint that
 // comes as a message. A lost message is repeated with the waiter's polls: after a twelfth and a
-// sixth of the waiter's lease, then every third. Once closed, the channel is closed for all leases
-// to which the same grant is passed on. It is not closed
+// sixth of the waiter's lease, then every third. Once closed, it stays closed for all leases to which
+// the same grant is passed on. It is not closed
 //
 //   - for goroutines of this process, except at the other side of an RWMutex,
 //   - for Redisson's waiters,
@@ -331,8 +333,8 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 	return l, nil
 }
 
-// fill extends a fixed lease that was granted for less than WithFixedLease says, until that
-// succeeds or ctx ends, or with once by one try. If it fails, the lock is given back.
+// fill lengthens a fixed lease that was granted for less than WithFixedLease says. It tries until that
+// succeeds or ctx ends; only one time if once is set. If it fails, the lock is given back.
 func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
 	for l.share.owed {

@@ -43,8 +43,8 @@ func (l *locker) Lock() {
 	l.lease = lease
 }
 
-// Unlock panics where the caller may have worked without the lock. A release that Redis did not
-// answer is no such case: it is repeated in the background.
+// Unlock panics if the caller may have worked without the lock. It does not panic if Redis did not
+// answer the release: the release is repeated in the background.
 func (l *locker) Unlock() {
 	lease := l.lease
 	l.lease = nil

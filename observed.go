@@ -13,26 +13,26 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// call is one Lock, TryLock or Downgrade that is observed. It is nil for one that is not. Its times
-// are those of clock.Mono.
+// call is an observed Lock, TryLock or Downgrade. It is nil if the call is not observed. Times are
+// readings of clock.Mono.
 type call struct {
 	lk     *lock
 	ctx    context.Context // of the caller
-	began  time.Duration   // 0 while it has done nothing that takes long
+	began  time.Duration   // before its first step that takes long; 0 until then
 	waits  bool            // EventWaiting was told
-	lent   bool            // a claim may still tell it something: it is not to be used again
+	lent   bool            // a claim may still report to it: it must not be used again
 	failed time.Duration   // since when Redis does not answer; 0 if it answers
-	next   time.Duration   // when to tell that again
+	next   time.Duration   // when to tell EventWaiting again
 }
 
-// observed calls enter, and tells the observer what became of that.
+// observed calls enter, and tells the observer the result.
 func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, error)) (*Lease, error) {
 	lk.tally.Enter() // Close waits until the observer was told
 	defer lk.tally.End()
 	c := usedCalls.Get().(*call)
 	c.lk, c.ctx = lk, ctx
 	if lk.cfg.fixed > 0 {
-		c.begins() // it may be lengthened by a command; other calls are timed once they must wait
+		c.begins() // a fixed lease may need a second command; other calls are timed once they must wait
 	}
 	l, err := enter(c)
 	if c.waits {
@@ -41,9 +41,9 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 	e := lk.event(EventAcquired)
 	e.Context, e.Waited = ctx, c.waits
 	if err == nil && lk.cfg.fixed == 0 {
-		e.Wait = c.until(l.share.since)
-	} else { // a fixed lease may be lengthened by one command more, which its caller waited for too
-		e.Wait = c.until(clock.Mono())
+		e.Wait = c.waitedAt(l.share.since)
+	} else { // the caller waited for the second command of a fixed lease, too
+		e.Wait = c.waitedAt(clock.Mono())
 	}
 	c.free()
 	if err == nil {
@@ -56,19 +56,19 @@ func (lk *lock) observed(ctx context.Context, enter func(seen *call) (*Lease, er
 	return nil, err
 }
 
-// usedCalls have ended, and are used again.
+// usedCalls has calls that have ended, for reuse.
 var usedCalls = sync.Pool{New: func() any { return new(call) }}
 
-// begins notes when the call began. It is called before the first thing that takes long: a lock
-// that this process has to give is taken without a look at the clock.
+// begins starts the time of the call, before its first step that takes long. So a lock that this
+// process has to give is taken without reading the clock.
 func (c *call) begins() {
 	if c != nil && c.began == 0 {
 		c.began = clock.Mono()
 	}
 }
 
-// until returns for how long the call has waited at now.
-func (c *call) until(now time.Duration) time.Duration {
+// waitedAt returns how long the call has waited at now.
+func (c *call) waitedAt(now time.Duration) time.Duration {
 	if c.began == 0 {
 		return 0
 	}
@@ -83,15 +83,15 @@ func (c *call) free() {
 	}
 }
 
-// leases counts the observed leases of this process. The counter has cache lines of its own: each
-// lease writes it, and what would lie beside it is only read.
+// leases counts the observed leases of this process. Each lease writes the counter, so it has cache
+// lines of its own: neighbouring variables are only read.
 var leases struct {
 	_ [8]uint64
 	atomic.Uint64
 	_ [8]uint64
 }
 
-// introduce tells that the lease was acquired. If it was lost before, that is told now, after it.
+// introduce tells the observer that the lease was acquired and then, if it is lost already, the loss.
 func (l *Lease) introduce(e *Event) {
 	h := l.h
 	l.number = leases.Add(1)
@@ -108,8 +108,8 @@ func (l *Lease) introduce(e *Event) {
 // What an observer knows of a lease.
 const (
 	toldNothing  = iota
-	toldAcquired // the goroutine that ends the lease tells of its end
-	owedLost     // the lease was lost before it was told: introduce tells both
+	toldAcquired // the goroutine that ends the lease tells the end
+	owedLost     // the lease was lost before introduce told anything: introduce tells both
 )
 
 // watched reports whether the lock's events are observed.
@@ -117,7 +117,8 @@ func (lk *lock) watched() bool {
 	return lk != nil && lk.err == nil && lk.known != nil && lk.k.cfg.observers != nil
 }
 
-// how says how the call was granted the lock by Redis.
+// how returns HowRemote if the call had to wait, else HowFree. If the call is not observed, nothing
+// reads the result.
 func (c *call) how() How {
 	if c != nil && c.waits {
 		return HowRemote
@@ -162,7 +163,7 @@ func (c *call) queued(heard error) {
 		c.failed = 0
 	} else if c.failed == 0 {
 		c.failed = now
-		if errors.Is(heard, context.DeadlineExceeded) { // the poll has waited for its answer that long already
+		if errors.Is(heard, context.DeadlineExceeded) { // the poll has waited for a command timeout already
 			c.failed = max(c.began, now-c.lk.cfg.commandTimeout)
 		}
 		if c.next = c.failed + time.Second; wire.MuteFor(heard) > time.Second {
@@ -175,7 +176,7 @@ func (c *call) queued(heard error) {
 	}
 	e := c.lk.event(EventWaiting)
 	e.Context = c.ctx
-	if e.Wait = c.until(now); again {
+	if e.Wait = c.waitedAt(now); again {
 		e.Cause, c.next = c.lk.outward(heard), now+time.Minute
 	}
 	if !c.waits {
@@ -196,8 +197,8 @@ func (l *Lease) ended(kind EventKind, cause error) {
 	l.h.k.cfg.tell(e)
 }
 
-// held returns how long the lease was held: of one that was unlocked its share says so, of one that
-// was lost it is up to now. Only the goroutine that ended it calls this.
+// held returns how long the lease was held: as its share says if it was unlocked, until now if it was
+// lost. Only the goroutine that ended the lease calls held.
 func (l *Lease) held() time.Duration {
 	if l.share.over {
 		return l.share.since
@@ -205,7 +206,7 @@ func (l *Lease) held() time.Duration {
 	return clock.Mono() - l.share.since
 }
 
-// unlockedWith tells the observer how an Unlock ended. If the lease was over before, that was told.
+// unlockedWith tells the observer how an Unlock ended. If the lease was over before, its end was told.
 func (l *Lease) unlockedWith(err error) {
 	switch {
 	case l.h.k.cfg.observers == nil:
@@ -219,17 +220,17 @@ func (l *Lease) unlockedWith(err error) {
 	}
 }
 
-// impaired tells why a Redis works worse than it should, the node of that index.
+// impaired tells why the Redis of that index works worse than it should.
 func (c *config) impaired(index int, cause error) {
 	c.tell(Event{Kind: EventNodeImpaired, Node: index, Cause: cause})
 }
 
-// mended tells that what impaired told of a node is over.
+// mended tells that a cause which impaired told is over.
 func (c *config) mended(index int, cause error) {
 	c.tell(Event{Kind: EventNodeMended, Node: index, Cause: cause})
 }
 
-// answers tells that a Redis, the node of that index, answers again, or why it does not.
+// answers tells that the Redis of that index answers again or, with a cause, why it does not.
 func (c *config) answers(index int, cause error) {
 	kind := EventNodeUp
 	if cause != nil {

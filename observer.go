@@ -18,7 +18,7 @@ type Observer interface {
 
 // Event is what an Observer is told. Its fields by kind; others are zero:
 //
-//	EventWaiting        Lock LockKind Context Wait, and Cause where Redis is waited for
+//	EventWaiting        Lock LockKind Context Wait, and Cause if the call waits for Redis itself
 //	EventAcquired       Lock LockKind Context Wait Waited Lease How Token, and From if HowLocal or HowCached
 //	EventAbandoned      Lock LockKind Context Wait Waited Cause
 //	EventReleased       Lock LockKind Context Lease How Token Hold, and Cause if Redis was not told yet
@@ -61,7 +61,7 @@ const (
 	EventAcquired
 	// EventReleased: Unlock has ended a lease. With a Cause, Redis is told later.
 	EventReleased
-	// EventLost: a lease ended before it was unlocked. The Cause is that of its context.
+	// EventLost: a lease ended before it was unlocked. The Cause is that of the lease's context.
 	EventLost
 	// EventRenewalFailed: a renewal was not answered, and is repeated. Only the first in a row is
 	// told.
@@ -70,22 +70,22 @@ const (
 	EventRecovered
 	// EventWanted: another process waits for a lock that is held here; see Lease.Wanted.
 	EventWanted
-	// EventNodeDown: a Redis has left a command unanswered. A client that sends none, and whose
-	// connection for messages is lost for two seconds, asks.
+	// EventNodeDown: a Redis has left a command unanswered. A client that sends no commands asks Redis
+	// when its connection for messages has been lost for two seconds.
 	EventNodeDown
-	// EventNodeUp: it has answered again. While it is down it is asked each second, so that this is
-	// told also if no lock is wanted.
+	// EventNodeUp: the Redis has answered again. While it is down it is asked each second, so that the
+	// event comes even if no lock is wanted.
 	EventNodeUp
-	// EventAbandoned: a Lock or TryLock failed. The Cause is what it returned.
+	// EventAbandoned: a Lock or TryLock failed. The Cause is the error that it returned.
 	EventAbandoned
 	// EventNodeImpaired: a Redis works worse than it should, and an operator has to mend it. The
 	// Cause says what is wrong: a channel that may not be subscribed, a subscription that fails, a
 	// message that neither relock nor Redisson can have sent, or a node of a quorum whose clock is
 	// off or that tells no run id.
 	EventNodeImpaired
-	// EventNodeMended: what EventNodeImpaired told is over, and the Cause says what that was. It is
-	// told if channels may be subscribed, or messages are heard, or a clock is right again. Of what is
-	// told once, such as a message that was skipped, no end is told.
+	// EventNodeMended: the trouble that EventNodeImpaired told is over; the Cause says which. It is told
+	// when channels may be subscribed again, messages are heard again, or a clock is right again. A
+	// single fault, such as a message that was skipped, has no end that could be told.
 	EventNodeMended
 )
 
@@ -128,8 +128,8 @@ func (h How) String() string {
 // is given the client, to read its Stats. Without an observer that costs a branch.
 //
 // A goroutine that waits has the pprof label relock.lock, with the lock's name, beside the labels
-// of the context given to Lock. Once it has waited it has only the labels of that context: Go
-// cannot tell which others it had before.
+// of the context given to Lock. After the wait it has only the labels of that context: Go cannot
+// tell which others it had before.
 //
 // By default, and with nil, there is no observer.
 func WithObserver(o Observer) Option {
@@ -149,7 +149,7 @@ func (c *config) tell(e Event) {
 	}
 }
 
-// observers are those of a client, nil for none: the user's, and the logger.
+// observers are the observers of a client, nil for none: the user's, and the logger.
 type observers []Observer
 
 // Observe tells all of them.

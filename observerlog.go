@@ -14,9 +14,10 @@ import (
 // EventNodeImpaired), a Lock that has waited for Redis itself for a second and each minute more, and
 // commands that Redis refuses for good (ErrRefused). At debug: all Events of an Observer.
 //
-// One cause has a line at once and then one every 10 seconds, with the number of its events and the
-// names of the first 20 locks. At debug each kind of event has 100 lines in 10 seconds. A handler that
-// blocks delays wake-ups and renewals. Waiting goroutines get pprof labels as WithObserver says.
+// A cause is logged at once, and then in one line every 10 seconds, with the number of its events and
+// the names of the first 20 locks. At debug each kind of event has up to 100 lines in 10 seconds. A
+// handler that blocks delays wake-ups and renewals. Waiting goroutines get pprof labels as WithObserver
+// says.
 //
 // By default nothing is written.
 func WithLogger(log *slog.Logger) Option {
@@ -34,7 +35,7 @@ type logged struct{ *eventlog.Log }
 
 func newLogged(log *slog.Logger) *logged {
 	before := map[int]int{
-		int(EventNodeUp):     int(EventWaiting), // what waited for the node is told first
+		int(EventNodeUp):     int(EventWaiting), // Locks that waited for the node are told first
 		int(EventNodeMended): int(EventNodeImpaired),
 	}
 	return &logged{eventlog.New(log, len(eventNames), before)}
@@ -59,7 +60,7 @@ func (e *Event) record(rank eventlog.Rank) eventlog.Record {
 	return r
 }
 
-// rank says which events are for the level warn. A lease that Close ended is not: that was meant.
+// rank says which events are for the level warn. A lease that Close ended is not: that is no fault.
 func (e *Event) rank() eventlog.Rank {
 	loud := false
 	switch e.Kind {
@@ -82,7 +83,7 @@ func (e *Event) rank() eventlog.Rank {
 	return eventlog.Quiet
 }
 
-// alarms are what lines at warn begin with.
+// alarms are the words with which lines at warn begin.
 var alarms = [len(eventNames)]string{
 	EventLost:          "a lock was lost",
 	EventNodeDown:      "Redis does not answer",
@@ -95,8 +96,8 @@ var alarms = [len(eventNames)]string{
 	EventRenewalFailed: "Redis refuses a renewal",
 }
 
-// topic returns what err comes from, below what names the lock: the answer in it that Redis gives to a
-// retry too, if there is one.
+// topic returns the error inside err that names no lock. Of a quorum's errors it prefers one that a
+// retry would get too. refused reports whether a retry would.
 func topic(err error) (why error, refused bool) {
 	switch e := err.(type) {
 	case *NodeError:
@@ -107,5 +108,5 @@ func topic(err error) (why error, refused bool) {
 		}
 		return why, refused
 	}
-	return err, wire.Final(err) // of a renewal, which goes to no caller
+	return err, wire.Final(err) // of a renewal: no caller gets it
 }

@@ -23,8 +23,8 @@ type Option struct {
 	apply      func(*config) error
 }
 
-// WithLease sets how long a lock outlives its last renewal. The watchdog renews every third of it,
-// so it is also how long others wait after a holder crashed. Redis keeps whole milliseconds.
+// WithLease sets how long a lock outlives its last renewal, and so how long others wait after a holder
+// crashed. The watchdog renews every third of it. Redis keeps whole milliseconds.
 //
 // Defaults to 30 seconds, as Redisson's lockWatchdogTimeout.
 func WithLease(d time.Duration) Option {
@@ -35,8 +35,8 @@ func WithLease(d time.Duration) Option {
 }
 
 // WithFixedLease grants the lock for d and never renews it: it ends after d even if the holder
-// lives, and lasts d even if the holder's process ends without unlocking. Where d is longer than
-// the client's lease, Lock and TryLock send one command more.
+// lives, and lasts d even if the holder's process ends without unlocking. If d is longer than the
+// client's lease, Lock and TryLock send one command more.
 //
 // By default leases are renewed.
 func WithFixedLease(d time.Duration) Option {
@@ -77,9 +77,9 @@ func WithWait(d time.Duration) Option {
 // before other processes get their turn: at most passes acquisitions in a row, and none later than d
 // after Redis granted the lock. WithLocalHandoff(1, 0) turns it off; passes may be 1 to 1,000,000.
 //
-// A grant reserves as many fencing tokens as there are passes, so tokens have gaps. Where Redis says
-// in time that no other process waits, both bounds begin anew: a lock that only this process wants is
-// not given back. A quorum, and a Redis under WithRestartGuard, are not asked.
+// A grant reserves as many fencing tokens as there are passes, so tokens have gaps. If Redis answers in
+// time that no other process waits, both bounds begin anew: a lock that only this process wants is not
+// given back. A quorum, and a Redis under WithRestartGuard, are not asked.
 //
 // Defaults to 256 passes and 10 milliseconds.
 func WithLocalHandoff(passes int, d time.Duration) Option {
@@ -97,8 +97,8 @@ func WithLocalHandoff(passes int, d time.Duration) Option {
 
 // WithLinger keeps an unlocked lock in Redis for this process, for up to d, as long as no other
 // process wants it. The next Lock or TryLock here takes it without a command to Redis, with a fencing
-// token of its own. A lease got so is worth what every lease is. d counts from when the process asked
-// for the lock; a lock that is held for longer at a time does not linger.
+// token of its own. Such a lease is as good as any other. d counts from when the process asked Redis for
+// the lock; a lock that is held for longer than d does not linger.
 //
 // To others an idle lock looks held, and they wait about twice as long for it as for a free one.
 // Redisson's waiters wait for d: keep it at some ten milliseconds where Java shares the lock.
@@ -163,10 +163,10 @@ func WithNamePrefix(prefix string) Option {
 // State.Client and HeldError.Client then say by it which process holds a lock, with its host and
 // process id. It has up to 256 bytes that can be printed.
 //
-// It is written beside holds and waits, in the background: no Lock is slower or fails for it. It
-// expires one lease after the process died. Only a client with a name asks for the names of others,
-// which takes State one command more. A first TryLock that is refused waits for the answer, for a
-// quarter of a second at most. docs/wire.md has the key and the right that it needs.
+// The name is written in the background while the client holds locks or waits: no Lock is slower or
+// fails for it. It expires one lease after the process died. Only a client with a name asks for the
+// names of others, which costs State one command more. A refused TryLock waits for a holder's name that
+// was not asked for before, for a quarter of a second at most. docs/wire.md has the key and the right.
 //
 // By default, and with "", nothing is written.
 func WithClientName(name string) Option {
@@ -226,7 +226,7 @@ func restartGuard(name string, longest time.Duration, strict bool) Option {
 // WithoutRestartGuard makes NewRedlock trust that no node forgets a lock. If nodes forget one after
 // all, a second owner can be granted it while the first holds it.
 //
-// New has no guard by default, NewRedlock has that of WithRestartGuard.
+// By default New has no guard, and NewRedlock the guard that WithRestartGuard describes.
 func WithoutRestartGuard() Option {
 	return Option{name: "WithoutRestartGuard", clientOnly: true, apply: func(c *config) error {
 		c.longest, c.wary, c.guarded = 0, false, true

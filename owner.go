@@ -8,14 +8,14 @@ import (
 
 type ownerKey struct{}
 
-// leaseKey is the key by which FromContext asks for the innermost lease, whichever lock that is of.
+// leaseKey is the key by which FromContext asks for the innermost lease, of whichever lock.
 type leaseKey struct{}
 
-// ownerCtx names the owner of what is locked under it, and hides the leases above it.
+// ownerCtx names the owner of locks taken under it, and hides the leases above it.
 type ownerCtx struct {
 	context.Context
 	owner string
-	err   error // why nothing can be locked under it
+	err   error // why no lock can be taken under it
 }
 
 func (c *ownerCtx) Value(key any) any {
@@ -36,7 +36,7 @@ func (c *ownerCtx) Value(key any) any {
 //   - On one Redis they get the same fencing token. On a quorum each gets one of its own, above
 //     those of all earlier owners and below those of all later ones.
 //   - An id has up to 256 bytes. It is not empty, not "mode", and does not start with "relock:", else
-//     each Lock under it fails with ErrInvalidOwner. It must not be an owner of something else's,
+//     each Lock under it fails with ErrInvalidOwner. It must not be an id that other software uses,
 //     such as Redisson's <uuid>:<thread>.
 //   - An RWMutex refuses such a context, with errors.ErrUnsupported.
 //

@@ -4,8 +4,8 @@ package relock
 // ones, as Redisson does before 3.22 and with shardedSubscriptionMode OFF. All clients of a Cluster
 // must agree on that, Redisson's too: otherwise waiters sleep until they ask again by themselves.
 //
-// On plain channels of a Cluster no waiter is handed the lock: those of a Mutex race for a freed one,
-// those of an RWMutex come in their order by asking for it.
+// On plain channels of a Cluster no waiter is handed the lock: waiters of a Mutex race for a freed lock,
+// and waiters of an RWMutex ask for it, and get it in their order.
 //
 // By default a Cluster that has sharded channels (Redis 7) is used with them. Elsewhere channels are
 // always plain.

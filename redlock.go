@@ -22,8 +22,8 @@ import (
 //   - All nodes are asked at once, each with a timeout of its own (WithCommandTimeout, by default a
 //     twentieth of the lease and at most one second). A call returns once a quorum has decided.
 //   - A node that lost its memory stays out for a lease (WithRestartGuard).
-//   - Nodes are checked when they are first used: locks fail with ErrInvalidNodes if they make no
-//     quorum. A node that cannot be reached is no error while a quorum can.
+//   - Nodes are checked when they are first used: locks fail with ErrInvalidNodes if the nodes make no
+//     quorum. A node that cannot be reached is no error while a quorum can be reached.
 //
 // The clients in nodes stay the caller's. NewRedlock fails with ErrInvalidOption for no node, a nil
 // or doubled client, a Cluster, or an option that cannot work.
@@ -44,7 +44,7 @@ func redlockOver(nodes []driver.Redis, opts []Option) (*Client, error) {
 		if driver.Missing(rdb) {
 			return nil, fmt.Errorf("%w: node %d is nil", ErrInvalidOption, i+1)
 		}
-		// Clients that cannot be compared pass: their servers' run ids tell whether they are one.
+		// Clients that cannot be compared pass: run ids tell later whether two lead to one server.
 		twin := slices.IndexFunc(nodes[:i], func(other driver.Redis) bool { return driver.Same(rdb, other) })
 		switch {
 		case twin >= 0:

@@ -16,9 +16,9 @@ type Mutex struct{ lock }
 
 // lock is what all kinds of locks are: a name, options, and the way to a lease.
 type lock struct {
-	*known // nil where there is no client, or the name cannot be
+	*known // nil if there is no client, or the name is invalid
 	cfg    *config
-	err    error // what was wrong with the name or the options
+	err    error // what is wrong with the name or the options
 	amount int   // of a kind that several may hold: how much of the lock a lease takes, 0 for 1
 }
 
@@ -40,19 +40,19 @@ func (m *Mutex) Name() string { return m.of().name() }
 //     another type, a Redis out of memory.
 //   - ErrLost under a context whose lease was lost, of this lock or of another.
 //   - ErrClosed.
-//   - ErrMisuse, which tells of a mistake: of a name, an option, an owner or a context.
+//   - ErrMisuse for a mistake in a name, an option, an owner or a context.
 //
-// The error of a caller that gave up also matches what ended its wait. If that is an error with a
-// class, as ErrLost, then the error is of that class. A goroutine that waited behind another one of
-// this process is told what that one heard of Redis.
+// The error of a caller that gave up also matches the cause that ended its wait. If the cause has a
+// class, as ErrLost has, the error is of that class. A goroutine that waited behind another goroutine of
+// this process is told what the other heard of Redis.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.of().acquire(ctx, waiting)
 }
 
 // TryLock takes the lock if no other owner holds it or waits for it, in one round trip. It takes a
-// second one for a WithFixedLease that is longer than the client's lease, and for the name of a
-// holder that a client with WithClientName has not asked for yet. Under the context of a lease of the same
-// lock it re-enters. Errors are those of Lock, but for these:
+// second round trip for a WithFixedLease that is longer than the client's lease, and for the name of a
+// holder that a client with WithClientName has not asked for yet. Under the context of a lease of the
+// same lock it re-enters. Errors are those of Lock, except for these:
 //
 //   - ErrNotAcquired, at once, if another owner has the lock. The *HeldError names the owner and what
 //     is left of its lease.
@@ -85,7 +85,7 @@ func do(ctx context.Context, lock func(context.Context) (*Lease, error), fn func
 	err = fn(l.Context())
 	uerr := l.Unlock(ctx)
 	if lost := errors.Is(uerr, ErrLost) || errors.Is(uerr, ErrClosed); !lost || err == uerr {
-		return err // at a loss it may be the cause of its context
+		return err // fn may have returned the loss itself, as its context's cause
 	} else if err == nil {
 		return uerr
 	}
@@ -125,7 +125,7 @@ func (lk *lock) acquire(ctx context.Context, once bool) (*Lease, error) {
 	return lk.run(ctx, func(seen *call) (*Lease, error) { return lk.take(ctx, once, seen) })
 }
 
-// run calls enter, and has that observed if the client has an observer. Its error is the caller's.
+// run calls enter, observed if the client has an observer, and returns the error that the caller sees.
 func (lk *lock) run(ctx context.Context, enter func(seen *call) (*Lease, error)) (*Lease, error) {
 	if lk.watched() {
 		return lk.observed(ctx, enter)
@@ -177,19 +177,19 @@ func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error)
 	}
 }
 
-// get takes the lock for an owner that does not have it yet: from its gate, where this process has it
-// to give, or from Redis. wctx bounds the waiting, the lease's context derives from ctx. Where another
-// goroutine is at the gate, TryLock asks past that one, and Redis says which owner is in the way.
+// get takes the lock for an owner that does not have it yet: at the gate if this process has the lock
+// to give, else from Redis. wctx bounds the waiting, the lease's context derives from ctx. If another
+// goroutine is at the gate, TryLock asks Redis itself, and so learns which owner is in the way.
 func (lk *lock) get(ctx, wctx context.Context, once bool, seen *call) (l *Lease, err error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var c claim.Claim
-	if owner != "" || !lk.manner.joins(lk.cfg) {
+	if owner != "" || !lk.manner.usesGate(lk.cfg) {
 		c = lk.newClaim(owner)
 	}
-	atGate := false // whether the caller is there, once it has a claim
+	atGate := false // whether the caller is at the gate, once c is set
 	for c == nil {
 		var b baton
 		if once {
@@ -244,16 +244,16 @@ func (lk *lock) enclosing(ctx context.Context) *Lease {
 	return l
 }
 
-// enclosingLost reports whether ctx is that of a lease of this lock that was lost.
+// enclosingLost reports whether ctx carries a lease of this lock that was lost.
 func (lk *lock) enclosingLost(ctx context.Context) bool {
 	l := lk.enclosing(ctx)
 	return l != nil && wire.IsLost(l.h.why())
 }
 
-// reenter adds a lease to the hold of the innermost lease that ctx carries. If that lease is
-// unlocked meanwhile, reenter tries the next one outward. It returns neither a lease nor an error
-// if there is none left: then the caller has to take the lock as others do. wctx bounds the
-// waiting, the lease's context derives from ctx.
+// reenter adds a lease to the hold of the innermost lease of this lock that ctx carries. If that lease
+// is unlocked meanwhile, reenter tries the next lease outward. If none is left, it returns neither a
+// lease nor an error: the caller has to take the lock as others do. wctx bounds the waiting, the lease's
+// context derives from ctx.
 func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
 		if lk.names.Kind.Shared() && lk.parts() > outer.h.entry.Block {
@@ -282,7 +282,7 @@ func ownerOf(ctx context.Context) (string, error) {
 	return c.owner, c.err
 }
 
-// newClaim returns the claim of a new entry, for a shared owner or, with "", a new one.
+// newClaim returns the claim of a new entry, for a shared owner or, with "", for a new owner.
 func (lk *lock) newClaim(owner string) claim.Claim {
 	e := lk.newEntry(owner, lk.cfg)
 	if lk.names.Kind.Shared() { // its hold is not passed on in memory, and takes a token for each part of the lock
@@ -307,9 +307,9 @@ func (lk *lock) try(ctx context.Context, c claim.Claim, atGate bool, seen *call)
 	return nil, lk.k.presence.Named(ctx, err)
 }
 
-// contend waits for the lock with a claim. At the gate, it reports to the goroutines behind it what
-// it hears of Redis. If it fails there, its claim goes to the next of them, which so inherits its
-// place in Redis's queue.
+// contend waits for the lock with a claim. At the gate, it reports what it hears of Redis to the
+// goroutines behind it. If it fails there, the next goroutine gets its claim, and so its place in
+// Redis's queue.
 func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, seen *call) (*Lease, error) {
 	var report claim.Report
 	if atGate {

@@ -24,9 +24,8 @@ import (
 // Redisson's readers and writers exclude relock's and are excluded by them, but know no order: its
 // readers may pass a writer of relock's that waits.
 //
-// On a Cluster with plain channels, as before Redis 7, the order is the same, but for one thing: a
-// waiter whose process died keeps out those behind it for up to half of its lease, where elsewhere it
-// keeps out none.
+// On a Cluster with plain channels, as before Redis 7, the order is the same. But a waiter whose process
+// died keeps out the waiters behind it for up to half of its lease; elsewhere it keeps out none.
 //
 // The readers of one process share one hold in Redis, so that a further reader costs no command. A
 // reader may join the hold for the longer of the times of WithLocalHandoff (10 ms by default) and
@@ -48,8 +47,8 @@ func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 	return rw
 }
 
-// ofReaders returns the config for readers. Beside Redisson's, whose watchdog may shorten the lock
-// to its own lease whatever others were told, they rely on no longer one.
+// ofReaders returns the config for readers. The watchdog of Redisson's readers may shorten the lock to
+// its own lease, whatever others were granted. So readers here rely on no longer lease than that.
 func (c *config) ofReaders() (*config, error) {
 	dog := c.javaDog
 	if dog == 0 {
@@ -68,8 +67,8 @@ func (c *config) ofReaders() (*config, error) {
 // WithRedissonWatchdog says which lockWatchdogTimeout the Redisson clients have that read under the
 // same read-write locks. With each renewal they shorten a lock to that, whatever lease others have.
 // So a reader of relock's relies on its lease for d at most, and WithFixedLease and Extend take no
-// longer one. It joins no hold of readers of its process that may rely on more; a re-entry relies on
-// what its outer lease does. With 0 nothing is shortened.
+// longer one. It joins no readers of its process that may rely on a longer lease; a re-entry relies on
+// its outer lease. With 0 nothing is shortened.
 //
 // Defaults to 30 seconds, Redisson's default.
 func WithRedissonWatchdog(d time.Duration) Option {
@@ -89,7 +88,7 @@ func (rw *RWMutex) Name() string { return rw.of(wire.Write).name() }
 // has it. Under the context of a write lease it re-enters. Errors, beside those of Mutex.Lock:
 //
 //   - ErrMisuse (ErrUpgrade), at once, under the context of a read lease of this lock.
-//   - ErrRefused (ErrWrongKind), where a mutex or something else has the name.
+//   - ErrRefused (ErrWrongKind), if a mutex or something else has the name.
 //   - errors.ErrUnsupported over a quorum, and under a context of WithOwner.
 func (rw *RWMutex) Lock(ctx context.Context) (*Lease, error) {
 	return rw.acquire(ctx, wire.Write, waiting)
@@ -104,8 +103,8 @@ func (rw *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
 // RLock takes the lock for reading, beside other readers. It waits, as Mutex.Lock does, while a
 // writer has the lock or waits for it. Under the context of a read lease of this lock it re-enters,
 // also past a writer that waits. Under the context of a write lease it re-enters the write lease:
-// the lock stays exclusive until all are unlocked; see Lease.Downgrade. Errors are those of Lock, but
-// for ErrUpgrade.
+// the lock stays exclusive until all are unlocked; see Lease.Downgrade. Errors are those of Lock,
+// except ErrUpgrade.
 //
 // A reader's lease differs from a writer's:
 //
@@ -120,7 +119,7 @@ func (rw *RWMutex) RLock(ctx context.Context) (*Lease, error) {
 }
 
 // TryRLock takes the lock for reading if no writer holds it or waits for it, in one round trip, or
-// none beside a reader of this process. Errors are those of TryLock, but for ErrUpgrade.
+// none beside a reader of this process. Errors are those of TryLock, except ErrUpgrade.
 func (rw *RWMutex) TryRLock(ctx context.Context) (*Lease, error) {
 	return rw.acquire(ctx, wire.Read, once)
 }
@@ -214,9 +213,9 @@ func (rw *RWMutex) acquire(ctx context.Context, kind *wire.Kind, once bool) (*Le
 	return lk.acquire(ctx, once)
 }
 
-// Downgrade makes a write lease of an RWMutex a read lease, with no gap in which another could
-// write. Readers that wait come in beside it. The write lease ends, and so does its context. The
-// new lease's context derives from the one that was given to Lock. The times of WithFixedLease and
+// Downgrade makes a write lease of an RWMutex a read lease, with no gap in which another owner could
+// write. Readers that wait come in beside it. The write lease ends, and so does its context. The new
+// lease's context derives from the context that was given to Lock. The times of WithFixedLease and
 // WithMaxHold begin anew, as for a grant. ctx bounds the call.
 //
 // On failure the write lease is as it was, unless the error says that it is over. Errors:
@@ -262,7 +261,7 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	if h.ops.Lock(soon) != nil {
 		return nil, &wire.NodeError{Op: "downgrade", Name: lk.names.Name, Err: wire.ErrNoAnswer, Cause: context.Cause(ctx)}
 	}
-	// The ops are kept until the write lease is over. A re-entry that came in between would go on writing
+	// ops is kept until the write lease is over. A re-entry that came in between would go on writing
 	// beside the reader.
 	reader, err := lk.enterBeside(soon, l)
 	lost := false
@@ -273,12 +272,12 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	h.ops.Unlock()
 	switch {
 	case lost:
-		lk.tally.Go(func() { _ = reader.h.drop(ctx, reader) }) // an observer was told nothing of it
+		lk.tally.Go(func() { _ = reader.h.drop(ctx, reader) }) // no observer has heard of the reader
 		return nil, err
 	case err != nil:
 		return nil, err
 	}
-	_ = h.finish(soon, clock.Now(), toRedis) // what fails, or is cut short, is repeated in the background
+	_ = h.finish(soon, clock.Now(), toRedis) // a release without an answer is repeated in the background
 	l.unlockedWith(nil)
 	return reader, nil
 }
@@ -301,7 +300,7 @@ func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 	reader, err := lk.startFirst(l.std.Parent, c, g, false, HowReentered)
 	if err == nil && lk.cfg.fixed > 0 {
 		if err = lk.fill(ctx, reader, true); wire.IsLost(err) {
-			l.h.Doubt() // what both held may be gone
+			l.h.Doubt() // the writer may have lost the lock too
 		}
 	}
 	return reader, err

@@ -6,44 +6,45 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 )
 
-// Holds that are shared. A reader of a read-write lock that is granted the lock opens the readers'
-// gate: the other readers of this process come in through it and have leases of the same hold. Redis
-// counts one reader, and hears nothing of the others. So that writers elsewhere are not kept out by
-// readers that overlap here, a hold may be joined
+// Holds that are shared. When a reader is granted a read-write lock, it opens the readers' gate. The
+// other readers of this process come in there, and have leases of the same hold. Redis counts one
+// reader, and hears nothing of the others. Overlapping readers here must not keep out writers elsewhere
+// for ever. So a hold may be joined only
 //
-//   - by those that waited at the gate when it was granted, in any case;
-//   - by all that come, where the answer to its first question granted it, so that no one waited then:
-//     until a message says that another process wants the lock, and for the longer of the times of
-//     WithLocalHandoff and WithLinger after that question was sent. No later command moves that.
+//   - by the readers that waited at the gate when it was granted;
+//   - by readers that come later, if the answer to its first question granted the lock: then no process
+//     waited. They may join until a message says that another process wants the lock, and for the longer
+//     of the times of WithLocalHandoff and WithLinger after that question was sent. No later command
+//     moves that end.
 //
-// Then the gate is shut. The next reader asks Redis anew, while the hold ends with its last lease.
+// Then the gate is shut. The next reader asks Redis anew, and the hold ends with its last lease.
 
 // jointly is the manner of a hold whose leases stand side by side, all with its one token.
 type jointly struct{}
 
-// joins leaves out a lease with its own end: a shared hold has one.
-func (jointly) joins(c *config) bool { return c.fixed == 0 && c.maxHold == 0 && c.passes > 1 }
+// usesGate is false for a lease with an end of its own, since a shared hold has one end for all leases.
+func (jointly) usesGate(c *config) bool { return c.fixed == 0 && c.maxHold == 0 && c.passes > 1 }
 
 func (jointly) keepsGate() bool                        { return true }
 func (jointly) lingers(*config) bool                   { return true }
 func (jointly) nextToken(h *hold) int64                { return h.block.Next() }
 func (jointly) counts(*hold) int                       { return 1 }
-func (jointly) observed(*hold, uint64) (before uint64) { return 0 } // they are held at the same time
+func (jointly) observed(*hold, uint64) (before uint64) { return 0 } // leases overlap: none comes before another
 
-// begun lets in the goroutines that wait behind the hold's first lease, and where the hold may be
-// shared those that come.
+// begun lets in the goroutines that wait behind the hold's first lease and, if the hold may be joined,
+// those that come later.
 func (j jointly) begun(h *hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.atGate {
-		return // it asked past the gate, or was lost and left it
+		return // the reader did not use the gate, or the hold was lost and left it
 	}
-	h.atGate, h.sharing.stays = false, true // as joinable asks for
+	h.atGate, h.sharing.stays = false, true // joinable needs stays
 	h.sharing.stays = j.joinable(h, clock.Now())
 	h.sharing.awaited = h.k.gates.Open(h.names.Gate(), invited{h}, joint{h}, h.sharing.stays)
 }
 
-// withdraw closes the gate to those that come.
+// withdraw closes the gate to readers that come later.
 func (jointly) withdraw(h *hold) {
 	if h.sharing.stays {
 		h.sharing.stays = false
@@ -61,8 +62,8 @@ func (j jointly) mayRest(h *hold, now clock.Stamp) bool {
 	return j.joinable(h, now) && h.rest.May(h.cfg.lingersFor(), now) && !h.term.Lengthened(now)
 }
 
-// enter gives b a share of the hold inside outer. No command is needed, and a writer that waits
-// is no obstacle: what is held already keeps it out.
+// enter gives b a share of the hold inside outer. No command is needed. A writer that waits is no
+// obstacle, since the hold keeps it out already.
 func (jointly) enter(_ context.Context, h *hold, b bearer, outer *share) error {
 	h.expire(clock.Now())
 	h.mu.Lock()
@@ -84,8 +85,8 @@ func (jointly) drop(ctx context.Context, h *hold, b bearer) error {
 	return h.finish(ctx, now, toNext)
 }
 
-// passOn lays the hold down at the open gate, unless it is still in use: by a lease, or by a goroutine
-// that was invited and has not come yet.
+// passOn lays the hold down at the open gate, if it may rest. A hold is still in use, and stays, while
+// it has a lease, or a goroutine was invited and has not come yet.
 func (j jointly) passOn(h *hold, now clock.Stamp) bool {
 	if h.rest.Idle || len(h.shares.all) > 0 || h.sharing.awaited > 0 {
 		return true

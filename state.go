@@ -19,16 +19,16 @@ type State struct {
 	Held    bool
 	Holder  string        // owner field: an id of WithOwner, <client uuid>:<n>, or Redisson's <uuid>:<thread id>
 	Count   int           // the holder's hold count
-	Readers int           // of an RWMutex: processes of relock's and threads of Redisson's that live, each once
+	Readers int           // of an RWMutex: live relock processes and Redisson threads, each counted once
 	TTL     time.Duration // what is left of its lease; negative when it never ends
 	Waiters int           // relock processes in the queue; Redisson's waiters are not known to Redis
 
-	// Reserved is the last fencing token that was reserved, 0 when Redis keeps none. It is ahead of
-	// those in use: a grant reserves one for each time that the lock may be passed on in memory.
+	// Reserved is the last fencing token that was reserved, 0 when Redis keeps none. It is ahead of the
+	// tokens in use: a grant reserves one for each time that the lock may be passed on in memory.
 	Reserved int64
-	// HolderToken is the first fencing token of the holder's grant. The lease in force has this one
-	// or one of those reserved behind it. It is 0 where Redis does not know it: for a holder of
-	// Redisson's, and on a quorum.
+	// HolderToken is the first fencing token of the holder's grant. The lease in force has this token
+	// or one that was reserved with it. It is 0 if Redis does not know it: for a holder of Redisson's,
+	// and on a quorum.
 	HolderToken int64
 
 	// Client says which client holds the lock. It is zero unless both the holder's client and the

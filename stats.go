@@ -8,13 +8,13 @@ type Stats struct {
 	// Commands are what the client sent to Redis: for each node one entry for each Command, in an
 	// order that never changes, whether or not there were any.
 	//
-	// A command that several goroutines share counts once. So does a script that is sent again since
+	// A command that several goroutines share counts once. So does a script that is sent again because
 	// Redis did not know it.
 	Commands []CommandStats
 
 	// Down lists the nodes that left a command unanswered and have answered none since. Each is asked
 	// every second whether it answers again. A single Redis is node 0. EventNodeDown and EventNodeUp
-	// tell of the same.
+	// tell when a node goes down and up.
 	Down []int
 }
 
@@ -38,8 +38,8 @@ const (
 	CommandRenew     Command = "renew"     // renewals of leases
 	CommandRecount   Command = "recount"   // re-entries, inner Unlocks, Extend
 	CommandRefill    Command = "refill"    // the next fencing tokens
-	CommandSweep     Command = "sweep"     // ends of what was left unanswered
-	CommandFence     Command = "fence"     // counters of a quorum
+	CommandSweep     Command = "sweep"     // releases of entries that Redis may still have, though no caller wants them
+	CommandFence     Command = "fence"     // writes and reads of a quorum's fencing counters
 	CommandForce     Command = "force"     // ForceUnlock
 	CommandInspect   Command = "inspect"   // State
 	CommandIntroduce Command = "introduce" // names of clients, see WithClientName

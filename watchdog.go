@@ -10,20 +10,20 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// What a hold answers the watchdog, and tells it.
+// The methods by which a hold and the watchdog talk.
 //
-// A renewal is sent by the watchdog, for many holds together, and settled by the goroutine that
-// hears its answer. In between everything may happen to the hold: so Settle looks at its fate and at
-// the clock again, and the watchdog is told anew when to look.
+// The watchdog sends the renewals of many holds together. The goroutine that gets the answer settles
+// each of them. Anything may have happened to the hold by then. So Settle looks at its fate and at the
+// clock again, and tells the watchdog anew when to look.
 
-// Settle notes what became of a renewal. An unanswered one never moves the deadline and is repeated
-// until then. err is why it was not answered.
+// Settle applies the result of a renewal that was sent at sent. A renewal that was not answered, as err
+// says, leaves the deadline as it is, and is repeated until then.
 func (h *hold) Settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err error) {
 	if got == wire.Lost {
 		_ = h.gone()
 		return
 	}
-	// An answer that is looked at too late revives nothing: on a quorum another owner may have held
+	// An answer that comes after the deadline revives nothing: on a quorum another owner may have held
 	// the lock since.
 	if h.expire(clock.Now()) {
 		return
@@ -36,7 +36,7 @@ func (h *hold) Settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err er
 		return
 	}
 	if got != wire.Renewed {
-		// The count that it carried may be written yet, and overwrite one that is written in between.
+		// The count in it may still be written later, and overwrite a newer one.
 		if r.Count > 0 {
 			h.count.Missed(now, h.entry.Lease)
 		}
@@ -71,8 +71,9 @@ func (h *hold) Doubt() {
 	}
 }
 
-// Wanted notes that another process wants the lock or, when not sure, that word of that may have been
-// missed. An idle hold is ended by the watchdog: the caller may hold the hub's mutex, when not sure.
+// Wanted notes that another process wants the lock or, if not sure, that a message about one may have
+// been missed. Wanted leaves it to the watchdog to end an idle hold, since a caller that is not sure may
+// hold the hub's mutex.
 func (h *hold) Wanted(sure bool) {
 	now := clock.Now()
 	h.mu.Lock()
@@ -116,7 +117,7 @@ func (h *hold) Tick(now clock.Stamp) (r claim.Renewal, renew bool) {
 		r = claim.Renewal{
 			Claim: h.claim, Lease: h.term.RenewFor(now), Timeout: min(h.entry.Timeout, h.cfg.commandTimeout, 2*time.Second),
 		}
-		// A renewal does not compete with the goroutine that has ops, whose count is newer.
+		// A goroutine that has ops is writing a newer count: the renewal leaves that alone.
 		if h.count.Unsure() && !h.ops.Taken() {
 			r.Count = h.manner.counts(h)
 		}
