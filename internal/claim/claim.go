@@ -1,6 +1,6 @@
-// Package claim is the seam between a lock in this process and what decides which owner holds it:
-// one Redis, or a quorum of them. All that stands above it (gate, hold, watchdog) is written once.
-// Errors that pass it are those of internal/wire.
+// Package claim is the interface between a lock in this process and the arbiter that decides which
+// owner holds it: one Redis, or a quorum of them. So gate, hold and watchdog are written once, for
+// both. The errors that its methods return are those of internal/wire.
 package claim
 
 import (
@@ -19,18 +19,20 @@ type Arbiter interface {
 	Claim(e wire.Entry) Claim
 	// Renew lengthens leases and calls settle once for each of them.
 	Renew(ctx context.Context, batch []Renewal, settle Settle)
-	// Silence is the error of a caller that gave up, for cause, before Redis had answered anything:
-	// why, which is wire.ErrNoAnswer, or wire.ErrNotAsked where Redis was not even asked.
+	// Silence returns the error of a caller that gave up, for cause, before Redis had answered
+	// anything. why is wire.ErrNoAnswer, or wire.ErrNotAsked if Redis was not even asked.
 	Silence(op, name string, why, cause error) error
+	// Inspect reads a lock's state.
 	Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
+	// Force frees a lock, whichever owner holds it. It returns false if none did.
 	Force(ctx context.Context, n *wire.Names) (bool, error)
 	// TrustNodes declares that no Redis has forgotten a lock that is held.
 	TrustNodes(ctx context.Context) error
-	// Nodes are those that decide.
+	// Nodes returns the nodes that decide.
 	Nodes() []*node.Node
 	// Stop makes all contenders leave, with ErrClosed.
 	Stop()
-	// Close, after Stop, tries once more to end what was abandoned, and returns when no goroutine
+	// Close, after Stop, tries once more to end the abandoned claims, and returns when no goroutine
 	// is left.
 	Close()
 }
@@ -38,22 +40,23 @@ type Arbiter interface {
 // Claim is one entry as the arbiter has it. Its methods are called by one goroutine at a time,
 // except for Asks, which any goroutine may call.
 type Claim interface {
-	// Of is the entry.
+	// Of returns the entry.
 	Of() *wire.Entry
-	// Wait blocks until the entry holds the lock. It calls report, unless that is nil, with what is
-	// heard meanwhile. After a failure Redis may still have the entry queued, or give it the lock: the
-	// caller has to Abandon the claim, or to let another goroutine Wait for it.
+	// Wait blocks until the entry holds the lock. Meanwhile it calls report, unless report is nil, with
+	// each failure, and with nil when Redis answers. After a failure Redis may still have the entry
+	// queued, or give it the lock: the caller has to Abandon the claim, or to let another goroutine
+	// Wait for it.
 	Wait(ctx context.Context, report Report) (node.Grant, error)
 	// Try takes the lock if it is free, in one round trip. After a failure the claim is over.
 	Try(ctx context.Context) (node.Grant, error)
-	// Release ends the claim, which is then over whatever is returned. Unless next is nil, it is
-	// queued in the same step, behind all others. If it is granted the lock at once, Release returns
-	// that grant and true. ErrLost says that the lock was not held any more.
+	// Release ends the claim. The claim is then over, whatever is returned. Unless next is nil, the same
+	// step queues next, behind all others. If next is granted the lock at once, Release returns that
+	// grant and true. ErrLost says that the lock was not held any more.
 	Release(ctx context.Context, next Claim) (node.Grant, bool, error)
 	// SetCount writes the hold count and lengthens the lease. The stamp is when the command was sent.
 	SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error)
-	// Refill asks for the tokens of another block, and calls done with them, from any goroutine. If
-	// another entry waits for the lock, and on a quorum, there are none, and done is not called.
+	// Refill asks for the tokens of another block, and calls done with them, from any goroutine. It
+	// does not call done if another entry waits for the lock, or if a quorum decides.
 	Refill(done func(node.Grant))
 	// Attend reports whether the entry, which holds the lock, would hear that another one wants it.
 	Attend() bool
@@ -70,13 +73,13 @@ type Claim interface {
 	Forget()
 }
 
-// Report takes what a contender has heard, for the goroutines that wait behind it in the line of
-// key. Nil says that all is well.
+// Report takes a contender's failure, or nil when Redis answers, for the goroutines that wait behind
+// the contender in the gate's line for key.
 type Report func(key string, heard error)
 
 // Renewal asks to lengthen one lease.
 type Renewal = wire.Renewal
 
-// Settle takes what became of the i-th renewal of a batch, in any goroutine. If it was not
-// answered, err says why. The stamp is from before the confirmed command was sent.
+// Settle takes the result of the i-th renewal of a batch, in any goroutine. If the renewal was not
+// answered, err says why. sent is from before the command was sent.
 type Settle func(i int, r wire.Result, sent clock.Stamp, err error)

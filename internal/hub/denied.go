@@ -16,29 +16,28 @@ const (
 	vetTimeout = 250 * time.Millisecond // how long the first Lock waits to learn whether it may have an inbox
 )
 
-// denial says that Redis does not let this user subscribe a channel. It concerns those alone that
-// wait for the channel's messages: a Lock that would have to wait fails. A Lock that finds its lock
-// free, and locks that are held, are not concerned.
+// denial says that Redis does not let this user subscribe a channel. Only a Lock that would have to
+// wait for the channel's messages fails. A Lock that finds its lock free succeeds, and held locks stay.
 type denial struct {
 	err   error
 	pause clock.Backoff
 	again time.Time // when to ask for the channel again: the user may be given the right
 }
 
-// deny notes that a channel is denied, wakes those that wait for its messages, and tells of it: of
-// the first channel and of every hundredth. It returns how long to wait before the channel is asked
+// deny notes that a channel is denied, and wakes the waiters for its messages. It reports the first
+// denied channel to the user, and every hundredth. It returns the pause until the channel is asked
 // for again.
 func (h *Hub) deny(channel string, err error) time.Duration {
-	pause, telling := h.noteDenial(channel, err)
-	if telling != nil {
-		h.owner.Impaired(telling)
+	pause, report := h.noteDenial(channel, err)
+	if report != nil {
+		h.owner.Impaired(report)
 	}
 	return pause
 }
 
-// noteDenial is deny but for telling, which must be done without the hub's mutex. It returns what to
-// tell, nil for nothing.
-func (h *Hub) noteDenial(channel string, err error) (pause time.Duration, telling error) {
+// noteDenial is the part of deny that runs under the hub's mutex. It returns the pause until the next
+// attempt, and the error to report to the user, nil for none.
+func (h *Hub) noteDenial(channel string, err error) (pause time.Duration, report error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	sub := h.subs[channel]
@@ -50,8 +49,8 @@ func (h *Hub) noteDenial(channel string, err error) (pause time.Duration, tellin
 		d = &denial{pause: clock.Backoff{Least: firstRetry, Most: keepIdle}}
 		h.denied[channel] = d
 		if h.denials%100 == 0 {
-			telling = fmt.Errorf("may not subscribe channel %q, Lock fails where it would have to wait: %w", channel, err)
-			h.denialTold, h.deniedTold = telling, channel
+			report = fmt.Errorf("may not subscribe channel %q, Lock fails where it would have to wait: %w", channel, err)
+			h.denialTold, h.deniedTold = report, channel
 		}
 		h.denials++
 	}
@@ -62,21 +61,21 @@ func (h *Hub) noteDenial(channel string, err error) (pause time.Duration, tellin
 	if sub != nil {
 		sub.ready = false
 		ears = slices.Values(sub.ears)
-	} else {
+	} else { // the inbox is denied: no waiter of this client can be told that it owns its lock
 		h.vet()
 		h.hears.Store(false)
 	}
 	for e := range ears {
 		if e.phase.Load() == earWaits {
-			e.wake.Poke() // it finds out by Deafness
+			e.wake.Poke() // the waiter calls Deafness, and fails
 		}
 	}
-	return pause, telling
+	return pause, report
 }
 
-// Deafness tells why no message can reach the ear: one of its channels is denied. It returns nil if
-// messages can, or if that is not known yet. An entry that is deaf must not wait: it would not hear
-// that its lock is free.
+// Deafness returns why no message can reach the ear: one of its channels is denied. It returns nil if
+// no channel is known to be denied. An entry that is deaf must not wait: it would not hear that its
+// lock is free.
 func (e *Ear) Deafness() error {
 	h := e.hub
 	h.mu.Lock()
@@ -93,8 +92,8 @@ func (e *Ear) Deafness() error {
 	return nil
 }
 
-// vet ends the waits in Verdict: it is known now whether the inbox may be subscribed, or that Redis
-// does not tell. The caller holds the hub's mutex.
+// vet ends the waits in Verdict. The caller has learned whether the inbox may be subscribed, or that
+// Redis does not tell, and holds the hub's mutex.
 func (h *Hub) vet() {
 	if !h.isVetted() {
 		close(h.vetted)
@@ -102,6 +101,7 @@ func (h *Hub) vet() {
 	h.settled.Store(h.inboxWanted)
 }
 
+// isVetted reports whether vet was called.
 func (h *Hub) isVetted() bool {
 	select {
 	case <-h.vetted:
@@ -111,8 +111,8 @@ func (h *Hub) isVetted() bool {
 	}
 }
 
-// nextRetry receives when the next denied channel is to be asked for again. It is nil if no channel
-// is denied.
+// nextRetry returns a channel that receives when the next denied channel is to be asked for again. It
+// returns nil if no channel is denied.
 func (h *Hub) nextRetry(now time.Time) <-chan time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -44,22 +44,22 @@ type Ear struct {
 	// before that grant, unless it found the lock held.
 	regranted atomic.Bool
 
-	// wanted and deposed are what the watcher is to be told, for a watcher that comes later: a message
-	// may overtake the answer that grants the lock.
+	// wanted and deposed keep what the watcher is to be told until there is one: a message may overtake
+	// the answer that grants the lock.
 	wanted  atomic.Int32
 	deposed atomic.Bool
 
 	// unvetted is set if the lock was granted before it was known whether the inbox may be subscribed.
 	unvetted bool
 
-	// sub is the lock's subscription, nil if the ear does not hear it. It is written by the goroutine
-	// that has the entry alone, and with the hub's mutex held. So that goroutine reads it without the
-	// mutex, any other one with it.
+	// sub is the lock's subscription, nil if the ear does not hear it. Only the goroutine that has the
+	// entry writes it, with the hub's mutex held. So that goroutine reads it without the mutex, any
+	// other goroutine with it.
 	sub *subscription
 
 	// Guarded by the hub's mutex.
 	voter bool        // at a node of a quorum, which may grant again what was given back
-	grant wire.Tokens // of the grant that a message told of; zero once taken, and where none is believed
+	grant wire.Tokens // of the grant that a message told of; zero once taken, or if messages differed
 	last  int64       // the first token of the last message's grant, 0 for none yet
 	hints Hints
 }
@@ -76,10 +76,10 @@ const (
 	earReleases
 )
 
-// Register makes an entry known, before its first command is sent: else a grant could arrive for an
-// unknown id. If the lock's channels are subscribed already, the ear hears them from now on, and
-// its first answer needs no second look. A voter, which is an entry at a node of a quorum, hears
-// the inbox alone.
+// Register makes an entry known. It must come before the entry's first command: otherwise a grant
+// could arrive for an unknown id. If the lock's channels are subscribed already, the ear hears them
+// from now on, and its first answer needs no second look. A voter, which is an entry at a node of a
+// quorum, hears only the inbox.
 func (e *Ear) Register(h *Hub, entry *wire.Entry, wake clock.Signal, voter bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +114,7 @@ func (e *Ear) Listen() {
 		h.subs[sub.names.Unlock], h.subs[sub.names.Listen] = sub, sub
 		h.feed.open(sub)
 	} else if sub.ready {
-		e.wake.Poke() // what was published since the last look went unheard
+		e.wake.Poke() // messages since the last look went unheard
 	}
 	h.join(sub, e)
 }
@@ -142,11 +142,10 @@ func (e *Ear) Granted(given wire.Tokens) int {
 	return passes
 }
 
-// Verdict tells why the entry must not keep the lock that it was granted: no message can reach its
+// Verdict returns why the entry must not keep the lock that it was granted: no message can reach its
 // client. If it is not known yet whether the inbox may be subscribed, Verdict waits for that, for
-// vetTimeout at most. So a missing right makes the first Lock of a client fail, though that Lock
-// found its lock free. Else only the first Lock that has to wait would find out, perhaps much
-// later.
+// vetTimeout at most. So a missing right makes the first Lock of a client fail, even if its lock was
+// free. Otherwise the first Lock that has to wait would fail, perhaps much later.
 func (e *Ear) Verdict(ctx context.Context) error {
 	if !e.unvetted {
 		return nil
@@ -173,7 +172,7 @@ func (e *Ear) Watch(w *Watcher) {
 }
 
 // Attend makes the ear hear that another process wants the lock, and reports whether it does so by
-// now. Such a message comes over the inbox. Where that is subscribed lock by lock, the lock's
+// now. Such a message comes over the inbox. If each lock has an inbox of its own, the lock's
 // subscription has to be confirmed, and Attend asks for it.
 func (e *Ear) Attend() bool {
 	h := e.hub
@@ -190,11 +189,11 @@ func (e *Ear) Attend() bool {
 	return ready
 }
 
-// granted takes a grant that a message told of. Before the first such message only clients that
-// read the lock's keys know the entry's id. Then every client that listens to the inbox knows it,
-// and could forge a second message. So if two messages differ neither is believed, and the waiter
-// asks Redis. A voter may be granted again what it has given back: it believes a new grant once it
-// has taken the one before. The caller holds the hub's mutex.
+// granted takes a grant that a message told of. Before the first such message only clients that read
+// the lock's keys know the entry's id. After it, every client that listens to the inbox knows the id,
+// and could forge a second message. So if two messages differ, neither is believed, and the waiter
+// asks Redis. A voter may be granted again what it gave back: it believes a new grant once it has
+// taken the grant before. The caller holds the hub's mutex.
 func (e *Ear) granted(t wire.Tokens) {
 	switch {
 	case t.First == e.last: // the message came twice
@@ -221,7 +220,7 @@ func (e *Ear) want(sure bool) {
 	}
 }
 
-// tellWanted tells the watcher what is known, if there is one and something is.
+// tellWanted tells the watcher, if there is one, that the lock is wanted or may be.
 func (e *Ear) tellWanted() {
 	news := e.wanted.Load()
 	if w := e.watcher.Load(); w != nil && news != notWanted {
@@ -235,8 +234,8 @@ func (e *Ear) Releasing() { e.phase.Store(earReleases) }
 // Regranted reports whether a grant arrived since Releasing.
 func (e *Ear) Regranted() bool { return e.regranted.Load() }
 
-// Turns names the last turn of Redisson's waiters if it was used, "" otherwise. It also reports
-// whether a release may give them another one.
+// Turns returns the name of the last turn of Redisson's waiters if they used it, "" otherwise. It
+// also reports whether a release may give them another turn.
 func (e *Ear) Turns() (used string, due bool) {
 	if e.sub == nil {
 		return "", true
@@ -297,7 +296,7 @@ func (e *Ear) news() {
 
 // depose notes that the entry was deposed, and tells the watcher. If there is none yet, Watch will.
 func (e *Ear) depose() {
-	e.deposed.Store(true) // before looking for the watcher: Watch sets that first, and then looks here
+	e.deposed.Store(true) // before doubt reads watcher: Watch stores watcher before it reads deposed
 	e.doubt()
 }
 

@@ -1,10 +1,10 @@
-// Package hub receives the messages of one Redis and tells the entries of this process of them. A
-// message is a hint at what to do at once. One that is lost costs time, never a lock: waiters also
-// ask Redis from time to time.
+// Package hub receives the messages of one Redis and passes them to the entries of this process. A
+// message is a hint at what to do at once. A lost message costs time, never a lock: waiters also ask
+// Redis from time to time.
 //
-// An entry hears by an Ear. Two kinds of channels are subscribed. On the inbox the client is told
-// of what concerns one of its entries: a grant, above all. For each lock that is waited for there
-// is a subscription of the lock's own channels, which tell when the lock may be free.
+// An entry hears by an Ear. Two kinds of channels are subscribed. The client's inbox has the messages
+// to one of its entries, above all grants. The channels of each lock that an entry waits for tell
+// when the lock may be free.
 package hub
 
 import (
@@ -92,7 +92,7 @@ type feed interface {
 
 // subscription is that of one lock's two channels, and the ears that hear them. On Unlock a message
 // tells that the lock may be free, on Listen that a turn of Redisson's waiters begins. Locks of two
-// kinds have one subscription only where Redisson uses one channel for both.
+// kinds share a subscription only if Redisson uses one channel for both.
 type subscription struct {
 	names     *wire.Names
 	ears      []*Ear
@@ -143,8 +143,8 @@ func (h *Hub) Subscribed(channel string) {
 	}
 }
 
-// confirm is Subscribed for callers that hold the hub's mutex. It returns what the user was told of
-// denied channels if that is over: none is denied any more.
+// confirm is Subscribed for callers that hold the hub's mutex. If now no channel is denied any more,
+// it returns the denial that the user was told of.
 func (h *Hub) confirm(channel string) (mended error) {
 	if h.denialTold != nil {
 		lifted := h.denied[channel] != nil || channel == h.deniedTold
@@ -219,10 +219,10 @@ func (h *Hub) end(sub *subscription) {
 func (h *Hub) Go(f func()) bool { return h.crew.Start(f) }
 
 // Close ends all subscriptions and returns when no goroutine is left. If a connection does not
-// answer, or the client library still waits for one, Close returns after leaveTimeout. The
-// goroutines that are left then end by themselves and send nothing more than the end of their
-// subscriptions: the client library gives up a connection after a second, and one that it still
-// hands out is given back at once.
+// answer, or the client library still waits for one, Close returns after leaveTimeout. Goroutines
+// that are left then end by themselves, and send nothing but the end of their subscriptions: the
+// client library gives up a connection after a second, and a connection that it still hands out is
+// given back at once.
 func (h *Hub) Close() {
 	h.cancel()
 	late, cancel := context.WithTimeout(context.Background(), leaveTimeout)
@@ -231,7 +231,7 @@ func (h *Hub) Close() {
 	h.rdb.Close(late)
 }
 
-// Listening tells how many ears hear a lock's unlock channel, whether its subscription is
+// Listening returns how many ears hear a lock's unlock channel, whether its subscription is
 // confirmed, and whether each ear's goroutine has taken its last signal. It is for tests.
 func (h *Hub) Listening(unlock string) (ears int, confirmed, quiet bool) {
 	h.mu.Lock()
@@ -247,5 +247,6 @@ func (h *Hub) Listening(unlock string) (ears int, confirmed, quiet bool) {
 	return len(sub.ears), sub.ready, quiet
 }
 
-// Skipped is how many messages came that no relock and no Redisson can have sent. It is for tests.
+// Skipped returns how many messages came that no relock and no Redisson can have sent. It is for
+// tests.
 func (h *Hub) Skipped() int64 { return h.skipped.Load() }

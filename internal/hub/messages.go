@@ -22,7 +22,7 @@ func (h *Hub) Message(channel, message string) {
 	}
 }
 
-// skip counts a message that means nothing, and tells of the first, the 101st and so on.
+// skip counts a message that means nothing, and reports the first, the 101st and so on to the user.
 func (h *Hub) skip(channel, message string, why error) {
 	if n := h.skipped.Add(1); n%100 == 1 {
 		h.Impaired(fmt.Errorf("skipped a message on channel %q, %d so far: %q: %w",
@@ -85,8 +85,8 @@ func (h *Hub) receiveGrant(message string) error {
 //   - a grant, which has tokens;
 //   - a nudge: a waiter is to ask Redis again;
 //   - that the entry was deposed: the lock was forced open. A waiter may have lost its place in the queue;
-//   - that another wants the lock. The caller tells the entry of that, without the hub's mutex, since
-//     an observer hears of it.
+//   - that another entry wants the lock. The caller of deliver passes that on, without the hub's mutex,
+//     since an observer hears of it.
 func (h *Hub) deliver(g wire.Grant) *Ear {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +110,7 @@ func (h *Hub) deliver(g wire.Grant) *Ear {
 	case phase == earWaits:
 		e.granted(g.Tokens)
 	case phase == earReleases:
-		// It may have been granted after the release ran: the release is not the last word.
+		// Redis may have granted the lock after the release ran: then the entry must be ended again.
 		e.regranted.Store(true)
 	}
 	return e

@@ -32,10 +32,10 @@ func (f *shardedFeed) close(sub *subscription) { sub.stop() }
 
 func (f *shardedFeed) listen() {}
 
-// run keeps one lock's channels subscribed until ctx ends: when the subscription is closed, or the
-// hub is. Follow may return before, with an error or, if the slot has moved to another node,
-// without. A channel that is denied is asked for again when its denial says so, what else failed
-// after a growing pause.
+// run keeps one lock's channels subscribed until ctx ends: when the subscription or the hub is
+// closed. Follow may return before: with an error, or without one if the slot has moved to another
+// node. A denied channel is asked for again when its denial says so. After any other end of Follow
+// the pause grows.
 func (f *shardedFeed) run(ctx context.Context, sub *subscription) {
 	n := sub.names
 	inbox := wire.InboxPrefix + n.Tag + ":" + f.h.client
@@ -46,7 +46,7 @@ func (f *shardedFeed) run(ctx context.Context, sub *subscription) {
 		f.h.mu.Lock()
 		if sub.ready {
 			for _, e := range sub.ears {
-				e.want(false) // from now on that may be missed
+				e.want(false) // from now on a message that says so may be missed
 			}
 		}
 		sub.ready = false

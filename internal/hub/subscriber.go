@@ -21,7 +21,7 @@ type plainFeed struct {
 	tried  time.Time   // when the session began
 	began  time.Time   // when it got its connection, zero while there is none
 	worked time.Time   // when the connection was last known to work
-	told   error       // what the user was told, nil if it works
+	told   error       // the failure that the user was told of, nil for none
 	asking chan answer // whether Redis answers at all; nil while it is not asked
 
 	// Guarded by the hub's mutex. Invariant: while a session is up, a channel that is wanted and not
@@ -65,7 +65,7 @@ func (f *plainFeed) change(channels ...string) {
 	f.changed.Poke()
 }
 
-// answer says that Redis answered a question, which is not about messages, or why it did not.
+// answer says whether Redis answers commands: err is why it does not.
 type answer struct {
 	err error
 	at  time.Time
@@ -73,7 +73,7 @@ type answer struct {
 
 const (
 	slowConnection = 2 * time.Second // how long there may be no working connection before the user is told
-	lookAgain      = time.Second     // how often it is looked at meanwhile, where the library does not return
+	lookAgain      = time.Second     // how often that is checked while the library hands out no connection
 )
 
 // run keeps a session up. After one that lasted, a new one starts at once; as long as sessions fail
@@ -116,8 +116,8 @@ var (
 	errNoConn  = errors.New("the client hands out no dedicated connection, its BlockingPoolSize may be used up")
 )
 
-// connect takes a connection, which a client library may hand out only when one of its pool is
-// given back.
+// connect takes a connection. A client library may hand it out only when another connection of its
+// pool is given back.
 func (f *plainFeed) connect(ctx context.Context) (driver.Listener, error) {
 	type result struct {
 		conn driver.Listener
@@ -143,7 +143,8 @@ func (f *plainFeed) connect(ctx context.Context) (driver.Listener, error) {
 	}
 }
 
-// begin lists what a new session is to subscribe: first what ears want to hear, then what is idle.
+// begin lists the channels that a new session is to subscribe: first those that ears want to hear,
+// then those of idle subscriptions.
 func (f *plainFeed) begin() {
 	f.began = time.Now()
 	f.h.mu.Lock()
@@ -162,14 +163,14 @@ func (f *plainFeed) begin() {
 	}
 }
 
-// end notes that nothing is heard. Waiters poll meanwhile. If this lasts, the user is told once.
+// end notes that no messages are heard. Waiters poll meanwhile. If this lasts, the user is told once.
 func (f *plainFeed) end(why error) {
 	f.h.mu.Lock()
 	f.up, f.stale = false, nil
 	f.h.vet()
 	if f.h.hears.Swap(false) {
 		for _, e := range f.h.ears {
-			e.want(false) // from now on that may be missed, and not only once the next session stands
+			e.want(false) // a message that says so may be missed from now on, until the next session stands
 		}
 	}
 	f.h.mu.Unlock()
@@ -184,14 +185,16 @@ func (f *plainFeed) end(why error) {
 		f.h.owner.Fails(why)
 	}
 	if f.told == nil && time.Since(f.worked) >= slowConnection {
-		f.judge(why)
+		f.reportDeaf(why)
 	}
 }
 
-// judge tells the user that no messages are heard, if Redis answers all the same. If it does not, that
-// is what is wrong, and its owner tells so. Redis may have come back while it was asked. So only what
-// failed after its answer counts, or a connection that the library does not hand out.
-func (f *plainFeed) judge(why error) {
+// reportDeaf tells the user that no messages are heard, but only if Redis answers commands: an outage
+// of Redis is reported elsewhere. The first call starts to ask Redis in the background, later calls
+// read the answer. A session that began before the answer proves nothing, since Redis may have been
+// down then: the next failure counts. Only errNoConn counts at once, since not Redis causes it but the
+// client library.
+func (f *plainFeed) reportDeaf(why error) {
 	if f.asking == nil {
 		asking := make(chan answer, 1)
 		if f.h.Go(func() { asking <- answer{f.h.owner.Answers(f.h.ctx), time.Now()} }) {
@@ -277,9 +280,9 @@ func (s *subscriber) update(ctx context.Context) error {
 	}
 }
 
-// next takes a batch of stale channels and returns what the connection has to send for them, and
-// notes that as done: addApart takes that back for a channel that is denied. next returns false if
-// no channel was stale.
+// next takes a batch of stale channels, and returns what the connection has to send for them. It
+// notes them as sent; addApart takes back the note for a denied channel. next returns false if no
+// channel was stale.
 func (s *subscriber) next() (step changes, more bool) {
 	f, h := s.feed, s.feed.h
 	h.mu.Lock()
@@ -289,7 +292,7 @@ func (s *subscriber) next() (step changes, more bool) {
 		want := channel == f.inbox && h.inboxWanted || h.subs[channel] != nil
 		switch {
 		case want && s.have[channel]:
-			h.confirm(channel) // it was closed, and opened anew before that was sent
+			h.confirm(channel) // it was closed, and opened anew before the end was sent
 		case want && h.denied[channel] != nil:
 			step.apart = append(step.apart, channel)
 		case want:
@@ -309,7 +312,7 @@ func (s *subscriber) next() (step changes, more bool) {
 	return step, n > 0
 }
 
-// retry makes the denied channels stale that are to be asked for again.
+// retry makes the denied channels stale whose pause is over.
 func (s *subscriber) retry(now time.Time) {
 	f := s.feed
 	f.h.mu.Lock()

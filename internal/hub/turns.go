@@ -27,7 +27,7 @@ type turns struct {
 	rare   time.Time // no turn is given before this instant
 }
 
-// receive takes the message that a turn begins, whose text is the turn's name.
+// receive takes the message that a turn begins. Its text is the turn's name.
 func (t *turns) receive(name string) error {
 	if _, err := strconv.ParseUint(name, 10, 64); err != nil {
 		return fmt.Errorf("no turn, which is a number of microseconds")
@@ -36,9 +36,8 @@ func (t *turns) receive(name string) error {
 	return nil
 }
 
-// opened notes that a turn began. The release that gave it has woken Redisson's waiters by an
-// unlock message, and told of the turn only then. So the next unlock message is of an unlock in the
-// turn.
+// opened notes that a turn began. The release that gave the turn first woke Redisson's waiters by an
+// unlock message, and then told of the turn. So the next unlock message is of an unlock in the turn.
 func (t *turns) opened(name string, now time.Time) {
 	t.last, t.began, t.used, t.judged = name, now, false, false
 }

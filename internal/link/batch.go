@@ -11,25 +11,24 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 )
 
-// Script is one that may be sent for several callers in one command. Calls that come while many
-// commands are out queue, and go as one command once an answer has come: Redis and the client
-// library have a good part of their work per command.
+// Script is a script that may be sent for several callers in one command. Calls that come while many
+// commands are out queue, and go as one command once an answer has come: much of the work of Redis
+// and the client library is per command.
 type Script struct {
 	One   *driver.Script // for one caller
-	Many  *driver.Script // for several: how many, and behind it the arguments of each, as many for all
-	Spare []string       // the arguments of a call that leaves all of them out; a call may leave out the last ones
+	Many  *driver.Script // for several: takes the number of calls, then the arguments of each, as many for all
+	Spare []string       // values of the arguments, for those that a call leaves out at the end
 	Most  int            // callers in one command: as many as Redis is busy with for 0.2 ms
 }
 
-// BatchFrom is how many callers' commands must be out before further calls queue. It is a constant
-// but for the simulated world, where a few callers do what takes many. That world sets it while no
-// Link is in use.
+// BatchFrom is how many callers' commands must be out before further calls queue. Only the simulated
+// world, which has few callers, changes it, while no Link is in use.
 var BatchFrom = 32
 
 const (
 	fewCommands  = 2                      // with fewer out, a batch is sent before it is full
 	mostCommands = 64                     // with as many out, even a full batch waits
-	maxWait      = 250 * time.Microsecond // after it, any answer sends the first batch, however small
+	maxWait      = 250 * time.Microsecond // when a batch is as old, any answer sends it, however small
 )
 
 // batcher is the group commit of one Redis, or of one slot of a Cluster.
@@ -134,7 +133,7 @@ func (b *batcher) enqueue(c *command, s *Script) *batch {
 	return nil
 }
 
-// withdraw removes a call that is still queued. It reports whether it did.
+// withdraw removes a call that is still queued. It returns false if the call is not queued any more.
 func (b *batcher) withdraw(c *command) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,7 +177,8 @@ func (b *batcher) take(ready *batch) *batch {
 	return ready
 }
 
-// dispatch sends a batch, and those that are due when it has ended. It does nothing for nil.
+// dispatch sends a batch in the background, and then the batches that are due when it has ended. It
+// does nothing if ready is nil.
 func (l *Link) dispatch(b *batcher, ready *batch) {
 	if ready == nil {
 		return
@@ -191,8 +191,8 @@ func (l *Link) dispatch(b *batcher, ready *batch) {
 	}()
 }
 
-// sendNext sends the batch that is due when a command for n callers has ended, and the batch that
-// is due after that one, until none is.
+// sendNext is called when a command for n callers has ended. It sends the batch that is due then, and
+// the next one when that has ended, until none is due.
 func (l *Link) sendNext(b *batcher, n int) {
 	for ready := b.ended(n); ready != nil; ready = b.ended(n) {
 		n = len(ready.calls)
@@ -229,7 +229,7 @@ func (l *Link) runBatch(s *Script, calls []*command) ([]driver.Value, error) {
 	for _, c := range calls {
 		timeout = max(timeout, c.timeout)
 	}
-	// A command of its own is the context: no caller's end must cut the others' command short.
+	// The command has a context of its own: no caller that leaves must cut the others' command short.
 	f := l.newCommand(context.Background(), timeout, nil, nil, nil)
 	defer l.recycle(f)
 	if len(calls) == 1 {
@@ -268,7 +268,7 @@ func (j *joined) fill(s *Script, calls []*command) {
 	}
 }
 
-// emptied is the memory of a slice for other strings. It keeps none of the old strings alive.
+// emptied returns an empty slice in the memory of used. It keeps none of the old strings alive.
 func emptied(used []string) []string {
 	clear(used)
 	return used[:0]

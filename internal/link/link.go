@@ -30,7 +30,7 @@ type Link struct {
 	Apart func(error) bool
 
 	rdb    driver.Redis
-	report func(silent error) // of New; may be nil
+	report func(silent error) // see New; may be nil
 
 	commands sync.Pool // *command: those whose callers have their answers
 	joined   sync.Pool // *joined
@@ -53,8 +53,8 @@ const (
 	clusterLanePermits = 64
 )
 
-// New returns a link. It calls report, unless that is nil, when a command has ended that had its
-// whole timeout: with nil if Redis answered, be it with an error, else with why it did not.
+// New returns a link. Unless report is nil, the link calls it at the end of each command that had its
+// whole timeout: with nil if Redis answered, even with an error, otherwise with why it did not.
 func New(rdb driver.Redis, timeout time.Duration, report func(silent error)) *Link {
 	l := &Link{rdb: rdb, Timeout: timeout, report: report}
 	lanes, permits := 1, lanePermits
@@ -69,20 +69,20 @@ func New(rdb driver.Redis, timeout time.Duration, report func(silent error)) *Li
 }
 
 // A Latecomer hears what became of a command after its caller has left, in the command's goroutine:
-// nil when Redis answered, be it with an error.
+// nil if Redis answered, even with an error.
 type Latecomer interface{ Late(err error) }
 
-// Unheeded is a latecomer for a command that no lock needs. What became of that command is reported
-// to no one, and it counts neither as answered nor as unanswered.
+// Unheeded is a latecomer for a command that no lock needs. The command's result is not reported: it
+// counts neither as answered nor as unanswered.
 var Unheeded Latecomer = unheeded{}
 
 type unheeded struct{}
 
 func (unheeded) Late(error) {}
 
-// Do runs a script and returns its answer. It returns an error when ctx ends or timeout is over
-// first, the wait for a permit included: driver.ErrUnsent where the command surely never ran. Where
-// it may have, late hears what became of it in the end, unless late is nil. Do keeps a copy of args.
+// Do runs a script and returns its answer. It returns an error if ctx ends or timeout is over first,
+// the wait for a permit included: driver.ErrUnsent if the command surely never ran. If the command may
+// have run, late hears what became of it in the end, unless late is nil. Do keeps a copy of args.
 func (l *Link) Do(ctx context.Context, timeout time.Duration, s *driver.Script, keys, args []string,
 	late Latecomer) (driver.Value, error) {
 	lane := l.lane(keys)
@@ -93,8 +93,8 @@ func (l *Link) Do(ctx context.Context, timeout time.Duration, s *driver.Script, 
 	return l.send(l.newCommand(ctx, max(timeout, l.Timeout), keys, args, late), left, s, lane, nil)
 }
 
-// Urge is Do for what keeps leases alive. It waits for no permit: a lease must not run out behind a
-// full lane. Its sender bounds how many such commands are out.
+// Urge is Do for commands that keep leases alive. It waits for no permit: a lease must not run out
+// behind a full lane. Its caller bounds how many such commands are out.
 func (l *Link) Urge(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
 	return l.send(l.newCommand(ctx, l.Timeout, keys, args, nil), l.Timeout, s, nil, nil)
 }
@@ -193,10 +193,10 @@ func (l *Link) recycle(c *command) {
 // Deadline is when the command gives up by itself.
 func (c *command) Deadline() (time.Time, bool) { return c.deadline, true }
 
-// Done is closed then.
+// Done is closed at the deadline.
 func (c *command) Done() <-chan struct{} { return c.done }
 
-// Err is about the command's timeout. The caller's context does not count.
+// Err reports whether the command's timeout is over. The caller's context does not count.
 func (c *command) Err() error {
 	if c.expired.Load() {
 		return context.DeadlineExceeded
@@ -204,9 +204,9 @@ func (c *command) Err() error {
 	return nil
 }
 
-// send runs a script as the command c, and gives its permit back when it has ended. The caller
-// waits for the answer for timeout at most. A command of a batcher counts as out there until it has
-// ended, which may send the next batch.
+// send runs a script as the command c, and gives the permit back when the command has ended. The
+// caller waits for the answer for timeout at most. If b is not nil, the command counts as out there
+// until it has ended, and its end may send the next batch.
 func (l *Link) send(c *command, timeout time.Duration, s *driver.Script, permit chan struct{}, b *batcher) (driver.Value, error) {
 	l.out.Join()
 	go l.run(c, s, permit, b)
@@ -223,6 +223,7 @@ func (l *Link) send(c *command, timeout time.Duration, s *driver.Script, permit 
 	return got.value, got.err
 }
 
+// run is the goroutine of a command: it executes the script and delivers the answer.
 func (l *Link) run(c *command, s *driver.Script, permit chan struct{}, b *batcher) {
 	defer l.out.Leave()
 	if b != nil {
@@ -238,8 +239,9 @@ func (l *Link) run(c *command, s *driver.Script, permit chan struct{}, b *batche
 	c.deliver(answer{value, err}, err)
 }
 
-// exec runs a script. It marks what only a server of a Cluster answers, where that is the only one that
-// the client knows: that the keys, or a key that a script names by itself, are at another server.
+// exec runs a script. A server of a Cluster may answer that a key is at another server: one of the
+// keys, or one that the script names by itself. If the client knows only that server, exec marks the
+// answer as Astray.
 func (l *Link) exec(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
 	value, err := l.rdb.Run(ctx, s, keys, args)
 	if reply, answered := err.(*driver.ReplyError); answered && elsewhere(reply.Text) && !l.rdb.Cluster() {
@@ -249,7 +251,7 @@ func (l *Link) exec(ctx context.Context, s *driver.Script, keys, args []string) 
 	return value, err
 }
 
-// elsewhere reports whether a server of a Cluster says that another one has a key.
+// elsewhere reports whether a server of a Cluster says that another server has a key.
 func elsewhere(reply string) bool {
 	return strings.HasPrefix(reply, "MOVED ") || strings.HasPrefix(reply, "ASK ") ||
 		strings.Contains(reply, "attempted to access a non local key")
@@ -288,7 +290,7 @@ func (c *command) deliver(got answer, failure error) {
 	}
 }
 
-// silence is err if Redis did not answer, nil if it did.
+// silence returns err if Redis did not answer, nil if it did.
 func silence(err error) error {
 	if Unanswered(err) {
 		return err
@@ -319,7 +321,7 @@ func (e *Left) Error() string { return e.Cause.Error() }
 // another command.
 func (e *Left) Is(target error) bool { return target != driver.ErrUnsent && errors.Is(e.Cause, target) }
 
-// Reply returns what Redis answered, "" when err is no error of Redis's.
+// Reply returns the text of Redis's error reply, "" if err is none.
 func Reply(err error) string {
 	var reply *driver.ReplyError
 	if !errors.As(err, &reply) {
@@ -328,8 +330,8 @@ func Reply(err error) string {
 	return reply.Text
 }
 
-// Astray reports whether err is the answer of one server of a Cluster to a client that knows no other,
-// as driver.ReplyError says.
+// Astray reports whether err is marked as driver.ReplyError.Astray: the answer of one server of a
+// Cluster to a client that knows no other.
 func Astray(err error) bool {
 	var reply *driver.ReplyError
 	return errors.As(err, &reply) && reply.Astray

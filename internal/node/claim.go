@@ -15,18 +15,18 @@ import (
 // contends touches it. The rules are the same for a Redis that decides alone and for a node of a
 // quorum:
 //
-//   - A grant in an answer is believed from when the question was sent. At a node of a quorum its
-//     number must also be above Counter. A grant with a lower number may have been given back, or
+//   - A grant in an answer is believed from the time when the question was sent. At a node of a quorum
+//     its number must also be above Counter. A grant with a lower number may have been given back, or
 //     be of a node that forgot how far it had counted.
 //   - A grant in a message does not say when it was given. It is believed if its number is above
 //     Counter: then Redis gave it after the question at Base, and its lease is counted from Base.
 //     It must also be above the grant that is believed already, if one is.
 //   - No grant is believed for longer than its lease less the margin.
 type Belief struct {
-	Number  int64       // of the grant that is believed, which is its first fencing token; 0 for none
+	Number  int64       // of the believed grant, which is its first fencing token; 0 for none
 	Count   int         // how many tokens that grant has
-	Sent    clock.Stamp // when its lease began, at the latest
-	Base    clock.Stamp // when the last question was sent whose answer told Counter; before that, the first question
+	Sent    clock.Stamp // its lease began then or later, so counting from here is safe
+	Base    clock.Stamp // when the question that told Counter was sent; before that, the first question
 	Counter int64       // the lock's fencing counter at Base, -1 for unknown
 	Fresh   bool        // the first question was answered with the grant: no process waited for the lock then
 }
@@ -68,8 +68,8 @@ func (b *Belief) Told(t wire.Tokens, e *wire.Entry, now clock.Stamp) bool {
 	return true
 }
 
-// take makes a grant the one that is believed, with a lease from sent. One that is taken again
-// keeps its count of tokens.
+// take makes t the believed grant, with a lease from sent. If t was believed before, its count of
+// tokens stays.
 func (b *Belief) take(t wire.Tokens, e *wire.Entry, sent clock.Stamp) {
 	if b.Number != t.First {
 		b.Count = t.Among(e.Block)
@@ -89,7 +89,7 @@ func (b *Belief) Drop() {
 	b.Number = 0
 }
 
-// Tokens are those of the grant that is believed.
+// Tokens returns the believed grant's tokens.
 func (b *Belief) Tokens() wire.Tokens { return wire.Tokens{First: b.Number, Count: b.Count} }
 
 // Claim is one entry at one Redis, until Redis surely knows that it is over. The goroutine that has
@@ -112,8 +112,8 @@ type Claim struct {
 	unanswered atomic.Int32
 	// known is set once a question was answered: Redis may know of the entry.
 	known atomic.Bool
-	// longest is how long Redis may keep the lock, in nanoseconds, if it was asked to for longer than
-	// the lease; else 0.
+	// longest is the longest lease that Redis was asked for, in nanoseconds, if it is longer than the
+	// entry's own; else 0.
 	longest atomic.Int64
 
 	stage atomic.Int32
@@ -138,7 +138,7 @@ func (c *Claim) Enter() {
 	c.ear.Register(c.node.hub, c.Entry, c.wake, c.node.cfg.Votes)
 }
 
-// Ear is what the claim hears.
+// Ear returns the claim's ear, which hears the messages to its entry.
 func (c *Claim) Ear() *hub.Ear { return &c.ear }
 
 // Ask asks a Redis that decides alone for the lock. If another entry has it, this one is queued,
@@ -159,8 +159,8 @@ func (c *Claim) Ask(ctx context.Context, ticket string) (wire.Answer, clock.Stam
 	return a, sent, err
 }
 
-// Noted is told what became of each question. One that comes back after the claim began to end may
-// have put the entry into Redis behind what ended it: so the end must be repeated.
+// Noted is told what became of each question. A question that comes back after the claim began to end
+// may have put the entry into Redis after the release ran. Then the claim must be ended again.
 func (c *Claim) Noted(err error) {
 	switch {
 	case !link.Unanswered(err):
@@ -173,10 +173,10 @@ func (c *Claim) Noted(err error) {
 	c.cameLate()
 }
 
-// cameLate is called when a question comes back. It returns false while the claim runs. Else it
-// notes that the end is to be repeated. If the claim is over, it starts the sweep that does so. If
-// a release is out, over will do that: a sweep that overtook the release would end the lock, and
-// the release would report it as lost.
+// cameLate is called when a question comes back. It returns false while the claim runs. Otherwise it
+// notes that the claim must be ended again. If the claim is over, it starts the sweep for that. If a
+// release is out, over starts the sweep later: a sweep that overtook the release would end the lock,
+// and the release would report it as lost.
 func (c *Claim) cameLate() bool {
 	if c.stage.Load() == stageRuns {
 		return false
@@ -232,15 +232,15 @@ func (c *Claim) Raise(ctx context.Context, counter int64) (bool, error) {
 // Counter returns the fencing counter of a node where the entry holds the lock, else 0.
 func (c *Claim) Counter(ctx context.Context) (int64, error) { return c.node.wire.Counter(ctx, c.Entry) }
 
-// Seed tells a node, which forgot its locks, how far the others have counted. It does nothing if
-// the node is another incarnation than born by now.
+// Seed tells a node that forgot its locks how far the others have counted. It does nothing if the
+// node has restarted since, and so is not the incarnation born any more.
 func (c *Claim) Seed(ctx context.Context, born string, counter int64) error {
 	_, err := c.node.wire.Seed(ctx, c.Entry, born, counter)
 	return err
 }
 
-// Asks notes that Redis is about to be asked to keep the lock for lease. The longest that it was ever
-// asked for is kept, if that is more than the entry's own lease: the claim may stand for as long.
+// Asks notes that Redis is about to be asked to keep the lock for lease. It remembers the longest
+// lease that is longer than the entry's own: the claim may stand in Redis for as long.
 func (c *Claim) Asks(lease time.Duration) {
 	for {
 		longest := c.longest.Load()
@@ -250,8 +250,8 @@ func (c *Claim) Asks(lease time.Duration) {
 	}
 }
 
-// route returns how messages about a lock travel. On a Cluster it asks Redis until it has an
-// answer.
+// route returns how messages about a lock travel. It asks a Cluster for that until the Cluster has
+// answered once.
 func (n *Node) route(ctx context.Context, names *wire.Names) (wire.Route, error) {
 	mode := n.mode.Load()
 	if mode == 0 {

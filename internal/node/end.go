@@ -8,9 +8,9 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Late is told what became of a question whose caller has left. The caller tells Noted that the
-// question is unanswered, perhaps after this: only the sum of unanswered matters. Once it is known
-// what the question did, what the claim may have left in Redis can be ended for good.
+// Late is told what became of a question whose caller has left. The caller tells Noted, before or
+// after this call, that the question is unanswered: only the sum in unanswered matters. If the
+// question can no longer run, the sweeper can end for good what it may have left in Redis.
 func (c *Claim) Late(err error) {
 	if link.MayHaveRun(err) {
 		return // it stays unanswered
@@ -32,8 +32,8 @@ func (c *Claim) MayRunLate() bool { return c.unanswered.Load() > 0 }
 // when every connection was refused.
 func (c *Claim) MayStand() bool { return c.known.Load() || c.MayRunLate() }
 
-// Ending notes that the claim is about to end. If out is set, a question has been out for so long
-// that it counts as one that ran.
+// Ending notes that the claim is about to end. If out is set, a question has been unanswered for so
+// long that it counts as one that ran.
 func (c *Claim) Ending(out bool) {
 	if out {
 		c.known.Store(true)
@@ -41,9 +41,9 @@ func (c *Claim) Ending(out bool) {
 	c.stage.Store(stageEnds)
 }
 
-// Release sends the release of a claim to a Redis that decides alone; Released is to follow. held
-// reports whether the claim held the lock. If it did, next is queued in the same step, unless it is
-// nil. a is then the answer to next, as to a question. It is the zero Answer if next was not queued
+// Release sends the release of a claim to a Redis that decides alone. The caller then calls Released.
+// held reports whether the claim held the lock. If it did, the same step queues next, unless next is
+// nil. a is then the answer to next, as to a question. It is the zero Answer if next was not queued,
 // and has to ask for itself.
 func (c *Claim) Release(ctx context.Context, next *Claim) (held bool, a wire.Answer, err error) {
 	way, err := c.node.route(ctx, c.Entry.Names)
@@ -65,8 +65,8 @@ func (c *Claim) Release(ctx context.Context, next *Claim) (held bool, a wire.Ans
 	return held, a, err
 }
 
-// Unvote sends the release of a claim to a node of a quorum; Released is to follow. It queues next
-// there, by its ticket, unless next is nil.
+// Unvote sends the release of a claim to a node of a quorum. The caller then calls Released. Unvote
+// queues next there, by its ticket, unless next is nil.
 func (c *Claim) Unvote(ctx context.Context, next *Claim, ticket string) (held bool, a wire.Answer, err error) {
 	if next == nil {
 		return c.node.wire.Unvote(ctx, c.Entry, c.Count, nil, "", nil)
@@ -75,26 +75,26 @@ func (c *Claim) Unvote(ctx context.Context, next *Claim, ticket string) (held bo
 }
 
 // Released ends the claim after its release, which was answered with held, or failed with err. The
-// end is repeated if the release was not answered. It is also if the release found no lock and a
+// sweeper repeats the end if the release failed. It also does if the release found no lock, but a
 // grant came meanwhile: Redis may have granted the lock after the release had run.
 func (c *Claim) Released(held bool, err error) {
 	c.ear.Close() // before Regranted: a grant that comes from here on is an orphan, and ended as such
 	c.over(err != nil || !held && c.ear.Regranted())
 }
 
-// Forget ends the claim here alone: what Redis knows of it is left to its lease.
+// Forget ends the claim only in this process: in Redis its lease ends it.
 func (c *Claim) Forget() { c.ear.Close() }
 
-// End ends the claim without a release of its caller's. If open is set, Redis may not know yet that
-// the claim is over, and the sweeper tells it.
+// End ends the claim without a release by the caller. If open is set, Redis may not know yet that the
+// claim is over, and the sweeper tells it.
 func (c *Claim) End(open bool) {
 	c.ear.Close() // first: a sweep that a late answer begins must find no ear in use
 	c.over(open)
 }
 
-// over is End once the ear is closed. The sweeper ends the entry if it may stand in Redis, or if a
-// question may still run and put it back. A question that cameLate finds in stageOver starts the
-// sweep itself, so over sets the stage before it looks.
+// over is the part of End after the ear is closed. The sweeper ends the entry if it may stand in
+// Redis, or if a question may still run and put it back. In stageOver, cameLate starts the sweep
+// itself: so over sets the stage before it reads late.
 func (c *Claim) over(open bool) {
 	c.stage.Store(stageOver)
 	late := c.late.Load()
@@ -103,8 +103,8 @@ func (c *Claim) over(open bool) {
 	}
 }
 
-// end releases a batch of claims with one command, for the sweeper. It reports for each whether it
-// was ended.
+// end releases a batch of claims with one command, for the sweeper. It reports for each claim whether
+// Redis ended it.
 func (n *Node) end(ctx context.Context, batch []*Claim) ([]bool, error) {
 	var s wire.Sweep
 	for _, c := range batch {

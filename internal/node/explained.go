@@ -7,15 +7,16 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Explained is err with what is known of those of its nodes that were silent. In a NodeError of one
-// Redis it also tells the caller that left from the command that ran out of time.
+// Explained returns err, and adds to each of its nodes that gave no answer the error with which the
+// node had just failed, if any. It also makes a NodeError tell whether the caller gave up or a
+// command's time was over.
 func Explained(err error, nodes []*Node, quorum bool) error {
 	switch e := err.(type) {
 	case *wire.NodeError:
 		told := *e
 		if left := new(link.Left); e.Cause == nil && errors.As(e.Err, &left) {
 			told.Err = wire.ErrNoAnswer
-			if left.Cause != wire.ErrNoAnswer { // else the time of the command was up, and not the caller's
+			if left.Cause != wire.ErrNoAnswer { // ErrNoAnswer: the command's time was over, not the caller's
 				told.Cause = left.Cause
 			}
 		}

@@ -26,7 +26,7 @@ type health struct {
 // answer.
 type breaker struct {
 	pause   clock.Backoff
-	until   time.Time // it is open; zero for closed
+	until   time.Time // open until then; zero for closed
 	probing bool      // the probe is out
 }
 
@@ -35,9 +35,9 @@ func newHealth(timeout time.Duration) *health {
 	return &health{silent: breaker{pause: pause}, refuses: breaker{pause: pause}}
 }
 
-// left is for how long the breaker is still open, 0 if it is closed. If its pause has just passed,
-// left returns 0 too, and its caller is the probe: to the others the breaker is open for another
-// time-out, or until the probe has its answer.
+// left returns for how long the breaker is still open, 0 if it is closed. If its pause has just
+// passed, left returns 0 too, and its caller is the probe: to the others the breaker is open for
+// another time-out, or until the probe has its answer.
 func (b *breaker) left(now time.Time) time.Duration {
 	if b.until.IsZero() {
 		return 0
@@ -49,8 +49,8 @@ func (b *breaker) left(now time.Time) time.Duration {
 	return 0
 }
 
-// open opens the breaker for its next pause. While it is open and no probe is out it does nothing:
-// a command that fails then was sent before, and tells nothing new.
+// open opens the breaker for its next pause. If the breaker is open and no probe is out, it does
+// nothing: the command that failed was sent before, and tells nothing new.
 func (b *breaker) open(now time.Time) {
 	if !b.probing && now.Before(b.until) {
 		return
@@ -64,7 +64,7 @@ func (b *breaker) close() {
 	b.pause.Reset()
 }
 
-// answered is Node.answered, as far as it concerns the breaker.
+// answered closes the breaker silent if the node answered (err is nil), and opens it if it did not.
 func (h *health) answered(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,7 +75,7 @@ func (h *health) answered(err error) {
 	h.silent.open(time.Now())
 }
 
-// Idle reports whether the node should not be asked: it did not answer lately.
+// Idle reports whether the node should not be asked, since it did not answer lately.
 func (h *health) Idle() bool {
 	if h == nil {
 		return false
@@ -85,7 +85,8 @@ func (h *health) Idle() bool {
 	return h.silent.left(time.Now()) > 0
 }
 
-// Voted is told of each answer to a vote.
+// Voted is told what became of each vote. It opens the breaker refuses if the node refused for a
+// reason of its own, and closes it on any other answer.
 func (h *health) Voted(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,25 +100,25 @@ func (h *health) Voted(err error) {
 	}
 }
 
-// Refusing is how long no vote should be asked for again, and why. A caller that gets 0 may be the
-// probe, as breaker.left says.
+// Refusing returns for how long the node should not be asked for a vote, and why. A caller that gets
+// 0 may be the probe, as breaker.left says.
 func (h *health) Refusing() (time.Duration, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.refuses.left(time.Now()), h.refusal
 }
 
-// reachability tells an observer that a node went and that it came back, by turns.
+// reachability tells an observer by turns that a node went down and that it came back.
 type reachability struct {
 	tell     func(cause error) // may be nil
-	wentDown func()            // is called when it goes down; may be nil
+	wentDown func()            // called when the node goes down; may be nil
 	down     atomic.Bool       // the last command was not answered; written under mu
 	last     atomic.Pointer[failure]
 
 	mu      sync.Mutex // guards the rest
-	cause   error      // why it was not answered; nil if the node is not down
-	told    bool       // that it is down
-	telling bool       // a goroutine calls tell, and then tells what came meanwhile
+	cause   error      // why the last command was not answered; nil if the node is not down
+	told    bool       // the observer was told last that the node is down
+	telling bool       // a goroutine calls tell, and calls it again for what came meanwhile
 }
 
 // failure is why the node could not be reached, and when.
@@ -126,8 +127,8 @@ type failure struct {
 	at  time.Time
 }
 
-// fails notes what the node was heard to fail with. That an answer did not come in time tells nothing
-// that a caller which has none does not know.
+// fails notes an error with which the node failed. It leaves out errors that only say that no answer
+// came in time: a caller without an answer knows that.
 func (r *reachability) fails(err error) {
 	text := err.Error()
 	if strings.Contains(text, context.DeadlineExceeded.Error()) || strings.Contains(text, context.Canceled.Error()) {
@@ -136,7 +137,8 @@ func (r *reachability) fails(err error) {
 	r.last.Store(&failure{err, time.Now()})
 }
 
-// answered is Node.answered. tell may take its time: no other goroutine waits for that.
+// answered notes a command's result, nil for an answer, and calls tell if the node went down or came
+// back. No other goroutine waits while tell runs.
 func (r *reachability) answered(err error) {
 	if err != nil {
 		r.fails(err)

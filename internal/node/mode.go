@@ -44,8 +44,8 @@ func (n *Node) probe(ctx context.Context) (int32, error) {
 	}
 }
 
-// answer settles p. If Redis answered, it settles the node's mode too; else the next caller asks
-// again.
+// answer asks Redis and completes p. If Redis answered, it also sets the node's mode; otherwise the
+// next caller asks again.
 func (n *Node) answer(p *probe) {
 	defer close(p.done)
 	if p.mode, p.err = n.askMode(); p.err != nil {

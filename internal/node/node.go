@@ -21,11 +21,11 @@ import (
 // ErrIdle stands for the answer of a node that was not asked, since it did not answer lately.
 var ErrIdle = errors.New("not asked: it did not answer lately")
 
-// Grant is a lock given to an entry.
+// Grant is what Redis gave an entry: tokens and a lease.
 type Grant struct {
 	Token  int64       // the first fencing token
-	Passes int         // how many of the grant's tokens may be used in a row
-	Sent   clock.Stamp // the lease runs from here at the latest
+	Passes int         // how many acquisitions in a row may use the grant's tokens
+	Sent   clock.Stamp // the lease began then or later, so counting from here is safe
 	Fresh  bool        // no entry waited for the lock when it was asked for at Sent
 }
 
@@ -33,7 +33,7 @@ type Grant struct {
 type Config struct {
 	wire.Options
 	Client  string        // uuid
-	Timeout time.Duration // of a command whose caller has left, and of those without one
+	Timeout time.Duration // of a command whose caller has left, or that has none
 	Plain   bool          // no sharded channels, on a Cluster that has them too
 
 	// Impaired is told why the Redis works worse than it should, and Mended once that is over.
@@ -56,9 +56,9 @@ type Node struct {
 	sweeper *sweeper
 	done    chan struct{} // closed by Stop
 
-	keepsVigil atomic.Bool // a goroutine asks whether it answers again
+	keepsVigil atomic.Bool // a vigil goroutine runs
 
-	*health      // nil where Redis decides alone: that is asked whatever it did before
+	*health      // nil where Redis decides alone: it is asked even if it did not answer before
 	reachability reachability
 
 	// mode is 0 until it is known how messages travel. Only a Cluster has to be asked.
@@ -97,8 +97,8 @@ func (n *Node) answered(err error) {
 	n.reachability.answered(err)
 }
 
-// Explained is err, what a caller of the node is told. If that only says that no answer came, and the
-// node was heard to fail within the last two time-outs, it also says with what.
+// Explained returns err for a caller of the node. If err only says that no answer came, and the node
+// failed with some error within the last two time-outs, it adds that error.
 func (n *Node) Explained(err error) error {
 	if err != wire.ErrNoAnswer && err != ErrIdle && err != context.DeadlineExceeded {
 		return err
@@ -122,8 +122,8 @@ func (n *Node) Do(ctx context.Context, commands ...[]string) ([]driver.Value, er
 	return got, err
 }
 
-// Answers asks the Redis whether it answers, and returns why it does not. One that is known to be down
-// is not asked: vigil does that.
+// Answers asks the Redis whether it answers, and returns why it does not. If it is known to be down,
+// Answers does not ask: vigil does.
 func (n *Node) Answers(ctx context.Context) error {
 	if n.Down() {
 		return ErrIdle
@@ -134,12 +134,12 @@ func (n *Node) Answers(ctx context.Context) error {
 	return err
 }
 
-// ping makes a Redis say something. Without the right to it, that it is refused.
+// ping makes a Redis answer. Without the right to PING the answer is a refusal, which will do.
 var ping = []string{"PING"}
 
-// vigil asks a Redis that went down until it answers, or the node is closed. A client that sends
-// nothing would not learn of that otherwise. One goroutine does so at a time. That it still does not
-// answer is no news: what opens the breaker of a quorum's node is what locks ask.
+// vigil pings a Redis that went down until it answers, or the node is closed. Otherwise a client that
+// sends nothing would not learn that it is back. One goroutine does so at a time. A ping without an
+// answer does not count for the breaker of a quorum's node: only locks' commands open it.
 func (n *Node) vigil() {
 	if n.keepsVigil.Swap(true) {
 		return
@@ -176,17 +176,18 @@ type owner struct{ *Node }
 func (o owner) Impaired(cause error) { o.cfg.Impaired(cause) }
 func (o owner) Mended(cause error)   { o.cfg.Mended(cause) }
 
-// Fails notes why the connection for messages could not be had, unless Redis answered so.
+// Fails notes why there is no connection for messages, unless the reason is an answer of Redis.
 func (o owner) Fails(err error) {
 	if link.Unanswered(err) && !errors.Is(err, driver.ErrClosed) {
 		o.reachability.fails(err)
 	}
 }
 
-// Sent is how many commands of one kind were sent, by what became of them.
+// Sent returns how many commands of one kind were answered, refused, and not answered.
 func (n *Node) Sent(op driver.Op) (answered, refused, unanswered uint64) { return n.counts.Of(op) }
 
-// Introduce writes a client's card, which stays for so long, or keeps the one that is there.
+// Introduce writes a client's card, which expires stay from now. If the card is there already, only
+// its expiry is set anew.
 func (n *Node) Introduce(ctx context.Context, client string, c *wire.Card, stay time.Duration) error {
 	return n.wire.Introduce(ctx, client, c, stay)
 }
@@ -196,7 +197,7 @@ func (n *Node) Withdraw(ctx context.Context, client string) error {
 	return n.wire.Withdraw(ctx, client)
 }
 
-// Whois reads a client's card, the zero one where it has none.
+// Whois reads a client's card. It returns the zero Card if the client has none.
 func (n *Node) Whois(ctx context.Context, client string) (wire.Card, error) {
 	return n.wire.Whois(ctx, client)
 }
@@ -207,7 +208,7 @@ func (n *Node) Declare(ctx context.Context, run string) (bool, error) {
 	return n.wire.Declare(ctx, run, n.cfg.Longest)
 }
 
-// orphan ends an entry that was granted its lock when it was over here: a release is swept for it.
+// orphan has the sweeper release an entry that was granted its lock after it was over here.
 func (n *Node) orphan(g wire.Grant) {
 	names, err := g.Kind.Names("", g.Name)
 	if err != nil {
@@ -233,10 +234,9 @@ func (n *Node) groupOf(e *wire.Entry) group {
 	return group{slot: driver.Slot(e.Names.Lock), kind: e.Names.Kind}
 }
 
-// Renew lengthens leases, with as few commands as may be: each takes locks of one group, and so few
-// that it keeps other clients waiting for a short time only. Renew calls note once for each
-// renewal, from any goroutine, with its place in the batch, and with err where it was not answered.
-// It returns when all have been noted.
+// Renew lengthens leases, with as few commands as possible: each takes locks of one group, and
+// wire.MaxBatch at most. Renew calls note once for each renewal, from any goroutine, with its index
+// in the batch, and with err if it was not answered. It returns when all have been noted.
 func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int, r wire.Result, err error)) {
 	groups := make(map[group][]int) // places in the batch
 	for i, r := range batch {
@@ -251,7 +251,7 @@ func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int,
 		for places := range slices.Chunk(alike, wire.MaxBatch) {
 			first, last := places[0], places[len(places)-1]
 			part := batch[first : last+1]
-			if len(part) > len(places) { // others stand in between
+			if len(part) > len(places) { // renewals of other groups stand in between
 				part = make([]wire.Renewal, len(places))
 				for i, at := range places {
 					part[i] = batch[at]

@@ -18,9 +18,9 @@ import (
 // answer is not enough: the sweeper comes back, soon at first and then every third of a lease,
 // until it has sent a release more than a lease after the claim was over.
 //
-// One goroutine waits for what is due first. What is due together is sent together: one command for
-// each group of locks, with sweepBatch of them at most. Each command has a goroutine of its own,
-// and the number of commands that are out is bounded.
+// One goroutine waits for the claim that is due first. Claims that are due together are sent
+// together: one command for each group of locks, with sweepBatch claims at most. Each command has a
+// goroutine of its own, and the number of commands that are out is bounded.
 type sweeper struct {
 	node *Node
 
@@ -29,18 +29,18 @@ type sweeper struct {
 	wg     sync.WaitGroup
 	slots  chan struct{} // one for each command that is out
 
-	// mu guards what follows and every sweep. Invariant: all holds every claim that is to be ended.
-	// Those that are in no command are in due, too. wg grows only while closed is not set.
+	// mu guards what follows and every sweep. Invariant: all holds every claim that is to be ended,
+	// and due those of them that are in no command. wg grows only while closed is not set.
 	mu      sync.Mutex
 	closed  bool
 	running bool
-	silent  bool // a try was not answered since back looked
+	silent  bool // a try was not answered since back last looked
 	all     map[target]*sweep
 	due     *clock.Schedule[*sweep]
 }
 
 // target is what a sweep ends: an entry at a lock. The id alone would not do. A message may grant
-// an entry another lock than the one it waits for; then the entry is ended at either.
+// an entry another lock than the one it waits for; then the entry is ended at both locks.
 type target struct{ id, lock string }
 
 func targetOf(c *Claim) target { return target{c.Entry.ID, c.Entry.Names.Lock} }
@@ -52,15 +52,15 @@ type sweep struct {
 	c        *Claim
 	lateEnd  clock.Stamp   // a question that runs later than this is not swept: it costs one lease
 	giveUpAt clock.Stamp   // by then its leases in Redis have run out, one lengthened by Extend included
-	last     outcome       // what the last try came to
+	last     outcome       // of the last try
 	again    bool          // something new was heard of the claim since it was last sent
 	failing  clock.Backoff // between tries that failed
 	declined clock.Backoff // between tries that were denied
 	coming   clock.Backoff // between tries that were answered, while a question may still run
 }
 
-// outcome is what a try came to for one claim of a batch. It says when the sweep is over, and else
-// when the next try is due. A sweep is over, too, once it is known that no question ever ran.
+// outcome is what a try did for one claim of a batch. It says when the sweep is over, and when the
+// next try is due if it is not. A sweep is also over once it is known that no question ever ran.
 //
 //	            over                  next try
 //	failed      giveUpAt has come*    after failing; at once when Redis answers again
@@ -70,8 +70,8 @@ type sweep struct {
 //	swept       no more may come†     after coming, or at lateEnd; at once if again
 //	hopeless    at once
 //
-//	*  a sharer's goes on, unless there are too many claims: others of the owner keep the lock in
-//	   Redis, and what is left of this claim with it.
+//	*  the sweep of a sharer goes on, unless there are too many claims: the owner's other entries
+//	   keep the lock in Redis, and with it what is left of this claim.
 //	†  no question may run late, or the try was sent after lateEnd; and nothing was heard since.
 type outcome uint8
 
@@ -79,12 +79,12 @@ const (
 	failed    outcome = iota // Redis did not answer, or refused for a time
 	stands                   // Redis did not end it, or did not answer to a part of the batch
 	denied                   // Redis refused the command, as long as the cause lasts: a missing right, say
-	forbidden                // so, and it had claims of this lock alone: the right to its keys may be missing
+	forbidden                // as denied, but the command was for this lock alone: the right to its keys may be missing
 	swept                    // Redis ended it, or knew nothing of it
 	hopeless                 // no try can succeed any more
 )
 
-// outcomeOf is what a try that failed with err came to for all its claims.
+// outcomeOf returns the outcome of a try that failed as a whole with err.
 func outcomeOf(err error) outcome {
 	switch {
 	case wire.Transient(err):
@@ -92,22 +92,22 @@ func outcomeOf(err error) outcome {
 	case link.Reply(err) != "": // rights, or memory, may come back
 		return denied
 	}
-	return hopeless
+	return hopeless // no answer, and no retry can give one
 }
 
 const (
-	mostShared = 1000 // claims in all, where some that share an owner are kept beyond their leases
+	mostShared = 1000 // claims in all up to which a sharer's claim is kept beyond its leases
 	sweepBatch = 50   // claims in one command, which keeps other clients waiting for about half a millisecond
 	sweepsOut  = 8    // commands that are out at once
 	// clusterSweepsOut is the same for a Cluster, where each slot takes a command of its own. It is a
 	// quarter of the commands that a link lets out.
 	clusterSweepsOut = 256
-	sweepWindow      = 20 * time.Millisecond // what is due so soon is sent along with what is due now
+	sweepWindow      = 20 * time.Millisecond // claims that are due so soon are sent along with a due one
 	// sweepPace is the time between two looks at what is due. The first claim is sent at once. Those
 	// that follow within the pace are sent together: with WithLinger many locks may end in one moment.
 	sweepPace = time.Millisecond
-	// sweepGrace is how long the sweeper waits for an answer that is out, which may leave nothing to
-	// end, before it sends a release.
+	// sweepGrace is how long the sweeper waits before it sends a release if an answer is still to come:
+	// the answer may leave nothing to end.
 	sweepGrace = 10 * time.Millisecond
 )
 
@@ -158,8 +158,8 @@ func (s *sweeper) sweep(c *Claim, answered bool) {
 
 // answered is told that a question of c was answered late, or is known never to have run. What it
 // did can be undone for good now; if no question of c ever ran, nothing is left to do. It is called
-// in the question's goroutine, for which closing the node waits: so also what is answered after the
-// last try of close is undone.
+// in the question's goroutine, for which closing the node waits: so a question that is answered after
+// the last try of close is undone, too.
 func (s *sweeper) answered(c *Claim) {
 	s.mu.Lock()
 	w := s.all[targetOf(c)]
@@ -211,14 +211,14 @@ func (s *sweeper) look() time.Duration {
 	return s.due.UntilNext(clock.Now(), time.Minute)
 }
 
-// take removes from due what is to be sent, and returns it in batches of one command each. If any
-// claim is due, those that will be within sweepWindow go along.
+// take removes from due the claims to send, and returns them in batches of one command each. If any
+// claim is due, claims that will be due within sweepWindow go along.
 func (s *sweeper) take(now clock.Stamp) [][]*sweep {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	type company struct {
 		group
-		lock string // of claims that are sent apart; "" for those of all other locks
+		lock string // of a claim that is sent apart from other locks' claims; "" for all others
 	}
 	groups := make(map[company][]*sweep)
 	for horizon := now; ; horizon = now.Add(sweepWindow) {
@@ -241,7 +241,7 @@ func (s *sweeper) take(now clock.Stamp) [][]*sweep {
 	return batches
 }
 
-// send tries to end a batch, and settles what became of each.
+// send tries to end a batch, and then drops each sweep that is over or sets its next try.
 func (s *sweeper) send(batch []*sweep) {
 	sent := clock.Now()
 	claims := make([]*Claim, len(batch))
@@ -304,10 +304,10 @@ func (w *sweep) next(now clock.Stamp) clock.Stamp {
 	return clock.Sooner(now.Add(w.coming.Next()), w.lateEnd, now)
 }
 
-// back is called when Redis has answered. It makes due at once what failed before for want of an
-// answer. What Redis did answer, but not end, keeps its pause: else it would be sent without any.
-// It looks at all claims once, not with each answer: an outage may leave a hundred thousand. The
-// caller holds s.mu.
+// back is called when Redis has answered. Claims whose tries were not answered become due at once.
+// Claims that Redis did not end in its answer keep their pause: otherwise they would be sent without
+// any. After an outage back looks at all claims once, not with each answer: there may be a hundred
+// thousand. The caller holds s.mu.
 func (s *sweeper) back(now clock.Stamp) {
 	if !s.silent {
 		return
@@ -343,7 +343,7 @@ func (s *sweeper) try(batch []*Claim) ([]outcome, error) {
 		if half == 0 {
 			return slices.Repeat([]outcome{forbidden}, len(batch)), nil
 		}
-		left, _ := s.try(batch[:half]) // what is not answered stands
+		left, _ := s.try(batch[:half]) // claims without an answer have the outcome stands
 		right, _ := s.try(batch[half:])
 		copy(got, left)
 		copy(got[half:], right)

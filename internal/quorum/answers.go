@@ -10,18 +10,18 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// answers gathers what the nodes answer to one question. Each node adds an answer, in the end a
-// timeout, so a waiter needs no time limit of its own.
+// answers gathers the nodes' answers to one question. Each node adds one, at the latest a timeout,
+// so a waiter needs no time limit of its own.
 type answers struct {
 	op, name string
 	need     int
-	changed  clock.Signal // says that something changed, not what
+	changed  clock.Signal // an answer was added
 
 	mu   sync.Mutex // guards from
 	from []answer   // by node
 }
 
-// answer is a node's, with no error if it agreed.
+// answer is one node's answer. err is nil if the node agreed.
 type answer struct {
 	heard bool
 	err   error
@@ -39,7 +39,7 @@ func (o *answers) add(m *member, err error) {
 	o.changed.Poke()
 }
 
-// count tells how many nodes agreed, how many answered that the lock is not held there, and how
+// count returns how many nodes agreed, how many answered that the lock is not held there, and how
 // many have not answered.
 func (o *answers) count() (agree, lost, out int) {
 	o.mu.Lock()
@@ -57,8 +57,8 @@ func (o *answers) count() (agree, lost, out int) {
 	return agree, lost, out
 }
 
-// agreed returns what the nodes that agreed have said, and how many nodes have not answered. said is
-// by node.
+// agreed picks from said, which has an element for each node, those of the nodes that agreed. out is
+// how many nodes have not answered.
 func agreed[T any](o *answers, said []T) (seen []T, out int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,7 +73,8 @@ func agreed[T any](o *answers, said []T) (seen []T, out int) {
 	return seen, out
 }
 
-// invalid returns the first error that the nodes are no quorum. No later answer can mend that.
+// invalid returns the first answer that is ErrInvalidNodes, nil for none. No later answer can mend
+// it.
 func (o *answers) invalid() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -91,8 +92,8 @@ func (o *answers) complete() bool {
 	return out == 0
 }
 
-// decided reports whether nothing that is still to come can change err: a quorum agreed, no quorum
-// can any more since the lock is lost at too many nodes, or all have answered.
+// decided reports whether no further answer can change err: a quorum agreed, the lock is lost at too
+// many nodes for a quorum, or all nodes have answered.
 func (o *answers) decided() bool {
 	agree, lost, out := o.count()
 	return agree >= o.need || lost > len(o.from)-o.need || out == 0
@@ -101,8 +102,8 @@ func (o *answers) decided() bool {
 // wait blocks until the nodes have decided, or ctx ends.
 func (o *answers) wait(ctx context.Context) error { return o.waitMost(ctx, o.decided, 0) }
 
-// waitMost waits for all nodes, since each may add to what is known, and returns err. Once enough
-// is known without the rest, it waits no longer than late for them. If ctx ends before, it fails.
+// waitMost waits until all nodes have answered, and returns o.err(). Once enough returns true, it
+// waits for the other nodes for late at most. If ctx ends before that, it fails.
 func (o *answers) waitMost(ctx context.Context, enough func() bool, late time.Duration) error {
 	var over <-chan time.Time
 	for !o.complete() {
@@ -128,8 +129,8 @@ func (o *answers) waitMost(ctx context.Context, enough func() bool, late time.Du
 	return o.err()
 }
 
-// err is nil when a quorum agreed, ErrLost when none can hold the lock any more, else what the
-// nodes said.
+// err returns nil if a quorum agreed, ErrLost if the lock is lost at too many nodes for a quorum,
+// else the errors of the nodes that did not agree.
 func (o *answers) err() error {
 	agree, lost, _ := o.count()
 	switch {
@@ -141,7 +142,8 @@ func (o *answers) err() error {
 	return o.refusal(nil)
 }
 
-// errOf is err of nodes that were asked under the context of a caller: of one that has left it says why.
+// errOf returns err for nodes that were asked under a caller's ctx. If ctx has ended, the error also
+// says why.
 func (o *answers) errOf(ctx context.Context) error {
 	err := o.err()
 	if of, is := err.(*wire.QuorumError); is && ctx.Err() != nil {
@@ -150,8 +152,8 @@ func (o *answers) errOf(ctx context.Context) error {
 	return err
 }
 
-// unheard is the refusal where a wait ended before all nodes had answered. If the time of a command was
-// over, and not the caller's, the error names no cause.
+// unheard returns the refusal after a wait that cause ended before all nodes had answered. If a
+// command's timeout ended it, the caller did not give up, and the error names no cause.
 func (o *answers) unheard(cause error) error {
 	err := o.refusal(cause)
 	if cause == wire.ErrNoAnswer {
@@ -160,8 +162,8 @@ func (o *answers) unheard(cause error) error {
 	return err
 }
 
-// refusal is the error of the nodes that did not agree. With a cause, for which the caller gave up,
-// it also names the nodes that have not answered.
+// refusal returns the errors of the nodes that did not agree. If cause is not nil, the caller gave
+// up because of it, and the nodes that have not answered are listed too.
 func (o *answers) refusal(cause error) *wire.QuorumError {
 	o.mu.Lock()
 	defer o.mu.Unlock()

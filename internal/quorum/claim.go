@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Claim is one entry at all nodes.
+// Claim is one entry's claim at all nodes.
 type Claim struct {
 	Entry *wire.Entry
 
@@ -19,8 +19,8 @@ type Claim struct {
 	wake    clock.Signal
 	contest *contest // nil before the nodes were first asked
 
-	// These are touched only by the goroutine that contends. There is one at a time.
-	report claim.Report // takes what was heard, for the lock's gate; may be nil
+	// Only the contending goroutine touches these. There is one at a time.
+	report claim.Report // tells the lock's gate whether enough nodes answer; may be nil
 	wanted bool         // the holder's client was told that the lock is wanted
 }
 
@@ -29,15 +29,16 @@ func (q *Quorum) Claim(e wire.Entry) claim.Claim {
 	return &Claim{Entry: &e, q: q, wake: clock.NewSignal()}
 }
 
-// Of is the entry.
+// Of returns the entry.
 func (c *Claim) Of() *wire.Entry { return c.Entry }
 
-// at is the claim's voter at a member.
+// at returns the claim's voter at a member.
 func (c *Claim) at(m *member) *voter { return c.contest.voters[m.index-1] }
 
-// Wait blocks until the entry holds the lock. It calls report, unless that is nil, with why too few
-// nodes answer, or with nil when enough do. After a failure the entry may still be queued, or own
-// the lock unknowingly: another contender may wait for it, or it has to be abandoned.
+// Wait blocks until the entry holds the lock. It calls report, unless report is nil: with the reason
+// when too few nodes answer, with nil when enough do. After a failure the entry may still be queued,
+// or own the lock without knowing it: the caller has to Abandon the claim, or to let another
+// goroutine Wait for it.
 func (c *Claim) Wait(ctx context.Context, report claim.Report) (node.Grant, error) {
 	c.report = report
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
@@ -49,7 +50,7 @@ func (c *Claim) Wait(ctx context.Context, report claim.Report) (node.Grant, erro
 		if !wire.Transient(err) {
 			return node.Grant{}, err
 		}
-		// A failure that may pass is ridden out. The waiters behind this one learn of it.
+		// The failure may pass. The waiters behind this one learn of it meanwhile.
 		c.tellGate(err)
 		if !clock.Sleep(ctx, pause.Next()) {
 			return node.Grant{}, wire.GivenUp("acquire", c.Entry.Names.Name, err, wire.CauseOf(ctx))
@@ -61,7 +62,7 @@ func (c *Claim) Wait(ctx context.Context, report claim.Report) (node.Grant, erro
 	return c.contest.run(ctx)
 }
 
-// tellGate reports what became of the last votes: nil if enough were answered.
+// tellGate tells the lock's gate why too few nodes answer, or nil if enough do.
 func (c *Claim) tellGate(failure error) {
 	if c.report != nil {
 		c.report(c.Entry.Names.Gate(), failure)
@@ -95,13 +96,15 @@ func (c *Claim) Try(ctx context.Context) (node.Grant, error) {
 	return node.Grant{}, c.held(nodes)
 }
 
+// held returns the error of a lock that another owner holds. cause is why the try ended early, or
+// the errors of nodes that failed.
 func (c *Claim) held(cause error) error {
 	holder, ttl := c.Seen()
 	return &wire.HeldError{Name: c.Entry.Names.Name, Holder: holder, TTL: ttl, Wanted: c.wanted, Cause: cause}
 }
 
-// Seen returns which owner held the lock when the entry last asked, and what was left of the lease:
-// of the nodes' last answers, the one with the most left.
+// Seen returns which owner held the lock when the entry last asked, and what was left of its lease.
+// If the nodes' last answers differ, the one with the most left counts.
 func (c *Claim) Seen() (holder string, ttl time.Duration) {
 	if c.contest == nil {
 		return "", 0
@@ -115,30 +118,30 @@ func (c *Claim) Seen() (holder string, ttl time.Duration) {
 	return holder, ttl
 }
 
-// Watch makes news about the lock go to what keeps it.
+// Watch makes w hear what messages say of the entry, from every node.
 func (c *Claim) Watch(w *hub.Watcher) {
 	for _, v := range c.contest.voters {
 		v.Ear().Watch(w)
 	}
 }
 
-// Attend makes the claim hear that another owner wants the lock, and reports whether it does. It
-// must hear that at a quorum of nodes: a waiter that is queued at a quorum is then queued at one of
-// them.
+// Attend makes the claim hear that another owner wants the lock, and reports whether it does by now.
+// It must hear that at a quorum of nodes: a waiter is queued at a quorum too, and two quorums share a
+// node.
 func (c *Claim) Attend() bool {
 	return c.contest.count(func(v *voter) bool { return v.Ear().Attend() }) >= c.q.need
 }
 
-// Asks notes that the nodes are about to be asked to keep the lock for lease. It comes before the
-// command, which may lengthen the lease also if its answer is lost.
+// Asks notes that the nodes are about to be asked to keep the lock for lease. The caller calls it
+// before it sends the command, which may lengthen the lease even if its answer is lost.
 func (c *Claim) Asks(lease time.Duration) {
 	for _, v := range c.contest.voters {
 		v.Asks(lease)
 	}
 }
 
-// SetCount writes the hold count on all nodes. A quorum of them must confirm it. The stamp is when
-// it was sent. If ctx ends SetCount returns, and the nodes may still write the count.
+// SetCount writes the hold count on all nodes. A quorum of them must confirm it. The stamp is the
+// time of sending. If ctx ends, SetCount returns, and the nodes may still write the count.
 func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
 	out := c.q.newAnswers("set count", c.Entry.Names.Name)
@@ -163,8 +166,8 @@ func (c *Claim) Forget() {
 	}
 }
 
-// Abandon ends the claim in the background, however many tries that takes. It waits for nothing: a
-// goroutine that has lost one lock has others to look after.
+// Abandon ends the claim in the background, however many tries that takes. It does not wait: its
+// caller may have other locks to look after.
 //
 // Where a vote is out, the claim is ended only when that vote has been answered, or counts as lost.
 // A release that overtook the vote would find nothing to end, and the vote would then take the
@@ -176,7 +179,7 @@ func (c *Claim) Abandon() {
 	for _, v := range c.contest.voters {
 		end := func() {
 			v.awaitVote(c.q.voteTimeout())
-			v.End(true) // also where the contest never asked: a repair may have
+			v.End(true) // also where the contest never asked: a repair may have asked
 		}
 		switch {
 		case v.voteOver():
@@ -188,16 +191,16 @@ func (c *Claim) Abandon() {
 	}
 }
 
-// Refill does nothing: what a quorum's nodes count is reconciled by grants alone.
+// Refill does nothing: only grants bring the nodes' counters together.
 func (c *Claim) Refill(func(node.Grant)) {}
 
-// Release ends the claim at all nodes. In the same step it queues the next claim, unless that is nil,
-// at all of them. Their answers are votes for it, which it counts when it waits: Release never
-// returns a grant. A node that does not answer is told in the background. ErrLost says that the lock
-// was not held any more.
+// Release ends the claim at all nodes. Unless following is nil, the same step queues it at all of
+// them. The nodes' answers are votes for following, and its Wait counts them: Release never returns
+// a grant. A node that does not answer is told in the background. ErrLost says that the lock was not
+// held any more.
 //
-// It returns once a quorum has decided, since Unlock is to tell whether the lock was given back. It
-// waits for that for the time of one command, and no longer than ctx lives. The releases go on.
+// Release returns once a quorum has decided, so that Unlock can tell whether the lock was given back.
+// It waits for one command's timeout at most, and no longer than ctx lives. Its commands go on.
 func (c *Claim) Release(ctx context.Context, following claim.Claim) (node.Grant, bool, error) {
 	next, _ := following.(*Claim)
 	if next != nil {
@@ -228,8 +231,9 @@ func (c *Claim) Release(ctx context.Context, following claim.Claim) (node.Grant,
 	return node.Grant{}, false, out.wait(soon)
 }
 
-// releaseFor returns what releases at one node. The node's answer is a vote for n. So it begins as
-// a vote, and goes to n's contest: that sends no other vote there before this one is over.
+// releaseFor returns the function that releases v at its node and queues n there. The node's answer
+// is a vote for n. So the release begins as a vote of n, and its answer goes to n's contest, which
+// sends no other vote there before this one is over.
 func (c *Claim) releaseFor(v, n *voter, out *answers, now clock.Stamp) func() {
 	answered := n.beginVote(now)
 	return func() {
@@ -241,9 +245,9 @@ func (c *Claim) releaseFor(v, n *voter, out *answers, now clock.Stamp) func() {
 	}
 }
 
-// releaseAt releases at one node. Before, it waits for a vote of c that is out there. A node that
-// must not grant yet still releases, and answers why it must not: that error is for next's vote
-// alone.
+// releaseAt releases at one node. If a vote of c is out there, it waits for the vote first. A node
+// that must not grant yet still releases, and answers why it grants nothing: that error concerns
+// only next's vote.
 func (c *Claim) releaseAt(v *voter, next *node.Claim, ticket string, out *answers) (wire.Answer, error) {
 	v.awaitVote(c.q.voteTimeout())
 	held, a, err := v.Unvote(c.q.ctx, next, ticket)

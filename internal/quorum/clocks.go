@@ -9,22 +9,22 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 )
 
-// reading is by how many microseconds a node's clock is ahead of our monotonic one. Our wall clock
-// would not do: it may be set between two readings.
+// reading tells how far a node's clock is ahead of this process's monotonic clock, in microseconds.
+// The wall clock would not do: it may be set between two readings.
 type reading struct {
 	ahead       int64
-	uncertainty int64 // the true value is so far off at most, either way: half a round trip
+	uncertainty int64 // half a round trip: the most that ahead may be wrong by, either way
 }
 
-// readClock takes the server's clock, in microseconds, from the answer to a command sent at sent.
-// The server read it at some time between then and now; the middle is assumed.
+// readClock notes a server's clock, now in microseconds, from the answer to a command sent at sent.
+// The server read its clock at some time between sent and this call; the middle is assumed.
 func (m *member) readClock(now int64, sent clock.Stamp) {
 	began, ended := sent.Mono().Microseconds(), clock.Now().Mono().Microseconds()
 	m.clock.Store(&reading{ahead: now - (began+ended)/2, uncertainty: (ended - began + 1) / 2})
 }
 
-// median is how far the nodes' clocks are ahead of ours, false while none was read. Of three or
-// more clocks, a single wrong one does not move it beyond the others.
+// median returns by how much the nodes' median clock is ahead of ours, false while no clock was read.
+// With three or more clocks, a single wrong one does not move the median beyond the others.
 func (q *Quorum) median() (int64, bool) {
 	var room [9]int64
 	ahead := room[:0]
@@ -40,13 +40,13 @@ func (q *Quorum) median() (int64, bool) {
 	return ahead[len(ahead)/2], true
 }
 
-// ticket is a place in all queues: the time on the nodes' clocks, by the median of what they told.
-// A client's own clock would not do: were it ahead, the client would wait behind others that came
-// later.
+// ticket returns a contender's place in all queues: the time on the nodes' median clock. A client's
+// own clock would not do: if it were ahead, the client would wait behind others that came later.
 //
 // A client's tickets rise: goroutines that are woken together read the same microsecond, and two
-// contenders with one ticket are slow to find out which of them yields. Only where the clocks were
-// set back do they begin anew. Else the client would wait behind all others for as long.
+// contenders with one ticket are slow to find out which of them yields. If the clocks were set back,
+// tickets start at the new time: otherwise the client would wait behind all others until the clocks
+// have caught up.
 func (q *Quorum) ticket() int64 {
 	now := time.Now().UnixMicro()
 	if ahead, known := q.median(); known {
@@ -63,15 +63,15 @@ func (q *Quorum) ticket() int64 {
 	}
 }
 
-// maxLead is how far ahead of the median clock tokens are proposed at most. It is half of what a
-// node accepts, which is LEAD in token.lua.
+// maxLead is the most that a proposed token is ahead of the median clock. It is half of LEAD in
+// token.lua, which is what a node accepts.
 const maxLead = 250 * time.Millisecond
 
-// proposedToken is the token that nodes are to begin a grant at, 0 while no clock was read. It is a
-// time in the near future on every node's clock: that of the median clock, and beyond it the lead of
-// the clock that is ahead of all others and a round trip. So all nodes that are asked before that time
-// grant the same tokens, and none has to be told of another's. A node that is reached later uses its
-// own clock. A clock that is further ahead than maxLead is left out: it is taken to be wrong.
+// proposedToken returns the token at which nodes should begin a grant, 0 while no clock was read. It
+// is a time in the near future on every node's clock: the median clock's time, plus the lead of the
+// fastest clock, plus a round trip. So all nodes that are reached before that time grant the same
+// tokens, and none has to be told of another's. A node that is reached later uses its own clock. A
+// clock that is further ahead than maxLead is taken to be wrong, and left out.
 func (q *Quorum) proposedToken() int64 {
 	median, known := q.median()
 	if !known {
@@ -87,14 +87,14 @@ func (q *Quorum) proposedToken() int64 {
 	return clock.Now().Mono().Microseconds() + median + min(ahead, maxLead.Microseconds())
 }
 
-// errClockOff is why a node's grants do not count. A counter that was forgotten begins again at the
-// node's clock. If clocks differ by no more than a quarantine less half a second, tokens rise all
-// the same. The half second is how far a counter may run ahead of its clock.
+// errClockOff says why a node's grants do not count. A node that forgot a counter begins it again at
+// its own clock. Tokens still rise if clocks differ by no more than a quarantine less half a second,
+// which is how far a counter may run ahead of its clock.
 var errClockOff = errors.New("its clock is too far from the other nodes'")
 
 // clockOff reports whether a node's clock is so far from the median that its grants must not count.
-// Of two clocks, neither is known to be the wrong one. The user is told once each time it begins, and once when it
-// is over.
+// Fewer than three nodes are never off: of two clocks, neither is known to be the wrong one. The user
+// is told once when a clock goes off, and once when it is right again.
 func (q *Quorum) clockOff(m *member) bool {
 	r := m.clock.Load()
 	if r == nil || !q.cfg.Guard || len(q.members) < 3 {

@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// contest is one entry's way to a quorum. It is Maekawa's algorithm, with his relinquish. Every
+// contest gets a quorum for one entry, by Maekawa's algorithm with his relinquish. Every
 // contender queues on every node with one ticket, and the lowest ticket wins. A contender that has
 // some nodes but cannot have a quorum gives them back to a lower ticket. No contender needs to know
 // whether another has a quorum.
@@ -20,9 +20,9 @@ import (
 // Two contenders with some nodes each would wait for each other for ever. The ticket prevents that:
 // of any two contenders the same one is lower on every node, so only the other yields.
 //
-// Contenders of different clients may have the same ticket. Then each node puts them in the order of
-// their members in its queue, which are the same on all nodes. No answer tells a contender whether it
-// is the later one. So both yield once they are nudged, and each node grants the same one of them.
+// Contenders of different clients may have the same ticket. Then each node orders them by their
+// members of its sorted set, which are the same on all nodes. No answer tells a contender whether it
+// is the later one. So both yield once they are nudged, and all nodes then grant the same one.
 //
 // One goroutine at a time touches a contest. The goroutines that ask nodes only send into votes and
 // writeBacks. Each channel has a slot for every voter, and a voter has no more than one vote and
@@ -31,24 +31,24 @@ type contest struct {
 	q          *Quorum
 	claim      *Claim
 	ticket     int64
-	ticketText string // the ticket as the nodes are sent it
+	ticketText string // the ticket as it is sent to the nodes
 	voters     []*voter
 	votes      chan vote      // one slot for each voter
 	writeBacks chan writeBack // likewise
 
 	voteTimeout time.Duration
 	retryAt     clock.Stamp // when a minority tries again; zero until the first grant
-	nudged      bool        // another contender asked the owners of nodes to look again, and none was given back since
+	nudged      bool        // another contender asked the owners of nodes to look again, and no node was given back since
 	requeued    bool        // queued by a release: other entries may have waited before it
 
 	reportedUp bool // the last report to the gate was that enough nodes answer
 }
 
-// vote is the answer to one question.
+// vote is a node's answer to a vote that was sent.
 type vote struct {
 	wire.Answer
 	voter  *voter
-	yield  int64 // grant that it gave back, or [wire.Apart] or [wire.Again]
+	yield  int64 // number of the grant that it gave back, or [wire.Apart] or [wire.Again]
 	sent   clock.Stamp
 	took   time.Duration
 	err    error
@@ -78,8 +78,8 @@ func newContest(c *Claim) *contest {
 }
 
 // run contests until the entry has a quorum, or ctx ends, or too many nodes refuse for good. After
-// each event it looks at all voters anew, since what one node answers decides what others are
-// asked: a refusal here makes a minority yield there.
+// each event it looks at all voters anew, since one node's answer decides what the others are asked:
+// a refusal here makes a minority yield there.
 func (t *contest) run(ctx context.Context) (node.Grant, error) {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -89,8 +89,8 @@ func (t *contest) run(ctx context.Context) (node.Grant, error) {
 		if g, won := t.win(); won {
 			return g, nil
 		}
-		t.report() // after win: a contender that wins at once has not waited
-		if err := t.hopeless(true); err != nil {
+		t.report()                               // after win: a contender that wins at once has not waited
+		if err := t.hopeless(true); err != nil { // true: the entry waits
 			return node.Grant{}, err
 		}
 		t.ask(t.yieldOrNudge(now))
@@ -101,8 +101,8 @@ func (t *contest) run(ctx context.Context) (node.Grant, error) {
 	}
 }
 
-// await takes the next answer, or returns when news or the time to look again comes first. It fails
-// when the contest is to end.
+// await takes the next answer. It returns without one when there is news, or at the time to look
+// again (due). It fails when the contest is to end.
 func (t *contest) await(ctx context.Context, news clock.Signal, due <-chan time.Time) error {
 	select {
 	case v := <-t.votes:
@@ -120,8 +120,8 @@ func (t *contest) await(ctx context.Context, news clock.Signal, due <-chan time.
 }
 
 // once asks every node for a lock that is free, and returns when a quorum has decided either way. A
-// node that forgot how far the lock was counted decides nothing before it is told. It is told as in
-// run, and asked once more; other nodes may be asked once more for that, too.
+// node that forgot how far the lock was counted decides nothing before it is told. As in run, it is
+// told and then asked once more. To learn what to tell it, other nodes may be asked once more, too.
 func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 	for {
 		t.ask(wire.ToTry)
@@ -138,7 +138,7 @@ func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 			}
 		}
 		if refused > len(t.voters)-t.q.need || out == 0 { // no quorum is left, or no answer to wait for
-			return node.Grant{}, false, t.hopeless(false)
+			return node.Grant{}, false, t.hopeless(false) // false: a try does not wait
 		}
 		if err := t.await(ctx, nil, nil); err != nil {
 			return node.Grant{}, false, err
@@ -146,17 +146,17 @@ func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 	}
 }
 
-// count is how many voters are so.
-func (t *contest) count(so func(v *voter) bool) (n int) {
+// count returns how many voters match.
+func (t *contest) count(match func(v *voter) bool) (n int) {
 	for _, v := range t.voters {
-		if so(v) {
+		if match(v) {
 			n++
 		}
 	}
 	return n
 }
 
-// takeMessages takes what came by message: grants, and hints to look again.
+// takeMessages takes what messages told since its last call: grants, and hints to look again.
 func (t *contest) takeMessages(now clock.Stamp) {
 	look, had, got := false, false, false
 	for _, v := range t.voters {
@@ -165,19 +165,19 @@ func (t *contest) takeMessages(now clock.Stamp) {
 		look = look || news.Look
 		t.nudged = t.nudged || news.Nudged
 		if news.Deposed {
-			v.drop() // or a quorum would be counted of a node that has another owner by now
+			v.drop() // the node may have another owner by now, and must not count for a quorum
 		}
 		before := v.Belief.Number
 		if given.First > 0 && !t.q.clockOff(v.member) && v.Belief.Told(given, v.Entry, now) {
 			v.noteGrant(before)
 			v.endRegrant()
 			got = true
-			t.retryAt = now.Add(t.voteTimeout) // the other nodes' messages have so long to arrive
+			t.retryAt = now.Add(t.voteTimeout) // until then the other nodes' messages may arrive
 		}
 	}
 	if got && !had {
-		// A hand-over has begun. Low tickets that were heard of while another client held the lock
-		// are that client's, and over. This contest must not yield to them.
+		// A hand-over has begun. The low tickets known so far are of the client that held the lock,
+		// and over: this contest must not yield to them.
 		for _, v := range t.voters {
 			v.lowest = 0
 		}
@@ -202,8 +202,8 @@ func (t *contest) takeVote(got vote) {
 	if got.err == nil && t.q.clockOff(v.member) {
 		got.err, v.err = errClockOff, errClockOff
 		v.disown()
-		// A grant of the node stands in Redis all the same. With this counter no message about it
-		// is believed.
+		// The node's grant stands in Redis all the same. The raised counter keeps messages about it
+		// from being believed.
 		v.Belief.Counter = max(v.Belief.Counter, got.Number)
 	} else if wire.RefusalOf(got.err).Left > 0 {
 		v.votePause.Reset() // the node says itself when to ask again
@@ -215,8 +215,8 @@ func (t *contest) takeVote(got vote) {
 	v.lowest, v.holder, v.ttl = got.Low, got.Holder, got.TTL
 	before, above := v.Belief.Number, got.Number > v.Belief.Counter
 	if !v.Belief.Answered(&got.Answer, v.Entry, true, got.sent) {
-		// The node still grants what was given back: that message was lost. A grant that is not
-		// believed must not stand, or it would keep the node from all others.
+		// The node still grants what was given back: the vote that gave it back was lost. Give it
+		// back again, or it would keep the node from all other contenders.
 		v.yield, v.due = got.Number, now
 		again := v.votePause.Begun()
 		if pause := v.votePause.Next(); again {
@@ -236,7 +236,7 @@ func (t *contest) takeVote(got vote) {
 		v.refusals++
 		t.claim.wanted = t.claim.wanted || got.Wanted
 	}
-	// Messages are only faster: any of them may be lost, so a waiting entry polls.
+	// Any message may be lost, so a waiting entry also polls.
 	left := v.ttl
 	if v.Belief.Number > 0 {
 		left = -1
@@ -247,16 +247,16 @@ func (t *contest) takeVote(got vote) {
 	}
 }
 
-// yieldOrNudge is what a minority does about a split vote. To yield is to mark all that it owns to be
-// given back. To nudge is what its next votes do: how says by which the contest is to ask.
+// yieldOrNudge decides what a minority does about a split vote. To yield, it marks all grants that it
+// owns to be given back. It returns how the next votes ask, by wire.ToNudge or by wire.ToWait:
 //
 //	                             a lower ticket waits, or we are nudged   neither
 //	a quorum may come yet        wait                                     wait
-//	none can of the votes out    yield*                                   wait
+//	the votes out are too few    yield*                                   wait
 //	the vote timeout is over     yield and nudge                          nudge
 //
-//	*  not as long as we own a node that answered a yield by granting to us again, under a new
-//	   number, since it knows no lower ticket: else we would give it back as fast as it answers.
+//	*  not while we own a node that answered a yield with a new grant to us, since it knows no lower
+//	   ticket: we would give it back as fast as it answers.
 func (t *contest) yieldOrNudge(now clock.Stamp) (how string) {
 	owned, out, low, kept := 0, 0, false, false
 	for _, v := range t.voters {
@@ -277,8 +277,8 @@ func (t *contest) yieldOrNudge(now clock.Stamp) (how string) {
 		t.voteTimeout = min(2*t.voteTimeout, t.claim.Entry.Lease/3) // slow nodes get longer each time
 		t.retryAt = now.Add(t.voteTimeout)
 	}
-	// A nudge that comes before is not forgotten: the other contender may have the same ticket, and
-	// nothing else tells of it.
+	// A nudge is kept until then: the other contender may have the same ticket, and nothing else
+	// tells of it.
 	if (low || t.nudged) && (timedOut || !kept && owned+out < t.q.need) {
 		t.nudged = false
 		for _, v := range t.voters {
@@ -318,15 +318,15 @@ func (t *contest) ask(how string) {
 	}
 }
 
-// due returns the voters that are to vote. With once that is every voter in the first round, and
-// later only one that is called. It puts off voters at nodes that did not answer lately, and from
-// the second round on those at nodes that refuse. The first round spares no node that refuses: a
+// due returns the voters to ask for a vote now. With once, these are all voters in the first round,
+// and later only the called ones. due puts off the voters at nodes that did not answer lately and,
+// from the second round on, at nodes that refuse. The first round also asks nodes that refuse: a
 // refusal still queues an entry that waits.
 func (t *contest) due(now clock.Stamp, once bool) (due []*voter) {
 	first := !slices.ContainsFunc(t.voters, func(v *voter) bool { return !v.askedAt.IsZero() })
 	var idle []bool
 	if first {
-		idle = t.q.idle() // leaves no node alone that a quorum needs
+		idle = t.q.idle() // none, if a quorum needs one of them
 	}
 	for i, v := range t.voters {
 		if v.pending() || v.phase != called && (!v.due.Reached(now) || once && !first) {
@@ -344,8 +344,8 @@ func (t *contest) due(now clock.Stamp, once bool) (due []*voter) {
 	return due
 }
 
-// deliver hands an answer to the contest. The contest may be over; then the answer stays in the
-// channel, and what counts is that the claim learns that no vote is out any more.
+// deliver hands an answer to the contest, and tells the claim that the vote is not out any more. If
+// the contest is over, the answer stays in its channel.
 func (t *contest) deliver(got vote, answered chan struct{}) {
 	if got.err == nil {
 		t.q.measure(got.took)
@@ -361,10 +361,9 @@ func (t *contest) deliver(got vote, answered chan struct{}) {
 	close(answered) // last: the goroutine that waits for it may end the claim
 }
 
-// send asks one node for its vote. A node of unknown identity is checked before: one server that
-// two nodes lead to must not count twice. A node that forgot how far the lock was counted is told
-// that before. In got, sent stays the time before all this: a grant is believed from no later than
-// that.
+// send asks one node for its vote. A node of unknown identity is checked first: a server that two
+// nodes lead to must not count twice. A node that forgot how far the lock was counted is told first.
+// The vote's sent is the time before all this, so that a grant is not believed for too long.
 func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 	got := vote{voter: v, yield: b.Yield, sent: sent}
 	if v.member.identity.Load() == nil {
@@ -387,8 +386,8 @@ func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 	case got.err == nil:
 		v.member.readClock(got.Now, began)
 	case wire.RefusalOf(got.err).Born != "" && t.q.clockOff(v.member):
-		// A refusal tells no time, and the clock may be right by now: else the node would not be
-		// told, and would refuse, for ever.
+		// A refusal tells no time, and the clock may be right by now. Without a new reading the node
+		// would never be told, and would refuse for ever.
 		ctx, cancel := context.WithTimeout(t.q.ctx, v.Entry.Timeout)
 		defer cancel()
 		_, _ = v.member.identify(ctx) // reads the clock
@@ -396,8 +395,8 @@ func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 	return got
 }
 
-// untilDue is how long it takes until a vote is due. Its lower bound keeps run from spinning while
-// a due vote cannot be sent.
+// untilDue returns the time until a vote is due. Its lower bound keeps run from spinning while a due
+// vote cannot be sent.
 func (t *contest) untilDue() time.Duration {
 	now := clock.Now()
 	rest := t.claim.Entry.Lease / 3

@@ -16,7 +16,7 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// identity is which server a node led to when it was last asked.
+// identity tells which server a node led to when it was last asked.
 type identity struct {
 	run    string // run id, "" when the server tells none
 	marked bool   // the incarnation marker was there
@@ -25,8 +25,8 @@ type identity struct {
 // prepare checks the nodes before the first use, and returns once a quorum has answered. A node
 // that answers later is checked when it is asked to vote.
 //
-// With Auto, and if no node that answered is marked, it waits for all nodes. If every one of them
-// is fresh it declares them new: no client can hold a lock then.
+// With Config.Auto, if all nodes that answered are fresh (have no marker), it waits for the others.
+// If every node is fresh, it declares them new: no client can hold a lock then.
 func (q *Quorum) prepare(ctx context.Context) error {
 	switch {
 	case q.ready.Load():
@@ -35,12 +35,12 @@ func (q *Quorum) prepare(ctx context.Context) error {
 		return wire.ErrClosed
 	}
 	out := q.newAnswers("prepare", "")
-	q.askTimed(q.ctx, out, q.check) // the client's context: other callers wait for it when this one has left
+	q.askTimed(q.ctx, out, q.check) // q.ctx: other callers use the answers even if this one leaves
 	for !q.settled(out) {
 		select {
 		case <-out.changed:
 		case <-ctx.Done():
-			if out.decided() { // in this moment
+			if out.decided() { // by an answer in the same moment
 				return out.err()
 			}
 			return out.refusal(wire.CauseOf(ctx))
@@ -60,15 +60,16 @@ func (q *Quorum) prepare(ctx context.Context) error {
 	return nil
 }
 
-// settled reports whether the answers are enough to go on, or no more are to come.
+// settled reports whether prepare need not wait on: enough nodes answered, or all did, or the nodes
+// are no quorum.
 func (q *Quorum) settled(out *answers) bool {
 	agree, _, _ := out.count()
 	enough := agree >= q.need && (!q.cfg.Auto || q.anyMarked())
 	return enough || out.invalid() != nil || out.complete()
 }
 
-// anyMarked reports whether a node that was asked was not fresh. Then the nodes are not new, and
-// what is missing on another may have been forgotten.
+// anyMarked reports whether a node that was asked has the marker. Then the nodes are not new, and a
+// node without it may have forgotten its locks.
 func (q *Quorum) anyMarked() bool {
 	return slices.ContainsFunc(q.members, func(m *member) bool { id := m.identity.Load(); return id != nil && id.marked })
 }
@@ -99,8 +100,8 @@ func (q *Quorum) check(ctx context.Context, m *member) error {
 // errNoRunID is reported once for each node that tells no run id.
 var errNoRunID = errors.New("it tells no run id, so its restarts are not noticed")
 
-// admit notes which server a node is, unless another node is that server. The mutex spans look and
-// note: else two nodes that are one server could be admitted at once.
+// admit notes which server a node is, unless another node is that server. The mutex covers both the
+// comparison and the note, so that two nodes that are one server are not admitted at once.
 func (q *Quorum) admit(m *member, id *identity) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -129,16 +130,15 @@ func (q *Quorum) TrustNodes(ctx context.Context) error {
 	}).errOf(ctx)
 }
 
-// declare takes nodes for new that were all found to be fresh.
+// declare declares nodes new that were all found to be fresh.
 //
-// The race: since they were found so, another client may have declared them and taken a lock on all
-// of them, and one node may have forgotten that lock, which looks as fresh. So all are asked once
-// more. None is declared unless all of them still are the processes that were found, without a
-// marker. A lock that was taken before one of these answers is then seen on a node that kept it.
-// What a node becomes after that, the script itself sees.
+// The race: since then, another client may have declared them and taken a lock on all of them, and a
+// node that forgot that lock looks fresh again. So all nodes are asked once more. None is declared
+// unless each still is the process that was found, without a marker. A lock that was taken before one
+// of these answers shows on a node that kept it. A change after a node's answer is seen by the script.
 //
-// Other callers ask the nodes at the same time, and note what they find. So the caller keeps what
-// was found before its own looks: a process that another caller found since may have forgotten.
+// Other callers ask the nodes at the same time, and note what they find. So declare first copies what
+// was found: a process that another caller finds later may have forgotten its locks.
 func (q *Quorum) declare(ctx context.Context) error {
 	found := make([]identity, len(q.members))
 	for i, m := range q.members {
@@ -161,8 +161,8 @@ func (q *Quorum) declare(ctx context.Context) error {
 	}).errOf(ctx)
 }
 
-// unchanged asks a node again which server it is, and reports whether it is the same process as was
-// found, and fresh both times.
+// unchanged asks a node again which server it is, and reports whether it is the process that was
+// found before, and fresh both times.
 func (m *member) unchanged(ctx context.Context, found identity) (bool, error) {
 	if err := m.beginCheck(ctx); err != nil {
 		return false, err
@@ -176,20 +176,22 @@ func (m *member) unchanged(ctx context.Context, found identity) (bool, error) {
 	return id == found && !id.marked, nil
 }
 
-// beginCheck takes the node's slot for checks. It fails when ctx ends first.
+// beginCheck waits until no other check of this node runs. It fails if ctx ends first. endCheck lets
+// the next check run.
 func (m *member) beginCheck(ctx context.Context) error {
 	select {
 	case m.checking <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return &link.Left{Cause: context.Cause(ctx)} // the cause may be another lock's error
+		// Left keeps errors.As from taking the caller's cause for this node's answer.
+		return &link.Left{Cause: context.Cause(ctx)}
 	}
 }
 
 func (m *member) endCheck() { <-m.checking }
 
-// identify asks a server which one it is. A replica holds what its master holds, so it has no vote
-// of its own.
+// identify asks a node which server it is, and reads its clock. It refuses a server of a Cluster, and
+// a replica: a replica holds what its master holds, so it has no vote of its own.
 func (m *member) identify(ctx context.Context) (id identity, err error) {
 	sent := clock.Now()
 	got, err := m.Do(ctx, []string{"TIME"}, []string{"EXISTS", wire.IncarnationKey},
@@ -222,9 +224,8 @@ func (m *member) identify(ctx context.Context) (id identity, err error) {
 	return id, nil
 }
 
-// initialize declares that no lock is held that this server may have forgotten. It writes the
-// marker as of the process that answers now: after another restart the marker is stale, and the
-// guard holds again.
+// initialize declares that this server has forgotten no lock that is held. It writes the marker of
+// the process that runs now: after another restart the marker is stale, and the guard holds again.
 func (m *member) initialize(ctx context.Context, longest time.Duration) error {
 	id, err := m.identify(ctx) // it may have been restarted since it was checked
 	if err != nil {
@@ -242,17 +243,17 @@ func (m *member) initialize(ctx context.Context, longest time.Duration) error {
 	return got[0].Err()
 }
 
-// section reads a section of INFO, "" if the server has none, as an embedded one may. Any other
-// refusal is an error: a server that may not be asked might be anything.
+// section returns a section of INFO, "" if the server has none, as an embedded one may. Any other
+// refusal is an error: the server might be a replica, say.
 func section(v driver.Value) (string, error) {
 	text, err := v.Text()
-	if strings.Contains(link.Reply(err), "not supported") { // as guard.lua has it
+	if strings.Contains(link.Reply(err), "not supported") { // as in guard.lua
 		return "", nil
 	}
 	return text, err
 }
 
-// infoField is the value of a field in what INFO answers, "" where there is none.
+// infoField returns the value of a field of INFO's answer, "" if it has none.
 func infoField(info, field string) string {
 	_, rest, found := strings.Cut(info, field+":")
 	if !found {

@@ -1,6 +1,6 @@
-// Package quorum decides by the votes of independent masters which owner holds a lock. What it adds
-// to one node: which contender wins a split vote, which fencing token is safe, and which nodes may
-// vote at all.
+// Package quorum decides by the votes of independent masters which owner holds a lock. To what
+// package node does for one node it adds: which contender wins a split vote, which fencing token is
+// safe, and which nodes may vote at all.
 package quorum
 
 import (
@@ -20,15 +20,15 @@ import (
 type Config struct {
 	Need     int                         // nodes that have to agree
 	Timeout  time.Duration               // of one command
-	Lease    time.Duration               // that locks are first taken with
-	Guard    bool                        // nodes that may have forgotten locks wait
-	Auto     bool                        // nodes that are all fresh are taken for new
+	Lease    time.Duration               // of a lock when it is taken
+	Guard    bool                        // a node that may have forgotten locks waits before it grants
+	Auto     bool                        // if all nodes are fresh, they are declared new
 	Longest  time.Duration               // the longest lease that any client may rely on
 	Impaired func(node int, cause error) // called with why a node, from 1, works worse than it should
 	Mended   func(node int, cause error) // called once that is over
 }
 
-// Quorum is a client's way to its nodes.
+// Quorum is the arbiter of a client that has several nodes.
 type Quorum struct {
 	members []*member
 	need    int
@@ -37,7 +37,7 @@ type Quorum struct {
 	ctx    context.Context // of the questions; ends with the client
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the client closes: contenders leave
-	crew   crew.Crew     // commands, and what sends them
+	crew   crew.Crew     // goroutines that send commands
 	ending crew.Crew     // abandoned claims that wait for a vote that is out
 	rtt    atomic.Int64  // smoothed, nanoseconds
 
@@ -69,22 +69,22 @@ func New(nodes []*node.Node, cfg Config) *Quorum {
 	return q
 }
 
-// voteTimeout is how long a minority waits for votes that are out before it takes them for lost:
-// two round trips. A thirtieth of the lease is the most, since no other contender gets the nodes
-// that a minority owns meanwhile.
+// voteTimeout returns how long a minority waits for votes that are out before it takes them for lost:
+// two round trips. A thirtieth of the lease is the most: meanwhile no other contender gets the
+// minority's nodes.
 func (q *Quorum) voteTimeout() time.Duration {
 	return min(max(2*time.Duration(q.rtt.Load()), time.Millisecond), q.cfg.Lease/30)
 }
 
-// measure takes the round trip of an answered vote into the smoothed one. Concurrent updates may
-// lose one: it is only an estimate.
+// measure updates the smoothed round trip by that of an answered vote. A concurrent update may be
+// lost: it is only an estimate.
 func (q *Quorum) measure(took time.Duration) {
 	old := q.rtt.Load()
 	q.rtt.Store(old + (int64(took)-old)/8)
 }
 
-// idle returns which members to leave alone, since they did not answer lately. If the others are no
-// quorum, none is: without one of the silent nodes nothing can be decided.
+// idle returns which members not to ask, since they did not answer lately. If the others are no
+// quorum, all are asked: without a silent node nothing could be decided.
 func (q *Quorum) idle() []bool {
 	idle, left := make([]bool, len(q.members)), len(q.members)
 	for i, m := range q.members {
@@ -98,8 +98,9 @@ func (q *Quorum) idle() []bool {
 	return idle
 }
 
-// each calls work for every member, starts what that returns, and waits for none of it. If a member
-// is left alone, or the client is closed, it calls skipped instead, with the reason.
+// each calls work for every member that is not idle, and starts the function that work returns, each
+// in a goroutine. It does not wait. Where no function is started, since the member is idle or the
+// client is closed, it calls skipped with the reason.
 func (q *Quorum) each(work func(m *member) func(), skipped func(m *member, why error)) {
 	for i, idle := range q.idle() {
 		if m := q.members[i]; idle {
@@ -116,7 +117,8 @@ func (q *Quorum) ask(ctx context.Context, out *answers, do func(context.Context,
 	q.each(func(m *member) func() { return func() { out.add(m, do(ctx, m)) } }, out.add)
 }
 
-// askTimed is ask for what has no timeout of its own, since it goes past the link.
+// askTimed is ask, with Config.Timeout for each member: a command that bypasses the link has no
+// timeout of its own.
 func (q *Quorum) askTimed(ctx context.Context, out *answers, do func(context.Context, *member) error) {
 	q.ask(ctx, out, func(ctx context.Context, m *member) error {
 		ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
@@ -125,7 +127,7 @@ func (q *Quorum) askTimed(ctx context.Context, out *answers, do func(context.Con
 	})
 }
 
-// askAll is askTimed, and returns the answers when all have answered or timed out.
+// askAll asks as askTimed does, and returns the answers once all members have answered or timed out.
 func (q *Quorum) askAll(ctx context.Context, op string, do func(context.Context, *member) error) *answers {
 	out := q.newAnswers(op, "")
 	q.askTimed(ctx, out, do)
@@ -138,8 +140,8 @@ func (q *Quorum) askAll(ctx context.Context, op string, do func(context.Context,
 // Inspect returns what a quorum of nodes knows of a lock.
 func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error) {
 	out := q.newAnswers("inspect", n.Name)
-	states := make([]wire.State, len(q.members)) // one is read only after its node has agreed
-	// The caller's end is waitMost's to see. To the nodes it would look like a failure of theirs.
+	states := make([]wire.State, len(q.members)) // a state is read only after its node has agreed
+	// Only waitMost watches ctx. If ctx cut the commands short, the nodes would seem to have failed.
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) (err error) {
 		states[m.index-1], err = m.Inspect(ctx, n)
 		return err
@@ -152,8 +154,8 @@ func (q *Quorum) Inspect(ctx context.Context, n *wire.Names) (wire.State, error)
 	return q.merge(seen), nil
 }
 
-// decides reports whether it is settled which owner holds the lock, if any does: the nodes that are
-// left cannot change it, whatever they answer.
+// decides reports whether the states tell which owner holds the lock, if any. The nodes that have not
+// answered, left in number, then cannot change it.
 func (q *Quorum) decides(states []wire.State, left int) bool {
 	_, keep := mostNamed(states)
 	return len(states) >= q.need && (keep >= q.need || keep+left < q.need)
@@ -173,15 +175,14 @@ func mostNamed(states []wire.State) (holder string, keep int) {
 	return holder, keep
 }
 
-// merge is what the states say together. The lock is held by the owner that a quorum of nodes
-// names. Less than a quorum may be what is left of a hold that ended, or of a contender that will
-// yield.
+// merge makes one state of the nodes' states. The lock is held by the owner that a quorum of nodes
+// names. Fewer nodes may name a holder whose hold has ended, or a contender that will yield.
 func (q *Quorum) merge(states []wire.State) (st wire.State) {
 	for _, s := range states {
 		st.Waiters, st.Token = max(st.Waiters, s.Waiters), max(st.Token, s.Token)
 	}
 	if len(q.members) == 1 {
-		st.HolderToken = states[0].HolderToken // where there are more, each has a number of its own
+		st.HolderToken = states[0].HolderToken // of several nodes, each has a number of its own
 	}
 	holder, keep := mostNamed(states)
 	if keep < q.need {
@@ -200,7 +201,7 @@ func (q *Quorum) merge(states []wire.State) (st wire.State) {
 	return st
 }
 
-// Nodes are all of them.
+// Nodes returns all nodes.
 func (q *Quorum) Nodes() []*node.Node {
 	nodes := make([]*node.Node, len(q.members))
 	for i, m := range q.members {
@@ -210,11 +211,12 @@ func (q *Quorum) Nodes() []*node.Node {
 }
 
 // Force frees a lock on all nodes, and returns once a quorum has freed it: any quorum that held the
-// lock has lost a node then. It returns false if none of them had a holder.
+// lock has lost a node then. It returns false if no node had a holder.
 //
-// The nodes are freed one by one, and each hands the lock over to the first in its queue. Where
-// another contender had a node, that may be the holder's own entry. If another node is not reached,
-// the holder may have a quorum again. So owners that may are ended once more, at a quorum.
+// The nodes are freed one by one, and each hands the lock over to the first in its queue. At a node
+// that another contender had, the first may be the holder's own entry. If another node is not
+// reached, the holder may have a quorum again. So the owners that may have one are ended once more,
+// at a quorum.
 func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
 	owners, silent, err := q.force(ctx, n)
 	if err != nil {
@@ -226,12 +228,13 @@ func (q *Quorum) Force(ctx context.Context, n *wire.Names) (bool, error) {
 	return slices.ContainsFunc(owners, func(owner string) bool { return owner != "" }), err
 }
 
-// force frees a lock on all nodes, of those owners alone if any are given. It returns which owners the
-// nodes that answered were freed of, and how many nodes have not answered.
+// force frees a lock on all nodes; if only is given, it frees them only from these owners. It returns
+// the owners from which the nodes that answered were freed, "" for none, and the number of the
+// other nodes.
 func (q *Quorum) force(ctx context.Context, n *wire.Names, only ...string) (owners []string, silent int, err error) {
 	out := q.newAnswers("force unlock", n.Name)
-	freed := make([]string, len(q.members)) // one is read only after its node has agreed
-	// A caller that leaves must not leave the lock forced at half of the nodes.
+	freed := make([]string, len(q.members)) // an owner is read only after its node has agreed
+	// If the caller leaves, the lock must not stay forced at only half of the nodes.
 	q.ask(context.WithoutCancel(ctx), out, func(ctx context.Context, m *member) (err error) {
 		_, freed[m.index-1], err = m.Force(ctx, n, only...)
 		return err
@@ -241,8 +244,9 @@ func (q *Quorum) force(ctx context.Context, n *wire.Names, only ...string) (owne
 	return owners, len(q.members) - len(owners), err
 }
 
-// survivors are the owners that may have had a quorum, and may have one again: each node that has not
-// answered may be theirs, and each that another owner had may have been handed over to them.
+// survivors returns the owners that may have had a quorum, and may have one again: a node that has
+// not answered may still be the owner's, and a node that another owner had may have been handed over
+// to it.
 func survivors(owners []string, silent, need int) (may []string) {
 	if silent == 0 {
 		return nil
@@ -261,7 +265,8 @@ func survivors(owners []string, silent, need int) (may []string) {
 	return may
 }
 
-// Silence is the error of a caller that gave up, for cause, before anything was heard of any node: why.
+// Silence returns the error of a caller that gave up, for cause, before any node had answered. why
+// says why none had.
 func (q *Quorum) Silence(op, name string, why, cause error) error {
 	out := &wire.QuorumError{Op: op, Name: name, Need: q.need, Of: len(q.members), Cause: cause}
 	for _, m := range q.members {
@@ -273,8 +278,8 @@ func (q *Quorum) Silence(op, name string, why, cause error) error {
 // Stop makes contenders leave.
 func (q *Quorum) Stop() { close(q.done) }
 
-// Close ends the questions that are out, then everything that runs for a node. Abandoned claims
-// come first, while the sweepers still run: what they leave in Redis is to be swept.
+// Close first waits for abandoned claims to end, while the sweepers still run: these end what the
+// claims leave in Redis. Then it ends the commands that are out, and everything that runs for a node.
 func (q *Quorum) Close() {
 	q.ending.End(context.Background())
 	var wg sync.WaitGroup

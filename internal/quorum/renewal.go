@@ -12,16 +12,16 @@ import (
 )
 
 // Renew asks all nodes at once, and calls settle once for each renewal, from any goroutine. A lease
-// is renewed when a quorum confirmed it, and lost when none can. The stamp is from before the first
-// command.
+// is renewed once a quorum has confirmed it, and lost once no quorum can. The stamp is from before
+// the first command.
 func (q *Quorum) Renew(ctx context.Context, batch []claim.Renewal, settle claim.Settle) {
 	t := &renewalRound{q: q, sent: clock.Now(), settle: settle, batch: batch, answers: make([]renewalAnswers, len(batch))}
 	q.askAll(ctx, "renew", func(ctx context.Context, m *member) error {
 		m.Renew(ctx, batch, func(i int, r wire.Result, err error) { t.add(m, i, r, err) })
 		return nil
 	})
-	// A loss may be repaired once it is a timeout old. The second round does that. It settles
-	// nothing, so no lease is believed for longer by it.
+	// A loss may be repaired once it is a timeout old: a second round does that. It settles nothing,
+	// so it makes no lease believed for longer.
 	if again := t.finish(); len(again) > 0 {
 		q.crew.Start(func() {
 			if clock.Sleep(q.ctx, q.cfg.Timeout) {
@@ -31,36 +31,36 @@ func (q *Quorum) Renew(ctx context.Context, batch []claim.Renewal, settle claim.
 	}
 }
 
-// renewalRound counts the nodes' answers to a batch of renewals. A lease is decided by the answer
-// that completes its quorum: a node that hangs holds no lease up.
+// renewalRound counts the nodes' answers to a batch of renewals. The answer that completes a quorum
+// decides a lease, so a node that hangs delays none.
 type renewalRound struct {
 	q      *Quorum
 	sent   clock.Stamp // before the first of the commands
 	settle claim.Settle
 	batch  []claim.Renewal
 
-	mu      sync.Mutex // guards rows
+	mu      sync.Mutex // guards answers
 	answers []renewalAnswers
 }
 
 // renewalAnswers is what the nodes have answered about one lease.
 type renewalAnswers struct {
-	held    int
+	held    int      // nodes that confirmed it
 	lostAt  []*voter // at nodes that answered that the lock is not held there
 	failure error    // of the last node that did not answer
 	decided bool
 }
 
-// add counts one node's answer, and settles the lease if that decides it. It settles without the
-// mutex: what a lost lock leads to must hold no other lock up.
+// add counts one node's answer, and settles the lease if the answer decides it. It calls settle
+// without the mutex, since the work that follows a lost lock must not delay other locks.
 func (t *renewalRound) add(m *member, i int, result wire.Result, err error) {
 	if verdict := t.decide(m, i, result, err); verdict != wire.Unanswered {
 		t.settle(i, verdict, t.sent, nil)
 	}
 }
 
-// decide counts an answer and returns what it decides, [wire.Unanswered] for nothing. A lease is
-// decided once.
+// decide counts an answer. If the answer decides the lease, it returns the result, otherwise
+// [wire.Unanswered]. A lease is decided once.
 func (t *renewalRound) decide(m *member, i int, result wire.Result, err error) wire.Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,12 +90,12 @@ func (t *renewalRound) decide(m *member, i int, result wire.Result, err error) w
 	return wire.Unanswered
 }
 
-// finish settles what no quorum has decided. All nodes have answered by now, or will not. Where a
-// quorum keeps a lock, finish has the nodes that lost it take it again.
+// finish settles the leases that no quorum has decided: all nodes have answered by now, or will not.
+// If a quorum keeps a lock, finish takes it again at the nodes that lost it.
 //
-// It returns the leases of which this round found a first loss. They are to be renewed once more as
-// soon as that loss may be repaired. The next renewal is a third of a lease away: until then
-// another node may restart, and two losses may end the hold.
+// It returns the leases that this round first found to be lost at a node. They are to be renewed once
+// more as soon as that loss may be repaired. The next regular renewal is a third of a lease away:
+// until then another node may restart, and two losses may end the hold.
 func (t *renewalRound) finish() (again []claim.Renewal) {
 	for i, r := range t.answers {
 		if !r.decided {
@@ -115,12 +115,12 @@ func (t *renewalRound) finish() (again []claim.Renewal) {
 }
 
 // repair takes a lock again at a node that lost it, if it is free there, so that the hold survives
-// the loss of another node. It adds nothing to what is believed: that only the next renewals do,
-// while the hold still stands on a quorum.
+// the loss of another node. It lengthens no belief: only the next renewals do, while a quorum still
+// keeps the hold.
 //
 // The loss must have been found by a renewal that is a command timeout older. A lock that is forced
-// open is freed node by node, and the first of them tells the holder. If the holder took that node
-// back before the others are reached, the lock would stay held.
+// open is freed node by node, and the first node tells the holder. If the holder took that node back
+// before the others are reached, the lock would stay held.
 func (t *renewalRound) repair(v *voter) {
 	found := v.missingSince.Load()
 	if found == nil || t.sent.Mono()-found.Mono() < t.q.cfg.Timeout {

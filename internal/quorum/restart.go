@@ -9,13 +9,12 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// noteIfForgot notes that a vote was answered, and whether the node said in it that it forgot how far
-// the lock was counted.
+// noteIfForgot notes that a vote was answered, and whether the node said in its answer that it forgot
+// how far the lock was counted.
 //
-// A node says that it forgot only after its quarantine. By then every lock that relied on what it had
-// counted is over. So the other nodes' answers to votes that are sent from then on say how far the
-// lock was counted. An older answer does not: the node may have counted further after it, and then
-// have forgotten that.
+// A node says that it forgot only after its quarantine. By then every lock that relied on its lost
+// counter is over. So the other nodes' answers to votes that are sent from then on tell how far the
+// lock was counted. An older answer does not: after it, the node that forgot may have counted further.
 func (v *voter) noteIfForgot(got vote, now clock.Stamp) {
 	if link.Unanswered(got.err) {
 		return
@@ -27,18 +26,19 @@ func (v *voter) noteIfForgot(got vote, now clock.Stamp) {
 }
 
 // planSeeds plans to tell each node that forgot, with its next vote, how far the lock was counted.
-// For that the other nodes must have told how far they counted since the node said that it forgot.
-// Those that have not told it are asked.
+// Before, the other nodes must tell how far they counted, after the node said that it forgot. Nodes
+// that have not told that yet are asked.
 //
 // If enough of the others remember, a node is told alone. If too many forgot, nodes are told only
-// once the nodes to tell and the nodes that remember are a quorum together. For a node that was
-// told counts as one that remembers. Were one told before the others, and another fell silent, too
-// few would have forgotten for the others to be told without the silent one: the lock would be
-// granted nowhere. A node whose clock is off is none of the quorum, and is told along with it.
+// once they and the nodes that remember are a quorum together. The reason: a node that was told
+// counts as one that remembers. If one were told before the others, and another then fell silent,
+// too few nodes would have forgotten for the others to be told without the silent one: the lock would
+// be granted nowhere. A node whose clock is off does not count for the quorum, and is told along with
+// it.
 //
-// A node that says again that it forgot, though it was told, may be told again in such a quorum,
-// even if the other nodes' answers are not enough any more: its seed was lost. If that seed was
-// only late, a second one does no more harm.
+// A node that was told, and says again that it forgot, has lost its seed. It may be told again in
+// such a quorum, even if the other nodes' answers are not enough any more. If its first seed was only
+// late, a second one does no further harm.
 func (t *contest) planSeeds() {
 	able := 0 // nodes whose grants count, as soon as those that forgot are told
 	var forgot []*voter
@@ -70,7 +70,8 @@ func (t *contest) planSeeds() {
 	}
 }
 
-// counts is 1, but 0 for a node whose clock is off: its grants count for nothing, told or not.
+// counts returns 0 for a node whose clock is off: its grants do not count, told or not. Any other
+// node counts 1.
 func (t *contest) counts(v *voter) int {
 	if t.q.clockOff(v.member) {
 		return 0
@@ -87,8 +88,8 @@ func (v *voter) planSeed(reached int64) {
 	}
 }
 
-// askOthers asks the nodes that have not told how far they counted since v said that it forgot. A
-// node that failed, other than by a refusal, keeps its pause.
+// askOthers makes the nodes vote that have not told how far they counted since v said that it forgot.
+// A node that failed, other than by a refusal, keeps its pause.
 func (t *contest) askOthers(v *voter) {
 	for _, other := range t.voters {
 		asked := other.err == nil || wire.RefusalOf(other.err) != wire.Refusal{}
@@ -99,21 +100,21 @@ func (t *contest) askOthers(v *voter) {
 }
 
 // answeredSince reports whether the node has answered a vote that was sent after a moment. A node
-// that never answered has not, wherever this process's clock begins.
+// that never answered has not: its zero stamp is not compared.
 func (v *voter) answeredSince(moment clock.Stamp) bool {
 	return !v.answeredAt.IsZero() && moment.Before(v.answeredAt)
 }
 
-// countedByOthers returns how far the nodes other than v have counted, as they told since v said
-// that it forgot, and what that is worth.
+// countedByOthers returns how far the nodes other than v have counted, by what they told since v said
+// that it forgot. Whether v may be told that, the other results say:
 //
-// It is enough if so many of them remember that the rest, with v, is too few for a quorum: then no
+// enough: so many of the others remember that the rest, with v, are too few for a quorum. Then no
 // counter was on the rest alone.
 //
-// It is the most that can be had if tooMany forgot, v among them: more nodes than a quorum
-// survives. Then the clocks, and the quarantine, see to it that tokens rise all the same. A node
-// that does not answer is not waited for then, nor one that is quarantined: else the lock would be
-// granted nowhere for as long as that is so. Once all others have told, it is one or the other.
+// tooMany: more nodes forgot, v among them, than a quorum survives. Then nothing better can be
+// learned, and the clocks and the quarantine make tokens rise all the same. Nodes that do not answer
+// or are quarantined are not waited for then: otherwise the lock would be granted nowhere for as long.
+// Once all others have told, enough or tooMany is true.
 func (t *contest) countedByOthers(v *voter) (reached int64, enough, tooMany bool) {
 	reached = wire.RefusalOf(v.err).Counter
 	healthy, forgot, silent := 0, 0, 0
@@ -135,16 +136,16 @@ func (t *contest) countedByOthers(v *voter) (reached int64, enough, tooMany bool
 	}
 	others, survived := len(t.voters)-1, len(t.voters)-t.q.need
 	enough = healthy >= min(survived+1, others) // a single node has no others
-	// If fewer forgot, a node that does not answer may still know. If all others told, and too
-	// few of them remember, so many did forget.
+	// If fewer forgot, a node that does not answer may still remember. If all others told, and too
+	// few of them remember, then this many forgot.
 	tooMany = forgot >= survived && forgot+healthy+silent >= others
 	return reached, enough, tooMany
 }
 
-// askHolders asks the nodes that keep the lock how far they have counted. If they are a quorum,
-// that is known, and a holder may tell it to a node that had said before that it forgot. The
-// holder's own tokens would not do: it may have been stopped for long, or forced, and another owner
-// may have had higher ones since. Any goroutine may call it.
+// askHolders asks the nodes that keep the lock how far they have counted. known says that they are a
+// quorum: then a holder may tell that to a node that had said before that it forgot. The holder's own
+// tokens would not do: the holder may have been stopped for long, or its lock forced, and another
+// owner may have had higher tokens since. Any goroutine may call it.
 func (t *contest) askHolders(ctx context.Context) (reached int64, known bool) {
 	keep := 0
 	// Nodes that do not keep the lock answer 0: what they know may be from before they forgot.
@@ -158,9 +159,9 @@ func (t *contest) askHolders(ctx context.Context) (reached int64, known bool) {
 }
 
 // seedRest tells the nodes that forgot how far a quorum has counted now. No token that was given
-// out before is above that: a quorum had counted it, which shares a node with ours (see win). If
-// too many forgot to say so, the clocks see to it (see countedByOthers). The seeds are sent in the
-// background: the lock is ours without these nodes.
+// out before is above that: the quorum that had counted it shares a node with ours (see win). If too
+// many nodes forgot for that, the clocks make tokens rise (see countedByOthers). The seeds are sent
+// in the background: the lock is ours without these nodes.
 func (t *contest) seedRest(reached int64) {
 	for _, v := range t.voters {
 		// A vote that is out with a seed tells the node already.
@@ -172,8 +173,8 @@ func (t *contest) seedRest(reached int64) {
 	}
 }
 
-// seed is what a node that forgot is told. It names the incarnation that forgot. If the node has
-// restarted since, it must not take the seed: more may have been counted by then.
+// seed tells a node that forgot how far the lock was counted. It names the incarnation that forgot.
+// If the node has restarted since, it must not take the seed: more may have been counted by then.
 type seed struct {
 	born    string // the incarnation that forgot; "" where there is nothing to tell
 	reached int64  // how far the lock was counted
@@ -184,9 +185,9 @@ func (v *voter) seeded() bool { return v.seed.born != "" }
 
 // sendSeed tells a node that forgot how far the others counted. Any goroutine may call it.
 //
-// A seed that is not answered is sent again in the background, also when its contender has left.
-// For other nodes may have been told together with this one (see planSeeds). They count as nodes
-// that remember from then on, and so many may be too few for the next contender to tell this one.
+// A seed that is not answered is sent again in the background, even when its contender has left.
+// Other nodes may have been told together with this one (see planSeeds). From then on they count as
+// nodes that remember, and these may be too few for the next contender to tell this one.
 func (v *voter) sendSeed(s seed) error {
 	if s.born == "" {
 		return nil
@@ -198,8 +199,8 @@ func (v *voter) sendSeed(s seed) error {
 	return err
 }
 
-// sendSeedAgain sends a seed ever less often until it is answered, for a lease at most. While the
-// node is silent, it sends only the probe.
+// sendSeedAgain sends a seed ever less often until it is answered, for a lease at most. To a node
+// that is silent it sends only the probe of its breaker.
 func (v *voter) sendSeedAgain(s seed) {
 	began, pause := clock.Now(), clock.Backoff{Least: 20 * time.Millisecond, Most: v.Entry.Lease / 3}
 	for clock.Now().Since(began) < v.Entry.Lease && clock.Sleep(v.contest.q.ctx, pause.Next()) {
@@ -209,6 +210,7 @@ func (v *voter) sendSeedAgain(s seed) {
 	}
 }
 
+// sendSeedOnce sends a seed and waits for the answer.
 func (v *voter) sendSeedOnce(s seed) error {
 	ctx, cancel := context.WithTimeout(v.contest.q.ctx, v.Entry.Timeout)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// gaveUp is the error of a contender when its ctx has ended. If enough nodes answer, the lock is
-// busy. Else the error names the nodes, with those that have not answered at all.
+// gaveUp returns the error of a contender whose ctx has ended. If enough nodes answer, the lock is
+// busy. Otherwise the error lists the nodes that failed, and those that have not answered at all.
 func (t *contest) gaveUp(ctx context.Context) error {
 	if t.answering(clock.Now()) >= t.q.need {
 		return wire.ErrBusy
@@ -24,12 +24,12 @@ func (t *contest) gaveUp(ctx context.Context) error {
 	return out
 }
 
-// report tells the goroutines that wait at the gate whether enough nodes answer, and why not, as
-// long as they do not. Before enough nodes have answered, or so many have failed that a quorum
-// cannot answer, it reports nothing new: silence that is only beginning is no failure.
+// report tells the goroutines that wait at the gate whether enough nodes answer, and if not, why. It
+// reports nothing before enough nodes have answered, or too many have failed for a quorum: a silence
+// that has only begun is no failure.
 func (t *contest) report() {
 	enough := t.answering(clock.Now()) >= t.q.need
-	// Good news is reported once, and a failure each time: its nodes and causes may be others.
+	// Good news is reported once, a failure each time: its nodes and causes may have changed.
 	switch {
 	case enough && !t.reportedUp:
 		t.claim.tellGate(nil)
@@ -39,18 +39,18 @@ func (t *contest) report() {
 	t.reportedUp = enough
 }
 
-// failed counts the nodes of which the last completed vote was not answered, or was refused.
+// failed counts the nodes whose last completed vote was not answered, or was refused.
 func (t *contest) failed() int { return t.count(func(v *voter) bool { return v.err != nil }) }
 
-// answering counts the nodes that answer: the last completed vote was answered, and none is out for
-// longer than a command may take. A vote that just began does not make a node silent.
+// answering counts the nodes that answer: the last completed vote was answered, and no vote has been
+// unanswered for longer than a command's timeout. A vote that just began does not make a node silent.
 func (t *contest) answering(now clock.Stamp) int {
 	return t.count(func(v *voter) bool {
 		return v.err == nil && !v.answeredAt.IsZero() && (!v.pending() || now.Since(v.askedAt) <= v.Entry.Timeout)
 	})
 }
 
-// refusal is the error that lists the nodes which stood in the way: a node failed or refused, its
+// refusal returns the error that lists the nodes that stood in the way: a node failed or refused, its
 // messages cannot reach this process (deaf), or another owner holds the lock there.
 func (t *contest) refusal() *wire.QuorumError {
 	out := &wire.QuorumError{Op: "acquire", Name: t.claim.Entry.Names.Name, Need: t.q.need, Of: len(t.voters)}
@@ -65,7 +65,7 @@ func (t *contest) refusal() *wire.QuorumError {
 		}
 		if err != nil {
 			said := &wire.NodeError{Op: out.Op, Name: out.Name, Node: v.member.index, Err: err}
-			// Left is for how long the node stays in quarantine, as of its answer. Time has passed since.
+			// Left is what remained of the quarantine when the node was asked. Time has passed since.
 			if left := wire.RefusalOf(err).Left; left > 0 {
 				said.Mute = max(left-now.Since(v.answeredAt), time.Millisecond)
 			}
@@ -75,10 +75,10 @@ func (t *contest) refusal() *wire.QuorumError {
 	return out
 }
 
-// hopeless returns the nodes' errors once too many of them refuse for good. For an entry that
-// waits, a node where no message could tell it of a grant counts as one that refuses: it would wait
-// there without ever being woken. That counts only once a vote there was answered, since a free
-// node grants in its answer and needs no message.
+// hopeless returns the nodes' errors once too many of them refuse for good. For an entry that waits,
+// a node whose messages cannot reach it counts as one that refuses: the entry would never be woken
+// there. It counts only once a vote there was answered, since a free node grants in its answer and
+// needs no message.
 func (t *contest) hopeless(waits bool) error {
 	final := 0
 	for _, v := range t.voters {

@@ -13,21 +13,20 @@ import (
 type writeBack struct {
 	voter   *voter
 	number  int64 // the grant under which it was sent
-	reached int64 // what the node's fencing counter was to reach
+	reached int64 // the value that the node's fencing counter was to reach
 	held    bool  // the node still kept the lock for us
 	err     error
 }
 
 // win returns the grant once a quorum of nodes is ours and its token is safe.
 //
-// The token is the smallest number that a quorum of believed grants reaches. It is above every
-// token that was given out before. The quorum that an earlier token was written to shares a node
-// with the grants at or below ours. That node had counted the earlier token when it granted, so its
-// grant is above it.
+// The token is the smallest number with a quorum of believed grants at or below it. It is above every
+// token that was given out before: the quorum that had counted an earlier token shares a node with
+// these grants. That node had counted the earlier token when it granted, so its grant is above it.
 //
-// For the same to hold for the next token, ours is not given out before a quorum of nodes has
-// counted to the end of its block. Where that is missing it is written back, to each node only
-// while that still is ours. The answers come into writeBacks.
+// So that the next token is above ours, ours is not given out before a quorum of nodes has counted
+// to the end of its block. A node that is behind is written the counter, only while the node is ours.
+// The answers come into writeBacks.
 func (t *contest) win() (node.Grant, bool) {
 	now := clock.Now()
 	var ours []*voter
@@ -41,7 +40,7 @@ func (t *contest) win() (node.Grant, bool) {
 	}
 	slices.SortFunc(ours, byNumber)
 	token := ours[t.q.need-1].Belief.Number
-	count := t.claim.Entry.Block // in the end that of the shortest grant
+	count := t.claim.Entry.Block // at most; the shortest grant decides
 	for _, v := range ours {
 		count = min(count, v.Belief.Count)
 	}
@@ -95,8 +94,8 @@ func (t *contest) quorumCounted(ours []*voter, reached int64) bool {
 }
 
 // sendWriteBack writes reached back to one node. It runs under the client's context, not the
-// caller's: a caller that gives up must not look like a node that failed. One write-back is out at
-// a time, so the answer has its slot.
+// caller's: a caller that gives up must not look like a node that failed. A voter has one write-back
+// out at a time, so there is a slot for the answer.
 func (t *contest) sendWriteBack(v *voter, reached int64) {
 	v.writingBack = true
 	r := writeBack{voter: v, number: v.Belief.Number, reached: reached}
@@ -107,7 +106,7 @@ func (t *contest) sendWriteBack(v *voter, reached int64) {
 }
 
 // takeWriteBack takes the answer to a write-back. A node that did not confirm it has to vote again
-// before it counts. That vote is put off further each time.
+// before the node counts. That vote is put off further each time.
 func (t *contest) takeWriteBack(r writeBack) {
 	v, now := r.voter, clock.Now()
 	v.writingBack = false

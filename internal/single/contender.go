@@ -17,10 +17,10 @@ import (
 // It learns of a grant in two ways: from the answer to its own poll, or from a message that the
 // release of the holder before sends. The two are not ordered, and each may be lost:
 //
-//   - A message may come while a poll is out, before its answer. It is looked for after each poll,
-//     also after one that failed.
-//   - A message may go out before the subscription stands. That then wakes the contender, which
-//     polls.
+//   - A message may come while a poll is out, before its answer. The contender looks for one after
+//     each poll, even after one that failed.
+//   - A message may go out before the subscription stands. The subscription, once it stands, wakes
+//     the contender, which polls.
 //   - A message may be lost. The next poll finds the entry to be the owner.
 //   - A poll's answer may be lost. The entry is then in the queue, or owns the lock, without
 //     knowing it: the next poll or a message tells.
@@ -38,13 +38,13 @@ type contender struct {
 	holder  string // the owner that was in the way
 	ttl     time.Duration
 	asked   clock.Stamp   // when the last answered poll was sent
-	answers int           // that told it to wait, but for those after which it asked again soon
+	answers int           // how many told it to wait, without those after which it asked again soon
 	crowd   wire.Crowd    // holders that were not told that it waits
-	soon    time.Duration // when to ask again for their sake, 0 for no sooner than else
-	queued  bool          // by a release: its answer stands for the first poll
+	soon    time.Duration // the pause until it asks again to tell them, 0 for the usual pause
+	queued  bool          // a release queued the entry: the release's answer replaces the first poll
 }
 
-// Of is the entry.
+// Of returns the entry.
 func (c *contender) Of() *wire.Entry { return &c.entry }
 
 // Wait polls, sleeps until there may be news or for as long as it is safe, and polls again. A
@@ -88,8 +88,8 @@ func (c *contender) look(ctx context.Context, failing *clock.Backoff) (time.Dura
 	}
 	c.queued = false
 	failing.Reset()
-	// A message that was sent between the poll and here may have gone unheard: what is subscribed
-	// from now on wakes the contender once it stands.
+	// A message that was sent between the poll and here may have gone unheard: the subscription that
+	// begins now wakes the contender once it stands.
 	c.Ear().Listen()
 	pause := c.entry.LookAgain(c.ttl, c.answers)
 	if c.soon > 0 {
@@ -120,7 +120,7 @@ func (c *contender) sleep(ctx context.Context, rest time.Duration) error {
 func (c *contender) poll(ctx context.Context) (node.Grant, error) {
 	a, sent, err := c.Ask(ctx, c.ticket)
 	if err == nil && !a.Mine {
-		c.answered(&a, sent)
+		c.noteWait(&a, sent)
 	}
 	switch {
 	case err == nil && a.Mine, c.Told(clock.Now()):
@@ -131,14 +131,14 @@ func (c *contender) poll(ctx context.Context) (node.Grant, error) {
 	return node.Grant{}, nil
 }
 
-// granted is the grant that is believed.
+// granted tells the ear of the believed grant, and returns it.
 func (c *contender) granted() node.Grant {
 	b := &c.Belief
 	return node.Grant{Token: b.Number, Passes: c.Ear().Granted(b.Tokens()), Sent: b.Sent, Fresh: b.Fresh}
 }
 
-// answered notes the answer "you wait" to a command sent at sent.
-func (c *contender) answered(a *wire.Answer, sent clock.Stamp) {
+// noteWait records the answer "you wait" to a command sent at sent.
+func (c *contender) noteWait(a *wire.Answer, sent clock.Stamp) {
 	c.ticket, c.holder, c.ttl, c.asked = a.Ticket, a.Holder, a.TTL, sent
 	if c.soon = c.crowd.Soon(a.Untold, c.entry.Lease); c.soon == 0 {
 		c.answers++
@@ -154,9 +154,9 @@ func (c *contender) polled(failure error) {
 	}
 }
 
-// gaveUp is the error of a contender whose ctx has ended, with a poll out or not. The lock is busy
-// if Redis has answered lately. Redis is not there if the last poll failed, if none was ever
-// answered, or if one is out and the answer before is older than a command may take.
+// gaveUp returns the error of a contender whose ctx has ended. out says that a poll is out. The lock
+// is busy if Redis has answered lately. Redis does not answer if the last poll failed, if none was
+// ever answered, or if one is out and the last answer is older than a command's timeout.
 func (c *contender) gaveUp(ctx context.Context, out bool) error {
 	err := c.failure
 	if err == nil && (c.asked.IsZero() || out && clock.Now().Since(c.asked) > c.entry.Timeout) {
@@ -183,11 +183,10 @@ func (c *contender) Try(ctx context.Context) (node.Grant, error) {
 	return c.granted(), nil
 }
 
-// Release repeats until it is answered or the time of one command is over; then the sweeper goes on.
-// Its first command also queues the contender that is to come next. If that command is not answered,
-// the next contender may be queued or not. A repeated one cannot tell, since it finds the entry gone.
-// So the next contender then polls for itself. It is made known to the hub before, because its grant
-// may come as a message before the answer does.
+// Release repeats its command until it is answered or one command's timeout is over; then the sweeper
+// goes on. The first command also queues next. If that command is not answered, next may be queued or
+// not. A repeated command cannot tell, since it finds the entry gone: so next then polls for itself.
+// Before, next is made known to the hub, because its grant may come as a message before the answer.
 func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, bool, error) {
 	c.Ear().Releasing()
 	n, _ := next.(*contender)
@@ -214,7 +213,7 @@ func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, 
 			defer cancel()
 			ctx, failure = rest, err
 		} else if ctx.Err() == nil {
-			failure = err // else the time was over, and the failure before says more
+			failure = err // if ctx has ended, the failure before says more
 		}
 		n, queue = nil, nil
 		if !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
@@ -224,8 +223,8 @@ func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, 
 	}
 }
 
-// after takes what a release answered for c, the waiter that it was to queue next. c is nil where
-// the release was to queue no waiter. An empty answer says that c was not queued: it polls.
+// after takes a release's answer for c, the contender that the release was to queue; nil for none. An
+// empty answer says that c was not queued: then c polls.
 func (c *contender) after(a *wire.Answer, sent clock.Stamp) (node.Grant, bool) {
 	switch {
 	case c == nil || *a == wire.Answer{}:
@@ -233,7 +232,7 @@ func (c *contender) after(a *wire.Answer, sent clock.Stamp) (node.Grant, bool) {
 	case a.Mine:
 		return c.granted(), true
 	}
-	c.answered(a, sent)
+	c.noteWait(a, sent)
 	c.queued = true
 	return node.Grant{}, false
 }
@@ -254,10 +253,10 @@ func (c *contender) SetCount(ctx context.Context, count int, lease time.Duration
 // Attend reports whether the entry, which holds the lock, hears that another wants it.
 func (c *contender) Attend() bool { return c.Ear().Attend() }
 
-// Seen tells what the entry last saw.
+// Seen returns the owner that was last in the way, and what was left of its lease.
 func (c *contender) Seen() (holder string, ttl time.Duration) { return c.holder, c.ttl }
 
-// Watch makes news about the lock go to what keeps it.
+// Watch makes w hear what messages say of the entry.
 func (c *contender) Watch(w *hub.Watcher) { c.Ear().Watch(w) }
 
 // Abandon ends the claim in the background.

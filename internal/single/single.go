@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Single is a client's way to its Redis.
+// Single is the arbiter of a client that has one Redis.
 type Single struct{ node *node.Node }
 
 // New returns an arbiter over a node, which is its own from here on.
@@ -30,7 +30,8 @@ func (s *Single) Renew(ctx context.Context, batch []claim.Renewal, settle claim.
 	s.node.Renew(ctx, batch, func(i int, r wire.Result, err error) { settle(i, r, sent, err) })
 }
 
-// Silence is the error of a caller that gave up, for cause, before Redis had answered anything: why.
+// Silence returns the error of a caller that gave up, for cause, before Redis had answered anything.
+// why says why it had not.
 func (s *Single) Silence(op, name string, why, cause error) error {
 	return &wire.NodeError{Op: op, Name: name, Err: why, Cause: cause}
 }
@@ -56,13 +57,13 @@ func (s *Single) Force(ctx context.Context, n *wire.Names) (bool, error) {
 // TrustNodes has nothing to declare: without the restart guard Redis is trusted not to forget.
 func (s *Single) TrustNodes(context.Context) error { return nil }
 
-// Nodes is the one.
+// Nodes returns the only node.
 func (s *Single) Nodes() []*node.Node { return []*node.Node{s.node} }
 
 // Stop makes contenders leave.
 func (s *Single) Stop() { s.node.Stop() }
 
-// Close tries once more to end what was abandoned, then ends everything that runs for the node.
+// Close tries once more to end the abandoned claims, then ends everything that runs for the node.
 func (s *Single) Close() {
 	s.node.LastSweep()
 	s.node.Close()

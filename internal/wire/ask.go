@@ -20,7 +20,7 @@ type Tokens struct {
 	Count int
 }
 
-// Among returns how many of a block the grant has.
+// Among returns how many tokens the grant has, if a grant reserves block tokens.
 func (t Tokens) Among(block int) int {
 	if t.Count == 0 {
 		return block
@@ -40,10 +40,10 @@ type Answer struct {
 	Now    int64         // of a vote: the node's clock, microseconds
 	Barred error         // why the node may grant nothing, where an unvote found that
 	Wanted bool          // not Mine: the holder's client was told that the lock is wanted
-	Untold int           // not Mine: how many hold it that were not told, as far as the next in line is to ask soon for them
+	Untold int           // not Mine: how many holders were not told that, if the first waiter should ask again soon for them
 }
 
-// Tokens are those of a grant.
+// Tokens returns a grant's tokens.
 func (a *Answer) Tokens() Tokens { return Tokens{a.Number, a.Count} }
 
 // NoTicket is the ticket of an entry that does not wait.
@@ -68,19 +68,19 @@ func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over s
 	return a, err
 }
 
-// acquireArgs is how many arguments acquire takes, and vote.
+// acquireArgs is the number of arguments of acquire, and of vote.
 const acquireArgs = 11
 
-// A script takes each argument that is left out at the end for what stands here: for the route of a
-// Redis that is no Cluster, and else for "".
+// The values that a script takes for arguments that are left out at the end: the route of a Redis that
+// is no Cluster, and "" for all others.
 var (
 	acquireSpare = []string{6: Plain.Inbox, 7: Plain.Publish, acquireArgs - 1: ""}
 	releaseSpare = []string{8: Plain.Inbox, 9: Plain.Publish}
 	voteSpare    = make([]string, acquireArgs) // and unvote's: nodes of a quorum are no Clusters
 )
 
-// trim leaves out the last arguments that say no more than spare does. Redis reads and copies each,
-// and most locks need three.
+// trim leaves out the last arguments that are the same as spare's. Redis reads and copies each
+// argument, and most locks need three.
 func trim(args, spare []string) []string {
 	n := len(args)
 	for n > 0 && args[n-1] == spare[n-1] {
@@ -95,7 +95,7 @@ func MS(d time.Duration) string { return lastMS.text(max(1, d.Milliseconds())) }
 // lastMS and lastBlock keep what was sent last: most locks have the same lease, and the same block.
 var lastMS, lastBlock spelled
 
-// spelled keeps a number's text for the next caller that needs the same, which allocates none then.
+// spelled keeps the text of the last number, so that a caller that needs the same allocates none.
 type spelled struct{ last atomic.Pointer[number] }
 
 type number struct {
@@ -103,6 +103,7 @@ type number struct {
 	text string
 }
 
+// text returns the decimal digits of n.
 func (s *spelled) text(n int64) string {
 	last := s.last.Load()
 	if last == nil || last.n != n {
@@ -112,8 +113,9 @@ func (s *spelled) text(n int64) string {
 	return last.text
 }
 
-// parseAnswer reads {1, first token, how many}, or the same in one word, or {0, counter, ticket, TTL,
-// holder}, how many heard that the lock is wanted, where any was told, and how many were not told.
+// parseAnswer reads a grant, {1, first token, how many} or the same in one word, or the answer to wait:
+// {0, counter, ticket, TTL, holder}, and behind it perhaps how many holders heard that the lock is
+// wanted, and how many were not told.
 func parseAnswer(v driver.Value) (a Answer, err error) {
 	if !v.IsList() {
 		return parseTokens(v)
@@ -156,8 +158,8 @@ func parseTokens(v driver.Value) (Answer, error) {
 	return grant("acquire", 1, first, count)
 }
 
-// numbers reads the integers of an answer that has eight parts at most. It passes over those that
-// stand at the places of texts.
+// numbers reads the integers of an answer that has eight parts at most. It skips the parts whose
+// indices are in texts.
 func numbers(op string, got []driver.Value, texts ...int) (n [8]int64, err error) {
 	for i, part := range got {
 		if slices.Contains(texts, i) {
@@ -170,7 +172,7 @@ func numbers(op string, got []driver.Value, texts ...int) (n [8]int64, err error
 	return n, nil
 }
 
-// grant is an answer that gives the lock: mine is 1 then.
+// grant returns the answer that gives the lock. It fails unless mine is 1 and there is a token.
 func grant(op string, mine, first, count int64) (Answer, error) {
 	if mine != 1 || first < 1 || count < 1 {
 		return Answer{}, fmt.Errorf("%s: granted %d tokens from %d on", op, count, first)
@@ -195,13 +197,13 @@ const (
 // Ballot is what a vote says beside its entry.
 type Ballot struct {
 	Ticket string
-	Yield  int64 // grant of that number to give back to a lower ticket, or Apart or Again; 0 for none
-	How    string
-	Least  int64 // token that a grant should begin at or above, 0 for none
+	Yield  int64  // number of the grant to give back to a lower ticket, or Apart or Again; 0 for none
+	How    string // ToWait, ToTry or ToNudge
+	Least  int64  // token that a grant should begin at or above, 0 for none
 }
 
-// Vote asks a node of a quorum for the lock, looks again there, or gives a grant back, as b says. The
-// error of a node that may have forgotten locks is one that RefusalOf reads.
+// Vote asks a node of a quorum for the lock, looks again there, or gives a grant back, as b says.
+// RefusalOf reads the error of a node that may have forgotten locks.
 func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, late link.Latecomer) (Answer, error) {
 	number := "" // what the script takes for b.Yield: a grant's number, or one of two words
 	switch {
@@ -232,7 +234,7 @@ func (r *Redis) Vote(ctx context.Context, e *Entry, b Ballot, late link.Latecome
 	return parseVote(got)
 }
 
-// proposal is a token to begin at, as it travels.
+// proposal returns the text of the token that a grant should begin at, "" for none.
 func proposal(least int64) string {
 	if least <= 0 {
 		return ""
@@ -256,8 +258,8 @@ func parseVote(got []driver.Value) (a Answer, err error) {
 	return a, err
 }
 
-// parseGrant reads {1, first token, the node's clock, how many tokens}, which answers a vote for an
-// idle lock: the rest is what e says.
+// parseGrant reads {1, first token, the node's clock, how many tokens}, the answer to a vote for an
+// idle lock. Holder and TTL are those of e.
 func parseGrant(got []driver.Value, e *Entry) (Answer, error) {
 	n, err := numbers("vote", got)
 	if err != nil {

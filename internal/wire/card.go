@@ -13,10 +13,10 @@ import (
 	"github.com/relock-go/relock/internal/link"
 )
 
-// ClientPrefix starts the keys of what clients say of themselves. No lock's name does.
+// ClientPrefix starts the keys of clients' cards. No lock's name starts with it.
 const ClientPrefix = "relock_client:"
 
-// ClientKey is the key of what a client says of itself, the client's uuid given.
+// ClientKey returns the key of the card of the client with that uuid.
 func ClientKey(client string) string { return ClientPrefix + client }
 
 // Card is what a client says of itself. The zero Card says nothing.
@@ -28,7 +28,8 @@ type Card struct {
 	Version string    // of the library
 }
 
-// String is "billing on pod-7f9c (pid 12)", without what is not known, and "" for the zero Card.
+// String returns "billing on pod-7f9c (pid 12)", without the parts that are not known, and "" for the
+// zero Card.
 func (c Card) String() string {
 	text := c.Name
 	if c.Host != "" {
@@ -51,8 +52,8 @@ func ValidClientName(name string) error {
 	return nil
 }
 
-// Shown returns a text that others wrote as it can stand in an error, in a log or on a terminal. It is
-// quoted if it has characters that cannot be printed: a terminal would obey them.
+// Shown returns a text that others wrote so that it can stand in an error, in a log or on a terminal.
+// It is quoted if it has characters that cannot be printed: a terminal would obey them.
 func Shown(text string) string {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, unprintable) {
 		return strconv.Quote(text)
@@ -71,7 +72,7 @@ const (
 	versionField = "version"
 )
 
-// CardOf reads the fields of a card. All that it returns can be printed, whatever stands in them.
+// CardOf reads the fields of a card. The texts that it returns can be printed, whatever the fields are.
 func CardOf(fields map[string]string) Card {
 	c := Card{Name: printable(fields[nameField]), Host: printable(fields[hostField]), Version: printable(fields[versionField])}
 	c.PID, _ = strconv.Atoi(fields[pidField])
@@ -113,7 +114,7 @@ func (r *Redis) introduce(ctx context.Context, client string, args ...string) er
 	return err
 }
 
-// Whois reads a client's card, the zero one where it has none.
+// Whois reads a client's card. It returns the zero Card if the client has none.
 func (r *Redis) Whois(ctx context.Context, client string) (Card, error) {
 	v, err := r.link.Do(ctx, r.link.Timeout, r.of(nil).whois, []string{ClientKey(client)}, nil, link.Unheeded)
 	if err != nil {
@@ -124,8 +125,11 @@ func (r *Redis) Whois(ctx context.Context, client string) (Card, error) {
 
 func parseCard(v driver.Value) (Card, error) {
 	parts, err := v.Texts()
-	if err != nil || len(parts)%2 != 0 {
-		return Card{}, fmt.Errorf("whois: a hash of %d parts: %w", len(parts), err)
+	if err != nil {
+		return Card{}, fmt.Errorf("whois: %w", err)
+	}
+	if len(parts)%2 != 0 {
+		return Card{}, fmt.Errorf("whois: a hash of %d parts", len(parts))
 	}
 	fields := make(map[string]string)
 	for i := 0; i < len(parts); i += 2 {
@@ -134,8 +138,8 @@ func parseCard(v driver.Value) (Card, error) {
 	return CardOf(fields), nil
 }
 
-// ClientOf returns the uuid of the client that an entry's field in a lock's hash names, relock's or
-// Redisson's: "" for any other field, such as a shared owner's.
+// ClientOf returns the uuid of the client, relock's or Redisson's, that an entry's field in a lock's
+// hash names. It returns "" for any other field, such as a shared owner's.
 func ClientOf(holder string) string {
 	if !sharer.MatchString(holder) {
 		return ""
@@ -144,9 +148,9 @@ func ClientOf(holder string) string {
 	return client
 }
 
-// ClientIn returns the uuid of the client of relock's that holds a lock, the fields of the lock's
-// hash and their values by turns given: "" for a lock of another library's. A shared owner's is that
-// of its sharers, if they are of one client.
+// ClientIn returns the uuid of the relock client that holds a lock, "" if another library's does.
+// fields has the fields of the lock's hash and their values by turns. A shared owner's client is that
+// of its sharers, "" if they are of several clients.
 func ClientIn(fields []string) (client string) {
 	_, owner, ours := grantIn(fields)
 	for i := 0; ours && i+1 < len(fields); i += 2 {

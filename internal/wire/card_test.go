@@ -33,6 +33,7 @@ func TestCardsCanBePrinted(t *testing.T) {
 	for _, v := range []driver.Value{driver.Int(1), driver.List(driver.String("name")), driver.List(driver.Int(1), driver.List())} {
 		_, err := parseCard(v)
 		require.ErrorContains(t, err, "whois: ")
+		require.NotContains(t, err.Error(), "%!")
 	}
 }
 

@@ -19,8 +19,8 @@ func (s *sentinel) Error() string { return s.text }
 func (s *sentinel) Unwrap() error { return s.class }
 
 // These are the library's classes of errors, which exclude each other; the root package tells what they
-// mean under the same names. Unsupported is the standard library's ErrUnsupported as this library says
-// it: another's is no class here.
+// mean under the same names. Unsupported is this library's form of the standard ErrUnsupported: that of
+// another library is no class here.
 var (
 	ErrNotAcquired error = &sentinel{text: "relock: lock not acquired"}
 	ErrUnavailable error = &sentinel{text: "relock: Redis gave no answer"}
@@ -57,8 +57,8 @@ func Family(target error) error {
 	return nil
 }
 
-// ClassOf returns the class that err belongs to, nil for an error that is none of the library's. Of a
-// caller's own error that joins several it is the one that asks most of the caller.
+// ClassOf returns the class that err belongs to, nil for an error that is none of the library's. If a
+// caller's own error joins several classes, it is the class that asks most of the caller.
 func ClassOf(err error) error {
 	if err == nil {
 		return nil
@@ -71,8 +71,8 @@ func ClassOf(err error) error {
 	return nil
 }
 
-// Matches is errors.Is for an error that is said by a sentinel, is, and has parts. No part makes it one
-// of another class.
+// Matches is errors.Is for an error that stands for the sentinel is, and has parts. No part makes it
+// match another class.
 func Matches(target, is error, parts ...error) bool {
 	class, family := Family(is), Family(target)
 	if target == is || target == class {
@@ -90,7 +90,7 @@ func Matches(target, is error, parts ...error) bool {
 }
 
 // Undone is the error of a Do whose lock was lost, or whose Client was closed, before its function
-// returned: with the function's error, which says nothing of its class.
+// returned. Lost gives it its class; Fn, the function's error, does not.
 type Undone struct{ Fn, Lost error }
 
 // Error says both, once where the function's says both.
@@ -109,7 +109,7 @@ func (e *Undone) Is(target error) bool {
 // As finds target in the function's error, or in the loss.
 func (e *Undone) As(target any) bool { return errors.As(e.Fn, target) || errors.As(e.Lost, target) }
 
-// Said is the sentinel for what a node answered, or why it did not.
+// Said returns the sentinel for a node's error.
 func Said(err error) error {
 	switch _, held := err.(HeldThere); {
 	case err == ErrNotThere:
@@ -130,13 +130,13 @@ func Said(err error) error {
 	return ErrUnavailable
 }
 
-// Final reports whether err is an answer of Redis's that it gives to a retry too.
+// Final reports whether err is an answer of Redis that a retry would get too.
 func Final(err error) bool { return link.Reply(err) != "" && !Transient(err) }
 
-// HeldThere is what a node of a quorum says where another owner has the lock: that one.
+// HeldThere is the error of a quorum's node where another owner has the lock. Its value is that owner.
 type HeldThere string
 
 func (holder HeldThere) Error() string { return "held by " + Shown(string(holder)) }
 
-// finalErrors are those without an answer of Redis that no repetition changes.
+// finalErrors are the errors without an answer of Redis that no retry changes.
 var finalErrors = []error{ErrClosed, ErrMisuse, ErrLost, ErrNotThere, ErrNotAcquired, driver.ErrClosed}

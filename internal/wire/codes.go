@@ -6,9 +6,9 @@ import (
 	"github.com/relock-go/relock/internal/link"
 )
 
-// codes are all codes of replies that mean something to locks: those of servers, and those of the
-// scripts. A word that is none of them is no code, however it is spelled. A client library may leave
-// a plain ERR out, and what follows that may begin with a command's name, or with "ACL".
+// codes are all codes of replies that mean something to locks, of servers and of the scripts. Any other
+// word is no code, however it is spelled: a client library may leave a plain ERR out, and the text
+// behind it may begin with a command's name, or with "ACL".
 var codes = map[string]struct {
 	passes bool   // it may pass without a change of the caller, the user's rights or the data
 	ofNode bool   // it is about the node and not about one lock of it
@@ -49,9 +49,9 @@ var sentences = []struct{ says, code string }{
 	{"attempted to access a slot not served", "CLUSTERDOWN"},
 }
 
-// ReplyCode returns the code of an error reply, "" when it has none of codes. One that was raised
+// ReplyCode returns the code of an error reply, "" if it has none of codes. A code that was raised
 // inside a script stands behind "ERR", and before Redis 7 behind the script's place, with a dash or
-// without. A few replies have no code of their own.
+// without. For the few replies without a code, sentences has one.
 func ReplyCode(reply string) string {
 	for rest, place := reply, true; rest != ""; {
 		var word string
@@ -70,8 +70,8 @@ func ReplyCode(reply string) string {
 	return ""
 }
 
-// PlainError reports whether a reply is an error without a code but ERR, as that of a command which
-// is not known. A client library may leave the ERR out.
+// PlainError reports whether a reply is an error with no code but ERR, such as that of an unknown
+// command. A client library may leave the ERR out.
 func PlainError(reply string) bool {
 	code, _, _ := strings.Cut(reply, " ")
 	return reply != "" && (code == "ERR" || !upper(code))
@@ -86,7 +86,7 @@ func upper(word string) bool {
 	return true
 }
 
-// Hint says what to do about err, if that is an answer of Redis's that no retry helps; it is "" for others.
+// Hint says what to do about err if it is an answer of Redis that no retry helps, otherwise "".
 func Hint(err error) string {
 	if link.Astray(err) {
 		return "this is one server of a Redis Cluster: make the client for the Cluster, as go-redis's NewClusterClient does"

@@ -13,9 +13,9 @@ import (
 // that was held goes to the first waiter; with turns it is left to Redisson's waiters for a moment, if
 // any listen.
 //
-// If e held the lock and next is not nil, the same step queues next behind all that wait. forNext is
-// then what Acquire would return for next. It is the zero Answer if next was not queued, because others
-// share the lock still or Redis failed.
+// If e held the lock and next is not nil, the same step queues next behind all waiters. forNext is
+// then what Acquire would return for next. It is the zero Answer if next was not queued, because other
+// entries still share the lock or Redis failed.
 func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, next *Entry,
 	late link.Latecomer) (held bool, forNext Answer, err error) {
 	args := releaseArgs(way, e, turns, next)
@@ -46,9 +46,9 @@ type Count struct {
 }
 
 // Unvote ends e at a node of a quorum, whether it holds the lock there or waits, and reports whether it
-// held it. If next is not nil, it is queued there by its ticket in the same step, also where e did
-// not hold the lock. forNext is then what Vote would return for next; of a node that may grant nothing
-// it has only Barred.
+// held it. If next is not nil, the same step queues next there by its ticket, even if e did not hold
+// the lock. forNext is then what Vote would return for next; from a node that may grant nothing it has
+// only Barred.
 func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, ticket string,
 	late link.Latecomer) (held bool, forNext Answer, err error) {
 	args := unvoteArgs(e, n)
@@ -122,8 +122,8 @@ func (s *Sweep) add(k *Kind, keys, args []string) {
 	s.keys, s.args = append(s.keys, keys...), append(s.args, args...)
 }
 
-// Sweep ends all that s gathered. It returns for each whether it was ended: one that was not stands as
-// before, and did not stop the others. With an error nothing is known of any.
+// Sweep ends all entries that s gathered. It returns for each whether it was ended. An entry that was
+// not ended stands as before, and did not stop the others. After an error nothing is known of any.
 func (r *Redis) Sweep(ctx context.Context, s *Sweep) ([]bool, error) {
 	v, err := r.link.Do(ctx, r.link.Timeout, r.of(s.kind).sweep, s.keys, s.args, nil)
 	if r.vetted.heard(err) != nil {

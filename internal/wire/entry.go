@@ -49,15 +49,15 @@ func WaitingID(client, n string) string {
 	return client + ":" + n
 }
 
-// MinLook keeps looks apart when a holder's lease is always about to end.
+// MinLook is the least pause between two looks, if a holder's lease is always about to end.
 const MinLook = 2 * time.Millisecond
 
 // LookAgain is how long after a question to ask again if no message comes. That is at the end of the
 // holder's lease, since expiry publishes nothing, but no later than after a third of the entry's own
 // lease, so that a grant can be dated. After the first answer it is a twelfth of the lease, and after
 // the second a sixth: those questions told a holder that keeps the lock idle that it is wanted, and
-// that message may have been lost. ttl is what the holder had left, negative where that is unknown,
-// and answers how many there were. A random part keeps processes apart.
+// that message may have been lost. ttl is what the holder had left, negative if unknown, and answers
+// is the number of answers so far. A random part keeps processes apart.
 func (e *Entry) LookAgain(ttl time.Duration, answers int) time.Duration {
 	pause := e.Lease / 3 >> max(0, 3-max(1, answers))
 	pause += rand.N(pause/20 + 1)
@@ -67,18 +67,19 @@ func (e *Entry) LookAgain(ttl time.Duration, answers int) time.Duration {
 	return max(pause, MinLook)
 }
 
-// Crowd paces the questions of a waiter whose lock more hold than a question tells that it is wanted.
+// Crowd paces the questions of a waiter whose lock has many holders: a question tells only some of them
+// that the lock is wanted.
 type Crowd struct {
-	fewest int // that were not told with an answer, 0 before the first
-	stalls int // answers since there were that few
+	fewest int // least number of untold holders in an answer, 0 before the first answer
+	stalls int // answers since that one
 }
 
 // soonest is how soon a waiter asks again for the sake of holders that were not told.
 const soonest = 5 * time.Millisecond
 
-// Soon returns how soon to ask again, so that others are told, and 0 where that is no sooner than
-// LookAgain says for a lease's first answer. As long as fewer hold the lock each time, that is at once:
-// those told give way. Where they do not, the pauses double.
+// Soon returns the pause until the next question, which tells further holders. It returns 0 if that is
+// no sooner than LookAgain's pause after a first answer. As long as each answer has fewer untold
+// holders, since the told ones give way, the pause is soonest. Otherwise the pauses double.
 func (c *Crowd) Soon(untold int, lease time.Duration) time.Duration {
 	if untold == 0 {
 		return 0

@@ -12,15 +12,15 @@ import (
 	"github.com/relock-go/relock/internal/link"
 )
 
-// ErrNotThere is what a node of a quorum says that does not keep a lock. It is no ErrNotHeld: other nodes
-// may keep the lock.
+// ErrNotThere is the error of a quorum's node that does not keep a lock. It is no ErrNotHeld: other
+// nodes may keep the lock.
 var ErrNotThere = errors.New("not held there")
 
 // ErrBusy is why a contender that gave up was not granted the lock, although Redis answered: another
 // owner has it.
 var ErrBusy = errors.New("busy")
 
-// ErrNoAnswer says that what was asked before is still not answered.
+// ErrNoAnswer says that a question is still not answered.
 var ErrNoAnswer = errors.New("no answer")
 
 // ErrWaited is the cause when WithWait's time is up. It matches what ends a context whose own time is up.
@@ -32,9 +32,9 @@ func (waited) Error() string { return "the time to wait is up" }
 
 func (waited) Unwrap() error { return context.DeadlineExceeded }
 
-// Silent is a failure without an answer, What, of a Redis that shortly before failed with Last: to
-// others, or while the client's own connection for messages was opened. Last is about another command.
-// So Silent matches it, but never as ErrUnsent or ErrClosed of the driver.
+// Silent is a failure without an answer, What, of a Redis that shortly before failed with Last: in
+// another command, or when the client's connection for messages was opened. Since Last is not about
+// this command, it never makes Silent match ErrUnsent or ErrClosed of the driver.
 type Silent struct{ What, Last error }
 
 // Error says both.
@@ -49,7 +49,8 @@ func (e *Silent) Is(target error) bool {
 // As finds target in what the Redis failed with before.
 func (e *Silent) As(target any) bool { return errors.As(e.Last, target) }
 
-// InWords is the text of an error behind "relock:". A command's time-out must not read as the caller's.
+// InWords returns the text of an error behind "relock:". A command's time-out must not read as the
+// caller's.
 func InWords(err error) string {
 	if err == context.DeadlineExceeded {
 		return "no answer in time"
@@ -57,7 +58,7 @@ func InWords(err error) string {
 	return strings.TrimPrefix(err.Error(), "relock: ")
 }
 
-// Began is what the errors of nodes begin with.
+// Began returns the beginning of the text of a node's error.
 func Began(op, name string) string {
 	if name == "" {
 		return fmt.Sprintf("relock: %s: ", op)
@@ -93,7 +94,7 @@ type NodeError struct {
 	Op, Name string
 	Node     int // of a quorum, from 1; 0 where one Redis decides alone
 	Err      error
-	Mute     time.Duration // it grants nothing for so long yet, since it may have forgotten locks; 0 where it does not say so
+	Mute     time.Duration // how long it still grants nothing, since it may have forgotten locks; 0 if it does not say so
 	Cause    error         // why the caller gave up; nil where Err alone ended the call
 }
 
@@ -137,7 +138,7 @@ func GivenUp(op, name string, err, cause error) error {
 	return &NodeError{Op: op, Name: name, Err: err, Cause: cause}
 }
 
-// FromRedis reports whether err is what a node, or the nodes, answered, or why they did not.
+// FromRedis reports whether err is an answer of a node or of the nodes, or why there was none.
 func FromRedis(err error) bool {
 	switch err.(type) {
 	case *NodeError, *QuorumError:
@@ -147,7 +148,7 @@ func FromRedis(err error) bool {
 }
 
 // IsLost reports whether err says that the very lock that was asked about is lost. An error that only
-// wraps ErrLost may be about another lock: about one under whose context the caller waited.
+// wraps ErrLost may be about another lock, under whose context the caller waited.
 func IsLost(err error) bool { return err == ErrLost || err == ErrMaxHold }
 
 // Transient reports whether err is a failure that may pass without a change of the caller, the

@@ -13,12 +13,12 @@ import (
 // the lock any more.
 func (r *Redis) SetCount(ctx context.Context, e *Entry, count int, lease time.Duration) (bool, error) {
 	args := []string{e.ID, strconv.Itoa(count), MS(lease)}
-	n, err := integer(r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).setCount, e.Names.keptBy(e.ID), args, nil))
+	n, err := integer(r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).setCount, e.Names.renewalKeys(e.ID), args, nil))
 	return n == 1, r.vetted.heard(err)
 }
 
 // Refill reserves the next block of tokens for e at a Redis that decides alone. It returns the zero
-// Tokens where e does not hold the lock any more, or another entry waits for it.
+// Tokens if e does not hold the lock any more, or if another entry waits for the lock.
 func (r *Redis) Refill(ctx context.Context, way Route, e *Entry) (Tokens, error) {
 	args := []string{e.ID, strconv.Itoa(e.Block), way.Publish}
 	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).refill, e.Names.keys, args, nil)
@@ -63,7 +63,7 @@ func (r *Redis) Renew(ctx context.Context, batch []Renewal) ([]Result, error) {
 	keys, args := make([]string, 0, len(batch)), make([]string, 0, 3*len(batch))
 	for _, one := range batch {
 		e := one.Claim.Of()
-		keys = append(keys, e.Names.keptBy(e.ID)...)
+		keys = append(keys, e.Names.renewalKeys(e.ID)...)
 		args = append(args, e.ID, strconv.Itoa(one.Count), MS(one.Lease))
 	}
 	v, err := r.link.Urge(ctx, r.of(batch[0].Claim.Of().Names.Kind).renew, keys, args)
@@ -91,12 +91,12 @@ func (r *Redis) Renew(ctx context.Context, batch []Renewal) ([]Result, error) {
 	return results, nil
 }
 
-// RenewApart renews a batch, in parts where Redis refuses it as a whole: it does so when the user has
-// lost the rights to one of its keys. A part that is refused is sent again in halves, the larger
-// parts first, down to single locks, so that one lock's refusal is told to no other.
+// RenewApart renews a batch. Redis refuses a batch as a whole if the user has lost the rights to one of
+// its keys. A refused part is sent again in halves, the larger parts first, down to single locks, so
+// that one lock's refusal does not fail the others.
 //
-// It calls note for each part whose fate is known, with where the part begins, and its results. With
-// an error they are all Unanswered.
+// It calls note for each part whose results are known, with the index at which the part begins. If err
+// is not nil, all its results are Unanswered.
 func (r *Redis) RenewApart(ctx context.Context, batch []Renewal, note func(from int, got []Result, err error)) {
 	type part struct{ from, to int }
 	parts := []part{{0, len(batch)}}
@@ -114,44 +114,43 @@ func (r *Redis) RenewApart(ctx context.Context, batch []Renewal, note func(from 
 	}
 }
 
-// Raise raises the fencing counter while e holds the lock here. It returns false when it does not.
+// Raise raises the fencing counter if e holds the lock here. It returns false if e does not.
 func (r *Redis) Raise(ctx context.Context, e *Entry, counter int64) (bool, error) {
 	n, err := r.fence(ctx, e, "hold", e.ID, counter)
 	return n == 1, err
 }
 
-// Counter returns the fencing counter while e holds the lock here, and 0 when it does not.
+// Counter returns the fencing counter if e holds the lock here, and 0 if e does not.
 func (r *Redis) Counter(ctx context.Context, e *Entry) (int64, error) {
 	return r.fence(ctx, e, "hold", e.ID, 0)
 }
 
-// Seed tells a node that forgot how far the others counted. It returns false where the node is not the
-// incarnation born any more.
+// Seed tells a node that forgot its counter how far the others counted. It returns false if the node
+// is not the incarnation born any more.
 func (r *Redis) Seed(ctx context.Context, e *Entry, born string, counter int64) (bool, error) {
 	n, err := r.fence(ctx, e, "seed", born, counter)
 	return n == 1, err
 }
 
-// fence runs the script of that name: for an entry's id where how is "hold", for an incarnation's where
-// it is "seed".
+// fence runs the script fence. id is an entry's if how is "hold", an incarnation's if how is
+// "seed".
 func (r *Redis) fence(ctx context.Context, e *Entry, how, id string, counter int64) (int64, error) {
 	args := []string{how, id, strconv.FormatInt(counter, 10)}
 	return integer(r.link.Do(ctx, r.link.Timeout, r.of(e.Names.Kind).fence, e.Names.voteKeys(), args, nil))
 }
 
 // Declare says that a node is new, so that it has forgotten no lock. run is the run id that the node's
-// process told, "" for none. It returns false where the node has a marker by now, or is another
-// process.
+// process told, "" for none. It returns false if the node has a marker by now, or is another process.
 func (r *Redis) Declare(ctx context.Context, run string, longest time.Duration) (bool, error) {
 	if run == "" {
-		run = "unknown" // as guard.lua has it
+		run = "unknown" // as in guard.lua
 	}
 	n, err := integer(r.link.Do(ctx, r.link.Timeout, r.of(nil).declare, nil, []string{run, MS(longest)}, nil))
 	return n == 1, err
 }
 
-// Force frees a lock, whichever owner holds it, and returns false when none did. A node of a quorum
-// also tells the owner. Where owners are given only they lose the node, and their places in its queue.
+// Force frees a lock, whichever owner holds it, and returns false if none did. A node of a quorum also
+// tells the owner. If owners are given, only they lose the node, and their places in its queue.
 func (r *Redis) Force(ctx context.Context, way Route, n *Names, owners ...string) (freed bool, owner string, err error) {
 	keys := n.keysTo(4)
 	if r.from.Votes {

@@ -10,8 +10,8 @@ type Kind struct {
 	Holders int    // how many may hold at once, 0 for any number
 	Quorum  bool   // a quorum may decide it, not only a single Redis
 
-	// Queue starts the name of the waiters' key. A lock whose whole name is a hash tag has Line in its
-	// place: the locks a and {a} have the same tag, and in one queue each would be given to the other's
+	// Queue starts the name of the waiters' key. For a lock whose whole name is a hash tag, Line does:
+	// the locks a and {a} have the same tag, and in one queue each would be given to the other's
 	// waiters.
 	Queue, Line string
 	Counter     string // starts the name of the fencing counter
@@ -22,31 +22,32 @@ type Kind struct {
 	Joint bool
 
 	// Further are keys that scripts take behind the first five. {} stands for the lock's hash tag, [] for
-	// its name: as the locks a and {a} have the same tag, a key that is not to be theirs together has both.
+	// its name. A key that the locks a and {a} must not share needs both, since they have the same tag.
 	Further []string
 
-	// Keeps are the keys of a script that lengthens a lease, where that does not take all of a kind's that
-	// has further ones. They are spelled as those, and () stands for the entry's id. They must exist as long
-	// as the entry holds the lock: on a Cluster whose slot is on the move, Redis refuses a command that names
-	// a key which is not there beside one that is.
+	// Keeps are the keys of the scripts that lengthen a lease. Without Keeps these scripts take the lock's
+	// key alone, or all keys if there are further ones. {} and [] stand for the same as in Further, () for
+	// the entry's id. The keys must exist as long as the entry holds the lock: on a Cluster whose slot is
+	// on the move, Redis refuses a command that names an existing key and a missing one.
 	Keeps []string
 
-	// Waits is the place among the keys, from 0, of the key in which its waiters stand: 0 for the queue.
+	// Waits is the index of the key in which its waiters stand, among all keys of a lock; 0 stands for
+	// the queue.
 	Waits int
 
-	// Acquires and Releases are how many entries one command asks for, or ends: as many as keep others
-	// waiting for some 0.2 ms.
+	// Acquires and Releases are how many entries one command asks for, or ends, at most. So many keep
+	// other commands waiting for some 0.2 ms.
 	Acquires, Releases int
 
-	// Read takes what the hook contents answers for a lock, fields and values by turns, into its state.
+	// Read reads the answer of the hook contents, fields and values by turns, into a lock's state.
 	Read func(st *State, contents []string)
 }
 
-// Channel is where waiters that are not in relock's queue hear of a lock. Kinds that Redisson tells over
+// Channel is where waiters that are not in relock's queue hear of a lock. Kinds for which Redisson uses
 // one channel share a Channel.
 type Channel struct {
-	Unlock string                    // starts the channel that tells that the lock may be free
-	Listen string                    // starts the one beside it, for turns: only relock's clients subscribe it
+	Unlock string                    // prefix of the channel that tells that the lock may be free
+	Listen string                    // prefix of the channel for turns: only relock's clients subscribe it
 	Frees  func(message string) bool // whether a message says that the lock may be free
 }
 
@@ -84,7 +85,7 @@ var rwChannel = &Channel{
 	Frees:  func(message string) bool { return message == "0" || message == "1" },
 }
 
-// rw is a side of a read-write lock, with what both have.
+// rw completes a side of a read-write lock by what both sides have in common.
 func rw(k Kind) *Kind {
 	k.Queue, k.Line, k.Counter, k.Channel = "relock_writers:", "relock_writer_line:", "redisson_lock_token:", rwChannel
 	k.Further = []string{"relock_readers:{}:[]", "relock_phase:{}:[]"}
@@ -92,11 +93,12 @@ func rw(k Kind) *Kind {
 	return &k
 }
 
-// kinds are all there are, by name. A grant names its kind, so that it can be given back when the entry
+// kinds are all kinds, by name. A grant names its kind, so that it can be given back even if its entry
 // is not known any more.
 var kinds = make(map[string]*Kind)
 
-// kindOf returns the kind that a grant names, nil for an unknown one, and the mutex where it names none.
+// kindOf returns the kind that a grant names, nil for an unknown name. A grant that names no kind is a
+// mutex's.
 func kindOf(name string, named bool) *Kind {
 	if !named {
 		return Mutex
@@ -104,7 +106,7 @@ func kindOf(name string, named bool) *Kind {
 	return kinds[name]
 }
 
-// Kinds is how many there are: their numbers are below.
+// Kinds returns the number of kinds. Each kind's Nr is below it.
 func Kinds() uint64 { return uint64(len(kinds)) }
 
 // Add makes a kind known, so that its orphaned grants can be ended. It is called by init functions

@@ -10,12 +10,12 @@ import (
 // MaxLease is the longest lease there is.
 const MaxLease = 366 * 24 * time.Hour
 
-// wantedNews stands where a grant has its lease, as in news.lua.
+// wantedNews stands in place of a grant's lease, as in news.lua, and says Wanted.
 const wantedNews = 2
 
-// Grant is a message to a client: one of its entries owns the lock. If Tokens.First is 0 it is no grant
-// but news for an entry that owns the lock: with Nudge or Wanted what they say, else that the lock
-// was taken from it.
+// Grant is a message to a client: one of its entries owns the lock. If Tokens.First is 0, it is no grant
+// but news for an entry that owns the lock: Nudge, or Wanted, or if neither is set that the lock was
+// taken from the entry.
 type Grant struct {
 	Tokens Tokens
 	Lease  time.Duration
@@ -28,8 +28,8 @@ type Grant struct {
 }
 
 // ParseGrant reads "<token>[:<how many>] <lease>[:<kind>] <id> <length of owner> <owner><name>". A
-// mutex's names no kind, as in the days when there was no other. A + before the lease says that
-// others wait behind the entry; older clients read it as a sign.
+// mutex's grant names no kind, as before there were other kinds. A + before the lease says that other
+// entries wait behind this one; older clients read it as a sign.
 func ParseGrant(s string) (g Grant, err error) {
 	parts := strings.SplitN(s, " ", 5)
 	if len(parts) != 5 {

@@ -18,7 +18,7 @@ const (
 	IncarnationKey = "relock_incarnation"
 )
 
-// InboxPrefix starts the channel on which a client is told "you own it now".
+// InboxPrefix is the prefix of a client's inbox, the channel on which it is told "you own it now".
 const InboxPrefix = "relock_inbox:"
 
 // Names are the keys and channels of one lock. Redisson's are spelled as Redisson spells them
@@ -30,16 +30,16 @@ type Names struct {
 	Queue   string // ZSET, relock's waiters by ticket
 	Counter string // STRING, fencing counter
 	Unlock  string // channel that tells when the lock may be free
-	Seed    string // STRING, on a quorum: incarnation of the Redis that the counter was told to
-	Listen  string // channel beside Unlock that only relock clients subscribe; turns of the others are told there
+	Seed    string // STRING, on a quorum: incarnation of the Redis that was told the counter
+	Listen  string // channel beside Unlock that only relock's clients subscribe: announces Redisson's turns
 	Tag     string // the lock's name as a hash tag
 
-	rights string // what vetted knows the lock by: its name, behind the kind's where that takes rights of its own
-	five   [5]string
-	keys   []string // Lock, Queue, Counter, Unlock, Listen, and the kind's further ones: KEYS of its scripts
+	rights string    // key in vetted: the lock's name, or kind/name if the kind has further keys
+	five   [5]string // the first five keys: the memory of keys, unless there are further ones
+	keys   []string  // Lock, Queue, Counter, Unlock, Listen, and the kind's further ones: KEYS of its scripts
 }
 
-// Gate is the lock's name at this process's gate, which no lock of another kind has.
+// Gate returns the lock's name at this process's gate. No lock of another kind has the same.
 func (n *Names) Gate() string {
 	if at := n.Kind.Waits; at > 0 {
 		return n.keys[at]
@@ -55,8 +55,8 @@ func (n *Names) Pulse(reader string, nth int) string {
 	return n.Tag + ":" + reader + ":rwlock_timeout:" + strconv.Itoa(nth)
 }
 
-// keysTo returns the keys of a script that needs those up to that place. A kind that has further keys
-// sends all of them, since its hooks may use each.
+// keysTo returns a lock's first keys, as many as place says. For a kind with further keys it returns
+// all, since its hooks may use each.
 func (n *Names) keysTo(place int) []string {
 	if len(n.keys) > len(n.five) {
 		place = len(n.keys)
@@ -64,8 +64,8 @@ func (n *Names) keysTo(place int) []string {
 	return n.keys[:place:place]
 }
 
-// keptBy returns the keys of a script that lengthens the lease of id.
-func (n *Names) keptBy(id string) []string {
+// renewalKeys returns the keys of the scripts that lengthen an entry's lease, as Kind.Keeps says.
+func (n *Names) renewalKeys(id string) []string {
 	if n.Kind.Keeps == nil {
 		return n.keysTo(1)
 	}
@@ -81,10 +81,10 @@ func (n *Names) voteKeys() []string {
 	return append([]string{n.Lock, n.Queue, n.Counter, n.Unlock, n.Seed}, n.keys[len(n.five):]...)
 }
 
-// Names returns the names of a lock, whose name in Redis starts with prefix. It fails with
-// ErrInvalidName when the name is empty, or when the name in Redis is longer than 1024 bytes, is
-// the restart guard's marker or begins as the library's own keys and channels do, or holds a brace
-// without being a valid Cluster hash tag: its keys would fall into different slots.
+// Names returns the names of a lock. Its name in Redis is prefix and name. Names fails with
+// ErrInvalidName if name is empty, or if the name in Redis is longer than 1024 bytes, is the restart
+// guard's marker, begins as the library's own keys and channels do, or has a brace but no valid
+// Cluster hash tag: its keys would fall into different slots.
 func (k *Kind) Names(prefix, name string) (*Names, error) {
 	logical := name
 	name = prefix + name

@@ -10,13 +10,13 @@ import (
 
 // Refusal is a node's answer that it may have forgotten locks.
 type Refusal struct {
-	Left    time.Duration // it grants nothing for so long; 0 when that is over and only its counter is in doubt
+	Left    time.Duration // how long it still grants nothing; 0 if that is over and only its counter is in doubt
 	Born    string        // the incarnation that doubts its counter, "" for none
 	Counter int64         // what it still knows of the counter
 }
 
-// RefusalOf reads QUARANTINED <born> <ms left> and UNSEEDED <born> <counter>; the zero Refusal is
-// none.
+// RefusalOf reads QUARANTINED <born> <ms left> and UNSEEDED <born> <counter>. It returns the zero
+// Refusal for any other error.
 func RefusalOf(err error) (r Refusal) {
 	if err == nil {
 		return r
@@ -35,8 +35,8 @@ func RefusalOf(err error) (r Refusal) {
 	return r
 }
 
-// MuteFor is for how long a node still grants nothing, as err says, since it may have forgotten
-// locks: the longest of several.
+// MuteFor returns for how long nodes still grant nothing, since they may have forgotten locks: the
+// longest time that err says.
 func MuteFor(err error) (mute time.Duration) {
 	if e, ok := err.(*QuorumError); ok {
 		for _, said := range e.Nodes {
@@ -46,7 +46,7 @@ func MuteFor(err error) (mute time.Duration) {
 	return mute
 }
 
-// OfNode reports whether a refusal is about the node and not about one lock of it.
+// OfNode reports whether a refusal is about the node and not about one of its locks.
 func OfNode(err error) bool {
 	said := link.Reply(err)
 	// A command that the user may not run has no other code than a key that the user may not touch. The
@@ -54,14 +54,13 @@ func OfNode(err error) bool {
 	return codes[ReplyCode(said)].ofNode || strings.Contains(said, "can't run this command") || strings.Contains(said, "permissions to run")
 }
 
-// OfOneKey reports whether err may be about one key of several. Then the user lacks the rights to it,
-// or a Cluster keeps it elsewhere than the others: for now, or always, where a proxy hides the slots.
-// A command that the user may not run at all is about no key.
+// OfOneKey reports whether err may be about one key of several. Then the user lacks the rights to the
+// key, or a Cluster keeps it apart from the others: for now, or always, if a proxy hides the slots. A
+// command that the user may not run at all is about no key.
 func OfOneKey(err error) bool {
 	code := ReplyCode(link.Reply(err))
 	return code == "NOPERM" && !OfNode(err) || code == "TRYAGAIN" || code == "CROSSSLOT"
 }
 
-// OfChannel reports whether err is Redis's refusal of a subscription, and one that does not pass by
-// itself.
+// OfChannel reports whether err is a refusal of a subscription by Redis that does not pass by itself.
 func OfChannel(err error) bool { return link.Reply(err) != "" && !Transient(err) }

@@ -16,11 +16,11 @@ type State struct {
 	Holder      string // owner field
 	Count       int
 	Readers     int           // of a read-write lock: how many hold it for reading
-	TTL         time.Duration // negative when it never ends
+	TTL         time.Duration // of the lease; negative if it never ends
 	Waiters     int
 	Token       int64  // the last fencing token reserved
-	HolderToken int64  // the first of the holder's grant, 0 where Redis does not know it
-	Client      string // uuid of the client that holds it, "" where it is none of relock's, or several share it
+	HolderToken int64  // the first token of the holder's grant, 0 if Redis does not know it
+	Client      string // uuid of the client that holds it, "" if that is not relock's, or several share it
 }
 
 // firstField is the field of a lock's hash that tells its grant: <first token>:<how many>[:<shared
@@ -89,8 +89,8 @@ func readRW(st *State, fields []string) {
 var sharer = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f-]{27}:[0-9]+$`)
 
 // readHash is Read for a lock that is a hash with a field for each holder. Beside a shared owner's
-// count stand the entries that share it, one field each. Where the grant does not name the owner, it
-// is the field that counts most, and among those that count alike the one that no client made.
+// count stand the entries that share it, one field each. If the grant does not name the owner, the
+// owner is the field with the highest count, and among equal counts the field that no client made.
 func readHash(st *State, fields []string) {
 	token, owner, _ := grantIn(fields)
 	st.HolderToken = token

@@ -15,20 +15,20 @@ const (
 	// maxFamilies bounds how many families a client remembers. Beyond it, names seem to have no
 	// prefixes, and only one lock in vetEvery asks.
 	maxFamilies = 1024
-	// vetEvery is how many questions for locks have one among them that asks for rights in any case.
+	// vetEvery: of so many questions for locks, one asks for rights in any case.
 	vetEvery = 256
 )
 
-// vetted decides which questions for a lock ask as well whether the user has all the rights that the
-// lock takes.
+// vetted decides which questions for a lock also ask whether the user has all the rights that the lock
+// takes.
 //
-// Redis refuses a script that lacks a right, whether rights were asked for or not. So no lock is ever
-// held by two for want of a right. But a right that only an Unlock or a renewal needs is missed when
-// the lock is held already, and the lock then stays until its lease ends. So it is asked for beforehand.
+// Redis refuses a script that lacks a right, whether rights were asked for or not. So no missing right
+// lets two hold a lock. But if only an Unlock or a renewal needs the right, the lock is held already
+// when Redis refuses, and stays until its lease ends. So rights are asked for beforehand.
 //
-// To ask takes Redis as long as all else for a lock that no other entry wants: too long to ask each
-// time. But rights are for commands, for all names alike, or for patterns of names, most of which are
-// prefixes. So rights are asked for
+// To ask takes Redis as long as the rest of the work for a lock that no other entry wants: too long to
+// ask each time. But rights are for commands, for all names alike, or for patterns of names, most of
+// which are prefixes. So rights are asked for
 //
 //   - for each of the first names of a client, and then for the first name of each family,
 //   - for one in 256 locks, whatever is known of its name: that finds rights that were withdrawn, and
@@ -41,8 +41,8 @@ type vetted struct {
 	families map[string]bool
 }
 
-// ask appends the arguments by which a script checks the rights to a lock: three empty ones where it
-// need not.
+// ask appends the three arguments by which a script checks the rights to a lock. They are empty, and
+// known is true, if it need not.
 func (v *vetted) ask(args []string, way Route, e *Entry) (_ []string, known bool) {
 	if v.known(e.Names.rights) {
 		return append(args, "", "", ""), true
@@ -86,8 +86,8 @@ func (v *vetted) note(name string) {
 	}
 }
 
-// heard is told what became of a command for a lock that was held. It forgets all names where a right
-// was missing, and returns err.
+// heard is told what became of a command for a lock that was held. If a right was missing, it forgets
+// all names. It returns err.
 func (v *vetted) heard(err error) error {
 	if err != nil && ReplyCode(link.Reply(err)) == "NOPERM" {
 		v.forget()
@@ -95,15 +95,17 @@ func (v *vetted) heard(err error) error {
 	return err
 }
 
+// forget makes rights be asked for anew, for all names.
 func (v *vetted) forget() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.names, v.families = nil, nil
 }
 
-// familyOf is what a name has in common with others of its sort: what stands before its first digit,
-// up to the last character there that is no letter, or all of that where there is none. It is
-// "orders:" of orders:4711, of orders:eu, and of orders:be42, which may be how a random id begins.
+// familyOf returns the prefix that a name probably shares with others under one pattern of rights. It
+// takes the part before the first digit, and cuts that after its last character that is no letter; if
+// there is none, the part is kept whole. orders:4711, orders:eu and orders:be42, which may begin a
+// random id, all give "orders:".
 func familyOf(name string) string {
 	family := ""
 	for i := range len(name) {

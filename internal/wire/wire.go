@@ -20,8 +20,8 @@ type Options struct {
 }
 
 // Redis sends scripts to one Redis. It has a typed method for each script, so that the places of keys
-// and arguments are written once. No room below repeats a script by itself: the second run may reach
-// Redis late, and the sender has to reckon with that.
+// and arguments are written once. No package below repeats a script by itself: the second run may
+// reach Redis late, and the sender has to reckon with that.
 type Redis struct {
 	link    *link.Link
 	from    Options
@@ -36,8 +36,8 @@ func New(l *link.Link, o Options) *Redis {
 	return &Redis{link: l, from: o, scripts: all.(*sync.Map)}
 }
 
-// made are all scripts that were put together so far: the clients of a process share them. Those that
-// are about no lock stand under the nil kind.
+// made has all scripts that were put together so far: the clients of a process share them. The scripts
+// that are about no lock stand under the nil kind.
 var made sync.Map // Options -> *sync.Map, which is *Kind -> *scripts
 
 // Route is how grants and wake-ups travel for one lock.
@@ -46,11 +46,11 @@ type Route struct {
 	Publish string // PUBLISH or SPUBLISH
 }
 
-// Plain is the route of all locks but those of a Cluster.
+// Plain is the route of locks on a Redis that is no Cluster.
 var Plain = Route{Inbox: InboxPrefix, Publish: "PUBLISH"}
 
-// scripts are those of one kind in one topology, or those that are about no lock. What does not
-// apply is nil.
+// scripts has the scripts of one kind in one topology, or those that are about no lock. The others are
+// nil.
 type scripts struct {
 	acquire, release                                                    *link.Script
 	vote, unvote, fence, sweep, force, setCount, renew, refill, inspect *driver.Script
@@ -58,7 +58,7 @@ type scripts struct {
 	declare, introduce, whois *driver.Script // about no lock
 }
 
-// of returns the scripts of a kind, those that are about no lock for nil.
+// of returns the scripts of a kind; for nil, the scripts that are about no lock.
 func (r *Redis) of(k *Kind) *scripts {
 	if s, known := r.scripts.Load(k); known {
 		return s.(*scripts)
@@ -88,7 +88,7 @@ func (o Options) scriptsFor(k *Kind) *scripts {
 	return s
 }
 
-// shared is a script that goes for several callers too.
+// shared makes a script that can also be sent for several callers in one command.
 func shared(as driver.Op, from lua.Scripts, name string, most int, spare []string) *link.Script {
 	return &link.Script{One: script(as, from.Text, name), Many: script(as, from.Many, name), Most: most, Spare: spare}
 }
