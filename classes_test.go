@@ -53,24 +53,24 @@ func requireClass(t *testing.T, class, err error, what ...any) {
 var (
 	errNowhere = errors.New("nowhere")
 
-	own      = errors.New("the caller's own")
-	ownTyped = &net.AddrError{Err: "the caller's own"}
+	errOwn      = errors.New("the caller's own")
+	errOwnTyped = &net.AddrError{Err: "the caller's own"}
 )
 
 // causes of an error: the caller's own, and errors of the library by their classes, as callers may hand them on.
 func causesOfWaits() map[error]error {
-	held := &HeldError{Name: "other", Cause: own}
+	held := &HeldError{Name: "other", Cause: errOwn}
 	return map[error]error{
-		nil: nil, own: nil, ownTyped: nil, context.Canceled: nil, context.DeadlineExceeded: nil, wire.ErrWaited: nil,
+		nil: nil, errOwn: nil, errOwnTyped: nil, context.Canceled: nil, context.DeadlineExceeded: nil, wire.ErrWaited: nil,
 		errors.ErrUnsupported: nil, // another library's, that only says the same
 		syscall.ENOTSUP:       nil,
 		ErrLost:               ErrLost, ErrMaxHold: ErrLost, ErrClosed: ErrClosed, ErrNotHeld: ErrMisuse, errOwned: errors.ErrUnsupported,
-		held: ErrNotAcquired, &NodeError{Op: "acquire", Err: own}: ErrUnavailable, &NodeError{Err: own, is: ErrWrongKind}: ErrRefused,
-		&QuorumError{Need: 1, Of: 1, Nodes: []*NodeError{{Node: 1, Err: own}}}: ErrUnavailable,
-		&HeldError{Name: "other", Cause: ErrLost}:                              ErrLost,
-		fmt.Errorf("wrapped: %w", ErrMaxHold):                                  ErrLost,
-		errors.Join(held, own, ErrLost):                                        ErrLost, // the caller's, of two: to undo comes first
-		&wire.Undone{Fn: held, Lost: ErrClosed}:                                ErrClosed,
+		held: ErrNotAcquired, &NodeError{Op: "acquire", Err: errOwn}: ErrUnavailable, &NodeError{Err: errOwn, is: ErrWrongKind}: ErrRefused,
+		&QuorumError{Need: 1, Of: 1, Nodes: []*NodeError{{Node: 1, Err: errOwn}}}: ErrUnavailable,
+		&HeldError{Name: "other", Cause: ErrLost}:                                 ErrLost,
+		fmt.Errorf("wrapped: %w", ErrMaxHold):                                     ErrLost,
+		errors.Join(held, errOwn, ErrLost):                                        ErrLost, // the caller's, of two: to undo comes first
+		&wire.Undone{Fn: held, Lost: ErrClosed}:                                   ErrClosed,
 	}
 }
 
@@ -78,11 +78,11 @@ func causesOfWaits() map[error]error {
 func answersOfNodes() map[error]error {
 	reply := func(text string) error { return &driver.ReplyError{Text: text, Err: errors.New(text)} }
 	return map[error]error{
-		wire.ErrNoAnswer: ErrUnavailable, wire.ErrNotAsked: ErrUnavailable, node.ErrIdle: ErrUnavailable, own: ErrUnavailable,
-		context.DeadlineExceeded: ErrUnavailable, driver.Unsent(ownTyped): ErrUnavailable, driver.Closed(own): ErrUnavailable,
+		wire.ErrNoAnswer: ErrUnavailable, wire.ErrNotAsked: ErrUnavailable, node.ErrIdle: ErrUnavailable, errOwn: ErrUnavailable,
+		context.DeadlineExceeded: ErrUnavailable, driver.Unsent(errOwnTyped): ErrUnavailable, driver.Closed(errOwn): ErrUnavailable,
 		syscall.ENOTSUP: ErrUnavailable, &link.Left{Cause: context.Canceled}: ErrUnavailable,
-		&wire.Silent{What: wire.ErrNoAnswer, Last: ownTyped}: ErrUnavailable,
-		reply("LOADING Redis is loading"):                    ErrUnavailable, reply("READONLY replica"): ErrUnavailable,
+		&wire.Silent{What: wire.ErrNoAnswer, Last: errOwnTyped}: ErrUnavailable,
+		reply("LOADING Redis is loading"):                       ErrUnavailable, reply("READONLY replica"): ErrUnavailable,
 		reply("QUARANTINED 1 2"): ErrUnavailable, reply("MOVED 1 a:1"): ErrUnavailable,
 		reply("NOPERM"): ErrRefused, reply("WRONGTYPE"): ErrRefused, reply("WRONGKIND"): ErrRefused, reply("OOM"): ErrRefused,
 		&driver.ReplyError{Text: "MOVED 1 a:1", Astray: true}:  ErrRefused,
@@ -113,7 +113,7 @@ func TestClassesExcludeEachOther(t *testing.T) {
 				if cause != nil && wire.Family(cause) == nil {
 					require.ErrorIs(t, err, cause)
 				}
-				if cause == error(ownTyped) {
+				if cause == error(errOwnTyped) {
 					require.ErrorAs(t, err, new(*net.AddrError))
 				}
 			}
@@ -219,7 +219,7 @@ func TestEveryErrorHasItsClass(t *testing.T) {
 		mine := taken(t, c.Mutex("mine").Lock)
 		for name, call := range calls(m, mine) {
 			requireClass(t, ErrMisuse, call(none), name)
-			requireClass(t, ErrUnavailable, call(ended(own)), name)
+			requireClass(t, ErrUnavailable, call(ended(errOwn)), name)
 			requireClass(t, ErrLost, call(ended(ErrLost)), name)
 			requireClass(t, ErrMisuse, call(ended(ErrNotHeld)), name)
 		}
@@ -350,7 +350,7 @@ func TestEveryErrorHasItsClass(t *testing.T) {
 				requireClass(t, ErrUnavailable, call(ctx), name)
 			}
 		}
-		requireClass(t, ErrUnavailable, lock(soon(own), m))
+		requireClass(t, ErrUnavailable, lock(soon(errOwn), m))
 		requireClass(t, ErrUnavailable, mine.Unlock(ctx))
 		if quorum {
 			requireClass(t, ErrUnavailable, c.TrustNodes(ctx))

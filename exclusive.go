@@ -125,7 +125,9 @@ func (x exclusively) mayPass(h *hold, now clock.Stamp) bool {
 
 // spent reports whether the hold was passed on as often, or for as long, as WithLocalHandoff says. The
 // caller holds h.mu.
-func (exclusively) spent(h *hold, now clock.Stamp) bool { return h.block.Spent(h.cfg.passes, h.cfg.passTime, now) }
+func (exclusively) spent(h *hold, now clock.Stamp) bool {
+	return h.block.Spent(h.cfg.passes, h.cfg.passTime, now)
+}
 
 // refill asks for the next block of tokens if this one runs low. The caller holds h.mu.
 func (exclusively) refill(h *hold, now clock.Stamp) {
