@@ -11,7 +11,7 @@ type Op uint8
 
 // The purposes. That of a script is in Script.For.
 const (
-	Check     Op = iota // to ask about the Redis itself: whether it forgot, which channels a Cluster has
+	Check     Op = iota // to ask about the Redis itself: whether it forgot, which channels it has
 	Subscribe           // to begin and end subscriptions
 	Acquire
 	Release
