@@ -31,7 +31,8 @@ func noReply(err error) reply { return reply{err: err} }
 
 // Run is one call.
 func (r *Redis) Run(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
-	keys, args = slices.Clone(keys), slices.Clone(args) // a call may be sent again after Run has returned
+	// A call may be sent again after Run has returned.
+	keys, args = slices.Clone(keys), slices.Clone(args)
 	words := append([]string{"EVALSHA", s.SHA, strconv.Itoa(len(keys))}, keys...)
 	got := carry(r.Line, &Call{Context: ctx, Words: append(words, args...), Script: s.Text}, way[reply]{
 		send: func(ctx context.Context) reply {

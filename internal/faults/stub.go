@@ -15,8 +15,8 @@ import (
 type Stub struct {
 	OnRun    func(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error)
 	OnDo     func(ctx context.Context, command []string) (driver.Value, error)
-	OnListen func(ctx context.Context) error            // why there is no connection, nil if there is one
-	OnSub    func(ctx context.Context, ch string) error // why a channel may not be subscribed, nil if it may
+	OnListen func(ctx context.Context) error            // why there is no connection, or nil
+	OnSub    func(ctx context.Context, ch string) error // why a channel may not be subscribed, or nil
 	Slots    bool                                       // it is a Cluster
 	mu       sync.Mutex                                 // guards ears
 	ears     []*ear                                     // the open connections

@@ -13,7 +13,7 @@ import (
 // within 15 seconds.
 func Together[L any](t testing.TB, tap *Client, lock func(name string) (L, error)) ([]L, []error) {
 	t.Helper()
-	const locks, alone = 200, 32 // alone: commands under way before further ones wait to go together
+	const locks, alone = 200, 32 // with so many under way, further ones go together
 	together := make(chan struct{})
 	var once sync.Once
 	held := Next(Script("acquire"), slices.Repeat([]Fate{Hold}, alone)...)
