@@ -88,6 +88,7 @@ type linker struct {
 	err    error           // a file that is missing
 }
 
+// linker returns a linker for a script, which has gathered nothing yet.
 func (s Scripts) linker(script string) *linker {
 	l := &linker{Scripts: s, script: script, hooks: embedded()[s.Kind], loaded: make(map[string]bool)}
 	if s.Hooks != "" {

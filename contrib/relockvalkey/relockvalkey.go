@@ -1,6 +1,6 @@
 // Package relockvalkey makes clients of package relock over valkey-go, for services that have a
-// client of valkey-go already. Everything else is package relock's. To use a Valkey server alone,
-// this package is not needed: package relock takes a client of rueidis, which will do.
+// client of valkey-go already. Everything else is package relock's. A Valkey server does not need
+// this package: package relock's client of rueidis works with it.
 package relockvalkey
 
 import (

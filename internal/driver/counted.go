@@ -60,6 +60,7 @@ func (c *Counts) note(o Op, err error) {
 // Counted wraps rdb and counts its commands. A driver's own retry counts once.
 func (c *Counts) Counted(rdb Redis) Redis { return &counted{rdb, c} }
 
+// counted is a Redis whose commands are counted.
 type counted struct {
 	Redis
 	by *Counts
@@ -116,6 +117,7 @@ func (c *confirmed) Subscribed(channel string) {
 	c.Handler.Subscribed(channel)
 }
 
+// countedListener counts the commands of a connection.
 type countedListener struct {
 	Listener
 	by *Counts

@@ -17,8 +17,8 @@ type Record struct {
 	Kind  int    // the kind's number
 	Name  string // of the kind: what a line at debug begins with
 	Alarm string // what a line at warn begins with
-	// Topic is why there is a line at warn. Alarms whose innermost errors have the same text are one
-	// topic.
+	// Topic is why there is a line at warn. Alarms of one kind and node whose innermost errors have
+	// the same text are one topic.
 	Topic error
 
 	Node           int

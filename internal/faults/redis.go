@@ -97,6 +97,7 @@ func (l *Line) subscribe(ctx context.Context, name string, channels []string, pa
 	})
 }
 
+// handler is a Handler whose messages are calls.
 type handler struct {
 	driver.Handler
 	l *Line
@@ -106,6 +107,7 @@ func (h handler) Message(channel, message string) {
 	h.l.deliver(channel, message, func() { h.Handler.Message(channel, message) })
 }
 
+// listener is a connection whose subscriptions and Close are calls.
 type listener struct {
 	driver.Listener
 	l *Line

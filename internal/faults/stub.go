@@ -10,7 +10,7 @@ import (
 )
 
 // Stub is a Redis whose answers a test gives. It has no goroutines and no connections, so it also
-// serves in synctest's fake time. The zero Stub answers no command, and confirms every
+// serves in the fake time of synctest. The zero Stub answers no command, and confirms every
 // subscription.
 type Stub struct {
 	OnRun    func(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error)

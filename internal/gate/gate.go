@@ -139,6 +139,7 @@ const (
 	open
 )
 
+// waiter is a goroutine in a line.
 type waiter[T comparable] struct {
 	prev, next *waiter[T]
 	signals    chan signal[T] // one slot

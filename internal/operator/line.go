@@ -46,6 +46,7 @@ func (r *Reader) Line(ctx context.Context, names *wire.Names) (places []Waiter, 
 	return places, reserved, err
 }
 
+// lineOn is Line on one Redis.
 func lineOn(ctx context.Context, rdb rueidis.Client, names *wire.Names) (places []Waiter, reserved int64, err error) {
 	now := clockOf(ctx, rdb).now()
 	t := trip{rdb: rdb}

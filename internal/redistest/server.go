@@ -175,7 +175,7 @@ func (s *Server) signal(what string, send func(*process) error) {
 	}
 }
 
-// unstick resumes the server in case it is paused, so that those who wait for its replies can end.
+// unstick resumes the server in case it is paused, so that waits for its replies end.
 func (s *Server) unstick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -152,7 +152,8 @@ func (d *Watchdog) take(now clock.Stamp, all bool) (due []Watched) {
 // look has each due hold tick, which ends it at its deadline or puts it back, and sends the
 // renewals.
 func (d *Watchdog) look(due []Watched, now clock.Stamp) {
-	// Renewals are sent together by time-out: a short one must not end the others early.
+	// Only renewals with the same time-out are sent together: a short one must not end the others
+	// early.
 	batches := make(map[time.Duration][]claim.Renewal)
 	holds := make(map[time.Duration][]Watched)
 	for _, h := range due {

@@ -48,6 +48,8 @@ var suites = []suite{
 	{name: "interop", dir: "interop", packages: here("./..."), only: "OneLock|Fencing|ReadWrite|WakeUps|Crashe|Sentinel"},
 }
 
+// here returns a function that returns patterns: they name the packages of a suite from its
+// directory.
 func here(patterns ...string) func() ([]string, error) {
 	return func() ([]string, error) { return patterns, nil }
 }
@@ -140,6 +142,7 @@ func (s *suite) run(server string, core, race bool, log io.Writer) *result {
 	return r
 }
 
+// chosen returns which tests to run, "" for all.
 func (s *suite) chosen(core bool) string {
 	if core && s.core != "" {
 		return s.core

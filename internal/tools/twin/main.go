@@ -56,6 +56,7 @@ func main() {
 	fmt.Println()
 }
 
+// write writes the overlay to dir.
 func write(dir, like string) error {
 	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/relock-go/relock/"+driver).Output()
 	if err != nil {
