@@ -57,7 +57,7 @@ func (lk *lock) join(ctx, wctx context.Context, h *hold, invited bool) (*Lease, 
 	if invited {
 		h.sharing.awaited--
 	}
-	switch trusted := lk.cfg.trusts(h.term.Reach(now)); {
+	switch trusted := lk.cfg.trusts(h.term.LongestTrust(now)); {
 	case gaveUp:
 	case trusted && h.fate.live() && (invited || jointly{}.joinable(h, now)) && !h.term.Deadline(now).Reached(now):
 		if h.rest.Idle {

@@ -1,7 +1,7 @@
 // Package lua holds the scripts that Redis runs and puts their texts together.
 //
-// A script is written once for all kinds of lock and both topologies. Its header names what must stand
-// before it:
+// A script is written once for all kinds of lock and both topologies. Its header names the files
+// that must stand before it:
 //
 //	-- needs: counter kind retention     in any case
 //	-- quorum: ballot                    on a node of a quorum
@@ -13,14 +13,14 @@
 //	together   what the kind has for many entries of a script at once, say mutex_release_many; else nomany
 //	retention  longest   settings, in milliseconds
 //
-// What is needed by several stands there once, before the first of them. Functions that nothing calls
-// are left out, and so is each other line that only defines what nothing uses: Redis makes every
-// function anew whenever a script runs, which is a good part of its time. A script that mostly ends
-// early parts itself by a line that begins with "-- below:": what only the text below that line uses
-// is defined there.
+// A file that several others need stands there once, before the first of them. Functions that
+// nothing calls are left out, and so are other lines that only define unused names: Redis makes
+// every function anew whenever a script runs, which is a good part of its time. A script that
+// mostly ends early is parted by a line that begins with "-- below:". Definitions that only the
+// text below that line uses stand below it.
 //
-// For the most frequent case of all a kind may have a text of its own, say mutex_acquire. It stands
-// before the script, answers that case, and leaves all others to the script.
+// For its most frequent case a kind may have a text of its own, say mutex_acquire. It stands before
+// the script, answers that case, and leaves all others to the script.
 package lua
 
 import (
@@ -37,13 +37,13 @@ import (
 // Scripts puts together the scripts for one kind of lock in one topology.
 type Scripts struct {
 	Kind      string        // the file of the hooks, say mutex
-	Hooks     string        // the text of that file where it is none of this package's
+	Hooks     string        // the text of that file, if this package does not have it
 	Quorum    bool          // for a node of a quorum, else for a Redis that decides alone
 	Retention time.Duration // how long a fencing counter outlives its last grant, 0 for ever
 	Longest   time.Duration // quorum: the longest lease that any client may rely on, 0 for no guard
 }
 
-// Text returns the whole text of a script, say acquire. A file that is missing is an error.
+// Text returns the whole text of a script, say acquire. It fails if a file is missing.
 func (s Scripts) Text(name string) (string, error) {
 	l := s.linker(name)
 	var body []*piece
@@ -58,20 +58,20 @@ func (s Scripts) Text(name string) (string, error) {
 	return l.link(body[:end+1], body[end+1:])
 }
 
-// Sweep returns the text of sweep, which runs a script, say release, for many entries that are to be
-// ended.
+// Sweep returns the text of sweep, which runs a script, say release, for many entries that are to
+// be ended.
 func (s Scripts) Sweep(name string) (string, error) { return s.loop("sweep", name) }
 
 // Many returns the text of many, which runs a script, say acquire, for many entries.
 func (s Scripts) Many(name string) (string, error) { return s.loop("many", name) }
 
-// loop puts a script as the function one before the text over, which calls it for each entry. KEYS and
-// ARGV become locals, which over sets before each call.
+// loop makes a function, named one, of a script, and puts it before the text over, which calls it
+// for each entry. KEYS and ARGV become locals, which over sets before each call.
 func (s Scripts) loop(over, name string) (string, error) {
 	l := s.linker(name)
 	body := []*piece{{text: "local function one()\n"}}
 	if script := l.find(name); script != nil && slices.Contains(script.needs[s.Quorum], "rights") {
-		body = append(body, l.load("rights")...) // in the function: they are another lock's each time
+		body = append(body, l.load("rights")...) // in the function: each entry may be of another lock
 	}
 	body = slices.Concat(body, l.load(name), []*piece{{text: "end\n"}}, l.load(over))
 	text, err := l.link(body, nil)
@@ -84,10 +84,11 @@ type linker struct {
 	script string          // its name
 	hooks  *file           // the kind's
 	before []*piece        // the pieces of text gathered so far
-	loaded map[string]bool // words that need no piece any more: they are in before, or in the script's body
+	loaded map[string]bool // words whose pieces are in before, or in the script's body
 	err    error           // a file that is missing
 }
 
+// linker returns a linker for a script, which has gathered nothing yet.
 func (s Scripts) linker(script string) *linker {
 	l := &linker{Scripts: s, script: script, hooks: embedded()[s.Kind], loaded: make(map[string]bool)}
 	if s.Hooks != "" {
@@ -97,7 +98,7 @@ func (s Scripts) linker(script string) *linker {
 	return l
 }
 
-// find returns the file that a word of a header stands for, as the package comment says, nil for none.
+// find returns the file that a word of a header stands for, see the package comment; nil for none.
 func (l *linker) find(word string) *file {
 	switch word {
 	case "kind":
@@ -115,11 +116,12 @@ func (l *linker) find(word string) *file {
 	return embedded()[word]
 }
 
+// setting returns a file that defines a number of milliseconds.
 func setting(word string, value time.Duration) *file {
 	return &file{pieces: []*piece{{text: fmt.Sprintf("local %s = %d\n", word, value.Milliseconds()), defines: []string{word}}}}
 }
 
-// load puts before the script what a word needs and is not there yet. It returns the pieces of the word
+// load gathers in before what a word needs and is not there yet. It returns the pieces of the word
 // itself.
 func (l *linker) load(word string) []*piece {
 	own := l.find(word)
@@ -136,8 +138,8 @@ func (l *linker) load(word string) []*piece {
 	return own.pieces
 }
 
-// link returns the text of a script of two parts. Before each stand the definitions that it uses, and
-// that do not stand there yet.
+// link returns the text of a script of two parts. Before each part stand the definitions that it
+// uses, unless they stand before an earlier part.
 func (l *linker) link(head, tail []*piece) (string, error) {
 	early := needed(l.before, head)
 	late := slices.DeleteFunc(needed(l.before, slices.Concat(head, tail)), func(p *piece) bool { return slices.Contains(early, p) })
@@ -148,8 +150,8 @@ func (l *linker) link(head, tail []*piece) (string, error) {
 	return strings.Join(parts, ""), l.err
 }
 
-// needed returns the pieces to keep before a script: all but definitions of what nothing uses. A name is
-// defined before it is used, so one pass from the end finds all that are.
+// needed returns the pieces of before that must stay: all but unused definitions. A name is defined
+// before it is used, so one pass from the end finds all used names.
 func needed(before, script []*piece) (kept []*piece) {
 	used := make(map[string]bool)
 	for i, p := range slices.Backward(slices.Concat(before, script)) {
@@ -167,17 +169,17 @@ func needed(before, script []*piece) (kept []*piece) {
 	return kept
 }
 
-// file is a text taken apart.
+// file is a text, taken apart.
 type file struct {
-	needs  map[bool][]string // the words that its header names, on a node of a quorum and else
+	needs  map[bool][]string // the words that its header names, by Scripts.Quorum
 	pieces []*piece
 }
 
-// piece is a function, a line that defines something else, the line that parts a script, or what stands
+// piece is a function, a line that defines something else, the line that parts a script, or text
 // between them.
 type piece struct {
 	text    string
-	defines []string // names, none for what defines nothing
+	defines []string // names; nil if it defines none
 	uses    []string // names that are defined by a piece
 }
 
@@ -188,7 +190,7 @@ var texts embed.FS
 // before its first command, most of them from the same files.
 var embedded = sync.OnceValue(takeApart)
 
-// takeApart parses all files, and finds which names each uses that another defines. retention and
+// takeApart parses all files, and finds which defined names each of them uses. retention and
 // longest stand in no file: the linker defines them.
 func takeApart() map[string]*file {
 	files, defined := make(map[string]*file), map[string]bool{"retention": true, "longest": true}
@@ -216,7 +218,7 @@ func takeApart() map[string]*file {
 // below begins the line that parts a script.
 const below = "-- below: "
 
-// constant is a line that by itself defines a name, or several, without a function.
+// constant matches a line that defines one or several names, and is no function.
 var constant = regexp.MustCompile(`^local (\w+(?:, \w+)*)(?: = (?:'[^']*'|[\w.]+|math\..*))?(?: --.*)?\n$`)
 
 // parse takes a text apart. A function ends with the first line that is end and no more.
@@ -265,8 +267,8 @@ func parse(text string) *file {
 	return f
 }
 
-// findUses finds which of the defined names the code of each piece uses. With a nil map it takes every
-// word, which does no harm: a name that nothing defines keeps nothing.
+// findUses finds which defined names the code of each piece uses. With a nil map it takes every
+// word. That does no harm: a name that nothing defines keeps nothing.
 func (f *file) findUses(defined map[string]bool) {
 	for _, p := range f.pieces {
 		for line := range strings.Lines(p.text) {
@@ -280,7 +282,7 @@ func (f *file) findUses(defined map[string]bool) {
 	}
 }
 
-// apart tells what stands between two words.
+// apart reports whether r is between words.
 func apart(r rune) bool {
 	return r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
 }

@@ -1,15 +1,15 @@
 // Package relockgoredis makes clients of package relock over go-redis, for services that have a
-// client of go-redis already. All else is package relock's: options, locks, leases, errors, and the
-// format in Redis, so that clients over go-redis share locks with those over rueidis.
+// client of go-redis already. Everything else is package relock's: options, locks, leases, errors,
+// and the format in Redis. So clients over go-redis share locks with clients over rueidis.
 //
-// A *redis.Client will do, for a single Redis or a Sentinel group, and a *redis.ClusterClient.
-// Commands of locks are never repeated by go-redis, whatever MaxRetries says: a second run must be
-// relock's own. Each client has one more connection beside go-redis's pool, for its subscriptions;
+// New takes a *redis.Client, for a single Redis or a Sentinel group, or a *redis.ClusterClient.
+// go-redis never repeats the commands of locks, whatever MaxRetries says: only relock may send a
+// command again. Each client has one more connection beside go-redis's pool, for its subscriptions;
 // in a Cluster one to each master on which it waits for a lock.
 //
-// Set ContextTimeoutEnabled in the options of go-redis. Without it a call of relock returns in time
-// all the same, but a goroutine and a connection wait for a server that hangs until ReadTimeout is
-// over.
+// Set ContextTimeoutEnabled in the options of go-redis. Without it a call of relock still returns
+// in time, but leaves behind a goroutine and a connection: they wait for a server that hangs until
+// ReadTimeout is over.
 package relockgoredis
 
 import (
@@ -29,16 +29,16 @@ import (
 // New sends no command of its own. It fails with relock.ErrInvalidOption for
 //   - a nil rdb, or an option that cannot work;
 //   - a *redis.Ring, whose shards know nothing of one another;
-//   - a type that is neither *redis.Client nor *redis.ClusterClient: what it leads to is not to be
-//     seen;
+//   - a type that is neither *redis.Client nor *redis.ClusterClient: relock cannot see where it
+//     leads;
 //   - a *redis.ClusterClient with ClusterSlots of its own, as NewFailoverClusterClient makes it:
-//     NewFailoverClient is for Sentinel;
-//   - a ReadTimeout or WriteTimeout that is off, which is -1, while ContextTimeoutEnabled is off, too,
-//     or that is -2: nothing would end a command to a server that hangs.
+//     use NewFailoverClient for Sentinel;
+//   - a ReadTimeout or WriteTimeout of -1 (off) without ContextTimeoutEnabled, or of -2: nothing
+//     would end a command to a server that hangs.
 //
 // A *redis.Client of one server of a Redis Cluster passes. Locks that another server keeps fail at
-// once, and say that a ClusterClient is needed. A failover client with ReplicaOnly passes, since go-redis does not show it; its locks fail with
-// Redis's own READONLY.
+// once, and say that a ClusterClient is needed. A failover client with ReplicaOnly passes, since
+// go-redis does not show that option; its locks fail with Redis's own READONLY.
 func New(rdb redis.UniversalClient, opts ...relock.Option) (*relock.Client, error) {
 	d, err := overgoredis.New(rdb)
 	if err != nil {
@@ -49,7 +49,7 @@ func New(rdb redis.UniversalClient, opts ...relock.Option) (*relock.Client, erro
 }
 
 // NewRedlock returns a client whose locks are held by a quorum of nodes, as relock.NewRedlock does.
-// Each node is a *redis.Client of a master that knows no other.
+// Each node is a *redis.Client of an independent master.
 //
 // It fails with relock.ErrInvalidOption for no node, a node that New would refuse, a Cluster, or a
 // client that is given twice.

@@ -1,6 +1,6 @@
 // Package relockvalkey makes clients of package relock over valkey-go, for services that have a
-// client of valkey-go already. All else is package relock's. A Valkey needs no more than a client of
-// rueidis, which package relock takes.
+// client of valkey-go already. Everything else is package relock's. A Valkey server does not need
+// this package: package relock's client of rueidis works with it.
 package relockvalkey
 
 import (

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// faults is what befalls the bytes of all connections at one moment. A value on
-// the board is never changed, only replaced.
+// faults are the faults of all connections at one moment. A value on the board is never changed,
+// only replaced.
 type faults struct {
 	loseRequests bool
 	loseReplies  bool
 	stall        bool
 	delay        time.Duration // each way
-	epoch        int           // connections that began in an earlier one are closed
+	epoch        int           // connections that began in an earlier epoch are closed
 
 	replaced chan struct{} // closed when the board shows other faults
 }
@@ -51,7 +51,7 @@ func (b *board) set(change func(*faults)) {
 	b.now = &next
 }
 
-// clear ends all faults and closes no connection but those that lost bytes.
+// clear ends all faults. It closes only the connections that lost bytes.
 func (b *board) clear() {
 	b.set(func(f *faults) { *f = faults{epoch: f.epoch} })
 }

@@ -13,7 +13,7 @@ const (
 	// queue is how many reads of a connection may wait for their delay.
 	queue = 1024
 
-	// stuck is how long the far end may take nothing before it counts as gone.
+	// stuck is how long the far end may read nothing before it counts as gone.
 	stuck = 10 * time.Second
 )
 
@@ -23,8 +23,8 @@ func init() { toxics.Register(gateType, new(gate)) }
 // connection.
 //
 // It is there from the first byte and changes its behaviour, rather than being
-// replaced by other toxics, because adding or removing a toxic waits for the
-// one before it to be interrupted: that one may be handing data to a connection
+// replaced by other toxics, because adding or removing a toxic waits until the
+// toxic before it is interrupted: that toxic may be handing data to a connection
 // that has just died, and then the proxy is stuck for good (toxiproxy issue
 // 427). A test that switches faults under load gets there within seconds.
 type gate struct {

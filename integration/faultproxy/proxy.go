@@ -73,8 +73,8 @@ func (p *Proxy) Heal() {
 	if p.line != nil {
 		return
 	}
-	// A fresh one each time: the collection of links that a stopped proxy leaves
-	// behind still changes while its connections die.
+	// A new toxiproxy.Proxy each time: the collection of links that a stopped one leaves behind
+	// still changes while its connections die.
 	line := toxiproxy.NewProxy(p.server, p.listen, p.listen, p.upstream)
 	if err := p.install(line); err != nil {
 		p.tb.Fatalf("faultproxy: %v", err)
@@ -101,9 +101,9 @@ func (p *Proxy) install(line *toxiproxy.Proxy) error {
 	return nil
 }
 
-// BlackHole makes the network swallow everything both ways. Connections stay
-// open and new ones are accepted, but a client hears nothing any more. An end
-// that closes its connection is still seen by the other.
+// BlackHole makes the network swallow everything both ways. Connections stay open and new ones are
+// accepted, but a client hears nothing any more. If one end closes its connection, the other end
+// still sees that.
 func (p *Proxy) BlackHole() {
 	p.board.set(func(f *faults) { f.loseRequests, f.loseReplies = true, true })
 }
@@ -127,7 +127,7 @@ func (p *Proxy) Latency(d time.Duration) {
 	p.board.set(func(f *faults) { f.delay = d })
 }
 
-// DropConnections closes the connections that are open, once, within moments of
-// its return; new ones are accepted all the time. One that has not carried a
-// byte yet may count as new. Faults stay as they are.
+// DropConnections closes the connections that are open, once, within moments of its return. New
+// connections are accepted all the time. A connection that has not carried a byte yet may count as
+// new. Faults stay as they are.
 func (p *Proxy) DropConnections() { p.board.hangUp() }

@@ -1,7 +1,7 @@
-// Package calls counts the calls of a client that are under way, so that its Close can wait for them.
-// It is not one counter, nor a crew with its mutex: every call of every lock writes it twice. Locks
-// are spread over tallies, each on cache lines of its own, so that different locks seldom write the
-// same one.
+// Package calls counts the calls of a client that are under way, so that its Close can wait for
+// them. Every call of every lock writes the count twice: one counter, or a crew with its mutex,
+// would be too slow. So locks are spread over tallies, each on cache lines of its own, and
+// different locks seldom write the same tally.
 package calls
 
 import (
@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Tallies is how many of them there are.
+// Tallies is the number of tallies.
 const Tallies = 16
 
-// Calls are those of one client. All methods may be called from any goroutine.
+// Calls counts the calls of one client. All methods may be called from any goroutine.
 type Calls struct {
 	closed  atomic.Bool   // every call reads it: nothing that calls write lies beside it
 	idle    chan struct{} // one slot, filled when the last call of a tally ends after Close
@@ -24,10 +24,10 @@ type Tally struct {
 	_         [8]uint64
 	of        *Calls
 	calls     atomic.Int64
-	Lingering atomic.Int64 // holds that lie idle: what counts them has just written calls
+	Lingering atomic.Int64 // holds that lie idle; the code that counts them has just written calls
 }
 
-// New returns the calls of a client: none.
+// New returns the calls of a client: none so far.
 func New() *Calls {
 	c := &Calls{idle: make(chan struct{}, 1)}
 	for i := range c.tallies {
@@ -36,7 +36,7 @@ func New() *Calls {
 	return c
 }
 
-// Of is the tally of locks whose names have this hash.
+// Of returns the tally of the locks whose names have this hash.
 func (c *Calls) Of(hash uint64) *Tally { return &c.tallies[hash%Tallies] }
 
 // Begin counts a call, until End. It returns false, and counts nothing, once the client was closed.
@@ -85,7 +85,7 @@ func (c *Calls) Close() { c.closed.Store(true) }
 // Closed reports whether the client was closed.
 func (c *Calls) Closed() bool { return c.closed.Load() }
 
-// UnderWay returns how many calls are under way. One that begins meanwhile may be missed.
+// UnderWay returns how many calls are under way. It may miss a call that begins meanwhile.
 func (c *Calls) UnderWay() (n int64) {
 	for i := range c.tallies {
 		n += c.tallies[i].calls.Load()

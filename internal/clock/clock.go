@@ -24,7 +24,7 @@ func Now() Stamp {
 	return Stamp{mono: int64(now.Sub(origin)), wall: now.UnixNano()}
 }
 
-// Mono reads the monotonic clock alone, for half the cost: that will do for times within this
+// Mono reads the monotonic clock alone, for half the cost. That is enough for times within this
 // process.
 func Mono() time.Duration { return time.Since(origin) }
 
@@ -70,12 +70,12 @@ func Sooner(a, b, now Stamp) Stamp {
 	return a
 }
 
-// Mono is the monotonic reading alone: what is measured against it stays right when the wall clock
+// Mono returns the monotonic reading alone: a time measured by it stays right when the wall clock
 // is set.
 func (s Stamp) Mono() time.Duration { return time.Duration(s.mono) }
 
-// Skew is the wall reading over the monotonic one; a step in it means a clock was set or the
-// machine slept.
+// Skew returns by how much the wall reading exceeds the monotonic one. If it jumps, a clock was set
+// or the machine slept.
 func (s Stamp) Skew() time.Duration { return time.Duration(s.wall - s.mono) }
 
 // Wall is the stamp as a wall clock time.
@@ -84,6 +84,6 @@ func (s Stamp) Wall() time.Time { return time.Unix(0, s.wall) }
 // IsZero reports whether s is no instant.
 func (s Stamp) IsZero() bool { return s == Stamp{} }
 
-// Margin is by how much a lease is trusted for less than Redis keeps it: 1 % for clocks that drift,
-// and 2 ms for Redis's own rounding and expiry.
+// Margin returns by how much trust in a lease ends before the lease itself: 1 % for clocks that
+// drift, and 2 ms for Redis's own rounding and expiry.
 func Margin(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Slot is a place in a Schedule. A type whose values are put into one embeds it.
+// Slot is the place of a value in a Schedule. The value's type embeds it.
 type Slot struct {
 	Due   Stamp // when to look at the value
 	place int   // of the value in the heap, from 1; 0 outside
 }
 
-// Placed is the slot itself: by it a Schedule finds the slot of a value that embeds one.
+// Placed returns the slot itself: by it a Schedule finds the slot of a value that embeds one.
 func (s *Slot) Placed() *Slot { return s }
 
 // In reports whether the slot's value is in its schedule.
@@ -32,8 +32,8 @@ func NewSchedule[T interface{ Placed() *Slot }]() *Schedule[T] {
 	return &Schedule[T]{wake: NewSignal()}
 }
 
-// Run calls look at once, and again whenever the time is over that look returned, or a value is put
-// in that is due before. It returns when ctx has ended.
+// Run calls look at once, and again when the time that look returned is over, or sooner if a value
+// that is due before is put in. It returns when ctx has ended.
 func (s *Schedule[T]) Run(ctx context.Context, look func() time.Duration) {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -48,7 +48,7 @@ func (s *Schedule[T]) Run(ctx context.Context, look func() time.Duration) {
 	}
 }
 
-// Put adds x, or moves it if it is in, so that it is due at due.
+// Put adds x, or moves it if it is in already. x is due at due.
 func (s *Schedule[T]) Put(x T, due, now Stamp) {
 	slot := x.Placed()
 	slot.Due = due
@@ -63,7 +63,7 @@ func (s *Schedule[T]) Put(x T, due, now Stamp) {
 	}
 }
 
-// Drop removes x, if it is in. Run may wake for it all the same: that costs less than to tell it.
+// Drop removes x, if it is in. Run may still wake up for it: that costs less than to tell Run.
 func (s *Schedule[T]) Drop(x T) {
 	if slot := x.Placed(); slot.In() {
 		heap.Remove(&s.queue, slot.place-1)
@@ -78,8 +78,8 @@ func (s *Schedule[T]) Next(horizon Stamp) (x T, due bool) {
 	return heap.Pop(&s.queue).(T), true
 }
 
-// UntilNext is for look to return: for how long nothing is due, but most at most. If nothing is in, that
-// is for ever.
+// UntilNext is for look to return: the time until the next value is due, but most at most, or for
+// ever if the schedule is empty.
 func (s *Schedule[T]) UntilNext(now Stamp, most time.Duration) time.Duration {
 	if len(s.queue) == 0 {
 		s.wakes = Stamp{}

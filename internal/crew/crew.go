@@ -7,13 +7,14 @@ import (
 	"sync"
 )
 
-// Crew is what is under way. The zero Crew is ready. All methods may be called from any goroutine.
-// A WaitGroup would not do: its Add must not race with its Wait, and its Wait has no context.
+// Crew counts what is under way. The zero Crew is ready. All methods may be called from any
+// goroutine. A WaitGroup would not do: its Add must not race with its Wait, and its Wait has no
+// context.
 type Crew struct {
 	mu     sync.Mutex // guards what follows
 	out    int
 	barred bool          // no goroutine may start any more
-	idle   chan struct{} // closed when out falls to 0; nil if out is 0, or nothing has waited for that
+	idle   chan struct{} // closed when out falls to 0; nil until a Wait needs it
 }
 
 // Start runs work in a goroutine. Once the crew was ended it returns false, and nothing runs.
@@ -31,8 +32,8 @@ func (c *Crew) Start(work func()) bool {
 	return true
 }
 
-// Join counts one more, also once the crew was ended: some work, such as giving a lock back, must
-// run while its package is closed. Leave must follow.
+// Join counts one more, even after End: some work, such as giving a lock back, must run while its
+// package is closed. Leave must follow.
 func (c *Crew) Join() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package ctxmutex has a mutex that a goroutine waits for as long as its context lives.
+// Package ctxmutex has a mutex whose waiters give up when their contexts end.
 package ctxmutex
 
 import (
@@ -13,7 +13,7 @@ import (
 type Mutex struct {
 	mu    sync.Mutex // guards what follows
 	taken bool
-	line  []chan struct{} // the waiters'; closed when the mutex is theirs. No one waits unless taken.
+	line  []chan struct{} // one per waiter, closed to give it the mutex; empty unless taken
 }
 
 // TryLock locks the mutex if it is free.
@@ -25,7 +25,7 @@ func (m *Mutex) TryLock() bool {
 	return free
 }
 
-// Lock locks the mutex. If ctx ends first it returns the cause of that, and the caller does not
+// Lock locks the mutex. If ctx ends first, Lock returns the cause of that, and the caller does not
 // have the mutex. A free mutex is locked even under a context that has ended.
 func (m *Mutex) Lock(ctx context.Context) error {
 	m.mu.Lock()
@@ -47,7 +47,7 @@ func (m *Mutex) Lock(ctx context.Context) error {
 	if i := slices.Index(m.line, given); i >= 0 {
 		m.line = slices.Delete(m.line, i, i+1)
 	} else {
-		m.pass() // it was given in that moment
+		m.pass() // this waiter was just given the mutex
 	}
 	return context.Cause(ctx)
 }
@@ -60,8 +60,8 @@ func (m *Mutex) Unlock() {
 	m.pass()
 }
 
-// Taken reports whether the mutex is locked. By the time the caller looks at that, it may be no
-// longer so.
+// Taken reports whether the mutex is locked. That may have changed by the time the caller reads the
+// result.
 func (m *Mutex) Taken() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

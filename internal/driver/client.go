@@ -2,7 +2,7 @@ package driver
 
 import "reflect"
 
-// Missing reports whether there is no Redis, or its client is nil or a nil pointer.
+// Missing reports whether rdb is nil, or its client is nil or a nil pointer.
 func Missing(rdb Redis) bool {
 	if rdb == nil {
 		return true
@@ -11,7 +11,8 @@ func Missing(rdb Redis) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// Same reports whether two Redis have one client. It returns false for clients that cannot be compared.
+// Same reports whether a and b have the same client. It returns false for clients that cannot be
+// compared.
 func Same(a, b Redis) bool {
 	return reflect.ValueOf(a.Client()).Comparable() && reflect.ValueOf(b.Client()).Comparable() && a.Client() == b.Client()
 }

@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// Op is what commands are for, as they are counted.
+// Op is the purpose of a command. Commands are counted by purpose.
 type Op uint8
 
-// The ops. A script has its own, see Script.For.
+// The purposes. That of a script is in Script.For.
 const (
-	Check     Op = iota // what a Redis is: whether it forgot, which channels a Cluster has
+	Check     Op = iota // to ask about the Redis itself: whether it forgot, which channels it has
 	Subscribe           // to begin and end subscriptions
 	Acquire
 	Release
@@ -31,11 +31,11 @@ var opNames = [Ops]string{
 	Refill: "refill", Sweep: "sweep", Force: "force", Inspect: "inspect", Introduce: "introduce", Fence: "fence",
 }
 
-// String returns the op in a word.
+// String returns the purpose as a word.
 func (o Op) String() string { return opNames[o] }
 
-// Counts are how many commands one Redis was sent, and what became of them. A command is counted
-// when that is known, so one that is out is in no count.
+// Counts are the numbers of commands sent to one Redis, by purpose and outcome. A command is
+// counted once its outcome is known: until then it is in no count.
 type Counts struct{ answered, refused, unanswered [Ops]atomic.Uint64 }
 
 // Of returns what was counted for an op so far.
@@ -43,7 +43,7 @@ func (c *Counts) Of(o Op) (answered, refused, unanswered uint64) {
 	return c.answered[o].Load(), c.refused[o].Load(), c.unanswered[o].Load()
 }
 
-// note counts a command.
+// note counts a command, by its error.
 func (c *Counts) note(o Op, err error) {
 	if err == nil {
 		c.answered[o].Add(1)
@@ -60,6 +60,7 @@ func (c *Counts) note(o Op, err error) {
 // Counted wraps rdb and counts its commands. A driver's own retry counts once.
 func (c *Counts) Counted(rdb Redis) Redis { return &counted{rdb, c} }
 
+// counted is a Redis whose commands are counted.
 type counted struct {
 	Redis
 	by *Counts
@@ -71,7 +72,7 @@ func (r *counted) Run(ctx context.Context, s *Script, keys, args []string) (Valu
 	return v, err
 }
 
-// Do counts as Check: what does not go by a script asks what a Redis is.
+// Do counts as Check: a command outside a script asks about the Redis itself.
 func (r *counted) Do(ctx context.Context, commands ...[]string) ([]Value, error) {
 	answers, err := r.Redis.Do(ctx, commands...)
 	for i := range commands {
@@ -101,8 +102,8 @@ func (r *counted) Follow(ctx context.Context, h Handler, channels ...string) err
 	return err
 }
 
-// confirmed counts a subscription when the first of its channels is confirmed. Its end would be too
-// late: it may last for as long as the client.
+// confirmed counts a subscription once its first channel is confirmed. To count when it ends would
+// be too late: it may last as long as the client.
 type confirmed struct {
 	Handler
 	by   *Counts
@@ -116,6 +117,7 @@ func (c *confirmed) Subscribed(channel string) {
 	c.Handler.Subscribed(channel)
 }
 
+// countedListener counts the commands of a connection.
 type countedListener struct {
 	Listener
 	by *Counts

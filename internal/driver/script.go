@@ -1,7 +1,7 @@
 package driver
 
 import (
-	"crypto/sha1" // what EVALSHA takes
+	"crypto/sha1" // EVALSHA names scripts by it
 	"encoding/hex"
 )
 
@@ -9,7 +9,7 @@ import (
 type Script struct {
 	Text string
 	SHA  string // 40 hexadecimal digits
-	For  Op     // as which its commands are counted
+	For  Op     // the purpose that its commands are counted as
 }
 
 // NewScript returns the script of a text.

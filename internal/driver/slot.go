@@ -5,8 +5,8 @@ import "strings"
 // Slots is how many slots a Cluster has.
 const Slots = 1 << 14
 
-// Slot is the Cluster slot of a key or of a sharded channel. If it has a part in braces that is not
-// empty, that part alone counts.
+// Slot returns the Cluster slot of a key or a sharded channel. If the name has a hash tag, a part
+// in braces that is not empty, only that part counts.
 func Slot(key string) uint16 {
 	if _, rest, found := strings.Cut(key, "{"); found {
 		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {

@@ -5,15 +5,15 @@ import (
 	"strconv"
 )
 
-// ReplyError is an error that the server answered. Text is as the server sent it, but for a plain ERR
-// in front, which a client library may leave out. Err is the client library's own error for it, nil
-// where there is none, as inside of a list.
+// ReplyError is an error that the server answered with. Text is the server's text, from which a
+// client library may leave out a plain ERR in front. Err is the client library's own error for it,
+// nil if it has none, as for an error in a list.
 type ReplyError struct {
 	Text string
 	Err  error
 
-	// Astray says that the server is one of a Cluster, that the keys are at another one, and that this
-	// Redis's client knows no other: it was made for a single server. The link sets it.
+	// Astray says that the client, made for a single server, reached a server of a Cluster that
+	// does not have the keys, and knows no other. Package link sets it.
 	Astray bool
 }
 
@@ -51,7 +51,7 @@ func String(s string) Value { return Value{kind: kindString, s: s} }
 // List is a list of answers; a map is a list of its keys and values by turns.
 func List(list ...Value) Value { return Value{kind: kindList, list: list} }
 
-// Error is an error that stands for an answer, alone or in a list.
+// Error is an answer that is an error, alone or in a list.
 func Error(err *ReplyError) Value { return Value{kind: kindError, err: err} }
 
 // IsNil reports whether the server answered nil.
@@ -60,7 +60,7 @@ func (v Value) IsNil() bool { return v.kind == kindNil }
 // IsList reports whether the answer is a list.
 func (v Value) IsList() bool { return v.kind == kindList }
 
-// Err returns the server's error, nil where the answer is none.
+// Err returns the server's error, nil if the answer is no error.
 func (v Value) Err() error {
 	if v.kind != kindError {
 		return nil
@@ -68,7 +68,7 @@ func (v Value) Err() error {
 	return v.err
 }
 
-// Int64 returns an integer, also one that is spelled as a string.
+// Int64 returns an integer, which may be spelled as a string.
 func (v Value) Int64() (int64, error) {
 	switch v.kind {
 	case kindInt:
@@ -80,10 +80,10 @@ func (v Value) Int64() (int64, error) {
 		}
 		return n, nil
 	}
-	return 0, v.not("an integer")
+	return 0, v.mismatch("an integer")
 }
 
-// Text returns a string, also for an integer.
+// Text returns a string, or an integer as a string.
 func (v Value) Text() (string, error) {
 	switch v.kind {
 	case kindString:
@@ -91,13 +91,13 @@ func (v Value) Text() (string, error) {
 	case kindInt:
 		return strconv.FormatInt(v.n, 10), nil
 	}
-	return "", v.not("a string")
+	return "", v.mismatch("a string")
 }
 
 // Values returns the parts of a list.
 func (v Value) Values() ([]Value, error) {
 	if v.kind != kindList {
-		return nil, v.not("a list")
+		return nil, v.mismatch("a list")
 	}
 	return v.list, nil
 }
@@ -108,6 +108,7 @@ func (v Value) Ints() ([]int64, error) { return each(v, Value.Int64) }
 // Texts returns a list of strings.
 func (v Value) Texts() ([]string, error) { return each(v, Value.Text) }
 
+// each reads every part of a list.
 func each[T any](v Value, read func(Value) (T, error)) ([]T, error) {
 	list, err := v.Values()
 	if err != nil {
@@ -122,8 +123,9 @@ func each[T any](v Value, read func(Value) (T, error)) ([]T, error) {
 	return all, nil
 }
 
-// not is the error for an answer that is not what was asked for: the server's own where it is one.
-func (v Value) not(what string) error {
+// mismatch is the error for an answer of another type than what. If the answer is an error, it is
+// that.
+func (v Value) mismatch(what string) error {
 	switch v.kind {
 	case kindError:
 		return v.err

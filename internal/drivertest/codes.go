@@ -16,15 +16,15 @@ func init() {
 	ofSlots = append(ofSlots, check{"codes of a Cluster's refusals", codesOfSlots})
 }
 
-// coded requires that a server refuses with a code, as the locks read it.
+// coded requires that err is a refusal of what, from which the locks read the code want.
 func coded(t testing.TB, want, what string, err error) {
 	t.Helper()
 	refused(t, err, "")
 	require.Equal(t, want, wire.ReplyCode(err.Error()), "%s: %v", what, err)
 }
 
-// inScripts requires that a command which a script calls is refused with a code: raised by the call,
-// returned, and raised anew with the text of what was returned.
+// inScripts requires that a command which a script calls is refused with a code, however the script
+// passes the error on: raised, returned, raised again, or made anew from its text.
 func inScripts(t testing.TB, d driver.Redis, want, command string, keys ...string) {
 	t.Helper()
 	for _, script := range []string{
@@ -38,8 +38,8 @@ func inScripts(t testing.TB, d driver.Redis, want, command string, keys ...strin
 	}
 }
 
-// What a server refuses is told by the code that the locks know, whatever the server's version makes of
-// it and the library leaves out.
+// The locks read the code of every refusal, whatever the server's version makes of the text and the
+// library leaves out.
 func codesOfRefusals(t testing.TB, b *bed) {
 	s := redistest.Start(t)
 	s.AddUser("app", "secret", "~k*", "resetchannels", "&c*", "+@all", "-del", "-info")
@@ -87,7 +87,8 @@ func codesOfRefusals(t testing.TB, b *bed) {
 	coded(t, "MASTERDOWN", "a script", err)
 }
 
-// busy has the server run a script that does not end, until it is killed.
+// busy has the server run a script that does not end, until SCRIPT KILL ends it. Meanwhile commands
+// are refused with BUSY.
 func busy(t testing.TB, s *redistest.Server, d driver.Redis) {
 	t.Helper()
 	s.Do("CONFIG", "SET", "lua-time-limit", "10")
@@ -111,7 +112,7 @@ func busy(t testing.TB, s *redistest.Server, d driver.Redis) {
 	}
 }
 
-// So is what a server of a Cluster refuses.
+// The locks read the code of what a server of a Cluster refuses, too.
 func codesOfSlots(t testing.TB, b *bed) {
 	d := b.over(t, b.cluster.MasterFor(tags[0]).Target())
 	run := func(script string, keys ...string) error {

@@ -92,8 +92,8 @@ func severalCommands(t testing.TB, b *bed) {
 	require.Equal(t, []string{"f", "1", "g", "2"}, texts)
 }
 
-// What the server refuses is told in its text, from which a library may leave out a plain ERR, and
-// with the library's own error.
+// A refusal has the server's text, from which a library may leave out a plain ERR, and the
+// library's own error.
 func refusals(t testing.TB, b *bed) {
 	d := b.over(t, redistest.Start(t).Target())
 	for text, want := range map[string]string{
@@ -125,7 +125,7 @@ func refusedLogin(t testing.TB, b *bed) {
 	refused(t, err, "WRONGPASS")
 }
 
-// A script is sent by its hash, and by its text where the server does not know it.
+// A script is sent by its hash, and by its text if the server does not know the hash.
 func forgottenScript(t testing.TB, b *bed) {
 	s := redistest.Start(t)
 	d := b.over(t, s.Target())

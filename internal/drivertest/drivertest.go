@@ -13,15 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Maker opens a client of a driver's library and the driver over it. Dials and answers that do not
-// come should fail within a few seconds, and nothing should be cached on the client's side. The
-// driver is closed before closeClient is called.
+// A Maker opens a client of a driver's library and the driver over it. Its time-outs for dials and
+// answers should be a few seconds, and it should cache nothing on the client's side. The driver is
+// closed before closeClient is called.
 type Maker func(t testing.TB, to redistest.Target) (rdb driver.Redis, closeClient func())
 
-// patience is how long a check waits for what must happen: driver.Silence, unless the test says so itself.
+// patience is how long a check waits for an expected event: what the test's own patience method
+// returns, if it has one, else driver.Silence.
 func patience(t testing.TB) time.Duration {
-	if t, ok := t.(interface{ patience() time.Duration }); ok {
-		return t.patience()
+	if own, ok := t.(interface{ patience() time.Duration }); ok {
+		return own.patience()
 	}
 	return driver.Silence
 }
@@ -35,7 +36,8 @@ type check struct {
 	run  func(t testing.TB, b *bed)
 }
 
-// alone are checks during which nothing else may run. Those of slots are made one after the other, on one Cluster.
+// alone are the checks during which nothing else may run. ofSlots are made one after the other, on
+// one Cluster.
 var (
 	alone   = []check{}
 	checks  = []check{}
@@ -70,7 +72,7 @@ func Run(t *testing.T, open Maker) {
 	}
 }
 
-// bed is what a check is made in.
+// bed is the setting of a check: how to open a client, and the Cluster.
 type bed struct {
 	open    Maker
 	resp2   bool
@@ -83,7 +85,8 @@ type client struct {
 	close func() // closes the library's client, once
 }
 
-// over opens a client. At the test's end the driver must close by itself, and then the client does.
+// over opens a client. At the test's end it requires that the driver closes in time, and closes the
+// client.
 func (b *bed) over(t testing.TB, to redistest.Target) *client {
 	t.Helper()
 	to.RESP2 = b.resp2
@@ -105,7 +108,7 @@ func closes(t testing.TB, rdb driver.Redis) {
 	require.NoError(t, ctx.Err(), "the driver's goroutines do not end")
 }
 
-// within takes what comes from ch, which must come.
+// within receives from ch, and fails the test if nothing comes in time.
 func within[T any](t testing.TB, ch <-chan T, what string) (v T) {
 	t.Helper()
 	select {
@@ -116,9 +119,9 @@ func within[T any](t testing.TB, ch <-chan T, what string) (v T) {
 	return v
 }
 
-// still looks again and again, for a while, for what must not come. It counts its looks: while the process gets no processor,
-// none are made.
-func still(look func()) {
+// never calls look repeatedly; look fails the test if the unwanted event has happened. The number
+// of calls is fixed, not the time: on a busy machine a deadline could pass with hardly a call.
+func never(look func()) {
 	for range 20 {
 		look()
 		time.Sleep(2 * tick)
@@ -144,7 +147,7 @@ func works(t testing.TB, rdb driver.Redis) {
 	eventually(t, func() bool { _, err := returns(t, rdb, "1"); return err == nil }, "a script's answer")
 }
 
-// refused requires that the server answered with an error that has this text.
+// refused requires that the server answered with an error whose text contains text.
 func refused(t testing.TB, err error, text string) {
 	t.Helper()
 	var reply *driver.ReplyError

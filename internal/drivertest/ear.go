@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ear is a Handler that passes on all it is told.
+// ear is a Handler that sends all it is told to channels.
 type ear struct {
 	subscribed chan string
 	messages   chan [2]string
@@ -23,6 +23,7 @@ func newEar(t testing.TB) *ear {
 	return e
 }
 
+// enter runs call. It notes if two calls are under way at once.
 func (e *ear) enter(call func()) {
 	if !e.busy.CompareAndSwap(false, true) {
 		e.together.Store(true)
@@ -40,7 +41,8 @@ func (e *ear) Message(channel, message string) {
 
 func (e *ear) Impaired(error) {}
 
-// confirms waits until each of the channels was confirmed. One may be so more than once.
+// confirms waits until each of the channels was confirmed, in any order. A channel may be confirmed
+// more than once.
 func (e *ear) confirms(t testing.TB, channels ...string) {
 	t.Helper()
 	missing := make(map[string]bool)
@@ -52,14 +54,14 @@ func (e *ear) confirms(t testing.TB, channels ...string) {
 	}
 }
 
-// hears requires that what is published on a channel is heard, and nothing before it.
+// hears publishes a message, and requires that it is the next one that is heard.
 func (e *ear) hears(t testing.TB, publish func(channel, message string), channel, message string) {
 	t.Helper()
 	publish(channel, message)
 	require.Equal(t, [2]string{channel, message}, within(t, e.messages, "a message"))
 }
 
-// listen returns a listener that is closed at the test's end.
+// listen returns a listener, which the caller closes, and the ear that hears for it.
 func listen(t testing.TB, rdb driver.Redis) (driver.Listener, *ear) {
 	t.Helper()
 	e := newEar(t)

@@ -37,7 +37,7 @@ func isReply(err error) bool {
 // increase counts how often it ran.
 var increase = driver.NewScript("return redis.call('INCR', KEYS[1])")
 
-// What was sent is not sent a second time when its answer is lost, reads no more than writes.
+// A command whose answer is lost is not sent a second time, even if it only reads.
 func lostAnswer(t testing.TB, b *bed) {
 	s := redistest.Start(t)
 	l := newLine(t, s)
@@ -63,7 +63,7 @@ func lostAnswer(t testing.TB, b *bed) {
 	require.Equal(t, "1", s.Do("GET", "lost:write"))
 }
 
-// What was sent over a connection that is reset before the answer may have run.
+// A command may have run if its connection is reset before the answer. It is not sent again.
 func resetConnection(t testing.TB, b *bed) {
 	s := redistest.Start(t)
 	l := newLine(t, s)
@@ -83,7 +83,7 @@ func resetConnection(t testing.TB, b *bed) {
 	}
 }
 
-// A command whose write fails was sent, since what was written may be all of it.
+// A command whose write fails counts as sent: all of it may have been written.
 func failedWrite(t testing.TB, b *bed) {
 	s := redistest.Start(t)
 	tearing := new(tear)
@@ -112,8 +112,8 @@ func failedWrite(t testing.TB, b *bed) {
 	}
 }
 
-// Where there is no server nothing was sent, and the driver comes to say so. When there is one again
-// it works again.
+// Without a server no command is sent, and the driver comes to say so. Once the server is back, the
+// driver works again.
 func noServer(t testing.TB, b *bed) {
 	s := redistest.Start(t)
 	d := b.over(t, s.Target())
@@ -138,8 +138,8 @@ func noServer(t testing.TB, b *bed) {
 	works(t, d)
 }
 
-// A command to a server that hangs comes back in time. What is called unsent never runs. Once it has
-// come back, its arguments are the caller's again.
+// A command to a server that hangs returns in time. If it fails with ErrUnsent, it never runs. Once
+// it has returned, the caller may overwrite its arguments.
 func hungServer(t testing.TB, b *bed) {
 	s := redistest.Start(t)
 	d := b.over(t, s.Target())
@@ -212,7 +212,7 @@ func closedClient(t testing.TB, b *bed) {
 	require.ErrorIs(t, err, driver.ErrClosed)
 }
 
-// Once the driver was closed no goroutine starts; commands still run, for locks that are on their way back.
+// A closed driver starts no goroutine; commands still run, for locks that are being given back.
 func closedDriver(t testing.TB, b *bed) {
 	d := b.over(t, redistest.Start(t).Target())
 	closes(t, d)

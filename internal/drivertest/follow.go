@@ -30,6 +30,7 @@ type following struct {
 	ended chan error
 }
 
+// follow calls Follow in the background, until the test ends at most.
 func follow(t testing.TB, rdb driver.Redis, channels ...string) *following {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -39,21 +40,21 @@ func follow(t testing.TB, rdb driver.Redis, channels ...string) *following {
 	return f
 }
 
-// stop ends the subscription, which must be up.
+// stop ends the subscription, and requires that it had not ended before.
 func (f *following) stop(t testing.TB) {
 	t.Helper()
 	f.end()
 	require.ErrorIs(t, within(t, f.ended, "the end of Follow"), context.Canceled)
 }
 
-// sharded skips a check where there are no sharded channels.
+// sharded skips a check if the server has no sharded channels.
 func sharded(t testing.TB, cl *redistest.Cluster) {
 	if major, _, _ := cl.Nodes()[0].Version(); major < 7 {
 		t.Skip("no sharded channels")
 	}
 }
 
-// counted requires that the master of a channel comes to count so many subscribers of it.
+// counted waits until the master of a channel counts that many subscribers of it.
 func counted(t testing.TB, cl *redistest.Cluster, channel, subscribers string) {
 	t.Helper()
 	master := cl.MasterFor(channel)
@@ -67,7 +68,7 @@ func spublisher(cl *redistest.Cluster) func(channel, message string) {
 	return func(channel, message string) { cl.MasterFor(channel).Do("SPUBLISH", channel, message) }
 }
 
-// tags are of slots at different masters.
+// tags are hash tags with slots at different masters.
 var tags = []string{"{a}", "{b}", "{c}"}
 
 // Scripts run on the master of their slot, also when the client reads from replicas.
@@ -95,8 +96,9 @@ func clusterCommands(t testing.TB, b *bed) {
 	}
 }
 
-// Plain channels are heard wherever in a Cluster a message is published. When the node is gone at which
-// they were subscribed, another one is found, though no command fails that would have the library look.
+// A plain channel is heard wherever in a Cluster a message is published. After the death of the
+// node where it was subscribed, Listen finds another node, though no failed command makes the
+// library look for nodes.
 func listensInCluster(t testing.TB, b *bed) {
 	const channel = "{a}plain"
 	d := b.over(t, b.cluster.Target())
@@ -111,7 +113,7 @@ func listensInCluster(t testing.TB, b *bed) {
 	require.Error(t, within(t, l.Dropped(), "Dropped"))
 	l.Close()
 	eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // as the hub has it
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // as in the hub
 		defer cancel()
 		again, err := d.Listen(ctx, e)
 		if err == nil {
@@ -126,7 +128,7 @@ func listensInCluster(t testing.TB, b *bed) {
 	e.hears(t, publisher(subscribedAt(t, b.cluster, channel)), channel, "hello")
 }
 
-// subscribedAt is the node of a Cluster at which a plain channel is subscribed.
+// subscribedAt returns the node of a Cluster at which a plain channel is subscribed.
 func subscribedAt(t testing.TB, cl *redistest.Cluster, channel string) *redistest.Server {
 	t.Helper()
 	for _, s := range cl.Nodes() {
@@ -167,7 +169,7 @@ func followsForbidden(t testing.TB, b *bed) {
 	good.stop(t)
 }
 
-// A client of replicas comes to subscribe at the masters, within one call.
+// A client that reads from replicas comes to subscribe at the masters, within one call of Follow.
 func followsAtMasters(t testing.TB, b *bed) {
 	sharded(t, b.cluster)
 	to := b.cluster.Target()
@@ -184,7 +186,7 @@ func followsAtMasters(t testing.TB, b *bed) {
 	}
 }
 
-// A subscription whose slot moves ends without an error, and another one comes to be at the new
+// A subscription whose slot moves ends without an error, and the next one comes to be at the new
 // master. Scripts go there, too.
 func followsMove(t testing.TB, b *bed) {
 	sharded(t, b.cluster)
@@ -201,7 +203,7 @@ func followsMove(t testing.TB, b *bed) {
 	f.stop(t)
 }
 
-// A subscription whose master says no more ends in time, or is confirmed anew by another master.
+// A subscription whose master falls silent ends in time, or is confirmed anew by another master.
 func followsSilence(t testing.TB, b *bed) {
 	sharded(t, b.cluster)
 	d := b.over(t, b.cluster.Target())

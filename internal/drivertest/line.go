@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// line passes connections on to one server until told otherwise.
+// line is a proxy of one server. It passes everything on until told otherwise.
 type line struct {
 	listener net.Listener
 	upstream string
@@ -21,11 +21,11 @@ type line struct {
 	pass   <-chan struct{} // closed while requests pass
 	free   func()          // closes pass
 	marker []byte          // the first request that has it loses its answer; nil for none
-	resets bool            // the connection is reset then, not closed
-	holds  bool            // it does not lose its answer, but waits to pass, as all do that come after it
-	met    int             // how many have had it
-	late   []byte          // answers are kept back from where they have it; nil for none
-	told   chan struct{}   // closed when they may come
+	resets bool            // the connection is then reset, not closed
+	holds  bool            // instead, that request and all later ones wait for free
+	met    int             // how often the marker was sent
+	late   []byte          // an answer is kept back from this text on
+	told   chan struct{}   // closed when such answers may pass
 	tell   func()          // closes told
 	conns  map[net.Conn]struct{}
 	shut   bool
@@ -43,13 +43,13 @@ func newLine(t testing.TB, s *redistest.Server) *line {
 	return l
 }
 
-// target is the server behind the line.
+// target returns the server behind the line.
 func (l *line) target() redistest.Target {
 	return redistest.Target{Addrs: []string{l.listener.Addr().String()}}
 }
 
-// loseAnswer cuts the connection of the next request that has the marker, in place of its answer.
-// It returns a function that counts how often the marker was sent.
+// loseAnswer makes the next request that has the marker lose its answer: the connection is closed
+// instead. It returns a function that counts how often the marker was sent.
 func (l *line) loseAnswer(marker string) (sent func() int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +61,7 @@ func (l *line) loseAnswer(marker string) (sent func() int) {
 	}
 }
 
-// resetAnswer is loseAnswer, but that the connection is reset and not closed.
+// resetAnswer is loseAnswer, except that the connection is reset.
 func (l *line) resetAnswer(marker string) (sent func() int) {
 	sent = l.loseAnswer(marker)
 	l.mu.Lock()
@@ -70,7 +70,7 @@ func (l *line) resetAnswer(marker string) (sent func() int) {
 	return sent
 }
 
-// end closes a connection, or resets it: then what was sent over it may be lost on the way.
+// end closes a connection. With reset, data that was sent over it may be lost on the way.
 func end(conn net.Conn, reset bool) {
 	if reset {
 		_ = conn.(*net.TCPConn).SetLinger(0)
@@ -78,7 +78,7 @@ func end(conn net.Conn, reset bool) {
 	conn.Close()
 }
 
-// holdAnswers keeps answers back from where they have the marker, until the returned function is called.
+// holdAnswers keeps answers back from the marker on, until the returned function is called.
 func (l *line) holdAnswers(marker string) (release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +87,8 @@ func (l *line) holdAnswers(marker string) (release func()) {
 	return l.tell
 }
 
-// holdFrom keeps all requests back from one that has the marker, until release is called. came reports whether there was one.
+// holdFrom keeps back the next request that has the marker, and all later ones, until release is
+// called. came reports whether that request has come.
 func (l *line) holdFrom(marker string) (came func() bool, release func()) {
 	met := l.loseAnswer(marker)
 	l.mu.Lock()
@@ -134,7 +135,8 @@ func (l *line) accept() {
 	}
 }
 
-// note notes the two ends of a connection, so that they are closed. Once the line is, it closes them.
+// note keeps the two ends of a connection, so that close can close them. Once the line is closed,
+// note closes them and returns false.
 func (l *line) note(near, far net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,8 +149,8 @@ func (l *line) note(near, far net.Conn) bool {
 	return true
 }
 
-// requests passes on what the client sends. Then it closes the server's end, unless an answer is
-// lost: the server is to run all that it was sent.
+// requests passes on what the client sends. When the client is gone, it closes the connection to
+// the server, unless an answer is lost: then the server is to run all that it was sent.
 func (l *line) requests(near, far net.Conn, deaf chan struct{}) {
 	data := make([]byte, 64<<10)
 	lost := false
@@ -174,7 +176,8 @@ func (l *line) requests(near, far net.Conn, deaf chan struct{}) {
 	}
 }
 
-// meets returns what a request waits for, and whether its answer is to be lost.
+// meets looks for the marker in a request. It returns a channel that the request waits for, and
+// whether its answer is to be lost.
 func (l *line) meets(request []byte) (pass <-chan struct{}, losing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,7 +223,7 @@ func (l *line) answers(near, far net.Conn, deaf chan struct{}) {
 	}
 }
 
-// keptFrom returns from where an answer is kept back, and until when.
+// keptFrom returns how much of an answer may pass at once, and a channel that the rest waits for.
 func (l *line) keptFrom(answer []byte) (at int, told <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,5 +233,5 @@ func (l *line) keptFrom(answer []byte) (at int, told <-chan struct{}) {
 	return len(answer), passes
 }
 
-// passes is closed.
+// passes is a closed channel: what waits for it passes at once.
 var passes = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()

@@ -60,7 +60,7 @@ func listens(t testing.TB, b *bed) {
 	works(t, d)
 }
 
-// Nothing is confirmed before the server has done so.
+// No channel is confirmed before the server has confirmed it.
 func lateConfirmation(t testing.TB, b *bed) {
 	s := redistest.Start(t)
 	line := newLine(t, s)
@@ -89,7 +89,7 @@ func lateConfirmation(t testing.TB, b *bed) {
 			require.True(t, time.Now().Before(deadline), "the command does not come")
 			unconfirmed()
 		}
-		still(unconfirmed)
+		never(unconfirmed)
 		release()
 		require.NoError(t, within(t, returned, "the return of Subscribe"))
 		require.Equal(t, name+"\n1", s.Do("PUBSUB", "NUMSUB", name))
@@ -97,7 +97,7 @@ func lateConfirmation(t testing.TB, b *bed) {
 	}
 }
 
-// Where the server has confirmed one channel of several, the others are not subscribed.
+// If the server has confirmed one channel of several, the others do not count as subscribed.
 func lateChannel(t testing.TB, b *bed) {
 	s := redistest.Start(t)
 	line := newLine(t, s)
@@ -117,7 +117,7 @@ func lateChannel(t testing.TB, b *bed) {
 		returned := make(chan error, 1)
 		go func() { returned <- subscribe(prompt, late) }()
 		require.Equal(t, prompt, within(t, e.subscribed, "Subscribed"))
-		still(func() {
+		never(func() {
 			select {
 			case err := <-returned:
 				require.FailNow(t, "it returned before all were confirmed", "%v", err)
@@ -132,7 +132,7 @@ func lateChannel(t testing.TB, b *bed) {
 	}
 }
 
-// One command is refused as a whole, commands apart are not.
+// Subscribe is refused as a whole, SubscribeApart channel by channel.
 func forbiddenChannel(t testing.TB, b *bed) {
 	s := redistest.Start(t)
 	s.AddUser("app", "secret", "~*", "+@all", "&good*")
@@ -168,7 +168,8 @@ func cutConnection(t testing.TB, b *bed) {
 		require.Error(t, l.Subscribe(t.Context(), "d"))
 		l.Close()
 	}
-	// go-redis subscribes anew before it tells of a lost connection. That is closed, of which the server hears a little later.
+	// go-redis subscribes anew before it tells of a lost connection. The new connection is closed,
+	// and the server hears of that a little later.
 	eventually(t, func() bool { return s.Do("PUBSUB", "CHANNELS") == "" }, "an end of what is subscribed behind the listener's back")
 	l, e := listen(t, d)
 	require.NoError(t, l.Subscribe(t.Context(), "c"))
@@ -176,7 +177,8 @@ func cutConnection(t testing.TB, b *bed) {
 	l.Close()
 }
 
-// A connection whose server says no more is dropped in time, with nothing sent over it meanwhile.
+// A connection whose server falls silent is dropped in time, though nothing is sent over it
+// meanwhile.
 func silentConnection(t testing.TB, b *bed) {
 	s := redistest.Start(t)
 	d := b.over(t, s.Target())

@@ -10,22 +10,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rights reads the ACLs of docs/wire.md for locks whose names begin with prefix: what every user
-// needs, and what a Cluster and a quorum take beyond that.
+// Rights reads the ACLs of docs/wire.md for locks whose names begin with prefix: the rules that
+// every user needs, and the further rules for a Cluster and for a quorum.
 func Rights(t testing.TB, prefix string) (every, cluster, quorum []string) {
 	t.Helper()
 	rules := allRights(t, prefix)
 	return rules[0], rules[2], rules[3]
 }
 
-// ReadWriteRights is what read-write locks take beyond what every user needs.
+// ReadWriteRights returns the further rules for read-write locks.
 func ReadWriteRights(t testing.TB, prefix string) []string {
 	t.Helper()
 	return allRights(t, prefix)[1]
 }
 
-// TagRights is rules, which are for locks whose names begin with prefix, turned by the table of
-// docs/wire.md into those for locks whose whole names are a hash tag that begins with prefix.
+// TagRights turns rules for locks whose names begin with prefix into rules for locks whose whole
+// names are a hash tag that begins with prefix. It does so by the table of docs/wire.md.
 func TagRights(t testing.TB, prefix string, rules []string) (turned []string) {
 	t.Helper()
 	_, row, found := strings.Cut(wireDoc(t), "\n| a tag and nothing else")
@@ -45,6 +45,7 @@ func TagRights(t testing.TB, prefix string, rules []string) (turned []string) {
 	return turned
 }
 
+// allRights returns the four ACLs of docs/wire.md, in their order there.
 func allRights(t testing.TB, prefix string) (rules [][]string) {
 	t.Helper()
 	for i, block := range strings.Split(wireDoc(t), "```") {
@@ -61,7 +62,7 @@ func wireDoc(t testing.TB) string {
 	dir, err := os.Getwd()
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(dir, "docs", "wire.md"))
-	for err != nil && dir != filepath.Dir(dir) { // of a module below the root's
+	for err != nil && dir != filepath.Dir(dir) { // the test is of a module below the root's
 		dir = filepath.Dir(dir)
 		text, err = os.ReadFile(filepath.Join(dir, "docs", "wire.md"))
 	}

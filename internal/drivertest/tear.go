@@ -10,15 +10,15 @@ import (
 	"syscall"
 )
 
-// tear makes a client's connections and fails a write on one of them. On a real connection that is reset, chance says whether
-// the client's reader or its writer hears of it first, and in which words.
+// tear dials a client's connections and fails a write on one of them. A real reset would not do: by
+// chance the client's reader or its writer hears of it first, and in different words.
 type tear struct {
 	dialer net.Dialer
 
 	mu     sync.Mutex // guards what follows
 	marker []byte     // the first write that has it fails; nil for none
-	part   bool       // it is written up to its marker then, else as a whole
-	met    int        // how many have had it
+	part   bool       // that write stops before the marker; else it is made whole
+	met    int        // how often the marker was written
 }
 
 // dial connects to a server.
@@ -30,8 +30,8 @@ func (x *tear) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return &torn{Conn: conn, tear: x}, nil
 }
 
-// at fails the next write that has the marker, once a part of it is written, or all of it. It returns a function that counts
-// how often the marker was sent.
+// at makes the next write that has the marker fail: after the text before the marker was written
+// (part), or all of it. It returns a function that counts how often the marker was sent.
 func (x *tear) at(marker string, part bool) (sent func() int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -61,7 +61,8 @@ func (x *tear) meets(data []byte) (n int, fails bool) {
 	return len(data), true
 }
 
-// torn is a connection of which a write may fail. From then on no answer comes, not even to what was written whole.
+// torn is a connection that tear made. After its write has failed no answer is read, even if all
+// was written.
 type torn struct {
 	net.Conn
 	tear *tear

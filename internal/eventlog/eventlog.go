@@ -1,5 +1,5 @@
 // Package eventlog writes a client's events to a logger, and bounds how many lines that takes. It
-// knows events by numbers and texts. What they mean, and which of them alarm, the caller says.
+// knows events by numbers and texts. The caller says what they mean, and which of them are alarms.
 package eventlog
 
 import (
@@ -17,7 +17,9 @@ type Record struct {
 	Kind  int    // the kind's number
 	Name  string // of the kind: what a line at debug begins with
 	Alarm string // what a line at warn begins with
-	Topic error  // why there is a line at warn: those whose innermost error is the same count as one topic
+	// Topic is why there is a line at warn. Alarms of one kind and node whose innermost errors have
+	// the same text are one topic.
+	Topic error
 
 	Node           int
 	Lock, LockKind string
@@ -33,7 +35,7 @@ type Rank uint8
 const (
 	// Quiet is written at debug.
 	Quiet Rank = iota
-	// Alarm is written at warn. One that is held back there is written at debug.
+	// Alarm is written at warn. An Alarm that is held back there is written at debug.
 	Alarm
 	// Down is an Alarm: from now on the node does not answer.
 	Down
@@ -52,8 +54,8 @@ type Log struct {
 	down map[int]time.Time // by node, since when it does not answer; guarded by mu
 }
 
-// New returns a Log of so many kinds of events, numbered from 0. before maps a kind to the kind
-// that must come first: what is held back of that one is written before a line of the kind.
+// New returns a Log of so many kinds of events, numbered from 0. before maps a kind to another one:
+// events of the other kind that are held back are written before a line of the kind.
 func New(log *slog.Logger, kinds int, before map[int]int) *Log {
 	l := &Log{log: log, debug: make([]budget, kinds), down: make(map[int]time.Time)}
 	l.warns = newLines(l.warn, before)
@@ -91,7 +93,7 @@ func (l *Log) tell(r *Record) {
 	l.log.LogAttrs(context.Background(), slog.LevelDebug, "relock: "+r.Name, attrs...)
 }
 
-// wentDown notes since when a node does not answer.
+// wentDown notes that from now on a node does not answer.
 func (l *Log) wentDown(node int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,8 +114,8 @@ func (l *Log) up(r Record) {
 	}
 }
 
-// warn writes one line for some events of the same topic. Of these r is the last, and locks are the
-// names of some of their locks.
+// warn writes one line about some events of the same topic. r is the last of them, and locks has
+// the names of some of their locks.
 func (l *Log) warn(r Record, events int, locks []string) {
 	attrs := r.attrs()
 	if events > 1 || locks != nil {

@@ -12,12 +12,12 @@ const (
 	// Every is how far apart the lines of one topic are.
 	Every = 10 * time.Second
 
-	maxLocks  = 20  // that one line names
-	maxCauses = 8   // of one kind and node that have lines of their own at a time
+	maxLocks  = 20  // locks that one line names
+	maxCauses = 8   // causes of one kind and node that have lines of their own at a time
 	maxDebug  = 100 // lines of one kind at debug, for each Every
 )
 
-// topic is what lines at warn are counted by.
+// topic says which events share their lines at warn.
 type topic struct {
 	kind  int
 	node  int
@@ -26,8 +26,8 @@ type topic struct {
 
 func (r *Record) topic() topic { return topic{kind: r.Kind, node: r.Node, cause: root(r.Topic)} }
 
-// root is the text of the innermost error in err, which does not name the lock. Of an answer of
-// Redis's it is the code alone, since the text behind the code may tell how much time is left.
+// root returns the text of the innermost error in err, which does not name the lock. Of an answer
+// of Redis it returns the code alone: the text behind the code may tell how much time is left.
 func root(err error) string {
 	for err != nil {
 		var next error
@@ -53,12 +53,12 @@ type lines struct {
 	// write writes one line about so many events, of which last was the last, with the names of some
 	// of their locks.
 	write func(last Record, events int, locks []string)
-	// before maps a kind to the kind that must come first: what is held back of that one is written
+	// before maps a kind to another one: records of the other kind that are held back are written
 	// before a line of the kind.
 	before map[int]int
 
-	// order is held from when held records are taken until they are written: else a line could be
-	// overtaken by one that has to come behind it. It is locked before mu.
+	// order is held from when held records are taken until they are written: no later line may
+	// overtake them. It is locked before mu.
 	order sync.Mutex
 
 	// mu guards what follows. A topic stays for as long as its timer runs: until Every has passed
@@ -95,7 +95,7 @@ func (l *lines) add(r Record) bool {
 	return true
 }
 
-// due reports whether a line about r is to be written at once, and else holds r back.
+// due reports whether to write a line about r at once. If not, it holds r back.
 func (l *lines) due(r *Record) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,8 +115,9 @@ func (l *lines) due(r *Record) bool {
 	return false
 }
 
-// bounded is t, or the topic of all further causes once there are too many. Causes hold text that
-// comes from outside, and may all differ. The caller holds l.mu.
+// bounded returns t, or, once the kind and node have maxCauses topics, the one topic that collects
+// all further causes. Causes hold text that comes from outside, and may all differ. The caller
+// holds l.mu.
 func (l *lines) bounded(t topic) topic {
 	if l.topics[t] != nil {
 		return t
@@ -133,8 +134,8 @@ func (l *lines) bounded(t topic) topic {
 	return t
 }
 
-// flushBefore writes what is held back of the kind that comes before kind, if one does. The caller
-// holds l.order.
+// flushBefore writes the records that are held back of the kind that comes before kind, if there is
+// one. The caller holds l.order.
 func (l *lines) flushBefore(kind int) {
 	first, is := l.before[kind]
 	if !is {
@@ -147,7 +148,7 @@ func (l *lines) flushBefore(kind int) {
 			all = append(all, h.take())
 		}
 	}
-	l.mu.Unlock() // before writing: a handler may take its time, and add must not wait for it
+	l.mu.Unlock() // before writing: a slow handler must not block add
 	for _, h := range all {
 		l.write(h.last, h.events, h.locks)
 	}
@@ -161,7 +162,7 @@ func (h *held) take() held {
 	return was
 }
 
-// end writes what was held back of a topic, or forgets the topic if that is nothing.
+// end writes the records that were held back of a topic, or forgets the topic if there are none.
 func (l *lines) end(t topic) {
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -199,8 +200,8 @@ type budget struct {
 	lines, skipped int
 }
 
-// take reports whether a line may be written. The first line of a period is also told how many were
-// skipped in the period before.
+// take reports whether a line may be written. For the first line of a period it also returns how
+// many were skipped in the period before.
 func (b *budget) take() (skipped int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 )
 
-// Client is a user's client with faults. What it does by DoCache and DoStream has none.
+// Client is a user's client with faults. Commands by DoCache and DoStream have none.
 type Client struct {
 	rueidis.Client
 	*Line
@@ -30,7 +30,7 @@ func (c *Client) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 	return c.do(ctx, c.Client, cmd)
 }
 
-// DoMulti is one call for each command. Where there is a filter they go one after the other.
+// DoMulti is one call for each command. With a filter, the commands go one after the other.
 func (c *Client) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
 	return c.doMulti(ctx, c.Client, multi)
 }
@@ -67,7 +67,8 @@ func (c *Client) do(ctx context.Context, inner doer, cmd rueidis.Completed) ruei
 		return inner.Do(ctx, cmd)
 	}
 	if !known {
-		return c.Client.Do(ctx, c.B().Evalsha().Sha1(strings.Repeat("0", 40)).Numkeys(0).Build()) // NOSCRIPT: its text comes
+		// The answer is NOSCRIPT: the client sends the text next.
+		return c.Client.Do(ctx, c.B().Evalsha().Sha1(strings.Repeat("0", 40)).Numkeys(0).Build())
 	}
 	cmd = cmd.Pin()
 	return carry(c.Line, &Call{Context: ctx, Words: words, Script: text}, way[rueidis.RedisResult]{
@@ -77,8 +78,8 @@ func (c *Client) do(ctx context.Context, inner doer, cmd rueidis.Completed) ruei
 	})
 }
 
-// run sends a command, and once more with the script's text where the server does not know its hash: a command that nobody
-// hears the answer of would never run otherwise.
+// run sends a command, and then the script's text if the server does not know its hash. Without
+// that, a command whose answer is lost would never run: its sender would not hear of NOSCRIPT.
 func (c *Client) run(ctx context.Context, inner doer, cmd rueidis.Completed, text string) rueidis.RedisResult {
 	got := inner.Do(ctx, cmd)
 	if refused, ok := rueidis.IsRedisErr(got.Error()); text == "" || !ok || !refused.IsNoScript() {
@@ -93,7 +94,8 @@ func (c *Client) run(ctx context.Context, inner doer, cmd rueidis.Completed, tex
 	return inner.Do(ctx, eval.Build())
 }
 
-// refusal makes a server answer with an error: the client library's own can be had in no other way.
+// refusal has a server answer with an error: the client library's type of error can be made in no
+// other way.
 func (c *Client) refusal(ctx context.Context, reply string) rueidis.RedisResult {
 	cmd := c.B().Eval().Script("return redis.error_reply(ARGV[1])").Numkeys(0).Arg(reply).Build()
 	return c.Client.Do(ctx, cmd)
@@ -122,7 +124,7 @@ func (c *Client) receive(ctx context.Context, inner doer, cmd rueidis.Completed,
 	})
 }
 
-// dedicated is a connection of one's own.
+// dedicated is a dedicated connection with faults.
 type dedicated struct {
 	rueidis.DedicatedClient
 	c *Client

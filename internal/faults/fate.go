@@ -1,8 +1,8 @@
-// Package faults puts faults between a client and Redis, for tests: commands get lost, run twice, late or unanswered,
-// and messages do too. A filter decides the fate of each call, by what it carries.
+// Package faults puts faults between a client and Redis, for tests: commands get lost, run twice,
+// late or unanswered, and messages do too. A filter decides the fate of each call, by what it
+// carries.
 //
-// NewClient wraps a user's client, NewRedis what stands behind the seam to the client library; Stub is a Redis without
-// any server.
+// NewClient wraps a user's client, NewRedis a driver's Redis; Stub is a Redis without any server.
 package faults
 
 import (
@@ -14,13 +14,13 @@ import (
 	"sync"
 )
 
-// ErrNoAnswer is what the caller of a command gets whose answer is lost.
+// ErrNoAnswer is the error of a command whose answer is lost.
 var ErrNoAnswer = errors.New("faults: the answer is lost")
 
 // Call is one call on its way: a command, or one of these, which are spelled like commands:
 //
 //	MESSAGE channel text    a Pub/Sub message on its way to its subscriber
-//	CLOSE                   of a connection of one's own
+//	CLOSE                   a dedicated connection is closed
 type Call struct {
 	Context context.Context
 	Words   []string
@@ -38,15 +38,17 @@ func (c *Call) Has(words ...string) bool {
 	return true
 }
 
-// A script file opens with its name, what it does, and an empty line of comment. Where files were put together, the last
-// one gives the whole its name.
+// title finds the headers of scripts' files: name, what the script does, and an empty line of
+// comment. If files were put together, the last header names the whole.
 var title = regexp.MustCompile(`(?m)^-- ([a-z]+): .*\n--$`)
 
-// titles are the names of the texts that were looked at. There are few, and to search one takes milliseconds: a filter is asked
-// about one call at a time, so on a slow machine commands would run out of time behind it.
+// titles has the names of the texts that were searched. There are few texts, but to search one
+// takes milliseconds. A filter is asked about one call at a time, so on a slow machine commands
+// would run out of time behind it.
 var titles sync.Map
 
-// ScriptName is the name of the script that the call runs, as the header of its file has it, "" for none.
+// ScriptName returns the name of the script that the call runs, as the header of its file has it,
+// "" for none.
 func (c *Call) ScriptName() string {
 	if known, is := titles.Load(c.Script); is {
 		return known.(string)
@@ -105,7 +107,7 @@ func All(m Match, fate Fate) Filter {
 	}
 }
 
-// Next gives the next calls that m picks their fates, one each; those after them pass.
+// Next gives the next calls that m picks one of fates each, in order; later calls pass.
 func Next(m Match, fates ...Fate) Filter {
 	return func(c *Call) Fate {
 		if len(fates) == 0 || !m(c) {
@@ -117,7 +119,7 @@ func Next(m Match, fates ...Fate) Filter {
 	}
 }
 
-// Each asks several filters; the first that does not let the call pass decides.
+// Each asks several filters in order. The first filter that does not let the call pass decides.
 func Each(filters ...Filter) Filter {
 	return func(c *Call) Fate {
 		for _, filter := range filters {
@@ -135,8 +137,8 @@ type Fate struct {
 	reply   string // refuse: what the server answers
 	held    bool   // waits for Release before anything else happens
 	stalled bool   // sent, but the answer waits for Release
-	told    bool
-	hangs   bool // what gets no answer fails when its context ends, not at once
+	told    bool   // Line.Told receives the call
+	hangs   bool   // a call without an answer fails when its context ends, not at once
 }
 
 type act uint8
@@ -150,7 +152,8 @@ const (
 	refuse
 )
 
-// What may become of a call. A caller that gets no answer fails at once, with ErrNoAnswer; see [Fate.Hanging].
+// What may become of a call. A call without an answer fails at once, with ErrNoAnswer; see
+// [Fate.Hanging].
 var (
 	Pass      = Fate{}                          // sent and answered
 	Tell      = Fate{told: true}                // the same, and told once it is answered
@@ -165,11 +168,13 @@ var (
 // Refuse has the server answer a call with an error.
 func Refuse(reply string) Fate { return Fate{act: refuse, reply: reply} }
 
-// Telling is the fate, told once it is fulfilled.
+// Telling returns the same fate, told once it is fulfilled.
 func (f Fate) Telling() Fate { f.told = true; return f }
 
-// Held is the fate, told at once and fulfilled by Release, unless the call's context ends before.
+// Held returns the same fate, told at once and fulfilled by Release, unless the call's context ends
+// before.
 func (f Fate) Held() Fate { f.held, f.told = true, true; return f }
 
-// Hanging is the fate of a call that gets no answer and whose caller waits for it until its context ends.
+// Hanging returns the same fate for a call without an answer, but the call fails only when its
+// context ends.
 func (f Fate) Hanging() Fate { f.hangs = true; return f }

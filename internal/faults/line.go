@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// maxTold is how many calls may be told of and not be read yet. What is beyond is dropped.
+// maxTold bounds the told calls that were not read yet. Further ones are dropped.
 const maxTold = 4096
 
 // Line is the switch for the faults of one client. Its methods may be called by many goroutines.
@@ -16,7 +16,7 @@ type Line struct {
 
 	mu      sync.Mutex // guards what follows; held while the filter is asked
 	filter  Filter
-	kept    []func()
+	kept    []func()          // send the late calls
 	release chan struct{}     // closed by Release
 	texts   map[string]string // of scripts, by their hash
 }
@@ -25,14 +25,14 @@ func newLine() *Line {
 	return &Line{told: make(chan *Call, maxTold), release: make(chan struct{}), texts: make(map[string]string)}
 }
 
-// Filter sets what decides the fate of the calls to come; nil lets all pass.
+// Filter sets the filter for the calls to come; nil lets all pass.
 func (l *Line) Filter(f Filter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.filter = f
 }
 
-// Told receives the calls whose fate has them told.
+// Told returns a channel that receives the calls whose fate is to be told.
 func (l *Line) Told() <-chan *Call { return l.told }
 
 // Release lets go of all calls that are held or stalled at present.
@@ -68,7 +68,7 @@ func (l *Line) passes() bool {
 	return l.filter == nil
 }
 
-// judge returns a call's fate, and what it waits for.
+// judge returns a call's fate, and the channel that a held or stalled call waits for.
 func (l *Line) judge(c *Call) (Fate, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,12 +78,14 @@ func (l *Line) judge(c *Call) (Fate, <-chan struct{}) {
 	return l.filter(c), l.release
 }
 
+// keep keeps a late call for Flush.
 func (l *Line) keep(send func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.kept = append(l.kept, send)
 }
 
+// tell sends a call to the receiver of Told.
 func (l *Line) tell(c *Call) {
 	select {
 	case l.told <- c:
@@ -91,8 +93,8 @@ func (l *Line) tell(c *Call) {
 	}
 }
 
-// text returns the script that a command runs. It is not known where the command has its hash only, and no command with
-// the text came along before.
+// text returns the text of the script that a command runs, "" if it runs none. known is false if
+// the command has only a hash, and no command with the text came before.
 func (l *Line) text(words []string, hash func(string) string) (text string, known bool) {
 	if len(words) < 3 {
 		return "", true
@@ -112,14 +114,14 @@ func (l *Line) text(words []string, hash func(string) string) (text string, know
 	return "", true
 }
 
-// way is how calls of one kind are fulfilled, whose answers are an R.
+// way fulfils the calls of one kind, whose answers are an R.
 type way[R any] struct {
 	send   func(context.Context) R
 	refuse func(reply string) R
 	fail   func(error) R
 }
 
-// carry lets a call meet its fate.
+// carry asks for the fate of a call, and fulfils it.
 func carry[R any](l *Line, c *Call, w way[R]) R {
 	c.Words = slices.Clone(c.Words) // the client library uses its own again
 	c.Send = func() { w.send(context.Background()) }
@@ -156,7 +158,7 @@ func carry[R any](l *Line, c *Call, w way[R]) R {
 	return answer
 }
 
-// lose is the answer that a caller gets instead of a lost one.
+// lose fails a call without an answer, at once or when its context ends.
 func lose[R any](c *Call, fate Fate, w way[R]) R {
 	if !fate.hangs {
 		return w.fail(ErrNoAnswer)
@@ -165,12 +167,12 @@ func lose[R any](c *Call, fate Fate, w way[R]) R {
 	return w.fail(c.Context.Err())
 }
 
-// deliver passes a Pub/Sub message on.
+// deliver passes a Pub/Sub message on by calling pass, unless the filter drops, holds or delays it.
 func (l *Line) deliver(channel, message string, pass func()) {
 	l.signal([]string{"MESSAGE", channel, message}, pass)
 }
 
-// signal is a call without an answer.
+// signal carries a call without an answer, which pass fulfils.
 func (l *Line) signal(words []string, pass func()) {
 	carry(l, &Call{Context: context.Background(), Words: words}, way[struct{}]{
 		send:   func(context.Context) struct{} { pass(); return struct{}{} },

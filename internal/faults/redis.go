@@ -8,7 +8,8 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 )
 
-// Redis is a driver's Redis with faults. A script is a call of EVALSHA, whether the server knows it or not.
+// Redis is a driver's Redis with faults. A script is a call of EVALSHA, whether the server knows it
+// or not.
 type Redis struct {
 	driver.Redis
 	*Line
@@ -20,7 +21,7 @@ func NewRedis(inner driver.Redis) *Redis { return &Redis{inner, newLine()} }
 // Over puts c's faults around a Redis of another client library, in place of c's own client.
 func (c *Client) Over(inner driver.Redis) *Redis { return &Redis{inner, c.Line} }
 
-// reply is what a command returns, and what it could fail with.
+// reply is the result of a command.
 type reply struct {
 	value driver.Value
 	err   error
@@ -30,7 +31,8 @@ func noReply(err error) reply { return reply{err: err} }
 
 // Run is one call.
 func (r *Redis) Run(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
-	keys, args = slices.Clone(keys), slices.Clone(args) // it may be sent once more after it has returned
+	// A call may be sent again after Run has returned.
+	keys, args = slices.Clone(keys), slices.Clone(args)
 	words := append([]string{"EVALSHA", s.SHA, strconv.Itoa(len(keys))}, keys...)
 	got := carry(r.Line, &Call{Context: ctx, Words: append(words, args...), Script: s.Text}, way[reply]{
 		send: func(ctx context.Context) reply {
@@ -43,7 +45,8 @@ func (r *Redis) Run(ctx context.Context, s *driver.Script, keys, args []string) 
 	return got.value, got.err
 }
 
-// Do is one call for each command. Where there is a filter they go one after the other, until one is not answered.
+// Do is one call for each command. With a filter, the commands go one after the other, until one is
+// not answered.
 func (r *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, error) {
 	if r.passes() {
 		return r.Redis.Do(ctx, commands...)
@@ -85,7 +88,7 @@ func (r *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string
 	})
 }
 
-// subscribe is a call with channels, which tells an error alone.
+// subscribe carries a call that has channels, and answers with an error alone.
 func (l *Line) subscribe(ctx context.Context, name string, channels []string, pass func(context.Context) error) error {
 	return carry(l, &Call{Context: ctx, Words: append([]string{name}, channels...)}, way[error]{
 		send:   pass,
@@ -94,6 +97,7 @@ func (l *Line) subscribe(ctx context.Context, name string, channels []string, pa
 	})
 }
 
+// handler is a Handler whose messages are calls.
 type handler struct {
 	driver.Handler
 	l *Line
@@ -103,6 +107,7 @@ func (h handler) Message(channel, message string) {
 	h.l.deliver(channel, message, func() { h.Handler.Message(channel, message) })
 }
 
+// listener is a connection whose subscriptions and Close are calls.
 type listener struct {
 	driver.Listener
 	l *Line

@@ -9,16 +9,17 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 )
 
-// Stub is a Redis whose answers a test gives. It has no goroutines and no connections, so it serves in synctest's fake
-// time too. The zero Stub answers no command, and confirms every subscription.
+// Stub is a Redis whose answers a test gives. It has no goroutines and no connections, so it also
+// serves in the fake time of synctest. The zero Stub answers no command, and confirms every
+// subscription.
 type Stub struct {
 	OnRun    func(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error)
 	OnDo     func(ctx context.Context, command []string) (driver.Value, error)
-	OnListen func(ctx context.Context) error            // why there is no connection, nil where there is one
-	OnSub    func(ctx context.Context, ch string) error // why a channel may not be subscribed
+	OnListen func(ctx context.Context) error            // why there is no connection, or nil
+	OnSub    func(ctx context.Context, ch string) error // why a channel may not be subscribed, or nil
 	Slots    bool                                       // it is a Cluster
 	mu       sync.Mutex                                 // guards ears
-	ears     []*ear                                     // those that listen
+	ears     []*ear                                     // the open connections
 }
 
 var errNotStubbed = errors.New("faults: the stub has no answer")
@@ -81,7 +82,7 @@ func (s *Stub) Follow(ctx context.Context, h driver.Handler, channels ...string)
 	}
 }
 
-// Publish sends a message to all who subscribed the channel, and returns how many that are.
+// Publish sends a message to all subscribers of the channel, and returns their number.
 func (s *Stub) Publish(channel, message string) int {
 	n := 0
 	for _, e := range s.all() {
@@ -93,7 +94,7 @@ func (s *Stub) Publish(channel, message string) int {
 	return n
 }
 
-// Drop loses every connection that is subscribed.
+// Drop loses every open connection.
 func (s *Stub) Drop(why error) {
 	for _, e := range s.all() {
 		select {
@@ -110,6 +111,7 @@ func (s *Stub) all() []*ear {
 	return slices.Clone(s.ears)
 }
 
+// hear opens a connection.
 func (s *Stub) hear(h driver.Handler) *ear {
 	e := &ear{s: s, h: h, channels: make(map[string]bool), dropped: make(chan error, 1)}
 	s.mu.Lock()
@@ -156,7 +158,7 @@ func (e *ear) Subscribe(ctx context.Context, channels ...string) error {
 	return nil
 }
 
-// SubscribeApart subscribes the channels that are not refused.
+// SubscribeApart subscribes each channel unless it is refused.
 func (e *ear) SubscribeApart(ctx context.Context, channels ...string) []error {
 	errs := make([]error, len(channels))
 	for i, channel := range channels {
@@ -173,7 +175,7 @@ func (e *ear) Unsubscribe(_ context.Context, channels ...string) error {
 	return nil
 }
 
-// Dropped tells of Drop.
+// Dropped receives the reason given to Drop.
 func (e *ear) Dropped() <-chan error { return e.dropped }
 
 // Close ends all subscriptions.

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// Together asks for 200 locks, lock-0 to lock-199, so that their commands go together behind tap, and returns what
-// became of each. It waits 15 seconds for the first script that carries several.
+// Together takes 200 locks, lock-0 to lock-199, so that behind tap one script carries the commands
+// of several. It returns what became of each lock, and fails the test if no such script comes
+// within 15 seconds.
 func Together[L any](t testing.TB, tap *Client, lock func(name string) (L, error)) ([]L, []error) {
 	t.Helper()
-	const locks, alone = 200, 32 // so many are out before others wait for one another
+	const locks, alone = 200, 32 // with so many under way, further ones go together
 	together := make(chan struct{})
 	var once sync.Once
 	held := Next(Script("acquire"), slices.Repeat([]Fate{Hold}, alone)...)

@@ -80,7 +80,7 @@ func (e *Left) Unwrap() error { return e.Cause }
 // Gates holds a gate for each key in use. The zero value is not usable; call New.
 type Gates[T comparable] struct {
 	closed  chan struct{}
-	waiters sync.Pool // *waiter: those that no goroutine refers to any more
+	waiters sync.Pool // *waiter, for reuse: no goroutine refers to them any more
 	seed    maphash.Seed
 	shards  [shards]shard[T]
 }
@@ -129,7 +129,7 @@ type line[T comparable] struct {
 	since  time.Duration // when the report became other than nil
 }
 
-// state is that of a gate. The package comment says what each allows.
+// state is the state of a gate that is not free. The package comment says what each state allows.
 type state uint8
 
 const (
@@ -139,6 +139,7 @@ const (
 	open
 )
 
+// waiter is a goroutine in a line.
 type waiter[T comparable] struct {
 	prev, next *waiter[T]
 	signals    chan signal[T] // one slot
@@ -147,7 +148,7 @@ type waiter[T comparable] struct {
 	called     bool
 	calledAt   time.Duration // the first time
 	cameInVain bool          // it answered a call, and the baton had been taken
-	overtaken  int           // how often
+	overtaken  int           // how often offers went to others
 }
 
 // signal is what a waiter is sent. If given is set, the gate is the waiter's, with the baton.
@@ -227,9 +228,9 @@ func (g *Gates[T]) TryEnter(key string) (baton T, atGate bool) {
 }
 
 // Open makes the caller leave key's gate, and lets all others in. Every goroutine that waits gets a
-// baton, toWaiters, and Open returns how many those were. If stays is set, the gate stays open:
-// goroutines that come later get the baton toLater, until Withdraw takes that away. Otherwise the
-// gate is free.
+// baton, toWaiters, and Open returns their number. If stays is set, the gate stays open: goroutines
+// that come later get the baton toLater, until Withdraw takes that away. Otherwise the gate is
+// free.
 func (g *Gates[T]) Open(key string, toWaiters, toLater T, stays bool) (given int) {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
@@ -244,8 +245,8 @@ func (g *Gates[T]) Open(key string, toWaiters, toLater T, stays bool) (given int
 	return given
 }
 
-// Withdraw takes away baton, and key's gate is free. It does nothing unless that baton is laid there,
-// or is the one that the open gate gives to all.
+// Withdraw takes away baton, and key's gate is free. It does nothing unless baton is laid there, or
+// the open gate gives it to all.
 func (g *Gates[T]) Withdraw(key string, baton T) {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
@@ -366,8 +367,8 @@ func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
 	return baton, w
 }
 
-// answerCall is how w, which was woken by an offer, answers that. It takes the offer, unless another
-// goroutine was faster. Then w waits on, and is not overtaken once more.
+// answerCall is called for a waiter that an offer woke. It takes the offer, unless another
+// goroutine was faster. Then w waits on, and is not overtaken again.
 func (g *Gates[T]) answerCall(key string, w *waiter[T]) signal[T] {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
@@ -433,7 +434,8 @@ func (s *shard[T]) free(key string, l *line[T]) {
 	}
 }
 
-// setReport changes the report. Failures that follow one another count as one, since the first.
+// setReport changes the report. Reports other than nil that follow one another count from the
+// first.
 func (l *line[T]) setReport(report error) {
 	if l.report == nil {
 		l.since = clock.Mono()

@@ -1,5 +1,5 @@
-// Package lasting knows how long holds of a lock last: so a caller that is refused is told when it is
-// worth to try again.
+// Package lasting learns how long holds of a lock last, so that a refused caller can be told when
+// to try again.
 package lasting
 
 import (
@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	firstRetry = time.Second      // what a refusal says where this client has seen no hold of the lock end
-	leastHold  = time.Millisecond // shorter holds count as this long, so that they change nothing once it is known
-	usualLease = 30 * time.Second // what an owner has left whose lease is not known
+	firstRetry = time.Second      // when to try again, if this client has seen no hold of the lock end
+	leastHold  = time.Millisecond // shorter holds count as this long: such a mean stays as it is
+	usualLease = 30 * time.Second // counts as left of a lease if its owner's is not known
 )
 
-// Holds is how long holds of a lock last, as this client has seen. It learns of that from leases of
-// its own that are unlocked, and from refusals: which owner was in the way, and whether it still was
-// the next time. All kinds of locks of one name share one. Its methods may be called from any
-// goroutine. The zero Holds has seen none.
+// Holds knows how long holds of a lock last, as far as this client has seen. It learns from leases
+// of this client when they are unlocked, and from refusals: which owner was in the way, and whether
+// it still was at the next refusal. Locks of all kinds with one name share one Holds. Its methods
+// may be called from any goroutine. The zero Holds has seen no hold.
 type Holds struct {
-	usual    atomic.Int64 // running mean, in nanoseconds, of which the latest hold is a fourth; 0 for unknown
+	usual    atomic.Int64 // running mean, ns: the latest hold weighs a fourth; 0 for unknown
 	watching atomic.Bool  // holder is set
 
 	mu          sync.Mutex    // guards what follows
@@ -36,12 +36,12 @@ func (h *Holds) Lasted(d time.Duration) {
 	if usual > 0 {
 		next = usual + (next-usual)/4
 	}
-	if next != usual { // most often it is not: nothing is written then
+	if next != usual { // most often they are equal, and nothing is written
 		h.usual.Store(int64(next))
 	}
 }
 
-// Free notes that the lock was free, or passed on: the owner that was in the way has it no more.
+// Free notes that the lock was free, or passed on: the owner that was in the way no longer has it.
 func (h *Holds) Free() {
 	if !h.watching.Load() {
 		return
@@ -51,8 +51,9 @@ func (h *Holds) Free() {
 	h.gone(clock.Mono())
 }
 
-// gone counts the hold of the owner that was in the way, which ended after it was last named and
-// before now. Of one that was named once, or long ago, that says too little. The caller holds h.mu.
+// gone counts the hold of the owner that was in the way, which ended between the last refusal that
+// named the owner and now. If the owner was named only once, or long ago, that says too little, and
+// nothing is counted. The caller holds h.mu.
 func (h *Holds) gone(now time.Duration) {
 	seen, unseen := h.last-h.first, now-h.last
 	if h.holder != "" && seen > 0 && unseen <= max(seen, firstRetry) {
@@ -62,8 +63,8 @@ func (h *Holds) gone(now time.Duration) {
 	h.watching.Store(false)
 }
 
-// Refused notes that an owner was in the way, "" for one that is not known, and returns when it is worth
-// to try again. ttl is what was left of the owner's lease, 0 or less where that is not known.
+// Refused notes that an owner was in the way, "" for an unknown one. It returns after how long to
+// try again. ttl is what was left of the owner's lease, 0 or less if that is not known.
 func (h *Holds) Refused(holder string, ttl time.Duration) time.Duration {
 	age := time.Duration(0)
 	if holder != "" {

@@ -1,6 +1,6 @@
 // Package lazyctx has a context that is made only once a caller needs it.
 //
-// Most contexts of leases end, and no goroutine has waited for that. A context of the standard
+// Most contexts of leases end without a goroutine that waits for that. A context of the standard
 // library wakes goroutines and ends derived contexts, but costs memory and time from the start.
 package lazyctx
 
@@ -16,11 +16,11 @@ type Ctx struct {
 	state  atomic.Pointer[End] // nil while the context was neither made nor ended
 }
 
-// End is the end of a context. It may be the end of several: it never changes.
+// End is the end of a context. Several contexts may share one End: it never changes.
 type End struct {
-	cause error // if no context was made before it ended
+	cause error // set if the context ended before it was made
 
-	// What was made, else nil. A context that was made ends by cancel.
+	// The context that was made, else nil. It ends by cancel.
 	made   context.Context
 	cancel context.CancelCauseFunc
 }
@@ -39,7 +39,7 @@ func (c *Ctx) Context() context.Context {
 		var is End
 		if was == nil {
 			is.made, is.cancel = context.WithCancelCause(c.Parent)
-		} else { // it has ended: it keeps its own cause, whatever became of Parent since
+		} else { // it has ended by its own cause, and keeps that, even if Parent has ended since
 			is.made, is.cancel = context.WithCancelCause(context.WithoutCancel(c.Parent))
 			is.cancel(was.cause)
 		}
@@ -61,8 +61,8 @@ func (c *Ctx) End(end *End) {
 		case was != nil:
 			return
 		case c.Parent.Err() != nil:
-			// It ended with Parent already. Made now, it remembers that. To ask Parent each time would ask
-			// every context that this one is nested in, twice.
+			// It has ended with Parent already. A context that is made now remembers that. Asking
+			// Parent each time would ask every context that this one is nested in, twice.
 			c.Context()
 			return
 		case c.state.CompareAndSwap(nil, end):
@@ -71,14 +71,14 @@ func (c *Ctx) End(end *End) {
 	}
 }
 
-// Err is nil while the context lives, and else says how it ended, as of every context.
+// Err returns nil while the context lives, and then how it ended, as for every context.
 func (c *Ctx) Err() error {
 	switch is := c.state.Load(); {
 	case is == nil && c.Parent.Err() == nil:
 		return nil
 	case is != nil && is.made == nil:
 		return context.Canceled
-	default: // Err must go on saying what it says now of Parent's end
+	default: // the made context remembers how Parent ended
 		return c.Context().Err()
 	}
 }

@@ -1,5 +1,5 @@
-// Package locktest serves tests that stand beside a room of the library and drive it by whole
-// clients. It imports the library, so the tests are of an external package, as hub_test is.
+// Package locktest helps the tests of internal packages that drive their package by whole clients.
+// It imports the library, so these tests are in external test packages, as hub_test is.
 package locktest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Patience is how long tests wait for what must happen. It is no promise of the library.
+// Patience is how long tests wait for an expected event. It is no promise of the library.
 const Patience = 15 * time.Second
 
 // Masters starts independent servers.
@@ -34,7 +34,8 @@ func Client(t *testing.T, rdb rueidis.Client, opts ...relock.Option) *relock.Cli
 	return Over(t, []rueidis.Client{rdb}, opts...)
 }
 
-// Redlock returns a client of a quorum of servers, also where there is one, with connections of its own.
+// Redlock returns a client of a quorum of servers, even of a single one, with connections of its
+// own.
 func Redlock(t *testing.T, servers []*redistest.Server, opts ...relock.Option) *relock.Client {
 	t.Helper()
 	var nodes []rueidis.Client
@@ -47,7 +48,7 @@ func Redlock(t *testing.T, servers []*redistest.Server, opts ...relock.Option) *
 	return c
 }
 
-// Over returns a client of one Redis, or of a quorum where there are several nodes.
+// Over returns a client of one Redis, or of a quorum if there are several nodes.
 func Over(t *testing.T, nodes []rueidis.Client, opts ...relock.Option) *relock.Client {
 	t.Helper()
 	c, err := (*relock.Client)(nil), error(nil)
@@ -64,7 +65,8 @@ func Over(t *testing.T, nodes []rueidis.Client, opts ...relock.Option) *relock.C
 // Faulty returns a client of its own for one server, with faults to be switched on.
 func Faulty(s *redistest.Server) *faults.Client { return faults.NewClient(s.Client()) }
 
-// Tapped returns a client over servers, a quorum where they are several, and where each has its faults.
+// Tapped returns a client of one server, or of a quorum of several, and each server's client with
+// its faults.
 func Tapped(t *testing.T, servers []*redistest.Server, opts ...relock.Option) (*relock.Client, []*faults.Client) {
 	t.Helper()
 	var nodes []rueidis.Client
@@ -76,8 +78,8 @@ func Tapped(t *testing.T, servers []*redistest.Server, opts ...relock.Option) (*
 	return Over(t, nodes, opts...), taps
 }
 
-// BothTopologies runs a test over one Redis and over a quorum of three. Its client is the user app, who has all rights
-// until the test takes some.
+// BothTopologies runs a test over one Redis and over a quorum of three. Its client logs in as user
+// app, which has all rights until the test takes some away.
 func BothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *relock.Client)) {
 	for name, n := range map[string]int{"one": 1, "quorum": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +96,7 @@ func BothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.S
 	}
 }
 
-// Locks has a goroutine lock m, and returns where the lease will come.
+// Locks locks m in a goroutine, and returns a channel that receives the lease.
 func Locks(ctx context.Context, t *testing.T, m *relock.Mutex) <-chan *relock.Lease {
 	t.Helper()
 	granted := make(chan *relock.Lease, 1)
@@ -108,16 +110,16 @@ func Locks(ctx context.Context, t *testing.T, m *relock.Mutex) <-chan *relock.Le
 	return granted
 }
 
-// Nothing is done under a lock.
+// Nothing is a function for Do that does nothing.
 func Nothing(context.Context) error { return nil }
 
-// Within takes what comes from ch, which must come.
+// Within receives from ch, and fails the test if nothing comes within Patience.
 func Within[T any](t *testing.T, ch <-chan T) T {
 	t.Helper()
 	return Await(t, ch, Patience)
 }
 
-// Await takes what comes from ch within limit.
+// Await receives from ch, and fails the test if nothing comes within limit.
 func Await[T any](t *testing.T, ch <-chan T, limit time.Duration) T {
 	t.Helper()
 	select {
@@ -129,7 +131,7 @@ func Await[T any](t *testing.T, ch <-chan T, limit time.Duration) T {
 	}
 }
 
-// Seen is an observer that keeps what it is told.
+// Seen is an observer that keeps all events.
 type Seen struct {
 	mu     sync.Mutex // guards events
 	events []relock.Event

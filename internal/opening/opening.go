@@ -2,7 +2,7 @@
 // for other client libraries, and the simulator. The root package sets its functions; options and
 // clients travel as any, since this package stands below the root.
 //
-// New and NewRedlock check what they are given as relock.New and relock.NewRedlock do, and fail with
+// New and NewRedlock check their arguments as relock.New and relock.NewRedlock do, and fail with
 // relock.ErrInvalidOption. A client that is returned with an error is a nil *relock.Client.
 package opening
 
@@ -14,10 +14,11 @@ var New func(rdb driver.Redis, opts any) (client any, err error)
 // NewRedlock makes a *relock.Client over a quorum of nodes; opts are []relock.Option.
 var NewRedlock func(nodes []driver.Redis, opts any) (client any, err error)
 
-// Beside makes a *relock.Client of another process over rdb. What clients of one Redis must agree in is
-// as in client, a *relock.Client; all else is as by default.
+// Beside makes a *relock.Client of another process over rdb. It takes from client, a
+// *relock.Client, the settings on which clients of one Redis must agree; all others are the
+// defaults.
 var Beside func(client any, rdb driver.Redis) (other any, err error)
 
-// HolderOf returns the id of the client whose lock a *relock.Lease holds, and the name of the lock's kind; "" for a
-// lease that no Lock returned.
+// HolderOf returns the id of the client whose lock a *relock.Lease holds, and the name of the
+// lock's kind; "" for a lease that no Lock returned.
 var HolderOf func(lease any) (client, kind string)

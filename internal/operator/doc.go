@@ -1,3 +1,3 @@
-// Package operator is what all tools for operators see of locks: the command's subcommands that
-// show locks, and the page of contrib/relockui.
+// Package operator inspects locks for all tools of operators: the command's subcommands that show
+// locks, and the page of contrib/relockui.
 package operator

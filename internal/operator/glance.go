@@ -11,35 +11,36 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// glance is a lock that is being read. Its steps ask what the next one needs.
+// glance is a lock being read, in steps. Each step queues commands whose replies the next one uses.
 type glance struct {
 	*Sighting
 	trip   *trip
 	now    time.Time
 	rw     *wire.Names // of the read-write lock with this name
 	fields []string    // of the hash, each before its value
-	whole  bool        // the hash has no others
-	size   int64       // how many it has, where they are not all
-	left   int64       // ms until the hash ends, negative where it never does
-	beats  []beat      // of the readers, where they were asked for
-	own    line        // of the mutex with this name
-	sides  line        // of the read-write lock, both queues
+	whole  bool        // fields is the complete hash
+	size   int64       // number of fields in the hash, if not whole
+	left   int64       // ms until the hash expires, negative if it never does
+	beats  []beat      // of the readers, if asked for
+	own    queueStats  // of the mutex with this name
+	sides  queueStats  // of the read-write lock, both queues
 }
 
-// line is the waiters in a lock's queues.
-type line struct {
+// queueStats says how many waiters a lock has, and how long the longest has waited.
+type queueStats struct {
 	waiters int
 	longest time.Duration
 }
 
-// beat is what the keys say by which a reader lives.
+// beat is the state of a reader's keys. The reader lives as long as one of them does.
 type beat struct {
-	left  int64 // ms until the last of them ends, -2 where there is none
-	stood bool  // the reader's field was still in the hash after that
+	left  int64 // ms until the last key expires, -2 if there is none
+	stood bool  // after that, the reader's field was still in the hash
 }
 
-// read looks at locks on one Redis, in two round trips however many they are: the first one tells of which
-// to ask for queues and readers. A third one is for hold counts that very many share.
+// read reads locks on one Redis, in two round trips however many they are: the first tells which
+// queues and readers to ask for. A third trip asks for the hold counts of shared owners that very
+// many share.
 func read(ctx context.Context, rdb rueidis.Client, names []*wire.Names, c clock) ([]Sighting, error) {
 	ctx, cancel := Soon(ctx)
 	defer cancel()
@@ -49,7 +50,7 @@ func read(ctx context.Context, rdb rueidis.Client, names []*wire.Names, c clock)
 		seen[i].Names = n
 		all[i] = glance{Sighting: &seen[i], trip: t, now: now}
 	}
-	for _, step := range []func(*glance) error{(*glance).begin, (*glance).goOn, (*glance).count, (*glance).end} {
+	for _, step := range []func(*glance) error{(*glance).begin, (*glance).askMore, (*glance).askCount, (*glance).end} {
 		for i := range all {
 			if err := step(&all[i]); err != nil {
 				return nil, fmt.Errorf("read lock %q: %w", seen[i].Names.Name, err)
@@ -62,7 +63,7 @@ func read(ctx context.Context, rdb rueidis.Client, names []*wire.Names, c clock)
 	return seen, nil
 }
 
-// begin asks for the hash, and for the queue of a mutex, since most locks are one.
+// begin asks for the hash, and for the queue of a mutex, since most locks are mutexes.
 func (g *glance) begin() error {
 	prefix, name := strings.TrimSuffix(g.Names.Lock, g.Names.Name), g.Names.Name
 	own, err := wire.Mutex.Names(prefix, name)
@@ -83,9 +84,10 @@ func (g *glance) begin() error {
 	return nil
 }
 
-// goOn asks what the first answers left open: how long waiters have waited, which wait for a read-write
-// lock, which of its readers live, and the fields of a hash of many that tell whose it is.
-func (g *glance) goOn() error {
+// askMore asks what the first answers left open: how long waiters have waited, how many wait for a
+// read-write lock, which of its readers live, and the fields of a very large hash that tell whose
+// it is.
+func (g *glance) askMore() error {
 	if g.own.waiters > 0 {
 		g.askLongest(g.Names, &g.own)
 	}
@@ -104,8 +106,8 @@ func (g *glance) goOn() error {
 	return nil
 }
 
-// count asks for the hold count of a shared owner that very many share.
-func (g *glance) count() error {
+// askCount asks for the hold count of a shared owner that very many share.
+func (g *glance) askCount() error {
 	if g.whole {
 		return nil
 	}
@@ -118,7 +120,7 @@ func (g *glance) count() error {
 	return nil
 }
 
-// end makes the sighting of what was heard.
+// end completes the sighting from the answers.
 func (g *glance) end() error {
 	if !g.whole {
 		g.read(g.fields, g.now)
@@ -127,7 +129,7 @@ func (g *glance) end() error {
 		}
 	}
 	g.TTL = time.Duration(g.left) * time.Millisecond
-	g.bury()
+	g.dropCrashed()
 	if !g.Held {
 		g.TTL = 0
 	}
@@ -147,9 +149,9 @@ func (g *glance) end() error {
 	return nil
 }
 
-// bury takes those out of the readers whose processes have crashed: their fields stand in the hash for as
-// long as another reader lives. Without a reader that lives the lock is free.
-func (g *glance) bury() {
+// dropCrashed removes the readers whose processes have crashed: their fields stay in the hash as
+// long as another reader lives. Without a live reader the lock is free.
+func (g *glance) dropCrashed() {
 	if len(g.beats) == 0 {
 		return
 	}
@@ -195,8 +197,8 @@ func (g *glance) number(cmd rueidis.Completed, into *int64) {
 	})
 }
 
-// askWaiters counts those in a lock's queues. A score below 0 is no waiter's.
-func (g *glance) askWaiters(names *wire.Names, into *line) {
+// askWaiters asks how many waiters are in a lock's queues. A score below 0 is no waiter's.
+func (g *glance) askWaiters(names *wire.Names, into *queueStats) {
 	for _, q := range queuesOf(names) {
 		g.ask(g.trip.rdb.B().Zcount().Key(q.key).Min("0").Max("+inf").Build(), func(said rueidis.RedisResult) error {
 			n, err := said.AsInt64()
@@ -206,8 +208,8 @@ func (g *glance) askWaiters(names *wire.Names, into *line) {
 	}
 }
 
-// askLongest asks how long the first in a lock's queues has waited.
-func (g *glance) askLongest(names *wire.Names, into *line) {
+// askLongest asks how long the first waiter in a lock's queues has waited.
+func (g *glance) askLongest(names *wire.Names, into *queueStats) {
 	for _, q := range queuesOf(names) {
 		first := g.trip.rdb.B().Zrangebyscore().Key(q.key).Min("0").Max("+inf").Withscores().Limit(0, 1).Build()
 		g.ask(first, func(said rueidis.RedisResult) error {
@@ -220,13 +222,13 @@ func (g *glance) askLongest(names *wire.Names, into *line) {
 	}
 }
 
-// askKind asks for those fields of a hash of many that tell what it is.
+// askKind asks for the size of a very large hash, and for the fields that tell what it is.
 func (g *glance) askKind() {
 	g.number(g.trip.rdb.B().Hlen().Key(g.Names.Lock).Build(), &g.size)
 	g.askFields(modeField, voteField, firstField)
 }
 
-// askFields adds fields of the hash to those that were read, where they are there.
+// askFields asks for fields of the hash. Those that exist are added to g.fields.
 func (g *glance) askFields(fields ...string) {
 	g.ask(g.trip.rdb.B().Hmget().Key(g.Names.Lock).Field(fields...).Build(), func(said rueidis.RedisResult) error {
 		values, err := said.ToArray()
@@ -240,11 +242,13 @@ func (g *glance) askFields(fields ...string) {
 }
 
 const (
-	noKey   = -2 // PTTL's answer where there is none
-	maxBeat = 10 // a thread of Redisson's that entered more than once has a key for each time: how many are looked at
+	noKey = -2 // PTTL's answer if there is no key
+	// maxBeat bounds the keys asked for per reader: a thread of Redisson has one for each time that
+	// it entered.
+	maxBeat = 10
 )
 
-// askAlive asks which readers live, and after that which of them are still in.
+// askAlive asks which readers live, and after that which of them still have a field in the hash.
 func (g *glance) askAlive() {
 	times := make(map[string]int)
 	for i := 0; i+1 < len(g.fields); i += 2 {

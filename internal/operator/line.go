@@ -24,8 +24,9 @@ type Waiter struct {
 // MaxPlaces bounds what is shown of a queue.
 const MaxPlaces = 100
 
-// Line returns the first waiters of a lock on the first node that answers, in the order in which they
-// came, and the last fencing token reserved there. Readers and writers wait in a queue each.
+// Line returns the first waiters of a lock on the first node that answers, in the order in which
+// they came, and the last fencing token reserved there. Readers and writers wait in separate
+// queues.
 func (r *Reader) Line(ctx context.Context, names *wire.Names) (places []Waiter, reserved int64, err error) {
 	for _, rdb := range r.nodes {
 		asked, cancel := Soon(ctx)
@@ -45,6 +46,7 @@ func (r *Reader) Line(ctx context.Context, names *wire.Names) (places []Waiter, 
 	return places, reserved, err
 }
 
+// lineOn is Line on one Redis.
 func lineOn(ctx context.Context, rdb rueidis.Client, names *wire.Names) (places []Waiter, reserved int64, err error) {
 	now := clockOf(ctx, rdb).now()
 	t := trip{rdb: rdb}

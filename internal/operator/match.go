@@ -3,7 +3,7 @@ package operator
 import "strings"
 
 // Match reports whether a name matches a pattern of Redis's: * ? [a-z] [^a-z] and \ before a
-// character that means itself. It takes no longer than their lengths' product.
+// character that means itself. Its time grows no faster than the product of their lengths.
 func Match(pattern, name string) bool {
 	star, after := -1, 0 // where to go on when the last * takes one character more
 	at, on := 0, 0
@@ -24,7 +24,8 @@ func Match(pattern, name string) bool {
 	return strings.Trim(pattern[at:], "*") == ""
 }
 
-// step reads what a pattern starts with, which is no *: how long it is, and whether it fits c.
+// step reads the first element of a pattern, which is not *. It returns the element's length, and
+// whether it matches c.
 func step(pattern string, c byte) (next int, fits bool) {
 	switch {
 	case pattern == "":
@@ -40,7 +41,8 @@ func step(pattern string, c byte) (next int, fits bool) {
 	}
 }
 
-// class reads the class that a pattern starts with. One that does not end takes the rest.
+// class reads the class in brackets that a pattern starts with. A class without its ] takes the
+// rest of the pattern.
 func class(pattern string, c byte) (next int, fits bool) {
 	next = 1
 	not := next < len(pattern) && pattern[next] == '^'
@@ -63,6 +65,6 @@ func class(pattern string, c byte) (next int, fits bool) {
 	return min(next+1, len(pattern)), fits != not
 }
 
-// IsPattern reports whether a text is meant as a pattern: it has one of the characters that mean
-// something in one.
+// IsPattern reports whether a text is meant as a pattern: it has a character that means something
+// in patterns.
 func IsPattern(text string) bool { return strings.ContainsAny(text, `*?[\`) }

@@ -8,7 +8,7 @@ import (
 // An Order is what locks are sorted by.
 type Order string
 
-// What an operator looks for first stands first.
+// The orders. What an operator looks for stands first.
 const (
 	ByWaiters Order = "waiters"
 	ByAge     Order = "age"

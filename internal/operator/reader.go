@@ -17,20 +17,22 @@ import (
 
 const (
 	scanCount = 200 // keys that one SCAN walks, in some tenths of a millisecond
-	hashCount = 128 // fields that one HSCAN walks: Redis keeps a hash of no more in one piece, and returns it whole
+	// hashCount is the number of fields that one HSCAN walks. Redis keeps a hash of up to that many
+	// in one piece, and returns it whole.
+	hashCount = 128
 )
 
 // AnswerTime bounds how long an operator waits for an answer of Redis.
 const AnswerTime = 5 * time.Second
 
-// Soon is a context for one question to Redis. The client library would repeat a question that is
-// not answered.
+// Soon returns a context for one question to Redis. It bounds the client library, which would
+// repeat an unanswered question.
 func Soon(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, AnswerTime)
 }
 
-// A Reader looks at locks by commands that only read, each of which is short however much stands in
-// Redis: a user who may do nothing else can use it. Its methods may be called from any goroutine.
+// A Reader inspects locks by commands that only read, each short however much Redis keeps. A user
+// who has no other rights can use it. Its methods may be called from any goroutine.
 type Reader struct {
 	nodes  []rueidis.Client
 	prefix string
@@ -58,8 +60,8 @@ func (r *Reader) All(ctx context.Context, pattern string) ([]Sighting, error) {
 	})
 }
 
-// These returns what is seen of the locks with these names, in their order, also where nobody holds
-// them.
+// These returns a sighting of each lock with these names, in their order, even of locks that nobody
+// holds.
 func (r *Reader) These(ctx context.Context, names []*wire.Names) ([]Sighting, error) {
 	found, err := r.everywhere(func(rdb rueidis.Client) ([]Sighting, error) {
 		seen, err := read(ctx, rdb, names, clockOf(ctx, rdb))
@@ -77,7 +79,7 @@ func (r *Reader) These(ctx context.Context, names []*wire.Names) ([]Sighting, er
 	return found, nil
 }
 
-// One returns what is seen of one lock, with what its readers' clients say of themselves.
+// One returns a sighting of one lock, with what its readers' clients say of themselves.
 func (r *Reader) One(ctx context.Context, name string) (Sighting, error) {
 	names, err := wire.Mutex.Names(r.prefix, name)
 	if err != nil {
@@ -91,7 +93,7 @@ func (r *Reader) One(ctx context.Context, name string) (Sighting, error) {
 	return found[0], nil
 }
 
-// everywhere asks all nodes at once and merges what they say. A minority may be down.
+// everywhere asks all nodes at once and merges their answers. A minority may be down.
 func (r *Reader) everywhere(ask func(rueidis.Client) ([]Sighting, error)) ([]Sighting, error) {
 	var (
 		wg     sync.WaitGroup
@@ -131,7 +133,8 @@ func (r *Reader) everywhere(ask func(rueidis.Client) ([]Sighting, error)) ([]Sig
 	return all, nil
 }
 
-// namesOf leaves out what cannot be a lock's name.
+// namesOf returns the names of the locks with these keys. It leaves out keys that cannot be a
+// lock's.
 func (r *Reader) namesOf(keys []string) []*wire.Names {
 	var names []*wire.Names
 	for _, key := range keys {
@@ -142,12 +145,12 @@ func (r *Reader) namesOf(keys []string) []*wire.Names {
 	return names
 }
 
-// Literal is the pattern that matches text alone.
+// Literal returns the pattern that matches text alone.
 func Literal(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
 
-// scan calls found with the hashes whose names match, some at a time.
+// scan calls found with the keys of hashes that match, some at a time.
 func scan(ctx context.Context, rdb rueidis.Client, pattern string, found func([]string) error) error {
 	masters, err := mastersOf(ctx, rdb)
 	for _, master := range masters {
@@ -168,7 +171,7 @@ func scan(ctx context.Context, rdb rueidis.Client, pattern string, found func([]
 	return err
 }
 
-// mastersOf returns what has to be scanned to see all keys: of a Cluster its masters.
+// mastersOf returns clients of the servers that have all keys: of a Cluster its masters.
 func mastersOf(ctx context.Context, rdb rueidis.Client) ([]rueidis.Client, error) {
 	if rdb.Mode() != rueidis.ClientModeCluster {
 		return []rueidis.Client{rdb}, nil

@@ -25,7 +25,7 @@ type Sighting struct {
 	Token   int64         // the first fencing token of the grant in force, 0 where it is unknown
 	Nodes   int           // of a quorum, how many keep it for the holder
 	By      wire.Card     // what the holder's client says of itself
-	Readers []Holding     // of a lock that is read: the holders, of very many some
+	Readers []Holding     // of a lock that is read: the holders, but not all of very many
 
 	client string // the holder's uuid
 }
@@ -36,7 +36,8 @@ type Holding struct {
 	By    wire.Card // what its client says of itself; it is read for single locks
 }
 
-// Kinds of locks. Read-write locks are "relock read", "redisson write" and so on, by who was found first and the mode.
+// Kinds of locks. The kind of a read-write lock has its mode behind it: "relock read", "redisson
+// write" and so on.
 const (
 	KindRelock   = "relock"
 	KindRedisson = "redisson"
@@ -49,17 +50,17 @@ const (
 	modeField  = "mode"         // of read-write locks
 )
 
-// ownerField is what clients of relock and Redisson name an acquisition, but for relock's shared
+// ownerField matches the owner fields of relock and Redisson, except those of relock's shared
 // owners.
 var ownerField = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:[0-9]+`)
 
-// entryField is what relock alone names one: with random digits behind the count.
+// entryField matches the owner fields that only relock makes, with random digits behind the count.
 var entryField = regexp.MustCompile(ownerField.String() + `[0-9]{16}(:write)?$`)
 
-// read finds out what the fields of a hash and their values, one behind the other, say. now is the
-// server's time. Beside a shared owner's count stand the entries that share it. Where the grant
-// does not name the owner, it is the field that counts most, and among those that count alike the
-// one that no client made.
+// read reads the fields of a hash, each before its value. now is the server's time. In the hash of
+// a shared owner stand its count and the entries that share it. If the grant does not name the
+// owner, it is the field with the highest count, and among equal ones the field that no client made
+// up.
 func (s *Sighting) read(fields []string, now time.Time) {
 	values := make(map[string]string)
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -98,10 +99,11 @@ func (s *Sighting) read(fields []string, now time.Time) {
 // ReadWrite reports whether it is a read-write lock.
 func (s *Sighting) ReadWrite() bool { return strings.Contains(s.Kind, " ") }
 
-// reads reports whether it is a read-write lock that is read.
+// reads reports whether readers hold the lock.
 func (s *Sighting) reads() bool { return strings.HasSuffix(s.Kind, " read") }
 
-// readSides finds out what the fields of a read-write lock say: a writer is shown, else the first reader and how many they are.
+// readSides reads the fields of a read-write lock: the writer, or else the first reader and the
+// number of readers.
 func (s *Sighting) readSides(fields []string, now time.Time) {
 	for i := 0; i+1 < len(fields); i += 2 {
 		field, value := fields[i], fields[i+1]
@@ -125,17 +127,18 @@ func (s *Sighting) readSides(fields []string, now time.Time) {
 	}
 }
 
-// Since reads a fencing token, which is the server's time of the grant in microseconds, unless the
-// counter ran ahead.
+// Since returns the time since a grant, by its fencing token; negative if it is unknown. The token
+// is the server's time of the grant in microseconds, unless the counter ran ahead.
 func Since(token string, now time.Time) time.Duration {
 	n, err := strconv.ParseInt(token, 10, 64)
-	if err != nil || n < 1e15 { // of Redisson's counting
+	if err != nil || n < 1e15 { // a token that Redisson counted
 		return -1
 	}
 	return max(0, now.Sub(time.UnixMicro(n)))
 }
 
-// classify says whose lock a hash is: relock's notes are in it, or all its fields are owners'.
+// classify finds out the lock's kind from the fields of its hash: relock's own notes are among
+// them, or all are owners'. The kind stays empty for a hash that is no lock.
 func (s *Sighting) classify(values map[string]string) {
 	mode := values[modeField]
 	switch {
@@ -161,8 +164,8 @@ func (s *Sighting) classify(values map[string]string) {
 	}
 }
 
-// merge makes one sighting of what the nodes of a quorum keep for one lock. It is held by the owner
-// that need of them keep it for, since the last of those joined and until the first leaves.
+// merge merges what the nodes of a quorum keep for one lock. The holder is the owner that need
+// nodes keep the lock for: since the last of those nodes joined, until the first of them leaves.
 func merge(seen []Sighting, need int) Sighting {
 	votes := make(map[string][]Sighting)
 	all := Sighting{Names: seen[0].Names, Age: -1}
@@ -193,7 +196,7 @@ func merge(seen []Sighting, need int) Sighting {
 	return all
 }
 
-// compareTTL puts what never ends behind all that does.
+// compareTTL compares two TTLs. A negative one never ends, so it is the longest.
 func compareTTL(a, b time.Duration) int {
 	forever := func(d time.Duration) int {
 		if d < 0 {

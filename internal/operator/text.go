@@ -8,8 +8,7 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Owner is how an owner is shown, wherever it is: as what its client says of itself, else as its
-// field.
+// Owner returns how every tool shows an owner: what its client says of itself, else its field.
 func Owner(field string, by wire.Card) string {
 	if text := by.String(); text != "" {
 		return text

@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// introduce adds what the clients of holders say of themselves, where they do.
+// introduce adds the cards of the holders' clients, if they have one.
 func introduce(ctx context.Context, rdb rueidis.Client, seen []Sighting) {
 	known := cards(ctx, rdb, func(yield func(string) bool) {
 		for i := 0; i < len(seen) && yield(seen[i].client); i++ {
@@ -34,7 +34,7 @@ func (r *Reader) introduceReaders(ctx context.Context, readers []Holding) {
 	}
 }
 
-// cards are what clients say of themselves, by uuid. Nothing is wrong where that cannot be read.
+// cards returns the cards of clients, by uuid. A card that cannot be read is no error.
 func cards(ctx context.Context, rdb rueidis.Client, clients iter.Seq[string]) map[string]wire.Card {
 	known := make(map[string]wire.Card)
 	for client := range clients {
@@ -54,7 +54,7 @@ func cards(ctx context.Context, rdb rueidis.Client, clients iter.Seq[string]) ma
 	return known
 }
 
-// ask returns false where it is of no use to ask for more.
+// ask reads the cards of clients into known. It returns false if it is of no use to ask for more.
 func ask(ctx context.Context, rdb rueidis.Client, clients []string, known map[string]wire.Card) bool {
 	ctx, cancel := Soon(ctx)
 	defer cancel()

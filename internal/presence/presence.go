@@ -1,6 +1,6 @@
-// Package presence is what a client says of itself in Redis, and what it knows of the clients that
-// hold the locks that it wants. What a client says is its card: a key of its own in Redis, which
-// ends by itself.
+// Package presence writes what a client says of itself to Redis, and reads it of the clients that
+// hold the locks that this client wants. What a client says of itself is its card: a key of its own
+// in Redis, which expires.
 package presence
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Presence is that of one client. While the client holds a lock or waits for one, its card is written to
-// every node, and again each third of the time for which Redis keeps it: the watchdog and waiters call
-// round. Only Close waits for a write. A write that runs later than Close's deletion leaves a card,
-// which ends by itself.
+// Presence is the presence of one client. While the client holds a lock or waits for one, the
+// watchdog and the waiters call round. It writes the card to every node, and again each third of
+// the time for which Redis keeps the card. Only Close waits for a write. A write that runs later
+// than Close's deletion leaves a card, which expires.
 //
 // A client without a name has a nil Presence, whose methods do nothing.
 type Presence struct {
@@ -33,40 +33,40 @@ type Presence struct {
 	ctx  context.Context // of questions in the background, until Close
 	stop context.CancelFunc
 
-	// mu guards what changes of the posts, and what follows. A period is a third of Stay: each client is
-	// asked for once in a period.
+	// mu guards the fields of the posts that change, and what follows. Redis is asked for a
+	// client's card once in a period, which is a third of Stay.
 	mu        sync.Mutex
-	cards     map[string]wire.Card // by uuid, of clients that were read in this period, or are being asked for
-	older     map[string]wire.Card // cards of the period before
+	cards     map[string]wire.Card // by uuid of the client: read in this period, or being asked for
+	older     map[string]wire.Card // the cards of the period before
 	periodEnd clock.Stamp          // when this period is over
 	quiet     clock.Stamp          // after a failure: no client is asked for before
 	toAskFor  []string             // clients; while there are any, one goroutine asks
-	// awaited has a channel for each of toAskFor that is worth waiting for. It is closed once that
-	// client was asked for.
+	// awaited has a channel for each client in toAskFor whose card is worth waiting for. It is
+	// closed once Redis was asked for that card.
 	awaited map[string]chan struct{}
 }
 
-// nameWait is how long a caller waits for a holder's name at most.
+// nameWait is the longest time that a caller waits for a holder's name.
 const nameWait = 250 * time.Millisecond
 
-// maxCards bounds for how many clients Redis is asked in a period, and how many cards are kept.
+// maxCards bounds the clients that Redis is asked for in a period, and the cards that are kept.
 const maxCards = 256
 
-// Config is what a Presence is made by.
+// Config has the settings of a Presence.
 type Config struct {
 	Client string        // uuid
 	Name   string        // of WithClientName
 	Stay   time.Duration // how long Redis keeps a card
-	Enough int           // if so many nodes do not have a client's card, no node is believed to have it
+	Enough int           // once so many nodes answer that they lack a client's card, no node has it
 }
 
 // Redis is a node as a Presence sees it.
 type Redis interface {
 	// Introduce writes a client's card, or keeps the one that is there, for another stay.
 	Introduce(ctx context.Context, client string, card *wire.Card, stay time.Duration) error
-	// Withdraw takes it away.
+	// Withdraw deletes a client's card.
 	Withdraw(ctx context.Context, client string) error
-	// Whois reads it, the zero one where there is none.
+	// Whois reads a client's card, the zero Card if there is none.
 	Whois(ctx context.Context, client string) (wire.Card, error)
 }
 
@@ -91,7 +91,7 @@ func New[R Redis](cfg Config, nodes []R) *Presence {
 	return p
 }
 
-// Version is the library's in this program.
+// Version returns the library's version in this program.
 var Version = sync.OnceValue(func() string {
 	const module = "github.com/relock-go/relock"
 	info, _ := debug.ReadBuildInfo()
@@ -106,8 +106,7 @@ var Version = sync.OnceValue(func() string {
 	return ""
 })
 
-// Rounds returns the function that the watchdog is to call beside renewals, or nil. That function
-// does not block, and returns when it is due again.
+// Rounds returns the function that the watchdog is to call as its Round, or nil.
 func (p *Presence) Rounds() func(now clock.Stamp) clock.Stamp {
 	if p == nil {
 		return nil
@@ -115,12 +114,13 @@ func (p *Presence) Rounds() func(now clock.Stamp) clock.Stamp {
 	return p.round
 }
 
-// round writes the card where that is due, in the background, and returns when it is due again.
+// round writes the card, in the background, to each node where a write is due. It returns when the
+// next write is due.
 func (p *Presence) round(now clock.Stamp) clock.Stamp {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := clock.Never()
-	if p.ctx.Err() != nil { // closed: no write begins behind Wait
+	if p.ctx.Err() != nil { // closed: no write begins any more
 		return next
 	}
 	for _, at := range p.posts {
@@ -136,7 +136,8 @@ func (p *Presence) round(now clock.Stamp) clock.Stamp {
 	return next
 }
 
-// write writes the card once. A Redis that refuses it is left alone for a whole Stay.
+// write writes the card once. If Redis refuses it, the next write is due after Stay, not after a
+// third of it.
 func (p *Presence) write(at *post) {
 	err := at.Introduce(context.Background(), p.Client, &p.card, p.Stay)
 	p.mu.Lock()
@@ -154,13 +155,13 @@ func (p *Presence) Stays() {
 	}
 }
 
-// Close takes the card away, unless Stays was called. The caller has ended the watchdog before.
+// Close deletes the card, unless Stays was called. The caller has ended the watchdog before.
 func (p *Presence) Close() {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
-	p.stop() // under mu, so that no question begins behind Wait
+	p.stop() // under mu, so that no question begins after it
 	p.mu.Unlock()
 	p.writes.Wait() // a write that runs later than the deletion would leave a card
 	if p.stays.Load() {
@@ -187,9 +188,9 @@ func (p *Presence) Whois(ctx context.Context, client string) wire.Card {
 	return card
 }
 
-// Named adds to the error of a busy lock the card of the client that holds it. If that is still being
-// asked for, Named waits for the answer, while ctx lives and for nameWait at most. Of a question that
-// was waited for in vain no further caller waits for the answer.
+// Named adds the holder's card to the error of a busy lock. If Redis is still being asked for the
+// card, Named waits for the answer, while ctx lives and for nameWait at most. After one caller has
+// waited that long, no other caller waits for the same answer.
 func (p *Presence) Named(ctx context.Context, err error) error {
 	held, is := err.(*wire.HeldError)
 	if !is || p == nil {
@@ -202,7 +203,7 @@ func (p *Presence) Named(ctx context.Context, err error) error {
 	}
 	p.mu.Lock()
 	answered := p.awaited[client]
-	if answered == nil { // or it has come by now
+	if answered == nil { // the card has come by now, or nothing is worth waiting for
 		held.By = p.cards[client]
 	}
 	p.mu.Unlock()
@@ -224,8 +225,8 @@ func (p *Presence) Named(ctx context.Context, err error) error {
 	return err
 }
 
-// Asking returns a report that also asks for the client that holds the lock which c waits for, and
-// writes this client's card where that is due, since it stands in the lock's queue. Then it calls then.
+// Asking returns a report that first asks for the holder of the lock that c waits for, and writes
+// this client's card if a write is due: the client stands in the lock's queue. Then it calls then.
 func (p *Presence) Asking(c claim.Claim, then claim.Report) claim.Report {
 	if p == nil {
 		return then
@@ -240,9 +241,10 @@ func (p *Presence) Asking(c claim.Claim, then claim.Report) claim.Report {
 	}
 }
 
-// known is what is known of a holder's client, without waiting. Answers are kept for a period of a
-// third of Stay. A client that was not asked for in this period is asked for in the background, and
-// until there is an answer its card of the period before counts: a client's card never changes.
+// known returns the card of a holder's client as far as it is known, without waiting. Answers are
+// kept for a period. If Redis was not asked for the client in this period, it is asked in the
+// background. Until the answer comes, the card of the period before counts: a client's card never
+// changes.
 func (p *Presence) known(holder string) wire.Card {
 	client := wire.ClientOf(holder)
 	switch {
@@ -274,8 +276,8 @@ func (p *Presence) known(holder string) wire.Card {
 	return card
 }
 
-// ask asks for the clients in toAskFor, one after the other. If that fails, for want of a right
-// perhaps, no client is asked for during a whole Stay.
+// ask asks Redis for the clients in toAskFor, one after the other. If that fails, perhaps for want
+// of a right, Redis is asked for no client during a whole Stay.
 func (p *Presence) ask() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,8 +309,8 @@ func (p *Presence) asked(client string, answered chan struct{}) {
 	}
 }
 
-// read asks every node for a client's card. It is sure once a node has the card, or once Enough
-// nodes have answered that they have none. Only a sure answer is kept.
+// read asks every node for a client's card. The result is sure once a node has the card, or once
+// Enough nodes have answered that they have none. Only a sure result is kept.
 func (p *Presence) read(ctx context.Context, client string) (card wire.Card, sure bool) {
 	var asking sync.WaitGroup
 	defer asking.Wait()

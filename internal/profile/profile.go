@@ -23,8 +23,8 @@ type labelled struct {
 	ctx  context.Context
 }
 
-// cache keeps such contexts, so that most waits make none. A new one takes the place of the one that
-// was kept there before.
+// cache keeps contexts of that kind, so that most waits need not make one. A new one replaces the
+// one that was kept in its place.
 var (
 	cache [4096]atomic.Pointer[labelled]
 	seed  = maphash.MakeSeed()

@@ -43,7 +43,7 @@ func (s *Server) AddUser(name, password string, rules ...string) rueidis.ClientO
 	return s.Target().As(name, password).Rueidis()
 }
 
-// made are the options of clients.
+// made has the options of the clients that Open made.
 var made sync.Map
 
 // Open is rueidis.NewClient, and remembers what the client was made with.
@@ -55,11 +55,11 @@ func Open(option rueidis.ClientOption) (rueidis.Client, error) {
 	return client, err
 }
 
-// OptionOf tells what Open made a client with, for tests that open the like of it over another
-// client library.
+// OptionOf returns the options that Open made a client with. Tests open an equivalent client of
+// another client library by them.
 func OptionOf(client rueidis.Client) (option rueidis.ClientOption, known bool) {
 	if !reflect.ValueOf(client).Comparable() {
-		return option, false // a test's own
+		return option, false // a test's own type of client
 	}
 	o, known := made.Load(client)
 	if known {

@@ -135,8 +135,8 @@ func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 // the next "}" if it is not empty, of the whole key otherwise.
 func (c *Cluster) Slot(key string) uint16 { return driver.Slot(key) }
 
-// MasterFor returns the master that serves key, by the word of all nodes that
-// answer. During a failover it waits until they agree.
+// MasterFor returns the master that serves key. All nodes that answer must name the same one:
+// during a failover MasterFor waits until they do.
 func (c *Cluster) MasterFor(key string) *Server {
 	c.tb.Helper()
 	var master *Server
@@ -155,9 +155,8 @@ func (c *Cluster) KillMasterFor(key string) *Server {
 	return master
 }
 
-// WaitFailover returns the new master of key when all nodes that answer, old
-// aside, name the same one in place of old and find the cluster whole. Fails
-// the test after a minute.
+// WaitFailover returns the new master of key, once all other nodes that answer name the same one in
+// place of old, and find the cluster whole. It fails the test after a minute.
 func (c *Cluster) WaitFailover(key string, old *Server) *Server {
 	c.tb.Helper()
 	var master *Server
@@ -215,8 +214,8 @@ func (c *Cluster) Return(old *Server) {
 	until(c.tb, settleLimit, "a complete cluster", func() error { return each(c.nodes, c.complete) })
 }
 
-// agreed returns the owner of slot when a majority of the nodes answers and all
-// that answer, except aside, name the same.
+// agreed returns the owner of slot if a majority of the nodes answers and all that answer name the
+// same one. except is not asked.
 func (c *Cluster) agreed(slot uint16, except *Server) (*Server, error) {
 	owners := make(map[*Server]int)
 	answers := 0
@@ -246,8 +245,7 @@ func (c *Cluster) agreed(slot uint16, except *Server) (*Server, error) {
 	return nil, fmt.Errorf("the nodes disagree about slot %d", slot)
 }
 
-// whole returns nil when all nodes that answer, except aside, say that every
-// slot is served.
+// whole returns nil when all nodes that answer say that every slot is served. except is not asked.
 func (c *Cluster) whole(except *Server) error {
 	return each(c.nodes, func(s *Server) error {
 		if s == except || s.PID() == 0 {
@@ -257,6 +255,7 @@ func (c *Cluster) whole(except *Server) error {
 	})
 }
 
+// owner returns the server that serves slot by the layout in ranges.
 func (c *Cluster) owner(ranges []slotRange, slot uint16) (*Server, error) {
 	for _, r := range ranges {
 		if r.first <= int64(slot) && int64(slot) <= r.last {

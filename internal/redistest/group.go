@@ -17,7 +17,7 @@ func startAll(servers []*Server) {
 	}
 }
 
-// each returns the first error that check has about one of servers.
+// each calls check for the servers in turn, and returns its first error.
 func each(servers []*Server, check func(*Server) error) error {
 	for _, s := range servers {
 		if err := check(s); err != nil {
@@ -66,8 +66,9 @@ func replicasInSync(master *Server, replicas int) error {
 	return nil
 }
 
-// RefuseReplicas cuts the replicas of s off, and refuses them until s is restarted: what is written from now on is lost
-// with s. It returns when no replica is connected; they are up still, and could be promoted.
+// RefuseReplicas cuts the replicas of s off, and refuses them until s is restarted: what is written
+// from now on is lost with s. It returns when no replica is connected. The replicas stay up, and
+// could be promoted.
 func (s *Server) RefuseReplicas() {
 	s.tb.Helper()
 	s.Do("ACL", "SETUSER", "default", "-psync", "-sync")
@@ -86,7 +87,7 @@ func (s *Server) RefuseReplicas() {
 	})
 }
 
-// AwaitReplicas returns when that many replicas have all that s has written.
+// AwaitReplicas returns when that many replicas have received all that s has written.
 func (s *Server) AwaitReplicas(replicas int) {
 	s.tb.Helper()
 	until(s.tb, settleLimit, "replicas of "+s.Addr(), func() error {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Main runs the tests of a package, and then what was left for their end. It stands where a
-// check for goroutines that are left wants a *testing.M.
+// Main runs the tests of a package, and then what AtEnd left for the end. It takes the place of the
+// *testing.M that a check for leaked goroutines wants.
 type Main struct{ M interface{ Run() int } }
 
 // Run runs the tests and returns the code to exit with.
@@ -16,16 +16,16 @@ func (m Main) Run() int {
 	return code
 }
 
-// AtEnd has end called by End, the last one first. It is for clients that no test can close, since it
-// does not know of them.
+// AtEnd leaves a function for End, which calls the last one first. It is for clients that no test
+// knows of, so that none can close them.
 func AtEnd(end func()) {
 	endMu.Lock()
 	defer endMu.Unlock()
 	ends = append(ends, end)
 }
 
-// End closes what was left for the end. It is called when no client of the package's tests is in use: by
-// Main, or where a check for goroutines that are left comes earlier.
+// End calls the functions that AtEnd left. It is called when no client of the package's tests is in
+// use any more: by Main, or before a check for leaked goroutines that comes earlier.
 func End() {
 	endMu.Lock()
 	due := ends

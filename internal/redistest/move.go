@@ -93,8 +93,9 @@ func (c *Cluster) MoveSlot(key string) *Server {
 	return m.To
 }
 
-// setSlot tells a node of the slot's move. Valkey 8 waits two seconds for the node's replicas, and refuses with NOREPLICAS where
-// they do not confirm by then: on a busy machine, or while one is on its way down. Then nothing has changed.
+// setSlot tells a node of the slot's move. Valkey 8 waits two seconds for the node's replicas. If
+// they do not confirm by then, on a busy machine or while one is on its way down, it refuses with
+// NOREPLICAS and has changed nothing: setSlot tries again.
 func (m *Move) setSlot(node *Server, state string, peer *Server) {
 	m.cluster.tb.Helper()
 	until(m.cluster.tb, settleLimit, fmt.Sprintf("slot %d %s at %s", m.slot, state, node.Addr()), func() error {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// pause stops the process and, where /proc tells, returns only when it stands.
+// pause stops the process. Where /proc tells, it returns only once the process has stopped.
 func (p *process) pause() error {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	deadline := time.Now().Add(time.Second)
-	for !p.stands() {
+	for !p.stopped() {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("process %d does not stop", p.pid())
 		}
@@ -27,8 +27,8 @@ func (p *process) pause() error {
 
 func (p *process) resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
 
-// stands reports whether the process is stopped, true where nobody can tell.
-func (p *process) stands() bool {
+// stopped reports whether the process is stopped, true where the system does not tell.
+func (p *process) stopped() bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid()))
 	if err != nil {
 		return true

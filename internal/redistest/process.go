@@ -33,9 +33,9 @@ func startProcess(path string, args []string, log string) (*process, error) {
 
 // run starts the process, reports that on started and reaps it.
 //
-// Linux takes the thread that started a child, not the process, for its parent:
-// would that thread end, the child were killed. So one goroutine keeps the
-// thread for as long as the child lives.
+// For Linux the parent of a child is the thread that started it, not the process: if that thread
+// ended, the child would be killed. So one goroutine keeps the thread for as long as the child
+// lives.
 func (p *process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -106,8 +106,8 @@ func (g *Sentinel) Nodes() []*Server { return slices.Clone(g.nodes) }
 // Sentinels returns the three sentinel processes.
 func (g *Sentinel) Sentinels() []*Server { return slices.Clone(g.sentinels) }
 
-// Master returns the server that all sentinels that answer take for the
-// master. While a failover is going on, that is the old one or the new one.
+// Master returns the server that all answering sentinels name as the master. During a failover that
+// is the old one or the new one.
 func (g *Sentinel) Master() *Server {
 	g.tb.Helper()
 	var master *Server
@@ -151,9 +151,8 @@ func (g *Sentinel) Return(old, master *Server) {
 	})
 }
 
-// WaitFailover returns the new master when all sentinels that answer name the
-// same one in place of old and it has taken over. Fails the test after a
-// minute.
+// WaitFailover returns the new master, once all answering sentinels name the same one in place of
+// old, and it has taken over. It fails the test after a minute.
 func (g *Sentinel) WaitFailover(old *Server) *Server {
 	g.tb.Helper()
 	var master *Server
@@ -170,8 +169,8 @@ func (g *Sentinel) WaitFailover(old *Server) *Server {
 	return master
 }
 
-// agreed returns the master when at least two sentinels answer and all that
-// answer name the same.
+// agreed returns the master if at least two sentinels answer, and all that answer name the same
+// one.
 func (g *Sentinel) agreed() (*Server, error) {
 	var port string
 	answers := 0

@@ -86,7 +86,7 @@ func (s *Server) spawn() {
 	s.probes = make(map[string]int64)
 }
 
-// awaitReady returns when the process just spawned answers.
+// awaitReady returns when the process that was just spawned answers.
 func (s *Server) awaitReady() {
 	s.tb.Helper()
 	until(s.tb, startLimit, "start of "+s.Addr(), func() error {
@@ -143,14 +143,14 @@ func (s *Server) PID() int {
 	return 0
 }
 
-// Version returns the version of the program, valkey telling whose it is.
+// Version returns the version of the program, and whether it is Valkey.
 func (s *Server) Version() (major, minor int, valkey bool) {
 	return s.bin.major, s.bin.minor, s.bin.valkey
 }
 
-// Pause stops the process as a long stall would: connections stay open, the
-// kernel still accepts new ones, nothing is answered. It returns when the
-// process stands (on Linux; elsewhere it may answer for another moment).
+// Pause stops the process as a long stall would: connections stay open, the kernel still accepts
+// new ones, nothing is answered. It returns once the process has stopped (on Linux; elsewhere it
+// may answer for another moment).
 func (s *Server) Pause() {
 	s.tb.Helper()
 	s.signal("pause", (*process).pause)
@@ -175,8 +175,7 @@ func (s *Server) signal(what string, send func(*process) error) {
 	}
 }
 
-// unstick resumes the server in case it is paused, so that what waits for its
-// replies can end.
+// unstick resumes the server in case it is paused, so that waits for its replies end.
 func (s *Server) unstick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

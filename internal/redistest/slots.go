@@ -2,7 +2,7 @@ package redistest
 
 import "fmt"
 
-// slotRange is what one node says about who serves the slots first to last.
+// slotRange is what one node says of the slots first to last: which master serves them.
 type slotRange struct {
 	first, last int64
 	port        string // of the master

@@ -9,13 +9,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Target is how to reach what a test has started, in no client library's words. Fields that are
-// empty ask for nothing.
+// Target says how to reach servers that a test has started, in no client library's terms. Fields
+// that are empty ask for nothing.
 type Target struct {
 	Addrs          []string // of one server, of the sentinels, or of a Cluster's nodes
 	MasterSet      string   // what the sentinels in Addrs call their master
 	Cluster        bool     // Addrs are a Cluster's nodes
-	Replicas       bool     // of a Cluster: what only reads goes to replicas
+	Replicas       bool     // of a Cluster: commands that only read go to replicas
 	User, Password string
 	DB             int
 	TLS            *tls.Config
@@ -24,7 +24,7 @@ type Target struct {
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// As is the target for another user.
+// As returns the target for another user.
 func (t Target) As(user, password string) Target {
 	t.User, t.Password = user, password
 	return t
@@ -50,8 +50,8 @@ func addrsOf(servers ...*Server) []string {
 }
 
 // Rueidis returns the options of a client of rueidis: no client-side caching, 2 seconds to connect,
-// 3 seconds without an answer until a connection counts as broken. A Sentinel group is asked every
-// second in case that a change was missed.
+// 3 seconds without an answer until a connection counts as broken. A Sentinel group is asked for
+// its master every second, in case a change was missed.
 func (t Target) Rueidis() rueidis.ClientOption {
 	o := rueidis.ClientOption{
 		InitAddress:         t.Addrs,

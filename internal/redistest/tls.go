@@ -63,12 +63,12 @@ func StartTLS(tb TB, args ...string) (*Server, *tls.Config) {
 	return s, s.secure.Clone()
 }
 
-// withoutTLS is what servers that were built without TLS say to its options: 6.2 and 7.0 do not know them, later ones
-// miss the support.
+// withoutTLS matches what servers that were built without TLS say to its options: 6.2 and 7.0 do
+// not know the options, later versions miss the support.
 var withoutTLS = regexp.MustCompile(`'tls-[^']*'\s+Bad directive|Failed finding TLS support`)
 
-// skipWithoutTLS returns when the process just spawned answers or has ended, and skips the test when the end says that
-// there is no TLS.
+// skipWithoutTLS returns when the process that was just spawned answers or has ended. It skips the
+// test if the process ended for want of TLS.
 func (s *Server) skipWithoutTLS() {
 	s.tb.Helper()
 	proc := s.running()

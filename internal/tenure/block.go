@@ -10,20 +10,20 @@ import (
 // this process: each lease takes the next token. Bounds keep other processes from starving: the
 // lock goes back to Redis after so many leases, or after so long.
 //
-// If no other process waits, the next block is asked for while the last tokens of this one are
-// used, so that the lock need not be given back between them. The bounds then count from when it
-// was asked for, as they do for a grant.
+// If no other process waits, this process asks for the next block while it uses the last tokens of
+// this one, so that the lock need not go back to Redis in between. The bounds of the next block
+// count from when it was asked for.
 type Block struct {
-	Trip time.Duration // how long the answer that granted the lock was on its way, at most
+	Trip time.Duration // how long the grant took from request to answer
 
 	token int64       // the next one
 	left  int         // tokens that no lease has taken
 	used  int         // leases that took one
-	since clock.Stamp // when this process got the lock; from the second block on, when that was asked for
+	since clock.Stamp // the bounds count from here, see Since
 
 	asked    bool // the next block was asked for
-	usedThen int  // used, at that time
-	next     More // the next block; zero before it is answered
+	usedThen int  // used, when it was asked for
+	next     More // the next block; zero until the answer comes
 }
 
 // More is the tokens of a block, and when they were asked for.
@@ -57,21 +57,21 @@ func (b *Block) Take() int64 {
 // Left is how many tokens are left.
 func (b *Block) Left() int { return b.left }
 
-// Spent reports whether the lock is to go back to Redis: no token is left, passes leases have had
-// it, or d is over.
+// Spent reports whether the lock is to go back to Redis: no token is left, the block has served
+// passes leases, or d has passed.
 func (b *Block) Spent(passes int, d time.Duration, now clock.Stamp) bool {
 	return b.left == 0 || b.used >= passes || now.Since(b.since) >= d
 }
 
-// refillPart says when the next block is asked for: when one of so many parts of this block is
-// left.
+// refillPart says when to ask for the next block: when 1/refillPart of this one is left.
 const refillPart = 4
 
-// RunsLow reports whether it is time to ask for the next block: the last part of this one begins,
-// and the answer will come before that part is used up. This is expected if the other parts took a
-// round trip each, or longer. Else the lock is given back before the answer comes, and the tokens
-// of the next block are lost. That would be a waste where leases are so fast: they use tokens up
-// about as fast as the server's clock makes new ones. size is how many tokens a grant reserves.
+// RunsLow reports whether to ask for the next block now: only the last quarter of this one is left,
+// and the first three quarters took at least three round trips, so the answer should come in time.
+// Faster leases would use the rest up first. The lock would then go back to Redis, and the new
+// block's tokens would be wasted. (Tokens are microseconds of the server's clock: such leases use
+// them up about as fast as time passes.) size is how many tokens a grant reserves, passes the most
+// leases per block.
 func (b *Block) RunsLow(size, passes int, now clock.Stamp) bool {
 	size = min(size, passes)
 	return !b.asked && min(b.left, passes-b.used) == size/refillPart && now.Since(b.since) >= (refillPart-1)*b.Trip
@@ -80,15 +80,15 @@ func (b *Block) RunsLow(size, passes int, now clock.Stamp) bool {
 // Ask notes that the next block is asked for.
 func (b *Block) Ask() { b.asked, b.usedThen, b.next = true, b.used, More{} }
 
-// Awaited reports whether the next block was asked for and not answered yet.
+// Awaited reports whether the next block was asked for, and the answer has not come yet.
 func (b *Block) Awaited() bool { return b.asked && b.next == More{} }
 
 // Answered takes the answer to Ask: the next block.
 func (b *Block) Answered(m More) { b.next = m }
 
-// Continue makes the next block the current one, if it was answered. Leases that began before it was
-// asked for count no longer. A Redis that forgot how far it counted, and whose clock was set back, may
-// count lower: its block is not used, since tokens never fall, and no other is asked for.
+// Continue makes the next block the current one, if the answer has come. Leases that began before
+// it was asked for count no longer. A Redis that forgot how far it counted, and whose clock was set
+// back, may count lower: its block is not used, since tokens never fall, and no other is asked for.
 func (b *Block) Continue() {
 	if b.next.Token < b.token {
 		return

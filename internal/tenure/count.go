@@ -6,9 +6,9 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 )
 
-// Count is whether Redis knows the hold count: how often the owner has entered the lock. The
-// process goes by its own number. Redis's is for others to see, and for an owner that several
-// processes share.
+// Count says whether Redis knows the hold count: how often the owner has entered the lock. The
+// process goes by its own number. The number in Redis is for others to see, and for an owner that
+// several processes share.
 //
 // A command that writes the count, and is not answered, may still run up to a lease later, and undo
 // a count that was confirmed since. So renewals write the count until that time is over.

@@ -17,22 +17,21 @@ type Rules struct {
 	Lease   time.Duration // the watchdog's
 	Fixed   time.Duration // 0 for a lease that the watchdog renews
 	MaxHold time.Duration // 0 for none
-	Max     time.Duration // after it a lease ends, whatever is renewed, unless Move moves its end; 0 for never
+	Max     time.Duration // a lease ends after it, renewed or not, unless Move moves its end; 0: never
 }
 
 // Term is how long a process may trust a lock, and when to ask Redis to lengthen that. The rules:
 //
 //   - A confirmed command counts from when it was sent, for the lease that it asked for less a
 //     margin for drift. The answer may have been on its way for any time.
-//   - Trust never shrinks, since no command shortens a lease; and an answer that is missing moves
-//     nothing.
+//   - Trust never shrinks, since no command shortens a lease. A missing answer changes nothing.
 //   - The lease in force ends at its cap, whatever Redis confirmed: a fixed lease at its end, one
 //     with WithMaxHold at the maximum. The next lease of the same grant has a cap of its own.
 //   - A fixed lease is not renewed, nor one that is trusted up to its cap. But once a message has
-//     said that the lock may be lost, Redis is asked about either.
+//     said that the lock may be lost, Redis is asked about such a lease, too.
 type Term struct {
 	Until clock.Stamp // Redis keeps the lock up to here at least
-	Kept  clock.Stamp // Redis may keep the lock up to here, also if answers were lost
+	Kept  clock.Stamp // Redis may keep the lock up to here, even if answers were lost
 
 	rules *Rules
 	lease time.Duration // that Redis granted the lock for
@@ -43,10 +42,10 @@ type Term struct {
 	asking  bool        // a renewal is under way
 	failing bool        // the last renewal was not answered
 	suspect bool        // a message said that the lock may be lost: ask at renewAt, whatever the cap
-	doubted clock.Stamp // when the last such message came; zero once a renewal that was sent since is answered
+	doubted clock.Stamp // when the last such message came; zero once a later renewal is answered
 }
 
-// Granted is the term of a lock that was granted for lease by a command sent at sent.
+// Granted returns the term of a lock that was granted for lease by a command sent at sent.
 func Granted(sent clock.Stamp, lease time.Duration, rules *Rules) Term {
 	return Term{
 		rules: rules, lease: lease, cap: clock.Never(),
@@ -54,7 +53,7 @@ func Granted(sent clock.Stamp, lease time.Duration, rules *Rules) Term {
 	}
 }
 
-// Begin notes that a lease by these rules begins. The one before has ended by Vacate.
+// Begin notes that a lease by these rules begins. Vacate has ended the lease before.
 func (t *Term) Begin(rules *Rules, now clock.Stamp) {
 	t.rules, t.began, t.cap = rules, now, clock.Never()
 	if rules.Max > 0 {
@@ -73,16 +72,16 @@ func (t *Term) Began() clock.Stamp { return t.began }
 // let the lock go, whichever is sooner as seen from now.
 func (t *Term) Deadline(now clock.Stamp) clock.Stamp { return clock.Sooner(t.cap, t.Until, now) }
 
-// Left is for how long Redis keeps the lock at least.
+// Left returns for how long Redis keeps the lock, at least.
 func (t *Term) Left(now clock.Stamp) time.Duration { return t.Until.Until(now) }
 
 // Lengthened reports whether Redis may keep the lock for longer than it was granted for. If the
-// process died, the lock would stand for as long.
+// process died, the lock would stay taken for that long.
 func (t *Term) Lengthened(now clock.Stamp) bool { return t.Kept.Until(now) > t.lease }
 
-// Reach is for how long from now on the lease may come to be trusted: for what a renewal asks for, or
-// for what Redis was asked for before.
-func (t *Term) Reach(now clock.Stamp) time.Duration {
+// LongestTrust returns the longest time from now for which this process may yet rely on the lock: a
+// renewal's lease, or what is left of a longer one that Redis was already asked for.
+func (t *Term) LongestTrust(now clock.Stamp) time.Duration {
 	return max(t.rules.Lease, t.Kept.Until(now))
 }
 
@@ -93,7 +92,7 @@ func (t *Term) Short(now clock.Stamp) bool {
 	return t.rules.Fixed > 0 && t.Until.Until(now) < most-clock.Margin(most)-most/100
 }
 
-// EndsByMaxHold reports whether what ends trust first is the maximum.
+// EndsByMaxHold reports whether the maximum of WithMaxHold is what ends trust first.
 func (t *Term) EndsByMaxHold(now clock.Stamp) bool {
 	if t.rules.MaxHold == 0 || t.Until.Until(now) < t.cap.Until(now) {
 		return false
@@ -101,7 +100,8 @@ func (t *Term) EndsByMaxHold(now clock.Stamp) bool {
 	return t.began.Add(t.rules.MaxHold).Until(now) <= t.cap.Until(now)
 }
 
-// MayLast is for how long the maximum lets the lease in force last; most where there is none.
+// MayLast returns for how much longer the maximum lets the lease in force last; most if there is no
+// maximum.
 func (t *Term) MayLast(now clock.Stamp, most time.Duration) time.Duration {
 	if t.rules.MaxHold == 0 {
 		return most
@@ -110,8 +110,7 @@ func (t *Term) MayLast(now clock.Stamp, most time.Duration) time.Duration {
 }
 
 // Move moves the end of a fixed lease to d after asked, or to the maximum if that comes first. It
-// never moves an end back. So it does nothing to a lease that is not fixed, whose end is the
-// maximum or never.
+// never moves an end back. So it does nothing to other leases, which end at the maximum or never.
 func (t *Term) Move(asked clock.Stamp, d time.Duration) {
 	t.cap = clock.Later(t.cap, asked.Add(d), asked)
 	if t.rules.MaxHold > 0 {
@@ -127,13 +126,13 @@ func (t *Term) Asks(lease time.Duration, now clock.Stamp) {
 // Extended notes that a command which was sent at sent has lengthened the lease.
 func (t *Term) Extended(sent clock.Stamp, lease time.Duration, now clock.Stamp) {
 	t.Until = clock.Later(t.Until, sent.Add(lease-clock.Margin(lease)), now)
-	if !t.suspect { // else the message that raised the suspicion may be newer than this answer
+	if !t.suspect { // if suspect, keep renewAt: the message may be newer than this answer
 		t.renewAt = clock.Later(t.renewAt, sent.Add(lease/3), now)
 	}
 }
 
-// RenewalAt is when to ask Redis next, which may be never. Redis is asked although the lease need not
-// be lengthened, if the hold count in Redis may be wrong (unsure), or if a message said that the lock
+// RenewalAt returns when to ask Redis next, or never. A lease that need not be lengthened is asked
+// about only if the hold count in Redis may be wrong (unsure), or if a message said that the lock
 // may be lost.
 func (t *Term) RenewalAt(now clock.Stamp, unsure bool) clock.Stamp {
 	capped := t.rules.Fixed > 0 || t.Until.Until(now) >= t.cap.Until(now)
@@ -143,9 +142,9 @@ func (t *Term) RenewalAt(now clock.Stamp, unsure bool) clock.Stamp {
 	return t.renewAt
 }
 
-// RenewFor is the lease that a renewal asks for. A fixed lease is not to be lengthened, so its
-// renewal asks for a millisecond: Redis never shortens a lease. A lease that has a cap is
-// lengthened to there, and by two margins more, so that it can be trusted up to the cap.
+// RenewFor returns the lease that a renewal asks for. A fixed lease is not to be lengthened, so its
+// renewal asks for a millisecond: Redis never shortens a lease. For a lease with a cap it asks up
+// to two margins beyond the cap, so that the lease can be trusted up to the cap.
 func (t *Term) RenewFor(now clock.Stamp) time.Duration {
 	if t.rules.Fixed > 0 {
 		return time.Millisecond
@@ -153,8 +152,8 @@ func (t *Term) RenewFor(now clock.Stamp) time.Duration {
 	return max(time.Millisecond, min(t.rules.Lease, t.cap.Until(now)+2*clock.Margin(t.rules.Lease)))
 }
 
-// Shortest is the lease by which renewals are timed: that for which the lock was granted, or the
-// shorter one of the caller to which it was passed on.
+// Shortest returns the lease by which renewals are timed: the lease that the lock was granted for,
+// or the shorter lease of the caller to which the lock was passed on.
 func (t *Term) Shortest() time.Duration {
 	if t.rules.Fixed > 0 {
 		return t.lease
@@ -162,7 +161,7 @@ func (t *Term) Shortest() time.Duration {
 	return min(t.lease, t.rules.Lease)
 }
 
-// soon is how long to wait before a renewal that was not answered is repeated.
+// soon returns how long to wait before an unanswered renewal is repeated.
 func (t *Term) soon() time.Duration {
 	return min(max(t.Shortest()/30, 10*time.Millisecond), time.Second)
 }
@@ -173,8 +172,8 @@ func (t *Term) Renewing() { t.asking, t.suspect = true, false }
 // Asking reports whether a renewal is under way.
 func (t *Term) Asking() bool { return t.asking }
 
-// Renewed takes the answer to a renewal that was sent at sent. It reports whether the one before
-// was not answered.
+// Renewed takes the answer to a renewal that was sent at sent. It reports whether the renewal
+// before was not answered.
 func (t *Term) Renewed(sent clock.Stamp, lease time.Duration, now clock.Stamp) (recovered bool) {
 	recovered, t.asking, t.failing = t.failing, false, false
 	if t.doubted.Before(sent) {
@@ -184,9 +183,9 @@ func (t *Term) Renewed(sent clock.Stamp, lease time.Duration, now clock.Stamp) (
 	return recovered
 }
 
-// Unanswered notes that a renewal was not answered: it is repeated soon, until the deadline. A
-// fixed lease is asked for only on suspicion, which remains. It reports whether the one before was
-// answered.
+// Unanswered notes that a renewal was not answered: it is repeated soon, until the deadline. Redis
+// is asked about a fixed lease only on suspicion, which remains. Unanswered reports whether the
+// renewal before was answered.
 func (t *Term) Unanswered(now clock.Stamp) (first bool) {
 	first, t.asking, t.failing = !t.failing, false, true
 	t.renewAt = now.Add(t.soon())
@@ -197,7 +196,7 @@ func (t *Term) Unanswered(now clock.Stamp) (first bool) {
 // AskSoon makes the next renewal come soon.
 func (t *Term) AskSoon(now clock.Stamp) { t.renewAt = clock.Sooner(t.renewAt, now.Add(t.soon()), now) }
 
-// AskAgain makes a renewal that was just answered be followed by another, a third of a lease later:
+// AskAgain makes another renewal follow the one that was just answered, a third of a lease later:
 // what it wrote may yet be overwritten.
 func (t *Term) AskAgain(now clock.Stamp) {
 	if !t.suspect {
@@ -208,5 +207,6 @@ func (t *Term) AskAgain(now clock.Stamp) {
 // Doubt notes that a message said that the lock may be lost: Redis is asked at once.
 func (t *Term) Doubt(now clock.Stamp) { t.suspect, t.renewAt, t.doubted = true, now, now }
 
-// Doubted reports whether such a message came, and no renewal that was sent since was answered.
+// Doubted reports whether a message said that the lock may be lost, and no renewal that was sent
+// since was answered.
 func (t *Term) Doubted() bool { return !t.doubted.IsZero() }

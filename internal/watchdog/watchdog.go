@@ -1,5 +1,6 @@
-// Package watchdog keeps every lease of a client alive, and ends trust in those it cannot. It knows
-// when to look at a hold, and what that wants of Redis; all else is the hold's.
+// Package watchdog keeps every lease of a client alive, and ends trust in a lease that it cannot
+// keep. It knows when to look at a hold, and which renewal the hold wants; the hold does everything
+// else.
 package watchdog
 
 import (
@@ -13,11 +14,12 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Watchdog is a client's. One goroutine waits for the earliest of all deadlines and renewals; renewals
-// that come up close to each other are sent together. All methods may be called from any goroutine.
+// Watchdog is the watchdog of a client. One goroutine waits for the earliest of all deadlines and
+// renewals; renewals that are due close to each other are sent together. All methods may be called
+// from any goroutine.
 type Watchdog struct {
-	renew  Renew
-	beside Beside // nil for nothing
+	renew Renew
+	round Round // nil for none
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -27,38 +29,38 @@ type Watchdog struct {
 	// never the other way.
 	mu    sync.Mutex
 	holds *clock.Schedule[Watched]
-	used  bool // there was a hold since beside was called
+	used  bool // there was a hold since round was called
 }
 
 const (
-	// Window is how far ahead renewals are taken along with one that is due.
+	// Window is by how much a renewal may be early, to be sent together with one that is due.
 	Window = 250 * time.Millisecond
 	// glance is how often both clocks are compared while leases are held: a timer sleeps through a
 	// suspended machine.
 	glance = time.Second
 )
 
-// Renew is the arbiter's.
+// Renew sends renewals to Redis, and settles each. It is the arbiter's.
 type Renew func(context.Context, []claim.Renewal, claim.Settle)
 
-// Beside is called with each look at holds, and once after there were any. It must not block,
-// and returns when it is due again.
-type Beside func(now clock.Stamp) clock.Stamp
+// Round is another periodic task of the client. It is called with each look at holds, and once
+// after there were any. It must not block, and returns when it is due again.
+type Round func(now clock.Stamp) clock.Stamp
 
-// New returns a watchdog of no holds, which runs until Close. beside may be nil.
-func New(renew Renew, beside Beside) *Watchdog {
-	d := &Watchdog{renew: renew, beside: beside, holds: clock.NewSchedule[Watched]()}
+// New starts a watchdog that has no holds yet, and runs until Close. round may be nil.
+func New(renew Renew, round Round) *Watchdog {
+	d := &Watchdog{renew: renew, round: round, holds: clock.NewSchedule[Watched]()}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.wg.Go(d.run)
 	return d
 }
 
-// Watched is what a watchdog keeps: a hold. It embeds a Slot.
+// Watched is a hold that a watchdog keeps. It embeds a Slot.
 type Watched interface {
 	Slotted() *Slot
 	Placed() *clock.Slot
-	// Tick is the watchdog's look. It returns a renewal to send, if one is near, and Settle takes what
-	// became of that.
+	// Tick is the watchdog's look at the hold. It returns a renewal to send, if one is near; Settle
+	// is called with what became of it.
 	Tick(now clock.Stamp) (r claim.Renewal, renew bool)
 	Settle(r claim.Renewal, got wire.Result, sent clock.Stamp, err error)
 }
@@ -66,19 +68,19 @@ type Watched interface {
 // Look is when the watchdog is to look at a hold.
 type Look struct {
 	At     clock.Stamp
-	Renews bool // to renew it, which it does for many at a time
+	Renews bool // the look is for a renewal: many are sent together
 }
 
 // Slot is a hold's place in the watchdog's schedule.
 type Slot struct {
 	clock.Slot
-	renews bool // to be renewed when it is due
+	renews bool // it is due for a renewal
 }
 
-// Slotted is the slot itself.
+// Slotted returns the slot itself.
 func (s *Slot) Slotted() *Slot { return s }
 
-// Schedule makes the watchdog look at h at its time, or before.
+// Schedule makes the watchdog look at h at the time of l, or before.
 func (d *Watchdog) Schedule(h Watched, l Look, now clock.Stamp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +91,7 @@ func (d *Watchdog) Schedule(h Watched, l Look, now clock.Stamp) {
 	}
 }
 
-// Remove takes h out.
+// Remove takes h out of the schedule.
 func (d *Watchdog) Remove(h Watched) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,14 +107,14 @@ func (d *Watchdog) run() {
 		due := d.take(now, now.Skew()-skew > glance/20)
 		skew = now.Skew()
 		d.look(due, now)
-		return d.untilNext(d.goBeside(now))
+		return d.untilNext(d.callRound(now))
 	})
 }
 
-// goBeside calls beside, the client's other periodic task, while there are holds and once after. It
-// returns when beside is due again: never, without holds.
-func (d *Watchdog) goBeside(now clock.Stamp) clock.Stamp {
-	if d.beside == nil {
+// callRound calls round while there are holds, and once after. It returns when round is due again:
+// never, without holds.
+func (d *Watchdog) callRound(now clock.Stamp) clock.Stamp {
+	if d.round == nil {
 		return clock.Never()
 	}
 	d.mu.Lock()
@@ -122,12 +124,12 @@ func (d *Watchdog) goBeside(now clock.Stamp) clock.Stamp {
 	if !used {
 		return clock.Never()
 	}
-	return d.beside(now)
+	return d.round(now)
 }
 
-// take removes the holds that are due, and if one of them is to be renewed, those due soon. Others
-// take none along: of thousands that linger one is due every moment. After a clock was set forward
-// it takes all.
+// take removes and returns the holds that are due. If one of them is to be renewed, it also takes
+// those due within Window. Other holds take none along: of thousands that linger one is due every
+// moment. After a clock was set forward (all) it takes every hold.
 func (d *Watchdog) take(now clock.Stamp, all bool) (due []Watched) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,9 +149,11 @@ func (d *Watchdog) take(now clock.Stamp, all bool) (due []Watched) {
 	}
 }
 
-// look ends what is past its deadline, sends what is to be renewed, and puts back all that live.
+// look has each due hold tick, which ends it at its deadline or puts it back, and sends the
+// renewals.
 func (d *Watchdog) look(due []Watched, now clock.Stamp) {
-	// A lock with a short lease has a short time-out, which must not cut the others' short.
+	// Only renewals with the same time-out are sent together: a short one must not end the others
+	// early.
 	batches := make(map[time.Duration][]claim.Renewal)
 	holds := make(map[time.Duration][]Watched)
 	for _, h := range due {
@@ -169,12 +173,12 @@ func (d *Watchdog) look(due []Watched, now clock.Stamp) {
 	}
 }
 
-// untilNext is how long to wait for the next look.
-func (d *Watchdog) untilNext(beside clock.Stamp) time.Duration {
+// untilNext returns how long to wait for the next look.
+func (d *Watchdog) untilNext(round clock.Stamp) time.Duration {
 	now := clock.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.holds.UntilNext(now, min(max(0, beside.Until(now)), glance))
+	return d.holds.UntilNext(now, min(max(0, round.Until(now)), glance))
 }
 
 // Close stops the watchdog and returns the holds that were left.
@@ -186,7 +190,7 @@ func (d *Watchdog) Close() []Watched {
 	return slices.Clone(d.holds.All())
 }
 
-// Len is how many holds it watches. It is for tests.
+// Len returns how many holds the watchdog watches. It is for tests.
 func (d *Watchdog) Len() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

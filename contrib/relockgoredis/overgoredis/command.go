@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// command is a command that the library sends once: it repeats others by itself, also after an
+// command is a command that the library never repeats. Others it repeats by itself, even after an
 // answer was lost.
 type command struct {
 	redis.Cmd
@@ -14,10 +14,11 @@ type command struct {
 	room  [24]any // for most commands' words
 }
 
-// NoRetry tells the library.
+// NoRetry tells the library not to repeat the command.
 func (c *command) NoRetry() bool { return true }
 
-// newCommand returns a command with room for n words. They go into words, then seal makes it one.
+// newCommand returns a command with room for n words. The caller appends them to words, and then
+// calls seal.
 func newCommand(n int) *command {
 	c := &command{}
 	c.words = c.room[:0]
@@ -27,6 +28,7 @@ func newCommand(n int) *command {
 	return c
 }
 
+// seal makes the library's command of the words.
 func (c *command) seal(ctx context.Context) { c.Cmd = *redis.NewCmd(ctx, c.words...) }
 
 // appendWords appends pointers to strings, which the library writes as the strings: an interface of

@@ -12,11 +12,11 @@ import (
 
 const (
 	redirects = 3               // how often a subscription follows its slot before it fails
-	leaveWait = 1 * time.Second // for telling the server that a subscription ends
+	leaveWait = 1 * time.Second // bounds the unsubscribing at the end of a subscription
 )
 
-// shard is the connection for sharded subscriptions at one master, which all that follow channels
-// there share. The driver's mutex guards its maps and users.
+// shard is the connection to one master for sharded subscriptions. All followers of channels there
+// share it. The driver's mutex guards its maps and users.
 type shard struct {
 	line    *line
 	users   int
@@ -24,13 +24,14 @@ type shard struct {
 	follows map[*follower]struct{}
 }
 
-// follower is one Follow.
+// follower is one call of Follow.
 type follower struct {
 	h        driver.Handler
 	channels []string
 	moved    chan struct{} // receives when the server ended a subscription, or the slot has another master
 }
 
+// move ends the call, since the subscription is no longer at its slot's master.
 func (f *follower) move() {
 	select {
 	case f.moved <- struct{}{}:
@@ -38,8 +39,8 @@ func (f *follower) move() {
 	}
 }
 
-// Follow subscribes sharded channels of one slot, at the master that the library knows for it. A
-// subscription by the library itself may be at a replica.
+// Follow subscribes sharded channels of one slot, at the master that the library knows for it. The
+// library itself might choose a replica.
 func (d *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string) error {
 	if d.cluster == nil {
 		return d.follow(ctx, d.node, h, channels)
@@ -53,7 +54,7 @@ func (d *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string
 		reply, refused := err.(*driver.ReplyError)
 		if !refused || !strings.HasPrefix(reply.Text, "MOVED ") || turn == redirects {
 			if ctx.Err() == nil {
-				d.look(err)
+				d.reloadMasters(err)
 			}
 			return err
 		}
@@ -61,7 +62,7 @@ func (d *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string
 	}
 }
 
-// follow subscribes at one master, and passes on what comes.
+// follow subscribes at one master, and passes messages on until the subscription ends.
 func (d *Redis) follow(ctx context.Context, master *redis.Client, h driver.Handler, channels []string) error {
 	f := &follower{h: h, channels: channels, moved: make(chan struct{}, 1)}
 	s, err := d.join(master, f)
@@ -88,7 +89,7 @@ func (d *Redis) follow(ctx context.Context, master *redis.Client, h driver.Handl
 	}
 }
 
-// join makes f hear what comes from a master.
+// join adds f to the shard of a master, and makes that if there is none that works.
 func (d *Redis) join(master *redis.Client, f *follower) (*shard, error) {
 	if d.crew.Ended() {
 		return nil, driver.ErrClosed
@@ -113,7 +114,7 @@ func (d *Redis) join(master *redis.Client, f *follower) (*shard, error) {
 			subscribed: func(channel string) { each(channel, func(f *follower) { f.h.Subscribed(channel) }) },
 			left:       func(channel string) { each(channel, (*follower).move) },
 			message:    func(channel, payload string) { each(channel, func(f *follower) { f.h.Message(channel, payload) }) },
-			alive:      func() { d.remaster(master, s) },
+			alive:      func() { d.endMoved(master, s) },
 			ended:      func(error) {},
 		})
 		d.lines[master] = s
@@ -129,9 +130,10 @@ func (d *Redis) join(master *redis.Client, f *follower) (*shard, error) {
 	return s, nil
 }
 
-// remaster ends subscriptions whose slot has another master by now: a master that was made a replica keeps
-// them, and the scripts at the new one do not count them. The library knows the slots, so nothing is sent.
-func (d *Redis) remaster(master *redis.Client, s *shard) {
+// endMoved ends the subscriptions whose slot has another master by now. A master that was made a
+// replica keeps its subscriptions, but scripts at the new master do not count them. The library
+// knows the slots, so nothing is sent.
+func (d *Redis) endMoved(master *redis.Client, s *shard) {
 	if d.cluster == nil {
 		return
 	}
@@ -148,7 +150,7 @@ func (d *Redis) remaster(master *redis.Client, s *shard) {
 	}
 }
 
-// forget makes f hear nothing more, and returns the channels that nothing else hears.
+// forget takes f off its channels, and returns the channels that no other follower hears.
 func (d *Redis) forget(s *shard, f *follower) (unheard []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -166,9 +168,9 @@ func (d *Redis) forget(s *shard, f *follower) (unheard []string) {
 	return unheard
 }
 
-// unsubscribe tells the server. What it does not hear of ends with the connection. Which channels
-// nothing else hears is found out while nothing else is written: one that another follower joins
-// after that is subscribed after it, too.
+// unsubscribe ends the subscriptions of f at the server, except those of channels that others hear.
+// If that fails, they end with the connection. The channels are chosen while no other request is
+// written: if another follower joins one of them later, its own request is also written later.
 func (d *Redis) unsubscribe(s *shard, f *follower) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
 	defer cancel()
@@ -177,7 +179,7 @@ func (d *Redis) unsubscribe(s *shard, f *follower) {
 	}
 }
 
-// leave ends what f has of a shard, and the shard's connection when nothing uses it.
+// leave takes f off the shard, and closes the shard's connection if f was its last user.
 func (d *Redis) leave(master *redis.Client, s *shard, f *follower) {
 	d.forget(s, f)
 	d.mu.Lock()

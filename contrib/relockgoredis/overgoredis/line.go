@@ -14,18 +14,18 @@ import (
 
 const (
 	askAlive = 3 * time.Second  // a connection that is silent for so long is asked whether it lives
-	lost     = 10 * time.Second // one that is silent for so long is given up
+	lost     = 10 * time.Second // a connection that is silent for so long is given up
 	byeWait  = time.Second      // how long a Close waits for the library
 )
 
 var errSilent = errors.New("the server says no more")
 
-// line is one connection for subscriptions. The library's PubSub answers a Subscribe once it is
-// written, and names no channel in a refusal. So one goroutine receives, and gives what comes to the
-// requests that wait, in the order they were written: the server answers in that order.
+// line is one connection for subscriptions. The library's Subscribe returns once the command is
+// written, and a refusal names no channel. So one goroutine receives the answers, and gives them to
+// the waiting requests in the order of writing: the server answers in that order.
 //
-// The library connects a PubSub again by itself. A line does not outlast its connection: its owner is
-// to know what was missed. So the first error that is no answer ends it.
+// The library would connect a PubSub again by itself. But the owner of the line must know that
+// messages were missed. So the first error that is no answer ends the line.
 type line struct {
 	d       *Redis
 	ps      *redis.PubSub
@@ -35,24 +35,25 @@ type line struct {
 	on      events
 
 	mu      sync.Mutex // guards what follows
-	started bool       // what receives runs
+	started bool       // receive and watch run
 	asked   []*request // written, not answered
 	heard   time.Time
 }
 
-// events is what becomes of what is received. All are called by the line's one goroutine.
+// events are called for what happens on a line: subscribed, left and message by the goroutine that
+// receives.
 type events struct {
 	subscribed func(channel string)
 	left       func(channel string) // the server ended a subscription by itself
 	message    func(channel, payload string)
-	alive      func()            // called now and then
-	ended      func(cause error) // once, last
+	alive      func()            // now and then
+	ended      func(cause error) // once
 }
 
-// request is one command that is not answered.
+// request is a command that waits for its answer.
 type request struct {
 	kind  string
-	names []string // channels that are not confirmed
+	names []string // channels that are not confirmed yet
 	done  chan error
 }
 
@@ -71,8 +72,9 @@ func (l *line) ask(ctx context.Context, kind string, channels ...string) error {
 	return l.answer(ctx, r)
 }
 
-// send writes a command for the channels that it is told once it is its turn; for none nothing. It is
-// written in a goroutine: the library may be busy with a connection that is full, beyond ctx.
+// send waits for its turn, then calls channels and writes a command for the result. For no channels
+// it writes nothing. A goroutine does the writing: on a full connection the library may be busy
+// beyond ctx.
 func (l *line) send(ctx context.Context, kind string, channels func() []string) (*request, error) {
 	select {
 	case l.writing <- struct{}{}:
@@ -133,7 +135,8 @@ func (l *line) write(r *request) error {
 	return nil
 }
 
-// start begins to receive, once there is a connection: received from before, the library would dial.
+// start begins to receive once the first command has made a connection: before that, the library's
+// Receive would dial.
 func (l *line) start() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,7 +166,7 @@ func (l *line) answer(ctx context.Context, r *request) error {
 	}
 }
 
-// receive gives what comes to those it is for, until the line ends.
+// receive passes answers and messages on, until the line ends.
 func (l *line) receive() {
 	for {
 		got, err := l.ps.Receive(l.ctx)
@@ -172,8 +175,8 @@ func (l *line) receive() {
 		case l.ctx.Err() != nil:
 			return
 		case errors.As(err, &reply):
-			// A refusal names no channel. Without a request it answers what the library subscribed anew
-			// by itself: those channels are not heard.
+			// A refusal names no channel. If no request waits, it answers a subscription that the
+			// library repeated by itself: its channels are not heard.
 			if !l.refuse(failure(err)) {
 				l.end(failure(err))
 				return
@@ -187,15 +190,15 @@ func (l *line) receive() {
 		l.mu.Unlock()
 		switch got := got.(type) {
 		case *redis.Subscription:
-			l.told(got)
+			l.confirm(got)
 		case *redis.Message:
 			l.on.message(got.Channel, got.Payload)
 		}
 	}
 }
 
-// told takes the confirmation of one channel.
-func (l *line) told(s *redis.Subscription) {
+// confirm takes the confirmation of one channel.
+func (l *line) confirm(s *redis.Subscription) {
 	if s.Kind == "subscribe" || s.Kind == "ssubscribe" {
 		l.on.subscribed(s.Channel)
 	}
@@ -218,7 +221,7 @@ func (l *line) told(s *redis.Subscription) {
 	}
 }
 
-// refuse fails the request that was written first, and reports whether there is one.
+// refuse fails the first of the waiting requests, and reports whether there is one.
 func (l *line) refuse(err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,8 +234,8 @@ func (l *line) refuse(err error) bool {
 	return true
 }
 
-// watch asks a server that is silent whether it lives, and ends a line that hears nothing. The library's
-// Receive would wait for ever for a server that is gone without a word.
+// watch asks a silent server whether it lives, and ends the line if the silence lasts. The
+// library's Receive would wait for ever for a server that is gone without a word.
 func (l *line) watch() {
 	t := time.NewTicker(askAlive / 3)
 	defer t.Stop()
@@ -254,7 +257,7 @@ func (l *line) watch() {
 				l.end(errSilent)
 				return
 			case silent >= askAlive && !asking:
-				// Written in a goroutine: a full connection takes the library's own time.
+				// In a goroutine: on a full connection the library may take its time.
 				asking = l.d.crew.Start(func() {
 					_ = l.ps.Ping(l.ctx)
 					answered <- struct{}{}

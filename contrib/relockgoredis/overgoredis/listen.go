@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 )
 
-// Listen makes a connection beside the user's pool, which is dialled with the first Subscribe.
+// Listen makes a connection beside the user's pool. The first Subscribe dials it.
 func (d *Redis) Listen(ctx context.Context, h driver.Handler) (driver.Listener, error) {
 	if d.crew.Ended() {
 		return nil, driver.ErrClosed
@@ -26,7 +26,8 @@ func (d *Redis) Listen(ctx context.Context, h driver.Handler) (driver.Listener, 
 		alive:      func() {},
 		ended: func(cause error) {
 			if !errors.Is(cause, driver.ErrClosed) {
-				d.look(cause) // the library connects to the master of the first channel's slot, while it knows no other
+				// The next PubSub dials the master that the library knows for the first channel's slot.
+				d.reloadMasters(cause)
 			}
 			dropped <- cause
 		},
@@ -34,7 +35,7 @@ func (d *Redis) Listen(ctx context.Context, h driver.Handler) (driver.Listener, 
 	return l, nil
 }
 
-// pubSub is what the library subscribes with. It has no connection yet.
+// pubSub returns a PubSub of the library that has no connection yet.
 func (d *Redis) pubSub(ctx context.Context) *redis.PubSub {
 	if d.cluster != nil {
 		return d.cluster.Subscribe(ctx)
@@ -58,8 +59,8 @@ func (l *listener) Unsubscribe(ctx context.Context, channels ...string) error {
 	return l.line.ask(ctx, "unsubscribe", channels...)
 }
 
-// SubscribeApart subscribes each channel with a command of its own. None waits for the answer to the
-// one before.
+// SubscribeApart subscribes each channel with a command of its own. It writes all commands before
+// it waits for an answer.
 func (l *listener) SubscribeApart(ctx context.Context, channels ...string) []error {
 	errs := make([]error, len(channels))
 	sent := make([]*request, len(channels))

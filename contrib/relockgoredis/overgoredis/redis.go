@@ -56,9 +56,9 @@ func New(rdb redis.UniversalClient) (*Redis, error) {
 	return d, nil
 }
 
-// unbounded refuses settings by which a command to a server that hangs would never end. The library's
-// options are as it keeps them: -1, which is no time-out, as 0, and -2, which is no deadline at all, as
-// what is below. Without a deadline a context ends nothing either.
+// unbounded refuses settings under which a command to a server that hangs would never end. The
+// library keeps a time-out of -1 (none) as 0, and of -2 (no deadline at all) as a negative one.
+// Without a deadline a context ends no command either.
 func unbounded(read, write time.Duration, contexts bool) error {
 	name, least := "ReadTimeout", read
 	if write < read {
@@ -86,21 +86,22 @@ func (d *Redis) Run(ctx context.Context, s *driver.Script, keys, args []string) 
 	if reply, ok := err.(*driver.ReplyError); ok && redis.HasErrorPrefix(reply.Err, "NOSCRIPT") {
 		v, err = d.eval(ctx, "eval", &s.Text, keys, args)
 	}
-	d.look(err)
+	d.reloadMasters(err)
 	return v, err
 }
 
-// look has the library ask a Cluster for its masters anew after a failure that is no answer. The library
-// does so by itself when it is sent elsewhere, and once a minute: a master that is gone sends it nowhere,
-// and commands that the library sends once would go to it for that minute. It asks in the background, and
-// five times a second at most.
-func (d *Redis) look(err error) {
+// reloadMasters has the library ask a Cluster for its masters, after a failure that is no answer.
+// By itself the library asks when a server sends it elsewhere, and once a minute. But a dead master
+// sends it nowhere, and commands that are never repeated would go there for that minute. The
+// library asks in the background, five times a second at most.
+func (d *Redis) reloadMasters(err error) {
 	if _, answered := err.(*driver.ReplyError); err == nil || answered || d.cluster == nil {
 		return
 	}
 	d.cluster.ReloadState(context.Background())
 }
 
+// eval sends EVALSHA or EVAL: text is the script's hash or its text.
 func (d *Redis) eval(ctx context.Context, name string, text *string, keys, args []string) (driver.Value, error) {
 	c := newCommand(3 + len(keys) + len(args))
 	c.words = append(c.words, name, text, len(keys))
@@ -144,13 +145,13 @@ func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, e
 		borne = borne || c.Err() != nil
 		answers[i] = v
 	}
-	// A failure that no command bears is of them all: of the login, say.
+	// An error that no command has is an error of them all: a refused login, say.
 	if whole != nil && !borne {
 		return nil, failure(whole)
 	}
 	return answers, nil
 }
 
-// Close returns when none of the driver's goroutines is left, or ctx has ended. None starts any
-// more.
+// Close lets no goroutine of the driver start any more. It returns when none is left, or ctx has
+// ended.
 func (d *Redis) Close(ctx context.Context) { d.crew.End(ctx) }

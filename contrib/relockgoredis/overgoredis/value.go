@@ -15,7 +15,7 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 )
 
-// answer is what a command came to.
+// answer returns what a command was answered, or why there is no answer.
 func answer(c *command, err error) (driver.Value, error) {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return driver.Value{}, failure(err)
@@ -23,7 +23,8 @@ func answer(c *command, err error) (driver.Value, error) {
 	return valueOf(c.Val()), nil
 }
 
-// valueOf is an answer of the library as a Value: what only RESP3 has is spelled as RESP2 would.
+// valueOf returns an answer of the library as a Value. Types that only RESP3 has are spelled as in
+// RESP2.
 func valueOf(v any) driver.Value {
 	switch v := v.(type) {
 	case nil:
@@ -58,8 +59,8 @@ func valueOf(v any) driver.Value {
 	return driver.String(fmt.Sprint(v))
 }
 
-// pairsOf is a map's keys, in order, and values by turns: the library does not tell in which order
-// they came.
+// pairsOf returns a map as a list of keys and values by turns, sorted by key: the library does not
+// tell in which order they came.
 func pairsOf(pairs map[any]any) driver.Value {
 	keys := make([]any, 0, len(pairs))
 	for key := range pairs {
@@ -73,7 +74,7 @@ func pairsOf(pairs map[any]any) driver.Value {
 	return driver.List(list...)
 }
 
-// failure is an error of the library as driver.Redis promises it.
+// failure returns an error of the library as an error that driver.Redis promises.
 func failure(err error) error {
 	var reply redis.Error
 	switch {
@@ -81,9 +82,9 @@ func failure(err error) error {
 		return nil
 	case errors.As(err, &reply):
 		if strings.HasPrefix(reply.Error(), "ERR Protocol error: unauthenticated") {
-			// The library takes a refused HELLO without a password for an old server, so what is refused is
-			// the first command. A script's has more words than a server reads before the login, and is not
-			// refused with the word for that.
+			// Without a password the library takes a refused HELLO for an old server, and sends the
+			// first command, which is refused. A script's command has more words than a server
+			// reads before the login: its refusal does not say NOAUTH.
 			err = fmt.Errorf("NOAUTH Authentication required: %w", err)
 			return &driver.ReplyError{Text: err.Error(), Err: err}
 		}
@@ -96,15 +97,15 @@ func failure(err error) error {
 	return err
 }
 
-// unsent reports whether a command failed because no connection was to be had: none could be
-// dialled, or none of the pool was free in time.
+// unsent reports whether a command failed because it had no connection: none could be dialled, or
+// none of the pool was free in time.
 func unsent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
 }
 
-// closedError is the library's error, which says that the user has closed the client.
+// closedError is the library's error for a client that the user has closed.
 type closedError struct{ error }
 
-// Unwrap returns the library's error as well.
+// Unwrap returns driver.ErrClosed and the library's error.
 func (e closedError) Unwrap() []error { return []error{driver.ErrClosed, e.error} }

@@ -1,5 +1,5 @@
-// Command generate writes the driver over valkey-go from the one over rueidis, of which valkey-go is a
-// fork: they differ by names. It runs in the directory of package relockvalkey.
+// Command generate writes the driver over valkey-go from the driver over rueidis. valkey-go is a
+// fork of rueidis: they differ by names. It runs in the directory of package relockvalkey.
 package main
 
 import (
@@ -16,7 +16,7 @@ const (
 	head = "// Code generated from internal/driver/overrueidis by go generate. DO NOT EDIT.\n\n"
 )
 
-// names are rueidis's names and their likes, the longer ones first.
+// names has rueidis's names and their equivalents, the longer ones first.
 var names = strings.NewReplacer(
 	"github.com/redis/rueidis", "github.com/valkey-io/valkey-go",
 	"package overrueidis", "package overvalkey",

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	askTimeout = 2 * time.Second // of each question about where a subscription is, or should be
-	byeTimeout = time.Second     // of telling the server that a subscription ends
+	askTimeout = 2 * time.Second // bounds a question about where a subscription is, or should be
+	byeTimeout = time.Second     // bounds the unsubscribing at the end of a subscription
 )
 
-// errReplicas is reported to the user, once.
-var errReplicas = errors.New("the client subscribes at replicas, whose subscribers the masters do not count, " +
-	"and the masters cannot be told: locks are not handed over but raced for")
+// errReplicas is reported to the user once, when atMaster does not find the slot's master.
+var errReplicas = errors.New("the client subscribes at replicas, but a master counts only its own subscribers, " +
+	"and the slot's master was not found: waiters race for a free lock instead of getting it in order")
 
 // errAtReplica ends a subscription that is not at its slot's master.
 var errAtReplica = errors.New("subscribed at a replica")
 
-// Follow subscribes sharded channels of one slot. If the first attempt turns out not to be at the
-// master, receive has learnt of that, and its second attempt goes straight to the master.
+// Follow subscribes sharded channels of one slot. If the first attempt turns out to be at a
+// replica, receive remembers that, and the second attempt goes straight to the master.
 func (d *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string) error {
 	err := d.receive(ctx, h, channels)
 	if errors.Is(err, errAtReplica) {
@@ -37,9 +37,9 @@ func (d *Redis) Follow(ctx context.Context, h driver.Handler, channels ...string
 	return failure(err)
 }
 
-// receive subscribes once and passes on what comes until the subscription ends. If the user's client
-// did not subscribe at the master, it fails with errAtReplica. atReplicas is set then, so that the
-// next call goes straight to the master.
+// receive subscribes once and passes messages on until the subscription ends. If the user's client
+// did not subscribe at the master, receive fails with errAtReplica. It has set atReplicas then, so
+// that the next call goes straight to the master.
 func (d *Redis) receive(ctx context.Context, h driver.Handler, channels []string) error {
 	if d.crew.Ended() {
 		return driver.ErrClosed
@@ -62,13 +62,14 @@ func (d *Redis) receive(ctx context.Context, h driver.Handler, channels []string
 	return err
 }
 
-// hooked is ctx with the two hooks that the library calls. The first hook puts the first confirmation
-// into confirmed. The second unsubscribes when the subscription ends: the connection is shared, so
-// the library leaves it open, and the server would go on sending.
+// hooked returns ctx with two hooks for the library to call. The first puts the first confirmation
+// into confirmed. The second unsubscribes when the subscription ends: the library leaves the shared
+// connection open, and the server would go on sending.
 //
-// Other users of the client share the connection too. If one of them unsubscribes a channel that it
-// has in common with this subscription, this one ends before ctx does. Then only the last channel is
-// unsubscribed here, which no other subscriber uses: another user may have subscribed the others anew.
+// Other users of the client share the connection, too. If one of them unsubscribes a channel of
+// this subscription, the subscription ends before ctx does. Then the hook unsubscribes only the
+// last channel, which no other subscriber uses: another user may have subscribed the other channels
+// again.
 func hooked(ctx context.Context, h driver.Handler, confirmed chan<- struct{}, channels []string) context.Context {
 	hooks := valkey.WithOnSubscriptionHook(ctx, func(s valkey.PubSubSubscription) {
 		if s.Kind == "ssubscribe" {
@@ -93,11 +94,12 @@ func hooked(ctx context.Context, h driver.Handler, confirmed chan<- struct{}, ch
 }
 
 // checkMaster waits until a subscription is confirmed, since no master knows of it before. If the
-// subscription is then found not to be at the master, checkMaster ends it with errAtReplica.
+// subscription then is not at the master, checkMaster ends it with errAtReplica.
 func (d *Redis) checkMaster(ctx context.Context, end context.CancelCauseFunc, confirmed <-chan struct{}, channels []string) {
 	select {
 	case <-confirmed:
-		// No master knows of a subscription that has ended meanwhile: that proves nothing.
+		// If ctx has ended, so has the subscription: that the master does not know it proves
+		// nothing.
 		if d.missedMaster(ctx, channels) && ctx.Err() == nil {
 			d.atReplicas.Store(true)
 			end(errAtReplica)
@@ -106,10 +108,10 @@ func (d *Redis) checkMaster(ctx context.Context, end context.CancelCauseFunc, co
 	}
 }
 
-// missedMaster reports whether the master of the channels' slot does not know of the subscription. It
-// asks for the last channel, which no other subscriber uses: another user of the client may just have
-// left the others, which would prove nothing. If the master cannot be asked, the subscription counts
-// as one at the master.
+// missedMaster reports whether the master of the channels' slot does not know of the subscription.
+// It asks about the last channel, which no other subscriber uses: of the others, another user of
+// the client may just have ended the subscription. If the master does not answer, missedMaster
+// returns false.
 func (d *Redis) missedMaster(ctx context.Context, channels []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -124,9 +126,9 @@ func (d *Redis) missedMaster(ctx context.Context, channels []string) bool {
 	return found && count == 0
 }
 
-// atMaster returns what to subscribe with if the user's client subscribes at replicas: the client of
-// the slot's master. If that is not found, it returns the user's client, and tells the user so. Messages
-// then still come, but scripts at the master do not count the subscription.
+// atMaster returns the client of the slot's master, for a user's client that subscribes at
+// replicas. If the master is not found, atMaster reports errReplicas and returns the user's client:
+// messages still come, but scripts at the master do not count the subscription.
 func (d *Redis) atMaster(ctx context.Context, h driver.Handler, channel string) valkey.Client {
 	if master := d.master(ctx, int64(driver.Slot(channel))); master != nil {
 		return master
@@ -137,7 +139,7 @@ func (d *Redis) atMaster(ctx context.Context, h driver.Handler, channel string) 
 	return d.rdb
 }
 
-// master returns the client of the node that owns a slot, nil when that cannot be told.
+// master returns the client of the node that owns a slot, nil if it is not found.
 func (d *Redis) master(ctx context.Context, slot int64) valkey.Client {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -35,11 +35,12 @@ func (d *Redis) Listen(ctx context.Context, h driver.Handler) (driver.Listener, 
 	return l, nil
 }
 
-// dedicate takes a connection out of the user's pool. If all are in use, the client library waits for
-// one without a bound. So it waits in a goroutine, which dedicate leaves behind when ctx ends: whenever
-// the connection comes then, it is given back unused.
+// dedicate takes a connection out of the user's pool. If all are in use, the client library waits
+// without a bound. So a goroutine waits for it, which dedicate leaves behind when ctx ends. If the
+// connection comes later, the goroutine gives it back unused.
 func (d *Redis) dedicate(ctx context.Context) (valkey.DedicatedClient, error) {
-	got := make(chan valkey.DedicatedClient) // without a slot: a connection that nothing receives must not stay in it
+	// Unbuffered: a connection that nobody receives must not stay in the channel.
+	got := make(chan valkey.DedicatedClient)
 	if !d.crew.Start(func() {
 		conn, release := d.rdb.Dedicate()
 		select {
@@ -61,17 +62,17 @@ func (d *Redis) dedicate(ctx context.Context) (valkey.DedicatedClient, error) {
 // listener is one connection out of the user's pool.
 type listener struct {
 	conn    valkey.DedicatedClient
-	dropped chan error // one slot
-	works   context.Context
+	dropped chan error              // one slot
+	works   context.Context         // ends when the connection is lost
 	lose    context.CancelCauseFunc // ends works
 
 	mu      sync.Mutex      // guards what follows
-	missing map[string]bool // channels of a Subscribe that are not confirmed
+	missing map[string]bool // channels of the last Subscribe that are not confirmed yet
 	all     chan struct{}   // closed once none is missing
 }
 
-// watch waits for the end of the connection, and tells why it was lost. The library sends that to lost.
-// It only closes lost where Close ended the connection.
+// watch waits for the end of the connection, and passes on why it was lost. The library sends the
+// reason to lost. If Close ended the connection, it only closes lost.
 func (l *listener) watch(lost <-chan error) {
 	why := <-lost
 	if why == nil {
@@ -81,7 +82,8 @@ func (l *listener) watch(lost <-chan error) {
 	l.dropped <- why
 }
 
-// Subscribe subscribes channels with one command. The library returns with the first confirmation.
+// Subscribe subscribes channels with one command. The library returns at the first confirmation;
+// Subscribe waits for all.
 func (l *listener) Subscribe(ctx context.Context, channels ...string) error {
 	all := l.expect(channels)
 	if err := l.do(ctx, l.conn.B().Subscribe().Channel(channels...).Build()); err != nil {
@@ -97,7 +99,8 @@ func (l *listener) Subscribe(ctx context.Context, channels ...string) error {
 	}
 }
 
-// expect returns what is closed once the server has confirmed all of the channels from now on.
+// expect returns a Go channel that is closed once the server has confirmed all of channels. Only
+// confirmations from now on count.
 func (l *listener) expect(channels []string) (all <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,21 +127,23 @@ func (l *listener) Unsubscribe(ctx context.Context, channels ...string) error {
 	return l.do(ctx, l.conn.B().Unsubscribe().Channel(channels...).Build())
 }
 
+// do sends a command while the connection works.
 func (l *listener) do(ctx context.Context, cmd valkey.Completed) (err error) {
-	l.whileItWorks(ctx, func(ctx context.Context) { err = l.failure(l.conn.Do(ctx, cmd).Error()) })
+	l.whileConnected(ctx, func(ctx context.Context) { err = l.failure(l.conn.Do(ctx, cmd).Error()) })
 	return err
 }
 
-// whileItWorks calls send with a context that ends with ctx, and with the connection: else the library
-// would try to subscribe over a lost connection for as long as ctx lives.
-func (l *listener) whileItWorks(ctx context.Context, send func(context.Context)) {
+// whileConnected calls send with a context that ends with ctx, or when the connection is lost.
+// Without it the library would try to subscribe over a lost connection for as long as ctx lives.
+func (l *listener) whileConnected(ctx context.Context, send func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.works, cancel)()
 	send(ctx)
 }
 
-// failure is an error of the library. What failed because the connection was lost says so.
+// failure translates an error of the library. If the loss of the connection caused it, the result
+// says why the connection was lost.
 func (l *listener) failure(err error) error {
 	if lost := context.Cause(l.works); lost != nil && errors.Is(err, context.Canceled) {
 		err = lost
@@ -153,7 +158,7 @@ func (l *listener) SubscribeApart(ctx context.Context, channels ...string) []err
 		cmds[i] = l.conn.B().Subscribe().Channel(channel).Build()
 	}
 	errs := make([]error, len(channels))
-	l.whileItWorks(ctx, func(ctx context.Context) {
+	l.whileConnected(ctx, func(ctx context.Context) {
 		for i, res := range l.conn.DoMulti(ctx, cmds...) {
 			errs[i] = l.failure(res.Error())
 		}
@@ -164,8 +169,8 @@ func (l *listener) SubscribeApart(ctx context.Context, channels ...string) []err
 // Dropped receives why the connection was lost.
 func (l *listener) Dropped() <-chan error { return l.dropped }
 
-// Close closes the connection: no subscription of ours may stay on one that goes back to the user's
-// pool. It does so even if the connection was lost. In RESP2 it is a pair of connections. The one
-// that subscribes may be lost alone, and the pool would take the pair for one that works. If the
-// server hangs, it takes the client library a second.
+// Close closes the connection, even a lost one: a connection with subscriptions of ours must not go
+// back to the user's pool. In RESP2 it is a pair of connections. The one that subscribes may be
+// lost alone, and the pool would take the pair for one that works. If the server hangs, the client
+// library takes a second to close.
 func (l *listener) Close() { l.conn.Close() }

@@ -14,7 +14,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// answer is what a command came to.
+// answer returns what a command was answered, or why there is no answer.
 func answer(res valkey.ValkeyResult) (driver.Value, error) {
 	msg, err := res.ToMessage()
 	if err != nil && !valkey.IsValkeyNil(err) {
@@ -23,7 +23,7 @@ func answer(res valkey.ValkeyResult) (driver.Value, error) {
 	return valueOf(&msg), nil
 }
 
-// valueOf is a message of the library as a Value.
+// valueOf returns a message of the library as a Value.
 func valueOf(m *valkey.ValkeyMessage) driver.Value {
 	switch {
 	case m.IsInt64():
@@ -54,7 +54,7 @@ func listOf(m *valkey.ValkeyMessage) driver.Value {
 	return driver.List(list...)
 }
 
-// typedValueOf is a message of another type that only RESP3 has, as RESP2 would spell it.
+// typedValueOf returns a message of a type that only RESP3 has, spelled as in RESP2.
 func typedValueOf(m *valkey.ValkeyMessage) driver.Value {
 	switch known, _ := m.ToAny(); known := known.(type) {
 	case bool:
@@ -73,8 +73,8 @@ func typedValueOf(m *valkey.ValkeyMessage) driver.Value {
 	return driver.Value{}
 }
 
-// pairsOf is a map's keys, in order, and values by turns: the library does not tell in which order
-// they came.
+// pairsOf returns a map as a list of keys and values by turns, sorted by key: the library does not
+// tell in which order they came.
 func pairsOf(m *valkey.ValkeyMessage) driver.Value {
 	pairs, _ := m.ToMap()
 	list := make([]driver.Value, 0, 2*len(pairs))
@@ -85,8 +85,8 @@ func pairsOf(m *valkey.ValkeyMessage) driver.Value {
 	return driver.List(list...)
 }
 
-// failure is an error of the library as driver.Redis promises it. The library leaves out a plain ERR
-// that a server's text begins with.
+// failure returns an error of the library as an error that driver.Redis promises. From a server's
+// text the library leaves out a plain ERR in front.
 func failure(err error) error {
 	var reply *valkey.ValkeyError
 	switch {
@@ -100,8 +100,8 @@ func failure(err error) error {
 	return err
 }
 
-// undialled reports whether a command failed because no connection was to be had: one that is
-// refused carries nothing.
+// undialled reports whether a command failed because no connection could be opened: then it was
+// never sent.
 func undialled(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

@@ -17,9 +17,9 @@ type Redis struct {
 	scripts sync.Map // *rueidis.Lua by *driver.Script
 	crew    crew.Crew
 
-	// atReplicas is set once a subscription was found not to be at its slot's master: a client that
-	// reads from replicas subscribes there, too. The master counts only its own subscribers when it
-	// hands a lock over. From then on each subscription goes straight to its master.
+	// atReplicas is set once a subscription was found at a replica: a client that reads from
+	// replicas subscribes there, too. But a master that hands a lock over counts only its own
+	// subscribers. So from then on each subscription goes straight to its master.
 	atReplicas atomic.Bool
 	warned     atomic.Bool // the user was told that subscriptions stay at replicas
 }
@@ -40,8 +40,8 @@ func (d *Redis) Run(ctx context.Context, s *driver.Script, keys, args []string) 
 	return answer(d.lua(s).Exec(ctx, d.rdb, keys, args))
 }
 
-// lua is the library's form of a script. Of its forms this is the one that the library never
-// repeats.
+// lua returns the library's form of a script. Of its several forms this is the one that the library
+// never repeats.
 func (d *Redis) lua(s *driver.Script) *rueidis.Lua {
 	lua, known := d.scripts.Load(s)
 	if !known {
@@ -50,8 +50,8 @@ func (d *Redis) lua(s *driver.Script) *rueidis.Lua {
 	return lua.(*rueidis.Lua)
 }
 
-// Do sends commands in one round trip. They are built as arbitrary ones, so the library takes none
-// of them for one that it may repeat, or send to a replica.
+// Do sends commands in one round trip. They are built as Arbitrary, so that the library never takes
+// one for a read, which it may repeat or send to a replica.
 func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, error) {
 	cmds := make([]rueidis.Completed, len(commands))
 	for i, c := range commands {
@@ -68,6 +68,6 @@ func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, e
 	return answers, nil
 }
 
-// Close returns when none of the driver's goroutines is left, or ctx has ended. None starts any
-// more.
+// Close lets no goroutine of the driver start any more. It returns when none is left, or ctx has
+// ended.
 func (d *Redis) Close(ctx context.Context) { d.crew.End(ctx) }

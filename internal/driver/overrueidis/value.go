@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 )
 
-// answer is what a command came to.
+// answer returns what a command was answered, or why there is no answer.
 func answer(res rueidis.RedisResult) (driver.Value, error) {
 	msg, err := res.ToMessage()
 	if err != nil && !rueidis.IsRedisNil(err) {
@@ -21,7 +21,7 @@ func answer(res rueidis.RedisResult) (driver.Value, error) {
 	return valueOf(&msg), nil
 }
 
-// valueOf is a message of the library as a Value.
+// valueOf returns a message of the library as a Value.
 func valueOf(m *rueidis.RedisMessage) driver.Value {
 	switch {
 	case m.IsInt64():
@@ -52,7 +52,7 @@ func listOf(m *rueidis.RedisMessage) driver.Value {
 	return driver.List(list...)
 }
 
-// typedValueOf is a message of another type that only RESP3 has, as RESP2 would spell it.
+// typedValueOf returns a message of a type that only RESP3 has, spelled as in RESP2.
 func typedValueOf(m *rueidis.RedisMessage) driver.Value {
 	switch known, _ := m.ToAny(); known := known.(type) {
 	case bool:
@@ -71,8 +71,8 @@ func typedValueOf(m *rueidis.RedisMessage) driver.Value {
 	return driver.Value{}
 }
 
-// pairsOf is a map's keys, in order, and values by turns: the library does not tell in which order
-// they came.
+// pairsOf returns a map as a list of keys and values by turns, sorted by key: the library does not
+// tell in which order they came.
 func pairsOf(m *rueidis.RedisMessage) driver.Value {
 	pairs, _ := m.ToMap()
 	list := make([]driver.Value, 0, 2*len(pairs))
@@ -83,8 +83,8 @@ func pairsOf(m *rueidis.RedisMessage) driver.Value {
 	return driver.List(list...)
 }
 
-// failure is an error of the library as driver.Redis promises it. The library leaves out a plain ERR
-// that a server's text begins with.
+// failure returns an error of the library as an error that driver.Redis promises. From a server's
+// text the library leaves out a plain ERR in front.
 func failure(err error) error {
 	var reply *rueidis.RedisError
 	switch {
@@ -98,8 +98,8 @@ func failure(err error) error {
 	return err
 }
 
-// undialled reports whether a command failed because no connection was to be had: one that is
-// refused carries nothing.
+// undialled reports whether a command failed because no connection could be opened: then it was
+// never sent.
 func undialled(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

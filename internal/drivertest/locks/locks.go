@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Source returns another driver over one client of a library each time.
+// A Source returns a new driver each time, always over the same client of a library.
 type Source func() driver.Redis
 
 // An Opener opens a client of a library, which is closed at the test's end.
@@ -34,7 +34,7 @@ const (
 	Raced   Mode = "raced"   // they hear that a lock is free, by plain messages, and race for it
 )
 
-// patience is how long the checks wait for what must happen. It is no promise of the library.
+// patience is how long the checks wait for an expected event. It is no promise of the library.
 const patience = 15 * time.Second
 
 // prefix is what the names of locks begin with.
@@ -97,9 +97,9 @@ func onCluster(t *testing.T, open Opener) {
 	})
 }
 
-// oneServerAlone opens clients that know one server of a Cluster each. A lock that another server keeps
-// fails at once, and says why: such a client follows no answer that sends it elsewhere. A quorum of such
-// servers is refused.
+// oneServerAlone opens clients that know one server of a Cluster each. A lock that another server
+// keeps fails at once, and says why: such a client follows no answer that sends it elsewhere. A
+// quorum of such servers is refused.
 func oneServerAlone(t *testing.T, cl *redistest.Cluster, open Opener) {
 	const names = 12
 	fails := func(t *testing.T, lock func(context.Context) (*relock.Lease, error)) bool {
@@ -145,8 +145,8 @@ func oneServerAlone(t *testing.T, cl *redistest.Cluster, open Opener) {
 	}
 }
 
-// failover kills a master that locks were at. Its replica is promoted, and locks are there in seconds,
-// whenever the library looks for masters of its own accord.
+// failover kills the master of a lock. The lock works again seconds after the replica was promoted,
+// however seldom the library looks for masters of its own accord.
 func failover(t *testing.T, cl *redistest.Cluster, source Source) {
 	made, err := opening.New(source(), []relock.Option{})
 	c, name := opened(t, made, err), prefix+"failover"
@@ -162,7 +162,7 @@ func failover(t *testing.T, cl *redistest.Cluster, source Source) {
 	lockAndUnlock()
 }
 
-// onQuorum runs what a quorum must do, also without one of its nodes.
+// onQuorum checks a quorum, whole and with one node down.
 func onQuorum(t *testing.T, open Opener) {
 	var nodes []*redistest.Server
 	var sources []Source
@@ -188,7 +188,7 @@ func onQuorum(t *testing.T, open Opener) {
 	Exclusive(ctx, t, prefix+"one down", c, d)
 }
 
-// opened is a client that was opened, which is closed at the test's end.
+// opened returns a client that was just opened, and closes it at the test's end.
 func opened(t *testing.T, made any, err error) *relock.Client {
 	t.Helper()
 	require.NoError(t, err)
@@ -197,7 +197,8 @@ func opened(t *testing.T, made any, err error) *relock.Client {
 	return c
 }
 
-// Suite runs what must hold through any client, by two clients of locks over one of a library.
+// Suite checks what must hold of any client, with two clients of relock over one client of a
+// library.
 func Suite(t *testing.T, source Source, mode Mode, opts ...relock.Option) {
 	seen := &watched{Redis: source()}
 	made, err := opening.New(source(), opts)
@@ -267,7 +268,8 @@ func Suite(t *testing.T, source Source, mode Mode, opts ...relock.Option) {
 	})
 }
 
-// Exclusive lets goroutines of clients do an unguarded read-modify-write under the lock.
+// Exclusive requires that the lock excludes: goroutines of all clients do a read-modify-write that
+// nothing else guards.
 func Exclusive(ctx context.Context, t *testing.T, key string, clients ...*relock.Client) {
 	t.Helper()
 	const workers, rounds = 6, 20

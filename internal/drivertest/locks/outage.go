@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// onOutage stops the Redis of a client that wants no lock, and starts it again. The client tells of each once, whatever its
-// library does meanwhile, and of nothing else: a Redis that is down does not work badly.
+// onOutage stops the Redis of a client that wants no lock, and starts it again. The client tells of
+// each once, whatever its library does meanwhile, and of nothing else: no node counts as impaired
+// for being down.
 func onOutage(t *testing.T, open Opener) {
 	for name, n := range map[string]int{"one Redis": 1, "quorum": 3} {
 		t.Run(name, func(t *testing.T) {

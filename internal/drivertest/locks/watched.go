@@ -9,19 +9,20 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// watched is a driver that notes what its client subscribes and asks.
+// watched is a driver that notes when its client's subscriptions are confirmed, and its tries for
+// locks answered.
 type watched struct {
 	driver.Redis
 
 	mu        sync.Mutex     // guards what follows
-	events    int            // subscriptions that were confirmed and questions that were sent
-	confirmed map[string]int // by channel: the last confirmation
-	asked     map[string]int // by lock: when the last question was sent that was answered since
-	follows   bool
-	inbox     bool
+	events    int            // confirmations and sent tries so far: they are numbered by it
+	confirmed map[string]int // by channel: the number of the last confirmation
+	asked     map[string]int // by lock: the number of the last try that was answered
+	follows   bool           // Follow was called: channels are sharded
+	inbox     bool           // an inbox channel was confirmed
 }
 
-// Run notes questions for locks.
+// Run notes tries for locks.
 func (w *watched) Run(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
 	sent := w.next()
 	v, err := w.Redis.Run(ctx, s, keys, args)
@@ -36,6 +37,7 @@ func (w *watched) Run(ctx context.Context, s *driver.Script, keys, args []string
 	return v, err
 }
 
+// next numbers an event.
 func (w *watched) next() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,8 +79,9 @@ func (w *watched) note(channel string) {
 	w.inbox = w.inbox || strings.HasPrefix(channel, wire.InboxPrefix)
 }
 
-// settled reports whether a waiter for a lock hears all its channels, and has asked once more since. Sharded channels of a lock
-// are subscribed by one command: the first confirmation wakes the waiter, and it may ask before the last one is noted.
+// settled reports whether a waiter for lock hears all its channels, and has tried again since. A
+// confirmed inbox does not count with sharded channels: they are subscribed by one command, whose
+// first confirmation wakes the waiter, so it may try before the last one is noted.
 func (w *watched) settled(lock string) bool {
 	names, err := wire.Mutex.Names("", lock)
 	if err != nil {
@@ -95,7 +98,7 @@ func (w *watched) settled(lock string) bool {
 	return w.confirmed[names.Unlock] > 0 && w.asked[names.Lock] > last
 }
 
-// mode is how the client is told of its turns, once it waits for one.
+// mode returns how the client is told of its turns. It is known once the client waits for one.
 func (w *watched) mode() Mode {
 	w.mu.Lock()
 	defer w.mu.Unlock()

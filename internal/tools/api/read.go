@@ -1,5 +1,5 @@
-// Package api guards the exported surface of the modules that are released: its test compares their packages with the
-// texts in the repository's api directory.
+// Package api guards the exported surface of the modules that are released: its test compares their
+// packages with the texts in the repository's api directory.
 package api
 
 import (
@@ -15,7 +15,8 @@ import (
 	"golang.org/x/exp/apidiff"
 )
 
-// Read type-checks what Write wrote of the package at path. imported has the packages that it imports.
+// Read type-checks the text that Write wrote of the package at path. imported has the packages that
+// it imports.
 func Read(path string, text []byte, imported map[string]*types.Package) (*types.Package, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "api", text, parser.SkipObjectResolution)
@@ -42,7 +43,7 @@ func Imports(text []byte) (paths []string, err error) {
 	return paths, nil
 }
 
-// known imports the packages that it has.
+// known is an importer of the packages in it.
 type known map[string]*types.Package
 
 func (k known) Import(path string) (*types.Package, error) {
@@ -59,8 +60,8 @@ type Change struct {
 	Text   []byte // what it exports now, nil where that is what was recorded
 }
 
-// Judge compares a package with the text recorded of it. A text that is nil is of a package that is new, a pkg that is nil
-// is gone.
+// Judge compares a package with the text recorded of it. recorded is nil for a new package, pkg is
+// nil for a package that is gone.
 func Judge(path string, recorded []byte, pkg *types.Package, imported map[string]*types.Package) (c Change, err error) {
 	if pkg == nil {
 		return Change{Breaks: []string{"the package is gone"}}, nil
@@ -106,7 +107,7 @@ func compare(before, after *types.Package) (breaks, adds []string) {
 
 var requires = regexp.MustCompile(`(?m)^\s*(?:require )?github\.com/relock-go/relock v(\d+)\.`)
 
-// Final says that the library's release that a go.mod requires is v1.0 or later.
+// Final reports whether a go.mod requires release v1.0 of the library or later.
 func Final(mod []byte) bool {
 	match := requires.FindSubmatch(mod)
 	return match != nil && string(match[1]) != "0"

@@ -16,8 +16,8 @@ const own = "\x00"
 
 var ownName = regexp.MustCompile(own + `\.(\w+)`)
 
-// Write returns the exported declarations of pkg as Go text without bodies, which Read reads. An unexported type that they
-// name stands there with what it exports.
+// Write returns the exported declarations of pkg as Go text without bodies, which Read reads. If
+// they name an unexported type, the text has that type with what it exports.
 func Write(pkg *types.Package) ([]byte, error) {
 	w := &writer{pkg: pkg, imports: make(map[string]bool)}
 	for _, write := range []func(types.Object) error{w.constant, w.variable, w.function, w.typeName} {
@@ -58,7 +58,8 @@ type writer struct {
 	sort    string
 }
 
-// line begins a paragraph with each type, and with another sort of declaration than before. Sort "" belongs to the line before.
+// line writes a line. A type, or a sort of declaration other than that of the line before, begins a
+// paragraph. Sort "" continues the declaration of the line before.
 func (w *writer) line(sort, format string, args ...any) {
 	if sort != "" && (sort != w.sort || sort == "type") {
 		w.text.WriteString("\n")
@@ -134,7 +135,8 @@ func (w *writer) typeName(o types.Object) error {
 	return nil
 }
 
-// structType writes the exported fields, and of the others whether values can be compared with them.
+// structType writes a struct's exported fields, and whether its other fields keep values from being
+// compared.
 func (w *writer) structType(name string, s *types.Struct) error {
 	w.line("type", "type %s struct {", name)
 	comparable, others := true, false
@@ -182,7 +184,8 @@ func (w *writer) interfaceType(name string, i *types.Interface) {
 	w.line("", "}")
 }
 
-// methods writes those of a type and of what it embeds unexported: a caller cannot tell them apart.
+// methods writes the methods of a type, and those of its unexported embedded types: a caller cannot
+// tell them apart.
 func (w *writer) methods(named *types.Named) {
 	values := types.NewMethodSet(named)
 	for sel := range types.NewMethodSet(types.NewPointer(named)).Methods() {
@@ -198,7 +201,7 @@ func (w *writer) methods(named *types.Named) {
 	}
 }
 
-// promoted says that a method comes with an embedded field that is written.
+// promoted reports whether a method comes with an exported embedded field, which is written itself.
 func promoted(named *types.Named, sel *types.Selection) bool {
 	s, ok := named.Underlying().(*types.Struct)
 	return ok && len(sel.Index()) > 1 && s.Field(sel.Index()[0]).Exported()

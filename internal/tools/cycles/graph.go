@@ -18,8 +18,8 @@ func (g graph) add(from, to, example string) {
 	}
 }
 
-// largest returns the nodes of the largest cycle, sorted: those that use one another, directly or
-// not. It is nil where nothing does. Of two that are as large, it is the one with the first name.
+// largest returns the nodes of the largest cycle, sorted: they use one another, directly or not. It
+// is nil if there is no cycle. Of equally large cycles it returns the one with the first name.
 func (g graph) largest() (most []string) {
 	for _, ring := range g.rings() {
 		if len(ring) > 1 && (len(ring) > len(most) || len(ring) == len(most) && ring[0] < most[0]) {

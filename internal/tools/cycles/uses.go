@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// uses finds who uses whom in one package, by its types and by its files.
+// uses finds which types of one package use which, and which files.
 type uses struct {
 	*source
 	owner map[types.Object]string // the type that a field, or a method of an interface, was declared in
@@ -35,7 +35,7 @@ func usesOf(s *source) *uses {
 	return u
 }
 
-// own gives the type called name what it declares, however deep inside.
+// own notes that the type called name declares the fields and methods in of, however deep inside.
 func (u *uses) own(name string, of types.Type) {
 	switch of := of.(type) {
 	case *types.Struct:
@@ -105,7 +105,7 @@ func (u *uses) mention(user string, name *ast.Ident, used types.Object) {
 	}
 }
 
-// typeOf is the type of the package that used is, or is a method of.
+// typeOf returns the name of the type that used is, or is a method of; "" for anything else.
 func typeOf(used types.Object) string {
 	switch used := used.(type) {
 	case *types.TypeName:
@@ -126,7 +126,7 @@ func typeOf(used types.Object) string {
 	return ""
 }
 
-// origin is what a field or method of an instantiated type was declared as.
+// origin returns the declaration of a field or method of an instantiated type.
 func origin(used types.Object) types.Object {
 	switch used := used.(type) {
 	case *types.Var:

@@ -16,8 +16,8 @@ const (
 	Root = "."
 )
 
-// drivers are the client libraries, each with the directory of its driver, which alone may know it;
-// empty where the driver is in another module.
+// drivers are the client libraries, each with the directory of its driver, which alone may import
+// it; empty if the driver is in another module.
 var drivers = map[string]string{
 	"github.com/redis/rueidis":       "internal/driver/overrueidis",
 	"github.com/redis/go-redis":      "",
@@ -44,7 +44,8 @@ const programs = "cmd"
 // makers are the files whose constructors turn what a user has into a driver.
 var makers = []string{"client.go", "redlock.go"}
 
-// importers are the directories or files that may import what not all floors above it may.
+// importers has the packages that not all floors above may import, each with the directories or
+// files that may.
 var importers = map[string][]string{
 	"internal/gate":     {Root},
 	"internal/opening":  {Root},
@@ -98,7 +99,7 @@ func Broken(imports []Import, tolerated ...string) (lines []string) {
 	return slices.Compact(lines)
 }
 
-// broken says what is wrong with an import, or nothing.
+// broken says what is wrong with an import, "" if nothing is.
 func (i Import) broken(tolerated []string) string {
 	from, to := path.Dir(i.File), i.target()
 	_, library := drivers[to]
@@ -134,8 +135,7 @@ func (i Import) broken(tolerated []string) string {
 	return ""
 }
 
-// target is the directory or the client library that is imported, or nothing where it is none of
-// the module's business.
+// target returns the directory or the client library that is imported, "" for any other import.
 func (i Import) target() string {
 	switch {
 	case i.Path == Module:

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Read returns the Go files of the module in root that are no tests, and what they import, whatever
-// system they are built for. Modules within it are not looked at, nor is what the go command
+// Read returns the Go files of the module in root that are no tests, and their imports, whatever
+// system they are built for. It leaves out modules within the module, and what the go command
 // ignores.
 func Read(root string) (files []string, imports []Import, err error) {
 	err = filepath.WalkDir(root, func(p string, entry fs.DirEntry, err error) error {

@@ -1,9 +1,9 @@
-// Command matrix runs suites of tests against several servers, and prints what came of it as one table:
+// Command matrix runs suites of tests against several servers, and prints the results as one table:
 //
 //	go run ./internal/tools/matrix [-core] [-race] [-only root,command] [-at-once 6] SERVER...
 //
-// A SERVER is the path of a redis-server or valkey-server. The command fails where a test does, and where a suite runs
-// none.
+// A SERVER is the path of a redis-server or valkey-server. The command fails if a test fails, or a
+// suite runs no test.
 package main
 
 import (
@@ -30,11 +30,12 @@ type suite struct {
 	name     string
 	dir      string
 	packages func() ([]string, error)
-	core     string // which tests of it show what makes a server differ; "" for all
-	only     string // the only ones of it to run
+	core     string // which of its tests show how servers differ; "" for all
+	only     string // which of its tests to run; "" for all
 }
 
-// A core run takes what servers differ in: rights, the texts of errors, channels, Cluster and Sentinel.
+// A core run has the tests of what servers differ in: rights, the texts of errors, channels,
+// Cluster and Sentinel.
 var suites = []suite{
 	{name: "root", dir: ".", packages: onRedis, core: "Forbidden|Rights|Right[A-Z]|Refus(ed|al|ing)|Kinds?[A-Z]|Cluster|Sentinel|Replicas|" +
 		"OutOfMemory|WrongType|Replies|Driver|EveryRedis|Subscri|Channels|Mode[A-Z]|Scripts|Withdrawn"},
@@ -47,11 +48,14 @@ var suites = []suite{
 	{name: "interop", dir: "interop", packages: here("./..."), only: "OneLock|Fencing|ReadWrite|WakeUps|Crashe|Sentinel"},
 }
 
+// here returns a function that returns patterns: they name the packages of a suite from its
+// directory.
 func here(patterns ...string) func() ([]string, error) {
 	return func() ([]string, error) { return patterns, nil }
 }
 
-// onRedis are the packages of the library whose tests start a Redis, but for tools that only build programs.
+// onRedis returns the packages of the library whose tests start a Redis, except the tools, which
+// only build programs.
 func onRedis() ([]string, error) {
 	out, err := exec.Command("go", "list", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./...").Output()
 	if err != nil {
@@ -119,7 +123,7 @@ func (s *suite) run(server string, core, race bool, log io.Writer) *result {
 		args = append(args, "-run", only)
 	}
 	cmd := exec.Command("go", append(args, packages...)...)
-	var said bytes.Buffer // beside what read writes
+	var said bytes.Buffer // apart from what read writes
 	cmd.Dir, cmd.Stderr = s.dir, &said
 	cmd.Env = append(os.Environ(), redistest.ServerEnv+"="+server)
 	out, err := cmd.StdoutPipe()
@@ -138,6 +142,7 @@ func (s *suite) run(server string, core, race bool, log io.Writer) *result {
 	return r
 }
 
+// chosen returns which tests to run, "" for all.
 func (s *suite) chosen(core bool) string {
 	if core && s.core != "" {
 		return s.core
@@ -145,8 +150,8 @@ func (s *suite) chosen(core bool) string {
 	return s.only
 }
 
-// read counts the tests that stand in the stream of go test -json, those below another not. It copies to log what failing
-// tests and packages print.
+// read counts the tests in the stream of go test -json, without subtests. It copies to log what
+// failing tests and packages print.
 func (r *result) read(from io.Reader, log io.Writer) {
 	printed := map[string][]string{}
 	lines := bufio.NewScanner(from)
@@ -188,7 +193,7 @@ func (r *result) read(from io.Reader, log io.Writer) {
 	}
 }
 
-// named is what a server says that it is, as in "Redis 7.0.15".
+// named returns what a server says that it is, as in "Redis 7.0.15".
 func named(server string) (string, error) {
 	out, err := exec.Command(server, "--version").Output()
 	if err != nil {

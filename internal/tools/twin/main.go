@@ -1,11 +1,13 @@
-// Command twin makes an overlay by which the tests of package relock, and others that open clients of
-// rueidis by package redistest, run over another client library. It prints the flags that use it:
+// Command twin makes an overlay that runs tests over another client library: those of package
+// relock, and others that open clients of rueidis by package redistest. It prints the flags that
+// use it:
 //
 //	go test $(go run ./internal/tools/twin -o DIR contrib/relockgoredis/like.go.txt) .
 //
-// The overlay gives the driver over rueidis another New, which opens the like of the client that it is
-// given. So no test names a client library, and the library's module needs none of the others. The file
-// that is named has like, which makes the like, and may name tests to leave out: "// skip: NAME NAME".
+// The overlay gives the driver over rueidis another New, which opens an equivalent of the client
+// that it is given. So no test names a client library, and the library's module needs none of the
+// others. The named file has the function like, which makes the equivalent, and may name tests to
+// leave out: "// skip: NAME NAME".
 package main
 
 import (
@@ -54,6 +56,7 @@ func main() {
 	fmt.Println()
 }
 
+// write writes the overlay to dir.
 func write(dir, like string) error {
 	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/relock-go/relock/"+driver).Output()
 	if err != nil {

@@ -4,8 +4,8 @@
 //
 //	go run ./internal/tools/walk
 //
-// What the calls set off in the background counts, what would have run anyway does not: see package
-// steps.
+// Code that the calls set off in the background counts. Code that would have run anyway does not:
+// see package steps.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	fmt.Printf("Unlock passes %d files:\n\t%s\n", len(unlock), strings.Join(unlock, "\n\t"))
 }
 
-// host is what the server of a command hangs on. It is used by one goroutine.
+// host is a redistest.TB for a command. It is used by one goroutine.
 type host struct{ cleanups []func() }
 
 func (h *host) Helper() {}
@@ -34,7 +34,7 @@ func (h *host) Logf(string, ...any) {}
 
 func (h *host) Cleanup(f func()) { h.cleanups = append(h.cleanups, f) }
 
-// Fatalf ends the process, and before that all that was started.
+// Fatalf runs the cleanups and ends the process.
 func (h *host) Fatalf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 	h.close()
@@ -50,7 +50,7 @@ func (h *host) TempDir() string {
 	return dir
 }
 
-// close runs the cleanups, the last one first. A cleanup that fails runs those that are left.
+// close runs the cleanups, the last one first. If a cleanup calls Fatalf, the others still run.
 func (h *host) close() {
 	for len(h.cleanups) > 0 {
 		last := len(h.cleanups) - 1

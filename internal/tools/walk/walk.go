@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// votes is how many processes measure. What a slow machine adds to one of them, or keeps from
-	// it, is outvoted.
+	// votes is how many processes measure. Files that a slow machine adds to one measurement, or
+	// keeps from it, are outvoted.
 	votes = 5
-	limit = 5 * time.Minute // for one of them, which gives way to others in CI
+	limit = 5 * time.Minute // for one process, which runs at low priority in CI
 	probe = "./internal/tools/walk/probe"
 )
 
@@ -92,8 +92,7 @@ func measure(program, addr, dir string) (lock, unlock []string, err error) {
 	return lock, unlock, err
 }
 
-// passed returns the files on the floors of which a statement ran, as the coverage data in dir has
-// it.
+// passed returns the files on the floors in which a statement ran, by the coverage data in dir.
 func passed(dir string) ([]string, error) {
 	profile := filepath.Join(dir, "profile")
 	if _, err := output(exec.Command("go", "tool", "covdata", "textfmt", "-i="+dir, "-o="+profile)); err != nil {
@@ -121,8 +120,8 @@ func passedIn(profile string) (files []string) {
 	return slices.Compact(files)
 }
 
-// elected returns the files that most of the lists have, the highest floor first, and each floor's
-// by name.
+// elected returns the files that are in most of the lists. The highest floor comes first; the files
+// of one floor are sorted by name.
 func elected(lists [][]string) (files []string) {
 	count := make(map[string]int)
 	for _, list := range lists {
@@ -140,7 +139,7 @@ func elected(lists [][]string) (files []string) {
 
 func level(file string) int { return slices.Index(floors.Order, path.Dir(file)) }
 
-// output runs a command. Its error tells what the command complained of.
+// output runs a command and returns its output. An error tells what the command complained of.
 func output(cmd *exec.Cmd) (string, error) {
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint

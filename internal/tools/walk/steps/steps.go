@@ -1,5 +1,5 @@
-// Package steps is what command probe does. It is not covered itself: its own waiting would never
-// come to rest.
+// Package steps does the work of command probe. It is not covered itself, or its own waiting would
+// never let the coverage come to rest.
 package steps
 
 import (
@@ -16,11 +16,11 @@ import (
 
 const (
 	lease    = 10 * time.Minute       // far longer than the probe lives: nothing is renewed
-	quiet    = 100 * time.Millisecond // without any code run is rest
-	patience = 5 * time.Second        // for rest
+	quiet    = 100 * time.Millisecond // so long without any code run is rest
+	patience = 5 * time.Second        // how long to wait for rest
 )
 
-// Main measures by the arguments of the command line and ends the process where that fails.
+// Main measures by the arguments of the command line. It ends the process if that fails.
 func Main() {
 	if len(os.Args) != 4 {
 		fmt.Fprintln(os.Stderr, "usage: probe ADDRESS LOCKDIR UNLOCKDIR")
@@ -59,8 +59,8 @@ func probe(addr, lockDir, unlockDir string) error {
 	return measure(unlockDir, func() error { return held.Unlock(context.Background()) })
 }
 
-// warmUp has what is done only once behind it: connections, scripts that the server has yet to
-// learn.
+// warmUp locks and unlocks once, so that what is done only once is over: connections are open, and
+// the server knows the scripts.
 func warmUp(client *relock.Client) error {
 	held, err := client.Mutex("walk:first").Lock(context.Background())
 	if err != nil {
@@ -69,8 +69,8 @@ func warmUp(client *relock.Client) error {
 	return held.Unlock(context.Background())
 }
 
-// measure writes to dir which code ran for act alone: what ran before has come to rest, and so has
-// what act set off.
+// measure writes to dir which code ran for act alone. It waits for rest before and after, so that
+// earlier code has ended, and what act set off has run.
 func measure(dir string, act func() error) error {
 	if err := rest(); err != nil {
 		return err
@@ -90,8 +90,8 @@ func measure(dir string, act func() error) error {
 	return coverage.WriteCountersDir(dir)
 }
 
-// rest returns once no code has run for a while, or patience is over: the walk then outvotes this
-// run.
+// rest returns once no code has run for a while, or when patience is over: the other processes then
+// outvote this one.
 func rest() error {
 	var before []byte
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
