@@ -164,16 +164,19 @@ func (c *child) follow() {
 	}
 }
 
-// send signals the command and what it has started. One that has ended needs no signal.
+// send signals the command and the processes that it has started. Errors are ignored: the process may have
+// ended.
 func (c *child) send(s os.Signal) {
 	number, _ := s.(syscall.Signal)
 	if c.own {
 		_ = syscall.Kill(-c.cmd.Process.Pid, number)
 		return
 	}
-	if number != syscall.SIGUSR1 && number != syscall.SIGUSR2 { // those end what does not know them
-		c.kin.look(c.cmd.Process.Pid)
+	if number == syscall.SIGUSR1 || number == syscall.SIGUSR2 {
+		_ = c.cmd.Process.Signal(s) // alone: these kill a process that does not handle them
+		return
 	}
+	c.kin.look(c.cmd.Process.Pid)
 	_ = c.cmd.Process.Signal(s)
 	c.kin.send(number)
 }
