@@ -10,8 +10,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// board is what relock top shows: it knows neither Redis nor terminal. Its methods belong to one
-// goroutine.
+// board is what relock top shows. It uses neither Redis nor the terminal. One goroutine calls its
+// methods.
 type board struct {
 	where  string
 	locks  []operator.Sighting // as last seen, by name
@@ -19,23 +19,22 @@ type board struct {
 	order  operator.Order
 	filter string
 	typing bool               // keys go to the filter
-	asked  *operator.Sighting // to be forced open, if the answer is yes
-	cursor int                // of shown
-	top    int                // the first of shown on the screen
+	asked  *operator.Sighting // the lock to free if the user answers yes
+	cursor int                // index in shown
+	top    int                // index in shown of the first row on the screen
 	height int                // rows of locks on the screen
 	note   string
-	broken string    // why there was no look the last time
-	looked time.Time // the last look began
-	took   time.Duration
+	broken string             // why the last look failed
+	looked time.Time          // when the last look began
+	took   time.Duration      // duration of the last look at all locks
 	rates  map[string]float64 // hand-overs a second, by name
-	rate   float64            // of all
+	rate   float64            // of all locks
 }
 
-// weight is what the last second counts for in a rate.
+// weight is the last look's share in a rate, a moving average.
 const weight = 0.3
 
-// see takes over what was seen by a look that began at the time given: all there is, or some of it
-// anew.
+// see takes in the result of a look that began at the time at: all locks, or new states of some.
 func (b *board) see(seen []operator.Sighting, all bool, at time.Time, took time.Duration) {
 	last := make(map[string]int, len(b.locks))
 	for i := range b.locks {
@@ -72,7 +71,7 @@ func (b *board) see(seen []operator.Sighting, all bool, at time.Time, took time.
 	b.arrange()
 }
 
-// arrange filters and sorts. The cursor stays on its lock.
+// arrange filters and sorts the locks. The cursor stays on its lock.
 func (b *board) arrange() {
 	on := ""
 	if b.cursor < len(b.shown) {
@@ -104,7 +103,7 @@ func (b *board) move(by int) {
 	b.top = max(0, min(b.top, len(b.shown)-b.height))
 }
 
-// visible are the names on the screen.
+// visible returns the locks on the screen.
 func (b *board) visible() []*wire.Names {
 	var names []*wire.Names
 	for _, s := range b.shown[b.top:min(len(b.shown), b.top+b.height)] {
@@ -113,22 +112,22 @@ func (b *board) visible() []*wire.Names {
 	return names
 }
 
-// wish is what a key asks for that the board cannot do itself.
+// wish is what live is to do for a key, since the board cannot.
 type wish int
 
 const (
 	wishNothing wish = iota
 	wishQuit
-	wishForce // of the lock asked about
+	wishForce // free the lock asked about
 )
 
-// The keys that are no letter's.
+// Keys that are not characters.
 const (
 	keyUp, keyDown, keyPageUp, keyPageDown, keyHome, keyEnd = "up", "down", "pgup", "pgdn", "home", "end"
 	keyEnter, keyEscape, keyBackspace, keyBreak             = "enter", "esc", "bs", "break"
 )
 
-// key takes a key, a letter or one of those above.
+// key handles a key: a character, or one of the names above.
 func (b *board) key(key string) wish {
 	switch {
 	case key == keyBreak:
@@ -170,7 +169,7 @@ func (b *board) sort(by operator.Order) {
 	b.arrange()
 }
 
-// step is how far a key moves the cursor.
+// step returns how far a key moves the cursor.
 func (b *board) step(key string) int {
 	switch key {
 	case keyUp, "k":
@@ -189,7 +188,7 @@ func (b *board) step(key string) int {
 	return 0
 }
 
-// answer takes the key that answers the question.
+// answer handles the key that answers the question.
 func (b *board) answer(key string) wish {
 	if key == "y" || key == "Y" {
 		return wishForce
@@ -198,7 +197,7 @@ func (b *board) answer(key string) wish {
 	return wishNothing
 }
 
-// typed takes a key for the filter.
+// typed handles a key while the user types the filter.
 func (b *board) typed(key string) {
 	switch key {
 	case keyEnter:
@@ -217,7 +216,7 @@ func (b *board) typed(key string) {
 	b.arrange()
 }
 
-// title tells of all locks in one line.
+// title returns the first line: how many locks and waiters there are.
 func (b *board) title() string {
 	if b.looked.IsZero() {
 		return "relock top  " + b.where + "  looking ..."
@@ -236,7 +235,7 @@ func (b *board) title() string {
 	return text
 }
 
-// status is the line below the title: a question, the filter, news, or how it is sorted.
+// status returns the line below the title: a question, the filter, news, or how the locks are sorted.
 func (b *board) status() string {
 	switch {
 	case b.asked != nil:
@@ -258,7 +257,7 @@ func (b *board) status() string {
 // help is the last line.
 const help = "q quit  w waiters  a age  n name  / filter  f free  arrows PgUp PgDn"
 
-// columns are the texts of a row, or of the header where s is nil.
+// columns returns the texts of a row, or of the header if s is nil.
 func (b *board) columns(s *operator.Sighting) []string {
 	if s == nil {
 		return []string{"WAITERS", "LONGEST", "AGE", "TTL", "SEEN/s", "NAME", "HOLDER"}

@@ -14,7 +14,8 @@ import (
 // lost meanwhile.
 func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
 	l.cmd.Env = append(l.cmd.Environ(), "RELOCK_TOKEN="+strconv.FormatInt(lease.Token(), 10))
-	// The kernel takes the end of the thread that started the command for the death of its parent.
+	// On Linux the command is killed when its parent dies, and the kernel takes the thread that started it for
+	// the parent: that thread must not end.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c := l.child
@@ -29,12 +30,13 @@ func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
 		case s := <-l.sigs:
 			c.pass(s, gone)
 		case s := <-c.control:
-			// Where the lock was lost while relock was stopped, the command goes on to its SIGTERM alone.
+			// If the lock was lost while relock was stopped, SIGCONT waits for terminate: the command goes on
+			// only to get SIGTERM.
 			if lost || !goesOn(s) || lease.Context().Err() == nil {
 				c.pass(s, gone)
 			}
 		case c.stopped = <-c.changed:
-			c.follow()
+			c.stopWithCommand()
 		case <-gone:
 			lost, gone = true, nil
 			l.say(statusLost, errors.New("the lock is lost, the command is being stopped"))
@@ -44,7 +46,7 @@ func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
 			kill = nil
 			c.send(os.Kill)
 		case <-c.ended:
-			for kill != nil && c.leaves() { // what it started may be deaf to SIGTERM
+			for kill != nil && c.leaves() { // the command's children may ignore SIGTERM
 				select {
 				case <-kill:
 					kill = nil
@@ -57,5 +59,5 @@ func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
 	}
 }
 
-// leftEvery is how often processes are looked for that a command left behind when the lock was lost.
+// leftEvery is the pause between two looks for processes that the command has left behind.
 const leftEvery = 20 * time.Millisecond

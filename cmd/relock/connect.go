@@ -12,20 +12,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// connection are the flags, and variables in their place, that say which Redis to use.
+// connection has the flags that say which Redis to use.
 type connection struct {
 	redis  []string
 	prefix string
 	secret secrets
 }
 
-// secrets is what each Redis of a connection is used with. It goes to a demo's workers through a
-// pipe.
+// secrets are the user, the password and the TLS settings for each Redis of a connection. The demo sends
+// them to its workers through a pipe.
 type secrets struct {
 	User     string `json:"user"`
 	Password string `json:"password"`
 	TLS      bool   `json:"tls"`
-	CACert   string `json:"cacert"` // the names of files, as are the next two
+	CACert   string `json:"cacert"` // CACert, Cert and Key are names of files
 	Cert     string `json:"cert"`
 	Key      string `json:"key"`
 	SNI      string `json:"sni"`
@@ -34,16 +34,16 @@ type secrets struct {
 
 const defaultRedis = "redis://localhost:6379"
 
-// variables name the flags that have one.
+// variables are the environment variables for flags that were not given, by the flag's name.
 var variables = map[string]string{
 	"redis": "RELOCK_REDIS", "prefix": "RELOCK_PREFIX", "user": "RELOCK_USER", "tls": "RELOCK_TLS",
 	"cacert": "RELOCK_CACERT", "cert": "RELOCK_CERT", "key": "RELOCK_KEY", "sni": "RELOCK_SNI", "insecure": "RELOCK_INSECURE",
 }
 
-// passwords are the variables a password is looked for in, where the URL has none.
+// passwords are the environment variables for a password that the URL does not have, the first first.
 var passwords = []string{"RELOCK_PASSWORD", "REDISCLI_AUTH"}
 
-// add adds the flags of subcommands that work on a Redis that runs already.
+// add adds the flags to those of a subcommand.
 func (c *connection) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&c.redis, "redis", nil, "the Redis at `URL`, redis://[user:password@]host:port[/db] or host:port; "+
 		"several times for a quorum (default "+defaultRedis+") [$RELOCK_REDIS]")
@@ -62,7 +62,7 @@ func (s *secrets) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&s.Insecure, "insecure", false, "take any certificate of the server's [$RELOCK_INSECURE]")
 }
 
-// fill sets the flags that were not given from their variables.
+// fill sets the flags that were not given, and the password, from environment variables.
 func (s *secrets) fill(flags *pflag.FlagSet) (err error) {
 	for name, variable := range variables {
 		value, flag := os.Getenv(variable), flags.Lookup(name)
@@ -96,7 +96,7 @@ func (s *secrets) secured(flags *pflag.FlagSet) bool {
 	return strings.Contains(all, "rediss://") || strings.Contains(all, "valkeys://")
 }
 
-// targets reads the flags and variables. It fails with a usageError.
+// targets returns the Redis servers that the flags and variables name. It fails with a usageError.
 func (c *connection) targets(flags *pflag.FlagSet) ([]target, error) {
 	if err := c.secret.fill(flags); err != nil {
 		return nil, usageError{err}
@@ -121,15 +121,15 @@ func (c *connection) targets(flags *pflag.FlagSet) ([]target, error) {
 	return all, nil
 }
 
-// access is what a connection's flags open: one Redis, or the nodes of a quorum.
+// access has the clients of the Redis that a connection names: one, or the nodes of a quorum.
 type access struct {
 	where  string
 	prefix string
 	rdbs   []rueidis.Client
 }
 
-// open connects. isUsage tells its failures for which another command line is the cure. A minority
-// of a quorum may be down.
+// open connects. A minority of a quorum may be down. isUsage reports whether another command line would
+// mend the error.
 func (c *connection) open(flags *pflag.FlagSet) (*access, error) {
 	targets, err := c.targets(flags)
 	if err != nil {
@@ -165,7 +165,7 @@ func (a *access) locks(opts ...relock.Option) (*relock.Client, error) {
 	return operator.Open(a.rdbs, a.prefix, opts...)
 }
 
-// reader returns what looks at the locks.
+// reader returns a Reader that inspects the locks.
 func (a *access) reader() *operator.Reader { return operator.NewReader(a.rdbs, a.prefix) }
 
 // usageError is an error of the command line.
@@ -177,7 +177,7 @@ func isUsage(err error) bool {
 	return errors.As(err, &usage) || errors.Is(err, relock.ErrInvalidName) || errors.Is(err, relock.ErrInvalidOption)
 }
 
-// ended returns the status of a subcommand that ended with err, and tells what err is.
+// ended prints err, if it is not nil, and returns the exit status for it.
 func ended(std stdio, name string, err error) int {
 	switch {
 	case err == nil:

@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// wantsTLS is for a connection that was cut: an alert that says more may be lost with it.
+// wantsTLS is the cure for a connection that Redis cut. A TLS alert with the cause may have been lost with
+// the connection.
 const wantsTLS = "does it want TLS (rediss:// or -tls), or a client's certificate with it (-cert and -key)?"
 
 const noTLS = "does it speak TLS there? else use redis:// without -tls"
 
-// cures are what to do about errors that a wrong URL or flag makes, by what such an error says.
+// cures are hints for errors that a wrong URL or flag causes, each with a part of such an error's text.
 var cures = []struct{ says, cure string }{
 	{"NOAUTH", "give a password, in REDISCLI_AUTH or in the URL"},
 	{"WRONGPASS", "check the user's name (-user, or in the URL) and the password (REDISCLI_AUTH, or in the URL)"},
@@ -30,7 +31,7 @@ var cures = []struct{ says, cure string }{
 	{"context deadline exceeded", "Redis does not answer"},
 }
 
-// cured adds the cure to an error that has a known one.
+// cured adds its cure to an error, if one is known.
 func cured(err error) error {
 	for _, c := range cures {
 		if strings.Contains(err.Error(), c.says) {

@@ -6,14 +6,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// longDashes gives flags that begin with one dash, as Go's own commands take them, a second one.
-// What stands behind a flag as its value stays as it is, and so does all behind --, which is a
-// command's.
+// longDashes lets flags begin with one dash, as with Go's own commands: it adds the second one that
+// cobra wants. It leaves the values of flags as they are, and all arguments after --, which belong to
+// the command to run.
 func longDashes(root *cobra.Command, args []string) []string {
 	args = append([]string(nil), args...)
 	from, to := 0, len(args)
 	if len(args) > 1 && strings.HasPrefix(args[0], "__complete") {
-		from, to = 1, len(args)-1 // the last is being typed
+		from, to = 1, len(args)-1 // the user is still typing the last argument
 	}
 	cmd := root
 	for i := from; i < to; i++ {
@@ -37,7 +37,7 @@ func longDashes(root *cobra.Command, args []string) []string {
 	return args
 }
 
-// subcommand returns root where there is no such subcommand.
+// subcommand returns root's subcommand of that name, or root if there is none.
 func subcommand(root *cobra.Command, name string) *cobra.Command {
 	for _, c := range root.Commands() {
 		if c.Name() == name {
@@ -47,7 +47,7 @@ func subcommand(root *cobra.Command, name string) *cobra.Command {
 	return root
 }
 
-// takesNext reports whether the value of a flag is the next argument.
+// takesNext reports whether arg is a flag whose value is the next argument.
 func takesNext(cmd *cobra.Command, arg string) bool {
 	if strings.Contains(arg, "=") {
 		return false

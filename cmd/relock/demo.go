@@ -34,13 +34,13 @@ type demoOptions struct {
 	run     time.Duration
 	lease   time.Duration
 	otel    string        // where to serve metrics, "" for nowhere
-	otelFor time.Duration // for how long after the demo, 0 until interrupted
+	otelFor time.Duration // how long to serve them after the demo, 0 until interrupted
 }
 
 func (o *demoOptions) locked() bool { return o.lock == lockRelock }
 
-// limit is when a demo that does not end by itself is ended: the work, a lease of a holder that died, two for a node to
-// come back, and time to start and to stop.
+// limit is how long the demo may take before it is ended with an error: the work, a lease of a holder that died, two
+// leases for a node to come back, and time to start and to stop.
 func (o *demoOptions) limit() time.Duration { return o.run + 3*o.lease + 5*time.Second }
 
 // check returns what is wrong with the flags.
@@ -68,8 +68,8 @@ func (o *demoOptions) check() error {
 	return err
 }
 
-// target is the Redis of -redis, without a URL where there is none. Of the variables that other subcommands look for
-// their Redis in, a demo takes no notice: it must not come to a Redis by chance.
+// target is the Redis of -redis; without -redis it has no URL. The demo ignores RELOCK_REDIS: it must not write to a
+// Redis by chance.
 func (o *demoOptions) target() target { return target{URL: o.redis, Secrets: o.secrets} }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -107,8 +107,8 @@ func (a *app) demoCommand() *cobra.Command {
 	return cmd
 }
 
-// start plays the demo. Its status is 0 only if the counter is right, which -lock none makes it fail, and everything
-// else is as promised.
+// start plays the demo. The exit status is 0 only if the counter is right (without a lock it is not) and all else is
+// as promised.
 func (o *demoOptions) start(std stdio) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -131,7 +131,7 @@ func (o *demoOptions) start(std stdio) int {
 	return status
 }
 
-// play runs the whole demo. An error means that there is nothing to report on.
+// play runs the whole demo. With an error there is no report.
 func (o *demoOptions) play(ctx context.Context, std stdio, show *progress, x *exhibit) (*report, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.limit(), errTooLong)
 	defer cancel()
@@ -149,7 +149,7 @@ func (o *demoOptions) play(ctx context.Context, std stdio, show *progress, x *ex
 	for _, n := range ns {
 		rdbs = append(rdbs, n.rdb)
 	}
-	locks, err := openLocksOn(rdbs, o.lease, relock.WithCommandTimeout(min(o.lease/3, 2*time.Second))) // it only looks
+	locks, err := openLocksOn(rdbs, o.lease, relock.WithCommandTimeout(min(o.lease/3, 2*time.Second))) // for State alone
 	if err != nil {
 		return nil, err
 	}
@@ -190,14 +190,15 @@ func (s *scene) set(ctx context.Context, n int64) error {
 	return nil
 }
 
-// sweep removes what this run has left in a Redis that is not its own. The fencing counter would stay for ever.
+// sweep removes the keys that this run has left in the Redis, which may not be the demo's own. The token counter would
+// stay there for minutes.
 func (s *scene) sweep() {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
 	tag := "{" + s.job.Lock + "}"
 	keys := []string{s.job.Counter, s.job.Lock, "relock_queue:" + tag, "redisson_lock_token:" + tag}
 	err := s.srv.rdb.Do(ctx, s.srv.rdb.B().Del().Key(keys...).Build()).Error()
-	if s.crash != nil { // the others have taken their names away
+	if s.crash != nil { // the killed worker has not removed its client's card; the others have
 		card := wire.ClientKey(s.fleet.procs[s.crash.worker].client)
 		err = errors.Join(err, s.srv.rdb.Do(ctx, s.srv.rdb.B().Del().Key(card).Build()).Error())
 	}

@@ -25,17 +25,17 @@ type proc struct {
 	ended  bool
 }
 
-// news is what a reader tells the fleet's goroutine: a line of a journal, or with ended set that the process is over
-// and reaped.
+// news is what a goroutine in read tells the fleet's: a line of a journal, or, with ended set, that the process has
+// ended and is reaped.
 type news struct {
 	worker int
 	at     time.Time // when it arrived
 	event  event
 	ended  bool
-	err    error // of the process, or a line that is no event
+	err    error // exit of the process, or a line that is no event
 }
 
-// startFleet starts n processes of this very program on the same job. On failure none is left.
+// startFleet starts n worker processes of this program, all on job j. If one does not start, it kills the others.
 func startFleet(n int, j job, stderr io.Writer) (*fleet, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -71,7 +71,8 @@ func (f *fleet) start(self string, j job, stderr io.Writer) error {
 	return json.NewEncoder(p.orders).Encode(j)
 }
 
-// read passes a journal on until the process has ended. What a killed process wrote is still in the pipe.
+// read passes the lines of a journal on until the process has ended. The lines of a killed process are still in the
+// pipe.
 func (f *fleet) read(n int, cmd *exec.Cmd, journal io.Reader) {
 	for lines := bufio.NewScanner(journal); lines.Scan(); {
 		m := news{worker: n, at: time.Now()}
@@ -83,7 +84,7 @@ func (f *fleet) read(n int, cmd *exec.Cmd, journal io.Reader) {
 	f.news <- news{worker: n, ended: true, err: cmd.Wait(), at: time.Now()}
 }
 
-// order tells every living worker what to do. One that cannot hear it has ended, which its news tells.
+// order sends an order to every living worker. A failed write is ignored: that worker has ended, and news of it follows.
 func (f *fleet) order(o order) {
 	for n := range f.procs {
 		f.orderOne(n, o)
@@ -96,7 +97,7 @@ func (f *fleet) orderOne(n int, o order) {
 	}
 }
 
-// kill sends SIGKILL. News of the end follows.
+// kill sends SIGKILL. News of the process's end follows.
 func (f *fleet) kill(n int) error {
 	f.procs[n].killed = true
 	return f.procs[n].cmd.Process.Kill()

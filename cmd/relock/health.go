@@ -16,10 +16,10 @@ type health struct {
 	server *http.Server
 }
 
-// held tells that the lock is held as long as ctx lives.
+// held stores that the lock is held as long as ctx lives.
 func (h *health) held(ctx context.Context) { h.lease.Store(&ctx) }
 
-// state is one word for it.
+// state returns waiting, held or lost.
 func (h *health) state() string {
 	lease := h.lease.Load()
 	switch {
@@ -32,6 +32,7 @@ func (h *health) state() string {
 	}
 }
 
+// serve answers probes at addr until close.
 func (h *health) serve(addr string) error {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 
 // The journal makes the expected count exact although a process is killed.
 //
-// A worker writes a line when it has read the counter, then sends its SET, and writes another when the SET is answered;
-// only then does it unlock. Each line is one write(2) to a pipe, so what was written survives the writer. Hence, under
-// a lock that excludes, at any instant at most one section in all processes is open, that is begun and not done, and
-// every increment outside it is reported. A worker that is killed leaves at most its own section open, and the SET in
-// it ran or did not. The next holder's reading tells which: that SET was sent to Redis a lease or so before the next
-// grant. So the expected count is known to the unit, and the found one has to be equal to it.
+// A worker reads the counter, writes a line (the section is open), sends its SET, and writes another line once the SET
+// is answered (the section is done). Only then it unlocks. Each line is one write(2) to a pipe, so it survives its
+// writer. If the lock excludes, at most one section of all processes is open at any time, and all increments outside of
+// it are reported. A killed worker leaves at most its own section open, and its SET ran or did not. The next holder's
+// reading of the counter tells: the SET was sent about a lease before the next grant. So the expected count is known
+// exactly, and the count found must be equal.
 
 // kind says what an event is.
 type kind string
@@ -22,10 +22,10 @@ type kind string
 const (
 	kindReady kind = "ready" // connected; Client is set
 	kindBegin kind = "begin" // the counter was read, the SET comes next; G, Token, Read and Wait are set
-	kindHold  kind = "hold"  // likewise, and this section will never be left
+	kindHold  kind = "hold"  // as kindBegin, and the worker stays in the section until killed
 	kindDone  kind = "done"  // the SET of goroutine G's section was answered; the lock is still held
 	kindFail  kind = "fail"  // the worker gives up; Text is set
-	kindCount kind = "count" // a part of what it has counted; Data and Last are set
+	kindCount kind = "count" // a part of the worker's metrics; Data and Last are set
 )
 
 // event is one line of a worker's journal.
@@ -62,14 +62,14 @@ type section struct {
 	token  int64
 	read   int64 // the counter's value; read+1 was written
 	wait   time.Duration
-	begun  time.Time // when its first line arrived here
+	begun  time.Time // when its first line reached the parent
 	done   bool
 }
 
 // journal is what all workers have written.
 type journal struct {
 	sections []section
-	open     map[place]int // index of the section that a goroutine is in
+	open     map[place]int // index in sections of the one that the goroutine is in
 }
 
 // place is a goroutine of a worker. It is in one section at a time.

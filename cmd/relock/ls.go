@@ -70,7 +70,7 @@ func (l *listing) printJSON(locks []operator.Sighting) error {
 	return nil
 }
 
-// lockNames completes the name of a lock.
+// lockNames returns the completion of a lock's name, for the shell.
 func lockNames(conn *connection) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {

@@ -28,8 +28,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit statuses of relock's own. Those between 123 and 128 are run's too, as timeout(1) and env(1)
-// have them.
+// Exit statuses. Only relock run uses 123 to 128, with the meanings that timeout(1) and env(1) give
+// them.
 const (
 	statusOK          = 0
 	statusFailed      = 1   // the work was tried and went wrong
@@ -67,15 +67,15 @@ func run(std stdio, args []string) int {
 	return a.status
 }
 
-// app is where subcommands find what they share, and leave their exit status.
+// app holds the streams that subcommands share, and the exit status, which a subcommand sets.
 type app struct {
 	std    stdio
 	status int
 }
 
-// commands are relock's subcommands. The library is cobra because it brings completion for the
-// shells, adds a quarter of what kong adds to the binary, and what it lacks, variables for flags
-// and flags with one dash, is little.
+// commands returns the root command with relock's subcommands. The library is cobra: it completes in
+// shells, and adds a quarter of kong's size to the binary. It lacks little: flags from variables, and
+// flags with one dash.
 func (a *app) commands() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "relock",
@@ -91,7 +91,7 @@ func (a *app) commands() *cobra.Command {
 			return nil
 		},
 		Run: func(root *cobra.Command, _ []string) {
-			root.SetOut(a.std.err) // nothing was asked for, and a script may have meant something else
+			root.SetOut(a.std.err) // no subcommand: a script must not take the help for output
 			a.status = statusUsage
 			_ = root.Help()
 		},
@@ -109,8 +109,8 @@ func (a *app) commands() *cobra.Command {
 	return root
 }
 
-// plainUsage is the library's usage without what it says beside the point: that a switch could be given a value,
-// and that relock alone would do something.
+// plainUsage wraps cobra's usage function. It leaves out that a switch may have a value, and that relock can be
+// run without a subcommand.
 func plainUsage(usage func(*cobra.Command) error) func(*cobra.Command) error {
 	const value = "[=true|false]"
 	plain := strings.NewReplacer(value, strings.Repeat(" ", len(value)), "  relock\n", "")
@@ -125,13 +125,13 @@ func plainUsage(usage func(*cobra.Command) error) func(*cobra.Command) error {
 	}
 }
 
-// misused tells what is wrong with a command line.
+// misused prints what is wrong with the command line, and returns statusUsage.
 func misused(std stdio, name string, err error) int {
 	fmt.Fprintf(std.err, "%s: %v\nRun %s -h for its flags.\n", name, err, name)
 	return statusUsage
 }
 
-// failed tells what went wrong and returns status.
+// failed prints err and returns status.
 func failed(std stdio, status int, name string, err error) int {
 	fmt.Fprintf(std.err, "%s: %v\n", name, err)
 	return status

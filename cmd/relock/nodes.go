@@ -10,10 +10,10 @@ import (
 	"github.com/relock-go/relock"
 )
 
-// nodes are the Redis servers that keep the demo's lock. Without -nodes it is the one that has the counter too.
+// nodes are the Redis servers that keep the demo's lock. Without -nodes it is one, which has the counter too.
 type nodes []*server
 
-// openNodes starts n servers, or returns the given one for n of 1.
+// openNodes starts n servers. If n is 1, it returns one.
 func openNodes(n int, one *server) (nodes, error) {
 	if n == 1 {
 		return nodes{one}, nil
@@ -44,7 +44,7 @@ func (ns nodes) targets() []target {
 	return ts
 }
 
-// String says what is used.
+// String describes the servers for the user.
 func (ns nodes) String() string {
 	if len(ns) == 1 {
 		return ns[0].String()
@@ -65,8 +65,8 @@ func (ns nodes) lockCommands(ctx context.Context) (int64, error) {
 	return sum, nil
 }
 
-// openLocksOn returns a client of locks on the servers' clients. Only a quorum's guard needs to know how long a node
-// that forgot must be kept out: as long as the longest lease.
+// openLocksOn returns a client of locks on one Redis, or on a quorum of several. A quorum gets a guard that keeps a
+// node out for the longest lease after it has forgotten locks.
 func openLocksOn(rdbs []rueidis.Client, lease time.Duration, opts ...relock.Option) (*relock.Client, error) {
 	if len(rdbs) == 1 {
 		return relock.New(rdbs[0], opts...)
@@ -74,19 +74,19 @@ func openLocksOn(rdbs []rueidis.Client, lease time.Duration, opts ...relock.Opti
 	return relock.NewRedlock(rdbs, append(opts, relock.WithLease(lease), relock.WithRestartGuard(lease))...)
 }
 
-// faults is what a demo does to a quorum: one node hangs, another is stopped, and comes back having forgotten
-// everything. With three nodes only the other. One goroutine plays it, step by step.
+// faults is what a demo does to a quorum: one node hangs, and another is stopped and restarted empty. Of three nodes
+// none hangs. One goroutine calls the methods, step by step.
 type faults struct {
 	ns    nodes
 	lock  string
-	pause time.Duration // how long two are out
+	pause time.Duration // how long the nodes are out
 	show  *progress
-	due   <-chan time.Time // the next step, nil when there is none
-	step  func() error
+	due   <-chan time.Time // when to call step, nil if there is none
+	step  func() error     // the next step
 
-	out   time.Time // the nodes were taken away
-	empty time.Time // one was started again, empty
-	back  time.Time // it granted the lock again
+	out   time.Time // when the nodes were taken away
+	empty time.Time // when one was started again, empty
+	back  time.Time // when that one granted the lock again
 }
 
 const (
@@ -94,14 +94,14 @@ const (
 	stops = 2 // index of the node that is stopped
 )
 
-// minority is how many nodes are taken away.
+// minority returns how many nodes are taken away.
 func (f *faults) minority() int { return min(2, (len(f.ns)-1)/2) }
 
 func (f *faults) after(d time.Duration, step func() error) {
 	f.due, f.step = time.After(d), step
 }
 
-// begin takes nodes away, unless there is no quorum.
+// begin takes the nodes away, once, if there is a quorum.
 func (f *faults) begin() {
 	if len(f.ns) == 1 || !f.out.IsZero() {
 		return
@@ -127,7 +127,7 @@ func (f *faults) restart() error {
 	return nil
 }
 
-// look waits for the node to be given a vote again.
+// look notes whether the restarted node has granted the lock again. If not, it comes again soon.
 func (f *faults) look() error {
 	if !f.ns[stops].mini.Exists(f.lock) {
 		f.after(5*time.Millisecond, f.look)
@@ -138,14 +138,14 @@ func (f *faults) look() error {
 	return nil
 }
 
-// end lets a node go on that hangs, so that it can be closed.
+// end lets the node that hangs go on, so that it can be closed.
 func (f *faults) end() {
 	if !f.out.IsZero() && f.minority() == 2 {
 		f.ns[hangs].resume()
 	}
 }
 
-// checkNodes returns what is wrong with the flags where there is a quorum.
+// checkNodes returns what is wrong with the flags for a quorum.
 func (o *demoOptions) checkNodes() error {
 	switch {
 	case o.nodes == 1:

@@ -22,14 +22,14 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 )
 
-// With -otel the workers observe their locks by contrib/relockotel, and send what they have counted with their journals.
-// The demo serves all of it, as Prometheus would find it at as many instances.
+// With -otel the workers observe their locks by contrib/relockotel, and send their metrics with their journals. The demo
+// serves all metrics at one address, with a label for the worker.
 
 const (
 	// countEvery is how often a worker sends its metrics.
 	countEvery = 500 * time.Millisecond
-	// countPart is how many bytes go into one line. A line must be written as a whole or not at all where its writer is
-	// killed: no system promises that for more than 512.
+	// countPart is how many bytes of metrics go into one line. If the writer is killed, a line must be written whole or
+	// not at all: systems promise that only for up to 512 bytes.
 	countPart = 300
 )
 
@@ -54,7 +54,7 @@ func newCounters() (*counters, error) {
 	return c, err
 }
 
-// write writes them into the journal.
+// write writes the metrics into the journal.
 func (c *counters) write(log *scribe) error {
 	families, err := c.registry.Gather()
 	if err != nil {
@@ -75,7 +75,8 @@ func (c *counters) write(log *scribe) error {
 	return nil
 }
 
-// observe returns what the worker's locks are to be made with. end sends what was counted for the last time.
+// observe returns the options for the worker's client, and sends its metrics until end is called. end sends them once
+// more.
 func (w *worker) observe() (opts []relock.Option, end func(), err error) {
 	if !w.job.Observed {
 		return nil, func() {}, nil
@@ -90,7 +91,7 @@ func (w *worker) observe() (opts []relock.Option, end func(), err error) {
 		for tick := time.NewTicker(countEvery); ; {
 			select {
 			case <-tick.C:
-				_ = c.write(w.log) // the parent is gone, which the worker is told otherwise
+				_ = c.write(w.log) // fails if the parent is gone, which obey finds too
 			case <-stop:
 				tick.Stop()
 				_ = c.write(w.log)
@@ -102,14 +103,14 @@ func (w *worker) observe() (opts []relock.Option, end func(), err error) {
 	return []relock.Option{relock.WithObserver(c.observer)}, end, nil
 }
 
-// exhibit serves what the workers have counted. A nil one takes no notice of them.
+// exhibit serves the workers' metrics. The methods of a nil exhibit do nothing.
 type exhibit struct {
 	srv *http.Server
 	url string
 
 	mu     sync.Mutex
-	parts  map[int][]byte              // of what is under way, by worker; guarded by mu
-	counts map[int][]*dto.MetricFamily // guarded by mu
+	parts  map[int][]byte              // metrics that are not complete yet, by worker; guarded by mu
+	counts map[int][]*dto.MetricFamily // the last complete ones, by worker; guarded by mu
 }
 
 // openExhibit listens at addr. It returns nil for "".
@@ -129,7 +130,7 @@ func openExhibit(addr string) (*exhibit, error) {
 	return x, nil
 }
 
-// gather is all that the workers have counted.
+// gather returns the metrics of all workers.
 func (x *exhibit) gather() ([]*dto.MetricFamily, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -170,7 +171,7 @@ func (x *exhibit) note(n int, e event) error {
 	}
 }
 
-// forget is told of a worker that was killed: what it held and waited for it does not any more.
+// forget drops the metrics of a killed worker, which holds nothing and waits for nothing any more.
 func (x *exhibit) forget(n int) {
 	if x == nil {
 		return
@@ -181,7 +182,7 @@ func (x *exhibit) forget(n int) {
 	delete(x.counts, n)
 }
 
-// stay serves on for that long, or with 0 until ctx ends.
+// stay returns after d, or if d is 0 when ctx ends. The metrics are served until then.
 func (x *exhibit) stay(ctx context.Context, d time.Duration, show *progress) {
 	if x == nil {
 		return

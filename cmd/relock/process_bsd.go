@@ -7,11 +7,11 @@ import "syscall"
 // diesWithParent does nothing: only Linux can.
 func diesWithParent(*syscall.SysProcAttr) {}
 
-// kin are not looked for here: of a command in relock's group only itself is signalled.
+// kin does nothing on this system: a command in relock's group is signalled alone, without its descendants.
 type kin struct{}
 
-func (kin) look(int) {}
+func (kin) addDescendants(int) {}
 
 func (kin) send(syscall.Signal) {}
 
-func (kin) lives() bool { return false }
+func (kin) anyLives() bool { return false }

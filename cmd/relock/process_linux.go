@@ -9,21 +9,22 @@ import (
 	"syscall"
 )
 
-// diesWithParent has the kernel kill a process when relock dies, however that is.
+// diesWithParent has the kernel kill the command when relock dies, even by SIGKILL.
 func diesWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// kin are the processes that a command has started, each with what tells it from a later one of its
-// number. They are known for good once they were seen: when the command ends, they have another parent.
+// kin are the command's descendants, by process id. Once found they stay: when the command ends, the kernel
+// gives them another parent, and they could not be found again.
 type kin map[int]process
 
-// process is what the kernel tells of one.
+// process is what /proc says of a process.
 type process struct {
 	parent, session int
-	began           string
+	began           string // start time, which tells it from a later process with the same id
 }
 
-// look adds the processes that root, in the end, is a parent of. Those in another session are on their own.
-func (k *kin) look(root int) {
+// addDescendants adds the descendants of root that are in relock's session. A process that has made its own
+// session is left alone.
+func (k *kin) addDescendants(root int) {
 	all, session := processes(), 0
 	if own, ok := readProcess(os.Getpid()); ok {
 		session = own.session
@@ -43,7 +44,7 @@ func (k *kin) look(root int) {
 	}
 }
 
-// send signals those that live.
+// send signals all that still live.
 func (k kin) send(s syscall.Signal) {
 	for pid, p := range k {
 		if p.lives(pid) {
@@ -52,8 +53,8 @@ func (k kin) send(s syscall.Signal) {
 	}
 }
 
-// lives reports whether one of them does.
-func (k kin) lives() bool {
+// anyLives reports whether at least one process still lives.
+func (k kin) anyLives() bool {
 	for pid, p := range k {
 		if p.lives(pid) {
 			return true
@@ -62,6 +63,7 @@ func (k kin) lives() bool {
 	return false
 }
 
+// lives reports whether pid is still this process, and not a later one.
 func (p process) lives(pid int) bool {
 	now, ok := readProcess(pid)
 	return ok && now.began == p.began
@@ -80,13 +82,13 @@ func processes() map[int]process {
 	return all
 }
 
-// readProcess returns false for a process that has ended, waited for or not.
+// readProcess reads /proc. It returns false for a process that has ended, a zombie too.
 func readProcess(pid int) (p process, ok bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return p, false
 	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // a name may have blanks and brackets; from the state on
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // the name may have blanks and brackets
 	if len(fields) < 20 || fields[0][0] == 'Z' || fields[0][0] == 'X' {
 		return p, false
 	}

@@ -11,16 +11,17 @@ import (
 
 // Where processes have no groups and few signals, a command can only be killed.
 
+// forwarded are the signals that end the wait for the lock. The command gets them from the console.
 func forwarded() []os.Signal { return []os.Signal{os.Interrupt} }
 
 // child is the command as it runs.
 type child struct {
 	cmd     *exec.Cmd
-	control chan os.Signal // nil: processes are not stopped here
+	control chan os.Signal // nil, as is changed: a command cannot be stopped on this system
 	changed chan bool
 	stopped bool
 	ended   chan struct{} // closed once the command has ended
-	status  int           // of the command that has ended
+	status  int           // exit status of the command, once it has ended
 }
 
 func newChild(cmd *exec.Cmd) *child { return &child{cmd: cmd, ended: make(chan struct{})} }
@@ -41,18 +42,21 @@ func (c *child) close() {}
 
 func goesOn(os.Signal) bool { return false }
 
-// pass does nothing: what is typed reaches the command too.
+// pass does nothing: Ctrl-C at the console reaches the command too.
 func (c *child) pass(os.Signal, <-chan struct{}) {}
 
-func (c *child) follow() {}
+// stopWithCommand does nothing: a command cannot be stopped on this system.
+func (c *child) stopWithCommand() {}
 
 func (c *child) send(s os.Signal) { _ = c.cmd.Process.Signal(s) }
 
 func (c *child) terminate() { _ = c.cmd.Process.Kill() }
 
+// leaves returns false: processes that a command has left behind cannot be found.
 func (c *child) leaves() bool { return false }
 
+// number is SIGINT's number: no other signal is forwarded here.
 func (s gotSignal) number() int { return 2 }
 
-// witnesses are of use where signals go to groups.
+// witnessCommand returns no command: without process groups there is no use for a witness.
 func (a *app) witnessCommand() []*cobra.Command { return nil }

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// forwarded are the signals that a command under a lock gets in relock's place.
+// forwarded are the signals that relock passes on to its command. While it waits for the lock, they end the wait.
 func forwarded() []os.Signal {
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
 }
 
-// control are the signals that stop a command and let it go on, which it gets in relock's place too.
+// control are the signals that stop a process and let it go on. relock passes them on too.
 func control() []os.Signal { return []os.Signal{syscall.SIGTSTP, syscall.SIGCONT} }
 
-// typed reports whether a terminal sends s, to its whole foreground group.
+// typed reports whether a key at a terminal sends s. The whole foreground process group gets it.
 func typed(s os.Signal) bool {
 	return s == os.Interrupt || s == syscall.SIGQUIT || s == syscall.SIGTSTP
 }
 
-// ends reports whether s asks a process to end. One that is stopped hears of it once it goes on.
+// ends reports whether s asks a process to end. A stopped process gets it only when it goes on.
 func ends(s os.Signal) bool {
 	return s == os.Interrupt || s == syscall.SIGQUIT || s == syscall.SIGTERM || s == syscall.SIGHUP
 }
@@ -32,25 +32,25 @@ func goesOn(s os.Signal) bool { return s == syscall.SIGCONT }
 
 // child is the command as it runs. One goroutine calls its methods.
 //
-// Without a terminal it leads a process group of its own, so that signals reach what it starts as well,
-// and relock never stops: whatever stops the command, the lock is kept. At a terminal it must be in
-// relock's group, whether its input is redirected or not: any other is in the background, and stopped
-// where it reads /dev/tty. There the terminal signals both, a shell stops both and lets both go on, and
-// a witness tells which signals came to relock alone.
+// Without a terminal the command leads a process group of its own, so that signals reach its children
+// too. relock itself never stops then: whatever stops the command, the lock is kept. At a terminal the
+// command must be in relock's group, even if its input is redirected: any other group is in the background,
+// and would be stopped when it reads /dev/tty. The terminal signals both then, a shell stops and continues
+// both, and a witness tells which signals came to relock alone.
 type child struct {
 	cmd     *exec.Cmd
-	own     bool // it leads a group of its own
+	own     bool // the command leads a group of its own
 	witness *witness
 	kin     kin
-	control chan os.Signal // that came to relock
-	changed chan bool      // it was stopped, or goes on
-	stopped bool
-	asked   bool          // relock was told to stop
-	ended   chan struct{} // closed once the command has ended
-	status  int           // of the command that has ended
+	control chan os.Signal // control signals that relock got
+	changed chan bool      // true: the command was stopped; false: it goes on
+	stopped bool           // the command is stopped
+	asked   bool           // relock is to stop once the command has stopped
+	ended   chan struct{}  // closed once the command has ended
+	status  int            // exit status of the command, once it has ended
 }
 
-// newChild is called long before start: a witness takes time to come.
+// newChild prepares the command. Call it long before start: a witness takes time to start.
 func newChild(cmd *exec.Cmd) *child {
 	c := &child{
 		cmd: cmd, own: !hasTerminal(), control: make(chan os.Signal, 16), changed: make(chan bool), ended: make(chan struct{}),
@@ -70,6 +70,7 @@ func hasTerminal() bool {
 	return err == nil
 }
 
+// start starts the command, and the goroutine that waits for its end.
 func (c *child) start() error {
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: c.own}
 	diesWithParent(c.cmd.SysProcAttr)
@@ -92,8 +93,8 @@ func (c *child) start() error {
 // startTime is how long a command may take to start after it was told to stop.
 const startTime = time.Second
 
-// stopWhileStarting stops relock where its command was stopped before it became another program: Start waits
-// for that as long as it takes, and so would a shell for its terminal.
+// stopWhileStarting stops relock if the command was stopped before its exec. Start does not return until the
+// exec, and a shell would wait as long for its terminal.
 func (c *child) stopWhileStarting(started <-chan struct{}) {
 	select {
 	case <-started:
@@ -112,7 +113,7 @@ func (c *child) close() {
 	c.witness.close()
 }
 
-// await tells when the command stops and goes on, until it ends.
+// await reports over changed when the command stops or goes on. It closes ended when the command has ended.
 func (c *child) await() {
 	defer close(c.ended)
 	for {
@@ -122,14 +123,14 @@ func (c *child) await() {
 		case err == nil && (ws.Stopped() || ws.Continued()):
 			c.changed <- ws.Stopped()
 		default:
-			_ = c.cmd.Wait() // it finds no process, but waits for what copies the output
+			_ = c.cmd.Wait() // Wait4 has reaped the process; this waits for the goroutines that copy the output
 			c.status = exitStatus(ws)
 			return
 		}
 	}
 }
 
-// pass hands on a signal that came to relock, unless the command got it too.
+// pass passes a signal that relock got on to the command, unless the command got it too.
 func (c *child) pass(s os.Signal, gone <-chan struct{}) {
 	had := !c.own && c.saw(s, gone)
 	switch s {
@@ -144,10 +145,11 @@ func (c *child) pass(s os.Signal, gone <-chan struct{}) {
 	if ends(s) && (!had || c.stopped) {
 		c.send(syscall.SIGCONT)
 	}
-	c.follow()
+	c.stopWithCommand()
 }
 
-// saw reports whether a signal came to the whole group. Once the lock is lost there is no time to ask.
+// saw reports whether a signal came to the whole group. Once the lock is lost (gone is nil) there is no time
+// to ask the witness: it guesses by the kind of signal.
 func (c *child) saw(s os.Signal, gone <-chan struct{}) bool {
 	if gone == nil {
 		return typed(s)
@@ -155,44 +157,47 @@ func (c *child) saw(s os.Signal, gone <-chan struct{}) bool {
 	return c.witness.saw(s, gone, c.ended)
 }
 
-// follow stops relock where it was told to and its command has stopped: then a shell takes its terminal
-// back. A command that does not stop must not work on beside a relock that cannot renew.
-func (c *child) follow() {
+// stopWithCommand stops relock if it was told to stop and the command has stopped: a shell then takes its
+// terminal back. If the command ignores the signal, relock goes on too, since it must renew the lock.
+func (c *child) stopWithCommand() {
 	if c.asked && c.stopped {
 		c.asked = false
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	}
 }
 
-// send signals the command and what it has started. One that has ended needs no signal.
+// send signals the command and the processes that it has started. Errors are ignored: the process may have
+// ended.
 func (c *child) send(s os.Signal) {
 	number, _ := s.(syscall.Signal)
 	if c.own {
 		_ = syscall.Kill(-c.cmd.Process.Pid, number)
 		return
 	}
-	if number != syscall.SIGUSR1 && number != syscall.SIGUSR2 { // those end what does not know them
-		c.kin.look(c.cmd.Process.Pid)
+	if number == syscall.SIGUSR1 || number == syscall.SIGUSR2 {
+		_ = c.cmd.Process.Signal(s) // alone: these kill a process that does not handle them
+		return
 	}
+	c.kin.addDescendants(c.cmd.Process.Pid)
 	_ = c.cmd.Process.Signal(s)
 	c.kin.send(number)
 }
 
-// terminate asks the command to end, be it stopped or not.
+// terminate asks the command to end. SIGCONT lets a stopped command get the SIGTERM.
 func (c *child) terminate() {
 	c.send(syscall.SIGTERM)
 	c.send(syscall.SIGCONT)
 }
 
-// leaves reports whether a command that has ended has left processes behind in its group.
+// leaves reports whether the command, which has ended, has left processes behind.
 func (c *child) leaves() bool {
 	if c.own {
 		return syscall.Kill(-c.cmd.Process.Pid, 0) == nil
 	}
-	return c.kin.lives()
+	return c.kin.anyLives()
 }
 
-// exitStatus is the status a shell would report.
+// exitStatus returns the status that a shell would report.
 func exitStatus(ws syscall.WaitStatus) int {
 	if ws.Signaled() {
 		return statusSignal + int(ws.Signal())

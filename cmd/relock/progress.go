@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// progress shows how far the demo is: a line that is rewritten on a terminal, else a plain line now and then.
+// progress shows how far the demo is: on a terminal by a line that it rewrites, elsewhere by a line every second.
 type progress struct {
 	out   io.Writer
 	live  bool
 	since time.Time
-	dirty bool // an unfinished line stands on the terminal
+	dirty bool // the terminal shows a line that is to be rewritten
 }
 
 func newProgress(out io.Writer) *progress {
@@ -33,7 +33,7 @@ func isTerminal(w any) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// every is how often status wants to be called.
+// every returns how often to call status.
 func (p *progress) every() time.Duration {
 	if p.live {
 		return 100 * time.Millisecond
@@ -47,7 +47,7 @@ func (p *progress) say(format string, args ...any) {
 	fmt.Fprintf(p.out, "%5.1f s  %s\n", time.Since(p.since).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// status prints a line that the next one replaces, if it can.
+// status prints a line. On a terminal the next line replaces it.
 func (p *progress) status(format string, args ...any) {
 	if !p.live {
 		p.say(format, args...)

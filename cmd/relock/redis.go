@@ -17,24 +17,24 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// dialTimeout bounds how long a Redis that cannot be reached is waited for.
+// dialTimeout is how long to wait for a connection to Redis.
 const dialTimeout = 2 * time.Second
 
 const (
 	smallBuffer = 64 << 10
-	smallRing   = 8 // as a power of 2, of commands under way
+	smallRing   = 8 // 2^8 commands under way
 )
 
-// target is a Redis as told to worker processes.
+// target is a Redis to connect to. The demo sends it to worker processes.
 type target struct {
 	URL      string  `json:"url"`
 	Secrets  secrets `json:"secrets"`
-	Embedded bool    `json:"embedded"` // it is a miniredis, whose gaps the client must go round
-	Alone    bool    `json:"alone"`    // it is a node of a quorum, and may be down
-	Small    bool    `json:"small"`    // few commands are sent: large buffers would cost more than all else
+	Embedded bool    `json:"embedded"` // a miniredis, which cannot do all that the client asks by default
+	Alone    bool    `json:"alone"`    // a node of a quorum, which may be down
+	Small    bool    `json:"small"`    // small buffers: few commands are sent
 }
 
-// options reads the URL. It fails without repeating the URL, which may hold a password.
+// options parses the URL. Its errors do not repeat the URL, which may hold a password.
 func (t target) options() (rueidis.ClientOption, error) {
 	opt, err := rueidis.ParseURL(fullURL(t.URL))
 	if err != nil {
@@ -58,12 +58,12 @@ func (t target) options() (rueidis.ClientOption, error) {
 	if t.Embedded {
 		opt.ForceSingleClient, opt.AlwaysRESP2 = true, true
 	}
-	// The client library then returns a client of a Redis that is down, which connects later.
+	// With ForceSingleClient, rueidis returns a client even if Redis is down, and connects later.
 	opt.ForceSingleClient = opt.ForceSingleClient || t.Alone && opt.Sentinel.MasterSet == ""
 	return opt, t.Secrets.apply(&opt)
 }
 
-// fullURL is the URL that a short form stands for: host:port, or the path of a socket.
+// fullURL returns the URL for a short form: host:port, or the path of a socket.
 func fullURL(short string) string {
 	switch {
 	case strings.Contains(short, "://"):
@@ -75,8 +75,8 @@ func fullURL(short string) string {
 	}
 }
 
-// open connects. It fails within about dialTimeout when no Redis answers; a client that comes with the error connects
-// later.
+// open connects. If no Redis answers, it fails within about dialTimeout. With an error it may return a client too, which
+// connects later.
 func (t target) open() (rueidis.Client, error) {
 	opt, err := t.options()
 	if err != nil {
@@ -84,7 +84,7 @@ func (t target) open() (rueidis.Client, error) {
 	}
 	rdb, err := rueidis.NewClient(opt)
 	if opt.TLSConfig != nil && errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", errMute, err) // without TLS Redis waits for the end of a line
+		err = fmt.Errorf("%w: %w", errMute, err) // without TLS, Redis waits for the end of a line
 	}
 	if err != nil {
 		err = fmt.Errorf("no Redis to work with at %s: %w", strings.Join(opt.InitAddress, ", "), err)
@@ -98,7 +98,7 @@ func (t target) open() (rueidis.Client, error) {
 
 var errMute = errors.New("no TLS handshake in time")
 
-// String says where it is, without a password.
+// String returns the Redis's addresses, never a password. It is "Redis" if the URL is invalid.
 func (t target) String() string {
 	opt, err := t.options()
 	if err != nil {
@@ -111,9 +111,9 @@ func (t target) String() string {
 type server struct {
 	target
 	rdb  rueidis.Client
-	mini *miniredis.Miniredis // nil for one given by its URL
+	mini *miniredis.Miniredis // nil if the Redis was given by its URL
 	sent atomic.Int64         // lock commands that mini has received
-	busy sync.RWMutex         // locked while mini is to hang
+	busy sync.RWMutex         // locked while mini hangs
 }
 
 // openServer connects to the Redis t, or starts one inside this process when t has no URL.
@@ -146,7 +146,7 @@ func (s *server) received(_ *miniserver.Peer, cmd string, _ ...string) bool {
 	return false
 }
 
-// hang makes mini take in commands and answer none, as a stopped process does. They run when it goes on.
+// hang makes mini read commands and not run them, as a stopped process. They run after resume.
 func (s *server) hang()   { s.busy.Lock() }
 func (s *server) resume() { s.busy.Unlock() }
 
@@ -169,7 +169,7 @@ func (s *server) close() {
 	}
 }
 
-// String says what is used, without a password.
+// String describes the Redis for the user, without a password.
 func (s *server) String() string {
 	if s.mini != nil {
 		return "embedded miniredis"
@@ -177,15 +177,15 @@ func (s *server) String() string {
 	return "Redis at " + s.target.String()
 }
 
-// isLockCommand tells the commands that locks send, scripts and subscriptions, from the GET and SET of the work under
-// the lock. What a script calls is not sent, and no script calls one of these.
+// isLockCommand reports whether locks send the command: a script or a subscription, not the GET and SET of the work
+// under the lock. Redis counts what scripts call too, but no script calls one of these.
 func isLockCommand(name string) bool {
 	lock := []string{"eval", "evalsha", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe"}
 	return slices.Contains(lock, strings.ToLower(name))
 }
 
-// lockCommands returns how many commands of locks the server has received so far: all of its clients', so beside other
-// users of a Redis the difference of two calls says too much.
+// lockCommands returns how many commands of locks the server has received so far, from all its clients. If others use
+// the Redis too, the difference of two calls is too great.
 func (s *server) lockCommands(ctx context.Context) (int64, error) {
 	if s.mini != nil {
 		return s.sent.Load(), nil
@@ -205,7 +205,7 @@ func (s *server) lockCommands(ctx context.Context) (int64, error) {
 	return sum, nil
 }
 
-// sumCalls adds up the calls of lock commands in what INFO commandstats answers.
+// sumCalls adds up the calls of lock commands in an answer of INFO commandstats.
 func sumCalls(stats string) (int64, error) {
 	var sum int64
 	for line := range strings.Lines(stats) {

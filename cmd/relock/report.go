@@ -12,17 +12,17 @@ import (
 	"github.com/relock-go/relock"
 )
 
-// recoverySlack is what the next waiter may take beyond the lease of a holder that died. A millisecond or two is usual,
-// and stands in the table; the rest is for a machine so busy that it runs timers late.
+// recoverySlack is how long after a dead holder's lease the next waiter may get the lock. One or two milliseconds are
+// usual. The rest is for busy machines, whose timers run late.
 const recoverySlack = time.Second
 
-// report is all that was found out, and what is made of it.
+// report has what the demo measured, and the table and the problems that judge makes of it.
 type report struct {
 	o           *demoOptions
 	began       time.Time
 	sections    []section
 	found       int64 // the counter
-	commands    int64 // of locks, as the server counted
+	commands    int64 // lock commands, as the server counted
 	commandsErr error
 	crash       *crash // nil when nobody was killed
 	faults      *faults
@@ -36,7 +36,7 @@ type row struct {
 	what, value, note string
 }
 
-// print writes the table, which fits in 100 columns, and returns whether all is as it should be.
+// print writes the table, which fits in 100 columns, and the problems. It returns whether there were none.
 func (r *report) print(w io.Writer) bool {
 	r.judge()
 	width := [2]int{}
@@ -96,8 +96,7 @@ func (r *report) done() int64 {
 	return n
 }
 
-// judgeCount compares the counter with the journals. See the comment at the head of journal.go for why the expected
-// count is exact.
+// judgeCount compares the counter with the journals. The head of journal.go says why the expected count is exact.
 func (r *report) judgeCount(t *tally) {
 	note := ""
 	switch {
@@ -146,7 +145,7 @@ func (r *report) judgeRate() {
 	}
 }
 
-// judgeWaits shows the waits, those across the crash apart.
+// judgeWaits shows the waits. Waits during which the worker was killed have a row of their own.
 func (r *report) judgeWaits() {
 	var plain, across []time.Duration
 	for _, s := range r.sections {
@@ -232,8 +231,8 @@ func (r *report) judgeCrash() {
 	}
 }
 
-// judgeFaults checks that the lock went on while nodes of its quorum were out, and that one which had forgotten it
-// granted nothing for a lease.
+// judgeFaults checks that the lock was granted while nodes of its quorum were out, and that the restarted node, which
+// had forgotten the lock, granted nothing for a lease.
 func (r *report) judgeFaults() {
 	f := r.faults
 	if r.o.nodes == 1 {
@@ -267,16 +266,16 @@ func (r *report) judgeRemains() {
 	}
 }
 
-// tally is what the journals of all workers say together.
+// tally sums up the journals of all workers.
 type tally struct {
 	expected int64 // value of the counter
 	open     int   // sections begun and not done
 	ran      bool  // the SET of an open section ran
 	broken   int   // sections that did not read what the one before wrote
-	fallen   int   // sections whose token is not greater than that of the one that wrote before them
+	fallen   int   // sections whose token is not greater than the token of the section that wrote before
 	last     int64 // greatest token
 	local    int   // hand-overs inside a process
-	remote   int   // and between two
+	remote   int   // hand-overs between two processes
 	byWorker [workers]int
 }
 
@@ -287,7 +286,7 @@ func tallyOf(sections []section) *tally {
 	byToken := slices.Clone(sections)
 	slices.SortFunc(byToken, func(a, b section) int { return cmp.Compare(a.token, b.token) })
 	var value int64   // of the counter
-	inFlight := false // of the section before it is not known whether its SET ran
+	inFlight := false // the section before is open: its SET ran or did not
 	for i, s := range byToken {
 		if inFlight && s.read == value+1 {
 			t.ran = true
@@ -314,7 +313,7 @@ func tallyOf(sections []section) *tally {
 	return t
 }
 
-// fallen counts tokens that do not rise in the order in which the counter did.
+// fallen sorts the sections by the counter's value, and counts the tokens that do not rise.
 func fallen(sections []section) int {
 	byRead := slices.Clone(sections)
 	slices.SortStableFunc(byRead, func(a, b section) int { return cmp.Compare(a.read, b.read) })
@@ -327,7 +326,7 @@ func fallen(sections []section) int {
 	return n
 }
 
-// percentile of sorted waits.
+// percentile returns the p-th percentile of sorted waits, as a text.
 func percentile(sorted []time.Duration, p int) string {
 	if len(sorted) == 0 {
 		return "-"

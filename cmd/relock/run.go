@@ -28,12 +28,12 @@ type locked struct {
 	atLeast  time.Duration
 	conflict int // exit status when somebody else holds the lock
 	quiet    bool
-	shared   bool // as a reader of a read-write lock
-	writes   bool // as its writer
+	shared   bool // take a read-write lock as a reader
+	writes   bool // take it as the writer
 	quorum   bool // the lock is on several Redis
 	healthz  string
 	name     string
-	cmd      *exec.Cmd      // nil: hold the lock until told to stop
+	cmd      *exec.Cmd      // nil: hold the lock until a signal comes
 	child    *child         // cmd as it runs
 	sigs     chan os.Signal // to forward
 	health   health
@@ -108,7 +108,7 @@ func (l *locked) checkTargets() error {
 	return err
 }
 
-// split reads NAME [-- COMMAND]. What stands before the first -- was taken for flags and names.
+// split reads NAME [-- COMMAND [ARG ...]]. Flags are parsed already, up to the first --.
 func (l *locked) split(args []string) error {
 	names, command, dashed := args, []string(nil), false
 	if at := l.flags.ArgsLenAtDash(); at > 0 {
@@ -130,13 +130,13 @@ func (l *locked) split(args []string) error {
 	return nil
 }
 
-// wait is how long to wait for a lock, a flag.
+// wait is the value of -wait: how long to wait for the lock.
 type wait struct {
 	time.Duration
-	limited bool // else as long as it takes
+	limited bool // false: wait as long as it takes
 }
 
-// Set takes a number without a unit for seconds, as flock(1) does.
+// Set parses a duration. A number without a unit is seconds, as for flock(1).
 func (w *wait) Set(text string) (err error) {
 	if strings.Trim(text, "+-.0123456789") == "" {
 		text += "s"
@@ -151,13 +151,13 @@ func (w *wait) Set(text string) (err error) {
 func (w *wait) String() string { return "" }
 func (w *wait) Type() string   { return "duration" }
 
-// start is relock run.
+// start runs the subcommand and returns the exit status.
 func (l *locked) start() int {
 	if err := l.lookUp(); err != nil {
 		return l.cannotStart(err)
 	}
 	for _, s := range forwarded() {
-		if !signal.Ignored(s) { // as nohup does with SIGHUP
+		if !signal.Ignored(s) { // nohup ignores SIGHUP for us
 			signal.Notify(l.sigs, s)
 		}
 	}
@@ -185,19 +185,19 @@ func (l *locked) start() int {
 	return l.run(locks)
 }
 
-// lookUp returns why the command cannot be started, as far as that is known without the lock: a host
-// that cannot run it must not take the lock from one that can.
+// lookUp looks for the command's program, and returns why it cannot be started. It comes before the lock: a
+// host that cannot run the command must not keep the lock from hosts that can.
 func (l *locked) lookUp() error {
 	if l.cmd == nil {
 		return nil
 	}
 	if l.cmd.Err == nil {
-		_, l.cmd.Err = exec.LookPath(l.cmd.Path) // of a path that was given, which exec.Command does not look at
+		_, l.cmd.Err = exec.LookPath(l.cmd.Path) // exec.Command does not check a path with a slash
 	}
 	return l.cmd.Err
 }
 
-// cannotStart tells why the command was not started, and returns the status for that.
+// cannotStart prints why the command was not started, and returns the exit status.
 func (l *locked) cannotStart(err error) int {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
 		return l.say(statusNotFound, err)
@@ -205,7 +205,7 @@ func (l *locked) cannotStart(err error) int {
 	return l.say(statusNoExec, err)
 }
 
-// say tells what went wrong and returns status.
+// say prints err and returns status.
 func (l *locked) say(status int, err error) int {
 	return failed(l.std, status, "relock run", err)
 }
@@ -228,7 +228,7 @@ func (l *locked) run(locks *relock.Client) int {
 	}
 	granted := time.Now()
 	if l.outlasts(l.atLeast) {
-		// From now on the lock lasts as long, whatever becomes of this process.
+		// From now on Redis keeps the lock for atLeast, even if this process dies.
 		if err := lease.Extend(context.Background(), l.atLeast); err != nil {
 			_ = lease.Unlock(context.Background())
 			return ended(l.std, "relock run", err)
@@ -239,8 +239,8 @@ func (l *locked) run(locks *relock.Client) int {
 	return l.giveBack(lease, granted, status, lost)
 }
 
-// work runs the command or, where there is none, waits for a signal. It returns the exit status,
-// and whether the lock was lost.
+// work runs the command or, if there is none, waits for a signal. It returns the exit status, and
+// whether the lock was lost.
 func (l *locked) work(lease *relock.Lease) (status int, lost bool) {
 	if l.cmd != nil {
 		return l.command(lease)
@@ -254,18 +254,19 @@ func (l *locked) work(lease *relock.Lease) (status int, lost bool) {
 	}
 }
 
-// giveBack unlocks, or leaves a lock behind that is to last longer, and returns the exit status.
+// giveBack unlocks, but not before atLeast has passed, and returns the exit status. If Redis keeps the lock
+// for that time by itself, it does not wait but leaves the lock to end with its lease.
 func (l *locked) giveBack(lease *relock.Lease, granted time.Time, status int, lost bool) int {
 	left := l.atLeast - time.Since(granted)
 	if l.outlasts(left) && !lost {
-		return status // Redis keeps it to the moment: the watchdog lengthens no lease that is longer than its own
+		return status // Redis ends it on time: the watchdog does not renew a lease longer than its own
 	}
 	if left > 0 && !lost {
 		select {
 		case <-time.After(left):
 		case <-lease.Context().Done():
 		case <-l.sigs:
-			return status // it ends with its lease
+			return status // the lock ends with its lease
 		}
 	}
 	err := lease.Unlock(context.Background())
@@ -280,17 +281,17 @@ func (l *locked) giveBack(lease *relock.Lease, granted time.Time, status int, lo
 	return status
 }
 
-// outlasts reports whether Redis keeps the lock for d by itself. It cannot for more than a lease where
-// others count on the lease's length, as readers and the guard of a quorum do: then relock stays, and renews.
+// outlasts reports whether Redis is to keep the lock for d without renewals, because d is longer than a
+// lease. Readers and a quorum's guard rely on the lease's length: relock stays and renews for them.
 func (l *locked) outlasts(d time.Duration) bool { return d > l.lease && !l.shared && !l.quorum }
 
-// gotSignal is why the wait for the lock ended.
+// gotSignal is the error of a wait for the lock that a signal has ended.
 type gotSignal struct{ os.Signal }
 
 func (s gotSignal) Error() string { return s.String() }
 
-// acquire takes the lock. A signal ends the wait with gotSignal. The context it makes is the
-// lease's, so it is not cancelled otherwise.
+// acquire takes the lock. A signal ends the wait with gotSignal. Only a signal cancels the context:
+// the lease's context is made from it, and outlives this call.
 func (l *locked) acquire(locks *relock.Client) (*relock.Lease, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	over, watched := make(chan struct{}), make(chan struct{})
@@ -304,9 +305,9 @@ func (l *locked) acquire(locks *relock.Client) (*relock.Lease, error) {
 	}()
 	lease, err := l.lock(ctx, locks)
 	close(over)
-	<-watched // from here on a signal is the command's
+	<-watched // from here on signals are for the command
 	if cause := context.Cause(ctx); err == nil && cause != nil {
-		_ = lease.Unlock(context.Background()) // the signal is the news; the lease ends by itself
+		_ = lease.Unlock(context.Background()) // report the signal, not this error: the lease ends by itself
 		return nil, cause
 	}
 	return lease, err
@@ -329,7 +330,7 @@ type locker interface {
 	TryLock(ctx context.Context) (*relock.Lease, error)
 }
 
-// state is what Redis knows of the lock that the flags ask for.
+// state asks Redis for the state of the lock that the flags name.
 func (l *locked) state(ctx context.Context, locks *relock.Client) (relock.State, error) {
 	if l.shared || l.writes {
 		return locks.RWMutex(l.name).State(ctx)
@@ -337,7 +338,7 @@ func (l *locked) state(ctx context.Context, locks *relock.Client) (relock.State,
 	return locks.Mutex(l.name).State(ctx)
 }
 
-// side is the lock that the flags ask for.
+// side returns the lock, or the side of a read-write lock, that the flags name.
 func (l *locked) side(locks *relock.Client, opts ...relock.Option) locker {
 	switch {
 	case l.shared:

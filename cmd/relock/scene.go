@@ -11,8 +11,8 @@ import (
 // scene is a demo under way, as the parent sees it. One goroutine plays it.
 type scene struct {
 	o       *demoOptions
-	srv     *server // has the counter
-	ns      nodes   // have the lock
+	srv     *server // Redis with the counter
+	ns      nodes   // Redis servers with the lock
 	job     job
 	mutex   *relock.Mutex
 	show    *progress
@@ -21,13 +21,13 @@ type scene struct {
 	exhibit *exhibit // nil for none
 	faults  faults
 
-	began   time.Time // the workers were let go
-	sent    int64     // lock commands the server had received then
-	sentErr error
-	looks   int64 // lock commands of our own since
-	crash   *crash
-	stopped bool // the workers were told to stop
-	told    int  // sections at the last status
+	began   time.Time // when the workers got orderGo
+	sent    int64     // lock commands that the nodes had received by then
+	sentErr error     // why sent is unknown
+	looks   int64     // lock commands that the scene itself has sent since
+	crash   *crash    // nil until a worker was killed
+	stopped bool      // the workers got orderStop
+	told    int       // sections at the last status
 	toldAt  time.Time
 }
 
@@ -35,14 +35,14 @@ type scene struct {
 type crash struct {
 	worker    int
 	token     int64        // of the section it died in
-	asked     time.Time    // before was asked for no earlier
-	before    relock.State // just before the signal was sent
-	killed    time.Time    // the signal was sent
-	after     relock.State // once the process was reaped
-	recovered time.Time    // somebody else was in a section; zero if nobody ever was
+	asked     time.Time    // when Redis was asked for before
+	before    relock.State // the lock just before the signal was sent
+	killed    time.Time    // when the signal was sent
+	after     relock.State // the lock once the process was reaped
+	recovered time.Time    // when another worker was first in a section; zero if none was
 }
 
-// watch lets the workers go, has one killed, stops the others and returns when all have ended.
+// watch starts the work, has one worker killed, stops the others, and returns when all have ended.
 func (s *scene) watch(ctx context.Context) error {
 	if err := s.muster(ctx); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (s *scene) watch(ctx context.Context) error {
 			}
 		case <-end:
 			if s.faults.due != nil && time.Now().Before(late) {
-				end = time.After(20 * time.Millisecond) // a node is still to come back
+				end = time.After(20 * time.Millisecond) // a node has yet to come back
 				continue
 			}
 			s.show.say("stopping")
@@ -103,7 +103,7 @@ func (s *scene) muster(ctx context.Context) error {
 	return nil
 }
 
-// hear takes in one piece of news. It fails where the demo cannot go on.
+// hear handles one piece of news. It fails if the demo cannot go on.
 func (s *scene) hear(ctx context.Context, m news) error {
 	if m.ended {
 		return s.mourn(ctx, m)
@@ -132,11 +132,11 @@ func (s *scene) hear(ctx context.Context, m news) error {
 	return nil
 }
 
-// outage is how long nobody held the lock but the dead.
+// outage is how long only the dead worker held the lock.
 func (c *crash) outage() time.Duration { return c.recovered.Sub(c.killed) }
 
-// strike kills a worker that says it holds the lock, and notes what Redis says. The worker stays in its section until
-// the signal comes, so whatever time passes here, it is killed holding.
+// strike kills a worker that reports to hold the lock, and notes the lock's state before. The worker stays in its
+// section until the signal comes: it holds the lock then, however long this takes.
 func (s *scene) strike(ctx context.Context, m news) (err error) {
 	c := &crash{worker: m.worker, token: m.event.Token, asked: time.Now()}
 	if c.before, err = s.look(ctx); err != nil {
@@ -152,7 +152,7 @@ func (s *scene) strike(ctx context.Context, m news) (err error) {
 	return nil
 }
 
-// mourn takes in the end of a process.
+// mourn handles the end of a worker process.
 func (s *scene) mourn(ctx context.Context, m news) (err error) {
 	p := s.fleet.procs[m.worker]
 	p.ended = true
@@ -168,8 +168,8 @@ func (s *scene) mourn(ctx context.Context, m news) (err error) {
 	return err
 }
 
-// look asks Redis about the lock. On a quorum of short leases one command has little time, and a busy machine is no node
-// that is silent: it asks three times.
+// look asks Redis for the lock's state, up to three times. With short leases a command on a quorum has little time, and
+// may fail only because the machine is busy.
 func (s *scene) look(ctx context.Context) (st relock.State, err error) {
 	for range 3 {
 		s.looks += int64(len(s.ns))
@@ -180,7 +180,7 @@ func (s *scene) look(ctx context.Context) (st relock.State, err error) {
 	return st, err
 }
 
-// tell shows how far the work is.
+// tell prints how far the work is.
 func (s *scene) tell(now time.Time) {
 	n := len(s.journal.sections)
 	rate := float64(n-s.told) / now.Sub(s.toldAt).Seconds()
@@ -189,7 +189,7 @@ func (s *scene) tell(now time.Time) {
 		thousands(n), thousands(int(rate)), s.fleet.living(), workers)
 }
 
-// report gathers what the table is made of once all workers have ended.
+// report collects the measurements. All workers have ended.
 func (s *scene) report(ctx context.Context) (*report, error) {
 	r := &report{o: s.o, sections: s.journal.sections, crash: s.crash, began: s.began, faults: &s.faults}
 	var err error

@@ -14,8 +14,8 @@ import (
 	"github.com/relock-go/relock/internal/operator"
 )
 
-// live is the board on a terminal. tcell draws it: it has a screen for tests and half of
-// bubbletea's modules.
+// live shows the board on a terminal. It draws by tcell, which has a screen for tests, and needs half
+// as many modules as bubbletea.
 type live struct {
 	board  board
 	redis  *access
@@ -25,22 +25,22 @@ type live struct {
 	screen tcell.Screen
 
 	looks  chan look
-	frees  chan string // what became of a lock that was forced
+	frees  chan string // outcome of a forced unlock, as a note for the board
 	busy   bool        // a look is under way
-	wholly time.Time   // the last look at all ended
+	wholly time.Time   // when the last look at all locks ended
 }
 
-// look is what a look brought.
+// look is the result of a look.
 type look struct {
 	seen  []operator.Sighting
-	all   bool
+	all   bool // at all locks, not only at those on the screen
 	began time.Time
 	took  time.Duration
 	err   error
 }
 
-// thrift is which part of the time looks at all locks may take, as its inverse: the rest is Redis's
-// for others.
+// thrift spares Redis: after a look at all locks, the next comes no sooner than thrift times its
+// duration later.
 const thrift = 10
 
 // run shows the board until the user leaves.
@@ -83,7 +83,7 @@ func (l *live) run() error {
 	}
 }
 
-// look looks in the background: at all locks if the last time is long enough ago, else at those on
+// look reads locks in the background: all if the last look at all is long enough ago, else the ones on
 // the screen.
 func (l *live) look(ctx context.Context, jobs *sync.WaitGroup) {
 	if l.busy {
@@ -100,10 +100,11 @@ func (l *live) look(ctx context.Context, jobs *sync.WaitGroup) {
 			got.seen, got.err = l.reader.These(ctx, names)
 		}
 		got.took = time.Since(got.began)
-		l.looks <- got // there is one at a time
+		l.looks <- got // does not block: there is one look at a time
 	})
 }
 
+// take shows the result of a look.
 func (l *live) take(got look) {
 	l.busy, l.board.broken = false, ""
 	if got.err != nil {
@@ -116,7 +117,7 @@ func (l *live) take(got look) {
 	l.board.see(got.seen, got.all, got.began, got.took)
 }
 
-// force frees the lock that was asked about. It takes no longer than an answer of Redis may.
+// force frees, in the background, the lock that the user was asked about.
 func (l *live) force(jobs *sync.WaitGroup) {
 	name := l.board.asked.Names.Name
 	l.board.asked, l.board.note = nil, fmt.Sprintf("freeing %q ...", name)
@@ -131,12 +132,12 @@ func (l *live) force(jobs *sync.WaitGroup) {
 		}
 		select {
 		case l.frees <- note:
-		case <-time.After(operator.AnswerTime): // nobody looks any more
+		case <-time.After(operator.AnswerTime): // run has returned
 		}
 	})
 }
 
-// event takes what happens at the terminal.
+// event handles an event of the terminal.
 func (l *live) event(event tcell.Event) wish {
 	switch e := event.(type) {
 	case *tcell.EventResize:
@@ -160,7 +161,7 @@ func keyName(e *tcell.EventKey) string {
 	return keyNames[e.Key()]
 }
 
-// aside is how many lines of the screen show no lock.
+// aside is how many lines of the screen do not show a lock.
 const aside = 4
 
 // draw draws the whole board; tcell sends what has changed.
@@ -197,14 +198,14 @@ func (l *live) line(y, width int, style tcell.Style, text string) {
 	l.screen.PutStrStyled(0, y, fmt.Sprintf("%-*s", width, cut(text, width)), style)
 }
 
-// The columns of numbers stand first.
+// The first columns are numbers.
 const (
 	numbers     = 5
 	numberWidth = 9
 )
 
-// nameWidth shares what the numbers leave between names and holders, by what those on the screen
-// take. Holders have two fifths of it, or what they need, where there is not enough for both.
+// nameWidth returns the width of the names' column. rest is the width for names and holders together. If
+// it is too small for both, holders get two fifths of it, or less if they need less.
 func (b *board) nameWidth(rest int) int {
 	name, holder := 0, 0
 	for i := b.top; i < min(len(b.shown), b.top+b.height); i++ {
@@ -224,7 +225,7 @@ func (l *live) row(y, width, name int, style tcell.Style, texts []string) {
 	l.line(y, width, style, line)
 }
 
-// cut shortens text to a width.
+// cut shortens text to width characters.
 func cut(text string, width int) string {
 	if runes := []rune(text); len(runes) > width {
 		return string(runes[:max(0, width-1)]) + "…"

@@ -13,16 +13,16 @@ type seenLock struct {
 	Kind    string      `json:"kind,omitempty"` // relock, relock read, relock write, redisson, redisson read, redisson write
 	Held    bool        `json:"held"`
 	Holder  string      `json:"holder,omitempty"` // the owner field in Redis
-	By      *seenClient `json:"by,omitempty"`     // what the holder's client says of itself
+	By      *seenClient `json:"by,omitempty"`     // the holder's client, if it has a name
 	Count   int         `json:"count"`
 	Age     *int64      `json:"age_ms,omitempty"` // since the grant; absent where it is unknown
 	TTL     int64       `json:"ttl_ms"`           // -1 for a lock that never ends
 	Waiters int         `json:"waiters"`
 	Longest int64       `json:"longest_wait_ms,omitempty"`
 	Token   int64       `json:"token,omitempty"`    // the first fencing token of the grant
-	Nodes   int         `json:"nodes,omitempty"`    // of a quorum, how many keep it
+	Nodes   int         `json:"nodes,omitempty"`    // how many nodes of a quorum keep the lock
 	Last    int64       `json:"reserved,omitempty"` // the last fencing token reserved
-	Readers []seenHold  `json:"readers,omitempty"`  // of a lock that is read, of very many some
+	Readers []seenHold  `json:"readers,omitempty"`  // the holders of a read-write lock's read side; some, if very many
 	Queue   []seenPlace `json:"queue,omitempty"`
 }
 
@@ -41,7 +41,7 @@ type seenPlace struct {
 	Waited int64       `json:"waiting_ms"`
 }
 
-// seenClient is what a client says of itself as -json prints it.
+// seenClient is what a client tells of itself, as -json prints it.
 type seenClient struct {
 	Name    string     `json:"name"`
 	Host    string     `json:"host,omitempty"`
@@ -50,7 +50,7 @@ type seenClient struct {
 	Version string     `json:"version,omitempty"`
 }
 
-// clientOf is nil for a client that says nothing.
+// clientOf returns nil for a client that tells nothing of itself.
 func clientOf(by wire.Card) *seenClient {
 	if by == (wire.Card{}) {
 		return nil

@@ -247,6 +247,27 @@ func TestTerminalSignalsComeOnce(t *testing.T) {
 	})
 }
 
+// SIGUSR1 reaches the command alone, also when relock has found the command's children for another signal before.
+func TestTerminalUserSignalsAreTheCommands(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	command, child := newRecord(t), newRecord(t)
+	script := strings.Join(child.command(), " ") + " & exec " + strings.Join(command.command(), " ")
+	s := atTerminal(t, srv, true, t.Name(), "--", "sh", "-c", script)
+	command.pid(t)
+	child.pid(t)
+	s.sends(syscall.SIGINT)
+	command.has(t, "interrupt")
+	child.has(t, "interrupt")
+	s.sends(syscall.SIGUSR1)
+	command.has(t, "interrupt", "user defined signal 1")
+	s.sends(syscall.SIGQUIT)
+	command.has(t, "interrupt", "user defined signal 1", "quit")
+	child.has(t, "interrupt", "quit")
+	s.sends(syscall.SIGTERM)
+	s.becomes("ended 5")
+}
+
 // A command finds the terminal where its input is not: ssh, sudo and gpg ask there for a password.
 func TestTerminalIsTheCommands(t *testing.T) {
 	srv := redistest.Start(t)

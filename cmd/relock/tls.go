@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// apply puts into opt what the URL leaves open.
+// apply sets in opt what the URL does not.
 func (s *secrets) apply(opt *rueidis.ClientOption) error {
 	if opt.Username == "" {
 		opt.Username = s.User
@@ -19,7 +19,7 @@ func (s *secrets) apply(opt *rueidis.ClientOption) error {
 		opt.Password = s.Password
 	}
 	if s.TLS && opt.TLSConfig == nil {
-		opt.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12} // the name to verify is the dialled one
+		opt.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12} // without ServerName the dialled name is verified
 	}
 	if opt.TLSConfig == nil {
 		return nil
@@ -28,12 +28,12 @@ func (s *secrets) apply(opt *rueidis.ClientOption) error {
 		return err
 	}
 	if opt.Sentinel.MasterSet != "" {
-		opt.Sentinel.TLSConfig = opt.TLSConfig.Clone() // the URL is a sentinel's
+		opt.Sentinel.TLSConfig = opt.TLSConfig.Clone() // the URL is a Sentinel's
 	}
 	return nil
 }
 
-// secure puts files and names into cfg.
+// secure sets certificates and the server's name in cfg.
 func (s *secrets) secure(cfg *tls.Config) error {
 	cfg.InsecureSkipVerify = cfg.InsecureSkipVerify || s.Insecure
 	if s.SNI != "" {

@@ -94,7 +94,8 @@ func (t *topping) printOnce(l *live) error {
 	return l.board.print(t.std.out, t.rows)
 }
 
-// print writes the first rows, or all for 0. There are no rates in a single look.
+// print writes the first rows, or all if rows is 0, without the rates, which a single look does not
+// have.
 func (b *board) print(w io.Writer, rows int) error {
 	fmt.Fprintln(w, b.title())
 	if rows == 0 || rows > len(b.shown) {

@@ -84,9 +84,9 @@ func (s *serving) run() error {
 	return nil
 }
 
-// handler is the page. It answers to no name but those that it knows: a page of another site could
-// have its own name lead here, and be of one origin with this one. An address cannot be led
-// elsewhere, and where only this machine can reach the page none but this machine's is right.
+// handler returns the page. It refuses requests whose Host is not a known name: otherwise another site
+// could let its own name resolve to this server, and would be of the same origin (DNS rebinding). An
+// address as Host is safe, but if only this machine can reach the page, it must be a loopback address.
 func (s *serving) handler(ctx context.Context, redis *access, addr net.Addr) http.Handler {
 	opts := []relockui.Option{
 		relockui.WithContext(ctx), relockui.WithNamePrefix(redis.prefix), relockui.WithLabel(redis.where),
@@ -108,8 +108,8 @@ func (s *serving) handler(ctx context.Context, redis *access, addr net.Addr) htt
 	})
 }
 
-// known reports whether the Host of a request is one that the page answers to. here tells that only
-// this machine can reach it.
+// known reports whether the page answers to a request's Host. here says that only this machine can reach
+// the page.
 func (s *serving) known(host string, here bool) bool {
 	host = bare(host)
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -120,7 +120,7 @@ func (s *serving) known(host string, here bool) bool {
 	})
 }
 
-// bare is a host without its port, the brackets of an address, and the dot that ends a full name.
+// bare returns host without its port, the brackets of an address, and the dot that ends a full name.
 func bare(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

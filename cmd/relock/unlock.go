@@ -76,7 +76,7 @@ func (f *forcing) run(name string) int {
 	return statusOK
 }
 
-// question is what is asked before a lock is forced open.
+// question returns the question to ask before a lock is freed by force.
 func question(s *operator.Sighting) string {
 	text := fmt.Sprintf("Free %q, held by %s", s.Names.Name, s.HolderText())
 	if s.Held && s.Age >= 0 {
@@ -95,7 +95,7 @@ func (f *forcing) agreed(question string) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// force frees a lock whoever holds it. It returns false when nobody did.
+// force frees a lock, whoever holds it. It returns false if nobody held it.
 func force(redis *access, name string) (bool, error) {
 	return operator.Force(context.Background(), redis.rdbs, redis.prefix, name)
 }

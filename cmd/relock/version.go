@@ -25,7 +25,7 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-// printVersion prints what the build tells of itself; info may be nil.
+// printVersion prints the versions in the build information; info may be nil.
 func printVersion(w io.Writer, info *debug.BuildInfo) {
 	command, library := "unknown", ""
 	if info != nil {
@@ -46,8 +46,8 @@ func printVersion(w io.Writer, info *debug.BuildInfo) {
 	fmt.Fprintf(w, "go       %s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// commitOf is what the build was made of: what the build was told of its clone, else the end of a
-// pseudo-version, v0.0.0-20060102150405-0123456789ab. It is "" for a release, whose version says it.
+// commitOf returns the commit that was built: from the clone's data in info, else from the end of a
+// pseudo-version, v0.0.0-20060102150405-0123456789ab. For a release it returns "": the version names it.
 func commitOf(info *debug.BuildInfo) string {
 	if info == nil {
 		return "unknown"

@@ -15,8 +15,8 @@ import (
 // tellAfter is how long relock run waits in silence.
 const tellAfter = 2 * time.Second
 
-// tellWaiting says, once the lock is waited for a while, that it is and for whom. Nothing is said
-// any more when the function it returns has returned.
+// tellWaiting prints after tellAfter, in the background, that relock waits and what for. It prints nothing
+// any more once quiet, which it returns, has returned.
 func (l *locked) tellWaiting(locks *relock.Client) (quiet func()) {
 	if l.quiet {
 		return func() {}
@@ -34,14 +34,14 @@ func (l *locked) tellWaiting(locks *relock.Client) (quiet func()) {
 		defer done()
 		st, err := l.state(asked, locks)
 		if ctx.Err() == nil {
-			fmt.Fprintf(l.std.err, "relock run: waiting for lock %q: %s\n", l.name, inTheWay(st, err, l.heard.cause()))
+			fmt.Fprintf(l.std.err, "relock run: waiting for lock %q: %s\n", l.name, obstacle(st, err, l.heard.cause()))
 		}
 	}()
 	return func() { cancel(); <-over }
 }
 
-// named adds the holder's name to the error of a lock that is held, where there is one: the first refusal
-// knows the owner field alone.
+// named adds the name of the holder's client, if it has one, to a HeldError without it: the first refusal by
+// Redis brings the owner field alone.
 func (l *locked) named(locks *relock.Client, err error) error {
 	var held *relock.HeldError
 	if !errors.As(err, &held) || held.Client != (relock.ClientInfo{}) {
@@ -57,26 +57,27 @@ func (l *locked) named(locks *relock.Client, err error) error {
 	return err
 }
 
-// heard is an Observer that remembers why a Lock waits for Redis itself.
+// heard is an Observer that remembers why a Lock waits for Redis, and not for a holder.
 type heard struct{ why atomic.Value }
 
-// Observe keeps the cause of a Lock that waits.
+// Observe stores the cause of the wait, if the event has one.
 func (h *heard) Observe(e relock.Event) {
 	if e.Kind == relock.EventWaiting && e.Cause != nil {
 		h.why.Store(reason{e.Cause})
 	}
 }
 
+// reason gives all errors one type, as atomic.Value demands.
 type reason struct{ error }
 
-// cause is nil where the Lock does not wait for Redis itself.
+// cause returns why the Lock waits for Redis, or nil.
 func (h *heard) cause() error {
 	r, _ := h.why.Load().(reason)
 	return r.error
 }
 
-// inTheWay is who or what the lock is waited for, why being what Redis itself is waited for.
-func inTheWay(st relock.State, err, why error) string {
+// obstacle says what keeps relock from the lock. st and err are the lock's state, why is heard.cause.
+func obstacle(st relock.State, err, why error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "Redis does not answer"

@@ -16,35 +16,35 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// witness is a process of relock's in its own process group. It tells which signals reach it: those came
-// to the whole group, as those that are typed at a terminal do, and so the command got them as well.
-// Go does not tell which process sent a signal, and a terminal's and a shell's must not come twice.
+// witness is a second process of relock, in the same process group. A signal that it gets too came to the
+// whole group, as from a key at a terminal: the command has it already, and relock must not pass it on.
+// Go does not tell which process sent a signal.
 type witness struct {
 	cmd   *exec.Cmd
-	in    io.WriteCloser // questions, a line each; the process ends with it
-	heard chan word      // closed once it tells no more
-	asked int            // questions
-	last  map[int]time.Time
+	in    io.WriteCloser    // takes questions, a number a line; the process ends when it is closed
+	heard chan word         // what the process has written; closed at its end
+	asked int               // number of the last question
+	last  map[int]time.Time // when the process last got a signal, by the signal's number
 }
 
-// word is what a witness tells.
+// word is a line that the witness process has written.
 type word struct {
-	n  int // of a signal; below zero of the question that is answered; zero: it is ready
+	n  int // above zero: it got this signal; below: it answers question -n; zero: it is ready
 	at time.Time
 }
 
 const (
 	witnessName = "witness"
-	// witnessPause is how long a witness that is asked waits for a signal that is on its way to it.
+	// witnessPause is how long the witness delays an answer: the signal may still be on its way to it.
 	witnessPause = 200 * time.Millisecond
-	// witnessTime is how long an answer is waited for, and the witness itself.
+	// witnessTime is how long relock waits for an answer, and for the witness to be ready.
 	witnessTime = 5 * time.Second
-	// witnessAgain is for how long a signal that comes again is taken to have come to the whole group again:
-	// of two that are close, one process may get a single one.
+	// witnessAgain: when the same signal follows sooner than this, relock assumes that it came to the whole
+	// group again. The kernel may have merged the two into one for the witness.
 	witnessAgain = 250 * time.Millisecond
 )
 
-// newWitness returns nil where none can be started.
+// newWitness starts a witness. It returns nil if that fails.
 func newWitness() *witness {
 	self, err := os.Executable()
 	if err != nil {
@@ -68,7 +68,7 @@ func newWitness() *witness {
 	return w
 }
 
-// ready waits until the witness sees signals, and returns it, or nil where it does not.
+// ready waits until the witness catches signals. It returns the witness, or nil if it does not come to that.
 func (w *witness) ready() *witness {
 	if w == nil {
 		return nil
@@ -84,8 +84,8 @@ func (w *witness) ready() *witness {
 	return nil
 }
 
-// saw reports whether s came to the whole group, as far as that is known before gone or ended. Without a
-// witness that answers it is taken for so where a terminal sends it.
+// saw reports whether s came to the whole group. It returns false once gone or ended is closed. If the witness
+// does not answer, it guesses: true for signals that a key at a terminal sends.
 func (w *witness) saw(s os.Signal, gone, ended <-chan struct{}) bool {
 	number, ok := s.(syscall.Signal)
 	if w == nil || !ok {
@@ -124,7 +124,7 @@ func (w *witness) close() {
 		return
 	}
 	_ = w.in.Close()
-	go func() { // so that the one that reads can end
+	go func() { // empties the channel, so that newWitness's goroutine can end
 		for range w.heard {
 		}
 	}()
@@ -132,7 +132,7 @@ func (w *witness) close() {
 	_ = w.cmd.Wait()
 }
 
-// witnessCommand is what relock run starts its own binary with.
+// witnessCommand returns the hidden subcommand that a witness process runs.
 func (a *app) witnessCommand() []*cobra.Command {
 	return []*cobra.Command{{
 		Use:    witnessName,
@@ -148,7 +148,7 @@ func (a *app) witnessCommand() []*cobra.Command {
 	}}
 }
 
-// tellSignals tells of signals, and answers questions, until the input ends.
+// tellSignals writes the number of each signal it gets, and answers questions, until the input ends.
 func tellSignals(std stdio, sigs <-chan os.Signal) {
 	questions := make(chan string)
 	go func() {

@@ -19,17 +19,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// job is the first line of a worker's standard input. The lines after it are orders; the input's end is the parent's.
+// job is the first line of a worker's standard input. Orders follow, one a line. At the end of input the parent is gone.
 type job struct {
-	Target     target        `json:"target"` // of the counter
-	Nodes      []target      `json:"nodes"`  // of the lock
+	Target     target        `json:"target"` // Redis with the counter
+	Nodes      []target      `json:"nodes"`  // Redis servers with the lock
 	Lock       string        `json:"lock"`
-	Name       string        `json:"name"` // of the worker
+	Name       string        `json:"name"` // the worker's
 	Counter    string        `json:"counter"`
 	Locked     bool          `json:"locked"`
 	Lease      time.Duration `json:"lease"`
 	Goroutines int           `json:"goroutines"`
-	Observed   bool          `json:"observed"` // what happens to the locks is counted
+	Observed   bool          `json:"observed"` // count metrics and send them
 }
 
 // order tells a worker what to do next.
@@ -37,22 +37,22 @@ type order string
 
 const (
 	orderGo   order = "go"   // begin
-	orderHold order = "hold" // do not leave the next section: wait in it to be killed
-	orderStop order = "stop" // begin no section any more, then end
+	orderHold order = "hold" // stay in the next critical section until killed
+	orderStop order = "stop" // begin no more sections, and end
 )
 
-// worker is one of the demo's processes, seen from inside.
+// worker is the state of a worker process of the demo.
 type worker struct {
 	job      job
 	rdb      rueidis.Client
 	mutex    *relock.Mutex
 	log      *scribe
 	start    chan struct{} // closed by orderGo
-	hold     atomic.Bool   // orderHold came and nobody has followed it yet
+	hold     atomic.Bool   // orderHold came, and no goroutine has followed it yet
 	stopping atomic.Bool
 }
 
-// workerCommand is what the demo starts its binary with.
+// workerCommand returns the hidden subcommand that a worker process runs.
 func (a *app) workerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "worker",
@@ -144,7 +144,7 @@ func (w *worker) work(ctx context.Context, cancel context.CancelCauseFunc) error
 	return context.Cause(ctx)
 }
 
-// obey follows the parent's orders. It ends the work when they end: nobody reads the journal then.
+// obey follows the parent's orders. When the input ends, it cancels the work: nobody reads the journal any more.
 func (w *worker) obey(in io.Reader, cancel context.CancelCauseFunc) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		switch order(lines.Text()) {
@@ -159,7 +159,7 @@ func (w *worker) obey(in io.Reader, cancel context.CancelCauseFunc) {
 	cancel(errors.New("the parent process is gone"))
 }
 
-// pass goes through the critical section once, under the lock and one re-entry of it, or without any lock.
+// pass runs the critical section once: under the lock and one re-entry of it, or without any lock.
 func (w *worker) pass(ctx context.Context, g int) error {
 	if !w.job.Locked {
 		return w.increment(ctx, event{G: g})
@@ -167,7 +167,7 @@ func (w *worker) pass(ctx context.Context, g int) error {
 	asked := time.Now()
 	return w.mutex.Do(ctx, func(ctx context.Context) error {
 		if w.stopping.Load() {
-			return nil // so that all who waited are through at once, however slow a section is
+			return nil // many goroutines may still wait, and sections may be slow: leave at once
 		}
 		begin := event{G: g, Wait: time.Since(asked)}
 		outer, err := w.mutex.Held(ctx)
@@ -192,8 +192,8 @@ func (w *worker) pass(ctx context.Context, g int) error {
 	})
 }
 
-// increment reads the counter and writes it back plus one: two commands, wrong unless somebody keeps the others out.
-// The order of SET and journal is what makes the demo's count exact.
+// increment adds one to the counter by two commands, GET and SET: wrong without a lock. It writes the journal before
+// and after the SET, which makes the expected count exact: see journal.go.
 func (w *worker) increment(ctx context.Context, begin event) error {
 	var err error
 	if begin.Read, err = w.rdb.Do(ctx, w.rdb.B().Get().Key(w.job.Counter).Build()).AsInt64(); err != nil {

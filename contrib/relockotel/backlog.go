@@ -10,26 +10,25 @@ import (
 )
 
 const (
-	// flushAt is how many durations wait until a goroutine records them.
+	// flushAt is how many durations must wait before a goroutine starts to record them.
 	flushAt = 256
-	// mostWaiting is how many wait at most. Further ones are recorded at once.
+	// mostWaiting is how many durations may wait. Further ones are recorded at once.
 	mostWaiting = 4 * flushAt
 )
 
-// backlog keeps the durations that are still to be recorded. To record one takes the SDK several times
-// as long as to keep it here, and a lock that is passed on waits for whoever is to be told of it. So
-// they are recorded by goroutines of their own, which end with what they have to do, and by whoever
-// collects: what is collected is complete.
+// backlog keeps the durations that are still to be recorded. The SDK takes several times as long to record
+// a duration as the backlog to keep it, and a lock is passed on only after its observer has returned. A
+// goroutine records many at once, and then ends. A collection records the rest first, so it is complete.
 type backlog struct {
-	drain sync.Mutex // held by who records
+	drain sync.Mutex // held while durations are recorded
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	waiting []duration
-	spare   []duration // empty
-	called  bool       // a goroutine is on its way
+	spare   []duration // an empty slice for waiting to grow in
+	called  bool       // a goroutine was started to flush
 }
 
-// duration is one for a histogram.
+// duration is a duration for a histogram.
 type duration struct {
 	in *metric.Float64Histogram
 	as *labels
@@ -53,8 +52,8 @@ func (b *backlog) add(of duration) {
 	}
 }
 
-// record counts for a Producer. Else it records at once what is to be known with its context, for
-// exemplars, and keeps the rest.
+// record counts a duration for the Producer, if there is one. Otherwise it records it at once if ctx has a
+// sampled span, which exemplars refer to, and else keeps it for later.
 func (b *backlog) record(ctx context.Context, of duration) {
 	switch {
 	case of.as.durations != nil:
@@ -67,7 +66,7 @@ func (b *backlog) record(ctx context.Context, of duration) {
 	}
 }
 
-// flush records all that was added before.
+// flush records all durations that were added before.
 func (b *backlog) flush() {
 	b.drain.Lock()
 	defer b.drain.Unlock()
@@ -83,7 +82,7 @@ func (b *backlog) flush() {
 	b.mu.Unlock()
 }
 
-// record tells the instrument. A lease may be lost before it is told of: no duration is negative.
+// record records the duration. A negative one counts as 0: a lease may be lost before its grant is observed.
 func (of duration) record(ctx context.Context) {
 	(*of.in).Record(ctx, max(of.d, 0).Seconds(), of.as.record...)
 }

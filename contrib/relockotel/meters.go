@@ -23,12 +23,12 @@ const (
 	keyFor    = attribute.Key("relock.command")
 )
 
-// buckets are seconds: from a lock that lingered to a job that holds one for minutes.
+// buckets are in seconds. The shortest are for locks that lingered, the longest for jobs of minutes.
 var buckets = []float64{
 	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60, 300,
 }
 
-// description is what a histogram is called, and says.
+// description is a histogram's name and description.
 type description struct{ name, text string }
 
 var (
@@ -42,14 +42,14 @@ func (d description) histogram(m metric.Meter) (metric.Float64Histogram, error) 
 		metric.WithExplicitBucketBoundaries(buckets...))
 }
 
-// meters are the instruments. What is a number of things is counted here and asked for when it is
-// collected: that is twenty times cheaper than telling of each.
+// meters are the instruments. All but the histograms are observable: this package counts, and the SDK
+// asks for the counts when it collects. That is twenty times cheaper than to report each event.
 type meters struct {
 	wait, hold metric.Float64Histogram // nil where a Producer counts
 	servers    *servers
 }
 
-// newMeters makes the instruments. Those of the series that all returns are asked for.
+// newMeters makes the instruments. all returns the series to observe.
 func newMeters(m metric.Meter, produced bool, all func() []*series) (*meters, error) {
 	counted := &meters{servers: newServers()}
 	if produced {
@@ -65,7 +65,7 @@ func newMeters(m metric.Meter, produced bool, all func() []*series) (*meters, er
 	return counted, counted.register(m, all)
 }
 
-// register makes the instruments that are asked for.
+// register makes the observable instruments.
 func (m *meters) register(by metric.Meter, all func() []*series) error {
 	var errs [6]error
 	var waiting, held, down metric.Int64ObservableUpDownCounter
@@ -106,7 +106,7 @@ func (m *meters) register(by metric.Meter, all func() []*series) error {
 func (m *meters) lock(ctx context.Context, s *series, e *relock.Event) {
 	switch e.Kind {
 	case relock.EventWaiting:
-		if e.Cause == nil { // it is told again with one
+		if e.Cause == nil { // the same wait may be reported again, with a cause
 			s.waiting.Add(1)
 		}
 	case relock.EventAcquired:
@@ -138,10 +138,10 @@ func (m *meters) ended(ctx context.Context, s *series, e *relock.Event, as *labe
 	s.holds.record(ctx, duration{in: &m.hold, as: as, d: e.Hold})
 }
 
-// hows is one more than there are ways to a lease.
+// hows is one more than the greatest relock.How.
 const hows = int(relock.HowCached) + 1
 
-// how is 0 for a way that this package does not know.
+// how returns the event's How as an index, 0 for a value that this package does not know.
 func how(e *relock.Event) int {
 	if int(e.How) < hows {
 		return int(e.How)
@@ -149,7 +149,7 @@ func how(e *relock.Event) int {
 	return 0
 }
 
-// What becomes of calls and leases, as indices and in words.
+// Outcomes of calls, as indices in results.
 const (
 	failed = iota // no answer, or a mistake of the caller's
 	busy
@@ -160,7 +160,7 @@ const (
 
 var results = [...]string{failed: "failed", busy: "busy", hopeless: "refused", over: "lost", closed: "closed"}
 
-// resultOf says why a call failed, by the class of its error.
+// resultOf returns the outcome of a call that failed with err, by the error's class.
 func resultOf(err error) int {
 	switch {
 	case errors.Is(err, relock.ErrNotAcquired):
@@ -183,7 +183,7 @@ const (
 
 var causes = [...]string{causeLost: "lost", causeMaxHold: "max_hold", causeClosed: "closed"}
 
-// causeOf says why a lease was lost.
+// causeOf returns why a lease was lost, as an index in causes.
 func causeOf(err error) int {
 	switch {
 	case errors.Is(err, relock.ErrMaxHold):
@@ -200,7 +200,7 @@ type labels struct {
 	observe []metric.ObserveOption
 	record  []metric.RecordOption
 
-	durations *durations // nil where none are told, or a histogram of the SDK has them
+	durations *durations // nil unless a Producer counts durations with these attributes
 }
 
 func labelled(of ...attribute.KeyValue) labels {
@@ -209,7 +209,7 @@ func labelled(of ...attribute.KeyValue) labels {
 	return labels{set: set, observe: []metric.ObserveOption{o}, record: []metric.RecordOption{o}}
 }
 
-// series is all that one name is counted under.
+// series has the counts and attributes of one name and kind of locks.
 type series struct {
 	name      string
 	of        []attribute.KeyValue
@@ -220,24 +220,25 @@ type series struct {
 	abandoned [len(results)]labels
 	causes    [len(causes)]labels
 
-	produced     bool    // durations are counted, and not recorded
-	waits, holds backlog // two: a lock's next holder is told of beside the one before
+	produced     bool    // a Producer counts durations, the SDK's histograms do not
+	waits, holds backlog // two: the end of a hold and the next grant are observed at the same time
 
-	_                       [8]uint64 // what is read of each event shares no cache line with what changes
+	_                       [8]uint64 // keeps fields that events read off the cache line of the counters
 	waiting, held, renewals atomic.Int64
 	losses                  [len(causes)]atomic.Int64
 	_                       [8]uint64
 }
 
-// begun counts a hold that begins, and one that ends, unless their durations are counted: those tell how
-// many there were.
+// begun adds n to the number of leases held. It need not if a Producer counts: heldNow subtracts the
+// durations of holds from those of calls.
 func (s *series) begun(n int64) {
 	if !s.produced {
 		s.held.Add(n)
 	}
 }
 
-// heldNow is how many leases are held. Ends are read first: an end is seen only with its beginning.
+// heldNow returns how many leases are held. It reads the ends first, so that it counts no end without its
+// beginning.
 func (s *series) heldNow() (n int64) {
 	if !s.produced {
 		return s.held.Load()
@@ -251,7 +252,7 @@ func (s *series) heldNow() (n int64) {
 	return n
 }
 
-// newSeries has its durations counted where a Producer hands them on.
+// newSeries makes the series of a kind and name. produced says that a Producer counts its durations.
 func newSeries(sort, name string, produced bool) *series {
 	s := &series{name: name, produced: produced, of: []attribute.KeyValue{keyKind.String(sort)}}
 	if name != "" {

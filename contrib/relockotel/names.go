@@ -9,19 +9,20 @@ import (
 	"sync/atomic"
 )
 
-// MaxNames is how many names of locks an Observer tells apart, as WithLockName leaves them.
+// MaxNames is how many names an Observer tells apart. They are the results of WithLockName's function.
 const MaxNames = 100
 
-// otherName is the name of all further ones.
+// otherName stands for all further names.
 const otherName = "other"
 
-// maxRecent is how many locks' series are found without WithLockName's function.
+// maxRecent is for how many locks at most the series is cached, which spares the call of WithLockName's
+// function.
 const maxRecent = 256
 
-// names finds what a lock is counted under.
+// names finds the series of a lock.
 type names struct {
 	rename   func(string) string
-	produced bool // a Producer hands durations on
+	produced bool // a Producer counts durations
 	recent   [maxRecent]atomic.Pointer[recent]
 
 	mu    sync.Mutex
@@ -30,7 +31,7 @@ type names struct {
 
 type nameKey struct{ sort, name string }
 
-// recent is what a lock was counted under before. It never changes.
+// recent caches the series of a lock. It never changes.
 type recent struct {
 	sort, lock string
 	series     *series
@@ -38,7 +39,7 @@ type recent struct {
 
 var seed = maphash.MakeSeed()
 
-// series looks a lock up. One that was looked up in the same place before is forgotten.
+// series returns the series of a lock, and caches it in place of another lock with the same hash.
 func (n *names) series(sort, lock string) *series {
 	place := &n.recent[maphash.String(seed, lock)%maxRecent]
 	if r := place.Load(); r != nil && r.lock == lock && r.sort == sort {
@@ -49,7 +50,7 @@ func (n *names) series(sort, lock string) *series {
 	return r.series
 }
 
-// named is the series of a name, or of the others once there are too many.
+// named returns the series of a name, or of otherName once there are too many names.
 func (n *names) named(sort, name string) *series {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -65,7 +66,7 @@ func (n *names) named(sort, name string) *series {
 	return s
 }
 
-// all are the series that there are so far.
+// all returns the series that exist so far.
 func (n *names) all() []*series {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -112,7 +113,7 @@ const (
 	uuidLength = len(uuidShape)
 )
 
-// uuidLeads reports whether a UUID and no longer part begins the name.
+// uuidLeads reports whether name begins with a UUID, and that part of the name does not go on after it.
 func uuidLeads(name string) bool {
 	if len(name) < uuidLength || len(name) > uuidLength && !strings.ContainsRune(separators, rune(name[uuidLength])) {
 		return false

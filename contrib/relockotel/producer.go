@@ -13,22 +13,22 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// A Producer counts an Observer's waits and holds itself and hands relock.wait.duration and
-// relock.hold.duration to readers of the SDK: a tenth of what it takes to record them in the SDK's
-// histograms, for locks that are passed on a hundred thousand times a second. The other metrics come
-// from the meter provider as before.
+// A Producer counts an Observer's waits and holds itself, and hands the histograms relock.wait.duration
+// and relock.hold.duration to readers of the SDK. That takes a tenth of the time that the SDK's
+// histograms take. It is for locks that are passed on a hundred thousand times a second. The other
+// metrics come from the meter provider as before.
 //
 //	p := relockotel.NewProducer()
 //	reader, err := prometheus.New(prometheus.WithProducer(p)) // or metric.NewPeriodicReader, metric.WithProducer
 //	...
 //	o, err := relockotel.New(relockotel.WithProducer(p), relockotel.WithMeterProvider(provider))
 //
-// The two histograms have the buckets and attributes that they have without it. They are cumulative,
-// whatever a reader prefers. No view changes them, and they carry no exemplars. A reader that was not
-// given the Producer does not see them.
+// The two histograms have the same buckets and attributes as without a Producer. They are cumulative,
+// whatever a reader prefers. No view changes them, and they carry no exemplars. A reader must be given
+// the Producer to see them.
 type Producer struct {
 	began time.Time
-	names atomic.Pointer[names] // of the observer
+	names atomic.Pointer[names] // of its Observer; nil before New
 }
 
 var _ metric.Producer = (*Producer)(nil)
@@ -36,7 +36,7 @@ var _ metric.Producer = (*Producer)(nil)
 // NewProducer returns a Producer for one Observer and any number of readers.
 func NewProducer() *Producer { return &Producer{began: time.Now()} }
 
-// WithProducer has p count waits and holds, in place of histograms of the meter provider. A Producer
+// WithProducer lets p count waits and holds, in place of histograms of the meter provider. A Producer
 // serves one Observer; New refuses a second with ErrInvalidOption.
 func WithProducer(p *Producer) Option {
 	return func(c *config) error {
@@ -73,7 +73,7 @@ func (p *Producer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	return []metricdata.ScopeMetrics{of}, nil
 }
 
-// histogram is one that is put together for a reader.
+// histogram is a histogram that Produce puts together.
 type histogram struct {
 	from, until time.Time
 	points      []metricdata.HistogramDataPoint[float64]
@@ -81,7 +81,7 @@ type histogram struct {
 
 func (p *Producer) histogram() histogram { return histogram{from: p.began, until: time.Now()} }
 
-// take adds what was counted under some attributes, if anything was.
+// take adds a data point for the durations counted under some attributes, if there are any.
 func (h *histogram) take(of *labels) {
 	counts, count := make([]uint64, len(buckets)+1), uint64(0)
 	for i := range counts {
@@ -97,7 +97,7 @@ func (h *histogram) take(of *labels) {
 	})
 }
 
-// metric is what a reader takes: none before anything was counted.
+// metric returns the histogram in the SDK's form, or none before anything was counted.
 func (h *histogram) metric(as description) []metricdata.Metrics {
 	if len(h.points) == 0 {
 		return nil
@@ -106,16 +106,17 @@ func (h *histogram) metric(as description) []metricdata.Metrics {
 	return []metricdata.Metrics{{Name: as.name, Description: as.text, Unit: "s", Data: data}}
 }
 
-// durations counts them, by goroutines on all processors. It fills whole cache lines, so that two share
-// none: a goroutine that ends one hold does not wait for the next one's that begins. The sum has its place
-// beside the counts of short ones, which are told most often.
+// durations counts durations by their buckets. Goroutines on all processors add to it. It fills whole cache
+// lines, so that two durations share none: then a goroutine that counts the end of a hold does not slow
+// down another that counts the next grant. The sum stands beside the counts of short durations, which
+// change most often.
 type durations struct {
 	sum    atomic.Int64 // nanoseconds
 	counts [len(bounds) + 1]atomic.Uint64
 	_      [4]uint64
 }
 
-// add counts one. A lease may be lost before it is told of: no duration is negative.
+// add counts d. A negative d counts as 0: a lease may be lost before its grant is observed.
 func (of *durations) add(d time.Duration) {
 	d = max(d, 0)
 	i := 0
@@ -126,7 +127,7 @@ func (of *durations) add(d time.Duration) {
 	of.sum.Add(int64(d))
 }
 
-// count is how many were counted.
+// count returns how many durations were counted.
 func (of *durations) count() (n int64) {
 	for i := range of.counts {
 		n += int64(of.counts[i].Load())
@@ -134,7 +135,7 @@ func (of *durations) count() (n int64) {
 	return n
 }
 
-// bounds are the buckets as durations.
+// bounds are the buckets' limits as durations.
 var bounds = func() (of [18]time.Duration) {
 	for i, s := range buckets {
 		of[i] = time.Duration(math.Round(s * float64(time.Second)))

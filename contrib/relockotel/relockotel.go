@@ -28,13 +28,13 @@
 //	relock.command    of commands: acquire, release, renew, subscribe and the others of relock.Stats
 //	relock.result     of commands: answered, refused (with an error) or unanswered
 //
-// The counters of a name exist, at zero, from its first event on, so that a first loss is an
-// increase. Those of commands exist from the first command of a kind on. One command may serve many
-// locks.
+// The counters of a name exist, at zero, from its first event on: Prometheus sees a first loss as an
+// increase. The counter of a command exists from the first such command on. One command may serve
+// many locks.
 //
-// Where the context given to Lock or TryLock carries a span that is recorded, the call and the hold are
-// spans too, children of that one and named "lock" and "hold" with the lock's name. A call that was
-// passed the lock by another goroutine of the process links to the span of the hold before it.
+// If the context given to Lock or TryLock carries a recorded span, the call and the hold get spans too,
+// its children, named "lock" and "hold" with the lock's name. If another goroutine of the process passed
+// the lock on to the call, the call's span links to that goroutine's hold.
 //
 // For locks that are passed on very often a Producer counts durations at a fraction of the cost.
 //
@@ -58,13 +58,13 @@ import (
 // scope is the instrumentation's name.
 const scope = "github.com/relock-go/relock/contrib/relockotel"
 
-// version is that of this module in the program, as the build tells it.
+// version returns this module's version in the program's build information.
 var version = sync.OnceValue(func() string {
 	info, _ := debug.ReadBuildInfo()
 	return versionIn(info)
 })
 
-// versionIn reads what the build tells of itself; info may be nil.
+// versionIn finds this module's version in info, which may be nil.
 func versionIn(info *debug.BuildInfo) string {
 	if info == nil {
 		return "unknown"
@@ -80,7 +80,7 @@ func versionIn(info *debug.BuildInfo) string {
 // ErrInvalidOption is returned by New for an option that cannot work.
 var ErrInvalidOption = errors.New("relockotel: invalid option")
 
-// An Option changes what is told and to whom.
+// An Option changes what an Observer records, and where.
 type Option func(*config) error
 
 type config struct {
@@ -129,9 +129,8 @@ func WithLockName(rename func(lock string) string) Option {
 	}
 }
 
-// WithRootSpans has spans made also where the context given to Lock carries none that is recorded, as
-// the tracer provider's sampler decides. By default there are none: a trace of nothing but a lock says
-// little.
+// WithRootSpans makes spans also if the context given to Lock carries no recorded span, as the tracer
+// provider's sampler decides. By default there are none: a trace with only a lock in it says little.
 func WithRootSpans() Option {
 	return func(c *config) error {
 		c.roots = true
@@ -139,8 +138,8 @@ func WithRootSpans() Option {
 	}
 }
 
-// An Observer is told of a client's locks by relock.WithObserver. One may serve any number of clients; it
-// is known to its meter provider for as long as that lives.
+// An Observer turns the events of clients into metrics and spans: give it to relock.WithObserver. One may
+// serve any number of clients. Its meter provider keeps it as long as the provider itself lives.
 type Observer struct {
 	names  *names
 	meters *meters
@@ -149,8 +148,8 @@ type Observer struct {
 
 var _ relock.ClientObserver = (*Observer)(nil)
 
-// ObserveClient counts the commands of a client, and its nodes that are down, until it is closed. The client
-// calls it. An observer that hands events on to this one hands that on too.
+// ObserveClient counts the commands of a client, and its nodes that are down, until the client is closed.
+// The client calls it. An observer that passes events on to this one must pass this call on too.
 func (o *Observer) ObserveClient(c *relock.Client) (closed func()) { return o.meters.servers.join(c) }
 
 // New returns an observer. It fails with ErrInvalidOption for an option that cannot work, and with the
@@ -175,7 +174,7 @@ func New(opts ...Option) (*Observer, error) {
 	m, err := newMeters(c.meters.Meter(scope, metric.WithInstrumentationVersion(version())), n.produced, n.all)
 	if err != nil {
 		if c.producer != nil {
-			c.producer.names.Store(nil) // it serves the Observer of the next New
+			c.producer.names.Store(nil) // so that it can serve another Observer
 		}
 		return nil, fmt.Errorf("relockotel: %w", err)
 	}
@@ -184,13 +183,13 @@ func New(opts ...Option) (*Observer, error) {
 	return &Observer{names: n, meters: m, spans: s}, nil
 }
 
-// Observe takes an event in.
+// Observe records an event. Clients call it.
 func (o *Observer) Observe(e relock.Event) {
 	ctx := e.Context
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if e.Lock == "" { // a node's: clients are asked which are down
+	if e.Lock == "" { // of a node: servers asks clients which nodes are down
 		return
 	}
 	s := o.names.series(e.LockKind, e.Lock)

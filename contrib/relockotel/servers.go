@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock"
 )
 
-// What becomes of a command, as an index and in a word.
+// Outcomes of a command: indices in outcomes and in a tally.
 const (
 	answered = iota
 	refused
@@ -20,22 +20,22 @@ const (
 
 var outcomes = [...]string{answered: "answered", refused: "refused", unanswered: "unanswered"}
 
-// command is one kind of them at one Redis.
+// command is a kind of commands at one Redis.
 type command struct {
 	node int
 	name string
 }
 
-// tally is what became of the commands of one kind.
+// tally counts the commands of one kind by their outcomes.
 type tally [len(outcomes)]int64
 
-// servers is what is known of the Redis servers of all clients.
+// servers counts what the Redis servers of all clients answer.
 type servers struct {
-	mu      sync.Mutex // guards what follows
-	clients map[*relock.Client]bool
-	ended   map[command]tally // of clients that were closed
-	nodes   map[int]bool      // that clients have, or had
-	known   map[string]labels
+	mu      sync.Mutex              // guards the fields below
+	clients map[*relock.Client]bool // not closed yet
+	ended   map[command]tally       // sums of clients that were closed
+	nodes   map[int]bool            // all nodes that clients have or had
+	known   map[string]labels       // made by labelled
 }
 
 func newServers() *servers {
@@ -44,7 +44,7 @@ func newServers() *servers {
 	}
 }
 
-// join counts what a client sends, until left is called.
+// join counts the commands of a client, until left is called.
 func (s *servers) join(c *relock.Client) (left func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +60,7 @@ func (s *servers) join(c *relock.Client) (left func()) {
 	}
 }
 
-// add adds up what a client sent.
+// add adds a client's commands to the sums.
 func add(to map[command]tally, sent []relock.CommandStats) {
 	for _, of := range sent {
 		at := command{node: of.Node, name: string(of.Command)}
@@ -74,8 +74,8 @@ func add(to map[command]tally, sent []relock.CommandStats) {
 	}
 }
 
-// tell tells the instruments how many clients get no answer of a node, and what was sent. Of a kind of
-// commands nothing is told before there was one.
+// tell reports to the instruments how many clients get no answer from each node, and the counts of
+// commands. It reports no kind of commands before the first was sent.
 func (s *servers) tell(o metric.Observer, down, commands metric.Int64Observable) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *servers) tell(o metric.Observer, down, commands metric.Int64Observable)
 	if len(s.nodes) == 0 {
 		o.ObserveInt64(down, 0)
 	}
-	for node := range s.nodes { // of each that is not down, too
+	for node := range s.nodes { // a node that is not down is reported too, with 0
 		o.ObserveInt64(down, silent[node], s.labelled(node)...)
 	}
 	for of, sum := range sums {
@@ -100,7 +100,7 @@ func (s *servers) tell(o metric.Observer, down, commands metric.Int64Observable)
 	}
 }
 
-// labelled are the attributes of a node, and others. The caller holds s.mu.
+// labelled returns the attributes of a node, and more. The caller holds s.mu.
 func (s *servers) labelled(node int, more ...attribute.KeyValue) []metric.ObserveOption {
 	key := strconv.Itoa(node)
 	for _, of := range more {

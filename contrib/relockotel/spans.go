@@ -13,27 +13,27 @@ import (
 	"github.com/relock-go/relock"
 )
 
-// maxGone is how many holds that ended are kept to be linked to.
+// maxGone is how many holds that ended are kept for links to them.
 const maxGone = 256
 
-// spans makes them.
+// spans makes the spans of calls and holds.
 type spans struct {
 	tracer trace.Tracer
 	roots  bool
-	count  atomic.Int64 // of live, so that nobody takes the mutex for a span that was not made
+	count  atomic.Int64 // number of live spans: without any, take need not lock mu
 
 	mu   sync.Mutex
-	live map[uint64]trace.Span // of leases that are held; guarded by mu
-	gone [maxGone]passed       // by a lease's number; guarded by mu
+	live map[uint64]trace.Span // of holds, by the lease's number; guarded by mu
+	gone [maxGone]passed       // holds that ended, by the lease's number modulo maxGone; guarded by mu
 }
 
-// passed is a hold that ended. Its end may be told before or after that the next one began.
+// passed is a hold that ended. Its end may be observed before or after the next hold begins.
 type passed struct {
 	lease uint64
 	span  trace.SpanContext
 }
 
-// called makes the span of a Lock or TryLock that ended, and begins that of what it got.
+// called makes the span of a Lock or TryLock that ended, and begins the span of its hold.
 func (s *spans) called(ctx context.Context, of *series, e *relock.Event) {
 	if !s.roots && !trace.SpanFromContext(ctx).IsRecording() {
 		return
@@ -71,7 +71,7 @@ func (s *spans) called(ctx context.Context, of *series, e *relock.Event) {
 	}
 }
 
-// before is the span of the hold that the lock was passed on by, if it was recorded.
+// before returns the span of the hold before, if it was recorded. lease is the number of its lease.
 func (s *spans) before(lease uint64) trace.SpanContext {
 	if lease == 0 {
 		return trace.SpanContext{}
@@ -106,7 +106,7 @@ func (s *spans) ended(e *relock.Event) {
 	hold.End()
 }
 
-// take removes a hold's span, nil where it was not recorded, and keeps what may be linked to.
+// take removes and returns a hold's span, nil if it was not recorded. It keeps the span's context for a link.
 func (s *spans) take(lease uint64) trace.Span {
 	if s.count.Load() == 0 {
 		return nil

@@ -1,5 +1,5 @@
-// Package relocktest helps to test code that uses locks of relock: it brings a Redis, and the trouble
-// that such code is to be seen under. A unit test needs no server, no network and no sleep:
+// Package relocktest helps to test code that uses locks of relock. It provides a Redis, and faults to
+// test the code under. A unit test needs no server, no network and no sleep:
 //
 //	func TestBusy(t *testing.T) {
 //		locks := relocktest.New(t)
@@ -15,9 +15,9 @@
 // # The Redis
 //
 // [New] uses a Redis in memory, which the library's own tests compare with real servers command by
-// command. Its clients are those of relock.New: locks wait, linger, are renewed, handed over and
-// lost as in production, by the same scripts. [Redis] starts a real redis-server instead, for the
-// tests that want one; all that this package does to clients it does there too.
+// command. Its clients are the same as relock.New's: locks wait, linger, are renewed, handed over and
+// lost as in production, by the same scripts. [Redis] starts a real redis-server instead. All functions
+// of this package work with its clients too.
 //
 // # Trouble
 //
@@ -29,9 +29,9 @@
 //
 // # Time
 //
-// Leases last seconds. In a bubble of testing/synctest they are over in no time: a Redis in memory
-// uses the bubble's clock, waits by channels alone, and leaves no goroutine behind. Make the client
-// inside the bubble:
+// Leases last seconds. In a bubble of testing/synctest they pass in fake time, at once: a Redis in
+// memory uses the bubble's clock, waits only on channels, and leaves no goroutine behind. Make the
+// client inside the bubble:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		first := relocktest.New(t)
@@ -41,14 +41,14 @@
 //
 // # What it does not show
 //
-//   - How long anything takes. In memory an answer comes at once, and in a bubble in no time at all.
+//   - How long anything takes. In memory an answer comes at once.
 //   - Answers that are lost, late or doubled, and a Redis that hangs. RedisDown refuses connections.
 //   - A Redis that forgets: failover, a restart without its data, eviction.
 //   - A Cluster, Sentinel, a quorum of several masters (relock.NewRedlock), Redisson beside you.
-//   - Rights, TLS, passwords, and the client library that production uses. In memory there is none.
-//   - A process that was stopped and goes on past its lease. The fencing token is what stands against
-//     that: test that your store refuses one that is lower than the last.
+//   - Rights, TLS, passwords, and production's client library. In memory there is no client library.
+//   - A process that was stopped and goes on past its lease. Only the fencing token protects against
+//     that: test that your store refuses a token that is lower than the last.
 //
-// The library is tested under those (docs/testing-the-lock.md); code above it sees the same few
-// errors.
+// The library itself is tested under these faults (docs/testing-the-lock.md). Your code sees the same
+// few errors.
 package relocktest

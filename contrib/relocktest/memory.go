@@ -13,8 +13,8 @@ import (
 )
 
 // memory is a Redis in this process, without sockets: the simulated server of the library's own
-// tests, which runs its scripts as a real one does. All waiting is for channels, so it stands in
-// synctest's bubbles.
+// tests, which runs the scripts as a real server does. Goroutines wait only on channels, so it can be
+// used in synctest's bubbles.
 type memory struct {
 	mu     sync.Mutex // guards the server and its connections
 	server *sim.Server
@@ -45,13 +45,13 @@ type inMemory struct {
 
 var _ driver.Redis = (*inMemory)(nil)
 
-// Cluster is false.
+// Cluster returns false.
 func (d *inMemory) Cluster() bool { return false }
 
-// Client is the driver itself.
+// Client returns the driver itself.
 func (d *inMemory) Client() any { return d }
 
-// Run runs a script by its hash, and by its text where the server asks for that.
+// Run runs a script by its hash, or by its text if the server does not know the hash.
 func (d *inMemory) Run(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Value{}, err
@@ -99,23 +99,23 @@ func (d *inMemory) Listen(_ context.Context, h driver.Handler) (driver.Listener,
 
 var errNoCluster = errors.New("relocktest: no Cluster, so no sharded channels")
 
-// Follow is for Clusters.
+// Follow fails: only a Cluster has sharded channels.
 func (d *inMemory) Follow(context.Context, driver.Handler, ...string) error { return errNoCluster }
 
-// Close waits for the goroutines of the listeners, which are closed by then.
+// Close waits for the goroutines of the listeners, which the caller has closed.
 func (d *inMemory) Close(ctx context.Context) { d.crew.End(ctx) }
 
-// listener is a connection with subscriptions. What the server writes to it is handed over by a
-// goroutine of its own, in order: the server is in the midst of a command of another process's.
+// listener is a connection with subscriptions. A goroutine of its own passes messages to the handler, in
+// order: the server writes them while it runs another process's command under memory.mu.
 type listener struct {
 	d    *inMemory
 	h    driver.Handler
 	conn *sim.Conn
 
-	more   chan struct{} // one slot: there is something in the queue
+	more   chan struct{} // one slot, full if the queue may have news
 	closed chan struct{}
 	once   sync.Once
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	queue  []news
 }
 
@@ -182,7 +182,7 @@ func (l *listener) Unsubscribe(_ context.Context, channels ...string) error {
 func (l *listener) exec(command string, channels []string) error {
 	m := l.d.m
 	m.mu.Lock()
-	defer m.mu.Unlock() // no message on these channels comes before their confirmations
+	defer m.mu.Unlock() // at the end, so that confirmations stand in the queue before any message
 	if err := m.server.Exec(l.conn, append([]string{command}, channels...)).Err(); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (l *listener) exec(command string, channels []string) error {
 	return nil
 }
 
-// Dropped never receives: the server does not end.
+// Dropped returns a channel that never receives: this connection does not break.
 func (l *listener) Dropped() <-chan error { return nil }
 
 // Close ends the connection.

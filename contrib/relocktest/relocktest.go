@@ -11,9 +11,9 @@ import (
 	"github.com/relock-go/relock/internal/redistest"
 )
 
-// New returns a client of locks on a Redis in memory that no other client uses; Beside makes more of
-// them. The client behaves as one of relock.New with opts does: the same leases, timeouts and errors.
-// It is closed when the test ends. Where relock.New would refuse opts, the test fails at once.
+// New returns a client of locks on a Redis in memory of its own; Beside makes more clients of that
+// Redis. The client behaves as relock.New(rdb, opts...) would: the same leases, timeouts and errors. It
+// is closed when the test ends. If relock.New would refuse opts, the test fails at once.
 //
 // Inside a bubble of testing/synctest, call it there, with the bubble's t.
 func New(t testing.TB, opts ...relock.Option) *relock.Client {
@@ -24,25 +24,25 @@ func New(t testing.TB, opts ...relock.Option) *relock.Client {
 	return s.New(t, opts...)
 }
 
-// Beside returns a client of another process on the Redis of client. It is closed when the test ends.
-// It has opts alone, none of client's options: where all clients of a Redis must agree, as in
-// relock.WithNamePrefix or relock.WithRestartGuard, give it the same.
+// Beside returns a client on the Redis of client, as another process would have it. It is closed when
+// the test ends. It has only opts, none of client's options: give it the options that all clients of a
+// Redis must share, such as relock.WithNamePrefix and relock.WithRestartGuard.
 func Beside(t testing.TB, client *relock.Client, opts ...relock.Option) *relock.Client {
 	t.Helper()
 	return processOf(t, "Beside", client).s.New(t, opts...)
 }
 
-// Redis starts a process of redis-server on a free port of this machine, without persistence, which
-// ends with the test. args are more of its options, as on its command line: "--maxmemory", "10mb".
+// Redis starts a redis-server on a free port of this machine, without persistence. It ends with the
+// test. args are further options, as on its command line: "--maxmemory", "10mb".
 //
-// The environment variable RELOCK_REDIS_SERVER names the program, a valkey-server say; without it, it
-// is the redis-server of the PATH. The test fails where there is none. A Redis of its own cannot be
-// used inside of a bubble of testing/synctest.
+// The environment variable RELOCK_REDIS_SERVER names the program, such as a valkey-server. By default
+// it is the redis-server in the PATH. If there is none, the test fails. A bubble of testing/synctest
+// cannot use this Redis.
 func Redis(t testing.TB, args ...string) *Server {
 	t.Helper()
 	real := redistest.Start(t, args...)
 	return &Server{addr: real.Addr(), procs: map[*process]bool{}, open: func(t testing.TB) driver.Redis {
-		// Of t, not of the server's test, as the client of locks is: it must be closed behind that.
+		// For t, not for the server's test: it must be closed after the client of locks, which t closes.
 		return overrueidis.New(real.ClientFor(t))
 	}}
 }
@@ -50,32 +50,32 @@ func Redis(t testing.TB, args ...string) *Server {
 // Server is a Redis of a test. Its methods may be called from any goroutine.
 type Server struct {
 	addr string
-	open func(testing.TB) driver.Redis // the way of one more process to it
+	open func(testing.TB) driver.Redis // opens a driver for one more process
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	down  bool
-	procs map[*process]bool // that live
+	procs map[*process]bool // the processes whose test has not ended
 }
 
-// Addr is the host and port where the server of Redis listens: for other clients than those of locks.
+// Addr returns the host and port where the server listens, for clients that are not of locks.
 func (s *Server) Addr() string { return s.addr }
 
-// New returns a client of locks on the server, as one process has it. It is closed when the test
-// ends. Where relock.New would refuse opts, the test fails at once.
+// New returns a client of locks on the server, as another process would have it. It is closed when the
+// test ends. If relock.New would refuse opts, the test fails at once.
 func (s *Server) New(t testing.TB, opts ...relock.Option) *relock.Client {
 	t.Helper()
 	return s.start(t, func(rdb driver.Redis) (any, error) { return opening.New(rdb, opts) }).client
 }
 
-// process is a client and its way to its Redis.
+// process is a client with its own connection to its Redis.
 type process struct {
 	s      *Server
 	client *relock.Client
 	wire   *wire
-	dead   bool // guarded by s.mu: it crashed
+	dead   bool // it has crashed; guarded by s.mu
 }
 
-// processes are those of all tests, by the ids of their clients.
+// processes are the processes of all tests, by the ids of their clients.
 var (
 	processesMu sync.Mutex
 	processes   = map[string]*process{}
@@ -119,7 +119,7 @@ func (s *Server) remove(p *process) {
 	delete(s.procs, p)
 }
 
-// set cuts all processes off, or ends that.
+// set cuts all processes off from the server, or reconnects all that have not crashed.
 func (s *Server) set(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,13 +142,13 @@ func (p *process) crash() {
 	p.wire.cut()
 }
 
-// beside starts another process of the same program, for what the test wants others to do.
+// beside starts another process of the same program, which acts against p.
 func (p *process) beside(t testing.TB) *process {
 	t.Helper()
 	return p.s.start(t, func(rdb driver.Redis) (any, error) { return opening.Beside(p.client, rdb) })
 }
 
-// processOf is the process of a client.
+// processOf returns the process of a client. Without one the test fails; call names the exported function.
 func processOf(t testing.TB, call string, client *relock.Client) *process {
 	t.Helper()
 	return processBy(t, call, client.ID())

@@ -9,18 +9,18 @@ import (
 	"github.com/relock-go/relock/internal/opening"
 )
 
-// patience is how long this package waits for what must happen.
+// patience is how long this package waits for an event that must happen.
 const patience = 10 * time.Second
 
-// pause is between two tries of what a busy machine let fail.
+// pause is the time between two tries. A try may fail because the machine is busy.
 const pause = 10 * time.Millisecond
 
-// Hold has another process take the lock named name, and returns its lease. The lock is held until
-// that lease is unlocked, or the test ends. Locks that linger at client (relock.WithLinger) are given
-// up for it. The test fails if the lock cannot be had within ten seconds, as when client's own code
-// holds it.
+// Hold has another process take the lock named name, and returns that process's lease. The lock is
+// held until the lease is unlocked, or the test ends. If the lock lingers at client
+// (relock.WithLinger), client gives it up. The test fails if the process does not get the lock within
+// ten seconds, for instance because client holds it.
 //
-// The lock is a Mutex. Of an RWMutex let another process take the side that the test needs:
+// The lock is a Mutex. For an RWMutex let another process take the side that the test needs:
 // Beside(t, client).RWMutex(name).Lock.
 func Hold(t testing.TB, client *relock.Client, name string) *relock.Lease {
 	t.Helper()
@@ -33,13 +33,13 @@ func Hold(t testing.TB, client *relock.Client, name string) *relock.Lease {
 	return lease
 }
 
-// exclusive is what Mutex and RWMutex have in common: RWMutex.Lock is the writer's.
+// exclusive is a Mutex, or an RWMutex, whose Lock is the writer's.
 type exclusive interface {
 	Lock(context.Context) (*relock.Lease, error)
 	ForceUnlock(context.Context) (bool, error)
 }
 
-// lock is the lock of that kind and name as the process has it.
+// lock returns the process's lock of that kind and name.
 func (p *process) lock(kind, name string) exclusive {
 	if kind == "mutex" {
 		return p.client.Mutex(name)
@@ -47,14 +47,14 @@ func (p *process) lock(kind, name string) exclusive {
 	return p.client.RWMutex(name)
 }
 
-// holderOf is the process that has a lease, and the kind of its lock.
+// holderOf returns the process that has a lease, and the kind of its lock.
 func holderOf(t testing.TB, call string, lease *relock.Lease) (p *process, kind string) {
 	t.Helper()
 	client, kind := opening.HolderOf(lease)
 	return processBy(t, call, client), kind
 }
 
-// unlock gives a lock back, where that can be done at once.
+// unlock unlocks the lease, unless Redis is down for the process.
 func (p *process) unlock(l *relock.Lease) {
 	if _, err := p.wire.passes(); err == nil {
 		_ = l.Unlock(context.Background()) // the test may have unlocked or lost it
@@ -65,8 +65,8 @@ func (p *process) unlock(l *relock.Lease) {
 // cause relock.ErrLost. The lock goes to the next waiter, or is free. Code under Do gets at its lease
 // by relock.FromContext.
 //
-// It is done as relock.Mutex.ForceUnlock does it, so the holder is told at once. While RedisDown
-// lasts the holder finds out when its lease ends. The test fails if the lease is over already.
+// It works as relock.Mutex.ForceUnlock, so the holder is told at once. During RedisDown the holder
+// finds out when its lease ends. The test fails if the lease is over already.
 func Lose(t testing.TB, lease *relock.Lease) {
 	t.Helper()
 	p, kind := holderOf(t, "Lose", lease)
@@ -74,9 +74,9 @@ func Lose(t testing.TB, lease *relock.Lease) {
 		t.Fatalf("relocktest: Lose: the lease of %q is over: %v", lease.Name(), context.Cause(lease.Context()))
 	}
 	other := p.beside(t)
-	other.wire.mend() // while Redis is down for all others
+	other.wire.mend() // this process reaches Redis even during RedisDown
 	for began := time.Now(); lease.Context().Err() == nil; {
-		// Where it frees nothing, an answer was lost before, or the lease has just run out.
+		// If it frees nothing, an earlier try did and its answer was lost, or the lease has just run out.
 		_, err := other.lock(kind, lease.Name()).ForceUnlock(context.Background())
 		if err == nil {
 			break
@@ -86,13 +86,13 @@ func Lose(t testing.TB, lease *relock.Lease) {
 		}
 		time.Sleep(pause)
 	}
-	<-lease.Context().Done() // when its lease ends at the latest
+	<-lease.Context().Done() // at the latest when the lease ends
 }
 
-// Want has another process wait for the lock of lease, of an RWMutex for writing, and returns once the holder is told of that:
-// relock.Lease.Wanted is closed. The other's lease comes over the channel once the lock was granted to
-// it; it is unlocked when the test ends. The test fails if the holder is not told within ten seconds,
-// as under relock.WithOwner, or if the lease is over.
+// Want has another process wait for the lock of lease, for an RWMutex as a writer. It returns once the
+// holder was told: relock.Lease.Wanted is closed. When the other process gets the lock, its lease comes
+// over the channel. That lease is unlocked when the test ends. The test fails if the holder is not told
+// within ten seconds, as under relock.WithOwner, or if the lease is over.
 //
 // To have another process want a lock that lingers without a lease (relock.WithLinger), call Hold.
 func Want(t testing.TB, lease *relock.Lease) <-chan *relock.Lease {
@@ -127,8 +127,8 @@ func Want(t testing.TB, lease *relock.Lease) <-chan *relock.Lease {
 }
 
 // RedisDown takes the Redis of client down, for all clients that this package made on it: connections
-// break, and new ones are refused. It comes back, with all it had, by RedisUp or when the test ends.
-// A server of Redis goes on for those who reach it by its address.
+// break, and new ones are refused. RedisUp, or the end of the test, brings it back with all its data.
+// A redis-server runs on for clients that connect to its address.
 func RedisDown(t testing.TB, client *relock.Client) {
 	t.Helper()
 	s := processOf(t, "RedisDown", client).s
@@ -143,7 +143,7 @@ func RedisUp(t testing.TB, client *relock.Client) {
 }
 
 // Crash ends the process of client as kill -9 would, as far as Redis sees it: its connections break
-// and nothing is released. What it holds, Redis keeps until the lease ends; then others get it.
+// and nothing is released. Redis keeps its locks until their leases end; then others get them.
 //
 // No test can kill the code that runs in the crashed process. That code finds client closed: contexts
 // of leases end with cause relock.ErrClosed, and calls fail with it. Code under the lock that calls

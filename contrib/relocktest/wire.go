@@ -11,26 +11,27 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 )
 
-// What commands fail with as they do of a server that is down: the first was not sent.
+// Errors as from a server that is down: errRefused of a command that was not sent, errBroken of one that
+// may have run.
 var (
 	errRefused = driver.Unsent(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
 	errBroken  = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 )
 
-// wire is one process's way to its Redis, which can be cut.
+// wire is the driver of one process. It passes calls on to Redis until it is cut.
 type wire struct {
 	driver.Redis
 	crew crew.Crew
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	cuts  int        // how often it was cut
 	isCut bool
-	ears  map[*ear]bool // that are open
+	ears  map[*ear]bool // the open ones
 }
 
 func newWire(redis driver.Redis) *wire { return &wire{Redis: redis, ears: map[*ear]bool{}} }
 
-// cut breaks all connections. None can be opened until mend.
+// cut breaks all connections. Until mend no connection can be opened.
 func (w *wire) cut() {
 	w.mu.Lock()
 	if w.isCut {
@@ -63,7 +64,8 @@ func (w *wire) passes() (cuts int, err error) {
 	return w.cuts, nil
 }
 
-// whole reports whether the wire was not cut since passes: else an answer is lost with its connection.
+// whole reports whether the wire was not cut since passes returned cuts. If it was, the answer of a command
+// is lost with its connection.
 func (w *wire) whole(cuts int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +98,7 @@ func (w *wire) Do(ctx context.Context, commands ...[]string) ([]driver.Value, er
 	return values, err
 }
 
-// Listen takes a connection for subscriptions, which breaks where the wire is cut.
+// Listen opens a connection for subscriptions. It breaks when the wire is cut.
 func (w *wire) Listen(ctx context.Context, h driver.Handler) (driver.Listener, error) {
 	cuts, err := w.passes()
 	if err != nil {
@@ -139,7 +141,7 @@ type ear struct {
 	once    sync.Once
 }
 
-// watch passes on that the connection was lost for reasons of its own.
+// watch passes on that the connection was lost for another reason than a cut.
 func (e *ear) watch() {
 	select {
 	case why := <-e.Listener.Dropped():
@@ -174,7 +176,7 @@ func (e *ear) Unsubscribe(ctx context.Context, channels ...string) error {
 	return e.unlessBroken(e.Listener.Unsubscribe(ctx, channels...))
 }
 
-// unlessBroken is the answer of a command, which is lost where the wire was cut by then.
+// unlessBroken returns err, the answer of a command, or errBroken if the wire was cut meanwhile.
 func (e *ear) unlessBroken(err error) error {
 	if !e.w.whole(e.cuts) {
 		return errBroken
@@ -185,7 +187,7 @@ func (e *ear) unlessBroken(err error) error {
 // Dropped receives why the connection was lost.
 func (e *ear) Dropped() <-chan error { return e.dropped }
 
-// Close gives the connection up.
+// Close closes the connection.
 func (e *ear) Close() {
 	e.once.Do(func() {
 		close(e.closed)

@@ -11,19 +11,19 @@ import (
 	"github.com/relock-go/relock/internal/operator"
 )
 
-// maxForm is how long a form may be.
+// maxForm is how long a form may be, in bytes.
 const maxForm = 1 << 10
 
-// question is the page that asks before a lock is forced open.
+// question is the page that asks before a lock is freed by force.
 type question struct {
 	frame
 	operator.Sighting
 	Name  string
-	Grant string // what is agreed to
+	Grant string // grantOf the hold that the viewer agrees to end
 }
 
-// grantOf tells the grants of a lock apart. It is plain text, since what a form brings back of any
-// other is not what was put there.
+// grantOf returns a text that identifies the grant of a held lock. It is a hash in hex, since an owner
+// field may have characters that a browser's form changes.
 func grantOf(s *operator.Sighting) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", s.Token, s.Holder))
 	return hex.EncodeToString(sum[:])
@@ -37,8 +37,8 @@ func (p *page) askToForce(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// heldNow looks at a lock that may be freed, past what other viewers share, or says why there is
-// none.
+// heldNow reads the state of a lock anew, not from a shared look. If nobody holds the lock, or it cannot
+// be read, it sends a message and returns false.
 func (p *page) heldNow(w http.ResponseWriter, r *http.Request, name string) (operator.Sighting, bool) {
 	s, err := p.reader.One(r.Context(), name)
 	switch {
@@ -54,8 +54,8 @@ func (p *page) heldNow(w http.ResponseWriter, r *http.Request, name string) (ope
 	return s, false
 }
 
-// forceOpen frees a lock for the grant that the viewer was shown and agreed to. A grant between
-// this look and the command is freed too.
+// forceOpen frees a lock if it still has the grant that the viewer was shown and agreed to free. A new
+// grant between this check and the command is freed too.
 func (p *page) forceOpen(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	name, grant := r.URL.Query().Get("name"), r.PostFormValue("grant")

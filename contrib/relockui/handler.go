@@ -19,16 +19,16 @@ import (
 	"github.com/relock-go/relock/internal/operator"
 )
 
-// Handler returns the page of the locks on one Redis, Sentinel group or Cluster. Behind
-// http.StripPrefix it can stand anywhere. It keeps no goroutine while nobody looks. rdb stays the
-// caller's.
+// Handler returns the page of the locks on one Redis, Sentinel group or Cluster. With
+// http.StripPrefix it can be served under any path. While nobody looks at the page, no goroutine runs.
+// The caller closes rdb.
 func Handler(rdb rueidis.Client, opts ...Option) http.Handler {
 	return RedlockHandler([]rueidis.Client{rdb}, opts...)
 }
 
 // RedlockHandler returns the page of the locks that a quorum of independent masters keeps, as
-// relock.NewRedlock does. Without nodes, or with one that is nil, every request is answered by 500
-// and what is wrong.
+// relock.NewRedlock does. Without nodes, or with a nil one, it answers every request with status 500
+// and a text that says what is wrong.
 func RedlockHandler(nodes []rueidis.Client, opts ...Option) http.Handler {
 	if len(nodes) == 0 {
 		return broken("relockui: there is no Redis to look at; give the handler a client")
@@ -50,14 +50,14 @@ func RedlockHandler(nodes []rueidis.Client, opts ...Option) http.Handler {
 	return p.routes()
 }
 
-// broken answers every request with what is wrong.
+// broken answers every request with status 500 and text.
 func broken(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, text, http.StatusInternalServerError)
 	})
 }
 
-// page is what all requests share.
+// page is the state that all requests share.
 type page struct {
 	settings
 	nodes  []rueidis.Client
@@ -88,7 +88,7 @@ func (p *page) routes() http.Handler {
 		for name, value := range headers {
 			header.Set(name, value)
 		}
-		if r.URL.Path == "" { // of a prefix without the slash that links need
+		if r.URL.Path == "" { // the prefix without a final slash, which relative links need
 			at, _, _ := strings.Cut(r.RequestURI, "?")
 			header.Set("Location", "./"+path.Base(at)+"/")
 			w.WriteHeader(http.StatusMovedPermanently)
@@ -98,8 +98,8 @@ func (p *page) routes() http.Handler {
 	})
 }
 
-// headers are those of every answer. Names of locks stand in addresses, so no other site is told
-// them.
+// headers are set in every answer. The referrer policy keeps names of locks, which are in URLs, from
+// other sites.
 var headers = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; " +
 		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -112,7 +112,7 @@ var headers = map[string]string{
 //go:embed pages static
 var files embed.FS
 
-// edition changes with what browsers keep.
+// edition is a hash of the static files. It is in their URLs, so that browsers fetch a changed file.
 var edition = func() string {
 	sum := sha256.New()
 	for _, name := range []string{"style.css", "script.js", "icon.svg"} {
@@ -127,7 +127,7 @@ func serveStatic(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, files, "static/"+r.PathValue("file"))
 }
 
-// templates are put together for the first page: a program that may serve none does not wait for them.
+// templates parses the templates when the first page is shown, not when the program starts.
 var templates = sync.OnceValue(func() map[string]*template.Template {
 	all := make(map[string]*template.Template)
 	base := template.Must(template.New("base.html").Funcs(texts).ParseFS(files, "pages/base.html"))
@@ -137,26 +137,26 @@ var templates = sync.OnceValue(func() map[string]*template.Template {
 	return all
 })
 
-// frame is what every page has.
+// frame has the data that every page shows.
 type frame struct {
 	Title   string
 	Label   string
 	Edition string
-	Live    bool   // the script refreshes it
-	Trouble string // what is not as it should be
-	At      time.Time
+	Live    bool      // the script refreshes the page
+	Trouble string    // why the data may be old or missing
+	At      time.Time // when the data was read
 }
 
 func (p *page) frame(title string) frame {
 	return frame{Title: title, Label: p.label, Edition: edition}
 }
 
-// send sends a page, which is whole or none.
+// send sends a page: the whole page, or an error if its template fails.
 func send(w http.ResponseWriter, status int, name string, data any) {
 	put(w, status, render(name, data))
 }
 
-// render makes a page, or nothing.
+// render returns a page, or nil if its template fails.
 func render(name string, data any) []byte {
 	var text bytes.Buffer
 	if templates()[name].ExecuteTemplate(&text, "base.html", data) != nil {
@@ -175,19 +175,19 @@ func put(w http.ResponseWriter, status int, page []byte) {
 	_, _ = w.Write(page) // the viewer may have left
 }
 
-// message is a page that says one thing.
+// message is a page with only a text.
 type message struct {
 	frame
 	Text string
-	Lock string // whose page is linked to
+	Lock string // name of a lock to link to, or ""
 }
 
-// refuse says why there is nothing to see.
+// refuse sends a message in place of the page that was asked for. lock may be "".
 func (p *page) refuse(w http.ResponseWriter, status int, text, lock string) {
 	send(w, status, "message", message{frame: p.frame(http.StatusText(status)), Text: text, Lock: lock})
 }
 
-// trouble says what is the matter with what was seen.
+// trouble returns the text for the error of the last look, "" if it went well.
 func trouble[T any](s seen[T]) string {
 	if s.err == nil {
 		return ""

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	maxLocks   = 20_000 // whose history is kept
-	maxPeriods = 50     // of one lock
+	maxLocks   = 20_000 // locks with a history
+	maxPeriods = 50     // periods of one lock
 )
 
-// history is what the page has seen of locks since it was made.
+// history has the holders of locks that looks have seen since the page was made.
 type history struct {
 	mu    sync.Mutex
 	locks map[string]*record
@@ -20,31 +20,31 @@ type history struct {
 
 // record is the history of one lock.
 type record struct {
-	at      time.Time // of the last look
+	at      time.Time // when the last look began
 	periods []period  // the newest is the last
 }
 
-// period is a time through which looks saw one grant, or nobody, hold a lock.
+// period is a time during which all looks saw the same grant of a lock, or saw it free.
 type period struct {
-	From    time.Time // the grant, or where that is unknown the first look
+	From    time.Time // when it was granted, or if that is unknown, the first look
 	Until   time.Time // the last look
 	Held    bool
-	Holder  string
-	Owner   string // as it is shown
+	Holder  string // the owner field in Redis
+	Owner   string // the holder as the page shows it
 	Token   int64
-	Waiters int // the most that were seen
+	Waiters int // the greatest number that a look saw
 }
 
-// Lasted is how long it is known to have lasted.
+// Lasted returns how long the period is known to have lasted.
 func (p period) Lasted() time.Duration { return p.Until.Sub(p.From) }
 
-// sameAs reports whether a period goes on.
+// sameAs reports whether s belongs to the same period.
 func (p *period) sameAs(s *operator.Sighting) bool {
 	return p.Held == s.Held && (!s.Held || p.Holder == s.Holder && p.Token == s.Token)
 }
 
-// see takes over what a look saw that began at the time given. After a look at all there is, a lock
-// that was not seen is held by nobody.
+// see enters the result of a look that began at the time at. all says that it was a look at all locks: then
+// a lock that it did not see is free.
 func (h *history) see(locks []operator.Sighting, all bool, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,13 +78,13 @@ func (h *history) note(s *operator.Sighting, at time.Time) {
 	}
 }
 
-// add adds a look.
+// add enters the result of a look.
 func (r *record) add(s *operator.Sighting, at time.Time) {
 	r.at = at
 	if last := len(r.periods) - 1; last >= 0 && r.periods[last].sameAs(s) {
 		p := &r.periods[last]
 		p.Until, p.Waiters = at, max(p.Waiters, s.Waiters)
-		if text := s.By.String(); text != "" { // what is known of a process outlives it here
+		if text := s.By.String(); text != "" { // the client's card ends with its process: keep the text
 			p.Owner = text
 		}
 		return

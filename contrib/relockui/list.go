@@ -17,16 +17,16 @@ const (
 	someRows  = 100
 	manyRows  = 1000
 	maxFilter = 256 // bytes
-	maxPages  = 100 // of one look, that are kept for who wants to see the same
+	maxPages  = 100 // rendered pages of one look that are kept for further viewers
 )
 
-// board is all locks as one look saw them.
+// board has all locks as one look saw them.
 type board struct {
 	locks []operator.Sighting
 
-	mu    sync.Mutex
-	by    map[operator.Order][]operator.Sighting
-	pages map[query]func() []byte
+	mu    sync.Mutex                             // guards the fields below
+	by    map[operator.Order][]operator.Sighting // sorted copies of locks
+	pages map[query]func() []byte                // render a page once
 }
 
 func (p *page) lookAtAll(ctx context.Context) (*board, error) {
@@ -40,7 +40,7 @@ func (p *page) lookAtAll(ctx context.Context) (*board, error) {
 	return &board{locks: locks, by: by, pages: pages}, nil
 }
 
-// sorted sorts once for all viewers.
+// sorted returns the locks in an order. It sorts them once for all viewers.
 func (b *board) sorted(order operator.Order) []operator.Sighting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +51,7 @@ func (b *board) sorted(order operator.Order) []operator.Sighting {
 	return b.by[order]
 }
 
-// page makes a page once for all who want to see the same.
+// page returns the page for a query. It renders it once for all viewers with the same query.
 func (b *board) page(q query, render func() []byte) []byte {
 	b.mu.Lock()
 	page := b.pages[q]
@@ -65,7 +65,7 @@ func (b *board) page(q query, render func() []byte) []byte {
 	return page()
 }
 
-// counts are of some locks.
+// counts sums up some locks.
 type counts struct {
 	Locks, Contended, Waiters int
 	Longest                   time.Duration
@@ -80,11 +80,11 @@ func (c *counts) add(s *operator.Sighting) {
 	c.Longest = max(c.Longest, s.Longest)
 }
 
-// query is what a viewer wants to see. The rows are few or many.
+// query is what a viewer wants to see.
 type query struct {
 	Filter string
 	Sort   operator.Order
-	Many   bool
+	Many   bool // manyRows, else someRows
 }
 
 func queryOf(r *http.Request) query {
@@ -99,7 +99,7 @@ func queryOf(r *http.Request) query {
 	return q
 }
 
-// link is the address of the same view sorted by another column, or with many rows.
+// link returns the URL of the list with the same filter, in an order, and with many rows or not.
 func (q query) link(order operator.Order, many bool) string {
 	values := url.Values{"sort": {string(order)}}
 	if q.Filter != "" {
@@ -111,13 +111,13 @@ func (q query) link(order operator.Order, many bool) string {
 	return "./?" + values.Encode()
 }
 
-// By is the link of a column's head.
+// By returns the link that sorts by a column.
 func (q query) By(order string) string { return q.link(operator.Order(order), q.Many) }
 
-// Clear is the link without the filter.
+// Clear returns the link without the filter.
 func (q query) Clear() string { return query{}.link(q.Sort, q.Many) }
 
-// More is the link to many rows.
+// More returns the link to many rows.
 func (q query) More() string { return q.link(q.Sort, true) }
 
 func (q query) rows() int {
@@ -127,8 +127,8 @@ func (q query) rows() int {
 	return someRows
 }
 
-// fits reports whether the viewer wants to see a lock: its name matches the pattern, or the text is
-// a part of its name or of its holder.
+// fits reports whether the filter lets a lock through. A filter that is a pattern must match the name.
+// Other text must be a part of the name or of the holder.
 func (q query) fits(s *operator.Sighting) bool {
 	switch {
 	case q.Filter == "":
@@ -144,15 +144,15 @@ func (q query) fits(s *operator.Sighting) bool {
 	return false
 }
 
-// listing is the page of many locks.
+// listing is the page that lists the locks.
 type listing struct {
 	frame
 	query
-	Pending bool // nothing was seen yet
+	Pending bool // no look has succeeded yet
 	Rows    []operator.Sighting
 	All     counts
-	Found   counts // those that fit
-	Rest    counts // those of them that are not shown
+	Found   counts // locks that fit the filter
+	Rest    counts // locks that fit it and are not in Rows
 }
 
 func (p *page) showList(w http.ResponseWriter, r *http.Request) {

@@ -9,18 +9,18 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// maxViews is of how many locks single looks are shared.
+// maxViews is how many locks may have a look that their viewers share.
 const maxViews = 1000
 
-// view is one lock as one look saw it.
+// view is a lock as one look saw it.
 type view struct {
 	operator.Sighting
 	Queue    []operator.Waiter
 	Reserved int64 // the last fencing token
 }
 
-// viewOf returns the look at a lock that all its viewers share. They may come to have two when too
-// many locks are looked at.
+// viewOf returns the look at a lock, which all its viewers share. Beyond maxViews locks it forgets all
+// looks, so two viewers of a lock may have different ones.
 func (p *page) viewOf(name string) *look[view] {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,35 +7,35 @@ import (
 )
 
 const (
-	fresh   = time.Second      // for so long all who ask are shown the same
-	thrift  = 9                // a look is followed by a rest so many times as long: Redis is there for others
-	idle    = 10 * time.Second // a look is given up when nobody has asked for so long
-	overdue = 5 * time.Second  // how long a request waits to see anything at all
-	soon    = time.Second      // how long a request waits to see something newer
+	fresh   = time.Second      // least time between two looks
+	thrift  = 9                // spares Redis: after a look, a pause of at least this many times its duration
+	idle    = 10 * time.Second // a look is cancelled if nobody has asked for this long
+	overdue = 5 * time.Second  // how long a request waits if the last result is old, or there is none
+	soon    = time.Second      // how long a request waits for a newer result
 )
 
-// look is what is seen of something in Redis. All who want to see it share it: one goroutine at
-// most reads, and none while nobody asks.
+// look reads something from Redis for all its viewers: one goroutine at most reads, and none while nobody
+// asks.
 type look[T any] struct {
 	parent context.Context
 	read   func(context.Context) (T, error)
 
-	mu    sync.Mutex
-	last  seen[T]
-	ended time.Time     // the last look
+	mu    sync.Mutex    // guards the fields below
+	last  seen[T]       // the last result
+	ended time.Time     // when the last look ended
 	busy  chan struct{} // closed when the look under way ends; nil without one
-	leave *time.Timer   // gives that look up
+	leave *time.Timer   // cancels the look under way
 }
 
-// seen is what a look brought.
+// seen is the result of a look.
 type seen[T any] struct {
 	what T
-	at   time.Time // the look began; zero when there was none that went well
+	at   time.Time // when the look began; zero if none has succeeded
 	took time.Duration
-	err  error // why the last look brought nothing, though an earlier one did
+	err  error // why the last look failed; the other fields are an earlier one's
 }
 
-// see returns what was seen a moment ago. It waits for what is newer, but not for long.
+// see returns the last result. If a newer look is due or under way, it waits for that, but not for long.
 func (l *look[T]) see(ctx context.Context) seen[T] {
 	l.mu.Lock()
 	rest, patience := max(fresh, thrift*l.last.took), soon
@@ -64,7 +64,7 @@ func (l *look[T]) see(ctx context.Context) seen[T] {
 	return l.last
 }
 
-// begin begins a look. The mutex is held.
+// begin begins a look. The caller holds mu.
 func (l *look[T]) begin() {
 	ctx, cancel := context.WithCancel(l.parent)
 	busy := make(chan struct{})
@@ -84,7 +84,7 @@ func (l *look[T]) begin() {
 	}()
 }
 
-// stale has the next who asks look anew.
+// stale makes the next call of see begin a new look, unless one is under way.
 func (l *look[T]) stale() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

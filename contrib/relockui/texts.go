@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/internal/operator"
 )
 
-// texts are what templates call.
+// texts are the functions that templates call.
 var texts = template.FuncMap{
 	"count": count,
 	"plain": operator.Plain,
@@ -19,7 +19,7 @@ var texts = template.FuncMap{
 	"place": func(i int) int { return i + 1 },
 }
 
-// count writes a number with commas.
+// count returns a number with commas between thousands.
 func count(n int) string {
 	digits := strconv.Itoa(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -28,7 +28,7 @@ func count(n int) string {
 	return digits
 }
 
-// clock is a time of this day, or of another one.
+// clock returns a time in UTC, with the date if it is over a day ago.
 func clock(t time.Time) string {
 	if time.Since(t) > 24*time.Hour {
 		return t.UTC().Format("2006-01-02 15:04")

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package board is memory shared by all processes of a run, in which whoever holds a lock says so: two who hold the
-// same lock at the same time are seen, whichever processes they live in.
+// Package board is memory that all processes of a run share. Every holder of a lock marks itself there. So two holders
+// of one lock at the same time are found, in whichever processes they run.
 package board
 
 import (
@@ -13,10 +13,10 @@ import (
 	"unsafe"
 )
 
-// slotSize is a cache line: who is inside, when the last one left.
+// slotSize is a cache line. It has the holder's id, and the time when the last holder left.
 const slotSize = 64
 
-// Board has a slot for each lock that is watched.
+// Board has a slot for each watched lock.
 type Board struct {
 	mem []byte
 }
@@ -66,27 +66,27 @@ func (b *Board) word(slot, n int) *atomic.Int64 {
 	return (*atomic.Int64)(unsafe.Pointer(&b.mem[slot*slotSize+8*n]))
 }
 
-// Enter notes that id, which is unique and not 0, now holds the lock of slot. It returns false when somebody else still
-// does.
+// Enter marks id, which is unique and not 0, as the holder of slot's lock. It returns false if another holder is still
+// marked.
 func (b *Board) Enter(slot int, id int64) bool { return b.inside(slot).Swap(id) == 0 }
 
-// Exit notes that id is about to unlock. It returns false when somebody else has entered meanwhile.
+// Exit removes the mark, just before id unlocks. It returns false if another holder has entered meanwhile.
 func (b *Board) Exit(slot int, id int64) bool {
 	b.left(slot).Store(Now())
 	return b.inside(slot).CompareAndSwap(id, 0)
 }
 
-// LastExit returns when the last holder of slot called Exit, by Now; 0 when there was none.
+// LastExit returns when the last holder of slot called Exit, by Now; 0 if none has.
 func (b *Board) LastExit(slot int) int64 { return b.left(slot).Load() }
 
-// Clear empties a slot, whose holder was killed.
+// Clear empties a slot whose holder was killed.
 func (b *Board) Clear(slot int) {
 	b.inside(slot).Store(0)
 	b.left(slot).Store(0)
 }
 
-// clockZero ties the process's monotonic clock to the wall clock, once: processes of one machine then share a clock
-// that is not set while they run.
+// clockZero ties the process's monotonic clock to the wall clock, once. The processes of a machine so share a clock that
+// does not jump when the wall clock is set.
 var clockZero = time.Now()
 
 // Now is the time in nanoseconds on a clock that all processes of the machine share.

@@ -43,7 +43,7 @@ func (w *worker) release() (Reply, error) {
 	return Reply{At: at, Overlaps: o.count()}, err
 }
 
-// visit has the lock once. Who does not get it in time has waited all of it.
+// visit takes and leaves the lock once. If it does not get the lock in time, the wait is the whole time.
 func (w *worker) visit(r Request) (Reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Millis)*time.Millisecond)
 	defer cancel()
@@ -62,7 +62,7 @@ func (w *worker) visit(r Request) (Reply, error) {
 	return rep, nil
 }
 
-// waiting is goroutines that want one lock, once each.
+// waiting has goroutines that each take one lock once.
 type waiting struct {
 	loop   *loop
 	cancel context.CancelFunc
@@ -104,7 +104,7 @@ func (v *waiting) want(ctx context.Context, g int, asked *sync.WaitGroup) {
 	}
 }
 
-// join waits for the goroutines of Wait and sends home those that have not had the lock in time.
+// join waits for the goroutines of Wait, and cancels the ones that have not had the lock in time.
 func (w *worker) join(r Request) (Reply, error) {
 	v := w.waiting
 	if v == nil {
@@ -157,7 +157,7 @@ func (w *worker) take(r Request) (Reply, error) {
 	return Reply{At: board.Now(), Overlaps: o.count()}, err
 }
 
-// takeOne takes a lock that nobody else wants. A peer that gives up under the load is asked again, not for ever.
+// takeOne takes a lock that nobody else wants. If the peer gives up under the load, it tries again, five times in all.
 func (w *worker) takeOne(key string, slot int, id int64, o *overlaps) (h holding, err error) {
 	for range 5 {
 		if h, err = w.enter(context.Background(), key, slot, id, o); err == nil {
@@ -167,7 +167,7 @@ func (w *worker) takeOne(key string, slot int, id int64, o *overlaps) (h holding
 	return h, err
 }
 
-// drop gives back what Take took. Those that were lost meanwhile are counted.
+// drop unlocks the locks that Take took, and counts the ones that were lost meanwhile.
 func (w *worker) drop() (Reply, error) {
 	var lost, next atomic.Int64
 	var failure atomic.Value

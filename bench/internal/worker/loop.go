@@ -16,9 +16,9 @@ import (
 	"github.com/relock-go/relock/bench/internal/peer"
 )
 
-// loop is goroutines that lock and unlock as fast as they can. What counts is what is granted between Start and the
-// end, while all of them are under way: whoever waits at Start and whoever waits at the end balance each other. Who
-// waited all that time in vain counts with the time waited so far, so that starving does not go unseen.
+// loop runs goroutines that lock and unlock as fast as they can. It counts the grants between Start and the end. The
+// goroutines run before and after that, so waits that Start cuts off and waits that the end cuts off balance each
+// other. A goroutine that waited in vain from Start to the end counts with its wait so far, so that starving is seen.
 type loop struct {
 	w   *worker
 	r   Request
@@ -29,18 +29,18 @@ type loop struct {
 	since    []atomic.Int64 // when the goroutine began to wait, 0 while it does not
 	overlaps overlaps
 
-	shards [shards]shard // goroutine g writes into that of g % shards
+	shards [shards]shard // goroutine g writes into shards[g % shards]
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	failed  int64
 	failure string
 }
 
-// shards keep goroutines from waiting for each other to write down what they measured.
+// shards spread the measurements over several mutexes, so that goroutines seldom wait for each other.
 const shards = 8
 
 type shard struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	wait     *hdrhistogram.Histogram
 	handover *hdrhistogram.Histogram
 	pair     *hdrhistogram.Histogram
@@ -53,8 +53,8 @@ func newLoop(w *worker, r Request) *loop {
 	}
 }
 
-// grow makes the histograms. Those of waiters are made once there is something to write down, since until then memory
-// is what is measured.
+// grow makes the histograms, if there are none yet. It waits for the first measurement, since a run of waiters measures
+// memory until then.
 func (s *shard) grow() {
 	if s.wait == nil {
 		s.wait, s.handover, s.pair = newHistogram(), newHistogram(), newHistogram()
@@ -89,7 +89,7 @@ func (w *worker) loop(r Request) (Reply, error) {
 	return l.reply(used, outstanding(back, r.Goroutines))
 }
 
-// outstanding waits for n goroutines to come back and returns how many did not.
+// outstanding waits for n goroutines to end, and returns how many did not within grace.
 func outstanding(back <-chan struct{}, n int) int {
 	limit := time.NewTimer(grace)
 	defer limit.Stop()
@@ -103,7 +103,7 @@ func outstanding(back <-chan struct{}, n int) int {
 	return 0
 }
 
-// censor counts those who waited all the time.
+// censor records the waits of goroutines that have waited from before Start to the end.
 func (l *loop) censor() {
 	for g := range l.since {
 		if began := l.since[g].Load(); began > 0 && began < l.r.Start {
@@ -170,7 +170,7 @@ func (l *loop) run(ctx context.Context, g int) {
 	}
 }
 
-// until takes the lock, again if the peer gives up, as a user does who needs it.
+// until takes the lock. If the peer gives up, it tries again until ctx ends, as a user would that needs the lock.
 func (l *loop) until(ctx context.Context, key string, slot int, id int64) (holding, error) {
 	for {
 		h, err := l.enter(ctx, key, slot, id)
@@ -181,7 +181,7 @@ func (l *loop) until(ctx context.Context, key string, slot int, id int64) (holdi
 	}
 }
 
-// enter takes the lock, or one side of it.
+// enter takes the lock, or one side of a read-write lock.
 func (l *loop) enter(ctx context.Context, key string, slot int, id int64) (holding, error) {
 	if l.r.Reads > 0 {
 		return l.w.enterRW(ctx, rand.IntN(100) < l.r.Reads, key, slot, id, &l.overlaps)
@@ -189,7 +189,7 @@ func (l *loop) enter(ctx context.Context, key string, slot int, id int64) (holdi
 	return l.w.enter(ctx, key, slot, id, &l.overlaps)
 }
 
-// fail counts what went wrong while it counted: at the end everybody is sent home.
+// fail counts an error. Errors after the end do not count: all waits are cancelled then.
 func (l *loop) fail(err error) {
 	if l.stop.Load() {
 		return
@@ -224,7 +224,7 @@ func (l *loop) nest(outer peer.Held, key string, from int64) int64 {
 	return first
 }
 
-// count notes an acquisition that was granted while it counts.
+// count records an acquisition, if it was granted between Start and the end.
 func (l *loop) count(g int, began, granted, last, inner int64) {
 	if granted < l.r.Start || granted > l.end {
 		return
@@ -244,8 +244,8 @@ func (l *loop) count(g int, began, granted, last, inner int64) {
 	}
 }
 
-// waited notes the wait of goroutine g. last is when the holder before began to unlock: if that was during the wait,
-// the rest of it was the hand-over.
+// waited records the wait of goroutine g. last is when the holder before began to unlock. If that was during the wait,
+// the rest of the wait was the hand-over.
 func (l *loop) waited(g int, began, granted, last int64) {
 	s := &l.shards[g%shards]
 	s.mu.Lock()
@@ -257,7 +257,7 @@ func (l *loop) waited(g int, began, granted, last int64) {
 	}
 }
 
-// work is a critical section of length d: it sleeps for most of it and spins the rest, to be exact.
+// work is a critical section of length d. It sleeps for most of d and spins for the rest, to be exact.
 func work(d time.Duration) {
 	if d == 0 {
 		return

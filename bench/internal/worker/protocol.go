@@ -1,5 +1,5 @@
-// Package worker is a client process of the bench. It reads requests, a JSON object a line, from its standard input and
-// answers each with one on its standard output. The Java worker speaks the same.
+// Package worker is a client process of the bench. It reads requests from its standard input, a JSON object a line, and
+// answers each with a JSON object on its standard output. The Java worker has the same protocol.
 package worker
 
 import (
@@ -8,10 +8,10 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Env is set in the environment of a process that shall be a worker.
+// Env is set in the environment of worker processes.
 const Env = "RELOCK_BENCH_WORKER"
 
-// What a Request asks for.
+// Kinds of requests.
 const (
 	Open    = "open"    // connect a peer
 	Loop    = "loop"    // lock and unlock from Start for Millis, in Goroutines
@@ -74,7 +74,7 @@ type Reply struct {
 	Usage Usage `json:"usage"` // during the loop; since the process began for Stats
 }
 
-// Usage is what a process has used up.
+// Usage is the resources that a process has used.
 type Usage struct {
 	Commands map[string]int64 `json:"commands,omitempty"` // sent, by name
 	CPU      time.Duration    `json:"cpu,omitempty"`
@@ -83,7 +83,7 @@ type Usage struct {
 	Memory   uint64           `json:"memory,omitempty"` // in use now, stacks included
 }
 
-// Sub returns what was used since before. Memory stays as it is.
+// Sub returns the usage since before. The memory is not subtracted.
 func (u Usage) Sub(before Usage) Usage {
 	sent := make(map[string]int64)
 	for name, n := range u.Commands {
@@ -95,7 +95,7 @@ func (u Usage) Sub(before Usage) Usage {
 		Bytes: u.Bytes - before.Bytes, Memory: u.Memory}
 }
 
-// Histograms reach from a nanosecond to an hour, to three digits.
+// Histograms have values from a nanosecond to an hour, with three digits.
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, int64(time.Hour), 3)
 }

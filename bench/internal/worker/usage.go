@@ -16,7 +16,7 @@ func (w *worker) usage() Usage {
 	}
 }
 
-// settled is usage with the memory that is left once garbage is gone.
+// settled returns the usage, with the memory that is in use after a garbage collection.
 func (w *worker) settled() Usage {
 	u := w.usage()
 	runtime.GC()

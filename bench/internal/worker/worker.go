@@ -16,7 +16,7 @@ import (
 	"github.com/relock-go/relock/bench/internal/wire"
 )
 
-// grace is how long goroutines may take to come back after their context has ended, before they count as hung.
+// grace is how long goroutines may take to end after their context has ended. After that they count as hung.
 const grace = 5 * time.Second
 
 type worker struct {
@@ -39,8 +39,8 @@ type holding struct {
 	cancel context.CancelFunc // of Hold's
 }
 
-// Serve answers requests until in ends, even in the middle of one: the bench is gone then. specs are the peers it can
-// open.
+// Serve answers requests until in ends. At the end of in the bench is gone, so it returns even in the middle of a
+// request. specs are the peers that it can open.
 func Serve(in io.Reader, out io.Writer, specs []peer.Spec) error {
 	w := &worker{specs: specs, wire: wire.NewCounter()}
 	requests, ended := make(chan Request), make(chan error, 1)
@@ -141,7 +141,7 @@ func (w *worker) open(r Request) error {
 	return fmt.Errorf("unknown peer %q", r.Peer)
 }
 
-// close forgets what is held, so that the next peer starts with nothing.
+// close forgets all held locks, so that the next peer starts with none.
 func (w *worker) close() {
 	if w.peer != nil {
 		w.peer.Close()
@@ -152,7 +152,7 @@ func (w *worker) close() {
 	w.peer, w.board, w.holding, w.waiting, w.taken = nil, nil, nil, nil, nil
 }
 
-// id is unique among all goroutines of all workers.
+// id returns an id that is unique among all goroutines of all workers.
 func id(goroutine int) int64 { return int64(os.Getpid())<<24 | int64(goroutine+1) }
 
 // enter takes the lock and marks the board. Overlaps are counted in o.
@@ -160,7 +160,7 @@ func (w *worker) enter(ctx context.Context, key string, slot int, id int64, o *o
 	return w.enterBy(ctx, w.peer.Lock, key, slot, id, o)
 }
 
-// enterBy is enter, by one of the peer's locks.
+// enterBy is enter with the given method of the peer.
 func (w *worker) enterBy(ctx context.Context, lock locking, key string, slot int, id int64, o *overlaps) (holding, error) {
 	h, err := lock(ctx, key)
 	if err != nil {
@@ -175,7 +175,8 @@ func (w *worker) enterBy(ctx context.Context, lock locking, key string, slot int
 // locking takes a peer's lock.
 type locking func(ctx context.Context, key string) (peer.Held, error)
 
-// enterRW takes a peer's read-write lock, or its mutex where it has none. A reader beside others is not on the board.
+// enterRW takes a peer's read-write lock, or its mutex if it has none. A reader is not marked on the board, since other
+// readers may hold the lock too.
 func (w *worker) enterRW(ctx context.Context, reads bool, key string, slot int, id int64, o *overlaps) (holding, error) {
 	rw, has := w.peer.(peer.ReadWriter)
 	switch {
