@@ -16,8 +16,9 @@ const (
 	vetTimeout = 250 * time.Millisecond // how long the first Lock waits to learn whether it may have an inbox
 )
 
-// denial says that Redis does not let this user subscribe a channel. Only a Lock that would have to
-// wait for the channel's messages fails. A Lock that finds its lock free succeeds, and held locks stay.
+// denial says that Redis does not let this user subscribe a channel. A Lock that would have to wait
+// for the channel's messages fails, and perhaps the first Lock of a client (see Verdict). Other Locks
+// that find their lock free, and held locks, are not concerned.
 type denial struct {
 	err   error
 	pause clock.Backoff

@@ -22,6 +22,7 @@ func (h *Hub) StartSharded() {
 	h.Go(h.tidy)
 }
 
+// open subscribes the lock's channels in a goroutine of their own, until close.
 func (f *shardedFeed) open(sub *subscription) {
 	ctx, cancel := context.WithCancel(f.h.ctx)
 	sub.stop = cancel
@@ -30,6 +31,7 @@ func (f *shardedFeed) open(sub *subscription) {
 
 func (f *shardedFeed) close(sub *subscription) { sub.stop() }
 
+// listen does nothing: open subscribes each lock's inbox.
 func (f *shardedFeed) listen() {}
 
 // run keeps one lock's channels subscribed until ctx ends: when the subscription or the hub is

@@ -186,8 +186,8 @@ func (o owner) Fails(err error) {
 // Sent returns how many commands of one kind were answered, refused, and not answered.
 func (n *Node) Sent(op driver.Op) (answered, refused, unanswered uint64) { return n.counts.Of(op) }
 
-// Introduce writes a client's card, which expires stay from now. If the card is there already, only
-// its expiry is set anew.
+// Introduce writes a client's card, which expires after stay. If the card is there already, only its
+// expiry is set anew.
 func (n *Node) Introduce(ctx context.Context, client string, c *wire.Card, stay time.Duration) error {
 	return n.wire.Introduce(ctx, client, c, stay)
 }
@@ -227,6 +227,7 @@ type group struct {
 	kind *wire.Kind
 }
 
+// groupOf returns the group of an entry's lock.
 func (n *Node) groupOf(e *wire.Entry) group {
 	if n.mode.Load() == modePlain {
 		return group{kind: e.Names.Kind}

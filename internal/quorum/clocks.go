@@ -69,9 +69,9 @@ const maxLead = 250 * time.Millisecond
 
 // proposedToken returns the token at which nodes should begin a grant, 0 while no clock was read. It
 // is a time in the near future on every node's clock: the median clock's time, plus the lead of the
-// fastest clock, plus a round trip. So all nodes that are reached before that time grant the same
-// tokens, and none has to be told of another's. A node that is reached later uses its own clock. A
-// clock that is further ahead than maxLead is taken to be wrong, and left out.
+// clock that is furthest ahead, plus a round trip. So all nodes that are reached before that time
+// grant the same tokens, and none has to be told of another's. A node that is reached later uses its
+// own clock. A clock that is further ahead than maxLead is taken to be wrong, and left out.
 func (q *Quorum) proposedToken() int64 {
 	median, known := q.median()
 	if !known {
@@ -93,8 +93,9 @@ func (q *Quorum) proposedToken() int64 {
 var errClockOff = errors.New("its clock is too far from the other nodes'")
 
 // clockOff reports whether a node's clock is so far from the median that its grants must not count.
-// Fewer than three nodes are never off: of two clocks, neither is known to be the wrong one. The user
-// is told once when a clock goes off, and once when it is right again.
+// It returns false without the restart guard, and with fewer than three nodes: of two clocks, neither
+// is known to be the wrong one. The user is told once when a clock goes off, and once when it is right
+// again.
 func (q *Quorum) clockOff(m *member) bool {
 	r := m.clock.Load()
 	if r == nil || !q.cfg.Guard || len(q.members) < 3 {

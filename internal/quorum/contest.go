@@ -89,8 +89,9 @@ func (t *contest) run(ctx context.Context) (node.Grant, error) {
 		if g, won := t.win(); won {
 			return g, nil
 		}
-		t.report()                               // after win: a contender that wins at once has not waited
-		if err := t.hopeless(true); err != nil { // true: the entry waits
+		t.report() // after win: a contender that wins at once has not waited
+		// An entry that waits needs the nodes' messages.
+		if err := t.hopeless(true); err != nil {
 			return node.Grant{}, err
 		}
 		t.ask(t.yieldOrNudge(now))
@@ -138,7 +139,7 @@ func (t *contest) once(ctx context.Context) (node.Grant, bool, error) {
 			}
 		}
 		if refused > len(t.voters)-t.q.need || out == 0 { // no quorum is left, or no answer to wait for
-			return node.Grant{}, false, t.hopeless(false) // false: a try does not wait
+			return node.Grant{}, false, t.hopeless(false) // a try needs no messages
 		}
 		if err := t.await(ctx, nil, nil); err != nil {
 			return node.Grant{}, false, err

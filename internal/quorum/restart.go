@@ -26,8 +26,8 @@ func (v *voter) noteIfForgot(got vote, now clock.Stamp) {
 }
 
 // planSeeds plans to tell each node that forgot, with its next vote, how far the lock was counted.
-// Before, the other nodes must tell how far they counted, after the node said that it forgot. Nodes
-// that have not told that yet are asked.
+// The other nodes must have told how far they counted since that node said that it forgot. Nodes that
+// have not told it yet are asked.
 //
 // If enough of the others remember, a node is told alone. If too many forgot, nodes are told only
 // once they and the nodes that remember are a quorum together. The reason: a node that was told

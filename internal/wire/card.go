@@ -61,6 +61,7 @@ func Shown(text string) string {
 	return text
 }
 
+// unprintable reports whether a terminal might obey a character instead of showing it.
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // The fields of a card.
@@ -95,8 +96,8 @@ func printable(text string) string {
 	}, text)
 }
 
-// Introduce writes a client's card, which expires stay from now. If a card of the client is there
-// already, only its expiry is set anew.
+// Introduce writes a client's card, which expires after stay. If a card of the client is there already,
+// only its expiry is set anew.
 func (r *Redis) Introduce(ctx context.Context, client string, c *Card, stay time.Duration) error {
 	return r.introduce(ctx, client, MS(stay), nameField, c.Name, hostField, c.Host, pidField, strconv.Itoa(c.PID),
 		startedField, strconv.FormatInt(c.Started.UnixMilli(), 10), versionField, c.Version)
@@ -123,6 +124,7 @@ func (r *Redis) Whois(ctx context.Context, client string) (Card, error) {
 	return parseCard(v)
 }
 
+// parseCard reads the fields and values, by turns, of a card's hash.
 func parseCard(v driver.Value) (Card, error) {
 	parts, err := v.Texts()
 	if err != nil {

@@ -77,6 +77,7 @@ func PlainError(reply string) bool {
 	return reply != "" && (code == "ERR" || !upper(code))
 }
 
+// upper reports whether a word has only capital letters.
 func upper(word string) bool {
 	for i := range len(word) {
 		if word[i] < 'A' || word[i] > 'Z' {

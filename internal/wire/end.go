@@ -28,6 +28,7 @@ func (r *Redis) Release(ctx context.Context, way Route, e *Entry, turns bool, ne
 	return true, forNext, err
 }
 
+// releaseArgs returns the arguments of release; those for next are "" if next is nil.
 func releaseArgs(way Route, e *Entry, turns bool, next *Entry) [10]string {
 	args := [...]string{e.ID, MS(e.Lease), lastBlock.text(int64(e.Block)), e.Owner, "", "", "", "", way.Inbox, way.Publish}
 	if !turns {
@@ -67,6 +68,7 @@ func (r *Redis) Unvote(ctx context.Context, e *Entry, n Count, next *Entry, tick
 	return held, forNext, err
 }
 
+// unvoteArgs returns the arguments of unvote, with "" for those of a next entry.
 func unvoteArgs(e *Entry, n Count) []string {
 	reached := strconv.FormatInt(n.Reached, 10)
 	return []string{MS(e.Lease), strconv.Itoa(e.Block), e.ID, reached, proposal(n.Least), e.Owner, "", "", "", ""}

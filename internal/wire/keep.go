@@ -174,6 +174,7 @@ func (r *Redis) Inspect(ctx context.Context, n *Names) (State, error) {
 	return parseState(v, n.Kind)
 }
 
+// integer returns a script's answer as a number, or the error of the script.
 func integer(v driver.Value, err error) (int64, error) {
 	if err != nil {
 		return 0, err

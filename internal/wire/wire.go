@@ -67,6 +67,7 @@ func (r *Redis) of(k *Kind) *scripts {
 	return s.(*scripts)
 }
 
+// scriptsFor puts together the scripts of a kind; for nil, those that are about no lock.
 func (o Options) scriptsFor(k *Kind) *scripts {
 	from, s := lua.Scripts{Quorum: o.Votes, Retention: o.Retention, Longest: o.Longest}, new(scripts)
 	if k == nil {
