@@ -63,4 +63,4 @@ var example = show.Example{
 	},
 }
 
-func main() { show.Main(example) }
+func main() { show.Main(&example) }

@@ -105,4 +105,4 @@ var example = show.Example{
 	},
 }
 
-func main() { show.Main(example) }
+func main() { show.Main(&example) }

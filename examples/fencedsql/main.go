@@ -100,6 +100,6 @@ func prepare(ctx context.Context, s *show.Setting) (end func(), err error) {
 }
 
 func main() {
-	flag.StringVar(&example.Store, "dsn", "", "the URL of a PostgreSQL database, as postgres://user@host/name; without it SQLite is embedded")
-	show.Main(example)
+	flag.StringVar(&example.Store, "dsn", "", "a PostgreSQL database, as postgres://user@host/name; without it SQLite is embedded")
+	show.Main(&example)
 }

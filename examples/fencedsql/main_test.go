@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -12,8 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+const asProgram = "FENCEDSQL_AS_PROGRAM" // has the test binary run main
+
 func TestMain(m *testing.M) {
 	show.Work(example)
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -30,6 +37,23 @@ func TestOnPostgreSQL(t *testing.T) {
 	onServers.URL = "redis://" + redistest.Start(t).Addr()
 	t.Run("statements", func(t *testing.T) { tryStatements(t, onServers.Store) })
 	t.Run("late writes", func(t *testing.T) { showtest.Run(t, onServers) })
+	t.Run("program", func(t *testing.T) {
+		db, err := open(onServers.Store)
+		require.NoError(t, err)
+		defer db.Close()
+		_, err = db.Exec("UPDATE fenced_orders SET state = 'new' WHERE id = 42")
+		require.NoError(t, err)
+		self, err := os.Executable()
+		require.NoError(t, err)
+		cmd := exec.CommandContext(t.Context(), self, "-rounds", "1", "-dsn", onServers.Store, "-redis", onServers.URL)
+		cmd.Env = append(os.Environ(), asProgram+"=1")
+		output, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", output)
+		require.Regexp(t, `\ntoken +1 +0\nversion +1 +0\nwithout +0 +1\n$`, string(output))
+		state, err := example.State(t.Context(), &onServers.Setting)
+		require.NoError(t, err)
+		require.Equal(t, "late", state, "it has played on this database")
+	})
 }
 
 // tryStatements tries what the README says of each statement.
@@ -62,8 +86,20 @@ func tryStatements(t *testing.T, store string) {
 	}
 	require.ErrorIs(t, errStale, relock.ErrLost)
 
+	// A holder that reads first refuses the writes of earlier holders from then on.
+	require.NoError(t, putState(ctx, db, 40, "new", 7))
+	read, err := readState(ctx, db, 40, 9)
+	require.NoError(t, err)
+	require.Equal(t, "new", read)
+	require.ErrorIs(t, setState(ctx, db, 40, "old", 8), errStale)
+	_, err = readState(ctx, db, 40, 8)
+	require.ErrorIs(t, err, errStale)
+	require.NoError(t, setState(ctx, db, 40, "set", 9))
+
 	// No row: the update tells why, and the upsert makes one.
 	require.ErrorIs(t, setState(ctx, db, 7, "set", 5), errNoOrder)
+	_, err = readState(ctx, db, 7, 5)
+	require.ErrorIs(t, err, errNoOrder)
 	require.NoError(t, putState(ctx, db, 7, "put", 5))
 	require.ErrorIs(t, putState(ctx, db, 7, "old", 4), errStale)
 	require.Equal(t, "put", state(7))

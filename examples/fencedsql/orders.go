@@ -28,6 +28,11 @@ const (
 UPDATE fenced_orders SET state = $1, fence = $2
 WHERE id = $3 AND fence <= $2
 `
+	read = `
+UPDATE fenced_orders SET fence = $1
+WHERE id = $2 AND fence <= $1
+RETURNING state
+`
 	upsert = `
 INSERT INTO fenced_orders (state, fence, id) VALUES ($1, $2, $3)
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, fence = excluded.fence
@@ -52,13 +57,27 @@ func setState(ctx context.Context, db *sql.DB, id int64, state string, token int
 	if err != nil || rows > 0 {
 		return err
 	}
-	var fence int64 // no row: the token is stale, or the order is missing
-	err = db.QueryRowContext(ctx, "SELECT fence FROM fenced_orders WHERE id = $1", id).Scan(&fence)
+	return whyNot(ctx, db, id)
+}
+
+// readState is for holders whose write depends on the state. From here on a write of an earlier holder is refused.
+func readState(ctx context.Context, db *sql.DB, id, token int64) (state string, err error) {
+	err = db.QueryRowContext(ctx, read, token, id).Scan(&state)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = whyNot(ctx, db, id)
+	}
+	return state, err
+}
+
+// whyNot tells why no row was written: the token is stale, or there is no such order.
+func whyNot(ctx context.Context, db *sql.DB, id int64) error {
+	var there bool
+	err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM fenced_orders WHERE id = $1)", id).Scan(&there)
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return errNoOrder
 	case err != nil:
 		return err
+	case !there:
+		return errNoOrder
 	}
 	return errStale
 }

@@ -65,14 +65,14 @@ const (
 	worker = "RELOCK_EXAMPLE_WORKER"
 )
 
-// Main plays the example and prints what happened.
-func Main(e Example) {
-	Work(e)
+// Main reads the flags, plays the example and prints what happened. The example's own flags may set its fields.
+func Main(e *Example) {
+	Work(*e)
 	flag.StringVar(&e.URL, "redis", "", "the URL of a Redis, as redis://host:6379; without it one is embedded")
 	flag.Parse()
 	log.SetFlags(log.Ltime)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	counts, err := Play(ctx, e, *Rounds, log.Printf)
+	counts, err := Play(ctx, *e, *Rounds, log.Printf)
 	stop()
 	if err != nil {
 		log.Fatal(err)
