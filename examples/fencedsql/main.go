@@ -52,12 +52,12 @@ func without(ctx context.Context, w *show.Worker, _ *relock.Lease) error {
 	return err
 }
 
-// open opens PostgreSQL by its URL, or else a file of SQLite.
+// open opens a file of SQLite, or else PostgreSQL.
 func open(store string) (*sql.DB, error) {
-	if strings.HasPrefix(store, "postgres") {
-		return sql.Open("pgx", store)
+	if strings.HasPrefix(store, "file:") {
+		return sql.Open("sqlite", store+"?_pragma=busy_timeout(60000)")
 	}
-	return sql.Open("sqlite", "file:"+store+"?_pragma=busy_timeout(60000)")
+	return sql.Open("pgx", store)
 }
 
 var example = show.Example{
@@ -86,7 +86,7 @@ func prepare(ctx context.Context, s *show.Setting) (end func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		s.Store = filepath.Join(dir, "orders.db")
+		s.Store = "file:" + filepath.Join(dir, "orders.db")
 		end = func() { os.RemoveAll(dir) }
 	}
 	db, err := open(s.Store)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 func TestOnSQLite(t *testing.T) {
 	t.Parallel()
-	t.Run("statements", func(t *testing.T) { tryStatements(t, filepath.Join(t.TempDir(), "orders.db")) })
+	t.Run("statements", func(t *testing.T) { tryStatements(t, "file:"+filepath.Join(t.TempDir(), "orders.db")) })
 	t.Run("late writes", func(t *testing.T) { showtest.Run(t, example) })
 }
 

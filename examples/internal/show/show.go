@@ -29,7 +29,7 @@ type Example struct {
 	Setting
 	Lock string // the name of order 42's lock
 	Ways []Way
-	// Prepare brings order 42 into the store, in the first process. It may set Store.
+	// Prepare brings order 42 into the store, in the first process. It may set Store. end is called also if it fails.
 	Prepare func(ctx context.Context, s *Setting) (end func(), err error)
 	// State reads the state of order 42.
 	State func(ctx context.Context, s *Setting) (string, error)
@@ -103,10 +103,12 @@ func Play(ctx context.Context, e Example, rounds int, logf func(string, ...any))
 	}
 	defer s.Redis.Close()
 	end, err := e.Prepare(ctx, &s)
+	if end != nil {
+		defer end()
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer end()
 	counts := make([]Count, len(e.Ways))
 	for round := range rounds {
 		for i, way := range e.Ways {
