@@ -6,7 +6,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
 CONTRIB := $(wildcard contrib/*)
 # Modules that are released beside the library and the command: relocktest's Redis in memory is the simulator's.
 RELEASED := $(CONTRIB) internal/sim
-MODULES := . cmd/relock $(CONTRIB) integration interop bench internal/sim internal/tools/api
+MODULES := . cmd/relock $(CONTRIB) examples integration interop bench internal/sim internal/tools/api
 EVERY := $(patsubst ././...,./...,$(MODULES:%=./%/...))
 PACKAGES := ./... ./cmd/relock/...
 FUZZTIME ?= 60s
@@ -42,6 +42,10 @@ java: ## install a JDK and Maven where they are missing
 prometheus: ## install Prometheus and promtool where they are missing
 	@{ command -v prometheus && command -v promtool; } >/dev/null || \
 		{ $(SUDO) apt-get update && $(SUDO) apt-get install -y --no-install-recommends prometheus; }
+
+postgres: ## install PostgreSQL where it is missing
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
+		{ $(SUDO) apt-get update && $(SUDO) apt-get install -y --no-install-recommends postgresql; }
 
 # Tests that build a program and run it. Nor do they show anything under the race detector, or the models, whose explorations
 # are one goroutine each.
@@ -118,6 +122,9 @@ tidy: ## go mod tidy of the library, the command and what is below contrib, whos
 contrib: redis prometheus ## the tests of the modules below contrib, with a real Prometheus
 	go test -race -count=1 -timeout 10m -parallel 8 $(CONTRIB:%=./%/...)
 
+examples: redis postgres ## the tests of the examples: late writes to SQLite, PostgreSQL, Redis and an HTTP service
+	cd examples && go test -count=1 -timeout 10m ./...
+
 fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) ./internal/wire
 	go test -run - -fuzz FuzzParseGrant -fuzztime $(FUZZTIME) ./internal/wire
@@ -151,4 +158,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus redisson test test-slow test-goredis test-valkey goredis-oldest cross race contrib integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop api lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus postgres redisson test test-slow test-goredis test-valkey goredis-oldest cross race contrib examples integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop api lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
