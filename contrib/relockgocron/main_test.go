@@ -10,27 +10,35 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/relock-go/relock"
-	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/contrib/relocktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long tests wait for what must happen. It is no promise of the module.
-const patience = 30 * time.Second
+const patience = time.Minute
 
-// client returns the locks of one process over srv.
-func client(t *testing.T, srv *redistest.Server, opts ...relock.Option) *relock.Client {
+// process makes a client, as one process of a service has it, of the test's Redis.
+type process func(opts ...relock.Option) *relock.Client
+
+// real is a Redis of the test's own.
+func real(t *testing.T) process {
 	t.Helper()
-	locks, err := relock.New(srv.Client(), opts...)
-	require.NoError(t, err)
-	t.Cleanup(locks.Close)
-	return locks
+	redis := relocktest.Redis(t)
+	return func(opts ...relock.Option) *relock.Client { return redis.New(t, opts...) }
 }
 
-// locker returns the Locker of one process over srv.
-func locker(t *testing.T, srv *redistest.Server, atLeast time.Duration, opts ...Option) *Locker {
+// memory is one in memory, for fake time.
+func memory(t *testing.T) process {
 	t.Helper()
-	l, err := NewLocker(client(t, srv), atLeast, opts...)
+	first := relocktest.New(t)
+	return func(opts ...relock.Option) *relock.Client { return relocktest.Beside(t, first, opts...) }
+}
+
+// locker returns the Locker of one process.
+func locker(t *testing.T, redis process, atLeast time.Duration, opts ...Option) *Locker {
+	t.Helper()
+	l, err := NewLocker(redis(), atLeast, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

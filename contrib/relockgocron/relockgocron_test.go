@@ -6,6 +6,7 @@ import (
 	"flag"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
@@ -13,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock"
-	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/contrib/relocktest"
 )
 
 var ticks = flag.Int("ticks", 5, "how many ticks of a second TestOncePerTick plays")
@@ -54,28 +55,38 @@ func (m *marks) all() []time.Time {
 // plain lock beside it each process runs it: that shows that the ticks do compete.
 func TestOncePerTick(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	once, each := newMarks(*ticks+1), newMarks(0)
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		oncePerTick(t, real(t), *ticks)
+	})
+	t.Run("bubble", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) { oncePerTick(t, memory(t), 200) })
+	})
+}
+
+func oncePerTick(t *testing.T, redis process, ticks int) {
+	once, each := newMarks(ticks+1), newMarks(0)
 	start := time.Now().Add(500 * time.Millisecond)
 	for i := range 3 {
-		l := locker(t, srv, 900*time.Millisecond)
+		l := locker(t, redis, 900*time.Millisecond)
 		s := scheduler(t)
 		at := gocron.WithStartAt(gocron.WithStartDateTime(start.Add(time.Duration(i) * 300 * time.Millisecond)))
 		_, err := s.NewJob(gocron.DurationJob(time.Second), l.Task("once", once.add),
 			gocron.WithName("once"), gocron.WithDistributedJobLocker(l), at)
 		require.NoError(t, err)
 		_, err = s.NewJob(gocron.DurationJob(time.Second), gocron.NewTask(each.add),
-			gocron.WithName("each"), gocron.WithDistributedJobLocker(plain{client(t, srv)}), at)
+			gocron.WithName("each"), gocron.WithDistributedJobLocker(plain{redis()}), at)
 		require.NoError(t, err)
 		s.Start()
 	}
 	select {
 	case <-once.full:
-	case <-time.After(time.Duration(*ticks)*2*time.Second + patience):
+	case <-time.After(time.Duration(ticks)*2*time.Second + patience):
 		require.FailNow(t, "ticks were lost")
 	}
 	times := once.all()
-	require.GreaterOrEqual(t, len(each.all()), *ticks*2, "the control shows nothing: its lock keeps processes apart too")
+	require.GreaterOrEqual(t, len(each.all()), ticks*2, "the control shows nothing: its lock keeps processes apart too")
 	shortest, longest := time.Hour, time.Duration(0)
 	for i, at := range times[1:] {
 		gap := at.Sub(times[i])
@@ -89,21 +100,24 @@ func TestOncePerTick(t *testing.T) {
 // A job that lasts for several leases keeps its lock.
 func TestRenewedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	const lease = time.Second // shorter ones leave a busy machine too little time for a command
-	l := locker(t, srv, 0, WithLease(lease))
-	lock, err := l.Lock(t.Context(), "long")
-	require.NoError(t, err)
-	other := client(t, srv).Mutex("long")
-	for end := time.Now().Add(3 * lease); time.Now().Before(end); {
-		_, err := other.TryLock(t.Context())
-		require.ErrorIs(t, err, relock.ErrNotAcquired)
-	}
-	require.NoError(t, lock.Unlock(t.Context()))
-	require.ErrorIs(t, lock.Unlock(t.Context()), relock.ErrNotHeld)
-	lease2, err := other.TryLock(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, lease2.Unlock(t.Context()))
+	synctest.Test(t, func(t *testing.T) {
+		redis := memory(t)
+		const lease = 30 * time.Second
+		l := locker(t, redis, 0, WithLease(lease))
+		lock, err := l.Lock(t.Context(), "long")
+		require.NoError(t, err)
+		other := redis().Mutex("long")
+		for end := time.Now().Add(3 * lease); time.Now().Before(end); {
+			_, err := other.TryLock(t.Context())
+			require.ErrorIs(t, err, relock.ErrNotAcquired)
+			time.Sleep(lease / 10)
+		}
+		require.NoError(t, lock.Unlock(t.Context()))
+		require.ErrorIs(t, lock.Unlock(t.Context()), relock.ErrNotHeld)
+		lease2, err := other.TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease2.Unlock(t.Context()))
+	})
 }
 
 // freed waits until another process gets the lock.
@@ -119,18 +133,20 @@ func freed(t *testing.T, m *relock.Mutex) time.Time {
 // processes need not wait for the lease.
 func TestKeptAtLeast(t *testing.T) {
 	t.Parallel()
-	for name, lease := range map[string]time.Duration{"several leases": 500 * time.Millisecond, "less than a lease": 20 * time.Second} {
+	for name, lease := range map[string]time.Duration{"several leases": 3 * time.Second, "less than a lease": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			srv := redistest.Start(t)
-			const atLeast = 2 * time.Second
-			lock, err := locker(t, srv, atLeast, WithLease(lease)).Lock(t.Context(), "short")
-			require.NoError(t, err)
-			granted := time.Now()
-			require.NoError(t, lock.Unlock(t.Context()))
-			took := freed(t, client(t, srv).Mutex("short")).Sub(granted)
-			require.GreaterOrEqual(t, took, atLeast-50*time.Millisecond)
-			require.Less(t, took, 10*time.Second)
+			synctest.Test(t, func(t *testing.T) {
+				redis := memory(t)
+				const atLeast = 10 * time.Second
+				lock, err := locker(t, redis, atLeast, WithLease(lease)).Lock(t.Context(), "short")
+				require.NoError(t, err)
+				granted := time.Now()
+				require.NoError(t, lock.Unlock(t.Context()))
+				took := freed(t, redis().Mutex("short")).Sub(granted)
+				require.GreaterOrEqual(t, took, atLeast)
+				require.Less(t, took, atLeast+100*time.Millisecond)
+			})
 		})
 	}
 }
@@ -138,189 +154,211 @@ func TestKeptAtLeast(t *testing.T) {
 // A process that dies leaves the lock for the least time, even if its lease is shorter.
 func TestKeptByACrash(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	locks := client(t, srv)
-	const atLeast = 2 * time.Second
-	l, err := NewLocker(locks, atLeast, WithLease(relock.MinLease))
-	require.NoError(t, err)
-	_, err = l.Lock(t.Context(), "job")
-	require.NoError(t, err)
-	granted := time.Now()
-	locks.Close() // sends nothing, as a crash
-	require.GreaterOrEqual(t, freed(t, client(t, srv).Mutex("job")).Sub(granted), atLeast-50*time.Millisecond)
-	require.NoError(t, l.Close(t.Context()))
+	synctest.Test(t, func(t *testing.T) {
+		redis := memory(t)
+		locks := redis()
+		const atLeast = time.Hour
+		l, err := NewLocker(locks, atLeast, WithLease(10*time.Second))
+		require.NoError(t, err)
+		_, err = l.Lock(t.Context(), "job")
+		require.NoError(t, err)
+		granted := time.Now()
+		relocktest.Crash(t, locks)
+		require.GreaterOrEqual(t, freed(t, redis().Mutex("job")).Sub(granted), atLeast)
+		require.NoError(t, l.Close(t.Context()))
+	})
 }
 
 // Close leaves locks that are kept, waits for jobs, and no lock is taken after it.
 func TestClose(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	l := locker(t, srv, time.Hour)
-	kept, err := l.Lock(t.Context(), "kept")
-	require.NoError(t, err)
-	require.NoError(t, kept.Unlock(t.Context()))
-	running, err := l.Lock(t.Context(), "running")
-	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		redis := memory(t)
+		l := locker(t, redis, time.Hour)
+		kept, err := l.Lock(t.Context(), "kept")
+		require.NoError(t, err)
+		require.NoError(t, kept.Unlock(t.Context()))
+		running, err := l.Lock(t.Context(), "running")
+		require.NoError(t, err)
 
-	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, l.Close(late), context.DeadlineExceeded)
-	_, err = l.Lock(t.Context(), "another")
-	require.ErrorIs(t, err, relock.ErrClosed)
-	require.NoError(t, running.Unlock(t.Context()))
-	require.NoError(t, l.Close(t.Context()))
+		late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, l.Close(late), context.DeadlineExceeded)
+		_, err = l.Lock(t.Context(), "another")
+		require.ErrorIs(t, err, relock.ErrClosed)
+		require.NoError(t, running.Unlock(t.Context()))
+		require.NoError(t, l.Close(t.Context()))
 
-	other := client(t, srv)
-	for _, name := range []string{"kept", "running"} {
-		_, err = other.Mutex(name).TryLock(t.Context())
-		require.ErrorIs(t, err, relock.ErrNotAcquired, name)
-	}
-	_, err = other.Mutex("another").TryLock(t.Context())
-	require.NoError(t, err)
+		other := redis()
+		for _, name := range []string{"kept", "running"} {
+			_, err = other.Mutex(name).TryLock(t.Context())
+			require.ErrorIs(t, err, relock.ErrNotAcquired, name)
+		}
+		_, err = other.Mutex("another").TryLock(t.Context())
+		require.NoError(t, err)
+	})
 }
 
 // A job hears that its lock is lost, and gocron is told.
 func TestTaskIsToldOfTheLoss(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	l := locker(t, srv, 0, WithLease(3*time.Second))
-	s := scheduler(t, gocron.WithDistributedLocker(l))
-	runs, failed := make(chan int64, 1), make(chan error, 1)
-	own := errors.New("the job's own")
-	_, err := s.NewJob(atOnce(), l.Task("job", func(ctx context.Context) error {
-		runs <- relock.Token(ctx)
-		<-ctx.Done()
-		return own
-	}), gocron.WithName("job"), gocron.WithEventListeners(
-		gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
-	require.NoError(t, err)
-	s.Start()
-	require.Positive(t, got(t, runs))
-	freed, err := client(t, srv).Mutex("job").ForceUnlock(t.Context())
-	require.NoError(t, err)
-	require.True(t, freed)
-	err = got(t, failed)
-	require.ErrorIs(t, err, relock.ErrLost)
-	require.ErrorIs(t, err, own)
+	synctest.Test(t, func(t *testing.T) {
+		redis := memory(t)
+		l := locker(t, redis, 0, WithLease(30*time.Second))
+		s := scheduler(t, gocron.WithDistributedLocker(l))
+		runs, failed := make(chan int64, 1), make(chan error, 1)
+		own := errors.New("the job's own")
+		_, err := s.NewJob(atOnce(), l.Task("job", func(ctx context.Context) error {
+			runs <- relock.Token(ctx)
+			<-ctx.Done()
+			return own
+		}), gocron.WithName("job"), gocron.WithEventListeners(
+			gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
+		require.NoError(t, err)
+		s.Start()
+		require.Positive(t, got(t, runs))
+		freed, err := redis().Mutex("job").ForceUnlock(t.Context())
+		require.NoError(t, err)
+		require.True(t, freed)
+		err = got(t, failed)
+		require.ErrorIs(t, err, relock.ErrLost)
+		require.ErrorIs(t, err, own)
+	})
 }
 
 // A job ends with the context that gocron gives it, though its lease does not.
 func TestTaskEndsWithItsScheduler(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	l := locker(t, srv, 0)
-	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(l))
-	require.NoError(t, err)
-	runs, ended := make(chan struct{}), make(chan error, 1)
-	_, err = s.NewJob(atOnce(), l.Task("job", func(ctx context.Context) error {
-		close(runs)
-		<-ctx.Done()
-		ended <- context.Cause(ctx)
-		return nil
-	}), gocron.WithName("job"))
-	require.NoError(t, err)
-	s.Start()
-	got(t, runs)
-	require.NoError(t, s.Shutdown())
-	require.ErrorIs(t, got(t, ended), context.Canceled)
-	freed(t, client(t, srv).Mutex("job"))
+	synctest.Test(t, func(t *testing.T) {
+		redis := memory(t)
+		l := locker(t, redis, 0)
+		s, err := gocron.NewScheduler(gocron.WithDistributedLocker(l))
+		require.NoError(t, err)
+		runs, ended := make(chan struct{}), make(chan error, 1)
+		_, err = s.NewJob(atOnce(), l.Task("job", func(ctx context.Context) error {
+			close(runs)
+			select {
+			case <-ctx.Done():
+			case <-time.After(patience / 2):
+			}
+			ended <- context.Cause(ctx)
+			return nil
+		}), gocron.WithName("job"))
+		require.NoError(t, err)
+		s.Start()
+		got(t, runs)
+		require.NoError(t, s.Shutdown())
+		require.ErrorIs(t, got(t, ended), context.Canceled)
+		freed(t, redis().Mutex("job"))
+	})
 }
 
 // A Task runs under its own lock, or not at all: not under that of another job, nor without one.
 func TestTaskNeedsItsLock(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	l := locker(t, srv, 0)
-	s := scheduler(t, gocron.WithDistributedLocker(l))
-	failed := make(chan error, 1)
-	_, err := s.NewJob(atOnce(), l.Task("one", func(context.Context) error { return nil }), gocron.WithName("another"),
-		gocron.WithEventListeners(gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
-	require.NoError(t, err)
-	s.Start()
-	require.ErrorIs(t, got(t, failed), relock.ErrNotHeld)
+	synctest.Test(t, func(t *testing.T) {
+		redis := memory(t)
+		l := locker(t, redis, 0)
+		s := scheduler(t, gocron.WithDistributedLocker(l))
+		failed := make(chan error, 1)
+		_, err := s.NewJob(atOnce(), l.Task("one", func(context.Context) error { return nil }), gocron.WithName("another"),
+			gocron.WithEventListeners(gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
+		require.NoError(t, err)
+		s.Start()
+		require.ErrorIs(t, got(t, failed), relock.ErrNotHeld)
+	})
 }
 
 // Busy is told from a Redis that is down, by Lock and by gocron's listener.
 func TestErrorsHaveAClass(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	l := locker(t, srv, 0)
-	e := NewElector(client(t, srv).Mutex("leader"))
-	held, err := client(t, srv).Mutex("job").Lock(t.Context())
-	require.NoError(t, err)
-	_, err = client(t, srv).Mutex("leader").Lock(t.Context())
-	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		redis := memory(t)
+		l := locker(t, redis, 0)
+		lead := redis()
+		e := NewElector(lead.Mutex("leader"))
+		held, err := redis().Mutex("job").Lock(t.Context())
+		require.NoError(t, err)
+		_, err = redis().Mutex("leader").Lock(t.Context())
+		require.NoError(t, err)
 
-	skipped := make(chan error, 1)
-	s := scheduler(t, gocron.WithDistributedLocker(l))
-	_, err = s.NewJob(atOnce(), l.Task("job", func(context.Context) error { return nil }), gocron.WithName("job"),
-		gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { skipped <- err })))
-	require.NoError(t, err)
-	s.Start()
-	require.ErrorIs(t, got(t, skipped), relock.ErrNotAcquired)
-	require.ErrorIs(t, e.IsLeader(t.Context()), relock.ErrNotAcquired)
-	require.NoError(t, held.Unlock(t.Context()))
+		skipped := make(chan error, 1)
+		s := scheduler(t, gocron.WithDistributedLocker(l))
+		_, err = s.NewJob(atOnce(), l.Task("job", func(context.Context) error { return nil }), gocron.WithName("job"),
+			gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { skipped <- err })))
+		require.NoError(t, err)
+		s.Start()
+		require.ErrorIs(t, got(t, skipped), relock.ErrNotAcquired)
+		require.ErrorIs(t, e.IsLeader(t.Context()), relock.ErrNotAcquired)
+		require.NoError(t, held.Unlock(t.Context()))
 
-	srv.Kill()
-	_, err = l.Lock(t.Context(), "job")
-	require.ErrorIs(t, err, relock.ErrUnavailable)
-	require.ErrorIs(t, e.IsLeader(t.Context()), relock.ErrUnavailable)
+		relocktest.RedisDown(t, l.locks)
+		relocktest.RedisDown(t, lead)
+		_, err = l.Lock(t.Context(), "job")
+		require.ErrorIs(t, err, relock.ErrUnavailable)
+		require.ErrorIs(t, e.IsLeader(t.Context()), relock.ErrUnavailable)
+	})
 }
 
 // One process leads, until it closes or dies.
 func TestElector(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	const lease = 2 * time.Second
-	dies := client(t, srv, relock.WithLease(lease))
-	electors := []*Elector{NewElector(dies.Mutex("leader"))}
-	for range 2 {
-		electors = append(electors, NewElector(client(t, srv, relock.WithLease(lease)).Mutex("leader")))
-	}
-	first, second, third := electors[0], electors[1], electors[2]
-	for range 3 {
-		require.NoError(t, first.IsLeader(t.Context()))
-		require.ErrorIs(t, second.IsLeader(t.Context()), relock.ErrNotAcquired)
-	}
-	last := time.Now()
-	dies.Close()
-	require.ErrorIs(t, first.IsLeader(t.Context()), relock.ErrClosed)
-	require.Eventually(t, func() bool { return second.IsLeader(t.Context()) == nil }, patience, time.Millisecond)
-	require.GreaterOrEqual(t, time.Since(last), lease/2, "the lead was given away while its lease ran")
-	require.ErrorIs(t, third.IsLeader(t.Context()), relock.ErrNotAcquired)
+	synctest.Test(t, func(t *testing.T) {
+		redis := memory(t)
+		const lease = 10 * time.Second
+		dies := redis(relock.WithLease(lease))
+		electors := []*Elector{NewElector(dies.Mutex("leader"))}
+		for range 2 {
+			electors = append(electors, NewElector(redis(relock.WithLease(lease)).Mutex("leader")))
+		}
+		first, second, third := electors[0], electors[1], electors[2]
+		for range 3 {
+			require.NoError(t, first.IsLeader(t.Context()))
+			require.ErrorIs(t, second.IsLeader(t.Context()), relock.ErrNotAcquired)
+		}
+		last := time.Now()
+		relocktest.Crash(t, dies)
+		for second.IsLeader(t.Context()) != nil {
+			require.Less(t, time.Since(last), 2*lease)
+			time.Sleep(lease / 10)
+		}
+		require.GreaterOrEqual(t, time.Since(last), lease/2, "the lead was given away while its lease ran")
+		require.ErrorIs(t, third.IsLeader(t.Context()), relock.ErrNotAcquired)
 
-	require.NoError(t, second.Close(t.Context()))
-	require.NoError(t, third.IsLeader(t.Context()))
-	require.ErrorIs(t, second.IsLeader(t.Context()), relock.ErrClosed)
-	require.NoError(t, third.Close(t.Context()))
-	require.NoError(t, third.Close(t.Context()))
+		require.NoError(t, second.Close(t.Context()))
+		require.NoError(t, third.IsLeader(t.Context()))
+		require.ErrorIs(t, second.IsLeader(t.Context()), relock.ErrClosed)
+		require.NoError(t, third.Close(t.Context()))
+		require.NoError(t, third.Close(t.Context()))
+	})
 }
 
 // The leader's job hears that another one leads, and the other's scheduler runs the job.
 func TestElectorsTask(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	e := NewElector(client(t, srv).Mutex("leader"))
-	s := scheduler(t, gocron.WithDistributedElector(e))
-	runs, failed := make(chan struct{}), make(chan error, 1)
-	_, err := s.NewJob(atOnce(), e.Task(func(ctx context.Context) error {
-		close(runs)
-		<-ctx.Done()
-		return nil
-	}), gocron.WithEventListeners(gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
-	require.NoError(t, err)
-	s.Start()
-	got(t, runs)
-	_, err = client(t, srv).Mutex("leader").ForceUnlock(t.Context())
-	require.NoError(t, err)
-	require.ErrorIs(t, got(t, failed), relock.ErrLost)
+	synctest.Test(t, func(t *testing.T) {
+		redis := memory(t)
+		e := NewElector(redis().Mutex("leader"))
+		s := scheduler(t, gocron.WithDistributedElector(e))
+		runs, failed := make(chan struct{}), make(chan error, 1)
+		_, err := s.NewJob(atOnce(), e.Task(func(ctx context.Context) error {
+			close(runs)
+			<-ctx.Done()
+			return nil
+		}), gocron.WithEventListeners(gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
+		require.NoError(t, err)
+		s.Start()
+		got(t, runs)
+		_, err = redis().Mutex("leader").ForceUnlock(t.Context())
+		require.NoError(t, err)
+		require.ErrorIs(t, got(t, failed), relock.ErrLost)
+	})
 }
 
 // What cannot work is refused.
 func TestUnusableOptions(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	locks := client(t, srv)
+	locks := relocktest.New(t)
 	for name, make := range map[string]func() (*Locker, error){
 		"no client":      func() (*Locker, error) { return NewLocker(nil, time.Second) },
 		"negative":       func() (*Locker, error) { return NewLocker(locks, -1) },
