@@ -1,0 +1,323 @@
+// Package relockgocron makes a job of gocron v2 run once per tick, however many processes schedule
+// it: a [gocron.Locker] and a [gocron.Elector] over locks of relock.
+//
+//	locker, err := relockgocron.NewLocker(locks, 50*time.Second) // for a job of each minute
+//	...
+//	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+//	...
+//	_, err = scheduler.NewJob(gocron.CronJob("* * * * *", false),
+//		locker.Task("bill", bill), gocron.WithName("bill"))
+//
+// The processes' clocks and starts differ. A lock that is free as soon as a short job has ended
+// lets each process run the job, one after the other, in the same tick. So a [Locker] keeps the
+// lock for a given time from the grant on, also if the job ends sooner, or its process dies.
+//
+// # Errors
+//
+// gocron skips a run whose lock or leader's check fails, and hands a Locker's error to the job's
+// [gocron.AfterLockError]. Its class says why: relock.ErrNotAcquired if another process has the
+// tick, relock.ErrUnavailable if Redis does not answer, relock.ErrRefused if no retry helps. gocron
+// tells no error of an Elector's: ask [Elector.IsLeader].
+package relockgocron
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/relock-go/relock"
+)
+
+var (
+	_ gocron.Locker  = (*Locker)(nil)
+	_ gocron.Elector = (*Elector)(nil)
+)
+
+// An Option changes how a Locker locks.
+type Option struct{ apply func(*Locker) }
+
+// WithLease sets how long a lock outlives its last renewal, at least relock.MinLease. A run is
+// renewed every third of it. So it is also for how long others skip the job after a process died
+// while it ran it, if that is longer than the Locker's least time.
+//
+// Defaults to 30 seconds.
+func WithLease(d time.Duration) Option { return Option{func(l *Locker) { l.lease = d }} }
+
+// A Locker is a [gocron.Locker]: the process that gets the lock of a job's name runs the job. Its
+// methods may be called from any goroutine.
+type Locker struct {
+	locks   *relock.Client
+	atLeast time.Duration
+	lease   time.Duration
+	closing chan struct{} // closed by Close
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	runs   map[string]*run // granted, and not yet taken by a Task
+	kept   int             // goroutines that keep a lock
+	idle   chan struct{}   // closed once closed is set and kept is 0
+}
+
+// NewLocker returns a Locker whose locks are kept for atLeast from the grant on, even if the job
+// ends sooner. Let atLeast be longer than clocks and starts of the processes differ, and shorter
+// than the job's period: a lock that is kept when the next tick comes costs that tick. Where jobs
+// have different periods, give each a Locker of its own by [gocron.WithDistributedJobLocker]. With
+// 0 the lock is free when the job ends.
+//
+// Names of locks are the jobs' names: set them by [gocron.WithName], the same in all processes.
+// Give locks the option relock.WithNamePrefix where others share the Redis.
+//
+// It fails with relock.ErrInvalidOption. The Redis keeps a lock for the longer one of atLeast and
+// the lease. Under relock.WithRestartGuard, as over a quorum, that is at most the guard's time:
+// each Lock fails otherwise.
+func NewLocker(locks *relock.Client, atLeast time.Duration, opts ...Option) (*Locker, error) {
+	l := &Locker{
+		locks: locks, atLeast: atLeast, lease: 30 * time.Second,
+		closing: make(chan struct{}), runs: make(map[string]*run), idle: make(chan struct{}),
+	}
+	for _, opt := range opts {
+		if opt.apply != nil {
+			opt.apply(l)
+		}
+	}
+	switch {
+	case locks == nil:
+		return nil, fmt.Errorf("%w: relockgocron: the client is nil", relock.ErrInvalidOption)
+	case atLeast < 0 || atLeast > relock.MaxLease:
+		return nil, fmt.Errorf("%w: relockgocron: a lock cannot be kept for %v", relock.ErrInvalidOption, atLeast)
+	case l.lease < relock.MinLease || l.lease > relock.MaxLease:
+		return nil, fmt.Errorf("%w: relockgocron: %v is no lease", relock.ErrInvalidOption, l.lease)
+	}
+	return l, nil
+}
+
+// Lock is called by gocron: it tries the lock named key once, and does not wait for it. Errors are
+// those of relock.Mutex's TryLock.
+func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
+	// A fixed lease needs nobody to end it: it outlives a crash, and Close can leave it behind.
+	m := l.locks.Mutex(key, relock.WithFixedLease(max(l.atLeast, l.lease)))
+	lease, err := try(ctx, relock.Detach(context.WithoutCancel(ctx)), m)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{of: l, lease: lease, granted: time.Now(), ended: make(chan struct{})}
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		_ = lease.Unlock(ctx)
+		return nil, relock.ErrClosed
+	}
+	l.runs[key] = r
+	l.kept++
+	l.mu.Unlock()
+	go r.keep()
+	return r, nil
+}
+
+// Task returns a job's function for [gocron.Scheduler.NewJob]. name must be the job's, as given to
+// [gocron.WithName]. fn's context ends with the job's own, and as soon as the lock is lost: its
+// cause is then relock.ErrLost, and the job's error matches that too. It carries the lease, for
+// relock.Token and relock.FromContext.
+//
+// gocron has no way to tell a function that was given to it otherwise of a loss. A job that runs
+// without the lock of this Locker fails with relock.ErrNotHeld.
+func (l *Locker) Task(name string, fn func(ctx context.Context) error) gocron.Task {
+	return gocron.NewTask(func(ctx context.Context) error {
+		l.mu.Lock()
+		r := l.runs[name]
+		delete(l.runs, name) // a lock is one run's
+		l.mu.Unlock()
+		if r == nil {
+			return fmt.Errorf("%w: relockgocron: no lock named %q was taken for this run", relock.ErrNotHeld, name)
+		}
+		return under(ctx, r.lease, fn)
+	})
+}
+
+// Close ends the Locker, and waits until its jobs have ended, or ctx has: call it after the
+// scheduler's Shutdown, and before the client's Close. A lock that is to be kept for longer is left
+// in Redis, where it ends by itself, at the end of its time or of its lease, whichever is later.
+// Close returns the cause of ctx if that ended first. Lock then fails with relock.ErrClosed.
+func (l *Locker) Close(ctx context.Context) error {
+	l.mu.Lock()
+	if !l.closed {
+		l.closed = true
+		close(l.closing)
+		if l.kept == 0 {
+			close(l.idle)
+		}
+	}
+	l.mu.Unlock()
+	select {
+	case <-l.idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A run is a job's run, from the grant of its lock until the lock is free.
+type run struct {
+	of      *Locker
+	lease   *relock.Lease
+	granted time.Time
+	once    sync.Once
+	ended   chan struct{} // closed once the job has ended too early to free the lock
+}
+
+// Unlock is called by gocron when the job has ended.
+func (r *run) Unlock(ctx context.Context) (err error) {
+	err = relock.ErrNotHeld
+	r.once.Do(func() {
+		l := r.of
+		l.mu.Lock()
+		if l.runs[r.lease.Name()] == r {
+			delete(l.runs, r.lease.Name())
+		}
+		l.mu.Unlock()
+		if time.Since(r.granted) < l.atLeast && r.lease.Context().Err() == nil {
+			close(r.ended)
+			err = nil
+			return
+		}
+		err = r.lease.Unlock(ctx)
+	})
+	return err
+}
+
+// keep renews the lease until it is over: by Unlock, lost, or kept for long enough. It is the run's
+// only goroutine.
+func (r *run) keep() {
+	l := r.of
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.kept--; l.closed && l.kept == 0 {
+			close(l.idle)
+		}
+	}()
+	renew := time.NewTimer(r.untilRenewal())
+	defer renew.Stop()
+	ended, closing, enough := r.ended, (chan struct{})(nil), (<-chan time.Time)(nil)
+	for {
+		select {
+		case <-r.lease.Context().Done():
+			return
+		case <-renew.C:
+			_ = r.lease.Extend(context.Background(), l.lease) // a failure is tried again, or a loss
+			renew.Reset(r.untilRenewal())
+		case <-ended:
+			ended, closing, enough = nil, l.closing, time.After(l.atLeast-time.Since(r.granted))
+		case <-enough:
+			_ = r.lease.Unlock(context.Background())
+			return
+		case <-closing:
+			return
+		}
+	}
+}
+
+// untilRenewal is the time until a third of the lease is over, or until a renewal that failed is
+// tried again.
+func (r *run) untilRenewal() time.Duration {
+	return max(time.Until(r.lease.Until())-r.of.lease*2/3, r.of.lease/12)
+}
+
+// An Elector is a [gocron.Elector]: one process at a time leads and runs all jobs. The others ask
+// at each tick, so another one leads at the first tick after the leader's lease ran out. Its
+// methods may be called from any goroutine.
+//
+// When the lead changes, a tick may run in both processes, one after the other, if their ticks are
+// staggered: gocron does not ask a Locker where there is an Elector.
+type Elector struct {
+	m    *relock.Mutex
+	turn chan struct{} // holds one while a call uses what follows
+
+	lease  *relock.Lease // nil if this process does not lead
+	closed bool
+}
+
+// NewElector returns an Elector whose leader holds m, which all processes name alike. m's lease
+// (relock.WithLease) says how soon another one leads after a crash.
+func NewElector(m *relock.Mutex) *Elector { return &Elector{m: m, turn: make(chan struct{}, 1)} }
+
+// IsLeader is called by gocron, and returns nil if this process leads. Otherwise it tries to lead,
+// once. Errors are those of relock.Mutex's TryLock: relock.ErrNotAcquired if another one leads.
+func (e *Elector) IsLeader(ctx context.Context) error {
+	_, err := e.lead(ctx)
+	return err
+}
+
+func (e *Elector) lead(ctx context.Context) (*relock.Lease, error) {
+	select {
+	case e.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-e.turn }()
+	switch {
+	case e.closed:
+		return nil, relock.ErrClosed
+	case e.lease != nil && e.lease.Context().Err() == nil:
+		return e.lease, nil
+	}
+	lease, err := try(ctx, context.Background(), e.m) // it serves all jobs
+	if err == nil {
+		e.lease = lease
+	}
+	return lease, err
+}
+
+// Task returns a job's function for [gocron.Scheduler.NewJob]. fn's context ends with the job's
+// own, and once this process leads no more, as [Locker.Task] says of a lost lock. It does not run
+// fn if this process no longer leads.
+func (e *Elector) Task(fn func(ctx context.Context) error) gocron.Task {
+	return gocron.NewTask(func(ctx context.Context) error {
+		lease, err := e.lead(ctx)
+		if err != nil {
+			return err
+		}
+		return under(ctx, lease, fn)
+	})
+}
+
+// Close gives the lead away, at once: call it after the scheduler's Shutdown. IsLeader then fails
+// with relock.ErrClosed. Errors are those of relock.Lease's Unlock.
+func (e *Elector) Close(ctx context.Context) error {
+	e.turn <- struct{}{} // a call takes two command timeouts at most
+	defer func() { <-e.turn }()
+	if e.closed = true; e.lease == nil {
+		return nil
+	}
+	lease := e.lease
+	e.lease = nil
+	return lease.Unlock(ctx)
+}
+
+// try is TryLock for a lease that outlives ctx. Its context derives from values.
+func try(ctx, values context.Context, m *relock.Mutex) (*relock.Lease, error) {
+	held, end := context.WithCancelCause(values)
+	stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	lease, err := m.TryLock(held)
+	if !stop() && err == nil { // the lease's context ends, and its renewals would not
+		_ = lease.Unlock(ctx)
+		return nil, context.Cause(ctx)
+	}
+	return lease, err
+}
+
+// under runs a job's function until the lease or the job's context ends.
+func under(job context.Context, lease *relock.Lease, fn func(ctx context.Context) error) error {
+	ctx, end := context.WithCancelCause(lease.Context())
+	defer end(nil)
+	defer context.AfterFunc(job, func() { end(context.Cause(job)) })()
+	err := fn(ctx)
+	if cause := context.Cause(lease.Context()); errors.Is(cause, relock.ErrLost) || errors.Is(cause, relock.ErrClosed) {
+		return errors.Join(cause, err)
+	}
+	return err
+}

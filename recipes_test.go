@@ -1,0 +1,402 @@
+package relock_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/redistest"
+)
+
+// The recipes of docs/recipes.md stand here, each with a test of what it promises.
+func TestRecipesAreTested(t *testing.T) {
+	page, err := os.ReadFile("docs/recipes.md")
+	require.NoError(t, err)
+	tested, err := os.ReadFile("recipes_test.go")
+	require.NoError(t, err)
+	shown := strings.Split(string(page), "```go\n")[1:]
+	require.Len(t, shown, 9)
+	for _, code := range shown {
+		code, _, _ := strings.Cut(code, "```")
+		require.LessOrEqual(t, strings.Count(code, "\n"), 20)
+		require.Contains(t, string(tested), code)
+	}
+}
+
+// processes returns clients of a Redis of the test's own, each as another process has it.
+func processes(t *testing.T, n int) (locks []*relock.Client) {
+	t.Helper()
+	srv := redistest.Start(t)
+	for range n {
+		l, err := relock.New(srv.Client())
+		require.NoError(t, err)
+		t.Cleanup(l.Close)
+		locks = append(locks, l)
+	}
+	return locks
+}
+
+func settle(locks *relock.Client, work func(context.Context) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		order := locks.Mutex("order:"+r.PathValue("id"), relock.WithWait(200*time.Millisecond))
+		err := order.Do(r.Context(), work)
+		if err == nil {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		var held *relock.HeldError
+		if errors.As(err, &held) {
+			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(held.RetryAfter.Seconds()))))
+		}
+		http.Error(w, http.StatusText(status(err)), status(err)) // status is in docs/errors.md
+	}
+}
+
+func TestRecipeOfAService(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	var clients []*relock.Client
+	for range 2 {
+		locks, err := relock.New(srv.Client())
+		require.NoError(t, err)
+		t.Cleanup(locks.Close)
+		clients = append(clients, locks)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders/{id}", settle(clients[0], func(context.Context) error { return nil }))
+	post := func() *http.Response {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/orders/42", nil))
+		return w.Result()
+	}
+	require.Equal(t, http.StatusNoContent, post().StatusCode)
+	lease, err := clients[1].Mutex("order:42").Lock(t.Context())
+	require.NoError(t, err)
+	busy := post()
+	require.Equal(t, http.StatusConflict, busy.StatusCode)
+	seconds, err := strconv.Atoi(busy.Header.Get("Retry-After"))
+	require.NoError(t, err)
+	require.Positive(t, seconds)
+	require.NoError(t, lease.Unlock(t.Context()))
+	srv.Kill()
+	require.Equal(t, http.StatusServiceUnavailable, post().StatusCode)
+}
+
+func onceATick(ctx context.Context, locks *relock.Client, job func(context.Context) error) error {
+	m := locks.Mutex("nightly", relock.WithFixedLease(10*time.Minute))
+	lease, err := m.TryLock(ctx)
+	if errors.Is(err, relock.ErrNotAcquired) {
+		return nil // another process has this tick
+	}
+	if err != nil {
+		return err
+	}
+	return job(lease.Context()) // no Unlock: the lock ends 10 minutes after the grant
+}
+
+// A plain lock beside it shows what goes wrong.
+func TestRecipeOfAJob(t *testing.T) {
+	t.Parallel()
+	var once, plain int
+	for _, locks := range processes(t, 3) { // one after the other, as their clocks differ
+		require.NoError(t, onceATick(t.Context(), locks, func(context.Context) error { once++; return nil }))
+		lease, err := locks.Mutex("plain").TryLock(t.Context())
+		require.NoError(t, err)
+		plain++
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	require.Equal(t, 1, once)
+	require.Equal(t, 3, plain)
+}
+
+func lockAll(ctx context.Context, locks *relock.Client, names []string, fn func(context.Context) error) error {
+	names = slices.Compact(slices.Sorted(slices.Values(names))) // one order for all, or two callers wait for each other
+	if len(names) == 0 {
+		return fn(ctx)
+	}
+	return locks.Mutex(names[0]).Do(ctx, func(ctx context.Context) error {
+		return lockAll(ctx, locks, names[1:], fn)
+	})
+}
+
+func TestRecipeOfTwoLocks(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var inside, moved atomic.Int32
+	var working sync.WaitGroup
+	for i, locks := range processes(t, 2) {
+		names := [][]string{{"account:a", "account:b"}, {"account:b", "account:a", "account:b"}}[i]
+		for range 4 {
+			working.Go(func() {
+				for range 25 {
+					err := lockAll(ctx, locks, names, func(ctx context.Context) error {
+						if inside.Add(1) != 1 {
+							return errors.New("two transfers at once")
+						}
+						defer inside.Add(-1)
+						moved.Add(1)
+						for _, name := range names {
+							if lease, err := locks.Mutex(name).Held(ctx); err != nil || lease.Name() != name {
+								return errors.New("not held: " + name)
+							}
+						}
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	working.Wait()
+	require.EqualValues(t, 200, moved.Load())
+}
+
+func begin(ctx context.Context, locks *relock.Client, id string, send func(id string) (confirmed <-chan struct{})) error {
+	lease, err := locks.Mutex("report").Lock(relock.WithOwner(ctx, id))
+	if err != nil {
+		return err
+	}
+	defer lease.Unlock(ctx)
+	select {
+	case <-send(id): // the worker has the lock too
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func goOn(ctx context.Context, locks *relock.Client, id string, confirm func(), work func(context.Context) error) error {
+	return locks.Mutex("report").Do(relock.WithOwner(ctx, id), func(ctx context.Context) error {
+		confirm()
+		return work(ctx)
+	})
+}
+
+func TestRecipeOfAHandOver(t *testing.T) {
+	t.Parallel()
+	p := processes(t, 3)
+	api, worker, other := p[0], p[1], p[2]
+	began, ended := make(chan struct{}), make(chan error, 1)
+	var before int64
+	err := begin(t.Context(), api, "report-7f9c", func(id string) <-chan struct{} {
+		confirmed := make(chan struct{})
+		st, err := api.Mutex("report").State(t.Context())
+		require.NoError(t, err)
+		before = st.HolderToken
+		go func() {
+			ended <- goOn(t.Context(), worker, id, func() { close(confirmed) }, func(ctx context.Context) error {
+				<-began
+				_, err := other.Mutex("report").TryLock(t.Context())
+				if !errors.Is(err, relock.ErrNotAcquired) || relock.Token(ctx) != before {
+					return errors.New("the lock was free in between")
+				}
+				return nil
+			})
+		}()
+		return confirmed
+	})
+	require.NoError(t, err)
+	close(began)
+	require.NoError(t, <-ended)
+	lease, err := other.Mutex("report").Lock(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, lease.Token(), before)
+}
+
+func cached(ctx context.Context, locks *relock.Client, key string, c cache,
+	load func(context.Context) (string, error),
+) (string, error) {
+	v, ok := c.get(key)
+	if ok {
+		return v, nil
+	}
+	err := locks.Mutex("load:"+key).Do(ctx, func(ctx context.Context) (err error) {
+		if v, ok = c.get(key); ok {
+			return nil // loaded while this caller waited
+		}
+		if v, err = load(ctx); err == nil {
+			c.put(key, v)
+		}
+		return err
+	})
+	return v, err
+}
+
+// cache is one that all processes share.
+type cache struct{ values *sync.Map }
+
+func (c cache) put(key, v string) { c.values.Store(key, v) }
+
+func (c cache) get(key string) (string, bool) {
+	v, ok := c.values.Load(key)
+	if !ok {
+		return "", false
+	}
+	return v.(string), true
+}
+
+func TestRecipeOfACache(t *testing.T) {
+	t.Parallel()
+	var loads atomic.Int32
+	var asking sync.WaitGroup
+	shared := cache{new(sync.Map)}
+	for _, locks := range processes(t, 2) {
+		for range 20 {
+			asking.Go(func() {
+				v, err := cached(t.Context(), locks, "prices", shared, func(context.Context) (string, error) {
+					loads.Add(1)
+					return "loaded", nil
+				})
+				if err != nil || v != "loaded" {
+					t.Error(v, err)
+				}
+			})
+		}
+	}
+	asking.Wait()
+	require.EqualValues(t, 1, loads.Load())
+}
+
+func answer(ctx context.Context, locks *relock.Client, key string, s store,
+	work func(context.Context) (string, error),
+) (a string, err error) {
+	m := locks.Mutex("request:"+key, relock.WithWait(5*time.Second))
+	err = m.Do(ctx, func(ctx context.Context) error {
+		known, made, err := s.find(ctx, key)
+		if a = known; made || err != nil {
+			return err // a repetition gets the first answer
+		}
+		if a, err = work(ctx); err != nil {
+			return err
+		}
+		return s.save(ctx, key, a) // in one transaction with the work, and key is unique there
+	})
+	return a, err
+}
+
+// store stands for a table of answers.
+type store struct{ answers map[string]string }
+
+func (s store) find(_ context.Context, key string) (a string, made bool, err error) {
+	a, made = s.answers[key]
+	return a, made, nil
+}
+
+func (s store) save(ctx context.Context, key, a string) error {
+	if s.answers[key] != "" {
+		return errors.New("the key is not unique")
+	}
+	s.answers[key] = a
+	return ctx.Err()
+}
+
+func TestRecipeOfARequest(t *testing.T) {
+	t.Parallel()
+	var works int // under the lock
+	var asking sync.WaitGroup
+	s := store{make(map[string]string)}
+	for _, locks := range processes(t, 2) {
+		for range 10 {
+			asking.Go(func() {
+				a, err := answer(t.Context(), locks, "5f2d", s, func(context.Context) (string, error) {
+					works++
+					return "paid", nil
+				})
+				if err != nil || a != "paid" {
+					t.Error(a, err)
+				}
+			})
+		}
+	}
+	asking.Wait()
+	require.Equal(t, 1, works)
+}
+
+func drain(ctx context.Context, locks *relock.Client, step func(context.Context) (more bool, err error)) error {
+	for more := true; more; {
+		err := locks.Mutex("import").Do(ctx, func(ctx context.Context) (err error) {
+			lease, _ := relock.FromContext(ctx)
+			for wanted := false; more && !wanted && err == nil; {
+				more, err = step(ctx)
+				select {
+				case <-lease.Wanted():
+					wanted = true // another process waits, and this one queues up behind it
+				default:
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestRecipeOfARollingDeploy(t *testing.T) {
+	t.Parallel()
+	p := processes(t, 2)
+	var came atomic.Bool
+	started, ended := make(chan struct{}), make(chan error, 1)
+	first := sync.OnceFunc(func() { close(started) })
+	go func() {
+		ended <- drain(t.Context(), p[0], func(ctx context.Context) (bool, error) {
+			first()
+			time.Sleep(time.Millisecond) // a step takes some time
+			return !came.Load(), ctx.Err()
+		})
+	}()
+	<-started
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := drain(ctx, p[1], func(context.Context) (bool, error) { // comes only if the first gives way
+		came.Store(true)
+		return false, nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, <-ended)
+}
+
+func bounded(ctx context.Context, locks *relock.Client, work func(context.Context) error) string {
+	m := locks.Mutex("export", relock.WithWait(2*time.Second), relock.WithMaxHold(time.Minute))
+	err := m.Do(ctx, work)
+	switch {
+	case errors.Is(err, relock.ErrNotAcquired):
+		return "busy for two seconds"
+	case errors.Is(err, relock.ErrMaxHold):
+		return "the work took longer than a minute"
+	case err != nil:
+		return "failed: " + err.Error()
+	}
+	return "done"
+}
+
+func TestRecipeOfBounds(t *testing.T) {
+	t.Parallel()
+	p := processes(t, 2)
+	require.Equal(t, "done", bounded(t.Context(), p[0], func(ctx context.Context) error {
+		require.Equal(t, "busy for two seconds", bounded(t.Context(), p[1], func(context.Context) error { return nil }))
+		lease, ok := relock.FromContext(ctx)
+		require.True(t, ok)
+		require.ErrorIs(t, lease.Extend(ctx, 2*time.Minute), relock.ErrInvalidOption, "the hold is bounded")
+		return nil
+	}))
+	require.Equal(t, "failed: own", bounded(t.Context(), p[0], func(context.Context) error { return errors.New("own") }))
+}
