@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/election"
 	"github.com/relock-go/relock/internal/redistest"
 )
 
@@ -28,7 +29,7 @@ func TestRecipesAreTested(t *testing.T) {
 	tested, err := os.ReadFile("recipes_test.go")
 	require.NoError(t, err)
 	shown := strings.Split(string(page), "```go\n")[1:]
-	require.Len(t, shown, 9)
+	require.Len(t, shown, 10)
 	for _, code := range shown {
 		code, _, _ := strings.Cut(code, "```")
 		require.LessOrEqual(t, strings.Count(code, "\n"), 20)
@@ -47,6 +48,34 @@ func processes(t *testing.T, n int) (locks []*relock.Client) {
 		locks = append(locks, l)
 	}
 	return locks
+}
+
+func takePart(ctx context.Context, locks *relock.Client, lead func(context.Context) error) error {
+	leader := election.New(locks.Mutex("billing:leader", relock.WithLease(5*time.Second)))
+	return leader.Run(ctx, lead) // again and again, while this process leads
+}
+
+func TestRecipeOfALeader(t *testing.T) {
+	t.Parallel()
+	leading := make(chan int)
+	stops, ended := make([]context.CancelFunc, 2), make(chan error)
+	for i, locks := range processes(t, 2) {
+		var ctx context.Context
+		ctx, stops[i] = context.WithCancel(t.Context())
+		go func() {
+			ended <- takePart(ctx, locks, func(ctx context.Context) error {
+				leading <- i
+				<-ctx.Done()
+				return nil
+			})
+		}()
+	}
+	first := <-leading
+	stops[first]()
+	require.NoError(t, <-ended)
+	require.Equal(t, 1-first, <-leading, "the other one follows")
+	stops[1-first]()
+	require.NoError(t, <-ended)
 }
 
 func settle(locks *relock.Client, work func(context.Context) error) http.HandlerFunc {
