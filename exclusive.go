@@ -164,11 +164,11 @@ func (exclusively) withdraw(h *hold) {
 }
 
 // resume takes up a hold that lay at the gate, for a caller that is at the gate now. It returns false
-// if the hold is over: then the caller has to ask Redis.
+// if the hold is over, or may not be used any longer and ends here: then the caller has to ask Redis.
 func (x exclusively) resume(h *hold, now clock.Stamp) bool {
 	h.mu.Lock()
 	switch {
-	case !h.rest.Idle:
+	case !h.rest.Idle: // over
 		h.mu.Unlock()
 		return false
 	case x.mayRest(h, now) && !h.term.Doubted():

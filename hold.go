@@ -224,7 +224,7 @@ type fate struct {
 
 func (f *fate) live() bool { return !f.over }
 
-// why is the error for a hold that is over.
+// why is the error for a hold that is over, ErrNotHeld for one that was given back or is live.
 func (f *fate) why() error {
 	if f.cause != nil {
 		return f.cause

@@ -121,10 +121,10 @@ func (c *leaseCtx) Value(key any) any {
 }
 
 // endIfLost ends the context if the hold was lost. The goroutine that loses a hold first marks it as
-// over and then ends its contexts. It may be stopped in between.
+// over and then ends its contexts. endIfLost does it if that one is stopped.
 func (c *leaseCtx) endIfLost() {
 	c.h.expire(clock.Now())
-	if cause := c.h.why(); cause != ErrNotHeld {
+	if cause := c.h.why(); cause != ErrNotHeld { // else it is live, or was given back
 		c.lease().end(cause)
 	}
 }

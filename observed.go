@@ -100,7 +100,7 @@ func (l *Lease) introduce(e *Event) {
 		e.From = h.manner.observed(h, l.number)
 	}
 	h.k.cfg.tell(*e)
-	if !l.told.CompareAndSwap(toldNothing, toldAcquired) {
+	if !l.told.CompareAndSwap(toldNothing, toldAcquired) { // owedLost
 		l.ended(EventLost, h.why())
 	}
 }
@@ -112,7 +112,7 @@ const (
 	owedLost     // the lease was lost before introduce told anything: introduce tells both
 )
 
-// watched reports whether the lock's events are observed.
+// watched reports whether the lock's events are observed. Those of an invalid lock are not.
 func (lk *lock) watched() bool {
 	return lk != nil && lk.err == nil && lk.known != nil && lk.k.cfg.observers != nil
 }

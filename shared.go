@@ -22,7 +22,7 @@ import (
 // jointly is the manner of a hold whose leases stand side by side, all with its one token.
 type jointly struct{}
 
-// usesGate is false for a lease with an end of its own, since a shared hold has one end for all leases.
+// usesGate is false for leases with an end of their own, and where locks are not passed on in memory.
 func (jointly) usesGate(c *config) bool { return c.fixed == 0 && c.maxHold == 0 && c.passes > 1 }
 
 func (jointly) keepsGate() bool                        { return true }

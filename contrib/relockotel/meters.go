@@ -49,7 +49,8 @@ type meters struct {
 	servers    *servers
 }
 
-// newMeters makes the instruments. all returns the series to observe.
+// newMeters makes the instruments, without histograms if durations are produced (a Producer counts
+// them). all returns the series to observe.
 func newMeters(m metric.Meter, produced bool, all func() []*series) (*meters, error) {
 	counted := &meters{servers: newServers()}
 	if produced {

@@ -19,8 +19,8 @@ type view struct {
 	Reserved int64 // the last fencing token
 }
 
-// viewOf returns the look at a lock, which all its viewers share. Beyond maxViews locks it forgets all
-// looks, so two viewers of a lock may have different ones.
+// viewOf returns the lock's look: the reading of Redis that all its viewers share. At maxViews locks it
+// forgets all looks. A viewer goes on with a forgotten one, which later viewers do not share.
 func (p *page) viewOf(name string) *look[view] {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,7 +18,8 @@ type Redis struct {
 // NewRedis puts faults around a Redis.
 func NewRedis(inner driver.Redis) *Redis { return &Redis{inner, newLine()} }
 
-// Over puts c's faults around a Redis of another client library, in place of c's own client.
+// Over returns inner, a driver over another client library, with the faults of c. It does not use c's
+// own client.
 func (c *Client) Over(inner driver.Redis) *Redis { return &Redis{inner, c.Line} }
 
 // reply is the result of a command.

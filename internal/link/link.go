@@ -107,8 +107,8 @@ func (l *Link) lane(keys []string) chan struct{} {
 	return l.lanes[int(driver.Slot(keys[0]))*len(l.lanes)/driver.Slots]
 }
 
-// enter takes a permit while ctx lives, and for timeout at most. It returns what is left of timeout,
-// for the answer.
+// enter waits for a permit of lane, until ctx ends and for timeout at most. It returns what is left of
+// timeout for the command's answer.
 func enter(ctx context.Context, timeout time.Duration, lane chan struct{}) (left time.Duration, err error) {
 	if ctx.Err() != nil { // a select could take a permit all the same
 		return 0, unsent(context.Cause(ctx))

@@ -248,7 +248,8 @@ const (
 	maxBeat = 10
 )
 
-// askAlive asks which readers live, and after that which of them still have a field in the hash.
+// askAlive asks for how long each reader's keys live, and after that whether its field still is in the
+// hash. A reader that unlocked meanwhile has no field, and is not taken for a dead one.
 func (g *glance) askAlive() {
 	times := make(map[string]int)
 	for i := 0; i+1 < len(g.fields); i += 2 {
@@ -261,8 +262,9 @@ func (g *glance) askAlive() {
 		for n := 1; n <= min(times[r.Owner], maxBeat); n++ {
 			g.ask(g.trip.rdb.B().Pttl().Key(g.rw.Pulse(r.Owner, n)).Build(), func(said rueidis.RedisResult) error {
 				left, err := said.AsInt64()
-				if before := &g.beats[i].left; *before == noKey || left < 0 && left != noKey || *before >= 0 && left > *before {
-					*before = left
+				// The longest counts: no key is less than a time, and a time less than never, which is negative.
+				if longest := &g.beats[i].left; *longest == noKey || left < 0 && left != noKey || *longest >= 0 && left > *longest {
+					*longest = left
 				}
 				return err
 			})

@@ -11,7 +11,8 @@ import (
 // Label is the pprof label whose value is the lock's name.
 const Label = "relock.lock"
 
-// Waits gives the calling goroutine the labels of ctx, and Label with the lock's name.
+// Waits marks the calling goroutine as waiting for the lock: it gets the labels of ctx and, under Label,
+// the lock's name. Waited takes the mark away.
 func Waits(ctx context.Context, lock string) { pprof.SetGoroutineLabels(with(ctx, lock)) }
 
 // Waited gives the calling goroutine the labels of ctx, and no others.

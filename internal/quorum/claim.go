@@ -159,7 +159,7 @@ func (c *Claim) SetCount(ctx context.Context, count int, lease time.Duration) (c
 	return sent, out.wait(ctx)
 }
 
-// Forget leaves the lock's lease to run out.
+// Forget ends the claim in this process, at every node. In Redis its lease ends it.
 func (c *Claim) Forget() {
 	for _, v := range c.contest.voters {
 		v.Forget()

@@ -362,9 +362,10 @@ func (t *contest) deliver(got vote, answered chan struct{}) {
 	close(answered) // last: the goroutine that waits for it may end the claim
 }
 
-// send asks one node for its vote. A node of unknown identity is checked first: a server that two
-// nodes lead to must not count twice. A node that forgot how far the lock was counted is told first.
-// The vote's sent is the time before all this, so that a grant is not believed for too long.
+// send asks one node for its vote. A node of unknown identity is checked before: a server that two
+// nodes lead to must not count twice. A node that forgot how far the lock was counted is told before,
+// by the seed s. The field sent of the vote is the time before all that, so that a grant is not
+// believed for too long.
 func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 	got := vote{voter: v, yield: b.Yield, sent: sent}
 	if v.member.identity.Load() == nil {
@@ -387,8 +388,8 @@ func (t *contest) send(v *voter, sent clock.Stamp, b wire.Ballot, s seed) vote {
 	case got.err == nil:
 		v.member.readClock(got.Now, began)
 	case wire.RefusalOf(got.err).Born != "" && t.q.clockOff(v.member):
-		// A refusal tells no time, and the clock may be right by now. Without a new reading the node
-		// would never be told, and would refuse for ever.
+		// A refusal tells no time, and the clock may be right by now. A node whose clock is off does not
+		// count where seeds are planned. Without a new reading it might get none, and refuse for ever.
 		ctx, cancel := context.WithTimeout(t.q.ctx, v.Entry.Timeout)
 		defer cancel()
 		_, _ = v.member.identify(ctx) // reads the clock

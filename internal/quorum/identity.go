@@ -40,7 +40,7 @@ func (q *Quorum) prepare(ctx context.Context) error {
 		select {
 		case <-out.changed:
 		case <-ctx.Done():
-			if out.decided() { // by an answer in the same moment
+			if out.decided() { // in this moment; or a quorum of fresh nodes before, and the next caller goes on
 				return out.err()
 			}
 			return out.refusal(wire.CauseOf(ctx))

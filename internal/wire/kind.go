@@ -85,7 +85,7 @@ var rwChannel = &Channel{
 	Frees:  func(message string) bool { return message == "0" || message == "1" },
 }
 
-// rw completes a side of a read-write lock by what both sides have in common.
+// rw completes k, the readers' or the writers' side of a read-write lock, with what the sides share.
 func rw(k Kind) *Kind {
 	k.Queue, k.Line, k.Counter, k.Channel = "relock_writers:", "relock_writer_line:", "redisson_lock_token:", rwChannel
 	k.Further = []string{"relock_readers:{}:[]", "relock_phase:{}:[]"}

@@ -113,8 +113,8 @@ func (d *Redis) checkMaster(ctx context.Context, end context.CancelCauseFunc, co
 func (d *Redis) missedMaster(ctx context.Context, channels []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	// Arbitrary, so that no client takes it for a read and sends it to a replica.
 	own := channels[len(channels)-1]
+	// Arbitrary, so that no client takes it for a read and sends it to a replica.
 	ask := d.rdb.B().Arbitrary("PUBSUB", "SHARDNUMSUB", own).Build().SetSlot(own)
 	counts, err := d.rdb.Do(ctx, ask).AsIntMap()
 	if err != nil {

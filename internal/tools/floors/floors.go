@@ -41,7 +41,8 @@ var helpers = []string{"internal/drivertest", "internal/faults", "internal/lockt
 // programs lie below this directory. Nobody else may import them.
 const programs = "cmd"
 
-// makers are the files whose constructors turn what a user has into a driver.
+// makers are the files of the root that may import a client library, and the driver over it: New and
+// NewRedlock take the user's client, and make a driver of it.
 var makers = []string{"client.go", "redlock.go"}
 
 // importers has the packages that not all floors above may import, each with the directories or
