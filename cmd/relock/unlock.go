@@ -95,7 +95,7 @@ func (f *forcing) agreed(question string) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// force frees a lock, whoever holds it. It returns false if nobody held it.
+// force frees a lock, whichever owner holds it. It returns false if no owner held it.
 func force(redis *access, name string) (bool, error) {
 	return operator.Force(context.Background(), redis.rdbs, redis.prefix, name)
 }

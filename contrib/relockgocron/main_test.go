@@ -70,3 +70,17 @@ func got[T any](t *testing.T, from <-chan T) (v T) {
 	}
 	return v
 }
+
+// Close waits for a call that is under way, for no longer than its context allows.
+func TestCloseOfAnElectorEndsWithItsContext(t *testing.T) {
+	e := NewElector(memory(t)().Mutex("leader"))
+	require.NoError(t, e.IsLeader(t.Context()))
+	ended, end := context.WithCancel(t.Context())
+	end()
+	e.turn <- struct{}{} // as a call has it
+	require.ErrorIs(t, e.Close(ended), context.Canceled)
+	<-e.turn
+	require.NoError(t, e.IsLeader(t.Context()), "Close did nothing")
+	require.NoError(t, e.Close(ended), "it gives the lead away, whatever its context")
+	require.ErrorIs(t, e.IsLeader(t.Context()), relock.ErrClosed)
+}

@@ -98,7 +98,7 @@ func NewLocker(locks *relock.Client, atLeast time.Duration, opts ...Option) (*Lo
 // Lock is called by gocron: it tries the lock named key once, and does not wait for it. Errors are
 // those of relock.Mutex's TryLock.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	// A fixed lease needs nobody to end it: it outlives a crash, and Close can leave it behind.
+	// A fixed lease ends by itself: it outlives a crash, and Close can leave it behind.
 	m := l.locks.Mutex(key, relock.WithFixedLease(max(l.atLeast, l.lease)))
 	lease, err := try(ctx, relock.Detach(context.WithoutCancel(ctx)), m)
 	if err != nil {
@@ -286,9 +286,18 @@ func (e *Elector) Task(fn func(ctx context.Context) error) gocron.Task {
 }
 
 // Close gives the lead away, at once: call it after the scheduler's Shutdown. IsLeader then fails
-// with relock.ErrClosed. Errors are those of relock.Lease's Unlock.
+// with relock.ErrClosed. Errors are those of relock.Lease's Unlock, and the cause of ctx if that ends
+// while a call is under way: then Close did nothing.
 func (e *Elector) Close(ctx context.Context) error {
-	e.turn <- struct{}{} // a call takes two command timeouts at most
+	select {
+	case e.turn <- struct{}{}: // also if ctx has ended
+	default:
+		select {
+		case e.turn <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	defer func() { <-e.turn }()
 	if e.closed = true; e.lease == nil {
 		return nil

@@ -37,7 +37,7 @@ func (p *page) askToForce(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// heldNow reads the state of a lock anew, not from a shared look. If nobody holds the lock, or it cannot
+// heldNow reads the state of a lock anew, not from a shared look. If no owner holds the lock, or it cannot
 // be read, it sends a message and returns false.
 func (p *page) heldNow(w http.ResponseWriter, r *http.Request, name string) (operator.Sighting, bool) {
 	s, err := p.reader.One(r.Context(), name)

@@ -16,7 +16,7 @@ func Open(nodes []rueidis.Client, prefix string, opts ...relock.Option) (*relock
 	return relock.New(nodes[0], opts...)
 }
 
-// Force frees a lock whoever holds it. It returns false if nobody held it.
+// Force frees a lock, whichever owner holds it. It returns false if no owner held it.
 func Force(ctx context.Context, nodes []rueidis.Client, prefix, name string) (bool, error) {
 	locks, err := Open(nodes, prefix)
 	if err != nil {

@@ -60,7 +60,7 @@ func (r *Reader) All(ctx context.Context, pattern string) ([]Sighting, error) {
 	})
 }
 
-// These returns a sighting of each lock with these names, in their order, even of locks that nobody
+// These returns a sighting of each lock with these names, in their order, even of locks that no owner
 // holds.
 func (r *Reader) These(ctx context.Context, names []*wire.Names) ([]Sighting, error) {
 	found, err := r.everywhere(func(rdb rueidis.Client) ([]Sighting, error) {

@@ -39,7 +39,7 @@ func (d *Redis) Listen(ctx context.Context, h driver.Handler) (driver.Listener, 
 // without a bound. So a goroutine waits for it, which dedicate leaves behind when ctx ends. If the
 // connection comes later, the goroutine gives it back unused.
 func (d *Redis) dedicate(ctx context.Context) (valkey.DedicatedClient, error) {
-	// Unbuffered: a connection that nobody receives must not stay in the channel.
+	// Unbuffered: a connection that is not received must not stay in the channel.
 	got := make(chan valkey.DedicatedClient)
 	if !d.crew.Start(func() {
 		conn, release := d.rdb.Dedicate()

@@ -216,7 +216,7 @@ func (w *Worker) work(e Example) error {
 		if err != nil {
 			return err
 		}
-		defer lease.Unlock(ctx) // of a lost lease it fails, which matters to nobody
+		defer lease.Unlock(ctx) // of a lost lease it fails, and there is nothing left to give back
 		err = way.Work(ctx, w, lease)
 		switch {
 		case err == nil:
