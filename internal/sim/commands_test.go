@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
 )
 
 var (
@@ -161,4 +162,16 @@ func TestHashOrder(t *testing.T) {
 			p.do("HLEN", "h")
 		})
 	})
+}
+
+// TestTimesToLiveMayDrift: a time to live is compared with slack, also where a script tells it as a text.
+func TestTimesToLiveMayDrift(t *testing.T) {
+	p := &pair{sim: &Server{}}
+	text := func(s string) reply { return reply{kind: bulkReply, s: s} }
+	for want, got := range map[string]string{"number:99999": "number:99997", "number:99997": "number:99999", "number:7": "number:7"} {
+		require.True(t, p.alike(text(want), text(got)), "%s, %s", want, got)
+	}
+	for want, got := range map[string]string{"number:99999": "number:99990", "number:7": "number:6", "number:99999 ": "number:99997", "99999": "99997"} {
+		require.False(t, p.alike(text(want), text(got)), "%s, %s", want, got)
+	}
 }

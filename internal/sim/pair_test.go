@@ -184,15 +184,20 @@ func (p *pair) show(r reply) string { return fmt.Sprintf("%+v", r) }
 // slack is how far times may be apart, in milliseconds: what either clock may have gone on within a command, twice.
 func (p *pair) slack() int64 { return 2*p.worst.Milliseconds() + 3 }
 
-// alike compares answers. A number from 5000 on is a time to live.
+// near reports whether two numbers are one time to live, which a number from 5000 on is taken for.
+func (p *pair) near(want, got int64) bool {
+	return want >= 5000 && want < 1e14 && max(want-got, got-want) <= p.slack()
+}
+
+// alike compares answers.
 func (p *pair) alike(want, got reply) bool {
 	switch {
 	case want.kind != got.kind || len(want.list) != len(got.list):
 		return false
 	case want.kind == errorReply:
 		return p.alikeErrors(want.s, got.s)
-	case want.kind == intReply && want.n >= 5000 && want.n < 1e14:
-		return max(want.n-got.n, got.n-want.n) <= p.slack()
+	case want.kind == intReply && p.near(want.n, got.n):
+		return true
 	case want.n != got.n || !p.same(want.s, got.s):
 		return false
 	}
@@ -206,10 +211,19 @@ func (p *pair) alike(want, got reply) bool {
 
 var errorCode = regexp.MustCompile(`^(ERR|NOPERM|OOM|@user_script:) `)
 
-// same compares texts, which may hold a run id. Where errors are compared by their code, so are texts of errors.
+// toldNumber begins a number that a script tells as Lua saw it (inScript).
+const toldNumber = "number:"
+
+// same compares texts, which may hold a run id or a number that a script told. Where errors are compared by their
+// code, so are texts of errors.
 func (p *pair) same(want, got string) bool {
 	if code := errorCode.FindString(want); code != "" && !p.exact {
 		return strings.HasPrefix(got, code)
+	}
+	if strings.HasPrefix(want, toldNumber) && strings.HasPrefix(got, toldNumber) {
+		a, errA := strconv.ParseInt(want[len(toldNumber):], 10, 64)
+		b, errB := strconv.ParseInt(got[len(toldNumber):], 10, 64)
+		return want == got || errA == nil && errB == nil && p.near(a, b)
 	}
 	return strings.ReplaceAll(want, p.runID, p.sim.runID) == got
 }
