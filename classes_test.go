@@ -26,7 +26,7 @@ var finer = map[error][]error{
 	ErrUnavailable:        {ErrNotAsked},
 	ErrRefused:            {ErrWrongKind},
 	ErrLost:               {ErrMaxHold},
-	ErrMisuse:             {ErrNotHeld, ErrUpgrade, ErrInvalidName, ErrInvalidOwner, ErrInvalidOption, ErrInvalidNodes},
+	ErrMisuse:             {ErrNotHeld, ErrHandedOver, ErrUpgrade, ErrInvalidName, ErrInvalidOwner, ErrInvalidOption, ErrInvalidNodes},
 	ErrClosed:             nil,
 	errors.ErrUnsupported: nil,
 }

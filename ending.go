@@ -24,6 +24,7 @@ import (
 //	Close, no caller has one        lost    all§      to the sweeper      left, or withdrawn from‡
 //	idle for long, or wanted        ended   none      to the sweeper      withdrawn from‡
 //	the last reader's share         ended   before*   to Redis            withdrawn from‡
+//	handed over                     ended   before*   to a handle         left
 //
 //	*  by take. The hold may also be passed on, or laid down; then it does not end.
 //	†  with an entry for the waiters at the gate, which gives them a place in Redis's queue.
@@ -42,6 +43,7 @@ const (
 	toRedis                  // released, by a command that the caller waits for
 	toSweeper                // released in the background
 	toNobody                 // left to its lease
+	toHandle                 // left as it is: the caller hands it over
 )
 
 // ending is what is left to do for a hold that has just ended.
@@ -122,6 +124,8 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 		h.claim.Abandon()
 	case toNobody:
 		h.claim.Forget()
+		k.presence.Stays()
+	case toHandle:
 		k.presence.Stays()
 	}
 	switch {

@@ -40,6 +40,15 @@ func (p *parted) Silence(op, name string, why, cause error) error {
 func (c *partedClaim) Abandon() { c.p.ends("abandoned") }
 func (c *partedClaim) Forget()  { c.p.ends("forgotten") }
 
+func (c *partedClaim) HandOver(context.Context, string, time.Duration) error {
+	c.p.ends("moved")
+	return nil
+}
+
+func (c *partedClaim) TakeOver(context.Context, string) (node.Grant, error) {
+	return node.Grant{}, wire.ErrLost
+}
+
 // Release grants the lock to the entry that is queued with it.
 func (c *partedClaim) Release(_ context.Context, next claim.Claim) (node.Grant, bool, error) {
 	c.p.ends("released")
@@ -101,6 +110,12 @@ func TestEndsOfAHold(t *testing.T) {
 			l := lock(t, c)
 			require.True(t, l.h.ops.TryLock(), "as a re-entry whose command is out")
 			require.ErrorIs(t, l.Unlock(t.Context()), wire.ErrNoAnswer)
+			return []*Lease{l}
+		}},
+		"handed over": {claim: "moved", cause: ErrHandedOver, free: true, do: func(t *testing.T, c *Client, _ *parted) []*Lease {
+			l := lock(t, c)
+			_, err := l.HandOver(t.Context(), time.Minute)
+			require.NoError(t, err)
 			return []*Lease{l}
 		}},
 		"its maximum": {claim: "abandoned", cause: ErrMaxHold, do: func(t *testing.T, c *Client, _ *parted) []*Lease {

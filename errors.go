@@ -69,6 +69,10 @@ var (
 	// never taken, or unlocked already. It is also the cause of a lease's context after Unlock.
 	ErrNotHeld = wire.ErrNotHeld
 
+	// ErrHandedOver is the cause of a lease's context after HandOver. Code that still runs under that
+	// context runs without the lock.
+	ErrHandedOver = wire.ErrHandedOver
+
 	// ErrUpgrade is returned by RWMutex.Lock under the context of a read lease of the same lock: the
 	// writer would wait for itself.
 	ErrUpgrade = wire.ErrUpgrade

@@ -266,6 +266,34 @@ func ExampleRWMutex() {
 	// true
 }
 
+// An API takes the lock, and a worker elsewhere goes on under it: the lock is never free in between.
+func ExampleLease_HandOver() {
+	ctx := context.Background()
+	locks, done := opened()
+	defer done()
+
+	report := locks.Mutex("report")
+	api := taken(ctx, report)
+	handle, err := api.HandOver(ctx, 5*time.Minute) // the worker has to come within that
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(context.Cause(api.Context()))
+
+	// The handle travels to the worker's process, say in a message of a queue.
+	worker, err := report.TakeOver(ctx, handle)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(worker.Token() > api.Token())
+	if err := worker.Unlock(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// relock: lock handed over
+	// true
+}
+
 // A lock that lingers costs no command while this process alone wants it. Others get it as soon as
 // they ask, unless somebody works under it, who can hear that it is wanted.
 func ExampleWithLinger() {

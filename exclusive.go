@@ -59,7 +59,7 @@ func (exclusively) drop(ctx context.Context, h *hold, b bearer) error {
 	// With two readings, a lease could end in between, and its Unlock would succeed.
 	now := clock.Now()
 	h.expire(now)
-	count, lease, err := h.take(b, now)
+	count, lease, err := h.take(b, now, ErrNotHeld)
 	switch {
 	case count > 0 && !busy:
 		defer h.ops.Unlock()

@@ -250,10 +250,10 @@ func (h *hold) drop(ctx context.Context, b bearer) error {
 	return h.manner.drop(ctx, h, b)
 }
 
-// take removes b's share, and ends b: its caller holds nothing from then on, whatever becomes of the
-// commands that follow. It returns how many shares are left, and the lease that a command for them asks
+// take removes b's share, and ends b with cause: its caller holds nothing from then on, whatever becomes
+// of the commands that follow. It returns how many shares are left, and the lease that a command for them asks
 // for.
-func (h *hold) take(b bearer, now clock.Stamp) (count int, lease time.Duration, err error) {
+func (h *hold) take(b bearer, now clock.Stamp, cause error) (count int, lease time.Duration, err error) {
 	h.mu.Lock()
 	if !h.fate.live() || !h.shares.remove(b, now) {
 		defer h.mu.Unlock()
@@ -264,7 +264,7 @@ func (h *hold) take(b bearer, now clock.Stamp) (count int, lease time.Duration, 
 	}
 	lease = h.term.RenewFor(now)
 	h.mu.Unlock()
-	b.end(ErrNotHeld)
+	b.end(cause)
 	return count, lease, nil
 }
 

@@ -144,7 +144,7 @@ func (c *leaseCtx) Err() error {
 //
 //   - ErrLost when the lock was lost (ErrMaxHold, which matches it, when WithMaxHold ended it),
 //   - ErrClosed when the Client was closed,
-//   - ErrNotHeld after Unlock.
+//   - ErrNotHeld after Unlock, ErrHandedOver after HandOver.
 func (l *Lease) Context() context.Context {
 	if l.zero() {
 		return neverHeld

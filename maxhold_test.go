@@ -119,7 +119,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 	}
 	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
 		l, now := begun(c), clock.Now()
-		_, _, err := l.h.take(l, now)
+		_, _, err := l.h.take(l, now, ErrNotHeld)
 		require.NoError(t, err)
 		late := now.Add(time.Minute)
 		l.h.term.Until = late.Add(time.Minute) // it was renewed
@@ -143,7 +143,7 @@ func TestCapEndsItsOwnLeaseOnly(t *testing.T) {
 			all.Go(func() { l.h.expire(late) })
 			all.Go(func() {
 				runtime.Gosched()
-				_, _, _ = l.h.take(l, now)
+				_, _, _ = l.h.take(l, now, ErrNotHeld)
 			})
 			all.Wait()
 			if l.unlocked() {

@@ -266,7 +266,7 @@ func (lk *lock) downgrade(ctx context.Context, l *Lease) (*Lease, error) {
 	reader, err := lk.enterBeside(soon, l)
 	lost := false
 	if err == nil {
-		_, _, err = h.take(l, clock.Now())
+		_, _, err = h.take(l, clock.Now(), ErrNotHeld)
 		lost = err != nil
 	}
 	h.ops.Unlock()

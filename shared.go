@@ -79,7 +79,7 @@ func (jointly) enter(_ context.Context, h *hold, b bearer, outer *share) error {
 func (jointly) drop(ctx context.Context, h *hold, b bearer) error {
 	now := clock.Now()
 	h.expire(now)
-	if count, _, err := h.take(b, now); count > 0 || err != nil {
+	if count, _, err := h.take(b, now, ErrNotHeld); count > 0 || err != nil {
 		return err
 	}
 	return h.finish(ctx, now, toNext)

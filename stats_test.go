@@ -58,7 +58,7 @@ func TestEachCommandHasItsConstant(t *testing.T) {
 		counted = append(counted, s.Command)
 	}
 	require.ElementsMatch(t, []Command{
-		CommandAcquire, CommandRelease, CommandRenew, CommandRecount, CommandRefill, CommandSweep, CommandFence, CommandForce,
+		CommandAcquire, CommandRelease, CommandRenew, CommandRecount, CommandRefill, CommandMove, CommandSweep, CommandFence, CommandForce,
 		CommandInspect, CommandIntroduce, CommandCheck, CommandSubscribe,
 	}, counted)
 }

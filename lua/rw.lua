@@ -33,6 +33,9 @@ local function holder()
   return holders(1)[1] or ''
 end
 
+-- succeed would let another id have the lock; a hold of a read-write lock stays with its client.
+local succeed
+
 -- wipe ends all that hold, and reports whether there were any.
 local function wipe()
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do

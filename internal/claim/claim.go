@@ -73,6 +73,19 @@ type Claim interface {
 	Forget()
 }
 
+// Movable is a claim whose hold can move to another process, by a handle: the id of an entry that no
+// caller has, under which the lock stands meanwhile.
+type Movable interface {
+	Claim
+	// HandOver ends the claim, which holds the lock, and lets handle have the lock for stays. ErrLost says
+	// that the lock was not held any more. After any other error the lock is freed in the background, or at
+	// the end of stays.
+	HandOver(ctx context.Context, handle string, stays time.Duration) error
+	// TakeOver makes the claim hold the lock that handle has. It repeats its command until Redis answers or
+	// ctx ends. ErrLost says that the handle has no lock. After a failure the claim is over.
+	TakeOver(ctx context.Context, handle string) (node.Grant, error)
+}
+
 // Report takes a contender's failure, or nil when Redis answers, for the goroutines that wait behind
 // the contender in the gate's line for key.
 type Report func(key string, heard error)

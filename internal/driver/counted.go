@@ -18,6 +18,7 @@ const (
 	Renew
 	Recount
 	Refill
+	Move
 	Sweep
 	Force
 	Inspect
@@ -28,7 +29,7 @@ const (
 
 var opNames = [Ops]string{
 	Check: "check", Subscribe: "subscribe", Acquire: "acquire", Release: "release", Renew: "renew", Recount: "recount",
-	Refill: "refill", Sweep: "sweep", Force: "force", Inspect: "inspect", Introduce: "introduce", Fence: "fence",
+	Refill: "refill", Move: "move", Sweep: "sweep", Force: "force", Inspect: "inspect", Introduce: "introduce", Fence: "fence",
 }
 
 // String returns the purpose as a word.

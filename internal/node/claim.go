@@ -159,6 +159,37 @@ func (c *Claim) Ask(ctx context.Context, ticket string) (wire.Answer, clock.Stam
 	return a, sent, err
 }
 
+// HandOver lets a handle have the lock of the entry, for stays from now on. It returns false if the entry
+// did not have the lock any more. The caller then calls Released.
+func (c *Claim) HandOver(ctx context.Context, handle string, stays time.Duration) (bool, error) {
+	way, err := c.node.route(ctx, c.Entry.Names)
+	if err != nil {
+		return false, err
+	}
+	c.stage.Store(stageEnds)
+	a, err := c.node.wire.Move(ctx, way, c.Entry, c.Entry.ID, handle, stays, 0, nil)
+	return a.Mine, err
+}
+
+// TakeOver asks a Redis that decides alone for the lock that a handle has. The answer is believed as that
+// to a question is.
+func (c *Claim) TakeOver(ctx context.Context, handle string) (bool, error) {
+	way, err := c.node.route(ctx, c.Entry.Names)
+	if err != nil {
+		return false, err
+	}
+	sent := clock.Now()
+	c.Belief.Begin(sent)
+	a, err := c.node.wire.Move(ctx, way, c.Entry, handle, c.Entry.ID, c.Entry.Lease, c.Entry.Block, c)
+	c.Noted(err)
+	if err != nil || !a.Mine {
+		return false, err
+	}
+	c.Belief.Answered(&a, c.Entry, false, sent)
+	c.Belief.Fresh = false // a hold from a handle does not outlast its leases: others may wait, unheard
+	return true, nil
+}
+
 // Noted is told what became of each question. A question that comes back after the claim began to end
 // may have put the entry into Redis after the release ran. Then the claim must be ended again.
 func (c *Claim) Noted(err error) {

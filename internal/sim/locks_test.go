@@ -27,7 +27,7 @@ func texts(tb testing.TB) map[string]string {
 		require.NoError(tb, err)
 		all[name] = text
 	}
-	for _, name := range []string{"acquire", "release", "force", "recount", "renew", "refill", "inspect"} {
+	for _, name := range []string{"acquire", "release", "force", "recount", "renew", "refill", "move", "inspect"} {
 		text, err := alone.Text(name)
 		keep(name, text, err)
 	}
@@ -236,7 +236,9 @@ func (g *players) seldom(prefix string, keys []string) {
 	if e := g.sim.keys["relock_incarnation"]; e != nil && e.kind == hashKind {
 		born, _ = e.hash.get("born")
 	}
-	switch g.dice.IntN(5) {
+	switch g.dice.IntN(6) {
+	case 5:
+		g.run("move", keys[:4], []string{g.id(), g.id(), pick(g.pair, leases...), pick(g.pair, "0", "1", "64"), g.publish})
 	case 4:
 		k, _ := g.releasing()
 		g.run("refill", k, []string{g.id(), pick(g.pair, "1", "16", "256"), g.publish})

@@ -237,6 +237,52 @@ func (c *contender) after(a *wire.Answer, sent clock.Stamp) (node.Grant, bool) {
 	return node.Grant{}, false
 }
 
+// HandOver repeats its command until it is answered or one command's timeout is over. Then the sweeper ends
+// the entry. If the command did run, it finds nothing, and the handle has the lock for as long as it stays.
+func (c *contender) HandOver(ctx context.Context, handle string, stays time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.entry.Timeout, wire.ErrNoAnswer)
+	defer cancel()
+	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
+	for {
+		moved, err := c.Claim.HandOver(ctx, handle, stays)
+		switch {
+		case err != nil && wire.Transient(err) && clock.Sleep(ctx, pause.Next()):
+			continue
+		case err != nil:
+			c.Released(false, err)
+			return &wire.NodeError{Op: "hand over", Name: c.entry.Names.Name, Err: err}
+		case !moved:
+			c.Released(false, nil)
+			return wire.ErrLost
+		}
+		c.Released(true, nil)
+		return nil
+	}
+}
+
+// TakeOver repeats its command until it is answered or ctx ends. If it then has no answer, the entry may
+// have the lock or get it: the sweeper ends it.
+func (c *contender) TakeOver(ctx context.Context, handle string) (node.Grant, error) {
+	c.Enter()
+	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
+	for {
+		mine, err := c.Claim.TakeOver(ctx, handle)
+		switch {
+		case err == nil && mine:
+			return c.granted(), nil
+		case err == nil:
+			c.End(false)
+			return node.Grant{}, wire.ErrLost
+		case !wire.Transient(err):
+			c.End(link.MayHaveRun(err))
+			return node.Grant{}, &wire.NodeError{Op: "take over", Name: c.entry.Names.Name, Err: err}
+		case !clock.Sleep(ctx, pause.Next()):
+			c.End(true)
+			return node.Grant{}, wire.GivenUp("take over", c.entry.Names.Name, err, wire.CauseOf(ctx))
+		}
+	}
+}
+
 // SetCount writes the hold count, and lengthens the lease.
 func (c *contender) SetCount(ctx context.Context, count int, lease time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()

@@ -37,6 +37,7 @@ var (
 	ErrWrongKind     error = &sentinel{"relock: wrong kind of lock", ErrRefused}
 	ErrMaxHold       error = &sentinel{"relock: lock lost: held for as long as WithMaxHold allows", ErrLost}
 	ErrNotHeld       error = &sentinel{"relock: lock not held", ErrMisuse}
+	ErrHandedOver    error = &sentinel{"relock: lock handed over", ErrMisuse}
 	ErrInvalidName   error = &sentinel{"relock: invalid lock name", ErrMisuse}
 	ErrInvalidOwner  error = &sentinel{"relock: invalid owner id", ErrMisuse}
 	ErrInvalidOption error = &sentinel{"relock: invalid option", ErrMisuse}

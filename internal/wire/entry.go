@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -38,6 +39,12 @@ func NewID(client string, n uint64) string {
 	id := append(append(make([]byte, 0, 64), client...), ':')
 	id = strconv.AppendUint(id, n, 10)
 	return string(strconv.AppendUint(id, 1e15+binary.NativeEndian.Uint64(drawn[:])%9e15, 10))
+}
+
+// IsID reports whether text is of the form of an entry's id.
+func IsID(text string) bool {
+	client, n, _ := strings.Cut(text, ":")
+	return client != "" && n != "" && strings.Trim(n, "0123456789") == "" && len(text) <= 256
 }
 
 // WaitingID is what may be shown of the id <client uuid>:<n> of an entry that waits: without the random

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/link"
 )
 
 // SetCount writes the hold count of e and lengthens its lease. It returns false when e does not hold
@@ -33,6 +34,21 @@ func (r *Redis) Refill(ctx context.Context, way Route, e *Entry) (Tokens, error)
 		return Tokens{}, fmt.Errorf("refill: %d words in the answer", len(got))
 	}
 	return Tokens{First: got[0], Count: int(got[1])}, nil
+}
+
+// Move lets the id to have the lock in place of the id from, at a Redis that decides alone. One of them is
+// e's, the other is a handle's. With a block it also reserves as many tokens. The answer says whether to
+// has the lock now. Sent again it changes nothing, but that it lengthens the lease of an e that has the
+// lock.
+func (r *Redis) Move(ctx context.Context, way Route, e *Entry, from, to string, lease time.Duration, block int,
+	late link.Latecomer) (Answer, error) {
+	args := []string{from, to, MS(lease), strconv.Itoa(block), way.Publish}
+	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).move, e.Names.keysTo(4), args, late)
+	got, moved, err := first(v, r.vetted.heard(err))
+	if err != nil || !moved {
+		return Answer{}, err
+	}
+	return parseAnswer(driver.List(got...))
 }
 
 // Renewal asks to lengthen one lease.

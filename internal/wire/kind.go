@@ -21,6 +21,9 @@ type Kind struct {
 	// they are.
 	Joint bool
 
+	// Moves says that a holder may hand the lock over to another process: the kind has the hook succeed.
+	Moves bool
+
 	// Further are keys that scripts take behind the first five. {} stands for the lock's hash tag, [] for
 	// its name. A key that the locks a and {a} must not share needs both, since they have the same tag.
 	Further []string
@@ -59,6 +62,7 @@ var Mutex = Add(&Kind{
 	Name:    "mutex",
 	Holders: 1,
 	Quorum:  true,
+	Moves:   true,
 	Queue:   "relock_queue:",
 	Line:    "relock_line:",
 	Counter: "redisson_lock_token:",

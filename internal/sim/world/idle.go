@@ -78,6 +78,10 @@ func (w *World) follows(p *process, c *command) {
 	}
 	n, _ := strconv.Atoi(c.args[2])
 	args, entries, prefix := c.args[3+n:], 1, p.client.ID()+":"
+	if c.op == "move" {
+		w.moves(p, c, args[0], args[1], msIn(args[2]))
+		return
+	}
 	asks := c.op == "acquire" || c.op == "vote"
 	if c.op == "many" {
 		many, _ := manyAsks.Load(c.args[1])

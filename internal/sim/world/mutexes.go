@@ -34,7 +34,9 @@ func (m Mutexes) Round(a *Actor, r *rand.Rand) {
 	}
 	if h := a.Acquire(ctx, t); h != nil {
 		m.use(a, r, h, 0)
-		m.giveBack(a, r, h)
+		if !a.w.mayMove || r.IntN(3) > 0 || !m.move(a, r, h) {
+			m.giveBack(a, r, h)
+		}
 	}
 }
 

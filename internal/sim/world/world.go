@@ -52,6 +52,7 @@ type Result struct {
 // World is one run.
 type World struct {
 	plan     *Plan
+	mayMove  bool // actors hand locks over
 	kind     Kind
 	form     Form // of the kind
 	seedName string
@@ -146,7 +147,8 @@ func newWorld(plan *Plan, o Options) *World {
 	if w.kind == nil {
 		w.kind = Mutexes{}
 	}
-	w.form = w.kind.Form()
+	_, mutexes := w.kind.(Mutexes)
+	w.form, w.mayMove = w.kind.Form(), mutexes && plan.mayMove()
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	w.trace.start = time.Now()
 	w.judge = newJudge(w)

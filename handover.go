@@ -1,0 +1,148 @@
+package relock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// HandOver ends the lease and leaves the lock standing for a handle, a text with which Mutex.TakeOver
+// goes on, in this process or another. The lock is not free in between. If no process takes it over
+// within the time stays, the lock ends like one whose holder died, and its next waiter gets it. A handle
+// is used once. It is no secret: whoever can read the lock in Redis can use it.
+//
+// The lease's context ends, with cause ErrHandedOver, before Redis is told. The lease is then over as
+// after Unlock, whatever HandOver returns, unless the error is of the class ErrMisuse. HandOver goes on
+// if ctx is cancelled, for three command timeouts at most. Errors, with which there is no handle:
+//
+//   - ErrMisuse, and nothing changes: ErrInvalidOption for a time that is no possible lease; a lease that
+//     was re-entered and whose re-entries are not unlocked, or that a re-entry returned; a lease under
+//     WithOwner; ErrNotHeld after Unlock or HandOver.
+//   - ErrLost when the lock was lost before, ErrClosed.
+//   - ErrUnavailable, in a *NodeError, if Redis did not answer. The lock is then freed in the background.
+//     If the command did run, that takes as long as stays says. ErrRefused if no retry helps.
+//   - errors.ErrUnsupported over a quorum, and for an RWMutex; nothing changes.
+func (l *Lease) HandOver(ctx context.Context, stays time.Duration) (handle string, err error) {
+	if l.zero() {
+		return "", ErrNotHeld
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if err := leaseInRange(stays); err != nil {
+		return "", fmt.Errorf("%w: HandOver: %w", ErrInvalidOption, err)
+	}
+	h := l.h
+	moved, movable := h.claim.(claim.Movable)
+	switch {
+	case !movable || !h.names.Kind.Moves:
+		return "", errStays
+	case h.entry.Owner != "":
+		return "", errOwnersStay
+	}
+	h.tally.Enter()
+	defer h.tally.End()
+	ctx = context.WithoutCancel(ctx)
+	if err = h.handOver(ctx, l); err == errReentered {
+		return "", err
+	}
+	if err == nil {
+		h.lasts.Lasted(l.share.since)
+		handle = wire.NewID(h.k.id, h.k.count.Add(1))
+		if err = moved.HandOver(ctx, handle, stays); err != nil {
+			handle = ""
+		}
+	}
+	err = h.k.outward(err)
+	l.unlockedWith(err)
+	return handle, err
+}
+
+// handOver ends the hold of b, for which its claim is to be handed over, if b has its only share.
+func (h *hold) handOver(ctx context.Context, b bearer) error {
+	soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
+	defer cancel()
+	if h.ops.Lock(soon) != nil { // a re-entry, say, is under way, and Redis does not answer
+		return cmp.Or(h.drop(ctx, b), error(&wire.NodeError{Op: "hand over", Name: h.names.Name, Err: wire.ErrNoAnswer}))
+	}
+	defer h.ops.Unlock()
+	now := clock.Now()
+	h.expire(now)
+	h.mu.Lock()
+	several := h.fate.live() && len(h.shares.all) > 1
+	h.mu.Unlock()
+	if several {
+		return errReentered
+	}
+	if _, _, err := h.take(b, now, ErrHandedOver); err != nil {
+		return err
+	}
+	return h.finish(ctx, now, toHandle)
+}
+
+// TakeOver takes over the lock that Lease.HandOver left standing for a handle, by the Mutex of the same
+// name, and returns its lease. That has a fencing token above all that were granted before, and this
+// Mutex's options. TakeOver repeats its command until Redis answers, ctx ends, or WithWait's time is up.
+// It waits for no other holder. A lease of ctx does not matter. Errors are those of TryLock, except for
+// these:
+//
+//   - ErrLost if the lock does not stand for the handle: its time is over, it was used, the lock was
+//     forced open, or it is the handle of another lock.
+//   - ErrUnavailable if the caller gave up before Redis had answered. The handle may be used up; if so the
+//     lock is freed in the background.
+//   - ErrMisuse for a text that is no handle, and under WithOwner.
+//   - errors.ErrUnsupported over a quorum.
+func (m *Mutex) TakeOver(ctx context.Context, handle string) (*Lease, error) {
+	lk := m.of()
+	return lk.run(ctx, func(seen *call) (*Lease, error) { return lk.takeOver(ctx, handle, seen) })
+}
+
+func (lk *lock) takeOver(ctx context.Context, handle string, seen *call) (*Lease, error) {
+	if err := lk.begin(ctx, "take over"); err != nil {
+		return nil, err
+	}
+	defer lk.tally.End()
+	owner, err := ownerOf(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case owner != "":
+		return nil, errOwnersStay
+	case !wire.IsID(handle):
+		return nil, fmt.Errorf("%w: %q is no handle; HandOver returns one", ErrMisuse, handle)
+	}
+	wctx := ctx
+	if lk.cfg.wait > 0 {
+		var cancel context.CancelFunc
+		wctx, cancel = context.WithTimeoutCause(ctx, lk.cfg.wait, wire.ErrWaited)
+		defer cancel()
+	}
+	c, movable := lk.newClaim("").(claim.Movable)
+	if !movable {
+		return nil, errStays
+	}
+	seen.begins()
+	g, err := c.TakeOver(wctx, handle)
+	if err != nil {
+		return nil, err
+	}
+	l, err := lk.startFirst(ctx, c, g, false, HowRemote)
+	if err == nil && lk.cfg.fixed > 0 {
+		err = lk.fill(wctx, l, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+var (
+	errReentered  = fmt.Errorf("%w: HandOver of a lease whose lock was entered more than once: unlock the re-entries first", ErrMisuse)
+	errOwnersStay = fmt.Errorf("%w: a handle under WithOwner; the owner's id serves as one", ErrMisuse)
+	errStays      = fmt.Errorf("%w: a hand-over of an RWMutex, or over a quorum of nodes", wire.Unsupported)
+)

@@ -1,0 +1,303 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// The lock moves from one client to another, and a waiter of a third gets it behind both.
+func TestHandOver(t *testing.T) {
+	s := redistest.Start(t)
+	ctx := t.Context()
+	giver, taker, third := newClient(t, s.Client(), WithClientName("api")), newClient(t, s.Client()), newClient(t, s.Client())
+	l := taken(t, giver.Mutex("k").Lock)
+	next := waitFor(t, third, "k")
+	queued(t, s, "k", 1)
+	here := waitFor(t, giver, "k")
+	lined(t, giver, "k")
+
+	handle, err := l.HandOver(ctx, time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, ErrHandedOver, context.Cause(l.Context()))
+	require.ErrorIs(t, ErrHandedOver, ErrMisuse)
+	require.Zero(t, l.Count())
+	require.Equal(t, ErrNotHeld, l.Unlock(ctx))
+	_, err = l.HandOver(ctx, time.Minute)
+	require.Equal(t, ErrNotHeld, err)
+	st := stateOf(t, third.Mutex("k"))
+	require.Equal(t, handle, st.Holder)
+	require.InDelta(t, time.Minute, st.TTL, float64(10*time.Second))
+	queued(t, s, "k", 2) // the goroutine of the giver's process stands in line by itself
+
+	work, err := taker.Mutex("k").TakeOver(ctx, handle)
+	require.NoError(t, err)
+	require.Greater(t, work.Token(), l.Token())
+	require.Equal(t, 1, work.Count())
+	inner := taken(t, func(context.Context) (*Lease, error) { return taker.Mutex("k").Lock(work.Context()) })
+	require.Equal(t, work.Token(), inner.Token())
+	_, err = third.Mutex("k").TakeOver(ctx, handle)
+	require.ErrorIs(t, err, ErrLost, "a handle is used once")
+	select {
+	case <-next:
+		t.Fatal("the lock was free in between")
+	case <-here:
+		t.Fatal("the lock was free in between")
+	default:
+	}
+	unlocked(t, inner, work)
+	for _, waiter := range []<-chan *Lease{next, here} {
+		l := within(t, waiter)
+		require.Greater(t, l.Token(), work.Token())
+		unlocked(t, l)
+	}
+	requireNothingLeft(t, s)
+}
+
+// A handle that no process takes over frees the lock when its time is up, for a waiter that was told of a longer lease too.
+func TestHandleEnds(t *testing.T) {
+	s := redistest.Start(t)
+	giver, other := newClient(t, s.Client(), WithLease(time.Hour)), newClient(t, s.Client(), WithLease(time.Hour))
+	l := taken(t, giver.Mutex("k").Lock)
+	next := waitFor(t, other, "k")
+	queued(t, s, "k", 1)
+	listening(t, s, other)
+	handle, err := l.HandOver(t.Context(), 300*time.Millisecond)
+	require.NoError(t, err)
+	late := within(t, next) // else it asks again after minutes
+	_, err = other.Mutex("k").TakeOver(t.Context(), handle)
+	require.ErrorIs(t, err, ErrLost)
+	require.NoError(t, late.Unlock(t.Context()))
+	requireNothingLeft(t, s)
+}
+
+// A forced unlock ends a handle too.
+func TestHandleIsForced(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	handle, err := taken(t, c.Mutex("k").Lock).HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	freed, err := c.Mutex("k").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+	_, err = c.Mutex("k").TakeOver(t.Context(), handle)
+	require.ErrorIs(t, err, ErrLost)
+	requireNothingLeft(t, s)
+}
+
+// What cannot be handed over stays as it was.
+func TestWhatIsNotHandedOver(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	ctx := t.Context()
+	l := taken(t, c.Mutex("k").Lock)
+	inner := taken(t, func(context.Context) (*Lease, error) { return c.Mutex("k").Lock(l.Context()) })
+	owned := taken(t, func(context.Context) (*Lease, error) { return c.Mutex("owned").Lock(WithOwner(ctx, "workflow")) })
+	reader, writer := taken(t, c.RWMutex("rw").RLock), taken(t, c.RWMutex("rw2").Lock)
+	quorum := taken(t, newRedlock(t, []*redistest.Server{s, redistest.Start(t), redistest.Start(t)}).Mutex("q").Lock)
+	for _, one := range []struct {
+		l     *Lease
+		stays time.Duration
+		is    error
+	}{
+		{l, time.Minute, ErrMisuse}, {inner, time.Minute, ErrMisuse}, {owned, time.Minute, ErrMisuse},
+		{inner, 0, ErrInvalidOption}, {inner, -time.Second, ErrInvalidOption},
+		{reader, time.Minute, errors.ErrUnsupported}, {writer, time.Minute, errors.ErrUnsupported}, {quorum, time.Minute, errors.ErrUnsupported},
+	} {
+		handle, err := one.l.HandOver(ctx, one.stays)
+		require.ErrorIs(t, err, one.is)
+		require.Empty(t, handle)
+		require.NoError(t, one.l.Context().Err())
+	}
+	unlocked(t, l)
+	handle, err := inner.HandOver(ctx, time.Minute)
+	require.NoError(t, err, "it is the only one now")
+	_, err = new(Lease).HandOver(ctx, time.Minute)
+	require.Equal(t, ErrNotHeld, err)
+
+	for _, one := range []struct {
+		ctx    context.Context
+		c      *Client
+		handle string
+		is     error
+	}{
+		{ctx, c, "", ErrMisuse}, {ctx, c, "order 42", ErrMisuse}, {ctx, c, c.ID(), ErrMisuse}, {ctx, c, c.ID() + ":1;", ErrMisuse},
+		{ctx, c, strings.Repeat("x", 300) + ":1", ErrMisuse}, {ctx, c, c.ID() + ":1", ErrLost},
+		{WithOwner(ctx, "workflow"), c, handle, ErrMisuse}, {nil, c, handle, ErrMisuse}, {ctx, newRedlock(t, masters(t, 3)), handle, errors.ErrUnsupported},
+	} {
+		_, err := one.c.Mutex("k").TakeOver(one.ctx, one.handle)
+		require.ErrorIs(t, err, one.is, "%q", one.handle)
+	}
+	_, err = c.Mutex("other").TakeOver(ctx, handle)
+	require.ErrorIs(t, err, ErrLost, "another lock's")
+	work, err := c.Mutex("k").TakeOver(ctx, handle)
+	require.NoError(t, err)
+	unlocked(t, work, owned, reader, writer, quorum)
+}
+
+// The options of the Mutex that takes over hold from then on.
+func TestTakenOverByItsOwnOptions(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	handOver := func() string {
+		handle, err := taken(t, c.Mutex("k").Lock).HandOver(t.Context(), time.Minute)
+		require.NoError(t, err)
+		return handle
+	}
+	fixed, err := c.Mutex("k", WithFixedLease(time.Hour)).TakeOver(t.Context(), handOver())
+	require.NoError(t, err)
+	require.Greater(t, time.Until(fixed.Until()), 50*time.Minute)
+	unlocked(t, fixed)
+	short, err := c.Mutex("k", WithMaxHold(2*time.Second)).TakeOver(t.Context(), handOver())
+	require.NoError(t, err)
+	within(t, short.Context().Done())
+	require.Equal(t, ErrMaxHold, context.Cause(short.Context()))
+	requireNothingLeft(t, s)
+}
+
+// Whatever becomes of a command or its answer, at most one client has the lock, and in the end none.
+func TestMovesUnderFaults(t *testing.T) {
+	for name, fate := range map[string]faults.Fate{
+		"twice": faults.Twice, "lost": faults.LoseCall, "its answer lost": faults.LoseReply, "late": faults.Late,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			rdb := faulty(s)
+			c := newClient(t, rdb)
+			for range 20 {
+				rdb.Filter(faults.Next(faults.Script("move"), fate))
+				l := taken(t, c.Mutex("k").Lock)
+				handle, err := l.HandOver(t.Context(), time.Minute)
+				require.NoError(t, err)
+				rdb.Filter(faults.Next(faults.Script("move"), fate))
+				work, err := c.Mutex("k").TakeOver(t.Context(), handle)
+				require.NoError(t, err)
+				rdb.Flush() // what was late comes now
+				require.NoError(t, work.Context().Err())
+				require.Equal(t, work.h.entry.ID, stateOf(t, c.Mutex("k")).Holder)
+				unlocked(t, work)
+				require.Greater(t, work.Token(), l.Token())
+				requireNothingLeft(t, s)
+			}
+		})
+	}
+}
+
+// A process that never gets an answer has no handle, and no lease. What it left in Redis ends by itself.
+func TestMovesThatAreNotAnswered(t *testing.T) {
+	const timeout = 100 * time.Millisecond
+	for name, fate := range map[string]faults.Fate{"lost": faults.LoseCall, "its answer lost": faults.LoseReply} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			rdb := faulty(s)
+			c, other := newClient(t, rdb, WithCommandTimeout(timeout)), newClient(t, s.Client())
+
+			l := taken(t, c.Mutex("k").Lock)
+			rdb.Filter(faults.All(faults.Script("move"), fate))
+			handle, err := l.HandOver(t.Context(), 300*time.Millisecond)
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.Empty(t, handle)
+			require.Equal(t, ErrHandedOver, context.Cause(l.Context()))
+			unlocked(t, taken(t, other.Mutex("k").Lock)) // by the sweeper, or when the handle's time is up
+
+			given, err := taken(t, other.Mutex("k").Lock).HandOver(t.Context(), time.Minute)
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*timeout)
+			defer cancel()
+			_, err = c.Mutex("k").TakeOver(ctx, given)
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			rdb.Filter(nil)
+			work, err := other.Mutex("k").TakeOver(t.Context(), given)
+			if name == "lost" {
+				require.NoError(t, err, "the handle was not used")
+				unlocked(t, work)
+			} else {
+				require.ErrorIs(t, err, ErrLost, "it was used up")
+			}
+			unlocked(t, taken(t, other.Mutex("k").Lock))
+			requireNothingLeft(t, s)
+		})
+	}
+}
+
+// A client that closes leaves the lock to its handle.
+func TestHandleOutlivesItsClient(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithClientName("api"))
+	handle, err := taken(t, c.Mutex("k").Lock).HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	c.Close()
+	taker := newClient(t, s.Client(), WithClientName("worker"))
+	require.Equal(t, "api", stateOf(t, taker.Mutex("k")).Client.Name)
+	work, err := taker.Mutex("k").TakeOver(t.Context(), handle)
+	require.NoError(t, err)
+	require.Equal(t, "worker", stateOf(t, taker.Mutex("k")).Client.Name)
+	unlocked(t, work)
+}
+
+// TestManyMoves passes a lock around among clients, while commands run twice, late or without an answer. At any time at most one
+// trusts the lock, tokens rise, and no other client gets the lock by a move. RELOCK_LONG=1 has it move 10,000 times.
+func TestManyMoves(t *testing.T) {
+	s := redistest.Start(t)
+	var clients []*Client
+	for range 4 {
+		rdb := faults.NewClient(s.Client())
+		rdb.Filter(func(c *faults.Call) faults.Fate {
+			if !faults.Script("move", "renew")(c) {
+				return faults.Pass
+			}
+			return []faults.Fate{faults.Pass, faults.Pass, faults.Twice, faults.LoseCall, faults.LoseReply, faults.Late}[rand.IntN(6)]
+		})
+		go func() {
+			for t.Context().Err() == nil {
+				time.Sleep(time.Duration(rand.IntN(int(5 * time.Millisecond))))
+				rdb.Flush()
+			}
+		}()
+		clients = append(clients, newClient(t, rdb))
+	}
+	outsider := newClient(t, s.Client())
+	l, token := taken(t, clients[0].Mutex("k").Lock), int64(0)
+	next := waitFor(t, outsider, "k")
+	queued(t, s, "k", 1)
+	for i := range rounds(300, 10_000) {
+		require.Greater(t, l.Token(), token)
+		token = l.Token()
+		require.NoError(t, l.Context().Err())
+		handle, err := l.HandOver(t.Context(), time.Minute)
+		require.NoError(t, err, i)
+		mutex, won := clients[i%len(clients)].Mutex("k"), make(chan *Lease, 2)
+		for range 2 { // of which one finds the handle used
+			go func() {
+				l, err := mutex.TakeOver(t.Context(), handle)
+				if err != nil {
+					l = nil
+				}
+				won <- l
+			}()
+		}
+		first, second := within(t, won), within(t, won)
+		require.True(t, (first == nil) != (second == nil), i)
+		if l = first; l == nil {
+			l = second
+		}
+	}
+	select {
+	case <-next:
+		t.Fatal("the lock was free in between")
+	default:
+	}
+	unlocked(t, l)
+	unlocked(t, within(t, next))
+}

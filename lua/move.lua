@@ -1,0 +1,33 @@
+-- move: let another acquisition id have the lock in place of the one that has it: a handle, or the taker of a handle.
+--
+-- needs: kind token
+-- KEYS[1]  lock hash        name
+-- KEYS[3]  fencing counter  redisson_lock_token:{name}
+-- KEYS[4]  unlock channel   redisson_lock__channel:{name}
+-- ARGV[1]  acquisition id that has the lock
+-- ARGV[2]  acquisition id that is to have it
+-- ARGV[3]  its lease, milliseconds
+-- ARGV[4]  how many fencing tokens to reserve; 0 for a handle, under which no one writes
+-- ARGV[5]  PUBLISH or SPUBLISH
+--
+-- Returns {1, first token, how many} when the second has the lock, or {0} when neither has it. Sent again it finds the first
+-- gone: a taker's lease is lengthened as by a poll, a handle's stays.
+local from, to, lease, block, publish = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+if holds(to) then
+  if block > 0 then
+    lengthen(lease, to)
+  end
+  return { 1, standing(lease, block, to, '') }
+elseif not holds(from) then
+  return { 0 }
+end
+local first, count = standing(lease, block, from, '')
+if block > 0 then
+  first, count = reserve(block) -- before the hold moves: a full Redis, or a counter that is no number, refuses here
+end
+local left = time_left()
+succeed(to, from, lease, first, count)
+if left > lease then
+  announce(publish) -- waiters rely on the lease that they were told: they ask again
+end
+return { 1, first, count }
