@@ -22,7 +22,9 @@ func main() {
 	flag.StringVar(&at.URL, "redis", "", "the URL of a Redis, as redis://host:6379; without it one is embedded")
 	addr := flag.String("addr", "localhost:8080", "where the service listens")
 	takes := flag.Duration("work", 3*time.Second, "how long it takes to settle an order")
-	grace := flag.Duration("grace", 20*time.Second, "how long requests may go on after SIGTERM")
+	var s service
+	flag.DurationVar(&s.wait, "wait", 200*time.Millisecond, "how long a request waits for another one with its order")
+	flag.DurationVar(&s.grace, "grace", 20*time.Second, "how long requests may go on after SIGTERM")
 	flag.Parse()
 
 	end, err := at.Start()
@@ -41,9 +43,7 @@ func main() {
 	}
 	slog.Info("serves", "at", "http://"+listener.Addr().String(), "redis", "redis://"+options.Addr) // without its password
 
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	err = run(ctx, listener, options, *grace, func(ctx context.Context, order string) error {
+	s.work = func(ctx context.Context, order string) error {
 		select { // where a real one calls its database, and gives it relock.Token(ctx)
 		case <-time.After(*takes):
 			slog.Info("settled", "order", order, "token", relock.Token(ctx))
@@ -51,8 +51,10 @@ func main() {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	})
-	if err != nil {
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := s.run(ctx, listener, options); err != nil {
 		log.Fatal(err)
 	}
 }

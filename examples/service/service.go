@@ -22,13 +22,15 @@ import (
 
 // service settles orders: one order in one request at a time, among all processes.
 type service struct {
-	locks *relock.Client
+	wait  time.Duration                                 // for the lock, until a request is answered 409
+	grace time.Duration                                 // for requests under way, when the process is to end
 	work  func(ctx context.Context, order string) error // it returns soon after its context has ended
+	locks *relock.Client
 }
 
 func (s *service) settle(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
-	order := s.locks.Mutex("order:"+id, relock.WithWait(200*time.Millisecond))
+	order := s.locks.Mutex("order:"+id, relock.WithWait(s.wait))
 	err := order.Do(r.Context(), func(ctx context.Context) error { return s.work(ctx, id) })
 	code := status(err)
 	if code >= http.StatusInternalServerError {
@@ -81,10 +83,7 @@ var errStopped = errors.New("the process stops")
 
 // run serves until ctx ends. Then it stops in order. The server takes no more requests, and waits for those under way: after
 // grace it ends their contexts. Then the locks are closed, and last the Redis client.
-func run(
-	ctx context.Context, listener net.Listener, options *redis.Options, grace time.Duration,
-	work func(ctx context.Context, order string) error,
-) error {
+func (s *service) run(ctx context.Context, listener net.Listener, options *redis.Options) error {
 	rdb := redis.NewClient(options)
 	defer rdb.Close()
 	registry := prometheus.NewRegistry()
@@ -96,14 +95,13 @@ func run(
 	if err != nil {
 		return err
 	}
-	locks, err := relockgoredis.New(rdb,
+	s.locks, err = relockgoredis.New(rdb,
 		relock.WithClientName("orders"), relock.WithLogger(slog.Default()), relock.WithObserver(observer))
 	if err != nil {
 		return err
 	}
-	defer locks.Close() // of a lock that is still held then, others wait for the end of its lease
+	defer s.locks.Close() // of a lock that is still held then, others wait for the end of its lease
 
-	s := &service{locks, work}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{id}/settle", s.settle)
 	mux.HandleFunc("GET /healthz", s.health)
@@ -124,8 +122,8 @@ func run(
 	case <-ctx.Done():
 	}
 	slog.Info("stops", "because", context.Cause(ctx))
-	defer time.AfterFunc(grace, func() { end(errStopped) }).Stop()
-	bounded, cancel := context.WithTimeout(going, grace+5*time.Second)
+	defer time.AfterFunc(s.grace, func() { end(errStopped) }).Stop()
+	bounded, cancel := context.WithTimeout(going, s.grace+5*time.Second)
 	defer cancel()
 	return server.Shutdown(bounded)
 }

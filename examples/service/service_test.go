@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/contrib/relocktest"
@@ -29,11 +30,13 @@ func retryAfter(t *testing.T, answer *http.Response) int {
 	return seconds
 }
 
+const wait = 200 * time.Millisecond
+
 func nothing(context.Context, string) error { return nil }
 
 func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &service{relocktest.New(t), nothing}
+		s := &service{wait: wait, work: nothing, locks: relocktest.New(t)}
 		held := relocktest.Hold(t, s.locks, "order:42") // by another process
 		busy := settle(t.Context(), s, "42")
 		require.Equal(t, http.StatusConflict, busy.StatusCode)
@@ -46,7 +49,7 @@ func TestBusy(t *testing.T) {
 
 func TestBusyInThisProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &service{locks: relocktest.New(t)}
+		s := &service{wait: wait, locks: relocktest.New(t)}
 		s.work = func(context.Context, string) error {
 			busy := settle(t.Context(), s, "42") // not under the lock: by a context of its own
 			require.Equal(t, http.StatusConflict, busy.StatusCode)
@@ -59,7 +62,7 @@ func TestBusyInThisProcess(t *testing.T) {
 
 func TestRedisIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &service{relocktest.New(t), nothing}
+		s := &service{wait: wait, work: nothing, locks: relocktest.New(t)}
 		health := func() (int, string) {
 			w := httptest.NewRecorder()
 			s.health(w, nil)
@@ -80,7 +83,7 @@ func TestRedisIsDown(t *testing.T) {
 
 func TestTheLockIsLostDuringTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &service{locks: relocktest.New(t)}
+		s := &service{wait: wait, locks: relocktest.New(t)}
 		s.work = func(ctx context.Context, _ string) error {
 			lease, _ := relock.FromContext(ctx)
 			relocktest.Lose(t, lease)
@@ -93,7 +96,7 @@ func TestTheLockIsLostDuringTheWork(t *testing.T) {
 func TestTheClientLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
-		s := &service{locks: relocktest.New(t)}
+		s := &service{wait: wait, locks: relocktest.New(t)}
 		s.work = func(ctx context.Context, _ string) error {
 			leave()
 			<-ctx.Done() // so the work ends too
@@ -107,7 +110,8 @@ func TestTheClientLeaves(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &service{relocktest.New(t), func(context.Context, string) error { return errors.New("no such order") }}
+		s := &service{wait: wait, locks: relocktest.New(t)}
+		s.work = func(context.Context, string) error { return errors.New("no such order") }
 		require.Equal(t, http.StatusInternalServerError, settle(t.Context(), s, "42").StatusCode)
 		require.Equal(t, http.StatusBadRequest, settle(t.Context(), s, "{}").StatusCode)
 		s.locks.Close()
