@@ -30,7 +30,7 @@ const (
 const (
 	ran    = "ran"
 	busy   = "busy" // another process has the tick
-	failed = "failed"
+	failed = "failed" // Redis did not answer in time
 )
 
 // event is a try to run the job, at a tick of a process.
@@ -39,7 +39,6 @@ type event struct {
 	Tick          int // counted by the process
 	Way, Did      string
 	Before, After time.Duration // it asked for the lock, and had the answer; on the clock that the processes share
-	Error         string
 }
 
 // plain is once as most write it: the lock is free as soon as the job has ended, and the next process finds it so.
@@ -104,7 +103,7 @@ func (w worker) try(tick int, way string, do func(job) error) error {
 	case errors.Is(err, relock.ErrNotAcquired):
 		e.Did = busy
 	default:
-		e.Did, e.Error = failed, err.Error()
+		e.Did = failed
 	}
 	e.After = workers.Now()
 	workers.Say(e)
