@@ -29,7 +29,7 @@ const (
 // What became of a try.
 const (
 	ran    = "ran"
-	busy   = "busy" // another process has the tick
+	busy   = "busy"   // another process has the tick
 	failed = "failed" // Redis did not answer in time
 )
 
