@@ -21,7 +21,6 @@ func TestMoveHolds(t *testing.T) {
 		all(Move(movePlain, MoveRules{})),
 		all(Move(moveRenews, MoveRules{})),
 		all(Move(moveAgain, MoveRules{})),
-		all(Move(moveLater, MoveRules{})),
 		all(Move(moveForced, MoveRules{})),
 		all(Move(moveJava, MoveRules{})),
 		all(Move(moveJavas, MoveRules{})),
@@ -29,6 +28,7 @@ func TestMoveHolds(t *testing.T) {
 		all(Move(moveLong, MoveRules{})),
 	}, []run{
 		all(Move(moveLate, MoveRules{})),
+		all(Move(moveLater, MoveRules{})),
 	}, []run{
 		all(Move(MoveScope{Lease: 2, Handle: 1, Tries: [2]int8{2, 1}, Comes: 1, InFlight: 2}, MoveRules{})),
 		all(Move(MoveScope{Lease: 2, Handle: 1, Tries: [2]int8{1, 1}, Late: 1, Comes: 2, InFlight: 2}, MoveRules{})),
