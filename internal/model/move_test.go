@@ -32,6 +32,7 @@ func TestMoveHolds(t *testing.T) {
 	}, []run{
 		all(Move(MoveScope{Lease: 2, Handle: 1, Tries: [2]int8{2, 1}, Comes: 1, InFlight: 2}, MoveRules{})),
 		all(Move(MoveScope{Lease: 2, Handle: 1, Tries: [2]int8{1, 1}, Late: 1, Comes: 2, InFlight: 2}, MoveRules{})),
+		all(Move(MoveScope{Lease: 2, Handle: 1, Tries: [2]int8{1, 1}, Late: 1, Comes: 1, InFlight: 3}, MoveRules{})),
 		all(Move(MoveScope{Lease: 2, Handle: 1, Tries: [2]int8{1, 0}, Late: 1, Renews: true, Comes: 2, Forces: 1, InFlight: 3},
 			MoveRules{})),
 	})
