@@ -45,7 +45,6 @@ type moveID struct {
 	bound   int8 // ticks that it is trusted for
 	token   int8
 	sent    bool // a move was
-	first   int8 // ticks since the first one was
 	ask     int8 // the latest move, on its way
 	late    int8 // earlier moves on their way
 	reply   int8 // to the latest
@@ -102,8 +101,8 @@ type MoveRules struct {
 	KeepOld       bool // a move leaves the old field
 	AnyFrom       bool // a move does not ask who holds
 	KeepToken     bool // a taker goes on with the giver's token
-	RepeatRenews  bool // a repeated move sets the lease again
-	CountRepeat   bool // a taker counts from the move that was answered
+	RepeatRenews  bool // a repeated move to the handle sets the lease again
+	CountRepeat   bool // a taker's repeated move does not lengthen the lease, and is counted from
 	SweepHandle   bool // the giver's sweeper ends the handle
 	ReuseID       bool // a taker that gave up tries again under the same id
 	Silent        bool // a shorter lease is not announced
@@ -310,11 +309,11 @@ func (s *moveState) swapped() moveState {
 
 // bytes writes down what swapped changes.
 func (s *moveState) bytes() []byte {
-	at := make([]byte, 0, 2+4*15)
+	at := make([]byte, 0, 2+4*14)
 	at = append(at, byte(s.holder), byte(s.also))
 	for i := moveB1; i <= moveC2; i++ {
 		a := s.id(i)
-		at = append(at, byte(a.phase), byte(a.bound), byte(a.token), byte(a.first), byte(a.ask), byte(a.late),
+		at = append(at, byte(a.phase), byte(a.bound), byte(a.token), byte(a.ask), byte(a.late),
 			byte(a.reply), byte(a.age), byte(a.told), byte(a.rel), byte(a.left),
 			bit(a.sent)|bit(a.relDone)<<1|bit(a.doubt)<<2|bit(a.gaveUp)<<3|bit(a.deposed)<<4)
 	}

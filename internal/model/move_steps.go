@@ -28,7 +28,7 @@ func (w *moveSystem) tidy(s *moveState) {
 	s.each(func(_ int8, a *moveID) {
 		if a.phase != moveAsks && (a.phase != moveHolds || !w.rules.TrustLonger) {
 			a.late = min(a.late+min(a.ask, 1), 1)
-			a.ask, a.first, a.sent = 0, 0, false
+			a.ask, a.sent = 0, false
 			a.reply, a.age, a.told = 0, 0, 0
 		}
 		if a.phase != moveSweeps && a.phase != moveLimbo {
@@ -164,8 +164,6 @@ func (w *moveSystem) asks(s moveState, i int8, goes moveEmit) {
 	text := "{c}.{t} sends the move"
 	if a.sent {
 		text = "{c}.{t} sends the move again"
-	} else {
-		me.first = 1
 	}
 	goes(next, false, text, c, t)
 }
@@ -192,10 +190,7 @@ func (w *moveSystem) take(s moveState, i int8, goes moveEmit) {
 	case moveAsks:
 		w.asks(s, i, goes)
 		if next.id(i).reply = 0; a.reply == moveYes {
-			since := a.first - 1
-			if w.rules.CountRepeat {
-				since = a.age - 1
-			}
+			since := a.age - 1
 			me := next.id(i)
 			if since < w.Lease {
 				me.phase, me.bound, me.token, me.doubt = moveHolds, w.Lease-since, a.told, false
@@ -307,8 +302,11 @@ func (w *moveSystem) move(s *moveState, i int8) (reply, token int8) {
 	}
 	switch {
 	case s.in(to):
-		if w.rules.RepeatRenews {
+		switch {
+		case i == moveOwn && w.rules.RepeatRenews:
 			s.lease = lease
+		case i != moveOwn && !w.rules.CountRepeat:
+			s.lease, s.stood = max(s.lease, lease), 0
 		}
 		return moveYes, s.first
 	case !s.in(from) && !w.rules.AnyFrom:
@@ -486,7 +484,6 @@ func (w *moveSystem) tick(s *moveState) {
 		}
 	}
 	s.each(func(i int8, a *moveID) {
-		older(&a.first)
 		older(&a.ask)
 		if a.reply != 0 {
 			older(&a.age)
