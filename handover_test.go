@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -76,6 +78,54 @@ func TestHandleEnds(t *testing.T) {
 	require.ErrorIs(t, err, ErrLost)
 	require.NoError(t, late.Unlock(t.Context()))
 	requireNothingLeft(t, s)
+}
+
+// While the holder hands over, its lease ends, and a late copy of its acquire takes the free lock anew. That grant is not the one to
+// hand over: another may have held the lock in between.
+func TestAnotherGrantIsNotHandedOver(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := faulty(s)
+	c := newClient(t, rdb)
+	l := taken(t, c.Mutex("k").Lock)
+	rdb.Filter(faults.All(faults.Script("move"), faults.Pass.Held()))
+	failed := make(chan error, 1)
+	go func() {
+		_, err := l.HandOver(t.Context(), time.Minute)
+		failed <- err
+	}()
+	within(t, rdb.Told())
+	s.Do("DEL", "k")
+	s.Do("HSET", "k", l.h.entry.ID, "1", "relock:first", strconv.FormatInt(l.Token()+1, 10)+":256")
+	rdb.Release()
+	require.ErrorIs(t, within(t, failed), ErrLost)
+}
+
+// A handle that stands for less than its giver's lease had left is told to all waiters: to relock's, and to all threads of a JVM.
+func TestShorterLeaseIsTold(t *testing.T) {
+	s := redistest.Start(t)
+	c, messages := newClient(t, s.Client()), make(chan string, 9)
+	conn, stop := s.Client().Dedicate()
+	defer stop()
+	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { messages <- m.Message }})
+	require.NoError(t, conn.Do(t.Context(), conn.B().Subscribe().Channel("redisson_lock__channel:{k}").Build()).Error())
+	told := func(shorter bool) {
+		if shorter {
+			require.Equal(t, "0", within(t, messages))
+			require.Equal(t, "1", within(t, messages))
+		}
+		require.Empty(t, messages)
+	}
+	for _, stays := range []time.Duration{time.Hour, 10 * time.Second} {
+		l := taken(t, c.Mutex("k").Lock)
+		handle, err := l.HandOver(t.Context(), stays)
+		require.NoError(t, err)
+		told(stays < defaultLease)
+		work, err := c.Mutex("k").TakeOver(t.Context(), handle)
+		require.NoError(t, err)
+		told(stays > defaultLease)
+		unlocked(t, work)
+		require.Equal(t, "0", within(t, messages))
+	}
 }
 
 // A forced unlock ends a handle too.
@@ -257,7 +307,7 @@ func TestManyMoves(t *testing.T) {
 			if !faults.Script("move", "renew")(c) {
 				return faults.Pass
 			}
-			return []faults.Fate{faults.Pass, faults.Pass, faults.Twice, faults.LoseCall, faults.LoseReply, faults.Late}[rand.IntN(6)]
+			return []faults.Fate{faults.Pass, faults.Pass, faults.Pass, faults.Twice, faults.Twice, faults.LoseCall, faults.LoseReply, faults.Late}[rand.IntN(8)]
 		})
 		go func() {
 			for t.Context().Err() == nil {
@@ -265,7 +315,7 @@ func TestManyMoves(t *testing.T) {
 				rdb.Flush()
 			}
 		}()
-		clients = append(clients, newClient(t, rdb))
+		clients = append(clients, newClient(t, rdb, WithCommandTimeout(9*time.Second))) // many tries fit in
 	}
 	outsider := newClient(t, s.Client())
 	l, token := taken(t, clients[0].Mutex("k").Lock), int64(0)

@@ -22,18 +22,23 @@ import (
 	"github.com/relock-go/relock/internal/redistest"
 )
 
-// The recipes of docs/recipes.md stand here, each with a test of what it promises.
+// The recipes of docs/recipes.md stand here, each with a test of what it promises. Those for robfig/cron stand where that
+// module is at hand, and the command's tests run its lines.
 func TestRecipesAreTested(t *testing.T) {
 	page, err := os.ReadFile("docs/recipes.md")
 	require.NoError(t, err)
-	tested, err := os.ReadFile("recipes_test.go")
-	require.NoError(t, err)
+	var tested string
+	for _, file := range []string{"recipes_test.go", "contrib/relockgocron/robfig_test.go"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		tested += string(text)
+	}
 	shown := strings.Split(string(page), "```go\n")[1:]
-	require.Len(t, shown, 12)
+	require.Len(t, shown, 14)
 	for _, code := range shown {
 		code, _, _ := strings.Cut(code, "```")
 		require.LessOrEqual(t, strings.Count(code, "\n"), 20)
-		require.True(t, strings.Contains(string(tested), code), "no test has this:\n%s", code)
+		require.True(t, strings.Contains(tested, code), "no test has this:\n%s", code)
 	}
 }
 

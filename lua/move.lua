@@ -9,6 +9,7 @@
 -- ARGV[3]  its lease, milliseconds
 -- ARGV[4]  how many fencing tokens to reserve; 0 for a handle, under which no one writes
 -- ARGV[5]  PUBLISH or SPUBLISH
+-- ARGV[6]  first token of the grant that is to move, '' for any: a late acquire may have given the first id another one
 --
 -- Returns {1, first token, how many} when the second has the lock, or {0} when neither has it. Sent again it finds the first
 -- gone: a taker's lease is lengthened as by a poll, a handle's stays.
@@ -18,16 +19,18 @@ if holds(to) then
     lengthen(lease, to)
   end
   return { 1, standing(lease, block, to, '') }
-elseif not holds(from) then
+end
+local first, count = granted()
+if not holds(from) or ARGV[6] ~= '' and first ~= ARGV[6] then
   return { 0 }
 end
-local first, count = standing(lease, block, from, '')
 if block > 0 then
   first, count = reserve(block) -- before the hold moves: a full Redis, or a counter that is no number, refuses here
 end
 local left = time_left()
 succeed(to, from, lease, first, count)
 if left > lease then
-  announce(publish) -- waiters rely on the lease that they were told: they ask again
+  announce(publish) -- waiters rely on the lease that they were told: they ask again,
+  redis.call(publish, KEYS[4], '1') -- and by this message all threads of a JVM do
 end
 return { 1, first, count }

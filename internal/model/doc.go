@@ -51,6 +51,11 @@
 // in both lines and above the phase, whatever the server's clock says. In some scopes no message grants, as on a Cluster
 // without sharded channels: waiters then come in by their questions alone, and the dead keep their places for a while.
 //
+// Move is an acquisition that its process hands over to another, on one Redis: a giver, whose trust ends before its first
+// command; the handle that the lock stands for meanwhile; two takers with it, one of which may give up and try again; a
+// contender, and one of Redisson's, whose second thread waits beside it. Moves are lost, doubled and late, and so are the
+// giver's renewals and an acquire of its own. The lock may be forced. Anyone may stop between any two steps.
+//
 // # What is abstracted
 //
 // Time in Node is ticks, and a lease is one or two of them. Beliefs are counted from when a command was sent, leases
@@ -73,6 +78,10 @@
 // any time, and a node's lease any time after. The end of a quarantine is when no belief from before it is left.
 // Losing memory is losing all of it. A client of Fence that is idle is a contender that was granted nothing. In
 // WriteBack no lease ends by itself: a contender that gets on only by that is one that hangs.
+//
+// In Move the contender's own commands are answered at once: they are Node's. The giver has one hold count and no shared
+// owner. Count writes are like its renewals. A taker neither renews nor hands over in its turn. Releases are one at a time. A
+// crash is a process that stops for good.
 //
 // Small scope is evidence, not proof: two or three processes, three nodes, one fault or two.
 //
@@ -168,6 +177,8 @@
 // come before the next writer, and "open" a hold that those who come may share. In Local "h1 live A B, ops B" is a hold with leases of A and B of whom B has ops. In Batch "A 3 of
 // 4?" is a lock believed in for 3 ticks that Redis keeps for 4, its count unsure. Where the rule is that something
 // must come, the run ends in a circle, marked "and again and again", or in a state that nothing leaves.
+//
+// In Move A is the giver, B and C are takers, B.2 is B's second attempt, and D is the contender, with E beside it.
 //
 // The rules of each system have switches that break one of them. The tests turn each on and require the trace that
 // this makes possible, so that a check that sees nothing would be noticed.

@@ -160,14 +160,14 @@ func (c *Claim) Ask(ctx context.Context, ticket string) (wire.Answer, clock.Stam
 }
 
 // HandOver lets a handle have the lock of the entry, for stays from now on. It returns false if the entry
-// did not have the lock any more. The caller then calls Released.
+// did not have the lock any more, by the grant that is believed. The caller then calls Released.
 func (c *Claim) HandOver(ctx context.Context, handle string, stays time.Duration) (bool, error) {
 	way, err := c.node.route(ctx, c.Entry.Names)
 	if err != nil {
 		return false, err
 	}
 	c.stage.Store(stageEnds)
-	a, err := c.node.wire.Move(ctx, way, c.Entry, c.Entry.ID, handle, stays, 0, nil)
+	a, err := c.node.wire.Move(ctx, way, c.Entry, c.Entry.ID, handle, stays, 0, c.Belief.Number, nil)
 	return a.Mine, err
 }
 
@@ -180,7 +180,7 @@ func (c *Claim) TakeOver(ctx context.Context, handle string) (bool, error) {
 	}
 	sent := clock.Now()
 	c.Belief.Begin(sent)
-	a, err := c.node.wire.Move(ctx, way, c.Entry, handle, c.Entry.ID, c.Entry.Lease, c.Entry.Block, c)
+	a, err := c.node.wire.Move(ctx, way, c.Entry, handle, c.Entry.ID, c.Entry.Lease, c.Entry.Block, 0, c)
 	c.Noted(err)
 	if err != nil || !a.Mine {
 		return false, err

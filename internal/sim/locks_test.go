@@ -238,7 +238,7 @@ func (g *players) seldom(prefix string, keys []string) {
 	}
 	switch g.dice.IntN(6) {
 	case 5:
-		g.run("move", keys[:4], []string{g.id(), g.id(), pick(g.pair, leases...), pick(g.pair, "0", "1", "64"), g.publish})
+		g.run("move", keys[:4], []string{g.id(), g.id(), pick(g.pair, leases...), pick(g.pair, "0", "1", "64"), g.publish, pick(g.pair, "", "", strconv.FormatInt(g.clock, 10))})
 	case 4:
 		k, _ := g.releasing()
 		g.run("refill", k, []string{g.id(), pick(g.pair, "1", "16", "256"), g.publish})

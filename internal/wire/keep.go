@@ -39,10 +39,10 @@ func (r *Redis) Refill(ctx context.Context, way Route, e *Entry) (Tokens, error)
 // Move lets the id to have the lock in place of the id from, at a Redis that decides alone. One of them is
 // e's, the other is a handle's. With a block it also reserves as many tokens. The answer says whether to
 // has the lock now. Sent again it changes nothing, but that it lengthens the lease of an e that has the
-// lock.
-func (r *Redis) Move(ctx context.Context, way Route, e *Entry, from, to string, lease time.Duration, block int,
+// lock. grant is the first token of the grant that is to move, 0 for any.
+func (r *Redis) Move(ctx context.Context, way Route, e *Entry, from, to string, lease time.Duration, block int, grant int64,
 	late link.Latecomer) (Answer, error) {
-	args := []string{from, to, MS(lease), strconv.Itoa(block), way.Publish}
+	args := []string{from, to, MS(lease), strconv.Itoa(block), way.Publish, proposal(grant)}
 	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).move, e.Names.keysTo(4), args, late)
 	got, moved, err := first(v, r.vetted.heard(err))
 	if err != nil || !moved {

@@ -57,6 +57,7 @@ ended() {
 
 for name; do
 	build "$name"
+	rm -f "$out/$name".*.log # of an earlier run
 	pids= place=0 from=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 	began=$(date +%s.%N)
 	while [ "$place" -lt "${PROCS:-2}" ]; do
