@@ -46,6 +46,20 @@ func TestMainsAreShort(t *testing.T) {
 	}
 }
 
+// Each program has a page, and the README leads to it.
+func TestTheReadmeHasThemAll(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	mains, err := filepath.Glob("*/main.go")
+	require.NoError(t, err)
+	for _, file := range mains {
+		name := filepath.Dir(file)
+		require.FileExists(t, filepath.Join(name, "README.md"))
+		require.Contains(t, string(readme), "| `go run ./examples/"+name+"` |")
+		require.Contains(t, string(readme), "]("+name+"/README.md)")
+	}
+}
+
 // flat is text without its indentation and alignment, which quotes have less of.
 func flat(text string) string {
 	var lines strings.Builder

@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"slices"
 	"syscall"
+
+	"github.com/relock-go/relock/examples/internal/workers"
 )
 
 // What a worker says, a line of JSON each.
@@ -22,10 +23,6 @@ const (
 
 type said struct{ Event, Text string }
 
-func say(s said) {
-	_ = json.NewEncoder(os.Stdout).Encode(s)
-}
-
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -34,17 +31,11 @@ type process struct {
 
 // start starts this program again, as a worker that dies with ctx.
 func start(ctx context.Context, w Worker) (*process, error) {
-	self, err := os.Executable()
+	cmd, err := workers.Command(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(w)
-	if err != nil {
-		return nil, err
-	}
-	p := &process{cmd: exec.CommandContext(ctx, self)}
-	p.cmd.Env = append(os.Environ(), worker+"="+string(text))
-	p.cmd.Stderr = os.Stderr
+	p := &process{cmd: cmd}
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

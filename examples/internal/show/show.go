@@ -5,7 +5,6 @@ package show
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,10 +14,11 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/contrib/relockgoredis"
+	"github.com/relock-go/relock/examples/internal/embedded"
+	"github.com/relock-go/relock/examples/internal/workers"
 )
 
 // Rounds is how often each way is played.
@@ -60,9 +60,8 @@ type Worker struct {
 }
 
 const (
-	lease  = 500 * time.Millisecond // short, so that the show is
-	bound  = time.Minute            // of one round, for a machine that is very busy
-	worker = "RELOCK_EXAMPLE_WORKER"
+	lease = 500 * time.Millisecond // short, so that the show is
+	bound = time.Minute            // of one round, for a machine that is very busy
 )
 
 // Main reads the flags, plays the example and prints what happened. The example's own flags may set its fields.
@@ -89,15 +88,13 @@ type Count struct{ Refused, Accepted int }
 // Play plays each way for so many rounds. It fails if a worker fails, and if the store keeps what it should not.
 func Play(ctx context.Context, e Example, rounds int, logf func(string, ...any)) ([]Count, error) {
 	s := e.Setting
-	if s.URL == "" {
-		mini := miniredis.NewMiniRedis()
-		if err := mini.Start(); err != nil {
-			return nil, err
-		}
-		defer mini.Close()
-		mini.ClockTTL(true) // otherwise leases never end
-		s.URL = "redis://" + mini.Addr()
+	at := embedded.Redis{URL: s.URL}
+	stop, err := at.Start()
+	if err != nil {
+		return nil, err
 	}
+	defer stop()
+	s.URL = at.URL
 	if err := s.connect(); err != nil {
 		return nil, err
 	}
@@ -181,16 +178,12 @@ func (s *Setting) connect() error {
 
 // Work is called first in main, and in TestMain: in a process that was started as a worker it works, and exits.
 func Work(e Example) {
-	text, asked := os.LookupEnv(worker)
-	if !asked {
+	w := &Worker{}
+	if !workers.Job(w) {
 		return
 	}
-	w := &Worker{}
-	if err := json.Unmarshal([]byte(text), w); err != nil {
-		log.Fatal(err)
-	}
 	if err := w.work(e); err != nil {
-		say(said{Event: failure, Text: err.Error()})
+		workers.Say(said{Event: failure, Text: err.Error()})
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -220,9 +213,9 @@ func (w *Worker) work(e Example) error {
 		err = way.Work(ctx, w, lease)
 		switch {
 		case err == nil:
-			say(said{Event: accepted})
+			workers.Say(said{Event: accepted})
 		case way.Refusal != nil && errors.Is(err, way.Refusal):
-			say(said{Event: refusal, Text: err.Error()})
+			workers.Say(said{Event: refusal, Text: err.Error()})
 		default:
 			return err
 		}
@@ -237,6 +230,6 @@ func (w *Worker) Pause() {
 	if !w.Late {
 		return
 	}
-	say(said{Event: holding})
+	workers.Say(said{Event: holding})
 	_, _ = io.ReadFull(os.Stdin, make([]byte, 1)) // the byte comes before it goes on
 }
