@@ -242,7 +242,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	defer l.h.tally.End()
 	err := l.h.drop(ctx, l)
 	if err == nil && l.how != HowReentered {
-		l.h.lasts.Lasted(l.share.since)
+		l.h.lasts.Lasted(max(l.share.since, l.of.cfg.minHold))
 	}
 	err = l.h.k.outward(err)
 	l.unlockedWith(err)
