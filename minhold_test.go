@@ -164,6 +164,25 @@ func TestMinHoldIsTheCallers(t *testing.T) {
 	})
 }
 
+// The time is over while Unlock's command is out: whatever its answer, the lock was kept for long enough.
+func TestMinHoldEndsWhileItsCommandIsOut(t *testing.T) {
+	for name, answer := range map[string]error{"answered": nil, "not answered": &wire.NodeError{Op: "set count", Err: wire.ErrNoAnswer}} {
+		t.Run(name, func(t *testing.T) {
+			inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+				l, err := c.Mutex("k", WithMinHold(time.Second)).Lock(t.Context())
+				require.NoError(t, err)
+				s.counted = func(int, time.Duration) error {
+					time.Sleep(time.Second)
+					return answer
+				}
+				require.NoError(t, l.Unlock(t.Context()))
+				require.Equal(t, ErrNotHeld, context.Cause(l.Context()))
+				require.Zero(t, c.core.watchdog.Len())
+			})
+		})
+	}
+}
+
 // On one Redis and on a quorum: waiters of this process and of others wait until the time is over, and then come at once, in order.
 // Callers that do not wait are told what is left.
 func TestMinHoldKeepsOthersOut(t *testing.T) {
