@@ -221,7 +221,8 @@ func (l *Lease) Count() int {
 	return count
 }
 
-// Unlock ends this lease. The hold count falls by one; at 0 the lock goes to the next waiter.
+// Unlock ends this lease. The hold count falls by one; at 0 the lock goes to the next waiter, with
+// WithMinHold not before its time.
 // Unlock goes on if ctx is cancelled. It waits for Redis for one command timeout at most; the rest goes
 // on in the background. Errors:
 //

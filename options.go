@@ -58,28 +58,27 @@ func WithMaxHold(d time.Duration) Option {
 	}}
 }
 
-// WithMinHold keeps a lock of a Mutex taken for d at least, counted from when the caller got it, even if
-// the caller gives it back sooner: a job that several processes start at about the same time runs once.
-// An Unlock before d ends the lease as always. But nobody gets the lock before d: no goroutine here, no
-// other process, no Lock under the old context. (A caller of the same WithOwner does.) At d it goes to
-// the next waiter, without a pause. An Unlock after d gives it back at once. If goroutines of this
-// process pass the lock on, d counts anew for each. A re-entry's d has no effect.
+// WithMinHold keeps a Mutex taken for d at least, counted from when the caller got it, even if the
+// caller unlocks it sooner: a job that several processes start at about the same time runs once.
 //
-// The process may exit after Unlock, with or without Close: the Unlock tells Redis to end the lock by
-// itself at d and 1 % of what is left, or later by the time that the command was on its way. There are
-// exceptions, in which the lock is as exact only while the process lives:
+// An Unlock before d ends the lease as always, but no other owner gets the lock before d, in this
+// process or another. At d it goes to the next waiter at once. An Unlock after d gives it back at
+// once. Each lease counts from its own start, but a re-entry's d has no effect.
 //
-//   - If Unlock fails with ErrUnavailable or ErrRefused, or a renewal is out meanwhile, the lock ends
-//     with its lease.
-//   - A lease may be no longer than WithRestartGuard waits, also on a quorum. If more of d is left,
-//     the lock is renewed until d while the process lives.
-//   - The lease that the callers of a WithOwner share is not made shorter.
+// The process may exit after Unlock, with or without Close: Redis then ends the lock by itself, at d
+// or later by 2 % of what is left or of the lease, whichever is more. Waiters learn of that with
+// their next poll. The lock may end with the lease it had instead
 //
-// If the process dies before Unlock, the lock ends with its lease: give WithLease where d must stand
-// then too. ForceUnlock frees a kept lock. State shows it as held, with a Count of 0. d may not be
-// longer than WithFixedLease or WithMaxHold let the lock be held; an RWMutex takes no WithMinHold.
+//   - if Unlock fails with ErrUnavailable or ErrRefused, or one of the lock's commands runs late;
+//   - if other callers of the same WithOwner share it;
+//   - if more of d is left than WithRestartGuard waits, also on a quorum: while the process lives it
+//     renews the lock until d.
 //
-// By default, and with 0, the last Unlock gives a lock back.
+// If the process dies before Unlock, the lock ends with its lease; Extend makes that longer.
+// ForceUnlock frees a lock that is kept. State shows it as held, with a Count of 0.
+//
+// d may not be longer than WithFixedLease and WithMaxHold let a lock be held. An RWMutex refuses the
+// option. By default, and with 0, the last Unlock gives a lock back.
 func WithMinHold(d time.Duration) Option {
 	return Option{name: "WithMinHold", apply: func(c *config) error {
 		c.minHold = d
