@@ -105,6 +105,9 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {
+		if count == 0 && !h.fate.live() {
+			return h.fate.why() // its time is over: what the command was for is done
+		}
 		h.countMissed(now)
 		return err
 	}
