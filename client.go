@@ -146,6 +146,9 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 		own, err := lk.cfg.with(opts, false)
 		lk.cfg, lk.err = &own, err
 	}
+	if lk.cfg.minHold > 0 && !kind.MinHold && lk.err == nil {
+		lk.err = fmt.Errorf("%w: WithMinHold is for a Mutex, not for a %s lock", ErrInvalidOption, kind.Name)
+	}
 	return lk
 }
 
