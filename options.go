@@ -75,7 +75,7 @@ func WithMaxHold(d time.Duration) Option {
 //     renews the lock until d.
 //
 // If the process dies before Unlock, the lock ends with its lease; Extend makes that longer.
-// ForceUnlock frees a lock that is kept. State shows it as held, with a Count of 0.
+// ForceUnlock frees a lock that is kept, and HandOver leaves it to the handle's time. State shows it as held, with a Count of 0.
 //
 // d may not be longer than WithFixedLease and WithMaxHold let a lock be held. An RWMutex refuses the
 // option. By default, and with 0, the last Unlock gives a lock back.
