@@ -78,7 +78,7 @@ end
 -- rights_of_holders are the commands on the kind's keys without which a lock must not be held.
 local function rights_of_holders()
   return {
-    { 'HGET', KEYS[1], '' }, { 'HSET', KEYS[1], '', '1' }, { 'HDEL', KEYS[1], '' }, { 'HINCRBY', KEYS[1], '', '1' },
+    { 'HGET', KEYS[1], '' }, { 'HEXISTS', KEYS[1], '' }, { 'HSET', KEYS[1], '', '1' }, { 'HDEL', KEYS[1], '' }, { 'HINCRBY', KEYS[1], '', '1' },
     { 'PEXPIRE', KEYS[1], '1' }, { 'PTTL', KEYS[1] }, { 'DEL', KEYS[1] },
   }
 end
