@@ -122,7 +122,7 @@ tidy: ## go mod tidy of the library, the command and what is below contrib, whos
 contrib: redis prometheus ## the tests of the modules below contrib, with a real Prometheus
 	go test -race -count=1 -timeout 10m -parallel 8 $(CONTRIB:%=./%/...)
 
-examples: redis postgres ## the tests of the examples: late writes to stores, a service, a leader, a job once per tick, moves
+examples: redis postgres ## the tests of the examples: late writes, a service, a leader, a scheduler, a hand-over, a migration
 	cd examples && go test -count=1 -timeout 10m ./...
 
 fuzz: ## fuzz names and messages, FUZZTIME each

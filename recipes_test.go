@@ -34,7 +34,7 @@ func TestRecipesAreTested(t *testing.T) {
 		tested += string(text)
 	}
 	shown := strings.Split(string(page), "```go\n")[1:]
-	require.Len(t, shown, 12)
+	require.Len(t, shown, 14)
 	for _, code := range shown {
 		code, _, _ := strings.Cut(code, "```")
 		require.LessOrEqual(t, strings.Count(code, "\n"), 20)
@@ -202,7 +202,70 @@ func TestRecipeOfTwoLocks(t *testing.T) {
 	require.EqualValues(t, 200, moved.Load())
 }
 
-func begin(ctx context.Context, locks *relock.Client, id string, send func(id string) (confirmed <-chan struct{})) error {
+func begin(ctx context.Context, locks *relock.Client, send func(ctx context.Context, handle string) error) error {
+	report := locks.Mutex("report")
+	lease, err := report.TryLock(ctx)
+	if err != nil {
+		return err
+	}
+	handle, err := lease.HandOver(ctx, 5*time.Minute) // how long the job may wait in its queue
+	if err != nil {
+		return err
+	}
+	if err = send(ctx, handle); err != nil {
+		if back, failed := report.TakeOver(ctx, handle); failed == nil {
+			_ = back.Unlock(ctx) // the job is void, if it did arrive
+		}
+	}
+	return err
+}
+
+func goOn(ctx context.Context, locks *relock.Client, handle string, work func(context.Context) error) error {
+	lease, err := locks.Mutex("report").TakeOver(ctx, handle)
+	if err != nil {
+		return err // ErrLost: another worker has the job or had it, or it comes too late
+	}
+	defer lease.Unlock(ctx)
+	return work(lease.Context())
+}
+
+func TestRecipeOfAHandOver(t *testing.T) {
+	t.Parallel()
+	p := processes(t, 3)
+	api, worker, other := p[0], p[1], p[2]
+	tokenOf := func() int64 {
+		st, err := other.Mutex("report").State(t.Context())
+		require.NoError(t, err)
+		return st.HolderToken
+	}
+	var job string
+	var before int64
+	queue := func(_ context.Context, handle string) error {
+		job, before = handle, tokenOf()
+		return nil
+	}
+	require.NoError(t, begin(t.Context(), api, queue))
+	require.ErrorIs(t, begin(t.Context(), other, queue), relock.ErrNotAcquired)
+	works := func(ctx context.Context) error {
+		require.Greater(t, relock.Token(ctx), before)
+		require.ErrorIs(t, begin(t.Context(), other, queue), relock.ErrNotAcquired)
+		unused := func(context.Context) error { return errors.New("the job is done twice") }
+		require.ErrorIs(t, goOn(t.Context(), other, job, unused), relock.ErrLost)
+		return nil
+	}
+	require.NoError(t, goOn(t.Context(), worker, job, works))
+	require.ErrorIs(t, goOn(t.Context(), worker, job, works), relock.ErrLost)
+
+	fails := errors.New("no answer")
+	require.Equal(t, fails, begin(t.Context(), api, func(_ context.Context, handle string) error {
+		job = handle
+		return fails
+	}))
+	require.ErrorIs(t, goOn(t.Context(), worker, job, works), relock.ErrLost)
+	require.NoError(t, begin(t.Context(), other, queue), "the lock is free at once")
+}
+
+func beginAs(ctx context.Context, locks *relock.Client, id string, send func(id string) (confirmed <-chan struct{})) error {
 	lease, err := locks.Mutex("report").Lock(relock.WithOwner(ctx, id))
 	if err != nil {
 		return err
@@ -216,30 +279,30 @@ func begin(ctx context.Context, locks *relock.Client, id string, send func(id st
 	}
 }
 
-func goOn(ctx context.Context, locks *relock.Client, id string, confirm func(), work func(context.Context) error) error {
+func goOnAs(ctx context.Context, locks *relock.Client, id string, confirm func(), work func(context.Context) error) error {
 	return locks.Mutex("report").Do(relock.WithOwner(ctx, id), func(ctx context.Context) error {
 		confirm()
 		return work(ctx)
 	})
 }
 
-func TestRecipeOfAHandOver(t *testing.T) {
+func TestRecipeOfAHandOverByOwner(t *testing.T) {
 	t.Parallel()
 	p := processes(t, 3)
 	api, worker, other := p[0], p[1], p[2]
 	began, ended := make(chan struct{}), make(chan error, 1)
 	var before int64
-	err := begin(t.Context(), api, "report-7f9c", func(id string) <-chan struct{} {
+	err := beginAs(t.Context(), api, "report-7f9c", func(id string) <-chan struct{} {
 		confirmed := make(chan struct{})
 		st, err := api.Mutex("report").State(t.Context())
 		require.NoError(t, err)
 		before = st.HolderToken
 		go func() {
-			select { // a begin that does not wait for the confirmation unlocks first
+			select { // a beginAs that does not wait for the confirmation unlocks first
 			case <-began:
 			case <-time.After(100 * time.Millisecond):
 			}
-			ended <- goOn(t.Context(), worker, id, func() { close(confirmed) }, func(ctx context.Context) error {
+			ended <- goOnAs(t.Context(), worker, id, func() { close(confirmed) }, func(ctx context.Context) error {
 				<-began
 				_, err := other.Mutex("report").TryLock(t.Context())
 				if !errors.Is(err, relock.ErrNotAcquired) || relock.Token(ctx) != before {

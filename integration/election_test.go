@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -65,12 +64,8 @@ const (
 // voter is a worker that takes part, and its lines to each Redis.
 type voter struct {
 	*worker
-	id    int
 	lines []*faultproxy.Proxy
 }
-
-// owns reports whether the voter wrote e.
-func (v *voter) owns(e event) bool { return strings.HasPrefix(e.who, fmt.Sprintf("w%d.", v.id)) }
 
 // ballot is an election of three processes, over one Redis or a quorum.
 type ballot struct {
@@ -109,8 +104,8 @@ func startBallot(t *testing.T, nodes int) *ballot {
 // join starts one more process that takes part.
 func (b *ballot) join() {
 	b.started++
-	v := &voter{id: b.started}
-	j := job{Lease: electionLease, Name: fmt.Sprintf("voter-%d", v.id), Single: true}
+	v := &voter{}
+	j := job{Lease: electionLease, Name: fmt.Sprintf("voter-%d", b.started), Single: true}
 	if len(b.servers) > 1 {
 		j.Quorum = &quorumJob{Longest: electionLease}
 	}
@@ -118,7 +113,7 @@ func (b *ballot) join() {
 		line := faultproxy.New(b.t, s.Addr())
 		v.lines, j.Addrs = append(v.lines, line), append(j.Addrs, line.Addr())
 	}
-	v.worker = startWorker(b.t, b.jl, v.id, j)
+	v.worker = startWorker(b.t, b.jl, b.started, j)
 	v.order("lead %s", electionName)
 	b.voters = append(b.voters, v)
 }

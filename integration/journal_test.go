@@ -73,6 +73,7 @@ func parseEvent(line string) (e event, err error) {
 type journal struct {
 	mu     sync.Mutex
 	events []event       // guarded by mu
+	passed int           // guarded by mu; await does not look at so many of the oldest
 	grown  chan struct{} // guarded by mu; closed with the next entry
 }
 
@@ -110,6 +111,13 @@ func (j *journal) last(kind string, since time.Duration) (event, bool) {
 	return event{}, false
 }
 
+// pass makes await look at the newest entries alone, so many of them, and at those to come.
+func (j *journal) pass(newest int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.passed = max(j.passed, len(j.events)-newest)
+}
+
 // count returns how many entries of a kind there are.
 func (j *journal) count(kind string) (n int) {
 	j.mu.Lock()
@@ -127,7 +135,10 @@ func (j *journal) count(kind string) (n int) {
 func (j *journal) await(t *testing.T, limit, since time.Duration, what string, wanted func(event) bool) event {
 	t.Helper()
 	timeout := time.After(limit)
-	for seen := 0; ; {
+	j.mu.Lock()
+	seen := j.passed
+	j.mu.Unlock()
+	for {
 		j.mu.Lock()
 		events, grown := j.events[seen:], j.grown
 		seen = len(j.events)

@@ -38,6 +38,9 @@ type job struct {
 	Linger time.Duration // how long an unlocked lock may be kept
 	Name   string        // of the client, "" for none
 	Quorum *quorumJob    // the addresses are independent masters; nil for one Redis
+	// The next two are of one Redis alone.
+	Timeout time.Duration // of a command; 0 for the library's own
+	Doubles bool          // one in eight scripts runs twice
 }
 
 func TestMain(m *testing.M) {
@@ -116,12 +119,16 @@ func (j job) open() (*relock.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	locks, err := relock.New(rdb, relock.WithLease(j.Lease), relock.WithLinger(j.Linger), relock.WithClientName(j.Name))
+	opts := []relock.Option{relock.WithLease(j.Lease), relock.WithLinger(j.Linger), relock.WithClientName(j.Name)}
+	if j.Timeout > 0 {
+		opts = append(opts, relock.WithCommandTimeout(j.Timeout))
+	}
+	locks, err := relock.New(j.doubling(rdb), opts...)
 	return locks, func() { locks.Close(); rdb.Close() }, err
 }
 
 // obey carries out one order: lock <name>, unlock <name>, look <name>, contend <name> <goroutines> <hold> <pause>, share with
-// the same, idle <name> <locks>, lead <name>, resign <name>.
+// the same, idle <name> <locks>, lead <name>, resign <name>, carry <name>, hand <name> <time>, take <name> <patience> <handle>.
 func (p *performer) obey(order []string) error {
 	p.who++
 	who, m := p.who, p.locks.Mutex(order[1])
@@ -148,6 +155,20 @@ func (p *performer) obey(order []string) error {
 		p.wg.Go(func() { p.lead(m, who) })
 	case "resign":
 		p.resign(m.Name(), who)
+	case "carry":
+		p.wg.Go(func() { p.carry(p.ctx, m, m, "", who) })
+	case "hand":
+		stays, err := time.ParseDuration(order[2])
+		p.wg.Go(func() { p.hand(m, stays, who) })
+		return err
+	case "take":
+		patience, err := time.ParseDuration(order[2])
+		p.wg.Go(func() {
+			ctx, cancel := context.WithTimeout(p.ctx, patience)
+			defer cancel()
+			p.carry(ctx, m, byHandle{m, order[3]}, order[3], who)
+		})
+		return err
 	default:
 		return fmt.Errorf("unknown order %q", order)
 	}

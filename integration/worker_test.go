@@ -50,6 +50,7 @@ func begin(t *testing.T) {
 // worker is a worker process as its test sees it.
 type worker struct {
 	t      *testing.T
+	id     int
 	cmd    *exec.Cmd
 	orders io.WriteCloser
 	client string // id of its relock client
@@ -70,7 +71,7 @@ func startWorker(t *testing.T, jl *journal, id int, j job) *worker {
 	j.ID = id
 	spec, err := json.Marshal(j)
 	require.NoError(t, err)
-	w := &worker{t: t, cmd: exec.Command(os.Args[0]), exited: make(chan struct{})}
+	w := &worker{t: t, id: id, cmd: exec.Command(os.Args[0]), exited: make(chan struct{})}
 	w.cmd.Env = append(os.Environ(), workerEnv+"="+string(spec))
 	// With a process group of its own, a worker that stands is ended by the kernel when the test's process dies.
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -91,12 +92,12 @@ func startWorker(t *testing.T, jl *journal, id int, j job) *worker {
 		}
 		w.status = w.cmd.Wait()
 	}()
-	prefix := fmt.Sprintf("w%d.", id)
-	w.client = jl.await(t, soon, begun, "a worker's start", func(e event) bool {
-		return e.kind == ready && strings.HasPrefix(e.who, prefix)
-	}).note
+	w.client = jl.await(t, soon, begun, "a worker's start", func(e event) bool { return e.kind == ready && w.owns(e) }).note
 	return w
 }
+
+// owns reports whether the worker wrote e.
+func (w *worker) owns(e event) bool { return strings.HasPrefix(e.who, fmt.Sprintf("w%d.", w.id)) }
 
 func (w *worker) order(format string, args ...any) {
 	w.t.Helper()
