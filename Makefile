@@ -59,8 +59,8 @@ test-slow: redis ## explore the models, and build and run programs as the docume
 	go test -count=1 -timeout 30m $(ATONCE) -run '$(BUILT)' ./cmd/relock ./internal/tools/walk # they read more than Go's test cache looks at
 	go test -timeout 30m $(ATONCE) ./internal/model
 
-test-goredis test-valkey: test-%: redis ## the library's tests over go-redis, over valkey-go in place of rueidis
-	go test -count=1 $(ATONCE) $(call LIKE,$*) $(ROOTTESTS)
+test-goredis test-valkey: test-%: redis ## the tests of the library and of relockui over go-redis, over valkey-go in place of rueidis
+	go test -count=1 $(ATONCE) $(call LIKE,$*) $(ROOTTESTS) ./contrib/relockui
 
 goredis-oldest: redis ## contrib/relockgoredis with the oldest go-redis that it works with
 	@cd contrib/relockgoredis && dir=$$(mktemp -d) && cp go.mod $$dir/go.mod && cp go.sum $$dir/go.sum && \

@@ -146,6 +146,9 @@ func (c *Client) newLock(kind *wire.Kind, name string, opts []Option) lock {
 		own, err := lk.cfg.with(opts, false)
 		lk.cfg, lk.err = &own, err
 	}
+	if lk.cfg.minHold > 0 && !kind.MinHold && lk.err == nil {
+		lk.err = fmt.Errorf("%w: WithMinHold is for a Mutex, not for a %s lock", ErrInvalidOption, kind.Name)
+	}
 	return lk
 }
 
@@ -235,7 +238,8 @@ func (c *Client) Close() {
 	})
 }
 
-// The package lets the other modules of its repository open clients over drivers of their own.
+// The package lets the other modules of its repository open clients over drivers of their own, and read
+// locks over a client's driver.
 func init() {
 	opening.New = func(rdb driver.Redis, opts any) (any, error) { return newOver(rdb, opts.([]Option)) }
 	opening.NewRedlock = func(nodes []driver.Redis, opts any) (any, error) { return redlockOver(nodes, opts.([]Option)) }
@@ -247,6 +251,16 @@ func init() {
 			c.longest, c.wary, c.guarded = is.longest, is.wary, is.guarded
 			return nil
 		}}})
+	}
+	opening.Behind = func(client any) (nodes []driver.Redis, need int, prefix string) {
+		k := client.(*Client).coreOrNil()
+		if k == nil {
+			return nil, 0, ""
+		}
+		for _, n := range k.arbiter.Nodes() {
+			nodes = append(nodes, n.Redis())
+		}
+		return nodes, k.cfg.quorumSize(), k.cfg.prefix
 	}
 	opening.HolderOf = func(lease any) (client, kind string) {
 		l := lease.(*Lease)

@@ -29,6 +29,7 @@ type config struct {
 	lease   time.Duration // of the watchdog
 	fixed   time.Duration // 0: renewed by the watchdog
 	maxHold time.Duration // 0: no cap
+	minHold time.Duration // 0: a lock goes back with its last Unlock
 	wait    time.Duration // 0: as long as ctx allows
 	timeout time.Duration // of one command; 0: derived from the lease
 	javaDog time.Duration // lockWatchdogTimeout of Redisson's readers; 0: there are none
@@ -108,6 +109,10 @@ func (c config) with(opts []Option, client bool) (config, error) {
 		c.observers = append(c.observers, c.logged)
 	}
 	c.derive()
+	if most := c.rules.Max; most > 0 && c.minHold > most {
+		return c, fmt.Errorf("%w: WithMinHold: %v is longer than the %v for which WithFixedLease and WithMaxHold let a lock be held",
+			ErrInvalidOption, c.minHold, most)
+	}
 	if c.timeout > 0 && c.timeout > c.firstLease/3 {
 		return c, fmt.Errorf("%w: a command timeout of %v leaves a lease of %v no renewal; it may be a third of it at most",
 			ErrInvalidOption, c.timeout, c.firstLease)
@@ -146,6 +151,14 @@ func (c *config) looser(other *config) bool {
 
 // trusts reports whether a reader with this config may rely on a lease for d.
 func (c *config) trusts(d time.Duration) bool { return c.most == 0 || d <= c.most }
+
+// longestLease is the longest lease that Redis may be asked for: the restart guard waits for no longer.
+func (c *config) longestLease() time.Duration {
+	if c.longest > 0 {
+		return c.longest
+	}
+	return MaxLease
+}
 
 // quorumSize is how many nodes must agree: 1 if one Redis decides alone.
 func (c *config) quorumSize() int {

@@ -22,6 +22,8 @@ import (
 //	its deadline, a message         lost    all       to the sweeper      left, or withdrawn from‡
 //	Close, a caller has a share     lost    all       to nobody           left, or withdrawn from‡
 //	Close, no caller has one        lost    all§      to the sweeper      left, or withdrawn from‡
+//	WithMinHold is over             ended   none      to the sweeper      left
+//	so, Close or its lease before   ended   none      to nobody           left
 //	idle for long, or wanted        ended   none      to the sweeper      withdrawn from‡
 //	the last reader's share         ended   before*   to Redis            withdrawn from‡
 //	handed over                     ended   before*   to a handle         left
@@ -68,7 +70,7 @@ func (h *hold) end(ctx context.Context, cause error, claim parting) error {
 		cfg: h.cfg, last: h.last, alone: h.rest.Alone(),
 	}
 	given := func(b bearer) bool { return !b.shared().owed }
-	if cause == ErrClosed && slices.ContainsFunc(e.told, given) {
+	if cause == ErrClosed && (h.term.Outlasts() || slices.ContainsFunc(e.told, given)) {
 		e.claim = toNobody
 	}
 	for _, b := range e.told {

@@ -160,6 +160,26 @@ func TestEndsOfAHold(t *testing.T) {
 			l.h.Wanted(true)
 			return nil
 		}},
+		"WithMinHold is over": {claim: "abandoned", cause: ErrNotHeld, do: func(t *testing.T, c *Client, _ *parted) []*Lease {
+			l := lock(t, c, WithMinHold(time.Minute))
+			require.NoError(t, l.Unlock(t.Context()))
+			time.Sleep(time.Minute)
+			return []*Lease{l}
+		}},
+		"WithMinHold keeps it, and renewals are not answered": {claim: "forgotten", cause: ErrNotHeld, do: func(t *testing.T, c *Client, p *parted) []*Lease {
+			p.answer = func(claim.Renewal) wire.Result { return wire.Unanswered }
+			l := lock(t, c, WithMinHold(time.Minute))
+			require.True(t, l.h.ops.TryLock(), "as a re-entry whose command is out")
+			require.ErrorIs(t, l.Unlock(t.Context()), wire.ErrNoAnswer)
+			time.Sleep(time.Minute)
+			return []*Lease{l}
+		}},
+		"Close, WithMinHold keeps it": {claim: "forgotten", cause: ErrNotHeld, do: func(t *testing.T, c *Client, _ *parted) []*Lease {
+			l := lock(t, c, WithMinHold(time.Minute))
+			require.NoError(t, l.Unlock(t.Context()))
+			c.Close()
+			return []*Lease{l}
+		}},
 		"the last reader's share": {claim: "released", cause: ErrNotHeld, free: true, do: func(t *testing.T, c *Client, _ *parted) []*Lease {
 			var readers []*Lease
 			for range 2 {

@@ -106,7 +106,8 @@ type HeldError struct {
 	//     weighs a quarter: its own from Lock to Unlock, others' as far as its refusals showed them. It
 	//     is one second if the client has seen none;
 	//   - how long this holder has been in this client's way so far, but at most TTL, or 30 seconds if
-	//     TTL is not known.
+	//     TTL is not known;
+	//   - with WithMinHold, TTL, but at most that option's time.
 	RetryAfter time.Duration
 
 	Wanted bool  // TryLock asked the holder to give way; if the lock was idle there, try again

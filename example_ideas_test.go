@@ -199,6 +199,24 @@ func ExampleWithMaxHold() {
 	// Output: true
 }
 
+// A job runs once, although several processes start it, and their clocks differ by more than it takes.
+func ExampleWithMinHold() {
+	locks, done := opened()
+	defer done()
+	for _, process := range []string{"one", "another", "a third"} {
+		lease, err := locks.Mutex("job", relock.WithMinHold(time.Minute)).TryLock(context.Background())
+		if errors.Is(err, relock.ErrNotAcquired) {
+			continue // this tick has its run
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("runs in", process)
+		_ = lease.Unlock(context.Background())
+	}
+	// Output: runs in one
+}
+
 // WithWait bounds the waiting without touching the context that the lease derives from.
 func ExampleWithWait() {
 	locks, done := opened()

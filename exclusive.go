@@ -59,11 +59,13 @@ func (exclusively) drop(ctx context.Context, h *hold, b bearer) error {
 	// With two readings, a lease could end in between, and its Unlock would succeed.
 	now := clock.Now()
 	h.expire(now)
-	count, lease, err := h.take(b, now, ErrNotHeld)
+	count, outlasts, err := h.take(b, now, ErrNotHeld)
 	switch {
-	case count > 0 && !busy:
+	case (count > 0 || outlasts) && !busy:
 		defer h.ops.Unlock()
-		return h.leave(ctx, count, lease)
+		return h.leave(ctx, count)
+	case outlasts:
+		return &wire.NodeError{Op: "set count", Name: h.names.Name, Err: wire.ErrNoAnswer}
 	case count > 0:
 		h.mu.Lock()
 		defer h.mu.Unlock()

@@ -21,9 +21,10 @@ type scripted struct {
 	claim.Arbiter
 	mu        sync.Mutex
 	answer    func(claim.Renewal) wire.Result
-	fresh     bool        // nobody waits when a lock is granted
-	renewals  []time.Time // of commands
-	renewed   int         // leases
+	counted   func(count int, lease time.Duration) error // what becomes of a hold count; nil for nothing wrong
+	fresh     bool                                       // nobody waits when a lock is granted
+	renewals  []time.Time                                // of commands
+	renewed   int                                        // leases
 	abandoned []string
 }
 
@@ -80,8 +81,12 @@ func (c *scriptedClaim) Abandon() {
 	c.s.abandoned = append(c.s.abandoned, c.entry.Names.Lock)
 }
 
-func (c *scriptedClaim) SetCount(context.Context, int, time.Duration) (clock.Stamp, error) {
-	return clock.Now(), nil
+func (c *scriptedClaim) SetCount(_ context.Context, count int, lease time.Duration) (sent clock.Stamp, err error) {
+	sent = clock.Now()
+	if c.s.counted != nil {
+		err = c.s.counted(count, lease)
+	}
+	return sent, err
 }
 
 // inFakeTime runs a test with a client over a scripted arbiter.

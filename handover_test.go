@@ -281,6 +281,19 @@ func TestMovesThatAreNotAnswered(t *testing.T) {
 	}
 }
 
+// WithMinHold keeps a lock that is unlocked, not one that moves.
+func TestHandOverBeforeMinHold(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	handle, err := taken(t, c.Mutex("k", WithMinHold(time.Hour)).Lock).HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	require.LessOrEqual(t, stateOf(t, c.Mutex("k")).TTL, time.Minute)
+	work, err := c.Mutex("k").TakeOver(t.Context(), handle)
+	require.NoError(t, err)
+	unlocked(t, work)
+	requireNothingLeft(t, s)
+}
+
 // A client that closes leaves the lock to its handle.
 func TestHandleOutlivesItsClient(t *testing.T) {
 	s := redistest.Start(t)

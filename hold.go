@@ -251,21 +251,26 @@ func (h *hold) drop(ctx context.Context, b bearer) error {
 }
 
 // take removes b's share, and ends b with cause: its caller holds nothing from then on, whatever becomes
-// of the commands that follow. It returns how many shares are left, and the lease that a command for them asks
-// for.
-func (h *hold) take(b bearer, now clock.Stamp, cause error) (count int, lease time.Duration, err error) {
+// of the commands that follow. It returns how many shares are left, and whether the hold outlasts the
+// last one (WithMinHold): then it has no share any more, and the watchdog ends it. A hold that moves to
+// another process does not outlast its share here.
+func (h *hold) take(b bearer, now clock.Stamp, cause error) (count int, outlasts bool, err error) {
 	h.mu.Lock()
 	if !h.fate.live() || !h.shares.remove(b, now) {
 		defer h.mu.Unlock()
-		return 0, 0, h.fate.whyGone(b.shared())
+		return 0, false, h.fate.whyGone(b.shared())
 	}
 	if count = len(h.shares.all); count == 0 {
-		h.term.Vacate()
+		outlasts = cause != ErrHandedOver && !b.shared().owed && h.term.Outlast(h.cfg.minHold, h.cfg.longestLease(), now)
+		if outlasts {
+			h.k.watchdog.Schedule(h, h.next(now), now)
+		} else {
+			h.term.Vacate()
+		}
 	}
-	lease = h.term.RenewFor(now)
 	h.mu.Unlock()
 	b.end(cause)
-	return count, lease, nil
+	return count, outlasts, nil
 }
 
 // lose ends the hold with a cause. Every share's context ends before this process lets another owner,
@@ -289,11 +294,16 @@ func (h *hold) expire(now clock.Stamp) bool {
 		h.mu.Unlock()
 		return false
 	}
-	cause := ErrLost
+	cause, claim := ErrLost, toSweeper
 	if h.term.EndsByMaxHold(now) {
 		cause = ErrMaxHold
 	}
-	_ = h.end(context.Background(), cause, toSweeper)
+	if h.term.Outlasts() {
+		if cause = nil; !h.term.Capped(now) { // renewals were not answered: freed now, the lock might end too soon
+			claim = toNobody
+		}
+	}
+	_ = h.end(context.Background(), cause, claim)
 	return true
 }
 

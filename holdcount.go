@@ -105,6 +105,9 @@ func (h *hold) setCount(ctx context.Context, count int, lease time.Duration) err
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {
+		if count == 0 && !h.fate.live() {
+			return h.fate.why() // its time is over: what the command was for is done
+		}
 		h.countMissed(now)
 		return err
 	}
@@ -123,20 +126,37 @@ func (h *hold) countMissed(now clock.Stamp) {
 	}
 }
 
-// leave writes the lower count of an inner Unlock, for a command timeout at most. The count here
-// decides, so a Redis that does not answer is no failure: renewals repair its count, and the last Unlock
-// deletes the lock whatever the count is.
-func (h *hold) leave(ctx context.Context, count int, lease time.Duration) error {
+// leave writes the lower count of an Unlock after which the hold goes on, for a command timeout at most.
+// The count here decides, so a Redis that does not answer is no failure of an inner Unlock: renewals
+// repair its count, and the last Unlock deletes the lock whatever the count is.
+//
+// A count of 0 is that of a hold that outlasts its last share. It sets the lease to what is left, even if
+// that is less than before. If Redis does not answer, this is a failure, since nothing but the watchdog
+// of this process then ends the lock in time. The command may still run later, while the hold lives: no
+// caller gets the hold again, so none relies on a lease that it cuts. Other callers of a shared owner may
+// rely on the lease. So the count is then 1, which shortens nothing.
+func (h *hold) leave(ctx context.Context, count int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
 	defer cancel()
+	last := count == 0
+	if last && h.entry.Owner != "" {
+		count = 1
+	}
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
 	for {
+		h.mu.Lock()
+		lease := h.term.RenewFor(clock.Now())
+		h.mu.Unlock()
 		err := h.setCount(ctx, count, lease)
-		if err == nil || wire.IsLost(err) {
+		switch {
+		case err == nil || wire.IsLost(err):
 			return err
-		}
-		// ErrNotHeld: the outer lease was unlocked meanwhile, and the lock given back.
-		if err == ErrNotHeld || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
+		case err == ErrNotHeld: // the outer lease was unlocked meanwhile, and the lock given back; or its time is over
+			return nil
+		case wire.Transient(err) && clock.Sleep(ctx, pause.Next()):
+		case last:
+			return err
+		default:
 			return nil
 		}
 	}

@@ -221,7 +221,8 @@ func (l *Lease) Count() int {
 	return count
 }
 
-// Unlock ends this lease. The hold count falls by one; at 0 the lock goes to the next waiter.
+// Unlock ends this lease. The hold count falls by one; at 0 the lock goes to the next waiter, with
+// WithMinHold not before its time.
 // Unlock goes on if ctx is cancelled. It waits for Redis for one command timeout at most; the rest goes
 // on in the background. Errors:
 //
@@ -242,7 +243,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	defer l.h.tally.End()
 	err := l.h.drop(ctx, l)
 	if err == nil && l.how != HowReentered {
-		l.h.lasts.Lasted(l.share.since)
+		l.h.lasts.Lasted(max(l.share.since, l.of.cfg.minHold))
 	}
 	err = l.h.k.outward(err)
 	l.unlockedWith(err)

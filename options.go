@@ -58,6 +58,37 @@ func WithMaxHold(d time.Duration) Option {
 	}}
 }
 
+// WithMinHold keeps a Mutex taken for d at least, counted from when the caller got it, even if the
+// caller unlocks it sooner: a job that several processes start at about the same time runs once.
+//
+// An Unlock before d ends the lease as always, but no other owner gets the lock before d, in this
+// process or another. At d it goes to the next waiter at once. An Unlock after d gives it back at
+// once. Each lease counts from its own start, but a re-entry's d has no effect.
+//
+// The process may exit after Unlock, with or without Close: Redis then ends the lock by itself, at d
+// or later by 2 % of what is left or of the lease, whichever is more. Waiters learn of that with
+// their next poll. The lock may end with the lease it had instead
+//
+//   - if Unlock fails with ErrUnavailable or ErrRefused, or one of the lock's commands runs late;
+//   - if other callers of the same WithOwner share it;
+//   - if more of d is left than WithRestartGuard waits, also on a quorum: while the process lives it
+//     renews the lock until d.
+//
+// If the process dies before Unlock, the lock ends with its lease; Extend makes that longer.
+// ForceUnlock frees a lock that is kept, and HandOver leaves it to the handle's time. State shows it as held, with a Count of 0.
+//
+// d may not be longer than WithFixedLease and WithMaxHold let a lock be held. An RWMutex refuses the
+// option. By default, and with 0, the last Unlock gives a lock back.
+func WithMinHold(d time.Duration) Option {
+	return Option{name: "WithMinHold", apply: func(c *config) error {
+		c.minHold = d
+		if d < 0 || d > MaxLease {
+			return fmt.Errorf("%v is out of range, 0 (not at all) to %v are possible", d, MaxLease)
+		}
+		return nil
+	}}
+}
+
 // WithWait makes Lock give up after d, also where it re-enters. It does not bound the lease's
 // context. The error is as if the context's deadline had passed: it matches
 // context.DeadlineExceeded, though ctx.Err is nil.

@@ -144,7 +144,7 @@ func (lk *lock) outward(err error) error {
 	}
 	err = lk.k.outward(err)
 	if held, is := err.(*HeldError); is {
-		held.RetryAfter = lk.lasts.Refused(held.Holder, held.TTL)
+		held.RetryAfter = max(lk.lasts.Refused(held.Holder, held.TTL), min(held.TTL, lk.cfg.minHold))
 	}
 	return err
 }

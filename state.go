@@ -18,7 +18,7 @@ import (
 type State struct {
 	Held    bool
 	Holder  string        // owner field: an id of WithOwner, <client uuid>:<n>, or Redisson's <uuid>:<thread id>
-	Count   int           // the holder's hold count
+	Count   int           // the holder's hold count; 0 if it has unlocked, and WithMinHold keeps the lock for TTL
 	Readers int           // of an RWMutex: live relock processes and Redisson threads, each counted once
 	TTL     time.Duration // what is left of its lease; negative when it never ends
 	Waiters int           // relock processes in the queue; Redisson's waiters are not known to Redis
@@ -45,7 +45,9 @@ func (s State) String() string {
 		if who == "" {
 			who = wire.Shown(s.Holder)
 		}
-		text = "held by " + who
+		if text = "held by " + who; s.Count == 0 {
+			text = "kept (WithMinHold) after its unlock by " + who
+		}
 		if s.Count > 1 {
 			text += fmt.Sprintf(" %d times", s.Count)
 		}

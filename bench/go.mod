@@ -6,11 +6,14 @@ require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/bsm/redislock v0.10.0
+	github.com/go-co-op/gocron-redis-lock/v2 v2.2.1
+	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/google/uuid v1.6.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/relock-go/relock v0.1.0
+	github.com/relock-go/relock/contrib/relockgocron v0.1.0
 	github.com/relock-go/relock/contrib/relockgoredis v0.1.0
 	github.com/relock-go/relock/contrib/relockvalkey v0.1.0
 	github.com/stretchr/testify v1.12.1
@@ -26,6 +29,8 @@ require (
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
+	github.com/jonboulle/clockwork v0.5.0 // indirect
+	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/yuin/gopher-lua v1.1.2 // indirect
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
@@ -45,3 +50,9 @@ replace github.com/relock-go/relock => ../
 replace github.com/relock-go/relock/contrib/relockgoredis => ../contrib/relockgoredis
 
 replace github.com/relock-go/relock/contrib/relockvalkey => ../contrib/relockvalkey
+
+replace github.com/relock-go/relock/contrib/relockgocron => ../contrib/relockgocron
+
+replace github.com/relock-go/relock/contrib/relocktest => ../contrib/relocktest
+
+replace github.com/relock-go/relock/internal/sim => ../internal/sim

@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/relock-go/relock/bench/internal/chart"
+	"github.com/relock-go/relock/bench/internal/fleet"
 	"github.com/relock-go/relock/bench/internal/peer"
 	"github.com/relock-go/relock/bench/internal/results"
 	"github.com/relock-go/relock/bench/internal/run"
@@ -37,6 +38,12 @@ func main() {
 	if os.Getenv(worker.Env) != "" {
 		if err := worker.Serve(os.Stdin, os.Stdout, peer.All()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
+			os.Exit(failed)
+		}
+		return
+	}
+	if task := os.Getenv(fleet.Env); task != "" {
+		if err := fleet.Serve(task, os.Stdin, os.Stdout); err != nil {
 			os.Exit(failed)
 		}
 		return
@@ -64,6 +71,10 @@ func command(ctx context.Context, args []string) error {
 			return compare(args[1:])
 		case "report":
 			return report(args[1:])
+		case "election":
+			return elect(ctx, args[1:])
+		case "schedule":
+			return schedule(ctx, args[1:])
 		}
 	}
 	return measure(ctx, args)
@@ -115,7 +126,7 @@ func measure(ctx context.Context, args []string) error {
 		return err
 	}
 	if f.NArg() > 0 {
-		return fmt.Errorf("what is %q? The bench takes flags, or the commands compare and report; see -help", f.Arg(0))
+		return fmt.Errorf("what is %q? The bench takes flags, or the commands compare, report, election and schedule; see -help", f.Arg(0))
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -144,7 +155,9 @@ func usage(f *flag.FlagSet) {
 	fmt.Fprint(f.Output(), "How locks behave under contention.\n\n"+
 		"  go run ./bench [flags]                        measure\n"+
 		"  go run ./bench compare OLD.json NEW.json      how two runs differ\n"+
-		"  go run ./bench report [flags] RESULTS.json    table, page and charts of an earlier run\n\nFlags:\n")
+		"  go run ./bench report [flags] RESULTS.json    table, page and charts of an earlier run\n"+
+		"  go run ./bench election [flags]               elections beside etcd's\n"+
+		"  go run ./bench schedule [flags]               jobs of gocron's beside its own lock\n\nFlags:\n")
 	f.PrintDefaults()
 }
 

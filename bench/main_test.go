@@ -15,6 +15,7 @@ func TestBadArguments(t *testing.T) {
 	for want, args := range map[string][]string{
 		`what is "now"?`:        {"now"},
 		"compare takes two":     {"compare", "one.json"},
+		"flags only":            {"election", "now"},
 		"report takes one":      {"report"},
 		"no such file":          {"compare", "none.json", "none.json"},
 		"not defined":           {"-fast"},

@@ -25,14 +25,15 @@ local function prolong(id, count, lease)
 end
 
 -- recounted writes the hold count of id, lengthens its lease, and returns recount's answer. A higher count that a full Redis
--- refuses is that error, but the lease is lengthened all the same.
+-- refuses is that error, but the lease is lengthened all the same. A count of 0 is that of a hold which no caller has any more:
+-- its lease becomes what is asked for, be that shorter.
 local function recounted(id, count, lease)
   local had = redis.call('HGET', KEYS[1], id)
   if not had then
     return 0
   end
   local written = tonumber(count) <= (tonumber(had) or 0) or redis.pcall('HSET', KEYS[1], id, count)
-  redis.call('PEXPIRE', KEYS[1], math.max(lease, redis.call('PTTL', KEYS[1])))
+  redis.call('PEXPIRE', KEYS[1], count == '0' and lease or math.max(lease, redis.call('PTTL', KEYS[1])))
   if written == true and had ~= count then
     redis.pcall('HSET', KEYS[1], id, count) -- after a write: so a full Redis takes it
   end
@@ -77,7 +78,7 @@ end
 -- rights_of_holders are the commands on the kind's keys without which a lock must not be held.
 local function rights_of_holders()
   return {
-    { 'HGET', KEYS[1], '' }, { 'HSET', KEYS[1], '', '1' }, { 'HDEL', KEYS[1], '' }, { 'HINCRBY', KEYS[1], '', '1' },
+    { 'HGET', KEYS[1], '' }, { 'HEXISTS', KEYS[1], '' }, { 'HSET', KEYS[1], '', '1' }, { 'HDEL', KEYS[1], '' }, { 'HINCRBY', KEYS[1], '', '1' },
     { 'PEXPIRE', KEYS[1], '1' }, { 'PTTL', KEYS[1] }, { 'DEL', KEYS[1] },
   }
 end

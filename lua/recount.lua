@@ -4,7 +4,7 @@
 -- quorum: refuse
 -- KEYS[1]  lock hash        name
 -- ARGV[1]  acquisition id   <client uuid>:<n>
--- ARGV[2]  hold count
+-- ARGV[2]  hold count, 0 where no caller has the hold any more: it ends after the lease
 -- ARGV[3]  lease, milliseconds
 --
 -- Returns 1, or 0 when the acquisition no longer holds the lock. A higher count that a full Redis refuses is an error, but

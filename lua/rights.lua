@@ -28,6 +28,10 @@ if publish and publish ~= '' and redis.acl_check_cmd then
       return redis.error_reply("NOPERM no permissions to run the '" .. string.lower(name) .. "' command on " .. key)
     end
   end
+  local numsub = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
+  if own and own ~= '' and not may('PUBSUB', numsub, own) then
+    return redis.error_reply("NOPERM no permissions to run the 'pubsub|" .. string.lower(numsub) .. "' command")
+  end
   for _, channel in ipairs({ KEYS[4], listen, own ~= '' and own or nil }) do
     if not may(publish, channel, '0') then
       return redis.error_reply('NOPERM no permissions to publish on the channel ' .. channel)

@@ -20,7 +20,7 @@ func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
 	defer runtime.UnlockOSThread()
 	c := l.child
 	if err := c.start(); err != nil {
-		l.atLeast = 0 // nothing ran: another host that can run it may have the lock
+		l.unused = true // another host that can run it may have the lock
 		return l.cannotStart(err), false
 	}
 	gone := lease.Context().Done()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/operator"
 	"github.com/spf13/pflag"
 )
@@ -162,11 +164,21 @@ func (a *access) close() {
 
 // locks returns a client of locks, which the caller closes before a.
 func (a *access) locks(opts ...relock.Option) (*relock.Client, error) {
-	return operator.Open(a.rdbs, a.prefix, opts...)
+	opts = append([]relock.Option{relock.WithNamePrefix(a.prefix)}, opts...)
+	if len(a.rdbs) > 1 {
+		return relock.NewRedlock(a.rdbs, opts...)
+	}
+	return relock.New(a.rdbs[0], opts...)
 }
 
-// reader returns a Reader that inspects the locks.
-func (a *access) reader() *operator.Reader { return operator.NewReader(a.rdbs, a.prefix) }
+// reader returns a Reader that inspects the locks, without the connections of a client of locks.
+func (a *access) reader() *operator.Reader {
+	nodes := make([]driver.Reader, len(a.rdbs))
+	for i, rdb := range a.rdbs {
+		nodes[i] = overrueidis.New(rdb)
+	}
+	return operator.NewReader(nodes, a.prefix)
+}
 
 // usageError is an error of the command line.
 type usageError struct{ error }

@@ -26,7 +26,8 @@ type locked struct {
 	wait     wait
 	grace    time.Duration
 	atLeast  time.Duration
-	conflict int // exit status when somebody else holds the lock
+	unused   bool // the command could not be started
+	conflict int  // exit status when somebody else holds the lock
 	quiet    bool
 	shared   bool // take a read-write lock as a reader
 	writes   bool // take it as the writer
@@ -227,15 +228,12 @@ func (l *locked) run(locks *relock.Client) int {
 		return ended(l.std, "relock run", err)
 	}
 	granted := time.Now()
-	if l.outlasts(l.atLeast) {
-		// From now on Redis keeps the lock for atLeast, even if this process dies.
-		if err := lease.Extend(context.Background(), l.atLeast); err != nil {
-			_ = lease.Unlock(context.Background())
-			return ended(l.std, "relock run", err)
-		}
-	}
 	l.health.held(lease.Context())
 	status, lost := l.work(lease)
+	if l.unused && l.atLeast > 0 && !l.stays() && !lost { // Unlock would leave the lock to -at-least
+		_, _ = locks.Mutex(l.name).ForceUnlock(context.Background())
+		return status
+	}
 	return l.giveBack(lease, granted, status, lost)
 }
 
@@ -254,14 +252,10 @@ func (l *locked) work(lease *relock.Lease) (status int, lost bool) {
 	}
 }
 
-// giveBack unlocks, but not before atLeast has passed, and returns the exit status. If Redis keeps the lock
-// for that time by itself, it does not wait but leaves the lock to end with its lease.
+// giveBack unlocks, and returns the exit status. Where the lock needs relock until atLeast has passed, it waits
+// for that.
 func (l *locked) giveBack(lease *relock.Lease, granted time.Time, status int, lost bool) int {
-	left := l.atLeast - time.Since(granted)
-	if l.outlasts(left) && !lost {
-		return status // Redis ends it on time: the watchdog does not renew a lease longer than its own
-	}
-	if left > 0 && !lost {
+	if left := l.atLeast - time.Since(granted); left > 0 && !lost && l.stays() && !l.unused {
 		select {
 		case <-time.After(left):
 		case <-lease.Context().Done():
@@ -281,9 +275,9 @@ func (l *locked) giveBack(lease *relock.Lease, granted time.Time, status int, lo
 	return status
 }
 
-// outlasts reports whether Redis is to keep the lock for d without renewals, because d is longer than a
-// lease. Readers and a quorum's guard rely on the lease's length: relock stays and renews for them.
-func (l *locked) outlasts(d time.Duration) bool { return d > l.lease && !l.shared && !l.quorum }
+// stays reports whether relock itself has to keep to -at-least: a read-write lock has no WithMinHold, and a
+// quorum's restart guard bounds how long a lock outlives relock.
+func (l *locked) stays() bool { return l.shared || l.writes || l.quorum }
 
 // gotSignal is the error of a wait for the lock that a signal has ended.
 type gotSignal struct{ os.Signal }
@@ -345,6 +339,9 @@ func (l *locked) side(locks *relock.Client, opts ...relock.Option) locker {
 		return locks.RWMutex(l.name, opts...).Reader()
 	case l.writes:
 		return locks.RWMutex(l.name, opts...)
+	}
+	if !l.stays() {
+		opts = append(opts, relock.WithMinHold(l.atLeast))
 	}
 	return locks.Mutex(l.name, opts...)
 }

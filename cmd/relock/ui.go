@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/contrib/relockui"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -62,12 +63,17 @@ func (s *serving) run() error {
 		return err
 	}
 	defer redis.close()
+	locks, err := redis.locks()
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
 	listener, err := net.Listen("tcp", s.listen)
 	if err != nil {
 		return fmt.Errorf("-listen: %w", err)
 	}
 	fmt.Fprintf(s.std.out, "http://%s/ shows the locks of %s\n", listener.Addr(), redis.where)
-	page := s.handler(ctx, redis, listener.Addr())
+	page := s.handler(ctx, locks, redis.where, listener.Addr())
 	server := &http.Server{Handler: page, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -87,15 +93,15 @@ func (s *serving) run() error {
 // handler returns the page. It refuses requests whose Host is not a known name: otherwise another site
 // could let its own name resolve to this server, and would be of the same origin (DNS rebinding). An
 // address as Host is safe, but if only this machine can reach the page, it must be a loopback address.
-func (s *serving) handler(ctx context.Context, redis *access, addr net.Addr) http.Handler {
+func (s *serving) handler(ctx context.Context, locks *relock.Client, where string, addr net.Addr) http.Handler {
 	opts := []relockui.Option{
-		relockui.WithContext(ctx), relockui.WithNamePrefix(redis.prefix), relockui.WithLabel(redis.where),
+		relockui.WithContext(ctx), relockui.WithLabel(where),
 		relockui.WithLogger(slog.New(slog.NewTextHandler(s.std.err, nil))),
 	}
 	if s.force {
 		opts = append(opts, relockui.WithForce())
 	}
-	page := relockui.RedlockHandler(redis.rdbs, opts...)
+	page := relockui.Handler(locks, opts...)
 	tcp, ok := addr.(*net.TCPAddr)
 	here := ok && tcp.IP.IsLoopback()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -97,5 +97,10 @@ func (f *forcing) agreed(question string) bool {
 
 // force frees a lock, whichever owner holds it. It returns false if no owner held it.
 func force(redis *access, name string) (bool, error) {
-	return operator.Force(context.Background(), redis.rdbs, redis.prefix, name)
+	locks, err := redis.locks()
+	if err != nil {
+		return false, err
+	}
+	defer locks.Close()
+	return operator.Force(context.Background(), locks, name)
 }

@@ -53,13 +53,12 @@ type Locker struct {
 	locks   *relock.Client
 	atLeast time.Duration
 	lease   time.Duration
-	closing chan struct{} // closed by Close
 
 	mu     sync.Mutex // guards what follows
 	closed bool
 	runs   map[string]*run // granted, and not yet taken by a Task
-	kept   int             // goroutines that keep a lock
-	idle   chan struct{}   // closed once closed is set and kept is 0
+	held   int             // leases, and calls of Lock
+	idle   chan struct{}   // closed once closed is set and held is 0
 }
 
 // NewLocker returns a Locker whose locks are kept for atLeast from the grant on, even if the job
@@ -71,13 +70,12 @@ type Locker struct {
 // Names of locks are the jobs' names: set them by [gocron.WithName], the same in all processes.
 // Give locks the option relock.WithNamePrefix where others share the Redis.
 //
-// It fails with relock.ErrInvalidOption. The Redis keeps a lock for the longer one of atLeast and
-// the lease. Under relock.WithRestartGuard, as over a quorum, that is at most the guard's time:
-// each Lock fails otherwise.
+// It fails with relock.ErrInvalidOption. If a process dies, its lock stays for atLeast too. Under
+// relock.WithRestartGuard, as over a quorum, a lock outlives its process for at most the guard's
+// time: let atLeast be no longer there.
 func NewLocker(locks *relock.Client, atLeast time.Duration, opts ...Option) (*Locker, error) {
 	l := &Locker{
-		locks: locks, atLeast: atLeast, lease: 30 * time.Second,
-		closing: make(chan struct{}), runs: make(map[string]*run), idle: make(chan struct{}),
+		locks: locks, atLeast: atLeast, lease: 30 * time.Second, runs: make(map[string]*run), idle: make(chan struct{}),
 	}
 	for _, opt := range opts {
 		if opt.apply != nil {
@@ -98,24 +96,37 @@ func NewLocker(locks *relock.Client, atLeast time.Duration, opts ...Option) (*Lo
 // Lock is called by gocron: it tries the lock named key once, and does not wait for it. Errors are
 // those of relock.Mutex's TryLock.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	// A fixed lease ends by itself: it outlives a crash, and Close can leave it behind.
-	m := l.locks.Mutex(key, relock.WithFixedLease(max(l.atLeast, l.lease)))
-	lease, err := try(ctx, relock.Detach(context.WithoutCancel(ctx)), m)
-	if err != nil {
-		return nil, err
-	}
-	r := &run{of: l, lease: lease, granted: time.Now(), ended: make(chan struct{})}
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
-		_ = lease.Unlock(ctx)
 		return nil, relock.ErrClosed
 	}
-	l.runs[key] = r
-	l.kept++
+	l.held++
 	l.mu.Unlock()
-	go r.keep()
+	m := l.locks.Mutex(key, relock.WithLease(l.lease), relock.WithMinHold(l.atLeast))
+	lease, err := try(ctx, relock.Detach(context.WithoutCancel(ctx)), m)
+	if err != nil {
+		l.ended()
+		return nil, err
+	}
+	context.AfterFunc(lease.Context(), l.ended)
+	if l.atLeast > l.lease {
+		_ = lease.Extend(ctx, l.atLeast) // in case this process dies; if it fails, the lock outlives that for a lease
+	}
+	r := &run{of: l, lease: lease}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.runs[key] = r
 	return r, nil
+}
+
+// ended is called when a lease is over, or could not be had.
+func (l *Locker) ended() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held--; l.closed && l.held == 0 {
+		close(l.idle)
+	}
 }
 
 // Task returns a job's function for [gocron.Scheduler.NewJob]. name must be the job's, as given to
@@ -140,14 +151,13 @@ func (l *Locker) Task(name string, fn func(ctx context.Context) error) gocron.Ta
 
 // Close ends the Locker, and waits until its jobs have ended, or ctx has: call it after the
 // scheduler's Shutdown, and before the client's Close. A lock that is to be kept for longer is left
-// in Redis, where it ends by itself, at the end of its time or of its lease, whichever is later.
+// in Redis, where it ends by itself at the end of its time.
 // Close returns the cause of ctx if that ended first. Lock then fails with relock.ErrClosed.
 func (l *Locker) Close(ctx context.Context) error {
 	l.mu.Lock()
 	if !l.closed {
 		l.closed = true
-		close(l.closing)
-		if l.kept == 0 {
+		if l.held == 0 {
 			close(l.idle)
 		}
 	}
@@ -160,71 +170,21 @@ func (l *Locker) Close(ctx context.Context) error {
 	}
 }
 
-// A run is a job's run, from the grant of its lock until the lock is free.
+// A run is a job's run.
 type run struct {
-	of      *Locker
-	lease   *relock.Lease
-	granted time.Time
-	once    sync.Once
-	ended   chan struct{} // closed once the job has ended too early to free the lock
+	of    *Locker
+	lease *relock.Lease
 }
 
 // Unlock is called by gocron when the job has ended.
-func (r *run) Unlock(ctx context.Context) (err error) {
-	err = relock.ErrNotHeld
-	r.once.Do(func() {
-		l := r.of
-		l.mu.Lock()
-		if l.runs[r.lease.Name()] == r {
-			delete(l.runs, r.lease.Name())
-		}
-		l.mu.Unlock()
-		if time.Since(r.granted) < l.atLeast && r.lease.Context().Err() == nil {
-			close(r.ended)
-			err = nil
-			return
-		}
-		err = r.lease.Unlock(ctx)
-	})
-	return err
-}
-
-// keep renews the lease until it is over: by Unlock, lost, or kept for long enough. It is the run's
-// only goroutine.
-func (r *run) keep() {
+func (r *run) Unlock(ctx context.Context) error {
 	l := r.of
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.kept--; l.closed && l.kept == 0 {
-			close(l.idle)
-		}
-	}()
-	renew := time.NewTimer(r.untilRenewal())
-	defer renew.Stop()
-	ended, closing, enough := r.ended, (chan struct{})(nil), (<-chan time.Time)(nil)
-	for {
-		select {
-		case <-r.lease.Context().Done():
-			return
-		case <-renew.C:
-			_ = r.lease.Extend(context.Background(), l.lease) // a failure is tried again, or a loss
-			renew.Reset(r.untilRenewal())
-		case <-ended:
-			ended, closing, enough = nil, l.closing, time.After(l.atLeast-time.Since(r.granted))
-		case <-enough:
-			_ = r.lease.Unlock(context.Background())
-			return
-		case <-closing:
-			return
-		}
+	l.mu.Lock()
+	if l.runs[r.lease.Name()] == r {
+		delete(l.runs, r.lease.Name())
 	}
-}
-
-// untilRenewal is the time until a third of the lease is over, or until a renewal that failed is
-// tried again.
-func (r *run) untilRenewal() time.Duration {
-	return max(time.Until(r.lease.Until())-r.of.lease*2/3, r.of.lease/12)
+	l.mu.Unlock()
+	return r.lease.Unlock(ctx)
 }
 
 // An Elector is a [gocron.Elector]: one process at a time leads and runs all jobs. The others ask

@@ -9,19 +9,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/contrib/relockui"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
-// rdb is the Redis of the service.
-var rdb rueidis.Client
+// locks is the client of the service's locks.
+var locks *relock.Client
 
 func ExampleHandler() {
 	mux := http.NewServeMux()
-	mux.Handle("/locks/", http.StripPrefix("/locks", relockui.Handler(rdb)))
+	mux.Handle("/locks/", http.StripPrefix("/locks", relockui.Handler(locks)))
 
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/locks/", nil))
@@ -31,8 +30,8 @@ func ExampleHandler() {
 // The example needs a Redis, so it has no output of its own for go test to compare.
 func TestExample(t *testing.T) {
 	srv := redistest.Start(t)
-	rdb = srv.Client()
-	locks, err := relock.New(rdb)
+	var err error
+	locks, err = relock.New(srv.Client())
 	require.NoError(t, err)
 	t.Cleanup(locks.Close)
 	_, err = locks.Mutex("orders").Lock(context.Background())

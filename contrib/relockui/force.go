@@ -71,7 +71,7 @@ func (p *page) forceOpen(w http.ResponseWriter, r *http.Request) {
 		p.refuse(w, http.StatusConflict, operator.Plain(name)+" is held by somebody else now. Nothing was done.", name)
 		return
 	}
-	freed, err := operator.Force(r.Context(), p.nodes, p.prefix, name)
+	freed, err := operator.Force(r.Context(), p.locks, name)
 	p.log.WarnContext(r.Context(), "lock forced open",
 		"lock", name, "holder", s.Holder, "freed", freed, "error", err, "by", r.RemoteAddr)
 	p.list.stale()

@@ -37,8 +37,8 @@ func forcePath(name string) string { return "/force?name=" + url.QueryEscape(nam
 func TestForceIsOff(t *testing.T) {
 	srv := redistest.Start(t)
 	lease := held(t, newClient(t, srv.Client()), "orders")
-	path, form := agreed(t, open(t, Handler(srv.Client(), WithForce())), "orders")
-	s := open(t, Handler(srv.Client()))
+	path, form := agreed(t, open(t, Handler(newClient(t, srv.Client()), WithForce())), "orders")
+	s := open(t, Handler(newClient(t, srv.Client())))
 	require.NotContains(t, s.get("/lock?name=orders"), "force")
 	require.Equal(t, http.StatusNotFound, s.do(http.MethodGet, "/force?name=orders", nil).status)
 	require.Equal(t, http.StatusNotFound, s.do(http.MethodPost, path, form).status)
@@ -51,7 +51,7 @@ func TestForce(t *testing.T) {
 	lease := held(t, first, "orders")
 	granted := waiting(t, second, "orders")
 	var log strings.Builder
-	s := open(t, Handler(srv.Client(), WithForce(), WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
+	s := open(t, Handler(newClient(t, srv.Client()), WithForce(), WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
 	require.Contains(t, s.get("/lock?name=orders"), `<a class="danger" href="force?name=orders">`)
 	question := s.get("/force?name=orders")
 	require.Contains(t, question, "<q>orders</q>")
@@ -91,7 +91,7 @@ func TestForce(t *testing.T) {
 // A browser sends back what no form could hold.
 func TestForceOfAnyName(t *testing.T) {
 	srv := redistest.Start(t)
-	s := open(t, Handler(srv.Client(), WithForce()))
+	s := open(t, Handler(newClient(t, srv.Client()), WithForce()))
 	for _, name := range []string{"new\nline", "\xff\xfe", `"><b>&name=x`, " ", "a+b%20c"} {
 		srv.Do("HSET", name, "\xffsome\none", "1", "relock:first", "1800000000000000:1:\xffsome\none")
 		path, form := agreed(t, s, name)

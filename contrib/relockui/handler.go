@@ -15,37 +15,31 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/operator"
 )
 
-// Handler returns the page of the locks on one Redis, Sentinel group or Cluster. With
-// http.StripPrefix it can be served under any path. While nobody looks at the page, no goroutine runs.
-// The caller closes rdb.
-func Handler(rdb rueidis.Client, opts ...Option) http.Handler {
-	return RedlockHandler([]rueidis.Client{rdb}, opts...)
-}
-
-// RedlockHandler returns the page of the locks that a quorum of independent masters keeps, as
-// relock.NewRedlock does. Without nodes, or with a nil one, it answers every request with status 500
-// and a text that says what is wrong.
-func RedlockHandler(nodes []rueidis.Client, opts ...Option) http.Handler {
-	if len(nodes) == 0 {
-		return broken("relockui: there is no Redis to look at; give the handler a client")
-	}
-	for _, rdb := range nodes {
-		if rdb == nil {
-			return broken("relockui: a Redis client is nil; give the handler one that is connected")
-		}
+// Handler returns the page of the locks that locks makes: on one Redis, a Sentinel group, a Cluster, or a
+// quorum, whichever client library it is over, and with its name prefix. With http.StripPrefix it can be
+// served under any path. While nobody looks at the page, no goroutine runs.
+//
+// The page reads over the client library of locks. Stats of locks does not count these reads. Close locks
+// after the server.
+//
+// For a nil locks, one that relock.New did not make, or one of relocktest's Redis in memory, the page
+// answers every request with status 500 and a text that says what is wrong.
+func Handler(locks *relock.Client, opts ...Option) http.Handler {
+	reader, err := operator.ReaderOf(locks)
+	if err != nil {
+		return broken("relockui: " + err.Error())
 	}
 	p := &page{
 		settings: settings{ctx: context.Background(), log: slog.New(slog.DiscardHandler)},
-		nodes:    nodes, past: history{locks: make(map[string]*record)}, views: make(map[string]*look[view]),
+		locks:    locks, reader: reader, past: history{locks: make(map[string]*record)}, views: make(map[string]*look[view]),
 	}
 	for _, option := range opts {
 		option(&p.settings)
 	}
-	p.reader = operator.NewReader(nodes, p.prefix)
 	p.list = look[*board]{parent: p.ctx, read: p.lookAtAll}
 	return p.routes()
 }
@@ -60,7 +54,7 @@ func broken(text string) http.Handler {
 // page is the state that all requests share.
 type page struct {
 	settings
-	nodes  []rueidis.Client
+	locks  *relock.Client
 	reader *operator.Reader
 	past   history
 	list   look[*board]

@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -33,7 +35,7 @@ func rows(body string) int { return strings.Count(body, `<a href="lock?name=`) }
 
 func TestList(t *testing.T) {
 	srv := redistest.Start(t)
-	s := open(t, Handler(srv.Client(), WithLabel("the Redis of orders")))
+	s := open(t, Handler(newClient(t, srv.Client()), WithLabel("the Redis of orders")))
 	require.Contains(t, s.get("/"), "Nobody holds a lock.")
 	first, second := newClient(t, srv.Client()), newClient(t, srv.Client())
 	held(t, first, "bills")
@@ -71,7 +73,7 @@ func TestLock(t *testing.T) {
 	first, second := newClient(t, srv.Client()), newClient(t, srv.Client())
 	lease := held(t, first, "orders")
 	granted := waiting(t, second, "orders")
-	s := open(t, Handler(srv.Client()))
+	s := open(t, Handler(newClient(t, srv.Client())))
 
 	body := s.get("/lock?name=orders")
 	require.Regexp(t, `<dt>Holder</dt><dd class="code">`+first.ID()+`:1\d{16}</dd>`, body)
@@ -108,7 +110,7 @@ func TestNamesOfClients(t *testing.T) {
 	other := newClient(t, srv.Client())
 	held(t, other, "bills")
 	waiting(t, locks, "bills")
-	s := open(t, Handler(srv.Client(), WithForce()))
+	s := open(t, Handler(newClient(t, srv.Client()), WithForce()))
 	who := "&lt;billing&gt; on "
 	require.Eventually(t, func() bool {
 		return regexp.MustCompile(` title="` + locks.ID() + `:1\d{16}">` + who).MatchString(s.get("/?q=orders"))
@@ -136,7 +138,7 @@ func TestReaders(t *testing.T) {
 		_, err := client(name).RLock(t.Context())
 		require.NoError(t, err)
 	}
-	s := open(t, Handler(srv.Client()))
+	s := open(t, Handler(newClient(t, srv.Client())))
 	waits := client("writes")
 	go func() { _, _ = waits.Lock(t.Context()) }()
 	var body string
@@ -163,7 +165,7 @@ func TestNamesAreText(t *testing.T) {
 		srv.Do("ZADD", "relock_queue:{"+name+"}", "1", "1:1:uuid:1:<i>waiter</i>")
 	}
 	srv.Do("HSET", "{tag}<u>", javaOwner, "1")
-	s := open(t, Handler(srv.Client(), WithForce(), WithLabel("<s>")))
+	s := open(t, Handler(newClient(t, srv.Client()), WithForce(), WithLabel("<s>")))
 	body := s.get("/?sort=name")
 	safe := func(body string) {
 		for _, tag := range []string{"<script>", "<img src=x", "<b>", "<i>", "<u>", "<s>", " onmouseover='", `href="javascript:`, "\x1b", "\xff", "\u202e"} {
@@ -195,7 +197,7 @@ func TestNamesAreText(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	srv := redistest.Start(t)
 	held(t, newClient(t, srv.Client()), "orders")
-	s := open(t, Handler(srv.Client(), WithForce()))
+	s := open(t, Handler(newClient(t, srv.Client()), WithForce()))
 	inline := regexp.MustCompile(`(?i)\son\w+=|\sstyle=|<style|<script(?:>| [^s])|https?://`)
 	for _, path := range []string{"/", "/lock?name=orders", "/force?name=orders", "/force?name=free", "/nowhere", "/static/style.css", "/static/nothing"} {
 		got := s.do(http.MethodGet, path, nil)
@@ -222,7 +224,7 @@ func TestHeaders(t *testing.T) {
 func TestWithoutScript(t *testing.T) {
 	srv := redistest.Start(t)
 	held(t, newClient(t, srv.Client()), "orders")
-	s := open(t, Handler(srv.Client(), WithForce()))
+	s := open(t, Handler(newClient(t, srv.Client()), WithForce()))
 	body := s.get("/")
 	require.Equal(t, "orders", names(body))
 	require.Contains(t, body, `<form class="filter" role="search" action="./" method="get">`)
@@ -237,7 +239,7 @@ func TestBelowAPath(t *testing.T) {
 	srv := redistest.Start(t)
 	held(t, newClient(t, srv.Client()), "orders")
 	mux := http.NewServeMux()
-	page := http.StripPrefix("/ops/locks", Handler(srv.Client(), WithForce()))
+	page := http.StripPrefix("/ops/locks", Handler(newClient(t, srv.Client()), WithForce()))
 	mux.Handle("/ops/locks", page)
 	mux.Handle("/ops/locks/", page)
 	s := open(t, mux)
@@ -265,7 +267,7 @@ func TestBelowAPath(t *testing.T) {
 func TestViewersShareALook(t *testing.T) {
 	srv := redistest.Start(t)
 	seed(srv, "1000", "0")
-	s := open(t, Handler(srv.Client()))
+	s := open(t, Handler(newClient(t, srv.Client())))
 	srv.ResetCommandCounts()
 	began := time.Now()
 	bodies := make(chan string, 100)
@@ -292,7 +294,7 @@ var reading = []string{"scan", "hscan", "hget", "get", "pttl", "zcount", "zrange
 func TestTenThousand(t *testing.T) {
 	srv := redistest.Start(t)
 	seed(srv, "10000", "500")
-	s := open(t, Handler(srv.Client()))
+	s := open(t, Handler(newClient(t, srv.Client())))
 	srv.ResetCommandCounts()
 	s.shows("/", "<dt>Locks</dt><dd>10,000</dd>")
 	body := s.get("/")
@@ -314,14 +316,13 @@ func TestTenThousand(t *testing.T) {
 // A user who may only read sees all, and changes nothing.
 func TestReadOnlyUser(t *testing.T) {
 	srv := redistest.Start(t)
-	option := srv.AddUser("watcher", "pw", "~*", "+@read")
-	rdb, err := rueidis.NewClient(option)
+	rdb, err := redistest.Open(srv.AddUser("watcher", "pw", "~*", "+@read"))
 	require.NoError(t, err)
 	t.Cleanup(rdb.Close)
 	locks := newClient(t, srv.Client())
 	lease := held(t, locks, "orders")
 	waiting(t, newClient(t, srv.Client()), "orders")
-	s := open(t, Handler(rdb, WithForce()))
+	s := open(t, Handler(newClient(t, rdb), WithForce()))
 	require.Contains(t, s.get("/"), "<dt>Waiters</dt><dd>1</dd>")
 	require.Contains(t, s.get("/lock?name=orders"), "1 waiting")
 	path, form := agreed(t, s, "orders")
@@ -335,7 +336,7 @@ func TestReadOnlyUser(t *testing.T) {
 func TestRedisIsGone(t *testing.T) {
 	srv := redistest.Start(t)
 	held(t, newClient(t, srv.Client()), "orders")
-	s, late := open(t, Handler(srv.Client())), open(t, Handler(srv.Client()))
+	s, late := open(t, Handler(newClient(t, srv.Client()))), open(t, Handler(newClient(t, srv.Client())))
 	require.Equal(t, "orders", names(s.get("/")))
 	require.Contains(t, s.get("/lock?name=orders"), "held")
 	srv.Kill()
@@ -364,7 +365,13 @@ func TestQuorum(t *testing.T) {
 		}
 		nodes = append(nodes, srv.Client())
 	}
-	s := open(t, RedlockHandler(nodes, WithNamePrefix("billing:")))
+	quorum := func(opts ...relock.Option) *relock.Client {
+		locks, err := relock.NewRedlock(nodes, append(opts, relock.WithNamePrefix("billing:"))...)
+		require.NoError(t, err)
+		t.Cleanup(locks.Close)
+		return locks
+	}
+	s := open(t, Handler(quorum()))
 	body := s.get("/?sort=name")
 	require.Equal(t, "half orders", names(body))
 	require.Contains(t, body, "nobody; 1 nodes keep it for ")
@@ -372,12 +379,23 @@ func TestQuorum(t *testing.T) {
 	require.Contains(t, body, "<dt>Nodes that keep it</dt><dd>3</dd>")
 	require.Contains(t, body, javaOwner)
 	require.Contains(t, s.get("/lock?name=half"), "no quorum")
+
+	// As many nodes must keep a lock as WithQuorum says.
+	require.NoError(t, nodes[2].Do(t.Context(), nodes[2].B().Del().Key("billing:orders").Build()).Error())
+	require.Contains(t, open(t, Handler(quorum())).get("/lock?name=orders"), `<span class="badge held">held</span>`)
+	require.NotContains(t, open(t, Handler(quorum(relock.WithQuorum(3)))).get("/lock?name=orders"), `<span class="badge held">held</span>`)
 }
 
+// Without a client whose Redis can be read, the page says what is wrong.
 func TestNoRedis(t *testing.T) {
-	for what, h := range map[string]http.Handler{"client is nil": Handler(nil), "no Redis": RedlockHandler(nil)} {
+	inMemory, err := opening.New(new(faults.Stub), []relock.Option{})
+	require.NoError(t, err)
+	t.Cleanup(inMemory.(*relock.Client).Close)
+	for locks, what := range map[*relock.Client]string{
+		nil: "is nil", new(relock.Client): "not made by New", inMemory.(*relock.Client): "it takes a real Redis",
+	} {
 		got := httptest.NewRecorder()
-		h.ServeHTTP(got, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		Handler(locks).ServeHTTP(got, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 		require.Equal(t, http.StatusInternalServerError, got.Code)
 		require.Contains(t, got.Body.String(), what)
 	}
@@ -389,7 +407,7 @@ func TestContext(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	w := httptest.NewRecorder()
 	ctx := canceled(t)
-	Handler(srv.Client(), WithContext(ctx)).ServeHTTP(w, r)
+	Handler(newClient(t, srv.Client()), WithContext(ctx)).ServeHTTP(w, r)
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Contains(t, w.Body.String(), "context canceled")
 }

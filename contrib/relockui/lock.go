@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/operator"
-	"github.com/relock-go/relock/internal/wire"
 )
 
 // maxViews is how many locks may have a look that their viewers share.
@@ -62,7 +61,7 @@ type single struct {
 
 func (p *page) showLock(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("name")
-	if _, err := wire.Mutex.Names(p.prefix, name); err != nil {
+	if _, err := p.reader.Names(name); err != nil {
 		p.refuse(w, http.StatusNotFound, "There is no such lock: "+err.Error(), "")
 		return
 	}

@@ -10,11 +10,10 @@ type Option func(*settings)
 
 // settings are what options set.
 type settings struct {
-	prefix string
-	label  string
-	force  bool
-	ctx    context.Context
-	log    *slog.Logger
+	label string
+	force bool
+	ctx   context.Context
+	log   *slog.Logger
 }
 
 // WithForce puts a button on each lock's page that frees the lock whoever holds it, after a
@@ -22,10 +21,6 @@ type settings struct {
 // Everyone that can open the page can free locks. Requests that a browser sends from another site are
 // refused.
 func WithForce() Option { return func(s *settings) { s.force = true } }
-
-// WithNamePrefix is the prefix of all locks' names in Redis, as in relock.WithNamePrefix. The page
-// shows only locks with the prefix, and their names without it.
-func WithNamePrefix(prefix string) Option { return func(s *settings) { s.prefix = prefix } }
 
 // WithLabel says at the top of the page which Redis it shows.
 func WithLabel(text string) Option { return func(s *settings) { s.label = text } }

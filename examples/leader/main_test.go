@@ -41,7 +41,7 @@ func onBoth(t *testing.T, lease time.Duration, u upset, test func(*testing.T, []
 	}
 }
 
-// The leader hands over: nobody waited for the lease, which would have lasted for two thirds of a minute more at least.
+// The leader hands over. Had the next process waited for the lease, that would have taken 40 seconds at least.
 func TestSIGTERMHandsOver(t *testing.T) {
 	const lease = time.Minute
 	onBoth(t, lease, sigterm, func(t *testing.T, took []time.Duration) {

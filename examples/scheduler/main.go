@@ -28,6 +28,7 @@ const (
 
 // What became of a try.
 const (
+	asks   = "asks" // it asks for the lock now; a process that is killed may say no more of this try
 	ran    = "ran"
 	busy   = "busy"   // another process has the tick
 	failed = "failed" // Redis did not answer in time
@@ -83,14 +84,16 @@ func (w worker) run() error {
 			defer stop()
 		}
 		err := w.try(tick, onceWay, func(run job) error { return once(ctx, locks, onceWay, w.AtLeast, run) })
-		return errors.Join(err, w.try(tick, plainWay, func(run job) error { return plain(ctx, locks, plainWay, run) }))
+		_ = w.try(tick, plainWay, func(run job) error { return plain(ctx, locks, plainWay, run) })
+		return err
 	})
 	return nil
 }
 
 // try says what becomes of a try.
 func (w worker) try(tick int, way string, do func(job) error) error {
-	e := event{Process: w.Process, Tick: tick, Way: way, Before: workers.Now()}
+	e := event{Process: w.Process, Tick: tick, Way: way, Did: asks, Before: workers.Now()}
+	workers.Say(e)
 	err := do(func(context.Context) error {
 		e.Did, e.After = ran, workers.Now()
 		workers.Say(e)

@@ -38,6 +38,7 @@ func (s setting) slack() time.Duration { return s.Every - s.atLeast() }
 
 type result struct {
 	Once, Plain int           // runs
+	Failed      int           // tries that Redis did not answer in time
 	Late        time.Duration // how late a process was at most
 }
 
@@ -88,6 +89,9 @@ func play(ctx context.Context, s setting) (got result, err error) {
 		due := start + time.Duration(e.Process)*s.stagger() + time.Duration(e.Tick)*s.Every
 		if e.Way == onceWay {
 			got.Late = max(got.Late, e.After-due)
+			if e.Did == failed {
+				got.Failed++
+			}
 		}
 	}
 	once, plain := runs(journal.All(), onceWay), runs(journal.All(), plainWay)
@@ -103,8 +107,7 @@ func runs(events []event, way string) []event {
 }
 
 // check fails if a job ran twice within atLeast. It also fails if a process was refused the job though no process had begun it
-// within atLeast: then a tick was lost. Neither may happen, however late a process is. A try that failed may have got the
-// lock, and not heard of it in time.
+// within atLeast: then a tick was lost. Neither may happen, however late a process is.
 func check(events []event, atLeast time.Duration) error {
 	all := runs(events, onceWay)
 	for i, e := range all[min(1, len(all)):] {
@@ -112,10 +115,26 @@ func check(events []event, atLeast time.Duration) error {
 			return fmt.Errorf("process %d ran the job again, %v after process %d", e.Process, e.After-before.Before, before.Process)
 		}
 	}
+	tries := make(map[[2]int]event) // by process and tick, as the process last spoke of them
 	for _, e := range events {
-		if e.Way == onceWay && e.Did == busy && !slices.ContainsFunc(events, func(r event) bool {
-			return r.Way == onceWay && r.Did != busy && r.Before <= e.After && e.Before <= r.After+atLeast+whole
-		}) {
+		if e.Way == onceWay {
+			tries[[2]int{e.Process, e.Tick}] = e
+		}
+	}
+	for _, e := range tries {
+		if e.Did != busy {
+			continue
+		}
+		held := false
+		for _, r := range tries {
+			switch r.Did {
+			case ran:
+				held = held || r.Before <= e.After && e.Before <= r.After+atLeast+whole
+			case failed, asks: // it may have got the lock at any time since, and not heard of it, or not said so: it was killed
+				held = held || r.Before <= e.After
+			}
+		}
+		if !held {
 			return fmt.Errorf("process %d was refused the job of its tick %d, and no other process ran it", e.Process, e.Tick)
 		}
 	}

@@ -31,6 +31,9 @@ func Mono() time.Duration { return time.Since(origin) }
 // At is the stamp of two given readings, in nanoseconds.
 func At(mono, wall int64) Stamp { return Stamp{mono: mono, wall: wall} }
 
+// ByMono is the stamp at which the monotonic clock reads mono, whatever the wall clock says.
+func ByMono(mono time.Duration) Stamp { return Stamp{mono: int64(mono), wall: math.MaxInt64 / 2} }
+
 // Never is later than every stamp.
 func Never() Stamp { return Stamp{mono: math.MaxInt64 / 2, wall: math.MaxInt64 / 2} }
 

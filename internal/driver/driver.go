@@ -88,6 +88,21 @@ type Redis interface {
 	Close(ctx context.Context)
 }
 
+// Reader is a Redis whose keys the tools of operators can read. Drivers over client libraries are
+// Readers. A Redis that only tests have need not be one.
+type Reader interface {
+	Redis
+
+	// Read sends commands that change nothing, each with its only key as the second word, and returns
+	// an answer to each, as Do does. In a Cluster they go to their keys' masters, all at once, or to
+	// replicas where the library's settings send reads there.
+	Read(ctx context.Context, commands ...[]string) ([]Value, error)
+
+	// Masters returns the servers that have all keys: the masters of a Cluster, else this Redis alone.
+	// They serve Do, and need not be closed.
+	Masters(ctx context.Context) ([]Redis, error)
+}
+
 // Handler receives the confirmations and messages of subscriptions. Those of one connection come in
 // order, one call at a time. It must not block.
 type Handler interface {

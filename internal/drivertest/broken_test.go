@@ -33,6 +33,8 @@ type broken struct {
 	handle func(h driver.Handler) driver.Handler
 	line   func(l driver.Listener, h driver.Handler) driver.Listener
 	closes func(ctx context.Context)
+	read   func(ctx context.Context, commands [][]string) ([]driver.Value, error)
+	single bool // it takes a Cluster for one server
 }
 
 func (b *broken) Run(ctx context.Context, s *driver.Script, keys, args []string) (driver.Value, error) {
@@ -72,6 +74,20 @@ func (b *broken) Follow(ctx context.Context, h driver.Handler, channels ...strin
 		return b.follow(ctx, h, channels)
 	}
 	return b.Redis.Follow(ctx, h, channels...)
+}
+
+func (b *broken) Read(ctx context.Context, commands ...[]string) ([]driver.Value, error) {
+	if b.read != nil {
+		return b.read(ctx, commands)
+	}
+	return b.Redis.(driver.Reader).Read(ctx, commands...)
+}
+
+func (b *broken) Masters(ctx context.Context) ([]driver.Redis, error) {
+	if b.single {
+		return []driver.Redis{b.Redis}, nil
+	}
+	return b.Redis.(driver.Reader).Masters(ctx)
 }
 
 func (b *broken) Close(ctx context.Context) {
@@ -514,6 +530,22 @@ var flaws = map[string]struct {
 	"calls its handler twice at once": {"listen", "called once at a time", func(_ testing.TB, b *broken) {
 		b.handle = func(h driver.Handler) driver.Handler { return crowded{h.(*ear)} }
 	}},
+	"fails where a read is refused": {"reads", "WRONGTYPE", func(_ testing.TB, b *broken) {
+		b.read = func(ctx context.Context, commands [][]string) ([]driver.Value, error) {
+			got, err := b.Redis.(driver.Reader).Read(ctx, commands...)
+			for _, v := range got {
+				err = errors.Join(err, v.Err())
+			}
+			return got, err
+		}
+	}},
+	"reads all at one node": {"a Cluster's reads", "the values", func(_ testing.TB, b *broken) {
+		b.read = func(ctx context.Context, commands [][]string) ([]driver.Value, error) {
+			nodes := b.rdb.Nodes()
+			return overrueidis.New(nodes[slices.Sorted(maps.Keys(nodes))[0]]).Do(ctx, commands...)
+		}
+	}},
+	"knows one master": {"a Cluster's reads", "does not contain", func(_ testing.TB, b *broken) { b.single = true }},
 	"asks several nodes": {"a Cluster's commands", "one node answers all", func(_ testing.TB, b *broken) {
 		b.do = func(ctx context.Context, commands [][]string) ([]driver.Value, error) {
 			nodes := b.rdb.Nodes()

@@ -52,11 +52,11 @@ func codesOfRefusals(t testing.TB, b *bed) {
 	}
 	set := func(option, value string) { t.Helper(); s.Do("CONFIG", "SET", option, value) }
 
-	direct(d, "", "NONSENSE")
-	inScripts(t, d, "", "'NONSENSE'")
 	s.Do("SET", "kind", "string")
 	direct(d, "WRONGTYPE", "HGET", "kind", "f")
 	inScripts(t, d, "WRONGTYPE", "'HGET', KEYS[1], 'f'", "kind")
+	direct(d, "NOCOMMAND", "NONSENSE")
+	inScripts(t, d, "NOCOMMAND", "'NONSENSE'")
 
 	direct(app, "NOPERM", "DEL", "k")
 	direct(app, "NOPERM", "GET", "other")

@@ -48,7 +48,8 @@ type Config struct {
 // messages, and the sweeper.
 type Node struct {
 	cfg     Config
-	redis   driver.Redis
+	redis   driver.Redis // counts what is sent
+	bare    driver.Redis // what New was given
 	wire    *wire.Redis
 	hub     *hub.Hub
 	counts  driver.Counts
@@ -69,7 +70,7 @@ type Node struct {
 
 // New returns a node. It takes a connection in the background, and sends nothing by itself.
 func New(rdb driver.Redis, cfg Config) *Node {
-	n := &Node{cfg: cfg, done: make(chan struct{})}
+	n := &Node{cfg: cfg, bare: rdb, done: make(chan struct{})}
 	n.reachability.tell, n.reachability.wentDown = cfg.Reachable, n.vigil
 	rdb = n.counts.Counted(rdb)
 	n.redis = rdb
@@ -185,6 +186,9 @@ func (o owner) Fails(err error) {
 
 // Sent returns how many commands of one kind were answered, refused, and not answered.
 func (n *Node) Sent(op driver.Op) (answered, refused, unanswered uint64) { return n.counts.Of(op) }
+
+// Redis returns the driver that New was given. What is sent over it is not counted.
+func (n *Node) Redis() driver.Redis { return n.bare }
 
 // Introduce writes a client's card, which expires after stay. If the card is there already, only its
 // expiry is set anew.

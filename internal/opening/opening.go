@@ -1,5 +1,6 @@
 // Package opening lets modules of this repository make clients over a driver of their own: drivers
-// for other client libraries, and the simulator. The root package sets its functions; options and
+// for other client libraries, and the simulator. It also tells the tools of operators what a client is
+// over. The root package sets its functions; options and
 // clients travel as any, since this package stands below the root.
 //
 // New and NewRedlock check their arguments as relock.New and relock.NewRedlock do, and fail with
@@ -22,3 +23,8 @@ var Beside func(client any, rdb driver.Redis) (other any, err error)
 // HolderOf returns the id of the client whose lock a *relock.Lease holds, and the name of the
 // lock's kind; "" for a lease that no Lock returned.
 var HolderOf func(lease any) (client, kind string)
+
+// Behind returns the drivers of the Redis that a *relock.Client is over, one or the nodes of a quorum,
+// how many of them must keep a lock, and the prefix of its locks' names. A client that New did not make
+// has no drivers.
+var Behind func(client any) (nodes []driver.Redis, need int, prefix string)

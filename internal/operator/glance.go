@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -41,7 +41,7 @@ type beat struct {
 // read reads locks on one Redis, in two round trips however many they are: the first tells which
 // queues and readers to ask for. A third trip asks for the hold counts of shared owners that very
 // many share.
-func read(ctx context.Context, rdb rueidis.Client, names []*wire.Names, c clock) ([]Sighting, error) {
+func read(ctx context.Context, rdb driver.Reader, names []*wire.Names, c clock) ([]Sighting, error) {
 	ctx, cancel := Soon(ctx)
 	defer cancel()
 	seen, all := make([]Sighting, len(names)), make([]glance, len(names))
@@ -74,12 +74,12 @@ func (g *glance) begin() error {
 		return err
 	}
 	g.Names = own
-	g.ask(g.trip.rdb.B().Hscan().Key(own.Lock).Cursor(0).Count(hashCount).Build(), func(said rueidis.RedisResult) error {
-		page, err := said.AsScanEntry()
-		g.fields, g.whole = page.Elements, page.Cursor == 0
+	g.ask(func(said driver.Value) error {
+		cursor, fields, err := page(said)
+		g.fields, g.whole = fields, cursor == "0"
 		return err
-	})
-	g.number(g.trip.rdb.B().Pttl().Key(own.Lock).Build(), &g.left)
+	}, "HSCAN", own.Lock, "0", "COUNT", strconv.Itoa(hashCount))
+	g.number(&g.left, "PTTL", own.Lock)
 	g.askWaiters(own, &g.own)
 	return nil
 }
@@ -180,65 +180,64 @@ func (g *glance) dropCrashed() {
 }
 
 // ask adds a command about the lock to the trip.
-func (g *glance) ask(cmd rueidis.Completed, hear func(rueidis.RedisResult) error) {
-	g.trip.ask(cmd, func(said rueidis.RedisResult) error {
+func (g *glance) ask(hear func(driver.Value) error, cmd ...string) {
+	g.trip.ask(func(said driver.Value) error {
 		if err := hear(said); err != nil {
 			return fmt.Errorf("read lock %q: %w", g.Names.Name, err)
 		}
 		return nil
-	})
+	}, cmd...)
 }
 
 // number adds a command whose answer is a number.
-func (g *glance) number(cmd rueidis.Completed, into *int64) {
-	g.ask(cmd, func(said rueidis.RedisResult) (err error) {
-		*into, err = said.AsInt64()
+func (g *glance) number(into *int64, cmd ...string) {
+	g.ask(func(said driver.Value) (err error) {
+		*into, err = said.Int64()
 		return err
-	})
+	}, cmd...)
 }
 
 // askWaiters asks how many waiters are in a lock's queues. A score below 0 is no waiter's.
 func (g *glance) askWaiters(names *wire.Names, into *queueStats) {
 	for _, q := range queuesOf(names) {
-		g.ask(g.trip.rdb.B().Zcount().Key(q.key).Min("0").Max("+inf").Build(), func(said rueidis.RedisResult) error {
-			n, err := said.AsInt64()
+		g.ask(func(said driver.Value) error {
+			n, err := said.Int64()
 			into.waiters += int(n)
 			return err
-		})
+		}, "ZCOUNT", q.key, "0", "+inf")
 	}
 }
 
 // askLongest asks how long the first waiter in a lock's queues has waited.
 func (g *glance) askLongest(names *wire.Names, into *queueStats) {
 	for _, q := range queuesOf(names) {
-		first := g.trip.rdb.B().Zrangebyscore().Key(q.key).Min("0").Max("+inf").Withscores().Limit(0, 1).Build()
-		g.ask(first, func(said rueidis.RedisResult) error {
-			members, err := said.AsZScores()
+		g.ask(func(said driver.Value) error {
+			members, err := scored(said)
 			for _, m := range members {
-				into.longest = max(into.longest, g.now.Sub(time.UnixMicro(int64(m.Score))))
+				into.longest = max(into.longest, g.now.Sub(m.came))
 			}
 			return err
-		})
+		}, firstIn(q, 1)...)
 	}
 }
 
 // askKind asks for the size of a very large hash, and for the fields that tell what it is.
 func (g *glance) askKind() {
-	g.number(g.trip.rdb.B().Hlen().Key(g.Names.Lock).Build(), &g.size)
+	g.number(&g.size, "HLEN", g.Names.Lock)
 	g.askFields(modeField, voteField, firstField)
 }
 
 // askFields asks for fields of the hash. Those that exist are added to g.fields.
 func (g *glance) askFields(fields ...string) {
-	g.ask(g.trip.rdb.B().Hmget().Key(g.Names.Lock).Field(fields...).Build(), func(said rueidis.RedisResult) error {
-		values, err := said.ToArray()
+	g.ask(func(said driver.Value) error {
+		values, err := said.Values()
 		for i, v := range values {
-			if value, err := v.ToString(); err == nil {
+			if value, err := v.Text(); err == nil {
 				g.fields = append(g.fields, fields[i], value)
 			}
 		}
 		return err
-	})
+	}, append([]string{"HMGET", g.Names.Lock}, fields...)...)
 }
 
 const (
@@ -260,21 +259,21 @@ func (g *glance) askAlive() {
 	for i, r := range g.Readers {
 		owners[i], g.beats[i].left = r.Owner, noKey
 		for n := 1; n <= min(times[r.Owner], maxBeat); n++ {
-			g.ask(g.trip.rdb.B().Pttl().Key(g.rw.Pulse(r.Owner, n)).Build(), func(said rueidis.RedisResult) error {
-				left, err := said.AsInt64()
+			g.ask(func(said driver.Value) error {
+				left, err := said.Int64()
 				// The longest counts: no key is less than a time, and a time less than never, which is negative.
 				if longest := &g.beats[i].left; *longest == noKey || left < 0 && left != noKey || *longest >= 0 && left > *longest {
 					*longest = left
 				}
 				return err
-			})
+			}, "PTTL", g.rw.Pulse(r.Owner, n))
 		}
 	}
-	g.ask(g.trip.rdb.B().Hmget().Key(g.Names.Lock).Field(owners...).Build(), func(said rueidis.RedisResult) error {
-		values, err := said.ToArray()
+	g.ask(func(said driver.Value) error {
+		values, err := said.Values()
 		for i, v := range values {
 			g.beats[i].stood = !v.IsNil()
 		}
 		return err
-	})
+	}, append([]string{"HMGET", g.Names.Lock}, owners...)...)
 }

@@ -5,10 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -47,13 +48,12 @@ func (r *Reader) Line(ctx context.Context, names *wire.Names) (places []Waiter, 
 }
 
 // lineOn is Line on one Redis.
-func lineOn(ctx context.Context, rdb rueidis.Client, names *wire.Names) (places []Waiter, reserved int64, err error) {
+func lineOn(ctx context.Context, rdb driver.Reader, names *wire.Names) (places []Waiter, reserved int64, err error) {
 	now := clockOf(ctx, rdb).now()
 	t := trip{rdb: rdb}
 	for _, q := range queuesOf(names) {
-		first := rdb.B().Zrangebyscore().Key(q.key).Min("0").Max("+inf").Withscores().Limit(0, MaxPlaces).Build()
-		t.ask(first, func(said rueidis.RedisResult) error {
-			members, err := said.AsZScores()
+		t.ask(func(said driver.Value) error {
+			members, err := scored(said)
 			for _, m := range members {
 				if p, ok := waiterIn(m, now); ok {
 					p.Side = q.side
@@ -61,15 +61,16 @@ func lineOn(ctx context.Context, rdb rueidis.Client, names *wire.Names) (places 
 				}
 			}
 			return err
-		})
+		}, firstIn(q, MaxPlaces)...)
 	}
-	t.ask(rdb.B().Get().Key(names.Counter).Build(), func(said rueidis.RedisResult) error {
-		var err error
-		if reserved, err = said.AsInt64(); rueidis.IsRedisNil(err) {
+	t.ask(func(said driver.Value) error {
+		if said.IsNil() {
 			return nil
 		}
+		var err error
+		reserved, err = said.Int64()
 		return err
-	})
+	}, "GET", names.Counter)
 	if err := t.send(ctx); err != nil {
 		return nil, 0, fmt.Errorf("read the queue of %q: %w", names.Name, err)
 	}
@@ -81,13 +82,61 @@ func lineOn(ctx context.Context, rdb rueidis.Client, names *wire.Names) (places 
 	return places, reserved, nil
 }
 
+// member is a member of a queue, with the time at which it came.
+type member struct {
+	text string
+	came time.Time
+}
+
+// firstIn returns the command that asks for the first n waiters in a queue. scored reads its answer. A
+// score below 0 is no waiter's.
+func firstIn(q queue, n int) []string {
+	return []string{"ZRANGEBYSCORE", q.key, "0", "+inf", "WITHSCORES", "LIMIT", "0", strconv.Itoa(n)}
+}
+
+// scored reads members with their scores: RESP2 has them by turns, RESP3 in pairs.
+func scored(v driver.Value) ([]member, error) {
+	words, err := v.Values()
+	if err != nil {
+		return nil, err
+	}
+	if len(words) > 0 && words[0].IsList() {
+		pairs := words
+		words = nil
+		for _, p := range pairs {
+			pair, err := p.Values()
+			if err != nil {
+				return nil, err
+			}
+			words = append(words, pair...)
+		}
+	}
+	var all []member
+	for i := 0; i+1 < len(words); i += 2 {
+		text, err := words[i].Text()
+		if err != nil {
+			return nil, err
+		}
+		number, err := words[i+1].Text()
+		if err != nil {
+			return nil, err
+		}
+		score, err := strconv.ParseFloat(number, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the score of %q is no number: %w", text, err)
+		}
+		all = append(all, member{text, time.UnixMicro(int64(score))})
+	}
+	return all, nil
+}
+
 // waiterIn reads a member of a queue: <lease>:<block>:<client uuid>:<n>:<shared owner>.
-func waiterIn(m rueidis.ZScore, now time.Time) (w Waiter, ok bool) {
-	parts := strings.SplitN(m.Member, ":", 5)
+func waiterIn(m member, now time.Time) (w Waiter, ok bool) {
+	parts := strings.SplitN(m.text, ":", 5)
 	if len(parts) < 4 {
 		return w, false
 	}
-	w = Waiter{Client: parts[2], Owner: wire.WaitingID(parts[2], parts[3]), Waited: now.Sub(time.UnixMicro(int64(m.Score)))}
+	w = Waiter{Client: parts[2], Owner: wire.WaitingID(parts[2], parts[3]), Waited: now.Sub(m.came)}
 	if len(parts) == 5 && parts[4] != "" {
 		w.Owner = parts[4]
 	}

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
+	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -25,8 +26,7 @@ const (
 // AnswerTime bounds how long an operator waits for an answer of Redis.
 const AnswerTime = 5 * time.Second
 
-// Soon returns a context for one question to Redis. It bounds the client library, which would
-// repeat an unanswered question.
+// Soon returns a context for one question to Redis: the locks' own timeouts do not bound it.
 func Soon(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, AnswerTime)
 }
@@ -34,20 +34,38 @@ func Soon(ctx context.Context) (context.Context, context.CancelFunc) {
 // A Reader inspects locks by commands that only read, each short however much Redis keeps. A user
 // who has no other rights can use it. Its methods may be called from any goroutine.
 type Reader struct {
-	nodes  []rueidis.Client
+	nodes  []driver.Reader
 	prefix string
 	need   int // how many nodes must keep a lock
 }
 
-// NewReader returns a reader of the locks on one Redis, or on a quorum of several, whose names in
-// Redis start with prefix.
-func NewReader(nodes []rueidis.Client, prefix string) *Reader {
+// NewReader returns a reader of the locks on one Redis, or on a quorum of several of which more than
+// half must keep a lock. The locks' names in Redis start with prefix.
+func NewReader(nodes []driver.Reader, prefix string) *Reader {
 	return &Reader{nodes: nodes, prefix: prefix, need: len(nodes)/2 + 1}
+}
+
+// ReaderOf returns a reader of a client's locks, on the client's own connections. It fails for a nil
+// client, one that New did not make, and one whose Redis is not a server, as that of a test kit.
+func ReaderOf(locks *relock.Client) (*Reader, error) {
+	nodes, need, prefix := opening.Behind(locks)
+	if len(nodes) == 0 {
+		return nil, errors.New("the relock.Client is nil, or was not made by New")
+	}
+	r := &Reader{prefix: prefix, need: need}
+	for _, rdb := range nodes {
+		node, reads := rdb.(driver.Reader)
+		if !reads {
+			return nil, fmt.Errorf("the relock.Client is over a %T, whose keys cannot be listed: it takes a real Redis", rdb)
+		}
+		r.nodes = append(r.nodes, node)
+	}
+	return r, nil
 }
 
 // All returns the locks whose names match a pattern of Redis's, by name.
 func (r *Reader) All(ctx context.Context, pattern string) ([]Sighting, error) {
-	return r.everywhere(func(rdb rueidis.Client) ([]Sighting, error) {
+	return r.everywhere(func(rdb driver.Reader) ([]Sighting, error) {
 		var found []Sighting
 		clock := clockOf(ctx, rdb)
 		err := scan(ctx, rdb, Literal(r.prefix)+pattern, func(keys []string) error {
@@ -63,7 +81,7 @@ func (r *Reader) All(ctx context.Context, pattern string) ([]Sighting, error) {
 // These returns a sighting of each lock with these names, in their order, even of locks that no owner
 // holds.
 func (r *Reader) These(ctx context.Context, names []*wire.Names) ([]Sighting, error) {
-	found, err := r.everywhere(func(rdb rueidis.Client) ([]Sighting, error) {
+	found, err := r.everywhere(func(rdb driver.Reader) ([]Sighting, error) {
 		seen, err := read(ctx, rdb, names, clockOf(ctx, rdb))
 		introduce(ctx, rdb, seen)
 		return seen, err
@@ -79,9 +97,12 @@ func (r *Reader) These(ctx context.Context, names []*wire.Names) ([]Sighting, er
 	return found, nil
 }
 
+// Names returns the keys of a lock. It fails for a name that no lock can have.
+func (r *Reader) Names(name string) (*wire.Names, error) { return wire.Mutex.Names(r.prefix, name) }
+
 // One returns a sighting of one lock, with what its readers' clients say of themselves.
 func (r *Reader) One(ctx context.Context, name string) (Sighting, error) {
-	names, err := wire.Mutex.Names(r.prefix, name)
+	names, err := r.Names(name)
 	if err != nil {
 		return Sighting{}, err
 	}
@@ -94,7 +115,7 @@ func (r *Reader) One(ctx context.Context, name string) (Sighting, error) {
 }
 
 // everywhere asks all nodes at once and merges their answers. A minority may be down.
-func (r *Reader) everywhere(ask func(rueidis.Client) ([]Sighting, error)) ([]Sighting, error) {
+func (r *Reader) everywhere(ask func(driver.Reader) ([]Sighting, error)) ([]Sighting, error) {
 	var (
 		wg     sync.WaitGroup
 		seen   = make([][]Sighting, len(r.nodes))
@@ -138,7 +159,7 @@ func (r *Reader) everywhere(ask func(rueidis.Client) ([]Sighting, error)) ([]Sig
 func (r *Reader) namesOf(keys []string) []*wire.Names {
 	var names []*wire.Names
 	for _, key := range keys {
-		if n, err := wire.Mutex.Names(r.prefix, strings.TrimPrefix(key, r.prefix)); err == nil {
+		if n, err := r.Names(strings.TrimPrefix(key, r.prefix)); err == nil {
 			names = append(names, n)
 		}
 	}
@@ -151,19 +172,17 @@ func Literal(text string) string {
 }
 
 // scan calls found with the keys of hashes that match, some at a time.
-func scan(ctx context.Context, rdb rueidis.Client, pattern string, found func([]string) error) error {
-	masters, err := mastersOf(ctx, rdb)
+func scan(ctx context.Context, rdb driver.Reader, pattern string, found func([]string) error) error {
+	within, cancel := Soon(ctx)
+	masters, err := rdb.Masters(within)
+	cancel()
 	for _, master := range masters {
-		for cursor := uint64(0); err == nil; {
-			var page rueidis.ScanEntry
-			asked, cancel := Soon(ctx)
-			cmd := master.B().Scan().Cursor(cursor).Match(pattern).Count(scanCount).Type("hash").Build()
-			page, err = master.Do(asked, cmd).AsScanEntry()
-			cancel()
-			if err == nil && len(page.Elements) > 0 {
-				err = found(page.Elements)
+		for cursor := "0"; err == nil; {
+			var keys []string
+			if cursor, keys, err = scanOnce(ctx, master, cursor, pattern); err == nil && len(keys) > 0 {
+				err = found(keys)
 			}
-			if cursor = page.Cursor; cursor == 0 {
+			if cursor == "0" {
 				break
 			}
 		}
@@ -171,38 +190,29 @@ func scan(ctx context.Context, rdb rueidis.Client, pattern string, found func([]
 	return err
 }
 
-// mastersOf returns clients of the servers that have all keys: of a Cluster its masters.
-func mastersOf(ctx context.Context, rdb rueidis.Client) ([]rueidis.Client, error) {
-	if rdb.Mode() != rueidis.ClientModeCluster {
-		return []rueidis.Client{rdb}, nil
-	}
+// scanOnce asks for the next keys from cursor on. After the last ones the next cursor is "0".
+func scanOnce(ctx context.Context, rdb driver.Redis, cursor, pattern string) (next string, keys []string, err error) {
 	ctx, cancel := Soon(ctx)
 	defer cancel()
-	slots, err := rdb.Do(ctx, rdb.B().ClusterSlots().Build()).ToArray()
+	said, err := rdb.Do(ctx, []string{"SCAN", cursor, "MATCH", pattern, "COUNT", strconv.Itoa(scanCount), "TYPE", "hash"})
 	if err != nil {
-		return nil, fmt.Errorf("CLUSTER SLOTS: %w", err)
+		return "", nil, err
 	}
-	nodes := rdb.Nodes()
-	masters := make(map[string]rueidis.Client)
-	for _, slot := range slots {
-		parts, _ := slot.ToArray()
-		if len(parts) < 3 {
-			continue
-		}
-		master, _ := parts[2].ToArray()
-		if len(master) < 2 {
-			continue
-		}
-		host, _ := master[0].ToString()
-		port, _ := master[1].AsInt64()
-		addr := net.JoinHostPort(host, strconv.FormatInt(port, 10))
-		if masters[addr] = nodes[addr]; masters[addr] == nil {
-			return nil, fmt.Errorf("the Cluster's master %s is not connected", addr)
-		}
+	return page(said[0])
+}
+
+// page reads an answer of SCAN or HSCAN: the next cursor and what was found.
+func page(v driver.Value) (next string, found []string, err error) {
+	parts, err := v.Values()
+	if err != nil {
+		return "", nil, err
 	}
-	var all []rueidis.Client
-	for _, master := range masters {
-		all = append(all, master)
+	if len(parts) != 2 {
+		return "", nil, fmt.Errorf("%d parts of a page, not 2", len(parts))
 	}
-	return all, nil
+	if next, err = parts[0].Text(); err != nil {
+		return "", nil, err
+	}
+	found, err = parts[1].Texts()
+	return next, found, err
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/locktest"
 	"github.com/relock-go/relock/internal/operator"
 	"github.com/relock-go/relock/internal/redistest"
@@ -18,7 +20,12 @@ import (
 
 // readerOf returns a reader of the locks on a server.
 func readerOf(s *redistest.Server) *operator.Reader {
-	return operator.NewReader([]rueidis.Client{s.Client()}, "")
+	return over(s.Client())
+}
+
+// over returns a reader of the locks behind a client.
+func over(rdb rueidis.Client) *operator.Reader {
+	return operator.NewReader([]driver.Reader{overrueidis.New(rdb)}, "")
 }
 
 // one looks at a lock.
@@ -72,13 +79,32 @@ func TestALookTakesFewRoundTrips(t *testing.T) {
 	const locks = 1000
 	seedReaders(s, locks)
 	rdb := &counting{Client: s.Client()}
-	seen, err := operator.NewReader([]rueidis.Client{rdb}, "").All(t.Context(), "*")
+	seen, err := over(rdb).All(t.Context(), "*")
 	require.NoError(t, err)
 	require.Len(t, seen, locks)
 	require.Less(t, rdb.trips.Load(), int64(locks/10))
 	for _, s := range seen {
 		require.Equal(t, []any{"relock read", true, 1, 2}, []any{s.Kind, s.Held, s.Count, s.Waiters}, s.Names.Name)
 		require.Greater(t, s.Longest, 55*time.Second, "the reader came first")
+	}
+}
+
+// RESP2 answers scores behind their members, RESP3 in pairs with them.
+func TestScoresInBothProtocols(t *testing.T) {
+	s := redistest.Start(t)
+	seedReaders(s, 1)
+	to := s.Target()
+	for _, to.RESP2 = range []bool{false, true} {
+		rdb, err := redistest.Open(to.Rueidis())
+		require.NoError(t, err)
+		defer rdb.Close()
+		r := over(rdb)
+		seen := one(t, r, "rw1")
+		require.InDelta(t, time.Minute, seen.Longest, float64(30*time.Second))
+		places, _, err := r.Line(t.Context(), seen.Names)
+		require.NoError(t, err)
+		require.Len(t, places, 2)
+		require.InDelta(t, 50*time.Second, places[1].Waited, float64(30*time.Second))
 	}
 }
 
@@ -95,7 +121,7 @@ func TestAnUnreadQueueIsAnError(t *testing.T) {
 			rdb, err := redistest.Open(s.AddUser("watcher", "pw", "~"+name, "~{"+name+"}:*", "+@read", "+time"))
 			require.NoError(t, err)
 			defer rdb.Close()
-			r := operator.NewReader([]rueidis.Client{rdb}, "")
+			r := over(rdb)
 			look := func() error {
 				_, err := r.One(t.Context(), name)
 				return err
@@ -291,7 +317,7 @@ func TestALookAtWhatWasSeen(t *testing.T) {
 func TestReadWriteLocksOnACluster(t *testing.T) {
 	g := redistest.StartCluster(t)
 	c := locktest.Client(t, g.Client())
-	r := operator.NewReader([]rueidis.Client{g.Client()}, "")
+	r := over(g.Client())
 	for i := range 20 {
 		read(t, c, fmt.Sprintf("rw%d", i))
 	}

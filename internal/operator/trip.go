@@ -4,18 +4,18 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/driver"
 )
 
 // trip is a batch of commands for one round trip, each with the function that takes its answer.
 type trip struct {
-	rdb   rueidis.Client
-	cmds  []rueidis.Completed
-	hears []func(rueidis.RedisResult) error
+	rdb   driver.Reader
+	cmds  [][]string
+	hears []func(driver.Value) error
 }
 
-// ask adds a command. An error of hear is the trip's.
-func (t *trip) ask(cmd rueidis.Completed, hear func(rueidis.RedisResult) error) {
+// ask adds a command, whose second word is its key. An error of hear is the trip's.
+func (t *trip) ask(hear func(driver.Value) error, cmd ...string) {
 	t.cmds, t.hears = append(t.cmds, cmd), append(t.hears, hear)
 }
 
@@ -26,7 +26,11 @@ func (t *trip) send(ctx context.Context) error {
 	if len(cmds) == 0 {
 		return nil
 	}
-	for i, said := range t.rdb.DoMulti(ctx, cmds...) {
+	answers, err := t.rdb.Read(ctx, cmds...)
+	if err != nil {
+		return err
+	}
+	for i, said := range answers {
 		if err := hears[i](said); err != nil {
 			return err
 		}
@@ -39,10 +43,14 @@ type clock time.Duration
 
 // clockOf asks a Redis for its time, once for a whole look. If the user may not ask, this machine's
 // time counts.
-func clockOf(ctx context.Context, rdb rueidis.Client) clock {
+func clockOf(ctx context.Context, rdb driver.Reader) clock {
 	ctx, cancel := Soon(ctx)
 	defer cancel()
-	parts, err := rdb.Do(ctx, rdb.B().Time().Build()).AsIntSlice()
+	said, err := rdb.Do(ctx, []string{"TIME"})
+	if err != nil {
+		return 0
+	}
+	parts, err := said[0].Ints()
 	if err != nil || len(parts) != 2 {
 		return 0
 	}

@@ -5,13 +5,14 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strconv"
 
-	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
 )
 
 // introduce adds the cards of the holders' clients, if they have one.
-func introduce(ctx context.Context, rdb rueidis.Client, seen []Sighting) {
+func introduce(ctx context.Context, rdb driver.Reader, seen []Sighting) {
 	known := cards(ctx, rdb, func(yield func(string) bool) {
 		for i := 0; i < len(seen) && yield(seen[i].client); i++ {
 		}
@@ -35,7 +36,7 @@ func (r *Reader) introduceReaders(ctx context.Context, readers []Holding) {
 }
 
 // cards returns the cards of clients, by uuid. A card that cannot be read is no error.
-func cards(ctx context.Context, rdb rueidis.Client, clients iter.Seq[string]) map[string]wire.Card {
+func cards(ctx context.Context, rdb driver.Reader, clients iter.Seq[string]) map[string]wire.Card {
 	known := make(map[string]wire.Card)
 	for client := range clients {
 		if client != "" {
@@ -55,23 +56,23 @@ func cards(ctx context.Context, rdb rueidis.Client, clients iter.Seq[string]) ma
 }
 
 // ask reads the cards of clients into known. It returns false if it is of no use to ask for more.
-func ask(ctx context.Context, rdb rueidis.Client, clients []string, known map[string]wire.Card) bool {
+func ask(ctx context.Context, rdb driver.Reader, clients []string, known map[string]wire.Card) bool {
 	ctx, cancel := Soon(ctx)
 	defer cancel()
-	var cmds []rueidis.Completed
+	t := trip{rdb: rdb}
 	for _, client := range clients {
-		cmds = append(cmds, rdb.B().Hscan().Key(wire.ClientKey(client)).Cursor(0).Count(hashCount).Build())
+		t.ask(func(said driver.Value) error {
+			_, found, err := page(said)
+			if err != nil {
+				return err
+			}
+			fields := make(map[string]string)
+			for j := 0; j+1 < len(found); j += 2 {
+				fields[found[j]] = found[j+1]
+			}
+			known[client] = wire.CardOf(fields)
+			return nil
+		}, "HSCAN", wire.ClientKey(client), "0", "COUNT", strconv.Itoa(hashCount))
 	}
-	for i, said := range rdb.DoMulti(ctx, cmds...) {
-		hash, err := said.AsScanEntry()
-		if err != nil {
-			return false
-		}
-		fields := make(map[string]string)
-		for j := 0; j+1 < len(hash.Elements); j += 2 {
-			fields[hash.Elements[j]] = hash.Elements[j+1]
-		}
-		known[clients[i]] = wire.CardOf(fields)
-	}
-	return true
+	return t.send(ctx) == nil
 }

@@ -24,7 +24,8 @@ type Rules struct {
 //
 //   - A confirmed command counts from when it was sent, for the lease that it asked for less a
 //     margin for drift. The answer may have been on its way for any time.
-//   - Trust never shrinks, since no command shortens a lease. A missing answer changes nothing.
+//   - Trust never shrinks, since no command shortens a lease that a caller trusts. A missing answer
+//     changes nothing.
 //   - The lease in force ends at its cap, whatever Redis confirmed: a fixed lease at its end, one
 //     with WithMaxHold at the maximum. The next lease of the same grant has a cap of its own.
 //   - A fixed lease is not renewed, nor one that is trusted up to its cap. But once a message has
@@ -37,6 +38,7 @@ type Term struct {
 	lease time.Duration // that Redis granted the lock for
 	began clock.Stamp   // when the lease in force began
 	cap   clock.Stamp   // the lease in force ends here
+	most  time.Duration // the longest lease to ask for, once the lock outlasts its lease; 0 before
 
 	renewAt clock.Stamp
 	asking  bool        // a renewal is under way
@@ -64,6 +66,24 @@ func (t *Term) Begin(rules *Rules, now clock.Stamp) {
 // Vacate notes that the lease in force was given back: its cap was the lease's, not the lock's. Until
 // the next one begins, only Redis's lease ends the hold.
 func (t *Term) Vacate() { t.cap = clock.Never() }
+
+// Outlast notes that the lease in force was given back before it had lasted for d, and that none
+// follows: the lock is kept until d is over. Commands then ask for all that is left, up to most. d must
+// not be cut short: so it counts by the monotonic clock, which nobody sets. Outlast returns false, and
+// notes nothing, if d is over.
+func (t *Term) Outlast(d, most time.Duration, now clock.Stamp) bool {
+	if t.began.Mono()+d <= now.Mono() {
+		return false
+	}
+	t.cap, t.most = clock.ByMono(t.began.Mono()+d), most
+	return true
+}
+
+// Outlasts reports whether the lock outlasts its lease.
+func (t *Term) Outlasts() bool { return t.most > 0 }
+
+// Capped reports whether the cap has come: of the lease in force, or of a lock that outlasts it.
+func (t *Term) Capped(now clock.Stamp) bool { return t.cap.Reached(now) }
 
 // Began is when the lease in force began.
 func (t *Term) Began() clock.Stamp { return t.began }
@@ -146,6 +166,9 @@ func (t *Term) RenewalAt(now clock.Stamp, unsure bool) clock.Stamp {
 // renewal asks for a millisecond: Redis never shortens a lease. For a lease with a cap it asks up
 // to two margins beyond the cap, so that the lease can be trusted up to the cap.
 func (t *Term) RenewFor(now clock.Stamp) time.Duration {
+	if left := t.cap.Until(now); t.most > 0 {
+		return max(time.Millisecond, min(t.most, left+2*clock.Margin(max(left, t.rules.Lease))))
+	}
 	if t.rules.Fixed > 0 {
 		return time.Millisecond
 	}

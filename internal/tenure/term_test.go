@@ -90,6 +90,15 @@ func TestTrustEndsAt(t *testing.T) {
 		"nor does it give one to another lease": {
 			do: func(t *Term) { t.Move(at(3), time.Second) }, want: lease - margin,
 		},
+		"a lock that outlasts its lease counts from the lease's begin": {
+			do: func(t *Term) { t.Outlast(5*time.Second, time.Hour, at(2)) }, want: 6 * time.Second,
+		},
+		"and what Redis does not confirm ends trust before": {
+			do: func(t *Term) { t.Outlast(time.Hour, time.Hour, at(2)) }, want: lease - margin,
+		},
+		"a lease that has lasted for long enough is not outlasted": {
+			do: func(t *Term) { t.Outlast(time.Second, time.Hour, at(2)) }, want: lease - margin,
+		},
 		"nor move the maximum of another": {
 			rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second},
 			do:    func(t *Term) { t.Move(at(3), time.Hour) }, want: 21 * time.Second,
@@ -103,6 +112,23 @@ func TestTrustEndsAt(t *testing.T) {
 			require.Equal(t, c.want, in(term.Deadline(at(2))))
 		})
 	}
+}
+
+// A lock outlasts its lease by the monotonic clock. Whoever sets the wall clock must not end it too soon.
+func TestOutlasting(t *testing.T) {
+	term := begun(Rules{})
+	require.False(t, term.Outlasts())
+	require.False(t, term.Outlast(0, time.Hour, at(1)))
+	require.False(t, term.Outlast(9*time.Second, time.Hour, at(10)))
+	require.False(t, term.Outlasts())
+	require.True(t, term.Outlast(10*time.Second, time.Hour, at(10)))
+	require.True(t, term.Outlasts())
+	now := at(10)
+	set := clock.At(int64(now.Mono()), now.Wall().UnixNano()+int64(time.Hour))
+	require.False(t, term.Capped(set))
+	require.True(t, term.Deadline(set).Reached(set), "but Redis is trusted no longer")
+	require.False(t, term.Capped(at(10.9)))
+	require.True(t, term.Capped(at(11)))
 }
 
 func TestRenewalIsDue(t *testing.T) {
@@ -165,15 +191,24 @@ func TestRenewalAsksFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules Rules
 		now   float64
+		least time.Duration
 		want  time.Duration
 	}{
-		"the watchdog's lease":               {now: 10, want: lease},
-		"nothing for a fixed one":            {rules: Rules{Fixed: time.Minute, Max: time.Minute}, now: 10, want: time.Millisecond},
-		"no further than the cap is trusted": {rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second}, now: 11, want: 10*time.Second + 2*margin},
-		"something beyond it":                {rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second}, now: 25, want: time.Millisecond},
+		"the watchdog's lease":                               {now: 10, want: lease},
+		"nothing for a fixed one":                            {rules: Rules{Fixed: time.Minute, Max: time.Minute}, now: 10, want: time.Millisecond},
+		"all that is left of a lock that outlasts its lease": {now: 11, least: time.Hour, want: 3590*time.Second + 2*clock.Margin(3590*time.Second)},
+		"also if that is short":                              {now: 11, least: 11 * time.Second, want: time.Second + 2*margin},
+		"also of a fixed one":                                {rules: Rules{Fixed: time.Minute, Max: time.Minute}, now: 11, least: 11 * time.Second, want: time.Second + 2*margin},
+		"no more than may be asked for":                      {now: 11, least: 3 * time.Hour, want: 2 * time.Hour},
+		"something behind its end":                           {now: 90, least: 11 * time.Second, want: time.Millisecond},
+		"no further than the cap is trusted":                 {rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second}, now: 11, want: 10*time.Second + 2*margin},
+		"something beyond it":                                {rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second}, now: 25, want: time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			term := begun(c.rules)
+			if c.least > 0 {
+				require.True(t, term.Outlast(c.least, 2*time.Hour, at(11)))
+			}
 			require.Equal(t, c.want, term.RenewFor(at(c.now)))
 		})
 	}

@@ -24,6 +24,7 @@ var codes = map[string]struct {
 	"MISCONF":     {ofNode: true},
 	"MOVED":       {passes: true},
 	"NOAUTH":      {ofNode: true, hint: "check the client's user name and password"},
+	"NOCOMMAND":   {ofNode: true, hint: "the server, or a proxy before it, lacks the command: see docs/managed-redis.md"},
 	"NOPERM":      {hint: "the user lacks a permission, docs/wire.md lists what relock needs"},
 	"NOREPLICAS":  {passes: true, ofNode: true},
 	"NOSCRIPT":    {},
@@ -43,6 +44,9 @@ var sentences = []struct{ says, code string }{
 	{"The user executing the script", "NOPERM"}, // before Redis 7.2
 	{"ACL failure in script", "NOPERM"},
 	{"max number of clients", "MAXCLIENTS"},
+	{"nknown command", "NOCOMMAND"}, // this word is the library's own
+	{"nknown Redis command called from", "NOCOMMAND"},
+	{".acl_check_cmd()", "NOCOMMAND"}, // "Invalid command passed to" it
 	// While a slot moves, a script finds only its KEYS checked beforehand. A key that it names by
 	// itself may have gone already.
 	{"attempted to access a non local key", "TRYAGAIN"},

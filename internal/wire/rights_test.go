@@ -21,6 +21,8 @@ func TestMissingRightsAreToldBeforeTheLockIsHeld(t *testing.T) {
 	}{
 		{"run the 'pexpire' command on k", []string{"-pexpire"}},
 		{"run the 'hdel' command on k", []string{"-hdel"}},
+		{"run the 'hexists' command on k", []string{"-hexists"}},
+		{"run the 'pubsub|numsub' command", []string{"-pubsub"}},
 		{"run the 'del' command on k", []string{"-del"}},
 		{"run the 'zpopmin' command on relock_queue:{k}", []string{"-zpopmin"}},
 		{"run the 'set' command on redisson_lock_token:{k}", []string{"-set"}},

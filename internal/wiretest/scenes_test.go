@@ -111,6 +111,7 @@ var oneRedis = []scene{
 		short := a.Mutex("orders", relock.WithMaxHold(10*time.Second))
 		w.unlocks("A unlocks again", w.locks("A locks for ten seconds", short))
 	}},
+	{name: "min-hold", nodes: 1, acts: func(w *wireStage) { keeps(w, w.client(), w.client()) }},
 	{name: "owner", nodes: 1, acts: func(w *wireStage) { sharesOwner(w, w.client(), w.client()) }},
 	{name: "owner-queues", nodes: 1, acts: func(w *wireStage) {
 		a, b := w.client(), w.client()
@@ -239,6 +240,7 @@ var quorums = []scene{
 	{name: "quorum-fixed-lease", nodes: 3, acts: func(w *wireStage) {
 		w.unlocks("A unlocks", w.locks("A locks", w.counting().Mutex("orders", relock.WithFixedLease(time.Minute))))
 	}},
+	{name: "quorum-min-hold", nodes: 3, acts: func(w *wireStage) { keeps(w, w.counting(), w.counting()) }},
 	{name: "quorum-state", nodes: 3, acts: func(w *wireStage) {
 		m := w.counting().Mutex("orders")
 		w.states("A asks for the free lock", m, false)
@@ -365,6 +367,13 @@ func extendsOn(w *wireStage, a *relock.Client) {
 	inner := w.locksUnder(l.Context(), "A re-enters", m)
 	w.unlocks("A unlocks the inner one", inner)
 	w.unlocks("A unlocks", l)
+}
+
+// keeps leaves a lock to WithMinHold for so long that the lease is as long as any may be, whatever is left.
+func keeps(w *wireStage, a, b *relock.Client) {
+	m := a.Mutex("orders", relock.WithMinHold(relock.MaxLease))
+	w.unlocks("A unlocks", w.locks("A locks", m))
+	w.busy("B tries", b.Mutex("orders"))
 }
 
 func sharesOwner(w *wireStage, a, b *relock.Client) {

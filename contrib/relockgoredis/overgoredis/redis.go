@@ -25,7 +25,7 @@ type Redis struct {
 	lines map[*redis.Client]*shard // the connections for sharded subscriptions, by their masters
 }
 
-var _ driver.Redis = (*Redis)(nil)
+var _ driver.Reader = (*Redis)(nil)
 
 // New returns the driver over rdb, which stays the caller's. Its errors say what is wrong with rdb.
 // A nil rdb makes a driver whose Client is nil.
@@ -131,7 +131,12 @@ func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, e
 		c.seal(ctx)
 		sent[i] = c
 	}
-	_, whole := node.Pipelined(ctx, func(p redis.Pipeliner) error { return p.BatchProcess(ctx, sent...) })
+	return send(ctx, node, sent)
+}
+
+// send sends commands, each a *command, in one round trip to each server that has some.
+func send(ctx context.Context, rdb redis.Cmdable, sent []redis.Cmder) ([]driver.Value, error) {
+	_, whole := rdb.Pipelined(ctx, func(p redis.Pipeliner) error { return p.BatchProcess(ctx, sent...) })
 	answers, borne := make([]driver.Value, len(sent)), false
 	for i, c := range sent {
 		v, err := answer(c.(*command), c.Err())

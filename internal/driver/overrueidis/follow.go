@@ -146,7 +146,7 @@ func (d *Redis) master(ctx context.Context, slot int64) rueidis.Client {
 		return nil
 	}
 	for _, r := range ranges {
-		if addr, owns := masterIn(r, slot); owns {
+		if addr, first, last, ok := masterIn(r); ok && first <= slot && slot <= last {
 			return d.rdb.Nodes()[addr]
 		}
 	}
@@ -155,18 +155,18 @@ func (d *Redis) master(ctx context.Context, slot int64) rueidis.Client {
 
 // masterIn reads one entry of CLUSTER SLOTS: first slot, last slot, the master's host and port and
 // more, its replicas.
-func masterIn(entry rueidis.RedisMessage, slot int64) (addr string, owns bool) {
+func masterIn(entry rueidis.RedisMessage) (addr string, first, last int64, ok bool) {
 	parts, err := entry.ToArray()
 	if err != nil || len(parts) < 3 {
-		return "", false
+		return "", 0, 0, false
 	}
 	first, err1 := parts[0].AsInt64()
 	last, err2 := parts[1].AsInt64()
 	master, err3 := parts[2].ToArray()
-	if err1 != nil || err2 != nil || err3 != nil || len(master) < 2 || slot < first || slot > last {
-		return "", false
+	if err1 != nil || err2 != nil || err3 != nil || len(master) < 2 {
+		return "", 0, 0, false
 	}
 	host, err1 := master[0].ToString()
 	port, err2 := master[1].AsInt64()
-	return net.JoinHostPort(host, strconv.FormatInt(port, 10)), err1 == nil && err2 == nil
+	return net.JoinHostPort(host, strconv.FormatInt(port, 10)), first, last, err1 == nil && err2 == nil
 }

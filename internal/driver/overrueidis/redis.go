@@ -24,7 +24,7 @@ type Redis struct {
 	warned     atomic.Bool // the user was told that subscriptions stay at replicas
 }
 
-var _ driver.Redis = (*Redis)(nil)
+var _ driver.Reader = (*Redis)(nil)
 
 // New returns the driver over rdb, which stays the caller's.
 func New(rdb rueidis.Client) *Redis { return &Redis{rdb: rdb} }
@@ -57,7 +57,12 @@ func (d *Redis) Do(ctx context.Context, commands ...[]string) ([]driver.Value, e
 	for i, c := range commands {
 		cmds[i] = d.rdb.B().Arbitrary(c[0]).Args(c[1:]...).Build()
 	}
-	answers := make([]driver.Value, len(commands))
+	return d.send(ctx, cmds)
+}
+
+// send sends commands in one round trip, in a Cluster to each server that has some.
+func (d *Redis) send(ctx context.Context, cmds []rueidis.Completed) ([]driver.Value, error) {
+	answers := make([]driver.Value, len(cmds))
 	for i, res := range d.rdb.DoMulti(ctx, cmds...) {
 		if err := res.NonRedisError(); err != nil {
 			return nil, failure(err)

@@ -49,7 +49,7 @@ type Try struct {
 	passes handoff       // of WithLocalHandoff
 	Opts   []relock.Option
 
-	maxHold, fix, linger time.Duration // of the options, 0 for none
+	maxHold, minHold, fix, linger time.Duration // of the options, 0 for none
 }
 
 // Acquire locks, and has the judge look at what came of it. It returns nil where the lock was not
@@ -106,7 +106,7 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 		at: time.Since(a.w.trace.start), fixed: t.Fixed, lease: t.Lease, asked: began, began: began, under: ctx,
 		bound: t.bound(began), linger: t.linger, passes: t.passes, amount: max(t.Amount, 1),
 	}
-	h.maxHold, h.fix = t.maxHold, t.fix
+	h.maxHold, h.minHold, h.fix = t.maxHold, t.minHold, t.fix
 	h.ctx = within(ctx, h)
 	a.w.note(p.index, t.Name, "HAS", h.Token, nil)
 	a.entered(h, outer)

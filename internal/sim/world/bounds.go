@@ -22,6 +22,12 @@ func (t *Try) caps(d time.Duration) {
 	t.Opts = append(t.Opts, relock.WithMaxHold(d))
 }
 
+// keeps asks for a hold of at least d.
+func (t *Try) keeps(d time.Duration) {
+	t.minHold = d
+	t.Opts = append(t.Opts, relock.WithMinHold(d))
+}
+
 // fixes asks for a lease of d that is not renewed.
 func (t *Try) fixes(d time.Duration) {
 	t.Fixed, t.fix = true, d

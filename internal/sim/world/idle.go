@@ -43,6 +43,7 @@ type stay struct {
 	turn    int       // counts the leases
 	filling time.Time // when Redis was last asked to keep it longer while no lease of it was live
 	linger  time.Duration
+	least   time.Time // by WithMinHold it may be kept up to here
 	held    []*Held   // its leases, but for those that were over when the last one was given
 	last    time.Time // when one of them was given out, or let go
 
@@ -56,7 +57,9 @@ func (s *stay) has() bool {
 }
 
 // idle reports whether no lease and no caller stands in the way of its end.
-func (s *stay) idle() bool { return s.given && s.live+s.leaving == 0 && !s.ended && !s.proc.dead }
+func (s *stay) idle() bool {
+	return s.given && s.live+s.leaving == 0 && !s.ended && !s.proc.dead && !time.Now().Before(s.least)
+}
 
 // end is until when it may linger. The library rounds that down.
 func (s *stay) end() time.Time { return s.first.Add(s.linger) }
@@ -249,7 +252,10 @@ func (w *World) gives(h, outer *Held) {
 	s.given, s.live, s.turn, s.last = true, s.live+1, s.turn+1, time.Now()
 	s.held = append(slices.DeleteFunc(s.held, func(h *Held) bool { return h.over.Load() }), h)
 	if outer == nil || outer.id != h.id {
-		s.linger = h.linger
+		s.linger, s.least = h.linger, time.Time{}
+		if h.minHold > 0 { // then Redis keeps it a little longer
+			s.least = time.Now().Add(h.minHold + max(h.minHold, h.lease)/50 + w.soon())
+		}
 	}
 }
 
@@ -304,6 +310,10 @@ func (w *World) hasLeft(h *Held) {
 
 // rests sees to it that a hold which lies idle is ended in time. The caller holds the world's mutex.
 func (w *World) rests(s *stay) {
+	if left := time.Until(s.least); left > 0 {
+		w.after(left, func() { w.rests(s) })
+		return
+	}
 	if !s.idle() {
 		return
 	}

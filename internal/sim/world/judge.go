@@ -41,8 +41,8 @@ type Held struct {
 	number int           // in the history
 	ended  bool          // in the history
 
-	began        time.Time     // when it was called for
-	maxHold, fix time.Duration // of what it was asked for with, 0 for none
+	began                 time.Time     // when it was called for
+	maxHold, minHold, fix time.Duration // of what it was asked for with, 0 for none
 }
 
 // live reports whether its holder may believe in it.

@@ -63,7 +63,7 @@ func (w *World) strayed(n *node, p *process, at stray, seen strays, now time.Tim
 	}
 	most := w.plan.Longest()/3 + sweepPause + 2*w.plan.Timeout()
 	if s := w.stays[at.id]; s != nil {
-		if since = later(since, s.last); s.has() { // a lease may be shorter than the time between two looks
+		if since = later(later(since, s.last), earlier(now, s.least)); s.has() { // a lease may be shorter than the time between two looks
 			since = now
 		}
 		most += s.linger
@@ -133,6 +133,9 @@ func (w *World) closed(p *process, began time.Time) {
 	}
 	left := func(id string) bool {
 		s := w.stays[id]
+		if s != nil && time.Now().Before(s.least) {
+			return false // WithMinHold keeps it
+		}
 		return s == nil || !w.judge.hadAt(s, began) && !s.placed.down // whose caller has the write lease until then
 	}
 	for _, n := range w.nodes {
