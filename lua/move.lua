@@ -20,8 +20,11 @@ if holds(to) then
   end
   return { 1, standing(lease, block, to, '') }
 end
-local first, count = granted()
-if not holds(from) or ARGV[6] ~= '' and first ~= ARGV[6] then
+if not holds(from) then
+  return { 0 }
+end
+local first, count = standing(lease, block, from, '')
+if ARGV[6] ~= '' and first ~= ARGV[6] then
   return { 0 }
 end
 if block > 0 then
