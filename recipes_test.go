@@ -130,7 +130,7 @@ func TestRecipeOfAService(t *testing.T) {
 }
 
 func onceATick(ctx context.Context, locks *relock.Client, job func(context.Context) error) error {
-	m := locks.Mutex("nightly", relock.WithFixedLease(10*time.Minute))
+	m := locks.Mutex("nightly", relock.WithMinHold(10*time.Minute), relock.WithLease(10*time.Minute))
 	lease, err := m.TryLock(ctx)
 	if errors.Is(err, relock.ErrNotAcquired) {
 		return nil // another process has this tick
@@ -138,7 +138,8 @@ func onceATick(ctx context.Context, locks *relock.Client, job func(context.Conte
 	if err != nil {
 		return err
 	}
-	return job(lease.Context()) // no Unlock: the lock ends 10 minutes after the grant
+	defer lease.Unlock(ctx) // the lock stays taken until 10 minutes after the grant
+	return job(lease.Context())
 }
 
 // A plain lock beside it shows what goes wrong.

@@ -20,7 +20,8 @@ import (
 
 func once(ctx context.Context, locks *relock.Client, name string, d time.Duration, job func(context.Context)) func() {
 	return func() {
-		lease, err := locks.Mutex(name, relock.WithLease(d)).TryLock(ctx) // a process that dies keeps it for d too
+		// The lock stays taken for d from its grant: after a short job, and if the process dies.
+		lease, err := locks.Mutex(name, relock.WithMinHold(d), relock.WithLease(d)).TryLock(ctx)
 		if errors.Is(err, relock.ErrNotAcquired) {
 			return // another process has this tick
 		}
@@ -28,14 +29,8 @@ func once(ctx context.Context, locks *relock.Client, name string, d time.Duratio
 			log.Print(err)
 			return
 		}
-		over, end := context.WithTimeout(lease.Context(), d)
-		defer context.AfterFunc(over, func() { // when d is over and the job has ended, if by a panic
-			defer end()
-			if ctx.Err() == nil { // otherwise the process ends, and the lock with its lease
-				_ = lease.Unlock(ctx)
-			}
-		})
-		job(lease.Context()) // its lock is renewed, however long it takes
+		defer lease.Unlock(ctx) // also if the job panics
+		job(lease.Context())    // its lock is renewed, however long it takes
 	}
 }
 

@@ -16,11 +16,12 @@ type job func(context.Context) error
 // far apart the ticks of the processes lie, and the time from one tick to the next. The middle of both leaves most room for
 // delays.
 func once(ctx context.Context, locks *relock.Client, name string, atLeast time.Duration, run job) error {
-	lease, err := locks.Mutex(name, relock.WithFixedLease(atLeast)).TryLock(ctx)
+	lease, err := locks.Mutex(name, relock.WithMinHold(atLeast), relock.WithLease(atLeast)).TryLock(ctx)
 	if err != nil {
 		return err
 	}
-	return run(lease.Context()) // no Unlock: the lock ends atLeast after its grant, however short the job is
+	defer lease.Unlock(ctx) // the lock stays taken until atLeast after its grant, however short the job is
+	return run(lease.Context())
 }
 
 // schedule calls tick every so often, until ctx ends.
