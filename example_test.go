@@ -46,9 +46,15 @@ func pay(ctx context.Context, locks *relock.Client, db *sql.DB) error {
 		return err
 	}
 	defer lease.Unlock(ctx)
-	_, err = db.ExecContext(lease.Context(), // no row is updated after a later holder's write
+	paid, err := db.ExecContext(lease.Context(), // no row is updated after a later holder's write
 		"UPDATE orders SET state = 'paid', token = $1 WHERE id = 42 AND token <= $1", lease.Token())
-	return err
+	if err != nil {
+		return err
+	}
+	if rows, _ := paid.RowsAffected(); rows == 0 {
+		return relock.ErrLost
+	}
+	return nil
 }
 
 func ExampleMutex_Lock() {

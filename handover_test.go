@@ -364,3 +364,25 @@ func TestManyMoves(t *testing.T) {
 	unlocked(t, l)
 	unlocked(t, within(t, next))
 }
+
+// Close ends a TakeOver that Redis does not answer.
+func TestCloseEndsTakeOver(t *testing.T) {
+	rdb := faulty(redistest.Start(t))
+	c := newClient(t, rdb)
+	handle, err := taken(t, c.Mutex("k").Lock).HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	rdb.Filter(faults.All(faults.Script("move"), faults.LoseCall.Telling()))
+	failed := make(chan error, 1)
+	go func() {
+		_, err := c.Mutex("k").TakeOver(context.Background(), handle)
+		failed <- err
+	}()
+	within(t, rdb.Told())
+	closed := make(chan struct{})
+	go func() {
+		c.Close()
+		close(closed)
+	}()
+	require.ErrorIs(t, within(t, failed), ErrClosed)
+	within(t, closed)
+}

@@ -106,7 +106,7 @@ func missedBy(ctx context.Context, c, d *Client, name string) string {
 	}
 
 	rw := c.RWMutex(name + ":rw")
-	reads, err := rw.RLock(ctx)
+	reads, err := rw.TryRLock(ctx)
 	if errors.Is(err, errors.ErrUnsupported) || !try("read-write locks", err) {
 		return strings.Join(what, ", ")
 	}
@@ -122,9 +122,10 @@ func missedBy(ctx context.Context, c, d *Client, name string) string {
 }
 
 // renewed returns a lease that was renewed. A busy machine may be too late to renew one, which Redis may then keep for a while.
+// It is taken by TryLock: the first Lock of a client that cannot hear fails, if that is known by then.
 func renewed(ctx context.Context, c *Client, name string) (l *Lease, err error) {
 	for i := range 3 {
-		if l, err = c.Mutex(fmt.Sprint(name, i), WithLease(3*time.Second)).Lock(ctx); err != nil {
+		if l, err = c.Mutex(fmt.Sprint(name, i), WithLease(3*time.Second)).TryLock(ctx); err != nil {
 			return nil, err
 		}
 		began := l.Until()

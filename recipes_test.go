@@ -224,7 +224,7 @@ func begin(ctx context.Context, locks *relock.Client, send func(ctx context.Cont
 func goOn(ctx context.Context, locks *relock.Client, handle string, work func(context.Context) error) error {
 	lease, err := locks.Mutex("report").TakeOver(ctx, handle)
 	if err != nil {
-		return err // ErrLost: another worker has the job or had it, or it comes too late
+		return err // ErrLost: another worker has the job or had it, or it comes too late; ErrUnavailable: try again
 	}
 	defer lease.Unlock(ctx)
 	return work(lease.Context())

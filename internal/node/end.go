@@ -74,12 +74,13 @@ func (c *Claim) Unvote(ctx context.Context, next *Claim, ticket string) (held bo
 	return c.node.wire.Unvote(ctx, c.Entry, c.Count, next.Entry, ticket, next)
 }
 
-// Released ends the claim after its release, which was answered with held, or failed with err. The
-// sweeper repeats the end if the release failed. It also does if the release found no lock, but a
-// grant came meanwhile: Redis may have granted the lock after the release had run.
-func (c *Claim) Released(held bool, err error) {
+// Released ends the claim after its release, which was answered, or failed with err. The
+// sweeper repeats the end if the release failed. It also does if a grant came meanwhile. Redis may have
+// granted the lock after the release had run, or by the release, if a late command had queued the entry
+// once more.
+func (c *Claim) Released(err error) {
 	c.ear.Close() // before Regranted: a grant that comes from here on is an orphan, and ended as such
-	c.over(err != nil || !held && c.ear.Regranted())
+	c.over(err != nil || c.ear.Regranted())
 }
 
 // Forget ends the claim only in this process: in Redis its lease ends it.

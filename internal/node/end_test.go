@@ -31,16 +31,14 @@ var (
 // step is something that happens to a claim.
 type step func(c *Claim)
 
-func noted(err error) step { return func(c *Claim) { c.Noted(err) } }
-func late(err error) step  { return func(c *Claim) { c.Late(err) } }
-func ending(out bool) step { return func(c *Claim) { c.Ending(out) } }
-func ended(open bool) step { return func(c *Claim) { c.End(open) } }
-func granted(c *Claim)     { c.node.hub.Message(wire.InboxPrefix+"c", "17 1000 c:1 0 k") }
-func releasing(c *Claim)   { c.Ear().Releasing() }
-func forgotten(c *Claim)   { c.Forget() }
-func released(held bool, err error) step {
-	return func(c *Claim) { c.Released(held, err) }
-}
+func noted(err error) step    { return func(c *Claim) { c.Noted(err) } }
+func late(err error) step     { return func(c *Claim) { c.Late(err) } }
+func ending(out bool) step    { return func(c *Claim) { c.Ending(out) } }
+func ended(open bool) step    { return func(c *Claim) { c.End(open) } }
+func granted(c *Claim)        { c.node.hub.Message(wire.InboxPrefix+"c", "17 1000 c:1 0 k") }
+func releasing(c *Claim)      { c.Ear().Releasing() }
+func forgotten(c *Claim)      { c.Forget() }
+func released(err error) step { return func(c *Claim) { c.Released(err) } }
 
 // sweeping is how a claim is to be ended in the background.
 type sweeping int
@@ -130,16 +128,14 @@ func TestEndOfAClaim(t *testing.T) {
 		{"not heard for good, told after the end", []step{noted(errUnheard), ended(true), late(reset)}, soon},
 		{"never ran, but it was queued before", []step{noted(answered), noted(errUnheard), ended(true), late(errNoDial)}, atOnce},
 
-		{"unlocked", []step{noted(answered), releasing, released(true, nil)}, not},
-		{"found lost", []step{noted(answered), releasing, released(false, nil)}, not},
-		{"not heard unlocking", []step{noted(answered), releasing, released(false, errUnheard)}, atOnce},
-		{"not sent unlocking", []step{noted(answered), releasing, released(false, errNotSent)}, atOnce},
-		{"errRefused unlocking", []step{noted(answered), releasing, released(false, errRefused)}, atOnce},
-		{"nothing to unlock", []step{noted(errNotSent), releasing, released(false, errNotSent)}, not},
-		{"unlocked, granted while that was out", []step{noted(answered), releasing, granted, released(true, nil)}, not},
-		{"found lost, granted while that was out", []step{noted(answered), releasing, granted, released(false, nil)}, atOnce},
-		{"found lost, granted before that was out", []step{noted(answered), granted, releasing, released(false, nil)}, not},
-		{"unlocked beside a question", []step{noted(answered), noted(errUnheard), releasing, released(true, nil)}, soon},
+		{"released", []step{noted(answered), releasing, released(nil)}, not},
+		{"not heard unlocking", []step{noted(answered), releasing, released(errUnheard)}, atOnce},
+		{"not sent unlocking", []step{noted(answered), releasing, released(errNotSent)}, atOnce},
+		{"errRefused unlocking", []step{noted(answered), releasing, released(errRefused)}, atOnce},
+		{"nothing to unlock", []step{noted(errNotSent), releasing, released(errNotSent)}, not},
+		{"released, granted while that was out", []step{noted(answered), releasing, granted, released(nil)}, atOnce},
+		{"released, granted before that was out", []step{noted(answered), granted, releasing, released(nil)}, not},
+		{"unlocked beside a question", []step{noted(answered), noted(errUnheard), releasing, released(nil)}, soon},
 	} {
 		for _, votes := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, votes %t", r.what, votes), func(t *testing.T) {
@@ -199,7 +195,7 @@ func TestLateAnswerDuringTheRelease(t *testing.T) {
 		held, _, err := c.Release(t.Context(), nil)
 		require.NoError(t, err)
 		require.True(t, held)
-		c.Released(held, nil)
+		c.Released(nil)
 		synctest.Wait()
 		require.Equal(t, 2, ran, "the release, and one for what came late")
 		require.Zero(t, n.Debug().Sweeping)

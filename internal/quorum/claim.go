@@ -251,7 +251,7 @@ func (c *Claim) releaseFor(v, n *voter, out *answers, now clock.Stamp) func() {
 func (c *Claim) releaseAt(v *voter, next *node.Claim, ticket string, out *answers) (wire.Answer, error) {
 	v.awaitVote(c.q.voteTimeout())
 	held, a, err := v.Unvote(c.q.ctx, next, ticket)
-	v.Released(held, err)
+	v.Released(err)
 	if err == nil && !held {
 		out.add(v.member, wire.ErrLost)
 	} else {

@@ -201,7 +201,7 @@ func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, 
 		sent := clock.Now()
 		held, a, err := c.Claim.Release(ctx, queue)
 		if err == nil {
-			c.Released(held, nil)
+			c.Released(nil)
 			if !held && failure == nil {
 				return node.Grant{}, false, wire.ErrLost
 			}
@@ -217,7 +217,7 @@ func (c *contender) Release(ctx context.Context, next claim.Claim) (node.Grant, 
 		}
 		n, queue = nil, nil
 		if !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
-			c.Released(false, err)
+			c.Released(err)
 			return node.Grant{}, false, &wire.NodeError{Op: "release", Name: c.entry.Names.Name, Err: failure}
 		}
 	}
@@ -249,19 +249,18 @@ func (c *contender) HandOver(ctx context.Context, handle string, stays time.Dura
 		case err != nil && wire.Transient(err) && clock.Sleep(ctx, pause.Next()):
 			continue
 		case err != nil:
-			c.Released(false, err)
+			c.Released(err)
 			return &wire.NodeError{Op: "hand over", Name: c.entry.Names.Name, Err: err}
-		case !moved:
-			c.Released(false, nil)
+		}
+		if c.Released(nil); !moved {
 			return wire.ErrLost
 		}
-		c.Released(true, nil)
 		return nil
 	}
 }
 
-// TakeOver repeats its command until it is answered or ctx ends. If it then has no answer, the entry may
-// have the lock or get it: the sweeper ends it.
+// TakeOver repeats its command until it is answered, ctx ends, or the client is closed. If it then has no
+// answer, the entry may have the lock or get it: the sweeper ends it.
 func (c *contender) TakeOver(ctx context.Context, handle string) (node.Grant, error) {
 	c.Enter()
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
@@ -276,9 +275,11 @@ func (c *contender) TakeOver(ctx context.Context, handle string) (node.Grant, er
 		case !wire.Transient(err):
 			c.End(link.MayHaveRun(err))
 			return node.Grant{}, &wire.NodeError{Op: "take over", Name: c.entry.Names.Name, Err: err}
-		case !clock.Sleep(ctx, pause.Next()):
+		}
+		c.failure = err
+		if err := c.sleep(ctx, pause.Next()); err != nil {
 			c.End(true)
-			return node.Grant{}, wire.GivenUp("take over", c.entry.Names.Name, err, wire.CauseOf(ctx))
+			return node.Grant{}, err
 		}
 	}
 }

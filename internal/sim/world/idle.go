@@ -43,6 +43,7 @@ type stay struct {
 	turn    int       // counts the leases
 	filling time.Time // when Redis was last asked to keep it longer while no lease of it was live
 	linger  time.Duration
+	handle  bool      // of a hand-over: it stands until its time is over
 	least   time.Time // by WithMinHold it may be kept up to here
 	held    []*Held   // its leases, but for those that were over when the last one was given
 	last    time.Time // when one of them was given out, or let go
@@ -82,7 +83,7 @@ func (w *World) follows(p *process, c *command) {
 	n, _ := strconv.Atoi(c.args[2])
 	args, entries, prefix := c.args[3+n:], 1, p.client.ID()+":"
 	if c.op == "move" {
-		w.moves(p, c, args[0], args[1], msIn(args[2]))
+		w.moves(p, c, args[0], args[1], msIn(args[2]), args[3] == "0")
 		return
 	}
 	asks := c.op == "acquire" || c.op == "vote"

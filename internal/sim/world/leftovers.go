@@ -133,7 +133,7 @@ func (w *World) closed(p *process, began time.Time) {
 	}
 	left := func(id string) bool {
 		s := w.stays[id]
-		if s != nil && time.Now().Before(s.least) {
+		if s != nil && (s.handle || time.Now().Before(s.least)) {
 			return false // WithMinHold keeps it
 		}
 		return s == nil || !w.judge.hadAt(s, began) && !s.placed.down // whose caller has the write lease until then

@@ -84,13 +84,13 @@ func (Mutexes) takeOver(a *Actor, place int, from *Held, handle string, held tim
 }
 
 // moves notes what a command says that moves a lock: the first id ends, the second is asked for. The world's mutex is held.
-func (w *World) moves(p *process, c *command, from, to string, lease time.Duration) {
+func (w *World) moves(p *process, c *command, from, to string, lease time.Duration, handle bool) {
 	if s := w.stays[from]; s != nil && !s.ended {
 		s.ended, s.over = true, time.Now()
 	}
 	s := w.stays[to]
 	if s == nil {
-		s = &stay{proc: p, id: to, first: time.Now(), lease: lease}
+		s = &stay{proc: p, id: to, first: time.Now(), lease: lease, handle: handle}
 		w.stays[to] = s
 	}
 	s.asks(c)
