@@ -46,15 +46,9 @@ func pay(ctx context.Context, locks *relock.Client, db *sql.DB) error {
 		return err
 	}
 	defer lease.Unlock(ctx)
-	paid, err := db.ExecContext(lease.Context(), // no row is updated after a later holder's write
-		"UPDATE orders SET state = 'paid', token = $1 WHERE id = 42 AND token <= $1", lease.Token())
-	if err != nil {
-		return err
-	}
-	if rows, _ := paid.RowsAffected(); rows == 0 {
-		return relock.ErrLost
-	}
-	return nil
+	var id int64 // sql.ErrNoRows after a later holder's write: no row was updated
+	return db.QueryRowContext(lease.Context(),
+		"UPDATE orders SET state = 'paid', token = $1 WHERE id = 42 AND token <= $1 RETURNING id", lease.Token()).Scan(&id)
 }
 
 func ExampleMutex_Lock() {

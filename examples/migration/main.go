@@ -20,12 +20,16 @@ import (
 )
 
 var (
-	from   = flag.String("from", "redsync", "the lock that the service comes from: redsync, redislock or rueidislock")
-	step   = flag.String("step", "", "run one release: before, middle or after; without it all move, and the way back")
-	url    = flag.String("redis", "", "the URL of a Redis, as redis://host:6379; without it one is embedded")
-	lasts  = flag.Duration("for", 5*time.Second, "how long two releases run beside each other")
-	expiry = flag.Duration("expiry", 8*time.Second, "the old lock's")
+	from  = flag.String("from", "redsync", "the lock that the service comes from: redsync, redislock or rueidislock")
+	step  = flag.String("step", "", "run one release: before, middle or after; without it all move, and the way back")
+	url   = flag.String("redis", "", "the URL of a Redis, as redis://host:6379; without it one is embedded")
+	lasts = flag.Duration("for", 5*time.Second, "how long two releases run beside each other")
 )
+
+// expiry is the old lock's.
+var expiry = 8 * time.Second
+
+func init() { flag.DurationVar(&expiry, "expiry", expiry, "the old lock's") }
 
 // name is the lock's, in each library.
 const name = "counter"

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	*expiry = 3 * time.Second
+	expiry = 3 * time.Second
 	os.Exit(m.Run())
 }
 
@@ -79,7 +79,7 @@ func held(ctx context.Context, came <-chan struct{}) error {
 		return errCame
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-time.After(5 * *expiry / 2):
+	case <-time.After(5 * expiry / 2):
 		return nil
 	}
 }
@@ -141,13 +141,13 @@ func unrenewed(t *testing.T, s *redistest.Server, library string) release {
 	return func(ctx context.Context, name string, work job) error {
 		switch library {
 		case "redsync":
-			old := redsync.New(pool.NewPool(rdb)).NewMutex(name, redsync.WithExpiry(*expiry))
+			old := redsync.New(pool.NewPool(rdb)).NewMutex(name, redsync.WithExpiry(expiry))
 			if err := old.LockContext(ctx); err != nil {
 				return err
 			}
 			defer old.UnlockContext(context.WithoutCancel(ctx))
 		case "redislock":
-			old, err := redislock.New(rdb).Obtain(ctx, name, *expiry, nil)
+			old, err := redislock.New(rdb).Obtain(ctx, name, expiry, nil)
 			if err != nil {
 				return err
 			}
@@ -206,7 +206,7 @@ func TestHandingALockOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	process := func() *relock.Client {
-		locks, err := relock.New(s.Client(), relock.WithLease(*expiry))
+		locks, err := relock.New(s.Client(), relock.WithLease(expiry))
 		require.NoError(t, err)
 		t.Cleanup(locks.Close)
 		return locks

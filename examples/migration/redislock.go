@@ -13,12 +13,12 @@ import (
 // Before: redislock's lock alone.
 func underRedislock(ctx context.Context, rl *redislock.Client, name string, work job) error {
 	retry := &redislock.Options{RetryStrategy: redislock.LinearBackoff(20 * time.Millisecond)}
-	old, err := rl.Obtain(ctx, name, *expiry, retry)
+	old, err := rl.Obtain(ctx, name, expiry, retry)
 	if err != nil {
 		return err
 	}
 	defer old.Release(context.WithoutCancel(ctx))
-	extend := func(ctx context.Context) error { return old.Refresh(ctx, *expiry, nil) }
+	extend := func(ctx context.Context) error { return old.Refresh(ctx, expiry, nil) }
 	return renewed(ctx, extend, work)
 }
 

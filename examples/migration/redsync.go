@@ -12,7 +12,7 @@ import (
 
 // Before: redsync's lock alone.
 func underRedsync(ctx context.Context, rs *redsync.Redsync, name string, work job) error {
-	old := rs.NewMutex(name, redsync.WithExpiry(*expiry))
+	old := rs.NewMutex(name, redsync.WithExpiry(expiry))
 	if err := old.LockContext(ctx); err != nil {
 		return err
 	}

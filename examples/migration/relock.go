@@ -25,7 +25,7 @@ func renewed(ctx context.Context, extend, work job) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for tick := time.NewTicker(*expiry / 3); ; {
+		for tick := time.NewTicker(expiry / 3); ; {
 			select {
 			case <-ctx.Done():
 				tick.Stop()

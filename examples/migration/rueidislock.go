@@ -25,8 +25,8 @@ func rueidislockService(url string) (s service, err error) {
 	}
 	// With a KeyMajority of 1 a waiter of v1.0.79 may wait for ever, though the lock is free.
 	rl, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: option, NoLoopTracking: true, KeyValidity: *expiry,
-		TryNextAfter: *expiry, // by default it gives a command up after 20 ms, which a busy machine takes
+		ClientOption: option, NoLoopTracking: true, KeyValidity: expiry,
+		TryNextAfter: expiry, // by default it gives a command up after 20 ms, which a busy machine takes
 	})
 	if err != nil {
 		return s, err
