@@ -267,7 +267,6 @@ func TestMovesThatAreNotAnswered(t *testing.T) {
 			_, err = c.Mutex("k").TakeOver(ctx, given)
 			require.ErrorIs(t, err, ErrUnavailable)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			rdb.Filter(nil)
 			work, err := other.Mutex("k").TakeOver(t.Context(), given)
 			if name == "lost" {
 				require.NoError(t, err, "the handle was not used")
