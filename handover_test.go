@@ -280,6 +280,33 @@ func TestMovesThatAreNotAnswered(t *testing.T) {
 	}
 }
 
+// Whatever a user may no longer do, a lock that moves keeps an end, and its waiter gets it.
+func TestRefusedMoveLeavesNoLockWithoutAnEnd(t *testing.T) {
+	for _, command := range []string{"pexpire", "hset", "hdel", "pttl", "set"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
+			require.NoError(t, err)
+			t.Cleanup(rdb.Close)
+			c, other := newClient(t, rdb, WithLease(3*time.Second)), newClient(t, s.Client())
+			l := taken(t, c.Mutex("k").Lock)
+			given, err := taken(t, c.Mutex("given").Lock).HandOver(t.Context(), 300*time.Millisecond)
+			require.NoError(t, err)
+			s.Do("ACL", "SETUSER", "app", "-"+command)
+			if _, err = l.HandOver(t.Context(), 300*time.Millisecond); err != nil {
+				require.ErrorIs(t, err, ErrRefused)
+			}
+			_, err = c.Mutex("given").TakeOver(t.Context(), given)
+			require.ErrorIs(t, err, ErrRefused)
+			for _, name := range []string{"k", "given"} {
+				require.NotEqual(t, "-1", s.Do("PTTL", name))
+				unlocked(t, taken(t, other.Mutex(name).Lock))
+			}
+		})
+	}
+}
+
 // WithMinHold keeps a lock that is unlocked, not one that moves.
 func TestHandOverBeforeMinHold(t *testing.T) {
 	s := redistest.Start(t)

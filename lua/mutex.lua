@@ -64,12 +64,14 @@ local function put(lease, _, id, owner, _, first, count)
   end
 end
 
--- succeed puts id in the place of from, which is in and has no shared owner. It deletes before it writes: so a full Redis takes
--- it, and id stands first, where older clients look.
+-- succeed puts id in the place of from, which is in and has no shared owner. The lease comes first, and some field is always
+-- there: so a lock keeps an end, whichever command is refused, and a full Redis takes what follows. At last id stands first,
+-- where older clients look.
 local function succeed(id, from, lease, first, count)
-  redis.call('HDEL', KEYS[1], from, 'relock:first')
-  redis.call('HSET', KEYS[1], id, 1, 'relock:first', first .. ':' .. count)
   redis.call('PEXPIRE', KEYS[1], lease)
+  redis.call('HSET', KEYS[1], id, 1)
+  redis.call('HDEL', KEYS[1], from, 'relock:first')
+  redis.call('HSET', KEYS[1], 'relock:first', first .. ':' .. count)
 end
 
 -- leave ends id, and returns whether it was in and whether the lock is open since. It writes before it asks: so a full

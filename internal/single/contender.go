@@ -273,7 +273,7 @@ func (c *contender) TakeOver(ctx context.Context, handle string) (node.Grant, er
 			c.End(false)
 			return node.Grant{}, wire.ErrLost
 		case !wire.Transient(err):
-			c.End(link.MayHaveRun(err))
+			c.End(true) // a script that is refused half way has done what stands before
 			return node.Grant{}, &wire.NodeError{Op: "take over", Name: c.entry.Names.Name, Err: err}
 		}
 		c.failure = err
