@@ -102,9 +102,9 @@ func (r *report) judgeCount(t *tally) {
 	switch {
 	case r.crash == nil:
 	case t.ran:
-		note = fmt.Sprintf("%s reported; the one in flight had run too", thousands(int(r.done())))
+		note = fmt.Sprintf("%s reported; the one in flight ran", thousands(int(r.done())))
 	default:
-		note = "all reported; the one in flight had not run"
+		note = "all reported; the one in flight did not"
 	}
 	r.row("increments expected", thousands(int(t.expected)), "%s", note)
 	r.row("increments found", thousands(int(r.found)), "")
@@ -137,7 +137,7 @@ func (r *report) judgeRate() {
 	}
 	if c := r.crash; c != nil && !c.recovered.IsZero() {
 		took -= c.outage()
-		note += "; not counting the outage"
+		note += "; outage left out"
 	}
 	if took > 0 {
 		rate := float64(len(r.sections)) / took.Seconds()
@@ -172,7 +172,7 @@ func (r *report) judgeHandovers(t *tally) {
 			r.wrong("worker %d never had the lock", i+1)
 		}
 	}
-	r.row("hand-overs local / remote", thousands(t.local)+" / "+thousands(t.remote), "acquisitions by worker: %s",
+	r.row("hand-overs local / remote", thousands(t.local)+" / "+thousands(t.remote), "by worker: %s",
 		strings.Join(share, " "))
 	if t.remote < workers-1 {
 		r.wrong("the lock passed between processes %d times only", t.remote)
@@ -189,7 +189,7 @@ func (r *report) judgeCommands() {
 		r.row("Redis commands per acquisition", fmt.Sprintf("%.2f", per), "on all nodes; %.2f a node", per/float64(r.o.nodes))
 		return
 	}
-	r.row("Redis commands per acquisition", fmt.Sprintf("%.2f", per), "two of them are the re-entry and its unlock")
+	r.row("Redis commands per acquisition", fmt.Sprintf("%.2f", per), "two are the re-entry and its unlock")
 }
 
 func (r *report) judgeTokens(t *tally) {
@@ -254,7 +254,7 @@ func (r *report) judgeFaults() {
 		r.wrong("nobody got the lock while nodes were out")
 	}
 	kept := f.back.Sub(f.empty)
-	r.row("restarted node kept out", millis(kept), "it had forgotten every lock; the lease is %v", r.o.lease)
+	r.row("restarted node kept out", millis(kept), "it forgot every lock; the lease is %v", r.o.lease)
 	if kept < r.o.lease {
 		r.wrong("the node that had forgotten the lock granted it after %v, the lease is %v", kept, r.o.lease)
 	}

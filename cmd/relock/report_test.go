@@ -44,8 +44,8 @@ func TestReportOfAGoodRun(t *testing.T) {
 	r := goodReport()
 	var out bytes.Buffer
 	require.True(t, r.print(&out), out.String())
-	require.Regexp(t, `increments expected +6 +5 reported; the one in flight had run too`, out.String())
-	require.Regexp(t, `hand-overs local / remote +2 / 3 +acquisitions by worker: 3 1 2`, out.String())
+	require.Regexp(t, `increments expected +6 +5 reported; the one in flight ran`, out.String())
+	require.Regexp(t, `hand-overs local / remote +2 / 3 +by worker: 3 1 2`, out.String())
 	require.Regexp(t, `commands per acquisition +2.50`, out.String())
 	require.Regexp(t, `killed while holding +worker 2 +hold count 2`, out.String())
 	require.Regexp(t, `lock back after the kill +989 ms`, out.String())
@@ -61,7 +61,7 @@ func TestReportInFlightNotRun(t *testing.T) {
 	r.found = 5
 	var out bytes.Buffer
 	require.True(t, r.print(&out), out.String())
-	require.Regexp(t, `increments expected +5 +all reported; the one in flight had not run`, out.String())
+	require.Regexp(t, `increments expected +5 +all reported; the one in flight did not`, out.String())
 }
 
 func TestReportFindsWhatIsWrong(t *testing.T) {
