@@ -14,19 +14,18 @@ import (
 // HandOver ends the lease and leaves the lock standing for a handle, a text with which Mutex.TakeOver
 // goes on, in this process or another. The lock is not free in between. If no process takes it over
 // within the time stays, the lock ends like one whose holder died, and its next waiter gets it. A handle
-// is used once. It is no secret: whoever can read the lock in Redis can use it.
+// is used once. It is no secret: a user that can read the lock in Redis can use it.
 //
 // The lease's context ends, with cause ErrHandedOver, before Redis is told. The lease is then over as
-// after Unlock, whatever HandOver returns, unless the error is of the class ErrMisuse. HandOver goes on
-// if ctx is cancelled, for three command timeouts at most. Errors, with which there is no handle:
+// after Unlock, whatever HandOver returns, unless nothing changes, as the list says. HandOver goes on if
+// ctx is cancelled, for two command timeouts at most. Errors, with which there is no handle:
 //
-//   - ErrMisuse, and nothing changes: ErrInvalidOption for a time that is no possible lease; a lease that
-//     was re-entered and whose re-entries are not unlocked, or that a re-entry returned; a lease under
-//     WithOwner; ErrNotHeld after Unlock or HandOver.
+//   - ErrMisuse, and nothing changes: ErrInvalidOption for a time that is no possible lease; a lock that
+//     was entered more often than unlocked; a lease under WithOwner; ErrNotHeld after Unlock or HandOver.
 //   - ErrLost when the lock was lost before, ErrClosed.
 //   - ErrUnavailable, in a *NodeError, if Redis did not answer. The lock is then freed in the background.
 //     If the command did run, that takes as long as stays says. ErrRefused if no retry helps.
-//   - errors.ErrUnsupported over a quorum, and for an RWMutex; nothing changes.
+//   - errors.ErrUnsupported over a quorum, under WithRestartGuard and for an RWMutex; nothing changes.
 func (l *Lease) HandOver(ctx context.Context, stays time.Duration) (handle string, err error) {
 	if l.zero() {
 		return "", ErrNotHeld
@@ -96,7 +95,7 @@ func (h *hold) handOver(ctx context.Context, b bearer) error {
 //   - ErrUnavailable if the caller gave up before Redis had answered. The handle may be used up; if so the
 //     lock is freed in the background.
 //   - ErrMisuse for a text that is no handle, and under WithOwner.
-//   - errors.ErrUnsupported over a quorum.
+//   - errors.ErrUnsupported over a quorum and under WithRestartGuard.
 func (m *Mutex) TakeOver(ctx context.Context, handle string) (*Lease, error) {
 	lk := m.of()
 	return lk.run(ctx, func(seen *call) (*Lease, error) { return lk.takeOver(ctx, handle, seen) })
@@ -144,5 +143,5 @@ func (lk *lock) takeOver(ctx context.Context, handle string, seen *call) (*Lease
 var (
 	errReentered  = fmt.Errorf("%w: HandOver of a lease whose lock was entered more than once: unlock the re-entries first", ErrMisuse)
 	errOwnersStay = fmt.Errorf("%w: a handle under WithOwner; the owner's id serves as one", ErrMisuse)
-	errStays      = fmt.Errorf("%w: a hand-over of an RWMutex, or over a quorum of nodes", wire.Unsupported)
+	errStays      = fmt.Errorf("%w: a hand-over of an RWMutex, over a quorum of nodes or under WithRestartGuard", wire.Unsupported)
 )

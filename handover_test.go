@@ -151,6 +151,8 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 	inner := taken(t, func(context.Context) (*Lease, error) { return c.Mutex("k").Lock(l.Context()) })
 	owned := taken(t, func(context.Context) (*Lease, error) { return c.Mutex("owned").Lock(WithOwner(ctx, "workflow")) })
 	reader, writer := taken(t, c.RWMutex("rw").RLock), taken(t, c.RWMutex("rw2").Lock)
+	guarded := newClient(t, redistest.Start(t).Client(), WithRestartGuard(time.Minute))
+	alone := taken(t, guarded.Mutex("k").Lock)
 	quorum := taken(t, newRedlock(t, []*redistest.Server{s, redistest.Start(t), redistest.Start(t)}).Mutex("q").Lock)
 	for _, one := range []struct {
 		l     *Lease
@@ -159,7 +161,7 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 	}{
 		{l, time.Minute, ErrMisuse}, {inner, time.Minute, ErrMisuse}, {owned, time.Minute, ErrMisuse},
 		{inner, 0, ErrInvalidOption}, {inner, -time.Second, ErrInvalidOption},
-		{reader, time.Minute, errors.ErrUnsupported}, {writer, time.Minute, errors.ErrUnsupported}, {quorum, time.Minute, errors.ErrUnsupported},
+		{reader, time.Minute, errors.ErrUnsupported}, {writer, time.Minute, errors.ErrUnsupported}, {quorum, time.Minute, errors.ErrUnsupported}, {alone, time.Minute, errors.ErrUnsupported},
 	} {
 		handle, err := one.l.HandOver(ctx, one.stays)
 		require.ErrorIs(t, err, one.is)
@@ -181,6 +183,7 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 		{ctx, c, "", ErrMisuse}, {ctx, c, "order 42", ErrMisuse}, {ctx, c, c.ID(), ErrMisuse}, {ctx, c, c.ID() + ":1;", ErrMisuse},
 		{ctx, c, strings.Repeat("x", 300) + ":1", ErrMisuse}, {ctx, c, c.ID() + ":1", ErrLost},
 		{WithOwner(ctx, "workflow"), c, handle, ErrMisuse}, {nil, c, handle, ErrMisuse}, {ctx, newRedlock(t, masters(t, 3)), handle, errors.ErrUnsupported},
+		{ctx, guarded, handle, errors.ErrUnsupported},
 	} {
 		_, err := one.c.Mutex("k").TakeOver(one.ctx, one.handle)
 		require.ErrorIs(t, err, one.is, "%q", one.handle)
@@ -189,7 +192,7 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 	require.ErrorIs(t, err, ErrLost, "another lock's")
 	work, err := c.Mutex("k").TakeOver(ctx, handle)
 	require.NoError(t, err)
-	unlocked(t, work, owned, reader, writer, quorum)
+	unlocked(t, work, owned, reader, writer, quorum, alone)
 }
 
 // The options of the Mutex that takes over hold from then on.

@@ -208,7 +208,7 @@ func commandsOn(t *testing.T) []string {
 	return slices.Concat(commandsOf(rights(t, "")[0]), commandsOf(drivertest.ReadWriteRights(t, "")), hostsRefuse)
 }
 
-// userWithout is a user of the servers who may do everything but one command.
+// userWithout is a user of the servers that may do everything but one command.
 func userWithout(command string, servers ...*redistest.Server) (name, password string) {
 	for _, s := range servers {
 		s.AddUser("-"+command, "secret", "~*", "&*", "+@all", "-"+command)

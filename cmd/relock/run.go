@@ -230,11 +230,26 @@ func (l *locked) run(locks *relock.Client) int {
 	granted := time.Now()
 	l.health.held(lease.Context())
 	status, lost := l.work(lease)
-	if l.unused && l.atLeast > 0 && !l.stays() && !lost { // Unlock would leave the lock to -at-least
-		_, _ = locks.Mutex(l.name).ForceUnlock(context.Background())
+	if l.unused && l.atLeast > 0 && !l.stays() && !lost {
+		freeNow(locks, lease)
 		return status
 	}
 	return l.giveBack(lease, granted, status, lost)
+}
+
+// freeNow gives back a lock that no command ran under. Unlock would leave it to -at-least. So the lock moves, by a
+// handle, to a lease without WithMinHold. A forced unlock could free another owner's lock, if this one was just lost.
+// On a failure the lock ends with its lease, or within a second.
+func freeNow(locks *relock.Client, lease *relock.Lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	handle, err := lease.HandOver(ctx, time.Second)
+	if err != nil {
+		return
+	}
+	if plain, err := locks.Mutex(lease.Name()).TakeOver(ctx, handle); err == nil {
+		_ = plain.Unlock(ctx)
+	}
 }
 
 // work runs the command or, if there is none, waits for a signal. It returns the exit status, and

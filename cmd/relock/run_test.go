@@ -494,3 +494,23 @@ func TestRunTellsOfAQuarantine(t *testing.T) {
 	require.Contains(t, line, `relock run: waiting for lock "orders": `)
 	require.Regexp(t, `node [12]: QUARANTINED \d+ \d+ \(it may have forgotten locks and grants none for another [0-9ms.]+`, line)
 }
+
+// A lock that no command ran under is free at once. If it was lost, another owner's stays.
+func TestFreeNow(t *testing.T) {
+	srv := redistest.Start(t)
+	mine, theirs := other(t, srv), other(t, srv)
+	lock := func() *relock.Lease {
+		lease, err := mine.Mutex("orders", relock.WithMinHold(time.Hour)).Lock(t.Context())
+		require.NoError(t, err)
+		return lease
+	}
+	freeNow(mine, lock())
+	require.Equal(t, "0", srv.Do("EXISTS", "orders"))
+
+	lease := lock()
+	srv.Do("DEL", "orders")
+	held, err := theirs.Mutex("orders").TryLock(t.Context())
+	require.NoError(t, err)
+	freeNow(mine, lease)
+	require.NoError(t, held.Unlock(t.Context()), "it was held until now")
+}

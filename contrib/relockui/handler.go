@@ -21,7 +21,7 @@ import (
 
 // Handler returns the page of the locks that locks makes: on one Redis, a Sentinel group, a Cluster, or a
 // quorum, whichever client library it is over, and with its name prefix. With http.StripPrefix it can be
-// served under any path. While nobody looks at the page, no goroutine runs.
+// served under any path. While the page has no viewer, no goroutine runs.
 //
 // The page reads over the client library of locks. Stats of locks does not count these reads. Close locks
 // after the server.

@@ -85,17 +85,10 @@ func done(j job, err error) {
 	workers.Say(e)
 }
 
-// work is the main of the worker processes.
+// work does the job of a process that was started for one, and ends it.
 func work() {
 	var p process
-	if !workers.Job(&p) {
-		return
-	}
-	workers.EndWithParent()
-	if err := p.run(); err != nil {
-		log.Fatal(err)
-	}
-	os.Exit(0)
+	workers.Main(&p, func() error { return p.run() })
 }
 
 func main() {

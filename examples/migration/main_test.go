@@ -92,11 +92,11 @@ func TestTheMiddleRenewsTheOldLock(t *testing.T) {
 	t.Parallel()
 	for library, open := range libraries {
 		for _, renews := range []bool{true, false} {
+			if library == "rueidislock" && !renews {
+				continue // it renews its lock itself
+			}
 			t.Run(library+" renews "+strconv.FormatBool(renews), func(t *testing.T) {
 				t.Parallel()
-				if library == "rueidislock" && !renews {
-					t.Skip("it renews its lock itself")
-				}
 				s := redistest.Start(t)
 				mine, older := opened(t, s, open), opened(t, s, open)
 				under := mine.before

@@ -113,17 +113,10 @@ func (w worker) try(tick int, way string, do func(job) error) error {
 	return err
 }
 
-// work is the main of the processes.
+// work does the job of a process that was started for one, and ends it.
 func work() {
 	var w worker
-	if !workers.Job(&w) {
-		return
-	}
-	workers.EndWithParent()
-	if err := w.run(); err != nil {
-		log.Fatal(err)
-	}
-	os.Exit(0)
+	workers.Main(&w, func() error { return w.run() })
 }
 
 func main() {

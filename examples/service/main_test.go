@@ -156,36 +156,29 @@ func TestTwoProcesses(t *testing.T) {
 	answers(http.StatusNoContent)
 }
 
-// SIGTERM comes while a request works: it ends well, and the lock is free when the process has ended.
+// SIGTERM lets a request end well, within the grace. One that goes on for longer is answered 503. Either way its lock is free at
+// once.
 func TestSIGTERM(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	order := order(t, srv.Addr())
-	p := start(t, "-redis", "redis://"+srv.Addr(), "-work", "1s", "-wait", patience.String())
-	code := p.settles(t.Context())
-	becomes(t, order, true)
-	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, http.StatusNoContent, <-code)
-	require.NoError(t, p.cmd.Wait())
-	lease, err := order.TryLock(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, lease.Unlock(t.Context()))
-}
-
-// A request that goes on for longer than the grace after SIGTERM is answered 503, and its lock is given back.
-func TestSIGTERMEndsWorkThatGoesOn(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	order := order(t, srv.Addr())
-	p := start(t, "-redis", "redis://"+srv.Addr(), "-work", "1h", "-wait", patience.String(), "-grace", "10ms")
-	code := p.settles(t.Context())
-	becomes(t, order, true)
-	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, http.StatusServiceUnavailable, <-code)
-	require.NoError(t, p.cmd.Wait())
-	lease, err := order.TryLock(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, lease.Unlock(t.Context()))
+	for status, flags := range map[int][]string{
+		http.StatusNoContent:          {"-work", "1s"},
+		http.StatusServiceUnavailable: {"-work", "1h", "-grace", "10ms"},
+	} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Start(t)
+			order := order(t, srv.Addr())
+			p := start(t, append([]string{"-redis", "redis://" + srv.Addr(), "-wait", patience.String()}, flags...)...)
+			code := p.settles(t.Context())
+			becomes(t, order, true)
+			require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+			require.Equal(t, status, <-code)
+			require.NoError(t, p.cmd.Wait())
+			lease, err := order.TryLock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+		})
+	}
 }
 
 // Without a URL the program has a Redis of its own.

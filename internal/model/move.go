@@ -10,7 +10,7 @@ import (
 const (
 	moveNone   int8 = iota
 	moveOwn         // the giver's own
-	moveHandle      // nobody believes in it
+	moveHandle      // trusted by no process
 	moveB1          // the first attempt of taker B, then its second
 	moveB2
 	moveC1
@@ -99,7 +99,7 @@ type moveState struct {
 type MoveRules struct {
 	TrustLonger   bool // trust ends after the move was sent
 	KeepOld       bool // a move leaves the old field
-	AnyFrom       bool // a move does not ask who holds
+	AnyFrom       bool // a move does not ask which id holds
 	KeepToken     bool // a taker goes on with the giver's token
 	RepeatRenews  bool // a repeated move to the handle sets the lease again
 	CountRepeat   bool // a taker's repeated move does not lengthen the lease, and is counted from
@@ -204,7 +204,7 @@ func moveExclusion(s moveState) string {
 	return ""
 }
 
-// ownership: who is trusted holds the lock at the server, for no shorter, but for force.
+// ownership: a trusted process holds the lock at the server, for no shorter, but for force.
 func (w *moveSystem) ownership(s moveState) string {
 	wrong := ""
 	s.each(func(i int8, a *moveID) {
@@ -237,12 +237,12 @@ func (w *moveSystem) noOrphan(s moveState) string {
 	return wrong
 }
 
-// noSleeper: one of Redisson's, who sleeps for the lease that it was told, needs the message.
+// noSleeper: a thread of Redisson's sleeps for the lease that it was told. So it needs the message.
 func (w *moveSystem) noSleeper(s moveState) string {
 	if s.holder != moveNone || s.wake || s.wakes || w.Poll == 0 && s.missed {
 		return ""
 	}
-	awake := s.waits && s.sleep == 0 || s.second == 1 // who takes the lock tells the others when it is over
+	awake := s.waits && s.sleep == 0 || s.second == 1 // a thread that takes the lock tells the others when it is over
 	switch {
 	case awake:
 	case s.waits && s.sleep > w.Poll:

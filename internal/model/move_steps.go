@@ -395,7 +395,7 @@ func (w *moveSystem) sweeps(s moveState, i int8, goes moveEmit) {
 	}
 }
 
-// contends emits what the contender does, and who forces.
+// contends emits what the contender does, and a forced unlock.
 func (w *moveSystem) contends(s moveState, goes moveEmit) {
 	next := s
 	switch {

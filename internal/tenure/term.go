@@ -69,7 +69,7 @@ func (t *Term) Vacate() { t.cap = clock.Never() }
 
 // Outlast notes that the lease in force was given back before it had lasted for d, and that none
 // follows: the lock is kept until d is over. Commands then ask for all that is left, up to most. d must
-// not be cut short: so it counts by the monotonic clock, which nobody sets. Outlast returns false, and
+// not be cut short: so it counts by the monotonic clock, which no one sets. Outlast returns false, and
 // notes nothing, if d is over.
 func (t *Term) Outlast(d, most time.Duration, now clock.Stamp) bool {
 	if t.began.Mono()+d <= now.Mono() {

@@ -46,6 +46,18 @@ func Job(job any) bool {
 	return is
 }
 
+// Main is called first in main. In a process that Start began it reads the job, runs it, and exits.
+func Main(job any, run func() error) {
+	if !Job(job) {
+		return
+	}
+	EndWithParent()
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+	os.Exit(0)
+}
+
 // EndWithParent ends this worker when the process that started it has ended, killed or not.
 func EndWithParent() {
 	go func() {
