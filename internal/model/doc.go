@@ -81,7 +81,8 @@
 //
 // In Move the contender's own commands are answered at once: they are Node's. The giver has one hold count and no shared
 // owner. Count writes are like its renewals. A taker neither renews nor hands over in its turn. Releases are one at a time. A
-// crash is a process that stops for good.
+// crash is a process that stops for good. A script is one step: one that Redis refuses half way, for a right or for want
+// of memory, is left to TestRefusedMoveLeavesNoLockWithoutAnEnd and the simulation, and Close to TestCloseEndsTakeOver.
 //
 // Small scope is evidence, not proof: two or three processes, three nodes, one fault or two.
 //
