@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/drivertest"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
@@ -579,6 +581,41 @@ func TestOrphanedPermitsAreGivenBack(t *testing.T) {
 	s.Do("ZADD", "{k}:timeout", strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10), id+":1")
 	s.Do("PUBLISH", wire.InboxPrefix+c.ID(), "5:1 30000:semaphore "+id+" 0 k")
 	requireAllFree(t, s, 2)
+}
+
+// The rights of docs/wire.md are enough for semaphores, and without one of them a permit is refused before it is held.
+func TestSemaphoreWithLeastPrivilege(t *testing.T) {
+	s := redistest.Start(t)
+	every := append(rights(t, "suite:")[0], drivertest.SemaphoreRights(t, "suite:")...)
+	short := []Option{WithLease(900 * time.Millisecond), WithCommandTimeout(300 * time.Millisecond)}
+	a := newClient(t, shared(t, s.AddUser("a", "secret", every...))(), short...).Semaphore("suite:k", 3)
+	b := newClient(t, shared(t, s.AddUser("b", "secret", every...))(), short...).Semaphore("suite:k", 3)
+	one, two := a.holds(t, 1), b.holds(t, 2)
+	third := a.waits(t, s, 2, 1)
+	within(t, two.Wanted())
+	time.Sleep(time.Second) // they are renewed
+	require.NoError(t, one.Extend(t.Context(), time.Minute))
+	released(t, two)
+	p := within(t, third)
+	require.NoError(t, b.SetPermits(t.Context(), 4))
+	st, err := b.State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, st.Free)
+	freed, err := b.ForceRelease(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+	within(t, p.Context().Done())
+	if major, _, valkey := s.Version(); major < 7 && !valkey {
+		return // scripts cannot ask for rights
+	}
+	for _, missing := range []string{"+decrby", "+zcard", "+zrange", "+zrangebyscore", "+zrandmember", "~{suite:*"} {
+		less := slices.DeleteFunc(slices.Clone(every), func(rule string) bool { return rule == missing })
+		c := newClient(t, shared(t, s.AddUser("less"+missing, "secret", less...))())
+		unlocked(t, taken(t, c.Mutex("suite:m").Lock)) // which takes none of them
+		_, err := c.Semaphore("suite:k", 3).Acquire(t.Context(), 1)
+		require.ErrorContains(t, err, "NOPERM", missing)
+	}
+	require.Equal(t, "4", s.Do("GET", "suite:k"))
 }
 
 // A right that is missing is told before a permit is held.
