@@ -83,27 +83,41 @@ func (w *World) permitsStand(n *node, c *command, v driver.Value) {
 	if !w.form.Permits || !n.server.Running() {
 		return
 	}
-	if c.op == "resize" && v.Err() == nil && (answer{v}).number() == 1 {
-		permits, _ := strconv.Atoi(argsOf(c.args)[0])
+	if permits := resizes(c); permits > 0 && (v.Err() == nil && (answer{v}).number() == 1 || v.Err() != nil && w.permitsOn(n, c.lock) == permits) {
 		w.sizes[c.lock] = append(w.sizes[c.lock], sized{w.number(), permits})
 		w.brought[c.lock] = false
 	}
 	for _, name := range w.plan.Names {
-		text := n.server.Text(name)
-		if text == "" {
-			continue // it was deleted, or no one has asked yet
-		}
-		free, err := strconv.Atoi(text)
-		size, held := w.sizeAt(name, math.MaxInt64), len(n.server.Line(w.form.leasesOf(name), nil))
+		size, all := w.sizeAt(name, math.MaxInt64), w.permitsOn(n, name)
 		switch {
-		case err == nil && free+held == size:
-		case w.brought[name] && slices.ContainsFunc(w.sizes[name], func(s sized) bool { return s.permits == free+held }):
-			w.sizes[name] = append(w.sizes[name], sized{w.number(), free + held})
+		case all == size, all == unknown: // or it was deleted, or no one has asked yet
+		case w.brought[name] && slices.ContainsFunc(w.sizes[name], func(s sized) bool { return s.permits == all }):
+			w.sizes[name] = append(w.sizes[name], sized{w.number(), all})
 		default:
-			w.failed(name, "after %s %s permits are free and %d are held, of %d", c.op, text, held, size)
+			w.failed(name, "after %s there are %d permits, %s of them free, and there are to be %d", c.op, all, n.server.Text(name), size)
 		}
 		w.brought[name] = false
 	}
+}
+
+// resizes is how many permits a command is to set, 0 for another command. One that fails may have set them before.
+func resizes(c *command) (permits int) {
+	if c.op == "resize" {
+		permits, _ = strconv.Atoi(argsOf(c.args)[0])
+	}
+	return permits
+}
+
+// unknown is how many permits there are where a node does not know.
+const unknown = math.MinInt
+
+// permitsOn is how many permits a node has, free and held.
+func (w *World) permitsOn(n *node, name string) int {
+	free, err := strconv.Atoi(n.server.Text(name))
+	if err != nil {
+		return unknown
+	}
+	return free + len(n.server.Line(w.form.leasesOf(name), nil))
 }
 
 // bringsPermitsBack notes that a node may come back with as many permits as it had a while ago. It is called under the world's mutex.

@@ -3,7 +3,9 @@ package world
 import (
 	"context"
 	"math/rand/v2"
+	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/relock-go/relock"
@@ -142,7 +144,7 @@ func (Permits) resize(a *Actor, r *rand.Rand, name string) {
 	}
 }
 
-// do is Do, which takes one permit, and whose permit the judge is not shown: its holder must be told of a loss.
+// do is Do, which takes one permit.
 func (k Permits) do(a *Actor, r *rand.Rand, t Try) {
 	if !a.w.plays(t.Name) {
 		return
@@ -152,11 +154,28 @@ func (k Permits) do(a *Actor, r *rand.Rand, t Try) {
 	defer cancel()
 	a.w.called(p)
 	defer a.w.answered(p)
-	began := time.Now()
+	var had *Held
+	began, under := time.Now(), ctx
+	a.w.note(p.index, t.Name, "calls Do", 0, nil)
+	done := sync.OnceFunc(a.w.judge.waits(&call{name: t.Name, proc: p, lease: t.Lease, amount: 1, began: began, lines: true}))
 	err := p.client.Semaphore(t.Name, firstSize, t.Opts...).Do(ctx, func(ctx context.Context) error {
+		done()
+		l := (*relock.Lease)(reflect.ValueOf(ctx).UnsafePointer()) // no call tells which it is
+		id, _ := idOf(l)
+		had = &Held{Lease: l, Name: t.Name, Token: a.w.numberOf(id), proc: p, fixed: t.Fixed, lease: t.Lease, under: under, amount: 1,
+			at: time.Since(a.w.trace.start), asked: began, began: began, bound: t.bound(began), linger: t.linger, passes: t.passes}
+		a.w.note(p.index, t.Name, "DOES", had.Token, nil)
+		a.entered(had, nil)
 		a.Sleep(a.w.hold(r))
+		had.over.Store(true)
+		a.w.judge.lets(had)
+		defer a.w.judge.over(had, had.at)
 		return nil
 	})
+	done()
+	if had != nil {
+		a.w.hasLeft(had)
+	}
 	a.w.judge.asked(t.Name, false, time.Since(began))
 	a.w.note(p.index, t.Name, "did", 0, err)
 }
