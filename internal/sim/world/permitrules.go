@@ -149,6 +149,18 @@ func (w *World) firstWaits(n *node, name string) int {
 	return 0
 }
 
+// deadFirst reports whether the first in line is of a process that was killed.
+func (w *World) deadFirst(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	line := w.nodes[0].server.Line(w.form.queueOf(name), nil)
+	if !w.form.Permits || len(line) == 0 {
+		return false
+	}
+	_, client := waiterOf(line[0].Member)
+	return w.nodes[0].server.Listeners("relock_inbox:"+client) == 0
+}
+
 // roomForPermits is room of a semaphore: permits whose leases are over are as good as free, and one before which only a dead waiter
 // stands is first.
 func (j *judge) roomForPermits(name string, taken, least int) (free, full bool) {

@@ -227,8 +227,11 @@ func shapeHeirs(p *Plan, r *rand.Rand) {
 	p.Procs, p.Actors = 3, 3
 	p.lasts(pick(r, []time.Duration{time.Second, 3 * time.Second}))
 	p.Rates = rates{Delay: p.Rates.Delay}
-	p.with(r, 6, "kill", kill)
+	p.with(r, 6, "kill", func(w *World, e event) { w.replace(e.Proc, true) }) // without an excuse
 }
+
+// heirsWait is how long a permit of the dead may be waited for behind its lease.
+const heirsWait = 100 * time.Millisecond
 
 // heirs take permits for up to a lease.
 type heirs struct{ Permits }
