@@ -66,12 +66,16 @@ local function reap()
   return permits > 0
 end
 
--- fits reports whether that many permits are free, beside the one that a turn leaves to Redisson's waiters.
+-- fits reports whether that many permits are free, beside the one that a turn leaves to Redisson's waiters, and if they are not
+-- whether there are fewer in all.
 local function fits(permits)
   permits = tonumber(permits)
   local n = free_permits()
   if n < permits and reap() then
     n = free_permits()
+  end
+  if n < permits then
+    return false, n + redis.call('ZCARD', held_key()) < permits
   end
   return n > permits or n == permits and not turn_left()
 end

@@ -28,7 +28,7 @@ end
 -- put writes the permits of the entry. What is left of an entry that was reaped in part is not taken twice.
 local function put(lease, permits, id, _, _, _, _)
   local key, ends, members = held_key(), decimal(milliseconds() + lease), {}
-  for i = 1, permits do
+  for i = 1, tonumber(permits) do
     members[2 * i - 1], members[2 * i] = ends, id .. ':' .. i
   end
   redis.call('DECRBY', KEYS[1], permits)
