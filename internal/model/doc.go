@@ -60,8 +60,9 @@
 // set of those that are held, with a member for each. Entries of one permit or two wait in one strict line, with
 // several processes, goroutines that pass a hold on in memory or keep it idle, and one caller of Redisson's, which
 // reaps one member at a time by its own clock. Questions, releases, renewals, answers and messages are lost, late and
-// doubled, a process crashes, the counter is deleted, and the size is set. What has to come is that all are served,
-// and all permits are back.
+// doubled, a process crashes, the counter is deleted, and the size is set. In some scopes what a command leaves free
+// is told to Redisson's caller alone; in the others relock's waiters ask then, too. What has to come is that all are
+// served, and all permits are back.
 //
 // # What is abstracted
 //

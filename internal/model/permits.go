@@ -129,6 +129,7 @@ type PermitsScope struct {
 	Passes      int8 // how often a hold may be passed on in memory
 	Linger      int8 // ticks that a hold without a caller is kept
 	Renews      bool
+	Sparing     bool // what the line does not take is told to Redisson alone, and what can never fit leaves the line
 	Comes       int8 // calls of Redisson's
 	Ahead       int8 // ticks that its clock is ahead of the server's
 	Deletes     int8 // of the counter

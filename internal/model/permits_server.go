@@ -106,6 +106,9 @@ func (w *permitSystem) serve(s *permitState, me int) (mine bool) {
 		switch {
 		case i < 0:
 			return mine
+		case w.Sparing && i != me && !s.absent && w.Need[i] > s.free+s.held():
+			s.id[i].place = 0 // its next question will tell it
+			continue
 		case !w.fits(s, w.Need[i]):
 			if i != me && w.dead(s, i) && !w.rules.DeadKept {
 				s.id[i].place = 0
@@ -144,7 +147,14 @@ func (w *permitSystem) rouse(s *permitState) {
 	}
 }
 
-// tellFree publishes what the line did not take, or that there is no counter, so that waiters ask and make it anew.
+// tellRest publishes what the line did not take: in a sparing scope only where one of Redisson's waits.
+func (w *permitSystem) tellRest(s *permitState) {
+	if !w.Sparing || s.absent || s.javaWaits {
+		w.tellFree(s)
+	}
+}
+
+// tellFree publishes what is free, or that there is no counter, so that waiters ask and make it anew.
 func (w *permitSystem) tellFree(s *permitState) {
 	if s.absent || s.free > 0 {
 		w.publish(s)
@@ -172,7 +182,7 @@ func (w *permitSystem) acquire(s *permitState, i int) int8 {
 	if (w.next(s, 0) < 0 || w.rules.FastPast) && w.fits(s, w.Need[i]) {
 		w.take(s, i)
 		if freed > 0 {
-			w.tellFree(s)
+			w.tellRest(s)
 		}
 		return isMine
 	}
@@ -183,14 +193,14 @@ func (w *permitSystem) acquire(s *permitState, i int) int8 {
 			w.serve(s, -1)
 		}
 		if freed > 0 {
-			w.tellFree(s)
+			w.tellRest(s)
 		}
 		return isTooMany
 	}
 	w.join(s, i)
 	mine := w.serve(s, i)
 	if freed > 0 && !w.rules.QuietReap {
-		w.tellFree(s)
+		w.tellRest(s)
 	}
 	if mine {
 		return isMine
@@ -240,7 +250,7 @@ func (w *permitSystem) resize(s *permitState) {
 		s.free = w.N
 	}
 	if !w.rules.QuietNew {
-		w.tellFree(s)
+		w.tellRest(s)
 	}
 }
 
@@ -278,7 +288,7 @@ func (w *permitSystem) release(s *permitState, i int) {
 	s.turn = s.turn || s.javaWaits
 	w.serve(s, -1)
 	if !w.rules.QuietRelease {
-		w.tellFree(s)
+		w.tellRest(s)
 	}
 }
 

@@ -69,6 +69,12 @@ func (s PermitsScope) resizing(sizes ...int8) PermitsScope {
 	return s
 }
 
+// sparing is the scope where relock's waiters are not told of what the line does not take.
+func (s PermitsScope) sparing() PermitsScope {
+	s.Sparing = true
+	return s
+}
+
 func TestPermitsHold(t *testing.T) {
 	hold(t, []run{
 		all(Permits(permitsPlain.crashing(), PermitsRules{})),
@@ -76,6 +82,7 @@ func TestPermitsHold(t *testing.T) {
 		all(Permits(permitsJava.failing(1), PermitsRules{})),
 		all(Permits(permitsJava.resizing(1, 2), PermitsRules{})),
 		all(Permits(permitsJavaThree.failing(1), PermitsRules{})),
+		all(Permits(permitsJava.resizing(1, 2).sparing(), PermitsRules{})),
 		all(Permits(permitsRenews.ahead(1), PermitsRules{})),
 		all(Permits(permitsPasses, PermitsRules{})),
 		all(Permits(permitsLingers, PermitsRules{})),
@@ -83,12 +90,14 @@ func TestPermitsHold(t *testing.T) {
 	}, []run{
 		all(Permits(permitsPlain.failing(1).crashing(), PermitsRules{})),
 		all(Permits(permitsPlain.failing(1).resizing(1), PermitsRules{})),
+		all(Permits(permitsPlain.failing(1).resizing(1).sparing(), PermitsRules{})),
 		all(Permits(permitsPlain.deleting().resizing(1), PermitsRules{})),
 		all(Permits(permitsFour.crashing(), PermitsRules{})),
 		all(Permits(permitsJava.failing(2), PermitsRules{})),
 		all(Permits(permitsJava.failing(1).deleting(), PermitsRules{})),
 		all(Permits(permitsJava.failing(1).resizing(1, 2), PermitsRules{})),
-		all(Permits(permitsJavaPlain, PermitsRules{})),
+		all(Permits(permitsJava.failing(1).resizing(1, 2).sparing(), PermitsRules{})),
+		all(Permits(permitsJavaPlain.sparing(), PermitsRules{})),
 		all(Permits(permitsRenews.failing(1).ahead(1), PermitsRules{})),
 		all(Permits(permitsRenews.failing(1).ahead(-1), PermitsRules{})),
 		all(Permits(permitsPasses.crashing(), PermitsRules{})),
@@ -123,6 +132,8 @@ func TestBrokenPermitsAreCaught(t *testing.T) {
 			PermitsRules{FastPast: true}),
 		permits("a small one is served past a big head", "nobody is passed in line", 6, permitsPlain,
 			PermitsRules{PassBig: true}),
+		permits("a command serves one, and tells Redisson's alone", "no sleeper", 11, permitsPlain.sparing(),
+			PermitsRules{ServeOne: true}),
 		permits("a command serves one", "nobody waits for nothing", 29, permitsPasses, PermitsRules{ServeOne: true}),
 		permits("a dead heavy head stays", "the dead keep nobody out", 7, permitsPlain.crashing(),
 			PermitsRules{DeadKept: true}),
