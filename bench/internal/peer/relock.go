@@ -138,6 +138,28 @@ func relockValkeySpec() Spec {
 
 func closeGoRedis(rdb goredis.UniversalClient) { _ = rdb.Close() }
 
+// relockMutexSpec is what a semaphore of n is compared with: n mutexes could be handed over n times as often.
+func relockMutexSpec() Spec {
+	s := relockSpec()
+	s.Name, s.Baseline, s.Semaphore, s.Quorum, s.Cluster = "mutex", true, true, false, false
+	s.Setup = "relock's Mutex in place of a semaphore, so that one holds where n might"
+	s.Open = func(e Env) (Peer, error) {
+		p, err := openRelock(e)
+		if err != nil {
+			return nil, err
+		}
+		return mutexPeer{p}, nil
+	}
+	return s
+}
+
+// mutexPeer takes its mutex whatever semaphore is asked for.
+type mutexPeer struct{ *relockPeer }
+
+func (p mutexPeer) Acquire(ctx context.Context, key string, _, _ int) (Held, error) {
+	return p.Lock(ctx, key)
+}
+
 // locksOver makes locks over clients of any library, which are closed with them.
 func locksOver[C any](e Env, nodes []C, one func(C, ...relock.Option) (*relock.Client, error),
 	many func([]C, ...relock.Option) (*relock.Client, error), disconnect func(C), opts []relock.Option,
