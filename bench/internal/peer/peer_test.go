@@ -27,7 +27,9 @@ func each(t *testing.T, which func(Spec) bool, test func(*testing.T, Spec, Env))
 }
 
 // inProcessOnly reports whether a peer has no Redis.
-func inProcessOnly(s Spec) bool { return s.Name == "none" || s.Name == "sync.RWMutex" || s.Name == "x/sync" }
+func inProcessOnly(s Spec) bool {
+	return s.Name == "none" || s.Name == "sync.RWMutex" || s.Name == "x/sync"
+}
 
 // needsCalm leaves a test out of the short ones: on a machine that is very busy it may find what no peer did wrong.
 func needsCalm(t *testing.T) {

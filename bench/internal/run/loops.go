@@ -112,7 +112,7 @@ func (r *runner) loop(ctx context.Context, c cell, s peer.Spec, procs []*process
 	if err != nil {
 		return round{}, err
 	}
-	return round{replies: replies, elapsed: d, load: o.load}, o.err
+	return round{replies: replies, begin: begin, elapsed: d, load: o.load}, o.err
 }
 
 // startOf is when what counts begins in a loop of n processes that is asked for now.

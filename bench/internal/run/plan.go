@@ -245,7 +245,7 @@ func redlock(contenders, hung int, slice time.Duration) cell {
 // semaphore is a cell in which n permits are shared. Workers of earlier commits do not know of it.
 func semaphore(n int, p results.Params) cell {
 	p.Permits = n
-	return cell{scenario: "semaphore", params: p, fits: func(s peer.Spec) bool { return s.Worker == nil }}
+	return cell{scenario: "semaphore", params: p, fits: func(s peer.Spec) bool { return s.Worker == nil && differs(s) }}
 }
 
 // permitsOf is real processes that want a permit each, with relock's mutex in place of the semaphore beside them.
@@ -258,14 +258,14 @@ func permitsOf(processes int) cell {
 // permitsWithin is goroutines of one process that want a permit each, and no other process does.
 func permitsWithin(goroutines int) cell {
 	c := semaphore(8, results.Params{Goroutines: goroutines, CSMicros: us(0)})
-	c.baseline = []string{"x/sync"}
+	c.baseline, c.fits = []string{"x/sync"}, func(s peer.Spec) bool { return s.Worker == nil }
 	return c
 }
 
 // permitsByWeight is processes that want one to three of four permits at once.
 func permitsByWeight(processes int) cell {
 	c := semaphore(4, results.Params{Processes: processes, Goroutines: 1, CSMicros: us(1000), Weights: 3})
-	c.weight, c.fits = 2, func(s peer.Spec) bool { return s.Worker == nil && s.Weighted }
+	c.weight, c.fits = 2, func(s peer.Spec) bool { return s.Worker == nil && differs(s) && s.Weighted }
 	return c
 }
 

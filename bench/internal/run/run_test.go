@@ -159,7 +159,7 @@ func TestTooManyHoldersOfASemaphoreAreCaught(t *testing.T) {
 }
 
 func TestPermitsOfAKilledProcessAreCounted(t *testing.T) {
-	cfg := config(t, "semaphore", "killed", "leaky", "zset")
+	cfg := config(t, "semaphore", "killed", "leaky", "zset", "relock")
 	r := measureAll(t, cfg)
 	for _, res := range r.Results {
 		require.Empty(t, res.Error, res.Peer)
@@ -171,23 +171,26 @@ func TestPermitsOfAKilledProcessAreCounted(t *testing.T) {
 		}
 		require.Equal(t, want, *res.Lost, res.Peer)
 	}
-	require.Len(t, r.Results, 2)
+	require.Len(t, r.Results, 3)
 }
 
 func TestPassedAreCounted(t *testing.T) {
 	var p passed
-	p.add([]worker.Reply{{}, {Counts: []int64{1}}})
+	p.add(0, []worker.Reply{{}, {Counts: []int64{1}}})
 	require.False(t, p.seen)
 	// One waits from 0 to 100 behind nobody, and two that came later pass it. Those wait behind it, and nobody passes them.
-	p.add([]worker.Reply{{Arrived: []int64{10, 0}, Granted: []int64{20, 100}}, {Arrived: []int64{30}, Granted: []int64{40}}})
+	p.add(0, []worker.Reply{{Arrived: []int64{10, 0}, Granted: []int64{20, 100}}, {Arrived: []int64{30}, Granted: []int64{40}}})
 	require.Equal(t, passed{seen: true, most: 2, over: 1}, p)
 	// Behind two in line, one may be passed by two, not by three.
 	p = passed{}
 	line := worker.Reply{Arrived: []int64{0, 1, 2, 3, 4}, Granted: []int64{10, 10, 50, 20, 30}}
-	p.add([]worker.Reply{line})
+	p.add(0, []worker.Reply{line})
 	require.Equal(t, passed{seen: true, most: 2}, p)
 	p = passed{}
-	p.add([]worker.Reply{line, {Arrived: []int64{31}, Granted: []int64{32}}})
+	p.add(3, []worker.Reply{line})
+	require.Equal(t, passed{seen: true}, p, "only those from then on are judged")
+	p = passed{}
+	p.add(0, []worker.Reply{line, {Arrived: []int64{31}, Granted: []int64{32}}})
 	require.Equal(t, passed{seen: true, most: 3, over: 1}, p)
 }
 

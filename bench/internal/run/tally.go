@@ -35,6 +35,7 @@ type tally struct {
 // round is what one round measured.
 type round struct {
 	replies []worker.Reply
+	begin   int64 // of what counts
 	elapsed time.Duration
 	load    load // during the round
 	unrated bool // it had pauses: how often somebody got the lock tells nothing
@@ -89,7 +90,7 @@ func (t *tally) collect(r round) error {
 	t.load.cpu += r.load.cpu
 	t.load.calls += r.load.calls
 	n := 0
-	t.passed.add(r.replies)
+	t.passed.add(r.begin, r.replies)
 	for _, rep := range r.replies {
 		for _, count := range rep.Counts {
 			if n == len(t.workers) {
