@@ -69,7 +69,7 @@ func quickCells(hold time.Duration) []cell {
 		watchdogs(10_000, orElse(hold, 1200*time.Millisecond)))
 	cells = append(cells, crashes(time.Second)...)
 	cells = append(cells, redlock(8, 0, 0), redlock(8, 1, time.Second))
-	return append(cells, permitsOf(8), permitsWithin(64), permitsByWeight(8), idlePermits(1000, orElse(hold, 600*time.Millisecond)),
+	return append(cells, permitsOf(8, 1000), permitsWithin(64), permitsByWeight(8), idlePermits(1000, orElse(hold, 600*time.Millisecond)),
 		permitsLost(time.Second))
 }
 
@@ -101,7 +101,7 @@ func fullCells(hold time.Duration) []cell {
 	}
 	apart := redlock(1, 0, 0)
 	apart.params.DelayUS = 1000
-	return append(cells, apart, permitsOf(8), permitsOf(32), permitsWithin(64), permitsByWeight(16),
+	return append(cells, apart, permitsOf(8, 1000), permitsOf(32, 1000), permitsOf(32, 10_000), permitsWithin(64), permitsByWeight(16),
 		idlePermits(1000, orElse(hold, 3*time.Second)), permitsLost(2*time.Second))
 }
 
@@ -249,9 +249,13 @@ func semaphore(n int, p results.Params) cell {
 }
 
 // permitsOf is real processes that want a permit each, with relock's mutex in place of the semaphore beside them.
-func permitsOf(processes int) cell {
-	c := semaphore(4, results.Params{Processes: processes, Goroutines: 1, CSMicros: us(1000)})
+// With longer work the processors are not the bound.
+func permitsOf(processes int, cs int64) cell {
+	c := semaphore(4, results.Params{Processes: processes, Goroutines: 1, CSMicros: us(cs)})
 	c.weight, c.baseline = 2, []string{"mutex"}
+	if cs >= 10_000 {
+		c.weight = 3 // so that everybody has a turn
+	}
 	return c
 }
 
