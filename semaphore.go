@@ -32,10 +32,7 @@ import (
 //
 // A Semaphore works on one Redis. Over NewRedlock, under WithRestartGuard and under WithOwner its
 // methods fail with errors.ErrUnsupported.
-type Semaphore struct {
-	lock
-	size int
-}
+type Semaphore struct{ lock }
 
 // MaxPermits is the most permits that one Acquire takes.
 const MaxPermits = 128
@@ -49,8 +46,8 @@ const maxSize = 1_000_000
 // and addPermits. A name, a number or an option that cannot work is reported by the first method called
 // on the Semaphore, with ErrInvalidName or ErrInvalidOption.
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
-	s := &Semaphore{lock: c.newLock(wire.Semaphore, name, opts), size: n}
-	if s.err == nil {
+	s := &Semaphore{c.newLock(wire.Semaphore, name, opts)}
+	if s.size = n; s.err == nil {
 		s.err = sizeInRange(n)
 	}
 	return s
@@ -68,7 +65,8 @@ func (s *Semaphore) Name() string { return s.of().name() }
 
 // Acquire takes k permits, 1 to MaxPermits, all at once. It waits until they are granted, ctx ends,
 // WithWait's time is up, or the Client is closed, as Mutex.Lock does. On failure the caller holds no
-// permit. Errors are those of Mutex.Lock, with these in addition, at once:
+// permit. A caller that holds permits of the semaphore and waits for more may wait for itself: give such
+// a wait an end. Errors are those of Mutex.Lock, with these in addition, at once:
 //
 //   - ErrTooMany if k is more than the semaphore has, as this value or Redis says. A waiter is told so
 //     too, once the number is made smaller.
@@ -100,8 +98,7 @@ func (s *Semaphore) of() *lock {
 	return &s.lock
 }
 
-// acquire takes k permits. If Redis keeps no number of permits for the name, it is told this
-// Semaphore's, and asked again.
+// acquire takes k permits.
 func (s *Semaphore) acquire(ctx context.Context, k int, once bool) (*Permit, error) {
 	if err := s.of().valid(ctx); err != nil {
 		return nil, err
@@ -117,17 +114,7 @@ func (s *Semaphore) acquire(ctx context.Context, k int, once bool) (*Permit, err
 	case k > s.size:
 		return nil, fmt.Errorf("%w: %d of %d", ErrTooMany, k, s.size)
 	}
-	l, err := lk.run(ctx, func(seen *call) (*Lease, error) {
-		for {
-			l, err := lk.take(ctx, once, seen)
-			if !wire.HasNoSize(err) {
-				return l, err
-			}
-			if err := s.resize(ctx, s.size, false); err != nil {
-				return nil, err
-			}
-		}
-	})
+	l, err := lk.acquire(ctx, once)
 	return (*Permit)(l), err
 }
 

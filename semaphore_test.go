@@ -546,6 +546,13 @@ func TestIdlePermitsEnd(t *testing.T) {
 	c := hearing(t, s, WithLinger(50*time.Millisecond))
 	released(t, c.Semaphore("k", 2).holds(t, 1))
 	requireAllFree(t, s, 2)
+	p := c.Semaphore("k", 2).holds(t, 1)
+	released(t, p)
+	p = c.Semaphore("k", 2).holds(t, 1)
+	time.Sleep(60 * time.Millisecond) // past the time for which it may lie idle
+	released(t, p)                    // though it may come from the pool, which is beside the gate
+	requireAllFree(t, s, 2)
+	require.Zero(t, c.core.gates.Len())
 	d := hearing(t, s, WithLinger(time.Hour))
 	released(t, d.Semaphore("k", 2).holds(t, 2))
 	d.Close()

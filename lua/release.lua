@@ -50,9 +50,9 @@ if not held then
   return { 0 }
 end
 
--- What fails now, say at a counter that is no number, must not keep the waiters asleep: they come, and are told.
-local turns = ARGV[5] ~= '0'
-local me, ticket, winner, token, count, foreign, left
+-- What fails now, say at a counter that is no number, must not keep the waiters asleep: they come, and are told. Of parts that
+-- the first in line does not take only Redisson's are told: relock's others would ask in vain.
+local turns, me, ticket, winner, token, count, foreign, left = ARGV[5] ~= '0'
 local ok = pcall(function()
   if next_id then
     me = member_of(ARGV[7], ARGV[8], next_id, '')
@@ -66,7 +66,8 @@ local ok = pcall(function()
     end
   end
 end)
-if (foreign or not winner) and (heard or announce(publish)) > 0 and ok and inbox ~= '' and turns then
+local news = foreign or not ok or not (winner or beside and waited)
+if news and (heard or announce(publish)) > 0 and ok and inbox ~= '' and turns then
   left = left or (foreign or foreigners(publish)) and open_turn(publish)
 end
 if not ok or not me then
