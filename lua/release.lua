@@ -52,7 +52,8 @@ end
 
 -- What fails now, say at a counter that is no number, must not keep the waiters asleep: they come, and are told. Of parts that
 -- the first in line does not take only Redisson's are told: relock's others would ask in vain.
-local turns, me, ticket, winner, token, count, foreign, left = ARGV[5] ~= '0'
+local turns = ARGV[5] ~= '0'
+local me, ticket, winner, token, count, foreign, left
 local ok = pcall(function()
   if next_id then
     me = member_of(ARGV[7], ARGV[8], next_id, '')
@@ -70,7 +71,4 @@ local news = foreign or not ok or not (winner or beside and waited)
 if news and (heard or announce(publish)) > 0 and ok and inbox ~= '' and turns then
   left = left or (foreign or foreigners(publish)) and open_turn(publish)
 end
-if not ok or not me then
-  return { 1 }
-end
-return winner == me and { 1, 1, token, count } or { 1, unpack(waiting(ticket, left)) }
+return not (ok and me) and { 1 } or winner == me and { 1, 1, token, count } or { 1, unpack(waiting(ticket, left)) }
