@@ -559,35 +559,6 @@ func TestIdlePermitsEnd(t *testing.T) {
 	requireAllFree(t, s, 2)
 }
 
-// A message that permits are free makes waiters ask. It says nothing of the permits that are held, so their holders do not.
-func TestFreePermitsCastNoDoubtOnThoseHeld(t *testing.T) {
-	s := redistest.Start(t)
-	tap := faulty(s)
-	c := newClient(t, tap)
-	sem := c.Semaphore("k", 1)
-	held := sem.holds(t, 1)
-	waiter := sem.waits(t, s, 1, 1)
-	listening(t, s, c)
-	require.Eventually(t, func() bool { return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", "redisson_sc:{k}"), "1") }, patience, time.Millisecond)
-	asked, renewed := make(chan bool, 100), new(atomic.Int64)
-	tap.Filter(func(call *faults.Call) faults.Fate {
-		switch call.ScriptName() {
-		case "acquire":
-			asked <- true
-		case "renew":
-			renewed.Add(1)
-		}
-		return faults.Pass
-	})
-	for range 20 {
-		s.Do("PUBLISH", "redisson_sc:{k}", "1")
-		within(t, asked)
-	}
-	require.Less(t, renewed.Load(), int64(5), "it may be asked once since the subscription stands, but not with each message")
-	released(t, held)
-	released(t, within(t, waiter))
-}
-
 // A caller that gives up leaves the line, and those behind it come in.
 func TestWaiterOfManyThatGivesUpLetsInOthers(t *testing.T) {
 	s := redistest.Start(t)
