@@ -68,7 +68,7 @@ func (i *inspection) run(name string) error {
 	}
 	for _, h := range s.Holders {
 		hold := seenHold{h.Owner, clientOf(h.By)}
-		if s.Kind == operator.KindSemaphore {
+		if s.Semaphore() {
 			l.Holders = append(l.Holders, seenPart{hold, h.Count, ttlOf(h.TTL)})
 		} else {
 			l.Readers = append(l.Readers, hold)
@@ -78,7 +78,7 @@ func (i *inspection) run(name string) error {
 }
 
 func printState(w io.Writer, s *operator.Sighting, reserved int64) {
-	if s.Kind == operator.KindSemaphore {
+	if s.Semaphore() {
 		printPermits(w, s)
 		return
 	}
@@ -121,7 +121,7 @@ func printPermits(w io.Writer, s *operator.Sighting) {
 	fmt.Fprintf(w, "lock      %s\nkind      %s\npermits   %s\nfree      %s\nheld      %d\nwaiters   %d\nlongest   %s\n",
 		operator.Plain(s.Names.Name), s.Kind, size, free, s.Count, s.Waiters, s.WaitText())
 	for _, h := range s.Holders {
-		fmt.Fprintf(w, "holder    %s: %s\n", operator.Owner(h.Owner, h.By), h.Text())
+		fmt.Fprintf(w, "holder    %s: permits %d, TTL %s\n", operator.Owner(h.Owner, h.By), h.Count, h.TTLText())
 	}
 	if !s.Whole() {
 		fmt.Fprintf(w, "holder    and others\n")

@@ -79,7 +79,7 @@ func seenOf(s *operator.Sighting) seenLock {
 		Waiters: s.Waiters, Longest: s.Longest.Milliseconds(), Token: s.Token, Nodes: s.Nodes,
 		By: clientOf(s.By),
 	}
-	if s.Kind == operator.KindSemaphore && s.Permits >= 0 {
+	if s.Semaphore() && s.Permits >= 0 {
 		l.Permits, l.Free = &s.Permits, &s.Free
 	}
 	if s.Held && s.Age >= 0 {

@@ -80,7 +80,7 @@ func (f *forcing) run(name string) int {
 // question returns the question to ask before a lock is freed by force.
 func question(s *operator.Sighting) string {
 	text := fmt.Sprintf("Free %q, held by %s", s.Names.Name, s.WhoText())
-	if s.Kind == operator.KindSemaphore {
+	if s.Semaphore() {
 		text = fmt.Sprintf("Free all %d permits of %q that are held, by %s", s.Count, s.Names.Name, s.WhoText())
 	}
 	if s.Held && s.Age >= 0 {

@@ -156,6 +156,9 @@ func (g *glance) endPermits() {
 	}
 }
 
+// Semaphore reports whether it is a semaphore.
+func (s *Sighting) Semaphore() bool { return s.Kind == KindSemaphore }
+
 // Whole reports whether Holders has all permits of a semaphore that are held.
 func (s *Sighting) Whole() bool {
 	n := 0
@@ -171,7 +174,7 @@ func (s *Sighting) Fresh(before *Sighting) int {
 	switch {
 	case !s.Held:
 		return 0
-	case s.Kind != KindSemaphore:
+	case !s.Semaphore():
 		if s.Holder != before.Holder || s.Token != before.Token {
 			return 1
 		}

@@ -18,7 +18,7 @@ func Owner(field string, by wire.Card) string {
 
 // HolderText says who holds the lock, and of a semaphore before that how much of it.
 func (s *Sighting) HolderText() string {
-	if s.Held && s.Kind == KindSemaphore {
+	if s.Held && s.Semaphore() {
 		return s.CountText() + ": " + s.WhoText()
 	}
 	return s.WhoText()
@@ -36,9 +36,9 @@ func (s *Sighting) WhoText() string {
 	switch {
 	case s.reads():
 		others = s.Count - 1
-	case s.Kind == KindSemaphore && s.Whole():
+	case s.Semaphore() && s.Whole():
 		others = len(s.Holders) - 1
-	case s.Kind == KindSemaphore:
+	case s.Semaphore():
 		return text + " and others"
 	}
 	if others > 0 {
@@ -55,17 +55,15 @@ func (s *Sighting) CountText() string {
 	return fmt.Sprintf("%d of %d", s.Count, s.Permits)
 }
 
-// Text says how many permits of a semaphore it is, and when its lease ends.
-func (h *Holding) Text() string {
-	text := fmt.Sprintf("%d permits", h.Count)
-	if h.Count == 1 {
-		text = "1 permit"
-	}
+// TTLText says how much of the lease of a semaphore's holder is left.
+func (h *Holding) TTLText() string {
 	if h.TTL < 0 {
-		return text + ", without an end"
+		return neverEnds
 	}
-	return text + ", " + Short(h.TTL) + " left"
+	return Short(h.TTL)
 }
+
+const neverEnds = "never ends"
 
 // AgeText says how long ago the grant was.
 func (s *Sighting) AgeText() string {
@@ -81,7 +79,7 @@ func (s *Sighting) TTLText() string {
 	case !s.Held:
 		return "-"
 	case s.TTL < 0:
-		return "never ends"
+		return neverEnds
 	}
 	return Short(s.TTL)
 }
