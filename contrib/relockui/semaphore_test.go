@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/operator"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
@@ -77,6 +78,23 @@ func TestForceOfASemaphore(t *testing.T) {
 	hold(srv, "pool", entry(3), 1, 60)
 	require.Equal(t, http.StatusConflict, s.do(http.MethodPost, forcePath("pool"), form).status)
 	require.Equal(t, "1", srv.Do("ZCARD", "{pool}:timeout"))
+
+	srv.Do("DEL", "pool", "{pool}:timeout")
+	var permits []*relock.Permit
+	for range 2 {
+		p, err := newClient(t, srv.Client()).Semaphore("pool", 2).Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		permits = append(permits, p)
+	}
+	form = url.Values{}
+	for _, grant := range regexp.MustCompile(`name="grant" value="([^"]*)"`).FindAllStringSubmatch(s.get("/force?name=pool"), -1) {
+		form.Add("grant", grant[1])
+	}
+	require.NoError(t, permits[0].Release(t.Context()))
+	got := s.do(http.MethodPost, forcePath("pool"), form)
+	require.Equal(t, http.StatusOK, got.status, "one of those that were named still holds: %s", got.body)
+	<-permits[1].Context().Done()
+	require.Equal(t, "0", srv.Do("EXISTS", "{pool}:timeout"))
 }
 
 // The form has a place for as many holders as are shown.

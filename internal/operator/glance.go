@@ -82,9 +82,9 @@ func (g *glance) begin() error {
 	}
 	g.Names, g.semaphore = own, nil
 	if !g.quorum {
-		g.semaphore, _ = semaphores.Names(prefix, name)
+		g.semaphore, _ = wire.Semaphore.Names(prefix, name)
 	}
-	if kind == semaphores && g.semaphore != nil {
+	if kind == wire.Semaphore && g.semaphore != nil {
 		g.askPermits()
 		return nil
 	}

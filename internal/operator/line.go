@@ -57,7 +57,7 @@ func lineOn(ctx context.Context, rdb driver.Reader, names *wire.Names) (places [
 			members, err := scored(said)
 			for _, m := range members {
 				if p, ok := waiterIn(m, now); ok {
-					if p.Side = q.side; names.Kind != semaphores {
+					if p.Side = q.side; names.Kind != wire.Semaphore {
 						p.Wants = 0
 					}
 					places = append(places, p)
@@ -66,7 +66,7 @@ func lineOn(ctx context.Context, rdb driver.Reader, names *wire.Names) (places [
 			return err
 		}, firstIn(q, MaxPlaces)...)
 	}
-	if names.Kind != semaphores { // it has no fencing tokens
+	if names.Kind != wire.Semaphore { // it has no fencing tokens
 		t.ask(func(said driver.Value) error {
 			if said.IsNil() {
 				return nil
@@ -158,7 +158,7 @@ type queue struct{ key, side string }
 
 // queuesOf returns the queues of a lock: a read-write lock has two.
 func queuesOf(names *wire.Names) []queue {
-	if names.Kind == wire.Mutex || names.Kind == semaphores {
+	if names.Kind == wire.Mutex || names.Kind == wire.Semaphore {
 		return []queue{{key: names.Queue}}
 	}
 	return []queue{{names.Queue, wire.Write.Name}, {names.Readers(), wire.Read.Name}}

@@ -15,12 +15,6 @@ import (
 // KindSemaphore is the kind of a semaphore, whichever library's clients hold its permits.
 const KindSemaphore = "semaphore"
 
-// semaphores is the kind of lock whose keys these are.
-var semaphores = &wire.Kind{
-	Name: "semaphore", Queue: "relock_permits:", Line: "relock_permit_line:", Counter: "relock_permit_grants:",
-	Channel: &wire.Channel{Unlock: "redisson_sc:", Listen: "relock_sclisten:"},
-}
-
 // heldSuffix ends the key of the permits that are held: a member for each, by when its lease ends in
 // ms.
 const heldSuffix = ":timeout"
@@ -143,7 +137,7 @@ func (g *glance) endPermits() {
 	p := &g.permits
 	g.Names, g.Kind, g.Age, g.Permits = g.semaphore, KindSemaphore, -1, -1
 	if p.counted {
-		g.Permits, g.Free = int(max(0, p.counter+p.all)), int(max(0, p.counter+p.all-p.live))
+		g.Permits, g.Free = int(max(0, p.counter+p.all)), int(p.counter+p.all-p.live)
 	}
 	g.Waiters, g.Longest = p.waiters, 0
 	if p.waiters > 0 {

@@ -117,7 +117,7 @@ func TestSemaphoresAreFound(t *testing.T) {
 		"waited":      "nobody 0/0 free 0 waiting 1",
 		"a{tag}b":     "1 of 1: " + javaShown + " 1/1 free 0 waiting 1",
 		"ended":       "nobody 0/1 free 1 waiting 0",
-		"lessened":    "2 of 1: " + entry(1) + " 2/1 free 0 waiting 0",
+		"lessened":    "2 of 1: " + entry(1) + " 2/1 free -1 waiting 0",
 		"tenant:pool": "1 of 1: " + javaShown + " 1/1 free 0 waiting 0",
 		"orphan":      "1: " + javaShown + " 1/-1 free 0 waiting 0",
 		"orphan2":     "nobody 0/-1 free 0 waiting 1",

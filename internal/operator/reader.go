@@ -116,7 +116,7 @@ func (r *Reader) One(ctx context.Context, name string) (Sighting, error) {
 // guess returns the names of the semaphore with the same name if a text stands there, so that Redis is
 // not asked for the fields of a text: monitors count such errors.
 func (r *Reader) guess(ctx context.Context, names *wire.Names) *wire.Names {
-	semaphore, err := semaphores.Names(r.prefix, names.Name)
+	semaphore, err := wire.Semaphore.Names(r.prefix, names.Name)
 	if err != nil || len(r.nodes) > 1 {
 		return names
 	}

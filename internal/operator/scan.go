@@ -30,8 +30,8 @@ func (r *Reader) sweeps(pattern string) []sweep {
 		sweep{within + heldSuffix, "zset", func(key string) *wire.Names {
 			return r.semaphoreOf(strings.TrimSuffix(key, heldSuffix), pattern)
 		}},
-		sweep{semaphores.Queue + within, "zset", func(key string) *wire.Names {
-			return r.semaphoreOf(strings.TrimPrefix(key, semaphores.Queue), pattern)
+		sweep{wire.Semaphore.Queue + within, "zset", func(key string) *wire.Names {
+			return r.semaphoreOf(strings.TrimPrefix(key, wire.Semaphore.Queue), pattern)
 		}},
 	)
 }
@@ -55,7 +55,7 @@ func (r *Reader) semaphoreOf(tag, pattern string) *wire.Names {
 	if !ours || !Match(pattern, name) {
 		return nil
 	}
-	n, err := semaphores.Names(r.prefix, name)
+	n, err := wire.Semaphore.Names(r.prefix, name)
 	if err != nil || n.Tag != tag {
 		return nil
 	}
