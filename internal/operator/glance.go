@@ -19,7 +19,6 @@ type glance struct {
 	quorum bool        // it has no semaphores
 	rw     *wire.Names // of the read-write lock with this name
 	fields []string    // of the hash, each before its value
-	astray bool        // the key is no hash
 	whole  bool        // fields is the complete hash
 	size   int64       // number of fields in the hash, if not whole
 	left   int64       // ms until the hash expires, negative if it never does
@@ -46,7 +45,7 @@ type beat struct {
 
 // read reads locks on one Redis, in two round trips however many they are: the first tells which
 // queues and readers to ask for. A third trip asks for the hold counts of shared owners that very
-// many share, and one between them for names whose key is not of the type that the names' kind has.
+// many share, and one between them for names that had semaphores and have none any more.
 func (r *Reader) read(ctx context.Context, rdb driver.Reader, names []*wire.Names, c clock) ([]Sighting, error) {
 	ctx, cancel := Soon(ctx)
 	defer cancel()
@@ -95,8 +94,8 @@ func (g *glance) begin() error {
 // askHash asks for the hash, and for the queue of a mutex.
 func (g *glance) askHash() {
 	g.ask(func(said driver.Value) error {
-		if wrongType(said) {
-			g.astray, g.whole = true, true
+		if wrongType(said) { // there is no hash
+			g.whole = true
 			return nil
 		}
 		cursor, fields, err := page(said)
@@ -107,14 +106,10 @@ func (g *glance) askHash() {
 	g.askWaiters(g.Names, &g.own)
 }
 
-// turn asks for the other sort of lock, where the key is not of the type that the first answers were
-// asked of.
+// turn asks for the hash if there is no semaphore where one was.
 func (g *glance) turn() error {
-	switch {
-	case g.asked && !g.permits.stands():
+	if g.asked && !g.permits.stands() {
 		g.askHash()
-	case g.astray && g.semaphore != nil:
-		g.askPermits()
 	}
 	return nil
 }
@@ -138,7 +133,7 @@ func (g *glance) askMore() error {
 		g.askWaiters(g.rw, &g.sides)
 		g.askLongest(g.rw, &g.sides)
 	}
-	if g.whole && len(g.fields) == 0 && g.semaphore != nil && !g.asked {
+	if g.whole && len(g.fields) == 0 && g.semaphore != nil && !g.asked { // it may be a semaphore, or one without its counter
 		g.askPermits()
 	}
 	if g.whole && g.reads() {

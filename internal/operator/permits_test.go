@@ -107,6 +107,8 @@ func TestSemaphoresAreFound(t *testing.T) {
 		permits{Name: "tenant:pool", Held: held}, permits{Name: "orphan", Held: held}, permits{Name: "orphan2", Waiters: []string{queued(1, 1)}})
 	s.Do("DEL", "orphan", "orphan2")
 	r := readerOf(s)
+	require.Equal(t, []int{1, -1}, []int{one(t, r, "orphan").Count, one(t, r, "orphan").Permits})
+	require.Equal(t, 1, one(t, r, "orphan2").Waiters)
 	found := make(map[string]string)
 	for name, seen := range all(t, r) {
 		require.Equal(t, operator.KindSemaphore, seen.Kind, name)
@@ -125,7 +127,8 @@ func TestSemaphoresAreFound(t *testing.T) {
 	free := one(t, r, "free")
 	require.Equal(t, []any{operator.KindSemaphore, false, 3, 3}, []any{free.Kind, free.Held, free.Permits, free.Free})
 
-	for pattern, want := range map[string]int{"held": 1, "*a*": 5, "orphan?": 1, "[hw]*": 2, `a\{tag}?`: 1, "tenant:*": 1, "none*": 0, "[he": 0} {
+	seedPermits(s, permits{Name: "h", Held: held}, permits{Name: `back\`, Held: held})
+	for pattern, want := range map[string]int{"held": 1, "*a*": 6, "orphan?": 1, "[hw]*": 3, `a\{tag}?`: 1, "tenant:*": 1, "none*": 0, "[he": 1, `back\`: 1} {
 		got, err := r.All(t.Context(), pattern)
 		require.NoError(t, err)
 		require.Len(t, got, want, pattern)
@@ -165,6 +168,16 @@ func TestOthersKeysAreNoSemaphores(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.True(t, one(t, r, "{a}").Held)
+}
+
+// Redis is asked no more about a key that begins as no semaphore's does.
+func TestOthersTimeoutsCostNothing(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("ZADD", "session:timeout", "9e14", entry(1)+":1")
+	r := readerOf(s)
+	s.ResetCommandCounts()
+	require.Empty(t, all(t, r))
+	require.NotContains(t, s.CommandCounts(), "zcard")
 }
 
 // A name that has become one of another kind since it was seen is shown as that.
@@ -249,6 +262,8 @@ func TestSemaphoresOnSeveralServers(t *testing.T) {
 		seedPermits(s, permits{Name: "pool", Held: []permit{{entry(1), 1, minute}}})
 	}
 	quorum := operator.NewReader(nodes(three...), "")
+	three[0].ResetCommandCounts()
 	require.Empty(t, all(t, quorum))
+	require.Equal(t, int64(1), three[0].CommandCounts()["scan"])
 	require.False(t, one(t, quorum, "pool").Held)
 }
