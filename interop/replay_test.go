@@ -21,9 +21,9 @@ const (
 type transcript map[string][][]string
 
 // readTranscript reads what TestTranscript keeps, with a client, threads and request ids put in.
-func readTranscript(t testing.TB, version string) transcript {
+func readTranscript(t testing.TB, of, version string) transcript {
 	t.Helper()
-	text, err := os.ReadFile(transcriptPath(version))
+	text, err := os.ReadFile(transcriptPath(of, version))
 	require.NoError(t, err)
 	fill := strings.NewReplacer("<client>:<a>", threadA, "<client>:<b>", threadB,
 		"<request>", strings.Repeat("0123456789abcdef", 2), "<latch>", "17000")
@@ -74,9 +74,9 @@ type replay struct {
 }
 
 // startReplay runs a server and loads the scripts of a transcript into it.
-func startReplay(t testing.TB, version string) replay {
+func startReplay(t testing.TB, of, version string) replay {
 	t.Helper()
-	r := replay{t, redistest.Start(t), readTranscript(t, version)}
+	r := replay{t, redistest.Start(t), readTranscript(t, of, version)}
 	for _, commands := range r.steps {
 		for _, command := range commands {
 			if command[0] == "SCRIPT" {
