@@ -15,6 +15,8 @@ func (lk *lock) use(ctx, wctx context.Context, b baton) (l *Lease, c claim.Claim
 	switch b := b.(type) {
 	case held:
 		l, err = lk.accept(ctx, wctx, b.hold, HowLocal, clock.Now())
+	case beside:
+		l, err = lk.accept(ctx, wctx, b.hold, HowLocal, clock.Now())
 	case joint:
 		l, err = lk.join(ctx, wctx, b.hold, false)
 	case invited:
@@ -24,13 +26,10 @@ func (lk *lock) use(ctx, wctx context.Context, b baton) (l *Lease, c claim.Claim
 			l, err = lk.accept(ctx, wctx, b.hold, HowCached, now)
 			break
 		}
-		lk.k.gates.Report(lk.names.Gate(), gate.ErrUnreported) // the hold is over: ask Redis
+		lk.k.gates.Report(lk.gate(), gate.ErrUnreported) // the hold is over: ask Redis
 		c = lk.newClaim("")
 	case claim.Claim:
-		if c = b; lk.names.Kind.Shared() && b.Of().Block != lk.parts() {
-			b.Abandon() // it asks for another amount than this caller
-			c = lk.newClaim("")
-		}
+		c = b
 	default:
 		c = lk.newClaim("")
 	}

@@ -35,7 +35,7 @@ const maxKnown = 4096
 var nameSeed = maphash.MakeSeed()
 
 // known is what a client keeps of a lock's name, for callers that make a Mutex each time they lock. It
-// never changes, except for the times of holds in lasts. As a key of context.Value it finds the
+// never changes, except for the times of holds in lasts, and the idle holds in pool. As a key of context.Value it finds the
 // innermost lease of the lock.
 type known struct {
 	k      *core
@@ -43,6 +43,7 @@ type known struct {
 	manner manner
 	tally  *calls.Tally
 	lasts  *lasting.Holds // how long holds last; one for all kinds of locks of that name
+	pool   pool           // idle holds, where several may hold
 	own    lasting.Holds  // lasts points to it, unless another kind of that name was known before
 }
 

@@ -86,6 +86,9 @@ var (
 	// ErrInvalidOption is returned for an option whose value cannot work.
 	ErrInvalidOption = wire.ErrInvalidOption
 
+	// ErrTooMany says that a caller wants more permits than the Semaphore has.
+	ErrTooMany = wire.ErrTooMany
+
 	// ErrInvalidNodes says that the nodes of a quorum are no independent masters: one is a replica,
 	// or two are the same server. It is in a *NodeError.
 	ErrInvalidNodes = wire.ErrInvalidNodes

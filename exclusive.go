@@ -15,17 +15,12 @@ import (
 // hold meanwhile.
 type exclusively struct{}
 
-// severally is the manner of a lock that several owners may hold at once, each with a hold of its own.
-// The holder leaves the gate, so that the next goroutine may get the lock beside it.
-type severally struct{ exclusively }
-
-func (severally) keepsGate() bool { return false }
-
-func (exclusively) usesGate(*config) bool   { return true }
-func (exclusively) keepsGate() bool         { return true }
-func (exclusively) lingers(c *config) bool  { return c.lingers() }
-func (exclusively) begun(*hold)             {}
-func (exclusively) nextToken(h *hold) int64 { return h.block.Take() }
+func (exclusively) usesGate(*config) bool    { return true }
+func (exclusively) keepsGate() bool          { return true }
+func (exclusively) lingers(c *config) bool   { return c.lingers() }
+func (exclusively) begun(*hold)              {}
+func (exclusively) atHand(*known, int) *hold { return nil }
+func (exclusively) nextToken(h *hold) int64  { return h.block.Take() }
 
 // counts is at least one: a hold that is being passed on has no share.
 func (exclusively) counts(h *hold) int { return max(1, len(h.shares.all)) }
@@ -100,7 +95,7 @@ func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
 		}
 		x.refill(h, now)
 	}
-	key, soon := h.names.Gate(), !h.cfg.strict && now.Since(h.term.Began()) <= gate.Soon
+	key, soon := h.gate(), !h.cfg.strict && now.Since(h.term.Began()) <= gate.Soon
 	switch {
 	case lingers && h.mayLinger():
 		if h.k.gates.LayDown(key, held{h}, idle{h}, soon, now.Mono()) {
@@ -133,7 +128,7 @@ func (exclusively) spent(h *hold, now clock.Stamp) bool {
 
 // refill asks for the next block of tokens if this one runs low. The caller holds h.mu.
 func (exclusively) refill(h *hold, now clock.Stamp) {
-	if !h.block.RunsLow(h.entry.Block, h.cfg.passes, now) || !h.k.gates.Waiting(h.names.Gate()) {
+	if !h.block.RunsLow(h.entry.Block, h.cfg.passes, now) || !h.k.gates.Waiting(h.gate()) {
 		return
 	}
 	h.block.Ask()
@@ -161,7 +156,7 @@ func (exclusively) mayRest(h *hold, now clock.Stamp) bool {
 // does nothing: that goroutine will find the hold over.
 func (exclusively) withdraw(h *hold) {
 	if h.rest.Idle {
-		h.k.gates.Withdraw(h.names.Gate(), idle{h})
+		h.k.gates.Withdraw(h.gate(), idle{h})
 	}
 }
 

@@ -122,7 +122,7 @@ func relay(t *testing.T, c *Client, passes, answered int, turn func(i int), opts
 		tripOf(l, 0)
 		turn(i)
 		next = waitWith(t.Context(), t, m)
-		require.Eventually(t, func() bool { return c.core.gates.Waiting(m.names.Gate()) }, patience, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return c.core.gates.Waiting(m.names.Gate(1)) }, patience, 10*time.Microsecond)
 		require.Eventually(t, func() bool {
 			l.h.mu.Lock()
 			defer l.h.mu.Unlock()
@@ -185,7 +185,7 @@ func TestShortBlocksAreNotFollowed(t *testing.T) {
 		l := within(t, next)
 		tripOf(l, time.Hour)
 		next = waitWith(t.Context(), t, m)
-		require.Eventually(t, func() bool { return c.core.gates.Waiting(m.names.Gate()) }, patience, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return c.core.gates.Waiting(m.names.Gate(1)) }, patience, 10*time.Microsecond)
 		require.NoError(t, l.Unlock(t.Context()))
 	}
 	require.NoError(t, within(t, next).Unlock(t.Context()))

@@ -76,6 +76,8 @@ type manner interface {
 	keepsGate() bool
 	// lingers reports whether a hold with these options may outlast its leases.
 	lingers(c *config) bool
+	// atHand returns an idle hold that the caller takes up without the gate, nil if there is none.
+	atHand(n *known, amount int) *hold
 	// begun is told that the hold has its first lease.
 	begun(h *hold)
 	// enter gives b a share of the hold inside outer; drop is hold.drop.
@@ -105,6 +107,7 @@ type manner interface {
 //	idle         a hold that lay at the gate; it may be over
 //	joint        a hold that every goroutine may join; it may be over, and no joiner is at the gate
 //	invited      a hold that waits for this goroutine to join; the goroutine is not at the gate
+//	beside       a hold that was passed on past the goroutine at the gate, to this one behind it
 //	claim.Claim  a place in Redis's queue
 type baton interface {
 	// Of is the entry.
@@ -116,7 +119,11 @@ type (
 	idle    struct{ *hold }
 	joint   struct{ *hold }
 	invited struct{ *hold }
+	beside  struct{ *hold }
 )
+
+// gate is the name of the gate that the hold's claim came through, or would have.
+func (h *hold) gate() string { return h.entry.Gate() }
 
 // Of is the entry that has the lock.
 func (h *hold) Of() *wire.Entry { return h.entry }
@@ -125,14 +132,17 @@ func (h *hold) Of() *wire.Entry { return h.entry }
 func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool, now clock.Stamp) *hold {
 	e := c.Of()
 	if atGate {
-		n.k.gates.Report(n.names.Gate(), nil)
+		n.k.gates.Report(e.Gate(), nil)
 	}
 	*h = hold{
 		known: n, claim: c, entry: e, cfg: cfg, atGate: atGate, last: h.last,
 		term:  tenure.Granted(g.Sent, e.Lease, &cfg.rules),
 		block: tenure.Reserved(tenure.More{Token: g.Token, Count: g.Passes, Sent: g.Sent}, now),
 	}
-	if atGate && g.Fresh && n.manner.lingers(cfg) && c.Attend() {
+	if n.names.Kind.Permits { // which have no tokens that could be used up
+		h.block = tenure.Reserved(tenure.More{Token: g.Token, Count: cfg.block(), Sent: g.Sent}, now)
+	}
+	if (atGate || !n.manner.keepsGate()) && g.Fresh && n.manner.lingers(cfg) && c.Attend() {
 		h.rest = tenure.Free(g.Sent)
 	}
 	h.watcher, h.shares.all = h, h.shares.room[:0]

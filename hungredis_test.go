@@ -112,7 +112,7 @@ func whileItHangs(t *testing.T, test func(t *testing.T, c *Client, r *hanging), 
 func TestLateReceiverOfAHoldIsNotKept(t *testing.T) {
 	whileItHangs(t, func(t *testing.T, c *Client, r *hanging) {
 		m := c.Mutex("k")
-		_, free := c.core.gates.TryEnter(m.names.Gate())
+		_, free := c.core.gates.TryEnter(m.names.Gate(1))
 		require.True(t, free)
 		h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 10, Sent: clock.Now()}, m.cfg, true, clock.Now())
 		ctx, cancel := context.WithCancel(t.Context())

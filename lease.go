@@ -47,7 +47,7 @@ func (lk *lock) start(ctx context.Context, h *hold, l *Lease, how How, now clock
 func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atGate bool, how How) (*Lease, error) {
 	first, now := new(firstLease), clock.Now()
 	if atGate && !lk.manner.keepsGate() {
-		lk.k.gates.Leave(lk.names.Gate())
+		lk.k.gates.Leave(lk.gate())
 		atGate = false
 	}
 	lk.lasts.Free()
@@ -103,16 +103,19 @@ func (c *leaseCtx) lease() *Lease { return (*Lease)(c) }
 func (c *leaseCtx) Deadline() (time.Time, bool) { return c.std.Parent.Deadline() }
 
 // Value returns the lease for the key of its lock and for leaseKey. If the lease was unlocked, Value
-// returns a lease of the same lock further out, if there is one, but never another lock's. Other keys
-// may be the standard library's own, which look for a cause or a parent: its context answers them.
+// returns a lease of the same lock further out, if there is one, but never another lock's. A permit's
+// context shows no lease: an Acquire under it takes more, and it has no token. Other keys may be the
+// standard library's own, which look for a cause or a parent: its context answers them.
 func (c *leaseCtx) Value(key any) any {
 	switch key := key.(type) {
 	case *known:
-		if key.same(c.of.known) && !c.lease().unlocked() {
+		if key.same(c.of.known) && !c.of.names.Kind.Permits && !c.lease().unlocked() {
 			return c.lease()
 		}
 	case leaseKey:
-		return c.Value(c.of.known)
+		if !c.of.names.Kind.Permits {
+			return c.Value(c.of.known)
+		}
 	case ownerKey:
 	default:
 		return c.std.Context().Value(key)

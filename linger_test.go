@@ -530,7 +530,7 @@ func TestLingeringHoldOfAWaiterThatLeftEnds(t *testing.T) {
 		_, err := m.Lock(ctx)
 		left <- err
 	}()
-	require.Eventually(t, func() bool { return c.core.gates.Waiting(l.h.entry.Names.Gate()) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.core.gates.Waiting(l.h.entry.Names.Gate(1)) }, 10*time.Second, time.Millisecond)
 	time.Sleep(linger) // so that the hold is given back
 	var once sync.Once
 	release := faults.Script("release")

@@ -79,7 +79,7 @@ func waitWith(ctx context.Context, t *testing.T, m *Mutex) <-chan *Lease {
 // lined waits until a goroutine stands behind another one of its client, which has the lock or asks for it.
 func lined(t *testing.T, c *Client, name string) {
 	t.Helper()
-	gate := c.Mutex(name).names.Gate()
+	gate := c.Mutex(name).names.Gate(1)
 	require.Eventually(t, func() bool { return c.core.gates.Waiting(gate) }, patience, time.Millisecond)
 }
 

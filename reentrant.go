@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -185,6 +186,9 @@ func (lk *lock) get(ctx, wctx context.Context, once bool, seen *call) (l *Lease,
 	if err != nil {
 		return nil, err
 	}
+	if h := lk.manner.atHand(lk.known, lk.parts()); h != nil {
+		return lk.accept(ctx, wctx, h, HowCached, clock.Now())
+	}
 	var c claim.Claim
 	if owner != "" || !lk.manner.usesGate(lk.cfg) {
 		c = lk.newClaim(owner)
@@ -193,8 +197,8 @@ func (lk *lock) get(ctx, wctx context.Context, once bool, seen *call) (l *Lease,
 	for c == nil {
 		var b baton
 		if once {
-			b, atGate = lk.k.gates.TryEnter(lk.names.Gate())
-		} else if b, err = lk.k.gates.Enter(wctx, lk.names.Gate(), seen); err != nil {
+			b, atGate = lk.k.gates.TryEnter(lk.gate())
+		} else if b, err = lk.k.gates.Enter(wctx, lk.gate(), seen); err != nil {
 			return nil, lk.leftTheLine(err)
 		} else {
 			atGate = true
@@ -291,6 +295,9 @@ func (lk *lock) newClaim(owner string) claim.Claim {
 	return lk.k.arbiter.Claim(e)
 }
 
+// gate is the name of the gate in this process for leases that take as much.
+func (lk *lock) gate() string { return lk.names.Gate(lk.parts()) }
+
 // parts returns how much of the lock a lease takes; of a mutex that is 1, all of it.
 func (lk *lock) parts() int { return max(1, lk.amount) }
 
@@ -302,7 +309,7 @@ func (lk *lock) try(ctx context.Context, c claim.Claim, atGate bool, seen *call)
 		return lk.startFirst(ctx, c, g, atGate, HowFree)
 	}
 	if atGate {
-		lk.k.gates.Leave(lk.names.Gate())
+		lk.k.gates.Leave(lk.gate())
 	}
 	return nil, lk.k.presence.Named(ctx, err)
 }
@@ -320,12 +327,12 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, s
 		return lk.startFirst(ctx, c, g, atGate, seen.how())
 	}
 	err = lk.k.presence.Named(wctx, lk.explain(wctx, err, c))
-	if atGate && !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.names.Gate(), c) {
+	if atGate && !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.gate(), c) {
 		return nil, err
 	}
 	c.Abandon()
 	if atGate {
-		lk.k.gates.Leave(lk.names.Gate())
+		lk.k.gates.Leave(lk.gate())
 	}
 	return nil, err
 }

@@ -118,7 +118,7 @@ func TestRWMutexReadersWaitTogether(t *testing.T) {
 	for range 20 {
 		readers = append(readers, inLine(t, s, a.RLock, 1, 0))
 	}
-	require.Eventually(t, func() bool { return a.read.k.gates.Waiting(a.read.names.Gate()) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return a.read.k.gates.Waiting(a.read.names.Gate(1)) }, patience, time.Millisecond)
 	unlocked(t, w)
 	var leases []*Lease
 	for _, r := range readers {
@@ -216,7 +216,7 @@ func TestHoldThatNoneLetInMayJoinEnds(t *testing.T) {
 			short[i] <- l
 		}()
 	}
-	gate := c.RWMutex("k").read.names.Gate()
+	gate := c.RWMutex("k").read.names.Gate(1)
 	require.Eventually(t, func() bool { return c.core.gates.Waiting(gate) && c.core.calls.UnderWay() == int64(1+len(short)) }, patience, time.Millisecond)
 	unlocked(t, writer)
 	unlocked(t, within(t, long))

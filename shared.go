@@ -27,6 +27,7 @@ func (jointly) usesGate(c *config) bool { return c.fixed == 0 && c.maxHold == 0 
 
 func (jointly) keepsGate() bool                        { return true }
 func (jointly) lingers(*config) bool                   { return true }
+func (jointly) atHand(*known, int) *hold               { return nil }
 func (jointly) nextToken(h *hold) int64                { return h.block.Next() }
 func (jointly) counts(*hold) int                       { return 1 }
 func (jointly) observed(*hold, uint64) (before uint64) { return 0 } // leases overlap: none comes before another
@@ -41,14 +42,14 @@ func (j jointly) begun(h *hold) {
 	}
 	h.atGate, h.sharing.stays = false, true // joinable needs stays
 	h.sharing.stays = j.joinable(h, clock.Now())
-	h.sharing.awaited = h.k.gates.Open(h.names.Gate(), invited{h}, joint{h}, h.sharing.stays)
+	h.sharing.awaited = h.k.gates.Open(h.gate(), invited{h}, joint{h}, h.sharing.stays)
 }
 
 // withdraw closes the gate to readers that come later.
 func (jointly) withdraw(h *hold) {
 	if h.sharing.stays {
 		h.sharing.stays = false
-		h.k.gates.Withdraw(h.names.Gate(), joint{h})
+		h.k.gates.Withdraw(h.gate(), joint{h})
 	}
 }
 

@@ -20,6 +20,8 @@ type State struct {
 	Holder  string        // owner field: an id of WithOwner, <client uuid>:<n>, or Redisson's <uuid>:<thread id>
 	Count   int           // the holder's hold count; 0 if it has unlocked, and WithMinHold keeps the lock for TTL
 	Readers int           // of an RWMutex: live relock processes and Redisson threads, each counted once
+	Permits int           // of a Semaphore: how many there are; 0 as long as no client has told Redis
+	Free    int           // of a Semaphore: how many of them are free; negative if fewer were set than are held
 	TTL     time.Duration // what is left of its lease; negative when it never ends
 	Waiters int           // relock processes in the queue; Redisson's waiters are not known to Redis
 
@@ -40,7 +42,9 @@ type State struct {
 // String tells a state in words, as in "held by billing on pod-7f9c (pid 12), 28s left, 3 waiting".
 func (s State) String() string {
 	text := "free"
-	if s.Held {
+	if s.Permits > 0 {
+		text = fmt.Sprintf("%d of %d permits free", s.Free, s.Permits)
+	} else if s.Held {
 		who := s.Client.String()
 		if who == "" {
 			who = wire.Shown(s.Holder)
@@ -69,6 +73,8 @@ type stateJSON struct {
 	Holder      string     `json:"holder,omitempty"`
 	Count       int        `json:"count"`
 	Readers     int        `json:"readers,omitempty"`
+	Permits     int        `json:"permits,omitempty"`
+	Free        *int       `json:"free,omitempty"`
 	TTL         int64      `json:"ttl_ms"`
 	Waiters     int        `json:"waiters"`
 	Reserved    int64      `json:"reserved,omitempty"`
@@ -78,9 +84,15 @@ type stateJSON struct {
 
 // MarshalJSON writes the lock's state with short names, and its TTL in milliseconds.
 func (s State) MarshalJSON() ([]byte, error) {
-	j := stateJSON{s.Held, s.Holder, s.Count, s.Readers, s.TTL.Milliseconds(), s.Waiters, s.Reserved, s.HolderToken, s.Client}
+	j := stateJSON{
+		Held: s.Held, Holder: s.Holder, Count: s.Count, Readers: s.Readers, Permits: s.Permits,
+		TTL: s.TTL.Milliseconds(), Waiters: s.Waiters, Reserved: s.Reserved, HolderToken: s.HolderToken, Client: s.Client,
+	}
 	if s.TTL < 0 {
 		j.TTL = -1
+	}
+	if s.Permits > 0 {
+		j.Free = &s.Free
 	}
 	return json.Marshal(j)
 }
@@ -91,8 +103,13 @@ func (s *State) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &j); err != nil {
 		return err
 	}
-	ttl := time.Duration(j.TTL) * time.Millisecond
-	*s = State{j.Held, j.Holder, j.Count, j.Readers, ttl, j.Waiters, j.Reserved, j.HolderToken, j.Client}
+	*s = State{
+		Held: j.Held, Holder: j.Holder, Count: j.Count, Readers: j.Readers, Permits: j.Permits,
+		TTL: time.Duration(j.TTL) * time.Millisecond, Waiters: j.Waiters, Reserved: j.Reserved, HolderToken: j.HolderToken, Client: j.Client,
+	}
+	if j.Free != nil {
+		s.Free = *j.Free
+	}
 	return nil
 }
 
@@ -113,7 +130,7 @@ func (lk *lock) inspect(ctx context.Context) (State, error) {
 		return State{}, lk.k.outward(err)
 	}
 	return State{
-		Held: st.Held, Holder: st.Holder, Count: st.Count, Readers: st.Readers, TTL: st.TTL, Waiters: st.Waiters,
+		Held: st.Held, Holder: st.Holder, Count: st.Count, Readers: st.Readers, Permits: st.Permits, TTL: st.TTL, Waiters: st.Waiters,
 		Reserved: st.Token, HolderToken: st.HolderToken, Client: ClientInfo(lk.k.presence.Whois(ctx, st.Client)),
 	}, nil
 }

@@ -39,6 +39,7 @@ const (
 	CommandRecount   Command = "recount"   // re-entries, inner Unlocks, Extend
 	CommandRefill    Command = "refill"    // the next fencing tokens
 	CommandMove      Command = "move"      // HandOver and TakeOver
+	CommandResize    Command = "resize"    // SetPermits, and the first number of permits
 	CommandSweep     Command = "sweep"     // releases of entries that Redis may still have, though no caller wants them
 	CommandFence     Command = "fence"     // writes and reads of a quorum's fencing counters
 	CommandForce     Command = "force"     // ForceUnlock

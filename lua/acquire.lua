@@ -33,6 +33,7 @@ if mine or share(id, owner) then
   return { 1, standing(lease, block, id, owner) }
 end
 
+local _ = beside and turn_left(ARGV[6]) -- which ends a turn that was used, before open leaves a part of the lock to it
 local queued = ''
 if inbox == '' then
   return polled(lease, block, id, owner, ticket, member, publish)
@@ -42,7 +43,7 @@ elseif open(lease, block, id, owner, own_line(), inbox, publish) then
   if ticket ~= '-' then
     queued, me = join(member, ticket, lease), member
   end
-  local left = turn_left(ARGV[6])
+  local left = not beside and turn_left(ARGV[6])
   if left then
     return waiting(queued, left)
   end

@@ -1,6 +1,6 @@
 -- handover: give the free lock to its waiters.
 --
--- needs: counter kind grant
+-- needs: counter kind grant listens
 -- quorum: ballot
 -- alone: noballot
 -- KEYS[1]  lock hash        name
@@ -10,7 +10,6 @@
 
 -- hand_over gives the free lock to the first waiters whose clients still listen: to one of them, or where several may hold
 -- to as many as a batch has while the lock is open to them. A waiter whose client is gone leaves the queue without it.
--- Whether a client listens NUMSUB tells, because PUBLISH counts pattern subscribers too.
 -- me is the member of the caller's own entry, if that waits. The caller's reply grants it, and it needs no listener. All
 -- others are told by a message to their client's inbox. A + before the lease there says that others wait behind the new
 -- holder. A member that ends behind its id, without a colon, is an older client's, which must have its whole block.
@@ -19,17 +18,16 @@ local function hand_over(inbox, publish, me)
   if barred and (redis.call('EXISTS', next_line()) == 0 or barred()) then
     return nil
   end
-  local numsub = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
   local winner, token, count
   local room = batch
   while room > 0 do
     local line = next_line()
-    local member, ticket = pop(line, inbox, publish)
+    local member, ticket = pop(line, inbox, publish, me, not winner)
     if not member then
       break
     end
     local lease, block, client, n, colon, owner = string.match(member, '^(%d+):(%d+):([^:]+):(%d+)(:?)(.*)$')
-    if lease and (member == me or tonumber(redis.call('PUBSUB', numsub, inbox .. client)[2]) > 0) then
+    if lease and (member == me or listens(client, inbox, publish)) then
       local id = client .. ':' .. n
       local first, many = take(lease, block, id, owner, line, colon == '')
       if record_grant then

@@ -9,7 +9,8 @@
 -- Wire: RedissonLock, RedissonFencedLock; ids are never reused, so HSET 1 stands for HINCRBY.
 
 -- batch is how many waiters one hand-over may grant. If it is more than one, the script asks open before each, and calls
--- batched behind them all. untold would say how many holders were not told that the lock is wanted, and the others would keep
+-- batched behind them all. untold would say how many holders were not told that the lock is wanted, and beside that a turn of
+-- Redisson's waiters leaves the rest of the lock to relock's. resized would set how much there is of the lock. The others would keep
 -- an order among waiters that no message can grant it.
 local batch = 1
 local batched
@@ -17,6 +18,8 @@ local untold
 local kept_out
 local keep_place
 local leave_place
+local beside
+local resized
 
 -- named is what follows the lease in the message of a grant to line: a colon and the kind's name, so that a grant which comes
 -- too late is given back as one of its kind. The mutex's has none, as older clients know it.

@@ -9,14 +9,14 @@
 -- wanted, and the answer says how many heard, if any was told. Where only one may hold, a client is not told of its own
 -- entries: it knows of them. It is told of one that shares an owner, since the client's own idle hold may be in its way.
 -- Where several may hold it is always told: the holds of one client do not know of each other. Of many holders 128 are told,
--- drawn by chance: each question draws others, and Redis is not kept busy by all of them with each. Where the kind says how
--- many were not told, the answer does too.
+-- drawn by chance: each question draws others, and Redis is not kept busy by all of them with each. The kind may have none told
+-- for an entry that does not come next. Where the kind says how many were not told, the answer does too.
 local function want(answer, inbox, publish, id, owner)
   if answer[1] ~= 0 or inbox == '' then
     return answer
   end
   local own, heard = batch == 1 and owner == '' and string.match(id, '^[^:]+')
-  local some = batch == 1 and { answer[5] } or holders(128)
+  local some = batch == 1 and { answer[5] } or holders(128, id)
   for _, field in ipairs(some) do
     local client = string.match(field, '^([^:]+):%d+$')
     if client and client ~= own then

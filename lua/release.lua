@@ -44,7 +44,7 @@ if not held then
     announce(publish) -- it may have kept others out
   end
   give_up(member)
-  if batch > 1 and inbox ~= '' and not turn_left() then
+  if batch > 1 and inbox ~= '' and (beside or not turn_left()) then
     pcall(hand_over, inbox, publish) -- one at the head may have kept out those behind it
   end
   return { 0 }
@@ -52,7 +52,7 @@ end
 
 -- What fails now, say at a counter that is no number, must not keep the waiters asleep: they come, and are told.
 local turns = ARGV[5] ~= '0'
-local me, ticket, winner, token, count, foreign
+local me, ticket, winner, token, count, foreign, left
 local ok = pcall(function()
   if next_id then
     me = member_of(ARGV[7], ARGV[8], next_id, '')
@@ -60,14 +60,14 @@ local ok = pcall(function()
   end
   if waited then
     foreign = turns and foreigners(publish)
-    if not foreign then
+    left = foreign and beside and (turn_left() or open_turn(publish)) -- before the hand-over, which leaves one part to it
+    if not foreign or beside then
       winner, token, count = hand_over(inbox, publish, me)
     end
   end
 end)
-local left
-if not winner and (heard or announce(publish)) > 0 and ok and inbox ~= '' and turns then
-  left = (foreign or foreigners(publish)) and open_turn(publish)
+if (foreign or not winner) and (heard or announce(publish)) > 0 and ok and inbox ~= '' and turns then
+  left = left or (foreign or foreigners(publish)) and open_turn(publish)
 end
 if not ok or not me then
   return { 1 }

@@ -36,6 +36,12 @@ end
 -- succeed would let another id have the lock; a hold of a read-write lock stays with its client.
 local succeed
 
+-- beside would say that a turn of Redisson's waiters leaves the rest of the lock to relock's: it takes all.
+local beside
+
+-- resized would set how much there is of the lock.
+local resized
+
 -- wipe ends all that hold, and reports whether there were any.
 local function wipe()
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do

@@ -1,7 +1,7 @@
 -- rw_line: which waiter of a read-write lock comes next: hooks of the kinds read and write. Phase-fair, as sync.RWMutex: a
 -- waiting writer keeps new readers out; the end of a writer lets in all readers that wait then, and after them the next writer.
 --
--- needs: counter rw rw_alive turn
+-- needs: counter rw rw_alive turn listens
 -- KEYS[1]  lock hash          name
 -- KEYS[2]  queue of writers   relock_writers:{name}
 -- KEYS[6]  queue of readers   relock_readers:{name}:name
@@ -18,11 +18,10 @@ end
 -- first_alive is the first waiter in line whose client still listens, and its ticket. It takes those before it out of the
 -- line. own is the client that asks: it lives, though its inbox may not be subscribed yet.
 local function first_alive(line, inbox, publish, own)
-  local numsub = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
   while true do
     local head = redis.call('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     local client = string.match(head[1] or '', '^%d+:%d+:([^:]+):')
-    if not head[1] or client and (client == own or tonumber(redis.call('PUBSUB', numsub, inbox .. client)[2]) > 0) then
+    if not head[1] or client and (client == own or listens(client, inbox, publish)) then
       return head[1], tonumber(head[2])
     end
     redis.call('ZREM', line, head[1])

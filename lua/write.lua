@@ -1,6 +1,6 @@
 -- write: the writer of a read-write lock, RedissonWriteLock, as a kind of lock: the hooks by which all scripts handle it.
 --
--- needs: lease token rw rw_alive rw_line rw_grant rw_polled
+-- needs: lease token rw rw_alive rw_line rw_grant rw_polled places
 -- KEYS[1]  lock hash          name
 -- KEYS[2]  queue of writers   relock_writers:{name}
 -- KEYS[6]  queue of readers   relock_readers:{name}:name

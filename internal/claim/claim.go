@@ -37,6 +37,14 @@ type Arbiter interface {
 	Close()
 }
 
+// Resizer is an arbiter of semaphores.
+type Resizer interface {
+	Arbiter
+	// Resize says how many permits a semaphore has: if Redis keeps no number yet, or in any case if anew is
+	// set.
+	Resize(ctx context.Context, n *wire.Names, permits int, anew bool) error
+}
+
 // Claim is one entry as the arbiter has it. Its methods are called by one goroutine at a time,
 // except for Asks, which any goroutine may call.
 type Claim interface {

@@ -19,6 +19,7 @@ const (
 	Recount
 	Refill
 	Move
+	Resize
 	Sweep
 	Force
 	Inspect
@@ -29,7 +30,8 @@ const (
 
 var opNames = [Ops]string{
 	Check: "check", Subscribe: "subscribe", Acquire: "acquire", Release: "release", Renew: "renew", Recount: "recount",
-	Refill: "refill", Move: "move", Sweep: "sweep", Force: "force", Inspect: "inspect", Introduce: "introduce", Fence: "fence",
+	Refill: "refill", Move: "move", Resize: "resize", Sweep: "sweep", Force: "force", Inspect: "inspect", Introduce: "introduce",
+	Fence: "fence",
 }
 
 // String returns the purpose as a word.

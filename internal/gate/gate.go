@@ -17,12 +17,15 @@
 // waits, and then to every goroutine that enters, until it is withdrawn. None of those goroutines
 // is at the gate.
 //
+// PassBeside hands a baton on past the gate: its caller is not at the gate, nor is the waiter that gets
+// the baton, and the goroutine that is there stays.
+//
 // So a gate is in one of five states. This is what its methods do in each:
 //
 //	free     Enter: taken.
 //	taken    Enter: joins the line. Pass: taken, by the first waiter. Offer: offered, or as Pass.
 //	         Leave: taken, by the first waiter with no baton; free if none waits.
-//	         LayDown: as Offer or Pass; laid if none waits. Open: open, or free. Either way all that
+//	         PassBeside: taken, by the same goroutine. LayDown: as Offer or Pass; laid if none waits. Open: open, or free. Either way all that
 //	         waited have left the line.
 //	offered  Enter: taken, with the baton. The first waiter looks, since it was called or gives up:
 //	         taken, with the baton. Leave, since what was offered is worth nothing any more: taken,
@@ -282,6 +285,15 @@ func (g *Gates[T]) Pass(key string, baton T) bool {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
 	return l.give(baton)
+}
+
+// PassBeside hands a baton to the next waiter at key's gate, which leaves the line and is not at the
+// gate. The caller is not there either: another goroutine is, and stays. If no goroutine waits behind
+// that one, PassBeside returns false.
+func (g *Gates[T]) PassBeside(key string, baton T) bool {
+	s, l := g.lock(key)
+	defer s.mu.Unlock()
+	return l != nil && l.state == taken && l.give(baton)
 }
 
 // Offer is Pass, except that a goroutine which enters before the next waiter has woken up takes the

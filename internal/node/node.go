@@ -292,6 +292,17 @@ func (n *Node) Force(ctx context.Context, names *wire.Names, owners ...string) (
 	return n.wire.Force(ctx, way, names, owners...)
 }
 
+// Resize says how many permits a semaphore has, as [wire.Redis.Resize] does.
+func (n *Node) Resize(ctx context.Context, names *wire.Names, permits int, anew bool) (bool, error) {
+	way, err := n.route(ctx, names)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+	defer cancel()
+	return n.wire.Resize(ctx, way, names, permits, anew)
+}
+
 // Stop makes contenders leave. Messages are still received, so that grants which come now are ended.
 func (n *Node) Stop() { close(n.done) }
 

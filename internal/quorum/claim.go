@@ -65,7 +65,7 @@ func (c *Claim) Wait(ctx context.Context, report claim.Report) (node.Grant, erro
 // tellGate tells the lock's gate why too few nodes answer, or nil if enough do.
 func (c *Claim) tellGate(failure error) {
 	if c.report != nil {
-		c.report(c.Entry.Names.Gate(), failure)
+		c.report(c.Entry.Gate(), failure)
 	}
 }
 

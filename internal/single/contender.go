@@ -150,7 +150,7 @@ func (c *contender) noteWait(a *wire.Answer, sent clock.Stamp) {
 func (c *contender) polled(failure error) {
 	c.failure = failure
 	if c.report != nil {
-		c.report(c.entry.Names.Gate(), failure)
+		c.report(c.entry.Gate(), failure)
 	}
 }
 

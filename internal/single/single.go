@@ -54,6 +54,14 @@ func (s *Single) Force(ctx context.Context, n *wire.Names) (bool, error) {
 	return freed, nil
 }
 
+// Resize says how many permits a semaphore has.
+func (s *Single) Resize(ctx context.Context, n *wire.Names, permits int, anew bool) error {
+	if _, err := s.node.Resize(ctx, n, permits, anew); err != nil {
+		return &wire.NodeError{Op: "resize", Name: n.Name, Err: err}
+	}
+	return nil
+}
+
 // TrustNodes has nothing to declare: without the restart guard Redis is trusted not to forget.
 func (s *Single) TrustNodes(context.Context) error { return nil }
 

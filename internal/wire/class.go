@@ -42,6 +42,7 @@ var (
 	ErrInvalidOwner  error = &sentinel{"relock: invalid owner id", ErrMisuse}
 	ErrInvalidOption error = &sentinel{"relock: invalid option", ErrMisuse}
 	ErrInvalidNodes  error = &sentinel{"relock: unusable nodes", ErrMisuse}
+	ErrTooMany       error = &sentinel{"relock: more permits than the semaphore has", ErrMisuse}
 	ErrUpgrade       error = &sentinel{
 		"relock: misuse: a reader cannot become the writer of the same lock: unlock the read lease first", ErrMisuse,
 	}
@@ -118,8 +119,11 @@ func Said(err error) error {
 	case held:
 		return ErrNotAcquired
 	case Final(err):
-		if code := ReplyCode(link.Reply(err)); code == "WRONGKIND" || code == "WRONGTYPE" {
+		switch ReplyCode(link.Reply(err)) {
+		case "WRONGKIND", "WRONGTYPE":
 			return ErrWrongKind
+		case "TOOMANY":
+			return ErrTooMany
 		}
 		return ErrRefused
 	}
@@ -129,6 +133,12 @@ func Said(err error) error {
 		}
 	}
 	return ErrUnavailable
+}
+
+// HasNoSize reports whether err says that Redis does not keep how many permits a semaphore has.
+func HasNoSize(err error) bool {
+	node, is := err.(*NodeError)
+	return is && ReplyCode(link.Reply(node.Err)) == "NOSIZE"
 }
 
 // Final reports whether err is an answer of Redis that a retry would get too.

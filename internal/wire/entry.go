@@ -21,6 +21,14 @@ type Entry struct {
 	Timeout time.Duration // of one command about it
 }
 
+// Gate returns the name of the entry's gate in this process.
+func (e *Entry) Gate() string {
+	if e.Names.Kind.Shared() {
+		return e.Names.Gate(e.Block)
+	}
+	return e.Names.Gate(1)
+}
+
 // SharersCode is the message on an unlock channel that tells the waiters of an owner that they may
 // enter: a number that stands for the owner, and is neither 0 nor 1. Redisson ignores all others.
 func SharersCode(owner string) string {

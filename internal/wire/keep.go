@@ -51,6 +51,17 @@ func (r *Redis) Move(ctx context.Context, way Route, e *Entry, from, to string, 
 	return parseAnswer(driver.List(got...))
 }
 
+// Resize says how many permits a semaphore has, if Redis keeps no number yet, or in any case if anew is
+// set. It reports whether it set the number.
+func (r *Redis) Resize(ctx context.Context, way Route, n *Names, permits int, anew bool) (bool, error) {
+	args := []string{strconv.Itoa(permits), "", way.Publish}
+	if anew {
+		args[1] = "1"
+	}
+	set, err := integer(r.link.Do(ctx, r.link.Timeout, r.of(n.Kind).resize, n.keysTo(4), args, nil))
+	return set == 1, err
+}
+
 // Renewal asks to lengthen one lease.
 type Renewal struct {
 	Claim interface{ Of() *Entry } // the claim that has the lease

@@ -1,5 +1,7 @@
 package wire
 
+import "strconv"
+
 // Kind is a sort of lock: what its keys and channels are called, what its messages mean, how many may
 // hold it and how its state is read. What Redis does for it are the hooks in its Lua file. All else is
 // written once for all kinds.
@@ -22,11 +24,16 @@ type Kind struct {
 	// they are.
 	Joint bool
 
+	// Permits says that the lock is a limit: each lease takes more of it, also under the context of another,
+	// none has a fencing token, and Redis keeps how much there is of the lock.
+	Permits bool
+
 	// Moves says that a holder may hand the lock over to another process: the kind has the hook succeed.
 	Moves bool
 
 	// Further are keys that scripts take behind the first five. {} stands for the lock's hash tag, [] for
-	// its name. A key that the locks a and {a} must not share needs both, since they have the same tag.
+	// its name. A key that the locks a and {a} must not share needs both, since they have the same tag: if
+	// one has no [], no lock of the kind may be called {a}.
 	Further []string
 
 	// Keeps are the keys of the scripts that lengthen a lease. Without Keeps these scripts take the lock's
@@ -83,6 +90,28 @@ var (
 	Read  = Add(rw(Kind{Name: "read", Joint: true, Waits: 5, Keeps: []string{"[]", "{}:():rwlock_timeout:1"}}))
 	Write = Add(rw(Kind{Name: "write", Holders: 1, Keeps: []string{"[]"}}))
 )
+
+// Semaphore is a number of permits, each of which one entry holds: Redisson's RPermitExpirableSemaphore.
+var Semaphore = Add(&Kind{
+	Name:    "semaphore",
+	Permits: true,
+	Queue:   "relock_permits:",
+	Line:    "relock_permit_line:",
+	Counter: "relock_permit_grants:",
+	Further: []string{"{}:timeout"},
+	Keeps:   []string{"[]", "{}:timeout"},
+	Channel: &Channel{
+		Unlock: "redisson_sc:",
+		Listen: "relock_sclisten:",
+		Frees: func(message string) bool { // how many permits are free
+			n, err := strconv.Atoi(message)
+			return err == nil && n > 0
+		},
+	},
+	Acquires: 8,
+	Releases: 8,
+	Read:     readPermits,
+})
 
 // rwChannel is where Redisson's read-write locks tell that they may be free: 0 to one waiter, 1 to all.
 var rwChannel = &Channel{

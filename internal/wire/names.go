@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -39,12 +40,18 @@ type Names struct {
 	keys   []string  // Lock, Queue, Counter, Unlock, Listen, and the kind's further ones: KEYS of its scripts
 }
 
-// Gate returns the lock's name at this process's gate. No lock of another kind has the same.
-func (n *Names) Gate() string {
+// Gate returns the lock's name at this process's gate, for entries that take so much of it. No lock of
+// another kind has the same. Entries of different amounts have different gates: what one of them hands to
+// the next must be what the next wants.
+func (n *Names) Gate(amount int) string {
+	key := n.Queue
 	if at := n.Kind.Waits; at > 0 {
-		return n.keys[at]
+		key = n.keys[at]
 	}
-	return n.Queue
+	if amount > 1 {
+		key += "*" + strconv.Itoa(amount)
+	}
+	return key
 }
 
 // Readers is the queue of a read-write lock's readers.
@@ -105,8 +112,15 @@ func (k *Kind) Names(prefix, name string) (*Names, error) {
 	if !strings.Contains(name, "{") {
 		tag = "{" + name + "}"
 	}
+	if name == tag && k.queueOf(name, tag) == k.Line && slices.ContainsFunc(k.Further, sharedByTag) {
+		return nil, fmt.Errorf("%w: %q: a %s of that name would share keys with that of the name %q",
+			ErrInvalidName, name, k.Name, strings.Trim(name, "{}"))
+	}
 	return k.namesIn(logical, name, tag), nil
 }
+
+// sharedByTag reports whether a further key is the same for the locks a and {a}.
+func sharedByTag(key string) bool { return !strings.Contains(key, "[]") }
 
 const seedPrefix = "relock_seed:"
 
@@ -118,8 +132,9 @@ var ownPrefixes = []string{seedPrefix, ClientPrefix, InboxPrefix}
 func (k *Kind) prefixes() []string {
 	all := []string{k.Queue, k.Line, k.Counter, k.Channel.Unlock, k.Channel.Listen}
 	for _, key := range k.Further {
-		prefix, _, _ := strings.Cut(key, "{}")
-		all = append(all, prefix)
+		if prefix, _, _ := strings.Cut(key, "{}"); prefix != "" { // a key that begins with the lock's name has none
+			all = append(all, prefix)
+		}
 	}
 	return all
 }

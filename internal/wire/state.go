@@ -16,6 +16,7 @@ type State struct {
 	Holder      string // owner field
 	Count       int
 	Readers     int           // of a read-write lock: how many hold it for reading
+	Permits     int           // of a semaphore: how many there are, held or free
 	TTL         time.Duration // of the lease; negative if it never ends
 	Waiters     int
 	Token       int64  // the last fencing token reserved
@@ -82,6 +83,20 @@ func readRW(st *State, fields []string) {
 	}
 	if st.Readers <= 1 {
 		st.Client = ClientOf(st.Holder)
+	}
+}
+
+// readPermits is Read for a semaphore. The holder is that whose lease ends next.
+func readPermits(st *State, fields []string) {
+	for i := 0; i < len(fields); i += 2 {
+		switch n, _ := strconv.Atoi(fields[i+1]); fields[i] {
+		case "permits":
+			st.Permits = n
+		case "held":
+			st.Count, st.Held = n, n > 0
+		case "holder":
+			st.Holder, st.Client = fields[i+1], ClientOf(fields[i+1])
+		}
 	}
 }
 

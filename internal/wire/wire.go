@@ -52,8 +52,8 @@ var Plain = Route{Inbox: InboxPrefix, Publish: "PUBLISH"}
 // scripts has the scripts of one kind in one topology, or those that are about no lock. The others are
 // nil.
 type scripts struct {
-	acquire, release                                                          *link.Script
-	vote, unvote, fence, sweep, force, setCount, renew, refill, move, inspect *driver.Script
+	acquire, release                                                                  *link.Script
+	vote, unvote, fence, sweep, force, setCount, renew, refill, move, resize, inspect *driver.Script
 
 	declare, introduce, whois *driver.Script // about no lock
 }
@@ -87,6 +87,9 @@ func (o Options) scriptsFor(k *Kind) *scripts {
 	s.release = shared(driver.Release, from, "release", k.Releases, releaseSpare)
 	if k.Moves {
 		s.move = script(driver.Move, from.Text, "move")
+	}
+	if k.Permits {
+		s.resize = script(driver.Resize, from.Text, "resize")
 	}
 	s.refill, s.sweep = script(driver.Refill, from.Text, "refill"), script(driver.Sweep, from.Sweep, "release")
 	return s

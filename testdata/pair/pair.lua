@@ -9,7 +9,7 @@
 --
 -- Returns nothing: it only defines the hooks.
 local batch = 2
-local untold, kept_out, keep_place, leave_place
+local untold, kept_out, keep_place, leave_place, beside, resized
 local function named(_)
   return ':pair'
 end

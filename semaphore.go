@@ -1,0 +1,196 @@
+package relock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// A Semaphore is a named number of permits, of which callers hold some each, among all processes that
+// use the same Redis: at most n workers at once, over the fleet. It is Redisson's
+// RPermitExpirableSemaphore of the same name. It holds no state of its own: any number of values may be
+// made for one name, and all methods may be called from any goroutine.
+//
+// A permit is held as a lock is: with a lease that the watchdog extends, and a context that ends when
+// the permit is lost. The permits of a process that died are free again once its lease is over.
+//
+//   - Waiters come in order of arrival, as of golang.org/x/sync/semaphore: one that wants many permits
+//     keeps out those behind it. The goroutines of one process that want as many as one another have
+//     one place in Redis's line, and pass permits on in memory within the bounds of WithLocalHandoff.
+//     Redisson's waiters know no order.
+//   - A semaphore is a limit, not exclusion. Its permits have no fencing tokens, since their holders
+//     have no order. So a store cannot refuse the late write of a holder that lost its permit. The limit
+//     is exceeded while such a holder works on after its context has ended; after a failover that lost
+//     permits, until the holders' leases end; and by a JVM whose clock is ahead of the server's, which
+//     may free a permit so much before its lease ends: its holder hears of it with its next renewal.
+//   - An Acquire never re-enters: it takes more permits, also under a permit's context. FromContext and
+//     Token look past permits.
+//
+// A Semaphore works on one Redis. Over NewRedlock, under WithRestartGuard and under WithOwner its
+// methods fail with errors.ErrUnsupported.
+type Semaphore struct {
+	lock
+	size int
+}
+
+// MaxPermits is the most permits that one Acquire takes.
+const MaxPermits = 128
+
+// maxSize is the most permits that a semaphore has.
+const maxSize = 1_000_000
+
+// Semaphore returns the semaphore named name, with the client's options changed by opts. It has n
+// permits, 1 to 1,000,000, unless Redis keeps another number for the name: Redis is told n once, by the
+// first client that finds no number there. SetPermits changes the number, and so do Redisson's setPermits
+// and addPermits. A name, a number or an option that cannot work is reported by the first method called
+// on the Semaphore, with ErrInvalidName or ErrInvalidOption.
+func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
+	s := &Semaphore{lock: c.newLock(wire.Semaphore, name, opts), size: n}
+	if s.err == nil {
+		s.err = sizeInRange(n)
+	}
+	return s
+}
+
+func sizeInRange(n int) error {
+	if n < 1 || n > maxSize {
+		return fmt.Errorf("%w: %d permits; a semaphore has 1 to %d", ErrInvalidOption, n, maxSize)
+	}
+	return nil
+}
+
+// Name returns the semaphore's name.
+func (s *Semaphore) Name() string { return s.of().name() }
+
+// Acquire takes k permits, 1 to MaxPermits, all at once. It waits until they are granted, ctx ends,
+// WithWait's time is up, or the Client is closed, as Mutex.Lock does. On failure the caller holds no
+// permit. Errors are those of Mutex.Lock, with these in addition, at once:
+//
+//   - ErrTooMany if k is more than the semaphore has, as this value or Redis says. A waiter is told so
+//     too, once the number is made smaller.
+//   - ErrInvalidOption for a k that is out of range.
+func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permit, error) {
+	return s.acquire(ctx, k, waiting)
+}
+
+// TryAcquire takes k permits if they are free and no process waits, in one round trip, as Mutex.TryLock
+// does. The first call for a name that Redis does not know takes three. Errors are those of Acquire and
+// TryLock.
+func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permit, error) {
+	return s.acquire(ctx, k, once)
+}
+
+// Do runs fn while it holds one permit, as Mutex.Do runs it under a lock.
+func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error) error {
+	return do(ctx, func(ctx context.Context) (*Lease, error) {
+		p, err := s.acquire(ctx, 1, waiting)
+		return (*Lease)(p), err
+	}, fn)
+}
+
+// of returns what every kind of lock embeds, nil for a nil Semaphore.
+func (s *Semaphore) of() *lock {
+	if s == nil {
+		return nil
+	}
+	return &s.lock
+}
+
+// acquire takes k permits. If Redis keeps no number of permits for the name, it is told this
+// Semaphore's, and asked again.
+func (s *Semaphore) acquire(ctx context.Context, k int, once bool) (*Permit, error) {
+	if err := s.of().valid(ctx); err != nil {
+		return nil, err
+	}
+	lk := s.lock // a copy, of this amount
+	lk.amount = k
+	owner, err := ownerOf(ctx)
+	switch {
+	case owner != "" || err != nil:
+		return nil, cmp.Or(err, errOwnedPermit)
+	case k < 1 || k > MaxPermits:
+		return nil, fmt.Errorf("%w: Acquire of %d permits; 1 to %d are possible", ErrInvalidOption, k, MaxPermits)
+	case k > s.size:
+		return nil, fmt.Errorf("%w: %d of %d", ErrTooMany, k, s.size)
+	}
+	l, err := lk.run(ctx, func(seen *call) (*Lease, error) {
+		for {
+			l, err := lk.take(ctx, once, seen)
+			if !wire.HasNoSize(err) {
+				return l, err
+			}
+			if err := s.resize(ctx, s.size, false); err != nil {
+				return nil, err
+			}
+		}
+	})
+	return (*Permit)(l), err
+}
+
+// State returns what Redis knows of the semaphore at this instant, as Mutex.State does: Permits are how
+// many there are, Free how many of them are free, Count how many are held. Holder is the holder whose
+// lease ends next, and TTL is what is left of that lease.
+func (s *Semaphore) State(ctx context.Context) (State, error) {
+	st, err := s.of().inspect(ctx)
+	st.Free = st.Permits - st.Count
+	return st, err
+}
+
+// SetPermits makes n the number of permits, for all processes, and lets in the waiters for which permits
+// are free then. If more are held, none is granted until so many were released; no holder loses its
+// permits. It fails with ErrInvalidOption for an n that Semaphore would not take, and otherwise as State
+// does. A deployment that changes the number calls it once: the n of Semaphore does not change what Redis
+// keeps. Redisson: RPermitExpirableSemaphore.setPermits.
+func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
+	if err := sizeInRange(n); err != nil {
+		return err
+	}
+	lk := s.of()
+	if err := lk.begin(ctx, "resize"); err != nil {
+		return outward(err)
+	}
+	defer lk.tally.End()
+	return lk.k.outward(lk.resize(ctx, n, true))
+}
+
+// resize tells Redis how many permits there are, unless it keeps a number and anew is not set.
+func (lk *lock) resize(ctx context.Context, n int, anew bool) error {
+	return lk.k.arbiter.(claim.Resizer).Resize(ctx, lk.names, n, anew) // a quorum has no semaphores
+}
+
+// ForceRelease frees all permits, whoever holds them, and hands them to the waiters. It returns false
+// when none was held, and fails as State does. relock's holders are told as ForceUnlock tells a holder;
+// Redisson's are not. Until then they work on beside the new holders.
+func (s *Semaphore) ForceRelease(ctx context.Context) (bool, error) { return s.of().force(ctx) }
+
+// A Permit is what a caller of Acquire holds, until Release: as many permits as it asked for. Its
+// methods may be called from any goroutine.
+type Permit Lease
+
+func (p *Permit) lease() *Lease { return (*Lease)(p) }
+
+// Context returns the permit's context, derived from the one given to Acquire. It ends as that of a
+// Lease does, with the same causes.
+func (p *Permit) Context() context.Context { return p.lease().Context() }
+
+// Release gives all that was acquired back. Errors are those of Lease.Unlock.
+func (p *Permit) Release(ctx context.Context) error { return p.lease().Unlock(ctx) }
+
+// Extend makes the permit last at least d from now, as Lease.Extend does.
+func (p *Permit) Extend(ctx context.Context, d time.Duration) error { return p.lease().Extend(ctx, d) }
+
+// Until returns when the permit ends unless it is renewed, as Lease.Until does.
+func (p *Permit) Until() time.Time { return p.lease().Until() }
+
+// Wanted returns a channel that is closed once another process of relock's waits for permits, as
+// Lease.Wanted does. The first process in line has 128 holders told at a time.
+func (p *Permit) Wanted() <-chan struct{} { return p.lease().Wanted() }
+
+// Name returns the name of the semaphore.
+func (p *Permit) Name() string { return p.lease().Name() }
+
+var errOwnedPermit = fmt.Errorf("%w: a Semaphore under WithOwner", wire.Unsupported)

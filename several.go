@@ -1,0 +1,85 @@
+package relock
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/relock-go/relock/internal/clock"
+)
+
+// severally is the manner of a lock that several owners may hold at once, each with a hold of its own.
+// The holder leaves the gate, so that the next goroutine may get the lock beside it. That goroutine is
+// this process's contender at Redis. The holder passes its hold on past it, to the goroutines that wait
+// behind: so most of them need no command, and the contender waits for one of the holds to reach the
+// bounds of WithLocalHandoff at most.
+type severally struct{ exclusively }
+
+func (severally) keepsGate() bool { return false }
+
+// passOn gives the hold to the next local waiter behind the gate. If none waits there, it lays down a
+// hold that may linger.
+func (s severally) passOn(h *hold, now clock.Stamp) bool {
+	lingers := s.mayRest(h, now)
+	if !lingers && !s.mayPass(h, now) {
+		return false
+	}
+	if !h.cfg.strict && h.k.gates.PassBeside(h.gate(), beside{h}) {
+		return true
+	}
+	if !lingers || !h.mayLinger() {
+		return false
+	}
+	h.layDown()
+	h.pool.add(h)
+	h.k.watchdog.Schedule(h, h.next(now), now)
+	return true
+}
+
+// withdraw takes an idle hold out of the pool.
+func (severally) withdraw(h *hold) {
+	if h.rest.Idle {
+		h.pool.remove(h)
+	}
+}
+
+// atHand returns an idle hold of that amount for a caller, nil if there is none.
+func (s severally) atHand(n *known, amount int) *hold {
+	for {
+		h := n.pool.take(amount)
+		if h == nil || s.resume(h, clock.Now()) {
+			return h
+		}
+	}
+}
+
+// pool has the idle holds of a lock that several may hold. They lie beside the gate, at which another
+// goroutine may wait.
+type pool struct {
+	mu   sync.Mutex // guards idle; locked last
+	idle []*hold    // each is idle, or was until a moment ago; the one that was used last is at the end
+}
+
+func (p *pool) add(h *hold) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, h)
+}
+
+func (p *pool) remove(h *hold) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = slices.DeleteFunc(p.idle, func(other *hold) bool { return other == h })
+}
+
+// take removes and returns the hold of that amount which was used last, nil if there is none.
+func (p *pool) take(amount int) *hold {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, h := range slices.Backward(p.idle) {
+		if h.entry.Block == amount {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			return h
+		}
+	}
+	return nil
+}
