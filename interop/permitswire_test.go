@@ -87,7 +87,7 @@ func wirePermitsWakeUp(t *testing.T, r replay) {
 // wirePermitsClockAhead has a JVM reap a permit of relock's before its lease has ended, since its clock is ahead. The holder hears
 // of it by its next renewal, and the other permits of its entry are free no later than without that clock.
 func wirePermitsClockAhead(t *testing.T, r replay) {
-	const lease = 3 * time.Second
+	const lease = 2 * time.Second
 	r.ahead = 2 * lease
 	sem := singleSite(r.server).locks(t, relock.WithLease(lease)).Semaphore("calls", 3)
 	permit, err := sem.Acquire(t.Context(), 3)
