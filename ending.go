@@ -106,7 +106,7 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp, to parting) error {
 
 // carryOut does what end has left to do.
 func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
-	k, key := h.k, h.gate()
+	k, key := h.k, h.gate
 	for _, b := range e.told {
 		b.lost(e.cause)
 	}
@@ -152,7 +152,7 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 // follower returns a claim for the waiters at the gate. It returns nil if there are none, or if the
 // hold is not at the gate: it was acquired past the gate, as for a shared owner, or has opened it.
 func (h *hold) follower(e *ending) claim.Claim {
-	if !e.atGate || !h.k.gates.Report(h.gate(), gate.ErrUnreported) {
+	if !e.atGate || !h.k.gates.Report(h.gate, gate.ErrUnreported) {
 		return nil
 	}
 	entry := h.newEntry("", e.cfg)

@@ -95,7 +95,7 @@ func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
 		}
 		x.refill(h, now)
 	}
-	key, soon := h.gate(), !h.cfg.strict && now.Since(h.term.Began()) <= gate.Soon
+	key, soon := h.gate, !h.cfg.strict && now.Since(h.term.Began()) <= gate.Soon
 	switch {
 	case lingers && h.mayLinger():
 		if h.k.gates.LayDown(key, held{h}, idle{h}, soon, now.Mono()) {
@@ -128,7 +128,7 @@ func (exclusively) spent(h *hold, now clock.Stamp) bool {
 
 // refill asks for the next block of tokens if this one runs low. The caller holds h.mu.
 func (exclusively) refill(h *hold, now clock.Stamp) {
-	if !h.block.RunsLow(h.entry.Block, h.cfg.passes, now) || !h.k.gates.Waiting(h.gate()) {
+	if !h.block.RunsLow(h.entry.Block, h.cfg.passes, now) || !h.k.gates.Waiting(h.gate) {
 		return
 	}
 	h.block.Ask()
@@ -156,7 +156,7 @@ func (exclusively) mayRest(h *hold, now clock.Stamp) bool {
 // does nothing: that goroutine will find the hold over.
 func (exclusively) withdraw(h *hold) {
 	if h.rest.Idle {
-		h.k.gates.Withdraw(h.gate(), idle{h})
+		h.k.gates.Withdraw(h.gate, idle{h})
 	}
 }
 

@@ -51,7 +51,8 @@ type hold struct {
 	rest  tenure.Rest
 
 	lookAt clock.Stamp   // when the watchdog looks at the latest; zero before it knows the hold
-	atGate bool          // the holder is at the lock's gate, and other goroutines wait behind it
+	gate   string        // the name of the lock's gate here, for as much as the hold has of the lock
+	atGate bool          // the holder is at that gate, and other goroutines wait behind it
 	last   uint64        // number of the latest observed lease, re-entries left out
 	notice chan struct{} // closed once another process wants the lock; nil until a caller asks for it
 
@@ -122,22 +123,19 @@ type (
 	beside  struct{ *hold }
 )
 
-// gate is the name of the gate that the hold's claim came through, or would have.
-func (h *hold) gate() string { return h.entry.Gate() }
-
 // Of is the entry that has the lock.
 func (h *hold) Of() *wire.Entry { return h.entry }
 
 // newHold fills h with the hold that the grant g of c's entry begins now. It keeps h.last.
 func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool, now clock.Stamp) *hold {
 	e := c.Of()
-	if atGate {
-		n.k.gates.Report(e.Gate(), nil)
-	}
 	*h = hold{
-		known: n, claim: c, entry: e, cfg: cfg, atGate: atGate, last: h.last,
+		known: n, claim: c, entry: e, cfg: cfg, gate: e.Gate(), atGate: atGate, last: h.last,
 		term:  tenure.Granted(g.Sent, e.Lease, &cfg.rules),
 		block: tenure.Reserved(tenure.More{Token: g.Token, Count: g.Passes, Sent: g.Sent}, now),
+	}
+	if atGate {
+		n.k.gates.Report(h.gate, nil)
 	}
 	if n.names.Kind.Permits { // which have no tokens that could be used up
 		h.block = tenure.Reserved(tenure.More{Token: g.Token, Count: cfg.block(), Sent: g.Sent}, now)

@@ -103,6 +103,7 @@ func TestPairAmount(t *testing.T) {
 	a, b := newClient(t, s.Client()), newClient(t, s.Client())
 	one := a.Pair("k", 1).holds(t)
 	both := b.Pair("k", 2).waits(t, s, 1)
+	inboxHeard(t, s, b) // a waiter whose client listens not yet is taken for dead, and comes back once it does
 	_, err := a.Pair("k", 1).TryLock(t.Context())
 	require.ErrorIs(t, err, ErrNotAcquired, "it would overtake")
 	behind := a.Pair("k", 1).waits(t, s, 2)

@@ -1,15 +1,25 @@
 package relock
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
-	"context"
-	"strings"
 
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
+// holds takes k permits, which are free.
 func (s *Semaphore) holds(t *testing.T, k int) *Permit {
 	t.Helper()
 	p, err := s.TryAcquire(t.Context(), k)
@@ -17,6 +27,7 @@ func (s *Semaphore) holds(t *testing.T, k int) *Permit {
 	return p
 }
 
+// waits has s wait for k permits in the background, until Redis has so many waiters, and returns where the permit will come.
 func (s *Semaphore) waits(t *testing.T, srv *redistest.Server, k, line int) <-chan *Permit {
 	t.Helper()
 	got := make(chan *Permit, 1)
@@ -27,10 +38,12 @@ func (s *Semaphore) waits(t *testing.T, srv *redistest.Server, k, line int) <-ch
 		}
 		got <- p
 	}()
-	require.Eventually(t, func() bool { return srv.Do("ZCARD", s.names.Queue) == strings.TrimSpace(string(rune('0'+line))) }, patience, time.Millisecond)
+	want := strconv.Itoa(line)
+	require.Eventually(t, func() bool { return srv.Do("ZCOUNT", s.names.Queue, "0", "+inf") == want }, patience, time.Millisecond)
 	return got
 }
 
+// released gives permits back.
 func released(t *testing.T, permits ...*Permit) {
 	t.Helper()
 	for _, p := range permits {
@@ -38,21 +51,609 @@ func released(t *testing.T, permits ...*Permit) {
 	}
 }
 
+// requireAllFree asks that Redis counts n free permits of the name k, and keeps nothing else of it.
+func requireAllFree(t *testing.T, s *redistest.Server, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return s.Do("GET", "k") == strconv.Itoa(n) }, patience, time.Millisecond)
+	require.Equal(t, "0", s.Do("EXISTS", "{k}:timeout", "relock_permits:{k}"))
+}
+
+// At most n permits are held, by one process or by several; what is given back goes to the waiter, and is written as Redisson
+// writes it.
 func TestSemaphore(t *testing.T) {
 	s := redistest.Start(t)
-	a, b := newClient(t, s.Client()), newClient(t, s.Client())
+	a, b := hearing(t, s), hearing(t, s)
 	one, two := a.Semaphore("k", 2).holds(t, 1), b.Semaphore("k", 2).holds(t, 1)
 	_, err := a.Semaphore("k", 2).TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, ErrNotAcquired)
 	third := b.Semaphore("k", 2).waits(t, s, 1, 1)
+	within(t, one.Wanted())
+	within(t, two.Wanted())
 	st, err := a.Semaphore("k", 2).State(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 2, st.Permits)
-	require.Equal(t, 0, st.Free)
+	require.Equal(t, 2, st.Count)
+	require.Zero(t, st.Free)
 	require.Equal(t, 1, st.Waiters)
+	require.True(t, st.Held)
+	require.Contains(t, []string{one.lease().h.entry.ID, two.lease().h.entry.ID}, st.Holder)
+	require.LessOrEqual(t, st.TTL, defaultLease)
+	require.Equal(t, "0", s.Do("GET", "k"))
+	require.Equal(t, "2", s.Do("ZCARD", "{k}:timeout"))
+
 	released(t, one)
 	p := within(t, third)
+	require.Equal(t, "k", p.Name())
+	require.WithinDuration(t, time.Now().Add(defaultLease), p.Until(), time.Second)
 	released(t, two, p)
+	require.ErrorIs(t, p.Release(t.Context()), ErrNotHeld)
+	requireAllFree(t, s, 2)
+	require.NoError(t, a.Semaphore("k", 2).Do(t.Context(), func(ctx context.Context) error {
+		require.Equal(t, "1", s.Do("GET", "k"))
+		return nil
+	}))
+	requireAllFree(t, s, 2)
+}
+
+// Waiters come in order, whatever they want: one that wants many keeps out those behind it.
+func TestSemaphoreServesInOrder(t *testing.T) {
+	s := redistest.Start(t)
+	a, b, c := hearing(t, s), hearing(t, s), hearing(t, s)
+	one, two := a.Semaphore("k", 3).holds(t, 1), a.Semaphore("k", 3).holds(t, 1)
+	all := b.Semaphore("k", 3).waits(t, s, 3, 1)
+	behind := c.Semaphore("k", 3).waits(t, s, 1, 2)
+	last := a.Semaphore("k", 3).waits(t, s, 2, 3)
+	_, err := a.Semaphore("k", 3).TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, ErrNotAcquired, "one is free, and it would overtake")
+	released(t, one)
+	require.Empty(t, behind)
+	released(t, two)
+	p := within(t, all)
+	require.Equal(t, "3", s.Do("ZCARD", "{k}:timeout"))
+	require.Empty(t, behind)
+	released(t, p)
+	released(t, within(t, behind), within(t, last)) // one release lets in both
+	requireAllFree(t, s, 3)
+}
+
+// A waiter whose process died does not keep out those that want less.
+func TestDeadWaiterOfManyKeepsOutNone(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s)
+	kept := c.Semaphore("k", 3).holds(t, 1)
+	s.Do("ZADD", "relock_permits:{k}", "1", "30000:3:"+uuid.NewString()+":1:")
+	p, err := c.Semaphore("k", 3).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	s.Do("ZADD", "relock_permits:{k}", "1", "30000:3:"+uuid.NewString()+":1:")
+	next := c.Semaphore("k", 3).waits(t, s, 2, 2)
+	released(t, kept) // which finds it
+	released(t, p, within(t, next))
+	requireAllFree(t, s, 3)
+}
+
+// An Acquire under a permit's context takes more; nothing takes a permit's context for that of a lease with a token.
+func TestPermitsAreNotReentered(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	l := taken(t, c.Mutex("m").Lock)
+	sem := c.Semaphore("k", 3)
+	outer, err := sem.Acquire(l.Context(), 1)
+	require.NoError(t, err)
+	inner, err := sem.Acquire(outer.Context(), 2)
+	require.NoError(t, err)
+	require.Equal(t, "0", s.Do("GET", "k"))
+	require.Equal(t, l.Token(), Token(inner.Context()))
+	found, ok := FromContext(inner.Context())
+	require.True(t, ok)
+	require.Same(t, l, found)
+	_, ok = FromContext(sem.context(t, outer))
+	require.False(t, ok)
+	released(t, outer)
+	require.NoError(t, context.Cause(inner.lease().std.Parent.Value(leaseKey{}).(*Lease).Context()))
+	require.Equal(t, "1", s.Do("GET", "k"))
+	require.ErrorIs(t, context.Cause(outer.Context()), ErrNotHeld)
+	require.Error(t, inner.Context().Err(), "it derives from the outer permit's")
+	released(t, inner)
+	unlocked(t, l)
+}
+
+// context is a permit's context without the leases that it derives from.
+func (s *Semaphore) context(t *testing.T, p *Permit) context.Context {
+	return Detach(p.Context())
+}
+
+// While one of Redisson's waiters listens, it is left one permit, and relock's waiters have the others.
+func TestTurnLeavesOnePermit(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := hearing(t, s), hearing(t, s)
+	sem := a.Semaphore("k", 4)
+	var held []*Permit
+	for range 4 {
+		held = append(held, sem.holds(t, 1))
+	}
+	next := b.Semaphore("k", 4).waits(t, s, 1, 1)
+	second := a.Semaphore("k", 4).waits(t, s, 1, 2)
+	go func() {
+		_ = s.Client().Receive(t.Context(), s.Client().B().Subscribe().Channel("redisson_sc:{k}").Build(), func(rueidis.PubSubMessage) {})
+	}()
+	numsub := func(channel string) string { return strings.Fields(s.Do("PUBSUB", "NUMSUB", channel))[1] }
+	require.Eventually(t, func() bool { return numsub("redisson_sc:{k}") > numsub("relock_sclisten:{k}") }, patience, time.Millisecond)
+	released(t, held[0])
+	require.Empty(t, next)
+	s.Do("ZADD", "relock_permits:{k}", "-"+strconv.FormatInt(time.Now().Add(8*time.Millisecond).UnixMicro(), 10), "turn")
+	released(t, held[1])
+	p := within(t, next)
+	released(t, p, within(t, second), held[2], held[3])
+	require.Eventually(t, func() bool { return s.Do("GET", "k") == "4" }, patience, time.Millisecond)
+}
+
+// A semaphore has no shared owners, and no quorum.
+func TestSemaphoreRefuses(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	sem := c.Semaphore("k", 2)
+	acquires := map[string]func(context.Context, int) (*Permit, error){"Acquire": sem.Acquire, "TryAcquire": sem.TryAcquire}
+	for name, acquire := range acquires {
+		_, err := acquire(WithOwner(t.Context(), "job"), 1)
+		require.ErrorIs(t, err, errors.ErrUnsupported, name)
+		_, err = acquire(WithOwner(t.Context(), ""), 1)
+		require.ErrorIs(t, err, ErrInvalidOwner, name)
+		for _, k := range []int{-1, 0, MaxPermits + 1} {
+			_, err = acquire(t.Context(), k)
+			require.ErrorIs(t, err, ErrInvalidOption, "%s %d", name, k)
+		}
+		_, err = acquire(t.Context(), 3)
+		require.ErrorIs(t, err, ErrTooMany, name)
+		require.ErrorIs(t, err, ErrMisuse, name)
+		require.EqualError(t, err, "relock: more permits than the semaphore has: 3 of 2")
+		_, err = acquire(nil, 1) //nolint:staticcheck // what is tested
+		require.ErrorIs(t, err, ErrMisuse, name)
+	}
+	require.Equal(t, "0", s.Do("EXISTS", "k"), "Redis was not asked")
+	for _, n := range []int{-1, 0, maxSize + 1} {
+		_, err := c.Semaphore("k", n).TryAcquire(t.Context(), 1)
+		require.ErrorIs(t, err, ErrInvalidOption)
+		require.ErrorIs(t, sem.SetPermits(t.Context(), n), ErrInvalidOption)
+	}
+	_, err := c.Semaphore("k", 2, WithMinHold(time.Second)).TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, ErrInvalidOption)
+	_, err = c.Semaphore("{k}", 2).TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, ErrInvalidName)
+	require.ErrorContains(t, err, "would share keys with that of the name \"k\"")
+	require.ErrorIs(t, (*Semaphore)(nil).Do(t.Context(), nothing), ErrMisuse)
+	require.ErrorIs(t, new(Semaphore).SetPermits(t.Context(), 1), ErrMisuse)
+	require.ErrorIs(t, sem.Do(t.Context(), nil), ErrMisuse)
+	require.ErrorIs(t, new(Permit).Release(t.Context()), ErrNotHeld)
+	var none *Permit
+	require.ErrorIs(t, none.Release(t.Context()), ErrNotHeld)
+
+	quorum := newRedlock(t, masters(t, 3))
+	_, err = quorum.Semaphore("k", 2).Acquire(t.Context(), 1)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.EqualError(t, err, "relock: not supported: a semaphore over a quorum of nodes")
+	require.ErrorIs(t, quorum.Semaphore("k", 2).SetPermits(t.Context(), 1), errors.ErrUnsupported)
+}
+
+// A further key that begins with the lock's name does not make the names of the kinds behind it possible.
+func TestOwnPrefixesBehindASemaphores(t *testing.T) {
+	c := newClient(t, ownRedis(t))
+	for _, name := range []string{"relock_permits:x", "relock_permit_line:x", "relock_permit_grants:x", "redisson_sc:x", "relock_sclisten:x", "relock_pair:x"} {
+		_, err := c.Mutex(name).TryLock(t.Context())
+		require.ErrorIs(t, err, ErrInvalidName, name)
+	}
+}
+
+// A semaphore takes no more arguments than a mutex, so that the short form of the commands stays.
+func TestSemaphoreCommandsAreShort(t *testing.T) {
+	s := redistest.Start(t)
+	tap := faulty(s)
+	c := newClient(t, tap)
+	released(t, c.Semaphore("k", 2).holds(t, 1))
+	var args atomic.Int64
+	tap.Filter(func(call *faults.Call) faults.Fate {
+		if call.ScriptName() == "acquire" {
+			args.Store(int64(len(call.Words) - 3 - 6)) // without EVALSHA, its hash, the number of keys, and those
+		}
+		return faults.Pass
+	})
+	released(t, c.Semaphore("k", 2).holds(t, 1))
+	require.EqualValues(t, 5, args.Load(), "lease, amount, id, owner and ticket, as a mutex's TryLock")
+}
+
+// Only the question of the first waiter tells the holders that permits are wanted.
+func TestOnlyTheFirstWaiterTellsItsWish(t *testing.T) {
+	s := redistest.Start(t)
+	a, b, c := hearing(t, s), hearing(t, s), hearing(t, s)
+	held := make([]*Permit, 40)
+	for i := range held {
+		held[i] = a.Semaphore("k", len(held)).holds(t, 1)
+	}
+	wishes := func() int {
+		_, after, _ := strings.Cut(s.Do("INFO", "commandstats"), "cmdstat_publish:calls=")
+		n, _, _ := strings.Cut(after, ",")
+		calls, _ := strconv.Atoi(n)
+		return calls
+	}
+	before := wishes()
+	first := b.Semaphore("k", len(held)).waits(t, s, 1, 1)
+	for _, p := range held {
+		within(t, p.Wanted())
+	}
+	// It asks twice: once more when it hears the lock's channel.
+	require.Eventually(t, func() bool { return wishes() >= before+2*len(held) }, patience, time.Millisecond)
+	told := wishes()
+	second := c.Semaphore("k", len(held)).waits(t, s, 1, 2)
+	_, err := a.Semaphore("k", len(held)).TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.Less(t, wishes(), told+len(held)/2, "neither the second in line nor one that does not wait")
+	released(t, held...)
+	released(t, within(t, first), within(t, second))
+}
+
+// The number of permits is Redis's: the first client makes it, and a counter that was deleted is made anew with what is not held.
+func TestSizeIsMadeAnewWithoutWhatIsHeld(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := hearing(t, s), hearing(t, s)
+	one, two := a.Semaphore("k", 4).holds(t, 1), a.Semaphore("k", 4).holds(t, 2)
+	st, err := b.Semaphore("k", 9).State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 4, st.Permits, "the first that was told")
+	s.Do("DEL", "k")
+	released(t, one)
+	require.Equal(t, "0", s.Do("EXISTS", "k"))
+	three := b.Semaphore("k", 4).holds(t, 2)
+	require.Equal(t, "0", s.Do("GET", "k"))
+
+	waits := b.Semaphore("k", 4).waits(t, s, 1, 1)
+	s.Do("DEL", "k")
+	released(t, two) // which tells the waiter to ask
+	released(t, three, within(t, waits))
+	requireAllFree(t, s, 4)
+}
+
+// SetPermits changes the number for all: waiters come in, or are told that there will never be as many.
+func TestSetPermits(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := hearing(t, s), hearing(t, s)
+	sem := a.Semaphore("k", 2)
+	held := sem.holds(t, 2)
+	one := b.Semaphore("k", 2).waits(t, s, 1, 1)
+	require.NoError(t, sem.SetPermits(t.Context(), 3))
+	p := within(t, one)
+	require.NoError(t, sem.SetPermits(t.Context(), 1))
+	require.Equal(t, "-2", s.Do("GET", "k"))
+	st, err := sem.State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, -2, st.Free)
+	_, err = b.Semaphore("k", 2).Acquire(t.Context(), 2)
+	require.ErrorIs(t, err, ErrTooMany)
+	require.ErrorContains(t, err, "SetPermits changes it")
+	released(t, held)
+	_, err = b.Semaphore("k", 2).TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	released(t, p)
+	requireAllFree(t, s, 1)
+
+	require.NoError(t, sem.SetPermits(t.Context(), 2))
+	p = sem.holds(t, 1)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := b.Semaphore("k", 2).Acquire(t.Context(), 2)
+		failed <- err
+	}()
+	require.Eventually(t, func() bool { return s.Do("ZCARD", "relock_permits:{k}") == "1" }, patience, time.Millisecond)
+	require.NoError(t, sem.SetPermits(t.Context(), 1))
+	require.ErrorIs(t, within(t, failed), ErrTooMany)
+	released(t, p)
+	requireAllFree(t, s, 1)
+}
+
+// One name has one kind of lock.
+func TestSemaphoresDoNotMix(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	p := c.Semaphore("k", 2).holds(t, 1)
+	for _, lock := range []func(context.Context) (*Lease, error){c.Mutex("k").TryLock, c.RWMutex("k").TryLock, c.RWMutex("k").TryRLock} {
+		_, err := lock(t.Context())
+		require.ErrorIs(t, err, ErrWrongKind)
+	}
+	released(t, p)
+	l := taken(t, c.Mutex("m").Lock)
+	sem := c.Semaphore("m", 2)
+	_, err := sem.TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, ErrWrongKind)
+	_, err = sem.ForceRelease(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
+	_, err = sem.State(t.Context())
+	require.ErrorIs(t, err, ErrWrongKind)
+	require.ErrorIs(t, sem.SetPermits(t.Context(), 3), ErrWrongKind)
+	unlocked(t, l)
+	s.Do("SET", "text", "hello")
+	_, err = c.Semaphore("text", 2).TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, ErrWrongKind)
+}
+
+// ForceRelease ends all permits, tells their holders, and lets in the waiters.
+func TestForceRelease(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := hearing(t, s), hearing(t, s)
+	held := []*Permit{a.Semaphore("k", 3).holds(t, 2), b.Semaphore("k", 3).holds(t, 1)}
+	next := a.Semaphore("k", 3).waits(t, s, 3, 1)
+	freed, err := b.Semaphore("k", 3).ForceRelease(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+	for _, p := range held {
+		within(t, p.Context().Done())
+		require.ErrorIs(t, context.Cause(p.Context()), ErrLost)
+		require.ErrorIs(t, p.Release(t.Context()), ErrLost)
+	}
+	released(t, within(t, next))
+	freed, err = b.Semaphore("k", 3).ForceRelease(t.Context())
+	require.NoError(t, err)
+	require.False(t, freed)
+	requireAllFree(t, s, 3)
+}
+
+// The permits of a dead process are free once its lease is over, all of an entry's at once, and a waiter has them then.
+func TestPermitsOfTheDeadComeBack(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s)
+	sem := c.Semaphore("k", 3)
+	released(t, sem.holds(t, 1))
+	dead := uuid.NewString() + ":71234567890123456"
+	ends := strconv.FormatInt(time.Now().Add(200*time.Millisecond).UnixMilli(), 10)
+	s.Do("DECRBY", "k", "3")
+	s.Do("ZADD", "{k}:timeout", ends, dead+":1", ends, dead+":2", ends, dead+":3")
+	p, err := sem.Acquire(t.Context(), 1)
+	require.NoError(t, err)
 	require.Equal(t, "2", s.Do("GET", "k"))
-	require.Equal(t, "0", s.Do("EXISTS", "{k}:timeout", "relock_permits:{k}"))
+	require.Equal(t, "1", s.Do("ZCARD", "{k}:timeout"))
+	released(t, p)
+	requireAllFree(t, s, 3)
+}
+
+// A permit whose first part was reaped, by a JVM whose clock is ahead, is lost as a whole, and the size stays.
+func TestPartOfAnEntryThatWasReapedIsLost(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s, WithLease(500*time.Millisecond))
+	sem := c.Semaphore("k", 3)
+	p := sem.holds(t, 3)
+	s.Do("ZREM", "{k}:timeout", p.lease().h.entry.ID+":1")
+	s.Do("INCRBY", "k", "1")
+	within(t, p.Context().Done())
+	require.ErrorIs(t, context.Cause(p.Context()), ErrLost)
+	q, err := sem.Acquire(t.Context(), 3)
+	require.NoError(t, err)
+	released(t, q)
+	requireAllFree(t, s, 3)
+}
+
+// A permit is renewed and extended, all of its parts, also at a Redis that is full.
+func TestPermitsAreKept(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s, WithLease(600*time.Millisecond))
+	p := c.Semaphore("k", 3).holds(t, 2)
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	_, err := c.Semaphore("k", 3).TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, ErrRefused)
+	time.Sleep(900 * time.Millisecond) // longer than the lease: renewals alone keep it
+	require.NoError(t, p.Context().Err())
+	require.NoError(t, p.Extend(t.Context(), time.Minute))
+	require.Greater(t, time.Until(p.Until()), 55*time.Second)
+	scores := strings.Fields(s.Do("ZRANGE", "{k}:timeout", "0", "-1", "WITHSCORES"))
+	require.Len(t, scores, 4)
+	require.Equal(t, scores[1], scores[3])
+	released(t, p)
+	requireAllFree(t, s, 3)
+	s.Do("CONFIG", "SET", "maxmemory", "0")
+}
+
+// Goroutines of a process pass permits on in memory; the one at the gate is Redis's contender meanwhile, and comes in too.
+func TestPermitsPassInMemory(t *testing.T) {
+	s := redistest.Start(t)
+	tap := faulty(s)
+	c := newClient(t, tap, WithLocalHandoff(1000, time.Hour))
+	sem := c.Semaphore("k", 2)
+	released(t, sem.holds(t, 1))
+	listening(t, s, c)
+	held := []*Permit{sem.holds(t, 1), sem.holds(t, 1)}
+	contender := sem.waits(t, s, 1, 1)
+	var sent atomic.Int64
+	tap.Filter(func(call *faults.Call) faults.Fate {
+		if call.ScriptName() != "" {
+			sent.Add(1)
+		}
+		return faults.Pass
+	})
+	got := make(chan *Permit)
+	for range 100 {
+		go func() {
+			p, err := sem.Acquire(t.Context(), 1)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- p
+		}()
+	}
+	require.Eventually(t, func() bool { return c.core.gates.Waiting(sem.gate()) }, patience, time.Millisecond)
+	for range 100 {
+		require.Eventually(t, func() bool { return c.core.gates.Waiting(sem.gate()) }, patience, time.Microsecond)
+		released(t, held[0])
+		held[0] = within(t, got)
+	}
+	require.Zero(t, sent.Load())
+	require.Empty(t, contender)
+	released(t, held...)
+	released(t, within(t, contender))
+	requireAllFree(t, s, 2)
+	require.Zero(t, c.core.gates.Len())
+}
+
+// With WithStrictOrder nothing passes the goroutine at the gate.
+func TestStrictPermitsPassNobody(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s, WithStrictOrder())
+	sem := c.Semaphore("k", 1)
+	held := sem.holds(t, 1)
+	first := sem.waits(t, s, 1, 1)
+	second := make(chan *Permit, 1)
+	go func() {
+		p, _ := sem.Acquire(t.Context(), 1)
+		second <- p
+	}()
+	require.Eventually(t, func() bool { return c.core.gates.Waiting(sem.gate()) }, patience, time.Millisecond)
+	released(t, held)
+	p := within(t, first)
+	require.Empty(t, second)
+	released(t, p)
+	released(t, within(t, second))
+	requireAllFree(t, s, 1)
+}
+
+// With WithLinger a worker takes its permit again without a command, several of them at once, until another process wants one.
+func TestPermitsLinger(t *testing.T) {
+	s := redistest.Start(t)
+	tap := faulty(s)
+	c := newClient(t, tap, WithLinger(time.Hour))
+	hears(t, c)
+	sem := c.Semaphore("k", 4)
+	one, two, both := sem.holds(t, 1), sem.holds(t, 1), sem.holds(t, 2)
+	released(t, one, two, both)
+	require.Equal(t, "0", s.Do("GET", "k"))
+	var sent atomic.Int64
+	tap.Filter(func(call *faults.Call) faults.Fate {
+		if call.ScriptName() == "acquire" || call.ScriptName() == "release" {
+			sent.Add(1)
+		}
+		return faults.Pass
+	})
+	for range 10 {
+		p, q := sem.holds(t, 1), sem.holds(t, 1)
+		r, err := sem.Acquire(t.Context(), 2)
+		require.NoError(t, err)
+		released(t, p, r, q)
+	}
+	require.Zero(t, sent.Load())
+	other := hearing(t, s)
+	p, err := other.Semaphore("k", 4).Acquire(t.Context(), 3)
+	require.NoError(t, err)
+	released(t, p)
+	require.Eventually(t, func() bool { return s.Do("GET", "k") == "4" }, patience, time.Millisecond)
+	require.Empty(t, sem.pool.idle)
+}
+
+// Idle permits end with their time, and with the client.
+func TestIdlePermitsEnd(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s, WithLinger(50*time.Millisecond))
+	released(t, c.Semaphore("k", 2).holds(t, 1))
+	requireAllFree(t, s, 2)
+	d := hearing(t, s, WithLinger(time.Hour))
+	released(t, d.Semaphore("k", 2).holds(t, 2))
+	d.Close()
+	requireAllFree(t, s, 2)
+}
+
+// A caller that gives up leaves the line, and those behind it come in.
+func TestWaiterOfManyThatGivesUpLetsInOthers(t *testing.T) {
+	s := redistest.Start(t)
+	a, b, d := hearing(t, s), hearing(t, s), hearing(t, s)
+	held := a.Semaphore("k", 2).holds(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := b.Semaphore("k", 2).Acquire(ctx, 2)
+		failed <- err
+	}()
+	require.Eventually(t, func() bool { return s.Do("ZCARD", "relock_permits:{k}") == "1" }, patience, time.Millisecond)
+	behind := d.Semaphore("k", 2).waits(t, s, 1, 2)
+	cancel()
+	require.ErrorIs(t, within(t, failed), context.Canceled)
+	released(t, held, within(t, behind))
+	requireAllFree(t, s, 2)
+}
+
+// A grant for which no goroutine waits any more is given back.
+func TestOrphanedPermitsAreGivenBack(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s)
+	released(t, c.Semaphore("k", 2).holds(t, 1))
+	id := c.ID() + ":99"
+	s.Do("DECRBY", "k", "1")
+	s.Do("ZADD", "{k}:timeout", strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10), id+":1")
+	s.Do("PUBLISH", wire.InboxPrefix+c.ID(), "5:1 30000:semaphore "+id+" 0 k")
+	requireAllFree(t, s, 2)
+}
+
+// A right that is missing is told before a permit is held.
+func TestSemaphoreRights(t *testing.T) {
+	s := redistest.Start(t)
+	if major, _, valkey := s.Version(); major < 7 && !valkey {
+		t.Skip("scripts cannot ask for rights before Redis 7")
+	}
+	rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "+@all", "-zrem", "allchannels"))
+	require.NoError(t, err)
+	t.Cleanup(rdb.Close)
+	s.Do("SET", "k", "2")
+	_, err = newClient(t, rdb).Semaphore("k", 2).TryAcquire(t.Context(), 1)
+	require.ErrorContains(t, err, "run the 'zrem' command on {k}:timeout")
+	require.Equal(t, "2", s.Do("GET", "k"))
+}
+
+// A semaphore's state in words and as JSON.
+func TestSemaphoreState(t *testing.T) {
+	st := State{Held: true, Holder: "h", Count: 4, Permits: 4, TTL: time.Second, Waiters: 2}
+	require.Equal(t, "0 of 4 permits free, 2 waiting", st.String())
+	text, err := json.Marshal(st)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"held":true,"holder":"h","count":4,"permits":4,"free":0,"ttl_ms":1000,"waiters":2}`, string(text))
+	var back State
+	require.NoError(t, json.Unmarshal(text, &back))
+	require.Equal(t, st, back)
+
+	s := redistest.Start(t)
+	sem := newClient(t, s.Client()).Semaphore("k", 2)
+	st, err = sem.State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, State{}, st)
+	s.Do("SET", "k", "1")
+	s.Do("ZADD", "{k}:timeout", "922337203685477", "\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\xff")
+	st, err = sem.State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, State{Held: true, Holder: "0102030405060708090a0b0c0d0e0fff", Count: 1, Permits: 2, Free: 1, TTL: -1}.Holder, st.Holder)
+	require.Negative(t, st.TTL)
+	require.Equal(t, 1, st.Free)
+}
+
+// Many processes and amounts over one semaphore: never too many, and nothing is left.
+func TestSemaphoreUnderLoad(t *testing.T) {
+	s := redistest.Start(t)
+	const size = 5
+	var held, most atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 4 {
+		c := hearing(t, s)
+		for j := range 6 {
+			wg.Go(func() {
+				sem, k := c.Semaphore("k", size), 1+(i+j)%3
+				for range rounds(40, 400) {
+					p, err := sem.Acquire(t.Context(), k)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					now := held.Add(int64(k))
+					for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
+					}
+					held.Add(int64(-k))
+					if err := p.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.LessOrEqual(t, most.Load(), int64(size))
+	requireAllFree(t, s, size)
 }

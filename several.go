@@ -23,7 +23,7 @@ func (s severally) passOn(h *hold, now clock.Stamp) bool {
 	if !lingers && !s.mayPass(h, now) {
 		return false
 	}
-	if !h.cfg.strict && h.k.gates.PassBeside(h.gate(), beside{h}) {
+	if !h.cfg.strict && h.k.gates.PassBeside(h.gate, beside{h}) {
 		return true
 	}
 	if !lingers || !h.mayLinger() {

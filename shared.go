@@ -42,14 +42,14 @@ func (j jointly) begun(h *hold) {
 	}
 	h.atGate, h.sharing.stays = false, true // joinable needs stays
 	h.sharing.stays = j.joinable(h, clock.Now())
-	h.sharing.awaited = h.k.gates.Open(h.gate(), invited{h}, joint{h}, h.sharing.stays)
+	h.sharing.awaited = h.k.gates.Open(h.gate, invited{h}, joint{h}, h.sharing.stays)
 }
 
 // withdraw closes the gate to readers that come later.
 func (jointly) withdraw(h *hold) {
 	if h.sharing.stays {
 		h.sharing.stays = false
-		h.k.gates.Withdraw(h.gate(), joint{h})
+		h.k.gates.Withdraw(h.gate, joint{h})
 	}
 }
 

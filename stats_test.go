@@ -58,8 +58,8 @@ func TestEachCommandHasItsConstant(t *testing.T) {
 		counted = append(counted, s.Command)
 	}
 	require.ElementsMatch(t, []Command{
-		CommandAcquire, CommandRelease, CommandRenew, CommandRecount, CommandRefill, CommandMove, CommandSweep, CommandFence, CommandForce,
-		CommandInspect, CommandIntroduce, CommandCheck, CommandSubscribe,
+		CommandAcquire, CommandRelease, CommandRenew, CommandRecount, CommandRefill, CommandMove, CommandResize, CommandSweep, CommandFence,
+		CommandForce, CommandInspect, CommandIntroduce, CommandCheck, CommandSubscribe,
 	}, counted)
 }
 

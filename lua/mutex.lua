@@ -13,13 +13,7 @@
 -- Redisson's waiters leaves the rest of the lock to relock's. resized would set how much there is of the lock. The others would keep
 -- an order among waiters that no message can grant it.
 local batch = 1
-local batched
-local untold
-local kept_out
-local keep_place
-local leave_place
-local beside
-local resized
+local batched, untold, kept_out, keep_place, leave_place, beside, resized
 
 -- named is what follows the lease in the message of a grant to line: a colon and the kind's name, so that a grant which comes
 -- too late is given back as one of its kind. The mutex's has none, as older clients know it.
