@@ -2,6 +2,7 @@ package interop
 
 import (
 	"context"
+	"encoding/hex"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ func wireRedissonHasPermits(t *testing.T, r replay) {
 	r.play("acquire for ever")
 	state := permitsState(t, sem)
 	require.Equal(t, []int{2, 2, 0}, []int{state.Count, state.Permits, state.Free})
+	require.Equal(t, hex.EncodeToString([]byte("\xff a permit id1  ")), state.Holder, "as Redisson shows an id")
 	require.InDelta(t, 60, state.TTL.Seconds(), 5, "until a permit is free, at the latest")
 	_, err := sem.TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, relock.ErrNotAcquired)

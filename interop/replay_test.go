@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -30,7 +31,7 @@ func readTranscript(t testing.TB, of, version string) transcript {
 	require.NoError(t, err)
 	fill := strings.NewReplacer("<client>:<a>", threadA, "<client>:<b>", threadB,
 		"<request>", strings.Repeat("0123456789abcdef", 2), "<latch>", "17000")
-	ids := regexp.MustCompile(`<id(\d+)>`)
+	ids := regexp.MustCompile(`<id\d+>`) // of permits: 16 bytes that are no text
 	steps, heading := make(transcript), ""
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSuffix(line, "\n")
@@ -38,7 +39,9 @@ func readTranscript(t testing.TB, of, version string) transcript {
 		case strings.HasPrefix(line, "# "):
 			heading = line[2:]
 		case strings.HasPrefix(line, `"`):
-			line = ids.ReplaceAllString(fill.Replace(line), `\xff permit no. ${1}`)
+			line = ids.ReplaceAllStringFunc(fill.Replace(line), func(id string) string {
+				return fmt.Sprintf(`\xff a permit %-5s`, id[1:len(id)-1])
+			})
 			steps[heading] = append(steps[heading], unquote(t, line))
 		}
 	}

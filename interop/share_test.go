@@ -232,6 +232,10 @@ func TestNameMapper(t *testing.T) {
 			p.tokensRise()
 			keys := strings.Fields(server.Do("KEYS", "*"))
 			require.Equal(t, []string{"redisson_lock_token:{shop:orders}"}, keys)
+			if version != oldest { // it puts no prefix before the set of the permits held
+				permitsOf(t, p.jvm, s.locks(t, relock.WithNamePrefix("shop:")), "calls", 3).shared()
+				require.Equal(t, "3", server.Do("GET", "shop:calls"))
+			}
 		})
 	}
 }
