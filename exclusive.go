@@ -170,7 +170,7 @@ func (x exclusively) resume(h *hold, now clock.Stamp) bool {
 		return false
 	case x.mayRest(h, now) && !h.term.Doubted():
 		h.pickUp()
-		h.atGate = true
+		h.atGate = h.manner.keepsGate()
 		h.mu.Unlock()
 		return true
 	}

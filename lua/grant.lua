@@ -15,21 +15,26 @@ end
 
 -- pop takes the next waiter out of line, and returns its member and its ticket. An exclusive lock that is handed over is
 -- free, so that nothing is asked before. Where several may hold, the first waiter stays in line until the lock is open to
--- it, and all behind it stay too. If it is the first that is asked for, and not me, its client must still listen: a waiter that
--- died would keep out those that want less. What has a score below 0 is no waiter.
-local function pop(line, inbox, publish, me, first)
+-- it, and all behind it stay too. Its client must still listen, unless it is me: a waiter that died would keep out those that
+-- want less. So would one that wants more than there is: it is told so when it asks again. What has a score below 0 is no
+-- waiter.
+local function pop(line, inbox, publish, me)
   if batch == 1 then
     return unpack(redis.call('ZPOPMIN', line))
   end
   while true do
     local head = redis.call('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     local lease, block, id, owner = string.match(head[1] or '', '^(%d+):(%d+):([^:]+:%d+):?(.*)$')
-    local stays = lease and not open(lease, block, id, owner, line, inbox, publish)
-    if not head[1] or stays and (not first or head[1] == me or listens(string.match(id, '^[^:]+'), inbox, publish)) then
+    local may, never = true, false
+    if lease then
+      may, never = open(lease, block, id, owner, line, inbox, publish)
+    end
+    local gone = may or never or head[1] ~= me and not listens(string.match(id, '^[^:]+'), inbox, publish)
+    if not (head[1] and gone) then
       return nil
     end
     redis.call('ZREM', line, head[1])
-    if not stays then
+    if may then
       return head[1], head[2]
     end
   end

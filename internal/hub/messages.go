@@ -45,7 +45,9 @@ func (h *Hub) receive(channel, message string) error {
 	}
 	sub.turns.unlocked()
 	for _, e := range sub.ears {
-		e.news()
+		if !sub.names.Kind.Permits || e.phase.Load() == earWaits { // free permits say nothing of those that are held
+			e.news()
+		}
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ type Server struct {
 	hub     hub
 	scripts map[string]*script // those that EVALSHA knows, by hash
 	script  run                // of the script that runs
-	drawn   int                // fields, by HRANDFIELD
+	drawn   int                // fields, by HRANDFIELD, and members, by ZRANDMEMBER
 
 	replication
 }

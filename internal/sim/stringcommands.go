@@ -16,6 +16,7 @@ func stringCommands() []*command {
 		oneKey("incr", 2, write|denyOOM|reads|changes, stepping(1)),
 		oneKey("decr", 2, write|denyOOM|reads|changes, stepping(-1)),
 		oneKey("incrby", 3, write|denyOOM|reads|changes, incrby),
+		oneKey("decrby", 3, write|denyOOM|reads|changes, decrby),
 	}
 }
 
@@ -176,6 +177,17 @@ func incrby(s *Server, _ *Conn, args []string) reply {
 		return notInteger
 	}
 	return s.add(args[1], n)
+}
+
+func decrby(s *Server, _ *Conn, args []string) reply {
+	n, ok := parseInt(args[2])
+	switch {
+	case !ok:
+		return notInteger
+	case n == math.MinInt64:
+		return failure("ERR decrement would overflow")
+	}
+	return s.add(args[1], -n)
 }
 
 // add is INCRBY, which keeps the key's expiry.

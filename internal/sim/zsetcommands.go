@@ -26,6 +26,7 @@ func zsetCommands() []*command {
 		})),
 		oneKey("zcard", 2, 0, members(func(z *zset, _ []string) reply { return integer(int64(len(z.sorted))) })),
 		oneKey("zcount", 4, reads, members(zcount)),
+		oneKey("zrandmember", -2, reads, zrandmember),
 		oneKey("zrange", -4, reads, members(ranging(false))),
 		oneKey("zrevrange", -4, reads, members(ranging(true))),
 		oneKey("zrangebyscore", -4, reads, members(zrangebyscore)),
@@ -177,6 +178,42 @@ func zrem(s *Server, _ *Conn, args []string) reply {
 		s.propagate(args...)
 	}
 	return integer(removed)
+}
+
+// zrandmember draws as hrandfield does. As many as there are come from the end, as from Redis 7.
+func zrandmember(s *Server, _ *Conn, args []string) reply {
+	most, single := int64(1), len(args) == 2
+	if !single {
+		var ok bool
+		if most, ok = parseInt(args[2]); !ok {
+			return notInteger
+		}
+		if most < 0 || len(args) > 3 {
+			return failure("ERR this form of ZRANDMEMBER is not simulated")
+		}
+	}
+	e, bad := s.typed(args[1], zsetKind)
+	if bad {
+		return wrongType
+	}
+	list := []reply{}
+	if e != nil {
+		all, first := e.zset.sorted, 0
+		if most < int64(len(all)) {
+			first = s.drawn
+			s.drawn += int(most)
+		}
+		for i := range int(min(most, int64(len(all)))) {
+			list = append(list, bulk(all[len(all)-1-(first+i)%len(all)].member))
+		}
+	}
+	switch {
+	case !single:
+		return listing(list)
+	case len(list) == 0:
+		return optional("", false)
+	}
+	return list[0]
 }
 
 func zpopmin(s *Server, _ *Conn, args []string) reply {

@@ -66,6 +66,9 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 	}
 	outer := scopeOf(ctx).find(t.Name)
 	p := a.w.process(a.place)
+	if a.w.form.Permits && outer != nil { // which are no re-entries
+		p, outer = outer.proc, nil
+	}
 	if outer != nil {
 		p = outer.proc
 	}
@@ -107,6 +110,10 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 		bound: t.bound(began), linger: t.linger, passes: t.passes, amount: max(t.Amount, 1),
 	}
 	h.maxHold, h.minHold, h.fix = t.maxHold, t.minHold, t.fix
+	if a.w.form.Permits {
+		id, _ := idOf(l)
+		h.Token = a.w.numberOf(id)
+	}
 	h.ctx = within(ctx, h)
 	a.w.note(p.index, t.Name, "HAS", h.Token, nil)
 	a.entered(h, outer)

@@ -37,6 +37,7 @@ func (n *node) refuses(d time.Duration) { n.refusing = later(n.refusing, time.No
 func (n *node) begunAnew() {
 	n.lapses()
 	n.anew = time.Now()
+	n.w.bringsPermitsBack()
 	n.disturb(2*n.w.plan.Longest() + n.w.plan.Timeout())
 	if n.w.plan.Topology.Guarded {
 		n.refuses(2*n.w.plan.Longest() + n.w.plan.Timeout())
@@ -113,6 +114,9 @@ func (a *Actor) failed(t Try, p *process, began time.Time, err error) {
 	expected := errors.Is(err, relock.ErrNotAcquired) || errors.Is(err, relock.ErrClosed) || errors.Is(err, relock.ErrLost)
 	if w.plan.Class != "none" && w.plan.Topology.Guarded {
 		return // what a quorum says of its nodes has more causes than are told apart here
+	}
+	if errors.Is(err, relock.ErrTooMany) && w.leastSize(t.Name, began) < t.Amount {
+		return
 	}
 	if !expected && t.wait == 0 && w.ctx.Err() == nil && !w.disturbedSince(p, began.Add(-4*w.plan.Timeout()), true) {
 		w.fail(t.Name, "a call of p%d failed, and nothing happened that would excuse it: %v", p.index, err)

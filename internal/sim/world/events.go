@@ -209,7 +209,7 @@ func flushScripts(w *World, e event) { w.nodes[e.Node].server.FlushScripts() }
 func loseCounter(w *World, e event) {
 	name := w.plan.Names[e.N%len(w.plan.Names)]
 	n := w.nodes[e.Node]
-	if v, ok := n.ask("GET", w.form.counterOf(name)); ok {
+	if v, ok := n.ask("GET", w.form.counterOf(name)); ok && !w.form.Permits {
 		for _, of := range w.plan.Names {
 			if beside("", of) == beside("", name) {
 				w.judge.uncounted(of, v.number(), n.server.Clock().Micro())

@@ -238,6 +238,8 @@ func (j *judge) enter(h, outer *Held) ([]*Held, record) {
 	}
 	r.given[h.proc] = append(r.given[h.proc], h)
 	switch {
+	case j.w.form.Permits: // whose numbers tell only when they were granted
+		before.highest = 0
 	case j.w.form.Shared():
 		before.highest = r.history.highestBefore(since, j.w.form.above(h))
 	case h.owner != "":

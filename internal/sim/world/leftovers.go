@@ -33,7 +33,7 @@ func (w *World) strayedAll(now time.Time) {
 			continue // ids last by its clock
 		}
 		for _, name := range w.plan.Names {
-			n.server.Fields(name, func(id string) {
+			w.form.entries(n, name, func(id string) {
 				if w.form.RW && deadRW(n, name, id) {
 					return
 				}
@@ -86,7 +86,7 @@ func (w *World) strayed(n *node, p *process, at stray, seen strays, now time.Tim
 
 // livesOn reports whether a node keeps a lock for an acquisition that may have a live lease.
 func (w *World) livesOn(n *node, lock string) (lives bool) {
-	n.server.Fields(lock, func(id string) {
+	w.form.entries(n, lock, func(id string) {
 		s := w.stays[w.form.idOf(id)]
 		lives = lives || s != nil && s.has()
 	})
@@ -143,7 +143,7 @@ func (w *World) closed(p *process, began time.Time) {
 			continue
 		}
 		for _, name := range w.plan.Names {
-			n.server.Fields(name, func(id string) {
+			w.form.entries(n, name, func(id string) {
 				id = w.form.idOf(id)
 				if strings.HasPrefix(id, p.client.ID()+":") && left(id) {
 					w.failed(name, "p%d has closed and left %s on node %d", p.index, id, n.index)

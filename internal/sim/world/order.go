@@ -52,7 +52,7 @@ func (g *glimpse) looks(n *node, c *command) {
 		return
 	}
 	for _, key := range keysOf(c.args) {
-		if strings.HasPrefix(key, "relock_") || strings.HasPrefix(key, "redisson_") || g.knows(key) {
+		if strings.HasPrefix(key, "relock_") || strings.HasPrefix(key, "redisson_") || form.Permits && permitKey(key) || g.knows(key) {
 			continue
 		}
 		at := glimpsed{lock: key, first: n.server.Field(key, grantedAs)}
@@ -299,13 +299,17 @@ func (w *World) inTurn(h *Held) {
 	}
 	n, now := w.nodes[0], time.Now()
 	grant, mine := n.server.Field(h.Name, grantedAs), n.server.Field(h.Name, h.id) != ""
+	at := h.Name
+	if w.form.Permits {
+		grant, mine, at = h.id, w.form.held(n, h.Name, h.id), h.Name+" "+h.id
+	}
 	if grant == "" || !mine {
 		return
 	}
-	t := w.tenures[h.Name]
+	t := w.tenures[at]
 	if t == nil || t.first != grant {
 		t = &tenure{first: grant, began: now}
-		w.tenures[h.Name] = t
+		w.tenures[at] = t
 	}
 	t.most, t.time, t.linger = max(t.most, h.passes.most), max(t.time, h.passes.time), max(t.linger, h.linger)
 	stand := w.strangersWait(n, h)

@@ -12,15 +12,7 @@ import (
 func init() { Scenes = append(Scenes, Scene{"pairs", shapePairs, func() Kind { return Pairs{} }}) }
 
 // shapePairs has any faults on one Redis, alone or with a replica: a quorum refuses what several may hold.
-func shapePairs(p *Plan, r *rand.Rand) {
-	scene := p.Scene
-	*p = *Draw(p.Seed, pick(r, Classes), pick(r, []topology{alone, alone, alone, pair}).Name)
-	p.Scene, p.JVMs, p.Threads = scene, 0, 0
-	if p.Topology.Guarded { // a failover's own
-		p.Topology = pair
-	}
-	p.Events = drawEvents(r, p)
-}
+func shapePairs(p *Plan, r *rand.Rand) { p.onOneRedis(r) }
 
 // Pairs is the workload of the kind that two may hold.
 type Pairs struct{ Mutexes }

@@ -24,6 +24,12 @@ const allOf = 1 << 20
 
 // shapeReaders has any faults on one Redis, alone or with a replica: a quorum has no read-write locks.
 func shapeReaders(p *Plan, r *rand.Rand) {
+	p.onOneRedis(r)
+	p.Instants, p.Dog = true, pick(r, []time.Duration{0, p.Lease, max(p.Lease/2, 200*time.Millisecond)})
+}
+
+// onOneRedis draws a plan of any faults anew, on one Redis, alone or with a replica.
+func (p *Plan) onOneRedis(r *rand.Rand) {
 	scene := p.Scene
 	*p = *Draw(p.Seed, pick(r, Classes), pick(r, []topology{alone, alone, alone, pair}).Name)
 	p.Scene, p.JVMs, p.Threads = scene, 0, 0
@@ -31,7 +37,6 @@ func shapeReaders(p *Plan, r *rand.Rand) {
 		p.Topology = pair
 	}
 	p.Events = drawEvents(r, p)
-	p.Instants, p.Dog = true, pick(r, []time.Duration{0, p.Lease, max(p.Lease/2, 200*time.Millisecond)})
 }
 
 // shapeLanguages has Redisson's read-write locks beside relock's.
@@ -124,6 +129,10 @@ func (f Form) idOf(field string) string {
 
 // held reports whether an acquisition stands in the hash of a lock.
 func (f Form) held(n *node, lock, id string) bool {
+	if f.Permits {
+		_, listed := n.server.Listed(f.leasesOf(lock), id+":1")
+		return listed
+	}
 	return n.server.Field(lock, id) != "" || f.RW && n.server.Field(lock, id+":write") != ""
 }
 

@@ -26,6 +26,9 @@ func (w *World) look(lock string) []state {
 		pttl, _ := n.ask("PTTL", lock)
 		queue, _ := n.ask("ZRANGE", w.form.queueOf(lock), "0", "-1", "WITHSCORES")
 		counter, _ := n.ask("GET", w.form.counterOf(lock))
+		if w.form.Permits {
+			s.fields = w.permitsTold(n, lock)
+		}
 		s.pttl, s.queue = pttl.number(), queue.texts()
 		s.counter, _ = counter.Text()
 		all = append(all, s)

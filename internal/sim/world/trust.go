@@ -83,6 +83,9 @@ func (f Form) keeps(n *node, name, id string) (left time.Duration, kept bool) {
 	if f.RW {
 		return keepsRW(n, name, id)
 	}
+	if f.Permits {
+		return n.server.Listed(f.leasesOf(name), id+":1")
+	}
 	left, kept = n.server.Keeps(name, id)
 	if f.Leases != "" && kept {
 		own, listed := n.server.Listed(f.leasesOf(name), id)

@@ -30,6 +30,9 @@ func (w *World) tellsHolders(n *node, c *command, v driver.Value) {
 	if (answer{list[0]}).number() != 0 || w.hasTurn(n, c.lock) { // it waits for the end of that
 		return
 	}
+	if !w.tellsFirst(n, c) {
+		return
+	}
 	args, ids := argsOf(c.args), idsOn(n, c.lock)
 	owner := 3
 	if c.op == "vote" {

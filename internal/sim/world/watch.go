@@ -86,6 +86,7 @@ func (j *judge) look(name string, now time.Time) {
 		free, held = j.room(name)
 	}
 	unheard := !held && j.w.plan.Topology.Quorum && j.w.unheard(name, j.waiters(name))
+	dead := j.w.deadFirst(name)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(name)
@@ -99,18 +100,21 @@ func (j *judge) look(name string, now time.Time) {
 		r.nobody = r.nobody.Add(j.w.plan.Lease / 7)
 	}
 	longest := j.w.plan.Longest()
-	if d := now.Sub(r.free); !r.free.IsZero() && d > j.patience() {
+	if d := now.Sub(r.free); !r.free.IsZero() && d > j.patience(dead) {
 		go j.w.fail(name, "somebody has waited %v beside the free lock", d)
-	} else if d := now.Sub(r.nobody); !r.nobody.IsZero() && d > 3*longest+j.patience() {
+	} else if d := now.Sub(r.nobody); !r.nobody.IsZero() && d > 3*longest+j.patience(true) {
 		go j.w.fail(name, "somebody has waited %v for a lock that nobody has", d)
 	}
 }
 
 // patience is how long a free lock may be waited for: a third of the longest lease of those who
 // wait, or have left their place in the queue to the next of their process, and some commands that are
-// lost.
-func (j *judge) patience() time.Duration {
+// lost. In the scene heirs nothing is lost: a waiter asks when the lease of the dead is over, unless another of the dead stands before it.
+func (j *judge) patience(dead bool) time.Duration {
 	longest := j.w.plan.Longest()
+	if j.w.plan.Scene == "heirs" && !dead {
+		return heirsWait
+	}
 	if j.w.plan.Rates.lossy() {
 		return longest/3 + 8*j.w.plan.Timeout() + longest/2
 	}

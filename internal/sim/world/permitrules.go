@@ -1,0 +1,231 @@
+package world
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/internal/driver"
+)
+
+// What is demanded of semaphores. A grant is known by a number that the world gives it, since permits have no tokens: the moment at
+// which Redis granted it, in microseconds.
+
+// sized is how many permits a semaphore has, since a number.
+type sized struct {
+	since   int64
+	permits int
+}
+
+// nextNumber is above all that were given out before. The caller does not hold the world's mutex.
+func (w *World) nextNumber() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.number()
+}
+
+func (w *World) number() int64 {
+	w.numbered = max(w.numbered+1, time.Now().UnixMicro())
+	return w.numbered
+}
+
+// numberOf is that of the grant of an acquisition.
+func (w *World) numberOf(id string) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.numbers[id]
+}
+
+// sizeAt is how many permits there were when a number was given out.
+func (w *World) sizeAt(name string, number int64) int {
+	size := math.MaxInt
+	for _, s := range w.sizes[name] {
+		if s.since <= number {
+			size = s.permits
+		}
+	}
+	return size
+}
+
+// sizeNow is how many permits there are.
+func (w *World) sizeNow(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sizeAt(name, math.MaxInt64)
+}
+
+// hadSize reports whether there were ever so many permits since a number.
+func (w *World) hadSize(name string, permits int, since int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.sizes[name], func(s sized) bool { return s.permits == permits && s.since > since })
+}
+
+// leastSize is the smallest number of permits that there were since a moment.
+func (w *World) leastSize(name string, since time.Time) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	least := w.sizeAt(name, since.UnixMicro())
+	for _, s := range w.sizes[name] {
+		if s.since >= since.UnixMicro() {
+			least = min(least, s.permits)
+		}
+	}
+	return least
+}
+
+// permitsStand demands of each command that what is free and what is held are all the permits there are. Only resize changes how
+// many those are. A node that came back with what it had a while ago may have as many as there were then. It is called under the
+// world's mutex.
+func (w *World) permitsStand(n *node, c *command, v driver.Value) {
+	if !w.form.Permits || !n.server.Running() {
+		return
+	}
+	if permits := resizes(c); permits > 0 && (v.Err() == nil && (answer{v}).number() == 1 || v.Err() != nil && w.permitsOn(n, c.lock) == permits) {
+		w.sizes[c.lock] = append(w.sizes[c.lock], sized{w.number(), permits})
+		w.brought[c.lock] = false
+	}
+	for _, name := range w.plan.Names {
+		size, all := w.sizeAt(name, math.MaxInt64), w.permitsOn(n, name)
+		switch {
+		case all == size, all == unknown: // or it was deleted, or no one has asked yet
+		case w.brought[name] && slices.ContainsFunc(w.sizes[name], func(s sized) bool { return s.permits == all }):
+			w.sizes[name] = append(w.sizes[name], sized{w.number(), all})
+		default:
+			w.failed(name, "after %s there are %d permits, %s of them free, and there are to be %d", c.op, all, n.server.Text(name), size)
+		}
+		w.brought[name] = false
+	}
+}
+
+// resizes is how many permits a command is to set, 0 for another command. One that fails may have set them before.
+func resizes(c *command) (permits int) {
+	if c.op == "resize" {
+		permits, _ = strconv.Atoi(argsOf(c.args)[0])
+	}
+	return permits
+}
+
+// unknown is how many permits there are where a node does not know.
+const unknown = math.MinInt
+
+// permitsOn is how many permits a node has, free and held.
+func (w *World) permitsOn(n *node, name string) int {
+	free, err := strconv.Atoi(n.server.Text(name))
+	if err != nil {
+		return unknown
+	}
+	return free + len(n.server.Line(w.form.leasesOf(name), nil))
+}
+
+// bringsPermitsBack notes that a node may come back with as many permits as it had a while ago. It is called under the world's mutex.
+func (w *World) bringsPermitsBack() {
+	for _, name := range w.plan.Names {
+		w.brought[name] = true
+	}
+}
+
+// permitsHeld is how many permits a node keeps for leases that last by its clock.
+func (w *World) permitsHeld(n *node, name string) (held int) {
+	now := float64(n.server.Clock().Micro()) / 1000
+	for _, permit := range n.server.Line(w.form.leasesOf(name), nil) {
+		if permit.Ticket > now {
+			held++
+		}
+	}
+	return held
+}
+
+// firstWaits is how many permits the first in line wants whose client listens, 0 where none does. It is called under the world's
+// mutex.
+func (w *World) firstWaits(n *node, name string) int {
+	for _, waits := range n.server.Line(w.form.queueOf(name), nil) {
+		if _, client := waiterOf(waits.Member); client != "" && n.server.Listeners("relock_inbox:"+client) > 0 {
+			return amountIn(waits.Member)
+		}
+	}
+	return 0
+}
+
+// deadFirst reports whether the first in line is of a process that was killed.
+func (w *World) deadFirst(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	line := w.nodes[0].server.Line(w.form.queueOf(name), nil)
+	if !w.form.Permits || len(line) == 0 {
+		return false
+	}
+	_, client := waiterOf(line[0].Member)
+	return w.nodes[0].server.Listeners("relock_inbox:"+client) == 0
+}
+
+// roomForPermits is room of a semaphore: permits whose leases are over are as good as free, and one before which only a dead waiter
+// stands is first.
+func (j *judge) roomForPermits(name string, taken, least int) (free, full bool) {
+	w := j.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, need := w.nodes[0], least
+	if first := w.firstWaits(n, name); first > 0 {
+		need = first
+	}
+	size := w.sizeAt(name, math.MaxInt64)
+	if size == math.MaxInt || n.server.Text(name) == "" {
+		size = firstSize
+	}
+	if need > size { // it is told so when it asks again
+		return false, true
+	}
+	return n.server.Running() && !w.hasTurn(n, name) && w.permitsHeld(n, name)+need <= size, taken+need > size
+}
+
+// permitsGranted looks at the acquisitions that a command has let in: each had the lowest ticket of those that listen. It is called
+// under the world's mutex.
+func (w *World) permitsGranted(n *node, c *command, g *glimpsed, v driver.Value) {
+	var came []string
+	for _, id := range idsOn(n, g.lock) {
+		if !slices.Contains(g.ids, id) {
+			came = append(came, id)
+			w.numbers[id] = w.number()
+		}
+	}
+	for _, id := range came {
+		if !partly(c, v) {
+			w.nobodyBefore(n, c, g, id, ticketOf(c, g, id), came)
+		}
+	}
+}
+
+// tellsFirst reports whether holders are told of a question that was refused: those of an entry that is first in line, or comes next.
+// For another one none is told. It is called under the world's mutex.
+func (w *World) tellsFirst(n *node, c *command) bool {
+	if !w.form.Permits {
+		return true
+	}
+	asks := argsOf(c.args)[2]
+	for _, waits := range n.server.Line(w.form.queueOf(c.lock), nil) {
+		if id, _ := waiterOf(waits.Member); id != "" && id != asks {
+			if len(w.wants) > 0 {
+				w.failed(c.lock, "node %d tells holders for %s, before which %s waits", n.index, asks, id)
+			}
+			return false
+		} else if id == asks {
+			return true
+		}
+	}
+	return true
+}
+
+// permitKey reports whether a key is a semaphore's set of permits that are held.
+func permitKey(key string) bool { return strings.HasSuffix(key, ":timeout") }
+
+// permitsTold is what a node keeps of a semaphore, in the order in which a hash's fields and values are told.
+func (w *World) permitsTold(n *node, name string) []string {
+	told := []string{"free", n.server.Text(name)}
+	for _, permit := range n.server.Line(w.form.leasesOf(name), nil) {
+		told = append(told, permit.Member, strconv.FormatFloat(permit.Ticket, 'f', 0, 64)+"000")
+	}
+	return told
+}
