@@ -440,10 +440,11 @@ func TestPermitsUnderLoad(t *testing.T) {
 				}
 				return runPermits(t, s, server, name, size, loads, peers)
 			}
-			entries := run("rounds", 4, 1, 1, load{rounds: max(*operations/40, 1)})
-			require.GreaterOrEqual(t, len(entries), 40)
-			logWaits(t, entries)
-			require.Empty(t, unequal(t, run("turns", 4, 1, 1, load{duration: 2 * time.Second}), 200))
+			entries := run("rounds", 4, 1, 1, load{rounds: *operations/40 + 1})
+			requireLimit(t, entries, 4)
+			entries = run("turns", 4, 1, 1, load{duration: 2 * time.Second})
+			requireLimit(t, entries, 4)
+			require.Empty(t, unequal(t, entries, 200))
 			if version == current {
 				unequal(t, run("weights", 7, 2, 3, load{duration: 2 * time.Second}), 0)
 			}
@@ -467,14 +468,24 @@ func runPermits(t *testing.T, s site, server *redistest.Server, name string, n i
 	return entries
 }
 
-// logWaits tells how long the waits were.
-func logWaits(t testing.TB, entries []entry) {
-	waits := make(map[string][]time.Duration)
-	for _, e := range entries {
-		waits[e.who] = append(waits[e.who], e.wait())
+// requireLimit fails the test when more than n entries held a permit at once on the machine's clock, and tells how long a permit
+// was free before each language took it.
+func requireLimit(t testing.TB, entries []entry, n int) {
+	t.Helper()
+	released := make([]int64, len(entries))
+	for i, e := range entries {
+		released[i] = e.unlocking
 	}
-	for who, all := range waits {
+	slices.Sort(released)
+	free := make(map[string][]time.Duration)
+	for i, e := range entries[n:] {
+		took := time.Duration(e.locked-released[i]) * time.Microsecond
+		require.GreaterOrEqual(t, took, time.Duration(0), "a permit too many: %+v", e)
+		free[e.who] = append(free[e.who], took)
+	}
+	for who, all := range free {
 		slices.Sort(all)
-		t.Logf("%s waited %d times: median %v, p99 %v, longest %v", who, len(all), all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
+		t.Logf("%s took %d permits, free for %v in the median, %v p99, %v at most",
+			who, len(all), all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
 	}
 }
