@@ -168,7 +168,7 @@ func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error)
 	}
 	for {
 		l, err := lk.get(ctx, wctx, once, seen)
-		if wire.HasNoSize(err) {
+		if err != nil && wire.HasNoSize(err) {
 			if err = lk.resize(wctx, lk.size, false); err == nil {
 				continue
 			}
