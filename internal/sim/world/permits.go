@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -50,12 +51,12 @@ type permits struct {
 
 func (s permits) Lock(ctx context.Context) (*relock.Lease, error) {
 	p, err := s.Acquire(ctx, s.amount)
-	return (*relock.Lease)(p), err
+	return opening.LeaseOf(p).(*relock.Lease), err
 }
 
 func (s permits) TryLock(ctx context.Context) (*relock.Lease, error) {
 	p, err := s.TryAcquire(ctx, s.amount)
-	return (*relock.Lease)(p), err
+	return opening.LeaseOf(p).(*relock.Lease), err
 }
 
 func (s permits) ForceUnlock(ctx context.Context) (bool, error) { return s.ForceRelease(ctx) }
