@@ -83,6 +83,9 @@ func (w *World) permitsStand(n *node, c *command, v driver.Value) {
 	if !w.form.Permits || !n.server.Running() {
 		return
 	}
+	if c.op == "resize" && w.sizeBefore != "" && argsOf(c.args)[1] == "" && v.Err() == nil && (answer{v}).number() == 1 {
+		w.failed(c.lock, "node %d knew how many permits there are, and was told so once more", n.index)
+	}
 	if permits := resizes(c); permits > 0 && (v.Err() == nil && (answer{v}).number() == 1 || v.Err() != nil && w.permitsOn(n, c.lock) == permits) {
 		w.sizes[c.lock] = append(w.sizes[c.lock], sized{w.number(), permits})
 		w.brought[c.lock] = false
@@ -97,6 +100,56 @@ func (w *World) permitsStand(n *node, c *command, v driver.Value) {
 			w.failed(name, "after %s there are %d permits, %s of them free, and there are to be %d", c.op, all, n.server.Text(name), size)
 		}
 		w.brought[name] = false
+	}
+	if c.op == "release" || c.op == "sweep" || c.op == "force" {
+		w.leavesNoneWaiting(n, c, v)
+	}
+}
+
+// leavesNoneWaiting demands of a command that ends an entry, held or waiting, that the first in line does not wait on beside permits
+// that fit it: but for one that a turn leaves to Redisson's waiters. It is called under the world's mutex.
+func (w *World) leavesNoneWaiting(n *node, c *command, v driver.Value) {
+	name := c.lock
+	line := n.server.Line(w.form.queueOf(name), nil)
+	turn := 0
+	if len(line) > 0 && line[0].Member == "turn" {
+		line, turn = line[1:], 1
+	}
+	if len(line) == 0 || v.Err() != nil || w.forbade || partly(c, v) || n.refusing.After(time.Now()) {
+		return
+	}
+	id, client := waiterOf(line[0].Member)
+	free, err := strconv.Atoi(n.server.Text(name))
+	if err == nil && id != "" && free-turn >= amountIn(line[0].Member) && n.server.Listeners("relock_inbox:"+client) > 0 {
+		w.failed(name, "after %s %d permits are free, and %s waits for %d", c.op, free, id, amountIn(line[0].Member))
+	}
+}
+
+// wholly demands that an acquisition has as many permits as its caller asked for, if a node has it. It is told of each lease.
+func (w *World) wholly(h *Held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	has := 0
+	for _, permit := range w.nodes[0].server.Line(w.form.leasesOf(h.Name), nil) {
+		if entryOf(permit.Member) == h.id {
+			has++
+		}
+	}
+	if has > 0 && has != h.amount && !w.robbed[h.id] && h.live() {
+		w.failed(h.Name, "p%d is given %d permits by %s, which has %d", h.proc.index, h.amount, h.id, has)
+	}
+}
+
+// overdrawn demands that no call waits on for more permits than there are: it is told so when it asks again.
+func (j *judge) overdrawn(name string, now time.Time) {
+	size := j.w.sizeNow(name)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for c := range j.of(name).waiting {
+		since(&c.over, c.amount > size && !now.Before(j.excused), now)
+		if d := now.Sub(c.over); !c.over.IsZero() && d > j.patience(true) {
+			go j.w.fail(name, "p%d has waited for %v for %d permits of %d", c.proc.index, d, c.amount, size)
+		}
 	}
 }
 
@@ -228,4 +281,12 @@ func (w *World) permitsTold(n *node, name string) []string {
 		told = append(told, permit.Member, strconv.FormatFloat(permit.Ticket, 'f', 0, 64)+"000")
 	}
 	return told
+}
+
+// resizedSince reports whether a client has told how many permits there are since a moment.
+func (w *World) resizedSince(name string, moment time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sizes := w.sizes[name]
+	return len(sizes) > 0 && sizes[len(sizes)-1].since >= moment.UnixMicro()
 }
