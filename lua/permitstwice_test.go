@@ -321,6 +321,7 @@ func (h *permits) served() {
 // place that will not ask again, since a late command put it there.
 func (h *permits) polls() {
 	strays, first := 0, true
+	var gaveUp []*wants
 	for _, member := range h.redis.do("ZRANGE", h.keys()[1], "0", "-1").([]any) {
 		e := h.member(member.(string))
 		if e.state != waits || e.asked {
@@ -334,10 +335,19 @@ func (h *permits) polls() {
 			h.grant(e)
 			continue
 		}
+		if refusal(answer) == "TOOMANY" {
+			strays, gaveUp = strays+1, append(gaveUp, e)
+			continue
+		}
 		fits := free != nil && number(free) >= int64(e.k)
 		require.False(h.t, is && first && fits && strays == 0, "%s waits for %d permits, and %s are free", e.id, e.k, free)
 		if is {
 			first = false
+		}
+	}
+	for _, e := range gaveUp {
+		if e.state == waits {
+			h.release(e, nil)
 		}
 	}
 }

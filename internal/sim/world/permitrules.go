@@ -38,6 +38,9 @@ func (w *World) numberOf(id string) int64 {
 	return w.numbers[id]
 }
 
+// unsized is a number above all.
+const unsized = math.MaxInt64
+
 // sizeAt is how many permits there were when a number was given out.
 func (w *World) sizeAt(name string, number int64) int {
 	size := math.MaxInt
@@ -53,7 +56,7 @@ func (w *World) sizeAt(name string, number int64) int {
 func (w *World) sizeNow(name string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.sizeAt(name, math.MaxInt64)
+	return w.sizeAt(name, unsized)
 }
 
 // hadSize reports whether there were ever so many permits since a number.
@@ -91,9 +94,11 @@ func (w *World) permitsStand(n *node, c *command, v driver.Value) {
 		w.brought[c.lock] = false
 	}
 	for _, name := range w.plan.Names {
-		size, all := w.sizeAt(name, math.MaxInt64), w.permitsOn(n, name)
+		size, all := w.sizeAt(name, unsized), w.permitsOn(n, name)
 		switch {
 		case all == size, all == unknown: // or it was deleted, or no one has asked yet
+		case strings.HasPrefix(c.op, "java ") && name == c.lock && (w.sizeBefore == "" || all < size): // it knows no such thing, and takes twice
+			w.sizes[name] = append(w.sizes[name], sized{w.number(), all})
 		case w.brought[name] && slices.ContainsFunc(w.sizes[name], func(s sized) bool { return s.permits == all }):
 			w.sizes[name] = append(w.sizes[name], sized{w.number(), all})
 		default:
@@ -224,7 +229,8 @@ func (j *judge) roomForPermits(name string, taken, least int) (free, full bool) 
 	if first := w.firstWaits(n, name); first > 0 {
 		need = first
 	}
-	size := w.sizeAt(name, math.MaxInt64)
+	taken += w.javaPermits(n, name)
+	size := w.sizeAt(name, unsized)
 	if size == math.MaxInt || n.server.Text(name) == "" {
 		size = firstSize
 	}

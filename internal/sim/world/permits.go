@@ -191,6 +191,9 @@ func loseSize(w *World, e event) {
 func (w *World) servePermits(p *process, name string) {
 	ctx, cancel := context.WithTimeout(w.ctx, 3*w.plan.Longest())
 	defer cancel()
+	if w.plan.JVMs > 0 && w.sizeNow(name) < 1 { // Redisson took some for good
+		_ = p.client.Semaphore(name, firstSize).SetPermits(ctx, firstSize)
+	}
 	one, err := w.kind.Of(p.client, name, 1).Lock(ctx) // of a name that was not used yet, Redis keeps the number now
 	if err == nil {
 		err = one.Unlock(w.ctx)

@@ -22,7 +22,7 @@ import (
 // may have ended it counts again two leases after that.
 func (j *judge) crowded(h *Held, others []*Held, r record) {
 	counts := func(l *Held) bool {
-		return l.live() && (l.Token > r.horizon || !l.fixed && time.Since(r.struck) > 2*j.w.plan.Longest())
+		return l.live() && !j.w.wasRobbed(l.id) && (l.Token > r.horizon || !l.fixed && time.Since(r.struck) > 2*j.w.plan.Longest())
 	}
 	if !counts(h) {
 		return
@@ -38,6 +38,7 @@ func (j *judge) crowded(h *Held, others []*Held, r record) {
 	most := j.w.form.Holders
 	if j.w.form.Permits { // as many as there were when Redis granted the last of them
 		j.w.mu.Lock()
+		taken += j.w.javaPermits(j.w.nodes[0], h.Name)
 		most = j.w.sizeAt(h.Name, last)
 		j.w.mu.Unlock()
 	}
