@@ -158,7 +158,7 @@ func (h *permits) step() {
 		h.inspect()
 	case n == 17 && h.rand.IntN(3) == 0:
 		h.send("force", []string{h.inbox, "PUBLISH"}, func() {}, func(any) {})
-		h.served()
+		h.polls()
 	case n == 18:
 		h.resize(1+h.rand.IntN(6), "1")
 	case n == 19 && holder != nil:
@@ -317,22 +317,27 @@ func (h *permits) served() {
 	require.Less(h.t, number(free), int64(first.k), "%s waits for %d permits, and %s are free", first.id, first.k, free)
 }
 
-// polls has all that wait ask, as the message that permits are free has them, in order: the first gets them, unless one keeps its
+// polls has all in line ask, as the message that permits are free has them, in order: the first gets them, unless one keeps its
 // place that will not ask again, since a late command put it there.
 func (h *permits) polls() {
 	strays, first := 0, true
 	var gaveUp []*wants
 	for _, member := range h.redis.do("ZRANGE", h.keys()[1], "0", "-1").([]any) {
 		e := h.member(member.(string))
-		if e.state != waits || e.asked {
-			strays++
+		if e.state != waits {
+			if h.redis.do("ZSCORE", h.keys()[1], member.(string)) != nil {
+				strays++
+			}
 			continue
 		}
 		free := h.redis.do("GET", h.name)
 		answer := h.eval("acquire", h.keys(), []string{forever, strconv.Itoa(e.k), e.id, "", e.ticket, "", h.inbox, "PUBLISH"})
+		h.hear()
 		parts, is := answer.([]any)
 		if is && parts[0] == int64(1) {
 			h.grant(e)
+		}
+		if e.state != waits {
 			continue
 		}
 		if refusal(answer) == "TOOMANY" {
@@ -407,6 +412,7 @@ func (h *permits) javaReaps() {
 		h.trace = append(h.trace, fmt.Sprint("Redisson frees ", over[0]))
 		h.redis.do("ZREM", h.held(), over[0].(string))
 		h.redis.do("INCRBY", h.name, "1")
+		h.polls()
 		if len(h.late) > 0 {
 			h.arrive() // perhaps what asks for the rest
 		}

@@ -174,6 +174,7 @@ func (v *jvm) takePermits(name string, k int, lease time.Duration) (ids []string
 func (w *World) javaTookPermits(v *jvm, name string) {
 	w.judge.taken(name, "", 0, 0)
 	n := w.nodes[0]
+	w.javaGrant[name] = w.number()
 	size, java := w.sizeAt(name, unsized), w.javaPermits(n, name)
 	go w.judge.crowdedByJava(v, name, java, size)
 }

@@ -92,6 +92,7 @@ type World struct {
 	sizes         map[string][]sized // of semaphores, by name
 	brought       map[string]bool    // likewise: they may be as they were a while ago
 	permitsBefore []sim.Waiting      // that were held before a command of Redisson's
+	javaGrant     map[string]int64   // number of the last grant of permits to Redisson, by name
 	robbed        map[string]bool    // acquisitions of which Redisson has freed permits before their time
 	sizeBefore    string             // what a semaphore knew to be free before a command
 	numbers       map[string]int64   // of grants of permits, by acquisition id
@@ -149,7 +150,7 @@ func newWorld(plan *Plan, o Options) *World {
 		javas: map[string]bool{}, written: map[string]write{}, stays: map[string]*stay{}, started: map[int]int{}, torn: map[string]bool{}, tenures: map[string]*tenure{}, ran: map[work]int{},
 		labels: map[string]string{}, events: map[int64][]event{}, left: newPortion(o),
 		phases: map[string]*phase{}, shut: map[string]shutting{}, cuts: map[asking][]*cut{},
-		sizes: map[string][]sized{}, brought: map[string]bool{}, robbed: map[string]bool{}, numbers: map[string]int64{},
+		sizes: map[string][]sized{}, brought: map[string]bool{}, robbed: map[string]bool{}, javaGrant: map[string]int64{}, numbers: map[string]int64{},
 	}
 	w.fates = newFates(plan, w.left.faults)
 	w.fates.shorten = w.shorten
