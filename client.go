@@ -263,7 +263,10 @@ func init() {
 		return nodes, k.cfg.quorumSize(), k.cfg.prefix
 	}
 	opening.HolderOf = func(lease any) (client, kind string) {
-		l := lease.(*Lease)
+		l, is := lease.(*Lease)
+		if !is {
+			l = lease.(*Permit).held()
+		}
 		if l.zero() {
 			return "", ""
 		}

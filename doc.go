@@ -31,6 +31,12 @@
 // The readers of a process share one hold, so a further one costs no command. [Lease.Downgrade]
 // makes a writer a reader with no gap.
 //
+// # Semaphores
+//
+// A [Semaphore] lets at most n permits be held at once, over all processes: for workers, or for calls of
+// a supplier. Waiters come in order of arrival, also those that want several permits. The permits of a
+// process that died are free once its lease is over.
+//
 // # Leases
 //
 // A lock lives in Redis for as long as its lease, and a watchdog renews it every third of that. If
@@ -61,5 +67,5 @@
 // # Redisson
 //
 // Locks, hold counts, the unlock channel and fencing tokens are those of Redisson's RLock,
-// RFencedLock and RReadWriteLock, so services in Java and Go share them.
+// RFencedLock, RReadWriteLock and RPermitExpirableSemaphore, so services in Java and Go share them.
 package relock

@@ -284,6 +284,38 @@ func ExampleRWMutex() {
 	// true
 }
 
+// At most four workers at once, over all processes.
+func ExampleSemaphore() {
+	locks, done := opened()
+	defer done()
+	ctx := context.Background()
+
+	workers := locks.Semaphore("workers", 4)
+	err := workers.Do(ctx, func(ctx context.Context) error { // ctx ends when the permit is lost
+		fmt.Println("one of four")
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	permit, err := workers.Acquire(ctx, 3) // waits for all three, in order of arrival
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = workers.TryAcquire(permit.Context(), 2)
+	fmt.Println(errors.Is(err, relock.ErrNotAcquired))
+	if err := permit.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	_, err = workers.Acquire(ctx, 5)
+	fmt.Println(errors.Is(err, relock.ErrTooMany))
+	// Output:
+	// one of four
+	// true
+	// true
+}
+
 // An API takes the lock, and a worker elsewhere goes on under it: the lock is never free in between.
 func ExampleLease_HandOver() {
 	ctx := context.Background()

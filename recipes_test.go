@@ -3,6 +3,7 @@ package relock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -34,7 +35,7 @@ func TestRecipesAreTested(t *testing.T) {
 		tested += string(text)
 	}
 	shown := strings.Split(string(page), "```go\n")[1:]
-	require.Len(t, shown, 14)
+	require.Len(t, shown, 15)
 	for _, code := range shown {
 		code, _, _ := strings.Cut(code, "```")
 		require.LessOrEqual(t, strings.Count(code, "\n"), 20)
@@ -201,6 +202,50 @@ func TestRecipeOfTwoLocks(t *testing.T) {
 	}
 	working.Wait()
 	require.EqualValues(t, 200, moved.Load())
+}
+
+func callSupplier(ctx context.Context, locks *relock.Client, call func(context.Context) error) error {
+	calls := locks.Semaphore("supplier", 10, relock.WithWait(2*time.Second), relock.WithMaxHold(30*time.Second))
+	err := calls.Do(ctx, call)
+	if errors.Is(err, relock.ErrNotAcquired) {
+		return fmt.Errorf("ten calls are under way: %w", err)
+	}
+	return err
+}
+
+func TestRecipeOfAtMostNCalls(t *testing.T) {
+	t.Parallel()
+	var calling, most atomic.Int32
+	var working sync.WaitGroup
+	for _, locks := range processes(t, 3) {
+		for range 10 {
+			working.Go(func() {
+				err := callSupplier(t.Context(), locks, func(context.Context) error {
+					now := calling.Add(1)
+					for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
+					}
+					time.Sleep(5 * time.Millisecond) // a call
+					calling.Add(-1)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	working.Wait()
+	require.LessOrEqual(t, most.Load(), int32(10))
+
+	locks := processes(t, 1)[0]
+	all, err := locks.Semaphore("supplier", 10).Acquire(t.Context(), 10)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err = callSupplier(ctx, locks, func(context.Context) error { return errors.New("called") })
+	require.ErrorIs(t, err, relock.ErrNotAcquired)
+	require.ErrorContains(t, err, "ten calls are under way")
+	require.NoError(t, all.Release(t.Context()))
 }
 
 func begin(ctx context.Context, locks *relock.Client, send func(ctx context.Context, handle string) error) error {

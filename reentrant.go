@@ -20,6 +20,7 @@ type lock struct {
 	*known // nil if there is no client, or the name is invalid
 	cfg    *config
 	err    error // what is wrong with the name or the options
+	size   int   // of a semaphore: how many permits it has, if Redis keeps no number
 	amount int   // of a kind that several may hold: how much of the lock a lease takes, 0 for 1
 }
 
@@ -167,6 +168,11 @@ func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error)
 	}
 	for {
 		l, err := lk.get(ctx, wctx, once, seen)
+		if err != nil && wire.HasNoSize(err) {
+			if err = lk.resize(wctx, lk.size, false); err == nil {
+				continue
+			}
+		}
 		if err == nil && lk.cfg.fixed > 0 {
 			err = lk.fill(wctx, l, once)
 		}

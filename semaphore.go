@@ -32,10 +32,7 @@ import (
 //
 // A Semaphore works on one Redis. Over NewRedlock, under WithRestartGuard and under WithOwner its
 // methods fail with errors.ErrUnsupported.
-type Semaphore struct {
-	lock
-	size int
-}
+type Semaphore struct{ lock }
 
 // MaxPermits is the most permits that one Acquire takes.
 const MaxPermits = 128
@@ -49,8 +46,8 @@ const maxSize = 1_000_000
 // and addPermits. A name, a number or an option that cannot work is reported by the first method called
 // on the Semaphore, with ErrInvalidName or ErrInvalidOption.
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
-	s := &Semaphore{lock: c.newLock(wire.Semaphore, name, opts), size: n}
-	if s.err == nil {
+	s := &Semaphore{c.newLock(wire.Semaphore, name, opts)}
+	if s.size = n; s.err == nil {
 		s.err = sizeInRange(n)
 	}
 	return s
@@ -68,7 +65,8 @@ func (s *Semaphore) Name() string { return s.of().name() }
 
 // Acquire takes k permits, 1 to MaxPermits, all at once. It waits until they are granted, ctx ends,
 // WithWait's time is up, or the Client is closed, as Mutex.Lock does. On failure the caller holds no
-// permit. Errors are those of Mutex.Lock, with these in addition, at once:
+// permit. A caller that holds permits of the semaphore and waits for more may wait for itself: give such
+// a wait an end. Errors are those of Mutex.Lock, with these in addition, at once:
 //
 //   - ErrTooMany if k is more than the semaphore has, as this value or Redis says. A waiter is told so
 //     too, once the number is made smaller.
@@ -86,10 +84,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permit, error) {
 
 // Do runs fn while it holds one permit, as Mutex.Do runs it under a lock.
 func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error) error {
-	return do(ctx, func(ctx context.Context) (*Lease, error) {
-		p, err := s.acquire(ctx, 1, waiting)
-		return (*Lease)(p), err
-	}, fn)
+	return do(ctx, func(ctx context.Context) (*Lease, error) { return s.take(ctx, 1, waiting) }, fn)
 }
 
 // of returns what every kind of lock embeds, nil for a nil Semaphore.
@@ -100,14 +95,20 @@ func (s *Semaphore) of() *lock {
 	return &s.lock
 }
 
-// acquire takes k permits. If Redis keeps no number of permits for the name, it is told this
-// Semaphore's, and asked again.
+// acquire is Acquire or, once, TryAcquire.
 func (s *Semaphore) acquire(ctx context.Context, k int, once bool) (*Permit, error) {
+	l, err := s.take(ctx, k, once)
+	if err != nil {
+		return nil, err
+	}
+	return &Permit{l}, nil
+}
+
+// take takes k permits, as one lease.
+func (s *Semaphore) take(ctx context.Context, k int, once bool) (*Lease, error) {
 	if err := s.of().valid(ctx); err != nil {
 		return nil, err
 	}
-	lk := s.lock // a copy, of this amount
-	lk.amount = k
 	owner, err := ownerOf(ctx)
 	switch {
 	case owner != "" || err != nil:
@@ -117,18 +118,9 @@ func (s *Semaphore) acquire(ctx context.Context, k int, once bool) (*Permit, err
 	case k > s.size:
 		return nil, fmt.Errorf("%w: %d of %d", ErrTooMany, k, s.size)
 	}
-	l, err := lk.run(ctx, func(seen *call) (*Lease, error) {
-		for {
-			l, err := lk.take(ctx, once, seen)
-			if !wire.HasNoSize(err) {
-				return l, err
-			}
-			if err := s.resize(ctx, s.size, false); err != nil {
-				return nil, err
-			}
-		}
-	})
-	return (*Permit)(l), err
+	lk := s.lock // a copy, of this amount
+	lk.amount = k
+	return lk.acquire(ctx, once)
 }
 
 // State returns what Redis knows of the semaphore at this instant, as Mutex.State does: Permits are how
@@ -169,28 +161,34 @@ func (s *Semaphore) ForceRelease(ctx context.Context) (bool, error) { return s.o
 
 // A Permit is what a caller of Acquire holds, until Release: as many permits as it asked for. Its
 // methods may be called from any goroutine.
-type Permit Lease
+type Permit struct{ lease *Lease }
 
-func (p *Permit) lease() *Lease { return (*Lease)(p) }
+// held returns the lease that the permits are held by, nil for a Permit that no Acquire returned.
+func (p *Permit) held() *Lease {
+	if p == nil {
+		return nil
+	}
+	return p.lease
+}
 
 // Context returns the permit's context, derived from the one given to Acquire. It ends as that of a
 // Lease does, with the same causes.
-func (p *Permit) Context() context.Context { return p.lease().Context() }
+func (p *Permit) Context() context.Context { return p.held().Context() }
 
 // Release gives all that was acquired back. Errors are those of Lease.Unlock.
-func (p *Permit) Release(ctx context.Context) error { return p.lease().Unlock(ctx) }
+func (p *Permit) Release(ctx context.Context) error { return p.held().Unlock(ctx) }
 
 // Extend makes the permit last at least d from now, as Lease.Extend does.
-func (p *Permit) Extend(ctx context.Context, d time.Duration) error { return p.lease().Extend(ctx, d) }
+func (p *Permit) Extend(ctx context.Context, d time.Duration) error { return p.held().Extend(ctx, d) }
 
 // Until returns when the permit ends unless it is renewed, as Lease.Until does.
-func (p *Permit) Until() time.Time { return p.lease().Until() }
+func (p *Permit) Until() time.Time { return p.held().Until() }
 
 // Wanted returns a channel that is closed once another process of relock's waits for permits, as
 // Lease.Wanted does. The first process in line has 128 holders told at a time.
-func (p *Permit) Wanted() <-chan struct{} { return p.lease().Wanted() }
+func (p *Permit) Wanted() <-chan struct{} { return p.held().Wanted() }
 
 // Name returns the name of the semaphore.
-func (p *Permit) Name() string { return p.lease().Name() }
+func (p *Permit) Name() string { return p.held().Name() }
 
 var errOwnedPermit = fmt.Errorf("%w: a Semaphore under WithOwner", wire.Unsupported)

@@ -15,10 +15,10 @@ end
 
 -- pop takes the next waiter out of line, and returns its member and its ticket. An exclusive lock that is handed over is
 -- free, so that nothing is asked before. Where several may hold, the first waiter stays in line until the lock is open to
--- it, and all behind it stay too. If it is the first that is asked for, and not me, its client must still listen: a waiter
--- that died would keep out those that want less. So would one that wants more than there is: it is told so when it asks
--- again. What has a score below 0 is no waiter.
-local function pop(line, inbox, publish, me, first)
+-- it, and all behind it stay too. Its client must still listen, unless it is me: a waiter that died would keep out those that
+-- want less. So would one that wants more than there is: it is told so when it asks again. What has a score below 0 is no
+-- waiter.
+local function pop(line, inbox, publish, me)
   if batch == 1 then
     return unpack(redis.call('ZPOPMIN', line))
   end
@@ -29,7 +29,7 @@ local function pop(line, inbox, publish, me, first)
     if lease then
       may, never = open(lease, block, id, owner, line, inbox, publish)
     end
-    local gone = may or never or first and head[1] ~= me and not listens(string.match(id, '^[^:]+'), inbox, publish)
+    local gone = may or never or head[1] ~= me and not listens(string.match(id, '^[^:]+'), inbox, publish)
     if not (head[1] and gone) then
       return nil
     end

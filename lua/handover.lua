@@ -22,7 +22,7 @@ local function hand_over(inbox, publish, me)
   local room = batch
   while room > 0 do
     local line = next_line()
-    local member, ticket = pop(line, inbox, publish, me, not winner)
+    local member, ticket = pop(line, inbox, publish, me)
     if not member then
       break
     end

@@ -2,6 +2,7 @@
 --
 -- needs: counter turn
 -- KEYS[1]  free permits     name; decimal, may be negative
+-- KEYS[4]  unlock channel   redisson_sc:{name}; a message is how many permits are free
 -- Beside it, in {name}:timeout, stands a ZSET: for each permit that is held a member, by when its lease ends, in ms. An entry of
 -- k permits has <acquisition id>:1 to <acquisition id>:k, all with one score. Redisson's members have 16 bytes.
 --
@@ -55,23 +56,30 @@ local function entry_of(member)
   return #member > 16 and string.match(member, '^([^:]+:%d+):%d+$') or nil
 end
 
--- reap ends permits that are past their lease, of relock's whole entries, and reports whether there were any.
-local function reap()
+-- announce tells how many permits are free, if any are, and returns how many heard. Where there is no counter all are to ask.
+local function announce(publish)
+  local n = tonumber(redis.call('GET', KEYS[1]) or 1) or 0
+  return n > 0 and redis.call(publish, KEYS[4], decimal(n)) or 0
+end
+
+-- reap ends permits that are past their lease, of relock's whole entries, and reports whether there were any. It tells all that
+-- wait, as Redisson does: some saw no lease that ends.
+local function reap(publish)
   local key, permits = held_key(), 0
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', milliseconds(), 'LIMIT', 0, 100)) do
     local id = entry_of(member)
     permits = permits + (id and remove(id) or 0) + redis.call('ZREM', key, member)
   end
   give_back(permits)
-  return permits > 0
+  return permits > 0 and announce(publish) >= 0
 end
 
 -- fits reports whether that many permits are free, beside the one that a turn leaves to Redisson's waiters, and if they are not
 -- whether there are fewer in all.
-local function fits(permits)
+local function fits(permits, publish)
   permits = tonumber(permits)
   local n = free_permits()
-  if n < permits and reap() then
+  if n < permits and reap(publish) then
     n = free_permits()
   end
   if n < permits then

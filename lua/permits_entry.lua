@@ -8,7 +8,7 @@
 
 -- idle reports whether the entry may take its permits and has not done so, and no entry waits. It fails where there will never be
 -- as many.
-local function idle(_, permits, id, _, _, _)
+local function idle(_, permits, id, _, _, publish)
   if holds(id) then
     return false
   end
@@ -16,10 +16,10 @@ local function idle(_, permits, id, _, _, _)
   if n < tonumber(permits) and n + redis.call('ZCARD', held_key()) < tonumber(permits) then
     error('relock: TOOMANY the semaphore has fewer permits', 0)
   end
-  return redis.call('EXISTS', KEYS[2]) == 0 and fits(permits)
+  return redis.call('EXISTS', KEYS[2]) == 0 and fits(permits, publish)
 end
-local function open(_, permits, _, _, _, _, _)
-  return fits(permits)
+local function open(_, permits, _, _, _, _, publish)
+  return fits(permits, publish)
 end
 local function share(_, _)
   return false

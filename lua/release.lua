@@ -50,7 +50,8 @@ if not held then
   return { 0 }
 end
 
--- What fails now, say at a counter that is no number, must not keep the waiters asleep: they come, and are told.
+-- What fails now, say at a counter that is no number, must not keep the waiters asleep: they come, and are told. Of parts that
+-- the first in line does not take only Redisson's are told: relock's others would ask in vain.
 local turns = ARGV[5] ~= '0'
 local me, ticket, winner, token, count, foreign, left
 local ok = pcall(function()
@@ -66,10 +67,8 @@ local ok = pcall(function()
     end
   end
 end)
-if (foreign or not winner) and (heard or announce(publish)) > 0 and ok and inbox ~= '' and turns then
+local news = foreign or not ok or not (winner or beside and waited)
+if news and (heard or announce(publish)) > 0 and ok and inbox ~= '' and turns then
   left = left or (foreign or foreigners(publish)) and open_turn(publish)
 end
-if not ok or not me then
-  return { 1 }
-end
-return winner == me and { 1, 1, token, count } or { 1, unpack(waiting(ticket, left)) }
+return not (ok and me) and { 1 } or winner == me and { 1, 1, token, count } or { 1, unpack(waiting(ticket, left)) }

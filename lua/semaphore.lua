@@ -3,7 +3,6 @@
 -- needs: counter lease token turn places permits permits_entry permits_held
 -- KEYS[1]  free permits     name; decimal, may be negative
 -- KEYS[2]  queue of waiters relock_permits:{name}
--- KEYS[4]  unlock channel   redisson_sc:{name}; a message is how many permits are free
 --
 -- Returns nothing: it only defines the hooks.
 -- Wire: RedissonPermitExpirableSemaphore.
@@ -38,12 +37,6 @@ local function resized(permits, anew)
   end
   redis.call('SET', KEYS[1], permits - redis.call('ZCARD', held_key()))
   return true
-end
-
--- announce tells how many permits are free, if any are, and returns how many heard. Where there is no counter all are to ask.
-local function announce(publish)
-  local n = tonumber(redis.call('GET', KEYS[1]) or 1) or 0
-  return n > 0 and redis.call(publish, KEYS[4], decimal(n)) or 0
 end
 
 -- batched runs behind a hand-over, after which the batch had room for so many more. Without room, permits may be free for others.

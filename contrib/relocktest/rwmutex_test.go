@@ -47,3 +47,23 @@ func TestWantALeaseOfAnRWMutex(t *testing.T) {
 		}
 	})
 }
+
+func TestLoseAPermit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := New(t)
+		permit, err := locks.Semaphore("k", 2).Acquire(t.Context(), 2)
+		require.NoError(t, err)
+		granted := make(chan *relock.Permit, 1)
+		go func() {
+			p, err := Beside(t, locks).Semaphore("k", 2).Acquire(t.Context(), 1)
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- p
+		}()
+		within(t, permit.Wanted())
+		LosePermit(t, permit)
+		require.ErrorIs(t, context.Cause(permit.Context()), relock.ErrLost)
+		require.NoError(t, within(t, granted).Release(context.Background()))
+	})
+}

@@ -70,23 +70,48 @@ func (p *process) unlock(l *relock.Lease) {
 func Lose(t testing.TB, lease *relock.Lease) {
 	t.Helper()
 	p, kind := holderOf(t, "Lose", lease)
-	if lease.Context().Err() != nil {
-		t.Fatalf("relocktest: Lose: the lease of %q is over: %v", lease.Name(), context.Cause(lease.Context()))
+	p.lose(t, "Lose", lease, func(other *process) (bool, error) {
+		return other.lock(kind, lease.Name()).ForceUnlock(context.Background())
+	})
+}
+
+// LosePermit takes a permit away from its holder, and returns once the permit's context has ended, with
+// cause relock.ErrLost. It takes all permits of the semaphore, as relock.Semaphore.ForceRelease does. The
+// test fails if the permit is over already.
+func LosePermit(t testing.TB, permit *relock.Permit) {
+	t.Helper()
+	client, _ := opening.HolderOf(permit)
+	processBy(t, "LosePermit", client).lose(t, "LosePermit", permit, func(other *process) (bool, error) {
+		return other.client.Semaphore(permit.Name(), 1).ForceRelease(context.Background()) // of any number
+	})
+}
+
+// held is a lease or a permit.
+type held interface {
+	Name() string
+	Context() context.Context
+}
+
+// lose has another process free what is held, and waits until its holder knows.
+func (p *process) lose(t testing.TB, call string, h held, free func(other *process) (bool, error)) {
+	t.Helper()
+	if h.Context().Err() != nil {
+		t.Fatalf("relocktest: %s: the lease of %q is over: %v", call, h.Name(), context.Cause(h.Context()))
 	}
 	other := p.beside(t)
 	other.wire.mend() // this process reaches Redis even during RedisDown
-	for began := time.Now(); lease.Context().Err() == nil; {
+	for began := time.Now(); h.Context().Err() == nil; {
 		// If it frees nothing, an earlier try did and its answer was lost, or the lease has just run out.
-		_, err := other.lock(kind, lease.Name()).ForceUnlock(context.Background())
+		_, err := free(other)
 		if err == nil {
 			break
 		}
 		if time.Since(began) > patience {
-			t.Fatalf("relocktest: Lose: the lock %q was not taken away: %v", lease.Name(), err)
+			t.Fatalf("relocktest: %s: the lock %q was not taken away: %v", call, h.Name(), err)
 		}
 		time.Sleep(pause)
 	}
-	<-lease.Context().Done() // at the latest when the lease ends
+	<-h.Context().Done() // at the latest when the lease ends
 }
 
 // Want has another process wait for the lock of lease, for an RWMutex as a writer. It returns once the

@@ -15,13 +15,19 @@ import (
 func Rights(t testing.TB, prefix string) (every, cluster, quorum []string) {
 	t.Helper()
 	rules := allRights(t, prefix)
-	return rules[0], rules[2], rules[3]
+	return rules[0], rules[3], rules[4]
 }
 
 // ReadWriteRights returns the further rules for read-write locks.
 func ReadWriteRights(t testing.TB, prefix string) []string {
 	t.Helper()
 	return allRights(t, prefix)[1]
+}
+
+// SemaphoreRights returns the further rules for semaphores.
+func SemaphoreRights(t testing.TB, prefix string) []string {
+	t.Helper()
+	return allRights(t, prefix)[2]
 }
 
 // TagRights turns rules for locks whose names begin with prefix into rules for locks whose whole
@@ -45,7 +51,7 @@ func TagRights(t testing.TB, prefix string, rules []string) (turned []string) {
 	return turned
 }
 
-// allRights returns the four ACLs of docs/wire.md, in their order there.
+// allRights returns the five ACLs of docs/wire.md, in their order there.
 func allRights(t testing.TB, prefix string) (rules [][]string) {
 	t.Helper()
 	for i, block := range strings.Split(wireDoc(t), "```") {
@@ -53,7 +59,7 @@ func allRights(t testing.TB, prefix string) (rules [][]string) {
 			rules = append(rules, strings.Fields(strings.ReplaceAll(rest, "orders:", prefix)))
 		}
 	}
-	require.Len(t, rules, 4)
+	require.Len(t, rules, 5)
 	return rules
 }
 

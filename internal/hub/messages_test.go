@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
@@ -24,6 +25,40 @@ func TestStrayMessagesAreSkipped(t *testing.T) {
 	require.EqualValues(t, 5, h.skipped.Load())
 	h.Message(wire.InboxPrefix+"c", "0 0 c:99 0 k") // a deposed holder that is not here any more
 	require.EqualValues(t, 5, h.skipped.Load())
+}
+
+// doubting counts how often it is told that its lock may be lost.
+type doubting struct{ doubts int }
+
+func (d *doubting) Doubt()      { d.doubts++ }
+func (d *doubting) Wanted(bool) {}
+
+// A message that a lock may be free casts doubt on the hold of a mutex. That permits are free says nothing of those that are held.
+func TestFreePermitsCastNoDoubtOnThoseHeld(t *testing.T) {
+	for _, c := range []struct {
+		kind   *wire.Kind
+		doubts int
+	}{{wire.Mutex, 1}, {wire.Semaphore, 0}} {
+		h := New(&faults.Stub{}, "c", quiet{}, noOrphan(t))
+		names, err := c.kind.Names("", "k")
+		require.NoError(t, err)
+		holder, waiter, wake := new(Ear), new(Ear), clock.NewSignal()
+		sub := &subscription{names: names}
+		h.subs[names.Unlock] = sub
+		holder.Register(h, &wire.Entry{Names: names, ID: "c:1", Lease: time.Minute, Block: 1, Timeout: time.Second}, clock.NewSignal(), false)
+		waiter.Register(h, &wire.Entry{Names: names, ID: "c:2", Lease: time.Minute, Block: 1, Timeout: time.Second}, wake, false)
+		holder.Granted(wire.Tokens{First: 1, Count: 1})
+		told := new(doubting)
+		var w Watcher = told
+		holder.Watch(&w)
+		h.Message(names.Unlock, map[bool]string{true: "3", false: "0"}[c.kind.Permits])
+		require.Equal(t, c.doubts, told.doubts, c.kind.Name)
+		_, hints := waiter.Heard()
+		require.True(t, hints.Look, "a waiter asks")
+		holder.Close()
+		waiter.Close()
+		h.Close()
+	}
 }
 
 // What comes over the channels and means nothing is told, but not each time.

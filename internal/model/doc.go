@@ -56,6 +56,14 @@
 // contender, and one of Redisson's, whose second thread waits beside it. Moves are lost, doubled and late, and so are the
 // giver's renewals and an acquire of its own. The lock may be forced. Anyone may stop between any two steps.
 //
+// Permits is a semaphore of one Redis, kept as Redisson's RPermitExpirableSemaphore: a counter of free permits, and a
+// set of those that are held, with a member for each. Entries of one permit or two wait in one strict line, with
+// several processes, goroutines that pass a hold on in memory or keep it idle, and one caller of Redisson's, which
+// reaps one member at a time by its own clock. Questions, releases, renewals, answers and messages are lost, late and
+// doubled, a process crashes, the counter is deleted, and the size is set. In some scopes what a command leaves free
+// is told to Redisson's caller alone; in the others relock's waiters ask then, too. What has to come is that all are
+// served, and all permits are back.
+//
 // # What is abstracted
 //
 // Time in Node is ticks, and a lease is one or two of them. Beliefs are counted from when a command was sent, leases
@@ -97,6 +105,16 @@
 // that they share or ask by, and the one that drains. Writers wait for nobody at their gate: what is passed on there is
 // Local's. One thread of Redisson's comes once, waits and is told, and its lease does not run out. Its turn ends at any
 // time, but before a tick does.
+//
+// In Permits ticks pass as in Linger, and a grant's message that is older than an answer "queued" is dropped, too. A
+// waiter does not keep its ticket: one that was granted, lost that unheard and asks again stands last. All leases are
+// as long as one another, and an entry has two permits at most, so that "member 1 stands for all" has one other member
+// to be wrong about. The goroutines of a process that want as many permits stand behind a gate of their own, and the
+// first of them asks Redis beside the holds of the others. How many are passed in memory is counted in times, not in
+// ticks. Redisson's caller takes one permit and does not renew it. Its turn ends at any time, but before a tick does.
+// A command that finds a client dead finds all of them so. Two things are excused, and shown to happen: a JVM whose
+// clock is ahead takes permits that are relied on, until the holder's next renewal is answered, and the permit of one
+// whose clock is behind is reaped before its time.
 //
 // # What is left out
 //
@@ -144,6 +162,15 @@
 // waits: what is shown is that no hold is shared past its window beside it, and that no reader of relock's who has not
 // waited for a second comes in past it.
 //
+// Of semaphores: TryAcquire, which waits for nothing and takes by the script's same conditions; ForceRelease; Extend
+// and fixed leases; waiters that no message can grant, as on a Cluster without sharded channels; a late acquire that
+// comes after the limbo of its sweep, which may stand in line for nobody, and if it is a big one keeps smaller ones
+// out until it fits; a process that was stopped and whose connection still listens, which is such a one; a caller that
+// holds permits and asks for more, which waits for itself where others in line wait for what it holds; a set that is
+// deleted, after which the size is less by what it held; and, while the counter is gone, Redisson's trySetPermits,
+// which makes it anew without regard to what is held. Where Redisson's release or reaping meets a counter that is
+// gone, the size is what they make of it. Java's single permits overtake a big waiter of relock's at any time.
+//
 // That acquires and releases of several locks go in one command. Each runs as by itself, under its own id, and is told
 // its own answer; a command that is lost, late, doubled or refused is that of each of them, which the models of one lock
 // have. What is new is that one's refusal ran for none, so that all are sent again in halves (TestFailuresOfACrowd,
@@ -178,6 +205,8 @@
 // come before the next writer, and "open" a hold that those who come may share. In Local "h1 live A B, ops B" is a hold with leases of A and B of whom B has ops. In Batch "A 3 of
 // 4?" is a lock believed in for 3 ticks that Redis keeps for 4, its count unsure. Where the rule is that something
 // must come, the run ends in a circle, marked "and again and again", or in a state that nothing leaves.
+//
+// In Permits "A has 1 of 2 for 0" is an entry that has lost a member, and whose lease is past; "KEEPS" is an idle hold.
 //
 // In Move A is the giver, B and C are takers, B.2 is B's second attempt, and D is the contender, with E beside it.
 //

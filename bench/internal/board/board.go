@@ -16,7 +16,7 @@ import (
 // slotSize is a cache line. It has the holder's id, and the time when the last holder left.
 const slotSize = 64
 
-// Board has a slot for each watched lock.
+// Board has a slot for each watched lock. A semaphore's has the number of its permits that are held in place of an id.
 type Board struct {
 	mem []byte
 }
@@ -75,6 +75,12 @@ func (b *Board) Exit(slot int, id int64) bool {
 	b.left(slot).Store(Now())
 	return b.inside(slot).CompareAndSwap(id, 0)
 }
+
+// Acquire marks k more permits of slot's semaphore as held. It returns false if more than n are held now.
+func (b *Board) Acquire(slot, n, k int) bool { return b.inside(slot).Add(int64(k)) <= int64(n) }
+
+// Release removes the marks of k permits, just before they are given back.
+func (b *Board) Release(slot, k int) { b.inside(slot).Add(int64(-k)) }
 
 // LastExit returns when the last holder of slot called Exit, by Now; 0 if none has.
 func (b *Board) LastExit(slot int) int64 { return b.left(slot).Load() }

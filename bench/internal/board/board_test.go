@@ -33,6 +33,25 @@ func TestTwoHoldersAreSeenThroughTwoMappings(t *testing.T) {
 	require.True(t, a.Enter(3, 9), "the holder was killed")
 }
 
+func TestPermitsAreCountedThroughTwoMappings(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board")
+	a, err := Create(path, 2)
+	require.NoError(t, err)
+	defer a.Close()
+	b, err := Open(path)
+	require.NoError(t, err)
+	defer b.Close()
+
+	require.True(t, a.Acquire(1, 3, 1))
+	require.True(t, b.Acquire(1, 3, 2))
+	require.False(t, a.Acquire(1, 3, 1))
+	a.Release(1, 1)
+	b.Release(1, 2)
+	require.True(t, b.Acquire(1, 3, 2))
+	b.Clear(1)
+	require.True(t, a.Acquire(1, 3, 3), "the holder was killed")
+}
+
 func TestClockIsTheWallClock(t *testing.T) {
 	before := time.Now()
 	now := Now()

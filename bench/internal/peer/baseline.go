@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"golang.org/x/sync/semaphore"
 )
 
 func rawSpec() Spec {
@@ -74,12 +75,41 @@ func (p *inProcess) RLock(ctx context.Context, key string) (Held, error) {
 
 func (p *inProcess) Close() {}
 
+// weightedSpec is what no semaphore in Redis can be faster than.
+func weightedSpec() Spec {
+	return Spec{
+		Name: "x/sync", Module: "golang.org/x/sync", Baseline: true, Semaphore: true, Weighted: true, NoMutex: true,
+		Setup: "a semaphore.Weighted of one process, without Redis or leases",
+		Open:  func(Env) (Peer, error) { return &weighted{}, nil },
+	}
+}
+
+type weighted struct{ semaphores sync.Map } // of *semaphore.Weighted by key
+
+func (p *weighted) Acquire(ctx context.Context, key string, n, k int) (Held, error) {
+	found, ok := p.semaphores.Load(key)
+	if !ok {
+		found, _ = p.semaphores.LoadOrStore(key, semaphore.NewWeighted(int64(n)))
+	}
+	s := found.(*semaphore.Weighted)
+	if err := s.Acquire(ctx, int64(k)); err != nil {
+		return nil, err
+	}
+	return heldFunc{ctx, func(context.Context) error { s.Release(int64(k)); return nil }}, nil
+}
+
+func (p *weighted) Lock(ctx context.Context, key string) (Held, error) {
+	return p.Acquire(ctx, key, 1, 1)
+}
+
+func (p *weighted) Close() {}
+
 // noneSpec is no lock at all: with one goroutine it measures what the bench itself costs, with more it must be caught.
 func noneSpec() Spec {
 	return Spec{
 		Name: "none", Baseline: true, Setup: "no lock: everybody is let in at once",
 		Open: func(Env) (Peer, error) { return nonePeer{}, nil }, Reentrant: true, Keeps: true,
-		RenewEvery: third, Lease: 30 * time.Second,
+		RenewEvery: third, Lease: 30 * time.Second, Semaphore: true, Weighted: true,
 	}
 }
 
@@ -87,6 +117,10 @@ type nonePeer struct{}
 
 func (nonePeer) Lock(ctx context.Context, _ string) (Held, error) {
 	return heldFunc{ctx, func(context.Context) error { return nil }}, nil
+}
+
+func (p nonePeer) Acquire(ctx context.Context, key string, _, _ int) (Held, error) {
+	return p.Lock(ctx, key)
 }
 
 func (nonePeer) Close() {}

@@ -30,7 +30,13 @@ type ReadWriter interface {
 	WLock(ctx context.Context, key string) (Held, error)
 }
 
-// Held is a lock that is held.
+// Semaphores is a peer that has semaphores.
+type Semaphores interface {
+	// Acquire takes k of the n permits of the semaphore named key.
+	Acquire(ctx context.Context, key string, n, k int) (Held, error)
+}
+
+// Held is a lock that is held, or permits.
 type Held interface {
 	// Context is what a nested Lock is called with. Where the peer can tell, it is done when the lock is lost.
 	Context() context.Context
@@ -46,6 +52,7 @@ type Env struct {
 	Etcd     string        // address, for the peers that need one
 	Lease    time.Duration // 0: the peer's own default
 	Waiters  int           // how many goroutines will want one lock at once
+	Permits  int           // how many permits of a semaphore are held at once; 0: none
 	Keep     bool          // leases are held for long: keep them alive, in the way the peer's documentation shows
 	Embedded bool          // the server is the embedded one, which lacks RESP3 and client tracking
 	Wire     *wire.Counter
@@ -64,6 +71,9 @@ type Spec struct {
 	Cluster   bool // can be held on a Redis Cluster
 	Cached    bool // stays held after Unlock until somebody else wants it
 	Once      bool // takes part only where each name is locked once
+	Semaphore bool // has semaphores
+	Weighted  bool // its semaphores give several permits at once
+	NoMutex   bool // has nothing else: its mutex is a semaphore with one permit
 	Baseline  bool // no lock that anybody chooses: measured to compare with
 	NeedsEtcd bool
 	JVM       string // the lock's name in the Java worker; Open is nil then
@@ -83,7 +93,8 @@ type Spec struct {
 func All() []Spec {
 	return []Spec{
 		relockSpec(), relockRemoteSpec(), relockCachedSpec(), relockLingerSpec(), relockGoRedisSpec(), relockValkeySpec(), redsyncSpec(), redislockSpec(), rueidislockSpec(), spinSpec(), retrySpec(),
-		etcdSpec(), redissonSpec("redisson"), redissonSpec("redisson-fair"), rawSpec(), oneNodeSpec(), inProcessSpec(), noneSpec(),
+		etcdSpec(), redissonSpec("redisson"), redissonSpec("redisson-fair"), zsetSpec(), asynqSpec(),
+		rawSpec(), oneNodeSpec(), relockMutexSpec(), inProcessSpec(), weightedSpec(), noneSpec(),
 	}
 }
 

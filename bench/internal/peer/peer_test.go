@@ -26,6 +26,11 @@ func each(t *testing.T, which func(Spec) bool, test func(*testing.T, Spec, Env))
 	}
 }
 
+// inProcessOnly reports whether a peer has no Redis.
+func inProcessOnly(s Spec) bool {
+	return s.Name == "none" || s.Name == "sync.RWMutex" || s.Name == "x/sync"
+}
+
 // needsCalm leaves a test out of the short ones: on a machine that is very busy it may find what no peer did wrong.
 func needsCalm(t *testing.T) {
 	if testing.Short() {
@@ -44,6 +49,7 @@ func TestPeersExclude(t *testing.T) {
 	each(t, func(s Spec) bool { return !s.Baseline }, func(t *testing.T, s Spec, e Env) {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
+		e.Waiters = 4
 		peers := []Peer{open(t, s, e), open(t, s, e)}
 		var wg sync.WaitGroup
 		count := 0 // the race detector watches it too
@@ -67,6 +73,49 @@ func TestPeersExclude(t *testing.T) {
 	})
 }
 
+// Two of three permits are held, and others get what is left and no more.
+func TestSemaphoresShare(t *testing.T) {
+	each(t, func(s Spec) bool { return s.Semaphore && s.Name != "none" && s.Name != "mutex" }, func(t *testing.T, s Spec, e Env) {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		e.Permits = 3
+		mine := open(t, s, e).(Semaphores)
+		others := mine
+		if s.Name != "x/sync" { // which is of one process
+			others = open(t, s, e).(Semaphores)
+		}
+		key := "share-" + s.Name
+		two := held(t, ctx, mine, key, 2, s.Weighted)
+		last, err := others.Acquire(ctx, key, 3, 1)
+		require.NoError(t, err)
+		soon, over := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer over()
+		_, err = others.Acquire(soon, key, 3, 1)
+		require.Error(t, err, "none is left")
+		for _, h := range append(two, last) {
+			require.NoError(t, h.Unlock(ctx))
+		}
+		for _, h := range held(t, ctx, others, key, 3, s.Weighted) {
+			require.NoError(t, h.Unlock(ctx))
+		}
+	})
+}
+
+// held takes k of three permits: at once, or one by one.
+func held(t *testing.T, ctx context.Context, p Semaphores, key string, k int, atOnce bool) (all []Held) {
+	if atOnce {
+		h, err := p.Acquire(ctx, key, 3, k)
+		require.NoError(t, err)
+		return []Held{h}
+	}
+	for range k {
+		h, err := p.Acquire(ctx, key, 3, 1)
+		require.NoError(t, err)
+		all = append(all, h)
+	}
+	return all
+}
+
 func TestQuorumPeersOutliveNode(t *testing.T) {
 	needsCalm(t)
 	var nodes []string
@@ -83,7 +132,7 @@ func TestQuorumPeersOutliveNode(t *testing.T) {
 			peers = append(peers, open(t, s, Env{Nodes: nodes, Wire: wire.NewCounter()}))
 		}
 	}
-	require.Len(t, peers, 4)
+	require.Len(t, peers, 7)
 	for round := range 2 {
 		for i, p := range peers {
 			key := fmt.Sprint("quorum-", i)
@@ -128,7 +177,7 @@ func TestReentrantPeersReenter(t *testing.T) {
 
 func TestFreeLockTakesTwoCommands(t *testing.T) {
 	needsCalm(t)
-	each(t, func(s Spec) bool { return s.Name != "none" && !s.Cached }, func(t *testing.T, s Spec, e Env) {
+	each(t, func(s Spec) bool { return !s.Cached && !s.Once && !inProcessOnly(s) }, func(t *testing.T, s Spec, e Env) {
 		ctx := context.Background()
 		p := open(t, s, e)
 		pair := func() {
@@ -188,7 +237,7 @@ func TestKeepersOutliveTheirLease(t *testing.T) {
 
 func TestBadRedisURL(t *testing.T) {
 	for _, s := range All() {
-		if s.Open != nil && !s.NeedsEtcd && s.Name != "none" && s.Name != "sync.RWMutex" {
+		if s.Open != nil && !s.NeedsEtcd && !inProcessOnly(s) {
 			_, err := s.Open(Env{Redis: "nowhere", Wire: wire.NewCounter()})
 			require.Error(t, err, s.Name)
 		}

@@ -21,6 +21,7 @@ func relockSpec() Spec {
 			"relock.NewRedlock with default options where there are nodes",
 		Open:      func(e Env) (Peer, error) { return opened(openRelock(e)) },
 		Reentrant: true, Quorum: true, Cluster: true, Keeps: true, RenewEvery: third, Lease: 30 * time.Second,
+		Semaphore: true, Weighted: true,
 	}
 }
 
@@ -138,6 +139,28 @@ func relockValkeySpec() Spec {
 
 func closeGoRedis(rdb goredis.UniversalClient) { _ = rdb.Close() }
 
+// relockMutexSpec is what a semaphore of n is compared with: n mutexes could be handed over n times as often.
+func relockMutexSpec() Spec {
+	s := relockSpec()
+	s.Name, s.Baseline, s.Weighted, s.Quorum, s.Cluster = "mutex", true, false, false, false
+	s.Setup = "relock's Mutex in place of a semaphore, so that one holds where n might"
+	s.Open = func(e Env) (Peer, error) {
+		p, err := openRelock(e)
+		if err != nil {
+			return nil, err
+		}
+		return mutexPeer{p}, nil
+	}
+	return s
+}
+
+// mutexPeer takes its mutex whatever semaphore is asked for.
+type mutexPeer struct{ *relockPeer }
+
+func (p mutexPeer) Acquire(ctx context.Context, key string, _, _ int) (Held, error) {
+	return p.Lock(ctx, key)
+}
+
 // locksOver makes locks over clients of any library, which are closed with them.
 func locksOver[C any](e Env, nodes []C, one func(C, ...relock.Option) (*relock.Client, error),
 	many func([]C, ...relock.Option) (*relock.Client, error), disconnect func(C), opts []relock.Option,
@@ -190,6 +213,19 @@ func (p *relockPeer) WLock(ctx context.Context, key string) (Held, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// permit is a relock.Permit, which is released.
+type permit struct{ *relock.Permit }
+
+func (p permit) Unlock(ctx context.Context) error { return p.Release(ctx) }
+
+func (p *relockPeer) Acquire(ctx context.Context, key string, n, k int) (Held, error) {
+	held, err := p.locks.Semaphore(key, n).Acquire(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	return permit{held}, nil
 }
 
 func (p *relockPeer) Close() {

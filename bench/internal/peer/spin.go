@@ -3,7 +3,6 @@ package peer
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -60,10 +59,7 @@ func openSpin(e Env) (Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	pause := func(try int) (time.Duration, error) {
-		d := min(spinLeast<<min(try, 10), spinMost)
-		return d/2 + rand.N(d/2+1), nil
-	}
+	pause := func(try int) (time.Duration, error) { return backOff(try, spinMost), nil }
 	lock := &scriptLock{rdb: rdb, acquire: spinAcquire, release: spinRelease, lease: e.leaseOr(spinLease), pause: pause}
 	return lock, nil
 }

@@ -51,6 +51,8 @@ func (r *Run) check(res *Result, cell []Result) string {
 		return turnsTaken(res)
 	case res.Scenario == "idle-waiters":
 		return "sent in all: " + byName(res.Cmds)
+	case res.Scenario == "semaphore":
+		return permits(res, cell)
 	case res.Params.Hung > 0:
 		return againstHealthy(res, r.Results)
 	case res.Scenario == "redlock":
@@ -232,6 +234,32 @@ func turnsTaken(r *Result) string {
 	return fmt.Sprintf("%s commands per acquisition; worst/best worker %s; p99 wait is %s × (%d × (%v + %s))",
 		Decimal(*r.CmdsPerAcq), Decimal(*r.WorstBest), Decimal(r.Wait.P99/(float64(r.Params.Processes)*turn)),
 		r.Params.Processes, cs, Micros(r.Handover.P50))
+}
+
+// permits compares a semaphore with the best of the others, with n mutexes, and with one without Redis.
+func permits(r *Result, cell []Result) string {
+	if r.CmdsPerS != nil {
+		return Decimal(*r.CmdsPerS) + " commands a second while all wait; sent in all: " + byName(r.Cmds)
+	}
+	if r.Recover != nil && r.OverLease != nil && r.Lost != nil {
+		return fmt.Sprintf("%d kills: the next had a permit %s past the lease at most; %d permits were missing 1 s after",
+			r.Rounds, Micros(r.OverLease.Max), *r.Lost)
+	}
+	var parts []string
+	if best := bestOf(cell, func(o *Result) bool { return family(o.Peer) != "relock" && !o.Baseline }); best != nil {
+		parts = append(parts, ratio(r, best, rate, "the acquisitions of "+best.Peer+", the best of the other peers"),
+			ratio(r, best, quantile(waitOf, p99), "its p99 wait"))
+	}
+	if mutex := rowOf(cell, "mutex"); mutex != nil && mutex.AcqPerS != nil {
+		all := *mutex.AcqPerS * float64(r.Params.Permits)
+		parts = append(parts, ratio(r, &Result{AcqPerS: &all}, rate, fmt.Sprintf("%d × the mutex", r.Params.Permits)))
+	}
+	parts = append(parts, ratio(r, rowOf(cell, "x/sync"), rate, "x/sync in the process"))
+	if r.WorstBest != nil && r.CmdsPerAcq != nil {
+		parts = append(parts, fmt.Sprintf("worst/best worker %s; %s commands per acquisition",
+			Decimal(*r.WorstBest), Decimal(*r.CmdsPerAcq)))
+	}
+	return joined(parts...)
 }
 
 func byName(counts map[string]float64) string {

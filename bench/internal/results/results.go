@@ -58,6 +58,8 @@ type Params struct {
 	DelayUS    int64  `json:"delay_us,omitempty"` // added to each round trip to Redis
 	Depth      int    `json:"depth,omitempty"`    // of re-entry
 	Reads      int    `json:"reads,omitempty"`    // of a hundred acquisitions, those that read
+	Permits    int    `json:"permits,omitempty"`  // of a semaphore; 0: a lock
+	Weights    int    `json:"weights,omitempty"`  // the most permits that an acquisition takes
 	Leases     int    `json:"leases,omitempty"`
 	HoldMS     int64  `json:"hold_ms,omitempty"`
 	LeaseMS    int64  `json:"lease_ms,omitempty"` // 0: each peer's default
@@ -116,7 +118,10 @@ type Result struct {
 	PerWaiter    *float64           `json:"bytes_per_waiter,omitempty"`
 	PubSubConns  *int64             `json:"pubsub_conns,omitempty"`
 	CmdsPer100   *float64           `json:"cmds_per_100_renewals,omitempty"`
-	Lost         *int64             `json:"lost,omitempty"`
+	CmdsPerS     *float64           `json:"cmds_per_s,omitempty"`    // while nothing happens
+	Lost         *int64             `json:"lost,omitempty"`          // leases, or permits 1 s after their leases were over
+	PassedMost   *int64             `json:"passed_most,omitempty"`   // how many later arrivals went before an earlier one
+	PassedOver   *int64             `json:"passed_over,omitempty"`   // how often they were more than had been in line before it
 	Recover      *Quantiles         `json:"recover_us,omitempty"`    // from the kill to the next grant
 	OverLease    *Quantiles         `json:"over_lease_us,omitempty"` // the same, less the lease
 	Failed       int64              `json:"failed"`
@@ -143,6 +148,8 @@ func (p Params) String() string {
 	add(p.Hung > 0, "%d hung", p.Hung)
 	add(p.Masters > 0, "%s", plural(p.Masters, "master"))
 	add(p.Holder != "", "holder %s", p.Holder)
+	add(p.Permits > 0, "%s", plural(p.Permits, "permit"))
+	add(p.Weights > 1, "weights 1 to %d", p.Weights)
 	add(p.Processes > 1, "%d processes", p.Processes)
 	add(p.Goroutines > 0, "%s", plural(p.Goroutines, "goroutine"))
 	add(p.Leases > 0, "%d leases", p.Leases)

@@ -193,6 +193,29 @@ func TestChecksOfCachesAndEarlierCommits(t *testing.T) {
 	}
 }
 
+func TestChecksOfSemaphores(t *testing.T) {
+	q := func(p50, p99 float64) *Quantiles { return &Quantiles{P50: p50, P99: p99, Max: p99, N: 1} }
+	four := Params{Permits: 4, Processes: 32}
+	lost := int64(0)
+	processes := []Result{
+		{Scenario: "semaphore", Params: four, Peer: "relock", AcqPerS: f(2000), Wait: q(1, 50), WorstBest: f(.95), CmdsPerAcq: f(2)},
+		{Scenario: "semaphore", Params: four, Peer: "zset", AcqPerS: f(1600), Wait: q(1, 200)},
+		{Scenario: "semaphore", Params: four, Peer: "mutex", AcqPerS: f(500), Baseline: true},
+	}
+	within := []Result{{Scenario: "semaphore", Peer: "relock", AcqPerS: f(500)}, {Scenario: "semaphore", Peer: "x/sync", AcqPerS: f(1000), Baseline: true}}
+	idle := []Result{{Scenario: "semaphore", Peer: "relock", CmdsPerS: f(0), Cmds: map[string]float64{"evalsha": 1}}}
+	killed := []Result{{Scenario: "semaphore", Peer: "relock", Rounds: 3, Recover: q(1, 1), OverLease: q(1, 5000), Lost: &lost}}
+	for want, cell := range map[string][]Result{
+		"relock: 1.25 × the acquisitions of zset, the best of the other peers; 0.25 × its p99 wait; 1.00 × 4 × the mutex; " +
+			"worst/best worker 0.95; 2.00 commands per acquisition": processes,
+		"relock: 0.50 × x/sync in the process":                                                                 within,
+		"relock: 0.00 commands a second while all wait; sent in all: 1 evalsha":                                idle,
+		"relock: 3 kills: the next had a permit 5 ms past the lease at most; 0 permits were missing 1 s after": killed,
+	} {
+		require.Equal(t, []string{want}, (&Run{}).Checks(cell))
+	}
+}
+
 func TestChecks(t *testing.T) {
 	q := func(p50, p99 float64) *Quantiles { return &Quantiles{P50: p50, P99: p99, N: 1} }
 	ms := int64(1000)

@@ -148,7 +148,9 @@ func Trouble(r *Result) string {
 	if r.Error != "" {
 		s = append(s, r.Error)
 	}
-	if r.Overlaps > 0 {
+	if r.Overlaps > 0 && r.Params.Permits > 0 {
+		s = append(s, fmt.Sprintf("HELD MORE THAN %d: %d times", r.Params.Permits, r.Overlaps))
+	} else if r.Overlaps > 0 {
 		s = append(s, fmt.Sprintf("BROKE MUTUAL EXCLUSION: %d overlaps", r.Overlaps))
 	}
 	if r.Failed > 0 {

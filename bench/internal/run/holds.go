@@ -16,11 +16,12 @@ type cast struct {
 	r     *runner
 	procs []*process
 	key   string
+	n     int // of a semaphore's permits
 	lease time.Duration
 }
 
 func (r *runner) cast(ctx context.Context, c cell, s peer.Spec, n int) (*cast, error) {
-	k := &cast{r: r, key: r.key(s), lease: s.Lease}
+	k := &cast{r: r, key: r.key(s), n: c.params.Permits, lease: s.Lease}
 	if c.params.LeaseMS > 0 {
 		k.lease = time.Duration(c.params.LeaseMS) * time.Millisecond
 	}
@@ -75,7 +76,7 @@ func (k *cast) dismiss() {
 
 // ask sends a request about the turn's lock to one of the processes.
 func (k *cast) ask(ctx context.Context, i int, do string, goroutines int, limit time.Duration) (worker.Reply, error) {
-	req := worker.Request{Do: do, Key: k.key, Goroutines: goroutines, Millis: limit.Milliseconds()}
+	req := worker.Request{Do: do, Key: k.key, Permits: k.n, Goroutines: goroutines, Millis: limit.Milliseconds()}
 	return k.procs[i].ask(ctx, req, limit+replyLimit)
 }
 
@@ -121,6 +122,13 @@ func (r *runner) idle(ctx context.Context, c cell, s peer.Spec, t *measured) err
 	if _, err := k.ask(ctx, 1, worker.Wait, n, openLimit); err != nil {
 		return err
 	}
+	if err := sleepUntil(ctx, time.Now().Add(settle)); err != nil {
+		return err
+	}
+	asked, err := k.ask(ctx, 1, worker.Stats, 0, openLimit)
+	if err != nil {
+		return err
+	}
 	st, err := k.stay(ctx, 1, c, before.Usage)
 	if err != nil {
 		return err
@@ -135,6 +143,8 @@ func (r *runner) idle(ctx context.Context, c cell, s peer.Spec, t *measured) err
 	t.rounds++
 	t.extra = func(res *results.Result) {
 		res.CmdsTotal, res.Cmds = commands(st.after.Commands)
+		meanwhile, _ := commands(st.after.Sub(asked.Usage).Commands)
+		res.CmdsPerS = ptr(float64(*meanwhile) / st.elapsed.Seconds())
 		st.cpu(res)
 		res.PerWaiter = ptr(float64(max(0, int64(st.after.Memory)-int64(before.Usage.Memory))) / float64(n))
 		listening = max(0, listening-1) // the holder's own
@@ -246,7 +256,7 @@ func (r *runner) killHolder(ctx context.Context, c cell, s peer.Spec, n int, t *
 		return err
 	}
 	// The kill comes at another point of the lease in each round.
-	if err := sleepUntil(ctx, time.Now().Add(settle+time.Duration(n)*k.lease/5)); err != nil {
+	if err := sleepUntil(ctx, time.Now().Add(settle+time.Duration(n%5)*k.lease/5)); err != nil {
 		return err
 	}
 	killed := now()
@@ -256,7 +266,30 @@ func (r *runner) killHolder(ctx context.Context, c cell, s peer.Spec, n int, t *
 	if took > 0 {
 		t.over = append(t.over, micros(took-int64(k.lease)))
 	}
-	return err
+	if err != nil || k.n == 0 {
+		return err
+	}
+	return k.countBack(ctx, time.Now().Add(permitsBack), t)
+}
+
+const (
+	permitsBack    = time.Second            // after the first of a killed process's permits, all must be back
+	permitsCounted = 500 * time.Millisecond // for counting them
+)
+
+// countBack finds, at an instant, how many permits there are. It notes those that are missing.
+func (k *cast) countBack(ctx context.Context, at time.Time, t *measured) error {
+	if err := sleepUntil(ctx, at); err != nil {
+		return err
+	}
+	rep, err := k.ask(ctx, 1, worker.Count, 0, permitsCounted)
+	if err != nil {
+		return err
+	}
+	t.note(rep)
+	t.lost += max(0, int64(k.n)-rep.Counts[0])
+	t.extra = func(res *results.Result) { res.Lost = &t.lost }
+	return nil
 }
 
 // next waits until process i has the lock, and notes and returns how long after from that was; 0 if it did not get it.

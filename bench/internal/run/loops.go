@@ -58,7 +58,7 @@ func (r *runner) connected(ctx context.Context, c cell, s peer.Spec) ([]*process
 		return nil, err
 	}
 	if s.JVM != "" && len(fresh) > 0 {
-		if err := r.heat(ctx, s, open, fresh); err != nil {
+		if err := r.heat(ctx, c, s, open, fresh); err != nil {
 			return nil, err
 		}
 	}
@@ -67,14 +67,14 @@ func (r *runner) connected(ctx context.Context, c cell, s peer.Spec) ([]*process
 }
 
 // heat lets new JVMs compile what they will run. The more of them share the cores, the longer it takes.
-func (r *runner) heat(ctx context.Context, s peer.Spec, open worker.Request, procs []*process) error {
+func (r *runner) heat(ctx context.Context, c cell, s peer.Spec, open worker.Request, procs []*process) error {
 	d := heatOf(len(procs))
 	if _, err := askAll(ctx, procs, openLimit+d, func(int) worker.Request { return open }); err != nil {
 		return err
 	}
 	key, begin := r.key(s), board.Now()
 	_, err := askAll(ctx, procs, d+replyLimit, func(i int) worker.Request {
-		return worker.Request{Do: worker.Loop, Key: fmt.Sprint(key, i), Slot: i, Goroutines: 4,
+		return worker.Request{Do: worker.Loop, Key: fmt.Sprint(key, i), Slot: i, Goroutines: 4, Permits: min(1, c.params.Permits),
 			Start: begin, Millis: d.Milliseconds()}
 	})
 	return err
@@ -112,7 +112,7 @@ func (r *runner) loop(ctx context.Context, c cell, s peer.Spec, procs []*process
 	if err != nil {
 		return round{}, err
 	}
-	return round{replies: replies, elapsed: d, load: o.load}, o.err
+	return round{replies: replies, begin: begin, elapsed: d, load: o.load}, o.err
 }
 
 // startOf is when what counts begins in a loop of n processes that is asked for now.
@@ -123,6 +123,7 @@ func startOf(n int, warm time.Duration) int64 {
 func (r *runner) loopRequest(c cell, key string, begin int64, warm time.Duration) worker.Request {
 	return worker.Request{
 		Do: worker.Loop, Key: key, KeyEach: c.keyEach, KeyOnce: c.keyOnce, Goroutines: c.params.Goroutines, Depth: c.params.Depth, Reads: c.params.Reads,
+		Permits: c.params.Permits, Weights: c.params.Weights,
 		CSMicros: *c.params.CSMicros, Start: begin, WarmMS: warm.Milliseconds(), Millis: r.plan.sliceOf(c).Milliseconds(),
 	}
 }
@@ -237,6 +238,7 @@ type measured struct {
 	extra   func(*results.Result)
 	recover []float64 // microseconds from a kill to the next grant
 	over    []float64 // the same, less the lease
+	lost    int64     // permits that did not come back
 }
 
 func (m *measured) result() results.Result {

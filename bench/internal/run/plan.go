@@ -12,7 +12,7 @@ import (
 func Scenarios() []string {
 	return []string{
 		"uncontended", "many-keys", "names-once", "reentry", "cached", "hot-local", "hot-processes", "rw", "giving-way",
-		"idle-waiters", "watchdog", "crash", "redlock",
+		"idle-waiters", "watchdog", "crash", "redlock", "semaphore",
 	}
 }
 
@@ -68,7 +68,9 @@ func quickCells(hold time.Duration) []cell {
 	cells = append(cells, idleWaiters(1000, orElse(hold, 600*time.Millisecond)),
 		watchdogs(10_000, orElse(hold, 1200*time.Millisecond)))
 	cells = append(cells, crashes(time.Second)...)
-	return append(cells, redlock(8, 0, 0), redlock(8, 1, time.Second))
+	cells = append(cells, redlock(8, 0, 0), redlock(8, 1, time.Second))
+	return append(cells, permitsOf(8, 1000), permitsWithin(64), permitsByWeight(8), idlePermits(1000, orElse(hold, 600*time.Millisecond)),
+		permitsLost(time.Second))
 }
 
 // fullCells are the whole bench.
@@ -99,7 +101,8 @@ func fullCells(hold time.Duration) []cell {
 	}
 	apart := redlock(1, 0, 0)
 	apart.params.DelayUS = 1000
-	return append(cells, apart)
+	return append(cells, apart, permitsOf(8, 1000), permitsOf(32, 1000), permitsOf(32, 10_000), permitsWithin(64), permitsByWeight(16),
+		idlePermits(1000, orElse(hold, 3*time.Second)), permitsLost(2*time.Second))
 }
 
 func orElse(d, otherwise time.Duration) time.Duration {
@@ -239,8 +242,56 @@ func redlock(contenders, hung int, slice time.Duration) cell {
 	return c
 }
 
+// semaphore is a cell in which n permits are shared. Workers of earlier commits do not know of it.
+func semaphore(n int, p results.Params) cell {
+	p.Permits = n
+	return cell{scenario: "semaphore", params: p, fits: func(s peer.Spec) bool { return s.Worker == nil && differs(s) }}
+}
+
+// permitsOf is real processes that want a permit each, with relock's mutex in place of the semaphore beside them.
+// With longer work the processors are not the bound.
+func permitsOf(processes int, cs int64) cell {
+	c := semaphore(4, results.Params{Processes: processes, Goroutines: 1, CSMicros: us(cs)})
+	c.weight, c.baseline = 2, []string{"mutex"}
+	if cs >= 10_000 {
+		c.weight = 3 // so that everybody has a turn
+	}
+	return c
+}
+
+// permitsWithin is goroutines of one process that want a permit each, and no other process does.
+func permitsWithin(goroutines int) cell {
+	c := semaphore(8, results.Params{Goroutines: goroutines, CSMicros: us(0)})
+	c.baseline, c.fits = []string{"x/sync"}, func(s peer.Spec) bool { return s.Worker == nil }
+	return c
+}
+
+// permitsByWeight is processes that want one to three of four permits at once.
+func permitsByWeight(processes int) cell {
+	c := semaphore(4, results.Params{Processes: processes, Goroutines: 1, CSMicros: us(1000), Weights: 3})
+	c.weight, c.fits = 2, func(s peer.Spec) bool { return s.Worker == nil && differs(s) && s.Weighted }
+	return c
+}
+
+// idlePermits is goroutines that wait behind another process's hold of all permits.
+func idlePermits(n int, hold time.Duration) cell {
+	c := semaphore(4, results.Params{Goroutines: n, HoldMS: hold.Milliseconds()})
+	c.kind = idling
+	return c
+}
+
+// permitsLost is a killed process that held all permits.
+func permitsLost(lease time.Duration) cell {
+	c := semaphore(4, results.Params{Crash: "holder", LeaseMS: lease.Milliseconds()})
+	c.kind = crashing
+	return c
+}
+
 // takes reports whether the cell shows anything of the peer.
 func (c cell) takes(s peer.Spec) bool {
+	if c.params.Permits > 0 && !s.Semaphore || c.params.Permits == 0 && s.NoMutex {
+		return false
+	}
 	if s.Cached && !c.cached || s.Once && !c.keyOnce || c.params.Masters > 0 && !s.Cluster {
 		return false
 	}
@@ -281,7 +332,11 @@ func (p *plan) cost(c cell, s peer.Spec) time.Duration {
 		if c.params.Crash == "waiter" {
 			return 3*start + 300*time.Millisecond
 		}
-		return 2*start + time.Duration(c.params.LeaseMS)*time.Millisecond + 100*time.Millisecond
+		killed := 2*start + time.Duration(c.params.LeaseMS)*time.Millisecond + 100*time.Millisecond
+		if c.params.Permits > 0 {
+			killed += permitsBack + permitsCounted
+		}
+		return killed
 	}
 	round := p.sliceOf(c) + p.warmOf(c) + roundOverhead
 	if s.JVM != "" {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,11 +34,44 @@ func TestMain(m *testing.M) {
 // specs are the peers of the bench and some that fail.
 func specs() []peer.Spec {
 	return append(peer.All(),
+		leakySpec(),
 		peer.Spec{Name: "stuck", Open: func(peer.Env) (peer.Peer, error) { return stuck{}, nil }},
 		peer.Spec{Name: "mute", Open: func(peer.Env) (peer.Peer, error) { select {} }},
 		peer.Spec{Name: "dying", Open: func(peer.Env) (peer.Peer, error) { panic("out of sorts") }},
 		peer.Spec{Name: "refusing", Open: func(peer.Env) (peer.Peer, error) { return nil, errors.New("not today") }},
 	)
+}
+
+// leaky is a semaphore in which the first permit that a process takes stays its own for an hour.
+type leaky struct {
+	peer.Peer
+	first peer.Peer
+	taken atomic.Bool
+}
+
+func leakySpec() peer.Spec {
+	all := peer.All()
+	s := all[slices.IndexFunc(all, func(s peer.Spec) bool { return s.Name == "zset" })]
+	zset := s.Open
+	s.Name = "leaky"
+	s.Open = func(e peer.Env) (peer.Peer, error) {
+		short, err := zset(e)
+		if err != nil {
+			return nil, err
+		}
+		e.Lease = time.Hour
+		long, err := zset(e)
+		return &leaky{Peer: short, first: long}, err
+	}
+	return s
+}
+
+func (p *leaky) Acquire(ctx context.Context, key string, n, k int) (peer.Held, error) {
+	of := p.Peer
+	if !p.taken.Swap(true) {
+		of = p.first
+	}
+	return of.(peer.Semaphores).Acquire(ctx, key, n, k)
 }
 
 // stuck is a lock whose Lock does not come back, whatever becomes of its context.
@@ -92,6 +126,72 @@ func TestBrokenLockIsCaught(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, found, "within a process and across processes")
+}
+
+// Semaphores are measured with those that have them, and nothing else with peers that have nothing else.
+func TestSemaphoresAreApart(t *testing.T) {
+	for _, c := range append(fullCells(0), quickCells(0)...) {
+		mutex := peer.Spec{Name: "mutex", Keeps: true, Reentrant: true, Quorum: true, Cluster: true}
+		require.NotEqual(t, c.scenario == "semaphore", c.takes(mutex), c.title())
+		only := peer.Spec{Name: "only", Semaphore: true, Weighted: true, NoMutex: true}
+		require.Equal(t, c.scenario == "semaphore", c.takes(only), c.title())
+		only.Weighted = false
+		require.Equal(t, c.scenario == "semaphore" && c.params.Weights == 0, c.takes(only), c.title())
+	}
+}
+
+func TestTooManyHoldersOfASemaphoreAreCaught(t *testing.T) {
+	cfg := config(t, "semaphore", "1 goroutine", "none", "zset")
+	cfg.Rounds = 1
+	r := measureAll(t, cfg)
+	require.Len(t, r.Cells(), 2, "with weights and without")
+	for _, res := range r.Results {
+		switch res.Peer {
+		case "none":
+			require.Positive(t, res.Overlaps, res.Cell())
+			require.Contains(t, results.Trouble(&res), "HELD MORE THAN 4")
+		case "zset":
+			require.Zero(t, res.Overlaps, res.Cell())
+			require.Positive(t, res.Acquisitions, res.Cell())
+			require.Equal(t, res.Params.Weights > 0, res.PassedMost != nil && *res.PassedMost > 0, "it lets small ones pass")
+		}
+	}
+}
+
+func TestPermitsOfAKilledProcessAreCounted(t *testing.T) {
+	cfg := config(t, "semaphore", "killed", "leaky", "zset", "relock")
+	r := measureAll(t, cfg)
+	for _, res := range r.Results {
+		require.Empty(t, res.Error, res.Peer)
+		require.Zero(t, res.Overlaps, res.Peer)
+		require.Positive(t, res.Recover.P50, res.Peer)
+		want := int64(0)
+		if res.Peer == "leaky" {
+			want = 1
+		}
+		require.Equal(t, want, *res.Lost, res.Peer)
+	}
+	require.Len(t, r.Results, 3)
+}
+
+func TestPassedAreCounted(t *testing.T) {
+	var p passed
+	p.add(0, []worker.Reply{{}, {Counts: []int64{1}}})
+	require.False(t, p.seen)
+	// One waits from 0 to 100 behind nobody, and two that came later pass it. Those wait behind it, and nobody passes them.
+	p.add(0, []worker.Reply{{Arrived: []int64{10, 0}, Granted: []int64{20, 100}}, {Arrived: []int64{30}, Granted: []int64{40}}})
+	require.Equal(t, passed{seen: true, most: 2, over: 1}, p)
+	// Behind two in line, one may be passed by two, not by three.
+	p = passed{}
+	line := worker.Reply{Arrived: []int64{0, 1, 2, 3, 4}, Granted: []int64{10, 10, 50, 20, 30}}
+	p.add(0, []worker.Reply{line})
+	require.Equal(t, passed{seen: true, most: 2}, p)
+	p = passed{}
+	p.add(3, []worker.Reply{line})
+	require.Equal(t, passed{seen: true}, p, "only those from then on are judged")
+	p = passed{}
+	p.add(0, []worker.Reply{line, {Arrived: []int64{31}, Granted: []int64{32}}})
+	require.Equal(t, passed{seen: true, most: 3, over: 1}, p)
 }
 
 func TestOverheadIsMeasured(t *testing.T) {
@@ -248,7 +348,7 @@ func TestCachesTakePartWhereALockMayStay(t *testing.T) {
 	for _, c := range append(fullCells(0), quickCells(0)...) {
 		want := c.scenario == "cached" || c.scenario == "giving-way" || c.scenario == "rw"
 		require.Equal(t, want, c.takes(keeper), c.title())
-		simple := c.takes(peer.Spec{Name: "simple", Keeps: true, Reentrant: true})
+		simple := c.takes(peer.Spec{Name: "simple", Keeps: true, Reentrant: true, Semaphore: true, Weighted: true})
 		require.Equal(t, c.params.Nodes == 0 && c.params.Masters == 0, simple, c.title())
 	}
 }

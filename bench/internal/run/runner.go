@@ -256,7 +256,7 @@ func (r *runner) keep(c cell, s peer.Spec, t *measured) {
 	if res.CmdsPerAcq != nil && c.params.Nodes > 0 {
 		res.CmdsPerNode = perNode(*res.CmdsPerAcq, c, s)
 	}
-	if strings.HasPrefix(c.scenario, "hot-") {
+	if strings.HasPrefix(c.scenario, "hot-") || c.params.Permits > 0 {
 		res.Pair = nil // with the critical section and others' turns in it, it tells nothing
 	}
 	if c.params.Hung > 0 && res.Pair != nil && res.Pair.N < fewPairs {
@@ -295,7 +295,7 @@ func (r *runner) key(s peer.Spec) string {
 func (r *runner) open(c cell, s peer.Spec) (worker.Request, error) {
 	req := worker.Request{
 		Do: worker.Open, Peer: s.Name, Redis: r.server.url, Embedded: r.server.embedded, LeaseMS: c.params.LeaseMS,
-		Keep: c.kind == keeping, Board: r.boardPath(),
+		Keep: c.kind == keeping, Board: r.boardPath(), Permits: c.params.Permits,
 	}
 	switch {
 	case s.JVM != "":

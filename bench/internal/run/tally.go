@@ -26,6 +26,7 @@ type tally struct {
 	failed   int64
 	failure  string
 	overlaps int64
+	passed   passed
 	unrated  bool // nothing can be said per second
 	err      error
 	spread   map[string]results.Span
@@ -34,6 +35,7 @@ type tally struct {
 // round is what one round measured.
 type round struct {
 	replies []worker.Reply
+	begin   int64 // of what counts
 	elapsed time.Duration
 	load    load // during the round
 	unrated bool // it had pauses: how often somebody got the lock tells nothing
@@ -88,6 +90,7 @@ func (t *tally) collect(r round) error {
 	t.load.cpu += r.load.cpu
 	t.load.calls += r.load.calls
 	n := 0
+	t.passed.add(r.begin, r.replies)
 	for _, rep := range r.replies {
 		for _, count := range rep.Counts {
 			if n == len(t.workers) {
@@ -160,6 +163,9 @@ func (t *tally) result() results.Result {
 	}
 	if len(t.workers) > 1 {
 		t.fairness(&r)
+	}
+	if t.passed.seen {
+		r.PassedMost, r.PassedOver = &t.passed.most, &t.passed.over
 	}
 	r.Spread = t.spread
 	return r

@@ -21,14 +21,47 @@ func (w *worker) hold(r Request) (Reply, error) {
 	limit := time.AfterFunc(holdLimit, cancel)
 	defer limit.Stop() // some peers' locks end with the context they were taken under
 	var o overlaps
-	h, err := w.enter(ctx, r.Key, r.Slot, id(0), &o)
-	if err != nil {
-		cancel()
-		return Reply{}, err
+	for range max(1, r.Permits) {
+		h, err := w.enterAny(ctx, r, &o)
+		if err != nil {
+			cancel()
+			return Reply{}, err
+		}
+		h.cancel = cancel
+		w.holding = append(w.holding, h)
 	}
-	h.cancel = cancel
-	w.holding = &h
 	return Reply{At: board.Now(), Overlaps: o.count()}, nil
+}
+
+// enterAny takes the lock, or a permit.
+func (w *worker) enterAny(ctx context.Context, r Request, o *overlaps) (holding, error) {
+	if r.Permits > 0 {
+		return w.acquire(ctx, r.Key, r.Slot, r.Permits, 1, o)
+	}
+	return w.enter(ctx, r.Key, r.Slot, id(0), o)
+}
+
+// countPermits takes one permit more than there should be.
+func (w *worker) countPermits(r Request) (Reply, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Millis)*time.Millisecond)
+	defer cancel()
+	var held []holding
+	var o overlaps
+	var err error
+	for len(held) <= r.Permits {
+		var h holding
+		if h, err = w.enterAny(ctx, r, &o); err != nil {
+			break
+		}
+		held = append(held, h)
+	}
+	if ctx.Err() != nil {
+		err = nil // no more are to be had
+	}
+	for _, h := range held {
+		err = errors.Join(err, w.leave(h, &o))
+	}
+	return Reply{Counts: []int64{int64(len(held))}, Overlaps: o.count()}, err
 }
 
 func (w *worker) release() (Reply, error) {
@@ -36,9 +69,12 @@ func (w *worker) release() (Reply, error) {
 		return Reply{}, errors.New("release: nothing is held")
 	}
 	var o overlaps
+	var err error
 	at := board.Now()
-	err := w.leave(*w.holding, &o)
-	w.holding.cancel()
+	for _, h := range w.holding {
+		err = errors.Join(err, w.leave(h, &o))
+		h.cancel()
+	}
 	w.holding = nil
 	return Reply{At: at, Overlaps: o.count()}, err
 }

@@ -34,6 +34,8 @@ type loop struct {
 	mu      sync.Mutex // guards the fields below
 	failed  int64
 	failure string
+	arrived []int64 // of acquisitions with weights
+	granted []int64
 }
 
 // shards spread the measurements over several mutexes, so that goroutines seldom wait for each other.
@@ -106,8 +108,12 @@ func outstanding(back <-chan struct{}, n int) int {
 // censor records the waits of goroutines that have waited from before Start to the end.
 func (l *loop) censor() {
 	for g := range l.since {
-		if began := l.since[g].Load(); began > 0 && began < l.r.Start {
+		began := l.since[g].Load()
+		if began > 0 && began < l.r.Start {
 			l.waited(g, began, l.end, 0)
+		}
+		if began > 0 && began < l.end {
+			l.order(began, l.end)
 		}
 	}
 }
@@ -115,7 +121,8 @@ func (l *loop) censor() {
 func (l *loop) reply(used Usage, hung int) (Reply, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	rep := Reply{Usage: used, Hung: hung, Failed: l.failed, Failure: l.failure, Overlaps: l.overlaps.count()}
+	rep := Reply{Usage: used, Hung: hung, Failed: l.failed, Failure: l.failure, Overlaps: l.overlaps.count(),
+		Arrived: l.arrived, Granted: l.granted}
 	for g := range l.counts {
 		rep.Counts = append(rep.Counts, l.counts[g].Load())
 	}
@@ -160,6 +167,9 @@ func (l *loop) run(ctx context.Context, g int) {
 		granted := board.Now()
 		l.since[g].Store(0)
 		last := l.w.board.LastExit(slot)
+		if granted <= l.end {
+			l.order(began, granted)
+		}
 		inner := l.nest(h.held, key, granted)
 		work(time.Duration(l.r.CSMicros) * time.Microsecond)
 		err = l.w.leave(h, &l.overlaps)
@@ -181,12 +191,25 @@ func (l *loop) until(ctx context.Context, key string, slot int, id int64) (holdi
 	}
 }
 
-// enter takes the lock, or one side of a read-write lock.
+// enter takes the lock, one side of a read-write lock, or permits.
 func (l *loop) enter(ctx context.Context, key string, slot int, id int64) (holding, error) {
+	if l.r.Permits > 0 {
+		return l.w.acquire(ctx, key, slot, l.r.Permits, 1+rand.IntN(max(1, l.r.Weights)), &l.overlaps)
+	}
 	if l.r.Reads > 0 {
 		return l.w.enterRW(ctx, rand.IntN(100) < l.r.Reads, key, slot, id, &l.overlaps)
 	}
 	return l.w.enter(ctx, key, slot, id, &l.overlaps)
+}
+
+// order notes when an acquisition with weights was asked for and granted, those outside of the time that counts too.
+func (l *loop) order(began, granted int64) {
+	if l.r.Weights == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.arrived, l.granted = append(l.arrived, began), append(l.granted, granted)
 }
 
 // fail counts an error. Errors after the end do not count: all waits are cancelled then.

@@ -15,10 +15,11 @@ const Env = "RELOCK_BENCH_WORKER"
 const (
 	Open    = "open"    // connect a peer
 	Loop    = "loop"    // lock and unlock from Start for Millis, in Goroutines
-	Hold    = "hold"    // take the lock and keep it
+	Hold    = "hold"    // take the lock and keep it, or as many permits as there are
 	Release = "release" // give back what Hold took
 	Wait    = "wait"    // start Goroutines that want the lock; answered once all have asked for it
 	Join    = "join"    // wait for them, Millis at most
+	Count   = "count"   // take permits for Millis, one by one, and give them back: how many there are
 	Visit   = "visit"   // take the lock and give it back, Millis at most
 	Take    = "take"    // take Goroutines locks, a key each, and keep them
 	Drop    = "drop"    // give back what Take took
@@ -39,6 +40,7 @@ type Request struct {
 	LeaseMS  int64    `json:"lease_ms,omitempty"`
 	Keep     bool     `json:"keep,omitempty"`
 	Waiters  int      `json:"waiters,omitempty"`
+	Permits  int      `json:"permits,omitempty"` // of the semaphore, 0: a lock; for all other requests too
 	Board    string   `json:"board,omitempty"`
 
 	Key        string `json:"key,omitempty"`
@@ -48,6 +50,7 @@ type Request struct {
 	Goroutines int    `json:"goroutines,omitempty"`
 	Depth      int    `json:"depth,omitempty"`   // how often a goroutine enters the lock before it leaves; 0 is 1
 	Reads      int    `json:"reads,omitempty"`   // of a hundred acquisitions, those that read; 0: no read-write lock
+	Weights    int    `json:"weights,omitempty"` // the most permits that an acquisition takes, one being the fewest; 0 is 1
 	CSMicros   int64  `json:"cs_us,omitempty"`   // length of the critical section
 	Start      int64  `json:"start,omitempty"`   // of what counts in a Loop, board.Now's nanoseconds
 	WarmMS     int64  `json:"warm_ms,omitempty"` // how long before Start a Loop begins
@@ -66,6 +69,9 @@ type Reply struct {
 	Hung     int     `json:"hung,omitempty"`   // goroutines that did not come back
 	Waited   int64   `json:"waited,omitempty"` // of a Visit, nanoseconds; all of Millis if the lock was not had
 	Lost     int64   `json:"lost,omitempty"`
+
+	Arrived []int64 `json:"arrived,omitempty"` // of each acquisition with Weights, board.Now's nanoseconds
+	Granted []int64 `json:"granted,omitempty"` // the end, if it was waited for until then
 
 	Wait     []byte `json:"wait,omitempty"`     // histograms of nanoseconds, HDR V2 compressed
 	Handover []byte `json:"handover,omitempty"` // from an Unlock's begin to the next holder's return from Lock

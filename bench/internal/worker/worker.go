@@ -25,7 +25,7 @@ type worker struct {
 	board *board.Board
 	peer  peer.Peer
 
-	holding *holding  // of Hold
+	holding []holding // of Hold; several permits of a semaphore
 	waiting *waiting  // of Wait
 	taken   []holding // of Take
 }
@@ -36,6 +36,7 @@ type holding struct {
 	slot   int
 	id     int64
 	shared bool               // a reader's
+	k      int                // a semaphore's permits; 0: a lock
 	cancel context.CancelFunc // of Hold's
 }
 
@@ -103,6 +104,8 @@ func (w *worker) do(r Request) (Reply, error) {
 		return w.wait(r)
 	case Join:
 		return w.join(r)
+	case Count:
+		return w.countPermits(r)
 	case Visit:
 		return w.visit(r)
 	case Take:
@@ -134,7 +137,7 @@ func (w *worker) open(r Request) error {
 		}
 		w.peer, err = s.Open(peer.Env{
 			Redis: r.Redis, Nodes: r.Nodes, Cluster: r.Cluster, Etcd: r.Etcd, Lease: time.Duration(r.LeaseMS) * time.Millisecond,
-			Waiters: r.Waiters, Keep: r.Keep, Embedded: r.Embedded, Wire: w.wire,
+			Waiters: r.Waiters, Permits: r.Permits, Keep: r.Keep, Embedded: r.Embedded, Wire: w.wire,
 		})
 		return err
 	}
@@ -189,9 +192,28 @@ func (w *worker) enterRW(ctx context.Context, reads bool, key string, slot int, 
 	return holding{held: h, shared: true}, err
 }
 
+// acquire takes k of the n permits of a peer's semaphore. Overlaps are times at which more than n were held.
+func (w *worker) acquire(ctx context.Context, key string, slot, n, k int, o *overlaps) (holding, error) {
+	s, has := w.peer.(peer.Semaphores)
+	if !has {
+		return holding{}, errors.New("the peer has no semaphores")
+	}
+	h, err := s.Acquire(ctx, key, n, k)
+	if err != nil {
+		return holding{}, err
+	}
+	if !w.board.Acquire(slot, n, k) {
+		o.add()
+	}
+	return holding{held: h, slot: slot, k: k}, nil
+}
+
 // leave clears the board and unlocks.
 func (w *worker) leave(h holding, o *overlaps) error {
-	if !h.shared && !w.board.Exit(h.slot, h.id) {
+	switch {
+	case h.k > 0:
+		w.board.Release(h.slot, h.k)
+	case !h.shared && !w.board.Exit(h.slot, h.id):
 		o.add()
 	}
 	return h.held.Unlock(context.Background())

@@ -36,6 +36,16 @@ final class Board {
         return WORD.compareAndSet(mem, slot * SLOT, id, 0L);
     }
 
+    /** Notes that k more permits of the semaphore of slot are held; false when more than n are now. */
+    boolean acquire(int slot, int n, int k) {
+        return (long) WORD.getAndAdd(mem, slot * SLOT, (long) k) + k <= n;
+    }
+
+    /** Notes that k permits are about to be given back. */
+    void release(int slot, int k) {
+        WORD.getAndAdd(mem, slot * SLOT, (long) -k);
+    }
+
     long lastExit(int slot) {
         return (long) WORD.getVolatile(mem, slot * SLOT + 8);
     }

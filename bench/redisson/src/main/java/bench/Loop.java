@@ -1,8 +1,11 @@
 package bench;
 
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.Collections;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicLong;
@@ -10,7 +13,6 @@ import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.concurrent.locks.LockSupport;
 import org.HdrHistogram.ConcurrentHistogram;
 import org.HdrHistogram.Histogram;
-import org.redisson.api.RLock;
 
 /** Threads that lock and unlock as fast as they can, or once; measured as the Go worker does. */
 final class Loop {
@@ -31,6 +33,7 @@ final class Loop {
     private final AtomicLong overlaps = new AtomicLong();
     private final AtomicLong first = new AtomicLong();
     private final AtomicLong done = new AtomicLong();
+    private final List<long[]> order = Collections.synchronizedList(new ArrayList<>());
     private volatile String failure;
     private volatile boolean stop;
 
@@ -74,6 +77,9 @@ final class Loop {
             if (began > 0 && began < r.start) {
                 record(wait, end - began);
             }
+            if (began > 0 && began < end) {
+                order(began, end);
+            }
         }
         sendHome(reply);
         fill(reply);
@@ -104,17 +110,19 @@ final class Loop {
 
     private void once(int g) throws InterruptedException {
         int slot = r.keyEach ? r.slot + g : r.slot;
-        boolean reads = r.reads > ThreadLocalRandom.current().nextInt(100);
-        RLock lock = r.reads > 0 ? session.side(r.key, reads) : session.lock(r.keyEach ? r.key + ":" + g : r.key);
+        Gate gate = session.gate(r, r.keyEach ? r.key + ":" + g : r.key);
         long began = Board.now();
         since.set(g, began);
-        enter(lock, slot, g, reads);
+        enter(gate, slot, g);
         long granted = Board.now();
         since.set(g, 0);
         long last = session.board[0].lastExit(slot);
-        long inner = nest(lock, granted);
+        if (granted <= end) {
+            order(began, granted);
+        }
+        long inner = nest(gate, granted);
         work(r.csMicros * 1000);
-        leave(lock, slot, g, reads);
+        leave(gate, slot, g);
         if (granted < r.start || granted > end) {
             return;
         }
@@ -128,11 +136,18 @@ final class Loop {
         }
     }
 
+    /** Notes when an acquisition with weights was asked for and granted. */
+    private void order(long began, long granted) {
+        if (r.weights > 0) {
+            order.add(new long[] {began, granted});
+        }
+    }
+
     /** Takes the lock, again if Redisson gives up. */
-    private void enter(RLock lock, int slot, int g, boolean shared) throws InterruptedException {
+    private void enter(Gate gate, int slot, int g) throws InterruptedException {
         for (boolean held = false; !held; ) {
             try {
-                lock.lockInterruptibly();
+                gate.enter();
                 held = true;
             } catch (RuntimeException e) {
                 if (stop) {
@@ -141,31 +156,31 @@ final class Loop {
                 fail(e);
             }
         }
-        if (!shared && !session.board[0].enter(slot, id(g))) {
+        if (!gate.mark(session.board[0], slot, id(g))) {
             overlaps.incrementAndGet();
         }
     }
 
-    private void leave(RLock lock, int slot, int g, boolean shared) {
-        if (!shared && !session.board[0].exit(slot, id(g))) {
+    private void leave(Gate gate, int slot, int g) {
+        if (!gate.unmark(session.board[0], slot, id(g))) {
             overlaps.incrementAndGet();
         }
         try {
-            lock.unlock();
+            gate.leave();
         } catch (RuntimeException e) {
             fail(e);
         }
     }
 
     /** Enters the lock again as deep as asked for and leaves; returns how long the first inner lock took, 0 if none. */
-    private long nest(RLock lock, long from) throws InterruptedException {
+    private long nest(Gate gate, long from) throws InterruptedException {
         long inner = 0;
         for (int depth = 1; depth < r.depth; depth++) {
-            lock.lockInterruptibly();
+            gate.enter();
             inner = inner == 0 ? Board.now() - from : inner;
         }
         for (int depth = 1; depth < r.depth; depth++) {
-            lock.unlock();
+            gate.leave();
         }
         return inner;
     }
@@ -175,12 +190,12 @@ final class Loop {
         launch(g -> {
             asked.countDown();
             long began = Board.now();
-            RLock lock = session.lock(r.key);
-            enter(lock, r.slot, g, false);
+            Gate gate = session.gate(r, r.key);
+            enter(gate, r.slot, g);
             long granted = Board.now();
             first.compareAndSet(0, granted);
             long last = session.board[0].lastExit(r.slot);
-            leave(lock, r.slot, g, false);
+            leave(gate, r.slot, g);
             record(wait, granted - began);
             if (last > began) {
                 record(handover, granted - last);
@@ -221,6 +236,10 @@ final class Loop {
         reply.failed = failed.get();
         reply.failure = failure;
         reply.overlaps = overlaps.get();
+        synchronized (order) {
+            reply.arrived = order.stream().mapToLong(v -> v[0]).toArray();
+            reply.granted = order.stream().mapToLong(v -> v[1]).toArray();
+        }
         reply.wait = encoded(wait);
         reply.handover = encoded(handover);
         reply.pair = encoded(pair);

@@ -13,6 +13,8 @@ final class Reply {
     public int hung;
     public long lost;
     public long waited;
+    public long[] arrived;
+    public long[] granted;
     public String wait;
     public String handover;
     public String pair;

@@ -13,6 +13,8 @@ final class Request {
     public int goroutines;
     public int depth;
     public int reads;
+    public int permits;
+    public int weights;
     public long start;
     public long millis;
     @SerializedName("lease_ms") public long leaseMs;

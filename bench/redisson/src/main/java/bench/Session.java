@@ -4,12 +4,18 @@ import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
@@ -23,6 +29,9 @@ final class Session {
     private RedissonClient redisson;
     private boolean fair;
     private RLock held;
+    private Gate[] permits = {}; // of Hold
+    private long leaseMs;
+    private final Set<String> sized = ConcurrentHashMap.newKeySet(); // semaphores that have their number of permits
     private int slot;
     private Loop waiting;
     private RLock[] taken = {};
@@ -42,6 +51,7 @@ final class Session {
                 waiting.join(r.millis, reply);
                 waiting = null;
             }
+            case "count" -> count(r, reply);
             case "visit" -> visit(r, reply);
             case "take" -> take(r, reply);
             case "drop" -> drop(reply);
@@ -59,6 +69,8 @@ final class Session {
         if (r.leaseMs > 0) {
             config.setLockWatchdogTimeout(r.leaseMs);
         }
+        leaseMs = r.leaseMs > 0 ? r.leaseMs : LIMIT_SECONDS * 1000;
+        sized.clear();
         wire = new Wire();
         config.setNettyHook(wire);
         redisson = Redisson.create(config);
@@ -72,17 +84,72 @@ final class Session {
         }
         held = null;
         taken = new RLock[0];
+        permits = new Gate[0];
     }
 
-    RLock lock(String key) {
+    /** What a thread is to enter next. */
+    Gate gate(Request r, String key) {
+        if (r.permits > 0) {
+            return permits(key, r.permits, 1 + ThreadLocalRandom.current().nextInt(Math.max(1, r.weights)));
+        }
+        if (r.reads == 0) {
+            return new Gate.Lock(lock(key), false);
+        }
+        boolean reads = r.reads > ThreadLocalRandom.current().nextInt(100);
+        return new Gate.Lock(side(r.key, reads), reads);
+    }
+
+    private Gate.Permits permits(String key, int n, int k) {
+        RPermitExpirableSemaphore semaphore = redisson.getPermitExpirableSemaphore(key);
+        if (sized.add(key)) {
+            semaphore.trySetPermits(n); // others wait for a permit until then
+        }
+        return new Gate.Permits(semaphore, n, k, leaseMs);
+    }
+
+    private RLock lock(String key) {
         return fair ? redisson.getFairLock(key) : redisson.getLock(key);
     }
 
-    RLock side(String key, boolean reads) {
+    private RLock side(String key, boolean reads) {
         return reads ? redisson.getReadWriteLock(key).readLock() : redisson.getReadWriteLock(key).writeLock();
     }
 
+    private void holdPermits(Request r, Reply reply) throws Exception {
+        permits = new Gate[r.permits];
+        slot = r.slot;
+        for (int i = 0; i < r.permits; i++) {
+            permits[i] = permits(r.key, r.permits, 1);
+            permits[i].enter();
+            reply.overlaps += permits[i].mark(board[0], slot, 0) ? 0 : 1;
+        }
+        reply.at = Board.now();
+    }
+
+    /** Takes one permit more than there should be, if it can within a time, and gives all back. */
+    private void count(Request r, Reply reply) throws Exception {
+        long limit = Board.now() + r.millis * 1_000_000;
+        List<Gate.Permits> had = new ArrayList<>();
+        while (had.size() <= r.permits) {
+            Gate.Permits next = permits(r.key, r.permits, 1);
+            if (!next.enter(Math.max(1, (limit - Board.now()) / 1_000_000))) {
+                break;
+            }
+            reply.overlaps += next.mark(board[0], r.slot, 0) ? 0 : 1;
+            had.add(next);
+        }
+        for (Gate.Permits p : had) {
+            p.unmark(board[0], r.slot, 0);
+            p.leave();
+        }
+        reply.counts = new long[] {had.size()};
+    }
+
     private void hold(Request r, Reply reply) throws Exception {
+        if (r.permits > 0) {
+            holdPermits(r, reply);
+            return;
+        }
         held = lock(r.key);
         slot = r.slot;
         held.lockAsync(OWNER).toCompletableFuture().get(LIMIT_SECONDS, TimeUnit.SECONDS);
@@ -92,6 +159,13 @@ final class Session {
 
     private void release(Reply reply) throws Exception {
         reply.at = Board.now();
+        if (held == null) {
+            for (Gate p : permits) {
+                p.unmark(board[0], slot, 0);
+                p.leave();
+            }
+            return;
+        }
         reply.overlaps = board[0].exit(slot, Loop.id(0)) ? 0 : 1;
         held.unlockAsync(OWNER).toCompletableFuture().get(LIMIT_SECONDS, TimeUnit.SECONDS);
         held = null;
