@@ -16,9 +16,6 @@ func (a *Actor) inTime(t Try, p *process, began time.Time, err error) {
 		return
 	}
 	most := t.wait + a.w.plan.Timeout()/2
-	if a.w.form.Permits && a.w.resizedSince(t.Name, began) { // it is asked for anew then
-		most += t.wait
-	}
 	if took := time.Since(began); took > most && !a.w.disturbedSince(p, began.Add(-a.w.plan.Timeout()), true) {
 		a.w.fail(t.Name, "Lock was to wait %v, and took %v", t.wait, took)
 	}

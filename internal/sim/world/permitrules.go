@@ -288,11 +288,3 @@ func (w *World) permitsTold(n *node, name string) []string {
 	}
 	return told
 }
-
-// resizedSince reports whether a client has told how many permits there are since a moment.
-func (w *World) resizedSince(name string, moment time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	sizes := w.sizes[name]
-	return len(sizes) > 0 && sizes[len(sizes)-1].since >= moment.UnixMicro()
-}

@@ -49,13 +49,19 @@ type permits struct {
 }
 
 func (s permits) Lock(ctx context.Context) (*relock.Lease, error) {
-	p, err := s.Acquire(ctx, s.amount)
-	return (*relock.Lease)(p), err
+	return leaseOf(s.Acquire(ctx, s.amount))
 }
 
 func (s permits) TryLock(ctx context.Context) (*relock.Lease, error) {
-	p, err := s.TryAcquire(ctx, s.amount)
-	return (*relock.Lease)(p), err
+	return leaseOf(s.TryAcquire(ctx, s.amount))
+}
+
+// leaseOf is the lease that permits are held by, which no call tells.
+func leaseOf(p *relock.Permit, err error) (*relock.Lease, error) {
+	if err != nil {
+		return nil, err
+	}
+	return (*relock.Lease)(reflect.ValueOf(p).Elem().Field(0).UnsafePointer()), nil
 }
 
 func (s permits) ForceUnlock(ctx context.Context) (bool, error) { return s.ForceRelease(ctx) }
