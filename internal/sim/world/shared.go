@@ -120,7 +120,7 @@ func (w *World) grantOf(n *node, name, id string) (amount int, tokens string) {
 func idsOn(n *node, name string) (ids []string) {
 	if f := n.w.form; f.Permits {
 		for _, permit := range n.server.Line(f.leasesOf(name), nil) {
-			if id := entryOf(permit.Member); id != "" && !slices.Contains(ids, id) {
+			if id := entryOf(permit.Member); id != "" && strings.HasSuffix(permit.Member, ":1") { // else it is lost
 				ids = append(ids, id)
 			}
 		}
