@@ -174,7 +174,7 @@ func (v *jvm) takePermits(name string, k int, lease time.Duration) (ids []string
 func (w *World) javaTookPermits(v *jvm, name string) {
 	w.judge.taken(name, "", 0, 0)
 	n := w.nodes[0]
-	w.javaGrant[name] = w.number()
+	w.permits.javas[name] = w.number()
 	size, java := w.sizeAt(name, unsized), w.javaPermits(n, name)
 	go w.judge.crowdedByJava(v, name, java, size)
 }
@@ -210,7 +210,7 @@ func (j *judge) crowdedByJava(v *jvm, name string, java, size int) {
 // robs notes the acquisitions that a command of Redisson's has freed permits of before their leases were over: their holders hear of that
 // with their next renewals. It is called under the world's mutex.
 func (w *World) robs(n *node, c *command) {
-	if !strings.HasPrefix(c.op, "java ") {
+	if !w.form.Permits || !strings.HasPrefix(c.op, "java ") {
 		return
 	}
 	has := map[string]bool{}
@@ -218,9 +218,9 @@ func (w *World) robs(n *node, c *command) {
 		has[permit.Member] = true
 	}
 	now := float64(n.server.Clock().Micro()) / 1000
-	for _, permit := range w.permitsBefore {
+	for _, permit := range w.permits.held {
 		if id := entryOf(permit.Member); id != "" && !has[permit.Member] && permit.Ticket > now {
-			w.robbed[id] = true
+			w.permits.robbed[id] = true
 		}
 	}
 }
@@ -229,5 +229,5 @@ func (w *World) robs(n *node, c *command) {
 func (w *World) wasRobbed(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.robbed[id]
+	return w.permits.robbed[id]
 }

@@ -250,6 +250,9 @@ type heirs struct{ Permits }
 func (k heirs) Round(a *Actor, r *rand.Rand) {
 	plan := a.w.plan
 	a.Sleep(time.Duration(r.Int64N(int64(plan.Lease / 4))))
+	if r.IntN(8) == 0 {
+		k.resize(a, r, plan.Names[0])
+	}
 	t := Try{Name: plan.Names[0], Amount: 1 + r.IntN(3), Lease: plan.Lease, Opts: []relock.Option{relock.WithLease(plan.Lease)}}
 	ctx, cancel := context.WithCancel(a.w.ctx)
 	defer cancel()

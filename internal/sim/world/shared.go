@@ -39,7 +39,7 @@ func (j *judge) crowded(h *Held, others []*Held, r record) {
 	if j.w.form.Permits { // as many as there were when Redis granted the last of them
 		j.w.mu.Lock()
 		if java := j.w.javaPermits(j.w.nodes[0], h.Name); java > 0 {
-			taken, last = taken+java, max(last, j.w.javaGrant[h.Name])
+			taken, last = taken+java, max(last, j.w.permits.javas[h.Name])
 		}
 		most = j.w.sizeAt(h.Name, last)
 		j.w.mu.Unlock()
