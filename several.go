@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/gate"
 )
 
 // severally is the manner of a lock that several owners may hold at once, each with a hold of its own.
@@ -23,7 +24,7 @@ func (s severally) passOn(h *hold, now clock.Stamp) bool {
 	if !lingers && !s.mayPass(h, now) {
 		return false
 	}
-	if !h.cfg.strict && h.k.gates.PassBeside(h.gate, beside{h}) {
+	if !h.cfg.strict && s.passBeside(h, now) {
 		return true
 	}
 	if !lingers || !h.mayLinger() {
@@ -33,6 +34,15 @@ func (s severally) passOn(h *hold, now clock.Stamp) bool {
 	h.pool.add(h)
 	h.k.watchdog.Schedule(h, h.next(now), now)
 	return true
+}
+
+// passBeside gives the hold to a goroutine that waits behind the one at the gate, or after a short hold to
+// one that comes first. It returns false if none waits there.
+func (severally) passBeside(h *hold, now clock.Stamp) bool {
+	if now.Since(h.term.Began()) <= gate.Soon {
+		return h.k.gates.OfferBeside(h.gate, beside{h}, now.Mono())
+	}
+	return h.k.gates.PassBeside(h.gate, beside{h})
 }
 
 // withdraw takes an idle hold out of the pool.

@@ -7,4 +7,8 @@
 // After a new Redisson release, or a change of what is recorded, write testdata anew:
 //
 //	go test -run TestTranscript -update
+//
+// How often the test of semaphores under load takes permits is a flag of its own:
+//
+//	go test -v -run TestPermitsUnderLoad -operations 20000
 package interop

@@ -22,9 +22,10 @@ import (
 )
 
 // load is what the load command does in either language: increment a number by reading it and writing it back under the
-// lock, in several threads, and write a journal.
+// lock, in several threads, and write a journal. Permits are many at a time: there the number is how many are held, by the
+// account of those that hold them.
 type load struct {
-	which    string // kind:name
+	which    string // kind:name, rw:percent:name or permits:k:name
 	counter  string // key of the number, "" for none
 	threads  int
 	rounds   int           // of each thread; 0: no bound
@@ -57,7 +58,7 @@ func parseLoad(args []string) (l load, journal string, err error) {
 // entry is one holding of the lock. locked and unlocking were taken inside of it.
 type entry struct {
 	who                      string
-	token                    int64
+	token                    int64 // of permits: how many were held, this one's with them
 	asked, locked, unlocking int64 // microseconds
 }
 
@@ -67,8 +68,11 @@ func (e entry) wait() time.Duration { return time.Duration(e.locked-e.asked) * t
 func (l load) run(ctx context.Context, locks *relock.Client, rdb rueidis.Client) ([]entry, error) {
 	kind, name, _ := strings.Cut(l.which, ":")
 	round := func(ctx context.Context) (entry, error) { return l.increment(ctx, locks.Mutex(name).Lock, rdb) }
-	if kind == "rw" {
+	switch kind {
+	case "rw":
 		round = l.readOrWrite(locks, rdb)
+	case "permits":
+		round = l.take(locks, rdb)
 	}
 	began := time.Now()
 	entries, errs := make([][]entry, l.threads), make([]error, l.threads)
@@ -108,6 +112,36 @@ func (l load) readOrWrite(locks *relock.Client, rdb rueidis.Client) func(context
 		e, err := l.increment(ctx, rw.Lock, rdb)
 		e.token = 1
 		return e, err
+	}
+}
+
+// noSize is the size that Go would make a semaphore with: far more than any that these tests make.
+const noSize = 1000
+
+// take is a round of the kind permits:k:name.
+func (l load) take(locks *relock.Client, rdb rueidis.Client) func(context.Context) (entry, error) {
+	_, rest, _ := strings.Cut(l.which, ":")
+	many, name, _ := strings.Cut(rest, ":")
+	k, err := strconv.Atoi(many)
+	sem := locks.Semaphore(name, noSize)
+	return func(ctx context.Context) (entry, error) {
+		if err != nil {
+			return entry{}, err
+		}
+		e := entry{asked: time.Now().UnixMicro()}
+		permit, err := sem.Acquire(ctx, k)
+		if err != nil {
+			return e, err
+		}
+		e.locked = time.Now().UnixMicro()
+		if e.token, err = rdb.Do(ctx, rdb.B().Incrby().Key(l.counter).Increment(int64(k)).Build()).AsInt64(); err != nil {
+			return e, err
+		}
+		e.unlocking = time.Now().UnixMicro()
+		if err := rdb.Do(ctx, rdb.B().Decrby().Key(l.counter).Decrement(int64(k)).Build()).Error(); err != nil {
+			return e, err
+		}
+		return e, permit.Release(ctx)
 	}
 }
 
@@ -161,6 +195,14 @@ func runLoads(t testing.TB, s site, server *redistest.Server, loads map[string]l
 	_, name, _ := strings.Cut(loads[java].which, ":")
 	barrier, err := s.locks(t).Mutex(name).Lock(t.Context())
 	require.NoError(t, err)
+	return runBehind(t, s, server, loads, peers, channelOf(name), func() error { return barrier.Unlock(t.Context()) })
+}
+
+// runBehind does so with a barrier of the caller's, which ends when every process listens to the channel.
+func runBehind(
+	t testing.TB, s site, server *redistest.Server, loads map[string]load, peers map[string][]*peer, channel string, open func() error,
+) []entry {
+	t.Helper()
 	type run struct {
 		who, path string
 		answer    <-chan answer
@@ -177,9 +219,9 @@ func runLoads(t testing.TB, s site, server *redistest.Server, loads map[string]l
 		subscribed = "SHARDNUMSUB"
 	}
 	eventually(t, "waiters in all processes", func() bool {
-		return server.Do("PUBSUB", subscribed, channelOf(name)) == fmt.Sprintf("%s\n%d", channelOf(name), len(runs))
+		return server.Do("PUBSUB", subscribed, channel) == fmt.Sprintf("%s\n%d", channel, len(runs))
 	})
-	require.NoError(t, barrier.Unlock(t.Context()))
+	require.NoError(t, open())
 	var entries []entry
 	for _, r := range runs {
 		require.NoError(t, await(t, r.answer).err, r.who)

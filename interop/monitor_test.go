@@ -6,6 +6,7 @@ import (
 	"net"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ type monitor struct {
 	lines  *bufio.Scanner
 	marks  int
 	names  *strings.Replacer // what differs from run to run, by what stands for it
+	ids    map[string]string // the same for ids of permits, which are bytes by chance
 }
 
 // startMonitor begins to record. names are old and new texts in turn, as for strings.NewReplacer.
@@ -31,7 +33,7 @@ func startMonitor(t testing.TB, server *redistest.Server, names ...string) *moni
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = fmt.Fprint(conn, "MONITOR\r\n")
 	require.NoError(t, err)
-	m := &monitor{t: t, server: server, lines: bufio.NewScanner(conn), names: strings.NewReplacer(names...)}
+	m := &monitor{t: t, server: server, lines: bufio.NewScanner(conn), names: strings.NewReplacer(names...), ids: map[string]string{}}
 	m.lines.Buffer(nil, 1<<20)
 	require.True(t, m.lines.Scan())
 	require.Equal(t, "+OK", m.lines.Text())
@@ -42,6 +44,7 @@ var (
 	monitorLine = regexp.MustCompile(`^\+[0-9.]+ \[0 ([^\]]+)\] (.*)$`)
 	requestID   = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
 	latchTTL    = regexp.MustCompile(`"(1[0-9]|2[0-9])[0-9]{3}"`)
+	quoted      = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	recorded    = regexp.MustCompile(`^"(EVAL|EVALSHA|SCRIPT|DEL|SUBSCRIBE|UNSUBSCRIBE|WAIT|EXISTS|HGET|PTTL|GET)" `)
 )
 
@@ -61,7 +64,8 @@ func (m *monitor) drain() (lines []string) {
 		if !recorded.MatchString(parts[2]) && parts[1] != "lua" {
 			continue
 		}
-		line := m.names.Replace(parts[2])
+		line := quoted.ReplaceAllStringFunc(parts[2], m.permit)
+		line = m.names.Replace(line)
 		line = requestID.ReplaceAllString(line, "<request>")
 		line = latchTTL.ReplaceAllString(line, `"<latch>"`)
 		if parts[1] == "lua" {
@@ -71,6 +75,26 @@ func (m *monitor) drain() (lines []string) {
 	}
 	m.t.Fatalf("the monitor ended: %v", m.lines.Err())
 	return nil
+}
+
+// permit replaces an argument, as MONITOR quotes it, that differs from run to run in what is sent for a permit: its id of 16
+// bytes, the time, and the end of a lease.
+func (m *monitor) permit(arg string) string {
+	text, err := strconv.Unquote(arg)
+	require.NoError(m.t, err, arg)
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && len(text) == 13 {
+		if time.Until(time.UnixMilli(n)) > 20*time.Second {
+			return `"<expiry>"`
+		}
+		return `"<now>"`
+	}
+	if len(text) != 16 || strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) < 0 {
+		return arg
+	}
+	if m.ids[text] == "" {
+		m.ids[text] = fmt.Sprintf(`"<id%d>"`, len(m.ids)+1)
+	}
+	return m.ids[text]
 }
 
 // place is where a line belongs among those before it. Redisson deletes the latch of an unlock without waiting for it,

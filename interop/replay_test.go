@@ -1,10 +1,14 @@
 package interop
 
 import (
+	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -21,12 +25,13 @@ const (
 type transcript map[string][][]string
 
 // readTranscript reads what TestTranscript keeps, with a client, threads and request ids put in.
-func readTranscript(t testing.TB, version string) transcript {
+func readTranscript(t testing.TB, of, version string) transcript {
 	t.Helper()
-	text, err := os.ReadFile(transcriptPath(version))
+	text, err := os.ReadFile(transcriptPath(of, version))
 	require.NoError(t, err)
 	fill := strings.NewReplacer("<client>:<a>", threadA, "<client>:<b>", threadB,
 		"<request>", strings.Repeat("0123456789abcdef", 2), "<latch>", "17000")
+	ids := regexp.MustCompile(`<id\d+>`) // of permits: 16 bytes that are no text
 	steps, heading := make(transcript), ""
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSuffix(line, "\n")
@@ -34,7 +39,10 @@ func readTranscript(t testing.TB, version string) transcript {
 		case strings.HasPrefix(line, "# "):
 			heading = line[2:]
 		case strings.HasPrefix(line, `"`):
-			steps[heading] = append(steps[heading], unquote(t, fill.Replace(line)))
+			line = ids.ReplaceAllStringFunc(fill.Replace(line), func(id string) string {
+				return fmt.Sprintf(`\xff a permit %-5s`, id[1:len(id)-1])
+			})
+			steps[heading] = append(steps[heading], unquote(t, line))
 		}
 	}
 	return steps
@@ -57,7 +65,7 @@ func unquote(t testing.TB, line string) (args []string) {
 // channel is what a waiting Redisson subscribes.
 func (tr transcript) channel(t testing.TB) string {
 	t.Helper()
-	for _, command := range tr["contended lock"] {
+	for _, command := range slices.Concat(tr["contended lock"], tr["contended acquire"]) {
 		if command[0] == "SUBSCRIBE" {
 			return command[1]
 		}
@@ -71,12 +79,13 @@ type replay struct {
 	t      testing.TB
 	server *redistest.Server
 	steps  transcript
+	ahead  time.Duration // of the clock of the machine that Redisson runs on
 }
 
 // startReplay runs a server and loads the scripts of a transcript into it.
-func startReplay(t testing.TB, version string) replay {
+func startReplay(t testing.TB, of, version string) replay {
 	t.Helper()
-	r := replay{t, redistest.Start(t), readTranscript(t, version)}
+	r := replay{t: t, server: redistest.Start(t), steps: readTranscript(t, of, version)}
 	for _, commands := range r.steps {
 		for _, command := range commands {
 			if command[0] == "SCRIPT" {
@@ -99,11 +108,26 @@ func (r replay) play(operation string) any {
 		} else {
 			asked[line] = true
 		}
-		got, err := r.server.Try(command...)
+		got, err := r.server.Try(r.timed(command)...)
 		require.NoError(r.t, err, "%q", command)
 		if i == 0 {
 			answer = got
 		}
 	}
 	return answer
+}
+
+// timed puts the time in where Redisson did.
+func (r replay) timed(command []string) []string {
+	now := time.Now().Add(r.ahead)
+	command = slices.Clone(command)
+	for i, arg := range command {
+		switch arg {
+		case "<now>":
+			command[i] = strconv.FormatInt(now.UnixMilli(), 10)
+		case "<expiry>":
+			command[i] = strconv.FormatInt(now.Add(time.Minute).UnixMilli(), 10)
+		}
+	}
+	return command
 }

@@ -47,7 +47,8 @@ func (p pair) state() relock.State {
 	return state
 }
 
-// TestOneLock runs everything that both languages can do with one lock in every mode, with every kind of name.
+// TestOneLock runs everything that both languages can do with one lock in every mode, with every kind of name, and has them share
+// a semaphore.
 func TestOneLock(t *testing.T) {
 	alone := redistest.Start(t)
 	group := redistest.StartSentinel(t)
@@ -81,6 +82,8 @@ func TestOneLock(t *testing.T) {
 						p.forced()
 					})
 				}
+				name = fmt.Sprintf("%s-permits-%d-%s", tc.version, i, name)
+				t.Run("permits "+name, func(t *testing.T) { permitsOf(t, jvm, locks, name, 3).shared() })
 			}
 		})
 	}
@@ -229,6 +232,10 @@ func TestNameMapper(t *testing.T) {
 			p.tokensRise()
 			keys := strings.Fields(server.Do("KEYS", "*"))
 			require.Equal(t, []string{"redisson_lock_token:{shop:orders}"}, keys)
+			if version != oldest { // it puts no prefix before the set of the permits held
+				permitsOf(t, p.jvm, s.locks(t, relock.WithNamePrefix("shop:")), "calls", 3).shared()
+				require.Equal(t, "3", server.Do("GET", "shop:calls"))
+			}
 		})
 	}
 }

@@ -22,7 +22,7 @@ func TestWire(t *testing.T) {
 			"force":          wireForce,
 			"fencing":        wireFencing,
 		} {
-			t.Run(version+" "+name, func(t *testing.T) { test(t, startReplay(t, version)) })
+			t.Run(version+" "+name, func(t *testing.T) { test(t, startReplay(t, "lock", version)) })
 		}
 	}
 }

@@ -71,8 +71,9 @@ type worker struct {
 	locks *relock.Client
 	rdb   rueidis.Client
 
-	mu     sync.Mutex // guards leases
-	leases map[string]*relock.Lease
+	mu      sync.Mutex // guards what follows
+	leases  map[string]*relock.Lease
+	permits map[string]*relock.Permit
 }
 
 // work follows the lines of standard input until their end. As in the Java program each thread name is a goroutine.
@@ -86,7 +87,7 @@ func work(spec string) error {
 	if err != nil {
 		return err
 	}
-	w := &worker{leases: make(map[string]*relock.Lease)}
+	w := &worker{leases: make(map[string]*relock.Lease), permits: make(map[string]*relock.Permit)}
 	if w.rdb, err = s.open(); err != nil {
 		return err
 	}
@@ -159,6 +160,22 @@ func (w *worker) run(thread, command string, args []string) (string, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return "", w.leases[thread+" "+args[0]].Unlock(ctx)
+	case "acquire":
+		k, err := strconv.Atoi(args[1])
+		if err != nil {
+			return "", err
+		}
+		permit, err := w.locks.Semaphore(args[0], noSize).Acquire(ctx, k)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.permits[thread+" "+args[0]] = permit
+		return "", err
+	case "lost":
+		w.mu.Lock()
+		permit := w.permits[args[1]+" "+args[0]]
+		w.mu.Unlock()
+		<-permit.Context().Done()
+		return "", context.Cause(permit.Context())
 	}
 	return "", fmt.Errorf("no command %s", command)
 }

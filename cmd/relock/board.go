@@ -49,8 +49,8 @@ func (b *board) see(seen []operator.Sighting, all bool, at time.Time, took time.
 		name := seen[i].Names.Name
 		before, known := last[name]
 		now := 0.
-		if known && seen[i].Held && (seen[i].Holder != b.locks[before].Holder || seen[i].Token != b.locks[before].Token) {
-			now = 1 / elapsed
+		if known {
+			now = float64(seen[i].Fresh(&b.locks[before])) / elapsed
 		}
 		sum += now
 		if rate := (1-weight)*b.rates[name] + weight*now; rate > 0.01 {

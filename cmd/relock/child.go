@@ -13,7 +13,9 @@ import (
 // command runs the command under the lease and returns its exit status, and whether the lock was
 // lost meanwhile.
 func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
-	l.cmd.Env = append(l.cmd.Environ(), "RELOCK_TOKEN="+strconv.FormatInt(lease.Token(), 10))
+	if !l.limits() { // a permit has no token
+		l.cmd.Env = append(l.cmd.Environ(), "RELOCK_TOKEN="+strconv.FormatInt(lease.Token(), 10))
+	}
 	// On Linux the command is killed when its parent dies, and the kernel takes the thread that started it for
 	// the parent: that thread must not end.
 	runtime.LockOSThread()

@@ -64,15 +64,24 @@ func (i *inspection) run(name string) error {
 	l := seenOf(&s)
 	l.Last = reserved
 	for _, p := range places {
-		l.Queue = append(l.Queue, seenPlace{p.Client, p.Owner, clientOf(p.By), p.Side, p.Waited.Milliseconds()})
+		l.Queue = append(l.Queue, seenPlace{p.Client, p.Owner, clientOf(p.By), p.Side, p.Wants, p.Waited.Milliseconds()})
 	}
-	for _, r := range s.Readers {
-		l.Readers = append(l.Readers, seenHold{r.Owner, clientOf(r.By)})
+	for _, h := range s.Holders {
+		hold := seenHold{h.Owner, clientOf(h.By)}
+		if s.Semaphore() {
+			l.Holders = append(l.Holders, seenPart{hold, h.Count, ttlOf(h.TTL)})
+		} else {
+			l.Readers = append(l.Readers, hold)
+		}
 	}
 	return json.NewEncoder(i.std.out).Encode(l)
 }
 
 func printState(w io.Writer, s *operator.Sighting, reserved int64) {
+	if s.Semaphore() {
+		printPermits(w, s)
+		return
+	}
 	ttl, token, kind := "-", "-", "-"
 	if s.Held {
 		ttl = s.TTL.String()
@@ -92,13 +101,29 @@ func printState(w io.Writer, s *operator.Sighting, reserved int64) {
 	if s.Nodes > 0 {
 		fmt.Fprintf(w, "nodes     %d\n", s.Nodes)
 	}
-	if len(s.Readers) > 1 {
-		for _, r := range s.Readers {
+	if len(s.Holders) > 1 {
+		for _, r := range s.Holders {
 			fmt.Fprintf(w, "reader    %s\n", operator.Owner(r.Owner, r.By))
 		}
 		return
 	}
 	if by := s.By.String(); by != "" {
 		fmt.Fprintf(w, "owner     %s\n", operator.Plain(s.Holder))
+	}
+}
+
+// printPermits prints what Redis knows of a semaphore.
+func printPermits(w io.Writer, s *operator.Sighting) {
+	size, free := "-", "-"
+	if s.Permits >= 0 {
+		size, free = fmt.Sprint(s.Permits), fmt.Sprint(s.Free)
+	}
+	fmt.Fprintf(w, "lock      %s\nkind      %s\npermits   %s\nfree      %s\nheld      %d\nwaiters   %d\nlongest   %s\n",
+		operator.Plain(s.Names.Name), s.Kind, size, free, s.Count, s.Waiters, s.WaitText())
+	for _, h := range s.Holders {
+		fmt.Fprintf(w, "holder    %s: permits %d, TTL %s\n", operator.Owner(h.Owner, h.By), h.Count, h.TTLText())
+	}
+	if !s.Whole() {
+		fmt.Fprintf(w, "holder    and others\n")
 	}
 }

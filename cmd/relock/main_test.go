@@ -101,6 +101,11 @@ func TestBadCommandLines(t *testing.T) {
 		{"run orders -shared -exclusive -- true", "exclude each other"},
 		{"run orders -shared -redis a:1 -redis b:1 -redis c:1 -- true", "on one Redis, not on a quorum of 3"},
 		{"run orders -exclusive -redis a:1 -redis b:1 -redis c:1 -- true", "on one Redis, not on a quorum of 3"},
+		{"run orders -n 2 -redis a:1 -redis b:1 -redis c:1 -- true", "on one Redis, not on a quorum of 3"},
+		{"run orders -n 2 -shared -- true", "-n takes a permit of a semaphore"},
+		{"run orders -n 2 -exclusive -- true", "they exclude each other"},
+		{"run orders -n two -- true", "invalid argument"},
+		{"run orders -resize -- true", "give -n"},
 		{"unlock orders", "say --force"},
 		{"unlock --force", "the name of one lock, not 0"},
 		{"ls orders", `unknown command "orders"`},
@@ -164,6 +169,9 @@ func TestBadLocks(t *testing.T) {
 		"inspect -redis URL a{}":                 "no hash tag",
 		"run -redis URL a{} -- true":             "no hash tag",
 		"run -redis URL -lease 1ms a -- true":    "WithLease: 1ms is out of range",
+		"run -redis URL -n 0 a -- true":          "0 permits; a semaphore has 1 to 1000000",
+		"run -redis URL -n 1000001 a -- true":    "1000001 permits; a semaphore has 1 to 1000000",
+		"run -redis URL -n 1 {a} -- true":        "would share keys with that of the name",
 		"run -redis URL -lease 1ms a{} -- false": "WithLease: 1ms is out of range",
 	} {
 		got := relockRun(strings.Fields(strings.ReplaceAll(args, "URL", url))...)

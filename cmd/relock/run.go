@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/operator"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -31,6 +32,9 @@ type locked struct {
 	quiet    bool
 	shared   bool // take a read-write lock as a reader
 	writes   bool // take it as the writer
+	permits  int  // take a permit of a semaphore that has so many
+	resize   bool // of a semaphore that has another number, too
+	told     bool // the user knows that it has another number
 	quorum   bool // the lock is on several Redis
 	healthz  string
 	name     string
@@ -48,8 +52,10 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run a command under the lock NAME, or hold the lock until killed",
 		Long: "Run a command under the lock NAME. It finds the fencing token in RELOCK_TOKEN, and the status is its own, or\n" +
 			"123: the lock was lost, 124: somebody else has the lock, 125: Redis cannot be used.\n" +
-			"Without a command the token is printed once the lock is held, and the lock kept until relock gets a signal.",
+			"Without a command the token is printed once the lock is held, and the lock kept until relock gets a signal.\n" +
+			"With -n the lock is a permit of a semaphore: it has no token, and \"held\" is printed instead.",
 		Example: "  relock run nightly -- /usr/local/bin/backup --full\n" +
+			"  relock run -n 3 reports -- /usr/local/bin/report\n" +
 			"  relock run -wait 0 -E 0 -at-least 55s every-minute -- /usr/local/bin/poll",
 		ValidArgsFunction: lockNames(&l.conn),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -70,6 +76,8 @@ func (a *app) runCommand() *cobra.Command {
 	l.flags.BoolVarP(&l.quiet, "quiet", "q", false, "do not say that it waits, nor that somebody else has the lock")
 	l.flags.BoolVar(&l.shared, "shared", false, "run beside others that are shared: as a reader of the read-write lock NAME")
 	l.flags.BoolVar(&l.writes, "exclusive", false, "run alone, beside none that is shared: as the writer of the read-write lock NAME")
+	l.flags.IntVarP(&l.permits, "permits", "n", 0, "run `N` at once at most: under a permit of the semaphore NAME, which has no token")
+	l.flags.BoolVar(&l.resize, "resize", false, "make -n the number of permits where Redis keeps another one")
 	l.flags.StringVar(&l.healthz, "healthz", "", "answer probes at `[host]:port`: /healthz is 503 once the lock is lost, /readyz "+
 		"unless it is held")
 	l.conn.add(l.flags)
@@ -86,6 +94,10 @@ func (l *locked) check() error {
 	case l.shared && l.lease > readersLease:
 		return fmt.Errorf("-shared -lease %v: a reader's lease is %v at most, since Redisson's readers shorten the lock to that",
 			l.lease, readersLease)
+	case l.limits() && (l.shared || l.writes):
+		return errors.New("-n takes a permit of a semaphore, -shared and -exclusive a read-write lock: they exclude each other")
+	case l.resize && !l.limits():
+		return errors.New("-resize says that -n is the number of permits: give -n")
 	case l.conflict < 0 || l.conflict > 255:
 		return fmt.Errorf("-conflict-exit-code %d: between 0 and 255 are possible", l.conflict)
 	case l.healthz != "":
@@ -96,6 +108,9 @@ func (l *locked) check() error {
 	return l.checkTargets()
 }
 
+// limits reports whether the lock is a permit of a semaphore.
+func (l *locked) limits() bool { return l.flags.Changed("permits") }
+
 // readersLease is the longest lease of readers, WithRedissonWatchdog's default.
 const readersLease = 30 * time.Second
 
@@ -103,8 +118,8 @@ const readersLease = 30 * time.Second
 func (l *locked) checkTargets() error {
 	targets, err := l.conn.targets(l.flags)
 	l.quorum = len(targets) > 1
-	if err == nil && l.quorum && (l.shared || l.writes) {
-		err = fmt.Errorf("-shared and -exclusive work on one Redis, not on a quorum of %d", len(targets))
+	if err == nil && l.quorum && (l.shared || l.writes || l.limits()) {
+		err = fmt.Errorf("-shared, -exclusive and -n work on one Redis, not on a quorum of %d", len(targets))
 	}
 	return err
 }
@@ -228,6 +243,7 @@ func (l *locked) run(locks *relock.Client) int {
 		return ended(l.std, "relock run", err)
 	}
 	granted := time.Now()
+	l.checkSize(locks)
 	l.health.held(lease.Context())
 	status, lost := l.work(lease)
 	if l.unused && l.atLeast > 0 && !l.stays() && !lost {
@@ -235,6 +251,16 @@ func (l *locked) run(locks *relock.Client) int {
 		return status
 	}
 	return l.giveBack(lease, granted, status, lost)
+}
+
+// checkSize asks Redis whether the semaphore has as many permits as -n says.
+func (l *locked) checkSize(locks *relock.Client) {
+	if l.limits() && !l.resize && !l.quiet {
+		asked, done := operator.Soon(context.Background())
+		defer done()
+		st, _ := l.state(asked, locks) // of a failure the lease tells
+		l.tellSize(st)
+	}
 }
 
 // freeNow gives back a lock that no command ran under. Unlock would leave it to -at-least. So the lock moves, by a
@@ -258,7 +284,11 @@ func (l *locked) work(lease *relock.Lease) (status int, lost bool) {
 	if l.cmd != nil {
 		return l.command(lease)
 	}
-	fmt.Fprintln(l.std.out, lease.Token())
+	if l.limits() {
+		fmt.Fprintln(l.std.out, "held")
+	} else {
+		fmt.Fprintln(l.std.out, lease.Token())
+	}
 	select {
 	case s := <-l.sigs:
 		return statusSignal + gotSignal{s}.number(), false
@@ -290,9 +320,9 @@ func (l *locked) giveBack(lease *relock.Lease, granted time.Time, status int, lo
 	return status
 }
 
-// stays reports whether relock itself has to keep to -at-least: a read-write lock has no WithMinHold, and a
-// quorum's restart guard bounds how long a lock outlives relock.
-func (l *locked) stays() bool { return l.shared || l.writes || l.quorum }
+// stays reports whether relock itself has to keep to -at-least: only a mutex has WithMinHold, and a quorum's
+// restart guard bounds how long a lock outlives relock.
+func (l *locked) stays() bool { return l.shared || l.writes || l.quorum || l.limits() }
 
 // gotSignal is the error of a wait for the lock that a signal has ended.
 type gotSignal struct{ os.Signal }
@@ -323,6 +353,11 @@ func (l *locked) acquire(locks *relock.Client) (*relock.Lease, error) {
 }
 
 func (l *locked) lock(ctx context.Context, locks *relock.Client) (*relock.Lease, error) {
+	if l.resize {
+		if err := locks.Semaphore(l.name, l.permits).SetPermits(ctx, l.permits); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case !l.wait.limited:
 		return l.side(locks).Lock(ctx)
@@ -333,23 +368,41 @@ func (l *locked) lock(ctx context.Context, locks *relock.Client) (*relock.Lease,
 	}
 }
 
-// locker is a mutex, or a side of a read-write lock.
+// locker is a mutex, a side of a read-write lock, or a semaphore.
 type locker interface {
 	Lock(ctx context.Context) (*relock.Lease, error)
 	TryLock(ctx context.Context) (*relock.Lease, error)
 }
 
+// semaphore is a locker: its lock is one permit. A Permit is a Lease under another name.
+type semaphore struct{ *relock.Semaphore }
+
+func (s semaphore) Lock(ctx context.Context) (*relock.Lease, error) {
+	p, err := s.Acquire(ctx, 1)
+	return (*relock.Lease)(p), err
+}
+
+func (s semaphore) TryLock(ctx context.Context) (*relock.Lease, error) {
+	p, err := s.TryAcquire(ctx, 1)
+	return (*relock.Lease)(p), err
+}
+
 // state asks Redis for the state of the lock that the flags name.
 func (l *locked) state(ctx context.Context, locks *relock.Client) (relock.State, error) {
-	if l.shared || l.writes {
+	switch {
+	case l.limits():
+		return locks.Semaphore(l.name, l.permits).State(ctx)
+	case l.shared || l.writes:
 		return locks.RWMutex(l.name).State(ctx)
 	}
 	return locks.Mutex(l.name).State(ctx)
 }
 
-// side returns the lock, or the side of a read-write lock, that the flags name.
+// side returns the lock, the side of a read-write lock, or the semaphore that the flags name.
 func (l *locked) side(locks *relock.Client, opts ...relock.Option) locker {
 	switch {
+	case l.limits():
+		return semaphore{locks.Semaphore(l.name, l.permits, opts...)}
 	case l.shared:
 		return locks.RWMutex(l.name, opts...).Reader()
 	case l.writes:

@@ -10,7 +10,7 @@ import (
 // seenLock is a lock as -json prints it. Durations are milliseconds.
 type seenLock struct {
 	Name    string      `json:"name"`
-	Kind    string      `json:"kind,omitempty"` // relock, relock read, relock write, redisson, redisson read, redisson write
+	Kind    string      `json:"kind,omitempty"` // relock or redisson, also with read or write behind it; semaphore
 	Held    bool        `json:"held"`
 	Holder  string      `json:"holder,omitempty"` // the owner field in Redis
 	By      *seenClient `json:"by,omitempty"`     // the holder's client, if it has a name
@@ -23,6 +23,9 @@ type seenLock struct {
 	Nodes   int         `json:"nodes,omitempty"`    // how many nodes of a quorum keep the lock
 	Last    int64       `json:"reserved,omitempty"` // the last fencing token reserved
 	Readers []seenHold  `json:"readers,omitempty"`  // the holders of a read-write lock's read side; some, if very many
+	Permits *int        `json:"permits,omitempty"`  // of a semaphore: its size; absent where it is unknown
+	Free    *int        `json:"free,omitempty"`     // of a semaphore: permits
+	Holders []seenPart  `json:"holders,omitempty"`  // of a semaphore; some, if very many
 	Queue   []seenPlace `json:"queue,omitempty"`
 }
 
@@ -32,12 +35,20 @@ type seenHold struct {
 	By     *seenClient `json:"by,omitempty"`
 }
 
+// seenPart is a holder of a semaphore as -json prints it.
+type seenPart struct {
+	seenHold
+	Count int   `json:"count"`  // permits
+	TTL   int64 `json:"ttl_ms"` // -1 for a lease that never ends
+}
+
 // seenPlace is a waiter as -json prints it.
 type seenPlace struct {
 	Client string      `json:"client"`
 	Owner  string      `json:"owner"`
 	By     *seenClient `json:"by,omitempty"`
-	Side   string      `json:"side,omitempty"` // of a read-write lock: read or write
+	Side   string      `json:"side,omitempty"`    // of a read-write lock: read or write
+	Wants  int         `json:"permits,omitempty"` // of a semaphore: how many it waits for
 	Waited int64       `json:"waiting_ms"`
 }
 
@@ -64,16 +75,24 @@ func clientOf(by wire.Card) *seenClient {
 
 func seenOf(s *operator.Sighting) seenLock {
 	l := seenLock{
-		Name: s.Names.Name, Kind: s.Kind, Held: s.Held, Holder: s.Holder, Count: s.Count, TTL: s.TTL.Milliseconds(),
+		Name: s.Names.Name, Kind: s.Kind, Held: s.Held, Holder: s.Holder, Count: s.Count, TTL: ttlOf(s.TTL),
 		Waiters: s.Waiters, Longest: s.Longest.Milliseconds(), Token: s.Token, Nodes: s.Nodes,
 		By: clientOf(s.By),
 	}
-	if s.TTL < 0 {
-		l.TTL = -1
+	if s.Semaphore() && s.Permits >= 0 {
+		l.Permits, l.Free = &s.Permits, &s.Free
 	}
 	if s.Held && s.Age >= 0 {
 		age := s.Age.Milliseconds()
 		l.Age = &age
 	}
 	return l
+}
+
+// ttlOf returns a TTL in milliseconds, -1 for one that never ends.
+func ttlOf(ttl time.Duration) int64 {
+	if ttl < 0 {
+		return -1
+	}
+	return ttl.Milliseconds()
 }

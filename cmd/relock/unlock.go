@@ -27,7 +27,8 @@ func (a *app) unlockCommand() *cobra.Command {
 		Use:   "unlock --force [flags] NAME",
 		Short: "Free the lock NAME whoever holds it, and hand it to the next waiter",
 		Long: "Free the lock NAME whoever holds it, and hand it to the next waiter. The holder is told, but may still act for a\n" +
-			"moment: only fencing tokens keep it out then. Status 1: the answer was not yes.",
+			"moment: only fencing tokens keep it out then. Of a semaphore all permits are freed. Status 1: the answer was\n" +
+			"not yes.",
 		Args:              oneName,
 		ValidArgsFunction: lockNames(&f.conn),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -78,7 +79,10 @@ func (f *forcing) run(name string) int {
 
 // question returns the question to ask before a lock is freed by force.
 func question(s *operator.Sighting) string {
-	text := fmt.Sprintf("Free %q, held by %s", s.Names.Name, s.HolderText())
+	text := fmt.Sprintf("Free %q, held by %s", s.Names.Name, s.WhoText())
+	if s.Semaphore() {
+		text = fmt.Sprintf("Free all %d permits of %q that are held, by %s", s.Count, s.Names.Name, s.WhoText())
+	}
 	if s.Held && s.Age >= 0 {
 		text += " for " + operator.Short(s.Age)
 	}

@@ -35,9 +35,18 @@ func (l *locked) tellWaiting(locks *relock.Client) (quiet func()) {
 		st, err := l.state(asked, locks)
 		if ctx.Err() == nil {
 			fmt.Fprintf(l.std.err, "relock run: waiting for lock %q: %s\n", l.name, obstacle(st, err, l.heard.cause()))
+			l.tellSize(st)
 		}
 	}()
 	return func() { cancel(); <-over }
+}
+
+// tellSize prints, once, that Redis keeps another number of permits than -n says: that number is in force.
+func (l *locked) tellSize(st relock.State) {
+	if l.limits() && st.Permits > 0 && st.Permits != l.permits && !l.quiet && !l.told {
+		l.told = true
+		fmt.Fprintf(l.std.err, "relock run: %q has %d permits, not %d: -resize changes that\n", l.name, st.Permits, l.permits)
+	}
 }
 
 // named adds the name of the holder's client, if it has one, to a HeldError without it: the first refusal by
@@ -89,7 +98,12 @@ func obstacle(st relock.State, err, why error) string {
 		return "nobody holds it now"
 	}
 	text := "held by " + operator.Owner(st.Holder, wire.Card(st.Client))
-	if st.Readers > 1 {
+	switch {
+	case st.Permits > 0 && st.TTL >= 0:
+		return fmt.Sprintf("%d of %d permits are held, the next lease ends in %s unless renewed", st.Count, st.Permits, operator.Short(st.TTL))
+	case st.Permits > 0:
+		return fmt.Sprintf("%d of %d permits are held", st.Count, st.Permits)
+	case st.Readers > 1:
 		text = fmt.Sprintf("held by %d readers", st.Readers)
 	}
 	if age := operator.Since(fmt.Sprint(st.HolderToken), time.Now()); age >= 0 {

@@ -6,34 +6,47 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/operator"
 )
 
 // maxForm is how long a form may be, in bytes.
-const maxForm = 1 << 10
+const maxForm = 1 << 14
 
 // question is the page that asks before a lock is freed by force.
 type question struct {
 	frame
 	operator.Sighting
-	Name  string
-	Grant string // grantOf the hold that the viewer agrees to end
+	Name   string
+	Grants []string // grantsOf the holds that the viewer agrees to end
 }
 
-// grantOf returns a text that identifies the grant of a held lock. It is a hash in hex, since an owner
-// field may have characters that a browser's form changes.
-func grantOf(s *operator.Sighting) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", s.Token, s.Holder))
-	return hex.EncodeToString(sum[:])
+// grantsOf returns texts that identify the grants of a held lock: one, of a semaphore one for each holder
+// that was seen. They are hashes in hex, since an owner field may have characters that a browser's form
+// changes.
+func grantsOf(s *operator.Sighting) []string {
+	owners := []string{s.Holder}
+	if s.Semaphore() {
+		owners = nil
+		for _, h := range s.Holders {
+			owners = append(owners, h.Owner)
+		}
+	}
+	all := make([]string, len(owners))
+	for i, owner := range owners {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", s.Token, owner))
+		all[i] = hex.EncodeToString(sum[:])
+	}
+	return all
 }
 
 func (p *page) askToForce(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("name")
 	if s, found := p.heldNow(w, r, name); found {
 		send(w, http.StatusOK, "force",
-			&question{frame: p.frame("Free " + operator.Plain(name) + "?"), Sighting: s, Name: name, Grant: grantOf(&s)})
+			&question{frame: p.frame("Free " + operator.Plain(name) + "?"), Sighting: s, Name: name, Grants: grantsOf(&s)})
 	}
 }
 
@@ -54,12 +67,13 @@ func (p *page) heldNow(w http.ResponseWriter, r *http.Request, name string) (ope
 	return s, false
 }
 
-// forceOpen frees a lock if it still has the grant that the viewer was shown and agreed to free. A new
-// grant between this check and the command is freed too.
+// forceOpen frees a lock if it still has the grant that the viewer was shown and agreed to free, and a
+// semaphore if one of those holders still has permits. A new grant between this check and the command is
+// freed too.
 func (p *page) forceOpen(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	name, grant := r.URL.Query().Get("name"), r.PostFormValue("grant")
-	if name == "" || grant == "" {
+	name, agreed := r.URL.Query().Get("name"), r.PostFormValue("grant")
+	if name == "" || agreed == "" {
 		p.refuse(w, http.StatusBadRequest, "A lock is freed only after the question that names it.", name)
 		return
 	}
@@ -67,7 +81,7 @@ func (p *page) forceOpen(w http.ResponseWriter, r *http.Request) {
 	if !found {
 		return
 	}
-	if grantOf(&s) != grant {
+	if !slices.ContainsFunc(grantsOf(&s), func(grant string) bool { return slices.Contains(r.PostForm["grant"], grant) }) {
 		p.refuse(w, http.StatusConflict, operator.Plain(name)+" is held by somebody else now. Nothing was done.", name)
 		return
 	}
@@ -82,7 +96,7 @@ func (p *page) forceOpen(w http.ResponseWriter, r *http.Request) {
 	case !freed:
 		p.refuse(w, http.StatusConflict, "Nobody holds "+operator.Plain(name)+" any more. Nothing was done.", name)
 	default:
-		text := operator.Plain(name) + " was taken from " + s.HolderText() + "."
+		text := operator.Plain(name) + " was taken from " + s.WhoText() + "."
 		send(w, http.StatusOK, "message", message{frame: p.frame("Freed"), Text: text, Lock: name})
 	}
 }

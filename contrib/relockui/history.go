@@ -24,13 +24,14 @@ type record struct {
 	periods []period  // the newest is the last
 }
 
-// period is a time during which all looks saw the same grant of a lock, or saw it free.
+// period is a time during which all looks saw the same grant of a lock, or saw it free. Of a semaphore it
+// is one during which as many permits were held.
 type period struct {
 	From    time.Time // when it was granted, or if that is unknown, the first look
 	Until   time.Time // the last look
 	Held    bool
-	Holder  string // the owner field in Redis
-	Owner   string // the holder as the page shows it
+	Holder  string // the owner field in Redis; of a semaphore "", since others come and go
+	Owner   string // the holder as the page shows it; of a semaphore, how many permits are held
 	Token   int64
 	Waiters int // the greatest number that a look saw
 }
@@ -40,6 +41,9 @@ func (p period) Lasted() time.Duration { return p.Until.Sub(p.From) }
 
 // sameAs reports whether s belongs to the same period.
 func (p *period) sameAs(s *operator.Sighting) bool {
+	if s.Held && s.Semaphore() {
+		return p.Held && p.Owner == s.CountText()
+	}
 	return p.Held == s.Held && (!s.Held || p.Holder == s.Holder && p.Token == s.Token)
 }
 
@@ -84,13 +88,16 @@ func (r *record) add(s *operator.Sighting, at time.Time) {
 	if last := len(r.periods) - 1; last >= 0 && r.periods[last].sameAs(s) {
 		p := &r.periods[last]
 		p.Until, p.Waiters = at, max(p.Waiters, s.Waiters)
-		if text := s.By.String(); text != "" { // the client's card ends with its process: keep the text
+		if text := s.By.String(); text != "" && p.Holder != "" { // the client's card ends with its process: keep the text
 			p.Owner = text
 		}
 		return
 	}
 	p := period{From: at, Until: at, Held: s.Held, Holder: s.Holder, Token: s.Token, Waiters: s.Waiters}
 	p.Owner = operator.Owner(s.Holder, s.By)
+	if s.Semaphore() {
+		p.Holder, p.Owner = "", s.CountText()
+	}
 	if s.Held && s.Age >= 0 {
 		p.From = at.Add(-s.Age)
 	}

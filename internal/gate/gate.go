@@ -17,15 +17,18 @@
 // waits, and then to every goroutine that enters, until it is withdrawn. None of those goroutines
 // is at the gate.
 //
-// PassBeside hands a baton on past the gate: its caller is not at the gate, nor is the waiter that gets
-// the baton, and the goroutine that is there stays.
+// Two ways lead past the gate: the caller is not there, nor is the waiter that gets the baton, and the
+// goroutine that is there stays. PassBeside gives the first waiter a baton. OfferBeside wakes it, and
+// leaves the baton beside the gate, where goroutines that enter may take it first, within the bounds of
+// Offer. As many batons lie there as goroutines wait, at most.
 //
 // So a gate is in one of five states. This is what its methods do in each:
 //
 //	free     Enter: taken.
 //	taken    Enter: joins the line. Pass: taken, by the first waiter. Offer: offered, or as Pass.
 //	         Leave: taken, by the first waiter with no baton; free if none waits.
-//	         PassBeside: taken, by the same goroutine. LayDown: as Offer or Pass; laid if none waits. Open: open, or free. Either way all that
+//	         PassBeside, OfferBeside, and taking a baton that lies beside: taken, by the same goroutine.
+//	         LayDown: as Offer or Pass; laid if none waits. Open: open, or free. Either way all that
 //	         waited have left the line.
 //	offered  Enter: taken, with the baton. The first waiter looks, since it was called or gives up:
 //	         taken, with the baton. Leave, since what was offered is worth nothing any more: taken,
@@ -34,7 +37,8 @@
 //	open     Enter: open, with the baton. Withdraw: free.
 //
 // No waiter sleeps beside an offer: the first in the line has been called. If it gives up at that
-// moment, it looks for the offer before it leaves, and returns with the baton.
+// moment, it looks for the offer before it leaves, and returns with the baton. So does any waiter that
+// gives up where there are as many batons as waiters.
 package gate
 
 import (
@@ -101,7 +105,9 @@ type shard[T comparable] struct {
 	//   - A waiter is in its line until it is given the gate, takes an offer, or gives up.
 	//   - A waiter that was called, and has not come in vain, is about to look: the call is in its
 	//     channel, or the waiter has received the call and is about to lock mu.
-	//   - While its gate is offered, the first waiter of a line is such a waiter.
+	//   - While its gate is offered, or a baton lies beside the gate, the first waiter of a line is such
+	//     a waiter.
+	//   - Beside a gate that is taken lie no more batons than its line has waiters; beside others none.
 	mu    sync.Mutex
 	gates map[string]*line[T]
 	spare []*line[T]
@@ -124,9 +130,11 @@ func (g *Gates[T]) lock(key string) (*shard[T], *line[T]) {
 // line is a gate that is not free, and the waiters there, the one that came first in front.
 type line[T comparable] struct {
 	first, last *waiter[T]
+	waiting     int // waiters in the line
 
-	state state
-	baton T // that is offered, laid, or given to all; the zero T of a gate that is taken
+	state  state
+	beside []T // batons that lie beside the gate; the one that came last is taken first
+	baton  T   // that is offered, laid, or given to all; the zero T of a gate that is taken
 
 	report error         // for waiters that give up; nil says that all is well
 	since  time.Duration // when the report became other than nil
@@ -284,6 +292,7 @@ func (g *Gates[T]) Waiting(key string) bool {
 func (g *Gates[T]) Pass(key string, baton T) bool {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
+	l.clearBeside()
 	return l.give(baton)
 }
 
@@ -293,7 +302,23 @@ func (g *Gates[T]) Pass(key string, baton T) bool {
 func (g *Gates[T]) PassBeside(key string, baton T) bool {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
-	return l != nil && l.state == taken && l.give(baton)
+	return l != nil && l.state == taken && l.giveBeside(baton)
+}
+
+// OfferBeside is PassBeside, except that a goroutine which enters before the next waiter has woken up may
+// take the baton. It is for callers that had the baton for no longer than Soon. now is a reading of
+// clock.Mono.
+func (g *Gates[T]) OfferBeside(key string, baton T, now time.Duration) bool {
+	s, l := g.lock(key)
+	defer s.mu.Unlock()
+	if l == nil || l.state != taken || len(l.beside) == l.waiting {
+		return false
+	}
+	if !l.call(now) {
+		return l.giveBeside(baton)
+	}
+	l.beside = append(l.beside, baton)
+	return true
 }
 
 // Offer is Pass, except that a goroutine which enters before the next waiter has woken up takes the
@@ -325,6 +350,7 @@ func (g *Gates[T]) Leave(key string) {
 	s, l := g.lock(key)
 	defer s.mu.Unlock()
 	l.takeBaton()
+	l.clearBeside()
 	var none T
 	if !l.give(none) {
 		s.free(key, l)
@@ -365,6 +391,9 @@ func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
 		return l.takeBaton(), nil
 	case l.state == laid:
 		return l.takeBaton(), nil
+	case len(l.beside) > 0 && l.first.overtaken < maxOvertakes:
+		l.first.overtaken++
+		return l.takeBeside(), nil
 	}
 	if w, _ = g.waiters.Get().(*waiter[T]); w == nil {
 		w = &waiter[T]{signals: make(chan signal[T], 1)}
@@ -376,6 +405,7 @@ func (g *Gates[T]) join(key string) (baton T, w *waiter[T]) {
 		l.last.next = w
 	}
 	l.last = w
+	l.waiting++
 	return baton, w
 }
 
@@ -396,7 +426,11 @@ func (g *Gates[T]) giveUp(key string, w *waiter[T]) (told signal[T], left *Left)
 	if told = w.look(l); told.given {
 		return told, nil
 	}
+	last := len(l.beside) == l.waiting // beside a baton for each
 	l.remove(w)
+	if last {
+		return signal[T]{given: true, baton: l.takeBeside()}, nil
+	}
 	left = &Left{Report: l.report, Waited: clock.Mono() - w.joined}
 	if l.report != nil {
 		left.Stood = clock.Mono() - l.since
@@ -415,6 +449,11 @@ func (w *waiter[T]) look(l *line[T]) (told signal[T]) {
 	if !told.given && l.state == offered && l.first == w {
 		l.remove(w)
 		told = signal[T]{given: true, baton: l.takeBaton()}
+	}
+	if !told.given && len(l.beside) > 0 && l.first == w {
+		l.remove(w)
+		told = signal[T]{given: true, baton: l.takeBeside()}
+		l.callNext()
 	}
 	return told
 }
@@ -461,11 +500,9 @@ func (l *line[T]) takeBaton() (baton T) {
 	return baton
 }
 
-// offer leaves baton at the gate for the first waiter, or for a goroutine that enters before that
-// one looks. It calls the waiter unless it has done so before: a waiter that was called, and has
-// not looked since, will look. A waiter that has looked, or must not be overtaken again, is given
-// the baton. If none waits, offer returns false. The caller holds the mutex.
-func (l *line[T]) offer(baton T, now time.Duration) bool {
+// call wakes the first waiter to look, unless that was called before and has not looked since. It returns
+// false if none waits, or if the first must not be overtaken any more. The caller holds the mutex.
+func (l *line[T]) call(now time.Duration) bool {
 	w := l.first
 	switch {
 	case w == nil:
@@ -474,6 +511,53 @@ func (l *line[T]) offer(baton T, now time.Duration) bool {
 		w.called, w.calledAt = true, now
 		w.signals <- signal[T]{}
 	case w.cameInVain || w.overtaken >= maxOvertakes || now-w.calledAt > Soon:
+		return false
+	}
+	return true
+}
+
+// takeBeside takes the baton that came last beside the gate. The caller holds the mutex.
+func (l *line[T]) takeBeside() (baton T) {
+	var none T
+	end := len(l.beside) - 1
+	baton, l.beside[end] = l.beside[end], none
+	l.beside = l.beside[:end]
+	return baton
+}
+
+// giveBeside gives the first waiter a baton, but not the gate. It returns false if there is a baton for
+// each waiter. The caller holds the mutex.
+func (l *line[T]) giveBeside(baton T) bool {
+	if len(l.beside) == l.waiting {
+		return false
+	}
+	l.give(baton)
+	l.callNext()
+	return true
+}
+
+// clearBeside gives waiters all batons that lie beside the gate: there are as many waiters, at least. The
+// caller holds the mutex.
+func (l *line[T]) clearBeside() {
+	for len(l.beside) > 0 {
+		l.give(l.takeBeside())
+	}
+}
+
+// callNext calls the first waiter, if there is a baton beside the gate for it, or gives it the baton. The
+// caller holds the mutex.
+func (l *line[T]) callNext() {
+	for len(l.beside) > 0 && !l.call(clock.Mono()) {
+		l.give(l.takeBeside())
+	}
+}
+
+// offer leaves baton at the gate for the first waiter, or for a goroutine that enters before that
+// one looks. It calls the waiter unless it has done so before: a waiter that was called, and has
+// not looked since, will look. A waiter that has looked, or must not be overtaken again, is given
+// the baton. If none waits, offer returns false. The caller holds the mutex.
+func (l *line[T]) offer(baton T, now time.Duration) bool {
+	if !l.call(now) {
 		return l.give(baton)
 	}
 	l.state, l.baton = offered, baton
@@ -509,4 +593,5 @@ func (l *line[T]) remove(w *waiter[T]) {
 		w.next.prev = w.prev
 	}
 	w.prev, w.next = nil, nil
+	l.waiting--
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/relock-go/relock"
 )
 
-// Force frees a lock, whichever owner holds it. It returns false if no owner held it.
+// Force frees a lock, whichever owner holds it, of a semaphore all permits. It returns false if no owner
+// held it.
 func Force(ctx context.Context, locks *relock.Client, name string) (bool, error) {
 	r, err := ReaderOf(locks)
 	if err != nil {
@@ -15,8 +16,11 @@ func Force(ctx context.Context, locks *relock.Client, name string) (bool, error)
 	ctx, cancel := Soon(ctx)
 	defer cancel()
 	seen, err := r.One(ctx, name)
-	if err == nil && seen.ReadWrite() {
+	switch {
+	case err == nil && seen.ReadWrite():
 		return locks.RWMutex(name).ForceUnlock(ctx)
+	case err == nil && seen.Semaphore():
+		return locks.Semaphore(name, 1).ForceRelease(ctx) // the number does not count here
 	}
 	return locks.Mutex(name).ForceUnlock(ctx) // a user may force what it may not look at
 }

@@ -16,6 +16,7 @@ type glance struct {
 	*Sighting
 	trip   *trip
 	now    time.Time
+	quorum bool        // it has no semaphores
 	rw     *wire.Names // of the read-write lock with this name
 	fields []string    // of the hash, each before its value
 	whole  bool        // fields is the complete hash
@@ -24,6 +25,10 @@ type glance struct {
 	beats  []beat      // of the readers, if asked for
 	own    queueStats  // of the mutex with this name
 	sides  queueStats  // of the read-write lock, both queues
+
+	semaphore *wire.Names // with this name, nil if none can have it
+	asked     bool        // for the semaphore
+	permits   permits
 }
 
 // queueStats says how many waiters a lock has, and how long the longest has waited.
@@ -40,17 +45,17 @@ type beat struct {
 
 // read reads locks on one Redis, in two round trips however many they are: the first tells which
 // queues and readers to ask for. A third trip asks for the hold counts of shared owners that very
-// many share.
-func read(ctx context.Context, rdb driver.Reader, names []*wire.Names, c clock) ([]Sighting, error) {
+// many share, and one between them for names that had semaphores and have none any more.
+func (r *Reader) read(ctx context.Context, rdb driver.Reader, names []*wire.Names, c clock) ([]Sighting, error) {
 	ctx, cancel := Soon(ctx)
 	defer cancel()
 	seen, all := make([]Sighting, len(names)), make([]glance, len(names))
 	t, now := &trip{rdb: rdb}, c.now()
 	for i, n := range names {
 		seen[i].Names = n
-		all[i] = glance{Sighting: &seen[i], trip: t, now: now}
+		all[i] = glance{Sighting: &seen[i], trip: t, now: now, quorum: len(r.nodes) > 1}
 	}
-	for _, step := range []func(*glance) error{(*glance).begin, (*glance).askMore, (*glance).askCount, (*glance).end} {
+	for _, step := range []func(*glance) error{(*glance).begin, (*glance).turn, (*glance).askMore, (*glance).askCount, (*glance).end} {
 		for i := range all {
 			if err := step(&all[i]); err != nil {
 				return nil, fmt.Errorf("read lock %q: %w", seen[i].Names.Name, err)
@@ -63,9 +68,10 @@ func read(ctx context.Context, rdb driver.Reader, names []*wire.Names, c clock) 
 	return seen, nil
 }
 
-// begin asks for the hash, and for the queue of a mutex, since most locks are mutexes.
+// begin asks for what a semaphore keeps, or else for the hash, and for the queue of a mutex, since most
+// locks are mutexes.
 func (g *glance) begin() error {
-	prefix, name := strings.TrimSuffix(g.Names.Lock, g.Names.Name), g.Names.Name
+	prefix, name, kind := strings.TrimSuffix(g.Names.Lock, g.Names.Name), g.Names.Name, g.Names.Kind
 	own, err := wire.Mutex.Names(prefix, name)
 	if err != nil {
 		return err
@@ -73,14 +79,38 @@ func (g *glance) begin() error {
 	if g.rw, err = wire.Write.Names(prefix, name); err != nil {
 		return err
 	}
-	g.Names = own
+	g.Names, g.semaphore = own, nil
+	if !g.quorum {
+		g.semaphore, _ = wire.Semaphore.Names(prefix, name)
+	}
+	if kind == wire.Semaphore && g.semaphore != nil {
+		g.askPermits()
+		return nil
+	}
+	g.askHash()
+	return nil
+}
+
+// askHash asks for the hash, and for the queue of a mutex.
+func (g *glance) askHash() {
 	g.ask(func(said driver.Value) error {
+		if wrongType(said) { // there is no hash
+			g.whole = true
+			return nil
+		}
 		cursor, fields, err := page(said)
 		g.fields, g.whole = fields, cursor == "0"
 		return err
-	}, "HSCAN", own.Lock, "0", "COUNT", strconv.Itoa(hashCount))
-	g.number(&g.left, "PTTL", own.Lock)
-	g.askWaiters(own, &g.own)
+	}, "HSCAN", g.Names.Lock, "0", "COUNT", strconv.Itoa(hashCount))
+	g.number(&g.left, "PTTL", g.Names.Lock)
+	g.askWaiters(g.Names, &g.own)
+}
+
+// turn asks for the hash if there is no semaphore where one was.
+func (g *glance) turn() error {
+	if g.asked && !g.permits.stands() {
+		g.askHash()
+	}
 	return nil
 }
 
@@ -88,6 +118,9 @@ func (g *glance) begin() error {
 // read-write lock, which of its readers live, and the fields of a very large hash that tell whose
 // it is.
 func (g *glance) askMore() error {
+	if g.asked && g.permits.stands() {
+		return nil
+	}
 	if g.own.waiters > 0 {
 		g.askLongest(g.Names, &g.own)
 	}
@@ -99,6 +132,9 @@ func (g *glance) askMore() error {
 	if g.ReadWrite() || !g.whole || len(g.fields) == 0 { // there may be waiters for a free lock
 		g.askWaiters(g.rw, &g.sides)
 		g.askLongest(g.rw, &g.sides)
+	}
+	if g.whole && len(g.fields) == 0 && g.semaphore != nil && !g.asked { // it may be a semaphore, or one without its counter
+		g.askPermits()
 	}
 	if g.whole && g.reads() {
 		g.askAlive()
@@ -122,6 +158,10 @@ func (g *glance) askCount() error {
 
 // end completes the sighting from the answers.
 func (g *glance) end() error {
+	if g.asked && g.permits.stands() && len(g.fields) == 0 {
+		g.endPermits()
+		return nil
+	}
 	if !g.whole {
 		g.read(g.fields, g.now)
 		if g.reads() {
@@ -167,9 +207,9 @@ func (g *glance) dropCrashed() {
 		if len(alive) == 0 || compareTTL(left, longest) > 0 {
 			longest = left
 		}
-		alive = append(alive, g.Readers[i])
+		alive = append(alive, g.Holders[i])
 	}
-	if g.Readers, g.Count = alive, len(alive); g.Count == 0 {
+	if g.Holders, g.Count = alive, len(alive); g.Count == 0 {
 		g.Held, g.Holder = false, ""
 		return
 	}
@@ -190,12 +230,7 @@ func (g *glance) ask(hear func(driver.Value) error, cmd ...string) {
 }
 
 // number adds a command whose answer is a number.
-func (g *glance) number(into *int64, cmd ...string) {
-	g.ask(func(said driver.Value) (err error) {
-		*into, err = said.Int64()
-		return err
-	}, cmd...)
-}
+func (g *glance) number(into *int64, cmd ...string) { g.ask(intoNumber(into), cmd...) }
 
 // askWaiters asks how many waiters are in a lock's queues. A score below 0 is no waiter's.
 func (g *glance) askWaiters(names *wire.Names, into *queueStats) {
@@ -214,7 +249,7 @@ func (g *glance) askLongest(names *wire.Names, into *queueStats) {
 		g.ask(func(said driver.Value) error {
 			members, err := scored(said)
 			for _, m := range members {
-				into.longest = max(into.longest, g.now.Sub(m.came))
+				into.longest = max(into.longest, g.now.Sub(m.came()))
 			}
 			return err
 		}, firstIn(q, 1)...)
@@ -254,9 +289,9 @@ func (g *glance) askAlive() {
 	for i := 0; i+1 < len(g.fields); i += 2 {
 		times[g.fields[i]], _ = strconv.Atoi(g.fields[i+1])
 	}
-	g.beats = make([]beat, len(g.Readers))
-	owners := make([]string, len(g.Readers))
-	for i, r := range g.Readers {
+	g.beats = make([]beat, len(g.Holders))
+	owners := make([]string, len(g.Holders))
+	for i, r := range g.Holders {
 		owners[i], g.beats[i].left = r.Owner, noKey
 		for n := 1; n <= min(times[r.Owner], maxBeat); n++ {
 			g.ask(func(said driver.Value) error {

@@ -19,6 +19,7 @@ type Waiter struct {
 	Owner  string // of WithOwner, else the owner field it will have, without its random digits
 	By     wire.Card
 	Side   string // of a read-write lock: read or write
+	Wants  int    // of a semaphore: how many permits
 	Waited time.Duration
 }
 
@@ -56,21 +57,25 @@ func lineOn(ctx context.Context, rdb driver.Reader, names *wire.Names) (places [
 			members, err := scored(said)
 			for _, m := range members {
 				if p, ok := waiterIn(m, now); ok {
-					p.Side = q.side
+					if p.Side = q.side; names.Kind != wire.Semaphore {
+						p.Wants = 0
+					}
 					places = append(places, p)
 				}
 			}
 			return err
 		}, firstIn(q, MaxPlaces)...)
 	}
-	t.ask(func(said driver.Value) error {
-		if said.IsNil() {
-			return nil
-		}
-		var err error
-		reserved, err = said.Int64()
-		return err
-	}, "GET", names.Counter)
+	if names.Kind != wire.Semaphore { // it has no fencing tokens
+		t.ask(func(said driver.Value) error {
+			if said.IsNil() {
+				return nil
+			}
+			var err error
+			reserved, err = said.Int64()
+			return err
+		}, "GET", names.Counter)
+	}
 	if err := t.send(ctx); err != nil {
 		return nil, 0, fmt.Errorf("read the queue of %q: %w", names.Name, err)
 	}
@@ -82,11 +87,14 @@ func lineOn(ctx context.Context, rdb driver.Reader, names *wire.Names) (places [
 	return places, reserved, nil
 }
 
-// member is a member of a queue, with the time at which it came.
+// member is a member of a ZSET.
 type member struct {
-	text string
-	came time.Time
+	text  string
+	score float64
 }
+
+// came returns when a waiter came, by its ticket, which is its score.
+func (m member) came() time.Time { return time.UnixMicro(int64(m.score)) }
 
 // firstIn returns the command that asks for the first n waiters in a queue. scored reads its answer. A
 // score below 0 is no waiter's.
@@ -125,18 +133,20 @@ func scored(v driver.Value) ([]member, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the score of %q is no number: %w", text, err)
 		}
-		all = append(all, member{text, time.UnixMicro(int64(score))})
+		all = append(all, member{text, score})
 	}
 	return all, nil
 }
 
-// waiterIn reads a member of a queue: <lease>:<block>:<client uuid>:<n>:<shared owner>.
+// waiterIn reads a member of a queue: <lease>:<block>:<client uuid>:<n>:<shared owner>. In that of a
+// semaphore the number of permits stands in place of the block.
 func waiterIn(m member, now time.Time) (w Waiter, ok bool) {
 	parts := strings.SplitN(m.text, ":", 5)
 	if len(parts) < 4 {
 		return w, false
 	}
-	w = Waiter{Client: parts[2], Owner: wire.WaitingID(parts[2], parts[3]), Waited: now.Sub(m.came)}
+	w = Waiter{Client: parts[2], Owner: wire.WaitingID(parts[2], parts[3]), Waited: now.Sub(m.came())}
+	w.Wants, _ = strconv.Atoi(parts[1])
 	if len(parts) == 5 && parts[4] != "" {
 		w.Owner = parts[4]
 	}
@@ -148,7 +158,7 @@ type queue struct{ key, side string }
 
 // queuesOf returns the queues of a lock: a read-write lock has two.
 func queuesOf(names *wire.Names) []queue {
-	if names.Kind == wire.Mutex {
+	if names.Kind == wire.Mutex || names.Kind == wire.Semaphore {
 		return []queue{{key: names.Queue}}
 	}
 	return []queue{{names.Queue, wire.Write.Name}, {names.Readers(), wire.Read.Name}}

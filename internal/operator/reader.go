@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -68,8 +67,8 @@ func (r *Reader) All(ctx context.Context, pattern string) ([]Sighting, error) {
 	return r.everywhere(func(rdb driver.Reader) ([]Sighting, error) {
 		var found []Sighting
 		clock := clockOf(ctx, rdb)
-		err := scan(ctx, rdb, Literal(r.prefix)+pattern, func(keys []string) error {
-			seen, err := read(ctx, rdb, r.namesOf(keys), clock)
+		err := scan(ctx, rdb, r.sweeps(pattern), func(names []*wire.Names) error {
+			seen, err := r.read(ctx, rdb, names, clock)
 			found = append(found, seen...)
 			return err
 		})
@@ -82,7 +81,7 @@ func (r *Reader) All(ctx context.Context, pattern string) ([]Sighting, error) {
 // holds.
 func (r *Reader) These(ctx context.Context, names []*wire.Names) ([]Sighting, error) {
 	found, err := r.everywhere(func(rdb driver.Reader) ([]Sighting, error) {
-		seen, err := read(ctx, rdb, names, clockOf(ctx, rdb))
+		seen, err := r.read(ctx, rdb, names, clockOf(ctx, rdb))
 		introduce(ctx, rdb, seen)
 		return seen, err
 	})
@@ -100,18 +99,36 @@ func (r *Reader) These(ctx context.Context, names []*wire.Names) ([]Sighting, er
 // Names returns the keys of a lock. It fails for a name that no lock can have.
 func (r *Reader) Names(name string) (*wire.Names, error) { return wire.Mutex.Names(r.prefix, name) }
 
-// One returns a sighting of one lock, with what its readers' clients say of themselves.
+// One returns a sighting of one lock, with what its holders' clients say of themselves.
 func (r *Reader) One(ctx context.Context, name string) (Sighting, error) {
 	names, err := r.Names(name)
 	if err != nil {
 		return Sighting{}, err
 	}
-	found, err := r.These(ctx, []*wire.Names{names})
+	found, err := r.These(ctx, []*wire.Names{r.guess(ctx, names)})
 	if err != nil {
 		return Sighting{}, err
 	}
-	r.introduceReaders(ctx, found[0].Readers)
+	r.introduceHolders(ctx, found[0].Holders)
 	return found[0], nil
+}
+
+// guess returns the names of the semaphore with the same name if a text stands there, so that Redis is
+// not asked for the fields of a text: monitors count such errors.
+func (r *Reader) guess(ctx context.Context, names *wire.Names) *wire.Names {
+	semaphore, err := wire.Semaphore.Names(r.prefix, names.Name)
+	if err != nil || len(r.nodes) > 1 {
+		return names
+	}
+	ctx, cancel := Soon(ctx)
+	defer cancel()
+	said, err := r.nodes[0].Read(ctx, []string{"TYPE", names.Lock})
+	if err == nil {
+		if kind, _ := said[0].Text(); kind == "string" {
+			return semaphore
+		}
+	}
+	return names
 }
 
 // everywhere asks all nodes at once and merges their answers. A minority may be down.
@@ -132,7 +149,7 @@ func (r *Reader) everywhere(ask func(driver.Reader) ([]Sighting, error)) ([]Sigh
 			down++
 			continue
 		}
-		known := make(map[string]bool) // a key that moves may be scanned twice
+		known := make(map[string]bool) // several keys of a lock are scanned, and one that moves is twice
 		for _, s := range said {
 			if name := s.Names.Name; !known[name] {
 				known[name] = true
@@ -154,51 +171,9 @@ func (r *Reader) everywhere(ask func(driver.Reader) ([]Sighting, error)) ([]Sigh
 	return all, nil
 }
 
-// namesOf returns the names of the locks with these keys. It leaves out keys that cannot be a
-// lock's.
-func (r *Reader) namesOf(keys []string) []*wire.Names {
-	var names []*wire.Names
-	for _, key := range keys {
-		if n, err := r.Names(strings.TrimPrefix(key, r.prefix)); err == nil {
-			names = append(names, n)
-		}
-	}
-	return names
-}
-
 // Literal returns the pattern that matches text alone.
 func Literal(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
-}
-
-// scan calls found with the keys of hashes that match, some at a time.
-func scan(ctx context.Context, rdb driver.Reader, pattern string, found func([]string) error) error {
-	within, cancel := Soon(ctx)
-	masters, err := rdb.Masters(within)
-	cancel()
-	for _, master := range masters {
-		for cursor := "0"; err == nil; {
-			var keys []string
-			if cursor, keys, err = scanOnce(ctx, master, cursor, pattern); err == nil && len(keys) > 0 {
-				err = found(keys)
-			}
-			if cursor == "0" {
-				break
-			}
-		}
-	}
-	return err
-}
-
-// scanOnce asks for the next keys from cursor on. After the last ones the next cursor is "0".
-func scanOnce(ctx context.Context, rdb driver.Redis, cursor, pattern string) (next string, keys []string, err error) {
-	ctx, cancel := Soon(ctx)
-	defer cancel()
-	said, err := rdb.Do(ctx, []string{"SCAN", cursor, "MATCH", pattern, "COUNT", strconv.Itoa(scanCount), "TYPE", "hash"})
-	if err != nil {
-		return "", nil, err
-	}
-	return page(said[0])
 }
 
 // page reads an answer of SCAN or HSCAN: the next cursor and what was found.

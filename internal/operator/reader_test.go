@@ -28,6 +28,14 @@ func over(rdb rueidis.Client) *operator.Reader {
 	return operator.NewReader([]driver.Reader{overrueidis.New(rdb)}, "")
 }
 
+// nodes are the servers that a reader asks.
+func nodes(servers ...*redistest.Server) (all []driver.Reader) {
+	for _, s := range servers {
+		all = append(all, overrueidis.New(s.Client()))
+	}
+	return all
+}
+
 // one looks at a lock.
 func one(t *testing.T, r *operator.Reader, name string) operator.Sighting {
 	t.Helper()
@@ -160,7 +168,7 @@ func TestNamesOnReadWriteLocks(t *testing.T) {
 
 	named := func(s operator.Sighting, names ...string) bool {
 		var got []string
-		for _, h := range s.Readers {
+		for _, h := range s.Holders {
 			got = append(got, h.By.Name)
 		}
 		return fmt.Sprint(got) == fmt.Sprint(names)
@@ -230,7 +238,7 @@ func TestCrashedReadersAreNotCounted(t *testing.T) {
 	lease := read(t, c, "orders")
 	seen := one(t, r, "orders")
 	require.Equal(t, 2, seen.Count)
-	require.Len(t, seen.Readers, 2)
+	require.Len(t, seen.Holders, 2)
 	require.Equal(t, crashed(2), seen.Holder)
 	require.InDelta(t, time.Minute, seen.TTL, float64(40*time.Second))
 	s.Do("DEL", pulse("orders", crashed(2)))
@@ -283,8 +291,8 @@ func TestManyReadersAreCounted(t *testing.T) {
 	s.ResetCommandCounts()
 	seen := one(t, readerOf(s), "orders")
 	require.Equal(t, []any{"relock read", true, readers}, []any{seen.Kind, seen.Held, seen.Count})
-	require.Less(t, len(seen.Readers), readers)
-	require.NotEmpty(t, seen.Readers)
+	require.Less(t, len(seen.Holders), readers)
+	require.NotEmpty(t, seen.Holders)
 	require.NotContains(t, s.CommandCounts(), "hgetall")
 	require.Contains(t, seen.HolderText(), " and 999 more")
 }

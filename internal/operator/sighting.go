@@ -17,7 +17,7 @@ type Sighting struct {
 	Kind    string // "" for a hash that is no lock
 	Held    bool
 	Holder  string        // owner field
-	Count   int           // the holder's hold count; of a lock that is read, how many read it
+	Count   int           // the holder's hold count; of a lock that is read, how many read it; of a semaphore, permits held
 	TTL     time.Duration // negative where it never ends
 	Age     time.Duration // since the grant, negative where it is unknown
 	Waiters int
@@ -25,15 +25,19 @@ type Sighting struct {
 	Token   int64         // the first fencing token of the grant in force, 0 where it is unknown
 	Nodes   int           // of a quorum, how many keep it for the holder
 	By      wire.Card     // what the holder's client says of itself
-	Readers []Holding     // of a lock that is read: the holders, but not all of very many
+	Holders []Holding     // of a lock that is read, and of a semaphore: the holders, but not all of very many
+	Permits int           // of a semaphore: its size, -1 where it is unknown
+	Free    int           // of a semaphore: permits
 
 	client string // the holder's uuid
 }
 
 // A Holding is one of several that hold a lock.
 type Holding struct {
-	Owner string    // owner field
-	By    wire.Card // what its client says of itself; it is read for single locks
+	Owner string        // owner field
+	By    wire.Card     // what its client says of itself; it is read for single locks
+	Count int           // of a semaphore: permits
+	TTL   time.Duration // of a semaphore: negative where it never ends
 }
 
 // Kinds of locks. The kind of a read-write lock has its mode behind it: "relock read", "redisson
@@ -115,12 +119,12 @@ func (s *Sighting) readSides(fields []string, now time.Time) {
 			if s.Count++; !s.Held {
 				s.Held, s.Holder = true, holder
 			}
-			s.Readers = append(s.Readers, Holding{Owner: holder})
+			s.Holders = append(s.Holders, Holding{Owner: holder})
 			continue
 		}
 		count, tokens, _ := strings.Cut(value, ":")
 		first, _, _ := strings.Cut(tokens, ":")
-		s.Held, s.Holder, s.Age, s.Readers = true, holder, Since(first, now), nil
+		s.Held, s.Holder, s.Age, s.Holders = true, holder, Since(first, now), nil
 		s.Count, _ = strconv.Atoi(count)
 		s.Token, _ = strconv.ParseInt(first, 10, 64)
 		return

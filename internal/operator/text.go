@@ -16,20 +16,54 @@ func Owner(field string, by wire.Card) string {
 	return Plain(field)
 }
 
-// HolderText says who holds the lock.
+// HolderText says who holds the lock, and of a semaphore before that how much of it.
 func (s *Sighting) HolderText() string {
+	if s.Held && s.Semaphore() {
+		return s.CountText() + ": " + s.WhoText()
+	}
+	return s.WhoText()
+}
+
+// WhoText says who holds the lock.
+func (s *Sighting) WhoText() string {
 	if !s.Held && s.Nodes > 0 {
 		return fmt.Sprintf("nobody; %d nodes keep it for %s", s.Nodes, Owner(s.Holder, s.By))
 	}
 	if !s.Held {
 		return "nobody"
 	}
-	text := Owner(s.Holder, s.By)
-	if others := s.Count - 1; s.reads() && others > 0 {
+	text, others := Owner(s.Holder, s.By), 0
+	switch {
+	case s.reads():
+		others = s.Count - 1
+	case s.Semaphore() && s.Whole():
+		others = len(s.Holders) - 1
+	case s.Semaphore():
+		return text + " and others"
+	}
+	if others > 0 {
 		text += fmt.Sprintf(" and %d more", others)
 	}
 	return text
 }
+
+// CountText says how many permits of a semaphore are held, and of how many.
+func (s *Sighting) CountText() string {
+	if s.Permits < 0 {
+		return strconv.Itoa(s.Count)
+	}
+	return fmt.Sprintf("%d of %d", s.Count, s.Permits)
+}
+
+// TTLText says how much of the lease of a semaphore's holder is left.
+func (h *Holding) TTLText() string {
+	if h.TTL < 0 {
+		return neverEnds
+	}
+	return Short(h.TTL)
+}
+
+const neverEnds = "never ends"
 
 // AgeText says how long ago the grant was.
 func (s *Sighting) AgeText() string {
@@ -45,7 +79,7 @@ func (s *Sighting) TTLText() string {
 	case !s.Held:
 		return "-"
 	case s.TTL < 0:
-		return "never ends"
+		return neverEnds
 	}
 	return Short(s.TTL)
 }

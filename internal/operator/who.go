@@ -22,15 +22,15 @@ func introduce(ctx context.Context, rdb driver.Reader, seen []Sighting) {
 	}
 }
 
-// introduceReaders adds what the clients of readers say of themselves, as far as any node knows it.
-func (r *Reader) introduceReaders(ctx context.Context, readers []Holding) {
+// introduceHolders adds what the clients of holders say of themselves, as far as any node knows it.
+func (r *Reader) introduceHolders(ctx context.Context, holders []Holding) {
 	for _, rdb := range r.nodes {
 		known := cards(ctx, rdb, func(yield func(string) bool) {
-			for i := 0; i < len(readers) && yield(wire.ClientOf(readers[i].Owner)); i++ {
+			for i := 0; i < len(holders) && yield(wire.ClientOf(holders[i].Owner)); i++ {
 			}
 		})
-		for i := range readers {
-			readers[i].By = cmp.Or(readers[i].By, known[wire.ClientOf(readers[i].Owner)])
+		for i := range holders {
+			holders[i].By = cmp.Or(holders[i].By, known[wire.ClientOf(holders[i].Owner)])
 		}
 	}
 }

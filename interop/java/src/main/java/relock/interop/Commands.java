@@ -15,7 +15,7 @@ final class Commands {
         this.redisson = redisson;
     }
 
-    /** Runs a command whose first argument, where it has one, is kind:name with kind lock, fenced, spin, fair, read or write. */
+    /** Runs a command whose first argument, where it has one, is kind:name: a kind of lock, or permits. */
     Object run(String command, String[] args) throws Exception {
         switch (command) {
             case "threadId":
@@ -28,6 +28,9 @@ final class Commands {
                 redisson.getReadWriteLock(args[0]).readLock().lock(number(args, 1), MILLISECONDS);
                 return "";
             default:
+                if (args[0].startsWith("permits:")) {
+                    return new Permits(redisson, args[0].split(":", 2)[1]).run(command, args);
+                }
                 return onLock(command, args[0], args);
         }
     }

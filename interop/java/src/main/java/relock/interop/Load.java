@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import org.redisson.api.RAtomicLong;
 import org.redisson.api.RBucket;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
@@ -15,8 +16,14 @@ import org.redisson.client.codec.StringCodec;
  * Increments a number in Redis under a lock, by reading it and writing it back, in several threads. Each increment is a
  * line of a journal: token, asked, locked and unlocking in microseconds, the last two taken inside the lock. Of the kind
  * rw:percent:name, so many of a hundred rounds read the number only; for a token stands 0 for a reader, 1 for a writer.
+ *
+ * <p>Of the kind permits:k:name a round has k permits of a semaphore, and for their time adds k to the number, by INCRBY.
+ * For a token stands what the number then is: how many permits were held.
  */
 final class Load {
+    /** Milliseconds that permits are taken for: the watchdog's time, which locks have. */
+    private static final long LEASE = 30_000;
+
     private final RedissonClient redisson;
     private final String which;
     private final String counter;
@@ -73,6 +80,11 @@ final class Load {
                     readOrWrite(Integer.parseInt(percentAndName[0]), percentAndName[1], number);
                     return;
                 }
+                if (kindAndName[0].equals("permits")) {
+                    String[] manyAndName = kindAndName[1].split(":", 2);
+                    take(Integer.parseInt(manyAndName[0]), new Permits(redisson, manyAndName[1]));
+                    return;
+                }
                 RLock lock = Commands.lock(redisson, which);
                 for (int i = 0; i < rounds && Driver.micros() < until; i++) {
                     increment(lock, number);
@@ -98,6 +110,18 @@ final class Load {
                 }
                 lines.add(new long[] {reads ? 0 : 1, asked, locked, Driver.micros()});
                 lock.unlock();
+            }
+        }
+
+        private void take(int many, Permits permits) throws Exception {
+            RAtomicLong held = redisson.getAtomicLong(counter);
+            for (int i = 0; i < rounds && Driver.micros() < until; i++) {
+                long asked = Driver.micros();
+                String ids = permits.acquire(many, LEASE);
+                long acquired = Driver.micros();
+                lines.add(new long[] {held.addAndGet(many), asked, acquired, Driver.micros()});
+                held.addAndGet(-many);
+                permits.release(ids);
             }
         }
 
