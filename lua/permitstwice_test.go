@@ -132,8 +132,10 @@ func (h *permits) step() {
 	}
 	waiter, holder := of(waits), of(holds)
 	n := h.rand.IntN(26)
-	if rare := strings.Fields(h.rarest)[0]; h.rand.IntN(3) == 0 {
-		n = cmp.Or(map[string]int{"renew": 13, "recount": 14, "refill": 15, "inspect": 16, "force": 17, "resize": 18}[rare], n)
+	often := h.rand.IntN(3) == 0
+	if rare := strings.Fields(h.rarest)[0]; h.rand.IntN(2) == 0 {
+		at := map[string]int{"renew": 13, "recount": 14, "refill": 15, "inspect": 16, "force": 17, "resize": 18}[rare]
+		n, often = cmp.Or(at, n), often || at > 0
 	}
 	switch {
 	case n < 2 && len(h.late) > 0:
@@ -156,7 +158,7 @@ func (h *permits) step() {
 		h.send("refill", []string{holder.id, "8", "PUBLISH"}, func() {}, func(any) {})
 	case n == 16:
 		h.inspect()
-	case n == 17 && h.rand.IntN(3) == 0:
+	case n == 17 && often:
 		h.send("force", []string{h.inbox, "PUBLISH"}, func() {}, func(any) {})
 		h.polls()
 	case n == 18:
@@ -165,7 +167,7 @@ func (h *permits) step() {
 		h.dies(holder)
 	case n == 20:
 		h.javaReaps()
-	case n == 21 && h.rand.IntN(3) == 0:
+	case n == 21 && often:
 		h.redis.do("DEL", h.name)
 		h.trace = append(h.trace, "the number of free permits is deleted")
 	default:
