@@ -262,6 +262,7 @@ func init() {
 		}
 		return nodes, k.cfg.quorumSize(), k.cfg.prefix
 	}
+	opening.LeaseOf = func(permit any) any { return permit.(*Permit).held() }
 	opening.HolderOf = func(lease any) (client, kind string) {
 		l, is := lease.(*Lease)
 		if !is {

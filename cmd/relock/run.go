@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/operator"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -374,17 +375,17 @@ type locker interface {
 	TryLock(ctx context.Context) (*relock.Lease, error)
 }
 
-// semaphore is a locker: its lock is one permit. A Permit is a Lease under another name.
+// semaphore is a locker: its lock is one permit.
 type semaphore struct{ *relock.Semaphore }
 
 func (s semaphore) Lock(ctx context.Context) (*relock.Lease, error) {
 	p, err := s.Acquire(ctx, 1)
-	return (*relock.Lease)(p), err
+	return opening.LeaseOf(p).(*relock.Lease), err
 }
 
 func (s semaphore) TryLock(ctx context.Context) (*relock.Lease, error) {
 	p, err := s.TryAcquire(ctx, 1)
-	return (*relock.Lease)(p), err
+	return opening.LeaseOf(p).(*relock.Lease), err
 }
 
 // state asks Redis for the state of the lock that the flags name.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -49,19 +50,13 @@ type permits struct {
 }
 
 func (s permits) Lock(ctx context.Context) (*relock.Lease, error) {
-	return leaseOf(s.Acquire(ctx, s.amount))
+	p, err := s.Acquire(ctx, s.amount)
+	return opening.LeaseOf(p).(*relock.Lease), err
 }
 
 func (s permits) TryLock(ctx context.Context) (*relock.Lease, error) {
-	return leaseOf(s.TryAcquire(ctx, s.amount))
-}
-
-// leaseOf is the lease that permits are held by, which no call tells.
-func leaseOf(p *relock.Permit, err error) (*relock.Lease, error) {
-	if err != nil {
-		return nil, err
-	}
-	return (*relock.Lease)(reflect.ValueOf(p).Elem().Field(0).UnsafePointer()), nil
+	p, err := s.TryAcquire(ctx, s.amount)
+	return opening.LeaseOf(p).(*relock.Lease), err
 }
 
 func (s permits) ForceUnlock(ctx context.Context) (bool, error) { return s.ForceRelease(ctx) }
