@@ -18,12 +18,17 @@ func init() {
 	Scenes = append(Scenes, Scene{"tongues", shapeTongues, func() Kind { return Permits{} }})
 }
 
-// shapeTongues has Redisson's semaphores beside relock's. In a third of the seeds the clocks of its instances are ahead.
+// shapeTongues has Redisson's semaphores beside relock's. In a third of the seeds the clocks of its instances are ahead. In a quarter
+// processes are killed, and copies of what they asked for come when Redisson has freed some of what they had.
 func shapeTongues(p *Plan, r *rand.Rand) {
 	shapePermits(p, r)
 	p.JVMs, p.Threads = 1+r.IntN(2), 1+r.IntN(3)
 	if r.IntN(3) == 0 {
 		p.Ahead = time.Duration(r.Int64N(int64(p.Lease)))
+	}
+	if r.IntN(4) == 0 {
+		p.Rates.Twice = .2
+		p.with(r, 8, "kill", kill)
 	}
 }
 
