@@ -43,7 +43,7 @@ end
 if ARGV[1] ~= '' then
   ok, winner = pcall(hand_over, ARGV[1], ARGV[2]) -- what fails from here on must not keep the waiters asleep
 end
-if not (ok and winner) then
+if beside or not (ok and winner) then -- parts may be left for Redisson's waiters
   announce(ARGV[2])
 end
 return barred and owner or 1

@@ -1,13 +1,9 @@
 package lua_test
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
-	"math/rand/v2"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -31,31 +27,11 @@ func TestReadWriteScriptsTwiceLostAndLate(t *testing.T) {
 		wanted = 10_000
 	}
 	s := redistest.Start(t)
-	met := make(map[string]int)
-	for _, script := range scripts {
-		for _, fault := range faults {
-			met[script+" "+fault] = 0
-		}
-	}
-	histories, hashes := 0, loaded(t, s)
-	for rarest := ""; ; histories++ {
-		for counted, n := range met {
-			if rarest == "" || n < met[rarest] {
-				rarest = counted
-			}
-		}
-		if met[rarest] >= wanted {
-			break
-		}
-		seed := rand.Uint64()
-		h := &history{t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 0)), met: met, hashes: hashes, name: fmt.Sprint("k", histories)}
-		_, h.rarest, _ = strings.Cut(rarest, " ")
+	hashes := loaded(t, s)
+	untilEachMeets(t, scripts, wanted, func(f *fates, n int) {
+		h := &history{fates: f, hashes: hashes, name: fmt.Sprint("k", n)}
 		h.run(s.Addr())
-	}
-	for _, counted := range slices.Sorted(maps.Keys(met)) {
-		t.Logf("%-24s %d", counted, met[counted])
-	}
-	t.Logf("%d histories", histories)
+	})
 }
 
 // scripts are those of both kinds, as a history counts them.
@@ -63,9 +39,6 @@ var scripts = []string{
 	"read acquire", "read many acquire", "read release", "read sweep", "read renew", "read recount", "read force", "read inspect", "read refill",
 	"write acquire", "write many acquire", "write release", "write sweep", "write renew", "write recount", "write force", "write inspect", "write refill",
 }
-
-// faults are what may happen to a command.
-var faults = []string{"twice", "lost", "late"}
 
 // loaded has the server know the scripts, and returns their hashes.
 func loaded(t *testing.T, s *redistest.Server) map[string]string {
@@ -117,30 +90,20 @@ func (e *entry) block() string {
 
 // history is one lock's.
 type history struct {
-	t      *testing.T
-	seed   uint64
-	rand   *rand.Rand
-	met    map[string]int
+	*fates
 	hashes map[string]string
 	name   string
-	rarest string // script, and a fault that it met most seldom
 	inbox  string // prefix of the clients' inboxes, "" where no message can grant the lock
 
 	redis   *conn
 	inboxes *conn // of all clients
 	entries []*entry
-	last    int64    // token that was given, of readers and writers
-	written int64    // by a writer
-	late    []func() // commands that are on their way
-	trace   []string
+	last    int64 // token that was given, of readers and writers
+	written int64 // by a writer
 }
 
 func (h *history) run(addr string) {
-	defer func() {
-		if h.t.Failed() {
-			h.t.Logf("seed %d\n%s", h.seed, strings.Join(h.trace, "\n"))
-		}
-	}()
+	defer h.tell()
 	h.redis = dial(h.t, addr)
 	defer h.redis.Close()
 	h.inboxes = dial(h.t, addr)
@@ -187,7 +150,7 @@ func (h *history) step() {
 	}
 	waiter, holder := of(waits), of(holds)
 	n := h.rand.IntN(20)
-	if rare, _, _ := strings.Cut(h.rarest, " "); h.rand.IntN(3) == 0 {
+	if rare := strings.Fields(h.rarest)[1]; h.rand.IntN(3) == 0 {
 		n = cmp.Or(map[string]int{"renew": 13, "recount": 14, "refill": 15, "inspect": 17, "force": 18}[rare], n)
 	}
 	switch {
@@ -260,49 +223,7 @@ func (h *history) send(script string, args []string, unheard func(), then func(a
 		h.hear()
 		return answer
 	}
-	fault := ""
-	if h.rand.IntN(2) == 0 {
-		fault = faults[h.rand.IntN(len(faults))]
-		h.met[script+" "+fault]++
-		h.trace = append(h.trace, "  *** "+fault)
-	}
-	switch fault {
-	case "lost":
-		unheard()
-		run()
-		return false
-	case "twice":
-		second := h.rand.IntN(2) == 0 // is the answer that arrives
-		if second {
-			unheard()
-		}
-		answer := run()
-		if !second {
-			unheard()
-		}
-		if again := run(); second {
-			answer = again
-		}
-		then(answer)
-	case "late":
-		then(run())
-		h.late = append(h.late, func() {
-			h.trace = append(h.trace, "  *** late:")
-			unheard()
-			run()
-		})
-	default:
-		then(run())
-	}
-	return true
-}
-
-// arrive runs a command that is late.
-func (h *history) arrive() {
-	i := h.rand.IntN(len(h.late))
-	late := h.late[i]
-	h.late = slices.Delete(h.late, i, i+1)
-	late()
+	return h.meets(script, run, unheard, then)
 }
 
 // acquire asks for an entry, once where it does not wait.
@@ -653,80 +574,4 @@ func (h *history) nothingLeft(late bool) {
 // copies reports whether a command that asks ran without its client hearing of it.
 func (h *history) copies() bool {
 	return slices.ContainsFunc(h.entries, func(e *entry) bool { return e.copied })
-}
-
-// conn is a connection to Redis that speaks RESP2.
-type conn struct {
-	net.Conn
-	in *bufio.Reader
-	t  *testing.T
-}
-
-func dial(t *testing.T, addr string) *conn {
-	c, err := net.Dial("tcp", addr)
-	require.NoError(t, err)
-	return &conn{c, bufio.NewReader(c), t}
-}
-
-func (c *conn) do(args ...string) any {
-	var text strings.Builder
-	fmt.Fprintf(&text, "*%d\r\n", len(args))
-	for _, arg := range args {
-		fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(arg), arg)
-	}
-	_, err := c.Write([]byte(text.String()))
-	require.NoError(c.t, err)
-	return c.read()
-}
-
-// read reads an answer. An error that Redis answers fails the test.
-func (c *conn) read() any {
-	line, err := c.in.ReadString('\n')
-	require.NoError(c.t, err)
-	line = strings.TrimSuffix(line, "\r\n")
-	n, _ := strconv.Atoi(line[1:])
-	switch line[0] {
-	case '+':
-		return line[1:]
-	case ':':
-		return int64(n)
-	case '$':
-		if n < 0 {
-			return nil
-		}
-		text := make([]byte, n+2)
-		_, err := io.ReadFull(c.in, text)
-		require.NoError(c.t, err)
-		return string(text[:n])
-	case '*':
-		all := make([]any, max(n, 0))
-		for i := range all {
-			all[i] = c.read()
-		}
-		return all
-	}
-	require.Fail(c.t, "Redis answered", line)
-	return nil
-}
-
-// messages returns what a subscriber was sent since the last call: what was published before the answer to its PING.
-func (c *conn) messages() (all []string) {
-	_, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n"))
-	require.NoError(c.t, err)
-	for {
-		parts := c.read().([]any)
-		if parts[0] == "pong" {
-			return all
-		}
-		all = append(all, parts[2].(string))
-	}
-}
-
-// number is an answer that is a number, or a text that is one.
-func number(v any) int64 {
-	n, err := strconv.ParseInt(fmt.Sprint(cmp.Or(v, any(0))), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }

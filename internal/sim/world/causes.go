@@ -98,6 +98,9 @@ func (j *judge) lost(h *Held, long time.Duration, cause error) bool {
 	if h.fixed || w.ctx.Err() != nil || !errors.Is(cause, relock.ErrLost) {
 		return false
 	}
+	if w.wasRobbed(h.id) {
+		return false
+	}
 	since := time.Now().Add(-max(w.plan.Longest(), long) - 4*w.plan.Timeout())
 	j.mu.Lock()
 	struck := j.of(h.Name).struck.After(since)

@@ -95,7 +95,7 @@ func (j *judge) beside(h *Held) {
 // javaHas is the field of a thread of Redisson's that a server keeps the lock for, "" for none.
 func (w *World) javaHas(name string) string {
 	switch {
-	case w.plan.JVMs == 0:
+	case w.plan.JVMs == 0, w.form.Permits: // both may hold
 		return ""
 	case w.form.RW:
 		return w.javaKeepsOut(name, false)
@@ -178,7 +178,7 @@ func (w *World) endJVMs() {
 
 // countsFirst has Redisson count before relock where both do: a counter that it makes has no expiry.
 func (w *World) countsFirst() {
-	if w.plan.JVMs == 0 {
+	if w.plan.JVMs == 0 || w.form.Permits {
 		return
 	}
 	for _, name := range w.plan.Names {
@@ -198,7 +198,7 @@ func (w *World) countsStill() {
 		w.mu.Lock()
 		v, ok := w.nodes[0].ask("PTTL", "redisson_lock_token:{"+name+"}")
 		w.mu.Unlock()
-		if w.plan.JVMs > 0 && !lost && ok && v.number() != -1 {
+		if w.plan.JVMs > 0 && !w.form.Permits && !lost && ok && v.number() != -1 {
 			w.fail(name, "the counter that Redisson made expires in %d ms", v.number())
 		}
 	}

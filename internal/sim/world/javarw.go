@@ -157,6 +157,9 @@ func (v *jvm) channelOf(name string) string {
 	if v.w.form.RW {
 		return "redisson_rwlock:{" + name + "}"
 	}
+	if v.w.form.Permits {
+		return beside(v.w.form.Channel.Unlock, name)
+	}
 	return "redisson_lock__channel:{" + name + "}"
 }
 

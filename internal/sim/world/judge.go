@@ -199,6 +199,9 @@ func (j *judge) granted(h, outer *Held) {
 		j.w.inTurn(h)
 		j.w.countedTo(h)
 	}
+	if j.w.form.Permits {
+		j.w.wholly(h)
+	}
 	if j.w.form.Shared() {
 		j.crowded(h, others, r)
 	} else {

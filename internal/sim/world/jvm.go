@@ -49,6 +49,10 @@ func (w *World) jvm(place int) *jvm {
 func (t *thread) round(r *rand.Rand) {
 	v, plan := t.w.jvm(t.place), t.w.plan
 	v.pause(time.Duration(r.Int64N(int64(20*plan.Rates.Delay) + 1)))
+	if t.w.form.Permits {
+		t.permits(v, r)
+		return
+	}
 	field := v.id + ":" + strconv.Itoa(40+t.index)
 	o := want{name: pick(r, plan.Names), field: field, lease: v.lease, watched: true, wait: -1}
 	if r.IntN(4) == 0 {

@@ -39,7 +39,7 @@ func (w *World) strayedAll(now time.Time) {
 				}
 				id = w.form.idOf(id)
 				client, _, _ := strings.Cut(id, ":")
-				if p := clients[client]; p != nil {
+				if p := clients[client]; p != nil && !w.permits.robbed[id] {
 					w.strayed(n, p, stray{n.index, name, id}, seen, now)
 				}
 			})

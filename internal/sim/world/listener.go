@@ -69,6 +69,7 @@ func (l *line) Follow(context.Context, driver.Handler, ...string) error { return
 // hear is called inside of the command that published.
 func (e *listener) hear(channel, message string) {
 	e.w.says(message)
+	e.w.tellsFree(channel)
 	if e.over || e.deaf || e.proc.dead {
 		return
 	}

@@ -189,6 +189,9 @@ func (w *World) nobodyBefore(n *node, c *command, g *glimpsed, winner string, ti
 		if other.Ticket >= ticket || id == "" || id == winner || asksFor(args, id) || slices.Contains(others, id) {
 			continue // or it leaves, or is asked for in the same command
 		}
+		if w.form.Permits && amountIn(other.Member) > w.sizeAt(g.lock, unsized) {
+			continue // it waits for what will never be
+		}
 		if n.server.Listeners("relock_inbox:"+client) > 0 {
 			w.failed(g.lock, "node %d grants the lock to %s with ticket %.0f, but %s listens with %.0f", n.index, winner, ticket, id,
 				other.Ticket)

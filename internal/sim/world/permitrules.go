@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/sim"
 )
 
 // What is demanded of semaphores. A grant is known by a number that the world gives it, since permits have no tokens: the moment at
@@ -19,6 +20,35 @@ type sized struct {
 	permits int
 }
 
+// semaphores is what is known of them, and of the command that runs. The world's mutex guards it.
+type semaphores struct {
+	sizes    map[string][]sized // by name
+	brought  map[string]bool    // likewise: they may be as they were a while ago
+	javas    map[string]int64   // likewise: number of the last grant to Redisson
+	numbers  map[string]int64   // of grants, by acquisition id
+	numbered int64              // the last number of all
+	robbed   map[string]bool    // acquisitions of which Redisson has freed permits before their time
+	free     string             // what was free before the command
+	held     []sim.Waiting      // what was held before it
+	told     bool               // it told how many are free
+}
+
+func newSemaphores() semaphores {
+	return semaphores{
+		sizes: map[string][]sized{}, brought: map[string]bool{}, javas: map[string]int64{}, numbers: map[string]int64{},
+		robbed: map[string]bool{},
+	}
+}
+
+// seesPermits looks at a semaphore before a command.
+func (w *World) seesPermits(n *node, c *command) {
+	if !w.form.Permits {
+		return
+	}
+	w.permits.free, w.permits.told = n.server.Text(c.lock), false
+	w.permits.held = n.server.Line(w.form.leasesOf(c.lock), w.permits.held[:0])
+}
+
 // nextNumber is above all that were given out before. The caller does not hold the world's mutex.
 func (w *World) nextNumber() int64 {
 	w.mu.Lock()
@@ -27,21 +57,24 @@ func (w *World) nextNumber() int64 {
 }
 
 func (w *World) number() int64 {
-	w.numbered = max(w.numbered+1, time.Now().UnixMicro())
-	return w.numbered
+	w.permits.numbered = max(w.permits.numbered+1, time.Now().UnixMicro())
+	return w.permits.numbered
 }
 
 // numberOf is that of the grant of an acquisition.
 func (w *World) numberOf(id string) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.numbers[id]
+	return w.permits.numbers[id]
 }
+
+// unsized is a number above all.
+const unsized = math.MaxInt64
 
 // sizeAt is how many permits there were when a number was given out.
 func (w *World) sizeAt(name string, number int64) int {
 	size := math.MaxInt
-	for _, s := range w.sizes[name] {
+	for _, s := range w.permits.sizes[name] {
 		if s.since <= number {
 			size = s.permits
 		}
@@ -53,14 +86,14 @@ func (w *World) sizeAt(name string, number int64) int {
 func (w *World) sizeNow(name string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.sizeAt(name, math.MaxInt64)
+	return w.sizeAt(name, unsized)
 }
 
 // hadSize reports whether there were ever so many permits since a number.
 func (w *World) hadSize(name string, permits int, since int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.sizes[name], func(s sized) bool { return s.permits == permits && s.since > since })
+	return slices.ContainsFunc(w.permits.sizes[name], func(s sized) bool { return s.permits == permits && s.since > since })
 }
 
 // leastSize is the smallest number of permits that there were since a moment.
@@ -68,7 +101,7 @@ func (w *World) leastSize(name string, since time.Time) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	least := w.sizeAt(name, since.UnixMicro())
-	for _, s := range w.sizes[name] {
+	for _, s := range w.permits.sizes[name] {
 		if s.since >= since.UnixMicro() {
 			least = min(least, s.permits)
 		}
@@ -83,20 +116,110 @@ func (w *World) permitsStand(n *node, c *command, v driver.Value) {
 	if !w.form.Permits || !n.server.Running() {
 		return
 	}
+	if c.op == "resize" && w.permits.free != "" && argsOf(c.args)[1] == "" && v.Err() == nil && (answer{v}).number() == 1 {
+		w.failed(c.lock, "node %d knew how many permits there are, and was told so once more", n.index)
+	}
 	if permits := resizes(c); permits > 0 && (v.Err() == nil && (answer{v}).number() == 1 || v.Err() != nil && w.permitsOn(n, c.lock) == permits) {
-		w.sizes[c.lock] = append(w.sizes[c.lock], sized{w.number(), permits})
-		w.brought[c.lock] = false
+		w.permits.sizes[c.lock] = append(w.permits.sizes[c.lock], sized{w.number(), permits})
+		w.permits.brought[c.lock] = false
 	}
 	for _, name := range w.plan.Names {
-		size, all := w.sizeAt(name, math.MaxInt64), w.permitsOn(n, name)
+		size, all := w.sizeAt(name, unsized), w.permitsOn(n, name)
 		switch {
 		case all == size, all == unknown: // or it was deleted, or no one has asked yet
-		case w.brought[name] && slices.ContainsFunc(w.sizes[name], func(s sized) bool { return s.permits == all }):
-			w.sizes[name] = append(w.sizes[name], sized{w.number(), all})
+		case strings.HasPrefix(c.op, "java ") && name == c.lock && (w.permits.free == "" || all < size): // it knows no such thing, and takes twice
+			w.permits.sizes[name] = append(w.permits.sizes[name], sized{w.number(), all})
+		case w.permits.brought[name] && slices.ContainsFunc(w.permits.sizes[name], func(s sized) bool { return s.permits == all }):
+			w.permits.sizes[name] = append(w.permits.sizes[name], sized{w.number(), all})
 		default:
 			w.failed(name, "after %s there are %d permits, %s of them free, and there are to be %d", c.op, all, n.server.Text(name), size)
 		}
-		w.brought[name] = false
+		w.permits.brought[name] = false
+	}
+	if c.op == "release" || c.op == "sweep" || c.op == "force" {
+		w.leavesNoneWaiting(n, c, v)
+	}
+	w.leavesJava(n, c, v)
+}
+
+// leavesNoneWaiting demands of a command that ends an entry, held or waiting, that the first in line does not wait on beside permits
+// that fit it: but for one that a turn leaves to Redisson's waiters. It is called under the world's mutex.
+func (w *World) leavesNoneWaiting(n *node, c *command, v driver.Value) {
+	name := c.lock
+	line := n.server.Line(w.form.queueOf(name), nil)
+	turn := 0
+	if len(line) > 0 && line[0].Member == "turn" {
+		line, turn = line[1:], 1
+	}
+	if len(line) == 0 || v.Err() != nil || w.forbade || partly(c, v) || n.refusing.After(time.Now()) {
+		return
+	}
+	id, client := waiterOf(line[0].Member)
+	free, err := strconv.Atoi(n.server.Text(name))
+	if err == nil && id != "" && free-turn >= amountIn(line[0].Member) && n.server.Listeners("relock_inbox:"+client) > 0 {
+		w.failed(name, "after %s %d permits are free, and %s waits for %d", c.op, free, id, amountIn(line[0].Member))
+	}
+}
+
+// leavesJava demands of a command of relock's that Redisson's waiters are told of what it freed and nobody took; and of a grant
+// that it leaves them a permit while they have a turn. It is called under the world's mutex.
+func (w *World) leavesJava(n *node, c *command, v driver.Value) {
+	name, free := c.lock, 0
+	if strings.HasPrefix(c.op, "java ") || v.Err() != nil || w.forbade || partly(c, v) || len(keysOf(c.args)) > w.form.keys() {
+		return
+	}
+	free, _ = strconv.Atoi(n.server.Text(name))
+	held := map[string]bool{}
+	for _, permit := range n.server.Line(w.form.leasesOf(name), nil) {
+		held[permit.Member] = true
+	}
+	freed := slices.ContainsFunc(w.permits.held, func(p sim.Waiting) bool { return !held[p.Member] })
+	for _, before := range w.permits.held {
+		delete(held, before.Member)
+	}
+	listen := func(prefix string) int { return n.server.Listeners(beside(prefix, name)) }
+	if freed && free > 0 && !w.permits.told && listen(w.form.Channel.Unlock) > listen(w.form.Channel.Listen) {
+		w.failed(name, "after %s %d permits are free, and Redisson's waiters are not told", c.op, free)
+	}
+	for _, waits := range n.server.Line(w.form.queueOf(name), nil) {
+		if waits.Member == "turn" && -waits.Ticket > float64(n.server.Clock().Micro()) && len(held) > 0 && free < 1 {
+			w.failed(name, "%s takes the permit that a turn leaves to Redisson's waiters", c.op)
+		}
+	}
+}
+
+// tellsFree notes a message that permits are free. It is called under the world's mutex.
+func (w *World) tellsFree(channel string) {
+	if w.form.Permits && strings.HasPrefix(channel, w.form.Channel.Unlock) {
+		w.permits.told = true
+	}
+}
+
+// wholly demands that an acquisition has as many permits as its caller asked for, if a node has it. It is told of each lease.
+func (w *World) wholly(h *Held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	has := 0
+	for _, permit := range w.nodes[0].server.Line(w.form.leasesOf(h.Name), nil) {
+		if entryOf(permit.Member) == h.id {
+			has++
+		}
+	}
+	if has > 0 && has != h.amount && !w.permits.robbed[h.id] && h.live() {
+		w.failed(h.Name, "p%d is given %d permits by %s, which has %d", h.proc.index, h.amount, h.id, has)
+	}
+}
+
+// overdrawn demands that no call waits on for more permits than there are: it is told so when it asks again.
+func (j *judge) overdrawn(name string, now time.Time) {
+	size := j.w.sizeNow(name)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for c := range j.of(name).waiting {
+		since(&c.over, c.amount > size && !now.Before(j.excused), now)
+		if d := now.Sub(c.over); !c.over.IsZero() && d > j.patience(true) {
+			go j.w.fail(name, "p%d has waited for %v for %d permits of %d", c.proc.index, d, c.amount, size)
+		}
 	}
 }
 
@@ -123,7 +246,7 @@ func (w *World) permitsOn(n *node, name string) int {
 // bringsPermitsBack notes that a node may come back with as many permits as it had a while ago. It is called under the world's mutex.
 func (w *World) bringsPermitsBack() {
 	for _, name := range w.plan.Names {
-		w.brought[name] = true
+		w.permits.brought[name] = true
 	}
 }
 
@@ -171,7 +294,8 @@ func (j *judge) roomForPermits(name string, taken, least int) (free, full bool) 
 	if first := w.firstWaits(n, name); first > 0 {
 		need = first
 	}
-	size := w.sizeAt(name, math.MaxInt64)
+	taken += w.javaPermits(n, name)
+	size := w.sizeAt(name, unsized)
 	if size == math.MaxInt || n.server.Text(name) == "" {
 		size = firstSize
 	}
@@ -188,7 +312,7 @@ func (w *World) permitsGranted(n *node, c *command, g *glimpsed, v driver.Value)
 	for _, id := range idsOn(n, g.lock) {
 		if !slices.Contains(g.ids, id) {
 			came = append(came, id)
-			w.numbers[id] = w.number()
+			w.permits.numbers[id] = w.number()
 		}
 	}
 	for _, id := range came {

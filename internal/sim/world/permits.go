@@ -192,6 +192,9 @@ func loseSize(w *World, e event) {
 func (w *World) servePermits(p *process, name string) {
 	ctx, cancel := context.WithTimeout(w.ctx, 3*w.plan.Longest())
 	defer cancel()
+	if w.plan.JVMs > 0 && w.sizeNow(name) < 1 { // Redisson took some for good
+		_ = p.client.Semaphore(name, firstSize).SetPermits(ctx, firstSize)
+	}
 	one, err := w.kind.Of(p.client, name, 1).Lock(ctx) // of a name that was not used yet, Redis keeps the number now
 	if err == nil {
 		err = one.Unlock(w.ctx)
@@ -221,14 +224,16 @@ func (w *World) servedNot(p *process, name string, err error) {
 	}
 }
 
-// shapeHeirs kills processes that hold permits others wait for. Nothing else goes wrong.
+// shapeHeirs kills processes that hold permits others wait for, and deletes how many are free. Nothing else goes wrong, and none of it
+// is an excuse.
 func shapeHeirs(p *Plan, r *rand.Rand) {
 	p.Topology = alone
 	p.Names = p.Names[:1]
 	p.Procs, p.Actors = 3, 3
 	p.lasts(pick(r, []time.Duration{time.Second, 3 * time.Second}))
 	p.Rates = rates{Delay: p.Rates.Delay}
-	p.with(r, 6, "kill", func(w *World, e event) { w.replace(e.Proc, true) }) // without an excuse
+	p.with(r, 6, "kill", func(w *World, e event) { w.replace(e.Proc, true) })
+	p.with(r, 6, "lose size", func(w *World, e event) { w.nodes[0].ask("DEL", w.plan.Names[0]) })
 }
 
 // heirsWait is how long a permit of the dead may be waited for behind its lease.
@@ -240,8 +245,17 @@ type heirs struct{ Permits }
 func (k heirs) Round(a *Actor, r *rand.Rand) {
 	plan := a.w.plan
 	a.Sleep(time.Duration(r.Int64N(int64(plan.Lease / 4))))
+	if r.IntN(8) == 0 {
+		k.resize(a, r, plan.Names[0])
+	}
 	t := Try{Name: plan.Names[0], Amount: 1 + r.IntN(3), Lease: plan.Lease, Opts: []relock.Option{relock.WithLease(plan.Lease)}}
-	if h := a.Acquire(a.w.ctx, t); h != nil {
+	ctx, cancel := context.WithCancel(a.w.ctx)
+	defer cancel()
+	if r.IntN(3) == 0 {
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(r.Int64N(int64(plan.Lease))))
+		defer cancel()
+	}
+	if h := a.Acquire(ctx, t); h != nil {
 		a.Sleep(time.Duration(r.Int64N(int64(plan.Lease))))
 		a.Release(a.w.ctx, h, false)
 	}

@@ -35,6 +35,7 @@ type Plan struct {
 	Events   []event
 	Instants bool          // contexts end in the instant of a grant
 	Dog      time.Duration // WithRedissonWatchdog, 0 for the default
+	Ahead    time.Duration // the clocks of JVMs
 	Fresh    bool          // nobody has initialized guarded nodes
 	Strict   bool          // WithStrictRestartGuard for guarded ones
 	Longer   time.Duration // the longest lease by WithRestartGuard of the first process, 0 for the same as the others

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/wire"
@@ -69,9 +71,17 @@ var anywhere = func() *strings.Replacer {
 	return strings.NewReplacer(fmt.Sprintf(" on %s (pid %d)", host, pid), "", fmt.Sprintf(" host %s pid %d", host, pid), "")
 }()
 
+// printed puts a dot in the place of what cannot be read: the ids of Redisson's permits are bytes.
+func printed(c rune) rune {
+	if c != '\n' && (c == utf8.RuneError || !unicode.IsPrint(c)) {
+		return '.'
+	}
+	return c
+}
+
 // short spells ids and times.
 func (r *reader) short(text string) string {
-	text = anywhere.Replace(text)
+	text = strings.Map(printed, anywhere.Replace(text))
 	text = ids.ReplaceAllStringFunc(text, func(id string) string {
 		client := r.clients[id[:36]]
 		switch {

@@ -358,10 +358,14 @@ func (v *jvm) Message(channel, message string) {
 		return
 	}
 	wakes := 0
-	switch message {
-	case "0":
+	switch n, err := strconv.Atoi(message); {
+	case v.w.form.Permits: // as many as are free
+		if err == nil && n > 0 {
+			wakes = min(n, e.users)
+		}
+	case message == "0":
 		wakes = 1
-	case "1": // of a read-write lock: all that sleep
+	case message == "1": // of a read-write lock: all that sleep
 		wakes = e.sleep
 	}
 	for range wakes {

@@ -22,7 +22,7 @@ import (
 // may have ended it counts again two leases after that.
 func (j *judge) crowded(h *Held, others []*Held, r record) {
 	counts := func(l *Held) bool {
-		return l.live() && (l.Token > r.horizon || !l.fixed && time.Since(r.struck) > 2*j.w.plan.Longest())
+		return l.live() && !j.w.wasRobbed(l.id) && (l.Token > r.horizon || !l.fixed && time.Since(r.struck) > 2*j.w.plan.Longest())
 	}
 	if !counts(h) {
 		return
@@ -38,6 +38,9 @@ func (j *judge) crowded(h *Held, others []*Held, r record) {
 	most := j.w.form.Holders
 	if j.w.form.Permits { // as many as there were when Redis granted the last of them
 		j.w.mu.Lock()
+		if java := j.w.javaPermits(j.w.nodes[0], h.Name); java > 0 {
+			taken, last = taken+java, max(last, j.w.permits.javas[h.Name])
+		}
 		most = j.w.sizeAt(h.Name, last)
 		j.w.mu.Unlock()
 	}
@@ -117,7 +120,7 @@ func (w *World) grantOf(n *node, name, id string) (amount int, tokens string) {
 func idsOn(n *node, name string) (ids []string) {
 	if f := n.w.form; f.Permits {
 		for _, permit := range n.server.Line(f.leasesOf(name), nil) {
-			if id := entryOf(permit.Member); id != "" && !slices.Contains(ids, id) {
+			if id := entryOf(permit.Member); id != "" && strings.HasSuffix(permit.Member, ":1") { // else it is lost
 				ids = append(ids, id)
 			}
 		}

@@ -50,6 +50,7 @@ func (j *judge) trusts(h *Held) {
 	r := j.of(h.Name)
 	excused := h.Token <= max(r.horizon, r.alien)
 	j.mu.Unlock()
+	excused = excused || j.w.wasRobbed(h.id)
 	if until.After(kept) && !excused && !h.over.Load() {
 		j.w.fail(h.Name, "token %d of p%d is trusted for %v, %v longer than enough nodes keep its id", h.Token, h.proc.index,
 			time.Until(until), until.Sub(kept))

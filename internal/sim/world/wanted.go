@@ -47,7 +47,7 @@ func (w *World) tellsHolders(n *node, c *command, v driver.Value) {
 	}
 	for _, id := range ids {
 		client, number, _ := strings.Cut(id, ":")
-		if len(number) < 17 || client == own || n.server.Listeners(wire.InboxPrefix+client) == 0 || w.wasTold(id) {
+		if len(number) < 17 || w.permits.robbed[id] || client == own || n.server.Listeners(wire.InboxPrefix+client) == 0 || w.wasTold(id) {
 			continue
 		}
 		w.failed(c.lock, "node %d refuses %s, and has not told %s that the lock is wanted", n.index, args[2], id)

@@ -9,9 +9,10 @@ type call struct {
 	name   string
 	proc   *process
 	lease  time.Duration
-	amount int    // of the lock
-	side   string // of a thread of Redisson's, for a read-write lock
-	passed int    // grants of the other library since it waits
+	amount int       // of the lock
+	over   time.Time // since when that is more than there is
+	side   string    // of a thread of Redisson's, for a read-write lock
+	passed int       // grants of the other library since it waits
 	began  time.Time
 	lines  bool // at the gate of its process
 }
@@ -86,6 +87,9 @@ func (j *judge) look(name string, now time.Time) {
 		free, held = j.room(name)
 	}
 	unheard := !held && j.w.plan.Topology.Quorum && j.w.unheard(name, j.waiters(name))
+	if j.w.form.Permits {
+		j.overdrawn(name, now)
+	}
 	dead := j.w.deadFirst(name)
 	j.mu.Lock()
 	defer j.mu.Unlock()

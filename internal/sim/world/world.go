@@ -65,41 +65,38 @@ type World struct {
 	left     portion // begun is guarded by mu
 	rounds   atomic.Int64
 
-	mu       sync.Mutex // guards what follows, servers and connections
-	trace    trace
-	fates    *fates
-	nodes    []*node
-	procs    []*process
-	opened   []*process // all there ever were
-	jvms     []*jvm
-	javas    map[string]bool  // uuids of all there ever were
-	written  map[string]write // by read-write lock
-	ending   sync.WaitGroup   // JVMs that were killed
-	parts    map[[2]int]*parting
-	events   map[int64][]event
-	scripts  int
-	stays    map[string]*stay // by acquisition id
-	started  map[int]int      // goroutines of actors, by place
-	glimpse  glimpse
-	strays   strays
-	wants    []string            // what the command that runs has told holders
-	phases   map[string]*phase   // by read-write lock
-	shut     map[string]shutting // likewise
-	cuts     map[asking][]*cut
-	serving  bool               // all faults are over, and each process is given each lock
-	tenures  map[string]*tenure // by lock; of a semaphore by hold
-	sizes    map[string][]sized // of semaphores, by name
-	brought  map[string]bool    // likewise: they may be as they were a while ago
-	numbers  map[string]int64   // of grants of permits, by acquisition id
-	numbered int64              // the last of them
-	ran      map[work]int       // scripts that ran, but for those that a server did not know
-	torn     map[string]bool    // locks of which a run that no process asked for was refused, perhaps in its middle
-	forbade  bool               // rights were taken away: channels are asked for again only after a while
-	labels   map[string]string  // of clients, by their uuid
-	what     string             // the violation
-	where    string             // its lock
-	ended    time.Duration      // when it was noticed
-	states   []state            // what the nodes said of the lock then
+	mu      sync.Mutex // guards what follows, servers and connections
+	trace   trace
+	fates   *fates
+	nodes   []*node
+	procs   []*process
+	opened  []*process // all there ever were
+	jvms    []*jvm
+	javas   map[string]bool  // uuids of all there ever were
+	written map[string]write // by read-write lock
+	ending  sync.WaitGroup   // JVMs that were killed
+	parts   map[[2]int]*parting
+	events  map[int64][]event
+	scripts int
+	stays   map[string]*stay // by acquisition id
+	started map[int]int      // goroutines of actors, by place
+	glimpse glimpse
+	strays  strays
+	wants   []string            // what the command that runs has told holders
+	phases  map[string]*phase   // by read-write lock
+	shut    map[string]shutting // likewise
+	cuts    map[asking][]*cut
+	serving bool               // all faults are over, and each process is given each lock
+	tenures map[string]*tenure // by lock; of a semaphore by hold
+	permits semaphores
+	ran     map[work]int      // scripts that ran, but for those that a server did not know
+	torn    map[string]bool   // locks of which a run that no process asked for was refused, perhaps in its middle
+	forbade bool              // rights were taken away: channels are asked for again only after a while
+	labels  map[string]string // of clients, by their uuid
+	what    string            // the violation
+	where   string            // its lock
+	ended   time.Duration     // when it was noticed
+	states  []state           // what the nodes said of the lock then
 }
 
 // work is what a script is sent for.
@@ -145,7 +142,7 @@ func newWorld(plan *Plan, o Options) *World {
 		javas: map[string]bool{}, written: map[string]write{}, stays: map[string]*stay{}, started: map[int]int{}, torn: map[string]bool{}, tenures: map[string]*tenure{}, ran: map[work]int{},
 		labels: map[string]string{}, events: map[int64][]event{}, left: newPortion(o),
 		phases: map[string]*phase{}, shut: map[string]shutting{}, cuts: map[asking][]*cut{},
-		sizes: map[string][]sized{}, brought: map[string]bool{}, numbers: map[string]int64{},
+		permits: newSemaphores(),
 	}
 	w.fates = newFates(plan, w.left.faults)
 	w.fates.shorten = w.shorten
@@ -356,6 +353,7 @@ func (p *process) countsAnew() {
 func (w *World) before(n *node, c *command) {
 	w.glimpse.looks(n, c)
 	w.wants = w.wants[:0]
+	w.seesPermits(n, c)
 	if c.op == "force" {
 		w.strike(c.lock, "force")
 	}
@@ -380,6 +378,7 @@ func (w *World) executed(l *line, c *command, v driver.Value, answered bool) {
 	}
 	w.quarantines(l.node, c)
 	w.permitsStand(l.node, c, v)
+	w.robs(l.node, c)
 	w.fulfils(l, c, v)
 }
 
