@@ -20,8 +20,8 @@ var NewRedlock func(nodes []driver.Redis, opts any) (client any, err error)
 // defaults.
 var Beside func(client any, rdb driver.Redis) (other any, err error)
 
-// LeaseOf returns the *relock.Lease by which a *relock.Permit is held, for code that handles both; nil for
-// a nil Permit.
+// LeaseOf returns the *relock.Lease by which a *relock.Permit is held, nil for a nil Permit. It is for the
+// simulator, whose actors handle both.
 var LeaseOf func(permit any) (lease any)
 
 // HolderOf returns the id of the client whose lock a *relock.Lease or *relock.Permit holds, and the name of
