@@ -128,7 +128,7 @@ func (j job) open() (*relock.Client, func(), error) {
 }
 
 // obey carries out one order: lock <name>, unlock <name>, look <name>, contend <name> <goroutines> <hold> <pause>, share with
-// the same, idle <name> <locks>, lead <name>, resign <name>, carry <name>, hand <name> <time>, take <name> <patience> <handle>.
+// the same, idle <name> <locks>, lead <name>, resign <name>, permits <name> <size>, carry <name>, hand <name> <time>, take <name> <patience> <handle>.
 func (p *performer) obey(order []string) error {
 	p.who++
 	who, m := p.who, p.locks.Mutex(order[1])
@@ -155,6 +155,10 @@ func (p *performer) obey(order []string) error {
 		p.wg.Go(func() { p.lead(m, who) })
 	case "resign":
 		p.resign(m.Name(), who)
+	case "permits":
+		size, err := strconv.Atoi(order[2])
+		p.wg.Go(func() { p.permits(m.Name(), size, who) })
+		return err
 	case "carry":
 		p.wg.Go(func() { p.carry(p.ctx, m, m, "", who) })
 	case "hand":

@@ -10,10 +10,10 @@ import (
 	"github.com/relock-go/relock"
 )
 
-// command runs the command under the lease and returns its exit status, and whether the lock was
+// command runs the command under the hold and returns its exit status, and whether the lock was
 // lost meanwhile.
-func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
-	if !l.limits() { // a permit has no token
+func (l *locked) command(held hold) (status int, lost bool) {
+	if lease, tokens := held.(*relock.Lease); tokens {
 		l.cmd.Env = append(l.cmd.Environ(), "RELOCK_TOKEN="+strconv.FormatInt(lease.Token(), 10))
 	}
 	// On Linux the command is killed when its parent dies, and the kernel takes the thread that started it for
@@ -25,7 +25,7 @@ func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
 		l.unused = true // another host that can run it may have the lock
 		return l.cannotStart(err), false
 	}
-	gone := lease.Context().Done()
+	gone := held.Context().Done()
 	var kill <-chan time.Time
 	for {
 		select {
@@ -34,7 +34,7 @@ func (l *locked) command(lease *relock.Lease) (status int, lost bool) {
 		case s := <-c.control:
 			// If the lock was lost while relock was stopped, SIGCONT waits for terminate: the command goes on
 			// only to get SIGTERM.
-			if lost || !goesOn(s) || lease.Context().Err() == nil {
+			if lost || !goesOn(s) || held.Context().Err() == nil {
 				c.pass(s, gone)
 			}
 		case c.stopped = <-c.changed:

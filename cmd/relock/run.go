@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/relock-go/relock"
-	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/operator"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -230,7 +229,7 @@ func (l *locked) say(status int, err error) int {
 // run takes the lock, runs the command and gives the lock back.
 func (l *locked) run(locks *relock.Client) int {
 	quiet := l.tellWaiting(locks)
-	lease, err := l.acquire(locks)
+	held, err := l.acquire(locks)
 	quiet()
 	var sig gotSignal
 	switch {
@@ -245,13 +244,13 @@ func (l *locked) run(locks *relock.Client) int {
 	}
 	granted := time.Now()
 	l.checkSize(locks)
-	l.health.held(lease.Context())
-	status, lost := l.work(lease)
-	if l.unused && l.atLeast > 0 && !l.stays() && !lost {
+	l.health.held(held.Context())
+	status, lost := l.work(held)
+	if lease, moves := held.(*relock.Lease); moves && l.unused && l.atLeast > 0 && !l.stays() && !lost {
 		freeNow(locks, lease)
 		return status
 	}
-	return l.giveBack(lease, granted, status, lost)
+	return l.giveBack(held, granted, status, lost)
 }
 
 // checkSize asks Redis whether the semaphore has as many permits as -n says.
@@ -281,35 +280,35 @@ func freeNow(locks *relock.Client, lease *relock.Lease) {
 
 // work runs the command or, if there is none, waits for a signal. It returns the exit status, and
 // whether the lock was lost.
-func (l *locked) work(lease *relock.Lease) (status int, lost bool) {
+func (l *locked) work(held hold) (status int, lost bool) {
 	if l.cmd != nil {
-		return l.command(lease)
+		return l.command(held)
 	}
-	if l.limits() {
-		fmt.Fprintln(l.std.out, "held")
-	} else {
+	if lease, tokens := held.(*relock.Lease); tokens {
 		fmt.Fprintln(l.std.out, lease.Token())
+	} else {
+		fmt.Fprintln(l.std.out, "held")
 	}
 	select {
 	case s := <-l.sigs:
 		return statusSignal + gotSignal{s}.number(), false
-	case <-lease.Context().Done():
+	case <-held.Context().Done():
 		return l.say(statusLost, errors.New("the lock is lost")), true
 	}
 }
 
 // giveBack unlocks, and returns the exit status. Where the lock needs relock until atLeast has passed, it waits
 // for that.
-func (l *locked) giveBack(lease *relock.Lease, granted time.Time, status int, lost bool) int {
+func (l *locked) giveBack(held hold, granted time.Time, status int, lost bool) int {
 	if left := l.atLeast - time.Since(granted); left > 0 && !lost && l.stays() && !l.unused {
 		select {
 		case <-time.After(left):
-		case <-lease.Context().Done():
+		case <-held.Context().Done():
 		case <-l.sigs:
 			return status // the lock ends with its lease
 		}
 	}
-	err := lease.Unlock(context.Background())
+	err := held.Unlock(context.Background())
 	switch {
 	case lost:
 		return statusLost
@@ -332,7 +331,7 @@ func (s gotSignal) Error() string { return s.String() }
 
 // acquire takes the lock. A signal ends the wait with gotSignal. Only a signal cancels the context:
 // the lease's context is made from it, and outlives this call.
-func (l *locked) acquire(locks *relock.Client) (*relock.Lease, error) {
+func (l *locked) acquire(locks *relock.Client) (hold, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	over, watched := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -343,49 +342,62 @@ func (l *locked) acquire(locks *relock.Client) (*relock.Lease, error) {
 		case <-over:
 		}
 	}()
-	lease, err := l.lock(ctx, locks)
+	held, err := l.lock(ctx, locks)
 	close(over)
 	<-watched // from here on signals are for the command
 	if cause := context.Cause(ctx); err == nil && cause != nil {
-		_ = lease.Unlock(context.Background()) // report the signal, not this error: the lease ends by itself
+		_ = held.Unlock(context.Background()) // report the signal, not this error: the lease ends by itself
 		return nil, cause
 	}
-	return lease, err
+	return held, err
 }
 
-func (l *locked) lock(ctx context.Context, locks *relock.Client) (*relock.Lease, error) {
+func (l *locked) lock(ctx context.Context, locks *relock.Client) (hold, error) {
+	once := l.wait.limited && l.wait.Duration == 0
+	var opts []relock.Option
+	if l.wait.Duration > 0 {
+		opts = append(opts, relock.WithWait(l.wait.Duration))
+	}
+	if l.limits() {
+		return l.permit(ctx, locks.Semaphore(l.name, l.permits, opts...), once)
+	}
+	take := l.side(locks, opts...).Lock
+	if once {
+		take = l.side(locks, opts...).TryLock
+	}
+	return take(ctx)
+}
+
+// permit takes one permit of a semaphore.
+func (l *locked) permit(ctx context.Context, s *relock.Semaphore, once bool) (hold, error) {
 	if l.resize {
-		if err := locks.Semaphore(l.name, l.permits).SetPermits(ctx, l.permits); err != nil {
+		if err := s.SetPermits(ctx, l.permits); err != nil {
 			return nil, err
 		}
 	}
-	switch {
-	case !l.wait.limited:
-		return l.side(locks).Lock(ctx)
-	case l.wait.Duration == 0:
-		return l.side(locks).TryLock(ctx)
-	default:
-		return l.side(locks, relock.WithWait(l.wait.Duration)).Lock(ctx)
+	take := s.Acquire
+	if once {
+		take = s.TryAcquire
 	}
+	p, err := take(ctx, 1)
+	return permit{p}, err
 }
 
-// locker is a mutex, a side of a read-write lock, or a semaphore.
+// hold is what the command runs under: the *relock.Lease of a lock, or a permit.
+type hold interface {
+	Context() context.Context
+	Unlock(ctx context.Context) error
+}
+
+// permit is a hold of a semaphore.
+type permit struct{ *relock.Permit }
+
+func (p permit) Unlock(ctx context.Context) error { return p.Release(ctx) }
+
+// locker is a mutex, or a side of a read-write lock.
 type locker interface {
 	Lock(ctx context.Context) (*relock.Lease, error)
 	TryLock(ctx context.Context) (*relock.Lease, error)
-}
-
-// semaphore is a locker: its lock is one permit.
-type semaphore struct{ *relock.Semaphore }
-
-func (s semaphore) Lock(ctx context.Context) (*relock.Lease, error) {
-	p, err := s.Acquire(ctx, 1)
-	return opening.LeaseOf(p).(*relock.Lease), err
-}
-
-func (s semaphore) TryLock(ctx context.Context) (*relock.Lease, error) {
-	p, err := s.TryAcquire(ctx, 1)
-	return opening.LeaseOf(p).(*relock.Lease), err
 }
 
 // state asks Redis for the state of the lock that the flags name.
@@ -399,11 +411,9 @@ func (l *locked) state(ctx context.Context, locks *relock.Client) (relock.State,
 	return locks.Mutex(l.name).State(ctx)
 }
 
-// side returns the lock, the side of a read-write lock, or the semaphore that the flags name.
+// side returns the lock, or the side of a read-write lock, that the flags name.
 func (l *locked) side(locks *relock.Client, opts ...relock.Option) locker {
 	switch {
-	case l.limits():
-		return semaphore{locks.Semaphore(l.name, l.permits, opts...)}
 	case l.shared:
 		return locks.RWMutex(l.name, opts...).Reader()
 	case l.writes:
