@@ -151,7 +151,7 @@ func (w *World) leavesNoneWaiting(n *node, c *command, v driver.Value) {
 	if len(line) > 0 && line[0].Member == "turn" {
 		line, turn = line[1:], 1
 	}
-	if len(line) == 0 || v.Err() != nil || w.forbade || partly(c, v) || n.refusing.After(time.Now()) {
+	if len(line) == 0 || v.Err() != nil || c.op == "force" && (answer{v}).number() == 0 || w.forbade || partly(c, v) || n.refusing.After(time.Now()) {
 		return
 	}
 	id, client := waiterOf(line[0].Member)
@@ -297,8 +297,8 @@ func (j *judge) roomForPermits(name string, taken, least int) (free, full bool) 
 	}
 	taken += w.javaPermits(n, name)
 	size := w.sizeAt(name, unsized)
-	if size == math.MaxInt || n.server.Text(name) == "" {
-		size = firstSize
+	if n.server.Text(name) == "" { // a client that asks will say how many there are
+		size = min(size, firstSize)
 	}
 	if need > size { // it is told so when it asks again
 		return false, true
