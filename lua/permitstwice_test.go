@@ -20,7 +20,7 @@ import (
 // command. Holders die, Redisson frees some of what they had, the number of permits changes, and is deleted. RELOCK_LONG has each
 // script meet each fault 10,000 times.
 func TestSemaphoreScriptsTwiceLostAndLate(t *testing.T) {
-	wanted := 10
+	wanted := 40
 	if os.Getenv("RELOCK_LONG") != "" {
 		wanted = 10_000
 	}
@@ -165,6 +165,9 @@ func (h *permits) step() {
 		h.resize(1+h.rand.IntN(6), "1")
 	case n == 19 && holder != nil:
 		h.dies(holder)
+		if h.rand.IntN(2) == 0 {
+			h.javaReaps()
+		}
 	case n == 20:
 		h.javaReaps()
 	case n == 21 && often:
@@ -415,8 +418,12 @@ func (h *permits) javaReaps() {
 		h.redis.do("ZREM", h.held(), over[0].(string))
 		h.redis.do("INCRBY", h.name, "1")
 		h.polls()
-		if len(h.late) > 0 {
-			h.arrive() // perhaps what asks for the rest
+		at := strings.LastIndexByte(over[0].(string), ':')
+		i := slices.IndexFunc(h.entries, func(e *wants) bool { return e.id == over[0].(string)[:at] })
+		if e := h.entries[i]; h.rand.IntN(2) == 0 { // a copy of what asked for it, late
+			e.copied = true
+			h.eval("acquire", h.keys(), []string{forever, strconv.Itoa(e.k), e.id, "", "-", "", h.inbox, "PUBLISH"})
+			h.hear()
 		}
 	}
 }

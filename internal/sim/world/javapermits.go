@@ -181,7 +181,9 @@ func (w *World) javaTookPermits(v *jvm, name string) {
 	n := w.nodes[0]
 	w.permits.javas[name] = w.number()
 	size, java := w.sizeAt(name, unsized), w.javaPermits(n, name)
-	go w.judge.crowdedByJava(v, name, java, size)
+	if w.permits.free != "" { // else the instance has made a number of its own
+		go w.judge.crowdedByJava(v, name, java, size)
+	}
 }
 
 // javaPermits is how many permits Redisson has, whose leases last by the node's clock. It is called under the world's mutex.

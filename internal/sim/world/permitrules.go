@@ -151,7 +151,7 @@ func (w *World) leavesNoneWaiting(n *node, c *command, v driver.Value) {
 	if len(line) > 0 && line[0].Member == "turn" {
 		line, turn = line[1:], 1
 	}
-	if len(line) == 0 || v.Err() != nil || w.forbade || partly(c, v) || n.refusing.After(time.Now()) {
+	if len(line) == 0 || v.Err() != nil || c.op == "force" && (answer{v}).number() == 0 || w.forbade || partly(c, v) || n.refusing.After(time.Now()) {
 		return
 	}
 	id, client := waiterOf(line[0].Member)
@@ -161,8 +161,8 @@ func (w *World) leavesNoneWaiting(n *node, c *command, v driver.Value) {
 	}
 }
 
-// leavesJava demands of a command of relock's that Redisson's waiters are told of what it freed and nobody took; and of a grant
-// that it leaves them a permit while they have a turn. It is called under the world's mutex.
+// leavesJava demands of a command of relock's that Redisson's waiters are told of what it freed and nobody took, but for a turn of
+// theirs, which began with that; and of a grant that it leaves them a permit while they have a turn. It is called under the world's mutex.
 func (w *World) leavesJava(n *node, c *command, v driver.Value) {
 	name, free := c.lock, 0
 	if strings.HasPrefix(c.op, "java ") || v.Err() != nil || w.forbade || partly(c, v) || len(keysOf(c.args)) > w.form.keys() {
@@ -178,13 +178,14 @@ func (w *World) leavesJava(n *node, c *command, v driver.Value) {
 		delete(held, before.Member)
 	}
 	listen := func(prefix string) int { return n.server.Listeners(beside(prefix, name)) }
-	if freed && free > 0 && !w.permits.told && listen(w.form.Channel.Unlock) > listen(w.form.Channel.Listen) {
+	turn := slices.ContainsFunc(n.server.Line(w.form.queueOf(name), nil), func(waits sim.Waiting) bool {
+		return waits.Member == "turn" && -waits.Ticket > float64(n.server.Clock().Micro())
+	})
+	if freed && free > 0 && !turn && !w.permits.told && listen(w.form.Channel.Unlock) > listen(w.form.Channel.Listen) {
 		w.failed(name, "after %s %d permits are free, and Redisson's waiters are not told", c.op, free)
 	}
-	for _, waits := range n.server.Line(w.form.queueOf(name), nil) {
-		if waits.Member == "turn" && -waits.Ticket > float64(n.server.Clock().Micro()) && len(held) > 0 && free < 1 {
-			w.failed(name, "%s takes the permit that a turn leaves to Redisson's waiters", c.op)
-		}
+	if turn && len(held) > 0 && free < 1 {
+		w.failed(name, "%s takes the permit that a turn leaves to Redisson's waiters", c.op)
 	}
 }
 
@@ -296,8 +297,8 @@ func (j *judge) roomForPermits(name string, taken, least int) (free, full bool) 
 	}
 	taken += w.javaPermits(n, name)
 	size := w.sizeAt(name, unsized)
-	if size == math.MaxInt || n.server.Text(name) == "" {
-		size = firstSize
+	if n.server.Text(name) == "" { // a client that asks will say how many there are
+		size = min(size, firstSize)
 	}
 	if need > size { // it is told so when it asks again
 		return false, true
