@@ -129,7 +129,9 @@ func (s *sweeper) sweep(c *Claim, answered bool) {
 	if s.closed {
 		s.all[targetOf(c)] = &sweep{c: c}
 		s.mu.Unlock()
-		s.try([]*Claim{c}) // and once more if a late answer comes; the lease ends what these do not
+		// Once more if a late answer comes; the lease ends what these do not. An Unlock that has waited for one
+		// command does not wait for another.
+		s.node.hub.Go(func() { _, _ = s.try([]*Claim{c}) })
 		return
 	}
 	defer s.mu.Unlock()
