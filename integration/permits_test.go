@@ -128,7 +128,9 @@ func TestPermitsStandAllFaults(t *testing.T) {
 		case "kill":
 			workers[i].kill()
 			killed := time.Now()
-			gone := func() bool { return !strings.Contains(s.Do("ZRANGE", "{permits}:timeout", "0", "-1"), workers[i].client) }
+			gone := func() bool {
+				return !strings.Contains(s.Do("ZRANGE", "{permits}:timeout", "0", "-1"), workers[i].client)
+			}
 			require.Eventually(t, gone, permitLease+time.Second, time.Millisecond, "the permits of the dead")
 			late = max(late, time.Since(killed)-permitLease)
 			workers[i] = start()
