@@ -118,8 +118,11 @@ func (s *Semaphore) take(ctx context.Context, k int, once bool) (*Lease, error) 
 	case k > s.size:
 		return nil, fmt.Errorf("%w: %d of %d", ErrTooMany, k, s.size)
 	}
-	lk := s.lock // a copy, of this amount
-	lk.amount = k
+	lk := &s.lock
+	if k > 1 {
+		own := s.lock
+		lk, own.amount = &own, k
+	}
 	return lk.acquire(ctx, once)
 }
 

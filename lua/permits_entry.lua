@@ -55,7 +55,7 @@ local function lengthen(lease, id)
   end
 end
 
--- standing is the number of the grant of an entry that is in: what the counter says now, as no one asks for the very number.
+-- standing is the number of the grant of an entry that is in: what the counter says now, which is above it and as good.
 local function standing(_, permits, _, _)
   return decimal(counted()), permits
 end
