@@ -214,7 +214,7 @@ func (h *permits) eval(script string, keys, args []string) any {
 // refusal is the code of an error, "" for another answer.
 func refusal(answer any) string {
 	if err, is := answer.(error); is {
-		return strings.Fields(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "ERR "), "relock: "))[0]
+		return cmp.Or(wire.ReplyCode(err.Error()), err.Error())
 	}
 	return ""
 }

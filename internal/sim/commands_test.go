@@ -67,7 +67,7 @@ func (p *pair) randomCommand() []string {
 		[]string{"GET"}, []string{"NX", "GET"}, []string{"NX"}, []string{"XX"}, []string{"NX", "XX"}, []string{"PX"}, []string{"PX", "100000", "EX", "100"}), nil)
 	parts := pick(p,
 		list{"SET", k, v, setOptions, setOptions}, list{"GET", k}, list{"MGET", k, k}, list{"GETSET", k, v}, list{"STRLEN", k},
-		list{"INCR", k}, list{"DECR", k}, list{"INCRBY", k, v}, list{"DECRBY", k, v},
+		list{"INCR", k}, list{"DECR", k}, list{"INCRBY", k, v}, list{"DECRBY", k, []string{"1", "-3", "9223372036854775807", "x"}}, // Redis 6.2 lets the least number overflow
 		list{"HSET", k, f, v}, list{"HSET", k, f, v, f, v}, list{"HSET", k, f}, list{"HSET", k, f, v, f}, list{"HMSET", k, f, v},
 		list{"HSETNX", k, f, v}, list{"HGET", k, f}, list{"HDEL", k, f}, list{"HDEL", k, f, f}, list{"HEXISTS", k, f},
 		list{"HINCRBY", k, f, v}, list{"HINCRBY", k, f, "1"}, list{"HKEYS", k}, list{"HVALS", k}, list{"HGETALL", k},
