@@ -67,7 +67,7 @@ local ok = pcall(function()
     end
   end
 end)
-local news = foreign or not ok or not (winner or beside and waited)
+local news = foreign or not ok or not (beside and waited and (turns or not foreigners(publish)) or not beside and winner)
 if news and (heard or announce(publish)) > 0 and ok and inbox ~= '' and turns then
   left = left or (foreign or foreigners(publish)) and open_turn(publish)
 end
