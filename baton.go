@@ -15,8 +15,6 @@ func (lk *lock) use(ctx, wctx context.Context, b baton) (l *Lease, c claim.Claim
 	switch b := b.(type) {
 	case held:
 		l, err = lk.accept(ctx, wctx, b.hold, HowLocal, clock.Now())
-	case beside:
-		l, err = lk.accept(ctx, wctx, b.hold, HowLocal, clock.Now())
 	case joint:
 		l, err = lk.join(ctx, wctx, b.hold, false)
 	case invited:

@@ -35,8 +35,8 @@ const maxKnown = 4096
 var nameSeed = maphash.MakeSeed()
 
 // known is what a client keeps of a lock's name, for callers that make a Mutex each time they lock. It
-// never changes, except for the times of holds in lasts, and the idle holds in pool. As a key of context.Value it finds the
-// innermost lease of the lock.
+// never changes, except for the times of holds in lasts, and the idle holds in pool. As a key of
+// context.Value it finds the innermost lease of the lock.
 type known struct {
 	k      *core
 	names  *wire.Names

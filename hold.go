@@ -104,11 +104,10 @@ type manner interface {
 // for it. It is one of these:
 //
 //	nil          nothing: the goroutine has to ask Redis
-//	held         the lock
+//	held         the lock; of a kind that several may hold, passed on past the goroutine at the gate
 //	idle         a hold that lay at the gate; it may be over
 //	joint        a hold that every goroutine may join; it may be over, and no joiner is at the gate
 //	invited      a hold that waits for this goroutine to join; the goroutine is not at the gate
-//	beside       a hold that was passed on past the goroutine at the gate, to this one behind it
 //	claim.Claim  a place in Redis's queue
 type baton interface {
 	// Of is the entry.
@@ -120,7 +119,6 @@ type (
 	idle    struct{ *hold }
 	joint   struct{ *hold }
 	invited struct{ *hold }
-	beside  struct{ *hold }
 )
 
 // Of is the entry that has the lock.

@@ -25,7 +25,7 @@ import (
 //   - A semaphore is a limit, not exclusion. Its permits have no fencing tokens, since their holders
 //     have no order. So a store cannot refuse the late write of a holder that lost its permit. The limit
 //     is exceeded while such a holder works on after its context has ended; after a failover that lost
-//     permits, until the holders' leases end; and by a JVM whose clock is ahead of the server's, which
+//     permits, until the holders' next renewals; and by a JVM whose clock is ahead of the server's, which
 //     may free a permit so much before its lease ends: its holder hears of it with its next renewal.
 //   - An Acquire never re-enters: it takes more permits, also under a permit's context. FromContext and
 //     Token look past permits.
@@ -157,7 +157,7 @@ func (lk *lock) resize(ctx context.Context, n int, anew bool) error {
 	return lk.k.arbiter.(claim.Resizer).Resize(ctx, lk.names, n, anew) // a quorum has no semaphores
 }
 
-// ForceRelease frees all permits, whoever holds them, and hands them to the waiters. It returns false
+// ForceRelease frees all permits, whichever holders have them, and hands them to the waiters. It returns false
 // when none was held, and fails as State does. relock's holders are told as ForceUnlock tells a holder;
 // Redisson's are not. Until then they work on beside the new holders.
 func (s *Semaphore) ForceRelease(ctx context.Context) (bool, error) { return s.of().force(ctx) }

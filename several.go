@@ -40,9 +40,9 @@ func (s severally) passOn(h *hold, now clock.Stamp) bool {
 // one that comes first. It returns false if none waits there.
 func (severally) passBeside(h *hold, now clock.Stamp) bool {
 	if now.Since(h.term.Began()) <= gate.Soon {
-		return h.k.gates.OfferBeside(h.gate, beside{h}, now.Mono())
+		return h.k.gates.OfferBeside(h.gate, held{h}, now.Mono())
 	}
-	return h.k.gates.PassBeside(h.gate, beside{h})
+	return h.k.gates.PassBeside(h.gate, held{h})
 }
 
 // withdraw takes an idle hold out of the pool.

@@ -303,7 +303,7 @@ func (p permits) weights() {
 }
 
 // forEver has a Java waiter sleep without a time, since all that it saw was a permit that never ends. Redis then holds in place
-// of that what a Go process left that crashed, and nobody tells Java. A client of relock's that waits too does.
+// of that what a Go process left that crashed, and no message tells Java. A client of relock's that waits too does.
 func (p permits) forEver(server *redistest.Server) {
 	p.t.Helper()
 	p.java("a", "acquire", "1", "-1")

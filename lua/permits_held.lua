@@ -13,7 +13,7 @@ local function first_id()
 end
 
 -- holders are relock's entries that hold. With most they are some of them, for an entry that wants permits: none, unless it is
--- the first in line. They were told for the first, and who came in since was told that others wait.
+-- the first in line. They were told for the first. Holders that came in since were told that others wait.
 local function holders(most, id)
   local first = most and first_id()
   if first and first ~= id then

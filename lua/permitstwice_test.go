@@ -290,7 +290,7 @@ func (h *permits) release(e, next *wants) {
 	}
 	e.state = ended
 	unheard := func() {
-		if next != nil && h.redis.do("ZSCORE", h.held(), e.id+":1") != nil { // else it queues no one
+		if next != nil && h.redis.do("ZSCORE", h.held(), e.id+":1") != nil { // else it queues no entry
 			next.copied, next.asked = true, true
 		}
 	}

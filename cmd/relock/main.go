@@ -12,7 +12,7 @@
 //
 // run runs a command under the lock NAME, with the fencing token in the environment as
 // RELOCK_TOKEN, or with -n under a permit of a semaphore, and ends with the command's exit status.
-// ls, top and inspect show locks, unlock frees one that somebody else holds. demo lets processes fight
+// ls, top and inspect show locks, unlock frees one that another owner holds. demo lets processes fight
 // over one lock, kills one that holds it, and checks that nothing was lost.
 //
 // docs/cli.md in the repository has all flags, environment variables and exit statuses.

@@ -106,7 +106,7 @@ func TestFormOfManyHolders(t *testing.T) {
 	require.Less(t, len(url.Values{"grant": grantsOf(s)}.Encode()), maxForm)
 }
 
-// In its history a semaphore has a period for each time during which as many permits were held, whoever held them.
+// In its history a semaphore has a period for each time during which as many permits were held, by whichever holders.
 func TestHistoryOfASemaphore(t *testing.T) {
 	h, now := history{locks: make(map[string]*record)}, time.Now()
 	names, err := wire.Mutex.Names("", "pool")

@@ -164,7 +164,7 @@
 //
 // Of semaphores: TryAcquire, which waits for nothing and takes by the script's same conditions; ForceRelease; Extend
 // and fixed leases; waiters that no message can grant, as on a Cluster without sharded channels; a late acquire that
-// comes after the limbo of its sweep, which may stand in line for nobody, and if it is a big one keeps smaller ones
+// comes after the limbo of its sweep, which may stand in line though no caller waits, and if it is a big one keeps smaller ones
 // out until it fits; a process that was stopped and whose connection still listens, which is such a one; a caller that
 // holds permits and asks for more, which waits for itself where others in line wait for what it holds; a set that is
 // deleted, after which the size is less by what it held; and, while the counter is gone, Redisson's trySetPermits,

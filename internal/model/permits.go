@@ -19,8 +19,8 @@ const (
 // permitEntry is one acquisition: what its process believes, what the server keeps, and what is on its way.
 type permitEntry struct {
 	phase  int8 // as in linger
-	fresh  bool // granted by the answer to its first question: nobody waited behind it then
-	told   bool // somebody else wants permits
+	fresh  bool // granted by the answer to its first question: none waited behind it then
+	told   bool // another wants permits
 	passed int8 // times that it was passed on in memory
 	base   int8 // ticks since the first question was sent, or the last one that was answered "queued"
 	asked  int8 // ticks since the first question was sent
@@ -33,13 +33,13 @@ type permitEntry struct {
 
 	ask      int8 // 1 + ticks since the question was sent that is under way
 	again    bool // which is not the first
-	late     bool // a question that nobody waits for is under way
+	late     bool // a question that no caller waits for is under way
 	reply    int8
 	replyAge int8
 	repeated bool // the answer is to one that is not the first
 	set      bool // a command that makes the counter anew is under way
 	push     bool // the message of its grant is under way
-	look     bool // the message that somebody wants permits is
+	look     bool // the message that another wants permits is
 	wake     bool // the message that permits may be free is
 	rel      bool // a release is under way
 	relLate  bool // and another copy
@@ -90,21 +90,21 @@ type PermitsRules struct {
 	DeadKept      bool // a head that does not fit stays in line when its client is dead
 	GrantDead     bool // a head that fits is granted when its client is dead
 	ReapLast      bool // relock reaps a member at a time, the last of an entry first
-	QuietReap     bool // what an acquire reaps beyond what the line takes is published to nobody
+	QuietReap     bool // what an acquire reaps beyond what the line takes is not published
 	ReleaseAll    bool // a release counts k, however many members were there
 	AddToNone     bool // a release counts against an absent counter
 	QuietNone     bool // a release that finds no counter publishes nothing
-	QuietLeaver   bool // a waiter that leaves the line serves nobody
+	QuietLeaver   bool // a waiter that leaves the line serves none
 	QuietTooMany  bool // nor does one that is told of too few permits
 	TooManyOver   bool // a waiter that is told of too few permits sends no release
-	QuietRelease  bool // what a release leaves to nobody in line is not published
+	QuietRelease  bool // what a release leaves, and none in line takes, is not published
 	Recreate      bool // a renewal writes what it does not find
 	ReviveRest    bool // a renewal lengthens what is left of an entry
 	QuietRest     bool // a renewal publishes nothing of what it frees
 	NewWhole      bool // the counter is made anew without regard to what is held
 	NewAnyway     bool // and also when it is there
 	QuietNew      bool // the one that makes it anew publishes nothing
-	QuietSize     bool // a new size serves nobody, and publishes nothing
+	QuietSize     bool // a new size serves none, and publishes nothing
 	NoSweep       bool // a release that is answered is the last one
 	DateByReply   bool // a grant is believed from when it was heard of
 	BelieveOn     bool // a renewal that is refused is taken for one that was not answered
@@ -318,7 +318,7 @@ func (e *permitEntry) busy() bool {
 		e.phase == ends && !e.quit
 }
 
-// noSleeper: with nothing under way, nobody waits beside permits that fit: neither the first in line of those that
+// noSleeper: with nothing under way, no waiter sleeps beside permits that fit: neither the first in line of those that
 // may ever fit, nor Redisson's caller. Nor do all wait for a counter that a release has found gone.
 func (w *permitSystem) noSleeper(s permitState) string {
 	if !w.still(&s) {
@@ -342,7 +342,7 @@ func (w *permitSystem) noSleeper(s permitState) string {
 	return ""
 }
 
-// wantedMinded: with nothing under way, nobody keeps permits idle beside one who waits for some.
+// wantedMinded: with nothing under way, none keeps permits idle beside one that waits for some.
 func (w *permitSystem) wantedMinded(s permitState) string {
 	first := w.next(&s, 0)
 	if first < 0 || !w.still(&s) {

@@ -7,7 +7,7 @@ import (
 
 // What the server of the permits system does: its scripts, and Redisson's.
 
-// next is the first in line behind a place, -1 for nobody.
+// next is the first in line behind a place, -1 for none.
 func (w *permitSystem) next(s *permitState, behind int8) int {
 	next := -1
 	for i := range s.id {
@@ -210,7 +210,7 @@ func (w *permitSystem) acquire(s *permitState, i int) int8 {
 	return isQueued
 }
 
-// judgeWait notes that i is told to wait, and its permits are free: nobody stands before it, or only the dead.
+// judgeWait notes that i is told to wait, and its permits are free: none stands before it, or only the dead.
 func (w *permitSystem) judgeWait(s *permitState, i int) {
 	about := "asleep: one is told to wait beside permits that fit it"
 	for k := w.next(s, 0); k != i; k = w.next(s, s.id[k].place) {

@@ -398,7 +398,7 @@ func (w *permitSystem) deliver(s permitState, i int, emit permitEmit) {
 		case e.phase == asking:
 			w.granted(&next, i, w.Lease-e.base, w.rules.Handed)
 		case e.phase == ends:
-			next.id[i].quit = false // a grant that nobody wants is given back
+			next.id[i].quit = false // a grant that no caller wants is given back
 		}
 		emit("{c} HEARS by message that it has its permits", next, false, i)
 	}

@@ -97,7 +97,7 @@ func TestSemaphores(t *testing.T) {
 	require.Equal(t, []int{3, 7}, []int{again[0].Count, again[0].Permits})
 }
 
-// Semaphores are found by what is held, and by who waits.
+// Semaphores are found by what is held, and by what is waited for.
 func TestSemaphoresAreFound(t *testing.T) {
 	s := redistest.Start(t)
 	held := []permit{{javaPermit, 0, minute}}

@@ -16,7 +16,7 @@ func Owner(field string, by wire.Card) string {
 	return Plain(field)
 }
 
-// HolderText says who holds the lock, and of a semaphore before that how much of it.
+// HolderText names the holder of the lock, and of a semaphore before that how much of it.
 func (s *Sighting) HolderText() string {
 	if s.Held && s.Semaphore() {
 		return s.CountText() + ": " + s.WhoText()
@@ -24,7 +24,7 @@ func (s *Sighting) HolderText() string {
 	return s.WhoText()
 }
 
-// WhoText says who holds the lock.
+// WhoText names the holder of the lock.
 func (s *Sighting) WhoText() string {
 	if !s.Held && s.Nodes > 0 {
 		return fmt.Sprintf("nobody; %d nodes keep it for %s", s.Nodes, Owner(s.Holder, s.By))

@@ -53,7 +53,7 @@ func (g *players) returning() []string {
 	return append(append(args, next...), g.inbox(), g.publish)
 }
 
-// actPermits is one move of somebody who uses the scripts rightly.
+// actPermits is one move of a client that uses the scripts rightly.
 func (g *players) actPermits() {
 	name := pick(g.pair, lockNames...)
 	keys := permitKeys(name)

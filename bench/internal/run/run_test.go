@@ -178,7 +178,7 @@ func TestPassedAreCounted(t *testing.T) {
 	var p passed
 	p.add(0, []worker.Reply{{}, {Counts: []int64{1}}})
 	require.False(t, p.seen)
-	// One waits from 0 to 100 behind nobody, and two that came later pass it. Those wait behind it, and nobody passes them.
+	// One waits from 0 to 100 in an empty line, and two that came later pass it. Those wait behind it, and no waiter passes them.
 	p.add(0, []worker.Reply{{Arrived: []int64{10, 0}, Granted: []int64{20, 100}}, {Arrived: []int64{30}, Granted: []int64{40}}})
 	require.Equal(t, passed{seen: true, most: 2, over: 1}, p)
 	// Behind two in line, one may be passed by two, not by three.

@@ -126,7 +126,7 @@ func (w *World) permitsStand(n *node, c *command, v driver.Value) {
 	for _, name := range w.plan.Names {
 		size, all := w.sizeAt(name, unsized), w.permitsOn(n, name)
 		switch {
-		case all == size, all == unknown: // or it was deleted, or no one has asked yet
+		case all == size, all == unknown: // or it was deleted, or no client has asked yet
 		case strings.HasPrefix(c.op, "java ") && name == c.lock && (w.permits.free == "" || all < size): // it knows no such thing, and takes twice
 			w.permits.sizes[name] = append(w.permits.sizes[name], sized{w.number(), all})
 		case w.permits.brought[name] && slices.ContainsFunc(w.permits.sizes[name], func(s sized) bool { return s.permits == all }):
@@ -161,7 +161,7 @@ func (w *World) leavesNoneWaiting(n *node, c *command, v driver.Value) {
 	}
 }
 
-// leavesJava demands of a command of relock's that Redisson's waiters are told of what it freed and nobody took, but for a turn of
+// leavesJava demands of a command of relock's that Redisson's waiters are told of what it freed and no waiter took, but for a turn of
 // theirs, which began with that; and of a grant that it leaves them a permit while they have a turn. It is called under the world's mutex.
 func (w *World) leavesJava(n *node, c *command, v driver.Value) {
 	name, free := c.lock, 0

@@ -17,7 +17,7 @@ interface Gate {
     /** Takes the mark away; false when it was not there any more. */
     boolean unmark(Board board, int slot, long id);
 
-    /** A lock. The marks of readers, who may be many, are left out. */
+    /** A lock. The marks of its readers are left out, since they may be many. */
     record Lock(RLock lock, boolean shared) implements Gate {
         @Override
         public void enter() throws InterruptedException {
