@@ -96,7 +96,7 @@ type manner interface {
 	// passOn passes the hold on, or lays it down, once it has no share. If it can do neither it returns
 	// false, and the hold has to end.
 	passOn(h *hold, now clock.Stamp) (done bool)
-	// withdraw takes the hold away from the gate, if it lies there or the gate is open for it.
+	// withdraw takes the hold away from the gate or the pool, if it lies there or the gate is open for it.
 	withdraw(h *hold)
 }
 

@@ -288,6 +288,28 @@ func TestOnlyTheFirstWaiterTellsItsWish(t *testing.T) {
 	released(t, within(t, first), within(t, second))
 }
 
+// Of more than 128 holders a question has 128 told.
+func TestAWishIsToldTo128Holders(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := hearing(t, s), hearing(t, s)
+	const size = 200
+	var held []*Permit
+	for range size {
+		held = append(held, a.Semaphore("k", size).holds(t, 1))
+	}
+	calls := func() int {
+		_, after, _ := strings.Cut(s.Do("INFO", "commandstats"), "cmdstat_publish:calls=")
+		n, _, _ := strings.Cut(after, ",")
+		calls, _ := strconv.Atoi(n)
+		return calls
+	}
+	before := calls()
+	_, err := b.Semaphore("k", size).TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.Equal(t, 128, calls()-before)
+	released(t, held...)
+}
+
 // The number of permits is Redis's: the first client makes it, and a counter that was deleted is made anew with what is not held.
 func TestSizeIsMadeAnewWithoutWhatIsHeld(t *testing.T) {
 	s := redistest.Start(t)
