@@ -230,6 +230,9 @@ func TestSemaphoreRefuses(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.EqualError(t, err, "relock: not supported: a semaphore over a quorum of nodes")
 	require.ErrorIs(t, quorum.Semaphore("k", 2).SetPermits(t.Context(), 1), errors.ErrUnsupported)
+	guarded := newClient(t, s.Client(), WithRestartGuard(defaultLease))
+	_, err = guarded.Semaphore("k", 2).TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
 // A further key that begins with the lock's name does not make the names of the kinds behind it possible.
@@ -246,7 +249,18 @@ func TestSemaphoreCommandsAreShort(t *testing.T) {
 	s := redistest.Start(t)
 	tap := faulty(s)
 	c := newClient(t, tap)
-	released(t, c.Semaphore("k", 2).holds(t, 1))
+	scripts := make(chan string, 10)
+	tap.Filter(func(call *faults.Call) faults.Fate {
+		scripts <- call.ScriptName()
+		return faults.Pass
+	})
+	p := c.Semaphore("k", 2).holds(t, 1)
+	for _, script := range []string{"acquire", "resize", "acquire"} {
+		require.Equal(t, script, within(t, scripts), "three round trips for a name that Redis does not know")
+	}
+	require.Empty(t, scripts)
+	tap.Filter(nil)
+	released(t, p)
 	var args atomic.Int64
 	tap.Filter(func(call *faults.Call) faults.Fate {
 		if call.ScriptName() == "acquire" {
@@ -685,6 +699,36 @@ func TestSemaphoreState(t *testing.T) {
 	require.Equal(t, State{Held: true, Holder: "0102030405060708090a0b0c0d0e0fff", Count: 1, Permits: 2, Free: 1, TTL: -1}.Holder, st.Holder)
 	require.Negative(t, st.TTL)
 	require.Equal(t, 1, st.Free)
+}
+
+// Where waiters poll, on a Cluster with plain channels, they come in the same order, and one that wants many keeps out those behind.
+func TestSemaphoreServesInOrderWhereWaitersPoll(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.StartCluster(t)
+	open := func() *Semaphore {
+		rdb, err := redistest.Open(nodes.Option())
+		require.NoError(t, err)
+		t.Cleanup(rdb.Close)
+		sem := newClient(t, rdb, WithPlainChannels()).Semaphore("k", 2)
+		released(t, sem.holds(t, 1)) // so that it knows how to ask
+		return sem
+	}
+	a, b, c := open(), open(), open()
+	s := nodes.MasterFor("k")
+	one, two := a.holds(t, 1), a.holds(t, 1)
+	both := b.waits(t, s, 2, 1)
+	behind := c.waits(t, s, 1, 2)
+	released(t, one)
+	_, err := a.TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, ErrNotAcquired, "it would overtake")
+	require.Empty(t, behind)
+	released(t, two)
+	p := within(t, both)
+	require.Empty(t, behind)
+	released(t, p)
+	released(t, within(t, behind))
+	require.Eventually(t, func() bool { return s.Do("GET", "k") == "2" }, patience, time.Millisecond)
+	require.Empty(t, s.Do("KEYS", "relock_permits*{k}*"), "what keeps a place ends with the wait")
 }
 
 // Many processes and amounts over one semaphore: never too many, and nothing is left.
