@@ -166,10 +166,11 @@ func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error)
 	if l, err := lk.reenter(ctx, wctx, once, seen); l != nil || err != nil {
 		return l, err
 	}
-	for {
+	for found := 0; ; {
 		l, err := lk.get(ctx, wctx, once, seen)
 		if err != nil && wire.HasNoSize(err) {
-			if err = lk.resize(wctx, lk.size, false); err == nil {
+			if err = lk.tellSize(wctx, once, found); err == nil {
+				found++
 				continue
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -124,6 +125,27 @@ func (s *Semaphore) take(ctx context.Context, k int, once bool) (*Lease, error) 
 		lk, own.amount = &own, k
 	}
 	return lk.acquire(ctx, once)
+}
+
+// tellSize tells Redis how many permits there are, for a caller that found no number there, for as many
+// times before as found says. If the caller waits, tellSize goes on until Redis answers.
+func (lk *lock) tellSize(ctx context.Context, once bool, found int) error {
+	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
+	for range min(found, 8) { // a number that is lost again and again is told ever more seldom
+		pause.Next()
+	}
+	if found > 0 {
+		clock.Sleep(ctx, pause.Next())
+	}
+	for {
+		err := lk.resize(ctx, lk.size, false)
+		if err == nil {
+			return nil
+		}
+		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
+			return lk.explain(ctx, err, nil)
+		}
+	}
 }
 
 // State returns what Redis knows of the semaphore at this instant, as Mutex.State does: Permits are how

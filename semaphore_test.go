@@ -251,7 +251,9 @@ func TestSemaphoreCommandsAreShort(t *testing.T) {
 	c := newClient(t, tap)
 	scripts := make(chan string, 10)
 	tap.Filter(func(call *faults.Call) faults.Fate {
-		scripts <- call.ScriptName()
+		if name := call.ScriptName(); name != "" { // no subscription
+			scripts <- name
+		}
 		return faults.Pass
 	})
 	p := c.Semaphore("k", 2).holds(t, 1)
@@ -343,6 +345,43 @@ func TestSizeIsMadeAnewWithoutWhatIsHeld(t *testing.T) {
 	released(t, two) // which tells the waiter to ask
 	released(t, three, within(t, waits))
 	requireAllFree(t, s, 4)
+}
+
+// A caller that waits tells Redis the number until Redis answers, and no longer than it waits; one that tries does not repeat it.
+func TestSizeIsToldUntilRedisAnswers(t *testing.T) {
+	s := redistest.Start(t)
+	tap := faulty(s)
+	c := newClient(t, tap, WithCommandTimeout(50*time.Millisecond))
+	sem := c.Semaphore("k", 2)
+	tried := make(chan bool, 1000)
+	tap.Filter(func(call *faults.Call) faults.Fate {
+		if call.ScriptName() != "resize" {
+			return faults.Pass
+		}
+		tried <- true
+		return faults.LoseCall
+	})
+	_, err := sem.TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.Len(t, tried, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = sem.Acquire(ctx, 1)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	got := make(chan *Permit, 1)
+	go func() {
+		p, err := sem.Acquire(t.Context(), 1)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- p
+	}()
+	for n := len(tried); n >= 0; n-- { // and once more, for this caller
+		within(t, tried)
+	}
+	tap.Filter(nil)
+	released(t, within(t, got))
 }
 
 // SetPermits changes the number for all: waiters come in, or are told that there will never be as many.

@@ -42,14 +42,14 @@ type Names struct {
 
 // Gate returns the lock's name at this process's gate, for entries that take so much of it. No lock of
 // another kind has the same. Entries of different amounts have different gates: what one of them hands to
-// the next must be what the next wants.
+// the next must be what the next wants. The amount stands in front, since a lock's name may end in any way.
 func (n *Names) Gate(amount int) string {
 	key := n.Queue
 	if at := n.Kind.Waits; at > 0 {
 		key = n.keys[at]
 	}
 	if amount > 1 {
-		key += "*" + strconv.Itoa(amount)
+		key = strconv.Itoa(amount) + "*" + key
 	}
 	return key
 }

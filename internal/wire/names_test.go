@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -50,6 +51,23 @@ func TestNoTwoLocksShareAQueue(t *testing.T) {
 	require.Equal(t, plain.Counter, tagged.Counter)
 	require.Equal(t, plain.Listen, tagged.Listen)
 	require.Equal(t, plain.Seed, tagged.Seed)
+}
+
+// No entry stands at another lock's gate, whatever its name and the amount that it takes.
+func TestNoTwoLocksShareAGate(t *testing.T) {
+	gates := make(map[string]string)
+	for _, kind := range []*Kind{Mutex, Read, Write, Semaphore} {
+		for _, name := range []string{"x", "{x}*2", "x*2", "2*x", "{x}2", "{x}*22"} {
+			n, err := kind.Names("", name)
+			require.NoError(t, err)
+			for _, amount := range []int{1, 2, 22} {
+				of := fmt.Sprint(kind.Name, name, amount)
+				gate := n.Gate(amount)
+				require.Empty(t, gates[gate], of)
+				gates[gate] = of
+			}
+		}
+	}
 }
 
 // What is refused is told by name and by what is wrong with it, whatever of it is the prefix.
