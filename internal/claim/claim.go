@@ -45,6 +45,15 @@ type Resizer interface {
 	Resize(ctx context.Context, n *wire.Names, permits int, anew bool) error
 }
 
+// Gatherer is an arbiter that takes several locks in one command.
+type Gatherer interface {
+	Arbiter
+	// Gather takes the free locks of several claims, which are of one kind and, in a Cluster, of one slot:
+	// all of them or, if one is set, the first that is free. It returns the grants, in the order of the
+	// claims. Claims without a grant are over. If too few are free, it returns no grant, and why as Try does.
+	Gather(ctx context.Context, claims []Claim, one bool) ([]node.Grant, error)
+}
+
 // Claim is one entry as the arbiter has it. Its methods are called by one goroutine at a time,
 // except for Asks, which any goroutine may call.
 type Claim interface {
