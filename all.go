@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -87,7 +88,7 @@ func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 		return nil, err
 	}
 	for {
-		leases, _, _ := gather(ctx, m.parts, false)
+		leases, _, _ := gather(ctx, m.parts, false, false)
 		var err error
 		if leases == nil {
 			leases, err = m.each(ctx, Locker.Lock)
@@ -104,7 +105,7 @@ func (m *MultiLock) TryLock(ctx context.Context) (*MultiLease, error) {
 	if err := m.valid(ctx); err != nil {
 		return nil, err
 	}
-	leases, asked, err := gather(ctx, m.parts, false)
+	leases, asked, err := gather(ctx, m.parts, false, true)
 	if !asked {
 		leases, err = m.each(ctx, Locker.TryLock)
 	}
@@ -206,22 +207,25 @@ func (m *MultiLease) Unlock(ctx context.Context) error {
 	return unlockAll(ctx, m.leases)
 }
 
-// unlockAll unlocks leases side by side, so that it takes as long as one does.
+// unlockAll unlocks leases side by side. Those that Redis is told of go in one command, as far as they can:
+// of one kind, on one Redis, and in a Cluster in one slot.
 func unlockAll(ctx context.Context, leases []*Lease) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	var all sync.WaitGroup
-	errs, over := make([]error, len(leases)), true
+	errs, union := make([]error, len(leases)), link.NewUnion(len(leases))
 	for i, l := range leases {
 		all.Go(func() {
-			if errs[i] = l.Unlock(ctx); wire.IsLost(errs[i]) {
+			part := union.Part(context.WithoutCancel(ctx))
+			defer part.Leave()
+			if errs[i] = l.Unlock(part); wire.IsLost(errs[i]) {
 				errs[i] = &LostError{l.Name(), errs[i]}
 			}
 		})
 	}
 	all.Wait()
-	for _, err := range errs {
-		over = over && err == ErrNotHeld
-	}
-	if over {
+	if !slices.ContainsFunc(errs, func(err error) bool { return err != ErrNotHeld }) {
 		return ErrNotHeld
 	}
 	return errors.Join(errs...)

@@ -43,7 +43,7 @@ func noLocks(t *testing.T, s *redistest.Server) {
 	}, patience, 5*time.Millisecond)
 }
 
-// All locks of one kind are taken by one command where they are free, and each is a lock as any other.
+// All locks of one kind are taken by one command where they are free, and given back by one. Each is a lock as any other.
 func TestAllTakesFreeLocksByOneCommand(t *testing.T) {
 	s := redistest.Start(t)
 	c, other := newClient(t, s.Client()), newClient(t, s.Client())
@@ -70,9 +70,62 @@ func TestAllTakesFreeLocksByOneCommand(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, l.Token("k3"), re.Token())
 	unlocked(t, re)
+	s.ResetCommandCounts()
 	unlockedAll(t, l)
+	require.EqualValues(t, 1, s.CommandCounts()["evalsha"])
 	require.ErrorIs(t, context.Cause(l.Context()), ErrNotHeld)
 	require.Equal(t, ErrNotHeld, l.Unlock(t.Context()))
+	noLocks(t, s)
+}
+
+// So are the locks of each kind, and observers hear of them.
+func TestAllOfEachKindByOneCommand(t *testing.T) {
+	s := redistest.Start(t)
+	told := new(seen)
+	c, other := newClient(t, s.Client(), WithObserver(told)), newClient(t, s.Client())
+	for kind, lock := range map[string]func(c *Client, name string) Locker{
+		"write":     func(c *Client, name string) Locker { return c.RWMutex(name) },
+		"read":      func(c *Client, name string) Locker { return c.RWMutex(name).Reader() },
+		"semaphore": func(c *Client, name string) Locker { return c.Semaphore(name, 3).Permits(2) },
+		"mutex":     func(c *Client, name string) Locker { return c.Mutex(name) },
+	} {
+		name := func(i int) string { return kind + strconv.Itoa(i) }
+		var all []Locker
+		for i := range 3 {
+			all = append(all, lock(c, name(i)))
+		}
+		unlockedAll(t, allTaken(t, All(all...)))
+		before := len(told.of(EventAcquired))
+		s.ResetCommandCounts()
+		l, err := All(all...).TryLock(t.Context())
+		require.NoError(t, err)
+		for range 3 { // readers join
+			unlockedAll(t, l)
+			l = allTaken(t, All(all...))
+		}
+		require.LessOrEqual(t, s.CommandCounts()["evalsha"], int64(7), kind)
+		require.Len(t, told.of(EventAcquired), before+12)
+		if kind == "read" {
+			unlocked(t, taken(t, other.RWMutex(name(1)).RLock))
+		} else {
+			_, err := lock(other, name(1)).TryLock(t.Context())
+			require.ErrorIs(t, err, ErrNotAcquired, kind)
+		}
+		unlockedAll(t, l)
+		var held *Lease
+		if kind == "read" {
+			held = taken(t, other.RWMutex(name(2)).Lock)
+		} else {
+			held = taken(t, lock(other, name(2)).Lock)
+		}
+		abandoned := len(told.of(EventAbandoned))
+		_, err = All(all...).TryLock(t.Context())
+		require.ErrorIs(t, err, ErrNotAcquired, kind)
+		gone := told.of(EventAbandoned)
+		require.Len(t, gone, abandoned+1)
+		require.Equal(t, name(2), gone[abandoned].Lock)
+		unlocked(t, held)
+	}
 	noLocks(t, s)
 }
 

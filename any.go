@@ -46,7 +46,7 @@ func (a *AnyLock) Name() string {
 // does not keep it from the others. Errors are those of Mutex.Lock, of one of the locks: rather of one that
 // failed than of one that is busy.
 func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
-	l, err := a.try(ctx)
+	l, err := a.try(ctx, false)
 	if l != nil || a.valid(ctx) != nil || ctx.Err() != nil {
 		return l, err
 	}
@@ -56,7 +56,7 @@ func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
 // TryLock takes one of the locks that are free, a random one, as Mutex.TryLock does. Errors are those of
 // Mutex.TryLock, of one of the locks.
 func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) {
-	l, err := a.try(ctx)
+	l, err := a.try(ctx, true)
 	if l == nil && err == nil { // goroutines of this process have them all
 		return a.parts[0].TryLock(ctx)
 	}
@@ -94,8 +94,8 @@ func (a *AnyLock) valid(ctx context.Context) error {
 }
 
 // try asks for the locks without waiting. It returns neither a lease nor an error if goroutines of this process
-// have all of them.
-func (a *AnyLock) try(ctx context.Context) (*Lease, error) {
+// have all of them. tells is as of gather.
+func (a *AnyLock) try(ctx context.Context, tells bool) (*Lease, error) {
 	if err := a.valid(ctx); err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (a *AnyLock) try(ctx context.Context) (*Lease, error) {
 		if group == nil {
 			group, others = rest[:1], rest[1:]
 		}
-		leases, asked, err := gather(ctx, group, true)
+		leases, asked, err := gather(ctx, group, true, tells)
 		switch {
 		case leases != nil:
 			return leases[0], nil

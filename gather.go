@@ -56,8 +56,9 @@ func together(ctx context.Context, parts []part) bool {
 
 // gather takes several free locks in one command: all of them or, if one is set, the first that is free. asked is
 // false if they have to be asked for one by one: they do not go together, a goroutine of this process is at the
-// gate of one of all, or of each of one, or Redis keeps no number of a semaphore's permits.
-func gather(ctx context.Context, parts []part, one bool) (leases []*Lease, asked bool, err error) {
+// gate of one of all, or of each of one, or Redis keeps no number of a semaphore's permits. With tells, observers
+// hear of a refusal: the caller does not go on to wait.
+func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease, asked bool, err error) {
 	if ctx.Err() != nil || !together(ctx, parts) {
 		return nil, false, nil
 	}
@@ -87,7 +88,7 @@ func gather(ctx context.Context, parts []part, one bool) (leases []*Lease, asked
 		return nil, false, nil
 	}
 	_ = unlockAll(ctx, g.leases)
-	return nil, true, g.refused(parts, err)
+	return nil, true, g.refused(parts, err, tells)
 }
 
 // enter goes through a lock's gate, without waiting. busy says that all are wanted, and another goroutine of
@@ -168,7 +169,7 @@ func (g *gathering) leave() {
 }
 
 // refused returns an error as the caller of that lock sees it which the error names.
-func (g *gathering) refused(parts []part, err error) error {
+func (g *gathering) refused(parts []part, err error, tells bool) error {
 	of := parts[0].of
 	if held, is := err.(*wire.HeldError); is {
 		for _, p := range parts {
@@ -177,5 +178,11 @@ func (g *gathering) refused(parts []part, err error) error {
 			}
 		}
 	}
-	return of.outward(err)
+	err = of.outward(err)
+	if tells && of.watched() {
+		e := of.event(EventAbandoned)
+		e.Context, e.Cause = g.ctx, err
+		of.k.cfg.tell(e)
+	}
+	return err
 }
