@@ -3,6 +3,7 @@
 LIBRARY := github.com/relock-go/relock
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 CONTRIB := $(wildcard contrib/*)
 # Modules that are released beside the library and the command: relocktest's Redis in memory is the simulator's.
 RELEASED := $(CONTRIB) internal/sim
@@ -111,6 +112,15 @@ lint: api ## the same, gofmt, go vet (once more for 32 bits) and staticcheck ove
 	go vet $(EVERY)
 	go run $(STATICCHECK) $(EVERY)
 	@GOARCH=386 go vet -gcflags='all=-N -l' $(PACKAGES) # durations do not fit an int there; nobody runs what it compiles
+
+# As its users get it: with the versions of its own go.mod, not the workspace's, which are the highest of all modules.
+vuln: ## govulncheck over each module, with the tree's modules; VULNDB=file://... is another database
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && GOBIN=$$dir go install $(GOVULNCHECK) && found=0 && for m in $(MODULES); do \
+		echo "== $$m" && cp $$m/go.mod $$dir/go.mod && cp $$m/go.sum $$dir/go.sum && \
+		go mod edit -replace $(LIBRARY)=$(CURDIR) $(foreach r,$(RELEASED),-replace $(LIBRARY)/$(r)=$(CURDIR)/$(r)) $$dir/go.mod && \
+		(cd $$m && GOWORK=off GOFLAGS="-modfile=$$dir/go.mod -mod=mod" $$dir/govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...) || found=$$?; \
+	done; exit $$found
+.PHONY: vuln
 
 tidy: ## go mod tidy of the library, the command and what is below contrib, whose library is the tree's
 	GOWORK=off go mod tidy
