@@ -3,6 +3,7 @@
 LIBRARY := github.com/relock-go/relock
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 CONTRIB := $(wildcard contrib/*)
 # Modules that are released beside the library and the command: relocktest's Redis in memory is the simulator's.
@@ -107,11 +108,12 @@ interop-goredis interop-valkey: interop-%: redis java ## the same over one of th
 api: ## compare what programs can import with api/*.txt; RELOCK_RECORD=1 records it anew
 	cd internal/tools/api && go test -count=1 ./...
 
-lint: api ## the same, gofmt, go vet (once more for 32 bits) and staticcheck over all modules
+lint: api ## the same, gofmt, go vet (once more for 32 bits) and staticcheck over all modules, actionlint over the workflows
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
 	go vet $(EVERY)
 	go run $(STATICCHECK) $(EVERY)
 	@GOARCH=386 go vet -gcflags='all=-N -l' $(PACKAGES) # durations do not fit an int there; nobody runs what it compiles
+	go run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
 
 # As its users get it: with the versions of its own go.mod, not the workspace's, which are the highest of all modules.
 vuln: ## govulncheck over each module, with the tree's modules; VULNDB=file://... is another database
