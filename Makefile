@@ -108,21 +108,11 @@ interop-goredis interop-valkey: interop-%: redis java ## the same over one of th
 api: ## compare what programs can import with api/*.txt; RELOCK_RECORD=1 records it anew
 	cd internal/tools/api && go test -count=1 ./...
 
-lint: api ## the same, gofmt, go vet (once more for 32 bits) and staticcheck over all modules, actionlint over the workflows
+lint: api ## the same, gofmt, go vet (once more for 32 bits) and staticcheck over all modules
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
 	go vet $(EVERY)
 	go run $(STATICCHECK) $(EVERY)
 	@GOARCH=386 go vet -gcflags='all=-N -l' $(PACKAGES) # durations do not fit an int there; nobody runs what it compiles
-	go run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
-
-# As its users get it: with the versions of its own go.mod, not the workspace's, which are the highest of all modules.
-vuln: ## govulncheck over each module, with the tree's modules; VULNDB=file://... is another database
-	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && GOBIN=$$dir go install $(GOVULNCHECK) && found=0 && for m in $(MODULES); do \
-		echo "== $$m" && cp $$m/go.mod $$dir/go.mod && cp $$m/go.sum $$dir/go.sum && \
-		go mod edit -replace $(LIBRARY)=$(CURDIR) $(foreach r,$(RELEASED),-replace $(LIBRARY)/$(r)=$(CURDIR)/$(r)) $$dir/go.mod && \
-		(cd $$m && GOWORK=off GOFLAGS="-modfile=$$dir/go.mod -mod=mod" $$dir/govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...) || found=$$?; \
-	done; exit $$found
-.PHONY: vuln
 
 tidy: ## go mod tidy of the library, the command and what is below contrib, whose library is the tree's
 	GOWORK=off go mod tidy
@@ -136,6 +126,20 @@ contrib: redis prometheus ## the tests of the modules below contrib, with a real
 
 examples: redis postgres ## the tests of the examples: late writes, a service, a leader, a scheduler, a hand-over, a migration
 	cd examples && go test -count=1 -timeout 10m ./...
+
+lint: actionlint
+actionlint: ## actionlint over the workflows of .github
+	go run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
+
+# As its users get it: with the versions of its own go.mod, not the workspace's, which are the highest of all modules.
+vuln: ## govulncheck over each module, with the tree's modules; VULNDB=file://... is another database
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && GOBIN=$$dir go install $(GOVULNCHECK) && found=0 && for m in $(MODULES); do \
+		echo "== $$m" && cp $$m/go.mod $$dir/go.mod && cp $$m/go.sum $$dir/go.sum && \
+		go mod edit -replace $(LIBRARY)=$(CURDIR) $(foreach r,$(RELEASED),-replace $(LIBRARY)/$(r)=$(CURDIR)/$(r)) $$dir/go.mod && \
+		(cd $$m && GOWORK=off GOFLAGS="-modfile=$$dir/go.mod -mod=mod" $$dir/govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...) || found=$$?; \
+	done; exit $$found
+
+.PHONY: actionlint vuln
 
 fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) ./internal/wire
