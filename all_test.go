@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/relock-go/relock/internal/drivertest"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -294,6 +295,31 @@ func TestAllBeginsAnewAfterALoss(t *testing.T) {
 	l := within(t, waits)
 	require.NoError(t, l.Context().Err())
 	unlockedAll(t, l)
+	noLocks(t, s)
+}
+
+// Several locks need the rights of one: those of docs/wire.md for the kind.
+func TestAllWithLeastPrivilege(t *testing.T) {
+	s := redistest.Start(t)
+	client := func(name string, further ...string) *Client {
+		user := s.AddUser(name, "secret", append(rights(t, "suite:")[0], further...)...)
+		return newClient(t, shared(t, user)())
+	}
+	c, rw := client("mutexes"), client("sides", drivertest.ReadWriteRights(t, "suite:")...)
+	sem := client("permits", drivertest.SemaphoreRights(t, "suite:")...)
+	for name, locks := range map[string][]Locker{
+		"mutexes": mutexes(c, "suite:k", 3),
+		"writers": {rw.RWMutex("suite:a"), rw.RWMutex("suite:b")},
+		"readers": {rw.RWMutex("suite:a").Reader(), rw.RWMutex("suite:b").Reader()},
+		"permits": {sem.Semaphore("suite:s", 2).Permits(1), sem.Semaphore("suite:t", 2).Permits(2)},
+	} {
+		for range 2 { // the second time Redis knows the semaphores' numbers
+			l, err := All(locks...).TryLock(t.Context())
+			require.NoError(t, err, name)
+			unlockedAll(t, l)
+			unlocked(t, taken(t, Any(locks...).TryLock))
+		}
+	}
 	noLocks(t, s)
 }
 
