@@ -323,6 +323,40 @@ func TestAllWithLeastPrivilege(t *testing.T) {
 	noLocks(t, s)
 }
 
+// Each lease is one of its own. Without one of them the MultiLease is none any more, but the others stay held.
+func TestAllOneByItself(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	for i := range 3 {
+		l := allTaken(t, All(mutexes(c, "k", 3)...))
+		one, next := l.Lease("k"+strconv.Itoa(i)), other.Mutex("k"+strconv.Itoa((i+1)%3))
+		require.NoError(t, one.Extend(t.Context(), time.Hour))
+		require.Greater(t, stateOf(t, other.Mutex(one.Name())).TTL, 59*time.Minute)
+		unlocked(t, one)
+		within(t, l.Context().Done())
+		require.ErrorIs(t, context.Cause(l.Context()), ErrNotHeld)
+		unlocked(t, taken(t, other.Mutex(one.Name()).TryLock))
+		_, err := next.TryLock(t.Context())
+		require.ErrorIs(t, err, ErrNotAcquired)
+		require.ErrorIs(t, l.Unlock(t.Context()), ErrNotHeld)
+		noLocks(t, s)
+	}
+}
+
+// Each lock has its own wait.
+func TestAllWaitsForEachByItsOptions(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	held := taken(t, other.Mutex("b").Lock)
+	m := All(c.Mutex("a"), c.Mutex("b", WithWait(30*time.Millisecond)))
+	_, err := m.Lock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	unlocked(t, held)
+	unlockedAll(t, allTaken(t, m))
+	noLocks(t, s)
+}
+
 var errOfFn = errors.New("of fn")
 
 // Do of All is that of a Mutex.
