@@ -87,9 +87,9 @@ func (a *app) runCommand() *cobra.Command {
 		"differ start it once")
 	l.flags.IntVarP(&l.conflict, "conflict-exit-code", "E", statusNotAcquired, "exit `status` when somebody else has the lock")
 	l.flags.BoolVarP(&l.quiet, "quiet", "q", false, "do not say that it waits, nor that somebody else has the lock")
-	l.flags.StringVar(&l.pattern, "any", "", "run under any one lock that is free, of those that `PATTERN` names: 'gpu:%d' with -of 8 is\n"+
-		"gpu:0 to gpu:7. RELOCK_NUMBER has the number")
-	l.flags.IntVar(&l.of, "of", 0, "of how many locks -any takes one: `N`, so 0 to N-1 take the place of %d")
+	l.flags.StringVar(&l.pattern, "any", "", "run under the first lock that is free of those that `PATTERN` names: 'gpu:%d' with -of 8 is "+
+		"gpu:0 to gpu:7, and RELOCK_NUMBER the number")
+	l.flags.IntVar(&l.of, "of", 0, "of how many locks -any takes one: `N`, numbered from 0")
 	l.flags.BoolVar(&l.shared, "shared", false, "run beside others that are shared: as a reader of the read-write lock NAME")
 	l.flags.BoolVar(&l.writes, "exclusive", false, "run alone, beside none that is shared: as the writer of the read-write lock NAME")
 	l.flags.IntVarP(&l.permits, "permits", "n", 0, "run `N` at once at most: under a permit of the semaphore NAME, which has no token")

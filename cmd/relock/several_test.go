@@ -223,3 +223,17 @@ func TestCompletesSeveralNames(t *testing.T) {
 	require.NotContains(t, complete("bills", "--", "echo", "o"), "orders\n")
 	require.NotContains(t, complete("-any", "b%d", "-of", "2", "--", "o"), "orders\n")
 }
+
+// Both work over a quorum too.
+func TestRunUnderSeveralOfAQuorum(t *testing.T) {
+	t.Parallel()
+	args := []string{"run", "-lease", "2s"}
+	for range 3 {
+		args = append(args, "-redis", redistest.Start(t).Addr())
+	}
+	for _, of := range []string{"b a", "-any gpu:%d -of 2"} {
+		got := relockRun(slices.Concat(args, strings.Fields(of), []string{"--", "sh", "-c", printLocks + "; exit 3"})...)
+		require.Equal(t, 3, got.status, got.err)
+		require.Regexp(t, `^RELOCK_NAME(_1=b|=gpu:[01])\n`, got.out)
+	}
+}
