@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// A MultiLock is several locks that a caller holds together, or none of them: see All. It has no state of
-// its own, and its methods may be called from any goroutine.
+// A MultiLock is several locks that a caller holds together: see All. It has no state of its own,
+// and its methods may be called from any goroutine.
 type MultiLock struct {
 	parts []part // in the order of their names in Redis
 	err   error  // what is wrong with them
@@ -26,16 +26,20 @@ type part struct {
 }
 
 // All returns a lock that is all of locks at once: mutexes, sides of read-write locks, and permits
-// (Semaphore.Permits), on one Redis, on any slots of a Cluster, or on a quorum. Each keeps its options.
+// (Semaphore.Permits), on one Redis, on any slots of a Cluster, or on a quorum. Each keeps its
+// options. So WithWait bounds the wait for that lock alone.
 //
-// All takes them in the order of their names in Redis, whatever order it was given. So callers of All
-// never wait for one another in a circle. A caller that holds some of them already, or takes two locks
-// one by one, keeps no such order: give its wait an end.
+// All takes the locks in the order of their names in Redis, whatever order it was given. So callers
+// of All never wait for one another in a circle. A caller keeps no such order if it holds one of
+// the locks before, or takes locks one by one: give its wait an end.
 //
-// The methods of the MultiLock fail with ErrMisuse if there is no lock, if a name comes twice, as for a
-// reader and the writer beside it, and for locks of several Clients, which may be on different Redises:
-// those have no common order. They fail with the error of a lock that cannot work. Redisson: RMultiLock,
-// which takes its locks in the order in which it was given them.
+// The methods of the MultiLock fail with the error of a lock that cannot work, and with ErrMisuse
+//
+//   - if there is no lock;
+//   - if a name comes twice: a reader and the writer beside it have one name;
+//   - for locks of several Clients: those may be on different Redises, and have no common order.
+//
+// Redisson: RMultiLock, which takes its locks in the order in which it was given them.
 func All(locks ...Locker) *MultiLock {
 	parts, err := partsOf("All", locks)
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.of.names.Lock, b.of.names.Lock) })
@@ -78,11 +82,11 @@ func partsOf(function string, locks []Locker) ([]part, error) {
 	return parts, nil
 }
 
-// Lock takes all locks, and waits for each of them as its own Lock does. If all are free, of one kind, at
-// most 64, on one Redis, and in a Cluster in one slot, it takes them by one command. Otherwise it takes
-// one after the other: the first ones lie idle in its hands while it waits for the next. If a lock is lost
-// meanwhile, it gives all back and begins anew, as long as ctx lives. On failure it gives back what it
-// has. Errors are those of the lock that failed.
+// Lock takes all locks. If all are free, of one kind, at most 64, on one Redis, and in a Cluster in
+// one slot, one command takes them. Otherwise Lock takes one after the other, and waits for each as
+// its own Lock does: the first ones lie idle while it waits for the next. If one of those is lost
+// meanwhile, it gives all back and begins anew, as long as ctx lives. On failure it gives back what
+// it has. Errors are those of the lock that failed.
 func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 	if err := m.valid(ctx); err != nil {
 		return nil, err
@@ -99,8 +103,8 @@ func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 	}
 }
 
-// TryLock takes all locks if all are free, as the TryLock of each does. Errors are those of the lock that
-// failed.
+// TryLock takes all locks if all are free, as the TryLock of each does. Errors are those of the
+// lock that failed.
 func (m *MultiLock) TryLock(ctx context.Context) (*MultiLease, error) {
 	if err := m.valid(ctx); err != nil {
 		return nil, err
@@ -129,7 +133,8 @@ func (m *MultiLock) valid(ctx context.Context) error {
 	return nil
 }
 
-// each takes one lock after the other. The context of each lease derives from that of the one before.
+// each takes one lock after the other. The context of each lease derives from that of the one
+// before.
 func (m *MultiLock) each(ctx context.Context, lock func(Locker, context.Context) (*Lease, error)) ([]*Lease, error) {
 	leases, inner := make([]*Lease, 0, len(m.parts)), ctx
 	for _, p := range m.parts {
@@ -143,12 +148,12 @@ func (m *MultiLock) each(ctx context.Context, lock func(Locker, context.Context)
 	return leases, nil
 }
 
-// among is the parent of the context of a lease that is held together with others: when that lease is
-// lost, its context says which it was.
+// among is the parent of the context of a lease that is held together with others: when that lease
+// is lost, its context says which it was.
 type among struct{ context.Context }
 
-// A LostError tells which lock of a MultiLease was lost. It is the cause of the MultiLease's context, and
-// in the error of its Unlock.
+// A LostError tells which lock of a MultiLease was lost. It is the cause of the MultiLease's
+// context, and in the error of its Unlock.
 type LostError struct {
 	Name string // of the lock
 	Err  error  // ErrLost, or ErrMaxHold, which matches ErrLost
@@ -159,8 +164,8 @@ func (e *LostError) Error() string { return fmt.Sprintf("relock: lock %q: %v", e
 // Unwrap returns Err.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// A MultiLease is what a caller of MultiLock.Lock holds, until Unlock. Its methods may be called from any
-// goroutine.
+// A MultiLease is what a caller of MultiLock.Lock holds, until Unlock. Its methods may be called
+// from any goroutine.
 type MultiLease struct{ leases []*Lease } // the context of each derives from that of the one before
 
 func multiLease(leases []*Lease) *MultiLease {
@@ -170,10 +175,10 @@ func multiLease(leases []*Lease) *MultiLease {
 	return &MultiLease{leases}
 }
 
-// Context returns a context that derives from the one given to Lock, and ends as soon as one of the locks
-// can no longer be trusted. Its cause is then a *LostError with the name of that lock; else it is as in
-// Lease.Context. Under it, each lock re-enters, and its Held finds its lease. FromContext and the function
-// Token find one of the leases only.
+// Context returns a context that derives from the one given to Lock. It ends as soon as one of the
+// locks can no longer be trusted: its cause is then a *LostError with the name of that lock.
+// Otherwise it ends as Lease.Context does. Under it each lock re-enters, and its Held finds its
+// lease. FromContext and the function Token find one of the leases only: ask the MultiLease.
 func (m *MultiLease) Context() context.Context {
 	if m == nil || len(m.leases) == 0 {
 		return neverHeld
@@ -181,8 +186,9 @@ func (m *MultiLease) Context() context.Context {
 	return m.leases[len(m.leases)-1].Context()
 }
 
-// Lease returns the lease of the lock of that name, nil if there is none: it has the token, and can be
-// extended. If it is unlocked by itself, the others stay held, and the context ends.
+// Lease returns the lease of the lock of that name, nil if there is none. It can be extended by
+// itself. If it is unlocked by itself, the others stay held, and the context of the MultiLease
+// ends.
 func (m *MultiLease) Lease(name string) *Lease {
 	if m != nil {
 		for _, l := range m.leases {
@@ -194,12 +200,12 @@ func (m *MultiLease) Lease(name string) *Lease {
 	return nil
 }
 
-// Token returns the fencing token of the lock of that name, 0 if there is none. Each lock counts its own: a
-// store compares the tokens of one name only. See Lease.Token.
+// Token returns the fencing token of the lock of that name, 0 if there is none. Each lock counts
+// its own, so a store compares the tokens of one name only: see Lease.Token.
 func (m *MultiLease) Token(name string) int64 { return m.Lease(name).Token() }
 
-// Unlock gives all locks back, as Lease.Unlock does. It returns the errors of all that failed, joined; that of a
-// lost lock is a *LostError.
+// Unlock gives all locks back, as Lease.Unlock does. It returns the errors of those that failed,
+// joined. The error of a lost lock is a *LostError.
 func (m *MultiLease) Unlock(ctx context.Context) error {
 	if m == nil || len(m.leases) == 0 {
 		return ErrNotHeld
@@ -207,8 +213,8 @@ func (m *MultiLease) Unlock(ctx context.Context) error {
 	return unlockAll(ctx, m.leases)
 }
 
-// unlockAll unlocks leases side by side. Those that Redis is told of go in one command, as far as they can:
-// of one kind, on one Redis, and in a Cluster in one slot.
+// unlockAll unlocks leases side by side. Those that Redis is told of go in one command, as far as
+// they can: of one kind, on one Redis, and in a Cluster in one slot.
 func unlockAll(ctx context.Context, leases []*Lease) error {
 	if ctx == nil {
 		ctx = context.Background()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/relock-go/relock/internal/drivertest"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -294,6 +295,65 @@ func TestAllBeginsAnewAfterALoss(t *testing.T) {
 	l := within(t, waits)
 	require.NoError(t, l.Context().Err())
 	unlockedAll(t, l)
+	noLocks(t, s)
+}
+
+// Several locks need the rights of one: those of docs/wire.md for the kind.
+func TestAllWithLeastPrivilege(t *testing.T) {
+	s := redistest.Start(t)
+	client := func(name string, further ...string) *Client {
+		user := s.AddUser(name, "secret", append(rights(t, "suite:")[0], further...)...)
+		return newClient(t, shared(t, user)())
+	}
+	c, rw := client("mutexes"), client("sides", drivertest.ReadWriteRights(t, "suite:")...)
+	sem := client("permits", drivertest.SemaphoreRights(t, "suite:")...)
+	for name, locks := range map[string][]Locker{
+		"mutexes": mutexes(c, "suite:k", 3),
+		"writers": {rw.RWMutex("suite:a"), rw.RWMutex("suite:b")},
+		"readers": {rw.RWMutex("suite:a").Reader(), rw.RWMutex("suite:b").Reader()},
+		"permits": {sem.Semaphore("suite:s", 2).Permits(1), sem.Semaphore("suite:t", 2).Permits(2)},
+	} {
+		for range 2 { // the second time Redis knows the semaphores' numbers
+			l, err := All(locks...).TryLock(t.Context())
+			require.NoError(t, err, name)
+			unlockedAll(t, l)
+			unlocked(t, taken(t, Any(locks...).TryLock))
+		}
+	}
+	noLocks(t, s)
+}
+
+// Each lease is one of its own. Without one of them the MultiLease is none any more, but the others stay held.
+func TestAllOneByItself(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	for i := range 3 {
+		l := allTaken(t, All(mutexes(c, "k", 3)...))
+		one, next := l.Lease("k"+strconv.Itoa(i)), other.Mutex("k"+strconv.Itoa((i+1)%3))
+		require.NoError(t, one.Extend(t.Context(), time.Hour))
+		require.Greater(t, stateOf(t, other.Mutex(one.Name())).TTL, 59*time.Minute)
+		unlocked(t, one)
+		within(t, l.Context().Done())
+		require.ErrorIs(t, context.Cause(l.Context()), ErrNotHeld)
+		unlocked(t, taken(t, other.Mutex(one.Name()).TryLock))
+		_, err := next.TryLock(t.Context())
+		require.ErrorIs(t, err, ErrNotAcquired)
+		require.ErrorIs(t, l.Unlock(t.Context()), ErrNotHeld)
+		noLocks(t, s)
+	}
+}
+
+// Each lock has its own wait.
+func TestAllWaitsForEachByItsOptions(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	held := taken(t, other.Mutex("b").Lock)
+	m := All(c.Mutex("a"), c.Mutex("b", WithWait(30*time.Millisecond)))
+	_, err := m.Lock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	unlocked(t, held)
+	unlockedAll(t, allTaken(t, m))
 	noLocks(t, s)
 }
 

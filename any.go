@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// An AnyLock is any one of several locks: see Any. It has no state of its own, and its methods may be called
-// from any goroutine.
+// An AnyLock is any one of several locks: see Any. It has no state of its own, and its methods may
+// be called from any goroutine.
 type AnyLock struct {
 	parts []part
 	err   error // what is wrong with them
@@ -18,17 +18,18 @@ type AnyLock struct {
 
 var _ Locker = (*AnyLock)(nil)
 
-// Any returns a lock that is any one of locks, whichever is free first: worker numbers, shards, ports, licences.
-// Lease.Name says which it is. The locks may be of any kinds, as those of All, and of several Clients.
+// Any returns a lock that is any one of locks, whichever is free first: of numbers for workers,
+// shards, ports, licences. Lease.Name says which it is. The locks may be of any kinds, as those of
+// All, and of several Clients. Each keeps its options.
 //
-// Under the context of a lease of one of them, Lock re-enters that one. The methods fail with ErrMisuse if
-// there is no lock, and with the error of a lock that cannot work.
+// Under the context of a lease of one of them, Lock re-enters that one. The methods fail with
+// ErrMisuse if there is no lock, and with the error of a lock that cannot work.
 func Any(locks ...Locker) *AnyLock {
 	parts, err := partsOf("Any", locks)
 	return &AnyLock{parts, err}
 }
 
-// Name returns the names of the locks.
+// Name returns the names of the locks, with a | between them.
 func (a *AnyLock) Name() string {
 	if a == nil {
 		return ""
@@ -40,11 +41,12 @@ func (a *AnyLock) Name() string {
 	return strings.Join(names, "|")
 }
 
-// Lock takes one of the locks that are free, a random one. Those on one Redis, and in a Cluster in one slot, are
-// asked for by one command. If none is free, Lock waits for each of them as its own Lock does, and gives up
-// the others once it has one. Of two that are granted at one time it gives one back at once. A lock that fails
-// does not keep it from the others. Errors are those of Mutex.Lock, of one of the locks: rather of one that
-// failed than of one that is busy.
+// Lock takes a random one of the locks that are free. One command asks for those of one kind on one
+// Redis and, in a Cluster, in one slot. If none is free, Lock waits for all of them, for each as
+// its own Lock does, and gives up the others once it has one. If two are granted at one time, it
+// gives one back at once. A lock that fails does not keep it from the others. If it gets none, its
+// error is that of one of the locks, as of Mutex.Lock: of one that failed, rather than of one that
+// is busy.
 func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
 	l, err := a.try(ctx, false)
 	if l != nil || a.valid(ctx) != nil || ctx.Err() != nil {
@@ -53,8 +55,8 @@ func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
 	return a.race(ctx)
 }
 
-// TryLock takes one of the locks that are free, a random one, as Mutex.TryLock does. Errors are those of
-// Mutex.TryLock, of one of the locks.
+// TryLock takes a random one of the locks that are free, as Mutex.TryLock does. Its error is chosen
+// as Lock's.
 func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) {
 	l, err := a.try(ctx, true)
 	if l == nil && err == nil { // goroutines of this process have them all
@@ -93,8 +95,8 @@ func (a *AnyLock) valid(ctx context.Context) error {
 	return nil
 }
 
-// try asks for the locks without waiting. It returns neither a lease nor an error if goroutines of this process
-// have all of them. tells is as of gather.
+// try asks for the locks without waiting. It returns neither a lease nor an error if goroutines of
+// this process have all of them. tells is as of gather.
 func (a *AnyLock) try(ctx context.Context, tells bool) (*Lease, error) {
 	if err := a.valid(ctx); err != nil {
 		return nil, err
@@ -133,7 +135,7 @@ func (a *AnyLock) try(ctx context.Context, tells bool) (*Lease, error) {
 	return nil, failure
 }
 
-// worse returns the error that says more: that of a lock that failed, rather than of one that is busy.
+// worse returns the error that says more: of a lock that failed, rather than of one that is busy.
 func worse(a, b error) error {
 	if a == nil || b != nil && errors.Is(a, ErrNotAcquired) {
 		return b
@@ -144,8 +146,9 @@ func worse(a, b error) error {
 // errOther ends the waits of the others once one lock is granted.
 var errOther = errors.New("relock: another lock of Any was granted")
 
-// race waits for all locks, and returns the first that is granted. It leaves behind the goroutines of the others.
-// They end at once, except for one that was granted its lock too, and unlocks that first.
+// race waits for all locks, and returns the first that is granted. The goroutines of the others
+// outlive it. They end at once, except for one that was granted its lock too, and unlocks that
+// first.
 func (a *AnyLock) race(ctx context.Context) (*Lease, error) {
 	type end struct {
 		i   int
@@ -153,7 +156,7 @@ func (a *AnyLock) race(ctx context.Context) (*Lease, error) {
 		err error
 	}
 	ends, stops := make(chan end, len(a.parts)), make([]context.CancelCauseFunc, len(a.parts))
-	waits := make([]context.Context, len(a.parts)) // one each: the lease's context derives from that of its lock
+	waits := make([]context.Context, len(a.parts)) // one each: the lease's context derives from it
 	for i := range a.parts {
 		waits[i], stops[i] = context.WithCancelCause(ctx)
 	}

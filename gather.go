@@ -10,12 +10,12 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// maxTogether is how many locks are asked for in one command at most: so many keep other commands waiting
-// for half a millisecond.
+// maxTogether is how many locks are asked for in one command at most: so many keep other commands
+// waiting for half a millisecond.
 const maxTogether = 64
 
-// gathering is several locks that are asked for in one command: all of them or, if one is set, the first that
-// is free.
+// gathering is several locks that are asked for in one command: all of them or, if one is set, the
+// first that is free.
 type gathering struct {
 	ctx    context.Context // of the caller
 	inner  context.Context // of the latest lease: the next one's derives from it
@@ -33,8 +33,8 @@ type wanted struct {
 	atGate bool
 }
 
-// together reports whether the locks can be asked for in one command by a caller with ctx. Those of a caller
-// that has a lease or an owner may re-enter.
+// together reports whether the locks can be asked for in one command by a caller with ctx. Those of
+// a caller that has a lease or an owner may re-enter.
 func together(ctx context.Context, parts []part) bool {
 	first := parts[0].of
 	arb, can := first.k.arbiter.(claim.Gatherer)
@@ -54,10 +54,11 @@ func together(ctx context.Context, parts []part) bool {
 	return true
 }
 
-// gather takes several free locks in one command: all of them or, if one is set, the first that is free. asked is
-// false if they have to be asked for one by one: they do not go together, a goroutine of this process is at the
-// gate of one of all, or of each of one, or Redis keeps no number of a semaphore's permits. With tells, observers
-// hear of a refusal: the caller does not go on to wait.
+// gather takes several free locks in one command: all of them or, if one is set, the first that is
+// free. asked is false if they have to be asked for one by one: they do not go together; another
+// goroutine of this process is at the gate of one, where all are wanted, or of each; or Redis keeps
+// no number of a semaphore's permits. With tells, observers hear of a refusal: the caller does not
+// go on to wait.
 func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease, asked bool, err error) {
 	if ctx.Err() != nil || !together(ctx, parts) {
 		return nil, false, nil
@@ -91,8 +92,8 @@ func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease
 	return nil, true, g.refused(parts, err, tells)
 }
 
-// enter goes through a lock's gate, without waiting. busy says that all are wanted, and another goroutine of
-// this process is at the gate.
+// enter goes through a lock's gate, without waiting. busy says that all are wanted, and another
+// goroutine of this process is at the gate.
 func (g *gathering) enter(lk *lock) (busy bool, err error) {
 	l, c, atGate, err := lk.enter(g.parent(), g.ctx, once, nil)
 	switch {

@@ -2,7 +2,7 @@ package relock
 
 import "context"
 
-// Permits is a number of a Semaphore's permits as a lock, for code that takes any lock, as All and Any do.
+// Permits is a number of a Semaphore's permits as a lock: for All, Any and code that takes any lock.
 type Permits struct {
 	s *Semaphore
 	k int
