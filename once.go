@@ -108,7 +108,6 @@ func (o *Once[T]) Forget(ctx context.Context) error {
 		return o.outward(err)
 	}
 	defer o.tally.End()
-	defer o.k.flights.Detach(o.names.Lock) // after the command: what a flight has read before is older
 	return o.outward(o.keeper().Forget(ctx, o.names))
 }
 
@@ -217,6 +216,7 @@ func (r *runs) enter(ctx, soon context.Context) (*flight.Flight, error) {
 func (r *runs) read(ctx context.Context, f *flight.Flight, again bool) (err error) {
 	if err = r.begin(ctx, "read result"); err == nil {
 		defer r.tally.End()
+		f.Asks()
 		f.Result, f.Found, err = r.keeper().Result(ctx, r.names, again)
 	}
 	return err
@@ -232,6 +232,7 @@ func (r *runs) leave(ctx context.Context, f *flight.Flight, result string) error
 		return err
 	}
 	defer r.tally.End()
+	f.Asks()
 	kept, err := r.keeper().Keep(ctx, lease.h.entry, result, r.ttl)
 	if err == nil && kept == wire.NotHeld {
 		return lease.h.gone()
