@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -149,12 +150,9 @@ func (r *runs) do(ctx context.Context, run func(context.Context) ([]byte, error)
 	if err := r.valid(ctx); err != nil {
 		return "", false, err
 	}
-	lk, soon, began := r.lock, ctx, time.Now()
-	if r.cfg.wait > 0 {
-		var cancel context.CancelFunc
-		soon, cancel = context.WithTimeoutCause(ctx, r.cfg.wait, wire.ErrWaited)
-		defer cancel()
-	}
+	began := time.Now()
+	soon, cancel := r.bounded(ctx, began)
+	defer cancel()
 	f, err := r.enter(ctx, soon)
 	if err != nil {
 		return "", false, r.outward(err)
@@ -165,26 +163,44 @@ func (r *runs) do(ctx context.Context, run func(context.Context) ([]byte, error)
 	if err = r.read(soon, f, false); f.Found || err != nil && !wire.Transient(err) { // while Redis is silent, Lock waits
 		return f.Result, false, r.outward(err)
 	}
-	if lk.cfg.wait > 0 {
-		cfg := *lk.cfg
-		cfg.wait, lk.cfg = max(1, cfg.wait-time.Since(began)), &cfg
+	locked := func(ctx context.Context) (*Lease, error) {
+		lk := r.lock
+		if r.cfg.wait > 0 {
+			cfg := *r.cfg
+			cfg.wait, lk.cfg = max(1, r.cfg.wait-time.Since(began)), &cfg
+		}
+		return lk.acquire(ctx, waiting)
 	}
-	err = do(ctx, func(ctx context.Context) (*Lease, error) { return lk.acquire(ctx, waiting) }, func(ctx context.Context) error {
-		defer f.Land() // before the lock is given back
-		if err := r.read(soon, f, true); err != nil || f.Found {
-			return r.outward(err)
-		}
-		ran = true
-		made, err := run(ctx)
-		if err == nil {
-			err = r.outward(r.leave(ctx, f, string(made)))
-		}
-		return err
-	})
+	again := true
+	for again {
+		err = do(ctx, locked, func(lease context.Context) error {
+			soon, cancel := r.bounded(lease, began)
+			defer cancel()
+			if err := r.read(soon, f, true); err != nil || f.Found {
+				return r.outward(err)
+			}
+			ran = true
+			made, err := run(lease)
+			if err == nil {
+				err = r.outward(r.leave(lease, f, string(made)))
+			}
+			f.Land() // before the lock is given back
+			return err
+		})
+		again = !ran && !f.Found && errors.Is(err, ErrLost) && ctx.Err() == nil // it was lost before it was used
+	}
 	if f.Found {
 		return f.Result, ran, nil // what became of the lease since does not matter
 	}
 	return "", ran, err
+}
+
+// bounded returns ctx with the end of WithWait's time.
+func (r *runs) bounded(ctx context.Context, began time.Time) (context.Context, context.CancelFunc) {
+	if r.cfg.wait == 0 {
+		return ctx, func() {}
+	}
+	return context.WithDeadlineCause(ctx, began.Add(r.cfg.wait), wire.ErrWaited)
 }
 
 // enter waits for the flight under way in this process, or begins one.

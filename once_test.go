@@ -348,6 +348,40 @@ func TestOnceLosesItsLock(t *testing.T) {
 	}
 }
 
+// A lease that was lost before the function ran, while Redis did not answer, is none: the caller goes on waiting.
+func TestOnceLosesItsLockBeforeItRuns(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	w := faulty(s)
+	a, b := newClient(t, w, WithCommandTimeout(100*time.Millisecond)), newClient(t, s.Client())
+	reads := 0
+	w.Filter(func(c *faults.Call) faults.Fate {
+		if faults.Script("result")(c) {
+			reads++
+			if reads > 1 {
+				return faults.LoseCall
+			}
+		}
+		return faults.Pass
+	})
+	done := make(chan error)
+	go func() {
+		_, ran, err := onceOf(a).Do(t.Context(), says("one", new(atomic.Int32)))
+		if err == nil && !ran {
+			err = errors.New("it did not run")
+		}
+		done <- err
+	}()
+	for range 2 {
+		require.Eventually(t, func() bool {
+			forced, err := b.Mutex("k").ForceUnlock(t.Context())
+			return err == nil && forced
+		}, patience, time.Millisecond)
+	}
+	w.Filter(nil)
+	require.NoError(t, within(t, done))
+}
+
 // Unlocked by the function itself, the lock guards the result no more.
 func TestOnceUnlockedInside(t *testing.T) {
 	c := newClient(t, ownRedis(t))
