@@ -112,6 +112,9 @@ func TestOnceIsWaitedFor(t *testing.T) {
 		}
 	}
 	queued(t, s, "k", 2)
+	for _, c := range clients {
+		require.Eventually(t, func() bool { return c.core.calls.UnderWay() == 50 }, patience, time.Millisecond)
+	}
 	close(goOn)
 	wg.Wait()
 	require.EqualValues(t, 1, runs.Load())
@@ -400,10 +403,10 @@ func TestOnceKeepsAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
-	c := newClient(t, w, WithLease(6*time.Second), WithCommandTimeout(100*time.Millisecond))
+	c, patient := newClient(t, w, WithLease(6*time.Second), WithCommandTimeout(100*time.Millisecond)), newClient(t, s.Client())
 	for name, fault := range map[string]faults.Fate{"lost": faults.LoseCall, "answer lost": faults.LoseReply, "twice": faults.Twice} {
 		t.Run(name, func(t *testing.T) {
-			require.NoError(t, onceOf(c).Forget(t.Context()))
+			require.NoError(t, onceOf(patient).Forget(t.Context()))
 			w.Filter(faults.Next(faults.Script("keep"), fault))
 			value, ran, err := onceOf(c).Do(t.Context(), says("one", new(atomic.Int32)))
 			require.NoError(t, err)
@@ -413,7 +416,7 @@ func TestOnceKeepsAgain(t *testing.T) {
 		})
 	}
 	t.Run("silent until the caller leaves", func(t *testing.T) {
-		require.NoError(t, onceOf(c).Forget(t.Context()))
+		require.NoError(t, onceOf(patient).Forget(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
 		w.Filter(faults.All(faults.Script("keep"), faults.LoseCall))
 		time.AfterFunc(300*time.Millisecond, cancel)
@@ -426,7 +429,7 @@ func TestOnceKeepsAgain(t *testing.T) {
 		require.ErrorContains(t, err, `keep result "k"`)
 	})
 	t.Run("the caller has left already", func(t *testing.T) {
-		require.NoError(t, onceOf(c).Forget(t.Context()))
+		require.NoError(t, onceOf(patient).Forget(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
 		_, ran, err := onceOf(c).Do(ctx, func(context.Context) (string, error) {
 			cancel()
