@@ -89,6 +89,9 @@ var (
 	// ErrTooMany says that a caller wants more permits than the Semaphore has.
 	ErrTooMany = wire.ErrTooMany
 
+	// ErrTooLarge says that a Once's value has more than MaxResult bytes as it is encoded.
+	ErrTooLarge = wire.ErrTooLarge
+
 	// ErrInvalidNodes says that the nodes of a quorum are no independent masters: one is a replica,
 	// or two are the same server. It is in a *NodeError.
 	ErrInvalidNodes = wire.ErrInvalidNodes

@@ -367,6 +367,30 @@ func ExampleAny() {
 	// Output: true
 }
 
+// A report that is made once over all processes, however many ask for it.
+func ExampleClient_Once() {
+	locks, done := opened()
+	defer done()
+	ctx := context.Background()
+
+	report := locks.Once("report:2026-11", time.Hour) // relock.OnceOf has results of other types
+	for range 2 {
+		text, ran, err := report.Do(ctx, func(ctx context.Context) ([]byte, error) { // ctx ends when the lock is lost
+			return []byte("made of all orders"), nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s, here: %v\n", text, ran)
+	}
+	if err := report.Forget(ctx); err != nil { // an order has changed: the next caller makes it anew
+		log.Fatal(err)
+	}
+	// Output:
+	// made of all orders, here: true
+	// made of all orders, here: false
+}
+
 // An API takes the lock, and a worker elsewhere goes on under it: the lock is never free in between.
 func ExampleLease_HandOver() {
 	ctx := context.Background()

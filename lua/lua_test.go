@@ -14,7 +14,7 @@ import (
 
 // What is run: on a Redis that decides alone, and on a node of a quorum. Sweeping runs another script.
 var (
-	aloneScripts  = []string{"acquire", "release", "force", "recount", "renew", "refill", "move", "resize", "inspect", "introduce", "whois"}
+	aloneScripts  = []string{"acquire", "release", "force", "recount", "renew", "refill", "move", "resize", "inspect", "introduce", "whois", "result", "keep", "forget"}
 	quorumScripts = []string{"vote", "unvote", "fence", "declare", "force", "recount", "renew"}
 	kinds         = []string{"mutex", "read", "write", "semaphore"}
 	quorumKinds   = map[string]bool{"mutex": true} // have the hooks of a quorum too

@@ -54,6 +54,19 @@ type Gatherer interface {
 	Gather(ctx context.Context, claims []Claim, one bool) ([]node.Grant, error)
 }
 
+// Keeper is an arbiter that keeps the results of runs under a lock.
+type Keeper interface {
+	Arbiter
+	// Result reads the result that stands, if one is found. With again the question is repeated until Redis
+	// answers or ctx ends.
+	Result(ctx context.Context, n *wire.Names, again bool) (result string, found bool, err error)
+	// Keep leaves the result of the run of an entry for others, for as long as stays says, if the entry
+	// holds the lock. It asks even if ctx has ended, and repeats its command until Redis answers or ctx ends.
+	Keep(ctx context.Context, e *wire.Entry, result string, stays time.Duration) (wire.Kept, error)
+	// Forget takes the result away. A run that holds the lock then leaves none.
+	Forget(ctx context.Context, n *wire.Names) error
+}
+
 // Claim is one entry as the arbiter has it. Its methods are called by one goroutine at a time,
 // except for Asks, which any goroutine may call.
 type Claim interface {

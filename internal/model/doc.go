@@ -64,6 +64,11 @@
 // is told to Redisson's caller alone; in the others relock's waiters ask then, too. What has to come is that all are
 // served, and all permits are back.
 //
+// Once is the result of a function that runs once, beside its lock: two processes with two callers each, of which one leads
+// and the other waits for what that brings. Forget comes, leases are lost, results expire, and what leaves a result runs
+// twice, late or unheard. What may not be is that a caller gets a result from before a Forget that it came after, that a
+// result of an earlier run comes behind the beginning of a later one, and, while nothing is lost, that two results are given.
+//
 // # What is abstracted
 //
 // Time in Node is ticks, and a lease is one or two of them. Beliefs are counted from when a command was sent, leases
@@ -115,6 +120,9 @@
 // A command that finds a client dead finds all of them so. Two things are excused, and shown to happen: a JVM whose
 // clock is ahead takes permits that are relied on, until the holder's next renewal is answered, and the permit of one
 // whose clock is behind is reaped before its time.
+//
+// In Once the lock is given, lost and given back in single steps, and no lease ends that is trusted: that is Node's. Two
+// callers of a process stand for all; Forget is one step, whose caller is nobody.
 //
 // # What is left out
 //

@@ -55,6 +55,8 @@ type scripts struct {
 	acquire, release                                                                          *link.Script
 	gather, vote, unvote, fence, sweep, force, setCount, renew, refill, move, resize, inspect *driver.Script
 
+	result, keep, forget *driver.Script // of a kind whose runs may leave a result
+
 	declare, introduce, whois *driver.Script // about no lock
 }
 
@@ -88,6 +90,10 @@ func (o Options) scriptsFor(k *Kind) *scripts {
 	s.release = shared(driver.Release, from, "release", k.Releases, releaseSpare)
 	if k.Moves {
 		s.move = script(driver.Move, from.Text, "move")
+	}
+	if k.Results {
+		s.result, s.keep = script(driver.Once, from.Text, "result"), script(driver.Once, from.Text, "keep")
+		s.forget = script(driver.Once, from.Text, "forget")
 	}
 	if k.Permits {
 		s.resize = script(driver.Resize, from.Text, "resize")
