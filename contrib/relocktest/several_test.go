@@ -61,3 +61,14 @@ func TestAnyInABubble(t *testing.T) {
 		require.NoError(t, zero.Unlock(t.Context()))
 	})
 }
+
+// Another process waits for a permit, and gets it.
+func TestWantALeaseOfPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease, err := New(t).Semaphore("k", 2).Permits(2).Lock(t.Context())
+		require.NoError(t, err)
+		granted := Want(t, lease)
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.Equal(t, "k", within(t, granted).Name())
+	})
+}

@@ -124,10 +124,11 @@ func (p *process) lose(t testing.TB, call string, h held, free func(other *proce
 	<-h.Context().Done() // at the latest when the lease ends
 }
 
-// Want has another process wait for the lock of lease, for an RWMutex as a writer. It returns once the
-// holder was told: relock.Lease.Wanted is closed. When the other process gets the lock, its lease comes
-// over the channel. That lease is unlocked when the test ends. The test fails if the holder is not told
-// within ten seconds, as under relock.WithOwner, or if the lease is over.
+// Want has another process wait for the lock of lease, for an RWMutex as a writer, for a Semaphore for
+// one permit, of which none may be free. It returns once the holder was told: relock.Lease.Wanted is
+// closed. When the other process gets the lock, its lease comes over the channel. That lease is unlocked
+// when the test ends. The test fails if the holder is not told within ten seconds, as under
+// relock.WithOwner, or if the lease is over.
 //
 // To have another process want a lock that lingers without a lease (relock.WithLinger), call Hold.
 func Want(t testing.TB, lease *relock.Lease) <-chan *relock.Lease {
