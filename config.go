@@ -109,7 +109,7 @@ func (c config) with(opts []Option, client bool) (config, error) {
 		c.observers = append(c.observers, c.logged)
 	}
 	c.derive()
-	if most := c.rules.Max; most > 0 && c.minHold > most {
+	if most := c.rules.Cap; most > 0 && c.minHold > most {
 		return c, fmt.Errorf("%w: WithMinHold: %v is longer than the %v for which WithFixedLease and WithMaxHold let a lock be held",
 			ErrInvalidOption, c.minHold, most)
 	}
@@ -133,7 +133,7 @@ func (c *config) derive() {
 	if end > 0 {
 		c.firstLease = min(c.lease, end)
 	}
-	c.rules = tenure.Rules{Lease: c.lease, Fixed: c.fixed, MaxHold: c.maxHold, Max: end}
+	c.rules = tenure.Rules{Lease: c.lease, Fixed: c.fixed, MaxHold: c.maxHold, Cap: end}
 	switch {
 	case c.timeout > 0:
 		c.commandTimeout = min(c.timeout, c.firstLease/3) // with refuses a longer one, but ofReaders shortens the lease
