@@ -13,7 +13,7 @@
 -- ARGV[6]  turn of Redisson's waiters that is known to be over, '' for none
 -- ARGV[7]  inbox channel prefix, '' where grants cannot be sent
 -- ARGV[8]  PUBLISH or SPUBLISH
--- Left out at the end: '', and what one Redis that is no Cluster has.
+-- Behind them stand those of rights. Left out at the end: '', and what one Redis that is no Cluster has.
 --
 -- Returns {1, first token, how many} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, or what is left of
 -- the turn that a free lock is left for, holder, how many heard that it is wanted, how many holders were not told}.
