@@ -33,7 +33,7 @@ type config struct {
 	wait    time.Duration // 0: as long as ctx allows
 	timeout time.Duration // of one command; 0: derived from the lease
 	javaDog time.Duration // lockWatchdogTimeout of Redisson's readers; 0: there are none
-	most    time.Duration // longest lease that a reader may rely on; 0: MaxLease
+	trust   time.Duration // longest lease that a reader may rely on; 0: MaxLease
 
 	// How a lock passes between the goroutines of a process.
 	passes   int // local hand-overs in a row; 1: none
@@ -146,11 +146,11 @@ func (c *config) derive() {
 
 // looser reports whether c lets a hold be extended further than other does.
 func (c *config) looser(other *config) bool {
-	return other.most > 0 && (c.most == 0 || c.most > other.most)
+	return other.trust > 0 && (c.trust == 0 || c.trust > other.trust)
 }
 
 // trusts reports whether a reader with this config may rely on a lease for d.
-func (c *config) trusts(d time.Duration) bool { return c.most == 0 || d <= c.most }
+func (c *config) trusts(d time.Duration) bool { return c.trust == 0 || d <= c.trust }
 
 // longestLease is the longest lease that Redis may be asked for: the restart guard waits for no longer.
 func (c *config) longestLease() time.Duration {

@@ -39,7 +39,7 @@ if inbox == '' then
   return polled(lease, block, id, owner, ticket, member, publish)
 elseif open(lease, block, id, owner, own_line(), inbox, publish) then
   -- A command that finds the lock free with a queue serves the queue: expiry and Redisson's unlock leave it so.
-  local me
+  local me -- nothing for a TryLock, which is in no queue: it takes what none of those that wait took
   if ticket ~= '-' then
     queued, me = join(member, ticket, lease), member
   end
