@@ -249,7 +249,7 @@ func (r *runs) leave(ctx context.Context, f *flight.Flight, result string) error
 	}
 	defer r.tally.End()
 	f.Asks()
-	kept, err := r.keeper().Keep(ctx, lease.h.entry, result, r.ttl)
+	kept, err := r.keeper().Keep(ctx, lease.h.entry, lease.Token(), result, r.ttl)
 	if err == nil && kept == wire.NotHeld {
 		return lease.h.gone()
 	}

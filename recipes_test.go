@@ -463,6 +463,58 @@ func TestRecipeOfACache(t *testing.T) {
 	require.EqualValues(t, 1, loads.Load())
 }
 
+func fresh(ctx context.Context, locks *relock.Client, key string, now time.Time,
+	load func(context.Context) ([]byte, error),
+) ([]byte, error) {
+	of := func(at time.Time, opts ...relock.Option) *relock.Once[[]byte] { // a name for each minute
+		return locks.Once(fmt.Sprint(key, "@", at.Truncate(time.Minute).Unix()), 5*time.Minute, opts...)
+	}
+	v, ran, err := of(now, relock.WithWait(200*time.Millisecond)).Do(ctx, load)
+	if err == nil || ran {
+		return v, err
+	}
+	v, _, err = of(now.Add(-time.Minute)).Do(ctx, func(ctx context.Context) ([]byte, error) { // the last minute's will do
+		v, _, err := of(now).Do(ctx, load) // there is none
+		return v, err
+	})
+	return v, err
+}
+
+func TestRecipeOfAFreshCache(t *testing.T) {
+	t.Parallel()
+	p, minute := processes(t, 2), time.Unix(1_800_000_000, 0)
+	get := func(i int, at time.Time, load func(context.Context) ([]byte, error)) string {
+		v, err := fresh(t.Context(), p[i], "prices", at, load)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(v)
+	}
+	one := func(context.Context) ([]byte, error) { return []byte("one"), nil }
+	require.Equal(t, "one", get(0, minute, one))
+	next, loading, goOn, loaded := minute.Add(time.Minute), make(chan struct{}), make(chan struct{}), make(chan string)
+	go func() {
+		v := "one"
+		for v == "one" { // as long as Redis is too slow for it to run
+			v = get(0, next, func(context.Context) ([]byte, error) {
+				close(loading)
+				<-goOn
+				return []byte("two"), nil
+			})
+		}
+		loaded <- v
+	}()
+	<-loading
+	none := func(context.Context) ([]byte, error) { return nil, errors.New("nobody else loads") }
+	for i := range p {
+		require.Equal(t, "one", get(i, next, none), "the last minute's")
+	}
+	require.Equal(t, "one", get(1, next.Add(time.Hour), one), "there is none of the minute before")
+	close(goOn)
+	require.Equal(t, "two", <-loaded)
+	require.Eventually(t, func() bool { return get(1, next.Add(time.Second), none) == "two" }, time.Minute, time.Millisecond)
+}
+
 func answer(ctx context.Context, locks *relock.Client, key string, s store,
 	work func(context.Context) (string, error),
 ) (a string, err error) {

@@ -6,13 +6,14 @@
 -- ARGV[1]  acquisition id   <client uuid>:<n>
 -- ARGV[2]  the bytes
 -- ARGV[3]  how long they stay, milliseconds
+-- ARGV[4]  first token of the run's grant: a late acquire may have given the acquisition another one
 --
 -- Returns 1 when they stand, 0 when the acquisition no longer holds the lock, or -1 when forget came during the run.
-local id, bytes, stays = ARGV[1], ARGV[2], ARGV[3]
+local id, bytes, stays, grant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local result = id .. ':'
 if string.sub(redis.call('GET', KEYS[2]) or '', 1, #result) == result then
   return 1 -- the answer to the first copy was lost: the hold may be over by now
-elseif not holds(id) then
+elseif not holds(id) or granted() ~= grant then
   return 0
 elseif noted('forgotten') then
   return -1

@@ -43,7 +43,9 @@ type results struct {
 	redis  *conn
 
 	runs   int
+	tokens []string     // of the runs' grants
 	holder int          // the run that holds the lock, 0 for none
+	stray  bool         // by a late copy of what asked for it, behind its end
 	forgot map[int]bool // runs during which a Forget came
 	stands int          // the run whose result stands, 0 for none
 }
@@ -58,9 +60,15 @@ func (h *results) play(addr string) {
 		case len(h.late) > 0 && n < 3:
 			h.arrive()
 		case n < 5 && h.holder == 0:
-			h.runs++
-			h.holder = h.runs
-			h.lock("acquire", forever, "1", h.id(h.holder))
+			h.stray = h.runs > 0 && h.rand.IntN(3) == 0
+			if h.holder = h.runs; !h.stray {
+				h.runs++
+				h.holder = h.runs
+			}
+			h.forgot[h.holder] = false
+			if token := h.lock("acquire", forever, "1", h.id(h.holder)); !h.stray {
+				h.tokens = append(h.tokens, token)
+			}
 		case n < 6 && h.holder > 0:
 			h.lock("release", h.id(h.holder), forever, "1")
 			h.holder = 0
@@ -86,10 +94,11 @@ func (h *results) keys() []string {
 	return []string{h.name, "relock_queue:" + tag, "redisson_lock_token:" + tag, "redisson_lock__channel:" + tag, "relock_listen:" + tag}
 }
 
-func (h *results) lock(script string, args ...string) {
+func (h *results) lock(script string, args ...string) (token string) {
 	keys := h.keys()
 	answer := h.redis.do(append([]string{"EVALSHA", h.hashes[script], strconv.Itoa(len(keys))}, append(keys, args...)...)...)
 	require.Equal(h.t, int64(1), answer.([]any)[0], script)
+	return fmt.Sprint(answer.([]any)[len(answer.([]any))/2])
 }
 
 // send runs a script of results, and may have it meet a fault. ran is told of each run.
@@ -104,12 +113,12 @@ func (h *results) send(script string, keys, args []string, ran func(answer any),
 }
 
 func (h *results) keep(run int) {
-	h.send("keep", []string{h.name, "relock_once:{" + h.name + "}"}, []string{h.id(run), "made:by:" + strconv.Itoa(run), forever},
+	h.send("keep", []string{h.name, "relock_once:{" + h.name + "}"}, []string{h.id(run), "made:by:" + strconv.Itoa(run), forever, h.tokens[run-1]},
 		func(answer any) {
 			switch {
 			case h.stands == run:
 				require.Equal(h.t, int64(1), answer, "it stands")
-			case h.holder != run:
+			case h.holder != run || h.stray:
 				require.Equal(h.t, int64(0), answer, "its hold does not stand")
 			case h.forgot[run]:
 				require.Equal(h.t, int64(-1), answer, "a Forget came")

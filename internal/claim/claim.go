@@ -61,8 +61,8 @@ type Keeper interface {
 	// answers or ctx ends.
 	Result(ctx context.Context, n *wire.Names, again bool) (result string, found bool, err error)
 	// Keep leaves the result of the run of an entry for others, for as long as stays says, if the entry
-	// holds the lock. It asks even if ctx has ended, and repeats its command until Redis answers or ctx ends.
-	Keep(ctx context.Context, e *wire.Entry, result string, stays time.Duration) (wire.Kept, error)
+	// holds the lock by the grant with that first token. It asks even if ctx has ended, and repeats its command until Redis answers or ctx ends.
+	Keep(ctx context.Context, e *wire.Entry, grant int64, result string, stays time.Duration) (wire.Kept, error)
 	// Forget takes the result away. A run that holds the lock then leaves none.
 	Forget(ctx context.Context, n *wire.Names) error
 }

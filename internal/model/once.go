@@ -43,6 +43,7 @@ type onceProc struct {
 // onceState is one lock of one Redis with a result beside it.
 type onceState struct {
 	holder int8 // the run that has the lock, by its entry
+	again  bool // by a late copy of what asked for it
 	marked bool // Forget came during that hold
 	result int8 // the run whose result stands
 	late   int8 // runs of which another copy of what leaves the result is on its way, as bits
@@ -65,6 +66,7 @@ type onceState struct {
 type OnceRules struct {
 	SameEntry   bool // the runs of a process have one entry, as a hold that is passed on in memory
 	Blind       bool // what leaves a result does not look at the hold
+	AnyGrant    bool // what leaves a result does not ask by which grant its run has the lock
 	Unmarked    bool // Forget does not mark the hold that stands
 	RepeatLoses bool // what leaves a result does not look whether it stands already
 	ReadOnce    bool // the result is not read again under the lock

@@ -87,7 +87,7 @@ func (w *onceSystem) keep(s *onceState, p, run int8) int8 {
 	switch {
 	case s.result == run && !w.rules.RepeatLoses:
 		return onceKept
-	case s.holder != w.entry(p, run) && !w.rules.Blind:
+	case (s.holder != w.entry(p, run) || s.again && !w.rules.AnyGrant) && !w.rules.Blind:
 		return onceLost
 	case s.marked:
 		return onceForgotten
@@ -196,10 +196,19 @@ func (w *onceSystem) harms(s onceState, goes onceEmit) {
 		next.harmed, next.result = true, 0
 		goes(next, true, "the result expires")
 	}
+	for p := range int8(onceProcs) {
+		for run := range s.last + 1 {
+			if next = s; s.holder == 0 && s.faults > 0 && run > 0 && s.ofB>>run&1 == p && s.proc[p].run != run {
+				next.faults--
+				next.holder, next.again = w.entry(p, run), true
+				goes(next, true, "what asked for the lock for {t} comes late", run)
+			}
+		}
+	}
 	trusted := false
 	for p := range int8(onceProcs) {
 		me := s.proc[p]
-		trusted = trusted || me.trusts && s.holder == w.entry(p, me.run)
+		trusted = trusted || me.trusts && s.holder == w.entry(p, me.run) && !s.again
 		if next = s; me.trusts && s.faults > 0 {
 			next.faults--
 			next.harmed, next.proc[p].trusts = true, false
@@ -207,7 +216,7 @@ func (w *onceSystem) harms(s onceState, goes onceEmit) {
 		}
 	}
 	if next = s; s.holder != 0 && !trusted { // given back, or its lease has run out
-		next.holder, next.marked = 0, s.marked && w.rules.MarkStays
+		next.holder, next.again, next.marked = 0, false, s.marked && w.rules.MarkStays
 		goes(next, false, "the lock is free")
 	}
 }

@@ -23,6 +23,7 @@ func TestBrokenOnceIsCaught(t *testing.T) {
 	catch(t, []broken{
 		runsOnce("a late result of a run passes for the next of its process", "no late result", 18, scope, OnceRules{SameEntry: true}),
 		runsOnce("a result is left without a look at the hold", "no late result", 16, scope, OnceRules{Blind: true}),
+		runsOnce("what leaves a result does not ask by which grant", "no late result", 21, OnceScope{Comes: 2, Faults: 2, Forgets: 1}, OnceRules{AnyGrant: true}),
 		runsOnce("Forget does not mark the run under way", "no older result", 11, scope, OnceRules{Unmarked: true}),
 		runsOnce("what is sent again does not look for its own", "what stands is not called lost", 12, scope, OnceRules{RepeatLoses: true}),
 		runsOnce("the result is not read under the lock", "one result", 17, scope, OnceRules{ReadOnce: true}),

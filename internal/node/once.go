@@ -13,8 +13,8 @@ func (n *Node) Result(ctx context.Context, names *wire.Names) (result string, fo
 }
 
 // KeepResult leaves the result of a run, as [wire.Redis.KeepResult] does.
-func (n *Node) KeepResult(ctx context.Context, e *wire.Entry, result string, stays time.Duration) (wire.Kept, error) {
-	return n.wire.KeepResult(ctx, e, result, stays)
+func (n *Node) KeepResult(ctx context.Context, e *wire.Entry, grant int64, result string, stays time.Duration) (wire.Kept, error) {
+	return n.wire.KeepResult(ctx, e, grant, result, stays)
 }
 
 // ForgetResult takes the result of a run away, as [wire.Redis.ForgetResult] does.

@@ -18,11 +18,11 @@ func (s *Single) Result(ctx context.Context, n *wire.Names, again bool) (result 
 	return result, found, err
 }
 
-// Keep leaves the result of an entry's run for others, if the entry holds the lock. It sends its command
+// Keep leaves the result of an entry's run for others, if the entry holds the lock by that grant. It sends its command
 // even if ctx has ended, and repeats it until Redis answers or ctx ends. Sent again, it finds its own.
-func (s *Single) Keep(ctx context.Context, e *wire.Entry, result string, stays time.Duration) (kept wire.Kept, err error) {
+func (s *Single) Keep(ctx context.Context, e *wire.Entry, grant int64, result string, stays time.Duration) (kept wire.Kept, err error) {
 	err = repeat(ctx, true, "keep result", e.Names, func(ctx context.Context) error {
-		kept, err = s.node.KeepResult(context.WithoutCancel(ctx), e, result, stays)
+		kept, err = s.node.KeepResult(context.WithoutCancel(ctx), e, grant, result, stays)
 		return err
 	})
 	return kept, err

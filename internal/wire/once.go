@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -43,9 +44,10 @@ func (r *Redis) Result(ctx context.Context, n *Names) (result string, found bool
 	return result, found && IsID(client+":"+nr), err
 }
 
-// KeepResult leaves a result of e's run, for as long as stays says, if e holds the lock.
-func (r *Redis) KeepResult(ctx context.Context, e *Entry, result string, stays time.Duration) (Kept, error) {
-	args := []string{e.ID, result, MS(stays)}
+// KeepResult leaves a result of e's run, for as long as stays says, if e holds the lock by the grant with
+// that first token.
+func (r *Redis) KeepResult(ctx context.Context, e *Entry, grant int64, result string, stays time.Duration) (Kept, error) {
+	args := []string{e.ID, result, MS(stays), strconv.FormatInt(grant, 10)}
 	n, err := integer(r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).keep, []string{e.Names.Lock, e.Names.Once()}, args, nil))
 	return Kept(n), err
 }
