@@ -106,10 +106,14 @@ interop-goredis interop-valkey: interop-%: redis java ## the same over one of th
 api: ## compare what programs can import with api/*.txt; RELOCK_RECORD=1 records it anew
 	cd internal/tools/api && go test -count=1 ./...
 
-lint: api ## the same, gofmt, go vet (once more for 32 bits) and staticcheck over all modules
+licences: ## write THIRD_PARTY.md: what the released modules import, with the licences
+	go run ./internal/tools/licences -o THIRD_PARTY.md . cmd/relock $(RELEASED)
+
+lint: api ## the same, gofmt, go vet (once more for 32 bits), staticcheck over all modules, and the licences of what they import
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
 	go vet $(EVERY)
 	go run $(STATICCHECK) $(EVERY)
+	go run ./internal/tools/licences -check -o THIRD_PARTY.md . cmd/relock $(RELEASED)
 	@GOARCH=386 go vet -gcflags='all=-N -l' $(PACKAGES) # durations do not fit an int there; nobody runs what it compiles
 
 tidy: ## go mod tidy of the library, the command and what is below contrib, whose library is the tree's
@@ -158,4 +162,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus postgres redisson test test-slow test-goredis test-valkey goredis-oldest cross race contrib examples integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop api lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus postgres redisson test test-slow test-goredis test-valkey goredis-oldest cross race contrib examples integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop api licences lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
