@@ -7,7 +7,7 @@
 //	relock inspect [flags] NAME
 //	relock unlock --force [flags] NAME
 //	relock demo [flags]
-//	relock version
+//	relock version, relock --version
 //	relock completion bash|zsh|fish
 //
 // run runs a command under the lock NAME, with the fencing token in the environment as
@@ -80,6 +80,7 @@ type app struct {
 // shells, and adds a quarter of kong's size to the binary. It lacks little: flags from variables, and
 // flags with one dash.
 func (a *app) commands() *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:           "relock",
 		Short:         "Distributed locks on Redis, from a shell",
@@ -94,6 +95,10 @@ func (a *app) commands() *cobra.Command {
 			return nil
 		},
 		Run: func(root *cobra.Command, _ []string) {
+			if version {
+				a.printVersion()
+				return
+			}
 			root.SetOut(a.std.err) // no subcommand: a script must not take the help for output
 			a.status = statusUsage
 			_ = root.Help()
@@ -107,6 +112,7 @@ func (a *app) commands() *cobra.Command {
 		c.Flags().SortFlags = false
 	}
 	root.DisableFlagsInUseLine = true
+	root.Flags().BoolVar(&version, "version", false, "print what relock version prints")
 	root.SetUsageFunc(plainUsage(root.UsageFunc()))
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	return root
