@@ -64,6 +64,12 @@
 // is told to Redisson's caller alone; in the others relock's waiters ask then, too. What has to come is that all are
 // served, and all permits are back.
 //
+// Several is callers of two locks at once, of one Redis: All, which waits for one after the other, in one order, and gives all
+// back and begins anew if one is lost meanwhile; Any, which stands in all lines, keeps the first grant and leaves the others; and
+// callers of one lock beside them. Both may ask for what is free in one command before, which takes all of All's or none, and one of
+// Any's. It may be lost, late or doubled, and its answer may be lost. What has to stay possible is that all calls end, and
+// nothing is left in Redis but what a copy of such a command took, until its lease ends.
+//
 // # What is abstracted
 //
 // Time in Node is ticks, and a lease is one or two of them. Beliefs are counted from when a command was sent, leases
@@ -115,6 +121,9 @@
 // A command that finds a client dead finds all of them so. Two things are excused, and shown to happen: a JVM whose
 // clock is ahead takes permits that are relied on, until the holder's next renewal is answered, and the permit of one
 // whose clock is behind is reaped before its time.
+//
+// In Several an entry is put in line, granted and ended in one step each, and reliably: what a single wait may meet is
+// Node's. A caller calls once. Its entries are ended before it asks anew, where the code asks under fresh ids at once.
 //
 // # What is left out
 //
