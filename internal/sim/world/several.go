@@ -233,12 +233,13 @@ func (w *World) takes(p *process, e relock.Event) {
 		w.grasps[asking{p, e.Lock}]++
 	}
 	c.took[e.Lock] = time.Now()
-	for _, s := range w.stays { // if the call gives it back again, it lingers as that call asked
+	t := c.tries[slices.IndexFunc(c.tries, func(t Try) bool { return t.Name == e.Lock })]
+	for _, s := range w.stays { // if the call gives it back again, it lingers, and readers may share it, as that call asked
 		if s.proc == p && s.lock == "" && !s.ended && w.stillKept(&stay{lock: e.Lock, id: s.id}) {
 			s.lock, s.ears = e.Lock, w.hearing(p)
 		}
 		if s.proc == p && s.lock == e.Lock && !s.ended {
-			s.linger = max(s.linger, c.tries[slices.IndexFunc(c.tries, func(t Try) bool { return t.Name == e.Lock })].linger)
+			s.linger, s.past.shared = max(s.linger, t.linger), max(s.past.shared, t.linger, t.passes.time, usualTime)
 		}
 	}
 }
