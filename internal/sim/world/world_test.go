@@ -89,10 +89,10 @@ func chooses(t *testing.T) {
 }
 
 // runs runs a seed. Of those that are chosen neither by their faults nor by their topology, a quarter are of a scene of read-write
-// locks or of semaphores, which no other plan has.
+// locks, of semaphores, or of several locks at once, which no other plan has.
 func (s *tally) runs(t *testing.T, seed uint64, o Options) bool {
 	if d := throw(seed, "read-write"); *lasting > 0 && o.Class == "" && o.Topology == "" && d.of(4) == 0 {
-		o.Class = []string{"readers", "languages", "semaphores", "tongues"}[d.of(4)]
+		o.Class = []string{"readers", "languages", "semaphores", "tongues", "all", "any"}[d.of(6)]
 	}
 	return s.run(t, seed, o)
 }
