@@ -256,6 +256,17 @@ func TestAllBeginsAnewAfterALoss(t *testing.T) {
 	noLocks(t, s)
 }
 
+// All under a lease that was lost says so, and does not begin anew.
+func TestAllUnderALostLease(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLease(time.Minute))
+	l := taken(t, c.Mutex("k1").Lock)
+	within(t, forced(t, c, s, "k1", l.Context()))
+	_, err := All(mutexes(c, "k", 2)...).Lock(context.WithoutCancel(l.Context()))
+	require.ErrorIs(t, err, ErrLost)
+	noLocks(t, s)
+}
+
 var errOfFn = errors.New("of fn")
 
 // Do of All is that of a Mutex.

@@ -57,10 +57,17 @@ func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
 // Mutex.TryLock, of one of the locks.
 func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) {
 	l, err := a.try(ctx)
-	if l == nil && err == nil { // goroutines of this process have them all
-		return a.parts[0].TryLock(ctx)
+	if l != nil || err != nil {
+		return l, err
 	}
-	return l, err
+	for _, p := range a.parts { // goroutines of this process have them all, or Redis keeps no number of some permits
+		var failure error
+		if l, failure = p.TryLock(ctx); failure == nil {
+			return l, nil
+		}
+		err = worse(err, failure)
+	}
+	return nil, err
 }
 
 // Do runs fn while it holds one of the locks, as Mutex.Do does. FromContext finds its lease.
@@ -94,7 +101,7 @@ func (a *AnyLock) valid(ctx context.Context) error {
 }
 
 // try asks for the locks without waiting. It returns neither a lease nor an error if goroutines of this process
-// have all of them.
+// have all of them, or if Redis keeps no number of some permits.
 func (a *AnyLock) try(ctx context.Context) (*Lease, error) {
 	if err := a.valid(ctx); err != nil {
 		return nil, err
