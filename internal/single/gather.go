@@ -2,6 +2,7 @@ package single
 
 import (
 	"context"
+	"errors"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/link"
@@ -45,6 +46,9 @@ func (s *Single) Gather(ctx context.Context, claims []claim.Claim, one bool) ([]
 	if one && granted > 0 || granted == len(all) {
 		return grants, nil
 	}
+	if failure == nil {
+		failure = &wire.NodeError{Op: "acquire", Name: all[0].entry.Names.Name, Err: errNotAsked}
+	}
 	for i, c := range all {
 		if grants[i].Token > 0 {
 			c.Abandon()
@@ -52,3 +56,6 @@ func (s *Single) Gather(ctx context.Context, claims []claim.Claim, one bool) ([]
 	}
 	return nil, failure
 }
+
+// errNotAsked would be an answer that no script gives.
+var errNotAsked = errors.New("gather: a lock was not asked for, and none was refused")

@@ -44,6 +44,44 @@ var oneRedis = []scene{
 		w.busy("B tries again", b.Mutex("orders"))
 		w.unlocks("A unlocks", l)
 	}},
+	{name: "all", nodes: 1, acts: func(w *wireStage) {
+		a, b := w.client(), w.client()
+		orders, stock := a.Mutex("orders"), a.Mutex("stock")
+		w.unlocks("A unlocks", w.locks("A locks", orders)) // Redis counts it now, and not the other
+		all := relock.All(stock, orders)
+		var l *relock.MultiLease
+		w.step("A locks all", func() {
+			var err error
+			l, err = all.Lock(w.t.Context())
+			require.NoError(w.t, err)
+		})
+		w.step("B tries all", func() {
+			_, err := relock.All(b.Mutex("orders"), b.Mutex("stock")).TryLock(w.t.Context())
+			require.ErrorIs(w.t, err, relock.ErrNotAcquired)
+		})
+		w.unlocks("A unlocks one", l.Lease("orders"))
+		w.unlocks("A unlocks the other", l.Lease("stock"))
+		w.sends("ZADD", "relock_queue:{stock}", "1000", "30000:1:00000000-0000-4000-8000-000000000000:00000000000000001:")
+		w.step("A locks all behind a waiter that is gone", func() {
+			var err error
+			l, err = all.TryLock(w.t.Context())
+			require.NoError(w.t, err)
+		})
+	}},
+	{name: "any", nodes: 1, acts: func(w *wireStage) {
+		a, b := w.client(), w.client()
+		var l *relock.Lease
+		w.step("A locks any", func() {
+			var err error
+			l, err = relock.Any(a.Mutex("orders")).Lock(w.t.Context())
+			require.NoError(w.t, err)
+		})
+		w.step("B tries any", func() {
+			_, err := relock.Any(b.Mutex("orders")).TryLock(w.t.Context())
+			require.ErrorIs(w.t, err, relock.ErrNotAcquired)
+		})
+		w.unlocks("A unlocks", l)
+	}},
 	{name: "hand-over", nodes: 1, acts: func(w *wireStage) { handsOver(w, w.client(), w.client()) }},
 	{name: "queue-of-three", nodes: 1, acts: func(w *wireStage) {
 		a, b, c := w.client(), w.client(), w.client()

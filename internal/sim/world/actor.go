@@ -104,6 +104,15 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 		}
 		return nil
 	}
+	h := a.given(ctx, t, p, l, began)
+	h.ctx = within(ctx, h)
+	a.w.note(p.index, t.Name, "HAS", h.Token, nil)
+	a.entered(h, outer)
+	return h
+}
+
+// given is a lease that a call has returned which began then, as the judge knows it.
+func (a *Actor) given(ctx context.Context, t Try, p *process, l *relock.Lease, began time.Time) *Held {
 	h := &Held{
 		Lease: l, Name: t.Name, Token: l.Token(), proc: p, owner: scopeOf(ctx).whose(),
 		at: time.Since(a.w.trace.start), fixed: t.Fixed, lease: t.Lease, asked: began, began: began, under: ctx,
@@ -114,9 +123,6 @@ func (a *Actor) Acquire(ctx context.Context, t Try) *Held {
 		id, _ := idOf(l)
 		h.Token = a.w.numberOf(id)
 	}
-	h.ctx = within(ctx, h)
-	a.w.note(p.index, t.Name, "HAS", h.Token, nil)
-	a.entered(h, outer)
 	return h
 }
 

@@ -20,7 +20,7 @@ type past struct {
 
 // again looks at a lease that is no re-entry. The caller holds the world's mutex.
 func (w *World) again(s *stay, h *Held, how relock.How) {
-	was, now, reads := s.past, time.Now(), w.form.RW && h.amount < allOf
+	was, now, reads := s.past, h.taken(), w.form.RW && h.amount < allOf
 	s.past.token = max(was.token, h.Token)
 	s.past.shared = max(was.shared, h.passes.time, h.linger)
 	if h.passes.most == 0 { // a scene does not say

@@ -71,7 +71,7 @@ func (w *World) spent() (all spent, ran map[string]int) {
 }
 
 var commandKinds = map[string]string{
-	"acquire": "asking", "vote": "asking", "release": "ending", "unvote": "ending", "sweep": "ending",
+	"acquire": "asking", "gather": "asking", "vote": "asking", "release": "ending", "unvote": "ending", "sweep": "ending",
 	"recount": "counting", "fence": "fencing",
 }
 

@@ -93,6 +93,10 @@ func (w *World) follows(p *process, c *command) {
 		entries, _ = strconv.Atoi(args[0])
 		args = args[1:]
 	}
+	if c.op == "gather" {
+		asks, args = true, w.gathers(p, c, args)
+		entries = len(c.gathered)
+	}
 	for e := range entries {
 		ids := 0
 		for i := e * len(args) / entries; i < (e+1)*len(args)/entries; i++ {
@@ -247,7 +251,7 @@ func (w *World) gives(h, outer *Held) {
 		}
 	}
 	s.lock = h.Name
-	if !s.given {
+	if !s.given && s.ears == 0 {
 		s.ears = w.hearing(s.proc)
 	}
 	s.given, s.live, s.turn, s.last = true, s.live+1, s.turn+1, time.Now()
@@ -262,7 +266,7 @@ func (w *World) gives(h, outer *Held) {
 
 // uncacheable is why a hold may not have lingered until now, "" for nothing.
 func (w *World) uncacheable(s *stay, h *Held) string {
-	now := time.Now()
+	now := h.taken()
 	switch {
 	case s.given && now.After(s.end()): // the first caller may have left: then nothing tells how long it lingers
 		return "may not linger any more since " + now.Sub(s.end()).String()
@@ -270,7 +274,7 @@ func (w *World) uncacheable(s *stay, h *Held) string {
 		return "is wanted since " + now.Sub(s.wanted).String()
 	case !s.doubt.IsZero() && s.doubt.Before(now):
 		return "is in doubt since " + now.Sub(s.doubt).String()
-	case s.kept.After(now.Add(h.first + 5*time.Millisecond)):
+	case h.took.IsZero() && s.kept.After(now.Add(h.first+5*time.Millisecond)):
 		return "was lengthened beyond its lease by " + (s.kept.Sub(now) - h.first).String()
 	case len(w.nodes) == 1 && (s.asked > 1 || s.handed):
 		return "was granted later than by its first question"
@@ -328,6 +332,8 @@ func (w *World) rests(s *stay) {
 	w.after(time.Until(end)+w.soon(), func() {
 		switch {
 		case !s.idle() || s.turn != turn || s.proc.closed || !w.stillKept(s): // its lease may be over, say while a node was paused
+		case w.grasps[asking{s.proc, s.lock}] > 0 || s.wanted.IsZero() && s.end().After(end): // All has it, or had it and gave it back
+			w.after(w.soon(), func() { w.rests(s) })
 		case w.hindered(s.proc) || time.Since(s.filling) < w.fillPause():
 			w.after(w.soon(), func() { w.rests(s) })
 		default:
@@ -366,7 +372,7 @@ func (w *World) idleOf(p *process) (idle []*stay) {
 	defer w.mu.Unlock()
 	p.closed = true
 	for _, s := range w.stays {
-		if s.proc == p && s.idle() {
+		if s.proc == p && s.idle() && w.grasps[asking{p, s.lock}] == 0 {
 			idle = append(idle, s)
 		}
 	}

@@ -42,7 +42,16 @@ type Held struct {
 	ended  bool          // in the history
 
 	began                 time.Time     // when it was called for
+	took                  time.Time     // when it was taken, of one that All took before it returned
 	maxHold, minHold, fix time.Duration // of what it was asked for with, 0 for none
+}
+
+// taken is when it was taken, which is now but for All.
+func (h *Held) taken() time.Time {
+	if h.took.IsZero() {
+		return time.Now()
+	}
+	return h.took
 }
 
 // live reports whether its holder may believe in it.

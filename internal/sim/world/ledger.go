@@ -21,6 +21,9 @@ func newLedger(p *process) *ledger {
 
 // Observe notes an event.
 func (l *ledger) Observe(e relock.Event) {
+	if e.Kind == relock.EventAcquired && e.Context != nil {
+		l.p.w.takes(l.p, e)
+	}
 	if wrong := l.enter(e); wrong != "" {
 		l.p.w.fail(e.Lock, "p%d was told that %s", l.p.index, wrong)
 	}

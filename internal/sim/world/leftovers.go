@@ -58,8 +58,8 @@ func (w *World) strayed(n *node, p *process, at stray, seen strays, now time.Tim
 	if !known {
 		since = now
 	}
-	if w.judge.waiters(at.lock)[p] {
-		since = now // on a quorum a waiter keeps the nodes that it has
+	if w.judge.waiters(at.lock)[p] || w.grasps[asking{p, at.lock}] > 0 {
+		since = now // on a quorum a waiter keeps the nodes that it has; All keeps what it has while it waits for the rest
 	}
 	most := w.plan.Longest()/3 + sweepPause + 2*w.plan.Timeout()
 	if s := w.stays[at.id]; s != nil {
@@ -145,7 +145,7 @@ func (w *World) closed(p *process, began time.Time) {
 		for _, name := range w.plan.Names {
 			w.form.entries(n, name, func(id string) {
 				id = w.form.idOf(id)
-				if strings.HasPrefix(id, p.client.ID()+":") && left(id) {
+				if strings.HasPrefix(id, p.client.ID()+":") && left(id) && !w.graspedSince(p, name, began) {
 					w.failed(name, "p%d has closed and left %s on node %d", p.index, id, n.index)
 				}
 			})

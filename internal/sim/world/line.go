@@ -64,6 +64,7 @@ type command struct {
 	fate     fate
 	question *question // about a lock
 	asks     []*stay   // that it asks for
+	gathered []string  // the locks of a gather, in the order of its entries
 	epoch    int
 	sent     time.Time
 	trip     int          // in the trace
@@ -112,6 +113,9 @@ func nameOf(s *driver.Script) string {
 	if strings.Contains(s.Text, "-- many: ") {
 		name = "many"
 		manyAsks.Store(s.SHA, strings.Contains(s.Text, "-- acquire: "))
+	}
+	if strings.Contains(s.Text, "-- gather: ") {
+		name = "gather"
 	}
 	scriptNames.Store(s.SHA, name)
 	return name

@@ -47,12 +47,12 @@ func (g *glimpse) looks(n *node, c *command) {
 	room := g.locks
 	g.locks = g.locks[:0]
 	switch c.op {
-	case "acquire", "vote", "release", "unvote", "sweep", "many", "force":
+	case "acquire", "vote", "release", "unvote", "sweep", "many", "gather", "force":
 	default:
 		return
 	}
 	for _, key := range keysOf(c.args) {
-		if strings.HasPrefix(key, "relock_") || strings.HasPrefix(key, "redisson_") || form.Permits && permitKey(key) || g.knows(key) {
+		if isGuest(key) || strings.HasPrefix(key, "relock_") || strings.HasPrefix(key, "redisson_") || form.Permits && permitKey(key) || g.knows(key) {
 			continue
 		}
 		at := glimpsed{lock: key, first: n.server.Field(key, grantedAs)}
@@ -129,7 +129,7 @@ func (w *World) grants(n *node, c *command, v driver.Value) {
 // partly reports whether some of the entries of a command failed. One that serves the queue takes the first waiter off before
 // what fails, as for want of a right, and the next entry finds the second waiter first. The other queues again with its next poll.
 func partly(c *command, v driver.Value) bool {
-	if c.op != "many" && c.op != "sweep" {
+	if c.op != "many" && c.op != "sweep" && c.op != "gather" {
 		return false
 	}
 	list, _ := v.Values()

@@ -34,6 +34,7 @@ type Plan struct {
 	Handoff  handoff // of calls that ask for none, where there is a throng
 	Events   []event
 	Instants bool          // contexts end in the instant of a grant
+	Kind     Kind          // of locks, where a scene draws it
 	Dog      time.Duration // WithRedissonWatchdog, 0 for the default
 	Ahead    time.Duration // the clocks of JVMs
 	Fresh    bool          // nobody has initialized guarded nodes

@@ -149,7 +149,7 @@ func parse(text string) parameters {
 		}
 		for i, value := range values {
 			number := taken.FindStringSubmatch(value)
-			if number == nil || names[i] == "width" || names[i] == "entries" || names[i] == "how" {
+			if number == nil || names[i] == "width" || names[i] == "entries" || names[i] == "how" || names[i] == "whole" {
 				continue
 			}
 			n, _ := strconv.Atoi(number[1])
@@ -195,6 +195,8 @@ func (r *reader) arguments(op string, p parameters, args []string) string {
 			each = append(each, text)
 		}
 		return r.short(strings.Join(each, " "))
+	case op == "gather" && len(values) > 1:
+		return r.short(values[1]+" of ") + r.arguments("many", p, slices.Concat(args[:1+keys], values[:1], values[2:]))
 	case (op == "sweep" || op == "many") && len(values) > 0:
 		width, err := strconv.Atoi(values[0])
 		if op == "many" && err == nil && width > 0 {

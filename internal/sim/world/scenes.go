@@ -54,7 +54,9 @@ func (s Scene) Play(t *testing.T, seed uint64, o Options) *Result {
 	plan.Class, plan.Scene, plan.Fresh, plan.Events, plan.JVMs, plan.Throng, plan.Instants = s.Name, s.Name, false, nil, 0, 0, false
 	plan.Rounds /= 2 // a scene is made for few
 	s.Shape(plan, throw(seed, "scene", s.Name).stream())
-	o.Kind = s.Kind()
+	if o.Kind = plan.Kind; o.Kind == nil {
+		o.Kind = s.Kind()
+	}
 	return perform(t, plan, o)
 }
 

@@ -45,6 +45,7 @@ func (j *judge) watch(over <-chan struct{}) {
 		case now := <-tick.C:
 			j.trustsAll()
 			j.w.strayedAll(now)
+			j.w.linesLeft(now)
 			j.w.shutOut(now)
 			for _, name := range j.wanted() {
 				j.look(name, now)
@@ -86,6 +87,8 @@ func (j *judge) look(name string, now time.Time) {
 	if j.w.form.Shared() {
 		free, held = j.room(name)
 	}
+	free = free && !held
+	held = held || j.w.grasped(name) // by All, which waits for another lock
 	unheard := !held && j.w.plan.Topology.Quorum && j.w.unheard(name, j.waiters(name))
 	if j.w.form.Permits {
 		j.overdrawn(name, now)
@@ -98,7 +101,7 @@ func (j *judge) look(name string, now time.Time) {
 		r.free, r.nobody = time.Time{}, time.Time{}
 		return
 	}
-	since(&r.free, free && !held, now)
+	since(&r.free, free, now)
 	since(&r.nobody, !held, now)
 	if unheard && !r.nobody.IsZero() { // meanwhile that time stands still
 		r.nobody = r.nobody.Add(j.w.plan.Lease / 7)

@@ -82,9 +82,14 @@ type World struct {
 	started map[int]int      // goroutines of actors, by place
 	glimpse glimpse
 	strays  strays
-	wants   []string            // what the command that runs has told holders
-	phases  map[string]*phase   // by read-write lock
-	shut    map[string]shutting // likewise
+	grasps  map[asking]int         // calls of All that may have the lock already
+	letGo   map[asking]time.Time   // when the last of them returned
+	calling map[asking]int         // calls of All and Any under way
+	guests  map[string]func() bool // whether the last that had one still has it
+	queued  map[stray]time.Time    // since when a process stands in a line that no call of it waits in
+	wants   []string               // what the command that runs has told holders
+	phases  map[string]*phase      // by read-write lock
+	shut    map[string]shutting    // likewise
 	cuts    map[asking][]*cut
 	serving bool               // all faults are over, and each process is given each lock
 	tenures map[string]*tenure // by lock; of a semaphore by hold
@@ -142,7 +147,7 @@ func newWorld(plan *Plan, o Options) *World {
 		javas: map[string]bool{}, written: map[string]write{}, stays: map[string]*stay{}, started: map[int]int{}, torn: map[string]bool{}, tenures: map[string]*tenure{}, ran: map[work]int{},
 		labels: map[string]string{}, events: map[int64][]event{}, left: newPortion(o),
 		phases: map[string]*phase{}, shut: map[string]shutting{}, cuts: map[asking][]*cut{},
-		permits: newSemaphores(),
+		permits: newSemaphores(), grasps: map[asking]int{}, letGo: map[asking]time.Time{}, calling: map[asking]int{}, guests: map[string]func() bool{}, queued: map[stray]time.Time{},
 	}
 	w.fates = newFates(plan, w.left.faults)
 	w.fates.shorten = w.shorten
@@ -353,6 +358,9 @@ func (p *process) countsAnew() {
 func (w *World) before(n *node, c *command) {
 	w.glimpse.looks(n, c)
 	w.wants = w.wants[:0]
+	if isGuest(c.lock) {
+		return
+	}
 	w.seesPermits(n, c)
 	if c.op == "force" {
 		w.strike(c.lock, "force")
@@ -371,6 +379,9 @@ func (w *World) executed(l *line, c *command, v driver.Value, answered bool) {
 		proc: l.proc.index, node: l.node.index, what: what, lock: c.lock, args: c.args[min(2, len(c.args)):], value: v, told: true, fate: c.fate.name,
 		trip: c.trip, names: c.names,
 	})
+	if isGuest(c.lock) {
+		return
+	}
 	w.grants(l.node, c, v)
 	w.tellsHolders(l.node, c, v)
 	if c.op == "sweep" && v.Err() != nil && aloneIn(c, w.form.keys()) {
