@@ -147,7 +147,7 @@ func TestAllOfManyProcesses(t *testing.T) {
 	counts := shares(workers, events, func(e event) bool { return e.kind == granted && e.at > began && e.at < ended })
 	worst, best := slices.Min(counts), slices.Max(counts)
 	t.Logf("%d processes had three of ten locks %d to %d times; waits: %v", len(workers), worst, best, figures(waits(events, "stock")))
-	require.GreaterOrEqual(t, 2*worst, best)
+	require.GreaterOrEqual(t, rounds(3, 2)*worst, best) // in a short time chance has more of a say
 	absent(t, soon, s, locks...)
 }
 
