@@ -94,26 +94,29 @@ func follows(version, last string) error {
 	if last == "" {
 		return nil
 	}
-	var major, minor, patch int
-	if _, err := fmt.Sscanf(last, "v%d.%d.%d", &major, &minor, &patch); err != nil {
-		return fmt.Errorf("the last release, %s: %w", last, err)
+	plain := strings.TrimSuffix(version, semver.Prerelease(version))
+	if next := successors(last); !slices.Contains(next, plain) || semver.Compare(version, last) <= 0 {
+		return fmt.Errorf("%s cannot follow %s: the next is %s", version, last, strings.Join(next, ", "))
 	}
+	return nil
+}
+
+// successors are the next patch, minor and major version, and the release that a pre-release is of.
+func successors(last string) []string {
+	var major, minor, patch int
+	fmt.Sscanf(last, "v%d.%d.%d", &major, &minor, &patch) // it is a valid version, so it has them
 	next := []string{fmt.Sprintf("v%d.%d.%d", major, minor, patch+1), fmt.Sprintf("v%d.%d.0", major, minor+1), fmt.Sprintf("v%d.0.0", major+1)}
 	if semver.Prerelease(last) != "" {
 		next = append(next, fmt.Sprintf("v%d.%d.%d", major, minor, patch))
 	}
-	plain := strings.TrimSuffix(version, semver.Prerelease(version))
-	if !slices.Contains(next, plain) || semver.Compare(version, last) <= 0 {
-		return fmt.Errorf("%s cannot follow %s: the next is %s", version, last, strings.Join(next, ", "))
-	}
-	return nil
+	return next
 }
 
 // last returns the highest release that the branch has, or "".
 func (t tree) last() (last string, err error) {
 	tags, err := t.git("tag", "--list", "--merged", "HEAD", "v*")
 	for tag := range strings.FieldsSeq(tags) {
-		if semver.IsValid(tag) && (last == "" || semver.Compare(tag, last) > 0) {
+		if semver.Canonical(tag) == tag && (last == "" || semver.Compare(tag, last) > 0) {
 			last = tag
 		}
 	}

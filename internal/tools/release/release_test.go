@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,9 +15,14 @@ import (
 
 var day = time.Date(2026, 12, 1, 23, 0, 0, 0, time.UTC)
 
-// Commits of tests are of nobody, and unsigned.
+// Commits of tests are of nobody, and unsigned. With -trimpath what is compiled here once serves for all copies of the tree.
 func TestMain(m *testing.M) {
+	flags, err := exec.Command("go", "env", "GOFLAGS").Output()
+	if err != nil {
+		panic(err)
+	}
 	for name, value := range map[string]string{
+		"GOFLAGS": strings.TrimSpace(string(flags)) + " -trimpath", "MAKEFLAGS": "", "MAKELEVEL": "",
 		"GIT_AUTHOR_NAME": "test", "GIT_AUTHOR_EMAIL": "test@example.org",
 		"GIT_COMMITTER_NAME": "test", "GIT_COMMITTER_EMAIL": "test@example.org",
 		"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "commit.gpgsign", "GIT_CONFIG_VALUE_0": "false",
