@@ -49,14 +49,14 @@ postgres: ## install PostgreSQL where it is missing
 
 # Tests that build a program and run it. Nor do they show anything under the race detector, or the models, whose explorations
 # are one goroutine each.
-BUILT = ^(TestInstall|TestImport|TestImportOfTheTestKit|TestAWalkLeadsThroughTheGate|TestTheDesignShowsTheWalk)$$
+BUILT = ^(TestAWalkLeadsThroughTheGate|TestTheDesignShowsTheWalk)$$
 QUICK = -skip '$(BUILT)' $$(go list $(PACKAGES) | grep -v '/internal/model$$')
 
 test: redis ## run the tests of the library and of the command, but for those of test-slow
 	go test $(ATONCE) $(QUICK)
 
-test-slow: redis ## explore the models, and build and run programs as the documents say
-	go test -count=1 -timeout 30m $(ATONCE) -run '$(BUILT)' ./cmd/relock ./internal/tools/walk # they read more than Go's test cache looks at
+test-slow: redis ## explore the models, and measure the walk of a lock
+	go test -count=1 -timeout 30m $(ATONCE) -run '$(BUILT)' ./internal/tools/walk # they read more than Go's test cache looks at
 	go test -timeout 30m $(ATONCE) ./internal/model
 
 test-goredis test-valkey: test-%: redis ## the tests of the library and of relockui over go-redis, over valkey-go in place of rueidis
@@ -147,7 +147,7 @@ release: ## commit and tag VERSION=v0.2.0 of all modules, and print the line tha
 	@go run ./internal/tools/release '$(VERSION)'
 
 release-test: redis ## make a release in a copy of the tree, use it as strangers do, and upgrade to it under load
-	cd internal/tools/release && go test -count=1 -timeout 10m .
+	cd internal/tools/release && go test -count=1 -timeout 10m -parallel 4 . # most of it waits
 
 bench: redis ## compare with other locks, in a minute and a half
 	go run ./bench -quick

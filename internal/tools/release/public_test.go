@@ -40,6 +40,7 @@ func publish(t *testing.T) *public {
 	git(t, here, "--git-dir", filepath.Join(p.tree.dir, ".git"), "--work-tree", top, "add", "--all")
 	git(t, p.tree, "commit", "--quiet", "--allow-empty", "--message", "What is not committed")
 	git(t, p.tree, "reset", "--quiet", "--hard")
+	git(t, p.tree, "clean", "--quiet", "--force", "-d") // what is deleted, but not committed
 	git(t, here, "clone", "--quiet", "--bare", "--shared", p.tree.dir, p.bare)
 	git(t, p.tree, "remote", "set-url", "origin", p.bare)
 

@@ -43,7 +43,7 @@ var programs = map[string]program{
 // try has a stranger follow a page: its lines of the go command, and its first program.
 func try(s *stranger, name string, page func(string) string, redis string) error {
 	for _, line := range lines(page(name)) {
-		err := s.follow(line, "-for 10m", "-for 4s", "localhost:9464", "localhost:0")
+		err := s.follow(line, "-for 10m", "-for 4s -otel-for 1ms", "localhost:9464", "localhost:0")
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", name, line, err)
 		}
