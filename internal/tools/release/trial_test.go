@@ -77,6 +77,8 @@ func TestStrangersUseTheRelease(t *testing.T) {
 	page := func(name string) string { return string(p.tree.read(name)) }
 	pages := strings.Fields(git(t, p.tree, "ls-files", "--", "*.md"))
 
+	// The longest first.
+	t.Run("examples", func(t *testing.T) { t.Parallel(); p.examples(t, page, redis.Addr()) })
 	t.Run("upgrade", func(t *testing.T) { t.Parallel(); p.upgrade(t) })
 	for name := range programs {
 		require.Contains(t, pages, name)
@@ -97,7 +99,6 @@ func TestStrangersUseTheRelease(t *testing.T) {
 	t.Run("the kit's guide", func(t *testing.T) { t.Parallel(); p.guide(t, page) })
 	t.Run("Prometheus", func(t *testing.T) { t.Parallel(); p.prometheus(t) })
 	t.Run("the command", func(t *testing.T) { t.Parallel(); p.command(t, page) })
-	t.Run("examples", func(t *testing.T) { t.Parallel(); p.examples(t, page, redis.Addr()) })
 	t.Run("what weighs", func(t *testing.T) { t.Parallel(); p.weight(t, page) })
 	t.Run("sabotage", func(t *testing.T) { t.Parallel(); p.sabotage(t, page, redis.Addr()) })
 }
@@ -210,7 +211,7 @@ func (p *public) examples(t *testing.T, page func(string) string, redis string) 
 		_, err := s.run("go", "mod", "edit", "-dropreplace", root+m)
 		require.NoError(t, err)
 	}
-	_, err := s.run("go", "build", "-mod=mod", "-buildvcs=false", "-o", "../bin/", "./...")
+	_, err := s.run("go", "build", "-mod=mod", "-buildvcs=false", "-ldflags=-s -w", "-o", "../bin/", "./...")
 	require.NoError(t, err)
 	for name, flags := range quick {
 		at := filepath.Join(filepath.Dir(s.dir), "bin", name)
