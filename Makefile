@@ -3,6 +3,8 @@
 LIBRARY := github.com/relock-go/relock
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 CONTRIB := $(wildcard contrib/*)
 # Modules that are released beside the library and the command: relocktest's Redis in memory is the simulator's.
 RELEASED := $(CONTRIB) internal/sim
@@ -124,6 +126,20 @@ contrib: redis prometheus ## the tests of the modules below contrib, with a real
 
 examples: redis postgres ## the tests of the examples: late writes, a service, a leader, a scheduler, a hand-over, a migration
 	cd examples && go test -count=1 -timeout 10m ./...
+
+lint: actionlint
+actionlint: ## actionlint over the workflows of .github
+	go run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
+
+# As its users get it: with the versions of its own go.mod, not the workspace's, which are the highest of all modules.
+vuln: ## govulncheck over each module, with the tree's modules; VULNDB=file://... is another database
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && GOBIN=$$dir go install $(GOVULNCHECK) && found=0 && for m in $(MODULES); do \
+		echo "== $$m" && cp $$m/go.mod $$dir/go.mod && cp $$m/go.sum $$dir/go.sum && \
+		go mod edit -replace $(LIBRARY)=$(CURDIR) $(foreach r,$(RELEASED),-replace $(LIBRARY)/$(r)=$(CURDIR)/$(r)) $$dir/go.mod && \
+		(cd $$m && GOWORK=off GOFLAGS="-modfile=$$dir/go.mod -mod=mod" $$dir/govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...) || found=$$?; \
+	done; exit $$found
+
+.PHONY: actionlint vuln
 
 fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) ./internal/wire

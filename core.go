@@ -6,6 +6,7 @@ import (
 
 	"github.com/relock-go/relock/internal/calls"
 	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/flight"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/lasting"
 	"github.com/relock-go/relock/internal/presence"
@@ -24,6 +25,7 @@ type core struct {
 	watchdog *watchdog.Watchdog
 	presence *presence.Presence // nil if the client has no name
 	calls    *calls.Calls
+	flights  flight.Flights // of Onces
 	known    [maxKnown]atomic.Pointer[known]
 	_        [8]uint64     // every call reads the fields above, and writes the field below
 	count    atomic.Uint64 // of entries
@@ -56,7 +58,7 @@ func (n *known) same(other *known) bool {
 // owner do not pass the lock on in memory.
 func (n *known) newEntry(owner string, cfg *config) wire.Entry {
 	e := wire.Entry{
-		Names: n.names, ID: wire.NewID(n.k.id, n.k.count.Add(1)), Owner: owner,
+		Names: n.names, ID: wire.NewID(n.k.id, n.k.count.Add(1)), Owner: owner, Past: !n.manner.usesGate(cfg),
 		Lease: cfg.firstLease, Block: cfg.block(), Timeout: cfg.commandTimeout,
 	}
 	if owner != "" {

@@ -89,6 +89,9 @@ var (
 	// ErrTooMany says that a caller wants more permits than the Semaphore has.
 	ErrTooMany = wire.ErrTooMany
 
+	// ErrTooLarge says that a Once's value has more than MaxResult bytes as it is encoded.
+	ErrTooLarge = wire.ErrTooLarge
+
 	// ErrInvalidNodes says that the nodes of a quorum are no independent masters: one is a replica,
 	// or two are the same server. It is in a *NodeError.
 	ErrInvalidNodes = wire.ErrInvalidNodes
@@ -324,5 +327,6 @@ var (
 	errNilFunc    = fmt.Errorf("%w: the function is nil", ErrMisuse)
 	errEntersMore = fmt.Errorf("%w: a re-entry that takes more of the lock than its outer lease has", ErrMisuse)
 	errNoClient   = fmt.Errorf("%w: Mutex made without a Client; use Client.Mutex", ErrMisuse)
+	errNoLocks    = fmt.Errorf("%w: made without All or Any", ErrMisuse)
 	errNotNew     = fmt.Errorf("%w: Client made without New or NewRedlock", ErrMisuse)
 )

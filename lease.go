@@ -74,9 +74,12 @@ func (l *Lease) shared() *share { return &l.share }
 func (l *Lease) end(cause error) {
 	if cause == ErrNotHeld {
 		l.std.End(byUnlock)
-	} else {
-		l.std.End(lazyctx.By(cause))
+		return
 	}
+	if _, is := l.std.Parent.(among); is && wire.IsLost(cause) {
+		cause = &LostError{l.Name(), cause}
+	}
+	l.std.End(lazyctx.By(cause))
 }
 
 // byUnlock is the end of most leases.
@@ -293,7 +296,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 // sixth of the waiter's lease, then every third. Once closed, it stays closed for all leases to which
 // the same grant is passed on. It is not closed
 //
-//   - for goroutines of this process, except at the other side of an RWMutex,
+//   - for goroutines of this process, except by a Once and at the other side of an RWMutex,
 //   - for Redisson's waiters,
 //   - for leases under WithOwner.
 func (l *Lease) Wanted() <-chan struct{} {

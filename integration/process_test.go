@@ -128,7 +128,8 @@ func (j job) open() (*relock.Client, func(), error) {
 }
 
 // obey carries out one order: lock <name>, unlock <name>, look <name>, contend <name> <goroutines> <hold> <pause>, share with
-// the same, idle <name> <locks>, lead <name>, resign <name>, permits <name> <size>, carry <name>, hand <name> <time>, take <name> <patience> <handle>.
+// the same, idle <name> <locks>, lead <name>, resign <name>, permits <name> <size>, once <name> <goroutines> <hold> <ttl>, onces
+// <name> <names> <hold> <ttl>, carry <name>, hand <name> <time>, take <name> <patience> <handle>.
 func (p *performer) obey(order []string) error {
 	p.who++
 	who, m := p.who, p.locks.Mutex(order[1])
@@ -159,6 +160,18 @@ func (p *performer) obey(order []string) error {
 		size, err := strconv.Atoi(order[2])
 		p.wg.Go(func() { p.permits(m.Name(), size, who) })
 		return err
+	case "once", "onces":
+		n, err1 := strconv.Atoi(order[2])
+		hold, err2 := time.ParseDuration(order[3])
+		ttl, err3 := time.ParseDuration(order[4])
+		if order[0] == "onces" {
+			p.onces(m.Name(), n, hold, ttl, who)
+			n = 0
+		}
+		for i := range n {
+			p.wg.Go(func() { p.once(m.Name(), hold, ttl, 1000*who+i) })
+		}
+		return errors.Join(err1, err2, err3)
 	case "carry":
 		p.wg.Go(func() { p.carry(p.ctx, m, m, "", who) })
 	case "hand":

@@ -45,6 +45,28 @@ type Resizer interface {
 	Resize(ctx context.Context, n *wire.Names, permits int, anew bool) error
 }
 
+// Gatherer is an arbiter that takes several locks in one command.
+type Gatherer interface {
+	Arbiter
+	// Gather takes the free locks of several claims, which are of one kind and, in a Cluster, of one slot:
+	// all of them or, if one is set, the first that is free. It returns the grants, in the order of the
+	// claims. Claims without a grant are over. If too few are free, it returns no grant, and why as Try does.
+	Gather(ctx context.Context, claims []Claim, one bool) ([]node.Grant, error)
+}
+
+// Keeper is an arbiter that keeps the results of runs under a lock.
+type Keeper interface {
+	Arbiter
+	// Result reads the result that stands, if one is found. With again the question is repeated until Redis
+	// answers or ctx ends.
+	Result(ctx context.Context, n *wire.Names, again bool) (result string, found bool, err error)
+	// Keep leaves the result of the run of an entry for others, for as long as stays says, if the entry
+	// holds the lock. It asks even if ctx has ended, and repeats its command until Redis answers or ctx ends.
+	Keep(ctx context.Context, e *wire.Entry, result string, stays time.Duration) (wire.Kept, error)
+	// Forget takes the result away. A run that holds the lock then leaves none.
+	Forget(ctx context.Context, n *wire.Names) error
+}
+
 // Claim is one entry as the arbiter has it. Its methods are called by one goroutine at a time,
 // except for Asks, which any goroutine may call.
 type Claim interface {

@@ -228,6 +228,17 @@ func (e *Ear) tellWanted() {
 	}
 }
 
+// WantFrom tells the entry that has the lock, if it is one of this client's, that this ear's entry wants it.
+// Redis sends a client no message about its own entries.
+func (e *Ear) WantFrom(holder string) {
+	e.hub.mu.Lock()
+	other := e.hub.ears[holder]
+	e.hub.mu.Unlock()
+	if other != nil && other.entry.Names.Lock == e.entry.Names.Lock {
+		other.want(true)
+	}
+}
+
 // Releasing notes that a release is about to be sent.
 func (e *Ear) Releasing() { e.phase.Store(earReleases) }
 

@@ -7,7 +7,7 @@
 // Node is one Redis with its waiters: the scripts acquire, release and renew with their queue, and what a process may
 // believe, must poll for and has to sweep. Commands may be lost before they run, run with their answer lost, be sent
 // again while the first copy is still on its way, and run late. Pushed grants may be lost. Processes may crash. With
-// NodeRules.Yields it is one node of a quorum, where holders give grants back and every grant has a number.
+// NodeScope.Yields it is one node of a quorum, where holders give grants back and every grant has a number.
 //
 // Count is the hold count of one acquisition through re-entry, inner unlocks and renewals that are repeated, lost or
 // late.
@@ -64,6 +64,11 @@
 // is told to Redisson's caller alone; in the others relock's waiters ask then, too. What has to come is that all are
 // served, and all permits are back.
 //
+// Once is the result of a function that runs once, beside its lock: two processes with two callers each, of which one leads
+// and the other waits for what that brings. Forget comes, leases are lost, results expire, and what leaves a result runs
+// twice, late or unheard. What may not be is that a caller gets a result from before a Forget that it came after, that a
+// result of an earlier run comes behind the beginning of a later one, and, while nothing is lost, that two results are given.
+//
 // # What is abstracted
 //
 // Time in Node is ticks, and a lease is one or two of them. Beliefs are counted from when a command was sent, leases
@@ -115,6 +120,9 @@
 // A command that finds a client dead finds all of them so. Two things are excused, and shown to happen: a JVM whose
 // clock is ahead takes permits that are relied on, until the holder's next renewal is answered, and the permit of one
 // whose clock is behind is reaped before its time.
+//
+// In Once the lock is given, lost and given back in single steps, and no lease ends that is trusted: that is Node's. Two
+// callers of a process stand for all; Forget is one step, whose caller is nobody.
 //
 // # What is left out
 //
@@ -183,11 +191,14 @@
 // was said after the yield, and a vote that comes still later names a grant that stands no more.
 //
 // Covered by tests alone: the Lua itself with all formats, and old clients beside new; shared owners; Redisson's
-// waiters and their turns; fixed leases, Extend and WithMaxHold; TryLock but for re-entry; Cluster slots and channels;
+// waiters and their turns; fixed leases and Extend; TryLock but for re-entry; Cluster slots and channels;
 // a hold count that is unsure while the hold is passed on; a contender that yields while its write-back is out; a node
 // that hangs while holds are counted; renewals of a quorum where nodes disagree; timers, back-off and every bound on
 // goroutines, memory and commands in flight. Close waits for calls as long as they take here, and for two command
 // timeouts in the code; a renewal that Redis refuses is split without end here, and into 64 commands in the code.
+// WithMaxHold ends a lease before Redis does: to Node and Local that is a hold which is lost at any time, with its commands. What
+// remains is when, which is a table in internal/tenure, and what the simulation's judge demands: that no lease is trusted beyond
+// it, and none ends before it.
 // Where those bounds are met, a lock stands for the rest of its lease, or locks fall with others that this client has
 // lost the rights to.
 //

@@ -140,6 +140,9 @@ func (c *contender) granted() node.Grant {
 // noteWait records the answer "you wait" to a command sent at sent.
 func (c *contender) noteWait(a *wire.Answer, sent clock.Stamp) {
 	c.ticket, c.holder, c.ttl, c.asked = a.Ticket, a.Holder, a.TTL, sent
+	if c.entry.Past {
+		c.Ear().WantFrom(a.Holder)
+	}
 	if c.soon = c.crowd.Soon(a.Untold, c.entry.Lease); c.soon == 0 {
 		c.answers++
 	}

@@ -43,6 +43,7 @@ var (
 	ErrInvalidOption error = &sentinel{"relock: invalid option", ErrMisuse}
 	ErrInvalidNodes  error = &sentinel{"relock: unusable nodes", ErrMisuse}
 	ErrTooMany       error = &sentinel{"relock: more permits than the semaphore has", ErrMisuse}
+	ErrTooLarge      error = &sentinel{"relock: result too large", ErrMisuse}
 	ErrUpgrade       error = &sentinel{
 		"relock: misuse: a reader cannot become the writer of the same lock: unlock the read lease first", ErrMisuse,
 	}

@@ -16,6 +16,7 @@ type Entry struct {
 	Names   *Names
 	ID      string // made by NewID; the field of the lock's hash that stands for the entry
 	Owner   string // the id given to WithOwner, whose field stands beside it; "" for none
+	Past    bool   // it asks past its gate: a holder of its own process does not see it wait there
 	Lease   time.Duration
 	Block   int           // fencing tokens that a grant reserves; of a kind that several may hold, how much it takes
 	Timeout time.Duration // of one command about it

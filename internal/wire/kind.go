@@ -31,6 +31,9 @@ type Kind struct {
 	// Moves says that a holder may hand the lock over to another process: the kind has the hook succeed.
 	Moves bool
 
+	// Results says that a run under the lock may leave its result: a hold is a field of a hash, by its entry's id.
+	Results bool
+
 	// Further are keys that scripts take behind the first five. {} stands for the lock's hash tag, [] for
 	// its name. A key that the locks a and {a} must not share needs both, since they have the same tag: if
 	// one has no [], no lock of the kind may be called {a}.
@@ -71,6 +74,7 @@ var Mutex = Add(&Kind{
 	Holders: 1,
 	Quorum:  true,
 	Moves:   true,
+	Results: true,
 	MinHold: true,
 	Queue:   "relock_queue:",
 	Line:    "relock_line:",

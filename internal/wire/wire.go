@@ -52,8 +52,10 @@ var Plain = Route{Inbox: InboxPrefix, Publish: "PUBLISH"}
 // scripts has the scripts of one kind in one topology, or those that are about no lock. The others are
 // nil.
 type scripts struct {
-	acquire, release                                                                  *link.Script
-	vote, unvote, fence, sweep, force, setCount, renew, refill, move, resize, inspect *driver.Script
+	acquire, release                                                                          *link.Script
+	gather, vote, unvote, fence, sweep, force, setCount, renew, refill, move, resize, inspect *driver.Script
+
+	result, keep, forget *driver.Script // of a kind whose runs may leave a result
 
 	declare, introduce, whois *driver.Script // about no lock
 }
@@ -84,9 +86,14 @@ func (o Options) scriptsFor(k *Kind) *scripts {
 		return s
 	}
 	s.acquire = shared(driver.Acquire, from, "acquire", k.Acquires, acquireSpare)
+	s.gather = script(driver.Acquire, from.Gather, "acquire")
 	s.release = shared(driver.Release, from, "release", k.Releases, releaseSpare)
 	if k.Moves {
 		s.move = script(driver.Move, from.Text, "move")
+	}
+	if k.Results {
+		s.result, s.keep = script(driver.Once, from.Text, "result"), script(driver.Once, from.Text, "keep")
+		s.forget = script(driver.Once, from.Text, "forget")
 	}
 	if k.Permits {
 		s.resize = script(driver.Resize, from.Text, "resize")

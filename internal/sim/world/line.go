@@ -101,7 +101,7 @@ func nameOf(s *driver.Script) string {
 		return name.(string)
 	}
 	name := "script"
-	for _, file := range [...]string{"acquire", "release", "recount", "renew", "force", "refill", "move", "resize", "inspect", "vote", "unvote", "fence"} {
+	for _, file := range [...]string{"acquire", "release", "recount", "renew", "force", "refill", "move", "resize", "inspect", "vote", "unvote", "fence", "result", "keep", "forget"} {
 		if strings.Contains(s.Text, "-- "+file+": ") {
 			name = file
 		}

@@ -42,6 +42,12 @@ type config struct{ wait int }
 func WithWait(wait int) Option { return nil }
 
 func New(opts ...Option) *Lock { return nil }
+
+type Once[T any] struct{ fn func() T }
+
+func (o *Once[T]) Do(fn func() T) T { return fn() }
+
+func OnceOf[T any](l *Lock) *Once[T] { return nil }
 `
 
 func TestChangesAreJudged(t *testing.T) {
@@ -59,6 +65,8 @@ func TestChangesAreJudged(t *testing.T) {
 		"a value changed":               {"Most = 3", "Most = 4", "Most: value changed from 3 to 4", ""},
 		"a type renamed":                {"type Locker", "type Taker", "Locker: removed", "Taker: added"},
 		"a receiver that is a pointer":  {"(l Lock) String", "(l *Lock) String", "Lock.String: removed", ""},
+		"a generic method changed":      {"Do(fn func() T) T", "Do(fn func() T) (t T)", "", ""},
+		"a generic method removed":      {"func (o *Once[T]) Do(fn func() T) T { return fn() }", "", "(*Once[T]).Do: removed", ""},
 		"a function added":              {"func New(", "func Old() {}\n\nfunc New(", "", "Old: added"},
 		"a method added":                {"func (l Lock) String", "func (l Lock) Name() string { return l.name }\n\nfunc (l Lock) String", "", "Lock.Name: added"},
 		"a field added":                 {"Count int", "Count, Readers int", "", "State.Readers: added"},
@@ -92,7 +100,7 @@ func TestChangesAreJudged(t *testing.T) {
 
 // What Write has no words for is an error, not left out.
 func TestWhatCannotBeWritten(t *testing.T) {
-	for _, text := range []string{"type Lock[T any] struct{}", "type Lock struct{ base }\n\ntype base struct{ Name string }"} {
+	for _, text := range []string{"type Lock struct{ base }\n\ntype base struct{ Name string }"} {
 		_, err := Write(source(t, "package p\n\n"+text))
 		require.ErrorContains(t, err, "cannot be written yet")
 	}

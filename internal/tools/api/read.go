@@ -11,6 +11,7 @@ import (
 	"go/types"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"golang.org/x/exp/apidiff"
 	"golang.org/x/tools/go/packages"
@@ -27,8 +28,14 @@ func Read(path string, text []byte, imported map[string]*types.Package) (*types.
 	if err != nil {
 		return nil, err
 	}
-	config := types.Config{Importer: known(imported), IgnoreFuncBodies: true}
-	return config.Check(path, files, []*ast.File{file}, nil)
+	var failure error
+	config := types.Config{Importer: known(imported), IgnoreFuncBodies: true, Error: func(err error) {
+		if failure == nil && !strings.HasSuffix(err.Error(), "generic function is missing function body") {
+			failure = err
+		}
+	}}
+	pkg, _ := config.Check(path, files, []*ast.File{file}, nil)
+	return pkg, failure
 }
 
 // Imports returns the paths that a text imports.

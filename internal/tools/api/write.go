@@ -117,22 +117,36 @@ func (w *writer) typeName(o types.Object) error {
 		return nil
 	}
 	named := tn.Type().(*types.Named)
-	if named.TypeParams().Len() > 0 {
-		return fmt.Errorf("a generic type: it cannot be written yet")
-	}
+	name := tn.Name() + w.typeParams(named, true)
 	switch under := named.Underlying().(type) {
 	case *types.Struct:
-		if err := w.structType(tn.Name(), under); err != nil {
+		if err := w.structType(name, under); err != nil {
 			return err
 		}
 	case *types.Interface:
-		w.interfaceType(tn.Name(), under)
+		w.interfaceType(name, under)
 		return nil
 	default:
-		w.line("type", "type %s %s", tn.Name(), w.typed(under))
+		w.line("type", "type %s %s", name, w.typed(under))
 	}
 	w.methods(named)
 	return nil
+}
+
+// typeParams returns the type parameters of a generic type in brackets, with what they must be if asked.
+func (w *writer) typeParams(named *types.Named, bounds bool) string {
+	var all []string
+	for p := range named.TypeParams().TypeParams() {
+		text := p.Obj().Name()
+		if bounds {
+			text += " " + w.typed(p.Constraint())
+		}
+		all = append(all, text)
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "[" + strings.Join(all, ", ") + "]"
 }
 
 // structType writes a struct's exported fields, and whether its other fields keep values from being
@@ -193,9 +207,9 @@ func (w *writer) methods(named *types.Named) {
 		if !f.Exported() || promoted(named, sel) {
 			continue
 		}
-		receiver := "*" + named.Obj().Name()
-		if values.Lookup(f.Pkg(), f.Name()) != nil {
-			receiver = named.Obj().Name()
+		receiver := named.Obj().Name() + w.typeParams(named, false)
+		if values.Lookup(f.Pkg(), f.Name()) == nil {
+			receiver = "*" + receiver
 		}
 		w.line("", "func (%s) %s%s", receiver, f.Name(), w.signature(f))
 	}
