@@ -9,7 +9,7 @@ GORELEASER := github.com/goreleaser/goreleaser/v2@v2.15.1
 CONTRIB := $(wildcard contrib/*)
 # Modules that are released beside the library and the command: relocktest's Redis in memory is the simulator's.
 RELEASED := $(CONTRIB) internal/sim
-MODULES := . cmd/relock $(CONTRIB) examples integration interop bench internal/sim internal/tools/api
+MODULES := . cmd/relock $(CONTRIB) examples integration interop bench internal/sim internal/tools/api internal/tools/release
 EVERY := $(patsubst ././...,./...,$(MODULES:%=./%/...))
 PACKAGES := ./... ./cmd/relock/...
 FUZZTIME ?= 60s
@@ -52,14 +52,14 @@ postgres: ## install PostgreSQL where it is missing
 
 # Tests that build a program and run it. Nor do they show anything under the race detector, or the models, whose explorations
 # are one goroutine each.
-BUILT = ^(TestInstall|TestImport|TestImportOfTheTestKit|TestAWalkLeadsThroughTheGate|TestTheDesignShowsTheWalk)$$
+BUILT = ^(TestAWalkLeadsThroughTheGate|TestTheDesignShowsTheWalk)$$
 QUICK = -skip '$(BUILT)' $$(go list $(PACKAGES) | grep -v '/internal/model$$')
 
 test: redis ## run the tests of the library and of the command, but for those of test-slow
 	go test $(ATONCE) $(QUICK)
 
-test-slow: redis ## explore the models, and build and run programs as the documents say
-	go test -count=1 -timeout 30m $(ATONCE) -run '$(BUILT)' ./cmd/relock ./internal/tools/walk # they read more than Go's test cache looks at
+test-slow: redis ## explore the models, and measure the walk of a lock
+	go test -count=1 -timeout 30m $(ATONCE) -run '$(BUILT)' ./internal/tools/walk # they read more than Go's test cache looks at
 	go test -timeout 30m $(ATONCE) ./internal/model
 
 test-goredis test-valkey: test-%: redis ## the tests of the library and of relockui over go-redis, over valkey-go in place of rueidis
@@ -128,9 +128,9 @@ lint: api ## the same, gofmt, go vet (once more for 32 bits), staticcheck over a
 	go run ./internal/tools/licences -check -o THIRD_PARTY.md . cmd/relock $(RELEASED)
 	@GOARCH=386 go vet -gcflags='all=-N -l' $(PACKAGES) # durations do not fit an int there; nobody runs what it compiles
 
-tidy: ## go mod tidy of the library, the command and what is below contrib, whose library is the tree's
+tidy: ## go mod tidy of the modules that are released, whose library is the tree's
 	GOWORK=off go mod tidy
-	@for m in $(CONTRIB) cmd/relock; do (cd $$m && \
+	@for m in $(RELEASED) cmd/relock; do (cd $$m && \
 		go mod edit -replace $(LIBRARY)=../.. $(foreach c,$(RELEASED),-replace $(LIBRARY)/$(c)=../../$(c)) && \
 		{ GOWORK=off go mod tidy; ended=$$?; \
 		go mod edit -dropreplace $(LIBRARY) $(foreach c,$(RELEASED),-dropreplace $(LIBRARY)/$(c)); exit $$ended; }) || exit 1; done
@@ -173,6 +173,12 @@ demo: ## the main job, on an embedded Redis and on five of them
 	go run ./cmd/relock demo
 	go run ./cmd/relock demo -nodes 5
 
+release: ## commit and tag VERSION=v0.2.0 of all modules, and print the line that pushes it
+	@go run ./internal/tools/release '$(VERSION)'
+
+release-test: redis ## make a release in a copy of the tree, use it as strangers do, and upgrade to it under load
+	cd internal/tools/release && go test -count=1 -timeout 10m -parallel 4 . # most of it waits
+
 bench: redis ## compare with other locks, in a minute and a half
 	go run ./bench -quick
 
@@ -188,4 +194,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus postgres redisson test test-slow test-goredis test-valkey goredis-oldest cross race contrib examples integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop api dist rpm dist-test licences lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus postgres redisson test test-slow test-goredis test-valkey goredis-oldest cross race contrib examples integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop api dist rpm dist-test licences vuln actionlint lint tidy fuzz sim sim-test sim-mutants demo release release-test bench bench-test bench-run bench-go bench-compare

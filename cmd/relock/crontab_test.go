@@ -31,7 +31,7 @@ func onPath(t *testing.T, srv *redistest.Server) string {
 // document is the text of a page.
 func document(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(tree, "docs", name))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
 	require.NoError(t, err)
 	return string(text)
 }

@@ -117,8 +117,7 @@ func load(t *testing.T, imports []string) (now, imported map[string]*types.Packa
 	for _, file := range modules {
 		patterns = append(patterns, "./contrib/"+filepath.Base(filepath.Dir(file))+"/...")
 	}
-	loaded, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedDeps |
-		packages.NeedExportFile, Dir: root}, patterns...)
+	loaded, err := packages.Load(&packages.Config{Mode: needed, Dir: root}, patterns...)
 	require.NoError(t, err)
 	now, imported = make(map[string]*types.Package), make(map[string]*types.Package)
 	for _, pkg := range loaded {

@@ -14,7 +14,11 @@ import (
 	"strings"
 
 	"golang.org/x/exp/apidiff"
+	"golang.org/x/tools/go/packages"
 )
+
+// needed is what packages.Load is asked for.
+const needed = packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedDeps | packages.NeedExportFile
 
 // Read type-checks the text that Write wrote of the package at path. imported has the packages that
 // it imports.
@@ -48,6 +52,32 @@ func Imports(text []byte) (paths []string, err error) {
 		paths = append(paths, path)
 	}
 	return paths, nil
+}
+
+// Imported loads what texts import, as the workspace in dir has it.
+func Imported(dir string, texts ...[]byte) (map[string]*types.Package, error) {
+	var patterns []string
+	for _, text := range texts {
+		paths, err := Imports(text)
+		if err != nil {
+			return nil, err
+		}
+		patterns = append(patterns, paths...)
+	}
+	if patterns == nil { // Load would take that for dir itself
+		return nil, nil
+	}
+	loaded, err := packages.Load(&packages.Config{Mode: needed, Dir: dir}, patterns...)
+	if err != nil {
+		return nil, err
+	}
+	imported := make(map[string]*types.Package)
+	for pkg := range packages.Postorder(loaded) {
+		if len(pkg.Errors) == 0 {
+			imported[pkg.PkgPath] = pkg.Types
+		}
+	}
+	return imported, nil
 }
 
 // known is an importer of the packages in it.
@@ -99,6 +129,18 @@ func Judge(path string, recorded []byte, pkg *types.Package, imported map[string
 	}
 	c.Breaks, c.Adds = compare(before, pkg)
 	return c, nil
+}
+
+// Compare compares two texts of a package. after is nil for a package that is gone.
+func Compare(path string, before, after []byte, imported map[string]*types.Package) (Change, error) {
+	var pkg *types.Package
+	if after != nil {
+		var err error
+		if pkg, err = Read(path, after, imported); err != nil {
+			return Change{}, err
+		}
+	}
+	return Judge(path, before, pkg, imported)
 }
 
 func compare(before, after *types.Package) (breaks, adds []string) {
