@@ -3,6 +3,9 @@
 LIBRARY := github.com/relock-go/relock
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+GORELEASER := github.com/goreleaser/goreleaser/v2@v2.15.1
 CONTRIB := $(wildcard contrib/*)
 # Modules that are released beside the library and the command: relocktest's Redis in memory is the simulator's.
 RELEASED := $(CONTRIB) internal/sim
@@ -106,10 +109,23 @@ interop-goredis interop-valkey: interop-%: redis java ## the same over one of th
 api: ## compare what programs can import with api/*.txt; RELOCK_RECORD=1 records it anew
 	cd internal/tools/api && go test -count=1 ./...
 
-lint: api ## the same, gofmt, go vet (once more for 32 bits) and staticcheck over all modules
+dist: ## archives, deb, rpm, checksums and SBOMs of the last commit, in target/dist; VERSION=<the tag v… on it>, else a snapshot
+	$(if $(VERSION),GORELEASER_CURRENT_TAG=$(VERSION)) go run $(GORELEASER) release --clean $(if $(VERSION),--skip=publish,--snapshot)
+
+rpm: ## install rpm where it is missing
+	@command -v rpm >/dev/null || { $(SUDO) apt-get update && $(SUDO) apt-get install -y rpm; }
+
+dist-test: redis rpm ## build the snapshot twice, compare the bytes, look into what was built, and run the deb's command
+	internal/tools/dist/test.sh $(GORELEASER)
+
+licences: ## write THIRD_PARTY.md: what the released modules import, with the licences
+	go run ./internal/tools/licences -o THIRD_PARTY.md . cmd/relock $(RELEASED)
+
+lint: api ## the same, gofmt, go vet (once more for 32 bits), staticcheck over all modules, and the licences of what they import
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
 	go vet $(EVERY)
 	go run $(STATICCHECK) $(EVERY)
+	go run ./internal/tools/licences -check -o THIRD_PARTY.md . cmd/relock $(RELEASED)
 	@GOARCH=386 go vet -gcflags='all=-N -l' $(PACKAGES) # durations do not fit an int there; nobody runs what it compiles
 
 tidy: ## go mod tidy of the library, the command and what is below contrib, whose library is the tree's
@@ -124,6 +140,20 @@ contrib: redis prometheus ## the tests of the modules below contrib, with a real
 
 examples: redis postgres ## the tests of the examples: late writes, a service, a leader, a scheduler, a hand-over, a migration
 	cd examples && go test -count=1 -timeout 10m ./...
+
+lint: actionlint
+actionlint: ## actionlint over the workflows of .github
+	go run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
+
+# As its users get it: with the versions of its own go.mod, not the workspace's, which are the highest of all modules.
+vuln: ## govulncheck over each module, with the tree's modules; VULNDB=file://... is another database
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && GOBIN=$$dir go install $(GOVULNCHECK) && found=0 && for m in $(MODULES); do \
+		echo "== $$m" && cp $$m/go.mod $$dir/go.mod && cp $$m/go.sum $$dir/go.sum && \
+		go mod edit -replace $(LIBRARY)=$(CURDIR) $(foreach r,$(RELEASED),-replace $(LIBRARY)/$(r)=$(CURDIR)/$(r)) $$dir/go.mod && \
+		(cd $$m && GOWORK=off GOFLAGS="-modfile=$$dir/go.mod -mod=mod" $$dir/govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...) || found=$$?; \
+	done; exit $$found
+
+.PHONY: actionlint vuln
 
 fuzz: ## fuzz names and messages, FUZZTIME each
 	go test -run - -fuzz FuzzNames -fuzztime $(FUZZTIME) ./internal/wire
@@ -158,4 +188,4 @@ bench-go: redis ## the library's own hot paths
 bench-compare: redis ## the same, against BASE=<git ref> by benchstat
 	@bench/compare.sh '$(BASE)' $(COUNT)
 
-.PHONY: help redis java prometheus postgres redisson test test-slow test-goredis test-valkey goredis-oldest cross race contrib examples integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop api lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare
+.PHONY: help redis java prometheus postgres redisson test test-slow test-goredis test-valkey goredis-oldest cross race contrib examples integration integration-goredis integration-valkey interop interop-goredis interop-valkey servers matrix matrix-core matrix-interop api dist rpm dist-test licences lint tidy fuzz sim sim-test sim-mutants demo bench bench-test bench-run bench-go bench-compare

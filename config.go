@@ -33,7 +33,7 @@ type config struct {
 	wait    time.Duration // 0: as long as ctx allows
 	timeout time.Duration // of one command; 0: derived from the lease
 	javaDog time.Duration // lockWatchdogTimeout of Redisson's readers; 0: there are none
-	most    time.Duration // longest lease that a reader may rely on; 0: MaxLease
+	trust   time.Duration // longest lease that a reader may rely on; 0: MaxLease
 
 	// How a lock passes between the goroutines of a process.
 	passes   int // local hand-overs in a row; 1: none
@@ -109,7 +109,7 @@ func (c config) with(opts []Option, client bool) (config, error) {
 		c.observers = append(c.observers, c.logged)
 	}
 	c.derive()
-	if most := c.rules.Max; most > 0 && c.minHold > most {
+	if most := c.rules.Cap; most > 0 && c.minHold > most {
 		return c, fmt.Errorf("%w: WithMinHold: %v is longer than the %v for which WithFixedLease and WithMaxHold let a lock be held",
 			ErrInvalidOption, c.minHold, most)
 	}
@@ -133,7 +133,7 @@ func (c *config) derive() {
 	if end > 0 {
 		c.firstLease = min(c.lease, end)
 	}
-	c.rules = tenure.Rules{Lease: c.lease, Fixed: c.fixed, MaxHold: c.maxHold, Max: end}
+	c.rules = tenure.Rules{Lease: c.lease, Fixed: c.fixed, MaxHold: c.maxHold, Cap: end}
 	switch {
 	case c.timeout > 0:
 		c.commandTimeout = min(c.timeout, c.firstLease/3) // with refuses a longer one, but ofReaders shortens the lease
@@ -146,11 +146,11 @@ func (c *config) derive() {
 
 // looser reports whether c lets a hold be extended further than other does.
 func (c *config) looser(other *config) bool {
-	return other.most > 0 && (c.most == 0 || c.most > other.most)
+	return other.trust > 0 && (c.trust == 0 || c.trust > other.trust)
 }
 
 // trusts reports whether a reader with this config may rely on a lease for d.
-func (c *config) trusts(d time.Duration) bool { return c.most == 0 || d <= c.most }
+func (c *config) trusts(d time.Duration) bool { return c.trust == 0 || d <= c.trust }
 
 // longestLease is the longest lease that Redis may be asked for: the restart guard waits for no longer.
 func (c *config) longestLease() time.Duration {

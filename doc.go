@@ -37,6 +37,11 @@
 // a supplier. Waiters come in order of arrival, also those that want several permits. The permits of a
 // process that died are free once its lease is over.
 //
+// # Several locks
+//
+// [All] takes several locks together, or none, and never waits in a circle with other callers of All.
+// [Any] takes one of several, whichever is free first.
+//
 // # Leases
 //
 // A lock lives in Redis for as long as its lease, and a watchdog renews it every third of that. If

@@ -40,7 +40,7 @@ func TestThePageOnErrorsHasThemAll(t *testing.T) {
 	source, err := os.ReadFile("errors.go")
 	require.NoError(t, err)
 	names := regexp.MustCompile(`(?m)^\t(Err\w+) += `).FindAllStringSubmatch(string(source), -1)
-	require.Len(t, names, 18)
+	require.NotEmpty(t, names)
 	for _, name := range names {
 		require.Regexp(t, "(?m)^\\| .*`"+name[1]+"`", string(page))
 	}

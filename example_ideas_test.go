@@ -316,6 +316,57 @@ func ExampleSemaphore() {
 	// true
 }
 
+// A transfer holds both accounts and one of four connections to the bank. Two transfers between the same
+// accounts never wait for one another, whichever way the money goes.
+func ExampleAll() {
+	locks, closeLocks := opened()
+	defer closeLocks()
+	ctx := context.Background()
+	both := relock.All(locks.Mutex("account:7"), locks.Mutex("account:3"), locks.Semaphore("bank", 4).Permits(1))
+
+	lease, err := both.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(lease.Token("account:3") > 0, lease.Lease("account:7").Name(), lease.Context().Err())
+	var lost *relock.LostError
+	if errors.As(context.Cause(lease.Context()), &lost) {
+		fmt.Println(lost.Name, "was lost")
+	}
+	fmt.Println(lease.Unlock(ctx))
+	fmt.Println(both.Do(ctx, func(context.Context) error { return nil }))
+	if _, err := both.TryLock(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// true account:7 <nil>
+	// <nil>
+	// <nil>
+}
+
+// Each worker of a fleet has a number of its own, from 0 to 7.
+func ExampleAny() {
+	locks, closeLocks := opened()
+	defer closeLocks()
+	ctx := context.Background()
+	var numbers []relock.Locker
+	for i := range 8 {
+		numbers = append(numbers, locks.Mutex(fmt.Sprint("worker:", i)))
+	}
+	own, err := relock.Any(numbers...).Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer own.Unlock(ctx)
+	other, err := relock.Any(numbers...).TryLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer other.Unlock(ctx)
+	fmt.Println(own.Name() != other.Name())
+	// Output: true
+}
+
 // A report that is made once over all processes, however many ask for it.
 func ExampleClient_Once() {
 	locks, done := opened()

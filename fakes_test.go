@@ -89,9 +89,11 @@ func (c *scriptedClaim) SetCount(_ context.Context, count int, lease time.Durati
 	return sent, err
 }
 
-// inFakeTime runs a test with a client over a scripted arbiter.
+// inFakeTime runs a test with a client over a scripted arbiter, for a day at most. Without an end, a wait for what never comes
+// would keep a processor busy with renewals until go test's -timeout.
 func inFakeTime(t *testing.T, test func(t *testing.T, c *Client, s *scripted)) {
 	synctest.Test(t, func(t *testing.T) {
+		defer time.AfterFunc(24*time.Hour, func() { panic("a test of fake time has waited for a day") }).Stop()
 		s := &scripted{}
 		cfg, err := defaultConfig().with(nil, true)
 		require.NoError(t, err)

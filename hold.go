@@ -9,6 +9,7 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/ctxmutex"
 	"github.com/relock-go/relock/internal/hub"
+	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/tenure"
 	"github.com/relock-go/relock/internal/watchdog"
@@ -248,9 +249,9 @@ func (f *fate) whyGone(s *share) error {
 
 // drop takes b's share back: the count falls, the hold passes on, or the lock is released. It ignores
 // the cancellation of ctx: a lock is given back whatever becomes of its caller, within a time limit of
-// its own.
+// its own. A link.Part is never cancelled: unlockAll makes it.
 func (h *hold) drop(ctx context.Context, b bearer) error {
-	if ctx != context.Background() {
+	if _, is := ctx.(*link.Part); !is && ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
 	}
 	return h.manner.drop(ctx, h, b)

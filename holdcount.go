@@ -232,7 +232,7 @@ func (h *hold) tooLong(d time.Duration) error {
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that the restart guard waits", ErrInvalidOption, d, c.longest)
 	case !h.cfg.trusts(d):
 		return fmt.Errorf("%w: Extend: %v is longer than the %v that WithRedissonWatchdog lets a reader rely on",
-			ErrInvalidOption, d, h.cfg.most)
+			ErrInvalidOption, d, h.cfg.trust)
 	}
 	return nil
 }

@@ -74,9 +74,12 @@ func (l *Lease) shared() *share { return &l.share }
 func (l *Lease) end(cause error) {
 	if cause == ErrNotHeld {
 		l.std.End(byUnlock)
-	} else {
-		l.std.End(lazyctx.By(cause))
+		return
 	}
+	if _, is := l.std.Parent.(among); is && wire.IsLost(cause) {
+		cause = &LostError{l.Name(), cause}
+	}
+	l.std.End(lazyctx.By(cause))
 }
 
 // byUnlock is the end of most leases.

@@ -53,8 +53,9 @@ func TestFixedLeaseKeepsToMaxHold(t *testing.T) {
 	})
 }
 
-// No lease of a hold lives past when WithMaxHold ends it, counted from when the outermost one began: not for a re-entry, by
-// whatever options, nor for the Unlock of one, nor for Extend. Redis is asked for no more than it takes to be trusted so long.
+// No lease and none of its re-entries lives past when WithMaxHold ends it, counted from when the outermost one began: not for a
+// re-entry, by whatever options, nor for the Unlock of one, nor for Extend. Redis is asked for no more than it takes to be trusted
+// so long. A lease that follows it, of the same hold, has a time of its own: TestMaxHoldCountsFromEachLease.
 func TestNothingOutlivesMaxHold(t *testing.T) {
 	const most = time.Minute
 	for what, opts := range map[string][]Option{
@@ -235,7 +236,8 @@ func TestMaxHoldCapsARenewedLease(t *testing.T) {
 	})
 }
 
-func TestMaxHoldCountsFromEachGrant(t *testing.T) {
+// A lease that is passed on in this process counts from its own begin, not from the grant that it shares with the lease before.
+func TestMaxHoldCountsFromEachLease(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		m := c.Mutex("k", WithMaxHold(time.Minute), WithLocalHandoff(10, time.Hour))
 		first, err := m.Lock(t.Context())

@@ -70,7 +70,7 @@ func TestMinHoldKeepsTheLock(t *testing.T) {
 
 // Each lease that is passed on in this process counts from its own start. Of re-entries, the first lease's time counts from its
 // start, and the others' options do not matter.
-func TestMinHoldCountsFromEachGrant(t *testing.T) {
+func TestMinHoldCountsFromEachLease(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
 		m := c.Mutex("k", WithMinHold(time.Minute), WithLocalHandoff(10, time.Hour))
 		first, err := m.Lock(t.Context())

@@ -46,7 +46,7 @@ func WithFixedLease(d time.Duration) Option {
 	}}
 }
 
-// WithMaxHold ends a hold after d although its holder lives: the lease's context is cancelled with
+// WithMaxHold ends a lease after d although its holder lives: the lease's context is cancelled with
 // ErrMaxHold and the lock is released. It caps holders that are stuck. Lease.Extend refuses more;
 // Lease.Downgrade begins d anew.
 //

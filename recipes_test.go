@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -158,14 +157,9 @@ func TestRecipeOfAJob(t *testing.T) {
 	require.Equal(t, 3, plain)
 }
 
-func lockAll(ctx context.Context, locks *relock.Client, names []string, fn func(context.Context) error) error {
-	names = slices.Compact(slices.Sorted(slices.Values(names))) // one order for all, or two callers wait for each other
-	if len(names) == 0 {
-		return fn(ctx)
-	}
-	return locks.Mutex(names[0]).Do(ctx, func(ctx context.Context) error {
-		return lockAll(ctx, locks, names[1:], fn)
-	})
+func transfer(ctx context.Context, locks *relock.Client, from, to string, move func(context.Context) error) error {
+	both := relock.All(locks.Mutex("account:"+from), locks.Mutex("account:"+to))
+	return both.Do(ctx, move) // move's context ends when either lock is lost
 }
 
 func TestRecipeOfTwoLocks(t *testing.T) {
@@ -175,18 +169,18 @@ func TestRecipeOfTwoLocks(t *testing.T) {
 	var inside, moved atomic.Int32
 	var working sync.WaitGroup
 	for i, locks := range processes(t, 2) {
-		names := [][]string{{"account:a", "account:b"}, {"account:b", "account:a", "account:b"}}[i]
+		names := [][]string{{"a", "b"}, {"b", "a"}}[i]
 		for range 4 {
 			working.Go(func() {
 				for range 25 {
-					err := lockAll(ctx, locks, names, func(ctx context.Context) error {
+					err := transfer(ctx, locks, names[0], names[1], func(ctx context.Context) error {
 						if inside.Add(1) != 1 {
 							return errors.New("two transfers at once")
 						}
 						defer inside.Add(-1)
 						moved.Add(1)
 						for _, name := range names {
-							if lease, err := locks.Mutex(name).Held(ctx); err != nil || lease.Name() != name {
+							if lease, err := locks.Mutex("account:" + name).Held(ctx); err != nil || lease.Token() == 0 {
 								return errors.New("not held: " + name)
 							}
 						}
@@ -202,6 +196,54 @@ func TestRecipeOfTwoLocks(t *testing.T) {
 	}
 	working.Wait()
 	require.EqualValues(t, 200, moved.Load())
+	err := transfer(ctx, processes(t, 1)[0], "a", "a", func(context.Context) error { return nil })
+	require.ErrorIs(t, err, relock.ErrMisuse)
+}
+
+func numbered(ctx context.Context, locks *relock.Client, n int, work func(ctx context.Context, number int) error) error {
+	numbers := make([]relock.Locker, n)
+	for i := range numbers {
+		numbers[i] = locks.Mutex(fmt.Sprintf("worker:%d", i))
+	}
+	return relock.Any(numbers...).Do(ctx, func(ctx context.Context) error {
+		lease, _ := relock.FromContext(ctx)
+		number, err := strconv.Atoi(strings.TrimPrefix(lease.Name(), "worker:"))
+		if err != nil {
+			return err
+		}
+		return work(ctx, number)
+	})
+}
+
+func TestRecipeOfANumber(t *testing.T) {
+	t.Parallel()
+	const n = 3
+	var has [n]atomic.Bool
+	var came atomic.Int32
+	var working sync.WaitGroup
+	all := make(chan struct{})
+	for _, locks := range processes(t, 2*n) {
+		working.Go(func() {
+			err := numbered(t.Context(), locks, n, func(ctx context.Context, number int) error {
+				if !has[number].CompareAndSwap(false, true) {
+					return errors.New("two workers have one number")
+				}
+				defer has[number].Store(false)
+				if came.Add(1) == n {
+					close(all)
+				}
+				select { // n workers are there at once, or the first would wait in vain
+				case <-all:
+				case <-ctx.Done():
+				}
+				return context.Cause(ctx)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	working.Wait()
 }
 
 func callSupplier(ctx context.Context, locks *relock.Client, call func(context.Context) error) error {

@@ -75,7 +75,10 @@ func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
 }
 
 // do is Do, for every kind.
-func do(ctx context.Context, lock func(context.Context) (*Lease, error), fn func(context.Context) error) error {
+func do[L interface {
+	Context() context.Context
+	Unlock(ctx context.Context) error
+}](ctx context.Context, lock func(context.Context) (L, error), fn func(context.Context) error) error {
 	if fn == nil {
 		return errNilFunc
 	}
@@ -186,38 +189,45 @@ func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error)
 }
 
 // get takes the lock for an owner that does not have it yet: at the gate if this process has the lock
-// to give, else from Redis. wctx bounds the waiting, the lease's context derives from ctx. If another
-// goroutine is at the gate, TryLock asks Redis itself, and so learns which owner is in the way.
-func (lk *lock) get(ctx, wctx context.Context, once bool, seen *call) (l *Lease, err error) {
+// to give, else from Redis. wctx bounds the waiting, the lease's context derives from ctx.
+func (lk *lock) get(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
+	l, c, atGate, err := lk.enter(ctx, wctx, once, seen)
+	switch {
+	case c == nil:
+		return l, err
+	case once:
+		return lk.try(ctx, c, atGate, seen)
+	}
+	return lk.contend(ctx, wctx, c, atGate, seen)
+}
+
+// enter goes through the gate. It returns a lease if this process has the lock to give, else a claim with
+// which the caller asks Redis, and whether the caller is at the gate. If another goroutine is at the gate,
+// TryLock asks Redis itself, and so learns which owner is in the way.
+func (lk *lock) enter(ctx, wctx context.Context, once bool, seen *call) (l *Lease, c claim.Claim, atGate bool, err error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, false, err
 	}
 	if h := lk.manner.atHand(lk.known, lk.parts()); h != nil {
-		return lk.accept(ctx, wctx, h, HowCached, clock.Now())
+		l, err = lk.accept(ctx, wctx, h, HowCached, clock.Now())
+		return l, nil, false, err
 	}
-	var c claim.Claim
 	if owner != "" || !lk.manner.usesGate(lk.cfg) {
-		c = lk.newClaim(owner)
+		return nil, lk.newClaim(owner), false, nil
 	}
-	atGate := false // whether the caller is at the gate, once c is set
-	for c == nil {
+	for l == nil && c == nil && err == nil {
 		var b baton
 		if once {
 			b, atGate = lk.k.gates.TryEnter(lk.gate())
 		} else if b, err = lk.k.gates.Enter(wctx, lk.gate(), seen); err != nil {
-			return nil, lk.leftTheLine(err)
+			return nil, nil, false, lk.leftTheLine(err)
 		} else {
 			atGate = true
 		}
-		if l, c, err = lk.use(ctx, wctx, b); l != nil || err != nil {
-			return l, err
-		}
+		l, c, err = lk.use(ctx, wctx, b)
 	}
-	if once {
-		return lk.try(ctx, c, atGate, seen)
-	}
-	return lk.contend(ctx, wctx, c, atGate, seen)
+	return l, c, atGate, err
 }
 
 // begin counts a call of the lock that is under way. It fails, and counts nothing, if the lock

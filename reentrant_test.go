@@ -180,6 +180,25 @@ func TestManySharers(t *testing.T) {
 	})
 }
 
+// A re-entry under a lease that is over does not enter the hold, though the hold is live and the next caller has it.
+func TestReentryUnderALeaseThatIsOver(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+		m := c.Mutex("k", WithLocalHandoff(10, time.Hour))
+		first, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		time.AfterFunc(time.Second, func() { _ = first.Unlock(context.Background()) })
+		second, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		require.Same(t, first.h, second.h, "passed on")
+		for _, waits := range []bool{true, false} {
+			inner := new(Lease)
+			inner.begin(t.Context(), m.of(), first.h, HowReentered)
+			require.Equal(t, ErrNotHeld, first.h.reenter(t.Context(), inner, &first.share, waits))
+		}
+		require.Equal(t, 1, second.Count())
+	})
+}
+
 // A re-entry that waits for its turn finds the enclosing lease unlocked and the hold passed on: it must not enter what is
 // a stranger's by then, but queue behind the stranger.
 func TestReentryBesideUnlockIsAStrangers(t *testing.T) {

@@ -150,7 +150,7 @@ func TestDowngradeBeginsMaxHoldAnew(t *testing.T) {
 // A lock that a downgrade leaves to a reader ends with that reader, for Redisson too, however long its writer had it.
 func TestDowngradeLeavesTheReadersLeaseAlone(t *testing.T) {
 	s := redistest.Start(t)
-	a, b := hearing(t, s, WithLease(2*time.Second)).RWMutex("k"), hearing(t, s, WithLease(20*time.Second)).RWMutex("k")
+	a, b := hearing(t, s, WithLease(10*time.Second)).RWMutex("k"), hearing(t, s, WithLease(20*time.Second)).RWMutex("k")
 	left := func() time.Duration {
 		ms, err := strconv.Atoi(s.Do("PTTL", "k"))
 		require.NoError(t, err)
@@ -160,8 +160,8 @@ func TestDowngradeLeavesTheReadersLeaseAlone(t *testing.T) {
 	require.NoError(t, w.Extend(t.Context(), time.Hour))
 	r, err := w.Downgrade(t.Context())
 	require.NoError(t, err)
-	require.LessOrEqual(t, left(), 2*time.Second)
-	require.Positive(t, left())
+	require.LessOrEqual(t, left(), 10*time.Second)
+	require.Greater(t, left(), 5*time.Second, "the reader relies on it")
 	other := taken(t, b.RLock)
 	require.Greater(t, left(), 18*time.Second)
 	unlocked(t, r)

@@ -15,10 +15,11 @@ import (
 // its own: any number of values may be made for one name, and all methods may be called from any
 // goroutine.
 //
-// Order, as of sync.RWMutex:
+// The order is phase-fair, as of sync.RWMutex:
 //
 //   - A writer that waits keeps new readers out.
-//   - The end of a writer lets in all readers that wait then, and after them the next writer.
+//   - The end of a write lets in all readers that wait then, and after them the next writer. The end of
+//     readers lets in the next writer.
 //   - Writers come in order of arrival.
 //
 // Redisson's readers and writers exclude relock's and are excluded by them, but know no order: its
@@ -59,7 +60,7 @@ func (c *config) ofReaders() (*config, error) {
 			"see WithRedissonWatchdog", ErrInvalidOption, c.fixed, dog)
 	}
 	own := *c
-	own.most, own.lease = dog, min(c.lease, dog)
+	own.trust, own.lease = dog, min(c.lease, dog)
 	own.derive()
 	return &own, nil
 }

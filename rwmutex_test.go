@@ -411,21 +411,25 @@ func TestRightsToNamesThatAreTags(t *testing.T) {
 }
 
 // A new ticket is above the phase and above both lines, although the server's clock was set back since: no reader that comes
-// passes a writer that waits.
+// passes a writer that waits. A phase has readers whose tickets are ahead of the clock.
 func TestRWMutexTicketsOutliveTheClock(t *testing.T) {
 	s := redistest.Start(t)
-	a, b, c := hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k")
+	a, b, c, d := hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k")
 	r := taken(t, a.RLock)
 	writer := inLine(t, s, b.Lock, 0, 1)
+	next := inLine(t, s, d.Lock, 0, 2)
 	later := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
 	s.Do("SET", "relock_phase:{k}:k", later, "PX", "60000") // as a clock wrote it that was an hour ahead
-	reader := inLine(t, s, c.RLock, 1, 1)
+	reader := inLine(t, s, c.RLock, 1, 2)
 	require.Greater(t, strings.Fields(s.Do("ZRANGE", "relock_readers:{k}:k", "0", "0", "WITHSCORES"))[1], later)
 	unlocked(t, r)
 	w := within(t, writer)
 	require.Empty(t, reader)
 	unlocked(t, w)
-	unlocked(t, within(t, reader))
+	r = within(t, reader)
+	require.Empty(t, next)
+	unlocked(t, r)
+	unlocked(t, within(t, next))
 	requireNothingLeft(t, s)
 }
 

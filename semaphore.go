@@ -110,21 +110,31 @@ func (s *Semaphore) take(ctx context.Context, k int, once bool) (*Lease, error) 
 	if err := s.of().valid(ctx); err != nil {
 		return nil, err
 	}
-	owner, err := ownerOf(ctx)
-	switch {
-	case owner != "" || err != nil:
+	if owner, err := ownerOf(ctx); owner != "" || err != nil {
 		return nil, cmp.Or(err, errOwnedPermit)
+	}
+	lk, err := s.part(k)
+	if err != nil {
+		return nil, err
+	}
+	return lk.acquire(ctx, once)
+}
+
+// part returns the semaphore as a lock of which each lease takes k permits. It fails if there is no k of them.
+func (s *Semaphore) part(k int) (*lock, error) {
+	switch {
+	case s == nil || s.valid(context.Background()) != nil:
+		return s.of(), nil
 	case k < 1 || k > MaxPermits:
 		return nil, fmt.Errorf("%w: Acquire of %d permits; 1 to %d are possible", ErrInvalidOption, k, MaxPermits)
 	case k > s.size:
 		return nil, fmt.Errorf("%w: %d of %d", ErrTooMany, k, s.size)
+	case k == 1:
+		return &s.lock, nil
 	}
-	lk := &s.lock
-	if k > 1 {
-		own := s.lock
-		lk, own.amount = &own, k
-	}
-	return lk.acquire(ctx, once)
+	own := s.lock
+	own.amount = k
+	return &own, nil
 }
 
 // tellSize tells Redis how many permits there are, for a caller that found no number there, for as many

@@ -562,25 +562,29 @@ func TestPermitsPassInMemory(t *testing.T) {
 	require.Zero(t, c.core.gates.Len())
 }
 
-// With WithStrictOrder nothing passes the goroutine at the gate.
+// With WithStrictOrder nothing passes the goroutine at the gate, nor beyond the bounds of WithLocalHandoff.
 func TestStrictPermitsPassNobody(t *testing.T) {
-	s := redistest.Start(t)
-	c := hearing(t, s, WithStrictOrder())
-	sem := c.Semaphore("k", 1)
-	held := sem.holds(t, 1)
-	first := sem.waits(t, s, 1, 1)
-	second := make(chan *Permit, 1)
-	go func() {
-		p, _ := sem.Acquire(t.Context(), 1)
-		second <- p
-	}()
-	require.Eventually(t, func() bool { return c.core.gates.Waiting(sem.gate()) }, patience, time.Millisecond)
-	released(t, held)
-	p := within(t, first)
-	require.Empty(t, second)
-	released(t, p)
-	released(t, within(t, second))
-	requireAllFree(t, s, 1)
+	for name, opt := range map[string]Option{"strict": WithStrictOrder(), "none may be passed on": WithLocalHandoff(1, 0)} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			c := hearing(t, s, opt)
+			sem := c.Semaphore("k", 1)
+			held := sem.holds(t, 1)
+			first := sem.waits(t, s, 1, 1)
+			second := make(chan *Permit, 1)
+			go func() {
+				p, _ := sem.Acquire(t.Context(), 1)
+				second <- p
+			}()
+			require.Eventually(t, func() bool { return c.core.gates.Waiting(sem.gate()) }, patience, time.Millisecond)
+			released(t, held)
+			p := within(t, first)
+			require.Empty(t, second)
+			released(t, p)
+			released(t, within(t, second))
+			requireAllFree(t, s, 1)
+		})
+	}
 }
 
 // With WithLinger a worker takes its permit again without a command, several of them at once, until another process wants one.

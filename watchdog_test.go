@@ -70,6 +70,24 @@ func TestWhatLingersEndsInTime(t *testing.T) {
 	})
 }
 
+// A lock lingers from when it was asked for, however long its lease was.
+func TestLingeringCountsFromTheQuestion(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		const linger = time.Second
+		s.fresh = true
+		l, err := c.Mutex("k", WithLinger(linger)).Lock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(linger / 2)
+		require.NoError(t, l.Unlock(t.Context()))
+		time.Sleep(linger/2 - 2*tenure.Grain)
+		synctest.Wait()
+		require.Equal(t, 1, idleAt(c))
+		time.Sleep(3 * tenure.Grain)
+		synctest.Wait()
+		require.Zero(t, idleAt(c))
+	})
+}
+
 func TestUnansweredRenewalsDoNotMoveTheDeadline(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		s.answer = func(claim.Renewal) wire.Result { return wire.Unanswered }

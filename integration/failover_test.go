@@ -91,16 +91,21 @@ func (c *crowd) locks() []string {
 	return locks
 }
 
-// judgeFault checks exclusion and order, but for what a Redis that forgot can break: a lease granted before it was back
-// may still be trusted beside a later one, for the rest of its time.
 func (c *crowd) judgeFault(fault, back time.Duration) {
 	c.t.Helper()
 	events := c.jl.all()
 	nothingFailed(c.t, events)
-	sorted := spans(events, shared)
+	judgeAcross(c.t, events, shared, fault, back)
+}
+
+// judgeAcross checks exclusion and order, but for what a Redis that forgot can break: a lease granted before it was back
+// may still be trusted beside a later one, for the rest of its time.
+func judgeAcross(t *testing.T, events []event, lock string, fault, back time.Duration) {
+	t.Helper()
+	sorted := spans(events, lock)
 	excused := 0
 	for _, o := range overlaps(sorted) {
-		require.True(c.t, o.earlier.first < back && o.earlier.last < back+crowdLease, "%v", o)
+		require.True(t, o.earlier.first < back && o.earlier.last < back+crowdLease, "%v", o)
 		excused++
 	}
 	var before, after []span
@@ -112,10 +117,9 @@ func (c *crowd) judgeFault(fault, back time.Duration) {
 			after = append(after, s)
 		}
 	}
-	require.Empty(c.t, disorder(before))
-	require.Empty(c.t, disorder(after))
-	c.t.Logf("%d leases of the shared lock before, %d after; %d overlaps across the fault",
-		len(before), len(after), excused)
+	require.Empty(t, disorder(before))
+	require.Empty(t, disorder(after))
+	t.Logf("%d leases of %s before, %d after; %d overlaps across the fault", len(before), lock, len(after), excused)
 }
 
 // reportBack logs how long recovery took and judges it.

@@ -98,7 +98,7 @@ func (p *performer) carry(ctx context.Context, m *relock.Mutex, way locker, hand
 		p.write(at, trusted, m.Name(), who, l.Token(), fmt.Sprint(int64(stands)))
 		select {
 		case <-p.ctx.Done():
-			p.release(m, l, who)
+			p.release(l, who)
 			return
 		case <-l.Context().Done():
 		case <-time.After(time.Millisecond):

@@ -129,7 +129,8 @@ func (j job) open() (*relock.Client, func(), error) {
 
 // obey carries out one order: lock <name>, unlock <name>, look <name>, contend <name> <goroutines> <hold> <pause>, share with
 // the same, idle <name> <locks>, lead <name>, resign <name>, permits <name> <size>, once <name> <goroutines> <hold> <ttl>, onces
-// <name> <names> <hold> <ttl>, carry <name>, hand <name> <time>, take <name> <patience> <handle>.
+// <name> <names> <hold> <ttl>, carry <name>, hand <name> <time>, take <name> <patience> <handle>, all <name> <how many> <hold> <pause>
+// <lock>..., any <name> <goroutines> <hold> <pause> <lock>....
 func (p *performer) obey(order []string) error {
 	p.who++
 	who, m := p.who, p.locks.Mutex(order[1])
@@ -140,12 +141,20 @@ func (p *performer) obey(order []string) error {
 		p.unlockKept(m, who)
 	case "look":
 		p.look(m, p.kept(m.Name()), who)
-	case "contend", "share":
+	case "contend", "share", "all", "any":
 		n, err1 := strconv.Atoi(order[2])
 		hold, err2 := time.ParseDuration(order[3])
 		pause, err3 := time.ParseDuration(order[4])
+		next := p.sides(m, order[0] == "share")
+		switch order[0] {
+		case "all":
+			p.wg.Go(func() { p.several(m.Name(), order[5:], n, who, hold, pause) })
+			return errors.Join(err1, err2, err3)
+		case "any":
+			next = func() locker { return relock.Any(p.mutexes(order[5:])...) }
+		}
 		for i := range n {
-			p.wg.Go(func() { p.contend(p.sides(m, order[0] == "share"), 1000*who+i, hold, pause) })
+			p.wg.Go(func() { p.contend(next, 1000*who+i, hold, pause) })
 		}
 		return errors.Join(err1, err2, err3)
 	case "idle":
@@ -260,7 +269,7 @@ func (p *performer) lock(m locker, who int, keep bool) *relock.Lease {
 	}
 	switch {
 	case err == nil:
-		p.write(at, granted, m.Name(), who, l.Token(), noteOf(m))
+		p.write(at, granted, l.Name(), who, l.Token(), noteOf(m))
 	case p.ctx.Err() != nil && errors.Is(err, context.Cause(p.ctx)):
 		p.write(at, gaveUp, m.Name(), who, 0, "")
 	default:
@@ -270,13 +279,17 @@ func (p *performer) lock(m locker, who int, keep bool) *relock.Lease {
 }
 
 // lockUntil waits until ctx ends, and gives a lease whose context does not end with ctx.
-func lockUntil(ctx context.Context, m locker) (*relock.Lease, error) {
+func lockUntil(ctx context.Context, m locker) (*relock.Lease, error) { return leaseUntil(ctx, m.Lock) }
+
+// leaseUntil does so with a lease of one lock or of several.
+func leaseUntil[L interface{ Unlock(context.Context) error }](ctx context.Context, lock func(context.Context) (L, error)) (l L, err error) {
 	waiting, cancel := context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	l, err := m.Lock(waiting)
+	l, err = lock(waiting)
 	if err == nil && !stop() {
 		_ = l.Unlock(waiting)
-		return nil, fmt.Errorf("%w: granted while giving up: %w", relock.ErrNotAcquired, context.Cause(ctx))
+		var none L
+		return none, fmt.Errorf("%w: granted while giving up: %w", relock.ErrNotAcquired, context.Cause(ctx))
 	}
 	return l, err
 }
@@ -296,7 +309,7 @@ func (p *performer) lockAndKeep(m locker, who int) {
 	select {
 	case <-l.Context().Done():
 	case <-p.ctx.Done():
-		p.release(m, l, who)
+		p.release(l, who)
 		return
 	}
 	if cause := context.Cause(l.Context()); errors.Is(cause, relock.ErrLost) {
@@ -312,7 +325,7 @@ func (p *performer) unlockKept(m locker, who int) {
 		p.write(now(), failed, m.Name(), who, 0, "told to unlock what is not held")
 		return
 	}
-	p.release(m, l, who)
+	p.release(l, who)
 }
 
 // look writes a point if the lease is trusted, and asks in one of the ways there are.
@@ -320,7 +333,7 @@ func (p *performer) look(m locker, l *relock.Lease, who int) bool {
 	if l == nil {
 		return false
 	}
-	name, at := m.Name(), now() // before asking: see span
+	name, at := l.Name(), now() // before asking: see span
 	if way := rand.IntN(4); !valid(m, l, way) {
 		if l.Context().Err() == nil {
 			p.write(now(), failed, name, who, l.Token(), fmt.Sprintf("lost by way %d of asking, but the context goes on", way))
@@ -364,14 +377,14 @@ func (p *performer) contend(next func() locker, who int, hold, pause time.Durati
 		for end := now() + rand.N(hold); p.look(m, l, who) && now() < end; {
 			time.Sleep(min(hold/4, time.Millisecond))
 		}
-		p.release(m, l, who)
+		p.release(l, who)
 		time.Sleep(rand.N(pause))
 	}
 }
 
 // release unlocks and writes what came of it. A lock that was lost, or a Redis that did not answer, may happen.
-func (p *performer) release(m locker, l *relock.Lease, who int) {
-	p.write(now(), unlocking, m.Name(), who, l.Token(), "")
+func (p *performer) release(l *relock.Lease, who int) {
+	p.write(now(), unlocking, l.Name(), who, l.Token(), "")
 	err := l.Unlock(context.Background())
 	note := "ok"
 	switch {
@@ -380,10 +393,10 @@ func (p *performer) release(m locker, l *relock.Lease, who int) {
 	case errors.Is(err, relock.ErrUnavailable):
 		note = "unanswered: " + err.Error()
 	case err != nil:
-		p.write(now(), failed, m.Name(), who, l.Token(), fmt.Sprintf("Unlock: %v", err))
+		p.write(now(), failed, l.Name(), who, l.Token(), fmt.Sprintf("Unlock: %v", err))
 	}
-	p.write(now(), unlocked, m.Name(), who, l.Token(), note)
+	p.write(now(), unlocked, l.Name(), who, l.Token(), note)
 	if l.Context().Err() == nil {
-		p.write(now(), failed, m.Name(), who, l.Token(), "the context outlives Unlock")
+		p.write(now(), failed, l.Name(), who, l.Token(), "the context outlives Unlock")
 	}
 }

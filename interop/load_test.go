@@ -73,6 +73,8 @@ func (l load) run(ctx context.Context, locks *relock.Client, rdb rueidis.Client)
 		round = l.readOrWrite(locks, rdb)
 	case "permits":
 		round = l.take(locks, rdb)
+	case "multi":
+		round = l.all(locks, rdb)
 	}
 	began := time.Now()
 	entries, errs := make([][]entry, l.threads), make([]error, l.threads)
@@ -145,6 +147,30 @@ func (l load) take(locks *relock.Client, rdb rueidis.Client) func(context.Contex
 	}
 }
 
+// all is a round of the kind multi:kind:name,kind:name of mutexes.
+func (l load) all(locks *relock.Client, rdb rueidis.Client) func(context.Context) (entry, error) {
+	_, rest, _ := strings.Cut(l.which, ":")
+	var parts []relock.Locker
+	for _, one := range strings.Split(rest, ",") {
+		_, name, _ := strings.Cut(one, ":")
+		parts = append(parts, locks.Mutex(name))
+	}
+	all := relock.All(parts...)
+	return func(ctx context.Context) (entry, error) {
+		e := entry{asked: time.Now().UnixMicro()}
+		lease, err := all.Lock(ctx)
+		if err != nil {
+			return e, err
+		}
+		e.locked = time.Now().UnixMicro()
+		if err := l.count(ctx, rdb); err != nil {
+			return e, err
+		}
+		e.unlocking = time.Now().UnixMicro()
+		return e, lease.Unlock(ctx)
+	}
+}
+
 func (l load) increment(ctx context.Context, lock func(context.Context) (*relock.Lease, error), rdb rueidis.Client) (entry, error) {
 	e := entry{asked: time.Now().UnixMicro()}
 	lease, err := lock(ctx)
@@ -152,17 +178,23 @@ func (l load) increment(ctx context.Context, lock func(context.Context) (*relock
 		return e, err
 	}
 	e.token, e.locked = lease.Token(), time.Now().UnixMicro()
-	if l.counter != "" {
-		n, err := rdb.Do(ctx, rdb.B().Get().Key(l.counter).Build()).AsInt64()
-		if err != nil && !rueidis.IsRedisNil(err) {
-			return e, err
-		}
-		if err := rdb.Do(ctx, rdb.B().Set().Key(l.counter).Value(strconv.FormatInt(n+1, 10)).Build()).Error(); err != nil {
-			return e, err
-		}
+	if err := l.count(ctx, rdb); err != nil {
+		return e, err
 	}
 	e.unlocking = time.Now().UnixMicro()
 	return e, lease.Unlock(ctx)
+}
+
+// count reads the number, if there is one, and writes it back greater by one.
+func (l load) count(ctx context.Context, rdb rueidis.Client) error {
+	if l.counter == "" {
+		return nil
+	}
+	n, err := rdb.Do(ctx, rdb.B().Get().Key(l.counter).Build()).AsInt64()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return err
+	}
+	return rdb.Do(ctx, rdb.B().Set().Key(l.counter).Value(strconv.FormatInt(n+1, 10)).Build()).Error()
 }
 
 // writeJournal writes entries as Redisson's side writes them.
@@ -195,12 +227,12 @@ func runLoads(t testing.TB, s site, server *redistest.Server, loads map[string]l
 	_, name, _ := strings.Cut(loads[java].which, ":")
 	barrier, err := s.locks(t).Mutex(name).Lock(t.Context())
 	require.NoError(t, err)
-	return runBehind(t, s, server, loads, peers, channelOf(name), func() error { return barrier.Unlock(t.Context()) })
+	return runBehind(t, s, server, loads, peers, func() error { return barrier.Unlock(t.Context()) }, channelOf(name))
 }
 
-// runBehind does so with a barrier of the caller's, which ends when every process listens to the channel.
+// runBehind does so with a barrier of the caller's, which ends when every process listens to one of the channels.
 func runBehind(
-	t testing.TB, s site, server *redistest.Server, loads map[string]load, peers map[string][]*peer, channel string, open func() error,
+	t testing.TB, s site, server *redistest.Server, loads map[string]load, peers map[string][]*peer, open func() error, channels ...string,
 ) []entry {
 	t.Helper()
 	type run struct {
@@ -219,7 +251,13 @@ func runBehind(
 		subscribed = "SHARDNUMSUB"
 	}
 	eventually(t, "waiters in all processes", func() bool {
-		return server.Do("PUBSUB", subscribed, channel) == fmt.Sprintf("%s\n%d", channel, len(runs))
+		listen := 0
+		for _, channel := range channels {
+			_, n, _ := strings.Cut(server.Do("PUBSUB", subscribed, channel), "\n")
+			more, _ := strconv.Atoi(n)
+			listen += more
+		}
+		return listen == len(runs)
 	})
 	require.NoError(t, open())
 	var entries []entry

@@ -458,7 +458,7 @@ func runPermits(t *testing.T, s site, server *redistest.Server, name string, n i
 	t.Helper()
 	p := permitsOf(t, peers[java][0], s.locks(t), name, n)
 	barrier := p.acquire(n)
-	entries := runBehind(t, s, server, loads, peers, permitsChannel(name), func() error { return barrier.Release(t.Context()) })
+	entries := runBehind(t, s, server, loads, peers, func() error { return barrier.Release(t.Context()) }, permitsChannel(name))
 	most := slices.MaxFunc(entries, func(a, b entry) int { return int(a.token - b.token) })
 	require.LessOrEqual(t, most.token, int64(n), "a permit too many: %+v", most)
 	t.Logf("%d permits of %d in use at the most", most.token, n)

@@ -13,7 +13,7 @@
 -- ARGV[6]  turn of Redisson's waiters that is known to be over, '' for none
 -- ARGV[7]  inbox channel prefix, '' where grants cannot be sent
 -- ARGV[8]  PUBLISH or SPUBLISH
--- Left out at the end: '', and what one Redis that is no Cluster has.
+-- Behind them stand those of rights. Left out at the end: '', and what one Redis that is no Cluster has.
 --
 -- Returns {1, first token, how many} when held by the caller, else {0, counter, ticket, holder's PTTL in ms, or what is left of
 -- the turn that a free lock is left for, holder, how many heard that it is wanted, how many holders were not told}.
@@ -39,7 +39,7 @@ if inbox == '' then
   return polled(lease, block, id, owner, ticket, member, publish)
 elseif open(lease, block, id, owner, own_line(), inbox, publish) then
   -- A command that finds the lock free with a queue serves the queue: expiry and Redisson's unlock leave it so.
-  local me
+  local me -- nothing for a TryLock, which is in no queue: it takes what none of those that wait took
   if ticket ~= '-' then
     queued, me = join(member, ticket, lease), member
   end

@@ -47,6 +47,8 @@ func TestHeadersAreTrue(t *testing.T) {
 		switch {
 		case file == "sweep" || file == "many": // as many as another script takes, for each acquisition
 			require.Equal(t, map[string]bool{"KEYS[n]": true, "ARGV[1]": true, "ARGV[n]": true}, inHeader)
+		case file == "gather": // which says how before
+			require.Equal(t, map[string]bool{"KEYS[n]": true, "ARGV[1]": true, "ARGV[2]": true, "ARGV[n]": true}, inHeader)
 		case file == "renew": // any number of entries, three arguments each
 			want := map[string]bool{"ARGV[3n-2]": true, "ARGV[3n-1]": true, "ARGV[3n]": true, "KEYS[n]": true}
 			require.Equal(t, want, inHeader, file)

@@ -65,6 +65,10 @@ func (s Scripts) Sweep(name string) (string, error) { return s.loop("sweep", nam
 // Many returns the text of many, which runs a script, say acquire, for many entries.
 func (s Scripts) Many(name string) (string, error) { return s.loop("many", name) }
 
+// Gather returns the text of gather, which runs a script, say acquire, for several entries, all of which or
+// one of which are to be granted.
+func (s Scripts) Gather(name string) (string, error) { return s.loop("gather", name) }
+
 // loop makes a function, named one, of a script, and puts it before the text over, which calls it
 // for each entry. KEYS and ARGV become locals, which over sets before each call.
 func (s Scripts) loop(over, name string) (string, error) {

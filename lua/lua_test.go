@@ -60,7 +60,7 @@ func needs(text string, quorum bool) []string { return parse(text).needs[quorum]
 
 // Whatever is run holds all that it needs, each once and before what needs it, and nothing else.
 func TestTextsAreWhole(t *testing.T) {
-	used := map[string]bool{"sweep": true, "many": true}
+	used := map[string]bool{"sweep": true, "many": true, "gather": true}
 	for _, kind := range kinds {
 		for _, topology := range topologies {
 			if topology.quorum && !quorumKinds[kind] {
@@ -75,6 +75,11 @@ func TestTextsAreWhole(t *testing.T) {
 				requirePruned(t, before, body, text)
 			}
 			requireMany(t, s, topology.swept, used)
+			if !topology.quorum {
+				text, err := s.Gather("acquire")
+				require.NoError(t, err)
+				require.True(t, strings.HasSuffix(text, "local function one()\n"+every(t)["rights"]+every(t)["acquire"]+"end\n"+every(t)["gather"]))
+			}
 			text, err := s.Sweep(topology.swept)
 			require.NoError(t, err)
 			own, loop := every(t)[topology.swept], every(t)["sweep"]

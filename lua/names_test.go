@@ -25,8 +25,9 @@ var (
 var language = strings.Fields(`and break do else elseif end false for function if in local nil not or repeat return then
 	true until while KEYS ARGV error ipairs math pcall redis setmetatable string table tonumber type unpack`)
 
-// given is what is defined before a file without being a file: sweep and many wrap what they run.
-var given = map[string][]string{"retention": {"retention"}, "longest": {"longest"}, "sweep": {"one"}, "many": {"one"}}
+// given is what is defined before a file without being a file: sweep, many and gather wrap what they run.
+var given = map[string][]string{"retention": {"retention"}, "longest": {"longest"}, "sweep": {"one"}, "many": {"one"},
+	"gather": {"one"}}
 
 // together are the files that a kind has for many entries of a script at once.
 func together(texts map[string]string) (files []string) {
@@ -56,7 +57,7 @@ func TestNeedsAreExact(t *testing.T) {
 				continue
 			}
 			s := Scripts{Kind: kind, Quorum: topology.quorum}
-			for _, script := range slices.Concat([]string{"sweep", "many", topology.swept}, topology.scripts, together(texts)) {
+			for _, script := range slices.Concat([]string{"sweep", "many", "gather", topology.swept}, topology.scripts, together(texts)) {
 				for file := range closure(texts, script, s) {
 					requireNames(t, texts, file, kind, needs(texts[file], s.Quorum), s.Quorum)
 				}
@@ -72,9 +73,7 @@ func requireNames(t *testing.T, texts map[string]string, file, kind string, need
 	known = append(known, names(counter, code)...)
 	known = append(known, names(keyed, code)...)
 	known = append(known, language...)
-	if file == "sweep" || file == "many" {
-		known = append(known, given[file]...)
-	}
+	known = append(known, given[file]...)
 	used := uses(code)
 	for _, need := range needed {
 		require.False(t, slices.Contains(kinds, need), "%s works for %s alone", file, need)

@@ -1,5 +1,4 @@
--- rw_line: which waiter of a read-write lock comes next: hooks of the kinds read and write. Phase-fair, as sync.RWMutex: a
--- waiting writer keeps new readers out; the end of a writer lets in all readers that wait then, and after them the next writer.
+-- rw_line: which waiter of a read-write lock comes next: hooks of the kinds read and write. Phase-fair: docs/design.md has the order.
 --
 -- needs: counter rw rw_alive turn listens
 -- KEYS[1]  lock hash          name
@@ -42,7 +41,8 @@ local function last_ticket(_)
   return last
 end
 
--- let_readers lets the readers that wait now come before the next writer. Where a full Redis refuses that, age decides.
+-- let_readers begins a phase: the readers that wait now come before the next writer. Only what ends a write may call it. Where a
+-- full Redis refuses that, age decides.
 local function let_readers()
   local last = redis.pcall('ZREVRANGE', KEYS[6], 0, 0, 'WITHSCORES')[2]
   if last then
@@ -75,9 +75,10 @@ local function shut(publish)
   end
 end
 
--- open reports whether the entry, which is or would be in line and is not in yet, may come in now. One that names an owner
--- comes in by share only: a downgrade must not come after its writer. A reader comes in beside readers if it is of the phase,
--- or if no writer waits. Without an inbox kept_out has said so already.
+-- open reports whether the entry, which is or would be in line and is not in yet, may come in now. Before a writer comes in, it ends
+-- what is left of readers that have all died. One that names an owner comes in by share only: a downgrade must not come after its
+-- writer. A reader comes in beside readers if it is of the phase, or if no writer waits. Without an inbox kept_out has said so
+-- already.
 local function open(lease, block, id, owner, line, inbox, publish)
   local is = mode()
   if owner ~= '' then

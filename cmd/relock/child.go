@@ -1,21 +1,16 @@
 package main
 
 import (
-	"errors"
+	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"time"
-
-	"github.com/relock-go/relock"
 )
 
 // command runs the command under the hold and returns its exit status, and whether the lock was
 // lost meanwhile.
 func (l *locked) command(held hold) (status int, lost bool) {
-	if lease, tokens := held.(*relock.Lease); tokens {
-		l.cmd.Env = append(l.cmd.Environ(), "RELOCK_TOKEN="+strconv.FormatInt(lease.Token(), 10))
-	}
+	l.cmd.Env = l.environ(held)
 	// On Linux the command is killed when its parent dies, and the kernel takes the thread that started it for
 	// the parent: that thread must not end.
 	runtime.LockOSThread()
@@ -41,7 +36,7 @@ func (l *locked) command(held hold) (status int, lost bool) {
 			c.stopWithCommand()
 		case <-gone:
 			lost, gone = true, nil
-			l.say(statusLost, errors.New("the lock is lost, the command is being stopped"))
+			l.say(statusLost, fmt.Errorf("%w, the command is being stopped", l.lost(held)))
 			c.terminate()
 			kill = time.After(l.grace)
 		case <-kill:

@@ -186,7 +186,7 @@ type usageError struct{ error }
 // isUsage reports whether err can be mended by another command line.
 func isUsage(err error) bool {
 	var usage usageError
-	return errors.As(err, &usage) || errors.Is(err, relock.ErrInvalidName) || errors.Is(err, relock.ErrInvalidOption)
+	return errors.As(err, &usage) || errors.Is(err, relock.ErrMisuse)
 }
 
 // ended prints err, if it is not nil, and returns the exit status for it.

@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -250,6 +251,12 @@ func TestVersion(t *testing.T) {
 	var out safeBuffer
 	printVersion(&out, nil)
 	require.Contains(t, out.String(), "relock   unknown\ncommit   unknown\n")
+
+	told := relockRun("version")
+	require.Contains(t, told.out, runtime.Version())
+	for _, flag := range []string{"--version", "-version"} {
+		require.Equal(t, told, relockRun(flag))
+	}
 }
 
 func TestCompletion(t *testing.T) {

@@ -176,9 +176,16 @@ func TestInstall(t *testing.T) {
 	t.Parallel()
 	g := newGoenv(t)
 	g.run(readmeSays(t, "install "+commandPath)...)
-	out, err := exec.CommandContext(t.Context(), filepath.Join(g.bin, "relock"), "help").Output()
+	command := filepath.Join(g.bin, "relock")
+	out, err := exec.CommandContext(t.Context(), command, "help").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(out), "relock demo")
+
+	// 23 MB are in order. Past this the linker kept every method of every type, for a package that finds methods by their
+	// names: go build -ldflags=-dumpdep marks it with ReflectMethod.
+	binary, err := os.Stat(command)
+	require.NoError(t, err)
+	require.Less(t, binary.Size(), int64(30_000_000))
 }
 
 // consumer is a program that uses the library.

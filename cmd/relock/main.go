@@ -1,17 +1,18 @@
 // Command relock shows what the locks of package relock do, and uses them from a shell.
 //
-//	relock run [flags] NAME [-- COMMAND [ARG ...]]
+//	relock run [flags] NAME ... [-- COMMAND [ARG ...]]
 //	relock ls [flags]
 //	relock top [flags]
 //	relock ui [flags]
 //	relock inspect [flags] NAME
 //	relock unlock --force [flags] NAME
 //	relock demo [flags]
-//	relock version
+//	relock version, relock --version
 //	relock completion bash|zsh|fish
 //
 // run runs a command under the lock NAME, with the fencing token in the environment as
-// RELOCK_TOKEN, or with -n under a permit of a semaphore, and ends with the command's exit status.
+// RELOCK_TOKEN, and ends with the command's exit status. It also takes several locks, with -any one of
+// several, and with -n a permit of a semaphore.
 // ls, top and inspect show locks, unlock frees one that another owner holds. demo lets processes fight
 // over one lock, kills one that holds it, and checks that nothing was lost.
 //
@@ -23,6 +24,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,7 +56,7 @@ func main() {
 
 // run hands the command line to its subcommand and returns the exit status.
 func run(std stdio, args []string) int {
-	a := &app{std: std}
+	a := &app{std: std, dashed: slices.Contains(args, "--")}
 	root := a.commands()
 	root.SetIn(std.in)
 	root.SetOut(std.out)
@@ -70,6 +72,7 @@ func run(std stdio, args []string) int {
 // app holds the streams that subcommands share, and the exit status, which a subcommand sets.
 type app struct {
 	std    stdio
+	dashed bool // the command line has a --
 	status int
 }
 
@@ -77,6 +80,7 @@ type app struct {
 // shells, and adds a quarter of kong's size to the binary. It lacks little: flags from variables, and
 // flags with one dash.
 func (a *app) commands() *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:           "relock",
 		Short:         "Distributed locks on Redis, from a shell",
@@ -91,6 +95,10 @@ func (a *app) commands() *cobra.Command {
 			return nil
 		},
 		Run: func(root *cobra.Command, _ []string) {
+			if version {
+				a.printVersion()
+				return
+			}
 			root.SetOut(a.std.err) // no subcommand: a script must not take the help for output
 			a.status = statusUsage
 			_ = root.Help()
@@ -104,6 +112,7 @@ func (a *app) commands() *cobra.Command {
 		c.Flags().SortFlags = false
 	}
 	root.DisableFlagsInUseLine = true
+	root.Flags().BoolVar(&version, "version", false, "print what relock version prints")
 	root.SetUsageFunc(plainUsage(root.UsageFunc()))
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	return root

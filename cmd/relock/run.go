@@ -9,6 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,7 +21,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// locked is a command to run under a lock.
+// locked is a command to run under a lock, under several, or under one of several.
 type locked struct {
 	std      stdio
 	conn     connection
@@ -37,7 +40,9 @@ type locked struct {
 	told     bool // the user knows that it has another number
 	quorum   bool // the lock is on several Redis
 	healthz  string
-	name     string
+	pattern  string         // of the names of which any one will do, "" if the command line has the names
+	of       int            // how many names the pattern stands for
+	names    []string       // of the locks: all of them are wanted, or one if there is a pattern
 	cmd      *exec.Cmd      // nil: hold the lock until a signal comes
 	child    *child         // cmd as it runs
 	sigs     chan os.Signal // to forward
@@ -48,16 +53,24 @@ type locked struct {
 func (a *app) runCommand() *cobra.Command {
 	l := locked{std: a.std, sigs: make(chan os.Signal, 16)}
 	cmd := &cobra.Command{
-		Use:   "run [flags] NAME [-- COMMAND [ARG ...]]",
+		Use:   "run [flags] NAME ... [-- COMMAND [ARG ...]]",
 		Short: "Run a command under the lock NAME, or hold the lock until killed",
-		Long: "Run a command under the lock NAME. It finds the fencing token in RELOCK_TOKEN, and the status is its own, or\n" +
-			"123: the lock was lost, 124: somebody else has the lock, 125: Redis cannot be used.\n" +
+		Long: "Run a command under the lock NAME, under several locks, or with -any under one of several. It finds the lock in\n" +
+			"RELOCK_NAME and the fencing token in RELOCK_TOKEN; of several locks, the first in RELOCK_NAME_1 and RELOCK_TOKEN_1.\n" +
+			"The status is the command's own, or 123: a lock was lost, 124: somebody else has it, 125: Redis cannot be used.\n" +
 			"Without a command the token is printed once the lock is held, and the lock kept until relock gets a signal.\n" +
 			"With -n the lock is a permit of a semaphore: it has no token, and \"held\" is printed instead.",
 		Example: "  relock run nightly -- /usr/local/bin/backup --full\n" +
+			"  relock run account:3 account:7 -- /usr/local/bin/transfer\n" +
+			"  relock run -any 'gpu:%d' -of 8 -- /usr/local/bin/train\n" +
 			"  relock run -n 3 reports -- /usr/local/bin/report\n" +
 			"  relock run -wait 0 -E 0 -at-least 55s every-minute -- /usr/local/bin/poll",
-		ValidArgsFunction: lockNames(&l.conn),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			if a.dashed && (len(args) > 0 || l.any()) { // the command to run is typed
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return lockNames(&l.conn)(cmd, nil, begun)
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := errors.Join(l.split(args), l.check()); err != nil {
 				return err
@@ -74,6 +87,9 @@ func (a *app) runCommand() *cobra.Command {
 		"differ start it once")
 	l.flags.IntVarP(&l.conflict, "conflict-exit-code", "E", statusNotAcquired, "exit `status` when somebody else has the lock")
 	l.flags.BoolVarP(&l.quiet, "quiet", "q", false, "do not say that it waits, nor that somebody else has the lock")
+	l.flags.StringVar(&l.pattern, "any", "", "run under the first lock that is free of those that `PATTERN` names: 'gpu:%d' with -of 8 is "+
+		"gpu:0 to gpu:7, and RELOCK_NUMBER the number")
+	l.flags.IntVar(&l.of, "of", 0, "of how many locks -any takes one: `N`, numbered from 0")
 	l.flags.BoolVar(&l.shared, "shared", false, "run beside others that are shared: as a reader of the read-write lock NAME")
 	l.flags.BoolVar(&l.writes, "exclusive", false, "run alone, beside none that is shared: as the writer of the read-write lock NAME")
 	l.flags.IntVarP(&l.permits, "permits", "n", 0, "run `N` at once at most: under a permit of the semaphore NAME, which has no token")
@@ -96,6 +112,14 @@ func (l *locked) check() error {
 			l.lease, readersLease)
 	case l.limits() && (l.shared || l.writes):
 		return errors.New("-n takes a permit of a semaphore, -shared and -exclusive a read-write lock: they exclude each other")
+	case l.limits() && (l.any() || len(l.names) > 1):
+		return errors.New("-n takes a permit of one semaphore: it takes one NAME, and no -any")
+	case l.any() != l.flags.Changed("of"):
+		return errors.New("-any says what the locks are called, and -of how many there are: give both, as in -any 'gpu:%d' -of 8")
+	case l.any() && strings.Count(l.pattern, "%d") != 1:
+		return fmt.Errorf("-any %q: it takes %%d once, where the number goes", l.pattern)
+	case l.any() && (l.of < 1 || l.of > mostOf):
+		return fmt.Errorf("-of %d: between 1 and %d are possible", l.of, mostOf)
 	case l.resize && !l.limits():
 		return errors.New("-resize says that -n is the number of permits: give -n")
 	case l.conflict < 0 || l.conflict > 255:
@@ -105,8 +129,17 @@ func (l *locked) check() error {
 			return fmt.Errorf("-healthz %s: %w; it looks like :8080", l.healthz, err)
 		}
 	}
+	for i := range l.of {
+		l.names = append(l.names, strings.Replace(l.pattern, "%d", strconv.Itoa(i), 1))
+	}
 	return l.checkTargets()
 }
+
+// mostOf bounds -of: a relock that finds no lock free waits in the lines of all.
+const mostOf = 1000
+
+// any reports whether one of the locks is enough.
+func (l *locked) any() bool { return l.flags.Changed("any") }
 
 // limits reports whether the lock is a permit of a semaphore.
 func (l *locked) limits() bool { return l.flags.Changed("permits") }
@@ -124,21 +157,23 @@ func (l *locked) checkTargets() error {
 	return err
 }
 
-// split reads NAME [-- COMMAND [ARG ...]]. Flags are parsed already, up to the first --.
+// split reads NAME ... [-- COMMAND [ARG ...]]. Flags are parsed already, up to the first --.
 func (l *locked) split(args []string) error {
 	names, command, dashed := args, []string(nil), false
-	if at := l.flags.ArgsLenAtDash(); at > 0 {
+	if at := l.flags.ArgsLenAtDash(); at > 0 || at == 0 && l.any() {
 		names, command, dashed = args[:at], args[at:], true
 	} else if at == 0 && len(args) > 1 && args[1] == "--" { // -- stood before the name too
 		names, command, dashed = args[:1], args[2:], true
 	}
 	switch {
-	case len(names) != 1:
-		return errors.New("after the flags it takes NAME -- COMMAND [ARG ...], or NAME alone")
+	case l.any() && len(names) > 0:
+		return errors.New("-any names the locks: it takes no NAME, but -- COMMAND [ARG ...]")
+	case !l.any() && len(names) == 0, len(names) > 1 && !dashed: // was -- forgotten?
+		return errors.New("after the flags it takes NAME ... -- COMMAND [ARG ...], or one NAME alone")
 	case dashed && len(command) == 0:
-		return errors.New("it takes NAME -- COMMAND [ARG ...]: the COMMAND is missing")
+		return errors.New("it takes NAME ... -- COMMAND [ARG ...]: the COMMAND is missing")
 	}
-	l.name = names[0]
+	l.names = names
 	if dashed {
 		l.cmd = exec.Command(command[0], command[1:]...)
 		l.cmd.Stdin, l.cmd.Stdout, l.cmd.Stderr = l.std.in, l.std.out, l.std.err
@@ -237,6 +272,8 @@ func (l *locked) run(locks *relock.Client) int {
 		return statusSignal + sig.number()
 	case errors.Is(err, relock.ErrNotAcquired) && l.quiet:
 		return l.conflict
+	case errors.Is(err, relock.ErrNotAcquired) && l.any():
+		return l.say(l.conflict, fmt.Errorf("none of %d locks is free: %w", l.of, l.named(locks, err)))
 	case errors.Is(err, relock.ErrNotAcquired):
 		return l.say(l.conflict, l.named(locks, err))
 	case err != nil:
@@ -246,8 +283,10 @@ func (l *locked) run(locks *relock.Client) int {
 	l.checkSize(locks)
 	l.health.held(held.Context())
 	status, lost := l.work(held)
-	if lease, moves := held.(*relock.Lease); moves && l.unused && l.atLeast > 0 && !l.stays() && !lost {
-		freeNow(locks, lease)
+	if l.unused && l.atLeast > 0 && !l.stays() && !lost {
+		for _, lease := range l.leases(held) {
+			freeNow(locks, lease)
+		}
 		return status
 	}
 	return l.giveBack(held, granted, status, lost)
@@ -258,7 +297,7 @@ func (l *locked) checkSize(locks *relock.Client) {
 	if l.limits() && !l.resize && !l.quiet {
 		asked, done := operator.Soon(context.Background())
 		defer done()
-		st, _ := l.state(asked, locks) // of a failure the lease tells
+		st, _ := l.state(asked, locks, l.names[0]) // of a failure the lease tells
 		l.tellSize(st)
 	}
 }
@@ -284,16 +323,19 @@ func (l *locked) work(held hold) (status int, lost bool) {
 	if l.cmd != nil {
 		return l.command(held)
 	}
-	if lease, tokens := held.(*relock.Lease); tokens {
-		fmt.Fprintln(l.std.out, lease.Token())
-	} else {
+	switch lease := l.leases(held)[0]; {
+	case l.limits():
 		fmt.Fprintln(l.std.out, "held")
+	case l.any():
+		fmt.Fprintln(l.std.out, lease.Token(), lease.Name())
+	default:
+		fmt.Fprintln(l.std.out, lease.Token())
 	}
 	select {
 	case s := <-l.sigs:
 		return statusSignal + gotSignal{s}.number(), false
 	case <-held.Context().Done():
-		return l.say(statusLost, errors.New("the lock is lost")), true
+		return l.say(statusLost, l.lost(held)), true
 	}
 }
 
@@ -329,16 +371,25 @@ type gotSignal struct{ os.Signal }
 
 func (s gotSignal) Error() string { return s.String() }
 
-// acquire takes the lock. A signal ends the wait with gotSignal. Only a signal cancels the context:
-// the lease's context is made from it, and outlives this call.
+// errTooLate is the error of a wait that was over as the lock was granted.
+var errTooLate = fmt.Errorf("%w: it came too late", relock.ErrNotAcquired)
+
+// acquire takes the lock. A signal ends the wait with gotSignal, and -wait ends it. Nothing else cancels
+// the context: the lease's context is made from it, and outlives this call.
 func (l *locked) acquire(locks *relock.Client) (hold, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	over, watched := make(chan struct{}), make(chan struct{})
+	var waited <-chan time.Time
+	if l.wait.Duration > 0 {
+		waited = time.After(l.wait.Duration)
+	}
 	go func() {
 		defer close(watched)
 		select {
 		case s := <-l.sigs:
 			cancel(gotSignal{s})
+		case <-waited:
+			cancel(context.DeadlineExceeded)
 		case <-over:
 		}
 	}()
@@ -346,81 +397,119 @@ func (l *locked) acquire(locks *relock.Client) (hold, error) {
 	close(over)
 	<-watched // from here on signals are for the command
 	if cause := context.Cause(ctx); err == nil && cause != nil {
-		_ = held.Unlock(context.Background()) // report the signal, not this error: the lease ends by itself
+		_ = held.Unlock(context.Background()) // report why the wait ended, not this error: the lease ends by itself
+		if cause == context.DeadlineExceeded {
+			cause = errTooLate
+		}
 		return nil, cause
 	}
 	return held, err
 }
 
+// lock takes the locks that the flags name: all of them, or with -any one.
 func (l *locked) lock(ctx context.Context, locks *relock.Client) (hold, error) {
-	once := l.wait.limited && l.wait.Duration == 0
-	var opts []relock.Option
-	if l.wait.Duration > 0 {
-		opts = append(opts, relock.WithWait(l.wait.Duration))
-	}
-	if l.limits() {
-		return l.permit(ctx, locks.Semaphore(l.name, l.permits, opts...), once)
-	}
-	take := l.side(locks, opts...).Lock
-	if once {
-		take = l.side(locks, opts...).TryLock
-	}
-	return take(ctx)
-}
-
-// permit takes one permit of a semaphore.
-func (l *locked) permit(ctx context.Context, s *relock.Semaphore, once bool) (hold, error) {
 	if l.resize {
-		if err := s.SetPermits(ctx, l.permits); err != nil {
+		if err := locks.Semaphore(l.names[0], l.permits).SetPermits(ctx, l.permits); err != nil {
 			return nil, err
 		}
 	}
-	take := s.Acquire
-	if once {
-		take = s.TryAcquire
+	all := make([]relock.Locker, len(l.names))
+	for i, name := range l.names {
+		all[i] = l.locker(locks, name)
 	}
-	p, err := take(ctx, 1)
-	return permit{p}, err
+	switch once := l.wait.limited && l.wait.Duration == 0; {
+	case l.any():
+		return take(ctx, relock.Any(all...), once)
+	case len(all) > 1:
+		return take(ctx, relock.All(all...), once)
+	default:
+		return take(ctx, all[0], once)
+	}
 }
 
-// hold is what the command runs under: the *relock.Lease of a lock, or a permit.
+// take takes a lock or several, once without waiting.
+func take[H hold](ctx context.Context, lock interface {
+	Lock(ctx context.Context) (H, error)
+	TryLock(ctx context.Context) (H, error)
+}, once bool) (hold, error) {
+	if once {
+		return lock.TryLock(ctx)
+	}
+	return lock.Lock(ctx)
+}
+
+// hold is what the command runs under: the *relock.Lease of a lock or a permit, or the *relock.MultiLease of
+// several locks.
 type hold interface {
 	Context() context.Context
 	Unlock(ctx context.Context) error
 }
 
-// permit is a hold of a semaphore.
-type permit struct{ *relock.Permit }
-
-func (p permit) Unlock(ctx context.Context) error { return p.Release(ctx) }
-
-// locker is a mutex, or a side of a read-write lock.
-type locker interface {
-	Lock(ctx context.Context) (*relock.Lease, error)
-	TryLock(ctx context.Context) (*relock.Lease, error)
+// leases returns the leases of a hold, in the order of the command line.
+func (l *locked) leases(held hold) (leases []*relock.Lease) {
+	if one, is := held.(*relock.Lease); is {
+		return []*relock.Lease{one}
+	}
+	for _, name := range l.names {
+		leases = append(leases, held.(*relock.MultiLease).Lease(name))
+	}
+	return leases
 }
 
-// state asks Redis for the state of the lock that the flags name.
-func (l *locked) state(ctx context.Context, locks *relock.Client) (relock.State, error) {
+// lost is the error of a hold that was lost. It says which lock that was.
+func (l *locked) lost(held hold) error {
+	name := l.leases(held)[0].Name()
+	var which *relock.LostError
+	if errors.As(context.Cause(held.Context()), &which) {
+		name = which.Name
+	}
+	return fmt.Errorf("the lock %q is lost", name)
+}
+
+// told are the variables that run sets for its command. Those of a run around this one tell of other locks.
+var told = regexp.MustCompile(`^RELOCK_(NUMBER|(NAME|TOKEN)(_\d+)?)=`)
+
+// environ returns the environment of the command, with the names and tokens of its locks.
+func (l *locked) environ(held hold) []string {
+	env, leases := slices.DeleteFunc(l.cmd.Environ(), told.MatchString), l.leases(held)
+	for i, lease := range leases {
+		number := ""
+		if len(leases) > 1 {
+			number = fmt.Sprintf("_%d", i+1)
+		}
+		env = append(env, fmt.Sprintf("RELOCK_NAME%s=%s", number, lease.Name()))
+		if !l.limits() {
+			env = append(env, fmt.Sprintf("RELOCK_TOKEN%s=%d", number, lease.Token()))
+		}
+	}
+	if l.any() {
+		env = append(env, fmt.Sprintf("RELOCK_NUMBER=%d", slices.Index(l.names, leases[0].Name())))
+	}
+	return env
+}
+
+// state asks Redis for the state of a lock of the kind that the flags say.
+func (l *locked) state(ctx context.Context, locks *relock.Client, name string) (relock.State, error) {
 	switch {
 	case l.limits():
-		return locks.Semaphore(l.name, l.permits).State(ctx)
+		return locks.Semaphore(name, l.permits).State(ctx)
 	case l.shared || l.writes:
-		return locks.RWMutex(l.name).State(ctx)
+		return locks.RWMutex(name).State(ctx)
 	}
-	return locks.Mutex(l.name).State(ctx)
+	return locks.Mutex(name).State(ctx)
 }
 
-// side returns the lock, or the side of a read-write lock, that the flags name.
-func (l *locked) side(locks *relock.Client, opts ...relock.Option) locker {
+// locker returns the lock, the side of a read-write lock or the permit that the flags say.
+func (l *locked) locker(locks *relock.Client, name string) relock.Locker {
 	switch {
+	case l.limits():
+		return locks.Semaphore(name, l.permits).Permits(1)
 	case l.shared:
-		return locks.RWMutex(l.name, opts...).Reader()
+		return locks.RWMutex(name).Reader()
 	case l.writes:
-		return locks.RWMutex(l.name, opts...)
+		return locks.RWMutex(name)
+	case l.stays():
+		return locks.Mutex(name)
 	}
-	if !l.stays() {
-		opts = append(opts, relock.WithMinHold(l.atLeast))
-	}
-	return locks.Mutex(l.name, opts...)
+	return locks.Mutex(name, relock.WithMinHold(l.atLeast))
 }

@@ -439,8 +439,15 @@ func TestRunHealth(t *testing.T) {
 // learns of a lost lock by its next renewal. The process is killed if the test hangs.
 func startRun(t *testing.T, srv *redistest.Server, args ...string) (*exec.Cmd, *bufio.Reader) {
 	t.Helper()
+	return startRunTelling(t, nil, srv, args...)
+}
+
+// startRunTelling is startRun with an output for what relock says.
+func startRunTelling(t *testing.T, errs io.Writer, srv *redistest.Server, args ...string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
 	args = append([]string{"run", "-lease", "3s", "-redis", "redis://" + srv.Addr()}, args...)
 	cmd := exec.Command(os.Args[0], args...)
+	cmd.Stderr = errs
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

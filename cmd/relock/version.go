@@ -18,11 +18,13 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print the versions of relock, of the library in it, and of Go",
 		Args:  cobra.NoArgs,
-		Run: func(*cobra.Command, []string) {
-			info, _ := debug.ReadBuildInfo()
-			printVersion(a.std.out, info)
-		},
+		Run:   func(*cobra.Command, []string) { a.printVersion() },
 	}
+}
+
+func (a *app) printVersion() {
+	info, _ := debug.ReadBuildInfo()
+	printVersion(a.std.out, info)
 }
 
 // printVersion prints the versions in the build information; info may be nil.

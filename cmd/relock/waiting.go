@@ -32,9 +32,14 @@ func (l *locked) tellWaiting(locks *relock.Client) (quiet func()) {
 		}
 		asked, done := operator.Soon(ctx)
 		defer done()
-		st, err := l.state(asked, locks)
+		name := l.heard.waitsFor(l.names[0])
+		st, err := l.state(asked, locks, name)
 		if ctx.Err() == nil {
-			fmt.Fprintf(l.std.err, "relock run: waiting for lock %q: %s\n", l.name, obstacle(st, err, l.heard.cause()))
+			others := ""
+			if l.any() && l.of > 1 {
+				others = fmt.Sprintf(" or %d more", l.of-1)
+			}
+			fmt.Fprintf(l.std.err, "relock run: waiting for lock %q%s: %s\n", name, others, obstacle(st, err, l.heard.cause()))
 			l.tellSize(st)
 		}
 	}()
@@ -45,7 +50,7 @@ func (l *locked) tellWaiting(locks *relock.Client) (quiet func()) {
 func (l *locked) tellSize(st relock.State) {
 	if l.limits() && st.Permits > 0 && st.Permits != l.permits && !l.quiet && !l.told {
 		l.told = true
-		fmt.Fprintf(l.std.err, "relock run: %q has %d permits, not %d: -resize changes that\n", l.name, st.Permits, l.permits)
+		fmt.Fprintf(l.std.err, "relock run: %q has %d permits, not %d: -resize changes that\n", l.names[0], st.Permits, l.permits)
 	}
 }
 
@@ -58,7 +63,7 @@ func (l *locked) named(locks *relock.Client, err error) error {
 	}
 	asked, done := operator.Soon(context.Background())
 	defer done()
-	if st, failed := l.state(asked, locks); failed == nil && st.Holder == held.Holder {
+	if st, failed := l.state(asked, locks, held.Name); failed == nil && st.Holder == held.Holder {
 		told := *held
 		told.Client = st.Client
 		return &told
@@ -66,14 +71,26 @@ func (l *locked) named(locks *relock.Client, err error) error {
 	return err
 }
 
-// heard is an Observer that remembers why a Lock waits for Redis, and not for a holder.
-type heard struct{ why atomic.Value }
+// heard is an Observer that remembers which lock is waited for, and why a Lock waits for Redis, and not for
+// a holder.
+type heard struct{ lock, why atomic.Value }
 
-// Observe stores the cause of the wait, if the event has one.
+// Observe stores the lock that is waited for, and the cause of the wait, if the event has one.
 func (h *heard) Observe(e relock.Event) {
-	if e.Kind == relock.EventWaiting && e.Cause != nil {
-		h.why.Store(reason{e.Cause})
+	if e.Kind == relock.EventWaiting {
+		h.lock.Store(e.Lock)
+		if e.Cause != nil {
+			h.why.Store(reason{e.Cause})
+		}
 	}
+}
+
+// waitsFor returns the name of the lock that was waited for last, first if there is none.
+func (h *heard) waitsFor(first string) string {
+	if name, is := h.lock.Load().(string); is {
+		return name
+	}
+	return first
 }
 
 // reason gives all errors one type, as atomic.Value demands.

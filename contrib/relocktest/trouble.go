@@ -41,11 +41,20 @@ type exclusive interface {
 
 // lock returns the process's lock of that kind and name.
 func (p *process) lock(kind, name string) exclusive {
-	if kind == "mutex" {
+	switch kind {
+	case "mutex":
 		return p.client.Mutex(name)
+	case "semaphore":
+		return semaphore{p.client.Semaphore(name, 1)} // of any number: Redis keeps it
 	}
 	return p.client.RWMutex(name)
 }
+
+// semaphore is a semaphore of whose permits one is taken, and all are freed.
+type semaphore struct{ *relock.Semaphore }
+
+func (s semaphore) Lock(ctx context.Context) (*relock.Lease, error) { return s.Permits(1).Lock(ctx) }
+func (s semaphore) ForceUnlock(ctx context.Context) (bool, error)   { return s.ForceRelease(ctx) }
 
 // holderOf returns the process that has a lease, and the kind of its lock.
 func holderOf(t testing.TB, call string, lease *relock.Lease) (p *process, kind string) {
@@ -63,7 +72,8 @@ func (p *process) unlock(l *relock.Lease) {
 
 // Lose takes the lock of lease away from its holder, and returns once lease's context has ended, with
 // cause relock.ErrLost. The lock goes to the next waiter, or is free. Code under Do gets at its lease
-// by relock.FromContext.
+// by relock.FromContext. Of several locks, lease is that of one: relock.MultiLease.Lease, or the lock's
+// Held. Of a lease of permits (relock.Semaphore.Permits), all permits of the semaphore are taken away.
 //
 // It works as relock.Mutex.ForceUnlock, so the holder is told at once. During RedisDown the holder
 // finds out when its lease ends. The test fails if the lease is over already.
@@ -80,9 +90,9 @@ func Lose(t testing.TB, lease *relock.Lease) {
 // test fails if the permit is over already.
 func LosePermit(t testing.TB, permit *relock.Permit) {
 	t.Helper()
-	client, _ := opening.HolderOf(permit)
+	client, kind := opening.HolderOf(permit)
 	processBy(t, "LosePermit", client).lose(t, "LosePermit", permit, func(other *process) (bool, error) {
-		return other.client.Semaphore(permit.Name(), 1).ForceRelease(context.Background()) // of any number
+		return other.lock(kind, permit.Name()).ForceUnlock(context.Background())
 	})
 }
 
@@ -114,10 +124,11 @@ func (p *process) lose(t testing.TB, call string, h held, free func(other *proce
 	<-h.Context().Done() // at the latest when the lease ends
 }
 
-// Want has another process wait for the lock of lease, for an RWMutex as a writer. It returns once the
-// holder was told: relock.Lease.Wanted is closed. When the other process gets the lock, its lease comes
-// over the channel. That lease is unlocked when the test ends. The test fails if the holder is not told
-// within ten seconds, as under relock.WithOwner, or if the lease is over.
+// Want has another process wait for the lock of lease, for an RWMutex as a writer, for a Semaphore for
+// one permit, of which none may be free. It returns once the holder was told: relock.Lease.Wanted is
+// closed. When the other process gets the lock, its lease comes over the channel. That lease is unlocked
+// when the test ends. The test fails if the holder is not told within ten seconds, as under
+// relock.WithOwner, or if the lease is over.
 //
 // To have another process want a lock that lingers without a lease (relock.WithLinger), call Hold.
 func Want(t testing.TB, lease *relock.Lease) <-chan *relock.Lease {

@@ -45,7 +45,7 @@ func grantsOf(s *operator.Sighting) []string {
 func (p *page) askToForce(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("name")
 	if s, found := p.heldNow(w, r, name); found {
-		send(w, http.StatusOK, "force",
+		send(w, http.StatusOK,
 			&question{frame: p.frame("Free " + operator.Plain(name) + "?"), Sighting: s, Name: name, Grants: grantsOf(&s)})
 	}
 }
@@ -97,6 +97,6 @@ func (p *page) forceOpen(w http.ResponseWriter, r *http.Request) {
 		p.refuse(w, http.StatusConflict, "Nobody holds "+operator.Plain(name)+" any more. Nothing was done.", name)
 	default:
 		text := operator.Plain(name) + " was taken from " + s.WhoText() + "."
-		send(w, http.StatusOK, "message", message{frame: p.frame("Freed"), Text: text, Lock: name})
+		send(w, http.StatusOK, &message{frame: p.frame("Freed"), Text: text, Lock: name})
 	}
 }

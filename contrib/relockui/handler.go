@@ -1,13 +1,11 @@
 package relockui
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"html/template"
 	"log/slog"
 	"net/http"
 	"path"
@@ -103,7 +101,7 @@ var headers = map[string]string{
 	"Cache-Control":          "no-store",
 }
 
-//go:embed pages static
+//go:embed static
 var files embed.FS
 
 // edition is a hash of the static files. It is in their URLs, so that browsers fetch a changed file.
@@ -121,16 +119,6 @@ func serveStatic(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, files, "static/"+r.PathValue("file"))
 }
 
-// templates parses the templates when the first page is shown, not when the program starts.
-var templates = sync.OnceValue(func() map[string]*template.Template {
-	all := make(map[string]*template.Template)
-	base := template.Must(template.New("base.html").Funcs(texts).ParseFS(files, "pages/base.html"))
-	for _, name := range []string{"list", "lock", "force", "message"} {
-		all[name] = template.Must(template.Must(base.Clone()).ParseFS(files, "pages/"+name+".html"))
-	}
-	return all
-})
-
 // frame has the data that every page shows.
 type frame struct {
 	Title   string
@@ -145,25 +133,10 @@ func (p *page) frame(title string) frame {
 	return frame{Title: title, Label: p.label, Edition: edition}
 }
 
-// send sends a page: the whole page, or an error if its template fails.
-func send(w http.ResponseWriter, status int, name string, data any) {
-	put(w, status, render(name, data))
-}
-
-// render returns a page, or nil if its template fails.
-func render(name string, data any) []byte {
-	var text bytes.Buffer
-	if templates()[name].ExecuteTemplate(&text, "base.html", data) != nil {
-		return nil
-	}
-	return text.Bytes()
-}
+// send sends a page.
+func send(w http.ResponseWriter, status int, c content) { put(w, status, render(c)) }
 
 func put(w http.ResponseWriter, status int, page []byte) {
-	if page == nil {
-		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(page) // the viewer may have left
@@ -178,7 +151,7 @@ type message struct {
 
 // refuse sends a message in place of the page that was asked for. lock may be "".
 func (p *page) refuse(w http.ResponseWriter, status int, text, lock string) {
-	send(w, status, "message", message{frame: p.frame(http.StatusText(status)), Text: text, Lock: lock})
+	send(w, status, &message{frame: p.frame(http.StatusText(status)), Text: text, Lock: lock})
 }
 
 // trouble returns the text for the error of the last look, "" if it went well.

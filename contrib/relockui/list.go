@@ -111,15 +111,6 @@ func (q query) link(order operator.Order, many bool) string {
 	return "./?" + values.Encode()
 }
 
-// By returns the link that sorts by a column.
-func (q query) By(order string) string { return q.link(operator.Order(order), q.Many) }
-
-// Clear returns the link without the filter.
-func (q query) Clear() string { return query{}.link(q.Sort, q.Many) }
-
-// More returns the link to many rows.
-func (q query) More() string { return q.link(q.Sort, true) }
-
 func (q query) rows() int {
 	if q.Many {
 		return manyRows
@@ -157,7 +148,7 @@ type listing struct {
 
 func (p *page) showList(w http.ResponseWriter, r *http.Request) {
 	got, q := p.list.see(r.Context()), queryOf(r)
-	show := func() []byte { return render("list", p.listing(got, q)) }
+	show := func() []byte { return render(p.listing(got, q)) }
 	switch {
 	case got.what != nil && got.err == nil:
 		put(w, http.StatusOK, got.what.page(q, show))

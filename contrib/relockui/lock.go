@@ -77,5 +77,5 @@ func (p *page) showLock(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("Refresh", "2")
 	}
-	send(w, status, "lock", &s)
+	send(w, status, &s)
 }

@@ -45,6 +45,15 @@ type Resizer interface {
 	Resize(ctx context.Context, n *wire.Names, permits int, anew bool) error
 }
 
+// Gatherer is an arbiter that takes several locks in one command.
+type Gatherer interface {
+	Arbiter
+	// Gather takes the free locks of several claims, which are of one kind and, in a Cluster, of one slot:
+	// all of them or, if one is set, the first that is free. It returns the grants, in the order of the
+	// claims. Claims without a grant are over. If too few are free, it returns no grant, and why as Try does.
+	Gather(ctx context.Context, claims []Claim, one bool) ([]node.Grant, error)
+}
+
 // Keeper is an arbiter that keeps the results of runs under a lock.
 type Keeper interface {
 	Arbiter

@@ -60,6 +60,9 @@ type joined struct{ keys, args []string }
 // values of its callers' contexts.
 func (l *Link) Share(ctx context.Context, timeout time.Duration, s *Script, keys, args []string,
 	late Latecomer) (driver.Value, error) {
+	if p, is := ctx.(*Part); is && !p.came {
+		return p.share(l, timeout, s, keys, args, late)
+	}
 	b := l.batcherOf(keys)
 	if b.alone() {
 		lane := l.lane(keys)

@@ -90,12 +90,12 @@ func TestBrokenCountIsCaught(t *testing.T) {
 }
 
 func TestBrokenYieldIsCaught(t *testing.T) {
-	small := NodeScope{Procs: 2, Lease: 1, InFlight: 3}
+	small := NodeScope{Procs: 2, Lease: 1, InFlight: 3, Yields: true}
 	catch(t, []broken{
-		node("a yield takes whatever grant there is", "exclusion", 12, small, NodeRules{Yields: true, YieldAnyGrant: true}),
+		node("a yield takes whatever grant there is", "exclusion", 12, small, NodeRules{YieldAnyGrant: true}),
 		node("a yielded grant counts when it is heard of", "exclusion", 11, small,
-			NodeRules{Yields: true, BelieveYielded: true}),
-		node("a push counts after its yield", "exclusion", 13, small, NodeRules{Yields: true, BelieveAnyGrant: true}),
+			NodeRules{BelieveYielded: true}),
+		node("a push counts after its yield", "exclusion", 13, small, NodeRules{BelieveAnyGrant: true}),
 	})
 }
 

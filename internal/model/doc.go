@@ -7,7 +7,7 @@
 // Node is one Redis with its waiters: the scripts acquire, release and renew with their queue, and what a process may
 // believe, must poll for and has to sweep. Commands may be lost before they run, run with their answer lost, be sent
 // again while the first copy is still on its way, and run late. Pushed grants may be lost. Processes may crash. With
-// NodeRules.Yields it is one node of a quorum, where holders give grants back and every grant has a number.
+// NodeScope.Yields it is one node of a quorum, where holders give grants back and every grant has a number.
 //
 // Count is the hold count of one acquisition through re-entry, inner unlocks and renewals that are repeated, lost or
 // late.
@@ -191,11 +191,14 @@
 // was said after the yield, and a vote that comes still later names a grant that stands no more.
 //
 // Covered by tests alone: the Lua itself with all formats, and old clients beside new; shared owners; Redisson's
-// waiters and their turns; fixed leases, Extend and WithMaxHold; TryLock but for re-entry; Cluster slots and channels;
+// waiters and their turns; fixed leases and Extend; TryLock but for re-entry; Cluster slots and channels;
 // a hold count that is unsure while the hold is passed on; a contender that yields while its write-back is out; a node
 // that hangs while holds are counted; renewals of a quorum where nodes disagree; timers, back-off and every bound on
 // goroutines, memory and commands in flight. Close waits for calls as long as they take here, and for two command
 // timeouts in the code; a renewal that Redis refuses is split without end here, and into 64 commands in the code.
+// WithMaxHold ends a lease before Redis does: to Node and Local that is a hold which is lost at any time, with its commands. What
+// remains is when, which is a table in internal/tenure, and what the simulation's judge demands: that no lease is trusted beyond
+// it, and none ends before it.
 // Where those bounds are met, a lock stands for the rest of its lease, or locks fall with others that this client has
 // lost the rights to.
 //

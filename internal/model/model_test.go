@@ -54,7 +54,7 @@ func TestProtocolHolds(t *testing.T) {
 	hold(t, []run{
 		all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 3}, NodeRules{})),
 		all(Node(NodeScope{Procs: 2, Lease: 1, Renewal: 1, InFlight: 2, Crashes: 1}, NodeRules{})),
-		all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 2}, NodeRules{Yields: true})),
+		all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 2, Yields: true}, NodeRules{})),
 		all(Count(6, CountRules{})),
 		all(Split(SplitScope{Contenders: 2, NodeCrash: 1, Crashes: 1}, SplitRules{})),
 		all(Split(SplitScope{Contenders: 2, Tied: true, NodeCrash: 1, Crashes: 1}, SplitRules{})),
@@ -67,7 +67,7 @@ func TestProtocolHolds(t *testing.T) {
 		all(Node(NodeScope{Procs: 2, Lease: 1, Renewal: 1, InFlight: 3, Crashes: 1}, NodeRules{})),
 		all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 3, Uneven: true}, NodeRules{})),
 		all(Node(NodeScope{Procs: 3, Lease: 1, InFlight: 2}, NodeRules{})),
-		all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 3}, NodeRules{Yields: true})),
+		all(Node(NodeScope{Procs: 2, Lease: 1, InFlight: 3, Yields: true}, NodeRules{})),
 		all(Split(SplitScope{Contenders: 3}, SplitRules{})),
 		all(Split(SplitScope{Contenders: 3, Tied: true}, SplitRules{})),
 		all(Fence(FenceScope{Clients: 2, Spread: 2}, FenceRules{})),
@@ -77,7 +77,7 @@ func TestProtocolHolds(t *testing.T) {
 	}, []run{
 		all(Node(NodeScope{Procs: 3, Lease: 1, Renewal: 1, InFlight: 2, Crashes: 1}, NodeRules{})),
 		all(Node(NodeScope{Procs: 2, Lease: 2, Renewal: 2, InFlight: 4, Crashes: 1}, NodeRules{})),
-		all(Node(NodeScope{Procs: 2, Lease: 2, Renewal: 2, InFlight: 2}, NodeRules{Yields: true})),
+		all(Node(NodeScope{Procs: 2, Lease: 2, Renewal: 2, InFlight: 2, Yields: true}, NodeRules{})),
 		all(Split(SplitScope{Contenders: 3, NodeCrash: 1}, SplitRules{})),
 		all(Split(SplitScope{Contenders: 3, Crashes: 1}, SplitRules{})),
 		all(Fence(FenceScope{Clients: 2, Spread: 3}, FenceRules{})),
@@ -120,7 +120,7 @@ func TestNodeReaches(t *testing.T) {
 	reached(t, plain, "a crashed process in the queue behind an owner", any1(func(s *nodeState, a *acq) bool {
 		return a.phase == crashed && a.place > 0 && s.owner() >= 0
 	}))
-	yields := Node(NodeScope{Procs: 2, Lease: 1, InFlight: 3}, NodeRules{Yields: true})
+	yields := Node(NodeScope{Procs: 2, Lease: 1, InFlight: 3, Yields: true}, NodeRules{})
 	reached(t, yields, "a yielded lock held by the other", func(s nodeState) bool {
 		return s.ids[0].phase == held && s.ids[1].phase == waiting && s.ids[1].seen > 0
 	})

@@ -139,11 +139,11 @@ func (w *nodeSystem) tidyAcq(a *acq, counter int8) {
 		a.base, a.seen = 0, 0
 	}
 	for k, token := range a.push {
-		if a.phase == held && !w.rules.Yields || w.contends(a) && token <= a.seen && !w.rules.BelieveAnyGrant {
+		if a.phase == held && !w.Yields || w.contends(a) && token <= a.seen && !w.rules.BelieveAnyGrant {
 			a.push[k] = 0
 		}
 	}
-	if !w.rules.Yields {
+	if !w.Yields {
 		a.seen = 0 // what is left in flight is above it, and so is what will be
 		if a.reply == queued && (a.push[0] == 0 || a.push[0] > a.replyNum) && (a.push[1] == 0 || a.push[1] > a.replyNum) {
 			a.replyNum = 0
@@ -155,7 +155,7 @@ func (w *nodeSystem) tidyAcq(a *acq, counter int8) {
 
 // contends reports whether a grant would be news to a.
 func (w *nodeSystem) contends(a *acq) bool {
-	return a.phase == waiting || w.rules.Yields && a.phase == held || w.rules.AdoptOrphan && a.phase == releasing
+	return a.phase == waiting || w.Yields && a.phase == held || w.rules.AdoptOrphan && a.phase == releasing
 }
 
 // canon renumbers tokens by rank and orders messages and processes.

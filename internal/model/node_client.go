@@ -91,7 +91,7 @@ func (w *nodeSystem) keeps(s nodeState, i int, room bool, emit func(Step[nodeSta
 		n.ids[i].renew = 1
 		emit(Step[nodeState]{Act: Action{"{c} sends a renewal", [3]int8{int8(i)}}, To: n})
 	}
-	if room && w.rules.Yields && a.yield[1] == 0 {
+	if room && w.Yields && a.yield[1] == 0 {
 		n := s
 		w.yield(&n, i, a.token)
 		emit(Step[nodeState]{Act: Action{"{c} yields grant {t}", [3]int8{int8(i), a.token}}, To: n})
@@ -159,7 +159,7 @@ func (w *nodeSystem) hearReply(s *nodeState, i int) {
 	switch {
 	case reply == queued:
 		a.base, a.seen = age, max(a.seen, num)
-	case w.rules.Yields && num <= a.seen && !w.rules.BelieveYielded:
+	case w.Yields && num <= a.seen && !w.rules.BelieveYielded:
 		w.yield(s, i, num) // it was lost: say it again
 	case w.leaseOf(i) > age:
 		w.hold(s, i, num, w.leaseOf(i)-age)

@@ -24,7 +24,7 @@ func (w *nodeSystem) join(s *nodeState, i int) {
 	place := int8(1)
 	for j := range s.ids {
 		// Where processes yield to each other, the ticket is the process's letter.
-		if s.ids[j].place > 0 && (!w.rules.Yields || j <= i) {
+		if s.ids[j].place > 0 && (!w.Yields || j <= i) {
 			place = max(place, s.ids[j].place+1)
 		}
 	}

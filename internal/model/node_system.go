@@ -2,10 +2,8 @@ package model
 
 import "fmt"
 
-// NodeRules switches rules of the single-node protocol off or on. The zero value is the protocol of one Redis.
+// NodeRules switches rules of the single-node protocol off or on. The zero value is the protocol.
 type NodeRules struct {
-	Yields bool // a node of a quorum: holders may give a grant back
-
 	BelieveAnyGrant bool // a push counts whatever its token
 	BelieveYielded  bool // an answer about a grant that was given back counts
 	YieldAnyGrant   bool // a yield runs on whatever grant its sender has by then
@@ -30,6 +28,7 @@ type NodeScope struct {
 	Renewal  int8 // what renewals ask for; 0 for none
 	InFlight int  // commands, answers and messages at one time
 	Crashes  int8
+	Yields   bool // a node of a quorum: holders may give a grant back
 	Uneven   bool // B's leases are a tick longer than those of the others
 }
 
@@ -47,13 +46,13 @@ func (w *nodeSystem) leaseOf(i int) int8 {
 }
 
 // anonymous reports whether processes differ in nothing but their letters: neither in tickets nor in leases.
-func (w *nodeSystem) anonymous() bool { return !w.rules.Yields && !w.Uneven }
+func (w *nodeSystem) anonymous() bool { return !w.Yields && !w.Uneven }
 
 // Node is the system of one Redis and the processes that contend for one lock of it.
 func Node(scope NodeScope, rules NodeRules) System[nodeState] {
 	w := &nodeSystem{scope, rules}
 	kind := "node"
-	if rules.Yields {
+	if scope.Yields {
 		kind = "quorum node"
 	}
 	return System[nodeState]{

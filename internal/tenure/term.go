@@ -17,7 +17,7 @@ type Rules struct {
 	Lease   time.Duration // the watchdog's
 	Fixed   time.Duration // 0 for a lease that the watchdog renews
 	MaxHold time.Duration // 0 for none
-	Max     time.Duration // a lease ends after it, renewed or not, unless Move moves its end; 0: never
+	Cap     time.Duration // a lease ends after it, renewed or not, unless Move moves its end; 0: never
 }
 
 // Term is how long a process may trust a lock, and when to ask Redis to lengthen that. The rules:
@@ -58,8 +58,8 @@ func Granted(sent clock.Stamp, lease time.Duration, rules *Rules) Term {
 // Begin notes that a lease by these rules begins. Vacate has ended the lease before.
 func (t *Term) Begin(rules *Rules, now clock.Stamp) {
 	t.rules, t.began, t.cap = rules, now, clock.Never()
-	if rules.Max > 0 {
-		t.cap = now.Add(rules.Max)
+	if rules.Cap > 0 {
+		t.cap = now.Add(rules.Cap)
 	}
 }
 
@@ -108,7 +108,7 @@ func (t *Term) LongestTrust(now clock.Stamp) time.Duration {
 // Short reports whether a fixed lease is trusted for noticeably less than it promises: it was taken
 // with the client's shorter lease, passed on in memory, or granted while the process stood still.
 func (t *Term) Short(now clock.Stamp) bool {
-	most := t.rules.Max
+	most := t.rules.Cap
 	return t.rules.Fixed > 0 && t.Until.Until(now) < most-clock.Margin(most)-most/100
 }
 

@@ -59,32 +59,36 @@ func TestTrustEndsAt(t *testing.T) {
 		},
 		"a doubt moves nothing": {do: func(t *Term) { t.Doubt(at(2)) }, want: lease - margin},
 		"the maximum counts from the lease's begin": {
-			rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second}, want: 21 * time.Second,
+			rules: Rules{MaxHold: 20 * time.Second, Cap: 20 * time.Second}, want: 21 * time.Second,
 		},
 		"no renewal moves the maximum": {
-			rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second},
+			rules: Rules{MaxHold: 20 * time.Second, Cap: 20 * time.Second},
 			do:    func(t *Term) { t.Renewed(at(10), lease, at(11)) }, want: 21 * time.Second,
 		},
 		"the cap is the lease's, not the next one's": {
-			rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second}, do: (*Term).Vacate, want: lease - margin,
+			rules: Rules{MaxHold: 20 * time.Second, Cap: 20 * time.Second}, do: (*Term).Vacate, want: lease - margin,
+		},
+		"the next one by the same rules has a cap of its own": {
+			rules: Rules{MaxHold: 20 * time.Second, Cap: 20 * time.Second},
+			do:    func(t *Term) { t.Vacate(); t.Begin(t.rules, at(3)) }, want: 23 * time.Second,
 		},
 		"nor has the next one the cap of the one before": {
-			rules: Rules{Fixed: 5 * time.Second, Max: 5 * time.Second},
+			rules: Rules{Fixed: 5 * time.Second, Cap: 5 * time.Second},
 			do:    func(t *Term) { t.Begin(&Rules{Lease: lease}, at(2)) }, want: lease - margin,
 		},
 		"a fixed lease ends when it ends": {
-			rules: Rules{Fixed: 5 * time.Second, Max: 5 * time.Second}, want: 6 * time.Second,
+			rules: Rules{Fixed: 5 * time.Second, Cap: 5 * time.Second}, want: 6 * time.Second,
 		},
 		"Extend moves the end of a fixed lease": {
-			rules: Rules{Fixed: 5 * time.Second, Max: 5 * time.Second},
+			rules: Rules{Fixed: 5 * time.Second, Cap: 5 * time.Second},
 			do:    func(t *Term) { t.Move(at(3), 9*time.Second) }, want: 12 * time.Second,
 		},
 		"and never back": {
-			rules: Rules{Fixed: 5 * time.Second, Max: 5 * time.Second},
+			rules: Rules{Fixed: 5 * time.Second, Cap: 5 * time.Second},
 			do:    func(t *Term) { t.Move(at(3), time.Second) }, want: 6 * time.Second,
 		},
 		"nor beyond the maximum": {
-			rules: Rules{Fixed: 5 * time.Second, MaxHold: 8 * time.Second, Max: 5 * time.Second},
+			rules: Rules{Fixed: 5 * time.Second, MaxHold: 8 * time.Second, Cap: 5 * time.Second},
 			do:    func(t *Term) { t.Move(at(3), time.Minute) }, want: 9 * time.Second,
 		},
 		"nor does it give one to another lease": {
@@ -100,7 +104,7 @@ func TestTrustEndsAt(t *testing.T) {
 			do: func(t *Term) { t.Outlast(time.Second, time.Hour, at(2)) }, want: lease - margin,
 		},
 		"nor move the maximum of another": {
-			rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second},
+			rules: Rules{MaxHold: 20 * time.Second, Cap: 20 * time.Second},
 			do:    func(t *Term) { t.Move(at(3), time.Hour) }, want: 21 * time.Second,
 		},
 	} {
@@ -148,26 +152,26 @@ func TestRenewalIsDue(t *testing.T) {
 		"sooner where a shorter lease was passed on to": {
 			rules: Rules{Lease: 6 * time.Second}, do: func(t *Term) { t.Renewing(); t.Unanswered(at(10)) }, want: 10200 * time.Millisecond,
 		},
-		"not for a fixed lease":         {rules: Rules{Fixed: time.Minute, Max: time.Minute}, want: never},
-		"but where its count is unsure": {rules: Rules{Fixed: time.Minute, Max: time.Minute}, unsure: true, want: lease / 3},
-		"and on suspicion, at once":     {rules: Rules{Fixed: time.Minute, Max: time.Minute}, do: func(t *Term) { t.Doubt(at(4)) }, want: 4 * time.Second},
+		"not for a fixed lease":         {rules: Rules{Fixed: time.Minute, Cap: time.Minute}, want: never},
+		"but where its count is unsure": {rules: Rules{Fixed: time.Minute, Cap: time.Minute}, unsure: true, want: lease / 3},
+		"and on suspicion, at once":     {rules: Rules{Fixed: time.Minute, Cap: time.Minute}, do: func(t *Term) { t.Doubt(at(4)) }, want: 4 * time.Second},
 		"on which it goes on until it was answered": {
-			rules: Rules{Fixed: time.Minute, Max: time.Minute},
+			rules: Rules{Fixed: time.Minute, Cap: time.Minute},
 			do:    func(t *Term) { t.Doubt(at(4)); t.Renewing(); t.Unanswered(at(5)) }, want: 6 * time.Second,
 		},
 		"an answered one of a lease that is renewed leaves no suspicion": {
-			rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second},
+			rules: Rules{MaxHold: 20 * time.Second, Cap: 20 * time.Second},
 			do:    func(t *Term) { t.Renewing(); t.Unanswered(at(5)); t.Renewed(at(6), lease, at(6)) }, want: never,
 		},
 		"nor does one that was not answered": {
-			rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second},
+			rules: Rules{MaxHold: 20 * time.Second, Cap: 20 * time.Second},
 			do:    func(t *Term) { t.Unanswered(at(5)) }, want: never,
 		},
 		"and then ends": {
-			rules: Rules{Fixed: time.Minute, Max: time.Minute},
+			rules: Rules{Fixed: time.Minute, Cap: time.Minute},
 			do:    func(t *Term) { t.Doubt(at(4)); t.Renewing(); t.Renewed(at(4), time.Millisecond, at(5)) }, want: never,
 		},
-		"not where the lease reaches to its cap": {rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second}, want: never},
+		"not where the lease reaches to its cap": {rules: Rules{MaxHold: 20 * time.Second, Cap: 20 * time.Second}, want: never},
 		"an answer that is older than the suspicion moves it not": {
 			do: func(t *Term) { t.Doubt(at(4)); t.Extended(at(3), lease, at(5)) }, want: 4 * time.Second,
 		},
@@ -195,14 +199,14 @@ func TestRenewalAsksFor(t *testing.T) {
 		want  time.Duration
 	}{
 		"the watchdog's lease":                               {now: 10, want: lease},
-		"nothing for a fixed one":                            {rules: Rules{Fixed: time.Minute, Max: time.Minute}, now: 10, want: time.Millisecond},
+		"nothing for a fixed one":                            {rules: Rules{Fixed: time.Minute, Cap: time.Minute}, now: 10, want: time.Millisecond},
 		"all that is left of a lock that outlasts its lease": {now: 11, least: time.Hour, want: 3590*time.Second + 2*clock.Margin(3590*time.Second)},
 		"also if that is short":                              {now: 11, least: 11 * time.Second, want: time.Second + 2*margin},
-		"also of a fixed one":                                {rules: Rules{Fixed: time.Minute, Max: time.Minute}, now: 11, least: 11 * time.Second, want: time.Second + 2*margin},
+		"also of a fixed one":                                {rules: Rules{Fixed: time.Minute, Cap: time.Minute}, now: 11, least: 11 * time.Second, want: time.Second + 2*margin},
 		"no more than may be asked for":                      {now: 11, least: 3 * time.Hour, want: 2 * time.Hour},
 		"something behind its end":                           {now: 90, least: 11 * time.Second, want: time.Millisecond},
-		"no further than the cap is trusted":                 {rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second}, now: 11, want: 10*time.Second + 2*margin},
-		"something beyond it":                                {rules: Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second}, now: 25, want: time.Millisecond},
+		"no further than the cap is trusted":                 {rules: Rules{MaxHold: 20 * time.Second, Cap: 20 * time.Second}, now: 11, want: 10*time.Second + 2*margin},
+		"something beyond it":                                {rules: Rules{MaxHold: 20 * time.Second, Cap: 20 * time.Second}, now: 25, want: time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			term := begun(c.rules)
@@ -250,13 +254,13 @@ func TestLengthened(t *testing.T) {
 }
 
 func TestShortFixedLease(t *testing.T) {
-	hour := Rules{Fixed: time.Hour, Max: time.Hour}
+	hour := Rules{Fixed: time.Hour, Cap: time.Hour}
 	term := begun(hour)
 	require.True(t, term.Short(at(1)), "it was granted for less")
 	term.Extended(at(1), time.Hour, at(2))
 	require.False(t, term.Short(at(2)))
 	require.True(t, term.Short(at(60)))
-	term = begun(Rules{MaxHold: time.Minute, Max: time.Minute})
+	term = begun(Rules{MaxHold: time.Minute, Cap: time.Minute})
 	require.False(t, term.Short(at(20)), "a renewed one promises nothing")
 }
 
@@ -264,11 +268,11 @@ func TestMaxHold(t *testing.T) {
 	term := begun(Rules{})
 	require.Equal(t, time.Hour, term.MayLast(at(5), time.Hour))
 	require.False(t, term.EndsByMaxHold(at(5)))
-	term = begun(Rules{MaxHold: 20 * time.Second, Max: 20 * time.Second})
+	term = begun(Rules{MaxHold: 20 * time.Second, Cap: 20 * time.Second})
 	require.Equal(t, 16*time.Second, term.MayLast(at(5), time.Hour))
 	require.True(t, term.EndsByMaxHold(at(5)))
-	term = begun(Rules{MaxHold: 20 * time.Second, Fixed: 5 * time.Second, Max: 5 * time.Second})
+	term = begun(Rules{MaxHold: 20 * time.Second, Fixed: 5 * time.Second, Cap: 5 * time.Second})
 	require.False(t, term.EndsByMaxHold(at(2)), "the fixed lease ends before")
-	term = begun(Rules{MaxHold: time.Minute, Max: time.Minute})
+	term = begun(Rules{MaxHold: time.Minute, Cap: time.Minute})
 	require.False(t, term.EndsByMaxHold(at(2)), "what Redis confirmed ends before")
 }

@@ -55,8 +55,7 @@ const NoTicket = "-"
 // after the caller has left.
 func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over string, late link.Latecomer) (Answer, error) {
 	var room [acquireArgs]string // an append to it allocates nothing
-	args := append(room[:0], MS(e.Lease), lastBlock.text(int64(e.Block)), e.ID, e.Owner, ticket, over, way.Inbox, way.Publish)
-	args, known := r.vetted.ask(args, way, e)
+	args, known := r.asks(room[:0], way, e, ticket, over)
 	v, err := r.link.Share(ctx, e.Timeout, r.of(e.Names.Kind).acquire, e.Names.keysTo(4), trim(args, acquireSpare), late)
 	if err != nil {
 		return Answer{}, err
@@ -66,6 +65,58 @@ func (r *Redis) Acquire(ctx context.Context, way Route, e *Entry, ticket, over s
 		r.vetted.note(e.Names.rights)
 	}
 	return a, err
+}
+
+// asks appends the arguments of acquire to args. known says that they do not ask for rights.
+func (r *Redis) asks(args []string, way Route, e *Entry, ticket, over string) (_ []string, known bool) {
+	args = append(args, MS(e.Lease), lastBlock.text(int64(e.Block)), e.ID, e.Owner, ticket, over, way.Inbox, way.Publish)
+	return r.vetted.ask(args, way, e)
+}
+
+// Reply is what a command for several entries answers one of them.
+type Reply struct {
+	Answer
+	Asked bool  // if not, the entry is where it was before
+	Err   error // of this entry alone
+}
+
+// Gather asks for several free locks in one command: for all of them or, if one is set, for the first that
+// is free. Their entries are of one kind, wait in no line and have no shared owners; in a Cluster they are of
+// one slot. If all are wanted and one is not free, that one is asked alone. late is as in Acquire, for all.
+func (r *Redis) Gather(ctx context.Context, way Route, entries []*Entry, one bool, late link.Latecomer) ([]Reply, error) {
+	args, keys := []string{strconv.Itoa(len(entries)), "all"}, []string(nil)
+	if one {
+		args[1] = "one"
+	}
+	timeout, vetted := time.Duration(0), make([]bool, len(entries))
+	for i, e := range entries {
+		args, vetted[i] = r.asks(args, way, e, NoTicket, "")
+		keys, timeout = append(keys, e.Names.keysTo(4)...), max(timeout, e.Timeout)
+	}
+	v, err := r.link.Do(ctx, timeout, r.of(entries[0].Names.Kind).gather, keys, args, late)
+	if err != nil {
+		return nil, err
+	}
+	got, err := v.Values()
+	if err == nil && len(got) != len(entries) {
+		err = fmt.Errorf("gather: %d answers to %d entries", len(got), len(entries))
+	}
+	if err != nil {
+		return nil, err
+	}
+	replies := make([]Reply, len(entries))
+	for i, answer := range got {
+		reply := &replies[i]
+		if reply.Err = answer.Err(); reply.Err == nil && answer.IsList() {
+			reply.Answer, reply.Err = parseAnswer(answer)
+		} else if reply.Err == nil {
+			continue // 0
+		}
+		if reply.Asked = true; reply.Err == nil && !vetted[i] {
+			r.vetted.note(entries[i].Names.rights)
+		}
+	}
+	return replies, nil
 }
 
 // acquireArgs is the number of arguments of acquire, and of vote.

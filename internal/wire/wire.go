@@ -52,8 +52,8 @@ var Plain = Route{Inbox: InboxPrefix, Publish: "PUBLISH"}
 // scripts has the scripts of one kind in one topology, or those that are about no lock. The others are
 // nil.
 type scripts struct {
-	acquire, release                                                                  *link.Script
-	vote, unvote, fence, sweep, force, setCount, renew, refill, move, resize, inspect *driver.Script
+	acquire, release                                                                          *link.Script
+	gather, vote, unvote, fence, sweep, force, setCount, renew, refill, move, resize, inspect *driver.Script
 
 	result, keep, forget *driver.Script // of a kind whose runs may leave a result
 
@@ -86,6 +86,7 @@ func (o Options) scriptsFor(k *Kind) *scripts {
 		return s
 	}
 	s.acquire = shared(driver.Acquire, from, "acquire", k.Acquires, acquireSpare)
+	s.gather = script(driver.Acquire, from.Gather, "acquire")
 	s.release = shared(driver.Release, from, "release", k.Releases, releaseSpare)
 	if k.Moves {
 		s.move = script(driver.Move, from.Text, "move")

@@ -109,7 +109,7 @@ func noneSpec() Spec {
 	return Spec{
 		Name: "none", Baseline: true, Setup: "no lock: everybody is let in at once",
 		Open: func(Env) (Peer, error) { return nonePeer{}, nil }, Reentrant: true, Keeps: true,
-		RenewEvery: third, Lease: 30 * time.Second, Semaphore: true, Weighted: true,
+		RenewEvery: third, Lease: 30 * time.Second, Semaphore: true, Weighted: true, Several: true, AnyOf: true,
 	}
 }
 
@@ -121,6 +121,15 @@ func (nonePeer) Lock(ctx context.Context, _ string) (Held, error) {
 
 func (p nonePeer) Acquire(ctx context.Context, key string, _, _ int) (Held, error) {
 	return p.Lock(ctx, key)
+}
+
+func (p nonePeer) LockAll(ctx context.Context, keys []string) (Held, error) {
+	return p.Lock(ctx, keys[0])
+}
+
+func (p nonePeer) LockAny(ctx context.Context, keys []string) (Held, int, error) {
+	h, err := p.Lock(ctx, keys[0])
+	return h, 0, err
 }
 
 func (nonePeer) Close() {}

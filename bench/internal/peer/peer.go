@@ -36,6 +36,17 @@ type Semaphores interface {
 	Acquire(ctx context.Context, key string, n, k int) (Held, error)
 }
 
+// Several is a peer that takes several locks together.
+type Several interface {
+	LockAll(ctx context.Context, keys []string) (Held, error)
+}
+
+// AnyOf is a peer that takes one of several locks, whichever is free.
+type AnyOf interface {
+	// LockAny returns which of keys it took, -1 if that is not known.
+	LockAny(ctx context.Context, keys []string) (Held, int, error)
+}
+
 // Held is a lock that is held, or permits.
 type Held interface {
 	// Context is what a nested Lock is called with. Where the peer can tell, it is done when the lock is lost.
@@ -73,6 +84,8 @@ type Spec struct {
 	Once      bool // takes part only where each name is locked once
 	Semaphore bool // has semaphores
 	Weighted  bool // its semaphores give several permits at once
+	Several   bool // takes several locks together
+	AnyOf     bool // takes one of several locks
 	NoMutex   bool // has nothing else: its mutex is a semaphore with one permit
 	Baseline  bool // no lock that anybody chooses: measured to compare with
 	NeedsEtcd bool
@@ -94,7 +107,7 @@ func All() []Spec {
 	return []Spec{
 		relockSpec(), relockRemoteSpec(), relockCachedSpec(), relockLingerSpec(), relockGoRedisSpec(), relockValkeySpec(), redsyncSpec(), redislockSpec(), rueidislockSpec(), spinSpec(), retrySpec(),
 		etcdSpec(), redissonSpec("redisson"), redissonSpec("redisson-fair"), zsetSpec(), asynqSpec(),
-		rawSpec(), oneNodeSpec(), relockMutexSpec(), inProcessSpec(), weightedSpec(), noneSpec(),
+		rawSpec(), oneNodeSpec(), relockMutexSpec(), oneByOneSpec(), permitSpec(), inProcessSpec(), weightedSpec(), noneSpec(),
 	}
 }
 

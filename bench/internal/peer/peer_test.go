@@ -101,6 +101,34 @@ func TestSemaphoresShare(t *testing.T) {
 	})
 }
 
+// A caller that has two of three locks keeps others from any two, and they have what it gives back. Of any lock they get the third.
+func TestSeveralExclude(t *testing.T) {
+	which := func(s Spec) bool { return (s.Several || s.AnyOf) && s.Name != "none" && s.Name != "permit" }
+	each(t, which, func(t *testing.T, s Spec, e Env) {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		mine, others := open(t, s, e).(Several), open(t, s, e)
+		key := func(n int) string { return fmt.Sprintf("%s:%d", s.Name, n) }
+		held, err := mine.LockAll(ctx, []string{key(2), key(1)})
+		require.NoError(t, err)
+		soon, over := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer over()
+		_, err = others.(Several).LockAll(soon, []string{key(1), key(0)})
+		require.Error(t, err)
+		if s.AnyOf {
+			any := []string{key(1), key(0), key(2)}
+			h, i, err := others.(AnyOf).LockAny(ctx, any)
+			require.NoError(t, err)
+			require.Equal(t, key(0), any[i])
+			require.NoError(t, h.Unlock(ctx))
+		}
+		require.NoError(t, held.Unlock(ctx))
+		all, err := others.(Several).LockAll(ctx, []string{key(0), key(1), key(2)})
+		require.NoError(t, err)
+		require.NoError(t, all.Unlock(ctx))
+	})
+}
+
 // held takes k of three permits: at once, or one by one.
 func held(t *testing.T, ctx context.Context, p Semaphores, key string, k int, atOnce bool) (all []Held) {
 	if atOnce {

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -13,8 +14,9 @@ func redislockSpec() Spec {
 	return Spec{
 		Name: "redislock", Module: "github.com/bsm/redislock",
 		Setup: "as its README and examples: go-redis, TTL 30 s, a try every 100 ms (LinearBackoff) until ctx ends; " +
-			"leases held for long refreshed every TTL/3 by a goroutine each, as under External watchdog",
-		Open: openRedislock, Keeps: true, Cluster: true, RenewEvery: third, Lease: 30 * time.Second,
+			"leases held for long refreshed every TTL/3 by a goroutine each, as under External watchdog; " +
+			"several locks by ObtainMulti, any of several by a try of each in random order",
+		Open: openRedislock, Keeps: true, Cluster: true, Several: true, AnyOf: true, RenewEvery: third, Lease: 30 * time.Second,
 	}
 }
 
@@ -33,10 +35,37 @@ func openRedislock(e Env) (Peer, error) {
 	return &redislockPeer{rdb: rdb, locker: redislock.New(rdb), ttl: e.leaseOr(30 * time.Second), keep: e.Keep}, nil
 }
 
+// redislockPause is that of the back-off.
+const redislockPause = 100 * time.Millisecond
+
+func (p *redislockPeer) LockAll(ctx context.Context, keys []string) (Held, error) {
+	l, err := p.locker.ObtainMulti(ctx, keys, p.ttl, &redislock.Options{RetryStrategy: redislock.LinearBackoff(redislockPause)})
+	if err != nil {
+		return nil, err
+	}
+	return heldFunc{ctx, l.Release}, nil
+}
+
+// LockAny tries one lock after the other. keys are in random order.
+func (p *redislockPeer) LockAny(ctx context.Context, keys []string) (Held, int, error) {
+	for {
+		for i, key := range keys {
+			l, err := p.locker.Obtain(ctx, key, p.ttl, nil)
+			if err == nil {
+				return heldFunc{ctx, l.Release}, i, nil
+			}
+			if !errors.Is(err, redislock.ErrNotObtained) {
+				return nil, -1, err
+			}
+		}
+		if err := sleep(ctx, redislockPause); err != nil {
+			return nil, -1, err
+		}
+	}
+}
+
 func (p *redislockPeer) Lock(ctx context.Context, key string) (Held, error) {
-	l, err := p.locker.Obtain(ctx, key, p.ttl, &redislock.Options{
-		RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond),
-	})
+	l, err := p.locker.Obtain(ctx, key, p.ttl, &redislock.Options{RetryStrategy: redislock.LinearBackoff(redislockPause)})
 	if err != nil {
 		return nil, err
 	}

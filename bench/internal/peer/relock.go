@@ -2,6 +2,9 @@ package peer
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +24,7 @@ func relockSpec() Spec {
 			"relock.NewRedlock with default options where there are nodes",
 		Open:      func(e Env) (Peer, error) { return opened(openRelock(e)) },
 		Reentrant: true, Quorum: true, Cluster: true, Keeps: true, RenewEvery: third, Lease: 30 * time.Second,
-		Semaphore: true, Weighted: true,
+		Semaphore: true, Weighted: true, Several: true, AnyOf: true,
 	}
 }
 
@@ -142,7 +145,7 @@ func closeGoRedis(rdb goredis.UniversalClient) { _ = rdb.Close() }
 // relockMutexSpec is what a semaphore of n is compared with: n mutexes could be handed over n times as often.
 func relockMutexSpec() Spec {
 	s := relockSpec()
-	s.Name, s.Baseline, s.Weighted, s.Quorum, s.Cluster = "mutex", true, false, false, false
+	s.Name, s.Baseline, s.Weighted, s.Quorum, s.Cluster, s.Several, s.AnyOf = "mutex", true, false, false, false, false, false
 	s.Setup = "relock's Mutex in place of a semaphore, so that one holds where n might"
 	s.Open = func(e Env) (Peer, error) {
 		p, err := openRelock(e)
@@ -159,6 +162,64 @@ type mutexPeer struct{ *relockPeer }
 
 func (p mutexPeer) Acquire(ctx context.Context, key string, _, _ int) (Held, error) {
 	return p.Lock(ctx, key)
+}
+
+// oneByOneSpec is what All is compared with: as many mutexes, in the order of their names, by a command each.
+func oneByOneSpec() Spec {
+	s := relockSpec()
+	s.Name, s.Baseline, s.Semaphore, s.Weighted, s.Quorum, s.Cluster, s.AnyOf = "one-by-one", true, false, false, false, false, false
+	s.Setup = "relock's Mutexes, locked and unlocked one after the other in the order of their names"
+	s.Open = func(e Env) (Peer, error) {
+		p, err := openRelock(e)
+		if err != nil {
+			return nil, err
+		}
+		return oneByOnePeer{p}, nil
+	}
+	return s
+}
+
+type oneByOnePeer struct{ *relockPeer }
+
+func (p oneByOnePeer) LockAll(ctx context.Context, keys []string) (Held, error) {
+	var held []Held
+	unlock := func(ctx context.Context) (err error) {
+		for _, h := range slices.Backward(held) {
+			err = errors.Join(err, h.Unlock(ctx))
+		}
+		return err
+	}
+	for _, key := range slices.Sorted(slices.Values(keys)) {
+		h, err := p.Lock(ctx, key)
+		if err != nil {
+			return nil, errors.Join(err, unlock(context.WithoutCancel(ctx)))
+		}
+		held = append(held, h)
+	}
+	return heldFunc{ctx, unlock}, nil
+}
+
+// permitSpec is what Any is compared with: as many may hold a permit of a semaphore, but none knows which of them it is.
+func permitSpec() Spec {
+	s := relockSpec()
+	s.Name, s.Baseline, s.Semaphore, s.Weighted, s.Quorum, s.Cluster, s.Several = "permit", true, false, false, false, false, false
+	s.Setup = "a permit of a relock Semaphore of as many permits in place of any lock"
+	s.Open = func(e Env) (Peer, error) {
+		p, err := openRelock(e)
+		if err != nil {
+			return nil, err
+		}
+		return permitPeer{p}, nil
+	}
+	return s
+}
+
+type permitPeer struct{ *relockPeer }
+
+func (p permitPeer) LockAny(ctx context.Context, keys []string) (Held, int, error) {
+	first := slices.Min(keys)
+	h, err := p.Acquire(ctx, first[:strings.LastIndexByte(first, ':')], len(keys), 1) // a name that all have in common
+	return h, -1, err
 }
 
 // locksOver makes locks over clients of any library, which are closed with them.
@@ -226,6 +287,29 @@ func (p *relockPeer) Acquire(ctx context.Context, key string, n, k int) (Held, e
 		return nil, err
 	}
 	return permit{held}, nil
+}
+
+func (p *relockPeer) mutexes(keys []string) (locks []relock.Locker) {
+	for _, key := range keys {
+		locks = append(locks, p.locks.Mutex(key))
+	}
+	return locks
+}
+
+func (p *relockPeer) LockAll(ctx context.Context, keys []string) (Held, error) {
+	l, err := relock.All(p.mutexes(keys)...).Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (p *relockPeer) LockAny(ctx context.Context, keys []string) (Held, int, error) {
+	l, err := relock.Any(p.mutexes(keys)...).Lock(ctx)
+	if err != nil {
+		return nil, -1, err
+	}
+	return l, slices.Index(keys, l.Name()), nil
 }
 
 func (p *relockPeer) Close() {

@@ -53,6 +53,8 @@ func (r *Run) check(res *Result, cell []Result) string {
 		return "sent in all: " + byName(res.Cmds)
 	case res.Scenario == "semaphore":
 		return permits(res, cell)
+	case res.Scenario == "several":
+		return several(res, cell)
 	case res.Params.Hung > 0:
 		return againstHealthy(res, r.Results)
 	case res.Scenario == "redlock":
@@ -258,6 +260,25 @@ func permits(r *Result, cell []Result) string {
 	if r.WorstBest != nil && r.CmdsPerAcq != nil {
 		parts = append(parts, fmt.Sprintf("worst/best worker %s; %s commands per acquisition",
 			Decimal(*r.WorstBest), Decimal(*r.CmdsPerAcq)))
+	}
+	return joined(parts...)
+}
+
+// several compares locks taken together, or any one of several, with the best of the others, and with what relock had before.
+func several(r *Result, cell []Result) string {
+	var parts []string
+	if best := bestOf(cell, func(o *Result) bool { return family(o.Peer) != "relock" && !o.Baseline }); best != nil {
+		parts = append(parts, ratio(r, best, rate, "the acquisitions of "+best.Peer+", the best of the other peers"),
+			ratio(r, best, quantile(waitOf, p99), "its p99 wait"))
+	}
+	for _, name := range []string{"one-by-one", "permit"} {
+		parts = append(parts, ratio(r, rowOf(cell, name), rate, "the acquisitions of "+name))
+	}
+	if r.CmdsPerAcq != nil {
+		parts = append(parts, Decimal(*r.CmdsPerAcq)+" commands per acquisition")
+	}
+	if r.WorstBest != nil {
+		parts = append(parts, "worst/best worker "+Decimal(*r.WorstBest))
 	}
 	return joined(parts...)
 }

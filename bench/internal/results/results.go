@@ -60,6 +60,8 @@ type Params struct {
 	Reads      int    `json:"reads,omitempty"`    // of a hundred acquisitions, those that read
 	Permits    int    `json:"permits,omitempty"`  // of a semaphore; 0: a lock
 	Weights    int    `json:"weights,omitempty"`  // the most permits that an acquisition takes
+	Locks      int    `json:"locks,omitempty"`    // that an acquisition takes some of; 0: there is one
+	Together   int    `json:"together,omitempty"` // how many of Locks at once; 0: any one
 	Leases     int    `json:"leases,omitempty"`
 	HoldMS     int64  `json:"hold_ms,omitempty"`
 	LeaseMS    int64  `json:"lease_ms,omitempty"` // 0: each peer's default
@@ -150,6 +152,8 @@ func (p Params) String() string {
 	add(p.Holder != "", "holder %s", p.Holder)
 	add(p.Permits > 0, "%s", plural(p.Permits, "permit"))
 	add(p.Weights > 1, "weights 1 to %d", p.Weights)
+	add(p.Locks > 0 && p.Together > 0, "%d of %d locks", p.Together, p.Locks)
+	add(p.Locks > 0 && p.Together == 0, "any of %d locks", p.Locks)
 	add(p.Processes > 1, "%d processes", p.Processes)
 	add(p.Goroutines > 0, "%s", plural(p.Goroutines, "goroutine"))
 	add(p.Leases > 0, "%d leases", p.Leases)

@@ -216,6 +216,18 @@ func TestChecksOfSemaphores(t *testing.T) {
 	}
 }
 
+func TestChecksOfSeveralLocks(t *testing.T) {
+	some := []Result{
+		{Scenario: "several", Peer: "relock", AcqPerS: f(300), Wait: &Quantiles{P99: 10, N: 1}, CmdsPerAcq: f(5), WorstBest: f(.9)},
+		{Scenario: "several", Peer: "redislock", AcqPerS: f(600), Wait: &Quantiles{P99: 40, N: 1}},
+		{Scenario: "several", Peer: "one-by-one", AcqPerS: f(150), Baseline: true},
+		{Scenario: "several", Peer: "permit", AcqPerS: f(400), Baseline: true},
+	}
+	require.Equal(t, []string{"relock: 0.50 × the acquisitions of redislock, the best of the other peers; 0.25 × its p99 wait; " +
+		"2.00 × the acquisitions of one-by-one; 0.75 × the acquisitions of permit; 5.00 commands per acquisition; " +
+		"worst/best worker 0.90"}, (&Run{}).Checks(some))
+}
+
 func TestChecks(t *testing.T) {
 	q := func(p50, p99 float64) *Quantiles { return &Quantiles{P50: p50, P99: p99, N: 1} }
 	ms := int64(1000)

@@ -75,6 +75,7 @@ func (r *runner) heat(ctx context.Context, c cell, s peer.Spec, open worker.Requ
 	key, begin := r.key(s), board.Now()
 	_, err := askAll(ctx, procs, d+replyLimit, func(i int) worker.Request {
 		return worker.Request{Do: worker.Loop, Key: fmt.Sprint(key, i), Slot: i, Goroutines: 4, Permits: min(1, c.params.Permits),
+			Locks: c.params.Locks, Together: c.params.Together,
 			Start: begin, Millis: d.Milliseconds()}
 	})
 	return err
@@ -95,6 +96,7 @@ func (r *runner) loop(ctx context.Context, c cell, s peer.Spec, procs []*process
 	if c.keyEach {
 		slots = c.params.Goroutines
 	}
+	slots = max(slots, c.params.Locks)
 	for i := range slots {
 		r.board.Clear(i)
 	}
@@ -123,7 +125,7 @@ func startOf(n int, warm time.Duration) int64 {
 func (r *runner) loopRequest(c cell, key string, begin int64, warm time.Duration) worker.Request {
 	return worker.Request{
 		Do: worker.Loop, Key: key, KeyEach: c.keyEach, KeyOnce: c.keyOnce, Goroutines: c.params.Goroutines, Depth: c.params.Depth, Reads: c.params.Reads,
-		Permits: c.params.Permits, Weights: c.params.Weights,
+		Permits: c.params.Permits, Weights: c.params.Weights, Locks: c.params.Locks, Together: c.params.Together,
 		CSMicros: *c.params.CSMicros, Start: begin, WarmMS: warm.Milliseconds(), Millis: r.plan.sliceOf(c).Milliseconds(),
 	}
 }

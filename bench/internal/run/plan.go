@@ -13,6 +13,7 @@ func Scenarios() []string {
 	return []string{
 		"uncontended", "many-keys", "names-once", "reentry", "cached", "hot-local", "hot-processes", "rw", "giving-way",
 		"idle-waiters", "watchdog", "crash", "redlock", "semaphore",
+		"several",
 	}
 }
 
@@ -70,7 +71,7 @@ func quickCells(hold time.Duration) []cell {
 	cells = append(cells, crashes(time.Second)...)
 	cells = append(cells, redlock(8, 0, 0), redlock(8, 1, time.Second))
 	return append(cells, permitsOf(8, 1000), permitsWithin(64), permitsByWeight(8), idlePermits(1000, orElse(hold, 600*time.Millisecond)),
-		permitsLost(time.Second))
+		permitsLost(time.Second), freeTogether(10), someTogether(8, 1), anyOf(8, 10_000))
 }
 
 // fullCells are the whole bench.
@@ -102,7 +103,8 @@ func fullCells(hold time.Duration) []cell {
 	apart := redlock(1, 0, 0)
 	apart.params.DelayUS = 1000
 	return append(cells, apart, permitsOf(8, 1000), permitsOf(32, 1000), permitsOf(32, 10_000), permitsWithin(64), permitsByWeight(16),
-		idlePermits(1000, orElse(hold, 3*time.Second)), permitsLost(2*time.Second))
+		idlePermits(1000, orElse(hold, 3*time.Second)), permitsLost(2*time.Second),
+		freeTogether(10), someTogether(50, 1), someTogether(8, 6), anyOf(32, 10_000), anyOf(32, 100_000))
 }
 
 func orElse(d, otherwise time.Duration) time.Duration {
@@ -287,9 +289,43 @@ func permitsLost(lease time.Duration) cell {
 	return c
 }
 
+// several is a cell in which callers take some of several locks. Workers of earlier commits do not know of it.
+func several(p results.Params) cell {
+	return cell{scenario: "several", params: p, fits: func(s peer.Spec) bool { return s.Worker == nil && differs(s) }}
+}
+
+// freeTogether is one goroutine that takes n locks together, which nobody else wants, with n mutexes taken one by one beside it.
+func freeTogether(n int) cell {
+	c := several(results.Params{Locks: n, Together: n, Goroutines: 1, CSMicros: us(0)})
+	c.baseline = []string{"one-by-one"}
+	return c
+}
+
+// someTogether is callers that want three of ten locks each, others each time. Fifty JVMs would be measured, and not their locks.
+func someTogether(processes, goroutines int) cell {
+	c := several(results.Params{Locks: 10, Together: 3, Processes: processes, Goroutines: goroutines, CSMicros: us(1000)})
+	c.weight = 3 // so that everybody has a turn
+	c.baseline = []string{"one-by-one"}
+	c.fits = func(s peer.Spec) bool { return s.Worker == nil && differs(s) && (s.JVM == "" || processes <= 8) }
+	return c
+}
+
+// anyOf is processes that want any one of eight locks, with a permit of a semaphore of eight beside it, which is no certain lock.
+func anyOf(processes int, cs int64) cell {
+	c := several(results.Params{Locks: 8, Processes: processes, Goroutines: 1, CSMicros: us(cs)})
+	c.weight, c.baseline = 3, []string{"permit"}
+	if cs >= 100_000 {
+		c.weight = 8
+	}
+	return c
+}
+
 // takes reports whether the cell shows anything of the peer.
 func (c cell) takes(s peer.Spec) bool {
 	if c.params.Permits > 0 && !s.Semaphore || c.params.Permits == 0 && s.NoMutex {
+		return false
+	}
+	if c.params.Together > 0 && !s.Several || c.params.Locks > 0 && c.params.Together == 0 && !s.AnyOf {
 		return false
 	}
 	if s.Cached && !c.cached || s.Once && !c.keyOnce || c.params.Masters > 0 && !s.Cluster {

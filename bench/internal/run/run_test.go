@@ -131,12 +131,39 @@ func TestBrokenLockIsCaught(t *testing.T) {
 // Semaphores are measured with those that have them, and nothing else with peers that have nothing else.
 func TestSemaphoresAreApart(t *testing.T) {
 	for _, c := range append(fullCells(0), quickCells(0)...) {
-		mutex := peer.Spec{Name: "mutex", Keeps: true, Reentrant: true, Quorum: true, Cluster: true}
+		mutex := peer.Spec{Name: "mutex", Keeps: true, Reentrant: true, Quorum: true, Cluster: true, Several: true, AnyOf: true}
 		require.NotEqual(t, c.scenario == "semaphore", c.takes(mutex), c.title())
 		only := peer.Spec{Name: "only", Semaphore: true, Weighted: true, NoMutex: true}
 		require.Equal(t, c.scenario == "semaphore", c.takes(only), c.title())
 		only.Weighted = false
 		require.Equal(t, c.scenario == "semaphore" && c.params.Weights == 0, c.takes(only), c.title())
+	}
+}
+
+// Several locks are measured with those that take them together, or any one of them.
+func TestSeveralLocksAreApart(t *testing.T) {
+	for _, c := range append(fullCells(0), quickCells(0)...) {
+		if c.scenario == "several" {
+			require.False(t, c.takes(peer.Spec{Name: "mutex"}), c.title())
+			require.Equal(t, c.params.Together > 0, c.takes(peer.Spec{Name: "all", Several: true}), c.title())
+			require.Equal(t, c.params.Together == 0, c.takes(peer.Spec{Name: "any", AnyOf: true}), c.title())
+		}
+	}
+}
+
+func TestTwoHoldersOfOneOfSeveralLocksAreCaught(t *testing.T) {
+	cfg := config(t, "several", "8 processes", "none", "relock", "redislock")
+	cfg.Rounds = 1
+	r := measureAll(t, cfg)
+	require.Len(t, r.Cells(), 2, "all and any")
+	for _, res := range r.Results {
+		if res.Peer == "none" {
+			require.Positive(t, res.Overlaps, res.Cell())
+			continue
+		}
+		require.Empty(t, res.Error, res.Cell()+" "+res.Peer)
+		require.Zero(t, res.Overlaps, res.Cell()+" "+res.Peer)
+		require.Positive(t, res.Acquisitions, res.Cell()+" "+res.Peer)
 	}
 }
 
@@ -348,7 +375,7 @@ func TestCachesTakePartWhereALockMayStay(t *testing.T) {
 	for _, c := range append(fullCells(0), quickCells(0)...) {
 		want := c.scenario == "cached" || c.scenario == "giving-way" || c.scenario == "rw"
 		require.Equal(t, want, c.takes(keeper), c.title())
-		simple := c.takes(peer.Spec{Name: "simple", Keeps: true, Reentrant: true, Semaphore: true, Weighted: true})
+		simple := c.takes(peer.Spec{Name: "simple", Keeps: true, Reentrant: true, Semaphore: true, Weighted: true, Several: true, AnyOf: true})
 		require.Equal(t, c.params.Nodes == 0 && c.params.Masters == 0, simple, c.title())
 	}
 }

@@ -256,7 +256,7 @@ func (r *runner) keep(c cell, s peer.Spec, t *measured) {
 	if res.CmdsPerAcq != nil && c.params.Nodes > 0 {
 		res.CmdsPerNode = perNode(*res.CmdsPerAcq, c, s)
 	}
-	if strings.HasPrefix(c.scenario, "hot-") || c.params.Permits > 0 {
+	if strings.HasPrefix(c.scenario, "hot-") || c.params.Permits > 0 || c.scenario == "several" && c.params.Together < c.params.Locks {
 		res.Pair = nil // with the critical section and others' turns in it, it tells nothing
 	}
 	if c.params.Hung > 0 && res.Pair != nil && res.Pair.N < fewPairs {

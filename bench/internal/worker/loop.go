@@ -166,7 +166,7 @@ func (l *loop) run(ctx context.Context, g int) {
 		}
 		granted := board.Now()
 		l.since[g].Store(0)
-		last := l.w.board.LastExit(slot)
+		last := h.lastExit(l.w.board)
 		if granted <= l.end {
 			l.order(began, granted)
 		}
@@ -191,10 +191,13 @@ func (l *loop) until(ctx context.Context, key string, slot int, id int64) (holdi
 	}
 }
 
-// enter takes the lock, one side of a read-write lock, or permits.
+// enter takes the lock, one side of a read-write lock, permits, or some of several locks.
 func (l *loop) enter(ctx context.Context, key string, slot int, id int64) (holding, error) {
 	if l.r.Permits > 0 {
 		return l.w.acquire(ctx, key, slot, l.r.Permits, 1+rand.IntN(max(1, l.r.Weights)), &l.overlaps)
+	}
+	if l.r.Locks > 0 {
+		return l.w.enterSeveral(ctx, l.r, id, &l.overlaps)
 	}
 	if l.r.Reads > 0 {
 		return l.w.enterRW(ctx, rand.IntN(100) < l.r.Reads, key, slot, id, &l.overlaps)

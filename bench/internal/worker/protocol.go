@@ -48,12 +48,14 @@ type Request struct {
 	KeyOnce    bool   `json:"key_once,omitempty"` // and a new one each time it locks
 	Slot       int    `json:"slot,omitempty"`     // on the board; the first one if KeyEach
 	Goroutines int    `json:"goroutines,omitempty"`
-	Depth      int    `json:"depth,omitempty"`   // how often a goroutine enters the lock before it leaves; 0 is 1
-	Reads      int    `json:"reads,omitempty"`   // of a hundred acquisitions, those that read; 0: no read-write lock
-	Weights    int    `json:"weights,omitempty"` // the most permits that an acquisition takes, one being the fewest; 0 is 1
-	CSMicros   int64  `json:"cs_us,omitempty"`   // length of the critical section
-	Start      int64  `json:"start,omitempty"`   // of what counts in a Loop, board.Now's nanoseconds
-	WarmMS     int64  `json:"warm_ms,omitempty"` // how long before Start a Loop begins
+	Depth      int    `json:"depth,omitempty"`    // how often a goroutine enters the lock before it leaves; 0 is 1
+	Reads      int    `json:"reads,omitempty"`    // of a hundred acquisitions, those that read; 0: no read-write lock
+	Weights    int    `json:"weights,omitempty"`  // the most permits that an acquisition takes, one being the fewest; 0 is 1
+	Locks      int    `json:"locks,omitempty"`    // each acquisition takes some of so many, made from Key; 0: there is one
+	Together   int    `json:"together,omitempty"` // how many of Locks at once, chosen by chance; 0: any one
+	CSMicros   int64  `json:"cs_us,omitempty"`    // length of the critical section
+	Start      int64  `json:"start,omitempty"`    // of what counts in a Loop, board.Now's nanoseconds
+	WarmMS     int64  `json:"warm_ms,omitempty"`  // how long before Start a Loop begins
 	Millis     int64  `json:"millis,omitempty"`
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ type holding struct {
 	id     int64
 	shared bool               // a reader's
 	k      int                // a semaphore's permits; 0: a lock
+	slots  []int              // of several locks; nil: slot alone
 	cancel context.CancelFunc // of Hold's
 }
 
@@ -208,9 +210,73 @@ func (w *worker) acquire(ctx context.Context, key string, slot, n, k int, o *ove
 	return holding{held: h, slot: slot, k: k}, nil
 }
 
+// enterSeveral takes some of a request's locks together, or any one.
+func (w *worker) enterSeveral(ctx context.Context, r Request, id int64, o *overlaps) (holding, error) {
+	chosen := rand.Perm(r.Locks)
+	if r.Together > 0 {
+		chosen = chosen[:r.Together]
+	}
+	keys := make([]string, len(chosen))
+	for i, n := range chosen {
+		keys[i] = fmt.Sprintf("%s:%d", r.Key, n)
+	}
+	h, err := w.lockSome(ctx, r.Together == 0, keys, &chosen)
+	if err != nil {
+		return holding{}, err
+	}
+	all := holding{held: h, id: id, slots: []int{}}
+	for _, n := range chosen {
+		all.slots = append(all.slots, r.Slot+n)
+		if !w.board.Enter(r.Slot+n, id) {
+			o.add()
+		}
+	}
+	return all, nil
+}
+
+// lockSome takes all locks, or any one of them. chosen are their numbers, then those of the locks taken. There are none if
+// the peer does not tell which it took.
+func (w *worker) lockSome(ctx context.Context, any bool, keys []string, chosen *[]int) (peer.Held, error) {
+	if !any {
+		s, has := w.peer.(peer.Several)
+		if !has {
+			return nil, errors.New("the peer takes no locks together")
+		}
+		return s.LockAll(ctx, keys)
+	}
+	s, has := w.peer.(peer.AnyOf)
+	if !has {
+		return nil, errors.New("the peer takes no lock of several")
+	}
+	h, i, err := s.LockAny(ctx, keys)
+	if err == nil && i >= 0 {
+		*chosen = (*chosen)[i : i+1]
+	} else {
+		*chosen = nil
+	}
+	return h, err
+}
+
+// lastExit is when the last holder before left, of several locks the last of theirs.
+func (h holding) lastExit(b *board.Board) (last int64) {
+	if h.slots == nil {
+		return b.LastExit(h.slot)
+	}
+	for _, slot := range h.slots {
+		last = max(last, b.LastExit(slot))
+	}
+	return last
+}
+
 // leave clears the board and unlocks.
 func (w *worker) leave(h holding, o *overlaps) error {
 	switch {
+	case h.slots != nil:
+		for _, slot := range h.slots {
+			if !w.board.Exit(slot, h.id) {
+				o.add()
+			}
+		}
 	case h.k > 0:
 		w.board.Release(h.slot, h.k)
 	case !h.shared && !w.board.Exit(h.slot, h.id):

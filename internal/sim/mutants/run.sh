@@ -6,24 +6,29 @@
 #   # topology: quorum of 3   without it the seed's own
 #   # scene: closers          a scene, instead of both
 # Of the environment: LASTING (240s) is how long each process looks for a mend, PROCS (2) how many there are, SHRINK (20s)
-# how long the faults of what was found are shrunk, OUT where logs are kept. `none` runs the tree as it is.
+# how long the faults of what was found are shrunk, OUT where logs are kept. `none` runs the tree as it is. A patch that does not
+# apply or compile stops none of the others; at the end they are named, and it fails.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 out=${OUT:-$(mktemp -d)}
-[ $# -gt 0 ] || { sed -n 2,10p "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n 2,11p "$0"; exit 2; }
 [ "$1" != all ] || { cd "$here"; set -- $(ls ./*.patch | sed 's|^\./||; s|\.patch$||'); }
 mkdir -p "$out"
 
 # said prints what the head of a patch says.
 said() { [ "$1" = none ] || sed -n "s/^# $2: //p" "$here/$1.patch"; }
 
+# build returns false where the patch does not apply, or what it makes does not compile.
 build() {
-	tree=$(mktemp -d)
+	tree=$(mktemp -d) built=yes
 	(cd "$root" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -c) | tar -x -C "$tree"
-	[ "$1" = none ] || (cd "$tree" && git apply "$here/$1.patch")
-	(cd "$tree/internal/sim" && go test $(go run ./overlay/write -o "$out/overlay") -trimpath -c -o "$out/$1.test" ./world)
+	{
+		{ [ "$1" = none ] || (cd "$tree" && git apply "$here/$1.patch"); } &&
+			(cd "$tree/internal/sim" && go test $(go run ./overlay/write -o "$out/overlay") -trimpath -c -o "$out/$1.test" ./world)
+	} || built=
 	rm -rf "$tree"
+	[ -n "$built" ]
 }
 
 # hunt replaces its shell by a process that runs seeds until a violation.
@@ -55,8 +60,13 @@ ended() {
 	done
 }
 
+failed=
 for name; do
-	build "$name"
+	if ! build "$name"; then
+		echo "$name | not built | | | |"
+		failed="$failed $name"
+		continue
+	fi
 	rm -f "$out/$name".*.log # of an earlier run
 	pids= place=0 from=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 	began=$(date +%s.%N)
@@ -77,3 +87,4 @@ for name; do
 	fi
 	rm -f "$out/$name.test"
 done
+[ -z "$failed" ] || { echo "do not apply or compile:$failed" >&2; exit 1; }

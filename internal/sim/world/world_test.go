@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/sim/overlay"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -88,11 +89,32 @@ func chooses(t *testing.T) {
 	*from, *seeds, *class, *topo, *word = seed, 1, cmp.Or(kind, *class), cmp.Or(topology, *topo), ""
 }
 
-// runs runs a seed. Of those that are chosen neither by their faults nor by their topology, a quarter are of a scene of read-write
-// locks or of semaphores, which no other plan has.
+// otherKinds are scenes with each kind of lock that no other plan has.
+var otherKinds = []string{"readers", "languages", "semaphores", "tongues"}
+
+// TestFreshSeedsPlayEachKind demands that make sim, which chooses no scene, plays each kind that the library has.
+func TestFreshSeedsPlayEachKind(t *testing.T) {
+	forms := []Form{Mutexes{}.Form()}
+	for _, name := range otherKinds {
+		forms = append(forms, sceneOf(name).Kind().Form())
+	}
+	played := map[string]bool{}
+	for _, form := range forms {
+		played[form.Name] = true
+		if form.RW {
+			played[wire.Read.Name], played[wire.Write.Name] = true, true
+		}
+	}
+	if sceneOf("pairs") != nil { // a toy of the overlay's, which has that scene
+		played[sceneOf("pairs").Kind().Form().Name] = true
+	}
+	require.Len(t, played, int(wire.Kinds()), "each kind has a scene among otherKinds")
+}
+
+// runs runs a seed. Of those that are chosen neither by their faults nor by their topology, a quarter are of otherKinds.
 func (s *tally) runs(t *testing.T, seed uint64, o Options) bool {
 	if d := throw(seed, "read-write"); *lasting > 0 && o.Class == "" && o.Topology == "" && d.of(4) == 0 {
-		o.Class = []string{"readers", "languages", "semaphores", "tongues"}[d.of(4)]
+		o.Class = otherKinds[d.of(len(otherKinds))]
 	}
 	return s.run(t, seed, o)
 }

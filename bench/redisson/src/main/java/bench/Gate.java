@@ -1,5 +1,6 @@
 package bench;
 
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.redisson.api.RLock;
@@ -16,6 +17,11 @@ interface Gate {
 
     /** Takes the mark away; false when it was not there any more. */
     boolean unmark(Board board, int slot, long id);
+
+    /** When the last holder before left. */
+    default long lastExit(Board board, int slot) {
+        return board.lastExit(slot);
+    }
 
     /** A lock. The marks of its readers are left out, since they may be many. */
     record Lock(RLock lock, boolean shared) implements Gate {
@@ -37,6 +43,42 @@ interface Gate {
         @Override
         public boolean unmark(Board board, int slot, long id) {
             return shared || board.exit(slot, id);
+        }
+    }
+
+    /** Several locks together; chosen are their numbers, from the slot on. */
+    record Several(RLock multi, int[] chosen) implements Gate {
+        @Override
+        public void enter() throws InterruptedException {
+            multi.lockInterruptibly();
+        }
+
+        @Override
+        public void leave() {
+            multi.unlock();
+        }
+
+        @Override
+        public boolean mark(Board board, int slot, long id) {
+            boolean alone = true;
+            for (int n : chosen) {
+                alone &= board.enter(slot + n, id);
+            }
+            return alone;
+        }
+
+        @Override
+        public boolean unmark(Board board, int slot, long id) {
+            boolean mine = true;
+            for (int n : chosen) {
+                mine &= board.exit(slot + n, id);
+            }
+            return mine;
+        }
+
+        @Override
+        public long lastExit(Board board, int slot) {
+            return Arrays.stream(chosen).mapToLong(n -> board.lastExit(slot + n)).max().orElse(0);
         }
     }
 

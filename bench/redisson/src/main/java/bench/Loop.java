@@ -116,7 +116,7 @@ final class Loop {
         enter(gate, slot, g);
         long granted = Board.now();
         since.set(g, 0);
-        long last = session.board[0].lastExit(slot);
+        long last = gate.lastExit(session.board[0], slot);
         if (granted <= end) {
             order(began, granted);
         }
@@ -224,7 +224,9 @@ final class Loop {
     private void sendHome(Reply reply) throws InterruptedException {
         long limit = System.nanoTime() + GRACE_MS * 1_000_000;
         for (Thread t : threads) {
-            t.interrupt();
+            if (r.together == 0) { // an RMultiLock goes on when it is interrupted, and forgets a lock that it has
+                t.interrupt();
+            }
         }
         for (Thread t : threads) {
             t.join(Math.max(1, (limit - System.nanoTime()) / 1_000_000));

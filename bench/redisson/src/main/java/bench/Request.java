@@ -15,6 +15,8 @@ final class Request {
     public int reads;
     public int permits;
     public int weights;
+    public int locks;
+    public int together;
     public long start;
     public long millis;
     @SerializedName("lease_ms") public long leaseMs;

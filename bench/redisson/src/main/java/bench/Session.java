@@ -5,6 +5,7 @@ import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
@@ -91,6 +92,12 @@ final class Session {
     Gate gate(Request r, String key) {
         if (r.permits > 0) {
             return permits(key, r.permits, 1 + ThreadLocalRandom.current().nextInt(Math.max(1, r.weights)));
+        }
+        if (r.together > 0) {
+            int[] chosen = ThreadLocalRandom.current().ints(0, r.locks).distinct().limit(r.together)
+                .sorted().toArray(); // in another order for each caller they would wait for one another in circles
+            RLock[] locks = Arrays.stream(chosen).mapToObj(n -> lock(key + ":" + n)).toArray(RLock[]::new);
+            return new Gate.Several(redisson.getMultiLock(locks), chosen);
         }
         if (r.reads == 0) {
             return new Gate.Lock(lock(key), false);

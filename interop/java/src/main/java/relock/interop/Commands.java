@@ -2,6 +2,7 @@ package relock.interop;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
+import java.util.Arrays;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
@@ -82,6 +83,9 @@ final class Commands {
                 return redisson.getReadWriteLock(kindAndName[1]).readLock();
             case "write":
                 return redisson.getReadWriteLock(kindAndName[1]).writeLock();
+            case "multi":
+                return redisson.getMultiLock(Arrays.stream(kindAndName[1].split(",")).map(one -> lock(redisson, one))
+                        .toArray(RLock[]::new));
             default:
                 throw new IllegalArgumentException("no kind of lock " + kindAndName[0]);
         }

@@ -1,0 +1,238 @@
+package relock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/relock-go/relock/internal/link"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// A MultiLock is several locks that a caller holds together: see All. It has no state of its own,
+// and its methods may be called from any goroutine.
+type MultiLock struct {
+	parts []part // in the order of their names in Redis
+	err   error  // what is wrong with them
+}
+
+// part is a lock among several.
+type part struct {
+	Locker
+	of *lock // what it embeds
+}
+
+// All returns a lock that is all of locks at once: mutexes, sides of read-write locks, and permits
+// (Semaphore.Permits), on one Redis, on any slots of a Cluster, or on a quorum. Each keeps its
+// options. So WithWait bounds the wait for that lock alone.
+//
+// All takes the locks in the order of their names in Redis, whatever order it was given. So callers
+// of All never wait for one another in a circle. A caller keeps no such order if it holds one of
+// the locks before, or takes locks one by one: give its wait an end.
+//
+// The methods of the MultiLock fail with the error of a lock that cannot work, and with ErrMisuse
+//
+//   - if there is no lock;
+//   - if a name comes twice: a reader and the writer beside it have one name;
+//   - for locks of several Clients: those may be on different Redises, and have no common order.
+//
+// Redisson: RMultiLock, which takes its locks in the order in which it was given them.
+func All(locks ...Locker) *MultiLock {
+	parts, err := partsOf("All", locks)
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.of.names.Lock, b.of.names.Lock) })
+	for i := 1; i < len(parts); i++ {
+		switch a, b := parts[i-1].of, parts[i].of; {
+		case a.k != b.k:
+			err = fmt.Errorf("%w: All of locks of several Clients, as of %q and %q", ErrMisuse, a.names.Name, b.names.Name)
+		case a.names.Lock == b.names.Lock:
+			err = fmt.Errorf("%w: All of %q twice", ErrMisuse, a.names.Name)
+		}
+	}
+	return &MultiLock{parts, err}
+}
+
+// partsOf returns the locks that a function of that name was given, or what is wrong with them.
+func partsOf(function string, locks []Locker) ([]part, error) {
+	parts := make([]part, len(locks))
+	for i, l := range locks {
+		var of *lock
+		switch l := l.(type) {
+		case *Mutex:
+			of = l.of()
+		case *RWMutex:
+			of = l.of(wire.Write)
+		case *Reader:
+			of = l.side().of(wire.Read)
+		case *Permits:
+			of = l.of()
+		default:
+			return nil, fmt.Errorf("%w: %s of a %T, which is no lock of this package", ErrMisuse, function, l)
+		}
+		if err := of.valid(context.Background()); err != nil {
+			return nil, err
+		}
+		parts[i] = part{l, of}
+	}
+	if len(locks) == 0 {
+		return nil, fmt.Errorf("%w: %s of no locks", ErrMisuse, function)
+	}
+	return parts, nil
+}
+
+// Lock takes all locks. If all are free, of one kind, at most 64, on one Redis, and in a Cluster in
+// one slot, one command takes them. Otherwise Lock takes one after the other, and waits for each as
+// its own Lock does: the first ones lie idle while it waits for the next. If one of those is lost
+// meanwhile, it gives all back and begins anew, as long as ctx lives. On failure it gives back what
+// it has. Errors are those of the lock that failed.
+func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
+	if err := m.valid(ctx); err != nil {
+		return nil, err
+	}
+	for {
+		leases, _, _ := gather(ctx, m.parts, false, false)
+		var err error
+		if leases == nil {
+			leases, err = m.each(ctx, Locker.Lock)
+		}
+		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrLost) {
+			return multiLease(leases), err
+		}
+	}
+}
+
+// TryLock takes all locks if all are free, as the TryLock of each does. Errors are those of the
+// lock that failed.
+func (m *MultiLock) TryLock(ctx context.Context) (*MultiLease, error) {
+	if err := m.valid(ctx); err != nil {
+		return nil, err
+	}
+	leases, asked, err := gather(ctx, m.parts, false, true)
+	if !asked {
+		leases, err = m.each(ctx, Locker.TryLock)
+	}
+	return multiLease(leases), err
+}
+
+// Do runs fn while it holds all locks, as Mutex.Do runs it under one.
+func (m *MultiLock) Do(ctx context.Context, fn func(context.Context) error) error {
+	return do(ctx, m.Lock, fn)
+}
+
+func (m *MultiLock) valid(ctx context.Context) error {
+	switch {
+	case m == nil, m.parts == nil && m.err == nil:
+		return errNoLocks
+	case m.err != nil:
+		return m.err
+	case ctx == nil:
+		return errNilContext
+	}
+	return nil
+}
+
+// each takes one lock after the other. The context of each lease derives from that of the one
+// before.
+func (m *MultiLock) each(ctx context.Context, lock func(Locker, context.Context) (*Lease, error)) ([]*Lease, error) {
+	leases, inner := make([]*Lease, 0, len(m.parts)), ctx
+	for _, p := range m.parts {
+		l, err := lock(p.Locker, among{inner})
+		if err != nil {
+			_ = unlockAll(ctx, leases) // the caller is told why it does not get the locks
+			return nil, err
+		}
+		leases, inner = append(leases, l), l.Context()
+	}
+	return leases, nil
+}
+
+// among is the parent of the context of a lease that is held together with others: when that lease
+// is lost, its context says which it was.
+type among struct{ context.Context }
+
+// A LostError tells which lock of a MultiLease was lost. It is the cause of the MultiLease's
+// context, and in the error of its Unlock.
+type LostError struct {
+	Name string // of the lock
+	Err  error  // ErrLost, or ErrMaxHold, which matches ErrLost
+}
+
+func (e *LostError) Error() string { return fmt.Sprintf("relock: lock %q: %v", e.Name, e.Err) }
+
+// Unwrap returns Err.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// A MultiLease is what a caller of MultiLock.Lock holds, until Unlock. Its methods may be called
+// from any goroutine.
+type MultiLease struct{ leases []*Lease } // the context of each derives from that of the one before
+
+func multiLease(leases []*Lease) *MultiLease {
+	if leases == nil {
+		return nil
+	}
+	return &MultiLease{leases}
+}
+
+// Context returns a context that derives from the one given to Lock. It ends as soon as one of the
+// locks can no longer be trusted: its cause is then a *LostError with the name of that lock.
+// Otherwise it ends as Lease.Context does. Under it each lock re-enters, and its Held finds its
+// lease. FromContext and the function Token find one of the leases only: ask the MultiLease.
+func (m *MultiLease) Context() context.Context {
+	if m == nil || len(m.leases) == 0 {
+		return neverHeld
+	}
+	return m.leases[len(m.leases)-1].Context()
+}
+
+// Lease returns the lease of the lock of that name, nil if there is none. It can be extended by
+// itself. If it is unlocked by itself, the others stay held, and the context of the MultiLease
+// ends.
+func (m *MultiLease) Lease(name string) *Lease {
+	if m != nil {
+		for _, l := range m.leases {
+			if l.Name() == name {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// Token returns the fencing token of the lock of that name, 0 if there is none. Each lock counts
+// its own, so a store compares the tokens of one name only: see Lease.Token.
+func (m *MultiLease) Token(name string) int64 { return m.Lease(name).Token() }
+
+// Unlock gives all locks back, as Lease.Unlock does. It returns the errors of those that failed,
+// joined. The error of a lost lock is a *LostError.
+func (m *MultiLease) Unlock(ctx context.Context) error {
+	if m == nil || len(m.leases) == 0 {
+		return ErrNotHeld
+	}
+	return unlockAll(ctx, m.leases)
+}
+
+// unlockAll unlocks leases side by side. Those that Redis is told of go in one command, as far as
+// they can: of one kind, on one Redis, and in a Cluster in one slot.
+func unlockAll(ctx context.Context, leases []*Lease) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	var all sync.WaitGroup
+	errs, union := make([]error, len(leases)), link.NewUnion(len(leases))
+	for i, l := range leases {
+		all.Go(func() {
+			part := union.Part(context.WithoutCancel(ctx))
+			defer part.Leave()
+			if errs[i] = l.Unlock(part); wire.IsLost(errs[i]) {
+				errs[i] = &LostError{l.Name(), errs[i]}
+			}
+		})
+	}
+	all.Wait()
+	if !slices.ContainsFunc(errs, func(err error) bool { return err != ErrNotHeld }) {
+		return ErrNotHeld
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,379 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/drivertest"
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// mutexes are n locks of c whose names begin with prefix.
+func mutexes(c *Client, prefix string, n int, opts ...Option) (all []Locker) {
+	for i := range n {
+		all = append(all, c.Mutex(prefix+strconv.Itoa(i), opts...))
+	}
+	return all
+}
+
+// allTaken is the lease that lock gives.
+func allTaken(t *testing.T, m *MultiLock) *MultiLease {
+	t.Helper()
+	l, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	return l
+}
+
+// noLocks waits until Redis keeps no lock and no waiter.
+func noLocks(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return s.Do("EVAL", `local n = 0
+			for _, key in ipairs(redis.call('KEYS', '*')) do
+				local is = redis.call('TYPE', key).ok
+				if is == 'hash' or is == 'zset' and redis.call('ZCOUNT', key, 0, '+inf') > 0 then n = n + 1 end
+			end
+			return n`, "0") == "0"
+	}, patience, 5*time.Millisecond)
+}
+
+// All locks of one kind are taken by one command where they are free, and given back by one. Each is a lock as any other.
+func TestAllTakesFreeLocksByOneCommand(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	m := All(mutexes(c, "k", 10)...)
+	for range 2 { // the first time the user's rights are asked for, and the scripts are loaded
+		unlockedAll(t, allTaken(t, m))
+	}
+	s.ResetCommandCounts()
+	l := allTaken(t, m)
+	require.EqualValues(t, 1, s.CommandCounts()["evalsha"])
+	for i := range 10 {
+		name := "k" + strconv.Itoa(i)
+		_, err := other.Mutex(name).TryLock(t.Context())
+		require.ErrorIs(t, err, ErrNotAcquired)
+		held, err := c.Mutex(name).Held(l.Context())
+		require.NoError(t, err)
+		require.Same(t, held, l.Lease(name))
+		require.Positive(t, l.Token(name))
+		require.Equal(t, held.Token(), l.Token(name))
+	}
+	require.Nil(t, l.Lease("k"))
+	require.Zero(t, l.Token("k"))
+	re, err := c.Mutex("k3").Lock(l.Context())
+	require.NoError(t, err)
+	require.Equal(t, l.Token("k3"), re.Token())
+	unlocked(t, re)
+	s.ResetCommandCounts()
+	unlockedAll(t, l)
+	require.EqualValues(t, 1, s.CommandCounts()["evalsha"])
+	require.ErrorIs(t, context.Cause(l.Context()), ErrNotHeld)
+	require.Equal(t, ErrNotHeld, l.Unlock(t.Context()))
+	noLocks(t, s)
+}
+
+// So are the locks of each kind, and observers hear of them.
+func TestAllOfEachKindByOneCommand(t *testing.T) {
+	s := redistest.Start(t)
+	told := new(seen)
+	c, other := newClient(t, s.Client(), WithObserver(told)), newClient(t, s.Client())
+	for kind, lock := range map[string]func(c *Client, name string) Locker{
+		"write":     func(c *Client, name string) Locker { return c.RWMutex(name) },
+		"read":      func(c *Client, name string) Locker { return c.RWMutex(name).Reader() },
+		"semaphore": func(c *Client, name string) Locker { return c.Semaphore(name, 3).Permits(2) },
+		"mutex":     func(c *Client, name string) Locker { return c.Mutex(name) },
+	} {
+		name := func(i int) string { return kind + strconv.Itoa(i) }
+		var all []Locker
+		for i := range 3 {
+			all = append(all, lock(c, name(i)))
+		}
+		unlockedAll(t, allTaken(t, All(all...)))
+		before := len(told.of(EventAcquired))
+		s.ResetCommandCounts()
+		l, err := All(all...).TryLock(t.Context())
+		require.NoError(t, err)
+		for range 3 { // readers join
+			unlockedAll(t, l)
+			l = allTaken(t, All(all...))
+		}
+		require.LessOrEqual(t, s.CommandCounts()["evalsha"], int64(7), kind)
+		require.Len(t, told.of(EventAcquired), before+12)
+		if kind == "read" {
+			unlocked(t, taken(t, other.RWMutex(name(1)).RLock))
+		} else {
+			_, err := lock(other, name(1)).TryLock(t.Context())
+			require.ErrorIs(t, err, ErrNotAcquired, kind)
+		}
+		unlockedAll(t, l)
+		var held *Lease
+		if kind == "read" {
+			held = taken(t, other.RWMutex(name(2)).Lock)
+		} else {
+			held = taken(t, lock(other, name(2)).Lock)
+		}
+		abandoned := len(told.of(EventAbandoned))
+		_, err = All(all...).TryLock(t.Context())
+		require.ErrorIs(t, err, ErrNotAcquired, kind)
+		gone := told.of(EventAbandoned)
+		require.Len(t, gone, abandoned+1)
+		require.Equal(t, name(2), gone[abandoned].Lock)
+		unlocked(t, held)
+	}
+	noLocks(t, s)
+}
+
+func unlockedAll(t *testing.T, l *MultiLease) {
+	t.Helper()
+	require.NoError(t, l.Unlock(t.Context()))
+}
+
+// What is not all free is not taken at all: neither by one command, nor where each takes its own.
+func TestAllIsAllOrNothing(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	sem := c.Semaphore("sem", 2)
+	for name, m := range map[string]*MultiLock{
+		"together": All(mutexes(c, "k", 5)...),
+		"each":     All(append(mutexes(c, "k", 5), c.RWMutex("rw"), c.RWMutex("other").Reader(), sem.Permits(2))...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := taken(t, other.Mutex("k3").Lock)
+			_, err := m.TryLock(t.Context())
+			var busy *HeldError
+			require.ErrorAs(t, err, &busy)
+			require.Equal(t, "k3", busy.Name)
+			require.Contains(t, busy.Holder, other.ID())
+			for _, name := range []string{"k0", "k1", "k2", "k4"} {
+				unlocked(t, taken(t, other.Mutex(name).TryLock))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err = m.Lock(ctx)
+			require.ErrorAs(t, err, &busy)
+			require.Equal(t, "k3", busy.Name)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			waits := make(chan *MultiLease, 1)
+			go func() {
+				l, err := m.Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				waits <- l
+			}()
+			queued(t, s, "k3", 1)
+			unlocked(t, held)
+			unlockedAll(t, within(t, waits))
+			noLocks(t, s)
+		})
+	}
+}
+
+// The order does not depend on that in which All was given the locks.
+func TestAllNeverDeadlocks(t *testing.T) {
+	s := redistest.Start(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		c := newClient(t, s.Client())
+		for range 4 {
+			wg.Go(func() {
+				all := mutexes(c, "k", 5)
+				for range rounds(20, 200) {
+					rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+					err := All(all[:3]...).Do(t.Context(), func(ctx context.Context) error { return ctx.Err() })
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	noLocks(t, s)
+}
+
+// Locks without a common order, or that never can be held together, are refused.
+func TestAllRefuses(t *testing.T) {
+	rdb := ownRedis(t)
+	c, other := newClient(t, rdb), newClient(t, rdb)
+	rw := c.RWMutex("rw")
+	for name, m := range map[string]*MultiLock{
+		"none":    All(),
+		"twice":   All(c.Mutex("a"), c.Mutex("b"), c.Mutex("a")),
+		"sides":   All(rw, rw.Reader()),
+		"clients": All(c.Mutex("a"), other.Mutex("b")),
+		"nil":     All(c.Mutex("a"), nil),
+		"typed":   All(c.Mutex("a"), (*Mutex)(nil)),
+		"reader":  All((*Reader)(nil)),
+		"permits": All((*Permits)(nil)),
+		"any":     All(Any(c.Mutex("a"))),
+		"zero":    new(MultiLock),
+		"absent":  nil,
+		"name":    All(c.Mutex("")),
+		"option":  All(c.Mutex("a", WithFixedLease(-1))),
+		"amount":  All(c.Semaphore("s", 2).Permits(0)),
+	} {
+		_, err := m.Lock(t.Context())
+		require.ErrorIs(t, err, ErrMisuse, name)
+		_, err = m.TryLock(t.Context())
+		require.ErrorIs(t, err, ErrMisuse, name)
+		require.ErrorIs(t, m.Do(t.Context(), nothing), ErrMisuse, name)
+	}
+	_, err := All(c.Semaphore("s", 2).Permits(3)).Lock(t.Context())
+	require.ErrorIs(t, err, ErrTooMany)
+	_, err = All(c.Mutex("a")).Lock(nil) //nolint:staticcheck // that is what is refused
+	require.ErrorIs(t, err, ErrMisuse)
+	require.Equal(t, ErrNotHeld, (*MultiLease)(nil).Unlock(t.Context()))
+	require.Error(t, new(MultiLease).Context().Err())
+	require.Nil(t, new(MultiLease).Lease("a"))
+}
+
+// A lost lock ends the context of all, and says which it was.
+func TestAllSaysWhichLockWasLost(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithLease(time.Minute))
+	for i, m := range []*MultiLock{All(mutexes(c, "k", 3)...), All(append(mutexes(c, "k", 3), c.Semaphore("s", 1).Permits(1))...)} {
+		for _, lost := range []string{"k0", "k1", "k2"} {
+			l := allTaken(t, m)
+			within(t, forced(t, c, s, lost, l.Context()))
+			var why *LostError
+			require.ErrorAs(t, context.Cause(l.Context()), &why, i)
+			require.Equal(t, lost, why.Name)
+			require.Equal(t, ErrLost, why.Err)
+			require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+			_, err := c.Mutex(lost).Held(l.Context())
+			require.Equal(t, ErrLost, err)
+			err = l.Unlock(t.Context())
+			why = nil
+			require.ErrorAs(t, err, &why)
+			require.Equal(t, lost, why.Name)
+			noLocks(t, s)
+		}
+	}
+}
+
+// forced frees a lock, and returns what is closed when ctx ends.
+func forced(t *testing.T, c *Client, s *redistest.Server, name string, ctx context.Context) <-chan struct{} {
+	t.Helper()
+	freed, err := c.Mutex(name).ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+	return ctx.Done()
+}
+
+// What is lost while All waits for the next lock is taken anew, and so are all before it.
+func TestAllBeginsAnewAfterALoss(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	held := taken(t, other.Mutex("k2").Lock)
+	waits := make(chan *MultiLease, 1)
+	go func() {
+		l, err := All(mutexes(c, "k", 3)...).Lock(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		waits <- l
+	}()
+	queued(t, s, "k2", 1)
+	was := stateOf(t, other.Mutex("k0")).Holder
+	freed, err := other.Mutex("k0").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+	require.Eventually(t, func() bool {
+		now := stateOf(t, other.Mutex("k0")).Holder
+		return now != "" && now != was
+	}, patience, time.Millisecond)
+	unlocked(t, held)
+	l := within(t, waits)
+	require.NoError(t, l.Context().Err())
+	unlockedAll(t, l)
+	noLocks(t, s)
+}
+
+// Several locks need the rights of one: those of docs/wire.md for the kind.
+func TestAllWithLeastPrivilege(t *testing.T) {
+	s := redistest.Start(t)
+	client := func(name string, further ...string) *Client {
+		user := s.AddUser(name, "secret", append(rights(t, "suite:")[0], further...)...)
+		return newClient(t, shared(t, user)())
+	}
+	c, rw := client("mutexes"), client("sides", drivertest.ReadWriteRights(t, "suite:")...)
+	sem := client("permits", drivertest.SemaphoreRights(t, "suite:")...)
+	for name, locks := range map[string][]Locker{
+		"mutexes": mutexes(c, "suite:k", 3),
+		"writers": {rw.RWMutex("suite:a"), rw.RWMutex("suite:b")},
+		"readers": {rw.RWMutex("suite:a").Reader(), rw.RWMutex("suite:b").Reader()},
+		"permits": {sem.Semaphore("suite:s", 2).Permits(1), sem.Semaphore("suite:t", 2).Permits(2)},
+	} {
+		for range 2 { // the second time Redis knows the semaphores' numbers
+			l, err := All(locks...).TryLock(t.Context())
+			require.NoError(t, err, name)
+			unlockedAll(t, l)
+			unlocked(t, taken(t, Any(locks...).TryLock))
+		}
+	}
+	noLocks(t, s)
+}
+
+// Each lease is one of its own. Without one of them the MultiLease is none any more, but the others stay held.
+func TestAllOneByItself(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	for i := range 3 {
+		l := allTaken(t, All(mutexes(c, "k", 3)...))
+		one, next := l.Lease("k"+strconv.Itoa(i)), other.Mutex("k"+strconv.Itoa((i+1)%3))
+		require.NoError(t, one.Extend(t.Context(), time.Hour))
+		require.Greater(t, stateOf(t, other.Mutex(one.Name())).TTL, 59*time.Minute)
+		unlocked(t, one)
+		within(t, l.Context().Done())
+		require.ErrorIs(t, context.Cause(l.Context()), ErrNotHeld)
+		unlocked(t, taken(t, other.Mutex(one.Name()).TryLock))
+		_, err := next.TryLock(t.Context())
+		require.ErrorIs(t, err, ErrNotAcquired)
+		require.ErrorIs(t, l.Unlock(t.Context()), ErrNotHeld)
+		noLocks(t, s)
+	}
+}
+
+// Each lock has its own wait.
+func TestAllWaitsForEachByItsOptions(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	held := taken(t, other.Mutex("b").Lock)
+	m := All(c.Mutex("a"), c.Mutex("b", WithWait(30*time.Millisecond)))
+	_, err := m.Lock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	unlocked(t, held)
+	unlockedAll(t, allTaken(t, m))
+	noLocks(t, s)
+}
+
+var errOfFn = errors.New("of fn")
+
+// Do of All is that of a Mutex.
+func TestAllDo(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	m := All(mutexes(c, "k", 2)...)
+	err := m.Do(t.Context(), func(ctx context.Context) error {
+		return errors.Join(errOfFn, m.Do(ctx, nothing)) // it re-enters both
+	})
+	require.ErrorIs(t, err, errOfFn)
+	err = m.Do(t.Context(), func(ctx context.Context) error {
+		within(t, forced(t, c, s, "k1", ctx))
+		return errOfFn
+	})
+	require.ErrorIs(t, err, ErrLost)
+	require.ErrorIs(t, err, errOfFn)
+	require.Equal(t, fmt.Sprintf("%T", err), "*wire.Undone")
+	noLocks(t, s)
+}

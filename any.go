@@ -1,0 +1,191 @@
+package relock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// An AnyLock is any one of several locks: see Any. It has no state of its own, and its methods may
+// be called from any goroutine.
+type AnyLock struct {
+	parts []part
+	err   error // what is wrong with them
+}
+
+var _ Locker = (*AnyLock)(nil)
+
+// Any returns a lock that is any one of locks, whichever is free first: of numbers for workers,
+// shards, ports, licences. Lease.Name says which it is. The locks may be of any kinds, as those of
+// All, and of several Clients. Each keeps its options.
+//
+// Under the context of a lease of one of them, Lock re-enters that one. The methods fail with
+// ErrMisuse if there is no lock, and with the error of a lock that cannot work.
+func Any(locks ...Locker) *AnyLock {
+	parts, err := partsOf("Any", locks)
+	return &AnyLock{parts, err}
+}
+
+// Name returns the names of the locks, with a | between them.
+func (a *AnyLock) Name() string {
+	if a == nil {
+		return ""
+	}
+	names := make([]string, len(a.parts))
+	for i, p := range a.parts {
+		names[i] = p.Name()
+	}
+	return strings.Join(names, "|")
+}
+
+// Lock takes a random one of the locks that are free. One command asks for those of one kind on one
+// Redis and, in a Cluster, in one slot. If none is free, Lock waits for all of them, for each as
+// its own Lock does, and gives up the others once it has one. If two are granted at one time, it
+// gives one back at once. A lock that fails does not keep it from the others. If it gets none, its
+// error is that of one of the locks, as of Mutex.Lock: of one that failed, rather than of one that
+// is busy.
+func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
+	l, err := a.try(ctx, false)
+	if l != nil || a.valid(ctx) != nil || ctx.Err() != nil {
+		return l, err
+	}
+	return a.race(ctx)
+}
+
+// TryLock takes a random one of the locks that are free, as Mutex.TryLock does. Its error is chosen
+// as Lock's.
+func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) {
+	l, err := a.try(ctx, true)
+	if l == nil && err == nil { // goroutines of this process have them all
+		return a.parts[0].TryLock(ctx)
+	}
+	return l, err
+}
+
+// Do runs fn while it holds one of the locks, as Mutex.Do does. FromContext finds its lease.
+func (a *AnyLock) Do(ctx context.Context, fn func(context.Context) error) error {
+	return do(ctx, a.Lock, fn)
+}
+
+// Held returns the lease of one of the locks that ctx carries, as Mutex.Held does.
+func (a *AnyLock) Held(ctx context.Context) (*Lease, error) {
+	if err := a.valid(ctx); err != nil {
+		return nil, err
+	}
+	for _, p := range a.parts {
+		if l, err := p.Held(ctx); err != ErrNotHeld {
+			return l, err
+		}
+	}
+	return nil, ErrNotHeld
+}
+
+func (a *AnyLock) valid(ctx context.Context) error {
+	switch {
+	case a == nil || a.parts == nil && a.err == nil:
+		return errNoLocks
+	case a.err != nil:
+		return a.err
+	case ctx == nil:
+		return errNilContext
+	}
+	return nil
+}
+
+// try asks for the locks without waiting. It returns neither a lease nor an error if goroutines of
+// this process have all of them. tells is as of gather.
+func (a *AnyLock) try(ctx context.Context, tells bool) (*Lease, error) {
+	if err := a.valid(ctx); err != nil {
+		return nil, err
+	}
+	rest, failure := slices.Clone(a.parts), error(nil)
+	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+	for _, p := range rest {
+		if _, err := p.Held(ctx); err != ErrNotHeld {
+			return p.TryLock(ctx) // it re-enters, or says that the lease was lost
+		}
+	}
+	for len(rest) > 0 {
+		var group, others []part
+		for _, p := range rest {
+			if together(ctx, []part{rest[0], p}) && len(group) < maxTogether {
+				group = append(group, p)
+			} else {
+				others = append(others, p)
+			}
+		}
+		if group == nil {
+			group, others = rest[:1], rest[1:]
+		}
+		leases, asked, err := gather(ctx, group, true, tells)
+		switch {
+		case leases != nil:
+			return leases[0], nil
+		case !asked && !together(ctx, group):
+			var l *Lease
+			if l, err = group[0].TryLock(ctx); err == nil {
+				return l, nil
+			}
+		}
+		failure, rest = worse(failure, err), others
+	}
+	return nil, failure
+}
+
+// worse returns the error that says more: of a lock that failed, rather than of one that is busy.
+func worse(a, b error) error {
+	if a == nil || b != nil && errors.Is(a, ErrNotAcquired) {
+		return b
+	}
+	return a
+}
+
+// errOther ends the waits of the others once one lock is granted.
+var errOther = errors.New("relock: another lock of Any was granted")
+
+// race waits for all locks, and returns the first that is granted. The goroutines of the others
+// outlive it. They end at once, except for one that was granted its lock too, and unlocks that
+// first.
+func (a *AnyLock) race(ctx context.Context) (*Lease, error) {
+	type end struct {
+		i   int
+		l   *Lease
+		err error
+	}
+	ends, stops := make(chan end, len(a.parts)), make([]context.CancelCauseFunc, len(a.parts))
+	waits := make([]context.Context, len(a.parts)) // one each: the lease's context derives from it
+	for i := range a.parts {
+		waits[i], stops[i] = context.WithCancelCause(ctx)
+	}
+	var won atomic.Bool
+	for i, p := range a.parts {
+		go func() {
+			l, err := p.Lock(waits[i])
+			if err == nil && !won.CompareAndSwap(false, true) {
+				_ = l.Unlock(ctx)
+				l, err = nil, errOther
+			}
+			ends <- end{i, l, err}
+		}()
+	}
+	var failure error
+	for range a.parts {
+		e := <-ends
+		if e.l == nil {
+			stops[e.i](nil)
+			failure = worse(failure, e.err)
+			continue
+		}
+		for i, stop := range stops {
+			if i != e.i {
+				stop(errOther)
+			}
+		}
+		context.AfterFunc(e.l.Context(), func() { stops[e.i](nil) })
+		return e.l, nil
+	}
+	return nil, failure
+}

@@ -1,0 +1,159 @@
+package relock
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// Any takes a free lock by one command, and never one of the others too.
+func TestAnyTakesOneFreeLock(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	a := Any(mutexes(c, "k", 8)...)
+	require.Equal(t, "k0|k1|k2|k3|k4|k5|k6|k7", a.Name())
+	unlocked(t, taken(t, a.Lock))
+	for i := range 8 {
+		if i != 5 {
+			taken(t, other.Mutex("k"+strconv.Itoa(i)).Lock)
+		}
+	}
+	s.ResetCommandCounts()
+	for _, lock := range []func(context.Context) (*Lease, error){a.Lock, a.TryLock} {
+		l := taken(t, lock)
+		require.Equal(t, "k5", l.Name())
+		found, err := a.Held(l.Context())
+		require.NoError(t, err)
+		require.Same(t, l, found)
+		again, err := a.Lock(l.Context())
+		require.NoError(t, err)
+		require.Equal(t, "k5", again.Name())
+		require.Equal(t, l.Token(), again.Token())
+		unlocked(t, again, l)
+	}
+	require.EqualValues(t, 2+2+4, s.CommandCounts()["evalsha"]) // also two counts of each re-entry
+	_, err := a.Held(t.Context())
+	require.Equal(t, ErrNotHeld, err)
+	_, err = Any(mutexes(c, "k", 5)...).TryLock(t.Context())
+	var busy *HeldError
+	require.ErrorAs(t, err, &busy)
+	require.Contains(t, busy.Holder, other.ID())
+}
+
+// Of several free locks Any takes each at some time: callers must not all go for the first.
+func TestAnyTakesARandomLock(t *testing.T) {
+	c := newClient(t, ownRedis(t))
+	names := make(map[string]bool)
+	for range 200 {
+		l := taken(t, Any(mutexes(c, "k", 3)...).Lock)
+		names[l.Name()] = true
+		unlocked(t, l)
+	}
+	require.Len(t, names, 3)
+}
+
+// A caller that finds none free waits in all lines, has the first that is freed, and stands in no other line.
+func TestAnyWaitsForTheFirst(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	rw := other.RWMutex("k3")
+	held := []*Lease{taken(t, other.Mutex("k0").Lock), taken(t, other.Mutex("k1").Lock), taken(t, other.Mutex("k2").Lock), taken(t, rw.Lock)}
+	locks := append(mutexes(c, "k", 3), c.RWMutex("k3").Reader())
+	got := make(chan *Lease, 1)
+	go func() {
+		l, err := Any(locks...).Lock(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		got <- l
+	}()
+	for _, name := range []string{"k0", "k1", "k2"} {
+		queued(t, s, name, 1)
+	}
+	unlocked(t, held[1])
+	l := within(t, got)
+	require.Equal(t, "k1", l.Name())
+	for _, name := range []string{"k0", "k2"} {
+		queued(t, s, name, 0)
+	}
+	require.Eventually(t, func() bool { return s.Do("ZCARD", "relock_readers:{k3}:k3") == "0" }, patience, time.Millisecond)
+	require.NoError(t, l.Context().Err())
+	unlocked(t, l, held[0], held[2], held[3])
+	noLocks(t, s)
+}
+
+// Of locks that are freed at one time a caller keeps one, and the others go on.
+func TestAnyKeepsOne(t *testing.T) {
+	s := redistest.Start(t)
+	clients := []*Client{newClient(t, s.Client()), newClient(t, s.Client()), newClient(t, s.Client())}
+	var (
+		inside [3]atomic.Int32
+		wg     sync.WaitGroup
+	)
+	for _, c := range clients {
+		for range 4 {
+			wg.Go(func() {
+				a := Any(mutexes(c, "k", 3)...)
+				for range rounds(50, 1000) {
+					l, err := a.Lock(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					at, _ := strconv.Atoi(l.Name()[1:])
+					if inside[at].Add(1) != 1 {
+						t.Errorf("two in %s", l.Name())
+					}
+					inside[at].Add(-1)
+					if err := l.Unlock(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	noLocks(t, s)
+}
+
+// A caller that gives up leaves nothing behind.
+func TestAnyGivesUp(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	held := []*Lease{taken(t, other.Mutex("k0").Lock), taken(t, other.Mutex("k1").Lock)}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	_, err := Any(mutexes(c, "k", 2)...).Lock(ctx)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	for _, name := range []string{"k0", "k1"} {
+		queued(t, s, name, 0)
+	}
+	s.Do("SET", "text", "no lock")
+	broken := Any(c.Mutex("text"), c.Mutex("k0"))
+	_, err = broken.TryLock(t.Context())
+	require.ErrorIs(t, err, ErrRefused)
+	unlocked(t, held...)
+	l := taken(t, broken.Lock)
+	require.Equal(t, "k0", l.Name())
+	unlocked(t, l)
+	noLocks(t, s)
+}
+
+// In one process goroutines pass locks on as those of a Mutex do, and a cached lock is taken without a command.
+func TestAnyInOneProcess(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s, WithLinger(time.Minute), WithLease(far))
+	a := Any(mutexes(c, "k", 4)...)
+	unlockedAll(t, allTaken(t, All(mutexes(c, "k", 4)...)))
+	s.ResetCommandCounts()
+	unlocked(t, taken(t, a.Lock))
+	unlockedAll(t, allTaken(t, All(mutexes(c, "k", 4)...)))
+	require.Zero(t, s.CommandCounts()["evalsha"])
+}

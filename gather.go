@@ -1,0 +1,189 @@
+package relock
+
+import (
+	"context"
+	"time"
+
+	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// maxTogether is how many locks are asked for in one command at most: so many keep other commands
+// waiting for half a millisecond.
+const maxTogether = 64
+
+// gathering is several locks that are asked for in one command: all of them or, if one is set, the
+// first that is free.
+type gathering struct {
+	ctx    context.Context // of the caller
+	inner  context.Context // of the latest lease: the next one's derives from it
+	one    bool
+	enough int           // leases
+	began  time.Duration // a reading of clock.Mono
+	leases []*Lease
+	wanted []wanted // of Redis
+	claims []claim.Claim
+}
+
+// wanted is a lock that Redis is asked for. The caller is at its gate if atGate is set.
+type wanted struct {
+	of     *lock
+	atGate bool
+}
+
+// together reports whether the locks can be asked for in one command by a caller with ctx. Those of
+// a caller that has a lease or an owner may re-enter.
+func together(ctx context.Context, parts []part) bool {
+	first := parts[0].of
+	arb, can := first.k.arbiter.(claim.Gatherer)
+	if _, has := FromContext(ctx); has || !can || len(parts) > maxTogether {
+		return false
+	}
+	if owner, err := ownerOf(ctx); owner != "" || err != nil {
+		return false
+	}
+	cluster := arb.Nodes()[0].Redis().Cluster()
+	for _, p := range parts {
+		if p.of.k != first.k || p.of.names.Kind != first.names.Kind ||
+			cluster && driver.Slot(p.of.names.Lock) != driver.Slot(first.names.Lock) {
+			return false
+		}
+	}
+	return true
+}
+
+// gather takes several free locks in one command: all of them or, if one is set, the first that is
+// free. asked is false if they have to be asked for one by one: they do not go together; another
+// goroutine of this process is at the gate of one, where all are wanted, or of each; or Redis keeps
+// no number of a semaphore's permits. With tells, observers hear of a refusal: the caller does not
+// go on to wait.
+func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease, asked bool, err error) {
+	if ctx.Err() != nil || !together(ctx, parts) {
+		return nil, false, nil
+	}
+	g := &gathering{ctx: ctx, inner: ctx, one: one, enough: len(parts), began: clock.Mono()}
+	if one {
+		g.enough = 1
+	}
+	busy := false
+	for _, p := range parts {
+		if err = p.of.begin(ctx, "acquire"); err == nil {
+			defer p.of.tally.End()
+			busy, err = g.enter(p.of)
+		}
+		if busy || err != nil || len(g.leases) == g.enough {
+			break
+		}
+	}
+	if !busy && err == nil && len(g.leases) < g.enough && len(g.claims) > 0 {
+		err = g.ask()
+	}
+	g.leave()
+	switch {
+	case err == nil && len(g.leases) == g.enough:
+		return g.leases, true, nil
+	case err == nil || wire.HasNoSize(err):
+		_ = unlockAll(ctx, g.leases)
+		return nil, false, nil
+	}
+	_ = unlockAll(ctx, g.leases)
+	return nil, true, g.refused(parts, err, tells)
+}
+
+// enter goes through a lock's gate, without waiting. busy says that all are wanted, and another
+// goroutine of this process is at the gate.
+func (g *gathering) enter(lk *lock) (busy bool, err error) {
+	l, c, atGate, err := lk.enter(g.parent(), g.ctx, once, nil)
+	switch {
+	case err != nil:
+		return false, err
+	case l != nil:
+		return false, g.took(lk, l)
+	case !atGate && lk.manner.usesGate(lk.cfg):
+		return !g.one, nil
+	}
+	g.wanted, g.claims = append(g.wanted, wanted{lk, atGate}), append(g.claims, c)
+	return false, nil
+}
+
+// ask asks Redis for the locks that this process did not have to give.
+func (g *gathering) ask() error {
+	k := g.wanted[0].of.k
+	grants, err := k.arbiter.(claim.Gatherer).Gather(g.ctx, g.claims, g.one)
+	if err != nil {
+		return k.presence.Named(g.ctx, err)
+	}
+	wanted := g.wanted
+	g.wanted = nil
+	for i, w := range wanted {
+		c, granted := g.claims[i], grants[i].Token > 0
+		if granted && err == nil {
+			var l *Lease
+			if l, err = w.of.startFirst(g.parent(), c, grants[i], w.atGate, HowFree); err == nil {
+				err = g.took(w.of, l)
+			}
+			continue
+		}
+		if granted { // but a lock before it was lost meanwhile
+			c.Abandon()
+		}
+		if w.atGate {
+			w.of.k.gates.Leave(w.of.gate())
+		}
+	}
+	return err
+}
+
+// parent is what the next lease's context derives from.
+func (g *gathering) parent() context.Context {
+	if g.one {
+		return g.ctx
+	}
+	return among{g.inner}
+}
+
+// took adds a lease, and tells observers of it.
+func (g *gathering) took(lk *lock, l *Lease) error {
+	if lk.cfg.fixed > 0 {
+		if err := lk.fill(g.ctx, l, once); err != nil {
+			return err
+		}
+	}
+	g.leases, g.inner = append(g.leases, l), l.Context()
+	if lk.watched() {
+		e := lk.event(EventAcquired)
+		e.Context, e.Wait = g.ctx, clock.Mono()-g.began
+		l.introduce(&e)
+	}
+	return nil
+}
+
+// leave leaves the gates of the locks that were not granted.
+func (g *gathering) leave() {
+	for _, w := range g.wanted {
+		if w.atGate {
+			w.of.k.gates.Leave(w.of.gate())
+		}
+	}
+}
+
+// refused returns an error as the caller of that lock sees it which the error names.
+func (g *gathering) refused(parts []part, err error, tells bool) error {
+	of := parts[0].of
+	if held, is := err.(*wire.HeldError); is {
+		for _, p := range parts {
+			if p.of.names.Name == held.Name {
+				of = p.of
+			}
+		}
+	}
+	err = of.outward(err)
+	if tells && of.watched() {
+		e := of.event(EventAbandoned)
+		e.Context, e.Cause = g.ctx, err
+		of.k.cfg.tell(e)
+	}
+	return err
+}

@@ -1,0 +1,93 @@
+package link
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/internal/driver"
+)
+
+// Union makes the calls of Share that several goroutines are about to make go as one command: as one for
+// each script and, in a Cluster, each slot. Each goroutine makes its call under a Part of its own.
+type Union struct {
+	mu      sync.Mutex // guards what follows
+	missing int        // parts that have neither called nor left
+	calls   []united
+}
+
+// united is a call that waits for those of the other parts.
+type united struct {
+	link   *Link
+	of     *batcher
+	script *Script
+	call   *command
+}
+
+// Part is the context of one goroutine of a Union. Its first call of Share waits until each other part has
+// called, or has left. Further calls, and those under a context that derives from it, do not wait.
+type Part struct {
+	context.Context
+	union *Union
+	came  bool // its goroutine's alone
+}
+
+// NewUnion returns a union of n parts.
+func NewUnion(n int) *Union { return &Union{missing: n} }
+
+// Part returns one of the parts, whose values and end are those of ctx. Its goroutine calls Leave in the end.
+func (u *Union) Part(ctx context.Context) *Part { return &Part{Context: ctx, union: u} }
+
+// Leave says that the part makes no call. After a call it does nothing.
+func (p *Part) Leave() {
+	if !p.came {
+		p.came = true
+		p.union.add(nil)
+	}
+}
+
+// add adds a part's call, or that it makes none. The last part sends all calls.
+func (u *Union) add(c *united) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if c != nil {
+		u.calls = append(u.calls, *c)
+	}
+	if u.missing--; u.missing > 0 {
+		return
+	}
+	for len(u.calls) > 0 {
+		first, rest := u.calls[0], u.calls[:0:0]
+		ready := &batch{script: first.script, since: time.Now()}
+		for _, c := range u.calls {
+			if c.of == first.of && c.script == first.script && len(ready.calls) < first.script.Most {
+				ready.calls = append(ready.calls, c.call)
+			} else {
+				rest = append(rest, c)
+			}
+		}
+		first.of.sends(len(ready.calls))
+		first.link.dispatch(first.of, ready)
+		u.calls = rest
+	}
+}
+
+// sends counts a command for n callers as out.
+func (b *batcher) sends(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.out += n
+	b.inFlight++
+}
+
+// share is Share under a part that has made no call yet.
+func (p *Part) share(l *Link, timeout time.Duration, s *Script, keys, args []string, late Latecomer) (driver.Value, error) {
+	p.came = true
+	c := l.newCommand(p, timeout, keys, args, late)
+	p.union.add(&united{l, l.batcherOf(keys), s, c})
+	got, answered := c.wait(nil)
+	if answered {
+		l.recycle(c)
+	}
+	return got.value, got.err
+}

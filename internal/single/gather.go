@@ -1,0 +1,54 @@
+package single
+
+import (
+	"context"
+
+	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/link"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/wire"
+)
+
+// Gather takes the free locks of several claims in one command: all of them, or the first that is free.
+func (s *Single) Gather(ctx context.Context, claims []claim.Claim, one bool) ([]node.Grant, error) {
+	all, of := make([]*contender, len(claims)), make([]*node.Claim, len(claims))
+	for i, c := range claims {
+		all[i] = c.(*contender)
+		all[i].Enter()
+		of[i] = &all[i].Claim
+	}
+	replies, failure := s.node.Gather(ctx, of, one)
+	if failure != nil {
+		for _, c := range all {
+			c.End(link.MayHaveRun(failure))
+		}
+		return nil, &wire.NodeError{Op: "acquire", Name: all[0].entry.Names.Name, Err: failure}
+	}
+	grants, granted := make([]node.Grant, len(all)), 0
+	for i, c := range all {
+		name, r := c.entry.Names.Name, &replies[i]
+		switch {
+		case !r.Asked:
+			c.End(false)
+		case r.Err != nil:
+			c.End(link.MayHaveRun(r.Err))
+			failure = &wire.NodeError{Op: "acquire", Name: name, Err: r.Err}
+		case r.Mine:
+			grants[i], granted = c.granted(), granted+1
+		default:
+			c.Forget()
+			if failure == nil {
+				failure = &wire.HeldError{Name: name, Holder: r.Holder, TTL: r.TTL, Wanted: r.Wanted}
+			}
+		}
+	}
+	if one && granted > 0 || granted == len(all) {
+		return grants, nil
+	}
+	for i, c := range all {
+		if grants[i].Token > 0 {
+			c.Abandon()
+		}
+	}
+	return nil, failure
+}

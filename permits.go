@@ -1,0 +1,62 @@
+package relock
+
+import "context"
+
+// Permits is a number of a Semaphore's permits as a lock: for All, Any and code that takes any lock.
+type Permits struct {
+	s *Semaphore
+	k int
+}
+
+var _ Locker = (*Permits)(nil)
+
+// Permits returns k of the semaphore's permits as a lock. Its methods fail as Acquire of k does.
+func (s *Semaphore) Permits(k int) *Permits { return &Permits{s, k} }
+
+// Name returns the semaphore's name.
+func (p *Permits) Name() string { return p.semaphore().Name() }
+
+// Lock is Semaphore.Acquire. Its lease has no token, and is not found by FromContext.
+func (p *Permits) Lock(ctx context.Context) (*Lease, error) { return p.take(ctx, waiting) }
+
+// TryLock is Semaphore.TryAcquire.
+func (p *Permits) TryLock(ctx context.Context) (*Lease, error) { return p.take(ctx, once) }
+
+// Do runs fn while it holds the permits, as Mutex.Do runs it under a lock.
+func (p *Permits) Do(ctx context.Context, fn func(context.Context) error) error {
+	return do(ctx, p.Lock, fn)
+}
+
+// Held fails with ErrNotHeld: a context shows no permits.
+func (p *Permits) Held(ctx context.Context) (*Lease, error) {
+	if err := p.semaphore().of().valid(ctx); err != nil {
+		return nil, err
+	}
+	return nil, ErrNotHeld
+}
+
+func (p *Permits) semaphore() *Semaphore {
+	if p == nil {
+		return nil
+	}
+	return p.s
+}
+
+func (p *Permits) take(ctx context.Context, once bool) (*Lease, error) {
+	if p == nil {
+		return nil, errNoClient
+	}
+	return p.s.take(ctx, p.k, once)
+}
+
+// of returns the lock of which k parts are taken, or one with an error.
+func (p *Permits) of() *lock {
+	if p == nil {
+		return nil
+	}
+	lk, err := p.s.part(p.k)
+	if err != nil {
+		return &lock{err: err}
+	}
+	return lk
+}
