@@ -171,18 +171,19 @@ func (r *runs) do(ctx context.Context, run func(context.Context) ([]byte, error)
 		}
 		return lk.acquire(ctx, waiting)
 	}
-	again := true
-	for again {
+	for again := true; again; {
 		err = do(ctx, locked, func(lease context.Context) error {
 			soon, cancel := r.bounded(lease, began)
 			defer cancel()
-			if err := r.read(soon, f, true); err != nil || f.Found {
+			err := r.read(soon, f, true)
+			if err != nil {
 				return r.outward(err)
 			}
-			ran = true
-			made, err := run(lease)
-			if err == nil {
-				err = r.outward(r.leave(lease, f, string(made)))
+			if ran = !f.Found; ran {
+				var made []byte
+				if made, err = run(lease); err == nil {
+					err = r.outward(r.leave(lease, f, string(made)))
+				}
 			}
 			f.Land() // before the lock is given back
 			return err

@@ -189,22 +189,31 @@ func TestOnceWaitersGiveUp(t *testing.T) {
 	gaveUp := errors.New("gave up")
 	for name, c := range map[string]*Client{"in this process": a, "in another": b} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, gaveUp)
-			defer cancel()
-			_, ran, err := onceOf(c).Do(ctx, says("two", new(atomic.Int32)))
-			require.False(t, ran)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			waits := func() bool { return c.core.calls.UnderWay() == 1 }
+			if c == b {
+				waits = func() bool { return s.Do("ZCARD", "relock_queue:{k}") == "1" }
+			}
+			failed := make(chan error)
+			go func() {
+				_, _, err := onceOf(c).Do(ctx, says("two", new(atomic.Int32)))
+				failed <- err
+			}()
+			require.Eventually(t, waits, patience, time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // for the answer that put it there
+			cancel(gaveUp)
+			err := within(t, failed)
 			require.ErrorIs(t, err, ErrNotAcquired)
 			require.ErrorIs(t, err, gaveUp)
 			var held *HeldError
 			require.ErrorAs(t, err, &held)
 			require.Equal(t, c == a, held.Local)
 
-			_, ran, err = onceOf(c, WithWait(500*time.Millisecond)).Do(t.Context(), says("two", new(atomic.Int32)))
+			_, ran, err := onceOf(c, WithWait(2*time.Second)).Do(t.Context(), says("two", new(atomic.Int32)))
 			require.False(t, ran)
 			require.ErrorIs(t, err, ErrNotAcquired)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 
-			cancel()
 			_, _, err = onceOf(c).Do(ctx, says("two", new(atomic.Int32)))
 			require.ErrorIs(t, err, ErrNotAsked)
 		})
@@ -381,6 +390,7 @@ func TestOnceLosesItsLockBeforeItRuns(t *testing.T) {
 			return err == nil && forced
 		}, patience, time.Millisecond)
 	}
+	require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "1" }, patience, time.Millisecond, "it has noticed the loss")
 	w.Filter(nil)
 	require.NoError(t, within(t, done))
 }
@@ -419,8 +429,10 @@ func TestOnceKeepsAgain(t *testing.T) {
 		require.NoError(t, onceOf(patient).Forget(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
 		w.Filter(faults.All(faults.Script("keep"), faults.LoseCall))
-		time.AfterFunc(300*time.Millisecond, cancel)
-		value, ran, err := onceOf(c).Do(ctx, says("one", new(atomic.Int32)))
+		value, ran, err := onceOf(c).Do(ctx, func(context.Context) (string, error) {
+			time.AfterFunc(300*time.Millisecond, cancel)
+			return "one", nil
+		})
 		w.Filter(nil)
 		require.True(t, ran)
 		require.Equal(t, "one", value)
@@ -572,7 +584,8 @@ func TestOnceRefusals(t *testing.T) {
 	}
 	_, _, err := onceOf(c).Do(t.Context(), nil)
 	require.ErrorIs(t, err, ErrMisuse)
-	_, _, err = onceOf(c).Do(nil, says("one", new(atomic.Int32))) //nolint:staticcheck // as a careless caller
+	var nobody context.Context
+	_, _, err = onceOf(c).Do(nobody, says("one", new(atomic.Int32)))
 	require.ErrorIs(t, err, ErrMisuse)
 	_, ran, err := onceOf(c).Do(t.Context(), func(ctx context.Context) (string, error) {
 		_, _, err := onceOf(c).Do(ctx, says("two", new(atomic.Int32)))

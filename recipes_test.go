@@ -34,7 +34,7 @@ func TestRecipesAreTested(t *testing.T) {
 		tested += string(text)
 	}
 	shown := strings.Split(string(page), "```go\n")[1:]
-	require.Len(t, shown, 16)
+	require.Len(t, shown, 17)
 	for _, code := range shown {
 		code, _, _ := strings.Cut(code, "```")
 		require.LessOrEqual(t, strings.Count(code, "\n"), 20)

@@ -18,7 +18,7 @@ func TestTheLibrarysScriptsAreKnown(t *testing.T) {
 		quorum bool
 		names  []string
 	}{
-		{false, []string{"acquire", "release", "force", "recount", "renew", "refill", "move", "inspect", "introduce", "whois"}},
+		{false, []string{"acquire", "release", "force", "recount", "renew", "refill", "move", "inspect", "introduce", "whois", "result", "keep", "forget"}},
 		{true, []string{"vote", "unvote", "fence", "recount", "renew", "inspect", "introduce", "whois"}},
 	} {
 		s := lua.Scripts{Kind: "mutex", Quorum: topology.quorum}
