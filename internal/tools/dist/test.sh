@@ -8,8 +8,8 @@ limit=25000000 # bytes of the stripped command
 work=$(mktemp -d)
 redis=
 finish() {
-	[ -z "$redis" ] || kill "$redis" 2>/dev/null || true
-	chmod -R u+w "$work" && rm -rf "$work"
+	[ -z "$redis" ] || { kill "$redis" && wait "$redis" || true; } # it deletes its socket as it ends
+	rm -rf "$work"
 }
 trap finish EXIT
 fail() { echo "dist-test: $*" >&2; exit 1; }
