@@ -45,7 +45,7 @@ func shapeSeveral(p *Plan, r *rand.Rand) {
 	for len(p.Names) < 3 {
 		p.Names = append(p.Names, "stock-"+strconv.Itoa(len(p.Names)))
 	}
-	if r.IntN(3) == 0 && !p.Topology.Quorum && !p.Topology.Guarded {
+	if r.IntN(3) == 0 && p.Class != "none" && !p.Topology.Quorum && !p.Topology.Guarded {
 		p.lasts(30 * time.Second)
 		p.Rates.Slow, p.Rates.LoseReply = .1, .03
 		p.Dog = 0
