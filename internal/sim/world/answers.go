@@ -52,6 +52,9 @@ func (p *process) hearsOf(c *command, v driver.Value, err error) {
 	if err != nil || v.Err() != nil {
 		p.failed = time.Now() // also where it belongs to no lock, as what asks who a node is
 	}
+	if c.op == "gather" && err != nil && !errors.Is(err, errRefused) {
+		p.w.after(p.w.plan.Longest()/3+2*p.w.soon()+sweepPause, func() { p.w.givenBack(p, c, c.asks) })
+	}
 	q := p.asks[c.lock]
 	if c.question == nil || q == nil {
 		return

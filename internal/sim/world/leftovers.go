@@ -58,7 +58,7 @@ func (w *World) strayed(n *node, p *process, at stray, seen strays, now time.Tim
 	if !known {
 		since = now
 	}
-	if w.judge.waiters(at.lock)[p] || w.grasps[asking{p, at.lock}] > 0 {
+	if w.judge.waiters(at.lock)[p] || w.grasps[asking{p, at.lock}] > 0 || len(w.nodes) > 1 && w.calling[asking{p, at.lock}] > 0 {
 		since = now // on a quorum a waiter keeps the nodes that it has; All keeps what it has while it waits for the rest
 	}
 	most := w.plan.Longest()/3 + sweepPause + 2*w.plan.Timeout()

@@ -45,7 +45,7 @@ func shapeSeveral(p *Plan, r *rand.Rand) {
 	for len(p.Names) < 3 {
 		p.Names = append(p.Names, "stock-"+strconv.Itoa(len(p.Names)))
 	}
-	if r.IntN(3) == 0 && !p.Topology.Quorum && !p.Topology.Guarded {
+	if r.IntN(3) == 0 && p.Class != "none" && !p.Topology.Quorum && !p.Topology.Guarded {
 		p.lasts(30 * time.Second)
 		p.Rates.Slow, p.Rates.LoseReply = .1, .03
 		p.Dog = 0
@@ -183,7 +183,8 @@ func (c *round) call(ctx context.Context, what string) (context.Context, func(er
 			w.fail(c.tries[0].Name, "%s took %v", what, took)
 		}
 		if took > longestWait*w.plan.Longest() {
-			w.fail(c.tries[0].Name, "%s of p%d has waited for %v for %d locks, that nobody has for long", what, c.p.index, took, len(c.tries))
+			w.fail(c.tries[0].Name, "%s of p%d has waited for %v for %d locks, which nobody has for long", what, c.p.index, took,
+				len(c.tries))
 		}
 		if err != nil && ctx.Err() == nil {
 			c.refusedFor(err)
@@ -326,7 +327,8 @@ func (c *round) endsWith(l *relock.MultiLease, h *Held) {
 		c.w.fail(h.Name, "the lease of token %d of p%d has ended, and the context of all that All returned has not", h.Token, c.p.index)
 	}
 	cause := context.Cause(l.Context())
-	if why := (*relock.LostError)(nil); errors.Is(cause, relock.ErrLost) && !errors.As(cause, &why) && !errors.Is(context.Cause(h.under), relock.ErrLost) {
+	why, outer := (*relock.LostError)(nil), errors.Is(context.Cause(h.under), relock.ErrLost)
+	if errors.Is(cause, relock.ErrLost) && !errors.As(cause, &why) && !outer {
 		c.w.fail(h.Name, "the context of all that All returned does not say which lock was lost: %v", cause)
 	}
 }
@@ -420,7 +422,8 @@ func errorOf(err error, name string) error {
 	for _, one := range list.Unwrap() {
 		var lost *relock.LostError
 		var node *relock.NodeError
-		if errors.As(one, &lost) && lost.Name == name || errors.As(one, &node) && node.Name == name || errors.Is(one, relock.ErrNotHeld) || errors.Is(one, relock.ErrClosed) {
+		named := errors.As(one, &lost) && lost.Name == name || errors.As(one, &node) && node.Name == name
+		if named || errors.Is(one, relock.ErrNotHeld) || errors.Is(one, relock.ErrClosed) {
 			return one
 		}
 	}
@@ -523,7 +526,9 @@ func (w *World) lineLeft(n *node, name string, clients map[string]*process, wait
 	}
 	since, known := w.queued[at]
 	s := w.stays[id]
-	if !known || w.judge.waiters(name)[p] || w.calling[asking{p, name}] > 0 || w.started[p.index] > 0 || s == nil || s.copied || s.late || w.stillKept(&stay{lock: name, id: id}) || w.torn[name] || w.serving {
+	waiting := w.judge.waiters(name)[p] || w.calling[asking{p, name}] > 0 || w.started[p.index] > 0
+	strays := s == nil || s.copied || s.late || w.torn[name] || w.stillKept(&stay{lock: name, id: id})
+	if !known || waiting || strays || w.serving {
 		since = now
 	}
 	since = later(since, earlier(now, later(later(p.disturbed, n.disturbed), n.refusing)))
@@ -565,11 +570,12 @@ func (w *World) gathers(p *process, c *command, args []string) []string {
 	return args
 }
 
-// givenBack demands that what a gather has taken is ended, since it did not take all.
+// givenBack demands that what a gather has taken is ended, since it did not take all, or was not answered.
 func (w *World) givenBack(p *process, c *command, got []*stay) {
 	for _, s := range got {
-		if !s.ended && !p.dead && !p.closed && w.stillKept(&stay{lock: c.gathered[0], id: s.id}) {
-			w.failed(c.lock, "%s of p%d was granted without the others, and is kept", s.id, p.index)
+		at := slices.Index(c.asks, s)
+		if !s.ended && !s.given && !p.dead && !p.closed && w.stillKept(&stay{lock: c.gathered[at], id: s.id}) {
+			w.failed(c.lock, "%s of p%d was granted without the others, or unheard, and is not ended", s.id, p.index)
 		}
 	}
 }
