@@ -22,6 +22,10 @@ var _ Locker = (*AnyLock)(nil)
 // shards, ports, licences. Lease.Name says which it is. The locks may be of any kinds, as those of
 // All, and of several Clients. Each keeps its options.
 //
+// Any is for holds that are long against a round trip: a waiter stands in the lines of all locks, and
+// of locks that come free together it gives back all but one. Where it does not matter which one it
+// is, a Semaphore costs less.
+//
 // Under the context of a lease of one of them, Lock re-enters that one. The methods fail with
 // ErrMisuse if there is no lock, and with the error of a lock that cannot work.
 func Any(locks ...Locker) *AnyLock {

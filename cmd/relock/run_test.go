@@ -105,15 +105,15 @@ func TestRun(t *testing.T) {
 		lease, err := other(t, srv).Mutex("orders").Lock(t.Context())
 		require.NoError(t, err)
 		defer lease.Unlock(t.Context())
-		for _, wait := range []string{"0", "50ms", ".05"} {
+		for _, wait := range []string{"0", "500ms", ".5"} {
 			got := shell("echo ran", "-wait", wait)
 			require.Equal(t, statusNotAcquired, got.status)
 			require.Contains(t, got.err, `lock "orders" not acquired: held by `)
 			require.Empty(t, got.out)
 		}
 		require.Equal(t, 75, shell("echo ran", "-wait", "0", "-conflict-exit-code", "75").status)
-		require.Equal(t, 0, shell("echo ran", "-wait", "50ms", "-E", "0").status)
-		for _, wait := range []string{"0", "50ms"} {
+		require.Equal(t, 0, shell("echo ran", "-wait", "500ms", "-E", "0").status)
+		for _, wait := range []string{"0", "500ms"} {
 			require.Equal(t, result{}, shell("echo ran", "-q", "-wait", wait, "-E", "0"), "cron would mail what is said")
 		}
 	})
