@@ -25,7 +25,8 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [flags]",
 		Short: "List the locks that are held",
-		Long: "List the locks that are held: by whom, since when, for how long, and how many processes wait.\n" +
+		Long: "List the locks that are held: by whom, since when, for how long, how many processes wait,\n" +
+			"and how long the first of them has waited.\n" +
 			"It only reads, by short commands.",
 		Example: "  relock ls -match 'order:*'\n  relock ls -json | jq -r 'select(.waiters > 10) | .name'",
 		Args:    cobra.NoArgs,

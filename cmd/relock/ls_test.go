@@ -94,6 +94,37 @@ func TestLs(t *testing.T) {
 	require.Contains(t, names.out, "order:1\norder:2\n")
 }
 
+// How long the first waiter has waited is told by its ticket. Where none waits nothing is told, and a wait of no time is told too:
+// a ticket may be ahead of the clock.
+func TestLsShowsTheFirstWait(t *testing.T) {
+	srv := redistest.Start(t)
+	srv.Do("EVAL", `local now = redis.call('TIME')[1] * 1000000
+	local function wait(name, ago)
+		redis.call('ZADD', 'relock_queue:{' .. name .. '}', string.format('%.0f', now - ago * 1000000), '30000:1:' .. ARGV[1] .. ago .. ':')
+	end
+	for _, name in ipairs({'long', 'ahead', 'turn', 'none'}) do
+		redis.call('HSET', name, ARGV[1], 1, 'relock:first', string.format('%.0f:1', now - 7200000000))
+	end
+	wait('long', 600)
+	wait('long', 60)
+	wait('ahead', -3600)
+	redis.call('ZADD', 'relock_queue:{turn}', string.format('%.0f', -now), 'turn')`, "0", javaOwner)
+
+	waits := make(map[string]any)
+	for line := range strings.Lines(relockRun("ls", "-json", "-redis", srv.Addr()).out) {
+		l := make(map[string]any) // as a script reads it, by the names in JSON
+		require.NoError(t, json.Unmarshal([]byte(line), &l))
+		waits[l["name"].(string)] = l["longest_wait_ms"]
+	}
+	require.InDelta(t, 600_000, waits["long"], 30_000)
+	require.Equal(t, map[string]any{"long": waits["long"], "ahead": 0.0, "turn": nil, "none": nil}, waits)
+	table := relockRun("ls", "-redis", srv.Addr()).out
+	require.Regexp(t, `(?m)^long .* 2 +10m\d+s$`, table)
+	require.Regexp(t, `(?m)^ahead .* 1 +0\.0s$`, table)
+	require.Regexp(t, `(?m)^turn .* 0 +-$`, table)
+	require.Regexp(t, `(?m)^none .* 0 +-$`, table)
+}
+
 // lsReadWrite looks at a read-write lock that is read by two, that is written, and that is forced open.
 func lsReadWrite(t *testing.T, srv *redistest.Server) {
 	t.Helper()

@@ -18,7 +18,7 @@ type seenLock struct {
 	Age     *int64      `json:"age_ms,omitempty"` // since the grant; absent where it is unknown
 	TTL     int64       `json:"ttl_ms"`           // -1 for a lock that never ends
 	Waiters int         `json:"waiters"`
-	Longest int64       `json:"longest_wait_ms,omitempty"`
+	Longest *int64      `json:"longest_wait_ms,omitempty"`
 	Token   int64       `json:"token,omitempty"`    // the first fencing token of the grant
 	Nodes   int         `json:"nodes,omitempty"`    // how many nodes of a quorum keep the lock
 	Last    int64       `json:"reserved,omitempty"` // the last fencing token reserved
@@ -76,8 +76,7 @@ func clientOf(by wire.Card) *seenClient {
 func seenOf(s *operator.Sighting) seenLock {
 	l := seenLock{
 		Name: s.Names.Name, Kind: s.Kind, Held: s.Held, Holder: s.Holder, Count: s.Count, TTL: ttlOf(s.TTL),
-		Waiters: s.Waiters, Longest: s.Longest.Milliseconds(), Token: s.Token, Nodes: s.Nodes,
-		By: clientOf(s.By),
+		Waiters: s.Waiters, Token: s.Token, Nodes: s.Nodes, By: clientOf(s.By),
 	}
 	if s.Semaphore() && s.Permits >= 0 {
 		l.Permits, l.Free = &s.Permits, &s.Free
@@ -85,6 +84,10 @@ func seenOf(s *operator.Sighting) seenLock {
 	if s.Held && s.Age >= 0 {
 		age := s.Age.Milliseconds()
 		l.Age = &age
+	}
+	if s.Waiters > 0 { // 0 for one that has just come
+		longest := s.Longest.Milliseconds()
+		l.Longest = &longest
 	}
 	return l
 }

@@ -97,6 +97,21 @@ func TestALookTakesFewRoundTrips(t *testing.T) {
 	}
 }
 
+// On a quorum a lock has waited for as long as a node tells, as a node that was cut off knows no earlier waiter.
+func TestTheFirstWaitOnAQuorum(t *testing.T) {
+	three := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
+	for _, s := range three {
+		s.Do("HSET", "orders", "6f1c2a34-5c1d-4f0e-9a65-0d2c3b4a5e6f:1", "1", "relock:vote", "1800000000000000:1")
+	}
+	r := operator.NewReader(nodes(three...), "")
+	seen := one(t, r, "orders")
+	require.Equal(t, []any{0, time.Duration(0), "-"}, []any{seen.Waiters, seen.Longest, seen.WaitText()})
+	for i, ago := range []time.Duration{time.Minute, time.Hour} { // the third knows of no waiter
+		three[i].Do("ZADD", "relock_queue:{orders}", fmt.Sprint(time.Now().Add(-ago).UnixMicro()), "30000:1:waiter:1:")
+	}
+	require.InDelta(t, time.Hour, one(t, r, "orders").Longest, float64(30*time.Second))
+}
+
 // RESP2 answers scores behind their members, RESP3 in pairs with them.
 func TestScoresInBothProtocols(t *testing.T) {
 	s := redistest.Start(t)

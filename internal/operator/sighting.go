@@ -21,7 +21,7 @@ type Sighting struct {
 	TTL     time.Duration // negative where it never ends
 	Age     time.Duration // since the grant, negative where it is unknown
 	Waiters int
-	Longest time.Duration // how long the first of them has waited
+	Longest time.Duration // how long the first of them has waited, by its ticket; 0 where none waits
 	Token   int64         // the first fencing token of the grant in force, 0 where it is unknown
 	Nodes   int           // of a quorum, how many keep it for the holder
 	By      wire.Card     // what the holder's client says of itself
