@@ -76,9 +76,10 @@ type Redis interface {
 	// since scripts there count only that master's own subscribers. It passes messages to h until
 	// ctx ends, and then unsubscribes. It also returns when the subscription ends, with a nil error
 	// if the slot moved. If the connection is lost, or its server is silent for Silence, Follow
-	// returns, or the driver subscribes again and calls h.Subscribed. No other subscriber may use
-	// the last of the channels: the driver may ask about it to find out whether it subscribed at
-	// the master.
+	// returns, or the driver subscribes again and calls h.Subscribed. If two calls share a
+	// channel and one of them ends, the other goes on hearing it, or returns a nil error. No
+	// subscriber but calls of this driver may use the last of the channels: the driver may ask
+	// about it to find out whether it subscribed at the master.
 	Follow(ctx context.Context, h Handler, channels ...string) error
 
 	// Close returns when no goroutine of the driver is left, or ctx has ended. From then on Listen

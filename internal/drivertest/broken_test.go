@@ -579,6 +579,15 @@ var flaws = map[string]struct {
 			return b.subscribes(ctx, h, channels)
 		}
 	}},
+	"leaves a follower deaf when another leaves": {"followers that share a channel", "hears no message", func(_ testing.TB, b *broken) {
+		b.follow = func(ctx context.Context, h driver.Handler, channels []string) error {
+			if err := b.Redis.Follow(ctx, h, channels...); err != nil { // nil since the library ends the other's subscription
+				return err
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	}},
 	"follows at replicas": {"a follower whose client reads from replicas", "subscribers of {", func(_ testing.TB, b *broken) {
 		b.follow = func(ctx context.Context, h driver.Handler, channels []string) error {
 			return b.subscribes(ctx, h, channels)

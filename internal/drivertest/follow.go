@@ -16,6 +16,7 @@ func init() {
 		check{"a Cluster's commands", clusterCommands},
 		check{"listen in a Cluster", listensInCluster},
 		check{"follow", follows},
+		check{"followers that share a channel", followsBeside},
 		check{"a follower who may not", followsForbidden},
 		check{"a follower whose client reads from replicas", followsAtMasters},
 		check{"a slot that moves", followsMove},
@@ -153,6 +154,41 @@ func follows(t testing.TB, b *bed) {
 		f.stop(t)
 		counted(t, b.cluster, tag+"1", "0")
 		counted(t, b.cluster, tag+"2", "0")
+	}
+}
+
+// Where one of two followers of a channel leaves, the other is not left deaf: it goes on hearing the channel, or its call
+// of Follow ends without an error, and the next one hears.
+func followsBeside(t testing.TB, b *bed) {
+	sharded(t, b.cluster)
+	d, publish := b.over(t, b.cluster.Target()), spublisher(b.cluster)
+	for i, tag := range tags {
+		shared, own := tag+"shared", []string{tag + "1", tag + "2"}
+		var both []*following
+		for _, channel := range own {
+			f := follow(t, d, channel, shared)
+			f.confirms(t, channel, shared)
+			both = append(both, f)
+		}
+		leaves := i % 2 // the first, or the last
+		both[leaves].stop(t)
+		counted(t, b.cluster, own[leaves], "0")
+		stays, channel, heard := both[1-leaves], own[1-leaves], false
+		for deadline := time.Now().Add(patience(t)); !heard; {
+			require.True(t, time.Now().Before(deadline), "the follower that stays hears no message")
+			publish(shared, "hello")
+			select {
+			case <-stays.messages:
+				heard = true
+			case err := <-stays.ended:
+				require.NoError(t, err)
+				stays = follow(t, d, channel, shared)
+			case <-time.After(tick):
+			}
+		}
+		stays.stop(t)
+		counted(t, b.cluster, channel, "0")
+		counted(t, b.cluster, shared, "0")
 	}
 }
 

@@ -9,8 +9,9 @@ import (
 )
 
 // shardedFeed subscribes lock by lock, each at the Cluster node that owns the lock's slot. A lock
-// has an inbox of its own there, which is subscribed together with the lock's two channels. So a
-// client has no inbox for all locks, and listen has nothing to do.
+// has an inbox of its own there, which is subscribed together with the lock's two channels. Locks of
+// two kinds share it if their names have one hash tag, as a mutex {a} and a semaphore a: two calls of
+// Follow have it then. So a client has no inbox for all locks, and listen has nothing to do.
 type shardedFeed struct{ h *Hub }
 
 // StartSharded makes the hub hear over sharded channels.
