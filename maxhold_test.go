@@ -236,23 +236,55 @@ func TestMaxHoldCapsARenewedLease(t *testing.T) {
 	})
 }
 
-// A lease that is passed on in this process counts from its own begin, not from the grant that it shares with the lease before.
+// A lease that follows another of the same grant counts from its own begin, whether it is passed on in memory or taken from the
+// cache, and whatever the options of the lease before were.
 func TestMaxHoldCountsFromEachLease(t *testing.T) {
-	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		m := c.Mutex("k", WithMaxHold(time.Minute), WithLocalHandoff(10, time.Hour))
-		first, err := m.Lock(t.Context())
-		require.NoError(t, err)
-		go func() {
-			time.Sleep(50 * time.Second)
-			if err := first.Unlock(context.Background()); err != nil {
-				t.Error(err)
-			}
-		}()
-		second, err := m.Lock(t.Context()) // passed on in memory
-		require.NoError(t, err)
-		require.Equal(t, first.Token()+1, second.Token())
-		began := time.Now()
-		<-second.Context().Done()
-		require.Equal(t, time.Minute, time.Since(began))
-	})
+	const most = time.Minute
+	for name, before := range map[string][]Option{
+		"the same": {WithMaxHold(most)}, "no cap": nil, "a longer one": {WithMaxHold(time.Hour)}, "fixed": {WithFixedLease(20 * time.Second)},
+	} {
+		capped := func(t *testing.T, first, second *Lease) {
+			t.Helper()
+			require.True(t, first.h == second.h, "it is of another grant")
+			require.Equal(t, first.Token()+1, second.Token())
+			require.False(t, second.Until().After(time.Now().Add(most)))
+			time.Sleep(most - time.Nanosecond)
+			require.NoError(t, second.Context().Err())
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			require.Equal(t, ErrMaxHold, context.Cause(second.Context()))
+		}
+		t.Run(name+"/passed on", func(t *testing.T) {
+			inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+				often := WithLocalHandoff(10, time.Hour)
+				first, err := c.Mutex("k", append(before, often)...).Lock(t.Context())
+				require.NoError(t, err)
+				go func() {
+					time.Sleep(15 * time.Second)
+					if err := first.Unlock(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}()
+				second, err := c.Mutex("k", WithMaxHold(most), often).Lock(t.Context())
+				require.NoError(t, err)
+				capped(t, first, second)
+			})
+		})
+		if name == "fixed" { // which never lingers
+			continue
+		}
+		t.Run(name+"/cached", func(t *testing.T) {
+			inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+				s.fresh = true
+				kept := WithLinger(time.Hour)
+				first, err := c.Mutex("k", append(before, kept)...).Lock(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, first.Unlock(t.Context()))
+				time.Sleep(5 * time.Second)
+				second, err := c.Mutex("k", WithMaxHold(most), kept).Lock(t.Context())
+				require.NoError(t, err)
+				capped(t, first, second)
+			})
+		})
+	}
 }

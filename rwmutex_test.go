@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,6 +76,60 @@ func TestRWMutexIsPhaseFair(t *testing.T) {
 	unlocked(t, third)
 	unlocked(t, within(t, next))
 	requireNothingLeft(t, s)
+}
+
+// Neither readers of several processes that overlap keep a writer out, nor writers that follow each other a reader.
+func TestRWMutexStarvesNone(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	starvesNone(t, func() *RWMutex { return hearing(t, s).RWMutex("k") })
+}
+
+// starvesNone has six goroutines of three processes take turns at one side without a pause, and demands that a process of the other
+// side gets its own turn three times, and they theirs after each.
+func starvesNone(t *testing.T, open func() *RWMutex) {
+	t.Helper()
+	for name, sides := range map[string][2]func(*RWMutex, context.Context) (*Lease, error){
+		"a writer": {(*RWMutex).RLock, (*RWMutex).Lock},
+		"a reader": {(*RWMutex).Lock, (*RWMutex).RLock},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			defer cancel()
+			var turns atomic.Int64
+			for range 3 {
+				rw := open()
+				for range 2 {
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							l, err := sides[0](rw, ctx)
+							if err != nil {
+								continue
+							}
+							turns.Add(1)
+							time.Sleep(10 * time.Millisecond)
+							if err := l.Unlock(context.Background()); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+			}
+			require.Eventually(t, func() bool { return turns.Load() > 10 }, patience, time.Millisecond)
+			rw := open()
+			for range 3 {
+				soon, done := context.WithTimeout(t.Context(), patience)
+				l, err := sides[1](rw, soon)
+				done()
+				require.NoError(t, err)
+				before := turns.Load()
+				require.NoError(t, l.Unlock(t.Context()))
+				require.Eventually(t, func() bool { return turns.Load() > before }, patience, time.Millisecond)
+			}
+		})
+	}
 }
 
 // statsOf are the calls of some commands.

@@ -3,8 +3,6 @@ package relock
 import (
 	"context"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,45 +61,7 @@ func TestRWMutexIsPhaseFairWhereWaitersPoll(t *testing.T) {
 func TestRWMutexStarvesNoneWhereWaitersPoll(t *testing.T) {
 	t.Parallel()
 	_, open := polling(t)
-	for name, sides := range map[string][2]func(*RWMutex, context.Context) (*Lease, error){
-		"a writer": {(*RWMutex).RLock, (*RWMutex).Lock},
-		"a reader": {(*RWMutex).Lock, (*RWMutex).RLock},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			var wg sync.WaitGroup
-			var turns atomic.Int64
-			for range 3 {
-				rw := open()
-				for range 2 {
-					wg.Go(func() {
-						for ctx.Err() == nil {
-							l, err := sides[0](rw, ctx)
-							if err != nil {
-								continue
-							}
-							turns.Add(1)
-							time.Sleep(10 * time.Millisecond)
-							if err := l.Unlock(context.Background()); err != nil {
-								t.Error(err)
-							}
-						}
-					})
-				}
-			}
-			require.Eventually(t, func() bool { return turns.Load() > 10 }, patience, time.Millisecond)
-			rw := open()
-			for range 3 {
-				l, err := sides[1](rw, t.Context())
-				require.NoError(t, err)
-				before := turns.Load()
-				require.NoError(t, l.Unlock(t.Context()))
-				require.Eventually(t, func() bool { return turns.Load() > before }, patience, time.Millisecond)
-			}
-			cancel()
-			wg.Wait()
-		})
-	}
+	starvesNone(t, func() *RWMutex { return open() })
 }
 
 // A waiter that gives up wakes those that it kept out. One that died keeps its place for half of its lease.

@@ -171,7 +171,7 @@ func TestRunUnderAPermit(t *testing.T) {
 	require.Equal(t, statusOK, shell("true", "-n", "2", "-wait", "0").status)
 	second, err := pool.Acquire(t.Context(), 1)
 	require.NoError(t, err)
-	for _, wait := range []string{"0", "50ms"} {
+	for _, wait := range []string{"0", "500ms"} {
 		got := shell("echo ran", "-n", "2", "-wait", wait)
 		require.Equal(t, []any{statusNotAcquired, ""}, []any{got.status, got.out})
 		require.Contains(t, got.err, `"pool" not acquired: held by `)

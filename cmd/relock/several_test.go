@@ -50,7 +50,7 @@ func TestRunUnderSeveral(t *testing.T) {
 	t.Run("one is held", func(t *testing.T) {
 		lease, err := locks.Mutex("b").Lock(t.Context())
 		require.NoError(t, err)
-		for _, wait := range []string{"0", "50ms"} {
+		for _, wait := range []string{"0", "500ms"} {
 			got := run("-wait", wait, "c", "b", "a", "--", "echo", "ran")
 			require.Equal(t, []any{statusNotAcquired, ""}, []any{got.status, got.out})
 			require.Contains(t, got.err, `lock "b" not acquired: held by `+locks.ID())
@@ -136,7 +136,7 @@ func TestRunUnderAny(t *testing.T) {
 	st, err := locks.Mutex(name).State(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, token, fmt.Sprint(st.HolderToken))
-	for _, wait := range []string{"0", "50ms"} {
+	for _, wait := range []string{"0", "500ms"} {
 		got := run("-wait", wait, "--", "echo", "ran")
 		require.Equal(t, []any{statusNotAcquired, ""}, []any{got.status, got.out})
 		require.Regexp(t, `none of 3 locks is free: .*lock "gpu:[012]" not acquired: held by `, got.err)

@@ -72,6 +72,12 @@ func TestTrustEndsAt(t *testing.T) {
 			rules: Rules{MaxHold: 20 * time.Second, Cap: 20 * time.Second},
 			do:    func(t *Term) { t.Vacate(); t.Begin(t.rules, at(3)) }, want: 23 * time.Second,
 		},
+		"and so has one behind a lease without a cap": {
+			do: func(t *Term) {
+				t.Vacate()
+				t.Begin(&Rules{Lease: lease, MaxHold: 20 * time.Second, Cap: 20 * time.Second}, at(3))
+			}, want: 23 * time.Second,
+		},
 		"nor has the next one the cap of the one before": {
 			rules: Rules{Fixed: 5 * time.Second, Cap: 5 * time.Second},
 			do:    func(t *Term) { t.Begin(&Rules{Lease: lease}, at(2)) }, want: lease - margin,
@@ -172,6 +178,12 @@ func TestRenewalIsDue(t *testing.T) {
 			do:    func(t *Term) { t.Doubt(at(4)); t.Renewing(); t.Renewed(at(4), time.Millisecond, at(5)) }, want: never,
 		},
 		"not where the lease reaches to its cap": {rules: Rules{MaxHold: 20 * time.Second, Cap: 20 * time.Second}, want: never},
+		"nor where the next lease of the grant does": {
+			do: func(t *Term) {
+				t.Vacate()
+				t.Begin(&Rules{Lease: lease, MaxHold: 20 * time.Second, Cap: 20 * time.Second}, at(3))
+			}, want: never,
+		},
 		"an answer that is older than the suspicion moves it not": {
 			do: func(t *Term) { t.Doubt(at(4)); t.Extended(at(3), lease, at(5)) }, want: 4 * time.Second,
 		},
