@@ -56,8 +56,8 @@ func together(ctx context.Context, parts []part) bool {
 
 // gather takes several free locks in one command: all of them or, if one is set, the first that is
 // free. asked is false if they have to be asked for one by one: they do not go together; another
-// goroutine of this process is at the gate of one, where all are wanted, or of each; or Redis keeps
-// no number of a semaphore's permits. With tells, observers hear of a refusal: the caller does not
+// goroutine of this process is at the gate of one, where all are wanted, or of each; Redis keeps no
+// number of a semaphore's permits; or a lock was lost between its grant and here. With tells, observers hear of a refusal: the caller does not
 // go on to wait.
 func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease, asked bool, err error) {
 	if ctx.Err() != nil || !together(ctx, parts) {
@@ -84,7 +84,7 @@ func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease
 	switch {
 	case err == nil && len(g.leases) == g.enough:
 		return g.leases, true, nil
-	case err == nil || wire.HasNoSize(err):
+	case err == nil || wire.HasNoSize(err) || wire.IsLost(err):
 		_ = unlockAll(ctx, g.leases)
 		return nil, false, nil
 	}

@@ -115,7 +115,7 @@ func crossing(t *testing.T, jvm *peer, server *redistest.Server, locks, other *r
 }
 
 // TestMultiLockUnderLoad has processes of both languages take three locks together as fast as they can: only one of them ever
-// has them. Where Java takes them as All does, nobody waits for another in a circle. Where it takes them in the other order,
+// has them. Where Java takes them as All does, no caller waits for another in a circle. Where it takes them in the other order,
 // callers cross, and wait for a round of Redisson's to end.
 func TestMultiLockUnderLoad(t *testing.T) {
 	server := redistest.Start(t)

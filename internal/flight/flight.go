@@ -30,7 +30,7 @@ type Flight struct {
 	name   string
 	asked  uint64        // when the latest question was sent
 	landed chan struct{} // closed by Land
-	next   *Flight       // that of those who waited for this one in vain
+	next   *Flight       // that of callers that waited for this one in vain
 }
 
 // Enter returns a flight of that name with a result that was asked for since the call; or a new one,
@@ -62,7 +62,7 @@ func (fs *Flights) board(name string) (f *Flight, came uint64, leads bool) {
 	return f, fs.now, leads
 }
 
-// follow returns the next flight for those who waited for one in vain. It may have landed: to one that
+// follow returns the next flight for callers that waited for one in vain. It may have landed: to one that
 // wakes up late it is still good.
 func (fs *Flights) follow(f *Flight) (next *Flight, leads bool) {
 	fs.mu.Lock()

@@ -128,7 +128,7 @@
 // whose clock is behind is reaped before its time.
 //
 // In Once the lock is given, lost and given back in single steps, and no lease ends that is trusted: that is Node's. Two
-// callers of a process stand for all; Forget is one step, whose caller is nobody.
+// callers of a process stand for all; Forget is one step, which no caller of the two processes takes.
 //
 // In Several an entry is put in line, granted and ended in one step each, and reliably: what a single wait may meet is
 // Node's. A caller calls once. Its entries are ended before it asks anew, where the code asks under fresh ids at once.

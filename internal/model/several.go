@@ -26,7 +26,7 @@ type SeveralRules struct {
 	GathersPart bool // a gather of all takes what is free
 	SweepsNone  bool // a gather without an answer is not swept
 	SweepsOnce  bool // it is swept once, though it may still run
-	LossUnheard bool // who waits for the next lock does not hear that one is lost
+	LossUnheard bool // a caller that waits for the next lock does not hear that one is lost
 	StaysInLine bool // Any stays in the lines of the others
 	KeepsSecond bool // it leaves their lines, and keeps what it was granted there
 }
@@ -127,7 +127,7 @@ func (w *severalSystem) nothingLeft(s severalState) string {
 	return ""
 }
 
-// severalSleeper: nobody waits beside a free lock.
+// severalSleeper: no caller waits beside a free lock.
 func severalSleeper(s severalState) string {
 	for l := range s.lock {
 		if s.lock[l].owner == 0 && s.lock[l].line[0] != 0 {
@@ -137,7 +137,7 @@ func severalSleeper(s severalState) string {
 	return ""
 }
 
-// allOrNone: who works has all its locks, or one of Any's, and has not heard that one is lost.
+// allOrNone: a caller that works has all its locks, or one of Any's, and has not heard that one is lost.
 func (w *severalSystem) allOrNone(s severalState) string {
 	for c := range s.caller {
 		v, call := &s.caller[c], w.scope.Callers[c]

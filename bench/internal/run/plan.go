@@ -294,7 +294,7 @@ func several(p results.Params) cell {
 	return cell{scenario: "several", params: p, fits: func(s peer.Spec) bool { return s.Worker == nil && differs(s) }}
 }
 
-// freeTogether is one goroutine that takes n locks together, which nobody else wants, with n mutexes taken one by one beside it.
+// freeTogether is one goroutine that takes n locks together, which no other caller wants, with n mutexes taken one by one beside it.
 func freeTogether(n int) cell {
 	c := several(results.Params{Locks: n, Together: n, Goroutines: 1, CSMicros: us(0)})
 	c.baseline = []string{"one-by-one"}

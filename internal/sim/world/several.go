@@ -16,7 +16,7 @@ import (
 
 // Several locks at once: All takes all of some locks, Any one of them. The scenes `all` and `any` have callers of both beside callers
 // of one lock, under any faults. A seed draws a kind: mutexes on any topology, both sides of read-write locks, or permits. A lock of
-// another kind among them is a guest: it is known by its name, and the judge looks only at who has it at a time.
+// another kind among them is a guest: it is known by its name, and the judge looks only at which caller has it at a time.
 
 func init() {
 	Scenes = append(Scenes, Scene{"all", shapeSeveral, nil}, Scene{"any", shapeSeveral, nil})
@@ -81,7 +81,7 @@ func (k several) Round(a *Actor, r *rand.Rand) {
 	}
 }
 
-// longestWait is how many leases are longer than locks are waited for that nobody has for ever.
+// longestWait is how many leases are longer than locks are waited for that no caller has for ever.
 const longestWait = 150
 
 // round is a call of All or Any. The world's mutex guards took.
@@ -604,7 +604,7 @@ func (c *round) invite(r *rand.Rand) {
 	c.locks = slices.Insert(c.locks, r.IntN(len(c.locks)+1), lock)
 }
 
-// visits demands of the guest among the locks that nobody else has it. live asks whether a lease of that name still is. What a fault
+// visits demands of the guest among the locks that no other caller has it. live asks whether a lease of that name still is. What a fault
 // may have ended is not judged.
 func (c *round) visits(live func(name string) bool) {
 	if class := c.w.plan.Class; class != "none" && class != "net" && class != "refusals" {

@@ -15,7 +15,7 @@ import (
 
 var day = time.Date(2026, 12, 1, 23, 0, 0, 0, time.UTC)
 
-// Commits of tests are of nobody, and unsigned. With -trimpath what is compiled here once serves for all copies of the tree.
+// Commits of tests have a made-up author, and no signature. With -trimpath what is compiled here once serves for all copies of the tree.
 func TestMain(m *testing.M) {
 	flags, err := exec.Command("go", "env", "GOFLAGS").Output()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stranger is somebody with an empty directory and the go command, for whom the copy of the repository is the public one.
+// stranger is a user with an empty directory and the go command, for whom the copy of the repository is the public one.
 type stranger struct {
 	t   *testing.T
 	p   *public
