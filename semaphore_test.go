@@ -806,3 +806,25 @@ func TestSemaphoreUnderLoad(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int64(size))
 	requireAllFree(t, s, size)
 }
+
+// Close also ends the wait of a caller that goes on telling a silent Redis how many permits there are.
+func TestCloseEndsTellingTheSize(t *testing.T) {
+	tap := faulty(redistest.Start(t))
+	c := newClient(t, tap, WithCommandTimeout(100*time.Millisecond))
+	var told atomic.Int32
+	tap.Filter(func(call *faults.Call) faults.Fate {
+		if !faults.Script("resize")(call) {
+			return faults.Pass
+		}
+		told.Add(1)
+		return faults.LoseCall
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Semaphore("k", 2).Acquire(context.Background(), 1)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return told.Load() > 1 }, patience, time.Millisecond)
+	c.Close()
+	require.Equal(t, ErrClosed, within(t, ended))
+}
