@@ -49,9 +49,7 @@ func TestAllTakesFreeLocksByOneCommand(t *testing.T) {
 	s := redistest.Start(t)
 	c, other := newClient(t, s.Client()), newClient(t, s.Client())
 	m := All(mutexes(c, "k", 10)...)
-	for range 2 { // the first time the user's rights are asked for, and the scripts are loaded
-		unlockedAll(t, allTaken(t, m))
-	}
+	settle(t, s, c, m)
 	s.ResetCommandCounts()
 	l := allTaken(t, m)
 	require.EqualValues(t, 1, s.CommandCounts()["evalsha"])
@@ -79,6 +77,18 @@ func TestAllTakesFreeLocksByOneCommand(t *testing.T) {
 	noLocks(t, s)
 }
 
+// settle waits until two commands take m and give it back. The first ones ask for the user's rights, load scripts
+// and tell the size of a semaphore. A client that begins to hear asks whether it still holds what it holds.
+func settle(t *testing.T, s *redistest.Server, c *Client, m *MultiLock) {
+	t.Helper()
+	require.Eventually(t, func() bool { return c.hears(t) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		s.ResetCommandCounts()
+		unlockedAll(t, allTaken(t, m))
+		return s.CommandCounts()["evalsha"] == 2
+	}, patience, time.Millisecond)
+}
+
 // So are the locks of each kind, and observers hear of them.
 func TestAllOfEachKindByOneCommand(t *testing.T) {
 	s := redistest.Start(t)
@@ -95,7 +105,7 @@ func TestAllOfEachKindByOneCommand(t *testing.T) {
 		for i := range 3 {
 			all = append(all, lock(c, name(i)))
 		}
-		unlockedAll(t, allTaken(t, All(all...)))
+		settle(t, s, c, All(all...))
 		before := len(told.of(EventAcquired))
 		s.ResetCommandCounts()
 		l, err := All(all...).TryLock(t.Context())
