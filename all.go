@@ -164,7 +164,7 @@ type LostError struct {
 	Err  error  // ErrLost, or ErrMaxHold, which matches ErrLost
 }
 
-func (e *LostError) Error() string { return fmt.Sprintf("relock: lock %q: %v", e.Name, e.Err) }
+func (e *LostError) Error() string { return wire.Began("lock", e.Name) + wire.InWords(e.Err) }
 
 // Unwrap returns Err.
 func (e *LostError) Unwrap() error { return e.Err }

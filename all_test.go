@@ -270,6 +270,7 @@ func TestAllSaysWhichLockWasLost(t *testing.T) {
 			require.ErrorAs(t, context.Cause(l.Context()), &why, i)
 			require.Equal(t, lost, why.Name)
 			require.Equal(t, ErrLost, why.Err)
+			require.Equal(t, fmt.Sprintf("relock: lock %q: lock lost", lost), why.Error())
 			require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 			_, err := c.Mutex(lost).Held(l.Context())
 			require.Equal(t, ErrLost, err)
