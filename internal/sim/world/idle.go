@@ -98,7 +98,7 @@ func (w *World) follows(p *process, c *command) {
 		entries = len(c.gathered)
 	}
 	for e := range entries {
-		ids := 0
+		ids, released := 0, (*stay)(nil)
 		for i := e * len(args) / entries; i < (e+1)*len(args)/entries; i++ {
 			id := args[i]
 			if !strings.HasPrefix(id, prefix) {
@@ -113,6 +113,11 @@ func (w *World) follows(p *process, c *command) {
 			if s == nil && (asks || queued) {
 				s = &stay{proc: p, id: id, first: time.Now()}
 				w.stays[id] = s
+			}
+			if ids == 1 {
+				released = s
+			} else if queued && released != nil { // granted to callers that have given up, it lingers as the one before
+				s.linger = max(s.linger, released.linger)
 			}
 			switch {
 			case s == nil:
@@ -257,7 +262,12 @@ func (w *World) gives(h, outer *Held) {
 	s.given, s.live, s.turn, s.last = true, s.live+1, s.turn+1, time.Now()
 	s.held = append(slices.DeleteFunc(s.held, func(h *Held) bool { return h.over.Load() }), h)
 	if outer == nil || outer.id != h.id {
-		s.linger, s.least = h.linger, time.Time{}
+		if h.took.IsZero() && w.grasps[asking{s.proc, s.lock}] == 0 {
+			s.linger = h.linger
+		} else { // a call of All took the lock before, and another caller may have taken it since
+			s.linger = max(s.linger, h.linger)
+		}
+		s.least = time.Time{}
 		if h.minHold > 0 { // then Redis keeps it a little longer
 			s.least = time.Now().Add(h.minHold + max(h.minHold, h.lease)/50 + w.soon())
 		}
