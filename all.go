@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
@@ -85,12 +86,13 @@ func partsOf(function string, locks []Locker) ([]part, error) {
 // Lock takes all locks. If all are free, of one kind, at most 64, on one Redis, and in a Cluster in
 // one slot, one command takes them. Otherwise Lock takes one after the other, and waits for each as
 // its own Lock does: the first ones lie idle while it waits for the next. If one of those is lost
-// meanwhile, it gives all back and begins anew, as long as ctx lives. On failure it gives back what
-// it has. Errors are those of the lock that failed.
+// meanwhile, it gives all back and begins anew, as long as ctx and WithWait's time for the next one
+// last. On failure it gives back what it has. Errors are those of the lock that failed.
 func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 	if err := m.valid(ctx); err != nil {
 		return nil, err
 	}
+	waited := make([]time.Duration, len(m.parts))
 	for {
 		leases, _, _ := gather(ctx, m.parts, false, false)
 		var (
@@ -98,7 +100,7 @@ func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 			err  error
 		)
 		if leases == nil {
-			leases, lost, err = m.each(ctx, Locker.Lock)
+			leases, lost, err = m.each(ctx, Locker.Lock, waited)
 		}
 		if !lost {
 			return multiLease(leases), err
@@ -113,15 +115,27 @@ func (m *MultiLock) TryLock(ctx context.Context) (*MultiLease, error) {
 		return nil, err
 	}
 	leases, asked, err := gather(ctx, m.parts, false, true)
-	if !asked {
-		leases, _, err = m.each(ctx, Locker.TryLock)
+	for again := !asked; again; {
+		leases, again, err = m.each(ctx, Locker.TryLock, nil)
 	}
 	return multiLease(leases), err
 }
 
 // Do runs fn while it holds all locks, as Mutex.Do runs it under one.
 func (m *MultiLock) Do(ctx context.Context, fn func(context.Context) error) error {
-	return do(ctx, m.Lock, fn)
+	return do(ctx, func(ctx context.Context) (done, error) {
+		l, err := m.Lock(ctx)
+		return done{l}, err
+	}, fn)
+}
+
+// done is a MultiLease of Do, whose error tells of losses alone.
+type done struct{ *MultiLease }
+
+func (d done) Unlock(ctx context.Context) error {
+	return errors.Join(slices.DeleteFunc(unlockAll(ctx, d.leases), func(err error) bool {
+		return !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed)
+	})...)
 }
 
 func (m *MultiLock) valid(ctx context.Context) error {
@@ -138,14 +152,23 @@ func (m *MultiLock) valid(ctx context.Context) error {
 
 // each takes one lock after the other. The context of each lease derives from that of the one
 // before. lost says that it failed since it lost one that it had taken, and not one under which it
-// was called.
-func (m *MultiLock) each(ctx context.Context, lock func(Locker, context.Context) (*Lease, error)) (_ []*Lease, lost bool, _ error) {
+// was called: the caller may begin anew, unless it has waited for the next one as long as WithWait
+// says. waited adds that up for each lock.
+func (m *MultiLock) each(
+	ctx context.Context, lock func(Locker, context.Context) (*Lease, error), waited []time.Duration,
+) (_ []*Lease, lost bool, _ error) {
 	leases, inner := make([]*Lease, 0, len(m.parts)), ctx
-	for _, p := range m.parts {
+	for i, p := range m.parts {
+		began := time.Now()
 		l, err := lock(p.Locker, among{inner})
 		if err != nil {
 			lost = inner.Err() != nil && ctx.Err() == nil && errors.Is(err, ErrLost)
-			_ = unlockAll(ctx, leases) // the caller is told why it does not get the locks
+			giveBack(ctx, leases)
+			if wait := p.of.cfg.wait; lost && wait > 0 && waited != nil {
+				if waited[i] += time.Since(began); waited[i] >= wait {
+					return nil, false, p.of.outward(&wire.HeldError{Name: p.of.names.Name, Cause: wire.ErrWaited})
+				}
+			}
 			return nil, lost, err
 		}
 		leases, inner = append(leases, l), l.Context()
@@ -188,7 +211,31 @@ func (m *MultiLease) Context() context.Context {
 	if m == nil || len(m.leases) == 0 {
 		return neverHeld
 	}
-	return m.leases[len(m.leases)-1].Context()
+	return &multiCtx{m.leases[len(m.leases)-1].ctx(), m.leases}
+}
+
+// multiCtx is the context of a MultiLease: that of the last lease, which derives from the others'. It
+// asks the clock for each lease, as a leaseCtx does for its own.
+type multiCtx struct {
+	*leaseCtx
+	leases []*Lease
+}
+
+func (c *multiCtx) Done() <-chan struct{} {
+	done := c.leaseCtx.Done() // before: so those that end now end it
+	c.ask()
+	return done
+}
+
+func (c *multiCtx) Err() error {
+	c.ask()
+	return c.leaseCtx.Err()
+}
+
+func (c *multiCtx) ask() {
+	for _, l := range c.leases {
+		l.ctx().endIfLost()
+	}
 }
 
 // Lease returns the lease of the lock of that name, nil if there is none. It can be extended by
@@ -215,12 +262,25 @@ func (m *MultiLease) Unlock(ctx context.Context) error {
 	if m == nil || len(m.leases) == 0 {
 		return ErrNotHeld
 	}
-	return unlockAll(ctx, m.leases)
+	errs := unlockAll(ctx, m.leases)
+	if !slices.ContainsFunc(errs, func(err error) bool { return err != ErrNotHeld }) {
+		return ErrNotHeld
+	}
+	return errors.Join(errs...)
+}
+
+// giveBack gives back what no caller was given: WithMinHold does not keep that. The caller of All is told
+// why it does not get the locks.
+func giveBack(ctx context.Context, leases []*Lease) {
+	for _, l := range leases {
+		l.unused()
+	}
+	unlockAll(ctx, leases)
 }
 
 // unlockAll unlocks leases side by side. Those that Redis is told of go in one command, as far as
-// they can: of one kind, on one Redis, and in a Cluster in one slot.
-func unlockAll(ctx context.Context, leases []*Lease) error {
+// they can: of one kind, on one Redis, and in a Cluster in one slot. It returns the error of each.
+func unlockAll(ctx context.Context, leases []*Lease) []error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -236,8 +296,5 @@ func unlockAll(ctx context.Context, leases []*Lease) error {
 		})
 	}
 	all.Wait()
-	if !slices.ContainsFunc(errs, func(err error) bool { return err != ErrNotHeld }) {
-		return ErrNotHeld
-	}
-	return errors.Join(errs...)
+	return errs
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/drivertest"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -410,4 +411,135 @@ func TestAllDo(t *testing.T) {
 	require.ErrorIs(t, err, errOfFn)
 	require.Equal(t, fmt.Sprintf("%T", err), "*wire.Undone")
 	noLocks(t, s)
+}
+
+// WithMinHold does not keep what All gives back itself: no caller had it.
+func TestAllGivesBackUnderMinHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	first := c.Mutex("a", WithMinHold(time.Hour))
+	held := taken(t, other.RWMutex("b").Lock)
+	_, err := All(first, c.RWMutex("b")).TryLock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	_, err = All(first, c.RWMutex("b", WithWait(50*time.Millisecond))).Lock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	unlocked(t, held, taken(t, other.Mutex("a").TryLock))
+
+	// Nor does it keep what All gives back to begin anew, since it has lost another lock.
+	held = taken(t, other.Mutex("c").Lock)
+	waits := make(chan *MultiLease)
+	go func() {
+		l, err := All(first, c.RWMutex("b"), c.Mutex("c")).Lock(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		waits <- l
+	}()
+	queued(t, s, "c", 1)
+	before := s.Do("HGETALL", "a")
+	freed, err := other.RWMutex("b").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+	require.Eventually(t, func() bool { return s.Do("HGETALL", "a") != before }, patience, time.Millisecond)
+	unlocked(t, held)
+	l := within(t, waits)
+	unlockedAll(t, l)
+	_, err = other.Mutex("a").TryLock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired, "the caller had it")
+}
+
+// The context asks the clock for each lock, as that of one lease does for its own: timers may be late.
+func TestAllAsksTheClock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := hearing(t, s)
+	for _, made := range []bool{false, true} {
+		l := allTaken(t, All(c.Mutex("a", WithLease(300*time.Millisecond)), c.Mutex("b"), c.RWMutex("c")))
+		require.NoError(t, l.Context().Err())
+		if made {
+			require.NotNil(t, l.Context().Done())
+		}
+		require.Eventually(t, func() bool {
+			c.core.watchdog.Remove(l.Lease("a").h) // as if the process were stopped
+			return s.Do("EXISTS", "a") == "0"
+		}, patience, time.Millisecond)
+		require.Error(t, l.Context().Err())
+		var why *LostError
+		require.ErrorAs(t, context.Cause(l.Context()), &why)
+		require.Equal(t, "a", why.Name)
+		<-l.Context().Done()
+		require.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
+	}
+}
+
+// WithWait bounds the wait for a lock, however often All begins anew, and also while Redis is silent.
+func TestAllWaits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	w := faulty(s)
+	c, other := newClient(t, w), newClient(t, s.Client())
+	held := taken(t, other.Mutex("b").Lock)
+	began := time.Now()
+	_, err := All(c.Mutex("a", WithFixedLease(200*time.Millisecond)), c.Mutex("b", WithWait(time.Second))).Lock(t.Context())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.NotErrorIs(t, err, ErrLost)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Greater(t, time.Since(began), 900*time.Millisecond)
+	unlocked(t, held)
+
+	c = newClient(t, w, WithWait(100*time.Millisecond))
+	w.Filter(faults.All(faults.AnyScript, faults.LoseCall.Hanging()))
+	for _, m := range []*MultiLock{All(mutexes(c, "k", 3)...), All(c.Mutex("a"), c.RWMutex("b"))} {
+		began := time.Now()
+		_, err := m.Lock(t.Context())
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.Less(t, time.Since(began), 1500*time.Millisecond, "a command has 2 s")
+	}
+	w.Filter(nil)
+}
+
+// A TryLock that has lost what it had by the time of the last answer tries anew: its caller has lost nothing. It may find that
+// Redis was not yet told that it gave up what the last answer brought.
+func TestAllTriesAnew(t *testing.T) {
+	s := redistest.Start(t)
+	w, told := faulty(s), new(seen)
+	c, other := newClient(t, w, WithObserver(told)), newClient(t, s.Client())
+	done := make(chan error, 1)
+	w.Filter(faults.Next(func(call *faults.Call) bool { return call.Has("b") }, faults.Stall))
+	go func() {
+		l, err := All(c.Mutex("a"), c.RWMutex("b")).TryLock(t.Context())
+		if err == nil {
+			err = l.Unlock(t.Context())
+		}
+		done <- err
+	}()
+	within(t, w.Told())
+	freed, err := other.Mutex("a").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+	require.Eventually(t, func() bool { return len(told.of(EventLost)) == 1 }, patience, time.Millisecond)
+	w.Release()
+	if err := within(t, done); err != nil {
+		require.ErrorIs(t, err, ErrNotAcquired)
+		require.NotErrorIs(t, err, ErrLost)
+	}
+}
+
+// Do tells of the lock that was lost, and not of another one that could not be given back.
+func TestAllDoTellsOfTheLoss(t *testing.T) {
+	s := redistest.Start(t)
+	w := faulty(s)
+	c := newClient(t, w, WithLease(6*time.Second), WithCommandTimeout(100*time.Millisecond))
+	other := newClient(t, s.Client())
+	err := All(c.Mutex("a"), c.Mutex("b")).Do(t.Context(), func(ctx context.Context) error {
+		_, err := other.Mutex("a").ForceUnlock(t.Context())
+		require.NoError(t, err)
+		<-ctx.Done()
+		w.Filter(faults.All(faults.AnyScript, faults.LoseCall))
+		return nil
+	})
+	w.Filter(nil)
+	require.ErrorIs(t, err, ErrLost)
+	require.NotErrorIs(t, err, ErrUnavailable)
 }

@@ -18,6 +18,7 @@ const maxTogether = 64
 // first that is free.
 type gathering struct {
 	ctx    context.Context // of the caller
+	soon   context.Context // bounds the command
 	inner  context.Context // of the latest lease: the next one's derives from it
 	one    bool
 	enough int           // leases
@@ -57,13 +58,18 @@ func together(ctx context.Context, parts []part) bool {
 // gather takes several free locks in one command: all of them or, if one is set, the first that is
 // free. asked is false if they have to be asked for one by one: they do not go together; another
 // goroutine of this process is at the gate of one, where all are wanted, or of each; Redis keeps no
-// number of a semaphore's permits; or a lock was lost between its grant and here. With tells, observers hear of a refusal: the caller does not
-// go on to wait.
+// number of a semaphore's permits; or a lock was lost between its grant and here. With tells, the caller
+// does not go on to wait: observers hear of a refusal, and WithWait does not bound the command.
 func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease, asked bool, err error) {
 	if ctx.Err() != nil || !together(ctx, parts) {
 		return nil, false, nil
 	}
-	g := &gathering{ctx: ctx, inner: ctx, one: one, enough: len(parts), began: clock.Mono()}
+	g := &gathering{ctx: ctx, soon: ctx, inner: ctx, one: one, enough: len(parts), began: clock.Mono()}
+	if wait := leastWait(parts); wait > 0 && !tells {
+		var cancel context.CancelFunc
+		g.soon, cancel = context.WithTimeoutCause(ctx, wait, wire.ErrWaited)
+		defer cancel()
+	}
 	if one {
 		g.enough = 1
 	}
@@ -85,11 +91,21 @@ func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease
 	case err == nil && len(g.leases) == g.enough:
 		return g.leases, true, nil
 	case err == nil || wire.HasNoSize(err) || wire.IsLost(err):
-		_ = unlockAll(ctx, g.leases)
+		giveBack(ctx, g.leases)
 		return nil, false, nil
 	}
-	_ = unlockAll(ctx, g.leases)
+	giveBack(ctx, g.leases)
 	return nil, true, g.refused(parts, err, tells)
+}
+
+// leastWait is the shortest of the times that locks are waited for, 0 if none is bounded.
+func leastWait(parts []part) (least time.Duration) {
+	for _, p := range parts {
+		if wait := p.of.cfg.wait; wait > 0 && (least == 0 || wait < least) {
+			least = wait
+		}
+	}
+	return least
 }
 
 // enter goes through a lock's gate, without waiting. busy says that all are wanted, and another
@@ -111,7 +127,7 @@ func (g *gathering) enter(lk *lock) (busy bool, err error) {
 // ask asks Redis for the locks that this process did not have to give.
 func (g *gathering) ask() error {
 	k := g.wanted[0].of.k
-	grants, err := k.arbiter.(claim.Gatherer).Gather(g.ctx, g.claims, g.one)
+	grants, err := k.arbiter.(claim.Gatherer).Gather(g.soon, g.claims, g.one)
 	if err != nil {
 		return k.presence.Named(g.ctx, err)
 	}
@@ -147,14 +163,16 @@ func (g *gathering) parent() context.Context {
 // took adds a lease, and tells observers of it.
 func (g *gathering) took(lk *lock, l *Lease) error {
 	if lk.cfg.fixed > 0 {
-		if err := lk.fill(g.ctx, l, once); err != nil {
+		if err := lk.fill(g.soon, l, once); err != nil {
 			return err
 		}
 	}
 	g.leases, g.inner = append(g.leases, l), l.Context()
 	if lk.watched() {
 		e := lk.event(EventAcquired)
-		e.Context, e.Wait = g.ctx, clock.Mono()-g.began
+		if e.Context = g.ctx; l.how != HowCached {
+			e.Wait = clock.Mono() - g.began
+		}
 		l.introduce(&e)
 	}
 	return nil

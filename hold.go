@@ -181,7 +181,7 @@ type share struct {
 	token int64
 	since time.Duration // when it began, by clock.Mono; once it is over, how long it lasted
 	at    int32         // its place in the roster
-	owed  bool          // its caller does not get it before its fixed lease is lengthened
+	owed  bool          // no caller gets it, or not before its fixed lease is lengthened
 	over  bool          // given back
 }
 

@@ -85,6 +85,13 @@ func (l *Lease) end(cause error) {
 // byUnlock is the end of most leases.
 var byUnlock = lazyctx.By(ErrNotHeld)
 
+// unused notes that no caller is given the lease, which is about to be unlocked.
+func (l *Lease) unused() {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	l.share.owed = true
+}
+
 func (l *Lease) losing() { l.told.CompareAndSwap(toldNothing, owedLost) }
 
 func (l *Lease) lost(cause error) {
