@@ -12,8 +12,9 @@ import (
 // Union makes the calls of Share that several goroutines are about to make go as one command: as one for
 // each script and, in a Cluster, each slot. Each goroutine makes its call under a Part of its own.
 type Union struct {
-	// mu guards what follows. Invariant: the goroutine of a missing part waits for nothing but mutexes. So
-	// a call waits for steps of other goroutines here, and never for a Redis's answer to another part.
+	// mu guards what follows. Invariant: the goroutine of a missing part waits for nothing but
+	// mutexes. So a call waits for steps of other goroutines here, and never for the answer of a
+	// Redis to another part.
 	mu      sync.Mutex
 	missing int // parts that have neither called nor left
 	calls   []united
@@ -27,9 +28,9 @@ type united struct {
 	call   *command
 }
 
-// Part is the context of one goroutine of a Union. If its first call is one of Share, that call waits until
-// each other part has called, or has left. Further calls, and those under a context that derives from it,
-// do not wait.
+// Part is the context of one goroutine of a Union. If its first call is one of Share, that call waits
+// until each other part has called, or has left. Further calls, and those under a context that
+// derives from it, do not wait.
 type Part struct {
 	context.Context
 	union *Union
@@ -49,8 +50,9 @@ func (p *Part) Leave() {
 	}
 }
 
-// Done is that of the part's context. What waits under a context asks for it first: any other command, a
-// mutex that is locked for as long as a command, a context with a deadline. So the part leaves.
+// Done is that of the part's context. What waits under a context asks for it first: any other
+// command, a mutex that is locked for as long as a command, a context with a deadline. So the part
+// leaves.
 func (p *Part) Done() <-chan struct{} {
 	p.Leave()
 	return p.Context.Done()
