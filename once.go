@@ -50,7 +50,7 @@ func OnceOf[T any](c *Client, name string, ttl time.Duration, opts ...Option) *O
 
 // Encoded returns the Once with another encoder. All processes have to use the same for a name.
 func (o *Once[T]) Encoded(marshal func(any) ([]byte, error), unmarshal func([]byte, any) error) *Once[T] {
-	is := &Once[T]{o.runs, marshal, unmarshal}
+	is := &Once[T]{*o.of(), marshal, unmarshal}
 	if marshal == nil || unmarshal == nil {
 		is.err = cmp.Or(is.err, errNilFunc)
 	}
@@ -58,7 +58,7 @@ func (o *Once[T]) Encoded(marshal func(any) ([]byte, error), unmarshal func([]by
 }
 
 // Name returns the name of the Once, which is that of its Mutex.
-func (o *Once[T]) Name() string { return o.name() }
+func (o *Once[T]) Name() string { return o.of().name() }
 
 // Do returns the result that stands. If there is none, it runs fn under the lock, with the context of a
 // lease, and leaves the value for the others. Meanwhile they wait, until their contexts end or WithWait's
@@ -79,7 +79,7 @@ func (o *Once[T]) Do(ctx context.Context, fn func(context.Context) (T, error)) (
 	if fn == nil {
 		return value, false, errNilFunc
 	}
-	result, ran, err := o.do(ctx, func(ctx context.Context) (result []byte, err error) {
+	result, ran, err := o.of().do(ctx, func(ctx context.Context) (result []byte, err error) {
 		made, err := fn(ctx)
 		if err != nil {
 			return nil, err
@@ -105,11 +105,20 @@ func (o *Once[T]) Do(ctx context.Context, fn func(context.Context) (T, error)) (
 // nothing, as it may have begun with older data, and a Do that begins after Forget never returns an older
 // result. Forget fails as Mutex.State does; after ErrUnavailable it may come to pass, also late.
 func (o *Once[T]) Forget(ctx context.Context) error {
-	if err := o.begin(ctx, "forget result"); err != nil {
-		return o.outward(err)
+	r := o.of()
+	if err := r.begin(ctx, "forget result"); err != nil {
+		return r.outward(err)
 	}
-	defer o.tally.End()
-	return o.outward(o.keeper().Forget(ctx, o.names))
+	defer r.tally.End()
+	return r.outward(r.keeper().Forget(ctx, r.names))
+}
+
+// of returns what a Once of every type embeds, that of a zero one for a nil one.
+func (o *Once[T]) of() *runs {
+	if o == nil {
+		return new(runs)
+	}
+	return &o.runs
 }
 
 // runs are the runs of a Once, whatever the type of its results.

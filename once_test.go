@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -562,6 +563,21 @@ func TestOnceEncodes(t *testing.T) {
 	_, ran, err = raw.Do(t.Context(), func(context.Context) ([]byte, error) { return nil, nil })
 	require.NoError(t, err)
 	require.True(t, ran)
+}
+
+// A nil Once is refused as a nil Mutex is.
+func TestOnceThatIsNil(t *testing.T) {
+	var none *Once[string]
+	_, want := (*Mutex)(nil).TryLock(t.Context())
+	for _, once := range []*Once[string]{none, none.Encoded(json.Marshal, json.Unmarshal)} {
+		require.Empty(t, once.Name())
+		_, ran, err := once.Do(t.Context(), says("one", new(atomic.Int32)))
+		require.False(t, ran)
+		require.Equal(t, want, err)
+		require.Equal(t, want, once.Forget(t.Context()))
+	}
+	_, _, err := none.Encoded(nil, nil).Do(t.Context(), says("one", new(atomic.Int32)))
+	require.ErrorIs(t, err, ErrMisuse)
 }
 
 // What cannot work is refused, with its reason.

@@ -347,6 +347,40 @@ func TestRenewalRepairsTheCount(t *testing.T) {
 	require.NoError(t, l.Unlock(ctx))
 }
 
+// Locks that are given back together do not wait for one of them whose hold count Redis does not answer.
+func TestAllUnlocksBesideASilentCount(t *testing.T) {
+	for name, extends := range map[string]bool{"of the unlock": false, "of an Extend before": true} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			w := faulty(s)
+			c := newClient(t, w, WithCommandTimeout(2*patience), WithLease(time.Hour))
+			outer := taken(t, c.Mutex("a").Lock)
+			l, err := All(c.Mutex("a"), c.Mutex("b")).Lock(outer.Context())
+			require.NoError(t, err)
+			w.Filter(faults.All(faults.Script("recount"), faults.Hold))
+			extended, done := make(chan error, 1), make(chan error, 1)
+			if extends {
+				go func() { extended <- outer.Extend(t.Context(), 2*time.Hour) }()
+				within(t, w.Told())
+			} else {
+				extended <- nil
+			}
+			go func() { done <- l.Unlock(t.Context()) }()
+			require.Eventually(t, func() bool { return s.Do("EXISTS", "b") == "0" }, patience, time.Millisecond)
+			require.Empty(t, done)
+			if !extends {
+				within(t, w.Told())
+			}
+			w.Filter(nil)
+			w.Release()
+			require.NoError(t, within(t, extended))
+			require.NoError(t, within(t, done))
+			require.Equal(t, 1, stateOf(t, mutexOf(outer)).Count)
+			unlocked(t, outer)
+		})
+	}
+}
+
 // A count that was not answered may overtake a later one that was: renewals go on repairing until it cannot come any more.
 func TestRenewalRepairsALateCount(t *testing.T) {
 	for name, opt := range map[string]Option{"kept": WithLease(2 * time.Second), "fixed": WithFixedLease(10 * time.Second)} {

@@ -60,7 +60,7 @@ type joined struct{ keys, args []string }
 // values of its callers' contexts.
 func (l *Link) Share(ctx context.Context, timeout time.Duration, s *Script, keys, args []string,
 	late Latecomer) (driver.Value, error) {
-	if p, is := ctx.(*Part); is && !p.came {
+	if p, is := ctx.(*Part); is && p.comes() {
 		return p.share(l, timeout, s, keys, args, late)
 	}
 	b := l.batcherOf(keys)

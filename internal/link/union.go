@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/internal/driver"
@@ -11,8 +12,11 @@ import (
 // Union makes the calls of Share that several goroutines are about to make go as one command: as one for
 // each script and, in a Cluster, each slot. Each goroutine makes its call under a Part of its own.
 type Union struct {
-	mu      sync.Mutex // guards what follows
-	missing int        // parts that have neither called nor left
+	// mu guards what follows. Invariant: the goroutine of a missing part waits for nothing but
+	// mutexes. So a call waits for steps of other goroutines here, and never for the answer of a
+	// Redis to another part.
+	mu      sync.Mutex
+	missing int // parts that have neither called nor left
 	calls   []united
 }
 
@@ -24,12 +28,13 @@ type united struct {
 	call   *command
 }
 
-// Part is the context of one goroutine of a Union. Its first call of Share waits until each other part has
-// called, or has left. Further calls, and those under a context that derives from it, do not wait.
+// Part is the context of one goroutine of a Union. If its first call is one of Share, that call waits
+// until each other part has called, or has left. Further calls, and those under a context that
+// derives from it, do not wait.
 type Part struct {
 	context.Context
 	union *Union
-	came  bool // its goroutine's alone
+	came  atomic.Bool // it has called or left
 }
 
 // NewUnion returns a union of n parts.
@@ -40,11 +45,21 @@ func (u *Union) Part(ctx context.Context) *Part { return &Part{Context: ctx, uni
 
 // Leave says that the part makes no call. After a call it does nothing.
 func (p *Part) Leave() {
-	if !p.came {
-		p.came = true
+	if p.comes() {
 		p.union.add(nil)
 	}
 }
+
+// Done is that of the part's context. What waits under a context asks for it first: any other
+// command, a mutex that is locked for as long as a command, a context with a deadline. So the part
+// leaves.
+func (p *Part) Done() <-chan struct{} {
+	p.Leave()
+	return p.Context.Done()
+}
+
+// comes reports whether the part has neither called nor left before.
+func (p *Part) comes() bool { return p.came.CompareAndSwap(false, true) }
 
 // add adds a part's call, or that it makes none. The last part sends all calls.
 func (u *Union) add(c *united) {
@@ -80,9 +95,8 @@ func (b *batcher) sends(n int) {
 	b.inFlight++
 }
 
-// share is Share under a part that has made no call yet.
+// share is Share under a part whose first call this is.
 func (p *Part) share(l *Link, timeout time.Duration, s *Script, keys, args []string, late Latecomer) (driver.Value, error) {
-	p.came = true
 	c := l.newCommand(p, timeout, keys, args, late)
 	p.union.add(&united{l, l.batcherOf(keys), s, c})
 	got, answered := c.wait(nil)

@@ -61,6 +61,67 @@ func TestUnionGoesAsOneCommand(t *testing.T) {
 	l.Close()
 }
 
+// A part that waits for something else does not keep the others, and its own call then goes by itself.
+func TestUnionWaitsForNoPartThatWaits(t *testing.T) {
+	h := newHeld()
+	l := New(h, time.Minute, nil)
+	var key int
+	for name, waits := range map[string]func(part context.Context){
+		"a command": func(part context.Context) {
+			_, err := l.Do(part, time.Minute, pair.One, []string{"{k}"}, []string{"other"}, nil)
+			if err != nil {
+				t.Error(err)
+			}
+		},
+		"a call under a value": func(part context.Context) {
+			_, err := share(context.WithValue(part, &key, ""), l, "other", nil)
+			if err != nil {
+				t.Error(err)
+			}
+		},
+		"a deadline": func(part context.Context) {
+			soon, cancel := context.WithTimeout(part, time.Minute)
+			defer cancel()
+			_, err := share(soon, l, "other", nil)
+			if err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := NewUnion(2)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if got, err := share(u.Part(t.Context()), l, "call", nil); err != nil || got != "call" {
+					t.Errorf("%q, %v", got, err)
+				}
+			})
+			wg.Go(func() {
+				part := u.Part(t.Context())
+				defer part.Leave()
+				waits(part)
+				if got, err := share(part, l, "late", nil); err != nil || got != "late" {
+					t.Errorf("%q, %v", got, err)
+				}
+			})
+			out := map[string]*sent{}
+			for range 2 {
+				c := within(t, h.came)
+				require.False(t, c.many)
+				out[c.args[0]] = c
+			}
+			require.Contains(t, out, "other")
+			out["call"].end <- nil
+			out["other"].end <- nil
+			c := within(t, h.came)
+			require.Equal(t, []string{"late"}, c.args)
+			c.end <- nil
+			wg.Wait()
+		})
+	}
+	l.Close()
+}
+
 // A part that comes late keeps the others for no longer than a command's timeout: their calls may run then, and are
 // told as commands whose callers have left.
 func TestUnionWaitsForNoPartForLong(t *testing.T) {
