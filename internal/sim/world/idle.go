@@ -72,6 +72,10 @@ func (w *World) soon() time.Duration { return w.plan.Timeout() + 20*time.Millise
 // was handed short: a tenth of a lease, behind an answer that does not come.
 func (w *World) fillPause() time.Duration { return w.plan.Longest()/10 + w.soon() }
 
+// ends are the commands that end acquisitions. Others of their ids keep one, raise the counter of its lock, ask for more tokens, or
+// leave the result of its run.
+var ends = []string{"release", "unvote", "sweep", "many"}
+
 // manyAsks says of the hash of a script for many whether it asks for locks; else it ends acquisitions.
 var manyAsks sync.Map
 
@@ -136,11 +140,9 @@ func (w *World) follows(p *process, c *command) {
 				if before := s.doubt; !before.IsZero() {
 					c.heard = append(c.heard, func(driver.Value) { s.sure(before) })
 				}
-			case c.op != "refill":
-				if !s.ended {
-					w.leavesPlace(s)
-					s.ended, s.over = true, time.Now()
-				}
+			case slices.Contains(ends, c.op) && !s.ended:
+				w.leavesPlace(s)
+				s.ended, s.over = true, time.Now()
 			}
 		}
 	}
