@@ -72,7 +72,7 @@ goredis-oldest: redis ## contrib/relockgoredis with the oldest go-redis that it 
 		GOWORK=off go test -modfile=$$dir/go.mod -mod=mod -count=1 . ; ended=$$?; rm -rf $$dir; exit $$ended
 
 cross: ## build for other systems and processors
-	@for on in windows/amd64 darwin/arm64 linux/arm64 linux/386; do echo $$on; \
+	@for on in windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64 linux/386; do echo $$on; \
 		for m in . cmd/relock $(CONTRIB); do (cd $$m && GOOS=$${on%/*} GOARCH=$${on#*/} go build -o /dev/null ./...) || exit 1; done; done
 
 race: redis ## the same as test under the race detector
@@ -121,12 +121,13 @@ dist-test: redis rpm ## build the snapshot twice, compare the bytes, look into w
 licences: ## write THIRD_PARTY.md: what the released modules import, with the licences
 	go run ./internal/tools/licences -o THIRD_PARTY.md . cmd/relock $(RELEASED)
 
-lint: api ## the same, gofmt, go vet (once more for 32 bits), staticcheck over all modules, and the licences of what they import
+lint: api ## the same, gofmt, go vet (once more for 32 bits), staticcheck over all modules, the licences of what they import, and the command for FreeBSD
 	@test -z "$$(gofmt -l $(MODULES))" || { echo "not formatted:"; gofmt -l $(MODULES); exit 1; }
 	go vet $(EVERY)
 	go run $(STATICCHECK) $(EVERY)
 	go run ./internal/tools/licences -check -o THIRD_PARTY.md . cmd/relock $(RELEASED)
 	@GOARCH=386 go vet -gcflags='all=-N -l' $(PACKAGES) # durations do not fit an int there; nobody runs what it compiles
+	@cd cmd/relock && GOOS=freebsd GOARCH=amd64 go build -o /dev/null . # as the other BSDs and macOS, but for a few lines
 
 tidy: ## go mod tidy of the modules that are released, whose library is the tree's
 	GOWORK=off go mod tidy

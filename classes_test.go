@@ -1,10 +1,17 @@
 package relock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
 	"net"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,13 +29,58 @@ import (
 
 // finer are the sentinels within each class.
 var finer = map[error][]error{
-	ErrNotAcquired:        nil,
-	ErrUnavailable:        {ErrNotAsked},
-	ErrRefused:            {ErrWrongKind},
-	ErrLost:               {ErrMaxHold},
-	ErrMisuse:             {ErrNotHeld, ErrHandedOver, ErrUpgrade, ErrInvalidName, ErrInvalidOwner, ErrInvalidOption, ErrInvalidNodes},
+	ErrNotAcquired: nil,
+	ErrUnavailable: {ErrNotAsked},
+	ErrRefused:     {ErrWrongKind},
+	ErrLost:        {ErrMaxHold},
+	ErrMisuse: {ErrNotHeld, ErrHandedOver, ErrUpgrade, ErrTooMany, ErrTooLarge, ErrInvalidName, ErrInvalidOwner, ErrInvalidOption,
+		ErrInvalidNodes},
 	ErrClosed:             nil,
 	errors.ErrUnsupported: nil,
+}
+
+// The table of classes above has each exported error, with the class that it matches and that docs/errors.md says.
+func TestFinerHasEveryError(t *testing.T) {
+	t.Parallel()
+	for class, within := range finer {
+		for _, err := range append(within, class) {
+			requireClass(t, class, err)
+		}
+	}
+
+	said := make(map[string]string) // the class of each, by name
+	row := regexp.MustCompile("(?m)^\\| ((?:`[\\w.]*Err\\w+`(?:, )?)+) \\| (?:`([\\w.]+)` \\|)?")
+	for _, cells := range row.FindAllStringSubmatch(textOf(t, "docs/errors.md"), -1) {
+		for name := range strings.SplitSeq(strings.ReplaceAll(cells[1], "`", ""), ", ") {
+			require.NotContains(t, said, name, "twice in docs/errors.md")
+			said[name] = cmp.Or(cells[2], name)
+		}
+	}
+	_, table, found := strings.Cut(textOf(t, "classes_test.go"), "\nvar finer = map[error][]error{\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n}\n")
+	has := make(map[string]string)
+	for _, cells := range regexp.MustCompile(`([\w.]+):\s+(?:nil|\{([^}]*)\}),`).FindAllStringSubmatch(table, -1) {
+		for _, name := range append(regexp.MustCompile(`\w+`).FindAllString(cells[2], -1), cells[1]) {
+			has[name] = cells[1]
+		}
+	}
+	require.Equal(t, said, has, "docs/errors.md, and the table above")
+
+	exported := []string{"errors.ErrUnsupported"} // the standard library's
+	file, err := parser.ParseFile(token.NewFileSet(), "errors.go", nil, 0)
+	require.NoError(t, err)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if v, is := n.(*ast.ValueSpec); is {
+			for _, name := range v.Names {
+				if strings.HasPrefix(name.Name, "Err") {
+					exported = append(exported, name.Name)
+				}
+			}
+		}
+		return true
+	})
+	require.ElementsMatch(t, exported, slices.Collect(maps.Keys(has)))
 }
 
 // requireClass demands that err is of that class alone: it matches neither another class nor what is finer in another.

@@ -1,7 +1,9 @@
 package relock
 
 import (
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -87,18 +89,45 @@ func targets(t *testing.T) (list []string) {
 
 // Dependencies of every module are watched.
 func TestDependabotWatchesEveryModule(t *testing.T) {
-	var modules, watched []string
-	for _, use := range regexp.MustCompile(`(?m)^\t\.(.*)$`).FindAllStringSubmatch(textOf(t, "go.work"), -1) {
-		modules = append(modules, "/"+strings.TrimPrefix(use[1], "/"))
-	}
-	require.Greater(t, len(modules), 12)
+	var watched []string
 	gomod, actions, found := strings.Cut(textOf(t, ".github/dependabot.yml"), "- package-ecosystem: github-actions")
 	require.True(t, found)
 	require.Contains(t, actions, "directory: /\n")
-	for _, folder := range regexp.MustCompile(`(?m)^(?:      - |    directory: )(/.*)$`).FindAllStringSubmatch(gomod, -1) {
-		watched = append(watched, folder[1])
+	for _, folder := range regexp.MustCompile(`(?m)^(?:      - |    directory: )/(.*)$`).FindAllStringSubmatch(gomod, -1) {
+		watched = append(watched, path.Clean(folder[1]))
 	}
-	require.ElementsMatch(t, modules, watched)
+	require.ElementsMatch(t, modules(t), watched)
+}
+
+// make lint and make vuln go through the Makefile's MODULES, and make contrib and others through what lies below contrib.
+func TestMakefileHasEveryModule(t *testing.T) {
+	list := regexp.MustCompile(`(?m)^MODULES := (.+)$`).FindStringSubmatch(textOf(t, "Makefile"))
+	require.NotNil(t, list)
+	contrib, err := filepath.Glob("contrib/*")
+	require.NoError(t, err)
+	require.ElementsMatch(t, modules(t), strings.Fields(strings.ReplaceAll(list[1], "$(CONTRIB)", filepath.ToSlash(strings.Join(contrib, " ")))))
+}
+
+// modules are the directories that go.work joins: those of all modules in the tree.
+func modules(t *testing.T) (dirs []string) {
+	t.Helper()
+	for _, use := range regexp.MustCompile(`(?m)^\t(\..*)$`).FindAllStringSubmatch(textOf(t, "go.work"), -1) {
+		dirs = append(dirs, path.Clean(use[1]))
+	}
+	var there []string
+	require.NoError(t, filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || entry.Name() == "target"):
+			return fs.SkipDir
+		case entry.Name() == "go.mod":
+			there = append(there, path.Dir(filepath.ToSlash(name)))
+		}
+		return nil
+	}))
+	require.ElementsMatch(t, there, dirs, "go.work")
+	return dirs
 }
 
 // Forms and templates link to pages of the tree, and to forms, that are there. A form has no field of the same name twice.

@@ -93,3 +93,36 @@ func TestManPages(t *testing.T) {
 	}
 	require.Equal(t, 9+1, written)
 }
+
+// docs/cli.md has each flag where it tells of its subcommand: in that one's lines of the table, in its sections, or, for the
+// flags that say which Redis, in the section on that.
+func TestTheDocumentHasEachFlag(t *testing.T) {
+	flags := 0
+	root := (&app{}).commands()
+	for _, c := range append(root.Commands(), root) {
+		if c.Hidden {
+			continue
+		}
+		name, in := c.Name(), false
+		if c == root {
+			name = "version" // its flag does the same
+		}
+		var about strings.Builder
+		for line := range strings.Lines(document(t, "cli.md")) {
+			if strings.HasPrefix(line, "#") {
+				in = strings.HasPrefix(line, "### "+name) || line == "## Which Redis\n"
+			}
+			if in || strings.HasPrefix(line, "| `relock "+name) {
+				about.WriteString(line)
+			}
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				flags++
+				named := regexp.MustCompile(`[^\w-]--?` + f.Name + `[^\w-]`)
+				require.True(t, named.MatchString(about.String()), "docs/cli.md says nothing of -%s where it tells of %s", f.Name, c.CommandPath())
+			}
+		})
+	}
+	require.Greater(t, flags, 50)
+}
