@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/mod/semver"
@@ -150,6 +151,7 @@ func (t tree) untagged(tags []string) error {
 // undo takes back a release that failed on its way: its tags, which were free, and its changes. The tree
 // was clean at head, so nothing else is lost.
 func (t tree) undo(head string, tags []string) error {
+	t.ctx = context.WithoutCancel(t.ctx)
 	made, err := t.git(append([]string{"tag", "--list"}, tags...)...)
 	if made != "" {
 		_, err = t.git(append([]string{"tag", "--delete"}, strings.Fields(made)...)...)
@@ -176,6 +178,8 @@ func (t tree) run(dir, name string, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(t.ctx, name, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.at(dir), &out, &errs
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // by which git deletes its lock files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: t.ctx.Done() == nil}  // a further Ctrl-C does not end undo
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, out.Bytes(), errs.Bytes())
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 )
 
 var day = time.Date(2026, 12, 1, 23, 0, 0, 0, time.UTC)
+
+// asTool is set where the test's program is to be the tool itself.
+const asTool = "RELOCK_RELEASE_TOOL"
 
 // Commits of tests have a made-up author, and no signature. With -trimpath what is compiled here once serves for all copies of the tree.
 func TestMain(m *testing.M) {
@@ -31,6 +35,10 @@ func TestMain(m *testing.M) {
 		if err := os.Setenv(name, value); err != nil {
 			panic(err)
 		}
+	}
+	if os.Getenv(asTool) != "" {
+		main()
+		return
 	}
 	os.Exit(m.Run())
 }
@@ -202,6 +210,30 @@ func TestAReleaseThatFailsIsTakenBack(t *testing.T) {
 	require.ErrorContains(t, err, "internal/sim/v0.2.0")
 	require.Equal(t, head, git(t, tr, "rev-parse", "HEAD"))
 	require.Equal(t, "internal/sim\nv0.1.0", git(t, tr, "tag", "--list"))
+	require.Empty(t, git(t, tr, "status", "--porcelain"))
+}
+
+// Ctrl-C reaches the tool, git and git's hooks. One while git commits ends the release, a second does not end its undoing.
+func TestCtrlCTakesTheReleaseBack(t *testing.T) {
+	t.Parallel()
+	tr := smallTree(t, nil)
+	head := git(t, tr, "rev-parse", "HEAD")
+	for name, does := range map[string]string{
+		"post-commit":           "echo made >.git/pressed; kill -s INT -- -$TOOL; sleep 60",
+		"reference-transaction": "if [ -e .git/pressed ]; then echo again >>.git/pressed; kill -s INT -- -$TOOL; fi",
+	} {
+		require.NoError(t, os.WriteFile(tr.at(".git/hooks/"+name), []byte("#!/bin/sh\n"+does+"\n"), 0o755))
+	}
+	began := time.Now()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `TOOL=$$ exec "$@"`, "sh", os.Args[0], "v0.2.0")
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = tr.dir, append(os.Environ(), asTool+"=1"), &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.CombinedOutput()
+	require.ErrorContains(t, err, "exit status 1", "%s", out)
+	require.Contains(t, string(out), "v0.2.0 is not released")
+	require.Less(t, time.Since(began), 50*time.Second, "the hook was waited for")
+	require.Contains(t, string(tr.read(".git/pressed")), "made\nagain\n")
+	require.Equal(t, head, git(t, tr, "rev-parse", "HEAD"))
+	require.Equal(t, "v0.1.0", git(t, tr, "tag", "--list"))
 	require.Empty(t, git(t, tr, "status", "--porcelain"))
 }
 
