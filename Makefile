@@ -109,7 +109,7 @@ interop-goredis interop-valkey: interop-%: redis java ## the same over one of th
 api: ## compare what programs can import with api/*.txt; RELOCK_RECORD=1 records it anew
 	cd internal/tools/api && go test -count=1 ./...
 
-dist: ## archives, deb, rpm, checksums and SBOMs of the last commit, in target/dist; VERSION=<the tag v… on it>, else a snapshot
+dist: ## archives, deb, rpm, checksums and SBOMs in target/dist: of VERSION=<the tag v… on the last commit>, else a snapshot of the work tree
 	$(if $(VERSION),GORELEASER_CURRENT_TAG=$(VERSION)) go run $(GORELEASER) release --clean $(if $(VERSION),--skip=publish,--snapshot)
 
 rpm: ## install rpm where it is missing

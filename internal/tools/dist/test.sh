@@ -27,6 +27,7 @@ GOBIN=$work go install "$goreleaser"
 second=$work/of-another-length/second
 for clone in "$work/first" "$second"; do
 	git clone -q . "$clone"
+	for tag in v1.999.0 cmd/relock/v1.999.0; do git -C "$clone" tag "$tag" HEAD~1; done # a snapshot after a release
 	build "$clone" release
 	(cd "$clone/target/dist" && offered . | xargs sha256sum) >"$clone.sums"
 done

@@ -9,6 +9,16 @@ import (
 
 var heading = regexp.MustCompile(`(?m)^## (.*)\n`)
 
+var dated = regexp.MustCompile(`(?m)^## (v\S+) \(\d{4}-\d\d-\d\d\)$`)
+
+// released returns the version of the changelog's first section that is dated, or "".
+func released(text []byte) string {
+	if match := dated.FindSubmatch(text); match != nil {
+		return string(match[1])
+	}
+	return ""
+}
+
 // changes dates the section of a version, which must be the changelog's first. It returns the changelog
 // with that, and the section's text.
 func changes(text []byte, version string, day time.Time) (dated []byte, section string, err error) {

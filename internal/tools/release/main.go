@@ -1,16 +1,18 @@
-// Command release makes a release of all modules on the branch that is checked out:
+// Command release makes a release of all modules on main:
 //
 //	go run ./internal/tools/release v0.2.0
 //
 // It sets the version in each go.mod and in go.work, dates the section of CHANGELOG.md, commits, and
 // tags the commit once for each released module. It pushes nothing, and prints the line that pushes
-// all of it. If anything is wrong, it says what and changes nothing.
+// all of it. If anything is wrong, or Ctrl-C ends it, it says what and changes nothing.
 package main
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 )
 
@@ -20,7 +22,9 @@ func main() {
 		os.Exit(2)
 	}
 	version := os.Args[1]
-	push, err := release(context.Background(), ".", version, time.Now())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	push, err := release(ctx, ".", version, time.Now())
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s is not released:\n%v\n", version, err)
 		os.Exit(1)

@@ -83,21 +83,25 @@ func asked(t *testing.T, tr tree) string {
 	return string(match[1])
 }
 
-// next returns the version that CHANGELOG.md has a section for, or else gives it one for the next minor version.
+// next returns the version that CHANGELOG.md has a section for, or else gives it one for the next minor version. While there
+// is no release yet, the one before gets its section too.
 func next(t *testing.T, tr tree, last string) string {
 	t.Helper()
 	text := string(tr.read("CHANGELOG.md"))
+	if released([]byte(text)) == "" {
+		text += "\n## " + last + " (2026-11-30)\n\nA rehearsal.\n"
+	}
 	waiting := regexp.MustCompile(`(?m)^## Unreleased \((v\S+)\)\n`)
 	match := waiting.FindStringSubmatch(text)
-	if match != nil && semver.Compare(match[1], last) > 0 {
-		return match[1]
-	}
 	version := successors(last)[1]
 	section := "## Unreleased (" + version + ")\n"
-	if match != nil {
-		text = strings.Replace(text, match[0], section, 1)
-	} else {
+	switch {
+	case match == nil:
 		text = strings.Replace(text, "\n## ", "\n"+section+"\nA rehearsal.\n\n## ", 1)
+	case semver.Compare(match[1], last) > 0:
+		version = match[1]
+	default:
+		text = strings.Replace(text, match[0], section, 1)
 	}
 	require.NoError(t, os.WriteFile(tr.at("CHANGELOG.md"), []byte(text), 0o644))
 	return version

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/mod/semver"
@@ -30,9 +31,8 @@ func release(ctx context.Context, dir, version string, day time.Time) (push stri
 	if changed, err := t.git("status", "--porcelain", "--untracked-files=all"); err != nil || changed != "" {
 		return "", errors.Join(err, fmt.Errorf("files are not committed:\n%s", changed))
 	}
-	branch, err := t.git("symbolic-ref", "--short", "HEAD")
-	if err != nil {
-		return "", fmt.Errorf("no branch is checked out: %w", err)
+	if branch, err := t.git("branch", "--show-current"); err != nil || branch != "main" {
+		return "", errors.Join(err, fmt.Errorf("releases are made on main, not on %q", branch))
 	}
 	head, err := t.git("rev-parse", "HEAD")
 	if err != nil {
@@ -46,9 +46,10 @@ func release(ctx context.Context, dir, version string, day time.Time) (push stri
 	if err != nil {
 		return "", err
 	}
-	changelog, section, noSection := changes(t.read("CHANGELOG.md"), version, day)
+	news := t.read("CHANGELOG.md")
+	changelog, section, noSection := changes(news, version, day)
 	tags := tagsOf(mods, version)
-	if err := errors.Join(follows(version, last), noSection, t.untagged(tags), mods.releasable()); err != nil {
+	if err := errors.Join(tagged(released(news), last), follows(version, last), noSection, t.untagged(tags), mods.releasable()); err != nil {
 		return "", err
 	}
 	if err := t.surface(version, last, section); err != nil {
@@ -74,7 +75,7 @@ func release(ctx context.Context, dir, version string, day time.Time) (push stri
 			return "", err
 		}
 	}
-	return "git push --atomic origin " + branch + " " + strings.Join(tags, " "), nil
+	return "git push --atomic origin main " + strings.Join(tags, " "), nil
 }
 
 // wellFormed reports what is wrong with a version by itself.
@@ -82,8 +83,18 @@ func wellFormed(version string) error {
 	switch {
 	case semver.Canonical(version) != version:
 		return fmt.Errorf("%q is no version such as v0.2.0", version)
-	case semver.Compare(version, "v2") >= 0:
+	case semver.Major(version) != "v0" && semver.Major(version) != "v1":
 		return errors.New("from v2 on the modules' paths end in /v2")
+	case semver.Prerelease(version) != "":
+		return errors.New("there are no pre-releases: go get would not choose one")
+	}
+	return nil
+}
+
+// tagged refuses a clone without the tags: the versions and the API before cannot be compared there.
+func tagged(released, last string) error {
+	if released != last {
+		return fmt.Errorf("the last release is %q in CHANGELOG.md, and %q by the tags: git fetch --tags brings those that are missing", released, last)
 	}
 	return nil
 }
@@ -94,29 +105,24 @@ func follows(version, last string) error {
 	if last == "" {
 		return nil
 	}
-	plain := strings.TrimSuffix(version, semver.Prerelease(version))
-	if next := successors(last); !slices.Contains(next, plain) || semver.Compare(version, last) <= 0 {
+	if next := successors(last); !slices.Contains(next, version) {
 		return fmt.Errorf("%s cannot follow %s: the next is %s", version, last, strings.Join(next, ", "))
 	}
 	return nil
 }
 
-// successors are the next patch, minor and major version, and the release that a pre-release is of.
+// successors are the next patch, minor and major version.
 func successors(last string) []string {
 	var major, minor, patch int
 	fmt.Sscanf(last, "v%d.%d.%d", &major, &minor, &patch) // it is a valid version, so it has them
-	next := []string{fmt.Sprintf("v%d.%d.%d", major, minor, patch+1), fmt.Sprintf("v%d.%d.0", major, minor+1), fmt.Sprintf("v%d.0.0", major+1)}
-	if semver.Prerelease(last) != "" {
-		next = append(next, fmt.Sprintf("v%d.%d.%d", major, minor, patch))
-	}
-	return next
+	return []string{fmt.Sprintf("v%d.%d.%d", major, minor, patch+1), fmt.Sprintf("v%d.%d.0", major, minor+1), fmt.Sprintf("v%d.0.0", major+1)}
 }
 
 // last returns the highest release that the branch has, or "".
 func (t tree) last() (last string, err error) {
 	tags, err := t.git("tag", "--list", "--merged", "HEAD", "v*")
 	for tag := range strings.FieldsSeq(tags) {
-		if semver.Canonical(tag) == tag && (last == "" || semver.Compare(tag, last) > 0) {
+		if semver.Canonical(tag) == tag && semver.Prerelease(tag) == "" && (last == "" || semver.Compare(tag, last) > 0) {
 			last = tag
 		}
 	}
@@ -145,6 +151,7 @@ func (t tree) untagged(tags []string) error {
 // undo takes back a release that failed on its way: its tags, which were free, and its changes. The tree
 // was clean at head, so nothing else is lost.
 func (t tree) undo(head string, tags []string) error {
+	t.ctx = context.WithoutCancel(t.ctx)
 	made, err := t.git(append([]string{"tag", "--list"}, tags...)...)
 	if made != "" {
 		_, err = t.git(append([]string{"tag", "--delete"}, strings.Fields(made)...)...)
@@ -171,6 +178,8 @@ func (t tree) run(dir, name string, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(t.ctx, name, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.at(dir), &out, &errs
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // by which git deletes its lock files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: t.ctx.Done() == nil}  // a further Ctrl-C does not end undo
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, out.Bytes(), errs.Bytes())
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 )
 
 var day = time.Date(2026, 12, 1, 23, 0, 0, 0, time.UTC)
+
+// asTool is set where the test's program is to be the tool itself.
+const asTool = "RELOCK_RELEASE_TOOL"
 
 // Commits of tests have a made-up author, and no signature. With -trimpath what is compiled here once serves for all copies of the tree.
 func TestMain(m *testing.M) {
@@ -31,6 +35,10 @@ func TestMain(m *testing.M) {
 		if err := os.Setenv(name, value); err != nil {
 			panic(err)
 		}
+	}
+	if os.Getenv(asTool) != "" {
+		main()
+		return
 	}
 	os.Exit(m.Run())
 }
@@ -91,12 +99,13 @@ func changed(name, old, new string) map[string]string {
 func TestARelease(t *testing.T) {
 	t.Parallel()
 	tr := smallTree(t, nil)
+	git(t, tr, "tag", "v0.2.0-rc.1") // by hand, and no release
 	push, err := release(t.Context(), tr.dir, "v0.2.0", day)
 	require.NoError(t, err)
 	tags := []string{"cmd/relock/v0.2.0", "contrib/relocktest/v0.2.0", "v0.2.0", "internal/sim/v0.2.0"}
 	require.Equal(t, "git push --atomic origin main", push[:len("git push --atomic origin main")])
 	require.ElementsMatch(t, tags, strings.Fields(push)[5:])
-	require.ElementsMatch(t, append(tags, "v0.1.0"), strings.Fields(git(t, tr, "tag", "--list")))
+	require.ElementsMatch(t, append(tags, "v0.1.0", "v0.2.0-rc.1"), strings.Fields(git(t, tr, "tag", "--list")))
 	for _, tag := range tags {
 		require.Equal(t, git(t, tr, "rev-parse", "HEAD"), git(t, tr, "rev-parse", tag+"^{commit}"), tag)
 	}
@@ -129,8 +138,11 @@ func TestWhatIsNotReleased(t *testing.T) {
 		"no version":                {version: "0.2.0", told: `"0.2.0" is no version`},
 		"half a version":            {version: "v0.2", told: "is no version"},
 		"v2":                        {version: "v2.0.0", told: "/v2"},
+		"v2 to come":                {version: "v2.0.0-rc.1", told: "/v2"},
+		"a pre-release":             {version: "v0.2.0-rc.1", told: "there are no pre-releases"},
 		"a version too far":         {version: "v0.20.0", told: "cannot follow v0.1.0: the next is v0.1.1, v0.2.0, v1.0.0"},
 		"an older version":          {version: "v0.0.9", told: "cannot follow"},
+		"a tag too few":             {changed("CHANGELOG.md", "## v0.1.0", "## v0.1.1 (2026-12-01)\n\nA fix.\n\n## v0.1.0"), "", `the last release is "v0.1.1" in CHANGELOG.md, and "v0.1.0" by the tags`},
 		"no section":                {changed("CHANGELOG.md", "## Unreleased (v0.2.0)\n\nNews", "News"), "", "does not begin with a section ## Unreleased (v0.2.0)"},
 		"another version's section": {changed("CHANGELOG.md", "(v0.2.0)", "(v0.3.0)"), "", "does not begin with a section"},
 		"an empty section":          {changed("CHANGELOG.md", "News. `Lease.Drop` is gone: use `Unlock`.", ""), "", "says nothing of v0.2.0"},
@@ -165,11 +177,27 @@ func TestUncommittedFilesAreNotReleased(t *testing.T) {
 	require.NoError(t, os.WriteFile(tr.at("new.go"), []byte("package relock\n"), 0o644))
 	_, err := release(t.Context(), tr.dir, "v0.2.0", day)
 	require.ErrorContains(t, err, "new.go")
-	git(t, tr, "add", "--all")
-	git(t, tr, "commit", "--quiet", "--message", "New")
+}
+
+func TestReleasesAreMadeOnMain(t *testing.T) {
+	t.Parallel()
+	tr := smallTree(t, nil)
+	git(t, tr, "checkout", "--quiet", "-b", "side")
+	_, err := release(t.Context(), tr.dir, "v0.2.0", day)
+	require.ErrorContains(t, err, `releases are made on main, not on "side"`)
 	git(t, tr, "checkout", "--quiet", "--detach")
 	_, err = release(t.Context(), tr.dir, "v0.2.0", day)
-	require.ErrorContains(t, err, "no branch is checked out")
+	require.ErrorContains(t, err, `releases are made on main, not on ""`)
+}
+
+// Without tags a clone cannot tell which versions may follow, nor what breaks programs.
+func TestAReleaseNeedsTheTags(t *testing.T) {
+	t.Parallel()
+	tr := smallTree(t, nil)
+	git(t, tr, "tag", "--delete", "v0.1.0")
+	_, err := release(t.Context(), tr.dir, "v0.7.0", day)
+	require.ErrorContains(t, err, `the last release is "v0.1.0" in CHANGELOG.md, and "" by the tags`)
+	require.Empty(t, git(t, tr, "tag", "--list"))
 }
 
 // A tag that cannot be made takes the commit and the other tags with it.
@@ -185,6 +213,30 @@ func TestAReleaseThatFailsIsTakenBack(t *testing.T) {
 	require.Empty(t, git(t, tr, "status", "--porcelain"))
 }
 
+// Ctrl-C reaches the tool, git and git's hooks. One while git commits ends the release, a second does not end its undoing.
+func TestCtrlCTakesTheReleaseBack(t *testing.T) {
+	t.Parallel()
+	tr := smallTree(t, nil)
+	head := git(t, tr, "rev-parse", "HEAD")
+	for name, does := range map[string]string{
+		"post-commit":           "echo made >.git/pressed; kill -s INT -- -$TOOL; sleep 60",
+		"reference-transaction": "if [ -e .git/pressed ]; then echo again >>.git/pressed; kill -s INT -- -$TOOL; fi",
+	} {
+		require.NoError(t, os.WriteFile(tr.at(".git/hooks/"+name), []byte("#!/bin/sh\n"+does+"\n"), 0o755))
+	}
+	began := time.Now()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `TOOL=$$ exec "$@"`, "sh", os.Args[0], "v0.2.0")
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = tr.dir, append(os.Environ(), asTool+"=1"), &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.CombinedOutput()
+	require.ErrorContains(t, err, "exit status 1", "%s", out)
+	require.Contains(t, string(out), "v0.2.0 is not released")
+	require.Less(t, time.Since(began), 50*time.Second, "the hook was waited for")
+	require.Contains(t, string(tr.read(".git/pressed")), "made\nagain\n")
+	require.Equal(t, head, git(t, tr, "rev-parse", "HEAD"))
+	require.Equal(t, "v0.1.0", git(t, tr, "tag", "--list"))
+	require.Empty(t, git(t, tr, "status", "--porcelain"))
+}
+
 // What may break follows from the versions, as docs/compatibility.md says.
 func TestWhatMayBreak(t *testing.T) {
 	breaks := []string{"(*Lease).Drop: removed"}
@@ -193,7 +245,6 @@ func TestWhatMayBreak(t *testing.T) {
 		{"v0.1.0", "v0.2.0", "Dropped: some.", "does not say what programs do about Drop"},
 		{"v0.2.0", "v0.2.1", "`Lease.Drop`", "a patch release may not break"},
 		{"v0.9.0", "v1.0.0", "`Lease.Drop`", ""},
-		{"v1.0.0-rc.1", "v1.0.0", "`Lease.Drop`", "no release from v1.0 on"},
 		{"v1.2.0", "v1.3.0", "`Lease.Drop`", "no release from v1.0 on"},
 	} {
 		err := broken(test.version, test.last, test.section, "relock.txt", breaks)
@@ -204,21 +255,25 @@ func TestWhatMayBreak(t *testing.T) {
 		require.ErrorContains(t, err, "relock.(*Lease).Drop: removed, since "+test.last, test)
 		require.ErrorContains(t, err, test.told, test)
 	}
+	for _, what := range []string{"the package is gone", "what it exported cannot be: could not import X (no package X)"} {
+		require.NoError(t, broken("v0.2.0", "v0.1.0", "`relockui` takes Y in place of X.", "relockui.txt", []string{what}))
+		err := broken("v0.2.0", "v0.1.0", "What is gone will be back.", "relockui.txt", []string{what})
+		require.ErrorContains(t, err, "does not say what programs do about relockui")
+	}
 }
 
 func TestVersionsFollowOneAnother(t *testing.T) {
 	for last, next := range map[string]string{
-		"":            "v0.1.0 v0.7.3",
-		"v0.1.0":      "v0.1.1 v0.2.0 v1.0.0 v0.2.0-rc.1",
-		"v0.2.0-rc.1": "v0.2.0-rc.2 v0.2.0 v0.3.0",
-		"v1.4.9":      "v1.4.10 v1.5.0",
+		"":       "v0.1.0 v0.7.3",
+		"v0.1.0": "v0.1.1 v0.2.0 v1.0.0",
+		"v1.4.9": "v1.4.10 v1.5.0",
 	} {
 		for version := range strings.FieldsSeq(next) {
 			require.NoError(t, follows(version, last))
 		}
 	}
 	for last, next := range map[string]string{
-		"v0.1.0": "v0.1.0 v0.1.2 v0.3.0 v0.1.0-rc.1 v0.2.1",
+		"v0.1.0": "v0.1.0 v0.1.2 v0.3.0 v0.2.1",
 		"v1.4.9": "v1.4.8 v1.6.0 v0.5.0",
 	} {
 		for version := range strings.FieldsSeq(next) {

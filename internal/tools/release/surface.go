@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"go/token"
 	"path"
 	"regexp"
 	"strings"
@@ -61,7 +62,7 @@ func broken(version, last, section, text string, breaks []string) error {
 	for _, what := range breaks {
 		subject, _, _ := strings.Cut(what, ": ") // (*Lease).Until: removed
 		name := lastName.FindStringSubmatch(subject)[1]
-		if subject == what { // the package is gone
+		if !token.IsExported(name) { // the package is gone, or cannot be compared
 			name = pkg
 		}
 		switch {
