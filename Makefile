@@ -127,7 +127,6 @@ lint: api ## the same, gofmt, go vet (once more for 32 bits), staticcheck over a
 	go run $(STATICCHECK) $(EVERY)
 	go run ./internal/tools/licences -check -o THIRD_PARTY.md . cmd/relock $(RELEASED)
 	@GOARCH=386 go vet -gcflags='all=-N -l' $(PACKAGES) # durations do not fit an int there; nobody runs what it compiles
-	@cd cmd/relock && GOOS=freebsd GOARCH=amd64 go build -o /dev/null . # as the other BSDs and macOS, but for a few lines
 
 tidy: ## go mod tidy of the modules that are released, whose library is the tree's
 	GOWORK=off go mod tidy

@@ -29,8 +29,10 @@ func (w *worker) run(ctx context.Context) error {
 		if errors.Is(err, redis.Nil) {
 			continue // the queue is empty
 		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return err
+		} else if err != nil {
+			break
 		}
 		var j job
 		if err = json.Unmarshal([]byte(next[1]), &j); err == nil {

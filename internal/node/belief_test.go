@@ -273,6 +273,7 @@ func TestFreshBelief(t *testing.T) {
 		"the first answer":        {[]event{begin(10), mine(alone, 17, 3, 10, true)}, true},
 		"the first vote":          {[]event{begin(10), mine(votes, 17, 3, 10, true)}, true},
 		"a repeated question":     {[]event{begin(10), begin(50), mine(alone, 17, 3, 50, true)}, false},
+		"a repeated one at once":  {[]event{begin(10), begin(10), mine(alone, 17, 3, 10, true)}, false},
 		"a repeated vote":         {[]event{begin(10), begin(50), mine(votes, 17, 3, 50, true)}, false},
 		"the answer after others": {[]event{begin(10), others(5, 10), mine(alone, 17, 3, 50, true)}, false},
 		"a message":               {[]event{begin(10), told(17, 3, at(20), true)}, false},

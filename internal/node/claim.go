@@ -29,11 +29,12 @@ type Belief struct {
 	Base    clock.Stamp // when the question that told Counter was sent; before that, the first question
 	Counter int64       // the lock's fencing counter at Base, -1 for unknown
 	Fresh   bool        // the first question was answered with the grant: no process waited for the lock then
+	again   bool        // the question that was begun last is not the first: the clock may not tell them apart
 }
 
 // Begin notes that the first question is about to be sent.
 func (b *Belief) Begin(now clock.Stamp) {
-	if b.Base.IsZero() {
+	if b.again = !b.Base.IsZero(); !b.again {
 		b.Base, b.Counter = now, -1
 	}
 }
@@ -45,7 +46,7 @@ func (b *Belief) Answered(a *wire.Answer, e *wire.Entry, votes bool, sent clock.
 	switch {
 	case a.Mine && (a.Number > b.Counter || !votes):
 		b.take(a.Tokens(), e, sent)
-		b.Fresh = sent == b.Base
+		b.Fresh = !b.again && sent == b.Base
 	case a.Mine:
 		return b.Number > 0
 	default:
