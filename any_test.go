@@ -240,46 +240,24 @@ func TestAnyUnderAnEndedContext(t *testing.T) {
 	}
 }
 
-// untold is an ended context that does not say so yet.
-type untold struct {
-	context.Context
-	told atomic.Bool
-}
-
-func (c *untold) Done() <-chan struct{} {
-	if c.told.Load() {
-		return c.Context.Done()
-	}
-	return nil
-}
-
-func (c *untold) Err() error {
-	if c.told.Load() {
-		return c.Context.Err()
-	}
-	return nil
-}
-
 // If its context ends while Redis is asked, Lock says what Redis answered, or that it did not, and observers hear of it.
 func TestAnyUnderAContextThatEndsMeanwhile(t *testing.T) {
 	s := redistest.Start(t)
 	w := faulty(s)
 	events := &seen{}
-	c, other := newClient(t, w, WithObserver(events)), newClient(t, s.Client())
+	c, other := newClient(t, w, WithObserver(events), WithClientName("asks")), newClient(t, s.Client(), WithClientName("holds"))
 	held := taken(t, other.Mutex("k0").Lock)
 	cause := errors.New("no time left")
-	ended, cancel := context.WithCancelCause(t.Context())
-	cancel(cause)
-	behind := &untold{Context: ended}
-	gather := faults.Script("gather")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	whois := faults.Script("whois")
 	w.Filter(func(call *faults.Call) faults.Fate {
-		if gather(call) {
-			behind.told.Store(true)
+		if whois(call) { // the gather was answered, and the holder's name is asked for
+			cancel(cause)
 		}
 		return faults.Pass
 	})
 	a := Any(c.Mutex("k0"), c.Mutex("k0"))
-	_, err := a.Lock(behind)
+	_, err := a.Lock(ctx)
 	var busy *HeldError
 	require.ErrorAs(t, err, &busy)
 	require.Contains(t, busy.Holder, other.ID())
@@ -288,8 +266,8 @@ func TestAnyUnderAContextThatEndsMeanwhile(t *testing.T) {
 	require.NotEmpty(t, events.of(EventAbandoned))
 
 	n := len(events.of(EventAbandoned))
-	w.Filter(faults.Next(gather, faults.Stall))
-	ctx, cancel := context.WithCancelCause(t.Context())
+	w.Filter(faults.Next(faults.Script("gather"), faults.Stall))
+	ctx, cancel = context.WithCancelCause(t.Context())
 	gaveUp := make(chan error, 1)
 	go func() {
 		_, err := a.Lock(ctx)
@@ -304,7 +282,7 @@ func TestAnyUnderAContextThatEndsMeanwhile(t *testing.T) {
 	require.ErrorIs(t, err, cause)
 	require.Greater(t, len(events.of(EventAbandoned)), n)
 	unlocked(t, held)
-	noLocks(t, s)
+	require.Eventually(t, func() bool { return s.Do("EXISTS", "k0") == "0" }, patience, time.Millisecond)
 }
 
 // A caller that gives up leaves nothing behind.
