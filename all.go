@@ -269,8 +269,8 @@ func (m *MultiLease) Unlock(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// giveBack gives back what no caller was given: WithMinHold does not keep that. The caller of All is told
-// why it does not get the locks.
+// giveBack gives back what no caller of All or Any was given: WithMinHold does not keep that. Errors are
+// not told: the caller is told why it does not get the locks.
 func giveBack(ctx context.Context, leases []*Lease) {
 	for _, l := range leases {
 		l.unused()

@@ -347,6 +347,28 @@ func TestAllWithLeastPrivilege(t *testing.T) {
 	noLocks(t, s)
 }
 
+// The error of TryLock names the lock that failed, also if Redis refuses the whole command.
+func TestAllNamesTheLockThatFails(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, shared(t, s.AddUser("app", "secret", "~*", "&*", "+@all"))())
+	unlocked(t, taken(t, c.Semaphore("s0", 2).Permits(1).Lock)) // which leaves how many it has
+	s.Do("HSET", "s1", "a", "b")
+	s.Do("SET", "k1", "no lock")
+	s.Do("ACL", "SETUSER", "app", "resetkeys", "~s0", "~s1", "~{s*", "~k0", "~k1", "~relock_*", "~redisson_*")
+	for name, locks := range map[string][]Locker{
+		"s1":       {c.Semaphore("s0", 2).Permits(1), c.Semaphore("s1", 2).Permits(1)},
+		"k1":       mutexes(c, "k", 2),
+		"not mine": {c.Mutex("k0"), c.Mutex("not mine")},
+	} {
+		_, err := All(locks...).TryLock(t.Context())
+		require.ErrorIs(t, err, ErrRefused, name)
+		var failed *NodeError
+		require.ErrorAs(t, err, &failed, name)
+		require.Equal(t, name, failed.Name)
+	}
+	require.Eventually(t, func() bool { return s.Do("EXISTS", "k0", "{s0}:timeout") == "0" }, patience, time.Millisecond)
+}
+
 // Each lease is one of its own. Without one of them the MultiLease is none any more, but the others stay held.
 func TestAllOneByItself(t *testing.T) {
 	s := redistest.Start(t)

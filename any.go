@@ -46,34 +46,42 @@ func (a *AnyLock) Name() string {
 }
 
 // Lock takes a random one of the locks that are free. One command asks for those of one kind on one
-// Redis and, in a Cluster, in one slot. If none is free, Lock waits for all of them, for each as
-// its own Lock does, and gives up the others once it has one. If two are granted at one time, it
-// gives one back at once. A lock that fails does not keep it from the others. If it gets none, its
-// error is that of one of the locks, as of Mutex.Lock: of one that failed, rather than of one that
-// is busy.
+// Redis and, in a Cluster, in one slot. If none is free, or a Redis does not answer, Lock waits for
+// all of them, for each as its own Lock does, and gives up the others once it has one. If two are
+// granted at one time, it gives one back at once. A lock that fails does not keep it from the
+// others. If it gets none, its error is that of one of the locks, as of Mutex.Lock: of one that
+// failed, rather than of one that is busy.
 func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
-	l, err := a.try(ctx, false)
-	if l != nil || a.valid(ctx) != nil || err != nil && ctx.Err() != nil {
-		return l, err
+	switch in, err := a.entered(ctx); {
+	case err != nil:
+		return nil, err
+	case in != nil:
+		return in.Lock(ctx)
 	}
-	return a.race(ctx)
+	l, heard := a.try(ctx, waiting)
+	if l != nil {
+		return l, nil
+	}
+	l, err := a.race(ctx)
+	if heard != nil && errors.Is(err, ErrNotAsked) { // ctx ended once Redis had been asked
+		if busy, is := heard.(*HeldError); is {
+			busy.Cause, busy.nodes = context.Cause(ctx), false
+		}
+		return nil, heard
+	}
+	return l, err
 }
 
 // TryLock takes a random one of the locks that are free, as Mutex.TryLock does. Its error is chosen
 // as Lock's.
 func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) {
-	l, err := a.try(ctx, true)
-	if l != nil || err != nil {
-		return l, err
+	switch in, err := a.entered(ctx); {
+	case err != nil:
+		return nil, err
+	case in != nil:
+		return in.TryLock(ctx)
 	}
-	for _, p := range a.parts { // goroutines of this process have them all, or Redis keeps no number of some permits
-		var failure error
-		if l, failure = p.TryLock(ctx); failure == nil {
-			return l, nil
-		}
-		err = worse(err, failure)
-	}
-	return nil, err
+	return a.try(ctx, once)
 }
 
 // Do runs fn while it holds one of the locks, as Mutex.Do does. FromContext finds its lease.
@@ -83,42 +91,45 @@ func (a *AnyLock) Do(ctx context.Context, fn func(context.Context) error) error 
 
 // Held returns the lease of one of the locks that ctx carries, as Mutex.Held does.
 func (a *AnyLock) Held(ctx context.Context) (*Lease, error) {
-	if err := a.valid(ctx); err != nil {
+	switch in, err := a.entered(ctx); {
+	case err != nil:
 		return nil, err
-	}
-	for _, p := range a.parts {
-		if l, err := p.Held(ctx); err != ErrNotHeld {
-			return l, err
-		}
+	case in != nil:
+		return in.Held(ctx)
 	}
 	return nil, ErrNotHeld
 }
 
-func (a *AnyLock) valid(ctx context.Context) error {
+// entered returns the lock of which ctx carries a lease, nil if it carries none: one that is held,
+// rather than one that was lost. It fails if the locks or ctx cannot be used.
+func (a *AnyLock) entered(ctx context.Context) (in Locker, err error) {
 	switch {
 	case a == nil || a.parts == nil && a.err == nil:
-		return errNoLocks
+		return nil, errNoLocks
 	case a.err != nil:
-		return a.err
+		return nil, a.err
 	case ctx == nil:
-		return errNilContext
+		return nil, errNilContext
 	}
-	return nil
-}
-
-// try asks for the locks without waiting. It returns neither a lease nor an error if goroutines of
-// this process have all of them, or if Redis keeps no number of some permits. tells is as of gather.
-func (a *AnyLock) try(ctx context.Context, tells bool) (*Lease, error) {
-	if err := a.valid(ctx); err != nil {
-		return nil, err
-	}
-	rest, failure := slices.Clone(a.parts), error(nil)
-	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
-	for _, p := range rest {
-		if _, err := p.Held(ctx); err != ErrNotHeld {
-			return p.TryLock(ctx) // it re-enters, or says that the lease was lost
+	for _, p := range a.parts {
+		switch _, err := p.Held(ctx); err {
+		case nil:
+			return p, nil
+		case ErrNotHeld:
+		default:
+			in = p
 		}
 	}
+	return in, nil
+}
+
+// try asks for the locks without waiting: once, as TryLock, or before Lock waits. Then it may return
+// neither a lease nor an error: goroutines of this process have the locks, or Redis keeps no number
+// of some permits. And then it stops where Redis does not answer, which must not keep Lock from the
+// locks of others.
+func (a *AnyLock) try(ctx context.Context, once bool) (*Lease, error) {
+	rest, failure := slices.Clone(a.parts), error(nil)
+	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
 	for len(rest) > 0 {
 		var group, others []part
 		for _, p := range rest {
@@ -131,17 +142,23 @@ func (a *AnyLock) try(ctx context.Context, tells bool) (*Lease, error) {
 		if group == nil {
 			group, others = rest[:1], rest[1:]
 		}
-		leases, asked, err := gather(ctx, group, true, tells)
-		switch {
-		case leases != nil:
+		leases, asked, err := gather(ctx, group, true, once)
+		if leases != nil {
 			return leases[0], nil
-		case !asked && !together(ctx, group):
-			var l *Lease
-			if l, err = group[0].TryLock(ctx); err == nil {
-				return l, nil
+		}
+		if !asked && (once || !together(ctx, group)) {
+			for _, p := range group {
+				l, failed := p.TryLock(ctx)
+				if failed == nil {
+					return l, nil
+				}
+				err = worse(err, failed)
 			}
 		}
 		failure, rest = worse(failure, err), others
+		if !once && errors.Is(err, ErrUnavailable) {
+			break
+		}
 	}
 	return nil, failure
 }
@@ -176,7 +193,7 @@ func (a *AnyLock) race(ctx context.Context) (*Lease, error) {
 		go func() {
 			l, err := p.Lock(waits[i])
 			if err == nil && !won.CompareAndSwap(false, true) {
-				_ = l.Unlock(ctx)
+				giveBack(ctx, []*Lease{l})
 				l, err = nil, errOther
 			}
 			ends <- end{i, l, err}

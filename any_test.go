@@ -2,12 +2,14 @@ package relock
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -123,18 +125,106 @@ func TestAnyKeepsOne(t *testing.T) {
 	noLocks(t, s)
 }
 
-// TryLock takes permits of which Redis keeps no number yet.
+// TryLock takes permits of which Redis keeps no number yet, beside a lock of another kind and beside one that fails.
 func TestAnyTriesUnusedSemaphores(t *testing.T) {
 	s := redistest.Start(t)
 	c, other := newClient(t, s.Client()), newClient(t, s.Client())
-	busy := taken(t, other.Semaphore("busy", 1).Permits(1).Lock)
-	for i := range 4 {
+	s.Do("HSET", "broken", "a", "b")
+	held := []*Lease{taken(t, other.Semaphore("busy", 1).Permits(1).Lock), taken(t, other.Mutex("busy mutex").Lock)}
+	for i := range 12 {
 		name := "unused" + strconv.Itoa(i)
-		l := taken(t, Any(c.Semaphore("busy", 1).Permits(1), c.Semaphore(name, 1).Permits(1)).TryLock)
+		beside := []Locker{c.Semaphore("busy", 1).Permits(1), c.Mutex("busy mutex"), c.Semaphore("broken", 1).Permits(1)}[i%3]
+		l := taken(t, Any(beside, c.Semaphore(name, 1).Permits(1)).TryLock)
 		require.Equal(t, name, l.Name())
 		unlocked(t, l)
 	}
-	unlocked(t, busy)
+	unlocked(t, held...)
+}
+
+// TryLock takes a free lock beside one that fails: in the script, or so that Redis refuses the whole command.
+func TestAnyTriesBesideOneThatFails(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, shared(t, s.AddUser("app", "secret", "~*", "&*", "+@all"))())
+	s.Do("SET", "text", "no lock")
+	s.Do("ACL", "SETUSER", "app", "resetkeys", "~k", "~k2", "~text", "~relock_queue:*", "~relock_listen:*", "~redisson_*")
+	for _, name := range []string{"text", "forbidden"} {
+		a := Any(c.Mutex(name), c.Mutex("k"))
+		for range 20 {
+			l := taken(t, a.TryLock)
+			require.Equal(t, "k", l.Name())
+			_, err := a.TryLock(t.Context())
+			require.ErrorIs(t, err, ErrRefused)
+			var failed *NodeError
+			require.ErrorAs(t, err, &failed)
+			require.Equal(t, name, failed.Name)
+			unlocked(t, l)
+			l = taken(t, Any(c.Mutex(name), c.Mutex("k"), c.Mutex("k2")).TryLock)
+			require.Equal(t, "1", s.Do("EXISTS", "k", "k2"))
+			unlocked(t, l)
+		}
+	}
+	require.Equal(t, "0", s.Do("EXISTS", "k", "k2"))
+}
+
+// Under a lease of one of the locks Any re-enters that one or fails, and never takes another.
+func TestAnyEntersThatOneOnly(t *testing.T) {
+	s := redistest.Start(t)
+	w := faulty(s)
+	c := newClient(t, w, WithCommandTimeout(100*time.Millisecond))
+	l := taken(t, c.Mutex("a").Lock)
+	a := Any(c.Mutex("b"), c.Mutex("a"), c.Mutex("c"))
+	w.Filter(faults.Next(faults.Script("recount"), faults.LoseCall, faults.LoseCall))
+	in, err := a.Lock(l.Context())
+	require.NoError(t, err)
+	require.Equal(t, "a", in.Name())
+	unlocked(t, in)
+	w.Filter(faults.All(faults.Script("recount"), faults.LoseCall))
+	_, err = a.TryLock(l.Context())
+	require.ErrorIs(t, err, ErrUnavailable)
+	w.Filter(nil)
+	inner, err := c.Mutex("c").Lock(l.Context())
+	require.NoError(t, err)
+	within(t, forced(t, c, s, "a", l.Context()))
+	lost := context.WithoutCancel(l.Context())
+	reader := taken(t, c.RWMutex("rw").RLock)
+	write := Any(c.RWMutex("rw"), c.RWMutex("free"))
+	for _, lock := range []func(context.Context) (*Lease, error){a.Lock, a.TryLock, a.Held} {
+		_, err = lock(lost)
+		require.ErrorIs(t, err, ErrLost)
+	}
+	for _, lock := range []func(context.Context) (*Lease, error){write.Lock, write.TryLock} {
+		_, err = lock(reader.Context())
+		require.ErrorIs(t, err, ErrUpgrade)
+	}
+	in, err = a.Lock(context.WithoutCancel(inner.Context()))
+	require.NoError(t, err)
+	require.Equal(t, "c", in.Name(), "it is held, and the other lock is lost")
+	unlocked(t, in, inner, reader)
+	noLocks(t, s)
+}
+
+// A Redis that does not answer keeps Lock from the locks of others for one command at most.
+func TestAnyBesideASilentRedis(t *testing.T) {
+	s := redistest.Start(t)
+	w := faulty(s)
+	silent, c := newClient(t, w, WithCommandTimeout(30*time.Millisecond)), newClient(t, s.Client())
+	var gathers atomic.Int32
+	asked := faults.Script("gather")
+	w.Filter(faults.All(func(call *faults.Call) bool {
+		if asked(call) {
+			gathers.Add(1)
+		}
+		return call.Script != ""
+	}, faults.LoseCall.Hanging()))
+	rw := silent.RWMutex("b")
+	const times = 20
+	for range times {
+		l := taken(t, Any(silent.Mutex("a"), rw, rw.Reader(), silent.Semaphore("d", 1).Permits(1), c.Mutex("free")).Lock)
+		require.Equal(t, "free", l.Name())
+		unlocked(t, l)
+	}
+	require.LessOrEqual(t, gathers.Load(), int32(times))
+	w.Filter(nil)
 }
 
 // Any says why it returns no lock, also if its context has ended before.
@@ -148,6 +238,51 @@ func TestAnyUnderAnEndedContext(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, ErrUnavailable)
 	}
+}
+
+// If its context ends while Redis is asked, Lock says what Redis answered, or that it did not, and observers hear of it.
+func TestAnyUnderAContextThatEndsMeanwhile(t *testing.T) {
+	s := redistest.Start(t)
+	w := faulty(s)
+	events := &seen{}
+	c, other := newClient(t, w, WithObserver(events), WithClientName("asks")), newClient(t, s.Client(), WithClientName("holds"))
+	held := taken(t, other.Mutex("k0").Lock)
+	cause := errors.New("no time left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	whois := faults.Script("whois")
+	w.Filter(func(call *faults.Call) faults.Fate {
+		if whois(call) { // the gather was answered, and the holder's name is asked for
+			cancel(cause)
+		}
+		return faults.Pass
+	})
+	a := Any(c.Mutex("k0"), c.Mutex("k0"))
+	_, err := a.Lock(ctx)
+	var busy *HeldError
+	require.ErrorAs(t, err, &busy)
+	require.Contains(t, busy.Holder, other.ID())
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.ErrorIs(t, err, cause)
+	require.NotEmpty(t, events.of(EventAbandoned))
+
+	n := len(events.of(EventAbandoned))
+	w.Filter(faults.Next(faults.Script("gather"), faults.Stall))
+	ctx, cancel = context.WithCancelCause(t.Context())
+	gaveUp := make(chan error, 1)
+	go func() {
+		_, err := a.Lock(ctx)
+		gaveUp <- err
+	}()
+	within(t, w.Told())
+	cancel(cause)
+	err = within(t, gaveUp)
+	w.Release()
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.NotErrorIs(t, err, ErrNotAsked)
+	require.ErrorIs(t, err, cause)
+	require.Greater(t, len(events.of(EventAbandoned)), n)
+	unlocked(t, held)
+	require.Eventually(t, func() bool { return s.Do("EXISTS", "k0") == "0" }, patience, time.Millisecond)
 }
 
 // A caller that gives up leaves nothing behind.

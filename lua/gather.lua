@@ -6,10 +6,9 @@
 -- ARGV[2]  'all', or 'one' for the first that is free
 -- ARGV[n]  as many for each entry, as one takes them; none of them waits, and none has a shared owner
 --
--- Returns for each entry what one answers, and 0 where it was not asked. If all are wanted, those that are not idle are asked
--- first: so nothing is taken beside a lock that is not free. If one is wanted, those behind the first that is granted are not
--- asked. No further entry is asked behind one that fails, whose error is its answer, nor, if all are wanted, behind one that is
--- refused.
+-- Returns for each entry what one answers, the error of one that fails, and 0 where it was not asked. If all are wanted, those
+-- that are not idle are asked first: so nothing is taken beside a lock that is not free. None is asked behind one that is
+-- refused or fails. If one is wanted, none is asked behind the first that is granted.
 local keys, args, entries, whole = KEYS, ARGV, tonumber(ARGV[1]), ARGV[2] == 'all'
 local deep, wide, answers, doubtful, free = #keys / entries, (#args - 2) / entries, {}, {}, {}
 
@@ -20,8 +19,11 @@ local function turn_to(i)
 end
 for i = 1, entries do
   turn_to(i)
-  local idle_now = not whole or idle(ARGV[1], ARGV[2], ARGV[3], '', ARGV[7] or 'relock_inbox:', ARGV[8] or 'PUBLISH')
-  table.insert(idle_now and free or doubtful, i)
+  local known, idle_now = true, true
+  if whole then -- what fails here is asked for first: its error is its answer then
+    known, idle_now = pcall(idle, ARGV[1], ARGV[2], ARGV[3], '', ARGV[7] or 'relock_inbox:', ARGV[8] or 'PUBLISH')
+  end
+  table.insert(known and idle_now and free or doubtful, i)
   answers[i] = 0
 end
 
@@ -30,7 +32,7 @@ for _, list in ipairs({ doubtful, free }) do
     turn_to(i)
     local ok, answer = pcall(one)
     answers[i] = (ok or type(answer) == 'table') and answer or redis.error_reply(answer)
-    if not ok or answer.err or (answer[1] == 1) ~= whole then
+    if (ok and answer[1] == 1) ~= whole then
       return answers
     end
   end

@@ -19,6 +19,9 @@ func (s *Single) Gather(ctx context.Context, claims []claim.Claim, one bool) ([]
 		of[i] = &all[i].Claim
 	}
 	replies, failure := s.node.Gather(ctx, of, one)
+	if wire.ReplyCode(link.Reply(failure)) == "NOPERM" { // a right to one of the keys is missing, and Redis ran nothing
+		replies, failure = inTurn(ctx, of, one), nil
+	}
 	if failure != nil {
 		for _, c := range all {
 			c.End(link.MayHaveRun(failure))
@@ -33,7 +36,9 @@ func (s *Single) Gather(ctx context.Context, claims []claim.Claim, one bool) ([]
 			c.End(false)
 		case r.Err != nil:
 			c.End(link.MayHaveRun(r.Err))
-			failure = &wire.NodeError{Op: "acquire", Name: name, Err: r.Err}
+			if !wire.HasNoSize(failure) { // which says that the locks have to be asked for by themselves
+				failure = &wire.NodeError{Op: "acquire", Name: name, Err: r.Err}
+			}
 		case r.Mine:
 			grants[i], granted = c.granted(), granted+1
 		default:
@@ -55,6 +60,20 @@ func (s *Single) Gather(ctx context.Context, claims []claim.Claim, one bool) ([]
 		}
 	}
 	return nil, failure
+}
+
+// inTurn asks for several claims as the script of Gather does, with a command for each: so the error of one
+// is its own.
+func inTurn(ctx context.Context, claims []*node.Claim, one bool) []wire.Reply {
+	replies := make([]wire.Reply, len(claims))
+	for i, c := range claims {
+		r := &replies[i]
+		r.Asked = true
+		if r.Answer, _, r.Err = c.Ask(ctx, wire.NoTicket); r.Mine == one || link.Unanswered(r.Err) {
+			break
+		}
+	}
+	return replies
 }
 
 // errNotAsked would be an answer that no script gives.
