@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -123,6 +124,39 @@ func TestAnyKeepsOne(t *testing.T) {
 	}
 	wg.Wait()
 	noLocks(t, s)
+}
+
+// WithMinHold keeps the lock that the caller had, and not the other one that was granted at the same time.
+func TestAnyGivesBackUnderMinHold(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	for i := range rounds(10, 100) {
+		name := fmt.Sprintf("k%d.", i)
+		held := allTaken(t, All(mutexes(other, name, 2)...))
+		won := make(chan *Lease)
+		go func() {
+			l, err := Any(mutexes(c, name, 2, WithMinHold(time.Hour))...).Lock(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			won <- l
+		}()
+		queued(t, s, name+"0", 1)
+		queued(t, s, name+"1", 1)
+		unlockedAll(t, held)
+		l := within(t, won)
+		had, loser := l.Name(), name+"0"
+		if had == loser {
+			loser = name + "1"
+		}
+		unlocked(t, l)
+		require.Eventually(t, func() bool {
+			_, err := other.Mutex(loser).TryLock(t.Context())
+			return err == nil
+		}, patience, time.Millisecond)
+		_, err := other.Mutex(had).TryLock(t.Context())
+		require.ErrorIs(t, err, ErrNotAcquired)
+	}
 }
 
 // TryLock takes permits of which Redis keeps no number yet, beside a lock of another kind and beside one that fails.
