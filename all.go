@@ -204,8 +204,9 @@ func multiLease(leases []*Lease) *MultiLease {
 }
 
 // Context returns a context that derives from the one given to Lock. It ends as soon as one of the
-// locks can no longer be trusted: its cause is then a *LostError with the name of that lock.
-// Otherwise it ends as Lease.Context does. Under it each lock re-enters, and its Held finds its
+// locks can no longer be trusted. Its cause is then a *LostError with the name of that lock, or, if
+// the lock was re-entered, the cause of the outer lease's context, which ends first. Otherwise it ends
+// as Lease.Context does. Under it each lock re-enters, and its Held finds its
 // lease. FromContext and the function Token find one of the leases only: ask the MultiLease.
 func (m *MultiLease) Context() context.Context {
 	if m == nil || len(m.leases) == 0 {
