@@ -87,7 +87,8 @@ func partsOf(function string, locks []Locker) ([]part, error) {
 // one slot, one command takes them. Otherwise Lock takes one after the other, and waits for each as
 // its own Lock does: the first ones lie idle while it waits for the next. If one of those is lost
 // meanwhile, it gives all back and begins anew, as long as ctx and WithWait's time for the next one
-// last. On failure it gives back what it has. Errors are those of the lock that failed.
+// last: the waits for a lock may add up to twice that time. On failure it gives back what it has.
+// Errors are those of the lock that failed.
 func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 	if err := m.valid(ctx); err != nil {
 		return nil, err
@@ -206,8 +207,8 @@ func multiLease(leases []*Lease) *MultiLease {
 // Context returns a context that derives from the one given to Lock. It ends as soon as one of the
 // locks can no longer be trusted. Its cause is then a *LostError with the name of that lock, or, if
 // the lock was re-entered, the cause of the outer lease's context, which ends first. Otherwise it ends
-// as Lease.Context does. Under it each lock re-enters, and its Held finds its
-// lease. FromContext and the function Token find one of the leases only: ask the MultiLease.
+// as Lease.Context does. Under it each lock re-enters, and its Held finds its lease. FromContext and
+// the function Token find one of the leases only: ask the MultiLease.
 func (m *MultiLease) Context() context.Context {
 	if m == nil || len(m.leases) == 0 {
 		return neverHeld
