@@ -182,6 +182,18 @@ func contender(t *testing.T, q *Quorum) *Claim {
 	return c
 }
 
+// settled waits until every node has the lock for c, which holds it, and no vote of c is out: one that runs late takes the lock
+// again where a test deletes it.
+func settled(t *testing.T, c *Claim, nodes []*redistest.Server) {
+	t.Helper()
+	for i, v := range c.contest.voters {
+		if v.voteDone != nil {
+			within(t, v.voteDone)
+		}
+		require.Eventually(t, func() bool { return nodes[i].Do("HEXISTS", "k", c.Entry.ID) == "1" }, patience, time.Millisecond)
+	}
+}
+
 // voteAt sends one vote of a contest and takes its answer.
 func voteAt(t *testing.T, e *contest, i int) {
 	t.Helper()

@@ -200,9 +200,7 @@ func TestLossIsRepairedBeforeTheNextRenewal(t *testing.T) {
 			c := q.newClaim(entry(t, q))
 			_, err := c.Wait(t.Context(), nil)
 			require.NoError(t, err)
-			for _, s := range nodes {
-				require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "1" }, patience, time.Millisecond)
-			}
+			settled(t, c, nodes)
 			nodes[1].Do("DEL", "k")
 			taps[1].Filter(faults.All(faults.Script("renew"), faults.Tell))
 			batch := []claim.Renewal{{Claim: c, Count: 1, Lease: q.cfg.Lease}}
@@ -227,9 +225,7 @@ func TestLateRepairIsUndone(t *testing.T) {
 	c := q.newClaim(entry(t, q))
 	_, err := c.Wait(context.Background(), nil)
 	require.NoError(t, err)
-	for _, s := range nodes {
-		require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "1" }, patience, time.Millisecond)
-	}
+	settled(t, c, nodes)
 	nodes[1].Do("DEL", "k")
 	taps[1].Filter(faults.All(faults.Script("vote"), faults.Hold))
 	now := clock.Now()
@@ -257,9 +253,7 @@ func TestNodeThatMayGiveBackConfirmsNothing(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Abandon()
 	e := c.contest
-	for _, s := range servers {
-		require.Eventually(t, func() bool { return s.Do("HEXISTS", "k", c.Entry.ID) == "1" }, patience, time.Millisecond)
-	}
+	settled(t, c, servers)
 	for e.count(func(v *voter) bool { return v.pending() }) > 0 { // the winner has waited for two of three
 		e.takeVote(within(t, e.votes))
 	}

@@ -544,9 +544,9 @@ func TestRenewalsTellTheForgetfulNode(t *testing.T) {
 	c := q.newClaim(entry(t, q))
 	g, err := c.Wait(t.Context(), nil)
 	require.NoError(t, err)
+	settled(t, c, nodes)
 	for i := range 2 * len(nodes) {
 		s := nodes[i%len(nodes)]
-		require.Eventually(t, func() bool { return s.Do("HEXISTS", "k", c.Entry.ID) == "1" }, patience, time.Millisecond)
 		forgets(t, s)
 		said, now := []wire.Result{kept, kept, kept}, clock.Now()
 		said[i%len(nodes)] = lost
