@@ -1,11 +1,14 @@
 package gate
 
 import (
+	"context"
 	"math/rand/v2"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/stretchr/testify/require"
 )
 
@@ -61,6 +64,59 @@ func TestOfferIsForTheFirstToCome(t *testing.T) {
 		g.Leave(key)
 		require.Zero(t, g.Len())
 	})
+}
+
+// waits counts how often it is told of a wait.
+type waits struct{ n int }
+
+func (w *waits) Waits() { w.n++ }
+
+func TestOnlyAWaiterIsSeenWaiting(t *testing.T) {
+	for overtaken := false; !overtaken; { // as fast as this goroutine is, the called one may be faster
+		synctest.Test(t, func(t *testing.T) {
+			g, first, second, got := New[int](), &waits{}, &waits{}, make(chan int, 1)
+			_, err := g.Enter(t.Context(), key, second)
+			require.NoError(t, err)
+			require.Zero(t, second.n, "the gate was free")
+			go func() {
+				baton, err := g.Enter(t.Context(), key, first)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- baton
+			}()
+			synctest.Wait()
+			require.Equal(t, 1, first.n)
+			require.True(t, g.Offer(key, 7, clock.Mono()))
+			soon, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := g.Enter(soon, key, second); err == nil {
+				overtaken = true
+				require.Zero(t, second.n, "it was offered")
+				synctest.Wait()
+				require.True(t, g.Pass(key, 8))
+			}
+			require.Equal(t, map[bool]int{true: 8, false: 7}[overtaken], <-got)
+			require.Equal(t, 1, first.n, "however often it was called")
+			g.Leave(key)
+			require.Zero(t, g.Len())
+		})
+	}
+}
+
+// At a gate that is left by LayDown, a goroutine may overtake the called one, as by Offer. No baton lies there then.
+func TestLayDownIsAnOfferToAWaiter(t *testing.T) {
+	g, ws := lineOf(t, 1)
+	require.False(t, g.LayDown(key, 1, 2, true, 0))
+	baton, w := g.join(key)
+	require.Nil(t, w)
+	require.Equal(t, 1, baton, "the gate was offered")
+	require.Equal(t, signal[int]{}, heard(t, ws[0]))
+	require.False(t, g.answerCall(key, ws[0]).given, "it was overtaken")
+	require.False(t, g.LayDown(key, 3, 4, true, 0))
+	require.Equal(t, signal[int]{given: true, baton: 3}, heard(t, ws[0]))
+	g.Leave(key)
+	require.Zero(t, g.Len())
 }
 
 func TestOvertakingIsBounded(t *testing.T) {
