@@ -175,10 +175,10 @@ func TestWhyTheCallerLeftIsSaidOnce(t *testing.T) {
 	for name, open := range map[string]func() (*Client, []*faults.Client){
 		"one Redis": func() (*Client, []*faults.Client) {
 			w := faulty(redistest.Start(t))
-			return newClient(t, w, WithCommandTimeout(50*time.Millisecond)), []*faults.Client{w}
+			return newClient(t, w, WithCommandTimeout(300*time.Millisecond)), []*faults.Client{w}
 		},
 		"quorum": func() (*Client, []*faults.Client) {
-			return tapped(t, masters(t, 3), WithCommandTimeout(50*time.Millisecond))
+			return tapped(t, masters(t, 3), WithCommandTimeout(300*time.Millisecond))
 		},
 	} {
 		c, taps := open()
@@ -186,7 +186,7 @@ func TestWhyTheCallerLeftIsSaidOnce(t *testing.T) {
 		for _, w := range taps {
 			w.Filter(faults.All(faults.AnyScript, faults.LoseCall.Hanging()))
 		}
-		for _, wait := range []time.Duration{10 * time.Millisecond, 300 * time.Millisecond} { // before and after a time-out
+		for _, wait := range []time.Duration{10 * time.Millisecond, time.Second} { // before and after a time-out
 			ctx, cancel := context.WithTimeout(t.Context(), wait)
 			_, err := c.Mutex("k").Lock(ctx)
 			cancel()

@@ -249,6 +249,7 @@ func TestSemaphoreCommandsAreShort(t *testing.T) {
 	s := redistest.Start(t)
 	tap := faulty(s)
 	c := newClient(t, tap)
+	require.Eventually(t, func() bool { return c.hears(t) }, patience, time.Millisecond) // it then asks whether it still holds what it holds
 	scripts := make(chan string, 10)
 	tap.Filter(func(call *faults.Call) faults.Fate {
 		if name := call.ScriptName(); name != "" { // no subscription
@@ -351,7 +352,7 @@ func TestSizeIsMadeAnewWithoutWhatIsHeld(t *testing.T) {
 func TestSizeIsToldUntilRedisAnswers(t *testing.T) {
 	s := redistest.Start(t)
 	tap := faulty(s)
-	c := newClient(t, tap, WithCommandTimeout(50*time.Millisecond))
+	c := newClient(t, tap, WithCommandTimeout(500*time.Millisecond))
 	sem := c.Semaphore("k", 2)
 	tried := make(chan bool, 1000)
 	tap.Filter(func(call *faults.Call) faults.Fate {
