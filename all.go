@@ -95,13 +95,14 @@ func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 	}
 	waited := make([]time.Duration, len(m.parts))
 	for {
-		leases, _, _ := gather(ctx, m.parts, false, false)
+		leases, _, heard := gather(ctx, m.parts, false, false)
 		var (
 			lost bool
 			err  error
 		)
 		if leases == nil {
 			leases, lost, err = m.each(ctx, Locker.Lock, waited)
+			err = orHeard(ctx, err, heard)
 		}
 		if !lost {
 			return multiLease(leases), err

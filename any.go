@@ -63,13 +63,7 @@ func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
 		return l, nil
 	}
 	l, err := a.race(ctx)
-	if heard != nil && errors.Is(err, ErrNotAsked) { // ctx ended once Redis had been asked
-		if busy, is := heard.(*HeldError); is {
-			busy.Cause, busy.nodes = context.Cause(ctx), false
-		}
-		return nil, heard
-	}
-	return l, err
+	return l, orHeard(ctx, err, heard)
 }
 
 // TryLock takes a random one of the locks that are free, as Mutex.TryLock does. Its error is chosen

@@ -204,7 +204,7 @@ func TestAnyTriesBesideOneThatFails(t *testing.T) {
 func TestAnyEntersThatOneOnly(t *testing.T) {
 	s := redistest.Start(t)
 	w := faulty(s)
-	c := newClient(t, w, WithCommandTimeout(100*time.Millisecond))
+	c := newClient(t, w)
 	l := taken(t, c.Mutex("a").Lock)
 	a := Any(c.Mutex("b"), c.Mutex("a"), c.Mutex("c"))
 	w.Filter(faults.Next(faults.Script("recount"), faults.LoseCall, faults.LoseCall))
@@ -276,6 +276,23 @@ func TestAnyUnderAnEndedContext(t *testing.T) {
 
 // If its context ends while Redis is asked, Lock says what Redis answered, or that it did not, and observers hear of it.
 func TestAnyUnderAContextThatEndsMeanwhile(t *testing.T) {
+	asksMeanwhile(t, func(ctx context.Context, c *Client) error {
+		_, err := Any(c.Mutex("k0"), c.Mutex("k0")).Lock(ctx)
+		return err
+	})
+}
+
+func TestAllUnderAContextThatEndsMeanwhile(t *testing.T) {
+	asksMeanwhile(t, func(ctx context.Context, c *Client) error {
+		_, err := All(c.Mutex("k1"), c.Mutex("k0")).Lock(ctx)
+		return err
+	})
+}
+
+// asksMeanwhile ends the context of lock, which asks for k0 and perhaps k1, when Redis has said that k0 is held, and before
+// Redis says anything.
+func asksMeanwhile(t *testing.T, lock func(context.Context, *Client) error) {
+	t.Helper()
 	s := redistest.Start(t)
 	w := faulty(s)
 	events := &seen{}
@@ -290,8 +307,7 @@ func TestAnyUnderAContextThatEndsMeanwhile(t *testing.T) {
 		}
 		return faults.Pass
 	})
-	a := Any(c.Mutex("k0"), c.Mutex("k0"))
-	_, err := a.Lock(ctx)
+	err := lock(ctx, c)
 	var busy *HeldError
 	require.ErrorAs(t, err, &busy)
 	require.Contains(t, busy.Holder, other.ID())
@@ -303,10 +319,7 @@ func TestAnyUnderAContextThatEndsMeanwhile(t *testing.T) {
 	w.Filter(faults.Next(faults.Script("gather"), faults.Stall))
 	ctx, cancel = context.WithCancelCause(t.Context())
 	gaveUp := make(chan error, 1)
-	go func() {
-		_, err := a.Lock(ctx)
-		gaveUp <- err
-	}()
+	go func() { gaveUp <- lock(ctx, c) }()
 	within(t, w.Told())
 	cancel(cause)
 	err = within(t, gaveUp)
@@ -316,7 +329,7 @@ func TestAnyUnderAContextThatEndsMeanwhile(t *testing.T) {
 	require.ErrorIs(t, err, cause)
 	require.Greater(t, len(events.of(EventAbandoned)), n)
 	unlocked(t, held)
-	require.Eventually(t, func() bool { return s.Do("EXISTS", "k0") == "0" }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Do("EXISTS", "k0", "k1") == "0" }, patience, time.Millisecond)
 }
 
 // A caller that gives up leaves nothing behind.

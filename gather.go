@@ -2,6 +2,7 @@ package relock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
@@ -96,6 +97,18 @@ func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease
 	}
 	giveBack(ctx, g.leases)
 	return nil, true, g.refused(parts, err, tells)
+}
+
+// orHeard returns err, with which a caller's wait ended. If that says that Redis was not asked, since ctx
+// had ended, it returns what gather heard before, if anything: Redis was asked then.
+func orHeard(ctx context.Context, err, heard error) error {
+	if heard == nil || !errors.Is(err, ErrNotAsked) {
+		return err
+	}
+	if busy, is := heard.(*HeldError); is {
+		busy.Cause, busy.nodes = context.Cause(ctx), false
+	}
+	return heard
 }
 
 // leastWait is the shortest of the times that locks are waited for, 0 if none is bounded.
