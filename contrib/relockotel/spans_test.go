@@ -53,6 +53,7 @@ func TestSpansOfAHandOver(t *testing.T) {
 	l, err := m.Lock(first)
 	require.NoError(t, err)
 	next := b.waits(second, m)
+	time.Sleep(200 * time.Millisecond) // the start is reckoned back from when the observer hears, a little late
 	require.NoError(t, l.Unlock(t.Context()))
 	got := within(t, next)
 	require.NoError(t, got.err)
