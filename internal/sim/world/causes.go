@@ -101,6 +101,10 @@ func (j *judge) lost(h *Held, long time.Duration, cause error) bool {
 	if w.wasRobbed(h.id) {
 		return false
 	}
+	var of *relock.LostError
+	if errors.As(cause, &of) && of.Name != h.Name {
+		return false // All has it together with the one that was lost
+	}
 	since := time.Now().Add(-max(w.plan.Longest(), long) - 4*w.plan.Timeout())
 	j.mu.Lock()
 	struck := j.of(h.Name).struck.After(since)

@@ -65,11 +65,14 @@ func (w *World) leavesPlace(s *stay) {
 		w.plan.Topology.Guarded {
 		return
 	}
+	// All and Any may give a place up before they return.
+	at := asking{p, lock}
+	unseen := w.calling[at] > 0 || !w.backAt[at].Before(s.first)
 	w.after(time.Microsecond, func() { // those that leave in this instant have returned by then
 		if p.closed || p.dead || s.handed {
 			return
 		}
-		if c := w.judge.behind(p, lock, s.first); c != nil {
+		if c := w.judge.behind(p, lock, s.first, unseen); c != nil {
 			w.failed(lock, "p%d gives the place of %s in the queue up, while another of its callers has waited for %v", p.index, s.id,
 				time.Since(c.began))
 		}
@@ -77,18 +80,22 @@ func (w *World) leavesPlace(s *stay) {
 }
 
 // behind is a call of a process that waits for a lock at its gate, and waited there when the first of those returned that may
-// have had a place since then, nil for none. What ends the place may be sent much later than its caller left.
-func (j *judge) behind(p *process, lock string, since time.Time) *call {
+// have had a place since then, nil for none. What ends the place may be sent much later than its caller left. With unseen, the
+// place may have been left at any time since.
+func (j *judge) behind(p *process, lock string, since time.Time, unseen bool) *call {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.of(lock)
-	left := r.returned[p]
-	i := slices.IndexFunc(left, func(at time.Time) bool { return !at.Before(since) })
-	if i < 0 {
-		return nil
+	left := since
+	if !unseen {
+		i := slices.IndexFunc(r.returned[p], func(at time.Time) bool { return !at.Before(since) })
+		if i < 0 {
+			return nil
+		}
+		left = r.returned[p][i]
 	}
 	for c := range r.waiting {
-		if c.proc == p && c.lines && c.began.Before(left[i]) {
+		if c.proc == p && c.lines && c.began.Before(left) {
 			return c
 		}
 	}

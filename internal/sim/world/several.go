@@ -197,6 +197,9 @@ func (w *World) calls(p *process, name string, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calling[asking{p, name}] += n
+	if n < 0 {
+		w.backAt[asking{p, name}] = time.Now()
+	}
 }
 
 // refusedFor demands that there was a reason.
@@ -527,7 +530,9 @@ func (w *World) lineLeft(n *node, name string, clients map[string]*process, wait
 	since, known := w.queued[at]
 	s := w.stays[id]
 	waiting := w.judge.waiters(name)[p] || w.calling[asking{p, name}] > 0 || w.started[p.index] > 0
-	strays := s == nil || s.copied || s.late || w.torn[name] || w.stillKept(&stay{lock: name, id: id})
+	// The sweeper gives up when two leases have passed, in which a node may have refused all.
+	gaveUp := s != nil && s.ended && later(n.disturbed, n.refusing).Sub(s.over) >= 2*s.lease
+	strays := s == nil || gaveUp || s.copied || s.late || w.torn[name] || w.stillKept(&stay{lock: name, id: id})
 	if !known || waiting || strays || w.serving {
 		since = now
 	}

@@ -85,6 +85,7 @@ type World struct {
 	grasps  map[asking]int         // calls of All that may have the lock already
 	letGo   map[asking]time.Time   // when the last of them returned
 	calling map[asking]int         // calls of All and Any under way
+	backAt  map[asking]time.Time   // when the last of those returned
 	guests  map[string]func() bool // whether the last that had one still has it
 	queued  map[stray]time.Time    // since when a process stands in a line that no call of it waits in
 	wants   []string               // what the command that runs has told holders
@@ -147,7 +148,7 @@ func newWorld(plan *Plan, o Options) *World {
 		javas: map[string]bool{}, written: map[string]write{}, stays: map[string]*stay{}, started: map[int]int{}, torn: map[string]bool{}, tenures: map[string]*tenure{}, ran: map[work]int{},
 		labels: map[string]string{}, events: map[int64][]event{}, left: newPortion(o),
 		phases: map[string]*phase{}, shut: map[string]shutting{}, cuts: map[asking][]*cut{},
-		permits: newSemaphores(), grasps: map[asking]int{}, letGo: map[asking]time.Time{}, calling: map[asking]int{}, guests: map[string]func() bool{}, queued: map[stray]time.Time{},
+		permits: newSemaphores(), grasps: map[asking]int{}, letGo: map[asking]time.Time{}, calling: map[asking]int{}, backAt: map[asking]time.Time{}, guests: map[string]func() bool{}, queued: map[stray]time.Time{},
 	}
 	w.fates = newFates(plan, w.left.faults)
 	w.fates.shorten = w.shorten
