@@ -86,8 +86,10 @@ func TestAnyOfManyProcesses(t *testing.T) {
 	t.Logf("%d processes had one of 8 locks %d to %d times", len(workers), slices.Min(counts), slices.Max(counts))
 	require.Positive(t, slices.Min(counts))
 	t.Logf("a lock was free beside a waiter: %v (machine held up %v)", free, held)
-	// In the short form two or three of the times are above the 99th percentile, and each may be the machine's.
-	require.LessOrEqual(t, free.at(float64(rounds(90, 99))/100), slack+3*held)
+	require.LessOrEqual(t, free.at(0.9), slack+held)
+	if long() { // in the short form two or three times are above the 99th percentile, and each may be the machine's
+		require.LessOrEqual(t, free.at(0.99), slack+3*held)
+	}
 	absent(t, soon, s, slots...)
 }
 
