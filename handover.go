@@ -14,7 +14,8 @@ import (
 // HandOver ends the lease and leaves the lock standing for a handle, a text with which Mutex.TakeOver
 // goes on, in this process or another. The lock is not free in between. If no process takes it over
 // within the time stays, the lock ends like one whose holder died, and its next waiter gets it. A handle
-// is used once. It is no secret: a user that can read the lock in Redis can use it.
+// is used once. It is a secret: a caller that has it can take the lock. Redis has a digest of it alone, and
+// so have State, HeldError, logs and errors, from which no handle can be made.
 //
 // The lease's context ends, with cause ErrHandedOver, before Redis is told. The lease is then over as
 // after Unlock, whatever HandOver returns, unless nothing changes, as the list says. HandOver goes on if
@@ -52,8 +53,8 @@ func (l *Lease) HandOver(ctx context.Context, stays time.Duration) (handle strin
 	}
 	if err == nil {
 		h.lasts.Lasted(l.share.since)
-		handle = wire.NewID(h.k.id, h.k.count.Add(1))
-		if err = moved.HandOver(ctx, handle, stays); err != nil {
+		handle = wire.NewHandle(h.k.id, h.names.Lock)
+		if err = moved.HandOver(ctx, wire.HandleField(handle), stays); err != nil {
 			handle = ""
 		}
 	}
@@ -91,7 +92,8 @@ func (h *hold) handOver(ctx context.Context, b bearer) error {
 // these:
 //
 //   - ErrLost if the lock does not stand for the handle: its time is over, it was used, the lock was
-//     forced open, or it is the handle of another lock.
+//     forced open, or it is the handle of another lock. So also for the id of a holder, as State.Holder
+//     shows it. The holder keeps the lock. The error names the lock, and why as far as Redis knows that.
 //   - ErrUnavailable if the caller gave up before Redis had answered. The handle may be used up; if so the
 //     lock is freed in the background.
 //   - ErrMisuse for a text that is no handle, and under WithOwner.
@@ -112,8 +114,6 @@ func (lk *lock) takeOver(ctx context.Context, handle string, seen *call) (*Lease
 		return nil, err
 	case owner != "":
 		return nil, errOwnersStay
-	case !wire.IsID(handle):
-		return nil, fmt.Errorf("%w: %q is no handle; HandOver returns one", ErrMisuse, handle)
 	}
 	wctx := ctx
 	if lk.cfg.wait > 0 {
@@ -125,8 +125,11 @@ func (lk *lock) takeOver(ctx context.Context, handle string, seen *call) (*Lease
 	if !movable {
 		return nil, errStays
 	}
+	if err := wire.ValidHandle(handle, lk.names); err != nil {
+		return nil, err
+	}
 	seen.begins()
-	g, err := c.TakeOver(wctx, handle)
+	g, err := c.TakeOver(wctx, wire.HandleField(handle))
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,7 +37,7 @@ func TestHandOver(t *testing.T) {
 	_, err = l.HandOver(ctx, time.Minute)
 	require.Equal(t, ErrNotHeld, err)
 	st := stateOf(t, third.Mutex("k"))
-	require.Equal(t, handle, st.Holder)
+	require.Equal(t, wire.HandleField(handle), st.Holder)
 	require.InDelta(t, time.Minute, st.TTL, float64(10*time.Second))
 	queued(t, s, "k", 2) // the goroutine of the giver's process stands in line by itself
 
@@ -128,6 +130,23 @@ func TestShorterLeaseIsTold(t *testing.T) {
 	}
 }
 
+// A waiter does not take the messages of a hand-over for rubbish.
+func TestShorterLeaseRaisesNoAlarm(t *testing.T) {
+	s := redistest.Start(t)
+	o := &seen{}
+	c, other := newClient(t, s.Client()), newClient(t, s.Client(), WithLease(time.Hour), WithObserver(o))
+	l := taken(t, c.Mutex("k").Lock)
+	next := waitFor(t, other, "k")
+	settled(t, other, "k")
+	handle, err := l.HandOver(t.Context(), 10*time.Second)
+	require.NoError(t, err)
+	work, err := c.Mutex("k").TakeOver(t.Context(), handle)
+	require.NoError(t, err)
+	unlocked(t, work)
+	unlocked(t, within(t, next)) // its message came behind those of the hand-over
+	require.Empty(t, o.of(EventNodeImpaired))
+}
+
 // A forced unlock ends a handle too.
 func TestHandleIsForced(t *testing.T) {
 	s := redistest.Start(t)
@@ -140,6 +159,102 @@ func TestHandleIsForced(t *testing.T) {
 	_, err = c.Mutex("k").TakeOver(t.Context(), handle)
 	require.ErrorIs(t, err, ErrLost)
 	requireNothingLeft(t, s)
+}
+
+// What State, HeldError and Redis show of a holder is no handle, and the holder keeps its lock. Nor does the script move it.
+func TestHolderIsNoHandle(t *testing.T) {
+	s := redistest.Start(t)
+	giver, other := newClient(t, s.Client()), newClient(t, s.Client())
+	ctx := t.Context()
+	refused := func(name string) {
+		t.Helper()
+		held := stateOf(t, other.Mutex(name))
+		_, err := other.Mutex(name).TakeOver(ctx, held.Holder)
+		require.ErrorIs(t, err, ErrLost)
+		require.ErrorContains(t, err, `"`+name+`" is not taken over: it is the id of a holder`)
+		if c := other.Mutex(name).of().newClaim("").(claim.Movable); !wire.IsHandleField(held.Holder) {
+			_, err = c.TakeOver(ctx, held.Holder)
+			require.ErrorIs(t, err, ErrLost, "the script refuses it too")
+		}
+		require.Equal(t, held.Holder, stateOf(t, other.Mutex(name)).Holder)
+	}
+	l := taken(t, giver.Mutex("k").Lock)
+	refused("k")
+	require.NoError(t, l.Extend(ctx, time.Minute))
+	s.Do("HSET", "java", "0b5a6d6e-0000-4000-8000-000000000001:37", "2")
+	s.Do("PEXPIRE", "java", "30000")
+	refused("java")
+
+	handle, err := l.HandOver(ctx, time.Minute)
+	require.NoError(t, err)
+	refused("k")
+	require.NotContains(t, s.Do("HGETALL", "k"), handle[len(handle)-26:], "the secret")
+	_, err = other.Mutex("k").TryLock(ctx)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.NotContains(t, err.Error(), handle[len(handle)-26:])
+	work, err := other.Mutex("k").TakeOver(ctx, handle)
+	require.NoError(t, err)
+	refused("k")
+	unlocked(t, work)
+}
+
+// The error of a handle that has no lock names the lock, and why as far as Redis knows that.
+func TestNotTakenOverSaysWhy(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	handOver := func(l *Lease) string {
+		handle, err := l.HandOver(t.Context(), time.Minute)
+		require.NoError(t, err)
+		return handle
+	}
+	handle := handOver(taken(t, c.Mutex("k").Lock))
+	says := func(name, why string) {
+		t.Helper()
+		_, err := c.Mutex(name).TakeOver(t.Context(), handle)
+		require.ErrorIs(t, err, ErrLost)
+		require.EqualError(t, err, `relock: lock lost: "`+name+`" is not taken over: `+why)
+	}
+	says("other", "it is the handle of another lock")
+	work, err := c.Mutex("k").TakeOver(t.Context(), handle)
+	require.NoError(t, err)
+	says("k", "the handle was used, and the lock is held since")
+	unlocked(t, work)
+	says("k", "no process holds the lock; the handle was used, its time is over, or the lock was forced open")
+	l := taken(t, c.Mutex("k").Lock)
+	says("k", "another holder has the lock; the handle was used, its time is over, or the lock was forced open")
+	unlocked(t, l)
+
+	_, err = c.Mutex("k").TakeOver(t.Context(), handle[:len(handle)-1])
+	require.ErrorIs(t, err, ErrMisuse)
+	require.NotContains(t, err.Error(), handle[len(handle)-20:len(handle)-1], "most of the secret")
+}
+
+// A hand-over whose command never ran leaves the lock to its sweeper, long before the lease's end.
+func TestUnansweredHandOverIsFreedSoon(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := faulty(s)
+	c, other := newClient(t, rdb, WithLease(time.Hour), WithCommandTimeout(100*time.Millisecond)), newClient(t, s.Client())
+	l := taken(t, c.Mutex("k").Lock)
+	rdb.Filter(faults.All(faults.Script("move"), faults.LoseCall))
+	_, err := l.HandOver(t.Context(), time.Hour)
+	require.ErrorIs(t, err, ErrUnavailable)
+	unlocked(t, within(t, waitFor(t, other, "k")))
+}
+
+// A taker has not heard of those that waited before. So its lock does not linger beside them.
+func TestTakenOverDoesNotLingerBesideWaiters(t *testing.T) {
+	s := redistest.Start(t)
+	giver, taker, other := newClient(t, s.Client()), newClient(t, s.Client(), WithLinger(time.Hour)), newClient(t, s.Client(), WithLease(time.Hour))
+	l := taken(t, giver.Mutex("k").Lock)
+	next := waitFor(t, other, "k")
+	queued(t, s, "k", 1)
+	listening(t, s, other)
+	handle, err := l.HandOver(t.Context(), time.Hour)
+	require.NoError(t, err)
+	work, err := taker.Mutex("k", WithLease(time.Hour)).TakeOver(t.Context(), handle)
+	require.NoError(t, err)
+	unlocked(t, work)
+	unlocked(t, within(t, next)) // it would ask after five minutes
 }
 
 // What cannot be handed over stays as it was.

@@ -17,7 +17,7 @@ import (
 // where ttl_ms is -1 if the lease never ends. What is unknown is left out.
 type State struct {
 	Held    bool
-	Holder  string        // owner field: an id of WithOwner, <client uuid>:<n>, or Redisson's <uuid>:<thread id>
+	Holder  string        // owner field: an id of WithOwner, <client uuid>:<n>, <client uuid>:handle:… after HandOver, or Redisson's <uuid>:<thread id>
 	Count   int           // the holder's hold count; 0 if it has unlocked, and WithMinHold keeps the lock for TTL
 	Readers int           // of an RWMutex: live relock processes and Redisson threads, each counted once
 	Permits int           // of a Semaphore: how many there are; 0 as long as no client has told Redis

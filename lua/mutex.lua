@@ -63,12 +63,15 @@ end
 
 -- succeed puts id in the place of from, which is in and has no shared owner. The lease comes first, and some field is always
 -- there: so a lock keeps an end, whichever command is refused, and a full Redis takes what follows. At last id stands first,
--- where older clients look.
+-- where older clients look. succeeded reports whether the hold in force came in the place of from.
 local function succeed(id, from, lease, first, count)
   redis.call('PEXPIRE', KEYS[1], lease)
   redis.call('HSET', KEYS[1], id, 1)
   redis.call('HDEL', KEYS[1], from, 'relock:first')
-  redis.call('HSET', KEYS[1], 'relock:first', first .. ':' .. count)
+  redis.call('HSET', KEYS[1], 'relock:first', first .. ':' .. count, 'relock:from', from)
+end
+local function succeeded(from)
+  return redis.call('HGET', KEYS[1], 'relock:from') == from
 end
 
 -- leave ends id, and returns whether it was in and whether the lock is open since. It writes before it asks: so a full

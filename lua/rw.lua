@@ -33,8 +33,8 @@ local function holder()
   return holders(1)[1] or ''
 end
 
--- succeed would let another id have the lock; a hold of a read-write lock stays with its client.
-local succeed
+-- succeed and succeeded would let another id have the lock; a hold of a read-write lock stays with its client.
+local succeed, succeeded
 
 -- beside would say that a turn of Redisson's waiters leaves the rest of the lock to relock's: it takes all.
 local beside

@@ -9,7 +9,7 @@
 
 local batch = 32
 local untold
-local succeed
+local succeed, succeeded
 
 -- beside says that a turn leaves one permit to Redisson's waiters, and the others to relock's.
 local beside = true

@@ -12,8 +12,9 @@ type seenLock struct {
 	Name    string      `json:"name"`
 	Kind    string      `json:"kind,omitempty"` // relock or redisson, also with read or write behind it; semaphore
 	Held    bool        `json:"held"`
-	Holder  string      `json:"holder,omitempty"` // the owner field in Redis
-	By      *seenClient `json:"by,omitempty"`     // the holder's client, if it has a name
+	Holder  string      `json:"holder,omitempty"`      // the owner field in Redis
+	By      *seenClient `json:"by,omitempty"`          // the holder's client, if it has a name
+	Handed  bool        `json:"handed_over,omitempty"` // by that client, and not taken over yet
 	Count   int         `json:"count"`
 	Age     *int64      `json:"age_ms,omitempty"` // since the grant; absent where it is unknown
 	TTL     int64       `json:"ttl_ms"`           // -1 for a lock that never ends
@@ -77,6 +78,7 @@ func seenOf(s *operator.Sighting) seenLock {
 	l := seenLock{
 		Name: s.Names.Name, Kind: s.Kind, Held: s.Held, Holder: s.Holder, Count: s.Count, TTL: ttlOf(s.TTL),
 		Waiters: s.Waiters, Token: s.Token, Nodes: s.Nodes, By: clientOf(s.By),
+		Handed: wire.IsHandleField(s.Holder),
 	}
 	if s.Semaphore() && s.Permits >= 0 {
 		l.Permits, l.Free = &s.Permits, &s.Free

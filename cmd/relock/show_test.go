@@ -39,7 +39,7 @@ func TestNamesInJSONStay(t *testing.T) {
 	const client = " name host pid started version"
 	var want []string
 	for at, all := range map[string]string{
-		"":    "name kind held holder count age_ms ttl_ms waiters longest_wait_ms token nodes reserved permits free",
+		"":    "name kind held holder handed_over count age_ms ttl_ms waiters longest_wait_ms token nodes reserved permits free",
 		"by.": client, "readers.": "holder", "readers.by.": client, "holders.": "holder count ttl_ms", "holders.by.": client,
 		"queue.": "client owner side permits waiting_ms", "queue.by.": client,
 	} {

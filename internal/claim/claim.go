@@ -103,8 +103,8 @@ type Claim interface {
 	Forget()
 }
 
-// Movable is a claim whose hold can move to another process, by a handle: the id of an entry that no
-// caller has, under which the lock stands meanwhile.
+// Movable is a claim whose hold can move to another process, by a handle. Meanwhile the lock stands for the
+// field that wire.HandleField makes of the handle: that field is the argument of the methods.
 type Movable interface {
 	Claim
 	// HandOver ends the claim, which holds the lock, and lets handle have the lock for stays. ErrLost says
@@ -112,7 +112,7 @@ type Movable interface {
 	// the end of stays.
 	HandOver(ctx context.Context, handle string, stays time.Duration) error
 	// TakeOver makes the claim hold the lock that handle has. It repeats its command until Redis answers or
-	// ctx ends. ErrLost says that the handle has no lock. After a failure the claim is over.
+	// ctx ends. An error that wraps ErrLost says why the handle has no lock. After a failure the claim is over.
 	TakeOver(ctx context.Context, handle string) (node.Grant, error)
 }
 

@@ -16,7 +16,7 @@ func TestStrayMessagesAreSkipped(t *testing.T) {
 	h := New(&faults.Stub{}, "c", quiet{}, noOrphan(t))
 	defer h.Close()
 	h.subs["u"] = &subscription{names: &wire.Names{Kind: wire.Mutex}}
-	for i, message := range []string{"1", "hello", "", "00"} {
+	for i, message := range []string{"-1", "hello", "", "00"} {
 		h.Message("u", message)
 		require.EqualValues(t, i+1, h.skipped.Load())
 	}

@@ -160,7 +160,7 @@ func (c *Claim) Ask(ctx context.Context, ticket string) (wire.Answer, clock.Stam
 	return a, sent, err
 }
 
-// HandOver lets a handle have the lock of the entry, for stays from now on. It returns false if the entry
+// HandOver lets a handle's field have the lock of the entry, for stays from now on. It returns false if the entry
 // did not have the lock any more, by the grant that is believed. The caller then calls Released.
 func (c *Claim) HandOver(ctx context.Context, handle string, stays time.Duration) (bool, error) {
 	way, err := c.node.route(ctx, c.Entry.Names)
@@ -168,27 +168,27 @@ func (c *Claim) HandOver(ctx context.Context, handle string, stays time.Duration
 		return false, err
 	}
 	c.stage.Store(stageEnds)
-	a, err := c.node.wire.Move(ctx, way, c.Entry, c.Entry.ID, handle, stays, 0, c.Belief.Number, nil)
+	a, _, err := c.node.wire.Move(ctx, way, c.Entry, c.Entry.ID, handle, stays, 0, c.Belief.Number, nil)
 	return a.Mine, err
 }
 
-// TakeOver asks a Redis that decides alone for the lock that a handle has. The answer is believed as that
-// to a question is.
-func (c *Claim) TakeOver(ctx context.Context, handle string) (bool, error) {
+// TakeOver asks a Redis that decides alone for the lock that a handle's field has. The answer is believed as
+// that to a question is. If the handle has no lock, why is what Redis knows of the lock: see Move.
+func (c *Claim) TakeOver(ctx context.Context, handle string) (mine bool, why string, err error) {
 	way, err := c.node.route(ctx, c.Entry.Names)
 	if err != nil {
-		return false, err
+		return false, "", err
 	}
 	sent := clock.Now()
 	c.Belief.Begin(sent)
-	a, err := c.node.wire.Move(ctx, way, c.Entry, handle, c.Entry.ID, c.Entry.Lease, c.Entry.Block, 0, c)
+	a, why, err := c.node.wire.Move(ctx, way, c.Entry, handle, c.Entry.ID, c.Entry.Lease, c.Entry.Block, 0, c)
 	c.Noted(err)
 	if err != nil || !a.Mine {
-		return false, err
+		return false, why, err
 	}
 	c.Belief.Answered(&a, c.Entry, false, sent)
 	c.Belief.Fresh = false // a hold from a handle does not outlast its leases: others may wait, unheard
-	return true, nil
+	return true, "", nil
 }
 
 // Noted is told what became of each question. A question that comes back after the claim began to end

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -8,9 +9,14 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Owner returns how every tool shows an owner: what its client says of itself, else its field.
+// Owner returns how every tool shows an owner: what its client says of itself, else its field. Of a handle
+// the client is the one that handed the lock over.
 func Owner(field string, by wire.Card) string {
-	if text := by.String(); text != "" {
+	text := by.String()
+	switch {
+	case wire.IsHandleField(field):
+		return "a handle of " + cmp.Or(text, wire.ClientOf(field)) + ", to be taken over"
+	case text != "":
 		return text
 	}
 	return Plain(field)

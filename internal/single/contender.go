@@ -268,13 +268,13 @@ func (c *contender) TakeOver(ctx context.Context, handle string) (node.Grant, er
 	c.Enter()
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
 	for {
-		mine, err := c.Claim.TakeOver(ctx, handle)
+		mine, why, err := c.Claim.TakeOver(ctx, handle)
 		switch {
 		case err == nil && mine:
 			return c.granted(), nil
 		case err == nil:
 			c.End(false)
-			return node.Grant{}, wire.ErrLost
+			return node.Grant{}, wire.NoHandle(c.entry.Names, whyLost(why))
 		case !wire.Transient(err):
 			c.End(true) // a script that is refused half way has done what stands before
 			return node.Grant{}, &wire.NodeError{Op: "take over", Name: c.entry.Names.Name, Err: err}
@@ -285,6 +285,17 @@ func (c *contender) TakeOver(ctx context.Context, handle string) (node.Grant, er
 			return node.Grant{}, err
 		}
 	}
+}
+
+// whyLost says of a handle that has no lock what Redis knows of the lock.
+func whyLost(word string) string {
+	switch word {
+	case "used":
+		return "the handle was used, and the lock is held since"
+	case "free":
+		return "no process holds the lock; the handle was used, its time is over, or the lock was forced open"
+	}
+	return "another holder has the lock; the handle was used, its time is over, or the lock was forced open"
 }
 
 // SetCount writes the hold count, and lengthens the lease.

@@ -141,9 +141,10 @@ func parseCard(v driver.Value) (Card, error) {
 }
 
 // ClientOf returns the uuid of the client, relock's or Redisson's, that an entry's field in a lock's
-// hash names. It returns "" for any other field, such as a shared owner's.
+// hash names. Of a handle it is the client that handed the lock over. It returns "" for any other field, such
+// as a shared owner's.
 func ClientOf(holder string) string {
-	if !sharer.MatchString(holder) {
+	if !sharer.MatchString(holder) && !IsHandleField(holder) {
 		return ""
 	}
 	client, _, _ := strings.Cut(holder, ":")

@@ -36,19 +36,21 @@ func (r *Redis) Refill(ctx context.Context, way Route, e *Entry) (Tokens, error)
 	return Tokens{First: got[0], Count: int(got[1])}, nil
 }
 
-// Move lets the id to have the lock in place of the id from, at a Redis that decides alone. One of them is
-// e's, the other is a handle's. With a block it also reserves as many tokens. The answer says whether to
-// has the lock now. Sent again it changes nothing, but that it lengthens the lease of an e that has the
-// lock. grant is the first token of the grant that is to move, 0 for any.
+// Move lets the field to have the lock in place of the field from, at a Redis that decides alone. One of them
+// is e's id, the other is HandleField's. With a block it also reserves as many tokens. The answer says whether
+// to has the lock now, and if not, why. Sent again it changes nothing, but that it lengthens the lease of an e
+// that has the lock. grant is the first token of the grant that is to move, 0 for any.
 func (r *Redis) Move(ctx context.Context, way Route, e *Entry, from, to string, lease time.Duration, block int, grant int64,
-	late link.Latecomer) (Answer, error) {
+	late link.Latecomer) (a Answer, why string, err error) {
 	args := []string{from, to, MS(lease), strconv.Itoa(block), way.Publish, proposal(grant)}
 	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).move, e.Names.keysTo(4), args, late)
 	got, moved, err := first(v, r.vetted.heard(err))
-	if err != nil || !moved {
-		return Answer{}, err
+	if err == nil && moved {
+		a, err = parseAnswer(driver.List(got...))
+	} else if err == nil && len(got) == 2 {
+		why, err = got[1].Text()
 	}
-	return parseAnswer(driver.List(got...))
+	return a, why, err
 }
 
 // Resize says how many permits a semaphore has, if Redis keeps no number yet, or in any case if anew is

@@ -82,7 +82,7 @@ var Mutex = Add(&Kind{
 	Channel: &Channel{
 		Unlock: "redisson_lock__channel:",
 		Listen: "relock_listen:",
-		Frees:  func(message string) bool { return message == "0" }, // other locks of Redisson tell other numbers
+		Frees:  tellsOneOrAll,
 	},
 	Acquires: 16,
 	Releases: 32,
@@ -117,11 +117,15 @@ var Semaphore = Add(&Kind{
 	Read:     readPermits,
 })
 
-// rwChannel is where Redisson's read-write locks tell that they may be free: 0 to one waiter, 1 to all.
+// tellsOneOrAll knows the messages of Redisson's locks: 0 for one of its waiters, 1 for all of them. A mutex's
+// is 1 when it is handed over for less than its waiters were told.
+func tellsOneOrAll(message string) bool { return message == "0" || message == "1" }
+
+// rwChannel is where Redisson's read-write locks tell that they may be free.
 var rwChannel = &Channel{
 	Unlock: "redisson_rwlock:",
 	Listen: "relock_rwlisten:",
-	Frees:  func(message string) bool { return message == "0" || message == "1" },
+	Frees:  tellsOneOrAll,
 }
 
 // rw completes k, the readers' or the writers' side of a read-write lock, with what the sides share.
