@@ -241,20 +241,28 @@ func TestUnansweredHandOverIsFreedSoon(t *testing.T) {
 	unlocked(t, within(t, waitFor(t, other, "k")))
 }
 
-// A taker has not heard of those that waited before. So its lock does not linger beside them.
+// A taker has not heard of those that waited before. So its lock does not linger beside them, and its grant is no fresh one.
 func TestTakenOverDoesNotLingerBesideWaiters(t *testing.T) {
 	s := redistest.Start(t)
 	giver, taker, other := newClient(t, s.Client()), newClient(t, s.Client(), WithLinger(time.Hour)), newClient(t, s.Client(), WithLease(time.Hour))
+	unlocked(t, taken(t, taker.Mutex("warm").Lock))
+	listening(t, s, taker)
 	l := taken(t, giver.Mutex("k").Lock)
 	next := waitFor(t, other, "k")
-	queued(t, s, "k", 1)
-	listening(t, s, other)
+	settled(t, other, "k")
 	handle, err := l.HandOver(t.Context(), time.Hour)
 	require.NoError(t, err)
 	work, err := taker.Mutex("k", WithLease(time.Hour)).TakeOver(t.Context(), handle)
 	require.NoError(t, err)
 	unlocked(t, work)
-	unlocked(t, within(t, next)) // it would ask after five minutes
+	l = within(t, next) // it would ask after five minutes
+	handle, err = l.HandOver(t.Context(), time.Hour)
+	require.NoError(t, err)
+	c := taker.Mutex("k").of().newClaim("").(claim.Movable)
+	g, err := c.TakeOver(t.Context(), wire.HandleField(handle))
+	require.NoError(t, err)
+	require.False(t, g.Fresh)
+	c.Abandon()
 }
 
 // What cannot be handed over stays as it was.

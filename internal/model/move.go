@@ -56,6 +56,7 @@ type moveID struct {
 	left    int8 // ticks of limbo
 	gaveUp  bool
 	deposed bool // by force
+	seen    int8 // the holder's id that it takes for a handle
 }
 
 // moveState is one lock of one Redis, which its holder hands over.
@@ -110,6 +111,7 @@ type MoveRules struct {
 	SleepsByLease bool // a waiter does not poll
 	ForgetOwn     bool // without an answer nothing is released
 	AnyGrant      bool // a move does not ask which grant it moves
+	AnyID         bool // a taker's move takes the id of a holder for a handle
 	ForgetDoubt   bool // an answered hand-over is not swept, though an acquire may come late
 }
 
@@ -127,6 +129,7 @@ type MoveScope struct {
 	Lost     int8
 	InFlight int
 	Later    bool // commands outlast limbo
+	Seen     bool // takers may also take the id of a holder for a handle
 }
 
 type moveSystem struct {
@@ -309,12 +312,12 @@ func (s *moveState) swapped() moveState {
 
 // bytes writes down what swapped changes.
 func (s *moveState) bytes() []byte {
-	at := make([]byte, 0, 2+4*14)
+	at := make([]byte, 0, 2+4*15)
 	at = append(at, byte(s.holder), byte(s.also))
 	for i := moveB1; i <= moveC2; i++ {
 		a := s.id(i)
 		at = append(at, byte(a.phase), byte(a.bound), byte(a.token), byte(a.ask), byte(a.late),
-			byte(a.reply), byte(a.age), byte(a.told), byte(a.rel), byte(a.left),
+			byte(a.reply), byte(a.age), byte(a.told), byte(a.rel), byte(a.left), byte(a.seen),
 			bit(a.sent)|bit(a.relDone)<<1|bit(a.doubt)<<2|bit(a.gaveUp)<<3|bit(a.deposed)<<4)
 	}
 	return at

@@ -187,6 +187,10 @@ func (w *moveSystem) take(s moveState, i int8, goes moveEmit) {
 			next.id(i).phase = moveAsks
 			goes(next, true, "{c}.{t} takes over", c, t)
 		}
+		if next = s; w.Seen && t == 1 && (s.holder == moveOwn || s.holder == moveOther) {
+			next.id(i).phase, next.id(i).seen = moveAsks, s.holder
+			goes(next, true, "{c}.{t} takes over, by the holder's id", c, t)
+		}
 	case moveAsks:
 		w.asks(s, i, goes)
 		if next.id(i).reply = 0; a.reply == moveYes {
@@ -294,11 +298,16 @@ func (w *moveSystem) grant(s *moveState, to int8) {
 	}
 }
 
-// move is move.lua for i: the giver's from its own id to the handle, a taker's from the handle to its id.
+// move is move.lua for i: the giver's from its own id to the handle, a taker's from the handle to its id. A taker that has
+// seen an id alone is refused.
 func (w *moveSystem) move(s *moveState, i int8) (reply, token int8) {
 	from, to, lease, block := moveHandle, i, w.Lease, true
 	if i == moveOwn {
 		from, to, lease, block = moveOwn, moveHandle, w.Handle, false
+	} else if a := s.id(i); a.seen != moveNone {
+		if from = a.seen; !w.rules.AnyID && !s.in(to) {
+			return moveNo, 0
+		}
 	}
 	switch {
 	case s.in(to):

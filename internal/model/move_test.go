@@ -12,6 +12,7 @@ var (
 	moveJava   = MoveScope{Lease: 3, Handle: 1, Tries: [2]int8{1, 0}, Renews: true, Comes: 1, Lost: 1, InFlight: 2}
 	moveJavas  = MoveScope{Lease: 3, Handle: 1, Tries: [2]int8{1, 0}, Comes: 2, Threads: true, InFlight: 2}
 	movePolls  = MoveScope{Lease: 3, Handle: 1, Tries: [2]int8{1, 0}, Poll: 1, Comes: 1, Lost: 1, InFlight: 2}
+	moveSeen   = MoveScope{Lease: 2, Handle: 1, Tries: [2]int8{1, 0}, Comes: 1, InFlight: 2, Seen: true}
 	moveLong   = MoveScope{Lease: 2, Handle: 3, Tries: [2]int8{1, 1}, Comes: 1, InFlight: 2}
 	moveLate   = MoveScope{Lease: 2, Handle: 1, Tries: [2]int8{1, 1}, Late: 1, Comes: 1, InFlight: 2}
 )
@@ -26,6 +27,7 @@ func TestMoveHolds(t *testing.T) {
 		all(Move(moveJavas, MoveRules{})),
 		all(Move(movePolls, MoveRules{})),
 		all(Move(moveLong, MoveRules{})),
+		all(Move(moveSeen, MoveRules{})),
 	}, []run{
 		all(Move(moveLate, MoveRules{})),
 		all(Move(moveLater, MoveRules{})),
@@ -53,6 +55,7 @@ func TestBrokenMoveIsCaught(t *testing.T) {
 		move("a move does not ask which grant it moves", "none between", 11, moveRenews, MoveRules{AnyGrant: true}),
 		move("a move does not ask which grant it moves: the handle", "a handle is used once", 17,
 			MoveScope{Lease: 2, Handle: 1, Tries: [2]int8{1, 1}, Late: 1, InFlight: 3}, MoveRules{AnyGrant: true}),
+		move("a taker takes the id of a holder for a handle", "exclusion", 4, moveSeen, MoveRules{AnyID: true}),
 		move("a taker goes on with the giver's token", "tokens rise", 8, movePlain, MoveRules{KeepToken: true}),
 		move("a repeated move sets the lease of the handle again", "bounded", 8, moveLong, MoveRules{RepeatRenews: true}),
 		move("a taker counts from a repeated move that lengthens nothing", "exclusion", 13, movePlain, MoveRules{CountRepeat: true}),

@@ -10,7 +10,8 @@ import (
 
 // Moves: in place of Unlock an actor hands the lock over to a process, perhaps its own, where one or two callers have the
 // handle. What the judge demands of leases it demands of these: no two are live at once, and tokens rise. Of two callers
-// one at most gets the lock. A handle stands for so short that the lock is not waited for in vain.
+// one at most gets the lock. A handle stands for so short that the lock is not waited for in vain. Before each hand-over
+// another process takes the id of the holder, as State shows it, for a handle. It is refused.
 
 // mayMove has a third of the plans of a single Redis move locks.
 func (p *Plan) mayMove() bool {
@@ -23,6 +24,7 @@ func (m Mutexes) move(a *Actor, r *rand.Rand, h *Held) bool {
 		return false
 	}
 	w := a.w
+	w.takesHolder(h)
 	w.note(h.proc.index, h.Name, "hands over", h.Token, nil)
 	lost := w.judge.unlocking(h)
 	began := time.Now()
@@ -54,6 +56,17 @@ func (m Mutexes) move(a *Actor, r *rand.Rand, h *Held) bool {
 		}
 	}
 	return true
+}
+
+// takesHolder lets the next process take over what h holds, by the id of its hold.
+func (w *World) takesHolder(h *Held) {
+	p := w.process((h.proc.index + 1) % w.plan.Procs)
+	w.called(p)
+	_, err := p.client.Mutex(h.Name).TakeOver(w.ctx, h.id)
+	w.answered(p)
+	if !errors.Is(err, relock.ErrLost) && !errors.Is(err, relock.ErrClosed) {
+		w.fail(h.Name, "TakeOver of the holder's id was not refused: %v", err)
+	}
 }
 
 // takeOver takes a lock over in a place, and gives it back.

@@ -10,7 +10,8 @@ import (
 )
 
 // Wanted: a question that is refused tells those that have the lock, each of them where several may: one that is not told
-// keeps an idle hold, or lets more in, beside the waiter. Only of more than mostTold some are told.
+// keeps an idle hold, or lets more in, beside the waiter. No client has the hold of a handle. Only of more than mostTold some
+// are told.
 const mostTold = 128
 
 // says notes what a node publishes while it runs a command. It is called under the world's mutex.
@@ -47,7 +48,7 @@ func (w *World) tellsHolders(n *node, c *command, v driver.Value) {
 	}
 	for _, id := range ids {
 		client, number, _ := strings.Cut(id, ":")
-		if len(number) < 17 || w.permits.robbed[id] || client == own || n.server.Listeners(wire.InboxPrefix+client) == 0 || w.wasTold(id) {
+		if len(number) < 17 || wire.IsHandleField(id) || w.permits.robbed[id] || client == own || n.server.Listeners(wire.InboxPrefix+client) == 0 || w.wasTold(id) {
 			continue
 		}
 		w.failed(c.lock, "node %d refuses %s, and has not told %s that the lock is wanted", n.index, args[2], id)
