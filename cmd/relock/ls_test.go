@@ -94,6 +94,29 @@ func TestLs(t *testing.T) {
 	require.Contains(t, names.out, "order:1\norder:2\n")
 }
 
+// A lock that waits to be taken over is told from one that is held.
+func TestHandleIsToldFromAHolder(t *testing.T) {
+	srv := redistest.Start(t)
+	giver := other(t, srv)
+	handle, err := held(t, giver, "orders").HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	held(t, giver, "bills")
+	show := func(args ...string) string { return relockRun(append(args, "-redis", srv.Addr())...).out }
+	who := "a handle of " + giver.ID() + ", to be taken over"
+	require.Regexp(t, `(?m)^orders +relock +`+who+` +1 `, show("ls"))
+	require.Regexp(t, `(?m) orders +`+who+`$`, show("top", "-once"))
+	require.Contains(t, show("inspect", "orders"), "holder    "+who+"\n")
+	require.NotContains(t, show("ls")+show("inspect", "-json", "orders"), handle)
+	locks := listed(t, "-redis", srv.Addr())
+	require.True(t, locks["orders"].Handed)
+	require.Equal(t, operator.KindRelock, locks["orders"].Kind)
+	require.False(t, locks["bills"].Handed)
+	work, err := giver.Mutex("orders").TakeOver(t.Context(), handle)
+	require.NoError(t, err)
+	require.False(t, listed(t, "-redis", srv.Addr())["orders"].Handed)
+	require.NoError(t, work.Unlock(t.Context()))
+}
+
 // How long the first waiter has waited is told by its ticket. Where none waits nothing is told, and a wait of no time is told too:
 // a ticket may be ahead of the clock.
 func TestLsShowsTheFirstWait(t *testing.T) {

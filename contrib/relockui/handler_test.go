@@ -125,6 +125,18 @@ func TestNamesOfClients(t *testing.T) {
 	require.Contains(t, s.get("/force?name=orders"), who)
 }
 
+// A lock that waits to be taken over is told from one that is held.
+func TestHandleIsToldFromAHolder(t *testing.T) {
+	srv := redistest.Start(t)
+	locks := newClient(t, srv.Client())
+	_, err := held(t, locks, "orders").HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	s := open(t, Handler(newClient(t, srv.Client())))
+	who := "a handle of " + locks.ID() + ", to be taken over"
+	require.Contains(t, s.get("/?q=orders"), who)
+	s.shows("/lock?name=orders", `<dt>Holder</dt><dd class="code">`+who)
+}
+
 // A lock that is read is shown with its readers, and its queue with the side that each waits for.
 func TestReaders(t *testing.T) {
 	srv := redistest.Start(t)
