@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -87,14 +88,14 @@ func partsOf(function string, locks []Locker) ([]part, error) {
 // one slot, one command takes them. Otherwise Lock takes one after the other, and waits for each as
 // its own Lock does: the first ones lie idle while it waits for the next. If one of those is lost
 // meanwhile, it gives all back and begins anew, as long as ctx and WithWait's time for the next one
-// last: the waits for a lock may add up to twice that time. On failure it gives back what it has.
-// Errors are those of the lock that failed.
+// last: the waits for a lock may add up to twice that time. On failure it gives back what it has: behind
+// the caller once its wait is over. Errors are those of the lock that failed.
 func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 	if err := m.valid(ctx); err != nil {
 		return nil, err
 	}
 	waited := make([]time.Duration, len(m.parts))
-	for {
+	for pause := (clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}); ; clock.Sleep(ctx, pause.Next()) {
 		leases, _, heard := gather(ctx, m.parts, false, false)
 		var (
 			lost bool
@@ -102,10 +103,15 @@ func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 		)
 		if leases == nil {
 			leases, lost, err = m.each(ctx, Locker.Lock, waited)
-			err = orHeard(ctx, err, heard)
+			if err = orHeard(ctx, err, heard); pause.Begun() {
+				err = m.parts[0].of.unheard(ctx, err, nil)
+			}
+		}
+		if err == nil {
+			lost, err = given(ctx, leases)
 		}
 		if !lost {
-			return multiLease(leases), err
+			return multiLease(leases, err)
 		}
 	}
 }
@@ -117,10 +123,21 @@ func (m *MultiLock) TryLock(ctx context.Context) (*MultiLease, error) {
 		return nil, err
 	}
 	leases, asked, err := gather(ctx, m.parts, false, true)
-	for again := !asked; again; {
-		leases, again, err = m.each(ctx, Locker.TryLock, nil)
+	for pause := (clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}); ; clock.Sleep(ctx, pause.Next()) {
+		lost := false
+		if !asked {
+			if leases, lost, err = m.each(ctx, Locker.TryLock, nil); pause.Begun() {
+				err = m.parts[0].of.unheard(ctx, err, nil)
+			}
+		}
+		if err == nil {
+			lost, err = given(ctx, leases)
+		}
+		if !lost {
+			return multiLease(leases, err)
+		}
+		asked = false
 	}
-	return multiLease(leases), err
 }
 
 // Do runs fn while it holds all locks, as Mutex.Do runs it under one.
@@ -165,17 +182,35 @@ func (m *MultiLock) each(
 		l, err := lock(p.Locker, among{inner})
 		if err != nil {
 			lost = inner.Err() != nil && ctx.Err() == nil && errors.Is(err, ErrLost)
-			giveBack(ctx, leases)
+			giveBack(ctx, leases, !errors.Is(err, wire.ErrWaited))
 			if wait := p.of.cfg.wait; lost && wait > 0 && waited != nil {
 				if waited[i] += time.Since(began); waited[i] >= wait {
 					return nil, false, p.of.outward(&wire.HeldError{Name: p.of.names.Name, Cause: wire.ErrWaited})
 				}
 			}
+			if i > 0 {
+				err = p.of.unheard(ctx, err, nil)
+			}
 			return nil, lost, err
 		}
+		_ = l.keptFor(false)
 		leases, inner = append(leases, l), l.Context()
 	}
 	return leases, false, nil
+}
+
+// given notes that the caller of All is given the leases. Until then they were owed: Close gave their
+// locks back. If one was lost before, given gives all back: lost says that the caller may begin anew.
+func given(ctx context.Context, leases []*Lease) (lost bool, err error) {
+	for _, l := range leases {
+		if err = cmp.Or(err, l.keptFor(true)); err == ErrClosed {
+			break
+		}
+	}
+	if err != nil {
+		giveBack(ctx, leases, true)
+	}
+	return wire.IsLost(err) && err != ErrClosed && ctx.Err() == nil, err
 }
 
 // among is the parent of the context of a lease that is held together with others: when that lease
@@ -198,11 +233,11 @@ func (e *LostError) Unwrap() error { return e.Err }
 // from any goroutine.
 type MultiLease struct{ leases []*Lease } // the context of each derives from that of the one before
 
-func multiLease(leases []*Lease) *MultiLease {
-	if leases == nil {
-		return nil
+func multiLease(leases []*Lease, err error) (*MultiLease, error) {
+	if err != nil {
+		return nil, err
 	}
-	return &MultiLease{leases}
+	return &MultiLease{leases}, nil
 }
 
 // Context returns a context that derives from the one given to Lock. It ends as soon as one of the
@@ -273,12 +308,27 @@ func (m *MultiLease) Unlock(ctx context.Context) error {
 }
 
 // giveBack gives back what no caller of All or Any was given: WithMinHold does not keep that. Errors are
-// not told: the caller is told why it does not get the locks.
-func giveBack(ctx context.Context, leases []*Lease) {
-	for _, l := range leases {
-		l.unused()
+// not told: the caller is told why it does not get the locks. With waits, giveBack returns when Redis has
+// answered, or ctx has ended; otherwise at once. What is left goes on behind the caller.
+func giveBack(ctx context.Context, leases []*Lease, waits bool) {
+	if len(leases) == 0 {
+		return
 	}
-	unlockAll(ctx, leases)
+	for _, l := range leases {
+		_ = l.keptFor(false)
+	}
+	done := make(chan struct{})
+	leases[0].h.tally.Go(func() {
+		defer close(done)
+		unlockAll(ctx, leases)
+	})
+	if !waits {
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 // unlockAll unlocks leases side by side. Those that Redis is told of go in one command, as far as

@@ -442,11 +442,15 @@ func TestAllGivesBackUnderMinHold(t *testing.T) {
 	c, other := newClient(t, s.Client()), newClient(t, s.Client())
 	first := c.Mutex("a", WithMinHold(time.Hour))
 	held := taken(t, other.RWMutex("b").Lock)
-	_, err := All(first, c.RWMutex("b")).TryLock(t.Context())
-	require.ErrorIs(t, err, ErrNotAcquired)
-	_, err = All(first, c.RWMutex("b", WithWait(50*time.Millisecond))).Lock(t.Context())
-	require.ErrorIs(t, err, ErrNotAcquired)
-	unlocked(t, held, taken(t, other.Mutex("a").TryLock))
+	require.ErrorIs(t, inTime(t, func(ctx context.Context) error {
+		_, err := All(first, c.RWMutex("b")).TryLock(ctx)
+		return err
+	}), ErrNotAcquired)
+	require.ErrorIs(t, inTime(t, func(ctx context.Context) error {
+		_, err := All(first, c.RWMutex("b", WithWait(50*time.Millisecond))).Lock(ctx)
+		return err
+	}), ErrNotAcquired)
+	unlocked(t, held, within(t, waitFor(t, other, "a"))) // it is given back behind a caller whose time is over
 
 	// Nor does it keep what All gives back to begin anew, since it has lost another lock.
 	held = taken(t, other.Mutex("c").Lock)
@@ -465,10 +469,11 @@ func TestAllGivesBackUnderMinHold(t *testing.T) {
 	require.True(t, freed)
 	require.Eventually(t, func() bool { return s.Do("HGETALL", "a") != before }, patience, time.Millisecond)
 	unlocked(t, held)
-	l := within(t, waits)
-	unlockedAll(t, l)
-	_, err = other.Mutex("a").TryLock(t.Context())
-	require.ErrorIs(t, err, ErrNotAcquired, "the caller had it")
+	unlockedAll(t, within(t, waits))
+	require.ErrorIs(t, inTime(t, func(ctx context.Context) error {
+		_, err := other.Mutex("a").TryLock(ctx)
+		return err
+	}), ErrNotAcquired, "the caller had it")
 }
 
 // The context asks the clock for each lock, as that of one lease does for its own: timers may be late.
@@ -564,4 +569,75 @@ func TestAllDoTellsOfTheLoss(t *testing.T) {
 	w.Filter(nil)
 	require.ErrorIs(t, err, ErrLost)
 	require.NotErrorIs(t, err, ErrUnavailable)
+}
+
+// Close gives back what All has taken while it waits for the next lock: no caller was given it yet. So it does on a quorum.
+func TestCloseGivesBackWhatAllHas(t *testing.T) {
+	t.Parallel()
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		other := another(t, servers)
+		held, failed := taken(t, other.Mutex("c").Lock), make(chan error, 1)
+		go func() {
+			_, err := All(c.Mutex("a"), c.Mutex("b", WithMinHold(time.Hour)), c.Mutex("c")).Lock(context.Background())
+			failed <- err
+		}()
+		require.Eventually(t, func() bool { return stateOf(t, other.Mutex("c")).Waiters == 1 }, patience, time.Millisecond)
+		c.Close()
+		require.ErrorIs(t, within(t, failed), ErrClosed)
+		for _, name := range []string{"a", "b"} {
+			for _, s := range servers {
+				require.Eventually(t, func() bool { return s.Do("EXISTS", name) == "0" }, patience, time.Millisecond)
+			}
+		}
+		unlocked(t, held)
+	}, WithLease(far))
+}
+
+// What the caller of All was given stays for its lease, as what any caller has: the code under it may run on.
+func TestCloseLeavesWhatACallerOfAllHas(t *testing.T) {
+	s := redistest.Start(t)
+	for name, locks := range map[string]func(c *Client) []Locker{
+		"together":   func(c *Client) []Locker { return mutexes(c, "k", 2) },
+		"one by one": func(c *Client) []Locker { return []Locker{c.Mutex("k0"), c.RWMutex("k1")} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, s.Client())
+			l := allTaken(t, All(locks(c)...))
+			c.Close()
+			require.ErrorIs(t, context.Cause(l.Context()), ErrClosed)
+			require.Equal(t, "2", s.Do("EXISTS", "k0", "k1"))
+			s.Do("DEL", "k0", "k1")
+		})
+	}
+}
+
+// A caller of All whose context ends while it waits is back at once, though Redis hangs: the first locks are given back behind it.
+func TestAllIsBackAtOnceWhereRedisHangs(t *testing.T) {
+	t.Parallel()
+	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
+		other := another(t, servers)
+		held, failed := taken(t, other.Mutex("c").Lock), make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			_, err := All(mutexes(c, "a", 2)[0], c.Mutex("b"), c.Mutex("c")).Lock(ctx)
+			failed <- err
+		}()
+		require.Eventually(t, func() bool { return stateOf(t, other.Mutex("c")).Waiters == 1 }, patience, time.Millisecond)
+		for _, s := range servers {
+			s.Pause()
+		}
+		began := time.Now()
+		cancel()
+		err := within(t, failed)
+		took := time.Since(began)
+		for _, s := range servers {
+			s.Resume()
+		}
+		require.ErrorIs(t, err, context.Canceled)
+		require.Less(t, took, leisure)
+		for _, name := range []string{"a0", "b"} {
+			unlocked(t, within(t, waitFor(t, other, name)))
+		}
+		unlocked(t, held)
+	}, WithLease(far), WithCommandTimeout(5*time.Second))
 }

@@ -187,7 +187,7 @@ func (a *AnyLock) race(ctx context.Context) (*Lease, error) {
 		go func() {
 			l, err := p.Lock(waits[i])
 			if err == nil && !won.CompareAndSwap(false, true) {
-				giveBack(ctx, []*Lease{l})
+				giveBack(ctx, []*Lease{l}, true)
 				l, err = nil, errOther
 			}
 			ends <- end{i, l, err}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
@@ -214,28 +215,48 @@ func (c *Client) ID() string {
 //
 //   - after seven command timeouts at most: 14 seconds by default, 7 on a quorum;
 //   - after two to four command timeouts if only a Lock or an Unlock is under way.
+//
+// Behind an observer or a logger that blocks it gives up after eight.
 func (c *Client) Close() {
 	k := c.coreOrNil()
 	if k == nil {
 		return
 	}
 	c.close.Do(func() {
-		k.calls.Close()
-		k.gates.Close()
-		for _, h := range k.watchdog.Close() {
-			h.(*hold).lose(ErrClosed)
-		}
-		k.arbiter.Stop()
-		k.calls.Wait(2 * k.cfg.commandTimeout) // if Redis answers, calls end within one timeout
-		k.presence.Close()
-		k.arbiter.Close()
-		if k.cfg.logged != nil {
-			k.cfg.logged.Close()
-		}
-		for _, closed := range c.closed {
-			closed()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.shut()
+		}()
+		most := time.NewTimer(8 * k.cfg.commandTimeout)
+		defer most.Stop()
+		select {
+		case <-done:
+		case <-most.C:
 		}
 	})
+}
+
+// shut is Close, for as long as observers and loggers block.
+func (c *Client) shut() {
+	k := c.core
+	k.calls.Close()
+	k.gates.Close()
+	var losing sync.WaitGroup
+	for _, h := range k.watchdog.Close(2 * k.cfg.commandTimeout) {
+		losing.Go(func() { h.(*hold).lose(ErrClosed) }) // an observer that blocks keeps no other lease's context
+	}
+	losing.Wait()
+	k.arbiter.Stop()
+	k.calls.Wait(2 * k.cfg.commandTimeout) // if Redis answers, calls end within one timeout
+	k.presence.Close()
+	k.arbiter.Close()
+	if k.cfg.logged != nil {
+		k.cfg.logged.Close()
+	}
+	for _, closed := range c.closed {
+		k.cfg.panics.Guard("what an observer returned for Close", closed)
+	}
 }
 
 // The package lets the other modules of its repository open clients over drivers of their own, and read

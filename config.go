@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/relock-go/relock/internal/eventlog"
 	"github.com/relock-go/relock/internal/tenure"
 )
 
@@ -42,13 +43,14 @@ type config struct {
 	linger   time.Duration // how long an unlocked lock may be kept; 0: not at all
 
 	// Each Redis, and the client as a whole.
-	plain     bool          // plain channels, even on a Cluster that has sharded ones
-	retention time.Duration // how long Redis keeps a fencing counter after its last grant; 0: for ever
-	retained  bool          // the user gave retention
-	prefix    string        // of all names in Redis
-	name      string        // the client's, which it writes to Redis; "": none
-	logged    *logged       // writes events to the logger; nil for none
-	observers observers     // nil for none
+	plain     bool             // plain channels, even on a Cluster that has sharded ones
+	retention time.Duration    // how long Redis keeps a fencing counter after its last grant; 0: for ever
+	retained  bool             // the user gave retention
+	prefix    string           // of all names in Redis
+	name      string           // the client's, which it writes to Redis; "": none
+	logged    *logged          // writes events to the logger; nil for none
+	observers observers        // nil for none
+	panics    *eventlog.Panics // guards against those
 
 	// A quorum of them, and the restart guard.
 	nodes   int           // of a quorum; 0: one Redis decides alone
@@ -105,8 +107,11 @@ func (c config) with(opts []Option, client bool) (config, error) {
 		return c, fmt.Errorf("%w: a lease of %v wants fencing counters kept for %v at least, not %v; see WithTokenRetention",
 			ErrInvalidOption, lease, 4*lease, c.retention)
 	}
-	if client && c.logged != nil {
-		c.observers = append(c.observers, c.logged)
+	if client {
+		c.panics = new(eventlog.Panics)
+		if c.logged != nil {
+			c.observers, c.panics = append(c.observers, c.logged), c.logged.Panics
+		}
 	}
 	c.derive()
 	if most := c.rules.Cap; most > 0 && c.minHold > most {

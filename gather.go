@@ -92,10 +92,10 @@ func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease
 	case err == nil && len(g.leases) == g.enough:
 		return g.leases, true, nil
 	case err == nil || wire.HasNoSize(err) || wire.IsLost(err):
-		giveBack(ctx, g.leases)
+		giveBack(ctx, g.leases, true)
 		return nil, false, nil
 	}
-	giveBack(ctx, g.leases)
+	giveBack(ctx, g.leases, g.soon.Err() == nil)
 	return nil, true, g.refused(parts, err, tells)
 }
 
@@ -179,6 +179,9 @@ func (g *gathering) took(lk *lock, l *Lease) error {
 		if err := lk.fill(g.soon, l, once); err != nil {
 			return err
 		}
+	}
+	if !g.one {
+		_ = l.keptFor(false)
 	}
 	g.leases, g.inner = append(g.leases, l), l.Context()
 	if lk.watched() {

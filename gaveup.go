@@ -2,6 +2,7 @@ package relock
 
 import (
 	"context"
+	"errors"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/gate"
@@ -16,6 +17,19 @@ func (lk *lock) refused(ctx context.Context, op string) error {
 		return ErrLost
 	}
 	return lk.k.arbiter.Silence(op, lk.names.Name, wire.ErrNotAsked, context.Cause(ctx))
+}
+
+// unheard returns err, with which a call ended that has asked Redis before. If err says that Redis was not
+// asked, since ctx had ended by then, the call is told what Redis failed with when it was asked, or that it
+// gave no answer in time.
+func (lk *lock) unheard(ctx context.Context, err, failed error) error {
+	switch {
+	case !errors.Is(err, ErrNotAsked):
+		return err
+	case failed != nil:
+		return lk.outward(wire.GivenUp("acquire", lk.names.Name, failed, wire.CauseOf(ctx)))
+	}
+	return lk.outward(lk.k.arbiter.Silence("acquire", lk.names.Name, wire.ErrNoAnswer, wire.CauseOf(ctx)))
 }
 
 // explain turns the error of a caller that gave up into one that says what it waited for: another owner,

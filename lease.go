@@ -85,11 +85,16 @@ func (l *Lease) end(cause error) {
 // byUnlock is the end of most leases.
 var byUnlock = lazyctx.By(ErrNotHeld)
 
-// unused notes that no caller is given the lease, which is about to be unlocked.
-func (l *Lease) unused() {
+// keptFor notes whether the lease is its caller's: if not, it is owed, and is given back or given to the
+// caller later. It returns why the lease is over, if it is.
+func (l *Lease) keptFor(caller bool) error {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
-	l.share.owed = true
+	l.share.owed = !caller
+	if l.share.over || !l.h.fate.live() {
+		return l.h.fate.whyGone(&l.share)
+	}
+	return nil
 }
 
 func (l *Lease) losing() { l.told.CompareAndSwap(toldNothing, owedLost) }

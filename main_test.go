@@ -139,6 +139,16 @@ func await[T any](t *testing.T, ch <-chan T, limit time.Duration) T {
 	}
 }
 
+// inTime is what call returns, whose context ends when it should long have returned. It must return even if it does not heed that.
+func inTime(t *testing.T, call func(ctx context.Context) error) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- call(ctx) }()
+	return await(t, ended, 2*patience)
+}
+
 // shared returns a source of one client.
 func shared(t *testing.T, opt rueidis.ClientOption) func() rueidis.Client {
 	rdb, err := redistest.Open(opt)

@@ -10,6 +10,9 @@ type Observer interface {
 	// Observe is called where the event happens, by the goroutine that makes it happen.
 	//
 	//   - It must not block, and must not use the client.
+	//   - It must not panic. A panic of it ends there: locks go on as if it had returned. The panic is
+	//     written at level error, with its stack, every 10 seconds at most: to the client's logger
+	//     (WithLogger), or to slog.Default.
 	//   - Calls of it overlap.
 	//   - What an event says is true when it is told. Events of one lease come in order. Those of
 	//     different leases need not.
@@ -145,17 +148,10 @@ func WithObserver(o Observer) Option {
 
 // tell tells the observer, if there is one.
 func (c *config) tell(e Event) {
-	if c.observers != nil {
-		c.observers.Observe(e)
+	for _, o := range c.observers {
+		c.panics.Guard("an observer", func() { o.Observe(e) })
 	}
 }
 
 // observers are the observers of a client, nil for none: the user's, and the logger.
 type observers []Observer
-
-// Observe tells all of them.
-func (all observers) Observe(e Event) {
-	for _, o := range all {
-		o.Observe(e)
-	}
-}

@@ -16,7 +16,8 @@ import (
 //
 // A cause is logged at once, and then in one line every 10 seconds, with the number of its events and
 // the names of the first 20 locks. At debug each kind of event has up to 100 lines in 10 seconds. A
-// handler that blocks delays wake-ups and renewals. Waiting goroutines get pprof labels as WithObserver
+// handler that blocks delays wake-ups and renewals. One that panics loses its line: what an Observer's
+// panic leads to, its own does too. Waiting goroutines get pprof labels as WithObserver
 // says.
 //
 // By default nothing is written.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/flight"
 	"github.com/relock-go/relock/internal/wire"
 )
@@ -95,10 +96,11 @@ func (o *Once[T]) Do(ctx context.Context, fn func(context.Context) (T, error)) (
 	if ran || err != nil {
 		return value, ran, err
 	}
-	if err = o.unmarshal([]byte(result), &value); err != nil {
-		err = fmt.Errorf("%w: the result of Once %q cannot be decoded: %w", ErrMisuse, o.Name(), err)
+	var read T // a decoder that fails may have written half of it
+	if err = o.unmarshal([]byte(result), &read); err != nil {
+		return value, false, fmt.Errorf("%w: the result of Once %q cannot be decoded: %w", ErrMisuse, o.Name(), err)
 	}
-	return value, false, err
+	return read, false, nil
 }
 
 // Forget takes the result away: the next Do runs its function. A run under way when Forget comes leaves
@@ -169,35 +171,48 @@ func (r *runs) do(ctx context.Context, run func(context.Context) ([]byte, error)
 		return f.Result, false, nil
 	}
 	defer f.Land()
-	if err = r.read(soon, f, false); f.Found || err != nil && !wire.Transient(err) { // while Redis is silent, Lock waits
-		return f.Result, false, r.outward(err)
+	failed := r.read(soon, f, false)
+	if f.Found || failed != nil && !wire.Transient(failed) { // while Redis is silent, Lock waits
+		return f.Result, false, r.outward(failed)
 	}
-	locked := func(ctx context.Context) (*Lease, error) {
+	var lease *Lease
+	locked := func(ctx context.Context) (l *Lease, err error) {
 		lk := r.lock
 		if r.cfg.wait > 0 {
 			cfg := *r.cfg
 			cfg.wait, lk.cfg = max(1, r.cfg.wait-time.Since(began)), &cfg
 		}
-		return lk.acquire(ctx, waiting)
+		if lease, err = lk.acquire(ctx, waiting); err != nil {
+			return nil, r.unheard(ctx, err, failed)
+		}
+		_ = lease.keptFor(false) // until a function runs under it
+		return lease, nil
 	}
-	for again := true; again; {
-		err = do(ctx, locked, func(lease context.Context) error {
-			soon, cancel := r.bounded(lease, began)
+	pause := clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}
+	for {
+		err = do(ctx, locked, func(ctx context.Context) error {
+			soon, cancel := r.bounded(ctx, began)
 			defer cancel()
 			err := r.read(soon, f, true)
+			if err == nil && !f.Found {
+				err = lease.keptFor(true)
+			}
 			if err != nil {
-				return r.outward(err)
+				return r.unheard(soon, r.outward(err), nil)
 			}
 			if ran = !f.Found; ran {
 				var made []byte
-				if made, err = run(lease); err == nil {
-					err = r.outward(r.leave(lease, f, string(made)))
+				if made, err = run(ctx); err == nil {
+					err = r.outward(r.leave(ctx, f, string(made)))
 				}
 			}
 			f.Land() // before the lock is given back
 			return err
 		})
-		again = !ran && !f.Found && errors.Is(err, ErrLost) && ctx.Err() == nil // it was lost before it was used
+		if ran || f.Found || !errors.Is(err, ErrLost) || ctx.Err() != nil {
+			break
+		}
+		clock.Sleep(ctx, pause.Next()) // it was lost before it was used
 	}
 	if f.Found {
 		return f.Result, ran, nil // what became of the lease since does not matter

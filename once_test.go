@@ -692,3 +692,86 @@ func TestOnceOnACluster(t *testing.T) {
 		require.NoError(t, o.Forget(t.Context()))
 	}
 }
+
+// A result that cannot be decoded gives nothing of a value, not what the decoder had written by then.
+func TestOnceGivesNoHalfOfAValue(t *testing.T) {
+	c := newClient(t, ownRedis(t))
+	_, _, err := OnceOf[map[string]any](c, "k", time.Minute).Do(t.Context(), func(context.Context) (map[string]any, error) {
+		return map[string]any{"A": 5, "B": "text"}, nil
+	})
+	require.NoError(t, err)
+	type numbers struct{ A, B int }
+	value, ran, err := OnceOf[numbers](c, "k", time.Minute).Do(t.Context(), func(context.Context) (numbers, error) { panic("runs") })
+	require.ErrorIs(t, err, ErrMisuse)
+	require.False(t, ran)
+	require.Zero(t, value)
+}
+
+// A lock under which no function runs yet has no caller: Close gives it back.
+func TestCloseGivesBackALockOfOnceBeforeItRuns(t *testing.T) {
+	s := redistest.Start(t)
+	w := faulty(s)
+	c := newClient(t, w, WithLease(far))
+	reads := 0
+	w.Filter(func(call *faults.Call) faults.Fate {
+		if faults.Script("result")(call) {
+			if reads++; reads == 2 {
+				return faults.Hold
+			}
+		}
+		return faults.Pass
+	})
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := onceOf(c).Do(context.Background(), says("one", new(atomic.Int32)))
+		done <- err
+	}()
+	within(t, w.Told())
+	require.Equal(t, "1", s.Do("EXISTS", "k"))
+	c.Close()
+	require.ErrorIs(t, within(t, done), ErrClosed)
+	require.Equal(t, "0", s.Do("EXISTS", "k"))
+}
+
+// A result stays for its ttl, to the millisecond.
+func TestOnceStaysForItsTTL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	left := func(key string) time.Duration {
+		ms, err := time.ParseDuration(s.Do("PTTL", key) + "ms")
+		require.NoError(t, err)
+		return ms
+	}
+	for i, ttl := range []time.Duration{100 * time.Millisecond, 387 * time.Millisecond, time.Second, 1501 * time.Millisecond, 366 * 24 * time.Hour} {
+		once := OnceOf[string](c, fmt.Sprint("k", i), ttl)
+		lasts := false
+		for began := time.Now(); !lasts && time.Since(began) < patience; { // a busy machine may need as long as a ttl
+			before := time.Now()
+			_, _, err := once.Do(t.Context(), says("one", new(atomic.Int32)))
+			require.NoError(t, err)
+			left := left(fmt.Sprintf("relock_once:{k%d}", i))
+			require.LessOrEqual(t, left, ttl)
+			require.GreaterOrEqual(t, left, ttl-time.Since(before)-2*time.Millisecond, "of %v", ttl)
+			lasts = left > 0
+			require.NoError(t, once.Forget(t.Context()))
+		}
+		require.True(t, lasts, ttl)
+	}
+
+	// While it is there it is every caller's, and then no caller's.
+	var runs atomic.Int32
+	once := OnceOf[string](c, "k", 300*time.Millisecond)
+	_, ran, err := once.Do(t.Context(), says("one", &runs))
+	require.NoError(t, err)
+	require.True(t, ran)
+	kept := time.Now()
+	for ran = false; !ran && time.Since(kept) < patience; {
+		asked := time.Now()
+		_, ran, err = once.Do(t.Context(), says("one", &runs))
+		require.NoError(t, err)
+		require.True(t, ran || asked.Sub(kept) <= 301*time.Millisecond, "after %v", asked.Sub(kept))
+	}
+	require.Greater(t, time.Since(kept), 270*time.Millisecond)
+	require.EqualValues(t, 2, runs.Load())
+}

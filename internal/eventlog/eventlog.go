@@ -46,6 +46,7 @@ const (
 
 // Log writes to a logger. Its methods may be called from any goroutine.
 type Log struct {
+	*Panics
 	log   *slog.Logger
 	warns *lines
 	debug []budget // by kind
@@ -57,13 +58,16 @@ type Log struct {
 // New returns a Log of so many kinds of events, numbered from 0. before maps a kind to another one:
 // events of the other kind that are held back are written before a line of the kind.
 func New(log *slog.Logger, kinds int, before map[int]int) *Log {
-	l := &Log{log: log, debug: make([]budget, kinds), down: make(map[int]time.Time)}
+	l := &Log{Panics: &Panics{log: log}, log: log, debug: make([]budget, kinds), down: make(map[int]time.Time)}
 	l.warns = newLines(l.warn, before)
 	return l
 }
 
 // Debugs reports whether lines at debug are wanted. If not, a Quiet event need not be told.
-func (l *Log) Debugs() bool { return l.log.Enabled(context.Background(), slog.LevelDebug) }
+func (l *Log) Debugs() (wanted bool) {
+	l.guardLog(func() { wanted = l.log.Enabled(context.Background(), slog.LevelDebug) })
+	return wanted
+}
 
 // Tell writes a line, or keeps the event for a later one.
 func (l *Log) Tell(r Record) {
@@ -90,7 +94,7 @@ func (l *Log) tell(r *Record) {
 	if skipped > 0 {
 		attrs = append(attrs, slog.Int("skipped", skipped))
 	}
-	l.log.LogAttrs(context.Background(), slog.LevelDebug, "relock: "+r.Name, attrs...)
+	l.write(slog.LevelDebug, r.Name, attrs)
 }
 
 // wentDown notes that from now on a node does not answer.
@@ -124,7 +128,12 @@ func (l *Log) warn(r Record, events int, locks []string) {
 	if len(locks) > 0 {
 		attrs = append(attrs, slog.String("locks", strings.Join(locks, " ")))
 	}
-	l.log.LogAttrs(context.Background(), slog.LevelWarn, "relock: "+r.Alarm, attrs...)
+	l.write(slog.LevelWarn, r.Alarm, attrs)
+}
+
+// write writes a line. A handler that panics loses it.
+func (l *Log) write(level slog.Level, what string, attrs []slog.Attr) {
+	l.guardLog(func() { l.log.LogAttrs(context.Background(), level, "relock: "+what, attrs...) })
 }
 
 // Close writes what is held back.

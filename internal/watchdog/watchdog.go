@@ -181,10 +181,20 @@ func (d *Watchdog) untilNext(round clock.Stamp) time.Duration {
 	return d.holds.UntilNext(now, min(max(0, round.Until(now)), glance))
 }
 
-// Close stops the watchdog and returns the holds that were left.
-func (d *Watchdog) Close() []Watched {
+// Close stops the watchdog and returns the holds that were left. It waits for looks that are under way,
+// for most at most: a hold may tell an observer there that blocks.
+func (d *Watchdog) Close(most time.Duration) []Watched {
 	d.cancel()
-	d.wg.Wait()
+	stopped, t := make(chan struct{}), time.NewTimer(most)
+	defer t.Stop()
+	go func() {
+		defer close(stopped)
+		d.wg.Wait()
+	}()
+	select {
+	case <-stopped:
+	case <-t.C:
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.holds.All())

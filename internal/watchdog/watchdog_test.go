@@ -63,7 +63,7 @@ func inFakeTime(t *testing.T, test func(d *Watchdog, watch func(in, renews time.
 				settle(i, wire.Renewed, clock.Now(), nil)
 			}
 		}, nil)
-		defer d.Close()
+		defer d.Close(time.Minute)
 		test(d, func(in, renews time.Duration) *held {
 			now := clock.Now()
 			h := &held{d: d, at: now.Add(in), renews: renews}
@@ -130,7 +130,7 @@ func TestCloseReturnsWhatIsLeft(t *testing.T) {
 		watch(time.Second, time.Second)
 		left := watch(time.Minute, time.Second)
 		passes(2 * time.Second)
-		require.Equal(t, []Watched{left}, d.Close())
+		require.Equal(t, []Watched{left}, d.Close(time.Minute))
 		passes(time.Hour)
 		require.Zero(t, left.looks)
 		require.Len(t, sent.at, 1)
@@ -146,7 +146,7 @@ func TestWhatGoesBeside(t *testing.T) {
 			calls = append(calls, time.Since(began))
 			return now.Add(glance / 2)
 		})
-		defer d.Close()
+		defer d.Close(time.Minute)
 		passes(time.Hour)
 		require.Empty(t, calls, "there was no hold")
 		began = time.Now()
