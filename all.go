@@ -94,7 +94,7 @@ func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 	if err := m.valid(ctx); err != nil {
 		return nil, err
 	}
-	waited := make([]time.Duration, len(m.parts))
+	waited, live := make([]time.Duration, len(m.parts)), ctx.Err() == nil
 	for pause := (clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}); ; clock.Sleep(ctx, pause.Next()) {
 		leases, _, heard := gather(ctx, m.parts, false, false)
 		var (
@@ -103,15 +103,13 @@ func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 		)
 		if leases == nil {
 			leases, lost, err = m.each(ctx, Locker.Lock, waited)
-			if err = orHeard(ctx, err, heard); pause.Begun() {
-				err = m.parts[0].of.unheard(ctx, err, nil)
-			}
+			err = orHeard(ctx, err, heard)
 		}
 		if err == nil {
 			lost, err = given(ctx, leases)
 		}
 		if !lost {
-			return multiLease(leases, err)
+			return multiLease(leases, notUnasked(ctx, m.parts, live, err))
 		}
 	}
 }
@@ -122,19 +120,18 @@ func (m *MultiLock) TryLock(ctx context.Context) (*MultiLease, error) {
 	if err := m.valid(ctx); err != nil {
 		return nil, err
 	}
+	live := ctx.Err() == nil
 	leases, asked, err := gather(ctx, m.parts, false, true)
 	for pause := (clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}); ; clock.Sleep(ctx, pause.Next()) {
 		lost := false
 		if !asked {
-			if leases, lost, err = m.each(ctx, Locker.TryLock, nil); pause.Begun() {
-				err = m.parts[0].of.unheard(ctx, err, nil)
-			}
+			leases, lost, err = m.each(ctx, Locker.TryLock, nil)
 		}
 		if err == nil {
 			lost, err = given(ctx, leases)
 		}
 		if !lost {
-			return multiLease(leases, err)
+			return multiLease(leases, notUnasked(ctx, m.parts, live, err))
 		}
 		asked = false
 	}
@@ -187,9 +184,6 @@ func (m *MultiLock) each(
 				if waited[i] += time.Since(began); waited[i] >= wait {
 					return nil, false, p.of.outward(&wire.HeldError{Name: p.of.names.Name, Cause: wire.ErrWaited})
 				}
-			}
-			if i > 0 {
-				err = p.of.unheard(ctx, err, nil)
 			}
 			return nil, lost, err
 		}

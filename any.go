@@ -58,12 +58,13 @@ func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
 	case in != nil:
 		return in.Lock(ctx)
 	}
+	live := ctx.Err() == nil
 	l, heard := a.try(ctx, waiting)
 	if l != nil {
 		return l, nil
 	}
 	l, err := a.race(ctx)
-	return l, orHeard(ctx, err, heard)
+	return l, notUnasked(ctx, a.parts, live, orHeard(ctx, err, heard))
 }
 
 // TryLock takes a random one of the locks that are free, as Mutex.TryLock does. Its error is chosen
@@ -75,7 +76,9 @@ func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) {
 	case in != nil:
 		return in.TryLock(ctx)
 	}
-	return a.try(ctx, once)
+	live := ctx.Err() == nil
+	l, err := a.try(ctx, once)
+	return l, notUnasked(ctx, a.parts, live, err)
 }
 
 // Do runs fn while it holds one of the locks, as Mutex.Do does. FromContext finds its lease.
@@ -157,12 +160,16 @@ func (a *AnyLock) try(ctx context.Context, once bool) (*Lease, error) {
 	return nil, failure
 }
 
-// worse returns the error that says more: of a lock that failed, rather than of one that is busy.
+// worse returns the error that says more: of a lock that failed, rather than of one that is busy, and of
+// either, rather than of one for which Redis was not asked any more.
 func worse(a, b error) error {
-	if a == nil || b != nil && errors.Is(a, ErrNotAcquired) {
+	switch {
+	case a == nil, b != nil && errors.Is(a, ErrNotAsked):
 		return b
+	case b == nil, errors.Is(b, ErrNotAsked), !errors.Is(a, ErrNotAcquired):
+		return a
 	}
-	return a
+	return b
 }
 
 // errOther ends the waits of the others once one lock is granted.

@@ -111,6 +111,15 @@ func orHeard(ctx context.Context, err, heard error) error {
 	return heard
 }
 
+// notUnasked returns err, with which a call ended. If the call was live, since its ctx had not ended before
+// it, it may have asked Redis for other locks before it came to one for which Redis was not asked any more.
+func notUnasked(ctx context.Context, parts []part, live bool, err error) error {
+	if !live || err == nil {
+		return err
+	}
+	return parts[0].of.unheard(ctx, err, nil)
+}
+
 // leastWait is the shortest of the times that locks are waited for, 0 if none is bounded.
 func leastWait(parts []part) (least time.Duration) {
 	for _, p := range parts {

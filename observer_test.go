@@ -3,7 +3,10 @@ package relock
 import (
 	"bytes"
 	"context"
+	"errors"
+	"log/slog"
 	"runtime/pprof"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -355,6 +358,121 @@ func TestCloseWaitsForWhatIsTold(t *testing.T) {
 				require.Len(t, told, 2)
 				require.Equal(t, ErrClosed, told[1].Cause)
 			})
+		})
+	}
+}
+
+// everyCall uses each kind of lock in each way that tells of events, and fails as the first of them does.
+func everyCall(ctx context.Context, c *Client) error {
+	return errors.Join(
+		c.Mutex("a").Do(ctx, func(ctx context.Context) error { return c.Mutex("a").Do(ctx, nothing) }),
+		c.RWMutex("w").Do(ctx, nothing), c.RWMutex("w").RDo(ctx, nothing),
+		c.Semaphore("s", 1).Do(ctx, nothing),
+		All(c.Mutex("a"), c.Mutex("b"), c.Mutex("d")).Do(ctx, nothing),
+		All(c.Mutex("a"), c.Semaphore("s", 1).Permits(1), c.Mutex("x", WithFixedLease(time.Hour))).Do(ctx, nothing),
+		Any(c.Mutex("a"), c.Mutex("b")).Do(ctx, nothing),
+		Any(c.Mutex("a"), c.RWMutex("w")).Do(ctx, nothing),
+		func() error {
+			_, _, err := c.Once("o", time.Minute).Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
+			return errors.Join(err, c.Once("o", time.Minute).Forget(ctx))
+		}(),
+	)
+}
+
+// An observer, or a handler of the logger, that panics at every event changes nothing for locks: those that are free, those that
+// are waited for, and those that are lost. It is written, with its stack, once in ten seconds.
+func TestPanicsOfObserversStayThere(t *testing.T) {
+	t.Parallel()
+	bad := observe(func(Event) { panic("a bad observer") })
+	for name, panics := range map[string]func(log *slog.Logger) []Option{
+		"an observer": func(log *slog.Logger) []Option { return []Option{WithObserver(bad), WithLogger(log)} },
+		"a handler":   func(*slog.Logger) []Option { return []Option{WithLogger(slog.New(badHandler{}))} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			var written page
+			log := slog.New(slog.NewTextHandler(&written, nil))
+			c, other := newClient(t, s.Client(), panics(log)...), newClient(t, s.Client())
+			require.NoError(t, inTime(t, func(ctx context.Context) error { return everyCall(ctx, c) }))
+
+			// Each lock is waited for, and then gives up or gets it.
+			hold := func() *MultiLease {
+				return allTaken(t, All(other.Mutex("a"), other.Mutex("b"), other.Mutex("d"), other.RWMutex("w"), other.Semaphore("s", 1).Permits(1)))
+			}
+			held := hold()
+			soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			require.Error(t, everyCall(soon, c))
+			waits := make(chan error, 1)
+			go func() { waits <- everyCall(t.Context(), c) }()
+			queued(t, s, "a", 1)
+			unlockedAll(t, held)
+			require.NoError(t, within(t, waits))
+
+			// A loss ends the contexts of the other leases too.
+			one, two := taken(t, c.Mutex("a").Lock), allTaken(t, All(c.Mutex("b"), c.RWMutex("w")))
+			for _, m := range []string{"a", "b"} {
+				freed, err := other.Mutex(m).ForceUnlock(t.Context())
+				require.NoError(t, err)
+				require.True(t, freed)
+			}
+			within(t, one.Context().Done())
+			within(t, two.Context().Done())
+			require.ErrorIs(t, two.Unlock(t.Context()), ErrLost)
+			for _, c := range []*Client{c, other} {
+				require.NoError(t, inTime(t, func(ctx context.Context) error { return everyCall(ctx, c) }))
+			}
+			c.Close()
+			noLocks(t, s)
+			if name == "an observer" {
+				text := strings.Join(written.with(""), "")
+				require.Equal(t, 1, strings.Count(text, "level=ERROR"), text)
+				require.Contains(t, text, "an observer panicked")
+				require.Contains(t, text, "a bad observer")
+				require.Contains(t, text, "observer_test.go", "the stack")
+			}
+		})
+	}
+}
+
+// badHandler is a handler of slog that panics.
+type badHandler struct{}
+
+func (badHandler) Enabled(context.Context, slog.Level) bool  { return true }
+func (badHandler) Handle(context.Context, slog.Record) error { panic("a bad handler") }
+func (h badHandler) WithAttrs([]slog.Attr) slog.Handler      { return h }
+func (h badHandler) WithGroup(string) slog.Handler           { return h }
+
+// Close leaves an observer behind that blocks, and ends the other leases.
+func TestCloseIsBoundedBehindAnObserverThatBlocks(t *testing.T) {
+	t.Parallel()
+	for what, blocks := range map[string]EventKind{"of a loss": EventLost, "of a wish": EventWanted} {
+		t.Run(what, func(t *testing.T) {
+			s := redistest.Start(t)
+			in, out := make(chan struct{}, 1), make(chan struct{})
+			defer close(out)
+			other := newClient(t, s.Client())
+			c := hearing(t, s, WithCommandTimeout(200*time.Millisecond), WithObserver(observe(func(e Event) {
+				if e.Kind == blocks && e.Lock == "x" {
+					in <- struct{}{}
+					<-out
+				}
+			})))
+			_, keeps := taken(t, c.Mutex("x").Lock), taken(t, c.Mutex("keeps").Lock)
+			if blocks == EventLost {
+				_, err := other.Mutex("x").ForceUnlock(t.Context())
+				require.NoError(t, err)
+			} else {
+				waitFor(t, other, "x")
+			}
+			within(t, in)
+			closed := make(chan struct{})
+			began := time.Now()
+			go func() { defer close(closed); c.Close() }()
+			within(t, keeps.Context().Done())
+			require.ErrorIs(t, context.Cause(keeps.Context()), ErrClosed)
+			within(t, closed)
+			require.Less(t, time.Since(began), 8*200*time.Millisecond+leisure)
 		})
 	}
 }

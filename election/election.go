@@ -265,9 +265,9 @@ func (e *Election) tell(now term) {
 // already, Resign does nothing.
 func (e *Election) Resign() {
 	e.mu.Lock()
-	end := e.now.end
+	now := e.now
 	e.mu.Unlock()
-	if end != nil {
-		end(ErrResigned)
+	if now.end != nil && now.ctx.Err() == nil {
+		now.end(ErrResigned)
 	}
 }

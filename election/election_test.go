@@ -449,3 +449,26 @@ func TestMisuse(t *testing.T) {
 	require.NoError(t, a.returned())
 	standFor(t, e, !deaf).leads()
 }
+
+// Resign does nothing once the term has ended by a loss, though its function still runs: what ended it is what Run goes by.
+func TestResignAfterALoss(t *testing.T) {
+	t.Parallel()
+	p := process(t, redistest.Start(t))
+	a := stand(t, p, deaf)
+	first := a.leads()
+	freed, err := p.Mutex(name).ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, freed)
+	require.Equal(t, relock.ErrLost, first.over(t))
+	a.mu.Lock()
+	now := a.now
+	a.mu.Unlock()
+	resigned := false
+	a.mu.Lock()
+	a.now.end = func(cause error) { resigned = true; now.end(cause) }
+	a.mu.Unlock()
+	a.Resign()
+	require.False(t, resigned)
+	first.returns <- func() error { return nil }
+	require.Greater(t, a.leads().token, first.token)
+}
