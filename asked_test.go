@@ -237,8 +237,9 @@ func TestAllWasAsked(t *testing.T) {
 		}
 	})))
 	for _, call := range []func(*MultiLock, context.Context) (*MultiLease, error){(*MultiLock).Lock, (*MultiLock).TryLock} {
-		var ctx context.Context
-		ctx, cancel = context.WithCancel(t.Context())
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		cancel = end
 		_, err := call(All(c.Mutex("a"), c.RWMutex("b")), ctx)
 		requireClass(t, ErrUnavailable, err)
 		require.NotErrorIs(t, err, ErrNotAsked)
