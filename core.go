@@ -44,9 +44,15 @@ type known struct {
 	names  *wire.Names
 	manner manner
 	tally  *calls.Tally
-	lasts  *lasting.Holds // how long holds last; one for all kinds of locks of that name
-	pool   pool           // idle holds, where several may hold
-	own    lasting.Holds  // lasts points to it, unless another kind of that name was known before
+	lasts  *holds // how long holds last, and which is this client's; one for all kinds of locks of that name
+	pool   pool   // idle holds, where several may hold
+	own    holds  // lasts points to it, unless another kind of that name was known before
+}
+
+// holds is what a client knows of the holds of a name.
+type holds struct {
+	lasting.Holds
+	ours atomic.Pointer[hold] // the latest hold of this client that is not over, nil for none
 }
 
 // same reports whether both stand for one lock. A name that was displaced has a new known.

@@ -78,6 +78,7 @@ func (h *hold) end(ctx context.Context, cause error, claim parting) error {
 		b.losing()
 	}
 	h.manner.withdraw(h)
+	h.lasts.ours.CompareAndSwap(h, nil)
 	if h.rest.Idle {
 		h.pickUp()
 	}

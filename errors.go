@@ -120,13 +120,15 @@ type HeldError struct {
 	Local  bool  // the caller waited behind another goroutine of this process
 	Cause  error // why waiting ended; nil for TryLock, or a *QuorumError with the nodes' answers
 
-	nodes bool // Cause is that QuorumError, not why the caller gave up
+	nodes   bool          // Cause is that QuorumError, not why the caller gave up
+	age     time.Duration // of the lease in force, if this process has the lock
+	lingers bool          // the caller's locks may linger, so that others' may, too
 }
 
 // Error names the lock, its holder (as Client says, or else Holder), and the cause.
 func (e *HeldError) Error() string {
 	msg := fmt.Sprintf("relock: lock %q not acquired", e.Name)
-	who := wire.Shown(cmp.Or(e.Client.String(), e.Holder))
+	who := wire.Owner(e.Holder, wire.Card(e.Client))
 	switch {
 	case who == "":
 	case e.TTL < 0:
@@ -134,11 +136,14 @@ func (e *HeldError) Error() string {
 	default:
 		msg += fmt.Sprintf(": held by %s for another %v unless renewed", who, e.TTL)
 	}
-	if e.Wanted {
-		msg += "; it was asked to give the lock back if no code runs under it there: try again"
+	switch {
+	case e.age > 0:
+		msg += fmt.Sprintf("; a goroutine of this process has had it for %v", e.age.Round(time.Millisecond))
+	case e.Local:
+		msg += "; another goroutine of this process was first"
 	}
-	if e.Local {
-		msg += ": another goroutine of this process was first"
+	if e.Wanted && e.lingers {
+		msg += "; it was asked to give the lock back if it lingers there (WithLinger): try again"
 	}
 	return wire.GaveUp(msg, e.Cause)
 }

@@ -3,8 +3,10 @@ package relock
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/relock-go/relock/internal/claim"
+	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
@@ -59,6 +61,31 @@ func (lk *lock) leftTheLine(err error) error {
 		return wire.GivenUp("acquire", lk.names.Name, left.Report, left.Cause)
 	}
 	return &wire.HeldError{Name: lk.names.Name, Local: true, Cause: left.Cause}
+}
+
+// inTheWay returns for how long the owner that e names has been in the way of this client, and fills in that
+// owner if the caller was refused without a question to Redis: then it is the hold that this process has
+// or, if it has none, the one that the goroutine at the gate has met.
+func (lk *lock) inTheWay(e *HeldError) (age time.Duration) {
+	ours := lk.lasts.ours.Load()
+	switch {
+	case ours != nil && (e.Local || e.Holder == ours.entry.ID):
+		now := clock.Now()
+		ours.mu.Lock()
+		defer ours.mu.Unlock()
+		if began := ours.term.Began(); !began.IsZero() { // else no lease has begun yet
+			e.age = now.Since(began)
+		}
+		if e.Local {
+			e.Holder, e.TTL, e.Client = ours.entry.ID, max(0, ours.term.Left(now)), ClientInfo(lk.k.presence.Known(ours.entry.ID))
+		}
+		return e.age
+	case e.Local:
+		e.Holder, age, e.TTL = lk.lasts.InWay()
+		e.Client = ClientInfo(lk.k.presence.Known(e.Holder))
+		return age
+	}
+	return lk.lasts.Met(e.Holder, e.TTL)
 }
 
 // outward turns an error of an internal package into the one that the caller sees. Of a silent node, it

@@ -143,6 +143,7 @@ func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGat
 		h.rest = tenure.Free(g.Sent)
 	}
 	h.watcher, h.shares.all = h, h.shares.room[:0]
+	n.lasts.ours.Store(h)
 	c.Watch(&h.watcher)
 	return h
 }

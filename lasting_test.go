@@ -82,6 +82,72 @@ func TestRefusalsSayWhenToTryAgain(t *testing.T) {
 	})
 }
 
+// Behind a goroutine of its own process a caller learns as much as behind another process: which holder is in the way, for
+// how long it may be so, and to try later the longer that has lasted. So it does if the lock's holder is elsewhere.
+func TestRefusalsTellOfAHolderHere(t *testing.T) {
+	t.Parallel()
+	type lock func(context.Context) (*Lease, error)
+	for name, of := range map[string]func(c *Client) (take, briefly lock){
+		"mutex": func(c *Client) (lock, lock) {
+			return c.Mutex("k").Lock, c.Mutex("k", WithWait(100*time.Millisecond)).Lock
+		},
+		"writer": func(c *Client) (lock, lock) {
+			return c.RWMutex("k").Lock, c.RWMutex("k", WithWait(100*time.Millisecond)).Lock
+		},
+		"reader behind a writer": func(c *Client) (lock, lock) {
+			return c.RWMutex("k").Lock, c.RWMutex("k", WithWait(100*time.Millisecond)).RLock
+		},
+		"permits": func(c *Client) (lock, lock) {
+			return c.Semaphore("k", 1).Permits(1).Lock, c.Semaphore("k", 1, WithWait(100*time.Millisecond)).Permits(1).Lock
+		},
+		"result of a Once": func(c *Client) (lock, lock) {
+			o := c.Once("k", time.Hour, WithWait(100*time.Millisecond))
+			return c.Mutex("k").Lock, func(ctx context.Context) (*Lease, error) {
+				_, _, err := o.Do(ctx, func(context.Context) ([]byte, error) { return nil, nil })
+				return nil, err
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			here := newClient(t, s.Client(), WithClientName("here"))
+			there := newClient(t, s.Client(), WithClientName("there"))
+			for where, holder := range map[string]*Client{"here": here, "there": there} {
+				take, _ := of(holder)
+				began := time.Now()
+				l, err := take(t.Context())
+				require.NoError(t, err)
+				_, briefly := of(here)
+				refusals := make(chan error, 2)
+				for range 5 {
+					for range 2 { // the one at the gate, and one behind it
+						time.Sleep(20 * time.Millisecond) // so that the second has time to ask when the first gives up
+						go func() {
+							_, err := briefly(t.Context())
+							refusals <- err
+						}()
+					}
+					for range 2 {
+						var held *HeldError
+						require.ErrorAs(t, <-refusals, &held)
+						require.Equal(t, where, held.Client.Name, "local: %v, %v", held.Local, held)
+						require.Positive(t, held.TTL)
+						require.Equal(t, l.h.entry.ID, held.Holder)
+					}
+				}
+				time.Sleep(max(0, 1500*time.Millisecond-time.Since(began)))
+				_, err = briefly(t.Context())
+				var held *HeldError
+				require.ErrorAs(t, err, &held)
+				require.Greater(t, held.RetryAfter, time.Second, "it has lasted for 1.5 s")
+				require.LessOrEqual(t, held.RetryAfter, time.Since(began))
+				unlocked(t, l)
+			}
+		})
+	}
+}
+
 // What is kept of holds ends with what is kept of their names, and takes no memory of its own.
 func TestHowLongHoldsLastIsKeptWithTheName(t *testing.T) {
 	c := newClient(t, ownRedis(t))

@@ -149,7 +149,8 @@ func (lk *lock) outward(err error) error {
 	}
 	err = lk.k.outward(err)
 	if held, is := err.(*HeldError); is {
-		held.RetryAfter = max(lk.lasts.Refused(held.Holder, held.TTL), min(held.TTL, lk.cfg.minHold))
+		held.RetryAfter = max(lk.lasts.Retry(lk.inTheWay(held), held.TTL), min(held.TTL, lk.cfg.minHold))
+		held.lingers = lk.cfg.lingers()
 	}
 	return err
 }
@@ -337,7 +338,12 @@ func (lk *lock) try(ctx context.Context, c claim.Claim, atGate bool, seen *call)
 func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, seen *call) (*Lease, error) {
 	var report claim.Report
 	if atGate {
-		report = lk.k.report
+		report = func(key string, heard error) {
+			if heard == nil { // else the claim has seen nothing new
+				lk.lasts.Met(c.Seen())
+			}
+			lk.k.report(key, heard)
+		}
 	}
 	g, err := c.Wait(wctx, lk.k.presence.Asking(c, seen.noticing(report)))
 	if err == nil {

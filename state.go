@@ -45,10 +45,7 @@ func (s State) String() string {
 	if s.Permits > 0 {
 		text = fmt.Sprintf("%d of %d permits free", s.Free, s.Permits)
 	} else if s.Held {
-		who := s.Client.String()
-		if who == "" {
-			who = wire.Shown(s.Holder)
-		}
+		who := wire.Owner(s.Holder, wire.Card(s.Client))
 		if text = "held by " + who; s.Count == 0 {
 			text = "kept (WithMinHold) after its unlock by " + who
 		}

@@ -17,16 +17,17 @@ const (
 )
 
 // Holds knows how long holds of a lock last, as far as this client has seen. It learns from leases
-// of this client when they are unlocked, and from refusals: which owner was in the way, and whether
-// it still was at the next refusal. Locks of all kinds with one name share one Holds. Its methods
+// of this client when they are unlocked, and from answers that say which owner is in the way, and whether
+// it still was at the next answer. Locks of all kinds with one name share one Holds. Its methods
 // may be called from any goroutine. The zero Holds has seen no hold.
 type Holds struct {
 	usual    atomic.Int64 // running mean, ns: the latest hold weighs a fourth; 0 for unknown
 	watching atomic.Bool  // holder is set
 
 	mu          sync.Mutex    // guards what follows
-	holder      string        // the owner that the last refusal named, "" for none
+	holder      string        // the owner that was last in the way, "" for none
 	first, last time.Duration // when that owner was first and last named, by clock.Mono
+	ttl         time.Duration // what was left of its lease at last
 }
 
 // Lasted notes that a hold is over.
@@ -63,22 +64,42 @@ func (h *Holds) gone(now time.Duration) {
 	h.watching.Store(false)
 }
 
-// Refused notes that an owner was in the way, "" for an unknown one. It returns after how long to
-// try again. ttl is what was left of the owner's lease, 0 or less if that is not known.
-func (h *Holds) Refused(holder string, ttl time.Duration) time.Duration {
-	age := time.Duration(0)
-	if holder != "" {
-		h.mu.Lock()
-		now := clock.Mono()
-		if holder != h.holder {
-			h.gone(now)
-			h.holder, h.first = holder, now
-			h.watching.Store(true)
-		}
-		h.last = now
-		age = now - h.first
-		h.mu.Unlock()
+// Met notes that an owner is in the way, "" for an unknown one, with what is left of its lease, 0 if that
+// is not known. It returns for how long that owner has been in the way so far.
+func (h *Holds) Met(holder string, ttl time.Duration) (age time.Duration) {
+	if holder == "" {
+		return 0
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := clock.Mono()
+	if holder != h.holder {
+		h.gone(now)
+		h.holder, h.first = holder, now
+		h.watching.Store(true)
+	}
+	h.last, h.ttl = now, ttl
+	return now - h.first
+}
+
+// InWay returns the owner that was last in the way, "" for none, for how long it has been so, and what is
+// left of its lease: 0 if that is not known, negative if it never ends.
+func (h *Holds) InWay() (holder string, age, ttl time.Duration) {
+	if !h.watching.Load() {
+		return "", 0, 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := clock.Mono()
+	if ttl = h.ttl; ttl > 0 {
+		ttl = max(0, ttl-(now-h.last))
+	}
+	return h.holder, now - h.first, ttl
+}
+
+// Retry returns after how long to try again, if an owner has been in the way for age. ttl is what is left
+// of its lease, 0 or less if that is not known.
+func (h *Holds) Retry(age, ttl time.Duration) time.Duration {
 	if ttl <= 0 {
 		ttl = usualLease
 	}

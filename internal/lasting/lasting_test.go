@@ -21,7 +21,7 @@ func TestHowLongHoldsLast(t *testing.T) {
 	// meets refuses for the sake of an owner, each second for so long.
 	meets := func(l *Holds, owner string, times int) {
 		for range times {
-			l.Refused(owner, far)
+			l.Met(owner, far)
 			time.Sleep(time.Second)
 		}
 	}
@@ -34,7 +34,7 @@ func TestHowLongHoldsLast(t *testing.T) {
 		"longer ones of late":            {func(l *Holds) { holds(l, time.Second, 5*time.Second) }, 2 * time.Second},
 		"holds of no time":               {func(l *Holds) { holds(l, time.Nanosecond, time.Microsecond) }, time.Millisecond},
 		"another's hold, from its start": {func(l *Holds) { meets(l, "a:1", 4); l.Free() }, 3500 * time.Millisecond},
-		"one behind the other":           {func(l *Holds) { meets(l, "a:1", 4); l.Refused("b:1", far) }, 3500 * time.Millisecond},
+		"one behind the other":           {func(l *Holds) { meets(l, "a:1", 4); l.Met("b:1", far) }, 3500 * time.Millisecond},
 		"another's, met once":            {func(l *Holds) { meets(l, "a:1", 1); l.Free() }, time.Second},
 		"another's, long ago":            {func(l *Holds) { meets(l, "a:1", 4); time.Sleep(time.Minute); l.Free() }, time.Second},
 		"a holder that stays":            {func(l *Holds) { holds(l, time.Millisecond); meets(l, "x:1", 20) }, 20 * time.Second},
@@ -44,17 +44,33 @@ func TestHowLongHoldsLast(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var l Holds
 				c.saw(&l)
-				require.Equal(t, c.want, l.Refused("x:1", far))
+				require.Equal(t, c.want, l.Retry(l.Met("x:1", far), far))
 			})
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var l Holds
+		_, age, _ := l.InWay()
+		require.Zero(t, age)
 		meets(&l, "x:1", 100)
-		require.Equal(t, 5*time.Second, l.Refused("x:1", 5*time.Second), "a holder that is gone keeps the lock no longer")
-		require.Equal(t, usualLease, l.Refused("x:1", 0))
-		require.Equal(t, usualLease, l.Refused("x:1", -1))
-		require.Equal(t, time.Second, l.Refused("", 0), "nothing is known of a goroutine of this process")
+		holder, age, ttl := l.InWay()
+		require.Equal(t, "x:1", holder)
+		require.Equal(t, 100*time.Second, age)
+		require.Equal(t, far-time.Second, ttl)
+		require.Equal(t, 5*time.Second, l.Retry(age, 5*time.Second), "a holder that is gone keeps the lock no longer")
+		require.Equal(t, usualLease, l.Retry(age, 0))
+		require.Equal(t, usualLease, l.Retry(age, -1))
+		require.Zero(t, l.Met("", 0))
+		l.Met("x:1", time.Second)
+		time.Sleep(time.Minute)
+		_, _, ttl = l.InWay()
+		require.Zero(t, ttl, "it is not known whether its lease was renewed")
+		l.Met("x:1", -1)
+		_, _, ttl = l.InWay()
+		require.Negative(t, ttl)
+		l.Free()
+		holder, _, _ = l.InWay()
+		require.Empty(t, holder)
 	})
 }
 
@@ -72,11 +88,12 @@ func TestHowLongHoldsLastUnderConcurrency(t *testing.T) {
 		all.Go(func() {
 			for n := range 1000 {
 				l.Lasted(time.Duration(n) * time.Millisecond)
-				l.Refused(fmt.Sprint("x:", (i+n)%3), time.Second)
+				l.Met(fmt.Sprint("x:", (i+n)%3), time.Second)
+				l.InWay()
 				l.Free()
 			}
 		})
 	}
 	all.Wait()
-	require.Positive(t, l.Refused("", 0))
+	require.Positive(t, l.Retry(0, 0))
 }

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -9,18 +8,8 @@ import (
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// Owner returns how every tool shows an owner: what its client says of itself, else its field. Of a handle
-// the client is the one that handed the lock over.
-func Owner(field string, by wire.Card) string {
-	text := by.String()
-	switch {
-	case wire.IsHandleField(field):
-		return "a handle of " + cmp.Or(text, wire.ClientOf(field)) + ", to be taken over"
-	case text != "":
-		return text
-	}
-	return Plain(field)
-}
+// Owner returns how every tool shows an owner.
+func Owner(field string, by wire.Card) string { return wire.Owner(field, by) }
 
 // HolderText names the holder of the lock, and of a semaphore before that how much of it.
 func (s *Sighting) HolderText() string {

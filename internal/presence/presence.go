@@ -196,7 +196,7 @@ func (p *Presence) Named(ctx context.Context, err error) error {
 	if !is || p == nil {
 		return err
 	}
-	held.By = p.known(held.Holder)
+	held.By = p.Known(held.Holder)
 	client := wire.ClientOf(held.Holder)
 	if held.By != (wire.Card{}) || ctx.Err() != nil {
 		return err
@@ -233,7 +233,7 @@ func (p *Presence) Asking(c claim.Claim, then claim.Report) claim.Report {
 	}
 	return func(key string, heard error) {
 		holder, _ := c.Seen()
-		p.known(holder)
+		p.Known(holder)
 		p.round(clock.Now())
 		if then != nil {
 			then(key, heard)
@@ -241,11 +241,11 @@ func (p *Presence) Asking(c claim.Claim, then claim.Report) claim.Report {
 	}
 }
 
-// known returns the card of a holder's client as far as it is known, without waiting. Answers are
+// Known returns the card of a holder's client as far as it is known, without waiting. Answers are
 // kept for a period. If Redis was not asked for the client in this period, it is asked in the
 // background. Until the answer comes, the card of the period before counts: a client's card never
 // changes.
-func (p *Presence) known(holder string) wire.Card {
+func (p *Presence) Known(holder string) wire.Card {
 	client := wire.ClientOf(holder)
 	switch {
 	case p == nil || client == "":

@@ -173,7 +173,7 @@ func TestHoldersAreAskedForOnceInATurn(t *testing.T) {
 			for range 10 {
 				require.Equal(t, other, look("named"))
 				require.Zero(t, look("nameless"))
-				require.Zero(t, p.known("order 7"))
+				require.Zero(t, p.Known("order 7"))
 				require.Equal(t, "billing", look("c").Name, "its own needs no question")
 			}
 			require.Zero(t, f.asked())
@@ -214,7 +214,7 @@ func TestHoldersThatAreKeptAreBounded(t *testing.T) {
 	among(t, 1, func(t *testing.T, p *Presence, nodes []*fake) {
 		for turn := range 3 {
 			for i := range 3 * maxCards {
-				p.known(holderOf(fmt.Sprint(turn, "-", i)))
+				p.Known(holderOf(fmt.Sprint(turn, "-", i)))
 			}
 			require.Equal(t, maxCards, nodes[0].asked())
 			require.Len(t, p.cards, maxCards)
@@ -232,13 +232,13 @@ func TestRefusedQuestionsAreAskedOnceInAStay(t *testing.T) {
 	among(t, 1, func(t *testing.T, p *Presence, nodes []*fake) {
 		nodes[0].set(false, errRefused)
 		for i := range 29 {
-			p.known(holderOf(fmt.Sprint("client ", i)))
+			p.Known(holderOf(fmt.Sprint("client ", i)))
 			synctest.Wait()
 			time.Sleep(time.Second)
 		}
 		require.Equal(t, 1, nodes[0].asked())
 		time.Sleep(time.Second)
-		p.known(holderOf("one more"))
+		p.Known(holderOf("one more"))
 		require.Equal(t, 1, nodes[0].asked())
 	})
 }
@@ -249,8 +249,8 @@ func TestCloseEndsQuestions(t *testing.T) {
 		for _, f := range nodes {
 			f.set(true, nil)
 		}
-		p.known(holderOf("a"))
-		p.known(holderOf("b"))
+		p.Known(holderOf("a"))
+		p.Known(holderOf("b"))
 		synctest.Wait()
 		began := time.Now()
 		p.Close()
@@ -260,7 +260,7 @@ func TestCloseEndsQuestions(t *testing.T) {
 	})
 	among(t, 1, func(t *testing.T, p *Presence, nodes []*fake) {
 		p.Close()
-		p.known(holderOf("a"))
+		p.Known(holderOf("a"))
 		require.Zero(t, nodes[0].asked())
 	})
 }
@@ -277,7 +277,7 @@ func TestAWaiterAsksWhoHoldsItsLock(t *testing.T) {
 		report("k", gone)
 		require.Equal(t, []error{nil, gone}, heard)
 		require.Equal(t, 1, nodes[0].asked())
-		require.Equal(t, "other", p.known(holderOf("a")).Name)
+		require.Equal(t, "other", p.Known(holderOf("a")).Name)
 		require.Equal(t, 1, nodes[0].writes)
 		require.Equal(t, "billing", nodes[0].cards[of("c")].Name)
 		time.Sleep(stay / 3)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -51,6 +52,19 @@ func NoHandle(n *Names, why string) error {
 
 // IsHandleField reports whether a field of a lock's hash stands for a handle.
 func IsHandleField(field string) bool { return handleField.MatchString(field) }
+
+// Owner returns how an owner is shown: what its client says of itself, else its field. Of a handle the
+// client is the one that handed the lock over.
+func Owner(field string, by Card) string {
+	text := by.String()
+	switch {
+	case IsHandleField(field):
+		return "a handle of " + cmp.Or(text, ClientOf(field)) + ", to be taken over"
+	case text != "":
+		return text
+	}
+	return Shown(field)
+}
 
 // markOf tells the handles of locks apart.
 func markOf(lock string) string { return digest(lock, 6) }
