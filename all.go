@@ -176,7 +176,7 @@ func (m *MultiLock) each(
 	leases, inner := make([]*Lease, 0, len(m.parts)), ctx
 	for i, p := range m.parts {
 		began := time.Now()
-		l, err := lock(p.Locker, among{inner})
+		l, err := lock(p.Locker, inner)
 		if err != nil {
 			lost = inner.Err() != nil && ctx.Err() == nil && errors.Is(err, ErrLost)
 			giveBack(ctx, leases, !errors.Is(err, wire.ErrWaited))
@@ -204,24 +204,8 @@ func given(ctx context.Context, leases []*Lease) (lost bool, err error) {
 	if err != nil {
 		giveBack(ctx, leases, true)
 	}
-	return wire.IsLost(err) && err != ErrClosed && ctx.Err() == nil, err
+	return isLost(err) && err != ErrClosed && ctx.Err() == nil, err
 }
-
-// among is the parent of the context of a lease that is held together with others: when that lease
-// is lost, its context says which it was.
-type among struct{ context.Context }
-
-// A LostError tells which lock of a MultiLease was lost. It is the cause of the MultiLease's
-// context, and in the error of its Unlock.
-type LostError struct {
-	Name string // of the lock
-	Err  error  // ErrLost, or ErrMaxHold, which matches ErrLost
-}
-
-func (e *LostError) Error() string { return wire.Began("lock", e.Name) + wire.InWords(e.Err) }
-
-// Unwrap returns Err.
-func (e *LostError) Unwrap() error { return e.Err }
 
 // A MultiLease is what a caller of MultiLock.Lock holds, until Unlock. Its methods may be called
 // from any goroutine.
@@ -235,9 +219,8 @@ func multiLease(leases []*Lease, err error) (*MultiLease, error) {
 }
 
 // Context returns a context that derives from the one given to Lock. It ends as soon as one of the
-// locks can no longer be trusted. Its cause is then a *LostError with the name of that lock, or, if
-// the lock was re-entered, the cause of the outer lease's context, which ends first. Otherwise it ends
-// as Lease.Context does. Under it each lock re-enters, and its Held finds its lease. FromContext and
+// locks can no longer be trusted. Its cause is then a *LostError with the name of that lock. Otherwise it
+// ends as Lease.Context does. Under it each lock re-enters, and its Held finds its lease. FromContext and
 // the function Token find one of the leases only: ask the MultiLease.
 func (m *MultiLease) Context() context.Context {
 	if m == nil || len(m.leases) == 0 {
@@ -289,7 +272,7 @@ func (m *MultiLease) Lease(name string) *Lease {
 func (m *MultiLease) Token(name string) int64 { return m.Lease(name).Token() }
 
 // Unlock gives all locks back, as Lease.Unlock does. It returns the errors of those that failed,
-// joined. The error of a lost lock is a *LostError.
+// joined.
 func (m *MultiLease) Unlock(ctx context.Context) error {
 	if m == nil || len(m.leases) == 0 {
 		return ErrNotHeld
@@ -337,9 +320,7 @@ func unlockAll(ctx context.Context, leases []*Lease) []error {
 		all.Go(func() {
 			part := union.Part(context.WithoutCancel(ctx))
 			defer part.Leave()
-			if errs[i] = l.Unlock(part); wire.IsLost(errs[i]) {
-				errs[i] = &LostError{l.Name(), errs[i]}
-			}
+			errs[i] = l.Unlock(part)
 		})
 	}
 	all.Wait()

@@ -274,7 +274,7 @@ func TestAllSaysWhichLockWasLost(t *testing.T) {
 			require.Equal(t, fmt.Sprintf("relock: lock %q: lock lost", lost), why.Error())
 			require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 			_, err := c.Mutex(lost).Held(l.Context())
-			require.Equal(t, ErrLost, err)
+			requireLost(t, ErrLost, err)
 			err = l.Unlock(t.Context())
 			why = nil
 			require.ErrorAs(t, err, &why)

@@ -434,3 +434,14 @@ func TestQuarantineIsNoAnswer(t *testing.T) {
 	cancel(ErrMaxHold)
 	requireClass(t, ErrLost, c.TrustNodes(ctx))
 }
+
+// requireLost demands the very error of a lost lock, which names it.
+func requireLost(t *testing.T, how error, err error, why ...any) {
+	t.Helper()
+	var lost *LostError
+	require.ErrorAs(t, err, &lost, why...)
+	require.Same(t, err, lost, "it is about the lock that was asked about")
+	require.Equal(t, how, lost.Err, why...)
+	require.NotEmpty(t, lost.Name)
+	require.Equal(t, 1, strings.Count(err.Error(), fmt.Sprintf("%q", lost.Name)), "named once: %v", err)
+}

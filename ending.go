@@ -67,7 +67,7 @@ type ending struct {
 // The error is that of the command that gives the lock back, if there is one.
 func (h *hold) end(ctx context.Context, cause error, claim parting) error {
 	e := ending{
-		cause: cause, told: h.shares.all, claim: claim, atGate: h.atGate,
+		cause: h.named(cause), told: h.shares.all, claim: claim, atGate: h.atGate,
 		cfg: h.cfg, last: h.last, alone: h.rest.Alone(),
 	}
 	given := func(b bearer) bool { return !b.shared().owed }
@@ -82,7 +82,7 @@ func (h *hold) end(ctx context.Context, cause error, claim parting) error {
 	if h.rest.Idle {
 		h.pickUp()
 	}
-	h.fate = fate{over: true, cause: cause}
+	h.fate = fate{over: true, cause: e.cause}
 	h.shares.all, h.atGate = nil, false
 	h.mu.Unlock()
 	return h.carryOut(ctx, &e)

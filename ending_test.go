@@ -127,7 +127,7 @@ func TestEndsOfAHold(t *testing.T) {
 			p.answer = func(claim.Renewal) wire.Result { return wire.Lost }
 			l := lock(t, c)
 			time.Sleep(time.Minute)
-			require.Equal(t, ErrLost, l.Unlock(t.Context()))
+			requireLost(t, ErrLost, l.Unlock(t.Context()))
 			return []*Lease{l}
 		}},
 		"Close, a caller has it": {claim: "forgotten", cause: ErrClosed, do: func(t *testing.T, c *Client, _ *parted) []*Lease {
@@ -228,7 +228,7 @@ func TestEndsOfAHold(t *testing.T) {
 				require.Zero(t, c.core.gates.Len())
 				require.Zero(t, c.core.watchdog.Len())
 				for _, l := range ctxs {
-					require.Equal(t, end.cause, context.Cause(l.Context()))
+					require.ErrorIs(t, context.Cause(l.Context()), end.cause)
 				}
 			})
 		})

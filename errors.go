@@ -51,7 +51,8 @@ var (
 	ErrWrongKind = wire.ErrWrongKind
 
 	// ErrLost says that the caller's lock is no longer held: its lease ran out, or it was forced
-	// open. It is the cause of the lease's context and what every later call on the lease returns.
+	// open. In a *LostError it is the cause of the lease's context and what every later call on the lease
+	// returns.
 	ErrLost = wire.ErrLost
 
 	// ErrMaxHold says that a hold ended because WithMaxHold's time was up. It is of the class ErrLost.
@@ -159,6 +160,33 @@ func (e *HeldError) Is(target error) bool {
 
 // As finds target in the cause.
 func (e *HeldError) As(target any) bool { return errors.As(e.Cause, target) }
+
+// A LostError tells which lock was lost. It is of the class ErrLost.
+type LostError struct {
+	Name string // of the lock
+	Err  error  // ErrLost, or ErrMaxHold, which matches ErrLost
+}
+
+// Error names the lock, and says how it was lost.
+func (e *LostError) Error() string { return wire.Began("lock", e.Name) + wire.InWords(e.Err) }
+
+// Unwrap returns Err.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// isLost reports whether err says that the very lock that was asked about is lost. An error that only wraps
+// ErrLost may be about another lock, under whose context the caller waited.
+func isLost(err error) bool {
+	_, named := err.(*LostError)
+	return named || wire.IsLost(err)
+}
+
+// named returns err or, if it says of no lock that it is lost, the same of this lock.
+func (n *known) named(err error) error {
+	if wire.IsLost(err) {
+		return &LostError{n.names.Name, err}
+	}
+	return err
+}
 
 // ClientInfo is what a client with WithClientName says of itself. It is zero if nothing is known.
 type ClientInfo struct {

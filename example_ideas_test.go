@@ -120,7 +120,7 @@ func ExampleMutex_ForceUnlock() {
 	fmt.Println(context.Cause(lease.Context()))
 	// Output:
 	// true <nil>
-	// relock: lock lost
+	// relock: lock "stuck": lock lost
 }
 
 // A SyncLocker serves code that takes a sync.Locker.
@@ -186,7 +186,7 @@ func ExampleWithFixedLease() {
 	lease := taken(context.Background(), locks.Mutex("cooldown", relock.WithFixedLease(200*time.Millisecond)))
 	<-lease.Context().Done()
 	fmt.Println(context.Cause(lease.Context()))
-	// Output: relock: lock lost
+	// Output: relock: lock "cooldown": lock lost
 }
 
 // A cap on how long a lock is held frees others of a holder that is stuck.

@@ -91,7 +91,7 @@ func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease
 	switch {
 	case err == nil && len(g.leases) == g.enough:
 		return g.leases, true, nil
-	case err == nil || wire.HasNoSize(err) || wire.IsLost(err):
+	case err == nil || wire.HasNoSize(err) || isLost(err):
 		giveBack(ctx, g.leases, true)
 		return nil, false, nil
 	}
@@ -179,7 +179,7 @@ func (g *gathering) parent() context.Context {
 	if g.one {
 		return g.ctx
 	}
-	return among{g.inner}
+	return g.inner
 }
 
 // took adds a lease, and tells observers of it.

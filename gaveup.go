@@ -16,7 +16,7 @@ import (
 // error does not say that another owner has the lock.
 func (lk *lock) refused(ctx context.Context, op string) error {
 	if op == "acquire" && lk.enclosingLost(ctx) {
-		return ErrLost
+		return lk.enclosing(ctx).h.why()
 	}
 	return lk.k.arbiter.Silence(op, lk.names.Name, wire.ErrNotAsked, context.Cause(ctx))
 }

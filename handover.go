@@ -58,7 +58,7 @@ func (l *Lease) HandOver(ctx context.Context, stays time.Duration) (handle strin
 			handle = ""
 		}
 	}
-	err = h.k.outward(err)
+	err = h.named(h.k.outward(err))
 	l.unlockedWith(err)
 	return handle, err
 }

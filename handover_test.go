@@ -335,7 +335,7 @@ func TestTakenOverByItsOwnOptions(t *testing.T) {
 	short, err := c.Mutex("k", WithMaxHold(2*time.Second)).TakeOver(t.Context(), handOver())
 	require.NoError(t, err)
 	within(t, short.Context().Done())
-	require.Equal(t, ErrMaxHold, context.Cause(short.Context()))
+	requireLost(t, ErrMaxHold, context.Cause(short.Context()))
 	requireNothingLeft(t, s)
 }
 

@@ -149,7 +149,7 @@ func (h *hold) leave(ctx context.Context, count int) error {
 		h.mu.Unlock()
 		err := h.setCount(ctx, count, lease)
 		switch {
-		case err == nil || wire.IsLost(err):
+		case err == nil || isLost(err):
 			return err
 		case err == ErrNotHeld: // the outer lease was unlocked meanwhile, and the lock given back; or its time is over
 			return nil
@@ -190,7 +190,7 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 	if err != nil {
 		return err
 	}
-	if err := h.setCount(ctx, count, d); err != nil && !wire.IsLost(err) {
+	if err := h.setCount(ctx, count, d); err != nil && !isLost(err) {
 		return err
 	}
 	h.mu.Lock()

@@ -76,9 +76,6 @@ func (l *Lease) end(cause error) {
 		l.std.End(byUnlock)
 		return
 	}
-	if _, is := l.std.Parent.(among); is && wire.IsLost(cause) {
-		cause = &LostError{l.Name(), cause}
-	}
 	l.std.End(lazyctx.By(cause))
 }
 
@@ -263,7 +260,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if err == nil && l.how != HowReentered {
 		l.h.lasts.Lasted(max(l.share.since, l.of.cfg.minHold))
 	}
-	err = l.h.k.outward(err)
+	err = l.h.named(l.h.k.outward(err))
 	l.unlockedWith(err)
 	return err
 }
@@ -358,7 +355,7 @@ func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
 	for l.share.owed {
 		err := l.h.extend(ctx, &l.share, lk.cfg.fixed, false)
-		if err == nil || wire.IsLost(err) {
+		if err == nil || isLost(err) {
 			return err
 		}
 		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {

@@ -55,12 +55,12 @@ func TestContextTellsTheFirstEnd(t *testing.T) {
 					ask(l.Context())
 					cause := end(t, l, s, leave)
 					require.Equal(t, context.Canceled, l.Context().Err())
-					require.Equal(t, cause, context.Cause(l.Context()))
+					require.ErrorIs(t, context.Cause(l.Context()), cause)
 					require.Equal(t, context.Canceled, l.Context().Err())
 					<-l.Context().Done()
 					late, cancel := context.WithCancel(l.Context())
 					defer cancel()
-					require.Equal(t, cause, context.Cause(late))
+					require.ErrorIs(t, context.Cause(late), cause)
 				})
 			})
 		}
@@ -92,7 +92,7 @@ func TestDerivedContextsEndWithTheLease(t *testing.T) {
 		}
 		<-inner.Context().Done()
 		lost := time.Now()
-		require.Equal(t, ErrLost, context.Cause(inner.Context()), "it derives from what was lost")
+		require.ErrorIs(t, context.Cause(inner.Context()), ErrLost, "it derives from what was lost")
 		for range children {
 			require.Equal(t, lost, <-told)
 		}

@@ -51,7 +51,7 @@ func (l *locker) Unlock() {
 	if lease == nil {
 		panic(ErrNotHeld)
 	}
-	if err := lease.Unlock(l.ctx); err == ErrLost || err == ErrMaxHold {
+	if err := lease.Unlock(l.ctx); isLost(err) {
 		panic(err)
 	}
 }

@@ -36,7 +36,7 @@ func TestExtendKeepsToMaxHold(t *testing.T) {
 		time.Sleep(39 * time.Second)
 		require.NoError(t, l.Context().Err(), "it goes on as before")
 		time.Sleep(time.Second)
-		require.Equal(t, ErrMaxHold, l.Extend(t.Context(), 50*time.Second))
+		requireLost(t, ErrMaxHold, l.Extend(t.Context(), 50*time.Second))
 		require.Zero(t, l.Until(), "it has ended")
 	})
 }
@@ -162,23 +162,23 @@ func TestMaxHoldIsToldApart(t *testing.T) {
 		l, err := m.Lock(t.Context())
 		require.NoError(t, err)
 		<-l.Context().Done()
-		require.Equal(t, ErrMaxHold, context.Cause(l.Context()))
+		requireLost(t, ErrMaxHold, context.Cause(l.Context()))
 		require.ErrorIs(t, ErrMaxHold, ErrLost)
-		require.Equal(t, ErrMaxHold, l.Unlock(t.Context()))
-		require.Equal(t, ErrMaxHold, l.Extend(t.Context(), time.Second))
+		requireLost(t, ErrMaxHold, l.Unlock(t.Context()))
+		requireLost(t, ErrMaxHold, l.Extend(t.Context(), time.Second))
 
 		s.answer = func(claim.Renewal) wire.Result { return wire.Unanswered }
 		l, err = m.Lock(t.Context())
 		require.NoError(t, err)
 		<-l.Context().Done()
-		require.Equal(t, ErrLost, context.Cause(l.Context()), "its renewals went unanswered first")
+		requireLost(t, ErrLost, context.Cause(l.Context()), "its renewals went unanswered first")
 		synctest.Wait()
 	})
 	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
 		l, err := c.Mutex("k", WithMaxHold(time.Minute), WithFixedLease(20*time.Second)).Lock(t.Context())
 		require.NoError(t, err)
 		<-l.Context().Done()
-		require.Equal(t, ErrLost, context.Cause(l.Context()), "the fixed lease was over first")
+		requireLost(t, ErrLost, context.Cause(l.Context()), "the fixed lease was over first")
 	})
 }
 
@@ -207,7 +207,7 @@ func TestMaxHoldIsToldByWhatIsOut(t *testing.T) {
 			outer.h.lose(ErrMaxHold) // as when its time is up
 			require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
 			w.Release()
-			require.Equal(t, ErrMaxHold, within(t, failed))
+			requireLost(t, ErrMaxHold, within(t, failed))
 		})
 	}
 	t.Run("renewal", func(t *testing.T) { // of a process that stood still until the lock had run out
@@ -218,7 +218,7 @@ func TestMaxHoldIsToldByWhatIsOut(t *testing.T) {
 			h.term.Extended(now, time.Hour, now)
 			time.Sleep(time.Minute) // no timer finds out: the watchdog does not know the hold
 			h.Settle(claim.Renewal{}, wire.Lost, now, nil)
-			require.Equal(t, ErrMaxHold, h.why())
+			requireLost(t, ErrMaxHold, h.why())
 		})
 	})
 }
@@ -252,7 +252,7 @@ func TestMaxHoldCountsFromEachLease(t *testing.T) {
 			require.NoError(t, second.Context().Err())
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
-			require.Equal(t, ErrMaxHold, context.Cause(second.Context()))
+			requireLost(t, ErrMaxHold, context.Cause(second.Context()))
 		}
 		t.Run(name+"/passed on", func(t *testing.T) {
 			inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {

@@ -213,7 +213,7 @@ func (l *Lease) unlockedWith(err error) {
 	case err == nil:
 		l.ended(EventReleased, nil)
 	case err == ErrNotHeld, err == ErrClosed: // by identity: a node's error may wrap either
-	case !wire.IsLost(err):
+	case !isLost(err):
 		l.ended(EventReleased, err)
 	case l.unlocked(): // the goroutine that lost the hold no longer found this lease in it, and told nothing
 		l.ended(EventLost, err)

@@ -64,8 +64,7 @@ const (
 	EventAcquired
 	// EventReleased: Unlock has ended a lease. With a Cause, Redis is told later.
 	EventReleased
-	// EventLost: a lease ended before it was unlocked. The Cause is that of the lease's context, of one
-	// of several locks (All) the Err of its LostError.
+	// EventLost: a lease ended before it was unlocked. The Cause is that of the lease's context.
 	EventLost
 	// EventRenewalFailed: a renewal was not answered, and is repeated. Only the first in a row is
 	// told.

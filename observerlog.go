@@ -55,6 +55,9 @@ func (e *Event) record(rank eventlog.Rank) eventlog.Record {
 		Rank: rank, Kind: int(e.Kind), Name: e.Kind.String(), Alarm: alarms[e.Kind], Node: e.Node, Lock: e.Lock, LockKind: e.LockKind,
 		How: e.How.String(), Token: e.Token, Wait: e.Wait, Hold: e.Hold, Cause: e.Cause,
 	}
+	if lost, is := e.Cause.(*LostError); is {
+		r.Cause = lost.Err // the line names the lock
+	}
 	if rank != eventlog.Quiet {
 		r.Topic, _ = topic(e.Cause)
 	}

@@ -133,7 +133,7 @@ func TestBusyIsNotDown(t *testing.T) {
 				return held
 			}
 			require.True(t, try(c).Local)
-			require.ErrorContains(t, try(c), "another goroutine of this process")
+			require.ErrorContains(t, try(c), "a goroutine of this process")
 			elsewhere := try(d)
 			require.False(t, elsewhere.Local)
 			require.Equal(t, stateOf(t, m).Holder, elsewhere.Holder)

@@ -147,7 +147,7 @@ func (lk *lock) outward(err error) error {
 	if lk == nil || lk.known == nil {
 		return outward(err)
 	}
-	err = lk.k.outward(err)
+	err = lk.named(lk.k.outward(err))
 	if held, is := err.(*HeldError); is {
 		held.RetryAfter = max(lk.lasts.Retry(lk.inTheWay(held), held.TTL), min(held.TTL, lk.cfg.minHold))
 		held.lingers = lk.cfg.lingers()
@@ -183,7 +183,7 @@ func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error)
 		}
 		// A lease that was lost between its grant and here, say by a stop of the whole process, was
 		// never the caller's: it is as if the lock had not been granted yet.
-		if err == nil || !wire.IsLost(err) || lk.enclosingLost(ctx) {
+		if err == nil || !isLost(err) || lk.enclosingLost(ctx) {
 			return l, err
 		}
 	}
@@ -269,7 +269,7 @@ func (lk *lock) enclosing(ctx context.Context) *Lease {
 // enclosingLost reports whether ctx carries a lease of this lock that was lost.
 func (lk *lock) enclosingLost(ctx context.Context) bool {
 	l := lk.enclosing(ctx)
-	return l != nil && wire.IsLost(l.h.why())
+	return l != nil && isLost(l.h.why())
 }
 
 // reenter adds a lease to the hold of the innermost lease of this lock that ctx carries. If that lease
@@ -336,12 +336,11 @@ func (lk *lock) try(ctx context.Context, c claim.Claim, atGate bool, seen *call)
 // goroutines behind it. If it fails there, the next goroutine gets its claim, and so its place in
 // Redis's queue.
 func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, seen *call) (*Lease, error) {
-	var report claim.Report
-	if atGate {
-		report = func(key string, heard error) {
-			if heard == nil { // else the claim has seen nothing new
-				lk.lasts.Met(c.Seen())
-			}
+	report := func(key string, heard error) {
+		if heard == nil { // else the claim has seen nothing new
+			lk.lasts.Met(c.Seen())
+		}
+		if atGate {
 			lk.k.report(key, heard)
 		}
 	}

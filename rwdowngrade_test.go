@@ -123,7 +123,7 @@ func TestAFailedDowngradeTellsOfNoReader(t *testing.T) {
 				require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
 			}
 			w.Release()
-			require.Equal(t, ErrMaxHold, within(t, failed))
+			requireLost(t, ErrMaxHold, within(t, failed))
 			requireNothingLeft(t, s)
 			require.Len(t, o.of(EventAcquired), 1)
 			require.Len(t, o.of(EventLost), 1)
@@ -143,7 +143,7 @@ func TestDowngradeBeginsMaxHoldAnew(t *testing.T) {
 	reader, err := writer.Downgrade(t.Context())
 	require.NoError(t, err)
 	within(t, reader.Context().Done())
-	require.Equal(t, ErrMaxHold, context.Cause(reader.Context()))
+	requireLost(t, ErrMaxHold, context.Cause(reader.Context()))
 	require.GreaterOrEqual(t, time.Since(began), most-most/50)
 }
 

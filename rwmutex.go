@@ -206,7 +206,7 @@ func (rw *RWMutex) acquire(ctx context.Context, kind *wire.Kind, once bool) (*Le
 		if rw.write.enclosing(ctx) != nil {
 			lk = &rw.write
 		} else if kind == wire.Write && rw.read.enclosingLost(ctx) {
-			return nil, ErrLost
+			return nil, rw.read.enclosing(ctx).h.why()
 		} else if kind == wire.Write && rw.read.enclosing(ctx) != nil {
 			return nil, ErrUpgrade
 		}
@@ -300,7 +300,7 @@ func (lk *lock) enterBeside(ctx context.Context, l *Lease) (*Lease, error) {
 	}
 	reader, err := lk.startFirst(l.std.Parent, c, g, false, HowReentered)
 	if err == nil && lk.cfg.fixed > 0 {
-		if err = lk.fill(ctx, reader, true); wire.IsLost(err) {
+		if err = lk.fill(ctx, reader, true); isLost(err) {
 			l.h.Doubt() // the writer may have lost the lock too
 		}
 	}

@@ -204,7 +204,7 @@ func TestWriterUnderALostReadLease(t *testing.T) {
 	r := taken(t, rw.RLock)
 	r.h.lose(ErrLost)
 	_, err := rw.Lock(context.WithoutCancel(r.Context()))
-	require.Equal(t, ErrLost, err)
+	requireLost(t, ErrLost, err)
 }
 
 // Leases of readers and of a writer are renewed past their first end, and what Redis keeps of a reader goes with it.

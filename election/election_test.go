@@ -211,7 +211,7 @@ func TestLost(t *testing.T) {
 		freed, err := p.Mutex(name).ForceUnlock(t.Context())
 		require.NoError(t, err)
 		require.True(t, freed)
-		require.Equal(t, relock.ErrLost, first.over(t))
+		require.ErrorIs(t, first.over(t), relock.ErrLost)
 		second := b.leads()
 		require.Greater(t, second.token, first.token)
 		require.Equal(t, first.token, relock.Token(first.ctx)) // for the store to refuse
@@ -284,7 +284,7 @@ func TestOutage(t *testing.T) {
 	a := stand(t, process(t, s, relock.WithLease(time.Second)), !deaf)
 	first := a.leads()
 	s.Kill()
-	require.Equal(t, relock.ErrLost, first.over(t))
+	require.ErrorIs(t, first.over(t), relock.ErrLost)
 	require.Empty(t, a.ended)
 	s.Restart()
 	require.NoError(t, a.leads().ctx.Err())
@@ -459,7 +459,7 @@ func TestResignAfterALoss(t *testing.T) {
 	freed, err := p.Mutex(name).ForceUnlock(t.Context())
 	require.NoError(t, err)
 	require.True(t, freed)
-	require.Equal(t, relock.ErrLost, first.over(t))
+	require.ErrorIs(t, first.over(t), relock.ErrLost)
 	a.mu.Lock()
 	now := a.now
 	a.mu.Unlock()

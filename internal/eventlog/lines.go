@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,7 +110,7 @@ func (l *lines) due(r *Record) bool {
 		return true
 	}
 	h.events, h.last = h.events+1, *r
-	if r.Lock != "" && len(h.locks) < maxLocks {
+	if r.Lock != "" && len(h.locks) < maxLocks && !slices.Contains(h.locks, r.Lock) {
 		h.locks = append(h.locks, r.Lock)
 	}
 	return false

@@ -53,14 +53,15 @@ func bubble(t *testing.T, test func(*testing.T, *lines, *collected)) {
 func TestFirstLineAtOnceAndTheRestAsOne(t *testing.T) {
 	bubble(t, func(t *testing.T, l *lines, c *collected) {
 		for i := range 1000 {
-			require.Equal(t, i == 0, l.add(since("eof", fmt.Sprint("e", i), fmt.Sprint("k", i))))
+			name := fmt.Sprint("e", i)
+			require.Equal(t, i == 0, l.add(since("eof", name, fmt.Sprint("k", i/2)))) // the same name again and again
 		}
 		require.True(t, l.add(since("refused", "other", "k")), "another cause is another topic")
 		require.Equal(t, []string{"e0/1 []", "other/1 []"}, c.all())
 		pass(Every)
 		var names []string
 		for i := range maxLocks {
-			names = append(names, fmt.Sprint("k", i+1))
+			names = append(names, fmt.Sprint("k", i))
 		}
 		require.Equal(t, fmt.Sprintf("e999/999 %v", names), c.all()[2])
 		pass(3 * Every)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -50,13 +51,21 @@ func (e *Silent) Is(target error) bool {
 func (e *Silent) As(target any) bool { return errors.As(e.Last, target) }
 
 // InWords returns the text of an error behind "relock:". A command's time-out must not read as the
-// caller's.
+// caller's. If the text has a code that says what is wrong, it leaves out the script's place.
 func InWords(err error) string {
 	if err == context.DeadlineExceeded {
 		return "no answer in time"
 	}
-	return strings.TrimPrefix(err.Error(), "relock: ")
+	text := strings.TrimPrefix(err.Error(), "relock: ")
+	if ReplyCode(text) != "" {
+		text = scriptsPlace.ReplaceAllString(text, "")
+	}
+	return text
 }
+
+// scriptsPlace is how servers name the script, and the line in it, at which an error was raised.
+var scriptsPlace = regexp.MustCompile(
+	`^(ERR )?(Error running script \(call to f_\w+\): )?(@?user_script: ?\d+: -?)+| script: [0-9a-f]{40}, on @user_script:\d+\.?$`)
 
 // Began returns the beginning of the text of a node's error.
 func Began(op, name string) string {

@@ -118,6 +118,12 @@ func TestReplyCode(t *testing.T) {
 		for _, reply := range replies {
 			require.Equal(t, want, ReplyCode(reply), reply)
 			require.Equal(t, want, ReplyCode("-"+reply), reply)
+			if text := InWords(errors.New(reply)); want == "" {
+				require.Equal(t, reply, text)
+			} else {
+				require.NotRegexp(t, "user_script|f_0|08be", text)
+				require.Equal(t, want, ReplyCode(text), text)
+			}
 			require.Equal(t, want, ReplyCode(strings.TrimPrefix(reply, "ERR ")), "without ERR: %s", reply)
 		}
 	}

@@ -331,7 +331,7 @@ func (c *round) endsWith(l *relock.MultiLease, h *Held) {
 	}
 	cause := context.Cause(l.Context())
 	why, outer := (*relock.LostError)(nil), errors.Is(context.Cause(h.under), relock.ErrLost)
-	if errors.Is(cause, relock.ErrLost) && !errors.As(cause, &why) && !outer {
+	if errors.Is(cause, relock.ErrLost) && !outer && (!errors.As(cause, &why) || l.Lease(why.Name) == nil) {
 		c.w.fail(h.Name, "the context of all that All returned does not say which lock was lost: %v", cause)
 	}
 }
