@@ -238,7 +238,7 @@ func Example_errors() {
 	fmt.Println(status(err))
 	// Output:
 	// 409
-	// 500
+	// 400
 }
 
 func status(err error) int {
@@ -247,6 +247,8 @@ func status(err error) int {
 		return http.StatusConflict
 	case errors.Is(err, relock.ErrUnavailable), errors.Is(err, relock.ErrLost), errors.Is(err, relock.ErrClosed):
 		return http.StatusServiceUnavailable
+	case errors.Is(err, relock.ErrInvalidName): // the name was made of the request
+		return http.StatusBadRequest
 	}
 	return http.StatusInternalServerError
 }

@@ -157,10 +157,26 @@ func TestRecipeOfAJob(t *testing.T) {
 	require.Equal(t, 3, plain)
 }
 
-func transfer(ctx context.Context, locks *relock.Client, from, to string, move func(context.Context) error) error {
-	both := relock.All(locks.Mutex("account:"+from), locks.Mutex("account:"+to))
-	return both.Do(ctx, move) // move's context ends when either lock is lost
+func transfer(ctx context.Context, locks *relock.Client, from, to string,
+	move func(ctx context.Context, tokenFrom, tokenTo int64) error,
+) error {
+	if from == to {
+		return errSameAccount // All refuses one name twice, as ErrMisuse
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // both waits and the work: WithWait is each lock's own
+	defer cancel()
+	payer, payee := locks.Mutex("account:"+from), locks.Mutex("account:"+to)
+	return relock.All(payer, payee).Do(ctx, func(ctx context.Context) error { // ctx ends when either lock is lost
+		one, err := payer.Held(ctx)
+		two, lost := payee.Held(ctx)
+		if err = errors.Join(err, lost); err != nil {
+			return err
+		}
+		return move(ctx, one.Token(), two.Token()) // the row of each account refuses a lower token
+	})
 }
+
+var errSameAccount = errors.New("both accounts are one")
 
 func TestRecipeOfTwoLocks(t *testing.T) {
 	t.Parallel()
@@ -168,23 +184,23 @@ func TestRecipeOfTwoLocks(t *testing.T) {
 	defer cancel()
 	var inside, moved atomic.Int32
 	var working sync.WaitGroup
+	greatest := make(map[string]int64) // under the locks
 	for i, locks := range processes(t, 2) {
 		names := [][]string{{"a", "b"}, {"b", "a"}}[i]
 		for range 4 {
 			working.Go(func() {
 				for range 25 {
-					err := transfer(ctx, locks, names[0], names[1], func(ctx context.Context) error {
+					err := transfer(ctx, locks, names[0], names[1], func(ctx context.Context, tokenFrom, tokenTo int64) error {
 						if inside.Add(1) != 1 {
 							return errors.New("two transfers at once")
 						}
 						defer inside.Add(-1)
 						moved.Add(1)
-						for _, name := range names {
-							if lease, err := locks.Mutex("account:" + name).Held(ctx); err != nil || lease.Token() == 0 {
-								return errors.New("not held: " + name)
-							}
+						if greatest[names[0]] >= tokenFrom || greatest[names[1]] >= tokenTo {
+							return errors.New("a token that does not rise")
 						}
-						return nil
+						greatest[names[0]], greatest[names[1]] = tokenFrom, tokenTo
+						return ctx.Err()
 					})
 					if err != nil {
 						t.Error(err)
@@ -196,8 +212,15 @@ func TestRecipeOfTwoLocks(t *testing.T) {
 	}
 	working.Wait()
 	require.EqualValues(t, 200, moved.Load())
-	err := transfer(ctx, processes(t, 1)[0], "a", "a", func(context.Context) error { return nil })
-	require.ErrorIs(t, err, relock.ErrMisuse)
+	nothing := func(context.Context, int64, int64) error { return nil }
+	require.Equal(t, errSameAccount, transfer(ctx, processes(t, 1)[0], "a", "a", nothing))
+	locks := processes(t, 1)[0]
+	lease, err := locks.Mutex("account:a").Lock(ctx)
+	require.NoError(t, err)
+	ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, transfer(ctx, locks, "a", "b", nothing), relock.ErrNotAcquired)
+	require.NoError(t, lease.Unlock(t.Context()))
 }
 
 func numbered(ctx context.Context, locks *relock.Client, n int, work func(ctx context.Context, number int) error) error {
@@ -463,15 +486,20 @@ func TestRecipeOfACache(t *testing.T) {
 	require.EqualValues(t, 1, loads.Load())
 }
 
-func fresh(ctx context.Context, locks *relock.Client, key string, now time.Time,
-	load func(context.Context) ([]byte, error),
-) ([]byte, error) {
+type loader func(context.Context) ([]byte, error)
+
+func fresh(ctx context.Context, locks *relock.Client, key string, now time.Time, load loader) ([]byte, error) {
 	of := func(at time.Time, opts ...relock.Option) *relock.Once[[]byte] { // a name for each minute
 		return locks.Once(fmt.Sprint(key, "@", at.Truncate(time.Minute).Unix()), 5*time.Minute, opts...)
 	}
 	v, ran, err := of(now, relock.WithWait(200*time.Millisecond)).Do(ctx, load)
-	if err == nil || ran {
-		return v, err
+	switch {
+	case err == nil, ran && v != nil: // loaded here, though perhaps not left for others
+		return v, nil
+	case !ran && errors.Is(err, relock.ErrUnavailable): // Redis is down
+		return load(ctx)
+	case ran, !errors.Is(err, relock.ErrNotAcquired):
+		return nil, err // load's, say
 	}
 	v, _, err = of(now.Add(-time.Minute)).Do(ctx, func(ctx context.Context) ([]byte, error) { // the last minute's will do
 		v, _, err := of(now).Do(ctx, load) // there is none
@@ -513,6 +541,27 @@ func TestRecipeOfAFreshCache(t *testing.T) {
 	close(goOn)
 	require.Equal(t, "two", <-loaded)
 	require.Eventually(t, func() bool { return get(1, next.Add(time.Second), none) == "two" }, time.Minute, time.Millisecond)
+}
+
+// The cache answers without Redis, and tells what a load fails with.
+func TestRecipeOfAFreshCacheWithoutRedis(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	locks, err := relock.New(srv.Client())
+	require.NoError(t, err)
+	t.Cleanup(locks.Close)
+	failed := errors.New("failed")
+	_, err = fresh(t.Context(), locks, "prices", time.Now(), func(context.Context) ([]byte, error) { return nil, failed })
+	require.ErrorIs(t, err, failed)
+	srv.Kill()
+	for range 2 {
+		v, err := fresh(t.Context(), locks, "prices", time.Now(), func(context.Context) ([]byte, error) { return []byte("mine"), nil })
+		require.NoError(t, err)
+		require.Equal(t, "mine", string(v))
+	}
+	v, err := fresh(t.Context(), locks, "prices", time.Now(), func(context.Context) ([]byte, error) { return nil, failed })
+	require.ErrorIs(t, err, failed)
+	require.Empty(t, v)
 }
 
 func answer(ctx context.Context, locks *relock.Client, key string, s store,
