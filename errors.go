@@ -113,12 +113,12 @@ type HeldError struct {
 	//     weighs a quarter: its own from Lock to Unlock, others' as far as its refusals showed them. It
 	//     is one second if the client has seen none;
 	//   - how long this holder has been in this client's way so far, but at most TTL, or 30 seconds if
-	//     TTL is not known;
+	//     TTL is not known. If this client has the lock, that is how long its latest lease has lasted;
 	//   - with WithMinHold, TTL, but at most that option's time.
 	RetryAfter time.Duration
 
 	Wanted bool  // TryLock asked the holder to give way; if the lock was idle there, try again
-	Local  bool  // the caller waited behind another goroutine of this process
+	Local  bool  // the caller waited behind another goroutine of this process, and Redis was not asked for it
 	Cause  error // why waiting ended; nil for TryLock, or a *QuorumError with the nodes' answers
 
 	nodes   bool          // Cause is that QuorumError, not why the caller gave up
@@ -134,6 +134,8 @@ func (e *HeldError) Error() string {
 	case who == "":
 	case e.TTL < 0:
 		msg += fmt.Sprintf(": held by %s without an end", who)
+	case wire.IsHandleField(e.Holder):
+		msg += fmt.Sprintf(": held by %s within %v", who, e.TTL)
 	default:
 		msg += fmt.Sprintf(": held by %s for another %v unless renewed", who, e.TTL)
 	}

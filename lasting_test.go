@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,4 +169,31 @@ func TestHowLongHoldsLastIsKeptWithTheName(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, n, maxKnown)
+}
+
+// A refusal says what is so: it tells a lock that waits to be taken over from one that is held, and promises that the holder may
+// give way only where locks linger.
+func TestRefusalsSayWhatIsSo(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithClientName("api"))
+	plain, lingering := newClient(t, s.Client(), WithClientName("plain")), newClient(t, s.Client(), WithLinger(time.Minute))
+	l := taken(t, c.Mutex("k").Lock)
+	listening(t, s, c)
+	for client, hint := range map[*Client]bool{plain: false, lingering: true} {
+		_, err := client.Mutex("k").TryLock(t.Context())
+		var held *HeldError
+		require.ErrorAs(t, err, &held)
+		require.True(t, held.Wanted)
+		require.Equal(t, hint, strings.Contains(err.Error(), "try again"), err)
+	}
+	handle, err := l.HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	_, err = plain.Mutex("k").TryLock(t.Context())
+	require.ErrorContains(t, err, "held by a handle of api on ")
+	require.ErrorContains(t, err, ", to be taken over within ")
+	st, err := plain.Mutex("k").State(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, st.String(), "held by a handle of api on ")
+	_, err = c.Mutex("k").TakeOver(t.Context(), handle)
+	require.NoError(t, err)
 }
