@@ -176,7 +176,7 @@ func (m *MultiLock) each(
 	leases, inner := make([]*Lease, 0, len(m.parts)), ctx
 	for i, p := range m.parts {
 		began := time.Now()
-		l, err := lock(p.Locker, inner)
+		l, err := lock(p.Locker, owing{inner})
 		if err != nil {
 			lost = inner.Err() != nil && ctx.Err() == nil && errors.Is(err, ErrLost)
 			giveBack(ctx, leases, !errors.Is(err, wire.ErrWaited))
@@ -187,7 +187,6 @@ func (m *MultiLock) each(
 			}
 			return nil, lost, err
 		}
-		_ = l.keptFor(false)
 		leases, inner = append(leases, l), l.Context()
 	}
 	return leases, false, nil
@@ -196,15 +195,26 @@ func (m *MultiLock) each(
 // given notes that the caller of All is given the leases. Until then they were owed: Close gave their
 // locks back. If one was lost before, given gives all back: lost says that the caller may begin anew.
 func given(ctx context.Context, leases []*Lease) (lost bool, err error) {
-	for _, l := range leases {
-		if err = cmp.Or(err, l.keptFor(true)); err == ErrClosed {
-			break
-		}
+	k := leases[0].h.k
+	k.giving.RLock() // Close comes before or after all of them
+	if k.isClosed() {
+		err = ErrClosed
+	} else if err = keptFor(true, leases); err != nil {
+		_ = keptFor(false, leases)
 	}
+	k.giving.RUnlock()
 	if err != nil {
 		giveBack(ctx, leases, true)
 	}
 	return isLost(err) && err != ErrClosed && ctx.Err() == nil, err
+}
+
+// keptFor is Lease.keptFor, for several.
+func keptFor(caller bool, leases []*Lease) (err error) {
+	for _, l := range leases {
+		err = cmp.Or(err, l.keptFor(caller))
+	}
+	return err
 }
 
 // A MultiLease is what a caller of MultiLock.Lock holds, until Unlock. Its methods may be called
@@ -291,9 +301,7 @@ func giveBack(ctx context.Context, leases []*Lease, waits bool) {
 	if len(leases) == 0 {
 		return
 	}
-	for _, l := range leases {
-		_ = l.keptFor(false)
-	}
+	_ = keptFor(false, leases)
 	done := make(chan struct{})
 	leases[0].h.tally.Go(func() {
 		defer close(done)

@@ -192,10 +192,14 @@ func (a *AnyLock) race(ctx context.Context) (*Lease, error) {
 	var won atomic.Bool
 	for i, p := range a.parts {
 		go func() {
-			l, err := p.Lock(waits[i])
-			if err == nil && !won.CompareAndSwap(false, true) {
+			l, err := p.Lock(owing{waits[i]})
+			switch {
+			case err != nil:
+			case !won.CompareAndSwap(false, true):
 				giveBack(ctx, []*Lease{l}, true)
 				l, err = nil, errOther
+			case l.keptFor(true) == ErrClosed: // Close has given it back
+				l, err = nil, ErrClosed
 			}
 			ends <- end{i, l, err}
 		}()

@@ -242,6 +242,8 @@ func (c *Client) shut() {
 	k := c.core
 	k.calls.Close()
 	k.gates.Close()
+	k.giving.Lock() // All gives no leases from here on
+	k.giving.Unlock()
 	var losing sync.WaitGroup
 	for _, h := range k.watchdog.Close(2 * k.cfg.commandTimeout) {
 		losing.Go(func() { h.(*hold).lose(ErrClosed) }) // an observer that blocks keeps no other lease's context

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -280,4 +282,114 @@ func TestCloseEndsEverything(t *testing.T) {
 	require.NoError(t, err, "it ends with its lease")
 	require.NoError(t, second.Unlock(ctx))
 	require.NoError(t, other.Unlock(ctx))
+}
+
+// Close comes while observers hear of a lock that All, Any or Once has taken and given to no caller yet: it gives that back too.
+func TestCloseGivesBackALockOnItsWay(t *testing.T) {
+	t.Parallel()
+	for topology, n := range map[string]int{"one": 1, "quorum": 3} {
+		for name, of := range map[string]struct {
+			told int32 // the locks of which observers hear before Close comes
+			call func(c *Client) error
+		}{
+			"All": {1, func(c *Client) error {
+				return leased(All(c.Mutex("a"), c.Mutex("b", WithFixedLease(far/2))).Lock(context.Background()))
+			}},
+			"Any": {2, func(c *Client) error {
+				return leased(Any(c.Mutex("a"), c.Mutex("b", WithFixedLease(far/2))).Lock(context.Background()))
+			}},
+			"Once": {1, func(c *Client) error {
+				_, _, err := OnceOf[string](c, "a", time.Minute).Do(context.Background(), says("one", new(atomic.Int32)))
+				return err
+			}},
+		} {
+			if n > 1 && name == "Once" {
+				continue
+			}
+			t.Run(topology+", "+name, func(t *testing.T) {
+				t.Parallel()
+				servers := masters(t, n)
+				var told atomic.Int32
+				waits, in, out := make(chan struct{}, 4), make(chan struct{}), make(chan struct{})
+				c := another(t, servers, WithLease(far), WithCommandTimeout(300*time.Millisecond), WithObserver(observe(func(e Event) {
+					if e.Kind == EventWaiting {
+						waits <- struct{}{}
+					}
+					if e.Kind != EventAcquired || told.Load() == of.told {
+						return
+					}
+					if told.Add(1) == of.told {
+						close(in)
+					}
+					<-out
+				})))
+				other := another(t, servers)
+				held := allTaken(t, All(other.Mutex("a"), other.Mutex("b"))) // Any waits, and is granted both
+				ended := make(chan error, 1)
+				go func() { ended <- of.call(c) }()
+				for range of.told {
+					within(t, waits)
+				}
+				unlockedAll(t, held)
+				within(t, in)
+				c.Close() // which does not wait for an observer that blocks
+				close(out)
+				require.ErrorIs(t, within(t, ended), ErrClosed)
+				require.Eventually(t, func() bool { return len(standing(servers, "a", "b")) == 0 }, patience, time.Millisecond)
+			})
+		}
+	}
+}
+
+// Close comes before All gives its caller the leases or after it, never between two of them.
+func TestCloseComesBeforeOrAfterAllReturns(t *testing.T) {
+	cfg, err := defaultConfig().with(nil, true)
+	require.NoError(t, err)
+	var before, after int
+	for range 2000 {
+		arb := &scripted{}
+		c := newClientOver("c", cfg, arb)
+		leases, _, err := All(mutexes(c, "k", maxTogether)...).each(context.Background(), Locker.Lock, make([]time.Duration, maxTogether))
+		require.NoError(t, err)
+		var both sync.WaitGroup
+		both.Go(func() {
+			while(leases[0])
+			_, err = given(context.Background(), leases)
+		})
+		both.Go(func() {
+			while(leases[0])
+			c.Close()
+		})
+		both.Wait()
+		if err == nil {
+			after++
+			require.Len(t, arb.left, maxTogether)
+			continue
+		}
+		before++
+		require.ErrorIs(t, err, ErrClosed)
+		require.Empty(t, arb.left)
+	}
+	require.Positive(t, before)
+	require.Positive(t, after)
+}
+
+// while lasts for up to as long as it takes to give some leases.
+func while(l *Lease) {
+	for range rand.N(4 * maxTogether) {
+		_ = l.Count()
+	}
+}
+
+// standing returns the names that a server has a lock of.
+func standing(servers []*redistest.Server, names ...string) (all []string) {
+	for _, name := range names {
+		for _, s := range servers {
+			if s.Do("EXISTS", name) == "1" {
+				all = append(all, name)
+				break
+			}
+		}
+	}
+	return all
 }

@@ -2,6 +2,7 @@ package relock
 
 import (
 	"hash/maphash"
+	"sync"
 	"sync/atomic"
 
 	"github.com/relock-go/relock/internal/calls"
@@ -26,6 +27,7 @@ type core struct {
 	presence *presence.Presence // nil if the client has no name
 	calls    *calls.Calls
 	flights  flight.Flights // of Onces
+	giving   sync.RWMutex   // for reading while All gives its caller the leases, if the client is not closed
 	known    [maxKnown]atomic.Pointer[known]
 	_        [8]uint64     // every call reads the fields above, and writes the field below
 	count    atomic.Uint64 // of entries

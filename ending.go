@@ -31,8 +31,8 @@ import (
 //	*  by take. The hold may also be passed on, or laid down; then it does not end.
 //	†  with an entry for the waiters at the gate, which gives them a place in Redis's queue.
 //	‡  by end, if the hold lay there or had opened it.
-//	§  Locks that still wait for their fixed lease to be lengthened, that All has taken and not returned
-//	   yet, and under which a Once runs no function yet.
+//	§  Locks that still wait for their fixed lease to be lengthened, that All or Any has taken and not
+//	   returned yet, and under which a Once runs no function yet.
 //
 // A hold that Close ends may still guard the work of its callers, which Close cannot stop. Freeing the
 // lock would let others in beside them. After any other loss the lock is released, so that no process
@@ -70,7 +70,7 @@ func (h *hold) end(ctx context.Context, cause error, claim parting) error {
 		cause: h.named(cause), told: h.shares.all, claim: claim, atGate: h.atGate,
 		cfg: h.cfg, last: h.last, alone: h.rest.Alone(),
 	}
-	given := func(b bearer) bool { return !b.shared().owed }
+	given := func(b bearer) bool { return b.shared().given() }
 	if cause == ErrClosed && (h.term.Outlasts() || slices.ContainsFunc(e.told, given)) {
 		e.claim = toNobody
 	}

@@ -26,6 +26,7 @@ type scripted struct {
 	renewals  []time.Time                                // of commands
 	renewed   int                                        // leases
 	abandoned []string
+	left      []string // to their leases
 }
 
 // scriptedClaim is its claim.
@@ -71,9 +72,14 @@ func (c *scriptedClaim) Release(context.Context, claim.Claim) (node.Grant, bool,
 
 func (c *scriptedClaim) Attend() bool            { return true }
 func (c *scriptedClaim) Watch(*hub.Watcher)      {}
-func (c *scriptedClaim) Forget()                 {}
 func (c *scriptedClaim) Refill(func(node.Grant)) {}
 func (c *scriptedClaim) Asks(time.Duration)      {}
+
+func (c *scriptedClaim) Forget() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.left = append(c.s.left, c.entry.Names.Lock)
+}
 
 func (c *scriptedClaim) Abandon() {
 	c.s.mu.Lock()

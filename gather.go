@@ -179,7 +179,7 @@ func (g *gathering) parent() context.Context {
 	if g.one {
 		return g.ctx
 	}
-	return g.inner
+	return owing{g.inner}
 }
 
 // took adds a lease, and tells observers of it.
@@ -188,9 +188,6 @@ func (g *gathering) took(lk *lock, l *Lease) error {
 		if err := lk.fill(g.soon, l, once); err != nil {
 			return err
 		}
-	}
-	if !g.one {
-		_ = l.keptFor(false)
 	}
 	g.leases, g.inner = append(g.leases, l), l.Context()
 	if lk.watched() {

@@ -169,22 +169,26 @@ func (h *hold) start(b bearer, cfg *config, now clock.Stamp) error {
 		return ErrClosed
 	}
 	h.shares.add(b, h.manner.nextToken(h), now)
-	b.shared().owed = h.term.Short(now)
+	b.shared().short = h.term.Short(now)
 	h.mu.Unlock()
 	return nil
 }
 
 // share is one caller's part of a hold: a mutex's lease. The hold knows no leases, so that other kinds
 // of locks can give out something else. The hold's mutex guards a share. Without the mutex, only the
-// goroutine that wrote a field reads it: owed while it takes the lock, since once it has ended the
+// goroutine that wrote a field reads it: short while it takes the lock, since once it has ended the
 // share. The token never changes.
 type share struct {
 	token int64
 	since time.Duration // when it began, by clock.Mono; once it is over, how long it lasted
 	at    int32         // its place in the roster
-	owed  bool          // no caller gets it, or not before its fixed lease is lengthened
+	short bool          // its fixed lease is not lengthened yet
+	owed  bool          // no caller gets it, or not yet
 	over  bool          // given back
 }
+
+// given reports whether a caller has the share.
+func (s *share) given() bool { return !s.short && !s.owed }
 
 // A bearer has a share of a hold, and is told what becomes of the share.
 type bearer interface {
@@ -205,7 +209,7 @@ type roster struct {
 
 // add gives b a share from now on.
 func (r *roster) add(b bearer, token int64, now clock.Stamp) {
-	*b.shared() = share{token: token, since: now.Mono(), at: int32(len(r.all))}
+	*b.shared() = share{token: token, since: now.Mono(), at: int32(len(r.all)), owed: b.shared().owed}
 	r.all = append(r.all, b)
 }
 
@@ -269,7 +273,7 @@ func (h *hold) take(b bearer, now clock.Stamp, cause error) (count int, outlasts
 		return 0, false, h.fate.whyGone(b.shared())
 	}
 	if count = len(h.shares.all); count == 0 {
-		outlasts = cause != ErrHandedOver && !b.shared().owed && h.term.Outlast(h.cfg.minHold, h.cfg.longestLease(), now)
+		outlasts = cause != ErrHandedOver && b.shared().given() && h.term.Outlast(h.cfg.minHold, h.cfg.longestLease(), now)
 		if outlasts {
 			h.k.watchdog.Schedule(h, h.next(now), now)
 		} else {

@@ -199,7 +199,7 @@ func (h *hold) extend(ctx context.Context, s *share, d time.Duration, all bool) 
 		return h.fate.whyGone(s) // a reader's Unlock, which does not wait for ops, is no loss
 	}
 	h.term.Move(asked, d)
-	s.owed = false
+	s.short = false
 	return nil
 }
 

@@ -62,7 +62,14 @@ func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atG
 // begin makes l a lease of h, with a context that derives from ctx. It has no share of h yet.
 func (l *Lease) begin(ctx context.Context, of *lock, h *hold, how How) {
 	l.of, l.h, l.how, l.std.Parent = of, h, how, ctx
+	if _, owes := ctx.(owing); owes {
+		l.share.owed = how != HowReentered // in whatever it re-enters, a caller has a share
+	}
 }
+
+// owing is the parent of the context of a lease that no caller has until keptFor says so. Close gives its
+// lock back until then.
+type owing struct{ context.Context }
 
 // A lease is the bearer of its share. When the share ends, so does the lease's context, and an observer
 // is told.
@@ -353,7 +360,7 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 // succeeds or ctx ends; only one time if once is set. If it fails, the lock is given back.
 func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
 	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
-	for l.share.owed {
+	for l.share.short {
 		err := l.h.extend(ctx, &l.share, lk.cfg.fixed, false)
 		if err == nil || isLost(err) {
 			return err

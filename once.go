@@ -182,10 +182,9 @@ func (r *runs) do(ctx context.Context, run func(context.Context) ([]byte, error)
 			cfg := *r.cfg
 			cfg.wait, lk.cfg = max(1, r.cfg.wait-time.Since(began)), &cfg
 		}
-		if lease, err = lk.acquire(ctx, waiting); err != nil {
+		if lease, err = lk.acquire(owing{ctx}, waiting); err != nil {
 			return nil, r.unheard(ctx, err, failed)
 		}
-		_ = lease.keptFor(false) // until a function runs under it
 		return lease, nil
 	}
 	pause := clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}
