@@ -346,7 +346,7 @@ func TestCloseComesBeforeOrAfterAllReturns(t *testing.T) {
 	cfg, err := defaultConfig().with(nil, true)
 	require.NoError(t, err)
 	var before, after int
-	for range 2000 {
+	for range 500 {
 		arb := &scripted{}
 		c := newClientOver("c", cfg, arb)
 		leases, _, err := All(mutexes(c, "k", maxTogether)...).each(context.Background(), Locker.Lock, make([]time.Duration, maxTogether))

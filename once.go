@@ -188,7 +188,7 @@ func (r *runs) do(ctx context.Context, run func(context.Context) ([]byte, error)
 		return lease, nil
 	}
 	pause := clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}
-	for {
+	for ended := false; ; {
 		err = do(ctx, locked, func(ctx context.Context) error {
 			soon, cancel := r.bounded(ctx, began)
 			defer cancel()
@@ -208,10 +208,10 @@ func (r *runs) do(ctx context.Context, run func(context.Context) ([]byte, error)
 			f.Land() // before the lock is given back
 			return err
 		})
-		if ran || f.Found || !errors.Is(err, ErrLost) || ctx.Err() != nil {
+		if ran || f.Found || ended || !errors.Is(err, ErrLost) {
 			break
 		}
-		clock.Sleep(ctx, pause.Next()) // it was lost before it was used
+		ended = !clock.Sleep(ctx, pause.Next()) // it was lost before it was used: at the end, its wait ends as Lock's
 	}
 	if f.Found {
 		return f.Result, ran, nil // what became of the lease since does not matter

@@ -775,3 +775,43 @@ func TestOnceStaysForItsTTL(t *testing.T) {
 	require.Greater(t, time.Since(kept), 270*time.Millisecond)
 	require.EqualValues(t, 2, runs.Load())
 }
+
+// Where its lock is lost each time before its function runs, Do tries again ever more seldom, within its caller's bounds.
+func TestOnceThatIsAlwaysLostTriesSeldom(t *testing.T) {
+	t.Parallel()
+	const bound = time.Second
+	for name, opts := range map[string][]Option{"until its context ends": nil, "until WithWait's time is up": {WithWait(bound)}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			other := newClient(t, s.Client())
+			var losses atomic.Int32
+			c := hearing(t, s, WithObserver(observe(func(e Event) {
+				switch e.Kind {
+				case EventAcquired:
+					_, err := other.Mutex("k").ForceUnlock(context.Background())
+					require.NoError(t, err)
+					time.Sleep(20 * time.Millisecond) // for the message
+				case EventLost:
+					losses.Add(1)
+				}
+			})))
+			began := time.Now()
+			err := inTime(t, func(ctx context.Context) error {
+				if opts == nil {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, bound)
+					defer cancel()
+				}
+				_, ran, err := onceOf(c, opts...).Do(ctx, says("one", new(atomic.Int32)))
+				require.False(t, ran)
+				return err
+			})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.NotErrorIs(t, err, ErrLost)
+			require.Less(t, time.Since(began), bound+leisure)
+			require.LessOrEqual(t, losses.Load(), int32(15)) // after pauses of 1, 2, 4 … 250 ms
+			require.Greater(t, losses.Load(), int32(1))
+		})
+	}
+}
