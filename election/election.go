@@ -243,7 +243,7 @@ func (e *Election) giveWay(lease *relock.Lease, end context.CancelCauseFunc) {
 		case <-long.C:
 			wanted = lease.Wanted()
 		case <-wanted:
-			end(ErrGaveWay)
+			term{lease.Context(), end}.over(ErrGaveWay)
 			return
 		}
 	}
@@ -267,7 +267,12 @@ func (e *Election) Resign() {
 	e.mu.Lock()
 	now := e.now
 	e.mu.Unlock()
-	if now.end != nil && now.ctx.Err() == nil {
-		now.end(ErrResigned)
+	now.over(ErrResigned)
+}
+
+// over ends the term, unless it is over.
+func (t term) over(cause error) {
+	if t.end != nil && t.ctx.Err() == nil {
+		t.end(cause)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/locktest"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -235,4 +236,35 @@ func TestWatchRefused(t *testing.T) {
 	for _, last = range New(locktest.Client(t, rdb).Mutex(name)).Watch(t.Context()) {
 	}
 	require.ErrorIs(t, last, relock.ErrRefused)
+}
+
+// Watch hears of a term's end once the lock can be had: it then asks, and finds the next leader rather than the one before.
+func TestTheEndIsToldOnceTheLockCanBeHad(t *testing.T) {
+	t.Parallel()
+	w := locktest.Faulty(redistest.Start(t))
+	a := stand(t, locktest.Client(t, w), deaf)
+	first := a.leads()
+	a.mu.Lock()
+	changed := a.changed
+	a.mu.Unlock()
+	w.Filter(faults.Next(faults.Script("release"), faults.Hold))
+	a.Resign()
+	require.Equal(t, ErrResigned, first.over(t))
+	first.returns <- func() error { return nil }
+	locktest.Within(t, w.Told())
+	select {
+	case <-changed:
+		t.Error("it was told before the lock was given back")
+	default:
+	}
+	w.Release()
+	locktest.Within(t, changed)
+}
+
+// A leader that has lost the lock gives no way to the process that waits for it.
+func TestNoWayIsGivenAfterALoss(t *testing.T) {
+	leads, lost := context.WithCancelCause(t.Context())
+	lost(relock.ErrLost)
+	term{leads, func(error) { t.Error("it was ended once more") }}.over(ErrGaveWay)
+	term{}.over(ErrResigned)
 }
