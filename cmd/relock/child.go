@@ -8,14 +8,17 @@ import (
 )
 
 // command runs the command under the hold and returns its exit status, and whether the lock was
-// lost meanwhile.
-func (l *locked) command(held hold) (status int, lost bool) {
+// lost meanwhile. The command starts once checked is closed.
+func (l *locked) command(held hold, checked <-chan struct{}) (status int, lost bool) {
+	c := l.child
+	if err := l.ready(held, checked, c.ready()); err != nil {
+		return l.unready(err)
+	}
 	l.cmd.Env = l.environ(held)
 	// On Linux the command is killed when its parent dies, and the kernel takes the thread that started it for
 	// the parent: that thread must not end.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	c := l.child
 	if err := c.start(); err != nil {
 		l.unused = true // another host that can run it may have the lock
 		return l.cannotStart(err), false
@@ -25,6 +28,7 @@ func (l *locked) command(held hold) (status int, lost bool) {
 	for {
 		select {
 		case s := <-l.sigs:
+			l.signalled = l.signalled || ends(s)
 			c.pass(s, gone)
 		case s := <-c.control:
 			// If the lock was lost while relock was stopped, SIGCONT waits for terminate: the command goes on
@@ -36,9 +40,9 @@ func (l *locked) command(held hold) (status int, lost bool) {
 			c.stopWithCommand()
 		case <-gone:
 			lost, gone = true, nil
-			l.say(statusLost, fmt.Errorf("%w, the command is being stopped", l.lost(held)))
 			c.terminate()
 			kill = time.After(l.grace)
+			l.say(statusLost, fmt.Errorf("%w, the command is being stopped", l.lost(held)))
 		case <-kill:
 			kill = nil
 			c.send(os.Kill)
@@ -48,6 +52,8 @@ func (l *locked) command(held hold) (status int, lost bool) {
 				case <-kill:
 					kill = nil
 					c.send(os.Kill)
+				case s := <-l.sigs:
+					c.send(s)
 				case <-time.After(leftEvery):
 				}
 			}

@@ -28,14 +28,6 @@ func onPath(t *testing.T, srv *redistest.Server) string {
 	return "PATH=" + dir + ":/bin:/usr/bin"
 }
 
-// document is the text of a page.
-func document(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
-	require.NoError(t, err)
-	return string(text)
-}
-
 // The crontab lines of the documents run their job once, and say nothing on a host that comes second: cron would mail it.
 func TestCrontabLines(t *testing.T) {
 	srv := redistest.Start(t)

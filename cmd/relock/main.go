@@ -48,10 +48,11 @@ const (
 type stdio struct {
 	in       io.Reader
 	out, err io.Writer
+	sole     bool // nothing but relock runs in this process: it is no test
 }
 
 func main() {
-	os.Exit(run(stdio{in: os.Stdin, out: os.Stdout, err: os.Stderr}, os.Args[1:]))
+	os.Exit(run(stdio{in: os.Stdin, out: os.Stdout, err: os.Stderr, sole: true}, os.Args[1:]))
 }
 
 // run hands the command line to its subcommand and returns the exit status.

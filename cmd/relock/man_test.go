@@ -15,6 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// document is the text of a page.
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	require.NoError(t, err)
+	return string(text)
+}
+
 // pageOf returns the manual page of a command: what cobra makes of its help, and behind that the tables of docs/cli.md on
 // variables and exit statuses.
 func pageOf(t *testing.T, c *cobra.Command, dated time.Time) string {

@@ -8,9 +8,11 @@ import "syscall"
 func diesWithParent(*syscall.SysProcAttr) {}
 
 // kin does nothing on this system: a command in relock's group is signalled alone, without its descendants.
-type kin struct{}
+type kin struct{ adopts bool }
 
-func (kin) addDescendants(int) {}
+func adopt() bool { return false }
+
+func (kin) addDescendants(int, int) {}
 
 func (kin) send(syscall.Signal) {}
 

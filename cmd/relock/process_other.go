@@ -24,7 +24,14 @@ type child struct {
 	status  int           // exit status of the command, once it has ended
 }
 
-func newChild(cmd *exec.Cmd) *child { return &child{cmd: cmd, ended: make(chan struct{})} }
+func newChild(cmd *exec.Cmd, _ bool) *child { return &child{cmd: cmd, ended: make(chan struct{})} }
+
+// ready returns a closed channel: start may be called at once.
+func (c *child) ready() <-chan struct{} {
+	now := make(chan struct{})
+	close(now)
+	return now
+}
 
 func (c *child) start() error {
 	if err := c.cmd.Start(); err != nil {
@@ -41,6 +48,12 @@ func (c *child) start() error {
 func (c *child) close() {}
 
 func goesOn(os.Signal) bool { return false }
+
+// ends returns true: SIGINT asks a process to end.
+func ends(os.Signal) bool { return true }
+
+// survivePipes does nothing: no signal tells of a broken pipe on this system.
+func survivePipes() (undo func()) { return func() {} }
 
 // pass does nothing: Ctrl-C at the console reaches the command too.
 func (c *child) pass(os.Signal, <-chan struct{}) {}

@@ -28,6 +28,14 @@ func ends(s os.Signal) bool {
 	return s == os.Interrupt || s == syscall.SIGQUIT || s == syscall.SIGTERM || s == syscall.SIGHUP
 }
 
+// survivePipes lets relock live when it writes to a pipe whose reader has gone, until the function that it returns is
+// called. SIGPIPE is caught and not ignored, since the command would inherit that.
+func survivePipes() (undo func()) {
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	return func() { signal.Stop(broken) }
+}
+
 func goesOn(s os.Signal) bool { return s == syscall.SIGCONT }
 
 // child is the command as it runs. One goroutine calls its methods.
@@ -46,16 +54,19 @@ type child struct {
 	changed chan bool      // true: the command was stopped; false: it goes on
 	stopped bool           // the command is stopped
 	asked   bool           // relock is to stop once the command has stopped
+	started time.Time      // when the command had started
 	ended   chan struct{}  // closed once the command has ended
 	status  int            // exit status of the command, once it has ended
 }
 
-// newChild prepares the command. Call it long before start: a witness takes time to start.
-func newChild(cmd *exec.Cmd) *child {
+// newChild prepares the command. Call it long before start: a witness takes time to start. sole says that nothing but
+// relock runs in this process.
+func newChild(cmd *exec.Cmd, sole bool) *child {
 	c := &child{
 		cmd: cmd, own: !hasTerminal(), control: make(chan os.Signal, 16), changed: make(chan bool), ended: make(chan struct{}),
 	}
 	if !c.own {
+		c.kin.adopts = sole && adopt()
 		c.witness = newWitness()
 	}
 	return c
@@ -70,11 +81,13 @@ func hasTerminal() bool {
 	return err == nil
 }
 
+// ready returns a channel that is closed once start may be called.
+func (c *child) ready() <-chan struct{} { return c.witness.ready() }
+
 // start starts the command, and the goroutine that waits for its end.
 func (c *child) start() error {
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: c.own}
 	diesWithParent(c.cmd.SysProcAttr)
-	c.witness = c.witness.ready()
 	for _, s := range control() {
 		if !signal.Ignored(s) {
 			signal.Notify(c.control, s)
@@ -84,11 +97,16 @@ func (c *child) start() error {
 	go c.stopWhileStarting(started)
 	err := c.cmd.Start()
 	close(started)
+	c.started = time.Now()
 	if err == nil {
 		go c.await()
 	}
 	return err
 }
+
+// startEdge: a signal that relock takes up sooner than this after the start of the command may have come before it,
+// and to the whole group without the command. It is passed on in any case, and the command may get it twice.
+const startEdge = 100 * time.Millisecond
 
 // startTime is how long a command may take to start after it was told to stop.
 const startTime = time.Second
@@ -113,13 +131,19 @@ func (c *child) close() {
 	c.witness.close()
 }
 
-// await reports over changed when the command stops or goes on. It closes ended when the command has ended.
+// await reports over changed when the command stops or goes on. It closes ended when the command has ended. Until
+// then it reaps what relock has adopted.
 func (c *child) await() {
 	defer close(c.ended)
+	which := c.cmd.Process.Pid
+	if c.kin.adopts {
+		which = -1
+	}
 	for {
 		var ws syscall.WaitStatus
-		switch _, err := syscall.Wait4(c.cmd.Process.Pid, &ws, syscall.WUNTRACED|syscall.WCONTINUED, nil); {
+		switch pid, err := syscall.Wait4(which, &ws, syscall.WUNTRACED|syscall.WCONTINUED, nil); {
 		case err == syscall.EINTR:
+		case err == nil && pid != c.cmd.Process.Pid: // an adopted process, or the witness
 		case err == nil && (ws.Stopped() || ws.Continued()):
 			c.changed <- ws.Stopped()
 		default:
@@ -132,7 +156,7 @@ func (c *child) await() {
 
 // pass passes a signal that relock got on to the command, unless the command got it too.
 func (c *child) pass(s os.Signal, gone <-chan struct{}) {
-	had := !c.own && c.saw(s, gone)
+	had := !c.own && time.Since(c.started) > startEdge && c.saw(s, gone)
 	switch s {
 	case syscall.SIGTSTP:
 		c.asked = !c.own
@@ -178,7 +202,7 @@ func (c *child) send(s os.Signal) {
 		_ = c.cmd.Process.Signal(s) // alone: these kill a process that does not handle them
 		return
 	}
-	c.kin.addDescendants(c.cmd.Process.Pid)
+	c.kin.addDescendants(c.cmd.Process.Pid, c.witness.pid())
 	_ = c.cmd.Process.Signal(s)
 	c.kin.send(number)
 }
@@ -193,6 +217,9 @@ func (c *child) terminate() {
 func (c *child) leaves() bool {
 	if c.own {
 		return syscall.Kill(-c.cmd.Process.Pid, 0) == nil
+	}
+	if !c.kin.anyLives() { // one of them may have started another as it was signalled
+		c.kin.addDescendants(c.cmd.Process.Pid, c.witness.pid())
 	}
 	return c.kin.anyLives()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log"
 	"net"
 	"os"
 	"os/exec"
@@ -46,8 +47,11 @@ type locked struct {
 	cmd      *exec.Cmd      // nil: hold the lock until a signal comes
 	child    *child         // cmd as it runs
 	sigs     chan os.Signal // to forward
-	health   health
-	heard    heard
+	shown    *voice         // the output, if there is no command
+	// signalled: a signal asked relock to end
+	signalled bool
+	health    health
+	heard     heard
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -202,8 +206,19 @@ func (w *wait) Set(text string) (err error) {
 func (w *wait) String() string { return "" }
 func (w *wait) Type() string   { return "duration" }
 
-// start runs the subcommand and returns the exit status.
+// start runs the subcommand and returns the exit status. From here on nothing that relock says may keep it waiting.
 func (l *locked) start() int {
+	said := newVoice(l.std.err, "relock run")
+	defer said.end()
+	l.std.err = said
+	if l.std.sole {
+		log.SetOutput(said) // what packages log, by slog too
+	}
+	if l.cmd == nil {
+		l.shown = newVoice(l.std.out, "relock run")
+		defer l.shown.end()
+	}
+	defer survivePipes()()
 	if err := l.lookUp(); err != nil {
 		return l.cannotStart(err)
 	}
@@ -214,7 +229,7 @@ func (l *locked) start() int {
 	}
 	defer signal.Stop(l.sigs)
 	if l.cmd != nil {
-		l.child = newChild(l.cmd)
+		l.child = newChild(l.cmd, l.std.sole)
 		defer l.child.close()
 	}
 	if l.healthz != "" {
@@ -223,17 +238,71 @@ func (l *locked) start() int {
 		}
 		defer l.health.close()
 	}
-	redis, err := l.conn.open(l.flags)
+	redis, err := l.open()
 	if err != nil {
-		return ended(l.std, "relock run", err)
+		return l.ended(err)
 	}
-	defer redis.close()
 	locks, err := redis.locks(relock.WithLease(l.lease), relock.WithClientName("relock run"), relock.WithObserver(&l.heard))
 	if err != nil {
-		return ended(l.std, "relock run", err)
+		redis.close()
+		return l.ended(err)
 	}
-	defer locks.Close()
+	defer l.close(locks, redis)
 	return l.run(locks)
+}
+
+// open connects. A signal ends that with gotSignal, and leaves the rest to the end of the process.
+func (l *locked) open() (*access, error) {
+	var redis *access
+	opened := make(chan error, 1)
+	go func() {
+		var err error
+		redis, err = l.conn.open(l.flags)
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		return redis, err
+	case s := <-l.sigs:
+		return nil, gotSignal{s}
+	}
+}
+
+// closeTime is how long relock stays, after a signal, to tell a Redis that does not answer what it owes it.
+const closeTime = time.Second
+
+// close ends the connections. A Redis that hangs takes many seconds of that, which a signal cuts short. The locks
+// then end with their leases.
+func (l *locked) close(locks *relock.Client, redis *access) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		locks.Close()
+		redis.close()
+	}()
+	var late <-chan time.Time
+	if l.signalled {
+		late = time.After(closeTime)
+	}
+	select {
+	case <-closed:
+	case <-late:
+	case <-l.sigs:
+		select {
+		case <-closed:
+		case <-time.After(closeTime):
+		}
+	}
+}
+
+// ended is ended for an error that may be a signal's.
+func (l *locked) ended(err error) int {
+	var sig gotSignal
+	if errors.As(err, &sig) {
+		l.signalled = true
+		return statusSignal + sig.number()
+	}
+	return ended(l.std, "relock run", err)
 }
 
 // lookUp looks for the command's program, and returns why it cannot be started. It comes before the lock: a
@@ -266,10 +335,9 @@ func (l *locked) run(locks *relock.Client) int {
 	quiet := l.tellWaiting(locks)
 	held, err := l.acquire(locks)
 	quiet()
-	var sig gotSignal
 	switch {
-	case errors.As(err, &sig):
-		return statusSignal + sig.number()
+	case errors.As(err, new(gotSignal)): // before what a Lock says that a signal has ended
+		return l.ended(err)
 	case errors.Is(err, relock.ErrNotAcquired) && l.quiet:
 		return l.conflict
 	case errors.Is(err, relock.ErrNotAcquired) && l.any():
@@ -277,37 +345,91 @@ func (l *locked) run(locks *relock.Client) int {
 	case errors.Is(err, relock.ErrNotAcquired):
 		return l.say(l.conflict, l.named(locks, err))
 	case err != nil:
-		return ended(l.std, "relock run", err)
+		return l.ended(err)
 	}
 	granted := time.Now()
-	l.checkSize(locks)
 	l.health.held(held.Context())
-	status, lost := l.work(held)
-	if l.unused && l.atLeast > 0 && !l.stays() && !lost {
-		for _, lease := range l.leases(held) {
-			freeNow(locks, lease)
-		}
+	status, lost := l.work(held, l.checkSize(locks))
+	if l.unused && l.keeps() && !lost {
+		l.free(locks, held)
 		return status
 	}
 	return l.giveBack(held, granted, status, lost)
 }
 
-// checkSize asks Redis whether the semaphore has as many permits as -n says.
-func (l *locked) checkSize(locks *relock.Client) {
-	if l.limits() && !l.resize && !l.quiet {
+// checkSize asks Redis, in the background, whether the semaphore has as many permits as -n says. It returns a channel
+// that is closed when that is told.
+func (l *locked) checkSize(locks *relock.Client) <-chan struct{} {
+	checked := make(chan struct{})
+	if !l.limits() || l.resize || l.quiet {
+		close(checked)
+		return checked
+	}
+	go func() {
+		defer close(checked)
 		asked, done := operator.Soon(context.Background())
 		defer done()
 		st, _ := l.state(asked, locks, l.names[0]) // of a failure the lease tells
 		l.tellSize(st)
+	}()
+	return checked
+}
+
+// ready waits until the command can start. A signal that comes before is relock's: the command would miss it. With a
+// hold that is lost no command starts.
+func (l *locked) ready(held hold, awaited ...<-chan struct{}) error {
+	for _, done := range awaited {
+		select {
+		case <-done:
+		case s := <-l.sigs:
+			return gotSignal{s}
+		case <-held.Context().Done():
+		}
+	}
+	select {
+	case s := <-l.sigs:
+		return gotSignal{s}
+	default:
+	}
+	if held.Context().Err() != nil {
+		return l.lost(held)
+	}
+	return nil
+}
+
+// unready returns the exit status for an error of ready, and whether the lock was lost.
+func (l *locked) unready(err error) (status int, lost bool) {
+	l.unused = true
+	var sig gotSignal
+	if errors.As(err, &sig) {
+		return l.ended(err), false
+	}
+	return l.say(statusLost, err), true
+}
+
+// keeps reports whether a lock that relock unlocks stays for -at-least.
+func (l *locked) keeps() bool { return l.atLeast > 0 && !l.stays() }
+
+// free gives back, at once, a hold that no command ran under.
+func (l *locked) free(locks *relock.Client, held hold) {
+	if !l.keeps() {
+		_ = held.Unlock(context.Background())
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), freeTime)
+	defer cancel()
+	for _, lease := range l.leases(held) {
+		freeNow(ctx, locks, lease)
 	}
 }
+
+// freeTime is how long relock tries to free locks that no command ran under.
+const freeTime = time.Second
 
 // freeNow gives back a lock that no command ran under. Unlock would leave it to -at-least. So the lock moves, by a
 // handle, to a lease without WithMinHold. A forced unlock could free another owner's lock, if this one was just lost.
 // On a failure the lock ends with its lease, or within a second.
-func freeNow(locks *relock.Client, lease *relock.Lease) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
+func freeNow(ctx context.Context, locks *relock.Client, lease *relock.Lease) {
 	handle, err := lease.HandOver(ctx, time.Second)
 	if err != nil {
 		return
@@ -318,24 +440,30 @@ func freeNow(locks *relock.Client, lease *relock.Lease) {
 }
 
 // work runs the command or, if there is none, waits for a signal. It returns the exit status, and
-// whether the lock was lost.
-func (l *locked) work(held hold) (status int, lost bool) {
+// whether the lock was lost. checked is what checkSize returned.
+func (l *locked) work(held hold, checked <-chan struct{}) (status int, lost bool) {
 	if l.cmd != nil {
-		return l.command(held)
+		return l.command(held, checked)
+	}
+	if err := l.ready(held, checked); err != nil {
+		return l.unready(err)
 	}
 	switch lease := l.leases(held)[0]; {
 	case l.limits():
-		fmt.Fprintln(l.std.out, "held")
+		fmt.Fprintln(l.shown, "held")
 	case l.any():
-		fmt.Fprintln(l.std.out, lease.Token(), lease.Name())
+		fmt.Fprintln(l.shown, lease.Token(), lease.Name())
 	default:
-		fmt.Fprintln(l.std.out, lease.Token())
+		fmt.Fprintln(l.shown, lease.Token())
 	}
 	select {
 	case s := <-l.sigs:
-		return statusSignal + gotSignal{s}.number(), false
+		return l.ended(gotSignal{s}), false
 	case <-held.Context().Done():
 		return l.say(statusLost, l.lost(held)), true
+	case <-l.shown.failed:
+		l.unused = true // nobody knows of the lock
+		return l.say(statusBroken, fmt.Errorf("nobody takes the output: %w", l.shown.err)), false
 	}
 }
 
@@ -347,7 +475,8 @@ func (l *locked) giveBack(held hold, granted time.Time, status int, lost bool) i
 		case <-time.After(left):
 		case <-held.Context().Done():
 		case <-l.sigs:
-			return status // the lock ends with its lease
+			l.signalled = true
+			return l.say(status, errors.New("a signal ends -at-least: the lock ends with its lease"))
 		}
 	}
 	err := held.Unlock(context.Background())
@@ -397,7 +526,7 @@ func (l *locked) acquire(locks *relock.Client) (hold, error) {
 	close(over)
 	<-watched // from here on signals are for the command
 	if cause := context.Cause(ctx); err == nil && cause != nil {
-		_ = held.Unlock(context.Background()) // report why the wait ended, not this error: the lease ends by itself
+		l.free(locks, held) // report why the wait ended, not an error of this: the lease ends by itself
 		if cause == context.DeadlineExceeded {
 			cause = errTooLate
 		}

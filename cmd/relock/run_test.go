@@ -511,13 +511,13 @@ func TestFreeNow(t *testing.T) {
 		require.NoError(t, err)
 		return lease
 	}
-	freeNow(mine, lock())
+	freeNow(t.Context(), mine, lock())
 	require.Equal(t, "0", srv.Do("EXISTS", "orders"))
 
 	lease := lock()
 	srv.Do("DEL", "orders")
 	held, err := theirs.Mutex("orders").TryLock(t.Context())
 	require.NoError(t, err)
-	freeNow(mine, lease)
+	freeNow(t.Context(), mine, lease)
 	require.NoError(t, held.Unlock(t.Context()), "it was held until now")
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,13 +24,14 @@ type witness struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser    // takes questions, a number a line; the process ends when it is closed
 	heard chan word         // what the process has written; closed at its end
+	knows chan struct{}     // closed once the process catches signals, or will not come to that
 	asked int               // number of the last question
 	last  map[int]time.Time // when the process last got a signal, by the signal's number
 }
 
 // word is a line that the witness process has written.
 type word struct {
-	n  int // above zero: it got this signal; below: it answers question -n; zero: it is ready
+	n  int // above zero: it got this signal; below: it answers question -n; zero, which goes no further: it is ready
 	at time.Time
 }
 
@@ -50,7 +52,8 @@ func newWitness() *witness {
 	if err != nil {
 		return nil
 	}
-	w := &witness{cmd: exec.Command(self, witnessName), heard: make(chan word, 16), last: make(map[int]time.Time)}
+	w := &witness{cmd: exec.Command(self, witnessName), heard: make(chan word, 16),
+		knows: make(chan struct{}), last: make(map[int]time.Time)}
 	if w.in, err = w.cmd.StdinPipe(); err != nil {
 		return nil
 	}
@@ -60,28 +63,29 @@ func newWitness() *witness {
 	}
 	go func() {
 		defer close(w.heard)
+		begun := sync.OnceFunc(func() { close(w.knows) })
+		defer begun()
+		defer time.AfterFunc(witnessTime, begun).Stop()
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			n, _ := strconv.Atoi(lines.Text())
+			if n == 0 {
+				begun()
+				continue
+			}
 			w.heard <- word{n, time.Now()}
 		}
 	}()
 	return w
 }
 
-// ready waits until the witness catches signals. It returns the witness, or nil if it does not come to that.
-func (w *witness) ready() *witness {
+// ready returns a channel that is closed once the witness catches signals, has ended, or is too slow.
+func (w *witness) ready() <-chan struct{} {
 	if w == nil {
-		return nil
+		none := make(chan struct{})
+		close(none)
+		return none
 	}
-	select {
-	case _, ok := <-w.heard:
-		if ok {
-			return w
-		}
-	case <-time.After(witnessTime):
-	}
-	w.close()
-	return nil
+	return w.knows
 }
 
 // saw reports whether s came to the whole group. It returns false once gone or ended is closed. If the witness
@@ -117,6 +121,14 @@ func (w *witness) saw(s os.Signal, gone, ended <-chan struct{}) bool {
 		}
 	}
 	return true
+}
+
+// pid returns the number of the process, 0 if there is none.
+func (w *witness) pid() int {
+	if w == nil {
+		return 0
+	}
+	return w.cmd.Process.Pid
 }
 
 func (w *witness) close() {
