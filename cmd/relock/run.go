@@ -208,6 +208,16 @@ func (w *wait) Type() string   { return "duration" }
 
 // start runs the subcommand and returns the exit status. From here on nothing that relock says may keep it waiting.
 func (l *locked) start() int {
+	for _, s := range forwarded() {
+		if !signal.Ignored(s) { // nohup ignores SIGHUP for us
+			signal.Notify(l.sigs, s)
+		}
+	}
+	mortal := survivePipes()
+	if !l.std.sole { // otherwise nothing follows but the exit, whose status no signal changes
+		defer signal.Stop(l.sigs)
+		defer mortal()
+	}
 	said := newVoice(l.std.err, "relock run")
 	defer said.end()
 	l.std.err = said
@@ -218,16 +228,9 @@ func (l *locked) start() int {
 		l.shown = newVoice(l.std.out, "relock run")
 		defer l.shown.end()
 	}
-	defer survivePipes()()
 	if err := l.lookUp(); err != nil {
 		return l.cannotStart(err)
 	}
-	for _, s := range forwarded() {
-		if !signal.Ignored(s) { // nohup ignores SIGHUP for us
-			signal.Notify(l.sigs, s)
-		}
-	}
-	defer signal.Stop(l.sigs)
 	if l.cmd != nil {
 		l.child = newChild(l.cmd, l.std.sole)
 		defer l.child.close()

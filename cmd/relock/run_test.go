@@ -391,6 +391,18 @@ func TestRunNamesTheHolder(t *testing.T) {
 	}
 }
 
+// probe asks the address of -healthz.
+func probe(t *testing.T, addr, path string) string {
+	answer, err := http.Get("http://" + addr + path)
+	if err != nil {
+		return ""
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return fmt.Sprint(answer.StatusCode, " ", string(text))
+}
+
 func TestRunHealth(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -398,32 +410,22 @@ func TestRunHealth(t *testing.T) {
 	lease, err := m.Lock(t.Context())
 	require.NoError(t, err)
 	addr := fmt.Sprintf("127.0.0.1:%d", redistest.FreePort(t))
-	probe := func(path string) string {
-		answer, err := http.Get("http://" + addr + path)
-		if err != nil {
-			return ""
-		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		require.NoError(t, err)
-		return fmt.Sprint(answer.StatusCode, " ", string(text))
-	}
 	becomes := func(path, want string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return probe(path) == want }, patience, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return probe(t, addr, path) == want }, patience, 5*time.Millisecond)
 	}
 	cmd, out := startRun(t, srv, "-healthz", addr, "-grace", "60s", "orders", "--", "sh", "-c", "trap '' TERM; echo in; sleep 60")
 	becomes("/healthz", "200 waiting\n")
-	require.Equal(t, "503 waiting\n", probe("/readyz"))
+	require.Equal(t, "503 waiting\n", probe(t, addr, "/readyz"))
 	require.NoError(t, lease.Unlock(t.Context()))
 	_, err = out.ReadString('\n')
 	require.NoError(t, err)
-	require.Equal(t, "200 held\n", probe("/healthz"))
-	require.Equal(t, "200 held\n", probe("/readyz"))
+	require.Equal(t, "200 held\n", probe(t, addr, "/healthz"))
+	require.Equal(t, "200 held\n", probe(t, addr, "/readyz"))
 	_, err = m.ForceUnlock(t.Context())
 	require.NoError(t, err)
 	becomes("/healthz", "503 lost\n")
-	require.Equal(t, "503 lost\n", probe("/readyz"))
+	require.Equal(t, "503 lost\n", probe(t, addr, "/readyz"))
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP), "the command is deaf to SIGTERM alone")
 	_ = cmd.Wait()
 

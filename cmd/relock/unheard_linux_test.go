@@ -209,9 +209,9 @@ func TestTerminalSignalBeforeTheCommand(t *testing.T) {
 		"143": func(s *session) { s.sends(syscall.SIGTERM) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRecord(t)
-			s := atTerminal(t, srv, true, append([]string{"-at-least", "1m", t.Name(), "--"}, r.command()...)...)
-			require.Eventually(t, func() bool { return srv.Do("EXISTS", t.Name()) == "1" }, patience, time.Millisecond)
+			r, addr := newRecord(t), fmt.Sprintf("127.0.0.1:%d", redistest.FreePort(t))
+			s := atTerminal(t, srv, true, append([]string{"-healthz", addr, "-at-least", "1m", t.Name(), "--"}, r.command()...)...)
+			require.Eventually(t, func() bool { return probe(t, addr, "/readyz") == "200 held\n" }, patience, time.Millisecond)
 			send(s)
 			s.becomes("ended " + name)
 			require.Equal(t, "0", srv.Do("EXISTS", t.Name()))
