@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -74,7 +73,7 @@ func (i *inspection) run(name string) error {
 			l.Readers = append(l.Readers, hold)
 		}
 	}
-	return json.NewEncoder(i.std.out).Encode(l)
+	return printJSON(i.std.out, l)
 }
 
 func printState(w io.Writer, s *operator.Sighting, reserved int64) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"text/tabwriter"
 
@@ -56,15 +55,14 @@ func (l *listing) run() error {
 	fmt.Fprintln(table, "NAME\tKIND\tHOLDER\tCOUNT\tAGE\tTTL\tWAITERS\tLONGEST")
 	for _, s := range locks {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n",
-			operator.Plain(s.Names.Name), s.Kind, s.HolderText(), s.Count, s.AgeText(), s.TTLText(), s.Waiters, s.WaitText())
+			cut(operator.Plain(s.Names.Name), widest), s.Kind, cut(s.HolderText(), widest), s.Count, s.AgeText(), s.TTLText(), s.Waiters, s.WaitText())
 	}
 	return table.Flush()
 }
 
 func (l *listing) printJSON(locks []operator.Sighting) error {
-	lines := json.NewEncoder(l.std.out)
 	for _, s := range locks {
-		if err := lines.Encode(seenOf(&s)); err != nil {
+		if err := printJSON(l.std.out, seenOf(&s)); err != nil {
 			return err
 		}
 	}
@@ -87,7 +85,9 @@ func lockNames(conn *connection) func(*cobra.Command, []string, string) ([]strin
 		locks, _ := redis.reader().All(ctx, operator.Literal(begun)+"*")
 		var names []string
 		for _, s := range locks {
-			names = append(names, s.Names.Name)
+			if name := s.Names.Name; operator.Plain(name) == name { // the shell shows it as it is, each on a line
+				names = append(names, name)
+			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}

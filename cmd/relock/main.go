@@ -137,12 +137,12 @@ func plainUsage(usage func(*cobra.Command) error) func(*cobra.Command) error {
 
 // misused prints what is wrong with the command line, and returns statusUsage.
 func misused(std stdio, name string, err error) int {
-	fmt.Fprintf(std.err, "%s: %v\nRun %s -h for its flags.\n", name, err, name)
+	fmt.Fprintf(std.err, "%s: %s\nRun %s -h for its flags.\n", name, harmless(err.Error()), name)
 	return statusUsage
 }
 
 // failed prints err and returns status.
 func failed(std stdio, status int, name string, err error) int {
-	fmt.Fprintf(std.err, "%s: %v\n", name, err)
+	fmt.Fprintf(std.err, "%s: %s\n", name, harmless(err.Error()))
 	return status
 }

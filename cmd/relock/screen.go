@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -194,7 +195,9 @@ func (l *live) draw() {
 	l.screen.Show()
 }
 
+// line draws a line. tcell would send what cannot be printed to the terminal as it is.
 func (l *live) line(y, width int, style tcell.Style, text string) {
+	text = harmless(strings.ReplaceAll(text, "\n", "; "))
 	l.screen.PutStrStyled(0, y, fmt.Sprintf("%-*s", width, cut(text, width)), style)
 }
 

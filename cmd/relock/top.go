@@ -102,7 +102,9 @@ func (b *board) print(w io.Writer, rows int) error {
 		rows = len(b.shown)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(c []string) { fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", c[0], c[1], c[2], c[3], c[5], c[6]) }
+	line := func(c []string) {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", c[0], c[1], c[2], c[3], cut(c[5], widest), cut(c[6], widest))
+	}
 	line(b.columns(nil))
 	for i := range rows {
 		line(b.columns(&b.shown[i]))
