@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -32,6 +33,8 @@ type secrets struct {
 	Key      string `json:"key"`
 	SNI      string `json:"sni"`
 	Insecure bool   `json:"insecure"`
+
+	unread error // why the file of the password cannot be used
 }
 
 const defaultRedis = "redis://localhost:6379"
@@ -42,20 +45,23 @@ var variables = map[string]string{
 	"cacert": "RELOCK_CACERT", "cert": "RELOCK_CERT", "key": "RELOCK_KEY", "sni": "RELOCK_SNI", "insecure": "RELOCK_INSECURE",
 }
 
+// passwordFile is the environment variable with the name of a file that has the password.
+const passwordFile = "RELOCK_PASSWORD_FILE"
+
 // passwords are the environment variables for a password that the URL does not have, the first first.
-var passwords = []string{"RELOCK_PASSWORD", "REDISCLI_AUTH"}
+var passwords = []string{"RELOCK_PASSWORD", passwordFile, "REDISCLI_AUTH"}
 
 // add adds the flags to those of a subcommand.
 func (c *connection) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&c.redis, "redis", nil, "the Redis at `URL`, redis://[user:password@]host:port[/db] or host:port; "+
-		"several times for a quorum (default "+defaultRedis+") [$RELOCK_REDIS]")
+		"several times for a quorum; a password in it stands in the list of processes (default "+defaultRedis+") [$RELOCK_REDIS]")
 	flags.StringVar(&c.prefix, "prefix", "", "what the names of all locks start with in Redis [$RELOCK_PREFIX]")
 	c.secret.add(flags)
 }
 
 func (s *secrets) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.User, "user", "", "the `name` to log in with where the URL has none; the password is in "+
-		"$RELOCK_PASSWORD or $REDISCLI_AUTH [$RELOCK_USER]")
+		"$RELOCK_PASSWORD, the file $RELOCK_PASSWORD_FILE or $REDISCLI_AUTH [$RELOCK_USER]")
 	flags.BoolVar(&s.TLS, "tls", false, "speak TLS, as rediss:// does [$RELOCK_TLS]")
 	flags.StringVar(&s.CACert, "cacert", "", "trust the authorities in this `file` alone [$RELOCK_CACERT]")
 	flags.StringVar(&s.Cert, "cert", "", "the client's certificate, a `file` [$RELOCK_CERT]")
@@ -76,8 +82,12 @@ func (s *secrets) fill(flags *pflag.FlagSet) (err error) {
 		}
 	}
 	for _, variable := range passwords {
-		if s.Password == "" {
-			s.Password = os.Getenv(variable)
+		switch value := os.Getenv(variable); {
+		case value == "" || s.Password != "" || s.unread != nil:
+		case variable == passwordFile:
+			s.Password, s.unread = readPassword(value)
+		default:
+			s.Password = value
 		}
 	}
 	if s.TLS {
@@ -89,6 +99,32 @@ func (s *secrets) fill(flags *pflag.FlagSet) (err error) {
 		}
 	}
 	return err
+}
+
+// longestPassword bounds what is read of a file.
+const longestPassword = 64 << 10
+
+// readPassword reads a password from a file, which may be a pipe, without the end of its last line.
+func readPassword(name string) (string, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", passwordFile, err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, longestPassword+1))
+	password, ended := strings.CutSuffix(string(text), "\n")
+	if ended {
+		password = strings.TrimSuffix(password, "\r")
+	}
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", passwordFile, err)
+	case len(text) > longestPassword:
+		return "", fmt.Errorf("%s: %s has more than %d bytes: it is no password", passwordFile, name, longestPassword)
+	case password == "":
+		return "", fmt.Errorf("%s: there is no password in %s", passwordFile, name)
+	}
+	return password, nil
 }
 
 // secured reports whether some URL asks for TLS by itself.
@@ -116,7 +152,9 @@ func (c *connection) targets(flags *pflag.FlagSet) ([]target, error) {
 	}
 	for i := range all {
 		all[i].Alone, all[i].Small = len(all) > 1, true
-		if _, err := all[i].options(); err != nil {
+		if _, err := all[i].options(); err != nil && err == c.secret.unread {
+			return nil, usageError{err}
+		} else if err != nil {
 			return nil, usageError{fmt.Errorf("%s: %w", from, err)}
 		}
 	}

@@ -71,7 +71,7 @@ func TestPasswords(t *testing.T) {
 		require.Contains(t, got.err, says)
 		require.NotContains(t, got.err, "p@ss")
 	}
-	fails("give a password, in REDISCLI_AUTH or in the URL", "-redis", addr)
+	fails("give a password, in REDISCLI_AUTH, by RELOCK_PASSWORD_FILE or in the URL", "-redis", addr)
 	requireReached(t, "-redis", "redis://me:p%40ss%2Fword@"+addr)
 	t.Setenv("REDISCLI_AUTH", "other")
 	requireReached(t, "-redis", addr)
@@ -81,6 +81,66 @@ func TestPasswords(t *testing.T) {
 	t.Setenv("RELOCK_USER", "me")
 	requireReached(t, "-redis", addr)
 	requireReached(t, "-redis", "redis://default:other@"+addr)
+}
+
+// A file has the password, but for the end of its line. RELOCK_PASSWORD and a URL with a password come before it, and
+// REDISCLI_AUTH behind it.
+func TestPasswordFile(t *testing.T) {
+	srv := redistest.Start(t)
+	srv.AddUser("me", "p@ss word\r", "+@all", "~*", "&*")
+	srv.Do("ACL", "SETUSER", "default", "resetpass", ">other")
+	addr, dir := srv.Addr(), t.TempDir()
+	write := func(text string) string {
+		name := filepath.Join(dir, "password")
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o644), "one that others may read is taken: so are Kubernetes' secrets")
+		return name
+	}
+	t.Setenv("REDISCLI_AUTH", "wrong")
+	for _, text := range []string{"other", "other\n", "other\r\n"} {
+		t.Setenv(passwordFile, write(text))
+		requireReached(t, "-redis", addr)
+		got := relockRun("run", "-redis", addr, "orders", "--", "echo", "ran") // which looks twice
+		require.Equal(t, result{out: "ran\n"}, got)
+	}
+	t.Setenv(passwordFile, write("p@ss word\r")) // only the end of a line is taken away
+	requireReached(t, "-redis", addr, "-user", "me")
+	for _, text := range []string{"other\n\n", " other", "other\r"} {
+		t.Setenv(passwordFile, write(text))
+		got := relockRun("inspect", "-redis", addr, "orders")
+		require.Equal(t, statusBroken, got.status)
+		require.Contains(t, got.err, "RELOCK_PASSWORD_FILE")
+		require.NotContains(t, got.err, "other")
+	}
+	requireReached(t, "-redis", "redis://default:other@"+addr)
+	t.Setenv("RELOCK_PASSWORD", "other")
+	requireReached(t, "-redis", addr)
+	t.Setenv("RELOCK_PASSWORD", "")
+
+	for text, says := range map[string]string{
+		"":   "there is no password in " + dir,
+		"\n": "there is no password in " + dir,
+		strings.Repeat("x", longestPassword) + "y": "has more than 65536 bytes",
+	} {
+		t.Setenv(passwordFile, write(text))
+		for _, args := range []string{"inspect orders", "ls", "top -once", "unlock -force orders", "run orders -- true", "run orders"} {
+			got := relockRun(append(strings.Fields(args), "-redis", addr)...)
+			if strings.Contains(args, "--") {
+				t.Setenv("RELOCK_REDIS", addr)
+				got = relockRun(strings.Fields(args)...)
+			}
+			require.Equal(t, statusUsage, got.status, args)
+			require.Contains(t, got.err, ": RELOCK_PASSWORD_FILE: ")
+			require.Contains(t, got.err, says)
+		}
+		requireReached(t, "-redis", "redis://default:other@"+addr)
+	}
+	for name, says := range map[string]string{filepath.Join(dir, "none"): "no such file", dir: "is a directory"} {
+		t.Setenv(passwordFile, name)
+		got := relockRun("inspect", "-redis", addr, "orders")
+		require.Equal(t, statusUsage, got.status)
+		require.Contains(t, got.err, "relock inspect: RELOCK_PASSWORD_FILE: ")
+		require.Contains(t, got.err, says)
+	}
 }
 
 func TestPrefix(t *testing.T) {

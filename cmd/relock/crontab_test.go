@@ -35,7 +35,7 @@ func TestCrontabLines(t *testing.T) {
 	line := regexp.MustCompile(`(?m)^[0-9*/]+ [0-9*]+ \* \* \* +(relock run .* --) /`)
 	for name, count := range map[string]int{"cli.md": 2, "recipes.md": 1} {
 		text := document(t, name)
-		require.Contains(t, text, "\nRELOCK_REDIS=redis://redis.example.org:6379\n")
+		require.Contains(t, text, "\nRELOCK_REDIS=redis://redis.example.org:6379\nRELOCK_PASSWORD_FILE=/etc/relock/password\n")
 		lines := line.FindAllStringSubmatch(text, -1)
 		require.Len(t, lines, count, name)
 		for _, l := range lines {

@@ -13,8 +13,8 @@ const noTLS = "does it speak TLS there? else use redis:// without -tls"
 
 // cures are hints for errors that a wrong URL or flag causes, each with a part of such an error's text.
 var cures = []struct{ says, cure string }{
-	{"NOAUTH", "give a password, in REDISCLI_AUTH or in the URL"},
-	{"WRONGPASS", "check the user's name (-user, or in the URL) and the password (REDISCLI_AUTH, or in the URL)"},
+	{"NOAUTH", "give a password, in REDISCLI_AUTH, by RELOCK_PASSWORD_FILE or in the URL"},
+	{"WRONGPASS", "check the user's name (-user, or in the URL) and the password (REDISCLI_AUTH, RELOCK_PASSWORD_FILE, or in the URL)"},
 	{"first record does not look like a TLS handshake", noTLS},
 	{errMute.Error(), noTLS},
 	{"unknown authority", "give the authority's certificate with -cacert"},

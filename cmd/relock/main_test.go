@@ -153,7 +153,8 @@ func TestHelp(t *testing.T) {
 		"demo -help": "--redis URL",
 		"help run":   "relock run [flags] NAME ... [-- COMMAND",
 		"run --help": "$RELOCK_REDIS",
-		"inspect -h": "$REDISCLI_AUTH",
+		"inspect -h": "$RELOCK_PASSWORD_FILE or $REDISCLI_AUTH",
+		"ls -h":      "a password in it stands in the list of processes",
 		"version -h": "Print the versions",
 		"completion": "shell",
 	} {

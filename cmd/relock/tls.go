@@ -16,6 +16,9 @@ func (s *secrets) apply(opt *rueidis.ClientOption) error {
 		opt.Username = s.User
 	}
 	if opt.Password == "" {
+		if s.unread != nil {
+			return s.unread
+		}
 		opt.Password = s.Password
 	}
 	if s.TLS && opt.TLSConfig == nil {
