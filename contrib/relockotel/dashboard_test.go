@@ -100,7 +100,7 @@ func TestQueriesNameWhatIsTold(t *testing.T) {
 	}
 	for _, name := range []string{
 		"relock_wait_duration_seconds_bucket", "relock_hold_duration_seconds_bucket", "relock_waiting", "relock_held",
-		"relock_lost_total", "relock_renewal_failures_total", "relock_nodes_down", "relock_commands_total",
+		"relock_hold_oldest_age_seconds", "relock_lost_total", "relock_renewal_failures_total", "relock_nodes_down", "relock_commands_total",
 	} {
 		require.True(t, asked[name], "no panel shows %s", name)
 	}

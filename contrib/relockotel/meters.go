@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -68,9 +69,10 @@ func newMeters(m metric.Meter, produced bool, all func() []*series) (*meters, er
 
 // register makes the observable instruments.
 func (m *meters) register(by metric.Meter, all func() []*series) error {
-	var errs [6]error
+	var errs [7]error
 	var waiting, held, down metric.Int64ObservableUpDownCounter
 	var lost, failed, commands metric.Int64ObservableCounter
+	var oldest metric.Float64ObservableGauge
 	waiting, errs[0] = by.Int64ObservableUpDownCounter("relock.waiting", metric.WithUnit("{call}"),
 		metric.WithDescription("Calls that wait for a lock now."))
 	held, errs[1] = by.Int64ObservableUpDownCounter("relock.held", metric.WithUnit("{lease}"),
@@ -83,6 +85,8 @@ func (m *meters) register(by metric.Meter, all func() []*series) error {
 		metric.WithDescription("Times that renewals of a hold began to fail."))
 	commands, errs[5] = by.Int64ObservableCounter("relock.commands", metric.WithUnit("{command}"),
 		metric.WithDescription("Commands that were sent to Redis."))
+	oldest, errs[6] = by.Float64ObservableGauge("relock.hold.oldest.age", metric.WithUnit("s"),
+		metric.WithDescription("For how long the oldest of the leases held now is held."))
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
@@ -93,13 +97,14 @@ func (m *meters) register(by metric.Meter, all func() []*series) error {
 			s.holds.flush()
 			o.ObserveInt64(waiting, s.waiting.Load(), s.plain.observe...)
 			o.ObserveInt64(held, s.heldNow(), s.plain.observe...)
+			o.ObserveFloat64(oldest, s.oldest.age().Seconds(), s.plain.observe...)
 			o.ObserveInt64(failed, s.renewals.Load(), s.plain.observe...)
 			for i := range s.losses {
 				o.ObserveInt64(lost, s.losses[i].Load(), s.causes[i].observe...)
 			}
 		}
 		return nil
-	}, waiting, held, down, lost, failed, commands)
+	}, waiting, held, oldest, down, lost, failed, commands)
 	return err
 }
 
@@ -113,6 +118,7 @@ func (m *meters) lock(ctx context.Context, s *series, e *relock.Event) {
 	case relock.EventAcquired:
 		m.called(ctx, s, e, &s.acquired[how(e)])
 		s.begun(1)
+		s.oldest.begun(e.Lease)
 	case relock.EventAbandoned:
 		m.called(ctx, s, e, &s.abandoned[resultOf(e.Cause)])
 	case relock.EventReleased:
@@ -136,6 +142,7 @@ func (m *meters) called(ctx context.Context, s *series, e *relock.Event, as *lab
 // ended counts the end of a lease.
 func (m *meters) ended(ctx context.Context, s *series, e *relock.Event, as *labels) {
 	s.begun(-1)
+	s.oldest.ended(e.Lease)
 	s.holds.record(ctx, duration{in: &m.hold, as: as, d: e.Hold})
 }
 
@@ -224,6 +231,8 @@ type series struct {
 	produced     bool    // a Producer counts durations, the SDK's histograms do not
 	waits, holds backlog // two: the end of a hold and the next grant are observed at the same time
 
+	oldest oldest // which leases are held
+
 	_                       [8]uint64 // keeps fields that events read off the cache line of the counters
 	waiting, held, renewals atomic.Int64
 	losses                  [len(causes)]atomic.Int64
@@ -255,7 +264,7 @@ func (s *series) heldNow() (n int64) {
 
 // newSeries makes the series of a kind and name. produced says that a Producer counts its durations.
 func newSeries(sort, name string, produced bool) *series {
-	s := &series{name: name, produced: produced, of: []attribute.KeyValue{keyKind.String(sort)}}
+	s := &series{name: name, produced: produced, oldest: oldest{from: time.Now()}, of: []attribute.KeyValue{keyKind.String(sort)}}
 	if name != "" {
 		s.of = append(s.of, keyName.String(name))
 	}

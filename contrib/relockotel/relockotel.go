@@ -7,14 +7,15 @@
 //
 // The metrics, with what Prometheus makes of their names:
 //
-//	relock.wait.duration     relock_wait_duration_seconds   from Lock or TryLock to a lease or an error
-//	relock.hold.duration     relock_hold_duration_seconds   from a lease to its Unlock or loss
-//	relock.waiting           relock_waiting                 calls that wait now
-//	relock.held              relock_held                    leases held now
-//	relock.lost              relock_lost_total              leases that ended before they were unlocked
-//	relock.renewal.failures  relock_renewal_failures_total  times that renewals of a hold began to fail
-//	relock.nodes.down        relock_nodes_down              Redis servers that leave commands unanswered
-//	relock.commands          relock_commands_total          commands that were sent to Redis
+//	relock.wait.duration     relock_wait_duration_seconds    from Lock or TryLock to a lease or an error
+//	relock.hold.duration     relock_hold_duration_seconds    from a lease to its Unlock or loss
+//	relock.waiting           relock_waiting                  calls that wait now
+//	relock.held              relock_held                     leases held now
+//	relock.hold.oldest.age   relock_hold_oldest_age_seconds  for how long the oldest lease held now is held
+//	relock.lost              relock_lost_total               leases that ended before they were unlocked
+//	relock.renewal.failures  relock_renewal_failures_total   times that renewals of a hold began to fail
+//	relock.nodes.down        relock_nodes_down               Redis servers that leave commands unanswered
+//	relock.commands          relock_commands_total           commands that were sent to Redis
 //
 // Their attributes:
 //
@@ -27,6 +28,9 @@
 //	relock.node       of nodes.down and commands: which of a quorum, from 1, as NewRedlock was given them
 //	relock.command    of commands: acquire, release, renew, subscribe and the others of relock.Stats
 //	relock.result     of commands: answered, refused (with an error) or unanswered
+//
+// relock.hold.oldest.age is 0 while none of a name is held. It is this Observer's: where one meter
+// provider serves several, it tells the age of one of them, while the other metrics are sums.
 //
 // The counters of a name exist, at zero, from its first event on: Prometheus sees a first loss as an
 // increase. The counter of a command exists from the first such command on. One command may serve
