@@ -24,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,9 +57,9 @@ type Locker struct {
 
 	mu     sync.Mutex // guards what follows
 	closed bool
-	runs   map[string]*run // granted, and not yet taken by a Task
-	held   int             // leases, and calls of Lock
-	idle   chan struct{}   // closed once closed is set and held is 0
+	runs   map[string][]*run // granted, in order, and not yet taken by a Task
+	held   int               // runs that have not ended, and calls of Lock
+	idle   chan struct{}     // closed once closed is set and held is 0
 }
 
 // NewLocker returns a Locker whose locks are kept for atLeast from the grant on, even if the job
@@ -75,7 +76,7 @@ type Locker struct {
 // time: let atLeast be no longer there.
 func NewLocker(locks *relock.Client, atLeast time.Duration, opts ...Option) (*Locker, error) {
 	l := &Locker{
-		locks: locks, atLeast: atLeast, lease: 30 * time.Second, runs: make(map[string]*run), idle: make(chan struct{}),
+		locks: locks, atLeast: atLeast, lease: 30 * time.Second, runs: make(map[string][]*run), idle: make(chan struct{}),
 	}
 	for _, opt := range opts {
 		if opt.apply != nil {
@@ -109,18 +110,17 @@ func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 		l.ended()
 		return nil, err
 	}
-	context.AfterFunc(lease.Context(), l.ended)
 	if l.atLeast > l.lease {
 		_ = lease.Extend(ctx, l.atLeast) // in case this process dies; if it fails, the lock outlives that for a lease
 	}
 	r := &run{of: l, lease: lease}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.runs[key] = r
+	l.runs[key] = append(l.runs[key], r)
 	return r, nil
 }
 
-// ended is called when a lease is over, or could not be had.
+// ended is called when a run has ended, or its lease could not be had.
 func (l *Locker) ended() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,24 +135,47 @@ func (l *Locker) ended() {
 // relock.Token and relock.FromContext.
 //
 // gocron has no way to tell a function that was given to it otherwise of a loss. A job that runs
-// without the lock of this Locker fails with relock.ErrNotHeld.
+// without the lock of this Locker fails with relock.ErrNotHeld, and one whose lock was lost before it
+// began with relock.ErrLost: fn is not called.
 func (l *Locker) Task(name string, fn func(ctx context.Context) error) gocron.Task {
 	return gocron.NewTask(func(ctx context.Context) error {
-		l.mu.Lock()
-		r := l.runs[name]
-		delete(l.runs, name) // a lock is one run's
-		l.mu.Unlock()
+		r := l.take(name)
 		if r == nil {
 			return fmt.Errorf("%w: relockgocron: no lock named %q was taken for this run", relock.ErrNotHeld, name)
+		}
+		if cause := context.Cause(r.lease.Context()); cause != nil {
+			return cause
 		}
 		return under(ctx, r.lease, fn)
 	})
 }
 
-// Close ends the Locker, and waits until its jobs have ended, or ctx has: call it after the
-// scheduler's Shutdown, and before the client's Close. A lock that is to be kept for longer is left
-// in Redis, where it ends by itself at the end of its time.
-// Close returns the cause of ctx if that ended first. Lock then fails with relock.ErrClosed.
+// take returns the first run of that name that no Task has taken, nil if there is none. There are several if gocron
+// held a run back for longer than its lock lasted. The first is then the lost one: no Task runs under the lock of
+// a later run, which ends that lock.
+func (l *Locker) take(name string) (r *run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if of := l.runs[name]; len(of) > 0 {
+		r = of[0]
+		l.drop(r)
+	}
+	return r
+}
+
+// drop forgets a run, if no Task has taken it. The caller holds l.mu.
+func (l *Locker) drop(r *run) {
+	name := r.lease.Name()
+	l.runs[name] = slices.DeleteFunc(l.runs[name], func(other *run) bool { return other == r })
+	if len(l.runs[name]) == 0 {
+		delete(l.runs, name)
+	}
+}
+
+// Close ends the Locker, and waits until its jobs have ended, those too whose locks were lost, or ctx
+// has: call it after the scheduler's Shutdown, and before the client's Close. A lock that is to be kept
+// for longer is left in Redis, where it ends by itself at the end of its time. Close returns the cause
+// of ctx if that ended first. Lock then fails with relock.ErrClosed.
 func (l *Locker) Close(ctx context.Context) error {
 	l.mu.Lock()
 	if !l.closed {
@@ -174,16 +197,15 @@ func (l *Locker) Close(ctx context.Context) error {
 type run struct {
 	of    *Locker
 	lease *relock.Lease
+	ended sync.Once
 }
 
-// Unlock is called by gocron when the job has ended.
+// Unlock is called by gocron when the job has ended, as late as that may be after a loss of the lock.
 func (r *run) Unlock(ctx context.Context) error {
-	l := r.of
-	l.mu.Lock()
-	if l.runs[r.lease.Name()] == r {
-		delete(l.runs, r.lease.Name())
-	}
-	l.mu.Unlock()
+	r.of.mu.Lock()
+	r.of.drop(r)
+	r.of.mu.Unlock()
+	defer r.ended.Do(r.of.ended)
 	return r.lease.Unlock(ctx)
 }
 
@@ -245,7 +267,8 @@ func (e *Elector) Task(fn func(ctx context.Context) error) gocron.Task {
 	})
 }
 
-// Close gives the lead away, at once: call it after the scheduler's Shutdown. IsLeader then fails
+// Close gives the lead away, at once: call it after the scheduler's Shutdown. A job that still runs,
+// which Shutdown then tells, may run on beside the next leader's: its context ends. IsLeader then fails
 // with relock.ErrClosed. Errors are those of relock.Lease's Unlock, and the cause of ctx if that ends
 // while a call is under way: then Close did nothing.
 func (e *Elector) Close(ctx context.Context) error {

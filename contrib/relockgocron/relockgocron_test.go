@@ -160,11 +160,12 @@ func TestKeptByACrash(t *testing.T) {
 		const atLeast = time.Hour
 		l, err := NewLocker(locks, atLeast, WithLease(10*time.Second))
 		require.NoError(t, err)
-		_, err = l.Lock(t.Context(), "job")
+		lock, err := l.Lock(t.Context(), "job")
 		require.NoError(t, err)
 		granted := time.Now()
 		relocktest.Crash(t, locks)
 		require.GreaterOrEqual(t, freed(t, redis().Mutex("job")).Sub(granted), atLeast)
+		require.ErrorIs(t, lock.Unlock(t.Context()), relock.ErrClosed)
 		require.NoError(t, l.Close(t.Context()))
 	})
 }
