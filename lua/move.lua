@@ -1,9 +1,10 @@
 -- move: let another field have the lock in place of the one that has it: a handle's, or that of the taker of a handle.
 --
--- needs: kind token
+-- needs: rights kind token
 -- A handle's field is <client uuid>:handle:<digest>, which is the form of no acquisition id.
 --
 -- KEYS[1]  lock hash        name
+-- KEYS[2]  queue of waiters relock_queue:{name}
 -- KEYS[3]  fencing counter  redisson_lock_token:{name}
 -- KEYS[4]  unlock channel   redisson_lock__channel:{name}
 -- ARGV[1]  field that has the lock
@@ -12,6 +13,7 @@
 -- ARGV[4]  how many fencing tokens to reserve; 0 for a handle, under which no one writes
 -- ARGV[5]  PUBLISH or SPUBLISH
 -- ARGV[6]  first token of the grant that is to move, '' for any: a late acquire may have given the first id another one
+-- For a taker those of rights stand in their places; the seventh and eighth are unused. Left out at the end: ''.
 --
 -- Returns {1, first token, how many} when the second has the lock, or {0, why} when neither has it: free, or held, or used if
 -- the lock was taken over from that handle and is held since. Sent again it finds the first gone: a taker's lease is lengthened

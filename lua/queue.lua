@@ -38,3 +38,9 @@ end
 local function waiting(ticket, left)
   return { 0, decimal(counted()), ticket, left or time_left(), holder() }
 end
+
+-- waiting_behind is that reply behind an end that is done, and must be told: nothing if it fails. Then the entry asks by itself.
+local function waiting_behind(ticket, left)
+  local ok, answer = pcall(waiting, ticket, left)
+  return ok and answer or {}
+end

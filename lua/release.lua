@@ -71,4 +71,4 @@ local news = foreign or not ok or not (beside and waited and (turns or not forei
 if news and (heard or announce(publish)) > 0 and ok and inbox ~= '' and turns then
   left = left or (foreign or foreigners(publish)) and open_turn(publish)
 end
-return not (ok and me) and { 1 } or winner == me and { 1, 1, token, count } or { 1, unpack(waiting(ticket, left)) }
+return not (ok and me) and { 1 } or winner == me and { 1, 1, token, count } or { 1, unpack(waiting_behind(ticket, left)) }

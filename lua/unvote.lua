@@ -50,8 +50,12 @@ if held and free and not winner then
   announce('PUBLISH')
 end
 local answer = {}
-if me then
-  answer = ok and (barred() and { why_barred() } or ballot(next_id))
-    or { type(failure) == 'table' and failure or redis.error_reply(failure) }
+if ok and me then
+  ok, failure = pcall(function()
+    answer = barred() and { why_barred() } or ballot(next_id)
+  end)
+end
+if not ok and me then
+  answer = { type(failure) == 'table' and failure or redis.error_reply(failure) }
 end
 return { held and 1 or 0, unpack(answer) }

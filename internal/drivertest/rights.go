@@ -30,6 +30,16 @@ func SemaphoreRights(t testing.TB, prefix string) []string {
 	return allRights(t, prefix)[2]
 }
 
+// OptionalRights returns the rights to single keys that some options and kinds of lock need beyond those lists.
+func OptionalRights(t testing.TB, prefix string) (rules []string) {
+	t.Helper()
+	for _, found := range regexp.MustCompile("needs `(~[^`]*)` too").FindAllStringSubmatch(wireDoc(t), -1) {
+		rules = append(rules, strings.ReplaceAll(found[1], "orders:", prefix))
+	}
+	require.NotEmpty(t, rules)
+	return rules
+}
+
 // TagRights turns rules for locks whose names begin with prefix into rules for locks whose whole
 // names are a hash tag that begins with prefix. It does so by the table of docs/wire.md.
 func TagRights(t testing.TB, prefix string, rules []string) (turned []string) {

@@ -42,9 +42,16 @@ func (r *Redis) Refill(ctx context.Context, way Route, e *Entry) (Tokens, error)
 // that has the lock. grant is the first token of the grant that is to move, 0 for any.
 func (r *Redis) Move(ctx context.Context, way Route, e *Entry, from, to string, lease time.Duration, block int, grant int64,
 	late link.Latecomer) (a Answer, why string, err error) {
-	args := []string{from, to, MS(lease), strconv.Itoa(block), way.Publish, proposal(grant)}
+	args, known := make([]string, 0, acquireArgs), true
+	args = append(args, from, to, MS(lease), strconv.Itoa(block), way.Publish, proposal(grant))
+	if block > 0 { // a taker, who may have asked for no lock before
+		args, known = r.vetted.ask(append(args, "", ""), way, e)
+	}
 	v, err := r.link.Do(ctx, e.Timeout, r.of(e.Names.Kind).move, e.Names.keysTo(4), args, late)
 	got, moved, err := first(v, r.vetted.heard(err))
+	if err == nil && !known {
+		r.vetted.note(e.Names.rights)
+	}
 	if err == nil && moved {
 		a, err = parseAnswer(driver.List(got...))
 	} else if err == nil && len(got) == 2 {
