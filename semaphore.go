@@ -43,8 +43,9 @@ const maxSize = 1_000_000
 
 // Semaphore returns the semaphore named name, with the client's options changed by opts. It has n
 // permits, 1 to 1,000,000, unless Redis keeps another number for the name: Redis is told n once, by the
-// first client that finds no number there. SetPermits changes the number, and so do Redisson's setPermits
-// and addPermits. A name, a number or an option that cannot work is reported by the first method called
+// first client that finds no number there, and forgets it once the semaphore was not used for the time of
+// WithTokenRetention. SetPermits changes the number, and so do Redisson's setPermits and addPermits. What
+// SetPermits set stays. A name, a number or an option that cannot work is reported by the first method called
 // on the Semaphore, with ErrInvalidName or ErrInvalidOption.
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 	s := &Semaphore{c.newLock(wire.Semaphore, name, opts)}
@@ -175,7 +176,7 @@ func (s *Semaphore) State(ctx context.Context) (State, error) {
 // are free then. If more are held, none is granted until so many were released; no holder loses its
 // permits. It fails with ErrInvalidOption for an n that Semaphore would not take, and otherwise as State
 // does. A deployment that changes the number calls it once: the n of Semaphore does not change what Redis
-// keeps. Redisson: RPermitExpirableSemaphore.setPermits.
+// keeps. Redis keeps what SetPermits set until it is set anew. Redisson: RPermitExpirableSemaphore.setPermits.
 func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	if err := sizeInRange(n); err != nil {
 		return err

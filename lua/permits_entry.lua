@@ -1,6 +1,6 @@
 -- permits_entry: taking permits, keeping them and giving them back: hooks of the kind semaphore.
 --
--- needs: counter permits
+-- needs: counter permits permits_number
 -- KEYS[1]  free permits     name
 -- KEYS[2]  queue of waiters relock_permits:{name}
 --
@@ -8,11 +8,12 @@
 
 -- idle reports whether the entry may take its permits and has not done so, and no entry waits. It fails where there will never be
 -- as many.
-local function idle(_, permits, id, _, _, publish)
+local function idle(lease, permits, id, _, _, publish)
   if holds(id) then
     return false
   end
   local n = free_permits()
+  keep_number(lease)
   if n < tonumber(permits) and n + redis.call('ZCARD', held_key()) < tonumber(permits) then
     error('relock: TOOMANY the semaphore has fewer permits', 0)
   end
@@ -53,6 +54,7 @@ local function lengthen(lease, id)
     i = i + 1
     score = redis.call('ZSCORE', key, id .. ':' .. i)
   end
+  keep_number(lease)
 end
 
 -- standing is the number of the grant of an entry that is in: what the counter says now, which is above it and as good.

@@ -70,6 +70,7 @@ local function rights_of_holders()
   local key, count = held_key(), KEYS[1]
   return {
     { 'GET', count }, { 'SET', count, '1' }, { 'INCRBY', count, '1' }, { 'DECRBY', count, '1' }, { 'EXISTS', count },
+    { 'PTTL', count }, { 'PEXPIRE', count, '1' }, { 'PTTL', key }, { 'PEXPIRE', key, '1' },
     { 'ZADD', key, '1', '' }, { 'ZREM', key, '' }, { 'ZSCORE', key, '' }, { 'ZCARD', key }, { 'ZCOUNT', key, '0', '1' },
     { 'ZRANGE', key, '0', '0' }, { 'ZRANGEBYSCORE', key, '0', '0' }, { 'ZRANDMEMBER', key }, { 'DEL', key },
     { 'ZRANGEBYSCORE', KEYS[2], '0', '0' }, { 'ZREVRANGE', KEYS[2], '0', '0' }, { 'ZSCORE', KEYS[2], '' },

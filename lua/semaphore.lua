@@ -1,6 +1,6 @@
 -- semaphore: RedissonPermitExpirableSemaphore, as a kind of lock: the hooks by which all scripts handle it.
 --
--- needs: counter lease token turn places permits permits_entry permits_held
+-- needs: counter lease token turn places permits permits_number permits_entry permits_held
 -- KEYS[1]  free permits     name; decimal, may be negative
 -- KEYS[2]  queue of waiters relock_permits:{name}
 --
@@ -35,7 +35,8 @@ local function resized(permits, anew)
   if redis.call('EXISTS', KEYS[1]) == 1 and (free_permits() and not anew) then -- which fails where this is no semaphore
     return false
   end
-  redis.call('SET', KEYS[1], permits - redis.call('ZCARD', held_key()))
+  local held = redis.call('ZCARD', held_key())
+  set_number(decimal(permits - held), not anew, held)
   return true
 end
 
