@@ -3,10 +3,12 @@ package relock
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
+	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -104,6 +106,33 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp, to parting) error {
 		return nil
 	}
 	return h.end(ctx, nil, to)
+}
+
+// finishAll finishes holds side by side. It waits until Redis was told, one command timeout at most, or
+// until ctx ends. It reports whether there were any, and ctx has not ended.
+func (lk *lock) finishAll(ctx context.Context, holds []*hold, to parting) bool {
+	if len(holds) == 0 {
+		return false
+	}
+	done := make(chan struct{})
+	lk.tally.Go(func() {
+		defer close(done)
+		var all sync.WaitGroup
+		union := link.NewUnion(len(holds)) // one command, as far as it can be
+		for _, h := range holds {
+			all.Go(func() {
+				part := union.Part(context.WithoutCancel(ctx))
+				defer part.Leave()
+				_ = h.finish(part, clock.Now(), to) // if Redis is silent, the sweeper goes on
+			})
+		}
+		all.Wait()
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // carryOut does what end has left to do.

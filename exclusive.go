@@ -20,6 +20,7 @@ func (exclusively) keepsGate() bool          { return true }
 func (exclusively) lingers(c *config) bool   { return c.lingers() }
 func (exclusively) begun(*hold)              {}
 func (exclusively) atHand(*known, int) *hold { return nil }
+func (exclusively) spare(*known) []*hold     { return nil }
 func (exclusively) nextToken(h *hold) int64  { return h.block.Take() }
 
 // counts is at least one: a hold that is being passed on has no share.

@@ -3,6 +3,7 @@ package relock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
@@ -59,10 +60,11 @@ func together(ctx context.Context, parts []part) bool {
 // gather takes several free locks in one command: all of them or, if one is set, the first that is
 // free. asked is false if they have to be asked for one by one: they do not go together; another
 // goroutine of this process is at the gate of one, where all are wanted, or of each; Redis keeps no
-// number of a semaphore's permits; or a lock was lost between its grant and here. With tells, the caller
+// number of a semaphore's permits; this process has idle permits of another amount, which the TryLock of
+// each gives back; or a lock was lost between its grant and here. With tells, the caller
 // does not go on to wait: observers hear of a refusal, and WithWait does not bound the command.
 func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease, asked bool, err error) {
-	if ctx.Err() != nil || !together(ctx, parts) {
+	if ctx.Err() != nil || !together(ctx, parts) || tells && slices.ContainsFunc(parts, hasSpare) {
 		return nil, false, nil
 	}
 	g := &gathering{ctx: ctx, soon: ctx, inner: ctx, one: one, enough: len(parts), began: clock.Mono()}
@@ -98,6 +100,9 @@ func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease
 	giveBack(ctx, g.leases, g.soon.Err() == nil)
 	return nil, true, g.refused(parts, err, tells)
 }
+
+// hasSpare reports whether this process has idle holds of another amount than p takes.
+func hasSpare(p part) bool { return p.of.pool.hasOther(p.of.parts()) }
 
 // orHeard returns err, with which a caller's wait ended. If that says that Redis was not asked, since ctx
 // had ended, it returns what gather heard before, if anything: Redis was asked then.

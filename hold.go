@@ -80,6 +80,8 @@ type manner interface {
 	lingers(c *config) bool
 	// atHand returns an idle hold that the caller takes up without the gate, nil if there is none.
 	atHand(n *known, amount int) *hold
+	// spare picks up the idle holds that may keep a caller of another amount out. The caller finishes them.
+	spare(n *known) []*hold
 	// begun is told that the hold has its first lease.
 	begun(h *hold)
 	// enter gives b a share of the hold inside outer; drop is hold.drop.

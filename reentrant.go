@@ -319,10 +319,21 @@ func (lk *lock) gate() string { return lk.names.Gate(lk.parts()) }
 // parts returns how much of the lock a lease takes; of a mutex that is 1, all of it.
 func (lk *lock) parts() int { return max(1, lk.amount) }
 
-// try asks Redis for the lock once.
+// try asks Redis for the lock once. The idle holds of this process that may keep the caller out are picked
+// up before: a refusal has them asked to end, at an instant that nobody could wait for. If Redis refuses,
+// they are given back, and it is asked once more.
 func (lk *lock) try(ctx context.Context, c claim.Claim, atGate bool, seen *call) (*Lease, error) {
 	seen.begins()
+	spare := lk.manner.spare(lk.known)
 	g, err := c.Try(ctx)
+	if _, busy := err.(*wire.HeldError); !busy {
+		lk.finishAll(ctx, spare, toNext)
+	} else if lk.finishAll(ctx, spare, toRedis) {
+		again := lk.newClaim("") // no owner shares what may lie idle beside others
+		if granted, refusal := again.Try(ctx); !errors.Is(refusal, ErrNotAsked) {
+			c, g, err = again, granted, refusal
+		}
+	}
 	if err == nil {
 		return lk.startFirst(ctx, c, g, atGate, HowFree)
 	}

@@ -78,8 +78,9 @@ func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permit, error) {
 }
 
 // TryAcquire takes k permits if they are free and no process waits, in one round trip, as Mutex.TryLock
-// does. The first call for a name that Redis does not know takes three. Errors are those of Acquire and
-// TryLock.
+// does. It takes three for a name of which Redis keeps no number, and where idle permits of this Client
+// (WithLinger), of Acquires of another k, are in the way: they are given back before it is refused. Errors
+// are those of Acquire and TryLock.
 func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permit, error) {
 	return s.acquire(ctx, k, once)
 }

@@ -628,6 +628,77 @@ func TestPermitsLinger(t *testing.T) {
 	require.Empty(t, sem.pool.idle)
 }
 
+// Idle permits of this process do not keep its own TryAcquire of more out, nor a TryLock of several. If Redis has enough beside
+// them, they stay idle.
+func TestOwnIdlePermitsKeepNoneOut(t *testing.T) {
+	s := redistest.Start(t)
+	c := hearing(t, s, WithLinger(time.Hour))
+	sem := c.Semaphore("k", 4)
+	for _, few := range []int{2, 4} {
+		idle := []*Permit{sem.holds(t, 1), sem.holds(t, 1)}
+		released(t, idle...)
+		require.Len(t, sem.pool.idle, 2)
+		most := sem.holds(t, few)
+		require.Len(t, sem.pool.idle, 4-few)
+		released(t, most)
+		sem.pool.requireEmpties(t)
+		requireAllFree(t, s, 4)
+	}
+	for name, try := range map[string]func() (func(context.Context) error, error){
+		"All": func() (func(context.Context) error, error) {
+			l, err := All(sem.Permits(4), c.Semaphore("j", 1).Permits(1)).TryLock(t.Context())
+			return l.Unlock, err
+		},
+		"Any": func() (func(context.Context) error, error) {
+			l, err := Any(sem.Permits(4)).TryLock(t.Context())
+			return l.Unlock, err
+		},
+	} {
+		released(t, sem.holds(t, 1))
+		unlock, err := try()
+		require.NoError(t, err, name)
+		require.NoError(t, unlock(t.Context()))
+		sem.pool.requireEmpties(t)
+	}
+	released(t, sem.holds(t, 1))
+	other := newClient(t, s.Client()).Semaphore("k", 4).holds(t, 3)
+	_, err := sem.TryAcquire(t.Context(), 2)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.Equal(t, "1", s.Do("GET", "k"), "what was idle is free")
+	released(t, other)
+}
+
+// A TryAcquire whose ctx ends while Redis does not take back what lay idle here is told that it was refused, and waits no longer. What
+// lay idle is given back once Redis takes it.
+func TestIdlePermitsThatRedisDoesNotTakeBack(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := faulty(s)
+	c := newClient(t, rdb, WithLinger(time.Hour), WithCommandTimeout(10*time.Second))
+	sem := c.Semaphore("k", 2)
+	for len(sem.pool.idle) == 0 { // until messages are heard
+		released(t, sem.holds(t, 1))
+	}
+	rdb.Filter(faults.All(faults.Script("release"), faults.Refuse("READONLY no writes here")))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err := sem.TryAcquire(ctx, 2)
+	require.ErrorIs(t, err, ErrNotAcquired)
+	require.Less(t, time.Since(began), 5*time.Second)
+	rdb.Filter(nil)
+	require.Eventually(t, func() bool { return s.Do("GET", "k") == "2" }, patience, time.Millisecond)
+	released(t, sem.holds(t, 2))
+}
+
+// requireEmpties has the idle holds end.
+func (p *pool) requireEmpties(t *testing.T) {
+	t.Helper()
+	for h := p.take(anyAmount); h != nil; h = p.take(anyAmount) {
+		h.mu.Lock()
+		require.NoError(t, h.end(t.Context(), nil, toRedis))
+	}
+}
+
 // Idle permits end with their time, and with the client.
 func TestIdlePermitsEnd(t *testing.T) {
 	s := redistest.Start(t)

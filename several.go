@@ -62,6 +62,16 @@ func (s severally) atHand(n *known, amount int) *hold {
 	}
 }
 
+// spare picks up all idle holds, for a caller that asks Redis for another amount.
+func (s severally) spare(n *known) (spare []*hold) {
+	for h := n.pool.take(anyAmount); h != nil; h = n.pool.take(anyAmount) {
+		if s.resume(h, clock.Now()) {
+			spare = append(spare, h)
+		}
+	}
+	return spare
+}
+
 // pool has the idle holds of a lock that several may hold. They lie beside the gate, at which another
 // goroutine may wait.
 type pool struct {
@@ -81,15 +91,26 @@ func (p *pool) remove(h *hold) {
 	p.idle = slices.DeleteFunc(p.idle, func(other *hold) bool { return other == h })
 }
 
+// anyAmount stands for holds of any amount.
+const anyAmount = 0
+
 // take removes and returns the hold of that amount which was used last, nil if there is none.
 func (p *pool) take(amount int) *hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, h := range slices.Backward(p.idle) {
-		if h.entry.Block == amount {
+		if amount == anyAmount || h.entry.Block == amount {
 			p.idle = slices.Delete(p.idle, i, i+1)
 			return h
 		}
 	}
 	return nil
+}
+
+// hasOther reports whether there are holds of another amount, and none of that one.
+func (p *pool) hasOther(amount int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := func(h *hold) bool { return h.entry.Block == amount }
+	return len(p.idle) > 0 && !slices.ContainsFunc(p.idle, of)
 }

@@ -28,6 +28,7 @@ func (jointly) usesGate(c *config) bool { return c.fixed == 0 && c.maxHold == 0 
 func (jointly) keepsGate() bool                        { return true }
 func (jointly) lingers(*config) bool                   { return true }
 func (jointly) atHand(*known, int) *hold               { return nil }
+func (jointly) spare(*known) []*hold                   { return nil }
 func (jointly) nextToken(h *hold) int64                { return h.block.Next() }
 func (jointly) counts(*hold) int                       { return 1 }
 func (jointly) observed(*hold, uint64) (before uint64) { return 0 } // leases overlap: none comes before another
