@@ -26,8 +26,8 @@ var _ Locker = (*AnyLock)(nil)
 // of locks that come free together it gives back all but one. Where it does not matter which one it
 // is, a Semaphore costs less.
 //
-// Under the context of a lease of one of them, Lock re-enters that one. The methods fail with
-// ErrMisuse if there is no lock, and with the error of a lock that cannot work.
+// Under the context of a lease of one of them, Lock re-enters that one; permits are never re-entered. The
+// methods fail with ErrMisuse if there is no lock, and with the error of a lock that cannot work.
 func Any(locks ...Locker) *AnyLock {
 	parts, err := partsOf("Any", locks)
 	return &AnyLock{parts, err}
@@ -52,7 +52,7 @@ func (a *AnyLock) Name() string {
 // others. If it gets none, its error is that of one of the locks, as of Mutex.Lock: of one that
 // failed, rather than of one that is busy.
 func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
-	switch in, err := a.entered(ctx); {
+	switch in, err := a.entered(ctx, false); {
 	case err != nil:
 		return nil, err
 	case in != nil:
@@ -61,16 +61,16 @@ func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
 	live := ctx.Err() == nil
 	l, heard := a.try(ctx, waiting)
 	if l != nil {
-		return l, nil
+		return shown(l), nil
 	}
 	l, err := a.race(ctx)
-	return l, notUnasked(ctx, a.parts, live, orHeard(ctx, err, heard))
+	return shown(l), notUnasked(ctx, a.parts, live, orHeard(ctx, err, heard))
 }
 
 // TryLock takes a random one of the locks that are free, as Mutex.TryLock does. Its error is chosen
 // as Lock's.
 func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) {
-	switch in, err := a.entered(ctx); {
+	switch in, err := a.entered(ctx, false); {
 	case err != nil:
 		return nil, err
 	case in != nil:
@@ -78,17 +78,27 @@ func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) {
 	}
 	live := ctx.Err() == nil
 	l, err := a.try(ctx, once)
-	return l, notUnasked(ctx, a.parts, live, err)
+	return shown(l), notUnasked(ctx, a.parts, live, err)
 }
 
-// Do runs fn while it holds one of the locks, as Mutex.Do does. FromContext finds its lease.
+// shown has the context of a lease of Any show it, permits too: else the caller's function could not tell
+// which lock it has, and would find the lease of a lock further out.
+func shown(l *Lease) *Lease {
+	if l != nil && l.of.names.Kind.Permits {
+		l.shown = true
+	}
+	return l
+}
+
+// Do runs fn while it holds one of the locks, as Mutex.Do does. FromContext and Held find its lease. Of
+// permits, whose lease has no token, Token is 0 under it, whatever lock is held further out.
 func (a *AnyLock) Do(ctx context.Context, fn func(context.Context) error) error {
 	return do(ctx, a.Lock, fn)
 }
 
 // Held returns the lease of one of the locks that ctx carries, as Mutex.Held does.
 func (a *AnyLock) Held(ctx context.Context) (*Lease, error) {
-	switch in, err := a.entered(ctx); {
+	switch in, err := a.entered(ctx, true); {
 	case err != nil:
 		return nil, err
 	case in != nil:
@@ -98,8 +108,9 @@ func (a *AnyLock) Held(ctx context.Context) (*Lease, error) {
 }
 
 // entered returns the lock of which ctx carries a lease, nil if it carries none: one that is held,
-// rather than one that was lost. It fails if the locks or ctx cannot be used.
-func (a *AnyLock) entered(ctx context.Context) (in Locker, err error) {
+// rather than one that was lost. Permits, which cannot be re-entered, are looked for if permits is set. It
+// fails if the locks or ctx cannot be used.
+func (a *AnyLock) entered(ctx context.Context, permits bool) (in Locker, err error) {
 	switch {
 	case a == nil || a.parts == nil && a.err == nil:
 		return nil, errNoLocks
@@ -109,6 +120,9 @@ func (a *AnyLock) entered(ctx context.Context) (in Locker, err error) {
 		return nil, errNilContext
 	}
 	for _, p := range a.parts {
+		if p.of.names.Kind.Permits && !permits {
+			continue
+		}
 		switch _, err := p.Held(ctx); err {
 		case nil:
 			return p, nil

@@ -374,3 +374,61 @@ func TestAnyInOneProcess(t *testing.T) {
 	unlockedAll(t, allTaken(t, All(mutexes(c, "k", 4)...)))
 	require.Zero(t, s.CommandCounts()["evalsha"])
 }
+
+// The function of Any's Do learns which permits it has: FromContext and Held find their lease, without a token. The token of a
+// lock further out is not shown beside them. They are not re-entered: a Lock under them takes more, of any.
+func TestAnyShowsItsPermits(t *testing.T) {
+	s := redistest.Start(t)
+	c := newClient(t, s.Client())
+	a, b := c.Semaphore("a", 1).Permits(1), c.Semaphore("b", 1).Permits(1)
+	of := map[string]*Permits{"a": a, "b": b}
+	either := Any(a, b)
+	for _, p := range of { // else a Lock waits for both, and gives one back
+		require.NoError(t, p.s.SetPermits(t.Context(), 1))
+	}
+	m := c.Mutex("m")
+	for _, ctx := range []context.Context{t.Context(), taken(t, m.Lock).Context()} {
+		require.NoError(t, either.Do(ctx, func(in context.Context) error {
+			l, ok := FromContext(in)
+			require.True(t, ok)
+			require.Contains(t, of, l.Name())
+			require.Zero(t, Token(in))
+			for _, held := range []func(context.Context) (*Lease, error){either.Held, of[l.Name()].Held} {
+				same, err := held(in)
+				require.NoError(t, err)
+				require.Same(t, l, same)
+			}
+			_, err := c.Semaphore(l.Name(), 1).Permits(1).Held(Detach(in))
+			require.Equal(t, ErrNotHeld, err)
+			_, ok = FromContext(Detach(in))
+			require.False(t, ok)
+			delete(of, l.Name())
+			for _, other := range of {
+				_, err = other.Held(in)
+				require.Equal(t, ErrNotHeld, err)
+			}
+			of[l.Name()] = map[string]*Permits{"a": a, "b": b}[l.Name()]
+			more, err := either.TryLock(in)
+			require.NoError(t, err)
+			require.NotEqual(t, l.Name(), more.Name())
+			require.NoError(t, more.Unlock(in))
+			_, ok = FromContext(more.Context())
+			require.False(t, ok, "never another lock's")
+			require.NoError(t, c.Mutex("inner").Do(in, func(inner context.Context) error {
+				require.Positive(t, Token(inner))
+				_, err := of[l.Name()].Held(inner)
+				return err
+			}))
+			return nil
+		}))
+	}
+	_, err := either.Held(t.Context())
+	require.Equal(t, ErrNotHeld, err)
+	p, err := either.Lock(t.Context())
+	require.NoError(t, err)
+	p.h.lose(ErrLost)
+	_, err = either.Held(p.Context())
+	require.ErrorIs(t, err, ErrLost)
+	_, ok := FromContext(p.Context())
+	require.True(t, ok)
+}

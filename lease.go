@@ -22,6 +22,7 @@ type Lease struct {
 	std    lazyctx.Ctx   // derives from the context that was given to Lock
 	told   atomic.Uint32 // what an observer knows of it
 	how    How
+	shown  bool   // though it is of permits, its context shows it
 	number uint64 // for observers
 }
 
@@ -123,8 +124,8 @@ func (c *leaseCtx) Deadline() (time.Time, bool) { return c.std.Parent.Deadline()
 
 // Value returns the lease for the key of its lock and for leaseKey. If the lease was unlocked, Value
 // returns a lease of the same lock further out, if there is one, but never another lock's. A permit's
-// context shows no lease: an Acquire under it takes more, and it has no token. Other keys may be the
-// standard library's own, which look for a cause or a parent: its context answers them.
+// context shows no lease, unless Any took it: an Acquire under it takes more, and it has no token. Other
+// keys may be the standard library's own, which look for a cause or a parent: its context answers them.
 func (c *leaseCtx) Value(key any) any {
 	switch key := key.(type) {
 	case *known:
@@ -132,8 +133,14 @@ func (c *leaseCtx) Value(key any) any {
 			return c.lease()
 		}
 	case leaseKey:
-		if !c.of.names.Kind.Permits {
+		if c.shown {
+			return c.Value(permitsKey{c.of.known})
+		} else if !c.of.names.Kind.Permits {
 			return c.Value(c.of.known)
+		}
+	case permitsKey:
+		if c.shown && key.same(c.of.known) && !c.lease().unlocked() {
+			return c.lease()
 		}
 	case ownerKey:
 	default:
@@ -183,6 +190,7 @@ func (l *Lease) Context() context.Context {
 //     its Token can refuse it. Mutex.Held fails instead.
 //   - A lease that was unlocked is not returned. If it was a re-entry, the next lease outward of the
 //     same lock is returned, but never another lock's: its tokens say nothing of this lock.
+//   - Permits are looked past, unless Any took them.
 //   - Detach and WithOwner hide the leases above them.
 func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 	if ctx == nil {
@@ -193,7 +201,8 @@ func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 }
 
 // Token returns the fencing token of the lease that FromContext finds, lost or not. If ctx carries
-// no lease it returns 0, which is below every token: a store is to refuse it.
+// no lease, or one of permits that Any took, it returns 0, which is below every token: a store is to
+// refuse it.
 func Token(ctx context.Context) int64 {
 	lease, _ := FromContext(ctx)
 	return lease.Token()
@@ -212,7 +221,7 @@ func (l *Lease) zero() bool { return l == nil || l.h == nil }
 // Token returns the fencing token of the lease, which its re-entries share. Every later grant of the
 // lock has a greater token, whichever process gets it, Java's RFencedLock included. A store that
 // remembers the greatest token it has seen, and refuses lower ones, is safe from a holder that acts
-// late. docs/safety.md says what resets the count.
+// late. docs/safety.md says what resets the count. Permits have no token: theirs is 0.
 func (l *Lease) Token() int64 {
 	if l.zero() {
 		return 0
@@ -346,7 +355,11 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 	if err := lk.valid(ctx); err != nil {
 		return nil, err
 	}
-	l := lk.enclosing(ctx)
+	return lk.enclosing(ctx).stillHeld()
+}
+
+// stillHeld returns l, or why it is not held; nil is no lease.
+func (l *Lease) stillHeld() (*Lease, error) {
 	if l == nil {
 		return nil, ErrNotHeld
 	}

@@ -16,7 +16,7 @@ func (s *Semaphore) Permits(k int) *Permits { return &Permits{s, k} }
 // Name returns the semaphore's name.
 func (p *Permits) Name() string { return p.semaphore().Name() }
 
-// Lock is Semaphore.Acquire. Its lease has no token, and is not found by FromContext.
+// Lock is Semaphore.Acquire. Its lease has no token, and is not found by FromContext, unless Any took it.
 func (p *Permits) Lock(ctx context.Context) (*Lease, error) { return p.take(ctx, waiting) }
 
 // TryLock is Semaphore.TryAcquire.
@@ -27,12 +27,15 @@ func (p *Permits) Do(ctx context.Context, fn func(context.Context) error) error 
 	return do(ctx, p.Lock, fn)
 }
 
-// Held fails with ErrNotHeld: a context shows no permits.
+// Held returns the lease of permits of the semaphore that ctx carries, if Any took it, as Mutex.Held does.
+// Else it fails with ErrNotHeld: a context shows no other permits.
 func (p *Permits) Held(ctx context.Context) (*Lease, error) {
-	if err := p.semaphore().of().valid(ctx); err != nil {
+	of := p.semaphore().of()
+	if err := of.valid(ctx); err != nil {
 		return nil, err
 	}
-	return nil, ErrNotHeld
+	l, _ := ctx.Value(permitsKey{of.known}).(*Lease)
+	return l.stillHeld()
 }
 
 func (p *Permits) semaphore() *Semaphore {

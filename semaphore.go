@@ -29,7 +29,7 @@ import (
 //     permits, until the holders' next renewals; and by a JVM whose clock is ahead of the server's, which
 //     may free a permit so much before its lease ends: its holder hears of it with its next renewal.
 //   - An Acquire never re-enters: it takes more permits, also under a permit's context. FromContext and
-//     Token look past permits.
+//     Token look past permits, unless Any took them.
 //
 // A Semaphore works on one Redis. Over NewRedlock, under WithRestartGuard and under WithOwner its
 // methods fail with errors.ErrUnsupported.

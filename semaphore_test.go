@@ -699,6 +699,35 @@ func (p *pool) requireEmpties(t *testing.T) {
 	}
 }
 
+// Permits have no token: not by Lease, MultiLease, the context, nor for an observer.
+func TestPermitsHaveNoToken(t *testing.T) {
+	o := new(seen)
+	s := redistest.Start(t)
+	c := newClient(t, s.Client(), WithObserver(o))
+	sem := c.Semaphore("k", 3)
+	one, err := sem.Permits(1).Lock(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, one.Token())
+	two, err := All(c.Mutex("m"), sem.Permits(2)).Lock(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, two.Token("k"))
+	require.Positive(t, two.Token("m"))
+	require.NoError(t, two.Unlock(t.Context()))
+	require.NoError(t, one.Unlock(t.Context()))
+	any1, err := Any(sem.Permits(1)).TryLock(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, any1.Token())
+	require.NoError(t, any1.Unlock(t.Context()))
+	acquired := 0
+	for _, e := range o.events {
+		if e.LockKind == "semaphore" {
+			require.Zero(t, e.Token, e.Kind)
+			acquired++
+		}
+	}
+	require.GreaterOrEqual(t, acquired, 6)
+}
+
 // Idle permits end with their time, and with the client.
 func TestIdlePermitsEnd(t *testing.T) {
 	s := redistest.Start(t)

@@ -17,6 +17,15 @@ type severally struct{ exclusively }
 
 func (severally) keepsGate() bool { return false }
 
+// nextToken is 0 for permits: their holders have no order.
+func (s severally) nextToken(h *hold) int64 {
+	token := s.exclusively.nextToken(h)
+	if h.names.Kind.Permits {
+		return 0
+	}
+	return token
+}
+
 // passOn gives the hold to the next local waiter behind the gate. If none waits there, it lays down a
 // hold that may linger.
 func (s severally) passOn(h *hold, now clock.Stamp) bool {
