@@ -272,9 +272,8 @@ func WithoutRestartGuard() Option {
 //   - d is a minute or more, and four times each lease given to New or its locks, or 0: for ever.
 //   - All clients of a name must give the same d.
 //   - Give 0 where Redisson's RFencedLock uses the same names: it starts at 1 without a counter.
-//   - Redis keeps the number of a Semaphore's permits as long after its last use, unless it was set by
-//     SetPermits or Redisson. Redisson lengthens none: docs/redisson.md says what to do where Java uses
-//     the semaphore too.
+//   - Redis keeps the number of a Semaphore's permits as long after its last use, unless SetPermits or
+//     Redisson set it. Redisson lengthens none: see docs/redisson.md where Java uses the semaphore too.
 //
 // Defaults to 10 minutes, or to four times the longest lease that New is told of (WithLease,
 // WithFixedLease, WithRestartGuard) if that is longer. See docs/safety.md.

@@ -9,16 +9,17 @@
 local FOREVER = 562949953421312 -- ms: 2^49
 
 -- keep_number has a number that expires last for the lease of the holder or waiter that uses it, and the retention behind that. A
--- lease is lengthened, and a waiter asks again, before it ends: so the number outlasts them. One look in a span lengthens it.
+-- lease is lengthened, and a waiter asks again, before it ends: so the number outlasts them. It is lengthened by a span more, and
+-- so not at each use.
 -- Redisson lengthens nothing: its acquire has the permits held expire with the number, relock's with them. So if those expire,
 -- Redisson's clients use the semaphore too, and both stay.
 local function keep_number(lease)
   local left = redis.call('PTTL', KEYS[1])
-  if left < 0 or left > FOREVER / 2 or retention > 0 and left > lease + retention - SPAN / 1000 then
+  if left < 0 or left > FOREVER / 2 or retention > 0 and left >= lease + retention then
     return
   end
   local shared = redis.call('PTTL', held_key()) >= 0
-  redis.call('PEXPIRE', KEYS[1], decimal((shared or retention == 0) and FOREVER or lease + retention))
+  redis.call('PEXPIRE', KEYS[1], decimal((shared or retention == 0) and FOREVER or lease + retention + SPAN / 1000))
   if shared then
     redis.call('PEXPIRE', held_key(), decimal(FOREVER))
   end
