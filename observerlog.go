@@ -11,8 +11,9 @@ import (
 
 // WithLogger makes the client write to log what it tells no caller. At warn: leases that were lost, a
 // Redis that stops answering or works worse than it should and the end of that (see EventNodeDown and
-// EventNodeImpaired), a Lock that has waited for Redis itself for a second and each minute more, and
-// commands that Redis refuses for good (ErrRefused). At debug: all Events of an Observer.
+// EventNodeImpaired), a Lock that has waited for Redis itself for a second and each minute more,
+// commands that Redis refuses for good (ErrRefused), and a Semaphore of which Redis keeps another number
+// of permits, once for each name. At debug: all Events of an Observer.
 //
 // A cause is logged at once, and then in one line every 10 seconds, with the number of its events and
 // the names of the first 20 locks. At debug each kind of event has up to 100 lines in 10 seconds. A

@@ -34,7 +34,7 @@ func TestRecipesAreTested(t *testing.T) {
 		tested += string(text)
 	}
 	shown := strings.Split(string(page), "```go\n")[1:]
-	require.Len(t, shown, 17)
+	require.Len(t, shown, 18)
 	for _, code := range shown {
 		code, _, _ := strings.Cut(code, "```")
 		require.LessOrEqual(t, strings.Count(code, "\n"), 20)
@@ -302,7 +302,8 @@ func TestRecipeOfAtMostNCalls(t *testing.T) {
 	working.Wait()
 	require.LessOrEqual(t, most.Load(), int32(10))
 
-	locks := processes(t, 1)[0]
+	two := processes(t, 2)
+	locks := two[0]
 	all, err := locks.Semaphore("supplier", 10).Acquire(t.Context(), 10)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -311,6 +312,15 @@ func TestRecipeOfAtMostNCalls(t *testing.T) {
 	require.ErrorIs(t, err, relock.ErrNotAcquired)
 	require.ErrorContains(t, err, "ten calls are under way")
 	require.NoError(t, all.Release(t.Context()))
+
+	require.NoError(t, limitCalls(t.Context(), locks, 20))
+	st, err := two[1].Semaphore("supplier", 10).State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 20, st.Permits)
+}
+
+func limitCalls(ctx context.Context, locks *relock.Client, n int) error {
+	return locks.Semaphore("supplier", n).SetPermits(ctx, n)
 }
 
 func begin(ctx context.Context, locks *relock.Client, send func(ctx context.Context, handle string) error) error {

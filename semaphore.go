@@ -3,11 +3,13 @@ package relock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/eventlog"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -45,8 +47,9 @@ const maxSize = 1_000_000
 // permits, 1 to 1,000,000, unless Redis keeps another number for the name: Redis is told n once, by the
 // first client that finds no number there, and forgets it once the semaphore was not used for the time of
 // WithTokenRetention. SetPermits changes the number, and so do Redisson's setPermits and addPermits. What
-// SetPermits set stays. A name, a number or an option that cannot work is reported by the first method called
-// on the Semaphore, with ErrInvalidName or ErrInvalidOption.
+// SetPermits set stays. If Redis keeps another number than n, a client with WithLogger warns of it once for
+// the name. A name, a number or an option that cannot work is reported by the first method called on the
+// Semaphore, with ErrInvalidName or ErrInvalidOption.
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 	s := &Semaphore{c.newLock(wire.Semaphore, name, opts)}
 	if s.size = n; s.err == nil {
@@ -119,7 +122,34 @@ func (s *Semaphore) take(ctx context.Context, k int, once bool) (*Lease, error) 
 	if err != nil {
 		return nil, err
 	}
-	return lk.acquire(ctx, once)
+	l, err := lk.acquire(ctx, once)
+	if err == nil || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrTooMany) { // Redis has answered
+		lk.compare()
+	}
+	return l, err
+}
+
+// compare warns in the log, once for a name that the client knows, if Redis keeps another number of permits
+// than the caller says. It asks in the background. What this client has told Redis itself is not compared.
+func (lk *lock) compare() {
+	if lk.k.cfg.logged == nil || lk.pool.compared.Swap(true) {
+		return
+	}
+	lk.tally.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), lk.cfg.commandTimeout)
+		defer cancel()
+		st, err := lk.k.arbiter.Inspect(ctx, lk.names)
+		switch {
+		case err != nil && wire.Transient(err), err == nil && st.Permits == 0: // there was none by then
+			lk.pool.compared.Store(false)
+		case err == nil && st.Permits != lk.size:
+			why := fmt.Errorf("Redis keeps %d, and this process says %d; only SetPermits changes it", st.Permits, lk.size)
+			lk.k.cfg.logged.Tell(eventlog.Record{
+				Rank: eventlog.Alarm, Name: "number", Alarm: "a semaphore has another number of permits", Topic: why,
+				Lock: lk.names.Name, LockKind: lk.names.Kind.Name, Cause: why,
+			})
+		}
+	})
 }
 
 // part returns the semaphore as a lock of which each lease takes k permits. It fails if there is no k of them.
@@ -192,7 +222,11 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 
 // resize tells Redis how many permits there are, unless it keeps a number and anew is not set.
 func (lk *lock) resize(ctx context.Context, n int, anew bool) error {
-	return lk.k.arbiter.(claim.Resizer).Resize(ctx, lk.names, n, anew) // a quorum has no semaphores
+	told, err := lk.k.arbiter.(claim.Resizer).Resize(ctx, lk.names, n, anew) // a quorum has no semaphores
+	if told {
+		lk.pool.compared.Store(true)
+	}
+	return err
 }
 
 // ForceRelease frees all permits, whichever holders have them, and hands them to the waiters. It returns false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -726,6 +727,60 @@ func TestPermitsHaveNoToken(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, acquired, 6)
+}
+
+// A client with a logger warns once for each name of which Redis keeps another number of permits than it says: of grants, of
+// refusals, of waiters. It does not where it says the same, has told Redis itself, or was asked to change the number.
+func TestAnotherNumberIsWarnedOf(t *testing.T) {
+	s := redistest.Start(t)
+	first := newClient(t, s.Client())
+	for _, name := range []string{"granted", "busy", "set", "same"} {
+		released(t, first.Semaphore(name, 2).holds(t, 1))
+	}
+	full := first.Semaphore("busy", 2).holds(t, 2)
+	log, lines := logAt(slog.LevelDebug)
+	c := newClient(t, s.Client(), WithLogger(log))
+	require.NoError(t, c.Semaphore("set", 5).SetPermits(t.Context(), 6))
+	for range 3 {
+		for _, name := range []string{"granted", "set"} {
+			released(t, c.Semaphore(name, 5).holds(t, 1))
+		}
+		for _, name := range []string{"same", "new"} {
+			released(t, c.Semaphore(name, 2).holds(t, 1))
+		}
+		_, err := c.Semaphore("busy", 3).TryAcquire(t.Context(), 1)
+		require.ErrorIs(t, err, ErrNotAcquired)
+	}
+	_, err := c.Semaphore("same", 5).TryAcquire(t.Context(), 5)
+	require.ErrorIs(t, err, ErrTooMany)
+	c.Close()
+	warned := lines.with("another number of permits")
+	require.Len(t, warned, 2, warned)
+	require.Len(t, lines.with("lock=granted kind=semaphore cause=\"Redis keeps 2, and this process says 5; only SetPermits changes it\""), 1)
+	require.Len(t, lines.with("lock=busy kind=semaphore cause=\"Redis keeps 2, and this process says 3; only SetPermits changes it\""), 1)
+	released(t, full)
+}
+
+// What cannot be compared since Redis is silent is compared later, and never keeps a caller waiting. Without a logger nothing is
+// asked.
+func TestNumbersAreComparedLater(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := faulty(s)
+	log, lines := logAt(slog.LevelWarn)
+	c, other := newClient(t, rdb, WithLogger(log), WithCommandTimeout(100*time.Millisecond)), newClient(t, s.Client())
+	sem := c.Semaphore("k", 3)
+	rdb.Filter(faults.All(faults.Script("inspect"), faults.Refuse("LOADING not yet")))
+	released(t, other.Semaphore("k", 2).holds(t, 1))
+	released(t, sem.holds(t, 1))
+	require.Eventually(t, func() bool { return !sem.pool.compared.Load() }, patience, time.Millisecond)
+	require.Empty(t, lines.with("another number"))
+	rdb.Filter(nil)
+	released(t, sem.holds(t, 1))
+	require.Eventually(t, func() bool { return len(lines.with("another number")) == 1 }, patience, time.Millisecond)
+
+	s.ResetCommandCounts()
+	released(t, other.Semaphore("k", 7).holds(t, 1))
+	require.EqualValues(t, 2, s.CommandCounts()["evalsha"])
 }
 
 // Idle permits end with their time, and with the client.

@@ -3,6 +3,7 @@ package relock
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/gate"
@@ -86,6 +87,8 @@ func (s severally) spare(n *known) (spare []*hold) {
 type pool struct {
 	mu   sync.Mutex // guards idle; locked last
 	idle []*hold    // each is idle, or was until a moment ago; the one that was used last is at the end
+
+	compared atomic.Bool // how much there is of the lock was compared with what the program says
 }
 
 func (p *pool) add(h *hold) {

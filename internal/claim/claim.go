@@ -41,8 +41,8 @@ type Arbiter interface {
 type Resizer interface {
 	Arbiter
 	// Resize says how many permits a semaphore has: if Redis keeps no number yet, or in any case if anew is
-	// set.
-	Resize(ctx context.Context, n *wire.Names, permits int, anew bool) error
+	// set. told reports whether Redis has it from this command.
+	Resize(ctx context.Context, n *wire.Names, permits int, anew bool) (told bool, err error)
 }
 
 // Gatherer is an arbiter that takes several locks in one command.

@@ -55,11 +55,11 @@ func (s *Single) Force(ctx context.Context, n *wire.Names) (bool, error) {
 }
 
 // Resize says how many permits a semaphore has.
-func (s *Single) Resize(ctx context.Context, n *wire.Names, permits int, anew bool) error {
-	if _, err := s.node.Resize(ctx, n, permits, anew); err != nil {
-		return &wire.NodeError{Op: "resize", Name: n.Name, Err: err}
+func (s *Single) Resize(ctx context.Context, n *wire.Names, permits int, anew bool) (told bool, err error) {
+	if told, err = s.node.Resize(ctx, n, permits, anew); err != nil {
+		return false, &wire.NodeError{Op: "resize", Name: n.Name, Err: err}
 	}
-	return nil
+	return told, nil
 }
 
 // TrustNodes has nothing to declare: without the restart guard Redis is trusted not to forget.
