@@ -641,3 +641,151 @@ func TestAllIsBackAtOnceWhereRedisHangs(t *testing.T) {
 		unlocked(t, held)
 	}, WithLease(far), WithCommandTimeout(5*time.Second))
 }
+
+// ways take a lock of some options in each way of All and Any: by one command, one by one, and after a wait.
+func ways(t *testing.T, c, other *Client, opts ...Option) (leases map[string]func() *Lease) {
+	of := func(l *MultiLease) *Lease { return l.Lease("k") }
+	waited := func(take func() *Lease) *Lease {
+		held := taken(t, other.Mutex("k").Lock)
+		got := make(chan *Lease, 1)
+		go func() { got <- take() }()
+		require.Eventually(t, func() bool { return stateOf(t, other.Mutex("k")).Waiters == 1 }, patience, time.Millisecond)
+		unlocked(t, held)
+		return within(t, got)
+	}
+	k, by := c.Mutex("k", opts...), c.Mutex("l")
+	all := func() *Lease { return of(allTaken(t, All(k, by))) }
+	kinds := func() *Lease { return of(allTaken(t, All(k, c.RWMutex("w")))) }
+	only := func() *Lease { return taken(t, Any(k).Lock) }
+	return map[string]func() *Lease{
+		"All": all, "All one by one": kinds, "Any": only,
+		"All that waits": func() *Lease { return waited(all) }, "All one by one that waits": func() *Lease { return waited(kinds) },
+		"Any that waits": func() *Lease { return waited(only) },
+	}
+}
+
+// Each option of a lock holds inside All and Any as for the lock alone.
+func TestOptionsHoldInAllAndAny(t *testing.T) {
+	t.Parallel()
+	const lease, off = 10 * time.Second, 2 * time.Second
+	about := func(t *testing.T, want, is time.Duration) {
+		require.LessOrEqual(t, is, want)
+		require.Greater(t, is, want-off)
+	}
+	for option, of := range map[string]struct {
+		opts []Option
+		is   func(t *testing.T, s *redistest.Server, l *Lease, kept func() bool)
+	}{
+		"a fixed lease that is longer": {[]Option{WithFixedLease(time.Hour)}, func(t *testing.T, s *redistest.Server, l *Lease, _ func() bool) {
+			require.Greater(t, time.Until(l.Until()), 58*time.Minute)
+			about(t, time.Hour, ttlOf(t, s, "k"))
+		}},
+		"a fixed lease that is shorter": {[]Option{WithFixedLease(3 * time.Second)}, func(t *testing.T, s *redistest.Server, l *Lease, _ func() bool) {
+			about(t, 3*time.Second, time.Until(l.Until()))
+			about(t, 3*time.Second, ttlOf(t, s, "k"))
+		}},
+		"a maximum": {[]Option{WithMaxHold(100 * time.Millisecond)}, func(t *testing.T, s *redistest.Server, l *Lease, _ func() bool) {
+			within(t, l.Context().Done())
+			require.ErrorIs(t, context.Cause(l.Context()), ErrMaxHold)
+		}},
+		"a minimum": {[]Option{WithMinHold(time.Hour)}, func(t *testing.T, s *redistest.Server, l *Lease, kept func() bool) {
+			unlocked(t, l)
+			require.True(t, kept())
+		}},
+		"none": {nil, func(t *testing.T, s *redistest.Server, l *Lease, kept func() bool) {
+			about(t, lease, ttlOf(t, s, "k"))
+			unlocked(t, l)
+			require.False(t, kept())
+		}},
+	} {
+		t.Run(option, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			for way := range ways(t, nil, nil) {
+				t.Log(way)
+				c, other := newClient(t, s.Client(), WithLease(lease)), newClient(t, s.Client())
+				l := ways(t, c, other, of.opts...)[way]()
+				of.is(t, s, l, func() bool { return s.Do("EXISTS", "k") == "1" })
+				s.Do("FLUSHALL")
+			}
+		})
+	}
+}
+
+// ttlOf is how long Redis keeps a key.
+func ttlOf(t *testing.T, s *redistest.Server, key string) time.Duration {
+	ms, err := time.ParseDuration(s.Do("PTTL", key) + "ms")
+	require.NoError(t, err)
+	return ms
+}
+
+// The wait of each lock ends as its own options say, inside All and Any too.
+func TestWaitsHoldInAllAndAny(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, other := newClient(t, s.Client()), newClient(t, s.Client())
+	for what, lock := range map[string]func(m, by Locker) error{
+		"All": func(m, by Locker) error { return leased(All(m, by).Lock(t.Context())) },
+		"Any": func(m, by Locker) error { return leased(Any(m, by).Lock(t.Context())) },
+	} {
+		held := allTaken(t, All(other.Mutex("k"), other.Mutex("l")))
+		began := time.Now()
+		err := inTime(t, func(context.Context) error {
+			return lock(c.Mutex("k", WithWait(100*time.Millisecond)), c.Mutex("l", WithWait(300*time.Millisecond)))
+		})
+		require.ErrorIs(t, err, ErrNotAcquired)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		want := 100 * time.Millisecond
+		if what == "Any" {
+			want = 300 * time.Millisecond // as long as one of them waits
+		}
+		require.GreaterOrEqual(t, time.Since(began), want)
+		require.Less(t, time.Since(began), want+leisure)
+		unlockedAll(t, held)
+		noLocks(t, s)
+	}
+}
+
+// A lease that is over before its Unlock is lost, whatever its kind, though no timer has run: so the process finds it that was stopped.
+func TestUnlockAfterAStop(t *testing.T) {
+	for kind, lock := range map[string]func(c *Client) Locker{
+		"mutex":   func(c *Client) Locker { return c.Mutex("k") },
+		"writer":  func(c *Client) Locker { return c.RWMutex("k") },
+		"reader":  func(c *Client) Locker { return c.RWMutex("k").Reader() },
+		"permits": func(c *Client) Locker { return c.Semaphore("k", 3).Permits(2) },
+	} {
+		for over, want := range map[time.Duration]error{-time.Millisecond: nil, 0: ErrLost, time.Hour: ErrLost} {
+			t.Run(fmt.Sprintf("%s, %v", kind, over), func(t *testing.T) {
+				inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+					l := taken(t, lock(c).Lock)
+					c.core.watchdog.Remove(l.h) // as if the process were stopped
+					time.Sleep(time.Until(l.Until()) + over)
+					require.ErrorIs(t, l.Unlock(t.Context()), want)
+				})
+			})
+		}
+	}
+
+	// Of a MultiLease the lost one is told, whatever became of the others.
+	for others, before := range map[string]func(*MultiLease) error{
+		"held":              func(*MultiLease) error { return nil },
+		"one is given back": func(l *MultiLease) error { return l.Lease("a").Unlock(context.Background()) },
+		"all are given back": func(l *MultiLease) error {
+			return errors.Join(l.Lease("a").Unlock(context.Background()), l.Lease("c").Unlock(context.Background()))
+		},
+	} {
+		t.Run(others, func(t *testing.T) {
+			inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
+				l := allTaken(t, All(c.Mutex("a"), c.Mutex("b", WithFixedLease(10*time.Second)), c.Mutex("c")))
+				c.core.watchdog.Remove(l.Lease("b").h)
+				require.NoError(t, before(l))
+				time.Sleep(10 * time.Second)
+				err := l.Unlock(t.Context())
+				require.ErrorIs(t, err, ErrLost)
+				var lost *LostError
+				require.ErrorAs(t, err, &lost)
+				require.Equal(t, "b", lost.Name)
+			})
+		})
+	}
+}
