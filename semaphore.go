@@ -143,7 +143,7 @@ func (lk *lock) compare() {
 		case err != nil && wire.Transient(err), err == nil && st.Permits == 0: // there was none by then
 			lk.pool.compared.Store(false)
 		case err == nil && st.Permits != lk.size:
-			why := fmt.Errorf("Redis keeps %d, and this process says %d; only SetPermits changes it", st.Permits, lk.size)
+			why := fmt.Errorf("it has %d in Redis, and this process says %d; only SetPermits changes it", st.Permits, lk.size)
 			lk.k.cfg.logged.Tell(eventlog.Record{
 				Rank: eventlog.Alarm, Name: "number", Alarm: "a semaphore has another number of permits", Topic: why,
 				Lock: lk.names.Name, LockKind: lk.names.Kind.Name, Cause: why,

@@ -756,8 +756,8 @@ func TestAnotherNumberIsWarnedOf(t *testing.T) {
 	c.Close()
 	warned := lines.with("another number of permits")
 	require.Len(t, warned, 2, warned)
-	require.Len(t, lines.with("lock=granted kind=semaphore cause=\"Redis keeps 2, and this process says 5; only SetPermits changes it\""), 1)
-	require.Len(t, lines.with("lock=busy kind=semaphore cause=\"Redis keeps 2, and this process says 3; only SetPermits changes it\""), 1)
+	require.Len(t, lines.with("lock=granted kind=semaphore cause=\"it has 2 in Redis, and this process says 5; only SetPermits changes it\""), 1)
+	require.Len(t, lines.with("lock=busy kind=semaphore cause=\"it has 2 in Redis, and this process says 3; only SetPermits changes it\""), 1)
 	released(t, full)
 }
 
@@ -781,6 +781,36 @@ func TestNumbersAreComparedLater(t *testing.T) {
 	s.ResetCommandCounts()
 	released(t, other.Semaphore("k", 7).holds(t, 1))
 	require.EqualValues(t, 2, s.CommandCounts()["evalsha"])
+}
+
+// A number that a client told never expires under a holder, which renews, nor under a waiter, which asks. If it is lost under
+// them, the next to ask makes it anew, less what is held, and it stays.
+func TestTheNumberOutlastsHoldersAndWaiters(t *testing.T) {
+	s := redistest.Start(t)
+	lease := WithLease(time.Second)
+	held := newClient(t, s.Client(), lease).Semaphore("k", 2).holds(t, 2)
+	lengthened := func() bool {
+		left, err := strconv.Atoi(s.Do("PTTL", "k"))
+		require.NoError(t, err)
+		return left > 600_000
+	}
+	s.Do("PEXPIRE", "k", "3000")
+	require.Eventually(t, lengthened, patience, time.Millisecond, "by a renewal")
+	released(t, held)
+
+	s.Do("ZADD", "{k}:timeout", "99999999999999", "0123456789abcdef", "99999999999999", "0123456789abcdeF") // Redisson's, which renews nothing
+	s.Do("DECRBY", "k", "2")
+	w := newClient(t, s.Client(), lease).Semaphore("k", 2)
+	got := w.waits(t, s, 1, 1)
+	s.Do("PEXPIRE", "k", "3000")
+	require.Eventually(t, lengthened, patience, time.Millisecond, "by a waiter's question")
+	s.Do("DEL", "k")
+	require.Eventually(t, func() bool { return s.Do("GET", "k") == "0" }, patience, time.Millisecond, "told anew")
+	require.Equal(t, "-1", s.Do("PTTL", "k"))
+	s.Do("ZREM", "{k}:timeout", "0123456789abcdef")
+	s.Do("INCRBY", "k", "1")
+	s.Do("PUBLISH", "redisson_sc:{k}", "1")
+	released(t, within(t, got))
 }
 
 // Idle permits end with their time, and with the client.
