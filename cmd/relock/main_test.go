@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -170,6 +171,7 @@ func TestHelp(t *testing.T) {
 
 // A worker is of use to its parent only.
 func TestWorkerWithoutParent(t *testing.T) {
+	t.Cleanup(func() { signal.Reset(os.Interrupt) }) // a worker ignores it, and what tests start would inherit that
 	got := relockRun("worker")
 	require.Equal(t, statusFailed, got.status)
 	require.Contains(t, got.err, "started by relock demo only")
