@@ -47,6 +47,7 @@ func goesOn(s os.Signal) bool { return s == syscall.SIGCONT }
 // both, and a witness tells which signals came to relock alone.
 type child struct {
 	cmd     *exec.Cmd
+	sole    bool // nothing but relock runs in this process
 	own     bool // the command leads a group of its own
 	witness *witness
 	kin     kin
@@ -63,7 +64,7 @@ type child struct {
 // relock runs in this process.
 func newChild(cmd *exec.Cmd, sole bool) *child {
 	c := &child{
-		cmd: cmd, own: !hasTerminal(), control: make(chan os.Signal, 16), changed: make(chan bool), ended: make(chan struct{}),
+		cmd: cmd, sole: sole, own: !hasTerminal(), control: make(chan os.Signal, 16), changed: make(chan bool), ended: make(chan struct{}),
 	}
 	if !c.own {
 		c.kin.adopts = sole && adopt()
@@ -99,6 +100,10 @@ func (c *child) start() error {
 	close(started)
 	c.started = time.Now()
 	if err == nil {
+		if c.sole {
+			// With stty tostop, what relock says in the background would stop it. The command has not inherited this.
+			signal.Ignore(syscall.SIGTTOU)
+		}
 		go c.await()
 	}
 	return err

@@ -87,7 +87,8 @@ func stopped(pid int) bool {
 
 // leader, as the first argument of the test binary, makes it a shell that runs the other arguments as its only job, in the
 // foreground of the terminal that is its input. It tells on its file 3 what becomes of the job, a line each: its number,
-// "stopped" and "ended N". With each line of file 4 it brings the job to the foreground again.
+// "stopped" and "ended N". With each line of file 4 it brings the job to the foreground again, or with "bg" itself, and what
+// writes in the background is stopped then.
 const leader = "session-leader"
 
 func runLeader(args []string) int {
@@ -106,6 +107,16 @@ func runLeader(args []string) int {
 	fmt.Fprintln(tell, pid)
 	go func() {
 		for lines := bufio.NewScanner(hear); lines.Scan(); {
+			if lines.Text() == "bg" {
+				var modes syscall.Termios
+				own := int32(syscall.Getpgrp())
+				_ = ioctl(os.Stdin, syscall.TCGETS, unsafe.Pointer(&modes))
+				modes.Lflag |= syscall.TOSTOP
+				_ = ioctl(os.Stdin, syscall.TCSETS, unsafe.Pointer(&modes))
+				_ = ioctl(os.Stdin, syscall.TIOCSPGRP, unsafe.Pointer(&own))
+				fmt.Fprintln(tell, "background")
+				continue
+			}
 			_ = ioctl(os.Stdin, syscall.TIOCSPGRP, unsafe.Pointer(&pid))
 			_ = syscall.Kill(-int(pid), syscall.SIGCONT)
 		}
@@ -203,6 +214,14 @@ func (s *session) becomes(want string) {
 	line, err := s.told.ReadString('\n')
 	require.NoError(s.t, err)
 	require.Equal(s.t, want+"\n", line)
+}
+
+// background lets the terminal stop the job when it writes.
+func (s *session) background() {
+	s.t.Helper()
+	_, err := io.WriteString(s.fg, "bg\n")
+	require.NoError(s.t, err)
+	s.becomes("background")
 }
 
 // foreground lets the job go on.

@@ -138,6 +138,21 @@ func TestTerminalHeldLoss(t *testing.T) {
 
 const ctrlS = "\x13"
 
+// Nor does one that stops what writes in the background (stty tostop).
+func TestTerminalBackgroundLoss(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	r, deaf, command := withDeaf(t)
+	command[len(command)-1] = "trap '' TTOU; " + command[len(command)-1]
+	s := atTerminal(t, srv, true, append([]string{t.Name()}, command...)...)
+	r.pid(t)
+	s.background()
+	forceOpen(t, srv, t.Name())
+	r.has(t, "terminated")
+	s.becomes(fmt.Sprint("ended ", statusLost))
+	require.Eventually(t, func() bool { return gone(deaf()) }, patience, time.Millisecond)
+}
+
 // What relock says while it waits keeps it neither from the lock nor from a signal.
 func TestWaitUnheard(t *testing.T) {
 	t.Parallel()
