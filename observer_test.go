@@ -126,6 +126,30 @@ func (s *slow) Observe(e Event) {
 	s.seen.Observe(e)
 }
 
+// A Lock of a writer that an RWMutex refuses by itself ends in an event too.
+func TestObserverHearsOfRefusedWriters(t *testing.T) {
+	o := &seen{}
+	c := newClient(t, redistest.Start(t).Client(), WithObserver(o))
+	rw := c.RWMutex("k")
+	reader, err := rw.RLock(t.Context())
+	require.NoError(t, err)
+	_, err = rw.Lock(reader.Context())
+	require.ErrorIs(t, err, ErrUpgrade)
+	_, err = rw.TryLock(WithOwner(t.Context(), "owner"))
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	_, err = rw.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	<-reader.Context().Done()
+	_, err = rw.Lock(reader.Context())
+	require.ErrorIs(t, err, ErrLost)
+	told := o.of(EventAbandoned)
+	require.Len(t, told, 3)
+	for i, cause := range []error{ErrUpgrade, errors.ErrUnsupported, ErrLost} {
+		require.ErrorIs(t, told[i].Cause, cause)
+		require.Equal(t, "k", told[i].Lock)
+	}
+}
+
 func TestALossIsToldAfterTheLease(t *testing.T) {
 	s := redistest.Start(t)
 	o := &slow{}

@@ -201,17 +201,22 @@ func (rw *RWMutex) acquire(ctx context.Context, kind *wire.Kind, once bool) (*Le
 	lk := rw.of(kind)
 	if lk.valid(ctx) == nil {
 		if owner, err := ownerOf(ctx); owner != "" || err != nil {
-			return nil, cmp.Or(err, errOwned)
+			return lk.refuses(ctx, cmp.Or(err, errOwned))
 		}
 		if rw.write.enclosing(ctx) != nil {
 			lk = &rw.write
 		} else if kind == wire.Write && rw.read.enclosingLost(ctx) {
-			return nil, rw.read.enclosing(ctx).h.why()
+			return lk.refuses(ctx, rw.read.enclosing(ctx).h.why())
 		} else if kind == wire.Write && rw.read.enclosing(ctx) != nil {
-			return nil, ErrUpgrade
+			return lk.refuses(ctx, ErrUpgrade)
 		}
 	}
 	return lk.acquire(ctx, once)
+}
+
+// refuses returns err for a call of the lock, and tells the observer.
+func (lk *lock) refuses(ctx context.Context, err error) (*Lease, error) {
+	return lk.run(ctx, func(*call) (*Lease, error) { return nil, err })
 }
 
 // Downgrade makes a write lease of an RWMutex a read lease, with no gap in which another owner could

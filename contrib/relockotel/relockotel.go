@@ -21,8 +21,9 @@
 //
 //	relock.lock.name  what WithLockName makes of the lock's name; no node has it
 //	relock.lock.kind  "mutex"
-//	relock.result     of waits: acquired, busy, failed (no answer), refused (no retry helps), lost (the
-//	                  lease around the call) or closed; of holds: released or lost
+//	relock.result     of waits: acquired, busy, failed (no answer, Redis not asked, or a mistake of the
+//	                  program), refused (no retry helps), lost (the lease around the call) or closed;
+//	                  of holds: released or lost
 //	relock.how        of waits that were granted, and of holds: free, local, remote, reentered, cached
 //	relock.cause      of losses: lost, max_hold, closed
 //	relock.node       of nodes.down and commands: which of a quorum, from 1, as NewRedlock was given them
@@ -31,6 +32,11 @@
 //
 // relock.hold.oldest.age is 0 while none of a name is held. It is this Observer's: where one meter
 // provider serves several, it tells the age of one of them, while the other metrics are sums.
+//
+// Each call of Lock, TryLock and Do is counted once, by what its caller was told, and each lease once
+// more when it ends. Some count otherwise. All and Any count each lease that they had, also of a lock
+// that they gave back, and one refusal for a call that failed. Downgrade counts as a call. Calls of a lock that cannot be, for its
+// name or options, and of more permits than a semaphore was made with, are counted nowhere.
 //
 // The counters of a name exist, at zero, from its first event on: Prometheus sees a first loss as an
 // increase. The counter of a command exists from the first such command on. One command may serve
