@@ -27,7 +27,7 @@ import (
 // rdb stays the caller's: close it after the Client.
 //
 // New sends no command of its own. It fails with relock.ErrInvalidOption for
-//   - a nil rdb, or an option that cannot work;
+//   - a nil rdb, one that go-redis did not make, as &redis.Client{}, or an option that cannot work;
 //   - a *redis.Ring, whose shards know nothing of one another;
 //   - a type that is neither *redis.Client nor *redis.ClusterClient: relock cannot see where it
 //     leads;
@@ -38,7 +38,8 @@ import (
 //
 // A *redis.Client of one server of a Redis Cluster passes. Locks that another server keeps fail at
 // once, and say that a ClusterClient is needed. A failover client with ReplicaOnly passes, since
-// go-redis does not show that option; its locks fail with Redis's own READONLY.
+// go-redis does not show that option: TryLock then fails with Redis's own READONLY, which matches
+// relock.ErrUnavailable, and Lock waits until its context ends, since a replica may become the master.
 func New(rdb redis.UniversalClient, opts ...relock.Option) (*relock.Client, error) {
 	d, err := overgoredis.New(rdb)
 	if err != nil {

@@ -173,6 +173,8 @@ func TestRefused(t *testing.T) {
 		"nil":           {nil, "nil"},
 		"a nil client":  {(*redis.Client)(nil), "nil"},
 		"a nil cluster": {(*redis.ClusterClient)(nil), "nil"},
+		"no client":     {&redis.Client{}, "redis.NewClient"},
+		"no cluster":    {&redis.ClusterClient{}, "redis.NewClusterClient"},
 		"a ring":        {ring, "Ring"},
 		"Sentinel":      {sentinels, "NewFailoverClient"},
 		"a wrapper":     {struct{ redis.UniversalClient }{client(t, s)}, "neither a *redis.Client nor"},

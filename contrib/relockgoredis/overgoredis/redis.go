@@ -36,13 +36,19 @@ func New(rdb redis.UniversalClient) (*Redis, error) {
 	case *redis.Client:
 		d.node = rdb
 		if rdb != nil {
-			o := rdb.Options()
+			o := options(rdb)
+			if o == nil {
+				return nil, errors.New("a Client that redis.NewClient or redis.NewFailoverClient did not make")
+			}
 			return d, unbounded(o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled)
 		}
 	case *redis.ClusterClient:
 		d.cluster = rdb
 		if rdb != nil {
 			o := rdb.Options()
+			if o == nil {
+				return nil, errors.New("a ClusterClient that redis.NewClusterClient did not make")
+			}
 			if o.ClusterSlots != nil {
 				return nil, errors.New("the ClusterClient has ClusterSlots of its own: for Sentinel take NewFailoverClient")
 			}
@@ -54,6 +60,12 @@ func New(rdb redis.UniversalClient) (*Redis, error) {
 		return nil, fmt.Errorf("a %T is neither a *redis.Client nor a *redis.ClusterClient", rdb)
 	}
 	return d, nil
+}
+
+// options returns the options of a client, nil for a zero Client: there go-redis panics.
+func options(rdb *redis.Client) (o *redis.Options) {
+	defer func() { _ = recover() }()
+	return rdb.Options()
 }
 
 // unbounded refuses settings under which a command to a server that hangs would never end. The
