@@ -33,8 +33,8 @@ var (
 	ErrNotAcquired = wire.ErrNotAcquired
 
 	// ErrUnavailable says that Redis gave no answer: it could not be reached, was silent, is loading or
-	// failing over, may have forgotten locks, or was not asked (ErrNotAsked). Nothing is known of the
-	// lock. It is a *NodeError, on a quorum a *QuorumError.
+	// failing over, may have forgotten locks, refuses a password that it took before, or was not asked
+	// (ErrNotAsked). Nothing is known of the lock. It is a *NodeError, on a quorum a *QuorumError.
 	ErrUnavailable = wire.ErrUnavailable
 
 	// ErrNotAsked says that the caller's context had ended before the call, so that Redis was not
@@ -42,8 +42,9 @@ var (
 	ErrNotAsked = wire.ErrNotAsked
 
 	// ErrRefused says that Redis answers, and that no retry helps before an operator or the program
-	// is changed: a missing right, a wrong password, a key of another type, no memory. It is a
-	// *NodeError, or a *QuorumError if the nodes that do not refuse are no quorum.
+	// is changed: a missing right, a password that Redis has never taken from this client, a key of
+	// another type, no memory. It is a *NodeError, or a *QuorumError if the nodes that do not refuse are
+	// no quorum.
 	ErrRefused = wire.ErrRefused
 
 	// ErrWrongKind says that the name belongs to a lock of another kind, as to a read-write lock if a
@@ -219,6 +220,7 @@ type NodeError struct {
 
 	is   error  // the sentinel that Err is; nil for ErrUnavailable
 	hint string // what to do about Err
+	shut bool   // Redis does not let the client in; that may pass
 }
 
 // Error says what failed on which lock, what to do if waiting does not help, and how long the node's
@@ -352,7 +354,7 @@ func outwardNode(e *wire.NodeError) *NodeError {
 		Op: e.Op, Name: e.Name, Node: e.Node, Err: outward(e.Err), Cause: e.Cause, Quarantine: e.Mute, is: wire.Said(e.Err),
 	}
 	if _, hints := out.Err.(*NodeError); !hints {
-		out.hint = wire.Hint(e.Err)
+		out.hint, out.shut = wire.Hint(e.Err), wire.RefusesLogin(e.Err)
 	}
 	return out
 }

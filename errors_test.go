@@ -59,7 +59,7 @@ func TestRefusalsAreReturnedAtOnce(t *testing.T) {
 	loggedOut := open(s.AddUser("leaver", "secret", "allkeys", "allchannels", "allcommands"))
 	require.NoError(t, loggedOut.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
 	s.Do("ACL", "DELUSER", "leaver")
-	_, err := loggedOut.Mutex("k").Lock(ctx)
+	_, err := loggedOut.Mutex("k", WithWait(500*time.Millisecond)).Lock(ctx)
 	require.ErrorContains(t, err, "WRONGPASS")
 	require.ErrorContains(t, err, "check the client's user name and password")
 }

@@ -12,8 +12,9 @@ import (
 // WithLogger makes the client write to log what it tells no caller. At warn: leases that were lost, a
 // Redis that stops answering or works worse than it should and the end of that (see EventNodeDown and
 // EventNodeImpaired), a Lock that has waited for Redis itself for a second and each minute more,
-// commands that Redis refuses for good (ErrRefused), and a Semaphore of which Redis keeps another number
-// of permits, once for each name. At debug: all Events of an Observer.
+// commands that Redis refuses for good (ErrRefused) or since it does not let the client in, and a
+// Semaphore of which Redis keeps another number of permits, once for each name. At debug: all Events of
+// an Observer.
 //
 // A cause is logged at once, and then in one line every 10 seconds, with the number of its events and
 // the names of the first 20 locks. At debug each kind of event has up to 100 lines in 10 seconds. A
@@ -102,16 +103,16 @@ var alarms = [len(eventNames)]string{
 }
 
 // topic returns the error inside err that names no lock. Of a quorum's errors it prefers one that a
-// retry would get too. refused reports whether a retry would.
+// retry would get too. refused reports whether a retry would, or Redis does not let the client in.
 func topic(err error) (why error, refused bool) {
 	switch e := err.(type) {
 	case *NodeError:
-		return e.Err, wire.Family(e.is) == ErrRefused
+		return e.Err, wire.Family(e.is) == ErrRefused || e.shut
 	case *QuorumError:
 		for i := len(e.Nodes) - 1; i >= 0 && !refused; i-- {
 			why, refused = topic(e.Nodes[i])
 		}
 		return why, refused
 	}
-	return err, wire.Final(err) // of a renewal: no caller gets it
+	return err, wire.Final(err) || wire.RefusesLogin(err) // of a renewal: no caller gets it
 }

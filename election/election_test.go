@@ -277,6 +277,36 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// While Redis refuses a password that it has taken before, as while it is changed, candidates go on standing, and a leader whose
+// lease ends meanwhile stands again.
+func TestRefusedPassword(t *testing.T) {
+	t.Parallel()
+	locktest.BothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *relock.Client) {
+		password := func(to string) {
+			for _, s := range servers {
+				s.Do("ACL", "SETUSER", "app", "resetpass", ">"+to)
+				s.Do("CLIENT", "KILL", "USER", "app")
+			}
+		}
+		short := func() *Election { return New(c.Mutex(name, relock.WithLease(time.Second))) }
+		a := standFor(t, short(), !deaf)
+		first := a.leads()
+		b := standFor(t, short(), !deaf)
+		password("other")
+		require.ErrorIs(t, first.over(t), relock.ErrLost)
+		time.Sleep(300 * time.Millisecond)
+		require.Empty(t, a.ended)
+		require.Empty(t, b.ended)
+		password("secret")
+		select {
+		case <-a.terms:
+		case <-b.terms:
+		case <-time.After(locktest.Patience):
+			t.Fatal("nobody leads")
+		}
+	})
+}
+
 // An outage ends the term, and Run waits until Redis answers again.
 func TestOutage(t *testing.T) {
 	t.Parallel()

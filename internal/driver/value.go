@@ -15,6 +15,10 @@ type ReplyError struct {
 	// Astray says that the client, made for a single server, reached a server of a Cluster that
 	// does not have the keys, and knows no other. Package link sets it.
 	Astray bool
+
+	// Stranger says that the server refused the client's login, and has not let it in before. A later
+	// refusal may pass: a password is being changed. Remembering sets it.
+	Stranger bool
 }
 
 // Error is the server's text.

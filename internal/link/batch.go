@@ -215,7 +215,7 @@ func (l *Link) sendBatch(s *Script, calls []*command) {
 		return
 	}
 	if l.report != nil {
-		l.report(silence(err))
+		l.report(Silence(err))
 	}
 	for i, c := range calls {
 		got := answer{err: err}

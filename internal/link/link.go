@@ -234,7 +234,7 @@ func (l *Link) run(c *command, s *driver.Script, permit chan struct{}, b *batche
 		<-permit
 	}
 	if l.report != nil && c.late != Unheeded {
-		l.report(silence(err))
+		l.report(Silence(err))
 	}
 	c.deliver(answer{value, err}, err)
 }
@@ -286,12 +286,12 @@ func (c *command) deliver(got answer, failure error) {
 	}
 	c.timer.Stop() // nothing waits for it
 	if c.late != nil {
-		c.late.Late(silence(failure))
+		c.late.Late(Silence(failure))
 	}
 }
 
-// silence returns err if Redis did not answer, nil if it did.
-func silence(err error) error {
+// Silence returns err if Redis did not answer, nil if it did.
+func Silence(err error) error {
 	if Unanswered(err) {
 		return err
 	}
@@ -335,6 +335,13 @@ func Reply(err error) string {
 func Astray(err error) bool {
 	var reply *driver.ReplyError
 	return errors.As(err, &reply) && reply.Astray
+}
+
+// Stranger reports whether err is marked as driver.ReplyError.Stranger: the refusal of a login that never
+// succeeded.
+func Stranger(err error) bool {
+	var reply *driver.ReplyError
+	return errors.As(err, &reply) && reply.Stranger
 }
 
 // Unanswered reports whether a command failed with err without an answer of Redis's.

@@ -48,7 +48,7 @@ type Config struct {
 // messages, and the sweeper.
 type Node struct {
 	cfg     Config
-	redis   driver.Redis // counts what is sent
+	redis   driver.Redis // counts what is sent, and remembers a login
 	bare    driver.Redis // what New was given
 	wire    *wire.Redis
 	hub     *hub.Hub
@@ -72,7 +72,7 @@ type Node struct {
 func New(rdb driver.Redis, cfg Config) *Node {
 	n := &Node{cfg: cfg, bare: rdb, done: make(chan struct{})}
 	n.reachability.tell, n.reachability.wentDown = cfg.Reachable, n.vigil
-	rdb = n.counts.Counted(rdb)
+	rdb = driver.Remembering(n.counts.Counted(rdb))
 	n.redis = rdb
 	if cfg.Votes {
 		n.health = newHealth(cfg.Timeout)
@@ -117,8 +117,8 @@ func (n *Node) Down() bool { return n.reachability.down.Load() }
 func (n *Node) Do(ctx context.Context, commands ...[]string) ([]driver.Value, error) {
 	sent := clock.Now()
 	got, err := n.redis.Do(ctx, commands...)
-	if err == nil || clock.Now().Since(sent) >= n.cfg.Timeout || ctx.Err() == nil {
-		n.answered(err)
+	if silent := link.Silence(err); silent == nil || clock.Now().Since(sent) >= n.cfg.Timeout || ctx.Err() == nil {
+		n.answered(silent)
 	}
 	return got, err
 }
@@ -132,10 +132,10 @@ func (n *Node) Answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
 	_, err := n.Do(ctx, ping)
-	return err
+	return link.Silence(err)
 }
 
-// ping makes a Redis answer. Without the right to PING the answer is a refusal, which will do.
+// ping makes a Redis answer. Without the right to PING, or to log in, the answer is a refusal, which will do.
 var ping = []string{"PING"}
 
 // vigil pings a Redis that went down until it answers, or the node is closed. Otherwise a client that
@@ -153,7 +153,8 @@ func (n *Node) vigil() {
 					return
 				}
 				ctx, cancel := context.WithTimeout(n.hub.Context(), n.cfg.Timeout)
-				if _, err := n.redis.Do(ctx, ping); err == nil {
+				_, err := n.redis.Do(ctx, ping)
+				if err = link.Silence(err); err == nil {
 					n.answered(nil)
 				} else {
 					n.reachability.fails(err)

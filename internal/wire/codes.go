@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"errors"
 	"strings"
 
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/link"
 )
 
@@ -10,7 +12,7 @@ import (
 // word is no code, however it is spelled: a client library may leave a plain ERR out, and the text
 // behind it may begin with a command's name, or with "ACL".
 var codes = map[string]struct {
-	passes bool   // it may pass without a change of the caller, the user's rights or the data
+	passes bool   // it may pass without a change of the caller, the user's rights or the data; see link.Stranger
 	ofNode bool   // it is about the node and not about one lock of it
 	hint   string // what to do about it
 }{
@@ -23,7 +25,7 @@ var codes = map[string]struct {
 	"MAXCLIENTS":  {passes: true},
 	"MISCONF":     {ofNode: true},
 	"MOVED":       {passes: true},
-	"NOAUTH":      {ofNode: true, hint: "check the client's user name and password"},
+	"NOAUTH":      {passes: true, ofNode: true, hint: "check the client's user name and password"},
 	"NOCOMMAND":   {ofNode: true, hint: "the server, or a proxy before it, lacks the command: see docs/managed-redis.md"},
 	"NOPERM":      {hint: "the user lacks a permission, docs/wire.md lists what relock needs"},
 	"NOREPLICAS":  {passes: true, ofNode: true},
@@ -36,7 +38,7 @@ var codes = map[string]struct {
 	"TRYAGAIN":    {passes: true},
 	"UNSEEDED":    {passes: true},
 	"WRONGKIND":   {hint: "one name has one kind of lock: choose another name"},
-	"WRONGPASS":   {ofNode: true, hint: "check the client's user name and password"},
+	"WRONGPASS":   {passes: true, ofNode: true, hint: "check the client's user name and password"},
 	"WRONGTYPE":   {hint: "the key, or a key beside it, belongs to something else: choose another lock name"},
 }
 
@@ -93,7 +95,15 @@ func upper(word string) bool {
 	return true
 }
 
-// Hint says what to do about err if it is an answer of Redis that no retry helps, otherwise "".
+// RefusesLogin reports whether err is the answer of a Redis that does not let the client in. That may pass, as
+// while a password is changed, or may not: a caller waits for it, and an operator is told.
+func RefusesLogin(err error) bool {
+	var reply *driver.ReplyError
+	return errors.As(err, &reply) && reply.RefusesLogin()
+}
+
+// Hint says what to do about err if it is an answer of Redis that no retry helps or that an operator should
+// know of, otherwise "".
 func Hint(err error) string {
 	if link.Astray(err) {
 		return "this is one server of a Redis Cluster: make the client for the Cluster, as go-redis's NewClusterClient does"

@@ -180,7 +180,7 @@ func Transient(err error) bool {
 	if reply == "" {
 		return !slices.ContainsFunc(finalErrors, func(final error) bool { return errors.Is(err, final) })
 	}
-	return codes[ReplyCode(reply)].passes && !link.Astray(err)
+	return codes[ReplyCode(reply)].passes && !link.Astray(err) && !link.Stranger(err)
 }
 
 // CauseOf returns why ctx ended, or ErrClosed when the client did.

@@ -47,6 +47,7 @@ func Run(t *testing.T, open Opener) {
 	t.Run("cluster", func(t *testing.T) { onCluster(t, open) })
 	t.Run("quorum", func(t *testing.T) { onQuorum(t, open) })
 	t.Run("outage", func(t *testing.T) { onOutage(t, open) })
+	t.Run("refused login", func(t *testing.T) { onRefusedLogin(t, open) })
 }
 
 func onServers(t *testing.T, open Opener) {
