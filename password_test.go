@@ -2,6 +2,8 @@ package relock
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
 	"os"
 	"strings"
@@ -133,4 +135,47 @@ func TestAPasswordIsRotated(t *testing.T) {
 	require.ErrorContains(t, err, "WRONGPASS")
 	_, err = s.Try("AUTH", "locks", "new")
 	require.NoError(t, err)
+}
+
+// A Redis goes on with certificates of another authority, and its clients are given theirs later. Until then they cannot connect:
+// who waits for a lock waits on, who holds one keeps it, and a try says why Redis cannot be had.
+func TestCertificatesChange(t *testing.T) {
+	s, first := redistest.StartTLS(t)
+	var has atomic.Pointer[tls.Config]
+	has.Store(first)
+	client := func() *Client {
+		opt := s.Option()
+		opt.TLSConfig = &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			InsecureSkipVerify: true, // VerifyConnection does, by the authority of the moment
+			VerifyConnection: func(cs tls.ConnectionState) error {
+				_, err := cs.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: has.Load().RootCAs})
+				return err
+			},
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return &has.Load().Certificates[0], nil
+			},
+		}
+		return newClient(t, shared(t, opt)())
+	}
+	c, d := client(), client()
+	held, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	granted := waitFor(t, d, "k")
+	queued(t, s, "k", 1)
+	second := s.ChangeCertificates()
+	require.Eventually(t, func() bool {
+		_, err := c.Mutex("free").TryLock(t.Context())
+		require.ErrorIs(t, err, ErrUnavailable)
+		return strings.Contains(err.Error(), "certificate")
+	}, patience, time.Millisecond)
+	_, err = c.Mutex("free", WithWait(100*time.Millisecond)).Lock(t.Context())
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Empty(t, granted)
+	require.NoError(t, held.Context().Err())
+	has.Store(second)
+	require.NoError(t, c.Mutex("free").Do(t.Context(), nothing))
+	require.NoError(t, held.Unlock(t.Context()))
+	require.NoError(t, within(t, granted).Unlock(t.Context()))
 }

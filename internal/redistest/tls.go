@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -26,41 +27,62 @@ import (
 func StartTLS(tb TB, args ...string) (*Server, *tls.Config) {
 	tb.Helper()
 	s := newServer(tb)
+	s.newCertificates()
+	s.args = slices.Concat([]string{
+		"--port", "0", "--tls-port", strconv.Itoa(s.port),
+		"--tls-ca-cert-file", s.tlsFile("ca.crt"), "--tls-cert-file", s.tlsFile("server.crt"), "--tls-key-file", s.tlsFile("server.key"),
+	}, s.bin.flags(), args)
+	s.spawn()
+	s.skipWithoutTLS()
+	s.awaitReady()
+	return s, s.secure.Clone()
+}
+
+// ChangeCertificates has a server of [StartTLS] go on with certificates of a new throw-away authority, and trust
+// that alone. It ends all connections, and returns the new configuration for clients.
+func (s *Server) ChangeCertificates() *tls.Config {
+	s.tb.Helper()
+	old := s.ClientFor(s.tb)
+	s.newCertificates()
+	do := func(words ...string) {
+		if err := old.Do(context.Background(), old.B().Arbitrary(words...).Build()).Error(); err != nil {
+			s.tb.Fatalf("redistest: %v", err)
+		}
+	}
+	do("CONFIG", "SET", "tls-cert-file", s.tlsFile("server.crt")) // any of the files has it read all
+	do("CLIENT", "KILL", "TYPE", "pubsub")
+	do("CLIENT", "KILL", "TYPE", "normal")
+	return s.secure.Clone()
+}
+
+// newCertificates makes an authority, and certificates of it for the server, in files, and for clients.
+func (s *Server) newCertificates() {
+	s.tb.Helper()
 	ca, err := newAuthority()
 	if err != nil {
-		tb.Fatalf("redistest: %v", err)
+		s.tb.Fatalf("redistest: %v", err)
 	}
 	server, err := ca.issue("server")
 	if err != nil {
-		tb.Fatalf("redistest: %v", err)
+		s.tb.Fatalf("redistest: %v", err)
 	}
 	client, err := ca.issue("client")
 	if err != nil {
-		tb.Fatalf("redistest: %v", err)
+		s.tb.Fatalf("redistest: %v", err)
 	}
-	caPath, certPath, keyPath := s.tlsFile("ca.crt"), s.tlsFile("server.crt"), s.tlsFile("server.key")
 	if err := errors.Join(
-		writePEM(caPath, "CERTIFICATE", ca.cert.Raw),
-		writePEM(certPath, "CERTIFICATE", server.Certificate[0]),
-		writeKey(keyPath, server.PrivateKey),
+		writePEM(s.tlsFile("ca.crt"), "CERTIFICATE", ca.cert.Raw),
+		writePEM(s.tlsFile("server.crt"), "CERTIFICATE", server.Certificate[0]),
+		writeKey(s.tlsFile("server.key"), server.PrivateKey),
 	); err != nil {
-		tb.Fatalf("redistest: %v", err)
+		s.tb.Fatalf("redistest: %v", err)
 	}
-
 	s.secure = &tls.Config{
 		RootCAs:      x509.NewCertPool(),
 		Certificates: []tls.Certificate{client},
 		MinVersion:   tls.VersionTLS12,
 	}
 	s.secure.RootCAs.AddCert(ca.cert)
-	s.args = slices.Concat([]string{
-		"--port", "0", "--tls-port", strconv.Itoa(s.port),
-		"--tls-ca-cert-file", caPath, "--tls-cert-file", certPath, "--tls-key-file", keyPath,
-	}, s.bin.flags(), args)
-	s.spawn()
-	s.skipWithoutTLS()
-	s.awaitReady()
-	return s, s.secure.Clone()
 }
 
 // withoutTLS matches what servers that were built without TLS say to its options: 6.2 and 7.0 do
