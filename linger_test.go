@@ -3,6 +3,8 @@ package relock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -548,3 +550,51 @@ func TestLingeringHoldOfAWaiterThatLeftEnds(t *testing.T) {
 	require.Eventually(t, func() bool { return idleAt(c) == 0 }, 10*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { return s.Do("EXISTS", l.h.entry.Names.Lock) == "0" }, 10*time.Second, time.Millisecond)
 }
+
+// A waiter has the permits that another process keeps idle, however many holders use theirs: each of its questions tells further
+// holders, and they follow soon. So few questions it takes: of 10,000 holders of one permit 79, and two at the beginning.
+func TestWaiterFindsIdlePermitsAmongMany(t *testing.T) {
+	for _, of := range []struct{ holders, k, questions int }{
+		{2, 128, 3}, {40, 128, 8}, {20, 10, 4}, {3_000, 1, 26}, {10_000, 1, 81},
+	} {
+		t.Run(fmt.Sprintf("%d holders of %d", of.holders, of.k), func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			n := of.holders * of.k
+			a, tap := lingeringClient(t, s.Client(), time.Hour), faulty(s)
+			c := newClient(t, tap)
+			require.NoError(t, c.Semaphore("k", n).SetPermits(t.Context(), n))
+			released(t, a.Semaphore("k", n).holds(t, of.k))
+			s.Do("EVAL", heldElsewhere, "2", "k", "{k}:timeout", strconv.Itoa(of.holders-1), strconv.Itoa(of.k))
+			require.Equal(t, "0", s.Do("GET", "k"))
+
+			var asked atomic.Int64
+			tap.Filter(func(call *faults.Call) faults.Fate {
+				if call.ScriptName() == "acquire" {
+					asked.Add(1)
+				}
+				return faults.Pass
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			began := time.Now()
+			p, err := c.Semaphore("k", n).Acquire(ctx, of.k)
+			require.NoError(t, err, "%d questions", asked.Load())
+			t.Logf("%d questions in %v", asked.Load(), time.Since(began))
+			require.LessOrEqual(t, asked.Load(), int64(of.questions))
+			released(t, p)
+		})
+	}
+}
+
+// heldElsewhere has so many entries of a process that does not listen hold so many permits each, of which many end at one time.
+const heldElsewhere = `
+local now = redis.call('TIME')[1] * 1000
+for i = 1, ARGV[1] do
+	local members = {}
+	for j = 1, ARGV[2] do
+		members[2 * j - 1], members[2 * j] = now + 20000 + i % 100, 'e3b0c442-98fc-4c14-9afb-f4c8996fb924:' .. i .. ':' .. j
+	end
+	redis.call('ZADD', KEYS[2], unpack(members))
+end
+return redis.call('DECRBY', KEYS[1], ARGV[1] * ARGV[2])`

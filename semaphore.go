@@ -260,7 +260,8 @@ func (p *Permit) Extend(ctx context.Context, d time.Duration) error { return p.h
 func (p *Permit) Until() time.Time { return p.held().Until() }
 
 // Wanted returns a channel that is closed once another process of relock's waits for permits, as
-// Lease.Wanted does. The first process in line has 128 holders told at a time.
+// Lease.Wanted does. The first process in line has 128 holders told at a time, and asks again until all
+// were.
 func (p *Permit) Wanted() <-chan struct{} { return p.held().Wanted() }
 
 // Name returns the name of the semaphore.

@@ -20,7 +20,7 @@ var (
 
 // hashFiles may read and write the lock itself: kinds of lock with what they share, and their short texts.
 var hashFiles = append([]string{
-	"hash", "held", "permits", "permits_entry", "permits_held", "permits_number", "rw", "rw_alive", "rw_line", "rw_grant", "mutex_acquire", "mutex_vote", "mutex_unvote", "mutex_acquire_many", "mutex_release_many",
+	"hash", "held", "permits", "permits_entry", "permits_held", "permits_number", "permits_told", "rw", "rw_alive", "rw_line", "rw_grant", "mutex_acquire", "mutex_vote", "mutex_unvote", "mutex_acquire_many", "mutex_release_many",
 }, kinds...)
 
 // Each script opens with its keys, arguments and answer, and uses just those.

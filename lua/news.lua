@@ -24,10 +24,9 @@ local function want(answer, inbox, publish, id, owner)
       heard = (heard or 0) + (type(hears) == 'number' and hears or 0) -- if it cannot be told, the entry did not fail
     end
   end
-  answer[#answer + 1] = heard
-  if heard and untold then
-    answer[#answer + 1] = untold(id, #some, inbox, publish)
-  end
+  local more = untold and untold(id, #some, inbox, publish)
+  answer[#answer + 1] = heard or more and 0
+  answer[#answer + 1] = more
   return answer
 end
 

@@ -1,6 +1,6 @@
 -- permits: which permits of a semaphore are held and which are free: what the hooks of the kind share.
 --
--- needs: counter turn
+-- needs: counter turn permits_members
 -- KEYS[1]  free permits     name; decimal, may be negative
 -- KEYS[4]  unlock channel   redisson_sc:{name}; a message is how many permits are free
 -- Beside it, in {name}:timeout, stands a ZSET: for each permit that is held a member, by when its lease ends, in ms. An entry of
@@ -44,16 +44,7 @@ end
 
 -- remove ends the permits of id, and returns how many those were.
 local function remove(id)
-  local key, n = held_key(), 0
-  while redis.call('ZREM', key, id .. ':' .. n + 1) == 1 do
-    n = n + 1
-  end
-  return n
-end
-
--- entry_of is the acquisition id of a member, nothing for Redisson's.
-local function entry_of(member)
-  return #member > 16 and string.match(member, '^([^:]+:%d+):%d+$') or nil
+  return holds(id) and redis.call('ZREM', held_key(), unpack(members_of(held_key(), id))) or 0
 end
 
 -- announce tells how many permits are free, if any are, and returns how many heard. Where there is no counter all are to ask.
@@ -62,13 +53,16 @@ local function announce(publish)
   return n > 0 and redis.call(publish, KEYS[4], decimal(n)) or 0
 end
 
--- reap ends permits that are past their lease, of relock's whole entries, and reports whether there were any. It tells all that
--- wait, as Redisson does: some saw no lease that ends.
+-- reap ends permits that are past their lease, of relock's whole entries, and reports whether there were any. Of very many it leaves
+-- some to the next command. It tells all that wait, as Redisson does: some saw no lease that ends.
 local function reap(publish)
   local key, permits = held_key(), 0
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', milliseconds(), 'LIMIT', 0, 100)) do
     local id = entry_of(member)
     permits = permits + (id and remove(id) or 0) + redis.call('ZREM', key, member)
+    if permits > 250 then
+      break
+    end
   end
   give_back(permits)
   return permits > 0 and announce(publish) >= 0

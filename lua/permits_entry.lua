@@ -1,6 +1,6 @@
 -- permits_entry: taking permits, keeping them and giving them back: hooks of the kind semaphore.
 --
--- needs: counter permits permits_number
+-- needs: counter permits permits_members permits_number
 -- KEYS[1]  free permits     name
 -- KEYS[2]  queue of waiters relock_permits:{name}
 --
@@ -44,15 +44,14 @@ end
 
 -- lengthen gives id, which is in, no less than a whole lease. A full Redis takes a ZADD after a write.
 local function lengthen(lease, id)
-  local key, ends, i = held_key(), milliseconds() + lease, 1
+  local key, ends, members = held_key(), milliseconds() + lease, {}
   redis.call('ZREM', key, '')
   local score = redis.call('ZSCORE', key, id .. ':1')
-  while score do
-    if tonumber(score) < ends then
-      redis.call('ZADD', key, 'XX', decimal(ends), id .. ':' .. i)
+  if score and tonumber(score) < ends then
+    for i, member in ipairs(members_of(key, id)) do
+      members[2 * i - 1], members[2 * i] = decimal(ends), member
     end
-    i = i + 1
-    score = redis.call('ZSCORE', key, id .. ':' .. i)
+    redis.call('ZADD', key, 'XX', unpack(members))
   end
   keep_number(lease)
 end

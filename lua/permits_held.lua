@@ -1,33 +1,10 @@
--- permits_held: the holders of a semaphore's permits, and its state: hooks of the kind semaphore.
+-- permits_held: the state of a semaphore, and the rights that its holders need: hooks of the kind semaphore.
 --
--- needs: counter turn permits
+-- needs: counter turn permits permits_members
 -- KEYS[1]  free permits     name
 -- KEYS[2]  queue of waiters relock_permits:{name}
 --
 -- Returns nothing: it only defines hooks.
-
--- first_id is the acquisition id of the first waiter, nothing where none waits.
-local function first_id()
-  local head = redis.call('ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'LIMIT', 0, 1)[1]
-  return head and string.match(head, '^%d+:%d+:([^:]+:%d+)')
-end
-
--- holders are relock's entries that hold. With most they are some of them, for an entry that wants permits: none, unless it is
--- the first in line. They were told for the first. Holders that came in since were told that others wait.
-local function holders(most, id)
-  local first = most and first_id()
-  if first and first ~= id then
-    return {}
-  end
-  free_permits()
-  local entries, members = {}, most and redis.call('ZRANDMEMBER', held_key(), most) or redis.call('ZRANGE', held_key(), 0, -1)
-  for _, member in ipairs(members) do
-    if string.sub(member, -2) == ':1' then
-      entries[#entries + 1] = entry_of(member)
-    end
-  end
-  return entries
-end
 
 -- ends_next is the permit whose lease ends next, and when.
 local function ends_next()
@@ -72,7 +49,7 @@ local function rights_of_holders()
     { 'GET', count }, { 'SET', count, '1' }, { 'INCRBY', count, '1' }, { 'DECRBY', count, '1' }, { 'EXISTS', count },
     { 'PTTL', count }, { 'PEXPIRE', count, '1' }, { 'PTTL', key }, { 'PEXPIRE', key, '1' },
     { 'ZADD', key, '1', '' }, { 'ZREM', key, '' }, { 'ZSCORE', key, '' }, { 'ZCARD', key }, { 'ZCOUNT', key, '0', '1' },
-    { 'ZRANGE', key, '0', '0' }, { 'ZRANGEBYSCORE', key, '0', '0' }, { 'ZRANDMEMBER', key }, { 'DEL', key },
+    { 'ZRANGE', key, '0', '0' }, { 'ZRANGEBYSCORE', key, '0', '0' }, { 'DEL', key },
     { 'ZRANGEBYSCORE', KEYS[2], '0', '0' }, { 'ZREVRANGE', KEYS[2], '0', '0' }, { 'ZSCORE', KEYS[2], '' },
   }
 end

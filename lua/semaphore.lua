@@ -1,6 +1,6 @@
 -- semaphore: RedissonPermitExpirableSemaphore, as a kind of lock: the hooks by which all scripts handle it.
 --
--- needs: counter lease token turn places permits permits_number permits_entry permits_held
+-- needs: counter lease token turn places permits permits_number permits_entry permits_told permits_held
 -- KEYS[1]  free permits     name; decimal, may be negative
 -- KEYS[2]  queue of waiters relock_permits:{name}
 --
@@ -8,7 +8,6 @@
 -- Wire: RedissonPermitExpirableSemaphore.
 
 local batch = 32
-local untold
 local succeed, succeeded
 
 -- beside says that a turn leaves one permit to Redisson's waiters, and the others to relock's.
