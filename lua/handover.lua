@@ -45,7 +45,7 @@ local function hand_over(inbox, publish, me)
       if not winner or winner ~= me then
         winner, token, count = member, first, many
       end
-      room = room - 1
+      room = math.max(0, room - (beside and math.ceil(block / 16) or 1)) -- many parts take long to write
     end
   end
   if batched then
