@@ -6,7 +6,6 @@ package node
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -240,9 +239,14 @@ func (n *Node) groupOf(e *wire.Entry) group {
 	return group{slot: driver.Slot(e.Names.Lock), kind: e.Names.Kind}
 }
 
-// Renew lengthens leases, with as few commands as possible: each takes locks of one group, and
-// wire.MaxBatch at most. Renew calls note once for each renewal, from any goroutine, with its index
-// in the batch, and with err if it was not answered. It returns when all have been noted.
+// renewsAtOnce bounds how many commands of one Renew are out. Redis runs those that lie in a
+// connection's buffer one after another, before it serves other clients: so for some 6 ms at most.
+const renewsAtOnce = 16
+
+// Renew lengthens leases, with as few commands as possible: each takes locks of one group,
+// wire.MaxBatch at most, and of no more than wire.MaxWeight. Renew calls note once for each renewal,
+// from any goroutine, with its index in the batch, and with err if it was not answered. It returns when
+// all have been noted.
 func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int, r wire.Result, err error)) {
 	groups := make(map[group][]int) // places in the batch
 	for i, r := range batch {
@@ -253,8 +257,9 @@ func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int,
 		groups[g] = append(groups[g], i)
 	}
 	var wg sync.WaitGroup
+	slots := make(chan struct{}, renewsAtOnce)
 	for _, alike := range groups {
-		for places := range slices.Chunk(alike, wire.MaxBatch) {
+		for places := range wire.Commands(alike, wire.MaxBatch, func(at int) *wire.Entry { return batch[at].Claim.Of() }) {
 			first, last := places[0], places[len(places)-1]
 			part := batch[first : last+1]
 			if len(part) > len(places) { // renewals of other groups stand in between
@@ -263,7 +268,9 @@ func (n *Node) Renew(ctx context.Context, batch []wire.Renewal, note func(i int,
 					part[i] = batch[at]
 				}
 			}
+			slots <- struct{}{}
 			wg.Go(func() {
+				defer func() { <-slots }()
 				n.wire.RenewApart(ctx, part, func(from int, got []wire.Result, err error) {
 					for i, r := range got {
 						note(places[from+i], r, err)

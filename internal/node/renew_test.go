@@ -2,10 +2,12 @@ package node
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/relock-go/relock/internal/driver"
@@ -70,3 +72,59 @@ func TestRenewalsOfSeveralKindsAreToldApart(t *testing.T) {
 type renewed struct{ entry *wire.Entry }
 
 func (r renewed) Of() *wire.Entry { return r.entry }
+
+// Permits are renewed by what they weigh: one command has as many as Redis does quickly, and few commands are out at a time. The same
+// number of a mutex's leases, whose blocks are tokens, goes as one.
+func TestRenewalsArePartedByWeight(t *testing.T) {
+	for name, of := range map[string]struct {
+		kind          *wire.Kind
+		block, leases int
+		commands      int
+	}{
+		"mutexes":           {wire.Mutex, 8192, 200, 1},
+		"two of 128":        {wire.Semaphore, 128, 200, 100},
+		"five of 50":        {wire.Semaphore, 50, 200, 40},
+		"one permit each":   {wire.Semaphore, 1, 200, 1},
+		"more than the cap": {wire.Semaphore, wire.MaxWeight + 1, 3, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var commands, out, most, told int
+				var mu sync.Mutex
+				n, closes := nodeOf(&faults.Stub{
+					OnRun: func(_ context.Context, _ *driver.Script, _, args []string) (driver.Value, error) {
+						mu.Lock()
+						commands, out = commands+1, out+1
+						most = max(most, out)
+						mu.Unlock()
+						time.Sleep(time.Millisecond)
+						mu.Lock()
+						defer mu.Unlock()
+						out--
+						return driver.List(slices.Repeat([]driver.Value{driver.Int(1)}, len(args)/3)...), nil
+					},
+				})
+				defer closes()
+				batch := make([]wire.Renewal, of.leases)
+				for i := range batch {
+					names, err := of.kind.Names("", "k")
+					require.NoError(t, err)
+					e := entryOf(t, "k", i, time.Minute)
+					e.Names, e.Block = names, of.block
+					batch[i] = wire.Renewal{Claim: renewed{e}, Lease: time.Minute}
+				}
+				n.Renew(t.Context(), batch, func(_ int, r wire.Result, err error) {
+					if err != nil || r != wire.Renewed {
+						t.Error(r, err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					told++
+				})
+				require.Equal(t, of.leases, told)
+				require.Equal(t, of.commands, commands)
+				require.Equal(t, min(of.commands, renewsAtOnce), most)
+			})
+		})
+	}
+}

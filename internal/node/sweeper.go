@@ -19,8 +19,9 @@ import (
 // until it has sent a release more than a lease after the claim was over.
 //
 // One goroutine waits for the claim that is due first. Claims that are due together are sent
-// together: one command for each group of locks, with sweepBatch claims at most. Each command has a
-// goroutine of its own, and the number of commands that are out is bounded.
+// together: one command for each group of locks, with sweepBatch claims at most, of no more than
+// wire.MaxWeight. Each command has a goroutine of its own, and the number of commands that are out is
+// bounded.
 type sweeper struct {
 	node *Node
 
@@ -238,7 +239,7 @@ func (s *sweeper) take(now clock.Stamp) [][]*sweep {
 	var batches [][]*sweep
 	for _, g := range groups {
 		slices.SortStableFunc(g, func(a, b *sweep) int { return strings.Compare(a.c.lock(), b.c.lock()) })
-		batches = slices.AppendSeq(batches, slices.Chunk(g, sweepBatch))
+		batches = slices.AppendSeq(batches, wire.Commands(g, sweepBatch, func(w *sweep) *wire.Entry { return w.c.Entry }))
 	}
 	return batches
 }
@@ -390,7 +391,7 @@ func (s *sweeper) close() {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			for batch := range slices.Chunk(g, sweepBatch) {
+			for batch := range wire.Commands(g, sweepBatch, func(c *Claim) *wire.Entry { return c.Entry }) {
 				if _, err := s.try(batch); link.Unanswered(err) {
 					return // Redis does not answer: the leases end what is left
 				}

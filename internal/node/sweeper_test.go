@@ -386,3 +386,35 @@ func TestSweepsOfManySlotsGoTogether(t *testing.T) {
 		})
 	}
 }
+
+// Permits are swept by what they weigh, too.
+func TestSweepsArePartedByWeight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		most, ended := 0, 0
+		n, closes := nodeOf(&faults.Stub{
+			OnRun: func(_ context.Context, _ *driver.Script, _, args []string) (driver.Value, error) {
+				width, _ := strconv.Atoi(args[0])
+				entries := (len(args) - 1) / width
+				mu.Lock()
+				defer mu.Unlock()
+				most, ended = max(most, entries), ended+entries
+				return driver.List(slices.Repeat([]driver.Value{driver.Int(1)}, entries)...), nil
+			},
+		})
+		const all = 50
+		names, err := wire.Semaphore.Names("", "k")
+		require.NoError(t, err)
+		for i := range all {
+			c := new(Claim)
+			e := entryOf(t, "k", i, time.Minute)
+			e.Names, e.Block = names, 128
+			c.Start(n, e, clock.NewSignal())
+			c.Enter()
+			n.sweeper.sweep(c, false)
+		}
+		closes()
+		require.GreaterOrEqual(t, ended, all)
+		require.Equal(t, wire.MaxWeight/128, most)
+	})
+}

@@ -30,6 +30,15 @@ func (e *Entry) Gate() string {
 	return e.Names.Gate(1)
 }
 
+// Weight is how much work a command that keeps or ends the entry makes for Redis, among entries of its
+// kind: as much as it takes of a lock that several may hold.
+func (e *Entry) Weight() int {
+	if e.Names.Kind.Shared() {
+		return max(1, e.Block)
+	}
+	return 1
+}
+
 // SharersCode is the message on an unlock channel that tells the waiters of an owner that they may
 // enter: a number that stands for the owner, and is neither 0 nor 1. Redisson ignores all others.
 func SharersCode(owner string) string {

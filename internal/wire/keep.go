@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"time"
 
@@ -90,9 +91,33 @@ const (
 	Lost
 )
 
-// MaxBatch bounds how many leases one command renews. For about 0.3 ms Redis then serves no other
-// client.
+// MaxBatch bounds how many leases one command renews. For about 0.4 ms Redis then serves no other
+// client; for 0.9 ms if those are of readers or permits, which have more keys.
 const MaxBatch = 200
+
+// MaxWeight bounds the weight of the entries in one command: for permits by the hundred Redis takes a
+// microsecond each.
+const MaxWeight = 256
+
+// Commands parts entries into those of one command each: most at most, and no more than MaxWeight
+// together. of returns a T's entry.
+func Commands[T any](all []T, most int, of func(T) *Entry) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		from, weight := 0, 0
+		for i, one := range all {
+			w := of(one).Weight()
+			if weight += w; i-from == most || weight > MaxWeight && i > from {
+				if !yield(all[from:i:i]) {
+					return
+				}
+				from, weight = i, w
+			}
+		}
+		if from < len(all) {
+			yield(all[from:])
+		}
+	}
+}
 
 // Renew lengthens leases of one kind's locks, which share a slot, and tells what became of each.
 func (r *Redis) Renew(ctx context.Context, batch []Renewal) ([]Result, error) {
