@@ -21,7 +21,7 @@ end
 
 -- looked_at is at how many permits that waiter has looked, in the order in which their leases end. A note keeps its place: the end
 -- of the last lease, and how many permits end then. A lease's end only moves back, so the waiter passes over none of those that held
--- when it began. Without the note, which may be refused, it begins anew.
+-- when it began, unless others come to end in that very millisecond. Without the note, which may be refused, it begins anew.
 local function looked_at(note, key, id)
   local noted = redis.pcall('GET', note)
   local by, ends, passed, alike = string.match(type(noted) == 'string' and noted or '', '^(%S+) (%S+) (%d+) (%d+)$')
