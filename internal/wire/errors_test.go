@@ -27,6 +27,16 @@ func TestTransient(t *testing.T) {
 	}
 }
 
+// A login that is refused may be let in again, but not one that never was.
+func TestAStrangersLoginIsFinal(t *testing.T) {
+	for _, text := range []string{"WRONGPASS invalid username-password pair", "NOAUTH Authentication required."} {
+		require.True(t, Transient(&driver.ReplyError{Text: text}), text)
+		require.False(t, Transient(&driver.ReplyError{Text: text, Stranger: true}), text)
+		require.True(t, RefusesLogin(&NodeError{Err: &driver.ReplyError{Text: text}}), text)
+	}
+	require.False(t, RefusesLogin(&driver.ReplyError{Text: "NOPERM no"}))
+}
+
 // A client of one server that a Cluster's server sends elsewhere is sent there again whenever it asks.
 func TestAstrayIsFinal(t *testing.T) {
 	for _, text := range []string{"MOVED 866 127.0.0.1:7001", "ASK 866 127.0.0.1:7001"} {
