@@ -104,6 +104,6 @@ func main() {
 	err := play(ctx, s)
 	stop()
 	if err != nil {
-		log.Fatal(err)
+		log.Fatal(s.Redis.Explain(err))
 	}
 }

@@ -111,7 +111,7 @@ func main() {
 	took, err := play(ctx, s)
 	stop()
 	if err != nil {
-		log.Fatal(err)
+		log.Fatal(s.Redis.Explain(err))
 	}
 	fmt.Printf("\n%-8s   the next process led after\n", "signal")
 	for _, u := range s.Upsets {

@@ -132,7 +132,7 @@ func main() {
 	got, err := play(ctx, s)
 	stop()
 	if err != nil {
-		log.Fatal(err)
+		log.Fatal(s.Redis.Explain(err))
 	}
 	fmt.Printf("\n%-8s %6s %6s\n", "way", "ticks", "runs")
 	fmt.Printf("%-8s %6d %6d\n", "plain", s.Ticks, got.Plain)

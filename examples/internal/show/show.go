@@ -74,7 +74,7 @@ func Main(e *Example) {
 	counts, err := Play(ctx, *e, *Rounds, log.Printf)
 	stop()
 	if err != nil {
-		log.Fatal(err)
+		log.Fatal(embedded.Redis{URL: e.URL}.Explain(err))
 	}
 	fmt.Printf("\n%-10s %8s %8s   late writes\n", "way", "refused", "accepted")
 	for i, way := range e.Ways {
