@@ -183,6 +183,28 @@ func TestMinHoldEndsWhileItsCommandIsOut(t *testing.T) {
 	}
 }
 
+// A client is closed while the command of an Unlock is not answered: observers are told of the end of the lease all the same, once.
+func TestCloseDuringAnUnlockIsTold(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
+		o := &seen{}
+		c.core.cfg.observers = observers{o}
+		l, err := c.Mutex("k", WithMinHold(time.Minute)).Lock(t.Context())
+		require.NoError(t, err)
+		s.counted = func(int, time.Duration) error {
+			go c.Close()
+			synctest.Wait()
+			return &wire.NodeError{Op: "set count", Err: wire.ErrNoAnswer}
+		}
+		require.Equal(t, ErrClosed, l.Unlock(t.Context()))
+		require.Equal(t, ErrNotHeld, l.Unlock(t.Context()))
+		ends := o.of(EventReleased, EventLost)
+		require.Len(t, ends, 1)
+		require.Equal(t, o.of(EventAcquired)[0].Lease, ends[0].Lease)
+		require.Equal(t, EventLost, ends[0].Kind)
+		require.Equal(t, ErrClosed, ends[0].Cause)
+	})
+}
+
 // On one Redis and on a quorum: waiters of this process and of others wait until the time is over, and then come at once, in order.
 // Callers that do not wait are told what is left.
 func TestMinHoldKeepsOthersOut(t *testing.T) {

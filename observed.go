@@ -212,10 +212,10 @@ func (l *Lease) unlockedWith(err error) {
 	case l.h.k.cfg.observers == nil:
 	case err == nil:
 		l.ended(EventReleased, nil)
-	case err == ErrNotHeld, err == ErrClosed: // by identity: a node's error may wrap either
-	case !isLost(err):
+	case err == ErrNotHeld: // by identity: a node's error may wrap it, and ErrClosed
+	case err != ErrClosed && !isLost(err):
 		l.ended(EventReleased, err)
-	case l.unlocked(): // the goroutine that lost the hold no longer found this lease in it, and told nothing
+	case l.unlocked(): // the goroutine that lost or closed the hold no longer found this lease in it, and told nothing
 		l.ended(EventLost, err)
 	}
 }
