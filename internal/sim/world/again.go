@@ -31,8 +31,8 @@ func (w *World) again(s *stay, h *Held, how relock.How) {
 		return
 	}
 	taken := now
-	if !s.filling.Before(h.began) { // it came from the cache before Redis was asked to lengthen it
-		taken = s.filling
+	if !s.filled.Before(h.began) { // it came from the cache before Redis was asked to lengthen it
+		taken = s.filled
 	}
 	if broke := h.proc.broke; how == relock.HowCached && len(w.nodes) == 1 && broke.After(was.since) && broke.Before(taken) {
 		w.failed(h.Name, "token %d of p%d comes from the cache, though messages may have been missed since its grant: the "+

@@ -42,6 +42,8 @@ type stay struct {
 	given   bool      // it had a lease
 	turn    int       // counts the leases
 	filling time.Time // when Redis was last asked to keep it longer while no lease of it was live
+	filled  time.Time // when it was asked for that first, since the lease of that number was over
+	fills   int
 	linger  time.Duration
 	handle  bool      // of a hand-over: it stands until its time is over
 	least   time.Time // by WithMinHold it may be kept up to here
@@ -193,6 +195,9 @@ func (s *stay) lengthens(op, lease string) {
 	s.kept = later(s.kept, time.Now().Add(msIn(lease)))
 	if op == "recount" && s.live == 0 {
 		s.filling = time.Now() // a fixed lease that is passed on is lengthened before it is given out
+		if s.fills != s.turn || s.filled.IsZero() {
+			s.fills, s.filled = s.turn, s.filling
+		}
 	}
 }
 
