@@ -292,6 +292,36 @@ func (t *Try) handsOff(passes int, d time.Duration) {
 	t.Opts = append(t.Opts, relock.WithLocalHandoff(passes, d))
 }
 
+// bounds notes how a lease may be passed on that All or Any took before it returned, and that is not judged itself.
+func (w *World) bounds(h *Held, by handoff) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.form.RW && !h.proc.dead && h.owner == "" {
+		w.tenureOf(h, by)
+	}
+}
+
+// tenureOf is the time of the grant that h is a lease of, nil if Redis has no such grant any more. It notes what bounds how the grant is
+// passed on behind h. The caller holds the world's mutex.
+func (w *World) tenureOf(h *Held, by handoff) *tenure {
+	n := w.nodes[0]
+	grant, mine := n.server.Field(h.Name, grantedAs), n.server.Field(h.Name, h.id) != ""
+	at := h.Name
+	if w.form.Permits {
+		grant, mine, at = h.id, w.form.held(n, h.Name, h.id), h.Name+" "+h.id
+	}
+	if grant == "" || !mine {
+		return nil
+	}
+	t := w.tenures[at]
+	if t == nil || t.first != grant {
+		t = &tenure{first: grant, began: time.Now()}
+		w.tenures[at] = t
+	}
+	t.most, t.time, t.linger = max(t.most, by.most), max(t.time, by.time), max(t.linger, h.linger)
+	return t
+}
+
 // inTurn is told of each lease that is no re-entry. While a process stands in the queue of a node, another passes the lock
 // on in memory no more often and no longer than its bounds allow.
 func (w *World) inTurn(h *Held) {
@@ -300,21 +330,10 @@ func (w *World) inTurn(h *Held) {
 	if w.form.RW || h.proc.dead || h.owner != "" || h.passes.most == 0 { // a scene does not say what was asked for
 		return
 	}
-	n, now := w.nodes[0], time.Now()
-	grant, mine := n.server.Field(h.Name, grantedAs), n.server.Field(h.Name, h.id) != ""
-	at := h.Name
-	if w.form.Permits {
-		grant, mine, at = h.id, w.form.held(n, h.Name, h.id), h.Name+" "+h.id
-	}
-	if grant == "" || !mine {
+	t, n, now := w.tenureOf(h, h.passes), w.nodes[0], time.Now()
+	if t == nil {
 		return
 	}
-	t := w.tenures[at]
-	if t == nil || t.first != grant {
-		t = &tenure{first: grant, began: now}
-		w.tenures[at] = t
-	}
-	t.most, t.time, t.linger = max(t.most, h.passes.most), max(t.time, h.passes.time), max(t.linger, h.linger)
 	stand := w.strangersWait(n, h)
 	stayed := slices.ContainsFunc(stand, func(member string) bool { return slices.Contains(t.stood, member) })
 	if t.stood = stand; len(stand) == 0 {

@@ -312,6 +312,7 @@ func (c *round) has(ctx context.Context, l *relock.MultiLease) (held []*Held) {
 		h.ctx = within(ctx, h)
 		w.note(c.p.index, t.Name, "HAS, of All,", h.Token, nil)
 		c.entered(h, nil)
+		w.bounds(h, t.passes)
 		held = append(held, h)
 	}
 	for _, h := range held {
@@ -464,6 +465,7 @@ func (c *round) oneOf(ctx context.Context, r *rand.Rand) {
 	h.ctx = within(ctx, h)
 	w.note(c.p.index, h.Name, "HAS, of Any,", h.Token, nil)
 	c.entered(h, nil)
+	w.bounds(h, c.tries[at].passes)
 	done(nil)
 	if r.IntN(4) == 0 && !w.form.Permits {
 		in, err := relock.Any(c.locks...).TryLock(l.Context())
