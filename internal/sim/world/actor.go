@@ -31,6 +31,9 @@ func (a *Actor) run() {
 		}
 		a.w.begun()
 		r := throw(a.w.plan.Seed, "actor", strconv.Itoa(a.place), strconv.Itoa(a.index), strconv.Itoa(round)).stream()
+		if d := throw(a.w.plan.Seed, "state", strconv.Itoa(a.place), strconv.Itoa(a.index), strconv.Itoa(round)); d.of(8) == 0 {
+			a.asksState(a.w.process(a.place), a.w.plan.Names[d.of(len(a.w.plan.Names))], 1)
+		}
 		a.w.kind.Round(a, r)
 		a.side.Wait()
 	}
@@ -191,6 +194,7 @@ const unlockSlack = 100 * time.Millisecond
 // Release unlocks, now and then twice.
 func (a *Actor) Release(ctx context.Context, h *Held, again bool) {
 	a.w.note(h.proc.index, h.Name, "unlocks", h.Token, nil)
+	gone := a.w.goneOf(h)
 	lost := a.w.judge.unlocking(h)
 	began := time.Now()
 	a.w.called(h.proc)
@@ -200,6 +204,7 @@ func (a *Actor) Release(ctx context.Context, h *Held, again bool) {
 	a.w.note(h.proc.index, h.Name, "unlocked", h.Token, err)
 	a.w.judge.over(h, h.at)
 	a.w.judge.unlocked(h, lost, err, false)
+	a.w.givenBackFor(h, gone, err)
 	if took := time.Since(began); took > a.w.plan.Timeout()+unlockSlack {
 		a.w.fail(h.Name, "Unlock took %v", took)
 	}

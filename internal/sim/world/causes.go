@@ -91,6 +91,10 @@ func (j *judge) lost(h *Held, long time.Duration, cause error) bool {
 	if h.Lease.Count() > 0 {
 		return false // the context that it was asked for under ended, perhaps with another lock's lease
 	}
+	var of *relock.LostError
+	if errors.As(cause, &of) && of.Name != h.Name {
+		return false // All has it together with the one that was lost
+	}
 	if errors.Is(cause, relock.ErrMaxHold) {
 		j.endedByMaxHold(h)
 		return false
@@ -100,10 +104,6 @@ func (j *judge) lost(h *Held, long time.Duration, cause error) bool {
 	}
 	if w.wasRobbed(h.id) {
 		return false
-	}
-	var of *relock.LostError
-	if errors.As(cause, &of) && of.Name != h.Name {
-		return false // All has it together with the one that was lost
 	}
 	since := time.Now().Add(-max(w.plan.Longest(), long) - 4*w.plan.Timeout())
 	j.mu.Lock()

@@ -24,10 +24,13 @@ func (j *judge) asked(name string, inside bool, took time.Duration) {
 }
 
 // extended counts a call of Extend.
-func (j *judge) extended(name string) {
+func (j *judge) extended(h *Held) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.of(name).spent.extends++
+	j.of(h.Name).spent.extends++
+	if h.bound != nil {
+		h.bound.extends++
+	}
 }
 
 // dear demands, where nothing went wrong, that calls cost no more commands than they should: of a

@@ -176,7 +176,7 @@ func (j *judge) over(h *Held, from time.Duration) {
 // lets notes that Unlock is called. Of a lease that was lost it is not known since when.
 func (j *judge) lets(h *Held) {
 	j.w.leaves(h)
-	lost := h.Lease.Context().Err() != nil
+	lost := !h.due.IsZero() || h.Lease.Context().Err() != nil // asked, it would end
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	h.letGo, h.gone = j.w.now(), j.w.now()

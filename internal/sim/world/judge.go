@@ -44,6 +44,7 @@ type Held struct {
 	began                 time.Time     // when it was called for
 	took                  time.Time     // when it was taken, of one that All took before it returned
 	maxHold, minHold, fix time.Duration // of what it was asked for with, 0 for none
+	due                   time.Time     // when it was over at the latest, of one that is unlocked then; zero for none
 }
 
 // taken is when it was taken, which is now but for All.
@@ -94,6 +95,7 @@ type record struct {
 	given     map[*process][]*Held // leases of each
 	free      time.Time            // since when nobody holds the lock in Redis while somebody waits, zero where that is not so
 	nobody    time.Time            // since when no lease of it is live while somebody waits
+	kept      keeping              // by WithMinHold
 
 	returned map[*process][]time.Time // when calls at the gate did
 }
@@ -201,6 +203,8 @@ func (j *judge) granted(h, outer *Held) {
 	h.asked = j.w.askedFor(h)
 	others, r := j.enter(h, outer)
 	j.watches(h)
+	j.lasts(h, outer)
+	j.notKept(h, outer)
 	j.trusts(h)
 	j.listens(h)
 	j.w.gives(h, outer)
@@ -323,7 +327,8 @@ func (j *judge) late(h, other *Held, r record) {
 
 // unlocking is called before Unlock is. It reports whether the lease was lost already.
 func (j *judge) unlocking(h *Held) bool {
-	lost := h.Lease.Count() == 0 && !h.over.Load()
+	j.keeps(h)
+	lost := h.due.IsZero() && h.Lease.Count() == 0 && !h.over.Load()
 	h.over.Store(true)
 	j.lets(h)
 	return lost

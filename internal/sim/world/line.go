@@ -205,6 +205,7 @@ func (l *line) begin(c *command) error {
 	w.follows(l.proc, c)
 	w.firstAsks(l, c)
 	l.proc.puts(l, c)
+	w.setsUnasked(l.proc, c)
 	if l.proc.dead {
 		return errRefused
 	}
@@ -297,8 +298,9 @@ func (l *line) execute(c *command, answered bool) {
 	}
 	c.ranLate()
 	l.w.before(n, c)
-	shut := l.w.shuts(n, c)
+	shut, kept := l.w.shuts(n, c), l.w.keepsResult(n, c)
 	v := n.server.Exec(conn, c.args)
+	kept(v)
 	l.w.staysShut(n, c, v, shut)
 	if c.then != nil {
 		c.then(v)

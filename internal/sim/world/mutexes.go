@@ -168,7 +168,7 @@ func (m Mutexes) reenter(a *Actor, r *rand.Rand, h *Held, depth int) {
 
 func (Mutexes) extend(a *Actor, r *rand.Rand, h *Held) {
 	began := time.Now()
-	a.w.judge.extended(h.Name)
+	a.w.judge.extended(h)
 	d := h.lease/2 + time.Duration(r.Int64N(int64(h.lease/2)))
 	err := h.Lease.Extend(a.w.ctx, d)
 	a.w.note(h.proc.index, h.Name, "extends", h.Token, err)
@@ -189,7 +189,7 @@ func (Mutexes) look(a *Actor, h *Held) {
 			a.w.fail(h.Name, "Held found token %d under %d", got.Token(), h.Token)
 		}
 	}
-	_, _ = lock.State(a.w.ctx)
+	a.asksState(h.proc, h.Lease.Name(), max(h.amount, 1))
 }
 
 // other takes another lock under the context of this one. Actors may so wait for each other: they
@@ -229,6 +229,7 @@ func (Mutexes) force(a *Actor, r *rand.Rand, h *Held) {
 // giveBack unlocks: here or elsewhere, once or twice, now and then not at all.
 func (Mutexes) giveBack(a *Actor, r *rand.Rand, h *Held) {
 	again := r.IntN(8) == 0
+	a.waitsForEnd(h)
 	switch {
 	case r.IntN(8) == 0:
 		a.Go(func() { a.Release(a.w.ctx, h, again) })

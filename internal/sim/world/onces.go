@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock"
+	"github.com/relock-go/relock/internal/driver"
 )
 
 // Onces: functions that run once, and their results, beside callers that take the lock of that name. Commands are lost, late and
@@ -51,6 +52,8 @@ type onces struct {
 type run struct {
 	nr    int // 0 if it was not trusted when it began
 	ended time.Time
+	id    string    // of its acquisition
+	left  time.Time // when Do had returned, which had left the result; zero for never
 }
 
 // forgets reports whether the plan has Forget come, and how long results stay.
@@ -152,10 +155,11 @@ func (k *onces) once(a *Actor, r *rand.Rand, p *process, t Try, once *relock.Onc
 			w.fail(t.Name, "Do of p%d ran, and returned %q", p.index, value)
 		}
 		k.mu.Lock()
-		k.last = mine
+		k.last, mine.left = mine, time.Now()
+		mine.id = had.id
 		k.mu.Unlock()
 	case err == nil:
-		k.given(w, p, t.Name, string(value), begun, forgot)
+		k.given(w, p, t.Name, string(value), begun, forgot, began)
 	}
 }
 
@@ -177,9 +181,10 @@ func (k *onces) begins(w *World, h *Held, value string) *run {
 	return is
 }
 
-// given judges a result of another run that a caller was given, which came when so many runs had begun, and so many were
-// forgotten.
-func (k *onces) given(w *World, p *process, name, value string, begun, forgot int) {
+// given judges a result of another run that a caller was given, which came at that time, when so many runs had begun, and so many were
+// forgotten. A copy of the command that leaves a result may leave it once more behind its time.
+func (k *onces) given(w *World, p *process, name, value string, begun, forgot int, came time.Time) {
+	_, ttl := k.forgets(w.plan)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch is := k.of[value]; {
@@ -191,5 +196,35 @@ func (k *onces) given(w *World, p *process, name, value string, begun, forgot in
 		w.fail(name, "p%d is given %q, of run %d, and came behind the beginning of run %d", p.index, value, is.nr, begun)
 	case is.nr <= forgot:
 		w.fail(name, "p%d is given %q, of run %d, and came after a Forget of %d runs", p.index, value, is.nr, forgot)
+	case !is.left.IsZero() && came.Sub(is.left) > ttl+time.Millisecond && !w.wasCopied(is.id):
+		w.fail(name, "p%d is given %q, and came %v after that was left for %v", p.index, value, came.Sub(is.left), ttl)
+	}
+}
+
+// wasCopied reports whether a copy of a command for an acquisition ran.
+func (w *World) wasCopied(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.stays[id]
+	return s == nil || s.copied
+}
+
+// keepsResult demands of a result that it stays as long as its Once says, to the millisecond: that of a command that comes again stays
+// for what is left. It is called under the world's mutex, before the command runs; the returned function when it has run.
+func (w *World) keepsResult(n *node, c *command) (ran func(v driver.Value)) {
+	kind, is := w.kind.(*onces)
+	if !is || c.op != "keep" || len(keysOf(c.args)) < 2 {
+		return func(driver.Value) {}
+	}
+	key := keysOf(c.args)[1]
+	was := n.server.Text(key)
+	return func(v driver.Value) {
+		if now := n.server.Text(key); v.Err() != nil || now == was {
+			return
+		}
+		_, ttl := kind.forgets(w.plan)
+		if left := n.server.Left(key); left != ttl.Milliseconds() {
+			w.failed(c.lock, "a result is left that stays for %v, and Redis keeps it for %d ms", ttl, left)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"context"
 	"math"
 	"slices"
 	"strconv"
@@ -27,6 +28,7 @@ type semaphores struct {
 	javas    map[string]int64   // likewise: number of the last grant to Redisson
 	numbers  map[string]int64   // of grants, by acquisition id
 	numbered int64              // the last number of all
+	setting  map[asking]int     // calls of SetPermits under way
 	robbed   map[string]bool    // acquisitions of which Redisson has freed permits before their time
 	free     string             // what was free before the command
 	held     []sim.Waiting      // what was held before it
@@ -36,7 +38,7 @@ type semaphores struct {
 func newSemaphores() semaphores {
 	return semaphores{
 		sizes: map[string][]sized{}, brought: map[string]bool{}, javas: map[string]int64{}, numbers: map[string]int64{},
-		robbed: map[string]bool{},
+		robbed: map[string]bool{}, setting: map[asking]int{},
 	}
 }
 
@@ -221,6 +223,27 @@ func (j *judge) overdrawn(name string, now time.Time) {
 		if d := now.Sub(c.over); !c.over.IsZero() && d > j.patience(true) {
 			go j.w.fail(name, "p%d has waited for %v for %d permits of %d", c.proc.index, d, c.amount, size)
 		}
+	}
+}
+
+// setsPermits is SetPermits of a process.
+func (w *World) setsPermits(ctx context.Context, p *process, name string, n int) error {
+	w.mu.Lock()
+	w.permits.setting[asking{p, name}]++
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.permits.setting[asking{p, name}]--
+	}()
+	return p.client.Semaphore(name, firstSize).SetPermits(ctx, n)
+}
+
+// setsUnasked demands of what a process is about to send that it changes no number of permits which Redis keeps, unless a caller
+// of SetPermits asks for that. It is called under the world's mutex.
+func (w *World) setsUnasked(p *process, c *command) {
+	if w.form.Permits && c.op == "resize" && argsOf(c.args)[1] != "" && w.permits.setting[asking{p, c.lock}] == 0 {
+		w.failed(c.lock, "p%d makes %s the number of permits, whatever it is, and no caller has asked for that", p.index, argsOf(c.args)[0])
 	}
 }
 

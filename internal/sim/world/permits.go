@@ -21,7 +21,7 @@ func init() {
 		Scene{"heirs", shapeHeirs, func() Kind { return heirs{} }})
 }
 
-// firstSize is how many permits the clients give a semaphore that has no number of them.
+// firstSize is how many permits the clients give a semaphore at least that has no number of them.
 const firstSize = 4
 
 // shapePermits has any faults on one Redis, alone or with a replica: a quorum has no semaphores. Where counters are lost, how many
@@ -39,6 +39,9 @@ func shapePermits(p *Plan, r *rand.Rand) {
 		p.with(r, 1+r.IntN(4), "lose size", loseSize)
 	}
 }
+
+// sizeOf is how many permits a client gives a semaphore that has no number of them: clients differ.
+func sizeOf(c *relock.Client) int { return firstSize + int(c.ID()[0])%2 }
 
 // Permits is the workload of a semaphore.
 type Permits struct{ Mutexes }
@@ -66,7 +69,7 @@ func (Permits) Together(a, b *Held) bool { return a.id == b.id }
 
 // Of is a Semaphore.
 func (Permits) Of(c *relock.Client, name string, amount int, opts ...relock.Option) Lock {
-	return permits{c.Semaphore(name, max(firstSize, amount), opts...), amount}
+	return permits{c.Semaphore(name, max(sizeOf(c), amount), opts...), amount}
 }
 
 // Form is a Semaphore's.
@@ -138,7 +141,7 @@ func (Permits) resize(a *Actor, r *rand.Rand, name string) {
 		return
 	}
 	n, began, p := pick(r, []int{2, 3, 4, 4, 5, 6}), a.w.nextNumber(), a.w.process(a.place)
-	err := p.client.Semaphore(name, firstSize).SetPermits(a.w.ctx, n)
+	err := a.w.setsPermits(a.w.ctx, p, name, n)
 	a.w.note(p.index, name, "sets its permits to "+small(n), 0, err)
 	if err == nil && !a.w.hadSize(name, n, began) {
 		a.w.fail(name, "SetPermits(%d) of p%d returned nil, and Redis was not told", n, p.index)
@@ -159,7 +162,7 @@ func (k Permits) do(a *Actor, r *rand.Rand, t Try) {
 	began, under := time.Now(), ctx
 	a.w.note(p.index, t.Name, "calls Do", 0, nil)
 	done := sync.OnceFunc(a.w.judge.waits(&call{name: t.Name, proc: p, lease: t.Lease, amount: 1, began: began, lines: true}))
-	err := p.client.Semaphore(t.Name, firstSize, t.Opts...).Do(ctx, func(ctx context.Context) error {
+	err := p.client.Semaphore(t.Name, sizeOf(p.client), t.Opts...).Do(ctx, func(ctx context.Context) error {
 		done()
 		l := (*relock.Lease)(reflect.ValueOf(ctx).UnsafePointer()) // no call tells which it is
 		id, _ := idOf(l)
@@ -193,7 +196,7 @@ func (w *World) servePermits(p *process, name string) {
 	ctx, cancel := context.WithTimeout(w.ctx, 3*w.plan.Longest())
 	defer cancel()
 	if w.plan.JVMs > 0 && w.sizeNow(name) < 1 { // Redisson took some for good
-		_ = p.client.Semaphore(name, firstSize).SetPermits(ctx, firstSize)
+		_ = w.setsPermits(ctx, p, name, firstSize)
 	}
 	one, err := w.kind.Of(p.client, name, 1).Lock(ctx) // of a name that was not used yet, Redis keeps the number now
 	if err == nil {

@@ -113,6 +113,7 @@ func (k several) draw(a *Actor, r *rand.Rand) *round {
 	for _, name := range names[:2+r.IntN(min(len(names)-1, 3))] {
 		t := Mutexes{}.draw(a, r)
 		t.Name, t.Owner, t.Amount, t.Once = name, owner, 1, c.once
+		c.ways(&t)
 		if k.Form().RW && r.IntN(3) == 0 {
 			t.Amount = allOf
 		} else if k.Form().Permits {
@@ -131,6 +132,45 @@ func (k several) draw(a *Actor, r *rand.Rand) *round {
 		return nil
 	}
 	return c
+}
+
+// ways adds options that its kind seldom or never draws: in an eighth of the calls each lock is waited for no longer than a while, and
+// some mutexes are kept for half a lease.
+func (c *round) ways(t *Try) {
+	d := throw(c.w.plan.Seed, "ways", strconv.Itoa(c.place), strconv.Itoa(c.index), strconv.FormatInt(c.calls.Load(), 10))
+	if d.of(8) == 0 && t.wait == 0 {
+		t.wait = d.upTo(t.Lease)
+		t.Opts = append(t.Opts, relock.WithWait(t.wait))
+	}
+	if d.of(4) == 0 && !c.w.form.Shared() && t.Owner == "" && t.fix == 0 && t.maxHold == 0 && t.linger == 0 && c.w.plan.Class != "none" {
+		t.keeps(t.Lease / 2)
+	}
+	if d.of(8) == 0 {
+		t.Opts = append(t.Opts, relock.WithStrictOrder())
+	}
+}
+
+// inTime demands that a call which fails does not outlast WithWait, if each of its locks has that: Any waits for all of them at a time,
+// and All for one after the other, of which those that it had lost it waits for once more. Both have asked for all together before.
+func (c *round) inTime(what string, took time.Duration, err error) {
+	var least, most, sum time.Duration
+	for _, t := range c.tries {
+		if t.wait == 0 {
+			return
+		}
+		if least == 0 || t.wait < least {
+			least = t.wait
+		}
+		most, sum = max(most, t.wait), sum+t.wait
+	}
+	bound := least + most
+	if c.all {
+		bound = least + 2*sum
+	}
+	invited := len(c.locks) > len(c.tries)
+	if bound += c.w.plan.Timeout() / 2; err != nil && took > bound && !invited && !c.w.disturbedSince(c.p, c.began.Add(-c.w.plan.Timeout()), true) {
+		c.w.fail(c.tries[0].Name, "%s was to wait %v at most, and took %v", what, bound, took)
+	}
 }
 
 // lockerOf is a lock as All takes it.
@@ -179,6 +219,7 @@ func (c *round) call(ctx context.Context, what string) (context.Context, func(er
 			w.fail(c.tries[0].Name, "%s returned %v after its context had ended", what, late)
 		}
 		took := time.Since(c.began)
+		c.inTime(what, took, err)
 		if c.once && took > most {
 			w.fail(c.tries[0].Name, "%s took %v", what, took)
 		}
@@ -292,7 +333,7 @@ func (c *round) allOf(ctx context.Context, r *rand.Rand) {
 	done(nil)
 	c.visits(func(name string) bool { return l.Lease(name).Context().Err() == nil })
 	c.uses(ctx, r, l, held)
-	c.unlocks(l, held)
+	c.unlocks(r, l, held)
 }
 
 // has has the judge look at what All returned.
@@ -307,6 +348,7 @@ func (c *round) has(ctx context.Context, l *relock.MultiLease) (held []*Held) {
 		h := c.given(ctx, t, c.p, one, c.began)
 		w.mu.Lock()
 		h.took = c.took[t.Name]
+		h.bound = t.boundFrom(h.taken(), c.began)
 		w.mu.Unlock()
 		h.passes.most = 0 // it was taken before
 		h.ctx = within(ctx, h)
@@ -386,12 +428,14 @@ func (c *round) reenters(l *relock.MultiLease, h *Held) {
 }
 
 // unlocks gives all back.
-func (c *round) unlocks(l *relock.MultiLease, held []*Held) {
+func (c *round) unlocks(r *rand.Rand, l *relock.MultiLease, held []*Held) {
 	w := c.w
-	lost, gone := make([]bool, len(held)), make([]bool, len(held))
+	c.waitsForEnd(pick(r, held))
+	lost, gone, left := make([]bool, len(held)), make([]bool, len(held)), make([]string, len(held))
 	for i, h := range held {
 		if gone[i] = h.over.Load(); !gone[i] {
 			w.note(c.p.index, h.Name, "unlocks", h.Token, nil)
+			left[i] = w.goneOf(h)
 			lost[i] = w.judge.unlocking(h)
 		}
 		w.called(c.p)
@@ -408,6 +452,7 @@ func (c *round) unlocks(l *relock.MultiLease, held []*Held) {
 		w.note(c.p.index, h.Name, "unlocked", h.Token, err)
 		w.judge.over(h, h.at)
 		w.judge.unlocked(h, lost[i], errorOf(err, h.Name), false)
+		w.givenBackFor(h, left[i], errorOf(err, h.Name))
 	}
 	if took > w.plan.Timeout()+unlockSlack {
 		w.fail(c.tries[0].Name, "Unlock of all took %v", took)

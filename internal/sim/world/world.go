@@ -65,44 +65,45 @@ type World struct {
 	left     portion // begun is guarded by mu
 	rounds   atomic.Int64
 
-	mu      sync.Mutex // guards what follows, servers and connections
-	trace   trace
-	fates   *fates
-	nodes   []*node
-	procs   []*process
-	opened  []*process // all there ever were
-	jvms    []*jvm
-	javas   map[string]bool  // uuids of all there ever were
-	written map[string]write // by read-write lock
-	ending  sync.WaitGroup   // JVMs that were killed
-	parts   map[[2]int]*parting
-	events  map[int64][]event
-	scripts int
-	stays   map[string]*stay // by acquisition id
-	started map[int]int      // goroutines of actors, by place
-	glimpse glimpse
-	strays  strays
-	grasps  map[asking]int         // calls of All that may have the lock already
-	letGo   map[asking]time.Time   // when the last of them returned
-	calling map[asking]int         // calls of All and Any under way
-	backAt  map[asking]time.Time   // when the last of those returned
-	guests  map[string]func() bool // whether the last that had one still has it
-	queued  map[stray]time.Time    // since when a process stands in a line that no call of it waits in
-	wants   []string               // what the command that runs has told holders
-	phases  map[string]*phase      // by read-write lock
-	shut    map[string]shutting    // likewise
-	cuts    map[asking][]*cut
-	serving bool               // all faults are over, and each process is given each lock
-	tenures map[string]*tenure // by lock; of a semaphore by hold
-	permits semaphores
-	ran     map[work]int      // scripts that ran, but for those that a server did not know
-	torn    map[string]bool   // locks of which a run that no process asked for was refused, perhaps in its middle
-	forbade bool              // rights were taken away: channels are asked for again only after a while
-	labels  map[string]string // of clients, by their uuid
-	what    string            // the violation
-	where   string            // its lock
-	ended   time.Duration     // when it was noticed
-	states  []state           // what the nodes said of the lock then
+	mu       sync.Mutex // guards what follows, servers and connections
+	trace    trace
+	fates    *fates
+	nodes    []*node
+	procs    []*process
+	opened   []*process // all there ever were
+	jvms     []*jvm
+	javas    map[string]bool  // uuids of all there ever were
+	written  map[string]write // by read-write lock
+	ending   sync.WaitGroup   // JVMs that were killed
+	parts    map[[2]int]*parting
+	events   map[int64][]event
+	scripts  int
+	stays    map[string]*stay // by acquisition id
+	started  map[int]int      // goroutines of actors, by place
+	glimpse  glimpse
+	lookings map[asking]*looking // calls of State under way
+	strays   strays
+	grasps   map[asking]int         // calls of All that may have the lock already
+	letGo    map[asking]time.Time   // when the last of them returned
+	calling  map[asking]int         // calls of All and Any under way
+	backAt   map[asking]time.Time   // when the last of those returned
+	guests   map[string]func() bool // whether the last that had one still has it
+	queued   map[stray]time.Time    // since when a process stands in a line that no call of it waits in
+	wants    []string               // what the command that runs has told holders
+	phases   map[string]*phase      // by read-write lock
+	shut     map[string]shutting    // likewise
+	cuts     map[asking][]*cut
+	serving  bool               // all faults are over, and each process is given each lock
+	tenures  map[string]*tenure // by lock; of a semaphore by hold
+	permits  semaphores
+	ran      map[work]int      // scripts that ran, but for those that a server did not know
+	torn     map[string]bool   // locks of which a run that no process asked for was refused, perhaps in its middle
+	forbade  bool              // rights were taken away: channels are asked for again only after a while
+	labels   map[string]string // of clients, by their uuid
+	what     string            // the violation
+	where    string            // its lock
+	ended    time.Duration     // when it was noticed
+	states   []state           // what the nodes said of the lock then
 }
 
 // work is what a script is sent for.
@@ -147,7 +148,7 @@ func newWorld(plan *Plan, o Options) *World {
 		plan: plan, kind: o.Kind, lines: max(o.Lines, 200), always: o.Trace, options: o, seedName: strconv.FormatUint(plan.Seed, 10), parts: map[[2]int]*parting{},
 		javas: map[string]bool{}, written: map[string]write{}, stays: map[string]*stay{}, started: map[int]int{}, torn: map[string]bool{}, tenures: map[string]*tenure{}, ran: map[work]int{},
 		labels: map[string]string{}, events: map[int64][]event{}, left: newPortion(o),
-		phases: map[string]*phase{}, shut: map[string]shutting{}, cuts: map[asking][]*cut{},
+		phases: map[string]*phase{}, shut: map[string]shutting{}, cuts: map[asking][]*cut{}, lookings: map[asking]*looking{},
 		permits: newSemaphores(), grasps: map[asking]int{}, letGo: map[asking]time.Time{}, calling: map[asking]int{}, backAt: map[asking]time.Time{}, guests: map[string]func() bool{}, queued: map[stray]time.Time{},
 	}
 	w.fates = newFates(plan, w.left.faults)
@@ -392,6 +393,7 @@ func (w *World) executed(l *line, c *command, v driver.Value, answered bool) {
 	w.permitsStand(l.node, c, v)
 	w.robs(l.node, c)
 	w.fulfils(l, c, v)
+	w.lookedAt(l, c, v)
 }
 
 // aloneIn reports whether a sweep, with so many keys for each entry, is for one lock.
