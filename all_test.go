@@ -482,21 +482,29 @@ func TestAllAsksTheClock(t *testing.T) {
 	s := redistest.Start(t)
 	c := hearing(t, s)
 	for _, made := range []bool{false, true} {
-		l := allTaken(t, All(c.Mutex("a", WithLease(300*time.Millisecond)), c.Mutex("b"), c.RWMutex("c")))
-		require.NoError(t, l.Context().Err())
-		if made {
-			require.NotNil(t, l.Context().Done())
+		for _, short := range []string{"a", "b", "c"} {
+			lease := func(name string) Option {
+				if name == short {
+					return WithLease(500 * time.Millisecond)
+				}
+				return WithLease(time.Minute)
+			}
+			l := allTaken(t, All(c.Mutex("a", lease("a")), c.Mutex("b", lease("b")), c.RWMutex("c", lease("c"))))
+			require.NoError(t, l.Context().Err())
+			if made {
+				require.NotNil(t, l.Context().Done())
+			}
+			require.Eventually(t, func() bool {
+				c.core.watchdog.Remove(l.Lease(short).h) // as if the process were stopped
+				return s.Do("EXISTS", short) == "0"
+			}, patience, time.Millisecond)
+			require.Error(t, l.Context().Err())
+			var why *LostError
+			require.ErrorAs(t, context.Cause(l.Context()), &why)
+			require.Equal(t, short, why.Name)
+			<-l.Context().Done()
+			require.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
 		}
-		require.Eventually(t, func() bool {
-			c.core.watchdog.Remove(l.Lease("a").h) // as if the process were stopped
-			return s.Do("EXISTS", "a") == "0"
-		}, patience, time.Millisecond)
-		require.Error(t, l.Context().Err())
-		var why *LostError
-		require.ErrorAs(t, context.Cause(l.Context()), &why)
-		require.Equal(t, "a", why.Name)
-		<-l.Context().Done()
-		require.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
 	}
 }
 
@@ -508,20 +516,37 @@ func TestAllWaits(t *testing.T) {
 	c, other := newClient(t, w), newClient(t, s.Client())
 	held := taken(t, other.Mutex("b").Lock)
 	began := time.Now()
-	_, err := All(c.Mutex("a", WithFixedLease(200*time.Millisecond)), c.Mutex("b", WithWait(time.Second))).Lock(t.Context())
+	err := inTime(t, func(ctx context.Context) error {
+		_, err := All(c.Mutex("a", WithFixedLease(200*time.Millisecond)), c.Mutex("b", WithWait(time.Second))).Lock(ctx)
+		return err
+	})
 	require.ErrorIs(t, err, ErrNotAcquired)
 	require.NotErrorIs(t, err, ErrLost)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Greater(t, time.Since(began), 900*time.Millisecond)
+	require.Less(t, time.Since(began), patience, "it does not begin to wait anew")
 	unlocked(t, held)
+}
 
-	c = newClient(t, w, WithWait(100*time.Millisecond))
+// While Redis is silent, the command for all locks takes no longer than the shortest WithWait says.
+func TestSeveralWaitForASilentRedis(t *testing.T) {
+	t.Parallel()
+	w := faulty(redistest.Start(t))
+	c := newClient(t, w, WithWait(100*time.Millisecond))
+	long := WithWait(time.Hour)
 	w.Filter(faults.All(faults.AnyScript, faults.LoseCall.Hanging()))
-	for _, m := range []*MultiLock{All(mutexes(c, "k", 3)...), All(c.Mutex("a"), c.RWMutex("b"))} {
+	lock := func(m *MultiLock) func(ctx context.Context) error {
+		return func(ctx context.Context) error { _, err := m.Lock(ctx); return err }
+	}
+	for name, call := range map[string]func(ctx context.Context) error{
+		"three":         lock(All(mutexes(c, "k", 3)...)),
+		"of two kinds":  lock(All(c.Mutex("a"), c.RWMutex("b"))),
+		"the last long": lock(All(c.Mutex("a"), c.Mutex("b", long))),
+		"any":           func(ctx context.Context) error { _, err := Any(mutexes(c, "k", 3)...).Lock(ctx); return err },
+	} {
 		began := time.Now()
-		_, err := m.Lock(t.Context())
-		require.ErrorIs(t, err, ErrUnavailable)
-		require.Less(t, time.Since(began), 1500*time.Millisecond, "a command has 2 s")
+		require.ErrorIs(t, inTime(t, call), ErrUnavailable, name)
+		require.Less(t, time.Since(began), 1500*time.Millisecond, "%s: a command has 2 s", name)
 	}
 	w.Filter(nil)
 }
