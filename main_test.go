@@ -160,7 +160,13 @@ func shared(t *testing.T, opt rueidis.ClientOption) func() rueidis.Client {
 // settled waits until c's waiter for key hears the lock's channels and has looked once more since.
 func settled(t *testing.T, c *Client, key string) {
 	t.Helper()
-	h, unlock := c.core.arbiter.Nodes()[0].Debug().Hub, c.Mutex(key).names.Unlock
+	settledOn(t, c, c.Mutex(key).names.Unlock)
+}
+
+// settledOn does so by the channel that tells when a lock of any kind may be free.
+func settledOn(t *testing.T, c *Client, unlock string) {
+	t.Helper()
+	h := c.core.arbiter.Nodes()[0].Debug().Hub
 	require.Eventually(t, func() bool {
 		members, confirmed, quiet := h.Listening(unlock)
 		return members == 1 && confirmed && quiet

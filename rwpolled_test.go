@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -113,4 +114,48 @@ func TestRWMutexExcludesWhereWaitersPoll(t *testing.T) {
 	s.Do("CONFIG", "SET", "maxmemory", "0")
 	unlocked(t, r)
 	unlocked(t, within(t, writer))
+}
+
+// A waiter that polls and gives up wakes at once those that it kept out: readers behind a writer, and permits behind a larger wish.
+// Their next question would come in minutes.
+func TestPollerThatGivesUpWakesThoseItKeptOut(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.StartCluster(t)
+	open := func() *Client {
+		rdb, err := redistest.Open(nodes.Option())
+		require.NoError(t, err)
+		t.Cleanup(rdb.Close)
+		return newClient(t, rdb, WithPlainChannels(), WithLease(time.Hour))
+	}
+	a, b, c := open(), open(), open()
+	s := nodes.MasterFor("k")
+	gaveUp := make(chan error, 1)
+	call := func(ctx context.Context, lock func(context.Context) error) { gaveUp <- lock(ctx) }
+	waits := func(line string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return s.Do("ZCARD", line) == "1" }, patience, time.Millisecond)
+	}
+
+	rw := func(c *Client) *RWMutex { return c.RWMutex("k", WithRedissonWatchdog(time.Hour)) }
+	held := taken(t, rw(a).RLock)
+	ctx, cancel := context.WithCancel(t.Context())
+	go call(ctx, func(ctx context.Context) error { _, err := rw(b).Lock(ctx); return err })
+	waits("relock_writers:{k}")
+	reader := inLine(t, s, rw(c).RLock, 1, 1)
+	settledOn(t, c, rw(c).of(wire.Read).names.Unlock)
+	cancel()
+	require.ErrorIs(t, within(t, gaveUp), context.Canceled)
+	unlocked(t, within(t, reader), held)
+
+	s = nodes.MasterFor("permits")
+	sem := func(c *Client) *Semaphore { return c.Semaphore("permits", 2) }
+	one := sem(a).holds(t, 1)
+	ctx, cancel = context.WithCancel(t.Context())
+	go call(ctx, func(ctx context.Context) error { _, err := sem(b).Acquire(ctx, 2); return err })
+	waits(sem(b).names.Queue)
+	behind := sem(c).waits(t, s, 1, 2)
+	settledOn(t, c, sem(c).names.Unlock)
+	cancel()
+	require.ErrorIs(t, within(t, gaveUp), context.Canceled)
+	released(t, within(t, behind), one)
 }
