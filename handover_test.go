@@ -376,7 +376,7 @@ func TestMovesThatAreNotAnswered(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			rdb := faulty(s)
-			c, other := newClient(t, rdb, WithCommandTimeout(timeout)), newClient(t, s.Client())
+			c, other := newClient(t, rdb, WithLease(time.Hour), WithCommandTimeout(timeout)), newClient(t, s.Client())
 
 			l := taken(t, c.Mutex("k").Lock)
 			rdb.Filter(faults.All(faults.Script("move"), fate))
@@ -384,7 +384,7 @@ func TestMovesThatAreNotAnswered(t *testing.T) {
 			require.ErrorIs(t, err, ErrUnavailable)
 			require.Empty(t, handle)
 			require.Equal(t, ErrHandedOver, context.Cause(l.Context()))
-			unlocked(t, taken(t, other.Mutex("k").Lock)) // by the sweeper, or when the handle's time is up
+			unlocked(t, within(t, waitFor(t, other, "k"))) // by the sweeper, or when the handle's time is up
 
 			given, err := taken(t, other.Mutex("k").Lock).HandOver(t.Context(), time.Minute)
 			require.NoError(t, err)
@@ -400,7 +400,7 @@ func TestMovesThatAreNotAnswered(t *testing.T) {
 			} else {
 				require.ErrorIs(t, err, ErrLost, "it was used up")
 			}
-			unlocked(t, taken(t, other.Mutex("k").Lock))
+			unlocked(t, within(t, waitFor(t, other, "k"))) // by the sweeper, long before the lease of what the taker asked for ends
 			requireNothingLeft(t, s)
 		})
 	}
