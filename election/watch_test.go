@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/locktest"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -223,6 +225,43 @@ func TestLeaderByName(t *testing.T) {
 		cancel()
 		locktest.Within(t, ended)
 	})
+}
+
+// A term's end is told once the lock can be had: whoever asks then sees the next leader, and need not ask again a second later.
+func TestEndOfATermIsToldBehindTheUnlock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	tap := faults.NewClient(s.Client())
+	other := process(t, s)
+	a := stand(t, locktest.Client(t, tap), deaf)
+	first := a.leads()
+	b := stand(t, other, !deaf)
+	waiting(t, other, 1)
+	require.Eventually(t, func() bool { // else the unlock passes over it
+		return strings.HasSuffix(s.Do("PUBSUB", "NUMSUB", wire.InboxPrefix+other.ID()), "1")
+	}, locktest.Patience, time.Millisecond)
+	a.mu.Lock()
+	changed := a.changed
+	a.mu.Unlock()
+
+	tap.Filter(faults.Next(faults.Script("release"), faults.Hold))
+	a.Resign()
+	first.fails(nil)
+	locktest.Within(t, tap.Told()) // the unlock is on its way
+	st, err := b.Leader(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, first.token, st.HolderToken)
+	select {
+	case <-changed:
+		t.Error("the term's end is told, and the lock is not free yet")
+	default:
+	}
+	tap.Release()
+	locktest.Within(t, changed)
+	st, err = a.Leader(t.Context())
+	require.NoError(t, err)
+	require.True(t, st.Held)
+	require.Equal(t, b.leads().token, st.HolderToken)
 }
 
 // A user without rights hears that at once, as the last word.
