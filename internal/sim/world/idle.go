@@ -99,6 +99,11 @@ func (w *World) follows(p *process, c *command) {
 		entries, _ = strconv.Atoi(args[0])
 		args = args[1:]
 	}
+	if c.op == "sweep" {
+		width, _ := strconv.Atoi(args[0])
+		args = args[1:]
+		entries = len(args) / width
+	}
 	if c.op == "gather" {
 		asks, args = true, w.gathers(p, c, args)
 		entries = len(c.gathered)
@@ -110,11 +115,13 @@ func (w *World) follows(p *process, c *command) {
 			if !strings.HasPrefix(id, prefix) {
 				continue
 			}
-			if ids++; asks && ids > 1 {
-				w.comesBeside(args[:i], id)
+			if ids++; ids > 1 && (asks || c.op == "sweep") { // its owner
+				if asks {
+					w.comesBeside(args[:i], id)
+				}
 				continue
 			}
-			queued := ids > 1 && c.op != "sweep" && c.op != "renew" // in the place of what is released
+			queued := ids > 1 && c.op != "renew" // in the place of what is released
 			s := w.stays[id]
 			if s == nil && (asks || queued) {
 				s = &stay{proc: p, id: id, first: time.Now()}
