@@ -93,7 +93,7 @@ func askings() (all []asking) {
 
 	locked := func(t *testing.T, c *Client, name string) *Lease { return taken(t, c.Mutex(name).Lock) }
 	var handles sync.Map // by name
-	for _, of := range []asking{
+	return append(all, []asking{
 		{"Unlock", locked, func(ctx context.Context, _ *Client, _ string, l *Lease) error { return l.Unlock(ctx) }, true, false},
 		{"Extend", locked, func(ctx context.Context, _ *Client, _ string, l *Lease) error { return l.Extend(ctx, defaultLease) }, true, true},
 		{"Lock that re-enters", locked, func(ctx context.Context, c *Client, name string, l *Lease) error {
@@ -126,10 +126,7 @@ func askings() (all []asking) {
 			return taken(t, c.Semaphore(name, 1).Permits(1).Lock)
 		},
 			func(ctx context.Context, _ *Client, _ string, l *Lease) error { return l.Unlock(ctx) }, false, false},
-	} {
-		all = append(all, of)
-	}
-	return all
+	}...)
 }
 
 // heard notes the names that commands carry.

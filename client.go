@@ -240,10 +240,10 @@ func (c *Client) Close() {
 // shut is Close, for as long as observers and loggers block.
 func (c *Client) shut() {
 	k := c.core
+	k.giving.Lock() // All gives leases before, or not at all
 	k.calls.Close()
-	k.gates.Close()
-	k.giving.Lock() // All gives no leases from here on
 	k.giving.Unlock()
+	k.gates.Close()
 	var losing sync.WaitGroup
 	for _, h := range k.watchdog.Close(2 * k.cfg.commandTimeout) {
 		losing.Go(func() { h.(*hold).lose(ErrClosed) }) // an observer that blocks keeps no other lease's context
