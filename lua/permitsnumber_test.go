@@ -32,8 +32,8 @@ func (p *sized) runs(script string, args ...string) string {
 }
 
 // left is how long the number lasts, in ms.
-func (p *sized) left() int {
-	ms, err := strconv.Atoi(p.s.Do("PTTL", "k"))
+func (p *sized) left() int64 {
+	ms, err := strconv.ParseInt(p.s.Do("PTTL", "k"), 10, 64)
 	require.NoError(p.t, err)
 	return ms
 }
@@ -83,7 +83,7 @@ func TestToldNumberIsKeptByEachUse(t *testing.T) {
 	}
 	p.s.Do("PEXPIRE", "k", "95000")
 	p.runs("acquire", lease, "1", "c:2", "", "-")
-	require.Less(t, p.left(), 95_001, "not written anew within a span")
+	require.Less(t, p.left(), int64(95_001), "not written anew within a span")
 	require.Equal(t, "-1", p.s.Do("PTTL", "{k}:timeout"))
 }
 
@@ -97,10 +97,10 @@ func TestNumberThatWasSetStays(t *testing.T) {
 	require.Equal(t, "1", p.runs("resize", "3", "1", "PUBLISH"))
 	require.Equal(t, "2", p.s.Do("GET", "k"))
 	p.runs("acquire", lease, "1", "c:1")
-	require.Equal(t, -1, p.left())
+	require.EqualValues(t, -1, p.left())
 	require.Equal(t, "0", p.runs("resize", "5", "", "PUBLISH"), "a late command of a client that told it")
-	require.Equal(t, -1, p.left())
-	held, err := strconv.Atoi(p.s.Do("PTTL", "{k}:timeout"))
+	require.EqualValues(t, -1, p.left())
+	held, err := strconv.ParseInt(p.s.Do("PTTL", "{k}:timeout"), 10, 64)
 	require.NoError(t, err)
 	require.True(t, held == -1 || held > 1e14, held)
 
@@ -109,19 +109,19 @@ func TestNumberThatWasSetStays(t *testing.T) {
 	require.Equal(t, "0", p.runs("resize", "5", "", "PUBLISH"))
 	p.runs("acquire", lease, "1", "c:1")
 	p.runs("renew", "c:1", "1", lease)
-	require.Equal(t, -1, p.left())
+	require.EqualValues(t, -1, p.left())
 }
 
 // Redisson lengthens no number. Once a client of relock's sees its permits, number and permits stay: else Redisson's holder, and
 // relock's with it, would lose them with the number. A number that is told while Redisson holds a permit stays too.
 func TestNumberStaysWhereRedissonHolds(t *testing.T) {
-	const ages = 100_000_000_000_000
+	const ages int64 = 100_000_000_000_000
 	p := newSized(t, time.Minute)
 	p.runs("resize", "3", "", "PUBLISH")
 	p.s.Do("PEXPIRE", "k", "30000")
 	p.java()
 	p.runs("acquire", lease, "1", "c:1")
-	held, _ := strconv.Atoi(p.s.Do("PTTL", "{k}:timeout"))
+	held, _ := strconv.ParseInt(p.s.Do("PTTL", "{k}:timeout"), 10, 64)
 	require.Greater(t, held, ages)
 	require.Greater(t, p.left(), ages)
 	p.runs("renew", "c:1", "1", lease)
@@ -129,7 +129,7 @@ func TestNumberStaysWhereRedissonHolds(t *testing.T) {
 
 	p.s.Do("DEL", "k")
 	require.Equal(t, "1", p.runs("resize", "3", "", "PUBLISH"))
-	require.Equal(t, -1, p.left())
+	require.EqualValues(t, -1, p.left())
 	require.Equal(t, "1", p.s.Do("GET", "k"))
 }
 
@@ -137,10 +137,10 @@ func TestNumberStaysWhereRedissonHolds(t *testing.T) {
 func TestNumberIsKeptForEverWithoutARetention(t *testing.T) {
 	p := newSized(t, 0)
 	p.runs("resize", "2", "", "PUBLISH")
-	require.Equal(t, -1, p.left())
+	require.EqualValues(t, -1, p.left())
 	p.s.Do("PEXPIRE", "k", "30000")
 	p.runs("acquire", lease, "1", "c:1")
-	require.Greater(t, p.left(), 100_000_000_000_000)
+	require.Greater(t, p.left(), int64(100_000_000_000_000))
 }
 
 // Two clients differ in the number, and each one's first question found none. Whoever's answer comes first sets it, and the other,
