@@ -36,6 +36,7 @@ type stay struct {
 	ended   bool      // a command was sent that ends it
 	over    time.Time // when the first of them was
 	late    bool      // a question for it ran when it had been over for more than its lease
+	stale   bool      // one ran so late that the sweeper may have given it up before it sent anything
 	copied  bool      // a copy of a command for it ran, or it is back in a queue: its process does not hear of that
 	live    int       // leases that are not let go
 	leaving int       // leases whose Unlock has not returned
@@ -177,6 +178,7 @@ func (s *stay) asks(c *command) {
 func (c *command) ranLate() {
 	for _, s := range c.asks {
 		s.late = s.late || s.ended && s.lease > 0 && time.Since(s.over) > s.lease
+		s.stale = s.stale || !s.ended && s.lease > 0 && time.Since(c.sent) > 2*s.lease
 	}
 }
 
@@ -390,25 +392,26 @@ func (w *World) hindered(p *process) bool {
 	return p.disturbed.After(since)
 }
 
-// idleOf are the holds of a process that lie idle when it is about to be closed.
-func (w *World) idleOf(p *process) (idle []*stay) {
+// idleOf are the holds of a process that lie idle when it is about to be closed, each with how many leases it had.
+func (w *World) idleOf(p *process) map[*stay]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.closed = true
+	idle := make(map[*stay]int)
 	for _, s := range w.stays {
 		if s.proc == p && s.idle() && w.grasps[asking{p, s.lock}] == 0 {
-			idle = append(idle, s)
+			idle[s] = s.turn
 		}
 	}
 	return idle
 }
 
-// keptBy demands that a client that is closed has given back what lay idle.
-func (w *World) keptBy(p *process, idle []*stay) {
+// keptBy demands that a client that is closed has given back what lay idle, unless a caller took it up before Close found it.
+func (w *World) keptBy(p *process, idle map[*stay]int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, s := range idle {
-		if s.idle() && w.stillKept(s) {
+	for s, turn := range idle {
+		if s.turn == turn && s.idle() && w.stillKept(s) {
 			w.failed(s.lock, "p%d is closed, and has not given back the idle hold %s", p.index, s.id)
 		}
 	}

@@ -579,7 +579,7 @@ func (w *World) lineLeft(n *node, name string, clients map[string]*process, wait
 	waiting := w.judge.waiters(name)[p] || w.calling[asking{p, name}] > 0 || w.started[p.index] > 0
 	// The sweeper gives up when two leases have passed, in which a node may have refused all.
 	gaveUp := s != nil && s.ended && later(n.disturbed, n.refusing).Sub(s.over) >= 2*s.lease
-	strays := s == nil || gaveUp || s.copied || s.late || w.torn[name] || w.stillKept(&stay{lock: name, id: id})
+	strays := s == nil || gaveUp || s.copied || s.late || s.stale || w.torn[name] || w.stillKept(&stay{lock: name, id: id})
 	if !known || waiting || strays || w.serving {
 		since = now
 	}
