@@ -206,12 +206,13 @@ func TestHoldUnheard(t *testing.T) {
 	})
 }
 
-// slowly, in the environment, lets the witness take a second to start: so long relock has the lock, and no command yet.
+// slowly, in the environment, lets the witness take as long to start as relock waits for it: so long relock has the lock, and no
+// command yet.
 const slowly = "RELOCK_TEST_SLOW_WITNESS"
 
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == witnessName && os.Getenv(slowly) != "" {
-		time.Sleep(time.Second)
+		time.Sleep(witnessTime)
 	}
 }
 
