@@ -16,6 +16,7 @@ import (
 
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -786,14 +787,18 @@ func TestOnceThatIsAlwaysLostTriesSeldom(t *testing.T) {
 			s := redistest.Start(t)
 			other := newClient(t, s.Client())
 			var losses atomic.Int32
-			c := hearing(t, s, WithObserver(observe(func(e Event) {
-				switch e.Kind {
-				case EventAcquired:
-					_, err := other.Mutex("k").ForceUnlock(context.Background())
-					require.NoError(t, err)
-					time.Sleep(20 * time.Millisecond) // for the message
-				case EventLost:
+			var c *Client
+			c = hearing(t, s, WithObserver(observe(func(e Event) {
+				switch {
+				case e.Lock != "k":
+				case e.Kind == EventLost:
 					losses.Add(1)
+				case e.Kind == EventAcquired:
+					_, err := other.Mutex("k").ForceUnlock(context.Background())
+					assert.NoError(t, err)
+					for told := time.Now(); c.Mutex("k").of().lasts.ours.Load() != nil && time.Since(told) < patience; {
+						time.Sleep(time.Millisecond) // until the message has ended the hold
+					}
 				}
 			})))
 			began := time.Now()
