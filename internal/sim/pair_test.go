@@ -184,9 +184,10 @@ func (p *pair) show(r reply) string { return fmt.Sprintf("%+v", r) }
 // slack is how far times may be apart, in milliseconds: what either clock may have gone on within a command, twice.
 func (p *pair) slack() int64 { return 2*p.worst.Milliseconds() + 3 }
 
-// near reports whether two numbers are one time to live, which a number from 5000 on is taken for.
+// near reports whether two numbers are one time to live, which a number from 5000 on is taken for, up to that of a key that is to
+// stay. Tokens are greater.
 func (p *pair) near(want, got int64) bool {
-	return want >= 5000 && want < 1e14 && max(want-got, got-want) <= p.slack()
+	return want >= 5000 && want < 1e15 && max(want-got, got-want) <= p.slack()
 }
 
 // alike compares answers.
