@@ -39,7 +39,7 @@ var allThatGrows = []grows{
 	{"renew", "semaphore", "leases of 3 permits", 85, 690, renewal(3)},
 	{"renew", "semaphore", "leases of 128 permits", 2, 27, renewal(128)},
 	{"renew", quorum, "leases", 200, 600, renewal(1)},
-	{"many acquire", "mutex", "entries", 16, 55, asked("")},
+	{"many acquire", "mutex", "entries", 16, 70, asked("")},
 	{"many acquire", "read", "entries", 8, 90, asked("")},
 	{"many acquire", "write", "entries", 8, 60, asked("")},
 	{"many acquire", "semaphore", "entries of 128 permits", 8, 75, asked("")},
