@@ -17,6 +17,7 @@ import (
 
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/link"
+	"github.com/relock-go/relock/internal/sim/overlay"
 )
 
 // Options say how a seed is run.
@@ -117,8 +118,13 @@ func Run(t *testing.T, seed uint64, o Options) *Result {
 	return perform(t, Draw(seed, o.Class, o.Topology), o)
 }
 
-// perform plays a plan in a bubble.
+// perform plays a plan in a bubble, which repeats.
 func perform(t *testing.T, plan *Plan, o Options) (res *Result) {
+	overlay.Run(plan.Seed, func() { res = performed(t, plan, o) })
+	return res
+}
+
+func performed(t *testing.T, plan *Plan, o Options) (res *Result) {
 	warm(Redises[o.Redis])
 	ids := throw(plan.Seed, "uuid")
 	uuid.SetRand(&ids)
