@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -19,12 +17,6 @@ import (
 type MultiLock struct {
 	parts []part // in the order of their names in Redis
 	err   error  // what is wrong with them
-}
-
-// part is a lock among several.
-type part struct {
-	Locker
-	of *lock // what it embeds
 }
 
 // All returns a lock that is all of locks at once: mutexes, sides of read-write locks, and permits
@@ -54,34 +46,6 @@ func All(locks ...Locker) *MultiLock {
 		}
 	}
 	return &MultiLock{parts, err}
-}
-
-// partsOf returns the locks that a function of that name was given, or what is wrong with them.
-func partsOf(function string, locks []Locker) ([]part, error) {
-	parts := make([]part, len(locks))
-	for i, l := range locks {
-		var of *lock
-		switch l := l.(type) {
-		case *Mutex:
-			of = l.of()
-		case *RWMutex:
-			of = l.of(wire.Write)
-		case *Reader:
-			of = l.side().of(wire.Read)
-		case *Permits:
-			of = l.of()
-		default:
-			return nil, fmt.Errorf("%w: %s of a %T, which is no lock of this package", ErrMisuse, function, l)
-		}
-		if err := of.valid(context.Background()); err != nil {
-			return nil, err
-		}
-		parts[i] = part{l, of}
-	}
-	if len(locks) == 0 {
-		return nil, fmt.Errorf("%w: %s of no locks", ErrMisuse, function)
-	}
-	return parts, nil
 }
 
 // Lock takes all locks. If all are free, of one kind, at most 64, on one Redis, and in a Cluster in
@@ -209,14 +173,6 @@ func given(ctx context.Context, leases []*Lease) (lost bool, err error) {
 	return isLost(err) && err != ErrClosed && ctx.Err() == nil, err
 }
 
-// keptFor is Lease.keptFor, for several.
-func keptFor(caller bool, leases []*Lease) (err error) {
-	for _, l := range leases {
-		err = cmp.Or(err, l.keptFor(caller))
-	}
-	return err
-}
-
 // A MultiLease is what a caller of MultiLock.Lock holds, until Unlock. Its methods may be called
 // from any goroutine.
 type MultiLease struct{ leases []*Lease } // the context of each derives from that of the one before
@@ -292,45 +248,4 @@ func (m *MultiLease) Unlock(ctx context.Context) error {
 		return ErrNotHeld
 	}
 	return errors.Join(errs...)
-}
-
-// giveBack gives back what no caller of All or Any was given: WithMinHold does not keep that. Errors are
-// not told: the caller is told why it does not get the locks. With waits, giveBack returns when Redis has
-// answered, or ctx has ended; otherwise at once. What is left goes on behind the caller.
-func giveBack(ctx context.Context, leases []*Lease, waits bool) {
-	if len(leases) == 0 {
-		return
-	}
-	_ = keptFor(false, leases)
-	done := make(chan struct{})
-	leases[0].h.tally.Go(func() {
-		defer close(done)
-		unlockAll(ctx, leases)
-	})
-	if !waits {
-		return
-	}
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-}
-
-// unlockAll unlocks leases side by side. Those that Redis is told of go in one command, as far as
-// they can: of one kind, on one Redis, and in a Cluster in one slot. It returns the error of each.
-func unlockAll(ctx context.Context, leases []*Lease) []error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	var all sync.WaitGroup
-	errs, union := make([]error, len(leases)), link.NewUnion(len(leases))
-	for i, l := range leases {
-		all.Go(func() {
-			part := union.Part(context.WithoutCancel(ctx))
-			defer part.Leave()
-			errs[i] = l.Unlock(part)
-		})
-	}
-	all.Wait()
-	return errs
 }

@@ -110,12 +110,12 @@ func (h *hold) finish(ctx context.Context, now clock.Stamp, to parting) error {
 
 // finishAll finishes holds side by side. It waits until Redis was told, one command timeout at most, or
 // until ctx ends. It reports whether there were any, and ctx has not ended.
-func (lk *lock) finishAll(ctx context.Context, holds []*hold, to parting) bool {
+func (n *known) finishAll(ctx context.Context, holds []*hold, to parting) bool {
 	if len(holds) == 0 {
 		return false
 	}
 	done := make(chan struct{})
-	lk.tally.Go(func() {
+	n.tally.Go(func() {
 		defer close(done)
 		var all sync.WaitGroup
 		union := link.NewUnion(len(holds)) // one command, as far as it can be
@@ -165,7 +165,7 @@ func (h *hold) carryOut(ctx context.Context, e *ending) (err error) {
 	case !e.atGate:
 	case next != nil:
 		next.mu.Lock() // an earlier loss has left the gate; a later one finds the gate with the hold's goroutine
-		passed := !next.fate.live() || k.gates.Pass(key, held{next}) || h.manner.passOn(next, clock.Now())
+		passed := !next.fate.live() || k.gates.Pass(key, next) || h.manner.passOn(next, clock.Now())
 		next.mu.Unlock()
 		if !passed { // all waiters have given up, and the caller has waited for one command already
 			next.tally.Go(func() { _ = next.finish(context.WithoutCancel(ctx), clock.Now(), toRedis) })

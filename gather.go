@@ -1,14 +1,18 @@
 package relock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/driver"
+	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -102,7 +106,7 @@ func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease
 }
 
 // hasSpare reports whether this process has idle holds of another amount than p takes.
-func hasSpare(p part) bool { return p.of.pool.hasOther(p.of.parts()) }
+func hasSpare(p part) bool { return p.of.pool.HasOther(p.of.parts()) }
 
 // orHeard returns err, with which a caller's wait ended. If that says that Redis was not asked, since ctx
 // had ended, it returns what gather heard before, if anything: Redis was asked then.
@@ -231,4 +235,87 @@ func (g *gathering) refused(parts []part, err error, tells bool) error {
 		of.k.cfg.tell(e)
 	}
 	return err
+}
+
+// part is a lock among several.
+type part struct {
+	Locker
+	of *lock // what it embeds
+}
+
+// partsOf returns the locks that a function of that name was given, or what is wrong with them.
+func partsOf(function string, locks []Locker) ([]part, error) {
+	parts := make([]part, len(locks))
+	for i, l := range locks {
+		var of *lock
+		switch l := l.(type) {
+		case *Mutex:
+			of = l.of()
+		case *RWMutex:
+			of = l.of(wire.Write)
+		case *Reader:
+			of = l.side().of(wire.Read)
+		case *Permits:
+			of = l.of()
+		default:
+			return nil, fmt.Errorf("%w: %s of a %T, which is no lock of this package", ErrMisuse, function, l)
+		}
+		if err := of.valid(context.Background()); err != nil {
+			return nil, err
+		}
+		parts[i] = part{l, of}
+	}
+	if len(locks) == 0 {
+		return nil, fmt.Errorf("%w: %s of no locks", ErrMisuse, function)
+	}
+	return parts, nil
+}
+
+// giveBack gives back what no caller of All or Any was given: WithMinHold does not keep that. Errors are
+// not told: the caller is told why it does not get the locks. With waits, giveBack returns when Redis has
+// answered, or ctx has ended; otherwise at once. What is left goes on behind the caller.
+func giveBack(ctx context.Context, leases []*Lease, waits bool) {
+	if len(leases) == 0 {
+		return
+	}
+	_ = keptFor(false, leases)
+	done := make(chan struct{})
+	leases[0].h.tally.Go(func() {
+		defer close(done)
+		unlockAll(ctx, leases)
+	})
+	if !waits {
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// keptFor is Lease.keptFor, for several.
+func keptFor(caller bool, leases []*Lease) (err error) {
+	for _, l := range leases {
+		err = cmp.Or(err, l.keptFor(caller))
+	}
+	return err
+}
+
+// unlockAll unlocks leases side by side. Those that Redis is told of go in one command, as far as
+// they can: of one kind, on one Redis, and in a Cluster in one slot. It returns the error of each.
+func unlockAll(ctx context.Context, leases []*Lease) []error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	var all sync.WaitGroup
+	errs, union := make([]error, len(leases)), link.NewUnion(len(leases))
+	for i, l := range leases {
+		all.Go(func() {
+			part := union.Part(context.WithoutCancel(ctx))
+			defer part.Leave()
+			errs[i] = l.Unlock(part)
+		})
+	}
+	all.Wait()
+	return errs
 }

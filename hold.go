@@ -103,30 +103,6 @@ type manner interface {
 	withdraw(h *hold)
 }
 
-// baton is what one goroutine hands to the next at a lock's gate: an entry that has the lock, or waits
-// for it. It is one of these:
-//
-//	nil          nothing: the goroutine has to ask Redis
-//	held         the lock; of a kind that several may hold, passed on past the goroutine at the gate
-//	idle         a hold that lay at the gate; it may be over
-//	joint        a hold that every goroutine may join; it may be over, and no joiner is at the gate
-//	invited      a hold that waits for this goroutine to join; the goroutine is not at the gate
-//	claim.Claim  a place in Redis's queue
-type baton interface {
-	// Of is the entry.
-	Of() *wire.Entry
-}
-
-type (
-	held    struct{ *hold }
-	idle    struct{ *hold }
-	joint   struct{ *hold }
-	invited struct{ *hold }
-)
-
-// Of is the entry that has the lock.
-func (h *hold) Of() *wire.Entry { return h.entry }
-
 // newHold fills h with the hold that the grant g of c's entry begins now. It keeps h.last.
 func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGate bool, now clock.Stamp) *hold {
 	e := c.Of()
@@ -330,20 +306,6 @@ func (h *hold) gone() error {
 	return h.why()
 }
 
-// layDown notes that the hold lies at the gate without a lease, and that the caller has left the gate.
-// Whatever ends the hold from here on takes it away from the gate, unless a goroutine has taken it up.
-// The caller holds h.mu.
-func (h *hold) layDown() {
-	h.tally.Lingering.Add(1)
-	h.rest.Idle, h.atGate = true, false
-}
-
-// pickUp notes that the hold is no longer idle. The caller holds h.mu.
-func (h *hold) pickUp() {
-	h.rest.Idle = false
-	h.tally.Lingering.Add(-1)
-}
-
 // trusted returns until when a share is trusted, and the hold count; or why it is no longer trusted.
 func (h *hold) trusted(s *share) (until clock.Stamp, count int, err error) {
 	now := clock.Now()
@@ -368,4 +330,11 @@ func (h *hold) gaveBack(s *share) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return s.over
+}
+
+// next is when the watchdog has to look again. The caller holds h.mu.
+func (h *hold) next(now clock.Stamp) watchdog.Look {
+	end := clock.Sooner(h.term.Deadline(now), h.rest.LookAt(h.cfg.lingersFor(), now), now)
+	renewal := h.term.RenewalAt(now, h.count.Unsure())
+	return watchdog.Look{At: clock.Sooner(renewal, end, now), Renews: renewal.Until(now) <= end.Until(now)}
 }

@@ -2,7 +2,6 @@ package relock
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/lazyctx"
 	"github.com/relock-go/relock/internal/node"
-	"github.com/relock-go/relock/internal/wire"
 )
 
 // A Lease is a lock held by the caller, from a successful Lock, TryLock or Do until Unlock. Its
@@ -281,40 +279,6 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	return err
 }
 
-// Extend makes the lease last at least d from now in Redis, and for the caller d less the margin of
-// Until. If more than d is left, nothing changes: no call shortens a lease. With WithFixedLease, Extend
-// moves the lease's end. Errors:
-//
-//   - ErrMisuse: ErrInvalidOption for a d that is no possible lease, or is longer than WithRestartGuard
-//     waits, WithRedissonWatchdog allows or WithMaxHold leaves, and nothing changes; ErrNotHeld after
-//     Unlock.
-//   - ErrLost when the lock was lost, ErrClosed.
-//   - ErrUnavailable, in a *NodeError (on a quorum also a *QuorumError), if Redis did not answer within
-//     one command timeout. Extend may spend that time waiting for an Unlock or a re-entry of the same
-//     hold. The lease then ends when it would have ended. The error is ErrNotAsked if ctx had ended
-//     before.
-//   - ErrRefused, in the same types, if no retry helps.
-func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
-	if l.zero() {
-		return ErrNotHeld
-	}
-	if ctx == nil {
-		return errNilContext
-	}
-	if err := leaseInRange(d); err != nil {
-		return fmt.Errorf("%w: Extend: %w", ErrInvalidOption, err)
-	}
-	if ctx.Err() != nil {
-		if _, _, err := l.h.trusted(&l.share); err != nil {
-			return err
-		}
-		return l.h.k.outward(l.of.refused(ctx, "extend"))
-	}
-	l.h.tally.Enter()
-	defer l.h.tally.End()
-	return l.h.k.outward(l.h.extend(ctx, &l.share, d, true))
-}
-
 // Wanted returns a channel that is closed once another process of relock's waits for the lock, or
 // has tried to take it: a leader or a long batch may then give way, by Unlock. It is a hint that
 // comes as a message. A lost message is repeated with the waiter's polls: after a twelfth and a
@@ -350,14 +314,6 @@ func (l *Lease) Name() string {
 	return l.of.names.Name
 }
 
-// held is Mutex.Held, for every kind.
-func (lk *lock) held(ctx context.Context) (*Lease, error) {
-	if err := lk.valid(ctx); err != nil {
-		return nil, err
-	}
-	return lk.enclosing(ctx).stillHeld()
-}
-
 // stillHeld returns l, or why it is not held; nil is no lease.
 func (l *Lease) stillHeld() (*Lease, error) {
 	if l == nil {
@@ -367,22 +323,4 @@ func (l *Lease) stillHeld() (*Lease, error) {
 		return nil, err
 	}
 	return l, nil
-}
-
-// fill lengthens a fixed lease that was granted for less than WithFixedLease says. It tries until that
-// succeeds or ctx ends; only one time if once is set. If it fails, the lock is given back.
-func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
-	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
-	for l.share.short {
-		err := l.h.extend(ctx, &l.share, lk.cfg.fixed, false)
-		if err == nil || isLost(err) {
-			return err
-		}
-		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
-			// The caller is told why it does not get the lock, not how it was given back.
-			lk.tally.Go(func() { _ = l.h.drop(ctx, l) })
-			return lk.explain(ctx, err, nil)
-		}
-	}
-	return nil
 }

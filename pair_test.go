@@ -33,7 +33,7 @@ var Pairs = wire.Add(&wire.Kind{
 type Pair struct{ lock }
 
 func (c *Client) Pair(name string, amount int, opts ...Option) *Pair {
-	p := &Pair{c.newLock(Pairs, name, opts)}
+	p := &Pair{newLock(c.core, Pairs, name, opts)}
 	p.amount = amount
 	return p
 }

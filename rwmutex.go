@@ -41,7 +41,7 @@ type RWMutex struct{ write, read lock }
 // or an option that cannot work is reported by the first method called on it, with ErrInvalidName
 // or ErrInvalidOption.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
-	rw := &RWMutex{write: c.newLock(wire.Write, name, opts), read: c.newLock(wire.Read, name, opts)}
+	rw := &RWMutex{write: newLock(c.coreOrNil(), wire.Write, name, opts), read: newLock(c.coreOrNil(), wire.Read, name, opts)}
 	if r := &rw.read; r.err == nil {
 		r.cfg, r.err = r.cfg.ofReaders()
 	}

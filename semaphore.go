@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/relock-go/relock/internal/claim"
-	"github.com/relock-go/relock/internal/clock"
-	"github.com/relock-go/relock/internal/eventlog"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -40,9 +37,6 @@ type Semaphore struct{ lock }
 // MaxPermits is the most permits that one Acquire takes.
 const MaxPermits = 128
 
-// maxSize is the most permits that a semaphore has.
-const maxSize = 1_000_000
-
 // Semaphore returns the semaphore named name, with the client's options changed by opts. It has n
 // permits, 1 to 1,000,000, unless Redis keeps another number for the name: Redis is told n once, by the
 // first client that finds no number there, and forgets it once the semaphore was not used for the time of
@@ -51,18 +45,11 @@ const maxSize = 1_000_000
 // the name. A name, a number or an option that cannot work is reported by the first method called on the
 // Semaphore, with ErrInvalidName or ErrInvalidOption.
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
-	s := &Semaphore{c.newLock(wire.Semaphore, name, opts)}
+	s := &Semaphore{newLock(c.coreOrNil(), wire.Semaphore, name, opts)}
 	if s.size = n; s.err == nil {
 		s.err = sizeInRange(n)
 	}
 	return s
-}
-
-func sizeInRange(n int) error {
-	if n < 1 || n > maxSize {
-		return fmt.Errorf("%w: %d permits; a semaphore has 1 to %d", ErrInvalidOption, n, maxSize)
-	}
-	return nil
 }
 
 // Name returns the semaphore's name.
@@ -129,29 +116,6 @@ func (s *Semaphore) take(ctx context.Context, k int, once bool) (*Lease, error) 
 	return l, err
 }
 
-// compare warns in the log, once for a name that the client knows, if Redis keeps another number of permits
-// than the caller says. It asks in the background. What this client has told Redis itself is not compared.
-func (lk *lock) compare() {
-	if lk.k.cfg.logged == nil || lk.pool.compared.Swap(true) {
-		return
-	}
-	lk.tally.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), lk.cfg.commandTimeout)
-		defer cancel()
-		st, err := lk.k.arbiter.Inspect(ctx, lk.names)
-		switch {
-		case err != nil && wire.Transient(err), err == nil && st.Permits == 0: // there was none by then
-			lk.pool.compared.Store(false)
-		case err == nil && st.Permits != lk.size:
-			why := fmt.Errorf("it has %d in Redis, and this process says %d; only SetPermits changes it", st.Permits, lk.size)
-			lk.k.cfg.logged.Tell(eventlog.Record{
-				Rank: eventlog.Alarm, Name: "number", Alarm: "a semaphore has another number of permits", Topic: why,
-				Lock: lk.names.Name, LockKind: lk.names.Kind.Name, Cause: why,
-			})
-		}
-	})
-}
-
 // part returns the semaphore as a lock of which each lease takes k permits. It fails if there is no k of them.
 func (s *Semaphore) part(k int) (*lock, error) {
 	switch {
@@ -167,31 +131,6 @@ func (s *Semaphore) part(k int) (*lock, error) {
 	own := s.lock
 	own.amount = k
 	return &own, nil
-}
-
-// tellSize tells Redis how many permits there are, for a caller that found no number there, for as many
-// times before as found says. If the caller waits, tellSize goes on until Redis answers or the client is
-// closed.
-func (lk *lock) tellSize(ctx context.Context, once bool, found int) error {
-	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
-	for range min(found, 8) { // a number that is lost again and again is told ever more seldom
-		pause.Next()
-	}
-	if found > 0 {
-		clock.Sleep(ctx, pause.Next())
-	}
-	for {
-		err := lk.resize(ctx, lk.size, false)
-		if err == nil {
-			return nil
-		}
-		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
-			return lk.explain(ctx, err, nil)
-		}
-		if lk.k.isClosed() {
-			return ErrClosed
-		}
-	}
 }
 
 // State returns what Redis knows of the semaphore at this instant, as Mutex.State does: Permits are how
@@ -218,15 +157,6 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	}
 	defer lk.tally.End()
 	return lk.k.outward(lk.resize(ctx, n, true))
-}
-
-// resize tells Redis how many permits there are, unless it keeps a number and anew is not set.
-func (lk *lock) resize(ctx context.Context, n int, anew bool) error {
-	told, err := lk.k.arbiter.(claim.Resizer).Resize(ctx, lk.names, n, anew) // a quorum has no semaphores
-	if told {
-		lk.pool.compared.Store(true)
-	}
-	return err
 }
 
 // ForceRelease frees all permits, whichever holders have them, and hands them to the waiters. It returns false

@@ -99,7 +99,7 @@ func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
 	key, soon := h.gate, !h.cfg.strict && now.Since(h.term.Began()) <= gate.Soon
 	switch {
 	case lingers && h.mayLinger():
-		if h.k.gates.LayDown(key, held{h}, idle{h}, soon, now.Mono()) {
+		if h.k.gates.LayDown(key, h, idle{h}, soon, now.Mono()) {
 			h.layDown()
 			if h.lookAt.IsZero() { // the waiters had left before the grant, so start was never called
 				due := h.next(now)
@@ -109,9 +109,9 @@ func (x exclusively) passOn(h *hold, now clock.Stamp) bool {
 		}
 		return true
 	case soon:
-		return h.k.gates.Offer(key, held{h}, now.Mono())
+		return h.k.gates.Offer(key, h, now.Mono())
 	}
-	return h.k.gates.Pass(key, held{h})
+	return h.k.gates.Pass(key, h)
 }
 
 // mayPass reports whether a hold that may not linger may be passed on, within the bounds that keep other
@@ -159,22 +159,4 @@ func (exclusively) withdraw(h *hold) {
 	if h.rest.Idle {
 		h.k.gates.Withdraw(h.gate, idle{h})
 	}
-}
-
-// resume takes up a hold that lay at the gate, for a caller that is at the gate now. It returns false
-// if the hold is over, or may not be used any longer and ends here: then the caller has to ask Redis.
-func (x exclusively) resume(h *hold, now clock.Stamp) bool {
-	h.mu.Lock()
-	switch {
-	case !h.rest.Idle: // over
-		h.mu.Unlock()
-		return false
-	case x.mayRest(h, now) && !h.term.Doubted():
-		h.pickUp()
-		h.atGate = h.manner.keepsGate()
-		h.mu.Unlock()
-		return true
-	}
-	_ = h.end(context.Background(), nil, toSweeper)
-	return false
 }
