@@ -84,7 +84,7 @@ func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) {
 // shown has the context of a lease of Any show it, permits too: else the caller's function could not tell
 // which lock it has, and would find the lease of a lock further out.
 func shown(l *Lease) *Lease {
-	if l != nil && l.of.names.Kind.Permits {
+	if l != nil && !l.of.carried() {
 		l.shown = true
 	}
 	return l
@@ -120,7 +120,7 @@ func (a *AnyLock) entered(ctx context.Context, permits bool) (in Locker, err err
 		return nil, errNilContext
 	}
 	for _, p := range a.parts {
-		if p.of.names.Kind.Permits && !permits {
+		if !p.of.carried() && !permits {
 			continue
 		}
 		switch _, err := p.Held(ctx); err {

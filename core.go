@@ -73,12 +73,15 @@ func (n *known) named(err error) error {
 	return err
 }
 
+// carried reports whether contexts show leases of the lock, so that their callers re-enter.
+func (n *known) carried() bool { return n.manner.carried(n) }
+
 // newEntry returns a new entry for the lock. With an owner it reserves one token: sharers of an
 // owner do not pass the lock on in memory.
 func (n *known) newEntry(owner string, cfg *config) wire.Entry {
 	e := wire.Entry{
 		Names: n.names, ID: wire.NewID(n.k.id, n.k.count.Add(1)), Owner: owner, Past: !n.manner.usesGate(cfg),
-		Lease: cfg.firstLease, Block: cfg.block(), Timeout: cfg.commandTimeout,
+		Lease: cfg.firstLease, Block: n.manner.asks(cfg), Timeout: cfg.commandTimeout,
 	}
 	if owner != "" {
 		e.Block = 1

@@ -106,7 +106,7 @@ func gather(ctx context.Context, parts []part, one, tells bool) (leases []*Lease
 }
 
 // hasSpare reports whether this process has idle holds of another amount than p takes.
-func hasSpare(p part) bool { return p.of.pool.HasOther(p.of.parts()) }
+func hasSpare(p part) bool { return p.of.pool.HasOther(p.of.amount) }
 
 // orHeard returns err, with which a caller's wait ended. If that says that Redis was not asked, since ctx
 // had ended, it returns what gather heard before, if anything: Redis was asked then.

@@ -78,6 +78,12 @@ type manner interface {
 	keepsGate() bool
 	// lingers reports whether a hold with these options may outlast its leases.
 	lingers(c *config) bool
+	// carried reports whether a lease's context shows the lease. If not, no caller re-enters.
+	carried(n *known) bool
+	// asks is how many tokens an entry asks for, and reserved how many leases the hold may serve that begins
+	// with a grant of so many.
+	asks(c *config) int
+	reserved(n *known, c *config, tokens int) int
 	// atHand returns an idle hold that the caller takes up without the gate, nil if there is none.
 	atHand(n *known, amount int) *hold
 	// spare picks up the idle holds that may keep a caller of another amount out. The caller finishes them.
@@ -93,9 +99,10 @@ type manner interface {
 
 	// The methods below are called under the hold's mutex.
 
-	nextToken(h *hold) int64               // of the next lease
-	counts(h *hold) int                    // the hold count that Redis is to have
-	mayRest(h *hold, now clock.Stamp) bool // whether the hold may lie idle
+	nextToken(h *hold) int64                // of the next lease
+	counts(h *hold) int                     // the hold count that Redis is to have
+	mayRest(h *hold, now clock.Stamp) bool  // whether the hold may lie idle
+	joinable(h *hold, now clock.Stamp) bool // whether a goroutine that comes now may have a share beside others
 	// passOn passes the hold on, or lays it down, once it has no share. If it can do neither it returns
 	// false, and the hold has to end.
 	passOn(h *hold, now clock.Stamp) (done bool)
@@ -109,13 +116,10 @@ func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGat
 	*h = hold{
 		known: n, claim: c, entry: e, cfg: cfg, gate: e.Gate(), atGate: atGate, last: h.last,
 		term:  tenure.Granted(g.Sent, e.Lease, &cfg.rules),
-		block: tenure.Reserved(tenure.More{Token: g.Token, Count: g.Passes, Sent: g.Sent}, now),
+		block: tenure.Reserved(tenure.More{Token: g.Token, Count: n.manner.reserved(n, cfg, g.Passes), Sent: g.Sent}, now),
 	}
 	if atGate {
 		n.k.gates.Report(h.gate, nil)
-	}
-	if n.names.Kind.Permits { // which have no tokens that could be used up
-		h.block = tenure.Reserved(tenure.More{Token: g.Token, Count: cfg.block(), Sent: g.Sent}, now)
 	}
 	if (atGate || !n.manner.keepsGate()) && g.Fresh && n.manner.lingers(cfg) && c.Attend() {
 		h.rest = tenure.Free(g.Sent)

@@ -127,13 +127,13 @@ func (c *leaseCtx) Deadline() (time.Time, bool) { return c.std.Parent.Deadline()
 func (c *leaseCtx) Value(key any) any {
 	switch key := key.(type) {
 	case *known:
-		if key.same(c.of.known) && !c.of.names.Kind.Permits && !c.lease().unlocked() {
+		if key.same(c.of.known) && c.of.carried() && !c.lease().unlocked() {
 			return c.lease()
 		}
 	case leaseKey:
 		if c.shown {
 			return c.Value(permitsKey{c.of.known})
-		} else if !c.of.names.Kind.Permits {
+		} else if c.of.carried() {
 			return c.Value(c.of.known)
 		}
 	case permitsKey:

@@ -17,7 +17,7 @@ type lock struct {
 	cfg    *config
 	err    error // what is wrong with the name or the options
 	size   int   // of a semaphore: how many permits it has, if Redis keeps no number
-	amount int   // of a kind that several may hold: how much of the lock a lease takes, 0 for 1
+	amount int   // of a semaphore: how many permits a lease takes; else 0
 }
 
 // How a lock is acquired.
@@ -151,10 +151,7 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 }
 
 // gate is the name of the gate in this process for leases that take as much.
-func (lk *lock) gate() string { return lk.names.Gate(lk.parts()) }
-
-// parts returns how much of the lock a lease takes; of a mutex that is 1, all of it.
-func (lk *lock) parts() int { return max(1, lk.amount) }
+func (lk *lock) gate() string { return lk.names.Gate(lk.amount) }
 
 // outward is the error of a call as its caller sees it.
 func (lk *lock) outward(err error) error {

@@ -34,7 +34,7 @@ type Pair struct{ lock }
 
 func (c *Client) Pair(name string, amount int, opts ...Option) *Pair {
 	p := &Pair{newLock(c.core, Pairs, name, opts)}
-	p.amount = amount
+	p.amount = max(1, amount)
 	return p
 }
 

@@ -47,7 +47,7 @@ func (lk *lock) enter(ctx, wctx context.Context, once bool, seen *call) (l *Leas
 	if err != nil {
 		return nil, nil, false, err
 	}
-	if h := lk.manner.atHand(lk.known, lk.parts()); h != nil {
+	if h := lk.manner.atHand(lk.known, lk.amount); h != nil {
 		l, err = lk.accept(ctx, wctx, h, HowCached, clock.Now())
 		return l, nil, false, err
 	}
@@ -115,7 +115,7 @@ func (lk *lock) join(ctx, wctx context.Context, h *hold, invited bool) (*Lease, 
 	}
 	switch trusted := lk.cfg.trusts(h.term.LongestTrust(now)); {
 	case gaveUp:
-	case trusted && h.fate.live() && (invited || jointly{}.joinable(h, now)) && !h.term.Deadline(now).Reached(now):
+	case trusted && h.fate.live() && (invited || h.manner.joinable(h, now)) && !h.term.Deadline(now).Reached(now):
 		if h.rest.Idle {
 			h.pickUp()
 			l.how = HowCached
@@ -150,9 +150,7 @@ func (lk *lock) finishInBackground(ctx context.Context, h *hold, now clock.Stamp
 // newClaim returns the claim of a new entry, for a shared owner or, with "", for a new owner.
 func (lk *lock) newClaim(owner string) claim.Claim {
 	e := lk.newEntry(owner, lk.cfg)
-	if lk.names.Kind.Shared() { // its hold is not passed on in memory, and takes a token for each part of the lock
-		e.Block = lk.parts()
-	}
+	e.Amount = lk.amount
 	return lk.k.arbiter.Claim(e)
 }
 

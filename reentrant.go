@@ -157,7 +157,7 @@ func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error)
 // context derives from ctx.
 func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
-		if lk.names.Kind.Shared() && lk.parts() > outer.h.entry.Block {
+		if lk.amount > outer.h.entry.Amount {
 			return nil, errEntersMore
 		}
 		seen.begins()

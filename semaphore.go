@@ -46,7 +46,7 @@ const MaxPermits = 128
 // Semaphore, with ErrInvalidName or ErrInvalidOption.
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 	s := &Semaphore{newLock(c.coreOrNil(), wire.Semaphore, name, opts)}
-	if s.size = n; s.err == nil {
+	if s.size, s.amount = n, 1; s.err == nil {
 		s.err = sizeInRange(n)
 	}
 	return s

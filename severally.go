@@ -15,6 +15,17 @@ type severally struct{ exclusively }
 
 func (severally) keepsGate() bool { return false }
 
+// carried is false for permits: an Acquire under their context takes more.
+func (severally) carried(n *known) bool { return !n.names.Kind.Permits }
+
+// reserved is what the entry asks for, where there are no tokens that could be used up.
+func (severally) reserved(n *known, c *config, tokens int) int {
+	if n.names.Kind.Permits {
+		return c.block()
+	}
+	return tokens
+}
+
 // nextToken is 0 for permits: their holders have no order.
 func (s severally) nextToken(h *hold) int64 {
 	token := s.exclusively.nextToken(h)
@@ -38,7 +49,7 @@ func (s severally) passOn(h *hold, now clock.Stamp) bool {
 		return false
 	}
 	h.layDown()
-	h.pool.Add(h, h.entry.Block)
+	h.pool.Add(h, h.entry.Amount)
 	h.k.watchdog.Schedule(h, h.next(now), now)
 	return true
 }
