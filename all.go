@@ -36,9 +36,9 @@ type MultiLock struct {
 // Redisson: RMultiLock, which takes its locks in the order in which it was given them.
 func All(locks ...Locker) *MultiLock {
 	parts, err := partsOf("All", locks)
-	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.of.names.Lock, b.of.names.Lock) })
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.base.names.Lock, b.base.names.Lock) })
 	for i := 1; i < len(parts); i++ {
-		switch a, b := parts[i-1].of, parts[i].of; {
+		switch a, b := parts[i-1].base, parts[i].base; {
 		case a.k != b.k:
 			err = fmt.Errorf("%w: All of locks of several Clients, as of %q and %q", ErrMisuse, a.names.Name, b.names.Name)
 		case a.names.Lock == b.names.Lock:
@@ -60,7 +60,7 @@ func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) {
 	}
 	waited, live := make([]time.Duration, len(m.parts)), ctx.Err() == nil
 	for pause := (clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}); ; clock.Sleep(ctx, pause.Next()) {
-		leases, _, heard := gather(ctx, m.parts, false, false)
+		leases, _, heard := gather(ctx, m.parts, false, waiting)
 		var (
 			lost bool
 			err  error
@@ -85,7 +85,7 @@ func (m *MultiLock) TryLock(ctx context.Context) (*MultiLease, error) {
 		return nil, err
 	}
 	live := ctx.Err() == nil
-	leases, asked, err := gather(ctx, m.parts, false, true)
+	leases, asked, err := gather(ctx, m.parts, false, trying)
 	for pause := (clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}); ; clock.Sleep(ctx, pause.Next()) {
 		lost := false
 		if !asked {
@@ -144,9 +144,9 @@ func (m *MultiLock) each(
 		if err != nil {
 			lost = inner.Err() != nil && ctx.Err() == nil && errors.Is(err, ErrLost)
 			giveBack(ctx, leases, !errors.Is(err, wire.ErrWaited))
-			if wait := p.of.cfg.wait; lost && wait > 0 && waited != nil {
+			if wait := p.base.cfg.wait; lost && wait > 0 && waited != nil {
 				if waited[i] += time.Since(began); waited[i] >= wait {
-					return nil, false, p.of.outward(&wire.HeldError{Name: p.of.names.Name, Cause: wire.ErrWaited})
+					return nil, false, p.base.withRetryAfter(&wire.HeldError{Name: p.base.names.Name, Cause: wire.ErrWaited})
 				}
 			}
 			return nil, lost, err

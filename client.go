@@ -117,7 +117,7 @@ func (c *Client) TrustNodes(ctx context.Context) error {
 		return ErrClosed
 	}
 	defer t.End()
-	return k.outward(k.arbiter.TrustNodes(ctx))
+	return k.explained(k.arbiter.TrustNodes(ctx))
 }
 
 // Mutex returns the lock named name, with the client's options changed by opts. A name or an option

@@ -102,9 +102,9 @@ func (k *core) tell(e *wire.Entry, kind EventKind, cause error) {
 	}
 }
 
-// outward turns an error of an internal package into the one that the caller sees. Of a silent node, it
+// explained is outward, for an error of the arbiter: of a silent node, it
 // also says how that node failed shortly before, if this client knows.
-func (k *core) outward(err error) error {
+func (k *core) explained(err error) error {
 	if err == nil {
 		return nil // the usual case, which is not to allocate the slice of nodes
 	}

@@ -30,8 +30,8 @@ func (exclusively) nextToken(h *hold) int64                      { return h.bloc
 // counts is at least one: a hold that is being passed on has no share.
 func (exclusively) counts(h *hold) int { return max(1, len(h.shares.all)) }
 
-func (exclusively) enter(ctx context.Context, h *hold, b bearer, outer *share) error {
-	return h.reenterOnce(ctx, b, outer)
+func (exclusively) admit(ctx context.Context, h *hold, b bearer, outer *share) error {
+	return h.recount(ctx, b, outer)
 }
 
 func (exclusively) observed(h *hold, number uint64) (before uint64) {
@@ -59,11 +59,11 @@ func (exclusively) drop(ctx context.Context, h *hold, b bearer) error {
 	// With two readings, a lease could end in between, and its Unlock would succeed.
 	now := clock.Now()
 	h.expire(now)
-	count, outlasts, err := h.take(b, now, ErrNotHeld)
+	count, outlasts, err := h.takeBack(b, now, ErrNotHeld)
 	switch {
 	case (count > 0 || outlasts) && !busy:
 		defer h.ops.Unlock()
-		return h.leave(ctx, count)
+		return h.lowerCount(ctx, count)
 	case outlasts:
 		return &wire.NodeError{Op: "set count", Name: h.names.Name, Err: wire.ErrNoAnswer}
 	case count > 0:

@@ -36,11 +36,11 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 		if _, _, err := l.h.trusted(&l.share); err != nil {
 			return err
 		}
-		return l.h.k.outward(l.of.refused(ctx, "extend"))
+		return l.h.k.explained(l.lock.refused(ctx, "extend"))
 	}
 	l.h.tally.Enter()
 	defer l.h.tally.End()
-	return l.h.k.outward(l.h.extend(ctx, &l.share, d, true))
+	return l.h.k.explained(l.h.extend(ctx, &l.share, d, true))
 }
 
 // extend lengthens the lease to d from now, and moves a fixed lease's end. It waits for ops for one
@@ -119,18 +119,18 @@ func (h *hold) tooLong(d time.Duration) error {
 }
 
 // fill lengthens a fixed lease that was granted for less than WithFixedLease says. It tries until that
-// succeeds or ctx ends; only one time if once is set. If it fails, the lock is given back.
-func (lk *lock) fill(ctx context.Context, l *Lease, once bool) error {
+// succeeds or ctx ends; only once if m is trying. If it fails, the lock is given back.
+func (lk *lock) fill(ctx context.Context, l *Lease, m mode) error {
 	pause := clock.Backoff{Least: lk.cfg.firstLease / 100, Most: lk.cfg.firstLease / 10}
 	for l.share.short {
 		err := l.h.extend(ctx, &l.share, lk.cfg.fixed, false)
 		if err == nil || isLost(err) {
 			return err
 		}
-		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
+		if m == trying || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
 			// The caller is told why it does not get the lock, not how it was given back.
 			lk.tally.Go(func() { _ = l.h.drop(ctx, l) })
-			return lk.explain(ctx, err, nil)
+			return lk.waitedFor(ctx, err, nil)
 		}
 	}
 	return nil

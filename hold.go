@@ -90,8 +90,8 @@ type manner interface {
 	spare(n *known) []*hold
 	// begun is told that the hold has its first lease.
 	begun(h *hold)
-	// enter gives b a share of the hold inside outer; drop is hold.drop.
-	enter(ctx context.Context, h *hold, b bearer, outer *share) error
+	// admit gives b a share of the hold inside outer; drop is hold.drop.
+	admit(ctx context.Context, h *hold, b bearer, outer *share) error
 	drop(ctx context.Context, h *hold, b bearer) error
 	// observed notes the number of a new observed lease. It returns the number of the lease before, 0
 	// for none.
@@ -244,11 +244,11 @@ func (h *hold) drop(ctx context.Context, b bearer) error {
 	return h.manner.drop(ctx, h, b)
 }
 
-// take removes b's share, and ends b with cause: its caller holds nothing from then on, whatever becomes
+// takeBack removes b's share, and ends b with cause: its caller holds nothing from then on, whatever becomes
 // of the commands that follow. It returns how many shares are left, and whether the hold outlasts the
 // last one (WithMinHold): then it has no share any more, and the watchdog ends it. A hold that moves to
 // another process does not outlast its share here.
-func (h *hold) take(b bearer, now clock.Stamp, cause error) (count int, outlasts bool, err error) {
+func (h *hold) takeBack(b bearer, now clock.Stamp, cause error) (count int, outlasts bool, err error) {
 	h.mu.Lock()
 	if !h.fate.live() || !h.shares.remove(b, now) {
 		defer h.mu.Unlock()

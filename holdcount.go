@@ -25,11 +25,11 @@ func (h *hold) reenter(ctx context.Context, b bearer, outer *share, waits bool) 
 	if !waits {
 		soon, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
 		defer cancel()
-		return h.manner.enter(soon, h, b, outer)
+		return h.manner.admit(soon, h, b, outer)
 	}
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 100 * time.Millisecond}
 	for {
-		err := h.manner.enter(ctx, h, b, outer)
+		err := h.manner.admit(ctx, h, b, outer)
 		if !wire.FromRedis(err) || !wire.Transient(err) {
 			return err
 		}
@@ -39,10 +39,10 @@ func (h *hold) reenter(ctx context.Context, b bearer, outer *share, waits bool) 
 	}
 }
 
-// reenterOnce tries once. It checks outer only once it has ops: until then an Unlock could pass the
+// recount tries once. It checks outer only once it has ops: until then an Unlock could pass the
 // hold on, and b would enter another owner's hold. Redis is told before the share is given out, so that
 // it never counts fewer shares than there are.
-func (h *hold) reenterOnce(ctx context.Context, b bearer, outer *share) error {
+func (h *hold) recount(ctx context.Context, b bearer, outer *share) error {
 	if err := h.ops.Lock(ctx); err != nil {
 		// The owner itself has the lock. Redis is at fault: an earlier command has no answer yet.
 		return h.notReentered(wire.ErrNoAnswer, err)
@@ -125,7 +125,7 @@ func (h *hold) countMissed(now clock.Stamp) {
 	}
 }
 
-// leave writes the lower count of an Unlock after which the hold goes on, for a command timeout at most.
+// lowerCount writes the lower count of an Unlock after which the hold goes on, for a command timeout at most.
 // The count here decides, so a Redis that does not answer is no failure of an inner Unlock: renewals
 // repair its count, and the last Unlock deletes the lock whatever the count is.
 //
@@ -134,7 +134,7 @@ func (h *hold) countMissed(now clock.Stamp) {
 // of this process then ends the lock in time. The command may still run later, while the hold lives: no
 // caller gets the hold again, so none relies on a lease that it cuts. Other callers of a shared owner may
 // rely on the lease. So the count is then 1, which shortens nothing.
-func (h *hold) leave(ctx context.Context, count int) error {
+func (h *hold) lowerCount(ctx context.Context, count int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.entry.Timeout, wire.ErrNoAnswer)
 	defer cancel()
 	last := count == 0

@@ -67,9 +67,9 @@ func (j jointly) mayRest(h *hold, now clock.Stamp) bool {
 	return j.joinable(h, now) && h.rest.May(h.cfg.lingersFor(), now) && !h.term.Lengthened(now)
 }
 
-// enter gives b a share of the hold inside outer. No command is needed. A writer that waits is no
+// admit gives b a share of the hold inside outer. No command is needed. A writer that waits is no
 // obstacle, since the hold keeps it out already.
-func (jointly) enter(_ context.Context, h *hold, b bearer, outer *share) error {
+func (jointly) admit(_ context.Context, h *hold, b bearer, outer *share) error {
 	h.expire(clock.Now())
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,7 +84,7 @@ func (jointly) enter(_ context.Context, h *hold, b bearer, outer *share) error {
 func (jointly) drop(ctx context.Context, h *hold, b bearer) error {
 	now := clock.Now()
 	h.expire(now)
-	if count, _, err := h.take(b, now, ErrNotHeld); count > 0 || err != nil {
+	if count, _, err := h.takeBack(b, now, ErrNotHeld); count > 0 || err != nil {
 		return err
 	}
 	return h.finish(ctx, now, toNext)

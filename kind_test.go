@@ -418,7 +418,7 @@ func TestHoldsAskTheirKindOnce(t *testing.T) {
 				}
 			case *ast.CompositeLit:
 				switch of := nameOf(n.Type); of {
-				case "exclusively", "severally", "jointly", "alone":
+				case "exclusively", "severally", "jointly", "singly":
 					made = append(made, in+" "+of)
 				}
 			case *ast.TypeAssertExpr:
@@ -435,7 +435,7 @@ func TestHoldsAskTheirKindOnce(t *testing.T) {
 		})
 	}
 	require.ElementsMatch(t, []string{"mannerOf Joint", "mannerOf Shared", "newLock Quorum", "newLock MinHold", "HandOver Moves"}, asks)
-	require.ElementsMatch(t, []string{"mannerOf jointly", "mannerOf severally", "mannerOf exclusively", "runs alone"}, made)
+	require.ElementsMatch(t, []string{"mannerOf jointly", "mannerOf severally", "mannerOf exclusively", "runs singly"}, made)
 	require.Empty(t, askedBack)
 	require.Len(t, fates, 1)
 }

@@ -14,7 +14,7 @@ import (
 // A Lease is a lock held by the caller, from a successful Lock, TryLock or Do until Unlock. Its
 // methods may be called from any goroutine.
 type Lease struct {
-	of     *lock
+	lock   *lock
 	h      *hold
 	share  share         // of h
 	std    lazyctx.Ctx   // derives from the context that was given to Lock
@@ -60,7 +60,7 @@ func (lk *lock) startFirst(ctx context.Context, c claim.Claim, g node.Grant, atG
 
 // begin makes l a lease of h, with a context that derives from ctx. It has no share of h yet.
 func (l *Lease) begin(ctx context.Context, of *lock, h *hold, how How) {
-	l.of, l.h, l.how, l.std.Parent = of, h, how, ctx
+	l.lock, l.h, l.how, l.std.Parent = of, h, how, ctx
 	if _, owes := ctx.(owing); owes {
 		l.share.owed = how != HowReentered // in whatever it re-enters, a caller has a share
 	}
@@ -127,17 +127,17 @@ func (c *leaseCtx) Deadline() (time.Time, bool) { return c.std.Parent.Deadline()
 func (c *leaseCtx) Value(key any) any {
 	switch key := key.(type) {
 	case *known:
-		if key.same(c.of.known) && c.of.carried() && !c.lease().unlocked() {
+		if key.same(c.lock.known) && c.lock.carried() && !c.lease().unlocked() {
 			return c.lease()
 		}
 	case leaseKey:
 		if c.shown {
-			return c.Value(permitsKey{c.of.known})
-		} else if c.of.carried() {
-			return c.Value(c.of.known)
+			return c.Value(permitsKey{c.lock.known})
+		} else if c.lock.carried() {
+			return c.Value(c.lock.known)
 		}
 	case permitsKey:
-		if c.shown && key.same(c.of.known) && !c.lease().unlocked() {
+		if c.shown && key.same(c.lock.known) && !c.lease().unlocked() {
 			return c.lease()
 		}
 	case ownerKey:
@@ -272,9 +272,9 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	defer l.h.tally.End()
 	err := l.h.drop(ctx, l)
 	if err == nil && l.how != HowReentered {
-		l.h.lasts.Lasted(max(l.share.since, l.of.cfg.minHold))
+		l.h.lasts.Lasted(max(l.share.since, l.lock.cfg.minHold))
 	}
-	err = l.h.named(l.h.k.outward(err))
+	err = l.h.named(l.h.k.explained(err))
 	l.unlockedWith(err)
 	return err
 }
@@ -311,7 +311,7 @@ func (l *Lease) Name() string {
 	if l.zero() {
 		return ""
 	}
-	return l.of.names.Name
+	return l.lock.names.Name
 }
 
 // stillHeld returns l, or why it is not held; nil is no lease.

@@ -20,10 +20,12 @@ type lock struct {
 	amount int   // of a semaphore: how many permits a lease takes; else 0
 }
 
-// How a lock is acquired.
+// mode is how a lock is acquired.
+type mode bool
+
 const (
-	waiting = false // as by Lock
-	once    = true  // as by TryLock
+	waiting mode = false // as by Lock
+	trying  mode = true  // as by TryLock
 )
 
 // newLock returns what every kind of lock embeds.
@@ -153,12 +155,12 @@ func (lk *lock) held(ctx context.Context) (*Lease, error) {
 // gate is the name of the gate in this process for leases that take as much.
 func (lk *lock) gate() string { return lk.names.Gate(lk.amount) }
 
-// outward is the error of a call as its caller sees it.
-func (lk *lock) outward(err error) error {
+// withRetryAfter is the error of a call as its caller sees it.
+func (lk *lock) withRetryAfter(err error) error {
 	if lk == nil || lk.known == nil {
 		return outward(err)
 	}
-	err = lk.named(lk.k.outward(err))
+	err = lk.named(lk.k.explained(err))
 	if held, is := err.(*HeldError); is {
 		held.RetryAfter = max(lk.lasts.Retry(lk.inTheWay(held), held.TTL), min(held.TTL, lk.cfg.minHold))
 		held.lingers = lk.cfg.lingers()
@@ -199,7 +201,7 @@ func (lk *lock) unheard(ctx context.Context, err, failed error) error {
 	case !errors.Is(err, ErrNotAsked):
 		return err
 	case failed != nil:
-		return lk.outward(wire.GivenUp("acquire", lk.names.Name, failed, wire.CauseOf(ctx)))
+		return lk.withRetryAfter(wire.GivenUp("acquire", lk.names.Name, failed, wire.CauseOf(ctx)))
 	}
-	return lk.outward(lk.k.arbiter.Silence("acquire", lk.names.Name, wire.ErrNoAnswer, wire.CauseOf(ctx)))
+	return lk.withRetryAfter(lk.k.arbiter.Silence("acquire", lk.names.Name, wire.ErrNoAnswer, wire.CauseOf(ctx)))
 }

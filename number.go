@@ -26,7 +26,7 @@ func sizeInRange(n int) error {
 // tellSize tells Redis how many permits there are, for a caller that found no number there, for as many
 // times before as found says. If the caller waits, tellSize goes on until Redis answers or the client is
 // closed.
-func (lk *lock) tellSize(ctx context.Context, once bool, found int) error {
+func (lk *lock) tellSize(ctx context.Context, m mode, found int) error {
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
 	for range min(found, 8) { // a number that is lost again and again is told ever more seldom
 		pause.Next()
@@ -39,8 +39,8 @@ func (lk *lock) tellSize(ctx context.Context, once bool, found int) error {
 		if err == nil {
 			return nil
 		}
-		if once || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
-			return lk.explain(ctx, err, nil)
+		if m == trying || !wire.Transient(err) || !clock.Sleep(ctx, pause.Next()) {
+			return lk.waitedFor(ctx, err, nil)
 		}
 		if lk.k.isClosed() {
 			return ErrClosed

@@ -43,7 +43,7 @@ func (p *Pair) Lock(ctx context.Context) (*Lease, error) {
 }
 
 func (p *Pair) TryLock(ctx context.Context) (*Lease, error) {
-	return p.acquire(ctx, once)
+	return p.acquire(ctx, trying)
 }
 
 func (p *Pair) State(ctx context.Context) (State, error) { return p.inspect(ctx) }

@@ -28,12 +28,12 @@ func WithPlainChannels() Option {
 
 // get takes the lock for an owner that does not have it yet: at the gate if this process has the lock
 // to give, else from Redis. wctx bounds the waiting, the lease's context derives from ctx.
-func (lk *lock) get(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
-	l, c, atGate, err := lk.enter(ctx, wctx, once, seen)
+func (lk *lock) get(ctx, wctx context.Context, m mode, seen *call) (*Lease, error) {
+	l, c, atGate, err := lk.enter(ctx, wctx, m, seen)
 	switch {
 	case c == nil:
 		return l, err
-	case once:
+	case m == trying:
 		return lk.try(ctx, c, atGate, seen)
 	}
 	return lk.contend(ctx, wctx, c, atGate, seen)
@@ -42,7 +42,7 @@ func (lk *lock) get(ctx, wctx context.Context, once bool, seen *call) (*Lease, e
 // enter goes through the gate. It returns a lease if this process has the lock to give, else a claim with
 // which the caller asks Redis, and whether the caller is at the gate. If another goroutine is at the gate,
 // TryLock asks Redis itself, and so learns which owner is in the way.
-func (lk *lock) enter(ctx, wctx context.Context, once bool, seen *call) (l *Lease, c claim.Claim, atGate bool, err error) {
+func (lk *lock) enter(ctx, wctx context.Context, m mode, seen *call) (l *Lease, c claim.Claim, atGate bool, err error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
 		return nil, nil, false, err
@@ -56,7 +56,7 @@ func (lk *lock) enter(ctx, wctx context.Context, once bool, seen *call) (l *Leas
 	}
 	for l == nil && c == nil && err == nil {
 		var b baton
-		if once {
+		if m == trying {
 			b, atGate = lk.k.gates.TryEnter(lk.gate())
 		} else if b, err = lk.k.gates.Enter(wctx, lk.gate(), seen); err != nil {
 			return nil, nil, false, lk.leftTheLine(err)
@@ -194,7 +194,7 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, s
 	if err == nil {
 		return lk.startFirst(ctx, c, g, atGate, seen.how())
 	}
-	err = lk.k.presence.Named(wctx, lk.explain(wctx, err, c))
+	err = lk.k.presence.Named(wctx, lk.waitedFor(wctx, err, c))
 	if atGate && !errors.Is(err, ErrClosed) && lk.k.gates.Pass(lk.gate(), c) {
 		return nil, err
 	}
@@ -205,9 +205,9 @@ func (lk *lock) contend(ctx, wctx context.Context, c claim.Claim, atGate bool, s
 	return nil, err
 }
 
-// explain turns the error of a caller that gave up into one that says what it waited for: another owner,
+// waitedFor turns the error of a caller that gave up into one that says what it waited for: another owner,
 // as claim c has seen, or Redis. Other errors stay.
-func (lk *lock) explain(ctx context.Context, err error, c claim.Claim) error {
+func (lk *lock) waitedFor(ctx context.Context, err error, c claim.Claim) error {
 	switch {
 	case err == wire.ErrBusy:
 		holder, ttl := c.Seen()

@@ -14,7 +14,7 @@ import (
 type Mutex struct{ lock }
 
 // Name returns the lock's name.
-func (m *Mutex) Name() string { return m.of().name() }
+func (m *Mutex) Name() string { return m.base().name() }
 
 // Lock takes the lock and returns its lease. Under the context of a lease of the same lock it
 // re-enters at once. Otherwise it waits, in order of arrival, until the lock is granted, ctx ends,
@@ -37,7 +37,7 @@ func (m *Mutex) Name() string { return m.of().name() }
 // class, as ErrLost has, the error is of that class. A goroutine that waited behind another goroutine of
 // this process is told what the other heard of Redis.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
-	return m.of().acquire(ctx, waiting)
+	return m.base().acquire(ctx, waiting)
 }
 
 // TryLock takes the lock if no other owner holds it or waits for it, in one round trip. It takes a
@@ -50,7 +50,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 //   - ErrUnavailable if Redis failed or was silent: after one command timeout for each round trip at
 //     most. Whatever ran is undone in the background.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
-	return m.of().acquire(ctx, once)
+	return m.base().acquire(ctx, trying)
 }
 
 // Do runs fn under the lock. fn's context carries the ownership and ends, with cause ErrLost, the
@@ -90,58 +90,58 @@ func do[L interface {
 // holds the lock. It fails with ErrNotHeld (of the class ErrMisuse) if ctx carries none, or one that
 // was unlocked. If the lease was lost, it fails with the cause of the lease's context: ErrLost or
 // ErrClosed.
-func (m *Mutex) Held(ctx context.Context) (*Lease, error) { return m.of().held(ctx) }
+func (m *Mutex) Held(ctx context.Context) (*Lease, error) { return m.base().held(ctx) }
 
-// of returns what every kind of lock embeds, nil for a nil Mutex.
-func (m *Mutex) of() *lock {
+// base returns what every kind of lock embeds, nil for a nil Mutex.
+func (m *Mutex) base() *lock {
 	if m == nil {
 		return nil
 	}
 	return &m.lock
 }
 
-// acquire is Mutex.Lock or, once, Mutex.TryLock, for every kind.
-func (lk *lock) acquire(ctx context.Context, once bool) (*Lease, error) {
-	return lk.run(ctx, func(seen *call) (*Lease, error) { return lk.take(ctx, once, seen) })
+// acquire is Mutex.Lock or Mutex.TryLock, for every kind.
+func (lk *lock) acquire(ctx context.Context, m mode) (*Lease, error) {
+	return lk.run(ctx, func(seen *call) (*Lease, error) { return lk.take(ctx, m, seen) })
 }
 
-// run calls enter, observed if the client has an observer, and returns the error that the caller sees.
-func (lk *lock) run(ctx context.Context, enter func(seen *call) (*Lease, error)) (*Lease, error) {
+// run calls get, observed if the client has an observer, and returns the error that the caller sees.
+func (lk *lock) run(ctx context.Context, get func(seen *call) (*Lease, error)) (*Lease, error) {
 	if lk.watched() {
-		return lk.observed(ctx, enter)
+		return lk.observed(ctx, get)
 	}
-	l, err := enter(nil)
+	l, err := get(nil)
 	if err != nil {
-		return nil, lk.outward(err)
+		return nil, lk.withRetryAfter(err)
 	}
 	return l, nil
 }
 
 // take re-enters the lock if ctx carries a lease of it. Else it takes the lock.
-func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error) {
+func (lk *lock) take(ctx context.Context, m mode, seen *call) (*Lease, error) {
 	if err := lk.begin(ctx, "acquire"); err != nil {
 		return nil, err
 	}
 	defer lk.tally.End()
 	wctx := ctx
-	if lk.cfg.wait > 0 && !once {
+	if lk.cfg.wait > 0 && m == waiting {
 		var cancel context.CancelFunc
 		wctx, cancel = context.WithTimeoutCause(ctx, lk.cfg.wait, wire.ErrWaited)
 		defer cancel()
 	}
-	if l, err := lk.reenter(ctx, wctx, once, seen); l != nil || err != nil {
+	if l, err := lk.reenter(ctx, wctx, m, seen); l != nil || err != nil {
 		return l, err
 	}
 	for found := 0; ; {
-		l, err := lk.get(ctx, wctx, once, seen)
+		l, err := lk.get(ctx, wctx, m, seen)
 		if err != nil && wire.HasNoSize(err) {
-			if err = lk.tellSize(wctx, once, found); err == nil {
+			if err = lk.tellSize(wctx, m, found); err == nil {
 				found++
 				continue
 			}
 		}
 		if err == nil && lk.cfg.fixed > 0 {
-			err = lk.fill(wctx, l, once)
+			err = lk.fill(wctx, l, m)
 		}
 		// A lease that was lost between its grant and here, say by a stop of the whole process, was
 		// never the caller's: it is as if the lock had not been granted yet.
@@ -155,7 +155,7 @@ func (lk *lock) take(ctx context.Context, once bool, seen *call) (*Lease, error)
 // is unlocked meanwhile, reenter tries the next lease outward. If none is left, it returns neither a
 // lease nor an error: the caller has to take the lock as others do. wctx bounds the waiting, the lease's
 // context derives from ctx.
-func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Lease, error) {
+func (lk *lock) reenter(ctx, wctx context.Context, m mode, seen *call) (*Lease, error) {
 	for outer := lk.enclosing(ctx); outer != nil; outer = lk.enclosing(ctx) {
 		if lk.amount > outer.h.entry.Amount {
 			return nil, errEntersMore
@@ -163,7 +163,7 @@ func (lk *lock) reenter(ctx, wctx context.Context, once bool, seen *call) (*Leas
 		seen.begins()
 		l := new(Lease)
 		l.begin(ctx, lk, outer.h, HowReentered)
-		switch err := outer.h.reenter(wctx, l, &outer.share, !once); err {
+		switch err := outer.h.reenter(wctx, l, &outer.share, m == waiting); err {
 		case nil:
 			return l, nil
 		case ErrNotHeld: // outer was unlocked meanwhile

@@ -53,7 +53,7 @@ func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 }
 
 // Name returns the semaphore's name.
-func (s *Semaphore) Name() string { return s.of().name() }
+func (s *Semaphore) Name() string { return s.base().name() }
 
 // Acquire takes k permits, 1 to MaxPermits, all at once. It waits until they are granted, ctx ends,
 // WithWait's time is up, or the Client is closed, as Mutex.Lock does. On failure the caller holds no
@@ -72,55 +72,55 @@ func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permit, error) {
 // (WithLinger), of Acquires of another k, are in the way: they are given back before it is refused. Errors
 // are those of Acquire and TryLock.
 func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permit, error) {
-	return s.acquire(ctx, k, once)
+	return s.acquire(ctx, k, trying)
 }
 
 // Do runs fn while it holds one permit, as Mutex.Do runs it under a lock.
 func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error) error {
-	return do(ctx, func(ctx context.Context) (*Lease, error) { return s.take(ctx, 1, waiting) }, fn)
+	return do(ctx, func(ctx context.Context) (*Lease, error) { return s.lease(ctx, 1, waiting) }, fn)
 }
 
-// of returns what every kind of lock embeds, nil for a nil Semaphore.
-func (s *Semaphore) of() *lock {
+// base returns what every kind of lock embeds, nil for a nil Semaphore.
+func (s *Semaphore) base() *lock {
 	if s == nil {
 		return nil
 	}
 	return &s.lock
 }
 
-// acquire is Acquire or, once, TryAcquire.
-func (s *Semaphore) acquire(ctx context.Context, k int, once bool) (*Permit, error) {
-	l, err := s.take(ctx, k, once)
+// acquire is Acquire or TryAcquire.
+func (s *Semaphore) acquire(ctx context.Context, k int, m mode) (*Permit, error) {
+	l, err := s.lease(ctx, k, m)
 	if err != nil {
 		return nil, err
 	}
 	return &Permit{l}, nil
 }
 
-// take takes k permits, as one lease.
-func (s *Semaphore) take(ctx context.Context, k int, once bool) (*Lease, error) {
-	if err := s.of().valid(ctx); err != nil {
+// lease takes k permits.
+func (s *Semaphore) lease(ctx context.Context, k int, m mode) (*Lease, error) {
+	if err := s.base().valid(ctx); err != nil {
 		return nil, err
 	}
 	if owner, err := ownerOf(ctx); owner != "" || err != nil {
 		return nil, cmp.Or(err, errOwnedPermit)
 	}
-	lk, err := s.part(k)
+	lk, err := s.taking(k)
 	if err != nil {
 		return nil, err
 	}
-	l, err := lk.acquire(ctx, once)
+	l, err := lk.acquire(ctx, m)
 	if err == nil || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrTooMany) { // Redis has answered
 		lk.compare()
 	}
 	return l, err
 }
 
-// part returns the semaphore as a lock of which each lease takes k permits. It fails if there is no k of them.
-func (s *Semaphore) part(k int) (*lock, error) {
+// taking returns the semaphore as a lock of which each lease takes k permits. It fails if there is no k of them.
+func (s *Semaphore) taking(k int) (*lock, error) {
 	switch {
 	case s == nil || s.valid(context.Background()) != nil:
-		return s.of(), nil
+		return s.base(), nil
 	case k < 1 || k > MaxPermits:
 		return nil, fmt.Errorf("%w: Acquire of %d permits; 1 to %d are possible", ErrInvalidOption, k, MaxPermits)
 	case k > s.size:
@@ -137,7 +137,7 @@ func (s *Semaphore) part(k int) (*lock, error) {
 // many there are, Free how many of them are free, Count how many are held. Holder is the holder whose
 // lease ends next, and TTL is what is left of that lease.
 func (s *Semaphore) State(ctx context.Context) (State, error) {
-	st, err := s.of().inspect(ctx)
+	st, err := s.base().inspect(ctx)
 	st.Free = st.Permits - st.Count
 	return st, err
 }
@@ -151,18 +151,18 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	if err := sizeInRange(n); err != nil {
 		return err
 	}
-	lk := s.of()
+	lk := s.base()
 	if err := lk.begin(ctx, "resize"); err != nil {
 		return outward(err)
 	}
 	defer lk.tally.End()
-	return lk.k.outward(lk.resize(ctx, n, true))
+	return lk.k.explained(lk.resize(ctx, n, true))
 }
 
 // ForceRelease frees all permits, whichever holders have them, and hands them to the waiters. It returns false
 // when none was held, and fails as State does. relock's holders are told as ForceUnlock tells a holder;
 // Redisson's are not. Until then they work on beside the new holders.
-func (s *Semaphore) ForceRelease(ctx context.Context) (bool, error) { return s.of().force(ctx) }
+func (s *Semaphore) ForceRelease(ctx context.Context) (bool, error) { return s.base().force(ctx) }
 
 // A Permit is what a caller of Acquire holds, until Release: as many permits as it asked for. Its
 // methods may be called from any goroutine.
