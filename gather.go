@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/driver"
-	"github.com/relock-go/relock/internal/link"
 	"github.com/relock-go/relock/internal/wire"
 )
 
@@ -286,18 +284,7 @@ func giveBack(ctx context.Context, leases []*Lease, waits bool) {
 		return
 	}
 	_ = keptFor(false, leases)
-	done := make(chan struct{})
-	leases[0].h.tally.Go(func() {
-		defer close(done)
-		unlockAll(ctx, leases)
-	})
-	if !waits {
-		return
-	}
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	leases[0].h.behind(ctx, waits, func() { unlockAll(ctx, leases) })
 }
 
 // keptFor is Lease.keptFor, for several.
@@ -308,21 +295,12 @@ func keptFor(caller bool, leases []*Lease) (err error) {
 	return err
 }
 
-// unlockAll unlocks leases side by side. Those that Redis is told of go in one command, as far as
-// they can: of one kind, on one Redis, and in a Cluster in one slot. It returns the error of each.
+// unlockAll unlocks leases side by side, and returns the error of each.
 func unlockAll(ctx context.Context, leases []*Lease) []error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	var all sync.WaitGroup
-	errs, union := make([]error, len(leases)), link.NewUnion(len(leases))
-	for i, l := range leases {
-		all.Go(func() {
-			part := union.Part(context.WithoutCancel(ctx))
-			defer part.Leave()
-			errs[i] = l.Unlock(part)
-		})
-	}
-	all.Wait()
+	errs := make([]error, len(leases))
+	sideBySide(ctx, len(leases), func(part context.Context, i int) { errs[i] = leases[i].Unlock(part) })
 	return errs
 }
