@@ -183,14 +183,6 @@ func isLost(err error) bool {
 	return named || wire.IsLost(err)
 }
 
-// named returns err or, if it says of no lock that it is lost, the same of this lock.
-func (n *known) named(err error) error {
-	if wire.IsLost(err) {
-		return &LostError{n.names.Name, err}
-	}
-	return err
-}
-
 // ClientInfo is what a client with WithClientName says of itself. It is zero if nothing is known.
 type ClientInfo struct {
 	Name    string    `json:"name"`
@@ -362,7 +354,6 @@ func outwardNode(e *wire.NodeError) *NodeError {
 var (
 	errNilContext = fmt.Errorf("%w: the context is nil", ErrMisuse)
 	errNilFunc    = fmt.Errorf("%w: the function is nil", ErrMisuse)
-	errEntersMore = fmt.Errorf("%w: a re-entry that takes more of the lock than its outer lease has", ErrMisuse)
 	errNoClient   = fmt.Errorf("%w: Mutex made without a Client; use Client.Mutex", ErrMisuse)
 	errNoLocks    = fmt.Errorf("%w: made without All or Any", ErrMisuse)
 	errNotNew     = fmt.Errorf("%w: Client made without New or NewRedlock", ErrMisuse)
