@@ -84,8 +84,11 @@ func TestRecipeOfALeader(t *testing.T) {
 
 // status stands for the one in docs/errors.md.
 func status(err error) int {
-	if errors.Is(err, relock.ErrNotAcquired) {
+	switch {
+	case errors.Is(err, relock.ErrNotAcquired):
 		return http.StatusConflict
+	case errors.Is(err, relock.ErrUnavailable):
+		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
 }
