@@ -82,12 +82,12 @@ func TestRecipeOfALeader(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// status stands for the one in docs/errors.md.
+// status is as in docs/errors.md.
 func status(err error) int {
 	switch {
 	case errors.Is(err, relock.ErrNotAcquired):
 		return http.StatusConflict
-	case errors.Is(err, relock.ErrUnavailable):
+	case errors.Is(err, relock.ErrUnavailable), errors.Is(err, relock.ErrLost), errors.Is(err, relock.ErrClosed):
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
