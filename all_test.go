@@ -495,7 +495,7 @@ func TestAllAsksTheClock(t *testing.T) {
 				require.NotNil(t, l.Context().Done())
 			}
 			require.Eventually(t, func() bool {
-				c.core.watchdog.Remove(l.Lease(short).h) // as if the process were stopped
+				watchdogOf(c).Remove(holdOf(l.Lease(short))) // as if the process were stopped
 				return s.Do("EXISTS", short) == "0"
 			}, patience, time.Millisecond)
 			require.Error(t, l.Context().Err())
@@ -792,7 +792,7 @@ func TestUnlockAfterAStop(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %v", kind, over), func(t *testing.T) {
 				inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
 					l := taken(t, lock(c).Lock)
-					c.core.watchdog.Remove(l.h) // as if the process were stopped
+					watchdogOf(c).Remove(holdOf(l)) // as if the process were stopped
 					time.Sleep(time.Until(l.Until()) + over)
 					require.ErrorIs(t, l.Unlock(t.Context()), want)
 				})
@@ -811,7 +811,7 @@ func TestUnlockAfterAStop(t *testing.T) {
 		t.Run(others, func(t *testing.T) {
 			inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
 				l := allTaken(t, All(c.Mutex("a"), c.Mutex("b", WithFixedLease(10*time.Second)), c.Mutex("c")))
-				c.core.watchdog.Remove(l.Lease("b").h)
+				watchdogOf(c).Remove(holdOf(l.Lease("b")))
 				require.NoError(t, before(l))
 				time.Sleep(10 * time.Second)
 				err := l.Unlock(t.Context())

@@ -384,7 +384,7 @@ func TestAnyShowsItsPermits(t *testing.T) {
 	of := map[string]*Permits{"a": a, "b": b}
 	either := Any(a, b)
 	for _, p := range of { // else a Lock waits for both, and gives one back
-		require.NoError(t, p.s.SetPermits(t.Context(), 1))
+		require.NoError(t, c.Semaphore(p.Name(), 1).SetPermits(t.Context(), 1))
 	}
 	m := c.Mutex("m")
 	for _, ctx := range []context.Context{t.Context(), taken(t, m.Lock).Context()} {
@@ -426,7 +426,7 @@ func TestAnyShowsItsPermits(t *testing.T) {
 	require.Equal(t, ErrNotHeld, err)
 	p, err := either.Lock(t.Context())
 	require.NoError(t, err)
-	p.h.lose(ErrLost)
+	lose(p)
 	_, err = either.Held(p.Context())
 	require.ErrorIs(t, err, ErrLost)
 	_, ok := FromContext(p.Context())

@@ -108,11 +108,11 @@ func BenchmarkRenewal(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		batch = append(batch, claim.Renewal{Claim: l.h.claim, Lease: l.h.entry.Lease})
+		batch = append(batch, claim.Renewal{Claim: claimOf(l), Lease: entryOf(l).Lease})
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		c.core.arbiter.Renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
+		arbiterOf(c).Renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
 			if r != wire.Renewed {
 				b.Errorf("%s was not renewed", batch[i].Claim.Of().Names.Lock)
 			}

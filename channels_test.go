@@ -15,6 +15,7 @@ import (
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -114,9 +115,8 @@ func TestRightsWithdrawnAndGivenBack(t *testing.T) {
 	require.NoError(t, l.Unlock(ctx))
 
 	s.Do("ACL", "SETUSER", "app", "allchannels")
-	k, next := c.Mutex("k"), new(node.Claim)
-	e := k.newEntry("", k.cfg)
-	next.Start(c.core.arbiter.Nodes()[0], &e, clock.NewSignal())
+	next, e := new(node.Claim), newEntry(c, wire.Mutex, "k")
+	next.Start(arbiterOf(c).Nodes()[0], &e, clock.NewSignal())
 	next.Enter()
 	require.Eventually(t, func() bool { return next.Ear().Deafness() == nil }, patience, time.Millisecond)
 	next.Forget()
@@ -430,7 +430,7 @@ func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 		_, err := c.Mutex("other").Lock(ctx)
 		gone <- err
 	}()
-	require.Eventually(t, func() bool { return c.core.calls.UnderWay() == 6 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return callsOf(c).UnderWay() == 6 }, patience, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, within(t, gone), context.Canceled)
 	rdb.Release()
@@ -438,7 +438,7 @@ func TestModeIsAskedOnceAndWaitedForByOwnContext(t *testing.T) {
 		require.NoError(t, within(t, tried))
 	}
 	require.Empty(t, rdb.Told())
-	require.Equal(t, "raced", c.core.arbiter.Nodes()[0].Debug().Channels)
+	require.Equal(t, "raced", arbiterOf(c).Nodes()[0].Debug().Channels)
 }
 
 // Only an answer that sharded channels are unknown decides against them: not one of a Cluster in trouble, nor a missing
@@ -457,5 +457,5 @@ func TestModeIsNotDecidedByTrouble(t *testing.T) {
 	l, err := c.Mutex("k").Lock(context.Background())
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(context.Background()))
-	require.Equal(t, "raced", c.core.arbiter.Nodes()[0].Debug().Channels)
+	require.Equal(t, "raced", arbiterOf(c).Nodes()[0].Debug().Channels)
 }

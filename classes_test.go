@@ -116,8 +116,8 @@ func causesOfWaits() map[error]error {
 		nil: nil, errOwn: nil, errOwnTyped: nil, context.Canceled: nil, context.DeadlineExceeded: nil, wire.ErrWaited: nil,
 		errors.ErrUnsupported: nil, // another library's, that only says the same
 		syscall.ENOTSUP:       nil,
-		ErrLost:               ErrLost, ErrMaxHold: ErrLost, ErrClosed: ErrClosed, ErrNotHeld: ErrMisuse, errOwned: errors.ErrUnsupported,
-		held: ErrNotAcquired, &NodeError{Op: "acquire", Err: errOwn}: ErrUnavailable, &NodeError{Err: errOwn, is: ErrWrongKind}: ErrRefused,
+		ErrLost:               ErrLost, ErrMaxHold: ErrLost, ErrClosed: ErrClosed, ErrNotHeld: ErrMisuse, wire.Unsupported: errors.ErrUnsupported,
+		held: ErrNotAcquired, &NodeError{Op: "acquire", Err: errOwn}: ErrUnavailable, outward(&wire.NodeError{Err: reply("WRONGTYPE")}): ErrRefused,
 		&QuorumError{Need: 1, Of: 1, Nodes: []*NodeError{{Node: 1, Err: errOwn}}}: ErrUnavailable,
 		&HeldError{Name: "other", Cause: ErrLost}:                                 ErrLost,
 		fmt.Errorf("wrapped: %w", ErrMaxHold):                                     ErrLost,
@@ -126,9 +126,11 @@ func causesOfWaits() map[error]error {
 	}
 }
 
+// reply is an error that Redis answers.
+func reply(text string) error { return &driver.ReplyError{Text: text, Err: errors.New(text)} }
+
 // answersOfNodes are what nodes say, by the class of that alone.
 func answersOfNodes() map[error]error {
-	reply := func(text string) error { return &driver.ReplyError{Text: text, Err: errors.New(text)} }
 	return map[error]error{
 		wire.ErrNoAnswer: ErrUnavailable, wire.ErrNotAsked: ErrUnavailable, node.ErrIdle: ErrUnavailable, errOwn: ErrUnavailable,
 		context.DeadlineExceeded: ErrUnavailable, driver.Unsent(errOwnTyped): ErrUnavailable, driver.Closed(errOwn): ErrUnavailable,
@@ -201,9 +203,8 @@ func TestDoThatLostItsLockIsOfThatClass(t *testing.T) {
 	t.Parallel()
 	inFakeTime(t, func(t *testing.T, c *Client, _ *scripted) {
 		for returned := range causesOfWaits() {
-			ran := c.Mutex("k").Do(t.Context(), func(ctx context.Context) error {
-				l, _ := FromContext(ctx)
-				l.h.lose(ErrMaxHold)
+			ran := c.Mutex("k", WithMaxHold(time.Second)).Do(t.Context(), func(ctx context.Context) error {
+				<-ctx.Done()
 				return returned
 			})
 			requireClass(t, ErrLost, ran, "fn returned ", returned)
@@ -294,10 +295,10 @@ func TestEveryErrorHasItsClass(t *testing.T) {
 		requireClass(t, ErrMisuse, mine.Extend(ctx, 2*MaxLease))
 		_, err = mine.Downgrade(ctx)
 		requireClass(t, ErrMisuse, err)
-		for _, opt := range []Option{WithLogger(nil), WithCommandTimeout(-1), WithWait(-1), WithLinger(-1), WithMaxHold(-1),
+		for i, opt := range []Option{WithLogger(nil), WithCommandTimeout(-1), WithWait(-1), WithLinger(-1), WithMaxHold(-1),
 			WithFixedLease(-1)} {
 			_, err := New(servers[0].Client(), opt)
-			requireClass(t, ErrMisuse, err, opt.name)
+			requireClass(t, ErrMisuse, err, "option ", i)
 		}
 		_, err = New(nil)
 		requireClass(t, ErrMisuse, err)
@@ -351,7 +352,7 @@ func TestEveryErrorHasItsClass(t *testing.T) {
 
 		// A wait that ends with the lease around it, by each end of that.
 		for class, end := range map[error]func(*Lease){
-			ErrLost:   func(l *Lease) { l.h.lose(ErrLost) },
+			ErrLost:   func(l *Lease) { lose(l) },
 			ErrMisuse: func(l *Lease) { _ = l.Unlock(ctx) },
 		} {
 			around := taken(t, c.Mutex("around").Lock)

@@ -89,7 +89,7 @@ func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
 		_, _, err = l.h.take(l, clock.Now(), ErrNotHeld) // an Unlock that got so far
 		require.NoError(t, err)
 		c.Close()
-		require.Equal(t, []string{"k"}, s.abandoned)
+		require.Equal(t, []string{"k"}, s.Abandoned)
 		require.NoError(t, l.h.finish(t.Context(), clock.Now(), toNext), "it was unlocked in time")
 	})
 }
@@ -102,7 +102,7 @@ func TestCloseGivesBackALateGrant(t *testing.T) {
 		c.Close()
 		_, err := m.start(t.Context(), h, new(Lease), HowLocal, clock.Now())
 		require.ErrorIs(t, err, ErrClosed)
-		require.Contains(t, s.abandoned, "k")
+		require.Contains(t, s.Abandoned, "k")
 	})
 }
 
@@ -121,7 +121,7 @@ func TestLockReturnsWhenClosedWhileItLengthensItsLease(t *testing.T) {
 	closed := make(chan struct{})
 	go func() { c.Close(); close(closed) }()
 	require.Eventually(t, func() bool { // the hold is lost
-		return c.core.watchdog.Len() == 0
+		return watchdogOf(c).Len() == 0
 	}, patience, time.Millisecond)
 	w.Filter(nil)
 	w.Release()
@@ -178,11 +178,11 @@ func TestCloseUndoesWhatComesLate(t *testing.T) {
 	}{
 		{
 			"one Redis", func(w rueidis.Client) (*Client, error) { return New(w) },
-			func(c *Client) bool { return c.core.arbiter.Nodes()[0].Debug().Draining },
+			func(c *Client) bool { return arbiterOf(c).Nodes()[0].Debug().Draining },
 		},
 		{
 			"quorum", func(w rueidis.Client) (*Client, error) { return NewRedlock([]rueidis.Client{w}) },
-			func(c *Client) bool { return c.core.arbiter.Nodes()[0].Debug().Draining },
+			func(c *Client) bool { return arbiterOf(c).Nodes()[0].Debug().Draining },
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -233,14 +233,14 @@ func TestCloseOnAHungRedisIsBounded(t *testing.T) {
 				ended <- err
 			}()
 		}
-		require.Eventually(t, func() bool { return c.core.calls.UnderWay() == 10 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return callsOf(c).UnderWay() == 10 }, patience, time.Millisecond)
 		go func() { ended <- l.Unlock(context.Background()) }()
 		go func() { _, err := c.Mutex("held").Lock(held.Context()); ended <- err }()
 		go func() { ended <- held.Extend(context.Background(), time.Minute) }()
 		began := time.Now()
 		c.Close()
 		const leisure = 2 * time.Second // of a busy machine
-		require.Less(t, time.Since(began), 7*c.core.cfg.commandTimeout+leisure)
+		require.Less(t, time.Since(began), 7*time.Second+leisure)
 		for range cap(ended) {
 			require.Error(t, within(t, ended))
 		}
@@ -363,12 +363,12 @@ func TestCloseComesBeforeOrAfterAllReturns(t *testing.T) {
 		both.Wait()
 		if err == nil {
 			after++
-			require.Len(t, arb.left, maxTogether)
+			require.Len(t, arb.Left, maxTogether)
 			continue
 		}
 		before++
 		require.ErrorIs(t, err, ErrClosed)
-		require.Empty(t, arb.left)
+		require.Empty(t, arb.Left)
 	}
 	require.Positive(t, before)
 	require.Positive(t, after)

@@ -30,7 +30,7 @@ type partedClaim struct {
 }
 
 func (p *parted) Claim(e wire.Entry) claim.Claim {
-	return &partedClaim{scriptedClaim{s: &p.scripted, entry: e}, p}
+	return &partedClaim{scriptedClaim{S: &p.scripted, Entry: e}, p}
 }
 
 func (p *parted) Silence(op, name string, why, cause error) error {
@@ -75,9 +75,7 @@ func (c *partedClaim) Watch(w *hub.Watcher) {
 // whileItParts runs a test with a client over p, in fake time.
 func whileItParts(t *testing.T, p *parted, test func(t *testing.T, c *Client), opts ...Option) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, err := defaultConfig().with(opts, true)
-		require.NoError(t, err)
-		c := newClientOver("c", cfg, p)
+		c := over(t, p, opts...)
 		defer c.Close()
 		test(t, c)
 	})
@@ -124,7 +122,7 @@ func TestEndsOfAHold(t *testing.T) {
 			return []*Lease{l}
 		}},
 		"Redis has it no more": {claim: "abandoned", cause: ErrLost, do: func(t *testing.T, c *Client, p *parted) []*Lease {
-			p.answer = func(claim.Renewal) wire.Result { return wire.Lost }
+			p.Answer = func(claim.Renewal) wire.Result { return wire.Lost }
 			l := lock(t, c)
 			time.Sleep(time.Minute)
 			requireLost(t, ErrLost, l.Unlock(t.Context()))
@@ -157,7 +155,7 @@ func TestEndsOfAHold(t *testing.T) {
 		"idle, and wanted": {claim: "abandoned", free: true, do: func(t *testing.T, c *Client, _ *parted) []*Lease {
 			l := lock(t, c, WithLinger(time.Hour))
 			require.NoError(t, l.Unlock(t.Context()))
-			l.h.Wanted(true)
+			holdOf(l).Wanted(true)
 			return nil
 		}},
 		"WithMinHold is over": {claim: "abandoned", cause: ErrNotHeld, do: func(t *testing.T, c *Client, _ *parted) []*Lease {
@@ -167,7 +165,7 @@ func TestEndsOfAHold(t *testing.T) {
 			return []*Lease{l}
 		}},
 		"WithMinHold keeps it, and renewals are not answered": {claim: "forgotten", cause: ErrNotHeld, do: func(t *testing.T, c *Client, p *parted) []*Lease {
-			p.answer = func(claim.Renewal) wire.Result { return wire.Unanswered }
+			p.Answer = func(claim.Renewal) wire.Result { return wire.Unanswered }
 			l := lock(t, c, WithMinHold(time.Minute))
 			require.True(t, l.h.ops.TryLock(), "as a re-entry whose command is out")
 			require.ErrorIs(t, l.Unlock(t.Context()), wire.ErrNoAnswer)
@@ -202,7 +200,7 @@ func TestEndsOfAHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var (
-				p     = &parted{scripted: scripted{fresh: true}}
+				p     = &parted{scripted: scripted{Fresh: true}}
 				ended []string
 				ctxs  []*Lease
 				trust = map[*hold]bool{}
@@ -220,13 +218,13 @@ func TestEndsOfAHold(t *testing.T) {
 						}
 						h.mu.Unlock()
 					}
-					assert.Equal(t, end.free, c.core.gates.Len() == 0)
+					assert.Equal(t, end.free, gatesOf(c).Len() == 0)
 				}
 				ctxs = end.do(t, c, p)
 				synctest.Wait()
 				require.Equal(t, []string{end.claim}, ended)
-				require.Zero(t, c.core.gates.Len())
-				require.Zero(t, c.core.watchdog.Len())
+				require.Zero(t, gatesOf(c).Len())
+				require.Zero(t, watchdogOf(c).Len())
 				for _, l := range ctxs {
 					require.ErrorIs(t, context.Cause(l.Context()), end.cause)
 				}
@@ -265,7 +263,7 @@ func TestHoldThatFollowsIsLostBeforeItIsPassedOn(t *testing.T) {
 		require.NoError(t, l.Unlock(t.Context()))
 		require.ErrorIs(t, <-left, context.Canceled)
 		require.Equal(t, []string{"released", "abandoned"}, ended)
-		require.Zero(t, c.core.gates.Len())
+		require.Zero(t, gatesOf(c).Len())
 	})
 }
 
@@ -345,7 +343,7 @@ func TestSecondUnlockWaitsForNobody(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, first.Unlock(t.Context()))
 		stranger := <-second
-		require.Same(t, first.h, stranger.h)
+		require.Same(t, holdOf(first), holdOf(stranger))
 		require.NoError(t, stranger.h.ops.Lock(t.Context())) // its command is not answered
 		began := time.Now()
 		require.ErrorIs(t, first.Unlock(t.Context()), ErrNotHeld)

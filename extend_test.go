@@ -45,13 +45,13 @@ func TestUnansweredExtendLengthens(t *testing.T) {
 				passedOn := make(chan *Lease, 1)
 				if linger == 0 && name != "reader" { // whose hold a second one would share
 					go func() { passedOn <- taken(t, lock) }()
-					require.Eventually(t, func() bool { return c.core.gates.Waiting(first.h.names.Gate(1)) }, patience, time.Millisecond)
+					require.Eventually(t, func() bool { return gatesOf(c).Waiting(entryOf(first).Names.Gate(1)) }, patience, time.Millisecond)
 				}
 				unlocked(t, first)
 				require.Zero(t, idleAt(c), "it was laid down")
 				if linger == 0 && name != "reader" {
 					next := within(t, passedOn)
-					require.NotSame(t, first.h, next.h, "it was passed on")
+					require.NotSame(t, holdOf(first), holdOf(next), "it was passed on")
 					unlocked(t, next)
 				}
 			})

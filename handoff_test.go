@@ -2,6 +2,7 @@ package relock
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"testing"
@@ -54,7 +55,7 @@ func TestOvertakersCountAsPasses(t *testing.T) {
 	const passes = 3 // too few for a next block, with which a hold would go on
 	m := newClient(t, ownRedis(t)).Mutex("k", WithLocalHandoff(passes, time.Hour))
 	var tokens []int64 // this and passed are written by who holds the lock
-	passed := make(map[*hold]int)
+	passed := make(map[heldBy]int)
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
@@ -65,7 +66,7 @@ func TestOvertakersCountAsPasses(t *testing.T) {
 					return
 				}
 				tokens = append(tokens, l.Token())
-				passed[l.h]++
+				passed[holdOf(l)]++
 				if err := l.Unlock(context.Background()); err != nil {
 					t.Error(err)
 				}
@@ -93,18 +94,18 @@ func TestOfferedHoldIsLost(t *testing.T) {
 					if err == nil {
 						err = next.Unlock(context.Background())
 					}
-					if err != nil && !isLost(err) {
+					if err != nil && !errors.Is(err, ErrLost) {
 						t.Error(err)
 					}
 				})
 			}
 			synctest.Wait()
-			wg.Go(func() { l.h.lose(ErrLost) })
+			wg.Go(func() { lose(l) })
 			if err := l.Unlock(context.Background()); err != nil {
 				requireLost(t, ErrLost, err)
 			}
 			wg.Wait()
-			require.Zero(t, c.core.gates.Len())
+			require.Zero(t, gatesOf(c).Len())
 		}
 	})
 }
@@ -122,7 +123,7 @@ func relay(t *testing.T, c *Client, passes, answered int, turn func(i int), opts
 		tripOf(l, 0)
 		turn(i)
 		next = waitWith(t.Context(), t, m)
-		require.Eventually(t, func() bool { return c.core.gates.Waiting(m.names.Gate(1)) }, patience, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return gatesOf(c).Waiting(namesOf(wire.Mutex, m.Name()).Gate(1)) }, patience, 10*time.Microsecond)
 		require.Eventually(t, func() bool {
 			l.h.mu.Lock()
 			defer l.h.mu.Unlock()
@@ -185,7 +186,7 @@ func TestShortBlocksAreNotFollowed(t *testing.T) {
 		l := within(t, next)
 		tripOf(l, time.Hour)
 		next = waitWith(t.Context(), t, m)
-		require.Eventually(t, func() bool { return c.core.gates.Waiting(m.names.Gate(1)) }, patience, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return gatesOf(c).Waiting(namesOf(wire.Mutex, m.Name()).Gate(1)) }, patience, 10*time.Microsecond)
 		require.NoError(t, l.Unlock(t.Context()))
 	}
 	require.NoError(t, within(t, next).Unlock(t.Context()))
@@ -262,15 +263,15 @@ func TestNobodyRefillsWhatOthersWant(t *testing.T) {
 	m := c.Mutex("k")
 	l, err := m.Lock(t.Context())
 	require.NoError(t, err)
-	n := c.core.arbiter.Nodes()[0]
+	n := arbiterOf(c).Nodes()[0]
 	refill := func() int64 {
-		got, err := n.Debug().Wire.Refill(t.Context(), wire.Plain, l.h.entry)
+		got, err := n.Debug().Wire.Refill(t.Context(), wire.Plain, entryOf(l))
 		require.NoError(t, err)
 		return got.First
 	}
 	first := refill()
-	require.Greater(t, first, l.Token()+int64(l.h.entry.Block)-1)
-	require.Greater(t, refill(), first+int64(l.h.entry.Block)-1, "sent again it reserves more")
+	require.Greater(t, first, l.Token()+int64(entryOf(l).Block)-1)
+	require.Greater(t, refill(), first+int64(entryOf(l).Block)-1, "sent again it reserves more")
 
 	s.Do("ZADD", "relock_queue:{k}", "1", "30000:1:other:1:")
 	require.Zero(t, refill(), "somebody is in the queue")

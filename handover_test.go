@@ -97,7 +97,7 @@ func TestAnotherGrantIsNotHandedOver(t *testing.T) {
 	}()
 	within(t, rdb.Told())
 	s.Do("DEL", "k")
-	s.Do("HSET", "k", l.h.entry.ID, "1", "relock:first", strconv.FormatInt(l.Token()+1, 10)+":256")
+	s.Do("HSET", "k", entryOf(l).ID, "1", "relock:first", strconv.FormatInt(l.Token()+1, 10)+":256")
 	rdb.Release()
 	require.ErrorIs(t, within(t, failed), ErrLost)
 }
@@ -172,7 +172,7 @@ func TestHolderIsNoHandle(t *testing.T) {
 		_, err := other.Mutex(name).TakeOver(ctx, held.Holder)
 		require.ErrorIs(t, err, ErrLost)
 		require.ErrorContains(t, err, `"`+name+`" is not taken over: it is the id of a holder`)
-		if c := other.Mutex(name).of().newClaim("").(claim.Movable); !wire.IsHandleField(held.Holder) {
+		if c := arbiterOf(other).Claim(newEntry(other, wire.Mutex, name)).(claim.Movable); !wire.IsHandleField(held.Holder) {
 			_, err = c.TakeOver(ctx, held.Holder)
 			require.ErrorIs(t, err, ErrLost, "the script refuses it too")
 		}
@@ -258,7 +258,7 @@ func TestTakenOverDoesNotLingerBesideWaiters(t *testing.T) {
 	l = within(t, next) // it would ask after five minutes
 	handle, err = l.HandOver(t.Context(), time.Hour)
 	require.NoError(t, err)
-	c := taker.Mutex("k").of().newClaim("").(claim.Movable)
+	c := arbiterOf(taker).Claim(newEntry(taker, wire.Mutex, "k")).(claim.Movable)
 	g, err := c.TakeOver(t.Context(), wire.HandleField(handle))
 	require.NoError(t, err)
 	require.False(t, g.Fresh)
@@ -359,7 +359,7 @@ func TestMovesUnderFaults(t *testing.T) {
 				require.NoError(t, err)
 				rdb.Flush() // what was late comes now
 				require.NoError(t, work.Context().Err())
-				require.Equal(t, work.h.entry.ID, stateOf(t, c.Mutex("k")).Holder)
+				require.Equal(t, entryOf(work).ID, stateOf(t, c.Mutex("k")).Holder)
 				unlocked(t, work)
 				require.Greater(t, work.Token(), l.Token())
 				requireNothingLeft(t, s)

@@ -3,105 +3,23 @@ package relock
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
-	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
-// hanging is a Redis that grants, and answers nothing else while it hangs.
-type hanging struct {
-	scripted
-	until    atomic.Pointer[chan struct{}] // closed when it answers again; nil while it does
-	released atomic.Int32
-	gone     int // so many of the next grants are lost at once
-}
-
-type hangingClaim struct {
-	scriptedClaim
-	r *hanging
-}
-
-// hang makes it hang until what is returned is called.
-func (r *hanging) hang() (resume func()) {
-	until := make(chan struct{})
-	r.until.Store(&until)
-	return func() {
-		r.until.Store(nil)
-		close(until)
-	}
-}
-
-func (r *hanging) Claim(e wire.Entry) claim.Claim {
-	return &hangingClaim{scriptedClaim{s: &r.scripted, entry: e}, r}
-}
-
-// silence is how a command ends that is not answered.
-func (c *hangingClaim) silence(ctx context.Context, op string, limit time.Duration) error {
-	until := c.r.until.Load()
-	if until == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	select {
-	case <-*until:
-		return nil
-	case <-ctx.Done():
-	}
-	return &wire.NodeError{Op: op, Name: c.entry.Names.Name, Err: context.Cause(ctx)}
-}
-
-func (c *hangingClaim) Try(context.Context) (node.Grant, error) {
-	return node.Grant{Token: 1, Passes: c.entry.Block, Sent: clock.Now()}, nil
-}
-
-// Watch is called when a hold has begun.
-func (c *hangingClaim) Watch(w *hub.Watcher) {
-	if c.r.gone > 0 {
-		c.r.gone--
-		(*w).(*hold).lose(ErrLost)
-	}
-}
-
-func (c *hangingClaim) SetCount(ctx context.Context, _ int, _ time.Duration) (clock.Stamp, error) {
-	sent := clock.Now()
-	return sent, c.silence(ctx, "set count", c.entry.Timeout)
-}
-
-func (c *hangingClaim) Release(ctx context.Context, _ claim.Claim) (node.Grant, bool, error) {
-	err := c.silence(ctx, "release", c.entry.Timeout)
-	c.r.released.Add(1)
-	return node.Grant{}, false, err
-}
-
-func (r *hanging) Renew(ctx context.Context, batch []claim.Renewal, settle claim.Settle) {
-	if r.until.Load() == nil {
-		r.scripted.Renew(ctx, batch, settle)
-		return
-	}
-	<-ctx.Done()
-	for i := range batch {
-		settle(i, wire.Unanswered, clock.Now(), ctx.Err())
-	}
-}
-
 // whileItHangs runs a test with a client, in fake time, over a Redis that can be made to hang.
 func whileItHangs(t *testing.T, test func(t *testing.T, c *Client, r *hanging), opts ...Option) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &hanging{}
-		cfg, err := defaultConfig().with(opts, true)
-		require.NoError(t, err)
-		c := newClientOver("c", cfg, r)
+		c := over(t, r, opts...)
 		defer c.Close()
 		test(t, c, r)
 	})
@@ -117,15 +35,15 @@ func TestLateReceiverOfAHoldIsNotKept(t *testing.T) {
 		h := m.newHold(new(hold), m.newClaim(""), node.Grant{Token: 1, Passes: 10, Sent: clock.Now()}, m.cfg, true, clock.Now())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		resume := r.hang()
+		resume := r.Hang()
 		began := time.Now()
 		_, err := m.accept(ctx, ctx, h, HowLocal, clock.Now())
 		require.ErrorIs(t, outward(err), context.Canceled)
 		require.Zero(t, time.Since(began))
 		resume()
 		c.Close()
-		require.Zero(t, c.core.gates.Len())
-		require.EqualValues(t, 1, r.released.Load())
+		require.Zero(t, gatesOf(c).Len())
+		require.EqualValues(t, 1, r.Released.Load())
 	})
 }
 
@@ -151,7 +69,7 @@ func TestFixedLeaseOnAHungRedisKeepsNobody(t *testing.T) {
 					ctx, cancel = context.WithTimeout(context.Background(), tc.left)
 				}
 				defer cancel()
-				resume := r.hang()
+				resume := r.Hang()
 				began := time.Now()
 				l, err := tc.enter(c.Mutex("k", WithFixedLease(time.Minute)), ctx)
 				require.Nil(t, l)
@@ -165,8 +83,8 @@ func TestFixedLeaseOnAHungRedisKeepsNobody(t *testing.T) {
 				}
 				resume()
 				c.Close()
-				require.Zero(t, c.core.gates.Len())
-				require.Equal(t, 1, int(r.released.Load())+len(r.abandoned), "it is given back")
+				require.Zero(t, gatesOf(c).Len())
+				require.Equal(t, 1, int(r.Released.Load())+len(r.Abandoned), "it is given back")
 			}, lease, WithCommandTimeout(timeout))
 		})
 	}
@@ -186,11 +104,11 @@ func TestOperationsOfAHoldAreBoundedTogether(t *testing.T) {
 					l, err := m.Lock(context.Background())
 					require.NoError(t, err)
 					require.NoError(t, l.h.ops.Lock(context.Background()))
-					resume := r.hang()
+					resume := r.Hang()
 					other := time.AfterFunc(left, func() { l.h.ops.Unlock() })
 					began := time.Now()
 					err = operate(m, l)
-					require.Equal(t, c.core.cfg.commandTimeout, time.Since(began))
+					require.Equal(t, 2*time.Second, time.Since(began))
 					var node *NodeError
 					require.ErrorAs(t, err, &node)
 					require.NoError(t, node.Cause, "the caller has not given up")
@@ -210,10 +128,10 @@ func TestOperationsOfAHoldAreBoundedTogether(t *testing.T) {
 // A TryLock whose grant is lost before it looks tries again: what the caller never had cannot be lost.
 func TestTryLockNeverLoses(t *testing.T) {
 	whileItHangs(t, func(t *testing.T, c *Client, r *hanging) {
-		r.gone = 2
+		r.Gone = 2
 		l, err := c.Mutex("k").TryLock(t.Context())
 		require.NoError(t, err)
-		require.Zero(t, r.gone)
+		require.Zero(t, r.Gone)
 		require.NoError(t, l.Context().Err())
 		require.NoError(t, l.Unlock(t.Context()))
 	})
@@ -244,12 +162,12 @@ func TestReadersCommandsFitTheirLease(t *testing.T) {
 				rw := c.RWMutex("k", tc.lock...)
 				l, err := rw.RLock(t.Context())
 				require.NoError(t, err)
-				require.Equal(t, tc.want, l.h.entry.Timeout)
-				if l.of.cfg.fixed > 0 {
+				require.Equal(t, tc.want, entryOf(l).Timeout)
+				if name == "fixed" {
 					return // it is not renewed
 				}
-				lease := l.h.entry.Lease
-				resume := r.hang()
+				lease := entryOf(l).Lease
+				resume := r.Hang()
 				time.Sleep(lease/3 + time.Millisecond) // one renewal is not answered
 				resume()
 				time.Sleep(5 * lease)
@@ -465,7 +383,7 @@ func TestUnlockAndExtendAreBounded(t *testing.T) {
 		require.ErrorAs(t, err, &node)
 		require.NotErrorIs(t, err, ErrLost)
 		require.Equal(t, time.Second, time.Since(began))
-		require.Equal(t, []string{"k"}, s.abandoned)
+		require.Equal(t, []string{"k"}, s.Abandoned)
 		require.NoError(t, <-next, "the gate is free")
 		outer.h.ops.Unlock()
 		require.ErrorIs(t, outer.Unlock(t.Context()), ErrNotHeld)

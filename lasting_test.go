@@ -140,7 +140,7 @@ func TestRefusalsTellOfAHolderHere(t *testing.T) {
 						require.ErrorAs(t, err, &held)
 						require.Equal(t, where, held.Client.Name, "local: %v, %v", held.Local, held)
 						require.Positive(t, held.TTL)
-						require.Equal(t, l.h.entry.ID, held.Holder)
+						require.Equal(t, entryOf(l).ID, held.Holder)
 					}
 				}
 				time.Sleep(max(0, 1500*time.Millisecond-time.Since(began)))

@@ -31,8 +31,8 @@ func TestContextTellsTheFirstEnd(t *testing.T) {
 			return enough
 		},
 		"lost": func(t *testing.T, l *Lease, s *scripted, leave context.CancelCauseFunc) error {
-			s.answer = func(claim.Renewal) wire.Result { return wire.Lost }
-			l.h.Doubt()
+			s.Answer = func(claim.Renewal) wire.Result { return wire.Lost }
+			holdOf(l).Doubt()
 			synctest.Wait()
 			leave(enough)
 			require.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
@@ -84,8 +84,8 @@ func TestDerivedContextsEndWithTheLease(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Less(t, runtime.NumGoroutine(), before+children/2)
-		s.answer = func(r claim.Renewal) wire.Result {
-			if r.Claim == l.h.claim {
+		s.Answer = func(r claim.Renewal) wire.Result {
+			if r.Claim == claimOf(l) {
 				return wire.Lost
 			}
 			return wire.Renewed
@@ -143,8 +143,8 @@ func TestNestedLeasesEndInLinearTime(t *testing.T) {
 	const depth = 20
 	for name, end := range map[string]func(c *Client, s *scripted, outer *Lease, leave context.CancelFunc){
 		"lost": func(_ *Client, s *scripted, outer *Lease, _ context.CancelFunc) {
-			s.answer = func(claim.Renewal) wire.Result { return wire.Lost }
-			outer.h.Doubt()
+			s.Answer = func(claim.Renewal) wire.Result { return wire.Lost }
+			holdOf(outer).Doubt()
 			synctest.Wait()
 		},
 		"closed": func(c *Client, _ *scripted, _ *Lease, _ context.CancelFunc) { c.Close() },
@@ -258,9 +258,9 @@ func TestFromContextFindsTheInnermostLease(t *testing.T) {
 		finds(inner.Context(), nil, "unlocked: a token of the lock around it would be another lock's")
 		finds(outer.Context(), outer, "what was nested in it does not matter")
 
-		s.answer = func(claim.Renewal) wire.Result { return wire.Lost }
-		anew.h.Doubt()
-		outer.h.Doubt()
+		s.Answer = func(claim.Renewal) wire.Result { return wire.Lost }
+		holdOf(anew).Doubt()
+		holdOf(outer).Doubt()
 		synctest.Wait()
 		require.ErrorIs(t, context.Cause(anew.Context()), ErrLost)
 		finds(anew.Context(), anew, "lost: its token is what the store refuses")
@@ -310,10 +310,10 @@ func TestUntilOfAnEndedLease(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, l.Unlock(t.Context()))
 		second := <-next
-		require.Same(t, l.h, second.h, "it is passed on")
+		require.Same(t, holdOf(l), holdOf(second), "it is passed on")
 		require.Zero(t, l.Until())
 		require.Greater(t, time.Until(second.Until()), 29*time.Second)
-		second.h.lose(ErrLost)
+		lose(second)
 		require.Zero(t, second.Until(), "it was forced open")
 	})
 }

@@ -57,7 +57,7 @@ func commands(c *faults.Client, lock string) *atomic.Int64 {
 // idleAt reports how many holds lie idle in a client.
 func idleAt(c *Client) (n int) {
 	for i := range uint64(calls.Tallies) {
-		n += int(c.core.calls.Of(i).Lingering.Load())
+		n += int(callsOf(c).Of(i).Lingering.Load())
 	}
 	return n
 }
@@ -137,7 +137,7 @@ func TestIdleLockEndsWithItsTime(t *testing.T) {
 		require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, 10*time.Second, time.Millisecond)
 		require.Equal(t, 0, idleAt(c))
 	}
-	require.Zero(t, c.core.gates.Len())
+	require.Zero(t, gatesOf(c).Len())
 }
 
 func TestWantedIsTold(t *testing.T) {
@@ -188,7 +188,7 @@ func TestOwnTryLockIsNotWanted(t *testing.T) {
 		}
 		for i, s := range servers { // what was published before has come
 			s.Do("PUBLISH", wire.InboxPrefix+c.ID(), "nonsense")
-			heard := c.core.arbiter.Nodes()[i].Debug().Hub
+			heard := arbiterOf(c).Nodes()[i].Debug().Hub
 			require.Eventually(t, func() bool { return heard.Skipped() == 1 }, patience, time.Millisecond)
 		}
 		require.Empty(t, o.of(EventWanted))
@@ -228,7 +228,7 @@ func (c *Client) hears(t *testing.T) bool {
 	l, err := c.Mutex("heard").Lock(t.Context())
 	require.NoError(t, err)
 	defer l.Unlock(t.Context())
-	return l.h.claim.Attend()
+	return claimOf(l).Attend()
 }
 
 func TestLostLooksCostTheTimeToLinger(t *testing.T) {
@@ -302,9 +302,9 @@ func TestWhatMayNotLinger(t *testing.T) {
 			_, err := mutexOf(l).TryLock(l.Context())
 			require.Error(t, err)
 		}},
-		"doubted": {after: lost("renew"), do: func(_ *testing.T, l *Lease) { l.h.Doubt() }, doubted: true},
+		"doubted": {after: lost("renew"), do: func(_ *testing.T, l *Lease) { holdOf(l).Doubt() }, doubted: true},
 		"doubted and confirmed": {do: func(t *testing.T, l *Lease) {
-			l.h.Doubt()
+			holdOf(l).Doubt()
 			require.Eventually(t, func() bool {
 				l.h.mu.Lock()
 				defer l.h.mu.Unlock()
@@ -377,26 +377,26 @@ func lockUnder(t *testing.T, l *Lease) {
 // A renewal that was on its way when the doubt arose does not answer it: Redis may have looked before the lock was lost.
 func TestDoubtIsAnsweredByALaterRenewal(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		s.fresh = true
+		s.Fresh = true
 		m := c.Mutex("k", WithLinger(time.Hour))
 		l, err := m.Lock(t.Context())
 		require.NoError(t, err)
 		asked := 0
-		s.answer = func(claim.Renewal) wire.Result {
+		s.Answer = func(claim.Renewal) wire.Result {
 			if asked++; asked > 1 {
 				return wire.Unanswered
 			}
-			l.h.Doubt()
+			holdOf(l).Doubt()
 			return wire.Renewed
 		}
-		l.h.Doubt()
+		holdOf(l).Doubt()
 		synctest.Wait()
 		require.Equal(t, 2, asked)
 		require.NoError(t, l.Unlock(t.Context()))
 		require.Equal(t, 1, idleAt(c))
 		again, err := m.Lock(t.Context())
 		require.NoError(t, err)
-		require.NotSame(t, l.h, again.h)
+		require.NotSame(t, holdOf(l), holdOf(again))
 		require.NoError(t, again.Unlock(t.Context()))
 	})
 }
@@ -405,7 +405,7 @@ func TestDoubtIsAnsweredByALaterRenewal(t *testing.T) {
 // more: were this process to die, the lock would stand for so long.
 func TestLengthenedHoldDoesNotStayIdle(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		s.fresh = true
+		s.Fresh = true
 		lockAndUnlock(t, c.Mutex("k", WithLinger(time.Hour)))
 		l, err := c.Mutex("k", WithLinger(time.Hour), WithLease(2*defaultLease)).Lock(t.Context())
 		require.NoError(t, err)
@@ -415,7 +415,7 @@ func TestLengthenedHoldDoesNotStayIdle(t *testing.T) {
 		time.Sleep(defaultLease)
 		synctest.Wait()
 		require.Zero(t, idleAt(c))
-		require.Equal(t, []string{"k"}, s.abandoned)
+		require.Equal(t, []string{"k"}, s.Abandoned)
 	})
 }
 
@@ -470,12 +470,12 @@ func TestCachedLockOnAQuorum(t *testing.T) {
 	require.Equal(t, 1, idleAt(a))
 	first, err := m.Lock(t.Context())
 	require.NoError(t, err)
-	h := first.h
+	h := holdOf(first)
 	require.NoError(t, first.Unlock(t.Context()))
 	for range 100 {
 		l, err := m.Lock(t.Context())
 		require.NoError(t, err)
-		require.Same(t, h, l.h)
+		require.Same(t, h, holdOf(l))
 		require.Greater(t, l.Token(), last)
 		last = l.Token()
 		require.NoError(t, l.Unlock(t.Context()))
@@ -511,7 +511,7 @@ func TestLingerRacesWithClose(t *testing.T) {
 		c.Close()
 		wg.Wait()
 		require.EqualValues(t, 0, idleAt(c))
-		require.EqualValues(t, 0, c.core.gates.Len())
+		require.EqualValues(t, 0, gatesOf(c).Len())
 	}
 }
 
@@ -532,7 +532,7 @@ func TestLingeringHoldOfAWaiterThatLeftEnds(t *testing.T) {
 		_, err := m.Lock(ctx)
 		left <- err
 	}()
-	require.Eventually(t, func() bool { return c.core.gates.Waiting(l.h.entry.Names.Gate(1)) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return gatesOf(c).Waiting(entryOf(l).Names.Gate(1)) }, 10*time.Second, time.Millisecond)
 	time.Sleep(linger) // so that the hold is given back
 	var once sync.Once
 	release := faults.Script("release")
@@ -548,7 +548,7 @@ func TestLingeringHoldOfAWaiterThatLeftEnds(t *testing.T) {
 	require.NoError(t, l.Unlock(t.Context()))
 	require.Equal(t, 1, idleAt(c))
 	require.Eventually(t, func() bool { return idleAt(c) == 0 }, 10*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return s.Do("EXISTS", l.h.entry.Names.Lock) == "0" }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Do("EXISTS", entryOf(l).Names.Lock) == "0" }, 10*time.Second, time.Millisecond)
 }
 
 // A waiter has the permits that another process keeps idle, however many holders use theirs: each of its questions tells further

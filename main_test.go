@@ -79,8 +79,8 @@ func waitWith(ctx context.Context, t *testing.T, m *Mutex) <-chan *Lease {
 // lined waits until a goroutine stands behind another one of its client, which has the lock or asks for it.
 func lined(t *testing.T, c *Client, name string) {
 	t.Helper()
-	gate := c.Mutex(name).names.Gate(1)
-	require.Eventually(t, func() bool { return c.core.gates.Waiting(gate) }, patience, time.Millisecond)
+	gate := namesOf(wire.Mutex, name).Gate(1)
+	require.Eventually(t, func() bool { return gatesOf(c).Waiting(gate) }, patience, time.Millisecond)
 }
 
 // stateOf is what Redis knows of a lock. It asks again where a short time-out was too short for a busy machine.
@@ -160,13 +160,13 @@ func shared(t *testing.T, opt rueidis.ClientOption) func() rueidis.Client {
 // settled waits until c's waiter for key hears the lock's channels and has looked once more since.
 func settled(t *testing.T, c *Client, key string) {
 	t.Helper()
-	settledOn(t, c, c.Mutex(key).names.Unlock)
+	settledOn(t, c, namesOf(wire.Mutex, key).Unlock)
 }
 
 // settledOn does so by the channel that tells when a lock of any kind may be free.
 func settledOn(t *testing.T, c *Client, unlock string) {
 	t.Helper()
-	h := c.core.arbiter.Nodes()[0].Debug().Hub
+	h := arbiterOf(c).Nodes()[0].Debug().Hub
 	require.Eventually(t, func() bool {
 		members, confirmed, quiet := h.Listening(unlock)
 		return members == 1 && confirmed && quiet

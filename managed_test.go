@@ -16,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/drivertest"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -89,7 +90,7 @@ func missedBy(ctx context.Context, c, d *Client, name string) string {
 	try("`Extend`", l.Extend(ctx, far+time.Minute))
 	_, err = d.Mutex(name).State(ctx)
 	try("`State`", err)
-	next := waits(ctx, d, m.names.Unlock, d.Mutex(name).Lock)
+	next := waits(ctx, d, namesOf(wire.Mutex, m.Name()).Unlock, d.Mutex(name).Lock)
 	try("`Unlock`", l.Unlock(ctx))
 	if got := <-next; try("waiting", got.err) {
 		try("`Unlock`", got.lease.Unlock(ctx))
@@ -110,7 +111,7 @@ func missedBy(ctx context.Context, c, d *Client, name string) string {
 	if errors.Is(err, errors.ErrUnsupported) || !try("read-write locks", err) {
 		return strings.Join(what, ", ")
 	}
-	next = waits(ctx, d, rw.write.names.Unlock, d.RWMutex(name+":rw").Lock)
+	next = waits(ctx, d, namesOf(wire.Write, rw.Name()).Unlock, d.RWMutex(name+":rw").Lock)
 	try("`Unlock` of a reader", reads.Unlock(ctx))
 	if got := <-next; try("waiting", got.err) {
 		reads, err = got.lease.Downgrade(ctx)
@@ -151,7 +152,7 @@ func waits(ctx context.Context, c *Client, channel string, lock func(context.Con
 		l, err := lock(ctx)
 		got <- granted{l, err}
 	}()
-	hub := c.core.arbiter.Nodes()[0].Debug().Hub
+	hub := arbiterOf(c).Nodes()[0].Debug().Hub
 	for len(got) == 0 && ctx.Err() == nil {
 		if members, confirmed, quiet := hub.Listening(channel); members == 1 && confirmed && quiet {
 			break

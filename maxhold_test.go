@@ -167,7 +167,7 @@ func TestMaxHoldIsToldApart(t *testing.T) {
 		requireLost(t, ErrMaxHold, l.Unlock(t.Context()))
 		requireLost(t, ErrMaxHold, l.Extend(t.Context(), time.Second))
 
-		s.answer = func(claim.Renewal) wire.Result { return wire.Unanswered }
+		s.Answer = func(claim.Renewal) wire.Result { return wire.Unanswered }
 		l, err = m.Lock(t.Context())
 		require.NoError(t, err)
 		<-l.Context().Done()
@@ -232,7 +232,7 @@ func TestMaxHoldCapsARenewedLease(t *testing.T) {
 		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 		require.Equal(t, 100*time.Second, time.Since(began))
 		synctest.Wait()
-		require.Equal(t, []string{"k"}, s.abandoned)
+		require.Equal(t, []string{"k"}, s.Abandoned)
 	})
 }
 
@@ -245,7 +245,7 @@ func TestMaxHoldCountsFromEachLease(t *testing.T) {
 	} {
 		capped := func(t *testing.T, first, second *Lease) {
 			t.Helper()
-			require.True(t, first.h == second.h, "it is of another grant")
+			require.True(t, holdOf(first) == holdOf(second), "it is of another grant")
 			require.Equal(t, first.Token()+1, second.Token())
 			require.False(t, second.Until().After(time.Now().Add(most)))
 			time.Sleep(most - time.Nanosecond)
@@ -275,7 +275,7 @@ func TestMaxHoldCountsFromEachLease(t *testing.T) {
 		}
 		t.Run(name+"/cached", func(t *testing.T) {
 			inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-				s.fresh = true
+				s.Fresh = true
 				kept := WithLinger(time.Hour)
 				first, err := c.Mutex("k", append(before, kept)...).Lock(t.Context())
 				require.NoError(t, err)

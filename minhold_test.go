@@ -43,7 +43,7 @@ func TestMinHoldKeepsTheLock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inFakeTime(t, func(t *testing.T, k *Client, s *scripted) {
-				s.fresh = true
+				s.Fresh = true
 				m := k.Mutex("k", append([]Option{WithMinHold(least), WithLocalHandoff(10, time.Hour)}, c.opts...)...)
 				began := time.Now()
 				l, err := m.Lock(t.Context())
@@ -61,7 +61,7 @@ func TestMinHoldKeepsTheLock(t *testing.T) {
 				require.Equal(t, ErrNotHeld, l.Extend(t.Context(), time.Hour))
 				after := <-next
 				require.Equal(t, c.end, time.Since(began))
-				require.Equal(t, c.end > c.after, l.h != after.h, "a lock that was kept is asked for anew")
+				require.Equal(t, c.end > c.after, holdOf(l) != holdOf(after), "a lock that was kept is asked for anew")
 				require.NoError(t, after.Unlock(t.Context()))
 			})
 		})
@@ -79,7 +79,7 @@ func TestMinHoldCountsFromEachLease(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NoError(t, first.Unlock(t.Context()))
 		l := <-second
-		require.Same(t, first.h, l.h, "passed on in memory")
+		require.Same(t, holdOf(first), holdOf(l), "passed on in memory")
 		began := time.Now()
 		inner, err := c.Mutex("k", WithMinHold(time.Hour)).Lock(context.WithoutCancel(l.Context()))
 		require.NoError(t, err)
@@ -113,7 +113,7 @@ func TestMinHoldAsksForWhatIsLeft(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began, s := time.Now(), &scripted{}
 				var renewals atomic.Int32 // after Unlock
-				s.answer = func(r claim.Renewal) wire.Result {
+				s.Answer = func(r claim.Renewal) wire.Result {
 					if age := time.Since(began); age >= after {
 						renewals.Add(1)
 						assert.LessOrEqual(t, r.Lease, c.want)
@@ -122,14 +122,12 @@ func TestMinHoldAsksForWhatIsLeft(t *testing.T) {
 					return wire.Renewed
 				}
 				var asked []time.Duration
-				s.counted = func(count int, lease time.Duration) error {
+				s.Counted = func(count int, lease time.Duration) error {
 					assert.Zero(t, count)
 					asked = append(asked, lease)
 					return nil
 				}
-				cfg, err := defaultConfig().with(c.guard, true)
-				require.NoError(t, err)
-				k := newClientOver("c", cfg, s)
+				k := over(t, s, c.guard...)
 				defer k.Close()
 				l, err := k.Mutex("k", WithMinHold(c.least)).Lock(t.Context())
 				require.NoError(t, err)
@@ -150,12 +148,12 @@ func TestMinHoldAsksForWhatIsLeft(t *testing.T) {
 func TestMinHoldIsTheCallers(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		down := errors.New("down")
-		s.counted = func(int, time.Duration) error { return &wire.NodeError{Op: "set count", Err: down} }
+		s.Counted = func(int, time.Duration) error { return &wire.NodeError{Op: "set count", Err: down} }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := c.Mutex("k", WithFixedLease(time.Hour), WithMinHold(time.Hour)).Lock(ctx)
 		require.ErrorIs(t, err, down)
-		s.counted = nil
+		s.Counted = nil
 		began := time.Now()
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
@@ -171,13 +169,13 @@ func TestMinHoldEndsWhileItsCommandIsOut(t *testing.T) {
 			inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 				l, err := c.Mutex("k", WithMinHold(time.Second)).Lock(t.Context())
 				require.NoError(t, err)
-				s.counted = func(int, time.Duration) error {
+				s.Counted = func(int, time.Duration) error {
 					time.Sleep(time.Second)
 					return answer
 				}
 				require.NoError(t, l.Unlock(t.Context()))
 				require.Equal(t, ErrNotHeld, context.Cause(l.Context()))
-				require.Zero(t, c.core.watchdog.Len())
+				require.Zero(t, watchdogOf(c).Len())
 			})
 		})
 	}
@@ -190,7 +188,7 @@ func TestCloseDuringAnUnlockIsTold(t *testing.T) {
 		c.core.cfg.observers = observers{o}
 		l, err := c.Mutex("k", WithMinHold(time.Minute)).Lock(t.Context())
 		require.NoError(t, err)
-		s.counted = func(int, time.Duration) error {
+		s.Counted = func(int, time.Duration) error {
 			go c.Close()
 			synctest.Wait()
 			return &wire.NodeError{Op: "set count", Err: wire.ErrNoAnswer}
@@ -224,7 +222,7 @@ func TestMinHoldKeepsOthersOut(t *testing.T) {
 		lined(t, c, "k")
 		require.NoError(t, l.Unlock(t.Context()))
 		for _, s := range servers { // of a quorum one node may be told later
-			require.Eventually(t, func() bool { return s.Do("HGET", "k", l.h.entry.ID) == "0" }, least, time.Millisecond)
+			require.Eventually(t, func() bool { return s.Do("HGET", "k", entryOf(l).ID) == "0" }, least, time.Millisecond)
 		}
 		for _, k := range []*Client{c, other} {
 			_, err := k.Mutex("k", WithMinHold(least)).TryLock(t.Context())
@@ -368,9 +366,7 @@ func TestMinHoldCutsNoOwnersLease(t *testing.T) {
 func TestMinHoldRaces(t *testing.T) {
 	for range rounds(200, 5_000) {
 		synctest.Test(t, func(t *testing.T) {
-			cfg, err := defaultConfig().with([]Option{WithMinHold(time.Second)}, true)
-			require.NoError(t, err)
-			c := newClientOver("c", cfg, &scripted{})
+			c := over(t, &scripted{}, WithMinHold(time.Second))
 			var all sync.WaitGroup
 			for range 3 {
 				all.Go(func() {
@@ -379,16 +375,16 @@ func TestMinHoldRaces(t *testing.T) {
 						return
 					}
 					all.Go(func() { _ = l.Unlock(context.Background()) })
-					all.Go(func() { l.h.expire(clock.Now()) })
-					all.Go(func() { l.h.Doubt() })
+					all.Go(func() { holdOf(l).Tick(clock.Now()) })
+					all.Go(func() { holdOf(l).Doubt() })
 					time.Sleep(time.Second)
 				})
 			}
 			time.Sleep(2 * time.Second)
 			all.Go(c.Close)
 			all.Wait()
-			require.Zero(t, c.core.gates.Len())
-			require.Zero(t, c.core.watchdog.Len())
+			require.Zero(t, gatesOf(c).Len())
+			require.Zero(t, watchdogOf(c).Len())
 		})
 	}
 }

@@ -55,7 +55,7 @@ func TestNameAndItsTagAreTwoLocks(t *testing.T) {
 				waiter := another(t, servers)
 				granted := waitFor(t, waiter, names[1])
 				for _, s := range servers {
-					require.Eventually(t, func() bool { return s.Do("ZCARD", waiter.Mutex(names[1]).names.Queue) == "1" }, patience, time.Millisecond)
+					require.Eventually(t, func() bool { return s.Do("ZCARD", namesOf(wire.Mutex, names[1]).Queue) == "1" }, patience, time.Millisecond)
 				}
 				require.NoError(t, released.Unlock(t.Context()))
 				onAll(t, servers, names[1])
@@ -84,7 +84,7 @@ func TestGrantOfAnotherLockIsGivenBack(t *testing.T) {
 			listening(t, s, c)
 			var members []string
 			require.Eventually(t, func() bool {
-				members = strings.Split(s.Do("ZRANGE", c.Mutex("{a}").names.Queue, "0", "-1"), ":")
+				members = strings.Split(s.Do("ZRANGE", namesOf(wire.Mutex, "{a}").Queue, "0", "-1"), ":")
 				return len(members) == 5
 			}, patience, time.Millisecond)
 			id := members[2] + ":" + members[3]
@@ -127,7 +127,7 @@ func TestNamePrefix(t *testing.T) {
 	require.ElementsMatch(t, []string{"shop:orders", "redisson_lock_token:{shop:orders}"}, keys)
 	require.NoError(t, l.Unlock(ctx))
 
-	require.Equal(t, "redisson_lock__channel:{shop}:1", newClient(t, rdb, WithNamePrefix("{shop}:")).Mutex("1").names.Unlock)
+	require.Equal(t, "redisson_lock__channel:{shop}:1", namesOf(wire.Mutex, "{shop}:1").Unlock)
 	for _, c := range []struct{ prefix, name, why string }{
 		{"shop:", "", "empty"}, {"relock_", "incarnation", "restart guard"}, {"a{", "b", "brace"}, {"shop:", "a}", "brace"}, {"shop:", strings.Repeat("x", 1020), "1025 bytes"},
 	} {

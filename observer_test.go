@@ -156,7 +156,7 @@ func TestALossIsToldAfterTheLease(t *testing.T) {
 	c := newClient(t, s.Client(), WithObserver(o), WithLease(1500*time.Millisecond), WithCommandTimeout(500*time.Millisecond))
 	o.acquired = func() {
 		s.Do("DEL", "k")
-		kept := func() bool { return c.core.watchdog.Len() > 0 }
+		kept := func() bool { return watchdogOf(c).Len() > 0 }
 		for kept() { // a lost hold is forgotten after all else was told
 			time.Sleep(time.Millisecond)
 		}
@@ -360,9 +360,7 @@ func TestCloseWaitsForWhatIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := &holdUp{in: make(chan struct{}), out: make(chan struct{})}
-				cfg, err := defaultConfig().with([]Option{WithObserver(o)}, true)
-				require.NoError(t, err)
-				c := newClientOver("c", cfg, &hanging{})
+				c := over(t, &hanging{}, WithObserver(o))
 				go func() { _, _ = enter(c.Mutex("k"), context.Background()) }()
 				<-o.in
 				closed := make(chan struct{})

@@ -116,7 +116,7 @@ func TestOnceIsWaitedFor(t *testing.T) {
 	}
 	queued(t, s, "k", 2)
 	for _, c := range clients {
-		require.Eventually(t, func() bool { return c.core.calls.UnderWay() == 50 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return callsOf(c).UnderWay() == 50 }, patience, time.Millisecond)
 	}
 	// One goroutine of each process leads. A call that began, but does not wait yet, might ask anew after the run.
 	require.Eventually(t, func() bool { return inFlight() == 50+49+49 }, patience, time.Millisecond)
@@ -206,7 +206,7 @@ func TestOnceWaitersGiveUp(t *testing.T) {
 	for name, c := range map[string]*Client{"in this process": a, "in another": b} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
-			waits := func() bool { return c.core.calls.UnderWay() == 1 }
+			waits := func() bool { return callsOf(c).UnderWay() == 1 }
 			if c == b {
 				waits = func() bool { return s.Do("ZCARD", "relock_queue:{k}") == "1" }
 			}
@@ -292,7 +292,7 @@ func TestOnceForget(t *testing.T) {
 			return "older", nil
 		})
 		within(t, running)
-		underWay := func(n int64) func() bool { return func() bool { return a.core.calls.UnderWay() == n } }
+		underWay := func(n int64) func() bool { return func() bool { return callsOf(a).UnderWay() == n } }
 		go do(a, says("new", &runs)) // waits for the run
 		require.Eventually(t, underWay(1), patience, time.Millisecond)
 		require.NoError(t, onceOf(forgets).Forget(t.Context()))
@@ -328,7 +328,7 @@ func TestOnceForgetBehindAnAnswer(t *testing.T) {
 	within(t, w.Told())
 	require.NoError(t, onceOf(b).Forget(t.Context()))
 	go do()
-	require.Eventually(t, func() bool { return a.core.calls.UnderWay() == 2 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return callsOf(a).UnderWay() == 2 }, patience, time.Millisecond)
 	w.Release()
 	require.ElementsMatch(t, []string{"old", "new"}, []string{within(t, values), within(t, values)})
 }
@@ -501,7 +501,7 @@ func TestOnceOnAClosedClient(t *testing.T) {
 		_, _, err := onceOf(c).Do(t.Context(), says("two", new(atomic.Int32)))
 		errs <- err
 	}()
-	require.Eventually(t, func() bool { return c.core.calls.UnderWay() == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return callsOf(c).UnderWay() == 1 }, patience, time.Millisecond)
 	c.Close()
 	require.ErrorIs(t, within(t, errs), ErrClosed)
 	require.ErrorIs(t, within(t, errs), ErrClosed)
@@ -623,11 +623,11 @@ func TestOnceRefusals(t *testing.T) {
 		return "", err
 	})
 	require.True(t, ran)
-	require.ErrorIs(t, err, errRunsInside)
-	require.ErrorIs(t, c.Mutex("k").Do(t.Context(), func(ctx context.Context) error {
+	require.ErrorContains(t, err, "Do of a Once under its own lock")
+	require.ErrorContains(t, c.Mutex("k").Do(t.Context(), func(ctx context.Context) error {
 		_, _, err := onceOf(c).Do(ctx, says("two", new(atomic.Int32)))
 		return err
-	}), errRunsInside)
+	}), "Do of a Once under its own lock")
 }
 
 // A user that may not leave a result is told before it runs anything.
@@ -661,7 +661,7 @@ func TestOnceHasAnEntryARun(t *testing.T) {
 		_, _, err := onceOf(c).Do(t.Context(), func(ctx context.Context) (string, error) {
 			l, err := c.Mutex("k").Held(ctx)
 			require.NoError(t, err)
-			entries[l.h.entry.ID] = true
+			entries[entryOf(l).ID] = true
 			return "", errors.New("again")
 		})
 		require.ErrorContains(t, err, "again")

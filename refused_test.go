@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -68,12 +69,13 @@ func TestAnotherKindIsRefused(t *testing.T) {
 
 // A quorum's failure is final only if that of too many nodes is. What one node said can still be looked at.
 func TestAQuorumRefusesByTooManyOfItsNodes(t *testing.T) {
-	refuses, down := &NodeError{Node: 1, Err: errors.New("NOPERM"), is: ErrRefused}, &NodeError{Node: 2, Err: context.DeadlineExceeded}
+	node := func(nr int, err error) *NodeError { return outward(&wire.NodeError{Node: nr, Err: err}).(*NodeError) }
+	refuses, down := node(1, reply("NOPERM")), node(2, context.DeadlineExceeded)
 	require.ErrorIs(t, refuses, ErrRefused)
 	require.NotErrorIs(t, down, ErrRefused)
 	for want, nodes := range map[bool][]*NodeError{
 		false: {refuses, down},
-		true:  {refuses, down, &NodeError{Node: 3, Err: errors.New("OOM"), is: ErrRefused}},
+		true:  {refuses, down, node(3, reply("OOM"))},
 	} {
 		quorum := &QuorumError{Op: "acquire", Need: 2, Of: 3, Nodes: nodes, Cause: context.Canceled}
 		for _, err := range []error{quorum, fmt.Errorf("wrapped: %w", quorum), &HeldError{Cause: quorum}} {

@@ -21,13 +21,13 @@ func renewalsOf(t *testing.T, c *Client, leases []*Lease, count int) map[string]
 	t.Helper()
 	var batch []claim.Renewal
 	for _, l := range leases {
-		batch = append(batch, claim.Renewal{Claim: l.h.claim, Count: count, Lease: time.Minute})
+		batch = append(batch, claim.Renewal{Claim: claimOf(l), Count: count, Lease: time.Minute})
 	}
 	var mu sync.Mutex
 	got := make(map[string]wire.Result)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c.core.arbiter.Renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
+	arbiterOf(c).Renew(ctx, batch, func(i int, r wire.Result, _ clock.Stamp, _ error) {
 		mu.Lock()
 		defer mu.Unlock()
 		name := batch[i].Claim.Of().Names.Lock
@@ -131,7 +131,7 @@ func TestOutOfMemoryRenews(t *testing.T) {
 			l, err := c.Mutex(fmt.Sprint("k", i)).Lock(context.Background())
 			require.NoError(t, err)
 			leases = append(leases, l)
-			onAll(t, servers, l.h.entry.Names.Lock)
+			onAll(t, servers, entryOf(l).Names.Lock)
 		}
 		for _, s := range servers {
 			s.Do("CONFIG", "SET", "maxmemory", "1")
@@ -142,7 +142,7 @@ func TestOutOfMemoryRenews(t *testing.T) {
 			}
 		}
 		for _, s := range servers {
-			require.Equal(t, "7", s.Do("HGET", "k3", leases[3].h.entry.ID))
+			require.Equal(t, "7", s.Do("HGET", "k3", entryOf(leases[3]).ID))
 		}
 	})
 }
@@ -158,7 +158,7 @@ func TestOutOfMemoryKeepsReentered(t *testing.T) {
 		inner, err := c.Mutex("k").Lock(l.Context())
 		require.NoError(t, err)
 		for _, s := range servers {
-			require.Eventually(t, func() bool { return s.Do("HGET", "k", l.h.entry.ID) == "2" }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return s.Do("HGET", "k", entryOf(l).ID) == "2" }, patience, time.Millisecond)
 		}
 		shorten := func(limit string) {
 			for _, s := range servers {
@@ -179,7 +179,7 @@ func TestOutOfMemoryKeepsReentered(t *testing.T) {
 		require.NoError(t, inner.Unlock(ctx))
 		lengthened()
 		for _, s := range servers {
-			require.Equal(t, "1", s.Do("HGET", "k", l.h.entry.ID))
+			require.Equal(t, "1", s.Do("HGET", "k", entryOf(l).ID))
 		}
 		require.NoError(t, l.Extend(ctx, 29*time.Second))
 		require.NoError(t, l.Context().Err())
@@ -208,10 +208,10 @@ func TestSlowAnswersLengthenNoLease(t *testing.T) {
 			return c.Mutex("other").TryLock(ctx)
 		}},
 		"renewal": {faults.Script("renew"), false, func(c *Client, l, _ *Lease) (*Lease, error) {
-			batch := []claim.Renewal{{Claim: l.h.claim, Lease: lease}}
+			batch := []claim.Renewal{{Claim: claimOf(l), Lease: lease}}
 			var failed error
-			c.core.arbiter.Renew(ctx, batch, func(_ int, r wire.Result, sent clock.Stamp, err error) {
-				l.h.Settle(batch[0], r, sent, err)
+			arbiterOf(c).Renew(ctx, batch, func(_ int, r wire.Result, sent clock.Stamp, err error) {
+				holdOf(l).Settle(batch[0], r, sent, err)
 				failed = err
 			})
 			return l, failed

@@ -202,7 +202,7 @@ func TestRWMutexReentry(t *testing.T) {
 func TestWriterUnderALostReadLease(t *testing.T) {
 	rw := hearing(t, redistest.Start(t)).RWMutex("k")
 	r := taken(t, rw.RLock)
-	r.h.lose(ErrLost)
+	lose(r)
 	_, err := rw.Lock(context.WithoutCancel(r.Context()))
 	requireLost(t, ErrLost, err)
 }
@@ -377,12 +377,13 @@ func TestRWMutexOnAFullRedis(t *testing.T) {
 // A renewal that comes after the end writes no key again.
 func TestRWMutexLateRenewal(t *testing.T) {
 	s := redistest.Start(t)
-	rw := hearing(t, s).RWMutex("k")
+	c := hearing(t, s)
+	rw := c.RWMutex("k")
 	for _, lock := range []func(context.Context) (*Lease, error){rw.RLock, rw.Lock} {
 		l := taken(t, lock)
 		unlocked(t, l)
-		late := []claim.Renewal{{Claim: l.h.claim, Lease: time.Minute, Timeout: time.Second}}
-		rw.read.k.arbiter.Renew(t.Context(), late, func(_ int, got wire.Result, _ clock.Stamp, err error) {
+		late := []claim.Renewal{{Claim: claimOf(l), Lease: time.Minute, Timeout: time.Second}}
+		arbiterOf(c).Renew(t.Context(), late, func(_ int, got wire.Result, _ clock.Stamp, err error) {
 			require.NoError(t, err)
 			require.Equal(t, wire.Lost, got)
 		})
@@ -495,21 +496,24 @@ func TestRWMutexOnACluster(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t)
 	for name, channels := range map[string][]Option{"sharded": nil, "plain": {WithPlainChannels()}} {
-		open := func() *RWMutex {
+		open := func() (*Client, *RWMutex) {
 			rdb, err := redistest.Open(nodes.Option())
 			require.NoError(t, err)
 			t.Cleanup(rdb.Close)
-			return newClient(t, rdb, append(channels, WithLease(2*time.Second), WithCommandTimeout(600*time.Millisecond),
-				WithLinger(50*time.Millisecond))...).RWMutex(name)
+			c := newClient(t, rdb, append(channels, WithLease(2*time.Second), WithCommandTimeout(600*time.Millisecond),
+				WithLinger(50*time.Millisecond))...)
+			return c, c.RWMutex(name)
 		}
-		a, b := open(), open()
+		c, a := open()
+		_, b := open()
 		one, two := taken(t, a.RLock), taken(t, b.RLock)
 		_, err := a.TryLock(t.Context())
 		require.ErrorIs(t, err, ErrNotAcquired)
 		unlocked(t, one, two)
 		unlocked(t, taken(t, b.Lock))
-		read := a.read // what is left of a downgrade takes nothing once its writer is gone
-		_, err = read.k.arbiter.Claim(read.newEntry("gone:1", read.cfg)).Try(t.Context())
+		e := newEntry(c, wire.Read, name) // what is left of a downgrade takes nothing once its writer is gone
+		e.Owner = "gone:1"
+		_, err = arbiterOf(c).Claim(e).Try(t.Context())
 		var held *wire.HeldError
 		require.ErrorAs(t, err, &held)
 		for range 10 {

@@ -10,6 +10,7 @@ import (
 	"github.com/relock-go/relock/internal/clock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,7 +25,7 @@ func TestOneReaderAmongTheDeadKeepsWritersOut(t *testing.T) {
 		alive := taken(t, rw.RLock)
 		for range 40 {
 			dead := taken(t, rw.RLock)
-			s.Do("DEL", "{"+name+"}:"+dead.h.entry.ID+":rwlock_timeout:1")
+			s.Do("DEL", "{"+name+"}:"+entryOf(dead).ID+":rwlock_timeout:1")
 		}
 		for range 3 {
 			_, err := writers.RWMutex(name).TryLock(t.Context())
@@ -112,13 +113,14 @@ func TestRWMutexIsSharedForATime(t *testing.T) {
 // Readers that waited behind a local one while a writer had the lock come in with it.
 func TestRWMutexReadersWaitTogether(t *testing.T) {
 	s := redistest.Start(t)
-	a, b := hearing(t, s).RWMutex("k"), hearing(t, s).RWMutex("k")
+	c, b := hearing(t, s), hearing(t, s).RWMutex("k")
+	a := c.RWMutex("k")
 	w := taken(t, b.Lock)
 	var readers []<-chan *Lease
 	for range 20 {
 		readers = append(readers, inLine(t, s, a.RLock, 1, 0))
 	}
-	require.Eventually(t, func() bool { return a.read.k.gates.Waiting(a.read.names.Gate(1)) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return gatesOf(c).Waiting(namesOf(wire.Read, "k").Gate(1)) }, patience, time.Millisecond)
 	unlocked(t, w)
 	var leases []*Lease
 	for _, r := range readers {
@@ -136,7 +138,7 @@ func TestReadersKeepTheStrictestBound(t *testing.T) {
 	c := hearing(t, redistest.Start(t), WithLocalHandoff(256, time.Minute))
 	first := taken(t, c.RWMutex("k").RLock)
 	second := taken(t, c.RWMutex("k", WithRedissonWatchdog(0)).RLock)
-	require.Same(t, first.h, second.h)
+	require.Same(t, holdOf(first), holdOf(second))
 	require.ErrorIs(t, second.Extend(t.Context(), time.Minute), ErrInvalidOption)
 	unlocked(t, first, second)
 }
@@ -184,11 +186,11 @@ func TestNoReaderReliesOnMoreThanItsWatchdog(t *testing.T) {
 				}
 				short, err := lock(c.RWMutex(key, WithRedissonWatchdog(dog)), t.Context())
 				require.NoError(t, err)
-				require.NotSame(t, long.h, short.h)
+				require.NotSame(t, holdOf(long), holdOf(short))
 				after()
 				require.LessOrEqual(t, time.Until(short.Until()), dog)
 				third := taken(t, c.RWMutex(key, WithRedissonWatchdog(0), WithLease(time.Hour)).RLock)
-				require.Same(t, short.h, third.h, "what is shorter than it has to be may be shared")
+				require.Same(t, holdOf(short), holdOf(third), "what is shorter than it has to be may be shared")
 				require.ErrorIs(t, third.Extend(t.Context(), time.Minute), ErrInvalidOption)
 				unlocked(t, short, third)
 				if name != "idle" {
@@ -216,8 +218,8 @@ func TestHoldThatNoneLetInMayJoinEnds(t *testing.T) {
 			short[i] <- l
 		}()
 	}
-	gate := c.RWMutex("k").read.names.Gate(1)
-	require.Eventually(t, func() bool { return c.core.gates.Waiting(gate) && c.core.calls.UnderWay() == int64(1+len(short)) }, patience, time.Millisecond)
+	gate := namesOf(wire.Read, "k").Gate(1)
+	require.Eventually(t, func() bool { return gatesOf(c).Waiting(gate) && callsOf(c).UnderWay() == int64(1+len(short)) }, patience, time.Millisecond)
 	unlocked(t, writer)
 	unlocked(t, within(t, long))
 	for i := range short {
@@ -299,7 +301,7 @@ func TestRWMutexDeadReadersAreTakenOut(t *testing.T) {
 	dead := taken(t, hearing(t, s).RWMutex("k").RLock)
 	one, two := taken(t, a.RLock), taken(t, b.RLock)
 	for _, key := range strings.Fields(s.Do("KEYS", "*rwlock_timeout*")) {
-		if strings.Contains(key, dead.h.entry.ID) {
+		if strings.Contains(key, entryOf(dead).ID) {
 			s.Do("DEL", key)
 		}
 	}
@@ -319,13 +321,13 @@ func TestStateTellsOfNoDeadReader(t *testing.T) {
 	reader := taken(t, live.RLock)
 	for range 3 {
 		dead := taken(t, hearing(t, s).RWMutex("k").RLock)
-		s.Do("DEL", "{k}:"+dead.h.entry.ID+":rwlock_timeout:1") // as its lease would end it
+		s.Do("DEL", "{k}:"+entryOf(dead).ID+":rwlock_timeout:1") // as its lease would end it
 	}
 	require.Equal(t, "5", s.Do("HLEN", "k"))
 	st, err := live.State(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []any{true, 1, reader.h.entry.ID}, []any{st.Held, st.Readers, st.Holder})
-	s.Do("DEL", "{k}:"+reader.h.entry.ID+":rwlock_timeout:1")
+	require.Equal(t, []any{true, 1, entryOf(reader).ID}, []any{st.Held, st.Readers, st.Holder})
+	s.Do("DEL", "{k}:"+entryOf(reader).ID+":rwlock_timeout:1")
 	st, err = live.State(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []any{false, 0, "", time.Duration(0)}, []any{st.Held, st.Readers, st.Holder, st.TTL})

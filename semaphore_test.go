@@ -42,7 +42,7 @@ func (s *Semaphore) waits(t *testing.T, srv *redistest.Server, k, line int) <-ch
 		got <- p
 	}()
 	want := strconv.Itoa(line)
-	require.Eventually(t, func() bool { return srv.Do("ZCOUNT", s.names.Queue, "0", "+inf") == want }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return srv.Do("ZCOUNT", namesOf(wire.Semaphore, s.Name()).Queue, "0", "+inf") == want }, patience, time.Millisecond)
 	return got
 }
 
@@ -80,7 +80,7 @@ func TestSemaphore(t *testing.T) {
 	require.Zero(t, st.Free)
 	require.Equal(t, 1, st.Waiters)
 	require.True(t, st.Held)
-	require.Contains(t, []string{one.lease.h.entry.ID, two.lease.h.entry.ID}, st.Holder)
+	require.Contains(t, []string{entryOf(leaseOf(one)).ID, entryOf(leaseOf(two)).ID}, st.Holder)
 	require.LessOrEqual(t, st.TTL, defaultLease)
 	require.Equal(t, "0", s.Do("GET", "k"))
 	require.Equal(t, "2", s.Do("ZCARD", "{k}:timeout"))
@@ -209,7 +209,7 @@ func TestSemaphoreRefuses(t *testing.T) {
 		require.ErrorIs(t, err, ErrMisuse, name)
 	}
 	require.Equal(t, "0", s.Do("EXISTS", "k"), "Redis was not asked")
-	for _, n := range []int{-1, 0, maxSize + 1} {
+	for _, n := range []int{-1, 0, 1_000_001} {
 		_, err := c.Semaphore("k", n).TryAcquire(t.Context(), 1)
 		require.ErrorIs(t, err, ErrInvalidOption)
 		require.ErrorIs(t, sem.SetPermits(t.Context(), n), ErrInvalidOption)
@@ -501,7 +501,7 @@ func TestPartOfAnEntryThatWasReapedIsLost(t *testing.T) {
 	c := hearing(t, s, WithLease(500*time.Millisecond))
 	sem := c.Semaphore("k", 3)
 	p := sem.holds(t, 3)
-	s.Do("ZREM", "{k}:timeout", p.lease.h.entry.ID+":1")
+	s.Do("ZREM", "{k}:timeout", entryOf(leaseOf(p)).ID+":1")
 	s.Do("INCRBY", "k", "1")
 	within(t, p.Context().Done())
 	require.ErrorIs(t, context.Cause(p.Context()), ErrLost)
@@ -558,9 +558,9 @@ func TestPermitsPassInMemory(t *testing.T) {
 			got <- p
 		}()
 	}
-	require.Eventually(t, func() bool { return c.core.gates.Waiting(sem.gate()) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return gatesOf(c).Waiting(namesOf(wire.Semaphore, "k").Gate(1)) }, patience, time.Millisecond)
 	for range 100 {
-		require.Eventually(t, func() bool { return c.core.gates.Waiting(sem.gate()) }, patience, time.Microsecond)
+		require.Eventually(t, func() bool { return gatesOf(c).Waiting(namesOf(wire.Semaphore, "k").Gate(1)) }, patience, time.Microsecond)
 		released(t, held[0])
 		held[0] = within(t, got)
 	}
@@ -569,7 +569,7 @@ func TestPermitsPassInMemory(t *testing.T) {
 	released(t, held...)
 	released(t, within(t, contender))
 	requireAllFree(t, s, 2)
-	require.Zero(t, c.core.gates.Len())
+	require.Zero(t, gatesOf(c).Len())
 }
 
 // With WithStrictOrder nothing passes the goroutine at the gate, nor beyond the bounds of WithLocalHandoff.
@@ -586,7 +586,7 @@ func TestStrictPermitsPassNobody(t *testing.T) {
 				p, _ := sem.Acquire(t.Context(), 1)
 				second <- p
 			}()
-			require.Eventually(t, func() bool { return c.core.gates.Waiting(sem.gate()) }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return gatesOf(c).Waiting(namesOf(wire.Semaphore, "k").Gate(1)) }, patience, time.Millisecond)
 			released(t, held)
 			p := within(t, first)
 			require.Empty(t, second)
@@ -626,7 +626,7 @@ func TestPermitsLinger(t *testing.T) {
 	require.NoError(t, err)
 	released(t, p)
 	require.Eventually(t, func() bool { return s.Do("GET", "k") == "4" }, patience, time.Millisecond)
-	require.Empty(t, sem.pool.idle)
+	require.Zero(t, idleAt(c))
 }
 
 // Idle permits of this process do not keep its own TryAcquire of more out, nor a TryLock of several. If Redis has enough beside
@@ -676,7 +676,7 @@ func TestIdlePermitsThatRedisDoesNotTakeBack(t *testing.T) {
 	rdb := faulty(s)
 	c := newClient(t, rdb, WithLinger(time.Hour), WithCommandTimeout(10*time.Second))
 	sem := c.Semaphore("k", 2)
-	for len(sem.pool.idle) == 0 { // until messages are heard
+	for idleAt(c) == 0 { // until messages are heard
 		released(t, sem.holds(t, 1))
 	}
 	rdb.Filter(faults.All(faults.Script("release"), faults.Refuse("READONLY no writes here")))
@@ -825,7 +825,7 @@ func TestIdlePermitsEnd(t *testing.T) {
 	time.Sleep(60 * time.Millisecond) // past the time for which it may lie idle
 	released(t, p)                    // though it may come from the pool, which is beside the gate
 	requireAllFree(t, s, 2)
-	require.Zero(t, c.core.gates.Len())
+	require.Zero(t, gatesOf(c).Len())
 	d := hearing(t, s, WithLinger(time.Hour))
 	released(t, d.Semaphore("k", 2).holds(t, 2))
 	d.Close()

@@ -48,7 +48,7 @@ func TestHoldsOutliveASlowSlotMove(t *testing.T) {
 	move := nodes.BeginMove("{t}")
 	live("no key has moved", lease*7/5)
 	lengthened("no key has moved")
-	id := held["reader"].h.entry.ID
+	id := entryOf(held["reader"]).ID
 	move.Take("{t}reader0", "{t}mutex0", "{t}mutex1")
 	live("some keys have moved", lease/4)
 	move.Take("{t}reader:" + id + ":rwlock_timeout:1")

@@ -90,7 +90,7 @@ func TestWhatGoesTogetherCountsOnce(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return c.core.calls.UnderWay() == callers }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return callsOf(c).UnderWay() == callers }, patience, time.Millisecond)
 	s.Resume()
 	wg.Wait()
 	got := sentFor(c, CommandAcquire)

@@ -12,7 +12,7 @@ import (
 )
 
 // sweeping is how many claims c still has to end.
-func sweeping(c *Client) int { return c.core.arbiter.Nodes()[0].Debug().Sweeping }
+func sweeping(c *Client) int { return arbiterOf(c).Nodes()[0].Debug().Sweeping }
 
 // scriptCount is how many scripts a server ran since its counts were reset.
 func scriptCount(s *redistest.Server) int64 {

@@ -124,7 +124,7 @@ func TestForgedGrantIsNotBelieved(t *testing.T) {
 				}
 			}
 			require.NoError(t, rdb.Do(t.Context(), rdb.B().Publish().Channel(inbox).Message("nonsense").Build()).Error())
-			hears := waits.core.arbiter.Nodes()[i].Debug().Hub
+			hears := arbiterOf(waits).Nodes()[i].Debug().Hub
 			require.Eventually(t, func() bool { return hears.Skipped() == 1 }, patience, time.Millisecond)
 		}
 		require.NoError(t, held.Context().Err())

@@ -12,8 +12,11 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/node"
+	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/single"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -215,13 +218,15 @@ func TestTokensOfAnOlderGrant(t *testing.T) {
 // forgetting returns a client whose counters outlive a grant by no more than d.
 func forgetting(t *testing.T, rdb rueidis.Client, d time.Duration) *Client {
 	t.Helper()
-	cfg, err := defaultConfig().with(nil, true)
+	id, ignore := fmt.Sprintf("00000000-0000-4000-8000-%012d", time.Now().UnixNano()%1e12), func(error) {}
+	n := node.New(overrueidis.New(rdb), node.Config{
+		Options: wire.Options{Retention: d}, Client: id, Timeout: 2 * time.Second,
+		Reachable: ignore, Impaired: ignore, Mended: ignore,
+	})
+	c, err := opening.Over(id, single.New(n), []Option{})
 	require.NoError(t, err)
-	cfg.retention = d
-	id := fmt.Sprintf("00000000-0000-4000-8000-%012d", time.Now().UnixNano()%1e12)
-	c := newClientOver(id, cfg, single.New(newNode(overrueidis.New(rdb), id, &cfg, 0)))
-	t.Cleanup(c.Close)
-	return c
+	t.Cleanup(c.(*Client).Close)
+	return c.(*Client)
 }
 
 // Names that were locked once leave nothing behind after the retention.

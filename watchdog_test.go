@@ -22,12 +22,12 @@ func TestLeaseIsRenewedEveryThird(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		require.NoError(t, l.Context().Err())
 		synctest.Wait()
-		require.InDelta(t, 60, s.renewed, 2)
+		require.InDelta(t, 60, s.Renewed, 2)
 		require.Greater(t, time.Until(l.Until()), 19*time.Second)
 		require.NoError(t, l.Unlock(t.Context()))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.InDelta(t, 60, s.renewed, 2, "none after Unlock")
+		require.InDelta(t, 60, s.Renewed, 2, "none after Unlock")
 	})
 }
 
@@ -40,8 +40,8 @@ func TestRenewalsAreBatched(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.GreaterOrEqual(t, s.renewed, 5*5000)
-		require.Less(t, len(s.renewals), 50, "about three a renewal of all")
+		require.GreaterOrEqual(t, s.Renewed, 5*5000)
+		require.Less(t, len(s.Renewals), 50, "about three a renewal of all")
 	})
 }
 
@@ -49,7 +49,7 @@ func TestRenewalsAreBatched(t *testing.T) {
 func TestWhatLingersEndsInTime(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		const locks, linger = 1000, time.Second
-		s.fresh = true
+		s.Fresh = true
 		for i := range locks {
 			l, err := c.Mutex(fmt.Sprint(i), WithLinger(linger)).Lock(t.Context())
 			require.NoError(t, err)
@@ -64,9 +64,9 @@ func TestWhatLingersEndsInTime(t *testing.T) {
 		time.Sleep(locks/2*time.Millisecond + 3*tenure.Grain)
 		synctest.Wait()
 		require.Zero(t, idleAt(c))
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		require.Len(t, s.abandoned, locks)
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		require.Len(t, s.Abandoned, locks)
 	})
 }
 
@@ -74,7 +74,7 @@ func TestWhatLingersEndsInTime(t *testing.T) {
 func TestLingeringCountsFromTheQuestion(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		const linger = time.Second
-		s.fresh = true
+		s.Fresh = true
 		l, err := c.Mutex("k", WithLinger(linger)).Lock(t.Context())
 		require.NoError(t, err)
 		time.Sleep(linger / 2)
@@ -90,7 +90,7 @@ func TestLingeringCountsFromTheQuestion(t *testing.T) {
 
 func TestUnansweredRenewalsDoNotMoveTheDeadline(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		s.answer = func(claim.Renewal) wire.Result { return wire.Unanswered }
+		s.Answer = func(claim.Renewal) wire.Result { return wire.Unanswered }
 		began := time.Now()
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
@@ -98,8 +98,8 @@ func TestUnansweredRenewalsDoNotMoveTheDeadline(t *testing.T) {
 		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 		require.Equal(t, defaultLease-clock.Margin(defaultLease), time.Since(began))
 		synctest.Wait()
-		require.Greater(t, s.renewed, 15, "tried again every thirtieth of the lease")
-		require.Equal(t, []string{"k"}, s.abandoned, "Redis may have lengthened the lease: it is given back")
+		require.Greater(t, s.Renewed, 15, "tried again every thirtieth of the lease")
+		require.Equal(t, []string{"k"}, s.Abandoned, "Redis may have lengthened the lease: it is given back")
 		require.ErrorIs(t, l.Unlock(t.Context()), ErrLost)
 	})
 }
@@ -112,14 +112,14 @@ func TestDoubtDuringARenewalIsNotLost(t *testing.T) {
 				l, err := c.Mutex("k", opts...).Lock(t.Context())
 				require.NoError(t, err)
 				asked := 0
-				s.answer = func(claim.Renewal) wire.Result {
+				s.Answer = func(claim.Renewal) wire.Result {
 					if asked++; asked > 1 {
 						return wire.Lost
 					}
-					l.h.Doubt()
+					holdOf(l).Doubt()
 					return wire.Renewed
 				}
-				l.h.Doubt()
+				holdOf(l).Doubt()
 				began := time.Now()
 				<-l.Context().Done()
 				require.Less(t, time.Since(began), time.Second)
@@ -131,7 +131,7 @@ func TestDoubtDuringARenewalIsNotLost(t *testing.T) {
 
 func TestLossIsToldToEveryLeaseOnce(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		s.answer = func(claim.Renewal) wire.Result { return wire.Lost }
+		s.Answer = func(claim.Renewal) wire.Result { return wire.Lost }
 		m := c.Mutex("k")
 		l, err := m.Lock(t.Context())
 		require.NoError(t, err)
@@ -150,8 +150,8 @@ func TestLossIsToldToEveryLeaseOnce(t *testing.T) {
 		require.ErrorIs(t, inner.Unlock(t.Context()), ErrLost)
 		require.ErrorIs(t, l.Extend(t.Context(), time.Minute), ErrLost)
 		synctest.Wait()
-		require.Len(t, s.abandoned, 1)
-		s.answer = nil
+		require.Len(t, s.Abandoned, 1)
+		s.Answer = nil
 		again, err := m.Lock(t.Context())
 		require.NoError(t, err, "the gate is free again")
 		require.NoError(t, again.Unlock(t.Context()))
@@ -163,10 +163,10 @@ func TestLateConfirmationRevivesNothing(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		c.core.watchdog.Remove(l.h) // a watchdog that is not run in time
+		watchdogOf(c).Remove(holdOf(l)) // a watchdog that is not run in time
 		sent := clock.Now()
 		time.Sleep(defaultLease)
-		l.h.Settle(claim.Renewal{Claim: l.h.claim, Lease: defaultLease}, wire.Renewed, sent.Add(time.Second), nil)
+		holdOf(l).Settle(claim.Renewal{Claim: claimOf(l), Lease: defaultLease}, wire.Renewed, sent.Add(time.Second), nil)
 		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
 	})
 }
@@ -185,14 +185,14 @@ func TestUnsureCountKeepsAShorterLease(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, long.Unlock(t.Context()))
 		l := <-next
-		require.Same(t, long.h, l.h)
+		require.Same(t, holdOf(long), holdOf(l))
 		l.h.mu.Lock()
 		l.h.count.Missed(clock.Now(), time.Hour)
 		l.h.mu.Unlock()
 		time.Sleep(5 * time.Minute)
 		require.NoError(t, l.Context().Err())
 		synctest.Wait()
-		require.Less(t, s.renewed, 200)
+		require.Less(t, s.Renewed, 200)
 	})
 }
 
@@ -200,7 +200,7 @@ func TestUnsureCountKeepsAShorterLease(t *testing.T) {
 func TestUnansweredRenewalsKeepToAShorterLease(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		tries := 0
-		s.answer = func(r claim.Renewal) wire.Result {
+		s.Answer = func(r claim.Renewal) wire.Result {
 			assert.LessOrEqual(t, r.Timeout, max(r.Lease/6, time.Millisecond))
 			if tries++; tries%2 == 0 {
 				return wire.Unanswered
@@ -226,7 +226,7 @@ func TestUnansweredRenewalsKeepToAShorterLease(t *testing.T) {
 func TestRenewalThatAnswersAgainSavesTheLease(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		began := time.Now()
-		s.answer = func(claim.Renewal) wire.Result {
+		s.Answer = func(claim.Renewal) wire.Result {
 			if time.Since(began) < 25*time.Second {
 				return wire.Unanswered
 			}
@@ -247,6 +247,6 @@ func TestFixedLeaseEnds(t *testing.T) {
 		<-l.Context().Done()
 		require.Equal(t, 90*time.Second-clock.Margin(90*time.Second), time.Since(began))
 		synctest.Wait()
-		require.Zero(t, s.renewed)
+		require.Zero(t, s.Renewed)
 	})
 }
