@@ -478,7 +478,7 @@ func TestGivingUpTellsWhyAndWhoWasInTheWay(t *testing.T) {
 	require.ErrorAs(t, err, &held)
 	require.ErrorIs(t, err, ErrNotAcquired)
 	require.ErrorIs(t, err, patient)
-	require.Equal(t, stateOf(t, mutexOf(l)).Holder, held.Holder)
+	require.Equal(t, stateOf(t, c.Mutex("k")).Holder, held.Holder)
 	_, err = d.Mutex("k", WithWait(time.Second)).Lock(context.Background())
 	require.ErrorIs(t, err, ErrNotAcquired)
 	queued(t, s, "k", 0)

@@ -18,11 +18,11 @@ type (
 
 // inFakeTime runs a test with a client over a scripted arbiter, for a day at most. Without an end, a wait for what never comes
 // would keep a processor busy with renewals until go test's -timeout.
-func inFakeTime(t *testing.T, test func(t *testing.T, c *Client, s *scripted)) {
+func inFakeTime(t *testing.T, test func(t *testing.T, c *Client, s *scripted), opts ...Option) {
 	synctest.Test(t, func(t *testing.T) {
 		defer time.AfterFunc(24*time.Hour, func() { panic("a test of fake time has waited for a day") }).Stop()
 		s := &scripted{}
-		c := over(t, s)
+		c := over(t, s, opts...)
 		defer c.Close()
 		test(t, c, s)
 	})

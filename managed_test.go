@@ -98,7 +98,7 @@ func missedBy(ctx context.Context, c, d *Client, name string) string {
 
 	kept, err := renewed(ctx, c, name+":kept")
 	if try("renewals", err) {
-		_, err = d.Mutex(mutexOf(kept).Name()).ForceUnlock(ctx)
+		_, err = d.Mutex(kept.Name()).ForceUnlock(ctx)
 		if try("`ForceUnlock`", err) {
 			<-kept.Context().Done() // it hears of it, or renews in vain
 		} else {

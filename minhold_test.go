@@ -183,9 +183,8 @@ func TestMinHoldEndsWhileItsCommandIsOut(t *testing.T) {
 
 // A client is closed while the command of an Unlock is not answered: observers are told of the end of the lease all the same, once.
 func TestCloseDuringAnUnlockIsTold(t *testing.T) {
+	o := &seen{}
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
-		o := &seen{}
-		c.core.cfg.observers = observers{o}
 		l, err := c.Mutex("k", WithMinHold(time.Minute)).Lock(t.Context())
 		require.NoError(t, err)
 		s.Counted = func(int, time.Duration) error {
@@ -200,7 +199,7 @@ func TestCloseDuringAnUnlockIsTold(t *testing.T) {
 		require.Equal(t, o.of(EventAcquired)[0].Lease, ends[0].Lease)
 		require.Equal(t, EventLost, ends[0].Kind)
 		require.Equal(t, ErrClosed, ends[0].Cause)
-	})
+	}, WithObserver(o))
 }
 
 // On one Redis and on a quorum: waiters of this process and of others wait until the time is over, and then come at once, in order.

@@ -118,12 +118,12 @@ func TestAFailedDowngradeTellsOfNoReader(t *testing.T) {
 				failed <- err
 			}()
 			within(t, w.Told())
-			writer.h.lose(ErrMaxHold) // as when its time is up
+			lose(writer)
 			if swept {
 				require.Eventually(t, func() bool { return s.Do("EXISTS", "k") == "0" }, patience, time.Millisecond)
 			}
 			w.Release()
-			requireLost(t, ErrMaxHold, within(t, failed))
+			requireLost(t, ErrLost, within(t, failed))
 			requireNothingLeft(t, s)
 			require.Len(t, o.of(EventAcquired), 1)
 			require.Len(t, o.of(EventLost), 1)

@@ -634,15 +634,20 @@ func TestPermitsLinger(t *testing.T) {
 func TestOwnIdlePermitsKeepNoneOut(t *testing.T) {
 	s := redistest.Start(t)
 	c := hearing(t, s, WithLinger(time.Hour))
-	sem := c.Semaphore("k", 4)
+	sem, elsewhere := c.Semaphore("k", 4), hearing(t, s).Semaphore("k", 4)
+	takenBack := func() {
+		p, err := elsewhere.Acquire(t.Context(), 4)
+		require.NoError(t, err)
+		released(t, p)
+	}
 	for _, few := range []int{2, 4} {
 		idle := []*Permit{sem.holds(t, 1), sem.holds(t, 1)}
 		released(t, idle...)
-		require.Len(t, sem.pool.idle, 2)
+		require.Equal(t, 2, idleAt(c))
 		most := sem.holds(t, few)
-		require.Len(t, sem.pool.idle, 4-few)
+		require.Equal(t, 4-few, idleAt(c))
 		released(t, most)
-		sem.pool.requireEmpties(t)
+		takenBack()
 		requireAllFree(t, s, 4)
 	}
 	for name, try := range map[string]func() (func(context.Context) error, error){
@@ -659,7 +664,7 @@ func TestOwnIdlePermitsKeepNoneOut(t *testing.T) {
 		unlock, err := try()
 		require.NoError(t, err, name)
 		require.NoError(t, unlock(t.Context()))
-		sem.pool.requireEmpties(t)
+		takenBack()
 	}
 	released(t, sem.holds(t, 1))
 	other := newClient(t, s.Client()).Semaphore("k", 4).holds(t, 3)
@@ -689,15 +694,6 @@ func TestIdlePermitsThatRedisDoesNotTakeBack(t *testing.T) {
 	rdb.Filter(nil)
 	require.Eventually(t, func() bool { return s.Do("GET", "k") == "2" }, patience, time.Millisecond)
 	released(t, sem.holds(t, 2))
-}
-
-// requireEmpties has the idle holds end.
-func (p *pool) requireEmpties(t *testing.T) {
-	t.Helper()
-	for h := p.take(anyAmount); h != nil; h = p.take(anyAmount) {
-		h.mu.Lock()
-		require.NoError(t, h.end(t.Context(), nil, toRedis))
-	}
 }
 
 // Permits have no token: not by Lease, MultiLease, the context, nor for an observer.
@@ -772,11 +768,13 @@ func TestNumbersAreComparedLater(t *testing.T) {
 	rdb.Filter(faults.All(faults.Script("inspect"), faults.Refuse("LOADING not yet")))
 	released(t, other.Semaphore("k", 2).holds(t, 1))
 	released(t, sem.holds(t, 1))
-	require.Eventually(t, func() bool { return !sem.pool.compared.Load() }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return sentFor(c, CommandInspect).Refused > 0 }, patience, time.Millisecond)
 	require.Empty(t, lines.with("another number"))
 	rdb.Filter(nil)
-	released(t, sem.holds(t, 1))
-	require.Eventually(t, func() bool { return len(lines.with("another number")) == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		released(t, sem.holds(t, 1))
+		return len(lines.with("another number")) == 1
+	}, patience, time.Millisecond)
 
 	s.ResetCommandCounts()
 	released(t, other.Semaphore("k", 7).holds(t, 1))

@@ -113,14 +113,15 @@ func TestTokensOfTheGrantInForce(t *testing.T) {
 			s.Do("SET", counterOfK, strconv.FormatInt(ahead, 10)) // as after a clock was set back: blocks are cut
 			w := faulty(s)
 			w.Filter(faults.Next(faults.Script("acquire"), faults.LoseReply, faults.Hold))
-			granted := waitFor(t, newClient(t, w), "k")
+			c := newClient(t, w)
+			granted := waitFor(t, c, "k")
 			within(t, w.Told()) // it asks again
 			require.Equal(t, strconv.FormatInt(ahead+32, 10), s.Do("GET", counterOfK))
 			change(s)
 			w.Release()
 			l := within(t, granted)
 			require.Equal(t, ahead+1, l.Token())
-			require.Equal(t, l.Token(), stateOf(t, mutexOf(l)).HolderToken)
+			require.Equal(t, l.Token(), stateOf(t, c.Mutex("k")).HolderToken)
 			require.NoError(t, l.Unlock(t.Context()))
 		})
 		t.Run(name+", shared owner", func(t *testing.T) {
