@@ -82,7 +82,7 @@ func TestAllTakesFreeLocksByOneCommand(t *testing.T) {
 // and tell the size of a semaphore. A client that begins to hear asks whether it still holds what it holds.
 func settle(t *testing.T, s *redistest.Server, c *Client, m *MultiLock) {
 	t.Helper()
-	require.Eventually(t, func() bool { return c.hears(t) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return clientHears(t, c) }, patience, time.Millisecond)
 	require.Eventually(t, func() bool {
 		s.ResetCommandCounts()
 		unlockedAll(t, allTaken(t, m))

@@ -19,7 +19,7 @@ import (
 func TestAnyTakesOneFreeLock(t *testing.T) {
 	s := redistest.Start(t)
 	c, other := newClient(t, s.Client()), newClient(t, s.Client())
-	require.Eventually(t, func() bool { return c.hears(t) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return clientHears(t, c) }, patience, time.Millisecond)
 	a := Any(mutexes(c, "k", 8)...)
 	require.Equal(t, "k0|k1|k2|k3|k4|k5|k6|k7", a.Name())
 	unlocked(t, taken(t, a.Lock))

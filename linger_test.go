@@ -147,7 +147,7 @@ func TestWantedIsTold(t *testing.T) {
 			opts = append(opts, WithLocalHandoff(1, 0))
 			a, b := newClient(t, s.Client(), opts...), newClient(t, s.Client(), opts...)
 			for _, c := range []*Client{a, b} { // the first grant comes before the inbox is heard
-				require.Eventually(t, func() bool { return c.hears(t) }, 10*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return clientHears(t, c) }, 10*time.Second, time.Millisecond)
 			}
 			l, err := a.Mutex("k").Lock(t.Context())
 			require.NoError(t, err)
@@ -223,8 +223,8 @@ func TestWantedLockIsNotPassedOnHere(t *testing.T) {
 	require.NoError(t, next.Unlock(t.Context()))
 }
 
-// hears reports whether a lock's holder at c hears what it is told.
-func (c *Client) hears(t *testing.T) bool {
+// clientHears reports whether a lock's holder at c hears what it is told.
+func clientHears(t *testing.T, c *Client) bool {
 	l, err := c.Mutex("heard").Lock(t.Context())
 	require.NoError(t, err)
 	defer l.Unlock(t.Context())
@@ -564,7 +564,7 @@ func TestWaiterFindsIdlePermitsAmongMany(t *testing.T) {
 			a, tap := lingeringClient(t, s.Client(), time.Hour), faulty(s)
 			c := newClient(t, tap)
 			require.NoError(t, c.Semaphore("k", n).SetPermits(t.Context(), n))
-			released(t, a.Semaphore("k", n).holds(t, of.k))
+			released(t, permits(t, a.Semaphore("k", n), of.k))
 			s.Do("EVAL", heldElsewhere, "2", "k", "{k}:timeout", strconv.Itoa(of.holders-1), strconv.Itoa(of.k))
 			require.Equal(t, "0", s.Do("GET", "k"))
 

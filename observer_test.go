@@ -321,7 +321,7 @@ func (o stuck) Observe(e Event) {
 func TestUnlockPassesAnObserverThatIsStuck(t *testing.T) {
 	o := stuck{make(chan struct{}), make(chan struct{})}
 	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
-		require.Eventually(t, func() bool { return c.hears(t) }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return clientHears(t, c) }, patience, time.Millisecond)
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
 		onAll(t, servers, "k")

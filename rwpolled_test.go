@@ -149,11 +149,11 @@ func TestPollerThatGivesUpWakesThoseItKeptOut(t *testing.T) {
 
 	s = nodes.MasterFor("permits")
 	sem := func(c *Client) *Semaphore { return c.Semaphore("permits", 2) }
-	one := sem(a).holds(t, 1)
+	one := permits(t, sem(a), 1)
 	ctx, cancel = context.WithCancel(t.Context())
 	go call(ctx, func(ctx context.Context) error { _, err := sem(b).Acquire(ctx, 2); return err })
 	waits(namesOf(wire.Semaphore, "permits").Queue)
-	behind := sem(c).waits(t, s, 1, 2)
+	behind := waitsFor(t, sem(c), s, 1, 2)
 	settledOn(t, c, namesOf(wire.Semaphore, "permits").Unlock)
 	cancel()
 	require.ErrorIs(t, within(t, gaveUp), context.Canceled)

@@ -22,16 +22,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// holds takes k permits, which are free.
-func (s *Semaphore) holds(t *testing.T, k int) *Permit {
+// permits takes k permits, which are free.
+func permits(t *testing.T, s *Semaphore, k int) *Permit {
 	t.Helper()
 	p, err := s.TryAcquire(t.Context(), k)
 	require.NoError(t, err)
 	return p
 }
 
-// waits has s wait for k permits in the background, until Redis has so many waiters, and returns where the permit will come.
-func (s *Semaphore) waits(t *testing.T, srv *redistest.Server, k, line int) <-chan *Permit {
+// waitsFor has s wait for k permits in the background, until Redis has so many waiters, and returns where the permit will come.
+func waitsFor(t *testing.T, s *Semaphore, srv *redistest.Server, k, line int) <-chan *Permit {
 	t.Helper()
 	got := make(chan *Permit, 1)
 	go func() {
@@ -67,10 +67,10 @@ func requireAllFree(t *testing.T, s *redistest.Server, n int) {
 func TestSemaphore(t *testing.T) {
 	s := redistest.Start(t)
 	a, b := hearing(t, s), hearing(t, s)
-	one, two := a.Semaphore("k", 2).holds(t, 1), b.Semaphore("k", 2).holds(t, 1)
+	one, two := permits(t, a.Semaphore("k", 2), 1), permits(t, b.Semaphore("k", 2), 1)
 	_, err := a.Semaphore("k", 2).TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, ErrNotAcquired)
-	third := b.Semaphore("k", 2).waits(t, s, 1, 1)
+	third := waitsFor(t, b.Semaphore("k", 2), s, 1, 1)
 	within(t, one.Wanted())
 	within(t, two.Wanted())
 	st, err := a.Semaphore("k", 2).State(t.Context())
@@ -103,10 +103,10 @@ func TestSemaphore(t *testing.T) {
 func TestSemaphoreServesInOrder(t *testing.T) {
 	s := redistest.Start(t)
 	a, b, c := hearing(t, s), hearing(t, s), hearing(t, s)
-	one, two := a.Semaphore("k", 3).holds(t, 1), a.Semaphore("k", 3).holds(t, 1)
-	all := b.Semaphore("k", 3).waits(t, s, 3, 1)
-	behind := c.Semaphore("k", 3).waits(t, s, 1, 2)
-	last := a.Semaphore("k", 3).waits(t, s, 2, 3)
+	one, two := permits(t, a.Semaphore("k", 3), 1), permits(t, a.Semaphore("k", 3), 1)
+	all := waitsFor(t, b.Semaphore("k", 3), s, 3, 1)
+	behind := waitsFor(t, c.Semaphore("k", 3), s, 1, 2)
+	last := waitsFor(t, a.Semaphore("k", 3), s, 2, 3)
 	_, err := a.Semaphore("k", 3).TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, ErrNotAcquired, "one is free, and it would overtake")
 	released(t, one)
@@ -124,12 +124,12 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 func TestDeadWaiterOfManyKeepsOutNone(t *testing.T) {
 	s := redistest.Start(t)
 	c := hearing(t, s)
-	kept := c.Semaphore("k", 3).holds(t, 1)
+	kept := permits(t, c.Semaphore("k", 3), 1)
 	s.Do("ZADD", "relock_permits:{k}", "1", "30000:3:"+uuid.NewString()+":1:")
 	p, err := c.Semaphore("k", 3).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	s.Do("ZADD", "relock_permits:{k}", "1", "30000:3:"+uuid.NewString()+":1:")
-	next := c.Semaphore("k", 3).waits(t, s, 2, 2)
+	next := waitsFor(t, c.Semaphore("k", 3), s, 2, 2)
 	released(t, kept) // which finds it
 	released(t, p, within(t, next))
 	requireAllFree(t, s, 3)
@@ -166,9 +166,9 @@ func TestTurnLeavesOnePermit(t *testing.T) {
 	sem := a.Semaphore("k", 4)
 	var held []*Permit
 	for range 4 {
-		held = append(held, sem.holds(t, 1))
+		held = append(held, permits(t, sem, 1))
 	}
-	next := b.Semaphore("k", 4).waits(t, s, 1, 1)
+	next := waitsFor(t, b.Semaphore("k", 4), s, 1, 1)
 	listening(t, s, b)
 	go func() {
 		_ = s.Client().Receive(t.Context(), s.Client().B().Subscribe().Channel("redisson_sc:{k}").Build(), func(rueidis.PubSubMessage) {})
@@ -250,7 +250,7 @@ func TestSemaphoreCommandsAreShort(t *testing.T) {
 	s := redistest.Start(t)
 	tap := faulty(s)
 	c := newClient(t, tap)
-	require.Eventually(t, func() bool { return c.hears(t) }, patience, time.Millisecond) // it then asks whether it still holds what it holds
+	require.Eventually(t, func() bool { return clientHears(t, c) }, patience, time.Millisecond) // it then asks whether it still holds what it holds
 	scripts := make(chan string, 10)
 	tap.Filter(func(call *faults.Call) faults.Fate {
 		if name := call.ScriptName(); name != "" { // no subscription
@@ -258,7 +258,7 @@ func TestSemaphoreCommandsAreShort(t *testing.T) {
 		}
 		return faults.Pass
 	})
-	p := c.Semaphore("k", 2).holds(t, 1)
+	p := permits(t, c.Semaphore("k", 2), 1)
 	for _, script := range []string{"acquire", "resize", "acquire"} {
 		require.Equal(t, script, within(t, scripts), "three round trips for a name that Redis does not know")
 	}
@@ -272,7 +272,7 @@ func TestSemaphoreCommandsAreShort(t *testing.T) {
 		}
 		return faults.Pass
 	})
-	released(t, c.Semaphore("k", 2).holds(t, 1))
+	released(t, permits(t, c.Semaphore("k", 2), 1))
 	require.EqualValues(t, 5, args.Load(), "lease, amount, id, owner and ticket, as a mutex's TryLock")
 }
 
@@ -282,7 +282,7 @@ func TestOnlyTheFirstWaiterTellsItsWish(t *testing.T) {
 	a, b, c := hearing(t, s), hearing(t, s), hearing(t, s)
 	held := make([]*Permit, 40)
 	for i := range held {
-		held[i] = a.Semaphore("k", len(held)).holds(t, 1)
+		held[i] = permits(t, a.Semaphore("k", len(held)), 1)
 	}
 	wishes := func() int {
 		_, after, _ := strings.Cut(s.Do("INFO", "commandstats"), "cmdstat_publish:calls=")
@@ -291,14 +291,14 @@ func TestOnlyTheFirstWaiterTellsItsWish(t *testing.T) {
 		return calls
 	}
 	before := wishes()
-	first := b.Semaphore("k", len(held)).waits(t, s, 1, 1)
+	first := waitsFor(t, b.Semaphore("k", len(held)), s, 1, 1)
 	for _, p := range held {
 		within(t, p.Wanted())
 	}
 	// It asks twice: once more when it hears the lock's channel.
 	require.Eventually(t, func() bool { return wishes() >= before+2*len(held) }, patience, time.Millisecond)
 	told := wishes()
-	second := c.Semaphore("k", len(held)).waits(t, s, 1, 2)
+	second := waitsFor(t, c.Semaphore("k", len(held)), s, 1, 2)
 	_, err := a.Semaphore("k", len(held)).TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, ErrNotAcquired)
 	require.Less(t, wishes(), told+len(held)/2, "neither the second in line nor one that does not wait")
@@ -313,7 +313,7 @@ func TestAWishIsToldTo128Holders(t *testing.T) {
 	const size = 200
 	var held []*Permit
 	for range size {
-		held = append(held, a.Semaphore("k", size).holds(t, 1))
+		held = append(held, permits(t, a.Semaphore("k", size), 1))
 	}
 	calls := func() int {
 		_, after, _ := strings.Cut(s.Do("INFO", "commandstats"), "cmdstat_publish:calls=")
@@ -332,17 +332,17 @@ func TestAWishIsToldTo128Holders(t *testing.T) {
 func TestSizeIsMadeAnewWithoutWhatIsHeld(t *testing.T) {
 	s := redistest.Start(t)
 	a, b := hearing(t, s), hearing(t, s)
-	one, two := a.Semaphore("k", 4).holds(t, 1), a.Semaphore("k", 4).holds(t, 2)
+	one, two := permits(t, a.Semaphore("k", 4), 1), permits(t, a.Semaphore("k", 4), 2)
 	st, err := b.Semaphore("k", 9).State(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 4, st.Permits, "the first that was told")
 	s.Do("DEL", "k")
 	released(t, one)
 	require.Equal(t, "0", s.Do("EXISTS", "k"))
-	three := b.Semaphore("k", 4).holds(t, 2)
+	three := permits(t, b.Semaphore("k", 4), 2)
 	require.Equal(t, "0", s.Do("GET", "k"))
 
-	waits := b.Semaphore("k", 4).waits(t, s, 1, 1)
+	waits := waitsFor(t, b.Semaphore("k", 4), s, 1, 1)
 	s.Do("DEL", "k")
 	released(t, two) // which tells the waiter to ask
 	released(t, three, within(t, waits))
@@ -399,8 +399,8 @@ func TestSetPermits(t *testing.T) {
 	s := redistest.Start(t)
 	a, b := hearing(t, s), hearing(t, s)
 	sem := a.Semaphore("k", 2)
-	held := sem.holds(t, 2)
-	one := b.Semaphore("k", 2).waits(t, s, 1, 1)
+	held := permits(t, sem, 2)
+	one := waitsFor(t, b.Semaphore("k", 2), s, 1, 1)
 	require.NoError(t, sem.SetPermits(t.Context(), 3))
 	p := within(t, one)
 	require.NoError(t, sem.SetPermits(t.Context(), 1))
@@ -418,7 +418,7 @@ func TestSetPermits(t *testing.T) {
 	requireAllFree(t, s, 1)
 
 	require.NoError(t, sem.SetPermits(t.Context(), 2))
-	p = sem.holds(t, 1)
+	p = permits(t, sem, 1)
 	failed := make(chan error, 1)
 	go func() {
 		_, err := b.Semaphore("k", 2).Acquire(t.Context(), 2)
@@ -435,7 +435,7 @@ func TestSetPermits(t *testing.T) {
 func TestSemaphoresDoNotMix(t *testing.T) {
 	s := redistest.Start(t)
 	c := newClient(t, s.Client())
-	p := c.Semaphore("k", 2).holds(t, 1)
+	p := permits(t, c.Semaphore("k", 2), 1)
 	for _, lock := range []func(context.Context) (*Lease, error){c.Mutex("k").TryLock, c.RWMutex("k").TryLock, c.RWMutex("k").TryRLock} {
 		_, err := lock(t.Context())
 		require.ErrorIs(t, err, ErrWrongKind)
@@ -460,8 +460,8 @@ func TestSemaphoresDoNotMix(t *testing.T) {
 func TestForceRelease(t *testing.T) {
 	s := redistest.Start(t)
 	a, b := hearing(t, s), hearing(t, s)
-	held := []*Permit{a.Semaphore("k", 3).holds(t, 2), b.Semaphore("k", 3).holds(t, 1)}
-	next := a.Semaphore("k", 3).waits(t, s, 3, 1)
+	held := []*Permit{permits(t, a.Semaphore("k", 3), 2), permits(t, b.Semaphore("k", 3), 1)}
+	next := waitsFor(t, a.Semaphore("k", 3), s, 3, 1)
 	freed, err := b.Semaphore("k", 3).ForceRelease(t.Context())
 	require.NoError(t, err)
 	require.True(t, freed)
@@ -482,7 +482,7 @@ func TestPermitsOfTheDeadComeBack(t *testing.T) {
 	s := redistest.Start(t)
 	c := hearing(t, s)
 	sem := c.Semaphore("k", 3)
-	released(t, sem.holds(t, 1))
+	released(t, permits(t, sem, 1))
 	dead := uuid.NewString() + ":71234567890123456"
 	ends := strconv.FormatInt(time.Now().Add(200*time.Millisecond).UnixMilli(), 10)
 	s.Do("DECRBY", "k", "3")
@@ -500,7 +500,7 @@ func TestPartOfAnEntryThatWasReapedIsLost(t *testing.T) {
 	s := redistest.Start(t)
 	c := hearing(t, s, WithLease(500*time.Millisecond))
 	sem := c.Semaphore("k", 3)
-	p := sem.holds(t, 3)
+	p := permits(t, sem, 3)
 	s.Do("ZREM", "{k}:timeout", entryOf(leaseOf(p)).ID+":1")
 	s.Do("INCRBY", "k", "1")
 	within(t, p.Context().Done())
@@ -515,7 +515,7 @@ func TestPartOfAnEntryThatWasReapedIsLost(t *testing.T) {
 func TestPermitsAreKept(t *testing.T) {
 	s := redistest.Start(t)
 	c := hearing(t, s, WithLease(600*time.Millisecond))
-	p := c.Semaphore("k", 3).holds(t, 2)
+	p := permits(t, c.Semaphore("k", 3), 2)
 	s.Do("CONFIG", "SET", "maxmemory", "1")
 	_, err := c.Semaphore("k", 3).TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, ErrRefused)
@@ -537,10 +537,10 @@ func TestPermitsPassInMemory(t *testing.T) {
 	tap := faulty(s)
 	c := newClient(t, tap, WithLocalHandoff(1000, time.Hour))
 	sem := c.Semaphore("k", 2)
-	released(t, sem.holds(t, 1))
+	released(t, permits(t, sem, 1))
 	listening(t, s, c)
-	held := []*Permit{sem.holds(t, 1), sem.holds(t, 1)}
-	contender := sem.waits(t, s, 1, 1)
+	held := []*Permit{permits(t, sem, 1), permits(t, sem, 1)}
+	contender := waitsFor(t, sem, s, 1, 1)
 	var sent atomic.Int64
 	tap.Filter(func(call *faults.Call) faults.Fate {
 		if call.ScriptName() == "release" {
@@ -579,8 +579,8 @@ func TestStrictPermitsPassNobody(t *testing.T) {
 			s := redistest.Start(t)
 			c := hearing(t, s, opt)
 			sem := c.Semaphore("k", 1)
-			held := sem.holds(t, 1)
-			first := sem.waits(t, s, 1, 1)
+			held := permits(t, sem, 1)
+			first := waitsFor(t, sem, s, 1, 1)
 			second := make(chan *Permit, 1)
 			go func() {
 				p, _ := sem.Acquire(t.Context(), 1)
@@ -604,7 +604,7 @@ func TestPermitsLinger(t *testing.T) {
 	c := newClient(t, tap, WithLinger(time.Hour))
 	hears(t, c)
 	sem := c.Semaphore("k", 4)
-	one, two, both := sem.holds(t, 1), sem.holds(t, 1), sem.holds(t, 2)
+	one, two, both := permits(t, sem, 1), permits(t, sem, 1), permits(t, sem, 2)
 	released(t, one, two, both)
 	require.Equal(t, "0", s.Do("GET", "k"))
 	var sent atomic.Int64
@@ -615,7 +615,7 @@ func TestPermitsLinger(t *testing.T) {
 		return faults.Pass
 	})
 	for range 10 {
-		p, q := sem.holds(t, 1), sem.holds(t, 1)
+		p, q := permits(t, sem, 1), permits(t, sem, 1)
 		r, err := sem.Acquire(t.Context(), 2)
 		require.NoError(t, err)
 		released(t, p, r, q)
@@ -641,10 +641,10 @@ func TestOwnIdlePermitsKeepNoneOut(t *testing.T) {
 		released(t, p)
 	}
 	for _, few := range []int{2, 4} {
-		idle := []*Permit{sem.holds(t, 1), sem.holds(t, 1)}
+		idle := []*Permit{permits(t, sem, 1), permits(t, sem, 1)}
 		released(t, idle...)
 		require.Equal(t, 2, idleAt(c))
-		most := sem.holds(t, few)
+		most := permits(t, sem, few)
 		require.Equal(t, 4-few, idleAt(c))
 		released(t, most)
 		takenBack()
@@ -660,14 +660,14 @@ func TestOwnIdlePermitsKeepNoneOut(t *testing.T) {
 			return l.Unlock, err
 		},
 	} {
-		released(t, sem.holds(t, 1))
+		released(t, permits(t, sem, 1))
 		unlock, err := try()
 		require.NoError(t, err, name)
 		require.NoError(t, unlock(t.Context()))
 		takenBack()
 	}
-	released(t, sem.holds(t, 1))
-	other := newClient(t, s.Client()).Semaphore("k", 4).holds(t, 3)
+	released(t, permits(t, sem, 1))
+	other := permits(t, newClient(t, s.Client()).Semaphore("k", 4), 3)
 	_, err := sem.TryAcquire(t.Context(), 2)
 	require.ErrorIs(t, err, ErrNotAcquired)
 	require.Equal(t, "1", s.Do("GET", "k"), "what was idle is free")
@@ -682,7 +682,7 @@ func TestIdlePermitsThatRedisDoesNotTakeBack(t *testing.T) {
 	c := newClient(t, rdb, WithLinger(time.Hour), WithCommandTimeout(10*time.Second))
 	sem := c.Semaphore("k", 2)
 	for idleAt(c) == 0 { // until messages are heard
-		released(t, sem.holds(t, 1))
+		released(t, permits(t, sem, 1))
 	}
 	rdb.Filter(faults.All(faults.Script("release"), faults.Refuse("READONLY no writes here")))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -693,7 +693,7 @@ func TestIdlePermitsThatRedisDoesNotTakeBack(t *testing.T) {
 	require.Less(t, time.Since(began), 5*time.Second)
 	rdb.Filter(nil)
 	require.Eventually(t, func() bool { return s.Do("GET", "k") == "2" }, patience, time.Millisecond)
-	released(t, sem.holds(t, 2))
+	released(t, permits(t, sem, 2))
 }
 
 // Permits have no token: not by Lease, MultiLease, the context, nor for an observer.
@@ -731,18 +731,18 @@ func TestAnotherNumberIsWarnedOf(t *testing.T) {
 	s := redistest.Start(t)
 	first := newClient(t, s.Client())
 	for _, name := range []string{"granted", "busy", "set", "same"} {
-		released(t, first.Semaphore(name, 2).holds(t, 1))
+		released(t, permits(t, first.Semaphore(name, 2), 1))
 	}
-	full := first.Semaphore("busy", 2).holds(t, 2)
+	full := permits(t, first.Semaphore("busy", 2), 2)
 	log, lines := logAt(slog.LevelDebug)
 	c := newClient(t, s.Client(), WithLogger(log))
 	require.NoError(t, c.Semaphore("set", 5).SetPermits(t.Context(), 6))
 	for range 3 {
 		for _, name := range []string{"granted", "set"} {
-			released(t, c.Semaphore(name, 5).holds(t, 1))
+			released(t, permits(t, c.Semaphore(name, 5), 1))
 		}
 		for _, name := range []string{"same", "new"} {
-			released(t, c.Semaphore(name, 2).holds(t, 1))
+			released(t, permits(t, c.Semaphore(name, 2), 1))
 		}
 		_, err := c.Semaphore("busy", 3).TryAcquire(t.Context(), 1)
 		require.ErrorIs(t, err, ErrNotAcquired)
@@ -766,18 +766,18 @@ func TestNumbersAreComparedLater(t *testing.T) {
 	c, other := newClient(t, rdb, WithLogger(log), WithCommandTimeout(100*time.Millisecond)), newClient(t, s.Client())
 	sem := c.Semaphore("k", 3)
 	rdb.Filter(faults.All(faults.Script("inspect"), faults.Refuse("LOADING not yet")))
-	released(t, other.Semaphore("k", 2).holds(t, 1))
-	released(t, sem.holds(t, 1))
+	released(t, permits(t, other.Semaphore("k", 2), 1))
+	released(t, permits(t, sem, 1))
 	require.Eventually(t, func() bool { return sentFor(c, CommandInspect).Refused > 0 }, patience, time.Millisecond)
 	require.Empty(t, lines.with("another number"))
 	rdb.Filter(nil)
 	require.Eventually(t, func() bool {
-		released(t, sem.holds(t, 1))
+		released(t, permits(t, sem, 1))
 		return len(lines.with("another number")) == 1
 	}, patience, time.Millisecond)
 
 	s.ResetCommandCounts()
-	released(t, other.Semaphore("k", 7).holds(t, 1))
+	released(t, permits(t, other.Semaphore("k", 7), 1))
 	require.EqualValues(t, 2, s.CommandCounts()["evalsha"])
 }
 
@@ -786,7 +786,7 @@ func TestNumbersAreComparedLater(t *testing.T) {
 func TestTheNumberOutlastsHoldersAndWaiters(t *testing.T) {
 	s := redistest.Start(t)
 	lease := WithLease(time.Second)
-	held := newClient(t, s.Client(), lease).Semaphore("k", 2).holds(t, 2)
+	held := permits(t, newClient(t, s.Client(), lease).Semaphore("k", 2), 2)
 	lengthened := func() bool {
 		left, err := strconv.Atoi(s.Do("PTTL", "k"))
 		require.NoError(t, err)
@@ -799,7 +799,7 @@ func TestTheNumberOutlastsHoldersAndWaiters(t *testing.T) {
 	s.Do("ZADD", "{k}:timeout", "99999999999999", "0123456789abcdef", "99999999999999", "0123456789abcdeF") // Redisson's, which renews nothing
 	s.Do("DECRBY", "k", "2")
 	w := newClient(t, s.Client(), lease).Semaphore("k", 2)
-	got := w.waits(t, s, 1, 1)
+	got := waitsFor(t, w, s, 1, 1)
 	s.Do("PEXPIRE", "k", "3000")
 	require.Eventually(t, lengthened, patience, time.Millisecond, "by a waiter's question")
 	s.Do("DEL", "k")
@@ -815,17 +815,17 @@ func TestTheNumberOutlastsHoldersAndWaiters(t *testing.T) {
 func TestIdlePermitsEnd(t *testing.T) {
 	s := redistest.Start(t)
 	c := hearing(t, s, WithLinger(50*time.Millisecond))
-	released(t, c.Semaphore("k", 2).holds(t, 1))
+	released(t, permits(t, c.Semaphore("k", 2), 1))
 	requireAllFree(t, s, 2)
-	p := c.Semaphore("k", 2).holds(t, 1)
+	p := permits(t, c.Semaphore("k", 2), 1)
 	released(t, p)
-	p = c.Semaphore("k", 2).holds(t, 1)
+	p = permits(t, c.Semaphore("k", 2), 1)
 	time.Sleep(60 * time.Millisecond) // past the time for which it may lie idle
 	released(t, p)                    // though it may come from the pool, which is beside the gate
 	requireAllFree(t, s, 2)
 	require.Zero(t, gatesOf(c).Len())
 	d := hearing(t, s, WithLinger(time.Hour))
-	released(t, d.Semaphore("k", 2).holds(t, 2))
+	released(t, permits(t, d.Semaphore("k", 2), 2))
 	d.Close()
 	requireAllFree(t, s, 2)
 }
@@ -834,7 +834,7 @@ func TestIdlePermitsEnd(t *testing.T) {
 func TestWaiterOfManyThatGivesUpLetsInOthers(t *testing.T) {
 	s := redistest.Start(t)
 	a, b, d := hearing(t, s), hearing(t, s), hearing(t, s)
-	held := a.Semaphore("k", 2).holds(t, 1)
+	held := permits(t, a.Semaphore("k", 2), 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
@@ -842,7 +842,7 @@ func TestWaiterOfManyThatGivesUpLetsInOthers(t *testing.T) {
 		failed <- err
 	}()
 	require.Eventually(t, func() bool { return s.Do("ZCARD", "relock_permits:{k}") == "1" }, patience, time.Millisecond)
-	behind := d.Semaphore("k", 2).waits(t, s, 1, 2)
+	behind := waitsFor(t, d.Semaphore("k", 2), s, 1, 2)
 	cancel()
 	require.ErrorIs(t, within(t, failed), context.Canceled)
 	released(t, held, within(t, behind))
@@ -853,7 +853,7 @@ func TestWaiterOfManyThatGivesUpLetsInOthers(t *testing.T) {
 func TestOrphanedPermitsAreGivenBack(t *testing.T) {
 	s := redistest.Start(t)
 	c := hearing(t, s)
-	released(t, c.Semaphore("k", 2).holds(t, 1))
+	released(t, permits(t, c.Semaphore("k", 2), 1))
 	id := c.ID() + ":99"
 	s.Do("DECRBY", "k", "1")
 	s.Do("ZADD", "{k}:timeout", strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10), id+":1")
@@ -868,8 +868,8 @@ func TestSemaphoreWithLeastPrivilege(t *testing.T) {
 	short := []Option{WithLease(900 * time.Millisecond), WithCommandTimeout(300 * time.Millisecond)}
 	a := newClient(t, shared(t, s.AddUser("a", "secret", every...))(), short...).Semaphore("suite:k", 3)
 	b := newClient(t, shared(t, s.AddUser("b", "secret", every...))(), short...).Semaphore("suite:k", 3)
-	one, two := a.holds(t, 1), b.holds(t, 2)
-	third := a.waits(t, s, 2, 1)
+	one, two := permits(t, a, 1), permits(t, b, 2)
+	third := waitsFor(t, a, s, 2, 1)
 	within(t, two.Wanted())
 	time.Sleep(time.Second) // they are renewed
 	require.NoError(t, one.Extend(t.Context(), time.Minute))
@@ -945,14 +945,14 @@ func TestSemaphoreServesInOrderWhereWaitersPoll(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(rdb.Close)
 		sem := newClient(t, rdb, WithPlainChannels()).Semaphore("k", 2)
-		released(t, sem.holds(t, 1)) // so that it knows how to ask
+		released(t, permits(t, sem, 1)) // so that it knows how to ask
 		return sem
 	}
 	a, b, c := open(), open(), open()
 	s := nodes.MasterFor("k")
-	one, two := a.holds(t, 1), a.holds(t, 1)
-	both := b.waits(t, s, 2, 1)
-	behind := c.waits(t, s, 1, 2)
+	one, two := permits(t, a, 1), permits(t, a, 1)
+	both := waitsFor(t, b, s, 2, 1)
+	behind := waitsFor(t, c, s, 1, 2)
 	released(t, one)
 	_, err := a.TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, ErrNotAcquired, "it would overtake")
