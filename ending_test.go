@@ -159,7 +159,7 @@ func TestEndsOfAHold(t *testing.T) {
 		"idle, and wanted": {claim: "abandoned", free: true, do: func(t *testing.T, c *Client, _ *parted) []*Lease {
 			l := lock(t, c, WithLinger(time.Hour))
 			require.NoError(t, l.Unlock(t.Context()))
-			holdOf(l).Wanted(true)
+			l.h.Wanted(true)
 			return nil
 		}},
 		"WithMinHold is over": {claim: "abandoned", cause: ErrNotHeld, do: func(t *testing.T, c *Client, _ *parted) []*Lease {
@@ -222,13 +222,13 @@ func TestEndsOfAHold(t *testing.T) {
 						}
 						h.mu.Unlock()
 					}
-					assert.Equal(t, end.free, gatesOf(c).Len() == 0)
+					assert.Equal(t, end.free, c.core.gates.Len() == 0)
 				}
 				ctxs = end.do(t, c, p)
 				synctest.Wait()
 				require.Equal(t, []string{end.claim}, ended)
-				require.Zero(t, gatesOf(c).Len())
-				require.Zero(t, watchdogOf(c).Len())
+				require.Zero(t, c.core.gates.Len())
+				require.Zero(t, c.core.watchdog.Len())
 				for _, l := range ctxs {
 					require.ErrorIs(t, context.Cause(l.Context()), end.cause)
 				}
@@ -267,7 +267,7 @@ func TestHoldThatFollowsIsLostBeforeItIsPassedOn(t *testing.T) {
 		require.NoError(t, l.Unlock(t.Context()))
 		require.ErrorIs(t, <-left, context.Canceled)
 		require.Equal(t, []string{"released", "abandoned"}, ended)
-		require.Zero(t, gatesOf(c).Len())
+		require.Zero(t, c.core.gates.Len())
 	})
 }
 
@@ -328,7 +328,7 @@ func TestSecondUnlockWaitsForNobody(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, first.Unlock(t.Context()))
 		stranger := <-second
-		require.Same(t, holdOf(first), holdOf(stranger))
+		require.Same(t, first.h, stranger.h)
 		require.NoError(t, stranger.h.ops.Lock(t.Context())) // its command is not answered
 		began := time.Now()
 		require.ErrorIs(t, first.Unlock(t.Context()), ErrNotHeld)

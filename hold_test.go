@@ -28,7 +28,7 @@ func TestReentryUnderALeaseThatIsOver(t *testing.T) {
 		time.AfterFunc(time.Second, func() { _ = first.Unlock(context.Background()) })
 		second, err := m.Lock(t.Context())
 		require.NoError(t, err)
-		require.Same(t, holdOf(first), holdOf(second), "passed on")
+		require.Same(t, first.h, second.h, "passed on")
 		for _, waits := range []bool{true, false} {
 			inner := new(Lease)
 			inner.begin(t.Context(), m.of(), first.h, HowReentered)
@@ -127,13 +127,13 @@ func TestUnansweredExtendLengthens(t *testing.T) {
 				passedOn := make(chan *Lease, 1)
 				if linger == 0 && name != "reader" { // whose hold a second one would share
 					go func() { passedOn <- taken(t, lock) }()
-					require.Eventually(t, func() bool { return gatesOf(c).Waiting(entryOf(first).Names.Gate(1)) }, patience, time.Millisecond)
+					require.Eventually(t, func() bool { return c.core.gates.Waiting(first.h.entry.Names.Gate(1)) }, patience, time.Millisecond)
 				}
 				unlocked(t, first)
 				require.Zero(t, idleAt(c), "it was laid down")
 				if linger == 0 && name != "reader" {
 					next := within(t, passedOn)
-					require.NotSame(t, holdOf(first), holdOf(next), "it was passed on")
+					require.NotSame(t, first.h, next.h, "it was passed on")
 					unlocked(t, next)
 				}
 			})
@@ -182,7 +182,7 @@ func relay(t *testing.T, c *Client, passes, answered int, turn func(i int), opts
 		tripOf(l, 0)
 		turn(i)
 		next = waitWith(t.Context(), t, m)
-		require.Eventually(t, func() bool { return gatesOf(c).Waiting(namesOf(wire.Mutex, m.Name()).Gate(1)) }, patience, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return c.core.gates.Waiting(namesOf(wire.Mutex, m.Name()).Gate(1)) }, patience, 10*time.Microsecond)
 		require.Eventually(t, func() bool {
 			l.h.mu.Lock()
 			defer l.h.mu.Unlock()
@@ -245,7 +245,7 @@ func TestShortBlocksAreNotFollowed(t *testing.T) {
 		l := within(t, next)
 		tripOf(l, time.Hour)
 		next = waitWith(t.Context(), t, m)
-		require.Eventually(t, func() bool { return gatesOf(c).Waiting(namesOf(wire.Mutex, m.Name()).Gate(1)) }, patience, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return c.core.gates.Waiting(namesOf(wire.Mutex, m.Name()).Gate(1)) }, patience, 10*time.Microsecond)
 		require.NoError(t, l.Unlock(t.Context()))
 	}
 	require.NoError(t, within(t, next).Unlock(t.Context()))
@@ -354,7 +354,7 @@ func hears(t *testing.T, c *Client) {
 // idleAt reports how many holds lie idle in a client.
 func idleAt(c *Client) (n int) {
 	for i := range uint64(calls.Tallies) {
-		n += int(callsOf(c).Of(i).Lingering.Load())
+		n += int(c.core.calls.Of(i).Lingering.Load())
 	}
 	return n
 }
@@ -409,9 +409,9 @@ func TestWhatMayNotLinger(t *testing.T) {
 			_, err := mutexOf(l).TryLock(l.Context())
 			require.Error(t, err)
 		}},
-		"doubted": {after: lost("renew"), do: func(_ *testing.T, l *Lease) { holdOf(l).Doubt() }, doubted: true},
+		"doubted": {after: lost("renew"), do: func(_ *testing.T, l *Lease) { l.h.Doubt() }, doubted: true},
 		"doubted and confirmed": {do: func(t *testing.T, l *Lease) {
-			holdOf(l).Doubt()
+			l.h.Doubt()
 			require.Eventually(t, func() bool {
 				l.h.mu.Lock()
 				defer l.h.mu.Unlock()
@@ -520,7 +520,7 @@ func TestLateReceiverOfAHoldIsNotKept(t *testing.T) {
 		require.Zero(t, time.Since(began))
 		resume()
 		c.Close()
-		require.Zero(t, gatesOf(c).Len())
+		require.Zero(t, c.core.gates.Len())
 		require.EqualValues(t, 1, r.Released.Load())
 	})
 }
@@ -619,7 +619,7 @@ func TestUnsureCountKeepsAShorterLease(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, long.Unlock(t.Context()))
 		l := <-next
-		require.Same(t, holdOf(long), holdOf(l))
+		require.Same(t, long.h, l.h)
 		l.h.mu.Lock()
 		l.h.count.Missed(clock.Now(), time.Hour)
 		l.h.mu.Unlock()

@@ -12,14 +12,10 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/relock-go/relock/internal/calls"
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/faults"
-	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/locktest/fakes"
-	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/redistest"
-	"github.com/relock-go/relock/internal/watchdog"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -118,7 +114,7 @@ func settled(t *testing.T, c *Client, key string) {
 // settledOn does so by the channel that tells when a lock of any kind may be free.
 func settledOn(t *testing.T, c *Client, unlock string) {
 	t.Helper()
-	h := arbiterOf(c).Nodes()[0].Debug().Hub
+	h := c.core.arbiter.Nodes()[0].Debug().Hub
 	require.Eventually(t, func() bool {
 		members, confirmed, quiet := h.Listening(unlock)
 		return members == 1 && confirmed && quiet
@@ -303,64 +299,13 @@ func (s *seen) of(kinds ...EventKind) (of []Event) {
 	return of
 }
 
-// nth waits for so many events of a kind, and returns the last.
-func (s *seen) nth(t *testing.T, n int, kind EventKind) Event {
-	t.Helper()
-	require.Eventually(t, func() bool { return len(s.of(kind)) >= n }, patience, time.Millisecond, "%v", kind)
-	return s.of(kind)[n-1]
-}
-
 // over returns a client over an arbiter of the test.
 func over(t *testing.T, a claim.Arbiter, opts ...Option) *Client {
 	t.Helper()
-	c, err := opening.Over("c", a, opts)
+	cfg, err := defaultConfig().with(opts, true)
 	require.NoError(t, err)
-	return c.(*Client)
+	return newClientOver("c", cfg, a)
 }
-
-func arbiterOf(c *Client) claim.Arbiter {
-	a, _, _, _ := opening.Inside(c)
-	return a.(claim.Arbiter)
-}
-
-// gates are where the goroutines of a client wait for one another.
-type gates interface {
-	Waiting(gate string) bool // whether a goroutine waits behind another one
-	Len() int
-}
-
-func gatesOf(c *Client) gates {
-	_, g, _, _ := opening.Inside(c)
-	return g.(gates)
-}
-
-func callsOf(c *Client) *calls.Calls {
-	_, _, k, _ := opening.Inside(c)
-	return k.(*calls.Calls)
-}
-
-func watchdogOf(c *Client) *watchdog.Watchdog {
-	_, _, _, d := opening.Inside(c)
-	return d.(*watchdog.Watchdog)
-}
-
-// heldBy is a hold, as the hub and the watchdog know it.
-type heldBy interface {
-	hub.Watcher
-	watchdog.Watched
-}
-
-func holdOf(l *Lease) heldBy {
-	h, _ := opening.HoldOf(l)
-	return h.(heldBy)
-}
-
-func claimOf(l *Lease) claim.Claim {
-	_, c := opening.HoldOf(l)
-	return c.(claim.Claim)
-}
-
-func entryOf(l *Lease) *wire.Entry { return claimOf(l).Of() }
 
 // namesOf are the names of a lock of a client without a prefix.
 func namesOf(kind *wire.Kind, name string) *wire.Names {

@@ -12,9 +12,8 @@ import (
 )
 
 type (
-	scripted      = fakes.Arbiter
-	scriptedClaim = fakes.Claim
-	hanging       = fakes.Hanging
+	scripted = fakes.Arbiter
+	hanging  = fakes.Hanging
 )
 
 // inFakeTime runs a test with a client over a scripted arbiter, for a day at most. Without an end, a wait for what never comes

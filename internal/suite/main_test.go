@@ -1,3 +1,4 @@
+// Package suite has the tests of what callers of the library see. It is tests alone.
 package suite_test
 
 import (
@@ -14,14 +15,35 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/drivertest"
-	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/locktest"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
+func TestMain(m *testing.M) {
+	// rueidis's Cluster client closes nodes it no longer needs five seconds later, whether it is closed or not.
+	goleak.VerifyTestMain(redistest.Main{M: m},
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+}
+
 // patience is how long tests wait for what must happen. It is no promise of the library.
-const patience = 15 * time.Second
+const patience = locktest.Patience
+
+// Short names of what internal/locktest says.
+var (
+	newClient      = locktest.Client
+	newRedlock     = locktest.Redlock
+	masters        = locktest.Masters
+	faulty         = locktest.Faulty
+	tapped         = locktest.Tapped
+	bothTopologies = locktest.BothTopologies
+	nothing        = locktest.Nothing
+)
+
+func within[T any](t *testing.T, ch <-chan T) T { t.Helper(); return locktest.Within(t, ch) }
 
 // rounds is how often a test does something: few times, or many with RELOCK_LONG set, as the integration suite has it.
 func rounds(few, many int) int {
@@ -36,18 +58,6 @@ func ownRedis(t *testing.T) rueidis.Client {
 	t.Helper()
 	return redistest.Start(t).Client()
 }
-
-// newClient returns a Client over rdb that is closed before rdb is.
-func newClient(t *testing.T, rdb rueidis.Client, opts ...relock.Option) *relock.Client {
-	t.Helper()
-	c, err := relock.New(rdb, opts...)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c
-}
-
-// faulty returns a client of its own for one server, with faults to be switched on.
-func faulty(s *redistest.Server) *faults.Client { return faults.NewClient(s.Client()) }
 
 // waitFor has c wait for a lock that somebody holds, and returns where the lease will come.
 func waitFor(t *testing.T, c *relock.Client, name string) <-chan *relock.Lease {
@@ -114,24 +124,6 @@ func tokensOf(t *testing.T, m *relock.Mutex, n int) (tokens []int64) {
 	return tokens
 }
 
-// within takes what comes from ch, which must come.
-func within[T any](t *testing.T, ch <-chan T) T {
-	t.Helper()
-	return await(t, ch, patience)
-}
-
-// await takes what comes from ch within limit.
-func await[T any](t *testing.T, ch <-chan T, limit time.Duration) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(limit):
-		require.FailNow(t, "nothing came in time")
-		panic("unreachable")
-	}
-}
-
 // inTime is what call returns, whose context ends when it should long have returned. It must return even if it does not heed that.
 func inTime(t *testing.T, call func(ctx context.Context) error) error {
 	t.Helper()
@@ -139,7 +131,7 @@ func inTime(t *testing.T, call func(ctx context.Context) error) error {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- call(ctx) }()
-	return await(t, ended, 2*patience)
+	return locktest.Await(t, ended, 2*patience)
 }
 
 // shared returns a source of one client.
@@ -208,51 +200,7 @@ func rights(t *testing.T, prefix string) [][]string {
 	return [][]string{every, cluster, quorum}
 }
 
-// tapped returns a client over servers and where each has its faults.
-func tapped(t *testing.T, servers []*redistest.Server, opts ...relock.Option) (*relock.Client, []*faults.Client) {
-	t.Helper()
-	var nodes []rueidis.Client
-	var taps []*faults.Client
-	for _, s := range servers {
-		w := faulty(s)
-		nodes, taps = append(nodes, w), append(taps, w)
-	}
-	if len(servers) == 1 {
-		return newClient(t, nodes[0], opts...), taps
-	}
-	c, err := relock.NewRedlock(nodes, opts...)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c, taps
-}
-
-func nothing(context.Context) error { return nil }
-
 const counterOfK = "redisson_lock_token:{k}"
-
-// bothTopologies runs a test over one Redis and over a quorum of three. open makes a client with a user's rights.
-func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *relock.Client), opts ...relock.Option) {
-	for name, n := range map[string]int{"one": 1, "quorum": 3} {
-		t.Run(name, func(t *testing.T) {
-			servers := masters(t, n)
-			var nodes []rueidis.Client
-			for _, s := range servers {
-				rdb, err := redistest.Open(s.AddUser("app", "secret", "~*", "&*", "+@all"))
-				require.NoError(t, err)
-				t.Cleanup(rdb.Close)
-				nodes = append(nodes, rdb)
-			}
-			if n == 1 {
-				test(t, servers, newClient(t, nodes[0], opts...))
-				return
-			}
-			c, err := relock.NewRedlock(nodes, opts...)
-			require.NoError(t, err)
-			t.Cleanup(c.Close)
-			test(t, servers, c)
-		})
-	}
-}
 
 // another returns one more client of the servers, with all rights.
 func another(t *testing.T, servers []*redistest.Server, opts ...relock.Option) *relock.Client {
@@ -268,29 +216,6 @@ func onAll(t *testing.T, servers []*redistest.Server, name string) {
 	for _, s := range servers { // a node that was too slow to vote is asked again by the second renewal
 		require.Eventually(t, func() bool { return s.Do("EXISTS", name) == "1" }, time.Minute, time.Millisecond)
 	}
-}
-
-// masters starts independent servers.
-func masters(t *testing.T, n int) []*redistest.Server {
-	t.Helper()
-	var all []*redistest.Server
-	for range n {
-		all = append(all, redistest.Start(t))
-	}
-	return all
-}
-
-// newRedlock returns a client over servers, with connections of its own.
-func newRedlock(t *testing.T, servers []*redistest.Server, opts ...relock.Option) *relock.Client {
-	t.Helper()
-	var nodes []rueidis.Client
-	for _, s := range servers {
-		nodes = append(nodes, s.Client())
-	}
-	c, err := relock.NewRedlock(nodes, opts...)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c
 }
 
 // queued waits until n waiters stand in the lock's queue.

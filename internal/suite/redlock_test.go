@@ -15,6 +15,7 @@ import (
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/driver/overrueidis"
 	"github.com/relock-go/relock/internal/faults"
+	"github.com/relock-go/relock/internal/locktest"
 	"github.com/relock-go/relock/internal/opening"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
@@ -87,7 +88,7 @@ func TestRedlockWaiterLooksAfterResubscribing(t *testing.T) {
 		s.Do("CLIENT", "KILL", "TYPE", "pubsub")
 	}
 	require.NoError(t, l.Unlock(ctx))
-	require.NoError(t, await(t, granted, 5*time.Second).Unlock(ctx))
+	require.NoError(t, locktest.Await(t, granted, 5*time.Second).Unlock(ctx))
 }
 
 func TestRedlockIsExclusive(t *testing.T) {
