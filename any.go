@@ -16,8 +16,6 @@ type AnyLock struct {
 	err   error // what is wrong with them
 }
 
-var _ Locker = (*AnyLock)(nil)
-
 // Any returns a lock that is any one of locks, whichever is free first: of numbers for workers,
 // shards, ports, licences. Lease.Name says which it is. The locks may be of any kinds, as those of
 // All, and of several Clients. Each keeps its options.
@@ -51,40 +49,36 @@ func (a *AnyLock) Name() string {
 // granted at one time, it gives one back at once. A lock that fails does not keep it from the
 // others. If it gets none, its error is that of one of the locks, as of Mutex.Lock: of one that
 // failed, rather than of one that is busy.
-func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) {
-	switch in, err := a.entered(ctx, false); {
-	case err != nil:
-		return nil, err
-	case in != nil:
-		return in.Lock(ctx)
-	}
-	live := ctx.Err() == nil
-	l, heard := a.try(ctx, waiting)
-	if l != nil {
-		return shown(l), nil
-	}
-	l, err := a.race(ctx)
-	return shown(l), notUnasked(ctx, a.parts, live, orHeard(ctx, err, heard))
-}
+func (a *AnyLock) Lock(ctx context.Context) (*Lease, error) { return a.acquire(ctx, waiting) }
 
 // TryLock takes a random one of the locks that are free, as Mutex.TryLock does. Its error is chosen
 // as Lock's.
-func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) {
-	switch in, err := a.entered(ctx, false); {
+func (a *AnyLock) TryLock(ctx context.Context) (*Lease, error) { return a.acquire(ctx, trying) }
+
+// acquire is Lock or TryLock.
+func (a *AnyLock) acquire(ctx context.Context, m mode) (*Lease, error) {
+	in, err := a.entered(ctx, false)
+	switch {
 	case err != nil:
 		return nil, err
+	case in != nil && m == waiting:
+		return in.Lock(ctx)
 	case in != nil:
 		return in.TryLock(ctx)
 	}
 	live := ctx.Err() == nil
-	l, err := a.try(ctx, once)
+	l, err := a.try(ctx, m)
+	if heard := err; l == nil && m == waiting {
+		l, err = a.race(ctx)
+		err = orHeard(ctx, err, heard)
+	}
 	return shown(l), notUnasked(ctx, a.parts, live, err)
 }
 
 // shown has the context of a lease of Any show it, permits too: else the caller's function could not tell
 // which lock it has, and would find the lease of a lock further out.
 func shown(l *Lease) *Lease {
-	if l != nil && l.of.names.Kind.Permits {
+	if l != nil && !l.lock.carried() {
 		l.shown = true
 	}
 	return l
@@ -120,7 +114,7 @@ func (a *AnyLock) entered(ctx context.Context, permits bool) (in Locker, err err
 		return nil, errNilContext
 	}
 	for _, p := range a.parts {
-		if p.of.names.Kind.Permits && !permits {
+		if !p.base.carried() && !permits {
 			continue
 		}
 		switch _, err := p.Held(ctx); err {
@@ -134,11 +128,11 @@ func (a *AnyLock) entered(ctx context.Context, permits bool) (in Locker, err err
 	return in, nil
 }
 
-// try asks for the locks without waiting: once, as TryLock, or before Lock waits. Then it may return
+// try asks for the locks without waiting: as TryLock, or before Lock waits. Then it may return
 // neither a lease nor an error: goroutines of this process have the locks, or Redis keeps no number
 // of some permits. And then it stops where Redis does not answer, which must not keep Lock from the
 // locks of others.
-func (a *AnyLock) try(ctx context.Context, once bool) (*Lease, error) {
+func (a *AnyLock) try(ctx context.Context, m mode) (*Lease, error) {
 	rest, failure := slices.Clone(a.parts), error(nil)
 	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
 	for len(rest) > 0 {
@@ -153,11 +147,14 @@ func (a *AnyLock) try(ctx context.Context, once bool) (*Lease, error) {
 		if group == nil {
 			group, others = rest[:1], rest[1:]
 		}
-		leases, asked, err := gather(ctx, group, true, once)
-		if leases != nil {
+		leases, err := gather(ctx, group, true, m)
+		if err == nil {
 			return leases[0], nil
 		}
-		if !asked && (once || !together(ctx, group)) {
+		if err == errOneByOne {
+			if err = nil; m == waiting && together(ctx, group) {
+				group = nil
+			}
 			for _, p := range group {
 				l, failed := p.TryLock(ctx)
 				if failed == nil {
@@ -167,7 +164,7 @@ func (a *AnyLock) try(ctx context.Context, once bool) (*Lease, error) {
 			}
 		}
 		failure, rest = worse(failure, err), others
-		if !once && errors.Is(err, ErrUnavailable) {
+		if m == waiting && errors.Is(err, ErrUnavailable) {
 			break
 		}
 	}

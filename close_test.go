@@ -86,7 +86,7 @@ func TestCloseGivesBackWhatIsPassedOn(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		l, err := c.Mutex("k").Lock(t.Context())
 		require.NoError(t, err)
-		_, _, err = l.h.take(l, clock.Now(), ErrNotHeld) // an Unlock that got so far
+		_, _, err = l.h.takeBack(l, clock.Now(), ErrNotHeld) // an Unlock that got so far
 		require.NoError(t, err)
 		c.Close()
 		require.Equal(t, []string{"k"}, s.abandoned)
@@ -349,7 +349,7 @@ func TestCloseComesBeforeOrAfterAllReturns(t *testing.T) {
 	for range 500 {
 		arb := &scripted{}
 		c := newClientOver("c", cfg, arb)
-		leases, _, err := All(mutexes(c, "k", maxTogether)...).each(context.Background(), Locker.Lock, make([]time.Duration, maxTogether))
+		leases, _, err := All(mutexes(c, "k", maxTogether)...).each(context.Background(), waiting, make([]time.Duration, maxTogether))
 		require.NoError(t, err)
 		var both sync.WaitGroup
 		both.Go(func() {

@@ -119,7 +119,8 @@ func TestLateReceiverOfAHoldIsNotKept(t *testing.T) {
 		cancel()
 		resume := r.hang()
 		began := time.Now()
-		_, err := m.accept(ctx, ctx, h, HowLocal, clock.Now())
+		a := attempt{lock: &m.lock, ctx: ctx, wctx: ctx}
+		_, err := a.accept(h, HowLocal, clock.Now())
 		require.ErrorIs(t, outward(err), context.Canceled)
 		require.Zero(t, time.Since(began))
 		resume()
@@ -245,7 +246,7 @@ func TestReadersCommandsFitTheirLease(t *testing.T) {
 				l, err := rw.RLock(t.Context())
 				require.NoError(t, err)
 				require.Equal(t, tc.want, l.h.entry.Timeout)
-				if l.of.cfg.fixed > 0 {
+				if l.lock.cfg.fixed > 0 {
 					return // it is not renewed
 				}
 				lease := l.h.entry.Lease
