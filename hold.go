@@ -236,7 +236,7 @@ func (f *fate) whyGone(s *share) error {
 
 // drop takes b's share back: the count falls, the hold passes on, or the lock is released. It ignores
 // the cancellation of ctx: a lock is given back whatever becomes of its caller, within a time limit of
-// its own. A link.Part is never cancelled: unlockAll makes it.
+// its own. A link.Part is never cancelled: sideBySide makes it.
 func (h *hold) drop(ctx context.Context, b bearer) error {
 	if _, is := ctx.(*link.Part); !is && ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
@@ -257,7 +257,7 @@ func (h *hold) takeBack(b bearer, now clock.Stamp, cause error) (count int, outl
 	if count = len(h.shares.all); count == 0 {
 		outlasts = cause != ErrHandedOver && b.shared().given() && h.term.Outlast(h.cfg.minHold, h.cfg.longestLease(), now)
 		if outlasts {
-			h.k.watchdog.Schedule(h, h.next(now), now)
+			h.schedule(now)
 		} else {
 			h.term.Vacate()
 		}
@@ -335,6 +335,9 @@ func (h *hold) gaveBack(s *share) bool {
 	defer h.mu.Unlock()
 	return s.over
 }
+
+// schedule tells the watchdog when to look again. The caller holds h.mu.
+func (h *hold) schedule(now clock.Stamp) { h.k.watchdog.Schedule(h, h.next(now), now) }
 
 // next is when the watchdog has to look again. The caller holds h.mu.
 func (h *hold) next(now clock.Stamp) watchdog.Look {

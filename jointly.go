@@ -99,7 +99,7 @@ func (j jointly) passOn(h *hold, now clock.Stamp) bool {
 	rests := j.mayRest(h, now) && h.mayLinger()
 	if rests {
 		h.layDown()
-		h.k.watchdog.Schedule(h, h.next(now), now)
+		h.schedule(now)
 	}
 	return rests
 }

@@ -175,6 +175,17 @@ func (r *runs) do(ctx context.Context, run func(context.Context) ([]byte, error)
 	if f.Found || failed != nil && !wire.Transient(failed) { // while Redis is silent, Lock waits
 		return f.Result, false, r.withRetryAfter(failed)
 	}
+	ran, err = r.lead(ctx, f, began, failed, run)
+	if f.Found {
+		return f.Result, ran, nil // what became of the lease since does not matter
+	}
+	return "", ran, err
+}
+
+// lead calls run under the lock, unless it finds a result there. Redis has failed before as failed says.
+func (r *runs) lead(
+	ctx context.Context, f *flight.Flight, began time.Time, failed error, run func(context.Context) ([]byte, error),
+) (ran bool, err error) {
 	var lease *Lease
 	locked := func(ctx context.Context) (l *Lease, err error) {
 		lk := r.lock
@@ -187,36 +198,32 @@ func (r *runs) do(ctx context.Context, run func(context.Context) ([]byte, error)
 		}
 		return lease, nil
 	}
-	pause := clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}
-	for ended := false; ; {
-		err = do(ctx, locked, func(ctx context.Context) error {
-			soon, cancel := r.bounded(ctx, began)
-			defer cancel()
-			err := r.read(soon, f, true)
-			if err == nil && !f.Found {
-				err = lease.keptFor(true)
-			}
-			if err != nil {
-				return r.unheard(soon, r.withRetryAfter(err), nil)
-			}
-			if ran = !f.Found; ran {
-				var made []byte
-				if made, err = run(ctx); err == nil {
-					err = r.withRetryAfter(r.keep(ctx, f, string(made)))
-				}
-			}
-			f.Land() // before the lock is given back
-			return err
-		})
-		if ran || f.Found || ended || !errors.Is(err, ErrLost) {
-			break
+	inside := func(ctx context.Context) error {
+		soon, cancel := r.bounded(ctx, began)
+		defer cancel()
+		err := r.read(soon, f, true)
+		if err == nil && !f.Found {
+			err = lease.keptFor(true)
 		}
-		ended = !clock.Sleep(ctx, pause.Next()) // it was lost before it was used: at the end, its wait ends as Lock's
+		if err != nil {
+			return r.unheard(soon, r.withRetryAfter(err), nil)
+		}
+		if ran = !f.Found; ran {
+			var made []byte
+			if made, err = run(ctx); err == nil {
+				err = r.withRetryAfter(r.keep(ctx, f, string(made)))
+			}
+		}
+		f.Land() // before the lock is given back
+		return err
 	}
-	if f.Found {
-		return f.Result, ran, nil // what became of the lease since does not matter
+	pause := clock.Backoff{Least: time.Millisecond, Most: 250 * time.Millisecond}
+	for ended := false; ; ended = !clock.Sleep(ctx, pause.Next()) { // at the end, its wait ends as Lock's
+		err = do(ctx, locked, inside)
+		if ran || f.Found || ended || !errors.Is(err, ErrLost) { // else it was lost before it was used
+			return ran, err
+		}
 	}
-	return "", ran, err
 }
 
 // bounded returns ctx with the end of WithWait's time.

@@ -50,7 +50,7 @@ func (s severally) passOn(h *hold, now clock.Stamp) bool {
 	}
 	h.layDown()
 	h.pool.Add(h, h.entry.Amount)
-	h.k.watchdog.Schedule(h, h.next(now), now)
+	h.schedule(now)
 	return true
 }
 
