@@ -66,7 +66,7 @@ func benchPair(b *testing.B, c *Client) {
 // BenchmarkHotKey is one key wanted by 64 goroutines of one process.
 func BenchmarkHotKey(b *testing.B) {
 	rdb := redistest.Start(b).Client()
-	for name, opts := range map[string][]Option{
+	for name, opts := range map[string][]ClientOption{
 		"handed on in memory": nil, "kept": {WithLinger(time.Second)}, "through Redis": {WithLocalHandoff(1, 0)},
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -121,7 +121,7 @@ func BenchmarkRenewal(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(batch)), "ns/lease")
 }
 
-func benchClient(b *testing.B, rdb rueidis.Client, opts ...Option) *Client {
+func benchClient(b *testing.B, rdb rueidis.Client, opts ...ClientOption) *Client {
 	c, err := New(rdb, opts...)
 	if err != nil {
 		b.Fatal(err)

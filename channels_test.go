@@ -376,7 +376,7 @@ func TestRightsGivenBackAreTold(t *testing.T) {
 					s.AddUser("app", "secret", "~*", "+@all", "resetchannels", channels)
 				}
 			}
-			open := func(at redistest.Target, opts ...Option) *Client {
+			open := func(at redistest.Target, opts ...ClientOption) *Client {
 				rdb, err := redistest.Open(at.Rueidis())
 				require.NoError(t, err)
 				t.Cleanup(rdb.Close)

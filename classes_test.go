@@ -137,8 +137,8 @@ func answersOfNodes() map[error]error {
 		reply("LOADING Redis is loading"):                       ErrUnavailable, reply("READONLY replica"): ErrUnavailable,
 		reply("QUARANTINED 1 2"): ErrUnavailable, reply("MOVED 1 a:1"): ErrUnavailable,
 		reply("NOPERM"): ErrRefused, reply("WRONGTYPE"): ErrRefused, reply("WRONGKIND"): ErrRefused, reply("OOM"): ErrRefused,
-		&driver.ReplyError{Text: "MOVED 1 a:1", Astray: true}:  ErrRefused,
-		&wire.NodeError{Op: "subscribe", Err: reply("NOPERM")}: ErrRefused, // a node that can tell nothing
+		&driver.ReplyError{Text: "MOVED 1 a:1", Astray: true}:       ErrRefused,
+		&wire.NodeError{Op: driver.Subscribe, Err: reply("NOPERM")}: ErrRefused, // a node that can tell nothing
 		wire.ErrNotThere:      ErrLost,
 		wire.HeldThere("c:1"): ErrNotAcquired,
 		wire.ErrClosed:        ErrClosed,
@@ -172,7 +172,7 @@ func TestClassesExcludeEachOther(t *testing.T) {
 		}
 		check(ErrNotAcquired, &wire.HeldError{Name: "k", Cause: cause})
 		for a, first := range said {
-			check(first, &wire.NodeError{Op: "acquire", Name: "k", Err: a, Cause: cause})
+			check(first, &wire.NodeError{Op: driver.Acquire, Name: "k", Err: a, Cause: cause})
 			for b, second := range said {
 				nodes := []*wire.NodeError{{Node: 1, Err: a}, {Node: 2, Err: b}}
 				class := ErrUnavailable
@@ -181,7 +181,7 @@ func TestClassesExcludeEachOther(t *testing.T) {
 				} else if (first == ErrRefused || first == ErrMisuse) && (second == ErrRefused || second == ErrMisuse) {
 					class = ErrRefused
 				}
-				quorum := &wire.QuorumError{Op: "acquire", Name: "k", Need: 2, Of: 3, Nodes: nodes, Cause: cause}
+				quorum := &wire.QuorumError{Op: driver.Acquire, Name: "k", Need: 2, Of: 3, Nodes: nodes, Cause: cause}
 				check(class, quorum)
 				if cause == nil {
 					busy := outward(&wire.HeldError{Name: "k", Cause: quorum})
@@ -288,16 +288,16 @@ func TestEveryErrorHasItsClass(t *testing.T) {
 		requireClass(t, ErrMisuse, lock(ctx, c.Mutex("")))
 		requireClass(t, ErrMisuse, lock(ctx, c.Mutex(strings.Repeat("k", 2000))))
 		requireClass(t, ErrMisuse, lock(ctx, c.Mutex("k", WithLease(-1))))
-		requireClass(t, ErrMisuse, lock(ctx, c.Mutex("k", WithQuorum(1))), "of the client alone")
+		requireClass(t, ErrMisuse, lock(ctx, c.Mutex("k", WithRedissonWatchdog(0))), "of an RWMutex")
 		requireClass(t, ErrMisuse, lock(WithOwner(ctx, ""), m))
 		requireClass(t, ErrMisuse, mine.Extend(ctx, -1))
-		requireClass(t, ErrMisuse, mine.Extend(ctx, 2*MaxLease))
+		requireClass(t, ErrMisuse, mine.Extend(ctx, 2*wire.MaxLease))
 		_, err = mine.Downgrade(ctx)
 		requireClass(t, ErrMisuse, err)
-		for _, opt := range []Option{WithLogger(nil), WithCommandTimeout(-1), WithWait(-1), WithLinger(-1), WithMaxHold(-1),
+		for _, opt := range []ClientOption{WithLogger(nil), WithCommandTimeout(-1), WithWait(-1), WithLinger(-1), WithMaxHold(-1),
 			WithFixedLease(-1)} {
 			_, err := New(servers[0].Client(), opt)
-			requireClass(t, ErrMisuse, err, opt.name)
+			requireClass(t, ErrMisuse, err)
 		}
 		_, err = New(nil)
 		requireClass(t, ErrMisuse, err)

@@ -343,7 +343,7 @@ func TestCloseGivesBackALockOnItsWay(t *testing.T) {
 
 // Close comes before All gives its caller the leases or after it, never between two of them.
 func TestCloseComesBeforeOrAfterAllReturns(t *testing.T) {
-	cfg, err := defaultConfig().with(nil, true)
+	cfg, err := with[ClientOption](defaultConfig(), nil, "")
 	require.NoError(t, err)
 	var before, after int
 	for range 500 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/wire"
@@ -33,7 +34,7 @@ func (p *parted) Claim(e wire.Entry) claim.Claim {
 	return &partedClaim{scriptedClaim{s: &p.scripted, entry: e}, p}
 }
 
-func (p *parted) Silence(op, name string, why, cause error) error {
+func (p *parted) Silence(op driver.Op, name string, why, cause error) error {
 	return &wire.NodeError{Op: op, Name: name, Err: why, Cause: cause}
 }
 
@@ -73,9 +74,9 @@ func (c *partedClaim) Watch(w *hub.Watcher) {
 }
 
 // whileItParts runs a test with a client over p, in fake time.
-func whileItParts(t *testing.T, p *parted, test func(t *testing.T, c *Client), opts ...Option) {
+func whileItParts(t *testing.T, p *parted, test func(t *testing.T, c *Client), opts ...ClientOption) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, err := defaultConfig().with(opts, true)
+		cfg, err := with(defaultConfig(), opts, "")
 		require.NoError(t, err)
 		c := newClientOver("c", cfg, p)
 		defer c.Close()

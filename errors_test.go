@@ -205,11 +205,11 @@ func TestWhyTheCallerLeftIsSaidOnce(t *testing.T) {
 // A Redis that may have forgotten locks is said to, and for how long: in what a Lock and a TryLock return, in the event of
 // a Lock that waits, at once, and in the log, in one line.
 func TestAQuarantineIsSaid(t *testing.T) {
-	for name, open := range map[string]func(opts ...Option) *Client{
-		"one Redis": func(opts ...Option) *Client {
+	for name, open := range map[string]func(opts ...ClientOption) *Client{
+		"one Redis": func(opts ...ClientOption) *Client {
 			return newClient(t, ownRedis(t), append(opts, WithStrictRestartGuard(time.Minute))...)
 		},
-		"a quorum of fresh nodes with one down": func(opts ...Option) *Client {
+		"a quorum of fresh nodes with one down": func(opts ...ClientOption) *Client {
 			servers := masters(t, 3)
 			c := newRedlock(t, servers, append(opts, WithRestartGuard(time.Minute))...)
 			servers[2].Kill()

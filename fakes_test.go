@@ -101,7 +101,7 @@ func inFakeTime(t *testing.T, test func(t *testing.T, c *Client, s *scripted)) {
 	synctest.Test(t, func(t *testing.T) {
 		defer time.AfterFunc(24*time.Hour, func() { panic("a test of fake time has waited for a day") }).Stop()
 		s := &scripted{}
-		cfg, err := defaultConfig().with(nil, true)
+		cfg, err := with[ClientOption](defaultConfig(), nil, "")
 		require.NoError(t, err)
 		c := newClientOver("c", cfg, s)
 		defer c.Close()

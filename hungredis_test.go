@@ -10,6 +10,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
@@ -46,7 +47,7 @@ func (r *hanging) Claim(e wire.Entry) claim.Claim {
 }
 
 // silence is how a command ends that is not answered.
-func (c *hangingClaim) silence(ctx context.Context, op string, limit time.Duration) error {
+func (c *hangingClaim) silence(ctx context.Context, op driver.Op, limit time.Duration) error {
 	until := c.r.until.Load()
 	if until == nil {
 		return nil
@@ -75,11 +76,11 @@ func (c *hangingClaim) Watch(w *hub.Watcher) {
 
 func (c *hangingClaim) SetCount(ctx context.Context, _ int, _ time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
-	return sent, c.silence(ctx, "set count", c.entry.Timeout)
+	return sent, c.silence(ctx, driver.Recount, c.entry.Timeout)
 }
 
 func (c *hangingClaim) Release(ctx context.Context, _ claim.Claim) (node.Grant, bool, error) {
-	err := c.silence(ctx, "release", c.entry.Timeout)
+	err := c.silence(ctx, driver.Release, c.entry.Timeout)
 	c.r.released.Add(1)
 	return node.Grant{}, false, err
 }
@@ -96,10 +97,10 @@ func (r *hanging) Renew(ctx context.Context, batch []claim.Renewal, settle claim
 }
 
 // whileItHangs runs a test with a client, in fake time, over a Redis that can be made to hang.
-func whileItHangs(t *testing.T, test func(t *testing.T, c *Client, r *hanging), opts ...Option) {
+func whileItHangs(t *testing.T, test func(t *testing.T, c *Client, r *hanging), opts ...ClientOption) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &hanging{}
-		cfg, err := defaultConfig().with(opts, true)
+		cfg, err := with(defaultConfig(), opts, "")
 		require.NoError(t, err)
 		c := newClientOver("c", cfg, r)
 		defer c.Close()
@@ -225,20 +226,21 @@ func TestTryLockNeverLoses(t *testing.T) {
 func TestReadersCommandsFitTheirLease(t *testing.T) {
 	dog := WithRedissonWatchdog(time.Second)
 	for name, tc := range map[string]struct {
-		client, lock []Option
-		want         time.Duration
+		client []ClientOption
+		lock   []Option
+		want   time.Duration
 	}{
 		"default":           {want: 2 * time.Second},
-		"longer lease":      {client: []Option{WithLease(10 * time.Minute)}, want: 2 * time.Second},
-		"longer timeout":    {client: []Option{WithLease(10 * time.Minute), WithCommandTimeout(3 * time.Minute)}, want: 10 * time.Second},
-		"as long as it may": {client: []Option{WithCommandTimeout(10 * time.Second)}, want: 10 * time.Second},
-		"short watchdog":    {client: []Option{WithCommandTimeout(2 * time.Second), dog}, want: time.Second / 3},
-		"the lock's":        {client: []Option{WithCommandTimeout(2 * time.Second)}, lock: []Option{dog}, want: time.Second / 3},
-		"no watchdog":       {client: []Option{WithCommandTimeout(2 * time.Second)}, lock: []Option{WithRedissonWatchdog(0)}, want: 2 * time.Second},
-		"fixed":             {client: []Option{WithCommandTimeout(300 * time.Millisecond), dog}, lock: []Option{WithFixedLease(time.Second)}, want: 300 * time.Millisecond},
-		"capped":            {client: []Option{WithCommandTimeout(time.Second), dog}, lock: []Option{WithMaxHold(time.Minute)}, want: time.Second / 3},
-		"shorter than that": {client: []Option{WithCommandTimeout(100 * time.Millisecond), dog}, want: 100 * time.Millisecond},
-		"derived":           {client: []Option{dog}, want: time.Second / 6},
+		"longer lease":      {client: []ClientOption{WithLease(10 * time.Minute)}, want: 2 * time.Second},
+		"longer timeout":    {client: []ClientOption{WithLease(10 * time.Minute), WithCommandTimeout(3 * time.Minute)}, want: 10 * time.Second},
+		"as long as it may": {client: []ClientOption{WithCommandTimeout(10 * time.Second)}, want: 10 * time.Second},
+		"short watchdog":    {client: []ClientOption{WithCommandTimeout(2 * time.Second), dog}, want: time.Second / 3},
+		"the lock's":        {client: []ClientOption{WithCommandTimeout(2 * time.Second)}, lock: []Option{dog}, want: time.Second / 3},
+		"no watchdog":       {client: []ClientOption{WithCommandTimeout(2 * time.Second)}, lock: []Option{WithRedissonWatchdog(0)}, want: 2 * time.Second},
+		"fixed":             {client: []ClientOption{WithCommandTimeout(300 * time.Millisecond), dog}, lock: []Option{WithFixedLease(time.Second)}, want: 300 * time.Millisecond},
+		"capped":            {client: []ClientOption{WithCommandTimeout(time.Second), dog}, lock: []Option{WithMaxHold(time.Minute)}, want: time.Second / 3},
+		"shorter than that": {client: []ClientOption{WithCommandTimeout(100 * time.Millisecond), dog}, want: 100 * time.Millisecond},
+		"derived":           {client: []ClientOption{dog}, want: time.Second / 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whileItHangs(t, func(t *testing.T, c *Client, r *hanging) {
@@ -430,7 +432,7 @@ func TestUnlockWhereRedisIsGone(t *testing.T) {
 	require.ErrorAs(t, got.err, &node)
 	require.NoError(t, node.Cause, "the caller has not given up")
 	require.Less(t, got.took, hungTimeout+leisure)
-	require.Equal(t, "release", node.Op, fmt.Sprint(got.err))
+	require.EqualValues(t, "release", node.Op, fmt.Sprint(got.err))
 }
 
 // While Redis answers nothing that was asked before, Unlock and Extend come back within their limits.

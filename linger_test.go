@@ -23,8 +23,8 @@ import (
 
 // lingering returns a client whose locks linger, once it hears its messages: what is granted before
 // does not linger.
-func lingeringClient(t *testing.T, rdb rueidis.Client, d time.Duration, opts ...Option) *Client {
-	c := newClient(t, rdb, append([]Option{WithLinger(d)}, opts...)...)
+func lingeringClient(t *testing.T, rdb rueidis.Client, d time.Duration, opts ...ClientOption) *Client {
+	c := newClient(t, rdb, append([]ClientOption{WithLinger(d)}, opts...)...)
 	hears(t, c)
 	return c
 }
@@ -142,7 +142,7 @@ func TestIdleLockEndsWithItsTime(t *testing.T) {
 
 func TestWantedIsTold(t *testing.T) {
 	s := redistest.Start(t)
-	for name, opts := range map[string][]Option{"plain": nil, "lingering": {WithLinger(time.Hour)}} {
+	for name, opts := range map[string][]ClientOption{"plain": nil, "lingering": {WithLinger(time.Hour)}} {
 		t.Run(name, func(t *testing.T) {
 			opts = append(opts, WithLocalHandoff(1, 0))
 			a, b := newClient(t, s.Client(), opts...), newClient(t, s.Client(), opts...)
@@ -315,7 +315,7 @@ func TestWhatMayNotLinger(t *testing.T) {
 		for topology, n := range map[string]int{"one": 1, "quorum": 3} {
 			t.Run(name+"/"+topology, func(t *testing.T) {
 				servers := masters(t, n)
-				opts := []Option{WithLinger(lease), WithLease(2 * lease), WithCommandTimeout(2 * patience)}
+				opts := []ClientOption{WithLinger(lease), WithLease(2 * lease), WithCommandTimeout(2 * patience)}
 				c, taps := tapped(t, servers, opts...)
 				hears(t, c)
 				m := c.Mutex("k", WithLease(lease))

@@ -45,7 +45,7 @@ func ownRedis(t *testing.T) rueidis.Client {
 }
 
 // newClient returns a Client over rdb that is closed before rdb is.
-func newClient(t *testing.T, rdb rueidis.Client, opts ...Option) *Client {
+func newClient(t *testing.T, rdb rueidis.Client, opts ...ClientOption) *Client {
 	t.Helper()
 	c, err := New(rdb, opts...)
 	require.NoError(t, err)
@@ -219,7 +219,7 @@ func rights(t *testing.T, prefix string) [][]string {
 func mutexOf(l *Lease) *Mutex { return &Mutex{*l.lock} }
 
 // tapped returns a client over servers and where each has its faults.
-func tapped(t *testing.T, servers []*redistest.Server, opts ...Option) (*Client, []*faults.Client) {
+func tapped(t *testing.T, servers []*redistest.Server, opts ...ClientOption) (*Client, []*faults.Client) {
 	t.Helper()
 	var nodes []rueidis.Client
 	var taps []*faults.Client
@@ -241,7 +241,7 @@ func nothing(context.Context) error { return nil }
 const counterOfK = "redisson_lock_token:{k}"
 
 // bothTopologies runs a test over one Redis and over a quorum of three. open makes a client with a user's rights.
-func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *Client), opts ...Option) {
+func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *Client), opts ...ClientOption) {
 	for name, n := range map[string]int{"one": 1, "quorum": 3} {
 		t.Run(name, func(t *testing.T) {
 			servers := masters(t, n)
@@ -265,7 +265,7 @@ func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.S
 }
 
 // another returns one more client of the servers, with all rights.
-func another(t *testing.T, servers []*redistest.Server, opts ...Option) *Client {
+func another(t *testing.T, servers []*redistest.Server, opts ...ClientOption) *Client {
 	if len(servers) > 1 {
 		return newRedlock(t, servers, opts...)
 	}
@@ -291,7 +291,7 @@ func masters(t *testing.T, n int) []*redistest.Server {
 }
 
 // newRedlock returns a client over servers, with connections of its own.
-func newRedlock(t *testing.T, servers []*redistest.Server, opts ...Option) *Client {
+func newRedlock(t *testing.T, servers []*redistest.Server, opts ...ClientOption) *Client {
 	t.Helper()
 	var nodes []rueidis.Client
 	for _, s := range servers {
@@ -327,7 +327,7 @@ func lockAndUnlock(t *testing.T, m *Mutex) (token int64) {
 }
 
 // hearing returns a client whose inbox is subscribed: one that is not yet is taken for dead where it waits, until it asks again.
-func hearing(t *testing.T, s *redistest.Server, opts ...Option) *Client {
+func hearing(t *testing.T, s *redistest.Server, opts ...ClientOption) *Client {
 	t.Helper()
 	c := newClient(t, s.Client(), opts...)
 	unlocked(t, taken(t, c.RWMutex("first of "+c.ID()).Lock))

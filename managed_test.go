@@ -165,7 +165,7 @@ func waits(ctx context.Context, c *Client, channel string, lock func(context.Con
 type less struct {
 	without string
 	to      rueidis.ClientOption
-	opts    []Option
+	opts    []ClientOption
 	refuses string
 }
 
@@ -230,7 +230,7 @@ func TestWithoutARight(t *testing.T) {
 		alone = append(alone, &less{without: command, to: on.Target().As(userWithout(command, on)).Rueidis()})
 	}
 	for _, command := range commandsOf(rights(t, "")[2]) {
-		guarded = append(guarded, &less{without: command, to: s.Target().As(userWithout(command, s)).Rueidis(), opts: []Option{WithRestartGuard(2 * far)}})
+		guarded = append(guarded, &less{without: command, to: s.Target().As(userWithout(command, s)).Rueidis(), opts: []ClientOption{WithRestartGuard(2 * far)}})
 	}
 	requireRefusals(t, "### On one Redis", alone)
 	requireRefusals(t, "### With a restart guard, or on a quorum", guarded)
@@ -266,7 +266,7 @@ func TestWithoutARightOnACluster(t *testing.T) {
 		}
 		to := cluster.Target().As(userWithout(command, cluster.Nodes()...)).Rueidis()
 		sharded = append(sharded, &less{without: command, to: to})
-		plain = append(plain, &less{without: command, to: to, opts: []Option{WithPlainChannels()}})
+		plain = append(plain, &less{without: command, to: to, opts: []ClientOption{WithPlainChannels()}})
 	}
 	requireRefusals(t, "### On a Cluster", sharded)
 	requireRefusals(t, "### On a Cluster, with `WithPlainChannels`", plain)
@@ -303,7 +303,7 @@ func TestAnEvictedLockIsLost(t *testing.T) {
 func TestAnEmptyRedisTakesOver(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second
-	for name, guard := range map[string][]Option{"without a guard": nil, "with a guard": {WithRestartGuard(lease)}} {
+	for name, guard := range map[string][]ClientOption{"without a guard": nil, "with a guard": {WithRestartGuard(lease)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)

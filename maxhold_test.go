@@ -196,7 +196,7 @@ func TestMaxHoldIsToldByWhatIsOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			w := faulty(s)
-			m := newClient(t, w, WithLease(MaxLease), WithCommandTimeout(patience)).Mutex("k")
+			m := newClient(t, w, WithLease(wire.MaxLease), WithCommandTimeout(patience)).Mutex("k")
 			outer := taken(t, m.Lock)
 			inner, err := m.Lock(outer.Context())
 			require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
@@ -101,13 +102,13 @@ func TestMinHoldAsksForWhatIsLeft(t *testing.T) {
 	const after = 10*time.Minute + 5*time.Second
 	for name, c := range map[string]struct {
 		least   time.Duration
-		guard   []Option
+		guard   []ClientOption
 		want    time.Duration
 		renewed bool
 	}{
 		"longer than the lease": {least: time.Hour, want: time.Hour - after + 2*clock.Margin(time.Hour-after)},
 		"shorter":               {least: after + 5*time.Second, want: 5*time.Second + 2*clock.Margin(defaultLease)},
-		"longer than the guard": {least: time.Hour, guard: []Option{WithRestartGuard(time.Minute)}, want: time.Minute, renewed: true},
+		"longer than the guard": {least: time.Hour, guard: []ClientOption{WithRestartGuard(time.Minute)}, want: time.Minute, renewed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -127,7 +128,7 @@ func TestMinHoldAsksForWhatIsLeft(t *testing.T) {
 					asked = append(asked, lease)
 					return nil
 				}
-				cfg, err := defaultConfig().with(c.guard, true)
+				cfg, err := with(defaultConfig(), c.guard, "")
 				require.NoError(t, err)
 				k := newClientOver("c", cfg, s)
 				defer k.Close()
@@ -150,7 +151,7 @@ func TestMinHoldAsksForWhatIsLeft(t *testing.T) {
 func TestMinHoldIsTheCallers(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 		down := errors.New("down")
-		s.counted = func(int, time.Duration) error { return &wire.NodeError{Op: "set count", Err: down} }
+		s.counted = func(int, time.Duration) error { return &wire.NodeError{Op: driver.Recount, Err: down} }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := c.Mutex("k", WithFixedLease(time.Hour), WithMinHold(time.Hour)).Lock(ctx)
@@ -166,7 +167,7 @@ func TestMinHoldIsTheCallers(t *testing.T) {
 
 // The time is over while Unlock's command is out: whatever its answer, the lock was kept for long enough.
 func TestMinHoldEndsWhileItsCommandIsOut(t *testing.T) {
-	for name, answer := range map[string]error{"answered": nil, "not answered": &wire.NodeError{Op: "set count", Err: wire.ErrNoAnswer}} {
+	for name, answer := range map[string]error{"answered": nil, "not answered": &wire.NodeError{Op: driver.Recount, Err: wire.ErrNoAnswer}} {
 		t.Run(name, func(t *testing.T) {
 			inFakeTime(t, func(t *testing.T, c *Client, s *scripted) {
 				l, err := c.Mutex("k", WithMinHold(time.Second)).Lock(t.Context())
@@ -193,7 +194,7 @@ func TestCloseDuringAnUnlockIsTold(t *testing.T) {
 		s.counted = func(int, time.Duration) error {
 			go c.Close()
 			synctest.Wait()
-			return &wire.NodeError{Op: "set count", Err: wire.ErrNoAnswer}
+			return &wire.NodeError{Op: driver.Recount, Err: wire.ErrNoAnswer}
 		}
 		require.Equal(t, ErrClosed, l.Unlock(t.Context()))
 		require.Equal(t, ErrNotHeld, l.Unlock(t.Context()))
@@ -368,7 +369,7 @@ func TestMinHoldCutsNoOwnersLease(t *testing.T) {
 func TestMinHoldRaces(t *testing.T) {
 	for range rounds(200, 5_000) {
 		synctest.Test(t, func(t *testing.T) {
-			cfg, err := defaultConfig().with([]Option{WithMinHold(time.Second)}, true)
+			cfg, err := with(defaultConfig(), []ClientOption{WithMinHold(time.Second)}, "")
 			require.NoError(t, err)
 			c := newClientOver("c", cfg, &scripted{})
 			var all sync.WaitGroup
@@ -396,8 +397,8 @@ func TestMinHoldRaces(t *testing.T) {
 func TestMinHoldOptions(t *testing.T) {
 	c := newClient(t, redistest.Start(t).Client())
 	for text, opts := range map[string][]Option{
-		"relock: invalid option: WithMinHold: -1s is out of range, 0 (not at all) to 8784h0m0s are possible":                        {WithMinHold(-time.Second)},
-		"relock: invalid option: WithMinHold: 8784h0m0.000000001s is out of range, 0 (not at all) to 8784h0m0s are possible":        {WithMinHold(MaxLease + 1)},
+		"relock: invalid option: WithMinHold: -1s is out of range, between 0s and 8784h0m0s are possible":                           {WithMinHold(-time.Second)},
+		"relock: invalid option: WithMinHold: 8784h0m0.000000001s is out of range, between 0s and 8784h0m0s are possible":           {WithMinHold(wire.MaxLease + 1)},
 		"relock: invalid option: WithMinHold: 2s is longer than the 1s for which WithFixedLease and WithMaxHold let a lock be held": {WithMinHold(2 * time.Second), WithFixedLease(time.Second)},
 		"relock: invalid option: WithMinHold: 3s is longer than the 1s for which WithFixedLease and WithMaxHold let a lock be held": {WithMaxHold(time.Second), WithMinHold(3 * time.Second)},
 		"relock: invalid option: WithMinHold: 4s is longer than the 1s for which WithFixedLease and WithMaxHold let a lock be held": {WithMaxHold(time.Second), WithMinHold(4 * time.Second), WithFixedLease(time.Hour)},
@@ -408,7 +409,7 @@ func TestMinHoldOptions(t *testing.T) {
 	}
 	rw := c.RWMutex("k", WithMinHold(time.Second))
 	_, err := rw.Lock(t.Context())
-	require.EqualError(t, err, "relock: invalid option: WithMinHold is for a Mutex, not for a write lock")
+	require.EqualError(t, err, "relock: invalid option: WithMinHold: not for an RWMutex")
 	_, err = rw.RLock(t.Context())
 	require.ErrorIs(t, err, ErrInvalidOption)
 	of := newClient(t, redistest.Start(t).Client(), WithMinHold(time.Second))

@@ -135,14 +135,13 @@ func (h How) String() string {
 // tell which others it had before.
 //
 // By default, and with nil, there is no observer.
-func WithObserver(o Observer) Option {
-	return Option{name: "WithObserver", clientOnly: true, apply: func(c *config) error {
+func WithObserver(o Observer) ClientOption {
+	return forClients("WithObserver", nil, func(c *config) {
 		c.observers = nil
 		if o != nil {
 			c.observers = observers{o}
 		}
-		return nil
-	}}
+	})
 }
 
 // tell tells the observer, if there is one.

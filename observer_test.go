@@ -360,7 +360,7 @@ func TestCloseWaitsForWhatIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := &holdUp{in: make(chan struct{}), out: make(chan struct{})}
-				cfg, err := defaultConfig().with([]Option{WithObserver(o)}, true)
+				cfg, err := with(defaultConfig(), []ClientOption{WithObserver(o)}, "")
 				require.NoError(t, err)
 				c := newClientOver("c", cfg, &hanging{})
 				go func() { _, _ = enter(c.Mutex("k"), context.Background()) }()
@@ -408,9 +408,9 @@ func everyCall(ctx context.Context, c *Client) error {
 func TestPanicsOfObserversStayThere(t *testing.T) {
 	t.Parallel()
 	bad := observe(func(Event) { panic("a bad observer") })
-	for name, panics := range map[string]func(log *slog.Logger) []Option{
-		"an observer": func(log *slog.Logger) []Option { return []Option{WithObserver(bad), WithLogger(log)} },
-		"a handler":   func(*slog.Logger) []Option { return []Option{WithLogger(slog.New(badHandler{}))} },
+	for name, panics := range map[string]func(log *slog.Logger) []ClientOption{
+		"an observer": func(log *slog.Logger) []ClientOption { return []ClientOption{WithObserver(bad), WithLogger(log)} },
+		"a handler":   func(*slog.Logger) []ClientOption { return []ClientOption{WithLogger(slog.New(badHandler{}))} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)

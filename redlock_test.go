@@ -179,15 +179,15 @@ func TestRedlockNodesMustBeIndependentMasters(t *testing.T) {
 	ctx := context.Background()
 	for _, c := range []struct {
 		nodes []rueidis.Client
-		opts  []Option
+		opts  []ClientOption
 		why   string
 	}{
 		{nil, nil, "no nodes"},
 		{[]rueidis.Client{nil}, nil, "node 1 is nil"},
-		{[]rueidis.Client{a.Client()}, []Option{WithQuorum(2)}, "between 1 and 1"},
-		{[]rueidis.Client{a.Client(), a.Client()}, []Option{WithQuorum(1)}, "between 2 and 2"},
-		{[]rueidis.Client{a.Client()}, []Option{WithLease(time.Second), WithCommandTimeout(time.Second)}, "a third of it"},
-		{[]rueidis.Client{a.Client()}, []Option{WithRestartGuard(10 * time.Second)}, "longer than"},
+		{[]rueidis.Client{a.Client()}, []ClientOption{WithQuorum(2)}, "between 1 and 1"},
+		{[]rueidis.Client{a.Client(), a.Client()}, []ClientOption{WithQuorum(1)}, "between 2 and 2"},
+		{[]rueidis.Client{a.Client()}, []ClientOption{WithLease(time.Second), WithCommandTimeout(time.Second)}, "a third of it"},
+		{[]rueidis.Client{a.Client()}, []ClientOption{WithRestartGuard(10 * time.Second)}, "longer than"},
 	} {
 		_, err := NewRedlock(c.nodes, c.opts...)
 		require.ErrorIs(t, err, ErrInvalidOption)
@@ -233,7 +233,7 @@ func TestRestartedNodeStaysOut(t *testing.T) {
 	nodes := masters(t, 3)
 	const lease = 2 * time.Second
 	// A machine that is busy for a moment is no node that is down: with node 1 empty, node 3 is needed to unlock.
-	opts := []Option{WithLease(lease), WithRestartGuard(lease), WithCommandTimeout(lease / 4)}
+	opts := []ClientOption{WithLease(lease), WithRestartGuard(lease), WithCommandTimeout(lease / 4)}
 	c, d := newRedlock(t, nodes, opts...), newRedlock(t, nodes, opts...)
 	ctx := context.Background()
 	require.NoError(t, c.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
@@ -327,7 +327,7 @@ func TestTrustNodesDoesNothingWithoutTheGuard(t *testing.T) {
 // Where more nodes forgot than a quorum survives, nobody can tell them how far they counted: their clocks can.
 func TestTokensRiseThoughAMajorityForgot(t *testing.T) {
 	t.Parallel()
-	for _, guard := range []Option{WithRestartGuard(time.Second), WithStrictRestartGuard(time.Second)} {
+	for _, guard := range []ClientOption{WithRestartGuard(time.Second), WithStrictRestartGuard(time.Second)} {
 		nodes := masters(t, 3)
 		c := newRedlock(t, nodes, WithLease(time.Second), guard, WithCommandTimeout(300*time.Millisecond))
 		ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
@@ -429,19 +429,19 @@ func TestOpeningChecksDrivers(t *testing.T) {
 		"node 3 is node 1 again":    {a, b, faults.NewRedis(a)},
 		"node 2 is a Cluster; a qu": {a, &faults.Stub{Slots: true}},
 	} {
-		c, err := opening.NewRedlock(nodes, []Option{})
+		c, err := opening.NewRedlock(nodes, []ClientOption{})
 		require.ErrorIs(t, err, ErrInvalidOption, why)
 		require.ErrorContains(t, err, why)
 		require.Nil(t, c.(*Client))
 	}
 	for _, rdb := range []driver.Redis{nil, overrueidis.New(nil), &faults.Stub{Slots: true}} {
-		c, err := opening.New(rdb, []Option{WithRestartGuard(time.Minute)})
+		c, err := opening.New(rdb, []ClientOption{WithRestartGuard(time.Minute)})
 		require.ErrorIs(t, err, ErrInvalidOption)
 		require.Nil(t, c.(*Client))
 	}
-	c, err := opening.NewRedlock([]driver.Redis{a, b, new(faults.Stub)}, []Option{WithQuorum(2)})
+	c, err := opening.NewRedlock([]driver.Redis{a, b, new(faults.Stub)}, []ClientOption{WithQuorum(2)})
 	require.NoError(t, err)
 	c.(*Client).Close()
-	_, err = opening.New(a, []Option{WithLease(-1)})
+	_, err = opening.New(a, []ClientOption{WithLease(-1)})
 	require.ErrorIs(t, err, ErrInvalidOption)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -109,7 +110,7 @@ func TestAFailedDowngradeTellsOfNoReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			o, w := &seen{}, faulty(s)
-			rw := newClient(t, w, WithObserver(o), WithLease(MaxLease), WithCommandTimeout(patience)).RWMutex("k", WithRedissonWatchdog(0))
+			rw := newClient(t, w, WithObserver(o), WithLease(wire.MaxLease), WithCommandTimeout(patience)).RWMutex("k", WithRedissonWatchdog(0))
 			writer := taken(t, rw.Lock)
 			w.Filter(faults.Next(faults.Script("acquire"), faults.Hold))
 			failed := make(chan error, 1)

@@ -304,7 +304,7 @@ func TestRWMutexDeadProcesses(t *testing.T) {
 func TestRWMutexExcludes(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for _, opts := range [][]Option{{}, {WithLinger(50 * time.Millisecond)}, {WithLocalHandoff(1, 0)}} {
+	for _, opts := range [][]ClientOption{{}, {WithLinger(50 * time.Millisecond)}, {WithLocalHandoff(1, 0)}} {
 		excludes(t, 150, func() *RWMutex { return hearing(t, s, opts...).RWMutex("k") })
 	}
 }
@@ -404,7 +404,7 @@ func TestRWMutexLingersForOneSide(t *testing.T) {
 func TestRWMutexWithLeastPrivilege(t *testing.T) {
 	s := redistest.Start(t)
 	every := append(rights(t, "suite:")[0], drivertest.ReadWriteRights(t, "suite:")...)
-	short := []Option{WithLease(900 * time.Millisecond), WithCommandTimeout(300 * time.Millisecond)}
+	short := []ClientOption{WithLease(900 * time.Millisecond), WithCommandTimeout(300 * time.Millisecond)}
 	a := newClient(t, shared(t, s.AddUser("a", "secret", every...))(), short...).RWMutex("suite:k")
 	b := newClient(t, shared(t, s.AddUser("b", "secret", every...))(), short...).RWMutex("suite:k")
 	one, two := taken(t, a.RLock), taken(t, b.RLock)
@@ -494,7 +494,7 @@ func TestRWMutexTicketsOutliveTheClock(t *testing.T) {
 func TestRWMutexOnACluster(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t)
-	for name, channels := range map[string][]Option{"sharded": nil, "plain": {WithPlainChannels()}} {
+	for name, channels := range map[string][]ClientOption{"sharded": nil, "plain": {WithPlainChannels()}} {
 		open := func() *RWMutex {
 			rdb, err := redistest.Open(nodes.Option())
 			require.NoError(t, err)

@@ -12,10 +12,10 @@ import (
 )
 
 // polling returns a way to make processes on a Cluster whose channels are plain ones: no message grants a lock there.
-func polling(t *testing.T) (nodes *redistest.Cluster, open func(...Option) *RWMutex) {
+func polling(t *testing.T) (nodes *redistest.Cluster, open func(...ClientOption) *RWMutex) {
 	t.Helper()
 	nodes = redistest.StartCluster(t)
-	return nodes, func(opts ...Option) *RWMutex {
+	return nodes, func(opts ...ClientOption) *RWMutex {
 		rdb, err := redistest.Open(nodes.Option())
 		require.NoError(t, err)
 		t.Cleanup(rdb.Close)

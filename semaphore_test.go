@@ -198,7 +198,7 @@ func TestSemaphoreRefuses(t *testing.T) {
 		require.ErrorIs(t, err, errors.ErrUnsupported, name)
 		_, err = acquire(WithOwner(t.Context(), ""), 1)
 		require.ErrorIs(t, err, ErrInvalidOwner, name)
-		for _, k := range []int{-1, 0, MaxPermits + 1} {
+		for _, k := range []int{-1, 0, 128 + 1} {
 			_, err = acquire(t.Context(), k)
 			require.ErrorIs(t, err, ErrInvalidOption, "%s %d", name, k)
 		}
@@ -230,7 +230,7 @@ func TestSemaphoreRefuses(t *testing.T) {
 	quorum := newRedlock(t, masters(t, 3))
 	_, err = quorum.Semaphore("k", 2).Acquire(t.Context(), 1)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.EqualError(t, err, "relock: not supported: a semaphore over a quorum of nodes")
+	require.EqualError(t, err, "relock: not supported: a Semaphore over a quorum of nodes or under WithRestartGuard")
 	require.ErrorIs(t, quorum.Semaphore("k", 2).SetPermits(t.Context(), 1), errors.ErrUnsupported)
 	guarded := newClient(t, s.Client(), WithRestartGuard(defaultLease))
 	_, err = guarded.Semaphore("k", 2).TryAcquire(t.Context(), 1)
@@ -575,7 +575,7 @@ func TestPermitsPassInMemory(t *testing.T) {
 
 // With WithStrictOrder nothing passes the goroutine at the gate, nor beyond the bounds of WithLocalHandoff.
 func TestStrictPermitsPassNobody(t *testing.T) {
-	for name, opt := range map[string]Option{"strict": WithStrictOrder(), "none may be passed on": WithLocalHandoff(1, 0)} {
+	for name, opt := range map[string]ClientOption{"strict": WithStrictOrder(), "none may be passed on": WithLocalHandoff(1, 0)} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			c := hearing(t, s, opt)
@@ -868,7 +868,7 @@ func TestOrphanedPermitsAreGivenBack(t *testing.T) {
 func TestSemaphoreWithLeastPrivilege(t *testing.T) {
 	s := redistest.Start(t)
 	every := append(rights(t, "suite:")[0], drivertest.SemaphoreRights(t, "suite:")...)
-	short := []Option{WithLease(900 * time.Millisecond), WithCommandTimeout(300 * time.Millisecond)}
+	short := []ClientOption{WithLease(900 * time.Millisecond), WithCommandTimeout(300 * time.Millisecond)}
 	a := newClient(t, shared(t, s.AddUser("a", "secret", every...))(), short...).Semaphore("suite:k", 3)
 	b := newClient(t, shared(t, s.AddUser("b", "secret", every...))(), short...).Semaphore("suite:k", 3)
 	one, two := a.holds(t, 1), b.holds(t, 2)

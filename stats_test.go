@@ -38,17 +38,17 @@ func TestCommandsAreCounted(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(t.Context()))
 	for command, n := range map[Command]uint64{
-		CommandAcquire: 1, CommandRecount: 2, CommandInspect: 1, CommandRelease: 1, CommandRenew: 0, CommandForce: 0,
+		"acquire": 1, "recount": 2, "inspect": 1, "release": 1, "renew": 0, "force": 0,
 	} {
 		require.Equal(t, CommandStats{Answered: n}, sentFor(c, command), command)
 	}
 	s.Do("SET", "stranger", "no lock")
 	_, err = c.Mutex("stranger").TryLock(t.Context())
 	require.Error(t, err)
-	require.Equal(t, CommandStats{Answered: 1, Refused: 1}, sentFor(c, CommandAcquire))
-	require.Eventually(t, func() bool { return sentFor(c, CommandSubscribe).Answered > 0 }, patience, time.Millisecond)
+	require.Equal(t, CommandStats{Answered: 1, Refused: 1}, sentFor(c, "acquire"))
+	require.Eventually(t, func() bool { return sentFor(c, "subscribe").Answered > 0 }, patience, time.Millisecond)
 	c.Close()
-	require.Equal(t, CommandStats{Answered: 1, Refused: 1}, sentFor(c, CommandAcquire), "a closed client tells too")
+	require.Equal(t, CommandStats{Answered: 1, Refused: 1}, sentFor(c, "acquire"), "a closed client tells too")
 }
 
 // No command is counted under a word that has no constant, and no constant is for nothing.
@@ -58,8 +58,8 @@ func TestEachCommandHasItsConstant(t *testing.T) {
 		counted = append(counted, s.Command)
 	}
 	require.ElementsMatch(t, []Command{
-		CommandAcquire, CommandRelease, CommandRenew, CommandRecount, CommandRefill, CommandMove, CommandResize, CommandSweep, CommandFence,
-		CommandForce, CommandInspect, CommandIntroduce, CommandOnce, CommandCheck, CommandSubscribe,
+		"acquire", "release", "renew", "recount", "refill", "move", "resize", "sweep", "fence",
+		"force", "inspect", "introduce", "once", "check", "subscribe",
 	}, counted)
 }
 
@@ -69,10 +69,10 @@ func TestCommandsThatGoUnansweredAreCounted(t *testing.T) {
 	rdb.Filter(faults.All(faults.AnyScript, faults.LoseCall))
 	_, err := c.Mutex("k").TryLock(t.Context())
 	require.Error(t, err)
-	require.Eventually(t, func() bool { return sentFor(c, CommandAcquire).Unanswered == 1 }, patience, time.Millisecond)
-	require.Zero(t, sentFor(c, CommandAcquire).Answered)
+	require.Eventually(t, func() bool { return sentFor(c, "acquire").Unanswered == 1 }, patience, time.Millisecond)
+	require.Zero(t, sentFor(c, "acquire").Answered)
 	rdb.Filter(nil)
-	require.Eventually(t, func() bool { return sentFor(c, CommandSweep).Answered > 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return sentFor(c, "sweep").Answered > 0 }, patience, time.Millisecond)
 }
 
 // Callers whose commands go together are counted as what was sent.
@@ -93,7 +93,7 @@ func TestWhatGoesTogetherCountsOnce(t *testing.T) {
 	require.Eventually(t, func() bool { return c.core.calls.UnderWay() == callers }, patience, time.Millisecond)
 	s.Resume()
 	wg.Wait()
-	got := sentFor(c, CommandAcquire)
+	got := sentFor(c, "acquire")
 	require.NotZero(t, got.Answered)
 	require.Less(t, got.Answered, uint64(callers))
 }
@@ -113,9 +113,9 @@ func TestCommandsAreCountedByNode(t *testing.T) {
 	voted, checked := map[int]uint64{}, map[int]uint64{}
 	for _, s := range c.Stats().Commands {
 		switch s.Command {
-		case CommandAcquire:
+		case "acquire":
 			voted[s.Node] = s.Answered
-		case CommandCheck:
+		case "check":
 			checked[s.Node] = s.Answered
 		}
 	}
@@ -163,7 +163,7 @@ func (a *acquainted) ObserveClient(c *Client) (closed func()) {
 func TestObserversKnowTheirClients(t *testing.T) {
 	s := redistest.Start(t)
 	o := &acquainted{clients: map[*Client]bool{}}
-	for _, opts := range [][]Option{{WithObserver(o)}, {WithObserver(o), WithLogger(slog.New(slog.DiscardHandler))}} {
+	for _, opts := range [][]ClientOption{{WithObserver(o)}, {WithObserver(o), WithLogger(slog.New(slog.DiscardHandler))}} {
 		c := newClient(t, s.Client(), opts...)
 		require.True(t, o.clients[c])
 		c.Close()

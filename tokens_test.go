@@ -211,7 +211,7 @@ func TestTokensOfAnOlderGrant(t *testing.T) {
 // forgetting returns a client whose counters outlive a grant by no more than d.
 func forgetting(t *testing.T, rdb rueidis.Client, d time.Duration) *Client {
 	t.Helper()
-	cfg, err := defaultConfig().with(nil, true)
+	cfg, err := with[ClientOption](defaultConfig(), nil, "")
 	require.NoError(t, err)
 	cfg.retention = d
 	id := fmt.Sprintf("00000000-0000-4000-8000-%012d", time.Now().UnixNano()%1e12)
