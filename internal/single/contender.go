@@ -270,6 +270,7 @@ func (c *contender) TakeOver(ctx context.Context, handle string) (node.Grant, er
 	pause := clock.Backoff{Least: 5 * time.Millisecond, Most: 250 * time.Millisecond}
 	for {
 		mine, why, err := c.Claim.TakeOver(ctx, handle)
+		c.failure = &wire.NodeError{Op: driver.Move, Name: c.entry.Names.Name, Err: err}
 		switch {
 		case err == nil && mine:
 			return c.granted(), nil
@@ -278,9 +279,8 @@ func (c *contender) TakeOver(ctx context.Context, handle string) (node.Grant, er
 			return node.Grant{}, wire.NoHandle(c.entry.Names, whyLost(why))
 		case !wire.Transient(err):
 			c.End(true) // a script that is refused half way has done what stands before
-			return node.Grant{}, &wire.NodeError{Op: driver.Move, Name: c.entry.Names.Name, Err: err}
+			return node.Grant{}, c.failure
 		}
-		c.failure = err
 		if err := c.sleep(ctx, pause.Next()); err != nil {
 			c.End(true)
 			return node.Grant{}, err
