@@ -78,7 +78,7 @@ func (a *AnyLock) acquire(ctx context.Context, m mode) (*Lease, error) {
 // shown has the context of a lease of Any show it, permits too: else the caller's function could not tell
 // which lock it has, and would find the lease of a lock further out.
 func shown(l *Lease) *Lease {
-	if l != nil && !l.lock.carried() {
+	if l != nil && !l.lock.manner.carried() {
 		l.shown = true
 	}
 	return l
@@ -114,7 +114,7 @@ func (a *AnyLock) entered(ctx context.Context, permits bool) (in Locker, err err
 		return nil, errNilContext
 	}
 	for _, p := range a.parts {
-		if !p.base.carried() && !permits {
+		if !p.base.manner.carried() && !permits {
 			continue
 		}
 		switch _, err := p.Held(ctx); err {

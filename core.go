@@ -73,9 +73,6 @@ func (n *known) named(err error) error {
 	return err
 }
 
-// carried reports whether contexts show leases of the lock, so that their callers re-enter.
-func (n *known) carried() bool { return n.manner.carried(n) }
-
 // newEntry returns a new entry for the lock. With an owner it reserves one token: sharers of an
 // owner do not pass the lock on in memory.
 func (n *known) newEntry(owner string, cfg *config) wire.Entry {

@@ -79,11 +79,11 @@ type manner interface {
 	// lingers reports whether a hold with these options may outlast its leases.
 	lingers(c *config) bool
 	// carried reports whether a lease's context shows the lease. If not, no caller re-enters.
-	carried(n *known) bool
+	carried() bool
 	// asks is how many tokens an entry asks for, and reserved how many leases the hold may serve that begins
 	// with a grant of so many.
 	asks(c *config) int
-	reserved(n *known, c *config, tokens int) int
+	reserved(c *config, tokens int) int
 	// atHand returns an idle hold that the caller takes up without the gate, nil if there is none.
 	atHand(n *known, amount int) *hold
 	// spare picks up the idle holds that may keep a caller of another amount out. The caller finishes them.
@@ -116,7 +116,7 @@ func (n *known) newHold(h *hold, c claim.Claim, g node.Grant, cfg *config, atGat
 	*h = hold{
 		known: n, claim: c, entry: e, cfg: cfg, gate: e.Gate(), atGate: atGate, last: h.last,
 		term:  tenure.Granted(g.Sent, e.Lease, &cfg.rules),
-		block: tenure.Reserved(tenure.More{Token: g.Token, Count: n.manner.reserved(n, cfg, g.Passes), Sent: g.Sent}, now),
+		block: tenure.Reserved(tenure.More{Token: g.Token, Count: n.manner.reserved(cfg, g.Passes), Sent: g.Sent}, now),
 	}
 	if atGate {
 		n.k.gates.Report(h.gate, nil)
