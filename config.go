@@ -109,27 +109,22 @@ func with[O ClientOption](c config, opts []O, what string) (config, error) {
 		}
 	}
 	if what == "" {
-		c.complete()
+		if c.nodes > 0 && !c.guarded {
+			c.longest = max(c.longest, c.lease)
+		}
+		if !c.retained {
+			c.retention = max(c.retention, 4*c.lease, 4*c.fixed, 4*c.longest)
+		}
+		c.panics = new(eventlog.Panics)
+		if c.logged != nil {
+			c.observers, c.panics = append(c.observers, c.logged), c.logged.Panics
+		}
 	}
 	c.derive()
 	if err := c.clash(); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
 	return c, nil
-}
-
-// complete fills in what a client was not given.
-func (c *config) complete() {
-	if c.nodes > 0 && !c.guarded {
-		c.longest = max(c.longest, c.lease)
-	}
-	if !c.retained {
-		c.retention = max(c.retention, 4*c.lease, 4*c.fixed, 4*c.longest)
-	}
-	c.panics = new(eventlog.Panics)
-	if c.logged != nil {
-		c.observers, c.panics = append(c.observers, c.logged), c.logged.Panics
-	}
 }
 
 // clash says which options cannot go together.

@@ -136,12 +136,12 @@ func (h How) String() string {
 //
 // By default, and with nil, there is no observer.
 func WithObserver(o Observer) ClientOption {
-	return forClients("WithObserver", nil, func(c *config) {
+	return &option{"WithObserver", nil, func(c *config) {
 		c.observers = nil
 		if o != nil {
 			c.observers = observers{o}
 		}
-	})
+	}}
 }
 
 // tell tells the observer, if there is one.

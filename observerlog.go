@@ -23,7 +23,7 @@ import (
 //
 // By default nothing is written.
 func WithLogger(log *slog.Logger) ClientOption {
-	return forClients("WithLogger", wrongIf(log == nil, "the logger is nil"), func(c *config) { c.logged = newLogged(log) })
+	return &option{"WithLogger", wrongIf(log == nil, "the logger is nil"), func(c *config) { c.logged = newLogged(log) }}
 }
 
 // logged is the Observer that writes to a logger.

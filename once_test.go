@@ -595,7 +595,7 @@ func TestOnceRefusals(t *testing.T) {
 		"99ms is out of range":        {once: OnceOf[string](c, "k", 99*time.Millisecond), err: ErrInvalidOption},
 		"WithMinHold: not for a Once": {once: onceOf(c, WithMinHold(time.Second)), err: ErrInvalidOption},
 		"the function is nil":         {once: onceOf(c).Encoded(nil, nil), err: ErrMisuse},
-		"use Client.Once":            {once: new(Once[string]), err: ErrMisuse},
+		"use Client.Once":             {once: new(Once[string]), err: ErrMisuse},
 		"made without New":            {once: OnceOf[string](none, "k", time.Minute), err: ErrMisuse},
 		"a Once over a quorum":        {once: onceOf(newRedlock(t, masters(t, 1))), err: errors.ErrUnsupported},
 		"or under WithRestartGuard":   {once: onceOf(newClient(t, s.Client(), WithRestartGuard(time.Minute))), err: errors.ErrUnsupported},

@@ -12,11 +12,11 @@ func init() {
 	opening.NewRedlock = func(nodes []driver.Redis, opts any) (any, error) { return redlockOver(nodes, opts.([]ClientOption)) }
 	opening.Beside = func(client any, rdb driver.Redis) (any, error) {
 		is := &client.(*Client).core.cfg
-		return newOver(rdb, []ClientOption{forClients("Beside", nil, func(c *config) {
+		return newOver(rdb, []ClientOption{&option{"Beside", nil, func(c *config) {
 			c.lease, c.timeout, c.javaDog = is.lease, is.timeout, is.javaDog
 			c.plain, c.retention, c.retained, c.prefix = is.plain, is.retention, is.retained, is.prefix
 			c.longest, c.wary, c.guarded = is.longest, is.wary, is.guarded
-		})})
+		}}})
 	}
 	opening.Behind = func(client any) (nodes []driver.Redis, need int, prefix string) {
 		k := client.(*Client).coreOrNil()

@@ -34,14 +34,6 @@ type lockOption struct{ *option }
 
 func (lockOption) ofLocks() {}
 
-func forClients(name string, wrong error, set func(*config)) ClientOption {
-	return &option{name, wrong, set}
-}
-
-func forLocks(name string, wrong error, set func(*config)) Option {
-	return lockOption{&option{name, wrong, set}}
-}
-
 // fits reports whether an option has a meaning for that type of lock.
 func (o *option) fits(what string) bool {
 	switch o.name {
@@ -58,7 +50,7 @@ func (o *option) fits(what string) bool {
 //
 // Defaults to 30 seconds, as Redisson's lockWatchdogTimeout.
 func WithLease(d time.Duration) Option {
-	return forLocks("WithLease", leaseInRange(d), func(c *config) { c.lease = d })
+	return lockOption{&option{"WithLease", leaseInRange(d), func(c *config) { c.lease = d }}}
 }
 
 // WithFixedLease grants the lock for d and never renews it: it ends after d even if the holder
@@ -67,7 +59,7 @@ func WithLease(d time.Duration) Option {
 //
 // By default leases are renewed.
 func WithFixedLease(d time.Duration) Option {
-	return forLocks("WithFixedLease", leaseInRange(d), func(c *config) { c.fixed = d })
+	return lockOption{&option{"WithFixedLease", leaseInRange(d), func(c *config) { c.fixed = d }}}
 }
 
 // WithMaxHold ends a lease after d although its holder lives: the lease's context is cancelled with
@@ -76,7 +68,7 @@ func WithFixedLease(d time.Duration) Option {
 //
 // By default a hold is renewed as long as its process lives.
 func WithMaxHold(d time.Duration) Option {
-	return forLocks("WithMaxHold", leaseInRange(d), func(c *config) { c.maxHold = d })
+	return lockOption{&option{"WithMaxHold", leaseInRange(d), func(c *config) { c.maxHold = d }}}
 }
 
 // WithMinHold keeps a Mutex taken for d at least, counted from when the caller got it, even if the
@@ -101,7 +93,7 @@ func WithMaxHold(d time.Duration) Option {
 // d may not be longer than WithFixedLease and WithMaxHold let a lock be held. An RWMutex refuses the
 // option. By default, and with 0, the last Unlock gives a lock back.
 func WithMinHold(d time.Duration) Option {
-	return forLocks("WithMinHold", inRange(d, 0, maxLease), func(c *config) { c.minHold = d })
+	return lockOption{&option{"WithMinHold", inRange(d, 0, maxLease), func(c *config) { c.minHold = d }}}
 }
 
 // WithWait makes Lock give up after d, also where it re-enters. It does not bound the lease's
@@ -110,7 +102,8 @@ func WithMinHold(d time.Duration) Option {
 //
 // By default Lock waits as long as its context allows.
 func WithWait(d time.Duration) Option {
-	return forLocks("WithWait", wrongIf(d <= 0, "%v; it must be positive: use TryLock not to wait at all", d), func(c *config) { c.wait = d })
+	wrong := wrongIf(d <= 0, "%v; it must be positive: use TryLock not to wait at all", d)
+	return lockOption{&option{"WithWait", wrong, func(c *config) { c.wait = d }}}
 }
 
 // WithLocalHandoff bounds how long a lock may pass between goroutines of this process, in memory,
@@ -125,7 +118,7 @@ func WithWait(d time.Duration) Option {
 func WithLocalHandoff(passes int, d time.Duration) Option {
 	wrong := wrongIf(passes < 1 || passes > 1_000_000 || d < 0,
 		"%d passes in %v; 1 (none) to 1,000,000 are possible, and no negative time", passes, d)
-	return forLocks("WithLocalHandoff", wrong, func(c *config) { c.passes, c.passTime = passes, d })
+	return lockOption{&option{"WithLocalHandoff", wrong, func(c *config) { c.passes, c.passTime = passes, d }}}
 }
 
 // WithLinger keeps an unlocked lock in Redis for this process, for up to d, as long as no other
@@ -139,7 +132,7 @@ func WithLocalHandoff(passes int, d time.Duration) Option {
 //
 // By default, and with 0, a lock is given back with its last Unlock.
 func WithLinger(d time.Duration) Option {
-	return forLocks("WithLinger", inRange(d, 0, maxLease), func(c *config) { c.linger = d })
+	return lockOption{&option{"WithLinger", inRange(d, 0, maxLease), func(c *config) { c.linger = d }}}
 }
 
 // WithStrictOrder makes the goroutines of this process get the lock in exactly the order in which
@@ -149,7 +142,7 @@ func WithLinger(d time.Duration) Option {
 // happens only after holds of a few microseconds, and to one goroutine three times at most. With
 // critical sections that short, a lock is taken nearly twice as often.
 func WithStrictOrder() Option {
-	return forLocks("WithStrictOrder", nil, func(c *config) { c.strict = true })
+	return lockOption{&option{"WithStrictOrder", nil, func(c *config) { c.strict = true }}}
 }
 
 // WithCommandTimeout sets how long one command to Redis may take before it counts as unanswered.
@@ -159,7 +152,7 @@ func WithStrictOrder() Option {
 // Defaults to a sixth of the lease, at most 2 seconds; for a node of a quorum to a twentieth, at
 // most 1 second.
 func WithCommandTimeout(d time.Duration) Option {
-	return forLocks("WithCommandTimeout", wrongIf(d <= 0, "%v; it must be positive", d), func(c *config) { c.timeout = d })
+	return lockOption{&option{"WithCommandTimeout", wrongIf(d <= 0, "%v; it must be positive", d), func(c *config) { c.timeout = d }}}
 }
 
 // WithNamePrefix puts prefix before the name of every lock in Redis, as a NameMapper of Redisson's
@@ -169,7 +162,7 @@ func WithCommandTimeout(d time.Duration) Option {
 // By default names stand in Redis as they are.
 func WithNamePrefix(prefix string) ClientOption {
 	wrong := wrongIf(len(prefix) >= wire.MaxName, "%d bytes; a name has %d with its prefix", len(prefix), wire.MaxName)
-	return forClients("WithNamePrefix", wrong, func(c *config) { c.prefix = prefix })
+	return &option{"WithNamePrefix", wrong, func(c *config) { c.prefix = prefix }}
 }
 
 // WithClientName makes the client write its name to Redis, which is the service's, say "billing".
@@ -183,7 +176,7 @@ func WithNamePrefix(prefix string) ClientOption {
 //
 // By default, and with "", nothing is written.
 func WithClientName(name string) ClientOption {
-	return forClients("WithClientName", wire.ValidClientName(name), func(c *config) { c.name = name })
+	return &option{"WithClientName", wire.ValidClientName(name), func(c *config) { c.name = name }}
 }
 
 // WithQuorum sets how many nodes of NewRedlock must keep a lock. n must be more than half of them:
@@ -194,7 +187,7 @@ func WithClientName(name string) ClientOption {
 //
 // Defaults to the smallest number that is more than half.
 func WithQuorum(n int) ClientOption {
-	return forClients("WithQuorum", wrongIf(n < 1, "%d is no number of nodes", n), func(c *config) { c.quorum = n })
+	return &option{"WithQuorum", wrongIf(n < 1, "%d is no number of nodes", n), func(c *config) { c.quorum = n }}
 }
 
 // WithRestartGuard keeps a Redis that was restarted, promoted or emptied from granting locks until
@@ -218,7 +211,7 @@ func WithStrictRestartGuard(longest time.Duration) ClientOption {
 }
 
 func restartGuard(name string, longest time.Duration, strict bool) ClientOption {
-	return forClients(name, leaseInRange(longest), func(c *config) { c.longest, c.wary, c.guarded = longest, strict, true })
+	return &option{name, leaseInRange(longest), func(c *config) { c.longest, c.wary, c.guarded = longest, strict, true }}
 }
 
 // WithoutRestartGuard makes NewRedlock trust that no node forgets a lock. If nodes forget one after
@@ -226,7 +219,7 @@ func restartGuard(name string, longest time.Duration, strict bool) ClientOption 
 //
 // By default New has no guard, and NewRedlock the guard that WithRestartGuard describes.
 func WithoutRestartGuard() ClientOption {
-	return forClients("WithoutRestartGuard", nil, func(c *config) { c.longest, c.wary, c.guarded = 0, false, true })
+	return &option{"WithoutRestartGuard", nil, func(c *config) { c.longest, c.wary, c.guarded = 0, false, true }}
 }
 
 // WithTokenRetention sets how long Redis keeps a lock's fencing counter after the lock was last
@@ -244,5 +237,5 @@ func WithoutRestartGuard() ClientOption {
 func WithTokenRetention(d time.Duration) ClientOption {
 	wrong := wrongIf(d != 0 && (d < minRetention || d > maxRetention),
 		"%v is out of range, 0 (for ever) and between %v and %v are possible", d, minRetention, maxRetention)
-	return forClients("WithTokenRetention", wrong, func(c *config) { c.retention, c.retained = d, true })
+	return &option{"WithTokenRetention", wrong, func(c *config) { c.retention, c.retained = d, true }}
 }

@@ -21,7 +21,7 @@ import (
 // By default a Cluster that has sharded channels (Redis 7) is used with them. Elsewhere channels are
 // always plain.
 func WithPlainChannels() ClientOption {
-	return forClients("WithPlainChannels", nil, func(c *config) { c.plain = true })
+	return &option{"WithPlainChannels", nil, func(c *config) { c.plain = true }}
 }
 
 // attempt is one call that takes a lock: Lock, TryLock or TakeOver.

@@ -75,7 +75,7 @@ func (c *config) ofReaders() (*config, error) {
 //
 // Defaults to 30 seconds, Redisson's default.
 func WithRedissonWatchdog(d time.Duration) Option {
-	return forLocks("WithRedissonWatchdog", leaseInRange(cmp.Or(d, minLease)), func(c *config) { c.javaDog = d })
+	return lockOption{&option{"WithRedissonWatchdog", leaseInRange(cmp.Or(d, minLease)), func(c *config) { c.javaDog = d }}}
 }
 
 // Name returns the lock's name.
