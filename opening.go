@@ -1,6 +1,7 @@
 package relock
 
 import (
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/opening"
 )
@@ -28,6 +29,19 @@ func init() {
 		}
 		return nodes, k.cfg.quorumSize(), k.cfg.prefix
 	}
+	opening.Over = func(id string, arbiter, opts any) (any, error) {
+		cfg, err := with(defaultConfig(), opts.([]ClientOption), "")
+		return newClientOver(id, cfg, arbiter.(claim.Arbiter)), err
+	}
+	opening.Inside = func(client any) (arbiter, gates, calls, watchdog any) {
+		k := client.(*Client).core
+		return k.arbiter, k.gates, k.calls, k.watchdog
+	}
+	opening.HoldOf = func(lease any) (hold, claim any) {
+		h := lease.(*Lease).h
+		return h, h.claim
+	}
+	opening.Outward = outward
 	opening.LeaseOf = func(permit any) any { return permit.(*Permit).held() }
 	opening.HolderOf = func(lease any) (client, kind string) {
 		l, is := lease.(*Lease)

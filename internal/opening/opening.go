@@ -32,3 +32,15 @@ var HolderOf func(lease any) (client, kind string)
 // how many of them must keep a lock, and the prefix of its locks' names. A client that New did not make
 // has no drivers.
 var Behind func(client any) (nodes []driver.Redis, need int, prefix string)
+
+// For the tests of internal/suite, which see inside of clients without being part of the package.
+var (
+	// Over makes a *relock.Client with an id over a claim.Arbiter of a test; opts are []relock.Option.
+	Over func(id string, arbiter, opts any) (client any, err error)
+	// Inside returns what a *relock.Client is made of: its claim.Arbiter, *gate.Gates, *calls.Calls and *watchdog.Watchdog.
+	Inside func(client any) (arbiter, gates, calls, watchdog any)
+	// HoldOf returns the hold that a *relock.Lease is of, and that hold's claim.Claim.
+	HoldOf func(lease any) (hold, claim any)
+	// Outward returns what callers see of an error of internal/wire.
+	Outward func(err error) error
+)
