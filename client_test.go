@@ -60,16 +60,16 @@ func TestNamesAreKept(t *testing.T) {
 func TestDefaultTokenRetention(t *testing.T) {
 	for _, c := range []struct {
 		want time.Duration
-		opts []Option
+		opts []ClientOption
 	}{
 		{10 * time.Minute, nil},
-		{10 * time.Minute, []Option{WithLease(150 * time.Second)}},
-		{20 * time.Minute, []Option{WithLease(5 * time.Minute)}},
-		{4 * time.Hour, []Option{WithFixedLease(time.Hour)}},
-		{4 * time.Hour, []Option{WithRestartGuard(time.Hour)}},
-		{8 * time.Hour, []Option{WithRestartGuard(2 * time.Hour), WithFixedLease(time.Hour)}},
+		{10 * time.Minute, []ClientOption{WithLease(150 * time.Second)}},
+		{20 * time.Minute, []ClientOption{WithLease(5 * time.Minute)}},
+		{4 * time.Hour, []ClientOption{WithFixedLease(time.Hour)}},
+		{4 * time.Hour, []ClientOption{WithRestartGuard(time.Hour)}},
+		{8 * time.Hour, []ClientOption{WithRestartGuard(2 * time.Hour), WithFixedLease(time.Hour)}},
 	} {
-		cfg, err := defaultConfig().with(c.opts, true)
+		cfg, err := with(defaultConfig(), c.opts, "")
 		require.NoError(t, err)
 		require.Equal(t, c.want, cfg.retention)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
@@ -37,7 +38,7 @@ func (p *parted) Claim(e wire.Entry) claim.Claim {
 	return &partedClaim{scriptedClaim{S: &p.scripted, Entry: e}, p}
 }
 
-func (p *parted) Silence(op, name string, why, cause error) error {
+func (p *parted) Silence(op driver.Op, name string, why, cause error) error {
 	return &wire.NodeError{Op: op, Name: name, Err: why, Cause: cause}
 }
 
@@ -77,7 +78,7 @@ func (c *partedClaim) Watch(w *hub.Watcher) {
 }
 
 // whileItParts runs a test with a client over p, in fake time.
-func whileItParts(t *testing.T, p *parted, test func(t *testing.T, c *Client), opts ...Option) {
+func whileItParts(t *testing.T, p *parted, test func(t *testing.T, c *Client), opts ...ClientOption) {
 	synctest.Test(t, func(t *testing.T) {
 		c := over(t, p, opts...)
 		defer c.Close()
@@ -367,7 +368,7 @@ func TestCloseGivesBackALateGrant(t *testing.T) {
 // Close comes before All gives its caller the leases or after it, never between two of them.
 func TestCloseComesBeforeOrAfterAllReturns(t *testing.T) {
 	t.Parallel()
-	cfg, err := defaultConfig().with(nil, true)
+	cfg, err := with[ClientOption](defaultConfig(), nil, "")
 	require.NoError(t, err)
 	var before, after int
 	for range 500 {
@@ -557,7 +558,7 @@ func TestMaxHoldIsToldByWhatIsOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			w := faulty(s)
-			m := newClient(t, w, WithLease(MaxLease), WithCommandTimeout(patience)).Mutex("k")
+			m := newClient(t, w, WithLease(wire.MaxLease), WithCommandTimeout(patience)).Mutex("k")
 			outer := taken(t, m.Lock)
 			inner, err := m.Lock(outer.Context())
 			require.NoError(t, err)

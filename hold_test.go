@@ -334,8 +334,8 @@ func TestLostRefills(t *testing.T) {
 
 // lingering returns a client whose locks linger, once it hears its messages: what is granted before
 // does not linger.
-func lingeringClient(t *testing.T, rdb rueidis.Client, d time.Duration, opts ...Option) *Client {
-	c := newClient(t, rdb, append([]Option{WithLinger(d)}, opts...)...)
+func lingeringClient(t *testing.T, rdb rueidis.Client, d time.Duration, opts ...ClientOption) *Client {
+	c := newClient(t, rdb, append([]ClientOption{WithLinger(d)}, opts...)...)
 	hears(t, c)
 	return c
 }
@@ -424,7 +424,7 @@ func TestWhatMayNotLinger(t *testing.T) {
 		for topology, n := range map[string]int{"one": 1, "quorum": 3} {
 			t.Run(name+"/"+topology, func(t *testing.T) {
 				servers := masters(t, n)
-				opts := []Option{WithLinger(lease), WithLease(2 * lease), WithCommandTimeout(2 * patience)}
+				opts := []ClientOption{WithLinger(lease), WithLease(2 * lease), WithCommandTimeout(2 * patience)}
 				c, taps := tapped(t, servers, opts...)
 				hears(t, c)
 				m := c.Mutex("k", WithLease(lease))
@@ -496,7 +496,7 @@ func TestLingeringIsBounded(t *testing.T) {
 }
 
 // whileItHangs runs a test with a client, in fake time, over a Redis that can be made to hang.
-func whileItHangs(t *testing.T, test func(t *testing.T, c *Client, r *hanging), opts ...Option) {
+func whileItHangs(t *testing.T, test func(t *testing.T, c *Client, r *hanging), opts ...ClientOption) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &hanging{}
 		c := over(t, r, opts...)

@@ -46,7 +46,7 @@ func ownRedis(t *testing.T) rueidis.Client {
 }
 
 // newClient returns a Client over rdb that is closed before rdb is.
-func newClient(t *testing.T, rdb rueidis.Client, opts ...Option) *Client {
+func newClient(t *testing.T, rdb rueidis.Client, opts ...ClientOption) *Client {
 	t.Helper()
 	c, err := New(rdb, opts...)
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func settledOn(t *testing.T, c *Client, unlock string) {
 func mutexOf(l *Lease) *Mutex { return &Mutex{*l.lock} }
 
 // tapped returns a client over servers and where each has its faults.
-func tapped(t *testing.T, servers []*redistest.Server, opts ...Option) (*Client, []*faults.Client) {
+func tapped(t *testing.T, servers []*redistest.Server, opts ...ClientOption) (*Client, []*faults.Client) {
 	t.Helper()
 	var nodes []rueidis.Client
 	var taps []*faults.Client
@@ -145,7 +145,7 @@ func tapped(t *testing.T, servers []*redistest.Server, opts ...Option) (*Client,
 const counterOfK = "redisson_lock_token:{k}"
 
 // bothTopologies runs a test over one Redis and over a quorum of three. open makes a client with a user's rights.
-func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *Client), opts ...Option) {
+func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *Client), opts ...ClientOption) {
 	for name, n := range map[string]int{"one": 1, "quorum": 3} {
 		t.Run(name, func(t *testing.T) {
 			servers := masters(t, n)
@@ -169,7 +169,7 @@ func bothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.S
 }
 
 // another returns one more client of the servers, with all rights.
-func another(t *testing.T, servers []*redistest.Server, opts ...Option) *Client {
+func another(t *testing.T, servers []*redistest.Server, opts ...ClientOption) *Client {
 	if len(servers) > 1 {
 		return newRedlock(t, servers, opts...)
 	}
@@ -195,7 +195,7 @@ func masters(t *testing.T, n int) []*redistest.Server {
 }
 
 // newRedlock returns a client over servers, with connections of its own.
-func newRedlock(t *testing.T, servers []*redistest.Server, opts ...Option) *Client {
+func newRedlock(t *testing.T, servers []*redistest.Server, opts ...ClientOption) *Client {
 	t.Helper()
 	var nodes []rueidis.Client
 	for _, s := range servers {
@@ -223,7 +223,7 @@ func lockAndUnlock(t *testing.T, m *Mutex) (token int64) {
 }
 
 // hearing returns a client whose inbox is subscribed: one that is not yet is taken for dead where it waits, until it asks again.
-func hearing(t *testing.T, s *redistest.Server, opts ...Option) *Client {
+func hearing(t *testing.T, s *redistest.Server, opts ...ClientOption) *Client {
 	t.Helper()
 	c := newClient(t, s.Client(), opts...)
 	unlocked(t, taken(t, c.RWMutex("first of "+c.ID()).Lock))
@@ -263,7 +263,7 @@ type (
 
 // inFakeTime runs a test with a client over a scripted arbiter, for a day at most. Without an end, a wait for what never comes
 // would keep a processor busy with renewals until go test's -timeout.
-func inFakeTime(t *testing.T, test func(t *testing.T, c *Client, s *scripted), opts ...Option) {
+func inFakeTime(t *testing.T, test func(t *testing.T, c *Client, s *scripted), opts ...ClientOption) {
 	synctest.Test(t, func(t *testing.T) {
 		defer time.AfterFunc(24*time.Hour, func() { panic("a test of fake time has waited for a day") }).Stop()
 		s := &scripted{}
@@ -300,9 +300,9 @@ func (s *seen) of(kinds ...EventKind) (of []Event) {
 }
 
 // over returns a client over an arbiter of the test.
-func over(t *testing.T, a claim.Arbiter, opts ...Option) *Client {
+func over(t *testing.T, a claim.Arbiter, opts ...ClientOption) *Client {
 	t.Helper()
-	cfg, err := defaultConfig().with(opts, true)
+	cfg, err := with(defaultConfig(), opts, "")
 	require.NoError(t, err)
 	return newClientOver("c", cfg, a)
 }

@@ -10,12 +10,13 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/flight"
 	"github.com/relock-go/relock/internal/wire"
 )
 
-// MaxResult is the most bytes that the result of a Once has, as it is encoded.
-const MaxResult = 64 << 10
+// maxResult is the most bytes that the result of a Once has, as it is encoded.
+const maxResult = 64 << 10
 
 // A Once runs a function once among all processes that use the same Redis, and gives all callers its
 // result. It is the Mutex of the same name with a result beside it: State, ForceUnlock and observers show
@@ -28,7 +29,8 @@ const MaxResult = 64 << 10
 //   - A function that calls Do of its own Once, without the context that it was given, waiting for itself.
 //
 // Over NewRedlock, under WithRestartGuard and under WithOwner its methods fail with errors.ErrUnsupported.
-// WithMinHold is refused; WithLinger, WithLocalHandoff and WithStrictOrder have no effect.
+// A result has up to 64 KiB as it is encoded. A Once refuses WithMinHold, WithLinger, WithLocalHandoff and
+// WithStrictOrder; the last three have no effect on it if they are given to New.
 type Once[T any] struct {
 	runs
 	marshal   func(any) ([]byte, error)
@@ -88,8 +90,8 @@ func (o *Once[T]) Do(ctx context.Context, fn func(context.Context) (T, error)) (
 		value = made
 		if result, err = o.marshal(made); err != nil {
 			return nil, fmt.Errorf("%w: the value of Once %q cannot be encoded: %w", ErrMisuse, o.Name(), err)
-		} else if len(result) > MaxResult {
-			return nil, fmt.Errorf("%w: %d bytes of Once %q; %d are possible", ErrTooLarge, len(result), o.Name(), MaxResult)
+		} else if len(result) > maxResult {
+			return nil, fmt.Errorf("%w: %d bytes of Once %q; %d are possible", ErrTooLarge, len(result), o.Name(), maxResult)
 		}
 		return result, nil
 	})
@@ -109,17 +111,17 @@ func (o *Once[T]) Do(ctx context.Context, fn func(context.Context) (T, error)) (
 // removed, later.
 func (o *Once[T]) Forget(ctx context.Context) error {
 	r := o.base()
-	if err := r.begin(ctx, "forget result"); err != nil {
+	if err := r.begin(ctx, driver.Once); err != nil {
 		return r.withRetryAfter(err)
 	}
 	defer r.tally.End()
 	return r.withRetryAfter(r.keeper().Forget(ctx, r.names))
 }
 
-// base returns what a Once of every type embeds, that of a zero one for a nil one.
+// base returns what a Once of every type embeds.
 func (o *Once[T]) base() *runs {
-	if o == nil {
-		return new(runs)
+	if o == nil || o.zero() {
+		return &runs{lock: *unmade("Once")}
 	}
 	return &o.runs
 }
@@ -137,7 +139,7 @@ type singly struct{ exclusively }
 func (singly) usesGate(*config) bool { return false }
 
 func (c *Client) runs(name string, ttl time.Duration, opts []Option) runs {
-	r := runs{c.Mutex(name, opts...).lock, ttl}
+	r := runs{c.mutex("a Once", name, opts), ttl}
 	if r.err != nil {
 		return r
 	}
@@ -148,8 +150,6 @@ func (c *Client) runs(name string, ttl time.Duration, opts []Option) runs {
 		r.err = fmt.Errorf("%w: a Once over a quorum of nodes or under WithRestartGuard", wire.Unsupported)
 	} else if err := leaseInRange(ttl); err != nil {
 		r.err = fmt.Errorf("%w: the time that a result stays: %w", ErrInvalidOption, err)
-	} else if cfg.minHold > 0 {
-		r.err = fmt.Errorf("%w: WithMinHold is for a Mutex, not for a Once", ErrInvalidOption)
 	}
 	return r
 }
@@ -237,7 +237,7 @@ func (r *runs) bounded(ctx context.Context, began time.Time) (context.Context, c
 
 // board waits for the flight under way in this process, or begins one.
 func (r *runs) board(ctx, soon context.Context) (*flight.Flight, error) {
-	if err := r.begin(ctx, "acquire"); err != nil {
+	if err := r.begin(ctx, driver.Acquire); err != nil {
 		return nil, err
 	}
 	defer r.tally.End()
@@ -253,7 +253,7 @@ func (r *runs) board(ctx, soon context.Context) (*flight.Flight, error) {
 	case err == flight.ErrOver:
 		err = ErrClosed
 	case err != nil && node.Down():
-		err = r.k.arbiter.Silence("acquire", r.names.Name, wire.ErrNoAnswer, err)
+		err = r.k.arbiter.Silence(driver.Acquire, r.names.Name, wire.ErrNoAnswer, err)
 	case err != nil:
 		err = &wire.HeldError{Name: r.names.Name, Local: true, Cause: err}
 	}
@@ -262,7 +262,7 @@ func (r *runs) board(ctx, soon context.Context) (*flight.Flight, error) {
 
 // read reads the result for a flight.
 func (r *runs) read(ctx context.Context, f *flight.Flight, again bool) (err error) {
-	if err = r.begin(ctx, "read result"); err == nil {
+	if err = r.begin(ctx, driver.Once); err == nil {
 		defer r.tally.End()
 		f.Asks()
 		f.Result, f.Found, err = r.keeper().Result(ctx, r.names, again)
@@ -274,7 +274,7 @@ func (r *runs) read(ctx context.Context, f *flight.Flight, again bool) (err erro
 func (r *runs) keep(ctx context.Context, f *flight.Flight, result string) error {
 	lease, err := r.held(ctx)
 	if err == nil {
-		err = r.begin(context.WithoutCancel(ctx), "keep result")
+		err = r.begin(context.WithoutCancel(ctx), driver.Once)
 	}
 	if err != nil {
 		return err

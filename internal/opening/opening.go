@@ -9,10 +9,10 @@ package opening
 
 import "github.com/relock-go/relock/internal/driver"
 
-// New makes a *relock.Client over one Redis; opts are []relock.Option.
+// New makes a *relock.Client over one Redis; opts are []relock.ClientOption.
 var New func(rdb driver.Redis, opts any) (client any, err error)
 
-// NewRedlock makes a *relock.Client over a quorum of nodes; opts are []relock.Option.
+// NewRedlock makes a *relock.Client over a quorum of nodes; opts are []relock.ClientOption.
 var NewRedlock func(nodes []driver.Redis, opts any) (client any, err error)
 
 // Beside makes a *relock.Client of another process over rdb. It takes from client, a

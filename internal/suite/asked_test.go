@@ -203,7 +203,7 @@ func TestWhatIsNotAsked(t *testing.T) {
 		t.Run(topology, func(t *testing.T) {
 			t.Parallel()
 			servers := masters(t, n)
-			opts := []relock.Option{relock.WithCommandTimeout(time.Second)}
+			opts := []relock.ClientOption{relock.WithCommandTimeout(time.Second)}
 			c, taps := tapped(t, servers, opts...)
 			if n > 1 { // nodes of which a first call's context left some unasked would stay out for a while
 				require.NoError(t, c.TrustNodes(t.Context()))

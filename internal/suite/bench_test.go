@@ -67,7 +67,7 @@ func benchPair(b *testing.B, c *relock.Client) {
 // BenchmarkHotKey is one key wanted by 64 goroutines of one process.
 func BenchmarkHotKey(b *testing.B) {
 	rdb := redistest.Start(b).Client()
-	for name, opts := range map[string][]relock.Option{
+	for name, opts := range map[string][]relock.ClientOption{
 		"handed on in memory": nil, "kept": {relock.WithLinger(time.Second)}, "through Redis": {relock.WithLocalHandoff(1, 0)},
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -122,7 +122,7 @@ func BenchmarkRenewal(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(batch)), "ns/lease")
 }
 
-func benchClient(b *testing.B, rdb rueidis.Client, opts ...relock.Option) *relock.Client {
+func benchClient(b *testing.B, rdb rueidis.Client, opts ...relock.ClientOption) *relock.Client {
 	c, err := relock.New(rdb, opts...)
 	if err != nil {
 		b.Fatal(err)

@@ -26,7 +26,7 @@ func BenchmarkNamesOnce(b *testing.B) {
 	s := redistest.Start(b)
 	rdb := s.Client()
 	type locking func(ctx context.Context, name string) error
-	relocks := func(opts ...relock.Option) func(b *testing.B) locking {
+	relocks := func(opts ...relock.ClientOption) func(b *testing.B) locking {
 		return func(b *testing.B) locking {
 			c := benchClient(b, rdb, opts...)
 			return func(ctx context.Context, name string) error {

@@ -380,7 +380,7 @@ func TestRightsGivenBackAreTold(t *testing.T) {
 					s.AddUser("app", "secret", "~*", "+@all", "resetchannels", channels)
 				}
 			}
-			open := func(at redistest.Target, opts ...relock.Option) *relock.Client {
+			open := func(at redistest.Target, opts ...relock.ClientOption) *relock.Client {
 				rdb, err := redistest.Open(at.Rueidis())
 				require.NoError(t, err)
 				t.Cleanup(rdb.Close)

@@ -141,8 +141,8 @@ func answersOfNodes() map[error]error {
 		reply("LOADING Redis is loading"):                       relock.ErrUnavailable, reply("READONLY replica"): relock.ErrUnavailable,
 		reply("QUARANTINED 1 2"): relock.ErrUnavailable, reply("MOVED 1 a:1"): relock.ErrUnavailable,
 		reply("NOPERM"): relock.ErrRefused, reply("WRONGTYPE"): relock.ErrRefused, reply("WRONGKIND"): relock.ErrRefused, reply("OOM"): relock.ErrRefused,
-		&driver.ReplyError{Text: "MOVED 1 a:1", Astray: true}:  relock.ErrRefused,
-		&wire.NodeError{Op: "subscribe", Err: reply("NOPERM")}: relock.ErrRefused, // a node that can tell nothing
+		&driver.ReplyError{Text: "MOVED 1 a:1", Astray: true}:       relock.ErrRefused,
+		&wire.NodeError{Op: driver.Subscribe, Err: reply("NOPERM")}: relock.ErrRefused, // a node that can tell nothing
 		wire.ErrNotThere:      relock.ErrLost,
 		wire.HeldThere("c:1"): relock.ErrNotAcquired,
 		wire.ErrClosed:        relock.ErrClosed,
@@ -176,7 +176,7 @@ func TestClassesExcludeEachOther(t *testing.T) {
 		}
 		check(relock.ErrNotAcquired, &wire.HeldError{Name: "k", Cause: cause})
 		for a, first := range said {
-			check(first, &wire.NodeError{Op: "acquire", Name: "k", Err: a, Cause: cause})
+			check(first, &wire.NodeError{Op: driver.Acquire, Name: "k", Err: a, Cause: cause})
 			for b, second := range said {
 				nodes := []*wire.NodeError{{Node: 1, Err: a}, {Node: 2, Err: b}}
 				class := relock.ErrUnavailable
@@ -185,7 +185,7 @@ func TestClassesExcludeEachOther(t *testing.T) {
 				} else if (first == relock.ErrRefused || first == relock.ErrMisuse) && (second == relock.ErrRefused || second == relock.ErrMisuse) {
 					class = relock.ErrRefused
 				}
-				quorum := &wire.QuorumError{Op: "acquire", Name: "k", Need: 2, Of: 3, Nodes: nodes, Cause: cause}
+				quorum := &wire.QuorumError{Op: driver.Acquire, Name: "k", Need: 2, Of: 3, Nodes: nodes, Cause: cause}
 				check(class, quorum)
 				if cause == nil {
 					busy := outward(&wire.HeldError{Name: "k", Cause: quorum})
@@ -291,13 +291,13 @@ func TestEveryErrorHasItsClass(t *testing.T) {
 		requireClass(t, relock.ErrMisuse, lock(ctx, c.Mutex("")))
 		requireClass(t, relock.ErrMisuse, lock(ctx, c.Mutex(strings.Repeat("k", 2000))))
 		requireClass(t, relock.ErrMisuse, lock(ctx, c.Mutex("k", relock.WithLease(-1))))
-		requireClass(t, relock.ErrMisuse, lock(ctx, c.Mutex("k", relock.WithQuorum(1))), "of the client alone")
+		requireClass(t, relock.ErrMisuse, lock(ctx, c.Mutex("k", relock.WithRedissonWatchdog(0))), "of an RWMutex")
 		requireClass(t, relock.ErrMisuse, lock(relock.WithOwner(ctx, ""), m))
 		requireClass(t, relock.ErrMisuse, mine.Extend(ctx, -1))
-		requireClass(t, relock.ErrMisuse, mine.Extend(ctx, 2*relock.MaxLease))
+		requireClass(t, relock.ErrMisuse, mine.Extend(ctx, 2*wire.MaxLease))
 		_, err = mine.Downgrade(ctx)
 		requireClass(t, relock.ErrMisuse, err)
-		for i, opt := range []relock.Option{relock.WithLogger(nil), relock.WithCommandTimeout(-1), relock.WithWait(-1), relock.WithLinger(-1), relock.WithMaxHold(-1),
+		for i, opt := range []relock.ClientOption{relock.WithLogger(nil), relock.WithCommandTimeout(-1), relock.WithWait(-1), relock.WithLinger(-1), relock.WithMaxHold(-1),
 			relock.WithFixedLease(-1)} {
 			_, err := relock.New(servers[0].Client(), opt)
 			requireClass(t, relock.ErrMisuse, err, "option ", i)

@@ -209,11 +209,11 @@ func TestWhyTheCallerLeftIsSaidOnce(t *testing.T) {
 // A Redis that may have forgotten locks is said to, and for how long: in what a Lock and a TryLock return, in the event of
 // a Lock that waits, at once, and in the log, in one line.
 func TestAQuarantineIsSaid(t *testing.T) {
-	for name, open := range map[string]func(opts ...relock.Option) *relock.Client{
-		"one Redis": func(opts ...relock.Option) *relock.Client {
+	for name, open := range map[string]func(opts ...relock.ClientOption) *relock.Client{
+		"one Redis": func(opts ...relock.ClientOption) *relock.Client {
 			return newClient(t, ownRedis(t), append(opts, relock.WithStrictRestartGuard(time.Minute))...)
 		},
-		"a quorum of fresh nodes with one down": func(opts ...relock.Option) *relock.Client {
+		"a quorum of fresh nodes with one down": func(opts ...relock.ClientOption) *relock.Client {
 			servers := masters(t, 3)
 			c := newRedlock(t, servers, append(opts, relock.WithRestartGuard(time.Minute))...)
 			servers[2].Kill()

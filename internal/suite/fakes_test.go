@@ -18,7 +18,7 @@ type (
 
 // inFakeTime runs a test with a client over a scripted arbiter, for a day at most. Without an end, a wait for what never comes
 // would keep a processor busy with renewals until go test's -timeout.
-func inFakeTime(t *testing.T, test func(t *testing.T, c *relock.Client, s *scripted), opts ...relock.Option) {
+func inFakeTime(t *testing.T, test func(t *testing.T, c *relock.Client, s *scripted), opts ...relock.ClientOption) {
 	synctest.Test(t, func(t *testing.T) {
 		defer time.AfterFunc(24*time.Hour, func() { panic("a test of fake time has waited for a day") }).Stop()
 		s := &scripted{}

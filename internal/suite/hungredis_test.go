@@ -14,7 +14,7 @@ import (
 )
 
 // whileItHangs runs a test with a client, in fake time, over a Redis that can be made to hang.
-func whileItHangs(t *testing.T, test func(t *testing.T, c *relock.Client, r *hanging), opts ...relock.Option) {
+func whileItHangs(t *testing.T, test func(t *testing.T, c *relock.Client, r *hanging), opts ...relock.ClientOption) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &hanging{}
 		c := over(t, r, opts...)
@@ -83,20 +83,21 @@ func TestTryLockNeverLoses(t *testing.T) {
 func TestReadersCommandsFitTheirLease(t *testing.T) {
 	dog := relock.WithRedissonWatchdog(time.Second)
 	for name, tc := range map[string]struct {
-		client, lock []relock.Option
-		want         time.Duration
+		client []relock.ClientOption
+		lock   []relock.Option
+		want   time.Duration
 	}{
 		"default":           {want: 2 * time.Second},
-		"longer lease":      {client: []relock.Option{relock.WithLease(10 * time.Minute)}, want: 2 * time.Second},
-		"longer timeout":    {client: []relock.Option{relock.WithLease(10 * time.Minute), relock.WithCommandTimeout(3 * time.Minute)}, want: 10 * time.Second},
-		"as long as it may": {client: []relock.Option{relock.WithCommandTimeout(10 * time.Second)}, want: 10 * time.Second},
-		"short watchdog":    {client: []relock.Option{relock.WithCommandTimeout(2 * time.Second), dog}, want: time.Second / 3},
-		"the lock's":        {client: []relock.Option{relock.WithCommandTimeout(2 * time.Second)}, lock: []relock.Option{dog}, want: time.Second / 3},
-		"no watchdog":       {client: []relock.Option{relock.WithCommandTimeout(2 * time.Second)}, lock: []relock.Option{relock.WithRedissonWatchdog(0)}, want: 2 * time.Second},
-		"fixed":             {client: []relock.Option{relock.WithCommandTimeout(300 * time.Millisecond), dog}, lock: []relock.Option{relock.WithFixedLease(time.Second)}, want: 300 * time.Millisecond},
-		"capped":            {client: []relock.Option{relock.WithCommandTimeout(time.Second), dog}, lock: []relock.Option{relock.WithMaxHold(time.Minute)}, want: time.Second / 3},
-		"shorter than that": {client: []relock.Option{relock.WithCommandTimeout(100 * time.Millisecond), dog}, want: 100 * time.Millisecond},
-		"derived":           {client: []relock.Option{dog}, want: time.Second / 6},
+		"longer lease":      {client: []relock.ClientOption{relock.WithLease(10 * time.Minute)}, want: 2 * time.Second},
+		"longer timeout":    {client: []relock.ClientOption{relock.WithLease(10 * time.Minute), relock.WithCommandTimeout(3 * time.Minute)}, want: 10 * time.Second},
+		"as long as it may": {client: []relock.ClientOption{relock.WithCommandTimeout(10 * time.Second)}, want: 10 * time.Second},
+		"short watchdog":    {client: []relock.ClientOption{relock.WithCommandTimeout(2 * time.Second), dog}, want: time.Second / 3},
+		"the lock's":        {client: []relock.ClientOption{relock.WithCommandTimeout(2 * time.Second)}, lock: []relock.Option{dog}, want: time.Second / 3},
+		"no watchdog":       {client: []relock.ClientOption{relock.WithCommandTimeout(2 * time.Second)}, lock: []relock.Option{relock.WithRedissonWatchdog(0)}, want: 2 * time.Second},
+		"fixed":             {client: []relock.ClientOption{relock.WithCommandTimeout(300 * time.Millisecond), dog}, lock: []relock.Option{relock.WithFixedLease(time.Second)}, want: 300 * time.Millisecond},
+		"capped":            {client: []relock.ClientOption{relock.WithCommandTimeout(time.Second), dog}, lock: []relock.Option{relock.WithMaxHold(time.Minute)}, want: time.Second / 3},
+		"shorter than that": {client: []relock.ClientOption{relock.WithCommandTimeout(100 * time.Millisecond), dog}, want: 100 * time.Millisecond},
+		"derived":           {client: []relock.ClientOption{dog}, want: time.Second / 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whileItHangs(t, func(t *testing.T, c *relock.Client, r *hanging) {
@@ -288,5 +289,5 @@ func TestUnlockWhereRedisIsGone(t *testing.T) {
 	require.ErrorAs(t, got.err, &node)
 	require.NoError(t, node.Cause, "the caller has not given up")
 	require.Less(t, got.took, hungTimeout+leisure)
-	require.Equal(t, "release", node.Op, fmt.Sprint(got.err))
+	require.EqualValues(t, "release", node.Op, fmt.Sprint(got.err))
 }

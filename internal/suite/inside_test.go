@@ -16,7 +16,7 @@ import (
 )
 
 // over returns a client over an arbiter of the test.
-func over(t *testing.T, a claim.Arbiter, opts ...relock.Option) *relock.Client {
+func over(t *testing.T, a claim.Arbiter, opts ...relock.ClientOption) *relock.Client {
 	t.Helper()
 	c, err := opening.Over("c", a, opts)
 	require.NoError(t, err)

@@ -23,8 +23,8 @@ import (
 
 // lingering returns a client whose locks linger, once it hears its messages: what is granted before
 // does not linger.
-func lingeringClient(t *testing.T, rdb rueidis.Client, d time.Duration, opts ...relock.Option) *relock.Client {
-	c := newClient(t, rdb, append([]relock.Option{relock.WithLinger(d)}, opts...)...)
+func lingeringClient(t *testing.T, rdb rueidis.Client, d time.Duration, opts ...relock.ClientOption) *relock.Client {
+	c := newClient(t, rdb, append([]relock.ClientOption{relock.WithLinger(d)}, opts...)...)
 	hears(t, c)
 	return c
 }
@@ -142,7 +142,7 @@ func TestIdleLockEndsWithItsTime(t *testing.T) {
 
 func TestWantedIsTold(t *testing.T) {
 	s := redistest.Start(t)
-	for name, opts := range map[string][]relock.Option{"plain": nil, "lingering": {relock.WithLinger(time.Hour)}} {
+	for name, opts := range map[string][]relock.ClientOption{"plain": nil, "lingering": {relock.WithLinger(time.Hour)}} {
 		t.Run(name, func(t *testing.T) {
 			opts = append(opts, relock.WithLocalHandoff(1, 0))
 			a, b := newClient(t, s.Client(), opts...), newClient(t, s.Client(), opts...)

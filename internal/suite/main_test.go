@@ -203,7 +203,7 @@ func rights(t *testing.T, prefix string) [][]string {
 const counterOfK = "redisson_lock_token:{k}"
 
 // another returns one more client of the servers, with all rights.
-func another(t *testing.T, servers []*redistest.Server, opts ...relock.Option) *relock.Client {
+func another(t *testing.T, servers []*redistest.Server, opts ...relock.ClientOption) *relock.Client {
 	if len(servers) > 1 {
 		return newRedlock(t, servers, opts...)
 	}
@@ -242,7 +242,7 @@ func lockAndUnlock(t *testing.T, m *relock.Mutex) (token int64) {
 }
 
 // hearing returns a client whose inbox is subscribed: one that is not yet is taken for dead where it waits, until it asks again.
-func hearing(t *testing.T, s *redistest.Server, opts ...relock.Option) *relock.Client {
+func hearing(t *testing.T, s *redistest.Server, opts ...relock.ClientOption) *relock.Client {
 	t.Helper()
 	c := newClient(t, s.Client(), opts...)
 	unlocked(t, taken(t, c.RWMutex("first of "+c.ID()).Lock))

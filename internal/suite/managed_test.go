@@ -167,7 +167,7 @@ func waits(ctx context.Context, c *relock.Client, channel string, lock func(cont
 type less struct {
 	without string
 	to      rueidis.ClientOption
-	opts    []relock.Option
+	opts    []relock.ClientOption
 	refuses string
 }
 
@@ -232,7 +232,7 @@ func TestWithoutARight(t *testing.T) {
 		alone = append(alone, &less{without: command, to: on.Target().As(userWithout(command, on)).Rueidis()})
 	}
 	for _, command := range commandsOf(rights(t, "")[2]) {
-		guarded = append(guarded, &less{without: command, to: s.Target().As(userWithout(command, s)).Rueidis(), opts: []relock.Option{relock.WithRestartGuard(2 * far)}})
+		guarded = append(guarded, &less{without: command, to: s.Target().As(userWithout(command, s)).Rueidis(), opts: []relock.ClientOption{relock.WithRestartGuard(2 * far)}})
 	}
 	requireRefusals(t, "### On one Redis", alone)
 	requireRefusals(t, "### With a restart guard, or on a quorum", guarded)
@@ -268,7 +268,7 @@ func TestWithoutARightOnACluster(t *testing.T) {
 		}
 		to := cluster.Target().As(userWithout(command, cluster.Nodes()...)).Rueidis()
 		sharded = append(sharded, &less{without: command, to: to})
-		plain = append(plain, &less{without: command, to: to, opts: []relock.Option{relock.WithPlainChannels()}})
+		plain = append(plain, &less{without: command, to: to, opts: []relock.ClientOption{relock.WithPlainChannels()}})
 	}
 	requireRefusals(t, "### On a Cluster", sharded)
 	requireRefusals(t, "### On a Cluster, with `WithPlainChannels`", plain)
@@ -305,7 +305,7 @@ func TestAnEvictedLockIsLost(t *testing.T) {
 func TestAnEmptyRedisTakesOver(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second
-	for name, guard := range map[string][]relock.Option{"without a guard": nil, "with a guard": {relock.WithRestartGuard(lease)}} {
+	for name, guard := range map[string][]relock.ClientOption{"without a guard": nil, "with a guard": {relock.WithRestartGuard(lease)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)

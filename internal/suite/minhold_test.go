@@ -13,6 +13,7 @@ import (
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
 	"github.com/relock-go/relock/internal/wire"
@@ -102,13 +103,13 @@ func TestMinHoldAsksForWhatIsLeft(t *testing.T) {
 	const after = 10*time.Minute + 5*time.Second
 	for name, c := range map[string]struct {
 		least   time.Duration
-		guard   []relock.Option
+		guard   []relock.ClientOption
 		want    time.Duration
 		renewed bool
 	}{
 		"longer than the lease": {least: time.Hour, want: time.Hour - after + 2*clock.Margin(time.Hour-after)},
 		"shorter":               {least: after + 5*time.Second, want: 5*time.Second + 2*clock.Margin(defaultLease)},
-		"longer than the guard": {least: time.Hour, guard: []relock.Option{relock.WithRestartGuard(time.Minute)}, want: time.Minute, renewed: true},
+		"longer than the guard": {least: time.Hour, guard: []relock.ClientOption{relock.WithRestartGuard(time.Minute)}, want: time.Minute, renewed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -149,7 +150,7 @@ func TestMinHoldAsksForWhatIsLeft(t *testing.T) {
 func TestMinHoldIsTheCallers(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, c *relock.Client, s *scripted) {
 		down := errors.New("down")
-		s.Counted = func(int, time.Duration) error { return &wire.NodeError{Op: "set count", Err: down} }
+		s.Counted = func(int, time.Duration) error { return &wire.NodeError{Op: driver.Recount, Err: down} }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := c.Mutex("k", relock.WithFixedLease(time.Hour), relock.WithMinHold(time.Hour)).Lock(ctx)
@@ -165,7 +166,7 @@ func TestMinHoldIsTheCallers(t *testing.T) {
 
 // The time is over while Unlock's command is out: whatever its answer, the lock was kept for long enough.
 func TestMinHoldEndsWhileItsCommandIsOut(t *testing.T) {
-	for name, answer := range map[string]error{"answered": nil, "not answered": &wire.NodeError{Op: "set count", Err: wire.ErrNoAnswer}} {
+	for name, answer := range map[string]error{"answered": nil, "not answered": &wire.NodeError{Op: driver.Recount, Err: wire.ErrNoAnswer}} {
 		t.Run(name, func(t *testing.T) {
 			inFakeTime(t, func(t *testing.T, c *relock.Client, s *scripted) {
 				l, err := c.Mutex("k", relock.WithMinHold(time.Second)).Lock(t.Context())
@@ -191,7 +192,7 @@ func TestCloseDuringAnUnlockIsTold(t *testing.T) {
 		s.Counted = func(int, time.Duration) error {
 			go c.Close()
 			synctest.Wait()
-			return &wire.NodeError{Op: "set count", Err: wire.ErrNoAnswer}
+			return &wire.NodeError{Op: driver.Recount, Err: wire.ErrNoAnswer}
 		}
 		require.Equal(t, relock.ErrClosed, l.Unlock(t.Context()))
 		require.Equal(t, relock.ErrNotHeld, l.Unlock(t.Context()))
@@ -392,8 +393,8 @@ func TestMinHoldRaces(t *testing.T) {
 func TestMinHoldOptions(t *testing.T) {
 	c := newClient(t, redistest.Start(t).Client())
 	for text, opts := range map[string][]relock.Option{
-		"relock: invalid option: WithMinHold: -1s is out of range, 0 (not at all) to 8784h0m0s are possible":                        {relock.WithMinHold(-time.Second)},
-		"relock: invalid option: WithMinHold: 8784h0m0.000000001s is out of range, 0 (not at all) to 8784h0m0s are possible":        {relock.WithMinHold(relock.MaxLease + 1)},
+		"relock: invalid option: WithMinHold: -1s is out of range, between 0s and 8784h0m0s are possible":                           {relock.WithMinHold(-time.Second)},
+		"relock: invalid option: WithMinHold: 8784h0m0.000000001s is out of range, between 0s and 8784h0m0s are possible":           {relock.WithMinHold(wire.MaxLease + 1)},
 		"relock: invalid option: WithMinHold: 2s is longer than the 1s for which WithFixedLease and WithMaxHold let a lock be held": {relock.WithMinHold(2 * time.Second), relock.WithFixedLease(time.Second)},
 		"relock: invalid option: WithMinHold: 3s is longer than the 1s for which WithFixedLease and WithMaxHold let a lock be held": {relock.WithMaxHold(time.Second), relock.WithMinHold(3 * time.Second)},
 		"relock: invalid option: WithMinHold: 4s is longer than the 1s for which WithFixedLease and WithMaxHold let a lock be held": {relock.WithMaxHold(time.Second), relock.WithMinHold(4 * time.Second), relock.WithFixedLease(time.Hour)},
@@ -404,7 +405,7 @@ func TestMinHoldOptions(t *testing.T) {
 	}
 	rw := c.RWMutex("k", relock.WithMinHold(time.Second))
 	_, err := rw.Lock(t.Context())
-	require.EqualError(t, err, "relock: invalid option: WithMinHold is for a Mutex, not for a write lock")
+	require.EqualError(t, err, "relock: invalid option: WithMinHold: not for an RWMutex")
 	_, err = rw.RLock(t.Context())
 	require.ErrorIs(t, err, relock.ErrInvalidOption)
 	of := newClient(t, redistest.Start(t).Client(), relock.WithMinHold(time.Second))

@@ -411,11 +411,13 @@ func everyCall(ctx context.Context, c *relock.Client) error {
 func TestPanicsOfObserversStayThere(t *testing.T) {
 	t.Parallel()
 	bad := observe(func(relock.Event) { panic("a bad observer") })
-	for name, panics := range map[string]func(log *slog.Logger) []relock.Option{
-		"an observer": func(log *slog.Logger) []relock.Option {
-			return []relock.Option{relock.WithObserver(bad), relock.WithLogger(log)}
+	for name, panics := range map[string]func(log *slog.Logger) []relock.ClientOption{
+		"an observer": func(log *slog.Logger) []relock.ClientOption {
+			return []relock.ClientOption{relock.WithObserver(bad), relock.WithLogger(log)}
 		},
-		"a handler": func(*slog.Logger) []relock.Option { return []relock.Option{relock.WithLogger(slog.New(badHandler{}))} },
+		"a handler": func(*slog.Logger) []relock.ClientOption {
+			return []relock.ClientOption{relock.WithLogger(slog.New(badHandler{}))}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)

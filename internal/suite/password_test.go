@@ -19,14 +19,14 @@ import (
 
 // withPassword runs a test over one Redis and over a quorum of three. open makes a client over connections of the user app that
 // are logged in; password gives the user another password than secret, and ends the connections.
-func withPassword(t *testing.T, test func(t *testing.T, servers []*redistest.Server, open func(...relock.Option) *relock.Client, password func(string))) {
+func withPassword(t *testing.T, test func(t *testing.T, servers []*redistest.Server, open func(...relock.ClientOption) *relock.Client, password func(string))) {
 	for topology, n := range map[string]int{"one": 1, "quorum": 3} {
 		t.Run(topology, func(t *testing.T) {
 			servers, nodes := masters(t, n), []rueidis.Client(nil)
 			for _, s := range servers {
 				nodes = append(nodes, shared(t, s.AddUser("app", "secret", "~*", "&*", "+@all"))())
 			}
-			open := func(opts ...relock.Option) *relock.Client {
+			open := func(opts ...relock.ClientOption) *relock.Client {
 				if n == 1 {
 					return newClient(t, nodes[0], opts...)
 				}
@@ -47,7 +47,7 @@ func withPassword(t *testing.T, test func(t *testing.T, servers []*redistest.Ser
 
 // A client whose password a Redis has never taken is told so at once: to wait would be in vain.
 func TestAFirstLoginThatIsRefused(t *testing.T) {
-	withPassword(t, func(t *testing.T, _ []*redistest.Server, open func(...relock.Option) *relock.Client, password func(string)) {
+	withPassword(t, func(t *testing.T, _ []*redistest.Server, open func(...relock.ClientOption) *relock.Client, password func(string)) {
 		password("other")
 		c := open()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -71,7 +71,7 @@ func TestAFirstLoginThatIsRefused(t *testing.T) {
 // That Redis refuses a password which it has taken before is in the log, though callers wait it out.
 func TestRefusedPasswordsAreLogged(t *testing.T) {
 	t.Parallel()
-	withPassword(t, func(t *testing.T, servers []*redistest.Server, open func(...relock.Option) *relock.Client, password func(string)) {
+	withPassword(t, func(t *testing.T, servers []*redistest.Server, open func(...relock.ClientOption) *relock.Client, password func(string)) {
 		log, p := logAt(slog.LevelInfo)
 		c := open(relock.WithLogger(log), relock.WithLease(6*time.Second))
 		l, err := c.Mutex("k").Lock(t.Context())

@@ -182,15 +182,15 @@ func TestRedlockNodesMustBeIndependentMasters(t *testing.T) {
 	ctx := context.Background()
 	for _, c := range []struct {
 		nodes []rueidis.Client
-		opts  []relock.Option
+		opts  []relock.ClientOption
 		why   string
 	}{
 		{nil, nil, "no nodes"},
 		{[]rueidis.Client{nil}, nil, "node 1 is nil"},
-		{[]rueidis.Client{a.Client()}, []relock.Option{relock.WithQuorum(2)}, "between 1 and 1"},
-		{[]rueidis.Client{a.Client(), a.Client()}, []relock.Option{relock.WithQuorum(1)}, "between 2 and 2"},
-		{[]rueidis.Client{a.Client()}, []relock.Option{relock.WithLease(time.Second), relock.WithCommandTimeout(time.Second)}, "a third of it"},
-		{[]rueidis.Client{a.Client()}, []relock.Option{relock.WithRestartGuard(10 * time.Second)}, "longer than"},
+		{[]rueidis.Client{a.Client()}, []relock.ClientOption{relock.WithQuorum(2)}, "between 1 and 1"},
+		{[]rueidis.Client{a.Client(), a.Client()}, []relock.ClientOption{relock.WithQuorum(1)}, "between 2 and 2"},
+		{[]rueidis.Client{a.Client()}, []relock.ClientOption{relock.WithLease(time.Second), relock.WithCommandTimeout(time.Second)}, "a third of it"},
+		{[]rueidis.Client{a.Client()}, []relock.ClientOption{relock.WithRestartGuard(10 * time.Second)}, "longer than"},
 	} {
 		_, err := relock.NewRedlock(c.nodes, c.opts...)
 		require.ErrorIs(t, err, relock.ErrInvalidOption)
@@ -237,7 +237,7 @@ func TestRestartedNodeStaysOut(t *testing.T) {
 	nodes := masters(t, 3)
 	const lease = 2 * time.Second
 	// A machine that is busy for a moment is no node that is down: with node 1 empty, node 3 is needed to unlock.
-	opts := []relock.Option{relock.WithLease(lease), relock.WithRestartGuard(lease), relock.WithCommandTimeout(lease / 4)}
+	opts := []relock.ClientOption{relock.WithLease(lease), relock.WithRestartGuard(lease), relock.WithCommandTimeout(lease / 4)}
 	c, d := newRedlock(t, nodes, opts...), newRedlock(t, nodes, opts...)
 	ctx := context.Background()
 	require.NoError(t, c.Mutex("k").Do(ctx, func(context.Context) error { return nil }))
@@ -332,7 +332,7 @@ func TestTrustNodesDoesNothingWithoutTheGuard(t *testing.T) {
 // Where more nodes forgot than a quorum survives, nobody can tell them how far they counted: their clocks can.
 func TestTokensRiseThoughAMajorityForgot(t *testing.T) {
 	t.Parallel()
-	for _, guard := range []relock.Option{relock.WithRestartGuard(time.Second), relock.WithStrictRestartGuard(time.Second)} {
+	for _, guard := range []relock.ClientOption{relock.WithRestartGuard(time.Second), relock.WithStrictRestartGuard(time.Second)} {
 		nodes := masters(t, 3)
 		c := newRedlock(t, nodes, relock.WithLease(time.Second), guard, relock.WithCommandTimeout(300*time.Millisecond))
 		ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
@@ -434,19 +434,19 @@ func TestOpeningChecksDrivers(t *testing.T) {
 		"node 3 is node 1 again":    {a, b, faults.NewRedis(a)},
 		"node 2 is a Cluster; a qu": {a, &faults.Stub{Slots: true}},
 	} {
-		c, err := opening.NewRedlock(nodes, []relock.Option{})
+		c, err := opening.NewRedlock(nodes, []relock.ClientOption{})
 		require.ErrorIs(t, err, relock.ErrInvalidOption, why)
 		require.ErrorContains(t, err, why)
 		require.Nil(t, c.(*relock.Client))
 	}
 	for _, rdb := range []driver.Redis{nil, overrueidis.New(nil), &faults.Stub{Slots: true}} {
-		c, err := opening.New(rdb, []relock.Option{relock.WithRestartGuard(time.Minute)})
+		c, err := opening.New(rdb, []relock.ClientOption{relock.WithRestartGuard(time.Minute)})
 		require.ErrorIs(t, err, relock.ErrInvalidOption)
 		require.Nil(t, c.(*relock.Client))
 	}
-	c, err := opening.NewRedlock([]driver.Redis{a, b, new(faults.Stub)}, []relock.Option{relock.WithQuorum(2)})
+	c, err := opening.NewRedlock([]driver.Redis{a, b, new(faults.Stub)}, []relock.ClientOption{relock.WithQuorum(2)})
 	require.NoError(t, err)
 	c.(*relock.Client).Close()
-	_, err = opening.New(a, []relock.Option{relock.WithLease(-1)})
+	_, err = opening.New(a, []relock.ClientOption{relock.WithLease(-1)})
 	require.ErrorIs(t, err, relock.ErrInvalidOption)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/internal/faults"
 	"github.com/relock-go/relock/internal/redistest"
+	"github.com/relock-go/relock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -78,7 +79,7 @@ func TestAFailedDowngradeTellsOfNoReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			o, w := &seen{}, faulty(s)
-			rw := newClient(t, w, relock.WithObserver(o), relock.WithLease(relock.MaxLease), relock.WithCommandTimeout(patience)).RWMutex("k", relock.WithRedissonWatchdog(0))
+			rw := newClient(t, w, relock.WithObserver(o), relock.WithLease(wire.MaxLease), relock.WithCommandTimeout(patience)).RWMutex("k", relock.WithRedissonWatchdog(0))
 			writer := taken(t, rw.Lock)
 			w.Filter(faults.Next(faults.Script("acquire"), faults.Hold))
 			failed := make(chan error, 1)

@@ -305,7 +305,7 @@ func TestRWMutexDeadProcesses(t *testing.T) {
 func TestRWMutexExcludes(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for _, opts := range [][]relock.Option{{}, {relock.WithLinger(50 * time.Millisecond)}, {relock.WithLocalHandoff(1, 0)}} {
+	for _, opts := range [][]relock.ClientOption{{}, {relock.WithLinger(50 * time.Millisecond)}, {relock.WithLocalHandoff(1, 0)}} {
 		excludes(t, 150, func() *relock.RWMutex { return hearing(t, s, opts...).RWMutex("k") })
 	}
 }
@@ -408,7 +408,7 @@ func TestRWMutexWithLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	every := append(rights(t, "suite:")[0], drivertest.ReadWriteRights(t, "suite:")...)
-	short := []relock.Option{relock.WithLease(900 * time.Millisecond), relock.WithCommandTimeout(300 * time.Millisecond)}
+	short := []relock.ClientOption{relock.WithLease(900 * time.Millisecond), relock.WithCommandTimeout(300 * time.Millisecond)}
 	a := newClient(t, shared(t, s.AddUser("a", "secret", every...))(), short...).RWMutex("suite:k")
 	b := newClient(t, shared(t, s.AddUser("b", "secret", every...))(), short...).RWMutex("suite:k")
 	one, two := taken(t, a.RLock), taken(t, b.RLock)
@@ -498,7 +498,7 @@ func TestRWMutexTicketsOutliveTheClock(t *testing.T) {
 func TestRWMutexOnACluster(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t)
-	for name, channels := range map[string][]relock.Option{"sharded": nil, "plain": {relock.WithPlainChannels()}} {
+	for name, channels := range map[string][]relock.ClientOption{"sharded": nil, "plain": {relock.WithPlainChannels()}} {
 		open := func() (*relock.Client, *relock.RWMutex) {
 			rdb, err := redistest.Open(nodes.Option())
 			require.NoError(t, err)

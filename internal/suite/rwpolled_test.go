@@ -13,10 +13,10 @@ import (
 )
 
 // polling returns a way to make processes on a Cluster whose channels are plain ones: no message grants a lock there.
-func polling(t *testing.T) (nodes *redistest.Cluster, open func(...relock.Option) *relock.RWMutex) {
+func polling(t *testing.T) (nodes *redistest.Cluster, open func(...relock.ClientOption) *relock.RWMutex) {
 	t.Helper()
 	nodes = redistest.StartCluster(t)
-	return nodes, func(opts ...relock.Option) *relock.RWMutex {
+	return nodes, func(opts ...relock.ClientOption) *relock.RWMutex {
 		rdb, err := redistest.Open(nodes.Option())
 		require.NoError(t, err)
 		t.Cleanup(rdb.Close)

@@ -198,7 +198,7 @@ func TestSemaphoreRefuses(t *testing.T) {
 		require.ErrorIs(t, err, errors.ErrUnsupported, name)
 		_, err = acquire(relock.WithOwner(t.Context(), ""), 1)
 		require.ErrorIs(t, err, relock.ErrInvalidOwner, name)
-		for _, k := range []int{-1, 0, relock.MaxPermits + 1} {
+		for _, k := range []int{-1, 0, 128 + 1} {
 			_, err = acquire(t.Context(), k)
 			require.ErrorIs(t, err, relock.ErrInvalidOption, "%s %d", name, k)
 		}
@@ -230,7 +230,7 @@ func TestSemaphoreRefuses(t *testing.T) {
 	quorum := newRedlock(t, masters(t, 3))
 	_, err = quorum.Semaphore("k", 2).Acquire(t.Context(), 1)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.EqualError(t, err, "relock: not supported: a semaphore over a quorum of nodes")
+	require.EqualError(t, err, "relock: not supported: a Semaphore over a quorum of nodes or under WithRestartGuard")
 	require.ErrorIs(t, quorum.Semaphore("k", 2).SetPermits(t.Context(), 1), errors.ErrUnsupported)
 	guarded := newClient(t, s.Client(), relock.WithRestartGuard(defaultLease))
 	_, err = guarded.Semaphore("k", 2).TryAcquire(t.Context(), 1)
@@ -579,7 +579,7 @@ func TestPermitsPassInMemory(t *testing.T) {
 
 // With WithStrictOrder nothing passes the goroutine at the gate, nor beyond the bounds of WithLocalHandoff.
 func TestStrictPermitsPassNobody(t *testing.T) {
-	for name, opt := range map[string]relock.Option{"strict": relock.WithStrictOrder(), "none may be passed on": relock.WithLocalHandoff(1, 0)} {
+	for name, opt := range map[string]relock.ClientOption{"strict": relock.WithStrictOrder(), "none may be passed on": relock.WithLocalHandoff(1, 0)} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			c := hearing(t, s, opt)
@@ -774,7 +774,7 @@ func TestNumbersAreComparedLater(t *testing.T) {
 	rdb.Filter(faults.All(faults.Script("inspect"), faults.Refuse("LOADING not yet")))
 	released(t, permits(t, other.Semaphore("k", 2), 1))
 	released(t, permits(t, sem, 1))
-	require.Eventually(t, func() bool { return sentFor(c, relock.CommandInspect).Refused > 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return sentFor(c, "inspect").Refused > 0 }, patience, time.Millisecond)
 	require.Empty(t, lines.with("another number"))
 	rdb.Filter(nil)
 	require.Eventually(t, func() bool {
@@ -873,7 +873,7 @@ func TestSemaphoreWithLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	every := append(rights(t, "suite:")[0], drivertest.SemaphoreRights(t, "suite:")...)
-	short := []relock.Option{relock.WithLease(900 * time.Millisecond), relock.WithCommandTimeout(300 * time.Millisecond)}
+	short := []relock.ClientOption{relock.WithLease(900 * time.Millisecond), relock.WithCommandTimeout(300 * time.Millisecond)}
 	a := newClient(t, shared(t, s.AddUser("a", "secret", every...))(), short...).Semaphore("suite:k", 3)
 	b := newClient(t, shared(t, s.AddUser("b", "secret", every...))(), short...).Semaphore("suite:k", 3)
 	one, two := permits(t, a, 1), permits(t, b, 2)

@@ -38,17 +38,17 @@ func TestCommandsAreCounted(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(t.Context()))
 	for command, n := range map[relock.Command]uint64{
-		relock.CommandAcquire: 1, relock.CommandRecount: 2, relock.CommandInspect: 1, relock.CommandRelease: 1, relock.CommandRenew: 0, relock.CommandForce: 0,
+		"acquire": 1, "recount": 2, "inspect": 1, "release": 1, "renew": 0, "force": 0,
 	} {
 		require.Equal(t, relock.CommandStats{Answered: n}, sentFor(c, command), command)
 	}
 	s.Do("SET", "stranger", "no lock")
 	_, err = c.Mutex("stranger").TryLock(t.Context())
 	require.Error(t, err)
-	require.Equal(t, relock.CommandStats{Answered: 1, Refused: 1}, sentFor(c, relock.CommandAcquire))
-	require.Eventually(t, func() bool { return sentFor(c, relock.CommandSubscribe).Answered > 0 }, patience, time.Millisecond)
+	require.Equal(t, relock.CommandStats{Answered: 1, Refused: 1}, sentFor(c, "acquire"))
+	require.Eventually(t, func() bool { return sentFor(c, "subscribe").Answered > 0 }, patience, time.Millisecond)
 	c.Close()
-	require.Equal(t, relock.CommandStats{Answered: 1, Refused: 1}, sentFor(c, relock.CommandAcquire), "a closed client tells too")
+	require.Equal(t, relock.CommandStats{Answered: 1, Refused: 1}, sentFor(c, "acquire"), "a closed client tells too")
 }
 
 // No command is counted under a word that has no constant, and no constant is for nothing.
@@ -58,8 +58,8 @@ func TestEachCommandHasItsConstant(t *testing.T) {
 		counted = append(counted, s.Command)
 	}
 	require.ElementsMatch(t, []relock.Command{
-		relock.CommandAcquire, relock.CommandRelease, relock.CommandRenew, relock.CommandRecount, relock.CommandRefill, relock.CommandMove, relock.CommandResize, relock.CommandSweep, relock.CommandFence,
-		relock.CommandForce, relock.CommandInspect, relock.CommandIntroduce, relock.CommandOnce, relock.CommandCheck, relock.CommandSubscribe,
+		"acquire", "release", "renew", "recount", "refill", "move", "resize", "sweep", "fence",
+		"force", "inspect", "introduce", "once", "check", "subscribe",
 	}, counted)
 }
 
@@ -69,10 +69,10 @@ func TestCommandsThatGoUnansweredAreCounted(t *testing.T) {
 	rdb.Filter(faults.All(faults.AnyScript, faults.LoseCall))
 	_, err := c.Mutex("k").TryLock(t.Context())
 	require.Error(t, err)
-	require.Eventually(t, func() bool { return sentFor(c, relock.CommandAcquire).Unanswered == 1 }, patience, time.Millisecond)
-	require.Zero(t, sentFor(c, relock.CommandAcquire).Answered)
+	require.Eventually(t, func() bool { return sentFor(c, "acquire").Unanswered == 1 }, patience, time.Millisecond)
+	require.Zero(t, sentFor(c, "acquire").Answered)
 	rdb.Filter(nil)
-	require.Eventually(t, func() bool { return sentFor(c, relock.CommandSweep).Answered > 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return sentFor(c, "sweep").Answered > 0 }, patience, time.Millisecond)
 }
 
 // Callers whose commands go together are counted as what was sent.
@@ -93,7 +93,7 @@ func TestWhatGoesTogetherCountsOnce(t *testing.T) {
 	require.Eventually(t, func() bool { return callsOf(c).UnderWay() == callers }, patience, time.Millisecond)
 	s.Resume()
 	wg.Wait()
-	got := sentFor(c, relock.CommandAcquire)
+	got := sentFor(c, "acquire")
 	require.NotZero(t, got.Answered)
 	require.Less(t, got.Answered, uint64(callers))
 }
@@ -113,9 +113,9 @@ func TestCommandsAreCountedByNode(t *testing.T) {
 	voted, checked := map[int]uint64{}, map[int]uint64{}
 	for _, s := range c.Stats().Commands {
 		switch s.Command {
-		case relock.CommandAcquire:
+		case "acquire":
 			voted[s.Node] = s.Answered
-		case relock.CommandCheck:
+		case "check":
 			checked[s.Node] = s.Answered
 		}
 	}
@@ -164,7 +164,7 @@ func (a *acquainted) ObserveClient(c *relock.Client) (closed func()) {
 func TestObserversKnowTheirClients(t *testing.T) {
 	s := redistest.Start(t)
 	o := &acquainted{clients: map[*relock.Client]bool{}}
-	for _, opts := range [][]relock.Option{{relock.WithObserver(o)}, {relock.WithObserver(o), relock.WithLogger(slog.New(slog.DiscardHandler))}} {
+	for _, opts := range [][]relock.ClientOption{{relock.WithObserver(o)}, {relock.WithObserver(o), relock.WithLogger(slog.New(slog.DiscardHandler))}} {
 		c := newClient(t, s.Client(), opts...)
 		require.True(t, o.clients[c])
 		c.Close()

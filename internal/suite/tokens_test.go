@@ -203,7 +203,7 @@ func forgetting(t *testing.T, rdb rueidis.Client, d time.Duration) *relock.Clien
 		Options: wire.Options{Retention: d}, Client: id, Timeout: 2 * time.Second,
 		Reachable: ignore, Impaired: ignore, Mended: ignore,
 	})
-	c, err := opening.Over(id, single.New(n), []relock.Option{})
+	c, err := opening.Over(id, single.New(n), []relock.ClientOption{})
 	require.NoError(t, err)
 	t.Cleanup(c.(*relock.Client).Close)
 	return c.(*relock.Client)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/clock"
+	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/hub"
 	"github.com/relock-go/relock/internal/node"
 	"github.com/relock-go/relock/internal/watchdog"
@@ -147,7 +148,7 @@ func (r *Hanging) Claim(e wire.Entry) claim.Claim {
 }
 
 // silence is how a command ends that is not answered.
-func (c *hangingClaim) silence(ctx context.Context, op string, limit time.Duration) error {
+func (c *hangingClaim) silence(ctx context.Context, op driver.Op, limit time.Duration) error {
 	until := c.r.until.Load()
 	if until == nil {
 		return nil
@@ -176,11 +177,11 @@ func (c *hangingClaim) Watch(w *hub.Watcher) {
 
 func (c *hangingClaim) SetCount(ctx context.Context, _ int, _ time.Duration) (clock.Stamp, error) {
 	sent := clock.Now()
-	return sent, c.silence(ctx, "set count", c.Entry.Timeout)
+	return sent, c.silence(ctx, driver.Recount, c.Entry.Timeout)
 }
 
 func (c *hangingClaim) Release(ctx context.Context, _ claim.Claim) (node.Grant, bool, error) {
-	err := c.silence(ctx, "release", c.Entry.Timeout)
+	err := c.silence(ctx, driver.Release, c.Entry.Timeout)
 	c.r.Released.Add(1)
 	return node.Grant{}, false, err
 }
