@@ -248,8 +248,9 @@ type part struct {
 	base *lock // what it embeds
 }
 
-// partsOf returns the locks that a function of that name was given, or what is wrong with them.
-func partsOf(function string, locks []Locker) ([]part, error) {
+// partsOf returns the locks that a function of that name was given, or what is wrong with them: noAny is why it
+// takes no AnyLock.
+func partsOf(function, noAny string, locks []Locker) ([]part, error) {
 	parts := make([]part, len(locks))
 	for i, l := range locks {
 		var of *lock
@@ -260,10 +261,15 @@ func partsOf(function string, locks []Locker) ([]part, error) {
 			of = l.base(wire.Write)
 		case *Reader:
 			of = l.side().base(wire.Read)
-		case *Permits:
-			of = l.base()
+		case permits:
+			of = l.base
+		case nil:
+			return nil, fmt.Errorf("%w: %s of a nil Locker", ErrMisuse, function)
+		case *AnyLock:
+			return nil, fmt.Errorf("%w: %s of an AnyLock is not possible: %s", ErrMisuse, function, noAny)
 		default:
-			return nil, fmt.Errorf("%w: %s of a %T, which is no lock of this package", ErrMisuse, function, l)
+			return nil, fmt.Errorf("%w: %s of a %T is not possible: it is a Locker of the program's own, and only locks "+
+				"that a Client made can be asked for together", ErrMisuse, function, l)
 		}
 		if err := of.valid(context.Background()); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package relock
 
 import (
+	"github.com/relock-go/relock/internal/claim"
 	"github.com/relock-go/relock/internal/driver"
 	"github.com/relock-go/relock/internal/opening"
 )
@@ -29,12 +30,21 @@ func init() {
 		}
 		return nodes, k.cfg.quorumSize(), k.cfg.prefix
 	}
-	opening.LeaseOf = func(permit any) any { return permit.(*Permit).held() }
+	opening.Over = func(id string, arbiter, opts any) (any, error) {
+		cfg, err := defaultConfig().with(opts.([]Option), true)
+		return newClientOver(id, cfg, arbiter.(claim.Arbiter)), err
+	}
+	opening.Inside = func(client any) (arbiter, gates, calls, watchdog any) {
+		k := client.(*Client).core
+		return k.arbiter, k.gates, k.calls, k.watchdog
+	}
+	opening.HoldOf = func(lease any) (hold, claim any) {
+		h := lease.(*Lease).h
+		return h, h.claim
+	}
+	opening.Outward = outward
 	opening.HolderOf = func(lease any) (client, kind string) {
-		l, is := lease.(*Lease)
-		if !is {
-			l = lease.(*Permit).held()
-		}
+		l := lease.(*Lease)
 		if l.zero() {
 			return "", ""
 		}

@@ -80,7 +80,7 @@ func Tapped(t *testing.T, servers []*redistest.Server, opts ...relock.Option) (*
 
 // BothTopologies runs a test over one Redis and over a quorum of three. Its client logs in as user
 // app, which has all rights until the test takes some away.
-func BothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *relock.Client)) {
+func BothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.Server, c *relock.Client), opts ...relock.Option) {
 	for name, n := range map[string]int{"one": 1, "quorum": 3} {
 		t.Run(name, func(t *testing.T) {
 			servers := Masters(t, n)
@@ -91,7 +91,7 @@ func BothTopologies(t *testing.T, test func(t *testing.T, servers []*redistest.S
 				t.Cleanup(rdb.Close)
 				nodes = append(nodes, rdb)
 			}
-			test(t, servers, Over(t, nodes))
+			test(t, servers, Over(t, nodes, opts...))
 		})
 	}
 }

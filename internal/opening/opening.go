@@ -20,15 +20,23 @@ var NewRedlock func(nodes []driver.Redis, opts any) (client any, err error)
 // defaults.
 var Beside func(client any, rdb driver.Redis) (other any, err error)
 
-// LeaseOf returns the *relock.Lease by which a *relock.Permit is held, nil for a nil Permit. It is for the
-// simulator, whose actors handle both.
-var LeaseOf func(permit any) (lease any)
-
-// HolderOf returns the id of the client whose lock a *relock.Lease or *relock.Permit holds, and the name of
-// the lock's kind; "" for a lease that no Lock returned.
+// HolderOf returns the id of the client whose lock a *relock.Lease holds, and the name of the lock's kind; ""
+// for a lease that no Lock returned.
 var HolderOf func(lease any) (client, kind string)
 
 // Behind returns the drivers of the Redis that a *relock.Client is over, one or the nodes of a quorum,
 // how many of them must keep a lock, and the prefix of its locks' names. A client that New did not make
 // has no drivers.
 var Behind func(client any) (nodes []driver.Redis, need int, prefix string)
+
+// For the tests of internal/suite, which see inside of clients without being part of the package.
+var (
+	// Over makes a *relock.Client with an id over a claim.Arbiter of a test; opts are []relock.Option.
+	Over func(id string, arbiter, opts any) (client any, err error)
+	// Inside returns what a *relock.Client is made of: its claim.Arbiter, *gate.Gates, *calls.Calls and *watchdog.Watchdog.
+	Inside func(client any) (arbiter, gates, calls, watchdog any)
+	// HoldOf returns the hold that a *relock.Lease is of, and that hold's claim.Claim.
+	HoldOf func(lease any) (hold, claim any)
+	// Outward returns what callers see of an error of internal/wire.
+	Outward func(err error) error
+)
