@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"strconv"
 	"sync"
 	"testing"
@@ -258,6 +259,33 @@ func TestAllRefuses(t *testing.T) {
 	require.Equal(t, relock.ErrNotHeld, (*relock.MultiLease)(nil).Unlock(t.Context()))
 	require.Error(t, new(relock.MultiLease).Context().Err())
 	require.Nil(t, new(relock.MultiLease).Lease("a"))
+}
+
+// own is a program's own Locker.
+type own struct{ relock.Locker }
+
+// What All and Any cannot take, each says in its own words. A MultiLock is no Locker, so that All of All does not compile.
+func TestAllAndAnyTellWhatTheyCannotTake(t *testing.T) {
+	c := newClient(t, ownRedis(t))
+	m, either := c.Mutex("m"), relock.Any(c.Mutex("a"), c.Mutex("b"))
+	all := func(locks ...relock.Locker) error { _, err := relock.All(locks...).Lock(t.Context()); return err }
+	anyOf := func(locks ...relock.Locker) error { _, err := relock.Any(locks...).Lock(t.Context()); return err }
+	for text, err := range map[string]error{
+		"All of an AnyLock is not possible: All takes its locks in one order, and Any has none": all(m, either),
+		"Any of an AnyLock is not possible: give all locks to one Any":                          anyOf(m, either),
+		"All of a nil Locker":     all(m, nil),
+		"Any of a nil Locker":     anyOf(nil, m),
+		"All of no locks":         all(),
+		"Any of no locks":         anyOf(),
+		"made without All or Any": new(relock.MultiLock).Do(t.Context(), nothing),
+		`All of "m" twice`:        all(m, m),
+		"All of a suite_test.own is not possible: it is a Locker of the program's own, and only locks that a Client made can be asked for together": all(own{m}),
+		"Any of a suite_test.own is not possible: it is a Locker of the program's own, and only locks that a Client made can be asked for together": anyOf(own{m}),
+	} {
+		require.EqualError(t, err, "relock: misuse: "+text)
+		require.ErrorIs(t, err, relock.ErrMisuse)
+	}
+	require.False(t, reflect.TypeFor[*relock.MultiLock]().Implements(reflect.TypeFor[relock.Locker]()))
 }
 
 // A lost lock ends the context of all, and says which it was.

@@ -433,3 +433,66 @@ func TestAnyShowsItsPermits(t *testing.T) {
 	_, ok := relock.FromContext(p.Context())
 	require.True(t, ok)
 }
+
+// Whatever is nested, a context carries the innermost lease that has a token or that Any took: below All's and a Semaphore's own
+// permits it is that of the lock further out, and below Any's it never is. Held finds permits, whoever took them.
+func TestPermitsInNestedContexts(t *testing.T) {
+	c := newClient(t, ownRedis(t))
+	sem, other := c.Semaphore("s", 9), c.Semaphore("t", 9)
+	m, n := c.Mutex("m"), c.Mutex("n")
+	run := func(ctx context.Context, do func(context.Context, func(context.Context) error) error, want func(in context.Context)) {
+		t.Helper()
+		require.NoError(t, do(ctx, func(in context.Context) error { want(in); return nil }))
+	}
+	carries := func(ctx context.Context, name string) {
+		t.Helper()
+		l, ok := relock.FromContext(ctx)
+		require.Equal(t, name != "", ok)
+		require.Equal(t, name, l.Name())
+		require.Equal(t, name == "m" || name == "n", relock.Token(ctx) > 0)
+		require.Equal(t, l.Token(), relock.Token(ctx))
+	}
+	holds := func(ctx context.Context, locks ...relock.Locker) {
+		t.Helper()
+		for _, lock := range locks {
+			l, err := lock.Held(ctx)
+			require.NoError(t, err)
+			require.Equal(t, lock.Name(), l.Name())
+		}
+	}
+	either := relock.Any(sem.Locker(2))
+	run(t.Context(), sem.Do, func(in context.Context) {
+		carries(in, "")
+		holds(in, sem.Locker(1), sem.Locker(2), either)
+		_, err := other.Locker(1).Held(in)
+		require.Equal(t, relock.ErrNotHeld, err)
+	})
+	run(t.Context(), m.Do, func(in context.Context) {
+		run(in, sem.Locker(3).Do, func(in context.Context) {
+			carries(in, "m")
+			holds(in, m, sem.Locker(1))
+		})
+		run(in, either.Do, func(in context.Context) {
+			carries(in, "s")
+			holds(in, m, either)
+			run(in, other.Do, func(in context.Context) { carries(in, "s") })
+			run(in, relock.All(other.Locker(1), sem.Locker(1)).Do, func(in context.Context) {
+				carries(in, "s")
+				holds(in, m, sem.Locker(1), other.Locker(1))
+			})
+			run(in, relock.All(n, other.Locker(1)).Do, func(in context.Context) { carries(in, "n") })
+			run(in, n.Do, func(in context.Context) { carries(in, "n") })
+		})
+	})
+	run(t.Context(), relock.All(m, other.Locker(1)).Do, func(in context.Context) {
+		carries(in, "m")
+		run(in, either.Do, func(in context.Context) {
+			carries(in, "s")
+			holds(in, m, other.Locker(1), sem.Locker(1))
+		})
+	})
+	l := taken(t, sem.Locker(1).Lock)
+	unlocked(t, l)
+	_, err := sem.Locker(1).Held(l.Context())
+	require.Equal(t, relock.ErrNotHeld, err)
+}
