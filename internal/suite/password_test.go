@@ -63,7 +63,8 @@ func TestAFirstLoginThatIsRefused(t *testing.T) {
 			require.ErrorContains(t, err, "check the client's user name and password")
 		}
 		password("secret")
-		require.Eventually(t, func() bool { return c.Mutex("k").Do(ctx, nothing) == nil }, patience, time.Millisecond)
+		// Nodes of a quorum that a slow machine lets in one after another are quarantined.
+		require.Eventually(t, func() bool { return c.Mutex("k").Do(t.Context(), nothing) == nil }, time.Minute, time.Millisecond)
 	})
 }
 

@@ -82,10 +82,13 @@ func TestRecipeOfALeader(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// status stands for the one in docs/errors.md.
+// status is as in docs/errors.md.
 func status(err error) int {
-	if errors.Is(err, relock.ErrNotAcquired) {
+	switch {
+	case errors.Is(err, relock.ErrNotAcquired):
 		return http.StatusConflict
+	case errors.Is(err, relock.ErrUnavailable), errors.Is(err, relock.ErrLost), errors.Is(err, relock.ErrClosed):
+		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
 }
