@@ -53,9 +53,9 @@ func All(locks ...Locker) *MultiLock {
 // Lock takes all locks. If all are free, of one kind, at most 64, on one Redis, and in a Cluster in
 // one slot, one command takes them. Otherwise Lock takes one after the other, and waits for each as
 // its own Lock does: the first ones lie idle while it waits for the next. If one of those is lost
-// meanwhile, it gives all back and begins anew, as long as ctx and WithWait's time for the next one
-// last: the waits for a lock may add up to twice that time. On failure it gives back what it has: behind
-// the caller once its wait is over. Errors are those of the lock that failed.
+// meanwhile, it gives all back and begins again, until ctx ends or WithWait's time is used up; the waits
+// for one lock can total twice that time. On failure it gives back what it has: behind the caller once
+// its wait is over. Errors are those of the lock that failed.
 func (m *MultiLock) Lock(ctx context.Context) (*MultiLease, error) { return m.acquire(ctx, waiting) }
 
 // TryLock takes all locks if all are free, as the TryLock of each does. Errors are those of the
@@ -166,31 +166,7 @@ func (m *MultiLease) Context() context.Context {
 	if len(m.all()) == 0 {
 		return neverHeld
 	}
-	return &multiCtx{m.leases[len(m.leases)-1].ctx(), m.leases}
-}
-
-// multiCtx is the context of a MultiLease: that of the last lease, which derives from the others'. It
-// asks the clock for each lease, as a leaseCtx does for its own.
-type multiCtx struct {
-	*leaseCtx
-	leases []*Lease
-}
-
-func (c *multiCtx) Done() <-chan struct{} {
-	done := c.leaseCtx.Done() // before: so those that end now end it
-	c.ask()
-	return done
-}
-
-func (c *multiCtx) Err() error {
-	c.ask()
-	return c.leaseCtx.Err()
-}
-
-func (c *multiCtx) ask() {
-	for _, l := range c.leases {
-		l.ctx().endIfLost()
-	}
+	return m.leases[len(m.leases)-1].Context()
 }
 
 // Lease returns the lease of the lock of that name, nil if there is none. It can be extended by

@@ -69,7 +69,8 @@ var errOneByOne = errors.New("relock: to be asked for one by one")
 // free. It fails with errOneByOne, or as the lock that keeps the caller out. If the caller tries, it does not
 // go on to wait: observers hear of a refusal, and WithWait does not bound the command.
 func gather(ctx context.Context, parts []part, one bool, m mode) ([]*Lease, error) {
-	if ctx.Err() != nil || !together(ctx, parts) || m == trying && slices.ContainsFunc(parts, hasSpare) {
+	spare := func(p part) bool { return p.base.pool.HasOther(p.base.amount) } // which p's own TryLock gives back
+	if ctx.Err() != nil || !together(ctx, parts) || m == trying && slices.ContainsFunc(parts, spare) {
 		return nil, errOneByOne
 	}
 	g := &gathering{ctx: ctx, soon: ctx, inner: ctx, one: one, enough: len(parts), began: clock.Mono()}
@@ -108,9 +109,6 @@ func gather(ctx context.Context, parts []part, one bool, m mode) ([]*Lease, erro
 	giveBack(ctx, g.leases, g.soon.Err() == nil)
 	return nil, g.refused(parts, err, m)
 }
-
-// hasSpare reports whether this process has idle holds of another amount than p takes.
-func hasSpare(p part) bool { return p.base.pool.HasOther(p.base.amount) }
 
 // orHeard returns err, with which a caller's wait ended. If that says that Redis was not asked, since ctx
 // had ended, it returns what gather heard before, if anything: Redis was asked then.

@@ -149,8 +149,9 @@ func (c *leaseCtx) endIfLost() {
 }
 
 func (c *leaseCtx) Done() <-chan struct{} {
-	c.endIfLost()
-	return c.std.Context().Done()
+	done := c.std.Context().Done()
+	_ = c.Err() // what ends by being asked, here or further out, closes done
+	return done
 }
 
 func (c *leaseCtx) Err() error {
