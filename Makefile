@@ -126,6 +126,8 @@ lint: api ## the same, gofmt, go vet (once more for 32 bits), staticcheck over a
 	go vet $(EVERY)
 	go run $(STATICCHECK) -checks all $(EVERY)
 	go run ./internal/tools/licences -check -o docs/THIRD_PARTY.md . cmd/relock $(RELEASED)
+	@before=$$(cat go.work.sum) && go list -m all >/dev/null && [ "$$before" = "$$(cat go.work.sum)" ] || \
+		{ echo "go.work.sum was not what the go command makes of it: commit it"; exit 1; }
 	@GOARCH=386 go vet -gcflags='all=-N -l' $(PACKAGES) # durations do not fit an int there; nobody runs what it compiles
 
 tidy: ## go mod tidy of the modules that are released, whose library is the tree's

@@ -366,6 +366,7 @@ func TestCloseGivesBackALateGrant(t *testing.T) {
 
 // Close comes before All gives its caller the leases or after it, never between two of them.
 func TestCloseComesBeforeOrAfterAllReturns(t *testing.T) {
+	t.Parallel()
 	cfg, err := defaultConfig().with(nil, true)
 	require.NoError(t, err)
 	var before, after int

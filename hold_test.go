@@ -235,6 +235,7 @@ func TestBlocksFollowEachOther(t *testing.T) {
 
 // A block that is over before the next one could be there asks for none: its tokens would be lost.
 func TestShortBlocksAreNotFollowed(t *testing.T) {
+	t.Parallel()
 	rdb := faulty(redistest.Start(t))
 	c := newClient(t, rdb)
 	lockAndUnlock(t, c.Mutex("k"))
@@ -317,6 +318,7 @@ func TestBlockThatCountsLowerIsNotUsed(t *testing.T) {
 
 // A block whose answer is lost, or comes when the hold is over, changes nothing: the lock is given back as ever.
 func TestLostRefills(t *testing.T) {
+	t.Parallel()
 	for name, fate := range map[string]faults.Fate{"lost": faults.LoseCall, "unanswered": faults.LoseReply, "late": faults.Stall} {
 		t.Run(name, func(t *testing.T) {
 			rdb := faulty(redistest.Start(t))
@@ -633,6 +635,7 @@ func TestUnsureCountKeepsAShorterLease(t *testing.T) {
 
 // A hold has no more goroutines pass through it than its grant has tokens.
 func TestCutBlockIsNotOverdrawn(t *testing.T) {
+	t.Parallel()
 	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *Client) {
 		ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
 		for _, s := range servers {

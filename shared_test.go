@@ -15,6 +15,7 @@ import (
 // A goroutine that was invited as its context ended takes no share, and the hold does not wait for it any longer: it ends with its
 // last lease, which may be given back before or after.
 func TestReaderThatGivesUpAsItIsLetInKeepsNothing(t *testing.T) {
+	t.Parallel()
 	for name, last := range map[string]bool{"before the last lease": false, "behind it": true} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
@@ -106,6 +107,7 @@ func TestNoReaderReliesOnMoreThanItsWatchdog(t *testing.T) {
 // A re-entry under a write lease that waits while a Downgrade is out comes after it, and enters nothing. Else the write hold
 // would live on beside the reader, and its last Unlock would pass it in memory to a writer of this process.
 func TestDowngradeBesideAReentry(t *testing.T) {
+	t.Parallel()
 	w := faulty(redistest.Start(t))
 	rw := newClient(t, w).RWMutex("k")
 	writer := taken(t, rw.Lock)

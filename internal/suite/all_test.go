@@ -150,6 +150,7 @@ func unlockedAll(t *testing.T, l *relock.MultiLease) {
 
 // What is not all free is not taken at all: neither by one command, nor where each takes its own.
 func TestAllIsAllOrNothing(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c, other := newClient(t, s.Client()), newClient(t, s.Client())
 	sem := c.Semaphore("sem", 2)
@@ -202,6 +203,7 @@ func TestAllTakesWhatDeadWaitersLeave(t *testing.T) {
 
 // The order does not depend on that in which All was given the locks.
 func TestAllNeverDeadlocks(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -290,6 +292,7 @@ func TestAllAndAnyTellWhatTheyCannotTake(t *testing.T) {
 
 // A lost lock ends the context of all, and says which it was.
 func TestAllSaysWhichLockWasLost(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := newClient(t, s.Client(), relock.WithLease(time.Minute))
 	for i, m := range []*relock.MultiLock{relock.All(mutexes(c, "k", 3)...), relock.All(append(mutexes(c, "k", 3), c.Semaphore("s", 1).Locker(1))...)} {
@@ -609,6 +612,7 @@ func TestAllTriesAnew(t *testing.T) {
 
 // Do tells of the lock that was lost, and not of another one that could not be given back.
 func TestAllDoTellsOfTheLoss(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	c := newClient(t, w, relock.WithLease(6*time.Second), relock.WithCommandTimeout(500*time.Millisecond))

@@ -98,6 +98,7 @@ func TestFirstLockTellsOfAForbiddenInbox(t *testing.T) {
 // Rights that are withdrawn are told to those who wait already, and to those who come later; holders keep their locks.
 // Once the rights are back locks are handed over again.
 func TestRightsWithdrawnAndGivenBack(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := userOf(t, s, "allchannels")
 	holder := newClient(t, s.Client(), relock.WithLease(far))
@@ -295,6 +296,7 @@ func closes(t *testing.T, c *relock.Client) {
 
 // Close does not wait for a connection that the user's pool does not hand out. One that comes later is given back.
 func TestCloseWithoutAConnection(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb, give := crowded(t, s)
 	c, err := relock.New(rdb)
@@ -308,6 +310,7 @@ func TestCloseWithoutAConnection(t *testing.T) {
 
 // Close does not wait for a connection that takes long to close, as the client library's does where a server hangs.
 func TestCloseBesideAConnectionThatHangs(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := faulty(s)
 	rdb.Filter(faults.All(faults.Command("CLOSE"), faults.Hold))

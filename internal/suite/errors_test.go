@@ -22,6 +22,7 @@ import (
 
 // What waiting cannot heal is returned at once, by name, with what to do.
 func TestRefusalsAreReturnedAtOnce(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "string", "x")
 	s.Do("SET", "redisson_lock_token:{counter}", "not a number")
@@ -108,6 +109,7 @@ func TestErrorsHoldWhyTheCallerLeft(t *testing.T) {
 
 // A Redis that cannot be reached is waited for, until the caller's time is up.
 func TestUnreachableRedisIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := newClient(t, s.Client())
 	s.Kill()
@@ -173,6 +175,7 @@ func TestOwnersOfOthersAreEscaped(t *testing.T) {
 
 // Why the caller left is said once.
 func TestWhyTheCallerLeftIsSaidOnce(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]func() (*relock.Client, []*faults.Client){
 		"one Redis": func() (*relock.Client, []*faults.Client) {
 			w := faulty(redistest.Start(t))

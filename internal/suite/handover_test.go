@@ -68,6 +68,7 @@ func TestHandOver(t *testing.T) {
 
 // A handle that no process takes over frees the lock when its time is up, for a waiter that was told of a longer lease too.
 func TestHandleEnds(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	giver, other := newClient(t, s.Client(), relock.WithLease(time.Hour)), newClient(t, s.Client(), relock.WithLease(time.Hour))
 	l := taken(t, giver.Mutex("k").Lock)
@@ -268,6 +269,7 @@ func TestTakenOverDoesNotLingerBesideWaiters(t *testing.T) {
 
 // What cannot be handed over stays as it was.
 func TestWhatIsNotHandedOver(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := newClient(t, s.Client())
 	ctx := t.Context()
@@ -467,6 +469,7 @@ func TestHandleOutlivesItsClient(t *testing.T) {
 // TestManyMoves passes a lock around among clients, while commands run twice, late or without an answer. At any time at most one
 // trusts the lock, tokens rise, and no other client gets the lock by a move. RELOCK_LONG=1 has it move 10,000 times.
 func TestManyMoves(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	var clients []*relock.Client
 	for range 4 {

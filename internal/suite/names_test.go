@@ -45,6 +45,7 @@ func TestUnusableNames(t *testing.T) {
 // The locks a and {a} have one hash tag, so one unlock channel and one fencing counter, as in Redisson. They are two locks:
 // the release of one is no grant of the other.
 func TestNameAndItsTagAreTwoLocks(t *testing.T) {
+	t.Parallel()
 	for _, names := range [][2]string{{"a", "{a}"}, {"{a}", "a"}} {
 		t.Run(names[0]+" is released", func(t *testing.T) {
 			bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *relock.Client) {

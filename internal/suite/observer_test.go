@@ -19,6 +19,7 @@ import (
 )
 
 func TestObserverHearsOfALease(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]func(t *testing.T, o relock.Observer) *relock.Client{
 		"one Redis": func(t *testing.T, o relock.Observer) *relock.Client {
 			return newClient(t, redistest.Start(t).Client(), relock.WithObserver(o))
@@ -129,6 +130,7 @@ func (s *slow) Observe(e relock.Event) {
 
 // A Lock of a writer that an RWMutex refuses by itself ends in an event too.
 func TestObserverHearsOfRefusedWriters(t *testing.T) {
+	t.Parallel()
 	o := &seen{}
 	c := newClient(t, redistest.Start(t).Client(), relock.WithObserver(o))
 	rw := c.RWMutex("k")
@@ -152,6 +154,7 @@ func TestObserverHearsOfRefusedWriters(t *testing.T) {
 }
 
 func TestALossIsToldAfterTheLease(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	o := &slow{}
 	c := newClient(t, s.Client(), relock.WithObserver(o), relock.WithLease(1500*time.Millisecond), relock.WithCommandTimeout(500*time.Millisecond))
@@ -173,6 +176,7 @@ func TestALossIsToldAfterTheLease(t *testing.T) {
 }
 
 func TestObserverHearsOfALoss(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	o := &seen{}
 	c := newClient(t, s.Client(), relock.WithObserver(o), relock.WithLease(1500*time.Millisecond), relock.WithCommandTimeout(500*time.Millisecond))

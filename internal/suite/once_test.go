@@ -681,6 +681,7 @@ func TestOnceHasAnEntryARun(t *testing.T) {
 
 // On a Cluster all keys of a Once are in one slot.
 func TestOnceOnACluster(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, redistest.StartCluster(t).Client())
 	for i := range 10 {
 		o := relock.OnceOf[int](c, strings.Repeat("k", i+1), time.Minute)
@@ -710,6 +711,7 @@ func TestOnceGivesNoHalfOfAValue(t *testing.T) {
 
 // A lock under which no function runs yet has no caller: Close gives it back.
 func TestCloseGivesBackALockOfOnceBeforeItRuns(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	c := newClient(t, w, relock.WithLease(far))

@@ -84,6 +84,7 @@ func awake(t *testing.T, s *redistest.Server, c *relock.Client, name string) {
 
 // No command shortens a lease: neither a renewal, nor a late one, nor a re-entry.
 func TestNothingShortensALease(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	c := newClient(t, w, relock.WithLease(2*time.Second), relock.WithCommandTimeout(600*time.Millisecond))
@@ -249,6 +250,7 @@ func TestOrphanGrantIsGivenBack(t *testing.T) {
 
 // Renewals that ran unanswered have lengthened the lease: when trust ends, the lock is given back and not left to lapse.
 func TestLostHoldIsGivenBack(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	c := newClient(t, w, relock.WithLease(400*time.Millisecond))
@@ -314,6 +316,7 @@ func TestHoldCountSurvivesLostAndLateCommands(t *testing.T) {
 
 // A renewal that knows of no wrong number leaves it alone.
 func TestRenewalKeepsTheCount(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	c := newClient(t, w, relock.WithLease(2*time.Second), relock.WithCommandTimeout(600*time.Millisecond))
@@ -332,6 +335,7 @@ func TestRenewalKeepsTheCount(t *testing.T) {
 
 // A wrong number is put right by the next renewal.
 func TestRenewalRepairsTheCount(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	w := faulty(s)
 	c := newClient(t, w, relock.WithLease(2*time.Second), relock.WithCommandTimeout(600*time.Millisecond))
@@ -384,6 +388,7 @@ func TestAllUnlocksBesideASilentCount(t *testing.T) {
 
 // A count that was not answered may overtake a later one that was: renewals go on repairing until it cannot come any more.
 func TestRenewalRepairsALateCount(t *testing.T) {
+	t.Parallel()
 	for name, opt := range map[string]relock.Option{"kept": relock.WithLease(2 * time.Second), "fixed": relock.WithFixedLease(10 * time.Second)} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)

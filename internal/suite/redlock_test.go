@@ -92,6 +92,7 @@ func TestRedlockWaiterLooksAfterResubscribing(t *testing.T) {
 }
 
 func TestRedlockIsExclusive(t *testing.T) {
+	t.Parallel()
 	nodes := masters(t, 5)
 	var clients []*relock.Client
 	for range 4 {
@@ -232,6 +233,7 @@ type hooked struct {
 
 // A node that was restarted empty grants nothing until every lease it may have forgotten is over.
 func TestRestartedNodeStaysOut(t *testing.T) {
+	t.Parallel()
 	nodes := masters(t, 3)
 	const lease = 2 * time.Second
 	// A machine that is busy for a moment is no node that is down: with node 1 empty, node 3 is needed to unlock.
@@ -258,6 +260,7 @@ func TestRestartedNodeStaysOut(t *testing.T) {
 
 // Once that is over it takes part again, however steadily the lock passes from hand to hand meanwhile.
 func TestRestartedNodeComesBackUnderContention(t *testing.T) {
+	t.Parallel()
 	nodes := masters(t, 3)
 	const lease = time.Second
 	c := newRedlock(t, nodes, relock.WithLease(lease), relock.WithRestartGuard(lease), relock.WithLocalHandoff(1, time.Second),

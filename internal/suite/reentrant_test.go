@@ -152,6 +152,7 @@ func TestLockerIsASyncLocker(t *testing.T) {
 
 // Thousands may share an owner: State names the owner, and who waits does not read them all at each poll.
 func TestManySharers(t *testing.T) {
+	t.Parallel()
 	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *relock.Client) {
 		const sharers = 4000
 		ctx := relock.WithOwner(t.Context(), "job")

@@ -126,6 +126,7 @@ func TestManyRefusedLocksCostNoOther(t *testing.T) {
 
 // A Redis that is out of memory renews every lease, and writes a hold count that was in doubt with it.
 func TestOutOfMemoryRenews(t *testing.T) {
+	t.Parallel()
 	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *relock.Client) {
 		var leases []*relock.Lease
 		for i := range 20 {
@@ -151,6 +152,7 @@ func TestOutOfMemoryRenews(t *testing.T) {
 // Out of memory a lock is not re-entered, which is said, but an inner Unlock is no failure, Extend works, and the lease is
 // lengthened by all of them.
 func TestOutOfMemoryKeepsReentered(t *testing.T) {
+	t.Parallel()
 	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, c *relock.Client) {
 		ctx := context.Background()
 		l, err := c.Mutex("k").Lock(ctx)

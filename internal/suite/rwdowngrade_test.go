@@ -142,6 +142,7 @@ func TestDowngradeLeavesTheReadersLeaseAlone(t *testing.T) {
 // What a write lease is downgraded to is a reader's: it relies on no more than WithRedissonWatchdog says, whatever the writer's
 // lease was, now and when it was renewed.
 func TestDowngradeGoesByTheReadersLease(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rw := hearing(t, s, relock.WithLease(30*time.Second), relock.WithRedissonWatchdog(time.Second)).RWMutex("k")
 	w := taken(t, rw.Lock)

@@ -359,6 +359,7 @@ func excludes(t *testing.T, turns int, open func() *relock.RWMutex) {
 
 // A full Redis renews readers and writers, and takes unlocks; a re-entry that it refuses lengthens the lease all the same.
 func TestRWMutexOnAFullRedis(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := hearing(t, s, relock.WithLease(900*time.Millisecond), relock.WithCommandTimeout(300*time.Millisecond))
 	r, w := taken(t, c.RWMutex("k").RLock), taken(t, c.RWMutex("w").Lock)
@@ -404,6 +405,7 @@ func TestRWMutexLingersForOneSide(t *testing.T) {
 
 // The rights of docs/wire.md are enough for read-write locks, and without one of them a lock is refused before it is held.
 func TestRWMutexWithLeastPrivilege(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	every := append(rights(t, "suite:")[0], drivertest.ReadWriteRights(t, "suite:")...)
 	short := []relock.Option{relock.WithLease(900 * time.Millisecond), relock.WithCommandTimeout(300 * time.Millisecond)}

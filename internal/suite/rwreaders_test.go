@@ -175,6 +175,7 @@ func TestRWMutexTellsManyReadersByParts(t *testing.T) {
 // A writer that waits for a crowd which gives way asks until all were told, and no longer than for its first poll's pause where
 // they do not. Those that wait behind it ask as they would for one holder.
 func TestRWMutexTellsACrowdSoon(t *testing.T) {
+	t.Parallel()
 	const n = 400
 	s := redistest.Start(t)
 	readers := hearing(t, s).RWMutex("k", relock.WithMaxHold(time.Hour)) // a hold for each

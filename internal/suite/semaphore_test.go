@@ -237,6 +237,7 @@ func TestOwnPrefixesBehindASemaphores(t *testing.T) {
 
 // A semaphore takes no more arguments than a mutex, so that the short form of the commands stays.
 func TestSemaphoreCommandsAreShort(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	tap := faulty(s)
 	c := newClient(t, tap)
@@ -386,6 +387,7 @@ func TestSizeIsToldUntilRedisAnswers(t *testing.T) {
 
 // SetPermits changes the number for all: waiters come in, or are told that there will never be as many.
 func TestSetPermits(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	a, b := hearing(t, s), hearing(t, s)
 	sem := a.Semaphore("k", 2)
@@ -487,6 +489,7 @@ func TestPermitsOfTheDeadComeBack(t *testing.T) {
 
 // A permit whose first part was reaped, by a JVM whose clock is ahead, is lost as a whole, and the size stays.
 func TestPartOfAnEntryThatWasReapedIsLost(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := hearing(t, s, relock.WithLease(500*time.Millisecond))
 	sem := c.Semaphore("k", 3)
@@ -503,6 +506,7 @@ func TestPartOfAnEntryThatWasReapedIsLost(t *testing.T) {
 
 // A permit is renewed and extended, all of its parts, also at a Redis that is full.
 func TestPermitsAreKept(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := hearing(t, s, relock.WithLease(600*time.Millisecond))
 	p := permits(t, c.Semaphore("k", 3), 2)
@@ -622,6 +626,7 @@ func TestPermitsLinger(t *testing.T) {
 // Idle permits of this process do not keep its own TryAcquire of more out, nor a TryLock of several. If Redis has enough beside
 // them, they stay idle.
 func TestOwnIdlePermitsKeepNoneOut(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := hearing(t, s, relock.WithLinger(time.Hour))
 	sem, elsewhere := c.Semaphore("k", 4), hearing(t, s).Semaphore("k", 4)
@@ -822,6 +827,7 @@ func TestIdlePermitsEnd(t *testing.T) {
 
 // A caller that gives up leaves the line, and those behind it come in.
 func TestWaiterOfManyThatGivesUpLetsInOthers(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	a, b, d := hearing(t, s), hearing(t, s), hearing(t, s)
 	held := permits(t, a.Semaphore("k", 2), 1)
@@ -853,6 +859,7 @@ func TestOrphanedPermitsAreGivenBack(t *testing.T) {
 
 // The rights of docs/wire.md are enough for semaphores, and without one of them a permit is refused before it is held.
 func TestSemaphoreWithLeastPrivilege(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	every := append(rights(t, "suite:")[0], drivertest.SemaphoreRights(t, "suite:")...)
 	short := []relock.Option{relock.WithLease(900 * time.Millisecond), relock.WithCommandTimeout(300 * time.Millisecond)}

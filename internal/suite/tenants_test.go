@@ -39,6 +39,7 @@ func tenant(t *testing.T, servers []*redistest.Server, prefix string, i int) ([]
 // With the rights of docs/wire.md a tenant uses its own locks, all that they can do, and can neither read nor change what
 // belongs to another's.
 func TestTenantsAreApart(t *testing.T) {
+	t.Parallel()
 	bothTopologies(t, func(t *testing.T, servers []*redistest.Server, _ *relock.Client) {
 		ctx := t.Context()
 		_, theirs := tenant(t, servers, "payments:", 1)
